@@ -22,7 +22,7 @@ import (
 // With [Ordered] those behind it of its key come again as well, whatever was returned for them.
 //
 // The context ends with the first of its messages' contexts. [Current] gives the first
-// message, and [CurrentBatch] all of them.
+// message, and [BatchFromContext] all of them.
 func ConsumeBatch[T Payload](name string, fn func(context.Context, []T) error, options ...ConsumerOption) Consumer {
 	c := consumerOf[T](name)
 	c.batch = func(ctx context.Context, codec Codec, batch []*Message, ordered bool) []error {
@@ -31,12 +31,12 @@ func ConsumeBatch[T Payload](name string, fn func(context.Context, []T) error, o
 		var stuck []string // keys with a payload that does not fit
 		for i, m := range batch {
 			var value T
-			if ordered && slices.Contains(stuck, m.OrderKey) {
+			if ordered && slices.Contains(stuck, m.OrderingKey) {
 				errs[i] = errBehind
 			} else if errs[i] = decodeInto(codec, c.payloadType, m.Payload, &value); errs[i] == nil {
 				values, readable = append(values, value), append(readable, m)
-			} else if m.OrderKey != "" {
-				stuck = append(stuck, m.OrderKey)
+			} else if m.OrderingKey != "" {
+				stuck = append(stuck, m.OrderingKey)
 			}
 		}
 		if len(values) == 0 {
@@ -48,7 +48,7 @@ func ConsumeBatch[T Payload](name string, fn func(context.Context, []T) error, o
 }
 
 // errBehind gives back what comes behind a payload of its key that does not fit.
-var errBehind error = &Verdict{Outcome: Released, Err: errors.New("bus: the payload before it, of the same key, cannot be read")}
+var errBehind error = &OutcomeError{Outcome: Released, Err: errors.New("bus: the payload before it, of the same key, cannot be read")}
 
 // ConsumeRaw makes a consumer that takes messages as they are, of several payload types
 // under one name: for programs that pass messages on. fn gets many at once; see
@@ -78,7 +78,7 @@ func ConsumeRaw(name string, fn func(context.Context, []*Message) error, payload
 func (c Consumer) batched(isNil bool, options []ConsumerOption) Consumer {
 	c.consume = func(ctx context.Context, codec Codec, payload []byte) error {
 		m := Message{PayloadType: c.payloadType}
-		if current, ok := Current(ctx); ok {
+		if current, ok := MessageFromContext(ctx); ok {
 			m = *current
 		}
 		m.Payload = payload
@@ -181,22 +181,22 @@ func batchError(err error) (BatchError, bool) {
 type batchKey struct{}
 
 func withBatch(ctx context.Context, batch []*Message) context.Context {
-	return context.WithValue(WithMessage(ctx, batch[0]), batchKey{}, batch)
+	return context.WithValue(ContextWithMessage(ctx, batch[0]), batchKey{}, batch)
 }
 
 type codecKey struct{}
 
-// CurrentCodec returns the registry's codec to a consumer made by [ConsumeRaw], with which it
+// CodecFromContext returns the registry's codec to a consumer made by [ConsumeRaw], with which it
 // can read its messages, and nil elsewhere.
-func CurrentCodec(ctx context.Context) Codec {
+func CodecFromContext(ctx context.Context) Codec {
 	codec, _ := ctx.Value(codecKey{}).(Codec)
 	return codec
 }
 
-// CurrentBatch returns the messages of the payloads that a consumer made by [ConsumeBatch]
+// BatchFromContext returns the messages of the payloads that a consumer made by [ConsumeBatch]
 // was given, in the same order, and nil elsewhere. They are read-only, and valid until the
 // consumer returns.
-func CurrentBatch(ctx context.Context) []*Message {
+func BatchFromContext(ctx context.Context) []*Message {
 	batch, _ := ctx.Value(batchKey{}).([]*Message)
 	return batch
 }

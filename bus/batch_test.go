@@ -42,7 +42,7 @@ func TestWhatABatchReturnsIsSpread(t *testing.T) {
 func TestAPayloadThatCannotBeReadIsNotInTheBatch(t *testing.T) {
 	bad := errors.New("bad")
 	c := bus.ConsumeBatch("c", func(ctx context.Context, orders []orderPlaced) error {
-		if len(orders) != 2 || len(bus.CurrentBatch(ctx)) != 2 {
+		if len(orders) != 2 || len(bus.BatchFromContext(ctx)) != 2 {
 			return errors.New("want two")
 		}
 		return bus.BatchError{1: bad}
@@ -81,15 +81,15 @@ func TestDeclaredConsumersGetMessagesAndAreNotRun(t *testing.T) {
 // TestNothingBehindAnUnreadablePayloadIsInTheCall, of its key: the others are, and all of them are
 // if the consumer has no order.
 func TestNothingBehindAnUnreadablePayloadIsInTheCall(t *testing.T) {
-	for want, options := range map[string][]bus.ConsumerOption{"a0 b2 5": {bus.Ordered(bus.ParkKey)}, "a0 b2 a3 a4 5": nil} {
+	for want, options := range map[string][]bus.ConsumerOption{"a0 b2 5": {bus.Ordered(bus.BlockKey)}, "a0 b2 a3 a4 5": nil} {
 		var got []string
 		c := bus.ConsumeBatch("c", func(ctx context.Context, _ []orderPlaced) error {
-			for _, m := range bus.CurrentBatch(ctx) {
-				got = append(got, fmt.Sprint(m.OrderKey, m.Attempt))
+			for _, m := range bus.BatchFromContext(ctx) {
+				got = append(got, fmt.Sprint(m.OrderingKey, m.Attempt))
 			}
 			return nil
 		}, options...)
-		batch := []*bus.Message{{OrderKey: "a"}, {OrderKey: "a"}, {OrderKey: "b"}, {OrderKey: "a"}, {OrderKey: "a"}, {}}
+		batch := []*bus.Message{{OrderingKey: "a"}, {OrderingKey: "a"}, {OrderingKey: "b"}, {OrderingKey: "a"}, {OrderingKey: "a"}, {}}
 		for i, m := range batch {
 			m.Attempt, m.Payload = i, []byte("{}") // the attempt tells which it is
 		}
@@ -106,7 +106,7 @@ func TestNothingBehindAnUnreadablePayloadIsInTheCall(t *testing.T) {
 			behind = bus.Released
 		}
 		for i, outcome := range map[int]bus.Outcome{0: bus.Done, 2: bus.Done, 3: behind, 4: behind, 5: bus.Done} {
-			if got := bus.VerdictOf(errs[i]).Outcome; got != outcome {
+			if got := bus.OutcomeOf(errs[i]).Outcome; got != outcome {
 				t.Errorf("payload %d: got %v, want %v", i, got, outcome)
 			}
 		}

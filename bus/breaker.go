@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// BreakerConfig says when [Breaker] opens. Zero fields mean the defaults.
-type BreakerConfig struct {
+// CircuitBreakerConfig says when [Breaker] opens. Zero fields mean the defaults.
+type CircuitBreakerConfig struct {
 	// Min is how many runs there must have been in the window. Defaults to 20.
-	Min int
+	MinRequests int
 	// Ratio is the part of them that must have failed: more than 0, up to 1. Defaults to 0.5.
-	Ratio float64
+	FailureRatio float64
 	// Window is the time over which runs are counted, about: 1 s to 1 h. Defaults to 30 s.
 	Window time.Duration
 	// Cooldown is how long the breaker stays open until one message probes: 1 s to 1 h. It is
@@ -25,7 +25,7 @@ type BreakerConfig struct {
 //
 // Runs that return an error or time out count as failed, but not what is [Permanent],
 // snoozed or discarded.
-func Breaker(config BreakerConfig) ConsumerOption {
+func CircuitBreaker(config CircuitBreakerConfig) ConsumerOption {
 	return func(c *ConsumerConfig) { c.Breaker = &config }
 }
 
@@ -35,13 +35,13 @@ func (c *Consumer) validateBreaker() {
 		return
 	}
 	b := *c.config.Breaker
-	b.Min, b.Ratio = cmp.Or(b.Min, 20), cmp.Or(b.Ratio, 0.5)
+	b.MinRequests, b.FailureRatio = cmp.Or(b.MinRequests, 20), cmp.Or(b.FailureRatio, 0.5)
 	b.Window, b.Cooldown = cmp.Or(b.Window, 30*time.Second), cmp.Or(b.Cooldown, 10*time.Second)
-	if b.Min < 1 {
-		c.mistake("Breaker: Min %d: 1 or more is allowed", b.Min)
+	if b.MinRequests < 1 {
+		c.mistake("Breaker: Min %d: 1 or more is allowed", b.MinRequests)
 	}
-	if !(b.Ratio > 0 && b.Ratio <= 1) {
-		c.mistake("Breaker: Ratio %g: more than 0, up to 1, is allowed", b.Ratio)
+	if !(b.FailureRatio > 0 && b.FailureRatio <= 1) {
+		c.mistake("Breaker: Ratio %g: more than 0, up to 1, is allowed", b.FailureRatio)
 	}
 	for _, d := range []struct {
 		field string

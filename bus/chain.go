@@ -7,7 +7,7 @@ import (
 )
 
 // Handler runs one delivered message. Its error decides what becomes of the
-// message: see [VerdictOf]. Handlers are called by many goroutines at once.
+// message: see [OutcomeOf]. Handlers are called by many goroutines at once.
 type Handler func(ctx context.Context, m *Message) error
 
 // Middleware wraps a Handler. It is called once, when the chain is composed;
@@ -27,11 +27,11 @@ type Batch struct {
 }
 
 // Sender writes a batch of produced messages. Its error fails the whole batch.
-type Sender func(ctx context.Context, b *Batch) error
+type ProduceFunc func(ctx context.Context, b *Batch) error
 
-// SendMiddleware wraps a Sender. The batch is wrapped whole, so that bulk
-// produces stay bulk; see [EachMessage] for a layer that needs single messages.
-type SendMiddleware func(next Sender) Sender
+// ProduceMiddleware wraps a Sender. The batch is wrapped whole, so that bulk
+// produces stay bulk; see [PerMessage] for a layer that needs single messages.
+type ProduceMiddleware func(next ProduceFunc) ProduceFunc
 
 // Compose wraps h in layers. The first layer listed is the outermost: it sees
 // a message first and its outcome last. A nil h is the one that [Deliver] is given
@@ -46,9 +46,9 @@ func Compose(h Handler, layers ...Middleware) Handler {
 	return h
 }
 
-// ComposeSend wraps s in layers. The first layer listed is the outermost. A nil s is
+// ComposeProduce wraps s in layers. The first layer listed is the outermost. A nil s is
 // the one that [Send] is given with each batch.
-func ComposeSend(s Sender, layers ...SendMiddleware) Sender {
+func ComposeProduce(s ProduceFunc, layers ...ProduceMiddleware) ProduceFunc {
 	if s == nil {
 		s = write
 	}
@@ -58,11 +58,11 @@ func ComposeSend(s Sender, layers ...SendMiddleware) Sender {
 	return s
 }
 
-// EachMessage turns a function of one message into a SendMiddleware: fn is
+// PerMessage turns a function of one message into a ProduceMiddleware: fn is
 // called for every message of a batch before the batch goes on. The first error
 // stops the batch, and nothing of it is written.
-func EachMessage(fn func(ctx context.Context, m *Message) error) SendMiddleware {
-	return func(next Sender) Sender {
+func PerMessage(fn func(ctx context.Context, m *Message) error) ProduceMiddleware {
+	return func(next ProduceFunc) ProduceFunc {
 		return func(ctx context.Context, b *Batch) error {
 			for _, m := range b.Messages {
 				if err := fn(ctx, m); err != nil {
@@ -78,7 +78,7 @@ func EachMessage(fn func(ctx context.Context, m *Message) error) SendMiddleware 
 // context finds the message there: see [Current].
 func Deliver(ctx context.Context, chain Handler, m *Message, h Handler) error {
 	m.handle = h
-	return chain(WithMessage(ctx, m), m)
+	return chain(ContextWithMessage(ctx, m), m)
 }
 
 func deliver(ctx context.Context, m *Message) error {
@@ -90,7 +90,7 @@ func deliver(ctx context.Context, m *Message) error {
 
 // Send sends messages down a produce chain, at whose end write gets what the layers
 // have left of them.
-func Send(ctx context.Context, chain Sender, messages []*Message, write func(ctx context.Context, messages []*Message) error) error {
+func RunProduce(ctx context.Context, chain ProduceFunc, messages []*Message, write func(ctx context.Context, messages []*Message) error) error {
 	return chain(ctx, &Batch{Messages: slices.Clone(messages), write: write})
 }
 
@@ -105,14 +105,14 @@ type messageKey struct{}
 
 // Current returns the message whose handler ctx belongs to, and false outside
 // of a handler.
-func Current(ctx context.Context) (*Message, bool) {
+func MessageFromContext(ctx context.Context) (*Message, bool) {
 	m, ok := ctx.Value(messageKey{}).(*Message)
 	return m, ok
 }
 
-// WithMessage returns a context from which [Current] gives m. The processor
+// ContextWithMessage returns a context from which [Current] gives m. The processor
 // calls it for every delivery; tests of handlers may, too.
-func WithMessage(ctx context.Context, m *Message) context.Context {
+func ContextWithMessage(ctx context.Context, m *Message) context.Context {
 	return &messageContext{Context: ctx, message: m}
 }
 
@@ -132,4 +132,4 @@ func (c *messageContext) Value(key any) any {
 }
 
 // String keeps whoever prints the context from printing the message with it.
-func (c *messageContext) String() string { return "bus.WithMessage" }
+func (c *messageContext) String() string { return "bus.ContextWithMessage" }

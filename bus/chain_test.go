@@ -44,8 +44,8 @@ func TestComposePutsTheFirstLayerOutermost(t *testing.T) {
 func TestComposeSendPutsTheFirstLayerOutermost(t *testing.T) {
 	t.Parallel()
 	var got []string
-	layer := func(name string) bus.SendMiddleware {
-		return func(next bus.Sender) bus.Sender {
+	layer := func(name string) bus.ProduceMiddleware {
+		return func(next bus.ProduceFunc) bus.ProduceFunc {
 			return func(ctx context.Context, b *bus.Batch) error {
 				got = append(got, "enter "+name)
 				defer func() { got = append(got, "leave "+name) }()
@@ -53,7 +53,7 @@ func TestComposeSendPutsTheFirstLayerOutermost(t *testing.T) {
 			}
 		}
 	}
-	send := bus.ComposeSend(func(context.Context, *bus.Batch) error { got = append(got, "insert"); return nil }, layer("first"), layer("second"))
+	send := bus.ComposeProduce(func(context.Context, *bus.Batch) error { got = append(got, "insert"); return nil }, layer("first"), layer("second"))
 	if err := send(t.Context(), &bus.Batch{Messages: []*bus.Message{{}, {}}}); err != nil {
 		t.Errorf("got error %v, want none", err)
 	}
@@ -66,8 +66,8 @@ func TestComposeWithoutLayersIsTheHandler(t *testing.T) {
 	if err := bus.Compose(func(context.Context, *bus.Message) error { ran++; return nil })(t.Context(), nil); err != nil {
 		t.Errorf("Compose: got error %v, want none", err)
 	}
-	if err := bus.ComposeSend(func(context.Context, *bus.Batch) error { ran++; return nil })(t.Context(), nil); err != nil {
-		t.Errorf("ComposeSend: got error %v, want none", err)
+	if err := bus.ComposeProduce(func(context.Context, *bus.Batch) error { ran++; return nil })(t.Context(), nil); err != nil {
+		t.Errorf("ComposeProduce: got error %v, want none", err)
 	}
 	if ran != 2 {
 		t.Errorf("got %d calls, want 2", ran)
@@ -77,14 +77,14 @@ func TestComposeWithoutLayersIsTheHandler(t *testing.T) {
 func TestTheEndOfAChainComesWithWhatIsSent(t *testing.T) {
 	t.Parallel()
 	left := []*bus.Message{{PayloadType: "a"}, {PayloadType: "b"}, {PayloadType: "c"}}
-	forget := func(next bus.Sender) bus.Sender { // the context, and a message
+	forget := func(next bus.ProduceFunc) bus.ProduceFunc { // the context, and a message
 		return func(_ context.Context, b *bus.Batch) error {
 			b.Messages = slices.DeleteFunc(b.Messages, func(m *bus.Message) bool { return m.PayloadType == "b" })
 			return next(context.Background(), b)
 		}
 	}
 	var written []string
-	err := bus.Send(t.Context(), bus.ComposeSend(nil, forget), left, func(_ context.Context, messages []*bus.Message) error {
+	err := bus.RunProduce(t.Context(), bus.ComposeProduce(nil, forget), left, func(_ context.Context, messages []*bus.Message) error {
 		for _, m := range messages {
 			written = append(written, m.PayloadType)
 		}
@@ -111,10 +111,10 @@ func TestTheEndOfAChainComesWithWhatIsSent(t *testing.T) {
 
 func TestAChainRefusesWhatALayerHasMadeItself(t *testing.T) {
 	t.Parallel()
-	other := func(next bus.Sender) bus.Sender {
+	other := func(next bus.ProduceFunc) bus.ProduceFunc {
 		return func(ctx context.Context, b *bus.Batch) error { return next(ctx, &bus.Batch{Messages: b.Messages}) }
 	}
-	err := bus.Send(t.Context(), bus.ComposeSend(nil, other), nil, func(context.Context, []*bus.Message) error { return nil })
+	err := bus.RunProduce(t.Context(), bus.ComposeProduce(nil, other), nil, func(context.Context, []*bus.Message) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "a batch of its own") {
 		t.Errorf("send: got %v, want an error that says so", err)
 	}
@@ -145,7 +145,7 @@ func TestEachMessage(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			var seen, sent []string
-			stamp := bus.EachMessage(func(_ context.Context, m *bus.Message) error {
+			stamp := bus.PerMessage(func(_ context.Context, m *bus.Message) error {
 				seen = append(seen, m.PayloadType)
 				if m.PayloadType == "bad" {
 					return failure
@@ -177,7 +177,7 @@ func TestEachMessage(t *testing.T) {
 func TestEachMessageReturnsTheInsertError(t *testing.T) {
 	t.Parallel()
 	failure := errors.New("insert failed")
-	pass := bus.EachMessage(func(context.Context, *bus.Message) error { return nil })
+	pass := bus.PerMessage(func(context.Context, *bus.Message) error { return nil })
 	send := pass(func(context.Context, *bus.Batch) error { return failure })
 	if err := send(t.Context(), &bus.Batch{}); err != failure {
 		t.Errorf("got error %v, want %v", err, failure)
@@ -189,7 +189,7 @@ type contextKey string
 func TestCurrentIsFoundInEveryChildOfTheContext(t *testing.T) {
 	t.Parallel()
 	message := &bus.Message{Consumer: "send-receipt"}
-	ctx := bus.WithMessage(context.WithValue(t.Context(), contextKey("outer"), 1), message)
+	ctx := bus.ContextWithMessage(context.WithValue(t.Context(), contextKey("outer"), 1), message)
 	timeout, cancelTimeout := context.WithTimeout(ctx, time.Hour)
 	defer cancelTimeout()
 	cancelled, cancel := context.WithCancelCause(ctx)
@@ -206,7 +206,7 @@ func TestCurrentIsFoundInEveryChildOfTheContext(t *testing.T) {
 		{"a child that is not cancelled with it", context.WithoutCancel(cancelled)},
 	}
 	for _, test := range tests {
-		if got, ok := bus.Current(test.ctx); !ok || got != message {
+		if got, ok := bus.MessageFromContext(test.ctx); !ok || got != message {
 			t.Errorf("%s: got %p, %t, want %p", test.name, got, ok, message)
 		}
 		if got := test.ctx.Value(contextKey("outer")); got != 1 {
@@ -220,7 +220,7 @@ func TestCurrentIsFoundInEveryChildOfTheContext(t *testing.T) {
 
 func TestCurrentOutsideOfAHandler(t *testing.T) {
 	t.Parallel()
-	if got, ok := bus.Current(context.WithValue(t.Context(), contextKey("a"), &bus.Message{})); ok || got != nil {
+	if got, ok := bus.MessageFromContext(context.WithValue(t.Context(), contextKey("a"), &bus.Message{})); ok || got != nil {
 		t.Errorf("got %v, %t, want no message", got, ok)
 	}
 }
@@ -228,12 +228,12 @@ func TestCurrentOutsideOfAHandler(t *testing.T) {
 func TestCurrentIsTheInnermostMessage(t *testing.T) {
 	t.Parallel()
 	outer, inner := &bus.Message{Consumer: "outer"}, &bus.Message{Consumer: "inner"}
-	outerCtx := bus.WithMessage(t.Context(), outer)
-	innerCtx := bus.WithMessage(context.WithValue(outerCtx, contextKey("a"), 1), inner)
-	if got, _ := bus.Current(innerCtx); got != inner {
+	outerCtx := bus.ContextWithMessage(t.Context(), outer)
+	innerCtx := bus.ContextWithMessage(context.WithValue(outerCtx, contextKey("a"), 1), inner)
+	if got, _ := bus.MessageFromContext(innerCtx); got != inner {
 		t.Errorf("inside: got %v, want the inner message", got)
 	}
-	if got, _ := bus.Current(outerCtx); got != outer {
+	if got, _ := bus.MessageFromContext(outerCtx); got != outer {
 		t.Errorf("outside: got %v, want the outer message", got)
 	}
 }
@@ -241,7 +241,7 @@ func TestCurrentIsTheInnermostMessage(t *testing.T) {
 func TestWithMessagePassesCancellationOn(t *testing.T) {
 	t.Parallel()
 	parent, cancelParent := context.WithCancelCause(t.Context())
-	ctx := bus.WithMessage(parent, &bus.Message{})
+	ctx := bus.ContextWithMessage(parent, &bus.Message{})
 	child, cancelChild := context.WithTimeout(ctx, time.Hour)
 	defer cancelChild()
 	if ctx.Err() != nil || child.Err() != nil {
@@ -265,7 +265,7 @@ func TestWithMessagePassesTheDeadlineOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, cancel := context.WithTimeoutCause(t.Context(), time.Minute, bus.ErrTimeout)
 		defer cancel()
-		ctx := bus.WithMessage(parent, &bus.Message{})
+		ctx := bus.ContextWithMessage(parent, &bus.Message{})
 		start := time.Now()
 		if got, ok := ctx.Deadline(); !ok || !got.Equal(start.Add(time.Minute)) {
 			t.Errorf("Deadline: got %v, %t, want a minute from %v", got, ok, start)
@@ -284,7 +284,7 @@ func TestWithMessageStartsNoGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, cancel := context.WithCancel(context.Background())
 		ran := false
-		context.AfterFunc(bus.WithMessage(parent, &bus.Message{}), func() { ran = true })
+		context.AfterFunc(bus.ContextWithMessage(parent, &bus.Message{}), func() { ran = true })
 		if ran {
 			t.Error("AfterFunc ran before the cancellation")
 		}
@@ -294,7 +294,7 @@ func TestWithMessageStartsNoGoroutine(t *testing.T) {
 
 func TestContextPrintsNoPayload(t *testing.T) {
 	t.Parallel()
-	ctx := bus.WithMessage(t.Context(), &bus.Message{Headers: map[string]string{"card": canary}})
+	ctx := bus.ContextWithMessage(t.Context(), &bus.Message{Headers: map[string]string{"card": canary}})
 	child := context.WithValue(ctx, contextKey("a"), 1)
 	for _, text := range []string{fmt.Sprintf("%v", ctx), fmt.Sprintf("%+v", ctx), fmt.Sprintf("%v", child), fmt.Sprintf("%s", child)} {
 		if strings.Contains(text, canary) {

@@ -22,7 +22,7 @@ type Codec interface {
 }
 
 // JSON is the default Codec: encoding/json. It refuses strings that are not valid
-// UTF-8, which encoding/json would silently replace by U+FFFD, with [ErrBadText];
+// UTF-8, which encoding/json would silently replace by U+FFFD, with [ErrInvalidText];
 // bytes of any kind belong into a []byte. It does not see into what types with a
 // MarshalJSON or MarshalText of their own write.
 type JSON struct{}
@@ -33,7 +33,7 @@ func (JSON) Encode(payload any) ([]byte, error) {
 	// encoding/json writes so what it replaces, and U+FFFD itself as it is: looking
 	// for the strings costs only those who have such a thing.
 	if err == nil && bytes.Contains(text, []byte(`\ufffd`)) && hasInvalidText(reflect.ValueOf(payload)) {
-		return nil, fmt.Errorf("%w: a string is not valid UTF-8: a []byte is allowed", ErrBadText)
+		return nil, fmt.Errorf("%w: a string is not valid UTF-8: a []byte is allowed", ErrInvalidText)
 	}
 	return text, err
 }

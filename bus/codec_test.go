@@ -29,7 +29,7 @@ func assertNoCanary(t *testing.T, value any) {
 	}
 	if err, ok := value.(error); ok {
 		texts["a wrapped error"] = fmt.Errorf("consume: %w", err).Error()
-		verdict := bus.VerdictOf(fmt.Errorf("outer: %w", err))
+		verdict := bus.OutcomeOf(fmt.Errorf("outer: %w", err))
 		texts["its verdict"] = verdict.Error() + verdict.Reason
 	}
 	for how, text := range texts {
@@ -129,7 +129,7 @@ func assertDecodeError(t *testing.T, err error, want string) {
 	if prefix := `bus: decode payload "secret" into bus_test.secret: `; !strings.HasPrefix(err.Error(), prefix) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got text %q, want it to start with %q and to have %q", err, prefix, want)
 	}
-	if got := bus.VerdictOf(err).Outcome; got != bus.Condemned {
+	if got := bus.OutcomeOf(err).Outcome; got != bus.Condemned {
 		t.Errorf("got outcome %s, want %s: running it again cannot help", got, bus.Condemned)
 	}
 }
@@ -186,8 +186,8 @@ func TestJSONRefusesInvalidText(t *testing.T) {
 		"a field": orderPlaced{OrderID: bad}, "a key": map[string]int{bad: 1}, "a pointer in a struct": embedded{inner{&bad}},
 		"in a list of anything": []any{1, map[string]any{"k": []string{"", bad}}}, "in an array": [2]string{"", bad},
 	} {
-		if text, err := (bus.JSON{}).Encode(value); !errors.Is(err, bus.ErrBadText) || strings.Contains(err.Error(), "a\xff") {
-			t.Errorf("%s: got %q, %v, want ErrBadText without the text", name, text, err)
+		if text, err := (bus.JSON{}).Encode(value); !errors.Is(err, bus.ErrInvalidText) || strings.Contains(err.Error(), "a\xff") {
+			t.Errorf("%s: got %q, %v, want ErrInvalidText without the text", name, text, err)
 		}
 	}
 	var none *string

@@ -141,7 +141,7 @@ func (c Consumer) PayloadTypes() []string {
 // ConsumerConfig is what a consumer's options set. Zero fields mean the
 // processor's default.
 type ConsumerConfig struct {
-	// Timeout bounds one run. Defaults to ProcessorConfig.ConsumerTimeout.
+	// Timeout bounds one run. Defaults to ProcessorConfig.DefaultTimeout.
 	Timeout time.Duration
 	// MaxAttempts is the number of failed runs after which a message is
 	// poisoned. Defaults to ProcessorConfig.MaxAttempts.
@@ -169,10 +169,10 @@ type ConsumerConfig struct {
 	// Ageing is the head start that a level of priority is worth. Zero is no priorities.
 	Ageing time.Duration
 	// Breaker stops the consumer in all processes when too many of its runs fail. Nil is none.
-	Breaker *BreakerConfig
+	Breaker *CircuitBreakerConfig
 	// Ordered says that messages of one key run in order, and what a poisoned one does to
 	// those behind it. Zero is no order.
-	Ordered Poisoning
+	Ordered PoisonPolicy
 	// PerKey is how many messages of one key run at once in all processes together, in any
 	// order. Zero is no bound, and with Fair each key has its share all the same.
 	PerKey int
@@ -312,7 +312,7 @@ func PayloadAliases(payloadTypes ...string) ConsumerOption {
 
 // Forwards is for consumers that pass messages on to other programs, as relay.Publish does, also
 // where they are declared: what else messages have goes with them. Their keys are stored for
-// such a consumer, too, which does not go by them, so that [Message.OrderKey] has them; its
+// such a consumer, too, which does not go by them, so that [Message.OrderingKey] has them; its
 // runs, however late, belong to the trace that created the message; and what it takes under an
 // alias is stored under its name before it runs, unless its key keeps it in order. So an older
 // program, which consumes by the alias, does not do once more what was passed on.

@@ -208,10 +208,10 @@ func TestConsumerDoesNotRunOnABadPayload(t *testing.T) {
 	consumer := bus.Consume("update-stock", func(context.Context, orderPlaced) error { ran = true; return nil })
 	bad, good := []byte(`{"amount":"three"}`), []byte(`{"amount":3}`)
 	err := consumer.Consume(t.Context(), bus.JSON{}, bad)
-	if outcome := bus.VerdictOf(err).Outcome; outcome != bus.Condemned {
+	if outcome := bus.OutcomeOf(err).Outcome; outcome != bus.Condemned {
 		t.Errorf("Consume: got outcome %s, want %s", outcome, bus.Condemned)
 	}
-	if err := consumer.CheckPayload(bus.JSON{}, bad); bus.VerdictOf(err).Outcome != bus.Condemned {
+	if err := consumer.CheckPayload(bus.JSON{}, bad); bus.OutcomeOf(err).Outcome != bus.Condemned {
 		t.Errorf("CheckPayload of a bad payload: got %v, want a permanent error", err)
 	}
 	if err := consumer.CheckPayload(bus.JSON{}, good); err != nil {

@@ -87,7 +87,7 @@ func ExamplePermanent() {
 		return bus.Permanent(fmt.Errorf("mail invoice: %w", errNoMailbox))
 	}
 	err := send(context.Background(), InvoiceDue{})
-	verdict := bus.VerdictOf(err)
+	verdict := bus.OutcomeOf(err)
 	fmt.Println(verdict.Outcome, "because of a", verdict.Reason)
 	fmt.Println(err, errors.Is(err, errNoMailbox))
 	// Output:
@@ -99,7 +99,7 @@ func ExampleRetryAfter() {
 	send := func(context.Context, InvoiceDue) error {
 		return bus.RetryAfter(90*time.Second, errors.New("too many mails, come back later"))
 	}
-	verdict := bus.VerdictOf(send(context.Background(), InvoiceDue{}))
+	verdict := bus.OutcomeOf(send(context.Background(), InvoiceDue{}))
 	fmt.Println(verdict.Outcome, "in", verdict.Delay)
 	// Output: retried in 1m30s
 }
@@ -108,7 +108,7 @@ func ExampleSnooze() {
 	send := func(context.Context, InvoiceDue) error {
 		return bus.Snooze(8 * time.Hour) // not at night; this costs no attempt
 	}
-	verdict := bus.VerdictOf(send(context.Background(), InvoiceDue{}))
+	verdict := bus.OutcomeOf(send(context.Background(), InvoiceDue{}))
 	fmt.Println(verdict.Outcome, "for", verdict.Delay)
 	// Output: snoozed for 8h0m0s
 }
@@ -117,7 +117,7 @@ func ExampleDiscard() {
 	send := func(context.Context, InvoiceDue) error {
 		return bus.Discard(errors.New("the customer is gone"))
 	}
-	verdict := bus.VerdictOf(send(context.Background(), InvoiceDue{}))
+	verdict := bus.OutcomeOf(send(context.Background(), InvoiceDue{}))
 	fmt.Println(verdict.Outcome, "because", verdict.Err)
 	// Output: discarded because the customer is gone
 }
@@ -149,9 +149,9 @@ func ExampleCompose() {
 }
 
 // A layer of the produce chain that stamps every message of a batch.
-func ExampleEachMessage() {
+func ExamplePerMessage() {
 	type tenantKey struct{}
-	stamp := bus.EachMessage(func(ctx context.Context, m *bus.Message) error {
+	stamp := bus.PerMessage(func(ctx context.Context, m *bus.Message) error {
 		tenant, ok := ctx.Value(tenantKey{}).(string)
 		if !ok {
 			return errors.New("no tenant in the context")
@@ -162,7 +162,7 @@ func ExampleEachMessage() {
 		m.Headers["tenant"] = tenant
 		return nil
 	})
-	send := bus.ComposeSend(func(_ context.Context, b *bus.Batch) error {
+	send := bus.ComposeProduce(func(_ context.Context, b *bus.Batch) error {
 		for _, m := range b.Messages {
 			fmt.Println(m.PayloadType, m.Headers["tenant"])
 		}
@@ -181,16 +181,16 @@ func ExampleEachMessage() {
 
 // A handler finds the message around its payload in the context: its id, the
 // attempt, the headers.
-func ExampleCurrent() {
+func ExampleMessageFromContext() {
 	send := func(ctx context.Context, e InvoiceDue) error {
-		if m, ok := bus.Current(ctx); ok {
+		if m, ok := bus.MessageFromContext(ctx); ok {
 			fmt.Printf("attempt %d for %s, idempotency key %s\n", m.Attempt, m.Headers["tenant"], m.ID)
 		}
 		return nil
 	}
 	// The processor does this for every message; a test of a handler can, too.
 	id, _ := uuid.Parse("0198c2f4-5f6e-7abc-8def-0123456789ab")
-	ctx := bus.WithMessage(context.Background(), &bus.Message{ID: id, Attempt: 2, Headers: map[string]string{"tenant": "acme"}})
+	ctx := bus.ContextWithMessage(context.Background(), &bus.Message{ID: id, Attempt: 2, Headers: map[string]string{"tenant": "acme"}})
 	_ = send(ctx, InvoiceDue{Number: 17})
 	// Output: attempt 2 for acme, idempotency key 0198c2f4-5f6e-7abc-8def-0123456789ab
 }

@@ -29,7 +29,7 @@ func FuzzMessage(f *testing.F) {
 		if (err == nil) != allowed {
 			t.Fatalf("check: got %v, want an error: %t", err, !allowed)
 		}
-		if err != nil && !errors.Is(err, bus.ErrTooLarge) && !errors.Is(err, bus.ErrBadText) && !errors.Is(err, bus.ErrBadOption) {
+		if err != nil && !errors.Is(err, bus.ErrTooLarge) && !errors.Is(err, bus.ErrInvalidText) && !errors.Is(err, bus.ErrInvalidOption) {
 			t.Fatalf("check: an error of no known kind: %v", err)
 		}
 	})

@@ -17,20 +17,20 @@ const (
 // Limit bounds how many calls of the consumer run at once in all processes together: 1 to
 // 1000. Each call takes a lease in the database, which outlives a process that vanishes for as
 // long as its claims do.
-func Limit(n int) ConsumerOption {
+func GlobalConcurrency(n int) ConsumerOption {
 	return func(c *ConsumerConfig) { setLimit(c, "Limit", "", n) }
 }
 
-// LimitShared is [Limit] for several consumers together: those that share its name, which
+// SharedConcurrency is [Limit] for several consumers together: those that share its name, which
 // must agree on n. A name has 1 to 240 bytes.
-func LimitShared(name string, n int) ConsumerOption {
+func SharedConcurrency(name string, n int) ConsumerOption {
 	return func(c *ConsumerConfig) {
 		if err := limits.CheckName(name); err != nil {
-			c.mistakes = append(c.mistakes, fmt.Sprintf("LimitShared: the name %q %v", name, err))
+			c.mistakes = append(c.mistakes, fmt.Sprintf("SharedConcurrency: the name %q %v", name, err))
 		} else if len(name) > maxLimitName {
-			c.mistakes = append(c.mistakes, fmt.Sprintf("LimitShared: the name %q has %d bytes, at most %d are allowed", name, len(name), maxLimitName))
+			c.mistakes = append(c.mistakes, fmt.Sprintf("SharedConcurrency: the name %q has %d bytes, at most %d are allowed", name, len(name), maxLimitName))
 		}
-		setLimit(c, "LimitShared", name, n)
+		setLimit(c, "SharedConcurrency", name, n)
 	}
 }
 
@@ -47,7 +47,7 @@ func setLimit(c *ConsumerConfig, option, name string, n int) {
 // together, with up to burst at once after fewer have started. A retry counts like any other
 // run. What is claimed and does not start, and a transaction that is repeated at once, do not
 // count. burst is 1 to n, per up to 24 h, and n up to a million a second.
-func Rate(n int, per time.Duration, burst int) ConsumerOption {
+func RateLimit(n int, per time.Duration, burst int) ConsumerOption {
 	return func(c *ConsumerConfig) {
 		if setsRate(c, "Rate", n, per, burst) {
 			c.Rate, c.RatePer, c.RateBurst = n, per, burst
@@ -71,7 +71,7 @@ func (c *Consumer) validateLimits() {
 		c.mistake("Limit %d: 1 to %d are allowed", config.Limit, maxLimit)
 	}
 	c.validateRate("Rate", config.Rate, config.RatePer, config.RateBurst)
-	c.validateRate("RatePerKey", config.KeyRate, config.KeyRatePer, config.KeyRateBurst)
+	c.validateRate("KeyRateLimit", config.KeyRate, config.KeyRatePer, config.KeyRateBurst)
 }
 
 // validateRate notes the mistakes of a rate, which the option sets.

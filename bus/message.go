@@ -35,21 +35,21 @@ type Message struct {
 	// Replace has the message take the place of the one that is pending with its InsertID,
 	// instead of being left out: see outbox.Replace. It is used on the produce side.
 	Replace bool
-	// MaxPostponed bounds for how long, from the first of them on, messages that replace
+	// DebounceMax bounds for how long, from the first of them on, messages that replace
 	// each other are postponed: see outbox.Debounce. Zero is no bound.
-	MaxPostponed time.Duration
+	DebounceMax time.Duration
 	// UniqueFor keeps InsertID taken for so long after the message was consumed: see
 	// outbox.UniqueFor.
 	UniqueFor time.Duration
-	// OrderKey is what consumers go by that are [Ordered], or share among keys: see outbox.Key. An event has
+	// OrderKey is what consumers go by that are [Ordered], or share among keys: see outbox.OrderingKey. An event has
 	// its stream. It is empty where none of the consumers goes by keys, or [Forwards] them.
-	OrderKey string
+	OrderingKey string
 	// Priority has the message come before others of the same consumer: see [Priorities]. It
 	// is used on the produce side.
 	Priority Priority
 	// Only has the message written for those of its consumers that have one of these names, or
 	// had it formerly. Nil stands for all. It is used on the produce side.
-	Only []string
+	Recipients []string
 	// Event is where the event that the message delivers stands in the event
 	// log. It is nil for a message that was produced, rather than appended.
 	Event *Event
@@ -67,9 +67,9 @@ type Message struct {
 	// Consumer is the name of the consumer, as registered today even when the
 	// row was written under an alias. It is empty on the produce side.
 	Consumer string
-	// StoredConsumer is the name under which the message was produced: Consumer, or an alias. It
+	// ConsumerAlias is the name under which the message was produced: Consumer, or an alias. It
 	// is empty on the produce side.
-	StoredConsumer string
+	ConsumerAlias string
 	// Config is the consumer's configuration with the processor's defaults
 	// filled in. It is shared: do not modify it. Nil on the produce side.
 	Config *ConsumerConfig
@@ -77,7 +77,7 @@ type Message struct {
 	// counted so far, plus one.
 	Attempt int
 	// Crashes is how often in a row the process running the message vanished.
-	Crashes int
+	CrashCount int
 	// CreatedAt is when the message was produced, on the database's clock.
 	CreatedAt time.Time
 
@@ -99,7 +99,7 @@ func (m *Message) Mode() string {
 // Clone returns a copy that shares nothing with m which layers may change: neither Payload, Headers, Only nor Event.
 func (m *Message) Clone() *Message {
 	c := *m
-	c.Payload, c.Headers, c.Only = slices.Clone(m.Payload), maps.Clone(m.Headers), slices.Clone(m.Only)
+	c.Payload, c.Headers, c.Recipients = slices.Clone(m.Payload), maps.Clone(m.Headers), slices.Clone(m.Recipients)
 	if m.Event != nil {
 		c.Event = new(*m.Event)
 	}

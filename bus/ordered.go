@@ -11,13 +11,13 @@ import (
 var ErrNoKey = errors.New("a key is needed")
 
 // Poisoning says what a poisoned message does to those of its key that come behind it.
-type Poisoning uint8
+type PoisonPolicy uint8
 
 // What becomes of the messages behind one that was poisoned.
 const (
-	// ParkKey has them wait until somebody requeues the poisoned message, which runs first
+	// BlockKey has them wait until somebody requeues the poisoned message, which runs first
 	// again, or discards it.
-	ParkKey Poisoning = iota + 1
+	BlockKey PoisonPolicy = iota + 1
 	// SkipPoisoned has them run. A poisoned message that is requeued is then the first of
 	// those that are left.
 	SkipPoisoned
@@ -31,12 +31,12 @@ const (
 // ignores the end of its context. While a message waits for its next attempt, so do those
 // behind it.
 //
-// The key is that of outbox.Key, or what the payload's OrderKey returns; without one Produce
+// The key is that of outbox.OrderingKey, or what the payload's OrderKey returns; without one Produce
 // fails with [ErrNoKey]. Consumers that are not ordered pay no attention to it.
-func Ordered(poisoned Poisoning) ConsumerOption {
+func Ordered(poisoned PoisonPolicy) ConsumerOption {
 	return func(c *ConsumerConfig) {
-		if c.Ordered = poisoned; poisoned != ParkKey && poisoned != SkipPoisoned {
-			c.mistakes = append(c.mistakes, fmt.Sprintf("Ordered %d: ParkKey or SkipPoisoned is allowed", poisoned))
+		if c.Ordered = poisoned; poisoned != BlockKey && poisoned != SkipPoisoned {
+			c.mistakes = append(c.mistakes, fmt.Sprintf("Ordered %d: BlockKey or SkipPoisoned is allowed", poisoned))
 		}
 	}
 }
@@ -73,18 +73,18 @@ func (r *Registry) Key(m *Message) error {
 }
 
 func (r *Registry) key(m *Message, c Consumer) (err error) {
-	if m.OrderKey == "" {
-		if m.OrderKey, err = c.key(r.codec, m); err != nil {
+	if m.OrderingKey == "" {
+		if m.OrderingKey, err = c.key(r.codec, m); err != nil {
 			return err
 		}
 	}
 	switch {
-	case m.OrderKey == "":
-		return fmt.Errorf("%w: consumer %q goes by keys: give outbox.Key, or have the payload a method OrderKey", ErrNoKey, c.name)
-	case c.Ordered() && m.MaxPostponed == 0 && (m.Delay > 0 || !m.AvailableAt.IsZero()):
-		return fmt.Errorf("%w: consumer %q is ordered: a message that waits would hold up its key", ErrBadOption, c.name)
+	case m.OrderingKey == "":
+		return fmt.Errorf("%w: consumer %q goes by keys: give outbox.OrderingKey, or have the payload a method OrderKey", ErrNoKey, c.name)
+	case c.Ordered() && m.DebounceMax == 0 && (m.Delay > 0 || !m.AvailableAt.IsZero()):
+		return fmt.Errorf("%w: consumer %q is ordered: a message that waits would hold up its key", ErrInvalidOption, c.name)
 	}
-	return limits.CheckKey("key", m.OrderKey)
+	return limits.CheckKey("key", m.OrderingKey)
 }
 
 // key is what the message itself says: its event, or its payload.

@@ -32,7 +32,7 @@ const (
 	Released
 	// Unclassified: an error that no layer turned into a verdict. The message
 	// runs again after AttemptDelay; nothing is counted.
-	Unclassified
+	Errored
 )
 
 // String returns the outcome as it appears in logs and metrics.
@@ -47,7 +47,7 @@ func (o Outcome) String() string {
 // Verdict is an error that says what becomes of the message. Handlers return
 // one through [Permanent], [RetryAfter], [Snooze] or [Discard]; the attempts
 // and poison middleware turn other errors into one.
-type Verdict struct {
+type OutcomeError struct {
 	Outcome Outcome
 	// Delay is the wait before the next run, for Retried and Snoozed.
 	Delay time.Duration
@@ -58,7 +58,7 @@ type Verdict struct {
 }
 
 // Error implements error.
-func (v *Verdict) Error() string {
+func (v *OutcomeError) Error() string {
 	switch {
 	case v.Err != nil:
 		return errorlog.Text(v.Err)
@@ -69,7 +69,7 @@ func (v *Verdict) Error() string {
 }
 
 // Unwrap returns the error behind the verdict.
-func (v *Verdict) Unwrap() error { return v.Err }
+func (v *OutcomeError) Unwrap() error { return v.Err }
 
 // Permanent marks err as one that no retry can cure: the message is poisoned
 // now. A nil err stays nil.
@@ -77,7 +77,7 @@ func Permanent(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &Verdict{Outcome: Condemned, Reason: "permanent error", Err: err}
+	return &OutcomeError{Outcome: Condemned, Reason: "permanent error", Err: err}
 }
 
 // RetryAfter counts the run as a failed attempt and asks for the next one after
@@ -87,13 +87,13 @@ func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &Verdict{Outcome: Retried, Delay: max(d, 0), Err: err}
+	return &OutcomeError{Outcome: Retried, Delay: max(d, 0), Err: err}
 }
 
 // Snooze asks for another run after d without counting an attempt. A negative d
 // counts as zero.
 func Snooze(d time.Duration) error {
-	return &Verdict{Outcome: Snoozed, Delay: max(d, 0)}
+	return &OutcomeError{Outcome: Snoozed, Delay: max(d, 0)}
 }
 
 // Discard gives the message up: it is removed as if it had succeeded, and err
@@ -102,31 +102,31 @@ func Discard(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &Verdict{Outcome: Discarded, Err: err}
+	return &OutcomeError{Outcome: Discarded, Err: err}
 }
 
-// VerdictOf reads the outcome out of what a handler returned: nil is Done, an
+// OutcomeOf reads the outcome out of what a handler returned: nil is Done, an
 // error that wraps a Verdict is that verdict, anything else is Unclassified.
 // Err of the result is always err itself, so that no wrapping text is lost,
 // unless err is the verdict. An error that cannot be asked, since one of its
 // methods panics as those of a nil pointer do, is replaced by one that names its
-// type: what VerdictOf returns is safe to look at.
-func VerdictOf(err error) Verdict {
+// type: what OutcomeOf returns is safe to look at.
+func OutcomeOf(err error) OutcomeError {
 	if err == nil {
-		return Verdict{Outcome: Done}
+		return OutcomeError{Outcome: Done}
 	}
-	if v, ok := err.(*Verdict); ok && v != nil && v.Outcome != Done {
+	if v, ok := err.(*OutcomeError); ok && v != nil && v.Outcome != Done {
 		safe := *v
 		safe.Err = sound(v.Err)
 		return safe
 	}
 	err = sound(err)
-	if v, ok := errors.AsType[*Verdict](err); ok && v != nil && v.Outcome != Done {
+	if v, ok := errors.AsType[*OutcomeError](err); ok && v != nil && v.Outcome != Done {
 		wrapped := *v
 		wrapped.Err = err
 		return wrapped
 	}
-	return Verdict{Outcome: Unclassified, Err: err}
+	return OutcomeError{Outcome: Errored, Err: err}
 }
 
 // unsoundError stands for an error that cannot be asked anything.
@@ -177,13 +177,13 @@ var (
 	// ErrAbandoned: the handler ignored its timeout. It may
 	// still be running while the message is retried.
 	ErrAbandoned = errors.New("bus: handler did not return when its context ended, and was abandoned")
-	// ErrUncounted is in the error of a run that a transactional consumer shall
+	// ErrNotCounted is in the error of a run that a transactional consumer shall
 	// repeat without having failed: its transaction lost a conflict or its
 	// connection. After ten in a row the next error counts.
-	ErrUncounted = errors.New("bus: not counted as an attempt")
-	// ErrLate is in the error of a message that was to start by a deadline, see
+	ErrNotCounted = errors.New("bus: not counted as an attempt")
+	// ErrExpired is in the error of a message that was to start by a deadline, see
 	// outbox.DeliverBy, and could not. Its consumer was not called.
-	ErrLate = errors.New("bus: too late to start")
+	ErrExpired = errors.New("bus: too late to start")
 )
 
 // PanicError is a panic turned into an error.
@@ -204,7 +204,7 @@ func (p *PanicError) Unwrap() error {
 		return nil
 	}
 	err, _ := p.Value.(error)
-	if _, isVerdict := errors.AsType[*Verdict](err); isVerdict {
+	if _, isVerdict := errors.AsType[*OutcomeError](err); isVerdict {
 		return nil
 	}
 	return err

@@ -22,41 +22,41 @@ func TestVerdictOf(t *testing.T) {
 	tests := []struct {
 		name string
 		err  error
-		want bus.Verdict // Err is checked by its text and identity
+		want bus.OutcomeError // Err is checked by its text and identity
 		text string
 	}{
-		{"no error is done", nil, bus.Verdict{Outcome: bus.Done}, ""},
-		{"any error is unclassified", errMail, bus.Verdict{Outcome: bus.Unclassified}, "mail server is down"},
-		{"a wrapped error is unclassified", wrap(errMail), bus.Verdict{Outcome: bus.Unclassified}, "send receipt: mail server is down"},
-		{"a timeout is unclassified", bus.ErrTimeout, bus.Verdict{Outcome: bus.Unclassified}, bus.ErrTimeout.Error()},
-		{"a panic is unclassified", isolate.NewPanic(errMail), bus.Verdict{Outcome: bus.Unclassified}, "bus: handler panicked: mail server is down"},
-		{"a permanent error", bus.Permanent(errMail), bus.Verdict{Outcome: bus.Condemned, Reason: "permanent error"}, "mail server is down"},
+		{"no error is done", nil, bus.OutcomeError{Outcome: bus.Done}, ""},
+		{"any error is unclassified", errMail, bus.OutcomeError{Outcome: bus.Errored}, "mail server is down"},
+		{"a wrapped error is unclassified", wrap(errMail), bus.OutcomeError{Outcome: bus.Errored}, "send receipt: mail server is down"},
+		{"a timeout is unclassified", bus.ErrTimeout, bus.OutcomeError{Outcome: bus.Errored}, bus.ErrTimeout.Error()},
+		{"a panic is unclassified", isolate.NewPanic(errMail), bus.OutcomeError{Outcome: bus.Errored}, "bus: handler panicked: mail server is down"},
+		{"a permanent error", bus.Permanent(errMail), bus.OutcomeError{Outcome: bus.Condemned, Reason: "permanent error"}, "mail server is down"},
 		{"a wrapped permanent error keeps the text around it", wrap(bus.Permanent(errMail)),
-			bus.Verdict{Outcome: bus.Condemned, Reason: "permanent error"}, "send receipt: mail server is down"},
+			bus.OutcomeError{Outcome: bus.Condemned, Reason: "permanent error"}, "send receipt: mail server is down"},
 		{"a permanent error wrapped twice", wrap(wrap(bus.Permanent(errMail))),
-			bus.Verdict{Outcome: bus.Condemned, Reason: "permanent error"}, "send receipt: send receipt: mail server is down"},
+			bus.OutcomeError{Outcome: bus.Condemned, Reason: "permanent error"}, "send receipt: send receipt: mail server is down"},
 		{"a permanent error made of a wrapped one", bus.Permanent(wrap(errMail)),
-			bus.Verdict{Outcome: bus.Condemned, Reason: "permanent error"}, "send receipt: mail server is down"},
+			bus.OutcomeError{Outcome: bus.Condemned, Reason: "permanent error"}, "send receipt: mail server is down"},
 		{"a joined permanent error", errors.Join(errMail, bus.Permanent(errMail)),
-			bus.Verdict{Outcome: bus.Condemned, Reason: "permanent error"}, "mail server is down\nmail server is down"},
+			bus.OutcomeError{Outcome: bus.Condemned, Reason: "permanent error"}, "mail server is down\nmail server is down"},
 		{"an error wrapping several", fmt.Errorf("%w and %w", io.EOF, bus.RetryAfter(time.Minute, errMail)),
-			bus.Verdict{Outcome: bus.Retried, Delay: time.Minute}, "EOF and mail server is down"},
+			bus.OutcomeError{Outcome: bus.Retried, Delay: time.Minute}, "EOF and mail server is down"},
 		{"of joined verdicts the first counts", errors.Join(bus.RetryAfter(time.Second, errMail), bus.Permanent(errMail)),
-			bus.Verdict{Outcome: bus.Retried, Delay: time.Second}, "mail server is down\nmail server is down"},
+			bus.OutcomeError{Outcome: bus.Retried, Delay: time.Second}, "mail server is down\nmail server is down"},
 		{"of nested verdicts the outer counts", bus.Permanent(bus.RetryAfter(time.Second, errMail)),
-			bus.Verdict{Outcome: bus.Condemned, Reason: "permanent error"}, "mail server is down"},
-		{"a retry after a delay", bus.RetryAfter(time.Hour, errMail), bus.Verdict{Outcome: bus.Retried, Delay: time.Hour}, "mail server is down"},
-		{"a retry after a negative delay", bus.RetryAfter(-time.Hour, errMail), bus.Verdict{Outcome: bus.Retried}, "mail server is down"},
-		{"a wrapped snooze", wrap(bus.Snooze(time.Minute)), bus.Verdict{Outcome: bus.Snoozed, Delay: time.Minute}, "send receipt: snoozed"},
-		{"a discarded error", bus.Discard(errMail), bus.Verdict{Outcome: bus.Discarded}, "mail server is down"},
-		{"a wrapped discarded error", wrap(bus.Discard(errMail)), bus.Verdict{Outcome: bus.Discarded}, "send receipt: mail server is down"},
-		{"a verdict of one's own", &bus.Verdict{Outcome: bus.Poisoned, Reason: "seen enough", Err: errMail},
-			bus.Verdict{Outcome: bus.Poisoned, Reason: "seen enough"}, "mail server is down"},
+			bus.OutcomeError{Outcome: bus.Condemned, Reason: "permanent error"}, "mail server is down"},
+		{"a retry after a delay", bus.RetryAfter(time.Hour, errMail), bus.OutcomeError{Outcome: bus.Retried, Delay: time.Hour}, "mail server is down"},
+		{"a retry after a negative delay", bus.RetryAfter(-time.Hour, errMail), bus.OutcomeError{Outcome: bus.Retried}, "mail server is down"},
+		{"a wrapped snooze", wrap(bus.Snooze(time.Minute)), bus.OutcomeError{Outcome: bus.Snoozed, Delay: time.Minute}, "send receipt: snoozed"},
+		{"a discarded error", bus.Discard(errMail), bus.OutcomeError{Outcome: bus.Discarded}, "mail server is down"},
+		{"a wrapped discarded error", wrap(bus.Discard(errMail)), bus.OutcomeError{Outcome: bus.Discarded}, "send receipt: mail server is down"},
+		{"a verdict of one's own", &bus.OutcomeError{Outcome: bus.Poisoned, Reason: "seen enough", Err: errMail},
+			bus.OutcomeError{Outcome: bus.Poisoned, Reason: "seen enough"}, "mail server is down"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			got := bus.VerdictOf(test.err)
+			got := bus.OutcomeOf(test.err)
 			if got.Outcome != test.want.Outcome || got.Delay != test.want.Delay || got.Reason != test.want.Reason {
 				t.Errorf("got %s, delay %s, reason %q, want %s, %s, %q",
 					got.Outcome, got.Delay, got.Reason, test.want.Outcome, test.want.Delay, test.want.Reason)
@@ -81,8 +81,8 @@ func textOf(err error) string {
 func TestVerdictOfASnoozeHasNoError(t *testing.T) {
 	t.Parallel()
 	for _, d := range []time.Duration{time.Minute, 0, -time.Minute} {
-		want := bus.Verdict{Outcome: bus.Snoozed, Delay: max(d, 0)}
-		if got := bus.VerdictOf(bus.Snooze(d)); got != want {
+		want := bus.OutcomeError{Outcome: bus.Snoozed, Delay: max(d, 0)}
+		if got := bus.OutcomeOf(bus.Snooze(d)); got != want {
 			t.Errorf("Snooze(%s): got %+v, want %+v", d, got, want)
 		}
 	}
@@ -91,9 +91,9 @@ func TestVerdictOfASnoozeHasNoError(t *testing.T) {
 func TestVerdictOfLeavesTheErrorAlone(t *testing.T) {
 	t.Parallel()
 	original := bus.Permanent(errMail)
-	got := bus.VerdictOf(fmt.Errorf("outer: %w", original))
+	got := bus.OutcomeOf(fmt.Errorf("outer: %w", original))
 	got.Outcome, got.Delay = bus.Snoozed, time.Hour
-	if again := bus.VerdictOf(original); again.Outcome != bus.Condemned || again.Delay != 0 || again.Err != errMail {
+	if again := bus.OutcomeOf(original); again.Outcome != bus.Condemned || again.Delay != 0 || again.Err != errMail {
 		t.Errorf("got %+v, want the error unchanged", again)
 	}
 }
@@ -109,8 +109,8 @@ func TestNilErrorsStayNil(t *testing.T) {
 	if err := bus.Discard(nil); err != nil {
 		t.Errorf("Discard(nil): got %v, want nil", err)
 	}
-	if got := bus.VerdictOf(errors.Join(nil, bus.Permanent(nil))).Outcome; got != bus.Done {
-		t.Errorf("VerdictOf(errors.Join(nil, nil)): got %s, want %s", got, bus.Done)
+	if got := bus.OutcomeOf(errors.Join(nil, bus.Permanent(nil))).Outcome; got != bus.Done {
+		t.Errorf("OutcomeOf(errors.Join(nil, nil)): got %s, want %s", got, bus.Done)
 	}
 }
 
@@ -130,12 +130,12 @@ func TestVerdictText(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name    string
-		verdict bus.Verdict
+		verdict bus.OutcomeError
 		want    string
 	}{
-		{"the error comes first", bus.Verdict{Outcome: bus.Condemned, Reason: "reason", Err: errMail}, "mail server is down"},
-		{"then the reason", bus.Verdict{Outcome: bus.Condemned, Reason: "reason"}, "reason"},
-		{"then the outcome", bus.Verdict{Outcome: bus.Released}, "released"},
+		{"the error comes first", bus.OutcomeError{Outcome: bus.Condemned, Reason: "reason", Err: errMail}, "mail server is down"},
+		{"then the reason", bus.OutcomeError{Outcome: bus.Condemned, Reason: "reason"}, "reason"},
+		{"then the outcome", bus.OutcomeError{Outcome: bus.Released}, "released"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestVerdictText(t *testing.T) {
 
 func TestOutcomesHaveNamesOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	outcomes := []bus.Outcome{bus.Done, bus.Discarded, bus.Retried, bus.Snoozed, bus.Condemned, bus.Poisoned, bus.Released, bus.Unclassified}
+	outcomes := []bus.Outcome{bus.Done, bus.Discarded, bus.Retried, bus.Snoozed, bus.Condemned, bus.Poisoned, bus.Released, bus.Errored}
 	seen := map[string]bus.Outcome{}
 	for _, o := range outcomes {
 		name := o.String()

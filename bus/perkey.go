@@ -12,8 +12,8 @@ const maxPerKey = 1000
 // together: 1 to 1000, in any order. A tenant is a key, for instance. What is more waits, and
 // does not keep messages of other keys from running: each key has its share.
 //
-// The key is that of [Ordered]: outbox.Key, or what the payload's OrderKey returns.
-func PerKey(n int) ConsumerOption {
+// The key is that of [Ordered]: outbox.OrderingKey, or what the payload's OrderKey returns.
+func KeyConcurrency(n int) ConsumerOption {
 	return func(c *ConsumerConfig) { set(c, "PerKey", &c.PerKey, n) }
 }
 
@@ -23,11 +23,11 @@ func Fair() ConsumerOption {
 	return func(c *ConsumerConfig) { c.Fair = true }
 }
 
-// RatePerKey is [Rate] for each key by itself. It goes with [Ordered], [PerKey] and [Fair], and
+// KeyRateLimit is [Rate] for each key by itself. It goes with [Ordered], [PerKey] and [Fair], and
 // by itself is fair as well.
-func RatePerKey(n int, per time.Duration, burst int) ConsumerOption {
+func KeyRateLimit(n int, per time.Duration, burst int) ConsumerOption {
 	return func(c *ConsumerConfig) {
-		if setsRate(c, "RatePerKey", n, per, burst) {
+		if setsRate(c, "KeyRateLimit", n, per, burst) {
 			c.KeyRate, c.KeyRatePer, c.KeyRateBurst = n, per, burst
 		}
 	}
@@ -77,7 +77,7 @@ func (c *Consumer) keyOption() string {
 	case c.config.Fair:
 		return "Fair"
 	case c.config.KeyRate > 0:
-		return "RatePerKey"
+		return "KeyRateLimit"
 	}
 	return ""
 }

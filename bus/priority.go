@@ -22,7 +22,7 @@ const maxAgeing = 24 * time.Hour
 // others. Each level is worth a head start of ageing: a message that has been due for so much
 // longer goes first all the same, so that none waits for ever. ageing is 1 s to 24 h; 5 minutes
 // are a good start.
-func Priorities(ageing time.Duration) ConsumerOption {
+func Prioritized(ageing time.Duration) ConsumerOption {
 	return func(c *ConsumerConfig) {
 		if c.Ageing = ageing; ageing < time.Second || ageing > maxAgeing {
 			c.mistakes = append(c.mistakes, fmt.Sprintf("Priorities: ageing %s: 1 s to 24 h are allowed", ageing))

@@ -43,15 +43,15 @@ type RegistryConfig struct {
 	// Events is the *eventlog.Types with the payloads that are recorded in the event
 	// log. Defaults to none.
 	Events eventTypes
-	// ReportEvery is how often each Run of this program tells the database that it is there, and
+	// HeartbeatInterval is how often each Run of this program tells the database that it is there, and
 	// what has become of messages, ±20 %: for people who look, nothing of the library goes by it.
 	// Negative: never. Defaults to 15 s.
-	ReportEvery time.Duration
+	HeartbeatInterval time.Duration
 	// Version is the release of this program, such as "v1.8.0", which people see beside what it does: which
 	// release met a failure first, who runs which. At most 255 bytes are kept. Defaults to the version of the
 	// main module, or else the revision that it was built from; a build without a repository beside it, as in a
 	// container, has neither.
-	Version string
+	AppVersion string
 }
 
 // NewRegistry registers the consumers with the default configuration. The
@@ -69,8 +69,8 @@ func (c RegistryConfig) NewRegistry(consumers ...Consumer) (*Registry, error) {
 		tables:    c.Tables,
 		codec:     cmp.Or[Codec](c.Codec, JSON{}),
 		events:    c.Events,
-		reports:   cmp.Or(c.ReportEvery, defaultReportEvery),
-		version:   c.Version,
+		reports:   cmp.Or(c.HeartbeatInterval, defaultReportEvery),
+		version:   c.AppVersion,
 		wakeups:   new(wakeup.Hub),
 	}
 	mistakes := []error{c.Tables.Validate()}
@@ -191,7 +191,7 @@ func (r *Registry) Tables() Tables { return r.tables }
 // Version returns the release that the program has given itself, or nothing.
 func (r *Registry) Version() string { return r.version }
 
-// ReportEvery returns how often each Run reports; less than 0 is never.
+// HeartbeatInterval returns how often each Run reports; less than 0 is never.
 func (r *Registry) ReportEvery() time.Duration { return r.reports }
 
 // Codec returns the codec for payloads.
@@ -204,7 +204,7 @@ func (r *Registry) Events() eventTypes { return r.events }
 // messages of these payload types were committed, or some of any type. Call it after a
 // transaction of your own in which messages were produced; outbox.Producer.RunInTx does so
 // by itself.
-func (r *Registry) Committed(payloadTypes ...string) {
+func (r *Registry) NotifyCommitted(payloadTypes ...string) {
 	r.wakeups.Send(wakeup.Wake{PayloadTypes: payloadTypes})
 }
 

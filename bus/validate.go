@@ -17,28 +17,28 @@ var (
 	// ErrNoConsumer: nobody consumes this payload type, so the message would be
 	// lost without a trace.
 	ErrNoConsumer = errors.New("no consumer is registered")
-	// ErrBadPayload: the payload is nil or a pointer, where payloads are passed by
+	// ErrInvalidPayload: the payload is nil or a pointer, where payloads are passed by
 	// value, or its type is registered with another Go type.
-	ErrBadPayload = errors.New("payload not allowed")
+	ErrInvalidPayload = errors.New("payload not allowed")
 	// ErrTooLarge: the payload, a key or the headers exceed their limit.
 	ErrTooLarge = limits.ErrTooLarge
-	// ErrBadText: a string holds a NUL byte or invalid UTF-8, which a text
+	// ErrInvalidText: a string holds a NUL byte or invalid UTF-8, which a text
 	// column cannot store.
-	ErrBadText = limits.ErrText
-	// ErrBadOption: an option has a value that is not allowed.
-	ErrBadOption = limits.ErrOption
+	ErrInvalidText = limits.ErrText
+	// ErrInvalidOption: an option has a value that is not allowed.
+	ErrInvalidOption = limits.ErrOption
 )
 
 // Encode returns the stored name and text of a payload. It refuses what must
 // not be written: a nil or pointer payload, and one whose name belongs to another Go type
-// ([ErrBadPayload]), and one that nobody consumes ([ErrNoConsumer]). Any other error is
+// ([ErrInvalidPayload]), and one that nobody consumes ([ErrNoConsumer]). Any other error is
 // the codec's.
 func (r *Registry) Encode(payload Payload) (payloadType string, text []byte, err error) {
 	if payload == nil {
-		return "", nil, fmt.Errorf("%w: it is nil", ErrBadPayload)
+		return "", nil, fmt.Errorf("%w: it is nil", ErrInvalidPayload)
 	}
 	if t := reflect.TypeOf(payload); t.Kind() == reflect.Pointer {
-		return "", nil, fmt.Errorf("%w: it is a %s, pass the struct itself", ErrBadPayload, t)
+		return "", nil, fmt.Errorf("%w: it is a %s, pass the struct itself", ErrInvalidPayload, t)
 	}
 	payloadType = payload.PayloadType()
 	consumers := r.ConsumersOf(payloadType)
@@ -46,7 +46,7 @@ func (r *Registry) Encode(payload Payload) (payloadType string, text []byte, err
 		return "", nil, fmt.Errorf("payload %q (%T): %w", payloadType, payload, ErrNoConsumer)
 	}
 	if c, ok := r.typed(payloadType); ok && c.payloadType == payloadType && c.goType != reflect.TypeOf(payload) {
-		return "", nil, fmt.Errorf("payload %q (%T): %w: consumer %q takes %s", payloadType, payload, ErrBadPayload, c.name, c.goType)
+		return "", nil, fmt.Errorf("payload %q (%T): %w: consumer %q takes %s", payloadType, payload, ErrInvalidPayload, c.name, c.goType)
 	}
 	text, err = r.codec.Encode(payload)
 	if err != nil {
@@ -59,7 +59,7 @@ func (r *Registry) Encode(payload Payload) (payloadType string, text []byte, err
 // bytes.
 func (m *Message) Check(maxPayload int) error {
 	if m == nil {
-		return fmt.Errorf("%w: a message of the batch is nil", ErrBadOption)
+		return fmt.Errorf("%w: a message of the batch is nil", ErrInvalidOption)
 	}
 	err := m.check(maxPayload)
 	if err != nil {
@@ -73,28 +73,28 @@ func (m *Message) check(maxPayload int) error {
 	case len(m.Payload) > maxPayload:
 		return fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, len(m.Payload), maxPayload)
 	case bytes.IndexByte(m.Payload, 0) >= 0 || !utf8.Valid(m.Payload):
-		return fmt.Errorf("%w: the codec wrote a NUL byte or invalid UTF-8", ErrBadText)
+		return fmt.Errorf("%w: the codec wrote a NUL byte or invalid UTF-8", ErrInvalidText)
 	case m.Delay < 0:
-		return fmt.Errorf("%w: delay %s, 0 or more is allowed", ErrBadOption, m.Delay)
+		return fmt.Errorf("%w: delay %s, 0 or more is allowed", ErrInvalidOption, m.Delay)
 	case m.Delay > 0 && !m.AvailableAt.IsZero():
-		return fmt.Errorf("%w: give a delay or an instant, not both", ErrBadOption)
+		return fmt.Errorf("%w: give a delay or an instant, not both", ErrInvalidOption)
 	case m.InsertID == "" && (m.Replace || m.UniqueFor != 0):
-		return fmt.Errorf("%w: what replaces others, or stays unique, needs an insert id", ErrBadOption)
+		return fmt.Errorf("%w: what replaces others, or stays unique, needs an insert id", ErrInvalidOption)
 	case m.Priority > Urgent:
-		return fmt.Errorf("%w: priority %d, Normal, High and Urgent are allowed", ErrBadOption, m.Priority)
+		return fmt.Errorf("%w: priority %d, Normal, High and Urgent are allowed", ErrInvalidOption, m.Priority)
 	case m.UniqueFor < 0:
-		return fmt.Errorf("%w: unique for %s, more than 0 is allowed", ErrBadOption, m.UniqueFor)
-	case m.MaxPostponed < 0 || m.MaxPostponed > 0 && !m.Replace:
-		return fmt.Errorf("%w: postponed for %s at most, which is for messages that replace others, and more than 0", ErrBadOption, m.MaxPostponed)
+		return fmt.Errorf("%w: unique for %s, more than 0 is allowed", ErrInvalidOption, m.UniqueFor)
+	case m.DebounceMax < 0 || m.DebounceMax > 0 && !m.Replace:
+		return fmt.Errorf("%w: postponed for %s at most, which is for messages that replace others, and more than 0", ErrInvalidOption, m.DebounceMax)
 	case m.Replace && m.UniqueFor != 0:
-		return fmt.Errorf("%w: a message either replaces others or stays unique", ErrBadOption)
+		return fmt.Errorf("%w: a message either replaces others or stays unique", ErrInvalidOption)
 	case m.Replace && m.Event != nil:
-		return fmt.Errorf("%w: an event cannot replace a message", ErrBadOption)
+		return fmt.Errorf("%w: an event cannot replace a message", ErrInvalidOption)
 	}
 	if year := m.AvailableAt.UTC().Year(); !m.AvailableAt.IsZero() && (year < 1 || year > 9999) {
-		return fmt.Errorf("%w: available at year %d in UTC, 1 to 9999 are allowed", ErrBadOption, year)
+		return fmt.Errorf("%w: available at year %d in UTC, 1 to 9999 are allowed", ErrInvalidOption, year)
 	}
-	if err := errors.Join(limits.CheckKey("insert id", m.InsertID), limits.CheckKey("key", m.OrderKey)); err != nil {
+	if err := errors.Join(limits.CheckKey("insert id", m.InsertID), limits.CheckKey("key", m.OrderingKey)); err != nil {
 		return err
 	}
 	return limits.CheckHeaders(m.Headers)

@@ -33,14 +33,14 @@ func TestPanickingWithAVerdictIsAPanic(t *testing.T) {
 	t.Parallel()
 	for _, value := range []any{bus.Snooze(time.Second), bus.Discard(errors.New("x")), (*bus.PanicError)(nil)} {
 		err := error(isolate.NewPanic(value))
-		if got := bus.VerdictOf(err).Outcome; got != bus.Unclassified {
+		if got := bus.OutcomeOf(err).Outcome; got != bus.Errored {
 			t.Errorf("panic(%v): got %s, want it unclassified", value, got)
 		}
 		if errorlog.Text(err) == "" {
 			t.Errorf("panic(%v): got no text", value)
 		}
 	}
-	if got := bus.VerdictOf((*bus.Verdict)(nil)).Outcome; got != bus.Unclassified {
+	if got := bus.OutcomeOf((*bus.OutcomeError)(nil)).Outcome; got != bus.Errored {
 		t.Errorf("a nil verdict: got %s, want it unclassified", got)
 	}
 }
@@ -59,7 +59,7 @@ func TestPanicWhileDecodingIsADecodeError(t *testing.T) {
 		"CheckPayload": consumer.CheckPayload(bus.JSON{}, []byte(`"canary"`)),
 	} {
 		var decode *bus.DecodeError
-		if !errors.As(err, &decode) || bus.VerdictOf(err).Outcome != bus.Condemned || strings.Contains(err.Error(), "canary") {
+		if !errors.As(err, &decode) || bus.OutcomeOf(err).Outcome != bus.Condemned || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: got %v, want a condemned DecodeError without the payload", what, err)
 		}
 	}
@@ -68,7 +68,7 @@ func TestPanicWhileDecodingIsADecodeError(t *testing.T) {
 func TestContextsDoNotPrintTheMessage(t *testing.T) {
 	t.Parallel()
 	type key struct{}
-	ctx := context.WithValue(bus.WithMessage(t.Context(), &bus.Message{Payload: []byte("canary")}), key{}, 1)
+	ctx := context.WithValue(bus.ContextWithMessage(t.Context(), &bus.Message{Payload: []byte("canary")}), key{}, 1)
 	if text := ctx.(interface{ String() string }).String(); strings.Contains(text, "canary") {
 		t.Errorf("got %s, want no payload", text)
 	}
@@ -83,12 +83,12 @@ func TestCheckRefusesWhatCannotBeStored(t *testing.T) {
 	}{
 		{"nothing wrong", bus.Message{Payload: []byte("{}"), Headers: map[string]string{"k": "v"}, InsertID: "key"}, nil},
 		{"a payload above the limit", bus.Message{Payload: make([]byte, 11)}, bus.ErrTooLarge},
-		{"a NUL byte in the payload", bus.Message{Payload: []byte{0}}, bus.ErrBadText},
-		{"invalid UTF-8 in the payload", bus.Message{Payload: []byte{0xff}}, bus.ErrBadText},
+		{"a NUL byte in the payload", bus.Message{Payload: []byte{0}}, bus.ErrInvalidText},
+		{"invalid UTF-8 in the payload", bus.Message{Payload: []byte{0xff}}, bus.ErrInvalidText},
 		{"headers above the limit", bus.Message{Headers: map[string]string{"k": strings.Repeat("v", limits.Headers)}}, bus.ErrTooLarge},
-		{"a nameless header", bus.Message{Headers: map[string]string{"": "v"}}, bus.ErrBadOption},
+		{"a nameless header", bus.Message{Headers: map[string]string{"": "v"}}, bus.ErrInvalidOption},
 		{"a key above the limit", bus.Message{InsertID: strings.Repeat("k", limits.Key+1)}, bus.ErrTooLarge},
-		{"a negative delay", bus.Message{Delay: -1}, bus.ErrBadOption},
+		{"a negative delay", bus.Message{Delay: -1}, bus.ErrInvalidOption},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -141,7 +141,7 @@ func (p *FakeProducer) message(item outbox.Item) (*bus.Message, error) {
 	m := &bus.Message{PayloadType: payloadType, Payload: text, Value: item.Payload}
 	for i, option := range item.Options {
 		if option == nil {
-			err = errors.Join(err, fmt.Errorf("payload %q: %w: option %d is nil", payloadType, bus.ErrBadOption, i))
+			err = errors.Join(err, fmt.Errorf("payload %q: %w: option %d is nil", payloadType, bus.ErrInvalidOption, i))
 		} else if mistake := option(m); mistake != nil {
 			err = errors.Join(err, fmt.Errorf("payload %q: %w", payloadType, mistake))
 		}
@@ -155,7 +155,7 @@ func encode(registry *bus.Registry, payload bus.Payload) (payloadType string, te
 		return registry.Encode(payload)
 	}
 	if payload == nil || reflect.TypeOf(payload).Kind() == reflect.Pointer {
-		return "", nil, fmt.Errorf("%w: %T, pass the struct itself", bus.ErrBadPayload, payload)
+		return "", nil, fmt.Errorf("%w: %T, pass the struct itself", bus.ErrInvalidPayload, payload)
 	}
 	payloadType = payload.PayloadType()
 	if text, err = (bus.JSON{}).Encode(payload); err != nil {

@@ -261,7 +261,7 @@ func (moved) PayloadType() string { return "moved" }
 
 func TestFakeProducerKnowsKeys(t *testing.T) {
 	t.Parallel()
-	registry, err := bus.NewRegistry(bus.Consume("c", func(context.Context, moved) error { return nil }, bus.Ordered(bus.ParkKey)))
+	registry, err := bus.NewRegistry(bus.Consume("c", func(context.Context, moved) error { return nil }, bus.Ordered(bus.BlockKey)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,10 +269,10 @@ func TestFakeProducerKnowsKeys(t *testing.T) {
 	if _, err := p.Produce(t.Context(), nil, moved{"x"}); !errors.Is(err, bus.ErrNoKey) {
 		t.Errorf("without a key: got %v, want %v", err, bus.ErrNoKey)
 	}
-	if _, err := p.Produce(t.Context(), nil, moved{"x"}, outbox.Key("k"), outbox.Priority(bus.High)); err != nil {
+	if _, err := p.Produce(t.Context(), nil, moved{"x"}, outbox.OrderingKey("k"), outbox.Priority(bus.High)); err != nil {
 		t.Fatal(err)
 	}
-	if m := bustest.RequireProduced[moved](t, p, nil); m.OrderKey != "k" || m.Priority != bus.High {
+	if m := bustest.RequireProduced[moved](t, p, nil); m.OrderingKey != "k" || m.Priority != bus.High {
 		t.Errorf("message: got %+v, want the key and the priority", m)
 	}
 }

@@ -134,7 +134,7 @@ func (k *Kit) build(c KitConfig, consumers []bus.Consumer) (err error) {
 	if k.store, err = store.For(k.db.Dialect().Name(), k.Registry.Tables()); err != nil {
 		return err
 	}
-	c.Producer.Layers = append([]bus.SendMiddleware{k.stamp}, c.Producer.Layers...)
+	c.Producer.Layers = append([]bus.ProduceMiddleware{k.stamp}, c.Producer.Layers...)
 	if k.Producer, err = outbox.NewProducer(k.Registry, c.Producer); err != nil {
 		return err
 	}
@@ -154,10 +154,10 @@ func (k *Kit) buildProcessors(c KitConfig) (err error) {
 	p := c.Processor
 	p.LeaseDuration = k.lease
 	p.Logger = cmp.Or(p.Logger, testLogger(k.t.Output()))
-	if k.steady = p.Chain == nil; k.steady {
-		p.Chain = middleware.Default(middleware.Options{Logger: p.Logger})
+	if k.steady = p.Middleware == nil; k.steady {
+		p.Middleware = middleware.Default(middleware.Options{Logger: p.Logger})
 	}
-	p.Chain = append([]bus.Middleware{k.observe}, p.Chain...)
+	p.Middleware = append([]bus.Middleware{k.observe}, p.Middleware...)
 	if k.processor, err = outbox.NewProcessor(k.db, k.Registry, p); err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func testLogger(w io.Writer) *slog.Logger {
 // stamp is the outermost of the user's layers of the produce chain: it has the
 // insert take the kit's time, so that code under test may use any context. What the tables do
 // not tell of all messages it remembers.
-func (k *Kit) stamp(next bus.Sender) bus.Sender {
+func (k *Kit) stamp(next bus.ProduceFunc) bus.ProduceFunc {
 	return func(ctx context.Context, b *bus.Batch) error {
 		if k.ids != nil {
 			for _, m := range b.Messages {
@@ -188,8 +188,8 @@ func (k *Kit) stamp(next bus.Sender) bus.Sender {
 		}
 		err := next(store.WithClock(ctx, k.Now), b)
 		for _, m := range b.Messages {
-			if m.OrderKey != "" || m.Priority != bus.Normal {
-				k.places.Store(m.ID, place{m.OrderKey, m.Priority})
+			if m.OrderingKey != "" || m.Priority != bus.Normal {
+				k.places.Store(m.ID, place{m.OrderingKey, m.Priority})
 			}
 		}
 		return err

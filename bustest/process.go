@@ -23,7 +23,7 @@ type Delivery struct {
 	// Verdict is what the chain made of what the consumer returned, for
 	// instance bus.Retried with the delay until the next run. A run that was
 	// done has the outcome bus.Done and no error.
-	Verdict bus.Verdict
+	Verdict bus.OutcomeError
 }
 
 // ProcessNext runs the oldest message that is due, and writes the outcome: done,
@@ -139,7 +139,7 @@ func (k *Kit) nextSchedule(operation string) (time.Duration, bool) {
 // fire fires the schedules that are due and returns how many there were.
 func (k *Kit) fire(operation string) int {
 	k.t.Helper()
-	n, err := k.schedules.CatchUp(k.Context())
+	n, err := k.schedules.FireDue(k.Context())
 	if err != nil {
 		k.t.Fatalf("bustest: %s: %v", operation, err)
 	}
@@ -151,7 +151,7 @@ func (k *Kit) fire(operation string) int {
 func (k *Kit) step(operation string, consumers ...string) []Delivery {
 	k.t.Helper()
 	k.ran, k.recovered, k.problem = nil, false, ""
-	ran, err := k.processor.Step(k.Context(), consumers...)
+	ran, err := k.processor.ProcessNext(k.Context(), consumers...)
 	switch {
 	case err != nil:
 		k.t.Fatalf("bustest: %s: %v", operation, err)
@@ -182,7 +182,7 @@ func (k *Kit) observe(next bus.Handler) bus.Handler {
 		if k.repeat != nil {
 			err = k.repeat(ctx, m, next, err)
 		}
-		d := Delivery{Message: *m, Verdict: bus.VerdictOf(err)}
+		d := Delivery{Message: *m, Verdict: bus.OutcomeOf(err)}
 		d.Message.Payload, d.Message.Headers = bytes.Clone(m.Payload), maps.Clone(m.Headers)
 		k.ran = append(k.ran, d)
 		if _, again := k.delivered[m.ID]; !again {

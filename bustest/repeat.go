@@ -32,7 +32,7 @@ type repeat func(ctx context.Context, m *bus.Message, next bus.Handler, err erro
 func (k *Kit) RequireIdempotent(state func() any) {
 	k.t.Helper()
 	k.check("RequireIdempotent", func(ctx context.Context, m *bus.Message, next bus.Handler, err error) error {
-		if bus.VerdictOf(err).Outcome != bus.Done {
+		if bus.OutcomeOf(err).Outcome != bus.Done {
 			return err // it runs again anyway
 		}
 		before := k.read(ctx, state)
@@ -55,12 +55,12 @@ func (k *Kit) RequireRedeliverable(state func() any) {
 		key := delivery{m.ID, m.Consumer}
 		if before, lost := first[key]; lost {
 			k.lost[key] = false
-			if m.Crashes > 0 { // not a retry of the redelivery
+			if m.CrashCount > 0 { // not a retry of the redelivery
 				k.compare(ctx, "redelivery", m, before, err, state)
 			}
 			return err
 		}
-		if bus.VerdictOf(err).Outcome != bus.Done {
+		if bus.OutcomeOf(err).Outcome != bus.Done {
 			return err
 		}
 		first[key], k.lost[key] = k.read(ctx, state), true
@@ -155,7 +155,7 @@ func (k *Kit) read(ctx context.Context, state func() any) (e effects) {
 // compare notes a difference that a repeated run has made.
 func (k *Kit) compare(ctx context.Context, what string, m *bus.Message, before effects, err error, state func() any) {
 	run := fmt.Sprintf("consumer %q, %s of message %s (%s)", m.Consumer, what, m.ID, m.PayloadType)
-	v := bus.VerdictOf(err)
+	v := bus.OutcomeOf(err)
 	switch v.Outcome {
 	case bus.Done, bus.Discarded, bus.Released: // released: it is gone
 	default:

@@ -73,7 +73,7 @@ func (v View) produced() ([]*bus.Message, bus.Codec, error) {
 	}
 	for id, m := range found {
 		if p, ok := v.kit.places.Load(id); ok {
-			m.OrderKey, m.Priority = p.(place).key, p.(place).priority
+			m.OrderingKey, m.Priority = p.(place).key, p.(place).priority
 		}
 	}
 	// Ids that a producer made are in the order in which it produced.

@@ -44,7 +44,7 @@ type Config struct {
 // Console is the handler. It starts nothing, and is safe for concurrent use. Make it with [New].
 type Console struct {
 	config  Config
-	desk    *ops.Desk
+	desk    *ops.Service
 	routes  map[string]route // by path
 	origins *http.CrossOriginProtection
 	pages   map[string]*template.Template
@@ -63,7 +63,7 @@ const (
 
 // New makes a console. It reports everything that is wrong with its configuration at once, and does not
 // touch the database.
-func New(desk *ops.Desk, c Config) (*Console, error) {
+func New(desk *ops.Service, c Config) (*Console, error) {
 	if c.Prefix == "" {
 		c.Prefix = defaultPrefix
 	}

@@ -30,12 +30,12 @@ func (a away) Connect(context.Context) (driver.Conn, error) { return nil, a.err 
 
 func (away) Driver() driver.Driver { return nil }
 
-func desk(t *testing.T) *ops.Desk {
+func desk(t *testing.T) *ops.Service {
 	t.Helper()
 	return deskOf(t, away{errors.New("postgres://ada:secret@db.internal/app is away")})
 }
 
-func deskOf(t *testing.T, conns driver.Connector) *ops.Desk {
+func deskOf(t *testing.T, conns driver.Connector) *ops.Service {
 	t.Helper()
 	db := bun.NewDB(sql.OpenDB(conns), pgdialect.New())
 	t.Cleanup(func() { _ = db.Close() })

@@ -24,7 +24,7 @@ func (v *visit) doctor() (page, error) {
 	data := doctorPage{Costs: v.costs.all()}
 	for _, f := range found {
 		data.Found = append(data.Found, finding{f})
-		if f.Severity != ops.Fine {
+		if f.Severity != ops.OK {
 			data.Bad++
 		}
 	}

@@ -124,7 +124,7 @@ func wrongEdit(err error, text string) string {
 	switch {
 	case errors.Is(err, bus.ErrNoConsumer):
 		return "This process does not have the consumer, and cannot tell whether the payload fits it. Edit where the consumer runs, or requeue the message as it is."
-	case errors.Is(err, poison.ErrPayload), errors.Is(err, bus.ErrBadPayload), errors.Is(err, bus.ErrBadText):
+	case errors.Is(err, poison.ErrPayload), errors.Is(err, bus.ErrInvalidPayload), errors.Is(err, bus.ErrInvalidText):
 		return "The consumer cannot read this payload: " + jsonTrouble(text)
 	case errors.Is(err, bus.ErrTooLarge):
 		return "The payload is too large."

@@ -24,7 +24,7 @@ func (o operation) Title() string { return fmt.Sprintf("Operation %d: %s", o.ID,
 
 // Open tells whether it is under way.
 func (o operation) Open() bool {
-	return slices.Contains([]ops.OperationState{ops.Waiting, ops.Trying, ops.Running, ops.Begun}, o.State)
+	return slices.Contains([]ops.OperationState{ops.Waiting, ops.Canary, ops.Running, ops.Started}, o.State)
 }
 
 // Undoable tells whether it has changed nothing yet, and can be taken back.
@@ -32,12 +32,12 @@ func (o operation) Undoable() bool { return o.State == ops.Waiting }
 
 // Stoppable tells whether it can be stopped where it is.
 func (o operation) Stoppable() bool {
-	return slices.Contains([]ops.OperationState{ops.Waiting, ops.Trying, ops.Running, ops.Paused}, o.State)
+	return slices.Contains([]ops.OperationState{ops.Waiting, ops.Canary, ops.Running, ops.Paused}, o.State)
 }
 
 // Closable tells whether it is a change whose process must have died before it was known what became of it.
 func (o operation) Closable() bool {
-	return o.State == ops.Begun && time.Since(o.CreatedAt) > changeForgotten
+	return o.State == ops.Started && time.Since(o.CreatedAt) > changeForgotten
 }
 
 // changeForgotten is how long a change of few messages may be under way, as package ops has it.
@@ -48,7 +48,7 @@ func (o operation) Tone() string {
 	switch o.State {
 	case ops.Paused:
 		return "bad"
-	case ops.Waiting, ops.Trying, ops.Running, ops.Begun:
+	case ops.Waiting, ops.Canary, ops.Running, ops.Started:
 		return "info"
 	case ops.Done:
 		return "good"
@@ -205,7 +205,7 @@ func (v *visit) operations() (page, error) {
 	}
 	data := operationsPage{Paging: v.paging(next)}
 	for _, o := range found {
-		if o.State != ops.Planned || o.By(v.who) { // a plan of somebody else has changed nothing, and only they can start it
+		if o.State != ops.Planned || o.CreatedBy(v.who) { // a plan of somebody else has changed nothing, and only they can start it
 			data.Found = append(data.Found, operation{o})
 		}
 	}
@@ -224,7 +224,7 @@ type operationPage struct {
 }
 
 const (
-	planTime  = 10 * time.Minute // for which a plan can be started, see ops.Seat.Start
+	planTime  = 10 * time.Minute // for which a plan can be started, see ops.Session.Start
 	lateStart = 30 * time.Second // after it was to begin
 )
 
@@ -238,18 +238,18 @@ func (o operationPage) Late() bool { return o.Due() && o.At.Sub(o.StartsAt) > la
 
 // Orphan tells whether it takes a runner to go on, or would, and none is known.
 func (o operationPage) Orphan() bool {
-	return !o.Runner && slices.Contains([]ops.OperationState{ops.Planned, ops.Waiting, ops.Trying, ops.Running}, o.State)
+	return !o.Runner && slices.Contains([]ops.OperationState{ops.Planned, ops.Waiting, ops.Canary, ops.Running}, o.State)
 }
 
 // Moving tells whether somebody carries it out.
 func (o operationPage) Moving() bool {
-	return o.Runner && (o.State == ops.Trying || o.State == ops.Running)
+	return o.Runner && (o.State == ops.Canary || o.State == ops.Running)
 }
 
 // Went says how its canary is, or was.
 func (o operation) Went() string {
 	switch {
-	case o.State == ops.Waiting || o.State == ops.Trying:
+	case o.State == ops.Waiting || o.State == ops.Canary:
 		return "go first"
 	case o.Changed == 0 && !o.Open():
 		return "were to go first"
@@ -269,10 +269,10 @@ func (v *visit) operation() (page, error) {
 		return page{}, err
 	}
 	data := operationPage{operation: operation{found}, At: time.Now()}
-	data.Mine = found.By(v.who)
+	data.Mine = found.CreatedBy(v.who)
 	data.Expired = found.State == ops.Planned && time.Since(found.CreatedAt) > planTime
 	if data.Orphan() { // until one is found
-		if data.Runner, err = v.seat.Carried(v.ctx()); err != nil {
+		if data.Runner, err = v.seat.HasRunner(v.ctx()); err != nil {
 			return page{}, err
 		}
 	}

@@ -25,7 +25,7 @@ func (o overview) Told() bool { return len(o.Minutes) > 0 || len(o.Failures) > 0
 
 // glance is an overview, an old one rather than none at once.
 func (v *visit) glance() (ops.Overview, error) {
-	o, due, err := v.seat.Glance(v.ctx())
+	o, due, err := v.seat.CachedOverview(v.ctx())
 	if due {
 		v.later = v.renew
 	}
@@ -100,7 +100,7 @@ func (v *visit) overview() (page, error) {
 		minutes[m.Consumer] = append(minutes[m.Consumer], m)
 	}
 	for _, q := range o.Queues {
-		data.Consumers = append(data.Consumers, consumerRow{Queue: q, recent: recently(o.At, minutes[q.Consumer]), Stranger: slices.ContainsFunc(o.Strangers, func(u outbox.Unregistered) bool { return u.Consumer == q.Consumer })})
+		data.Consumers = append(data.Consumers, consumerRow{Queue: q, recent: recently(o.At, minutes[q.Consumer]), Stranger: slices.ContainsFunc(o.Strangers, func(u outbox.Unhandled) bool { return u.Consumer == q.Consumer })})
 	}
 	data.Alive = aliveOf(o.Processes)
 	for _, f := range o.Failures {

@@ -34,7 +34,7 @@ func (v *visit) plan() (link, error) {
 		return link{}, err
 	}
 	planned, err := v.seat.Plan(v.ctx(), action, target)
-	if errors.Is(err, ops.ErrNothing) {
+	if errors.Is(err, ops.ErrNoMatch) {
 		v.tell(outcome{code: "nothing"})
 		return from, nil
 	}
@@ -42,14 +42,14 @@ func (v *visit) plan() (link, error) {
 }
 
 const (
-	mostRate   = 100_000 // see ops.Terms
+	mostRate   = 100_000 // see ops.StartOptions
 	mostCanary = 500
 )
 
 // start starts a plan.
 func (v *visit) start() (link, error) {
 	a := v.sends()
-	id, terms := a.needID("operation"), ops.Terms{Rate: a.small("rate", mostRate, 0), Reason: a.text("reason")}
+	id, terms := a.needID("operation"), ops.StartOptions{Rate: a.small("rate", mostRate, 0), Reason: a.text("reason")}
 	if text := a.text("canary"); text == "0" {
 		terms.Canary = -1
 	} else {
@@ -63,7 +63,7 @@ func (v *visit) start() (link, error) {
 	}
 	started, err := v.seat.Start(v.ctx(), id, terms)
 	switch {
-	case errors.Is(err, ops.ErrAlready) && started.ID != 0:
+	case errors.Is(err, ops.ErrInProgress) && started.ID != 0:
 		v.tell(outcome{code: "already"})
 		return linkTo("operation", "id", started.ID), nil
 	case err == nil:

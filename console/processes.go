@@ -45,7 +45,7 @@ func (v *visit) processes() (page, error) {
 		data.Claims = append(data.Claims, claim{c, processOf(fleet, c.Owner)})
 	}
 	data.Versions, data.Matrix = matrix(fleet)
-	rank := map[outbox.ProcessStatus]int{outbox.ProcessVanished: 0, outbox.ProcessAlive: 1, outbox.ProcessStopped: 2}
+	rank := map[outbox.ProcessStatus]int{outbox.ProcessLost: 0, outbox.ProcessAlive: 1, outbox.ProcessStopped: 2}
 	slices.SortStableFunc(data.Found, func(a, b outbox.Process) int {
 		return cmp.Or(cmp.Compare(rank[a.Status], rank[b.Status]), cmp.Compare(a.Host, b.Host), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Kind, b.Kind))
 	})

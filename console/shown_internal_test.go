@@ -145,7 +145,7 @@ func TestAlive(t *testing.T) {
 	}
 	fleet := []outbox.Process{
 		run("a", 1, outbox.ProcessAlive), run("a", 1, outbox.ProcessAlive), run("b", 1, outbox.ProcessAlive), run("b", 1, outbox.ProcessAlive),
-		run("b", 2, outbox.ProcessVanished), run("c", 1, outbox.ProcessStopped),
+		run("b", 2, outbox.ProcessLost), run("c", 1, outbox.ProcessStopped),
 	}
 	for n, want := range map[int]string{0: "0 programs alive (0 runs)", 1: "1 program alive (1 run)", 2: "1 program alive (2 runs)", 6: "2 programs alive (4 runs)"} {
 		if got := aliveOf(fleet[:n]).String(); got != want {
@@ -180,7 +180,7 @@ func TestManyAreNotAll(t *testing.T) {
 func TestClosable(t *testing.T) {
 	t.Parallel()
 	for ago, want := range map[time.Duration]bool{time.Minute: false, time.Hour: true} {
-		if o := (operation{ops.Operation{State: ops.Begun, CreatedAt: time.Now().Add(-ago)}}); o.Closable() != want {
+		if o := (operation{ops.Operation{State: ops.Started, CreatedAt: time.Now().Add(-ago)}}); o.Closable() != want {
 			t.Errorf("begun %s ago: got %v, want %v", ago, o.Closable(), want)
 		}
 	}

@@ -32,7 +32,7 @@ type visit struct {
 	query url.Values
 	form  url.Values // of a POST
 	who   ops.Principal
-	seat  *ops.Seat
+	seat  *ops.Session
 	route route
 	later func() // once the answer is sent; nil: nothing
 }
@@ -164,7 +164,7 @@ func (v *visit) said(err error) refusal {
 		return refusal{http.StatusServiceUnavailable, "The database is busy: it did not answer within a second, or others look at the same time. Try again in a moment."}
 	case errors.Is(err, outbox.ErrNotFound), errors.Is(err, poison.ErrNotFound), errors.Is(err, schedule.ErrNotFound), errors.Is(err, ops.ErrNotFound), errors.Is(err, projection.ErrUnknown):
 		return refusal{http.StatusNotFound, "It is not there, or not any more."}
-	case errors.Is(err, outbox.ErrSchema):
+	case errors.Is(err, outbox.ErrSchemaOutdated):
 		return refusal{http.StatusServiceUnavailable, "The tables of the library are missing, or older than this console. Run asyncmonolith migrate, or outbox.Migrate."}
 	case errors.Is(err, errors.ErrUnsupported):
 		return refusal{http.StatusNotFound, "This database does not have it."}
@@ -174,11 +174,11 @@ func (v *visit) said(err error) refusal {
 		return refusal{http.StatusConflict, "The breaker of the consumer is not open: its messages run."}
 	case errors.Is(err, outbox.ErrNotPaused):
 		return refusal{http.StatusConflict, "The consumer is not paused."}
-	case errors.Is(err, ops.ErrState), errors.Is(err, ops.ErrAlready):
+	case errors.Is(err, ops.ErrInvalidState), errors.Is(err, ops.ErrInProgress):
 		return refusal{http.StatusConflict, "It is not in the state for that any more: somebody was faster, or it is over. Look at it again."}
 	case errors.Is(err, schedule.ErrExpression):
 		return refusal{http.StatusBadRequest, "The expression or the zone cannot be read. An expression has five or six fields, or is a word such as @daily; a zone is a name such as Europe/Amsterdam."}
-	case errors.Is(err, bus.ErrBadOption), errors.Is(err, bus.ErrBadText), errors.Is(err, bus.ErrTooLarge):
+	case errors.Is(err, bus.ErrInvalidOption), errors.Is(err, bus.ErrInvalidText), errors.Is(err, bus.ErrTooLarge):
 		return refusal{http.StatusBadRequest, "Something that was asked for is not allowed, or cannot be read."}
 	case dberr.IsUnavailable(err):
 		v.w.Header().Set("Retry-After", "5")

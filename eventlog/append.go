@@ -23,25 +23,25 @@ import (
 
 // Expected is the version that a stream must have for an append to happen: the
 // number of its events, or one of the constants.
-type Expected int64
+type ExpectedVersion int64
 
 const (
 	// NoStream wants the stream to be new.
-	NoStream Expected = Expected(store.NewStream)
+	NoStream ExpectedVersion = ExpectedVersion(store.NewStream)
 	// Any does not ask.
-	Any Expected = Expected(store.AnyStream)
+	AnyVersion ExpectedVersion = ExpectedVersion(store.AnyStream)
 	// Exists wants the stream to have events.
-	Exists Expected = Expected(store.OldStream)
+	StreamExists ExpectedVersion = ExpectedVersion(store.OldStream)
 )
 
 // String returns the version, or the name of the constant.
-func (e Expected) String() string {
+func (e ExpectedVersion) String() string {
 	switch e {
 	case NoStream:
 		return "no stream"
-	case Any:
+	case AnyVersion:
 		return "any version"
-	case Exists:
+	case StreamExists:
 		return "an existing stream"
 	}
 	return fmt.Sprintf("version %d", int64(e))
@@ -61,7 +61,7 @@ type Appended struct {
 // was written, and the transaction stays usable.
 type ConflictError struct {
 	Stream string
-	Want   Expected
+	Want   ExpectedVersion
 	Actual int64 // 0 for no stream
 }
 
@@ -83,7 +83,7 @@ type Write struct {
 	// Stream is its name: see [Log.Append].
 	Stream string
 	// Want is the version that it must have. Defaults to NoStream.
-	Want   Expected
+	Want   ExpectedVersion
 	Events []bus.Payload
 	// Headers are stored with each of the events, and travel with the messages
 	// that deliver them, as those of a produced message do. Defaults to none.
@@ -108,9 +108,9 @@ type Write struct {
 // consumers, but is in no stream: the Event of its message is nil.
 //
 // Other errors that the caller can avoid are *[UnknownTypeError], [ErrTombstoned],
-// bus.ErrBadPayload, bus.ErrTooLarge, bus.ErrBadText and
-// bus.ErrBadOption, for which nothing was sent to the database.
-func (l *Log) Append(ctx context.Context, tx bun.Tx, stream string, want Expected, events ...bus.Payload) (Appended, error) {
+// bus.ErrInvalidPayload, bus.ErrTooLarge, bus.ErrInvalidText and
+// bus.ErrInvalidOption, for which nothing was sent to the database.
+func (l *Log) Append(ctx context.Context, tx bun.Tx, stream string, want ExpectedVersion, events ...bus.Payload) (Appended, error) {
 	appended, err := l.AppendAll(ctx, tx, Write{Stream: stream, Want: want, Events: events})
 	if err != nil {
 		return Appended{}, err
@@ -191,11 +191,11 @@ func (a *appending) prepare() error {
 			return err
 		}
 		if seen[w.Stream] {
-			return fmt.Errorf("stream %q: %w: it is given twice", w.Stream, bus.ErrBadOption)
+			return fmt.Errorf("stream %q: %w: it is given twice", w.Stream, bus.ErrInvalidOption)
 		}
 		seen[w.Stream] = true
-		if w.Want < Exists {
-			return fmt.Errorf("stream %q: %w: expected version %d, a version, NoStream, Any or Exists is allowed", w.Stream, bus.ErrBadOption, int64(w.Want))
+		if w.Want < StreamExists {
+			return fmt.Errorf("stream %q: %w: expected version %d, a version, NoStream, Any or Exists is allowed", w.Stream, bus.ErrInvalidOption, int64(w.Want))
 		}
 		if len(w.Events) > 0 {
 			a.order = append(a.order, i)
@@ -216,7 +216,7 @@ func (a *appending) prepare() error {
 func checkStream(stream string) error {
 	category, id, ok := strings.Cut(stream, "-")
 	if !ok || category == "" || id == "" {
-		return fmt.Errorf("stream %q: %w: a category, \"-\" and an id are needed, such as account-42", stream, bus.ErrBadOption)
+		return fmt.Errorf("stream %q: %w: a category, \"-\" and an id are needed, such as account-42", stream, bus.ErrInvalidOption)
 	}
 	return limits.CheckKey("stream", stream)
 }
@@ -224,11 +224,11 @@ func checkStream(stream string) error {
 // message encodes an event.
 func (l *Log) message(event bus.Payload) (*bus.Message, error) {
 	if event == nil {
-		return nil, fmt.Errorf("%w: a nil event", bus.ErrBadPayload)
+		return nil, fmt.Errorf("%w: a nil event", bus.ErrInvalidPayload)
 	}
 	goType := reflect.TypeOf(event)
 	if goType.Kind() == reflect.Pointer {
-		return nil, fmt.Errorf("%w: %s, pass the struct itself", bus.ErrBadPayload, goType)
+		return nil, fmt.Errorf("%w: %s, pass the struct itself", bus.ErrInvalidPayload, goType)
 	}
 	name := event.PayloadType()
 	known, ok := l.types.byName[name]
@@ -236,14 +236,14 @@ func (l *Log) message(event bus.Payload) (*bus.Message, error) {
 	case !ok:
 		return nil, &UnknownTypeError{Type: name}
 	case known.goType != goType:
-		return nil, fmt.Errorf("event %q (%s): %w: it is known as %s", name, goType, bus.ErrBadPayload, known.goType)
+		return nil, fmt.Errorf("event %q (%s): %w: it is known as %s", name, goType, bus.ErrInvalidPayload, known.goType)
 	}
 	text, err := l.registry.Codec().Encode(event)
 	if err != nil {
 		return nil, fmt.Errorf("encode event %q: %w", name, err)
 	}
 	if len(text) == 0 {
-		return nil, fmt.Errorf("encode event %q: %w: the codec wrote nothing", name, bus.ErrBadText)
+		return nil, fmt.Errorf("encode event %q: %w: the codec wrote nothing", name, bus.ErrInvalidText)
 	}
 	id := uuid.Must(uuid.NewV7()) // cannot fail, as that of a message
 	return &bus.Message{ID: id, PayloadType: known.name, Payload: text, Value: event, Event: &bus.Event{Schema: known.schema}}, nil
@@ -342,10 +342,10 @@ func (a *appending) reserve(ctx context.Context, db bun.IDB) error {
 
 func (a *appending) applyInline(ctx context.Context) error {
 	for _, inline := range a.log.inline {
-		var events []Recorded
+		var events []RecordedEvent
 		for _, m := range a.batch {
-			if inline.Wants(m.PayloadType) {
-				events = append(events, Recorded{
+			if inline.Handles(m.PayloadType) {
+				events = append(events, RecordedEvent{
 					Sequence: m.Event.Sequence, ID: m.ID, Stream: m.Event.Stream, Version: m.Event.Version, Type: m.PayloadType,
 					Schema: m.Event.Schema, Data: m.Value.(bus.Payload), Headers: maps.Clone(m.Headers),
 				})

@@ -34,7 +34,7 @@ func ExampleNew() {
 		return
 	}
 	welcome := bus.Consume("welcome", func(ctx context.Context, e Opened) error {
-		m, _ := bus.Current(ctx)
+		m, _ := bus.MessageFromContext(ctx)
 		fmt.Println("welcome", e.Owner, "to", m.Event.Stream)
 		return nil
 	})
@@ -64,7 +64,7 @@ func ExampleEvent() {
 		return json.Marshal(Deposited{Cents: 100 * old.Amount})
 	}
 	types, err := eventlog.NewTypes(
-		eventlog.Event[Deposited](eventlog.Schema(2), eventlog.Upcaster(1, inCents), eventlog.Aliases("account.paid_in")))
+		eventlog.Event[Deposited](eventlog.Schema(2), eventlog.Upcaster(1, inCents), eventlog.PayloadAliases("account.paid_in")))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -76,7 +76,7 @@ func ExampleEvent() {
 
 // Mistakes are found when the application starts.
 func ExampleNewTypes_mistakes() {
-	_, err := eventlog.NewTypes(eventlog.Event[Deposited](eventlog.Schema(2)), eventlog.Event[Opened](eventlog.Aliases("account.deposited")))
+	_, err := eventlog.NewTypes(eventlog.Event[Deposited](eventlog.Schema(2)), eventlog.Event[Opened](eventlog.PayloadAliases("account.deposited")))
 	fmt.Println(err)
 	// Output:
 	// eventlog: event "account.deposited": Schema is 2, but there is no Upcaster(1, ...)
@@ -110,7 +110,7 @@ func ExampleLog_AppendAll() {
 	)
 	_, err := log.AppendAll(ctx, tx,
 		eventlog.Write{Stream: "account-1", Want: 7, Events: []bus.Payload{Deposited{Cents: -500}}},
-		eventlog.Write{Stream: "account-2", Want: eventlog.Exists, Events: []bus.Payload{Deposited{Cents: 500}}})
+		eventlog.Write{Stream: "account-2", Want: eventlog.StreamExists, Events: []bus.Payload{Deposited{Cents: 500}}})
 	fmt.Println(err)
 }
 
@@ -123,7 +123,7 @@ func ExampleLog_FoldStream() {
 		log *eventlog.Log
 	)
 	balance := 0
-	version, err := log.FoldStream(ctx, db, "account-42", 0, func(e eventlog.Recorded) error {
+	version, err := log.FoldStream(ctx, db, "account-42", 0, func(e eventlog.RecordedEvent) error {
 		if d, ok := e.Data.(Deposited); ok {
 			balance += d.Cents
 		}
@@ -139,7 +139,7 @@ func ExampleLog_ReadLog() {
 		db  *bun.DB // opened by the application
 		log *eventlog.Log
 	)
-	if _, err := log.Number(ctx, db); err != nil {
+	if _, err := log.AssignPositions(ctx, db); err != nil {
 		fmt.Println(err)
 		return
 	}

@@ -32,7 +32,7 @@ func (a *appending) prepareImport(ctx context.Context) error {
 	places := make(map[string]int)
 	for _, m := range a.batch {
 		if m.Event == nil {
-			return fmt.Errorf("event %q: %w: it has no stream", m.PayloadType, bus.ErrBadOption)
+			return fmt.Errorf("event %q: %w: it has no stream", m.PayloadType, bus.ErrInvalidOption)
 		}
 		if err := checkStream(m.Event.Stream); err != nil {
 			return err
@@ -50,7 +50,7 @@ func (a *appending) prepareImport(ctx context.Context) error {
 		if !ok {
 			i = len(a.writes)
 			places[m.Event.Stream] = i
-			a.writes, a.order = append(a.writes, Write{Stream: m.Event.Stream, Want: Any}), append(a.order, i)
+			a.writes, a.order = append(a.writes, Write{Stream: m.Event.Stream, Want: AnyVersion}), append(a.order, i)
 		}
 		a.writes[i].Events = append(a.writes[i].Events, event)
 	}

@@ -27,11 +27,11 @@ type Inline interface {
 	// InlineName is the same for all processes. While what the inline has made is
 	// being rebuilt, appends that it wants to hear of wait.
 	InlineName() string
-	// Wants tells whether it is to be told of events of a type.
-	Wants(payloadType string) bool
+	// Handles tells whether it is to be told of events of a type.
+	Handles(payloadType string) bool
 	// ApplyInline is given the events of one call, in order. Its error fails the
 	// append.
-	ApplyInline(ctx context.Context, tx bun.Tx, events []Recorded) error
+	ApplyInline(ctx context.Context, tx bun.Tx, events []RecordedEvent) error
 }
 
 // LogConfig sets up a [Log]. The zero value works.

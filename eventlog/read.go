@@ -29,7 +29,7 @@ const (
 )
 
 // Recorded is an event as it was appended.
-type Recorded struct {
+type RecordedEvent struct {
 	// ID is the same for whoever is given the event: the idempotency key for
 	// effects outside the database.
 	ID uuid.UUID
@@ -54,14 +54,14 @@ type Recorded struct {
 }
 
 // recorded decodes an event; false means that it is to be passed over.
-func (l *Log) recorded(ctx context.Context, row store.Event) (Recorded, bool, error) {
-	r := Recorded{
+func (l *Log) recorded(ctx context.Context, row store.Event) (RecordedEvent, bool, error) {
+	r := RecordedEvent{
 		ID: row.ID, Sequence: row.Sequence, Stream: row.Stream, Version: row.Version, Position: row.Position,
 		Type: row.Type, Schema: row.Schema, Headers: store.Headers(row.Headers), RecordedAt: row.RecordedAt.Time,
 	}
 	var err error
 	r.Data, err = l.types.decode(ctx, l.registry.Codec(), row.Type, row.Schema, row.Data)
-	if errors.Is(err, ErrDrop) {
+	if errors.Is(err, ErrSkipEvent) {
 		return r, false, nil
 	}
 	if err != nil {
@@ -71,7 +71,7 @@ func (l *Log) recorded(ctx context.Context, row store.Event) (Recorded, bool, er
 }
 
 // Decode brings the event that a message delivers up to date and decodes it. An
-// obsolete one is [ErrDrop].
+// obsolete one is [ErrSkipEvent].
 func (l *Log) Decode(ctx context.Context, m *bus.Message) (bus.Payload, error) {
 	if m.Event == nil {
 		return nil, errors.New("eventlog: decode: the message delivers no event")
@@ -84,8 +84,8 @@ func (l *Log) Decode(ctx context.Context, m *bus.Message) (bus.Payload, error) {
 // Events that an upcaster drops and events that were erased are left out: to
 // append at the version that was read, use [Log.FoldStream]. The sequence ends
 // with the first error: the database's, or an *[UnknownTypeError], or of an
-// upcaster or the codec, or bus.ErrBadText for a name that is no text.
-func (l *Log) ReadStream(ctx context.Context, db bun.IDB, stream string, after int64) iter.Seq2[Recorded, error] {
+// upcaster or the codec, or bus.ErrInvalidText for a name that is no text.
+func (l *Log) ReadStream(ctx context.Context, db bun.IDB, stream string, after int64) iter.Seq2[RecordedEvent, error] {
 	return l.read(ctx, db, "read stream", func() nextPage {
 		after := after
 		return l.streamPages(ctx, stream, &after)
@@ -96,7 +96,7 @@ func (l *Log) ReadStream(ctx context.Context, db bun.IDB, stream string, after i
 // the last event, be it one that was left out: the version to expect for an append
 // that rests on these events. It is after when none came. The first error of apply
 // ends it, and is returned as it is.
-func (l *Log) FoldStream(ctx context.Context, db bun.IDB, stream string, after int64, apply func(Recorded) error) (version int64, err error) {
+func (l *Log) FoldStream(ctx context.Context, db bun.IDB, stream string, after int64, apply func(RecordedEvent) error) (version int64, err error) {
 	version = after
 	events := l.read(ctx, db, "fold stream", func() nextPage { return l.streamPages(ctx, stream, &version) })
 	for event, err := range events {
@@ -138,7 +138,7 @@ func (l *Log) streamPages(ctx context.Context, stream string, after *int64) next
 // none, and so not found.
 func checkText(what, s string) error {
 	if err := limits.CheckText(s); err != nil {
-		return fmt.Errorf("%s %q: %w: %w", what, s, bus.ErrBadText, err)
+		return fmt.Errorf("%s %q: %w: %w", what, s, bus.ErrInvalidText, err)
 	}
 	return nil
 }
@@ -155,7 +155,7 @@ type Filter struct {
 func checkCategories(categories []string) error {
 	for _, c := range categories {
 		if c == "" || strings.Contains(c, "-") {
-			return fmt.Errorf("category %q: %w: no stream has it: a category ends before the first \"-\" of a stream's name", c, bus.ErrBadOption)
+			return fmt.Errorf("category %q: %w: no stream has it: a category ends before the first \"-\" of a stream's name", c, bus.ErrInvalidOption)
 		}
 		if err := checkText("category", c); err != nil {
 			return err
@@ -169,11 +169,11 @@ func checkCategories(categories []string) error {
 // has read an event at a position has been given every one before it. What is
 // left out, and how it ends, is as for [Log.ReadStream]; a filter with a type that
 // is not known is an *[UnknownTypeError], one with a category that no stream can
-// have bus.ErrBadOption.
+// have bus.ErrInvalidOption.
 //
 // Events are numbered by the processes that run projections. Where none runs,
-// call [Log.Number] first.
-func (l *Log) ReadLog(ctx context.Context, db bun.IDB, after int64, filter Filter) iter.Seq2[Recorded, error] {
+// call [Log.AssignPositions] first.
+func (l *Log) ReadLog(ctx context.Context, db bun.IDB, after int64, filter Filter) iter.Seq2[RecordedEvent, error] {
 	return l.read(ctx, db, "read log", func() nextPage {
 		after, head, window := after, int64(-1), int64(readPage)
 		var types []string
@@ -207,9 +207,11 @@ func (l *Log) ReadLog(ctx context.Context, db bun.IDB, after int64, filter Filte
 type nextPage func(*store.Store, bun.IDB) (rows []store.Event, more bool, err error)
 
 // read yields the events of page after page.
-func (l *Log) read(ctx context.Context, db bun.IDB, operation string, start func() nextPage) iter.Seq2[Recorded, error] {
-	return func(yield func(Recorded, error) bool) {
-		fail := func(err error) { yield(Recorded{}, fmt.Errorf("eventlog: %s: %w", operation, dberr.Explained(err))) }
+func (l *Log) read(ctx context.Context, db bun.IDB, operation string, start func() nextPage) iter.Seq2[RecordedEvent, error] {
+	return func(yield func(RecordedEvent, error) bool) {
+		fail := func(err error) {
+			yield(RecordedEvent{}, fmt.Errorf("eventlog: %s: %w", operation, dberr.Explained(err)))
+		}
 		s, db, err := l.on(db)
 		if err != nil {
 			fail(err)
@@ -252,7 +254,7 @@ func (l *Log) Head(ctx context.Context, db bun.IDB) (int64, error) {
 // work, and the others wait until it is done with what was there when they began.
 // Whoever runs projections need not call it. On SQLite events have their positions
 // from the start.
-func (l *Log) Number(ctx context.Context, db *bun.DB) (total int, err error) {
+func (l *Log) AssignPositions(ctx context.Context, db *bun.DB) (total int, err error) {
 	s, _, err := l.on(db)
 	if err == nil {
 		total, err = number(ctx, s, db)

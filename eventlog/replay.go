@@ -70,7 +70,7 @@ func (l *Log) replay(ctx context.Context, db *bun.DB, replay Replay) (total int,
 	if err != nil {
 		return 0, err
 	}
-	if _, err := l.Number(ctx, db); err != nil {
+	if _, err := l.AssignPositions(ctx, db); err != nil {
 		return 0, err
 	}
 	upTo, err := l.enterReplay(ctx, s, db, replay)
@@ -96,13 +96,13 @@ func (l *Log) checkReplay(r *Replay) (bus.Consumer, error) {
 	r.Rate = cmp.Or(r.Rate, 1000)
 	var errs []error
 	if r.Name == "" || len(r.Name) > maxReplay {
-		errs = append(errs, fmt.Errorf("%w: Name has %d bytes, 1 to %d are allowed", bus.ErrBadOption, len(r.Name), maxReplay))
+		errs = append(errs, fmt.Errorf("%w: Name has %d bytes, 1 to %d are allowed", bus.ErrInvalidOption, len(r.Name), maxReplay))
 	}
 	if r.Rate < 1 || r.After < 0 || r.UpTo < 0 {
-		errs = append(errs, fmt.Errorf("%w: Rate %d, After %d, UpTo %d: 0 or more is allowed", bus.ErrBadOption, r.Rate, r.After, r.UpTo))
+		errs = append(errs, fmt.Errorf("%w: Rate %d, After %d, UpTo %d: 0 or more is allowed", bus.ErrInvalidOption, r.Rate, r.After, r.UpTo))
 	}
 	if r.UpTo > 0 && r.UpTo <= r.After {
-		errs = append(errs, fmt.Errorf("%w: After %d, UpTo %d: there is nothing between them", bus.ErrBadOption, r.After, r.UpTo))
+		errs = append(errs, fmt.Errorf("%w: After %d, UpTo %d: there is nothing between them", bus.ErrInvalidOption, r.After, r.UpTo))
 	}
 	consumer, ok := l.registry.Consumer(r.Consumer)
 	if !ok {
@@ -139,7 +139,7 @@ func (l *Log) enterReplay(ctx context.Context, s *store.Store, db *bun.DB, r Rep
 		return 0, err
 	}
 	if rows[0].Filter != sub.Filter {
-		return 0, fmt.Errorf("%w: it has begun as %s: give it another name", bus.ErrBadOption, rows[0].Filter)
+		return 0, fmt.Errorf("%w: it has begun as %s: give it another name", bus.ErrInvalidOption, rows[0].Filter)
 	}
 	upTo = rows[0].ReplayUntil
 	if r.UpTo > 0 {
@@ -188,7 +188,7 @@ func (l *Log) deliverAgain(ctx context.Context, s *store.Store, tx bun.Tx, r Rep
 		if err != nil {
 			return 0, err
 		}
-		m := bus.Message{ID: e.ID, PayloadType: e.Type, OrderKey: e.Stream, Event: &bus.Event{Sequence: e.Sequence},
+		m := bus.Message{ID: e.ID, PayloadType: e.Type, OrderingKey: e.Stream, Event: &bus.Event{Sequence: e.Sequence},
 			InsertID: replayPrefix + r.Name + ":" + strconv.FormatInt(e.Sequence, 10)}
 		rows[i] = store.RowOf(&m, consumer, headers)
 	}

@@ -22,7 +22,7 @@ type Snapshot struct {
 
 // Snapshot returns the last one of a kind, and false when there is none. Package
 // decider does all of this by itself. A stream or kind that is no text is
-// bus.ErrBadText.
+// bus.ErrInvalidText.
 func (l *Log) Snapshot(ctx context.Context, db bun.IDB, stream, kind string) (Snapshot, bool, error) {
 	s, db, err := l.on(db)
 	if err = errors.Join(err, checkText("stream", stream), checkText("kind", kind)); err != nil {
@@ -35,15 +35,15 @@ func (l *Log) Snapshot(ctx context.Context, db bun.IDB, stream, kind string) (Sn
 // SaveSnapshot keeps a snapshot, unless one of a later version is kept. Of a stream that
 // is tombstoned, whatever was read of it before, it keeps none: that is [ErrTombstoned];
 // appends to the stream, and [Log.Tombstone], wait for the end of the transaction. A
-// stream, kind or state that is no text is bus.ErrBadText, a kind of more than 255 bytes
-// bus.ErrTooLarge, a stream with a name that none can have bus.ErrBadOption.
+// stream, kind or state that is no text is bus.ErrInvalidText, a kind of more than 255 bytes
+// bus.ErrTooLarge, a stream with a name that none can have bus.ErrInvalidOption.
 func (l *Log) SaveSnapshot(ctx context.Context, tx bun.Tx, stream, kind string, snapshot Snapshot) error {
 	s, db, err := l.on(tx)
 	if err == nil {
 		err = errors.Join(checkStream(stream), limits.CheckKey("kind", kind))
 	}
 	if bad := limits.CheckText(string(snapshot.State)); err == nil && bad != nil { // which is not to be shown
-		err = fmt.Errorf("state: %w: %w", bus.ErrBadText, bad)
+		err = fmt.Errorf("state: %w: %w", bus.ErrInvalidText, bad)
 	}
 	if err == nil {
 		var open bool

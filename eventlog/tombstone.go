@@ -27,7 +27,7 @@ func (l *Log) Tombstone(ctx context.Context, tx bun.Tx, stream string) error {
 		return fmt.Errorf("eventlog: tombstone: %w", err)
 	}
 	return txn.Whole(ctx, db, func() error {
-		last, err := l.Append(ctx, tx, stream, Exists, Tombstoned{Stream: stream})
+		last, err := l.Append(ctx, tx, stream, StreamExists, Tombstoned{Stream: stream})
 		if err != nil {
 			return err
 		}

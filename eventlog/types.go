@@ -14,13 +14,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// ErrDrop is for upcasters to return: the event is obsolete. Readers pass over it, and a
+// ErrSkipEvent is for upcasters to return: the event is obsolete. Readers pass over it, and a
 // message that delivers it is done without running.
-var ErrDrop = store.ErrDropped
+var ErrSkipEvent = store.ErrDropped
 
 // Upcast turns the stored text of an event of one schema into that of the next.
 // It must be a pure function: it is called whenever such an event is read, by
-// many goroutines. To return [ErrDrop] hides the event.
+// many goroutines. To return [ErrSkipEvent] hides the event.
 type Upcast func(ctx context.Context, text []byte) ([]byte, error)
 
 // call returns a panic as an error, as that of a codec is.
@@ -94,7 +94,7 @@ func Upcaster(from int, fn Upcast) TypeOption {
 }
 
 // Aliases are former names of the event.
-func Aliases(names ...string) TypeOption {
+func PayloadAliases(names ...string) TypeOption {
 	return func(t *Type) { t.aliases = append(t.aliases, names...) }
 }
 
@@ -213,7 +213,7 @@ func (t *Types) Upcast(ctx context.Context, name string, schema int, text []byte
 	for from := schema; from < known.schema; from++ {
 		var err error
 		if text, err = known.upcasts[from].call(ctx, text); err != nil {
-			if errors.Is(err, ErrDrop) {
+			if errors.Is(err, ErrSkipEvent) {
 				return nil, err
 			}
 			return nil, fmt.Errorf("eventlog: upcast event %q from schema %d: %w", known.name, from, err)

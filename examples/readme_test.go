@@ -49,7 +49,7 @@ func (*Shop) ChargeCard(context.Context, OrderPlaced) error { return nil }
 func (*Shop) NotifyWarehouse(context.Context, OrderPlaced) error { return nil }
 func NewFeedbackConsumer(*Shop) (c bus.Consumer) { return }
 func NewStockConsumer() (c bus.Consumer) { return }
-func stampTenant(next bus.Sender) bus.Sender { return next }
+func stampTenant(next bus.ProduceFunc) bus.ProduceFunc { return next }
 
 // The blocks are parts of one program.
 func program(ctx context.Context, db *bun.DB, shop *Shop) error {

@@ -21,7 +21,7 @@ type deskParams struct {
 	Logger   *slog.Logger `optional:"true"`
 }
 
-func newDesk(p deskParams) (*ops.Desk, error) {
+func newDesk(p deskParams) (*ops.Service, error) {
 	config := p.Config
 	config.DB = cmp.Or(config.DB, p.DB)
 	config.Registry = cmp.Or(config.Registry, p.Registry)
@@ -32,7 +32,7 @@ func newDesk(p deskParams) (*ops.Desk, error) {
 type operationParams struct {
 	fx.In
 
-	Desk    *ops.Desk
+	Desk    *ops.Service
 	Readers *projection.Runner `optional:"true"`
 }
 

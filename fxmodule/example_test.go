@@ -80,13 +80,13 @@ func ExampleEventLog() {
 		fxmodule.EventLog(eventlog.Event[OrderPlaced](), eventlog.Event[OrderCharged]()),
 		fxmodule.Consumers(func(log *eventlog.Log) bus.Consumer {
 			return outbox.ConsumeTx("charge-card", func(ctx context.Context, tx bun.Tx, e OrderPlaced) error {
-				_, err := log.Append(ctx, tx, "order-"+e.OrderID, eventlog.Exists, OrderCharged(e))
+				_, err := log.Append(ctx, tx, "order-"+e.OrderID, eventlog.StreamExists, OrderCharged(e))
 				return err
 			})
 		}),
 		fxmodule.Projections(projection.Projection{
 			Name: "orders",
-			On:   []projection.Apply{projection.On(func(context.Context, bun.Tx, OrderPlaced) error { return nil })},
+			On:   []projection.Handler{projection.On(func(context.Context, bun.Tx, OrderPlaced) error { return nil })},
 		}),
 		fx.Invoke(func(*eventlog.Log, *projection.Runner) {}), // append, and wait for the projection
 	)

@@ -126,7 +126,7 @@ func (l *lifecycle) check(ctx context.Context) error {
 	if err == nil && l.params.Relays != nil {
 		err = l.params.Relays.Check(ctx)
 	}
-	if errors.Is(err, outbox.ErrSchema) {
+	if errors.Is(err, outbox.ErrSchemaOutdated) {
 		return fmt.Errorf("fxmodule: start: %w (or have fxmodule.Migrate() among the options of the application)", err)
 	}
 	return err
@@ -168,7 +168,7 @@ func (l *lifecycle) background(ctx context.Context, wg *sync.WaitGroup, name str
 func (l *lifecycle) stop(ctx context.Context) error {
 	l.cancel()
 	done := make(chan struct{})
-	go func() { // ends with the workers, which StopNow ends
+	go func() { // ends with the workers, which Close ends
 		l.workers.Wait()
 		l.cancelNotifier()
 		l.notifier.Wait()
@@ -180,7 +180,7 @@ func (l *lifecycle) stop(ctx context.Context) error {
 		select {
 		case <-done:
 		case <-timer.C:
-			l.params.Messages.StopNow()
+			l.params.Messages.Close()
 		}
 	}
 	select {

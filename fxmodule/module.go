@@ -16,7 +16,7 @@ import (
 //   - *amotel.Telemetry (amotel is this library's package otel), which is nil when
 //     the application has no telemetry: see below;
 //   - *relay.Runner, which it runs, and which is nil without [Relays];
-//   - *ops.Desk, at which people look after it all, and an *ops.Runner, which it runs: it carries out
+//   - *ops.Service, at which people look after it all, and an *ops.Runner, which it runs: it carries out
 //     what they have planned.
 //
 // With [EventLog] it also runs a *projection.Runner; what it says of processors is
@@ -69,7 +69,7 @@ import (
 // of the SDK is one, so that alone is an error. A line at start, at level Info, says what is on.
 //
 // All chains are wired, the queues are sampled every 15 s, and processors poll
-// under amotel.Quiet. Module does not shut providers down. A ProcessorConfig.Chain
+// under amotel.Quiet. Module does not shut providers down. A ProcessorConfig.Middleware
 // of the application replaces the whole consume chain, telemetry included: put
 // Telemetry.Consume in it.
 var Module = module() // immutable
@@ -87,21 +87,21 @@ func module() fx.Option {
 // ConsumeLayers is the application's own layers of the consume chain, first
 // outermost: they run inside the ready-made ones, right around the consumer. It
 // is one ordered value and not a group, since fx shuffles groups. Together with
-// an outbox.ProcessorConfig.Chain, which is the whole chain, it is an error; that
+// an outbox.ProcessorConfig.Middleware, which is the whole chain, it is an error; that
 // is also the way to another Backoff: provide a ProcessorConfig with a Chain made by
 // middleware.Default. Layers are called by many goroutines at once.
 type ConsumeLayers []bus.Middleware
 
 // OuterLayers is layers of the consume chain that see every run and its final outcome,
 // first outermost: they are the Outer of middleware.Options, which says what that
-// means. Together with an outbox.ProcessorConfig.Chain it is an error. Layers are
+// means. Together with an outbox.ProcessorConfig.Middleware it is an error. Layers are
 // called by many goroutines at once.
 type OuterLayers []bus.Middleware
 
 // ProduceLayers is the application's own layers of the produce chain, first
 // outermost. Together with an outbox.ProducerConfig.Layers it is an error. Layers
 // are called by many goroutines at once.
-type ProduceLayers []bus.SendMiddleware
+type ProduceLayers []bus.ProduceMiddleware
 
 // migrating asks for migrations at start.
 type migrating struct{}
@@ -109,6 +109,6 @@ type migrating struct{}
 // Migrate has the application bring the library's tables up to date when it
 // starts, before anything uses them: [Module] says when. It may run in many
 // instances at once, and is bounded by fx's start timeout. Without it the tables
-// must be there, or the start fails with outbox.ErrSchema: see outbox.Migrate.
+// must be there, or the start fails with outbox.ErrSchemaOutdated: see outbox.Migrate.
 // Without Module it has no effect.
 func Migrate() fx.Option { return fx.Supply(&migrating{}) }

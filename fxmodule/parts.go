@@ -107,22 +107,22 @@ type processorParams struct {
 
 func newProcessor(p processorParams) (*outbox.Processor, error) {
 	config := p.Config
-	if config.Chain != nil && p.Layers != nil {
-		return nil, bothProvided("fxmodule.ConsumeLayers", "outbox.ProcessorConfig.Chain")
+	if config.Middleware != nil && p.Layers != nil {
+		return nil, bothProvided("fxmodule.ConsumeLayers", "outbox.ProcessorConfig.Middleware")
 	}
-	if config.Chain != nil && p.Outer != nil {
-		return nil, bothProvided("fxmodule.OuterLayers", "outbox.ProcessorConfig.Chain")
+	if config.Middleware != nil && p.Outer != nil {
+		return nil, bothProvided("fxmodule.OuterLayers", "outbox.ProcessorConfig.Middleware")
 	}
-	if config.Chain != nil && p.OnPoison != nil {
-		return nil, bothProvided("middleware.OnPoison", "outbox.ProcessorConfig.Chain")
+	if config.Middleware != nil && p.OnPoison != nil {
+		return nil, bothProvided("middleware.OnPoison", "outbox.ProcessorConfig.Middleware")
 	}
 	config.Logger = cmp.Or(config.Logger, p.Logger)
-	if config.Chain == nil {
+	if config.Middleware == nil {
 		options := middleware.Options{Logger: config.Logger, Outer: p.Outer, Layers: p.Layers, OnPoison: p.OnPoison}
 		if p.Telemetry != nil {
 			options.Telemetry = p.Telemetry.Consume()
 		}
-		config.Chain = middleware.Default(options)
+		config.Middleware = middleware.Default(options)
 	}
 	return outbox.NewProcessor(p.DB, p.Registry, config)
 }

@@ -38,8 +38,8 @@ type pointers struct {
 	Outer      *OuterLayers              `optional:"true"`
 	Produce    *ProduceLayers            `optional:"true"`
 
-	ConsumeLayers []bus.Middleware     `optional:"true"`
-	ProduceLayers []bus.SendMiddleware `optional:"true"`
+	ConsumeLayers []bus.Middleware        `optional:"true"`
+	ProduceLayers []bus.ProduceMiddleware `optional:"true"`
 }
 
 // refuseConcrete reports providers of OpenTelemetry's SDK that are not provided as the interfaces, where there is no

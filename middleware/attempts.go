@@ -31,12 +31,12 @@ func Attempts(fallback func(attempt int) time.Duration) bus.Middleware {
 }
 
 func judge(err error, m *bus.Message, fallback func(attempt int) time.Duration) error {
-	v := bus.VerdictOf(err)
+	v := bus.OutcomeOf(err)
 	var permanent *backoff.PermanentError
 	switch {
-	case v.Outcome == bus.Unclassified && errors.As(v.Err, &permanent):
+	case v.Outcome == bus.Errored && errors.As(v.Err, &permanent):
 		return bus.Permanent(v.Err)
-	case v.Outcome != bus.Unclassified && v.Outcome != bus.Retried:
+	case v.Outcome != bus.Errored && v.Outcome != bus.Retried:
 		return err
 	}
 	config := bus.ConsumerConfig{}
@@ -45,7 +45,7 @@ func judge(err error, m *bus.Message, fallback func(attempt int) time.Duration) 
 	}
 	if config.MaxAttempts > 0 && m.Attempt >= config.MaxAttempts {
 		reason := fmt.Sprintf("attempt %d of %d failed", m.Attempt, config.MaxAttempts)
-		return &bus.Verdict{Outcome: bus.Condemned, Reason: reason, Err: v.Err}
+		return &bus.OutcomeError{Outcome: bus.Condemned, Reason: reason, Err: v.Err}
 	}
 	if v.Outcome == bus.Retried { // the handler chose the delay
 		return err
@@ -57,7 +57,7 @@ func judge(err error, m *bus.Message, fallback func(attempt int) time.Duration) 
 	if wait == nil {
 		wait = Exponential(config.AttemptDelay)
 	}
-	return &bus.Verdict{Outcome: bus.Retried, Delay: delay(wait, m.Attempt, config.AttemptDelay), Err: v.Err}
+	return &bus.OutcomeError{Outcome: bus.Retried, Delay: delay(wait, m.Attempt, config.AttemptDelay), Err: v.Err}
 }
 
 // delay asks the backoff, which may be the user's: a panic of it must not leave

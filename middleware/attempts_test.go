@@ -65,8 +65,8 @@ func TestAttemptsPassesOtherVerdictsThrough(t *testing.T) {
 		"a snooze":           bus.Snooze(time.Minute),
 		"a wrapped snooze":   fmt.Errorf("at night: %w", bus.Snooze(time.Minute)),
 		"a discard":          bus.Discard(errMail),
-		"a release":          &bus.Verdict{Outcome: bus.Released, Err: bus.ErrLeaseLost},
-		"a poisoned message": &bus.Verdict{Outcome: bus.Poisoned, Reason: "seen enough", Err: errMail},
+		"a release":          &bus.OutcomeError{Outcome: bus.Released, Err: bus.ErrLeaseLost},
+		"a poisoned message": &bus.OutcomeError{Outcome: bus.Poisoned, Reason: "seen enough", Err: errMail},
 		"a permanent error":  bus.Permanent(errMail),
 	}
 	for name, err := range verdicts {

@@ -33,7 +33,7 @@ func benchmarkChain(b *testing.B, logs slog.Handler, result error) {
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
-		_ = handler(bus.WithMessage(ctx, m), m)
+		_ = handler(bus.ContextWithMessage(ctx, m), m)
 	}
 }
 

@@ -15,7 +15,7 @@ type Options struct {
 	// outcome. Defaults to none.
 	Telemetry bus.Middleware
 	// Outer is further layers that see every run and its final outcome, whether the
-	// message is retried or poisoned: read it with bus.VerdictOf. They run outside all
+	// message is retried or poisoned: read it with bus.OutcomeOf. They run outside all
 	// others but Telemetry, first outermost, where nobody recovers their panics and no
 	// timeout holds: what they return is final. Defaults to none.
 	Outer []bus.Middleware

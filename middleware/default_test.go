@@ -37,9 +37,9 @@ func panics(value any) bus.Handler {
 }
 
 // run composes layers around h and reads the outcome of one message.
-func run(t *testing.T, m *bus.Message, h bus.Handler, layers ...bus.Middleware) bus.Verdict {
+func run(t *testing.T, m *bus.Message, h bus.Handler, layers ...bus.Middleware) bus.OutcomeError {
 	t.Helper()
-	return bus.VerdictOf(bus.Compose(h, layers...)(t.Context(), m))
+	return bus.OutcomeOf(bus.Compose(h, layers...)(t.Context(), m))
 }
 
 // The positions of the layers that Default returns, without telemetry.
@@ -145,7 +145,7 @@ func TestDefaultChainAsAWhole(t *testing.T) {
 				return func(ctx context.Context, m *bus.Message) error {
 					note(ctx, "enter "+name)
 					err := next(ctx, m)
-					note(ctx, "leave "+name+" with "+bus.VerdictOf(err).Outcome.String())
+					note(ctx, "leave "+name+" with "+bus.OutcomeOf(err).Outcome.String())
 					return err
 				}
 			}
@@ -223,7 +223,7 @@ func TestDefaultChainOutcomes(t *testing.T) {
 		{"a retry with a delay poisons at the last attempt", returns(bus.RetryAfter(time.Hour, errMail)), 5, bus.Poisoned},
 		{"a snooze at the last attempt is a snooze", returns(bus.Snooze(time.Hour)), 5, bus.Snoozed},
 		{"a discard at the last attempt is a discard", returns(bus.Discard(errMail)), 5, bus.Discarded},
-		{"a release at the last attempt is a release", returns(&bus.Verdict{Outcome: bus.Released, Err: bus.ErrStopping}), 5, bus.Released},
+		{"a release at the last attempt is a release", returns(&bus.OutcomeError{Outcome: bus.Released, Err: bus.ErrStopping}), 5, bus.Released},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -247,10 +247,10 @@ func TestDefaultChainWithALayerLeftOut(t *testing.T) {
 	}{
 		{"no log: an error is retried still", logLayer, returns(errMail), 1, bus.Retried},
 		{"no log: the last attempt poisons still", logLayer, returns(errMail), 5, bus.Poisoned},
-		{"no attempts: an error stays unclassified", attemptsLayer, returns(errMail), 1, bus.Unclassified},
-		{"no attempts: the last attempt stays unclassified", attemptsLayer, returns(errMail), 5, bus.Unclassified},
-		{"no attempts: a panic stays unclassified", attemptsLayer, panics("boom"), 5, bus.Unclassified},
-		{"no attempts: a permanent error of backoff stays unclassified", attemptsLayer, returns(backoff.Permanent(errMail)), 1, bus.Unclassified},
+		{"no attempts: an error stays unclassified", attemptsLayer, returns(errMail), 1, bus.Errored},
+		{"no attempts: the last attempt stays unclassified", attemptsLayer, returns(errMail), 5, bus.Errored},
+		{"no attempts: a panic stays unclassified", attemptsLayer, panics("boom"), 5, bus.Errored},
+		{"no attempts: a permanent error of backoff stays unclassified", attemptsLayer, returns(backoff.Permanent(errMail)), 1, bus.Errored},
 		{"no attempts: a permanent error poisons still", attemptsLayer, returns(bus.Permanent(errMail)), 1, bus.Poisoned},
 		{"no attempts: a retry with a delay does not end", attemptsLayer, returns(bus.RetryAfter(time.Hour, errMail)), 500, bus.Retried},
 		{"no poison: a permanent error stays condemned", poisonLayer, returns(bus.Permanent(errMail)), 1, bus.Condemned},

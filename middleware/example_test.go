@@ -56,7 +56,7 @@ func ExampleAttempts() {
 	handler := bus.Compose(func(context.Context, *bus.Message) error { panic("no answer") },
 		middleware.Attempts(middleware.Constant(time.Minute)), middleware.Recover())
 
-	verdict := bus.VerdictOf(handler(context.Background(), &bus.Message{Attempt: 17}))
+	verdict := bus.OutcomeOf(handler(context.Background(), &bus.Message{Attempt: 17}))
 	fmt.Println(verdict.Outcome, "in", verdict.Delay)
 	fmt.Println(verdict.Err)
 	// Output:

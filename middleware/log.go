@@ -13,7 +13,7 @@ import (
 
 // Log writes one line per run: Info when the message is done, snoozed or given
 // back, Warn when it failed, is discarded or runs again without having failed
-// ([bus.ErrUncounted]), Error when it is poisoned. An error that is a slog.Leveler, too, says
+// ([bus.ErrNotCounted]), Error when it is poisoned. An error that is a slog.Leveler, too, says
 // itself at which level. Of an error it writes the first 8 KiB. One that delivers an event says which, and its mode unless that is live. Payloads and
 // headers are never logged. A nil logger means slog.Default().
 func Log(logger *slog.Logger) bus.Middleware {
@@ -22,9 +22,9 @@ func Log(logger *slog.Logger) bus.Middleware {
 		return func(ctx context.Context, m *bus.Message) error {
 			start := time.Now()
 			err := next(ctx, m)
-			v := bus.VerdictOf(err)
+			v := bus.OutcomeOf(err)
 			level, text := lineFor(v.Outcome)
-			if v.Outcome == bus.Snoozed && errors.Is(v.Err, bus.ErrUncounted) {
+			if v.Outcome == bus.Snoozed && errors.Is(v.Err, bus.ErrNotCounted) {
 				level, text = slog.LevelWarn, "message put back, its attempt does not count"
 			}
 			level = levelOf(v.Err, level)

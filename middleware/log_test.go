@@ -75,19 +75,19 @@ func TestLogWritesOneLinePerOutcome(t *testing.T) {
 	}{
 		{"success", nil, "INFO message done" + facts + bus.Done.String() + took},
 		{"a snooze", bus.Snooze(time.Minute), "INFO message snoozed" + facts + bus.Snoozed.String() + took + " delay=1m0s"},
-		{"a snooze that is to be seen", &bus.Verdict{Outcome: bus.Snoozed, Delay: time.Minute, Err: loud{errMail}},
+		{"a snooze that is to be seen", &bus.OutcomeError{Outcome: bus.Snoozed, Delay: time.Minute, Err: loud{errMail}},
 			"WARN message snoozed" + facts + bus.Snoozed.String() + took + " delay=1m0s error=mail server is down"},
-		{"a release", &bus.Verdict{Outcome: bus.Released, Err: bus.ErrStopping},
+		{"a release", &bus.OutcomeError{Outcome: bus.Released, Err: bus.ErrStopping},
 			"INFO message given back" + facts + bus.Released.String() + took + " error=bus: processor is stopping"},
 		{"a discard", bus.Discard(errMail), "WARN message discarded" + facts + bus.Discarded.String() + took + " error=mail server is down"},
 		{"a retry", bus.RetryAfter(time.Hour, errMail),
 			"WARN message failed, will be retried" + facts + bus.Retried.String() + took + " delay=1h0m0s error=mail server is down"},
 		{"a wrapped retry", fmt.Errorf("send: %w", bus.RetryAfter(time.Hour, errMail)),
 			"WARN message failed, will be retried" + facts + bus.Retried.String() + took + " delay=1h0m0s error=send: mail server is down"},
-		{"an unclassified error", errMail, "WARN message failed, will be retried" + facts + bus.Unclassified.String() + took + " error=mail server is down"},
+		{"an unclassified error", errMail, "WARN message failed, will be retried" + facts + bus.Errored.String() + took + " error=mail server is down"},
 		{"a verdict nobody carried out", bus.Permanent(errMail),
 			"WARN message failed, will be retried" + facts + bus.Condemned.String() + took + " reason=permanent error error=mail server is down"},
-		{"a poisoned message", &bus.Verdict{Outcome: bus.Poisoned, Reason: "attempt 5 of 5 failed", Err: errMail},
+		{"a poisoned message", &bus.OutcomeError{Outcome: bus.Poisoned, Reason: "attempt 5 of 5 failed", Err: errMail},
 			"ERROR message poisoned" + facts + bus.Poisoned.String() + took + " reason=attempt 5 of 5 failed error=mail server is down"},
 	}
 	for _, test := range tests {
@@ -116,9 +116,9 @@ func TestLogPassesTheContextOn(t *testing.T) {
 	t.Parallel()
 	lines := newRecorder(slog.LevelDebug)
 	var current *bus.Message
-	lines.notify = func(ctx context.Context) { current, _ = bus.Current(ctx) }
+	lines.notify = func(ctx context.Context) { current, _ = bus.MessageFromContext(ctx) }
 	m := delivery(1)
-	_ = middleware.Log(slog.New(lines))(returns(nil))(bus.WithMessage(t.Context(), m), m)
+	_ = middleware.Log(slog.New(lines))(returns(nil))(bus.ContextWithMessage(t.Context(), m), m)
 	if current != m {
 		t.Errorf("the log handler's context: got message %v, want the one being run", current)
 	}
@@ -126,7 +126,7 @@ func TestLogPassesTheContextOn(t *testing.T) {
 
 func TestLogHeedsTheLevel(t *testing.T) {
 	t.Parallel()
-	outcomes := map[string]error{"info": nil, "warn": errMail, "error": &bus.Verdict{Outcome: bus.Poisoned}}
+	outcomes := map[string]error{"info": nil, "warn": errMail, "error": &bus.OutcomeError{Outcome: bus.Poisoned}}
 	tests := []struct {
 		name  string
 		level slog.Level
@@ -163,8 +163,8 @@ func TestLogCostsNothingWhenDisabled(t *testing.T) {
 	m := delivery(1)
 	ctx := t.Context()
 	for name, err := range map[string]error{
-		"success": nil, "a retry": &bus.Verdict{Outcome: bus.Retried, Delay: 1, Err: expensive{&calls}},
-		"a poisoned message": &bus.Verdict{Outcome: bus.Poisoned, Reason: "reason", Err: expensive{&calls}},
+		"success": nil, "a retry": &bus.OutcomeError{Outcome: bus.Retried, Delay: 1, Err: expensive{&calls}},
+		"a poisoned message": &bus.OutcomeError{Outcome: bus.Poisoned, Reason: "reason", Err: expensive{&calls}},
 	} {
 		handler := middleware.Log(slog.New(lines))(returns(err))
 		if got := testing.AllocsPerRun(100, func() { _ = handler(ctx, m) }); got != 0 {
@@ -277,7 +277,7 @@ func TestAnErrorThatCannotSayItsLevelIsLogged(t *testing.T) {
 	log := newRecorder(slog.LevelInfo)
 	handle := middleware.Log(slog.New(log))(func(context.Context, *bus.Message) error { return bus.Permanent((*absent)(nil)) })
 	err := handle(t.Context(), &bus.Message{})
-	if v := bus.VerdictOf(err); v.Outcome != bus.Condemned {
+	if v := bus.OutcomeOf(err); v.Outcome != bus.Condemned {
 		t.Errorf("got %v, want the handler's verdict", err)
 	}
 	if lines := log.take(); len(lines) != 1 || !strings.HasPrefix(lines[0], "WARN message failed") {

@@ -16,7 +16,7 @@ func TestOuterLayersSeeTheFinalOutcome(t *testing.T) {
 	layer := func(next bus.Handler) bus.Handler {
 		return func(ctx context.Context, m *bus.Message) error {
 			err := next(ctx, m)
-			seen = append(seen, bus.VerdictOf(err).Outcome)
+			seen = append(seen, bus.OutcomeOf(err).Outcome)
 			return err
 		}
 	}
@@ -25,7 +25,7 @@ func TestOuterLayersSeeTheFinalOutcome(t *testing.T) {
 		failing := func(context.Context, *bus.Message) error { return errors.New("no") }
 		chain := middleware.Default(middleware.Options{Outer: []bus.Middleware{layer, layer}, Layers: []bus.Middleware{layer}})
 		_ = bus.Compose(failing, chain...)(t.Context(), &bus.Message{Attempt: attempt, Config: &bus.ConsumerConfig{MaxAttempts: 2}})
-		if len(seen) != 3 || seen[0] != bus.Unclassified || seen[1] != want || seen[2] != want {
+		if len(seen) != 3 || seen[0] != bus.Errored || seen[1] != want || seen[2] != want {
 			t.Errorf("attempt %d: got %v, want the outer layers to see %s, and the inner one that nobody has judged", attempt, seen, want)
 		}
 	}

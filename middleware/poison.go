@@ -19,7 +19,7 @@ func Poison(hook OnPoison) bus.Middleware {
 	return func(next bus.Handler) bus.Handler {
 		return func(ctx context.Context, m *bus.Message) error {
 			err := next(ctx, m)
-			v := bus.VerdictOf(err)
+			v := bus.OutcomeOf(err)
 			if v.Outcome != bus.Condemned {
 				return err
 			}
@@ -27,13 +27,13 @@ func Poison(hook OnPoison) bus.Middleware {
 			if hook != nil {
 				cause = errors.Join(cause, tell(ctx, hook, m, v))
 			}
-			return &bus.Verdict{Outcome: bus.Poisoned, Reason: v.Reason, Err: cause}
+			return &bus.OutcomeError{Outcome: bus.Poisoned, Reason: v.Reason, Err: cause}
 		}
 	}
 }
 
 // tell keeps a panic of the hook from keeping the message alive.
-func tell(ctx context.Context, hook OnPoison, m *bus.Message, v bus.Verdict) (err error) {
+func tell(ctx context.Context, hook OnPoison, m *bus.Message, v bus.OutcomeError) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = isolate.NewPanic(value)

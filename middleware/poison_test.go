@@ -40,7 +40,7 @@ func TestPoisonTellsTheHookOnce(t *testing.T) {
 	}{
 		{"a permanent error", bus.Permanent(errMail), "permanent error", "mail server is down"},
 		{"a wrapped permanent error", fmt.Errorf("send: %w", bus.Permanent(errMail)), "permanent error", "send: mail server is down"},
-		{"the last attempt", &bus.Verdict{Outcome: bus.Condemned, Reason: "attempt 5 of 5 failed", Err: errMail}, "attempt 5 of 5 failed", "mail server is down"},
+		{"the last attempt", &bus.OutcomeError{Outcome: bus.Condemned, Reason: "attempt 5 of 5 failed", Err: errMail}, "attempt 5 of 5 failed", "mail server is down"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestPoisonTellsTheHookOnce(t *testing.T) {
 			hook, calls := listen()
 			m := delivery(5)
 			ctx := context.WithValue(t.Context(), hookKey{}, "from the processor")
-			got := bus.VerdictOf(middleware.Poison(hook)(returns(test.err))(ctx, m))
+			got := bus.OutcomeOf(middleware.Poison(hook)(returns(test.err))(ctx, m))
 			if got.Outcome != bus.Poisoned || got.Reason != test.reason || got.Err.Error() != test.text || !errors.Is(got.Err, errMail) {
 				t.Errorf("got %s, reason %q, error %v, want %s, %q, %q", got.Outcome, got.Reason, got.Err, bus.Poisoned, test.reason, test.text)
 			}
@@ -74,8 +74,8 @@ func TestPoisonPassesOtherOutcomesThrough(t *testing.T) {
 		"a retry":                    bus.RetryAfter(time.Second, errMail),
 		"a snooze":                   bus.Snooze(time.Second),
 		"a discard":                  bus.Discard(errMail),
-		"a release":                  &bus.Verdict{Outcome: bus.Released},
-		"a message poisoned already": &bus.Verdict{Outcome: bus.Poisoned, Err: errMail},
+		"a release":                  &bus.OutcomeError{Outcome: bus.Released},
+		"a message poisoned already": &bus.OutcomeError{Outcome: bus.Poisoned, Err: errMail},
 	}
 	for name, err := range verdicts {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestPoisonWithoutAHook(t *testing.T) {
 func TestPoisonOfAVerdictWithoutAnError(t *testing.T) {
 	t.Parallel()
 	hook, calls := listen()
-	got := run(t, delivery(1), returns(&bus.Verdict{Outcome: bus.Condemned, Reason: "by decree"}), middleware.Poison(hook))
+	got := run(t, delivery(1), returns(&bus.OutcomeError{Outcome: bus.Condemned, Reason: "by decree"}), middleware.Poison(hook))
 	if got.Outcome != bus.Poisoned || got.Err != nil || got.Error() != "by decree" {
 		t.Errorf("got %s, error %v, text %q, want %s, none, the reason", got.Outcome, got.Err, got.Error(), bus.Poisoned)
 	}

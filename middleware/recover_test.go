@@ -46,8 +46,8 @@ func TestRecoverTurnsPanicsIntoErrors(t *testing.T) {
 			if !strings.Contains(string(panicked.Stack), "middleware_test.explode") {
 				t.Errorf("got stack %s, want the function that panicked in it", panicked.Stack)
 			}
-			if got := bus.VerdictOf(err).Outcome; got != bus.Unclassified {
-				t.Errorf("got %s, want %s: attempts judges it as any other error", got, bus.Unclassified)
+			if got := bus.OutcomeOf(err).Outcome; got != bus.Errored {
+				t.Errorf("got %s, want %s: attempts judges it as any other error", got, bus.Errored)
 			}
 		})
 	}

@@ -21,7 +21,7 @@ func Timeout() bus.Middleware {
 			ctx, cancel := context.WithTimeoutCause(ctx, m.Config.Timeout, bus.ErrTimeout)
 			defer cancel()
 			err := next(ctx, m)
-			safe := bus.VerdictOf(err).Err // errors of others are not always fit to be asked
+			safe := bus.OutcomeOf(err).Err // errors of others are not always fit to be asked
 			if errors.Is(safe, context.DeadlineExceeded) && context.Cause(ctx) == bus.ErrTimeout && !errors.Is(safe, bus.ErrTimeout) {
 				return fmt.Errorf("consumer timeout %s: %w", m.Config.Timeout, err)
 			}

@@ -92,12 +92,12 @@ func TestTimeoutLeavesVerdictsIntact(t *testing.T) {
 	tests := []struct {
 		name string
 		err  error
-		want bus.Verdict
+		want bus.OutcomeError
 	}{
-		{"a retry", bus.RetryAfter(time.Hour, context.DeadlineExceeded), bus.Verdict{Outcome: bus.Retried, Delay: time.Hour}},
-		{"a permanent error", bus.Permanent(context.DeadlineExceeded), bus.Verdict{Outcome: bus.Condemned, Reason: "permanent error"}},
-		{"a discard", bus.Discard(context.DeadlineExceeded), bus.Verdict{Outcome: bus.Discarded}},
-		{"a snooze", bus.Snooze(time.Minute), bus.Verdict{Outcome: bus.Snoozed, Delay: time.Minute}},
+		{"a retry", bus.RetryAfter(time.Hour, context.DeadlineExceeded), bus.OutcomeError{Outcome: bus.Retried, Delay: time.Hour}},
+		{"a permanent error", bus.Permanent(context.DeadlineExceeded), bus.OutcomeError{Outcome: bus.Condemned, Reason: "permanent error"}},
+		{"a discard", bus.Discard(context.DeadlineExceeded), bus.OutcomeError{Outcome: bus.Discarded}},
+		{"a snooze", bus.Snooze(time.Minute), bus.OutcomeError{Outcome: bus.Snoozed, Delay: time.Minute}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -28,10 +28,10 @@ type Change struct {
 const mostIDs = 500
 
 // allowed is an error unless the principal may do that, and it can be done at once.
-func (s *Seat) allowed(ctx context.Context, c Change) error {
+func (s *Session) allowed(ctx context.Context, c Change) error {
 	err := s.may(c.Action, c.Target.consumer())
 	if n := len(c.Target.IDs); err == nil && c.few() && (n < 1 || n > mostIDs) {
-		err = fmt.Errorf("%d ids: %w: 1 to %d are allowed; plan an operation for more", n, bus.ErrBadOption, mostIDs)
+		err = fmt.Errorf("%d ids: %w: 1 to %d are allowed; plan an operation for more", n, bus.ErrInvalidOption, mostIDs)
 	}
 	if err == nil && c.few() && s.who.Allow != nil {
 		err = s.allowedEach(ctx, c)
@@ -43,7 +43,7 @@ func (s *Seat) allowed(ctx context.Context, c Change) error {
 }
 
 // allowedEach is an error unless the principal may do that to the consumers of the messages that are named.
-func (s *Seat) allowedEach(ctx context.Context, c Change) error {
+func (s *Session) allowedEach(ctx context.Context, c Change) error {
 	consumersOf := s.desk.store.ConsumersOf
 	if c.Action == Requeue || c.Action == Discard || c.Action == Edit {
 		consumersOf = s.desk.store.ConsumersOfPoisoned
@@ -66,7 +66,7 @@ func (c Change) few() bool {
 }
 
 // noted writes a change into the audit, and asks those who have a say.
-func (s *Seat) noted(ctx context.Context, db bun.IDB, c *Change, state OperationState) error {
+func (s *Session) noted(ctx context.Context, db bun.IDB, c *Change, state OperationState) error {
 	c.Actor = s.who.Name
 	row := store.Operation{Kind: string(c.Action), Actor: c.Actor, Reason: c.Reason, Target: asJSON(c.Target), State: string(state), Changed: c.Changed, Rate: int64(c.Rate)}
 	id, err := s.desk.store.AddOperation(ctx, db, row, state == Done)
@@ -78,7 +78,7 @@ func (s *Seat) noted(ctx context.Context, db bun.IDB, c *Change, state Operation
 }
 
 // audit asks the application's own.
-func (s *Seat) audit(ctx context.Context, c Change) error {
+func (s *Session) audit(ctx context.Context, c Change) error {
 	if s.desk.config.Audit == nil {
 		return nil
 	}
@@ -92,7 +92,7 @@ func (s *Seat) audit(ctx context.Context, c Change) error {
 const askTime = time.Minute
 
 // inTx runs fn in a transaction, which may stand still while Config.Audit or Principal.Allow is asked.
-func (s *Seat) inTx(ctx context.Context, fn func(tx bun.Tx) error) error {
+func (s *Session) inTx(ctx context.Context, fn func(tx bun.Tx) error) error {
 	if s.desk.config.Audit != nil || s.who.Allow != nil {
 		ctx = txn.WithIdle(ctx, askTime)
 	}
@@ -100,13 +100,13 @@ func (s *Seat) inTx(ctx context.Context, fn func(tx bun.Tx) error) error {
 }
 
 // changed is for once something was changed.
-func (s *Seat) changed(c Change) {
+func (s *Session) changed(c Change) {
 	s.desk.overview.change()
 	s.desk.config.Logger.Info("somebody has changed something", "actor", c.Actor, "action", string(c.Action), "operation", c.Operation, "changed", c.Changed)
 }
 
 // change does something and writes it into the audit, in one transaction.
-func (s *Seat) change(ctx context.Context, c Change, fn func(ctx context.Context, tx bun.Tx) (changed int, err error)) error {
+func (s *Session) change(ctx context.Context, c Change, fn func(ctx context.Context, tx bun.Tx) (changed int, err error)) error {
 	if err := s.allowed(ctx, c); err != nil {
 		return err
 	}
@@ -132,12 +132,12 @@ func (s *Seat) change(ctx context.Context, c Change, fn func(ctx context.Context
 
 // changeAfter is change for what cannot be part of a transaction. It is in the audit first, as [Begun],
 // and stays so if the process dies before it is known what became of it.
-func (s *Seat) changeAfter(ctx context.Context, c Change, fn func(ctx context.Context, db *bun.DB) (changed int, err error)) error {
+func (s *Session) changeAfter(ctx context.Context, c Change, fn func(ctx context.Context, db *bun.DB) (changed int, err error)) error {
 	if err := s.allowed(ctx, c); err != nil {
 		return err
 	}
 	db := s.desk.config.DB
-	if err := s.inTx(ctx, func(tx bun.Tx) error { return s.noted(ctx, tx, &c, Begun) }); err != nil {
+	if err := s.inTx(ctx, func(tx bun.Tx) error { return s.noted(ctx, tx, &c, Started) }); err != nil {
 		return fmt.Errorf("ops: %s: %w", c.Action, err)
 	}
 	changed, err := fn(ctx, db)

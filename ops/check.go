@@ -21,7 +21,7 @@ import (
 // operations that stand still. The worst comes first, there are 20 findings of a kind at most, and none where
 // nothing needs anybody. It is [Overview.Needs], so that it may be asked often: [Seat.Doctor] finds the same, and looks deeper.
 // What could not be looked at is a [Warning], too; it is an error where nothing could be, and there was no overview before.
-func (s *Seat) Check(ctx context.Context) ([]Finding, error) {
+func (s *Session) Check(ctx context.Context) ([]Finding, error) {
 	o, err := s.Overview(ctx)
 	return o.Needs, err
 }
@@ -71,7 +71,7 @@ func worstFirst(a, b Finding) int { return cmp.Compare(a.Severity.rank(), b.Seve
 func poisonedIn(queues []outbox.Queue) (found []Finding) {
 	for _, q := range queues {
 		if q.Poisoned > 0 {
-			found = append(found, Finding{Severity: Problem, Subject: q.Consumer, Text: fmt.Sprintf("It has poisoned messages: %s.", counted(q.Poisoned)),
+			found = append(found, Finding{Severity: Critical, Subject: q.Consumer, Text: fmt.Sprintf("It has poisoned messages: %s.", counted(q.Poisoned)),
 				Cure: fmt.Sprintf("See what they failed at: asyncmonolith poisoned groups --consumer %[1]s --content. Mend it, then: asyncmonolith requeue --consumer %[1]s; or discard them.", word(q.Consumer))})
 		}
 	}
@@ -81,7 +81,7 @@ func poisonedIn(queues []outbox.Queue) (found []Finding) {
 func parkedIn(queues []outbox.Queue) (found []Finding) {
 	for _, q := range queues {
 		if q.ParkedKeys > 0 {
-			found = append(found, Finding{Severity: Problem, Subject: q.Consumer, Text: fmt.Sprintf("Keys are parked, whose messages wait: %s.", counted(q.ParkedKeys)),
+			found = append(found, Finding{Severity: Critical, Subject: q.Consumer, Text: fmt.Sprintf("Keys are parked, whose messages wait: %s.", counted(q.ParkedKeys)),
 				Cure: "See which, and by which poisoned message: asyncmonolith messages keys. Mend what that failed at, then: asyncmonolith requeue ID; or discard it."})
 		}
 	}
@@ -116,7 +116,7 @@ func breakersIn(queues []outbox.Queue) (found []Finding) {
 		}
 		told[*q.Breaker] = true
 		text := q.Breaker.String()
-		found = append(found, Finding{Severity: Problem, Subject: q.Consumer, Text: strings.ToUpper(text[:1]) + text[1:] + ".",
+		found = append(found, Finding{Severity: Critical, Subject: q.Consumer, Text: strings.ToUpper(text[:1]) + text[1:] + ".",
 			Cure: fmt.Sprintf("Mend what it depends on: it goes on by itself. To try one message now: asyncmonolith consumers probe %s.", word(q.Consumer))})
 	}
 	return found
@@ -127,7 +127,7 @@ func troubled(fleet []outbox.Process, queues []outbox.Queue) (found []Finding) {
 	breaks := func(name string) bool {
 		return slices.ContainsFunc(queues, func(q outbox.Queue) bool { return q.Consumer == name && q.Breaker != nil })
 	}
-	for _, runs := range programs(fleet, outbox.ProcessVanished) {
+	for _, runs := range programs(fleet, outbox.ProcessLost) {
 		found = append(found, vanished(runs))
 	}
 	for _, p := range fleet {
@@ -135,11 +135,11 @@ func troubled(fleet []outbox.Process, queues []outbox.Queue) (found []Finding) {
 			continue
 		}
 		if len(p.Stuck) > 0 {
-			found = append(found, Finding{Severity: Problem, Subject: processName(p), Text: fmt.Sprintf("Consumers ignore their timeout and still run: %s.", strings.Join(p.Stuck, ", ")),
+			found = append(found, Finding{Severity: Critical, Subject: processName(p), Text: fmt.Sprintf("Consumers ignore their timeout and still run: %s.", strings.Join(p.Stuck, ", ")),
 				Cure: "Have them return when their context ends, and restart this process."})
 		}
 		if closed := slices.DeleteFunc(slices.Clone(p.Closed), breaks); len(closed) > 0 {
-			found = append(found, Finding{Severity: Problem, Subject: processName(p), Text: fmt.Sprintf("A gate stops these here, or their broker is away: %s.", strings.Join(closed, ", ")),
+			found = append(found, Finding{Severity: Critical, Subject: processName(p), Text: fmt.Sprintf("A gate stops these here, or their broker is away: %s.", strings.Join(closed, ", ")),
 				Cure: "Mend what they depend on: they go on by themselves."})
 		}
 	}
@@ -165,7 +165,7 @@ func programs(fleet []outbox.Process, status outbox.ProcessStatus) (all [][]outb
 // Programs counts the programs of the overview that are alive, and those that vanished within a day: each may have several
 // processes of the overview, one for each Run.
 func (o Overview) Programs() (alive, vanished int) {
-	return len(programs(o.Processes, outbox.ProcessAlive)), len(programs(o.Processes, outbox.ProcessVanished))
+	return len(programs(o.Processes, outbox.ProcessAlive)), len(programs(o.Processes, outbox.ProcessLost))
 }
 
 func processName(p outbox.Process) string {
@@ -173,14 +173,14 @@ func processName(p outbox.Process) string {
 }
 
 // checkProjections finds shards that wait for somebody. Where there is no event log it finds none.
-func (d *Desk) checkProjections(ctx context.Context, db bun.IDB) (found []Finding, err error) {
+func (d *Service) checkProjections(ctx context.Context, db bun.IDB) (found []Finding, err error) {
 	states, err := d.projections.States(ctx, db)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil, nil
 	}
 	for _, s := range states {
 		if s.Status == store.Halted {
-			found = append(found, Finding{Severity: Problem, Subject: s.Name, Text: fmt.Sprintf("Version %d, shard %d, has halted at position %d.", s.Version, s.Shard, s.Position),
+			found = append(found, Finding{Severity: Critical, Subject: s.Name, Text: fmt.Sprintf("Version %d, shard %d, has halted at position %d.", s.Version, s.Shard, s.Position),
 				Cure: "Read its error, mend what it failed at, and resume it."})
 		}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // Minutes lists the last minutes of consumers, of all unless some are named: see outbox.Admin.
-func (s *Seat) Minutes(ctx context.Context, within time.Duration, consumers ...string) ([]outbox.Minute, error) {
+func (s *Session) Minutes(ctx context.Context, within time.Duration, consumers ...string) ([]outbox.Minute, error) {
 	if err := s.mayEach(View, consumers); err != nil {
 		return nil, fmt.Errorf("ops: minutes: %w", err)
 	}
@@ -23,7 +23,7 @@ func (s *Seat) Minutes(ctx context.Context, within time.Duration, consumers ...s
 
 // Failures lists kinds of failures, those first that came last: of a consumer, or of all if that is
 // empty. Who may not read contents sees no texts.
-func (s *Seat) Failures(ctx context.Context, consumer string, limit int) ([]outbox.Failure, error) {
+func (s *Session) Failures(ctx context.Context, consumer string, limit int) ([]outbox.Failure, error) {
 	found, err := look(ctx, s, View, consumer, func(ctx context.Context, db bun.IDB) ([]outbox.Failure, error) {
 		return s.desk.admin.Failures(ctx, db, consumer, limit)
 	})
@@ -31,7 +31,7 @@ func (s *Seat) Failures(ctx context.Context, consumer string, limit int) ([]outb
 }
 
 // failure is what the principal sees of one.
-func (s *Seat) failure(ctx context.Context, f outbox.Failure) outbox.Failure {
+func (s *Session) failure(ctx context.Context, f outbox.Failure) outbox.Failure {
 	c, _ := s.shown(ctx, Content{Consumer: f.Consumer, Errors: []string{f.Sample}})
 	f.Sample = ""
 	if len(c.Errors) > 0 {
@@ -41,19 +41,19 @@ func (s *Seat) failure(ctx context.Context, f outbox.Failure) outbox.Failure {
 }
 
 // Processes lists the processes that were seen within a time, those first that were seen last.
-func (s *Seat) Processes(ctx context.Context, within time.Duration) ([]outbox.Process, error) {
+func (s *Session) Processes(ctx context.Context, within time.Duration) ([]outbox.Process, error) {
 	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.Process, error) {
 		return s.desk.admin.Processes(ctx, db, within)
 	})
 }
 
 // Claims lists what processors hold, the oldest claim first.
-func (s *Seat) Claims(ctx context.Context) ([]outbox.Claim, error) {
+func (s *Session) Claims(ctx context.Context) ([]outbox.Claim, error) {
 	return look(ctx, s, View, "", s.desk.admin.Claims)
 }
 
 // Crashes lists who vanished with a message, or with any if its id is 0, the last first.
-func (s *Seat) Crashes(ctx context.Context, id int64, limit int) ([]outbox.Crash, error) {
+func (s *Session) Crashes(ctx context.Context, id int64, limit int) ([]outbox.Crash, error) {
 	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.Crash, error) {
 		return s.desk.admin.Crashes(ctx, db, id, limit)
 	})
@@ -69,7 +69,7 @@ func (s *Seat) Crashes(ctx context.Context, id int64, limit int) ([]outbox.Crash
 }
 
 // ParkedKeys lists the keys that have been parked for the longest: see outbox.Admin.Keys.
-func (s *Seat) ParkedKeys(ctx context.Context, limit int) ([]outbox.ParkedKey, error) {
+func (s *Session) ParkedKeys(ctx context.Context, limit int) ([]outbox.ParkedKey, error) {
 	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.ParkedKey, error) {
 		return s.desk.admin.Keys(ctx, db, limit)
 	})
@@ -77,21 +77,21 @@ func (s *Seat) ParkedKeys(ctx context.Context, limit int) ([]outbox.ParkedKey, e
 
 // Pause keeps a consumer's messages from being claimed until [Seat.Resume]. The note says why, for
 // others to see.
-func (s *Seat) Pause(ctx context.Context, consumer, note string) error {
+func (s *Session) Pause(ctx context.Context, consumer, note string) error {
 	return s.change(ctx, Change{Action: Pause, Reason: note, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {
 		return 0, s.desk.admin.PauseNoted(ctx, tx, consumer, s.who.Name, note)
 	})
 }
 
 // Probe has one message of a consumer with an open breaker run now. It is outbox.ErrNotOpen where none is open.
-func (s *Seat) Probe(ctx context.Context, consumer, reason string) error {
+func (s *Session) Probe(ctx context.Context, consumer, reason string) error {
 	return s.change(ctx, Change{Action: Probe, Reason: reason, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {
 		return 0, s.desk.admin.Probe(ctx, tx, consumer)
 	})
 }
 
 // Resume lets a paused consumer's messages be claimed again. It is outbox.ErrNotPaused where it is not paused.
-func (s *Seat) Resume(ctx context.Context, consumer, reason string) error {
+func (s *Session) Resume(ctx context.Context, consumer, reason string) error {
 	return s.change(ctx, Change{Action: Resume, Reason: reason, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {
 		return 0, s.desk.admin.Resume(ctx, tx, consumer)
 	})

@@ -24,7 +24,7 @@ func ShowAll(_ context.Context, c Content) Content { return c }
 
 // shown is what the principal sees of a content, and whether that is anything at all. What is given
 // stays as it is.
-func (s *Seat) shown(ctx context.Context, c Content) (Content, bool) {
+func (s *Session) shown(ctx context.Context, c Content) (Content, bool) {
 	redact := s.desk.config.Redact
 	if redact == nil || s.may(Read, c.Consumer) != nil {
 		return Content{Consumer: c.Consumer, PayloadType: c.PayloadType}, false
@@ -39,7 +39,7 @@ var ErrRedacted = fmt.Errorf("%w: a part of its content is hidden", ErrForbidden
 
 // maySearch is an error unless the principal may look for a part of a content, if there is one: it takes the
 // right to read contents, and [Config].Redact must show what is looked for as it is.
-func (s *Seat) maySearch(ctx context.Context, part Content) error {
+func (s *Session) maySearch(ctx context.Context, part Content) error {
 	if len(part.Errors)+len(part.Headers) == 0 {
 		return nil
 	}

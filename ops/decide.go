@@ -18,7 +18,7 @@ import (
 
 // Undo takes back an operation that has changed nothing yet. Once it has returned nothing of it ever happens.
 // The reason, which may be empty, stands in the audit.
-func (s *Seat) Undo(ctx context.Context, reason string, id int64) (Operation, error) {
+func (s *Session) Undo(ctx context.Context, reason string, id int64) (Operation, error) {
 	return s.decide(ctx, id, decision{action: UndoOperation, reason: reason, from: []OperationState{Planned, Waiting}, how: func(o Operation, _ store.Operation) (store.OperationChange, error) {
 		note := o.noted("undone by "+s.who.Name, reason)
 		return store.OperationChange{State: string(Undone), Note: &note, Finished: true, Free: true}, nil
@@ -27,18 +27,18 @@ func (s *Seat) Undo(ctx context.Context, reason string, id int64) (Operation, er
 
 // Stop ends an operation where it is: it waits for the step that is under way, and once it has returned nothing
 // more changes. What is changed stays so. What a process does to a projection at once cannot be stopped while it
-// does: that is [ErrState]. The reason, which may be empty, stands in the audit.
+// does: that is [ErrInvalidState]. The reason, which may be empty, stands in the audit.
 //
 // It also closes a change that is still [Begun] after 10 minutes, since its process died before it was known what became
 // of it. It does not end what that may still be doing: if it lives after all, it writes at its end what it has done.
-func (s *Seat) Stop(ctx context.Context, reason string, id int64) (Operation, error) {
-	open := []OperationState{Planned, Waiting, Trying, Running, Paused, Begun}
+func (s *Session) Stop(ctx context.Context, reason string, id int64) (Operation, error) {
+	open := []OperationState{Planned, Waiting, Canary, Running, Paused, Started}
 	return s.decide(ctx, id, decision{action: StopOperation, reason: reason, from: open, how: func(o Operation, row store.Operation) (store.OperationChange, error) {
-		if o.State == Begun && row.Now.Sub(o.CreatedAt) <= changeForgotten {
-			return store.OperationChange{}, fmt.Errorf("%w: it was begun within %s, and may be under way", ErrState, changeForgotten)
+		if o.State == Started && row.Now.Sub(o.CreatedAt) <= changeForgotten {
+			return store.OperationChange{}, fmt.Errorf("%w: it was begun within %s, and may be under way", ErrInvalidState, changeForgotten)
 		}
 		if kinds()[o.Action].apply != nil && o.State == Running && row.LeasedUntil.After(row.Now.Time) {
-			return store.OperationChange{}, fmt.Errorf("%w: %q is being done, all at once", ErrState, string(o.Action))
+			return store.OperationChange{}, fmt.Errorf("%w: %q is being done, all at once", ErrInvalidState, string(o.Action))
 		}
 		note := o.noted("stopped by "+s.who.Name, reason)
 		return store.OperationChange{State: string(Stopped), Note: &note, Finished: true, Free: true}, nil
@@ -47,7 +47,7 @@ func (s *Seat) Stop(ctx context.Context, reason string, id int64) (Operation, er
 
 // Continue has an operation that has paused itself go on, without canaries. It takes the role that the
 // operation does. The reason, which may be empty, stands in the audit.
-func (s *Seat) Continue(ctx context.Context, reason string, id int64) (Operation, error) {
+func (s *Session) Continue(ctx context.Context, reason string, id int64) (Operation, error) {
 	return s.decide(ctx, id, decision{action: ContinueOperation, reason: reason, as: true, from: []OperationState{Paused}, how: func(o Operation, _ store.Operation) (store.OperationChange, error) {
 		none, note := int64(0), o.noted("continued by "+s.who.Name, reason)
 		return store.OperationChange{State: string(Running), Canary: &none, Canaries: asJSON(trial{}), Note: &note}, nil
@@ -71,10 +71,10 @@ const mostNoted = 500
 
 // SetRate changes how many messages of an operation change in a second: 1 to 100,000. It takes the role that
 // the operation does. The reason, which may be empty, stands in the audit.
-func (s *Seat) SetRate(ctx context.Context, reason string, id int64, rate int) (Operation, error) {
-	return s.decide(ctx, id, decision{action: RateOperation, reason: reason, as: true, from: []OperationState{Waiting, Trying, Running, Paused}, how: func(Operation, store.Operation) (store.OperationChange, error) {
+func (s *Session) SetRate(ctx context.Context, reason string, id int64, rate int) (Operation, error) {
+	return s.decide(ctx, id, decision{action: RateOperation, reason: reason, as: true, from: []OperationState{Waiting, Canary, Running, Paused}, how: func(Operation, store.Operation) (store.OperationChange, error) {
 		if rate < 1 || rate > mostRate {
-			return store.OperationChange{}, fmt.Errorf("%w: rate %d: 1 to %d are allowed", bus.ErrBadOption, rate, mostRate)
+			return store.OperationChange{}, fmt.Errorf("%w: rate %d: 1 to %d are allowed", bus.ErrInvalidOption, rate, mostRate)
 		}
 		return store.OperationChange{Rate: int64(rate)}, nil
 	}})
@@ -90,7 +90,7 @@ type decision struct {
 }
 
 // decide changes an operation, and writes into the audit who did, in one transaction.
-func (s *Seat) decide(ctx context.Context, id int64, d decision) (after Operation, err error) {
+func (s *Session) decide(ctx context.Context, id int64, d decision) (after Operation, err error) {
 	if err = s.may(View, ""); err == nil { // before it tells whether there is one
 		err = s.inTx(ctx, func(tx bun.Tx) (err error) {
 			after, err = s.decideIn(ctx, tx, id, d)
@@ -106,7 +106,7 @@ func (s *Seat) decide(ctx context.Context, id int64, d decision) (after Operatio
 }
 
 // decideIn is decide in a transaction. Where the state is another it returns the operation as it is.
-func (s *Seat) decideIn(ctx context.Context, tx bun.Tx, id int64, d decision) (Operation, error) {
+func (s *Session) decideIn(ctx context.Context, tx bun.Tx, id int64, d decision) (Operation, error) {
 	row, found, err := s.desk.store.LockOperation(ctx, tx, id)
 	if err == nil && !found {
 		err = ErrNotFound
@@ -124,7 +124,7 @@ func (s *Seat) decideIn(ctx context.Context, tx bun.Tx, id int64, d decision) (O
 		}
 	}
 	if !slices.Contains(d.from, o.State) {
-		return o, fmt.Errorf("%w: it is %s", ErrState, o.State)
+		return o, fmt.Errorf("%w: it is %s", ErrInvalidState, o.State)
 	}
 	change, err := d.how(o, row)
 	if err != nil {
@@ -144,15 +144,15 @@ func (s *Seat) decideIn(ctx context.Context, tx bun.Tx, id int64, d decision) (O
 // Start has a planned operation carried out, once [Config].UndoWindow has passed, by a [Runner] of any
 // process. It can be started by who planned it, within 10 minutes: else the error is [ErrForbidden] or
 // [ErrExpired]. Where it, or an operation with the same target, is under way already, whoever has started
-// that, it starts nothing, and returns that one with [ErrAlready]; the plan is forgotten.
-func (s *Seat) Start(ctx context.Context, id int64, terms Terms) (after Operation, err error) {
+// that, it starts nothing, and returns that one with [ErrInProgress]; the plan is forgotten.
+func (s *Session) Start(ctx context.Context, id int64, terms StartOptions) (after Operation, err error) {
 	if err = s.may(View, ""); err == nil { // before it tells whether there is one
 		err = s.inTx(ctx, func(tx bun.Tx) (err error) {
 			after, err = s.start(ctx, tx, id, terms)
 			return err
 		})
 	}
-	if errors.Is(err, ErrAlready) && after.ID != id {
+	if errors.Is(err, ErrInProgress) && after.ID != id {
 		_ = s.desk.store.ForgetPlan(ctx, s.desk.config.DB, id, string(Planned)) // else it is forgotten in an hour
 	}
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *Seat) Start(ctx context.Context, id int64, terms Terms) (after Operatio
 	return s.operation(ctx, after), nil
 }
 
-func (s *Seat) start(ctx context.Context, tx bun.Tx, id int64, terms Terms) (Operation, error) {
+func (s *Session) start(ctx context.Context, tx bun.Tx, id int64, terms StartOptions) (Operation, error) {
 	row, err := s.desk.lockPlans(ctx, tx, id)
 	if err != nil {
 		return Operation{}, err
@@ -176,21 +176,21 @@ func (s *Seat) start(ctx context.Context, tx bun.Tx, id int64, terms Terms) (Ope
 	switch {
 	case wrong != nil:
 		return o, wrong
-	case !o.By(s.who):
+	case !o.CreatedBy(s.who):
 		return o, fmt.Errorf("%w: it is the plan of %q", ErrForbidden, o.Actor)
 	case o.underWay():
-		return o, fmt.Errorf("%w: it is %s", ErrAlready, o.State)
+		return o, fmt.Errorf("%w: it is %s", ErrInProgress, o.State)
 	case o.State != Planned:
-		return o, fmt.Errorf("%w: it is %s", ErrState, o.State)
+		return o, fmt.Errorf("%w: it is %s", ErrInvalidState, o.State)
 	case row.Now.Sub(o.CreatedAt) > planTime:
 		return o, fmt.Errorf("%w: it was planned %s ago, and can be started for %s: plan it again", ErrExpired, row.Now.Sub(o.CreatedAt).Round(time.Second), planTime)
 	}
-	open, err := s.desk.same(ctx, tx, o, Waiting, Trying, Running, Paused)
+	open, err := s.desk.same(ctx, tx, o, Waiting, Canary, Running, Paused)
 	if err != nil {
 		return o, err
 	}
 	if len(open) > 0 {
-		return open[0], fmt.Errorf("%w: operation %d of %q", ErrAlready, open[0].ID, open[0].Actor)
+		return open[0], fmt.Errorf("%w: operation %d of %q", ErrInProgress, open[0].ID, open[0].Actor)
 	}
 	canary := int64(terms.Canary)
 	change := store.OperationChange{State: string(Waiting), Reason: terms.Reason, Rate: int64(terms.Rate), Canary: &canary, StartsIn: max(s.desk.config.UndoWindow, time.Microsecond)}
@@ -205,7 +205,7 @@ func (s *Seat) start(ctx context.Context, tx bun.Tx, id int64, terms Terms) (Ope
 
 // lockPlans locks a plan and all plans of the same, in the order of their ids, so that no two of them are started: of two
 // who do at once, the one that has looked last locks both. The other one looks for what is under way once it has its own.
-func (d *Desk) lockPlans(ctx context.Context, tx bun.Tx, id int64) (store.Operation, error) {
+func (d *Service) lockPlans(ctx context.Context, tx bun.Tx, id int64) (store.Operation, error) {
 	if err := d.store.WriteFirst(ctx, tx); err != nil {
 		return store.Operation{}, err
 	}
@@ -231,7 +231,7 @@ func (d *Desk) lockPlans(ctx context.Context, tx bun.Tx, id int64) (store.Operat
 }
 
 // same are the other operations that do the same, in some states, the oldest first.
-func (d *Desk) same(ctx context.Context, db bun.IDB, o Operation, states ...OperationState) (found []Operation, err error) {
+func (d *Service) same(ctx context.Context, db bun.IDB, o Operation, states ...OperationState) (found []Operation, err error) {
 	rows, err := d.store.Operations(ctx, db, store.OperationFilter{States: names(states...), Kinds: []string{string(o.Action)}, OldestFirst: true}, math.MaxInt32)
 	for _, row := range rows {
 		if other := newOperation(row); other.ID != o.ID && other.sameAs(o) {
@@ -242,11 +242,13 @@ func (d *Desk) same(ctx context.Context, db bun.IDB, o Operation, states ...Oper
 }
 
 // By tells whether somebody has planned it, or made it: a name stands in the audit with its first 255 bytes.
-func (o Operation) By(who Principal) bool { return o.Actor == errorlog.Clean(who.Name, store.MaxActor) }
+func (o Operation) CreatedBy(who Principal) bool {
+	return o.Actor == errorlog.Clean(who.Name, store.MaxActor)
+}
 
 // underWay tells whether somebody has started it, and it is not over.
 func (o Operation) underWay() bool {
-	return slices.Contains([]OperationState{Waiting, Trying, Running, Paused}, o.State)
+	return slices.Contains([]OperationState{Waiting, Canary, Running, Paused}, o.State)
 }
 
 // sameAs tells whether two do the same to what was asked for in the same words.
@@ -277,7 +279,7 @@ func (o Operation) consumers() []string {
 }
 
 // wake has the Runner of this desk look at once, and the overview be made anew.
-func (d *Desk) wake() {
+func (d *Service) wake() {
 	d.overview.change()
 	select {
 	case d.started <- struct{}{}:

@@ -43,7 +43,7 @@ type Config struct {
 
 // Desk is where people look after the messages of a database. It starts nothing, and is safe for
 // concurrent use. Make it with [New].
-type Desk struct {
+type Service struct {
 	config      Config
 	store       *store.Store
 	admin       *outbox.Admin
@@ -67,7 +67,7 @@ const (
 
 // New makes a desk. It reports everything that is wrong with its configuration at once, and does not
 // touch the database.
-func New(c Config) (*Desk, error) {
+func New(c Config) (*Service, error) {
 	var errs []error
 	if c.DB == nil {
 		errs = append(errs, errors.New("config: DB is nil"))
@@ -90,7 +90,7 @@ func New(c Config) (*Desk, error) {
 	if c.UndoWindow == 0 {
 		c.UndoWindow = undoWindow
 	}
-	d := &Desk{config: c, looks: make(chan struct{}, looksAtOnce), previews: make(chan struct{}, previewsAtOnce), started: make(chan struct{}, 1)}
+	d := &Service{config: c, looks: make(chan struct{}, looksAtOnce), previews: make(chan struct{}, previewsAtOnce), started: make(chan struct{}, 1)}
 	var err [5]error
 	d.store, err[0] = store.For(c.DB.Dialect().Name(), c.Registry.Tables())
 	d.admin, err[1] = outbox.NewAdmin(c.Registry)
@@ -104,10 +104,10 @@ func New(c Config) (*Desk, error) {
 }
 
 // Seat is the desk as one person has it. It is safe for concurrent use.
-type Seat struct {
-	desk *Desk
+type Session struct {
+	desk *Service
 	who  Principal
 }
 
 // As returns the seat of somebody. One without a name may do nothing.
-func (d *Desk) As(who Principal) *Seat { return &Seat{desk: d, who: who} }
+func (d *Service) As(who Principal) *Session { return &Session{desk: d, who: who} }

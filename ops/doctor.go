@@ -26,7 +26,7 @@ type Finding struct {
 }
 
 // told is what the principal sees of findings: causes are for who may read texts of errors.
-func (s *Seat) told(found []Finding) []Finding {
+func (s *Session) told(found []Finding) []Finding {
 	may := s.may(Read, "") == nil
 	for i, f := range found {
 		if f.cause != "" && may {
@@ -43,22 +43,22 @@ type Severity string
 // The severities.
 const (
 	// Fine: nothing is wrong.
-	Fine Severity = "fine"
+	OK Severity = "fine"
 	// Warning: it may become a problem, or could not be looked at.
 	Warning Severity = "warning"
 	// Problem: messages are not done, a promise does not hold, or a page would not answer.
-	Problem Severity = "problem"
+	Critical Severity = "problem"
 )
 
 // rank sorts the worst first.
-func (s Severity) rank() int { return slices.Index([]Severity{Problem, Warning, Fine}, s) }
+func (s Severity) rank() int { return slices.Index([]Severity{Critical, Warning, OK}, s) }
 
 // check looks at one thing. It returns nothing where nothing is wrong, and then fine is said; errAbsent
 // where there is no such thing.
 type check struct {
 	name string
 	fine string
-	look func(d *Desk, ctx context.Context, db bun.IDB) ([]Finding, error)
+	look func(d *Service, ctx context.Context, db bun.IDB) ([]Finding, error)
 }
 
 var errAbsent = errors.New("the database has no such thing") // immutable
@@ -67,24 +67,24 @@ var errAbsent = errors.New("the database has no such thing") // immutable
 func checks() []check {
 	var counted counts
 	return []check{
-		{"schema", "The tables are up to date.", (*Desk).checkSchema},
-		{"server", "The library is made for this server, and it is set as it must be.", (*Desk).checkServer},
-		{"safety", "What is committed survives a crash, as far as settings go.", (*Desk).checkSafety},
-		{"pool", "The pool has room for what runs in this process.", (*Desk).checkPool},
-		{"connections", "The server has connections left.", (*Desk).checkConnections},
-		{"indexes", "All indexes are there and valid.", (*Desk).checkIndexes},
-		{"dead rows", "What was deleted is cleared.", (*Desk).checkDeadRows},
-		{"snapshots", "Nobody keeps what was deleted from being cleared.", (*Desk).checkHolders},
-		{"clock", "This machine's clock agrees with that of the database.", (*Desk).checkClock},
+		{"schema", "The tables are up to date.", (*Service).checkSchema},
+		{"server", "The library is made for this server, and it is set as it must be.", (*Service).checkServer},
+		{"safety", "What is committed survives a crash, as far as settings go.", (*Service).checkSafety},
+		{"pool", "The pool has room for what runs in this process.", (*Service).checkPool},
+		{"connections", "The server has connections left.", (*Service).checkConnections},
+		{"indexes", "All indexes are there and valid.", (*Service).checkIndexes},
+		{"dead rows", "What was deleted is cleared.", (*Service).checkDeadRows},
+		{"snapshots", "Nobody keeps what was deleted from being cleared.", (*Service).checkHolders},
+		{"clock", "This machine's clock agrees with that of the database.", (*Service).checkClock},
 		{"poisoned", "No message is poisoned.", counted.checkPoisoned},
 		{"parked keys", "No key is parked.", counted.checkParked},
-		{"consumers", "Live processes take all messages that wait.", (*Desk).checkStrangers},
+		{"consumers", "Live processes take all messages that wait.", (*Service).checkStrangers},
 		{"breakers", "No breaker is open.", counted.checkBreakers},
 		{"processes", "No process has vanished within a day, is stuck, or stops a consumer.", counted.checkProcesses},
-		{"schedules", "All schedules fire.", (*Desk).checkSchedules},
-		{"pauses", "No consumer is paused for long while messages wait.", (*Desk).checkPauses},
-		{"operations", "No operation stands still.", (*Desk).checkOperations},
-		{"projections", "No projection has halted.", (*Desk).checkProjections},
+		{"schedules", "All schedules fire.", (*Service).checkSchedules},
+		{"pauses", "No consumer is paused for long while messages wait.", (*Service).checkPauses},
+		{"operations", "No operation stands still.", (*Service).checkOperations},
+		{"projections", "No projection has halted.", (*Service).checkProjections},
 	}
 }
 
@@ -96,7 +96,7 @@ const mostFindings = 20
 // It changes nothing. It looks where messages are written, [Config].DB, and at each thing for a second at
 // most: what could not be looked at is a [Warning] that says so, and why to who may read texts of errors. An
 // error means that the database does not answer at all, or [ErrForbidden], or that ctx is over.
-func (s *Seat) Doctor(ctx context.Context) ([]Finding, error) {
+func (s *Session) Doctor(ctx context.Context) ([]Finding, error) {
 	if err := s.may(View, ""); err != nil {
 		return nil, fmt.Errorf("ops: doctor: %w", err)
 	}
@@ -110,15 +110,15 @@ func (s *Seat) Doctor(ctx context.Context) ([]Finding, error) {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("ops: doctor: %w", context.Cause(ctx))
 		}
-		switch behind := len(all) > 0 && all[0].Severity == Problem; { // the schema
+		switch behind := len(all) > 0 && all[0].Severity == Critical; { // the schema
 		case errors.Is(err, errAbsent), isSchema(err) && behind: // which says it all
 			continue
 		case isSchema(err) && len(all) == 0:
-			found = []Finding{{Severity: Problem, Text: fmt.Sprintf("The tables are not up to date: %s.", strings.TrimPrefix(err.Error(), outbox.ErrSchema.Error()+": ")), Cure: "Run asyncmonolith migrate, or outbox.Migrate. Migrations only add: what runs goes on running."}}
+			found = []Finding{{Severity: Critical, Text: fmt.Sprintf("The tables are not up to date: %s.", strings.TrimPrefix(err.Error(), outbox.ErrSchemaOutdated.Error()+": ")), Cure: "Run asyncmonolith migrate, or outbox.Migrate. Migrations only add: what runs goes on running."}}
 		case err != nil:
 			found = []Finding{unseen(err)}
 		case len(found) == 0:
-			found = []Finding{{Severity: Fine, Text: c.fine}}
+			found = []Finding{{Severity: OK, Text: c.fine}}
 		}
 		all = append(all, named(c.name, found)...)
 	}

@@ -12,16 +12,16 @@ import (
 // whose slot was left behind, or a MariaDB with a long history. The others are in integration/ops.
 func TestJudgements(t *testing.T) {
 	t.Parallel()
-	warns, bad := Warning, Problem
+	warns, bad := Warning, Critical
 	for _, test := range []struct {
 		name string
 		got  []Finding
 		want Severity // empty: nothing
 		says string
 	}{
-		{"connections left", connections(store.Diagnosis{Used: 89, Most: 100}), Fine, "89 of the server's 100"},
+		{"connections left", connections(store.Diagnosis{Used: 89, Most: 100}), OK, "89 of the server's 100"},
 		{"connections nearly used", connections(store.Diagnosis{Used: 90, Most: 100}), bad, "90 of the server's 100"},
-		{"a server that does not say", connections(store.Diagnosis{Used: 90}), Fine, "90"},
+		{"a server that does not say", connections(store.Diagnosis{Used: 90}), OK, "90"},
 		{"a history", deadRows(store.Diagnosis{HistoryList: 99_999}), "", ""},
 		{"a long history", deadRows(store.Diagnosis{HistoryList: 100_000}), warns, "100000 transactions"},
 		{"dead rows beside many", deadRows(store.Diagnosis{DeadRows: []store.DeadTable{{Name: "t", Live: 60_000, Dead: 59_999}}}), "", ""},
@@ -33,7 +33,7 @@ func TestJudgements(t *testing.T) {
 		{"no autovacuum", []Finding{weakness(store.Weakness{Name: "autovacuum", Value: "off", Want: "on", Idles: true})}, bad, "never cleared"},
 		{"no fsync", []Finding{weakness(store.Weakness{Name: "fsync", Value: "off", Want: "on", Damages: true})}, bad, "damage"},
 		{"late commits", []Finding{weakness(store.Weakness{Name: "innodb_flush_log_at_trx_commit", Value: "2", Want: "1"})}, warns, "to 1."},
-		{"a slow answer", clock(2*time.Second, 1500*time.Millisecond), Fine, "within 3.5s"},
+		{"a slow answer", clock(2*time.Second, 1500*time.Millisecond), OK, "within 3.5s"},
 		{"a clock behind", clock(-2*time.Second, time.Millisecond), warns, "2s behind the"},
 	} {
 		switch {

@@ -27,19 +27,19 @@ const (
 	clockLooks  = 3
 )
 
-// checkSchema says what is wrong with an error, outbox.ErrSchema, which ends the look.
-func (d *Desk) checkSchema(ctx context.Context, db bun.IDB) ([]Finding, error) {
+// checkSchema says what is wrong with an error, outbox.ErrSchemaOutdated, which ends the look.
+func (d *Service) checkSchema(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	return nil, d.store.CheckSchema(ctx, db)
 }
 
-func (d *Desk) checkServer(ctx context.Context, db bun.IDB) ([]Finding, error) {
+func (d *Service) checkServer(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	mistakes, err := d.store.Mistakes(ctx, db)
 	return store.Each(mistakes, func(mistake error) Finding {
-		return Finding{Severity: Problem, Text: mistake.Error() + ".", Cure: "Set that right, for all connections, and start the programs anew. Until then no processor starts."}
+		return Finding{Severity: Critical, Text: mistake.Error() + ".", Cure: "Set that right, for all connections, and start the programs anew. Until then no processor starts."}
 	}), err
 }
 
-func (d *Desk) checkSafety(ctx context.Context, db bun.IDB) ([]Finding, error) {
+func (d *Service) checkSafety(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	found, err := d.store.Diagnose(ctx, db, store.Weaknesses)
 	return store.Each(found.Weaknesses, weakness), err
 }
@@ -49,16 +49,16 @@ func weakness(w store.Weakness) Finding {
 		Cure: fmt.Sprintf("Set %s to %s.", w.Name, w.Want)}
 	switch {
 	case w.Damages:
-		f.Severity, f.Text = Problem, fmt.Sprintf("%s is %s: a crash of the machine can damage the whole database.", w.Name, w.Value)
+		f.Severity, f.Text = Critical, fmt.Sprintf("%s is %s: a crash of the machine can damage the whole database.", w.Name, w.Value)
 	case w.Idles:
-		f.Severity, f.Text = Problem, fmt.Sprintf("%s is %s: what was deleted is never cleared, and every claim takes longer than the last.", w.Name, w.Value)
+		f.Severity, f.Text = Critical, fmt.Sprintf("%s is %s: what was deleted is never cleared, and every claim takes longer than the last.", w.Name, w.Value)
 	}
 	return f
 }
 
 // checkPool sums up what the Runs of this process may hold at once. One that does not tell has one
 // connection, at least.
-func (d *Desk) checkPool(ctx context.Context, db bun.IDB) ([]Finding, error) {
+func (d *Service) checkPool(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (d *Desk) checkPool(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	most := d.config.DB.Stats().MaxOpenConnections
 	switch {
 	case runs == 0:
-		return []Finding{{Severity: Fine, Text: "Nothing runs in this process that could want for connections."}}, nil
+		return []Finding{{Severity: OK, Text: "Nothing runs in this process that could want for connections."}}, nil
 	case most > 0 && most < need:
 		return []Finding{{Severity: Warning, Text: fmt.Sprintf("The pool has %d connections, and %d runs of this process may hold %d at once: they wait for each other, and leases may run out meanwhile.", most, runs, need),
 			Cure: fmt.Sprintf("Raise SetMaxOpenConns to %d and what the application itself needs, unless they have other pools.", need)}}, nil
@@ -82,7 +82,7 @@ func (d *Desk) checkPool(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	return nil, nil
 }
 
-func (d *Desk) checkConnections(ctx context.Context, db bun.IDB) ([]Finding, error) {
+func (d *Service) checkConnections(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	found, err := d.store.Diagnose(ctx, db, store.Connections)
 	switch {
 	case err != nil:
@@ -96,32 +96,32 @@ func (d *Desk) checkConnections(ctx context.Context, db bun.IDB) ([]Finding, err
 func connections(found store.Diagnosis) []Finding {
 	text := fmt.Sprintf("%d of the server's %d connections are used.", found.Used, found.Most)
 	if found.Most > 0 && float64(found.Used) >= nearlyUsed*float64(found.Most) {
-		return []Finding{{Severity: Problem, Text: text + " Whoever comes next may find none.", Cure: "Lower SetMaxOpenConns of programs that have more than they use, put a pooler in front of the server, or raise max_connections."}}
+		return []Finding{{Severity: Critical, Text: text + " Whoever comes next may find none.", Cure: "Lower SetMaxOpenConns of programs that have more than they use, put a pooler in front of the server, or raise max_connections."}}
 	}
-	return []Finding{{Severity: Fine, Text: text}}
+	return []Finding{{Severity: OK, Text: text}}
 }
 
-func (d *Desk) checkIndexes(ctx context.Context, db bun.IDB) (found []Finding, err error) {
+func (d *Service) checkIndexes(ctx context.Context, db bun.IDB) (found []Finding, err error) {
 	lost, of, err := d.store.LostIndexes(ctx, db)
 	if err != nil {
 		return nil, err
 	}
 	for _, index := range lost {
-		f := Finding{Severity: Problem, Subject: index.Name, Text: "This index is missing. What it is for reads whole tables.", Cure: "Make it again: " + oneLine(index.Statement)}
+		f := Finding{Severity: Critical, Subject: index.Name, Text: "This index is missing. What it is for reads whole tables.", Cure: "Make it again: " + oneLine(index.Statement)}
 		if index.Invalid {
 			f.Text, f.Cure = "This index is invalid, since its making was interrupted. What it is for reads whole tables.", "Drop it, and make it again: "+oneLine(index.Statement)
 		}
 		found = append(found, f)
 	}
 	if len(found) == 0 {
-		found = []Finding{{Severity: Fine, Text: fmt.Sprintf("All %d indexes are there and valid.", of)}}
+		found = []Finding{{Severity: OK, Text: fmt.Sprintf("All %d indexes are there and valid.", of)}}
 	}
 	return found, nil
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-func (d *Desk) checkDeadRows(ctx context.Context, db bun.IDB) ([]Finding, error) {
+func (d *Service) checkDeadRows(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	found, err := d.store.Diagnose(ctx, db, store.DeadRows)
 	switch {
 	case err != nil:
@@ -146,7 +146,7 @@ func deadRows(d store.Diagnosis) (found []Finding) {
 	return found
 }
 
-func (d *Desk) checkHolders(ctx context.Context, db bun.IDB) ([]Finding, error) {
+func (d *Service) checkHolders(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	found, err := d.store.Diagnose(ctx, db, store.Holders)
 	switch {
 	case err != nil:
@@ -183,7 +183,7 @@ func holders(d store.Diagnosis) (found []Finding) {
 
 // checkClock takes the answer that came the quickest: the database's clock was read at some time on
 // the way.
-func (d *Desk) checkClock(ctx context.Context, db bun.IDB) ([]Finding, error) {
+func (d *Service) checkClock(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	var skew, within time.Duration
 	for i := range clockLooks {
 		asked := time.Now()
@@ -203,9 +203,9 @@ func clock(skew, within time.Duration) []Finding {
 	f := Finding{Severity: Warning, Cure: "Have both machines keep time, with chrony for instance."}
 	switch surely := off - within; {
 	case surely < skewWarned:
-		return []Finding{{Severity: Fine, Text: fmt.Sprintf("This machine's clock is within %s of the database's.", max(off+within, time.Millisecond).Round(time.Millisecond))}}
+		return []Finding{{Severity: OK, Text: fmt.Sprintf("This machine's clock is within %s of the database's.", max(off+within, time.Millisecond).Round(time.Millisecond))}}
 	case surely >= skewBroken:
-		f.Severity = Problem
+		f.Severity = Critical
 	}
 	side := "ahead of"
 	if skew < 0 {

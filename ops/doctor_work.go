@@ -29,11 +29,11 @@ const (
 	operationsLooked = 200
 )
 
-func isSchema(err error) bool { return errors.Is(err, outbox.ErrSchema) }
+func isSchema(err error) bool { return errors.Is(err, outbox.ErrSchemaOutdated) }
 
 // strangers are kinds of messages that none of the fleet takes that is alive, 20 at most, and consumers
 // of messages with keys, whose payload type is empty.
-func (d *Desk) strangers(ctx context.Context, db bun.IDB, fleet []outbox.Process) ([]outbox.Unregistered, error) {
+func (d *Service) strangers(ctx context.Context, db bun.IDB, fleet []outbox.Process) ([]outbox.Unhandled, error) {
 	var wants []store.Want
 	taken := make(map[string]bool)
 	for _, p := range fleet {
@@ -57,18 +57,18 @@ func (d *Desk) strangers(ctx context.Context, db bun.IDB, fleet []outbox.Process
 	if err != nil {
 		return nil, err
 	}
-	found := store.Each(rows, func(row store.Unregistered) outbox.Unregistered {
-		return outbox.Unregistered{Consumer: row.ConsumerType, PayloadType: row.PayloadType}
+	found := store.Each(rows, func(row store.Unregistered) outbox.Unhandled {
+		return outbox.Unhandled{Consumer: row.ConsumerType, PayloadType: row.PayloadType}
 	})
 	for _, name := range keyed {
 		if !taken[name] {
-			found = append(found, outbox.Unregistered{Consumer: name})
+			found = append(found, outbox.Unhandled{Consumer: name})
 		}
 	}
 	return found, nil
 }
 
-func (d *Desk) checkStrangers(ctx context.Context, db bun.IDB) (found []Finding, err error) {
+func (d *Service) checkStrangers(ctx context.Context, db bun.IDB) (found []Finding, err error) {
 	fleet, err := d.admin.Processes(ctx, db, processorsKnown)
 	if err != nil {
 		return nil, err
@@ -79,19 +79,19 @@ func (d *Desk) checkStrangers(ctx context.Context, db bun.IDB) (found []Finding,
 	}
 	if !slices.ContainsFunc(fleet, func(p outbox.Process) bool { return p.Kind == "processor" }) {
 		return []Finding{{Severity: Warning, Subject: strangers[0].Consumer, Text: "Messages wait, and no processor has told of itself in the last 7 days.",
-			Cure: "Start a processor of this consumer. Programs whose bus.RegistryConfig.ReportEvery is less than zero do not tell of themselves."}}, nil
+			Cure: "Start a processor of this consumer. Programs whose bus.RegistryConfig.HeartbeatInterval is less than zero do not tell of themselves."}}, nil
 	}
 	return strange(strangers), nil
 }
 
 // strange are messages that no live process takes.
-func strange(strangers []outbox.Unregistered) (found []Finding) {
+func strange(strangers []outbox.Unhandled) (found []Finding) {
 	for _, s := range strangers {
 		what := fmt.Sprintf("of payload type %q", s.PayloadType)
 		if s.PayloadType == "" {
 			what = "with keys"
 		}
-		found = append(found, Finding{Severity: Problem, Subject: s.Consumer, Text: fmt.Sprintf("Messages %s wait, and no live process takes them.", what),
+		found = append(found, Finding{Severity: Critical, Subject: s.Consumer, Text: fmt.Sprintf("Messages %s wait, and no live process takes them.", what),
 			Cure: "Start a program that has this consumer with this payload type. After a rename, give it the former name (bus.Aliases); if nobody wants them any more, cancel them."})
 	}
 	return found
@@ -103,7 +103,7 @@ type counts struct {
 	known  bool
 }
 
-func (c *counts) read(ctx context.Context, d *Desk, db bun.IDB) (_ []outbox.Queue, err error) {
+func (c *counts) read(ctx context.Context, d *Service, db bun.IDB) (_ []outbox.Queue, err error) {
 	if !c.known {
 		c.queues, err = d.admin.Queues(ctx, db)
 		c.known = err == nil
@@ -111,22 +111,22 @@ func (c *counts) read(ctx context.Context, d *Desk, db bun.IDB) (_ []outbox.Queu
 	return c.queues, err
 }
 
-func (c *counts) checkPoisoned(d *Desk, ctx context.Context, db bun.IDB) ([]Finding, error) {
+func (c *counts) checkPoisoned(d *Service, ctx context.Context, db bun.IDB) ([]Finding, error) {
 	queues, err := c.read(ctx, d, db)
 	return poisonedIn(queues), err
 }
 
-func (c *counts) checkParked(d *Desk, ctx context.Context, db bun.IDB) ([]Finding, error) {
+func (c *counts) checkParked(d *Service, ctx context.Context, db bun.IDB) ([]Finding, error) {
 	queues, err := c.read(ctx, d, db)
 	return parkedIn(queues), err
 }
 
-func (c *counts) checkBreakers(d *Desk, ctx context.Context, db bun.IDB) ([]Finding, error) {
+func (c *counts) checkBreakers(d *Service, ctx context.Context, db bun.IDB) ([]Finding, error) {
 	queues, err := c.read(ctx, d, db)
 	return breakersIn(queues), err
 }
 
-func (c *counts) checkProcesses(d *Desk, ctx context.Context, db bun.IDB) ([]Finding, error) {
+func (c *counts) checkProcesses(d *Service, ctx context.Context, db bun.IDB) ([]Finding, error) {
 	fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
 	return troubled(fleet, c.queues), err // without those, breakers are told as gates
 }
@@ -154,7 +154,7 @@ func vanished(runs []outbox.Process) Finding {
 }
 
 // checkSchedules computes the next fire of each, as far as time allows.
-func (d *Desk) checkSchedules(ctx context.Context, db bun.IDB) (found []Finding, err error) {
+func (d *Service) checkSchedules(ctx context.Context, db bun.IDB) (found []Finding, err error) {
 	now, err := d.store.Now(ctx, db)
 	if err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (d *Desk) checkSchedules(ctx context.Context, db bun.IDB) (found []Finding,
 			break
 		}
 		if f := sickness(row, now, fleet); f.Text != "" {
-			f.Severity, f.Subject = Problem, row.Name
+			f.Severity, f.Subject = Critical, row.Name
 			if row.Name == "" {
 				f.Subject = fmt.Sprintf("schedule %d", row.ID)
 			}
@@ -211,7 +211,7 @@ func sickness(row schedule.Schedule, now time.Time, fleet []outbox.Process) Find
 	return Finding{}
 }
 
-func (d *Desk) checkPauses(ctx context.Context, db bun.IDB) (found []Finding, err error) {
+func (d *Service) checkPauses(ctx context.Context, db bun.IDB) (found []Finding, err error) {
 	now, err := d.store.Now(ctx, db)
 	if err != nil {
 		return nil, err
@@ -243,8 +243,8 @@ func (d *Desk) checkPauses(ctx context.Context, db bun.IDB) (found []Finding, er
 	return found, err
 }
 
-func (d *Desk) checkOperations(ctx context.Context, db bun.IDB) (found []Finding, err error) {
-	rows, err := d.store.Operations(ctx, db, store.OperationFilter{States: names(Waiting, Trying, Running, Paused, Begun)}, operationsLooked)
+func (d *Service) checkOperations(ctx context.Context, db bun.IDB) (found []Finding, err error) {
+	rows, err := d.store.Operations(ctx, db, store.OperationFilter{States: names(Waiting, Canary, Running, Paused, Started)}, operationsLooked)
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +266,7 @@ func (d *Desk) checkOperations(ctx context.Context, db bun.IDB) (found []Finding
 // awaits tells whether an operation was to begin so long ago, and nobody carries it out, or has lately.
 func awaits(row store.Operation, late time.Duration) bool {
 	switch OperationState(row.State) {
-	case Waiting, Trying, Running:
+	case Waiting, Canary, Running:
 		return !row.LeasedUntil.Add(late).After(row.Now.Time) && row.Now.Sub(row.StartsAt.Time) > late
 	default:
 		return false
@@ -279,7 +279,7 @@ func stillness(row store.Operation, runners bool) Finding {
 	switch state := OperationState(row.State); {
 	case state == Paused:
 		return Finding{Text: "It has stopped itself: its note says why.", Cure: "Mend what it stumbles over and continue it, or stop it."}
-	case state == Begun && row.Now.Sub(row.CreatedAt.Time) > changeForgotten:
+	case state == Started && row.Now.Sub(row.CreatedAt.Time) > changeForgotten:
 		return Finding{Text: fmt.Sprintf("It was begun %s ago, and nobody knows what became of it: its process may have died.", roughly(row.Now.Sub(row.CreatedAt.Time))),
 			Cure: fmt.Sprintf("Look at the messages that it was about, do it again where it was not done, and close it: asyncmonolith operations stop %d.", row.ID)}
 	case !runners && awaits(row, nobodyLate):

@@ -16,9 +16,9 @@ import (
 // kind is an action that an operation carries out.
 type kind struct {
 	check   func(Target) error
-	preview func(ctx context.Context, d *Desk, target *Target) (Preview, error)
+	preview func(ctx context.Context, d *Service, target *Target) (Preview, error)
 	// step changes the next messages, in a transaction that has locked the operation.
-	step func(ctx context.Context, d *Desk, tx bun.Tx, s step) (moved, error)
+	step func(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error)
 	// apply is in place of steps, where it takes the application's code.
 	apply func(ctx context.Context, r *projection.Runner, target Target) (int, error)
 }
@@ -35,13 +35,13 @@ func kinds() map[Action]kind {
 	return map[Action]kind{
 		Requeue: {check: ofPoisoned, preview: previewPoisoned, step: requeue},
 		Discard: {check: ofPoisoned, preview: previewPoisoned, step: discard},
-		Cancel: {check: ofPending, preview: previewPending, step: func(ctx context.Context, d *Desk, tx bun.Tx, s step) (moved, error) {
+		Cancel: {check: ofPending, preview: previewPending, step: func(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) {
 			return s.changePending(ctx, d, tx, func(ids []int64) (outbox.Result, error) { return d.admin.Cancel(ctx, tx, ids...) })
 		}},
-		Reschedule: {check: later, preview: previewPending, step: func(ctx context.Context, d *Desk, tx bun.Tx, s step) (moved, error) {
+		Reschedule: {check: later, preview: previewPending, step: func(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) {
 			return s.changePending(ctx, d, tx, func(ids []int64) (outbox.Result, error) { return d.admin.Reschedule(ctx, tx, s.target.At, ids...) })
 		}},
-		RunNow: {check: ofPending, preview: previewPending, step: func(ctx context.Context, d *Desk, tx bun.Tx, s step) (moved, error) {
+		RunNow: {check: ofPending, preview: previewPending, step: func(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) {
 			return s.changePending(ctx, d, tx, func(ids []int64) (outbox.Result, error) { return d.admin.RunNow(ctx, tx, ids...) })
 		}},
 		RetryParked: {check: ofProjection, preview: previewProjection, apply: func(ctx context.Context, r *projection.Runner, t Target) (int, error) {
@@ -59,7 +59,7 @@ func kinds() map[Action]kind {
 // promoteLag is how far a version that is promoted may be behind, in positions.
 const promoteLag = 1000
 
-var errTarget = fmt.Errorf("%w: the target", bus.ErrBadOption) // immutable
+var errTarget = fmt.Errorf("%w: the target", bus.ErrInvalidOption) // immutable
 
 func ofPoisoned(t Target) error {
 	if t.Poisoned == nil {
@@ -104,19 +104,19 @@ func (s step) poisoned() poison.Batch {
 // are touched, whose messages may have come in meanwhile.
 func (s step) consumers() []string { return newOperation(s.row).consumers() }
 
-func requeue(ctx context.Context, d *Desk, tx bun.Tx, s step) (moved, error) {
+func requeue(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) {
 	done, err := d.poisoned.RequeueBatch(ctx, tx, s.poisoned())
 	return moved{last: done.Last, end: done.Last == 0, changed: done.Requeued, alone: done.Conflicts, ids: store.Each(done.Moved, func(m poison.Moved) int64 { return m.New })}, err
 }
 
-func discard(ctx context.Context, d *Desk, tx bun.Tx, s step) (moved, error) {
+func discard(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) {
 	n, last, err := d.poisoned.DiscardBatch(ctx, tx, s.poisoned())
 	return moved{last: last, end: last == 0, changed: n}, err
 }
 
 // pending are the ids of the next messages, how far that is, and whether there are more. An age counts from when the operation
 // was planned.
-func (s step) pending(ctx context.Context, d *Desk, tx bun.Tx) (ids []int64, last int64, more bool, err error) {
+func (s step) pending(ctx context.Context, d *Service, tx bun.Tx) (ids []int64, last int64, more bool, err error) {
 	if s.target.Pinned == nil {
 		filter := *s.target.Pending
 		if filter.OlderThan > 0 {
@@ -130,7 +130,7 @@ func (s step) pending(ctx context.Context, d *Desk, tx bun.Tx) (ids []int64, las
 	return ids, last, more, nil
 }
 
-func (s step) changePending(ctx context.Context, d *Desk, tx bun.Tx, change func(ids []int64) (outbox.Result, error)) (moved, error) {
+func (s step) changePending(ctx context.Context, d *Service, tx bun.Tx, change func(ids []int64) (outbox.Result, error)) (moved, error) {
 	ids, last, more, err := s.pending(ctx, d, tx)
 	if err != nil {
 		return moved{}, err

@@ -16,7 +16,7 @@ import (
 var ErrBusy = errors.New("too much is asked at once")
 
 // look runs reads of a principal who may do the action: two at a time, and for a second at most.
-func look[T any](ctx context.Context, s *Seat, a Action, consumer string, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
+func look[T any](ctx context.Context, s *Session, a Action, consumer string, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
 	if err := s.may(a, consumer); err != nil {
 		return result, fmt.Errorf("ops: %s: %w", a, err)
 	}
@@ -24,12 +24,12 @@ func look[T any](ctx context.Context, s *Seat, a Action, consumer string, fn fun
 }
 
 // lookFor is look for a time.
-func lookFor[T any](ctx context.Context, d *Desk, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
+func lookFor[T any](ctx context.Context, d *Service, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
 	return lookIn(ctx, d, d.config.ReadDB, limit, fn)
 }
 
 // lookIn is lookFor in one of the databases.
-func lookIn[T any](ctx context.Context, d *Desk, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
+func lookIn[T any](ctx context.Context, d *Service, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
 	leave, err := d.enter(ctx, d.looks, lookWait)
 	if err != nil {
 		return result, err
@@ -39,7 +39,7 @@ func lookIn[T any](ctx context.Context, d *Desk, db *bun.DB, limit time.Duration
 }
 
 // enter waits for a place in a room, where as many may look at once as there are.
-func (d *Desk) enter(ctx context.Context, room chan struct{}, patience time.Duration) (leave func(), err error) {
+func (d *Service) enter(ctx context.Context, room chan struct{}, patience time.Duration) (leave func(), err error) {
 	free := time.NewTimer(patience)
 	defer free.Stop()
 	select {
@@ -53,7 +53,7 @@ func (d *Desk) enter(ctx context.Context, room chan struct{}, patience time.Dura
 }
 
 // briefly runs reads for a time, wherever they are entered.
-func briefly[T any](ctx context.Context, d *Desk, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
+func briefly[T any](ctx context.Context, d *Service, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
 	err = d.within(ctx, db, limit, func(ctx context.Context, db bun.IDB) (err error) {
 		result, err = fn(ctx, db)
 		return err
@@ -61,7 +61,7 @@ func briefly[T any](ctx context.Context, d *Desk, db *bun.DB, limit time.Duratio
 	return result, err
 }
 
-func (d *Desk) within(ctx context.Context, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) error) error {
+func (d *Service) within(ctx context.Context, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) error) error {
 	within, cancel := context.WithTimeoutCause(ctx, limit, ErrBusy)
 	defer cancel()
 	err := d.store.Briefly(within, db, limit, func(db bun.IDB) error { return fn(within, db) })

@@ -20,7 +20,7 @@ const (
 // Messages lists pending messages, without contents, and the page after it, which is nil when there is
 // none. It reads 2,000 messages at most: where few of them match, a page has few, or none, and the next
 // goes on.
-func (s *Seat) Messages(ctx context.Context, filter outbox.Filter, page outbox.Page) (found []outbox.Pending, next *outbox.Page, err error) {
+func (s *Session) Messages(ctx context.Context, filter outbox.Filter, page outbox.Page) (found []outbox.Pending, next *outbox.Page, err error) {
 	page.Examine = examined
 	found, err = look(ctx, s, View, filter.Consumer, func(ctx context.Context, db bun.IDB) (found []outbox.Pending, err error) {
 		found, next, err = s.desk.admin.List(ctx, db, filter, page)
@@ -30,7 +30,7 @@ func (s *Seat) Messages(ctx context.Context, filter outbox.Filter, page outbox.P
 }
 
 // MessagesByID lists up to 1,000 pending messages by their ids, without contents. Those that are not there are left out.
-func (s *Seat) MessagesByID(ctx context.Context, ids ...int64) ([]outbox.Pending, error) {
+func (s *Session) MessagesByID(ctx context.Context, ids ...int64) ([]outbox.Pending, error) {
 	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.Pending, error) {
 		return s.desk.admin.ListByID(ctx, db, ids...)
 	})
@@ -45,7 +45,7 @@ func (s *Seat) MessagesByID(ctx context.Context, ids ...int64) ([]outbox.Pending
 // Find looks for pending messages, a part of them at a time, and tells how far it has come, which is nil
 // at the end: see outbox.Admin.Find. To look for a header takes the right to read contents, and see
 // [ErrRedacted].
-func (s *Seat) Find(ctx context.Context, search outbox.Search, place outbox.FindPlace) (found []outbox.Pending, next *outbox.FindPlace, err error) {
+func (s *Session) Find(ctx context.Context, search outbox.Search, place outbox.FindPlace) (found []outbox.Pending, next *outbox.FindPlace, err error) {
 	if err := s.maySearch(ctx, headerOf(search)); err != nil {
 		return nil, nil, fmt.Errorf("ops: find: %w", err)
 	}
@@ -57,7 +57,7 @@ func (s *Seat) Find(ctx context.Context, search outbox.Search, place outbox.Find
 }
 
 // ClaimMessages lists the messages that a claim holds now, without contents.
-func (s *Seat) ClaimMessages(ctx context.Context, claim int64) ([]outbox.Pending, error) {
+func (s *Session) ClaimMessages(ctx context.Context, claim int64) ([]outbox.Pending, error) {
 	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.Pending, error) {
 		return s.desk.admin.ClaimMessages(ctx, db, claim)
 	})
@@ -71,7 +71,7 @@ type Message struct {
 }
 
 // Message returns one pending message with the first 64 KiB of its payload, or outbox.ErrNotFound.
-func (s *Seat) Message(ctx context.Context, id int64) (Message, error) {
+func (s *Session) Message(ctx context.Context, id int64) (Message, error) {
 	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (outbox.Pending, error) {
 		return s.desk.admin.GetHead(ctx, db, id, headBytes)
 	})
@@ -106,7 +106,7 @@ func withTexts(attempts []outbox.Attempt, texts []string) []outbox.Attempt {
 
 // Explain says why a message does not run: see outbox.Admin.Explain. Who may not read contents does not see with
 // which error a gate was closed.
-func (s *Seat) Explain(ctx context.Context, id int64) (outbox.Explanation, error) {
+func (s *Session) Explain(ctx context.Context, id int64) (outbox.Explanation, error) {
 	e, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (outbox.Explanation, error) {
 		return s.desk.admin.Explain(ctx, db, id)
 	})
@@ -124,28 +124,28 @@ func (s *Seat) Explain(ctx context.Context, id int64) (outbox.Explanation, error
 }
 
 // RunMessages makes pending messages due now.
-func (s *Seat) RunMessages(ctx context.Context, reason string, ids ...int64) (outbox.Result, error) {
+func (s *Session) RunMessages(ctx context.Context, reason string, ids ...int64) (outbox.Result, error) {
 	return s.changePending(ctx, Change{Action: RunNow, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, db *bun.DB) (outbox.Result, error) {
 		return s.desk.admin.RunNow(ctx, db, ids...)
 	})
 }
 
 // Reschedule makes pending messages due at the given time.
-func (s *Seat) Reschedule(ctx context.Context, reason string, at time.Time, ids ...int64) (outbox.Result, error) {
+func (s *Session) Reschedule(ctx context.Context, reason string, at time.Time, ids ...int64) (outbox.Result, error) {
 	return s.changePending(ctx, Change{Action: Reschedule, Reason: reason, Target: Target{IDs: ids, At: at}}, func(ctx context.Context, db *bun.DB) (outbox.Result, error) {
 		return s.desk.admin.Reschedule(ctx, db, at, ids...)
 	})
 }
 
 // Cancel deletes pending messages for good.
-func (s *Seat) Cancel(ctx context.Context, reason string, ids ...int64) (outbox.Result, error) {
+func (s *Session) Cancel(ctx context.Context, reason string, ids ...int64) (outbox.Result, error) {
 	return s.changePending(ctx, Change{Action: Cancel, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, db *bun.DB) (outbox.Result, error) {
 		return s.desk.admin.Cancel(ctx, db, ids...)
 	})
 }
 
 // changePending changes messages that their consumers may hold, which takes transactions of outbox.Admin's own.
-func (s *Seat) changePending(ctx context.Context, c Change, fn func(context.Context, *bun.DB) (outbox.Result, error)) (result outbox.Result, err error) {
+func (s *Session) changePending(ctx context.Context, c Change, fn func(context.Context, *bun.DB) (outbox.Result, error)) (result outbox.Result, err error) {
 	err = s.changeAfter(ctx, c, func(ctx context.Context, db *bun.DB) (int, error) {
 		result, err = fn(ctx, db)
 		return result.Changed, err

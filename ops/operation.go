@@ -50,10 +50,10 @@ type OperationState string
 const (
 	Planned OperationState = "planned" // nobody has started it
 	Waiting OperationState = "waiting" // it starts at StartsAt, and can be undone until then
-	Trying  OperationState = "trying"  // its canaries run
+	Canary  OperationState = "trying"  // its canaries run
 	Running OperationState = "running"
 	Paused  OperationState = "paused"  // it has stopped itself: see its note
-	Begun   OperationState = "begun"   // a change of few that is under way, or whose process died: then Stop closes it
+	Started OperationState = "begun"   // a change of few that is under way, or whose process died: then Stop closes it
 	Done    OperationState = "done"    // all is done
 	Undone  OperationState = "undone"  // it was taken back before it changed anything
 	Stopped OperationState = "stopped" // somebody has stopped it, or it could not be done
@@ -90,12 +90,12 @@ func (t Target) consumer() string {
 var (
 	// ErrNotFound: there is no operation with that id.
 	ErrNotFound = errors.New("no such operation")
-	// ErrState: the operation is not in a state in which that can be done.
-	ErrState = errors.New("its state does not allow that")
-	// ErrAlready: the operation, or one with the same target, is under way.
-	ErrAlready = errors.New("the same is under way")
-	// ErrExpired: the plan is too old to be started. It is an [ErrState].
-	ErrExpired = fmt.Errorf("%w: the plan has expired", ErrState)
+	// ErrInvalidState: the operation is not in a state in which that can be done.
+	ErrInvalidState = errors.New("its state does not allow that")
+	// ErrInProgress: the operation, or one with the same target, is under way.
+	ErrInProgress = errors.New("the same is under way")
+	// ErrExpired: the plan is too old to be started. It is an [ErrInvalidState].
+	ErrExpired = fmt.Errorf("%w: the plan has expired", ErrInvalidState)
 )
 
 func newOperation(row store.Operation) Operation {
@@ -112,7 +112,7 @@ func newOperation(row store.Operation) Operation {
 }
 
 // operation is what the principal sees of one.
-func (s *Seat) operation(ctx context.Context, o Operation) Operation {
+func (s *Session) operation(ctx context.Context, o Operation) Operation {
 	f := o.Target.Poisoned
 	searched := f != nil && f.Error != ""
 	if o.Note == "" && !searched {
@@ -140,7 +140,7 @@ func (s *Seat) operation(ctx context.Context, o Operation) Operation {
 const foreign = ", and said: "
 
 // Operations lists operations, the newest first, and the page after it, which is nil when there is none.
-func (s *Seat) Operations(ctx context.Context, page outbox.Page) ([]Operation, *outbox.Page, error) {
+func (s *Session) Operations(ctx context.Context, page outbox.Page) ([]Operation, *outbox.Page, error) {
 	size, before := page.Size, int64(0)
 	if size == 0 {
 		size = 50
@@ -150,7 +150,7 @@ func (s *Seat) Operations(ctx context.Context, page outbox.Page) ([]Operation, *
 		before, err = strconv.ParseInt(page.After, 10, 64)
 	}
 	if err != nil || size < 0 || size > 1000 {
-		return nil, nil, fmt.Errorf("ops: operations: %w: page %+v: sizes of 1 to 1000 are allowed, and what a listing returned", bus.ErrBadOption, page)
+		return nil, nil, fmt.Errorf("ops: operations: %w: page %+v: sizes of 1 to 1000 are allowed, and what a listing returned", bus.ErrInvalidOption, page)
 	}
 	rows, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]store.Operation, error) {
 		return s.desk.store.Operations(ctx, db, store.OperationFilter{Before: before}, size+1)
@@ -164,20 +164,20 @@ func (s *Seat) Operations(ctx context.Context, page outbox.Page) ([]Operation, *
 }
 
 // Carried tells whether a live process carries out operations: whether it runs a [Runner].
-func (s *Seat) Carried(ctx context.Context) (bool, error) {
+func (s *Session) HasRunner(ctx context.Context) (bool, error) {
 	return look(ctx, s, View, "", s.desk.carried)
 }
 
 // runnerKind is that of a Runner among processes.
 const runnerKind = "operations"
 
-func (d *Desk) carried(ctx context.Context, db bun.IDB) (bool, error) {
+func (d *Service) carried(ctx context.Context, db bun.IDB) (bool, error) {
 	fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
 	return slices.ContainsFunc(fleet, func(p outbox.Process) bool { return p.Kind == runnerKind && p.Status == outbox.ProcessAlive }), err
 }
 
 // Operation returns one operation, or [ErrNotFound]. It looks where operations are written, [Config].DB.
-func (s *Seat) Operation(ctx context.Context, id int64) (o Operation, err error) {
+func (s *Session) Operation(ctx context.Context, id int64) (o Operation, err error) {
 	if err = s.may(View, ""); err == nil {
 		o, err = lookIn(ctx, s.desk, s.desk.config.DB, lookTime, func(ctx context.Context, db bun.IDB) (Operation, error) { return s.desk.operationIn(ctx, db, id) })
 	}
@@ -187,7 +187,7 @@ func (s *Seat) Operation(ctx context.Context, id int64) (o Operation, err error)
 	return s.operation(ctx, o), nil
 }
 
-func (d *Desk) operationIn(ctx context.Context, db bun.IDB, id int64) (Operation, error) {
+func (d *Service) operationIn(ctx context.Context, db bun.IDB, id int64) (Operation, error) {
 	rows, err := d.store.Operations(ctx, db, store.OperationFilter{ID: id}, 1)
 	if err == nil && len(rows) == 0 {
 		err = ErrNotFound

@@ -26,7 +26,7 @@ type Overview struct {
 	Processes []outbox.Process `json:"processes,omitempty"`
 	// Strangers are kinds of messages that no process that is alive takes, 20 at most, and consumers of
 	// messages with keys, which have no payload type here.
-	Strangers []outbox.Unregistered `json:"strangers,omitempty"`
+	Strangers []outbox.Unhandled `json:"strangers,omitempty"`
 	// Operations are those that are under way, or stand still.
 	Operations []Operation `json:"operations,omitempty"`
 	// Unseen are the parts that could not be looked at this time: what is shown of them is older, or nothing.
@@ -64,7 +64,7 @@ func (o *overview) change() {
 
 // Overview returns what there is to see at one glance, from up to some seconds ago, and from after each change
 // that was made at this desk.
-func (s *Seat) Overview(ctx context.Context) (Overview, error) {
+func (s *Session) Overview(ctx context.Context) (Overview, error) {
 	if err := s.may(View, ""); err != nil {
 		return Overview{}, fmt.Errorf("ops: overview: %w", err)
 	}
@@ -77,7 +77,7 @@ func (s *Seat) Overview(ctx context.Context) (Overview, error) {
 
 // Glance is [Seat.Overview] for who would rather see one that is some seconds too old than wait: due tells
 // that it is time for another, which to ask for once this one is shown.
-func (s *Seat) Glance(ctx context.Context) (o Overview, due bool, err error) {
+func (s *Session) CachedOverview(ctx context.Context) (o Overview, due bool, err error) {
 	if err := s.may(View, ""); err != nil {
 		return Overview{}, false, fmt.Errorf("ops: glance: %w", err)
 	}
@@ -90,7 +90,7 @@ func (s *Seat) Glance(ctx context.Context) (o Overview, due bool, err error) {
 }
 
 // overview is what the principal sees of one.
-func (s *Seat) overview(ctx context.Context, o Overview) Overview {
+func (s *Session) overview(ctx context.Context, o Overview) Overview {
 	o.Failures = store.Each(o.Failures, func(f outbox.Failure) outbox.Failure { return s.failure(ctx, f) })
 	o.Operations = store.Each(o.Operations, func(of Operation) Operation { return s.operation(ctx, of) })
 	o.Needs = s.told(o.needs())
@@ -155,8 +155,8 @@ func (o *overview) remake(ctx context.Context, last Overview, changes int, remak
 }
 
 // standing is what stands still and waits for somebody. What cannot be looked at is among it.
-func (d *Desk) standing(ctx context.Context, db bun.IDB) (all []Finding) {
-	for _, c := range []check{{name: "operations", look: (*Desk).checkOperations}, {name: "projections", look: (*Desk).checkProjections}} {
+func (d *Service) standing(ctx context.Context, db bun.IDB) (all []Finding) {
+	for _, c := range []check{{name: "operations", look: (*Service).checkOperations}, {name: "projections", look: (*Service).checkProjections}} {
 		found, err := c.look(d, ctx, db)
 		if err != nil {
 			found = append(found, unseen(err))

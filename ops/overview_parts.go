@@ -45,30 +45,30 @@ func (o *Overview) miss(from time.Time, err error, parts ...string) {
 // part is what an overview looks at by itself, so that one that takes too long leaves the others.
 type part struct {
 	name string
-	read func(d *Desk, ctx context.Context, o *Overview, last Overview) error
+	read func(d *Service, ctx context.Context, o *Overview, last Overview) error
 	keep func(o *Overview, last Overview) // has it show what was seen last
 }
 
 // parts are all of them, in the order in which they are looked at.
 func parts() []part {
 	return []part{
-		{"queues", (*Desk).seeQueues, func(o *Overview, last Overview) { o.Queues = last.Queues }},
-		{"minutes", seen(func(d *Desk, ctx context.Context, db bun.IDB, o *Overview) (err error) {
+		{"queues", (*Service).seeQueues, func(o *Overview, last Overview) { o.Queues = last.Queues }},
+		{"minutes", seen(func(d *Service, ctx context.Context, db bun.IDB, o *Overview) (err error) {
 			o.Minutes, err = d.admin.Minutes(ctx, db, time.Hour)
 			return err
 		}), func(o *Overview, last Overview) { o.Minutes = last.Minutes }},
-		{"failures", seen(func(d *Desk, ctx context.Context, db bun.IDB, o *Overview) (err error) {
+		{"failures", seen(func(d *Service, ctx context.Context, db bun.IDB, o *Overview) (err error) {
 			o.Failures, err = d.admin.Failures(ctx, db, "", failuresShown)
 			return err
 		}), func(o *Overview, last Overview) { o.Failures = last.Failures }},
-		{"processes", seen((*Desk).seeProcesses), func(o *Overview, last Overview) { o.Processes, o.Strangers = last.Processes, last.Strangers }},
-		{"operations", seen((*Desk).seeOperations), func(o *Overview, last Overview) { o.Operations, o.Needs = last.Operations, last.Needs }},
+		{"processes", seen((*Service).seeProcesses), func(o *Overview, last Overview) { o.Processes, o.Strangers = last.Processes, last.Strangers }},
+		{"operations", seen((*Service).seeOperations), func(o *Overview, last Overview) { o.Operations, o.Needs = last.Operations, last.Needs }},
 	}
 }
 
 // seen has a part look for as long as any look may take.
-func seen(read func(d *Desk, ctx context.Context, db bun.IDB, o *Overview) error) func(*Desk, context.Context, *Overview, Overview) error {
-	return func(d *Desk, ctx context.Context, o *Overview, _ Overview) error {
+func seen(read func(d *Service, ctx context.Context, db bun.IDB, o *Overview) error) func(*Service, context.Context, *Overview, Overview) error {
+	return func(d *Service, ctx context.Context, o *Overview, _ Overview) error {
 		found, err := lookFor(ctx, d, lookTime, func(ctx context.Context, db bun.IDB) (now Overview, err error) {
 			now = *o
 			return now, read(d, ctx, db, &now)
@@ -82,7 +82,7 @@ func seen(read func(d *Desk, ctx context.Context, db bun.IDB, o *Overview) error
 
 // makeOverview looks at all parts. What cannot be looked at stays as it was last, and is among [Overview.Unseen]. It is an error
 // if nothing can be, and nothing was before.
-func (d *Desk) makeOverview(ctx context.Context, last Overview) (Overview, error) {
+func (d *Service) makeOverview(ctx context.Context, last Overview) (Overview, error) {
 	o := Overview{At: time.Now()}
 	failed := 0
 	for _, p := range parts() {
@@ -116,7 +116,7 @@ const queuesWithin = 2 * lookTime
 
 // seeQueues counts what waits: of each consumer by itself where all together take too long. Of those that take too long, too, the
 // last counts are shown.
-func (d *Desk) seeQueues(ctx context.Context, o *Overview, last Overview) error {
+func (d *Service) seeQueues(ctx context.Context, o *Overview, last Overview) error {
 	all, err := lookFor(ctx, d, lookTime, func(ctx context.Context, db bun.IDB) ([]outbox.Queue, error) { return d.admin.Queues(ctx, db) })
 	if !errors.Is(err, ErrBusy) {
 		o.Queues = all
@@ -146,7 +146,7 @@ func (d *Desk) seeQueues(ctx context.Context, o *Overview, last Overview) error 
 	return nil
 }
 
-func (d *Desk) seeProcesses(ctx context.Context, db bun.IDB, o *Overview) error {
+func (d *Service) seeProcesses(ctx context.Context, db bun.IDB, o *Overview) error {
 	fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
 	if err != nil {
 		return err
@@ -156,8 +156,8 @@ func (d *Desk) seeProcesses(ctx context.Context, db bun.IDB, o *Overview) error 
 	return err
 }
 
-func (d *Desk) seeOperations(ctx context.Context, db bun.IDB, o *Overview) error {
-	rows, err := d.store.Operations(ctx, db, store.OperationFilter{States: names(Waiting, Trying, Running, Paused, Begun)}, 20)
+func (d *Service) seeOperations(ctx context.Context, db bun.IDB, o *Overview) error {
+	rows, err := d.store.Operations(ctx, db, store.OperationFilter{States: names(Waiting, Canary, Running, Paused, Started)}, 20)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ const (
 )
 
 // Terms are how an operation is carried out.
-type Terms struct {
+type StartOptions struct {
 	// Rate is how many messages change in a second: 1 to 100,000. Defaults to 100.
 	Rate int
 	// Canary is how many messages go first when messages are requeued: 1 to 500. Where more than a
@@ -34,7 +34,7 @@ type Terms struct {
 	Reason string
 }
 
-func (t Terms) check(a Action) (Terms, error) {
+func (t StartOptions) check(a Action) (StartOptions, error) {
 	if t.Rate == 0 {
 		t.Rate = defaultRate
 	}
@@ -46,13 +46,13 @@ func (t Terms) check(a Action) (Terms, error) {
 	}
 	var errs []error
 	if t.Rate < 1 || t.Rate > mostRate {
-		errs = append(errs, fmt.Errorf("%w: rate %d: 1 to %d are allowed", bus.ErrBadOption, t.Rate, mostRate))
+		errs = append(errs, fmt.Errorf("%w: rate %d: 1 to %d are allowed", bus.ErrInvalidOption, t.Rate, mostRate))
 	}
 	if t.Canary > mostCanary {
-		errs = append(errs, fmt.Errorf("%w: canary %d: at most %d are allowed", bus.ErrBadOption, t.Canary, mostCanary))
+		errs = append(errs, fmt.Errorf("%w: canary %d: at most %d are allowed", bus.ErrInvalidOption, t.Canary, mostCanary))
 	}
 	if t.Reason == "" {
-		errs = append(errs, fmt.Errorf("%w: the reason is empty", bus.ErrBadOption))
+		errs = append(errs, fmt.Errorf("%w: the reason is empty", bus.ErrInvalidOption))
 	}
 	return t, errors.Join(errs...)
 }
@@ -63,7 +63,7 @@ func (t Terms) check(a Action) (Terms, error) {
 // later, is not part of it, and nothing of a consumer that the preview does not name is changed. It can be started
 // for 10 minutes, by the same principal, and is forgotten after an hour. Two plan at once, for 10 s at most: others
 // wait as long, and then the error is [ErrBusy].
-func (s *Seat) Plan(ctx context.Context, a Action, target Target) (Operation, error) {
+func (s *Session) Plan(ctx context.Context, a Action, target Target) (Operation, error) {
 	preview, err := s.preview(ctx, a, &target)
 	if err != nil {
 		return Operation{}, fmt.Errorf("ops: plan %s: %w", a, err)
@@ -88,7 +88,7 @@ func (s *Seat) Plan(ctx context.Context, a Action, target Target) (Operation, er
 }
 
 // Preview is [Seat.Plan] that keeps no plan: it writes nothing.
-func (s *Seat) Preview(ctx context.Context, a Action, target Target) (Preview, error) {
+func (s *Session) Preview(ctx context.Context, a Action, target Target) (Preview, error) {
 	preview, err := s.preview(ctx, a, &target)
 	if err != nil {
 		return Preview{}, fmt.Errorf("ops: preview %s: %w", a, err)
@@ -97,13 +97,13 @@ func (s *Seat) Preview(ctx context.Context, a Action, target Target) (Preview, e
 }
 
 // preview pins the target to what there is now.
-func (s *Seat) preview(ctx context.Context, a Action, target *Target) (p Preview, err error) {
+func (s *Session) preview(ctx context.Context, a Action, target *Target) (p Preview, err error) {
 	if err := s.may(a, target.consumer()); err != nil {
 		return Preview{}, err
 	}
 	kind, ok := kinds()[a]
 	if !ok {
-		return Preview{}, fmt.Errorf("%w: %q: use one of requeue, discard, cancel, reschedule, run now, retry parked, rebuild, promote", bus.ErrBadOption, string(a))
+		return Preview{}, fmt.Errorf("%w: %q: use one of requeue, discard, cancel, reschedule, run now, retry parked, rebuild, promote", bus.ErrInvalidOption, string(a))
 	}
 	if err := kind.check(*target); err != nil {
 		return Preview{}, err
@@ -131,9 +131,9 @@ func (s *Seat) preview(ctx context.Context, a Action, target *Target) (p Preview
 }
 
 // already is the operation that does the same, if one is under way or somebody else has planned one.
-func (s *Seat) already(ctx context.Context, o Operation) (int64, error) {
+func (s *Session) already(ctx context.Context, o Operation) (int64, error) {
 	rows, err := briefly(ctx, s.desk, s.desk.config.DB, lookTime, func(ctx context.Context, db bun.IDB) ([]store.Operation, error) {
-		return s.desk.store.Operations(ctx, db, store.OperationFilter{States: names(Planned, Waiting, Trying, Running, Paused), Kinds: []string{string(o.Action)}}, mostOpen)
+		return s.desk.store.Operations(ctx, db, store.OperationFilter{States: names(Planned, Waiting, Canary, Running, Paused), Kinds: []string{string(o.Action)}}, mostOpen)
 	})
 	planned := int64(0)
 	for _, row := range rows {
@@ -141,7 +141,7 @@ func (s *Seat) already(ctx context.Context, o Operation) (int64, error) {
 		case !other.sameAs(o):
 		case other.underWay():
 			return other.ID, nil
-		case !other.By(s.who) && row.Now.Sub(other.CreatedAt) < planTime:
+		case !other.CreatedBy(s.who) && row.Now.Sub(other.CreatedAt) < planTime:
 			planned = other.ID
 		}
 	}

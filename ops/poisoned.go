@@ -14,7 +14,7 @@ import (
 
 // PoisonGroups returns the groups of poisoned messages, of a consumer or of all if that is empty, those
 // first that failed last, and whether there are more: see poison.Store.Groups.
-func (s *Seat) PoisonGroups(ctx context.Context, consumer string) (groups []poison.Group, more bool, err error) {
+func (s *Session) PoisonGroups(ctx context.Context, consumer string) (groups []poison.Group, more bool, err error) {
 	groups, err = look(ctx, s, View, consumer, func(ctx context.Context, db bun.IDB) (groups []poison.Group, err error) {
 		groups, more, err = s.desk.poisoned.Groups(ctx, db, consumer)
 		return groups, err
@@ -31,7 +31,7 @@ func (s *Seat) PoisonGroups(ctx context.Context, consumer string) (groups []pois
 // PoisonedMessages lists poisoned messages, without contents, newest first, and the page after it, which
 // is nil when there is none. To filter by [poison.Filter].Error takes the right to read contents, and see
 // [ErrRedacted].
-func (s *Seat) PoisonedMessages(ctx context.Context, filter poison.Filter, page outbox.Page) (found []poison.Message, next *outbox.Page, err error) {
+func (s *Session) PoisonedMessages(ctx context.Context, filter poison.Filter, page outbox.Page) (found []poison.Message, next *outbox.Page, err error) {
 	if err := s.maySearch(ctx, textOf(filter)); err != nil {
 		return nil, nil, fmt.Errorf("ops: poisoned messages: %w", err)
 	}
@@ -46,7 +46,7 @@ func (s *Seat) PoisonedMessages(ctx context.Context, filter poison.Filter, page 
 }
 
 // CountPoisoned counts poisoned messages that match, up to 10,000. It filters as [Seat.PoisonedMessages] does.
-func (s *Seat) CountPoisoned(ctx context.Context, filter poison.Filter) (int, error) {
+func (s *Session) CountPoisoned(ctx context.Context, filter poison.Filter) (int, error) {
 	if err := s.maySearch(ctx, textOf(filter)); err != nil {
 		return 0, fmt.Errorf("ops: count poisoned: %w", err)
 	}
@@ -64,7 +64,7 @@ type Poisoned struct {
 
 // PoisonedMessage returns one poisoned message with the first 64 KiB of its payload, or
 // poison.ErrNotFound.
-func (s *Seat) PoisonedMessage(ctx context.Context, id int64) (Poisoned, error) {
+func (s *Session) PoisonedMessage(ctx context.Context, id int64) (Poisoned, error) {
 	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (poison.Message, error) {
 		return s.desk.poisoned.GetHead(ctx, db, id, headBytes)
 	})
@@ -77,7 +77,7 @@ func (s *Seat) PoisonedMessage(ctx context.Context, id int64) (Poisoned, error) 
 	return s.poisoned(ctx, found), nil
 }
 
-func (s *Seat) poisoned(ctx context.Context, m poison.Message) Poisoned {
+func (s *Session) poisoned(ctx context.Context, m poison.Message) Poisoned {
 	c, shown := s.shown(ctx, Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers, Errors: texts(m.Errors)})
 	m.Reason = s.reason(ctx, m)
 	m.Payload, m.Headers, m.Errors = c.Payload, c.Headers, withTexts(m.Errors, c.Errors)
@@ -85,7 +85,7 @@ func (s *Seat) poisoned(ctx context.Context, m poison.Message) Poisoned {
 }
 
 // reason is what the principal sees of why a message was poisoned, which may quote its error.
-func (s *Seat) reason(ctx context.Context, m poison.Message) string {
+func (s *Session) reason(ctx context.Context, m poison.Message) string {
 	c, _ := s.shown(ctx, Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Errors: []string{m.Reason}})
 	if len(c.Errors) == 0 {
 		return ""
@@ -95,7 +95,7 @@ func (s *Seat) reason(ctx context.Context, m poison.Message) string {
 
 // Requeue makes poisoned messages pending again, and tells which ones they have become. Its Unregistered goes by the
 // consumers of this program.
-func (s *Seat) Requeue(ctx context.Context, reason string, ids ...int64) (result poison.BatchResult, err error) {
+func (s *Session) Requeue(ctx context.Context, reason string, ids ...int64) (result poison.BatchResult, err error) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	err = s.change(ctx, Change{Action: Requeue, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, tx bun.Tx) (int, error) {
 		result, err = s.desk.poisoned.RequeueBatch(ctx, tx, poison.Batch{Filter: poison.Filter{IDs: ids}, UpTo: math.MaxInt64, Limit: mostIDs})
@@ -109,7 +109,7 @@ func (s *Seat) Requeue(ctx context.Context, reason string, ids ...int64) (result
 }
 
 // Discard deletes poisoned messages for good, and returns how many there were.
-func (s *Seat) Discard(ctx context.Context, reason string, ids ...int64) (discarded int, err error) {
+func (s *Session) Discard(ctx context.Context, reason string, ids ...int64) (discarded int, err error) {
 	err = s.change(ctx, Change{Action: Discard, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, tx bun.Tx) (int, error) {
 		discarded, err = s.desk.poisoned.Discard(ctx, tx, ids...)
 		return discarded, err
@@ -119,7 +119,7 @@ func (s *Seat) Discard(ctx context.Context, reason string, ids ...int64) (discar
 
 // CheckEdit tells what an edited payload of a poisoned message has that its consumer does not know, and
 // what it lacks: see poison.Store.CheckEdit.
-func (s *Seat) CheckEdit(ctx context.Context, id int64, text []byte) (poison.Edit, error) {
+func (s *Session) CheckEdit(ctx context.Context, id int64, text []byte) (poison.Edit, error) {
 	if err := s.editable(ctx, id); err != nil {
 		return poison.Edit{}, err
 	}
@@ -130,7 +130,7 @@ func (s *Seat) CheckEdit(ctx context.Context, id int64, text []byte) (poison.Edi
 
 // EditAndRequeue requeues a poisoned message with another payload: see poison.Store.EditAndRequeueText.
 // Where a part of the payload is hidden from the principal it is [ErrRedacted].
-func (s *Seat) EditAndRequeue(ctx context.Context, reason string, id int64, text []byte) error {
+func (s *Session) EditAndRequeue(ctx context.Context, reason string, id int64, text []byte) error {
 	if err := s.editable(ctx, id); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (s *Seat) EditAndRequeue(ctx context.Context, reason string, id int64, text
 }
 
 // editable is an error unless the principal may edit a message, and sees all of its payload.
-func (s *Seat) editable(ctx context.Context, id int64) error {
+func (s *Session) editable(ctx context.Context, id int64) error {
 	m, err := look(ctx, s, Edit, "", func(ctx context.Context, db bun.IDB) (poison.Message, error) { return s.desk.poisoned.Get(ctx, db, id) })
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func (s *Seat) editable(ctx context.Context, id int64) error {
 // Export calls fn with each poisoned message that matches, in the order of their ids, and returns how
 // many there were. It is in the audit. One of a consumer of which the principal may not export is [ErrForbidden],
 // and ends it.
-func (s *Seat) Export(ctx context.Context, reason string, filter poison.Filter, fn func(Poisoned) error) (exported int, err error) {
+func (s *Session) Export(ctx context.Context, reason string, filter poison.Filter, fn func(Poisoned) error) (exported int, err error) {
 	if err := s.maySearch(ctx, textOf(filter)); err != nil {
 		return 0, fmt.Errorf("ops: export: %w", err)
 	}

@@ -41,8 +41,8 @@ type Preview struct {
 
 const mostPreviewed = 10_000
 
-// ErrNothing: no message matches; use errors.Is.
-var ErrNothing = errors.New("nothing matches")
+// ErrNoMatch: no message matches; use errors.Is.
+var ErrNoMatch = errors.New("nothing matches")
 
 // pin is how far there is anything at an instant.
 type pin struct {
@@ -51,7 +51,7 @@ type pin struct {
 }
 
 // pinned reads both, in this order, which no filter makes slow.
-func (d *Desk) pinned(ctx context.Context, last func(ctx context.Context, db bun.IDB) (int64, error)) (pin, error) {
+func (d *Service) pinned(ctx context.Context, last func(ctx context.Context, db bun.IDB) (int64, error)) (pin, error) {
 	return briefly(ctx, d, d.config.DB, lookTime, func(ctx context.Context, db bun.IDB) (p pin, err error) {
 		if p.at, err = d.store.Now(ctx, db); err == nil {
 			p.upTo, err = last(ctx, db)
@@ -61,7 +61,7 @@ func (d *Desk) pinned(ctx context.Context, last func(ctx context.Context, db bun
 }
 
 // countIn runs what counts, for as long as a preview may take, and tells whether it was done in time.
-func countIn[T any](ctx context.Context, d *Desk, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, whole bool, err error) {
+func countIn[T any](ctx context.Context, d *Service, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, whole bool, err error) {
 	result, err = briefly(ctx, d, d.config.DB, previewTime-2*lookTime, fn)
 	if errors.Is(err, ErrBusy) {
 		return *new(T), false, nil
@@ -70,7 +70,7 @@ func countIn[T any](ctx context.Context, d *Desk, fn func(ctx context.Context, d
 }
 
 // touched are the consumers of what matches, of which some were seen.
-func (d *Desk) touched(ctx context.Context, named string, seen []string, whole bool) ([]string, error) {
+func (d *Service) touched(ctx context.Context, named string, seen []string, whole bool) ([]string, error) {
 	switch {
 	case named != "":
 		return []string{named}, nil
@@ -80,7 +80,7 @@ func (d *Desk) touched(ctx context.Context, named string, seen []string, whole b
 	return briefly(ctx, d, d.config.DB, lookTime, d.store.StoredConsumers)
 }
 
-func previewPoisoned(ctx context.Context, d *Desk, t *Target) (p Preview, err error) {
+func previewPoisoned(ctx context.Context, d *Service, t *Target) (p Preview, err error) {
 	filter := *t.Poisoned
 	pin, err := d.pinned(ctx, d.store.LastOfPoisoned)
 	if err != nil {
@@ -98,7 +98,7 @@ func previewPoisoned(ctx context.Context, d *Desk, t *Target) (p Preview, err er
 	case err != nil:
 		return Preview{}, err
 	case p.UpTo == 0 || whole && seen.UpTo == 0:
-		return Preview{}, ErrNothing
+		return Preview{}, ErrNoMatch
 	case whole:
 		p.UpTo, p.Messages, p.More, p.Poisoned = seen.UpTo, seen.Messages, seen.More, &seen
 	default:
@@ -117,7 +117,7 @@ func previewPoisoned(ctx context.Context, d *Desk, t *Target) (p Preview, err er
 // previewPending pins the target to the messages that match now, by their ids: what matches later may be others, since a
 // message becomes due, fails or is claimed by itself. Only where there are more than are kept, and none of that is asked
 // for, it goes by the highest id.
-func previewPending(ctx context.Context, d *Desk, t *Target) (p Preview, err error) {
+func previewPending(ctx context.Context, d *Service, t *Target) (p Preview, err error) {
 	pin, err := d.pinned(ctx, d.store.LastPending)
 	if err != nil {
 		return Preview{}, err
@@ -130,7 +130,7 @@ func previewPending(ctx context.Context, d *Desk, t *Target) (p Preview, err err
 	case err != nil:
 		return Preview{}, err
 	case p.UpTo == 0 || whole && len(seen.ids) == 0:
-		return Preview{}, ErrNothing
+		return Preview{}, ErrNoMatch
 	case whole && (volatile || !seen.more):
 		p.ids, p.UpTo, p.Messages, p.More, p.First = seen.ids, seen.ids[len(seen.ids)-1], len(seen.ids), seen.more, seen.more
 	case whole:
@@ -151,7 +151,7 @@ type seenPending struct {
 	consumers []string
 }
 
-func (d *Desk) seePending(ctx context.Context, db bun.IDB, filter outbox.Filter, upTo int64) (seen seenPending, err error) {
+func (d *Service) seePending(ctx context.Context, db bun.IDB, filter outbox.Filter, upTo int64) (seen seenPending, err error) {
 	if _, _, err = d.admin.List(ctx, db, filter, outbox.Page{Size: 1, Examine: 1}); err != nil { // it checks the filter
 		return seenPending{}, err
 	}
@@ -169,7 +169,7 @@ func (d *Desk) seePending(ctx context.Context, db bun.IDB, filter outbox.Filter,
 }
 
 // previewProjection pins the version, which is the newest unless one is named, and counts what is parked.
-func previewProjection(ctx context.Context, d *Desk, t *Target) (Preview, error) {
+func previewProjection(ctx context.Context, d *Service, t *Target) (Preview, error) {
 	return briefly(ctx, d, d.config.DB, lookTime, func(ctx context.Context, db bun.IDB) (p Preview, err error) {
 		if p.At, err = d.store.Now(ctx, db); err != nil {
 			return Preview{}, err
@@ -185,7 +185,7 @@ func previewProjection(ctx context.Context, d *Desk, t *Target) (Preview, error)
 			}
 		}
 		if newest == 0 {
-			return Preview{}, fmt.Errorf("%w: no process has run projection %q, version %d", ErrNothing, t.Projection, t.Version)
+			return Preview{}, fmt.Errorf("%w: no process has run projection %q, version %d", ErrNoMatch, t.Projection, t.Version)
 		}
 		t.Version = newest
 		parked, err := d.projections.Parked(ctx, db, t.Projection, t.Version, 0, mostParked)

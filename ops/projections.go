@@ -10,7 +10,7 @@ import (
 
 // Projections lists the shards of all projections, and how far they have come. Who may not read
 // contents sees no texts of errors. Where there is no event log the error is errors.ErrUnsupported.
-func (s *Seat) Projections(ctx context.Context) ([]projection.State, error) {
+func (s *Session) Projections(ctx context.Context) ([]projection.State, error) {
 	found, err := look(ctx, s, View, "", s.desk.projections.States)
 	for i := range found {
 		found[i].LastError = s.text(ctx, found[i].LastError)
@@ -20,7 +20,7 @@ func (s *Seat) Projections(ctx context.Context) ([]projection.State, error) {
 
 // ParkedEvents lists events that a version of a projection has put aside: see projection.Admin.Parked.
 // Who may not read contents sees no reasons.
-func (s *Seat) ParkedEvents(ctx context.Context, name string, version int, after int64, limit int) ([]projection.Parked, error) {
+func (s *Session) ParkedEvents(ctx context.Context, name string, version int, after int64, limit int) ([]projection.Parked, error) {
 	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]projection.Parked, error) {
 		return s.desk.projections.Parked(ctx, db, name, version, after, limit)
 	})
@@ -32,7 +32,7 @@ func (s *Seat) ParkedEvents(ctx context.Context, name string, version int, after
 
 // ResumeProjection has the halted shards of a version of a projection try again, and returns how many
 // there were.
-func (s *Seat) ResumeProjection(ctx context.Context, reason, name string, version int) (resumed int, err error) {
+func (s *Session) ResumeProjection(ctx context.Context, reason, name string, version int) (resumed int, err error) {
 	err = s.change(ctx, Change{Action: ResumeProjection, Reason: reason, Target: Target{Projection: name, Version: version}}, func(ctx context.Context, tx bun.Tx) (int, error) {
 		resumed, err = s.desk.projections.Resume(ctx, tx, name, version)
 		return 0, err
@@ -41,7 +41,7 @@ func (s *Seat) ResumeProjection(ctx context.Context, reason, name string, versio
 }
 
 // text is what the principal sees of an error that belongs to no consumer.
-func (s *Seat) text(ctx context.Context, text string) string {
+func (s *Session) text(ctx context.Context, text string) string {
 	if c, _ := s.shown(ctx, Content{Errors: []string{text}}); text != "" && len(c.Errors) > 0 {
 		return c.Errors[0]
 	}

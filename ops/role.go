@@ -115,11 +115,11 @@ func (p Principal) May(a Action, consumer string) error {
 	return nil
 }
 
-func (s *Seat) may(a Action, consumer string) error { return s.who.May(a, consumer) }
+func (s *Session) may(a Action, consumer string) error { return s.who.May(a, consumer) }
 
 // mayEach is ErrForbidden unless the principal may do it to each of the consumers, or where there are none to
 // nobody's.
-func (s *Seat) mayEach(a Action, consumers []string) error {
+func (s *Session) mayEach(a Action, consumers []string) error {
 	if len(consumers) != 1 {
 		if err := s.may(a, ""); err != nil {
 			return err

@@ -33,7 +33,7 @@ var ErrRunning = errors.New("ops: the runner is running already")
 // carries out four at once, the oldest first, besides those whose canaries are waited for. It is safe for
 // concurrent use.
 type Runner struct {
-	desk        *Desk
+	desk        *Service
 	projections *projection.Runner
 	running     atomic.Bool
 	owner       string
@@ -46,7 +46,7 @@ type Runner struct {
 
 // NewRunner makes a runner. The projections' runner may be nil: then operations on projections are left
 // to processes that have one, and so are those on projections, or versions, that it was not given.
-func NewRunner(d *Desk, projections *projection.Runner) (*Runner, error) {
+func NewRunner(d *Service, projections *projection.Runner) (*Runner, error) {
 	if d == nil {
 		return nil, errors.New("ops: NewRunner: the desk is nil")
 	}
@@ -107,7 +107,7 @@ func (r *Runner) doing() presence.State {
 
 // take begins to work on what is free, and tells when to look again, or that there is nothing of the only one.
 func (r *Runner) take(ctx context.Context, only int64, working *sync.WaitGroup) (wait time.Duration, over bool, err error) {
-	states := names(Waiting, Trying, Running)
+	states := names(Waiting, Canary, Running)
 	rows, err := r.desk.store.Operations(ctx, r.desk.config.DB, store.OperationFilter{ID: only, States: states, OldestFirst: true}, mostOpen)
 	if err != nil {
 		return lookEvery, false, err
@@ -253,7 +253,7 @@ func (w *work) free(ctx context.Context) {
 
 // own selects the operation while it is ours to work on.
 func (w *work) own() store.OperationFilter {
-	return store.OperationFilter{ID: w.id, States: names(Waiting, Trying, Running), LeasedBy: w.owner}
+	return store.OperationFilter{ID: w.id, States: names(Waiting, Canary, Running), LeasedBy: w.owner}
 }
 
 // change changes the operation while it is ours.

@@ -24,7 +24,7 @@ const nextFires = 5
 
 // Schedules lists schedules, without contents, in the order in which they were first written, and the
 // page after it, which is nil when there is none.
-func (s *Seat) Schedules(ctx context.Context, filter schedule.Filter, page outbox.Page) (found []Schedule, next *outbox.Page, err error) {
+func (s *Session) Schedules(ctx context.Context, filter schedule.Filter, page outbox.Page) (found []Schedule, next *outbox.Page, err error) {
 	rows, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]schedule.Schedule, error) {
 		rows, after, err := s.desk.schedules.List(ctx, db, filter, schedule.Page{Size: page.Size, After: page.After, Brief: true})
 		if after != nil {
@@ -39,7 +39,7 @@ func (s *Seat) Schedules(ctx context.Context, filter schedule.Filter, page outbo
 }
 
 // Schedule returns one schedule, or schedule.ErrNotFound.
-func (s *Seat) Schedule(ctx context.Context, id int64) (Schedule, error) {
+func (s *Session) Schedule(ctx context.Context, id int64) (Schedule, error) {
 	row, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (schedule.Schedule, error) {
 		return s.desk.schedules.Get(ctx, db, id)
 	})
@@ -49,7 +49,7 @@ func (s *Seat) Schedule(ctx context.Context, id int64) (Schedule, error) {
 	return s.schedule(ctx, row), nil
 }
 
-func (s *Seat) schedule(ctx context.Context, row schedule.Schedule) Schedule {
+func (s *Session) schedule(ctx context.Context, row schedule.Schedule) Schedule {
 	errors := []string{row.LastError}
 	for _, f := range row.Recent {
 		errors = append(errors, f.Error)
@@ -79,33 +79,33 @@ func fires(row schedule.Schedule) []time.Time {
 }
 
 // RunSchedule fires a schedule once, beside its own times.
-func (s *Seat) RunSchedule(ctx context.Context, reason string, id int64) error {
-	return s.changeSchedule(ctx, RunSchedule, reason, id, s.desk.schedules.RunNow)
+func (s *Session) RunSchedule(ctx context.Context, reason string, id int64) error {
+	return s.changeSchedule(ctx, RunSchedule, reason, id, s.desk.schedules.Trigger)
 }
 
 // PauseSchedule keeps a schedule from firing until [Seat.ResumeSchedule].
-func (s *Seat) PauseSchedule(ctx context.Context, reason string, id int64) error {
+func (s *Session) PauseSchedule(ctx context.Context, reason string, id int64) error {
 	return s.changeSchedule(ctx, PauseSchedule, reason, id, s.desk.schedules.Pause)
 }
 
 // ResumeSchedule lets a paused schedule fire again, from its first time after now.
-func (s *Seat) ResumeSchedule(ctx context.Context, reason string, id int64) error {
+func (s *Session) ResumeSchedule(ctx context.Context, reason string, id int64) error {
 	return s.changeSchedule(ctx, ResumeSchedule, reason, id, s.desk.schedules.Resume)
 }
 
 // DeleteSchedule deletes a schedule for good. Messages that it has made stay.
-func (s *Seat) DeleteSchedule(ctx context.Context, reason string, id int64) error {
+func (s *Session) DeleteSchedule(ctx context.Context, reason string, id int64) error {
 	return s.changeSchedule(ctx, DeleteSchedule, reason, id, s.desk.schedules.DeleteByID)
 }
 
 // UpdateSchedule gives a schedule another expression and time zone.
-func (s *Seat) UpdateSchedule(ctx context.Context, reason string, id int64, expression, zone string) error {
+func (s *Session) UpdateSchedule(ctx context.Context, reason string, id int64, expression, zone string) error {
 	return s.changeSchedule(ctx, UpdateSchedule, reason, id, func(ctx context.Context, db bun.IDB, id int64) error {
 		return s.desk.schedules.UpdateSchedule(ctx, db, id, expression, zone)
 	})
 }
 
-func (s *Seat) changeSchedule(ctx context.Context, a Action, reason string, id int64, fn func(context.Context, bun.IDB, int64) error) error {
+func (s *Session) changeSchedule(ctx context.Context, a Action, reason string, id int64, fn func(context.Context, bun.IDB, int64) error) error {
 	return s.change(ctx, Change{Action: a, Reason: reason, Target: Target{Schedule: id}}, func(ctx context.Context, tx bun.Tx) (int, error) {
 		return 0, fn(ctx, tx, id)
 	})

@@ -68,7 +68,7 @@ func (w *work) step(ctx context.Context) (wait time.Duration, over bool, err err
 // workOn tells whether the operation is one that we are to work on.
 func (w *work) workOn(row store.Operation) bool {
 	state := OperationState(row.State)
-	return row.LeasedBy == w.owner && row.LeasedUntil.After(row.Now.Time) && (state == Waiting || state == Trying || state == Running)
+	return row.LeasedBy == w.owner && row.LeasedUntil.After(row.Now.Time) && (state == Waiting || state == Canary || state == Running)
 }
 
 // move changes the next messages and notes how far the operation is, in one transaction that has it locked: who
@@ -115,7 +115,7 @@ func (w *work) part(ctx context.Context, tx bun.Tx, kind kind, row store.Operati
 	trial := trialOf(row)
 	change := store.OperationChange{State: string(Running), Lease: lease}
 	if missing := int(row.Canary) - len(trial.IDs); missing > 0 && row.State != string(Running) {
-		limit, change.State = min(limit, missing), string(Trying)
+		limit, change.State = min(limit, missing), string(Canary)
 	}
 	target, err := targetOf(row)
 	if err != nil {
@@ -126,12 +126,12 @@ func (w *work) part(ctx context.Context, tx bun.Tx, kind kind, row store.Operati
 		return row, 0, err
 	}
 	change.AfterID, change.Changed, change.LeftAlone = done.last, int64(done.changed), int64(done.alone)
-	if trial.add(row, done, change.State == string(Trying)) {
+	if trial.add(row, done, change.State == string(Canary)) {
 		change.Canaries = asJSON(trial)
 	}
 	switch whole := int64(len(trial.IDs)); {
 	case !done.end:
-	case change.State == string(Trying) && whole > 0: // there are fewer than were to go first
+	case change.State == string(Canary) && whole > 0: // there are fewer than were to go first
 		change.Canary = &whole
 	default:
 		change.State, change.Finished, change.Free, change.Lease = string(Done), true, true, 0

@@ -37,7 +37,7 @@ func trialOf(row store.Operation) (t trial) {
 
 // tried tells whether all canaries of an operation are under way.
 func tried(row store.Operation) bool {
-	return row.State == string(Trying) && len(trialOf(row).IDs) >= int(row.Canary)
+	return row.State == string(Canary) && len(trialOf(row).IDs) >= int(row.Canary)
 }
 
 // add notes messages that were requeued, and tells whether there is anything to note.

@@ -14,13 +14,13 @@ const maxLinks = 16
 // Apply returns the layer around the batches of projections: give it to
 // projection.RunnerConfig.Telemetry. It makes one span for each batch, a trace of its
 // own, with links to the spans that appended its first events. Use it once.
-func (t *Telemetry) Apply() bus.SendMiddleware {
-	return func(next bus.Sender) bus.Sender {
+func (t *Telemetry) Apply() bus.ProduceMiddleware {
+	return func(next bus.ProduceFunc) bus.ProduceFunc {
 		return func(ctx context.Context, b *bus.Batch) error { return t.apply(ctx, b, next) }
 	}
 }
 
-func (t *Telemetry) apply(ctx context.Context, b *bus.Batch, next bus.Sender) error {
+func (t *Telemetry) apply(ctx context.Context, b *bus.Batch, next bus.ProduceFunc) error {
 	return t.batch(ctx, b, next, opApply, trace.SpanKindConsumer)
 }
 
@@ -28,8 +28,8 @@ func (t *Telemetry) apply(ctx context.Context, b *bus.Batch, next bus.Sender) er
 // it to relay.RunnerConfig.Telemetry. It makes one span for each batch, a trace of its own, with
 // links to the spans that published its first records. Their messages go on in the traces of
 // those. Use it once.
-func (t *Telemetry) Receive() bus.SendMiddleware {
-	return func(next bus.Sender) bus.Sender {
+func (t *Telemetry) Receive() bus.ProduceMiddleware {
+	return func(next bus.ProduceFunc) bus.ProduceFunc {
 		return func(ctx context.Context, b *bus.Batch) error {
 			return t.batch(ctx, b, next, opReceive, trace.SpanKindConsumer)
 		}
@@ -40,8 +40,8 @@ func (t *Telemetry) Receive() bus.SendMiddleware {
 // relay.RunnerConfig.PublishTelemetry. It makes one span for each batch, a trace of its own, with
 // links to the spans that appended its first events: these spans, and not it, are what the events
 // carry on. Use it once.
-func (t *Telemetry) Publish() bus.SendMiddleware {
-	return func(next bus.Sender) bus.Sender {
+func (t *Telemetry) Publish() bus.ProduceMiddleware {
+	return func(next bus.ProduceFunc) bus.ProduceFunc {
 		return func(ctx context.Context, b *bus.Batch) error {
 			return t.batch(ctx, b, next, opPublish, trace.SpanKindClient)
 		}
@@ -49,7 +49,7 @@ func (t *Telemetry) Publish() bus.SendMiddleware {
 }
 
 // batch makes a span for a batch of a projection or a relay, which its messages name.
-func (t *Telemetry) batch(ctx context.Context, b *bus.Batch, next bus.Sender, op string, kind trace.SpanKind) error {
+func (t *Telemetry) batch(ctx context.Context, b *bus.Batch, next bus.ProduceFunc, op string, kind trace.SpanKind) error {
 	ctx, batch := withoutSpan(ctx), b.Messages // Run may have been called in one
 	if len(batch) == 0 {
 		return next(ctx, b)

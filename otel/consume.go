@@ -45,7 +45,7 @@ type deliveryRoute struct {
 	attributes []attribute.KeyValue    // of measurements after the conventions
 	process    labels                  // the same
 	consumer   labels
-	outcomes   [bus.Unclassified + 1]labels
+	outcomes   [bus.Errored + 1]labels
 }
 
 func newDeliveryRoute(key deliveryKey) *deliveryRoute {
@@ -90,7 +90,7 @@ func (t *Telemetry) process(ctx context.Context, m *bus.Message, next bus.Handle
 	}()
 	if forwards {
 		m = t.forwarded(ctx, m)
-		ctx = bus.WithMessage(ctx, m) // where a consumer that gets it alone looks
+		ctx = bus.ContextWithMessage(ctx, m) // where a consumer that gets it alone looks
 	}
 	result = next(ctx, m)
 	return result
@@ -132,8 +132,8 @@ func (t *Telemetry) startProcess(ctx context.Context, r *deliveryRoute, m *bus.M
 	}
 	ctx, span := t.tracer.Start(ctx, r.name, options...)
 	identify(span, m)
-	if span.IsRecording() && m.Crashes > 0 {
-		span.SetAttributes(crashesKey.Int(m.Crashes))
+	if span.IsRecording() && m.CrashCount > 0 {
+		span.SetAttributes(crashesKey.Int(m.CrashCount))
 	}
 	if span.IsRecording() && m.Mode() != "" {
 		span.SetAttributes(modeKey.String(m.Mode()))
@@ -193,8 +193,8 @@ func (t *Telemetry) delivered(ctx context.Context, r *deliveryRoute, m *bus.Mess
 func (t *Telemetry) processed(ctx context.Context, span trace.Span, r *deliveryRoute, m *bus.Message, start time.Time, err error) {
 	took := time.Since(start)
 	// Outcomes that nobody knows are treated as the processor does.
-	verdict := bus.VerdictOf(err)
-	outcome := min(verdict.Outcome, bus.Unclassified)
+	verdict := bus.OutcomeOf(err)
+	outcome := min(verdict.Outcome, bus.Errored)
 	process, labels := r.process, r.outcomes[outcome]
 	if failed(outcome) {
 		failure := errorTypeKey.String(errorType(overtime(m, askable(verdict), took)))
@@ -209,7 +209,7 @@ func (t *Telemetry) processed(ctx context.Context, span trace.Span, r *deliveryR
 	t.metrics.running.Record(ctx, took.Seconds(), process.record...)
 	t.metrics.settled.Add(ctx, 1, labels.add...)
 	t.metrics.attempts.Record(ctx, int64(m.Attempt), labels.record...)
-	if (outcome == bus.Discarded || outcome == bus.Poisoned) && errors.Is(askable(verdict), bus.ErrLate) {
+	if (outcome == bus.Discarded || outcome == bus.Poisoned) && errors.Is(askable(verdict), bus.ErrExpired) {
 		t.metrics.late.Add(ctx, 1, r.consumer.add...)
 	}
 	gone := outcome == bus.Done || outcome == bus.Discarded || outcome == bus.Poisoned
@@ -219,8 +219,8 @@ func (t *Telemetry) processed(ctx context.Context, span trace.Span, r *deliveryR
 }
 
 // askable is the error behind a verdict, of which no method panics.
-func askable(v bus.Verdict) error {
-	if v.Outcome == bus.Unclassified {
+func askable(v bus.OutcomeError) error {
+	if v.Outcome == bus.Errored {
 		return v.Err
 	}
 	return &v

@@ -16,7 +16,7 @@ import (
 func TestConsumeChangesNoResult(t *testing.T) {
 	t.Parallel()
 	plain := errors.New("no luck")
-	for _, want := range []error{nil, plain, bus.Permanent(plain), bus.Snooze(1), bus.Discard(plain), &bus.Verdict{Outcome: 200}, (*odd)(nil)} {
+	for _, want := range []error{nil, plain, bus.Permanent(plain), bus.Snooze(1), bus.Discard(plain), &bus.OutcomeError{Outcome: 200}, (*odd)(nil)} {
 		handler := newTelemetry(t, nil).Consume()(func(context.Context, *bus.Message) error { return want })
 		if got := handler(t.Context(), &bus.Message{PayloadType: "order.placed", Attempt: 1000}); got != want {
 			t.Errorf("result: got %v, want the handler's own", got)
@@ -56,7 +56,7 @@ func TestPanicGoesOnUntouched(t *testing.T) {
 func TestEmptyBatchGoesOn(t *testing.T) {
 	t.Parallel()
 	telemetry := newTelemetry(t, nil)
-	for name, layer := range map[string]bus.SendMiddleware{"produce": telemetry.Produce(), "fire": telemetry.Fire()} {
+	for name, layer := range map[string]bus.ProduceMiddleware{"produce": telemetry.Produce(), "fire": telemetry.Fire()} {
 		calls := 0
 		err := layer(func(context.Context, *bus.Batch) error { calls++; return nil })(t.Context(), &bus.Batch{})
 		if err != nil || calls != 1 {

@@ -39,7 +39,7 @@ func ExampleTelemetry() {
 		return
 	}
 	messages, err := outbox.NewProcessor(db, registry, outbox.ProcessorConfig{
-		Chain: middleware.Default(middleware.Options{Telemetry: telemetry.Consume()}),
+		Middleware: middleware.Default(middleware.Options{Telemetry: telemetry.Consume()}),
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -12,13 +12,13 @@ import (
 // schedule.ProcessorConfig.Telemetry. Every message that a schedule makes begins
 // a trace of its own, which links to the span that wrote the schedule; for that
 // give [Telemetry.Headers] to the scheduler. Use it once, for it makes a span.
-func (t *Telemetry) Fire() bus.SendMiddleware {
-	return func(next bus.Sender) bus.Sender {
+func (t *Telemetry) Fire() bus.ProduceMiddleware {
+	return func(next bus.ProduceFunc) bus.ProduceFunc {
 		return func(ctx context.Context, b *bus.Batch) error { return t.fire(ctx, b, next) }
 	}
 }
 
-func (t *Telemetry) fire(ctx context.Context, b *bus.Batch, next bus.Sender) error {
+func (t *Telemetry) fire(ctx context.Context, b *bus.Batch, next bus.ProduceFunc) error {
 	ctx, batch := withoutSpan(ctx), b.Messages // Run may have been called in one
 	spans, late := make([]trace.Span, len(batch)), make([]float64, len(batch))
 	inner := ctx

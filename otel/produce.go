@@ -16,8 +16,8 @@ import (
 // outbox.ProducerConfig.Telemetry. Its spans are children of the span in the
 // context that Produce was called with, and end when the messages are written;
 // the commit is the caller's. Use it once in a chain.
-func (t *Telemetry) Produce() bus.SendMiddleware {
-	return func(next bus.Sender) bus.Sender {
+func (t *Telemetry) Produce() bus.ProduceMiddleware {
+	return func(next bus.ProduceFunc) bus.ProduceFunc {
 		return func(ctx context.Context, b *bus.Batch) error {
 			if len(b.Messages) == 0 {
 				return next(ctx, b)
@@ -76,7 +76,7 @@ func destinationOf(batch []*bus.Message) string {
 	return batch[0].PayloadType
 }
 
-func (t *Telemetry) send(ctx context.Context, b *bus.Batch, next bus.Sender) (err error) {
+func (t *Telemetry) send(ctx context.Context, b *bus.Batch, next bus.ProduceFunc) (err error) {
 	start, batch := time.Now(), b.Messages
 	r := t.sends.get(destinationOf(batch))
 	var span trace.Span

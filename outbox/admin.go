@@ -29,10 +29,10 @@ var ErrNotFound = errors.New("no such pending message")
 //
 // Given a transaction its methods work in it; given a *bun.DB or bun.Conn, those
 // that change something use transactions of their own. Cancel, Reschedule and RunNow refuse a
-// transaction (bus.ErrBadOption) on MariaDB, and on PostgreSQL for messages with keys: they
+// transaction (bus.ErrInvalidOption) on MariaDB, and on PostgreSQL for messages with keys: they
 // would hold up the consumers of these. On SQLite they accept one. With the context of
 // [Producer.RunInTx], or of a transactional consumer, those must be given that
-// transaction: see [ErrNotInTx]. All methods return [ErrSchema] when the tables
+// transaction: see [ErrNotInTx]. All methods return [ErrSchemaOutdated] when the tables
 // are missing or older, and the database's errors, wrapped.
 type Admin struct {
 	registry *bus.Registry
@@ -125,11 +125,11 @@ func (a *Admin) Get(ctx context.Context, db bun.IDB, id int64) (Pending, error) 
 
 // GetHead is [Admin.Get] with no more than the first bytes of the payload, which is cut between
 // two characters, and read no further; [Pending.PayloadBytes] tells its size. Less than 0 bytes
-// is bus.ErrBadOption.
+// is bus.ErrInvalidOption.
 func (a *Admin) GetHead(ctx context.Context, db bun.IDB, id int64, maxBytes int) (Pending, error) {
 	m, err := a.get(db, id, func(st *store.Store, db bun.IDB) (store.Pending, bool, error) {
 		if maxBytes < 0 {
-			return store.Pending{}, false, fmt.Errorf("%d bytes of its payload: %w: 0 or more are allowed", maxBytes, bus.ErrBadOption)
+			return store.Pending{}, false, fmt.Errorf("%d bytes of its payload: %w: 0 or more are allowed", maxBytes, bus.ErrInvalidOption)
 		}
 		return st.PendingHead(ctx, db, id, maxBytes)
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// OpenBreaker tells of a bus.Breaker that is open: no message of its consumer starts in any process, but for one at a time that
+// OpenBreaker tells of a bus.CircuitBreaker that is open: no message of its consumer starts in any process, but for one at a time that
 // probes whether the consumer works again.
 type OpenBreaker struct {
 	OpenedAt time.Time `json:"opened_at"`
@@ -55,7 +55,7 @@ func (a *Admin) openBreakers(ctx context.Context, db bun.IDB, st *store.Store) (
 // ErrNotOpen: the consumer has no breaker that is open; use errors.Is.
 var ErrNotOpen = errors.New("its breaker is not open")
 
-// Probe has one message of a consumer with an open bus.Breaker run now, rather than at [OpenBreaker.NextProbeAt]: a run that is
+// Probe has one message of a consumer with an open bus.CircuitBreaker run now, rather than at [OpenBreaker.NextProbeAt]: a run that is
 // done closes the breaker. It takes about a second until a process with such a message sees it. It returns [ErrNotOpen] where no
 // breaker of the consumer is open, and else the errors of [Admin.Pause].
 func (a *Admin) Probe(ctx context.Context, db bun.IDB, consumer string) error {

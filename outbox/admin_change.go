@@ -36,7 +36,7 @@ type Result struct {
 //
 // More than 500 ids are several transactions, unless db is one. On an error it
 // returns what is done all the same: in a transaction of the caller's, nothing. A transaction that db is must be READ
-// COMMITTED, else the error is bus.ErrBadOption: under a stricter isolation it
+// COMMITTED, else the error is bus.ErrInvalidOption: under a stricter isolation it
 // would not see who has claimed a message since. On SQLite, a message that nobody
 // holds is cancelled once the database's only write lock is free.
 func (a *Admin) Cancel(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
@@ -45,7 +45,7 @@ func (a *Admin) Cancel(ctx context.Context, db bun.IDB, ids ...int64) (Result, e
 
 // Reschedule makes pending messages due at the given time instead; one in the past
 // means now, before what has been due for less long. Attempts, crashes and errors
-// stay. A zero time, or a year beyond 1 to 9999 in UTC, is bus.ErrBadOption. For all the
+// stay. A zero time, or a year beyond 1 to 9999 in UTC, is bus.ErrInvalidOption. For all the
 // rest it is like [Admin.Cancel].
 func (a *Admin) Reschedule(ctx context.Context, db bun.IDB, at time.Time, ids ...int64) (Result, error) {
 	if err := checkDue(at); err != nil {
@@ -56,7 +56,7 @@ func (a *Admin) Reschedule(ctx context.Context, db bun.IDB, at time.Time, ids ..
 
 func checkDue(at time.Time) error {
 	if year := at.UTC().Year(); at.IsZero() || year < 1 || year > 9999 {
-		return fmt.Errorf("outbox: admin: reschedule to %s: %w: years 1 to 9999 in UTC are allowed", at.UTC(), bus.ErrBadOption)
+		return fmt.Errorf("outbox: admin: reschedule to %s: %w: years 1 to 9999 in UTC are allowed", at.UTC(), bus.ErrInvalidOption)
 	}
 	return nil
 }

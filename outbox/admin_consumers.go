@@ -28,7 +28,7 @@ type Queue struct {
 	Leased   int64  `json:"leased"`  // claimed by some process
 	Poisoned int64  `json:"poisoned"`
 
-	// Parks is true of a consumer whose poisoned messages park their keys, see bus.ParkKey, and
+	// Parks is true of a consumer whose poisoned messages park their keys, see bus.BlockKey, and
 	// ParkedKeys is how many are parked now.
 	Parks      bool  `json:"parks,omitempty"`
 	ParkedKeys int64 `json:"parked_keys,omitempty"`
@@ -45,7 +45,7 @@ type Queue struct {
 	PausedBy  string    `json:"paused_by,omitempty"`
 	PauseNote string    `json:"pause_note,omitempty"`
 
-	// Breaker is the consumer's bus.Breaker while it is open, and else nil.
+	// Breaker is the consumer's bus.CircuitBreaker while it is open, and else nil.
 	Breaker *OpenBreaker `json:"breaker,omitempty"`
 }
 
@@ -125,7 +125,7 @@ func (a *Admin) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([]
 }
 
 // Unregistered is a kind of message that no consumer of the registry takes.
-type Unregistered struct {
+type Unhandled struct {
 	Consumer    string `json:"consumer"`
 	PayloadType string `json:"payload_type"`
 }
@@ -133,7 +133,7 @@ type Unregistered struct {
 // Unregistered lists kinds of messages that wait although no consumer of the registry
 // takes them: the consumer is not registered, or takes other payload types.
 // Another program may take them. It lists 20 kinds at most.
-func (a *Admin) Unregistered(ctx context.Context, db bun.IDB) ([]Unregistered, error) {
+func (a *Admin) Unhandled(ctx context.Context, db bun.IDB) ([]Unhandled, error) {
 	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err != nil {
 		return nil, dberr.Wrap(err, "outbox: admin: unregistered")
@@ -146,8 +146,8 @@ func (a *Admin) Unregistered(ctx context.Context, db bun.IDB) ([]Unregistered, e
 	if err != nil {
 		return nil, dberr.Wrap(err, "outbox: admin: unregistered")
 	}
-	return store.Each(rows, func(row store.Unregistered) Unregistered {
-		return Unregistered{Consumer: row.ConsumerType, PayloadType: row.PayloadType}
+	return store.Each(rows, func(row store.Unregistered) Unhandled {
+		return Unhandled{Consumer: row.ConsumerType, PayloadType: row.PayloadType}
 	}), nil
 }
 
@@ -187,8 +187,8 @@ func (a *Admin) ClaimMessages(ctx context.Context, db bun.IDB, claim int64) ([]P
 // A consumer is paused under its name and its former names, as the registry and the
 // processes have them: see [Admin.Names]. Any other name is paused as it is. A name that a later
 // release gives the consumer is another: pause that, too. Pausing twice is no
-// error. An empty name is bus.ErrBadOption; one that cannot be stored is
-// bus.ErrBadText or bus.ErrTooLarge.
+// error. An empty name is bus.ErrInvalidOption; one that cannot be stored is
+// bus.ErrInvalidText or bus.ErrTooLarge.
 func (a *Admin) Pause(ctx context.Context, db bun.IDB, consumer string) error {
 	return a.PauseNoted(ctx, db, consumer, "", "")
 }
@@ -232,7 +232,7 @@ func (a *Admin) Resume(ctx context.Context, db bun.IDB, consumer string) error {
 
 func checkConsumer(name string) error {
 	if name == "" {
-		return fmt.Errorf("%w: the name is empty", bus.ErrBadOption)
+		return fmt.Errorf("%w: the name is empty", bus.ErrInvalidOption)
 	}
 	return limits.CheckKey("consumer", name)
 }

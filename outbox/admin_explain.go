@@ -94,7 +94,7 @@ func (a *Admin) explainPending(ctx context.Context, db bun.IDB, st *store.Store,
 		}
 	}
 	e.Message.Headers = nil
-	if e.Reason == GateClosed {
+	if e.Reason == CircuitOpen {
 		e.GateError = a.gateError(e.Message.Consumer)
 	}
 	if e.Reason == Ready && !elsewhere {
@@ -145,12 +145,12 @@ func (a *Admin) waits(m Pending, pausedAt, now time.Time) (State, string) {
 		return Suspect, fmt.Sprintf("It has been due since %s. Its last %d owners vanished while they held it, so it runs alone among suspects, or beside others like it once many have survived that, in a process that has lived for a while and seen none vanish.", instant(m.AvailableAt), m.Crashes)
 	}
 	if by, late, ok := deadline(&bus.Message{Headers: m.Headers}); ok && now.After(by) {
-		return Late, fmt.Sprintf("It was to start by %s, %s ago. Whoever claims it has it %s.", instant(by), rounded(now.Sub(by)), late)
+		return Expired, fmt.Sprintf("It was to start by %s, %s ago. Whoever claims it has it %s.", instant(by), rounded(now.Sub(by)), late)
 	}
 	consumer, _ := a.registry.Consumer(m.Consumer)
 	if gate, _ := gateOf(m.Consumer, consumer.Config()); gate != nil {
-		if since, _, closed := gate.Closed(); closed {
-			return GateClosed, fmt.Sprintf("It has been due since %s. The gate of consumer %q has been closed in this process since %s. One message at a time probes whether that is over.",
+		if since, _, closed := gate.Tripped(); closed {
+			return CircuitOpen, fmt.Sprintf("It has been due since %s. The gate of consumer %q has been closed in this process since %s. One message at a time probes whether that is over.",
 				instant(m.AvailableAt), m.Consumer, instant(since))
 		}
 	}
@@ -161,7 +161,7 @@ func (a *Admin) waits(m Pending, pausedAt, now time.Time) (State, string) {
 func (a *Admin) gateError(name string) string {
 	consumer, _ := a.registry.Consumer(name)
 	if gate, _ := gateOf(name, consumer.Config()); gate != nil {
-		if _, reason, closed := gate.Closed(); closed {
+		if _, reason, closed := gate.Tripped(); closed {
 			return errorlog.Text(reason)
 		}
 	}
@@ -175,7 +175,7 @@ func (a *Admin) explainBreaker(ctx context.Context, db bun.IDB, st *store.Store,
 	}
 	open, err := a.openBreakers(ctx, db, st)
 	if b := open[e.Message.Consumer]; err == nil && b != nil {
-		e.Reason, e.Text = BreakerOpen, fmt.Sprintf("It has been due since %s. Consumer %q: %s.", instant(e.Message.AvailableAt), e.Message.Consumer, b)
+		e.Reason, e.Text = CircuitBreakerOpen, fmt.Sprintf("It has been due since %s. Consumer %q: %s.", instant(e.Message.AvailableAt), e.Message.Consumer, b)
 	}
 	return err
 }
@@ -199,7 +199,7 @@ func (a *Admin) explainLimit(ctx context.Context, db bun.IDB, st *store.Store, e
 	if taken < limit {
 		return nil
 	}
-	e.Reason = AtLimit
+	e.Reason = Limited
 	e.Text = fmt.Sprintf("It has been due since %s. Its consumer is at the limit %q of %d, which is taken by owner %s. It runs when one of them has a worker for it, or gives up its place.",
 		instant(e.Message.AvailableAt), cmp.Or(consumer.Config().LimitName, consumer.Name()), limit, strings.Join(by, ", "))
 	return nil
@@ -222,7 +222,7 @@ func (a *Admin) explainRate(ctx context.Context, db bun.IDB, st *store.Store, e 
 			return err
 		}
 		if wait > 0 {
-			e.Reason = OverRate
+			e.Reason = RateLimited
 			e.Text = fmt.Sprintf("It has been due since %s. %s starts %d in %s, in all processes together, and that is used up: the next may start in %s.",
 				instant(e.Message.AvailableAt), of.who, rate.N, rate.Per, rounded(wait))
 		}

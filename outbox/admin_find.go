@@ -44,7 +44,7 @@ type FindPlace struct {
 // on. Messages that are produced meanwhile may be missed.
 //
 // A search for nothing, a trace id of another form, and a place that Find did not return are
-// bus.ErrBadOption.
+// bus.ErrInvalidOption.
 func (a *Admin) Find(ctx context.Context, db bun.IDB, search Search, place FindPlace) ([]Pending, *FindPlace, error) {
 	st, db, err := a.stores.Of(db, errAdminUnmade)
 	var rows store.PendingSearch
@@ -88,14 +88,14 @@ func (a *Admin) Find(ctx context.Context, db bun.IDB, search Search, place FindP
 func (s Search) rows() (rows store.PendingSearch, err error) {
 	rows.MessageID = s.MessageID
 	if s == (Search{}) {
-		return rows, fmt.Errorf("%w: a message id, a trace id or a header is needed", bus.ErrBadOption)
+		return rows, fmt.Errorf("%w: a message id, a trace id or a header is needed", bus.ErrInvalidOption)
 	}
 	if s.Header == "" && s.Value != "" {
-		return rows, fmt.Errorf("%w: a value without the name of its header", bus.ErrBadOption)
+		return rows, fmt.Errorf("%w: a value without the name of its header", bus.ErrInvalidOption)
 	}
 	if s.TraceID != "" {
 		if id, err := hex.DecodeString(s.TraceID); err != nil || len(id) != 16 {
-			return rows, fmt.Errorf("trace id %q: %w: 32 hexadecimal digits are allowed", s.TraceID, bus.ErrBadOption)
+			return rows, fmt.Errorf("trace id %q: %w: 32 hexadecimal digits are allowed", s.TraceID, bus.ErrInvalidOption)
 		}
 		rows.Headers = append(rows.Headers, `"traceparent":"00-`+strings.ToLower(s.TraceID)+"-")
 	}
@@ -121,7 +121,7 @@ func (p FindPlace) read() (at store.FindPlace, err error) {
 		err = json.Unmarshal(text, &at)
 	}
 	if err != nil || at == (store.FindPlace{}) || at.Most && at.End {
-		return at, fmt.Errorf("place %q: %w: only what Find returned is allowed", p.After, bus.ErrBadOption)
+		return at, fmt.Errorf("place %q: %w: only what Find returned is allowed", p.After, bus.ErrInvalidOption)
 	}
 	return at, nil
 }

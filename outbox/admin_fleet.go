@@ -57,21 +57,21 @@ func (a *Admin) explainFleet(f fleet, elsewhere bool, now time.Time, e *Explanat
 	case !f.known:
 	case len(f.takers) == 0 && len(f.gone) == 0:
 		if e.Reason == Ready && a.operates() {
-			e.Reason = NoProcess
+			e.Reason = NoLiveProcess
 			e.Text = fmt.Sprintf("%s No process that has told of itself in the last 7 days takes it: start one with consumer %q for payload type %q.", due, e.Message.Consumer, e.Message.PayloadType)
 		} else if e.Reason == Ready {
-			e.Reason = NoProcess
+			e.Reason = NoLiveProcess
 			e.Text = fmt.Sprintf("%s No process that has told of itself in the last 7 days takes it, though this program has consumer %q: start a processor of it.", due, e.Message.Consumer)
 		}
 	case len(f.takers) == 0:
 		last := f.gone[0] // seen last
-		e.Reason = NoProcess
+		e.Reason = NoLiveProcess
 		e.Text = fmt.Sprintf("%s No live process takes it. The last that did was %s, which %s at %s.", due, last.said(), last.Status, instant(last.SeenAt))
 	case !slices.ContainsFunc(f.takers, func(p Process) bool { return !slices.Contains(p.Closed, e.Message.Consumer) }):
-		e.Reason = GateClosed
+		e.Reason = CircuitOpen
 		e.Text = fmt.Sprintf("%s The gate of consumer %q is closed in every process that takes it: %s. Their logs, and Processor.Health, say why.", due, e.Message.Consumer, said(f.takers))
 	case !slices.ContainsFunc(f.takers, func(p Process) bool { return p.Running < p.Limit }):
-		e.Reason = Busy
+		e.Reason = Saturated
 		e.Text = fmt.Sprintf("%s Every process that takes it was at its limit when it was last seen: %s.", due, said(f.takers))
 	case elsewhere, a.operates():
 		e.Text = fmt.Sprintf("%s It is taken by %s, and waits for room there.", due, said(f.takers))

@@ -18,13 +18,13 @@ const mostListed = 1000
 
 func checkLimit(n int) error {
 	if n < 1 || n > mostListed {
-		return fmt.Errorf("%w: limit %d: 1 to %d is allowed", bus.ErrBadOption, n, mostListed)
+		return fmt.Errorf("%w: limit %d: 1 to %d is allowed", bus.ErrInvalidOption, n, mostListed)
 	}
 	return nil
 }
 
 // ParkedKey is a key whose messages wait until somebody requeues or discards a poisoned one:
-// see bus.ParkKey.
+// see bus.BlockKey.
 type ParkedKey struct {
 	Consumer string    `json:"consumer"`
 	Key      string    `json:"key"`
@@ -53,7 +53,7 @@ func (a *Admin) Keys(ctx context.Context, db bun.IDB, n int) ([]ParkedKey, error
 
 // explainKey says so where another message of its key keeps a message from running, whose consumer may be elsewhere.
 func (a *Admin) explainKey(ctx context.Context, db bun.IDB, st *store.Store, row store.Pending, elsewhere bool, e *Explanation) error {
-	if row.Lane == 0 || !slices.Contains([]State{Ready, Delayed, Suspect, Late, GateClosed}, e.Reason) {
+	if row.Lane == 0 || !slices.Contains([]State{Ready, Delayed, Suspect, Expired, CircuitOpen}, e.Reason) {
 		return nil
 	}
 	consumer, _ := a.registry.Consumer(e.Message.Consumer)
@@ -86,7 +86,7 @@ func (a *Admin) explainKey(ctx context.Context, db bun.IDB, st *store.Store, row
 	if elsewhere && (state == NoConsumer || state == OtherPayload) {
 		_, text = a.waits(newPending(first), first.PausedSince.Time, first.Now.Time)
 	}
-	e.Reason = Behind
+	e.Reason = BehindKey
 	e.Text = fmt.Sprintf("It waits behind message %d of key %q%s, about which: %s", id, first.OrderKey, unless, text)
 	return nil
 }
@@ -97,7 +97,7 @@ func (a *Admin) explainShare(ctx context.Context, db bun.IDB, st *store.Store, c
 	if err != nil || e.Reason != Ready || held < consumer.PerKey() {
 		return err
 	}
-	e.Reason = KeyLimit
+	e.Reason = KeyLimited
 	e.Text = fmt.Sprintf("It has been due since %s. %d messages of key %q are claimed, and consumer %q runs no more of a key at once, in all processes together.",
 		instant(e.Message.AvailableAt), held, row.OrderKey, consumer.Name())
 	return nil

@@ -56,7 +56,7 @@ type Attempt struct {
 	Attempt int       `json:"attempt"`     // its number, from 1 on
 	At      time.Time `json:"at,omitzero"` // when it ended, by the clock of the process that ran it
 	Error   string    `json:"error"`       // at most 8 KiB
-	// Uncounted is true of the last run that did not count as an attempt: see bus.ErrUncounted.
+	// Uncounted is true of the last run that did not count as an attempt: see bus.ErrNotCounted.
 	Uncounted bool `json:"uncounted,omitempty"`
 }
 
@@ -86,27 +86,27 @@ const (
 	// apart from the others.
 	Suspect State = "crash suspect"
 	// Parked: a message of its key was poisoned, and keeps the others from running: see
-	// bus.ParkKey.
+	// bus.BlockKey.
 	Parked State = "key parked"
 	// Behind: it waits for another message of its key: see bus.Ordered.
-	Behind State = "behind"
-	// KeyLimit: as many of its key run as bus.PerKey allows.
-	KeyLimit State = "at the limit of its key"
-	// GateClosed: the gate of its consumer is closed, in this process: see [Gate].
-	GateClosed State = "gate closed"
-	// BreakerOpen: the breaker of its consumer is open: see bus.Breaker.
-	BreakerOpen State = "breaker open"
-	// AtLimit: as many as its consumer's limit allows run, in all processes: see bus.Limit.
-	AtLimit State = "at its limit"
-	// OverRate: as many of its consumer have started as its rate allows: see bus.Rate.
-	OverRate State = "over its rate"
+	BehindKey State = "behind"
+	// KeyLimit: as many of its key run as bus.KeyConcurrency allows.
+	KeyLimited State = "at the limit of its key"
+	// CircuitOpen: the gate of its consumer is closed, in this process: see [Gate].
+	CircuitOpen State = "gate closed"
+	// CircuitBreakerOpen: the breaker of its consumer is open: see bus.CircuitBreaker.
+	CircuitBreakerOpen State = "breaker open"
+	// AtLimit: as many as its consumer's limit allows run, in all processes: see bus.GlobalConcurrency.
+	Limited State = "at its limit"
+	// OverRate: as many of its consumer have started as its rate allows: see bus.RateLimit.
+	RateLimited State = "over its rate"
 	// NoProcess: no process that is alive takes it, though some have told of themselves: see
 	// [Admin.Processes].
-	NoProcess State = "no live process"
+	NoLiveProcess State = "no live process"
 	// Busy: all processes that take it run as much as they may.
-	Busy State = "busy"
+	Saturated State = "busy"
 	// Late: it may not start any more: see [DeliverBy].
-	Late State = "late"
+	Expired State = "late"
 	// Poisoned: it is pending no more, but poisoned.
 	Poisoned State = "poisoned"
 )
@@ -204,16 +204,16 @@ func (f *Filter) UnmarshalJSON(text []byte) (err error) {
 func (f Filter) check() error {
 	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "insert id": f.InsertID, "key": f.Key} {
 		if err := limits.CheckText(text); err != nil {
-			return fmt.Errorf("filter by %s %q: %w: %w", what, text, bus.ErrBadText, err)
+			return fmt.Errorf("filter by %s %q: %w: %w", what, text, bus.ErrInvalidText, err)
 		}
 	}
 	switch f.State {
 	case "", Ready, Delayed, Leased:
 	default:
-		return fmt.Errorf("filter by state %q: %w: %s, %s and %s are allowed", f.State, bus.ErrBadOption, Ready, Delayed, Leased)
+		return fmt.Errorf("filter by state %q: %w: %s, %s and %s are allowed", f.State, bus.ErrInvalidOption, Ready, Delayed, Leased)
 	}
 	if f.OlderThan < 0 {
-		return fmt.Errorf("filter by age %s: %w: 0 or more is allowed", f.OlderThan, bus.ErrBadOption)
+		return fmt.Errorf("filter by age %s: %w: 0 or more is allowed", f.OlderThan, bus.ErrInvalidOption)
 	}
 	return nil
 }
@@ -242,7 +242,7 @@ type Page struct {
 // check reports a page that this listing cannot begin.
 func (p Page) check(place paging.Place) error {
 	if p.Examine < 0 || place.Keyed && p.Examine == 0 {
-		return fmt.Errorf("page examines %d: %w: 0 or more are allowed, and what the pages before have", p.Examine, bus.ErrBadOption)
+		return fmt.Errorf("page examines %d: %w: 0 or more are allowed, and what the pages before have", p.Examine, bus.ErrInvalidOption)
 	}
 	return nil
 }

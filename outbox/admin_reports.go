@@ -13,7 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// What processes have told, see bus.RegistryConfig.ReportEvery. Instants are in UTC, on the database's
+// What processes have told, see bus.RegistryConfig.HeartbeatInterval. Instants are in UTC, on the database's
 // clock.
 
 // Process is a Run of a processor, a scheduler, projections or relays, of any program that works on
@@ -67,8 +67,8 @@ const (
 	ProcessAlive ProcessStatus = "alive"
 	// ProcessStopped: it has stopped in order.
 	ProcessStopped ProcessStatus = "stopped"
-	// ProcessVanished: it was not seen lately, and has not said that it stops.
-	ProcessVanished ProcessStatus = "vanished"
+	// ProcessLost: it was not seen lately, and has not said that it stops.
+	ProcessLost ProcessStatus = "vanished"
 )
 
 // leastAlive is for how long a process that is not heard of counts as alive, at least.
@@ -89,7 +89,7 @@ func newProcess(row store.Process) Process {
 	case !p.StoppedAt.IsZero():
 		p.Status = ProcessStopped
 	case row.Now.Sub(p.SeenAt) > max(leastAlive, 3*s.Every):
-		p.Status = ProcessVanished
+		p.Status = ProcessLost
 	}
 	return p
 }

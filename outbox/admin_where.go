@@ -49,7 +49,7 @@ type BatchResult struct {
 // changed, even if it would not match an instant later.
 //
 // On an error it returns what is done, and Batch.After as Last: the batch can be repeated. A limit or an id
-// that is not allowed is bus.ErrBadOption; all else is as Cancel has it.
+// that is not allowed is bus.ErrInvalidOption; all else is as Cancel has it.
 func (a *Admin) CancelWhere(ctx context.Context, db bun.IDB, b Batch) (BatchResult, error) {
 	return a.changeWhere(ctx, db, "cancel", store.PendingChange{Cancel: true}, b)
 }
@@ -67,7 +67,7 @@ func (a *Admin) changeWhere(ctx context.Context, db bun.IDB, what string, c stor
 	result := BatchResult{Last: b.After, More: true}
 	st, db, err := a.stores.In(ctx, db, errAdminUnmade)
 	if err = errors.Join(err, b.Filter.check()); err == nil && (b.Limit < 1 || b.Limit > mostInBatch || b.After < 0 || b.UpTo < 0) {
-		err = fmt.Errorf("batch of %d after %d up to %d: %w: 1 to %d messages are allowed, and ids of 0 or more", b.Limit, b.After, b.UpTo, bus.ErrBadOption, mostInBatch)
+		err = fmt.Errorf("batch of %d after %d up to %d: %w: 1 to %d messages are allowed, and ids of 0 or more", b.Limit, b.After, b.UpTo, bus.ErrInvalidOption, mostInBatch)
 	}
 	if err != nil {
 		return result, dberr.Wrap(err, "outbox: admin: %s where", what)
@@ -101,7 +101,7 @@ type Preview struct {
 func (a *Admin) Preview(ctx context.Context, db bun.IDB, filter Filter, most int) (p Preview, err error) {
 	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err = errors.Join(err, filter.check()); err == nil && most < 1 {
-		err = fmt.Errorf("of up to %d: %w: 1 or more is allowed", most, bus.ErrBadOption)
+		err = fmt.Errorf("of up to %d: %w: 1 or more is allowed", most, bus.ErrInvalidOption)
 	}
 	if err == nil {
 		p.UpTo, err = st.LastPending(ctx, db)

@@ -195,7 +195,7 @@ func (g *group) inTime(members []*member) (left []*member) {
 			left = append(left, m)
 			continue
 		}
-		if bus.VerdictOf(err).Outcome != bus.Discarded {
+		if bus.OutcomeOf(err).Outcome != bus.Discarded {
 			poisoned = append(poisoned, m.task)
 		}
 		m.outcome <- err

@@ -47,7 +47,7 @@ const (
 // in a transaction that it has made read-only, is the handler's. An error of another
 // database leaves our transaction usable, and is the handler's, too.
 func (t *consumerTx) blame(ctx context.Context, err error) error {
-	if _, panicked := err.(*isolate.Panicked); panicked || bus.VerdictOf(err).Outcome != bus.Unclassified || ctx.Err() != nil {
+	if _, panicked := err.(*isolate.Panicked); panicked || bus.OutcomeOf(err).Outcome != bus.Errored || ctx.Err() != nil {
 		return err
 	}
 	of := database
@@ -99,7 +99,7 @@ func (r *run) blamed(t *task, f *fault) error {
 		return fmt.Errorf("outbox: the %dth run in a row that was not to count: %w", n, f.err)
 	}
 	r.counters.uncounted.Add(1)
-	return &bus.Verdict{Outcome: bus.Snoozed, Delay: uncountedDelay(n), Err: fmt.Errorf("%w: %w", bus.ErrUncounted, f.err)}
+	return &bus.OutcomeError{Outcome: bus.Snoozed, Delay: uncountedDelay(n), Err: fmt.Errorf("%w: %w", bus.ErrNotCounted, f.err)}
 }
 
 // uncountedDelay is the wait after the n-th such run in a row, ±50 %.

@@ -18,9 +18,9 @@ const breakerEvery = time.Second
 // breaker is this process's part of a consumer's breaker: a gate that all processes close and
 // open together, and what runs have come to since it was asked last.
 type breaker struct {
-	*Gate
+	*Circuit
 	name   string
-	config bus.BreakerConfig
+	config bus.CircuitBreakerConfig
 
 	mu           sync.Mutex
 	done, failed int64
@@ -32,30 +32,30 @@ type breaker struct {
 }
 
 // breakerOf returns the breaker of a consumer, if it has one, which is its gate then.
-func breakerOf(name string, settings bus.ConsumerConfig, gate *Gate) (*breaker, error) {
+func breakerOf(name string, settings bus.ConsumerConfig, gate *Circuit) (*breaker, error) {
 	switch {
 	case settings.Breaker == nil:
 		return nil, nil
 	case gate != nil:
 		return nil, fmt.Errorf("outbox: consumer %q: Breaker and Gated do not go together", name)
 	}
-	return &breaker{Gate: new(Gate), name: name, config: *settings.Breaker}, nil
+	return &breaker{Circuit: new(Circuit), name: name, config: *settings.Breaker}, nil
 }
 
 // count notes what a run has come to, unless the breaker has opened since it began. A probe
 // that is done ends the opening.
 func (b *breaker) count(err error, probe bool) {
-	if _, _, closed := b.Closed(); closed && !probe {
+	if _, _, closed := b.Tripped(); closed && !probe {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch outcome := bus.VerdictOf(err).Outcome; {
+	switch outcome := bus.OutcomeOf(err).Outcome; {
 	case outcome == bus.Done && probe:
 		b.over = true
 	case outcome == bus.Done:
 		b.done++
-	case !probe && (outcome == bus.Unclassified || outcome == bus.Retried):
+	case !probe && (outcome == bus.Errored || outcome == bus.Retried):
 		b.failed, b.last = b.failed+1, errorlog.Text(err)
 	}
 }
@@ -87,8 +87,8 @@ func (b *breaker) told(row store.Breaker, now time.Time) {
 	switch {
 	case b.over: // it is about to be closed
 	case !row.Open():
-		if _, _, closed := b.Closed(); closed {
-			b.Open()
+		if _, _, closed := b.Tripped(); closed {
+			b.Reset()
 		}
 	case row.Opened != b.probing:
 		b.open = newOpenBreaker(row)
@@ -113,7 +113,7 @@ func (b *breaker) mayProbe(opened int, now time.Time) {
 }
 
 // hold closes the gate, with a probe at the given time and no other.
-func (g *Gate) hold(reason error, probe time.Time) {
+func (g *Circuit) hold(reason error, probe time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.since.IsZero() {
@@ -185,7 +185,7 @@ func (r *run) compareNotes(ctx context.Context, all map[string]*breaker) {
 // heed does what a breaker says, and takes the right to probe when there is something to probe
 // with.
 func (r *run) heed(ctx context.Context, b *breaker, row store.Breaker) {
-	open := func() bool { _, _, closed := b.Closed(); return closed }
+	open := func() bool { _, _, closed := b.Tripped(); return closed }
 	before := open()
 	b.told(row, time.Now())
 	switch after := open(); {

@@ -18,11 +18,11 @@ import (
 // ProcessorConfig sets up a [Processor]. The zero value works: every zero field
 // stands for its default.
 type ProcessorConfig struct {
-	// ClaimLoops is the number of claim loops. Defaults to 2, and
+	// Fetchers is the number of claim loops. Defaults to 2, and
 	// to 1 on a database without row locks, where more is an error.
-	ClaimLoops int
+	Fetchers int
 	// BatchSize is the most messages one claim takes: up to 500, and more where consumers
-	// finish more than 16,000 in a second. It bounds what a crash can repeat: ClaimLoops x
+	// finish more than 16,000 in a second. It bounds what a crash can repeat: Fetchers x
 	// BatchSize + Concurrency messages wait or run at most, and claiming waits while the
 	// outcomes of more than 5 x BatchSize, or 1,000, are not written yet. Defaults to 2000.
 	BatchSize int
@@ -41,18 +41,18 @@ type ProcessorConfig struct {
 	MaxAttempts int
 	// AttemptDelay is the wait after the first failed run. Defaults to 10 s.
 	AttemptDelay time.Duration
-	// ConsumerTimeout bounds a run of consumers that do not set their
+	// DefaultTimeout bounds a run of consumers that do not set their
 	// own timeout: up to 1 h. A consumer that is still running 5 s after its
 	// timeout is abandoned. Defaults to 10 s.
-	ConsumerTimeout time.Duration
+	DefaultTimeout time.Duration
 	// LeaseDuration is how long a claim lasts without being renewed, and so how
 	// long messages of a vanished process wait. At least 1 s. Defaults to 30 s.
 	LeaseDuration time.Duration
-	// UntestedServer allows a server that speaks the protocol of PostgreSQL or MariaDB and that
+	// AllowUntestedServer allows a server that speaks the protocol of PostgreSQL or MariaDB and that
 	// nobody has tried: YugabyteDB, MySQL, or one that is not known. READ COMMITTED must be
 	// effective there, which Run tries, and the registry must have no events. Servers on which
 	// nothing can run are refused all the same: see docs/deploying.md. Defaults to false.
-	UntestedServer bool
+	AllowUntestedServer bool
 	// StartTimeout is how long Run waits at its start for a database that does not
 	// answer. Defaults to 0, which means that it returns the error at once.
 	StartTimeout time.Duration
@@ -64,7 +64,7 @@ type ProcessorConfig struct {
 	// Chain is the whole consume chain, first outermost: what is not in it is
 	// not done. To add layers of your own use middleware.Default with
 	// Options.Layers. Defaults to middleware.Default with the Logger.
-	Chain []bus.Middleware
+	Middleware []bus.Middleware
 	// Logger receives what the processor itself has to say. The default chain logs to
 	// it, too: a line for each run, see middleware.Log. Defaults to slog.Default().
 	Logger *slog.Logger
@@ -91,19 +91,19 @@ func (c ProcessorConfig) withDefaults(rowLocks bool) ProcessorConfig {
 	if !rowLocks {
 		loops, transactions = 1, 1
 	}
-	c.ClaimLoops = cmp.Or(c.ClaimLoops, loops)
+	c.Fetchers = cmp.Or(c.Fetchers, loops)
 	c.TxConcurrency = cmp.Or(c.TxConcurrency, transactions)
 	c.BatchSize = cmp.Or(c.BatchSize, 2000)
 	c.PollInterval = cmp.Or(c.PollInterval, time.Second)
 	c.Concurrency = cmp.Or(c.Concurrency, 64)
 	c.MaxAttempts = cmp.Or(c.MaxAttempts, 5)
 	c.AttemptDelay = cmp.Or(c.AttemptDelay, 10*time.Second)
-	c.ConsumerTimeout = cmp.Or(c.ConsumerTimeout, 10*time.Second)
+	c.DefaultTimeout = cmp.Or(c.DefaultTimeout, 10*time.Second)
 	c.LeaseDuration = cmp.Or(c.LeaseDuration, 30*time.Second)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, 10*time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
-	if c.Chain == nil {
-		c.Chain = middleware.Default(middleware.Options{Logger: c.Logger})
+	if c.Middleware == nil {
+		c.Middleware = middleware.Default(middleware.Options{Logger: c.Logger})
 	}
 	return c
 }
@@ -116,8 +116,8 @@ func (c ProcessorConfig) validate(rowLocks bool) error {
 			errs = append(errs, fmt.Errorf("outbox: ProcessorConfig.%s %v: %s", field, value, allowed))
 		}
 	}
-	check(c.ClaimLoops >= 1, "ClaimLoops", c.ClaimLoops, "1 or more is allowed")
-	check(rowLocks || c.ClaimLoops <= 1, "ClaimLoops", c.ClaimLoops, "1 is allowed on SQLite, which has one writer at a time")
+	check(c.Fetchers >= 1, "Fetchers", c.Fetchers, "1 or more is allowed")
+	check(rowLocks || c.Fetchers <= 1, "Fetchers", c.Fetchers, "1 is allowed on SQLite, which has one writer at a time")
 	check(rowLocks || c.TxConcurrency <= 1, "TxConcurrency", c.TxConcurrency, "1 is allowed on SQLite, which has one writer at a time")
 	check(c.BatchSize >= 1, "BatchSize", c.BatchSize, "1 or more is allowed")
 	check(c.PollInterval >= 0, "PollInterval", c.PollInterval, "0 or more is allowed")
@@ -128,12 +128,12 @@ func (c ProcessorConfig) validate(rowLocks bool) error {
 	check(c.LeaseDuration >= minLease, "LeaseDuration", c.LeaseDuration, "1s or more is allowed")
 	check(c.StartTimeout >= 0, "StartTimeout", c.StartTimeout, "0 or more is allowed")
 	check(c.DrainTimeout >= 0, "DrainTimeout", c.DrainTimeout, "0 or more is allowed")
-	if err := checkTimeout("outbox: ProcessorConfig.ConsumerTimeout", c.ConsumerTimeout); err != nil {
+	if err := checkTimeout("outbox: ProcessorConfig.DefaultTimeout", c.DefaultTimeout); err != nil {
 		errs = append(errs, err)
 	}
-	for i, layer := range c.Chain {
+	for i, layer := range c.Middleware {
 		if layer == nil {
-			errs = append(errs, fmt.Errorf("outbox: ProcessorConfig.Chain[%d] is nil", i))
+			errs = append(errs, fmt.Errorf("outbox: ProcessorConfig.Middleware[%d] is nil", i))
 		}
 	}
 	return errors.Join(errs...)
@@ -153,7 +153,7 @@ func (c ProcessorConfig) settings(consumer bus.Consumer) (bus.ConsumerConfig, er
 	if settings.Timeout != 0 {
 		err = checkTimeout(fmt.Sprintf("outbox: consumer %q: Timeout", consumer.Name()), settings.Timeout)
 	}
-	settings.Timeout = cmp.Or(settings.Timeout, c.ConsumerTimeout)
+	settings.Timeout = cmp.Or(settings.Timeout, c.DefaultTimeout)
 	settings.MaxAttempts = cmp.Or(settings.MaxAttempts, c.MaxAttempts)
 	settings.AttemptDelay = cmp.Or(settings.AttemptDelay, c.AttemptDelay)
 	return settings, err
@@ -177,5 +177,5 @@ func (c ProcessorConfig) connections(s *store.Store, transactional bool) (need i
 	if !s.RowLocks() { // claims and settles wait for each other anyway
 		return transactions + 1, fmt.Sprintf("%d transactional consumers, and 1 for all else): raise SetMaxOpenConns", transactions)
 	}
-	return c.ClaimLoops + transactions + 1, fmt.Sprintf("%d claim loops, %d transactional consumers, and 1 that renews leases): raise SetMaxOpenConns, or lower ClaimLoops or TxConcurrency", c.ClaimLoops, transactions)
+	return c.Fetchers + transactions + 1, fmt.Sprintf("%d claim loops, %d transactional consumers, and 1 that renews leases): raise SetMaxOpenConns, or lower Fetchers or TxConcurrency", c.Fetchers, transactions)
 }

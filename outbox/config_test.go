@@ -30,19 +30,19 @@ func TestConfigOutOfRangeIsRefused(t *testing.T) {
 		config outbox.ProcessorConfig
 		want   string
 	}{
-		{"negative loops", outbox.ProcessorConfig{ClaimLoops: -1}, "outbox: ProcessorConfig.ClaimLoops -1: 1 or more is allowed"},
+		{"negative loops", outbox.ProcessorConfig{Fetchers: -1}, "outbox: ProcessorConfig.Fetchers -1: 1 or more is allowed"},
 		{"negative batch", outbox.ProcessorConfig{BatchSize: -5}, "outbox: ProcessorConfig.BatchSize -5: 1 or more is allowed"},
 		{"negative maximum delay", outbox.ProcessorConfig{PollInterval: -1}, "outbox: ProcessorConfig.PollInterval -1ns: 0 or more is allowed"},
 		{"negative concurrency", outbox.ProcessorConfig{Concurrency: -1}, "outbox: ProcessorConfig.Concurrency -1: 1 or more is allowed"},
 		{"negative transactions", outbox.ProcessorConfig{TxConcurrency: -1}, "outbox: ProcessorConfig.TxConcurrency -1: 1 or more is allowed"},
 		{"negative attempts", outbox.ProcessorConfig{MaxAttempts: -1}, "outbox: ProcessorConfig.MaxAttempts -1: 1 or more is allowed"},
 		{"negative attempt delay", outbox.ProcessorConfig{AttemptDelay: -1}, "outbox: ProcessorConfig.AttemptDelay -1ns: 0 or more is allowed"},
-		{"negative timeout", outbox.ProcessorConfig{ConsumerTimeout: -1}, "outbox: ProcessorConfig.ConsumerTimeout -1ns: more than 0, up to 1h0m0s is allowed"},
-		{"timeout too long", outbox.ProcessorConfig{ConsumerTimeout: 2 * time.Hour}, "outbox: ProcessorConfig.ConsumerTimeout 2h0m0s: more than 0, up to 1h0m0s is allowed"},
+		{"negative timeout", outbox.ProcessorConfig{DefaultTimeout: -1}, "outbox: ProcessorConfig.DefaultTimeout -1ns: more than 0, up to 1h0m0s is allowed"},
+		{"timeout too long", outbox.ProcessorConfig{DefaultTimeout: 2 * time.Hour}, "outbox: ProcessorConfig.DefaultTimeout 2h0m0s: more than 0, up to 1h0m0s is allowed"},
 		{"lease too short", outbox.ProcessorConfig{LeaseDuration: time.Millisecond}, "outbox: ProcessorConfig.LeaseDuration 1ms: 1s or more is allowed"},
 		{"negative start timeout", outbox.ProcessorConfig{StartTimeout: -1}, "outbox: ProcessorConfig.StartTimeout -1ns: 0 or more is allowed"},
 		{"negative drain timeout", outbox.ProcessorConfig{DrainTimeout: -1}, "outbox: ProcessorConfig.DrainTimeout -1ns: 0 or more is allowed"},
-		{"nil middleware", outbox.ProcessorConfig{Chain: []bus.Middleware{nil}}, "outbox: ProcessorConfig.Chain[0] is nil"},
+		{"nil middleware", outbox.ProcessorConfig{Middleware: []bus.Middleware{nil}}, "outbox: ProcessorConfig.Middleware[0] is nil"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestEveryMistakeIsReportedAtOnce(t *testing.T) {
 func TestMissingPartsHideNoOtherMistake(t *testing.T) {
 	t.Parallel()
 	_, processorErr := outbox.NewProcessor(nil, nil, outbox.ProcessorConfig{MaxAttempts: -1})
-	_, producerErr := outbox.NewProducer(nil, outbox.ProducerConfig{MaxPayload: -1, Layers: []bus.SendMiddleware{nil, nil}})
+	_, producerErr := outbox.NewProducer(nil, outbox.ProducerConfig{MaxPayload: -1, Layers: []bus.ProduceMiddleware{nil, nil}})
 	for err, wants := range map[error][]string{
 		processorErr: {"handle is nil", "registry is nil", "MaxAttempts -1"},
 		producerErr:  {"registry is nil", "MaxPayload -1", "Layers[0] is nil", "Layers[1] is nil"},
@@ -89,7 +89,7 @@ func TestNilArgumentsAreRefused(t *testing.T) {
 		"NewProcessor without a database":   second(outbox.NewProcessor(nil, registry, outbox.ProcessorConfig{})),
 		"NewProcessor without a registry":   second(outbox.NewProcessor(noDatabase(t), nil, outbox.ProcessorConfig{})),
 		"NewProducer without a registry":    second(outbox.NewProducer(nil, outbox.ProducerConfig{})),
-		"NewProducer with a nil middleware": second(outbox.NewProducer(registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{nil}})),
+		"NewProducer with a nil middleware": second(outbox.NewProducer(registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{nil}})),
 		"NewProducer with a negative size":  second(outbox.NewProducer(registry, outbox.ProducerConfig{MaxPayload: -1})),
 		"Migrate without a database":        outbox.Migrate(t.Context(), nil, bus.Tables{}),
 		"Migrate with bad names":            outbox.Migrate(t.Context(), noDatabase(t), bus.Tables{Prefix: `x"; --`}),

@@ -59,7 +59,7 @@ func transactional(c *bus.ConsumerConfig) { c.SetValue(transactionalKey{}, true)
 func isTransactional(c bus.ConsumerConfig) bool { return c.Value(transactionalKey{}) != nil }
 
 // errFenced gives a message back that is no longer ours to run: another may have it by now.
-var errFenced error = &bus.Verdict{Outcome: bus.Released, Err: bus.ErrLeaseLost}
+var errFenced error = &bus.OutcomeError{Outcome: bus.Released, Err: bus.ErrLeaseLost}
 
 // errHidden is counted: its transaction has the message locked, so nobody else could have
 // removed it.
@@ -241,7 +241,7 @@ func (r *run) afterLostCommit(ctx context.Context, t *task, lost error) error {
 		if !outage.Pause(t.lease.ctx, retry.NextBackOff()) {
 			// The lease is gone. Releasing writes nothing to the message, so it
 			// is right whichever way the commit went.
-			return &bus.Verdict{Outcome: bus.Released, Err: fmt.Errorf("outbox: commit with unknown outcome: %w", lost)}
+			return &bus.OutcomeError{Outcome: bus.Released, Err: fmt.Errorf("outbox: commit with unknown outcome: %w", lost)}
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // DeliverBy gives the message a deadline: none of its runs starts after t, on the database's
 // clock. A message that would start later is bus.Discarded or bus.Poisoned, as late says; no
-// other outcome is allowed. Its consumer is not called then, and the error is bus.ErrLate.
+// other outcome is allowed. Its consumer is not called then, and the error is bus.ErrExpired.
 //
 // The deadline is looked at when a run is to start, and so a message of a paused consumer
 // stays until it is claimed. To requeue a poisoned message lifts it. The deadline travels in
@@ -22,10 +22,10 @@ import (
 func DeliverBy(t time.Time, late bus.Outcome) Option {
 	return func(m *bus.Message) error {
 		if late != bus.Discarded && late != bus.Poisoned {
-			return fmt.Errorf("%w: late messages %s: discarded or poisoned is allowed", bus.ErrBadOption, late)
+			return fmt.Errorf("%w: late messages %s: discarded or poisoned is allowed", bus.ErrInvalidOption, late)
 		}
 		if year := t.UTC().Year(); t.IsZero() || year < 1 || year > 9999 {
-			return fmt.Errorf("%w: deliver by year %d in UTC, 1 to 9999 are allowed", bus.ErrBadOption, year)
+			return fmt.Errorf("%w: deliver by year %d in UTC, 1 to 9999 are allowed", bus.ErrInvalidOption, year)
 		}
 		return Header(store.DeliverByHeader, t.UTC().Format(time.RFC3339Nano)+" "+late.String())(m)
 	}
@@ -51,14 +51,14 @@ func deadline(m *bus.Message) (by time.Time, late string, ok bool) {
 func checkDeadline(m *bus.Message, now time.Time) error {
 	by, _, ok := deadline(m)
 	at := m.AvailableAt
-	if m.Delay > 0 && m.MaxPostponed == 0 {
+	if m.Delay > 0 && m.DebounceMax == 0 {
 		at = now.Add(m.Delay)
 	}
 	if !ok || !at.After(by) {
 		return nil
 	}
 	return fmt.Errorf("payload %q: %w: available at %s, which is after it is to be delivered by, %s",
-		m.PayloadType, bus.ErrBadOption, at.UTC().Format(time.RFC3339Nano), by.Format(time.RFC3339Nano))
+		m.PayloadType, bus.ErrInvalidOption, at.UTC().Format(time.RFC3339Nano), by.Format(time.RFC3339Nano))
 }
 
 // tooLate is the verdict on a message that must not start any more, else nil.
@@ -71,9 +71,9 @@ func (r *run) tooLate(m *bus.Message) error {
 	if !now.After(by) {
 		return nil
 	}
-	err := fmt.Errorf("%w: it was to start by %s, %s ago", bus.ErrLate, by.Format(time.RFC3339Nano), rounded(now.Sub(by)))
+	err := fmt.Errorf("%w: it was to start by %s, %s ago", bus.ErrExpired, by.Format(time.RFC3339Nano), rounded(now.Sub(by)))
 	if late == bus.Poisoned.String() {
-		return &bus.Verdict{Outcome: bus.Condemned, Reason: deadlinePassed, Err: err}
+		return &bus.OutcomeError{Outcome: bus.Condemned, Reason: deadlinePassed, Err: err}
 	}
 	return bus.Discard(err)
 }

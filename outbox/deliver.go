@@ -22,7 +22,7 @@ func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message
 	}
 	receipts = make(map[uuid.UUID]Receipt, len(batch))
 	send := func(ctx context.Context, db bun.IDB) error {
-		return bus.Send(ctx, p.chain, batch, func(ctx context.Context, batch []*bus.Message) error {
+		return bus.RunProduce(ctx, p.chain, batch, func(ctx context.Context, batch []*bus.Message) error {
 			return p.write(ctx, db, batch, record, receipts)
 		})
 	}

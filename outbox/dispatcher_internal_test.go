@@ -121,7 +121,7 @@ func (d *dispatcher) mustNotOrder(t *testing.T, why string) {
 func TestRoomIsFreeWorkersPlusWhatWasFinished(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 4, ClaimLoops: 1}, "c")
+		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 4, Fetchers: 1}, "c")
 		d.mustNotOrder(t, "nothing is known to wait")
 		d.findDue(0)
 		first := d.mustOrder(t)
@@ -163,7 +163,7 @@ func TestBatchesFollowTheRate(t *testing.T) {
 func TestAConsumerWithEnoughToDoIsNotClaimedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newTestDispatcher(t, ProcessorConfig{TxConcurrency: 8, ClaimLoops: 1}, "c")
+		d := newTestDispatcher(t, ProcessorConfig{TxConcurrency: 8, Fetchers: 1}, "c")
 		c := d.consumers[0]
 		c.transactional = true
 		d.findDue(0)

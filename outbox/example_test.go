@@ -52,9 +52,9 @@ func ExampleProducer_Produce_errors() {
 	}
 	var db *bun.DB // not needed to find these mistakes
 	_, err = producer.Produce(context.Background(), db, &OrderPlaced{})
-	fmt.Println(errors.Is(err, bus.ErrBadPayload), err)
+	fmt.Println(errors.Is(err, bus.ErrInvalidPayload), err)
 	_, err = producer.Produce(context.Background(), db, OrderPlaced{}, outbox.InsertID(""))
-	fmt.Println(errors.Is(err, bus.ErrBadOption), err)
+	fmt.Println(errors.Is(err, bus.ErrInvalidOption), err)
 	// Output:
 	// true outbox: produce: payload not allowed: it is a *outbox_test.OrderPlaced, pass the struct itself
 	// true outbox: produce: payload "order.placed": option not allowed: the insert id is empty

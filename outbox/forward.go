@@ -10,11 +10,11 @@ import (
 
 // only are the consumers for which a message is written.
 func only(m *bus.Message, consumers []bus.Consumer) []bus.Consumer {
-	if m.Only == nil {
+	if m.Recipients == nil {
 		return consumers
 	}
 	return slices.DeleteFunc(slices.Clone(consumers), func(c bus.Consumer) bool {
-		return !slices.ContainsFunc(c.Names(), func(name string) bool { return slices.Contains(m.Only, name) })
+		return !slices.ContainsFunc(c.Names(), func(name string) bool { return slices.Contains(m.Recipients, name) })
 	})
 }
 
@@ -22,10 +22,10 @@ func only(m *bus.Message, consumers []bus.Consumer) []bus.Consumer {
 // for since it does not go by keys. An event has its stream.
 func forwardedKey(m *bus.Message, consumers []bus.Consumer) string {
 	forwards := func(c bus.Consumer) bool { return c.Forwards() && !c.Keyed() }
-	if m.OrderKey == "" || m.Event != nil || !slices.ContainsFunc(consumers, forwards) {
+	if m.OrderingKey == "" || m.Event != nil || !slices.ContainsFunc(consumers, forwards) {
 		return ""
 	}
-	return m.OrderKey
+	return m.OrderingKey
 }
 
 // rename stores claimed messages of consumers that forward under the present names of those,

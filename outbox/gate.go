@@ -33,7 +33,7 @@ const (
 //
 // It knows of this process only; other processes go on. The zero value is open. It is safe
 // for concurrent use, and must not be copied.
-type Gate struct {
+type Circuit struct {
 	mu       sync.Mutex
 	since    time.Time // zero while it is open
 	reason   error
@@ -46,13 +46,13 @@ type Gate struct {
 type gateKey struct{}
 
 // Gated puts a consumer behind a gate, which several may share. NewProcessor refuses nil.
-func Gated(g *Gate) bus.ConsumerOption {
+func WithCircuit(g *Circuit) bus.ConsumerOption {
 	return func(c *bus.ConsumerConfig) { c.SetValue(gateKey{}, g) }
 }
 
 // gateOf returns the gate of a consumer, or nil.
-func gateOf(name string, settings bus.ConsumerConfig) (*Gate, error) {
-	g, gated := settings.Value(gateKey{}).(*Gate)
+func gateOf(name string, settings bus.ConsumerConfig) (*Circuit, error) {
+	g, gated := settings.Value(gateKey{}).(*Circuit)
 	if gated && g == nil {
 		return nil, fmt.Errorf("outbox: consumer %q: the gate is nil", name)
 	}
@@ -65,7 +65,7 @@ var errClosed = errors.New("outbox: the gate was closed")
 // Close closes the gate, and returns an error for a handler to return, which gives the message
 // back with no attempt counted. It wraps the reason. While the gate is closed Close only notes
 // the reason.
-func (g *Gate) Close(reason error) error {
+func (g *Circuit) Trip(reason error) error {
 	if reason == nil {
 		reason = errClosed
 	}
@@ -75,16 +75,16 @@ func (g *Gate) Close(reason error) error {
 		g.since, g.interval, g.probing = time.Now(), firstProbe, false
 		g.probe = g.since.Add(g.interval)
 	}
-	return &bus.Verdict{Outcome: bus.Released, Err: reason}
+	return &bus.OutcomeError{Outcome: bus.Released, Err: reason}
 }
 
 // Open opens the gate. It has no effect on one that is open.
-func (g *Gate) Open() {
+func (g *Circuit) Reset() {
 	g.changed(func() { g.since, g.reason, g.probing = time.Time{}, nil, false })
 }
 
 // changed makes a change, and has the dispatchers look again at what they may start.
-func (g *Gate) changed(change func()) {
+func (g *Circuit) changed(change func()) {
 	g.mu.Lock()
 	change()
 	watchers := slices.Collect(maps.Keys(g.watchers))
@@ -95,14 +95,14 @@ func (g *Gate) changed(change func()) {
 }
 
 // Closed tells since when the gate is closed, and why. False means that it is open.
-func (g *Gate) Closed() (since time.Time, reason error, closed bool) {
+func (g *Circuit) Tripped() (since time.Time, reason error, closed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.since, g.reason, !g.since.IsZero()
 }
 
 // shut tells whether the gate is closed, and when a probe may start.
-func (g *Gate) shut() (probe time.Time, closed bool) {
+func (g *Circuit) shut() (probe time.Time, closed bool) {
 	if g == nil {
 		return time.Time{}, false
 	}
@@ -116,7 +116,7 @@ func (g *Gate) shut() (probe time.Time, closed bool) {
 
 // take takes the right to probe: a token of which there is one. It is spent by the outcome of the
 // consumer's function, or given back by whatever ends the message before that is reached.
-func (g *Gate) take(now time.Time) bool {
+func (g *Circuit) take(now time.Time) bool {
 	if g == nil {
 		return false
 	}
@@ -130,10 +130,10 @@ func (g *Gate) take(now time.Time) bool {
 }
 
 // giveBack gives the right to probe to the next message.
-func (g *Gate) giveBack() { g.changed(func() { g.probing = false }) }
+func (g *Circuit) giveBack() { g.changed(func() { g.probing = false }) }
 
 // spend ends a probe that has failed: the next one may start after twice as long.
-func (g *Gate) spend(now time.Time) {
+func (g *Circuit) spend(now time.Time) {
 	g.changed(func() {
 		if !g.probing {
 			return // the gate was opened meanwhile
@@ -146,7 +146,7 @@ func (g *Gate) spend(now time.Time) {
 }
 
 // watch tells the dispatcher of the gate's opening, until stop is called.
-func (g *Gate) watch(d *dispatcher) (stop func()) {
+func (g *Circuit) watch(d *dispatcher) (stop func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.watchers == nil {
@@ -161,23 +161,23 @@ func (g *Gate) watch(d *dispatcher) (stop func()) {
 }
 
 // passed is told how a run ended, and returns what to make of its error.
-func (g *Gate) passed(err error, probe bool) error {
-	outcome := bus.VerdictOf(err).Outcome
+func (g *Circuit) passed(err error, probe bool) error {
+	outcome := bus.OutcomeOf(err).Outcome
 	switch {
 	case probe && outcome == bus.Done:
-		g.Open()
+		g.Reset()
 		return nil
 	case probe:
 		g.spend(time.Now())
 	}
-	if _, _, closed := g.Closed(); closed && (outcome == bus.Unclassified || outcome == bus.Retried) {
-		return &bus.Verdict{Outcome: bus.Released, Err: err}
+	if _, _, closed := g.Tripped(); closed && (outcome == bus.Errored || outcome == bus.Retried) {
+		return &bus.OutcomeError{Outcome: bus.Released, Err: err}
 	}
 	return err
 }
 
 // changed has the dispatcher claim for the consumers that are behind the gate, if they may start something.
-func (d *dispatcher) changed(g *Gate) {
+func (d *dispatcher) changed(g *Circuit) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, c := range d.consumers {
@@ -221,13 +221,13 @@ func behindCircuit(t *task) bool {
 }
 
 // closedGates lists the consumers whose gates are closed.
-func (d *dispatcher) closedGates() (list []bus.ClosedGate) {
+func (d *dispatcher) closedGates() (list []bus.OpenCircuit) {
 	for _, c := range d.consumers {
 		if c.gate == nil {
 			continue
 		}
-		if since, reason, closed := c.gate.Closed(); closed {
-			list = append(list, bus.ClosedGate{Consumer: c.Name(), Since: since, Reason: errorlog.Text(reason)})
+		if since, reason, closed := c.gate.Tripped(); closed {
+			list = append(list, bus.OpenCircuit{Consumer: c.Name(), Since: since, Reason: errorlog.Text(reason)})
 		}
 	}
 	return list

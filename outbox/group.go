@@ -21,7 +21,7 @@ const (
 	// gatherPatience is how long those at the innermost layer of their chains
 	// wait for the next of their group.
 	gatherPatience = 10 * time.Millisecond
-	// stepPatience is that of [Processor.Step], where nothing else waits: tests want one batch of what is
+	// stepPatience is that of [Processor.ProcessNext], where nothing else waits: tests want one batch of what is
 	// one, on a busy machine, too.
 	stepPatience = 100 * time.Millisecond
 )

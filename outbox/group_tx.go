@@ -89,7 +89,7 @@ func (g *group) tooLate(m *member) bool {
 	case err == nil:
 		return false
 	case err == bus.ErrStopping, err == bus.ErrLeaseLost:
-		m.outcome <- &bus.Verdict{Outcome: bus.Released, Err: err}
+		m.outcome <- &bus.OutcomeError{Outcome: bus.Released, Err: err}
 	default:
 		g.unstarted([]*member{m}, fmt.Errorf("wait for the others of the group: %w", err))
 	}
@@ -203,7 +203,7 @@ func (s *sharedTx) undo(failure error) bool {
 		s.interrupt()
 		// Release them if the interrupt failed: their rows are still locked then, and
 		// giving back writes nothing to them.
-		s.abandoned, s.err = true, &bus.Verdict{Outcome: bus.Released, Err: errNeighbour}
+		s.abandoned, s.err = true, &bus.OutcomeError{Outcome: bus.Released, Err: errNeighbour}
 		return false
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, statementTimeout)

@@ -148,7 +148,7 @@ func (c *consumer) exhausted(now time.Time) bool {
 }
 
 // parks tells whether a poisoned message keeps those behind it from running.
-func (l *lanes) parks() bool { return l.of.settings.Ordered == bus.ParkKey }
+func (l *lanes) parks() bool { return l.of.settings.Ordered == bus.BlockKey }
 
 // runLength is how many messages of one key come together, at most.
 func (c *consumer) runLength(limit int) int {

@@ -16,7 +16,7 @@ import (
 func TestWhatIsFreedDuringAClaimIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	for name, freed := range map[string]bool{"freed meanwhile": true, "freed by nobody": false} {
-		l := lanesOf(&consumer{Consumer: bus.Consume("c", func(context.Context, testPayload) error { return nil }, bus.PerKey(1))})[0]
+		l := lanesOf(&consumer{Consumer: bus.Consume("c", func(context.Context, testPayload) error { return nil }, bus.KeyConcurrency(1))})[0]
 		now := time.Now()
 		l.activate()
 		o := order{parts: []part{l.part()}, began: now, request: store.ClaimRequest{Limit: 10, Lanes: l.request(now, 10)}}

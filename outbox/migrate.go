@@ -13,14 +13,14 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// ErrSchema: the library's tables are missing, or older than this version needs. The
+// ErrSchemaOutdated: the library's tables are missing, or older than this version needs. The
 // cure is [Migrate], or fxmodule.Migrate under fx. All packages return it.
-var ErrSchema = dberr.ErrSchema
+var ErrSchemaOutdated = dberr.ErrSchema
 
-// ErrServer: the server behind the database's protocol is not one that the library works with:
+// ErrUnsupportedServer: the server behind the database's protocol is not one that the library works with:
 // not PostgreSQL, for instance, but something that speaks like it. The error names it, and
 // says what would do; docs/deploying.md has the table. All packages return it.
-var ErrServer = dberr.ErrServer
+var ErrUnsupportedServer = dberr.ErrServer
 
 // Migrate creates the library's tables or brings them up to date. It is
 // idempotent and safe to run from many instances at once. Migrations only ever
@@ -30,8 +30,8 @@ var ErrServer = dberr.ErrServer
 // statement commits by itself; there the next call completes what was interrupted.
 //
 // A table of one of these names that is not the library's is an error, and so is
-// one that was there and is gone, an [ErrSchema]. A server on which nothing can run is an
-// [ErrServer].
+// one that was there and is gone, an [ErrSchemaOutdated]. A server on which nothing can run is an
+// [ErrUnsupportedServer].
 func Migrate(ctx context.Context, db *bun.DB, tables bus.Tables) error {
 	s, err := storeFor(db, tables)
 	if err != nil {

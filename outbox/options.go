@@ -11,8 +11,8 @@ import (
 )
 
 // Option changes one produced message. Of two that set the same, the last one
-// counts. A value that is not allowed is an error of Produce: bus.ErrBadOption,
-// bus.ErrBadText or bus.ErrTooLarge.
+// counts. A value that is not allowed is an error of Produce: bus.ErrInvalidOption,
+// bus.ErrInvalidText or bus.ErrTooLarge.
 type Option func(*bus.Message) error
 
 // Delay postpones the message by d on the database's clock. A negative delay is
@@ -20,7 +20,7 @@ type Option func(*bus.Message) error
 func Delay(d time.Duration) Option {
 	return func(m *bus.Message) error {
 		m.Delay = d
-		return debounced(m.MaxPostponed > 0)
+		return debounced(m.DebounceMax > 0)
 	}
 }
 
@@ -31,7 +31,7 @@ func Delay(d time.Duration) Option {
 func AvailableAt(t time.Time) Option {
 	return func(m *bus.Message) error {
 		m.AvailableAt = t
-		return debounced(m.MaxPostponed > 0 && !t.IsZero())
+		return debounced(m.DebounceMax > 0 && !t.IsZero())
 	}
 }
 
@@ -40,7 +40,7 @@ func debounced(beside bool) error {
 	if !beside {
 		return nil
 	}
-	return fmt.Errorf("%w: Debounce says itself when the message is due: Delay and AvailableAt do not go with it", bus.ErrBadOption)
+	return fmt.Errorf("%w: Debounce says itself when the message is due: Delay and AvailableAt do not go with it", bus.ErrInvalidOption)
 }
 
 // InsertID keeps the payload from being pending twice: while a message with the
@@ -72,7 +72,7 @@ func keyingOf(m *bus.Message) keying {
 	switch {
 	case m.UniqueFor != 0:
 		return staysUnique
-	case m.MaxPostponed > 0:
+	case m.DebounceMax > 0:
 		return debounces
 	case m.Replace:
 		return replaces
@@ -84,9 +84,9 @@ func keyingOf(m *bus.Message) keying {
 func setInsertID(m *bus.Message, key string, by keying) error {
 	switch {
 	case key == "":
-		return fmt.Errorf("%w: the insert id is empty", bus.ErrBadOption)
+		return fmt.Errorf("%w: the insert id is empty", bus.ErrInvalidOption)
 	case m.InsertID != "" && m.InsertID != key && keyingOf(m) != by:
-		return fmt.Errorf("%w: two of InsertID, Replace, Debounce and UniqueFor give a message two insert ids: one is allowed", bus.ErrBadOption)
+		return fmt.Errorf("%w: two of InsertID, Replace, Debounce and UniqueFor give a message two insert ids: one is allowed", bus.ErrInvalidOption)
 	}
 	m.InsertID = key
 	return nil
@@ -114,10 +114,10 @@ func Replace(key string) Option {
 func Debounce(key string, quiet, most time.Duration) Option {
 	return func(m *bus.Message) error {
 		if quiet <= 0 || most < quiet {
-			return fmt.Errorf("%w: debounce for %s, at most %s: more than 0, and no more than the bound, is allowed", bus.ErrBadOption, quiet, most)
+			return fmt.Errorf("%w: debounce for %s, at most %s: more than 0, and no more than the bound, is allowed", bus.ErrInvalidOption, quiet, most)
 		}
-		err := errors.Join(setInsertID(m, key, debounces), debounced(m.MaxPostponed == 0 && (m.Delay != 0 || !m.AvailableAt.IsZero())))
-		m.Replace, m.Delay, m.MaxPostponed = true, quiet, most
+		err := errors.Join(setInsertID(m, key, debounces), debounced(m.DebounceMax == 0 && (m.Delay != 0 || !m.AvailableAt.IsZero())))
+		m.Replace, m.Delay, m.DebounceMax = true, quiet, most
 		return err
 	}
 }
@@ -129,7 +129,7 @@ func Debounce(key string, quiet, most time.Duration) Option {
 func UniqueFor(key string, period time.Duration) Option {
 	return func(m *bus.Message) error {
 		if period <= 0 {
-			return fmt.Errorf("%w: unique for %s: more than 0 is allowed", bus.ErrBadOption, period)
+			return fmt.Errorf("%w: unique for %s: more than 0 is allowed", bus.ErrInvalidOption, period)
 		}
 		err := setInsertID(m, key, staysUnique)
 		m.UniqueFor = period
@@ -139,17 +139,17 @@ func UniqueFor(key string, period time.Duration) Option {
 
 // Key is what ordered consumers go by: they run the messages of one key one after the other,
 // see bus.Ordered. It wins over a method OrderKey of the payload. A key has 1 to 255 bytes.
-func Key(key string) Option {
+func OrderingKey(key string) Option {
 	return func(m *bus.Message) error {
-		if m.OrderKey = key; key == "" {
-			return fmt.Errorf("%w: the key is empty", bus.ErrBadOption)
+		if m.OrderingKey = key; key == "" {
+			return fmt.Errorf("%w: the key is empty", bus.ErrInvalidOption)
 		}
 		return nil
 	}
 }
 
 // Priority has the message come before others that are due, where the consumer goes by that: see
-// bus.Priorities. Other consumers pay no attention to it.
+// bus.Prioritized. Other consumers pay no attention to it.
 func Priority(p bus.Priority) Option {
 	return func(m *bus.Message) error { m.Priority = p; return nil }
 }

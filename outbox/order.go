@@ -65,7 +65,7 @@ func (d *dispatcher) orderCleanLocked(now time.Time) (order, bool) {
 	// Each loop may hold one batch that has not started. Small claims are not
 	// worth their round trips while there is still something to run.
 	batch, queued := d.batchLocked(now), d.queued-d.quarantine.queued
-	budget := min(batch, batch*d.config.ClaimLoops-queued-d.reserved)
+	budget := min(batch, batch*d.config.Fetchers-queued-d.reserved)
 	if budget <= 0 || queued > 0 && budget < max(batch/4, 1) {
 		return order{}, false
 	}

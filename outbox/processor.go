@@ -80,7 +80,7 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 		breaker, breakerErr := breakerOf(registered.Name(), settings, gate)
 		errs = append(errs, err, groupErr, gateErr, breakerErr, unsupported(registered, s))
 		if breaker != nil {
-			gate = breaker.Gate
+			gate = breaker.Circuit
 		}
 		c := consumer{Consumer: registered, settings: settings, transactional: isTransactional(settings), group: group, gate: gate, breaker: breaker, rate: rateOf(registered)}
 		if c.rate != nil {
@@ -115,12 +115,12 @@ func wantsOf(c bus.Consumer) (wants []store.Want) {
 //
 // It returns an error at once when the database cannot be reached, unless
 // StartTimeout has it wait, when it is a server that the library does not work with
-// ([ErrServer]), when its tables are missing or too old ([ErrSchema]), or
+// ([ErrUnsupportedServer]), when its tables are missing or too old ([ErrSchemaOutdated]), or
 // when its settings would break the library's promises. Later outages are logged and
 // waited out.
 //
 // To shut down, as net/http has Shutdown for it, end ctx and wait for Run; DrainTimeout
-// says how long that takes at most, and [Processor.StopNow] cuts it short.
+// says how long that takes at most, and [Processor.Close] cuts it short.
 func (p *Processor) Run(ctx context.Context) (err error) {
 	if ctx.Err() != nil {
 		return nil
@@ -144,10 +144,10 @@ func (p *Processor) Run(ctx context.Context) (err error) {
 	return r.serve(ctx) // stops at once when it was cancelled during the check
 }
 
-// StopNow cuts the drain of a processor that is stopping short: consumers that
+// Close cuts the drain of a processor that is stopping short: consumers that
 // still run are cancelled with bus.ErrStopping at once. It is what a second
 // signal usually means. It has no effect on a processor that is not stopping.
-func (p *Processor) StopNow() {
+func (p *Processor) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.current != nil && p.current.stopping.Load() {
@@ -156,7 +156,7 @@ func (p *Processor) StopNow() {
 }
 
 // Check looks at the live database as [Processor.Run] does before it starts, and
-// returns the same errors: [ErrServer], [ErrSchema], settings of the database under which the
+// returns the same errors: [ErrUnsupportedServer], [ErrSchemaOutdated], settings of the database under which the
 // library cannot keep its promises, all of them at once, or why the database
 // cannot be reached. It takes at most 5 s, and may be called at any time.
 func (p *Processor) Check(ctx context.Context) error {
@@ -167,7 +167,7 @@ func (p *Processor) Check(ctx context.Context) error {
 }
 
 func (p *Processor) check(ctx context.Context) error {
-	settings, err := p.store.Ready(ctx, p.db, statementTimeout, p.config.UntestedServer && p.registry.Events() == nil)
+	settings, err := p.store.Ready(ctx, p.db, statementTimeout, p.config.AllowUntestedServer && p.registry.Events() == nil)
 	errs := []error{err}
 	for _, c := range p.consumers {
 		if wait := settings.LockWait; c.transactional && wait > 0 && c.settings.Timeout >= wait {
@@ -257,7 +257,7 @@ type run struct {
 }
 
 func (r *run) health() bus.Health {
-	h := bus.Health{Err: r.outage.Err(), Abandoned: r.dispatcher.leftBehind(), Unprepared: r.store.Unprepared(), Closed: r.dispatcher.closedGates()}
+	h := bus.Health{Err: r.outage.Err(), Abandoned: r.dispatcher.leftBehind(), Unprepared: r.store.Unprepared(), OpenCircuits: r.dispatcher.closedGates()}
 	if last := r.lastClaim.Load(); last != 0 {
 		h.LastClaim = time.Unix(0, last)
 	}

@@ -27,9 +27,9 @@ type ProducerConfig struct {
 	// Layers are the application's own layers of the produce chain, first
 	// outermost. They wrap the batch, between validation and insert. Defaults
 	// to none.
-	Layers []bus.SendMiddleware
+	Layers []bus.ProduceMiddleware
 	// Telemetry wraps everything but validation. Defaults to none.
-	Telemetry bus.SendMiddleware
+	Telemetry bus.ProduceMiddleware
 	// MaxPayload is the largest encoded payload, in bytes. Defaults to 1 MiB.
 	MaxPayload int
 	// Logger receives a debug line per batch. Defaults to slog.Default().
@@ -42,7 +42,7 @@ type ProducerConfig struct {
 type Producer struct {
 	registry *bus.Registry
 	config   ProducerConfig
-	chain    bus.Sender
+	chain    bus.ProduceFunc
 	stores   store.Stores
 	routes   *routes
 }
@@ -71,14 +71,14 @@ func NewProducer(registry *bus.Registry, config ProducerConfig) (*Producer, erro
 	}
 	config.MaxPayload, config.Logger = cmp.Or(config.MaxPayload, limits.Payload), cmp.Or(config.Logger, slog.Default())
 	p := &Producer{registry: registry, config: config, stores: store.All(registry.Tables()), routes: &routes{began: time.Now()}}
-	p.chain = p.log(bus.ComposeSend(nil, config.Layers...))
+	p.chain = p.log(bus.ComposeProduce(nil, config.Layers...))
 	if config.Telemetry != nil {
 		p.chain = config.Telemetry(p.chain)
 	}
 	return p, nil
 }
 
-func (p *Producer) log(next bus.Sender) bus.Sender {
+func (p *Producer) log(next bus.ProduceFunc) bus.ProduceFunc {
 	return func(ctx context.Context, b *bus.Batch) error {
 		err := next(ctx, b)
 		if err == nil && p.config.Logger.Enabled(ctx, slog.LevelDebug) {
@@ -98,9 +98,9 @@ func (p *Producer) log(next bus.Sender) bus.Sender {
 // With the context of [Producer.RunInTx], or of a transactional consumer, the
 // handle must be that transaction: see [ErrNotInTx].
 //
-// Errors that the caller can avoid are bus.ErrNoConsumer, bus.ErrBadPayload,
-// bus.ErrTooLarge, bus.ErrBadText, bus.ErrBadOption and bus.ErrNoKey; then
-// nothing was sent to the database. [ErrSchema] says that the tables are missing.
+// Errors that the caller can avoid are bus.ErrNoConsumer, bus.ErrInvalidPayload,
+// bus.ErrTooLarge, bus.ErrInvalidText, bus.ErrInvalidOption and bus.ErrNoKey; then
+// nothing was sent to the database. [ErrSchemaOutdated] says that the tables are missing.
 // Errors of the produce chain and of the database come back wrapped. In a
 // transaction of isolation REPEATABLE READ or SERIALIZABLE an insert id may meet
 // a serialization failure, which is the caller's to retry.
@@ -150,7 +150,7 @@ func (p *Producer) message(item Item) (*bus.Message, error) {
 	m := &bus.Message{ID: newMessageID(), PayloadType: payloadType, Payload: text, Value: item.Payload}
 	for i, option := range item.Options {
 		if option == nil {
-			err = errors.Join(err, fmt.Errorf("payload %q: %w: option %d is nil", payloadType, bus.ErrBadOption, i))
+			err = errors.Join(err, fmt.Errorf("payload %q: %w: option %d is nil", payloadType, bus.ErrInvalidOption, i))
 		} else if mistake := option(m); mistake != nil {
 			err = errors.Join(err, fmt.Errorf("payload %q: %w", payloadType, mistake))
 		}
@@ -296,7 +296,7 @@ func (p *Producer) checked(batch []*bus.Message, now time.Time, records bool, wr
 			return nil, err
 		}
 		if _, before := written[m.ID]; before || seen[m.ID] {
-			return nil, fmt.Errorf("payload %q: %w: a layer of the produce chain sends message %s twice", m.PayloadType, bus.ErrBadOption, m.ID)
+			return nil, fmt.Errorf("payload %q: %w: a layer of the produce chain sends message %s twice", m.PayloadType, bus.ErrInvalidOption, m.ID)
 		}
 		if seen != nil {
 			seen[m.ID] = true
@@ -305,7 +305,7 @@ func (p *Producer) checked(batch []*bus.Message, now time.Time, records bool, wr
 			continue
 		}
 		if events = append(events, m); !records {
-			return nil, fmt.Errorf("%w: an event is appended with eventlog.Log.Append", bus.ErrBadOption)
+			return nil, fmt.Errorf("%w: an event is appended with eventlog.Log.Append", bus.ErrInvalidOption)
 		}
 	}
 	return events, nil

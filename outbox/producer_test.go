@@ -36,28 +36,28 @@ func TestBadInputIsRefusedBeforeAnySQL(t *testing.T) {
 		text    string
 	}{
 		{"no consumer", orphan{}, nil, nil, bus.ErrNoConsumer, `payload "orphan" (outbox_test.orphan)`},
-		{"nil payload", nil, nil, nil, bus.ErrBadPayload, "it is nil"},
-		{"pointer payload", &order{}, nil, nil, bus.ErrBadPayload, "*outbox_test.order"},
-		{"nil pointer payload", (*order)(nil), nil, nil, bus.ErrBadPayload, "*outbox_test.order"},
+		{"nil payload", nil, nil, nil, bus.ErrInvalidPayload, "it is nil"},
+		{"pointer payload", &order{}, nil, nil, bus.ErrInvalidPayload, "*outbox_test.order"},
+		{"nil pointer payload", (*order)(nil), nil, nil, bus.ErrInvalidPayload, "*outbox_test.order"},
 		{"payload too large", order{}, nil, fixedCodec{text: strings.Repeat("x", 1<<20+1)}, bus.ErrTooLarge, "1048577 bytes, at most 1048576"},
-		{"payload with a NUL byte", order{}, nil, fixedCodec{text: "a\x00b"}, bus.ErrBadText, "NUL"},
-		{"payload with invalid UTF-8", order{}, nil, fixedCodec{text: "a\xffb"}, bus.ErrBadText, "UTF-8"},
+		{"payload with a NUL byte", order{}, nil, fixedCodec{text: "a\x00b"}, bus.ErrInvalidText, "NUL"},
+		{"payload with invalid UTF-8", order{}, nil, fixedCodec{text: "a\xffb"}, bus.ErrInvalidText, "UTF-8"},
 		{"payload that cannot be encoded", order{}, nil, fixedCodec{err: noCodec}, noCodec, `encode payload "order.placed"`},
 		{"headers too large", order{}, []outbox.Option{outbox.Header("k", strings.Repeat("v", 8<<10))}, nil, bus.ErrTooLarge, "8193 bytes, at most 8192"},
-		{"header without a name", order{}, []outbox.Option{outbox.Header("", "v")}, nil, bus.ErrBadOption, "a header needs a name"},
-		{"header with a NUL byte", order{}, []outbox.Option{outbox.Header("k", "a\x00")}, nil, bus.ErrBadText, `header "k"`},
-		{"header name with invalid UTF-8", order{}, []outbox.Option{outbox.Header("\xff", "v")}, nil, bus.ErrBadText, "UTF-8"},
-		{"insert id with a NUL byte", order{}, []outbox.Option{outbox.InsertID("a\x00")}, nil, bus.ErrBadText, `insert id "a\x00"`},
-		{"insert id with invalid UTF-8", order{}, []outbox.Option{outbox.InsertID("\xff")}, nil, bus.ErrBadText, "UTF-8"},
+		{"header without a name", order{}, []outbox.Option{outbox.Header("", "v")}, nil, bus.ErrInvalidOption, "a header needs a name"},
+		{"header with a NUL byte", order{}, []outbox.Option{outbox.Header("k", "a\x00")}, nil, bus.ErrInvalidText, `header "k"`},
+		{"header name with invalid UTF-8", order{}, []outbox.Option{outbox.Header("\xff", "v")}, nil, bus.ErrInvalidText, "UTF-8"},
+		{"insert id with a NUL byte", order{}, []outbox.Option{outbox.InsertID("a\x00")}, nil, bus.ErrInvalidText, `insert id "a\x00"`},
+		{"insert id with invalid UTF-8", order{}, []outbox.Option{outbox.InsertID("\xff")}, nil, bus.ErrInvalidText, "UTF-8"},
 		{"insert id too long", order{}, []outbox.Option{outbox.InsertID(strings.Repeat("k", 256))}, nil, bus.ErrTooLarge, "256 bytes, at most 255"},
-		{"empty insert id", order{}, []outbox.Option{outbox.InsertID("")}, nil, bus.ErrBadOption, "the insert id is empty"},
-		{"negative delay", order{}, []outbox.Option{outbox.Delay(-time.Second)}, nil, bus.ErrBadOption, "delay -1s"},
-		{"delay and instant", order{}, []outbox.Option{outbox.Delay(time.Second), outbox.AvailableAt(time.Now())}, nil, bus.ErrBadOption, "not both"},
-		{"instant beyond the calendar", order{}, []outbox.Option{outbox.AvailableAt(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))}, nil, bus.ErrBadOption, "year 10000"},
-		{"instant beyond the calendar in UTC only", order{}, []outbox.Option{outbox.AvailableAt(time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -2*3600)))}, nil, bus.ErrBadOption, "year 10000 in UTC"},
-		{"instant before the calendar in UTC only", order{}, []outbox.Option{outbox.AvailableAt(time.Date(1, 1, 1, 1, 0, 0, 0, time.FixedZone("", 2*3600)))}, nil, bus.ErrBadOption, "year 0 in UTC"},
+		{"empty insert id", order{}, []outbox.Option{outbox.InsertID("")}, nil, bus.ErrInvalidOption, "the insert id is empty"},
+		{"negative delay", order{}, []outbox.Option{outbox.Delay(-time.Second)}, nil, bus.ErrInvalidOption, "delay -1s"},
+		{"delay and instant", order{}, []outbox.Option{outbox.Delay(time.Second), outbox.AvailableAt(time.Now())}, nil, bus.ErrInvalidOption, "not both"},
+		{"instant beyond the calendar", order{}, []outbox.Option{outbox.AvailableAt(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))}, nil, bus.ErrInvalidOption, "year 10000"},
+		{"instant beyond the calendar in UTC only", order{}, []outbox.Option{outbox.AvailableAt(time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -2*3600)))}, nil, bus.ErrInvalidOption, "year 10000 in UTC"},
+		{"instant before the calendar in UTC only", order{}, []outbox.Option{outbox.AvailableAt(time.Date(1, 1, 1, 1, 0, 0, 0, time.FixedZone("", 2*3600)))}, nil, bus.ErrInvalidOption, "year 0 in UTC"},
 		{"header with a long bad name", order{}, []outbox.Option{outbox.Header(strings.Repeat("\xff", 9<<10), "v")}, nil, bus.ErrTooLarge, "9217 bytes"},
-		{"nil option", order{}, []outbox.Option{nil}, nil, bus.ErrBadOption, "option 0 is nil"},
+		{"nil option", order{}, []outbox.Option{nil}, nil, bus.ErrInvalidOption, "option 0 is nil"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestProduceManyNamesEveryBadItem(t *testing.T) {
 		{Payload: order{}, Options: []outbox.Option{outbox.Delay(-1)}},
 	}
 	_, err = producer.ProduceMany(t.Context(), noDatabase(t), items...)
-	for _, want := range []error{bus.ErrNoConsumer, bus.ErrBadOption, bus.ErrTooLarge} {
+	for _, want := range []error{bus.ErrNoConsumer, bus.ErrInvalidOption, bus.ErrTooLarge} {
 		if !errors.Is(err, want) {
 			t.Errorf("got %v, want it to be %v", err, want)
 		}
@@ -152,23 +152,23 @@ func TestZeroProducerSaysSo(t *testing.T) {
 
 func TestSharedErrorsAreThoseOfBus(t *testing.T) {
 	t.Parallel()
-	if outbox.ErrNotInTx != txn.ErrNotInTx || outbox.ErrSchema != dberr.ErrSchema {
+	if outbox.ErrNotInTx != txn.ErrNotInTx || outbox.ErrSchemaOutdated != dberr.ErrSchema {
 		t.Error("the errors that packages share: got others than those of bus")
 	}
 }
 
 func TestWhatMiddlewareAddsIsCheckedToo(t *testing.T) {
 	t.Parallel()
-	spoil := bus.EachMessage(func(_ context.Context, m *bus.Message) error {
+	spoil := bus.PerMessage(func(_ context.Context, m *bus.Message) error {
 		m.Headers = map[string]string{"k": "\x00"}
 		return nil
 	})
-	producer, err := outbox.NewProducer(newRegistry(t, orders("c")), outbox.ProducerConfig{Layers: []bus.SendMiddleware{spoil}})
+	producer, err := outbox.NewProducer(newRegistry(t, orders("c")), outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{spoil}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := producer.Produce(t.Context(), noStatements(t), order{}); !errors.Is(err, bus.ErrBadText) {
-		t.Errorf("got %v, want ErrBadText", err)
+	if _, err := producer.Produce(t.Context(), noStatements(t), order{}); !errors.Is(err, bus.ErrInvalidText) {
+		t.Errorf("got %v, want ErrInvalidText", err)
 	}
 }
 
@@ -176,8 +176,8 @@ func TestProduceChainSeesTheBatchInOrder(t *testing.T) {
 	t.Parallel()
 	var seen []string
 	stop := errors.New("enough")
-	layer := func(name string) bus.SendMiddleware {
-		return func(next bus.Sender) bus.Sender {
+	layer := func(name string) bus.ProduceMiddleware {
+		return func(next bus.ProduceFunc) bus.ProduceFunc {
 			return func(ctx context.Context, b *bus.Batch) error {
 				batch := b.Messages
 				seen = append(seen, name)
@@ -192,7 +192,7 @@ func TestProduceChainSeesTheBatchInOrder(t *testing.T) {
 		}
 	}
 	producer, err := outbox.NewProducer(newRegistry(t, orders("c")), outbox.ProducerConfig{
-		Telemetry: layer("telemetry"), Layers: []bus.SendMiddleware{layer("outer"), layer("inner")},
+		Telemetry: layer("telemetry"), Layers: []bus.ProduceMiddleware{layer("outer"), layer("inner")},
 	})
 	if err != nil {
 		t.Fatal(err)

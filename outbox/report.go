@@ -36,15 +36,15 @@ func (r *run) manifest() (m presence.Manifest) {
 
 func (r *run) state() presence.State {
 	health := r.health()
-	s := presence.State{Limit: r.config.Concurrency, Stuck: health.Abandoned, Closed: store.Each(health.Closed, func(g bus.ClosedGate) string { return g.Consumer })}
+	s := presence.State{Limit: r.config.Concurrency, Stuck: health.Abandoned, Closed: store.Each(health.OpenCircuits, func(g bus.OpenCircuit) string { return g.Consumer })}
 	s.Running, s.Queued = r.dispatcher.load()
 	return s
 }
 
 // tell counts what has become of a message that began, and has a poisoned one known by its error.
-func (r *run) tell(t *task, v bus.Verdict, result *store.Result) {
+func (r *run) tell(t *task, v bus.OutcomeError, result *store.Result) {
 	if t.committed {
-		v = bus.Verdict{}
+		v = bus.OutcomeError{}
 	}
 	if v.Outcome == bus.Released {
 		return

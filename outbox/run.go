@@ -17,13 +17,13 @@ const (
 	// stopGrace is how long handlers get to return after they were cancelled, and
 	// how long the last results get to be written when that is all the time there is.
 	stopGrace = 400 * time.Millisecond
-	// settleGrace is how much longer they get unless StopNow was called: a database
+	// settleGrace is how much longer they get unless Close was called: a database
 	// that is merely busy should not have finished messages run again.
 	settleGrace = 600 * time.Millisecond
 )
 
 // errUnstarted gives a message back that was claimed but never run.
-var errUnstarted error = &bus.Verdict{Outcome: bus.Released, Reason: "not started"}
+var errUnstarted error = &bus.OutcomeError{Outcome: bus.Released, Reason: "not started"}
 
 func (p *Processor) newRun(ctx context.Context) *run {
 	r := &run{
@@ -51,7 +51,7 @@ func (p *Processor) newRun(ctx context.Context) *run {
 	r.hands = newHands(&r.workers)
 	r.dispatcher = newDispatcher(p.config, consumers)
 	r.born(time.Now())
-	r.chain = bus.Compose(nil, p.config.Chain...)
+	r.chain = bus.Compose(nil, p.config.Middleware...)
 	r.work, r.cancelWork = context.WithCancelCause(r.ctx)
 	return r
 }
@@ -137,7 +137,7 @@ func (r *run) loops(ctx context.Context) *sync.WaitGroup {
 	for _, loop := range []func(context.Context){r.poller, r.expecting, r.unregistered, r.slotKeeper, r.breakers} {
 		loops.Go(func() { loop(ctx) })
 	}
-	for range r.config.ClaimLoops {
+	for range r.config.Fetchers {
 		loops.Go(func() { r.claimLoop(ctx) })
 	}
 	return &loops

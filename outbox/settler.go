@@ -24,7 +24,7 @@ var errLocked = errors.New("outbox: settle: some outcomes were not written, sinc
 // settled enters the outcome of a message; the settler writes it.
 func (r *run) settled(t *task, err error) {
 	t.over.Store(true)
-	v := bus.VerdictOf(err)
+	v := bus.OutcomeOf(err)
 	result := t.result(v, t.consumer.settings.AttemptDelay)
 	r.tell(t, v, &result)
 	t.passed = t.committed || result.Outcome == store.Done

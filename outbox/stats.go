@@ -28,7 +28,7 @@ type Stats struct {
 	CrashPoisoned int64 `json:"crash_poisoned"`
 
 	// Uncounted counts runs of transactional consumers that did not count as an
-	// attempt, since they lost a conflict or their connection: see bus.ErrUncounted.
+	// attempt, since they lost a conflict or their connection: see bus.ErrNotCounted.
 	Uncounted int64 `json:"uncounted"`
 	// Unordered counts messages of ordered consumers that have no key, and so ran in any order: whoever produced them
 	// declares the consumer without bus.Ordered.
@@ -41,12 +41,12 @@ type Stats struct {
 	// them, since somebody else has the message locked or the database does not take them.
 	Unsettled int `json:"unsettled"`
 
-	// Gates tells, while the processor runs, of each consumer with a [Gate] or a bus.Breaker
+	// Gates tells, while the processor runs, of each consumer with a [Gate] or a bus.CircuitBreaker
 	// whether that stops it in this process.
 	Gates map[string]bool `json:"gates,omitempty"`
-	// Limits tells, while the processor runs, of each bus.Limit by its name.
+	// Limits tells, while the processor runs, of each bus.GlobalConcurrency by its name.
 	Limits map[string]LimitStats `json:"limits,omitempty"`
-	// RatesSpent tells of each consumer with a bus.Rate for how long this process has claimed
+	// RatesSpent tells of each consumer with a bus.RateLimit for how long this process has claimed
 	// nothing of it since the rate was spent.
 	RatesSpent map[string]time.Duration `json:"-"`
 }
@@ -106,7 +106,7 @@ func (d *dispatcher) bounds() (gates map[string]bool, limits map[string]LimitSta
 	defer d.mu.Unlock()
 	for _, c := range d.consumers {
 		if c.gate != nil {
-			_, _, closed := c.gate.Closed()
+			_, _, closed := c.gate.Tripped()
 			put(&gates, c.Name(), closed)
 		}
 	}
@@ -126,7 +126,7 @@ func put[V any](m *map[string]V, key string, value V) {
 
 // Queues looks up what waits for each registered consumer, in the order of
 // bus.Registry.Consumers, in one statement of bounded cost, and another where keys may be
-// parked. Ask every few seconds rather than with every request. What is paused Admin.Queues tells. Its errors are the database's, and [ErrSchema].
+// parked. Ask every few seconds rather than with every request. What is paused Admin.Queues tells. Its errors are the database's, and [ErrSchemaOutdated].
 func (p *Processor) Queues(ctx context.Context) ([]Queue, error) {
 	var names, parking []string
 	for _, c := range p.consumers {
@@ -158,7 +158,7 @@ func (p *Processor) Queues(ctx context.Context) ([]Queue, error) {
 }
 
 // parks tells whether poisoned messages of a consumer park their keys.
-func parks(c bus.Consumer) bool { return c.Ordered() && c.Config().Ordered == bus.ParkKey }
+func parks(c bus.Consumer) bool { return c.Ordered() && c.Config().Ordered == bus.BlockKey }
 
 // sum adds what waits under a former name of a consumer.
 func sum(a, b Queue) Queue {

@@ -28,7 +28,7 @@ import (
 // the consumer's function on one that ends before Step returns unless it is abandoned. When ctx ends, the consumer is
 // cancelled with bus.ErrStopping, and its message given back. Step makes no
 // [Processor.Check], retries no claim, and may be called while Run runs.
-func (p *Processor) Step(ctx context.Context, consumers ...string) (ran bool, err error) {
+func (p *Processor) ProcessNext(ctx context.Context, consumers ...string) (ran bool, err error) {
 	r := p.newRun(ctx)
 	r.gathers = stepPatience
 	defer r.cancelWork(nil)

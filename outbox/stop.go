@@ -188,7 +188,7 @@ func (r *run) stopMessage(id int64) bool {
 
 // asStopped is what to make of the error of a run that was asked to end.
 func (t *task) asStopped(err error) error {
-	if !t.stopped.Load() || err == nil || bus.VerdictOf(err).Outcome != bus.Unclassified {
+	if !t.stopped.Load() || err == nil || bus.OutcomeOf(err).Outcome != bus.Errored {
 		return err
 	}
 	return bus.Discard(fmt.Errorf("%w: %w", bus.ErrCancelled, err))
@@ -200,8 +200,8 @@ func besideStopped(members []*member, errs []error) []error {
 		return errs
 	}
 	for i, m := range members {
-		if errs[i] != nil && !m.task.stopped.Load() && bus.VerdictOf(errs[i]).Outcome == bus.Unclassified {
-			errs[i] = &bus.Verdict{Outcome: bus.Released, Err: errs[i]}
+		if errs[i] != nil && !m.task.stopped.Load() && bus.OutcomeOf(errs[i]).Outcome == bus.Errored {
+			errs[i] = &bus.OutcomeError{Outcome: bus.Released, Err: errs[i]}
 		}
 	}
 	return errs

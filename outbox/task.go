@@ -22,7 +22,7 @@ type consumer struct {
 	tally         *presence.Tally
 	transactional bool
 	group         int      // how many messages may run together
-	gate          *Gate    // nil if it has none
+	gate          *Circuit // nil if it has none
 	breaker       *breaker // nil if it has none; else it is its gate
 	limiter       *limiter
 	rate          *store.Rate // nil if it has none
@@ -108,8 +108,8 @@ func newTask(t *task, row store.Message, c *consumer, l *lease, now time.Time) {
 	*t = task{
 		Context: l.ctx, row: row, consumer: c, lease: l, queuedAt: now,
 		message: bus.Message{
-			ID: row.MessageID, PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers), InsertID: row.InsertID, OrderKey: row.OrderKey,
-			Consumer: c.Name(), StoredConsumer: row.ConsumerType, Config: &c.settings, Attempt: row.Attempts + 1, Crashes: row.Crashes,
+			ID: row.MessageID, PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers), InsertID: row.InsertID, OrderingKey: row.OrderKey,
+			Consumer: c.Name(), ConsumerAlias: row.ConsumerType, Config: &c.settings, Attempt: row.Attempts + 1, CrashCount: row.Crashes,
 			CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time,
 		},
 	}
@@ -117,8 +117,8 @@ func newTask(t *task, row store.Message, c *consumer, l *lease, now time.Time) {
 }
 
 // result turns what the chain returned into what is settled.
-func (t *task) result(v bus.Verdict, attemptDelay time.Duration) store.Result {
-	r := store.Result{Claim: t.lease.id, Message: t.row.ID, Delay: v.Delay, Reason: v.Reason, Lane: t.row.Lane, Rank: t.row.Rank, Parks: t.consumer.settings.Ordered == bus.ParkKey}
+func (t *task) result(v bus.OutcomeError, attemptDelay time.Duration) store.Result {
+	r := store.Result{Claim: t.lease.id, Message: t.row.ID, Delay: v.Delay, Reason: v.Reason, Lane: t.row.Lane, Rank: t.row.Rank, Parks: t.consumer.settings.Ordered == bus.BlockKey}
 	if t.committed { // the message is gone, whatever outer layers say
 		r.Outcome = store.Release
 		return r
@@ -132,7 +132,7 @@ func (t *task) result(v bus.Verdict, attemptDelay time.Duration) store.Result {
 		return r
 	case bus.Snoozed:
 		r.Outcome = store.Snoozed
-		if errors.Is(v.Err, bus.ErrUncounted) {
+		if errors.Is(v.Err, bus.ErrNotCounted) {
 			r.Errors = t.errors(v.Err, true)
 		}
 		return r
@@ -154,7 +154,7 @@ func (t *task) recent() *store.Recent {
 	if t.message.UniqueFor <= 0 || t.row.InsertID == "" {
 		return nil
 	}
-	return &store.Recent{PendingKey: store.PendingKey{InsertID: t.row.InsertID, ConsumerType: t.message.StoredConsumer}, For: t.message.UniqueFor}
+	return &store.Recent{PendingKey: store.PendingKey{InsertID: t.row.InsertID, ConsumerType: t.message.ConsumerAlias}, For: t.message.UniqueFor}
 }
 
 // errors is the message's list of errors with one more.

@@ -8,7 +8,7 @@ import (
 )
 
 // errBehind gives a message back that comes behind one of its key which was not done.
-var errBehind error = &bus.Verdict{Outcome: bus.Released, Err: errors.New("outbox: the message before it, of the same key, is not done")}
+var errBehind error = &bus.OutcomeError{Outcome: bus.Released, Err: errors.New("outbox: the message before it, of the same key, is not done")}
 
 // behind is what becomes of a message that comes behind one which was not done.
 func behind(t *task) error {
@@ -146,7 +146,7 @@ func (t turns) answers(members []*member, errs []error) []error {
 		if failed[t.before(m.task)] {
 			errs[i] = behind(m.task)
 		}
-		if errs[i] != nil && bus.VerdictOf(errs[i]).Outcome != bus.Discarded {
+		if errs[i] != nil && bus.OutcomeOf(errs[i]).Outcome != bus.Discarded {
 			failed[m.task] = true
 		}
 	}

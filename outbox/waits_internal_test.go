@@ -168,7 +168,7 @@ func TestRunsThatNeverBeganDoNotCountAgainstTheFirstConflict(t *testing.T) {
 		_ = r.blamed(m, &fault{unstarted, errors.New("begin")})
 	}
 	err := r.blamed(m, &fault{conflict, errors.New("conflict")})
-	if got := bus.VerdictOf(err).Outcome; got != bus.Snoozed {
+	if got := bus.OutcomeOf(err).Outcome; got != bus.Snoozed {
 		t.Errorf("the first conflict after ten runs that never began: got %s, want snoozed", got)
 	}
 }

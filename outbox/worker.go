@@ -78,10 +78,10 @@ func (c call) Run() error {
 }
 
 func sound(err error) error {
-	switch v := bus.VerdictOf(err); v.Outcome {
+	switch v := bus.OutcomeOf(err); v.Outcome {
 	case bus.Done:
 		return nil
-	case bus.Unclassified:
+	case bus.Errored:
 		return v.Err
 	default:
 		return &v
@@ -165,7 +165,7 @@ func (t *task) consume(ctx context.Context, m *bus.Message) error {
 	}
 	switch {
 	case t.group != nil:
-		if err = t.group.join(ctx, t, withPayload(m, payload)); errors.Is(err, bus.ErrLate) {
+		if err = t.group.join(ctx, t, withPayload(m, payload)); errors.Is(err, bus.ErrExpired) {
 			err = t.inTurn(err)
 		}
 	case t.stopped.Load(): // while it waited behind others
@@ -216,8 +216,8 @@ func withoutChance(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if cause := context.Cause(ctx); (cause == bus.ErrStopping || cause == bus.ErrLeaseLost) && bus.VerdictOf(err).Outcome == bus.Unclassified {
-		return &bus.Verdict{Outcome: bus.Released, Err: err}
+	if cause := context.Cause(ctx); (cause == bus.ErrStopping || cause == bus.ErrLeaseLost) && bus.OutcomeOf(err).Outcome == bus.Errored {
+		return &bus.OutcomeError{Outcome: bus.Released, Err: err}
 	}
 	return err
 }

@@ -44,7 +44,7 @@ type Group struct {
 func (s *Store) Groups(ctx context.Context, db bun.IDB, consumer string) (groups []Group, more bool, err error) {
 	st, db, err := s.stores.Of(db, errUnmade)
 	if mistake := limits.CheckText(consumer); mistake != nil {
-		err = errors.Join(err, fmt.Errorf("consumer %q: %w: %w", consumer, bus.ErrBadText, mistake))
+		err = errors.Join(err, fmt.Errorf("consumer %q: %w: %w", consumer, bus.ErrInvalidText, mistake))
 	}
 	if err != nil {
 		return nil, false, dberr.Wrap(err, "poison: groups")

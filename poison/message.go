@@ -28,8 +28,8 @@ type Message struct {
 	PayloadBytes int               `json:"payload_bytes,omitempty"`
 	Headers      map[string]string `json:"headers,omitempty"`     // nil: none
 	InsertID     string            `json:"insert_id,omitempty"`   // empty: none
-	Key          string            `json:"key,omitempty"`         // of its order: see outbox.Key; empty: none
-	Parks        bool              `json:"parks,omitempty"`       // it keeps those of its key from running: see bus.ParkKey
+	Key          string            `json:"key,omitempty"`         // of its order: see outbox.OrderingKey; empty: none
+	Parks        bool              `json:"parks,omitempty"`       // it keeps those of its key from running: see bus.BlockKey
 	CreatedAt    time.Time         `json:"created_at,omitzero"`   // when it was produced
 	AvailableAt  time.Time         `json:"available_at,omitzero"` // when it was due for the run after which it was poisoned
 	PoisonedAt   time.Time         `json:"poisoned_at,omitzero"`
@@ -81,7 +81,7 @@ type Filter struct {
 	// Fingerprint selects those that belong together, or with [Unclassified] those without one. It
 	// has an index with the consumer.
 	Fingerprint string `json:"fingerprint,omitempty"`
-	// Key is that of the message's order: see outbox.Key.
+	// Key is that of the message's order: see outbox.OrderingKey.
 	Key string `json:"key,omitempty"`
 	// MessageID is the id that log lines and spans have: one message for each
 	// consumer of the payload. It has an index.
@@ -103,11 +103,11 @@ const mostIDs = 1000
 // check reports what no row can match, or nothing can mean.
 func (f Filter) check() error {
 	if n := len(f.IDs); f.IDs != nil && (n == 0 || n > mostIDs) {
-		return fmt.Errorf("filter by %d ids: %w: 1 to %d are allowed, or nil for all", n, bus.ErrBadOption, mostIDs)
+		return fmt.Errorf("filter by %d ids: %w: 1 to %d are allowed, or nil for all", n, bus.ErrInvalidOption, mostIDs)
 	}
 	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "fingerprint": f.Fingerprint, "key": f.Key, "error": f.Error} {
 		if err := limits.CheckText(text); err != nil {
-			return fmt.Errorf("filter by %s %q: %w: %w", what, text, bus.ErrBadText, err)
+			return fmt.Errorf("filter by %s %q: %w: %w", what, text, bus.ErrInvalidText, err)
 		}
 	}
 	return nil

@@ -68,7 +68,7 @@ func (c *PreviewCounts) add(o PreviewCounts) {
 // them are requeued or discarded. It changes nothing.
 func (s *Store) Preview(ctx context.Context, db bun.IDB, filter Filter, most int) (Preview, error) {
 	if most < 1 {
-		return Preview{}, fmt.Errorf("poison: preview: of up to %d: %w: 1 or more is allowed", most, bus.ErrBadOption)
+		return Preview{}, fmt.Errorf("poison: preview: of up to %d: %w: 1 or more is allowed", most, bus.ErrInvalidOption)
 	}
 	st, db, err := s.stores.Of(db, errUnmade)
 	if err = errors.Join(err, filter.check()); err != nil {

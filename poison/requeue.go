@@ -41,14 +41,14 @@ func (s *Store) Requeue(ctx context.Context, db bun.IDB, ids ...int64) (Result, 
 // RequeueWhere is [Store.Requeue] for messages that match, at most limit of them,
 // in the order of their ids, and none that is poisoned while it is at work. The
 // zero filter matches every poisoned message. A
-// limit below 1 is bus.ErrBadOption. Messages that stay poisoned as conflicts
+// limit below 1 is bus.ErrInvalidOption. Messages that stay poisoned as conflicts
 // count towards the limit, so more than limit may match and fewer be requeued.
 //
 // After an error without a transaction of the caller's, calling it again goes on with
 // the rest.
 func (s *Store) RequeueWhere(ctx context.Context, db bun.IDB, filter Filter, limit int) (Result, error) {
 	if limit < 1 {
-		return Result{}, fmt.Errorf("poison: requeue where: limit %d: %w: 1 or more is allowed", limit, bus.ErrBadOption)
+		return Result{}, fmt.Errorf("poison: requeue where: limit %d: %w: 1 or more is allowed", limit, bus.ErrInvalidOption)
 	}
 	st, db, err := s.stores.Of(db, errUnmade)
 	if err = errors.Join(err, filter.check()); err != nil {

@@ -45,7 +45,7 @@ const batch = 500 // messages in one transaction
 // messages. On an error they return what is done all the same: in a transaction of
 // the caller's, nothing. With the context of outbox.Producer.RunInTx, or of a transactional
 // consumer, those must be given that transaction: outbox.ErrNotInTx. All methods
-// return outbox.ErrSchema when the tables are missing, and the database's errors,
+// return outbox.ErrSchemaOutdated when the tables are missing, and the database's errors,
 // wrapped.
 type Store struct {
 	registry *bus.Registry
@@ -115,7 +115,7 @@ func (s *Store) Count(ctx context.Context, db bun.IDB, filter Filter) (int, erro
 // what does not match as well, until it has found so many.
 func (s *Store) CountUpTo(ctx context.Context, db bun.IDB, filter Filter, most int) (int, error) {
 	if most < 1 {
-		return 0, fmt.Errorf("poison: count: up to %d: %w: 1 or more is allowed", most, bus.ErrBadOption)
+		return 0, fmt.Errorf("poison: count: up to %d: %w: 1 or more is allowed", most, bus.ErrInvalidOption)
 	}
 	st, db, err := s.stores.Of(db, errUnmade)
 	if err = errors.Join(err, filter.check()); err != nil {
@@ -142,10 +142,10 @@ func (s *Store) Get(ctx context.Context, db bun.IDB, id int64) (Message, error) 
 }
 
 // GetHead is [Store.Get] with the first bytes of the payload, so many at most, whole characters; its
-// [Message.PayloadBytes] is that of all. A limit below 0 is bus.ErrBadOption.
+// [Message.PayloadBytes] is that of all. A limit below 0 is bus.ErrInvalidOption.
 func (s *Store) GetHead(ctx context.Context, db bun.IDB, id int64, maxBytes int) (Message, error) {
 	if maxBytes < 0 {
-		return Message{}, fmt.Errorf("poison: get %d: the first %d bytes: %w: 0 or more is allowed", id, maxBytes, bus.ErrBadOption)
+		return Message{}, fmt.Errorf("poison: get %d: the first %d bytes: %w: 0 or more is allowed", id, maxBytes, bus.ErrInvalidOption)
 	}
 	st, db, err := s.stores.Of(db, errUnmade)
 	if err != nil {
@@ -184,10 +184,10 @@ func (s *Store) Discard(ctx context.Context, db bun.IDB, ids ...int64) (int, err
 
 // Purge deletes messages that were poisoned longer ago than the given age, by
 // the database's clock, and returns how many. An age of 0 means all of them; a
-// negative one is bus.ErrBadOption.
+// negative one is bus.ErrInvalidOption.
 func (s *Store) Purge(ctx context.Context, db bun.IDB, age time.Duration) (int, error) {
 	if age < 0 {
-		return 0, fmt.Errorf("poison: purge: age %s: %w: 0 or more is allowed", age, bus.ErrBadOption)
+		return 0, fmt.Errorf("poison: purge: age %s: %w: 0 or more is allowed", age, bus.ErrInvalidOption)
 	}
 	st, db, err := s.stores.In(ctx, db, errUnmade)
 	if err != nil {

@@ -19,12 +19,12 @@ func (r *Runner) Health() bus.Health {
 	h := bus.Health{Err: r.outage.Err()}
 	for _, rc := range r.receivers {
 		if away := rc.runs.absent(); !away.since.IsZero() {
-			h.Closed = append(h.Closed, bus.ClosedGate{Consumer: rc.consumerName(), Since: away.since, Reason: errorlog.Text(away.reason)})
+			h.OpenCircuits = append(h.OpenCircuits, bus.OpenCircuit{Consumer: rc.consumerName(), Since: away.since, Reason: errorlog.Text(away.reason)})
 		}
 	}
 	for _, l := range r.logs {
-		if since, reason, closed := l.gate.Closed(); closed {
-			h.Closed = append(h.Closed, bus.ClosedGate{Consumer: l.checkpoint(), Since: since, Reason: errorlog.Text(reason)})
+		if since, reason, closed := l.gate.Tripped(); closed {
+			h.OpenCircuits = append(h.OpenCircuits, bus.OpenCircuit{Consumer: l.checkpoint(), Since: since, Reason: errorlog.Text(reason)})
 		}
 	}
 	h.Ready = h.Err == nil && r.serving.Load()
@@ -33,7 +33,7 @@ func (r *Runner) Health() bus.Health {
 
 // doing is what others are told: who waits for a broker.
 func (r *Runner) doing() presence.State {
-	return presence.State{Closed: store.Each(r.Health().Closed, func(g bus.ClosedGate) string { return g.Consumer })}
+	return presence.State{Closed: store.Each(r.Health().OpenCircuits, func(g bus.OpenCircuit) string { return g.Consumer })}
 }
 
 // absence is what a receiver knows of its broker while that is away.

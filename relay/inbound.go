@@ -83,9 +83,9 @@ func (r *receiving) understand(registry *bus.Registry, record, mapped Record, e 
 	hashFor := func(consumers []string) string {
 		return hashOf("event", e.Attributes["source"], e.Attributes["id"], joinNames(consumers))
 	}
-	a.message, a.hash = m, hashFor(m.Only)
-	if len(m.Only) > 1 {
-		for _, name := range m.Only {
+	a.message, a.hash = m, hashFor(m.Recipients)
+	if len(m.Recipients) > 1 {
+		for _, name := range m.Recipients {
 			a.each = append(a.each, recipient{name, hashFor([]string{name})})
 		}
 	}
@@ -115,13 +115,13 @@ func (a arrival) isNew(added map[string]bool) bool {
 	if len(a.each) == 0 {
 		return true
 	}
-	a.message.Only = nil
+	a.message.Recipients = nil
 	for _, one := range a.each {
 		if take(one.hash) {
-			a.message.Only = append(a.message.Only, one.name)
+			a.message.Recipients = append(a.message.Recipients, one.name)
 		}
 	}
-	return len(a.message.Only) > 0
+	return len(a.message.Recipients) > 0
 }
 
 // park has a record parked. It is remembered by all that it has, since it may have no id.
@@ -208,8 +208,8 @@ func message(payloadType string, e cloudevents.Event, record Record) (*bus.Messa
 		return nil, err
 	}
 	m := &bus.Message{ID: messageID(e.Attributes["source"], e.Attributes["id"]), PayloadType: payloadType, Payload: e.Data, Headers: headers}
-	m.OrderKey = cmp.Or(record.Key, e.Attributes["partitionkey"])
-	if m.Only, err = splitNames(e.Attributes[consumersAttribute]); err != nil {
+	m.OrderingKey = cmp.Or(record.Key, e.Attributes["partitionkey"])
+	if m.Recipients, err = splitNames(e.Attributes[consumersAttribute]); err != nil {
 		return nil, err
 	}
 	if m.Headers["traceparent"] == "" && e.Attributes["traceparent"] != "" {
@@ -238,7 +238,7 @@ func messageID(source, id string) uuid.UUID {
 // unknownConsumer reports a consumer that the record is for and that nobody knows here.
 func unknownConsumer(registry *bus.Registry, m *bus.Message) error {
 	consumers := registry.ConsumersOf(m.PayloadType)
-	for _, name := range m.Only {
+	for _, name := range m.Recipients {
 		if !slices.ContainsFunc(consumers, func(c bus.Consumer) bool { return slices.Contains(c.Names(), name) }) {
 			return fmt.Errorf("it is for consumer %q, which takes no payload %q here", cloudevents.Short(name), m.PayloadType)
 		}

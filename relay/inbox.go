@@ -61,7 +61,7 @@ func (r *Runner) receive(ctx context.Context, rc *receiving, records []Record) e
 	}
 	left := errNotPassedOn
 	err := guarded("RunnerConfig.Telemetry", func() error {
-		return bus.Send(ctx, r.chain, messages, func(ctx context.Context, _ []*bus.Message) error {
+		return bus.RunProduce(ctx, r.chain, messages, func(ctx context.Context, _ []*bus.Message) error {
 			for _, m := range messages {
 				m.Consumer = ""
 			}
@@ -174,7 +174,7 @@ func (r *Runner) answers(ctx context.Context) bool {
 
 // isInput tells whether an error is about what is to be written, rather than the database.
 func isInput(err error) bool {
-	for _, input := range []error{eventlog.ErrTombstoned, bus.ErrNoConsumer, bus.ErrBadPayload, bus.ErrTooLarge, bus.ErrBadText, bus.ErrBadOption, bus.ErrNoKey} {
+	for _, input := range []error{eventlog.ErrTombstoned, bus.ErrNoConsumer, bus.ErrInvalidPayload, bus.ErrTooLarge, bus.ErrInvalidText, bus.ErrInvalidOption, bus.ErrNoKey} {
 		if errors.Is(err, input) {
 			return true
 		}

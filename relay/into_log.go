@@ -67,11 +67,11 @@ func (r *receiving) fitsLog(s *store.Store, log *eventlog.Log) error {
 
 // asEvent makes an event of a message.
 func (r *receiving) asEvent(m *bus.Message) error {
-	if m.OrderKey == "" {
+	if m.OrderingKey == "" {
 		return errors.New("it has no key, which would be its stream")
 	}
-	m.Event = &bus.Event{Stream: r.category + "-" + m.OrderKey}
-	m.OrderKey, m.Only = "", nil
+	m.Event = &bus.Event{Stream: r.category + "-" + m.OrderingKey}
+	m.OrderingKey, m.Recipients = "", nil
 	return nil
 }
 

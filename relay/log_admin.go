@@ -57,7 +57,7 @@ func (r *Runner) Logs(ctx context.Context) ([]LogStats, error) {
 		if err != nil {
 			return nil, dberr.Wrap(err, "relay: stats of log relays")
 		}
-		if since, reason, closed := l.gate.Closed(); closed {
+		if since, reason, closed := l.gate.Tripped(); closed {
 			s.Closed, s.Reason = since, reason
 		}
 		all = append(all, s)

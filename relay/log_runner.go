@@ -123,7 +123,7 @@ func (c *crew) behind(free map[string][]*shard) ([]store.Subscription, bool, err
 func (c *crew) number() error {
 	turn, cancel := context.WithTimeout(c.ctx, statementTimeout)
 	defer cancel()
-	_, err := c.config.Log.Number(turn, c.db)
+	_, err := c.config.Log.AssignPositions(turn, c.db)
 	if turn.Err() != nil && c.ctx.Err() == nil {
 		c.alarm.By(time.Now())
 		return nil

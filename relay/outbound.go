@@ -66,8 +66,8 @@ func (p *publishing) record(codec bus.Codec, m *bus.Message) (Record, error) {
 // recipients are the consumers that a message is for; none stands for all. An alias that is none of them is a former name of the
 // relay.
 func (p *publishing) recipients(m *bus.Message) []string {
-	if slices.Contains(p.consumers, m.StoredConsumer) && m.StoredConsumer != p.name {
-		return []string{m.StoredConsumer}
+	if slices.Contains(p.consumers, m.ConsumerAlias) && m.ConsumerAlias != p.name {
+		return []string{m.ConsumerAlias}
 	}
 	return p.consumers
 }

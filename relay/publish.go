@@ -32,7 +32,7 @@ const (
 //
 // A message is done once the broker has it. [Publisher] names the errors that it tells apart.
 // While the broker does not answer, or not within [PublishTimeout], nothing is written to what
-// waits: a gate keeps messages from being claimed, see outbox.Gate, and lets single ones probe. It
+// waits: a gate keeps messages from being claimed, see outbox.Circuit, and lets single ones probe. It
 // opens when one is done, or when a [Reconnecter] says that the broker is back.
 // That is so if there is no connection, [ErrDisconnected], or none of the destinations of its routes answers.
 // Else the messages of one that does not are snoozed for as long as it has not, 1 s to 30 s, and one of them at
@@ -46,7 +46,7 @@ const (
 // A message that is delivered again on request (bus.Message.Replay) is published like any other, and
 // is live where it arrives, unless it is remembered there.
 //
-// The key of a record is the stream of an event, else what outbox.Key was given, else what the
+// The key of a record is the stream of an event, else what outbox.OrderingKey was given, else what the
 // payload's OrderKey returns.
 func Publish(name string, pub Publisher, options ...bus.ConsumerOption) bus.Consumer {
 	p, config := newPublishing(name, pub, options)
@@ -58,7 +58,7 @@ func Publish(name string, pub Publisher, options ...bus.ConsumerOption) bus.Cons
 	}
 	p.needDestinations()
 	all := []bus.ConsumerOption{bus.BatchSize(publishBatch), bus.Concurrency(publishAtOnce), bus.Timeout(p.timeout + publishGrace), bus.Forwards()}
-	all = append(append(all, options...), outbox.Gated(p.gate), p.refuse)
+	all = append(append(all, options...), outbox.WithCircuit(p.gate), p.refuse)
 	return bus.ConsumeRaw(name, p.consume, p.payloadTypes, all...)
 }
 
@@ -88,7 +88,7 @@ func PublishTimeout(d time.Duration) bus.ConsumerOption {
 
 // Gate is the gate that the relay closes while the broker is away, for those who want to share
 // it, or to open it when they know that the broker is back. Defaults to one of the relay's own.
-func Gate(g *outbox.Gate) bus.ConsumerOption {
+func Gate(g *outbox.Circuit) bus.ConsumerOption {
 	return publishOption(func(p *publishing) { p.gate = g })
 }
 
@@ -107,7 +107,7 @@ func publishOption(set func(*publishing)) bus.ConsumerOption {
 	return func(c *bus.ConsumerConfig) {
 		p, ok := c.Value(publishKey{}).(*publishing)
 		if !ok {
-			p = &publishing{contentType: cloudevents.JSON, timeout: publishTimeout, gate: new(outbox.Gate)}
+			p = &publishing{contentType: cloudevents.JSON, timeout: publishTimeout, gate: new(outbox.Circuit)}
 			c.SetValue(publishKey{}, p)
 		}
 		set(p)
@@ -122,7 +122,7 @@ type publishing struct {
 	structured   bool
 	contentType  string
 	timeout      time.Duration
-	gate         *outbox.Gate
+	gate         *outbox.Circuit
 	consumers    []string
 	routes       map[string]*route // by stored names
 	inOrder      []*route
@@ -145,7 +145,7 @@ func newPublishing(name string, pub Publisher, options []bus.ConsumerOption) (p 
 	p.name, p.pub, p.missing = name, pub, new(missing)
 	p.check()
 	if r, ok := pub.(Reconnecter); ok && p.gate != nil {
-		r.OnReconnect(p.gate.Open)
+		r.OnReconnect(p.gate.Reset)
 	}
 	if p.timeout <= 0 || p.timeout > maxTimeout {
 		p.timeout = publishTimeout // it is refused
@@ -191,7 +191,7 @@ func (p *publishing) refuse(c *bus.ConsumerConfig) {
 func (p *publishing) consume(ctx context.Context, batch []*bus.Message) error {
 	failed := make(bus.BatchError)
 	records, places := make([]Record, 0, len(batch)), make([]int, 0, len(batch))
-	codec := bus.CurrentCodec(ctx)
+	codec := bus.CodecFromContext(ctx)
 	for i, m := range batch {
 		record, err := p.record(codec, m)
 		if err != nil {
@@ -217,7 +217,7 @@ var errTimeout = fmt.Errorf("relay: a call took longer than its timeout: %w", co
 
 // publish returns an outcome for each record. What is for a destination that does not answer waits, and does not hold up the others.
 func (p *publishing) publish(ctx context.Context, records []Record) []error {
-	_, _, probes := p.gate.Closed()
+	_, _, probes := p.gate.Tripped()
 	if !probes {
 		p.missing.opened()
 	}
@@ -245,7 +245,7 @@ func (p *publishing) publish(ctx context.Context, records []Record) []error {
 		answered = answered && !away
 	}
 	if probes && answered && ctx.Err() == nil {
-		p.gate.Open() // also when it did not take the record that probed
+		p.gate.Reset() // also when it did not take the record that probed
 	}
 	return outcomes
 }
@@ -257,7 +257,7 @@ func (p *publishing) call(ctx context.Context, records []Record) []error {
 	// A publisher may ignore its context, and be given up: nobody knows then of which destination.
 	defer context.AfterFunc(ctx, func() {
 		if errors.Is(context.Cause(ctx), bus.ErrTimeout) {
-			_ = p.gate.Close(errTimeout)
+			_ = p.gate.Trip(errTimeout)
 		}
 	})()
 	results := p.pub.Publish(calling, records)
@@ -284,7 +284,7 @@ func (p *publishing) outcome(ctx context.Context, record Record, err error) (out
 		return err, true
 	case errors.Is(err, ErrDisconnected):
 		p.missing.disconnected()
-		return p.gate.Close(err), true
+		return p.gate.Trip(err), true
 	case isSilence(err):
 		return p.unanswered(record, err), true
 	}
@@ -298,7 +298,7 @@ func (p *publishing) unanswered(record Record, err error) error {
 	if others || !p.missing.silentAll(destinations) {
 		return p.snoozed(record, p.missing.wait(record), err)
 	}
-	released := p.gate.Close(err)
+	released := p.gate.Trip(err)
 	if len(destinations) == 1 {
 		return released
 	}
@@ -319,7 +319,7 @@ func (p *publishing) destinations() (names []string, others bool) {
 
 // snoozed has a message wait for its destination.
 func (p *publishing) snoozed(record Record, wait time.Duration, err error) error {
-	return &bus.Verdict{Outcome: bus.Snoozed, Delay: wait, Err: p.missing.told(record, err)}
+	return &bus.OutcomeError{Outcome: bus.Snoozed, Delay: wait, Err: p.missing.told(record, err)}
 }
 
 // payloadName is the stored name of a payload type. It is empty for a type that is not allowed.

@@ -155,10 +155,10 @@ func TestWaitsGrowWithTheTimeADestinationIsMissing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		pub := &answers{errs: []error{fmt.Errorf("%w: no stream", relay.ErrNoDestination)}}
-		var gate outbox.Gate
+		var gate outbox.Circuit
 		c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.Gate(&gate))
 		for _, want := range []time.Duration{1, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
-			v := bus.VerdictOf(consume(t, c, 1)[0])
+			v := bus.OutcomeOf(consume(t, c, 1)[0])
 			if v.Outcome != bus.Snoozed || v.Delay != want*time.Second || !errors.Is(v.Err, relay.ErrNoDestination) {
 				t.Errorf("got %s for %s, want it snoozed for %ds", v.Outcome, v.Delay, want)
 			}
@@ -169,10 +169,10 @@ func TestWaitsGrowWithTheTimeADestinationIsMissing(t *testing.T) {
 			t.Error(err)
 		}
 		pub.errs = []error{relay.ErrNoDestination}
-		if v := bus.VerdictOf(consume(t, c, 1)[0]); v.Delay != time.Second {
+		if v := bus.OutcomeOf(consume(t, c, 1)[0]); v.Delay != time.Second {
 			t.Errorf("anew: got %s, want 1s", v.Delay)
 		}
-		if _, _, closed := gate.Closed(); closed {
+		if _, _, closed := gate.Tripped(); closed {
 			t.Error("gate: got it closed, want it open")
 		}
 	})
@@ -185,7 +185,7 @@ func TestIDsForBrokers(t *testing.T) {
 	id := func(source, destination, name, stored string) string {
 		pub := &answers{}
 		c := relay.Publish(name, pub, relay.Source(source), relay.Route[placed](destination), relay.For("x", "old", "older"), relay.Structured())
-		c.ConsumeBatch(t.Context(), bus.JSON{}, []*bus.Message{{PayloadType: "order.placed", Payload: []byte(`{}`), StoredConsumer: stored}})
+		c.ConsumeBatch(t.Context(), bus.JSON{}, []*bus.Message{{PayloadType: "order.placed", Payload: []byte(`{}`), ConsumerAlias: stored}})
 		return pub.got[0].ID
 	}
 	ids := make(map[string]bool)
@@ -229,24 +229,24 @@ func TestEachAnswerIsForItsRecord(t *testing.T) {
 	t.Parallel()
 	odd := errors.New("odd")
 	pub := &answers{errs: []error{nil, fmt.Errorf("%w: 2 MB", relay.ErrRefused), relay.ErrNoDestination, nil, odd, relay.ErrUnavailable, context.DeadlineExceeded}}
-	var gate outbox.Gate
+	var gate outbox.Circuit
 	c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.Gate(&gate))
 	errs := consume(t, c, len(pub.errs))
-	for i, want := range []bus.Outcome{bus.Done, bus.Condemned, bus.Snoozed, bus.Done, bus.Unclassified, bus.Snoozed, bus.Snoozed} {
-		if got := bus.VerdictOf(errs[i]).Outcome; got != want {
+	for i, want := range []bus.Outcome{bus.Done, bus.Condemned, bus.Snoozed, bus.Done, bus.Errored, bus.Snoozed, bus.Snoozed} {
+		if got := bus.OutcomeOf(errs[i]).Outcome; got != want {
 			t.Errorf("message %d: got %s, want %s", i, got, want)
 		}
 	}
-	if _, _, closed := gate.Closed(); closed {
+	if _, _, closed := gate.Tripped(); closed {
 		t.Error("gate: got it closed, though others were answered")
 	}
 	pub.errs = pub.errs[len(pub.errs)-2:]
 	for i, err := range consume(t, c, 2) {
-		if got := bus.VerdictOf(err).Outcome; got != bus.Released {
+		if got := bus.OutcomeOf(err).Outcome; got != bus.Released {
 			t.Errorf("message %d, without any answer: got %s, want released", i, got)
 		}
 	}
-	if _, _, closed := gate.Closed(); !closed {
+	if _, _, closed := gate.Tripped(); !closed {
 		t.Error("gate: got it open, want it closed")
 	}
 }
@@ -254,19 +254,19 @@ func TestEachAnswerIsForItsRecord(t *testing.T) {
 // TestALostConnectionClosesTheGate, and writes nothing to what waits, wherever it goes. Once it is back no destination is in doubt.
 func TestALostConnectionClosesTheGate(t *testing.T) {
 	t.Parallel()
-	var gate outbox.Gate
+	var gate outbox.Circuit
 	pub := &answers{errs: []error{relay.ErrUnavailable, fmt.Errorf("dial: %w", relay.ErrDisconnected), relay.ErrDisconnected}}
 	to := relay.DestinationOf(func(_ *bus.Message, p placed) (string, error) { return "orders." + p.ID, nil })
 	c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("", to), relay.Gate(&gate))
 	for i, err := range consume(t, c, 3)[1:] {
-		if got := bus.VerdictOf(err).Outcome; got != bus.Released {
+		if got := bus.OutcomeOf(err).Outcome; got != bus.Released {
 			t.Errorf("message %d: got %s, want released", i+1, got)
 		}
 	}
-	if _, _, closed := gate.Closed(); !closed {
+	if _, _, closed := gate.Tripped(); !closed {
 		t.Error("gate: got it open, want it closed")
 	}
-	gate.Open()
+	gate.Reset()
 	pub.errs = nil
 	for i, err := range consume(t, c, 3) {
 		if err != nil {
@@ -303,7 +303,7 @@ func (refunded) PayloadType() string { return "order.refunded" }
 func TestTheGateClosesOnceNoDestinationAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var gate outbox.Gate
+		var gate outbox.Circuit
 		pub := &silences{silent: map[string]bool{"refunds": true}, sent: make(map[string]int)}
 		c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.Route[refunded]("refunds"), relay.Gate(&gate))
 		step := func(want ...bus.Outcome) {
@@ -315,7 +315,7 @@ func TestTheGateClosesOnceNoDestinationAnswers(t *testing.T) {
 			errs := c.ConsumeBatch(t.Context(), bus.JSON{}, batch)
 			errs = append(errs, make([]error, len(batch)-len(errs))...)
 			for i, want := range want {
-				got := bus.VerdictOf(errs[i])
+				got := bus.OutcomeOf(errs[i])
 				if got.Outcome != want || want == bus.Snoozed && (got.Delay < time.Second || got.Delay > 30*time.Second) {
 					t.Errorf("message %d: got %s for %s, want %s", i, got.Outcome, got.Delay, want)
 				}
@@ -329,16 +329,16 @@ func TestTheGateClosesOnceNoDestinationAnswers(t *testing.T) {
 		if n := pub.sent["refunds"]; n < 20 || n > 30 { // two at first, and then after 1, 2, 4, 8 and 16 s, and every 30 s
 			t.Errorf("refunds: got %d sent in 10 minutes, want one every 30 s", n)
 		}
-		if _, _, closed := gate.Closed(); closed {
+		if _, _, closed := gate.Tripped(); closed {
 			t.Error("gate: got it closed, though orders are answered")
 		}
 		pub.silent["orders"] = true
 		step(bus.Snoozed, bus.Snoozed, bus.Snoozed)
-		if _, _, closed := gate.Closed(); !closed {
+		if _, _, closed := gate.Tripped(); !closed {
 			t.Error("gate: got it open, though nothing answers")
 		}
 		clear(pub.silent)
-		gate.Open()
+		gate.Reset()
 		step(bus.Done, bus.Done, bus.Done)
 	})
 }
@@ -353,10 +353,10 @@ func TestAKeyThatIsNotAnsweredHoldsUpNoOther(t *testing.T) {
 		for range 100 {
 			var batch []*bus.Message
 			for _, key := range []string{"a", "b", "a"} {
-				batch = append(batch, &bus.Message{PayloadType: "order.placed", Payload: []byte(`{}`), OrderKey: key})
+				batch = append(batch, &bus.Message{PayloadType: "order.placed", Payload: []byte(`{}`), OrderingKey: key})
 			}
 			errs := c.ConsumeBatch(t.Context(), bus.JSON{}, batch)
-			if bus.VerdictOf(errs[0]).Outcome != bus.Snoozed || errs[1] != nil || bus.VerdictOf(errs[2]).Outcome != bus.Snoozed {
+			if bus.OutcomeOf(errs[0]).Outcome != bus.Snoozed || errs[1] != nil || bus.OutcomeOf(errs[2]).Outcome != bus.Snoozed {
 				t.Errorf("got %v, want the second done and the others snoozed", errs)
 			}
 			<-time.After(time.Second)
@@ -377,15 +377,15 @@ func (r *returns) OnReconnect(f func()) { r.back = f }
 
 func TestTheGateOpensOnceTheBrokerIsBack(t *testing.T) {
 	t.Parallel()
-	pub, gate := &returns{}, new(outbox.Gate)
+	pub, gate := &returns{}, new(outbox.Circuit)
 	relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.Gate(gate))
 	relay.Publish("d", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.Gate(nil))
-	_ = gate.Close(errors.New("away"))
+	_ = gate.Trip(errors.New("away"))
 	if pub.back == nil {
 		t.Fatal("nobody asked for it")
 	}
 	pub.back()
-	if _, reason, closed := gate.Closed(); closed {
+	if _, reason, closed := gate.Tripped(); closed {
 		t.Errorf("got the gate closed for %v, want it open", reason)
 	}
 }
@@ -408,7 +408,7 @@ func TestADestinationThatIsMissingIsWarnedOf(t *testing.T) {
 			}
 			errs := c.ConsumeBatch(t.Context(), bus.JSON{}, batch)
 			for i, m := range batch {
-				if err := bus.VerdictOf(errs[i]).Err; i != 2 && (!errors.Is(err, relay.ErrNoDestination) || err.Error() != missing.Error()) {
+				if err := bus.OutcomeOf(errs[i]).Err; i != 2 && (!errors.Is(err, relay.ErrNoDestination) || err.Error() != missing.Error()) {
 					t.Errorf("got %v, want it to stay what it is", err)
 				}
 				_ = log(func(context.Context, *bus.Message) error { return errs[i] })(t.Context(), m)

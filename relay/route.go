@@ -88,7 +88,7 @@ func DataSchema(uri string) RouteOption {
 	}
 }
 
-// keyed is a payload that knows its key: see outbox.Key.
+// keyed is a payload that knows its key: see outbox.OrderingKey.
 type keyed interface{ OrderKey() string }
 
 // route says how payloads of one type are published.
@@ -142,7 +142,7 @@ type resolved struct {
 
 // resolve decodes the payload only if something depends on it.
 func (r *route) resolve(codec bus.Codec, m *bus.Message) (to resolved, err error) {
-	to = resolved{destination: r.destination, key: m.OrderKey, payload: m.Payload}
+	to = resolved{destination: r.destination, key: m.OrderingKey, payload: m.Payload}
 	if m.Event != nil {
 		to.key = m.Event.Stream
 	}

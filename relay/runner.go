@@ -30,9 +30,9 @@ type RunnerConfig struct {
 	StartTimeout time.Duration
 	// Telemetry wraps every batch that arrives: the sender it is given takes it over.
 	// Defaults to none.
-	Telemetry bus.SendMiddleware
+	Telemetry bus.ProduceMiddleware
 	// PublishTelemetry wraps every batch of events that a [Log] publishes. Defaults to none.
-	PublishTelemetry bus.SendMiddleware
+	PublishTelemetry bus.ProduceMiddleware
 	// Log is the event log of the application, made of the same registry: for [Log] and
 	// [IntoLog], which need one. Defaults to none.
 	Log *eventlog.Log
@@ -65,9 +65,9 @@ type Runner struct {
 	config    RunnerConfig
 	receivers []*receiving
 	logs      []*logging
-	owner     string     // of leases
-	chain     bus.Sender // around what arrives
-	leaving   bus.Sender // around what log relays publish
+	owner     string          // of leases
+	chain     bus.ProduceFunc // around what arrives
+	leaving   bus.ProduceFunc // around what log relays publish
 	outage    *outage.Outage
 	running   atomic.Bool
 	serving   atomic.Bool // Run is past its start
@@ -87,7 +87,7 @@ func NewRunner(db *bun.DB, registry *bus.Registry, producer *outbox.Producer, co
 		return nil, fmt.Errorf("relay: NewRunner: %w", err)
 	}
 	config.Logger = cmp.Or(config.Logger, slog.Default())
-	r := &Runner{db: db, registry: registry, producer: producer, store: s, config: config, chain: bus.ComposeSend(nil), leaving: bus.ComposeSend(nil)}
+	r := &Runner{db: db, registry: registry, producer: producer, store: s, config: config, chain: bus.ComposeProduce(nil), leaving: bus.ComposeProduce(nil)}
 	r.owner = uuid.Must(uuid.NewV7()).String() // cannot fail, as that of a message
 	if config.Telemetry != nil {
 		r.chain = config.Telemetry(r.chain)
@@ -195,9 +195,9 @@ func (r *receiving) fits(registry *bus.Registry) error {
 // are calls of [Map] that take longer than 5 s: no more than four of these go on at a time.
 //
 // It returns an error at once when the database cannot be reached, unless StartTimeout
-// has it wait, the server is refused (outbox.ErrServer; one that is untested is not, but for
+// has it wait, the server is refused (outbox.ErrUnsupportedServer; one that is untested is not, but for
 // its isolation: outbox.ProcessorConfig decides), its tables are missing or too old
-// (outbox.ErrSchema), a log relay has another number of shards than before, or a broker that
+// (outbox.ErrSchemaOutdated), a log relay has another number of shards than before, or a broker that
 // answers cannot be what it needs. Later outages are logged
 // and waited out: nothing is acknowledged meanwhile, and what is under way goes back to the
 // broker. A subscription that cannot go on is logged, and tried again after 1 s, and then after

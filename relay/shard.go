@@ -235,7 +235,7 @@ func (l *logging) outgoing(ctx context.Context, codec bus.Codec, row store.Event
 		}
 	}()
 	text, err := l.types.Upcast(ctx, row.Type, row.Schema, row.Data)
-	if errors.Is(err, eventlog.ErrDrop) {
+	if errors.Is(err, eventlog.ErrSkipEvent) {
 		return Record{}, nil, nil
 	}
 	if err != nil {
@@ -257,7 +257,7 @@ func (l *logging) outgoing(ctx context.Context, codec bus.Codec, row store.Event
 func (r *Runner) put(ctx context.Context, s *shard, b outgoingBatch) (n int, mark int64, err error) {
 	mark = s.sub.Mark
 	err = guarded("RunnerConfig.PublishTelemetry", func() error {
-		return bus.Send(ctx, r.leaving, b.messages, func(ctx context.Context, _ []*bus.Message) (err error) {
+		return bus.RunProduce(ctx, r.leaving, b.messages, func(ctx context.Context, _ []*bus.Message) (err error) {
 			if s.appender != nil {
 				n, mark, err = s.appendAll(ctx, b.records)
 			} else {

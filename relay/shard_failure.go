@@ -40,14 +40,14 @@ func (r *Runner) afterFailure(ctx context.Context, s *shard, events []store.Even
 		s.wait(s.missingFor(), false)
 		return false, nil
 	case errors.Is(err, ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		_ = s.gate.Close(err)
+		_ = s.gate.Trip(err)
 		r.away(s, err)
 		if s.appender == nil { // which is asked where the shard stands
 			s.limit = 1
 		}
 		s.wait(min(firstRetry<<min(s.failures-1, 5), longestRetry), true)
 		return false, nil
-	case errors.Is(err, ErrRefused), bus.VerdictOf(err).Outcome == bus.Condemned:
+	case errors.Is(err, ErrRefused), bus.OutcomeOf(err).Outcome == bus.Condemned:
 		permanent = true
 	}
 	if len(events) > 1 && s.appender != nil { // it may be any of them
@@ -83,7 +83,7 @@ func (s *shard) missingFor() time.Duration {
 // waits tells until when the shard is left alone.
 func (s *shard) waits(now time.Time) (until time.Time, waits bool) {
 	until = time.Unix(0, s.until.Load())
-	_, _, closed := s.gate.Closed()
+	_, _, closed := s.gate.Tripped()
 	if s.gated.Load() && !closed { // somebody has seen the broker again
 		return time.Time{}, false
 	}
@@ -95,8 +95,8 @@ func (s *shard) waits(now time.Time) (until time.Time, waits bool) {
 func (s *shard) seen() {
 	waited := s.gated.Swap(false)
 	others := slices.ContainsFunc(s.shards, func(other *shard) bool { return other.gated.Load() })
-	if _, _, closed := s.gate.Closed(); closed && (waited || !others) {
-		s.gate.Open()
+	if _, _, closed := s.gate.Tripped(); closed && (waited || !others) {
+		s.gate.Reset()
 	}
 }
 

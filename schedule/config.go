@@ -32,7 +32,7 @@ type ProcessorConfig struct {
 	// Telemetry wraps every fire: the sender it is given fires the schedules of
 	// the batch. Of each message AvailableAt is the instant it fires for, and
 	// CreatedAt is now, both on the database's clock. Defaults to none.
-	Telemetry bus.SendMiddleware
+	Telemetry bus.ProduceMiddleware
 }
 
 // validate reports every field that is out of range; defaults are filled in.

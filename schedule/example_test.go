@@ -21,19 +21,19 @@ type CacheStale struct {
 func (CacheStale) PayloadType() string { return "cache.stale" }
 
 // A named schedule may be written at every boot: there is one of it.
-func ExampleScheduler_Schedule() {
+func ExampleScheduler_Upsert() {
 	var (
 		ctx       = context.Background()
 		db        *bun.DB // opened by the application; a bun.Tx does as well
 		scheduler *schedule.Scheduler
 	)
-	id, err := scheduler.Schedule(ctx, db, CacheStale{Cache: "prices"}, "0 30 4 * * MON-FRI", "Europe/Amsterdam",
+	id, err := scheduler.Upsert(ctx, db, CacheStale{Cache: "prices"}, "0 30 4 * * MON-FRI", "Europe/Amsterdam",
 		schedule.Name("refresh-prices"), schedule.Tag("caches"))
 	fmt.Println(id, err)
 }
 
 // Everything that is wrong is found at once, before the database is asked.
-func ExampleScheduler_Schedule_errors() {
+func ExampleScheduler_Upsert_errors() {
 	registry, err := bus.NewRegistry(bus.Consume("refresh-cache", func(context.Context, CacheStale) error { return nil }))
 	if err != nil {
 		fmt.Println(err)
@@ -45,7 +45,7 @@ func ExampleScheduler_Schedule_errors() {
 		return
 	}
 	var db *bun.DB
-	_, err = scheduler.Schedule(context.Background(), db, CacheStale{}, "0 99 4 * * *", "Local", schedule.Name("refresh-prices"))
+	_, err = scheduler.Upsert(context.Background(), db, CacheStale{}, "0 99 4 * * *", "Local", schedule.Name("refresh-prices"))
 	fmt.Println(errors.Is(err, schedule.ErrExpression))
 	fmt.Println(err)
 	// Output:
@@ -55,7 +55,7 @@ func ExampleScheduler_Schedule_errors() {
 }
 
 // An operator looks at schedules and has one of them fire now.
-func ExampleScheduler_RunNow() {
+func ExampleScheduler_Trigger() {
 	var (
 		ctx       = context.Background()
 		db        *bun.DB // opened by the application
@@ -68,7 +68,7 @@ func ExampleScheduler_RunNow() {
 	}
 	for _, s := range schedules {
 		fmt.Println(s.Name, s.Expression, s.Zone, s.NextFire, s.LastError)
-		if err := scheduler.RunNow(ctx, db, s.ID); err != nil {
+		if err := scheduler.Trigger(ctx, db, s.ID); err != nil {
 			fmt.Println(err)
 		}
 	}

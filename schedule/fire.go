@@ -270,7 +270,7 @@ var errNotPassedOn = errors.New("schedule: ProcessorConfig.Telemetry has not pas
 func (p *Processor) send(ctx context.Context, tx bun.Tx, fires []*bus.Message) error {
 	left := errNotPassedOn
 	err := guarded(func() error {
-		return bus.Send(ctx, p.chain, fires, func(ctx context.Context, batch []*bus.Message) error {
+		return bus.RunProduce(ctx, p.chain, fires, func(ctx context.Context, batch []*bus.Message) error {
 			for _, m := range batch { // due at once, whatever a layer of the application's adds
 				m.AvailableAt, m.CreatedAt = time.Time{}, time.Time{}
 			}
@@ -293,7 +293,7 @@ func guarded(send func() error) (err error) {
 		}
 	}()
 	err = send()
-	if v := bus.VerdictOf(err); v.Outcome == bus.Unclassified {
+	if v := bus.OutcomeOf(err); v.Outcome == bus.Errored {
 		return v.Err
 	}
 	return err

@@ -13,13 +13,13 @@ import (
 // firedForHeader has the instant that a message was fired for, in RFC 3339.
 const firedForHeader = "asyncmonolith-fired-for"
 
-// FiredFor returns the instant that the schedule of the message was fired for, in UTC:
+// ScheduledTimeFromContext returns the instant that the schedule of the message was fired for, in UTC:
 // the fire time, not when it came to that, which is later after an outage; and for a
-// [Scheduler.RunNow], when somebody asked. Call it with the context of a consumer; it is
+// [Scheduler.Trigger], when somebody asked. Call it with the context of a consumer; it is
 // false when the message is not a schedule's. The instant travels in the header
 // "asyncmonolith-fired-for", which layers of either chain see, too.
-func FiredFor(ctx context.Context) (time.Time, bool) {
-	m, ok := bus.Current(ctx)
+func ScheduledTimeFromContext(ctx context.Context) (time.Time, bool) {
+	m, ok := bus.MessageFromContext(ctx)
 	if !ok {
 		return time.Time{}, false
 	}

@@ -31,7 +31,7 @@ type Schedule struct {
 	// processors run has a payload type that none of them has registered: they
 	// log a warning.
 	NextFire time.Time `json:"next_fire,omitzero"`
-	// RunAt is when somebody asked for a run with [Scheduler.RunNow] that has not fired yet, or when that is
+	// RunAt is when somebody asked for a run with [Scheduler.Trigger] that has not fired yet, or when that is
 	// tried again; zero means that nobody has.
 	RunAt  time.Time `json:"run_at,omitzero"`
 	Paused bool      `json:"paused"`
@@ -50,7 +50,7 @@ type Schedule struct {
 
 // Fire is one time that a schedule was to fire. Its instants are in UTC, on the database's clock.
 type Fire struct {
-	// Due is what it was fired for, see [FiredFor].
+	// Due is what it was fired for, see [ScheduledTimeFromContext].
 	Due      time.Time `json:"due"`
 	FiredAt  time.Time `json:"fired_at"`
 	Messages int       `json:"messages"` // that it made, one for each consumer; those that [SkipOverlap] left out count as well
@@ -88,7 +88,7 @@ type Page struct {
 
 // List returns a page of the schedules that match, in the order in which they were first
 // written, and the page after it, which is nil when there is none. Given a
-// transaction it reads there. A page that List did not return is bus.ErrBadOption.
+// transaction it reads there. A page that List did not return is bus.ErrInvalidOption.
 func (s *Scheduler) List(ctx context.Context, db bun.IDB, filter Filter, page Page) ([]Schedule, *Page, error) {
 	size, place, mistake := paging.Start(page.Size, page.After)
 	st, db, err := s.stores.Of(db, errUnmade)

@@ -14,11 +14,11 @@ import (
 )
 
 // DeleteByTag deletes the schedules with the tag and returns how many there were;
-// none is no error. An empty tag is bus.ErrBadOption. Messages they have produced
+// none is no error. An empty tag is bus.ErrInvalidOption. Messages they have produced
 // stay.
 func (s *Scheduler) DeleteByTag(ctx context.Context, db bun.IDB, tag string) (n int, err error) {
 	if tag == "" {
-		return 0, fmt.Errorf("schedule: delete by tag: %w: the tag is empty", bus.ErrBadOption)
+		return 0, fmt.Errorf("schedule: delete by tag: %w: the tag is empty", bus.ErrInvalidOption)
 	}
 	if err = limits.CheckKey("tag", tag); err == nil {
 		err = s.writing(ctx, db, func(st *store.Store, tx bun.Tx) (err error) {
@@ -77,14 +77,14 @@ func (s *Scheduler) Resume(ctx context.Context, db bun.IDB, id int64) error {
 // times it has: those stay as they are, and a paused schedule fires this once,
 // too. Asking again before it has fired changes nothing. It returns [ErrNotFound]
 // when there is none.
-func (s *Scheduler) RunNow(ctx context.Context, db bun.IDB, id int64) error {
+func (s *Scheduler) Trigger(ctx context.Context, db bun.IDB, id int64) error {
 	return s.change(ctx, db, "run now", id, func(store.Schedule, time.Time) (store.ScheduleChange, error) {
 		return store.ScheduleChange{RunNow: true}, nil
 	})
 }
 
 // UpdateSchedule gives a schedule another expression and zone. It fires next at
-// the first fire time of these after now; a [Scheduler.RunNow] that has not fired
+// the first fire time of these after now; a [Scheduler.Trigger] that has not fired
 // yet is taken back. It clears LastError, and a paused schedule stays paused. A
 // program that writes the schedule by [Name] at boot overwrites this then.
 //
@@ -103,7 +103,7 @@ func (s *Scheduler) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, ex
 // from its next fire on. It clears LastError; the next fire time stays. A program
 // that writes the schedule by [Name] at boot overwrites this then.
 //
-// It returns [ErrNotFound], and what [Scheduler.Schedule] returns for a payload.
+// It returns [ErrNotFound], and what [Scheduler.Upsert] returns for a payload.
 func (s *Scheduler) UpdatePayload(ctx context.Context, db bun.IDB, id int64, payload bus.Payload) error {
 	payloadType, text, err := s.encode(payload, nil)
 	if err != nil {

@@ -19,12 +19,12 @@ const (
 // calendar ends, with the year 9999.
 //
 // It computes for a second at most, and then returns what it has. An expression or zone that cannot
-// be used, or has no fire at all, is [ErrExpression]; another number bus.ErrBadOption. Next is
+// be used, or has no fire at all, is [ErrExpression]; another number bus.ErrInvalidOption. Next is
 // safe for concurrent use.
 func Next(expression, zone string, after time.Time, n int) ([]time.Time, error) {
 	begun := time.Now()
 	if n < 1 || n > mostFires {
-		return nil, fmt.Errorf("schedule: next %d fires: %w: 1 to %d are allowed", n, bus.ErrBadOption, mostFires)
+		return nil, fmt.Errorf("schedule: next %d fires: %w: 1 to %d are allowed", n, bus.ErrInvalidOption, mostFires)
 	}
 	parsed, location, err := parse(expression, zone)
 	if err != nil {

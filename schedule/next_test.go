@@ -47,9 +47,9 @@ func TestNextRefusesBadInput(t *testing.T) {
 		n                int
 		want             error
 	}{
-		"no fires":             {"@daily", "UTC", 0, bus.ErrBadOption},
-		"a negative number":    {"@daily", "UTC", -1, bus.ErrBadOption},
-		"too many":             {"@daily", "UTC", 1001, bus.ErrBadOption},
+		"no fires":             {"@daily", "UTC", 0, bus.ErrInvalidOption},
+		"a negative number":    {"@daily", "UTC", -1, bus.ErrInvalidOption},
+		"too many":             {"@daily", "UTC", 1001, bus.ErrInvalidOption},
 		"no expression":        {"whenever", "UTC", 1, schedule.ErrExpression},
 		"no zone":              {"@daily", "Mars/Olympus", 1, schedule.ErrExpression},
 		"one that never fires": {"0 0 30 2 *", "UTC", 1, cron.ErrNeverFires},

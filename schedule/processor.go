@@ -37,7 +37,7 @@ type Processor struct {
 	store    *store.Store
 	config   ProcessorConfig
 	outage   *outage.Outage
-	chain    bus.Sender
+	chain    bus.ProduceFunc
 	reported atomic.Int64 // when unregistered payload types were last looked for, in Unix nanoseconds
 	batch    atomic.Int64 // schedules in one transaction, as many as have time
 	aside    aside
@@ -75,7 +75,7 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config 
 	}
 	p := &Processor{db: db, registry: registry, producer: producer, store: s, config: config, outage: outage.New(config.Logger, 0, s.Look(db))}
 	p.batch.Store(fireBatch)
-	p.chain = bus.ComposeSend(nil)
+	p.chain = bus.ComposeProduce(nil)
 	if config.Telemetry != nil {
 		p.chain = config.Telemetry(p.chain)
 	}
@@ -85,9 +85,9 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config 
 // Run fires schedules until ctx is cancelled and returns nil within a second of
 // that: the transaction it is in is finished or, if it takes longer, rolled back,
 // in which case its schedules fire later. It returns an error at once when the
-// database cannot be reached (unless StartTimeout has it wait), when the server is refused (outbox.ErrServer; one that is
+// database cannot be reached (unless StartTimeout has it wait), when the server is refused (outbox.ErrUnsupportedServer; one that is
 // untested is not, but for its isolation: outbox.ProcessorConfig decides), when its tables are missing or too old
-// (outbox.ErrSchema), or when its settings would break the library's promises; later
+// (outbox.ErrSchemaOutdated), or when its settings would break the library's promises; later
 // outages are logged and waited out. A schedule that cannot fire is logged and
 // marked (Schedule.LastError), and holds back no other.
 //
@@ -126,7 +126,7 @@ func (p *Processor) Run(ctx context.Context) error {
 // how many there were, those that could not fire included. It is for tests and for
 // commands that do what is due and exit. What another instance, or an open
 // transaction, has locked is left.
-func (p *Processor) CatchUp(ctx context.Context) (total int, err error) {
+func (p *Processor) FireDue(ctx context.Context) (total int, err error) {
 	if total, _, err = p.fireDue(ctx, p.registry.PayloadTypes()); err != nil {
 		return total, fmt.Errorf("schedule: fire: %w", err)
 	}

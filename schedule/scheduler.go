@@ -40,7 +40,7 @@ type SchedulerConfig struct {
 	MaxPayload int
 	// Headers are added to every schedule that is written, and so to each of
 	// its messages; a trace context, for instance. It is called once for each
-	// [Scheduler.Schedule], with its context, by many goroutines at once. Where
+	// [Scheduler.Upsert], with its context, by many goroutines at once. Where
 	// the option [Header] sets the same header, the option wins. What it returns
 	// may be nil, and is checked like headers of the option. Defaults to none.
 	Headers func(ctx context.Context) map[string]string
@@ -54,7 +54,7 @@ type SchedulerConfig struct {
 // Whatever changes something wakes this process's processors; in the caller's
 // transaction it tells them to look soon. With the context of
 // outbox.Producer.RunInTx, or of a transactional consumer, the handle must be
-// that transaction: outbox.ErrNotInTx. All methods return outbox.ErrSchema when the
+// that transaction: outbox.ErrNotInTx. All methods return outbox.ErrSchemaOutdated when the
 // tables are missing, and the database's errors, wrapped.
 type Scheduler struct {
 	registry *bus.Registry
@@ -85,12 +85,12 @@ func NewScheduler(registry *bus.Registry, config SchedulerConfig) (*Scheduler, e
 type Option func(*Schedule) error
 
 // Tag groups schedules, for [Scheduler.DeleteByTag] and [Scheduler.List]. It has
-// 1 to 255 bytes; an empty one is bus.ErrBadOption. A schedule has one tag or
+// 1 to 255 bytes; an empty one is bus.ErrInvalidOption. A schedule has one tag or
 // none.
 func Tag(tag string) Option {
 	return func(s *Schedule) error {
 		if s.Tag = tag; tag == "" {
-			return fmt.Errorf("%w: the tag is empty", bus.ErrBadOption)
+			return fmt.Errorf("%w: the tag is empty", bus.ErrInvalidOption)
 		}
 		return nil
 	}
@@ -98,19 +98,19 @@ func Tag(tag string) Option {
 
 // Name makes the schedule unique among those of its table: scheduling the same
 // name again updates it, so that a schedule written at every boot exists once.
-// It has 1 to 255 bytes; an empty one is bus.ErrBadOption.
+// It has 1 to 255 bytes; an empty one is bus.ErrInvalidOption.
 //
 // An update replaces payload, tag, headers, expression and zone, also those that
 // [Scheduler.UpdateSchedule] and [Scheduler.UpdatePayload] have set since: what
 // the program says at boot is what counts. It clears LastError. It keeps the id,
 // the time of the last fire, and whether the schedule is paused. While
 // expression and zone stay the same it keeps the next fire time, too; otherwise
-// that is the first of the new expression. A [Scheduler.RunNow] that has not
+// that is the first of the new expression. A [Scheduler.Trigger] that has not
 // fired yet stays.
 func Name(name string) Option {
 	return func(s *Schedule) error {
 		if s.Name = name; name == "" {
-			return fmt.Errorf("%w: the name is empty", bus.ErrBadOption)
+			return fmt.Errorf("%w: the name is empty", bus.ErrInvalidOption)
 		}
 		return nil
 	}
@@ -131,7 +131,7 @@ func Header(key, value string) Option {
 
 // SkipOverlap has a fire leave out each consumer for which a message of the schedule still waits or runs, or waits for
 // its next attempt, so that a schedule that fires faster than its messages are consumed keeps one message for each
-// consumer. What a [Scheduler.RunNow] asks for is left out, too. The messages carry an insert id, see outbox.InsertID.
+// consumer. What a [Scheduler.Trigger] asks for is left out, too. The messages carry an insert id, see outbox.InsertID.
 func SkipOverlap() Option {
 	return func(s *Schedule) error { s.SkipOverlap = true; return nil }
 }
@@ -139,7 +139,7 @@ func SkipOverlap() Option {
 // Schedule writes a schedule that produces the payload, for each of its
 // consumers, whenever the cron expression fires in the time zone, and returns
 // its id, which is that of the schedule which has the name already, if there is
-// one. It needs a [Name]: see [Scheduler.ScheduleAnother] for schedules without. To
+// one. It needs a [Name]: see [Scheduler.Create] for schedules without. To
 // declare all that a program has, and drop what it had, see [Scheduler.Sync].
 //
 // The expression has six fields, seconds first; five are accepted, as
@@ -152,26 +152,26 @@ func SkipOverlap() Option {
 // commits; given a *bun.DB or bun.Conn it exists when Schedule returns.
 //
 // Errors that the caller can avoid are [ErrExpression], bus.ErrNoConsumer,
-// bus.ErrBadPayload, bus.ErrTooLarge, bus.ErrBadText,
-// bus.ErrBadOption and outbox.ErrNotInTx, joined where there are several; then
+// bus.ErrInvalidPayload, bus.ErrTooLarge, bus.ErrInvalidText,
+// bus.ErrInvalidOption and outbox.ErrNotInTx, joined where there are several; then
 // nothing was sent to the database.
-func (s *Scheduler) Schedule(ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options ...Option) (int64, error) {
+func (s *Scheduler) Upsert(ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options ...Option) (int64, error) {
 	return s.write(ctx, db, payload, expression, zone, append(options[:len(options):len(options)], func(s *Schedule) error {
 		if s.Name == "" {
-			return fmt.Errorf("%w: the schedule has no name: schedule.Name is needed, or ScheduleAnother for one more with every call", bus.ErrBadOption)
+			return fmt.Errorf("%w: the schedule has no name: schedule.Name is needed, or Create for one more with every call", bus.ErrInvalidOption)
 		}
 		return nil
 	}))
 }
 
-// ScheduleAnother is [Scheduler.Schedule] for a schedule without a name, of which
+// Create is [Scheduler.Upsert] for a schedule without a name, of which
 // every call makes one more: for what people ask for, and not for what a program
 // writes at every boot. Its id, or [Tag], is how to get rid of it again. A [Name] is
-// bus.ErrBadOption.
-func (s *Scheduler) ScheduleAnother(ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options ...Option) (int64, error) {
+// bus.ErrInvalidOption.
+func (s *Scheduler) Create(ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options ...Option) (int64, error) {
 	return s.write(ctx, db, payload, expression, zone, append(options[:len(options):len(options)], func(s *Schedule) error {
 		if s.Name != "" {
-			return fmt.Errorf("%w: ScheduleAnother makes schedules without a name, Schedule those with one", bus.ErrBadOption)
+			return fmt.Errorf("%w: Create makes schedules without a name, Schedule those with one", bus.ErrInvalidOption)
 		}
 		return nil
 	}))
@@ -264,7 +264,7 @@ func (s *Scheduler) apply(ctx context.Context, options []Option) (e Schedule, mi
 	}
 	for i, option := range options {
 		if option == nil {
-			mistakes = errors.Join(mistakes, fmt.Errorf("%w: option %d is nil", bus.ErrBadOption, i))
+			mistakes = errors.Join(mistakes, fmt.Errorf("%w: option %d is nil", bus.ErrInvalidOption, i))
 			continue
 		}
 		mistakes = errors.Join(mistakes, option(&e))

@@ -17,7 +17,7 @@ import (
 
 // Declared is one schedule of a set, for [Scheduler.Sync]. All fields but Headers
 // and SkipOverlap must be set.
-type Declared struct {
+type Spec struct {
 	Name       string // as [Name] says
 	Payload    bus.Payload
 	Expression string
@@ -28,7 +28,7 @@ type Declared struct {
 }
 
 // Sync makes the schedules with the tag what the program says: it writes each one of
-// the set, as [Scheduler.Schedule] does with [Name] and [Tag], and deletes all others
+// the set, as [Scheduler.Upsert] does with [Name] and [Tag], and deletes all others
 // that have the tag. Call it at every boot; a schedule that a release no longer
 // declares then stops firing. The tag is the set's own: programs with sets of their
 // own need tags of their own, and an empty set deletes all that the tag has.
@@ -37,10 +37,10 @@ type Declared struct {
 // calls it last is what counts.
 //
 // It is all or nothing: with a *bun.DB or bun.Conn in a transaction of its own. The
-// errors are those of [Scheduler.Schedule], joined, of all schedules of the set that
+// errors are those of [Scheduler.Upsert], joined, of all schedules of the set that
 // are wrong; two with one name, an empty tag, and a name that has another tag already,
-// are bus.ErrBadOption.
-func (s *Scheduler) Sync(ctx context.Context, db bun.IDB, tag string, set ...Declared) error {
+// are bus.ErrInvalidOption.
+func (s *Scheduler) Sync(ctx context.Context, db bun.IDB, tag string, set ...Spec) error {
 	rows, err := s.declared(ctx, tag, set)
 	if err != nil {
 		return fmt.Errorf("schedule: sync %q: %w", tag, err)
@@ -69,16 +69,16 @@ func (s *Scheduler) Sync(ctx context.Context, db bun.IDB, tag string, set ...Dec
 func otherSet(ctx context.Context, st *store.Store, tx bun.Tx, row store.Schedule) error {
 	old, _, err := st.LockSchedules(ctx, tx, store.ScheduleFilter{Name: row.Name})
 	if err == nil && len(old) > 0 && old[0].Tag != "" && old[0].Tag != row.Tag {
-		err = fmt.Errorf("schedule %q: %w: it belongs to the set %q", row.Name, bus.ErrBadOption, old[0].Tag)
+		err = fmt.Errorf("schedule %q: %w: it belongs to the set %q", row.Name, bus.ErrInvalidOption, old[0].Tag)
 	}
 	return err
 }
 
 // declared returns the rows of a set by name, but for their next fires.
-func (s *Scheduler) declared(ctx context.Context, tag string, set []Declared) ([]store.Schedule, error) {
+func (s *Scheduler) declared(ctx context.Context, tag string, set []Spec) ([]store.Schedule, error) {
 	mistakes := limits.CheckKey("tag", tag)
 	if tag == "" {
-		mistakes = fmt.Errorf("%w: the tag is empty", bus.ErrBadOption)
+		mistakes = fmt.Errorf("%w: the tag is empty", bus.ErrInvalidOption)
 	}
 	seen := make(map[string]bool, len(set))
 	rows := make([]store.Schedule, len(set))
@@ -89,7 +89,7 @@ func (s *Scheduler) declared(ctx context.Context, tag string, set []Declared) ([
 		}
 		row, err := s.row(ctx, d.Payload, d.Expression, d.Zone, options)
 		if seen[d.Name] {
-			err = errors.Join(err, fmt.Errorf("%w: the name is declared twice", bus.ErrBadOption))
+			err = errors.Join(err, fmt.Errorf("%w: the name is declared twice", bus.ErrInvalidOption))
 		}
 		if err != nil {
 			mistakes = errors.Join(mistakes, fmt.Errorf("schedule %d %q: %w", i, d.Name, err))

@@ -21,19 +21,19 @@ type bulk struct {
 	done   string // what the messages are then
 	// named changes messages by their ids, and target is what flags select, and whether they select
 	// anything but all.
-	named  func(context.Context, *ops.Seat, []int64) error
+	named  func(context.Context, *ops.Session, []int64) error
 	target func() (target ops.Target, narrow bool)
 
 	all      bool
 	exported string // a file with the messages
 	wait     bool
-	terms    ops.Terms
+	terms    ops.StartOptions
 }
 
 func (a *app) requeueCommand() *cobra.Command {
 	var filter poisonFilter
 	b := &bulk{app: a, action: ops.Requeue, done: "requeued", target: filter.target}
-	b.named = func(ctx context.Context, s *ops.Seat, ids []int64) error {
+	b.named = func(ctx context.Context, s *ops.Session, ids []int64) error {
 		return b.poisonedByIDs(ctx, s, ids, func() (poison.BatchResult, error) { return s.Requeue(ctx, a.reason, ids...) })
 	}
 	c := b.command(&cobra.Command{
@@ -53,7 +53,7 @@ of these fail again it pauses itself. It covers what was poisoned when it was st
 func (a *app) discardCommand() *cobra.Command {
 	var filter poisonFilter
 	b := &bulk{app: a, action: ops.Discard, done: "discarded", target: filter.target}
-	b.named = func(ctx context.Context, s *ops.Seat, ids []int64) error {
+	b.named = func(ctx context.Context, s *ops.Session, ids []int64) error {
 		return b.poisonedByIDs(ctx, s, ids, func() (poison.BatchResult, error) {
 			n, err := s.Discard(ctx, a.reason, ids...)
 			return poison.BatchResult{Result: poison.Result{Requeued: n, Missing: len(ids) - n}}, err
@@ -118,7 +118,7 @@ func (b *bulk) run(ctx context.Context, args []string) error {
 }
 
 // poisonedByIDs changes poisoned messages at once.
-func (b *bulk) poisonedByIDs(ctx context.Context, seat *ops.Seat, named []int64, do func() (poison.BatchResult, error)) error {
+func (b *bulk) poisonedByIDs(ctx context.Context, seat *ops.Session, named []int64, do func() (poison.BatchResult, error)) error {
 	if err := b.unconfirmed(); err != nil {
 		return b.previewNamed(ctx, seat, named, err)
 	}
@@ -165,7 +165,7 @@ type requeued struct {
 }
 
 // pausedAmong says which consumers of messages that are to be requeued are paused.
-func (b *bulk) pausedAmong(ctx context.Context, seat *ops.Seat, found []poison.Message) {
+func (b *bulk) pausedAmong(ctx context.Context, seat *ops.Session, found []poison.Message) {
 	if b.action != ops.Requeue || len(found) == 0 {
 		return
 	}
@@ -179,7 +179,7 @@ func (b *bulk) pausedAmong(ctx context.Context, seat *ops.Seat, found []poison.M
 // mostPreviewed is how many messages are listed before they are changed by their ids.
 const mostPreviewed = 500
 
-func (b *bulk) previewNamed(ctx context.Context, seat *ops.Seat, named []int64, unconfirmed error) error {
+func (b *bulk) previewNamed(ctx context.Context, seat *ops.Session, named []int64, unconfirmed error) error {
 	if len(named) > mostPreviewed {
 		return usage(fmt.Errorf("%d ids: at most %d are allowed: use flags that select messages", len(named), mostPreviewed))
 	}

@@ -15,13 +15,13 @@ const nobodyLives = "No live process runs ops.Runner, so nothing happens by itse
 
 // carried tells whether a live process carries out operations. What cannot be looked at is taken to be so: what
 // the person asked for is done.
-func carried(ctx context.Context, seat *ops.Seat) bool {
-	lives, err := seat.Carried(ctx)
+func carried(ctx context.Context, seat *ops.Session) bool {
+	lives, err := seat.HasRunner(ctx)
 	return lives || err != nil
 }
 
 // who says what becomes of an operation, where only others work on it.
-func who(ctx context.Context, seat *ops.Seat, o ops.Operation) string {
+func who(ctx context.Context, seat *ops.Session, o ops.Operation) string {
 	switch lives := carried(ctx, seat); {
 	case lives && o.Target.Projection != "":
 		return "A process that runs ops.Runner, and has the projection's code, carries it out."
@@ -35,7 +35,7 @@ func who(ctx context.Context, seat *ops.Seat, o ops.Operation) string {
 }
 
 // untaken says on stderr that nobody carries out what is under way, unless somebody does.
-func (a *app) untaken(ctx context.Context, seat *ops.Seat, o ops.Operation) {
+func (a *app) untaken(ctx context.Context, seat *ops.Session, o ops.Operation) {
 	if !over(o) && !carried(ctx, seat) {
 		a.note("%s", who(ctx, seat, o))
 	}
@@ -60,7 +60,7 @@ func (a *app) already(o ops.Operation) error {
 }
 
 // started says of an operation that is under way how to take it back and how to see how far it is.
-func (a *app) started(ctx context.Context, seat *ops.Seat, o ops.Operation) error {
+func (a *app) started(ctx context.Context, seat *ops.Session, o ops.Operation) error {
 	back, here := fmt.Sprintf("To take it back before then:  asyncmonolith operations undo %d", o.ID), "   (with --work it is carried out from there)"
 	if o.State != ops.Waiting {
 		back = fmt.Sprintf("To end it where it is:        asyncmonolith operations stop %d", o.ID)
@@ -75,7 +75,7 @@ func (a *app) started(ctx context.Context, seat *ops.Seat, o ops.Operation) erro
 }
 
 // pausedOf says on stderr which of some consumers are paused, since what is requeued waits then.
-func (a *app) pausedOf(ctx context.Context, seat *ops.Seat, consumers []string) {
+func (a *app) pausedOf(ctx context.Context, seat *ops.Session, consumers []string) {
 	o, err := seat.Overview(ctx)
 	if err != nil {
 		return // it is a hint

@@ -120,7 +120,7 @@ runs; within about a second nothing more of the consumer starts. The reason is f
 					return err
 				}
 			}
-			return a.change(seat, fmt.Sprintf("pause consumer %q in all processes", args[0]), func(s *ops.Seat) error {
+			return a.change(seat, fmt.Sprintf("pause consumer %q in all processes", args[0]), func(s *ops.Session) error {
 				return s.Pause(c.Context(), args[0], a.reason)
 			}, map[string]string{"paused": args[0]}, fmt.Sprintf("Consumer %q is paused.", args[0]))
 		},
@@ -142,7 +142,7 @@ func (a *app) resumeCommand() *cobra.Command {
 			if err := known(c.Context(), seat, args[0], "see asyncmonolith consumers list"); err != nil {
 				return err
 			}
-			return a.change(seat, fmt.Sprintf("resume consumer %q", args[0]), func(s *ops.Seat) error {
+			return a.change(seat, fmt.Sprintf("resume consumer %q", args[0]), func(s *ops.Session) error {
 				return s.Resume(c.Context(), args[0], a.reason)
 			}, map[string]string{"resumed": args[0]}, fmt.Sprintf("Consumer %q is resumed.", args[0]))
 		},
@@ -163,7 +163,7 @@ breaker closes, and the others run. Use it when you know that what the consumer 
 			if err := known(c.Context(), seat, args[0], "see asyncmonolith consumers list"); err != nil {
 				return err
 			}
-			return a.change(seat, fmt.Sprintf("run one message of consumer %q although its breaker is open", args[0]), func(s *ops.Seat) error {
+			return a.change(seat, fmt.Sprintf("run one message of consumer %q although its breaker is open", args[0]), func(s *ops.Session) error {
 				return s.Probe(c.Context(), args[0], a.reason)
 			}, map[string]string{"probed": args[0]}, fmt.Sprintf("Consumer %q tries one message within about a second.", args[0]))
 		},
@@ -186,7 +186,7 @@ func consumersOf(o ops.Overview) (names []string) {
 
 // known is an error unless the database knows the consumer: a name that is mistyped would be paused, too. It ends with
 // what else there is to do.
-func known(ctx context.Context, seat *ops.Seat, name, otherwise string) error {
+func known(ctx context.Context, seat *ops.Session, name, otherwise string) error {
 	o, err := seat.Overview(ctx)
 	if err != nil {
 		return err
@@ -210,7 +210,7 @@ func (a *app) completeConsumers(_ *cobra.Command, args []string, _ string) ([]st
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.completions(func(ctx context.Context, seat *ops.Seat) ([]string, error) {
+	return a.completions(func(ctx context.Context, seat *ops.Session) ([]string, error) {
 		o, err := seat.Overview(ctx)
 		return consumersOf(o), err
 	})
@@ -218,7 +218,7 @@ func (a *app) completeConsumers(_ *cobra.Command, args []string, _ string) ([]st
 
 // completions are what the database knows within a second. A name that a shell would not show as it is
 // stays out.
-func (a *app) completions(find func(context.Context, *ops.Seat) ([]string, error)) ([]string, cobra.ShellCompDirective) {
+func (a *app) completions(find func(context.Context, *ops.Session) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(a.ctx, completionTime)
 	defer cancel()
 	a.ctx = ctx

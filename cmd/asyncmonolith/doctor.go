@@ -40,7 +40,7 @@ func (a *app) showFindings(found []ops.Finding, cures bool) error {
 		for end < len(found) && found[end].Severity == found[start].Severity {
 			end++
 		}
-		if found[start].Severity == ops.Problem {
+		if found[start].Severity == ops.Critical {
 			problems = end - start
 		}
 		if err := a.showGroup(found[start:end], cures, end == len(found)); err != nil {
@@ -66,7 +66,7 @@ func (a *app) showGroup(found []ops.Finding, cures, last bool) error {
 		return nil
 	}
 	t := show.Table{Columns: []show.Column{{Title: many(len(found), string(found[0].Severity))}, {}}, Width: a.width}
-	if found[0].Severity == ops.Fine {
+	if found[0].Severity == ops.OK {
 		t.Columns[0].Title = fmt.Sprintf("%d fine", len(found))
 		for _, f := range found {
 			t.Add(f.Check, f.Text)

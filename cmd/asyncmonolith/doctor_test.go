@@ -15,11 +15,11 @@ import (
 // someFindings are one of each, with a name that means harm.
 func someFindings() []ops.Finding {
 	return []ops.Finding{
-		{Check: "consumers", Severity: ops.Problem, Subject: "charge\x1b[2Jcard", Text: "Messages wait.", Cure: "Start it."},
-		{Check: "schema", Severity: ops.Problem, Text: "Version 14, and 15 is needed.", Cure: "Run asyncmonolith migrate."},
+		{Check: "consumers", Severity: ops.Critical, Subject: "charge\x1b[2Jcard", Text: "Messages wait.", Cure: "Start it."},
+		{Check: "schema", Severity: ops.Critical, Text: "Version 14, and 15 is needed.", Cure: "Run asyncmonolith migrate."},
 		{Check: "pauses", Severity: ops.Warning, Subject: "mail", Text: "It has been paused for 2 days.", Cure: "Resume it."},
-		{Check: "pool", Severity: ops.Fine, Text: "The pool has room."},
-		{Check: "clock", Severity: ops.Fine, Text: "It agrees."},
+		{Check: "pool", Severity: ops.OK, Text: "The pool has room."},
+		{Check: "clock", Severity: ops.OK, Text: "It agrees."},
 	}
 }
 
@@ -99,7 +99,7 @@ func TestDoctorOfAFile(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	for _, line := range lines {
 		var f ops.Finding
-		if err := json.Unmarshal([]byte(line), &f); err != nil || f.Severity != ops.Fine {
+		if err := json.Unmarshal([]byte(line), &f); err != nil || f.Severity != ops.OK {
 			t.Errorf("got %s, error %v, want it fine", line, err)
 		}
 	}

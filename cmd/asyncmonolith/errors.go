@@ -30,11 +30,11 @@ func (a *app) sentence(err error) string {
 	switch {
 	case a.ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return "interrupted"
-	case errors.Is(err, outbox.ErrSchema), connect.NoTables(err):
+	case errors.Is(err, outbox.ErrSchemaOutdated), connect.NoTables(err):
 		return a.schemaSentence()
 	case errors.Is(err, errors.ErrUnsupported):
 		return "there is no event log on MariaDB, and so there are no projections: PostgreSQL and SQLite have it"
-	case errors.Is(err, ops.ErrNothing):
+	case errors.Is(err, ops.ErrNoMatch):
 		return "nothing matches"
 	case trouble != "" && !errors.Is(err, errUsage):
 		return trouble
@@ -60,7 +60,7 @@ func (a *app) schemaSentence() string {
 	if err != nil {
 		return old
 	}
-	found, err := seat.Installed(ctx)
+	found, err := seat.FindInstallations(ctx)
 	if err != nil {
 		return old
 	}

@@ -38,8 +38,8 @@ func exitOf(err error) int {
 		code int
 	}{
 		{nil, exitDone}, {errUsage, exitUsage}, {connect.ErrDSN, exitUsage}, {errNotConfirmed, exitNotConfirmed}, {errNotFound, exitNotFound}, {errPartly, exitPartly}, {errCheckFailed, exitCheckFailed},
-		{outbox.ErrSchema, exitSchema}, {outbox.ErrNotFound, exitNotFound}, {outbox.ErrNotOpen, exitNotFound}, {outbox.ErrNotPaused, exitNotFound}, {poison.ErrNotFound, exitNotFound}, {schedule.ErrNotFound, exitNotFound},
-		{ops.ErrNotFound, exitNotFound}, {ops.ErrNothing, exitNotFound}, {bus.ErrBadOption, exitUsage}, {bus.ErrBadText, exitUsage},
+		{outbox.ErrSchemaOutdated, exitSchema}, {outbox.ErrNotFound, exitNotFound}, {outbox.ErrNotOpen, exitNotFound}, {outbox.ErrNotPaused, exitNotFound}, {poison.ErrNotFound, exitNotFound}, {schedule.ErrNotFound, exitNotFound},
+		{ops.ErrNotFound, exitNotFound}, {ops.ErrNoMatch, exitNotFound}, {bus.ErrInvalidOption, exitUsage}, {bus.ErrInvalidText, exitUsage},
 	} {
 		if known.err == nil && err == nil || known.err != nil && errors.Is(err, known.err) {
 			return known.code

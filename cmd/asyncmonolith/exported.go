@@ -89,7 +89,7 @@ func (b *bulk) discardExported(ctx context.Context, name string) error {
 }
 
 // stillThere are the ids of those that are poisoned in this database: the file may be of another.
-func stillThere(ctx context.Context, seat *ops.Seat, kept []exported) (ids []int64, err error) {
+func stillThere(ctx context.Context, seat *ops.Session, kept []exported) (ids []int64, err error) {
 	of := make(map[int64]uuid.UUID, len(kept))
 	for _, m := range kept {
 		of[m.ID] = m.MessageID

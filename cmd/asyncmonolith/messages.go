@@ -79,7 +79,7 @@ message, which takes a while in millions.`,
 
 // find reads pages until one is full, or nothing is left: where what is looked for is rare, pages are
 // empty for a while.
-func (a *app) find(ctx context.Context, seat *ops.Seat, filter outbox.Filter, page outbox.Page) (found []outbox.Pending, next *outbox.Page, err error) {
+func (a *app) find(ctx context.Context, seat *ops.Session, filter outbox.Filter, page outbox.Page) (found []outbox.Pending, next *outbox.Page, err error) {
 	size, p := page.Size, a.progress()
 	defer p.end()
 	for pages := 1; ; pages++ {

@@ -42,7 +42,7 @@ func (b *bulk) matching(ctx context.Context, target ops.Target) error {
 		terms.Canary = -1 // none
 	}
 	started, err := seat.Start(ctx, planned.ID, terms)
-	already := errors.Is(err, ops.ErrAlready)
+	already := errors.Is(err, ops.ErrInProgress)
 	if already {
 		err = b.already(started)
 	}
@@ -66,17 +66,17 @@ func (b *bulk) matching(ctx context.Context, target ops.Target) error {
 }
 
 // pausedIn says which consumers of what is to be requeued are paused.
-func (b *bulk) pausedIn(ctx context.Context, seat *ops.Seat, p *ops.Preview) {
+func (b *bulk) pausedIn(ctx context.Context, seat *ops.Session, p *ops.Preview) {
 	if b.action == ops.Requeue && p != nil {
 		b.pausedOf(ctx, seat, p.Consumers)
 	}
 }
 
 // nothing is the error where nothing matches, which may be a mistake of usage.
-func (b *bulk) nothing(ctx context.Context, seat *ops.Seat, t ops.Target, err error) error {
+func (b *bulk) nothing(ctx context.Context, seat *ops.Session, t ops.Target, err error) error {
 	consumer := ""
 	switch {
-	case !errors.Is(err, ops.ErrNothing):
+	case !errors.Is(err, ops.ErrNoMatch):
 	case t.Poisoned != nil:
 		consumer = t.Poisoned.Consumer
 	case t.Pending != nil:

@@ -28,9 +28,9 @@ neither --yes nor --reason.`,
   asyncmonolith operations watch 12 --work`,
 	}
 	root.AddCommand(a.listOperationsCommand(), a.showOperationCommand(),
-		a.decideCommand("undo", "Take back an operation that has not begun", "Take back an operation that has not begun. Afterwards nothing of it ever happens.", (*ops.Seat).Undo),
+		a.decideCommand("undo", "Take back an operation that has not begun", "Take back an operation that has not begun. Afterwards nothing of it ever happens.", (*ops.Session).Undo),
 		a.decideCommand("stop", "End an operation where it is", `End an operation where it is. What it has changed stays changed.
-It also closes what was begun by a process that has died since.`, (*ops.Seat).Stop),
+It also closes what was begun by a process that has died since.`, (*ops.Session).Stop),
 		a.continueCommand(), a.rateCommand(), a.watchCommand())
 	return asGroup(root)
 }
@@ -85,7 +85,7 @@ func changedOf(o ops.Operation) string {
 }
 
 // operationCommand is one about an operation.
-func (a *app) operationCommand(c *cobra.Command, do func(context.Context, *ops.Seat, int64) error) *cobra.Command {
+func (a *app) operationCommand(c *cobra.Command, do func(context.Context, *ops.Session, int64) error) *cobra.Command {
 	name, rest, _ := strings.Cut(c.Use, " ")
 	c.Use = strings.TrimSpace(name + " ID " + rest)
 	if c.Args == nil {
@@ -109,7 +109,7 @@ func (a *app) operationCommand(c *cobra.Command, do func(context.Context, *ops.S
 func (a *app) showOperationCommand() *cobra.Command {
 	c := a.operationCommand(&cobra.Command{
 		Use: "show", Short: "Show one operation", Long: "Show one operation: what it is about, who began it and why, and how far it is. With --content there are the texts of errors.", Example: "  asyncmonolith operations show 12",
-	}, func(ctx context.Context, seat *ops.Seat, id int64) error {
+	}, func(ctx context.Context, seat *ops.Session, id int64) error {
 		o, err := seat.Operation(ctx, id)
 		if err != nil || a.json {
 			return a.operation(o, err)
@@ -180,8 +180,8 @@ func targetText(t ops.Target) string {
 	return strings.Join(parts, ", ")
 }
 
-func (a *app) decideCommand(name, short, long string, do func(*ops.Seat, context.Context, string, int64) (ops.Operation, error)) *cobra.Command {
-	c := a.operationCommand(&cobra.Command{Use: name, Short: short, Long: long, Example: "  asyncmonolith operations " + name + " 12"}, func(ctx context.Context, seat *ops.Seat, id int64) error {
+func (a *app) decideCommand(name, short, long string, do func(*ops.Session, context.Context, string, int64) (ops.Operation, error)) *cobra.Command {
+	c := a.operationCommand(&cobra.Command{Use: name, Short: short, Long: long, Example: "  asyncmonolith operations " + name + " 12"}, func(ctx context.Context, seat *ops.Session, id int64) error {
 		o, err := do(seat, ctx, a.reason, id)
 		return a.operation(o, err)
 	})
@@ -207,7 +207,7 @@ func (a *app) continueCommand() *cobra.Command {
 		Long: "Have an operation go on that has paused itself, since too much failed again or processes died while they ran it. " +
 			"It goes on without canaries.",
 		Example: "  asyncmonolith operations continue 12 --yes --reason \"the rest is other orders\"",
-	}, how, (*ops.Seat).Continue)
+	}, how, (*ops.Session).Continue)
 }
 
 func (a *app) rateCommand() *cobra.Command {
@@ -228,7 +228,7 @@ func (a *app) rateCommand() *cobra.Command {
 			}
 			return nil
 		},
-	}, func(o ops.Operation) string { return fmt.Sprintf("%s; %d messages a second", how(o), o.Rate) }, func(s *ops.Seat, ctx context.Context, reason string, id int64) (ops.Operation, error) {
+	}, func(o ops.Operation) string { return fmt.Sprintf("%s; %d messages a second", how(o), o.Rate) }, func(s *ops.Session, ctx context.Context, reason string, id int64) (ops.Operation, error) {
 		return s.SetRate(ctx, reason, id, rate)
 	})
 }
@@ -237,8 +237,8 @@ func (a *app) rateCommand() *cobra.Command {
 const mostRate = 100_000
 
 // decideAskedCommand is a decision that has more happen, and so is to be confirmed.
-func (a *app) decideAskedCommand(c *cobra.Command, said func(ops.Operation) string, do func(*ops.Seat, context.Context, string, int64) (ops.Operation, error)) *cobra.Command {
-	return a.changing(a.operationCommand(c, func(ctx context.Context, seat *ops.Seat, id int64) error {
+func (a *app) decideAskedCommand(c *cobra.Command, said func(ops.Operation) string, do func(*ops.Session, context.Context, string, int64) (ops.Operation, error)) *cobra.Command {
+	return a.changing(a.operationCommand(c, func(ctx context.Context, seat *ops.Session, id int64) error {
 		if err := a.unconfirmed(); err != nil {
 			o, failed := seat.Operation(ctx, id)
 			return cmp.Or(a.operation(o, failed), err)
@@ -261,7 +261,7 @@ func (a *app) watchCommand() *cobra.Command {
 		Long: `Show how far an operation is until it is over. It exits with 0 when all is done, and with 5 when only a part is.
 With --work it is carried out from here, unless another process does. Ctrl-C leaves it as it is.`,
 		Example: "  asyncmonolith operations watch 12 --work",
-	}, func(ctx context.Context, seat *ops.Seat, id int64) error { return a.watch(ctx, seat, id, work) })
+	}, func(ctx context.Context, seat *ops.Session, id int64) error { return a.watch(ctx, seat, id, work) })
 	c.Flags().BoolVar(&work, "work", false, "carry it out from here, unless another process does")
 	return c
 }
@@ -271,7 +271,7 @@ func (a *app) completeOperations(_ *cobra.Command, args []string, _ string) ([]s
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.completions(func(ctx context.Context, seat *ops.Seat) (names []string, err error) {
+	return a.completions(func(ctx context.Context, seat *ops.Session) (names []string, err error) {
 		o, err := seat.Overview(ctx)
 		for _, operation := range o.Operations {
 			names = append(names, strconv.FormatInt(operation.ID, 10))

@@ -112,7 +112,7 @@ func (a *app) resumeProjectionCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.change(seat, fmt.Sprintf("resume projection %q, version %d", args[0], v), func(s *ops.Seat) error {
+			return a.change(seat, fmt.Sprintf("resume projection %q, version %d", args[0], v), func(s *ops.Session) error {
 				_, err := s.ResumeProjection(c.Context(), a.reason, args[0], v)
 				return err
 			}, map[string]any{"resumed": args[0], "version": v}, fmt.Sprintf("Projection %q, version %d, goes on.", args[0], v))
@@ -171,7 +171,7 @@ func versionFlag(c *cobra.Command, version *int) {
 }
 
 // versionOf is the version that is meant of a projection.
-func versionOf(ctx context.Context, seat *ops.Seat, name string, version int) (int, error) {
+func versionOf(ctx context.Context, seat *ops.Session, name string, version int) (int, error) {
 	states, err := seat.Projections(ctx)
 	if err != nil {
 		return 0, err
@@ -206,7 +206,7 @@ func (a *app) completeProjections(_ *cobra.Command, args []string, _ string) ([]
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.completions(func(ctx context.Context, seat *ops.Seat) (names []string, err error) {
+	return a.completions(func(ctx context.Context, seat *ops.Session) (names []string, err error) {
 		states, err := seat.Projections(ctx)
 		for _, s := range states {
 			names = append(names, s.Name)

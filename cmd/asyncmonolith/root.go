@@ -52,7 +52,7 @@ type app struct {
 	creates bool // the database may have to be made
 	secret  connect.Secret
 	db      *bun.DB
-	desk    *ops.Desk
+	desk    *ops.Service
 }
 
 // connectTime is how long the database may take to answer at all.
@@ -163,7 +163,7 @@ func (a *app) tables() bus.Tables { return bus.Tables{Schema: a.schema, Prefix: 
 
 // seat is the place of whoever runs the command, who has the DSN and so may do everything. Contents are
 // shown where that is asked for.
-func (a *app) seat() (*ops.Seat, error) {
+func (a *app) seat() (*ops.Session, error) {
 	if a.desk == nil {
 		db, err := a.open()
 		if err != nil {

@@ -25,10 +25,10 @@ func (a *app) schedulesCommand() *cobra.Command {
   asyncmonolith schedules run nightly-report --yes --reason "the report was wrong"`,
 	}
 	root.AddCommand(a.listSchedulesCommand(), a.nextCommand(),
-		a.scheduleCommand("run", "Fire a schedule once, beside its own times", "fire", "fires as soon as a process that has its payload type looks", (*ops.Seat).RunSchedule),
-		a.scheduleCommand("pause", "Keep a schedule from firing", "pause", "is paused", (*ops.Seat).PauseSchedule),
-		a.scheduleCommand("resume", "Let a paused schedule fire again, from its first time after now", "resume", "is resumed", (*ops.Seat).ResumeSchedule),
-		a.scheduleCommand("delete", "Delete a schedule for good", "delete", "is deleted", (*ops.Seat).DeleteSchedule))
+		a.scheduleCommand("run", "Fire a schedule once, beside its own times", "fire", "fires as soon as a process that has its payload type looks", (*ops.Session).RunSchedule),
+		a.scheduleCommand("pause", "Keep a schedule from firing", "pause", "is paused", (*ops.Session).PauseSchedule),
+		a.scheduleCommand("resume", "Let a paused schedule fire again, from its first time after now", "resume", "is resumed", (*ops.Session).ResumeSchedule),
+		a.scheduleCommand("delete", "Delete a schedule for good", "delete", "is deleted", (*ops.Session).DeleteSchedule))
 	return asGroup(root)
 }
 
@@ -114,7 +114,7 @@ func (a *app) nextCommand() *cobra.Command {
 }
 
 // scheduleCommand is one that changes a schedule.
-func (a *app) scheduleCommand(name, short, would, said string, do func(*ops.Seat, context.Context, string, int64) error) *cobra.Command {
+func (a *app) scheduleCommand(name, short, would, said string, do func(*ops.Session, context.Context, string, int64) error) *cobra.Command {
 	return a.changing(&cobra.Command{
 		Use: name + " SCHEDULE", Short: short, Args: takes(one("schedule", "schedules list")), ValidArgsFunction: a.completeSchedules,
 		Long:    short + ". It is named by its id or by its name.",
@@ -132,14 +132,14 @@ func (a *app) scheduleCommand(name, short, would, said string, do func(*ops.Seat
 			if s.Name != "" {
 				who = fmt.Sprintf("schedule %d (%q, %s)", s.ID, s.Name, s.Expression)
 			}
-			return a.change(seat, would+" "+who, func(seat *ops.Seat) error { return do(seat, c.Context(), a.reason, s.ID) },
+			return a.change(seat, would+" "+who, func(seat *ops.Session) error { return do(seat, c.Context(), a.reason, s.ID) },
 				map[string]any{"schedule": s.ID, "done": name}, "The "+who+" "+said+".")
 		},
 	})
 }
 
 // scheduleOf is the schedule with a name, or else an id.
-func scheduleOf(ctx context.Context, seat *ops.Seat, name string) (ops.Schedule, error) {
+func scheduleOf(ctx context.Context, seat *ops.Session, name string) (ops.Schedule, error) {
 	named, _, err := seat.Schedules(ctx, schedule.Filter{Name: name}, outbox.Page{Size: 1})
 	if err != nil {
 		return ops.Schedule{}, err
@@ -167,7 +167,7 @@ func (a *app) completeSchedules(_ *cobra.Command, args []string, _ string) ([]st
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.completions(func(ctx context.Context, seat *ops.Seat) (names []string, err error) {
+	return a.completions(func(ctx context.Context, seat *ops.Session) (names []string, err error) {
 		found, _, err := seat.Schedules(ctx, schedule.Filter{}, outbox.Page{Size: mostListed})
 		for _, s := range found {
 			names = append(names, s.Name)

@@ -49,7 +49,7 @@ stand still. It asks little, and so may be asked often: doctor looks deeper.`,
 }
 
 // check says what needs somebody.
-func (a *app) check(c *cobra.Command, seat *ops.Seat) error {
+func (a *app) check(c *cobra.Command, seat *ops.Session) error {
 	found, err := seat.Check(c.Context())
 	if err != nil {
 		return err
@@ -62,13 +62,13 @@ func (a *app) check(c *cobra.Command, seat *ops.Seat) error {
 
 // status is an overview as programs read it: what there may be much of, they ask other commands for.
 type status struct {
-	At         time.Time             `json:"at"`
-	Unseen     []ops.Unseen          `json:"unseen,omitempty"`
-	Queues     []outbox.Queue        `json:"queues"`
-	Failures   []outbox.Failure      `json:"failures,omitempty"`
-	Processes  []outbox.Process      `json:"processes,omitempty"`
-	Strangers  []outbox.Unregistered `json:"strangers,omitempty"`
-	Operations []ops.Operation       `json:"operations,omitempty"`
+	At         time.Time          `json:"at"`
+	Unseen     []ops.Unseen       `json:"unseen,omitempty"`
+	Queues     []outbox.Queue     `json:"queues"`
+	Failures   []outbox.Failure   `json:"failures,omitempty"`
+	Processes  []outbox.Process   `json:"processes,omitempty"`
+	Strangers  []outbox.Unhandled `json:"strangers,omitempty"`
+	Operations []ops.Operation    `json:"operations,omitempty"`
 }
 
 // mostSample is how much of the text of an error a status has.

@@ -15,7 +15,7 @@ const watchEvery = 250 * time.Millisecond
 
 // watch shows how far an operation is until it is over, and with work carries it out from here, unless
 // another process does. Where ctx ends it leaves the operation as it is.
-func (a *app) watch(ctx context.Context, seat *ops.Seat, id int64, work bool) error {
+func (a *app) watch(ctx context.Context, seat *ops.Session, id int64, work bool) error {
 	if work {
 		end, err := a.work(ctx, func(r *ops.Runner, ctx context.Context) error { return r.RunOnly(ctx, id) })
 		if err != nil {
@@ -85,7 +85,7 @@ func (a *app) work(ctx context.Context, run func(*ops.Runner, context.Context) e
 // over tells whether nothing more happens by itself.
 func over(o ops.Operation) bool {
 	switch o.State {
-	case ops.Done, ops.Undone, ops.Stopped, ops.Paused, ops.Planned, ops.Begun:
+	case ops.Done, ops.Undone, ops.Stopped, ops.Paused, ops.Planned, ops.Started:
 		return true
 	default:
 		return false

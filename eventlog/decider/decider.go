@@ -45,9 +45,9 @@ type Snapshots struct {
 	Schema int
 }
 
-// ErrMisfit is returned for a snapshot that was made of another form of S than is
+// ErrSnapshotMismatch is returned for a snapshot that was made of another form of S than is
 // used now, under the same schema.
-var ErrMisfit = errors.New("the snapshot was made of another form of the state: raise Snapshots.Schema")
+var ErrSnapshotMismatch = errors.New("the snapshot was made of another form of the state: raise Snapshots.Schema")
 
 func (d Decider[S, C, E]) check() error {
 	var errs []error
@@ -101,7 +101,7 @@ func (d Decider[S, C, E]) load(ctx context.Context, log *eventlog.Log, db bun.ID
 			return l, err
 		}
 	}
-	l.version, err = log.FoldStream(ctx, db, d.Stream(id), l.version, func(recorded eventlog.Recorded) error {
+	l.version, err = log.FoldStream(ctx, db, d.Stream(id), l.version, func(recorded eventlog.RecordedEvent) error {
 		event, ok := recorded.Data.(E)
 		if _, over := recorded.Data.(eventlog.Tombstoned); over && !ok {
 			return eventlog.ErrTombstoned
@@ -142,13 +142,13 @@ func (d Decider[S, C, E]) handle(ctx context.Context, log *eventlog.Log, tx bun.
 	for i, event := range events {
 		payloads[i] = event
 		if any(event) == nil {
-			return l.state, eventlog.Appended{}, fmt.Errorf("event %d: %w", i, bus.ErrBadPayload)
+			return l.state, eventlog.Appended{}, fmt.Errorf("event %d: %w", i, bus.ErrInvalidPayload)
 		}
 	}
 	for _, event := range events {
 		l.state = d.Evolve(l.state, event)
 	}
-	expected := eventlog.Expected(l.version)
+	expected := eventlog.ExpectedVersion(l.version)
 	l.version += int64(len(events))
 	text := d.encode(ctx, id, l)
 	if text == nil {

@@ -34,7 +34,7 @@ func (d Decider[S, C, E]) restore(ctx context.Context, log *eventlog.Log, db bun
 	var k kept[json.RawMessage]
 	empty(reflect.ValueOf(&l.state).Elem(), true)
 	if json.Unmarshal(snapshot.State, &k) != nil || k.Form != formOf(reflect.TypeFor[S]()) || json.Unmarshal(k.State, &l.state) != nil {
-		return l, fmt.Errorf("snapshot of version %d: %w", snapshot.Version, ErrMisfit)
+		return l, fmt.Errorf("snapshot of version %d: %w", snapshot.Version, ErrSnapshotMismatch)
 	}
 	l.version, l.snapshot = snapshot.Version, snapshot.Version
 	return l, nil

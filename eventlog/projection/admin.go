@@ -68,11 +68,11 @@ func (a *Admin) States(ctx context.Context, db bun.IDB) ([]State, error) {
 }
 
 // Parked lists events that a version of a projection has put aside, in order: those behind a position, that of
-// the last one of the page before or 0. The limit is 1 to 1000; another is bus.ErrBadOption.
+// the last one of the page before or 0. The limit is 1 to 1000; another is bus.ErrInvalidOption.
 func (a *Admin) Parked(ctx context.Context, db bun.IDB, name string, version int, after int64, limit int) ([]Parked, error) {
 	st, db, err := a.of(db)
 	if err = errors.Join(err, limits.CheckKey("name", name)); err == nil && (limit < 1 || limit > 1000) {
-		err = fmt.Errorf("%d events: %w: 1 to 1000 are allowed", limit, bus.ErrBadOption)
+		err = fmt.Errorf("%d events: %w: 1 to 1000 are allowed", limit, bus.ErrInvalidOption)
 	}
 	if err != nil {
 		return nil, dberr.Wrap(err, "projection: parked events of %q", name)

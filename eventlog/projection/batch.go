@@ -37,7 +37,7 @@ type batch struct {
 	tx       bun.Tx
 	sub      store.Subscription
 	messages []*bus.Message
-	events   []eventlog.Recorded         // for Projection.Batch
+	events   []eventlog.RecordedEvent    // for Projection.Batch
 	to       int64                       // the checkpoint after it
 	parked   []store.Event               // of streams that are parked
 	isolate  isolate.Runner[application] // what runs the functions
@@ -192,7 +192,7 @@ var errNotPassedOn = errors.New("projection: RunnerConfig.Telemetry has not pass
 func (b *batch) apply(ctx context.Context, stop <-chan struct{}) error {
 	first, left := b.messages[0], errNotPassedOn
 	err := isolate.Guarded(ctx, first, func(ctx context.Context, _ *bus.Message) error {
-		return bus.Send(ctx, b.runner.applies, b.messages, func(ctx context.Context, _ []*bus.Message) error {
+		return bus.RunProduce(ctx, b.runner.applies, b.messages, func(ctx context.Context, _ []*bus.Message) error {
 			left = b.applyAll(txn.Within(ctx), stop)
 			return left
 		})
@@ -238,7 +238,7 @@ func (b *batch) applyBatch(ctx context.Context) error {
 	first := b.messages[0]
 	for _, m := range b.messages {
 		data, err := b.runner.log.Decode(ctx, m)
-		if errors.Is(err, eventlog.ErrDrop) {
+		if errors.Is(err, eventlog.ErrSkipEvent) {
 			continue
 		}
 		if err != nil && m != first {
@@ -258,8 +258,8 @@ func (b *batch) applyBatch(ctx context.Context) error {
 	return nil
 }
 
-func recorded(m *bus.Message, data bus.Payload) eventlog.Recorded {
-	return eventlog.Recorded{
+func recorded(m *bus.Message, data bus.Payload) eventlog.RecordedEvent {
+	return eventlog.RecordedEvent{
 		ID: m.ID, Sequence: m.Event.Sequence, Stream: m.Event.Stream, Version: m.Event.Version, Position: m.Event.Position,
 		Type: m.PayloadType, Schema: m.Event.Schema, Data: data, Headers: maps.Clone(m.Headers), RecordedAt: m.CreatedAt,
 	}
@@ -269,7 +269,7 @@ func recorded(m *bus.Message, data bus.Payload) eventlog.Recorded {
 // a processor.
 func (b *batch) send(ctx context.Context, m *bus.Message) error {
 	err := isolate.Guarded(ctx, m, func(ctx context.Context, m *bus.Message) error { return bus.Deliver(ctx, b.runner.chain, m, b.consume) })
-	switch bus.VerdictOf(err).Outcome {
+	switch bus.OutcomeOf(err).Outcome {
 	case bus.Done:
 		return nil
 	case bus.Discarded:
@@ -282,7 +282,7 @@ func (b *batch) send(ctx context.Context, m *bus.Message) error {
 
 // safe replaces an error that cannot be asked anything.
 func safe(err error) error {
-	if v := bus.VerdictOf(err); v.Outcome == bus.Unclassified {
+	if v := bus.OutcomeOf(err); v.Outcome == bus.Errored {
 		return v.Err
 	}
 	return err
@@ -292,9 +292,9 @@ func safe(err error) error {
 func (b *batch) consume(ctx context.Context, m *bus.Message) error {
 	event, err := b.runner.log.Decode(ctx, m)
 	switch {
-	case errors.Is(err, eventlog.ErrDrop) && b.Batch == nil:
+	case errors.Is(err, eventlog.ErrSkipEvent) && b.Batch == nil:
 		return nil
-	case err != nil && !errors.Is(err, eventlog.ErrDrop):
+	case err != nil && !errors.Is(err, eventlog.ErrSkipEvent):
 		return err
 	case b.Batch == nil:
 		return b.call(ctx, m, func() error { return b.reader.apply[m.PayloadType].fn(ctx, b.tx, event) })

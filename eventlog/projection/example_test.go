@@ -26,7 +26,7 @@ type Balance struct {
 }
 
 func book(ctx context.Context, tx bun.Tx, e Deposited) error {
-	m, _ := bus.Current(ctx)
+	m, _ := bus.MessageFromContext(ctx)
 	_, err := tx.NewInsert().Model(&Balance{Account: m.Event.Stream, Cents: e.Cents}).
 		On("CONFLICT (account) DO UPDATE").Set("cents = b.cents + EXCLUDED.cents").Exec(ctx)
 	return err
@@ -35,7 +35,7 @@ func book(ctx context.Context, tx bun.Tx, e Deposited) error {
 func balances() projection.Projection {
 	return projection.Projection{
 		Name: "balances",
-		On:   []projection.Apply{projection.On(book)},
+		On:   []projection.Handler{projection.On(book)},
 		Reset: func(ctx context.Context, tx bun.Tx) error {
 			_, err := tx.NewDelete().Model((*Balance)(nil)).Where("1 = 1").Exec(ctx)
 			return err
@@ -66,7 +66,7 @@ func ExampleRunner_WaitFor() {
 	)
 	var appended eventlog.Appended
 	err := log.RunInTx(ctx, db, func(ctx context.Context, tx bun.Tx) (err error) {
-		appended, err = log.Append(ctx, tx, "account-42", eventlog.Any, Deposited{Cents: 700})
+		appended, err = log.Append(ctx, tx, "account-42", eventlog.AnyVersion, Deposited{Cents: 700})
 		return err
 	})
 	if err == nil {
@@ -115,7 +115,7 @@ func ExampleNewInline() {
 		return
 	}
 	config := eventlog.LogConfig{Inline: []eventlog.Inline{inline}} // for eventlog.NewLog
-	fmt.Println(len(config.Inline), inline.Wants("account.deposited"))
+	fmt.Println(len(config.Inline), inline.Handles("account.deposited"))
 	// Output: 1 true
 }
 

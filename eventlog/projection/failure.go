@@ -30,7 +30,7 @@ func (r *Runner) afterFailure(ctx context.Context, s *shard, f *failure) (more b
 		s.limit.Store(int64(f.smaller))
 		return true, nil
 	}
-	v := bus.VerdictOf(f.err)
+	v := bus.OutcomeOf(f.err)
 	if cause := context.Cause(ctx); cause == bus.ErrStopping || v.Outcome == bus.Released {
 		return false, f // it has not had its chance
 	}
@@ -60,7 +60,7 @@ func (r *Runner) writeFailure(ctx context.Context, f *failure, failed store.Fail
 
 // poisoned does with an event what the projection wants done with those that
 // cannot be applied.
-func (r *Runner) poisoned(ctx context.Context, s *shard, f *failure, v bus.Verdict) (more bool, err error) {
+func (r *Runner) poisoned(ctx context.Context, s *shard, f *failure, v bus.OutcomeError) (more bool, err error) {
 	event, reason := f.message.Event, fmt.Sprintf("%s: %s", v.Reason, f.Error())
 	if s.OnError == Halt {
 		r.config.Logger.ErrorContext(ctx, "projection halted", "projection", s.Name, "version", s.Version, "shard", s.number,

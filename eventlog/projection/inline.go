@@ -48,20 +48,20 @@ func NewInline(types *eventlog.Types, p Projection) (*Inline, error) {
 // InlineName implements eventlog.Inline.
 func (i *Inline) InlineName() string { return i.projection.Name }
 
-// Wants implements eventlog.Inline.
-func (i *Inline) Wants(payloadType string) bool {
+// Handles implements eventlog.Inline.
+func (i *Inline) Handles(payloadType string) bool {
 	return slices.Contains(i.reader.stored, payloadType)
 }
 
 // ApplyInline implements eventlog.Inline.
-func (i *Inline) ApplyInline(ctx context.Context, tx bun.Tx, events []eventlog.Recorded) error {
+func (i *Inline) ApplyInline(ctx context.Context, tx bun.Tx, events []eventlog.RecordedEvent) error {
 	if i.projection.Batch != nil {
 		return i.projection.Batch(ctx, tx, events)
 	}
 	for _, e := range events {
 		m := &bus.Message{ID: e.ID, PayloadType: e.Type, Value: e.Data, Headers: e.Headers, Consumer: i.projection.Name, Attempt: 1, CreatedAt: e.RecordedAt,
 			Event: &bus.Event{Sequence: e.Sequence, Stream: e.Stream, Version: e.Version, Position: e.Position, Schema: e.Schema}}
-		if err := i.reader.apply[e.Type].fn(bus.WithMessage(ctx, m), tx, e.Data); err != nil {
+		if err := i.reader.apply[e.Type].fn(bus.ContextWithMessage(ctx, m), tx, e.Data); err != nil {
 			return err
 		}
 	}
@@ -103,12 +103,12 @@ func (i *Inline) rebuild(ctx context.Context, s *store.Store, tx bun.Tx, log *ev
 		if err != nil || len(rows) == 0 {
 			return err
 		}
-		var events []eventlog.Recorded
+		var events []eventlog.RecordedEvent
 		for _, row := range rows {
 			page.After = row.Sequence
 			m := (&batch{shard: i.reader.shards[0]}).message(row, true)
 			data, err := log.Decode(ctx, m)
-			if errors.Is(err, eventlog.ErrDrop) {
+			if errors.Is(err, eventlog.ErrSkipEvent) {
 				continue
 			}
 			if err != nil {

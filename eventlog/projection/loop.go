@@ -106,7 +106,7 @@ func (c *crew) behind(ctx context.Context) ([]store.Subscription, bool, error) {
 func (c *crew) number(ctx context.Context) error {
 	turn, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	_, err := c.log.Number(turn, c.db)
+	_, err := c.log.AssignPositions(turn, c.db)
 	if turn.Err() != nil && ctx.Err() == nil {
 		c.alarm.By(time.Now())
 		return nil

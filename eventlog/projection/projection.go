@@ -44,10 +44,10 @@ type Projection struct {
 	// beside the old one, into tables of its own; see [Runner.Promote]. Defaults to 1.
 	Version int
 	// On says what to do with each type of event. Others are not read.
-	On []Apply
+	On []Handler
 	// Batch, instead of On, is given many events at once, of these Types. When it
 	// fails it is given fewer, down to one.
-	Batch func(ctx context.Context, tx bun.Tx, events []eventlog.Recorded) error
+	Batch func(ctx context.Context, tx bun.Tx, events []eventlog.RecordedEvent) error
 	// Types are the names of events for Batch. Defaults to none.
 	Types []string
 	// Categories restricts what is read to streams whose names begin so, up to the
@@ -80,7 +80,7 @@ type Projection struct {
 }
 
 // Apply is a function for one type of event, made by [On].
-type Apply struct {
+type Handler struct {
 	name   string
 	goType reflect.Type
 	fn     func(ctx context.Context, tx bun.Tx, event bus.Payload) error
@@ -88,11 +88,11 @@ type Apply struct {
 }
 
 // On applies events of type E. What it writes through tx is committed with the
-// checkpoint. bus.Current gives it the message that delivers the event, and that
+// checkpoint. bus.MessageFromContext gives it the message that delivers the event, and that
 // says which one it is.
-func On[E bus.Payload](fn func(ctx context.Context, tx bun.Tx, event E) error) Apply {
+func On[E bus.Payload](fn func(ctx context.Context, tx bun.Tx, event E) error) Handler {
 	probe := bus.Consume("on", func(context.Context, E) error { return nil })
-	a := Apply{name: probe.PayloadType(), goType: reflect.TypeFor[E]()}
+	a := Handler{name: probe.PayloadType(), goType: reflect.TypeFor[E]()}
 	_, a.err = bus.NewRegistry(probe)
 	if fn == nil {
 		a.err = errors.Join(a.err, fmt.Errorf("the function for event %q is nil", a.name))
@@ -112,9 +112,9 @@ func On[E bus.Payload](fn func(ctx context.Context, tx bun.Tx, event E) error) A
 type reader struct {
 	Projection
 	settings bus.ConsumerConfig
-	apply    map[string]Apply // by stored name, aliases included
-	types    []string         // present names, sorted
-	stored   []string         // with aliases
+	apply    map[string]Handler // by stored name, aliases included
+	types    []string           // present names, sorted
+	stored   []string           // with aliases
 	filter   string
 	shards   []*shard
 }
@@ -132,7 +132,7 @@ func (p Projection) withDefaults() Projection {
 // newReader reports everything that is wrong with a projection.
 func newReader(p Projection, types *eventlog.Types) (*reader, error) {
 	p = p.withDefaults()
-	r := &reader{Projection: p, apply: map[string]Apply{}}
+	r := &reader{Projection: p, apply: map[string]Handler{}}
 	r.settings = bus.ConsumerConfig{Timeout: p.Timeout, MaxAttempts: p.MaxAttempts, AttemptDelay: p.AttemptDelay}
 	errs := p.check()
 	names := slices.Clone(p.Types)

@@ -73,7 +73,7 @@ func (e *LagError) Error() string {
 func (r *Runner) Promote(ctx context.Context, name string, version int, maxLag int64) error {
 	err := limits.CheckKey("name", name)
 	if err == nil {
-		_, err = r.log.Number(ctx, r.db)
+		_, err = r.log.AssignPositions(ctx, r.db)
 	}
 	if err != nil {
 		return fmt.Errorf("projection: promote %q: %w", name, err)

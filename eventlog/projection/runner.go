@@ -45,7 +45,7 @@ type RunnerConfig struct {
 	Chain []bus.Middleware
 	// Telemetry wraps every batch: the sender it is given applies the events of
 	// the batch. Defaults to none.
-	Telemetry bus.SendMiddleware
+	Telemetry bus.ProduceMiddleware
 	// Logger receives what the runner has to say. Defaults to slog.Default().
 	Logger *slog.Logger
 }
@@ -65,7 +65,7 @@ type Runner struct {
 	readers []*reader
 	byName  map[string]*reader // the newest version
 	chain   bus.Handler
-	applies bus.Sender
+	applies bus.ProduceFunc
 	outage  *outage.Outage
 	running atomic.Bool
 	left    atomic.Int64 // functions that were abandoned and are still running
@@ -113,7 +113,7 @@ func NewRunner(db *bun.DB, log *eventlog.Log, config RunnerConfig, projections .
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	r.chain, r.applies = bus.Compose(nil, r.config.Chain...), bus.ComposeSend(nil)
+	r.chain, r.applies = bus.Compose(nil, r.config.Chain...), bus.ComposeProduce(nil)
 	if r.config.Telemetry != nil {
 		r.applies = r.config.Telemetry(r.applies)
 	}
@@ -169,7 +169,7 @@ func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 // events it is at and returns nil. Functions still running are abandoned.
 //
 // It returns an error at once when the database cannot be reached, unless StartTimeout
-// has it wait; when the server has no event log (outbox.ErrServer), or its tables are missing or too old (outbox.ErrSchema); and when a
+// has it wait; when the server has no event log (outbox.ErrUnsupportedServer), or its tables are missing or too old (outbox.ErrSchemaOutdated); and when a
 // projection is not what it was under the same version. Later outages are logged and
 // waited out. A projection that fails holds
 // up no other. A second Run at the same time returns [ErrRunning].

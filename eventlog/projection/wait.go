@@ -58,7 +58,7 @@ func (r *Runner) waitFor(ctx context.Context, name string, appended eventlog.App
 			place, ok, err = r.store.Place(ctx, r.db, appended.Sequence)
 		}
 		if err == nil && !ok {
-			_, err = r.log.Number(ctx, r.db)
+			_, err = r.log.AssignPositions(ctx, r.db)
 		}
 		if err == nil && ok {
 			var done bool
@@ -149,7 +149,7 @@ func (r *Runner) catchUp(ctx context.Context) error {
 	if err := r.start(ctx); err != nil {
 		return err
 	}
-	if _, err := r.log.Number(ctx, r.db); err != nil {
+	if _, err := r.log.AssignPositions(ctx, r.db); err != nil {
 		return err
 	}
 	head, err := r.log.Head(ctx, r.db)

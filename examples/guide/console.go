@@ -22,7 +22,7 @@ type Sessions interface {
 }
 
 // OpenConsole makes the pages for people who look after messages.
-func OpenConsole(desk *ops.Desk, sessions Sessions) (*console.Console, error) {
+func OpenConsole(desk *ops.Service, sessions Sessions) (*console.Console, error) {
 	// snippet: console
 	roles := map[string]ops.Role{"support": ops.Viewer, "on-call": ops.Operator, "platform": ops.Administrator}
 	pages, err := console.New(desk, console.Config{

@@ -14,7 +14,7 @@ import (
 )
 
 // OpenDesk makes the desk at which people look after messages.
-func OpenDesk(db *bun.DB, registry *bus.Registry) (*ops.Desk, error) {
+func OpenDesk(db *bun.DB, registry *bus.Registry) (*ops.Service, error) {
 	// snippet: desk
 	desk, err := ops.New(ops.Config{DB: db, Registry: registry,
 		// What an operator sees of payloads, headers and texts of errors. Nil shows nothing.
@@ -30,7 +30,7 @@ func OpenDesk(db *bun.DB, registry *bus.Registry) (*ops.Desk, error) {
 }
 
 // RunOperations carries out what people start at a desk.
-func RunOperations(ctx context.Context, desk *ops.Desk) error {
+func RunOperations(ctx context.Context, desk *ops.Service) error {
 	// snippet: runner
 	runner, err := ops.NewRunner(desk, nil) // or your *projection.Runner, for what is done to projections
 	if err != nil {
@@ -41,7 +41,7 @@ func RunOperations(ctx context.Context, desk *ops.Desk) error {
 }
 
 // AtTheDesk shows what fails, and plans to run it again.
-func AtTheDesk(ctx context.Context, desk *ops.Desk, out io.Writer) error {
+func AtTheDesk(ctx context.Context, desk *ops.Service, out io.Writer) error {
 	// snippet: seat
 	seat := desk.As(ops.Principal{Name: "ada@example.com", Role: ops.Operator}) // by your login
 	overview, err := seat.Overview(ctx)
@@ -53,10 +53,10 @@ func AtTheDesk(ctx context.Context, desk *ops.Desk, out io.Writer) error {
 	}
 	planned, err := seat.Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "charge-card"}})
 	if err != nil {
-		return err // ops.ErrNothing, ops.ErrForbidden
+		return err // ops.ErrNoMatch, ops.ErrForbidden
 	}
 	fmt.Fprintln(out, planned.Preview.Messages, "messages") // ask, and then
-	started, err := seat.Start(ctx, planned.ID, ops.Terms{Rate: 100, Canary: 10, Reason: "fixed in 1.4.3"})
+	started, err := seat.Start(ctx, planned.ID, ops.StartOptions{Rate: 100, Canary: 10, Reason: "fixed in 1.4.3"})
 	if err != nil {
 		return err
 	}

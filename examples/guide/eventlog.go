@@ -33,7 +33,7 @@ func (Sent) PayloadType() string     { return "item.sent" }
 func ItemEvents() (*eventlog.Types, error) {
 	return eventlog.NewTypes(
 		eventlog.Event[Sent](),
-		eventlog.Event[Received](eventlog.Schema(2), eventlog.Upcaster(1, countSingly), eventlog.Aliases("item.bought")),
+		eventlog.Event[Received](eventlog.Schema(2), eventlog.Upcaster(1, countSingly), eventlog.PayloadAliases("item.bought")),
 	)
 }
 
@@ -63,7 +63,7 @@ type Warehouse struct {
 func (w *Warehouse) Receive(ctx context.Context, item string, count int) error {
 	var appended eventlog.Appended
 	err := w.Log.RunInTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) (err error) {
-		appended, err = w.Log.Append(ctx, tx, "item-"+item, eventlog.Any, Received{Count: count})
+		appended, err = w.Log.Append(ctx, tx, "item-"+item, eventlog.AnyVersion, Received{Count: count})
 		return err
 	})
 	if err != nil {
@@ -88,7 +88,7 @@ type StockRow struct {
 func StockProjection() projection.Projection {
 	return projection.Projection{
 		Name: "stock",
-		On: []projection.Apply{
+		On: []projection.Handler{
 			projection.On(func(ctx context.Context, tx bun.Tx, e Received) error { return move(ctx, tx, e.Count) }),
 			projection.On(func(ctx context.Context, tx bun.Tx, e Sent) error { return move(ctx, tx, -e.Count) }),
 		},
@@ -101,7 +101,7 @@ func StockProjection() projection.Projection {
 
 // move may add: no event is applied twice, since the checkpoint moves with it.
 func move(ctx context.Context, tx bun.Tx, count int) error {
-	m, ok := bus.Current(ctx) // says which event it is
+	m, ok := bus.MessageFromContext(ctx) // says which event it is
 	if !ok || m.Event == nil {
 		return errors.New("stock was not called with an event")
 	}
@@ -129,7 +129,7 @@ func StockProjection2() projection.Projection {
 	return projection.Projection{
 		Name:    "stock",
 		Version: 2,
-		On: []projection.Apply{
+		On: []projection.Handler{
 			projection.On(func(ctx context.Context, tx bun.Tx, e Received) error { return move2(ctx, tx, e.Count) }),
 			projection.On(func(ctx context.Context, tx bun.Tx, e Sent) error { return move2(ctx, tx, -e.Count) }),
 		},
@@ -139,7 +139,7 @@ func StockProjection2() projection.Projection {
 // end
 
 func move2(ctx context.Context, tx bun.Tx, count int) error {
-	m, ok := bus.Current(ctx)
+	m, ok := bus.MessageFromContext(ctx)
 	if !ok || m.Event == nil {
 		return errors.New("stock was not called with an event")
 	}

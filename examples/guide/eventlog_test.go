@@ -56,7 +56,7 @@ func TestEventLog(t *testing.T) {
 	ctx := kit.Context() // the clock that Replay asks
 	createStock(t, w.DB)
 	send := func(ctx context.Context, tx bun.Tx) error {
-		_, err := w.Log.Append(ctx, tx, "item-book", eventlog.Any, guide.Received{Count: 10}, guide.Sent{Count: 3, Order: "o-1"})
+		_, err := w.Log.Append(ctx, tx, "item-book", eventlog.AnyVersion, guide.Received{Count: 10}, guide.Sent{Count: 3, Order: "o-1"})
 		return err
 	}
 	// snippet: drain

@@ -43,7 +43,7 @@ var ErrAway = errors.New("the index cannot be reached")
 // Search keeps an index up to date.
 type Search struct {
 	Index Index
-	gate  outbox.Gate // the zero Gate is open
+	gate  outbox.Circuit // the zero Gate is open
 }
 
 // end
@@ -52,7 +52,7 @@ type Search struct {
 func (s *Search) Consumers() []bus.Consumer {
 	// snippet: batch-consumers
 	return []bus.Consumer{
-		bus.ConsumeBatch("index", s.Add, bus.BatchSize(100), bus.BatchWait(50*time.Millisecond), outbox.Gated(&s.gate)),
+		bus.ConsumeBatch("index", s.Add, bus.BatchSize(100), bus.BatchWait(50*time.Millisecond), outbox.WithCircuit(&s.gate)),
 		outbox.ConsumeBatchTx("count", s.Count),
 	}
 	// end
@@ -68,7 +68,7 @@ func (s *Search) Add(ctx context.Context, orders []OrderPlaced) error {
 	}
 	failed, err := s.Index.Add(ctx, ids)
 	if errors.Is(err, ErrAway) {
-		return s.gate.Close(err) // all come back later, and nothing is counted
+		return s.gate.Trip(err) // all come back later, and nothing is counted
 	}
 	if len(failed) > 0 {
 		return bus.BatchError(failed) // each its own; the others are done
@@ -127,7 +127,7 @@ func (a AddressChanged) OrderKey() string { return "customer:" + a.CustomerID }
 func Ordered(sync, audit func(context.Context, AddressChanged) error) []bus.Consumer {
 	return []bus.Consumer{
 		// snippet: ordered
-		bus.Consume("sync-address", sync, bus.Ordered(bus.ParkKey)), // a poisoned message keeps those behind it waiting
+		bus.Consume("sync-address", sync, bus.Ordered(bus.BlockKey)), // a poisoned message keeps those behind it waiting
 		bus.Consume("audit-address", audit, bus.Ordered(bus.SkipPoisoned)),
 		// end
 	}
@@ -137,9 +137,9 @@ func Ordered(sync, audit func(context.Context, AddressChanged) error) []bus.Cons
 func Shared(sync, audit, export func(context.Context, AddressChanged) error) []bus.Consumer {
 	return []bus.Consumer{
 		// snippet: per-key
-		bus.Consume("sync-address", sync, bus.PerKey(3)),                         // three of a customer at once
-		bus.Consume("audit-address", audit, bus.Fair()),                          // any number, but each customer has its share
-		bus.Consume("export-address", export, bus.RatePerKey(5, time.Second, 1)), // five a second of each customer
+		bus.Consume("sync-address", sync, bus.KeyConcurrency(3)),                   // three of a customer at once
+		bus.Consume("audit-address", audit, bus.Fair()),                            // any number, but each customer has its share
+		bus.Consume("export-address", export, bus.KeyRateLimit(5, time.Second, 1)), // five a second of each customer
 		// end
 	}
 }
@@ -148,7 +148,7 @@ func Shared(sync, audit, export func(context.Context, AddressChanged) error) []b
 func Rated(charge func(context.Context, OrderPlaced) error) []bus.Consumer {
 	return []bus.Consumer{
 		// snippet: rates
-		bus.Consume("charge", charge, bus.Rate(100, time.Second, 20)), // a hundred a second, and up to 20 at once after a rest
+		bus.Consume("charge", charge, bus.RateLimit(100, time.Second, 20)), // a hundred a second, and up to 20 at once after a rest
 		// end
 	}
 }
@@ -165,7 +165,7 @@ func Hurry(ctx context.Context, db bun.IDB, producer *outbox.Producer, order str
 func Prioritized(remind func(context.Context, ReminderDue) error) []bus.Consumer {
 	return []bus.Consumer{
 		// snippet: priorities
-		bus.Consume("send-reminder", remind, bus.Priorities(5*time.Minute)),
+		bus.Consume("send-reminder", remind, bus.Prioritized(5*time.Minute)),
 		// end
 	}
 }
@@ -174,7 +174,7 @@ func Prioritized(remind func(context.Context, ReminderDue) error) []bus.Consumer
 func Broken(charge func(context.Context, OrderPlaced) error) []bus.Consumer {
 	return []bus.Consumer{
 		// snippet: breaker
-		bus.Consume("charge", charge, bus.Breaker(bus.BreakerConfig{Min: 50, Ratio: 0.8, Cooldown: 30 * time.Second})),
+		bus.Consume("charge", charge, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 50, FailureRatio: 0.8, Cooldown: 30 * time.Second})),
 		// end
 	}
 }
@@ -183,8 +183,8 @@ func Broken(charge func(context.Context, OrderPlaced) error) []bus.Consumer {
 func Limited(export func(context.Context, ReportDue) error, charge func(context.Context, OrderPlaced) error) []bus.Consumer {
 	return []bus.Consumer{
 		// snippet: limits
-		bus.Consume("export", export, bus.Limit(5)),                  // five exports, wherever they run
-		bus.Consume("charge", charge, bus.LimitShared("stripe", 10)), // ten calls, with all that share the name
+		bus.Consume("export", export, bus.GlobalConcurrency(5)),            // five exports, wherever they run
+		bus.Consume("charge", charge, bus.SharedConcurrency("stripe", 10)), // ten calls, with all that share the name
 		// end
 	}
 }

@@ -82,8 +82,8 @@ func open(t *testing.T) *fixture {
 	}}
 	logger := slog.New(slog.NewTextHandler(f.log, nil))
 	f.Kit = bustest.KitConfig{
-		Producer: outbox.ProducerConfig{Layers: []bus.SendMiddleware{guide.StampTenant}},
-		Processor: outbox.ProcessorConfig{Chain: middleware.Default(middleware.Options{
+		Producer: outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{guide.StampTenant}},
+		Processor: outbox.ProcessorConfig{Middleware: middleware.Default(middleware.Options{
 			Logger: slog.New(slog.DiscardHandler), OnPoison: guide.Alarm(logger), Layers: []bus.Middleware{guide.RestoreTenant},
 		})},
 	}.NewKit(t, f.db, f.shop.Consumers()...)
@@ -206,9 +206,9 @@ func TestPreview(t *testing.T) {
 func TestDeclined(t *testing.T) {
 	cards := &cards{err: guide.ErrDeclined}
 	shop := &guide.Shop{Cards: cards, Open: func() bool { return true }}
-	ctx := bus.WithMessage(t.Context(), &bus.Message{ID: uuid.UUID{15: 1}, Attempt: 1})
+	ctx := bus.ContextWithMessage(t.Context(), &bus.Message{ID: uuid.UUID{15: 1}, Attempt: 1})
 	err := shop.ChargeCard(ctx, guide.OrderPlaced{OrderID: "o-1"})
-	if bus.VerdictOf(err).Outcome != bus.Condemned {
+	if bus.OutcomeOf(err).Outcome != bus.Condemned {
 		t.Errorf("declined: got %v, want it poisoned", err)
 	}
 }

@@ -29,7 +29,7 @@ func WithTenant(ctx context.Context, tenant string) context.Context {
 
 // StampTenant writes the tenant of the context into every message. A message of a
 // schedule, or one that is forwarded, has a header already and keeps it.
-var StampTenant = bus.EachMessage(func(ctx context.Context, m *bus.Message) error {
+var StampTenant = bus.PerMessage(func(ctx context.Context, m *bus.Message) error {
 	if m.Headers["tenant"] != "" {
 		return nil
 	}
@@ -61,13 +61,13 @@ func RestoreTenant(next bus.Handler) bus.Handler {
 func Wire(db *bun.DB, registry *bus.Registry, logger *slog.Logger) (*outbox.Producer, *outbox.Processor, error) {
 	// snippet: wiring
 	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{
-		Layers: []bus.SendMiddleware{StampTenant},
+		Layers: []bus.ProduceMiddleware{StampTenant},
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	processor, err := outbox.NewProcessor(db, registry, outbox.ProcessorConfig{
-		Chain: middleware.Default(middleware.Options{
+		Middleware: middleware.Default(middleware.Options{
 			Logger:   logger,
 			OnPoison: Alarm(logger),
 			Layers:   []bus.Middleware{RestoreTenant},

@@ -32,7 +32,7 @@ func RunUntilSignalled(ctx context.Context, processor *outbox.Processor) error {
 			return err
 		case <-signals:
 			if running.Err() != nil {
-				processor.StopNow() // what still runs is cancelled, and runs again elsewhere
+				processor.Close() // what still runs is cancelled, and runs again elsewhere
 			}
 			stop() // what runs may finish, for DrainTimeout
 		}

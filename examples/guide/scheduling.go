@@ -15,8 +15,8 @@ import (
 func ScheduleReports(ctx context.Context, db bun.IDB, scheduler *schedule.Scheduler) error {
 	// snippet: sync
 	err := scheduler.Sync(ctx, db, "reports", // the tag of all that this program declares
-		schedule.Declared{Name: "morning-report", Payload: ReportDue{}, Expression: "0 30 6 * * MON-FRI", Zone: "Europe/Amsterdam"},
-		schedule.Declared{Name: "year-end-report", Payload: ReportDue{}, Expression: "0 0 12 31 12 *", Zone: "Europe/Amsterdam"})
+		schedule.Spec{Name: "morning-report", Payload: ReportDue{}, Expression: "0 30 6 * * MON-FRI", Zone: "Europe/Amsterdam"},
+		schedule.Spec{Name: "year-end-report", Payload: ReportDue{}, Expression: "0 0 12 31 12 *", Zone: "Europe/Amsterdam"})
 	// end
 	return err
 }
@@ -24,7 +24,7 @@ func ScheduleReports(ctx context.Context, db bun.IDB, scheduler *schedule.Schedu
 // ScheduleReport writes one schedule of many that belong to no set.
 func ScheduleReport(ctx context.Context, db bun.IDB, scheduler *schedule.Scheduler) error {
 	// snippet: schedule
-	_, err := scheduler.Schedule(ctx, db, ReportDue{}, "0 30 6 * * MON-FRI", "Europe/Amsterdam",
+	_, err := scheduler.Upsert(ctx, db, ReportDue{}, "0 30 6 * * MON-FRI", "Europe/Amsterdam",
 		schedule.Name("evening-report"), schedule.Tag("more-reports"))
 	// end
 	return err
@@ -51,7 +51,7 @@ func Preview(expression, zone string, from time.Time, n int) (fires []time.Time,
 
 // Report consumes what a schedule produces.
 func (s *Shop) Report(ctx context.Context, _ ReportDue) error {
-	day, ok := schedule.FiredFor(ctx) // 6:30, though it may be noon by now
+	day, ok := schedule.ScheduledTimeFromContext(ctx) // 6:30, though it may be noon by now
 	if !ok {
 		day = time.Now() // it was produced by hand
 	}
@@ -69,8 +69,8 @@ func HoldReports(ctx context.Context, db bun.IDB, scheduler *schedule.Scheduler)
 	}
 	for _, s := range reports {
 		err = errors.Join(err,
-			scheduler.Pause(ctx, db, s.ID),  // until Resume; what it misses is skipped
-			scheduler.RunNow(ctx, db, s.ID)) // once, paused or not
+			scheduler.Pause(ctx, db, s.ID),   // until Resume; what it misses is skipped
+			scheduler.Trigger(ctx, db, s.ID)) // once, paused or not
 	}
 	// end
 	return err

@@ -74,7 +74,7 @@ func runServices(ctx context.Context, db *bun.DB, registry *bus.Registry, receiv
 		return err
 	}
 	processor, err := outbox.NewProcessor(db, registry, outbox.ProcessorConfig{
-		Chain: middleware.Default(middleware.Options{Telemetry: telemetry.Consume()}),
+		Middleware: middleware.Default(middleware.Options{Telemetry: telemetry.Consume()}),
 	})
 	if err != nil {
 		return err

@@ -89,7 +89,7 @@ func (s *Shop) ChargeCard(ctx context.Context, e OrderPlaced) error {
 	if !s.Open() {
 		return bus.Snooze(time.Hour) // later; nothing went wrong
 	}
-	m, ok := bus.Current(ctx)
+	m, ok := bus.MessageFromContext(ctx)
 	if !ok {
 		return errors.New("charge-card was not called with a message") // by a test, say
 	}

@@ -115,7 +115,7 @@ var errNoEvent = errors.New("the message has no event")
 // receive is what the reactor to TransferSent does: the money arrives in the
 // transaction that removes the message, so exactly once.
 func (b *bank) receive(ctx context.Context, tx bun.Tx, sent TransferSent) error {
-	m, ok := bus.Current(ctx)
+	m, ok := bus.MessageFromContext(ctx)
 	if !ok || m.Event == nil {
 		return errNoEvent
 	}

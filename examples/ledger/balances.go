@@ -22,7 +22,7 @@ type Balance struct {
 func balances() projection.Projection {
 	return projection.Projection{
 		Name: "balances",
-		On: []projection.Apply{projection.On(book[Opened]), projection.On(book[Deposited]), projection.On(book[Withdrawn]),
+		On: []projection.Handler{projection.On(book[Opened]), projection.On(book[Deposited]), projection.On(book[Withdrawn]),
 			projection.On(book[TransferSent]), projection.On(book[TransferReceived])},
 		Reset: func(ctx context.Context, tx bun.Tx) error {
 			_, err := tx.NewDelete().Model((*Balance)(nil)).Where("1 = 1").Exec(ctx)
@@ -35,7 +35,7 @@ func balances() projection.Projection {
 // book adds what an event changes. It would be wrong to apply one twice, and none
 // is: the checkpoint moves in the same transaction.
 func book[E Event](ctx context.Context, tx bun.Tx, event E) error {
-	m, ok := bus.Current(ctx)
+	m, ok := bus.MessageFromContext(ctx)
 	if !ok || m.Event == nil {
 		return errNoEvent
 	}

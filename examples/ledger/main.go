@@ -104,7 +104,7 @@ func open(ctx context.Context, db *bun.DB, out io.Writer) (*bank, error) {
 		return nil, err
 	}
 	quiet := middleware.Default(middleware.Options{Logger: slog.New(slog.DiscardHandler)})
-	b.messages, err = outbox.NewProcessor(db, registry, outbox.ProcessorConfig{Chain: quiet})
+	b.messages, err = outbox.NewProcessor(db, registry, outbox.ProcessorConfig{Middleware: quiet})
 	return b, err
 }
 

@@ -49,7 +49,7 @@ func redact(_ context.Context, c ops.Content) ops.Content {
 func newDesk() ops.Config { return ops.Config{Redact: redact} }
 
 // newConsole has the pages for operators, or nil where there is no password: then there are none.
-func newConsole(s settings, desk *ops.Desk) (*console.Console, error) {
+func newConsole(s settings, desk *ops.Service) (*console.Console, error) {
 	if s.password == "" {
 		return nil, nil
 	}

@@ -72,7 +72,7 @@ func (s *shop) chargeCard(ctx context.Context, e OrderPlaced) error {
 	if s.busy() {
 		return errBusy
 	}
-	m, ok := bus.Current(ctx)
+	m, ok := bus.MessageFromContext(ctx)
 	if !ok {
 		return errors.New("no message")
 	}

@@ -58,7 +58,7 @@ func run(ctx context.Context, path string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = p.Scheduler.Schedule(ctx, db, HeartbeatDue{}, "@every_second", "UTC", schedule.Name("heartbeat"))
+	_, err = p.Scheduler.Upsert(ctx, db, HeartbeatDue{}, "@every_second", "UTC", schedule.Name("heartbeat"))
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ type parts struct {
 	Scheduler *schedule.Scheduler
 	Poisoned  *poison.Store
 	Admin     *outbox.Admin
-	Desk      *ops.Desk
+	Desk      *ops.Service
 
 	messages   *outbox.Processor
 	schedules  *schedule.Processor

@@ -83,7 +83,7 @@ func (s *Shop) SendReceipt(_ context.Context, e OrderPlaced) error {
 
 // ChargeCard fails twice before it succeeds.
 func (s *Shop) ChargeCard(ctx context.Context, e OrderPlaced) error {
-	if m, ok := bus.Current(ctx); ok && m.Attempt <= 2 {
+	if m, ok := bus.MessageFromContext(ctx); ok && m.Attempt <= 2 {
 		return errors.New("card terminal is busy")
 	}
 	s.story.tell("charge-card", "card charged for %s", e.OrderID)
@@ -116,7 +116,7 @@ func NewStockConsumer(s *Shop) bus.Consumer {
 }
 
 // stampTenant is middleware of the produce side: it adds a header.
-func stampTenant(next bus.Sender) bus.Sender {
+func stampTenant(next bus.ProduceFunc) bus.ProduceFunc {
 	return func(ctx context.Context, b *bus.Batch) error {
 		for _, m := range b.Messages {
 			if m.Headers == nil {

@@ -85,7 +85,7 @@ func rollBack(ctx context.Context, p parts, story *Story) error {
 // countStockEverySecond schedules a payload, and ends the schedule after two.
 func countStockEverySecond(ctx context.Context, p parts, story *Story) error {
 	// snippet: schedule
-	_, err := p.Scheduler.Schedule(ctx, p.DB, StockCountDue{}, "* * * * * *", "Europe/Amsterdam",
+	_, err := p.Scheduler.Upsert(ctx, p.DB, StockCountDue{}, "* * * * * *", "Europe/Amsterdam",
 		schedule.Name("count-stock"), schedule.Tag("stock"))
 	// end
 	if err != nil {

@@ -70,7 +70,7 @@ func (s *session) perKey(ctx context.Context) error {
 	const manyKeys, fewKeys = 10_000, 100
 	d := measure.Drain{Messages: s.sized(200_000, 100_000)}
 	err := s.variants(ctx, "per-key-10000", d, map[string]contender.Variant{
-		contender.NameOurs: {Keys: manyKeys, Keyed: bus.PerKey(3)}, nameUnordered: {},
+		contender.NameOurs: {Keys: manyKeys, Keyed: bus.KeyConcurrency(3)}, nameUnordered: {},
 	})
 	if err != nil {
 		return err
@@ -91,14 +91,14 @@ func (s *session) batch(ctx context.Context) error {
 // its own.
 func (s *session) limit(ctx context.Context) error {
 	return s.variants(ctx, "limit", measure.Drain{Messages: s.sized(10_000, 4_000), Handler: time.Millisecond}, map[string]contender.Variant{
-		contender.NameOurs: {Options: []bus.ConsumerOption{bus.Limit(flowLimit)}}, nameLocal: {Processor: outbox.ProcessorConfig{Concurrency: flowLimit}},
+		contender.NameOurs: {Options: []bus.ConsumerOption{bus.GlobalConcurrency(flowLimit)}}, nameLocal: {Processor: outbox.ProcessorConfig{Concurrency: flowLimit}},
 	})
 }
 
 // rate measures how much of its rate a consumer reaches.
 func (s *session) rate(ctx context.Context) error {
 	const burst = 100
-	v := contender.Variant{Options: []bus.ConsumerOption{bus.Rate(flowRate, time.Second, burst)}}
+	v := contender.Variant{Options: []bus.ConsumerOption{bus.RateLimit(flowRate, time.Second, burst)}}
 	for range s.options.fewRounds {
 		messages := s.sized(4*flowRate, flowRate)
 		found, err := s.bench.Drain(ctx, contender.Ours(contender.NameOurs, v), measure.Drain{Messages: messages + burst})

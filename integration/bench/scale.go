@@ -95,7 +95,7 @@ func (s *session) commits(ctx context.Context) error {
 func (s *session) loops(ctx context.Context) error {
 	c := report.Curve{Name: "loops", Title: "Drain by claim loops", X: "claim loops", Y: perSecond}
 	_, err := s.curve(c, []int{1, 2, 4, 8}, 0, func(x int) (float64, error) {
-		return s.drainRate(ctx, contender.Variant{Processor: outbox.ProcessorConfig{ClaimLoops: x}}, measure.Drain{Messages: scaleMessages})
+		return s.drainRate(ctx, contender.Variant{Processor: outbox.ProcessorConfig{Fetchers: x}}, measure.Drain{Messages: scaleMessages})
 	})
 	return err
 }

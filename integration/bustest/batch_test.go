@@ -159,9 +159,9 @@ func TestBatchesInOrderInAKit(t *testing.T) {
 				}
 			}
 			return nil
-		}, bus.BatchSize(20), bus.Ordered(bus.ParkKey)))
+		}, bus.BatchSize(20), bus.Ordered(bus.BlockKey)))
 		for _, id := range []string{"a1", "b1", "a2", "b2", "a3", "b3"} {
-			k.Produce(OrderPlaced{id}, outbox.Key(id[:1]))
+			k.Produce(OrderPlaced{id}, outbox.OrderingKey(id[:1]))
 		}
 		k.DrainUntilIdle()
 		if len(calls) != 1 || calls[0] != "a1+a2+a3+b1+b2+b3" && calls[0] != "b1+b2+b3+a1+a2+a3" {

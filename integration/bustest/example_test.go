@@ -155,7 +155,7 @@ func Example_context() {
 	db := openMemory(t)
 	kit := bustest.KitConfig{Start: time.Date(2031, 2, 3, 4, 0, 0, 0, time.UTC)}.NewKit(t, db, ship())
 	// The next fire time is counted from the kit's clock, not from today.
-	_, err := kit.Scheduler.ScheduleAnother(kit.Context(), db, OrderCharged{ID: "daily"}, "@daily", "UTC")
+	_, err := kit.Scheduler.Create(kit.Context(), db, OrderCharged{ID: "daily"}, "@daily", "UTC")
 	found := bustest.RequireScheduled[OrderCharged](t, kit, nil)
 	fmt.Println(err, found.NextFire)
 	// Output: <nil> 2031-02-04 00:00:00 +0000 UTC
@@ -220,8 +220,8 @@ func Example_requireRedeliverable() {
 	defer done()
 	sent := map[uuid.UUID]bool{}
 	kit := bustest.NewKit(t, openMemory(t), bus.Consume("thank", func(ctx context.Context, _ OrderCharged) error {
-		m, _ := bus.Current(ctx)
-		fmt.Println("crashes:", m.Crashes)
+		m, _ := bus.MessageFromContext(ctx)
+		fmt.Println("crashes:", m.CrashCount)
 		sent[m.ID] = true // by a provider that takes the id as a key
 		return nil
 	}))

@@ -44,16 +44,16 @@ func TestOrderInAKit(t *testing.T) {
 				return nil
 			}
 		}
-		k := bustest.NewKit(t, db, bus.Consume("parks", run(&parks), bus.Ordered(bus.ParkKey)), bus.Consume("skips", run(&skips), bus.Ordered(bus.SkipPoisoned)))
+		k := bustest.NewKit(t, db, bus.Consume("parks", run(&parks), bus.Ordered(bus.BlockKey)), bus.Consume("skips", run(&skips), bus.Ordered(bus.SkipPoisoned)))
 		if _, err := k.Producer.Produce(t.Context(), db, OrderPlaced{"0"}); !errors.Is(err, bus.ErrNoKey) {
 			t.Errorf("without a key: got %v, want %v", err, bus.ErrNoKey)
 		}
 		for _, id := range []string{"1", "2", "3"} {
-			k.Produce(OrderPlaced{id}, outbox.Key("k"))
+			k.Produce(OrderPlaced{id}, outbox.OrderingKey("k"))
 		}
-		k.Produce(OrderPlaced{"4"}, outbox.Key("another"))
-		if m := bustest.RequireProduced(t, k, func(o OrderPlaced) bool { return o.ID == "2" }); m.OrderKey != "k" {
-			t.Errorf("what was produced: got the key %q, want k", m.OrderKey)
+		k.Produce(OrderPlaced{"4"}, outbox.OrderingKey("another"))
+		if m := bustest.RequireProduced(t, k, func(o OrderPlaced) bool { return o.ID == "2" }); m.OrderingKey != "k" {
+			t.Errorf("what was produced: got the key %q, want k", m.OrderingKey)
 		}
 		k.DrainUntilIdle()
 		slices.Sort(parks)
@@ -79,13 +79,13 @@ func TestAFailedMessageHoldsUpItsKeyInAKit(t *testing.T) {
 		var ran []string
 		k := bustest.NewKit(t, db, bus.Consume("c", func(ctx context.Context, o OrderPlaced) error {
 			ran = append(ran, o.ID)
-			if m, _ := bus.Current(ctx); o.ID == "1" && m.Attempt == 1 {
+			if m, _ := bus.MessageFromContext(ctx); o.ID == "1" && m.Attempt == 1 {
 				return errAway
 			}
 			return nil
-		}, bus.Ordered(bus.ParkKey)))
+		}, bus.Ordered(bus.BlockKey)))
 		for _, id := range []string{"1", "2"} {
-			k.Produce(OrderPlaced{id}, outbox.Key("k"))
+			k.Produce(OrderPlaced{id}, outbox.OrderingKey("k"))
 		}
 		k.DrainUntilIdle()
 		equal(t, "before the next attempt", ran, []string{"1"})
@@ -100,7 +100,7 @@ func TestPrioritiesInAKit(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		var ran []string
-		k := bustest.NewKit(t, db, noting("c", &ran, bus.Priorities(time.Minute)))
+		k := bustest.NewKit(t, db, noting("c", &ran, bus.Prioritized(time.Minute)))
 		k.Produce(OrderPlaced{"old"})
 		k.Advance(3 * time.Minute)
 		k.Produce(OrderPlaced{"plain"})
@@ -128,8 +128,8 @@ func TestDeadlinesInAKit(t *testing.T) {
 		k.Produce(OrderPlaced{"kept"}, outbox.DeliverBy(k.Now().Add(time.Hour), bus.Poisoned))
 		k.Advance(time.Hour + time.Second)
 		for _, d := range k.DrainUntilIdle() {
-			if !errors.Is(d.Verdict.Err, bus.ErrLate) {
-				t.Errorf("verdict: got %+v, want %v", d.Verdict, bus.ErrLate)
+			if !errors.Is(d.Verdict.Err, bus.ErrExpired) {
+				t.Errorf("verdict: got %+v, want %v", d.Verdict, bus.ErrExpired)
 			}
 		}
 		equal(t, "ran", ran, []string{"in time"})
@@ -178,15 +178,15 @@ func TestInsertIDsInAKit(t *testing.T) {
 func TestAGateInAKit(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		var gate outbox.Gate
+		var gate outbox.Circuit
 		away, ran := true, []string{}
 		k := bustest.NewKit(t, db, noting("other", &ran), bus.Consume("c", func(_ context.Context, o OrderPlaced) error {
 			if away {
-				return gate.Close(errAway)
+				return gate.Trip(errAway)
 			}
 			ran = append(ran, "gated "+o.ID)
 			return nil
-		}, outbox.Gated(&gate)))
+		}, outbox.WithCircuit(&gate)))
 		k.Produce(OrderPlaced{"1"})
 		k.Produce(OrderPlaced{"2"})
 		if d := k.ProcessNextFor("c"); d.Verdict.Outcome != bus.Released || !errors.Is(d.Verdict.Err, errAway) {
@@ -195,7 +195,7 @@ func TestAGateInAKit(t *testing.T) {
 		k.DrainUntilIdle()
 		equal(t, "while it is closed", ran, []string{"1", "2"})
 		away = false
-		gate.Open()
+		gate.Reset()
 		if d := k.ProcessNext(); d.Message.Attempt != 1 {
 			t.Errorf("once it is open: got attempt %d, want the first", d.Message.Attempt)
 		}
@@ -215,7 +215,7 @@ func TestABreakerInAKit(t *testing.T) {
 				return errAway
 			}
 			return nil
-		}, bus.Breaker(bus.BreakerConfig{Min: 3, Ratio: 1, Cooldown: 20 * time.Second}), bus.MaxAttempts(2)))
+		}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 3, FailureRatio: 1, Cooldown: 20 * time.Second}), bus.MaxAttempts(2)))
 		for i := range 5 {
 			k.Produce(OrderPlaced{fmt.Sprint(i)})
 		}
@@ -240,8 +240,8 @@ func TestLimitsAndRatesInAKit(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var ran []string
-		k := bustest.NewKit(t, db, noting("limited", &ran, bus.LimitShared("l", 1)), noting("limited too", &ran, bus.LimitShared("l", 1)),
-			noting("rated", &ran, bus.Rate(2, time.Minute, 2)), noting("plain", &ran))
+		k := bustest.NewKit(t, db, noting("limited", &ran, bus.SharedConcurrency("l", 1)), noting("limited too", &ran, bus.SharedConcurrency("l", 1)),
+			noting("rated", &ran, bus.RateLimit(2, time.Minute, 2)), noting("plain", &ran))
 		for i := range 5 {
 			k.Produce(OrderPlaced{fmt.Sprint(i)})
 		}
@@ -261,9 +261,9 @@ func TestKeysInAnyOrderInAKit(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		var bound, fair, rated []string
-		k := bustest.NewKit(t, db, noting("bound", &bound, bus.PerKey(1)), noting("fair", &fair, bus.Fair()), noting("rated", &rated, bus.RatePerKey(1, time.Minute, 1)))
+		k := bustest.NewKit(t, db, noting("bound", &bound, bus.KeyConcurrency(1)), noting("fair", &fair, bus.Fair()), noting("rated", &rated, bus.KeyRateLimit(1, time.Minute, 1)))
 		for n := range 4 {
-			k.Produce(OrderPlaced{fmt.Sprint(n)}, outbox.Key(fmt.Sprint("k", n%2)))
+			k.Produce(OrderPlaced{fmt.Sprint(n)}, outbox.OrderingKey(fmt.Sprint("k", n%2)))
 		}
 		k.DrainUntilIdle()
 		if len(bound) != 4 || len(fair) != 4 || len(rated) != 2 {

@@ -37,7 +37,7 @@ var handlers = []struct {
 	}, ""},
 	{"writes once per message id", func(_ **bustest.Kit, db *bun.DB) bus.Consumer {
 		return bus.Consume("c", func(ctx context.Context, _ OrderPlaced) error {
-			m, _ := bus.Current(ctx)
+			m, _ := bus.MessageFromContext(ctx)
 			if n, err := db.NewSelect().Model((*Effect)(nil)).Where("of = ?", m.ID.String()).Count(ctx); err != nil || n > 0 {
 				return err
 			}
@@ -64,7 +64,7 @@ var handlers = []struct {
 	}, ""},
 	{"schedules every time", func(k **bustest.Kit, db *bun.DB) bus.Consumer {
 		return bus.Consume("c", func(ctx context.Context, o OrderPlaced) error {
-			_, err := (*k).Scheduler.ScheduleAnother(ctx, db, OrderCharged(o), "@yearly", "UTC")
+			_, err := (*k).Scheduler.Create(ctx, db, OrderCharged(o), "@yearly", "UTC")
 			return err
 		})
 	}, `new: schedule "" of order.charged, @yearly UTC: {"id":"1"}`},
@@ -75,7 +75,7 @@ var handlers = []struct {
 				return err
 			}
 			return log.RunInTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
-				_, err := log.Append(ctx, tx, "order-1", eventlog.Any, Packed{})
+				_, err := log.Append(ctx, tx, "order-1", eventlog.AnyVersion, Packed{})
 				return err
 			})
 		})
@@ -91,7 +91,7 @@ var handlers = []struct {
 	}, "got retried, charged already, want it done again"},
 	{"fails the first time", func(**bustest.Kit, *bun.DB) bus.Consumer {
 		return bus.Consume("c", func(ctx context.Context, _ OrderPlaced) error {
-			if m, _ := bus.Current(ctx); m.Attempt == 1 {
+			if m, _ := bus.MessageFromContext(ctx); m.Attempt == 1 {
 				return bus.RetryAfter(0, errors.New("busy"))
 			}
 			return nil
@@ -166,8 +166,8 @@ func TestChecksRunEachHandlerTwice(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, db *bun.DB) {
 				var ran []string
 				note := func(ctx context.Context, id string) {
-					m, _ := bus.Current(ctx)
-					ran = append(ran, fmt.Sprintf("%s %s, attempt %d, crashes %d", m.Consumer, id, m.Attempt, m.Crashes))
+					m, _ := bus.MessageFromContext(ctx)
+					ran = append(ran, fmt.Sprintf("%s %s, attempt %d, crashes %d", m.Consumer, id, m.Attempt, m.CrashCount))
 				}
 				var k *bustest.Kit
 				k = bustest.NewKit(t, db,

@@ -18,7 +18,7 @@ import (
 
 func mustSchedule(t testing.TB, k *bustest.Kit, db bun.IDB, payload bus.Payload, expression string, options ...schedule.Option) int64 {
 	t.Helper()
-	id, err := k.Scheduler.ScheduleAnother(k.Context(), db, payload, expression, "UTC", options...)
+	id, err := k.Scheduler.Create(k.Context(), db, payload, expression, "UTC", options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestSchedulesFireAtTheirTimes(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var at []string
 		k := bustest.KitConfig{Start: start().Add(time.Minute)}.NewKit(t, db, bus.Consume("report", func(ctx context.Context, o OrderPlaced) error {
-			m, _ := bus.Current(ctx)
+			m, _ := bus.MessageFromContext(ctx)
 			at = append(at, o.ID+" "+m.CreatedAt.Format("15:04:05"))
 			return nil
 		}))
@@ -60,7 +60,7 @@ func TestDueSchedulesFireBeforeMessagesRun(t *testing.T) {
 	k := bustest.NewKit(t, db, noting("report", &ran))
 	id := mustSchedule(t, k, db, OrderPlaced{"1"}, "@yearly")
 	for _, run := range []func(){func() { k.ProcessNext() }, func() { k.ProcessNextFor("report") }, func() { k.DrainUntilIdle() }} {
-		if err := k.Scheduler.RunNow(k.Context(), db, id); err != nil {
+		if err := k.Scheduler.Trigger(k.Context(), db, id); err != nil {
 			t.Fatal(err)
 		}
 		run()
@@ -92,7 +92,7 @@ func TestRequireScheduledSaysWhatThereIs(t *testing.T) {
 	db := sqlite(t)
 	var ran []string
 	k := bustest.NewKit(t, db, noting("report", &ran))
-	if _, err := k.Scheduler.Schedule(k.Context(), db, OrderPlaced{"1"}, "@daily", "UTC", schedule.Name("report"), schedule.Tag("daily"), schedule.Header("tenant", "acme")); err != nil {
+	if _, err := k.Scheduler.Upsert(k.Context(), db, OrderPlaced{"1"}, "@daily", "UTC", schedule.Name("report"), schedule.Tag("daily"), schedule.Header("tenant", "acme")); err != nil {
 		t.Fatal(err)
 	}
 	wantFailure(t, func(t testing.TB) {

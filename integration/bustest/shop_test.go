@@ -39,7 +39,7 @@ func (s *Shop) PlaceOrder(ctx context.Context, tx bun.Tx, id string) error {
 
 // ChargeCard consumes OrderPlaced.
 func (s *Shop) ChargeCard(ctx context.Context, e OrderPlaced) error {
-	m, ok := bus.Current(ctx)
+	m, ok := bus.MessageFromContext(ctx)
 	if !ok {
 		return errors.New("charge-card was not called with a message")
 	}
@@ -61,6 +61,6 @@ var errBusy = errors.New("provider is busy")
 
 // scheduleNightly is what an application does when it starts.
 func scheduleNightly(ctx context.Context, db bun.IDB, s *schedule.Scheduler) error {
-	_, err := s.Schedule(ctx, db, OrderPlaced{ID: "standing order"}, "0 0 2 * * *", "UTC", schedule.Name("nightly"))
+	_, err := s.Upsert(ctx, db, OrderPlaced{ID: "standing order"}, "0 0 2 * * *", "UTC", schedule.Name("nightly"))
 	return err
 }

@@ -59,7 +59,7 @@ func TestTransactionalConsumersRunAsInProduction(t *testing.T) {
 			if _, err := k.Producer.Produce(ctx, tx, OrderCharged(o)); err != nil {
 				return err
 			}
-			if m, _ := bus.Current(ctx); m.Attempt == 1 {
+			if m, _ := bus.MessageFromContext(ctx); m.Attempt == 1 {
 				return fail
 			}
 			return nil

@@ -122,8 +122,8 @@ func (r *rogue) processor() *outbox.Processor {
 	r.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	processor, err := outbox.NewProcessor(r.db, r.registry, outbox.ProcessorConfig{
-		Concurrency: misdeedSlots, ConsumerTimeout: misdeedTimeout, DrainTimeout: rogueDrain, PollInterval: 100 * time.Millisecond,
-		AttemptDelay: time.Millisecond, Logger: quiet, Chain: middleware.Default(middleware.Options{Logger: quiet}),
+		Concurrency: misdeedSlots, DefaultTimeout: misdeedTimeout, DrainTimeout: rogueDrain, PollInterval: 100 * time.Millisecond,
+		AttemptDelay: time.Millisecond, Logger: quiet, Middleware: middleware.Default(middleware.Options{Logger: quiet}),
 	})
 	if err != nil {
 		r.Fatal(err)

@@ -28,11 +28,11 @@ func (o Options) given() (options []bus.ConsumerOption) {
 		is    bus.ConsumerOption
 	}{
 		{o.Fair, bus.Fair()},
-		{o.Ageing > 0, bus.Priorities(o.Ageing)},
-		{o.Limit > 0, bus.Limit(o.Limit)},
-		{o.Rate > 0, bus.Rate(o.Rate, time.Second, RateBurst)},
+		{o.Ageing > 0, bus.Prioritized(o.Ageing)},
+		{o.Limit > 0, bus.GlobalConcurrency(o.Limit)},
+		{o.Rate > 0, bus.RateLimit(o.Rate, time.Second, RateBurst)},
 		{o.Concurrency > 0, bus.Concurrency(o.Concurrency)},
-		{o.Breaker > 0, bus.Breaker(bus.BreakerConfig{Ratio: o.Breaker, Window: 5 * time.Second, Cooldown: time.Second})},
+		{o.Breaker > 0, bus.CircuitBreaker(bus.CircuitBreakerConfig{FailureRatio: o.Breaker, Window: 5 * time.Second, Cooldown: time.Second})},
 		{o.Size > 0, bus.BatchSize(o.Size)},
 		{o.Wait > 0, bus.BatchWait(o.Wait)},
 	} {
@@ -54,15 +54,15 @@ func (config WorkerConfig) flow(name string) (options []bus.ConsumerOption) {
 	}
 	switch {
 	case slices.Contains(config.Limited, name):
-		options = append(options, bus.LimitShared("limit", config.Limit))
+		options = append(options, bus.SharedConcurrency("limit", config.Limit))
 	case slices.Contains(config.Shared, name):
-		options = append(options, bus.PerKey(config.PerKey))
+		options = append(options, bus.KeyConcurrency(config.PerKey))
 	case slices.Contains(config.Rated, name):
-		options = append(options, bus.Rate(config.Rate, time.Second, RateBurst))
+		options = append(options, bus.RateLimit(config.Rate, time.Second, RateBurst))
 	case slices.Contains(config.Skips, name):
 		options = append(options, bus.Ordered(bus.SkipPoisoned))
 	case slices.Contains(config.Ordered, name):
-		options = append(options, bus.Ordered(bus.ParkKey))
+		options = append(options, bus.Ordered(bus.BlockKey))
 	}
 	return append(options, config.Options[name].given()...)
 }

@@ -87,7 +87,7 @@ func (l *loggers) compare() (at, in chaos.Differences) {
 	if len(log) != len(l.from.jobs) {
 		l.Errorf("the log: got %d events, want the %d that were committed", len(log), len(l.from.jobs))
 	}
-	if _, err := l.other.Number(l.to.ctx, l.to.db); err != nil {
+	if _, err := l.other.AssignPositions(l.to.ctx, l.to.db); err != nil {
 		l.Error(err)
 	}
 	prefix := len(chaos.LogCategory + "-")
@@ -166,7 +166,7 @@ func (l *loggers) writes(first, n int, rollBack bool) (writes []eventlog.Write) 
 		} else {
 			l.from.jobs = append(l.from.jobs, job.N)
 		}
-		writes = append(writes, eventlog.Write{Stream: job.Key, Want: eventlog.Any, Events: []bus.Payload{job}})
+		writes = append(writes, eventlog.Write{Stream: job.Key, Want: eventlog.AnyVersion, Events: []bus.Payload{job}})
 	}
 	return writes
 }

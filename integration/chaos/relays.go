@@ -213,7 +213,7 @@ func (j Job) subject() string {
 
 // runner runs the receiver, or the log's relay.
 func (r *relays) runner(db *bun.DB, registry *bus.Registry) (*relay.Runner, error) {
-	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{r.around("", Inserted)}})
+	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{r.around("", Inserted)}})
 	if err != nil {
 		return nil, err
 	}
@@ -232,8 +232,8 @@ func (r *relays) runner(db *bun.DB, registry *bus.Registry) (*relay.Runner, erro
 }
 
 // around passes a point before a batch is sent, and another after it.
-func (r *relays) around(before, after Point) bus.SendMiddleware {
-	return func(next bus.Sender) bus.Sender {
+func (r *relays) around(before, after Point) bus.ProduceMiddleware {
+	return func(next bus.ProduceFunc) bus.ProduceFunc {
 		return func(ctx context.Context, b *bus.Batch) error {
 			r.pass(before)
 			err := next(ctx, b)
@@ -264,7 +264,7 @@ type watched struct {
 // Publish implements relay.Publisher.
 func (w *watched) Publish(ctx context.Context, records []relay.Record) []error {
 	ms := make(map[string]*bus.Message)
-	for _, m := range bus.CurrentBatch(ctx) {
+	for _, m := range bus.BatchFromContext(ctx) {
 		ms[m.ID.String()] = m
 	}
 	runs := make([]func(EventKind), len(records))
@@ -273,7 +273,7 @@ func (w *watched) Publish(ctx context.Context, records []relay.Record) []error {
 		w.must(json.Unmarshal(record.Body, &job))
 		attempt, crashes := 1, 0
 		if m := ms[record.Attributes["id"]]; m != nil {
-			attempt, crashes = m.Attempt, m.Crashes
+			attempt, crashes = m.Attempt, m.CrashCount
 		}
 		runs[i] = func(kind EventKind) {
 			if job.Do != Crowd || kind == Failed {

@@ -38,7 +38,7 @@ func barSchedules(b *bar) {
 	}
 	ids := make([]int64, schedules)
 	for i := range ids {
-		if ids[i], err = scheduler.Schedule(r.ctx, r.db, chaos.Job{N: i}, "* * * * * *", "UTC", schedule.Name(fmt.Sprint("tick-", i))); err != nil {
+		if ids[i], err = scheduler.Upsert(r.ctx, r.db, chaos.Job{N: i}, "* * * * * *", "UTC", schedule.Name(fmt.Sprint("tick-", i))); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -53,7 +53,7 @@ type WorkerConfig struct {
 	Drain   time.Duration
 	Handler int // the Concurrency; zero for the default
 	Claim   int // the BatchSize; zero for the default
-	Loops   int // the ClaimLoops; zero for the default
+	Loops   int // the Fetchers; zero for the default
 	Pool    int // the most connections; zero for 16
 	Relay   RelayConfig
 	// Schedules has it fire schedules, too.
@@ -197,9 +197,9 @@ func (config WorkerConfig) processor(db *bun.DB, registry *bus.Registry) (*outbo
 	}
 	return outbox.NewProcessor(db, registry, outbox.ProcessorConfig{
 		LeaseDuration: config.Lease, DrainTimeout: config.Drain, Concurrency: config.Handler, Logger: logger,
-		BatchSize: config.Claim, ClaimLoops: config.Loops,
-		AttemptDelay: 100 * time.Millisecond, PollInterval: cmp.Or(config.Poll, 200*time.Millisecond), ConsumerTimeout: 2 * time.Minute,
-		Chain: middleware.Default(middleware.Options{Logger: slog.New(runs), Backoff: middleware.Constant(100 * time.Millisecond)}),
+		BatchSize: config.Claim, Fetchers: config.Loops,
+		AttemptDelay: 100 * time.Millisecond, PollInterval: cmp.Or(config.Poll, 200*time.Millisecond), DefaultTimeout: 2 * time.Minute,
+		Middleware: middleware.Default(middleware.Options{Logger: slog.New(runs), Backoff: middleware.Constant(100 * time.Millisecond)}),
 	})
 }
 
@@ -216,7 +216,7 @@ func runUntil(signals <-chan os.Signal, processor *outbox.Processor, runs []func
 		select {
 		case <-signals:
 			if ctx.Err() != nil {
-				processor.StopNow()
+				processor.Close()
 			}
 			stop(errors.New("SIGTERM"))
 		case one := <-done:
@@ -293,7 +293,7 @@ func (r *Recorder) runBatch(ctx context.Context, jobs []Job, ordered bool, effec
 	stuck := make(map[string]bool)
 	called := time.Now()
 	last := called
-	for i, m := range bus.CurrentBatch(ctx) {
+	for i, m := range bus.BatchFromContext(ctx) {
 		now := time.Now()
 		if now.Sub(last) > standstill {
 			for ; i < len(jobs); i++ {
@@ -303,7 +303,7 @@ func (r *Recorder) runBatch(ctx context.Context, jobs []Job, ordered bool, effec
 		}
 		last = now
 		if key := jobs[i].Key; !stuck[key] {
-			failed[i] = r.run(bus.WithMessage(ctx, m), jobs[i], called, of(effect, jobs[i]))
+			failed[i] = r.run(bus.ContextWithMessage(ctx, m), jobs[i], called, of(effect, jobs[i]))
 			stuck[key] = ordered && failed[i] != nil
 		}
 	}
@@ -326,9 +326,9 @@ func (r *Recorder) run(ctx context.Context, job Job, called time.Time, effect fu
 	if job.Do == Crowd {
 		return nil
 	}
-	m, _ := bus.Current(ctx)
+	m, _ := bus.MessageFromContext(ctx)
 	record := func(kind EventKind) error {
-		return r.write(Event{Kind: kind, Consumer: m.Consumer, Job: job.N, Attempt: m.Attempt, Crashes: m.Crashes, Called: called})
+		return r.write(Event{Kind: kind, Consumer: m.Consumer, Job: job.N, Attempt: m.Attempt, Crashes: m.CrashCount, Called: called})
 	}
 	if err := record(Started); err != nil {
 		return err

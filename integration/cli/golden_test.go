@@ -31,7 +31,7 @@ func filled(s site) *testapp.App {
 		dialect.PG: "ALTER TABLE consumer_messages ALTER COLUMN id RESTART WITH 4711", dialect.MySQL: "ALTER TABLE consumer_messages AUTO_INCREMENT = 4711",
 		dialect.SQLite: "UPDATE sqlite_sequence SET seq = 4710 WHERE name = 'consumer_messages'",
 	}[s.db.Dialect().Name()])
-	testapp.New(s.T, s.db, testapp.Consumed("mail"), testapp.Consumed("stock", bus.Ordered(bus.ParkKey))).Produce(testapp.Order{ID: "a", N: 1}, outbox.InsertID("order a"), outbox.Key("order-17"))
+	testapp.New(s.T, s.db, testapp.Consumed("mail"), testapp.Consumed("stock", bus.Ordered(bus.BlockKey))).Produce(testapp.Order{ID: "a", N: 1}, outbox.InsertID("order a"), outbox.OrderingKey("order-17"))
 	a.Exec("UPDATE consumer_messages SET attempts = 2, available_after = " + testapp.In(s.db, time.Hour) + " WHERE consumer_type = 'stock'")
 	now := testapp.NowOf(s.db)
 	a.Exec("INSERT INTO message_failures (consumer_type, fingerprint, error_type, sample, runs, first_at, last_at, first_version, row_id) VALUES ('mail', '1aaaaaaaaaaaaaaaa', '*net.OpError', 'no route to host', 12, " + now + ", " + now + ", 'v1.4.1', 3)")
@@ -42,7 +42,7 @@ func filled(s site) *testapp.App {
 	}
 	scheduler := a.Scheduler()
 	for _, name := range []string{"nightly", "hourly"} {
-		if _, err := scheduler.Schedule(a.Context(), s.db, testapp.Order{ID: name}, "0 4 * * *", "Europe/Berlin", schedule.Name(name), schedule.Tag("reports")); err != nil {
+		if _, err := scheduler.Upsert(a.Context(), s.db, testapp.Order{ID: name}, "0 4 * * *", "Europe/Berlin", schedule.Name(name), schedule.Tag("reports")); err != nil {
 			s.Fatal(err)
 		}
 	}

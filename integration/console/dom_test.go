@@ -269,7 +269,7 @@ func (c *changesFound) of(t testing.TB) map[string]form {
 		ada := newSite(t, s.db, ops.Administrator, named("ada"), patient)
 		planned := planOf(ada)
 		c.all["start"] = ada.formOf(planned.ID, "start")
-		testapp.Must[ops.Operation](t)(ada.seat().Start(t.Context(), planned.ID, ops.Terms{Reason: "because"}))
+		testapp.Must[ops.Operation](t)(ada.seat().Start(t.Context(), planned.ID, ops.StartOptions{Reason: "because"}))
 		c.all["do undo"] = ada.formOf(planned.ID, "do undo")
 		c.paths = slices.Collect(maps.Keys(pages))
 		c.paths = append(c.paths, pages[""].assets...)
@@ -288,7 +288,7 @@ func (c *changesFound) of(t testing.TB) map[string]form {
 func patient(_ *site, c *ops.Config, _ *consoleConfig) { c.UndoWindow = time.Hour }
 
 // seat is that of who asks.
-func (s *site) seat() *ops.Seat {
+func (s *site) seat() *ops.Session {
 	return s.desk.As(ops.Principal{Name: s.name, Role: ops.Role(s.role.Load())})
 }
 

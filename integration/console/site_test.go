@@ -82,7 +82,7 @@ func inWorld(t testing.TB, name string) *bun.DB {
 type site struct {
 	testing.TB
 	db      *bun.DB
-	desk    *ops.Desk
+	desk    *ops.Service
 	console *console.Console
 	log     *testapp.Lines
 	role    atomic.Uint32
@@ -121,7 +121,7 @@ func newSite(t testing.TB, db *bun.DB, role ops.Role, options ...option) *site {
 	for _, o := range options {
 		o(s, &desk, &c)
 	}
-	s.desk = testapp.Must[*ops.Desk](t)(ops.New(desk))
+	s.desk = testapp.Must[*ops.Service](t)(ops.New(desk))
 	s.console = testapp.Must[*console.Console](t)(console.New(s.desk, c))
 	return s
 }

@@ -36,10 +36,10 @@ func TestMissingTablesHaveOneName(t *testing.T) {
 			"outbox: run: ":                  messages.Run(ctx),
 			"schedule: check: ":              schedules.Check(ctx),
 			"schedule: run: ":                schedules.Run(ctx),
-			`schedule: write schedule "n": `: testapp.Second(scheduler.Schedule(ctx, db, order{}, "@daily", "UTC", schedule.Name("n"))),
+			`schedule: write schedule "n": `: testapp.Second(scheduler.Upsert(ctx, db, order{}, "@daily", "UTC", schedule.Name("n"))),
 			"schedule: list: ":               testapp.Third(scheduler.List(ctx, db, schedule.Filter{}, schedule.Page{})),
 			"schedule: pause 1: ":            scheduler.Pause(ctx, db, 1),
-			"schedule: run now 1: ":          scheduler.RunNow(ctx, db, 1),
+			"schedule: run now 1: ":          scheduler.Trigger(ctx, db, 1),
 			`schedule: delete by tag "t": `:  testapp.Second(scheduler.DeleteByTag(ctx, db, "t")),
 			"poison: list: ":                 listErr,
 			"poison: count: ":                testapp.Second(store.Count(ctx, db, poison.Filter{})),
@@ -51,7 +51,7 @@ func TestMissingTablesHaveOneName(t *testing.T) {
 			"poison: purge: ":                testapp.Second(store.Purge(ctx, db, 0)),
 		} {
 			if !errors.Is(err, dberr.ErrSchema) || !strings.HasPrefix(err.Error(), prefix) || strings.Count(err.Error(), dberr.ErrSchema.Error()) != 1 {
-				t.Errorf("%s: got %v, want it, and once ErrSchema", prefix, err)
+				t.Errorf("%s: got %v, want it, and once ErrSchemaOutdated", prefix, err)
 			}
 		}
 	})

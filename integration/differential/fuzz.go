@@ -85,7 +85,7 @@ func (f *Fuzz) step() error {
 		return f.consume()
 	case n < 6:
 		return f.same("fire", func(s *Side) ([]string, error) {
-			fired, err := s.schedules.CatchUp(s.ctx)
+			fired, err := s.schedules.FireDue(s.ctx)
 			return []string{fmt.Sprintf("fired %d", fired)}, err
 		})
 	case n < 7:
@@ -137,7 +137,7 @@ func (f *Fuzz) consume() error {
 	consumer, outcome := pickOf(f, append(consumers(), ordered, ordered)...), pickOf(f, outcomes()...)
 	return f.same(fmt.Sprintf("step of %s, to %s", consumer, outcome), func(s *Side) ([]string, error) {
 		s.outcome = outcome
-		ran, err := s.processor.Step(s.ctx, consumer)
+		ran, err := s.processor.ProcessNext(s.ctx, consumer)
 		switch {
 		case !ran:
 			return []string{"nothing to run"}, err

@@ -46,7 +46,7 @@ func operations() map[string]operation {
 		"write schedule":            {writeSchedule, did},
 		"pause schedule":            {onSchedule(func(h handle, id int64) error { return h.scheduler.Pause(h.ctx, h.db, id) }), did},
 		"resume schedule":           {onSchedule(func(h handle, id int64) error { return h.scheduler.Resume(h.ctx, h.db, id) }), did},
-		"run schedule":              {onSchedule(func(h handle, id int64) error { return h.scheduler.RunNow(h.ctx, h.db, id) }), did},
+		"run schedule":              {onSchedule(func(h handle, id int64) error { return h.scheduler.Trigger(h.ctx, h.db, id) }), did},
 		"delete schedule":           {onSchedule(func(h handle, id int64) error { return h.scheduler.DeleteByID(h.ctx, h.db, id) }), did},
 	}
 }
@@ -172,7 +172,7 @@ const scheduled = "s"
 func writeSchedule(f *Fuzz) (string, func(h handle) (string, error)) {
 	n := f.next()
 	return fmt.Sprintf(" of %d", n), func(h handle) (string, error) {
-		_, err := h.scheduler.Schedule(h.ctx, h.db, item{n}, "* * * * *", "UTC", schedule.Name(scheduled))
+		_, err := h.scheduler.Upsert(h.ctx, h.db, item{n}, "* * * * *", "UTC", schedule.Name(scheduled))
 		return done, err
 	}
 }

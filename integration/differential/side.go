@@ -92,7 +92,7 @@ func NewSide(ctx context.Context, db *bun.DB) (*Side, error) {
 	}
 	logger := slog.New(slog.DiscardHandler)
 	chain := middleware.Default(middleware.Options{Logger: logger, Backoff: middleware.Constant(retry)})
-	config := outbox.ProcessorConfig{Logger: logger, MaxAttempts: attempts, Chain: chain}
+	config := outbox.ProcessorConfig{Logger: logger, MaxAttempts: attempts, Middleware: chain}
 	var errs [6]error
 	s.producer, errs[0] = outbox.NewProducer(registry, outbox.ProducerConfig{})
 	s.processor, errs[1] = outbox.NewProcessor(db, registry, config)
@@ -121,7 +121,7 @@ func (s *Side) registry() (*bus.Registry, error) {
 			}
 			return s.act()
 		}, bus.Timeout(5*time.Second)),
-		bus.Consume(ordered, func(context.Context, step) error { return s.act() }, bus.Ordered(bus.ParkKey)))
+		bus.Consume(ordered, func(context.Context, step) error { return s.act() }, bus.Ordered(bus.BlockKey)))
 }
 
 func (s *Side) act() error {

@@ -39,10 +39,10 @@ func TestAnAbortedTransactionHoldsNobodyUp(t *testing.T) {
 					}
 					return nil
 				}
-				p.On = []projection.Apply{projection.On(func(ctx context.Context, tx bun.Tx, e moved) error { return handle(ctx, tx, "account-1", e.Amount) })}
+				p.On = []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, e moved) error { return handle(ctx, tx, "account-1", e.Amount) })}
 				if batch {
 					p.On, p.Types = nil, []string{"account.moved"}
-					p.Batch = func(ctx context.Context, tx bun.Tx, events []eventlog.Recorded) error {
+					p.Batch = func(ctx context.Context, tx bun.Tx, events []eventlog.RecordedEvent) error {
 						for _, e := range events {
 							if err := handle(ctx, tx, e.Stream, e.Data.(moved).Amount); err != nil {
 								return err
@@ -53,7 +53,7 @@ func TestAnAbortedTransactionHoldsNobodyUp(t *testing.T) {
 				}
 				r := l.runner(p)
 				running(t, "runner", r.Run)
-				l.append("account-1", eventlog.Any, moved{1}, moved{2}, moved{3}, moved{4}, moved{5})
+				l.append("account-1", eventlog.AnyVersion, moved{1}, moved{2}, moved{3}, moved{4}, moved{5})
 				eventually(t, "all but one are applied", func() bool { return l.count("SELECT count(*) FROM applied") == 4 })
 				eventually(t, "the shard is at the end", func() bool { return l.count("SELECT position FROM event_subscriptions") == 5 })
 				stats, err := r.Stats(l.ctx)

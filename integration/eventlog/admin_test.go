@@ -27,7 +27,7 @@ func TestAdminOfProjections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		last := l.append("account-a", eventlog.Any, moved{-1}, moved{-2}, moved{3})
+		last := l.append("account-a", eventlog.AnyVersion, moved{-1}, moved{-2}, moved{3})
 		one := func(context.Context, bun.Tx, string, int64, int) error { return nil }
 		refuse := func(_ context.Context, _ bun.Tx, _ string, _ int64, amount int) error {
 			if amount < 0 {
@@ -89,8 +89,8 @@ func TestAdminOfProjections(t *testing.T) {
 			t.Errorf("resume nobody: got %v, want ErrUnknown", err)
 		}
 		for _, limit := range []int{0, 1001} {
-			if _, err := admin.Parked(l.ctx, db, "parks", 1, 0, limit); !errors.Is(err, bus.ErrBadOption) {
-				t.Errorf("limit %d: got %v, want ErrBadOption", limit, err)
+			if _, err := admin.Parked(l.ctx, db, "parks", 1, 0, limit); !errors.Is(err, bus.ErrInvalidOption) {
+				t.Errorf("limit %d: got %v, want ErrInvalidOption", limit, err)
 			}
 		}
 		if _, err := new(projection.Admin).States(l.ctx, db); err == nil {

@@ -27,15 +27,15 @@ func TestAppendAtAnExpectedVersion(t *testing.T) {
 		for _, c := range []struct {
 			name    string
 			prior   int
-			want    eventlog.Expected
+			want    eventlog.ExpectedVersion
 			refused bool
 		}{
 			{"no stream, of a new one", 0, eventlog.NoStream, false},
 			{"no stream, of an old one", 2, eventlog.NoStream, true},
-			{"exists, of a new one", 0, eventlog.Exists, true},
-			{"exists, of an old one", 2, eventlog.Exists, false},
-			{"any, of a new one", 0, eventlog.Any, false},
-			{"any, of an old one", 2, eventlog.Any, false},
+			{"exists, of a new one", 0, eventlog.StreamExists, true},
+			{"exists, of an old one", 2, eventlog.StreamExists, false},
+			{"any, of a new one", 0, eventlog.AnyVersion, false},
+			{"any, of an old one", 2, eventlog.AnyVersion, false},
 			{"exact, of a new one", 0, 1, true},
 			{"exact, behind", 2, 1, true},
 			{"exact, right", 2, 2, false},
@@ -43,7 +43,7 @@ func TestAppendAtAnExpectedVersion(t *testing.T) {
 		} {
 			stream := "account-" + c.name
 			for range c.prior {
-				a.append(stream, eventlog.Any, moved{1})
+				a.append(stream, eventlog.AnyVersion, moved{1})
 			}
 			appended, err := a.try(stream, c.want, moved{7}, moved{8})
 			if c.refused {
@@ -72,11 +72,11 @@ func TestAConflictLeavesTheTransactionUsable(t *testing.T) {
 		a.append("account-1", eventlog.NoStream, opened{"ann"})
 		a.exec("CREATE TABLE notes (n int)")
 		err := a.inTx(func(ctx context.Context, tx bun.Tx) error {
-			for _, want := range []eventlog.Expected{eventlog.NoStream, 5} {
+			for _, want := range []eventlog.ExpectedVersion{eventlog.NoStream, 5} {
 				_, err := a.log.Append(ctx, tx, "account-1", want, moved{1})
 				wantConflict(t, err, 1)
 			}
-			_, err := a.log.Append(ctx, tx, "account-2", eventlog.Exists, moved{1})
+			_, err := a.log.Append(ctx, tx, "account-2", eventlog.StreamExists, moved{1})
 			wantConflict(t, err, 0)
 			if _, err := tx.NewRaw("INSERT INTO notes VALUES (1)").Exec(ctx); err != nil {
 				return err
@@ -101,7 +101,7 @@ func TestWhatWasAppendedIsRead(t *testing.T) {
 		err := a.inTx(func(ctx context.Context, tx bun.Tx) (err error) {
 			appended, err = a.log.AppendAll(ctx, tx,
 				eventlog.Write{Stream: "account-2", Want: eventlog.NoStream, Events: []bus.Payload{opened{"it's ?"}, moved{1}}, Headers: map[string]string{"tenant": "t"}},
-				eventlog.Write{Stream: "account-1", Want: eventlog.Any, Events: []bus.Payload{moved{2}}},
+				eventlog.Write{Stream: "account-1", Want: eventlog.AnyVersion, Events: []bus.Payload{moved{2}}},
 				eventlog.Write{Stream: "account-3", Want: 9})
 			if err == nil { // a stream is read as the transaction sees it
 				for event, err := range a.log.ReadStream(ctx, tx, "account-1", 0) {
@@ -153,7 +153,7 @@ func squeeze(texts []string) (out []string) {
 	return out
 }
 
-func seqLen(t *testing.T, seq func(func(eventlog.Recorded, error) bool)) (n int) {
+func seqLen(t *testing.T, seq func(func(eventlog.RecordedEvent, error) bool)) (n int) {
 	for _, err := range seq {
 		if err != nil {
 			t.Fatal(err)
@@ -171,38 +171,38 @@ func TestAppendRefusesMistakesBeforeAnySQL(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		stream string
-		want   eventlog.Expected
+		want   eventlog.ExpectedVersion
 		event  bus.Payload
 		err    error
 	}{
-		{"nil", "account-1", eventlog.Any, nil, bus.ErrBadPayload},
-		{"pointer", "account-1", eventlog.Any, &moved{}, bus.ErrBadPayload},
-		{"no id", "account", eventlog.Any, moved{}, bus.ErrBadOption},
-		{"no category", "-1", eventlog.Any, moved{}, bus.ErrBadOption},
-		{"NUL", "account-\x00", eventlog.Any, moved{}, bus.ErrBadText},
-		{"long", "account-" + strings.Repeat("x", 300), eventlog.Any, moved{}, bus.ErrTooLarge},
-		{"version", "account-1", -3, moved{}, bus.ErrBadOption},
-		{"large", "account-1", eventlog.Any, opened{strings.Repeat("x", 2<<20)}, bus.ErrTooLarge},
+		{"nil", "account-1", eventlog.AnyVersion, nil, bus.ErrInvalidPayload},
+		{"pointer", "account-1", eventlog.AnyVersion, &moved{}, bus.ErrInvalidPayload},
+		{"no id", "account", eventlog.AnyVersion, moved{}, bus.ErrInvalidOption},
+		{"no category", "-1", eventlog.AnyVersion, moved{}, bus.ErrInvalidOption},
+		{"NUL", "account-\x00", eventlog.AnyVersion, moved{}, bus.ErrInvalidText},
+		{"long", "account-" + strings.Repeat("x", 300), eventlog.AnyVersion, moved{}, bus.ErrTooLarge},
+		{"version", "account-1", -3, moved{}, bus.ErrInvalidOption},
+		{"large", "account-1", eventlog.AnyVersion, opened{strings.Repeat("x", 2<<20)}, bus.ErrTooLarge},
 	} {
 		if _, err := a.try(c.stream, c.want, c.event); !errors.Is(err, c.err) {
 			t.Errorf("%s: got %v, want %v", c.name, err, c.err)
 		}
 	}
-	if _, err := a.try("account-1", eventlog.Any, secret{}); err == nil || !isUnknown(err) {
+	if _, err := a.try("account-1", eventlog.AnyVersion, secret{}); err == nil || !isUnknown(err) {
 		t.Errorf("unknown event: got %v, want UnknownTypeError", err)
 	}
-	if _, err := a.try("account-1", eventlog.Any, moved{}); !errors.Is(err, dberr.ErrSchema) {
-		t.Errorf("without tables: got %v, want ErrSchema", err)
+	if _, err := a.try("account-1", eventlog.AnyVersion, moved{}); !errors.Is(err, dberr.ErrSchema) {
+		t.Errorf("without tables: got %v, want ErrSchemaOutdated", err)
 	}
 	err := a.inTx(func(ctx context.Context, tx bun.Tx) error {
 		w := eventlog.Write{Stream: "account-1", Events: []bus.Payload{moved{}}}
 		_, err := a.log.AppendAll(ctx, tx, w, w)
 		return err
 	})
-	if !errors.Is(err, bus.ErrBadOption) {
-		t.Errorf("a stream twice: got %v, want ErrBadOption", err)
+	if !errors.Is(err, bus.ErrInvalidOption) {
+		t.Errorf("a stream twice: got %v, want ErrInvalidOption", err)
 	}
-	if _, err := a.log.Append(a.ctx, bun.Tx{}, "account-1", eventlog.Any, moved{}); err == nil {
+	if _, err := a.log.Append(a.ctx, bun.Tx{}, "account-1", eventlog.AnyVersion, moved{}); err == nil {
 		t.Error("append without a transaction: got no error")
 	}
 }
@@ -224,7 +224,7 @@ func TestSeveralStreamsDoNotDeadlock(t *testing.T) {
 			for range 20 {
 				// Not by RunInTx, which would try again.
 				err := a.db.RunInTx(a.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
-					x, y := eventlog.Write{Stream: "account-x", Want: eventlog.Any, Events: []bus.Payload{moved{1}}}, eventlog.Write{Stream: "account-y", Want: eventlog.Any, Events: []bus.Payload{moved{2}}}
+					x, y := eventlog.Write{Stream: "account-x", Want: eventlog.AnyVersion, Events: []bus.Payload{moved{1}}}, eventlog.Write{Stream: "account-y", Want: eventlog.AnyVersion, Events: []bus.Payload{moved{2}}}
 					if i%2 == 0 {
 						x, y = y, x
 					}
@@ -264,7 +264,7 @@ func TestRacingAppendsAtOneVersion(t *testing.T) {
 			}
 		})
 		wg.Go(func() {
-			if _, err := a.try("account-2", eventlog.Any, moved{1}); err != nil {
+			if _, err := a.try("account-2", eventlog.AnyVersion, moved{1}); err != nil {
 				t.Errorf("append at any version: %v", err)
 			}
 		})
@@ -277,18 +277,18 @@ func TestRacingAppendsAtOneVersion(t *testing.T) {
 
 func TestTheProduceChainMustPassEventsOn(t *testing.T) {
 	t.Parallel()
-	half := func(next bus.Sender) bus.Sender {
+	half := func(next bus.ProduceFunc) bus.ProduceFunc {
 		return func(ctx context.Context, b *bus.Batch) error {
 			b.Messages = b.Messages[:1]
 			return next(ctx, b)
 		}
 	}
-	swallow := func(bus.Sender) bus.Sender {
+	swallow := func(bus.ProduceFunc) bus.ProduceFunc {
 		return func(context.Context, *bus.Batch) error { return nil }
 	}
-	for _, layer := range []bus.SendMiddleware{half, swallow} {
-		a := setup{producer: outbox.ProducerConfig{Layers: []bus.SendMiddleware{layer}}}.newApp(t, testdb.SQLite(t))
-		if _, err := a.try("account-1", eventlog.Any, moved{1}, moved{2}); err == nil || !strings.Contains(err.Error(), "produce chain") {
+	for _, layer := range []bus.ProduceMiddleware{half, swallow} {
+		a := setup{producer: outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{layer}}}.newApp(t, testdb.SQLite(t))
+		if _, err := a.try("account-1", eventlog.AnyVersion, moved{1}, moved{2}); err == nil || !strings.Contains(err.Error(), "produce chain") {
 			t.Errorf("append through a chain that loses events: got %v, want an error that says so", err)
 		}
 		if n := a.count("SELECT count(*) FROM events"); n != 0 {
@@ -299,15 +299,15 @@ func TestTheProduceChainMustPassEventsOn(t *testing.T) {
 
 func TestLayersMayAddMessagesToAnAppend(t *testing.T) {
 	t.Parallel()
-	add := func(next bus.Sender) bus.Sender {
+	add := func(next bus.ProduceFunc) bus.ProduceFunc {
 		return func(ctx context.Context, b *bus.Batch) error {
 			b.Messages = append(b.Messages, &bus.Message{PayloadType: "account.opened", Payload: []byte(`{}`)})
 			return next(ctx, b)
 		}
 	}
-	a := setup{producer: outbox.ProducerConfig{Layers: []bus.SendMiddleware{add}}}.newApp(t, testdb.SQLite(t),
+	a := setup{producer: outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{add}}}.newApp(t, testdb.SQLite(t),
 		bus.Consume("c", func(context.Context, opened) error { return nil }))
-	if _, err := a.try("account-1", eventlog.Any, moved{1}); err != nil {
+	if _, err := a.try("account-1", eventlog.AnyVersion, moved{1}); err != nil {
 		t.Fatal(err)
 	}
 	if events, messages := a.count("SELECT count(*) FROM events"), a.count("SELECT count(*) FROM consumer_messages"); events != 1 || messages != 1 {
@@ -339,7 +339,7 @@ func TestTombstone(t *testing.T) {
 		if len(events) != 2 || events[0].Position != 3 || events[1].Position != 4 || events[1].Version != 3 {
 			t.Errorf("log: got %+v, want what is left at positions 3 and 4", events)
 		}
-		for _, want := range []eventlog.Expected{eventlog.Any, eventlog.Exists, eventlog.NoStream, 3} {
+		for _, want := range []eventlog.ExpectedVersion{eventlog.AnyVersion, eventlog.StreamExists, eventlog.NoStream, 3} {
 			if _, err := a.try("account-1", want, moved{1}); !errors.Is(err, eventlog.ErrTombstoned) {
 				t.Errorf("append at %s: got %v, want ErrTombstoned", want, err)
 			}

@@ -25,8 +25,8 @@ func TestALongWayToNumberIsNoOutage(t *testing.T) {
 	for i := range events {
 		events[i] = opened{}
 	}
-	others.append("account-1", eventlog.Any, moved{1})
-	first := others.append("account-1", eventlog.Any, events...)
+	others.append("account-1", eventlog.AnyVersion, moved{1})
+	first := others.append("account-1", eventlog.AnyVersion, events...)
 	log := &testapp.Lines{}
 	p := balances()
 	p.BatchSize = 5000

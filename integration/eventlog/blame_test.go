@@ -49,12 +49,12 @@ func TestAFailingStatementOfAProjectionIsParked(t *testing.T) {
 			var runs, others atomic.Int64
 			runner, err := projection.NewRunner(db, a.log, projection.RunnerConfig{},
 				projection.Projection{Name: "bad", MaxAttempts: 2, AttemptDelay: time.Millisecond, OnError: projection.Park, Timeout: c.timeout,
-					On: []projection.Apply{projection.On(func(ctx context.Context, tx bun.Tx, _ moved) error {
+					On: []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, _ moved) error {
 						runs.Add(1)
 						_, err := tx.ExecContext(ctx, c.statement)
 						return err
 					})}},
-				projection.Projection{Name: "good", On: []projection.Apply{projection.On(func(context.Context, bun.Tx, opened) error {
+				projection.Projection{Name: "good", On: []projection.Handler{projection.On(func(context.Context, bun.Tx, opened) error {
 					others.Add(1)
 					return nil
 				})}})

@@ -41,7 +41,7 @@ func TestAClaimIsNotGivenBackWhileItsEventsAreRead(t *testing.T) {
 		running(t, "processor", processor.Run)
 	}
 	for range 4 { // so that renewals have something to do
-		a.append("account-0", eventlog.Any, opened{"x"})
+		a.append("account-0", eventlog.AnyVersion, opened{"x"})
 	}
 	eventually(t, "they run", func() bool { return started.Load() == 4 })
 	lock, err := db.BeginTx(t.Context(), nil)
@@ -50,7 +50,7 @@ func TestAClaimIsNotGivenBackWhileItsEventsAreRead(t *testing.T) {
 	}
 	defer lock.Rollback()                                     //nolint:errcheck // nothing is written
 	err = a.inTx(func(ctx context.Context, tx bun.Tx) error { // due once the table is locked
-		if _, err := a.log.Append(ctx, tx, "account-1", eventlog.Any, moved{1}); err != nil {
+		if _, err := a.log.Append(ctx, tx, "account-1", eventlog.AnyVersion, moved{1}); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, "UPDATE consumer_messages SET available_after = now() + interval '1 second' WHERE consumer_type = 'c'")

@@ -73,7 +73,7 @@ func TestDeciderExecutes(t *testing.T) {
 		if _, version, err := decider.Load(a.ctx, a.log, db, d, "2"); version != 0 || err != nil {
 			t.Errorf("load of nothing: got %d and %v", version, err)
 		}
-		a.append("account-3", eventlog.Any, moved{1})
+		a.append("account-3", eventlog.AnyVersion, moved{1})
 		narrow := decider.Decider[int, int, moved]{Category: "account", Evolve: func(n int, e moved) int { return n + e.Amount }, Decide: func(context.Context, int, int) ([]moved, error) { return nil, nil }}
 		if n, _, err := decider.Load(a.ctx, a.log, db, narrow, "3"); n != 1 || err != nil {
 			t.Errorf("narrow decider: got %d and %v, want 1", n, err)
@@ -188,8 +188,8 @@ func TestSnapshotsAreACache(t *testing.T) {
 		}
 		misfit := decider.Decider[wider, move, bus.Payload]{Category: "account", Snapshots: decider.Snapshots{Every: 10},
 			Evolve: func(w wider, _ bus.Payload) wider { return w }, Decide: func(context.Context, wider, move) ([]bus.Payload, error) { return nil, nil }}
-		if _, _, err := decider.Load(a.ctx, a.log, db, misfit, "1"); !errors.Is(err, decider.ErrMisfit) {
-			t.Errorf("another form of the state: got %v, want ErrMisfit", err)
+		if _, _, err := decider.Load(a.ctx, a.log, db, misfit, "1"); !errors.Is(err, decider.ErrSnapshotMismatch) {
+			t.Errorf("another form of the state: got %v, want ErrSnapshotMismatch", err)
 		}
 		err = a.inTx(func(ctx context.Context, tx bun.Tx) error { return a.log.Tombstone(ctx, tx, "account-1") })
 		if err != nil || a.count("SELECT count(*) FROM event_snapshots") != 0 {

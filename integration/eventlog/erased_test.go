@@ -21,7 +21,7 @@ func TestNoSnapshotBringsBackWhatWasErased(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		a := newApp(t, db)
-		a.append("account-1", eventlog.Any, moved{1})
+		a.append("account-1", eventlog.AnyVersion, moved{1})
 		save := func(stream string) error {
 			return a.inTx(func(ctx context.Context, tx bun.Tx) error { return a.saveSnapshot(ctx, tx, stream) })
 		}
@@ -51,7 +51,7 @@ func TestSavingAndErasingAtOnce(t *testing.T) {
 	for i, level := range []string{"READ COMMITTED", "REPEATABLE READ"} {
 		for name, saveFirst := range map[string]bool{"erase first": false, "save first": true} {
 			stream := fmt.Sprintf("account-%d %s", i, name)
-			a.append(stream, eventlog.Any, moved{1})
+			a.append(stream, eventlog.AnyVersion, moved{1})
 			save := func(tx bun.Tx) error { return a.saveSnapshot(a.ctx, tx, stream) }
 			erase := func(tx bun.Tx) error { return a.log.Tombstone(a.ctx, tx, stream) }
 			first, second := erase, save

@@ -46,14 +46,14 @@ func TestEachStatementOfARunnerFailsOnce(t *testing.T) {
 	l := &ledger{newApp(t, testdb.OpenRewritten(t, dsn, f.rewrite))}
 	r := l.runner(balances())
 	running(t, "runner", r.Run)
-	if err := r.WaitFor(l.ctx, "balances", others.append("account-1", eventlog.Any, moved{0})); err != nil { // it has started
+	if err := r.WaitFor(l.ctx, "balances", others.append("account-1", eventlog.AnyVersion, moved{0})); err != nil { // it has started
 		t.Fatal(err)
 	}
 	appended := 1
 	for _, code := range failureCodes {
 		for statement := 1; statement <= 11; statement++ {
 			f.arm(code, statement)
-			last := others.append("account-1", eventlog.Any, moved{1}, moved{2})
+			last := others.append("account-1", eventlog.AnyVersion, moved{1}, moved{2})
 			appended += 2
 			eventually(t, fmt.Sprintf("applied when statement %d fails with %s", statement, code), func() bool {
 				return others.count("SELECT count(*) FROM event_subscriptions WHERE position >= ? AND status = 'running'", appended) == 1

@@ -28,11 +28,11 @@ func TestFxRunsAnEventLog(t *testing.T) {
 		inline.Name, inline.Version, inline.On = "inline", 1, inline.On[:1]
 		var log *eventlog.Log
 		var runner *projection.Runner
-		app := fxtest.New(t, fx.Supply(db, outbox.ProcessorConfig{ConsumerTimeout: 5 * time.Second}), fxmodule.Module, fxmodule.Migrate(),
+		app := fxtest.New(t, fx.Supply(db, outbox.ProcessorConfig{DefaultTimeout: 5 * time.Second}), fxmodule.Module, fxmodule.Migrate(),
 			fxmodule.EventLog(eventlog.Event[opened](), eventlog.Event[moved]()),
 			fxmodule.Consumers(func(log *eventlog.Log) bus.Consumer {
 				return outbox.ConsumeTx("gift", func(ctx context.Context, tx bun.Tx, _ opened) error {
-					_, err := log.Append(ctx, tx, "account-1", eventlog.Exists, moved{7})
+					_, err := log.Append(ctx, tx, "account-1", eventlog.StreamExists, moved{7})
 					return err
 				})
 			}),
@@ -42,7 +42,7 @@ func TestFxRunsAnEventLog(t *testing.T) {
 				return eventlog.LogConfig{Inline: []eventlog.Inline{i}}, err
 			}),
 			fx.Populate(&log, &runner))
-		if _, err := log.Append(l.ctx, bun.Tx{}, "account-1", eventlog.Any); err == nil {
+		if _, err := log.Append(l.ctx, bun.Tx{}, "account-1", eventlog.AnyVersion); err == nil {
 			t.Error("append without a transaction: got no error")
 		}
 		app.RequireStart()

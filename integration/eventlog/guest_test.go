@@ -46,7 +46,7 @@ func TestCheckpointsAreNotLedAstray(t *testing.T) {
 			_, err := tx.ExecContext(ctx, "DELETE FROM effects")
 			return err
 		},
-		On: []projection.Apply{projection.On(func(ctx context.Context, tx bun.Tx, e moved) error {
+		On: []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, e moved) error {
 			if e.Amount < 0 {
 				return bus.Permanent(errRefused)
 			}
@@ -61,7 +61,7 @@ func TestCheckpointsAreNotLedAstray(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 10 {
-		a.append("account-a", eventlog.Expected(i), moved{1})
+		a.append("account-a", eventlog.ExpectedVersion(i), moved{1})
 	}
 	a.append("account-b", eventlog.NoStream, moved{-1}, moved{1}) // parked, and its stream with it
 	for range 2 {

@@ -24,7 +24,7 @@ func hung(t *testing.T, block func(tx bun.Tx)) projection.Projection {
 	var inside atomic.Int64
 	t.Cleanup(func() { eventually(t, "what was left behind ends", func() bool { return inside.Load() == 0 }) })
 	return projection.Projection{Name: "hung", MaxAttempts: 1, Timeout: 50 * time.Millisecond,
-		On: []projection.Apply{projection.On(func(_ context.Context, tx bun.Tx, _ moved) error {
+		On: []projection.Handler{projection.On(func(_ context.Context, tx bun.Tx, _ moved) error {
 			inside.Add(1)
 			defer inside.Add(-1)
 			block(tx)
@@ -51,7 +51,7 @@ func TestAHungProjectionIsLeftBehind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		appended := l.append("account-1", eventlog.Any, moved{1})
+		appended := l.append("account-1", eventlog.AnyVersion, moved{1})
 		running(t, "runner", r.Run)
 		if err := r.WaitFor(l.ctx, "hung", appended); !errors.Is(err, projection.ErrHalted) || !strings.Contains(err.Error(), "abandoned") {
 			t.Errorf("wait for a projection that hangs: got %v, want it halted", err)
@@ -82,7 +82,7 @@ func TestAProjectionHungInAStatementIsLeftBehind(t *testing.T) {
 		idle.Store(timeout)
 		_, _ = tx.NewRaw("SELECT pg_sleep(3600)").Exec(l.ctx) // it ends with its session
 	}))
-	l.append("account-1", eventlog.Any, moved{1})
+	l.append("account-1", eventlog.AnyVersion, moved{1})
 	ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
 	defer cancel()
 	if _, err := r.CatchUp(ctx); err == nil || !strings.Contains(err.Error(), "abandoned") {
@@ -107,7 +107,7 @@ func TestARetryHungInAStatementIsLeftBehind(t *testing.T) {
 	})
 	p.OnError = projection.Park
 	r := l.runner(p)
-	l.append("account-1", eventlog.Any, moved{1})
+	l.append("account-1", eventlog.AnyVersion, moved{1})
 	l.catchUp(r)
 	sleeps.Store(true)
 	ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
@@ -129,7 +129,7 @@ func TestAHungProjectionDoesNotHoldUpTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.append("account-1", eventlog.Any, moved{1})
+	l.append("account-1", eventlog.AnyVersion, moved{1})
 	stop := running(t, "runner", r.Run)
 	receive(t, begun)
 	stopped := make(chan struct{})
@@ -147,7 +147,7 @@ func TestAProjectionThatEndsItsGoroutine(t *testing.T) {
 	var runs atomic.Int64
 	p := balances()
 	p.MaxAttempts, p.OnError = 2, projection.Park
-	p.On = []projection.Apply{projection.On(func(_ context.Context, _ bun.Tx, e moved) error {
+	p.On = []projection.Handler{projection.On(func(_ context.Context, _ bun.Tx, e moved) error {
 		if runs.Add(1); e.Amount == 0 {
 			runtime.Goexit()
 		}
@@ -178,7 +178,7 @@ func TestTooManyHungProjections(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 100 {
-		l.append(fmt.Sprintf("account-%d", i), eventlog.Any, moved{1})
+		l.append(fmt.Sprintf("account-%d", i), eventlog.AnyVersion, moved{1})
 	}
 	stop := running(t, "runner", r.Run)
 	eventually(t, "many hang", func() bool { return r.Health().Err != nil })

@@ -54,7 +54,7 @@ func (l *ledger) delays(r *projection.Runner, n int) (median, worst time.Duratio
 	var took []time.Duration
 	for len(took) < n {
 		at := time.Now()
-		appended := l.append(fmt.Sprintf("account-%d", len(took)%5), eventlog.Any, moved{1})
+		appended := l.append(fmt.Sprintf("account-%d", len(took)%5), eventlog.AnyVersion, moved{1})
 		ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
 		err := r.WaitFor(ctx, "balances", appended)
 		cancel()
@@ -98,13 +98,13 @@ func TestAnOpenSnapshotDelaysNothing(t *testing.T) {
 	follower := newReader()
 	var ticks, pages []time.Duration
 	for round := range rounds {
-		a.append(fmt.Sprintf("account-%d", round%3+1), eventlog.Any, events...)
+		a.append(fmt.Sprintf("account-%d", round%3+1), eventlog.AnyVersion, events...)
 		begun := time.Now()
 		if n := a.number(); n < each {
 			t.Errorf("numbered beside a snapshot: got %d, want %d", n, each)
 		}
 		pages = append(pages, time.Since(begun))
-		a.append("account-0", eventlog.Any, moved{round})
+		a.append("account-0", eventlog.AnyVersion, moved{round})
 		begun = time.Now()
 		a.number()
 		ticks = append(ticks, time.Since(begun))

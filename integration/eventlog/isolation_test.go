@@ -50,14 +50,14 @@ func TestCheckpointsUnderAStricterDefault(t *testing.T) {
 	l := &ledger{newApp(t, testdb.OpenRewritten(t, dsn, beside))}
 	var broken atomic.Bool
 	broken.Store(true)
-	p := projection.Projection{Name: "p", MaxAttempts: 1, On: []projection.Apply{projection.On(func(context.Context, bun.Tx, moved) error {
+	p := projection.Projection{Name: "p", MaxAttempts: 1, On: []projection.Handler{projection.On(func(context.Context, bun.Tx, moved) error {
 		if broken.Load() {
 			return errors.New("broken on purpose")
 		}
 		return nil
 	})}}
 	r := l.runner(p)
-	others.append("account-1", eventlog.Any, moved{1})
+	others.append("account-1", eventlog.AnyVersion, moved{1})
 	if _, err := r.CatchUp(l.ctx); err == nil || !strings.Contains(err.Error(), "broken on purpose") || dberr.IsConflict(err) {
 		t.Errorf("catch up: got %v, want the error of the projection", err)
 	}

@@ -168,15 +168,15 @@ func TestDumpAndRestore(t *testing.T) {
 			l, into := restore(t)
 			l.fill(3, 20)
 			l.catchUp(l.runner(balances()))
-			last := l.append("account-0", eventlog.Any, moved{5}) // neither numbered nor applied
+			last := l.append("account-0", eventlog.AnyVersion, moved{5}) // neither numbered nor applied
 			l = &ledger{newApp(t, into())}
 			if events := l.stream("account-0"); events[len(events)-1].Sequence != last.Sequence {
 				t.Errorf("last event: got %d, want %d", events[len(events)-1].Sequence, last.Sequence)
 			}
-			if _, err := l.try("account-0", eventlog.Expected(last.Version-1), moved{1}); err == nil {
+			if _, err := l.try("account-0", eventlog.ExpectedVersion(last.Version-1), moved{1}); err == nil {
 				t.Error("append at an old version: got no error")
 			}
-			next := l.append("account-0", eventlog.Expected(last.Version), moved{6})
+			next := l.append("account-0", eventlog.ExpectedVersion(last.Version), moved{6})
 			if next.Sequence <= last.Sequence {
 				t.Errorf("sequence number: got %d after %d", next.Sequence, last.Sequence)
 			}

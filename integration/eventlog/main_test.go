@@ -98,7 +98,7 @@ func (a *app) inTx(fn func(ctx context.Context, tx bun.Tx) error) error {
 }
 
 // try appends in a transaction of its own.
-func (a *app) try(stream string, want eventlog.Expected, events ...bus.Payload) (appended eventlog.Appended, err error) {
+func (a *app) try(stream string, want eventlog.ExpectedVersion, events ...bus.Payload) (appended eventlog.Appended, err error) {
 	err = a.inTx(func(ctx context.Context, tx bun.Tx) error {
 		appended, err = a.log.Append(ctx, tx, stream, want, events...)
 		return err
@@ -106,7 +106,7 @@ func (a *app) try(stream string, want eventlog.Expected, events ...bus.Payload) 
 	return appended, err
 }
 
-func (a *app) append(stream string, want eventlog.Expected, events ...bus.Payload) eventlog.Appended {
+func (a *app) append(stream string, want eventlog.ExpectedVersion, events ...bus.Payload) eventlog.Appended {
 	a.Helper()
 	appended, err := a.try(stream, want, events...)
 	if err != nil {
@@ -117,14 +117,14 @@ func (a *app) append(stream string, want eventlog.Expected, events ...bus.Payloa
 
 func (a *app) number() int {
 	a.Helper()
-	n, err := a.log.Number(a.ctx, a.db)
+	n, err := a.log.AssignPositions(a.ctx, a.db)
 	if err != nil {
 		a.Fatalf("number: %v", err)
 	}
 	return n
 }
 
-func (a *app) stream(name string) (events []eventlog.Recorded) {
+func (a *app) stream(name string) (events []eventlog.RecordedEvent) {
 	a.Helper()
 	for event, err := range a.log.ReadStream(a.ctx, a.db, name, 0) {
 		if err != nil {
@@ -136,7 +136,7 @@ func (a *app) stream(name string) (events []eventlog.Recorded) {
 }
 
 // all numbers and reads the log.
-func (a *app) all(filter eventlog.Filter) (events []eventlog.Recorded) {
+func (a *app) all(filter eventlog.Filter) (events []eventlog.RecordedEvent) {
 	a.Helper()
 	a.number()
 	for event, err := range a.log.ReadLog(a.ctx, a.db, 0, filter) {
@@ -185,7 +185,7 @@ func (a *app) process() {
 	a.Helper()
 	processor, err := outbox.NewProcessor(a.db, a.registry, outbox.ProcessorConfig{
 		AttemptDelay: time.Millisecond, PollInterval: 50 * time.Millisecond, MaxAttempts: 2,
-		ConsumerTimeout: 5 * time.Second, DrainTimeout: 5 * time.Second,
+		DefaultTimeout: 5 * time.Second, DrainTimeout: 5 * time.Second,
 	})
 	if err != nil {
 		a.Fatalf("processor: %v", err)
@@ -221,7 +221,7 @@ func wantConflict(t testing.TB, err error, actual int64) {
 // consumeMoved makes a consumer that tells its attempts.
 func consumeMoved(name string, run func(ctx context.Context, attempt int)) bus.Consumer {
 	return bus.Consume(name, func(ctx context.Context, _ moved) error {
-		m, _ := bus.Current(ctx)
+		m, _ := bus.MessageFromContext(ctx)
 		run(ctx, m.Attempt)
 		return nil
 	})

@@ -17,7 +17,7 @@ import (
 func TestMariaDBHasNoEventLog(t *testing.T) {
 	t.Parallel()
 	a := newApp(t, testdb.MariaDB(t))
-	ctx, tables := a.ctx, projection.Projection{Name: "p", Reset: func(context.Context, bun.Tx) error { return nil }, On: []projection.Apply{
+	ctx, tables := a.ctx, projection.Projection{Name: "p", Reset: func(context.Context, bun.Tx) error { return nil }, On: []projection.Handler{
 		projection.On(func(context.Context, bun.Tx, opened) error { return nil }),
 	}}
 	inTx := func(fn func(ctx context.Context, tx bun.Tx) error) error {
@@ -47,7 +47,7 @@ func TestMariaDBHasNoEventLog(t *testing.T) {
 		"Append":  func() error { _, err := a.try("s", eventlog.NoStream, opened{}); return err },
 		"RunInTx": func() error { return a.log.RunInTx(ctx, a.db, nil) },
 		"Head":    func() error { _, err := a.log.Head(ctx, a.db); return err },
-		"Number":  func() error { _, err := a.log.Number(ctx, a.db); return err },
+		"Number":  func() error { _, err := a.log.AssignPositions(ctx, a.db); return err },
 		"Replay":  func() error { _, err := a.log.Replay(ctx, a.db, eventlog.Replay{}); return err },
 		"ReadStream": func() (err error) {
 			for _, err = range a.log.ReadStream(ctx, a.db, "s", 0) {

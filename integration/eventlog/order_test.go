@@ -75,7 +75,7 @@ func TestOrderOfManyWriters(t *testing.T) {
 	for range numberers {
 		numbering.Go(func() {
 			for !stop.Load() {
-				if _, err := a.log.Number(a.ctx, a.db); err != nil {
+				if _, err := a.log.AssignPositions(a.ctx, a.db); err != nil {
 					t.Errorf("number: %v", err)
 				}
 			}
@@ -125,7 +125,7 @@ func (a *app) write(t testing.TB, writer, events, streams int, committed map[int
 				return err
 			}
 			stream := fmt.Sprintf("s-%d", random.IntN(streams))
-			appended, err := a.log.Append(ctx, tx, stream, eventlog.Any, linked{writer, n, seen})
+			appended, err := a.log.Append(ctx, tx, stream, eventlog.AnyVersion, linked{writer, n, seen})
 			if err != nil {
 				return err
 			}
@@ -188,7 +188,7 @@ func TestAnIdleWriterDelaysOnlyItself(t *testing.T) {
 	}
 	follower := newReader()
 	for i := range 5 {
-		a.append("account-2", eventlog.Expected(i), moved{i})
+		a.append("account-2", eventlog.ExpectedVersion(i), moved{i})
 		if n := a.number(); n != 1 {
 			t.Errorf("numbered beside an idle writer: got %d, want 1", n)
 		}
@@ -213,7 +213,7 @@ func TestAnIdleWriterDelaysOnlyItself(t *testing.T) {
 func TestOneNumbersAtATime(t *testing.T) {
 	t.Parallel()
 	a := newApp(t, testdb.Postgres(t))
-	a.append("account-1", eventlog.Any, moved{1})
+	a.append("account-1", eventlog.AnyVersion, moved{1})
 	holder, err := a.db.BeginTx(a.ctx, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -223,7 +223,7 @@ func TestOneNumbersAtATime(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(a.ctx, 50*time.Millisecond)
 	defer cancel()
-	if n, err := a.log.Number(short, a.db); n != 0 || err == nil {
+	if n, err := a.log.AssignPositions(short, a.db); n != 0 || err == nil {
 		t.Errorf("numbered while another process does: got %d and %v, want an error when the time is up", n, err)
 	}
 	done := make(chan int, 1)
@@ -272,7 +272,7 @@ func TestManyWritersOnSQLite(t *testing.T) {
 		wg.Go(func() {
 			for n := range 25 {
 				err := a.inTx(func(ctx context.Context, tx bun.Tx) error {
-					if _, err := a.log.Append(ctx, tx, fmt.Sprintf("s-%d", n%3), eventlog.Any, moved{w}); err != nil {
+					if _, err := a.log.Append(ctx, tx, fmt.Sprintf("s-%d", n%3), eventlog.AnyVersion, moved{w}); err != nil {
 						return err
 					}
 					if n%5 == 0 {

@@ -37,8 +37,8 @@ func TestTelemetryOfTheEventLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.append("account-1", eventlog.Any, moved{1})
-	l.append("account-1", eventlog.Any, moved{2})
+	l.append("account-1", eventlog.AnyVersion, moved{1})
+	l.append("account-1", eventlog.AnyVersion, moved{2})
 	l.catchUp(r)
 	if err := r.Rebuild(l.ctx, "balances"); err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestTelemetryOfTheEventLog(t *testing.T) {
 		}
 	}
 
-	l.append("account-1", eventlog.Any, moved{3})
+	l.append("account-1", eventlog.AnyVersion, moved{3})
 	ctx, cancel := context.WithCancel(l.ctx)
 	done := make(chan error)
 	go func() { done <- telemetry.ObserveReaders(ctx, r, time.Hour) }()

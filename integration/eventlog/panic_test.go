@@ -25,7 +25,7 @@ func (d *deaf) Unwrap() error { return d.cause }
 // would recover.
 func TestWhatPanicsIsAFailureOfAProjection(t *testing.T) {
 	t.Parallel()
-	none := func(context.Context, bun.Tx, []eventlog.Recorded) error { return nil }
+	none := func(context.Context, bun.Tx, []eventlog.RecordedEvent) error { return nil }
 	upcasting, err := eventlog.NewTypes(eventlog.Event[opened](), eventlog.Event[moved](eventlog.Schema(2),
 		eventlog.Upcaster(1, func(context.Context, []byte) ([]byte, error) { panic("no form") })))
 	if err != nil {
@@ -39,13 +39,13 @@ func TestWhatPanicsIsAFailureOfAProjection(t *testing.T) {
 	}{
 		"upcaster of a batch": {types: upcasting, projection: projection.Projection{Batch: none, Types: []string{"account.moved"}}, says: "no form"},
 		"telemetry": {says: "no meter", projection: projection.Projection{Batch: none, Types: []string{"account.moved"}},
-			config: projection.RunnerConfig{Telemetry: func(bus.Sender) bus.Sender {
+			config: projection.RunnerConfig{Telemetry: func(bus.ProduceFunc) bus.ProduceFunc {
 				return func(context.Context, *bus.Batch) error { panic(errors.New("no meter")) }
 			}}},
 		"telemetry that keeps a batch": {says: "has not passed a batch on", projection: projection.Projection{Batch: none, Types: []string{"account.moved"}},
-			config: projection.RunnerConfig{Telemetry: func(bus.Sender) bus.Sender { return func(context.Context, *bus.Batch) error { return nil } }}},
+			config: projection.RunnerConfig{Telemetry: func(bus.ProduceFunc) bus.ProduceFunc { return func(context.Context, *bus.Batch) error { return nil } }}},
 		"an error that cannot speak": {says: "deaf", config: projection.RunnerConfig{Chain: []bus.Middleware{}}, projection: projection.Projection{
-			On: []projection.Apply{projection.On(func(context.Context, bun.Tx, moved) error { return (*deaf)(nil) })}}},
+			On: []projection.Handler{projection.On(func(context.Context, bun.Tx, moved) error { return (*deaf)(nil) })}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -54,7 +54,7 @@ func TestWhatPanicsIsAFailureOfAProjection(t *testing.T) {
 				l := &ledger{setup{types: test.types}.newApp(t, db)}
 				test.projection.Name, test.projection.AttemptDelay, test.config.PollInterval = "p", time.Millisecond, 20*time.Millisecond
 				r, err := projection.NewRunner(db, l.log, test.config, test.projection, projection.Projection{
-					Name: "other", On: []projection.Apply{projection.On(func(context.Context, bun.Tx, opened) error { return nil })}})
+					Name: "other", On: []projection.Handler{projection.On(func(context.Context, bun.Tx, opened) error { return nil })}})
 				if err != nil {
 					t.Fatal(err)
 				}

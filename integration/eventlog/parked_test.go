@@ -43,10 +43,10 @@ func TestNoEventOfAParkedStreamIsLost(t *testing.T) {
 					}
 					return r
 				}
-				run(l.append("account-a", eventlog.Any, moved{-1}))
-				l.append("account-a", eventlog.Any, moved{2}, moved{3})
-				l.append("account-b", eventlog.Any, moved{-4})
-				r := run(l.append("account-a", eventlog.Any, moved{5}))
+				run(l.append("account-a", eventlog.AnyVersion, moved{-1}))
+				l.append("account-a", eventlog.AnyVersion, moved{2}, moved{3})
+				l.append("account-b", eventlog.AnyVersion, moved{-4})
+				r := run(l.append("account-a", eventlog.AnyVersion, moved{5}))
 				if parked, err := r.Parked(l.ctx, "p", 10); len(parked) != 5 || err != nil {
 					t.Errorf("parked: got %+v and %v, want all 5", parked, err)
 				}

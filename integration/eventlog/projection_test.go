@@ -38,7 +38,7 @@ func (s setup) newLedger(t testing.TB, db *bun.DB) *ledger {
 
 // apply adds up, and refuses what does not follow on what it has.
 func apply(ctx context.Context, tx bun.Tx, suffix string, amount int) error {
-	m, _ := bus.Current(ctx)
+	m, _ := bus.MessageFromContext(ctx)
 	if _, err := tx.NewRaw("INSERT INTO applied"+suffix+" VALUES (?, ?, ?)", m.Event.Stream, m.Event.Version, m.Event.Mode()).Exec(ctx); err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func clearTables(suffix string) func(ctx context.Context, tx bun.Tx) error {
 func balances() projection.Projection {
 	return projection.Projection{
 		Name: "balances", Reset: clearTables(""), AttemptDelay: time.Millisecond,
-		On: []projection.Apply{projection.On(func(ctx context.Context, tx bun.Tx, e moved) error { return apply(ctx, tx, "", e.Amount) })},
+		On: []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, e moved) error { return apply(ctx, tx, "", e.Amount) })},
 	}
 }
 
@@ -65,7 +65,7 @@ func balances() projection.Projection {
 func balances2() projection.Projection {
 	p := balances()
 	p.Version, p.Reset = 2, clearTables("2")
-	p.On = []projection.Apply{
+	p.On = []projection.Handler{
 		projection.On(func(ctx context.Context, tx bun.Tx, e moved) error { return apply(ctx, tx, "2", e.Amount) }),
 		projection.On(func(context.Context, bun.Tx, opened) error { return nil }),
 	}
@@ -127,7 +127,7 @@ func (l *ledger) mustFold(suffix string) {
 func (l *ledger) fill(streams, events int) {
 	l.Helper()
 	for i := range events {
-		l.append(fmt.Sprintf("account-%d", i%streams), eventlog.Any, moved{i}, opened{"x"})
+		l.append(fmt.Sprintf("account-%d", i%streams), eventlog.AnyVersion, moved{i}, opened{"x"})
 	}
 }
 
@@ -179,7 +179,7 @@ func TestProjectionsUnderLoad(t *testing.T) {
 		p := balances()
 		p.Shards, p.BatchSize = 3, 20
 		var flaky atomic.Int64
-		p.On = []projection.Apply{projection.On(func(ctx context.Context, tx bun.Tx, e moved) error {
+		p.On = []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, e moved) error {
 			if err := apply(ctx, tx, "", e.Amount); err != nil {
 				return err
 			}
@@ -192,7 +192,7 @@ func TestProjectionsUnderLoad(t *testing.T) {
 		for w := range 3 {
 			writers.Go(func() {
 				for n := range 40 {
-					if _, err := l.try(fmt.Sprintf("account-%d", (w+n)%7), eventlog.Any, moved{n}); err != nil {
+					if _, err := l.try(fmt.Sprintf("account-%d", (w+n)%7), eventlog.AnyVersion, moved{n}); err != nil {
 						t.Errorf("append: %v", err)
 					}
 				}
@@ -209,7 +209,7 @@ func TestProjectionsUnderLoad(t *testing.T) {
 		running(t, "runner", last.Run)
 		running(t, "runner of another process", l.runner(p).Run)
 		writers.Wait()
-		appended := l.append("account-0", eventlog.Any, moved{1})
+		appended := l.append("account-0", eventlog.AnyVersion, moved{1})
 		ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
 		defer cancel()
 		if err := last.WaitFor(ctx, "balances", appended); err != nil {
@@ -229,7 +229,7 @@ func TestAProjectionInItsOwnTransaction(t *testing.T) {
 		r := l.runner(balances())
 		running(t, "runner", r.Run)
 		for i := range 20 {
-			appended := l.append("account-1", eventlog.Expected(i), moved{1})
+			appended := l.append("account-1", eventlog.ExpectedVersion(i), moved{1})
 			ctx, cancel := context.WithTimeout(l.ctx, 2*time.Minute)
 			if err := r.WaitFor(ctx, "balances", appended); err != nil {
 				t.Fatalf("wait: %v", err)
@@ -288,9 +288,9 @@ func TestPoisonPolicies(t *testing.T) {
 				p := projection.Projection{Name: "p", OnError: c.policy, MaxAttempts: 2, AttemptDelay: time.Millisecond}
 				ofMoves(&p, c.batch, one)
 				for v := range 5 {
-					l.append("account-bad", eventlog.Expected(v), moved{map[bool]int{true: -1, false: 1}[v == 2]})
+					l.append("account-bad", eventlog.ExpectedVersion(v), moved{map[bool]int{true: -1, false: 1}[v == 2]})
 					if v%2 == 0 {
-						l.append("account-good", eventlog.Any, moved{1})
+						l.append("account-good", eventlog.AnyVersion, moved{1})
 					}
 				}
 				r, err := projection.NewRunner(db, l.log, projection.RunnerConfig{PollInterval: 5 * time.Millisecond}, p)
@@ -351,8 +351,8 @@ func TestTheChainDecidesForProjectionsToo(t *testing.T) {
 	runs := map[int]int{}
 	p := balances()
 	p.OnError, p.MaxAttempts = projection.Park, 3
-	p.On = []projection.Apply{projection.On(func(ctx context.Context, _ bun.Tx, e moved) error {
-		m, _ := bus.Current(ctx)
+	p.On = []projection.Handler{projection.On(func(ctx context.Context, _ bun.Tx, e moved) error {
+		m, _ := bus.MessageFromContext(ctx)
 		switch runs[e.Amount]++; {
 		case e.Amount == 1:
 			return bus.Discard(errors.New("not wanted"))
@@ -369,7 +369,7 @@ func TestTheChainDecidesForProjectionsToo(t *testing.T) {
 	})}
 	r := l.runner(p)
 	for i := range 7 {
-		l.append("account-1", eventlog.Any, moved{i})
+		l.append("account-1", eventlog.AnyVersion, moved{i})
 	}
 	running(t, "runner", r.Run)
 	eventually(t, "everything is applied or parked", func() bool {
@@ -385,14 +385,14 @@ func TestTheChainDecidesForProjectionsToo(t *testing.T) {
 // ofMoves has a projection apply moves, one by one or in batches.
 func ofMoves(p *projection.Projection, batch bool, one func(ctx context.Context, tx bun.Tx, stream string, version int64, amount int) error) {
 	if !batch {
-		p.On = []projection.Apply{projection.On(func(ctx context.Context, tx bun.Tx, e moved) error {
-			m, _ := bus.Current(ctx)
+		p.On = []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, e moved) error {
+			m, _ := bus.MessageFromContext(ctx)
 			return one(ctx, tx, m.Event.Stream, m.Event.Version, e.Amount)
 		})}
 		return
 	}
 	p.Types = []string{"account.moved"}
-	p.Batch = func(ctx context.Context, tx bun.Tx, events []eventlog.Recorded) error {
+	p.Batch = func(ctx context.Context, tx bun.Tx, events []eventlog.RecordedEvent) error {
 		for _, e := range events {
 			if err := one(ctx, tx, e.Stream, e.Version, e.Data.(moved).Amount); err != nil {
 				return err

@@ -29,13 +29,13 @@ func TestReactorsRunAsConsumersDo(t *testing.T) {
 		var a *app
 		broken := true
 		see := func(ctx context.Context, e opened) seen {
-			m, _ := bus.Current(ctx)
+			m, _ := bus.MessageFromContext(ctx)
 			return seen{m.Consumer, e.Owner, m.Headers["tenant"], *m.Event}
 		}
 		a = newApp(t, db,
 			outbox.ConsumeTx("follow", func(ctx context.Context, tx bun.Tx, e opened) error {
 				got <- see(ctx, e)
-				_, err := a.log.Append(ctx, tx, "copy-1", eventlog.Any, moved{1})
+				_, err := a.log.Append(ctx, tx, "copy-1", eventlog.AnyVersion, moved{1})
 				return err
 			}),
 			bus.Consume("break", func(ctx context.Context, e opened) error {
@@ -116,7 +116,7 @@ func TestACommitWakesWhomItConcerns(t *testing.T) {
 		defer a.registry.Wakeups().Listen(func(w wakeup.Wake) { got = append(got, w) })()
 		appending := func(event bus.Payload) func(ctx context.Context, tx bun.Tx) error {
 			return func(ctx context.Context, tx bun.Tx) error {
-				_, err := a.log.Append(ctx, tx, "account-1", eventlog.Any, event)
+				_, err := a.log.Append(ctx, tx, "account-1", eventlog.AnyVersion, event)
 				for _, w := range got {
 					if !w.Expected {
 						t.Errorf("woken before the commit: %+v", w)
@@ -147,12 +147,12 @@ func TestACommitWakesWhomItConcerns(t *testing.T) {
 // TestAppendsLookLikeProducesToTheChain has a layer see, and add to, what is stored.
 func TestAppendsLookLikeProducesToTheChain(t *testing.T) {
 	t.Parallel()
-	mark := bus.EachMessage(func(_ context.Context, m *bus.Message) error {
+	mark := bus.PerMessage(func(_ context.Context, m *bus.Message) error {
 		m.Headers = map[string]string{"seen": m.PayloadType}
 		return nil
 	})
-	a := setup{producer: outbox.ProducerConfig{Layers: []bus.SendMiddleware{mark}}}.newApp(t, testdb.SQLite(t))
-	a.append("account-1", eventlog.Any, moved{1})
+	a := setup{producer: outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{mark}}}.newApp(t, testdb.SQLite(t))
+	a.append("account-1", eventlog.AnyVersion, moved{1})
 	if events := a.stream("account-1"); events[0].Headers["seen"] != "account.moved" {
 		t.Errorf("headers: got %v, want what the chain added", events[0].Headers)
 	}

@@ -23,8 +23,8 @@ func TestARebuildReplaysWhatEachShardHasHad(t *testing.T) {
 		broken := true
 		p := balances()
 		p.Shards, p.MaxAttempts = 2, 1
-		p.On = []projection.Apply{projection.On(func(ctx context.Context, _ bun.Tx, e moved) error {
-			m, _ := bus.Current(ctx)
+		p.On = []projection.Handler{projection.On(func(ctx context.Context, _ bun.Tx, e moved) error {
+			m, _ := bus.MessageFromContext(ctx)
 			if e.Amount < 0 && broken {
 				return errors.New("broken")
 			}
@@ -33,8 +33,8 @@ func TestARebuildReplaysWhatEachShardHasHad(t *testing.T) {
 		})}
 		r := l.runner(p)
 		// Streams of different shards.
-		l.append("account-1", eventlog.Any, moved{-1})
-		l.append("account-3", eventlog.Any, moved{1}, moved{1})
+		l.append("account-1", eventlog.AnyVersion, moved{-1})
+		l.append("account-3", eventlog.AnyVersion, moved{1}, moved{1})
 		for range 4 {
 			_, _ = r.CatchUp(l.ctx) // it fails in one shard
 		}

@@ -38,7 +38,7 @@ func TestRebuildInPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 		writers.Wait()
-		if err := r.WaitFor(l.ctx, "balances", l.append("account-0", eventlog.Any, moved{1})); err != nil {
+		if err := r.WaitFor(l.ctx, "balances", l.append("account-0", eventlog.AnyVersion, moved{1})); err != nil {
 			t.Fatal(err)
 		}
 		l.mustFold("")
@@ -121,13 +121,13 @@ func TestAProjectionMustBeWhatItWas(t *testing.T) {
 			}
 		}
 		// Renamed is not changed.
-		renamed, err := eventlog.NewTypes(eventlog.Event[movedBefore](eventlog.Aliases("account.moved")))
+		renamed, err := eventlog.NewTypes(eventlog.Event[movedBefore](eventlog.PayloadAliases("account.moved")))
 		if err != nil {
 			t.Fatal(err)
 		}
 		again := &ledger{setup{types: renamed}.newApp(t, db)}
 		p := balances()
-		p.On = []projection.Apply{projection.On(func(context.Context, bun.Tx, movedBefore) error { return nil })}
+		p.On = []projection.Handler{projection.On(func(context.Context, bun.Tx, movedBefore) error { return nil })}
 		if err := again.runner(p).Check(l.ctx); err != nil {
 			t.Errorf("a renamed event: got %v, want no error", err)
 		}
@@ -145,15 +145,15 @@ func TestProjectionMistakes(t *testing.T) {
 		`Name "receive:x"`:            {Name: "receive:x", On: on},
 		"either On":                   {Name: "p"},
 		"Types are":                   {Name: "p", On: on, Types: []string{"account.moved"}},
-		"not known":                   {Name: "p", On: []projection.Apply{projection.On(func(context.Context, bun.Tx, secret) error { return nil })}},
+		"not known":                   {Name: "p", On: []projection.Handler{projection.On(func(context.Context, bun.Tx, secret) error { return nil })}},
 		"given twice":                 {Name: "p", On: append(on, on...)},
 		"Shards 65":                   {Name: "p", On: on, Shards: 65},
 		"BatchSize -1":                {Name: "p", On: on, BatchSize: -1},
-		"nil":                         {Name: "p", On: []projection.Apply{projection.On[moved](nil)}},
-		"projection.On":               {Name: "p", On: []projection.Apply{{}}},
+		"nil":                         {Name: "p", On: []projection.Handler{projection.On[moved](nil)}},
+		"projection.On":               {Name: "p", On: []projection.Handler{{}}},
 		"OnError 9":                   {Name: "p", On: on, OnError: 9},
 		"Version -1":                  {Name: "p", On: on, Version: -1},
-		"is eventlog_test.moved, not": {Name: "p", On: []projection.Apply{projection.On(func(context.Context, bun.Tx, movedToo) error { return nil })}},
+		"is eventlog_test.moved, not": {Name: "p", On: []projection.Handler{projection.On(func(context.Context, bun.Tx, movedToo) error { return nil })}},
 	} {
 		if _, err := projection.NewRunner(l.db, l.log, projection.RunnerConfig{}, p); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
@@ -167,7 +167,7 @@ func TestProjectionMistakes(t *testing.T) {
 	}
 	l.exec("DROP TABLE asyncmonolith_migrations")
 	if err := l.runner(balances()).Run(l.ctx); !errors.Is(err, dberr.ErrSchema) {
-		t.Errorf("without tables: got %v, want ErrSchema", err)
+		t.Errorf("without tables: got %v, want ErrSchemaOutdated", err)
 	}
 }
 
@@ -177,7 +177,7 @@ func TestInlineProjections(t *testing.T) {
 		all := types(t)
 		var refuse atomic.Bool
 		p := balances()
-		p.On = []projection.Apply{projection.On(func(ctx context.Context, tx bun.Tx, e moved) error {
+		p.On = []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, e moved) error {
 			if refuse.Load() {
 				return errors.New("refused")
 			}
@@ -189,7 +189,7 @@ func TestInlineProjections(t *testing.T) {
 		}
 		l := setup{types: all, log: eventlog.LogConfig{Inline: []eventlog.Inline{inline}}}.newLedger(t, db)
 		err = l.inTx(func(ctx context.Context, tx bun.Tx) error {
-			if _, err := l.log.Append(ctx, tx, "account-1", eventlog.Any, moved{5}, opened{"x"}); err != nil {
+			if _, err := l.log.Append(ctx, tx, "account-1", eventlog.AnyVersion, moved{5}, opened{"x"}); err != nil {
 				return err
 			}
 			var amount int
@@ -203,7 +203,7 @@ func TestInlineProjections(t *testing.T) {
 			t.Fatal(err)
 		}
 		refuse.Store(true)
-		if _, err := l.try("account-1", eventlog.Any, moved{1}); err == nil || !strings.Contains(err.Error(), "refused") {
+		if _, err := l.try("account-1", eventlog.AnyVersion, moved{1}); err == nil || !strings.Contains(err.Error(), "refused") {
 			t.Errorf("append that an inline projection refuses: got %v", err)
 		}
 		refuse.Store(false)
@@ -212,7 +212,7 @@ func TestInlineProjections(t *testing.T) {
 		for w := range 3 {
 			writers.Go(func() {
 				for n := range 20 {
-					if _, err := l.try(fmt.Sprintf("account-%d", w), eventlog.Any, moved{n}); err != nil {
+					if _, err := l.try(fmt.Sprintf("account-%d", w), eventlog.AnyVersion, moved{n}); err != nil {
 						t.Errorf("append: %v", err)
 					}
 				}
@@ -233,7 +233,7 @@ func TestReplayOfReactors(t *testing.T) {
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		var live, replayed, mails atomic.Int64
 		count := func(ctx context.Context, e moved) error {
-			if m, _ := bus.Current(ctx); m.Event.Replay {
+			if m, _ := bus.MessageFromContext(ctx); m.Event.Replay {
 				replayed.Add(1)
 			} else {
 				live.Add(1)
@@ -245,8 +245,8 @@ func TestReplayOfReactors(t *testing.T) {
 		for i := range events {
 			events[i] = moved{i}
 		}
-		a.append("account-1", eventlog.Any, events...)
-		a.append("account-1", eventlog.Any, opened{"x"})
+		a.append("account-1", eventlog.AnyVersion, events...)
+		a.append("account-1", eventlog.AnyVersion, opened{"x"})
 		a.process()
 		eventually(t, "all are live", func() bool { return live.Load() == 250 && mails.Load() == 250 })
 
@@ -274,12 +274,12 @@ func TestReplayOfReactors(t *testing.T) {
 			t.Errorf("got %d live and %d of the other consumer, want 250 each", live.Load(), mails.Load())
 		}
 		replay.Consumer = "other"
-		if _, err := a.log.Replay(a.ctx, db, replay); !errors.Is(err, bus.ErrBadOption) {
-			t.Errorf("another replay under the name: got %v, want ErrBadOption", err)
+		if _, err := a.log.Replay(a.ctx, db, replay); !errors.Is(err, bus.ErrInvalidOption) {
+			t.Errorf("another replay under the name: got %v, want ErrInvalidOption", err)
 		}
 		backwards := eventlog.Replay{Name: "backwards", Consumer: "count", After: 20, UpTo: 10}
-		if _, err := a.log.Replay(a.ctx, db, backwards); !errors.Is(err, bus.ErrBadOption) {
-			t.Errorf("replay of what is nothing: got %v, want ErrBadOption", err)
+		if _, err := a.log.Replay(a.ctx, db, backwards); !errors.Is(err, bus.ErrInvalidOption) {
+			t.Errorf("replay of what is nothing: got %v, want ErrInvalidOption", err)
 		}
 		replay.Name, replay.Consumer = "x", "nobody"
 		if _, err := a.log.Replay(a.ctx, db, replay); !errors.Is(err, bus.ErrNoConsumer) {
@@ -297,7 +297,7 @@ func TestReplayKeepsTheOrderOfStreams(t *testing.T) {
 		var order []int
 		var live atomic.Int64
 		a := newApp(t, db, bus.Consume("count", func(ctx context.Context, e moved) error {
-			if m, _ := bus.Current(ctx); !m.Event.Replay {
+			if m, _ := bus.MessageFromContext(ctx); !m.Event.Replay {
 				live.Add(1)
 			} else {
 				mu.Lock()
@@ -305,12 +305,12 @@ func TestReplayKeepsTheOrderOfStreams(t *testing.T) {
 				order = append(order, e.Amount)
 			}
 			return nil
-		}, bus.Ordered(bus.ParkKey)))
+		}, bus.Ordered(bus.BlockKey)))
 		events := make([]bus.Payload, 60)
 		for i := range events {
 			events[i] = moved{i}
 		}
-		a.append("account-1", eventlog.Any, events...)
+		a.append("account-1", eventlog.AnyVersion, events...)
 		a.process()
 		eventually(t, "all are live", func() bool { return live.Load() == 60 })
 		if n, err := a.log.Replay(a.ctx, db, eventlog.Replay{Name: "all", Consumer: "count", Rate: 2000}); n != 60 || err != nil {
@@ -329,7 +329,7 @@ func TestSkipOnReplayGuardsAProjection(t *testing.T) {
 	l := newLedger(t, testdb.SQLite(t))
 	mails := 0
 	p := projection.Projection{Name: "mail", Reset: func(context.Context, bun.Tx) error { return nil },
-		On: []projection.Apply{projection.On(func(context.Context, bun.Tx, moved) error { mails++; return nil })}}
+		On: []projection.Handler{projection.On(func(context.Context, bun.Tx, moved) error { mails++; return nil })}}
 	chain := append(middleware.Default(middleware.Options{}), middleware.SkipOnReplay("mail"))
 	r, err := projection.NewRunner(l.db, l.log, projection.RunnerConfig{Chain: chain}, p)
 	if err != nil {
@@ -359,13 +359,13 @@ func TestErrorsSayWhichProjection(t *testing.T) {
 	if err := r.Promote(l.ctx, "balances", 2, 0); err != nil {
 		t.Fatal(err)
 	}
-	broken := projection.Projection{Name: "broken", On: []projection.Apply{
+	broken := projection.Projection{Name: "broken", On: []projection.Handler{
 		projection.On(func(context.Context, bun.Tx, moved) error { return errors.New("cannot") })}}
 	_, resumed := r.Resume(l.ctx, "balance", 1)
 	ctx, cancel := context.WithTimeout(l.ctx, 10*time.Millisecond)
 	defer cancel()
-	_, zero := projection.NewRunner(db, l.log, projection.RunnerConfig{}, projection.Projection{Name: "p", On: []projection.Apply{{}}})
-	_, none := projection.NewRunner(db, l.log, projection.RunnerConfig{}, projection.Projection{Name: "p", On: []projection.Apply{projection.On[moved](nil)}})
+	_, zero := projection.NewRunner(db, l.log, projection.RunnerConfig{}, projection.Projection{Name: "p", On: []projection.Handler{{}}})
+	_, none := projection.NewRunner(db, l.log, projection.RunnerConfig{}, projection.Projection{Name: "p", On: []projection.Handler{projection.On[moved](nil)}})
 	_, behind := l.runner(broken).CatchUp(l.ctx)
 	for name, c := range map[string]struct {
 		err  error
@@ -413,7 +413,7 @@ func TestWaitForMeansTheVersionToRead(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(l.ctx, 20*time.Millisecond)
 		defer cancel()
-		if err := both.WaitFor(short, "balances", l.append("account-1", eventlog.Any, moved{1})); !errors.Is(err, context.DeadlineExceeded) {
+		if err := both.WaitFor(short, "balances", l.append("account-1", eventlog.AnyVersion, moved{1})); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("wait for the promoted version, which nobody runs: got %v, want that it is waited for", err)
 		}
 	})
@@ -425,14 +425,14 @@ func TestARebuildOfObsoleteEventsAppliesNothing(t *testing.T) {
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		newApp(t, db).append("account-1", eventlog.NoStream, moved{1}, moved{2}, moved{3})
 		all, err := eventlog.NewTypes(eventlog.Event[opened](), eventlog.Event[moved](eventlog.Schema(2),
-			eventlog.Upcaster(1, func(context.Context, []byte) ([]byte, error) { return nil, eventlog.ErrDrop })))
+			eventlog.Upcaster(1, func(context.Context, []byte) ([]byte, error) { return nil, eventlog.ErrSkipEvent })))
 		if err != nil {
 			t.Fatal(err)
 		}
 		resets, calls := 0, 0
 		inline, err := projection.NewInline(all, projection.Projection{
 			Name: "p", Types: []string{"account.moved"}, BatchSize: 2, Reset: func(context.Context, bun.Tx) error { resets++; return nil },
-			Batch: func(context.Context, bun.Tx, []eventlog.Recorded) error { calls++; return nil },
+			Batch: func(context.Context, bun.Tx, []eventlog.RecordedEvent) error { calls++; return nil },
 		})
 		if err != nil {
 			t.Fatal(err)

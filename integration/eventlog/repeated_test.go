@@ -21,8 +21,8 @@ import (
 func TestAnImportThatIsRepeatedIsAsGiven(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
-		marks := bus.EachMessage(func(_ context.Context, m *bus.Message) error { m.Headers["mark"] += "x"; return nil })
-		a := setup{producer: outbox.ProducerConfig{Layers: []bus.SendMiddleware{marks}}}.newApp(t, db)
+		marks := bus.PerMessage(func(_ context.Context, m *bus.Message) error { m.Headers["mark"] += "x"; return nil })
+		a := setup{producer: outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{marks}}}.newApp(t, db)
 		given := map[string]string{"mark": "by "}
 		m := &bus.Message{ID: uuid.Must(uuid.NewV7()), PayloadType: "account.moved", Payload: []byte(`{"amount":7}`), Headers: maps.Clone(given), Event: &bus.Event{Stream: "account-1"}}
 		tries := 0
@@ -53,7 +53,7 @@ func TestInlinesHaveHeadersOfTheirOwn(t *testing.T) {
 		var saw []string
 		inline := func(name string) eventlog.Inline {
 			made, err := projection.NewInline(all, projection.Projection{Name: name, Types: []string{"account.moved"},
-				Batch: func(_ context.Context, _ bun.Tx, events []eventlog.Recorded) error {
+				Batch: func(_ context.Context, _ bun.Tx, events []eventlog.RecordedEvent) error {
 					saw = append(saw, events[0].Headers["by"])
 					events[0].Headers["by"] = name
 					return nil

@@ -19,7 +19,7 @@ func TestAReplayKeepsItsRate(t *testing.T) {
 	for i := range events {
 		events[i] = moved{i}
 	}
-	a.append("account-1", eventlog.Any, events...)
+	a.append("account-1", eventlog.AnyVersion, events...)
 	a.exec("DELETE FROM consumer_messages")
 	ctx, cancel := context.WithTimeout(a.ctx, 4*time.Second)
 	defer cancel()

@@ -25,7 +25,7 @@ func TestToWaitForARetiredVersionIsAnError(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, 2*time.Minute)
 	defer cancel()
-	if err := old.WaitFor(ctx, "balances", l.append("account-1", eventlog.Any, moved{1})); !errors.Is(err, projection.ErrRetired) {
+	if err := old.WaitFor(ctx, "balances", l.append("account-1", eventlog.AnyVersion, moved{1})); !errors.Is(err, projection.ErrRetired) {
 		t.Errorf("wait for a retired version: got %v, want ErrRetired", err)
 	}
 }

@@ -24,7 +24,7 @@ func TestWhatIsNumberedBesideAPageIsNotSkipped(t *testing.T) {
 	var armed atomic.Bool
 	between := func(sql string) string {
 		if strings.HasPrefix(sql, `SELECT (SELECT h.position FROM "event_head" h WHERE h.id = 1) AS position`) && armed.CompareAndSwap(true, false) {
-			others.append("account-2", eventlog.Any, moved{2})
+			others.append("account-2", eventlog.AnyVersion, moved{2})
 			others.number()
 			sql += " /* beside an append */"
 		}
@@ -34,15 +34,15 @@ func TestWhatIsNumberedBesideAPageIsNotSkipped(t *testing.T) {
 	p := balances()
 
 	r := l.runner(p)
-	others.append("account-1", eventlog.Any, moved{1})
+	others.append("account-1", eventlog.AnyVersion, moved{1})
 	l.catchUp(r)
-	others.append("account-1", eventlog.Any, moved{1})
+	others.append("account-1", eventlog.AnyVersion, moved{1})
 	others.number()
 	running(t, "runner", func(ctx context.Context) error {
 		armed.Store(true)
 		return r.Run(ctx)
 	})
-	if err := r.WaitFor(l.ctx, "balances", others.append("account-3", eventlog.Any, moved{3})); err != nil {
+	if err := r.WaitFor(l.ctx, "balances", others.append("account-3", eventlog.AnyVersion, moved{3})); err != nil {
 		t.Fatal(err)
 	}
 	if armed.Load() {
@@ -94,7 +94,7 @@ func TestAnEventThatCannotBeReadCostsNoAttempt(t *testing.T) {
 	}
 	ran := make(chan int, 10)
 	a := newApp(t, testdb.OpenRewritten(t, dsn, fail), consumeMoved("c", func(ctx context.Context, attempt int) { ran <- attempt }))
-	a.append("account-1", eventlog.Any, moved{1})
+	a.append("account-1", eventlog.AnyVersion, moved{1})
 	a.process()
 	if attempt := receive(t, ran); attempt != 1 {
 		t.Errorf("attempt: got %d, want 1", attempt)
@@ -110,12 +110,12 @@ func TestAHaltedShardIsNobodysErrorButItsOwn(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		l := newLedger(t, db)
-		broken := projection.Projection{Name: "broken", MaxAttempts: 1, On: []projection.Apply{
+		broken := projection.Projection{Name: "broken", MaxAttempts: 1, On: []projection.Handler{
 			projection.On(func(context.Context, bun.Tx, moved) error { return errors.New("broken") })}}
 		r := l.runner(broken, balances())
 		running(t, "runner", r.Run)
 		l.fill(2, 10)
-		if err := r.WaitFor(l.ctx, "balances", l.append("account-0", eventlog.Any, moved{1})); err != nil {
+		if err := r.WaitFor(l.ctx, "balances", l.append("account-0", eventlog.AnyVersion, moved{1})); err != nil {
 			t.Fatal(err)
 		}
 		l.mustFold("")

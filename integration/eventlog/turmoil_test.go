@@ -24,7 +24,7 @@ func TestEverythingAtOnce(t *testing.T) {
 		var mu sync.Mutex
 		replayed := map[string]int{} // by insert id
 		l := &ledger{newApp(t, db, bus.Consume("again", func(ctx context.Context, e moved) error {
-			if m, _ := bus.Current(ctx); m.Event.Replay {
+			if m, _ := bus.MessageFromContext(ctx); m.Event.Replay {
 				mu.Lock()
 				defer mu.Unlock()
 				replayed[fmt.Sprint(m.InsertID)]++
@@ -54,7 +54,7 @@ func TestEverythingAtOnce(t *testing.T) {
 		for w := range 3 {
 			all.Go(func() {
 				for n := range 40 {
-					if _, err := l.try(fmt.Sprintf("account-%d", (w+n)%6), eventlog.Any, moved{n}, moved{1}); err != nil {
+					if _, err := l.try(fmt.Sprintf("account-%d", (w+n)%6), eventlog.AnyVersion, moved{n}, moved{1}); err != nil {
 						t.Errorf("append: %v", err)
 						return
 					}
@@ -90,7 +90,7 @@ func TestEverythingAtOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
-		last := l.append("account-0", eventlog.Any, moved{1})
+		last := l.append("account-0", eventlog.AnyVersion, moved{1})
 		if err := runners[1].WaitFor(l.ctx, "balances", last); err != nil {
 			t.Fatal(err)
 		}

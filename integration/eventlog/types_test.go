@@ -36,10 +36,10 @@ func TestTypesReportEveryMistake(t *testing.T) {
 		{"a gap", []eventlog.Type{eventlog.Event[moved](eventlog.Schema(3), eventlog.Upcaster(1, asIs))}, []string{`"account.moved": Schema is 3, but there is no Upcaster(2, ...)`}},
 		{"beyond", []eventlog.Type{eventlog.Event[moved](eventlog.Upcaster(1, asIs))}, []string{"only schemas before 1"}},
 		{"twice", []eventlog.Type{eventlog.Event[moved](), eventlog.Event[moved]()}, []string{"is taken"}},
-		{"alias taken", []eventlog.Type{eventlog.Event[moved](), eventlog.Event[opened](eventlog.Aliases("account.moved"))}, []string{"is taken"}},
+		{"alias taken", []eventlog.Type{eventlog.Event[moved](), eventlog.Event[opened](eventlog.PayloadAliases("account.moved"))}, []string{"is taken"}},
 		{"pointer", []eventlog.Type{eventlog.Event[*moved]()}, []string{"pointer"}},
 		{"nil upcaster, and schema", []eventlog.Type{eventlog.Event[moved](eventlog.Schema(2), eventlog.Upcaster(1, nil)), eventlog.Event[opened](eventlog.Schema(0))}, []string{"is nil", "Schema 0"}},
-		{"empty alias", []eventlog.Type{eventlog.Event[moved](eventlog.Aliases(""))}, []string{"an alias is empty"}},
+		{"empty alias", []eventlog.Type{eventlog.Event[moved](eventlog.PayloadAliases(""))}, []string{"an alias is empty"}},
 		{"zero", []eventlog.Type{{}}, []string{"eventlog.Event"}},
 	} {
 		_, err := eventlog.NewTypes(c.types...)
@@ -76,12 +76,12 @@ func TestOldEventsAreBroughtUpToDate(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := setup{types: old}.newApp(t, db, bus.Consume("react", func(context.Context, movedBefore) error { return nil }))
-		before.append("account-1", eventlog.Any, movedBefore{"5"}, opened{"ann"}, movedBefore{"drop"})
+		before.append("account-1", eventlog.AnyVersion, movedBefore{"5"}, opened{"ann"}, movedBefore{"drop"})
 
 		now := types2(t)
 		got := make(chan string, 10)
 		a := setup{types: now}.newApp(t, db, bus.Consume("react", func(ctx context.Context, e moved) error {
-			m, _ := bus.Current(ctx)
+			m, _ := bus.MessageFromContext(ctx)
 			got <- fmt.Sprint(e.Amount, m.Event.Schema, m.Event.Version, m.Event.Stream)
 			return nil
 		}))
@@ -121,10 +121,10 @@ func TestOldEventsAreBroughtUpToDate(t *testing.T) {
 // types2 know moved in its third form.
 func types2(t *testing.T) *eventlog.Types {
 	t.Helper()
-	now, err := eventlog.NewTypes(eventlog.Event[opened](), eventlog.Event[moved](eventlog.Schema(3), eventlog.Aliases("account.transfer"),
+	now, err := eventlog.NewTypes(eventlog.Event[opened](), eventlog.Event[moved](eventlog.Schema(3), eventlog.PayloadAliases("account.transfer"),
 		eventlog.Upcaster(1, func(_ context.Context, text []byte) ([]byte, error) {
 			if bytes.Contains(text, []byte("drop")) {
-				return nil, fmt.Errorf("not wanted: %w", eventlog.ErrDrop)
+				return nil, fmt.Errorf("not wanted: %w", eventlog.ErrSkipEvent)
 			}
 			return bytes.ReplaceAll(bytes.ReplaceAll(text, []byte(`"cents":"`), []byte(`"amount":"`)), []byte(`"}`), []byte(`0"}`)), nil
 		}),
@@ -199,7 +199,7 @@ func TestMistakesInWiringAreErrors(t *testing.T) {
 
 func appendBy(log *eventlog.Log) func(ctx context.Context, tx bun.Tx) error {
 	return func(ctx context.Context, tx bun.Tx) error {
-		_, err := log.Append(ctx, tx, "account-1", eventlog.Any, moved{1})
+		_, err := log.Append(ctx, tx, "account-1", eventlog.AnyVersion, moved{1})
 		return err
 	}
 }

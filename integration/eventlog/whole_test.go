@@ -64,19 +64,19 @@ func TestAnAppendThatFailsIsTakenBack(t *testing.T) {
 			return err
 		}, want: isConflict},
 		{name: "a tombstone after a new stream", call: func(a *app, ctx context.Context, tx bun.Tx) error {
-			_, err := a.log.AppendAll(ctx, tx, eventlog.Write{Stream: "account-0", Want: eventlog.Any, Events: []bus.Payload{moved{1}}},
-				eventlog.Write{Stream: "account-dead", Want: eventlog.Any, Events: []bus.Payload{moved{1}}})
+			_, err := a.log.AppendAll(ctx, tx, eventlog.Write{Stream: "account-0", Want: eventlog.AnyVersion, Events: []bus.Payload{moved{1}}},
+				eventlog.Write{Stream: "account-dead", Want: eventlog.AnyVersion, Events: []bus.Payload{moved{1}}})
 			return err
 		}, want: func(err error) bool { return errors.Is(err, eventlog.ErrTombstoned) }},
 		{name: "an inline projection that refuses", call: func(a *app, ctx context.Context, tx bun.Tx) error {
-			_, err := a.log.Append(ctx, tx, "account-a", eventlog.Any, moved{-1})
+			_, err := a.log.Append(ctx, tx, "account-a", eventlog.AnyVersion, moved{-1})
 			return err
 		}, want: func(err error) bool { return errors.Is(err, errRefused) }},
 		{name: "a tombstone that fails", call: func(a *app, ctx context.Context, tx bun.Tx) error {
 			return a.log.Tombstone(ctx, tx, "account-a")
 		}, inTheWay: [2]string{"DELETE", "event_snapshots"}},
 		{name: "a message that cannot be written", call: func(a *app, ctx context.Context, tx bun.Tx) error {
-			_, err := a.log.Append(ctx, tx, "account-a", eventlog.Any, moved{1})
+			_, err := a.log.Append(ctx, tx, "account-a", eventlog.AnyVersion, moved{1})
 			return err
 		}, inTheWay: [2]string{"INSERT", "consumer_messages"}},
 		{name: "a snapshot that cannot be written", call: func(a *app, ctx context.Context, tx bun.Tx) error {
@@ -145,7 +145,7 @@ func everyEvent() decider.Decider[int, int, bus.Payload] {
 // two streams and a tombstone.
 func withInline(t *testing.T, db *bun.DB) *app {
 	all := types(t)
-	inline, err := projection.NewInline(all, projection.Projection{Name: "balance", On: []projection.Apply{
+	inline, err := projection.NewInline(all, projection.Projection{Name: "balance", On: []projection.Handler{
 		projection.On(func(_ context.Context, _ bun.Tx, e moved) error {
 			if e.Amount < 0 {
 				return errRefused
@@ -276,7 +276,7 @@ func TestNamesThatAreNoText(t *testing.T) {
 					return err
 				},
 				"FoldStream": func(ctx context.Context, tx bun.Tx) error {
-					_, err := a.log.FoldStream(ctx, tx, bad, 0, func(eventlog.Recorded) error { return nil })
+					_, err := a.log.FoldStream(ctx, tx, bad, 0, func(eventlog.RecordedEvent) error { return nil })
 					return err
 				},
 				"ReadLog": func(ctx context.Context, tx bun.Tx) (err error) {
@@ -285,7 +285,7 @@ func TestNamesThatAreNoText(t *testing.T) {
 					return err
 				},
 				"Append": func(ctx context.Context, tx bun.Tx) error {
-					_, err := a.log.Append(ctx, tx, bad, eventlog.Any, moved{1})
+					_, err := a.log.Append(ctx, tx, bad, eventlog.AnyVersion, moved{1})
 					return err
 				},
 				"Tombstone": func(ctx context.Context, tx bun.Tx) error { return a.log.Tombstone(ctx, tx, bad) },
@@ -326,8 +326,8 @@ func TestNamesThatAreNoText(t *testing.T) {
 				err := hooked.RunInTx(a.ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 					sent.Store(0)
 					err := call(ctx, tx)
-					if !errors.Is(err, bus.ErrBadText) || isSQL(err) {
-						t.Errorf("%s of %q: got %v, want bus.ErrBadText", name, bad, err)
+					if !errors.Is(err, bus.ErrInvalidText) || isSQL(err) {
+						t.Errorf("%s of %q: got %v, want bus.ErrInvalidText", name, bad, err)
 					}
 					if n := sent.Load(); n > 0 && name != "Tombstone" {
 						t.Errorf("%s of %q: got %d statements, want none", name, bad, n)

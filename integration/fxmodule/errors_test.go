@@ -63,7 +63,7 @@ func TestFxTakesOnPoison(t *testing.T) {
 	if err := app.Stop(context.WithoutCancel(t.Context())); err != nil {
 		t.Error(err)
 	}
-	both := fx.New(fx.NopLogger, fx.Supply(db, outbox.ProcessorConfig{Chain: []bus.Middleware{middleware.Recover()}}), fx.Provide(hook),
+	both := fx.New(fx.NopLogger, fx.Supply(db, outbox.ProcessorConfig{Middleware: []bus.Middleware{middleware.Recover()}}), fx.Provide(hook),
 		fxmodule.Module, fxmodule.Consumers(consumer)).Err()
 	if both == nil || !strings.Contains(both.Error(), "middleware.OnPoison") {
 		t.Errorf("beside a whole chain: got %v, want it refused", both)

@@ -100,8 +100,8 @@ func TestFxKeepsTheOrderOfMiddleware(t *testing.T) {
 	}
 	for range 100 {
 		var sent, consumed []string
-		sending := func(name string) bus.SendMiddleware {
-			return func(next bus.Sender) bus.Sender {
+		sending := func(name string) bus.ProduceMiddleware {
+			return func(next bus.ProduceFunc) bus.ProduceFunc {
 				return func(ctx context.Context, b *bus.Batch) error {
 					sent = append(sent, name)
 					return next(ctx, b)
@@ -132,7 +132,7 @@ func TestFxKeepsTheOrderOfMiddleware(t *testing.T) {
 		if _, err := producer.Produce(t.Context(), db, order{}); err != nil {
 			t.Fatal(err)
 		}
-		if ran, err := processor.Step(t.Context()); !ran || err != nil {
+		if ran, err := processor.ProcessNext(t.Context()); !ran || err != nil {
 			t.Fatalf("step: got %t, %v, want a run", ran, err)
 		}
 		if !slices.Equal(sent, []string{"a", "b", "c"}) || !slices.Equal(consumed, []string{"x", "y", "z"}) {
@@ -180,21 +180,21 @@ func TestFxConsumeChainIsRightAroundTheConsumer(t *testing.T) {
 func TestFxStartFailsWithoutTables(t *testing.T) {
 	t.Parallel()
 	app := fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t)), fxmodule.Module)
-	if err := app.Start(t.Context()); !errors.Is(err, outbox.ErrSchema) {
-		t.Errorf("start: got %v, want ErrSchema", err)
+	if err := app.Start(t.Context()); !errors.Is(err, outbox.ErrSchemaOutdated) {
+		t.Errorf("start: got %v, want ErrSchemaOutdated", err)
 	}
 }
 
 func TestFxRefusesTwoChains(t *testing.T) {
 	t.Parallel()
 	app := fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t)), fxmodule.Module,
-		fx.Supply(outbox.ProcessorConfig{Chain: []bus.Middleware{}}),
+		fx.Supply(outbox.ProcessorConfig{Middleware: []bus.Middleware{}}),
 		fx.Provide(func() fxmodule.ConsumeLayers { return fxmodule.ConsumeLayers{} }))
 	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "one of them is allowed") {
 		t.Errorf("got %v, want both chains refused", err)
 	}
 	app = fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t), fxmodule.OuterLayers{}), fxmodule.Module,
-		fx.Supply(outbox.ProcessorConfig{Chain: []bus.Middleware{}}))
+		fx.Supply(outbox.ProcessorConfig{Middleware: []bus.Middleware{}}))
 	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "both fxmodule.OuterLayers and") {
 		t.Errorf("got %v, want both chains refused", err)
 	}
@@ -209,7 +209,7 @@ func TestFxOuterChainSeesTheVerdict(t *testing.T) {
 		return func(next bus.Handler) bus.Handler {
 			return func(ctx context.Context, m *bus.Message) error {
 				err := next(ctx, m)
-				seen = append(seen, fmt.Sprint(name, ": ", bus.VerdictOf(err).Outcome))
+				seen = append(seen, fmt.Sprint(name, ": ", bus.OutcomeOf(err).Outcome))
 				return err
 			}
 		}
@@ -228,7 +228,7 @@ func TestFxOuterChainSeesTheVerdict(t *testing.T) {
 	if _, err := producer.Produce(t.Context(), db, order{}); err != nil {
 		t.Fatal(err)
 	}
-	if ran, err := processor.Step(t.Context()); !ran || err != nil {
+	if ran, err := processor.ProcessNext(t.Context()); !ran || err != nil {
 		t.Fatalf("step: got %t, %v, want a run", ran, err)
 	}
 	if want := []string{"b: " + bus.Retried.String(), "a: " + bus.Retried.String()}; !slices.Equal(seen, want) {

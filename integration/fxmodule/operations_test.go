@@ -22,7 +22,7 @@ import (
 func TestFxCarriesOutOperations(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t)
-	var desk *ops.Desk
+	var desk *ops.Service
 	var producer *outbox.Producer
 	app := fxtest.New(t, fx.Supply(db), fxmodule.Module, fxmodule.Migrate(), fx.Supply(ops.Config{UndoWindow: time.Millisecond}),
 		fxmodule.Consumers(bus.Consume("c", func(context.Context, order) error { return bus.Permanent(errors.New("never")) })),
@@ -38,12 +38,12 @@ func TestFxCarriesOutOperations(t *testing.T) {
 	var err error
 	testapp.Eventually(t, "it is older than the plan", func() bool { // SQLite counts milliseconds
 		o, err = s.Plan(ctx, ops.Discard, ops.Target{Poisoned: &poison.Filter{Consumer: "c"}})
-		return !errors.Is(err, ops.ErrNothing)
+		return !errors.Is(err, ops.ErrNoMatch)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = testapp.Must[ops.Operation](t)(s.Start(ctx, o.ID, ops.Terms{Reason: "never"}))
+	_ = testapp.Must[ops.Operation](t)(s.Start(ctx, o.ID, ops.StartOptions{Reason: "never"}))
 	testapp.Eventually(t, "it is discarded", func() bool { return poisoned() == 0 })
 	if err := fx.New(fx.Supply(db), fxmodule.Module, fx.Supply(&ops.Config{}), fx.NopLogger).Err(); err == nil {
 		t.Error("a pointer to a configuration: got no error")

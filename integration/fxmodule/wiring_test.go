@@ -38,7 +38,7 @@ func TestFxMigratesBeforeAnybodyUsesTheTables(t *testing.T) {
 	boots := map[string]any{
 		"a schedule": func(lifecycle fx.Lifecycle, db *bun.DB, s *schedule.Scheduler) {
 			lifecycle.Append(fx.StartHook(func(ctx context.Context) error {
-				return testapp.Second(s.Schedule(ctx, db, order{}, "@daily", "UTC", schedule.Name("boot")))
+				return testapp.Second(s.Upsert(ctx, db, order{}, "@daily", "UTC", schedule.Name("boot")))
 			}))
 		},
 		"a message": func(lifecycle fx.Lifecycle, db *bun.DB, p *outbox.Producer) {
@@ -130,7 +130,7 @@ func TestFxConsumersMayProduce(t *testing.T) {
 			return []bus.Consumer{
 				bus.Consume("asks", func(ctx context.Context, _ order) error {
 					return producer.RunInTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
-						_, scheduled := scheduler.Schedule(ctx, tx, refund{}, "@yearly", "UTC", schedule.Name("refunds"))
+						_, scheduled := scheduler.Upsert(ctx, tx, refund{}, "@yearly", "UTC", schedule.Name("refunds"))
 						_, counted := store.Count(ctx, tx, poison.Filter{})
 						return errors.Join(scheduled, counted, testapp.Second(producer.Produce(ctx, tx, refund{})))
 					})
@@ -156,7 +156,7 @@ func TestFxUseInAConstructorIsExplained(t *testing.T) {
 			return bus.Consumer{}, testapp.Second(p.Produce(context.Background(), db, order{}))
 		},
 		"schedule": func(db *bun.DB, s *schedule.Scheduler) (bus.Consumer, error) {
-			return bus.Consumer{}, testapp.Second(s.ScheduleAnother(context.Background(), db, order{}, "@daily", "UTC"))
+			return bus.Consumer{}, testapp.Second(s.Create(context.Background(), db, order{}, "@daily", "UTC"))
 		},
 		"list": func(db *bun.DB, s *poison.Store) (bus.Consumer, error) {
 			return bus.Consumer{}, testapp.Second(s.Count(context.Background(), db, poison.Filter{}))
@@ -202,7 +202,7 @@ func TestFxNamesItsOwnCureForMissingTables(t *testing.T) {
 	t.Parallel()
 	err := fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t)), fxmodule.Module).Start(t.Context())
 	if !errors.Is(err, dberr.ErrSchema) || !strings.Contains(err.Error(), "fxmodule.Migrate()") || strings.Count(err.Error(), "there is no table") != 1 {
-		t.Errorf("got %v, want ErrSchema once, and what to do about it under fx", err)
+		t.Errorf("got %v, want ErrSchemaOutdated once, and what to do about it under fx", err)
 	}
 }
 
@@ -266,7 +266,7 @@ func TestFxRefusesOtherTypes(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t)
 	for want, other := range map[string]any{
-		"[]bus.Middleware": []bus.Middleware{}, "[]bus.SendMiddleware": []bus.SendMiddleware{},
+		"[]bus.Middleware": []bus.Middleware{}, "[]bus.ProduceMiddleware": []bus.ProduceMiddleware{},
 		"*bus.RegistryConfig": &bus.RegistryConfig{}, "*outbox.ProducerConfig": &outbox.ProducerConfig{}, "*outbox.ProcessorConfig": &outbox.ProcessorConfig{},
 		"*schedule.SchedulerConfig": &schedule.SchedulerConfig{}, "*schedule.ProcessorConfig": &schedule.ProcessorConfig{}, "*otel.TelemetryConfig": &amotel.TelemetryConfig{}, "*notify.NotifierConfig": &notify.NotifierConfig{},
 		"*eventlog.LogConfig": &eventlog.LogConfig{}, "*projection.RunnerConfig": &projection.RunnerConfig{},

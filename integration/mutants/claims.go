@@ -11,7 +11,7 @@ func claimMutants() []mutant {
 		{"claim: at the server's default isolation", in("postgres.beginSQL", text("ISOLATION LEVEL READ COMMITTED", "")),
 			inStore("TestLedgerClaimsOnceUnderAnyDefaultIsolation/repeatable_read"), `got it in claims \d+ and \d+, want one`},
 		{"claim: a server that ignores READ COMMITTED is accepted", in("Store.Ready", never("server.Name")),
-			inOutbox("TestReadCommittedMustBeEffective"), `got error <nil>, want outbox.ErrServer`},
+			inOutbox("TestReadCommittedMustBeEffective"), `got error <nil>, want outbox.ErrUnsupportedServer`},
 		{"claim: a short claim leaves the cursor where it was", in("wantCursor.claimed", drop("c.start = edge")),
 			tests("outbox", "TestClaimsBeginAtTheirCursor"), `after a short claim: got cursor`},
 		{"claim: the cursor ignores a sweep during the claim", in("wantCursor.claimed", never("c.start.Before(looked)")),

@@ -51,7 +51,7 @@ func changeMutants() []mutant {
 			`GET edit\?id=1: got 500`},
 		{"console 08: a change by GET", both(in("visit.isRouted", never("found.method != method")),
 			in("visit.hasForm", before("if v.r.Method != http.MethodPost {…}", "v.form = v.query"))), get, `want status 405`},
-		{"console 23: a plan is started by another person", in("Seat.start", never("!o.By(s.who)")), plans, `another has started it`},
+		{"console 23: a plan is started by another person", in("Session.start", never("!o.CreatedBy(s.who)")), plans, `another has started it`},
 	}
 }
 
@@ -114,13 +114,13 @@ func contentMutants() []mutant {
 	hidden, secrets := inConsole("TestAttack22WhatIsHidden"), inConsole("TestAttack27SecretsOfTheConnection")
 	return []mutant{
 		{"console 22: contents are shown without Redact",
-			in("Seat.shown", before("if redact == nil || …", "if redact == nil { redact = ShowAll }")), hidden, `shows what is hidden`},
-		{"console 22: exports are not redacted", in("Seat.Export", replace("s.poisoned(ctx, m)", "Poisoned{Message: m}")), hidden,
+			in("Session.shown", before("if redact == nil || …", "if redact == nil { redact = ShowAll }")), hidden, `shows what is hidden`},
+		{"console 22: exports are not redacted", in("Session.Export", replace("s.poisoned(ctx, m)", "Poisoned{Message: m}")), hidden,
 			`its answer has what is hidden`},
-		{"console 22: hidden errors can be guessed", in("Seat.maySearch", replace("len(part.Errors)+len(part.Headers)", "len(part.Headers)")),
+		{"console 22: hidden errors can be guessed", in("Session.maySearch", replace("len(part.Errors)+len(part.Headers)", "len(part.Headers)")),
 			hidden, `somebody can guess what is hidden`},
 		{"console 22: the log has contents",
-			in("Seat.poisoned", before("m.Reason = s.reason(ctx, m)", `s.desk.config.Logger.Info("somebody looks", "payload", string(m.Payload))`)),
+			in("Session.poisoned", before("m.Reason = s.reason(ctx, m)", `s.desk.config.Logger.Info("somebody looks", "payload", string(m.Payload))`)),
 			hidden, `the log has what is hidden`},
 		{"console 27: errors of the database are shown", in("visit.said", replace("away(err)", "err.Error()")), secrets,
 			`which tells of the connection`},
@@ -152,7 +152,7 @@ func boundMutants() []mutant {
 	bodies := inConsole("TestAttack21LargeBodies")
 	return []mutant{
 		{"console 19: rates have no limit",
-			both(in("console.mostRate", replace("100_000", "1<<63 - 1")), in("Seat.SetRate", without("rate > mostRate"))), numbers,
+			both(in("console.mostRate", replace("100_000", "1<<63 - 1")), in("Session.SetRate", without("rate > mostRate"))), numbers,
 			`rate > 100000 .*: got [1-9]`},
 		{"console 19: times have no limit",
 			both(in("asked.instant", without("1970"), without("10_000")), in("outbox.checkDue", without("year < 1"), without("year > 9999"))),

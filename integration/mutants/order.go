@@ -66,7 +66,7 @@ func flowMutants() []mutant {
 		{"limit: a message without a slot runs on", in("dispatcher.withoutSlots", never("l.running > …")),
 			inOutbox("TestWhatRunsWithoutASlotIsCancelled/sqlite"), `gave up waiting: it is cancelled`},
 		{"rate: not spent", in("RatedRequest.Spend", always("r.Rate == nil")), rate("sqlite"), `or more`},
-		{"rate: not locked", in("RatedRequest.lock", text("{lock}", "")), rate("postgres"), `or more`},
+		{"rate: not locked", in("RatedRequest.lock", text("{lock}", "")), inStore("TestStore/postgres/claim/eight_claimers_at_once_keep_to_a_rate"), `claimed at once: got`},
 		{"breaker: open in one process only", in("breaker.told", never("row.Opened != b.probing")),
 			inOutbox("TestABreakerOpensInAllProcesses/sqlite"), `gave up waiting: it is open everywhere`},
 		{"breaker: all processes probe", in("Store.TakeProbe", always("n == 1")), inStore("TestStore/sqlite/breakers"), `won:`},

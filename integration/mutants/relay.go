@@ -25,7 +25,7 @@ func publishMutants() []mutant {
 		{"relay: an absent destination holds up others", in("publishing.unanswered", never("p.missing.silentAll")),
 			unit("TestTheGateClosesOnceNoDestinationAnswers"), `got it closed, though orders are answered`},
 		{"relay: a message under an alias is for all", in("publishing.recipients", never("slices.Contains")), unit("TestIDsForBrokers"),
-			`got 2 ids, want 6`},
+			`got 4 ids, want 8`},
 		{"relay: the password of a RabbitMQ URL is shown", in("rabbitmq.checkURLs", replace("errUnreadable", "parse.Err")),
 			tests("relay/rabbitmq", "TestURLsAreCheckedWithoutTellingThem"), `no password`},
 	}

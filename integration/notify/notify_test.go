@@ -90,7 +90,7 @@ func inOwnTx(ctx context.Context, db *bun.DB, registry *bus.Registry, fn func(co
 	if err := db.RunInTx(ctx, nil, fn); err != nil {
 		return err
 	}
-	registry.Committed("order.placed")
+	registry.NotifyCommitted("order.placed")
 	return nil
 	// end
 }
@@ -167,11 +167,11 @@ func TestOtherProcessesAreWokenBySchedules(t *testing.T) {
 	})
 	web, scheduler := newProcess()
 	joined(web, notify.NotifierConfig{})
-	id, err := scheduler.ScheduleAnother(t.Context(), web.DB, order{}, "0 0 4 29 2 *", "UTC")
+	id, err := scheduler.Create(t.Context(), web.DB, order{}, "0 0 4 29 2 *", "UTC")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := scheduler.RunNow(t.Context(), web.DB, id); err != nil {
+	if err := scheduler.Trigger(t.Context(), web.DB, id); err != nil {
 		t.Fatal(err)
 	}
 	testapp.Eventually(t, "the schedule fires", func() bool { return done.Load() == 1 })

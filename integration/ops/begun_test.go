@@ -29,14 +29,14 @@ func TestWhatIsBegunCanBeClosed(t *testing.T) {
 			a.Exec("UPDATE message_operations SET state = 'begun', finished_at = NULL, created_at = "+testapp.In(db, -ago)+" WHERE id = ?", id)
 		}
 		begun(9 * time.Minute)
-		if o, err := s.Stop(t.Context(), "it must be dead", id); !errors.Is(err, ops.ErrState) || o.State != ops.Begun {
+		if o, err := s.Stop(t.Context(), "it must be dead", id); !errors.Is(err, ops.ErrInvalidState) || o.State != ops.Started {
 			t.Errorf("within ten minutes: got %+v, error %v, want it as it was", o, err)
 		}
 		begun(11 * time.Minute)
 		stands := func() (found bool) {
 			t.Helper()
 			for _, f := range testapp.Must[[]ops.Finding](t)(s.Doctor(t.Context())) {
-				found = found || f.Check == "operations" && f.Severity != ops.Fine
+				found = found || f.Check == "operations" && f.Severity != ops.OK
 			}
 			return found
 		}

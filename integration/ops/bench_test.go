@@ -24,7 +24,7 @@ import (
 // crowded is a database with so many pending messages, a tenth as many poisoned ones, 20 consumers and 80
 // groups. ASYNCMONOLITH_BENCH_ROWS says how many: 20,000 unless set, a million for the figures of
 // docs/performance.md.
-func crowded(b *testing.B, db *bun.DB) (*ops.Desk, int) {
+func crowded(b *testing.B, db *bun.DB) (*ops.Service, int) {
 	b.Helper()
 	rows, err := strconv.Atoi(os.Getenv("ASYNCMONOLITH_BENCH_ROWS"))
 	if err != nil {
@@ -170,13 +170,13 @@ func benchUndo(b *testing.B, db *bun.DB, poisoned int) {
 	b.Helper()
 	const undoWindow = 100 * time.Millisecond
 	registry := testapp.Must[*bus.Registry](b)(bus.NewRegistry())
-	d := testapp.Must[*ops.Desk](b)(ops.New(ops.Config{DB: db, Registry: registry, Redact: ops.ShowAll, UndoWindow: undoWindow, Logger: slog.New(slog.DiscardHandler)}))
+	d := testapp.Must[*ops.Service](b)(ops.New(ops.Config{DB: db, Registry: registry, Redact: ops.ShowAll, UndoWindow: undoWindow, Logger: slog.New(slog.DiscardHandler)}))
 	defer running(b, d)()
 	s, ctx, tried := d.As(someone(ops.Administrator)), context.WithoutCancel(b.Context()), 0
 	for found := 0; found < undone; tried++ {
 		o, err := s.Plan(ctx, ops.Discard, ops.Target{Poisoned: &poison.Filter{Consumer: "consumer-03"}})
 		if err == nil {
-			o, err = s.Start(ctx, o.ID, ops.Terms{Rate: 1, Canary: -1, Reason: "bench"})
+			o, err = s.Start(ctx, o.ID, ops.StartOptions{Rate: 1, Canary: -1, Reason: "bench"})
 		}
 		if err != nil {
 			b.Fatal(err)
@@ -185,7 +185,7 @@ func benchUndo(b *testing.B, db *bun.DB, poisoned int) {
 		switch _, err := s.Undo(ctx, "", o.ID); {
 		case err == nil:
 			found++
-		case !errors.Is(err, ops.ErrBusy) && !errors.Is(err, ops.ErrState):
+		case !errors.Is(err, ops.ErrBusy) && !errors.Is(err, ops.ErrInvalidState):
 			b.Fatal(err)
 		}
 	}
@@ -199,7 +199,7 @@ func benchUndo(b *testing.B, db *bun.DB, poisoned int) {
 }
 
 // running runs what carries operations out until it is stopped.
-func running(b *testing.B, d *ops.Desk) (stop func()) {
+func running(b *testing.B, d *ops.Service) (stop func()) {
 	b.Helper()
 	r, err := ops.NewRunner(d, nil)
 	if err != nil {
@@ -212,13 +212,13 @@ func running(b *testing.B, d *ops.Desk) (stop func()) {
 }
 
 // benchRequeue requeues messages at a rate, and returns how long that took.
-func benchRequeue(b *testing.B, d *ops.Desk, s *ops.Seat, target ops.Target, rate, n int) time.Duration {
+func benchRequeue(b *testing.B, d *ops.Service, s *ops.Session, target ops.Target, rate, n int) time.Duration {
 	b.Helper()
 	defer running(b, d)()
 	ctx := context.WithoutCancel(b.Context())
 	o, err := s.Plan(ctx, ops.Requeue, target)
 	if err == nil {
-		o, err = s.Start(ctx, o.ID, ops.Terms{Rate: rate, Canary: -1, Reason: "bench"})
+		o, err = s.Start(ctx, o.ID, ops.StartOptions{Rate: rate, Canary: -1, Reason: "bench"})
 	}
 	for began := time.Now(); err == nil && o.State != ops.Done; <-time.After(20 * time.Millisecond) {
 		now, failed := s.Operation(ctx, o.ID)

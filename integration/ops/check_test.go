@@ -37,7 +37,7 @@ func TestCheck(t *testing.T) {
 			return testapp.Must[[]ops.Finding](t)(deskOf(t, db, a.Registry).As(someone(ops.Viewer)).Check(t.Context()))
 		}
 		s := deskOf(t, db, a.Registry).As(someone(ops.Administrator))
-		wantFinding(t, check(), "poisoned", ops.Problem, "c: ", "messages: 3.")
+		wantFinding(t, check(), "poisoned", ops.Critical, "c: ", "messages: 3.")
 		a.Exec("DELETE FROM poisoned_messages")
 		seen(a, db, "fine", 0, `{"every": 15000000000}`)
 		if all := check(); len(all) != 0 {
@@ -45,18 +45,18 @@ func TestCheck(t *testing.T) {
 		}
 		a.ProduceMany(1)
 		seen(a, db, "stuck", 0, `{"every": 15000000000, "stuck": ["c"]}`)
-		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), planned(t, s, ops.Cancel, ops.Target{Pending: &outbox.Filter{Consumer: "c"}}).ID, ops.Terms{Reason: "why"}))
+		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), planned(t, s, ops.Cancel, ops.Target{Pending: &outbox.Filter{Consumer: "c"}}).ID, ops.StartOptions{Reason: "why"}))
 		a.Exec("UPDATE message_operations SET state = 'paused', note = 'a secret'")
 		all := check()
-		wantFinding(t, all, "consumers", ops.Problem, "c: ", "no live process takes them")
-		wantFinding(t, all, "processes", ops.Problem, "stuck (pid 7", "still run: c")
+		wantFinding(t, all, "consumers", ops.Critical, "c: ", "no live process takes them")
+		wantFinding(t, all, "processes", ops.Critical, "stuck (pid 7", "still run: c")
 		wantFinding(t, all, "operations", ops.Warning, "has stopped itself")
 		a.Exec("UPDATE message_processes SET state = '{\"every\": 15000000000, \"closed\": [\"c\"]}'")
 		a.Exec("DELETE FROM message_processes WHERE id = 'fine'")
-		wantFinding(t, check(), "processes", ops.Problem, "or their broker is away: c")
+		wantFinding(t, check(), "processes", ops.Critical, "or their broker is away: c")
 		a.Exec("INSERT INTO message_breakers (name, half_since, done, failed, opened, opened_at, open_until) VALUES ('c', " + testapp.In(db, 0) + ", 8, 12, 1, " + testapp.In(db, -time.Minute) + ", " + testapp.In(db, time.Minute) + ")")
 		all = check()
-		wantFinding(t, all, "breakers", ops.Problem, "c: ", "Breaker open since ", "12 of 20 runs failed")
+		wantFinding(t, all, "breakers", ops.Critical, "c: ", "Breaker open since ", "12 of 20 runs failed")
 		if found := findingsOf(all, "processes"); len(found) != 0 {
 			t.Errorf("got %+v, want the breaker alone", found)
 		}
@@ -64,7 +64,7 @@ func TestCheck(t *testing.T) {
 		a.Exec("UPDATE message_processes SET seen_at = " + testapp.In(db, -time.Hour))
 		all = check()
 		wantFinding(t, all, "processes", ops.Warning, "was last seen")
-		if last := len(all) - 1; all[0].Severity != ops.Problem || all[last].Severity != ops.Warning {
+		if last := len(all) - 1; all[0].Severity != ops.Critical || all[last].Severity != ops.Warning {
 			t.Errorf("got %+v, want the worst first", all)
 		}
 	})
@@ -77,7 +77,7 @@ func TestCheckOfProjections(t *testing.T) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		a.Exec("INSERT INTO event_subscriptions (name, version, shard, shards, filter, position, status, next_at, moved_at) VALUES ('p', 2, 3, 4, '', 17, 'halted', " + testapp.In(db, 0) + ", " + testapp.In(db, 0) + ")")
 		all := testapp.Must[[]ops.Finding](t)(deskOf(t, db, a.Registry).As(someone(ops.Viewer)).Check(t.Context()))
-		wantFinding(t, all, "projections", ops.Problem, "p: Version 2, shard 3, has halted at position 17.")
+		wantFinding(t, all, "projections", ops.Critical, "p: Version 2, shard 3, has halted at position 17.")
 	})
 }
 
@@ -173,15 +173,15 @@ func TestDoctorFindsWhatTheCheckFinds(t *testing.T) {
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"), testapp.Consumed("it's"))
 		a.Exec("UPDATE poisoned_messages SET consumer_type = 'it''s' WHERE id = 2")
 		a.Exec("UPDATE poisoned_messages SET consumer_type = 'keyed', order_key = 'k', lane = ?, rank = 4, parks = TRUE WHERE id = 3", store.Lane("k"))
-		keyed := testapp.New(t, db, testapp.Consumed("keyed", bus.Ordered(bus.ParkKey)))
-		keyed.Produce(order{}, outbox.Key("k"))
+		keyed := testapp.New(t, db, testapp.Consumed("keyed", bus.Ordered(bus.BlockKey)))
+		keyed.Produce(order{}, outbox.OrderingKey("k"))
 		a.ProduceMany(1)
 		a.Exec("INSERT INTO message_breakers (name, half_since, opened, opened_at, open_until) VALUES ('broken', " + testapp.In(db, 0) + ", 1, " + testapp.In(db, 0) + ", " + testapp.In(db, time.Hour) + ")")
 		seen(a, db, "gone", time.Hour, `{"every": 15000000000}`)
 		seen(a, db, "stuck", 0, `{"every": 15000000000, "stuck": ["c"]}`)
 		seen(a, db, "closed", 0, `{"every": 15000000000, "closed": ["c"]}`)
 		s := deskOf(t, db, keyed.Registry).As(someone(ops.Administrator))
-		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), planned(t, s, ops.Requeue, ofConsumer("c")).ID, ops.Terms{Reason: "why"}))
+		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), planned(t, s, ops.Requeue, ofConsumer("c")).ID, ops.StartOptions{Reason: "why"}))
 		a.Exec("UPDATE message_operations SET state = 'paused'")
 		if !isMariaDB(db) {
 			a.Exec("INSERT INTO event_subscriptions (name, version, shard, shards, filter, position, status, next_at, moved_at) VALUES ('p', 2, 3, 4, '', 17, 'halted', " + testapp.In(db, 0) + ", " + testapp.In(db, 0) + ")")
@@ -223,7 +223,7 @@ func TestCheckOfOperations(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
 		s := deskOf(t, db, a.Registry).As(someone(ops.Administrator))
-		o := testapp.Must[ops.Operation](t)(s.Start(t.Context(), planned(t, s, ops.Requeue, ofConsumer("c")).ID, ops.Terms{Reason: "why"}))
+		o := testapp.Must[ops.Operation](t)(s.Start(t.Context(), planned(t, s, ops.Requeue, ofConsumer("c")).ID, ops.StartOptions{Reason: "why"}))
 		for _, test := range []struct {
 			state string
 			ago   time.Duration
@@ -243,7 +243,7 @@ func TestCheckOfOperations(t *testing.T) {
 			}
 			a.Exec("UPDATE message_operations SET state = ?, starts_at = "+testapp.In(db, -test.ago), test.state)
 			viewer := deskOf(t, db, a.Registry).As(someone(ops.Viewer))
-			if got := testapp.Must[bool](t)(viewer.Carried(t.Context())); got != test.lives {
+			if got := testapp.Must[bool](t)(viewer.HasRunner(t.Context())); got != test.lives {
 				t.Errorf("%+v: carried: got %t", test, got)
 			}
 			all := testapp.Must[[]ops.Finding](t)(viewer.Check(t.Context()))

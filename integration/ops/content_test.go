@@ -22,7 +22,7 @@ import (
 const secret = "hunter2"
 
 // everything is what a seat shows of all there is, as JSON.
-func everything(t *testing.T, s *ops.Seat) string {
+func everything(t *testing.T, s *ops.Session) string {
 	t.Helper()
 	ctx := t.Context()
 	var shown strings.Builder
@@ -76,16 +76,16 @@ func (gated) PayloadType() string { return "order.gated" }
 // hiding is an application with a secret in all that has contents.
 func hiding(t *testing.T, db *bun.DB) *testapp.App {
 	t.Helper()
-	gate := new(outbox.Gate)
-	a := testapp.New(t, db, bus.Consume("gated", func(context.Context, gated) error { return nil }, outbox.Gated(gate)), bus.Consume("c", func(context.Context, order) error { return bus.Permanent(errors.New("wrong password " + secret)) }),
+	gate := new(outbox.Circuit)
+	a := testapp.New(t, db, bus.Consume("gated", func(context.Context, gated) error { return nil }, outbox.WithCircuit(gate)), bus.Consume("c", func(context.Context, order) error { return bus.Permanent(errors.New("wrong password " + secret)) }),
 		bus.Consume("later", func(context.Context, testapp.Refund) error { return errors.New("refused " + secret) }, bus.AttemptDelay(time.Hour)))
 	a.Produce(order{ID: secret}, outbox.Header("token", secret))
 	a.Produce(testapp.Refund{ID: secret}, outbox.Header("token", secret))
-	if _, err := a.Scheduler().Schedule(t.Context(), db, order{ID: secret}, "0 0 3 * * *", "UTC", schedule.Name("s")); err != nil {
+	if _, err := a.Scheduler().Upsert(t.Context(), db, order{ID: secret}, "0 0 3 * * *", "UTC", schedule.Name("s")); err != nil {
 		t.Fatal(err)
 	}
 	a.Exec("UPDATE scheduled_messages SET last_error = ?", "cannot "+secret)
-	_ = gate.Close(errors.New("closed by " + secret)) // which its messages give back
+	_ = gate.Trip(errors.New("closed by " + secret)) // which its messages give back
 	a.Produce(gated{})
 	p := a.Start(testapp.Fast())
 	testapp.Eventually(t, "one is poisoned, and one has failed", func() bool {
@@ -114,7 +114,7 @@ func TestContents(t *testing.T) {
 		all := deskOf(t, db, a.Registry)
 		covered := deskOf(t, db, a.Registry, func(c *ops.Config) { c.Redact = cover })
 		none := deskOf(t, db, a.Registry, func(c *ops.Config) { c.Redact = nil })
-		for what, seat := range map[string]*ops.Seat{
+		for what, seat := range map[string]*ops.Session{
 			"a viewer":         all.As(someone(ops.Viewer)),
 			"covered":          covered.As(someone(ops.Administrator)),
 			"without a Redact": none.As(someone(ops.Administrator)),

@@ -25,7 +25,7 @@ const (
 )
 
 // balances are the desk and the projections of a program.
-func balances(db *bun.DB, reset func(context.Context, bun.Tx) error) (*ops.Desk, *projection.Runner, error) {
+func balances(db *bun.DB, reset func(context.Context, bun.Tx) error) (*ops.Service, *projection.Runner, error) {
 	types, err := eventlog.NewTypes(eventlog.Event[deposited]())
 	if err != nil {
 		return nil, nil, err
@@ -43,7 +43,7 @@ func balances(db *bun.DB, reset func(context.Context, bun.Tx) error) (*ops.Desk,
 		return nil, nil, err
 	}
 	readers, err := projection.NewRunner(db, log, projection.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, projection.Projection{
-		Name: "balances", Reset: reset, On: []projection.Apply{projection.On(func(context.Context, bun.Tx, deposited) error { return nil })},
+		Name: "balances", Reset: reset, On: []projection.Handler{projection.On(func(context.Context, bun.Tx, deposited) error { return nil })},
 	})
 	if err != nil {
 		return nil, nil, err
@@ -83,7 +83,7 @@ func TestAnOperationThatEndsProcessesIsPaused(t *testing.T) {
 		}
 		s := desk.As(someone(ops.Administrator))
 		o := planned(t, s, ops.Rebuild, ops.Target{Projection: "balances"})
-		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.Terms{Reason: "columns were added"}))
+		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Reason: "columns were added"}))
 		isPaused := func() bool { return operationOf(t, s, o.ID).State == ops.Paused }
 		if died := dies(t, db, dsn, o.ID, 5, isPaused); died != 3 {
 			t.Errorf("got %d processes that died, want 3", died)

@@ -42,7 +42,7 @@ func TestDecisionsAreInTheAudit(t *testing.T) {
 		s, bob, ctx := d.As(someone(ops.Administrator)), d.As(ops.Principal{Name: "bob", Role: ops.Administrator}), t.Context()
 		start := func(action ops.Action) ops.Operation {
 			t.Helper()
-			return testapp.Must[ops.Operation](t)(s.Start(ctx, planned(t, s, action, ofConsumer("c")).ID, ops.Terms{Reason: "why"}))
+			return testapp.Must[ops.Operation](t)(s.Start(ctx, planned(t, s, action, ofConsumer("c")).ID, ops.StartOptions{Reason: "why"}))
 		}
 		o, other := start(ops.Discard), start(ops.Requeue)
 		decide := map[string]func() error{
@@ -110,9 +110,9 @@ func TestPlansExpire(t *testing.T) {
 			t.Errorf("a plan that has expired: got already %d, want none", later.Preview.Already)
 		}
 		fresh := planned(t, ada, ops.Discard, ofConsumer("c"))
-		started := testapp.Must[ops.Operation](t)(ada.Start(ctx, fresh.ID, ops.Terms{Reason: "why"}))
-		if same, err := ada.Start(ctx, fresh.ID, ops.Terms{Reason: "why"}); !errors.Is(err, ops.ErrAlready) || same.ID != started.ID || same.State != ops.Waiting {
-			t.Errorf("started twice: got %+v and error %v, want the same and ErrAlready", same, err)
+		started := testapp.Must[ops.Operation](t)(ada.Start(ctx, fresh.ID, ops.StartOptions{Reason: "why"}))
+		if same, err := ada.Start(ctx, fresh.ID, ops.StartOptions{Reason: "why"}); !errors.Is(err, ops.ErrInProgress) || same.ID != started.ID || same.State != ops.Waiting {
+			t.Errorf("started twice: got %+v and error %v, want the same and ErrInProgress", same, err)
 		}
 		if p := testapp.Must[ops.Preview](t)(bob.Preview(ctx, ops.Discard, ofConsumer("c"))); p.Already != started.ID || p.At.IsZero() || p.Bounded {
 			t.Errorf("while it is under way: got %+v, want already %d", p, started.ID)
@@ -151,7 +151,7 @@ func TestAllowIsAskedOfEach(t *testing.T) {
 		}
 		everything := ops.Target{Poisoned: &poison.Filter{}}
 		o := planned(t, all, ops.Discard, everything)
-		_ = testapp.Must[ops.Operation](t)(all.Start(ctx, o.ID, ops.Terms{Reason: "why"}))
+		_ = testapp.Must[ops.Operation](t)(all.Start(ctx, o.ID, ops.StartOptions{Reason: "why"}))
 		poisoned, pending := append(ids("poisoned_messages", "c")[:1], ids("poisoned_messages", "d")[0]), append(ids("consumer_messages", "c"), ids("consumer_messages", "d")...)
 		for what, err := range map[string]error{
 			"requeue":     testapp.Second(narrow.Requeue(ctx, "", poisoned...)),

@@ -44,7 +44,7 @@ func findingsOf(all []ops.Finding, check string) (found []ops.Finding) {
 func wantFinding(t *testing.T, all []ops.Finding, check string, severity ops.Severity, says ...string) {
 	t.Helper()
 	found := findingsOf(all, check)
-	if len(found) != 1 || found[0].Severity != severity || (found[0].Cure == "") != (severity == ops.Fine) {
+	if len(found) != 1 || found[0].Severity != severity || (found[0].Cure == "") != (severity == ops.OK) {
 		t.Errorf("%s: got %+v, want one %s with a cure unless it is fine", check, found, severity)
 		return
 	}
@@ -78,7 +78,7 @@ func TestDoctorFindsNothing(t *testing.T) {
 			if f.Check == "connections" || f.Check == "snapshots" { // the server has other tests
 				continue
 			}
-			if f.Severity != ops.Fine || f.Text == "" || f.Cure != "" {
+			if f.Severity != ops.OK || f.Text == "" || f.Cure != "" {
 				t.Errorf("got %+v, want it fine", f)
 			}
 		}
@@ -94,7 +94,7 @@ func TestDoctorLooksAtTables(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry(testapp.Consumed("c")))
 		all := doctor(t, t.Context(), db, registry)
-		wantFinding(t, all, "schema", ops.Problem, "migrate")
+		wantFinding(t, all, "schema", ops.Critical, "migrate")
 		for _, f := range all[1:] {
 			if f.Severity == ops.Warning && strings.Contains(f.Text, "could not be looked at") {
 				t.Errorf("got %+v, want nothing of what has no tables", f)
@@ -103,7 +103,7 @@ func TestDoctorLooksAtTables(t *testing.T) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		a.Exec("UPDATE asyncmonolith_migrations SET version = 0")
 		all = doctor(t, t.Context(), db, registry)
-		wantFinding(t, all, "schema", ops.Problem, "version 0, version 1")
+		wantFinding(t, all, "schema", ops.Critical, "version 0, version 1")
 	})
 }
 
@@ -117,7 +117,7 @@ func TestDoctorLooksAtIndexes(t *testing.T) {
 			drop += " ON poisoned_messages"
 		}
 		a.Exec(drop)
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "indexes", ops.Problem, "poisoned_messages_newest: ", "missing", "(poisoned_at, id)")
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "indexes", ops.Critical, "poisoned_messages_newest: ", "missing", "(poisoned_at, id)")
 		if db.Dialect().Name() != dialect.PG {
 			return
 		}
@@ -125,7 +125,7 @@ func TestDoctorLooksAtIndexes(t *testing.T) {
 		if _, err := db.ExecContext(t.Context(), "CREATE UNIQUE INDEX CONCURRENTLY poisoned_messages_newest ON message_crashes (row_id)"); err == nil {
 			t.Fatal("the index was made, which cannot be")
 		}
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "indexes", ops.Problem, "poisoned_messages_newest: ", "invalid")
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "indexes", ops.Critical, "poisoned_messages_newest: ", "invalid")
 	})
 }
 
@@ -138,7 +138,7 @@ func TestDoctorLooksAtSettings(t *testing.T) {
 		a := testapp.New(t, testdb.OpenMariaDB(t, dsn), testapp.Consumed("c"))
 		weak := testdb.OpenMariaDB(t, dsn+"?sql_mode='ANSI'&sql_safe_updates=1")
 		found := findingsOf(doctor(t, t.Context(), weak, a.Registry), "server")
-		if len(found) != 2 || found[0].Severity != ops.Problem || !strings.Contains(found[0].Text+found[1].Text, "sql_safe_updates is on") {
+		if len(found) != 2 || found[0].Severity != ops.Critical || !strings.Contains(found[0].Text+found[1].Text, "sql_safe_updates is on") {
 			t.Errorf("got %+v, want two problems", found)
 		}
 	})
@@ -153,8 +153,8 @@ func TestDoctorLooksAtSettings(t *testing.T) {
 		db := testdb.OpenSQLiteWith(t, t.TempDir()+"/weak.db", "_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=synchronous(OFF)")
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		all := doctor(t, t.Context(), db, a.Registry)
-		wantFinding(t, all, "server", ops.Problem, "WAL is needed")
-		wantFinding(t, all, "safety", ops.Problem, "synchronous is OFF")
+		wantFinding(t, all, "server", ops.Critical, "WAL is needed")
+		wantFinding(t, all, "safety", ops.Critical, "synchronous is OFF")
 	})
 }
 
@@ -243,7 +243,7 @@ func TestDoctorLooksAtTheClock(t *testing.T) {
 		for ahead, want := range map[time.Duration]struct {
 			severity ops.Severity
 			says     string
-		}{10 * time.Second: {ops.Warning, " behind the database's"}, -2 * time.Minute: {ops.Problem, "clock is 2m0"}, time.Millisecond: {ops.Fine, "within"}} {
+		}{10 * time.Second: {ops.Warning, " behind the database's"}, -2 * time.Minute: {ops.Critical, "clock is 2m0"}, time.Millisecond: {ops.OK, "within"}} {
 			wantFinding(t, doctor(t, later(t, ahead), db, a.Registry), "clock", want.severity, want.says)
 		}
 	})
@@ -254,7 +254,7 @@ func TestDoctorLooksAtConsumers(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
-		overview := func() []outbox.Unregistered {
+		overview := func() []outbox.Unhandled {
 			t.Helper()
 			return testapp.Must[ops.Overview](t)(deskOf(t, db, a.Registry).As(someone(ops.Viewer)).Overview(t.Context())).Strangers
 		}
@@ -263,22 +263,22 @@ func TestDoctorLooksAtConsumers(t *testing.T) {
 		p := a.Start(testapp.Fast())
 		testapp.Eventually(t, "the message is done", a.Empty)
 		testapp.Eventually(t, "it has told of itself", func() bool { return a.Count("SELECT count(*) FROM message_processes") == 1 })
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "consumers", ops.Fine)
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "consumers", ops.OK)
 		if found := overview(); len(found) != 0 {
 			t.Errorf("strangers: got %+v, want none", found)
 		}
 		a.Exec("INSERT INTO consumer_messages (message_id, consumer_type, payload_type, payload, created_at, available_after) VALUES ('00000000-0000-0000-0000-000000000001', 'c', 'order.lost', '{}', " + testapp.NowOf(db) + ", " + testapp.NowOf(db) + ")")
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "consumers", ops.Problem, "c: ", `"order.lost"`)
-		if found := overview(); len(found) != 1 || found[0] != (outbox.Unregistered{Consumer: "c", PayloadType: "order.lost"}) {
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "consumers", ops.Critical, "c: ", `"order.lost"`)
+		if found := overview(); len(found) != 1 || found[0] != (outbox.Unhandled{Consumer: "c", PayloadType: "order.lost"}) {
 			t.Errorf("strangers: got %+v, want one of c", found)
 		}
 		p.MustStop()
 		a.Exec("DELETE FROM consumer_messages")
 		a.ProduceMany(1)
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "consumers", ops.Problem, "c: ", `"order.placed"`)
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "consumers", ops.Critical, "c: ", `"order.placed"`)
 		a.Exec("DELETE FROM consumer_messages")
-		testapp.New(t, db, testapp.Consumed("keyed", bus.Ordered(bus.SkipPoisoned))).Produce(order{}, outbox.Key("k"))
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "consumers", ops.Problem, "keyed: ", "with keys")
+		testapp.New(t, db, testapp.Consumed("keyed", bus.Ordered(bus.SkipPoisoned))).Produce(order{}, outbox.OrderingKey("k"))
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "consumers", ops.Critical, "keyed: ", "with keys")
 	})
 }
 
@@ -289,10 +289,10 @@ func TestDoctorLooksAtProcesses(t *testing.T) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		p := a.Start(testapp.Fast())
 		testapp.Eventually(t, "it has told of itself", func() bool { return a.Count("SELECT count(*) FROM message_processes") == 1 })
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Fine)
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.OK)
 		p.MustStop()
 		a.Exec(`UPDATE message_processes SET state = '{"stuck": ["c"], "closed": ["c"]}'`) // as it was when it stopped
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Fine)
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.OK)
 		a.Exec("UPDATE message_processes SET stopped_at = NULL, seen_at = " + testapp.In(db, -time.Minute))
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Warning, "processor was last seen at", "pid ", "messages list --crashed")
 		a.Exec("INSERT INTO message_processes (id, kind, host, pid, program, version, started_at, seen_at, manifest, state) SELECT 'other', 'scheduler', host, pid, program, version, started_at, seen_at, manifest, state FROM message_processes")
@@ -303,7 +303,7 @@ func TestDoctorLooksAtProcesses(t *testing.T) {
 		a.Exec("UPDATE message_processes SET kind = 'relays'")
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Warning, "This runner of relays was last seen at", "before it could drain.")
 		a.Exec("UPDATE message_processes SET seen_at = " + testapp.In(db, -25*time.Hour))
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Fine)
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.OK)
 	})
 }
 
@@ -312,10 +312,10 @@ func TestDoctorLooksAtThePool(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pool", ops.Fine, "Nothing runs")
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pool", ops.OK, "Nothing runs")
 		a.Start(testapp.Fast())
 		testapp.Eventually(t, "it has told of itself", func() bool { return a.Count("SELECT count(*) FROM message_processes") == 1 })
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pool", ops.Fine, "room")
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pool", ops.OK, "room")
 		var text []byte
 		if err := db.NewRaw("SELECT manifest FROM message_processes").Scan(t.Context(), &text); err != nil {
 			t.Fatal(err)
@@ -336,7 +336,7 @@ func TestDoctorLooksAtSchedules(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
-		id := testapp.Must[int64](t)(a.Scheduler().Schedule(t.Context(), db, order{}, "@hourly", "UTC", schedule.Name("report")))
+		id := testapp.Must[int64](t)(a.Scheduler().Upsert(t.Context(), db, order{}, "@hourly", "UTC", schedule.Name("report")))
 		set := func(columns string, args ...any) {
 			t.Helper()
 			a.Exec("UPDATE scheduled_messages SET last_error = NULL, paused = FALSE, cron_expression = '@hourly', available_after = "+testapp.In(db, time.Hour)+" WHERE id = ?", id)
@@ -350,15 +350,15 @@ func TestDoctorLooksAtSchedules(t *testing.T) {
 		} {
 			set(columns)
 			all := doctor(t, t.Context(), db, a.Registry)
-			wantFinding(t, all, "schedules", ops.Problem, "report: ", says)
+			wantFinding(t, all, "schedules", ops.Critical, "report: ", says)
 			if strings.Contains(fmt.Sprint(all), "secret") {
 				t.Errorf("got %+v, want no text of an error", all)
 			}
 			set(strings.Join([]string{columns, "paused = TRUE"}, ", "))
-			wantFinding(t, doctor(t, t.Context(), db, a.Registry), "schedules", ops.Fine)
+			wantFinding(t, doctor(t, t.Context(), db, a.Registry), "schedules", ops.OK)
 		}
 		set("available_after = " + testapp.In(db, -30*time.Second))
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "schedules", ops.Fine)
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "schedules", ops.OK)
 	})
 }
 
@@ -372,11 +372,11 @@ func TestDoctorLooksAtPauses(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.ProduceMany(3)
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pauses", ops.Fine)
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pauses", ops.OK)
 		a.Exec("UPDATE paused_consumers SET paused_at = " + testapp.In(db, -49*time.Hour))
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pauses", ops.Warning, "c: ", "by ada for 2 days", "messages wait: 3")
 		a.Exec("DELETE FROM consumer_messages")
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pauses", ops.Fine)
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pauses", ops.OK)
 	})
 }
 
@@ -387,8 +387,8 @@ func TestDoctorLooksAtOperations(t *testing.T) {
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
 		s := deskOf(t, db, a.Registry).As(someone(ops.Administrator))
 		o := planned(t, s, ops.Requeue, ofConsumer("c"))
-		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.Terms{Reason: "fixed"}))
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "operations", ops.Fine)
+		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Reason: "fixed"}))
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "operations", ops.OK)
 		for columns, says := range map[string]string{
 			"state = 'paused'": "stopped itself",
 			"state = 'begun', created_at = " + testapp.In(db, -20*time.Minute):  "begun 20 minutes ago",
@@ -398,7 +398,7 @@ func TestDoctorLooksAtOperations(t *testing.T) {
 			wantFinding(t, doctor(t, t.Context(), db, a.Registry), "operations", ops.Warning, fmt.Sprintf("operation %d (requeue by ada)", o.ID), says)
 		}
 		a.Exec("UPDATE message_operations SET state = 'running', leased_by = 'r', leased_until = " + testapp.In(db, time.Second))
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "operations", ops.Fine)
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "operations", ops.OK)
 	})
 }
 
@@ -420,8 +420,8 @@ func TestDoctorWithoutPrivileges(t *testing.T) {
 		config.User, config.Passwd, config.DBName = name, "p", name
 		all := testapp.Must[[]ops.Finding](t)(deskOf(t, testdb.OpenMariaDB(t, config.FormatDSN()), a.Registry).As(someone(ops.Operator)).Doctor(t.Context()))
 		wantFinding(t, all, "snapshots", ops.Warning, "could not be looked at", "PROCESS")
-		wantFinding(t, all, "indexes", ops.Fine)
-		wantFinding(t, all, "operations", ops.Fine)
+		wantFinding(t, all, "indexes", ops.OK)
+		wantFinding(t, all, "operations", ops.OK)
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
@@ -459,7 +459,7 @@ func TestDoctorGoesOn(t *testing.T) {
 		a.Exec("CREATE TABLE message_operations (id int)")
 		all := doctor(t, t.Context(), db, a.Registry)
 		wantFinding(t, all, "operations", ops.Warning, "could not be looked at")
-		wantFinding(t, all, "pauses", ops.Fine)
+		wantFinding(t, all, "pauses", ops.OK)
 		s := deskOf(t, db, a.Registry).As(someone(ops.Viewer))
 		over, cancel := context.WithCancel(t.Context())
 		cancel()

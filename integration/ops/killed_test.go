@@ -83,7 +83,7 @@ func TestKilledRunners(t *testing.T) {
 		a, _ := testapp.NewPoisoned(t, db, n, testapp.Consumed("c"))
 		s := deskOf(t, db, a.Registry).As(someone(ops.Administrator))
 		o := planned(t, s, ops.Requeue, ofConsumer("c"))
-		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.Terms{Rate: 100, Canary: -1, Reason: "all of them"}))
+		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 100, Canary: -1, Reason: "all of them"}))
 		killed := 0
 		for ; killed < kills && operationOf(t, s, o.ID).State != ops.Done; killed++ {
 			killOne(t, a, dsn, o.ID)

@@ -42,20 +42,20 @@ type (
 const window = 200 * time.Millisecond
 
 // deskOf is a desk at an application, which shows everything.
-func deskOf(t *testing.T, db *bun.DB, registry *bus.Registry, changes ...func(*ops.Config)) *ops.Desk {
+func deskOf(t *testing.T, db *bun.DB, registry *bus.Registry, changes ...func(*ops.Config)) *ops.Service {
 	t.Helper()
 	c := ops.Config{DB: db, Registry: registry, Redact: ops.ShowAll, UndoWindow: window, Logger: slog.New(slog.DiscardHandler)}
 	for _, change := range changes {
 		change(&c)
 	}
-	return testapp.Must[*ops.Desk](t)(ops.New(c))
+	return testapp.Must[*ops.Service](t)(ops.New(c))
 }
 
 // someone is a principal of some role.
 func someone(role ops.Role) ops.Principal { return ops.Principal{Name: "ada", Role: role} }
 
 // runner carries out operations until the test ends, or it is stopped.
-func runner(t *testing.T, d *ops.Desk) (stop func()) {
+func runner(t *testing.T, d *ops.Service) (stop func()) {
 	t.Helper()
 	r := testapp.Must[*ops.Runner](t)(ops.NewRunner(d, nil))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -75,7 +75,7 @@ func runner(t *testing.T, d *ops.Desk) (stop func()) {
 }
 
 // operationOf is how an operation is now, however busy the database is.
-func operationOf(t *testing.T, s *ops.Seat, id int64) (o ops.Operation) {
+func operationOf(t *testing.T, s *ops.Session, id int64) (o ops.Operation) {
 	t.Helper()
 	testapp.Eventually(t, "it can be looked at", func() bool {
 		var err error
@@ -88,7 +88,7 @@ func operationOf(t *testing.T, s *ops.Seat, id int64) (o ops.Operation) {
 }
 
 // awaitState waits until an operation is in a state.
-func awaitState(t *testing.T, s *ops.Seat, id int64, state ops.OperationState) (o ops.Operation) {
+func awaitState(t *testing.T, s *ops.Session, id int64, state ops.OperationState) (o ops.Operation) {
 	t.Helper()
 	testapp.Eventually(t, "operation is "+string(state), func() bool {
 		o = operationOf(t, s, id)

@@ -22,7 +22,7 @@ import (
 
 func ofConsumer(name string) ops.Target { return ops.Target{Poisoned: &poison.Filter{Consumer: name}} }
 
-func planned(t *testing.T, s *ops.Seat, a ops.Action, target ops.Target) ops.Operation {
+func planned(t *testing.T, s *ops.Session, a ops.Action, target ops.Target) ops.Operation {
 	t.Helper()
 	return testapp.Must[ops.Operation](t)(s.Plan(t.Context(), a, target))
 }
@@ -40,7 +40,7 @@ func TestAnOperation(t *testing.T) {
 			t.Fatalf("planned: got %+v with %+v, want 30 messages up to 30", o, o.Preview)
 		}
 		a.Exec("UPDATE poisoned_messages SET id = 1000, poisoned_at = " + testapp.In(db, time.Minute) + " WHERE id = 7") // which fails later
-		started := testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.Terms{Rate: 1000, Canary: -1, Reason: "fixed"}))
+		started := testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 1000, Canary: -1, Reason: "fixed"}))
 		if started.State != ops.Waiting || started.Reason != "fixed" || started.Rate != 1000 {
 			t.Errorf("started: got %+v", started)
 		}
@@ -68,10 +68,10 @@ func TestTheSameIsStartedOnce(t *testing.T) {
 					t.Errorf("plan: %v", err)
 					return
 				}
-				switch o, err = s.Start(t.Context(), o.ID, ops.Terms{Reason: "fixed"}); {
+				switch o, err = s.Start(t.Context(), o.ID, ops.StartOptions{Reason: "fixed"}); {
 				case err == nil:
 					started.Add(o.ID)
-				case errors.Is(err, ops.ErrAlready):
+				case errors.Is(err, ops.ErrInProgress):
 					told.Store(o.ID)
 				default:
 					t.Errorf("start: %v", err)
@@ -84,12 +84,12 @@ func TestTheSameIsStartedOnce(t *testing.T) {
 		}
 		s := d.As(someone(ops.Administrator))
 		other := planned(t, s, ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "c", PayloadType: testapp.Order{}.PayloadType()}})
-		if _, err := s.Start(t.Context(), other.ID, ops.Terms{Reason: "fixed"}); err != nil {
+		if _, err := s.Start(t.Context(), other.ID, ops.StartOptions{Reason: "fixed"}); err != nil {
 			t.Errorf("another target: got %v", err)
 		}
 		testapp.Must[ops.Operation](t)(s.Undo(t.Context(), "", started.Load()))
 		again := planned(t, s, ops.Requeue, ofConsumer("c"))
-		if _, err := s.Start(t.Context(), again.ID, ops.Terms{Reason: "fixed"}); err != nil {
+		if _, err := s.Start(t.Context(), again.ID, ops.StartOptions{Reason: "fixed"}); err != nil {
 			t.Errorf("the same once it was undone: got %v", err)
 		}
 	})
@@ -102,7 +102,7 @@ func TestStartsMeet(t *testing.T) {
 	for name, open := range map[string]func(testing.TB) *bun.DB{"postgres": testdb.Postgres, "mariadb": testdb.MariaDB} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db, terms := open(t), ops.Terms{Reason: "why"}
+			db, terms := open(t), ops.StartOptions{Reason: "why"}
 			a, _ := testapp.NewPoisoned(t, db, 5, testapp.Consumed("c"), testapp.Consumed("d"))
 			meanwhile := func() {}
 			hooked := watched(db, func(query string) {
@@ -140,8 +140,8 @@ func TestStartsMeet(t *testing.T) {
 			if err := held.Commit(); err != nil {
 				t.Fatal(err)
 			}
-			if <-done; !errors.Is(err, ops.ErrAlready) || same.ID != first {
-				t.Errorf("started with the same: got %+v and %v, want operation %d and ErrAlready", same, err, first)
+			if <-done; !errors.Is(err, ops.ErrInProgress) || same.ID != first {
+				t.Errorf("started with the same: got %+v and %v, want operation %d and ErrInProgress", same, err, first)
 			}
 
 			first, second = plan("d"), 0
@@ -151,8 +151,8 @@ func TestStartsMeet(t *testing.T) {
 					t.Errorf("planned and started since: %v", err)
 				}
 			}
-			if same, err = start(context.WithValue(t.Context(), marked{}, true), first); !errors.Is(err, ops.ErrAlready) || same.ID != second || second == 0 {
-				t.Errorf("started since: got %+v and %v, want operation %d and ErrAlready", same, err, second)
+			if same, err = start(context.WithValue(t.Context(), marked{}, true), first); !errors.Is(err, ops.ErrInProgress) || same.ID != second || second == 0 {
+				t.Errorf("started since: got %+v and %v, want operation %d and ErrInProgress", same, err, second)
 			}
 
 			alone := planned(t, s, ops.Discard, ofConsumer("d")).ID
@@ -179,10 +179,10 @@ func TestPreview(t *testing.T) {
 		if n := a.Count("SELECT count(*) FROM message_operations"); p.Messages != 5 || n != 0 {
 			t.Errorf("got %+v and %d operations, want 5 messages and none", p, n)
 		}
-		if _, err := s.Preview(t.Context(), ops.Discard, ofConsumer("nobody")); !errors.Is(err, ops.ErrNothing) {
+		if _, err := s.Preview(t.Context(), ops.Discard, ofConsumer("nobody")); !errors.Is(err, ops.ErrNoMatch) {
 			t.Errorf("nothing: got %v", err)
 		}
-		found := testapp.Must[[]bus.Tables](t)(s.Installed(t.Context()))
+		found := testapp.Must[[]bus.Tables](t)(s.FindInstallations(t.Context()))
 		if len(found) != 1 || found[0] != (bus.Tables{}) {
 			t.Errorf("installed: got %+v, want the tables without schema and prefix", found)
 		}
@@ -204,7 +204,7 @@ func TestUndo(t *testing.T) {
 			}
 			o := planned(t, s, ops.Discard, ofConsumer("c"))
 			before := len(a.Poisoned())
-			_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.Terms{Rate: 1, Reason: "no use"}))
+			_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 1, Reason: "no use"}))
 			<-time.After(time.Duration(15+undone) * time.Millisecond)
 			switch after, err := s.Undo(t.Context(), "", o.ID); {
 			case err == nil:
@@ -212,7 +212,7 @@ func TestUndo(t *testing.T) {
 				if after.State != ops.Undone || after.Changed != 0 || len(a.Poisoned()) != before {
 					t.Fatalf("undone: got %+v and %d messages, want %d", after, len(a.Poisoned()), before)
 				}
-			case errors.Is(err, ops.ErrState):
+			case errors.Is(err, ops.ErrInvalidState):
 				done++
 				_, _ = s.Stop(t.Context(), "", o.ID)
 			default:
@@ -235,17 +235,17 @@ func TestWhoStarts(t *testing.T) {
 		ada, ctx := d.As(someone(ops.Administrator)), t.Context()
 		bob := d.As(ops.Principal{Name: "bob", Role: ops.Administrator})
 		o := planned(t, ada, ops.Discard, ofConsumer("c"))
-		terms := ops.Terms{Reason: "why"}
+		terms := ops.StartOptions{Reason: "why"}
 		for what, got := range map[string]struct{ err, want error }{
 			"by another":  {testapp.Second(bob.Start(ctx, o.ID, terms)), ops.ErrForbidden},
-			"no reason":   {testapp.Second(ada.Start(ctx, o.ID, ops.Terms{})), bus.ErrBadOption},
-			"rate":        {testapp.Second(ada.Start(ctx, o.ID, ops.Terms{Reason: "why", Rate: -1})), bus.ErrBadOption},
-			"canary":      {testapp.Second(ada.Start(ctx, planned(t, ada, ops.Requeue, ofConsumer("c")).ID, ops.Terms{Reason: "why", Canary: 501})), bus.ErrBadOption},
+			"no reason":   {testapp.Second(ada.Start(ctx, o.ID, ops.StartOptions{})), bus.ErrInvalidOption},
+			"rate":        {testapp.Second(ada.Start(ctx, o.ID, ops.StartOptions{Reason: "why", Rate: -1})), bus.ErrInvalidOption},
+			"canary":      {testapp.Second(ada.Start(ctx, planned(t, ada, ops.Requeue, ofConsumer("c")).ID, ops.StartOptions{Reason: "why", Canary: 501})), bus.ErrInvalidOption},
 			"no such":     {testapp.Second(ada.Start(ctx, 999, terms)), ops.ErrNotFound},
 			"an operator": {testapp.Second(d.As(someone(ops.Operator)).Start(ctx, o.ID, terms)), ops.ErrForbidden},
-			"nothing":     {testapp.Second(ada.Plan(ctx, ops.Discard, ofConsumer("nobody"))), ops.ErrNothing},
-			"no target":   {testapp.Second(ada.Plan(ctx, ops.Discard, ops.Target{})), bus.ErrBadOption},
-			"no action":   {testapp.Second(ada.Plan(ctx, "dance", ofConsumer("c"))), bus.ErrBadOption},
+			"nothing":     {testapp.Second(ada.Plan(ctx, ops.Discard, ofConsumer("nobody"))), ops.ErrNoMatch},
+			"no target":   {testapp.Second(ada.Plan(ctx, ops.Discard, ops.Target{})), bus.ErrInvalidOption},
+			"no action":   {testapp.Second(ada.Plan(ctx, "dance", ofConsumer("c"))), bus.ErrInvalidOption},
 		} {
 			if !errors.Is(got.err, got.want) {
 				t.Errorf("%s: got error %v, want %v", what, got.err, got.want)
@@ -257,8 +257,8 @@ func TestWhoStarts(t *testing.T) {
 			all.Go(func() {
 				if _, err := ada.Start(ctx, o.ID, terms); err == nil {
 					started.Add(1)
-				} else if !errors.Is(err, ops.ErrAlready) {
-					t.Errorf("got error %v, want ErrAlready", err)
+				} else if !errors.Is(err, ops.ErrInProgress) {
+					t.Errorf("got error %v, want ErrInProgress", err)
 				}
 			})
 		}
@@ -268,7 +268,7 @@ func TestWhoStarts(t *testing.T) {
 		}
 		old := planned(t, ada, ops.Discard, ofConsumer("c"))
 		a.Exec("UPDATE message_operations SET created_at = "+testapp.In(db, -11*time.Minute)+" WHERE id = ?", old.ID)
-		if _, err := ada.Start(ctx, old.ID, terms); !errors.Is(err, ops.ErrExpired) || !errors.Is(err, ops.ErrState) {
+		if _, err := ada.Start(ctx, old.ID, terms); !errors.Is(err, ops.ErrExpired) || !errors.Is(err, ops.ErrInvalidState) {
 			t.Errorf("an old plan: got error %v, want ErrExpired", err)
 		}
 	})
@@ -283,11 +283,11 @@ func TestLongNames(t *testing.T) {
 		for _, name := range []string{"CN=" + strings.Repeat("ä", 200), "a\x00b", "a\xffb"} {
 			s := d.As(ops.Principal{Name: name, Role: ops.Administrator})
 			id := planned(t, s, ops.Requeue, ofConsumer("c")).ID
-			if _, err := s.Start(t.Context(), id, ops.Terms{Reason: "why"}); err != nil {
+			if _, err := s.Start(t.Context(), id, ops.StartOptions{Reason: "why"}); err != nil {
 				t.Fatal(err)
 			}
 			o, err := s.Undo(t.Context(), "", id)
-			if err != nil || !o.By(ops.Principal{Name: name}) || o.By(ops.Principal{Name: "eve"}) {
+			if err != nil || !o.CreatedBy(ops.Principal{Name: name}) || o.CreatedBy(ops.Principal{Name: "eve"}) {
 				t.Errorf("got %+v and %v, want one by whom it is", o, err)
 			}
 		}
@@ -311,7 +311,7 @@ func TestCanaries(t *testing.T) {
 		runner(t, d)
 		p := a.Start(testapp.Fast())
 		o := planned(t, s, ops.Requeue, ofConsumer("c"))
-		_ = testapp.Must[ops.Operation](t)(s.Start(ctx, o.ID, ops.Terms{Rate: 1000, Canary: 5, Reason: "try"}))
+		_ = testapp.Must[ops.Operation](t)(s.Start(ctx, o.ID, ops.StartOptions{Rate: 1000, Canary: 5, Reason: "try"}))
 		o = awaitState(t, s, o.ID, ops.Paused)
 		if o.Changed != 5 || o.Note == "" || len(a.Poisoned()) != 40 {
 			t.Errorf("got %+v and %d poisoned, want 5 changed, a note, and 40 poisoned", o, len(a.Poisoned()))
@@ -321,7 +321,7 @@ func TestCanaries(t *testing.T) {
 		o = awaitState(t, s, o.ID, ops.Done)
 		testapp.Eventually(t, "those that were left are done", func() bool { return len(a.Poisoned()) == 5 && len(a.Pending()) == 0 })
 		again := planned(t, s, ops.Requeue, ofConsumer("c"))
-		_ = testapp.Must[ops.Operation](t)(s.Start(ctx, again.ID, ops.Terms{Rate: 1000, Canary: 10, Reason: "fewer than canaries"}))
+		_ = testapp.Must[ops.Operation](t)(s.Start(ctx, again.ID, ops.StartOptions{Rate: 1000, Canary: 10, Reason: "fewer than canaries"}))
 		if o = awaitState(t, s, again.ID, ops.Done); o.Changed != 5 {
 			t.Errorf("got %+v, want 5 changed", o)
 		}
@@ -338,7 +338,7 @@ func TestPace(t *testing.T) {
 		s := d.As(someone(ops.Administrator))
 		runner(t, d)
 		o := planned(t, s, ops.Discard, ofConsumer("c"))
-		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.Terms{Rate: 30, Reason: "slowly"}))
+		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 30, Reason: "slowly"}))
 		o = awaitState(t, s, o.ID, ops.Done)
 		if took := o.FinishedAt.Sub(o.StartsAt); took < 1700*time.Millisecond { // it begins with those of a tick
 			t.Errorf("60 at 30/s took %s, want 2 s", took)
@@ -355,7 +355,7 @@ func TestOperationsOutliveTheirRunners(t *testing.T) {
 		d := deskOf(t, db, a.Registry)
 		s := d.As(someone(ops.Administrator))
 		o := planned(t, s, ops.Requeue, ofConsumer("c"))
-		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.Terms{Rate: 400, Canary: -1, Reason: "all of them"}))
+		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 400, Canary: -1, Reason: "all of them"}))
 		for i := 0; ; i++ {
 			stop := runner(t, deskOf(t, db, a.Registry))
 			<-time.After(time.Duration(20+i%7*30) * time.Millisecond)
@@ -378,7 +378,7 @@ func TestNotesOfDecisions(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 1, testapp.Consumed("c"))
 		s, ctx := deskOf(t, db, a.Registry).As(someone(ops.Administrator)), t.Context()
-		started := testapp.Must[ops.Operation](t)(s.Start(ctx, planned(t, s, ops.Discard, ofConsumer("c")).ID, ops.Terms{Reason: "void"}))
+		started := testapp.Must[ops.Operation](t)(s.Start(ctx, planned(t, s, ops.Discard, ofConsumer("c")).ID, ops.StartOptions{Reason: "void"}))
 		pause := func() { a.Exec("UPDATE message_operations SET state = 'paused' WHERE id = ?", started.ID) }
 		a.Exec("UPDATE message_operations SET note = 'it failed' WHERE id = ?", started.ID)
 		pause()
@@ -410,7 +410,7 @@ func TestStop(t *testing.T) {
 		s, ctx := d.As(someone(ops.Administrator)), t.Context()
 		runner(t, d)
 		o := planned(t, s, ops.Discard, ofConsumer("c"))
-		_ = testapp.Must[ops.Operation](t)(s.Start(ctx, o.ID, ops.Terms{Rate: 20, Reason: "why"}))
+		_ = testapp.Must[ops.Operation](t)(s.Start(ctx, o.ID, ops.StartOptions{Rate: 20, Reason: "why"}))
 		testapp.Eventually(t, "it has begun", func() bool { return len(a.Poisoned()) < 100 })
 		stopped := testapp.Must[ops.Operation](t)(s.Stop(ctx, "", o.ID))
 		left := len(a.Poisoned())
@@ -423,12 +423,12 @@ func TestStop(t *testing.T) {
 		}
 		for what, err := range map[string]error{
 			"undo":     testapp.Second(s.Undo(ctx, "", o.ID)),
-			"start":    testapp.Second(s.Start(ctx, o.ID, ops.Terms{Reason: "again"})),
+			"start":    testapp.Second(s.Start(ctx, o.ID, ops.StartOptions{Reason: "again"})),
 			"continue": testapp.Second(s.Continue(ctx, "", o.ID)),
 			"rate":     testapp.Second(s.SetRate(ctx, "", o.ID, 5)),
 		} {
-			if !errors.Is(err, ops.ErrState) {
-				t.Errorf("%s: got error %v, want ErrState", what, err)
+			if !errors.Is(err, ops.ErrInvalidState) {
+				t.Errorf("%s: got error %v, want ErrInvalidState", what, err)
 			}
 		}
 	})
@@ -465,7 +465,7 @@ func TestAudit(t *testing.T) {
 		}
 		o := planned(t, s, ops.Discard, ofConsumer("c"))
 		refusing.Store(true)
-		_, err := s.Start(ctx, o.ID, ops.Terms{Reason: "why"})
+		_, err := s.Start(ctx, o.ID, ops.StartOptions{Reason: "why"})
 		if now := operationOf(t, s, o.ID); !errors.Is(err, refuse) || now.State != ops.Planned {
 			t.Errorf("start: got error %v and %+v, want the audit's", err, now)
 		}

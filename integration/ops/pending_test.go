@@ -32,7 +32,7 @@ func TestOperationsOnWhatIsPending(t *testing.T) {
 			t.Helper()
 			o := planned(t, s, action, target)
 			a.ProduceMany(1) // which comes too late
-			_ = testapp.Must[ops.Operation](t)(s.Start(ctx, o.ID, ops.Terms{Rate: 1000, Reason: "why"}))
+			_ = testapp.Must[ops.Operation](t)(s.Start(ctx, o.ID, ops.StartOptions{Rate: 1000, Reason: "why"}))
 			return awaitState(t, s, o.ID, ops.Done)
 		}
 		tomorrow := time.Now().Add(24 * time.Hour)
@@ -88,7 +88,7 @@ func TestOneRunnerAtATime(t *testing.T) {
 		var all []int64
 		for _, filter := range []poison.Filter{{Consumer: "c"}, {PayloadType: "order.placed"}, {}} { // which match the same messages
 			o := planned(t, s, ops.Requeue, ops.Target{Poisoned: &filter})
-			_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.Terms{Rate: 2000, Canary: -1, Reason: "why"}))
+			_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 2000, Canary: -1, Reason: "why"}))
 			all = append(all, o.ID)
 		}
 		runner(t, d)
@@ -122,7 +122,7 @@ func TestWhatComesBackStopsIt(t *testing.T) {
 		target := ofConsumer("c")
 		target.Poisoned.Fingerprint = groups[0].Fingerprint
 		o := planned(t, s, ops.Requeue, target)
-		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.Terms{Rate: 30, Canary: -1, Reason: "hope"}))
+		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 30, Canary: -1, Reason: "hope"}))
 		if o = awaitState(t, s, o.ID, ops.Paused); o.Changed < 20 || o.Changed >= 200 {
 			t.Errorf("got %+v, want it paused on the way", o)
 		}
@@ -143,7 +143,7 @@ func TestExplainWithoutConsumers(t *testing.T) {
 		ago := testapp.In(db, -time.Hour)
 		a.Exec("INSERT INTO message_processes (id, kind, host, pid, program, version, started_at, seen_at, manifest, state) VALUES ('p', 'processor', 'h', 1, 'shop', 'v1', "+ago+", "+ago+", ?, '{}')",
 			`{"consumers":[{"name":"c","payload_types":["order.placed"]}]}`)
-		if e := testapp.Must[outbox.Explanation](t)(s.Explain(t.Context(), id)); e.Reason != outbox.NoProcess {
+		if e := testapp.Must[outbox.Explanation](t)(s.Explain(t.Context(), id)); e.Reason != outbox.NoLiveProcess {
 			t.Errorf("with nobody alive: got %+v, want no live process", e)
 		}
 		if err := s.Pause(t.Context(), "c", "it burns"); err != nil {

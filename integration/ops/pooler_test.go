@@ -42,14 +42,14 @@ func TestThroughAPooler(t *testing.T) {
 			s, ctx := d.As(someone(ops.Administrator)), t.Context()
 			runner(t, d)
 			o := planned(t, s, ops.Requeue, ofConsumer("c"))
-			testapp.Must[ops.Operation](t)(s.Start(ctx, o.ID, ops.Terms{Rate: 1000, Canary: 10, Reason: "fixed"}))
+			testapp.Must[ops.Operation](t)(s.Start(ctx, o.ID, ops.StartOptions{Rate: 1000, Canary: 10, Reason: "fixed"}))
 			if o = awaitState(t, s, o.ID, ops.Done); o.Changed != 300 {
 				t.Errorf("done: got %+v, want 300 changed", o)
 			}
 			testapp.Eventually(t, "all have run", func() bool { return runs.Load() == 300 && len(a.Pending()) == 0 })
 			patient := deskOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour }).As(someone(ops.Administrator))
 			o = planned(t, patient, ops.Discard, ofConsumer("fails"))
-			testapp.Must[ops.Operation](t)(patient.Start(ctx, o.ID, ops.Terms{Reason: "no use"}))
+			testapp.Must[ops.Operation](t)(patient.Start(ctx, o.ID, ops.StartOptions{Reason: "no use"}))
 			if o = testapp.Must[ops.Operation](t)(patient.Undo(ctx, "of use", o.ID)); o.State != ops.Undone || len(a.Poisoned()) != 1 {
 				t.Errorf("undone: got %+v and %d poisoned, want 1", o, len(a.Poisoned()))
 			}

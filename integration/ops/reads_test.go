@@ -41,7 +41,7 @@ const (
 type read struct {
 	method, what string
 	most         int
-	look         func(ctx context.Context, s *ops.Seat) error
+	look         func(ctx context.Context, s *ops.Session) error
 }
 
 func (r read) String() string { return strings.TrimSpace(r.method + " " + r.what) }
@@ -55,18 +55,20 @@ type anybody struct {
 // readsOf are the methods that read, with what makes them read most.
 func readsOf(of anybody) []read {
 	all := []read{
-		{"Overview", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Overview(ctx)) }},
-		{"Glance", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Seat) error { return testapp.Third(s.Glance(ctx)) }},
-		{"Check", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Check(ctx)) }},
-		{"Doctor", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Doctor(ctx)) }},
-		{"PoisonGroups", "of all", groupReads, func(ctx context.Context, s *ops.Seat) error { return testapp.Third(s.PoisonGroups(ctx, "")) }},
-		{"PoisonGroups", "of one", groupReads, func(ctx context.Context, s *ops.Seat) error { return testapp.Third(s.PoisonGroups(ctx, "consumer-00")) }},
+		{"Overview", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Overview(ctx)) }},
+		{"Glance", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Session) error { return testapp.Third(s.CachedOverview(ctx)) }},
+		{"Check", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Check(ctx)) }},
+		{"Doctor", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Doctor(ctx)) }},
+		{"PoisonGroups", "of all", groupReads, func(ctx context.Context, s *ops.Session) error { return testapp.Third(s.PoisonGroups(ctx, "")) }},
+		{"PoisonGroups", "of one", groupReads, func(ctx context.Context, s *ops.Session) error {
+			return testapp.Third(s.PoisonGroups(ctx, "consumer-00"))
+		}},
 	}
-	add := func(method, what string, look func(ctx context.Context, s *ops.Seat) error) {
+	add := func(method, what string, look func(ctx context.Context, s *ops.Session) error) {
 		all = append(all, read{method, what, pageReads, look})
 	}
 	messages := func(what string, f outbox.Filter) {
-		add("Messages", what, func(ctx context.Context, s *ops.Seat) error {
+		add("Messages", what, func(ctx context.Context, s *ops.Session) error {
 			return testapp.Third(s.Messages(ctx, f, outbox.Page{Size: 1000}))
 		})
 	}
@@ -85,15 +87,15 @@ func readsOf(of anybody) []read {
 	messages("delayed", outbox.Filter{State: outbox.Delayed})
 	messages("leased", outbox.Filter{State: outbox.Leased})
 	poisoned := func(what string, most int, f poison.Filter) {
-		add := func(method, what string, beside int, look func(ctx context.Context, s *ops.Seat) error) {
+		add := func(method, what string, beside int, look func(ctx context.Context, s *ops.Session) error) {
 			all = append(all, read{method, what, most + beside, look})
 		}
-		add("PoisonedMessages", what, 0, func(ctx context.Context, s *ops.Seat) error {
+		add("PoisonedMessages", what, 0, func(ctx context.Context, s *ops.Session) error {
 			return testapp.Third(s.PoisonedMessages(ctx, f, outbox.Page{Size: 1000}))
 		})
-		add("CountPoisoned", what, 0, func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.CountPoisoned(ctx, f)) })
-		add("Preview", what, previewReads-pageReads, func(ctx context.Context, s *ops.Seat) error {
-			return unless(ops.ErrNothing, testapp.Second(s.Preview(ctx, ops.Requeue, ops.Target{Poisoned: &f})))
+		add("CountPoisoned", what, 0, func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.CountPoisoned(ctx, f)) })
+		add("Preview", what, previewReads-pageReads, func(ctx context.Context, s *ops.Session) error {
+			return unless(ops.ErrNoMatch, testapp.Second(s.Preview(ctx, ops.Requeue, ops.Target{Poisoned: &f})))
 		})
 	}
 	poisoned("all", pageReads, poison.Filter{})
@@ -109,46 +111,46 @@ func readsOf(of anybody) []read {
 	poisoned("of a text", pageReads, poison.Filter{Error: "no luck"})
 	poisoned("of a rare text", crowd.Poisoned, poison.Filter{Error: "nobody has said this"})
 	poisoned("of a key", crowd.Poisoned, poison.Filter{Key: "key-1"})
-	all = append(all, read{"Preview", "of few pending messages", 2*crowd.Pending + previewReads, func(ctx context.Context, s *ops.Seat) error { // through all parts
+	all = append(all, read{"Preview", "of few pending messages", 2*crowd.Pending + previewReads, func(ctx context.Context, s *ops.Session) error { // through all parts
 		return testapp.Second(s.Preview(ctx, ops.Cancel, ops.Target{Pending: &outbox.Filter{Consumer: "consumer-02", Retrying: true}}))
 	}})
-	id := func(method string, look func(ctx context.Context, s *ops.Seat) error) { add(method, "", look) }
-	id("Message", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Message(ctx, of.message)) })
-	id("PoisonedMessage", func(ctx context.Context, s *ops.Seat) error {
+	id := func(method string, look func(ctx context.Context, s *ops.Session) error) { add(method, "", look) }
+	id("Message", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Message(ctx, of.message)) })
+	id("PoisonedMessage", func(ctx context.Context, s *ops.Session) error {
 		return testapp.Second(s.PoisonedMessage(ctx, of.poisoned))
 	})
-	id("Explain", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Explain(ctx, of.message)) })
-	add("Explain", "of one with a key", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Explain(ctx, of.keyed)) })
-	id("MessagesByID", func(ctx context.Context, s *ops.Seat) error {
+	id("Explain", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Explain(ctx, of.message)) })
+	add("Explain", "of one with a key", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Explain(ctx, of.keyed)) })
+	id("MessagesByID", func(ctx context.Context, s *ops.Session) error {
 		return testapp.Second(s.MessagesByID(ctx, of.message, of.keyed))
 	})
-	id("ClaimMessages", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.ClaimMessages(ctx, of.claim)) })
-	id("Claims", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Claims(ctx)) })
-	id("Crashes", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Crashes(ctx, 0, 100)) })
-	id("ParkedKeys", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.ParkedKeys(ctx, 100)) })
-	id("Minutes", func(ctx context.Context, s *ops.Seat) error {
+	id("ClaimMessages", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.ClaimMessages(ctx, of.claim)) })
+	id("Claims", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Claims(ctx)) })
+	id("Crashes", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Crashes(ctx, 0, 100)) })
+	id("ParkedKeys", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.ParkedKeys(ctx, 100)) })
+	id("Minutes", func(ctx context.Context, s *ops.Session) error {
 		return testapp.Second(s.Minutes(ctx, 48*time.Hour, "consumer-07"))
 	})
-	id("Failures", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Failures(ctx, "", 100)) })
-	id("Processes", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Processes(ctx, 24*time.Hour)) })
-	id("Carried", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Carried(ctx)) })
-	id("Schedules", func(ctx context.Context, s *ops.Seat) error {
+	id("Failures", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Failures(ctx, "", 100)) })
+	id("Processes", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Processes(ctx, 24*time.Hour)) })
+	id("Carried", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.HasRunner(ctx)) })
+	id("Schedules", func(ctx context.Context, s *ops.Session) error {
 		return testapp.Third(s.Schedules(ctx, schedule.Filter{}, outbox.Page{Size: 1000}))
 	})
-	id("Schedule", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Schedule(ctx, of.schedule)) })
-	id("Operations", func(ctx context.Context, s *ops.Seat) error {
+	id("Schedule", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Schedule(ctx, of.schedule)) })
+	id("Operations", func(ctx context.Context, s *ops.Session) error {
 		return testapp.Third(s.Operations(ctx, outbox.Page{Size: 1000}))
 	})
-	id("Operation", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Operation(ctx, of.operation)) })
-	id("Projections", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Projections(ctx)) })
-	id("ParkedEvents", func(ctx context.Context, s *ops.Seat) error {
+	id("Operation", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Operation(ctx, of.operation)) })
+	id("Projections", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Projections(ctx)) })
+	id("ParkedEvents", func(ctx context.Context, s *ops.Session) error {
 		return testapp.Second(s.ParkedEvents(ctx, "projection-1", 1, 0, 100))
 	})
-	id("Installed", func(ctx context.Context, s *ops.Seat) error { return testapp.Second(s.Installed(ctx)) })
-	id("CheckEdit", func(ctx context.Context, s *ops.Seat) error {
+	id("Installed", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.FindInstallations(ctx)) })
+	id("CheckEdit", func(ctx context.Context, s *ops.Session) error {
 		return unless(bus.ErrNoConsumer, testapp.Second(s.CheckEdit(ctx, of.poisoned, []byte(`{}`))))
 	})
-	return append(all, read{"Find", "", findReads, func(ctx context.Context, s *ops.Seat) error {
+	return append(all, read{"Find", "", findReads, func(ctx context.Context, s *ops.Session) error {
 		return testapp.Third(s.Find(ctx, outbox.Search{MessageID: of.messageID}, outbox.FindPlace{}))
 	}})
 }
@@ -173,7 +175,7 @@ func TestAllReadsAreCounted(t *testing.T) {
 	for _, r := range readsOf(anybody{}) {
 		known = append(known, r.method)
 	}
-	methods := reflect.TypeFor[*ops.Seat]()
+	methods := reflect.TypeFor[*ops.Session]()
 	for i := range methods.NumMethod() {
 		if name := methods.Method(i).Name; !slices.Contains(known, name) {
 			t.Errorf("%s is neither among what reads nor among what changes", name)

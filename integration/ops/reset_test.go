@@ -41,7 +41,7 @@ func TestAResetThatPanicsPausesItsOperation(t *testing.T) {
 				}
 				seat := desk.As(ops.Principal{Name: "ada", Role: ops.Administrator})
 				o := testapp.Must[ops.Operation](t)(seat.Plan(t.Context(), ops.Rebuild, ops.Target{Projection: "balances"}))
-				testapp.Must[ops.Operation](t)(seat.Start(t.Context(), o.ID, ops.Terms{Reason: "columns were added"}))
+				testapp.Must[ops.Operation](t)(seat.Start(t.Context(), o.ID, ops.StartOptions{Reason: "columns were added"}))
 				runner := testapp.Must[*ops.Runner](t)(ops.NewRunner(desk, readers))
 				ctx, stop := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
@@ -68,11 +68,11 @@ func TestAnOperationOfANewerVersionIsLeftToIt(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"), testapp.Consumed("d"), testapp.Consumed("e"))
 		a.ProduceMany(3)
-		desk := testapp.Must[*ops.Desk](t)(ops.New(ops.Config{DB: db, Registry: a.Registry, UndoWindow: -1, Logger: slog.New(slog.DiscardHandler)}))
+		desk := testapp.Must[*ops.Service](t)(ops.New(ops.Config{DB: db, Registry: a.Registry, UndoWindow: -1, Logger: slog.New(slog.DiscardHandler)}))
 		seat := desk.As(ops.Principal{Name: "ada", Role: ops.Administrator})
 		plan := func(consumer, change string, args ...any) int64 {
 			o := testapp.Must[ops.Operation](t)(seat.Plan(t.Context(), ops.Cancel, ops.Target{Pending: &outbox.Filter{Consumer: consumer}}))
-			testapp.Must[ops.Operation](t)(seat.Start(t.Context(), o.ID, ops.Terms{Reason: "of a test"}))
+			testapp.Must[ops.Operation](t)(seat.Start(t.Context(), o.ID, ops.StartOptions{Reason: "of a test"}))
 			a.Exec("UPDATE message_operations SET "+change+" WHERE id = ?", append(args, o.ID)...)
 			return o.ID
 		}

@@ -44,7 +44,7 @@ func call(method reflect.Value) error {
 // TestNobodyMayDoAnything: each method of a seat asks for the role, before anything else.
 func TestNobodyMayDoAnything(t *testing.T) {
 	d := deskOf(t, closed(t), testapp.Must[*bus.Registry](t)(bus.NewRegistry()))
-	seats := map[string]*ops.Seat{
+	seats := map[string]*ops.Session{
 		"no role":      d.As(ops.Principal{Name: "ada"}),
 		"no name":      d.As(ops.Principal{Role: ops.Administrator}),
 		"unknown role": d.As(ops.Principal{Name: "ada", Role: 17}),
@@ -88,7 +88,7 @@ func TestRoles(t *testing.T) {
 // change: a viewer, and everybody where it is hidden.
 func TestNoGuessing(t *testing.T) {
 	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry())
-	seat := func(role ops.Role, redact func(context.Context, ops.Content) ops.Content) *ops.Seat {
+	seat := func(role ops.Role, redact func(context.Context, ops.Content) ops.Content) *ops.Session {
 		return deskOf(t, closed(t), registry, func(c *ops.Config) { c.Redact = redact }).As(someone(role))
 	}
 	hides := func(_ context.Context, c ops.Content) ops.Content {
@@ -98,7 +98,7 @@ func TestNoGuessing(t *testing.T) {
 		}
 		return c
 	}
-	search := func(s *ops.Seat, text string) map[string]error {
+	search := func(s *ops.Session, text string) map[string]error {
 		ctx, filter := t.Context(), poison.Filter{Error: text}
 		return map[string]error{
 			"find":    testapp.Third(s.Find(ctx, outbox.Search{Header: "token", Value: text}, outbox.FindPlace{})),
@@ -113,7 +113,7 @@ func TestNoGuessing(t *testing.T) {
 			t.Errorf("%s by a viewer: got error %v, want ErrForbidden", what, err)
 		}
 	}
-	for name, s := range map[string]*ops.Seat{"nothing is shown": seat(ops.Operator, nil), "it is hidden": seat(ops.Operator, hides)} {
+	for name, s := range map[string]*ops.Session{"nothing is shown": seat(ops.Operator, nil), "it is hidden": seat(ops.Operator, hides)} {
 		for what, err := range search(s, "a secret") {
 			if !errors.Is(err, ops.ErrRedacted) {
 				t.Errorf("%s where %s: got error %v, want ErrRedacted", what, name, err)
@@ -142,7 +142,7 @@ func TestWhatOperationsTell(t *testing.T) {
 		a.Exec("UPDATE message_operations SET state = 'paused', note = 'it failed 10 times in a row, and said: a secret'")
 		hidden := deskOf(t, db, a.Registry, func(c *ops.Config) { c.Redact = nil })
 		for name, of := range map[string]struct {
-			seat *ops.Seat
+			seat *ops.Session
 			note string
 			text string
 		}{

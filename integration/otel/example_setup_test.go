@@ -59,7 +59,7 @@ func setUp(db *bun.DB, registry *bus.Registry, exporter sdktrace.SpanExporter, r
 		return nil, err
 	}
 	processor, err := outbox.NewProcessor(db, registry, outbox.ProcessorConfig{
-		Chain: middleware.Default(middleware.Options{Logger: logger, Telemetry: telemetry.Consume()}),
+		Middleware: middleware.Default(middleware.Options{Logger: logger, Telemetry: telemetry.Consume()}),
 	})
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func TestSetUpInTheDocuments(t *testing.T) {
 	poll(t, "the message is poisoned and the queue is measured", func() bool {
 		return logs.Len() > 0 && len(collect(t, reader)) > 0
 	})
-	_, err = app.scheduler.ScheduleAnother(t.Context(), db, order{"2"}, "@daily", "UTC")
+	_, err = app.scheduler.Create(t.Context(), db, order{"2"}, "@daily", "UTC")
 	check(t, err)
 	stop()
 	check(t, <-result)

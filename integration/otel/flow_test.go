@@ -35,15 +35,15 @@ func (m move) OrderKey() string { return "customer:" + m.Customer }
 
 // bounded is a consumer with everything that can hold it up, but for a gate.
 func bounded(name string, fn func(context.Context, move) error) bus.Consumer {
-	return bus.Consume(name, fn, bus.Ordered(bus.ParkKey), bus.LimitShared("carriers", 2), bus.Rate(1, 20*time.Second, 1),
-		bus.Breaker(bus.BreakerConfig{Min: 2, Ratio: 1}), bus.MaxAttempts(2))
+	return bus.Consume(name, fn, bus.Ordered(bus.BlockKey), bus.SharedConcurrency("carriers", 2), bus.RateLimit(1, 20*time.Second, 1),
+		bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 2, FailureRatio: 1}), bus.MaxAttempts(2))
 }
 
 // observe runs a processor, and Observe beside it, until stop is called.
 func (p *shop) observe(logger *slog.Logger) (stop func()) {
 	p.Helper()
 	processor := must(outbox.NewProcessor(p.db, p.registry, outbox.ProcessorConfig{Logger: logger,
-		Chain: middleware.Default(middleware.Options{Logger: logger, Telemetry: p.telemetry.Consume(), Backoff: middleware.Constant(10 * time.Second)})}))(p)
+		Middleware: middleware.Default(middleware.Options{Logger: logger, Telemetry: p.telemetry.Consume(), Backoff: middleware.Constant(10 * time.Second)})}))(p)
 	return p.background(p.ctx, processor.Run, func(ctx context.Context) error { return p.telemetry.Observe(ctx, processor, 5*time.Second) })
 }
 
@@ -90,20 +90,20 @@ func (p *shop) checkShown(when, name string, want map[string]float64) {
 // TestGatesAndBreakersAreMeasured: those that consumers have, closed or not.
 func TestGatesAndBreakersAreMeasured(t *testing.T) {
 	t.Parallel()
-	gate := new(outbox.Gate)
+	gate := new(outbox.Circuit)
 	away := true
 	broken := bus.Consume("broken", func(context.Context, refund) error {
 		if away {
 			return errors.New("no carrier")
 		}
 		return nil
-	}, bus.Breaker(bus.BreakerConfig{Min: 2, Ratio: 1}), bus.MaxAttempts(100), bus.AttemptDelay(time.Second))
+	}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 2, FailureRatio: 1}), bus.MaxAttempts(100), bus.AttemptDelay(time.Second))
 	gated := bus.Consume("gated", func(context.Context, order) error {
 		if away {
-			return gate.Close(errors.New("no carrier"))
+			return gate.Trip(errors.New("no carrier"))
 		}
 		return nil
-	}, outbox.Gated(gate))
+	}, outbox.WithCircuit(gate))
 	inShop(t, settings{consumers: []bus.Consumer{gated, broken, script("plain")}}, func(p *shop) {
 		stop := p.observe(slog.New(slog.DiscardHandler))
 		defer stop()
@@ -228,7 +228,7 @@ func TestKeysAreNowhere(t *testing.T) {
 	fails := func(ctx context.Context, m move) error {
 		mu.Lock()
 		defer mu.Unlock()
-		current, _ := bus.Current(ctx)
+		current, _ := bus.MessageFromContext(ctx)
 		id := current.Consumer + current.ID.String()
 		runs[id]++
 		switch {
@@ -250,7 +250,7 @@ func TestKeysAreNowhere(t *testing.T) {
 		deadline := outbox.DeliverBy(time.Now().Add(5*time.Second), bus.Poisoned)
 		for n := range 5 {
 			check(p, p.produce(p.ctx, move{secret, n}, outbox.InsertID(fmt.Sprint(secret, n))))
-			check(p, p.produce(p.ctx, move{"another", n}, outbox.Key(secret), outbox.Replace("late "+secret+fmt.Sprint(n)), deadline))
+			check(p, p.produce(p.ctx, move{"another", n}, outbox.OrderingKey(secret), outbox.Replace("late "+secret+fmt.Sprint(n)), deadline))
 		}
 		store := must(poison.NewStore(p.registry))(p)
 		for range 12 {

@@ -117,16 +117,16 @@ func TestMetrics(t *testing.T) {
 		_, err = p.producer.ProduceMany(p.ctx, p.db, outbox.Item{Payload: refund{"2"}}, outbox.Item{Payload: refund{"4"}})
 		check(p, err)
 		check(p, p.schedule(p.ctx, refund{"3"}))
-		processor := must(outbox.NewProcessor(p.db, p.registry, outbox.ProcessorConfig{Chain: middleware.Default(middleware.Options{Telemetry: p.telemetry.Consume()})}))(p)
+		processor := must(outbox.NewProcessor(p.db, p.registry, outbox.ProcessorConfig{Middleware: middleware.Default(middleware.Options{Telemetry: p.telemetry.Consume()})}))(p)
 		stop := p.background(p.ctx, processor.Run, func(ctx context.Context) error { return p.telemetry.Observe(ctx, processor, 0) })
 		fired := p.start(p.ctx)
 		p.eventually("all is consumed", p.empty)
 		<-time.After(time.Minute)
 		fired()
-		refuse := func(bus.Sender) bus.Sender {
+		refuse := func(bus.ProduceFunc) bus.ProduceFunc {
 			return func(context.Context, *bus.Batch) error { return bus.ErrTooLarge }
 		}
-		producer := must(outbox.NewProducer(p.registry, outbox.ProducerConfig{Telemetry: p.telemetry.Produce(), Layers: []bus.SendMiddleware{refuse}}))(p)
+		producer := must(outbox.NewProducer(p.registry, outbox.ProducerConfig{Telemetry: p.telemetry.Produce(), Layers: []bus.ProduceMiddleware{refuse}}))(p)
 		if _, err := producer.Produce(p.ctx, p.db, order{"3"}); !errors.Is(err, bus.ErrTooLarge) {
 			p.Errorf("produce: got %v, want %v", err, bus.ErrTooLarge)
 		}

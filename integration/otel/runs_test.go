@@ -98,10 +98,10 @@ func TestErrorTypes(t *testing.T) {
 		{"a stop", bus.ErrStopping, "asyncmonolith.stopping"},
 		{"a payload that does not fit", decode, "asyncmonolith.decode"},
 		{"a payload nobody consumes", bus.ErrNoConsumer, "asyncmonolith.no_consumer"},
-		{"a pointer", bus.ErrBadPayload, "asyncmonolith.bad_payload"},
+		{"a pointer", bus.ErrInvalidPayload, "asyncmonolith.bad_payload"},
 		{"a large payload", bus.ErrTooLarge, "asyncmonolith.too_large"},
-		{"bad text", bus.ErrBadText, "asyncmonolith.bad_text"},
-		{"a bad option", bus.ErrBadOption, "asyncmonolith.bad_option"},
+		{"bad text", bus.ErrInvalidText, "asyncmonolith.bad_text"},
+		{"a bad option", bus.ErrInvalidOption, "asyncmonolith.bad_option"},
 		{"a permanent error", bus.Permanent(card), "asyncmonolith.permanent"},
 		{"a wrapped permanent error", fmt.Errorf("pay: %w", bus.Permanent(card)), "asyncmonolith.permanent"},
 		{"a permanent error that names itself", bus.Permanent(coded{"card_expired"}), "card_expired"},
@@ -111,8 +111,8 @@ func TestErrorTypes(t *testing.T) {
 		{"one to retry after a while", bus.RetryAfter(time.Second, fmt.Errorf("pay: %w", card)), "*otel_test.errCard"},
 		{"one of several", errors.Join(fmt.Errorf("pay: %w and %w", card, fs.ErrExist), fs.ErrExist), "*otel_test.errCard"},
 		{"a type that wraps", &fs.PathError{Op: "open", Path: "4111", Err: card}, "*fs.PathError"},
-		{"a verdict without an error", &bus.Verdict{Outcome: bus.Condemned, Reason: "tenant closed"}, "_OTHER"},
-		{"an outcome nobody knows", &bus.Verdict{Outcome: 99, Err: card}, "*otel_test.errCard"},
+		{"a verdict without an error", &bus.OutcomeError{Outcome: bus.Condemned, Reason: "tenant closed"}, "_OTHER"},
+		{"an outcome nobody knows", &bus.OutcomeError{Outcome: 99, Err: card}, "*otel_test.errCard"},
 		{"an error that panics", &broken{}, "_OTHER"},
 	}
 	for _, test := range tests {
@@ -188,8 +188,8 @@ func TestOutcomesThatAreNoErrors(t *testing.T) {
 	tests := map[string]error{
 		"done":      nil,
 		"discarded": bus.Discard(&errCard{"4111"}),
-		"snoozed":   &bus.Verdict{Outcome: bus.Snoozed, Delay: time.Second, Err: errors.New("a conflict in the database")},
-		"released":  &bus.Verdict{Outcome: bus.Released, Err: bus.ErrLeaseLost},
+		"snoozed":   &bus.OutcomeError{Outcome: bus.Snoozed, Delay: time.Second, Err: errors.New("a conflict in the database")},
+		"released":  &bus.OutcomeError{Outcome: bus.Released, Err: bus.ErrLeaseLost},
 	}
 	for want, err := range tests {
 		t.Run(want, func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestParentOfARun(t *testing.T) {
 		{"delayed", elsewhere, func(m *bus.Message) { m.AvailableAt = created.Add(11 * time.Millisecond) }, false, ""},
 		{"second attempt", elsewhere, func(m *bus.Message) { m.Attempt = 2 }, false, "2"},
 		{"hundredth attempt", elsewhere, func(m *bus.Message) { m.Attempt = 100 }, false, "100"},
-		{"after a crash", elsewhere, func(m *bus.Message) { m.Crashes = 1 }, true, "1 1"},
+		{"after a crash", elsewhere, func(m *bus.Message) { m.CrashCount = 1 }, true, "1 1"},
 		{"replayed", elsewhere, func(m *bus.Message) { m.Event = &bus.Event{Replay: true} }, false, "1 replay"},
 		{"caught up", elsewhere, func(m *bus.Message) { m.Event = &bus.Event{Backlog: true} }, false, "1 catchup"},
 		{"without headers", "", func(*bus.Message) {}, false, ""},

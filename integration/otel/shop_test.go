@@ -124,7 +124,7 @@ func (p *shop) start(ctx context.Context) (stop func()) {
 	p.Helper()
 	messages := must(outbox.NewProcessor(p.db, p.registry, outbox.ProcessorConfig{
 		Concurrency: 1, // one message after the other, in order
-		Chain: middleware.Default(middleware.Options{
+		Middleware: middleware.Default(middleware.Options{
 			Telemetry: p.telemetry.Consume(), Backoff: middleware.Constant(time.Minute),
 			OnPoison: func(context.Context, *bus.Message, string, error) {}, // it wraps errors once more
 		}),
@@ -194,11 +194,11 @@ func (p *shop) produce(ctx context.Context, payload bus.Payload, options ...outb
 
 // schedule writes a schedule that fires now, and then not for a year.
 func (p *shop) schedule(ctx context.Context, payload bus.Payload) error {
-	id, err := p.scheduler.ScheduleAnother(ctx, p.db, payload, "0 0 0 1 1 *", "UTC")
+	id, err := p.scheduler.Create(ctx, p.db, payload, "0 0 0 1 1 *", "UTC")
 	if err != nil {
 		return err
 	}
-	return p.scheduler.RunNow(ctx, p.db, id)
+	return p.scheduler.Trigger(ctx, p.db, id)
 }
 
 // spans describes every span in the order in which they started, but runs one

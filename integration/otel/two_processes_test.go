@@ -56,7 +56,7 @@ func shipping() (*bus.Registry, error) {
 	return bus.NewRegistry(
 		bus.Consume("ship-fine", func(context.Context, fine) error { return nil }),
 		bus.Consume("ship-flaky", func(ctx context.Context, _ flaky) error {
-			if m, _ := bus.Current(ctx); m.Attempt == 1 {
+			if m, _ := bus.MessageFromContext(ctx); m.Attempt == 1 {
 				return errors.New("no carrier")
 			}
 			return nil
@@ -143,7 +143,7 @@ func consumeUntilInputEnds(ctx context.Context, tracers *sdktrace.TracerProvider
 	}
 	processor, err := outbox.NewProcessor(db, registry, outbox.ProcessorConfig{
 		PollInterval: 50 * time.Millisecond,
-		Chain:        middleware.Default(middleware.Options{Telemetry: telemetry.Consume(), Backoff: middleware.Constant(50 * time.Millisecond)}),
+		Middleware:   middleware.Default(middleware.Options{Telemetry: telemetry.Consume(), Backoff: middleware.Constant(50 * time.Millisecond)}),
 	})
 	if err != nil {
 		return err

@@ -17,10 +17,10 @@ import (
 func TestAdminListExaminesWhatItSays(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		a := testapp.New(t, db, testapp.Consumed("c"), testapp.Consumed("k", bus.Ordered(bus.ParkKey)))
+		a := testapp.New(t, db, testapp.Consumed("c"), testapp.Consumed("k", bus.Ordered(bus.BlockKey)))
 		admin, ctx := a.Admin(), t.Context()
 		for i := range 20 {
-			a.Produce(order{N: i}, outbox.Key("a"))
+			a.Produce(order{N: i}, outbox.OrderingKey("a"))
 		}
 		a.Exec("UPDATE consumer_messages SET attempts = 1 WHERE id IN (11, 34)")
 		filter, found, empty := outbox.Filter{Retrying: true}, 0, 0
@@ -57,8 +57,8 @@ func TestAdminListExaminesWhatItSays(t *testing.T) {
 			t.Fatalf("with keys: got %v, %v", next, err)
 		}
 		next.Examine = 0
-		if _, _, err := admin.List(ctx, db, outbox.Filter{Consumer: "k"}, *next); !errors.Is(err, bus.ErrBadOption) {
-			t.Errorf("a page of another listing: got %v, want ErrBadOption", err)
+		if _, _, err := admin.List(ctx, db, outbox.Filter{Consumer: "k"}, *next); !errors.Is(err, bus.ErrInvalidOption) {
+			t.Errorf("a page of another listing: got %v, want ErrInvalidOption", err)
 		}
 	})
 }
@@ -94,8 +94,8 @@ func TestAdminGetsHeads(t *testing.T) {
 		if _, err := admin.GetHead(ctx, db, id+1, 10); !errors.Is(err, outbox.ErrNotFound) {
 			t.Errorf("head of nothing: got %v, want ErrNotFound", err)
 		}
-		if _, err := admin.GetHead(ctx, db, id, -1); !errors.Is(err, bus.ErrBadOption) {
-			t.Errorf("a head of -1 bytes: got %v, want ErrBadOption", err)
+		if _, err := admin.GetHead(ctx, db, id, -1); !errors.Is(err, bus.ErrInvalidOption) {
+			t.Errorf("a head of -1 bytes: got %v, want ErrInvalidOption", err)
 		}
 	})
 }

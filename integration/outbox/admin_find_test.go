@@ -82,13 +82,13 @@ func TestAdminFinds(t *testing.T) {
 			}
 		}
 		for name, search := range map[string]outbox.Search{"nothing": {}, "a short trace": {TraceID: "ab"}, "a trace of no digits": {TraceID: strings.Repeat("%", 32)}, "a value alone": {Value: "v"}} {
-			if _, _, err := admin.Find(ctx, db, search, outbox.FindPlace{}); !errors.Is(err, bus.ErrBadOption) {
-				t.Errorf("%s: got %v, want ErrBadOption", name, err)
+			if _, _, err := admin.Find(ctx, db, search, outbox.FindPlace{}); !errors.Is(err, bus.ErrInvalidOption) {
+				t.Errorf("%s: got %v, want ErrInvalidOption", name, err)
 			}
 		}
 		for _, after := range []string{"!", "e30", "bm8"} {
-			if _, _, err := admin.Find(ctx, db, outbox.Search{MessageID: ids[0]}, outbox.FindPlace{After: after}); !errors.Is(err, bus.ErrBadOption) {
-				t.Errorf("place %q: got %v, want ErrBadOption", after, err)
+			if _, _, err := admin.Find(ctx, db, outbox.Search{MessageID: ids[0]}, outbox.FindPlace{After: after}); !errors.Is(err, bus.ErrInvalidOption) {
+				t.Errorf("place %q: got %v, want ErrInvalidOption", after, err)
 			}
 		}
 	})

@@ -194,7 +194,7 @@ func TestAdminNeverWaitsForARunningMessage(t *testing.T) {
 		a := testapp.New(t, db, outbox.ConsumeTx("c", func(context.Context, bun.Tx, order) error { close(started); <-gate; return nil }))
 		a.Produce(order{ID: "1"})
 		config := testapp.Fast()
-		config.ConsumerTimeout = 9 * time.Second // less than SQLite waits for its lock
+		config.DefaultTimeout = 9 * time.Second // less than SQLite waits for its lock
 		r := a.Start(config)
 		<-started
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -349,7 +349,7 @@ func TestAdminInTransactions(t *testing.T) {
 		}
 		err = db.RunInTx(ctx, options, func(ctx context.Context, tx bun.Tx) error {
 			result, err := admin.Cancel(ctx, tx, 1, 2)
-			if db.Dialect().Name() == dialect.MySQL && errors.Is(err, bus.ErrBadOption) {
+			if db.Dialect().Name() == dialect.MySQL && errors.Is(err, bus.ErrInvalidOption) {
 				return fmt.Errorf("2: %w", undo) // as documented
 			}
 			return errors.Join(err, fmt.Errorf("%d: %w", result.Changed, undo))
@@ -365,8 +365,8 @@ func TestAdminInTransactions(t *testing.T) {
 		}
 		tx := testapp.Must[bun.Tx](t)(db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
 		defer tx.Rollback() //nolint:errcheck // nothing is written
-		if _, err := admin.Cancel(ctx, tx, 1); !errors.Is(err, bus.ErrBadOption) || !strings.Contains(err.Error(), "repeatable read") {
-			t.Errorf("cancel under repeatable read: got %v, want ErrBadOption that names it", err)
+		if _, err := admin.Cancel(ctx, tx, 1); !errors.Is(err, bus.ErrInvalidOption) || !strings.Contains(err.Error(), "repeatable read") {
+			t.Errorf("cancel under repeatable read: got %v, want ErrInvalidOption that names it", err)
 		}
 	})
 }
@@ -390,8 +390,8 @@ func TestAdminTellsWhatWaits(t *testing.T) {
 		if want := []string{"c 3 true true true", "elsewhere 0 false true false", "former 1 true true true", "gone 2 false false true", "r 0 true false false"}; !slices.Equal(got, want) {
 			t.Errorf("queues:\n got %q\nwant %q", got, want)
 		}
-		unregistered := testapp.Must[[]outbox.Unregistered](t)(admin.Unregistered(ctx, db))
-		if want := []outbox.Unregistered{{Consumer: "c", PayloadType: "gone"}, {Consumer: "gone", PayloadType: "order.placed"}}; !slices.Equal(unregistered, want) {
+		unregistered := testapp.Must[[]outbox.Unhandled](t)(admin.Unhandled(ctx, db))
+		if want := []outbox.Unhandled{{Consumer: "c", PayloadType: "gone"}, {Consumer: "gone", PayloadType: "order.placed"}}; !slices.Equal(unregistered, want) {
 			t.Errorf("unregistered: got %+v, want %+v", unregistered, want)
 		}
 	})
@@ -425,7 +425,7 @@ func TestQueuesOfManyConsumers(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var consumers []bus.Consumer
 		for i := range 700 {
-			consumers = append(consumers, bus.Consume(fmt.Sprint("ordered", i), func(context.Context, step) error { return nil }, bus.Ordered(bus.ParkKey)))
+			consumers = append(consumers, bus.Consume(fmt.Sprint("ordered", i), func(context.Context, step) error { return nil }, bus.Ordered(bus.BlockKey)))
 		}
 		a := testapp.New(t, db, consumers...)
 		queues, err := a.Admin().Queues(t.Context(), db)
@@ -433,7 +433,7 @@ func TestQueuesOfManyConsumers(t *testing.T) {
 			t.Errorf("got %d queues, %v, want 700", len(queues), err)
 		}
 		a.Fill(1, "order.lost")
-		if found := testapp.Must[[]outbox.Unregistered](t)(a.Admin().Unregistered(t.Context(), db)); len(found) != 1 {
+		if found := testapp.Must[[]outbox.Unhandled](t)(a.Admin().Unhandled(t.Context(), db)); len(found) != 1 {
 			t.Errorf("unregistered: got %v, want one", found)
 		}
 		var names []string

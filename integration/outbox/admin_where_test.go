@@ -17,10 +17,10 @@ import (
 func TestAdminChangesWhatMatches(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		a := testapp.New(t, db, testapp.Consumed("c"), testapp.Consumed("k", bus.Ordered(bus.ParkKey)))
+		a := testapp.New(t, db, testapp.Consumed("c"), testapp.Consumed("k", bus.Ordered(bus.BlockKey)))
 		admin, ctx := a.Admin(), t.Context()
 		for range 20 {
-			a.Produce(order{}, outbox.Key("a"))
+			a.Produce(order{}, outbox.OrderingKey("a"))
 		}
 		if later, err := admin.RescheduleWhere(ctx, db, time.Now().Add(time.Hour), outbox.Batch{Limit: 1000}); err != nil || later.Changed != 40 || later.More {
 			t.Fatalf("reschedule all: got %+v and %v, want 40", later, err)
@@ -49,12 +49,12 @@ func TestAdminChangesWhatMatches(t *testing.T) {
 			t.Errorf("cancel: got %+v and %v, want the 16 that are delayed", result, err)
 		}
 		for name, b := range map[string]outbox.Batch{"no limit": {}, "too many": {Limit: 10_001}, "before all": {Limit: 1, After: -1}, "up to nothing": {Limit: 1, UpTo: -1}, "a state that there is not": {Limit: 1, Filter: outbox.Filter{State: "x"}}} {
-			if result, err := admin.CancelWhere(ctx, db, b); !errors.Is(err, bus.ErrBadOption) || result.Changed != 0 || result.Last != b.After {
-				t.Errorf("%s: got %+v and %v, want ErrBadOption", name, result, err)
+			if result, err := admin.CancelWhere(ctx, db, b); !errors.Is(err, bus.ErrInvalidOption) || result.Changed != 0 || result.Last != b.After {
+				t.Errorf("%s: got %+v and %v, want ErrInvalidOption", name, result, err)
 			}
 		}
-		if _, err := admin.RescheduleWhere(ctx, db, time.Time{}, outbox.Batch{Limit: 1}); !errors.Is(err, bus.ErrBadOption) {
-			t.Errorf("the zero time: got %v, want ErrBadOption", err)
+		if _, err := admin.RescheduleWhere(ctx, db, time.Time{}, outbox.Batch{Limit: 1}); !errors.Is(err, bus.ErrInvalidOption) {
+			t.Errorf("the zero time: got %v, want ErrInvalidOption", err)
 		}
 		if count(outbox.Filter{}) != 24 {
 			t.Error("what was refused has changed something")

@@ -71,7 +71,7 @@ func TestToStopWhatWaitsLeavesTheRunBeforeItAlone(t *testing.T) {
 			}
 			return nil
 		}
-		a := testapp.New(t, db, bus.ConsumeBatch("c", consume, bus.Ordered(bus.ParkKey), bus.MaxAttempts(2), bus.AttemptDelay(5*time.Millisecond), bus.Timeout(time.Minute)))
+		a := testapp.New(t, db, bus.ConsumeBatch("c", consume, bus.Ordered(bus.BlockKey), bus.MaxAttempts(2), bus.AttemptDelay(5*time.Millisecond), bus.Timeout(time.Minute)))
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(3, "a")...))
 		second := a.Pending()[1].ID
 		r, looks := startWatched(a, alone())
@@ -105,7 +105,7 @@ func TestToStopWhatIsNotInTheCallLeavesTheCallAlone(t *testing.T) {
 		a.ProduceMany(3)
 		last := a.Pending()[2]
 		config := alone()
-		config.Chain = append(middleware.Default(middleware.Options{}), func(next bus.Handler) bus.Handler {
+		config.Middleware = append(middleware.Default(middleware.Options{}), func(next bus.Handler) bus.Handler {
 			return func(ctx context.Context, m *bus.Message) error {
 				if m.ID.String() == last.MessageID {
 					<-goOn
@@ -141,7 +141,7 @@ func TestToStopTheSecondOfAKeyTakesItOutOfItsBatch(t *testing.T) {
 			close(running)
 			return waitsFor(ctx, nil)
 		}
-		a := testapp.New(t, db, bus.ConsumeBatch("c", consume, bus.Ordered(bus.ParkKey), bus.MaxAttempts(1), bus.Timeout(time.Minute)))
+		a := testapp.New(t, db, bus.ConsumeBatch("c", consume, bus.Ordered(bus.BlockKey), bus.MaxAttempts(1), bus.Timeout(time.Minute)))
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(3, "a")...))
 		second := a.Pending()[1].ID
 		r := a.Start(alone())
@@ -173,7 +173,7 @@ func TestToStopTheSecondOfAKeyTakesItOutOfItsGroup(t *testing.T) {
 			return errors.New("not this time")
 		}
 		return nil
-	}, bus.Ordered(bus.ParkKey), outbox.GroupCommit(10), bus.AttemptDelay(5*time.Millisecond), bus.Timeout(time.Minute)))
+	}, bus.Ordered(bus.BlockKey), outbox.GroupCommit(10), bus.AttemptDelay(5*time.Millisecond), bus.Timeout(time.Minute)))
 	testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(3, "a")...))
 	second := a.Pending()[1].ID
 	r, looks := startWatched(a, alone())

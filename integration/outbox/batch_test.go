@@ -87,8 +87,8 @@ func TestBatches(t *testing.T) {
 		var seen calls
 		a := testapp.New(t, db, bus.ConsumeBatch("c", func(ctx context.Context, orders []order) error {
 			seen.add(orders)
-			batch := bus.CurrentBatch(ctx)
-			first, ok := bus.Current(ctx)
+			batch := bus.BatchFromContext(ctx)
+			first, ok := bus.MessageFromContext(ctx)
 			if len(batch) != len(orders) || !ok || first != batch[0] {
 				return fmt.Errorf("got %d messages with %d orders", len(batch), len(orders))
 			}
@@ -319,8 +319,8 @@ func batchedInTx(t *testing.T, db *bun.DB, what func(ctx context.Context, tx bun
 	seen := new(calls)
 	a := withEffects(testapp.New(t, db, outbox.ConsumeBatchTx("stock", func(ctx context.Context, tx bun.Tx, orders []order) error {
 		seen.add(orders)
-		for i, m := range bus.CurrentBatch(ctx) {
-			if err := addEffect(bus.WithMessage(ctx, m), tx, orders[i]); err != nil {
+		for i, m := range bus.BatchFromContext(ctx) {
+			if err := addEffect(bus.ContextWithMessage(ctx, m), tx, orders[i]); err != nil {
 				return err
 			}
 		}
@@ -335,7 +335,7 @@ func TestTransactionalBatches(t *testing.T) {
 		a, seen := batchedInTx(t, db, func(ctx context.Context, _ bun.Tx, orders []order) error {
 			failed := bus.BatchError{}
 			for i, o := range orders {
-				if m := bus.CurrentBatch(ctx)[i]; o.ID == "1" && m.Attempt == 1 {
+				if m := bus.BatchFromContext(ctx)[i]; o.ID == "1" && m.Attempt == 1 {
 					failed[i] = errors.New("not yet")
 				} else if o.ID == "2" {
 					failed[i] = bus.Permanent(errors.New("never"))

@@ -133,7 +133,7 @@ func TestConsumedMessagesAreRemoved(t *testing.T) {
 		var mu sync.Mutex
 		seen := map[string]int{}
 		a := testapp.New(t, db, bus.Consume("c", func(ctx context.Context, o order) error {
-			m, ok := bus.Current(ctx)
+			m, ok := bus.MessageFromContext(ctx)
 			if !ok || m.Attempt != 1 || m.Consumer != "c" || m.PayloadType != "order.placed" || m.Headers["k"] != "" {
 				t.Errorf("current message: got %+v", m)
 			}
@@ -348,11 +348,11 @@ func TestOldNamesAreStillConsumed(t *testing.T) {
 func TestSQLiteRefusesSeveralProcessors(t *testing.T) {
 	t.Parallel()
 	a := testapp.New(t, testdb.SQLite(t))
-	_, err := outbox.NewProcessor(a.DB, a.Registry, outbox.ProcessorConfig{ClaimLoops: 2})
-	if err == nil || !strings.Contains(err.Error(), "ClaimLoops 2: 1 is allowed") {
-		t.Errorf("got %v, want ClaimLoops refused", err)
+	_, err := outbox.NewProcessor(a.DB, a.Registry, outbox.ProcessorConfig{Fetchers: 2})
+	if err == nil || !strings.Contains(err.Error(), "Fetchers 2: 1 is allowed") {
+		t.Errorf("got %v, want Fetchers refused", err)
 	}
-	if _, err := outbox.NewProcessor(a.DB, a.Registry, outbox.ProcessorConfig{ClaimLoops: 1}); err != nil {
+	if _, err := outbox.NewProcessor(a.DB, a.Registry, outbox.ProcessorConfig{Fetchers: 1}); err != nil {
 		t.Errorf("one processor: got %v, want no error", err)
 	}
 }

@@ -220,7 +220,7 @@ func BenchmarkDrain(b *testing.B) {
 				}
 			}
 			processor, err := outbox.NewProcessor(db, registry, outbox.ProcessorConfig{
-				Logger: quiet(), Chain: middleware.Default(middleware.Options{Logger: quiet()}),
+				Logger: quiet(), Middleware: middleware.Default(middleware.Options{Logger: quiet()}),
 			})
 			if err != nil {
 				b.Fatal(err)

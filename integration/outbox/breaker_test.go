@@ -31,18 +31,18 @@ func TestABreakerOpensInAllProcesses(t *testing.T) {
 				return errors.New("nobody is there")
 			}
 			return nil
-		}, bus.Breaker(bus.BreakerConfig{Min: 10, Window: 20 * time.Second, Cooldown: time.Second}), bus.AttemptDelay(20*time.Millisecond), bus.MaxAttempts(1000)))
+		}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 10, Window: 20 * time.Second, Cooldown: time.Second}), bus.AttemptDelay(20*time.Millisecond), bus.MaxAttempts(1000)))
 		processors := []*testapp.Running{a.Start(testapp.Fast()), a.Start(testapp.Fast())}
 		a.ProduceMany(60)
 		testapp.Eventually(t, "it is open everywhere", func() bool {
 			for _, r := range processors {
-				if len(r.Health().Closed) != 1 {
+				if len(r.Health().OpenCircuits) != 1 {
 					return false
 				}
 			}
 			return true
 		})
-		if reason := processors[0].Health().Closed[0].Reason; !strings.Contains(reason, " runs failed; the next message is tried at ") || !strings.HasSuffix(reason, "the last error here: nobody is there") {
+		if reason := processors[0].Health().OpenCircuits[0].Reason; !strings.Contains(reason, " runs failed; the next message is tried at ") || !strings.HasSuffix(reason, "the last error here: nobody is there") {
 			t.Errorf("Health: got %q, want the reason", reason)
 		}
 		const attempts = "SELECT COALESCE(SUM(attempts), 0) FROM consumer_messages"
@@ -62,12 +62,12 @@ func TestABreakerOpensInAllProcesses(t *testing.T) {
 		testapp.Eventually(t, "it is known as the reason", func() bool {
 			pending := a.Pending()
 			e := testapp.Must[outbox.Explanation](t)(a.Admin().Explain(a.Context(), db, pending[len(pending)-1].ID))
-			return e.Reason == outbox.BreakerOpen && strings.Contains(e.Text, "Consumer \"c\": breaker open since ")
+			return e.Reason == outbox.CircuitBreakerOpen && strings.Contains(e.Text, "Consumer \"c\": breaker open since ")
 		})
 		down.Store(false)
 		testapp.Eventually(t, "all ran", a.Empty)
 		testapp.Eventually(t, "it is closed", func() bool {
-			return len(processors[0].Health().Closed)+len(processors[1].Health().Closed) == 0
+			return len(processors[0].Health().OpenCircuits)+len(processors[1].Health().OpenCircuits) == 0
 		})
 		for _, r := range processors {
 			r.MustStop()
@@ -91,12 +91,12 @@ func TestABreakerStaysClosedWhileMostIsDone(t *testing.T) {
 				return bus.Permanent(errors.New("never, which is the message's fault"))
 			}
 			return nil
-		}, bus.Breaker(bus.BreakerConfig{Min: 10, Ratio: 0.6, Cooldown: time.Minute}), bus.AttemptDelay(time.Millisecond)))
+		}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 10, FailureRatio: 0.6, Cooldown: time.Minute}), bus.AttemptDelay(time.Millisecond)))
 		a.ProduceMany(300)
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "nothing waits", a.Empty)
 		testapp.Eventually(t, "runs are counted", func() bool { return a.Count("SELECT count(*) FROM message_breakers WHERE failed > 10") == 1 })
-		if closed := r.Health().Closed; len(closed) != 0 {
+		if closed := r.Health().OpenCircuits; len(closed) != 0 {
 			t.Errorf("got %v closed, want none", closed)
 		}
 		r.MustStop()
@@ -105,13 +105,13 @@ func TestABreakerStaysClosedWhileMostIsDone(t *testing.T) {
 
 func TestBreakersAreChecked(t *testing.T) {
 	t.Parallel()
-	var gate outbox.Gate
+	var gate outbox.Circuit
 	for want, consumers := range map[string][]bus.Consumer{
-		"Breaker: Min -1: 1 or more":           {testapp.Consumed("c", bus.Breaker(bus.BreakerConfig{Min: -1}))},
-		"Breaker: Ratio 1.5: more than 0":      {testapp.Consumed("c", bus.Breaker(bus.BreakerConfig{Ratio: 1.5}))},
-		"Breaker: Window 1ms: 1 s to 1 h":      {testapp.Consumed("c", bus.Breaker(bus.BreakerConfig{Window: time.Millisecond}))},
-		"Breaker: Cooldown 2h0m0s: 1 s to 1 h": {testapp.Consumed("c", bus.Breaker(bus.BreakerConfig{Cooldown: 2 * time.Hour}))},
-		"Breaker and Gated do not go together": {testapp.Consumed("c", bus.Breaker(bus.BreakerConfig{}), outbox.Gated(&gate))},
+		"Breaker: Min -1: 1 or more":           {testapp.Consumed("c", bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: -1}))},
+		"Breaker: Ratio 1.5: more than 0":      {testapp.Consumed("c", bus.CircuitBreaker(bus.CircuitBreakerConfig{FailureRatio: 1.5}))},
+		"Breaker: Window 1ms: 1 s to 1 h":      {testapp.Consumed("c", bus.CircuitBreaker(bus.CircuitBreakerConfig{Window: time.Millisecond}))},
+		"Breaker: Cooldown 2h0m0s: 1 s to 1 h": {testapp.Consumed("c", bus.CircuitBreaker(bus.CircuitBreakerConfig{Cooldown: 2 * time.Hour}))},
+		"Breaker and Gated do not go together": {testapp.Consumed("c", bus.CircuitBreaker(bus.CircuitBreakerConfig{}), outbox.WithCircuit(&gate))},
 	} {
 		_, err := bus.NewRegistry(consumers...)
 		if err == nil {
@@ -141,11 +141,11 @@ func TestABreakerThatCouldNotBeClosedIsClosedLater(t *testing.T) {
 			return errors.New("nobody is there")
 		}
 		return nil
-	}, bus.Breaker(bus.BreakerConfig{Min: 10, Window: 20 * time.Second, Cooldown: time.Second}), bus.AttemptDelay(20*time.Millisecond), bus.MaxAttempts(1000)))
+	}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 10, Window: 20 * time.Second, Cooldown: time.Second}), bus.AttemptDelay(20*time.Millisecond), bus.MaxAttempts(1000)))
 	r := a.Start(testapp.Fast())
 	a.ProduceMany(20)
 	const open = "SELECT count(*) FROM message_breakers WHERE open_until IS NOT NULL"
-	testapp.Eventually(t, "it is open", func() bool { return len(r.Health().Closed) == 1 && a.Count(open) == 1 })
+	testapp.Eventually(t, "it is open", func() bool { return len(r.Health().OpenCircuits) == 1 && a.Count(open) == 1 })
 	down.Store(false)
 	testapp.Eventually(t, "all ran", a.Empty)
 	testapp.Eventually(t, "it is closed", func() bool { return a.Count(open) == 0 })
@@ -162,14 +162,14 @@ func TestALockedBreakerKeepsNoOtherAsItIs(t *testing.T) {
 	var done atomic.Int64
 	down.Store(true)
 	a := testapp.New(t, testdb.OpenPostgres(t, dsn),
-		bus.Consume("failing", func(context.Context, order) error { return errAway }, bus.Breaker(bus.BreakerConfig{Min: 1_000_000, Window: time.Hour}), bus.MaxAttempts(1_000_000), bus.AttemptDelay(100*time.Millisecond)),
+		bus.Consume("failing", func(context.Context, order) error { return errAway }, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 1_000_000, Window: time.Hour}), bus.MaxAttempts(1_000_000), bus.AttemptDelay(100*time.Millisecond)),
 		bus.Consume("other", func(context.Context, refund) error {
 			if down.Load() {
 				return errAway
 			}
 			done.Add(1)
 			return nil
-		}, bus.Breaker(bus.BreakerConfig{Min: 5, Cooldown: time.Second}), bus.MaxAttempts(1000), bus.AttemptDelay(100*time.Millisecond)))
+		}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 5, Cooldown: time.Second}), bus.MaxAttempts(1000), bus.AttemptDelay(100*time.Millisecond)))
 	r := a.Start(testapp.Fast())
 	for range 20 {
 		a.Produce(refund{ID: "1"})
@@ -208,7 +208,7 @@ func TestAnOpenBreakerIsSeenAndProbedAtOnce(t *testing.T) {
 			}
 			done.Add(1)
 			return nil
-		}, bus.Breaker(bus.BreakerConfig{Min: 2, Cooldown: time.Hour}), bus.Aliases("former"), bus.MaxAttempts(1000), bus.AttemptDelay(time.Millisecond)))
+		}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 2, Cooldown: time.Hour}), bus.Aliases("former"), bus.MaxAttempts(1000), bus.AttemptDelay(time.Millisecond)))
 		admin := a.Admin()
 		if err := admin.Probe(t.Context(), db, "c"); !errors.Is(err, outbox.ErrNotOpen) {
 			t.Errorf("closed: got %v, want ErrNotOpen", err)
@@ -237,7 +237,7 @@ func TestAnOpenBreakerIsSeenAndProbedAtOnce(t *testing.T) {
 		for _, m := range a.Pending() {
 			testapp.Eventually(t, "it is due, and the breaker is why it does not run", func() bool {
 				e := testapp.Must[outbox.Explanation](t)(operator.Explain(t.Context(), db, m.ID))
-				return e.Reason == outbox.BreakerOpen && strings.Contains(e.Text, queue().Breaker.String())
+				return e.Reason == outbox.CircuitBreakerOpen && strings.Contains(e.Text, queue().Breaker.String())
 			})
 		}
 		down.Store(false)

@@ -62,7 +62,7 @@ func TestEachLayerLeftOut(t *testing.T) {
 					return test.consume(ctx, o)
 				}))
 				a.ProduceAt(ctx, order{ID: "1"})
-				r := a.StartWith(ctx, outbox.ProcessorConfig{Chain: test.chain, AttemptDelay: minute})
+				r := a.StartWith(ctx, outbox.ProcessorConfig{Middleware: test.chain, AttemptDelay: minute})
 				testapp.Sooner(t, "the first run is settled", func() bool { return ends.Len() > 0 && a.Count("SELECT count(*) FROM message_claims") == 0 })
 				if got := stateOf(a); got != test.want {
 					t.Errorf("state: got %q, want %q", got, test.want)
@@ -127,7 +127,7 @@ func TestGoexitInMiddlewareCostsNoSlot(t *testing.T) {
 			}
 		}
 		a.ProduceAt(ctx, order{ID: "1"})
-		r := a.StartWith(ctx, outbox.ProcessorConfig{Concurrency: 1, Chain: middleware.Default(middleware.Options{Layers: []bus.Middleware{exit}})})
+		r := a.StartWith(ctx, outbox.ProcessorConfig{Concurrency: 1, Middleware: middleware.Default(middleware.Options{Layers: []bus.Middleware{exit}})})
 		testapp.Sooner(t, "the message is done", func() bool { return done.Load() == 1 && a.Empty() })
 		r.MustStop()
 	})
@@ -173,7 +173,7 @@ func TestLayersThatDoNotWait(t *testing.T) {
 				a.Produce(order{ID: fmt.Sprint("order-", i)})
 			}
 			config := testapp.Fast()
-			config.Concurrency, config.Chain = 1, middleware.Default(middleware.Options{Layers: []bus.Middleware{layer}})
+			config.Concurrency, config.Middleware = 1, middleware.Default(middleware.Options{Layers: []bus.Middleware{layer}})
 			r := a.Start(config)
 			testapp.Eventually(t, "all are poisoned", func() bool { return len(a.Poisoned()) == 3 })
 			r.MustStop()
@@ -198,7 +198,7 @@ func TestLayerThatCallsWhatIsOver(t *testing.T) {
 	}
 	a.Produce(order{ID: "1"})
 	config := testapp.Fast()
-	config.Chain = []bus.Middleware{layer}
+	config.Middleware = []bus.Middleware{layer}
 	r := a.Start(config)
 	testapp.Eventually(t, "settled", a.Empty)
 	close(over)
@@ -213,9 +213,9 @@ func TestProduceLayersMayAddAndLeaveOut(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t)
 	a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error { return nil }))
-	produce := func(change func(ctx context.Context, b *bus.Batch, next bus.Sender) error) ([]outbox.Receipt, error) {
-		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{
-			func(next bus.Sender) bus.Sender {
+	produce := func(change func(ctx context.Context, b *bus.Batch, next bus.ProduceFunc) error) ([]outbox.Receipt, error) {
+		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{
+			func(next bus.ProduceFunc) bus.ProduceFunc {
 				return func(ctx context.Context, b *bus.Batch) error { return change(ctx, b, next) }
 			},
 		}}))
@@ -228,7 +228,7 @@ func TestProduceLayersMayAddAndLeaveOut(t *testing.T) {
 		return producer.ProduceMany(t.Context(), tx, outbox.Item{Payload: order{ID: "1"}}, outbox.Item{Payload: order{ID: "2"}})
 	}
 	other := func() *bus.Message { return &bus.Message{PayloadType: "order.placed", Payload: []byte(`{"id":"3"}`)} }
-	receipts, err := produce(func(ctx context.Context, b *bus.Batch, next bus.Sender) error {
+	receipts, err := produce(func(ctx context.Context, b *bus.Batch, next bus.ProduceFunc) error {
 		b.Messages = append(b.Messages[1:], other(), other())
 		return next(ctx, b)
 	})
@@ -238,7 +238,7 @@ func TestProduceLayersMayAddAndLeaveOut(t *testing.T) {
 	if n := a.Count("SELECT count(DISTINCT message_id) FROM consumer_messages WHERE message_id <> '00000000-0000-0000-0000-000000000000'"); n != 3 {
 		t.Errorf("ids: got %d, want 3", n)
 	}
-	receipts, err = produce(func(ctx context.Context, b *bus.Batch, next bus.Sender) (err error) {
+	receipts, err = produce(func(ctx context.Context, b *bus.Batch, next bus.ProduceFunc) (err error) {
 		for _, m := range b.Messages {
 			err = errors.Join(err, next(ctx, withMessages(b, m)))
 		}
@@ -248,17 +248,17 @@ func TestProduceLayersMayAddAndLeaveOut(t *testing.T) {
 		t.Errorf("receipts of parts: got %+v and error %v, want one of each", receipts, err)
 	}
 	a.Exec("DELETE FROM consumer_messages WHERE message_id IN (?, ?)", receipts[0].MessageID, receipts[1].MessageID)
-	for name, change := range map[string]func(ctx context.Context, b *bus.Batch, next bus.Sender) error{
-		"next twice": func(ctx context.Context, b *bus.Batch, next bus.Sender) error {
+	for name, change := range map[string]func(ctx context.Context, b *bus.Batch, next bus.ProduceFunc) error{
+		"next twice": func(ctx context.Context, b *bus.Batch, next bus.ProduceFunc) error {
 			return errors.Join(next(ctx, b), next(ctx, b))
 		},
-		"a message twice": func(ctx context.Context, b *bus.Batch, next bus.Sender) error {
+		"a message twice": func(ctx context.Context, b *bus.Batch, next bus.ProduceFunc) error {
 			b.Messages = append(b.Messages, b.Messages[0])
 			return next(ctx, b)
 		},
 	} {
-		if _, err := produce(change); !errors.Is(err, bus.ErrBadOption) {
-			t.Errorf("%s: got error %v, want ErrBadOption", name, err)
+		if _, err := produce(change); !errors.Is(err, bus.ErrInvalidOption) {
+			t.Errorf("%s: got error %v, want ErrInvalidOption", name, err)
 		}
 		if n := a.Count("SELECT count(*) FROM consumer_messages"); n != 3 {
 			t.Errorf("%s: got %d messages, want the 3 from before", name, n)

@@ -81,7 +81,7 @@ func TestLooksFollowABacklogOfKeys(t *testing.T) {
 	for i := range messages / 1000 {
 		items := make([]outbox.Item, 1000)
 		for j := range items {
-			items[j] = outbox.Item{Payload: order{ID: "1"}, Options: []outbox.Option{outbox.Key(fmt.Sprint(i*1000 + j))}}
+			items[j] = outbox.Item{Payload: order{ID: "1"}, Options: []outbox.Option{outbox.OrderingKey(fmt.Sprint(i*1000 + j))}}
 		}
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, items...))
 	}

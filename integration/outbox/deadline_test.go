@@ -29,7 +29,7 @@ func TestWhatComesTooLateIsNotRun(t *testing.T) {
 		a.Produce(order{ID: "2"}, outbox.DeliverBy(past, bus.Poisoned))
 		a.Produce(order{ID: "3"}, outbox.DeliverBy(future, bus.Discarded))
 		explained := testapp.Must[outbox.Explanation](t)(a.Admin().Explain(a.Context(), db, a.Pending()[0].ID))
-		if explained.Reason != outbox.Late || !strings.Contains(explained.Text, "discarded") || explained.Message.Headers != nil {
+		if explained.Reason != outbox.Expired || !strings.Contains(explained.Text, "discarded") || explained.Message.Headers != nil {
 			t.Errorf("Explain: got %+v, want that it is late and will be discarded", explained)
 		}
 		config := testapp.Fast()
@@ -45,8 +45,8 @@ func TestWhatComesTooLateIsNotRun(t *testing.T) {
 		if !strings.Contains(explained.Text, ", because its deadline had passed.") {
 			t.Errorf("Explain: got %q, want that its deadline had passed", explained.Text)
 		}
-		if !strings.Contains(lines.String(), bus.ErrLate.Error()) {
-			t.Errorf("log: got %s, want it to say %q", lines.String(), bus.ErrLate)
+		if !strings.Contains(lines.String(), bus.ErrExpired.Error()) {
+			t.Errorf("log: got %s, want it to say %q", lines.String(), bus.ErrExpired)
 		}
 
 		// Whoever requeues it wants it to run.
@@ -88,8 +88,8 @@ func TestDeadlinesThatCannotBeKeptAreRefused(t *testing.T) {
 		"other outcome":  {outbox.DeliverBy(now, bus.Done)},
 		"due afterwards": {outbox.DeliverBy(now, bus.Discarded), outbox.AvailableAt(now.Add(time.Second))},
 	} {
-		if _, err := a.Producer.Produce(a.Context(), a.DB, order{}, options...); !errors.Is(err, bus.ErrBadOption) {
-			t.Errorf("%s: got %v, want %v", name, err, bus.ErrBadOption)
+		if _, err := a.Producer.Produce(a.Context(), a.DB, order{}, options...); !errors.Is(err, bus.ErrInvalidOption) {
+			t.Errorf("%s: got %v, want %v", name, err, bus.ErrInvalidOption)
 		}
 	}
 }
@@ -107,11 +107,11 @@ func TestWhatIsLateIsReportedOnceItIsPoisoned(t *testing.T) {
 				t.Errorf("run %d of the first: the hook was told of %d poisoned behind it, want none yet", runs.Load(), n)
 			}
 			return bus.Snooze(time.Second)
-		}, bus.Ordered(bus.ParkKey)))
+		}, bus.Ordered(bus.BlockKey)))
 		a.ProduceAt(ctx, step{"a", 1})
 		a.ProduceAt(ctx, step{"a", 2}, outbox.DeliverBy(time.Now().Add(-time.Second), bus.Poisoned))
 		config := outbox.ProcessorConfig{Concurrency: 1}
-		config.Chain = middleware.Default(middleware.Options{OnPoison: func(context.Context, *bus.Message, string, error) { told.Add(1) }})
+		config.Middleware = middleware.Default(middleware.Options{OnPoison: func(context.Context, *bus.Message, string, error) { told.Add(1) }})
 		r := a.StartWith(ctx, config)
 		testapp.Sooner(t, "it is poisoned", func() bool { return len(a.Poisoned()) == 1 })
 		r.MustStop()

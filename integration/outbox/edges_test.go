@@ -35,7 +35,7 @@ func TestLostConnectionOfATransactionCostsNoAttempt(t *testing.T) {
 	killer := testdb.OpenPostgres(t, dsn)
 	var runs atomic.Int64
 	a := testapp.New(t, testdb.OpenPostgres(t, dsn), outbox.ConsumeTx("c", func(ctx context.Context, tx bun.Tx, _ order) error {
-		if m, _ := bus.Current(ctx); m.Attempt != 1 {
+		if m, _ := bus.MessageFromContext(ctx); m.Attempt != 1 {
 			t.Errorf("attempt: got %d, want 1 however often the connection is lost", m.Attempt)
 		}
 		if runs.Add(1) > 3 {
@@ -104,7 +104,7 @@ func TestExhaustedPoolDoesNotHoldUpAStop(t *testing.T) {
 	db := testdb.Postgres(t)
 	a := testapp.New(t, db, outbox.ConsumeTx("c", func(context.Context, bun.Tx, order) error { return nil }))
 	config := testapp.Fast()
-	config.ClaimLoops, config.TxConcurrency, config.DrainTimeout = 1, 1, 100*time.Millisecond
+	config.Fetchers, config.TxConcurrency, config.DrainTimeout = 1, 1, 100*time.Millisecond
 	db.SetMaxOpenConns(3)
 	a.DB = db.WithQueryHook(&beforeOnce{match: "INSERT INTO \"message_claims\"", do: func() {
 		// One claims, one renews leases, and the application takes the third and keeps it.
@@ -177,7 +177,7 @@ func TestZeroHandlesAreErrors(t *testing.T) {
 		if _, err := a.Producer.Produce(t.Context(), handle, order{}); err == nil {
 			t.Errorf("%s: got no error", name)
 		}
-		if _, err := a.Scheduler().ScheduleAnother(t.Context(), handle, order{}, "@daily", "UTC"); err == nil {
+		if _, err := a.Scheduler().Create(t.Context(), handle, order{}, "@daily", "UTC"); err == nil {
 			t.Errorf("%s: schedule: got no error", name)
 		}
 	}
@@ -201,7 +201,7 @@ func TestWhatLayersSendInPartsIsAllOrNone(t *testing.T) {
 		var n atomic.Int64
 		a := testapp.New(t, db, testapp.Counting("c", &n))
 		for _, parts := range []int{1, 2} {
-			inParts := func(next bus.Sender) bus.Sender {
+			inParts := func(next bus.ProduceFunc) bus.ProduceFunc {
 				return func(ctx context.Context, b *bus.Batch) error {
 					for _, m := range b.Messages[:parts] {
 						part := *b
@@ -216,7 +216,7 @@ func TestWhatLayersSendInPartsIsAllOrNone(t *testing.T) {
 					return errOutage
 				}
 			}
-			producer, err := outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{inParts}})
+			producer, err := outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{inParts}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -243,7 +243,7 @@ func TestLayersThatRunAgainSeeWhatWasProduced(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		tries := 0
-		seal := func(next bus.Sender) bus.Sender {
+		seal := func(next bus.ProduceFunc) bus.ProduceFunc {
 			return func(ctx context.Context, b *bus.Batch) error {
 				for _, m := range b.Messages {
 					m.Payload = fmt.Appendf(nil, `{"sealed":%s}`, m.Payload)
@@ -256,7 +256,7 @@ func TestLayersThatRunAgainSeeWhatWasProduced(t *testing.T) {
 				return err
 			}
 		}
-		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{seal}}))
+		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{seal}}))
 		receipt, err := producer.Produce(t.Context(), db, order{ID: "1"}, outbox.Header("sealed", "by "))
 		rows := a.Pending()
 		if err != nil || tries != 3 || len(rows) != 1 || rows[0].MessageID != receipt.MessageID.String() {
@@ -294,12 +294,12 @@ func TestWhatIsSentAgainIsAsGiven(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
-		seal := bus.EachMessage(func(_ context.Context, m *bus.Message) error {
+		seal := bus.PerMessage(func(_ context.Context, m *bus.Message) error {
 			m.Payload = fmt.Appendf(nil, `{"sealed":%s}`, m.Payload)
 			m.Headers["sealed"] += "x"
 			return nil
 		})
-		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{seal}}))
+		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{seal}}))
 		m := &bus.Message{PayloadType: order{}.PayloadType(), Payload: []byte(`{"id":"1"}`), Headers: map[string]string{"sealed": "by "}}
 		undone := errors.New("undone")
 		for _, result := range []error{undone, nil} {

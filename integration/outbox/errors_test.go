@@ -291,7 +291,7 @@ func TestATypedNilIsAnOrdinaryFailure(t *testing.T) {
 				a := testapp.New(t, testdb.SQLite(t), outbox.ConsumeTx("c", handler, bus.MaxAttempts(2), outbox.GroupCommit(group)))
 				a.ProduceMany(10)
 				config := testapp.Fast()
-				config.Chain = chain
+				config.Middleware = chain
 				r := a.Start(config)
 				testapp.Eventually(t, "the others are done", func() bool { return len(a.Pending()) <= 1 })
 				if name == "default" || name == "a layer" {

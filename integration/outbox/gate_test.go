@@ -25,27 +25,27 @@ var errAway = errors.New("the other side is away")
 func TestAClosedGateWritesNothing(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		var gate outbox.Gate
+		var gate outbox.Circuit
 		var away atomic.Bool
 		var tries, others atomic.Int64
 		away.Store(true)
 		a := testapp.New(t, db, testapp.Counting("other", &others), bus.Consume("gated", func(context.Context, order) error {
 			if tries.Add(1); away.Load() {
-				_ = gate.Close(errAway)
+				_ = gate.Trip(errAway)
 				return errAway // not what Close returned
 			}
 			return nil
-		}, outbox.Gated(&gate), bus.MaxAttempts(1)))
+		}, outbox.WithCircuit(&gate), bus.MaxAttempts(1)))
 		a.ProduceMany(200)
 		before := a.Pending()
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "others go on", func() bool { return others.Load() == 200 })
 		testapp.Eventually(t, "a probe has failed", func() bool {
-			since, _, closed := gate.Closed()
+			since, _, closed := gate.Tripped()
 			return closed && time.Since(since) > 1500*time.Millisecond
 		})
 		failed := tries.Load()
-		if health := r.Health(); len(health.Closed) != 1 || health.Closed[0].Consumer != "gated" || health.Closed[0].Reason != errAway.Error() || !health.Ready {
+		if health := r.Health(); len(health.OpenCircuits) != 1 || health.OpenCircuits[0].Consumer != "gated" || health.OpenCircuits[0].Reason != errAway.Error() || !health.Ready {
 			t.Errorf("Health: got %+v, want the gate", health)
 		}
 		testapp.Eventually(t, "all was given back", func() bool { return a.Count("SELECT count(*) FROM message_claims") == 0 })
@@ -63,8 +63,8 @@ func TestAClosedGateWritesNothing(t *testing.T) {
 			}
 		}
 		explained := testapp.Must[outbox.Explanation](t)(a.Admin().Explain(a.Context(), db, after[0].ID))
-		if explained.Reason != outbox.GateClosed {
-			t.Errorf("Explain: got %+v, want %s", explained, outbox.GateClosed)
+		if explained.Reason != outbox.CircuitOpen {
+			t.Errorf("Explain: got %+v, want %s", explained, outbox.CircuitOpen)
 		}
 		away.Store(false)
 		testapp.Eventually(t, "a probe opens the gate", a.Empty)
@@ -78,16 +78,16 @@ func TestAClosedGateWritesNothing(t *testing.T) {
 // TestProbesBecomeRare, and whoever opens the gate need not wait for one.
 func TestProbesBecomeRare(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
-		var gate outbox.Gate
+		var gate outbox.Circuit
 		var at testapp.Moments
 		var away atomic.Bool
 		away.Store(true)
 		a := newApp(bus.Consume("gated", func(context.Context, order) error {
 			if at.Add(); away.Load() {
-				return gate.Close(errAway)
+				return gate.Trip(errAway)
 			}
 			return nil
-		}, outbox.Gated(&gate)))
+		}, outbox.WithCircuit(&gate)))
 		for range 3 {
 			a.ProduceAt(ctx, order{ID: "1"})
 		}
@@ -100,7 +100,7 @@ func TestProbesBecomeRare(t *testing.T) {
 		}
 		away.Store(false)
 		opened := time.Now()
-		gate.Open()
+		gate.Reset()
 		testapp.Sooner(t, "all are done", a.Empty)
 		if took := time.Since(opened); took > time.Second {
 			t.Errorf("after Open: got it done after %s, want at once", took)
@@ -113,23 +113,23 @@ func TestProbesBecomeRare(t *testing.T) {
 // or many consumers share the gate; and no more often than is said.
 func TestSomethingAlwaysProbes(t *testing.T) {
 	for name, test := range map[string]struct {
-		run     func(gate *outbox.Gate) error
+		run     func(gate *outbox.Circuit) error
 		crashed bool
 	}{
-		"a panic":                 {func(*outbox.Gate) error { panic("no client") }, false},
-		"five that share it":      {func(gate *outbox.Gate) error { return gate.Close(errAway) }, false},
-		"suspects, and it closes": {func(gate *outbox.Gate) error { return gate.Close(errAway) }, true},
+		"a panic":                 {func(*outbox.Circuit) error { panic("no client") }, false},
+		"five that share it":      {func(gate *outbox.Circuit) error { return gate.Trip(errAway) }, false},
+		"suspects, and it closes": {func(gate *outbox.Circuit) error { return gate.Trip(errAway) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
-				var gate outbox.Gate
+				var gate outbox.Circuit
 				var at testapp.Moments
 				var consumers []bus.Consumer
 				for i := range 5 {
 					consumers = append(consumers, bus.Consume(fmt.Sprint("c", i), func(context.Context, order) error {
 						at.Add()
 						return test.run(&gate)
-					}, outbox.Gated(&gate)))
+					}, outbox.WithCircuit(&gate)))
 				}
 				a := newApp(consumers...)
 				for range 5 {
@@ -139,7 +139,7 @@ func TestSomethingAlwaysProbes(t *testing.T) {
 					a.Exec("UPDATE consumer_messages SET crashes = 1")
 				}
 				began := time.Now()
-				if err := gate.Close(errAway); !errors.Is(err, errAway) {
+				if err := gate.Trip(errAway); !errors.Is(err, errAway) {
 					t.Errorf("Close: got %v, want it to wrap the reason", err)
 				}
 				r := a.StartWith(ctx, outbox.ProcessorConfig{})
@@ -162,15 +162,15 @@ func TestSomethingAlwaysProbes(t *testing.T) {
 // TestWhatCloseReturnsCostsNothing, even if somebody has opened the gate meanwhile.
 func TestWhatCloseReturnsCostsNothing(t *testing.T) {
 	t.Parallel()
-	var gate outbox.Gate
+	var gate outbox.Circuit
 	var runs atomic.Int64
 	a := testapp.New(t, testdb.SQLite(t), bus.Consume("gated", func(context.Context, order) error {
 		if runs.Add(1) > 1 {
 			return nil
 		}
-		defer gate.Open()
-		return gate.Close(errAway)
-	}, outbox.Gated(&gate), bus.MaxAttempts(1)))
+		defer gate.Reset()
+		return gate.Trip(errAway)
+	}, outbox.WithCircuit(&gate), bus.MaxAttempts(1)))
 	a.Produce(order{ID: "1"})
 	r := a.Start(testapp.Fast())
 	testapp.Eventually(t, "it ran again", a.Empty)
@@ -183,23 +183,23 @@ func TestWhatCloseReturnsCostsNothing(t *testing.T) {
 // TestAStepDoesNotWaitForAGate that closes while it claims.
 func TestAStepDoesNotWaitForAGate(t *testing.T) {
 	t.Parallel()
-	var gate outbox.Gate
+	var gate outbox.Circuit
 	var once sync.Once
 	hooked := testdb.SQLite(t).WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
 		if strings.Contains(query, "INSERT INTO") && strings.Contains(query, "message_claims") {
-			once.Do(func() { _ = gate.Close(errAway) })
+			once.Do(func() { _ = gate.Trip(errAway) })
 		}
 	}))
-	a := testapp.New(t, hooked, testapp.Consumed("gated", outbox.Gated(&gate)))
+	a := testapp.New(t, hooked, testapp.Consumed("gated", outbox.WithCircuit(&gate)))
 	a.Produce(order{ID: "1"})
 	p := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(hooked, a.Registry, outbox.ProcessorConfig{}))
 	for step := range 2 {
-		if ran, err := p.Step(a.Context()); ran || err != nil {
+		if ran, err := p.ProcessNext(a.Context()); ran || err != nil {
 			t.Errorf("step %d: got %v, %v, want nothing run", step, ran, err)
 		}
 	}
-	gate.Open()
-	if ran, err := p.Step(a.Context()); !ran || err != nil {
+	gate.Reset()
+	if ran, err := p.ProcessNext(a.Context()); !ran || err != nil {
 		t.Errorf("once it is open: got %v, %v, want it run", ran, err)
 	}
 }
@@ -207,14 +207,14 @@ func TestAStepDoesNotWaitForAGate(t *testing.T) {
 // TestNothingFollowsAProbeThatIsDiscarded, of its key neither: that has not opened the gate.
 func TestNothingFollowsAProbeThatIsDiscarded(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
-		var gate outbox.Gate
+		var gate outbox.Circuit
 		var at testapp.Moments
 		a := newApp(bus.Consume("gated", func(context.Context, step) error {
 			at.Add()
 			return bus.Discard(errors.New("no"))
-		}, bus.Ordered(bus.ParkKey), outbox.Gated(&gate)))
+		}, bus.Ordered(bus.BlockKey), outbox.WithCircuit(&gate)))
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(ctx, a.DB, stepsOf(3, "a")...))
-		_ = gate.Close(errAway)
+		_ = gate.Trip(errAway)
 		r := a.StartWith(ctx, outbox.ProcessorConfig{Concurrency: 1})
 		testapp.Sooner(t, "all ran", a.Empty)
 		r.MustStop()
@@ -245,18 +245,18 @@ func TestWhatNeverReachesTheFunctionUsesUpNoProbe(t *testing.T) {
 		for _, with := range []string{"gate", "breaker"} {
 			t.Run(name+" behind a "+with, func(t *testing.T) {
 				testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
-					var gate outbox.Gate
+					var gate outbox.Circuit
 					var runs atomic.Int64
-					option := outbox.Gated(&gate)
+					option := outbox.WithCircuit(&gate)
 					if with == "breaker" {
-						option = bus.Breaker(bus.BreakerConfig{Cooldown: time.Minute})
+						option = bus.CircuitBreaker(bus.CircuitBreakerConfig{Cooldown: time.Minute})
 					}
 					a := newApp(bus.Consume("c", func(context.Context, order) error { runs.Add(1); return nil }, option))
 					for range 50 {
 						bad(ctx, a)
 					}
 					a.ProduceAt(ctx, order{ID: "good"})
-					if _ = gate.Close(errAway); with == "breaker" {
+					if _ = gate.Trip(errAway); with == "breaker" {
 						a.Exec("INSERT INTO message_breakers (name, half_since, opened, opened_at, open_until) VALUES ('c', ?, 1, ?, ?)",
 							time.Now().UnixMicro(), time.Now().UnixMicro(), time.Now().Add(time.Minute).UnixMicro())
 					}

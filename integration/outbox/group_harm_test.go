@@ -25,7 +25,7 @@ import (
 func layered(a *app, layer bus.Middleware) *testapp.Running {
 	a.Helper()
 	config := once()
-	config.Chain = middleware.Default(middleware.Options{Layers: []bus.Middleware{func(next bus.Handler) bus.Handler {
+	config.Middleware = middleware.Default(middleware.Options{Layers: []bus.Middleware{func(next bus.Handler) bus.Handler {
 		odd := layer(next)
 		return func(ctx context.Context, m *bus.Message) error {
 			if m.Attempt == 1 && strings.Contains(string(m.Payload), `"n":7}`) {
@@ -171,7 +171,7 @@ func TestNothingIsRemovedFromATransactionThatSQLiteRolledBack(t *testing.T) {
 				t.Parallel()
 				bad := min(7, n-1)
 				a := grouped(t, testdb.SQLite(t), n, func(ctx context.Context, tx bun.Tx, o order) error {
-					if m, _ := bus.Current(ctx); o.N == bad && m.Attempt == 1 {
+					if m, _ := bus.MessageFromContext(ctx); o.N == bad && m.Attempt == 1 {
 						harm(ctx, tx)
 					}
 					return nil
@@ -206,7 +206,7 @@ func TestAHandlerEndsInAStatement(t *testing.T) {
 					t.Parallel()
 					ended := make(chan error, 1)
 					a := grouped(t, open(t), n, func(ctx context.Context, tx bun.Tx, o order) error {
-						if m, _ := bus.Current(ctx); o.N == min(7, n-1) && m.Attempt == 1 {
+						if m, _ := bus.MessageFromContext(ctx); o.N == min(7, n-1) && m.Attempt == 1 {
 							_, err := tx.NewRaw(waits).Exec(of(ctx))
 							ended <- err
 							return err

@@ -192,7 +192,7 @@ func TestOneOfAGroupBreaksTheTransaction(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			a := grouped(t, testdb.Postgres(t), 20, func(ctx context.Context, tx bun.Tx, o order) error {
-				if m, _ := bus.Current(ctx); o.N == 7 && m.Attempt == 1 {
+				if m, _ := bus.MessageFromContext(ctx); o.N == 7 && m.Attempt == 1 {
 					return test.harm(ctx, tx)
 				}
 				return nil
@@ -211,7 +211,7 @@ func TestOneOfAGroupIsAbandoned(t *testing.T) {
 	t.Parallel()
 	gate, late := make(chan struct{}), make(chan error, 1)
 	a := grouped(t, testdb.Postgres(t), 20, func(ctx context.Context, tx bun.Tx, o order) error {
-		if m, _ := bus.Current(ctx); o.N == 7 && m.Attempt == 1 {
+		if m, _ := bus.MessageFromContext(ctx); o.N == 7 && m.Attempt == 1 {
 			<-gate
 			late <- addEffect(context.WithoutCancel(ctx), tx, o)
 		}
@@ -368,7 +368,7 @@ func TestAGroupBelowOtherLayers(t *testing.T) {
 			return nil
 		})
 		config := once()
-		config.Chain = middleware.Default(middleware.Options{Layers: []bus.Middleware{func(next bus.Handler) bus.Handler {
+		config.Middleware = middleware.Default(middleware.Options{Layers: []bus.Middleware{func(next bus.Handler) bus.Handler {
 			return func(ctx context.Context, m *bus.Message) error {
 				switch {
 				case strings.Contains(string(m.Payload), `"n":2}`):

@@ -62,7 +62,7 @@ func TestSlotsAreGivenBackByAStop(t *testing.T) {
 			}
 		}))
 		var limited gauge
-		a := testapp.New(t, hooked, bus.Consume("one", limited.work(time.Millisecond), bus.Limit(3)))
+		a := testapp.New(t, hooked, bus.Consume("one", limited.work(time.Millisecond), bus.GlobalConcurrency(3)))
 		a.ProduceMany(1)
 		r := a.Start(testapp.Fast())
 		started <- r
@@ -82,8 +82,8 @@ func TestALimitHoldsOverAllProcesses(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var limited, free gauge
 		consumers := []bus.Consumer{
-			bus.Consume("one", limited.work(20*time.Millisecond), bus.LimitShared("both", 3)),
-			bus.Consume("two", limited.workRefund(20*time.Millisecond), bus.LimitShared("both", 3)),
+			bus.Consume("one", limited.work(20*time.Millisecond), bus.SharedConcurrency("both", 3)),
+			bus.Consume("two", limited.workRefund(20*time.Millisecond), bus.SharedConcurrency("both", 3)),
 			bus.Consume("free", free.work(20*time.Millisecond)),
 		}
 		a := testapp.New(t, db, consumers...)
@@ -113,14 +113,14 @@ func TestSlotsOfTheDeadAreFreeAgain(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var g gauge
-		a := testapp.New(t, db, bus.Consume("c", g.work(0), bus.Limit(1)))
+		a := testapp.New(t, db, bus.Consume("c", g.work(0), bus.GlobalConcurrency(1)))
 		a.Exec("INSERT INTO message_slots (name, n, owner, leased_until) SELECT 'c', 1, 'dead', " + testapp.In(db, 2*time.Second))
 		a.Produce(order{ID: "1"})
 		id := a.Pending()[0].ID
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "the limit is known as the reason", func() bool {
 			e := testapp.Must[outbox.Explanation](t)(a.Admin().Explain(a.Context(), db, id))
-			return e.Reason == outbox.AtLimit && strings.Contains(e.Text, "dead")
+			return e.Reason == outbox.Limited && strings.Contains(e.Text, "dead")
 		})
 		testapp.Eventually(t, "it ran", a.Empty)
 		testapp.Eventually(t, "the slot is given back", func() bool {
@@ -143,7 +143,7 @@ func TestWhatRunsWithoutASlotIsCancelled(t *testing.T) {
 			<-ctx.Done()
 			lost.Store(errors.Is(context.Cause(ctx), bus.ErrLeaseLost))
 			return context.Cause(ctx)
-		}, bus.Limit(1), bus.Timeout(time.Minute)))
+		}, bus.GlobalConcurrency(1), bus.Timeout(time.Minute)))
 		a.Produce(order{ID: "1"})
 		config := testapp.Fast()
 		config.LeaseDuration = 2 * time.Second
@@ -161,13 +161,13 @@ func TestWhatRunsWithoutASlotIsCancelled(t *testing.T) {
 func TestLimitsAreChecked(t *testing.T) {
 	t.Parallel()
 	for want, consumers := range map[string][]bus.Consumer{
-		"Limit 0: more than 0":            {testapp.Consumed("c", bus.Limit(0))},
-		"Limit 1001: 1 to 1000":           {testapp.Consumed("c", bus.Limit(1001))},
-		`LimitShared: the name ""`:        {testapp.Consumed("c", bus.LimitShared("", 2))},
-		"LimitShared: the consumer has":   {testapp.Consumed("c", bus.Limit(3), bus.LimitShared("x", 4))},
-		"Limit: the consumer has another": {testapp.Consumed("c", bus.LimitShared("x", 4), bus.Limit(3))},
-		"another limit: one is allowed":   {testapp.Consumed("c", bus.LimitShared("x", 4), bus.LimitShared("y", 4))},
-		`the limit "s" is 3, and 2 for c`: {testapp.Consumed("b", bus.LimitShared("s", 2)), testapp.Consumed("c", bus.LimitShared("s", 3))},
+		"Limit 0: more than 0":                {testapp.Consumed("c", bus.GlobalConcurrency(0))},
+		"Limit 1001: 1 to 1000":               {testapp.Consumed("c", bus.GlobalConcurrency(1001))},
+		`SharedConcurrency: the name ""`:      {testapp.Consumed("c", bus.SharedConcurrency("", 2))},
+		"SharedConcurrency: the consumer has": {testapp.Consumed("c", bus.GlobalConcurrency(3), bus.SharedConcurrency("x", 4))},
+		"Limit: the consumer has another":     {testapp.Consumed("c", bus.SharedConcurrency("x", 4), bus.GlobalConcurrency(3))},
+		"another limit: one is allowed":       {testapp.Consumed("c", bus.SharedConcurrency("x", 4), bus.SharedConcurrency("y", 4))},
+		`the limit "s" is 3, and 2 for c`:     {testapp.Consumed("b", bus.SharedConcurrency("s", 2)), testapp.Consumed("c", bus.SharedConcurrency("s", 3))},
 	} {
 		registry, err := bus.NewRegistry(consumers...)
 		if err == nil {
@@ -188,7 +188,7 @@ func TestCrashedMessagesGetASlot(t *testing.T) {
 			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db *bun.DB) {
 				var limited, other gauge
-				a := testapp.New(t, db, bus.Consume("c", limited.work(time.Millisecond), bus.Limit(1)), bus.Consume("other", other.workRefund(time.Millisecond), bus.Limit(1)))
+				a := testapp.New(t, db, bus.Consume("c", limited.work(time.Millisecond), bus.GlobalConcurrency(1)), bus.Consume("other", other.workRefund(time.Millisecond), bus.GlobalConcurrency(1)))
 				a.ProduceMany(2)
 				a.Exec("UPDATE consumer_messages SET crashes = ?", crashes)
 				config := testapp.Fast()
@@ -209,7 +209,7 @@ func TestCrashedMessagesGetASlot(t *testing.T) {
 func TestASlotForWhatHasCrashedIsAskedForAtOnce(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		var at testapp.Moments
-		a := newApp(bus.Consume("c", func(context.Context, order) error { at.Add(); return nil }, bus.Limit(1)))
+		a := newApp(bus.Consume("c", func(context.Context, order) error { at.Add(); return nil }, bus.GlobalConcurrency(1)))
 		a.ProduceAt(ctx, order{ID: "1"})
 		a.Exec("UPDATE consumer_messages SET crashes = 1")
 		began := time.Now()
@@ -234,7 +234,7 @@ func TestSlotsAreNotIdleWhileMessagesWait(t *testing.T) {
 			starts.Add()
 			<-time.After(takes)
 			return nil
-		}, bus.Limit(3)))
+		}, bus.GlobalConcurrency(3)))
 		for i := range 50 {
 			a.ProduceAt(ctx, order{ID: fmt.Sprint(i)})
 		}
@@ -257,31 +257,31 @@ func TestSlotsAreNotIdleWhileMessagesWait(t *testing.T) {
 // another process that has none.
 // Promise: due-starts
 func TestSlotsGoToThoseThatCanUseThem(t *testing.T) {
-	permanently := func(context.Context, *outbox.Gate) error { return bus.Permanent(errAway) }
+	permanently := func(context.Context, *outbox.Circuit) error { return bus.Permanent(errAway) }
 	for name, test := range map[string]struct {
 		slots   int
 		options []bus.ConsumerOption
-		run     func(context.Context, *outbox.Gate) error
+		run     func(context.Context, *outbox.Circuit) error
 	}{
-		"a rate is spent":    {1, []bus.ConsumerOption{bus.Rate(1, time.Hour, 1)}, func(context.Context, *outbox.Gate) error { return nil }},
-		"a gate is closed":   {1, nil, func(_ context.Context, g *outbox.Gate) error { return g.Close(errAway) }},
-		"a breaker is open":  {1, []bus.ConsumerOption{bus.Breaker(bus.BreakerConfig{Min: 1, Cooldown: time.Hour})}, func(context.Context, *outbox.Gate) error { return errAway }},
-		"a key is parked":    {1, []bus.ConsumerOption{bus.Ordered(bus.ParkKey)}, permanently},
-		"an endless backlog": {2, nil, func(context.Context, *outbox.Gate) error { <-time.After(500 * time.Millisecond); return nil }},
+		"a rate is spent":    {1, []bus.ConsumerOption{bus.RateLimit(1, time.Hour, 1)}, func(context.Context, *outbox.Circuit) error { return nil }},
+		"a gate is closed":   {1, nil, func(_ context.Context, g *outbox.Circuit) error { return g.Trip(errAway) }},
+		"a breaker is open":  {1, []bus.ConsumerOption{bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 1, Cooldown: time.Hour})}, func(context.Context, *outbox.Circuit) error { return errAway }},
+		"a key is parked":    {1, []bus.ConsumerOption{bus.Ordered(bus.BlockKey)}, permanently},
+		"an endless backlog": {2, nil, func(context.Context, *outbox.Circuit) error { <-time.After(500 * time.Millisecond); return nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
-				var gate outbox.Gate
+				var gate outbox.Circuit
 				var runs, others atomic.Int64
-				options := append(test.options, bus.LimitShared("both", test.slots))
+				options := append(test.options, bus.SharedConcurrency("both", test.slots))
 				if strings.Contains(name, "gate") {
-					options = append(options, outbox.Gated(&gate))
+					options = append(options, outbox.WithCircuit(&gate))
 				}
 				first := bus.Consume("one", func(ctx context.Context, _ order) error { runs.Add(1); return test.run(ctx, &gate) }, options...)
-				second := bus.Consume("two", func(context.Context, refund) error { others.Add(1); return nil }, bus.LimitShared("both", test.slots))
+				second := bus.Consume("two", func(context.Context, refund) error { others.Add(1); return nil }, bus.SharedConcurrency("both", test.slots))
 				a := newApp(first, second)
 				for range 500 {
-					a.ProduceAt(ctx, order{ID: "1"}, outbox.Key("k"))
+					a.ProduceAt(ctx, order{ID: "1"}, outbox.OrderingKey("k"))
 				}
 				only := func(c bus.Consumer) *testapp.Running {
 					part := *a
@@ -311,7 +311,7 @@ func TestALimitAndASharedOneOfTheSameNameAreTwo(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var own, shared gauge
-		a := testapp.New(t, db, bus.Consume("x", own.work(300*time.Millisecond), bus.Limit(1)), bus.Consume("y", shared.workRefund(300*time.Millisecond), bus.LimitShared("x", 2)))
+		a := testapp.New(t, db, bus.Consume("x", own.work(300*time.Millisecond), bus.GlobalConcurrency(1)), bus.Consume("y", shared.workRefund(300*time.Millisecond), bus.SharedConcurrency("x", 2)))
 		a.ProduceMany(2)
 		for range 4 {
 			a.Produce(refund{ID: "1"})

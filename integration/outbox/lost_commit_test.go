@@ -35,7 +35,7 @@ func TestALostCommitCostsNoAttempt(t *testing.T) {
 	proxy, db, direct := proxied(t)
 	var runs, lost, charged atomic.Int64
 	a := testapp.New(t, db, outbox.ConsumeTx("c", func(ctx context.Context, _ bun.Tx, _ order) error {
-		if m, _ := bus.Current(ctx); m.Attempt > 1 {
+		if m, _ := bus.MessageFromContext(ctx); m.Attempt > 1 {
 			charged.Add(1)
 		}
 		runs.Add(1)

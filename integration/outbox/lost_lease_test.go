@@ -57,7 +57,7 @@ func TestALostLeaseIsNoFailureToABreaker(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var runs atomic.Int64
-		atOnce := bus.Breaker(bus.BreakerConfig{Min: 1, Cooldown: time.Minute})
+		atOnce := bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 1, Cooldown: time.Minute})
 		a := testapp.New(t, db, bus.Consume("c", func(ctx context.Context, _ order) error {
 			if runs.Add(1) > 4 {
 				return nil
@@ -73,13 +73,13 @@ func TestALostLeaseIsNoFailureToABreaker(t *testing.T) {
 		a.Exec("DELETE FROM message_claims")
 		testapp.Eventually(t, "all are cancelled", func() bool { return r.Stats().Running == 0 || runs.Load() > 4 })
 		a.Produce(refund{ID: "1"}) // a failure that comes after, and is counted with them
-		testapp.Eventually(t, "the breaker of what failed is open", func() bool { return len(r.Health().Closed) > 0 })
-		for _, closed := range r.Health().Closed {
+		testapp.Eventually(t, "the breaker of what failed is open", func() bool { return len(r.Health().OpenCircuits) > 0 })
+		for _, closed := range r.Health().OpenCircuits {
 			if closed.Consumer != "broken" {
 				t.Errorf("the breaker is open, of runs that lost their lease: %+v", closed)
 			}
 		}
-		if len(r.Health().Closed) == 1 {
+		if len(r.Health().OpenCircuits) == 1 {
 			testapp.Eventually(t, "all ran again", func() bool { return runs.Load() == 8 && len(a.Pending()) <= 1 })
 		}
 		r.MustStop()

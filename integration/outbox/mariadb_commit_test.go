@@ -149,7 +149,7 @@ func TestMariaDBTransactionThatEndsEarly(t *testing.T) {
 			t.Parallel()
 			db := testdb.MariaDB(t)
 			a := withEffects(testapp.New(t, db, outbox.ConsumeTx("stock", func(ctx context.Context, tx bun.Tx, o order) error {
-				if m, _ := bus.Current(ctx); m.Attempt == 1 {
+				if m, _ := bus.MessageFromContext(ctx); m.Attempt == 1 {
 					_, err := tx.NewRaw(end).Exec(ctx)
 					return err
 				}

@@ -40,7 +40,7 @@ func keyed(t *testing.T, config outbox.ProcessorConfig, consumers ...bus.Consume
 func TestMariaDBLockedMessageHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	config := testapp.Fast()
-	config.LeaseDuration, config.ConsumerTimeout, config.DrainTimeout = 3*time.Second, time.Minute, time.Minute
+	config.LeaseDuration, config.DefaultTimeout, config.DrainTimeout = 3*time.Second, time.Minute, time.Minute
 	var slow, cancelled atomic.Int64
 	a, r, tx, runs := keyed(t, config,
 		bus.Consume("other", func(_ context.Context, f refund) error {

@@ -41,13 +41,13 @@ func TestRunRefusesAMissingOrOlderSchema(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := processor.Run(t.Context()); !errors.Is(err, outbox.ErrSchema) || !strings.Contains(err.Error(), "run outbox.Migrate") {
-			t.Errorf("without tables: got %v, want ErrSchema and its cure", err)
+		if err := processor.Run(t.Context()); !errors.Is(err, outbox.ErrSchemaOutdated) || !strings.Contains(err.Error(), "run outbox.Migrate") {
+			t.Errorf("without tables: got %v, want ErrSchemaOutdated and its cure", err)
 		}
 		a := testapp.New(t, db)
 		a.Exec("DELETE FROM asyncmonolith_migrations")
-		if err := processor.Run(t.Context()); !errors.Is(err, outbox.ErrSchema) || !strings.Contains(err.Error(), "version 0") {
-			t.Errorf("with older tables: got %v, want ErrSchema and the versions", err)
+		if err := processor.Run(t.Context()); !errors.Is(err, outbox.ErrSchemaOutdated) || !strings.Contains(err.Error(), "version 0") {
+			t.Errorf("with older tables: got %v, want ErrSchemaOutdated and the versions", err)
 		}
 		a.Exec("INSERT INTO asyncmonolith_migrations (version, applied_at) VALUES (99, CURRENT_TIMESTAMP)")
 		r := a.Start(testapp.Fast())
@@ -258,7 +258,7 @@ func TestLostConnectionsAreReplacedQuietly(t *testing.T) {
 	started := time.Now()
 	config := testapp.Fast()
 	config.Logger = slog.New(countingHandler{&lines})
-	config.Chain = middleware.Default(middleware.Options{Logger: slog.New(slog.DiscardHandler)})
+	config.Middleware = middleware.Default(middleware.Options{Logger: slog.New(slog.DiscardHandler)})
 	r := a.Start(config)
 	testapp.Eventually(t, "it has started", func() bool { return r.Health().Ready })
 	for i := range 10 {
@@ -302,7 +302,7 @@ func TestEveryDefaultIsolation(t *testing.T) {
 				outbox.ConsumeTx("transactional", func(context.Context, bun.Tx, order) error { transactional.Add(1); return nil }))
 			config := testapp.Fast()
 			config.Logger = lines.Logger()
-			config.Chain = middleware.Default(middleware.Options{Logger: slog.New(slog.DiscardHandler)})
+			config.Middleware = middleware.Default(middleware.Options{Logger: slog.New(slog.DiscardHandler)})
 			r, other := a.Start(config), a.Start(config)
 			for range 10 {
 				a.ProduceMany(30)

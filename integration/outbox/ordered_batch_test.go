@@ -63,7 +63,7 @@ func TestBatchesKeepTheOrderOfKeys(t *testing.T) {
 			mu.Unlock()
 			return j.consumeBatch(ctx, steps)
 		}
-		a := testapp.New(t, db, bus.ConsumeBatch("c", consume, bus.Ordered(bus.ParkKey), bus.BatchSize(30), bus.AttemptDelay(5*time.Millisecond), bus.MaxAttempts(100)))
+		a := testapp.New(t, db, bus.ConsumeBatch("c", consume, bus.Ordered(bus.BlockKey), bus.BatchSize(30), bus.AttemptDelay(5*time.Millisecond), bus.MaxAttempts(100)))
 		const keys, each = 12, 60
 		want := make(map[string]int)
 		for k := range keys {
@@ -108,7 +108,7 @@ func TestALayerThatFailsADoneMessageHoldsUpThoseBehindIt(t *testing.T) {
 			}
 			return nil
 		}
-		a := testapp.New(t, db, bus.ConsumeBatch("c", consume, bus.Ordered(bus.ParkKey), bus.AttemptDelay(5*time.Millisecond)))
+		a := testapp.New(t, db, bus.ConsumeBatch("c", consume, bus.Ordered(bus.BlockKey), bus.AttemptDelay(5*time.Millisecond)))
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(5, "a")...))
 		failsSecond := func(next bus.Handler) bus.Handler {
 			return func(ctx context.Context, m *bus.Message) error {
@@ -120,7 +120,7 @@ func TestALayerThatFailsADoneMessageHoldsUpThoseBehindIt(t *testing.T) {
 			}
 		}
 		config := alone()
-		config.Chain = append(middleware.Default(middleware.Options{}), failsSecond)
+		config.Middleware = append(middleware.Default(middleware.Options{}), failsSecond)
 		r := a.Start(config)
 		testapp.Eventually(t, "all ran", a.Empty)
 		r.MustStop()
@@ -147,7 +147,7 @@ func TestABatchThatFailsIsAFailureOfTheFirstOfEachKey(t *testing.T) {
 		size, keys = len(steps), len(of)
 		return errors.New("none of them")
 	}
-	a := testapp.New(t, testdb.SQLite(t), bus.ConsumeBatch("c", consume, bus.Ordered(bus.ParkKey), bus.AttemptDelay(time.Millisecond)))
+	a := testapp.New(t, testdb.SQLite(t), bus.ConsumeBatch("c", consume, bus.Ordered(bus.BlockKey), bus.AttemptDelay(time.Millisecond)))
 	testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), a.DB, stepsOf(3, "a", "b")...))
 	var mu sync.Mutex
 	seen := make(map[bus.Outcome]int)
@@ -156,16 +156,16 @@ func TestABatchThatFailsIsAFailureOfTheFirstOfEachKey(t *testing.T) {
 			err := next(ctx, m)
 			mu.Lock()
 			defer mu.Unlock()
-			seen[bus.VerdictOf(err).Outcome]++
+			seen[bus.OutcomeOf(err).Outcome]++
 			return err
 		}
 	}
 	config := alone()
-	config.Chain = append(middleware.Default(middleware.Options{}), notes)
+	config.Middleware = append(middleware.Default(middleware.Options{}), notes)
 	r := a.Start(config)
 	testapp.Eventually(t, "all ran", a.Empty)
 	r.MustStop()
-	if seen[bus.Unclassified] != keys || seen[bus.Released] < size-keys || seen[bus.Done] != 6 {
+	if seen[bus.Errored] != keys || seen[bus.Released] < size-keys || seen[bus.Done] != 6 {
 		t.Errorf("got outcomes %v after a call with %d of %d keys, want one of each failed, the others released and then 6 done", seen, size, keys)
 	}
 }
@@ -173,7 +173,7 @@ func TestABatchThatFailsIsAFailureOfTheFirstOfEachKey(t *testing.T) {
 // failsFirst has the function of a batch fail for a step in its first attempt, and returns what
 // is to be returned for it otherwise.
 func failsFirst(ctx context.Context, i int, s, which step, err error) error {
-	if s == which && bus.CurrentBatch(ctx)[i].Attempt == 1 {
+	if s == which && bus.BatchFromContext(ctx)[i].Attempt == 1 {
 		return errors.New("not this time")
 	}
 	return err
@@ -207,7 +207,7 @@ func TestOneWithoutAKeyLeavesTheOthersTheirOrder(t *testing.T) {
 			seen.addSteps(steps)
 			return j.consumeBatch(ctx, steps)
 		}
-		a := newApp(bus.ConsumeBatch("c", consume, bus.Ordered(bus.ParkKey), bus.BatchSize(5), bus.BatchWait(time.Second), bus.AttemptDelay(20*time.Millisecond)))
+		a := newApp(bus.ConsumeBatch("c", consume, bus.Ordered(bus.BlockKey), bus.BatchSize(5), bus.BatchWait(time.Second), bus.AttemptDelay(20*time.Millisecond)))
 		runBehindOneWithoutAKey(ctx, a, bus.ConsumeBatch("c", consume))
 		j.check(t, map[string]int{"none": 1, "a": 4})
 		if batch := seen.all[0]; !slices.Equal(batch, []string{"none1", "a1", "a2", "a3", "a4"}) {
@@ -246,7 +246,7 @@ func TestWhatComesBehindAnUnreadablePayloadWaits(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var seen calls
-		a := testapp.New(t, db, bus.ConsumeBatch("c", func(_ context.Context, steps []step) error { seen.addSteps(steps); return nil }, bus.Ordered(bus.ParkKey)))
+		a := testapp.New(t, db, bus.ConsumeBatch("c", func(_ context.Context, steps []step) error { seen.addSteps(steps); return nil }, bus.Ordered(bus.BlockKey)))
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(3, "a")...))
 		a.Exec("UPDATE consumer_messages SET payload = ? WHERE id = ?", `{"Customer":"a","N":"two"}`, a.Pending()[1].ID)
 		r := a.Start(alone())
@@ -264,13 +264,13 @@ func TestWhatComesBehindAnUnreadablePayloadWaits(t *testing.T) {
 // TestALayerThatLetsOneThroughAtATimeHoldsUpNoBatch: whoever has its lock must not wait for one
 // that waits for the lock.
 func TestALayerThatLetsOneThroughAtATimeHoldsUpNoBatch(t *testing.T) {
-	for name, option := range map[string]bus.ConsumerOption{"in any order": bus.Fair(), "in order": bus.Ordered(bus.ParkKey)} {
+	for name, option := range map[string]bus.ConsumerOption{"in any order": bus.Fair(), "in order": bus.Ordered(bus.BlockKey)} {
 		t.Run(name, func(t *testing.T) {
 			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 				a := newApp(bus.ConsumeBatch("c", func(context.Context, []step) error { return nil }, option, bus.Timeout(20*time.Second)))
 				lock := make(chan struct{}, 1)
 				config := alone()
-				config.Chain = append(middleware.Default(middleware.Options{}), func(next bus.Handler) bus.Handler {
+				config.Middleware = append(middleware.Default(middleware.Options{}), func(next bus.Handler) bus.Handler {
 					return func(ctx context.Context, m *bus.Message) error {
 						lock <- struct{}{}
 						defer func() { <-lock }()
@@ -302,7 +302,7 @@ func TestStepsKeepTheOrderOfABatch(t *testing.T) {
 				failed[i] = failsFirst(ctx, i, s, step{"a", 2}, nil)
 			}
 			return failed
-		}, bus.Ordered(bus.ParkKey), bus.AttemptDelay(time.Millisecond)))
+		}, bus.Ordered(bus.BlockKey), bus.AttemptDelay(time.Millisecond)))
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(4, "a")...))
 		p := newProcessor(a, testapp.Fast())
 		testapp.Eventually(t, "all ran", func() bool { steps(t.Context(), a, p); return a.Empty() })
@@ -321,12 +321,12 @@ func TestWhatHangsInALayerHoldsUpItsKeyAlone(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var seen calls
-		a := testapp.New(t, db, bus.ConsumeBatch("c", func(_ context.Context, steps []step) error { seen.addSteps(steps); return nil }, bus.Ordered(bus.ParkKey)))
+		a := testapp.New(t, db, bus.ConsumeBatch("c", func(_ context.Context, steps []step) error { seen.addSteps(steps); return nil }, bus.Ordered(bus.BlockKey)))
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(3, "a", "b")...))
 		hang := make(chan struct{})
 		config := alone()
 		config.DrainTimeout = 50 * time.Millisecond
-		config.Chain = append(middleware.Default(middleware.Options{}), func(next bus.Handler) bus.Handler {
+		config.Middleware = append(middleware.Default(middleware.Options{}), func(next bus.Handler) bus.Handler {
 			return func(ctx context.Context, m *bus.Message) error {
 				if strings.Contains(string(m.Payload), `"a","N":1`) {
 					<-hang

@@ -38,12 +38,12 @@ func blocking(runs *atomic.Int64) func(context.Context, step) error {
 // may run at once.
 func TestBlockedKeysAreInNobodysWay(t *testing.T) {
 	t.Parallel()
-	for name, options := range map[string][]bus.ConsumerOption{"many at once": nil, "one at once": {bus.Concurrency(1)}, "at a rate": {bus.Rate(20, time.Second, 1)}} {
+	for name, options := range map[string][]bus.ConsumerOption{"many at once": nil, "one at once": {bus.Concurrency(1)}, "at a rate": {bus.RateLimit(20, time.Second, 1)}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db *bun.DB) {
 				var runs atomic.Int64
-				a := testapp.New(t, db, bus.Consume("c", blocking(&runs), append(options, bus.Ordered(bus.ParkKey))...))
+				a := testapp.New(t, db, bus.Consume("c", blocking(&runs), append(options, bus.Ordered(bus.BlockKey))...))
 				var items []outbox.Item
 				for n := 1; n <= 400; n++ {
 					items = append(items, outbox.Item{Payload: step{"parked", n}}, outbox.Item{Payload: step{"late", n}})
@@ -85,7 +85,7 @@ func TestAPausedConsumerTakesNoKeys(t *testing.T) {
 			runs.Add(1)
 			<-time.After(2 * time.Millisecond)
 			return nil
-		}, bus.Ordered(bus.ParkKey)))
+		}, bus.Ordered(bus.BlockKey)))
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(500, "hot")...))
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "it runs", func() bool { return runs.Load() > 20 })
@@ -116,7 +116,7 @@ func TestStepsFindWhatIsBehindBlockedKeys(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var runs atomic.Int64
-		a := testapp.New(t, db, bus.Consume("c", blocking(&runs), bus.Ordered(bus.ParkKey)))
+		a := testapp.New(t, db, bus.Consume("c", blocking(&runs), bus.Ordered(bus.BlockKey)))
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, append(stepsOf(150, "parked", "late"), stepsOf(1, "b")...)...))
 		for _, ordered := range []bool{true, false} {
 			if !ordered {
@@ -124,7 +124,7 @@ func TestStepsFindWhatIsBehindBlockedKeys(t *testing.T) {
 				a = testapp.New(t, db, bus.Consume("c", blocking(&runs)))
 			}
 			p := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(db, a.Registry, testapp.Fast()))
-			for testapp.Must[bool](t)(p.Step(t.Context())) {
+			for testapp.Must[bool](t)(p.ProcessNext(t.Context())) {
 			}
 		}
 		if runs.Load() != 2 {
@@ -139,7 +139,7 @@ func TestReplacingAcrossAnOrder(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		var runs atomic.Int64
-		ordered := testapp.New(t, db, bus.Consume("c", blocking(&runs), bus.Ordered(bus.ParkKey)))
+		ordered := testapp.New(t, db, bus.Consume("c", blocking(&runs), bus.Ordered(bus.BlockKey)))
 		plain := testapp.New(t, db, bus.Consume("c", blocking(&runs)))
 		ordered.Produce(step{"a", 1}, outbox.InsertID("1"))
 		plain.Produce(step{"a", 2}, outbox.Replace("1"))
@@ -182,7 +182,7 @@ func TestNoOlderMessageRunsAgainBehindNewerOnes(t *testing.T) {
 				ran.Store(s.N, true)
 				last.Store(int64(s.N))
 				return nil
-			}, bus.Ordered(bus.ParkKey)))
+			}, bus.Ordered(bus.BlockKey)))
 			var items []outbox.Item
 			for n := range 3 {
 				items = append(items, outbox.Item{Payload: step{Customer: "k", N: n + 1}})

@@ -100,7 +100,7 @@ func TestMessagesOfAKeyRunInOrder(t *testing.T) {
 			}
 			return nil
 		})
-		a := testapp.New(t, db, bus.Consume("c", j.consume, bus.Ordered(bus.ParkKey), bus.AttemptDelay(5*time.Millisecond), bus.MaxAttempts(100)))
+		a := testapp.New(t, db, bus.Consume("c", j.consume, bus.Ordered(bus.BlockKey), bus.AttemptDelay(5*time.Millisecond), bus.MaxAttempts(100)))
 		const keys, each = 12, 40
 		var processors []*testapp.Running
 		for range 3 {
@@ -153,7 +153,7 @@ func TestAPoisonedMessageParksItsKey(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		j := newJournal(poisonedOnce(step{"a", 2}))
-		a := testapp.New(t, db, bus.Consume("c", j.consume, bus.Ordered(bus.ParkKey)))
+		a := testapp.New(t, db, bus.Consume("c", j.consume, bus.Ordered(bus.BlockKey)))
 		produceSteps(a, "a", 1, 4)
 		produceSteps(a, "b", 1, 4)
 		r := a.Start(testapp.Fast())
@@ -197,7 +197,7 @@ func TestAPoisonedMessageIsSkipped(t *testing.T) {
 				return errors.Join(n.consume(ctx, order{ID: fmt.Sprint(s.N)}), fails(ctx, s))
 			}
 		}
-		a := testapp.New(t, db, bus.Consume("skips", consume(&ran), bus.Ordered(bus.SkipPoisoned)), bus.Consume("parks", consume(&parked), bus.Ordered(bus.ParkKey)))
+		a := testapp.New(t, db, bus.Consume("skips", consume(&ran), bus.Ordered(bus.SkipPoisoned)), bus.Consume("parks", consume(&parked), bus.Ordered(bus.BlockKey)))
 		produceSteps(a, "a", 1, 3)
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "one goes on, the other does not", func() bool { return len(a.Pending()) == 1 && len(a.Poisoned()) == 2 })
@@ -239,7 +239,7 @@ func TestCancellingLetsThoseBehindRun(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var ran noted
-		a := testapp.New(t, db, bus.Consume("c", func(ctx context.Context, s step) error { return ran.consume(ctx, order{ID: fmt.Sprint(s.N)}) }, bus.Ordered(bus.ParkKey)))
+		a := testapp.New(t, db, bus.Consume("c", func(ctx context.Context, s step) error { return ran.consume(ctx, order{ID: fmt.Sprint(s.N)}) }, bus.Ordered(bus.BlockKey)))
 		produceSteps(a, "a", 1, 3)
 		waits := a.Pending()
 		admin := a.Admin()
@@ -247,15 +247,15 @@ func TestCancellingLetsThoseBehindRun(t *testing.T) {
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "the last is seen", func() bool { return r.Stats().EmptyClaims > 0 })
 		e := testapp.Must[outbox.Explanation](t)(admin.Explain(t.Context(), db, waits[2].ID))
-		if want := fmt.Sprintf("It waits behind message %d of key \"customer:a\", about which: It is due in ", waits[0].ID); e.Reason != outbox.Behind || !strings.HasPrefix(e.Text, want) {
-			t.Errorf("Explain: got %q, %s, want %q, %s", e.Reason, e.Text, outbox.Behind, want)
+		if want := fmt.Sprintf("It waits behind message %d of key \"customer:a\", about which: It is due in ", waits[0].ID); e.Reason != outbox.BehindKey || !strings.HasPrefix(e.Text, want) {
+			t.Errorf("Explain: got %q, %s, want %q, %s", e.Reason, e.Text, outbox.BehindKey, want)
 		}
 		err := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
 			_, err := admin.Cancel(ctx, tx, waits[0].ID)
 			return err
 		})
-		if bound := db.Dialect().Name() != dialect.SQLite; errors.Is(err, bus.ErrBadOption) != bound {
-			t.Errorf("Cancel in a transaction of the caller's: got %v, want %v: %t", err, bus.ErrBadOption, bound)
+		if bound := db.Dialect().Name() != dialect.SQLite; errors.Is(err, bus.ErrInvalidOption) != bound {
+			t.Errorf("Cancel in a transaction of the caller's: got %v, want %v: %t", err, bus.ErrInvalidOption, bound)
 		}
 		testapp.Must[outbox.Result](t)(admin.Cancel(t.Context(), db, waits[0].ID))
 		testapp.Must[outbox.Result](t)(admin.RunNow(t.Context(), db, waits[1].ID))
@@ -273,9 +273,9 @@ func TestOrderIsThatOfTheCall(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var ran noted
-		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.Ordered(bus.ParkKey)))
+		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.Ordered(bus.BlockKey)))
 		item := func(id string, options ...outbox.Option) outbox.Item {
-			return outbox.Item{Payload: order{ID: id}, Options: append(options, outbox.Key("k"))}
+			return outbox.Item{Payload: order{ID: id}, Options: append(options, outbox.OrderingKey("k"))}
 		}
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db,
 			item("1", outbox.InsertID("z")), item("2"), item("3", outbox.InsertID("m")), item("4", outbox.InsertID("z")), item("5", outbox.InsertID("a")), item("6")))
@@ -283,7 +283,7 @@ func TestOrderIsThatOfTheCall(t *testing.T) {
 		if db.Dialect().Name() == dialect.MySQL { // nothing is replaced
 			want = []string{"1", "2", "3", "5", "6"}
 		} else {
-			a.Produce(order{ID: "7"}, outbox.Key("k"), outbox.Replace("m"))
+			a.Produce(order{ID: "7"}, outbox.OrderingKey("k"), outbox.Replace("m"))
 			testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, item("8"), item("9", outbox.Replace("q")), item("10", outbox.Replace("b")), item("11", outbox.Replace("q"))))
 		}
 		if n := a.Count("SELECT count(*) FROM consumer_messages WHERE crashes = -10000 AND " + withKey(db, "order_key = 'k' AND lane > 0")); n != len(want) {
@@ -301,21 +301,21 @@ func TestOrderIsThatOfTheCall(t *testing.T) {
 func TestAnOrderedConsumerNeedsAKey(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		a := testapp.New(t, db, testapp.Consumed("c", bus.Ordered(bus.ParkKey)), testapp.Consumed("free"))
+		a := testapp.New(t, db, testapp.Consumed("c", bus.Ordered(bus.BlockKey)), testapp.Consumed("free"))
 		for want, options := range map[error][]outbox.Option{
-			bus.ErrNoKey:     nil,
-			bus.ErrTooLarge:  {outbox.Key(strings.Repeat("k", 256))},
-			bus.ErrBadText:   {outbox.Key("k\x00")},
-			bus.ErrBadOption: {outbox.Key("")},
+			bus.ErrNoKey:         nil,
+			bus.ErrTooLarge:      {outbox.OrderingKey(strings.Repeat("k", 256))},
+			bus.ErrInvalidText:   {outbox.OrderingKey("k\x00")},
+			bus.ErrInvalidOption: {outbox.OrderingKey("")},
 		} {
 			if _, err := a.Producer.Produce(t.Context(), db, order{ID: "1"}, options...); !errors.Is(err, want) {
 				t.Errorf("Produce: got %v, want %v", err, want)
 			}
 		}
-		if _, err := a.Producer.Produce(t.Context(), db, order{ID: "1"}, outbox.Key("k"), outbox.Delay(time.Second)); !errors.Is(err, bus.ErrBadOption) {
-			t.Errorf("Produce with a delay: got %v, want %v", err, bus.ErrBadOption)
+		if _, err := a.Producer.Produce(t.Context(), db, order{ID: "1"}, outbox.OrderingKey("k"), outbox.Delay(time.Second)); !errors.Is(err, bus.ErrInvalidOption) {
+			t.Errorf("Produce with a delay: got %v, want %v", err, bus.ErrInvalidOption)
 		}
-		a.Produce(order{ID: "1"}, outbox.Key("k"))
+		a.Produce(order{ID: "1"}, outbox.OrderingKey("k"))
 		if n := a.Count("SELECT count(*) FROM consumer_messages WHERE NOT (" + withKey(db, "order_key IS NOT NULL") + ") AND crashes = 0 AND consumer_type = 'free'"); n != 1 || len(a.Pending()) != 2 {
 			t.Errorf("got %d rows without the key and %d in all, want 1 of 2: the consumer that is not ordered has none", n, len(a.Pending()))
 		}
@@ -329,7 +329,7 @@ func TestOrderHoldsAcrossARename(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		j := newJournal(nil)
-		a := testapp.New(t, db, bus.Consume("new", j.consume, bus.Ordered(bus.ParkKey), bus.Aliases("old")))
+		a := testapp.New(t, db, bus.Consume("new", j.consume, bus.Ordered(bus.BlockKey), bus.Aliases("old")))
 		for n := 1; n <= 20; n++ {
 			for _, customer := range []string{"a", "b", "c"} {
 				a.Produce(step{customer, n})
@@ -351,7 +351,7 @@ func TestOrderHoldsAcrossARename(t *testing.T) {
 func TestMessagesWithKeysOutliveTheOrder(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		testapp.New(t, db, bus.Consume("c", newJournal(nil).consume, bus.Ordered(bus.ParkKey))).Produce(step{"a", 1})
+		testapp.New(t, db, bus.Consume("c", newJournal(nil).consume, bus.Ordered(bus.BlockKey))).Produce(step{"a", 1})
 		j := newJournal(nil)
 		a := testapp.New(t, db, bus.Consume("c", j.consume))
 		a.Produce(step{"b", 1})
@@ -368,7 +368,7 @@ func TestADeclarationWithoutTheOrderIsReported(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var lines testapp.Lines
-		a := testapp.New(t, db, bus.Consume("c", func(context.Context, step) error { return nil }, bus.Ordered(bus.ParkKey)))
+		a := testapp.New(t, db, bus.Consume("c", func(context.Context, step) error { return nil }, bus.Ordered(bus.BlockKey)))
 		elsewhere := testapp.New(t, db, bus.Declare[step]("c"))
 		for n := range 5 {
 			elsewhere.Produce(step{"a", n})
@@ -391,7 +391,7 @@ func TestACrashIsTheFirstOnes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		j := newJournal(nil)
-		a := testapp.New(t, db, bus.Consume("c", j.consume, bus.Ordered(bus.ParkKey)))
+		a := testapp.New(t, db, bus.Consume("c", j.consume, bus.Ordered(bus.BlockKey)))
 		produceSteps(a, "a", 1, 3)
 		produceSteps(a, "b", 1, 2)
 		list := "(SELECT json_group_array(%s) FROM (SELECT * FROM consumer_messages ORDER BY id))"

@@ -40,7 +40,7 @@ func inOrder(fails int, wrong *atomic.Value) func(context.Context, bun.Tx, step)
 }
 
 func inOrderOptions() []bus.ConsumerOption {
-	return []bus.ConsumerOption{bus.Ordered(bus.ParkKey), bus.AttemptDelay(5 * time.Millisecond), bus.MaxAttempts(100), bus.Timeout(5 * time.Second)}
+	return []bus.ConsumerOption{bus.Ordered(bus.BlockKey), bus.AttemptDelay(5 * time.Millisecond), bus.MaxAttempts(100), bus.Timeout(5 * time.Second)}
 }
 
 // TestTransactionalMessagesOfAKeyRunInOrder, each in a transaction of its own, many in one, and in batches.
@@ -109,7 +109,7 @@ func TestACommitThatFailsHoldsUpItsKey(t *testing.T) {
 			if err := inOrder(0, &wrong)(ctx, tx, s); err != nil {
 				return err
 			}
-			if s != (step{"a", 2}) || bus.CurrentBatch(ctx)[i].Attempt > 2 {
+			if s != (step{"a", 2}) || bus.BatchFromContext(ctx)[i].Attempt > 2 {
 				continue
 			}
 			if _, err := tx.NewRaw("INSERT INTO later VALUES (1), (1)").Exec(ctx); err != nil { // which is found out at the commit

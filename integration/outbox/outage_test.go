@@ -93,8 +93,8 @@ func TestConsumersAreCancelledBeforeTheirLeaseRunsOut(t *testing.T) {
 		var starts, cancels testapp.Moments
 		var crashes atomic.Int64
 		a := newApp(bus.Consume("c", func(ctx context.Context, _ order) error {
-			m, _ := bus.Current(ctx)
-			crashes.Add(int64(m.Crashes))
+			m, _ := bus.MessageFromContext(ctx)
+			crashes.Add(int64(m.CrashCount))
 			starts.Add()
 			if starts.Len() > 1 {
 				return nil
@@ -217,8 +217,8 @@ func TestReadsDoNotEndAnOutageOfWrites(t *testing.T) {
 		config := outbox.ProcessorConfig{Concurrency: 8, LeaseDuration: 6 * time.Second}
 		var crashes atomic.Int64
 		a := newApp(bus.Consume("c", func(ctx context.Context, _ order) error {
-			m, _ := bus.Current(ctx)
-			crashes.Add(int64(m.Crashes))
+			m, _ := bus.MessageFromContext(ctx)
+			crashes.Add(int64(m.CrashCount))
 			<-ctx.Done()
 			return ctx.Err()
 		}, bus.Timeout(time.Hour)))
@@ -280,8 +280,8 @@ func TestClaimWhoseCommitWasNeverConfirmedIsGivenBack(t *testing.T) {
 		a := newApp(
 			bus.Consume("slow", func(context.Context, order) error { <-time.After(2 * time.Minute); return nil }, bus.Timeout(time.Hour)),
 			bus.Consume("stray", func(ctx context.Context, _ refund) error {
-				m, _ := bus.Current(ctx)
-				crashes.Add(int64(m.Crashes))
+				m, _ := bus.MessageFromContext(ctx)
+				crashes.Add(int64(m.CrashCount))
 				runs.Add(1)
 				return nil
 			}))
@@ -317,7 +317,7 @@ func TestMiddlewareThatNeverReturnsIsNamed(t *testing.T) {
 		}
 		a := newApp(bus.Consume("c", func(context.Context, order) error { return nil }))
 		a.ProduceAt(ctx, order{ID: "1"})
-		r := a.StartWith(ctx, outbox.ProcessorConfig{Chain: []bus.Middleware{stuck}, DrainTimeout: time.Second})
+		r := a.StartWith(ctx, outbox.ProcessorConfig{Middleware: []bus.Middleware{stuck}, DrainTimeout: time.Second})
 		<-entered
 		var drain *outbox.DrainError
 		if err := r.Wait(); !errors.As(err, &drain) || len(drain.Consumers) != 1 || drain.Consumers[0] != "c" {

@@ -49,16 +49,16 @@ func traits() []trait {
 	return []trait{
 		{name: "plain", options: constant()},
 		{name: "concurrency", options: constant(bus.Concurrency(1))},
-		{name: "limit", options: constant(bus.Limit(1)), excludes: []string{"shared"}},
-		{name: "shared", options: constant(bus.LimitShared("s", 2)), excludes: []string{"limit"}},
-		{name: "gate", options: func(p *paired) []bus.ConsumerOption { return []bus.ConsumerOption{outbox.Gated(&p.gate)} }, circuit: true, excludes: []string{"breaker"}},
-		{name: "breaker", options: constant(bus.Breaker(bus.BreakerConfig{Min: 2, Cooldown: time.Second}), bus.AttemptDelay(time.Second), bus.MaxAttempts(100)), circuit: true, excludes: []string{"gate"}},
-		{name: "rate", options: constant(bus.Rate(40, time.Second, 5))},
-		{name: "key rate", options: constant(bus.RatePerKey(20, time.Second, 2)), keys: true, excludes: []string{"ordered", "priorities"}},
-		{name: "ordered", options: constant(bus.Ordered(bus.ParkKey)), keys: true, excludes: []string{"key rate", "per key", "fair", "priorities"}},
-		{name: "per key", options: constant(bus.PerKey(1)), keys: true, excludes: []string{"ordered", "fair", "priorities"}},
+		{name: "limit", options: constant(bus.GlobalConcurrency(1)), excludes: []string{"shared"}},
+		{name: "shared", options: constant(bus.SharedConcurrency("s", 2)), excludes: []string{"limit"}},
+		{name: "gate", options: func(p *paired) []bus.ConsumerOption { return []bus.ConsumerOption{outbox.WithCircuit(&p.gate)} }, circuit: true, excludes: []string{"breaker"}},
+		{name: "breaker", options: constant(bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 2, Cooldown: time.Second}), bus.AttemptDelay(time.Second), bus.MaxAttempts(100)), circuit: true, excludes: []string{"gate"}},
+		{name: "rate", options: constant(bus.RateLimit(40, time.Second, 5))},
+		{name: "key rate", options: constant(bus.KeyRateLimit(20, time.Second, 2)), keys: true, excludes: []string{"ordered", "priorities"}},
+		{name: "ordered", options: constant(bus.Ordered(bus.BlockKey)), keys: true, excludes: []string{"key rate", "per key", "fair", "priorities"}},
+		{name: "per key", options: constant(bus.KeyConcurrency(1)), keys: true, excludes: []string{"ordered", "fair", "priorities"}},
 		{name: "fair", options: constant(bus.Fair()), keys: true, excludes: []string{"ordered", "per key", "priorities"}},
-		{name: "priorities", options: constant(bus.Priorities(time.Minute)), excludes: []string{"ordered"}},
+		{name: "priorities", options: constant(bus.Prioritized(time.Minute)), excludes: []string{"ordered"}},
 		{name: "deadline", options: constant(), late: true},
 		{name: "batch", options: constant(), batch: true, excludes: []string{"tx"}},
 		{name: "tx", options: constant(outbox.GroupCommit(5), bus.Timeout(5*time.Second)), tx: true, excludes: []string{"batch"}},
@@ -68,7 +68,7 @@ func traits() []trait {
 // paired is a consumer with two traits, and what it has seen.
 type paired struct {
 	traits []trait
-	gate   outbox.Gate
+	gate   outbox.Circuit
 	begun  time.Time
 
 	mu     sync.Mutex
@@ -94,7 +94,7 @@ func (p *paired) call(orders []order) error {
 	p.mu.Unlock()
 	if p.any(func(t trait) bool { return t.circuit }) && since < pairAway {
 		if p.has("gate") {
-			return p.gate.Close(errAway)
+			return p.gate.Trip(errAway)
 		}
 		return errAway
 	}
@@ -121,7 +121,7 @@ func (p *paired) consumers() []bus.Consumer {
 	}
 	var limit []bus.ConsumerOption
 	if p.has("shared") {
-		limit = append(limit, bus.LimitShared("s", 2))
+		limit = append(limit, bus.SharedConcurrency("s", 2))
 	}
 	neighbour := bus.Consume("neighbour", func(context.Context, refund) error {
 		p.mu.Lock()
@@ -141,7 +141,7 @@ func (p *paired) produce(ctx context.Context, a *app) {
 	add := func(id, key string, late bool) {
 		item := outbox.Item{Payload: order{ID: id}}
 		if p.any(func(t trait) bool { return t.keys }) {
-			item.Options = append(item.Options, outbox.Key(key))
+			item.Options = append(item.Options, outbox.OrderingKey(key))
 		}
 		if late {
 			item.Options = append(item.Options, outbox.DeliverBy(time.Now().Add(time.Second), bus.Discarded))

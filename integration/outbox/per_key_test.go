@@ -88,10 +88,12 @@ func TestSoManyOfAKeyRunAtOnce(t *testing.T) {
 		return bus.Consume("c", ran.consume, options...)
 	}
 	for name, consumer := range map[string]func(*crowd) bus.Consumer{
-		"single":     func(ran *crowd) bus.Consumer { return single(ran, bus.PerKey(2), bus.MaxAttempts(20)) },
-		"in a limit": func(ran *crowd) bus.Consumer { return single(ran, bus.PerKey(2), bus.MaxAttempts(20), bus.Limit(5)) },
+		"single": func(ran *crowd) bus.Consumer { return single(ran, bus.KeyConcurrency(2), bus.MaxAttempts(20)) },
+		"in a limit": func(ran *crowd) bus.Consumer {
+			return single(ran, bus.KeyConcurrency(2), bus.MaxAttempts(20), bus.GlobalConcurrency(5))
+		},
 		"in batches": func(ran *crowd) bus.Consumer {
-			return bus.ConsumeBatch("c", ran.consumeBatch, bus.PerKey(2), bus.MaxAttempts(20))
+			return bus.ConsumeBatch("c", ran.consumeBatch, bus.KeyConcurrency(2), bus.MaxAttempts(20))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +126,7 @@ func TestFewMessagesAreSharedToo(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		ran := newCrowd(0)
-		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.Fair(), bus.Rate(50, time.Second, 1)))
+		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.Fair(), bus.RateLimit(50, time.Second, 1)))
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(60, "hot")...))
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(3, "b", "c", "d", "e")...))
 		r := a.Start(testapp.Fast())
@@ -182,7 +184,7 @@ func TestFewWorkersServeAllKeys(t *testing.T) {
 	for name, test := range map[string]struct {
 		option bus.ConsumerOption
 		hot    []string
-	}{"a share each": {bus.Fair(), []string{"hot"}}, "a share each of many": {bus.Fair(), many}, "rates": {bus.RatePerKey(1000, time.Second, 1000), []string{"hot"}}} {
+	}{"a share each": {bus.Fair(), []string{"hot"}}, "a share each of many": {bus.Fair(), many}, "rates": {bus.KeyRateLimit(1000, time.Second, 1000), []string{"hot"}}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
@@ -209,7 +211,7 @@ func TestCrashedMessagesKeepToTheBound(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		ran := newCrowd(100 * time.Millisecond)
-		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.PerKey(1)))
+		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.KeyConcurrency(1)))
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(4, "k")...))
 		a.Exec("UPDATE consumer_messages SET crashes = -9999")
 		r := a.Start(testapp.Fast())
@@ -226,12 +228,12 @@ func TestAStepEndsWhereARateIsSpent(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		ran := newCrowd(0)
-		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.RatePerKey(1, time.Hour, 1)))
+		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.KeyRateLimit(1, time.Hour, 1)))
 		a.Produce(step{"k", 1})
 		a.Produce(step{"k", 2})
 		p := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(db, a.Registry, testapp.Fast()))
 		for i, want := range []bool{true, false, false} {
-			if got, err := p.Step(t.Context()); err != nil || got != want {
+			if got, err := p.ProcessNext(t.Context()); err != nil || got != want {
 				t.Errorf("step %d: got %t, %v; want %t", i+1, got, err, want)
 			}
 		}
@@ -243,7 +245,7 @@ func TestEachKeyKeepsToItsRate(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		ran := newCrowd(0)
-		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.RatePerKey(20, time.Second, 2)))
+		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.KeyRateLimit(20, time.Second, 2)))
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(500, "a", "b")...))
 		began := time.Now()
 		config := testapp.Fast()
@@ -262,7 +264,7 @@ func TestEachKeyKeepsToItsRate(t *testing.T) {
 		last := int64(a.Count("SELECT MAX(id) FROM consumer_messages WHERE order_key = 'customer:a'"))
 		testapp.Eventually(t, "Explain says so", func() bool {
 			e, err := a.Admin().Explain(t.Context(), db, last)
-			return err == nil && e.Reason == outbox.OverRate && strings.Contains(e.Text, "Its key starts 20 in 1s")
+			return err == nil && e.Reason == outbox.RateLimited && strings.Contains(e.Text, "Its key starts 20 in 1s")
 		})
 		one.MustStop()
 		two.MustStop()
@@ -274,7 +276,7 @@ func TestWhatHasAKeyMayWait(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		ran, over := newCrowd(0), make(chan struct{})
-		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.PerKey(1)), bus.Consume("d", func(context.Context, order) error { <-over; return nil }, bus.PerKey(1)))
+		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.KeyConcurrency(1)), bus.Consume("d", func(context.Context, order) error { <-over; return nil }, bus.KeyConcurrency(1)))
 		began := time.Now()
 		a.Produce(step{"a", 1}, outbox.Delay(1500*time.Millisecond))
 		a.Produce(step{"a", 2})
@@ -287,12 +289,12 @@ func TestWhatHasAKeyMayWait(t *testing.T) {
 			t.Errorf("what waits: got it after %s, want it in 1.5s", took)
 		}
 		for range 2 {
-			a.Produce(order{}, outbox.Key("k"))
+			a.Produce(order{}, outbox.OrderingKey("k"))
 		}
 		testapp.Eventually(t, "one runs", func() bool { return a.Count("SELECT count(*) FROM message_claims") == 1 })
 		e, err := a.Admin().Explain(t.Context(), db, int64(a.Count("SELECT MAX(id) FROM consumer_messages")))
-		if err != nil || e.Reason != outbox.KeyLimit || !strings.Contains(e.Text, `1 messages of key "k"`) {
-			t.Errorf("Explain: got %q (%s), %v; want %q", e.Reason, e.Text, err, outbox.KeyLimit)
+		if err != nil || e.Reason != outbox.KeyLimited || !strings.Contains(e.Text, `1 messages of key "k"`) {
+			t.Errorf("Explain: got %q (%s), %v; want %q", e.Reason, e.Text, err, outbox.KeyLimited)
 		}
 		close(over)
 		testapp.Eventually(t, "all ran", a.Empty)
@@ -308,7 +310,7 @@ func TestMessagesOfOneInstantAreFound(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		ran := newCrowd(0)
-		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.PerKey(1)))
+		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.KeyConcurrency(1)))
 		config := testapp.Fast()
 		config.PollInterval = time.Hour
 		r := a.Start(config)
@@ -340,14 +342,14 @@ func TestMessagesOfOneInstantAreFound(t *testing.T) {
 // TestKeysThatDoNotGoTogether are refused.
 func TestKeysThatDoNotGoTogether(t *testing.T) {
 	t.Parallel()
-	for _, options := range [][]bus.ConsumerOption{{bus.PerKey(0)}, {bus.PerKey(1001)}, {bus.PerKey(1), bus.Fair()}, {bus.PerKey(1), bus.Ordered(bus.ParkKey)},
-		{bus.Fair(), bus.Ordered(bus.ParkKey)}, {bus.Fair(), bus.Priorities(time.Minute)}, {bus.RatePerKey(1, time.Second, 2)}} {
+	for _, options := range [][]bus.ConsumerOption{{bus.KeyConcurrency(0)}, {bus.KeyConcurrency(1001)}, {bus.KeyConcurrency(1), bus.Fair()}, {bus.KeyConcurrency(1), bus.Ordered(bus.BlockKey)},
+		{bus.Fair(), bus.Ordered(bus.BlockKey)}, {bus.Fair(), bus.Prioritized(time.Minute)}, {bus.KeyRateLimit(1, time.Second, 2)}} {
 		if _, err := bus.NewRegistry(testapp.Consumed("c", options...)); err == nil {
 			t.Errorf("NewRegistry with %d options: got no error, want one", len(options))
 		}
 	}
 	maria := testdb.MariaDB(t)
-	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry(testapp.Consumed("c", bus.PerKey(1))))
+	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry(testapp.Consumed("c", bus.KeyConcurrency(1))))
 	if _, err := outbox.NewProcessor(maria, registry, outbox.ProcessorConfig{}); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("NewProcessor on MariaDB: got %v, want %v", err, errors.ErrUnsupported)
 	}
@@ -359,7 +361,7 @@ func TestOthersBesideKeysInAnyOrder(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		done := func(context.Context, step) error { return nil }
-		a := testapp.New(t, db, bus.Consume("a", done, bus.PerKey(2)), bus.Consume("b", done), bus.Consume("c", done, bus.Ordered(bus.ParkKey)))
+		a := testapp.New(t, db, bus.Consume("a", done, bus.KeyConcurrency(2)), bus.Consume("b", done), bus.Consume("c", done, bus.Ordered(bus.BlockKey)))
 		for n := range 3 {
 			a.Produce(step{N: n}, outbox.Replace("r"))
 			a.Produce(step{N: n}, outbox.Debounce("d", time.Millisecond, time.Second))
@@ -377,7 +379,7 @@ func TestABatchDoesNotWaitForKeysAtTheirBound(t *testing.T) {
 	const patience = time.Second
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		ran := newCrowd(0)
-		a := newApp(bus.ConsumeBatch("c", ran.consumeBatch, bus.PerKey(2), bus.BatchWait(patience)))
+		a := newApp(bus.ConsumeBatch("c", ran.consumeBatch, bus.KeyConcurrency(2), bus.BatchWait(patience)))
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(ctx, a.DB, stepsOf(40, "a")...))
 		began := time.Now()
 		r := a.StartWith(ctx, testapp.Fast())
@@ -395,7 +397,7 @@ func TestSlowLooksReachEveryConsumerWithKeys(t *testing.T) {
 		var ran atomic.Int64
 		var consumers []bus.Consumer
 		for i := range 300 {
-			consumers = append(consumers, bus.Consume(fmt.Sprint("keyed", i), func(context.Context, step) error { ran.Add(1); return nil }, bus.PerKey(2)))
+			consumers = append(consumers, bus.Consume(fmt.Sprint("keyed", i), func(context.Context, step) error { ran.Add(1); return nil }, bus.KeyConcurrency(2)))
 		}
 		a := newApp(consumers...)
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(ctx, a.DB, stepsOf(1, "k")...))
@@ -421,7 +423,7 @@ func TestManyKeyedConsumersKeepPollsAlive(t *testing.T) {
 		var plain, keyed atomic.Int64
 		consumers := []bus.Consumer{testapp.Counting("plain", &plain)}
 		for i := range 200 {
-			consumers = append(consumers, bus.Consume(fmt.Sprint("keyed", i), func(context.Context, step) error { keyed.Add(1); return nil }, bus.PerKey(2)))
+			consumers = append(consumers, bus.Consume(fmt.Sprint("keyed", i), func(context.Context, step) error { keyed.Add(1); return nil }, bus.KeyConcurrency(2)))
 		}
 		a := testapp.New(t, db, consumers...)
 		config := testapp.Fast()

@@ -49,7 +49,7 @@ func TestHigherPrioritiesComeFirst(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		var ran noted
-		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.Priorities(time.Minute)), testapp.Consumed("other"))
+		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.Prioritized(time.Minute)), testapp.Consumed("other"))
 		produceAll(a, 5, "old")
 		a.Exec("UPDATE consumer_messages SET available_after = " + testapp.In(db, -90*time.Second))
 		produceAll(a, 30, "normal")
@@ -59,7 +59,7 @@ func TestHigherPrioritiesComeFirst(t *testing.T) {
 			t.Errorf("got %d rows with a priority, want the 20 of the consumer that goes by it", n)
 		}
 		config := alone()
-		config.BatchSize, config.ClaimLoops = 7, 1
+		config.BatchSize, config.Fetchers = 7, 1
 		r := a.Start(config)
 		testapp.Eventually(t, "all ran", a.Empty)
 		r.MustStop()
@@ -72,22 +72,22 @@ func TestHigherPrioritiesComeFirst(t *testing.T) {
 // TestPrioritiesFailBeforeAnythingIsWritten where they are not allowed, or cannot be had.
 func TestPrioritiesFailBeforeAnythingIsWritten(t *testing.T) {
 	t.Parallel()
-	for _, options := range [][]bus.ConsumerOption{{bus.Priorities(time.Millisecond)}, {bus.Priorities(time.Minute), bus.Ordered(bus.ParkKey)}} {
+	for _, options := range [][]bus.ConsumerOption{{bus.Prioritized(time.Millisecond)}, {bus.Prioritized(time.Minute), bus.Ordered(bus.BlockKey)}} {
 		if _, err := bus.NewRegistry(testapp.Consumed("c", options...)); err == nil {
 			t.Error("NewRegistry: got no error, want one")
 		}
 	}
 	db := testdb.SQLite(t)
 	a := testapp.New(t, db, testapp.Consumed("c"))
-	if _, err := a.Producer.Produce(t.Context(), db, order{}, outbox.Priority(9)); !errors.Is(err, bus.ErrBadOption) {
-		t.Errorf("Produce: got %v, want %v", err, bus.ErrBadOption)
+	if _, err := a.Producer.Produce(t.Context(), db, order{}, outbox.Priority(9)); !errors.Is(err, bus.ErrInvalidOption) {
+		t.Errorf("Produce: got %v, want %v", err, bus.ErrInvalidOption)
 	}
 	maria := testdb.MariaDB(t)
-	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry(testapp.Consumed("c", bus.Priorities(time.Minute))))
+	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry(testapp.Consumed("c", bus.Prioritized(time.Minute))))
 	if _, err := outbox.NewProcessor(maria, registry, outbox.ProcessorConfig{}); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("NewProcessor on MariaDB: got %v, want %v", err, errors.ErrUnsupported)
 	}
-	on := testapp.New(t, maria, testapp.Consumed("c", bus.Priorities(time.Minute)))
+	on := testapp.New(t, maria, testapp.Consumed("c", bus.Prioritized(time.Minute)))
 	if _, err := on.Producer.Produce(t.Context(), maria, order{}, outbox.Priority(bus.High)); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("Produce on MariaDB: got %v, want %v", err, errors.ErrUnsupported)
 	}

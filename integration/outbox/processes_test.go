@@ -39,7 +39,7 @@ func runChild() int {
 	var mu sync.Mutex
 	var consumed []string
 	record := func(ctx context.Context, o order) error {
-		m, _ := bus.Current(ctx)
+		m, _ := bus.MessageFromContext(ctx)
 		mu.Lock()
 		defer mu.Unlock()
 		consumed = append(consumed, m.Consumer+" "+o.ID)
@@ -50,7 +50,7 @@ func runChild() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	processor, err := outbox.NewProcessor(bun.NewDB(conns, pgdialect.New()), registry, outbox.ProcessorConfig{ClaimLoops: 4})
+	processor, err := outbox.NewProcessor(bun.NewDB(conns, pgdialect.New()), registry, outbox.ProcessorConfig{Fetchers: 4})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

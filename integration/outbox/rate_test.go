@@ -23,7 +23,7 @@ func TestARateHoldsOverAllProcesses(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		const n, burst, messages = 200, 20, 420 // a second
 		var at testapp.Moments
-		a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error { at.Add(); return nil }, bus.Rate(n, time.Second, burst)))
+		a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error { at.Add(); return nil }, bus.RateLimit(n, time.Second, burst)))
 		a.ProduceMany(messages)
 		began := time.Now()
 		var processors []*testapp.Running
@@ -48,7 +48,7 @@ func TestARateHoldsOverAllProcesses(t *testing.T) {
 func TestRatesAreExact(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		var at testapp.Moments
-		a := newApp(bus.Consume("c", func(context.Context, order) error { at.Add(); return nil }, bus.Rate(2, time.Minute, 1)))
+		a := newApp(bus.Consume("c", func(context.Context, order) error { at.Add(); return nil }, bus.RateLimit(2, time.Minute, 1)))
 		for range 6 {
 			a.ProduceAt(ctx, order{ID: "1"})
 		}
@@ -70,7 +70,7 @@ func TestRatesAreExact(t *testing.T) {
 func TestARateHoldsUpNobodyElse(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		a := testapp.New(t, db, testapp.Consumed("limited", bus.Rate(1, time.Hour, 1)), testapp.Consumed("other"))
+		a := testapp.New(t, db, testapp.Consumed("limited", bus.RateLimit(1, time.Hour, 1)), testapp.Consumed("other"))
 		a.ProduceMany(50)
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "the other is done", func() bool { return len(a.Pending()) == 49 })
@@ -78,12 +78,12 @@ func TestARateHoldsUpNobodyElse(t *testing.T) {
 		p := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(db, a.Registry, outbox.ProcessorConfig{}))
 		a.ProduceMany(1)
 		for want := range 2 {
-			if ran, err := p.Step(a.Context()); err != nil || ran != (want == 0) {
+			if ran, err := p.ProcessNext(a.Context()); err != nil || ran != (want == 0) {
 				t.Errorf("step %d: got %v, %v, want the one of the other consumer", want, ran, err)
 			}
 		}
 		explained := testapp.Must[outbox.Explanation](t)(a.Admin().Explain(a.Context(), db, a.Pending()[0].ID))
-		if explained.Reason != outbox.OverRate || !strings.Contains(explained.Text, "1 in 1h0m0s") {
+		if explained.Reason != outbox.RateLimited || !strings.Contains(explained.Text, "1 in 1h0m0s") {
 			t.Errorf("Explain: got %+v, want the rate", explained)
 		}
 		if len(a.Pending()) != 50 {
@@ -95,17 +95,17 @@ func TestARateHoldsUpNobodyElse(t *testing.T) {
 // TestARateThatHoldsUpNothing: claims end with what there is, and what comes after a rest runs
 // at once.
 func TestARateThatHoldsUpNothing(t *testing.T) {
-	for name, options := range map[string][]bus.ConsumerOption{"plain": nil, "ordered": {bus.Ordered(bus.ParkKey)}} {
+	for name, options := range map[string][]bus.ConsumerOption{"plain": nil, "ordered": {bus.Ordered(bus.BlockKey)}} {
 		t.Run(name, func(t *testing.T) {
 			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
-				a := newApp(testapp.Consumed("often", append(options, bus.Rate(100, time.Second, 20))...),
-					testapp.Consumed("seldom", append(options, bus.Rate(1, time.Minute, 1))...))
+				a := newApp(testapp.Consumed("often", append(options, bus.RateLimit(100, time.Second, 20))...),
+					testapp.Consumed("seldom", append(options, bus.RateLimit(1, time.Minute, 1))...))
 				r := a.StartWith(ctx, outbox.ProcessorConfig{})
-				a.ProduceAt(ctx, order{ID: "1"}, outbox.Key("k"))
+				a.ProduceAt(ctx, order{ID: "1"}, outbox.OrderingKey("k"))
 				testapp.Sooner(t, "they ran", a.Empty)
 				<-time.After(90 * time.Second)
 				before := r.Stats().EmptyClaims
-				a.ProduceAt(ctx, order{ID: "2"}, outbox.Key("k"))
+				a.ProduceAt(ctx, order{ID: "2"}, outbox.OrderingKey("k"))
 				<-time.After(2 * time.Second)
 				if left := a.Pending(); len(left) > 0 {
 					t.Errorf("a message within the rate: got %d that wait, want it done", len(left))
@@ -123,14 +123,14 @@ func TestARateThatHoldsUpNothing(t *testing.T) {
 func TestRatesAreChecked(t *testing.T) {
 	t.Parallel()
 	for want, option := range map[string]bus.ConsumerOption{
-		"Rate 0 in 1s, burst 1: n of 1 or more, a time of more than 0, and a burst of 1 to n are allowed": bus.Rate(0, time.Second, 1),
-		"Rate 0 in 0s, burst 0":       bus.Rate(0, 0, 0),
-		"Rate 1 in 0s, burst 1":       bus.Rate(1, 0, 1),
-		"Rate 5 in 1s, burst 0":       bus.Rate(5, time.Second, 0),
-		"RatePerKey 5 in 1s, burst 0": bus.RatePerKey(5, time.Second, 0),
-		"Rate: the time 25h0m0s":      bus.Rate(1, 25*time.Hour, 1),
-		"Rate: the burst 3: 1 to 2":   bus.Rate(2, time.Second, 3),
-		"up to 1000000 a second":      bus.Rate(2000, time.Millisecond, 3),
+		"Rate 0 in 1s, burst 1: n of 1 or more, a time of more than 0, and a burst of 1 to n are allowed": bus.RateLimit(0, time.Second, 1),
+		"Rate 0 in 0s, burst 0":         bus.RateLimit(0, 0, 0),
+		"Rate 1 in 0s, burst 1":         bus.RateLimit(1, 0, 1),
+		"Rate 5 in 1s, burst 0":         bus.RateLimit(5, time.Second, 0),
+		"KeyRateLimit 5 in 1s, burst 0": bus.KeyRateLimit(5, time.Second, 0),
+		"Rate: the time 25h0m0s":        bus.RateLimit(1, 25*time.Hour, 1),
+		"Rate: the burst 3: 1 to 2":     bus.RateLimit(2, time.Second, 3),
+		"up to 1000000 a second":        bus.RateLimit(2000, time.Millisecond, 3),
 	} {
 		if _, err := bus.NewRegistry(testapp.Consumed("c", option)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("got %v, want %q in it, and one line", err, want)
@@ -142,14 +142,14 @@ func TestRatesAreChecked(t *testing.T) {
 // allows.
 // Promise: deadline
 func TestLateMessagesUseUpNoRate(t *testing.T) {
-	for name, option := range map[string]bus.ConsumerOption{"rate": bus.Rate(10, time.Hour, 1), "key rate": bus.RatePerKey(10, time.Hour, 1)} {
+	for name, option := range map[string]bus.ConsumerOption{"rate": bus.RateLimit(10, time.Hour, 1), "key rate": bus.KeyRateLimit(10, time.Hour, 1)} {
 		t.Run(name, func(t *testing.T) {
 			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 				var runs atomic.Int64
 				a := newApp(testapp.Counting("c", &runs, option))
 				r := a.StartWith(ctx, outbox.ProcessorConfig{PollInterval: time.Minute})
 				produce := func() {
-					a.ProduceAt(ctx, order{ID: "1"}, outbox.Key("k"), outbox.DeliverBy(time.Now().Add(time.Hour), bus.Discarded))
+					a.ProduceAt(ctx, order{ID: "1"}, outbox.OrderingKey("k"), outbox.DeliverBy(time.Now().Add(time.Hour), bus.Discarded))
 				}
 				for range 40 { // a burst, of which ten or eleven can start
 					produce()
@@ -176,15 +176,15 @@ func TestLateMessagesUseUpNoRate(t *testing.T) {
 // TestARateThatIsRaisedCountsAtOnce: what the smaller rate has used is no debt of the larger one.
 func TestARateThatIsRaisedCountsAtOnce(t *testing.T) {
 	for name, options := range map[string][2]bus.ConsumerOption{
-		"rate":     {bus.Rate(20, 24*time.Hour, 20), bus.Rate(1000, time.Second, 100)},
-		"key rate": {bus.RatePerKey(20, 24*time.Hour, 20), bus.RatePerKey(1000, time.Second, 100)},
+		"rate":     {bus.RateLimit(20, 24*time.Hour, 20), bus.RateLimit(1000, time.Second, 100)},
+		"key rate": {bus.KeyRateLimit(20, 24*time.Hour, 20), bus.KeyRateLimit(1000, time.Second, 100)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 				var runs atomic.Int64
 				a := newApp(testapp.Counting("c", &runs, options[0]))
 				for range 40 {
-					a.ProduceAt(ctx, order{ID: "1"}, outbox.Key("k"))
+					a.ProduceAt(ctx, order{ID: "1"}, outbox.OrderingKey("k"))
 				}
 				config := outbox.ProcessorConfig{PollInterval: 5 * time.Second}
 				r := a.StartWith(ctx, config)

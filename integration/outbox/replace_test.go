@@ -182,7 +182,7 @@ func TestAKeyStaysTakenForAPeriod(t *testing.T) {
 // TestOptionsThatContradictEachOtherAreRefused, whichever comes first.
 func TestOptionsThatContradictEachOtherAreRefused(t *testing.T) {
 	t.Parallel()
-	a := testapp.New(t, testdb.SQLite(t), testapp.Consumed("c"), bus.Consume("ordered", func(context.Context, step) error { return nil }, bus.Ordered(bus.ParkKey)))
+	a := testapp.New(t, testdb.SQLite(t), testapp.Consumed("c"), bus.Consume("ordered", func(context.Context, step) error { return nil }, bus.Ordered(bus.BlockKey)))
 	debounce, unique := outbox.Debounce("k", time.Second, time.Minute), outbox.UniqueFor("k", time.Hour)
 	soon := outbox.DeliverBy(time.Now().Add(time.Second), bus.Discarded)
 	for name, test := range map[string]struct {
@@ -201,9 +201,9 @@ func TestOptionsThatContradictEachOtherAreRefused(t *testing.T) {
 		for _, options := range [][]outbox.Option{{test.one, test.other}, {test.other, test.one}} {
 			for _, payload := range []bus.Payload{order{}, step{"a", 1}} {
 				_, err := a.Producer.Produce(a.Context(), a.DB, payload, options...)
-				ordered := errors.Is(err, bus.ErrBadOption) && payload != order{} && strings.Contains(err.Error(), "is ordered") // which refuses any delay
-				if !errors.Is(err, bus.ErrBadOption) || !strings.Contains(err.Error(), test.text) && !ordered {
-					t.Errorf("%s, %T: got %v, want %v, %q", name, payload, err, bus.ErrBadOption, test.text)
+				ordered := errors.Is(err, bus.ErrInvalidOption) && payload != order{} && strings.Contains(err.Error(), "is ordered") // which refuses any delay
+				if !errors.Is(err, bus.ErrInvalidOption) || !strings.Contains(err.Error(), test.text) && !ordered {
+					t.Errorf("%s, %T: got %v, want %v, %q", name, payload, err, bus.ErrInvalidOption, test.text)
 				}
 			}
 		}
@@ -230,8 +230,8 @@ func TestKeysThatAskForMoreAreChecked(t *testing.T) {
 		"period, no key":  func(m *bus.Message) error { m.UniqueFor = time.Hour; return nil },
 		"replace, no key": func(m *bus.Message) error { m.Replace = true; return nil },
 	} {
-		if _, err := a.Producer.Produce(a.Context(), a.DB, order{}, option); !errors.Is(err, bus.ErrBadOption) {
-			t.Errorf("%s: got %v, want %v", name, err, bus.ErrBadOption)
+		if _, err := a.Producer.Produce(a.Context(), a.DB, order{}, option); !errors.Is(err, bus.ErrInvalidOption) {
+			t.Errorf("%s: got %v, want %v", name, err, bus.ErrInvalidOption)
 		}
 	}
 	for _, name := range []string{"a", "b"} { // of two that set the same, the last counts
@@ -392,7 +392,7 @@ func TestReplacingKeepsCrashes(t *testing.T) {
 func TestReplaceTakesTheNewPriority(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
-		a := testapp.New(t, db, testapp.Consumed("c", bus.Priorities(time.Minute)))
+		a := testapp.New(t, db, testapp.Consumed("c", bus.Prioritized(time.Minute)))
 		for _, test := range []struct {
 			options []outbox.Option
 			urgent  bool

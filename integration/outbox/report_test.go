@@ -23,7 +23,7 @@ import (
 func reporting(t *testing.T, db *bun.DB, every time.Duration, consumers ...bus.Consumer) *testapp.App {
 	t.Helper()
 	a := testapp.New(t, db, consumers...)
-	a.Registry = testapp.Must[*bus.Registry](t)(bus.RegistryConfig{ReportEvery: every, Version: "v1.8.0"}.NewRegistry(consumers...))
+	a.Registry = testapp.Must[*bus.Registry](t)(bus.RegistryConfig{HeartbeatInterval: every, AppVersion: "v1.8.0"}.NewRegistry(consumers...))
 	a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{}))
 	return a
 }
@@ -196,17 +196,17 @@ func TestExplainGoesByTheFleet(t *testing.T) {
 		a.ProduceMany(1)
 		becomes("slow", outbox.NoConsumer)
 		config := testapp.Fast()
-		config.Concurrency, config.BatchSize, config.ClaimLoops = 2, 1, 1
+		config.Concurrency, config.BatchSize, config.Fetchers = 2, 1, 1
 		p := a.Start(config)
 		a.ProduceMany(20)
-		becomes("slow", outbox.Busy, "at its limit", "pid")
+		becomes("slow", outbox.Saturated, "at its limit", "pid")
 		close(hold)
 		testapp.Eventually(t, "slow drains", func() bool {
 			return a.Count("SELECT count(*) FROM consumer_messages WHERE consumer_type = 'slow'") == 0
 		})
 		p.MustStop()
 		a.ProduceMany(1)
-		becomes("slow", outbox.NoProcess, "No live process", "stopped at")
+		becomes("slow", outbox.NoLiveProcess, "No live process", "stopped at")
 	})
 }
 
@@ -217,9 +217,9 @@ func TestExplainOfWhatOthersTake(t *testing.T) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		web := testapp.New(t, db, testapp.Consumed("web")).Admin()
 		a.Produce(testapp.Order{})
-		keyed := testapp.New(t, db, testapp.Consumed("c", bus.Ordered(bus.ParkKey)))
-		keyed.Produce(testapp.Order{}, outbox.Key("k"))
-		keyed.Produce(testapp.Order{}, outbox.Key("k"))
+		keyed := testapp.New(t, db, testapp.Consumed("c", bus.Ordered(bus.BlockKey)))
+		keyed.Produce(testapp.Order{}, outbox.OrderingKey("k"))
+		keyed.Produce(testapp.Order{}, outbox.OrderingKey("k"))
 		ids := testapp.Must[[]int64](t)(idsOf(t.Context(), db))
 		now := testapp.In(db, 0)
 		a.Exec("INSERT INTO message_processes (id, kind, host, pid, program, version, started_at, seen_at, manifest, state) VALUES ('p', 'processor', 'h', 1, 'shop', 'v1', "+now+", "+now+", ?, ?)",
@@ -231,7 +231,7 @@ func TestExplainOfWhatOthersTake(t *testing.T) {
 			}
 		}
 		becomes(ids[0], outbox.Ready, "taken by shop v1")
-		becomes(ids[2], outbox.Behind, fmt.Sprintf("waits behind message %d", ids[1]))
+		becomes(ids[2], outbox.BehindKey, fmt.Sprintf("waits behind message %d", ids[1]))
 		a.Exec("UPDATE consumer_messages SET crashes = 2 WHERE id = ?", ids[0])
 		becomes(ids[0], outbox.Suspect, "owners vanished")
 		a.Exec("UPDATE consumer_messages SET crashes = 0, attempts = 3, available_after = "+testapp.In(db, time.Hour)+" WHERE id = ?", ids[0])
@@ -241,7 +241,7 @@ func TestExplainOfWhatOthersTake(t *testing.T) {
 		}
 		becomes(ids[0], outbox.Paused, "has been paused")
 		a.Exec("UPDATE message_processes SET stopped_at = seen_at")
-		becomes(ids[0], outbox.NoProcess, "It is due at ")
+		becomes(ids[0], outbox.NoLiveProcess, "It is due at ")
 	})
 }
 

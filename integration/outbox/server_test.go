@@ -72,7 +72,7 @@ func starters(t *testing.T, db *bun.DB, events, untested bool) map[string]func(c
 	done := func(context.Context, order) error { return nil }
 	registry := testapp.Must[*bus.Registry](t)(config.NewRegistry(bus.Consume("done", done)))
 	producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(registry, outbox.ProducerConfig{}))
-	processor := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(db, registry, outbox.ProcessorConfig{UntestedServer: untested}))
+	processor := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(db, registry, outbox.ProcessorConfig{AllowUntestedServer: untested}))
 	schedules := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, registry, producer, schedule.ProcessorConfig{}))
 	receivers := testapp.Must[*relay.Runner](t)(relay.NewRunner(db, registry, producer, relay.RunnerConfig{}))
 	all := map[string]func(context.Context) error{
@@ -94,7 +94,7 @@ func starters(t *testing.T, db *bun.DB, events, untested bool) map[string]func(c
 	return all
 }
 
-// mustRefuse wants an ErrServer with all of the texts; none wants no error.
+// mustRefuse wants an ErrUnsupportedServer with all of the texts; none wants no error.
 func mustRefuse(t *testing.T, what string, err error, texts ...string) {
 	t.Helper()
 	if len(texts) == 0 {
@@ -103,8 +103,8 @@ func mustRefuse(t *testing.T, what string, err error, texts ...string) {
 		}
 		return
 	}
-	if !errors.Is(err, outbox.ErrServer) {
-		t.Errorf("%s: got error %v, want outbox.ErrServer", what, err)
+	if !errors.Is(err, outbox.ErrUnsupportedServer) {
+		t.Errorf("%s: got error %v, want outbox.ErrUnsupportedServer", what, err)
 		return
 	}
 	for _, text := range texts {
@@ -127,8 +127,8 @@ func TestServersThatAreNotPostgreSQLAreRefused(t *testing.T) {
 		"Spanner":             {said: spanner, says: []string{"Cloud Spanner,", "use PostgreSQL"}},
 		"Spanner by its mark": {said: "PostgreSQL 17", statement: "CREATE SCHEMA spanner_sys; CREATE TABLE spanner_sys.query_stats (n int)", says: []string{"Cloud Spanner,", `"PostgreSQL 17"`}},
 		"DSQL":                {said: "PostgreSQL 16", statement: "CREATE SCHEMA sys; CREATE VIEW sys.iam_pg_role_mappings AS SELECT 1 AS n", says: []string{"Aurora DSQL,", `"PostgreSQL 16"`}},
-		"YugabyteDB":          {said: yugabyte, says: []string{"YugabyteDB,", yugabyte, "ProcessorConfig.UntestedServer"}, untested: true},
-		"unknown":             {said: crate, says: []string{"not known as PostgreSQL", crate, "ProcessorConfig.UntestedServer"}, untested: true},
+		"YugabyteDB":          {said: yugabyte, says: []string{"YugabyteDB,", yugabyte, "ProcessorConfig.AllowUntestedServer"}, untested: true},
+		"unknown":             {said: crate, says: []string{"not known as PostgreSQL", crate, "ProcessorConfig.AllowUntestedServer"}, untested: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -151,7 +151,7 @@ func TestServersThatAreNotPostgreSQLAreRefused(t *testing.T) {
 						if test.untested && !events && (allowed || !ours) {
 							says = nil
 						}
-						mustRefuse(t, fmt.Sprintf("%s, events %v, UntestedServer %v", what, events, allowed), start(t.Context()), says...)
+						mustRefuse(t, fmt.Sprintf("%s, events %v, AllowUntestedServer %v", what, events, allowed), start(t.Context()), says...)
 					}
 				}
 			}
@@ -166,7 +166,7 @@ func TestAnUntestedServerRunsMessages(t *testing.T) {
 	ran := make(chan order, 1)
 	a := testapp.New(t, db, bus.Consume("run", func(_ context.Context, o order) error { ran <- o; return nil }))
 	a.Produce(order{ID: "1"})
-	p := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(db, a.Registry, outbox.ProcessorConfig{UntestedServer: true}))
+	p := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(db, a.Registry, outbox.ProcessorConfig{AllowUntestedServer: true}))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
@@ -240,8 +240,8 @@ func TestServersThatAreNotMariaDBAreRefused(t *testing.T) {
 		says     []string
 		untested bool
 	}{
-		"8.4.5-log":          {says: []string{"MySQL,", `"8.4.5-log"`, "ProcessorConfig.UntestedServer"}, untested: true},
-		"8.0.30-Vitess":      {says: []string{"not known as MariaDB", "8.0.30-Vitess", "ProcessorConfig.UntestedServer"}, untested: true},
+		"8.4.5-log":          {says: []string{"MySQL,", `"8.4.5-log"`, "ProcessorConfig.AllowUntestedServer"}, untested: true},
+		"8.0.30-Vitess":      {says: []string{"not known as MariaDB", "8.0.30-Vitess", "ProcessorConfig.AllowUntestedServer"}, untested: true},
 		"5.7.44":             {says: []string{"MySQL,", "MySQL 8 or newer"}},
 		"8.0.11-TiDB-v7.5.1": {says: []string{"TiDB,", "SKIP LOCKED", "use MariaDB"}},
 	} {
@@ -261,7 +261,7 @@ func TestServersThatAreNotMariaDBAreRefused(t *testing.T) {
 					if test.untested && (allowed || what != "Check" && what != "Run") {
 						says = nil
 					}
-					mustRefuse(t, fmt.Sprintf("%s, UntestedServer %v", what, allowed), start(t.Context()), says...)
+					mustRefuse(t, fmt.Sprintf("%s, AllowUntestedServer %v", what, allowed), start(t.Context()), says...)
 				}
 			}
 		})

@@ -32,7 +32,7 @@ func newProcessor(a *app, config outbox.ProcessorConfig) *outbox.Processor {
 func steps(ctx context.Context, a *app, p *outbox.Processor, consumers ...string) (n int) {
 	a.Helper()
 	for {
-		ran, err := p.Step(ctx, consumers...)
+		ran, err := p.ProcessNext(ctx, consumers...)
 		if err != nil {
 			a.Fatalf("step %d: %v", n+1, err)
 		}
@@ -56,10 +56,10 @@ func TestStepRunsOneMessage(t *testing.T) {
 		if n := steps(t.Context(), a, p, "former"); n != 1 || len(a.Pending()) != 1 {
 			t.Errorf("steps of one consumer, by a former name: got %d, left %+v, want one of two", n, a.Pending())
 		}
-		if ran, err := p.Step(t.Context()); !ran || err != nil {
+		if ran, err := p.ProcessNext(t.Context()); !ran || err != nil {
 			t.Errorf("step: got %t, %v, want the other to run", ran, err)
 		}
-		if ran, err := p.Step(t.Context()); ran || err != nil {
+		if ran, err := p.ProcessNext(t.Context()); ran || err != nil {
 			t.Errorf("step with nothing to do: got %t, %v, want neither", ran, err)
 		}
 		if !slices.Equal(ran, []string{"1", "1"}) || !a.Empty() {
@@ -80,19 +80,19 @@ func TestStepSaysWhatItCannotDo(t *testing.T) {
 	}
 	a := &app{T: t, DB: db, Registry: registry}
 	p := newProcessor(a, testapp.Fast())
-	if _, err := p.Step(t.Context()); !errors.Is(err, outbox.ErrSchema) {
-		t.Errorf("without tables: got %v, want ErrSchema", err)
+	if _, err := p.ProcessNext(t.Context()); !errors.Is(err, outbox.ErrSchemaOutdated) {
+		t.Errorf("without tables: got %v, want ErrSchemaOutdated", err)
 	}
-	if _, err := p.Step(t.Context(), "nobody"); !errors.Is(err, bus.ErrNoConsumer) || !strings.Contains(err.Error(), `"nobody"`) {
+	if _, err := p.ProcessNext(t.Context(), "nobody"); !errors.Is(err, bus.ErrNoConsumer) || !strings.Contains(err.Error(), `"nobody"`) {
 		t.Errorf("a consumer that is not registered: got %v, want ErrNoConsumer with its name", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := p.Step(ctx); !errors.Is(err, context.Canceled) {
+	if _, err := p.ProcessNext(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("a context that has ended: got %v, want its error", err)
 	}
 	_ = db.Close()
-	if _, err := p.Step(t.Context()); err == nil {
+	if _, err := p.ProcessNext(t.Context()); err == nil {
 		t.Error("a database that is closed: got no error")
 	}
 }
@@ -114,7 +114,7 @@ func TestStepGivesBackWhatIsCancelled(t *testing.T) {
 		for _, consumer := range []string{"plain", "tx"} {
 			ctx, stop := context.WithCancel(t.Context())
 			cancel = stop
-			if ran, err := newProcessor(a, testapp.Fast()).Step(ctx, consumer); !ran || err != nil {
+			if ran, err := newProcessor(a, testapp.Fast()).ProcessNext(ctx, consumer); !ran || err != nil {
 				t.Errorf("%s: got %t, %v, want it to run", consumer, ran, err)
 			}
 			stop()
@@ -140,10 +140,10 @@ func TestStepLeavesNoClaimBehind(t *testing.T) {
 		a := testapp.New(t, testdb.SQLite(t), bus.Consume("c", func(context.Context, order) error { return nil }))
 		a.Produce(order{ID: "1"})
 		config := testapp.Fast()
-		config.Chain = []bus.Middleware{func(bus.Handler) bus.Handler {
+		config.Middleware = []bus.Middleware{func(bus.Handler) bus.Handler {
 			return func(context.Context, *bus.Message) error { panic("no luck") }
 		}}
-		if ran, err := newProcessor(a, config).Step(t.Context()); !ran || err != nil {
+		if ran, err := newProcessor(a, config).ProcessNext(t.Context()); !ran || err != nil {
 			t.Errorf("got %t, %v, want it to run", ran, err)
 		}
 		wantPendingUnclaimed(a)
@@ -153,13 +153,13 @@ func TestStepLeavesNoClaimBehind(t *testing.T) {
 		a := testapp.New(t, testdb.SQLite(t), bus.Consume("c", func(context.Context, order) error { return nil }))
 		a.Produce(order{ID: "1"})
 		config := testapp.Fast()
-		config.Chain = []bus.Middleware{func(bus.Handler) bus.Handler {
+		config.Middleware = []bus.Middleware{func(bus.Handler) bus.Handler {
 			return func(context.Context, *bus.Message) error { runtime.Goexit(); return nil }
 		}}
 		p, done := newProcessor(a, config), make(chan struct{})
 		go func() {
 			defer close(done)
-			_, _ = p.Step(context.WithoutCancel(t.Context()))
+			_, _ = p.ProcessNext(context.WithoutCancel(t.Context()))
 			t.Error("step returned, want its goroutine to end")
 		}()
 		<-done
@@ -169,7 +169,7 @@ func TestStepLeavesNoClaimBehind(t *testing.T) {
 		t.Parallel()
 		a := testapp.New(t, testdb.SQLite(t), bus.Consume("c", func(context.Context, order) error { runtime.Goexit(); return nil }))
 		a.Produce(order{ID: "1"})
-		if ran, err := newProcessor(a, testapp.Fast()).Step(t.Context()); !ran || err != nil {
+		if ran, err := newProcessor(a, testapp.Fast()).ProcessNext(t.Context()); !ran || err != nil {
 			t.Errorf("got %t, %v, want it to run", ran, err)
 		}
 		if m := wantPendingUnclaimed(a); m.Attempts != 1 {
@@ -229,8 +229,8 @@ func TestStepRecoversWhatVanishedOwnersHeld(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		var crashes []int
 		a := newApp(bus.Consume("c", func(ctx context.Context, _ order) error {
-			m, _ := bus.Current(ctx)
-			crashes = append(crashes, m.Crashes)
+			m, _ := bus.MessageFromContext(ctx)
+			crashes = append(crashes, m.CrashCount)
 			return nil
 		}))
 		p := newProcessor(a, outbox.ProcessorConfig{})
@@ -266,10 +266,10 @@ func TestStepsBlameNoNeighbour(t *testing.T) {
 		a.Exec("UPDATE consumer_messages SET crashes = 2")
 		p := newProcessor(a, outbox.ProcessorConfig{})
 		done := make(chan error, 1)
-		go func() { _, err := p.Step(t.Context()); done <- err }()
+		go func() { _, err := p.ProcessNext(t.Context()); done <- err }()
 		<-in
 		beside := make(chan bool, 1)
-		go func() { ran, err := p.Step(t.Context()); beside <- ran || err != nil }()
+		go func() { ran, err := p.ProcessNext(t.Context()); beside <- ran || err != nil }()
 		select {
 		case <-in:
 			beside <- true
@@ -309,7 +309,7 @@ func TestStepRunsAKillerSolo(t *testing.T) {
 		testapp.Sooner(t, "Run is busy", func() bool { return r.Stats().Running == 1 })
 		a.ProduceAt(ctx, order{ID: "3"}, outbox.Delay(time.Second))
 		a.Exec("UPDATE consumer_messages SET crashes = 2, available_after = available_after - 1000000 WHERE consumer_type = 'killer'")
-		if ran, err := r.Step(ctx); ran || err != nil {
+		if ran, err := r.ProcessNext(ctx); ran || err != nil {
 			t.Errorf("step while Run is busy: got %t, %v, want nothing to run", ran, err)
 		}
 		close(release)
@@ -331,7 +331,7 @@ func TestStepDoesNotSettleWhatItHasLost(t *testing.T) {
 		}))
 		a.Produce(order{ID: "1"})
 		p := newProcessor(a, testapp.Fast())
-		if ran, err := p.Step(t.Context()); !ran || err != nil {
+		if ran, err := p.ProcessNext(t.Context()); !ran || err != nil {
 			t.Errorf("got %t, %v, want it to run", ran, err)
 		}
 		wantPendingUnclaimed(a)
@@ -353,7 +353,7 @@ func TestStepLeavesWhatOthersHaveLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := newProcessor(a, testapp.Fast())
-	if ran, err := p.Step(t.Context()); ran || err != nil {
+	if ran, err := p.ProcessNext(t.Context()); ran || err != nil {
 		t.Errorf("step while the row is locked: got %t, %v, want neither", ran, err)
 	}
 	if err := tx.Rollback(); err != nil {

@@ -163,7 +163,7 @@ func TestStoppingTheFirstOfABatchBeforeItsCall(t *testing.T) {
 	var asked sync.Once
 	ready := make(chan struct{})
 	config := alone()
-	config.Chain = []bus.Middleware{func(next bus.Handler) bus.Handler {
+	config.Middleware = []bus.Middleware{func(next bus.Handler) bus.Handler {
 		return func(ctx context.Context, m *bus.Message) error {
 			asked.Do(func() {
 				defer close(ready)
@@ -211,7 +211,7 @@ func TestARequestToStopWhatIsOverIsForgotten(t *testing.T) {
 		early := a.Pending()[0].ID
 		config := testapp.Fast()
 		config.PollInterval, config.TxConcurrency = time.Second, 1
-		config.Chain = middleware.Default(middleware.Options{Layers: []bus.Middleware{func(next bus.Handler) bus.Handler {
+		config.Middleware = middleware.Default(middleware.Options{Layers: []bus.Middleware{func(next bus.Handler) bus.Handler {
 			return func(ctx context.Context, m *bus.Message) error {
 				if !strings.Contains(string(m.Payload), "early") {
 					return next(ctx, m)

@@ -26,7 +26,7 @@ func withEffects(a *app) *app {
 }
 
 func addEffect(ctx context.Context, tx bun.IDB, o order) error {
-	m, _ := bus.Current(ctx)
+	m, _ := bus.MessageFromContext(ctx)
 	_, err := tx.NewRaw("INSERT INTO effects (id, attempt) VALUES (?, ?)", o.ID, m.Attempt).Exec(ctx)
 	return err
 }
@@ -83,7 +83,7 @@ func TestTransactionalFailureRollsBack(t *testing.T) {
 					if err := addEffect(ctx, tx, o); err != nil {
 						return err
 					}
-					if m, _ := bus.Current(ctx); m.Attempt < 3 {
+					if m, _ := bus.MessageFromContext(ctx); m.Attempt < 3 {
 						return test.fail(ctx, tx)
 					}
 					return nil
@@ -116,7 +116,7 @@ func TestProduceInsideATransactionalConsumer(t *testing.T) {
 				if _, err := a.Producer.Produce(ctx, tx, refund{ID: o.ID}); err != nil {
 					return err
 				}
-				if m, _ := bus.Current(ctx); m.Attempt == 1 {
+				if m, _ := bus.MessageFromContext(ctx); m.Attempt == 1 {
 					return errors.New("rolls the refund back")
 				}
 				return nil
@@ -138,7 +138,7 @@ func TestFencedTransactionalConsumerDoesNotRun(t *testing.T) {
 	thief := testdb.OpenPostgres(t, dsn)
 	var attempts []int
 	a := testapp.New(t, testdb.OpenPostgres(t, dsn), outbox.ConsumeTx("stock", func(ctx context.Context, _ bun.Tx, _ order) error {
-		m, _ := bus.Current(ctx)
+		m, _ := bus.MessageFromContext(ctx)
 		attempts = append(attempts, m.Attempt)
 		return nil
 	}))
@@ -182,7 +182,7 @@ func TestAbandonedTransactionCannotCommit(t *testing.T) {
 	db := testdb.Postgres(t)
 	gate, late := make(chan struct{}), make(chan error, 1)
 	application := withEffects(testapp.New(t, db, outbox.ConsumeTx("deaf", func(ctx context.Context, tx bun.Tx, o order) error {
-		m, _ := bus.Current(ctx)
+		m, _ := bus.MessageFromContext(ctx)
 		if m.Attempt > 1 {
 			return addEffect(ctx, tx, o)
 		}

@@ -46,7 +46,7 @@ func unruly(next bus.Handler) bus.Handler {
 			return goesOn(ctx, m, next)
 		}
 		err := next(ctx, m)
-		if err != nil && bus.VerdictOf(err).Outcome != bus.Released && rand.IntN(2) == 0 {
+		if err != nil && bus.OutcomeOf(err).Outcome != bus.Released && rand.IntN(2) == 0 {
 			err = next(ctx, m)
 		}
 		if err == nil && rand.IntN(30) == 0 {
@@ -78,7 +78,7 @@ const unrulySteps = 25
 func runUnruly(a *app) {
 	a.Helper()
 	config := testapp.Fast()
-	config.Chain = append(middleware.Default(middleware.Options{}), unruly)
+	config.Middleware = append(middleware.Default(middleware.Options{}), unruly)
 	testapp.Must[[]outbox.Receipt](a)(a.Producer.ProduceMany(a.Context(), a.DB, stepsOf(unrulySteps, "a", "b", "c", "d", "e", "f")...))
 	one, two := a.Start(config), a.Start(config)
 	testapp.Eventually(a, "all ran", a.Empty)

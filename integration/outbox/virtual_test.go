@@ -142,8 +142,8 @@ func TestMessagesOfAVanishedOwnerRunAfterTheLease(t *testing.T) {
 		var crashes []int
 		var ran time.Time
 		a := newApp(bus.Consume("c", func(ctx context.Context, _ order) error {
-			m, _ := bus.Current(ctx)
-			crashes, ran = append(crashes, m.Crashes), time.Now()
+			m, _ := bus.MessageFromContext(ctx)
+			crashes, ran = append(crashes, m.CrashCount), time.Now()
 			return nil
 		}))
 		a.ProduceAt(ctx, order{ID: "1"})
@@ -245,14 +245,14 @@ func TestStopNowCutsTheDrainShort(t *testing.T) {
 		a.ProduceAt(ctx, order{ID: "1"})
 		r := a.StartWith(ctx, outbox.ProcessorConfig{DrainTimeout: time.Hour})
 		testapp.Sooner(t, "it runs", func() bool { return r.Stats().Running == 1 })
-		r.StopNow() // not stopping yet: no effect on the running consumer
+		r.Close() // not stopping yet: no effect on the running consumer
 		r.Stop(nil)
 		<-time.After(10 * time.Minute)
 		if r.Stats().Running != 1 {
 			t.Error("the consumer does not run any more, want it to have its drain timeout")
 		}
 		start := time.Now()
-		r.StopNow()
+		r.Close()
 		if err := r.Wait(); err != nil {
 			t.Errorf("run: got %v, want a clean drain", err)
 		}

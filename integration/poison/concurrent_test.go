@@ -171,12 +171,12 @@ func TestFiltersThatNothingCanMatch(t *testing.T) {
 				"count by consumer":  testapp.Second(p.Count(ctx, tx, poison.Filter{Consumer: text})),
 				"requeue by payload": testapp.Second(p.RequeueWhere(ctx, tx, poison.Filter{PayloadType: text}, 1)),
 			} {
-				if !errors.Is(err, bus.ErrBadText) {
-					t.Errorf("%s %q: got %v, want ErrBadText", what, text, err)
+				if !errors.Is(err, bus.ErrInvalidText) {
+					t.Errorf("%s %q: got %v, want ErrInvalidText", what, text, err)
 				}
 			}
-			if _, _, err := p.List(ctx, tx, poison.Filter{Error: text}, outbox.Page{}); !errors.Is(err, bus.ErrBadText) {
-				t.Errorf("list by error %q: got %v, want ErrBadText", text, err)
+			if _, _, err := p.List(ctx, tx, poison.Filter{Error: text}, outbox.Page{}); !errors.Is(err, bus.ErrInvalidText) {
+				t.Errorf("list by error %q: got %v, want ErrInvalidText", text, err)
 			}
 		}
 		if _, err := tx.ExecContext(ctx, "SELECT 1"); err != nil {

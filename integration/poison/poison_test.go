@@ -96,8 +96,8 @@ func TestRequeuedMessagesRunAgain(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var runs atomic.Int64
 		a, s := testapp.NewPoisoned(t, db, 3, bus.Consume("c", func(ctx context.Context, _ order) error {
-			m, _ := bus.Current(ctx)
-			if m.Attempt != 1 || m.Crashes != 0 || m.Headers["k"] != "v" {
+			m, _ := bus.MessageFromContext(ctx)
+			if m.Attempt != 1 || m.CrashCount != 0 || m.Headers["k"] != "v" {
 				t.Errorf("message: got %+v, want a fresh one with its headers", m)
 			}
 			runs.Add(1)
@@ -154,7 +154,7 @@ func TestEditAndRequeue(t *testing.T) {
 		for name, test := range map[string]struct{ err, want error }{
 			"another payload type": {s.EditAndRequeue(ctx, db, 1, refund{}), poison.ErrPayload},
 			"text that is no JSON": {s.EditAndRequeueText(ctx, db, 1, []byte(`{"id":`)), poison.ErrPayload},
-			"text with a NUL byte": {s.EditAndRequeueText(ctx, db, 1, []byte("{\x00}")), bus.ErrBadText},
+			"text with a NUL byte": {s.EditAndRequeueText(ctx, db, 1, []byte("{\x00}")), bus.ErrInvalidText},
 			"text that is too big": {s.EditAndRequeueText(ctx, db, 1, make([]byte, 2<<20)), bus.ErrTooLarge},
 			"a missing message":    {s.EditAndRequeue(ctx, db, 9999, order{}), poison.ErrNotFound},
 			"an unknown consumer":  {s.EditAndRequeue(ctx, db, 3, order{}), bus.ErrNoConsumer},

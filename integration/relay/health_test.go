@@ -49,13 +49,13 @@ func TestABrokerThatIsAwayIsShown(t *testing.T) {
 			t.Errorf("paused: got %q, want the reason", paused)
 		}
 		h := s.runner.Health()
-		if len(h.Closed) != 1 || h.Closed[0].Consumer != "receive:from-shop" || h.Closed[0].Reason != "the wire is cut" || time.Since(h.Closed[0].Since) > time.Minute || !h.Ready || h.Err != nil {
+		if len(h.OpenCircuits) != 1 || h.OpenCircuits[0].Consumer != "receive:from-shop" || h.OpenCircuits[0].Reason != "the wire is cut" || time.Since(h.OpenCircuits[0].Since) > time.Minute || !h.Ready || h.Err != nil {
 			t.Errorf("health: got %+v, want it ready, and the broker away", h)
 		}
 		sub.say(nil)
 		sub.say(nil)
-		if h := s.runner.Health(); len(h.Closed) != 0 || s.stats().Paused != "" {
-			t.Errorf("afterwards: got %+v, paused %q, want neither", h.Closed, s.stats().Paused)
+		if h := s.runner.Health(); len(h.OpenCircuits) != 0 || s.stats().Paused != "" {
+			t.Errorf("afterwards: got %+v, paused %q, want neither", h.OpenCircuits, s.stats().Paused)
 		}
 	}
 	for line, n := range map[string]int{`level=WARN msg="receiver waits for the broker" receiver=from-shop error="the wire is cut"`: 2, `level=INFO msg="receiver has its broker again" receiver=from-shop after=`: 2, "msg=": 4} {
@@ -65,7 +65,7 @@ func TestABrokerThatIsAwayIsShown(t *testing.T) {
 	}
 	sub.say(errors.New("it stays away"))
 	s.stop()
-	if h := s.runner.Health(); h.Ready || len(h.Closed) != 0 || s.stats().Paused != "" {
+	if h := s.runner.Health(); h.Ready || len(h.OpenCircuits) != 0 || s.stats().Paused != "" {
 		t.Errorf("once it has ended: got %+v, paused %q, want it not ready, and no more", h, s.stats().Paused)
 	}
 }
@@ -120,12 +120,12 @@ func (breaks) AfterQuery(context.Context, *bun.QueryEvent) {}
 // TestAGateOfALogRelayIsShown in the health of its runner, and to operators.
 func TestAGateOfALogRelayIsShown(t *testing.T) {
 	t.Parallel()
-	var gate outbox.Gate
+	var gate outbox.Circuit
 	l := newLedger(t, testdb.SQLite(t))
-	_ = gate.Close(errors.New("away")) // before the first report
+	_ = gate.Trip(errors.New("away")) // before the first report
 	r, _ := l.runs(bank(newBroker(), relay.Gate(&gate)))
 	testapp.Eventually(t, "it is ready", func() bool { return r.Health().Ready })
-	if h := r.Health(); !h.Ready || len(h.Closed) != 1 || h.Closed[0].Consumer != "relay:ledger" || h.Closed[0].Reason != "away" {
+	if h := r.Health(); !h.Ready || len(h.OpenCircuits) != 1 || h.OpenCircuits[0].Consumer != "relay:ledger" || h.OpenCircuits[0].Reason != "away" {
 		t.Errorf("got %+v, want it ready, and the gate", h)
 	}
 	admin := testapp.Must[*outbox.Admin](t)(outbox.NewAdmin(l.Registry))

@@ -28,7 +28,7 @@ func intoLog(sub relay.Subscriber) relay.Receiver {
 // amounts are those of the events of each stream, in their order.
 func (l *ledger) amounts() map[string][]int {
 	l.Helper()
-	if _, err := l.log.Number(l.Context(), l.DB); err != nil {
+	if _, err := l.log.AssignPositions(l.Context(), l.DB); err != nil {
 		l.Fatal(err)
 	}
 	all := make(map[string][]int)
@@ -51,8 +51,8 @@ func (l *ledger) total() *projection.Runner {
 	l.Exec("CREATE TABLE total (stream VARCHAR(100) PRIMARY KEY, amount BIGINT NOT NULL)")
 	return testapp.Must[*projection.Runner](l.T)(projection.NewRunner(l.DB, l.log, projection.RunnerConfig{}, projection.Projection{
 		Name: "total", Categories: []string{"bank"},
-		On: []projection.Apply{projection.On(func(ctx context.Context, tx bun.Tx, d deposited) error {
-			m, _ := bus.Current(ctx)
+		On: []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, d deposited) error {
+			m, _ := bus.MessageFromContext(ctx)
 			_, err := tx.NewRaw("INSERT INTO total (stream, amount) VALUES (?, ?) ON CONFLICT (stream) DO UPDATE SET amount = total.amount + EXCLUDED.amount", m.Event.Stream, d.Amount).Exec(ctx)
 			return err
 		})},
@@ -179,7 +179,7 @@ func TestEventsKeepWhatTheyAre(t *testing.T) {
 		receiver := intoLog(b.subscribe())
 		got := make(chan bus.Message, 1)
 		to := newLedger(t, db, receiver.Consumer(), bus.Consume("tell", func(ctx context.Context, _ deposited) error {
-			m, _ := bus.Current(ctx)
+			m, _ := bus.MessageFromContext(ctx)
 			got <- *m
 			return nil
 		}))

@@ -27,7 +27,7 @@ import (
 func TestALogRelayWhosePublisherHangs(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
-		l, s, gate := newLedger(t, db), newShelf(), new(outbox.Gate)
+		l, s, gate := newLedger(t, db), newShelf(), new(outbox.Circuit)
 		l.deposit(10, 2)
 		goes := make(chan struct{})
 		goOn := sync.OnceFunc(func() { close(goes) })
@@ -45,15 +45,15 @@ func TestALogRelayWhosePublisherHangs(t *testing.T) {
 		}
 		r, stop := l.runs(bank(s, relay.PublishTimeout(time.Millisecond), relay.Gate(gate)))
 		t.Cleanup(goOn) // before the end of the runner
-		testapp.Eventually(t, "the first is given up", func() bool { _, _, closed := gate.Closed(); return closed })
+		testapp.Eventually(t, "the first is given up", func() bool { _, _, closed := gate.Tripped(); return closed })
 		hangs.Store(false)
-		gate.Open()
+		gate.Reset()
 		testapp.Eventually(t, "the others are published", func() bool { return l.done() })
 
 		hangs.Store(true)
 		l.deposit(10, 2)
 		testapp.Eventually(t, "all that may hang do", func() bool {
-			gate.Open()
+			gate.Reset()
 			return hanging.Load() > 4 || strings.Contains(fmt.Sprint(l.stats(r).Reason), "4 calls of the publisher have not returned")
 		})
 		if n := hanging.Load(); n != 4 {
@@ -92,7 +92,9 @@ func TestPublishTelemetryThatPanics(t *testing.T) {
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		l := newLedger(t, db)
 		l.deposit(1, 1)
-		panics := func(bus.Sender) bus.Sender { return func(context.Context, *bus.Batch) error { panic("no span") } }
+		panics := func(bus.ProduceFunc) bus.ProduceFunc {
+			return func(context.Context, *bus.Batch) error { panic("no span") }
+		}
 		config := relay.RunnerConfig{Logger: slog.New(slog.DiscardHandler), PublishTelemetry: panics}
 		r, _ := l.runsWith(config, bank(newShelf(), bus.MaxAttempts(2)))
 		testapp.Eventually(t, "it halts", func() bool { return l.stats(r).Halted == 1 })

@@ -51,7 +51,7 @@ func (l *ledger) deposit(streams, times int) {
 		writes := make([]eventlog.Write, streams)
 		for i := range writes {
 			l.events++
-			writes[i] = eventlog.Write{Stream: fmt.Sprintf("account-%d", i), Want: eventlog.Any, Events: []bus.Payload{deposited{Amount: l.events}}}
+			writes[i] = eventlog.Write{Stream: fmt.Sprintf("account-%d", i), Want: eventlog.AnyVersion, Events: []bus.Payload{deposited{Amount: l.events}}}
 		}
 		l.inTx(func(ctx context.Context, tx bun.Tx) error { return testapp.Second(l.log.AppendAll(ctx, tx, writes...)) })
 	}
@@ -194,7 +194,7 @@ func TestADeployThatAddsATypeToALogRelay(t *testing.T) {
 		}
 		open := func(stream string) {
 			l.inTx(func(ctx context.Context, tx bun.Tx) error {
-				return testapp.Second(l.log.Append(ctx, tx, stream, eventlog.Any, opened{}))
+				return testapp.Second(l.log.Append(ctx, tx, stream, eventlog.AnyVersion, opened{}))
 			})
 		}
 		published := func() (kinds map[string]int) {
@@ -483,7 +483,7 @@ func TestWhatCannotBePublished(t *testing.T) {
 func TestALogRelayWhoseBrokerIsAway(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
-		l, s, gate := newLedger(t, db), newShelf(), new(outbox.Gate)
+		l, s, gate := newLedger(t, db), newShelf(), new(outbox.Circuit)
 		l.deposit(10, 10)
 		var away atomic.Bool
 		var calls atomic.Int64
@@ -496,7 +496,7 @@ func TestALogRelayWhoseBrokerIsAway(t *testing.T) {
 		}
 		r, _ := l.runs(bank(s, relay.Gate(gate)))
 		testapp.Eventually(t, "it has tried three times, and the gate is closed again", func() bool {
-			_, _, closed := gate.Closed() // the broker says where it stands, which opens it before each
+			_, _, closed := gate.Tripped() // the broker says where it stands, which opens it before each
 			return calls.Load() >= 3 && closed
 		})
 		if n := l.Count("SELECT count(*) FROM event_subscriptions WHERE position = 0 AND attempts = 0 AND last_error IS NULL"); n != 1 {
@@ -506,7 +506,7 @@ func TestALogRelayWhoseBrokerIsAway(t *testing.T) {
 			t.Errorf("got %+v, want a gate that is closed", stats)
 		}
 		away.Store(false)
-		gate.Open()
+		gate.Reset()
 		testapp.Eventually(t, "all is published", l.done)
 		if wrong := s.disorder(l.events); wrong != "" || calls.Load() > 4 {
 			t.Errorf("got %s after %d appends, want all with the fourth", wrong, calls.Load())

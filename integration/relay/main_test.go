@@ -99,7 +99,7 @@ type seen struct {
 
 func (s *seen) consumer(name string, options ...bus.ConsumerOption) bus.Consumer {
 	return bus.Consume(name, func(ctx context.Context, o order) error {
-		m, _ := bus.Current(ctx)
+		m, _ := bus.MessageFromContext(ctx)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		kept := *m

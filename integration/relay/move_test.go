@@ -88,7 +88,7 @@ func TestKeysOfDeclaredRelays(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		b := newBroker()
 		producer := testapp.New(t, db, bus.Declare[order]("to-broker", bus.Forwards()), testapp.Consumed("plain"))
-		producer.Produce(order{ID: "1"}, outbox.Key("customer:1"), outbox.Header("tenant", "acme"))
+		producer.Produce(order{ID: "1"}, outbox.OrderingKey("customer:1"), outbox.Header("tenant", "acme"))
 		relaying := testapp.New(t, db, publishes(b))
 		relaying.Start(testapp.Fast())
 		testapp.Eventually(t, "it is published", func() bool { return len(b.all()) == 1 })
@@ -128,7 +128,7 @@ func TestWhatIsForwardedIsNotConsumedHere(t *testing.T) {
 		<-has
 		old.Exec("DELETE FROM message_claims") // as if the lease were over
 		processor := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(db, old.Registry, testapp.Fast()))
-		if ran := testapp.Must[bool](t)(processor.Step(t.Context())); ran || runs.Load() != 0 {
+		if ran := testapp.Must[bool](t)(processor.ProcessNext(t.Context())); ran || runs.Load() != 0 {
 			t.Errorf("the old instance: got it to run %d messages, want none", runs.Load())
 		}
 		close(free)
@@ -246,8 +246,8 @@ func refusal(db *bun.DB) []string {
 func TestWhoKeepsTheFormerName(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		old := testapp.New(t, db, testapp.Consumed("charge-card", bus.Ordered(bus.ParkKey)), testapp.Consumed("bill"), testapp.Consumed("note"))
-		old.Produce(order{ID: "1"}, outbox.Key("customer:1"))
+		old := testapp.New(t, db, testapp.Consumed("charge-card", bus.Ordered(bus.BlockKey)), testapp.Consumed("bill"), testapp.Consumed("note"))
+		old.Produce(order{ID: "1"}, outbox.OrderingKey("customer:1"))
 		names := make(chan []string, 2)
 		look := func() {
 			var rows []string

@@ -62,7 +62,7 @@ func refunded(id string) relay.Record {
 }
 
 func (s *service) standsBack() bool {
-	closed := s.runner.Health().Closed
+	closed := s.runner.Health().OpenCircuits
 	return strings.Contains(s.stats().Paused, `"order.refunded"`) && len(closed) == 1 && closed[0].Consumer == "receive:from-shop"
 }
 

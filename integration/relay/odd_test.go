@@ -63,7 +63,7 @@ func TestAPayloadOnWhichTheApplicationPanics(t *testing.T) {
 		}
 		sub := b.subscribe()
 		s := receives(t, db, relay.Receive("from-odd", sub, relay.Accept[touchy]()),
-			bus.Consume("feel", func(context.Context, touchy) error { return nil }, bus.Ordered(bus.ParkKey)))
+			bus.Consume("feel", func(context.Context, touchy) error { return nil }, bus.Ordered(bus.BlockKey)))
 		s.run()
 		s.Start(testapp.Fast())
 		testapp.Eventually(t, "all is acknowledged", func() bool { return sub.acked.Load() == 3 && s.Empty() })
@@ -84,14 +84,14 @@ func TestWhatALayerOfTheProducerRefuses(t *testing.T) {
 		a := testapp.New(t, db, testapp.Consumed("ship"), receiver.Consumer())
 		var down atomic.Bool
 		down.Store(true)
-		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{func(next bus.Sender) bus.Sender {
+		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{func(next bus.ProduceFunc) bus.ProduceFunc {
 			return func(ctx context.Context, batch *bus.Batch) error {
 				if down.Load() {
 					return errors.New("the service that checks them is away")
 				}
 				for _, m := range batch.Messages {
 					if strings.Contains(string(m.Payload), "bad") {
-						return fmt.Errorf("%w: it has no tenant", bus.ErrBadPayload)
+						return fmt.Errorf("%w: it has no tenant", bus.ErrInvalidPayload)
 					}
 				}
 				return next(ctx, batch)
@@ -126,7 +126,7 @@ func TestLayersOfTheProducerChangeAMessageOnce(t *testing.T) {
 		sub := b.subscribe()
 		receiver := relay.Receive("from-shop", sub, relay.Accept[order]())
 		a := testapp.New(t, db, testapp.Consumed("ship"), receiver.Consumer())
-		seal := func(next bus.Sender) bus.Sender {
+		seal := func(next bus.ProduceFunc) bus.ProduceFunc {
 			return func(ctx context.Context, batch *bus.Batch) error {
 				for _, m := range batch.Messages {
 					m.Payload = fmt.Appendf(nil, `{"sealed":%s}`, m.Payload)
@@ -134,13 +134,13 @@ func TestLayersOfTheProducerChangeAMessageOnce(t *testing.T) {
 				}
 				for _, m := range batch.Messages {
 					if strings.Contains(string(m.Payload), "bad") {
-						return fmt.Errorf("%w: it is bad", bus.ErrBadPayload)
+						return fmt.Errorf("%w: it is bad", bus.ErrInvalidPayload)
 					}
 				}
 				return next(ctx, batch)
 			}
 		}
-		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{seal}}))
+		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{seal}}))
 		s := &service{app: a, runner: testapp.Must[*relay.Runner](t)(relay.NewRunner(db, a.Registry, producer, relay.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver)), stop: func() {}}
 		s.run()
 		testapp.Eventually(t, "all is acknowledged", func() bool { return sub.acked.Load() == 4 })
@@ -194,7 +194,7 @@ func TestRecordsThatAllFailTakeFewWrites(t *testing.T) {
 				}
 			}))
 			s := receives(t, db, relay.Receive("from-odd", sub, relay.Accept[touchy]()),
-				bus.Consume("feel", func(context.Context, touchy) error { return nil }, bus.Ordered(bus.ParkKey)))
+				bus.Consume("feel", func(context.Context, touchy) error { return nil }, bus.Ordered(bus.BlockKey)))
 			s.run()
 			testapp.Eventually(t, "all is acknowledged", func() bool { return sub.acked.Load() == batch })
 			if n := tried.Load(); n < 1 || n > test.most {

@@ -23,7 +23,7 @@ func TestFromOneServiceToAnother(t *testing.T) {
 		receiver := receives(t, db, relay.Receive("from-shop", b.subscribe(), relay.Accept[order]()), got.consumer("ship"))
 		receiver.run()
 		receiver.Start(testapp.Fast())
-		receipt := sender.Produce(order{ID: "1", N: 7}, outbox.Key("customer:1"), outbox.Header("tenant", "acme"), outbox.Header("odd name", "a\nb"))
+		receipt := sender.Produce(order{ID: "1", N: 7}, outbox.OrderingKey("customer:1"), outbox.Header("tenant", "acme"), outbox.Header("odd name", "a\nb"))
 		sender.Start(testapp.Fast())
 		testapp.Eventually(t, "it is consumed", func() bool { return len(got.all()) == 1 })
 		m := got.all()[0]

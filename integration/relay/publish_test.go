@@ -72,13 +72,13 @@ func TestAnOutageWritesNothing(t *testing.T) {
 				const n = 2000
 				b := newBroker()
 				b.failWith(func(relay.Record) error { return away })
-				var gate outbox.Gate
+				var gate outbox.Circuit
 				a := testapp.New(t, db, publishes(b, relay.Gate(&gate), bus.MaxAttempts(1)))
 				a.ProduceMany(n)
 				before := a.Pending()
 				a.Start(testapp.Fast())
 				testapp.Eventually(t, "a probe has failed", func() bool {
-					since, _, closed := gate.Closed()
+					since, _, closed := gate.Tripped()
 					return closed && time.Since(since) > 1500*time.Millisecond || len(a.Poisoned()) > 0
 				})
 				testapp.Eventually(t, "all was given back", func() bool { return a.Count("SELECT count(*) FROM message_claims") == 0 })
@@ -99,7 +99,7 @@ func TestAnOutageWritesNothing(t *testing.T) {
 					t.Errorf("calls: got %d, want a few", calls)
 				}
 				b.failWith(nil)
-				gate.Open()
+				gate.Reset()
 				testapp.Eventually(t, "all is published", a.Empty)
 				if got := len(b.all()); got != n {
 					t.Errorf("published: got %d, want %d", got, n)
@@ -156,7 +156,7 @@ func TestADestinationThatIsAwayHoldsUpNoOther(t *testing.T) {
 func TestAPublisherThatHangs(t *testing.T) {
 	t.Parallel()
 	a := testapp.New(t, testdb.SQLite(t))
-	var gate outbox.Gate
+	var gate outbox.Circuit
 	hang := publisher(func(ctx context.Context, records []relay.Record) []error {
 		<-ctx.Done()
 		errs := make([]error, len(records))
@@ -168,7 +168,7 @@ func TestAPublisherThatHangs(t *testing.T) {
 	a = testapp.New(t, a.DB, publishes(hang, relay.Gate(&gate), relay.PublishTimeout(50*time.Millisecond)))
 	a.ProduceMany(3)
 	r := a.Start(testapp.Fast())
-	testapp.Eventually(t, "the gate is closed", func() bool { _, _, closed := gate.Closed(); return closed })
+	testapp.Eventually(t, "the gate is closed", func() bool { _, _, closed := gate.Tripped(); return closed })
 	r.MustStop()
 	for _, row := range a.Pending() {
 		if row.Attempts != 0 {
@@ -180,7 +180,7 @@ func TestAPublisherThatHangs(t *testing.T) {
 // TestAPublisherThatIgnoresItsTimeout is given up, and costs no attempt either.
 func TestAPublisherThatIgnoresItsTimeout(t *testing.T) {
 	t.Parallel()
-	var gate outbox.Gate
+	var gate outbox.Circuit
 	free := make(chan struct{})
 	t.Cleanup(func() { close(free) })
 	stuck := publisher(func(context.Context, []relay.Record) []error { <-free; return nil })
@@ -204,7 +204,7 @@ func TestAPublisherThatIgnoresItsTimeout(t *testing.T) {
 // TestAStopIsNoOutage: what is cut off since the processor stops closes no gate.
 func TestAStopIsNoOutage(t *testing.T) {
 	t.Parallel()
-	var gate outbox.Gate
+	var gate outbox.Circuit
 	called := make(chan struct{}, 8)
 	hang := publisher(func(ctx context.Context, records []relay.Record) []error {
 		called <- struct{}{}
@@ -222,7 +222,7 @@ func TestAStopIsNoOutage(t *testing.T) {
 	r := a.Start(config)
 	<-called
 	_ = r.Wait()
-	if _, reason, closed := gate.Closed(); closed {
+	if _, reason, closed := gate.Tripped(); closed {
 		t.Errorf("gate: got it closed for %v, want it open", reason)
 	}
 	for _, row := range a.Pending() {
@@ -245,7 +245,7 @@ func TestAProbeThatIsNotTakenOpensTheGate(t *testing.T) {
 	for name, fate := range map[string]error{"refused": relay.ErrRefused, "nowhere to go": relay.ErrNoDestination, "another": errors.New("odd")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var gate outbox.Gate
+			var gate outbox.Circuit
 			var calls atomic.Int64
 			b := newBroker()
 			b.failWith(func(r relay.Record) error {
@@ -255,7 +255,7 @@ func TestAProbeThatIsNotTakenOpensTheGate(t *testing.T) {
 				case 2:
 					return fate
 				case 3:
-					if _, _, closed := gate.Closed(); closed {
+					if _, _, closed := gate.Tripped(); closed {
 						t.Error("the third record is a probe, too: the gate is closed")
 					}
 				}
@@ -298,7 +298,7 @@ func TestRoutes(t *testing.T) {
 			}), relay.As(func(o order) (public, error) { return public{Number: o.ID}, nil })),
 			relay.Route[keyedRefund]("refunds", relay.Formerly("refund")), bus.MaxAttempts(1), bus.Aliases("bill"))
 		a := testapp.New(t, db, to)
-		a.Produce(order{ID: "1", N: 4}, outbox.Key("customer"))
+		a.Produce(order{ID: "1", N: 4}, outbox.OrderingKey("customer"))
 		a.Produce(order{ID: "panic"})
 		a.Produce(keyedRefund{ID: "2"})
 		a.Exec("UPDATE consumer_messages SET consumer_type = 'bill', payload_type = 'refund' WHERE payload_type = 'order.refunded'")

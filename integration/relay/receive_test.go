@@ -338,7 +338,7 @@ func TestNothingIsAcknowledgedThatIsNotCommitted(t *testing.T) {
 		sub := b.subscribe()
 		sub.batch = 40
 		// The application's own layer fails after the messages are written, and so rolls back.
-		fails := func(next bus.Sender) bus.Sender {
+		fails := func(next bus.ProduceFunc) bus.ProduceFunc {
 			return func(ctx context.Context, batch *bus.Batch) error {
 				if err := next(ctx, batch); err != nil || !away.Load() {
 					return err
@@ -348,7 +348,7 @@ func TestNothingIsAcknowledgedThatIsNotCommitted(t *testing.T) {
 		}
 		receiver := relay.Receive("from-shop", sub, relay.Accept[order]())
 		a := testapp.New(t, db, effects(t, db, "ship"), receiver.Consumer())
-		a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{fails}}))
+		a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{fails}}))
 		runner := testapp.Must[*relay.Runner](t)(relay.NewRunner(db, a.Registry, a.Producer, relay.RunnerConfig{}, receiver))
 		s := &service{app: a, runner: runner}
 		s.run()
@@ -372,17 +372,19 @@ func TestNothingIsAcknowledgedThatIsNotCommitted(t *testing.T) {
 func TestTelemetryAcknowledgesNothing(t *testing.T) {
 	t.Parallel()
 	errBroken := errors.New("the database is broken")
-	for name, flaw := range map[string]func(next bus.Sender) bus.Sender{
-		"it keeps a batch": func(bus.Sender) bus.Sender { return func(context.Context, *bus.Batch) error { return nil } },
-		"it keeps an error": func(next bus.Sender) bus.Sender {
+	for name, flaw := range map[string]func(next bus.ProduceFunc) bus.ProduceFunc{
+		"it keeps a batch": func(bus.ProduceFunc) bus.ProduceFunc { return func(context.Context, *bus.Batch) error { return nil } },
+		"it keeps an error": func(next bus.ProduceFunc) bus.ProduceFunc {
 			return func(ctx context.Context, b *bus.Batch) error { _ = next(ctx, b); return nil }
 		},
-		"it panics": func(bus.Sender) bus.Sender { return func(context.Context, *bus.Batch) error { panic("no span") } },
+		"it panics": func(bus.ProduceFunc) bus.ProduceFunc {
+			return func(context.Context, *bus.Batch) error { panic("no span") }
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, mended := newBroker(), atomic.Bool{}
-			telemetry := func(next bus.Sender) bus.Sender {
+			telemetry := func(next bus.ProduceFunc) bus.ProduceFunc {
 				broken := flaw(next)
 				return func(ctx context.Context, batch *bus.Batch) error {
 					if mended.Load() {
@@ -394,7 +396,7 @@ func TestTelemetryAcknowledgesNothing(t *testing.T) {
 			sub := b.subscribe()
 			receiver := relay.Receive("from-shop", sub, relay.Accept[order]())
 			a := testapp.New(t, testdb.SQLite(t), testapp.Consumed("ship"), receiver.Consumer())
-			breaks := func(next bus.Sender) bus.Sender {
+			breaks := func(next bus.ProduceFunc) bus.ProduceFunc {
 				return func(ctx context.Context, batch *bus.Batch) error {
 					if mended.Load() {
 						return next(ctx, batch)
@@ -402,7 +404,7 @@ func TestTelemetryAcknowledgesNothing(t *testing.T) {
 					return errBroken
 				}
 			}
-			producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{breaks}}))
+			producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{breaks}}))
 			config := relay.RunnerConfig{Telemetry: telemetry, Logger: slog.New(slog.DiscardHandler)}
 			s := &service{app: a, runner: testapp.Must[*relay.Runner](t)(relay.NewRunner(a.DB, a.Registry, producer, config, receiver))}
 			b.put(event("1", order{ID: "1"}))
@@ -498,7 +500,7 @@ func TestKeys(t *testing.T) {
 		byKey, byAttribute, none := event("1", order{ID: "1"}), event("2", order{ID: "2"}), event("3", order{ID: "3"})
 		byKey.Key, byAttribute.Attributes["partitionkey"] = "a", "b"
 		b.put(byKey, byAttribute, none)
-		s := receives(t, db, relay.Receive("from-shop", b.subscribe(), relay.Accept[order]()), testapp.Consumed("ship", bus.Ordered(bus.ParkKey)))
+		s := receives(t, db, relay.Receive("from-shop", b.subscribe(), relay.Accept[order]()), testapp.Consumed("ship", bus.Ordered(bus.BlockKey)))
 		s.run()
 		testapp.Eventually(t, "all arrived", func() bool { st := s.stats(); return st.New == 2 && st.Parked == 1 })
 	})
@@ -516,7 +518,7 @@ func TestABatchThatIsTooMuchIsTakenInParts(t *testing.T) {
 				}
 				sub := b.subscribe()
 				sub.batch = test.records
-				slow := func(next bus.Sender) bus.Sender {
+				slow := func(next bus.ProduceFunc) bus.ProduceFunc {
 					return func(ctx context.Context, batch *bus.Batch) error {
 						if len(batch.Messages) <= test.most {
 							return next(ctx, batch)
@@ -529,7 +531,7 @@ func TestABatchThatIsTooMuchIsTakenInParts(t *testing.T) {
 				}
 				receiver := relay.Receive("from-"+name, sub, relay.Accept[order]())
 				a := testapp.New(t, db, testapp.Consumed("ship"), receiver.Consumer())
-				a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{slow}}))
+				a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{slow}}))
 				s := &service{app: a, runner: testapp.Must[*relay.Runner](t)(relay.NewRunner(db, a.Registry, a.Producer, relay.RunnerConfig{}, receiver))}
 				s.run()
 				testapp.Eventually(t, "all are acknowledged", func() bool { return sub.acked.Load() == int64(test.records) })

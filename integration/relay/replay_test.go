@@ -25,7 +25,7 @@ type modes struct {
 }
 
 func (m *modes) note(ctx context.Context) error {
-	current, _ := bus.Current(ctx)
+	current, _ := bus.MessageFromContext(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.all = append(m.all, fmt.Sprintf("%s %q", current.Consumer, current.Mode()))
@@ -43,7 +43,7 @@ func (m *modes) ran() string {
 
 func skipping() outbox.ProcessorConfig {
 	config := testapp.Fast()
-	config.Chain = middleware.Default(middleware.Options{Layers: []bus.Middleware{middleware.SkipOnReplay("mail")}})
+	config.Middleware = middleware.Default(middleware.Options{Layers: []bus.Middleware{middleware.SkipOnReplay("mail")}})
 	return config
 }
 
@@ -131,7 +131,7 @@ func TestAReplayThatIsForwarded(t *testing.T) {
 			s := receives(t, testdb.SQLite(t), relay.Receive("again", from.subscribe(), relay.Accept[order](), relay.Replay()), publishes(to))
 			config := testapp.Fast()
 			if skips {
-				config.Chain = middleware.Default(middleware.Options{Layers: []bus.Middleware{middleware.SkipOnReplay("to-broker")}})
+				config.Middleware = middleware.Default(middleware.Options{Layers: []bus.Middleware{middleware.SkipOnReplay("to-broker")}})
 			}
 			s.run()
 			s.Start(config)

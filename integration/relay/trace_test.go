@@ -44,7 +44,7 @@ func newTraced(t *testing.T) traced {
 // config is that of a processor that is traced.
 func (tr traced) config() outbox.ProcessorConfig {
 	config := testapp.Fast()
-	config.Chain = middleware.Default(middleware.Options{Telemetry: tr.Consume()})
+	config.Middleware = middleware.Default(middleware.Options{Telemetry: tr.Consume()})
 	return config
 }
 
@@ -79,7 +79,7 @@ func TestOneTraceOverBothServices(t *testing.T) {
 				s := &service{app: a, runner: runner}
 				s.run()
 				s.Start(two.config())
-				sender.Produce(order{ID: "secret-payload"}, outbox.Key("secret-key"))
+				sender.Produce(order{ID: "secret-payload"}, outbox.OrderingKey("secret-key"))
 				sender.Start(one.config())
 				testapp.Eventually(t, "it is consumed", func() bool { return s.stats().New == 1 && s.Empty() && sender.Empty() })
 				s.stop()

@@ -21,7 +21,7 @@ func TestScheduleErrorsNameEverything(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
 	a := testapp.New(t, testdb.SQLite(t), testapp.Counting("c", &n))
-	_, err := a.Scheduler().Schedule(t.Context(), a.DB, order{}, "61 * * * * *", "europe/nowhere", schedule.Name("boot"))
+	_, err := a.Scheduler().Upsert(t.Context(), a.DB, order{}, "61 * * * * *", "europe/nowhere", schedule.Name("boot"))
 	for _, want := range []string{`schedule: write schedule "boot": `, `"61"`, `"europe/nowhere"`} {
 		if err == nil || strings.Count(err.Error(), want) != 1 {
 			t.Errorf("got %v, want it to say %s once", err, want)
@@ -35,7 +35,7 @@ func TestHeaderOptionWins(t *testing.T) {
 	a := testapp.New(t, testdb.SQLite(t), testapp.Counting("c", &n))
 	s := testapp.Must[*schedule.Scheduler](t)(schedule.NewScheduler(a.Registry, schedule.SchedulerConfig{
 		Headers: func(context.Context) map[string]string { return map[string]string{"tenant": "any", "origin": "config"} }}))
-	testapp.Must[int64](t)(s.ScheduleAnother(t.Context(), a.DB, order{}, "@daily", "UTC", schedule.Header("tenant", "acme")))
+	testapp.Must[int64](t)(s.Create(t.Context(), a.DB, order{}, "@daily", "UTC", schedule.Header("tenant", "acme")))
 	got := rowsOf(t, s, a.DB, schedule.Filter{})[0].Headers
 	if got["tenant"] != "acme" || got["origin"] != "config" {
 		t.Errorf("headers: got %v, want the option's tenant, and the configured origin", got)
@@ -54,8 +54,8 @@ func TestSchedulesThatNobodyFiresAreReported(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, db *bun.DB) {
 				var n atomic.Int64
 				before := testapp.New(t, db, testapp.Counting("removed", &n))
-				testapp.Must[int64](t)(before.Scheduler().Schedule(t.Context(), db, order{}, "@yearly", "UTC", schedule.Name("forgotten")))
-				paused := testapp.Must[int64](t)(before.Scheduler().Schedule(t.Context(), db, order{}, "@yearly", "UTC", schedule.Name("paused")))
+				testapp.Must[int64](t)(before.Scheduler().Upsert(t.Context(), db, order{}, "@yearly", "UTC", schedule.Name("forgotten")))
+				paused := testapp.Must[int64](t)(before.Scheduler().Upsert(t.Context(), db, order{}, "@yearly", "UTC", schedule.Name("paused")))
 				if err := before.Scheduler().Pause(t.Context(), db, paused); err != nil {
 					t.Fatal(err)
 				}
@@ -78,7 +78,7 @@ func TestAScheduleThatIsBarelyDueIsNobodysFault(t *testing.T) {
 	var n atomic.Int64
 	db := testdb.SQLite(t)
 	before := testapp.New(t, db, testapp.Counting("elsewhere", &n))
-	testapp.Must[int64](t)(before.Scheduler().ScheduleAnother(t.Context(), db, order{}, "@yearly", "UTC"))
+	testapp.Must[int64](t)(before.Scheduler().Create(t.Context(), db, order{}, "@yearly", "UTC"))
 	a := testapp.New(t, db)
 	makeDue(a, 30*time.Second)
 	found := 0
@@ -115,7 +115,7 @@ func TestScheduleConstructorsReportEverything(t *testing.T) {
 	var scheduler schedule.Scheduler
 	var store poison.Store
 	for _, err := range []error{
-		testapp.Second(scheduler.ScheduleAnother(t.Context(), nil, order{}, "@daily", "UTC")), testapp.Third(scheduler.List(t.Context(), nil, schedule.Filter{}, schedule.Page{})),
+		testapp.Second(scheduler.Create(t.Context(), nil, order{}, "@daily", "UTC")), testapp.Third(scheduler.List(t.Context(), nil, schedule.Filter{}, schedule.Page{})),
 		scheduler.UpdatePayload(t.Context(), nil, 1, order{}),
 		testapp.Second(store.Get(t.Context(), nil, 1)), store.EditAndRequeue(t.Context(), nil, 1, order{}),
 	} {

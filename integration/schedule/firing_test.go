@@ -26,12 +26,12 @@ func TestChangesOfSchedulesDoNotPutFiresOff(t *testing.T) {
 		var n atomic.Int64
 		a := newApp(testapp.Counting("c", &n))
 		s := a.Scheduler()
-		testapp.Must[int64](t)(s.ScheduleAnother(ctx, a.DB, order{ID: "tick"}, "* * * * * *", "UTC"))
+		testapp.Must[int64](t)(s.Create(ctx, a.DB, order{ID: "tick"}, "* * * * * *", "UTC"))
 		fireSchedules(ctx, a, schedule.ProcessorConfig{})
 		for range 160 { // 8 s
 			<-time.After(50 * time.Millisecond)
 			err := a.DB.RunInTx(ctx, nil, func(_ context.Context, tx bun.Tx) error {
-				_, err := s.Schedule(ctx, tx, order{ID: "x"}, "@yearly", "UTC", schedule.Name("n"))
+				_, err := s.Upsert(ctx, tx, order{ID: "x"}, "@yearly", "UTC", schedule.Name("n"))
 				return err
 			})
 			if err != nil {
@@ -49,7 +49,7 @@ func TestALockedScheduleIsNoBusyLoop(t *testing.T) {
 	db := testdb.Postgres(t)
 	var n, statements atomic.Int64
 	a := testapp.New(t, db, testapp.Counting("c", &n))
-	testapp.Must[int64](t)(a.Scheduler().ScheduleAnother(t.Context(), db, order{}, "@yearly", "UTC"))
+	testapp.Must[int64](t)(a.Scheduler().Create(t.Context(), db, order{}, "@yearly", "UTC"))
 	makeDue(a, time.Second)
 	tx := testapp.Must[bun.Tx](t)(db.BeginTx(t.Context(), nil))
 	defer tx.Rollback() //nolint:errcheck // ends the lock, whatever happened
@@ -76,10 +76,10 @@ func TestARefusedScheduleIsNotPostponedOverAFire(t *testing.T) {
 	var n, locks atomic.Int64
 	a := testapp.New(t, db, testapp.Counting("c", &n))
 	s := a.Scheduler()
-	testapp.Must[int64](t)(s.ScheduleAnother(t.Context(), db, order{ID: "1"}, "@yearly", "UTC"))
+	testapp.Must[int64](t)(s.Create(t.Context(), db, order{ID: "1"}, "@yearly", "UTC"))
 	makeDue(a, time.Second)
-	refusing := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{
-		func(bus.Sender) bus.Sender {
+	refusing := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{
+		func(bus.ProduceFunc) bus.ProduceFunc {
 			return func(context.Context, *bus.Batch) error { return errors.New("the tenant service said 503") }
 		}}}))
 	plain := testdb.OpenPostgres(t, postgresDSN(t, db))
@@ -125,8 +125,8 @@ func TestAChainThatTimesOutHoldsNobodyBack(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var n atomic.Int64
 		a := testapp.New(t, db, testapp.Counting("c", &n))
-		a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{
-			bus.EachMessage(func(_ context.Context, m *bus.Message) error {
+		a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{
+			bus.PerMessage(func(_ context.Context, m *bus.Message) error {
 				if string(m.Payload) == `{"id":"2","n":0}` {
 					return fmt.Errorf("ask the tenant service: %w", context.DeadlineExceeded)
 				}
@@ -134,7 +134,7 @@ func TestAChainThatTimesOutHoldsNobodyBack(t *testing.T) {
 			})}}))
 		s := a.Scheduler()
 		for i := range 5 {
-			testapp.Must[int64](t)(s.ScheduleAnother(t.Context(), db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC"))
+			testapp.Must[int64](t)(s.Create(t.Context(), db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC"))
 		}
 		makeDue(a, time.Second)
 		fireSchedules(t.Context(), a, schedule.ProcessorConfig{Logger: slog.New(slog.DiscardHandler)})
@@ -154,7 +154,7 @@ func TestRunNowIsBesideTheFireTimes(t *testing.T) {
 				var n atomic.Int64
 				a := newApp(testapp.Counting("c", &n))
 				s := a.Scheduler()
-				id := testapp.Must[int64](t)(s.ScheduleAnother(ctx, a.DB, order{}, "@every 1h", "UTC"))
+				id := testapp.Must[int64](t)(s.Create(ctx, a.DB, order{}, "@every 1h", "UTC"))
 				before := rowsOf(t, s, a.DB, schedule.Filter{})[0]
 				check := func(err error) {
 					t.Helper()
@@ -169,8 +169,8 @@ func TestRunNowIsBesideTheFireTimes(t *testing.T) {
 					}
 				}
 				<-time.After(time.Hour - 2*time.Second)
-				check(s.RunNow(ctx, a.DB, id))
-				check(s.RunNow(ctx, a.DB, id))
+				check(s.Trigger(ctx, a.DB, id))
+				check(s.Trigger(ctx, a.DB, id))
 				<-time.After(3 * time.Second) // nobody is there for the fire time
 				fireSchedules(ctx, a, schedule.ProcessorConfig{SkipMissed: skip})
 				<-time.After(time.Second)
@@ -180,7 +180,7 @@ func TestRunNowIsBesideTheFireTimes(t *testing.T) {
 					t.Errorf("next fire: got %s, want %s: asking moves nothing", after.NextFire, before.NextFire.Add(time.Hour))
 				}
 				check(s.Pause(ctx, a.DB, id))
-				check(s.RunNow(ctx, a.DB, id))
+				check(s.Trigger(ctx, a.DB, id))
 				<-time.After(2 * time.Hour)
 				fires("asked for while paused", 3)
 				check(s.Resume(ctx, a.DB, id))
@@ -203,8 +203,8 @@ func TestScheduledProcessorsStopInTime(t *testing.T) {
 	sending := make(chan struct{})
 	var once sync.Once
 	var calls atomic.Int64
-	slow := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{
-		bus.EachMessage(func(ctx context.Context, _ *bus.Message) error {
+	slow := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{
+		bus.PerMessage(func(ctx context.Context, _ *bus.Message) error {
 			calls.Add(1)
 			once.Do(func() { close(sending) })
 			select {
@@ -214,7 +214,7 @@ func TestScheduledProcessorsStopInTime(t *testing.T) {
 			return ctx.Err()
 		})}}))
 	for i := range 40 {
-		testapp.Must[int64](t)(a.Scheduler().ScheduleAnother(t.Context(), db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC"))
+		testapp.Must[int64](t)(a.Scheduler().Create(t.Context(), db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC"))
 	}
 	makeDue(a, time.Second)
 	p := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, slow, schedule.ProcessorConfig{}))
@@ -242,13 +242,13 @@ func TestUpdatesCountFromWhenTheyHoldTheRow(t *testing.T) {
 	var n atomic.Int64
 	a := testapp.New(t, db, testapp.Counting("c", &n))
 	s := a.Scheduler()
-	id := testapp.Must[int64](t)(s.Schedule(t.Context(), db, order{}, "@yearly", "UTC", schedule.Name("n")))
+	id := testapp.Must[int64](t)(s.Upsert(t.Context(), db, order{}, "@yearly", "UTC", schedule.Name("n")))
 	for what, change := range map[string]func() error{
 		"update": func() error {
 			return s.UpdateSchedule(context.WithoutCancel(t.Context()), db, id, "* * * * * *", "UTC")
 		},
 		"replace": func() error {
-			_, err := s.Schedule(context.WithoutCancel(t.Context()), db, order{}, "* * * * * ?", "UTC", schedule.Name("n"))
+			_, err := s.Upsert(context.WithoutCancel(t.Context()), db, order{}, "* * * * * ?", "UTC", schedule.Name("n"))
 			return err
 		},
 	} {
@@ -281,7 +281,7 @@ func TestAFireAndItsNextTimeAreOneCommit(t *testing.T) {
 	db := testdb.Postgres(t)
 	var n, moved atomic.Int64
 	a := testapp.New(t, db, testapp.Counting("c", &n))
-	testapp.Must[int64](t)(a.Scheduler().ScheduleAnother(t.Context(), db, order{}, "@yearly", "UTC"))
+	testapp.Must[int64](t)(a.Scheduler().Create(t.Context(), db, order{}, "@yearly", "UTC"))
 	makeDue(a, time.Second)
 	firing := *a
 	firing.DB = db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
@@ -310,7 +310,7 @@ func TestEveryChangeWakes(t *testing.T) {
 	requeued := int64(0)
 	for what, do := range map[string]func(db bun.IDB) error{
 		"schedule": func(db bun.IDB) error {
-			return testapp.Second(s.ScheduleAnother(t.Context(), db, order{}, "@yearly", "UTC"))
+			return testapp.Second(s.Create(t.Context(), db, order{}, "@yearly", "UTC"))
 		},
 		"requeue": func(db bun.IDB) error { requeued++; return testapp.Second(poisoned.Requeue(t.Context(), db, requeued)) },
 	} {

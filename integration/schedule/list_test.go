@@ -24,8 +24,8 @@ func TestSchedulesAreListedInPages(t *testing.T) {
 		s, ctx := a.Scheduler(), t.Context()
 		var want []int64
 		for i := range 7 {
-			want = append(want, testapp.Must[int64](t)(s.ScheduleAnother(ctx, db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC", schedule.Tag("t"), schedule.Header("h", "v"))))
-			testapp.Must[int64](t)(s.ScheduleAnother(ctx, db, order{ID: "x"}, "@yearly", "UTC", schedule.Tag("other")))
+			want = append(want, testapp.Must[int64](t)(s.Create(ctx, db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC", schedule.Tag("t"), schedule.Header("h", "v"))))
+			testapp.Must[int64](t)(s.Create(ctx, db, order{ID: "x"}, "@yearly", "UTC", schedule.Tag("other")))
 		}
 		var sent []string
 		hooked := db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) { sent = append(sent, query) }))
@@ -59,7 +59,7 @@ func TestSchedulesAreListedInPages(t *testing.T) {
 		if got.ID != want[1] || string(got.Payload) != `{"id":"1","n":0}` || got.Headers["h"] != "v" || !got.RunAt.IsZero() || len(got.Recent) != 0 {
 			t.Errorf("get: got %+v", got)
 		}
-		if err := s.RunNow(ctx, db, want[1]); err != nil {
+		if err := s.Trigger(ctx, db, want[1]); err != nil {
 			t.Fatal(err)
 		}
 		if got := testapp.Must[schedule.Schedule](t)(s.Get(ctx, db, want[1])); time.Since(got.RunAt).Abs() > time.Hour {
@@ -71,8 +71,8 @@ func TestSchedulesAreListedInPages(t *testing.T) {
 			}
 		}
 		for _, page := range []schedule.Page{{Size: -1}, {Size: 1001}, {After: "!"}, {After: "e30"}} {
-			if _, _, err := s.List(ctx, db, schedule.Filter{}, page); !errors.Is(err, bus.ErrBadOption) {
-				t.Errorf("page %+v: got %v, want ErrBadOption", page, err)
+			if _, _, err := s.List(ctx, db, schedule.Filter{}, page); !errors.Is(err, bus.ErrInvalidOption) {
+				t.Errorf("page %+v: got %v, want ErrInvalidOption", page, err)
 			}
 		}
 	})
@@ -83,8 +83,8 @@ func TestLastFiresOfASchedule(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"), testapp.Consumed("d"))
 		s, ctx := a.Scheduler(), t.Context()
-		id := testapp.Must[int64](t)(s.Schedule(ctx, db, order{}, "@every 1h", "UTC", schedule.Name("n")))
-		other := testapp.Must[int64](t)(s.Schedule(ctx, db, order{}, "@every 1h", "UTC", schedule.Name("other")))
+		id := testapp.Must[int64](t)(s.Upsert(ctx, db, order{}, "@every 1h", "UTC", schedule.Name("n")))
+		other := testapp.Must[int64](t)(s.Upsert(ctx, db, order{}, "@every 1h", "UTC", schedule.Name("other")))
 		fire := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, a.Producer, schedule.ProcessorConfig{}))
 		get := func(id int64) schedule.Schedule { return testapp.Must[schedule.Schedule](t)(s.Get(ctx, db, id)) }
 		var due []time.Time
@@ -94,7 +94,7 @@ func TestLastFiresOfASchedule(t *testing.T) {
 			}
 			makeDue(a, time.Minute)
 			due = append(due, get(id).NextFire)
-			if n := testapp.Must[int](t)(fire.CatchUp(ctx)); n != 2 {
+			if n := testapp.Must[int](t)(fire.FireDue(ctx)); n != 2 {
 				t.Fatalf("fired: got %d, want 2", n)
 			}
 		}
@@ -114,14 +114,14 @@ func TestLastFiresOfASchedule(t *testing.T) {
 			t.Errorf("list: got %+v and %v, want the same fires", list, err)
 		}
 		// Another expression is no other schedule, and a run beside its times is a fire.
-		if _, err := s.Schedule(ctx, db, order{}, "@every 2h", "UTC", schedule.Name("n")); err != nil {
+		if _, err := s.Upsert(ctx, db, order{}, "@every 2h", "UTC", schedule.Name("n")); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.RunNow(ctx, db, id); err != nil {
+		if err := s.Trigger(ctx, db, id); err != nil {
 			t.Fatal(err)
 		}
 		asked := get(id).RunAt
-		testapp.Must[int](t)(fire.CatchUp(ctx))
+		testapp.Must[int](t)(fire.FireDue(ctx))
 		if last := get(id).Recent; len(last) != 10 || !last[9].Due.Equal(asked) || last[9].Messages != 2 || last[8].Error == "" {
 			t.Errorf("after a run now: got %+v, want the fire of %s last", last, asked)
 		}
@@ -145,11 +145,11 @@ func TestWhatCannotBeReadOfLastFiresStopsNoSchedule(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		s, ctx := a.Scheduler(), t.Context()
-		id := testapp.Must[int64](t)(s.Schedule(ctx, db, order{}, "@every 1h", "UTC", schedule.Name("n")))
+		id := testapp.Must[int64](t)(s.Upsert(ctx, db, order{}, "@every 1h", "UTC", schedule.Name("n")))
 		a.Exec("INSERT INTO schedule_fires (schedule_id, recent) VALUES (?, '[{')", id)
 		makeDue(a, time.Minute)
 		fire := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, a.Producer, schedule.ProcessorConfig{}))
-		if n, err := fire.CatchUp(ctx); n != 1 || err != nil {
+		if n, err := fire.FireDue(ctx); n != 1 || err != nil {
 			t.Errorf("fired: got %d and %v, want 1", n, err)
 		}
 		if got := rowsOf(t, s, db, schedule.Filter{})[0].Recent; len(got) != 1 || got[0].Messages != 1 {

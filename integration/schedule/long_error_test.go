@@ -18,14 +18,14 @@ import (
 func catchUpWith(t *testing.T, db *bun.DB, before func(a *app)) string {
 	t.Helper()
 	a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error { return nil }))
-	layered(a, func(bus.Sender) bus.Sender {
+	layered(a, func(bus.ProduceFunc) bus.ProduceFunc {
 		return func(context.Context, *bus.Batch) error { return errors.New(strings.Repeat("x", 5<<20)) }
 	})
 	yearly(t.Context(), a, "x")
 	before(a)
 	log := &testapp.Lines{}
 	p := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, a.Producer, schedule.ProcessorConfig{Logger: log.Logger()}))
-	if n, err := p.CatchUp(t.Context()); n != 1 || err != nil {
+	if n, err := p.FireDue(t.Context()); n != 1 || err != nil {
 		t.Errorf("catch up: got %d and %v, want the one", n, err)
 	}
 	if got := log.String(); len(got) > 40<<10 || strings.Count(got, "schedule cannot fire") != 1 {

@@ -28,20 +28,20 @@ func (d *deaf) Unwrap() error { return d.cause }
 func TestAChainThatPanicsHoldsNobodyBack(t *testing.T) {
 	t.Parallel()
 	second := func(m *bus.Message) bool { return string(m.Payload) == `{"id":"2","n":0}` }
-	panics := bus.EachMessage(func(_ context.Context, m *bus.Message) error {
+	panics := bus.PerMessage(func(_ context.Context, m *bus.Message) error {
 		if second(m) {
 			panic(errors.New("no tenant"))
 		}
 		return nil
 	})
-	cannotSay := bus.EachMessage(func(_ context.Context, m *bus.Message) error {
+	cannotSay := bus.PerMessage(func(_ context.Context, m *bus.Message) error {
 		if second(m) {
 			return (*deaf)(nil)
 		}
 		return nil
 	})
 	for name, test := range map[string]struct {
-		layer, telemetry bus.SendMiddleware
+		layer, telemetry bus.ProduceMiddleware
 		says             string
 	}{
 		"layer":                      {panics, nil, "no tenant"},
@@ -76,7 +76,7 @@ func TestTelemetryThatKeepsABatchFiresNothing(t *testing.T) {
 		yearly(t.Context(), a, "1")
 		for name, result := range map[string]error{"a batch": nil, "an error": errors.New("hidden")} {
 			p := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, hiding{result}, schedule.ProcessorConfig{Logger: slog.New(slog.DiscardHandler),
-				Telemetry: func(next bus.Sender) bus.Sender {
+				Telemetry: func(next bus.ProduceFunc) bus.ProduceFunc {
 					return func(ctx context.Context, b *bus.Batch) error {
 						if result != nil {
 							_ = next(ctx, b)
@@ -84,7 +84,7 @@ func TestTelemetryThatKeepsABatchFiresNothing(t *testing.T) {
 						return nil
 					}
 				}}))
-			if _, err := p.CatchUp(t.Context()); err != nil {
+			if _, err := p.FireDue(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			row := rowsOf(t, a.Scheduler(), db, schedule.Filter{})[0]

@@ -44,13 +44,13 @@ func TestCatchUpFiresOnce(t *testing.T) {
 		}
 		const schedules = 130 // more than one batch
 		for range schedules {
-			if _, err := a.Scheduler().ScheduleAnother(t.Context(), db, order{ID: "1"}, "@yearly", "UTC"); err != nil {
+			if _, err := a.Scheduler().Create(t.Context(), db, order{ID: "1"}, "@yearly", "UTC"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		fire := func(want int) {
 			t.Helper()
-			if n, err := p.CatchUp(t.Context()); n != want || err != nil {
+			if n, err := p.FireDue(t.Context()); n != want || err != nil {
 				t.Errorf("fire: got %d, %v, want %d", n, err, want)
 			}
 		}
@@ -63,7 +63,7 @@ func TestCatchUpFiresOnce(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := p.CatchUp(ctx); !errors.Is(err, context.Canceled) {
+		if _, err := p.FireDue(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("a context that has ended: got %v, want its error", err)
 		}
 	})

@@ -24,7 +24,7 @@ import (
 func yearly(ctx context.Context, a *app, ids ...string) {
 	a.Helper()
 	for _, id := range ids {
-		testapp.Must[int64](a.T)(a.Scheduler().ScheduleAnother(ctx, a.DB, order{ID: id}, "@yearly", "UTC"))
+		testapp.Must[int64](a.T)(a.Scheduler().Create(ctx, a.DB, order{ID: id}, "@yearly", "UTC"))
 	}
 	makeDue(a, time.Second)
 }
@@ -38,8 +38,8 @@ func numbered(n int) []string {
 }
 
 // layered gives the application a producer with one layer.
-func layered(a *app, layer bus.SendMiddleware) {
-	a.Producer = testapp.Must[*outbox.Producer](a.T)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{layer}}))
+func layered(a *app, layer bus.ProduceMiddleware) {
+	a.Producer = testapp.Must[*outbox.Producer](a.T)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{layer}}))
 }
 
 // TestASlowProduceLayerWedgesNoSchedules takes longer for a batch than a server
@@ -50,7 +50,7 @@ func TestASlowProduceLayerWedgesNoSchedules(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var n, calls atomic.Int64
 		a := testapp.New(t, db, testapp.Counting("c", &n))
-		layered(a, func(next bus.Sender) bus.Sender {
+		layered(a, func(next bus.ProduceFunc) bus.ProduceFunc {
 			return func(ctx context.Context, b *bus.Batch) error {
 				calls.Add(1)
 				<-time.After(5200 * time.Millisecond)
@@ -73,7 +73,7 @@ func TestSchedulesThatTakeTooLongTogetherFireInParts(t *testing.T) {
 		var n atomic.Int64
 		a := newApp(testapp.Counting("c", &n))
 		a.DB.SetMaxOpenConns(1) // SQLite would wait for its lock on the real clock
-		layered(a, bus.EachMessage(func(ctx context.Context, m *bus.Message) error {
+		layered(a, bus.PerMessage(func(ctx context.Context, m *bus.Message) error {
 			wait := 300 * time.Millisecond
 			if strings.Contains(string(m.Payload), `"37"`) {
 				wait = time.Hour
@@ -86,7 +86,7 @@ func TestSchedulesThatTakeTooLongTogetherFireInParts(t *testing.T) {
 			}
 		}))
 		for _, id := range numbered(60) {
-			testapp.Must[int64](t)(a.Scheduler().Schedule(ctx, a.DB, order{ID: id}, "@every 1h", "UTC", schedule.Name(id)))
+			testapp.Must[int64](t)(a.Scheduler().Upsert(ctx, a.DB, order{ID: id}, "@every 1h", "UTC", schedule.Name(id)))
 		}
 		<-time.After(time.Hour + time.Second)
 		begun := time.Now()
@@ -141,7 +141,7 @@ func TestAScheduleThatRefusesChangesHoldsNobodyBack(t *testing.T) {
 				yearly(t.Context(), a, "bad")
 				refuseChanges(a, "bad", state)
 				for _, id := range numbered(20) {
-					testapp.Must[int64](t)(a.Scheduler().ScheduleAnother(t.Context(), a.DB, order{ID: id}, "* * * * * *", "UTC"))
+					testapp.Must[int64](t)(a.Scheduler().Create(t.Context(), a.DB, order{ID: id}, "* * * * * *", "UTC"))
 				}
 				log := &testapp.Lines{}
 				fireSchedules(t.Context(), a, schedule.ProcessorConfig{Logger: log.Logger()})

@@ -63,7 +63,7 @@ func TestScheduleWritesARowAndFires(t *testing.T) {
 		var one, two atomic.Int64
 		a := testapp.New(t, db, testapp.Counting("one", &one), testapp.Counting("two", &two))
 		s := a.Scheduler()
-		id, err := s.Schedule(t.Context(), db, order{ID: "1"}, "0 0 12 * * MON", "Europe/Amsterdam",
+		id, err := s.Upsert(t.Context(), db, order{ID: "1"}, "0 0 12 * * MON", "Europe/Amsterdam",
 			schedule.Tag("weekly"), schedule.Name("monday"), schedule.Header("tenant", "acme"))
 		if err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestNamedSchedulesAreUpserts(t *testing.T) {
 		a := testapp.New(t, db, testapp.Counting("c", &n))
 		s := a.Scheduler()
 		save := func(expression string, payload order, tag string) (int64, schedule.Schedule) {
-			id, err := s.Schedule(t.Context(), db, payload, expression, "UTC", schedule.Name("boot"), schedule.Tag(tag))
+			id, err := s.Upsert(t.Context(), db, payload, expression, "UTC", schedule.Name("boot"), schedule.Tag(tag))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,7 +133,7 @@ func TestSchedulesAreManaged(t *testing.T) {
 		s, ctx := a.Scheduler(), t.Context()
 		var ids []int64
 		for i := range 4 {
-			ids = append(ids, testapp.Must[int64](t)(s.ScheduleAnother(ctx, db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC", schedule.Tag(fmt.Sprint("tag", i/2)))))
+			ids = append(ids, testapp.Must[int64](t)(s.Create(ctx, db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC", schedule.Tag(fmt.Sprint("tag", i/2)))))
 		}
 		if n := testapp.Must[int](t)(s.DeleteByTag(ctx, db, "tag0")); n != 2 {
 			t.Errorf("deleted by tag: got %d, want 2", n)
@@ -157,8 +157,8 @@ func TestSchedulesAreManaged(t *testing.T) {
 		}
 		makeDue(a, time.Minute)
 		fireSchedules(ctx, a, schedule.ProcessorConfig{PollInterval: 20 * time.Millisecond})
-		other := testapp.Must[int64](t)(s.ScheduleAnother(ctx, db, order{ID: "other"}, "@yearly", "UTC"))
-		if err := s.RunNow(ctx, db, other); err != nil {
+		other := testapp.Must[int64](t)(s.Create(ctx, db, order{ID: "other"}, "@yearly", "UTC"))
+		if err := s.Trigger(ctx, db, other); err != nil {
 			t.Fatal(err)
 		}
 		testapp.Eventually(t, "the other fires", func() bool { return len(a.Pending()) == 1 })
@@ -172,7 +172,7 @@ func TestSchedulesAreManaged(t *testing.T) {
 			t.Errorf("resumed: got %+v, want the next fire in 30 minutes", got)
 		}
 		for what, err := range map[string]error{"delete": s.DeleteByID(ctx, db, 9999), "pause": s.Pause(ctx, db, 9999), "resume": s.Resume(ctx, db, 9999),
-			"run now": s.RunNow(ctx, db, 9999), "run now 0": s.RunNow(ctx, db, 0), "update": s.UpdateSchedule(ctx, db, 9999, "@daily", "UTC"), "delete 0": s.DeleteByID(ctx, db, 0)} {
+			"run now": s.Trigger(ctx, db, 9999), "run now 0": s.Trigger(ctx, db, 0), "update": s.UpdateSchedule(ctx, db, 9999, "@daily", "UTC"), "delete 0": s.DeleteByID(ctx, db, 0)} {
 			if !errors.Is(err, schedule.ErrNotFound) {
 				t.Errorf("%s of a missing schedule: got %v, want ErrNotFound", what, err)
 			}
@@ -187,7 +187,7 @@ func TestScheduleIsTransactional(t *testing.T) {
 		a := testapp.New(t, db, testapp.Counting("c", &n))
 		no := errors.New("no")
 		err := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-			if _, err := a.Scheduler().ScheduleAnother(ctx, tx, order{}, "@daily", "UTC"); err != nil {
+			if _, err := a.Scheduler().Create(ctx, tx, order{}, "@daily", "UTC"); err != nil {
 				return err
 			}
 			return no
@@ -213,8 +213,8 @@ func TestBadScheduleHoldsNobodyBack(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, db *bun.DB) {
 				var n atomic.Int64
 				a := testapp.New(t, db, testapp.Counting("c", &n))
-				producer, err := outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{
-					bus.EachMessage(func(_ context.Context, m *bus.Message) error {
+				producer, err := outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{
+					bus.PerMessage(func(_ context.Context, m *bus.Message) error {
 						if strings.Contains(string(m.Payload), "refuse") {
 							return errors.New("the chain refuses")
 						}
@@ -230,7 +230,7 @@ func TestBadScheduleHoldsNobodyBack(t *testing.T) {
 					if i == 2 {
 						tag = "bad"
 					}
-					testapp.Must[int64](t)(s.ScheduleAnother(t.Context(), db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC", schedule.Tag(tag)))
+					testapp.Must[int64](t)(s.Create(t.Context(), db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC", schedule.Tag(tag)))
 				}
 				a.Exec(test.spoil)
 				makeDue(a, time.Second)
@@ -260,20 +260,20 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		err  error
 		want error
 	}{
-		{"expression", testapp.Second(s.ScheduleAnother(ctx, db, order{}, "61 * * * * *", "UTC")), schedule.ErrExpression},
-		{"never", testapp.Second(s.ScheduleAnother(ctx, db, order{}, "0 0 0 30 2 *", "UTC")), schedule.ErrExpression},
-		{"zone", testapp.Second(s.ScheduleAnother(ctx, db, order{}, "@daily", "Nowhere")), schedule.ErrExpression},
-		{"no zone", testapp.Second(s.ScheduleAnother(ctx, db, order{}, "@daily", "")), schedule.ErrExpression},
-		{"no consumer", testapp.Second(s.ScheduleAnother(ctx, db, refund{}, "@daily", "UTC")), bus.ErrNoConsumer},
-		{"pointer", testapp.Second(s.ScheduleAnother(ctx, db, &order{}, "@daily", "UTC")), bus.ErrBadPayload},
-		{"name", testapp.Second(s.Schedule(ctx, db, order{}, "@daily", "UTC", schedule.Name("\x00"))), bus.ErrBadText},
-		{"tag", testapp.Second(s.ScheduleAnother(ctx, db, order{}, "@daily", "UTC", schedule.Tag(strings.Repeat("t", 256)))), bus.ErrTooLarge},
-		{"header", testapp.Second(s.ScheduleAnother(ctx, db, order{}, "@daily", "UTC", schedule.Header("", "v"))), bus.ErrBadOption},
-		{"nil option", testapp.Second(s.ScheduleAnother(ctx, db, order{}, "@daily", "UTC", nil)), bus.ErrBadOption},
-		{"empty name", testapp.Second(s.Schedule(ctx, db, order{}, "@daily", "UTC", schedule.Name(""))), bus.ErrBadOption},
-		{"empty tag of a schedule", testapp.Second(s.ScheduleAnother(ctx, db, order{}, "@daily", "UTC", schedule.Tag(""))), bus.ErrBadOption},
-		{"another mistake beside a payload", testapp.Second(s.ScheduleAnother(ctx, db, refund{}, "61 * * * * *", "UTC")), schedule.ErrExpression},
-		{"empty tag", testapp.Second(s.DeleteByTag(ctx, db, "")), bus.ErrBadOption},
+		{"expression", testapp.Second(s.Create(ctx, db, order{}, "61 * * * * *", "UTC")), schedule.ErrExpression},
+		{"never", testapp.Second(s.Create(ctx, db, order{}, "0 0 0 30 2 *", "UTC")), schedule.ErrExpression},
+		{"zone", testapp.Second(s.Create(ctx, db, order{}, "@daily", "Nowhere")), schedule.ErrExpression},
+		{"no zone", testapp.Second(s.Create(ctx, db, order{}, "@daily", "")), schedule.ErrExpression},
+		{"no consumer", testapp.Second(s.Create(ctx, db, refund{}, "@daily", "UTC")), bus.ErrNoConsumer},
+		{"pointer", testapp.Second(s.Create(ctx, db, &order{}, "@daily", "UTC")), bus.ErrInvalidPayload},
+		{"name", testapp.Second(s.Upsert(ctx, db, order{}, "@daily", "UTC", schedule.Name("\x00"))), bus.ErrInvalidText},
+		{"tag", testapp.Second(s.Create(ctx, db, order{}, "@daily", "UTC", schedule.Tag(strings.Repeat("t", 256)))), bus.ErrTooLarge},
+		{"header", testapp.Second(s.Create(ctx, db, order{}, "@daily", "UTC", schedule.Header("", "v"))), bus.ErrInvalidOption},
+		{"nil option", testapp.Second(s.Create(ctx, db, order{}, "@daily", "UTC", nil)), bus.ErrInvalidOption},
+		{"empty name", testapp.Second(s.Upsert(ctx, db, order{}, "@daily", "UTC", schedule.Name(""))), bus.ErrInvalidOption},
+		{"empty tag of a schedule", testapp.Second(s.Create(ctx, db, order{}, "@daily", "UTC", schedule.Tag(""))), bus.ErrInvalidOption},
+		{"another mistake beside a payload", testapp.Second(s.Create(ctx, db, refund{}, "61 * * * * *", "UTC")), schedule.ErrExpression},
+		{"empty tag", testapp.Second(s.DeleteByTag(ctx, db, "")), bus.ErrInvalidOption},
 		{"updated expression", s.UpdateSchedule(ctx, db, 1, "x", "UTC"), schedule.ErrExpression},
 		{"updated payload", s.UpdatePayload(ctx, db, 1, refund{}), bus.ErrNoConsumer},
 	}
@@ -282,7 +282,7 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", test.name, test.err, test.want)
 		}
 	}
-	if testapp.Second(s.ScheduleAnother(ctx, nil, order{}, "@daily", "UTC")) == nil || testapp.Third(s.List(ctx, (*bun.DB)(nil), schedule.Filter{}, schedule.Page{})) == nil {
+	if testapp.Second(s.Create(ctx, nil, order{}, "@daily", "UTC")) == nil || testapp.Third(s.List(ctx, (*bun.DB)(nil), schedule.Filter{}, schedule.Page{})) == nil {
 		t.Error("a nil database handle: got no error")
 	}
 	if _, err := schedule.NewProcessor(db, a.Registry, a.Producer, schedule.ProcessorConfig{Loops: 2}); err == nil {
@@ -297,7 +297,7 @@ func TestFiveInstancesFireEachTimeOnce(t *testing.T) {
 		a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error { return nil }))
 		s := a.Scheduler()
 		for i := range 4 {
-			testapp.Must[int64](t)(s.ScheduleAnother(t.Context(), db, order{ID: fmt.Sprint(i)}, "* * * * * *", "UTC"))
+			testapp.Must[int64](t)(s.Create(t.Context(), db, order{ID: fmt.Sprint(i)}, "* * * * * *", "UTC"))
 		}
 		for range 5 {
 			fireSchedules(t.Context(), a, schedule.ProcessorConfig{})
@@ -330,7 +330,7 @@ func TestSchedulesFireOnTime(t *testing.T) {
 		var fires testapp.Moments
 		a := newApp(bus.Consume("c", func(context.Context, order) error { fires.Add(); return nil }))
 		begun := time.Now() // midnight UTC
-		if _, err := a.Scheduler().ScheduleAnother(ctx, a.DB, order{}, "0 30 * * * *", "UTC"); err != nil {
+		if _, err := a.Scheduler().Create(ctx, a.DB, order{}, "0 30 * * * *", "UTC"); err != nil {
 			t.Fatal(err)
 		}
 		fireSchedules(ctx, a, schedule.ProcessorConfig{PollInterval: time.Hour})
@@ -356,7 +356,7 @@ func TestOneCatchUpAfterDowntime(t *testing.T) {
 			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 				var fires testapp.Moments
 				a := newApp(bus.Consume("c", func(context.Context, order) error { fires.Add(); return nil }))
-				if _, err := a.Scheduler().ScheduleAnother(ctx, a.DB, order{}, "0 0 * * * *", "UTC"); err != nil {
+				if _, err := a.Scheduler().Create(ctx, a.DB, order{}, "0 0 * * * *", "UTC"); err != nil {
 					t.Fatal(err)
 				}
 				<-time.After(5*time.Hour + 30*time.Minute) // nobody is there
@@ -380,7 +380,7 @@ func TestFiresSkipWhatOverlaps(t *testing.T) {
 		var n atomic.Int64
 		a := testapp.New(t, db, testapp.Counting("c", &n), testapp.Counting("d", &n))
 		s, ctx := a.Scheduler(), t.Context()
-		set := []schedule.Declared{
+		set := []schedule.Spec{
 			{Name: "plain", Payload: order{ID: "plain"}, Expression: "@yearly", Zone: "UTC"},
 			{Name: "single", Payload: order{ID: "single"}, Expression: "@yearly", Zone: "UTC", Headers: map[string]string{"tenant": "acme"}, SkipOverlap: true},
 		}
@@ -390,7 +390,7 @@ func TestFiresSkipWhatOverlaps(t *testing.T) {
 		p := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, a.Producer, schedule.ProcessorConfig{}))
 		fire := func() {
 			makeDue(a, time.Second)
-			if _, err := p.CatchUp(ctx); err != nil {
+			if _, err := p.FireDue(ctx); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -35,9 +35,9 @@ func TestSyncWritesWhatIsDeclaredAndDropsTheRest(t *testing.T) {
 		var n atomic.Int64
 		a := testapp.New(t, db, testapp.Counting("c", &n))
 		s, ctx := a.Scheduler(), t.Context()
-		testapp.Must[int64](t)(s.Schedule(ctx, db, order{}, "@yearly", "UTC", schedule.Name("elsewhere"), schedule.Tag("other")))
-		testapp.Must[int64](t)(s.ScheduleAnother(ctx, db, order{}, "@yearly", "UTC", schedule.Tag("shop")))
-		set := []schedule.Declared{
+		testapp.Must[int64](t)(s.Upsert(ctx, db, order{}, "@yearly", "UTC", schedule.Name("elsewhere"), schedule.Tag("other")))
+		testapp.Must[int64](t)(s.Create(ctx, db, order{}, "@yearly", "UTC", schedule.Tag("shop")))
+		set := []schedule.Spec{
 			{Name: "b", Payload: order{ID: "b"}, Expression: "@yearly", Zone: "UTC"},
 			{Name: "a", Payload: order{ID: "a"}, Expression: "@yearly", Zone: "UTC", Headers: map[string]string{"tenant": "acme"}},
 		}
@@ -48,7 +48,7 @@ func TestSyncWritesWhatIsDeclaredAndDropsTheRest(t *testing.T) {
 		if len(first) != 3 || first["a"].Tag != "shop" || first["a"].Headers["tenant"] != "acme" || string(first["b"].Payload) != `{"id":"b","n":0}` {
 			t.Errorf("schedules: got %+v, want those declared and that of another tag", first)
 		}
-		if err := s.Sync(ctx, db, "shop", set[1], schedule.Declared{Name: "c", Payload: order{}, Expression: "@daily", Zone: "UTC"}); err != nil {
+		if err := s.Sync(ctx, db, "shop", set[1], schedule.Spec{Name: "c", Payload: order{}, Expression: "@daily", Zone: "UTC"}); err != nil {
 			t.Fatal(err)
 		}
 		second := listed(a)
@@ -56,15 +56,15 @@ func TestSyncWritesWhatIsDeclaredAndDropsTheRest(t *testing.T) {
 		if len(second) != 3 || dropped || second["a"].ID != first["a"].ID || second["c"].Tag != "shop" {
 			t.Errorf("schedules of the next release: got %+v, want a kept, b gone and c new", second)
 		}
-		err := s.Sync(ctx, db, "shop", set[0], set[0], schedule.Declared{Name: "d", Payload: refund{}, Expression: "x", Zone: "UTC"},
-			schedule.Declared{Payload: order{}, Expression: "@daily", Zone: "UTC"})
+		err := s.Sync(ctx, db, "shop", set[0], set[0], schedule.Spec{Name: "d", Payload: refund{}, Expression: "x", Zone: "UTC"},
+			schedule.Spec{Payload: order{}, Expression: "@daily", Zone: "UTC"})
 		for _, want := range []string{`schedule 1 "b": `, "declared twice", `schedule 2 "d": `, `no consumer`, `"x"`, `schedule 3 "": `, "the name is empty"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("bad sets: got %v, want it to say %s", err, want)
 			}
 		}
-		if err := s.Sync(ctx, db, "", set...); !errors.Is(err, bus.ErrBadOption) || len(listed(a)) != 3 {
-			t.Errorf("no tag: got %v, want ErrBadOption and nothing changed", err)
+		if err := s.Sync(ctx, db, "", set...); !errors.Is(err, bus.ErrInvalidOption) || len(listed(a)) != 3 {
+			t.Errorf("no tag: got %v, want ErrInvalidOption and nothing changed", err)
 		}
 		if err := s.Sync(ctx, db, "shop"); err != nil || len(listed(a)) != 1 {
 			t.Errorf("an empty set: got %v and %v, want only that of the other tag left", err, listed(a))
@@ -84,9 +84,9 @@ func TestSyncsOfTwoReleasesDoNotDeadlock(t *testing.T) {
 		for i := range 8 {
 			all.Go(func() {
 				for range 5 {
-					var set []schedule.Declared
+					var set []schedule.Spec
 					for j := range 10 { // each release has others that the other one drops
-						set = append(set, schedule.Declared{Name: fmt.Sprint("s", (j*3+i%2*7)%20), Payload: order{}, Expression: "@yearly", Zone: "UTC"})
+						set = append(set, schedule.Spec{Name: fmt.Sprint("s", (j*3+i%2*7)%20), Payload: order{}, Expression: "@yearly", Zone: "UTC"})
 					}
 					errs <- s.Sync(context.WithoutCancel(t.Context()), db, "shop", set...)
 				}
@@ -109,12 +109,12 @@ func TestAScheduleNeedsANameOrToBeOneMore(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
 	a := testapp.New(t, testdb.SQLite(t), testapp.Counting("c", &n))
-	_, err := a.Scheduler().Schedule(t.Context(), a.DB, order{}, "@daily", "UTC")
-	if !errors.Is(err, bus.ErrBadOption) || !strings.Contains(err.Error(), "ScheduleAnother") {
-		t.Errorf("without a name: got %v, want ErrBadOption that says what else there is", err)
+	_, err := a.Scheduler().Upsert(t.Context(), a.DB, order{}, "@daily", "UTC")
+	if !errors.Is(err, bus.ErrInvalidOption) || !strings.Contains(err.Error(), "Create") {
+		t.Errorf("without a name: got %v, want ErrInvalidOption that says what else there is", err)
 	}
-	if _, err := a.Scheduler().ScheduleAnother(t.Context(), a.DB, order{}, "@daily", "UTC", schedule.Name("n")); !errors.Is(err, bus.ErrBadOption) {
-		t.Errorf("another with a name: got %v, want ErrBadOption", err)
+	if _, err := a.Scheduler().Create(t.Context(), a.DB, order{}, "@daily", "UTC", schedule.Name("n")); !errors.Is(err, bus.ErrInvalidOption) {
+		t.Errorf("another with a name: got %v, want ErrInvalidOption", err)
 	}
 	if got := len(listed(a)); got != 0 {
 		t.Errorf("schedules: got %d, want none", got)
@@ -127,7 +127,7 @@ func TestConsumersKnowWhichInstantWasFiredFor(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		fired := make(chan time.Time, 10)
 		a := testapp.New(t, db, bus.Consume("c", func(ctx context.Context, o order) error {
-			at, ok := schedule.FiredFor(ctx)
+			at, ok := schedule.ScheduledTimeFromContext(ctx)
 			if ok != (o.ID == "scheduled") {
 				return fmt.Errorf("order %q: fired for %s, %t", o.ID, at, ok)
 			}
@@ -137,7 +137,7 @@ func TestConsumersKnowWhichInstantWasFiredFor(t *testing.T) {
 			return nil
 		}))
 		s := a.Scheduler()
-		id := testapp.Must[int64](t)(s.ScheduleAnother(t.Context(), db, order{ID: "scheduled"}, "@yearly", "UTC", schedule.Header("tenant", "acme")))
+		id := testapp.Must[int64](t)(s.Create(t.Context(), db, order{ID: "scheduled"}, "@yearly", "UTC", schedule.Header("tenant", "acme")))
 		makeDue(a, 90*time.Minute)
 		due := rowsOf(t, s, db, schedule.Filter{})[0].NextFire
 		a.Start(testapp.Fast())
@@ -146,7 +146,7 @@ func TestConsumersKnowWhichInstantWasFiredFor(t *testing.T) {
 			t.Errorf("fired for: got %s, want %s", got, due)
 		}
 		before := rowsOf(t, s, db, schedule.Filter{})[0].LastFire
-		if err := s.RunNow(t.Context(), db, id); err != nil {
+		if err := s.Trigger(t.Context(), db, id); err != nil {
 			t.Fatal(err)
 		}
 		if got := <-fired; got.Before(before) || got.After(before.Add(time.Minute)) {
@@ -167,11 +167,11 @@ func TestAScheduleThatWasPutOffFiresForItsInstant(t *testing.T) {
 	db := testdb.Postgres(t)
 	fired := make(chan time.Time, 1)
 	a := testapp.New(t, db, bus.Consume("c", func(ctx context.Context, o order) error {
-		at, _ := schedule.FiredFor(ctx)
+		at, _ := schedule.ScheduledTimeFromContext(ctx)
 		fired <- at
 		return nil
 	}))
-	testapp.Must[int64](t)(a.Scheduler().ScheduleAnother(t.Context(), db, order{}, "0 0 0 1 1 *", "UTC"))
+	testapp.Must[int64](t)(a.Scheduler().Create(t.Context(), db, order{}, "0 0 0 1 1 *", "UTC"))
 	a.Exec("UPDATE scheduled_messages SET created_at = now() - interval '370 days', available_after = now() - interval '1 second', last_error = 'no luck'")
 	a.Start(testapp.Fast())
 	fireSchedules(t.Context(), a, schedule.ProcessorConfig{})
@@ -186,12 +186,12 @@ func TestSetsDoNotTakeNamesFromEachOther(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var n atomic.Int64
 		a := testapp.New(t, db, testapp.Counting("c", &n))
-		cleanup := schedule.Declared{Name: "cleanup", Payload: order{}, Expression: "@daily", Zone: "UTC"}
+		cleanup := schedule.Spec{Name: "cleanup", Payload: order{}, Expression: "@daily", Zone: "UTC"}
 		if err := a.Scheduler().Sync(t.Context(), db, "team-a", cleanup); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Scheduler().Sync(t.Context(), db, "team-b", cleanup); !errors.Is(err, bus.ErrBadOption) || !strings.Contains(err.Error(), "team-a") {
-			t.Errorf("a name of another set: got %v, want ErrBadOption that names the set", err)
+		if err := a.Scheduler().Sync(t.Context(), db, "team-b", cleanup); !errors.Is(err, bus.ErrInvalidOption) || !strings.Contains(err.Error(), "team-a") {
+			t.Errorf("a name of another set: got %v, want ErrInvalidOption that names the set", err)
 		}
 		if got := listed(a); len(got) != 1 {
 			t.Errorf("schedules: got %v, want that of the first set", got)
@@ -204,7 +204,7 @@ func TestAScheduleWithFullHeadersFires(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
 	a := testapp.New(t, testdb.SQLite(t), testapp.Counting("c", &n))
-	testapp.Must[int64](t)(a.Scheduler().ScheduleAnother(t.Context(), a.DB, order{}, "@yearly", "UTC", schedule.Header("k", strings.Repeat("v", limits.Headers-1))))
+	testapp.Must[int64](t)(a.Scheduler().Create(t.Context(), a.DB, order{}, "@yearly", "UTC", schedule.Header("k", strings.Repeat("v", limits.Headers-1))))
 	makeDue(a, time.Second)
 	fireSchedules(t.Context(), a, schedule.ProcessorConfig{})
 	testapp.Eventually(t, "it fires", func() bool { return len(a.Pending()) == 1 })

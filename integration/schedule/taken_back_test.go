@@ -19,7 +19,7 @@ func TestWhatTakesARunNowBack(t *testing.T) {
 		a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error { return nil }))
 		s, ctx := a.Scheduler(), t.Context()
 		p := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, a.Producer, schedule.ProcessorConfig{}))
-		id := testapp.Must[int64](t)(s.Schedule(ctx, db, order{ID: "x"}, "@yearly", "UTC", schedule.Name("n")))
+		id := testapp.Must[int64](t)(s.Upsert(ctx, db, order{ID: "x"}, "@yearly", "UTC", schedule.Name("n")))
 		for _, step := range []struct {
 			what   string
 			change func() error
@@ -28,17 +28,17 @@ func TestWhatTakesARunNowBack(t *testing.T) {
 			{"UpdateSchedule", func() error { return s.UpdateSchedule(ctx, db, id, "0 0 2 1 *", "UTC") }, 0},
 			{"UpdatePayload", func() error { return s.UpdatePayload(ctx, db, id, order{ID: "y"}) }, 1},
 			{"Schedule", func() error {
-				_, err := s.Schedule(ctx, db, order{ID: "z"}, "@yearly", "UTC", schedule.Name("n"))
+				_, err := s.Upsert(ctx, db, order{ID: "z"}, "@yearly", "UTC", schedule.Name("n"))
 				return err
 			}, 1},
 		} {
-			if err := s.RunNow(ctx, db, id); err != nil {
+			if err := s.Trigger(ctx, db, id); err != nil {
 				t.Fatal(err)
 			}
 			if err := step.change(); err != nil {
 				t.Fatal(err)
 			}
-			if n, err := p.CatchUp(ctx); n != step.fires || err != nil {
+			if n, err := p.FireDue(ctx); n != step.fires || err != nil {
 				t.Errorf("asked for before %s: got %d fires and %v, want %d", step.what, n, err, step.fires)
 			}
 		}

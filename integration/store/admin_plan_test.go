@@ -141,13 +141,13 @@ func TestPagesReadWhatTheySay(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		const examine, all = 100, 20_000
-		a := testapp.New(t, db, testapp.Consumed("c"), bus.Consume("k", func(context.Context, refund) error { return nil }, bus.Ordered(bus.ParkKey)))
+		a := testapp.New(t, db, testapp.Consumed("c"), bus.Consume("k", func(context.Context, refund) error { return nil }, bus.Ordered(bus.BlockKey)))
 		for range all / 2000 {
 			a.ProduceMany(1000)
 			for range 1000 / 500 {
 				items := make([]outbox.Item, 500)
 				for i := range items {
-					items[i] = outbox.Item{Payload: refund{}, Options: []outbox.Option{outbox.Key(fmt.Sprint("key", i%40))}}
+					items[i] = outbox.Item{Payload: refund{}, Options: []outbox.Option{outbox.OrderingKey(fmt.Sprint("key", i%40))}}
 				}
 				if _, err := a.Producer.ProduceMany(t.Context(), db, items...); err != nil {
 					t.Fatal(err)

@@ -57,7 +57,7 @@ func TestBriefReadsEnd(t *testing.T) {
 				return err
 			})
 			if !errors.Is(err, store.ErrLate) {
-				t.Errorf("got error %v, want ErrLate", err)
+				t.Errorf("got error %v, want ErrExpired", err)
 			}
 		})
 	}

@@ -54,11 +54,11 @@ func TestColumnsOfALaterVersionStopNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		id, err := scheduler.Schedule(t.Context(), db, order{ID: "3"}, "@yearly", "UTC", schedule.Name("n"))
+		id, err := scheduler.Upsert(t.Context(), db, order{ID: "3"}, "@yearly", "UTC", schedule.Name("n"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := scheduler.RunNow(t.Context(), db, id); err != nil {
+		if err := scheduler.Trigger(t.Context(), db, id); err != nil {
 			t.Fatal(err)
 		}
 		if list, _, err := scheduler.List(t.Context(), db, schedule.Filter{}, schedule.Page{}); err != nil || len(list) != 1 {
@@ -68,7 +68,7 @@ func TestColumnsOfALaterVersionStopNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n, err := fires.CatchUp(t.Context()); err != nil || n != 1 {
+		if n, err := fires.FireDue(t.Context()); err != nil || n != 1 {
 			t.Fatalf("fire: got %d, error %v", n, err)
 		}
 		a.Start(testapp.Fast())
@@ -129,7 +129,7 @@ func appendAndConsume(a *app, registry *bus.Registry, events *atomic.Int64) {
 		a.Fatalf("append: %v", err)
 	}
 	runner, err := projection.NewRunner(a.DB, log, projection.RunnerConfig{}, projection.Projection{Name: "p", OnError: projection.Park, MaxAttempts: 1,
-		On: []projection.Apply{projection.On(func(context.Context, bun.Tx, refund) error { return bus.Permanent(errors.New("no")) })}})
+		On: []projection.Handler{projection.On(func(context.Context, bun.Tx, refund) error { return bus.Permanent(errors.New("no")) })}})
 	if err != nil {
 		a.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func appendAndConsume(a *app, registry *bus.Registry, events *atomic.Int64) {
 	}
 	deadline := time.Now().Add(time.Minute)
 	for events.Load() < 2 && time.Now().Before(deadline) {
-		if _, err := processor.Step(a.Context()); err != nil {
+		if _, err := processor.ProcessNext(a.Context()); err != nil {
 			a.Fatalf("step: %v", err)
 		}
 	}

@@ -127,7 +127,7 @@ func (d stored) claim(t *testing.T) store.Claim {
 
 // known tells errors that a caller can tell apart.
 func known(err error) bool {
-	for _, kind := range []error{bus.ErrTooLarge, bus.ErrBadText, bus.ErrBadOption, schedule.ErrExpression} {
+	for _, kind := range []error{bus.ErrTooLarge, bus.ErrInvalidText, bus.ErrInvalidOption, schedule.ErrExpression} {
 		if errors.Is(err, kind) {
 			return true
 		}
@@ -377,7 +377,7 @@ func (d stored) scheduled(t *testing.T, expression, zone, name, tag string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Schedule(t.Context(), d.db, rawPayload{"x"}, expression, zone, schedule.Name(name), schedule.Tag(tag))
+	_, err = s.Upsert(t.Context(), d.db, rawPayload{"x"}, expression, zone, schedule.Name(name), schedule.Tag(tag))
 	if err != nil {
 		if !known(err) {
 			t.Fatalf("%s: schedule %q in %q: an error of no known kind: %v", d.db.Dialect().Name(), expression, zone, err)

@@ -13,7 +13,7 @@ import (
 func Fast() outbox.ProcessorConfig {
 	return outbox.ProcessorConfig{
 		AttemptDelay: time.Millisecond, PollInterval: 50 * time.Millisecond,
-		ConsumerTimeout: 5 * time.Second, DrainTimeout: 5 * time.Second,
+		DefaultTimeout: 5 * time.Second, DrainTimeout: 5 * time.Second,
 	}
 }
 

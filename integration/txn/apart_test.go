@@ -23,13 +23,13 @@ func TestWritesApartFromTheTransactionAreRefused(t *testing.T) {
 		var n atomic.Int64
 		a, store := testapp.NewPoisoned(t, db, 2, testapp.Counting("c", &n))
 		s := a.Scheduler()
-		id := testapp.Must[int64](t)(s.ScheduleAnother(t.Context(), db, order{}, "@daily", "UTC"))
+		id := testapp.Must[int64](t)(s.Create(t.Context(), db, order{}, "@daily", "UTC"))
 		err := a.Producer.RunInTx(t.Context(), db, func(ctx context.Context, tx bun.Tx) error {
 			for what, err := range map[string]error{
-				"schedule":        testapp.Second(s.ScheduleAnother(ctx, db, order{}, "@daily", "UTC")),
+				"schedule":        testapp.Second(s.Create(ctx, db, order{}, "@daily", "UTC")),
 				"pause":           s.Pause(ctx, db, id),
 				"resume":          s.Resume(ctx, db, id),
-				"run now":         s.RunNow(ctx, db, id),
+				"run now":         s.Trigger(ctx, db, id),
 				"update schedule": s.UpdateSchedule(ctx, db, id, "@daily", "UTC"),
 				"update payload":  s.UpdatePayload(ctx, db, id, order{}),
 				"delete by id":    s.DeleteByID(ctx, db, id),
@@ -47,7 +47,7 @@ func TestWritesApartFromTheTransactionAreRefused(t *testing.T) {
 					t.Errorf("%s: got %v, want ErrNotInTx", what, err)
 				}
 			}
-			if _, err := s.ScheduleAnother(ctx, &tx, order{}, "@daily", "UTC"); err != nil {
+			if _, err := s.Create(ctx, &tx, order{}, "@daily", "UTC"); err != nil {
 				return err
 			}
 			_, err := store.Requeue(ctx, &tx, 1)

@@ -151,7 +151,7 @@ func newLogApp(t *testing.T, db *bun.DB, config eventlog.LogConfig) logApp {
 func (l logApp) append(n int) {
 	l.Helper()
 	err := l.log.RunInTx(l.Context(), l.DB, func(ctx context.Context, tx bun.Tx) error {
-		_, err := l.log.Append(ctx, tx, fmt.Sprintf("order-%d", n), eventlog.Any, order{N: n})
+		_, err := l.log.Append(ctx, tx, fmt.Sprintf("order-%d", n), eventlog.AnyVersion, order{N: n})
 		return err
 	})
 	if err != nil {
@@ -182,7 +182,7 @@ func (l logApp) wantEffects(want int) {
 func pausingProjection(t *testing.T, db *bun.DB) {
 	l := newLogApp(t, db, eventlog.LogConfig{})
 	l.append(1)
-	l.catchUp(l.runner(projection.Projection{Name: "p", On: []projection.Apply{projection.On(func(ctx context.Context, tx bun.Tx, o order) error {
+	l.catchUp(l.runner(projection.Projection{Name: "p", On: []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, o order) error {
 		return errors.Join(addEffect(ctx, tx, o.N), pause(ctx))
 	})}}))
 	l.wantEffects(1)
@@ -192,7 +192,7 @@ func pausingBatchProjection(t *testing.T, db *bun.DB) {
 	l := newLogApp(t, db, eventlog.LogConfig{})
 	l.append(1)
 	l.append(2)
-	l.catchUp(l.runner(projection.Projection{Name: "p", Types: []string{order{}.PayloadType()}, Batch: func(ctx context.Context, tx bun.Tx, all []eventlog.Recorded) error {
+	l.catchUp(l.runner(projection.Projection{Name: "p", Types: []string{order{}.PayloadType()}, Batch: func(ctx context.Context, tx bun.Tx, all []eventlog.RecordedEvent) error {
 		for _, e := range all {
 			if err := addEffect(ctx, tx, e.Data.(order).N); err != nil {
 				return err
@@ -207,7 +207,7 @@ func pausingRetry(t *testing.T, db *bun.DB) {
 	l := newLogApp(t, db, eventlog.LogConfig{})
 	l.append(1)
 	failed := false
-	r := l.runner(projection.Projection{Name: "p", OnError: projection.Park, MaxAttempts: 1, On: []projection.Apply{projection.On(func(ctx context.Context, tx bun.Tx, o order) error {
+	r := l.runner(projection.Projection{Name: "p", OnError: projection.Park, MaxAttempts: 1, On: []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, o order) error {
 		if !failed {
 			failed = true
 			return errors.New("no luck")
@@ -224,7 +224,7 @@ func pausingRetry(t *testing.T, db *bun.DB) {
 func pausingReset(t *testing.T, db *bun.DB) {
 	l := newLogApp(t, db, eventlog.LogConfig{})
 	r := l.runner(projection.Projection{Name: "p",
-		On:    []projection.Apply{projection.On(func(context.Context, bun.Tx, order) error { return nil })},
+		On:    []projection.Handler{projection.On(func(context.Context, bun.Tx, order) error { return nil })},
 		Reset: func(ctx context.Context, tx bun.Tx) error { return errors.Join(addEffect(ctx, tx, 1), pause(ctx)) }})
 	if err := r.Rebuild(t.Context(), "p"); err != nil {
 		t.Errorf("rebuild: %v", err)
@@ -236,7 +236,7 @@ func pausingReset(t *testing.T, db *bun.DB) {
 func pausingInline(t *testing.T, db *bun.DB) {
 	types := testapp.Must[*eventlog.Types](t)(eventlog.NewTypes(eventlog.Event[order]()))
 	inline := testapp.Must[*projection.Inline](t)(projection.NewInline(types, projection.Projection{Name: "p",
-		On: []projection.Apply{projection.On(func(ctx context.Context, tx bun.Tx, o order) error {
+		On: []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, o order) error {
 			return errors.Join(addEffect(ctx, tx, o.N), pause(ctx))
 		})},
 		Reset: func(ctx context.Context, tx bun.Tx) error {
@@ -271,13 +271,13 @@ func pausingDecider(t *testing.T, db *bun.DB) {
 }
 
 // pausingLayerOf is a layer that pauses once what it wraps has been written.
-func pausingLayerOf(next bus.Sender) bus.Sender {
+func pausingLayerOf(next bus.ProduceFunc) bus.ProduceFunc {
 	return func(ctx context.Context, b *bus.Batch) error { return errors.Join(next(ctx, b), pause(ctx)) }
 }
 
 func pausingLayer(t *testing.T, db *bun.DB) {
 	a := testapp.New(t, db, testapp.Consumed("c"))
-	a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{pausingLayerOf}}))
+	a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{pausingLayerOf}}))
 	a.Produce(order{})
 	if got := len(a.Pending()); got != 1 {
 		t.Errorf("messages: got %d, want 1", got)
@@ -286,8 +286,8 @@ func pausingLayer(t *testing.T, db *bun.DB) {
 
 func pausingSchedule(t *testing.T, db *bun.DB) {
 	a := testapp.New(t, db, testapp.Consumed("c"))
-	a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{pausingLayerOf}}))
-	testapp.Must[int64](t)(a.Scheduler().ScheduleAnother(t.Context(), db, order{}, "@yearly", "UTC"))
+	a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{pausingLayerOf}}))
+	testapp.Must[int64](t)(a.Scheduler().Create(t.Context(), db, order{}, "@yearly", "UTC"))
 	a.Exec("UPDATE scheduled_messages SET available_after = statement_timestamp() - interval '1 s'")
 	var said testapp.Lines
 	p := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, a.Producer, schedule.ProcessorConfig{Logger: said.Logger()}))
@@ -301,9 +301,9 @@ func pausingSchedule(t *testing.T, db *bun.DB) {
 	}
 }
 
-func auditedDesk(t *testing.T, a *app) *ops.Seat {
+func auditedDesk(t *testing.T, a *app) *ops.Session {
 	t.Helper()
-	return testapp.Must[*ops.Desk](t)(ops.New(ops.Config{DB: a.DB, Registry: a.Registry, UndoWindow: -1, Logger: slog.New(slog.DiscardHandler),
+	return testapp.Must[*ops.Service](t)(ops.New(ops.Config{DB: a.DB, Registry: a.Registry, UndoWindow: -1, Logger: slog.New(slog.DiscardHandler),
 		Audit: func(ctx context.Context, _ ops.Change) error { return pause(ctx) },
 	})).As(ops.Principal{Name: "ada", Role: ops.Administrator})
 }
@@ -325,7 +325,7 @@ func pausingAuditOfDecision(t *testing.T, db *bun.DB) {
 	seat := auditedDesk(t, a)
 	o, err := seat.Plan(t.Context(), ops.Cancel, ops.Target{Pending: &outbox.Filter{Consumer: "c"}})
 	if err == nil {
-		o, err = seat.Start(t.Context(), o.ID, ops.Terms{Reason: "nobody wants it"})
+		o, err = seat.Start(t.Context(), o.ID, ops.StartOptions{Reason: "nobody wants it"})
 	}
 	if err != nil || o.State != ops.Waiting {
 		t.Errorf("start: got %s and %v, want it to wait", o.State, err)

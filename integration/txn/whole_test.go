@@ -65,12 +65,12 @@ func TestWhatFailsInACallersTransactionIsTakenBack(t *testing.T) {
 		not     dialect.Name // where it is refused anyway
 	}{
 		{name: "a layer that fails after what it wraps", prepare: func(a *app) func(context.Context, bun.Tx) error {
-			late := func(next bus.Sender) bus.Sender {
+			late := func(next bus.ProduceFunc) bus.ProduceFunc {
 				return func(ctx context.Context, b *bus.Batch) error {
 					return errors.Join(next(ctx, b), errors.New("too late"))
 				}
 			}
-			producer, err := outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{late}})
+			producer, err := outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{late}})
 			if err != nil {
 				a.Fatal(err)
 			}
@@ -80,7 +80,7 @@ func TestWhatFailsInACallersTransactionIsTakenBack(t *testing.T) {
 			}
 		}},
 		{name: "a layer that panics", prepare: func(a *app) func(context.Context, bun.Tx) error {
-			late := func(next bus.Sender) bus.Sender {
+			late := func(next bus.ProduceFunc) bus.ProduceFunc {
 				return func(ctx context.Context, b *bus.Batch) error {
 					if err := next(ctx, b); err != nil {
 						return err
@@ -88,7 +88,7 @@ func TestWhatFailsInACallersTransactionIsTakenBack(t *testing.T) {
 					panic("too late")
 				}
 			}
-			producer, err := outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.SendMiddleware{late}})
+			producer, err := outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{late}})
 			if err != nil {
 				a.Fatal(err)
 			}
@@ -184,7 +184,7 @@ func TestWhatFailsInACallersTransactionIsTakenBack(t *testing.T) {
 			if err != nil {
 				a.Fatal(err)
 			}
-			id, err := scheduler.ScheduleAnother(a.Context(), a.DB, order{}, "@daily", "UTC")
+			id, err := scheduler.Create(a.Context(), a.DB, order{}, "@daily", "UTC")
 			if err != nil {
 				a.Fatal(err)
 			}

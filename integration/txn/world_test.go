@@ -51,8 +51,8 @@ type world struct {
 	producer  *outbox.Producer
 	log       *eventlog.Log
 	scheduler *schedule.Scheduler
-	seat      *ops.Seat
-	desk      *ops.Desk
+	seat      *ops.Session
+	desk      *ops.Service
 	runs      []func(context.Context) error
 	progress  func(what string)
 	failed    func(error) // of a call of its own
@@ -65,7 +65,7 @@ func newWorld(db *bun.DB, progress func(what string), failed func(error)) (*worl
 	if err != nil {
 		return nil, err
 	}
-	if w.registry, err = (bus.RegistryConfig{Events: types, ReportEvery: time.Second}).NewRegistry(w.consumers()...); err != nil {
+	if w.registry, err = (bus.RegistryConfig{Events: types, HeartbeatInterval: time.Second}).NewRegistry(w.consumers()...); err != nil {
 		return nil, err
 	}
 	if w.producer, err = outbox.NewProducer(w.registry, outbox.ProducerConfig{}); err != nil {
@@ -87,11 +87,11 @@ func newWorld(db *bun.DB, progress func(what string), failed func(error)) (*worl
 // addRuns makes what runs in the program.
 func (w *world) addRuns() error {
 	quiet := slog.New(slog.DiscardHandler)
-	processor, err := outbox.NewProcessor(w.db, w.registry, outbox.ProcessorConfig{LeaseDuration: worldLease, PollInterval: worldPoll, ClaimLoops: 1,
-		TxConcurrency: 3, ConsumerTimeout: worldTimeout, AttemptDelay: 200 * time.Millisecond, DrainTimeout: time.Second, Logger: quiet})
+	processor, err := outbox.NewProcessor(w.db, w.registry, outbox.ProcessorConfig{LeaseDuration: worldLease, PollInterval: worldPoll, Fetchers: 1,
+		TxConcurrency: 3, DefaultTimeout: worldTimeout, AttemptDelay: 200 * time.Millisecond, DrainTimeout: time.Second, Logger: quiet})
 	schedules, err2 := schedule.NewProcessor(w.db, w.registry, w.producer, schedule.ProcessorConfig{PollInterval: worldPoll, Logger: quiet})
 	projections, err3 := projection.NewRunner(w.db, w.log, projection.RunnerConfig{PollInterval: worldPoll, Concurrency: 2, Logger: quiet},
-		projection.Projection{Name: "p", Shards: 2, Timeout: worldTimeout, On: []projection.Apply{projection.On(func(ctx context.Context, tx bun.Tx, e happened) error {
+		projection.Projection{Name: "p", Shards: 2, Timeout: worldTimeout, On: []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, e happened) error {
 			defer w.progress("projection")
 			return w.write(ctx, tx)
 		})}})
@@ -121,9 +121,9 @@ func (w *world) consumers() []bus.Consumer {
 		}, options...)
 	}
 	return []bus.Consumer{
-		plain("plain"), plain("priorities", bus.Priorities(time.Minute)), plain("limit", bus.Limit(1)), plain("shared", bus.LimitShared("s", 1)),
-		plain("rate", bus.Rate(100, time.Second, 20)), plain("ordered", bus.Ordered(bus.ParkKey)), plain("per key", bus.PerKey(1)),
-		plain("fair", bus.Fair()), plain("rate per key", bus.RatePerKey(100, time.Second, 20)),
+		plain("plain"), plain("priorities", bus.Prioritized(time.Minute)), plain("limit", bus.GlobalConcurrency(1)), plain("shared", bus.SharedConcurrency("s", 1)),
+		plain("rate", bus.RateLimit(100, time.Second, 20)), plain("ordered", bus.Ordered(bus.BlockKey)), plain("per key", bus.KeyConcurrency(1)),
+		plain("fair", bus.Fair()), plain("rate per key", bus.KeyRateLimit(100, time.Second, 20)),
 		tx("tx"), tx("group", outbox.GroupCommit(5)), tx("ordered tx", bus.Ordered(bus.SkipPoisoned)),
 		bus.ConsumeBatch("batch", func(context.Context, []order) error { w.progress("batch"); return nil }),
 		outbox.ConsumeBatchTx("batch tx", func(ctx context.Context, tx bun.Tx, _ []order) error {
@@ -132,11 +132,11 @@ func (w *world) consumers() []bus.Consumer {
 		}),
 		bus.Consume("breaker", func(ctx context.Context, o order) error {
 			w.progress("breaker")
-			if m, _ := bus.Current(ctx); o.N%3 == 0 && m.Attempt == 1 {
+			if m, _ := bus.MessageFromContext(ctx); o.N%3 == 0 && m.Attempt == 1 {
 				return errors.New("no luck")
 			}
 			return nil
-		}, bus.Breaker(bus.BreakerConfig{Ratio: 0.9, Window: time.Second})),
+		}, bus.CircuitBreaker(bus.CircuitBreakerConfig{FailureRatio: 0.9, Window: time.Second})),
 		bus.Consume("unique", func(context.Context, unique) error { w.progress("unique"); return nil }),
 		bus.Consume("schedule", func(context.Context, tick) error { w.progress("schedule"); return nil }),
 		bus.Consume("later", func(context.Context, refund) error { return nil }),
@@ -154,7 +154,7 @@ func (w *world) prepare(ctx context.Context) error {
 		return err
 	}
 	for i, expression := range []string{"* * * * * *", "* * * * * *", "@yearly"} {
-		if _, err := w.scheduler.ScheduleAnother(ctx, w.db, tick{i}, expression, "UTC"); err != nil {
+		if _, err := w.scheduler.Create(ctx, w.db, tick{i}, expression, "UTC"); err != nil {
 			return err
 		}
 	}
@@ -194,12 +194,12 @@ func (w *world) repeat(ctx context.Context, call func(context.Context, int) erro
 
 // produce writes messages for all kinds of consumers, in a statement and in a transaction of the application.
 func (w *world) produce(ctx context.Context, i int) error {
-	_, err := w.producer.Produce(ctx, w.db, order{N: i}, outbox.Key(fmt.Sprint("k", i%5)), outbox.Priority(bus.Priority(i%3)))
+	_, err := w.producer.Produce(ctx, w.db, order{N: i}, outbox.OrderingKey(fmt.Sprint("k", i%5)), outbox.Priority(bus.Priority(i%3)))
 	return errors.Join(err, w.producer.RunInTx(ctx, w.db, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := tx.ExecContext(ctx, applicationsOwn); err != nil {
 			return err
 		}
-		_, err := w.producer.ProduceMany(ctx, tx, outbox.Item{Payload: order{N: i}, Options: []outbox.Option{outbox.Key("many")}}, outbox.Item{Payload: unique{i}})
+		_, err := w.producer.ProduceMany(ctx, tx, outbox.Item{Payload: order{N: i}, Options: []outbox.Option{outbox.OrderingKey("many")}}, outbox.Item{Payload: unique{i}})
 		return err
 	}))
 }
@@ -223,7 +223,7 @@ func (w *world) append(ctx context.Context, i int) error {
 		if _, err := tx.ExecContext(ctx, applicationsOwn); err != nil {
 			return err
 		}
-		_, err := w.log.Append(ctx, tx, fmt.Sprint("account-", i%5), eventlog.Any, happened{i})
+		_, err := w.log.Append(ctx, tx, fmt.Sprint("account-", i%5), eventlog.AnyVersion, happened{i})
 		return err
 	})
 }
@@ -231,7 +231,7 @@ func (w *world) append(ctx context.Context, i int) error {
 // operate changes something as people do.
 func (w *world) operate(ctx context.Context, i int) error {
 	err := w.change(ctx, i)
-	for _, common := range []error{ops.ErrBusy, ops.ErrAlready, ops.ErrNotFound, ops.ErrNothing} { // the others do the same
+	for _, common := range []error{ops.ErrBusy, ops.ErrInProgress, ops.ErrNotFound, ops.ErrNoMatch} { // the others do the same
 		if errors.Is(err, common) {
 			return nil
 		}
@@ -277,7 +277,7 @@ func (w *world) change(ctx context.Context, i int) error {
 func (w *world) carryOut(ctx context.Context, action ops.Action, target ops.Target) error {
 	o, err := w.seat.Plan(ctx, action, target)
 	if err == nil {
-		_, err = w.seat.Start(ctx, o.ID, ops.Terms{Rate: 1000, Canary: -1, Reason: "why"})
+		_, err = w.seat.Start(ctx, o.ID, ops.StartOptions{Rate: 1000, Canary: -1, Reason: "why"})
 	}
 	return err
 }

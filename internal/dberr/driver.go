@@ -118,14 +118,14 @@ func IsPlanStale(err error) bool {
 // that the same statement without that value may succeed.
 func IsRefused(err error) bool { return ClassOf(err) == Refused }
 
-// ErrSchema is outbox.ErrSchema.
+// ErrSchemaOutdated is outbox.ErrSchemaOutdated.
 var ErrSchema = errors.New("the schema is missing or too old, run outbox.Migrate")
 
-// ErrServer is outbox.ErrServer.
+// ErrUnsupportedServer is outbox.ErrUnsupportedServer.
 var ErrServer = errors.New("this server is refused")
 
 // Explained gives an error that speaks of a missing table its name,
-// [ErrSchema], under which callers know it. Other errors stay as they are.
+// [ErrSchemaOutdated], under which callers know it. Other errors stay as they are.
 func Explained(err error) error {
 	if !IsMissingTable(err) || errors.Is(err, ErrSchema) {
 		return err

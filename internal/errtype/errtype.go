@@ -12,7 +12,7 @@ import (
 
 // permanentReason is how a verdict tells that bus.Permanent made it. It is
 // immutable.
-var permanentReason = bus.VerdictOf(bus.Permanent(errors.New("an error"))).Reason
+var permanentReason = bus.OutcomeOf(bus.Permanent(errors.New("an error"))).Reason
 
 const system = "asyncmonolith"
 
@@ -39,7 +39,7 @@ func Of(err error) (name string) {
 			return name
 		}
 	}
-	if bus.VerdictOf(err).Reason == permanentReason {
+	if bus.OutcomeOf(err).Reason == permanentReason {
 		return system + ".permanent"
 	}
 	return goType(innermost(err))
@@ -59,13 +59,13 @@ func own(err error) string {
 		{bus.ErrTimeout, ".handler_timeout"},
 		{bus.ErrLeaseLost, ".lease_lost"},
 		{bus.ErrStopping, ".stopping"},
-		{bus.ErrLate, ".late"},
+		{bus.ErrExpired, ".late"},
 		{bus.ErrCancelled, ".cancelled"},
 		{bus.ErrNoConsumer, ".no_consumer"},
-		{bus.ErrBadPayload, ".bad_payload"},
+		{bus.ErrInvalidPayload, ".bad_payload"},
 		{bus.ErrTooLarge, ".too_large"},
-		{bus.ErrBadText, ".bad_text"},
-		{bus.ErrBadOption, ".bad_option"},
+		{bus.ErrInvalidText, ".bad_text"},
+		{bus.ErrInvalidOption, ".bad_option"},
 	}
 	for _, k := range known {
 		if errors.Is(err, k.err) {
@@ -83,7 +83,7 @@ func own(err error) string {
 func innermost(err error) error {
 	for {
 		switch wrapper := err.(type) {
-		case *bus.Verdict:
+		case *bus.OutcomeError:
 			err = wrapper.Err
 			continue
 		case interface{ Unwrap() []error }:

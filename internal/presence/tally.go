@@ -60,7 +60,7 @@ func (t *Tally) Ran(outcome bus.Outcome, took, late time.Duration) {
 		t.sum.Retried++
 	case bus.Poisoned:
 		t.sum.Poisoned++
-	case bus.Snoozed, bus.Unclassified:
+	case bus.Snoozed, bus.Errored:
 		t.sum.Snoozed++
 	default:
 		return

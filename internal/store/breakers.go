@@ -48,7 +48,7 @@ func (s *Store) OpenBreakers(ctx context.Context, db bun.IDB) ([]Breaker, error)
 }
 
 // CountRuns adds runs to what is known of a breaker, and opens it when too many have failed.
-func (s *Store) CountRuns(ctx context.Context, db bun.IDB, name string, config bus.BreakerConfig, done, failed int64) (b Breaker, err error) {
+func (s *Store) CountRuns(ctx context.Context, db bun.IDB, name string, config bus.CircuitBreakerConfig, done, failed int64) (b Breaker, err error) {
 	err = txn.InTx(txn.Shared(ctx), db, func(tx bun.Tx) error {
 		if err := s.WriteFirst(ctx, tx); err != nil {
 			return err
@@ -73,7 +73,7 @@ func (s *Store) CountRuns(ctx context.Context, db bun.IDB, name string, config b
 }
 
 // count adds runs to the half of the window that is under way.
-func (b *Breaker) count(config bus.BreakerConfig, done, failed int64) {
+func (b *Breaker) count(config bus.CircuitBreakerConfig, done, failed int64) {
 	now := b.Now.Time
 	switch since := now.Sub(b.HalfSince.Time); {
 	case since >= config.Window:
@@ -83,7 +83,7 @@ func (b *Breaker) count(config bus.BreakerConfig, done, failed int64) {
 	}
 	b.Done, b.Failed = b.Done+done, b.Failed+failed
 	all, bad := b.Done+b.WasDone+b.Failed+b.WasFailed, b.Failed+b.WasFailed
-	if all < int64(config.Min) || float64(bad) < config.Ratio*float64(all) {
+	if all < int64(config.MinRequests) || float64(bad) < config.FailureRatio*float64(all) {
 		return
 	}
 	// The counts stay while it is open: they are why.
@@ -92,7 +92,7 @@ func (b *Breaker) count(config bus.BreakerConfig, done, failed int64) {
 
 // TakeProbe gives one process the right to probe whether an open breaker may be closed, once
 // its time is over, and has the others wait for longer than the time before.
-func (s *Store) TakeProbe(ctx context.Context, db bun.IDB, b Breaker, config bus.BreakerConfig) (won bool, err error) {
+func (s *Store) TakeProbe(ctx context.Context, db bun.IDB, b Breaker, config bus.CircuitBreakerConfig) (won bool, err error) {
 	wait := config.Cooldown
 	for range b.Opened {
 		if wait >= mostCooldown {

@@ -14,10 +14,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// ErrLate: the server gave a read up.
+// ErrExpired: the server gave a read up.
 var ErrLate = errors.New("the database took too long")
 
-// Briefly runs reads that the server gives up after a time, each of them, which is [ErrLate]: a context alone
+// Briefly runs reads that the server gives up after a time, each of them, which is [ErrExpired]: a context alone
 // ends the wait, and the server goes on. Where a client that vanishes is this process, the context is enough.
 func (s *Store) Briefly(ctx context.Context, db *bun.DB, each time.Duration, reads func(db bun.IDB) error) error {
 	err := dberr.Explained(s.briefly(ctx, db, each, reads))

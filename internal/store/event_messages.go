@@ -90,5 +90,5 @@ func (s *Store) FillIn(ctx context.Context, db bun.IDB, messages []dialect.Messa
 	return nil
 }
 
-// ErrDropped is eventlog.ErrDrop.
+// ErrDropped is eventlog.ErrSkipEvent.
 var ErrDropped = errors.New("the event is obsolete")

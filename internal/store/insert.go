@@ -189,12 +189,12 @@ func (s *Store) takenBefore(ctx context.Context, tx bun.Tx, former formerKeys) (
 // RowOf is the row of a message for one of its consumers. All rows of messages are made here.
 func RowOf(m *bus.Message, c bus.Consumer, headers string) dialect.NewMessage {
 	row := dialect.NewMessage{MessageID: m.ID, ConsumerType: c.Name(), PayloadType: m.PayloadType, Payload: string(m.Payload), Headers: headers,
-		InsertID: m.InsertID, AvailableAt: m.AvailableAt, Delay: m.Delay, Replace: m.Replace, MaxPostponed: m.MaxPostponed, UniqueFor: m.UniqueFor}
+		InsertID: m.InsertID, AvailableAt: m.AvailableAt, Delay: m.Delay, Replace: m.Replace, MaxPostponed: m.DebounceMax, UniqueFor: m.UniqueFor}
 	if m.Event != nil {
 		row.Payload = "" // it is read from the event
 	}
 	if c.Keyed() {
-		row.OrderKey, row.AnyOrder = m.OrderKey, !c.Ordered()
+		row.OrderKey, row.AnyOrder = m.OrderingKey, !c.Ordered()
 	}
 	if c.Prioritizes() {
 		row.Priority = int(m.Priority)

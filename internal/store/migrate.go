@@ -142,7 +142,7 @@ func statements(file string) []string {
 // Every migration file records itself, so that other tools can run them, too.
 const readVersion = `SELECT COALESCE(MAX(version), 0) FROM {migrations}`
 
-// CheckSchema returns outbox.ErrSchema unless the tables are at least as new as this
+// CheckSchema returns outbox.ErrSchemaOutdated unless the tables are at least as new as this
 // version of the library. Newer ones are fine: migrations only ever add.
 func (s *Store) CheckSchema(ctx context.Context, db bun.IDB) error {
 	all, err := s.migrations()

@@ -86,7 +86,7 @@ func (s *Store) lockGatesOf(ctx context.Context, tx bun.Tx, callers bool, ids []
 		return err
 	}
 	if callers {
-		return fmt.Errorf("%w: messages with keys are not changed in a transaction of the caller's, which would hold up their consumers: pass the *bun.DB", bus.ErrBadOption)
+		return fmt.Errorf("%w: messages with keys are not changed in a transaction of the caller's, which would hold up their consumers: pass the *bun.DB", bus.ErrInvalidOption)
 	}
 	if err := s.within(ctx, tx, gatePatience); err != nil {
 		return err

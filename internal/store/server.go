@@ -14,14 +14,14 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// refused is an outbox.ErrServer unless the library is made for the server, or it is only
+// refused is an outbox.ErrUnsupportedServer unless the library is made for the server, or it is only
 // untested and that is allowed.
 func refused(s dialect.Server, untested bool) error {
 	switch {
 	case s.Name == "" || s.Why == "" && untested:
 		return nil
 	case s.Why == "":
-		return fmt.Errorf("%w: %s, whose version() is %q, is untested: a processor runs on it with outbox.ProcessorConfig.UntestedServer, and there is no event log", dberr.ErrServer, s.Name, s.Said)
+		return fmt.Errorf("%w: %s, whose version() is %q, is untested: a processor runs on it with outbox.ProcessorConfig.AllowUntestedServer, and there is no event log", dberr.ErrServer, s.Name, s.Said)
 	}
 	return fmt.Errorf("%w: %s, whose version() is %q: %s", dberr.ErrServer, s.Name, s.Said, s.Why)
 }

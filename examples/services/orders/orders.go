@@ -112,8 +112,8 @@ func wire(ctx context.Context, db *bun.DB, nc *nats.Conn, tracers trace.TracerPr
 		return nil, err
 	}
 	processor, err := outbox.NewProcessor(db, registry, outbox.ProcessorConfig{
-		Chain:  middleware.Default(middleware.Options{Telemetry: telemetry.Consume(), Logger: logger}),
-		Logger: logger,
+		Middleware: middleware.Default(middleware.Options{Telemetry: telemetry.Consume(), Logger: logger}),
+		Logger:     logger,
 	})
 	return &parts{db, producer, processor, tracers.Tracer("orders")}, err
 }

@@ -52,7 +52,7 @@ func (b *bank) deposit(n, streams int) {
 	for i := 0; i < n; i += streams {
 		writes := make([]eventlog.Write, streams)
 		for j := range writes {
-			writes[j] = eventlog.Write{Stream: "account-" + strconv.Itoa(j), Want: eventlog.Any, Events: []bus.Payload{deposited{i + j}}}
+			writes[j] = eventlog.Write{Stream: "account-" + strconv.Itoa(j), Want: eventlog.AnyVersion, Events: []bus.Payload{deposited{i + j}}}
 		}
 		err := b.log.RunInTx(b.Context(), b.DB, func(ctx context.Context, tx bun.Tx) error {
 			return testapp.Second(b.log.AppendAll(ctx, tx, writes...))

@@ -28,7 +28,7 @@ import (
 func TestTheGateOpensOnceTheServerIsBack(t *testing.T) {
 	at := newPlace(t, brokers.StartNATS(t, 1), 1)
 	nc := connectTo(t, at.servers.URL()) // with Options alone
-	var gate outbox.Gate
+	var gate outbox.Circuit
 	a := testapp.New(t, testdb.SQLite(t), relay.Publish("to-nats", newPublisher(t, nc, timeout), relay.Source("/here"), relay.Gate(&gate),
 		relay.Route[testapp.Order](at.name+".x")))
 	if err := at.servers.Kill(); err != nil {
@@ -38,10 +38,10 @@ func TestTheGateOpensOnceTheServerIsBack(t *testing.T) {
 	a.Start(testapp.Fast())
 	const away, probe = 15500 * time.Millisecond, 30 * time.Second // it probes after 1, 3, 7, 15 and some 30 s
 	testapp.Poll(t, "the gate is closed for long", 2*away, 10*time.Millisecond, func() bool {
-		since, _, closed := gate.Closed()
+		since, _, closed := gate.Tripped()
 		return closed && time.Since(since) > away
 	})
-	since, _, _ := gate.Closed()
+	since, _, _ := gate.Tripped()
 	if err := at.servers.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ type Dialect interface {
 	// message ids of the others.
 	InsertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) ([]uuid.UUID, error)
 	// Replace inserts rows in the place of those that are pending with their insert ids, in
-	// the order in which producers lock them. All have one MaxPostponed, and no two one key.
+	// the order in which producers lock them. All have one DebounceMax, and no two one key.
 	Replace(ctx context.Context, db bun.IDB, rows []NewMessage) error
 	// Withdraw deletes those of the rows that were inserted, and returns their message ids.
 	Withdraw(ctx context.Context, db bun.IDB, rows []NewMessage) ([]uuid.UUID, error)

@@ -44,7 +44,7 @@ func (m *Message) WithFormer() string {
 // it does so again, for how long its insert id stays taken, and for whom it was produced.
 func (m *Message) Deliver(to *bus.Message) {
 	if name, ok := to.Headers[FormerHeader]; ok {
-		to.StoredConsumer = name
+		to.ConsumerAlias = name
 		delete(to.Headers, FormerHeader)
 	}
 	if text, ok := to.Headers[UniqueForHeader]; ok {
@@ -52,7 +52,7 @@ func (m *Message) Deliver(to *bus.Message) {
 		delete(to.Headers, UniqueForHeader)
 	}
 	if key, ok := to.Headers[KeyHeader]; ok {
-		to.OrderKey = cmp.Or(to.OrderKey, key)
+		to.OrderingKey = cmp.Or(to.OrderingKey, key)
 		delete(to.Headers, KeyHeader)
 	}
 	if mode, ok := to.Headers[ModeHeader]; ok {

@@ -25,7 +25,7 @@ type NewMessage struct {
 	AvailableAt time.Time
 	Delay       time.Duration
 	// Replace has the row take the place of the one whose insert id is pending, of which the
-	// first was created up to MaxPostponed before the row is due, unless that is zero.
+	// first was created up to DebounceMax before the row is due, unless that is zero.
 	Replace      bool
 	MaxPostponed time.Duration
 	// UniqueFor is for how long the insert id stays taken after the message was consumed.

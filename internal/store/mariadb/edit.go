@@ -125,7 +125,7 @@ func (m *database) SaveSchedule(ctx context.Context, db bun.IDB, columns []any) 
 // whether it would see the newest claims: the default is repeatable read.
 func (m *database) LockPending(ctx context.Context, tx bun.Tx, callers bool, ids []int64) (locked []int64, err error) {
 	if callers {
-		return nil, fmt.Errorf("%w: a transaction of the caller's, which on MariaDB might not see the newest claims: pass the *bun.DB", bus.ErrBadOption)
+		return nil, fmt.Errorf("%w: a transaction of the caller's, which on MariaDB might not see the newest claims: pass the *bun.DB", bus.ErrInvalidOption)
 	}
 	var free []int64 // what is claimed is not locked at all: whoever has the claim could not settle it
 	if err := m.Query(ctx, tx, messagesSQL+` WHERE t.id NOT IN (`+heldSQL+`)`, dialect.Ordered(ids)).Scan(ctx, &free); err != nil || len(free) == 0 {

@@ -14,8 +14,8 @@ func breakerCases() []testCase {
 	}
 }
 
-func breakerConfig() bus.BreakerConfig {
-	return bus.BreakerConfig{Min: 10, Ratio: 0.5, Window: 10 * time.Second, Cooldown: 4 * time.Second}
+func breakerConfig() bus.CircuitBreakerConfig {
+	return bus.CircuitBreakerConfig{MinRequests: 10, FailureRatio: 0.5, Window: 10 * time.Second, Cooldown: 4 * time.Second}
 }
 
 func (k *kit) countRuns(done, failed int64) store.Breaker {

@@ -27,6 +27,7 @@ func claimCases() []testCase {
 		{"claimed messages are not claimed again", claimOnce},
 		{"a claim that has expired still holds its messages", claimExpired},
 		{"eight claimers at once share the messages out", claimAtOnce},
+		{"eight claimers at once keep to a rate", claimAtOnceByRate},
 	}
 }
 
@@ -255,4 +256,29 @@ func claimAtOnce(k *kit) {
 	}
 	slices.Sort(got)
 	equal(k, "messages claimed by all", got, ids)
+}
+
+// claimAtOnceByRate has a rate that allows three messages of each consumer within the hour.
+func claimAtOnceByRate(k *kit) {
+	for round := range 10 {
+		consumer := fmt.Sprint("c", round)
+		k.add(consumer, 8)
+		var mu sync.Mutex
+		got := 0
+		errs := together(8, func(i int) error {
+			r := request(fmt.Sprint("owner ", i), want(consumer, 1))
+			r.Rate = &store.Rate{Name: consumer, N: 1, Per: time.Hour, Burst: 3}
+			c, err := k.store.Claim(k.ctx, k.db, r)
+			mu.Lock()
+			defer mu.Unlock()
+			got += len(c.Messages)
+			return err
+		})
+		for _, err := range errs {
+			k.Errorf("claim: got error %v, want none", err)
+		}
+		if got > 3 {
+			k.Errorf("claimed at once: got %d messages, want 3 or fewer", got)
+		}
+	}
 }

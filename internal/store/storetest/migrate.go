@@ -133,7 +133,7 @@ func tablesInSchema(k *kit) {
 func schemaMissing(k *kit) {
 	fresh := k.with(bus.Tables{Prefix: k.tables.Prefix + "none_"})
 	if err := fresh.store.CheckSchema(k.ctx, k.db); !isSchemaError(err) {
-		k.Errorf("check without tables: got %v, want ErrSchema", err)
+		k.Errorf("check without tables: got %v, want ErrSchemaOutdated", err)
 	}
 }
 
@@ -142,7 +142,7 @@ func tableGone(k *kit) {
 	k.must("rename", err)
 	for what, err := range map[string]error{"check": k.store.CheckSchema(k.ctx, k.db), "migrate": k.store.Migrate(k.ctx, k.db)} {
 		if !errors.Is(err, dberr.ErrSchema) || !strings.Contains(err.Error(), k.tables.Prefix+"poisoned_messages") {
-			k.Errorf("%s without a table that was there: got error %v, want ErrSchema and its name", what, err)
+			k.Errorf("%s without a table that was there: got error %v, want ErrSchemaOutdated and its name", what, err)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func foreignTable(k *kit) {
 			k.Errorf("migrate beside a foreign table: got error %v, want one that names %s and Tables.Prefix", err, theirs)
 		}
 		if err = fresh.store.CheckSchema(k.ctx, k.db); !errors.Is(err, dberr.ErrSchema) {
-			k.Errorf("check beside a foreign table: got error %v, want ErrSchema: nothing was made", err)
+			k.Errorf("check beside a foreign table: got error %v, want ErrSchemaOutdated: nothing was made", err)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func schemaOlder(k *kit) {
 	_, err := k.db.NewRaw("DELETE FROM ? WHERE version = ?", k.table("asyncmonolith_migrations"), newest).Exec(k.ctx)
 	k.must("forget the newest migration", err)
 	if err := k.store.CheckSchema(k.ctx, k.db); !isSchemaError(err) {
-		k.Errorf("check of older tables: got %v, want ErrSchema", err)
+		k.Errorf("check of older tables: got %v, want ErrSchemaOutdated", err)
 	}
 }
 

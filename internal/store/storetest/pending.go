@@ -244,8 +244,8 @@ func pendingInTransaction(k *kit) {
 	if k.db.Dialect().Name() == dialect.MySQL { // it cannot tell whether that sees the newest claims
 		_, err := k.store.ChangePending(k.ctx, tx, ids, store.PendingChange{Cancel: true})
 		k.must("roll back", tx.Rollback())
-		if !errors.Is(err, bus.ErrBadOption) {
-			k.Errorf("change in a transaction: got error %v, want ErrBadOption", err)
+		if !errors.Is(err, bus.ErrInvalidOption) {
+			k.Errorf("change in a transaction: got error %v, want ErrInvalidOption", err)
 		}
 		return
 	}

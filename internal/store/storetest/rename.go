@@ -81,10 +81,10 @@ func renameHeaders(k *kit) {
 	k.settle("a", results(c, store.Release, ids...)...)
 	again := k.take("b", "new", ids...)
 	for i, want := range []map[string]string{{"tenant": "<é>", "x": "1"}, {}} {
-		to := bus.Message{Headers: store.Headers(again.Messages[i].Headers), StoredConsumer: "new"}
+		to := bus.Message{Headers: store.Headers(again.Messages[i].Headers), ConsumerAlias: "new"}
 		again.Messages[i].Deliver(&to)
 		equal(k, "headers", to.Headers, want)
-		equal(k, "produced for", to.StoredConsumer, "oldest")
+		equal(k, "produced for", to.ConsumerAlias, "oldest")
 	}
 	equal(k, "as the row is", c.Messages, again.Messages)
 }

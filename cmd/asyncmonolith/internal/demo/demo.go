@@ -45,7 +45,7 @@ type Demo struct {
 	scheduler *schedule.Scheduler
 	fires     *schedule.Processor
 	log       *eventlog.Log
-	desk      *ops.Desk
+	desk      *ops.Service
 	admin     *outbox.Admin
 
 	workers         []*outbox.Processor
@@ -118,7 +118,7 @@ func (d *Demo) set(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if d.registry, err = (bus.RegistryConfig{Events: types, ReportEvery: tellsEvery}).NewRegistry(d.shop.consumers()...); err != nil {
+	if d.registry, err = (bus.RegistryConfig{Events: types, HeartbeatInterval: tellsEvery}).NewRegistry(d.shop.consumers()...); err != nil {
 		return err
 	}
 	if err := d.mark(ctx); err != nil {
@@ -130,7 +130,7 @@ func (d *Demo) set(ctx context.Context) error {
 	var errs [10]error
 	d.producer, errs[0] = outbox.NewProducer(d.registry, outbox.ProducerConfig{Logger: quiet})
 	d.scheduler, errs[1] = schedule.NewScheduler(d.registry, schedule.SchedulerConfig{})
-	reports, err := outbox.NewProducer(d.registry, outbox.ProducerConfig{Logger: quiet, Layers: []bus.SendMiddleware{bus.EachMessage(noReports)}})
+	reports, err := outbox.NewProducer(d.registry, outbox.ProducerConfig{Logger: quiet, Layers: []bus.ProduceMiddleware{bus.PerMessage(noReports)}})
 	if err != nil {
 		return err
 	}

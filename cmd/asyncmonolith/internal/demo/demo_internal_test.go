@@ -90,7 +90,7 @@ func checkMessages(t *testing.T, d *Demo, o ops.Overview) {
 	}
 }
 
-func checkFailures(t *testing.T, seat *ops.Seat, o ops.Overview) {
+func checkFailures(t *testing.T, seat *ops.Session, o ops.Overview) {
 	versions := make(map[string]int)
 	for _, f := range o.Failures {
 		versions[f.FirstVersion]++
@@ -115,16 +115,16 @@ func checkFailures(t *testing.T, seat *ops.Seat, o ops.Overview) {
 	}
 }
 
-func checkProcesses(t *testing.T, seat *ops.Seat, o ops.Overview) {
+func checkProcesses(t *testing.T, seat *ops.Session, o ops.Overview) {
 	status, versions := make(map[outbox.ProcessStatus]int), make(map[string]bool)
 	for _, p := range o.Processes {
 		status[p.Status]++
 		versions[p.Version] = true
 	}
-	if status[outbox.ProcessAlive] != workers+2 || status[outbox.ProcessVanished] != 1 || len(versions) != 2 {
+	if status[outbox.ProcessAlive] != workers+2 || status[outbox.ProcessLost] != 1 || len(versions) != 2 {
 		t.Errorf("got %v of versions %v", status, versions)
 	}
-	if must[bool](t)(seat.Carried(t.Context())) {
+	if must[bool](t)(seat.HasRunner(t.Context())) {
 		t.Error("a process says that it carries out operations, and nobody does")
 	}
 	crashes := must[[]outbox.Crash](t)(seat.Crashes(t.Context(), 0, 10))
@@ -141,7 +141,7 @@ func checkProcesses(t *testing.T, seat *ops.Seat, o ops.Overview) {
 	}
 }
 
-func checkOperations(t *testing.T, seat *ops.Seat) {
+func checkOperations(t *testing.T, seat *ops.Session) {
 	all, _, err := seat.Operations(t.Context(), outbox.Page{})
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func checkOperations(t *testing.T, seat *ops.Seat) {
 	}
 }
 
-func checkSchedules(t *testing.T, seat *ops.Seat) {
+func checkSchedules(t *testing.T, seat *ops.Session) {
 	all, _, err := seat.Schedules(t.Context(), schedule.Filter{}, outbox.Page{})
 	if err != nil {
 		t.Fatal(err)

@@ -120,7 +120,7 @@ func (s *shop) consumers() []bus.Consumer {
 		bus.Consume(invoices, s.renderInvoice, bus.Concurrency(2), bus.MaxAttempts(1)),
 		bus.Consume(charges, s.chargeCard),
 		bus.Consume(searching, s.updateSearchIndex),
-		bus.Consume(parcels, s.shipParcel, bus.Ordered(bus.ParkKey)),
+		bus.Consume(parcels, s.shipParcel, bus.Ordered(bus.BlockKey)),
 		bus.Consume(catalogue, func(ctx context.Context, _ catalogueReceived) error { return s.takes(ctx, 40*time.Millisecond) }),
 		bus.Consume(closing, func(ctx context.Context, _ dayClosed) error { return s.takes(ctx, 100*time.Millisecond) }),
 		bus.Consume(closing+"-report", func(context.Context, reportDue) error { return nil }),
@@ -181,7 +181,7 @@ func (s *shop) shipParcel(ctx context.Context, p parcelPacked) error {
 
 // balances is up to date, but for events of a currency that it does not know; sales is behind.
 func (s *shop) balances() projection.Projection {
-	return projection.Projection{Name: "balances", OnError: projection.Park, MaxAttempts: 1, On: []projection.Apply{
+	return projection.Projection{Name: "balances", OnError: projection.Park, MaxAttempts: 1, On: []projection.Handler{
 		projection.On(func(_ context.Context, _ bun.Tx, e amountBooked) error {
 			if e.Currency == "XBT" {
 				return fmt.Errorf("currency %q: no rate is known", e.Currency)
@@ -191,7 +191,7 @@ func (s *shop) balances() projection.Projection {
 }
 
 func (s *shop) sales() projection.Projection {
-	return projection.Projection{Name: "sales-by-day", On: []projection.Apply{
+	return projection.Projection{Name: "sales-by-day", On: []projection.Handler{
 		projection.On(func(context.Context, bun.Tx, amountBooked) error { return nil })}}
 }
 

@@ -24,7 +24,7 @@ const (
 	grace = "grace@shop.example"
 )
 
-func (d *Demo) seat(name string) *ops.Seat {
+func (d *Demo) seat(name string) *ops.Session {
 	return d.desk.As(ops.Principal{Name: name, Role: ops.Administrator})
 }
 
@@ -56,7 +56,7 @@ func (d *Demo) open(ctx context.Context) error {
 		if i == 3 || i == 19 {
 			code = "00000"
 		}
-		items = append(items, outbox.Item{Payload: parcelPacked{Order: order, PostalCode: code}, Options: []outbox.Option{outbox.Key(fmt.Sprintf("order-%d", order))}})
+		items = append(items, outbox.Item{Payload: parcelPacked{Order: order, PostalCode: code}, Options: []outbox.Option{outbox.OrderingKey(fmt.Sprintf("order-%d", order))}})
 	}
 	for range 330 {
 		items = append(items, d.order())
@@ -100,7 +100,7 @@ func (d *Demo) book(ctx context.Context, n int) error {
 	return d.log.RunInTx(ctx, d.db, func(ctx context.Context, tx bun.Tx) error {
 		writes := make([]eventlog.Write, 20)
 		for i := range writes {
-			writes[i] = eventlog.Write{Stream: fmt.Sprintf("account-%d", i+1), Want: eventlog.Any}
+			writes[i] = eventlog.Write{Stream: fmt.Sprintf("account-%d", i+1), Want: eventlog.AnyVersion}
 			for j := range n / len(writes) {
 				e := amountBooked{Cents: 100 + 7*j, Currency: "EUR"}
 				if i%7 == 2 && j == 4 {
@@ -135,7 +135,7 @@ func (d *Demo) plan(ctx context.Context) error {
 		return err
 	}
 	change := nextChange(time.Now().In(vienna))
-	set := []schedule.Declared{
+	set := []schedule.Spec{
 		{Name: "close the day", Payload: dayClosed{Shop: "wien"}, Expression: "0 55 23 * * *", Zone: "Europe/Vienna"},
 		{Name: "count the stock", Payload: dayClosed{Shop: "stock"}, Expression: fmt.Sprintf("0 30 2 %d-%d %d *", change.Day()-3, change.Day(), change.Month()), Zone: "Europe/Vienna"},
 		{Name: "prices every quarter", Payload: dayClosed{Shop: "prices"}, Expression: "0 */15 * * * *", Zone: "UTC"},
@@ -153,7 +153,7 @@ func (d *Demo) plan(ctx context.Context) error {
 		if s.Name == "summer sale" {
 			err = d.seat(grace).PauseSchedule(ctx, "it is over", s.ID)
 		} else {
-			err = d.scheduler.RunNow(ctx, d.db, s.ID)
+			err = d.scheduler.Trigger(ctx, d.db, s.ID)
 		}
 		if err != nil {
 			return err
@@ -216,10 +216,10 @@ func (d *Demo) operate(ctx, running context.Context) error {
 		target := ops.Target{Poisoned: &poison.Filter{Consumer: g.Consumer, Fingerprint: g.Fingerprint}}
 		switch {
 		case g.Consumer == receipts && g.Messages > 20:
-			o, err = d.operation(ctx, ada, target, ops.Terms{Rate: 2, Canary: -1, Reason: "the mail server is back"})
+			o, err = d.operation(ctx, ada, target, ops.StartOptions{Rate: 2, Canary: -1, Reason: "the mail server is back"})
 			wanted[o.ID] = ops.Running
 		case g.Consumer == charges && g.Messages > 20: // nobody has mended that
-			o, err = d.operation(ctx, grace, target, ops.Terms{Reason: "try again after the rollback of the till"})
+			o, err = d.operation(ctx, grace, target, ops.StartOptions{Reason: "try again after the rollback of the till"})
 			wanted[o.ID] = ops.Paused
 		case g.Consumer == charges:
 			_, err = d.seat(grace).Plan(ctx, ops.Discard, target)
@@ -243,7 +243,7 @@ func (d *Demo) operate(ctx, running context.Context) error {
 }
 
 // operation starts to requeue what has failed.
-func (d *Demo) operation(ctx context.Context, who string, target ops.Target, terms ops.Terms) (ops.Operation, error) {
+func (d *Demo) operation(ctx context.Context, who string, target ops.Target, terms ops.StartOptions) (ops.Operation, error) {
 	planned, err := insist(ctx, func(ctx context.Context) (ops.Operation, error) { return d.seat(who).Plan(ctx, ops.Requeue, target) })
 	if err != nil {
 		return planned, err
@@ -299,7 +299,7 @@ func (d *Demo) goOn(running context.Context, stay time.Duration) error {
 			p.Amount = "19,90"
 		}
 		items = append(items, outbox.Item{Payload: p},
-			outbox.Item{Payload: parcelPacked{Order: 3000 + n, PostalCode: "1010"}, Options: []outbox.Option{outbox.Key(fmt.Sprintf("order-%d", 3000+n))}})
+			outbox.Item{Payload: parcelPacked{Order: 3000 + n, PostalCode: "1010"}, Options: []outbox.Option{outbox.OrderingKey(fmt.Sprintf("order-%d", 3000+n))}})
 		if _, err := d.producer.ProduceMany(running, d.db, items...); err != nil && running.Err() == nil {
 			return err
 		}

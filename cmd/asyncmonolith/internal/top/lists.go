@@ -93,7 +93,7 @@ func (m *model) processTable() table {
 	}
 	status := column("STATUS", 0, false, func(p outbox.Process) string { return string(p.Status) })
 	status.style = func(line int) string {
-		if processes[line].Status == outbox.ProcessVanished {
+		if processes[line].Status == outbox.ProcessLost {
 			return yellow
 		}
 		return ""

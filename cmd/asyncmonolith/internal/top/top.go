@@ -14,7 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// Desk is where it looks, and where somebody pauses a consumer; *ops.Seat is one.
+// Desk is where it looks, and where somebody pauses a consumer; *ops.Session is one.
 type Desk interface {
 	Overview(ctx context.Context) (ops.Overview, error)
 	ParkedKeys(ctx context.Context, limit int) ([]outbox.ParkedKey, error)

@@ -42,7 +42,7 @@ func overview() ops.Overview {
 		Consumers: []outbox.ProcessConsumer{{Name: "charge-card"}, {Name: "receipts"}, {Name: "import", Former: []string{"import-old"}}}}
 	old, lost := processor, processor
 	old.ID, old.Host, old.PID, old.Version, old.Stuck = "b", "worker-2", 4134, "v1.7.2", []string{"receipts"}
-	lost.ID, lost.Host, lost.Status, lost.SeenAt = "c", "worker-3", outbox.ProcessVanished, at.Add(-4*time.Minute)
+	lost.ID, lost.Host, lost.Status, lost.SeenAt = "c", "worker-3", outbox.ProcessLost, at.Add(-4*time.Minute)
 	return ops.Overview{
 		At: at,
 		Queues: []outbox.Queue{

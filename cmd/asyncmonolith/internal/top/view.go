@@ -250,7 +250,7 @@ func (m *model) withMore(t table, all int, key string) []string {
 func (m *model) processes() string {
 	alive, lost := m.overview.Programs()
 	last := ""
-	if i := slices.IndexFunc(m.overview.Processes, func(p outbox.Process) bool { return p.Status == outbox.ProcessVanished }); i >= 0 {
+	if i := slices.IndexFunc(m.overview.Processes, func(p outbox.Process) bool { return p.Status == outbox.ProcessLost }); i >= 0 {
 		p := m.overview.Processes[i]
 		last = fmt.Sprintf(" (%s on %s, %s ago)", show.Text(p.Program), show.Text(p.Host), age(m.since(p.SeenAt)))
 	}

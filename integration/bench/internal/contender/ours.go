@@ -137,7 +137,7 @@ func openOurs(ctx context.Context, db *bun.DB, v Variant, work Work) (_ *ours, e
 			return nil, err
 		}
 	}
-	config := bus.RegistryConfig{ReportEvery: v.Reports}
+	config := bus.RegistryConfig{HeartbeatInterval: v.Reports}
 	if s.registry, err = config.NewRegistry(s.consumers()...); err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func (s *ours) options() []bus.ConsumerOption {
 	if s.variant.Keys > 0 {
 		keyed := s.variant.Keyed
 		if keyed == nil {
-			keyed = bus.Ordered(bus.ParkKey)
+			keyed = bus.Ordered(bus.BlockKey)
 		}
 		options = append(options, keyed)
 	}
@@ -233,7 +233,7 @@ func (s *ours) spin() {
 
 func (s *ours) count(ctx context.Context, payload Signup) error {
 	if payload.UserID%100 < s.variant.Failing {
-		if m, _ := bus.Current(ctx); m.Attempt == 1 {
+		if m, _ := bus.MessageFromContext(ctx); m.Attempt == 1 {
 			return errFailing
 		}
 	}
@@ -257,7 +257,7 @@ func (s *ours) Produce(ctx context.Context, batch []Signup) error {
 	for i := range batch {
 		items[i].Payload = batch[i]
 		if s.variant.Keys > 0 {
-			items[i].Options = []outbox.Option{outbox.Key(strconv.FormatInt(batch[i].UserID%int64(s.variant.Keys), 10))}
+			items[i].Options = []outbox.Option{outbox.OrderingKey(strconv.FormatInt(batch[i].UserID%int64(s.variant.Keys), 10))}
 		}
 	}
 	_, err := s.producer.ProduceMany(ctx, s.db, items...)
@@ -335,7 +335,7 @@ func (s *ours) schedule(ctx context.Context) error {
 		return err
 	}
 	for i := range s.variant.Schedules {
-		_, err := scheduler.Schedule(ctx, s.db, Signup{}, "0 0 4 29 2 *", "UTC", schedule.Name(fmt.Sprintf("leap-day-%d", i)))
+		_, err := scheduler.Upsert(ctx, s.db, Signup{}, "0 0 4 29 2 *", "UTC", schedule.Name(fmt.Sprintf("leap-day-%d", i)))
 		if err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ func Chain() (microseconds, allocations float64, err error) {
 	result := testing.Benchmark(func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := handler(bus.WithMessage(context.Background(), m), m); err != nil {
+			if err := handler(bus.ContextWithMessage(context.Background(), m), m); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -77,7 +77,7 @@ func (l *ledger) append(ctx context.Context, stream string, n int) error {
 		events[i] = booked{Account: i, Amount: 1, At: time.Now().UnixNano()}
 	}
 	return l.producer.RunInTx(ctx, l.db, func(ctx context.Context, tx bun.Tx) error {
-		_, err := l.log.Append(ctx, tx, stream, eventlog.Any, events...)
+		_, err := l.log.Append(ctx, tx, stream, eventlog.AnyVersion, events...)
 		return err
 	})
 }
@@ -106,7 +106,7 @@ func (b *Bench) Append(ctx context.Context, perCall, writers int, numbering bool
 				ticker := time.NewTicker(5 * time.Millisecond)
 				defer ticker.Stop()
 				for until.Err() == nil && errs[writers] == nil {
-					_, errs[writers] = l.log.Number(ctx, l.db)
+					_, errs[writers] = l.log.AssignPositions(ctx, l.db)
 					<-ticker.C
 				}
 			})
@@ -136,7 +136,7 @@ func (b *Bench) Number(ctx context.Context, events int) (rate float64, err error
 			return err
 		}
 		begun := time.Now()
-		n, err := l.log.Number(ctx, l.db)
+		n, err := l.log.AssignPositions(ctx, l.db)
 		if err == nil && n != events {
 			err = fmt.Errorf("%d of %d events numbered", n, events)
 		}
@@ -153,7 +153,7 @@ func (b *Bench) Project(ctx context.Context, events int, upsert bool) (rate floa
 		if err := l.backlog(ctx, events); err != nil {
 			return err
 		}
-		if _, err := l.log.Number(ctx, l.db); err != nil {
+		if _, err := l.log.AssignPositions(ctx, l.db); err != nil {
 			return err
 		}
 		if _, err := l.db.ExecContext(ctx, "CREATE TABLE balances (account int PRIMARY KEY, amount bigint NOT NULL)"); err != nil {
@@ -184,7 +184,7 @@ func (b *Bench) Project(ctx context.Context, events int, upsert bool) (rate floa
 
 func (l *ledger) runner(apply func(ctx context.Context, tx bun.Tx, e booked) error) (*projection.Runner, error) {
 	return projection.NewRunner(l.db, l.log, projection.RunnerConfig{Logger: slog.New(slog.DiscardHandler)},
-		projection.Projection{Name: "bench", On: []projection.Apply{projection.On(apply)}})
+		projection.Projection{Name: "bench", On: []projection.Handler{projection.On(apply)}})
 }
 
 // appendRate is how many events are appended a second while their latency is
@@ -211,7 +211,7 @@ func (b *Bench) EventLatency(ctx context.Context, events int, idle bool) (latenc
 				return err
 			}
 			defer tx.Rollback() //nolint:errcheck // it is to be forgotten
-			if _, err := l.log.Append(ctx, tx, "bench-idle", eventlog.Any, booked{}); err != nil {
+			if _, err := l.log.Append(ctx, tx, "bench-idle", eventlog.AnyVersion, booked{}); err != nil {
 				return err
 			}
 		}

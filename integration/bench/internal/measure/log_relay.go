@@ -28,7 +28,7 @@ func (b *Bench) LogRelay(ctx context.Context, to *broker.JetStream, events, shar
 		if err := l.backlog(ctx, events); err != nil {
 			return err
 		}
-		if _, err := l.log.Number(ctx, l.db); err != nil {
+		if _, err := l.log.AssignPositions(ctx, l.db); err != nil {
 			return err
 		}
 		if _, err := l.db.ExecContext(ctx, "ANALYZE"); err != nil {
