@@ -1,6 +1,7 @@
 package examples_test
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -8,12 +9,14 @@ import (
 	"testing"
 )
 
+var update = flag.Bool("update", false, "write the code into the documents")
+
 // TestSnippets keeps the Go code in the documents equal to code that is
 // compiled and tested. A snippet in a document is introduced by
 //
 //	<!-- snippet: examples/quickstart/main.go wiring -->
 //
-// and stands in that file between the lines "// snippet: wiring" and "// end".
+// and stands in that file between the lines "// snippet: wiring" and "// end". -update writes them anew.
 func TestSnippets(t *testing.T) {
 	t.Parallel()
 	documents, err := filepath.Glob("../docs/*.md")
@@ -36,7 +39,14 @@ func TestSnippets(t *testing.T) {
 			blocks++
 			file, name, got := snippet[1], snippet[2], snippet[3]
 			want := cut(t, filepath.Join("..", file), name)
-			if got != want {
+			switch {
+			case got == want:
+			case *update:
+				text = []byte(strings.Replace(string(text), snippet[0], strings.TrimSuffix(snippet[0], got+"```\n")+want+"```\n", 1))
+				if err := os.WriteFile(document, text, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			default:
 				t.Errorf("%s: snippet %s of %s differs; the code is:\n%s", document, name, file, want)
 			}
 		}
