@@ -56,7 +56,7 @@ type anybody struct {
 func readsOf(of anybody) []read {
 	all := []read{
 		{"Overview", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Overview(ctx)) }},
-		{"Glance", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Session) error { return testapp.Third(s.CachedOverview(ctx)) }},
+		{"CachedOverview", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Session) error { return testapp.Third(s.CachedOverview(ctx)) }},
 		{"Check", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Check(ctx)) }},
 		{"Doctor", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Doctor(ctx)) }},
 		{"PoisonGroups", "of all", groupReads, func(ctx context.Context, s *ops.Session) error { return testapp.Third(s.PoisonGroups(ctx, "")) }},
@@ -133,7 +133,7 @@ func readsOf(of anybody) []read {
 	})
 	id("Failures", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Failures(ctx, "", 100)) })
 	id("Processes", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Processes(ctx, 24*time.Hour)) })
-	id("Carried", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.HasRunner(ctx)) })
+	id("HasRunner", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.HasRunner(ctx)) })
 	id("Schedules", func(ctx context.Context, s *ops.Session) error {
 		return testapp.Third(s.Schedules(ctx, schedule.Filter{}, outbox.Page{Size: 1000}))
 	})
@@ -146,7 +146,7 @@ func readsOf(of anybody) []read {
 	id("ParkedEvents", func(ctx context.Context, s *ops.Session) error {
 		return testapp.Second(s.ParkedEvents(ctx, "projection-1", 1, 0, 100))
 	})
-	id("Installed", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.FindInstallations(ctx)) })
+	id("FindInstallations", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.FindInstallations(ctx)) })
 	id("CheckEdit", func(ctx context.Context, s *ops.Session) error {
 		return unless(bus.ErrNoConsumer, testapp.Second(s.CheckEdit(ctx, of.poisoned, []byte(`{}`))))
 	})

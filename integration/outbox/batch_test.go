@@ -264,23 +264,30 @@ func TestBatchesPanicAndTimeOutTogether(t *testing.T) {
 // does not.
 func TestBatchesWaitForMore(t *testing.T) {
 	const patience = time.Second
-	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		var seen calls
-		a := testapp.New(t, db, bus.ConsumeBatch("c", func(_ context.Context, orders []order) error {
+		a := newApp(bus.ConsumeBatch("c", func(_ context.Context, orders []order) error {
 			seen.add(orders)
 			return nil
 		}, bus.BatchSize(10), bus.BatchWait(patience)))
-		r := a.Start(testapp.Fast())
-		began := time.Now()
-		a.ProduceMany(10) // one by one they might take longer than a second, on a busy machine
-		testapp.Eventually(t, "a batch is full", a.Empty)
-		full := time.Since(began)
-		a.ProduceMany(1)
-		testapp.Eventually(t, "one has waited", a.Empty)
-		if took := time.Since(began) - full; took < patience || len(seen.all) != 2 {
+		r := a.StartWith(ctx, outbox.ProcessorConfig{})
+		ran := func() int { seen.mu.Lock(); defer seen.mu.Unlock(); return len(seen.all) }
+		wait := func(calls int) time.Duration {
+			began := time.Now()
+			testapp.Poll(t, "it ran", time.Hour, time.Millisecond, func() bool { return ran() == calls })
+			return time.Since(began)
+		}
+		for range 10 {
+			a.ProduceAt(ctx, order{ID: "1"})
+		}
+		if took := wait(1); took >= patience {
+			t.Errorf("a full batch: got it called after %s, want at once", took)
+		}
+		a.ProduceAt(ctx, order{ID: "1"})
+		if took := wait(2); took < patience || len(seen.all[0]) != 10 {
 			t.Errorf("got calls %v, the last after %s, want one of 10 and one of 1 after %s", seen.all, took, patience)
 		}
+		testapp.Sooner(t, "nothing waits", a.Empty)
 		r.MustStop()
 		if claimed := r.Stats().Claimed; claimed != 11 {
 			t.Errorf("got %d messages claimed, want 11: none is given back while it waits", claimed)

@@ -296,8 +296,7 @@ func replaceFromAllSides(t *testing.T, db *bun.DB) {
 // the other way round gets on, and then the producer does.
 func TestAReplacingProducerRepeatsAfterADeadlock(t *testing.T) {
 	t.Parallel()
-	// The producer looks for deadlocks after a second, the other session does not.
-	a := testapp.New(t, testdb.OpenPostgres(t, testdb.PostgresDSN(t, "deadlock_timeout=1s")), testapp.Consumed("c"))
+	a := testapp.New(t, testdb.OpenPostgres(t, testdb.PostgresDSN(t, "deadlock_timeout=20ms")), testapp.Consumed("c"))
 	produce := func(ctx context.Context, db bun.IDB) error {
 		_, err := a.Producer.ProduceMany(ctx, db, outbox.Item{Payload: order{ID: "1"}, Options: []outbox.Option{outbox.Replace("k1")}},
 			outbox.Item{Payload: order{ID: "2"}, Options: []outbox.Option{outbox.Replace("k2")}})
@@ -306,24 +305,45 @@ func TestAReplacingProducerRepeatsAfterADeadlock(t *testing.T) {
 	if err := produce(t.Context(), a.DB); err != nil {
 		t.Fatal(err)
 	}
+	// Between the two messages the producer waits until the other session waits for the first one.
+	a.Exec(`CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF NEW.insert_id = 'k2' THEN PERFORM pg_advisory_xact_lock(7); END IF; RETURN NEW; END $$`)
+	a.Exec("CREATE TRIGGER pause BEFORE INSERT ON consumer_messages FOR EACH ROW EXECUTE FUNCTION pause()")
+	gate := testapp.Must[bun.Tx](t)(a.DB.BeginTx(t.Context(), nil))
 	other := testapp.Must[bun.Tx](t)(a.DB.BeginTx(t.Context(), nil))
-	execute := func(statement string) {
-		t.Helper()
-		if _, err := other.NewRaw(statement).Exec(t.Context()); err != nil {
+	execute := func(tx bun.Tx, statement string) {
+		if _, err := tx.NewRaw(statement).Exec(t.Context()); err != nil {
 			t.Errorf("%s: %v", statement, err)
 		}
 	}
-	execute("SET LOCAL deadlock_timeout = '1min'")
-	execute("SELECT id FROM consumer_messages WHERE insert_id = 'k2' FOR UPDATE")
+	waiting := func(n int) {
+		t.Helper()
+		testapp.Eventually(t, "sessions wait", func() bool {
+			return a.Count("SELECT count(*) FROM pg_locks WHERE NOT granted "+
+				"AND pid IN (SELECT pid FROM pg_stat_activity WHERE datname = current_database())") == n
+		})
+	}
+	execute(gate, "SELECT pg_advisory_xact_lock(7)")
+	execute(other, "SET LOCAL deadlock_timeout = '10min'") // so that it is the producer who finds the deadlock
+	execute(other, "SELECT id FROM consumer_messages WHERE insert_id = 'k2' FOR UPDATE")
 	produced := make(chan error, 1)
 	go func() {
 		produced <- a.Producer.RunInTx(t.Context(), a.DB, func(ctx context.Context, tx bun.Tx) error { return produce(ctx, tx) })
 	}()
-	testapp.Eventually(t, "the producer waits", func() bool { return a.Count("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1 })
-	execute("SELECT id FROM consumer_messages WHERE insert_id = 'k1' FOR UPDATE")
-	if err := other.Commit(); err != nil {
+	waiting(1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		execute(other, "SELECT id FROM consumer_messages WHERE insert_id = 'k1' FOR UPDATE")
+		if err := other.Commit(); err != nil {
+			t.Error(err)
+		}
+	}()
+	waiting(2)
+	if err := gate.Commit(); err != nil {
 		t.Error(err)
 	}
+	<-done
 	if err := <-produced; err != nil {
 		t.Errorf("produce: got %v, want it repeated", err)
 	}
