@@ -21,7 +21,7 @@ import (
 // process, comes alone the next time, so that one message cannot take the others down for ever.
 // With [Ordered] those behind it of its key come again as well, whatever was returned for them.
 //
-// The context ends with the first of its messages' contexts. [Current] gives the first
+// The context ends with the first of its messages' contexts. [MessageFromContext] gives the first
 // message, and [BatchFromContext] all of them.
 func ConsumeBatch[T Payload](name string, fn func(context.Context, []T) error, options ...ConsumerOption) Consumer {
 	c := consumerOf[T](name)

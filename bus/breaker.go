@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// CircuitBreakerConfig says when [Breaker] opens. Zero fields mean the defaults.
+// CircuitBreakerConfig says when [CircuitBreaker] opens. Zero fields mean the defaults.
 type CircuitBreakerConfig struct {
-	// Min is how many runs there must have been in the window. Defaults to 20.
+	// MinRequests is how many runs there must have been in the window. Defaults to 20.
 	MinRequests int
-	// Ratio is the part of them that must have failed: more than 0, up to 1. Defaults to 0.5.
+	// FailureRatio is the part of them that must have failed: more than 0, up to 1. Defaults to 0.5.
 	FailureRatio float64
 	// Window is the time over which runs are counted, about: 1 s to 1 h. Defaults to 30 s.
 	Window time.Duration
@@ -18,7 +18,7 @@ type CircuitBreakerConfig struct {
 	Cooldown time.Duration
 }
 
-// Breaker stops the consumer in all processes when too many of its runs fail, and lets single
+// CircuitBreaker stops the consumer in all processes when too many of its runs fail, and lets single
 // messages probe whether that is over: a circuit breaker. While it is open nothing is claimed
 // for the consumer, and a run that fails costs its message no attempt. A probe that is done
 // closes it.

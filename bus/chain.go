@@ -26,7 +26,7 @@ type Batch struct {
 	write func(ctx context.Context, messages []*Message) error
 }
 
-// Sender writes a batch of produced messages. Its error fails the whole batch.
+// ProduceFunc writes a batch of produced messages. Its error fails the whole batch.
 type ProduceFunc func(ctx context.Context, b *Batch) error
 
 // ProduceMiddleware wraps a Sender. The batch is wrapped whole, so that bulk
@@ -47,7 +47,7 @@ func Compose(h Handler, layers ...Middleware) Handler {
 }
 
 // ComposeProduce wraps s in layers. The first layer listed is the outermost. A nil s is
-// the one that [Send] is given with each batch.
+// the one that [RunProduce] is given with each batch.
 func ComposeProduce(s ProduceFunc, layers ...ProduceMiddleware) ProduceFunc {
 	if s == nil {
 		s = write
@@ -75,7 +75,7 @@ func PerMessage(fn func(ctx context.Context, m *Message) error) ProduceMiddlewar
 }
 
 // Deliver sends a message down a chain, at whose end h handles it. Whoever reads the
-// context finds the message there: see [Current].
+// context finds the message there: see [MessageFromContext].
 func Deliver(ctx context.Context, chain Handler, m *Message, h Handler) error {
 	m.handle = h
 	return chain(ContextWithMessage(ctx, m), m)
@@ -88,7 +88,7 @@ func deliver(ctx context.Context, m *Message) error {
 	return m.handle(ctx, m)
 }
 
-// Send sends messages down a produce chain, at whose end write gets what the layers
+// RunProduce sends messages down a produce chain, at whose end write gets what the layers
 // have left of them.
 func RunProduce(ctx context.Context, chain ProduceFunc, messages []*Message, write func(ctx context.Context, messages []*Message) error) error {
 	return chain(ctx, &Batch{Messages: slices.Clone(messages), write: write})
@@ -103,14 +103,14 @@ func write(ctx context.Context, b *Batch) error {
 
 type messageKey struct{}
 
-// Current returns the message whose handler ctx belongs to, and false outside
+// MessageFromContext returns the message whose handler ctx belongs to, and false outside
 // of a handler.
 func MessageFromContext(ctx context.Context) (*Message, bool) {
 	m, ok := ctx.Value(messageKey{}).(*Message)
 	return m, ok
 }
 
-// ContextWithMessage returns a context from which [Current] gives m. The processor
+// ContextWithMessage returns a context from which [MessageFromContext] gives m. The processor
 // calls it for every delivery; tests of handlers may, too.
 func ContextWithMessage(ctx context.Context, m *Message) context.Context {
 	return &messageContext{Context: ctx, message: m}

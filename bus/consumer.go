@@ -310,7 +310,7 @@ func PayloadAliases(payloadTypes ...string) ConsumerOption {
 	return func(c *ConsumerConfig) { c.PayloadAliases = append(c.PayloadAliases, payloadTypes...) }
 }
 
-// Forwards is for consumers that pass messages on to other programs, as relay.Publish does, also
+// Forwards is for consumers that pass messages on to other programs, as relay.NewForwarder does, also
 // where they are declared: what else messages have goes with them. Their keys are stored for
 // such a consumer, too, which does not go by them, so that [Message.OrderingKey] has them; its
 // runs, however late, belong to the trace that created the message; and what it takes under an

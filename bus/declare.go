@@ -7,8 +7,8 @@ package bus
 //
 // A processor warns when it gets messages whose producer does not know one of its consumers.
 //
-// Of the options only those count that say how messages are written: [Ordered], [PerKey],
-// [Fair], [KeyRateLimit], [Priorities] and [Forwards].
+// Of the options only those count that say how messages are written: [Ordered], [KeyConcurrency],
+// [Fair], [KeyRateLimit], [Prioritized] and [Forwards].
 func Declare[T Payload](name string, options ...ConsumerOption) Consumer {
 	c := consumerOf[T](name)
 	c.declared = true

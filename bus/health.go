@@ -23,7 +23,7 @@ type Health struct {
 	// the process ends, since a connection had lost those that it had prepared: behind a
 	// connection pooler, or after DISCARD ALL. It is slower, and nothing else.
 	Unprepared bool `json:"unprepared,omitempty"`
-	// Closed lists the consumers of messages whose gates are closed (outbox.Circuit), or whose breakers
+	// OpenCircuits lists the consumers of messages whose gates are closed (outbox.Circuit), or whose breakers
 	// are open (Breaker), and the relays of a runner whose broker is away.
 	OpenCircuits []OpenCircuit `json:"closed,omitempty"`
 	// Err is the database's last error while it does not answer, or what Run returned.

@@ -14,14 +14,14 @@ const (
 	maxPer       = 24 * time.Hour // what is longer is a schedule
 )
 
-// Limit bounds how many calls of the consumer run at once in all processes together: 1 to
+// GlobalConcurrency bounds how many calls of the consumer run at once in all processes together: 1 to
 // 1000. Each call takes a lease in the database, which outlives a process that vanishes for as
 // long as its claims do.
 func GlobalConcurrency(n int) ConsumerOption {
 	return func(c *ConsumerConfig) { setLimit(c, "Limit", "", n) }
 }
 
-// SharedConcurrency is [Limit] for several consumers together: those that share its name, which
+// SharedConcurrency is [GlobalConcurrency] for several consumers together: those that share its name, which
 // must agree on n. A name has 1 to 240 bytes.
 func SharedConcurrency(name string, n int) ConsumerOption {
 	return func(c *ConsumerConfig) {
@@ -43,7 +43,7 @@ func setLimit(c *ConsumerConfig, option, name string, n int) {
 	set(c, option, &c.Limit, n)
 }
 
-// Rate bounds how many runs of the consumer start: n in each time per, in all processes
+// RateLimit bounds how many runs of the consumer start: n in each time per, in all processes
 // together, with up to burst at once after fewer have started. A retry counts like any other
 // run. What is claimed and does not start, and a transaction that is repeated at once, do not
 // count. burst is 1 to n, per up to 24 h, and n up to a million a second.

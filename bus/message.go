@@ -41,20 +41,20 @@ type Message struct {
 	// UniqueFor keeps InsertID taken for so long after the message was consumed: see
 	// outbox.UniqueFor.
 	UniqueFor time.Duration
-	// OrderKey is what consumers go by that are [Ordered], or share among keys: see outbox.OrderingKey. An event has
+	// OrderingKey is what consumers go by that are [Ordered], or share among keys: see outbox.OrderingKey. An event has
 	// its stream. It is empty where none of the consumers goes by keys, or [Forwards] them.
 	OrderingKey string
-	// Priority has the message come before others of the same consumer: see [Priorities]. It
+	// Priority has the message come before others of the same consumer: see [Prioritized]. It
 	// is used on the produce side.
 	Priority Priority
-	// Only has the message written for those of its consumers that have one of these names, or
+	// Recipients has the message written for those of its consumers that have one of these names, or
 	// had it formerly. Nil stands for all. It is used on the produce side.
 	Recipients []string
 	// Event is where the event that the message delivers stands in the event
 	// log. It is nil for a message that was produced, rather than appended.
 	Event *Event
 	// Replay is true when the message is delivered again on request: its event is replayed, or
-	// it was received by a relay.Receiver with relay.Replay. It is stored with the message.
+	// it was received by a relay.Receiver with relay.MarkAsReplay. It is stored with the message.
 	Replay bool
 
 	// Delay postpones a message by that much on the database's clock. It is
@@ -76,7 +76,7 @@ type Message struct {
 	// Attempt is the number of this run, starting at 1: the attempts that
 	// counted so far, plus one.
 	Attempt int
-	// Crashes is how often in a row the process running the message vanished.
+	// CrashCount is how often in a row the process running the message vanished.
 	CrashCount int
 	// CreatedAt is when the message was produced, on the database's clock.
 	CreatedAt time.Time

@@ -10,7 +10,7 @@ import (
 // ErrNoKey: a consumer that goes by keys takes the payload, and the message has none.
 var ErrNoKey = errors.New("a key is needed")
 
-// Poisoning says what a poisoned message does to those of its key that come behind it.
+// PoisonPolicy says what a poisoned message does to those of its key that come behind it.
 type PoisonPolicy uint8
 
 // What becomes of the messages behind one that was poisoned.

@@ -44,7 +44,7 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("outcome(%d)", uint8(o))
 }
 
-// Verdict is an error that says what becomes of the message. Handlers return
+// OutcomeError is an error that says what becomes of the message. Handlers return
 // one through [Permanent], [RetryAfter], [Snooze] or [Discard]; the attempts
 // and poison middleware turn other errors into one.
 type OutcomeError struct {

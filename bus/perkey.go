@@ -8,7 +8,7 @@ import (
 // maxPerKey is how many messages of one key may run at once, at most; what is more is [Fair].
 const maxPerKey = 1000
 
-// PerKey bounds how many messages of one key the consumer runs at once, in all processes
+// KeyConcurrency bounds how many messages of one key the consumer runs at once, in all processes
 // together: 1 to 1000, in any order. A tenant is a key, for instance. What is more waits, and
 // does not keep messages of other keys from running: each key has its share.
 //
@@ -18,12 +18,12 @@ func KeyConcurrency(n int) ConsumerOption {
 }
 
 // Fair gives each key its share of the consumer's runs, so that one with a million messages
-// does not keep the others waiting: [PerKey] without a bound.
+// does not keep the others waiting: [KeyConcurrency] without a bound.
 func Fair() ConsumerOption {
 	return func(c *ConsumerConfig) { c.Fair = true }
 }
 
-// KeyRateLimit is [Rate] for each key by itself. It goes with [Ordered], [PerKey] and [Fair], and
+// KeyRateLimit is [RateLimit] for each key by itself. It goes with [Ordered], [KeyConcurrency] and [Fair], and
 // by itself is fair as well.
 func KeyRateLimit(n int, per time.Duration, burst int) ConsumerOption {
 	return func(c *ConsumerConfig) {
@@ -34,11 +34,11 @@ func KeyRateLimit(n int, per time.Duration, burst int) ConsumerOption {
 }
 
 // Keyed tells whether the consumer goes by the keys of messages.
-func (c Consumer) Keyed() bool { return c.Ordered() || c.PerKey() > 0 }
+func (c Consumer) Keyed() bool { return c.Ordered() || c.KeyConcurrency() > 0 }
 
-// PerKey is how many messages of one key may run at once, in any order. Zero stands for a
+// KeyConcurrency is how many messages of one key may run at once, in any order. Zero stands for a
 // consumer that runs them in order, or pays no attention to keys.
-func (c Consumer) PerKey() int {
+func (c Consumer) KeyConcurrency() int {
 	switch {
 	case c.Ordered():
 		return 0

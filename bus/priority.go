@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Priority says which messages of a consumer come first: see [Priorities].
+// Priority says which messages of a consumer come first: see [Prioritized].
 type Priority uint8
 
 // The priorities.
@@ -18,7 +18,7 @@ const (
 // maxAgeing is the longest head start.
 const maxAgeing = 24 * time.Hour
 
-// Priorities has the consumer run messages of a higher priority (outbox.Priority) before
+// Prioritized has the consumer run messages of a higher priority (outbox.Priority) before
 // others. Each level is worth a head start of ageing: a message that has been due for so much
 // longer goes first all the same, so that none waits for ever. ageing is 1 s to 24 h; 5 minutes
 // are a good start.

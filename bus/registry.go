@@ -47,7 +47,7 @@ type RegistryConfig struct {
 	// what has become of messages, ±20 %: for people who look, nothing of the library goes by it.
 	// Negative: never. Defaults to 15 s.
 	HeartbeatInterval time.Duration
-	// Version is the release of this program, such as "v1.8.0", which people see beside what it does: which
+	// AppVersion is the release of this program, such as "v1.8.0", which people see beside what it does: which
 	// release met a failure first, who runs which. At most 255 bytes are kept. Defaults to the version of the
 	// main module, or else the revision that it was built from; a build without a repository beside it, as in a
 	// container, has neither.
@@ -188,11 +188,11 @@ func (r *Registry) PayloadTypes() []string {
 // Tables returns where the library's tables live.
 func (r *Registry) Tables() Tables { return r.tables }
 
-// Version returns the release that the program has given itself, or nothing.
-func (r *Registry) Version() string { return r.version }
+// AppVersion returns the release that the program has given itself, or nothing.
+func (r *Registry) AppVersion() string { return r.version }
 
 // HeartbeatInterval returns how often each Run reports; less than 0 is never.
-func (r *Registry) ReportEvery() time.Duration { return r.reports }
+func (r *Registry) HeartbeatInterval() time.Duration { return r.reports }
 
 // Codec returns the codec for payloads.
 func (r *Registry) Codec() Codec { return r.codec }
@@ -200,7 +200,7 @@ func (r *Registry) Codec() Codec { return r.codec }
 // Events returns the payloads that are recorded in the event log, or nil.
 func (r *Registry) Events() eventTypes { return r.events }
 
-// Committed wakes the processors of this process, and those of others where a notifier runs:
+// NotifyCommitted wakes the processors of this process, and those of others where a notifier runs:
 // messages of these payload types were committed, or some of any type. Call it after a
 // transaction of your own in which messages were produced; outbox.Producer.RunInTx does so
 // by itself.

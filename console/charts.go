@@ -41,7 +41,7 @@ const (
 )
 
 // spark is the last hour of a consumer, minute by minute.
-func spark(now time.Time, minutes []outbox.Minute) chart {
+func spark(now time.Time, minutes []outbox.MinuteStats) chart {
 	first := now.UTC().Truncate(time.Minute).Add(-(sparkMinutes - 1) * time.Minute)
 	c := columns(first, time.Minute, sparkMinutes, 2, sparkHeight, minutes)
 	c.Label = fmt.Sprintf("Last hour: %s, %s failed", plural(c.Total, "run"), grouped(c.Bad))
@@ -49,7 +49,7 @@ func spark(now time.Time, minutes []outbox.Minute) chart {
 }
 
 // columns sorts minutes into n columns of a width, each of so long.
-func columns(first time.Time, each time.Duration, n, width, height int, minutes []outbox.Minute) chart {
+func columns(first time.Time, each time.Duration, n, width, height int, minutes []outbox.MinuteStats) chart {
 	c := chart{Width: n * width, Height: height, Columns: make([]column, n)}
 	for _, m := range minutes {
 		i := int(m.At.Sub(first) / each)
@@ -110,7 +110,7 @@ type slot struct {
 func (s slot) Ran() int64 { return s.Done + s.Retried + s.Poisoned + s.Snoozed + s.Discarded }
 
 // slotsOf sums up minutes.
-func slotsOf(first time.Time, minutes []outbox.Minute) []slot {
+func slotsOf(first time.Time, minutes []outbox.MinuteStats) []slot {
 	slots := make([]slot, chartTime/slotTime)
 	for i := range slots {
 		slots[i].At = first.Add(time.Duration(i) * slotTime)

@@ -22,7 +22,7 @@ type consumerPage struct {
 	Why      *outbox.Explanation
 	Takers   []taker
 	Failures []failing
-	Parked   []outbox.ParkedKey
+	Parked   []outbox.BlockedKey
 }
 
 // taker is a process that takes the consumer's messages.
@@ -123,7 +123,7 @@ func (v *visit) consumerOldest(data *consumerPage, _ []outbox.Process) error {
 
 // consumerParked lists keys whose messages wait for a poisoned one.
 func (v *visit) consumerParked(data *consumerPage, _ []outbox.Process) error {
-	found, err := v.seat.ParkedKeys(v.ctx(), parkedRead)
+	found, err := v.seat.BlockedKeys(v.ctx(), parkedRead)
 	for _, key := range found {
 		if key.Consumer == data.Name && len(data.Parked) < pageSize {
 			data.Parked = append(data.Parked, key)
@@ -157,7 +157,7 @@ type failing struct {
 	Since       string // in words, if a deploy may have begun it
 }
 
-func failingNow(f outbox.Failure, fleet []outbox.Process) failing {
+func failingNow(f outbox.FailureGroup, fleet []outbox.Process) failing {
 	return failing{Consumer: f.Consumer, Fingerprint: f.Fingerprint, ErrorType: f.ErrorType, Sample: f.Sample, Runs: f.Runs, FirstAt: f.FirstAt, LastAt: f.LastAt, Since: since(f, fleet)}
 }
 
@@ -188,7 +188,7 @@ func later(a, b time.Time) time.Time {
 const deployTime = time.Hour // for what began after a deploy to be its work, perhaps
 
 // since says which version met a failure first, and how soon after that came.
-func since(f outbox.Failure, fleet []outbox.Process) string {
+func since(f outbox.FailureGroup, fleet []outbox.Process) string {
 	if f.FirstVersion == "" {
 		return ""
 	}

@@ -115,7 +115,7 @@ func (v *visit) readMessage(id int64) (data messagePage, err error) {
 			return data, err
 		}
 		data = messagePage{Poisoned: &p, Hidden: p.Hidden, Pending: outbox.Pending{
-			ID: p.ID, MessageID: p.MessageID, Consumer: p.Consumer, PayloadType: p.PayloadType, InsertID: p.InsertID, Key: p.Key, CreatedAt: p.CreatedAt, AvailableAt: p.AvailableAt,
+			ID: p.ID, MessageID: p.MessageID, Consumer: p.Consumer, PayloadType: p.PayloadType, InsertID: p.InsertID, OrderingKey: p.OrderingKey, CreatedAt: p.CreatedAt, AvailableAt: p.AvailableAt,
 			Attempts: p.Attempts, Crashes: p.Crashes, State: outbox.Poisoned, Payload: p.Payload, PayloadBytes: p.PayloadBytes, Headers: p.Headers, Errors: p.Errors,
 		}}
 	default:
@@ -142,7 +142,7 @@ func readable(payload []byte) (text string, binary bool) {
 
 // kin finds the other consumers' messages of the same payload: pending ones as far as a first look finds them.
 func (v *visit) kin(data *messagePage) error {
-	pending, _, err := v.seat.Find(v.ctx(), outbox.Search{MessageID: data.MessageID}, outbox.FindPlace{})
+	pending, _, err := v.seat.Find(v.ctx(), outbox.Search{MessageID: data.MessageID}, outbox.FindCursor{})
 	if err != nil {
 		return err
 	}

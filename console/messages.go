@@ -35,7 +35,7 @@ func (f pendingFilter) Fields() url.Values {
 	if f.MessageID != uuid.Nil {
 		id = f.MessageID.String()
 	}
-	return linkTo("", "consumer", f.Consumer, "type", f.PayloadType, "insert", f.InsertID, "key", f.Key, "message", id, "state", f.State, "crashed", yes(f.Crashed), "retrying", yes(f.Retrying), "older", f.Older).query
+	return linkTo("", "consumer", f.Consumer, "type", f.PayloadType, "insert", f.InsertID, "key", f.OrderingKey, "message", id, "state", f.State, "crashed", yes(f.Crashed), "retrying", yes(f.Retrying), "older", f.Older).query
 }
 
 // pendingOf is a filter as an address has it.
@@ -59,7 +59,7 @@ func yes(set bool) string {
 
 func (a *asked) pending() pendingFilter {
 	f := pendingFilter{Filter: outbox.Filter{
-		Consumer: a.text("consumer"), PayloadType: a.text("type"), InsertID: a.text("insert"), Key: a.text("key"), MessageID: a.uuid("message"), State: outbox.State(a.text("state")),
+		Consumer: a.text("consumer"), PayloadType: a.text("type"), InsertID: a.text("insert"), OrderingKey: a.text("key"), MessageID: a.uuid("message"), State: outbox.State(a.text("state")),
 		Crashed: a.flag("crashed"), Retrying: a.flag("retrying"), OlderThan: a.age("older"),
 	}, Older: a.text("older")}
 	if f.State != "" && !slices.Contains(f.States(), f.State) {
@@ -111,7 +111,7 @@ const (
 func (v *visit) find() (page, error) {
 	a := v.asks()
 	data := findPage{What: a.text("what"), Value: a.text("value"), Name: a.text("header")}
-	search, place := outbox.Search{}, outbox.FindPlace{After: a.text("after"), Examined: a.id("examined")}
+	search, place := outbox.Search{}, outbox.FindCursor{After: a.text("after"), Examined: a.id("examined")}
 	data.Asked, data.Before, data.Examined = data.Value != "", a.ids("found"), place.Examined
 	switch data.What {
 	case "message":
@@ -148,7 +148,7 @@ func (v *visit) find() (page, error) {
 }
 
 // goOn is the page that goes on looking, and still knows what was found.
-func (v *visit) goOn(place outbox.FindPlace, found []int64) string {
+func (v *visit) goOn(place outbox.FindCursor, found []int64) string {
 	to := linkTo("find", "what", v.query.Get("what"), "value", v.query.Get("value"), "header", v.query.Get("header"), "after", place.After, "examined", place.Examined)
 	for _, id := range found[:min(len(found), mostFound)] {
 		to.query.Add("found", linkTo("", "id", id).query.Get("id"))

@@ -95,7 +95,7 @@ func (v *visit) overview() (page, error) {
 		return page{}, err
 	}
 	data := overview{Overview: o, Troubles: troubles(o.Needs)}
-	minutes := map[string][]outbox.Minute{}
+	minutes := map[string][]outbox.MinuteStats{}
 	for _, m := range o.Minutes {
 		minutes[m.Consumer] = append(minutes[m.Consumer], m)
 	}
@@ -145,7 +145,7 @@ func (f finding) CurePage() string {
 const rateMinutes = 5
 
 // recently sums up the minutes of a consumer.
-func recently(now time.Time, minutes []outbox.Minute) (r recent) {
+func recently(now time.Time, minutes []outbox.MinuteStats) (r recent) {
 	var runs outbox.Histogram
 	for _, m := range minutes {
 		for i, n := range m.Run {
@@ -161,4 +161,6 @@ func recently(now time.Time, minutes []outbox.Minute) (r recent) {
 }
 
 // ran is how many runs ended in a minute.
-func ran(m outbox.Minute) int64 { return m.Done + m.Retried + m.Poisoned + m.Snoozed + m.Discarded }
+func ran(m outbox.MinuteStats) int64 {
+	return m.Done + m.Retried + m.Poisoned + m.Snoozed + m.Discarded
+}

@@ -145,7 +145,7 @@ func (v *visit) groupFacts(data *groupPage) error {
 		if err != nil {
 			return err
 		}
-		if i := slices.IndexFunc(failures, func(f outbox.Failure) bool { return f.Fingerprint == filter.Fingerprint }); i >= 0 {
+		if i := slices.IndexFunc(failures, func(f outbox.FailureGroup) bool { return f.Fingerprint == filter.Fingerprint }); i >= 0 {
 			fails := failingNow(failures[i], fleet)
 			data.Fails = &fails
 		}

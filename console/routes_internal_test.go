@@ -133,7 +133,7 @@ func TestNarrowedTargets(t *testing.T) {
 	t.Parallel()
 	id := uuid.MustParse("0190b3c4-1111-7abc-8def-001122334455")
 	for _, f := range []outbox.Filter{
-		{Consumer: "0"}, {PayloadType: "false"}, {InsertID: "0"}, {Key: "0"}, {MessageID: id}, {State: outbox.Ready}, {Crashed: true}, {Retrying: true}, {OlderThan: time.Hour},
+		{Consumer: "0"}, {PayloadType: "false"}, {InsertID: "0"}, {OrderingKey: "0"}, {MessageID: id}, {State: outbox.Ready}, {Crashed: true}, {Retrying: true}, {OlderThan: time.Hour},
 	} {
 		o := operation{ops.Operation{Target: ops.Target{Pending: &f}}}
 		if got := (&asked{values: pendingOf(f).Fields()}).pending().Filter; got != f {

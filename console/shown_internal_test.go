@@ -25,7 +25,7 @@ func TestSince(t *testing.T) {
 		{"v2", at.Add(40 * time.Second), "40 s after v2 started"}, {"v2", at.Add(3 * time.Hour), "first met by v2"}, {"v2", at.Add(-time.Second), "first met by v2"},
 		{"v3", at.Add(time.Second), "first met by v3"}, {"v1", at, "first met by v1"}, {"", at, ""},
 	} {
-		if got := since(outbox.Failure{Consumer: "mail", FirstVersion: c.version, FirstAt: c.first}, fleet); got != c.want {
+		if got := since(outbox.FailureGroup{Consumer: "mail", FirstVersion: c.version, FirstAt: c.first}, fleet); got != c.want {
 			t.Errorf("first met by %q at %s: got %q, want %q", c.version, c.first, got, c.want)
 		}
 	}
@@ -59,7 +59,7 @@ func TestCuresLeadToPages(t *testing.T) {
 func TestColumns(t *testing.T) {
 	t.Parallel()
 	first := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	c := columns(first, time.Minute, 3, 4, 100, []outbox.Minute{
+	c := columns(first, time.Minute, 3, 4, 100, []outbox.MinuteStats{
 		{At: first.Add(-time.Minute), Done: 1000}, {At: first, Done: 50}, {At: first.Add(time.Minute), Done: 80, Retried: 15, Poisoned: 5}, {At: first.Add(3 * time.Minute), Done: 1000},
 	})
 	if c.Total != 150 || c.Bad != 20 || c.Most != 100 || len(c.Columns) != 3 {

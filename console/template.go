@@ -199,7 +199,7 @@ func shortTo(text string, most int) string {
 // tone is the colour of a state.
 func tone(state any) string {
 	switch fmt.Sprint(state) {
-	case string(ops.Critical), string(outbox.Poisoned), string(outbox.ProcessLost), string(outbox.LeaseExpired), string(outbox.NoConsumer), string(outbox.NoLiveProcess), string(outbox.Parked), string(outbox.Suspect), halted:
+	case string(ops.Critical), string(outbox.Poisoned), string(outbox.ProcessLost), string(outbox.LeaseExpired), string(outbox.NoConsumer), string(outbox.NoLiveProcess), string(outbox.KeyBlocked), string(outbox.Suspect), halted:
 		return "bad"
 	case string(ops.Warning), string(outbox.Paused), string(outbox.OtherPayload), string(outbox.CircuitOpen), string(outbox.CircuitBreakerOpen), string(outbox.Expired), string(outbox.Saturated), string(outbox.Limited), string(outbox.RateLimited):
 		return "warn"

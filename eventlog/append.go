@@ -21,16 +21,16 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Expected is the version that a stream must have for an append to happen: the
+// ExpectedVersion is the version that a stream must have for an append to happen: the
 // number of its events, or one of the constants.
 type ExpectedVersion int64
 
 const (
 	// NoStream wants the stream to be new.
 	NoStream ExpectedVersion = ExpectedVersion(store.NewStream)
-	// Any does not ask.
+	// AnyVersion does not ask.
 	AnyVersion ExpectedVersion = ExpectedVersion(store.AnyStream)
-	// Exists wants the stream to have events.
+	// StreamExists wants the stream to have events.
 	StreamExists ExpectedVersion = ExpectedVersion(store.OldStream)
 )
 

@@ -28,7 +28,7 @@ const (
 	numberPause = 2 * time.Millisecond
 )
 
-// Recorded is an event as it was appended.
+// RecordedEvent is an event as it was appended.
 type RecordedEvent struct {
 	// ID is the same for whoever is given the event: the idempotency key for
 	// effects outside the database.
@@ -249,7 +249,7 @@ func (l *Log) Head(ctx context.Context, db bun.IDB) (int64, error) {
 	return head, dberr.Wrap(err, "eventlog: head")
 }
 
-// Number gives positions to the events that are committed and have none, and
+// AssignPositions gives positions to the events that are committed and have none, and
 // returns to how many. Any number of processes may call it: one at a time does the
 // work, and the others wait until it is done with what was there when they began.
 // Whoever runs projections need not call it. On SQLite events have their positions

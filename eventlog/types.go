@@ -93,7 +93,7 @@ func Upcaster(from int, fn Upcast) TypeOption {
 	}
 }
 
-// Aliases are former names of the event.
+// PayloadAliases are former names of the event.
 func PayloadAliases(names ...string) TypeOption {
 	return func(t *Type) { t.aliases = append(t.aliases, names...) }
 }

@@ -22,7 +22,7 @@ const (
 )
 
 // Relays registers receivers and log relays, as [Consumers] does consumers: each argument is a
-// relay.Receiver, a []relay.Receiver, or a constructor of either; or the same of relay.LogRelay,
+// relay.Receiver, a []relay.Receiver, or a constructor of either; or the same of relay.LogForwarder,
 // which needs [EventLog]. [Module] registers the receivers' consumers of parked records, too, and
 // runs them all: they start and stop with the processors. The application may provide a
 // relay.RunnerConfig as a value. What publishes messages is a consumer.
@@ -30,7 +30,7 @@ func Relays(relays ...any) fx.Option {
 	options := make([]fx.Option, len(relays))
 	for i, r := range relays {
 		if isLogRelay(reflect.TypeOf(r)) {
-			options[i] = memberOption[relay.LogRelay]("Relays", "a relay.LogRelay", logRelaysGroup, i, r)
+			options[i] = memberOption[relay.LogForwarder]("Relays", "a relay.LogForwarder", logRelaysGroup, i, r)
 		} else {
 			options[i] = memberOption[relay.Receiver]("Relays", "a relay.Receiver", relaysGroup, i, r)
 		}
@@ -43,7 +43,7 @@ func isLogRelay(t reflect.Type) bool {
 	if t != nil && t.Kind() == reflect.Func && t.NumOut() > 0 {
 		t = t.Out(0)
 	}
-	return t == reflect.TypeFor[relay.LogRelay]() || t == reflect.TypeFor[[]relay.LogRelay]()
+	return t == reflect.TypeFor[relay.LogForwarder]() || t == reflect.TypeFor[[]relay.LogForwarder]()
 }
 
 type parkedParams struct {
@@ -75,11 +75,11 @@ type relayParams struct {
 	Registry  *bus.Registry
 	Handles   *handles
 	Telemetry *amotel.Telemetry
-	Config    relay.RunnerConfig `optional:"true"`
-	Receivers []relay.Receiver   `group:"asyncmonolith.relays"`
-	Logs      []relay.LogRelay   `group:"asyncmonolith.logrelays"`
-	Logger    *slog.Logger       `optional:"true"`
-	Log       *eventlog.Log      `optional:"true"`
+	Config    relay.RunnerConfig   `optional:"true"`
+	Receivers []relay.Receiver     `group:"asyncmonolith.relays"`
+	Logs      []relay.LogForwarder `group:"asyncmonolith.logrelays"`
+	Logger    *slog.Logger         `optional:"true"`
+	Log       *eventlog.Log        `optional:"true"`
 	// Readers is made with the log, which is filled in then.
 	Readers *projection.Runner `optional:"true"`
 }
@@ -99,7 +99,7 @@ func newRelayRunner(p relayParams) (*relay.Runner, error) {
 		config.PublishTelemetry = p.Telemetry.Publish()
 	}
 	slices.SortStableFunc(p.Receivers, func(a, b relay.Receiver) int { return cmp.Compare(a.Name(), b.Name()) }) // fx shuffles groups
-	slices.SortStableFunc(p.Logs, func(a, b relay.LogRelay) int { return cmp.Compare(a.Name(), b.Name()) })
+	slices.SortStableFunc(p.Logs, func(a, b relay.LogForwarder) int { return cmp.Compare(a.Name(), b.Name()) })
 	var relays []relay.Relay
 	for _, r := range p.Receivers {
 		relays = append(relays, r)

@@ -8,7 +8,7 @@ import (
 )
 
 // SkipOnReplay passes over messages that are delivered again on request, by eventlog.Log.Replay
-// or to a receiver with relay.Replay,
+// or to a receiver with relay.MarkAsReplay,
 // for the consumers named, or for all when none is: those whose effects must not
 // happen twice, such as mails. What is passed over counts as done.
 func SkipOnReplay(consumers ...string) bus.Middleware {

@@ -15,7 +15,7 @@ import (
 
 // Change is one change, as the audit has it. It holds no content.
 type Change struct {
-	Operation int64 // its id, by which [Seat.Operation] has it
+	Operation int64 // its id, by which [Session.Operation] has it
 	Actor     string
 	Action    Action
 	Reason    string
@@ -130,7 +130,7 @@ func (s *Session) change(ctx context.Context, c Change, fn func(ctx context.Cont
 	return nil
 }
 
-// changeAfter is change for what cannot be part of a transaction. It is in the audit first, as [Begun],
+// changeAfter is change for what cannot be part of a transaction. It is in the audit first, as [Started],
 // and stays so if the process dies before it is known what became of it.
 func (s *Session) changeAfter(ctx context.Context, c Change, fn func(ctx context.Context, db *bun.DB) (changed int, err error)) error {
 	if err := s.allowed(ctx, c); err != nil {

@@ -19,7 +19,7 @@ import (
 // Check tells what needs somebody now: poisoned messages, parked keys and open breakers, messages that no live process takes,
 // processes that have vanished within a day, are stuck or stopped by a gate, projections that have halted,
 // operations that stand still. The worst comes first, there are 20 findings of a kind at most, and none where
-// nothing needs anybody. It is [Overview.Needs], so that it may be asked often: [Seat.Doctor] finds the same, and looks deeper.
+// nothing needs anybody. It is [Overview.Needs], so that it may be asked often: [Session.Doctor] finds the same, and looks deeper.
 // What could not be looked at is a [Warning], too; it is an error where nothing could be, and there was no overview before.
 func (s *Session) Check(ctx context.Context) ([]Finding, error) {
 	o, err := s.Overview(ctx)
@@ -80,8 +80,8 @@ func poisonedIn(queues []outbox.Queue) (found []Finding) {
 
 func parkedIn(queues []outbox.Queue) (found []Finding) {
 	for _, q := range queues {
-		if q.ParkedKeys > 0 {
-			found = append(found, Finding{Severity: Critical, Subject: q.Consumer, Text: fmt.Sprintf("Keys are parked, whose messages wait: %s.", counted(q.ParkedKeys)),
+		if q.BlockedKeys > 0 {
+			found = append(found, Finding{Severity: Critical, Subject: q.Consumer, Text: fmt.Sprintf("Keys are parked, whose messages wait: %s.", counted(q.BlockedKeys)),
 				Cure: "See which, and by which poisoned message: asyncmonolith messages keys. Mend what that failed at, then: asyncmonolith requeue ID; or discard it."})
 		}
 	}

@@ -12,26 +12,26 @@ import (
 )
 
 // Minutes lists the last minutes of consumers, of all unless some are named: see outbox.Admin.
-func (s *Session) Minutes(ctx context.Context, within time.Duration, consumers ...string) ([]outbox.Minute, error) {
+func (s *Session) Minutes(ctx context.Context, within time.Duration, consumers ...string) ([]outbox.MinuteStats, error) {
 	if err := s.mayEach(View, consumers); err != nil {
 		return nil, fmt.Errorf("ops: minutes: %w", err)
 	}
-	return lookFor(ctx, s.desk, lookTime, func(ctx context.Context, db bun.IDB) ([]outbox.Minute, error) {
+	return lookFor(ctx, s.desk, lookTime, func(ctx context.Context, db bun.IDB) ([]outbox.MinuteStats, error) {
 		return s.desk.admin.Minutes(ctx, db, within, consumers...)
 	})
 }
 
 // Failures lists kinds of failures, those first that came last: of a consumer, or of all if that is
 // empty. Who may not read contents sees no texts.
-func (s *Session) Failures(ctx context.Context, consumer string, limit int) ([]outbox.Failure, error) {
-	found, err := look(ctx, s, View, consumer, func(ctx context.Context, db bun.IDB) ([]outbox.Failure, error) {
+func (s *Session) Failures(ctx context.Context, consumer string, limit int) ([]outbox.FailureGroup, error) {
+	found, err := look(ctx, s, View, consumer, func(ctx context.Context, db bun.IDB) ([]outbox.FailureGroup, error) {
 		return s.desk.admin.Failures(ctx, db, consumer, limit)
 	})
-	return store.Each(found, func(f outbox.Failure) outbox.Failure { return s.failure(ctx, f) }), err
+	return store.Each(found, func(f outbox.FailureGroup) outbox.FailureGroup { return s.failure(ctx, f) }), err
 }
 
 // failure is what the principal sees of one.
-func (s *Session) failure(ctx context.Context, f outbox.Failure) outbox.Failure {
+func (s *Session) failure(ctx context.Context, f outbox.FailureGroup) outbox.FailureGroup {
 	c, _ := s.shown(ctx, Content{Consumer: f.Consumer, Errors: []string{f.Sample}})
 	f.Sample = ""
 	if len(c.Errors) > 0 {
@@ -68,14 +68,14 @@ func (s *Session) Crashes(ctx context.Context, id int64, limit int) ([]outbox.Cr
 	return found, err
 }
 
-// ParkedKeys lists the keys that have been parked for the longest: see outbox.Admin.Keys.
-func (s *Session) ParkedKeys(ctx context.Context, limit int) ([]outbox.ParkedKey, error) {
-	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.ParkedKey, error) {
-		return s.desk.admin.Keys(ctx, db, limit)
+// BlockedKeys lists the keys that have been parked for the longest: see outbox.Admin.BlockedKeys.
+func (s *Session) BlockedKeys(ctx context.Context, limit int) ([]outbox.BlockedKey, error) {
+	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.BlockedKey, error) {
+		return s.desk.admin.BlockedKeys(ctx, db, limit)
 	})
 }
 
-// Pause keeps a consumer's messages from being claimed until [Seat.Resume]. The note says why, for
+// Pause keeps a consumer's messages from being claimed until [Session.Resume]. The note says why, for
 // others to see.
 func (s *Session) Pause(ctx context.Context, consumer, note string) error {
 	return s.change(ctx, Change{Action: Pause, Reason: note, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {

@@ -29,7 +29,7 @@ func (s *Session) Undo(ctx context.Context, reason string, id int64) (Operation,
 // more changes. What is changed stays so. What a process does to a projection at once cannot be stopped while it
 // does: that is [ErrInvalidState]. The reason, which may be empty, stands in the audit.
 //
-// It also closes a change that is still [Begun] after 10 minutes, since its process died before it was known what became
+// It also closes a change that is still [Started] after 10 minutes, since its process died before it was known what became
 // of it. It does not end what that may still be doing: if it lives after all, it writes at its end what it has done.
 func (s *Session) Stop(ctx context.Context, reason string, id int64) (Operation, error) {
 	open := []OperationState{Planned, Waiting, Canary, Running, Paused, Started}
@@ -241,7 +241,7 @@ func (d *Service) same(ctx context.Context, db bun.IDB, o Operation, states ...O
 	return found, err
 }
 
-// By tells whether somebody has planned it, or made it: a name stands in the audit with its first 255 bytes.
+// CreatedBy tells whether somebody has planned it, or made it: a name stands in the audit with its first 255 bytes.
 func (o Operation) CreatedBy(who Principal) bool {
 	return o.Actor == errorlog.Clean(who.Name, store.MaxActor)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// Finding is one thing that [Seat.Doctor] has found. It holds no content, and no text of an error that a
+// Finding is one thing that [Session.Doctor] has found. It holds no content, and no text of an error that a
 // message or a schedule has.
 type Finding struct {
 	Check    string   `json:"check"` // what was looked at
@@ -92,7 +92,7 @@ func checks() []check {
 const mostFindings = 20
 
 // Doctor looks for what is wrong with the database and with what runs on it, and says how to cure it: what
-// [Seat.Check] finds, and more. The worst comes first; a check that has found nothing wrong is listed, too, and of none more than 20 findings.
+// [Session.Check] finds, and more. The worst comes first; a check that has found nothing wrong is listed, too, and of none more than 20 findings.
 // It changes nothing. It looks where messages are written, [Config].DB, and at each thing for a second at
 // most: what could not be looked at is a [Warning] that says so, and why to who may read texts of errors. An
 // error means that the database does not answer at all, or [ErrForbidden], or that ctx is over.

@@ -8,7 +8,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// Installed lists the schemas and prefixes under which the database has tables of this library, as far
+// FindInstallations lists the schemas and prefixes under which the database has tables of this library, as far
 // as its user sees them, 20 at most: for who finds none where the registry says.
 func (s *Session) FindInstallations(ctx context.Context) ([]bus.Tables, error) {
 	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]bus.Tables, error) {

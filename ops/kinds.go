@@ -96,8 +96,8 @@ func ofVersion(t Target) error {
 	return ofProjection(t)
 }
 
-func (s step) poisoned() poison.Batch {
-	return poison.Batch{Filter: *s.target.Poisoned, After: s.row.AfterID, UpTo: s.row.UpToID, Limit: s.limit, Consumers: s.consumers()}
+func (s step) poisoned() poison.Chunk {
+	return poison.Chunk{Filter: *s.target.Poisoned, After: s.row.AfterID, UpTo: s.row.UpToID, Limit: s.limit, Consumers: s.consumers()}
 }
 
 // consumers are those that Allow was asked for when the operation was started: those that the plan says it touches. No others

@@ -21,7 +21,7 @@ const (
 // none. It reads 2,000 messages at most: where few of them match, a page has few, or none, and the next
 // goes on.
 func (s *Session) Messages(ctx context.Context, filter outbox.Filter, page outbox.Page) (found []outbox.Pending, next *outbox.Page, err error) {
-	page.Examine = examined
+	page.ScanLimit = examined
 	found, err = look(ctx, s, View, filter.Consumer, func(ctx context.Context, db bun.IDB) (found []outbox.Pending, err error) {
 		found, next, err = s.desk.admin.List(ctx, db, filter, page)
 		return found, err
@@ -45,7 +45,7 @@ func (s *Session) MessagesByID(ctx context.Context, ids ...int64) ([]outbox.Pend
 // Find looks for pending messages, a part of them at a time, and tells how far it has come, which is nil
 // at the end: see outbox.Admin.Find. To look for a header takes the right to read contents, and see
 // [ErrRedacted].
-func (s *Session) Find(ctx context.Context, search outbox.Search, place outbox.FindPlace) (found []outbox.Pending, next *outbox.FindPlace, err error) {
+func (s *Session) Find(ctx context.Context, search outbox.Search, place outbox.FindCursor) (found []outbox.Pending, next *outbox.FindCursor, err error) {
 	if err := s.maySearch(ctx, headerOf(search)); err != nil {
 		return nil, nil, fmt.Errorf("ops: find: %w", err)
 	}

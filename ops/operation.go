@@ -163,7 +163,7 @@ func (s *Session) Operations(ctx context.Context, page outbox.Page) ([]Operation
 	return store.Each(rows, func(row store.Operation) Operation { return s.operation(ctx, newOperation(row)) }), next, err
 }
 
-// Carried tells whether a live process carries out operations: whether it runs a [Runner].
+// HasRunner tells whether a live process carries out operations: whether it runs a [Runner].
 func (s *Session) HasRunner(ctx context.Context) (bool, error) {
 	return look(ctx, s, View, "", s.desk.carried)
 }

@@ -19,9 +19,9 @@ type Overview struct {
 	At     time.Time      `json:"at"` // when it was made, on the clock of this process
 	Queues []outbox.Queue `json:"queues"`
 	// Minutes are those of the last hour.
-	Minutes []outbox.Minute `json:"minutes,omitempty"`
+	Minutes []outbox.MinuteStats `json:"minutes,omitempty"`
 	// Failures are the 20 kinds that came last.
-	Failures []outbox.Failure `json:"failures,omitempty"`
+	Failures []outbox.FailureGroup `json:"failures,omitempty"`
 	// Processes are those that are alive, and those that vanished within a day.
 	Processes []outbox.Process `json:"processes,omitempty"`
 	// Strangers are kinds of messages that no process that is alive takes, 20 at most, and consumers of
@@ -31,7 +31,7 @@ type Overview struct {
 	Operations []Operation `json:"operations,omitempty"`
 	// Unseen are the parts that could not be looked at this time: what is shown of them is older, or nothing.
 	Unseen []Unseen `json:"unseen,omitempty"`
-	// Needs is what needs somebody: see [Seat.Check].
+	// Needs is what needs somebody: see [Session.Check].
 	Needs []Finding `json:"-"`
 }
 
@@ -75,7 +75,7 @@ func (s *Session) Overview(ctx context.Context) (Overview, error) {
 	return s.overview(ctx, o), nil
 }
 
-// Glance is [Seat.Overview] for who would rather see one that is some seconds too old than wait: due tells
+// CachedOverview is [Session.Overview] for who would rather see one that is some seconds too old than wait: due tells
 // that it is time for another, which to ask for once this one is shown.
 func (s *Session) CachedOverview(ctx context.Context) (o Overview, due bool, err error) {
 	if err := s.may(View, ""); err != nil {
@@ -91,7 +91,7 @@ func (s *Session) CachedOverview(ctx context.Context) (o Overview, due bool, err
 
 // overview is what the principal sees of one.
 func (s *Session) overview(ctx context.Context, o Overview) Overview {
-	o.Failures = store.Each(o.Failures, func(f outbox.Failure) outbox.Failure { return s.failure(ctx, f) })
+	o.Failures = store.Each(o.Failures, func(f outbox.FailureGroup) outbox.FailureGroup { return s.failure(ctx, f) })
 	o.Operations = store.Each(o.Operations, func(of Operation) Operation { return s.operation(ctx, of) })
 	o.Needs = s.told(o.needs())
 	if s.may(Read, "") != nil {

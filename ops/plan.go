@@ -23,7 +23,7 @@ const (
 	mostCanary    = 500
 )
 
-// Terms are how an operation is carried out.
+// StartOptions are how an operation is carried out.
 type StartOptions struct {
 	// Rate is how many messages change in a second: 1 to 100,000. Defaults to 100.
 	Rate int
@@ -87,7 +87,7 @@ func (s *Session) Plan(ctx context.Context, a Action, target Target) (Operation,
 	return s.operation(ctx, o), nil
 }
 
-// Preview is [Seat.Plan] that keeps no plan: it writes nothing.
+// Preview is [Session.Plan] that keeps no plan: it writes nothing.
 func (s *Session) Preview(ctx context.Context, a Action, target Target) (Preview, error) {
 	preview, err := s.preview(ctx, a, &target)
 	if err != nil {

@@ -45,7 +45,7 @@ func (s *Session) PoisonedMessages(ctx context.Context, filter poison.Filter, pa
 	return found, next, err
 }
 
-// CountPoisoned counts poisoned messages that match, up to 10,000. It filters as [Seat.PoisonedMessages] does.
+// CountPoisoned counts poisoned messages that match, up to 10,000. It filters as [Session.PoisonedMessages] does.
 func (s *Session) CountPoisoned(ctx context.Context, filter poison.Filter) (int, error) {
 	if err := s.maySearch(ctx, textOf(filter)); err != nil {
 		return 0, fmt.Errorf("ops: count poisoned: %w", err)
@@ -95,15 +95,15 @@ func (s *Session) reason(ctx context.Context, m poison.Message) string {
 
 // Requeue makes poisoned messages pending again, and tells which ones they have become. Its Unregistered goes by the
 // consumers of this program.
-func (s *Session) Requeue(ctx context.Context, reason string, ids ...int64) (result poison.BatchResult, err error) {
+func (s *Session) Requeue(ctx context.Context, reason string, ids ...int64) (result poison.ChunkResult, err error) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	err = s.change(ctx, Change{Action: Requeue, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, tx bun.Tx) (int, error) {
-		result, err = s.desk.poisoned.RequeueBatch(ctx, tx, poison.Batch{Filter: poison.Filter{IDs: ids}, UpTo: math.MaxInt64, Limit: mostIDs})
+		result, err = s.desk.poisoned.RequeueBatch(ctx, tx, poison.Chunk{Filter: poison.Filter{IDs: ids}, UpTo: math.MaxInt64, Limit: mostIDs})
 		result.Missing = len(ids) - result.Requeued - result.Conflicts
 		return result.Requeued, err
 	})
 	if err != nil {
-		return poison.BatchResult{}, err
+		return poison.ChunkResult{}, err
 	}
 	return result, nil
 }

@@ -152,7 +152,7 @@ type seenPending struct {
 }
 
 func (d *Service) seePending(ctx context.Context, db bun.IDB, filter outbox.Filter, upTo int64) (seen seenPending, err error) {
-	if _, _, err = d.admin.List(ctx, db, filter, outbox.Page{Size: 1, Examine: 1}); err != nil { // it checks the filter
+	if _, _, err = d.admin.List(ctx, db, filter, outbox.Page{Size: 1, ScanLimit: 1}); err != nil { // it checks the filter
 		return seenPending{}, err
 	}
 	after := int64(0)

@@ -101,7 +101,7 @@ func needs(a Action) Role {
 var ErrForbidden = errors.New("forbidden")
 
 // May is [ErrForbidden] unless the principal may do that to a consumer, which is empty where it is about
-// several, or none: each method of [Seat] asks it. It is for who shows what somebody can do.
+// several, or none: each method of [Session] asks it. It is for who shows what somebody can do.
 func (p Principal) May(a Action, consumer string) error {
 	if p.Name == "" {
 		p.Role = None

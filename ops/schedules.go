@@ -83,7 +83,7 @@ func (s *Session) RunSchedule(ctx context.Context, reason string, id int64) erro
 	return s.changeSchedule(ctx, RunSchedule, reason, id, s.desk.schedules.Trigger)
 }
 
-// PauseSchedule keeps a schedule from firing until [Seat.ResumeSchedule].
+// PauseSchedule keeps a schedule from firing until [Session.ResumeSchedule].
 func (s *Session) PauseSchedule(ctx context.Context, reason string, id int64) error {
 	return s.changeSchedule(ctx, PauseSchedule, reason, id, s.desk.schedules.Pause)
 }

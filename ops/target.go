@@ -70,6 +70,6 @@ func targetOf(row store.Operation) (target pinnedTarget, err error) {
 // pendingRows is a filter as the store has it.
 func pendingRows(f outbox.Filter) store.PendingFilter {
 	states := map[outbox.State]store.PendingState{outbox.Ready: store.Ready, outbox.Delayed: store.Delayed, outbox.Leased: store.Leased}
-	return store.PendingFilter{Consumer: f.Consumer, PayloadType: f.PayloadType, InsertID: f.InsertID, Key: f.Key, MessageID: f.MessageID,
+	return store.PendingFilter{Consumer: f.Consumer, PayloadType: f.PayloadType, InsertID: f.InsertID, Key: f.OrderingKey, MessageID: f.MessageID,
 		State: states[f.State], Crashed: f.Crashed, Retrying: f.Retrying, OlderThan: f.OlderThan}
 }

@@ -133,7 +133,7 @@ func (g *gauges) showQueue(o metric.Observer, q outbox.Queue) {
 	o.ObserveFloat64(g.age, q.OldestReady.Seconds(), set)
 	o.ObserveInt64(g.poisonDepth, q.Poisoned, set)
 	o.ObserveFloat64(g.poisonAge, q.OldestPoisoned.Seconds(), set)
-	if q.Parks {
-		o.ObserveInt64(g.parked, q.ParkedKeys, set)
+	if q.BlocksKeys {
+		o.ObserveInt64(g.parked, q.BlockedKeys, set)
 	}
 }

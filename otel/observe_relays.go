@@ -66,7 +66,7 @@ func (g *relayGauges) look(ctx context.Context) (show func(metric.Observer), err
 	return func(o metric.Observer) {
 		for _, s := range receivers {
 			receiver := groupKey.String(s.Receiver)
-			for outcome, n := range map[string]int64{"new": s.New, "duplicate": s.Duplicates, "unknown": s.Unknown, "parked": s.Parked} {
+			for outcome, n := range map[string]int64{"new": s.Accepted, "duplicate": s.Duplicates, "unknown": s.Ignored, "parked": s.Parked} {
 				o.ObserveInt64(g.records, n, metric.WithAttributes(receiver, recordKey.String(outcome)))
 			}
 			paused := int64(0)
@@ -76,7 +76,7 @@ func (g *relayGauges) look(ctx context.Context) (show func(metric.Observer), err
 			set := metric.WithAttributeSet(attribute.NewSet(receiver))
 			o.ObserveInt64(g.paused, paused, set)
 			o.ObserveFloat64(g.lag, s.Lag.Seconds(), set)
-			o.ObserveInt64(g.remembered, int64(s.Remembered), set)
+			o.ObserveInt64(g.remembered, int64(s.InboxSize), set)
 			o.ObserveFloat64(g.age, s.Oldest.Seconds(), set)
 		}
 		for _, l := range logs {

@@ -59,7 +59,7 @@ func NewAdmin(registry *bus.Registry) (*Admin, error) {
 //
 // With a consumer or an insert id in the filter it reads an index. The other fields
 // are compared message by message, so that looking for what is rare reads all
-// there is of the consumer, or, without one, of the table, unless [Page.Examine] bounds that.
+// there is of the consumer, or, without one, of the table, unless [Page.ScanLimit] bounds that.
 func (a *Admin) List(ctx context.Context, db bun.IDB, filter Filter, page Page) ([]Pending, *Page, error) {
 	size, place, mistake := paging.Start(page.Size, page.After)
 	st, db, err := a.stores.Of(db, errAdminUnmade)
@@ -71,8 +71,8 @@ func (a *Admin) List(ctx context.Context, db bun.IDB, filter Filter, page Page) 
 		f.After = store.PendingPlace{Consumer: place.Consumer, Payload: place.Payload, At: place.At(), ID: place.ID, Keyed: place.Keyed, Lane: place.Lane, Rank: place.Rank}
 	}
 	var found store.Examined
-	if page.Examine > 0 && filter.InsertID == "" {
-		found, err = st.ExaminePending(ctx, db, f, page.Examine, size)
+	if page.ScanLimit > 0 && filter.InsertID == "" {
+		found, err = st.ExaminePending(ctx, db, f, page.ScanLimit, size)
 	} else {
 		found.Rows, err = st.PendingMessages(ctx, db, f, size+1)
 	}
@@ -87,7 +87,7 @@ func (a *Admin) List(ctx context.Context, db bun.IDB, filter Filter, page Page) 
 	}
 	var next *Page
 	if p := found.Next; found.More {
-		next = &Page{Size: size, Examine: page.Examine, After: paging.After(paging.Place{
+		next = &Page{Size: size, ScanLimit: page.ScanLimit, After: paging.After(paging.Place{
 			Consumer: p.Consumer, Payload: p.Payload, Micros: p.At.UnixMicro(), ID: p.ID, Keyed: p.Keyed, Lane: p.Lane, Rank: p.Rank})}
 	}
 	return store.Each(rows, newPending), next, nil

@@ -28,10 +28,10 @@ type Queue struct {
 	Leased   int64  `json:"leased"`  // claimed by some process
 	Poisoned int64  `json:"poisoned"`
 
-	// Parks is true of a consumer whose poisoned messages park their keys, see bus.BlockKey, and
+	// BlocksKeys is true of a consumer whose poisoned messages park their keys, see bus.BlockKey, and
 	// ParkedKeys is how many are parked now.
-	Parks      bool  `json:"parks,omitempty"`
-	ParkedKeys int64 `json:"parked_keys,omitempty"`
+	BlocksKeys  bool  `json:"parks,omitempty"`
+	BlockedKeys int64 `json:"parked_keys,omitempty"`
 
 	OldestReady    time.Duration `json:"-"` // how long the oldest ready message has been due; 0 for none
 	OldestPoisoned time.Duration `json:"-"` // how long ago the oldest poisoned message was poisoned; 0 for none
@@ -61,7 +61,7 @@ func (q Queue) MarshalJSON() ([]byte, error) {
 }
 
 func newQueue(row store.QueueStats, parked map[string]int64) Queue {
-	return Queue{Consumer: row.Consumer, Ready: row.Ready, Delayed: row.Delayed, Leased: row.Leased, Poisoned: row.Poisoned, ParkedKeys: parked[row.Consumer],
+	return Queue{Consumer: row.Consumer, Ready: row.Ready, Delayed: row.Delayed, Leased: row.Leased, Poisoned: row.Poisoned, BlockedKeys: parked[row.Consumer],
 		OldestReady: row.Age(row.OldestReady), OldestPoisoned: row.Age(row.OldestPoisoned)}
 }
 
@@ -117,20 +117,20 @@ func (a *Admin) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([]
 		var c bus.Consumer
 		c, q.Registered = a.registry.Consumer(q.Consumer)
 		pause := pauses[q.Consumer]
-		q.PausedAt, q.PausedBy, q.PauseNote, q.Parks = pause.PausedAt.Time, pause.PausedBy, pause.Note, q.Registered && parks(c)
+		q.PausedAt, q.PausedBy, q.PauseNote, q.BlocksKeys = pause.PausedAt.Time, pause.PausedBy, pause.Note, q.Registered && parks(c)
 		q.Breaker = breakers[q.Consumer]
 	}
 	slices.SortFunc(queues, func(a, b Queue) int { return cmp.Compare(a.Consumer, b.Consumer) })
 	return queues, nil
 }
 
-// Unregistered is a kind of message that no consumer of the registry takes.
+// Unhandled is a kind of message that no consumer of the registry takes.
 type Unhandled struct {
 	Consumer    string `json:"consumer"`
 	PayloadType string `json:"payload_type"`
 }
 
-// Unregistered lists kinds of messages that wait although no consumer of the registry
+// Unhandled lists kinds of messages that wait although no consumer of the registry
 // takes them: the consumer is not registered, or takes other payload types.
 // Another program may take them. It lists 20 kinds at most.
 func (a *Admin) Unhandled(ctx context.Context, db bun.IDB) ([]Unhandled, error) {

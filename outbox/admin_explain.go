@@ -212,7 +212,7 @@ func (a *Admin) explainRate(ctx context.Context, db bun.IDB, st *store.Store, e 
 		who  string
 		rate *store.Rate
 		lane int64
-	}{{"Its consumer", rateOf(consumer), 0}, {"Its key", keyRateOf(consumer), store.Lane(e.Message.Key)}} {
+	}{{"Its consumer", rateOf(consumer), 0}, {"Its key", keyRateOf(consumer), store.Lane(e.Message.OrderingKey)}} {
 		rate := of.rate
 		if rate == nil || e.Reason != Ready {
 			continue

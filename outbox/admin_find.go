@@ -28,8 +28,8 @@ type Search struct {
 	Header, Value string
 }
 
-// FindPlace is how far [Admin.Find] has come. The zero value is the beginning.
-type FindPlace struct {
+// FindCursor is how far [Admin.Find] has come. The zero value is the beginning.
+type FindCursor struct {
 	// After is what Find returned, or empty for the beginning. It may be written down, into a link
 	// for instance.
 	After string `json:"after"`
@@ -45,7 +45,7 @@ type FindPlace struct {
 //
 // A search for nothing, a trace id of another form, and a place that Find did not return are
 // bus.ErrInvalidOption.
-func (a *Admin) Find(ctx context.Context, db bun.IDB, search Search, place FindPlace) ([]Pending, *FindPlace, error) {
+func (a *Admin) Find(ctx context.Context, db bun.IDB, search Search, place FindCursor) ([]Pending, *FindCursor, error) {
 	st, db, err := a.stores.Of(db, errAdminUnmade)
 	var rows store.PendingSearch
 	if err == nil {
@@ -72,13 +72,13 @@ func (a *Admin) Find(ctx context.Context, db bun.IDB, search Search, place FindP
 			return nil, nil, dberr.Wrap(err, "outbox: admin: find")
 		}
 	}
-	var next *FindPlace
+	var next *FindCursor
 	if !at.Most || !at.End {
 		text, err := json.Marshal(at)
 		if err != nil {
 			return nil, nil, fmt.Errorf("outbox: admin: find: %w", err)
 		}
-		next = &FindPlace{After: base64.RawURLEncoding.EncodeToString(text), Examined: place.Examined + int64(looked)}
+		next = &FindCursor{After: base64.RawURLEncoding.EncodeToString(text), Examined: place.Examined + int64(looked)}
 	}
 	return store.Each(found, newPending), next, nil
 }
@@ -112,7 +112,7 @@ func (s Search) rows() (rows store.PendingSearch, err error) {
 	return rows, nil
 }
 
-func (p FindPlace) read() (at store.FindPlace, err error) {
+func (p FindCursor) read() (at store.FindPlace, err error) {
 	if p.After == "" {
 		return at, nil
 	}

@@ -23,9 +23,9 @@ func checkLimit(n int) error {
 	return nil
 }
 
-// ParkedKey is a key whose messages wait until somebody requeues or discards a poisoned one:
+// BlockedKey is a key whose messages wait until somebody requeues or discards a poisoned one:
 // see bus.BlockKey.
-type ParkedKey struct {
+type BlockedKey struct {
 	Consumer string    `json:"consumer"`
 	Key      string    `json:"key"`
 	Poisoned int64     `json:"poisoned"` // the first message that parks it, in calls of poison.Store
@@ -33,8 +33,8 @@ type ParkedKey struct {
 	Waiting  int64     `json:"waiting"` // messages behind it; 10,000 means "or more"
 }
 
-// Keys lists the keys that have been parked for the longest, at most n of them: 1 to 1000.
-func (a *Admin) Keys(ctx context.Context, db bun.IDB, n int) ([]ParkedKey, error) {
+// BlockedKeys lists the keys that have been parked for the longest, at most n of them: 1 to 1000.
+func (a *Admin) BlockedKeys(ctx context.Context, db bun.IDB, n int) ([]BlockedKey, error) {
 	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err == nil {
 		err = checkLimit(n)
@@ -46,8 +46,8 @@ func (a *Admin) Keys(ctx context.Context, db bun.IDB, n int) ([]ParkedKey, error
 	if err != nil {
 		return nil, dberr.Wrap(err, "outbox: admin: keys")
 	}
-	return store.Each(rows, func(row store.ParkedKey) ParkedKey {
-		return ParkedKey{Consumer: row.ConsumerType, Key: row.OrderKey, Poisoned: row.Poisoned, Since: row.Since.Time, Waiting: row.Waiting}
+	return store.Each(rows, func(row store.ParkedKey) BlockedKey {
+		return BlockedKey{Consumer: row.ConsumerType, Key: row.OrderKey, Poisoned: row.Poisoned, Since: row.Since.Time, Waiting: row.Waiting}
 	}), nil
 }
 
@@ -57,7 +57,7 @@ func (a *Admin) explainKey(ctx context.Context, db bun.IDB, st *store.Store, row
 		return nil
 	}
 	consumer, _ := a.registry.Consumer(e.Message.Consumer)
-	if consumer.PerKey() > 0 && !elsewhere {
+	if consumer.KeyConcurrency() > 0 && !elsewhere {
 		return a.explainShare(ctx, db, st, consumer, row, e)
 	}
 	names, unless := consumer.Names(), ""
@@ -69,7 +69,7 @@ func (a *Admin) explainKey(ctx context.Context, db bun.IDB, st *store.Store, row
 		return err
 	}
 	if found {
-		e.Reason = Parked
+		e.Reason = KeyBlocked
 		e.Text = fmt.Sprintf("Message %d of key %q was poisoned at %s, and the others of the key wait until it is requeued or discarded. poison.Store shows why, and does so.",
 			parked.Poisoned, parked.OrderKey, instant(parked.Since.Time))
 		return nil
@@ -94,7 +94,7 @@ func (a *Admin) explainKey(ctx context.Context, db bun.IDB, st *store.Store, row
 // explainShare says so where as many of a message's key run as may at once.
 func (a *Admin) explainShare(ctx context.Context, db bun.IDB, st *store.Store, consumer bus.Consumer, row store.Pending, e *Explanation) error {
 	held, err := st.HeldOfLane(ctx, db, consumer.Names(), row.Lane)
-	if err != nil || e.Reason != Ready || held < consumer.PerKey() {
+	if err != nil || e.Reason != Ready || held < consumer.KeyConcurrency() {
 		return err
 	}
 	e.Reason = KeyLimited

@@ -25,7 +25,7 @@ type Pending struct {
 	Consumer    string    `json:"consumer"`
 	PayloadType string    `json:"payload_type"`
 	InsertID    string    `json:"insert_id,omitempty"`   // empty: none
-	Key         string    `json:"key,omitempty"`         // of its order: see [Key]; empty: none
+	OrderingKey string    `json:"key,omitempty"`         // of its order: see [OrderingKey]; empty: none
 	CreatedAt   time.Time `json:"created_at,omitzero"`   // when it was produced
 	AvailableAt time.Time `json:"available_at,omitzero"` // it is not claimed before
 	Attempts    int       `json:"attempts"`              // failed runs
@@ -87,12 +87,12 @@ const (
 	Suspect State = "crash suspect"
 	// Parked: a message of its key was poisoned, and keeps the others from running: see
 	// bus.BlockKey.
-	Parked State = "key parked"
+	KeyBlocked State = "key parked"
 	// Behind: it waits for another message of its key: see bus.Ordered.
 	BehindKey State = "behind"
 	// KeyLimit: as many of its key run as bus.KeyConcurrency allows.
 	KeyLimited State = "at the limit of its key"
-	// CircuitOpen: the gate of its consumer is closed, in this process: see [Gate].
+	// CircuitOpen: the gate of its consumer is closed, in this process: see [Circuit].
 	CircuitOpen State = "gate closed"
 	// CircuitBreakerOpen: the breaker of its consumer is open: see bus.CircuitBreaker.
 	CircuitBreakerOpen State = "breaker open"
@@ -117,7 +117,7 @@ type Claim struct {
 	ID int64 `json:"id"`
 	// Owner is one Run of a processor: an id that it makes up anew each time.
 	Owner       string    `json:"owner"`
-	Solo        bool      `json:"solo"`                  // it holds one message that may kill processes
+	Isolated    bool      `json:"solo"`                  // it holds one message that may kill processes
 	ClaimedAt   time.Time `json:"claimed_at,omitzero"`   // when the messages were claimed
 	LeasedUntil time.Time `json:"leased_until,omitzero"` // the owner renews it before
 	// Expired is true when the owner did not: it has vanished, or cannot reach the
@@ -127,12 +127,12 @@ type Claim struct {
 }
 
 func newClaim(row store.HeldBy) Claim {
-	return Claim{ID: row.ClaimID, Owner: row.Owner, Solo: row.Solo, ClaimedAt: row.ClaimedAt.Time, LeasedUntil: row.LeasedUntil.Time,
+	return Claim{ID: row.ClaimID, Owner: row.Owner, Isolated: row.Solo, ClaimedAt: row.ClaimedAt.Time, LeasedUntil: row.LeasedUntil.Time,
 		Expired: row.Expired, Messages: row.Messages}
 }
 
 func newPending(row store.Pending) Pending {
-	m := Pending{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, InsertID: row.InsertID, Key: row.OrderKey,
+	m := Pending{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, InsertID: row.InsertID, OrderingKey: row.OrderKey,
 		CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time, Attempts: row.Attempts, Crashes: store.Counted(row.Crashes), State: Ready,
 		Payload: row.Payload, PayloadBytes: row.PayloadBytes, Headers: store.Headers(row.Headers)}
 	for _, e := range errorlog.Attempts(row.Errors) {
@@ -157,8 +157,8 @@ type Filter struct {
 	PayloadType string `json:"payload_type,omitempty"`
 	// InsertID is the one that the message was produced with. It has an index.
 	InsertID string `json:"insert_id,omitempty"`
-	// Key is that of its order: see [Key]. It has an index with the consumer.
-	Key string `json:"key,omitempty"`
+	// OrderingKey is that of its order: see [OrderingKey]. It has an index with the consumer.
+	OrderingKey string `json:"key,omitempty"`
 	// MessageID is that of the payload, as logs, traces and receipts have it.
 	MessageID uuid.UUID `json:"message_id,omitzero"`
 	// State is one of Ready, Delayed and Leased.
@@ -202,7 +202,7 @@ func (f *Filter) UnmarshalJSON(text []byte) (err error) {
 
 // check reports what no row can match, or nothing can mean.
 func (f Filter) check() error {
-	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "insert id": f.InsertID, "key": f.Key} {
+	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "insert id": f.InsertID, "key": f.OrderingKey} {
 		if err := limits.CheckText(text); err != nil {
 			return fmt.Errorf("filter by %s %q: %w: %w", what, text, bus.ErrInvalidText, err)
 		}
@@ -220,7 +220,7 @@ func (f Filter) check() error {
 
 func (f Filter) rows() store.PendingFilter {
 	states := map[State]store.PendingState{Ready: store.Ready, Delayed: store.Delayed, Leased: store.Leased}
-	return store.PendingFilter{Consumer: f.Consumer, PayloadType: f.PayloadType, InsertID: f.InsertID, Key: f.Key, MessageID: f.MessageID,
+	return store.PendingFilter{Consumer: f.Consumer, PayloadType: f.PayloadType, InsertID: f.InsertID, Key: f.OrderingKey, MessageID: f.MessageID,
 		State: states[f.State], Crashed: f.Crashed, Retrying: f.Retrying, OlderThan: f.OlderThan}
 }
 
@@ -231,18 +231,18 @@ type Page struct {
 	// After is where the page begins: what the listing returned, or empty for the
 	// start. It may be written down, into a link for instance.
 	After string `json:"after"`
-	// Examine is the most messages that [Admin.List] looks at for a page, whether they match or
+	// ScanLimit is the most messages that [Admin.List] looks at for a page, whether they match or
 	// not, so that a page takes no longer the rarer what is looked for: the page may have less than
 	// its size, or nothing, and a next one all the same. With it, messages with keys are listed
 	// behind all others, by consumer and key. An insert id in the filter has an index, and needs
 	// none. Defaults to 0, which is no bound.
-	Examine int `json:"examine,omitempty"`
+	ScanLimit int `json:"examine,omitempty"`
 }
 
 // check reports a page that this listing cannot begin.
 func (p Page) check(place paging.Place) error {
-	if p.Examine < 0 || place.Keyed && p.Examine == 0 {
-		return fmt.Errorf("page examines %d: %w: 0 or more are allowed, and what the pages before have", p.Examine, bus.ErrInvalidOption)
+	if p.ScanLimit < 0 || place.Keyed && p.ScanLimit == 0 {
+		return fmt.Errorf("page examines %d: %w: 0 or more are allowed, and what the pages before have", p.ScanLimit, bus.ErrInvalidOption)
 	}
 	return nil
 }

@@ -130,8 +130,8 @@ func (h Histogram) Quantile(part float64) time.Duration {
 	return time.Hour
 }
 
-// Minute is what has become of a consumer's messages in one minute, in all processes together.
-type Minute struct {
+// MinuteStats is what has become of a consumer's messages in one minute, in all processes together.
+type MinuteStats struct {
 	Consumer  string    `json:"consumer"`
 	At        time.Time `json:"at"` // its beginning
 	Done      int64     `json:"done"`
@@ -146,7 +146,7 @@ type Minute struct {
 // Minutes lists the last minutes of consumers, of all unless some are named, by consumer and time. A
 // consumer is not listed for a minute in which it has not run. A run counts in the minute in which its
 // process told of it, which may be the next. They are kept for 48 hours.
-func (a *Admin) Minutes(ctx context.Context, db bun.IDB, within time.Duration, consumers ...string) ([]Minute, error) {
+func (a *Admin) Minutes(ctx context.Context, db bun.IDB, within time.Duration, consumers ...string) ([]MinuteStats, error) {
 	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err != nil {
 		return nil, dberr.Wrap(err, "outbox: admin: minutes")
@@ -155,15 +155,15 @@ func (a *Admin) Minutes(ctx context.Context, db bun.IDB, within time.Duration, c
 	if err != nil {
 		return nil, dberr.Wrap(err, "outbox: admin: minutes")
 	}
-	return store.Each(rows, func(row store.Minute) Minute {
-		return Minute{Consumer: row.ConsumerType, At: row.At.Time, Done: row.Done, Retried: row.Retried, Poisoned: row.Poisoned, Snoozed: row.Snoozed,
+	return store.Each(rows, func(row store.Minute) MinuteStats {
+		return MinuteStats{Consumer: row.ConsumerType, At: row.At.Time, Done: row.Done, Retried: row.Retried, Poisoned: row.Poisoned, Snoozed: row.Snoozed,
 			Discarded: row.Discarded, Run: row.Run, Lag: row.Lag}
 	}), nil
 }
 
-// Failure is what failed runs of a consumer have in common that belong together: their kind, and their
+// FailureGroup is what failed runs of a consumer have in common that belong together: their kind, and their
 // text but for what differs from run to run.
-type Failure struct {
+type FailureGroup struct {
 	Consumer    string    `json:"consumer"`
 	Fingerprint string    `json:"fingerprint"` // poisoned messages have it, too
 	ErrorType   string    `json:"error_type"`
@@ -178,7 +178,7 @@ type Failure struct {
 
 // Failures lists kinds of failures, those first that came last: of a consumer, or of all if that is
 // empty. They are forgotten 30 days after the last one. The limit is 1 to 1000.
-func (a *Admin) Failures(ctx context.Context, db bun.IDB, consumer string, limit int) ([]Failure, error) {
+func (a *Admin) Failures(ctx context.Context, db bun.IDB, consumer string, limit int) ([]FailureGroup, error) {
 	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err == nil {
 		err = checkLimit(limit)
@@ -190,8 +190,8 @@ func (a *Admin) Failures(ctx context.Context, db bun.IDB, consumer string, limit
 	if err != nil {
 		return nil, dberr.Wrap(err, "outbox: admin: failures")
 	}
-	return store.Each(rows, func(row store.FailureGroup) Failure {
-		return Failure{Consumer: row.ConsumerType, Fingerprint: row.Fingerprint, ErrorType: row.ErrorType, Sample: row.Sample, Runs: row.Runs,
+	return store.Each(rows, func(row store.FailureGroup) FailureGroup {
+		return FailureGroup{Consumer: row.ConsumerType, Fingerprint: row.Fingerprint, ErrorType: row.ErrorType, Sample: row.Sample, Runs: row.Runs,
 			FirstAt: row.FirstAt.Time, LastAt: row.LastAt.Time, FirstVersion: row.FirstVersion, LastID: row.RowID}
 	}), nil
 }

@@ -51,7 +51,7 @@ func TestAdminRefusesBadInputBeforeAnySQL(t *testing.T) {
 		"a page that is no JSON":         {list(outbox.Filter{}, outbox.Page{After: "bm8"}), bus.ErrInvalidOption},
 		"a page that holds nothing":      {list(outbox.Filter{}, outbox.Page{After: "e30"}), bus.ErrInvalidOption},
 		"a page in the year -290308":     {list(outbox.Filter{}, outbox.Page{After: "eyJ0IjotOTIyMzM3MjAzNjg1NDc3NTgwOCwiaSI6MX0"}), bus.ErrInvalidOption},
-		"a page that examines -1":        {list(outbox.Filter{}, outbox.Page{Examine: -1}), bus.ErrInvalidOption},
+		"a page that examines -1":        {list(outbox.Filter{}, outbox.Page{ScanLimit: -1}), bus.ErrInvalidOption},
 		"a head of -1 bytes":             {second(admin.GetHead(ctx, db, 1, -1)), bus.ErrInvalidOption},
 		"a state that there is not":      {list(outbox.Filter{State: "done"}, outbox.Page{}), bus.ErrInvalidOption},
 		"a negative age":                 {list(outbox.Filter{OlderThan: -1}, outbox.Page{}), bus.ErrInvalidOption},

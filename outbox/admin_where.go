@@ -17,12 +17,12 @@ import (
 // mostInBatch is the most messages that one call changes of those that match.
 const mostInBatch = 10_000
 
-// Batch says which messages [Admin.CancelWhere] and [Admin.RescheduleWhere] change next: of those that
+// Chunk says which messages [Admin.CancelWhere] and [Admin.RescheduleWhere] change next: of those that
 // match the first ones, in the order of their ids.
-type Batch struct {
+type Chunk struct {
 	// Filter says which messages; the zero value means all.
 	Filter Filter
-	// After is the id behind which they begin: [BatchResult.Last] of the batch before, or 0.
+	// After is the id behind which they begin: [ChunkResult.Last] of the batch before, or 0.
 	After int64
 	// UpTo is the last id that may be changed: what is produced, or requeued, after somebody has looked at
 	// what there is has greater ones. 0 is no bound.
@@ -32,9 +32,9 @@ type Batch struct {
 	Limit int
 }
 
-// BatchResult tells what became of a batch. None of its messages is missing to begin with: what is in
+// ChunkResult tells what became of a batch. None of its messages is missing to begin with: what is in
 // Missing was consumed meanwhile.
-type BatchResult struct {
+type ChunkResult struct {
 	Result
 	// Last is how far it has come: all messages that match, up to this id, were changed, or are in
 	// Running or Missing. It may be further than the last of these.
@@ -44,27 +44,27 @@ type BatchResult struct {
 }
 
 // CancelWhere is [Admin.Cancel] for the next messages that match a filter. Call it until nothing more
-// is to come, with [BatchResult.Last] as the next Batch.After. It looks at 50,000 messages
+// is to come, with [ChunkResult.Last] as the next Batch.After. It looks at 50,000 messages
 // at most, so that a batch may change nothing, and have more behind it. What matches when it looks is
 // changed, even if it would not match an instant later.
 //
 // On an error it returns what is done, and Batch.After as Last: the batch can be repeated. A limit or an id
 // that is not allowed is bus.ErrInvalidOption; all else is as Cancel has it.
-func (a *Admin) CancelWhere(ctx context.Context, db bun.IDB, b Batch) (BatchResult, error) {
+func (a *Admin) CancelWhere(ctx context.Context, db bun.IDB, b Chunk) (ChunkResult, error) {
 	return a.changeWhere(ctx, db, "cancel", store.PendingChange{Cancel: true}, b)
 }
 
 // RescheduleWhere is [Admin.Reschedule] for the next messages that match a filter, batch by batch like
 // [Admin.CancelWhere].
-func (a *Admin) RescheduleWhere(ctx context.Context, db bun.IDB, at time.Time, b Batch) (BatchResult, error) {
+func (a *Admin) RescheduleWhere(ctx context.Context, db bun.IDB, at time.Time, b Chunk) (ChunkResult, error) {
 	if err := checkDue(at); err != nil {
-		return BatchResult{Last: b.After}, err
+		return ChunkResult{Last: b.After}, err
 	}
 	return a.changeWhere(ctx, db, "reschedule", store.PendingChange{AvailableAt: at}, b)
 }
 
-func (a *Admin) changeWhere(ctx context.Context, db bun.IDB, what string, c store.PendingChange, b Batch) (BatchResult, error) {
-	result := BatchResult{Last: b.After, More: true}
+func (a *Admin) changeWhere(ctx context.Context, db bun.IDB, what string, c store.PendingChange, b Chunk) (ChunkResult, error) {
+	result := ChunkResult{Last: b.After, More: true}
 	st, db, err := a.stores.In(ctx, db, errAdminUnmade)
 	if err = errors.Join(err, b.Filter.check()); err == nil && (b.Limit < 1 || b.Limit > mostInBatch || b.After < 0 || b.UpTo < 0) {
 		err = fmt.Errorf("batch of %d after %d up to %d: %w: 1 to %d messages are allowed, and ids of 0 or more", b.Limit, b.After, b.UpTo, bus.ErrInvalidOption, mostInBatch)
@@ -87,7 +87,7 @@ func (a *Admin) changeWhere(ctx context.Context, db bun.IDB, what string, c stor
 
 // Preview is what batches of a filter would change.
 type Preview struct {
-	// UpTo is the last id there is: the UpTo of a [Batch]. It is 0 when no message is pending.
+	// UpTo is the last id there is: the UpTo of a [Chunk]. It is 0 when no message is pending.
 	UpTo int64 `json:"up_to"`
 	// Messages are how many match; More tells that there may be more.
 	Messages int  `json:"messages"`

@@ -61,7 +61,7 @@ type ProcessorConfig struct {
 	// for the write lock cannot be cut short, and takes up to busy_timeout longer, more than
 	// once if somebody keeps the lock. Defaults to 10 s.
 	DrainTimeout time.Duration
-	// Chain is the whole consume chain, first outermost: what is not in it is
+	// Middleware is the whole consume chain, first outermost: what is not in it is
 	// not done. To add layers of your own use middleware.Default with
 	// Options.Layers. Defaults to middleware.Default with the Logger.
 	Middleware []bus.Middleware

@@ -133,7 +133,7 @@ func (d *dispatcher) push(tasks []task) bool {
 	for i := range tasks {
 		t := &tasks[i]
 		d.enqueuedLocked(t, 1, t.bytes())
-		if head != nil && t.row.Lane != 0 && t.row.Lane == head.row.Lane && t.consumer.PerKey() == 0 { // a run, of one worker
+		if head != nil && t.row.Lane != 0 && t.row.Lane == head.row.Lane && t.consumer.KeyConcurrency() == 0 { // a run, of one worker
 			head.others = append(head.others, t)
 			continue
 		}

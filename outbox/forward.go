@@ -38,7 +38,7 @@ func (r *run) rename(ctx context.Context, c store.Claim) (stay int, err error) {
 	for i := range c.Messages {
 		row := &c.Messages[i]
 		to := r.dispatcher.byName[row.ConsumerType]
-		if inOrder := row.Lane != 0 && to.PerKey() == 0; to.Forwards() && to.Name() != row.ConsumerType && !inOrder {
+		if inOrder := row.Lane != 0 && to.KeyConcurrency() == 0; to.Forwards() && to.Name() != row.ConsumerType && !inOrder {
 			rows = append(rows, store.Former{Message: row, Name: to.Name()})
 		}
 	}

@@ -18,14 +18,14 @@ const (
 	longestProbe = 30 * time.Second
 )
 
-// Gate stops consumers of this process for as long as something that they need is away.
+// Circuit stops consumers of this process for as long as something that they need is away.
 // Their handlers close it, as may anybody who notices:
 //
 //	if err := stripe.Charge(ctx, card); errors.Is(err, errUnreachable) {
 //		return gate.Close(err)
 //	}
 //
-// While it is closed nothing is claimed for the consumers that are [Gated] by it, but for
+// While it is closed nothing is claimed for the consumers that are [WithCircuit] by it, but for
 // single messages that probe: one starts after a second, the next two seconds later, and then
 // after twice as long each time, up to 30 s. A probe that is done opens the gate. Messages that
 // were claimed are given back, and a handler that returns an error costs its message no
@@ -45,7 +45,7 @@ type Circuit struct {
 
 type gateKey struct{}
 
-// Gated puts a consumer behind a gate, which several may share. NewProcessor refuses nil.
+// WithCircuit puts a consumer behind a gate, which several may share. NewProcessor refuses nil.
 func WithCircuit(g *Circuit) bus.ConsumerOption {
 	return func(c *bus.ConsumerConfig) { c.SetValue(gateKey{}, g) }
 }
@@ -62,7 +62,7 @@ func gateOf(name string, settings bus.ConsumerConfig) (*Circuit, error) {
 // errClosed stands for the reason of a gate that is closed without one.
 var errClosed = errors.New("outbox: the gate was closed")
 
-// Close closes the gate, and returns an error for a handler to return, which gives the message
+// Trip closes the gate, and returns an error for a handler to return, which gives the message
 // back with no attempt counted. It wraps the reason. While the gate is closed Close only notes
 // the reason.
 func (g *Circuit) Trip(reason error) error {
@@ -78,7 +78,7 @@ func (g *Circuit) Trip(reason error) error {
 	return &bus.OutcomeError{Outcome: bus.Released, Err: reason}
 }
 
-// Open opens the gate. It has no effect on one that is open.
+// Reset opens the gate. It has no effect on one that is open.
 func (g *Circuit) Reset() {
 	g.changed(func() { g.since, g.reason, g.probing = time.Time{}, nil, false })
 }
@@ -94,7 +94,7 @@ func (g *Circuit) changed(change func()) {
 	}
 }
 
-// Closed tells since when the gate is closed, and why. False means that it is open.
+// Tripped tells since when the gate is closed, and why. False means that it is open.
 func (g *Circuit) Tripped() (since time.Time, reason error, closed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -70,7 +70,7 @@ func unsupported(c bus.Consumer, s *store.Store) error {
 	if c.Prioritizes() {
 		errs = append(errs, s.Priorities())
 	}
-	if c.PerKey() > 0 || c.Config().KeyRate > 0 {
+	if c.KeyConcurrency() > 0 || c.Config().KeyRate > 0 {
 		errs = append(errs, s.AnyOrder())
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -83,7 +83,7 @@ func unsupported(c bus.Consumer, s *store.Store) error {
 func lanesOf(c *consumer) (all []*lanes) {
 	names := c.Names()
 	for _, name := range names {
-		source := store.Source{Name: name, Names: names, Payloads: c.PayloadTypes(), PerKey: c.PerKey(), KeyRate: keyRateOf(c.Consumer)}
+		source := store.Source{Name: name, Names: names, Payloads: c.PayloadTypes(), PerKey: c.KeyConcurrency(), KeyRate: keyRateOf(c.Consumer)}
 		all = append(all, &lanes{of: c, Source: source, unused: make(map[int64]int)})
 	}
 	return all
@@ -153,8 +153,8 @@ func (l *lanes) parks() bool { return l.of.settings.Ordered == bus.BlockKey }
 // runLength is how many messages of one key come together, at most.
 func (c *consumer) runLength(limit int) int {
 	switch {
-	case c.PerKey() > 0: // they do not follow each other
-		return min(c.PerKey(), limit)
+	case c.KeyConcurrency() > 0: // they do not follow each other
+		return min(c.KeyConcurrency(), limit)
 	case c.group > 1: // what shares a transaction
 		return min(c.group, limit)
 	case c.pace == 0:

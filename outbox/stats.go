@@ -41,7 +41,7 @@ type Stats struct {
 	// them, since somebody else has the message locked or the database does not take them.
 	Unsettled int `json:"unsettled"`
 
-	// Gates tells, while the processor runs, of each consumer with a [Gate] or a bus.CircuitBreaker
+	// Gates tells, while the processor runs, of each consumer with a [Circuit] or a bus.CircuitBreaker
 	// whether that stops it in this process.
 	Gates map[string]bool `json:"gates,omitempty"`
 	// Limits tells, while the processor runs, of each bus.GlobalConcurrency by its name.
@@ -149,7 +149,7 @@ func (p *Processor) Queues(ctx context.Context) ([]Queue, error) {
 	}
 	stats := make([]Queue, len(p.consumers))
 	for i, c := range p.consumers {
-		stats[i] = Queue{Consumer: c.Name(), Registered: true, Parks: parks(c.Consumer)}
+		stats[i] = Queue{Consumer: c.Name(), Registered: true, BlocksKeys: parks(c.Consumer)}
 		for _, name := range c.Names() {
 			stats[i] = sum(stats[i], byName[name])
 		}
@@ -166,7 +166,7 @@ func sum(a, b Queue) Queue {
 	a.Delayed += b.Delayed
 	a.Leased += b.Leased
 	a.Poisoned += b.Poisoned
-	a.ParkedKeys += b.ParkedKeys
+	a.BlockedKeys += b.BlockedKeys
 	a.OldestReady = max(a.OldestReady, b.OldestReady)
 	a.OldestPoisoned = max(a.OldestPoisoned, b.OldestPoisoned)
 	return a

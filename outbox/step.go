@@ -12,7 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Step claims one message that is due, runs its consumer and writes the
+// ProcessNext claims one message that is due, runs its consumer and writes the
 // outcome, exactly as [Processor.Run] does, and then returns. It is for tests
 // and for commands that work off what there is and exit. It takes the oldest
 // message, those that have crashed before all others, one at a time and none while Run

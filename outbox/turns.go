@@ -32,7 +32,7 @@ type turn struct {
 }
 
 func newTurns(tasks []*task) turns {
-	inOrder := func(t *task) bool { return t.row.Lane != 0 && t.consumer.PerKey() == 0 }
+	inOrder := func(t *task) bool { return t.row.Lane != 0 && t.consumer.KeyConcurrency() == 0 }
 	if !slices.ContainsFunc(tasks, inOrder) {
 		return nil
 	}

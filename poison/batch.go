@@ -14,8 +14,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Batch is a part of a change of many messages: those that match, in the order of their ids.
-type Batch struct {
+// Chunk is a part of a change of many messages: those that match, in the order of their ids.
+type Chunk struct {
 	Filter Filter
 	// After leaves out ids up to this one: the last of the batch before.
 	After int64
@@ -29,8 +29,8 @@ type Batch struct {
 	Consumers []string
 }
 
-// BatchResult tells what became of a batch.
-type BatchResult struct {
+// ChunkResult tells what became of a batch.
+type ChunkResult struct {
 	Result
 	// Last is the highest id in the batch, After of the next one; 0 when nothing matched, which is
 	// the end.
@@ -47,18 +47,18 @@ type Moved struct {
 
 // RequeueBatch is [Store.Requeue] for one batch. Whoever keeps Last in the transaction that it was
 // given repeats nothing after a crash, and leaves nothing out.
-func (s *Store) RequeueBatch(ctx context.Context, db bun.IDB, b Batch) (BatchResult, error) {
+func (s *Store) RequeueBatch(ctx context.Context, db bun.IDB, b Chunk) (ChunkResult, error) {
 	_, _, f, err := s.batch(ctx, db, b)
 	if err != nil {
-		return BatchResult{}, dberr.Wrap(err, "poison: requeue batch")
+		return ChunkResult{}, dberr.Wrap(err, "poison: requeue batch")
 	}
 	done, err := s.requeue(ctx, db, f, b.Limit, b.Consumers)
 	return done, dberr.Wrap(err, "poison: requeue batch")
 }
 
 // DiscardBatch is [Store.Discard] for one batch. It returns how many messages it has deleted, and the
-// last of their ids, as [BatchResult] has it.
-func (s *Store) DiscardBatch(ctx context.Context, db bun.IDB, b Batch) (discarded int, last int64, err error) {
+// last of their ids, as [ChunkResult] has it.
+func (s *Store) DiscardBatch(ctx context.Context, db bun.IDB, b Chunk) (discarded int, last int64, err error) {
 	st, db, f, err := s.batch(ctx, db, b)
 	if err != nil {
 		return 0, 0, dberr.Wrap(err, "poison: discard batch")
@@ -89,7 +89,7 @@ func ofConsumers(rows []store.Poisoned, consumers []string) []store.Poisoned {
 	})
 }
 
-func (s *Store) batch(ctx context.Context, db bun.IDB, b Batch) (*store.Store, bun.IDB, store.PoisonFilter, error) {
+func (s *Store) batch(ctx context.Context, db bun.IDB, b Chunk) (*store.Store, bun.IDB, store.PoisonFilter, error) {
 	st, db, err := s.stores.In(ctx, db, errUnmade)
 	if b.Limit < 1 || b.Limit > batch {
 		err = errors.Join(err, fmt.Errorf("limit %d: %w: 1 to %d are allowed", b.Limit, bus.ErrInvalidOption, batch))

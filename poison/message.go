@@ -28,8 +28,8 @@ type Message struct {
 	PayloadBytes int               `json:"payload_bytes,omitempty"`
 	Headers      map[string]string `json:"headers,omitempty"`     // nil: none
 	InsertID     string            `json:"insert_id,omitempty"`   // empty: none
-	Key          string            `json:"key,omitempty"`         // of its order: see outbox.OrderingKey; empty: none
-	Parks        bool              `json:"parks,omitempty"`       // it keeps those of its key from running: see bus.BlockKey
+	OrderingKey  string            `json:"key,omitempty"`         // of its order: see outbox.OrderingKey; empty: none
+	BlocksKey    bool              `json:"parks,omitempty"`       // it keeps those of its key from running: see bus.BlockKey
 	CreatedAt    time.Time         `json:"created_at,omitzero"`   // when it was produced
 	AvailableAt  time.Time         `json:"available_at,omitzero"` // when it was due for the run after which it was poisoned
 	PoisonedAt   time.Time         `json:"poisoned_at,omitzero"`
@@ -37,7 +37,7 @@ type Message struct {
 	Crashes      int               `json:"crashes"`  // deliveries in a row whose owner vanished
 	// Reason says in a few words why it was poisoned.
 	Reason string `json:"reason"`
-	// Fingerprint is what it has in common with others that belong together, see outbox.Failure:
+	// Fingerprint is what it has in common with others that belong together, see outbox.FailureGroup:
 	// "crash" where its owners vanished.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	// Errors are the last ten failed runs, oldest first; none when its owners
@@ -57,7 +57,7 @@ func (m Message) MarshalJSON() ([]byte, error) {
 
 func shown(row store.Poisoned) Message {
 	m := Message{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, Payload: row.Payload,
-		Headers: store.Headers(row.Headers), InsertID: row.InsertID, Key: row.OrderKey, Parks: row.Parks, CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time, PoisonedAt: row.PoisonedAt.Time, Attempts: row.Attempts,
+		Headers: store.Headers(row.Headers), InsertID: row.InsertID, OrderingKey: row.OrderKey, BlocksKey: row.Parks, CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time, PoisonedAt: row.PoisonedAt.Time, Attempts: row.Attempts,
 		Crashes: row.Crashes, Reason: row.Reason, Fingerprint: row.Fingerprint}
 	if m.PayloadBytes = row.PayloadBytes; m.PayloadBytes == 0 {
 		m.PayloadBytes = len(row.Payload)

@@ -20,7 +20,7 @@ const knownWithin = 7 * 24 * time.Hour
 
 // Preview is what a change of many messages would change.
 type Preview struct {
-	// UpTo is the highest id among all that match: the UpTo of a [Batch], which refuses 0, when none matches.
+	// UpTo is the highest id among all that match: the UpTo of a [Chunk], which refuses 0, when none matches.
 	UpTo int64 `json:"up_to"`
 	// At is when they were looked at, on the database's clock; zero when none matches. A message that
 	// fails later may have a lower id than UpTo: to leave it out, too, make this Filter.PoisonedBefore. What

@@ -88,14 +88,14 @@ func (r Result) plus(other Result) Result {
 // requeue works on one batch, and of that on the messages of some consumers, unless there are none.
 func (s *Store) requeue(
 	ctx context.Context, db bun.IDB, f store.PoisonFilter, limit int, consumers []string,
-) (done BatchResult, err error) {
+) (done ChunkResult, err error) {
 	st, db, err := s.stores.In(ctx, db, errUnmade)
 	if err != nil {
-		return BatchResult{}, err
+		return ChunkResult{}, err
 	}
 	var payloadTypes []string
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
-		done, payloadTypes = BatchResult{}, nil
+		done, payloadTypes = ChunkResult{}, nil
 		rows, err := st.LockPoisoned(ctx, tx, f, limit)
 		if err != nil || len(rows) == 0 {
 			return err
@@ -123,7 +123,7 @@ func (s *Store) requeue(
 		return nil
 	})
 	if err != nil {
-		return BatchResult{}, err
+		return ChunkResult{}, err
 	}
 	txn.AnnounceMessages(ctx, db, s.registry, payloadTypes)
 	return done, nil

@@ -13,7 +13,7 @@ import (
 // Health tells how the runner is doing, without touching the database: it is ready while Run runs
 // and the database answers, as far as it has been asked. A broker that is away is in
 // Closed, as "receive:" or "relay:" and the name of who waits for it: of a receiver if its subscriber is
-// a [Watcher], of a log relay if its gate is closed. A receiver that leaves its records to a newer instance is in
+// a [OutageNotifier], of a log relay if its gate is closed. A receiver that leaves its records to a newer instance is in
 // Closed, too.
 func (r *Runner) Health() bus.Health {
 	h := bus.Health{Err: r.outage.Err()}

@@ -42,10 +42,10 @@ var (
 	ErrNoDestination = errors.New("relay: the destination does not exist")
 	// ErrRefused: the broker will never take the record as it is, which is too large for
 	// instance. Its message is poisoned at once.
-	ErrRefused = errors.New("relay: the broker refuses the record")
-	// ErrOvertaken is for an [Appender]: the newest record of the shard is another than the one
+	ErrRejected = errors.New("relay: the broker refuses the record")
+	// ErrSequenceConflict is for an [Appender]: the newest record of the shard is another than the one
 	// after which was to be appended, and nothing was.
-	ErrOvertaken = errors.New("relay: somebody else has appended to the shard")
+	ErrSequenceConflict = errors.New("relay: somebody else has appended to the shard")
 )
 
 // Publisher hands records to a broker. It is safe for concurrent use.
@@ -56,17 +56,17 @@ type Publisher interface {
 	Publish(ctx context.Context, records []Record) (errs []error)
 }
 
-// Reconnecter is a [Publisher] that notices by itself when its broker is back. With one the [Gate] of a
+// ReconnectNotifier is a [Publisher] that notices by itself when its broker is back. With one the [WithCircuit] of a
 // relay opens at once, and with any other when a probe is done.
-type Reconnecter interface {
+type ReconnectNotifier interface {
 	// OnReconnect has f called each time that the broker answers again after it did not. f returns
 	// at once.
 	OnReconnect(f func())
 }
 
-// Sequencer is a [Publisher] that has no record overtake another one, whatever becomes of that. A [Log] publishes by
+// OrderedPublisher is a [Publisher] that has no record overtake another one, whatever becomes of that. A [NewLogForwarder] publishes by
 // it, unless it is an [Appender]: behind a record that [Publisher.Publish] fails for others of its batch may be there.
-type Sequencer interface {
+type OrderedPublisher interface {
 	// PublishInOrder publishes records one after the other: each once the broker has the one before durably. It
 	// returns how many it has, which are the first, and why not the next one, behind which nothing was sent. Without
 	// an error the time was too short for the rest.
@@ -74,7 +74,7 @@ type Sequencer interface {
 }
 
 // Appender is a [Publisher] whose broker appends on a condition: only after the record that the
-// caller takes for the newest. With one [Log] publishes nothing twice, and in order, whoever is
+// caller takes for the newest. With one [NewLogForwarder] publishes nothing twice, and in order, whoever is
 // killed, and whoever goes on after its time. A shard is a place of its own, where nobody else
 // puts records. It is safe for concurrent use.
 type Appender interface {
@@ -84,13 +84,13 @@ type Appender interface {
 	Last(ctx context.Context, shard int) (position int64, mark uint64, err error)
 	// Append puts all of the records, in their order, or none, after the record with a mark,
 	// 0 if there is none, and returns the mark of the newest. If another one is the newest, the
-	// error is [ErrOvertaken]. After any other that is not [ErrRefused] they may be there.
+	// error is [ErrSequenceConflict]. After any other that is not [ErrRejected] they may be there.
 	Append(ctx context.Context, shard int, after uint64, records []Record) (mark uint64, err error)
 }
 
-// Watcher is a [Subscriber] that finds out whether its broker answers. With one a receiver says so: in
+// OutageNotifier is a [Subscriber] that finds out whether its broker answers. With one a receiver says so: in
 // the log, when an outage begins and ends, in [Stats] and in [Runner.Health].
-type Watcher interface {
+type OutageNotifier interface {
 	// OnOutage has f called while Subscribe runs: with an error each time that the broker does not
 	// answer, and with nil when it does. f returns at once, and may be called often.
 	OnOutage(f func(err error))

@@ -13,26 +13,26 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// IntoLog has what is accepted appended to the event log, see [RunnerConfig], instead of sent to
+// AppendToLog has what is accepted appended to the event log, see [RunnerConfig], instead of sent to
 // consumers: in the transaction that remembers it, in the order in which it arrives, and once.
 // Projections, and consumers of the events, go on from there. The stream is the record's key behind
-// a category of its own: with IntoLog("bank") what is account-1 there is bank-account-1 here. Events
+// a category of its own: with AppendToLog("bank") what is account-1 there is bank-account-1 here. Events
 // keep their id and headers; a payload is taken as the newest schema that is known here.
 //
-// What [Log] says of a stream that was erased erases it here, and later records of it are dropped.
+// What [NewLogForwarder] says of a stream that was erased erases it here, and later records of it are dropped.
 // An event that cannot be appended, or has no key, is parked like any other record, and those behind
 // it are not held up; requeued, it is appended behind them. The order of a stream is as the broker
 // delivers it: see docs/services.md for what each needs. Nobody else should append to these streams.
 //
 // Of the processes that run the receiver one subscribes, and the others stand by, unless it is
-// [Shared]: with two subscribers most brokers keep no order. When that one stops another takes its
+// [CompetingReceivers]: with two subscribers most brokers keep no order. When that one stops another takes its
 // place within a second, and when it is killed within 10 s.
 //
 // On MariaDB, which has no event log, NewRunner returns an errors.ErrUnsupported.
-func IntoLog(category string) ReceiveOption {
+func AppendToLog(category string) ReceiveOption {
 	return func(r *receiving) {
 		if category == "" || strings.Contains(category, "-") {
-			r.mistake("IntoLog(%q): a category is allowed, which has no \"-\"", category)
+			r.mistake("AppendToLog(%q): a category is allowed, which has no \"-\"", category)
 		}
 		r.intoLog, r.category = true, category
 		if _, accepted := r.types[tombstone]; !accepted {
@@ -41,9 +41,9 @@ func IntoLog(category string) ReceiveOption {
 	}
 }
 
-// Shared has all processes that run a receiver with [IntoLog] subscribe at once, for brokers that
+// CompetingReceivers has all processes that run a receiver with [AppendToLog] subscribe at once, for brokers that
 // share out partitions, in each of which the order is kept: Kafka. Defaults to one at a time.
-func Shared() ReceiveOption {
+func CompetingReceivers() ReceiveOption {
 	return func(r *receiving) { r.shared = true }
 }
 

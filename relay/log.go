@@ -34,14 +34,14 @@ const (
 // tombstone is the name of what a stream ends with that is erased. It is immutable.
 var tombstone = eventlog.Tombstoned{}.PayloadType()
 
-// LogRelay publishes the event log in its order. [Log] makes one, and a [Runner] runs it. It is a
+// LogForwarder publishes the event log in its order. [NewLogForwarder] makes one, and a [Runner] runs it. It is a
 // value that never changes.
-type LogRelay struct{ logging *logging }
+type LogForwarder struct{ logging *logging }
 
-// Log describes a relay of the event log: events of the types that it is given [Events] or
+// NewLogForwarder describes a relay of the event log: events of the types that it is given [Events] or
 // [Route] for leave in the order of their positions, or of their streams where there are several
 // [Shards], and so does eventlog.Tombstoned, without a body, for streams that are erased. It takes
-// the options of this package that [Publish] takes, [Source] among them, which is required, and
+// the options of this package that [NewForwarder] takes, [Source] among them, which is required, and
 // bus.BatchSize, which defaults to 500 here, bus.MaxAttempts, which defaults to 5, and
 // bus.AttemptDelay, 1 s. Mistakes are reported by [NewRunner]. There has to be an event log, see
 // [RunnerConfig].
@@ -54,7 +54,7 @@ type LogRelay struct{ logging *logging }
 // are killed, or go on after their lease. Any other publisher is given one batch of a shard at a
 // time, and the relay goes on behind the last record before the first that failed. Then records
 // come twice after a kill, or out of a batch of which one has failed. Those that come for the
-// first time are in order if it is a [Sequencer], and else as far as it keeps that of a batch in which one fails;
+// first time are in order if it is a [OrderedPublisher], and else as far as it keeps that of a batch in which one fails;
 // and as long as no process goes on publishing after its lease, 30 s or more.
 //
 // A call of the publisher that ignores its context is given up 1 s after [PublishTimeout]; of a shard
@@ -62,7 +62,7 @@ type LogRelay struct{ logging *logging }
 //
 // One process at a time works on a shard. While the broker is away, [ErrUnavailable], nothing is
 // written: the relay tries again after 1 s, and then after twice as long each time, up to 30 s, or
-// as soon as its [Gate] is opened. A destination that is missing is looked for as [Publish] does.
+// as soon as its [WithCircuit] is opened. A destination that is missing is looked for as [NewForwarder] does.
 // Of an event that the broker refuses, or that cannot be read, and after MaxAttempts with any
 // other error, the shard halts until [Runner.Resume], unless [Park] says otherwise.
 //
@@ -71,14 +71,14 @@ type LogRelay struct{ logging *logging }
 // are stored, too. A process that lacks one of them, since it is of an older release or the type was
 // removed, stops in front of the first event of it, and leaves the shard to others; [LogStats] says so. If
 // there are no others, [Runner.Resume] has the relay forget the types that its process lacks.
-func Log(name string, pub Publisher, options ...bus.ConsumerOption) LogRelay {
+func NewLogForwarder(name string, pub Publisher, options ...bus.ConsumerOption) LogForwarder {
 	p, config := newPublishing(name, pub, options)
 	l := &logging{publishing: p, batch: cmp.Or(config.BatchSize, logBatch), attempts: cmp.Or(config.MaxAttempts, logAttempts), delay: logDelay}
 	l.shardCount = max(l.shardCount, 1)
 	if config.AttemptDelay > 0 {
 		l.delay = config.AttemptDelay
 	}
-	l.sequence, _ = pub.(Sequencer)
+	l.sequence, _ = pub.(OrderedPublisher)
 	if l.appender, _ = pub.(Appender); l.appender == nil && pub != nil {
 		p.needDestinations()
 	}
@@ -88,10 +88,10 @@ func Log(name string, pub Publisher, options ...bus.ConsumerOption) LogRelay {
 		}
 	}
 	l.checkLog(config)
-	return LogRelay{l}
+	return LogForwarder{l}
 }
 
-// Shards is the number of parts of a [Log] that are published beside each other, up to 64; the
+// Shards is the number of parts of a [NewLogForwarder] that are published beside each other, up to 64; the
 // order is kept within each stream. Defaults to 1, which keeps the order of the whole log. It
 // cannot be changed but with the name.
 func Shards(n int) bus.ConsumerOption {
@@ -102,26 +102,26 @@ func Shards(n int) bus.ConsumerOption {
 	})
 }
 
-// Park has a [Log] put aside what it cannot publish, and go on. [Runner.Parked] lists that.
+// Park has a [NewLogForwarder] put aside what it cannot publish, and go on. [Runner.Parked] lists that.
 // Defaults to halting the shard, which leaves nothing out.
 func Park() bus.ConsumerOption {
 	return publishOption(func(p *publishing) { p.park = true })
 }
 
 // Name returns the name of the relay.
-func (l LogRelay) Name() string {
+func (l LogForwarder) Name() string {
 	if l.logging == nil {
 		return ""
 	}
 	return l.logging.name
 }
 
-// logging is what a LogRelay stands for. It does not change once a runner has it, but for what is
+// logging is what a LogForwarder stands for. It does not change once a runner has it, but for what is
 // behind pointers.
 type logging struct {
 	*publishing
-	appender Appender  // nil for any other publisher
-	sequence Sequencer // likewise
+	appender Appender         // nil for any other publisher
+	sequence OrderedPublisher // likewise
 	batch    int
 	attempts int
 	delay    time.Duration
@@ -162,10 +162,10 @@ func (l *logging) checkLog(config bus.ConsumerConfig) {
 }
 
 // in implements Relay.
-func (relay LogRelay) in(r *Runner) error {
+func (relay LogForwarder) in(r *Runner) error {
 	l := relay.logging
 	if l == nil {
-		return errors.New("relay: a LogRelay must be made by relay.Log, not as a zero value")
+		return errors.New("relay: a LogForwarder must be made by relay.NewLogForwarder, not as a zero value")
 	}
 	var errs []error
 	wrong := func(err error) { errs = append(errs, fmt.Errorf("relay: log relay %q: %w", l.name, err)) }

@@ -14,8 +14,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// ErrUnknown is returned for a log relay that the runner was not given.
-var ErrUnknown = errors.New("relay: the log relay is not known")
+// ErrUnknownRelay is returned for a log relay that the runner was not given.
+var ErrUnknownRelay = errors.New("relay: the log relay is not known")
 
 // LogStats tells how far a log relay has come, in the whole database.
 type LogStats struct {
@@ -91,7 +91,7 @@ func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, 
 }
 
 // Resume has the halted shards of a log relay try again, with all their attempts, and returns how
-// many there were. Events of types that this process lacks, and no other has, are left out from now on: see [Log].
+// many there were. Events of types that this process lacks, and no other has, are left out from now on: see [NewLogForwarder].
 func (r *Runner) Resume(ctx context.Context, name string) (n int, err error) {
 	if err = r.known(name); err == nil {
 		n, err = r.store.ResumeReader(ctx, r.db, logPrefix+name, logVersion)
@@ -105,7 +105,7 @@ func (r *Runner) Resume(ctx context.Context, name string) (n int, err error) {
 }
 
 // Rewind has a log relay publish everything again, from the beginning of the log, behind what the
-// broker has. Receivers that remember the records drop them: see [Retention]. Events put aside are
+// broker has. Receivers that remember the records drop them: see [DeduplicationWindow]. Events put aside are
 // forgotten, and tried again.
 func (r *Runner) Rewind(ctx context.Context, name string) error {
 	err := r.known(name)
@@ -129,5 +129,5 @@ func (r *Runner) known(name string) error {
 	for i, l := range r.logs {
 		names[i] = l.name
 	}
-	return fmt.Errorf("%w: the runner was given %q", ErrUnknown, names)
+	return fmt.Errorf("%w: the runner was given %q", ErrUnknownRelay, names)
 }

@@ -21,7 +21,7 @@ func (p *publishing) record(codec bus.Codec, m *bus.Message) (Record, error) {
 		r = p.routes[m.Config.NewestName(m.PayloadType)]
 	}
 	if r == nil {
-		return Record{}, fmt.Errorf("relay: no route for payload type %q: name it with relay.Formerly, if it is a former name", m.PayloadType)
+		return Record{}, fmt.Errorf("relay: no route for payload type %q: name it with relay.PayloadAliases, if it is a former name", m.PayloadType)
 	}
 	to, err := r.resolve(codec, m)
 	if err != nil {

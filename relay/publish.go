@@ -24,7 +24,7 @@ const (
 	publishGrace = 5 * time.Second
 )
 
-// Publish makes a consumer that publishes the payloads for which it has a [Route]. It needs a
+// NewForwarder makes a consumer that publishes the payloads for which it has a [Route]. It needs a
 // [Source], and takes the options of this package and those of any consumer: bus.BatchSize,
 // which defaults to 256 here, and bus.Concurrency, which is how many batches are published at
 // once and defaults to 4. Mistakes are reported by bus.NewRegistry. pub is shared by all
@@ -33,11 +33,11 @@ const (
 // A message is done once the broker has it. [Publisher] names the errors that it tells apart.
 // While the broker does not answer, or not within [PublishTimeout], nothing is written to what
 // waits: a gate keeps messages from being claimed, see outbox.Circuit, and lets single ones probe. It
-// opens when one is done, or when a [Reconnecter] says that the broker is back.
+// opens when one is done, or when a [ReconnectNotifier] says that the broker is back.
 // That is so if there is no connection, [ErrDisconnected], or none of the destinations of its routes answers.
 // Else the messages of one that does not are snoozed for as long as it has not, 1 s to 30 s, and one of them at
 // a time is sent: others are not held up. So is what has a key for which there is no answer, as on a partition
-// without a leader. With [DestinationOf] there may always be another destination: there only a lost connection
+// without a leader. With [DestinationFunc] there may always be another destination: there only a lost connection
 // closes the gate.
 // A message that has nowhere to go is snoozed for as long as its destination has been missing,
 // 1 s to 5 min. Of each destination that is missing or does not answer the line of a message is at Warn,
@@ -48,13 +48,13 @@ const (
 //
 // The key of a record is the stream of an event, else what outbox.OrderingKey was given, else what the
 // payload's OrderKey returns.
-func Publish(name string, pub Publisher, options ...bus.ConsumerOption) bus.Consumer {
+func NewForwarder(name string, pub Publisher, options ...bus.ConsumerOption) bus.Consumer {
 	p, config := newPublishing(name, pub, options)
 	if config.Timeout > 0 && config.Timeout <= p.timeout {
 		p.mistake("Timeout %s: more than the PublishTimeout of %s is allowed", config.Timeout, p.timeout)
 	}
 	if p.shardCount != 0 || p.park {
-		p.mistake("Shards and Park are for relay.Log")
+		p.mistake("Shards and Park are for relay.NewLogForwarder")
 	}
 	p.needDestinations()
 	all := []bus.ConsumerOption{bus.BatchSize(publishBatch), bus.Concurrency(publishAtOnce), bus.Timeout(p.timeout + publishGrace), bus.Forwards()}
@@ -86,17 +86,17 @@ func PublishTimeout(d time.Duration) bus.ConsumerOption {
 	return publishOption(func(p *publishing) { p.timeout = d })
 }
 
-// Gate is the gate that the relay closes while the broker is away, for those who want to share
+// WithCircuit is the gate that the relay closes while the broker is away, for those who want to share
 // it, or to open it when they know that the broker is back. Defaults to one of the relay's own.
-func Gate(g *outbox.Circuit) bus.ConsumerOption {
+func WithCircuit(g *outbox.Circuit) bus.ConsumerOption {
 	return publishOption(func(p *publishing) { p.gate = g })
 }
 
-// For names the consumers that the records are for: [Receive] writes messages for those alone.
+// Recipients names the consumers that the records are for: [Receive] writes messages for those alone.
 // A message that was produced for an alias of the relay which is one of them is for that one alone; any other
 // alias is a former name of the relay. So name a consumer as it was named here: at the other end that
 // may be an alias. Defaults to all consumers of the payload.
-func For(consumers ...string) bus.ConsumerOption {
+func Recipients(consumers ...string) bus.ConsumerOption {
 	return publishOption(func(p *publishing) { p.consumers = append(p.consumers, consumers...) })
 }
 
@@ -144,7 +144,7 @@ func newPublishing(name string, pub Publisher, options []bus.ConsumerOption) (p 
 	p = config.Value(publishKey{}).(*publishing)
 	p.name, p.pub, p.missing = name, pub, new(missing)
 	p.check()
-	if r, ok := pub.(Reconnecter); ok && p.gate != nil {
+	if r, ok := pub.(ReconnectNotifier); ok && p.gate != nil {
 		r.OnReconnect(p.gate.Reset)
 	}
 	if p.timeout <= 0 || p.timeout > maxTimeout {
@@ -276,7 +276,7 @@ func (p *publishing) outcome(ctx context.Context, record Record, err error) (out
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return nil, false
-	case errors.Is(err, ErrRefused):
+	case errors.Is(err, ErrRejected):
 		return bus.Permanent(err), false
 	case errors.Is(err, ErrNoDestination):
 		return p.snoozed(record, p.missing.wait(record), err), false

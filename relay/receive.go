@@ -30,7 +30,7 @@ type Receiver struct{ receiving *receiving }
 // to the others for 30 s at a time, until it is replaced, or for 3 min after the last of those has stopped.
 //
 // What is accepted becomes messages of the consumers that are registered for the payload, or
-// of those that the record is [For]. They have the id of the event, if that is a UUID, and else
+// of those that the record is [Recipients]. They have the id of the event, if that is a UUID, and else
 // one made of the event's source and id, which is the same whenever it comes again. Keys,
 // headers and the trace go with them.
 //
@@ -58,12 +58,12 @@ func Receive(name string, sub Subscriber, options ...ReceiveOption) Receiver {
 		r.mistake("Retention %s: %s to %s is allowed", r.retention, leastRetention, mostRetention)
 	}
 	if r.shared && !r.intoLog {
-		r.mistake("Shared means nothing without IntoLog")
+		r.mistake("Shared means nothing without AppendToLog")
 	}
 	if r.maxBacklog < 1 {
 		r.mistake("MaxBacklog %d: 1 or more is allowed", r.maxBacklog)
 	}
-	if w, ok := sub.(Watcher); ok {
+	if w, ok := sub.(OutageNotifier); ok {
 		w.OnOutage(r.brokerAnswers)
 	}
 	r.consumer = bus.ConsumeRaw(r.consumerName(), r.retake, []string{parkedType})
@@ -95,9 +95,9 @@ func Accept[T bus.Payload](names ...string) ReceiveOption {
 	}
 }
 
-// Retention is for how long what was received is remembered: 1 min to 10 years. A record that
+// DeduplicationWindow is for how long what was received is remembered: 1 min to 10 years. A record that
 // is delivered again after that is taken as new. Defaults to 7 days.
-func Retention(d time.Duration) ReceiveOption {
+func DeduplicationWindow(d time.Duration) ReceiveOption {
 	return func(r *receiving) { r.retention = d }
 }
 
@@ -107,23 +107,23 @@ func MaxBacklog(n int) ReceiveOption {
 	return func(r *receiving) { r.maxBacklog = n }
 }
 
-// Replay marks what arrives as delivered again on request, see bus.Message: middleware.SkipOnReplay
+// MarkAsReplay marks what arrives as delivered again on request, see bus.Message: middleware.SkipOnReplay
 // then guards consumers whose effects must not happen twice. It is for a receiver under another
 // name, which has an inbox of its own and so takes everything as new. From where on there is
 // something to take is the subscriber's setting at its broker: of JetStream the DeliverPolicy of a
 // new consumer, of Kafka the offsets of a new group.
 //
-// With [IntoLog] the messages of consumers of the events are marked; to projections they are events
+// With [AppendToLog] the messages of consumers of the events are marked; to projections they are events
 // like others. Defaults to what arrives being live.
-func Replay() ReceiveOption {
+func MarkAsReplay() ReceiveOption {
 	return func(r *receiving) { r.replay = true }
 }
 
-// Map has fn make events of records in another format: what it returns has the attributes of
+// MapRecord has fn make events of records in another format: what it returns has the attributes of
 // CloudEvents, among them specversion, id, source and type. A record for which it returns an
 // error is parked. One for which it does not return within 5 s goes back to the broker with its batch, and comes
 // again. fn must not change the record's maps.
-func Map(fn func(Record) (Record, error)) ReceiveOption {
+func MapRecord(fn func(Record) (Record, error)) ReceiveOption {
 	return func(r *receiving) {
 		if r.mapping = fn; fn == nil {
 			r.mistake("Map: the function is nil")
@@ -190,7 +190,7 @@ func (r *receiving) consumers(registry *bus.Registry) (names []string) {
 // id, and its type in the header eventType, which the router is told to place there. The topic
 // stands for the source. A payload that is a JSON string, or stands beside its schema, is taken
 // out of that.
-func Debezium() ReceiveOption { return Map(debezium) }
+func Debezium() ReceiveOption { return MapRecord(debezium) }
 
 func debezium(record Record) (Record, error) {
 	if record.Attributes["specversion"] != "" {

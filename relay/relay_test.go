@@ -44,23 +44,23 @@ func TestMistakesOfPublishAreReportedTogether(t *testing.T) {
 	t.Parallel()
 	source, route, pub := relay.Source("/shop"), relay.Route[placed]("orders"), &answers{}
 	tests := map[string]bus.Consumer{
-		"the publisher is nil":              relay.Publish("c", nil, source, route),
-		`source "": a URI reference`:        relay.Publish("c", pub, route),
-		`source "a\nb"`:                     relay.Publish("c", pub, route, relay.Source("a\nb")),
-		"PublishTimeout 0s":                 relay.Publish("c", pub, source, route, relay.PublishTimeout(0)),
-		"more than the PublishTimeout":      relay.Publish("c", pub, source, route, bus.Timeout(time.Second)),
-		`ContentType ""`:                    relay.Publish("c", pub, source, route, relay.ContentType("")),
-		"give it a relay.Route":             relay.Publish("c", pub, source),
-		"For: a name is empty":              relay.Publish("c", pub, source, route, relay.For("")),
-		"has one already":                   relay.Publish("c", pub, source, route, route),
-		"the destination is empty":          relay.Publish("c", pub, source, relay.Route[placed]("")),
-		`DataSchema "order"`:                relay.Publish("c", pub, source, relay.Route[placed]("d", relay.DataSchema("order"))),
-		"option 0 is nil":                   relay.Publish("c", pub, source, relay.Route[placed]("d", nil)),
-		"passed by value":                   relay.Publish("c", pub, source, relay.Route[*placed]("d")),
-		"DestinationOf takes relay_test.ot": relay.Publish("c", pub, source, relay.Route[placed]("", relay.DestinationOf(func(*bus.Message, other) (string, error) { return "", nil }))),
-		"As makes relay_test.other of":      relay.Publish("c", pub, source, relay.Route[placed]("d", relay.As[placed, other](nil))),
-		"BatchSize 2000":                    relay.Publish("c", pub, source, route, bus.BatchSize(2000)),
-		"option 6 is nil":                   relay.Publish("c", pub, source, route, nil),
+		"the publisher is nil":                relay.NewForwarder("c", nil, source, route),
+		`source "": a URI reference`:          relay.NewForwarder("c", pub, route),
+		`source "a\nb"`:                       relay.NewForwarder("c", pub, route, relay.Source("a\nb")),
+		"PublishTimeout 0s":                   relay.NewForwarder("c", pub, source, route, relay.PublishTimeout(0)),
+		"more than the PublishTimeout":        relay.NewForwarder("c", pub, source, route, bus.Timeout(time.Second)),
+		`ContentType ""`:                      relay.NewForwarder("c", pub, source, route, relay.ContentType("")),
+		"give it a relay.Route":               relay.NewForwarder("c", pub, source),
+		"For: a name is empty":                relay.NewForwarder("c", pub, source, route, relay.Recipients("")),
+		"has one already":                     relay.NewForwarder("c", pub, source, route, route),
+		"the destination is empty":            relay.NewForwarder("c", pub, source, relay.Route[placed]("")),
+		`DataSchema "order"`:                  relay.NewForwarder("c", pub, source, relay.Route[placed]("d", relay.DataSchema("order"))),
+		"option 0 is nil":                     relay.NewForwarder("c", pub, source, relay.Route[placed]("d", nil)),
+		"passed by value":                     relay.NewForwarder("c", pub, source, relay.Route[*placed]("d")),
+		"DestinationFunc takes relay_test.ot": relay.NewForwarder("c", pub, source, relay.Route[placed]("", relay.DestinationFunc(func(*bus.Message, other) (string, error) { return "", nil }))),
+		"As makes relay_test.other of":        relay.NewForwarder("c", pub, source, relay.Route[placed]("d", relay.MapPayload[placed, other](nil))),
+		"BatchSize 2000":                      relay.NewForwarder("c", pub, source, route, bus.BatchSize(2000)),
+		"option 6 is nil":                     relay.NewForwarder("c", pub, source, route, nil),
 	}
 	for want, consumer := range tests {
 		if _, err := bus.NewRegistry(consumer); err == nil || !strings.Contains(err.Error(), want) {
@@ -68,14 +68,14 @@ func TestMistakesOfPublishAreReportedTogether(t *testing.T) {
 		}
 	}
 	for _, c := range []bus.Consumer{
-		relay.Publish("c", pub, source, route),
-		relay.Publish("c", pub, source, route, bus.Aliases("b"), bus.BatchSize(1), relay.Route[other]("o", relay.Formerly("o1", "o2"))),
+		relay.NewForwarder("c", pub, source, route),
+		relay.NewForwarder("c", pub, source, route, bus.Aliases("b"), bus.BatchSize(1), relay.Route[other]("o", relay.PayloadAliases("o1", "o2"))),
 	} {
 		if _, err := bus.NewRegistry(c); err != nil {
 			t.Errorf("got %v, want none", err)
 		}
 	}
-	if c := relay.Publish("c", pub, source, route).Config(); c.BatchSize != 256 || c.Concurrency != 4 || c.Timeout != 10*time.Second || !c.Forwards {
+	if c := relay.NewForwarder("c", pub, source, route).Config(); c.BatchSize != 256 || c.Concurrency != 4 || c.Timeout != 10*time.Second || !c.Forwards {
 		t.Errorf("defaults: got %+v", c)
 	}
 }
@@ -87,10 +87,10 @@ func TestMistakesOfReceiversAreReportedTogether(t *testing.T) {
 	tests := map[string]relay.Receiver{
 		"the subscriber is nil":     relay.Receive("r", nil, accept),
 		"it accepts nothing":        relay.Receive("r", sub),
-		"Retention 1s":              relay.Receive("r", sub, accept, relay.Retention(time.Second)),
+		"Retention 1s":              relay.Receive("r", sub, accept, relay.DeduplicationWindow(time.Second)),
 		"MaxBacklog 0":              relay.Receive("r", sub, accept, relay.MaxBacklog(0)),
 		"option 1 is nil":           relay.Receive("r", sub, accept, nil),
-		"Map: the function is nil":  relay.Receive("r", sub, accept, relay.Map(nil)),
+		"Map: the function is nil":  relay.Receive("r", sub, accept, relay.MapRecord(nil)),
 		"accepted already":          relay.Receive("r", sub, accept, accept),
 		"Accept of *relay_test":     relay.Receive("r", sub, relay.Accept[*placed]()),
 		"as a zero value":           {},
@@ -136,7 +136,7 @@ func consume(t *testing.T, c bus.Consumer, n int) []error {
 func TestAnswersThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	pub := &answers{errs: []error{nil}}
-	c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"))
+	c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"))
 	for i, err := range consume(t, c, 3) {
 		if err == nil || !strings.Contains(err.Error(), "1 results for 3 records") {
 			t.Errorf("message %d: got %v, want an error", i, err)
@@ -156,7 +156,7 @@ func TestWaitsGrowWithTheTimeADestinationIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pub := &answers{errs: []error{fmt.Errorf("%w: no stream", relay.ErrNoDestination)}}
 		var gate outbox.Circuit
-		c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.Gate(&gate))
+		c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.WithCircuit(&gate))
 		for _, want := range []time.Duration{1, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
 			v := bus.OutcomeOf(consume(t, c, 1)[0])
 			if v.Outcome != bus.Snoozed || v.Delay != want*time.Second || !errors.Is(v.Err, relay.ErrNoDestination) {
@@ -184,7 +184,7 @@ func TestIDsForBrokers(t *testing.T) {
 	t.Parallel()
 	id := func(source, destination, name, stored string) string {
 		pub := &answers{}
-		c := relay.Publish(name, pub, relay.Source(source), relay.Route[placed](destination), relay.For("x", "old", "older"), relay.Structured())
+		c := relay.NewForwarder(name, pub, relay.Source(source), relay.Route[placed](destination), relay.Recipients("x", "old", "older"), relay.Structured())
 		c.ConsumeBatch(t.Context(), bus.JSON{}, []*bus.Message{{PayloadType: "order.placed", Payload: []byte(`{}`), ConsumerAlias: stored}})
 		return pub.got[0].ID
 	}
@@ -216,7 +216,7 @@ func TestAMessageIsDoneOnceTheBrokerHasIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		pub := new(slow)
-		c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"))
+		c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"))
 		if err := consume(t, c, 1)[0]; err != nil || !pub.has {
 			t.Errorf("got it done with %v before the broker had it", err)
 		}
@@ -228,9 +228,9 @@ func TestAMessageIsDoneOnceTheBrokerHasIt(t *testing.T) {
 func TestEachAnswerIsForItsRecord(t *testing.T) {
 	t.Parallel()
 	odd := errors.New("odd")
-	pub := &answers{errs: []error{nil, fmt.Errorf("%w: 2 MB", relay.ErrRefused), relay.ErrNoDestination, nil, odd, relay.ErrUnavailable, context.DeadlineExceeded}}
+	pub := &answers{errs: []error{nil, fmt.Errorf("%w: 2 MB", relay.ErrRejected), relay.ErrNoDestination, nil, odd, relay.ErrUnavailable, context.DeadlineExceeded}}
 	var gate outbox.Circuit
-	c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.Gate(&gate))
+	c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.WithCircuit(&gate))
 	errs := consume(t, c, len(pub.errs))
 	for i, want := range []bus.Outcome{bus.Done, bus.Condemned, bus.Snoozed, bus.Done, bus.Errored, bus.Snoozed, bus.Snoozed} {
 		if got := bus.OutcomeOf(errs[i]).Outcome; got != want {
@@ -256,8 +256,8 @@ func TestALostConnectionClosesTheGate(t *testing.T) {
 	t.Parallel()
 	var gate outbox.Circuit
 	pub := &answers{errs: []error{relay.ErrUnavailable, fmt.Errorf("dial: %w", relay.ErrDisconnected), relay.ErrDisconnected}}
-	to := relay.DestinationOf(func(_ *bus.Message, p placed) (string, error) { return "orders." + p.ID, nil })
-	c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("", to), relay.Gate(&gate))
+	to := relay.DestinationFunc(func(_ *bus.Message, p placed) (string, error) { return "orders." + p.ID, nil })
+	c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("", to), relay.WithCircuit(&gate))
 	for i, err := range consume(t, c, 3)[1:] {
 		if got := bus.OutcomeOf(err).Outcome; got != bus.Released {
 			t.Errorf("message %d: got %s, want released", i+1, got)
@@ -305,7 +305,7 @@ func TestTheGateClosesOnceNoDestinationAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var gate outbox.Circuit
 		pub := &silences{silent: map[string]bool{"refunds": true}, sent: make(map[string]int)}
-		c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.Route[refunded]("refunds"), relay.Gate(&gate))
+		c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.Route[refunded]("refunds"), relay.WithCircuit(&gate))
 		step := func(want ...bus.Outcome) {
 			t.Helper()
 			var batch []*bus.Message
@@ -349,7 +349,7 @@ func TestAKeyThatIsNotAnsweredHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		pub := &silences{silent: map[string]bool{"orders/a": true}, sent: make(map[string]int)}
-		c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"))
+		c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"))
 		for range 100 {
 			var batch []*bus.Message
 			for _, key := range []string{"a", "b", "a"} {
@@ -378,8 +378,8 @@ func (r *returns) OnReconnect(f func()) { r.back = f }
 func TestTheGateOpensOnceTheBrokerIsBack(t *testing.T) {
 	t.Parallel()
 	pub, gate := &returns{}, new(outbox.Circuit)
-	relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.Gate(gate))
-	relay.Publish("d", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.Gate(nil))
+	relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.WithCircuit(gate))
+	relay.NewForwarder("d", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.WithCircuit(nil))
 	_ = gate.Trip(errors.New("away"))
 	if pub.back == nil {
 		t.Fatal("nobody asked for it")
@@ -396,8 +396,8 @@ func TestADestinationThatIsMissingIsWarnedOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		missing := fmt.Errorf("%w: no stream", relay.ErrNoDestination)
 		pub := &answers{errs: []error{missing, missing, nil, missing}}
-		destination := relay.DestinationOf(func(m *bus.Message, _ placed) (string, error) { return []string{"a", "b", "c"}[m.ID[15]%3], nil })
-		c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("", destination))
+		destination := relay.DestinationFunc(func(m *bus.Message, _ placed) (string, error) { return []string{"a", "b", "c"}[m.ID[15]%3], nil })
+		c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("", destination))
 		var lines []string
 		log := middleware.Log(slog.New(slog.NewTextHandler(writer(func(line string) { lines = append(lines, line) }), nil)))
 		began := time.Now()
@@ -437,7 +437,7 @@ func TestAReplayIsPublishedLikeAnyOther(t *testing.T) {
 	var sent []string
 	for _, replay := range []bool{false, true} {
 		pub := &answers{}
-		c := relay.Publish("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"))
+		c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"))
 		c.ConsumeBatch(t.Context(), bus.JSON{}, []*bus.Message{{PayloadType: "order.placed", Payload: []byte(`{}`), Headers: map[string]string{"a": "b"}, Replay: replay}})
 		sent = append(sent, fmt.Sprintf("%+v", pub.got))
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// Route has [Publish] publish payloads of a type to a destination, in the broker's terms. The
-// destination may be empty if [DestinationOf] gives it.
+// Route has [NewForwarder] publish payloads of a type to a destination, in the broker's terms. The
+// destination may be empty if [DestinationFunc] gives it.
 func Route[T bus.Payload](destination string, options ...RouteOption) bus.ConsumerOption {
 	r := &route{destination: destination}
 	r.name, r.goType = payloadName[T]()
@@ -35,7 +35,7 @@ func Route[T bus.Payload](destination string, options ...RouteOption) bus.Consum
 	return publishOption(func(p *publishing) { p.add(r) })
 }
 
-// Events has [Log] publish events of a type. It is a [Route] without a destination, for an
+// Events has [NewLogForwarder] publish events of a type. It is a [Route] without a destination, for an
 // [Appender], which has a place for each shard. Any other publisher needs a destination.
 func Events[T bus.Payload](options ...RouteOption) bus.ConsumerOption {
 	return Route[T]("", options...)
@@ -44,22 +44,22 @@ func Events[T bus.Payload](options ...RouteOption) bus.ConsumerOption {
 // RouteOption sets one thing about a [Route].
 type RouteOption func(*route)
 
-// DestinationOf has fn choose the destination of each message. An error of it is a failed
+// DestinationFunc has fn choose the destination of each message. An error of it is a failed
 // attempt. The type is the route's. fn is called by many goroutines at once.
-func DestinationOf[T bus.Payload](fn func(m *bus.Message, payload T) (destination string, err error)) RouteOption {
+func DestinationFunc[T bus.Payload](fn func(m *bus.Message, payload T) (destination string, err error)) RouteOption {
 	return func(r *route) {
 		if fn == nil || r.goType != reflect.TypeFor[T]() {
-			r.mistake("DestinationOf takes %s: a function of the route's type is allowed", reflect.TypeFor[T]())
+			r.mistake("DestinationFunc takes %s: a function of the route's type is allowed", reflect.TypeFor[T]())
 			return
 		}
 		r.destinationOf = func(m *bus.Message, value any) (string, error) { return fn(m, value.(T)) }
 	}
 }
 
-// As has fn turn payloads into those of a type that is meant for others, so that the one in the
+// MapPayload has fn turn payloads into those of a type that is meant for others, so that the one in the
 // database can change. An error of it is a failed attempt. The first type is the route's. fn is
 // called by many goroutines at once.
-func As[T, Public bus.Payload](fn func(payload T) (Public, error)) RouteOption {
+func MapPayload[T, Public bus.Payload](fn func(payload T) (Public, error)) RouteOption {
 	return func(r *route) {
 		public, _ := payloadName[Public]()
 		if fn == nil || r.goType != reflect.TypeFor[T]() || public == "" {
@@ -70,9 +70,9 @@ func As[T, Public bus.Payload](fn func(payload T) (Public, error)) RouteOption {
 	}
 }
 
-// Formerly lists former names of the payload type, under which messages may wait still. Those
+// PayloadAliases lists former names of the payload type, under which messages may wait still. Those
 // that an event has in its eventlog.Types need not be listed.
-func Formerly(names ...string) RouteOption {
+func PayloadAliases(names ...string) RouteOption {
 	return func(r *route) { r.names = append(r.names, names...) }
 }
 
@@ -129,7 +129,7 @@ func (p *publishing) add(r *route) {
 func (p *publishing) needDestinations() {
 	for _, r := range p.inOrder {
 		if r.destination == "" && r.destinationOf == nil {
-			p.mistake("route of %s: the destination is empty: give one, or relay.DestinationOf", r.goType)
+			p.mistake("route of %s: the destination is empty: give one, or relay.DestinationFunc", r.goType)
 		}
 	}
 }

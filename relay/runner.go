@@ -31,10 +31,10 @@ type RunnerConfig struct {
 	// Telemetry wraps every batch that arrives: the sender it is given takes it over.
 	// Defaults to none.
 	Telemetry bus.ProduceMiddleware
-	// PublishTelemetry wraps every batch of events that a [Log] publishes. Defaults to none.
+	// PublishTelemetry wraps every batch of events that a [NewLogForwarder] publishes. Defaults to none.
 	PublishTelemetry bus.ProduceMiddleware
-	// Log is the event log of the application, made of the same registry: for [Log] and
-	// [IntoLog], which need one. Defaults to none.
+	// Log is the event log of the application, made of the same registry: for [NewLogForwarder] and
+	// [AppendToLog], which need one. Defaults to none.
 	Log *eventlog.Log
 	// Logger receives what the runner has to say. Defaults to slog.Default().
 	Logger *slog.Logger
@@ -46,7 +46,7 @@ var ErrRunning = errors.New("relay: the runner is running already")
 
 const statementTimeout = 5 * time.Second
 
-// Relay is what a [Runner] runs: a [Receiver] or a [LogRelay].
+// Relay is what a [Runner] runs: a [Receiver] or a [LogForwarder].
 type Relay interface {
 	// Name returns the name of the relay.
 	Name() string
@@ -77,7 +77,7 @@ type Runner struct {
 // [Receiver.Consumer], and consumers for all that they accept. The producer, which is the
 // registry's, writes what arrives; its layers see it. NewRunner reports everything that is wrong
 // with its arguments at once, and does not touch the database. A relay belongs to one runner.
-// Where there is no event log, on MariaDB, [Log] and [IntoLog] are an errors.ErrUnsupported.
+// Where there is no event log, on MariaDB, [NewLogForwarder] and [AppendToLog] are an errors.ErrUnsupported.
 func NewRunner(db *bun.DB, registry *bus.Registry, producer *outbox.Producer, config RunnerConfig, relays ...Relay) (*Runner, error) {
 	if db == nil || registry == nil || producer == nil {
 		return nil, errors.New("relay: NewRunner: the database handle, the registry or the producer is nil")
@@ -192,7 +192,7 @@ func (r *receiving) fits(registry *bus.Registry) error {
 
 // Run receives, and publishes the log, until ctx is cancelled. Then it finishes the batch that
 // each relay is at, and returns nil. A subscriber that does not return within 10 s then is given up, as
-// are calls of [Map] that take longer than 5 s: no more than four of these go on at a time.
+// are calls of [MapRecord] that take longer than 5 s: no more than four of these go on at a time.
 //
 // It returns an error at once when the database cannot be reached, unless StartTimeout
 // has it wait, the server is refused (outbox.ErrUnsupportedServer; one that is untested is not, but for

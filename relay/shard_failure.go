@@ -28,7 +28,7 @@ func (r *Runner) afterFailure(ctx context.Context, s *shard, events []store.Even
 	s.told = false // some may be there
 	var permanent bool
 	switch {
-	case errors.Is(err, ErrOvertaken):
+	case errors.Is(err, ErrSequenceConflict):
 		if s.overtaken++; s.overtaken > mostOvertaken {
 			s.wait(firstRetry, false)
 		}
@@ -47,7 +47,7 @@ func (r *Runner) afterFailure(ctx context.Context, s *shard, events []store.Even
 		}
 		s.wait(min(firstRetry<<min(s.failures-1, 5), longestRetry), true)
 		return false, nil
-	case errors.Is(err, ErrRefused), bus.OutcomeOf(err).Outcome == bus.Condemned:
+	case errors.Is(err, ErrRejected), bus.OutcomeOf(err).Outcome == bus.Condemned:
 		permanent = true
 	}
 	if len(events) > 1 && s.appender != nil { // it may be any of them

@@ -14,23 +14,23 @@ import (
 // Stats is what a receiver has done, since its runner was made, and is doing.
 type Stats struct {
 	Receiver   string
-	New        int64 // records that became messages
+	Accepted   int64 // records that became messages
 	Duplicates int64 // that were delivered again
-	Unknown    int64 // of types that are not accepted
+	Ignored    int64 // of types that are not accepted
 	Parked     int64 // that could not be taken
 	// Lag is how old the last record was when it arrived, by its own time and this process's
 	// clock. It is 0 when none has arrived for a minute.
 	Lag time.Duration
 	// Paused says why nothing is fetched: too much waits, the database or the broker does not answer, the
-	// subscription has ended, the function of [Map] or the subscriber does not return, another instance accepts a
-	// type that this one lacks. It is empty while something is. Of the broker it knows by a [Watcher].
+	// subscription has ended, the function of [MapRecord] or the subscriber does not return, another instance accepts a
+	// type that this one lacks. It is empty while something is. Of the broker it knows by a [OutageNotifier].
 	Paused string
-	// Standby is true while another process receives, and this one waits for its turn: see [IntoLog].
+	// Standby is true while another process receives, and this one waits for its turn: see [AppendToLog].
 	Standby bool
-	// Remembered is how many records the inbox has, counted up to 10,000, and Oldest how long
+	// InboxSize is how many records the inbox has, counted up to 10,000, and Oldest how long
 	// ago the oldest arrived, which is about the retention at most.
-	Remembered int
-	Oldest     time.Duration
+	InboxSize int
+	Oldest    time.Duration
 }
 
 const (
@@ -48,7 +48,7 @@ func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
 			return nil, dberr.Wrap(err, "relay: stats")
 		}
 		s := rc.runs.stats()
-		s.Receiver, s.Remembered = rc.name, inbox.Hashes
+		s.Receiver, s.InboxSize = rc.name, inbox.Hashes
 		if !inbox.Oldest.IsZero() {
 			s.Oldest = inbox.Now.Sub(inbox.Oldest.Time)
 		}
@@ -115,7 +115,7 @@ func (s *running) standBy(other bool) {
 func (s *running) counted(fresh, parked, duplicates int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sum.New, s.sum.Parked, s.sum.Duplicates = s.sum.New+int64(fresh), s.sum.Parked+int64(parked), s.sum.Duplicates+int64(duplicates)
+	s.sum.Accepted, s.sum.Parked, s.sum.Duplicates = s.sum.Accepted+int64(fresh), s.sum.Parked+int64(parked), s.sum.Duplicates+int64(duplicates)
 	s.since += fresh
 }
 
@@ -123,7 +123,7 @@ func (s *running) counted(fresh, parked, duplicates int) {
 func (s *running) took(unknown int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sum.Unknown += int64(unknown)
+	s.sum.Ignored += int64(unknown)
 	s.failures = 0
 }
 

@@ -12,9 +12,9 @@ import (
 // ProcessorConfig sets up a [Processor]. The zero value works: every zero field
 // stands for its default.
 type ProcessorConfig struct {
-	// Loops is the number of loops. Defaults to 1; on a
+	// Concurrency is the number of loops. Defaults to 1; on a
 	// database without row locks more is an error.
-	Loops int
+	Concurrency int
 	// PollInterval is the longest wait between polls; the next fire time
 	// cuts it short, and so does a change of a schedule by this process. It is
 	// how late a schedule may fire that another process has just written. 0
@@ -38,11 +38,11 @@ type ProcessorConfig struct {
 // validate reports every field that is out of range; defaults are filled in.
 func (c ProcessorConfig) validate(rowLocks bool) error {
 	var errs []error
-	if c.Loops < 1 {
-		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.Loops %d: 1 or more is allowed", c.Loops))
+	if c.Concurrency < 1 {
+		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.Concurrency %d: 1 or more is allowed", c.Concurrency))
 	}
-	if c.Loops > 1 && !rowLocks {
-		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.Loops %d: 1 is allowed on SQLite, which has one writer at a time", c.Loops))
+	if c.Concurrency > 1 && !rowLocks {
+		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.Concurrency %d: 1 is allowed on SQLite, which has one writer at a time", c.Concurrency))
 	}
 	if c.PollInterval < 0 {
 		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.PollInterval %s: 0 or more is allowed", c.PollInterval))

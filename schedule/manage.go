@@ -73,7 +73,7 @@ func (s *Scheduler) Resume(ctx context.Context, db bun.IDB, id int64) error {
 	})
 }
 
-// RunNow fires a schedule once, with the next poll of a processor, beside the fire
+// Trigger fires a schedule once, with the next poll of a processor, beside the fire
 // times it has: those stay as they are, and a paused schedule fires this once,
 // too. Asking again before it has fired changes nothing. It returns [ErrNotFound]
 // when there is none.

@@ -53,7 +53,7 @@ var ErrRunning = errors.New("schedule: the processor is running already")
 // reports everything that is wrong with its arguments at once, and does not touch
 // the database.
 func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config ProcessorConfig) (*Processor, error) {
-	config.Loops, config.PollInterval, config.Logger = cmp.Or(config.Loops, 1), cmp.Or(config.PollInterval, 5*time.Second), cmp.Or(config.Logger, slog.Default())
+	config.Concurrency, config.PollInterval, config.Logger = cmp.Or(config.Concurrency, 1), cmp.Or(config.PollInterval, 5*time.Second), cmp.Or(config.Logger, slog.Default())
 	var errs []error
 	for _, part := range []struct {
 		missing bool
@@ -112,17 +112,17 @@ func (p *Processor) Run(ctx context.Context) error {
 	defer p.working.Store(false)
 	defer presence.New(presence.Config{
 		Store: p.store, DB: p.db, Registry: p.registry, Kind: "scheduler", Logger: p.config.Logger,
-		Takes: presence.Manifest{Schedules: p.registry.PayloadTypes(), Connections: p.config.Loops}, Doing: func() presence.State { return presence.State{Limit: p.config.Loops} },
+		Takes: presence.Manifest{Schedules: p.registry.PayloadTypes(), Connections: p.config.Concurrency}, Doing: func() presence.State { return presence.State{Limit: p.config.Concurrency} },
 	}).Start(ctx)()
 	var loops sync.WaitGroup
-	for range p.config.Loops {
+	for range p.config.Concurrency {
 		loops.Go(func() { p.loop(ctx) })
 	}
 	loops.Wait()
 	return nil
 }
 
-// CatchUp fires every schedule that is due, as [Processor.Run] does, and returns
+// FireDue fires every schedule that is due, as [Processor.Run] does, and returns
 // how many there were, those that could not fire included. It is for tests and for
 // commands that do what is due and exit. What another instance, or an open
 // transaction, has locked is left.

@@ -136,7 +136,7 @@ func SkipOverlap() Option {
 	return func(s *Schedule) error { s.SkipOverlap = true; return nil }
 }
 
-// Schedule writes a schedule that produces the payload, for each of its
+// Upsert writes a schedule that produces the payload, for each of its
 // consumers, whenever the cron expression fires in the time zone, and returns
 // its id, which is that of the schedule which has the name already, if there is
 // one. It needs a [Name]: see [Scheduler.Create] for schedules without. To

@@ -15,7 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Declared is one schedule of a set, for [Scheduler.Sync]. All fields but Headers
+// Spec is one schedule of a set, for [Scheduler.Sync]. All fields but Headers
 // and SkipOverlap must be set.
 type Spec struct {
 	Name       string // as [Name] says

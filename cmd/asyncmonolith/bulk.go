@@ -34,7 +34,7 @@ func (a *app) requeueCommand() *cobra.Command {
 	var filter poisonFilter
 	b := &bulk{app: a, action: ops.Requeue, done: "requeued", target: filter.target}
 	b.named = func(ctx context.Context, s *ops.Session, ids []int64) error {
-		return b.poisonedByIDs(ctx, s, ids, func() (poison.BatchResult, error) { return s.Requeue(ctx, a.reason, ids...) })
+		return b.poisonedByIDs(ctx, s, ids, func() (poison.ChunkResult, error) { return s.Requeue(ctx, a.reason, ids...) })
 	}
 	c := b.command(&cobra.Command{
 		Use: "requeue [ID...]", Short: "Make poisoned messages pending again",
@@ -54,9 +54,9 @@ func (a *app) discardCommand() *cobra.Command {
 	var filter poisonFilter
 	b := &bulk{app: a, action: ops.Discard, done: "discarded", target: filter.target}
 	b.named = func(ctx context.Context, s *ops.Session, ids []int64) error {
-		return b.poisonedByIDs(ctx, s, ids, func() (poison.BatchResult, error) {
+		return b.poisonedByIDs(ctx, s, ids, func() (poison.ChunkResult, error) {
 			n, err := s.Discard(ctx, a.reason, ids...)
-			return poison.BatchResult{Result: poison.Result{Requeued: n, Missing: len(ids) - n}}, err
+			return poison.ChunkResult{Result: poison.Result{Requeued: n, Missing: len(ids) - n}}, err
 		})
 	}
 	c := b.command(&cobra.Command{
@@ -118,7 +118,7 @@ func (b *bulk) run(ctx context.Context, args []string) error {
 }
 
 // poisonedByIDs changes poisoned messages at once.
-func (b *bulk) poisonedByIDs(ctx context.Context, seat *ops.Session, named []int64, do func() (poison.BatchResult, error)) error {
+func (b *bulk) poisonedByIDs(ctx context.Context, seat *ops.Session, named []int64, do func() (poison.ChunkResult, error)) error {
 	if err := b.unconfirmed(); err != nil {
 		return b.previewNamed(ctx, seat, named, err)
 	}

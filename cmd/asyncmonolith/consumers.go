@@ -85,8 +85,8 @@ func noteOf(q outbox.Queue) string {
 	if q.Breaker != nil {
 		parts = append(parts, q.Breaker.String())
 	}
-	if q.ParkedKeys > 0 {
-		parts = append(parts, many(int(q.ParkedKeys), "key")+" parked")
+	if q.BlockedKeys > 0 {
+		parts = append(parts, many(int(q.BlockedKeys), "key")+" parked")
 	}
 	return strings.Join(parts, "; ")
 }

@@ -134,7 +134,7 @@ func TestTextsThatReadZero(t *testing.T) {
 		t.Errorf("got %q and error %v, want the texts", out.String(), err)
 	}
 	for want, target := range map[string]ops.Target{
-		"key 0":           {Pending: &outbox.Filter{Key: "0"}},
+		"key 0":           {Pending: &outbox.Filter{OrderingKey: "0"}},
 		"insert id 0":     {Pending: &outbox.Filter{InsertID: "0"}},
 		"error 0":         {Poisoned: &poison.Filter{Error: "0"}},
 		"ids among [7 8]": {Poisoned: &poison.Filter{IDs: []int64{7, 8}}},

@@ -135,7 +135,7 @@ func (f *pendingFilter) flags(a *app, c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.filter.Consumer, "consumer", "", "those of a consumer")
 	flags.StringVar(&f.filter.PayloadType, "payload-type", "", "those of a payload type")
-	flags.StringVar(&f.filter.Key, "key", "", "those of a key, in order")
+	flags.StringVar(&f.filter.OrderingKey, "key", "", "those of a key, in order")
 	flags.StringVar(&f.filter.InsertID, "insert-id", "", "the one with an insert id, of each consumer")
 	flags.Var(&f.message, "message-id", "those of a payload, of each consumer")
 	states := []string{string(outbox.Ready), string(outbox.Delayed), string(outbox.Leased)}

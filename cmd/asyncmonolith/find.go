@@ -55,7 +55,7 @@ func (a *app) search(c *cobra.Command, search outbox.Search, most int) error {
 	p := a.progress()
 	var found []outbox.Pending
 	more := false
-	for place := (outbox.FindPlace{}); ; {
+	for place := (outbox.FindCursor{}); ; {
 		part, next, err := seat.Find(c.Context(), search, place)
 		if err != nil {
 			p.end()

@@ -34,7 +34,7 @@ func pending(empty string) list[outbox.Pending] {
 		columns: []show.Column{{Title: "ID", Kind: show.Number}, {Title: "CONSUMER"}, {Title: "PAYLOAD TYPE", Gives: 3}, {Title: "STATE", Kind: show.Whole}, {Title: "DUE", Kind: show.Whole}, {Title: "CREATED", Kind: show.Whole, Gives: 1},
 			{Title: "ATTEMPTS", Kind: show.Number, Gives: 6}, {Title: "CRASHES", Kind: show.Number, Gives: 5}, {Title: "KEY", Gives: 4}, {Title: "INSERT ID", Gives: 2}},
 		row: func(m outbox.Pending) []any {
-			return []any{m.ID, m.Consumer, m.PayloadType, m.State, m.AvailableAt, m.CreatedAt, count(int64(m.Attempts)), count(int64(m.Crashes)), m.Key, m.InsertID}
+			return []any{m.ID, m.Consumer, m.PayloadType, m.State, m.AvailableAt, m.CreatedAt, count(int64(m.Attempts)), count(int64(m.Crashes)), m.OrderingKey, m.InsertID}
 		},
 		empty: empty,
 	}
@@ -112,13 +112,13 @@ for the longest. Counts stop at 10,000.`,
 			if err != nil {
 				return err
 			}
-			found, err := seat.ParkedKeys(c.Context(), most)
+			found, err := seat.BlockedKeys(c.Context(), most)
 			if err != nil {
 				return err
 			}
-			return list[outbox.ParkedKey]{
+			return list[outbox.BlockedKey]{
 				columns: []show.Column{{Title: "CONSUMER"}, {Title: "KEY"}, {Title: "WAITING", Kind: show.Number}, {Title: "SINCE", Kind: show.Whole}, {Title: "POISONED", Kind: show.Number}},
-				row: func(k outbox.ParkedKey) []any {
+				row: func(k outbox.BlockedKey) []any {
 					return []any{k.Consumer, k.Key, count(k.Waiting), k.Since, k.Poisoned}
 				},
 				empty: "No key is parked.",
@@ -151,7 +151,7 @@ func (a *app) getMessageCommand() *cobra.Command {
 				return a.line(m)
 			}
 			pairs := []any{"id", m.ID, "message id", m.MessageID, "consumer", m.Consumer, "payload type", m.PayloadType, "state", m.State, "due", m.AvailableAt, "created", m.CreatedAt,
-				"attempts", m.Attempts, "crashes", m.Crashes, "insert id", m.InsertID, "key", m.Key, "payload bytes", m.PayloadBytes}
+				"attempts", m.Attempts, "crashes", m.Crashes, "insert id", m.InsertID, "key", m.OrderingKey, "payload bytes", m.PayloadBytes}
 			if m.Claim != nil {
 				pairs = append(pairs, "claimed by", m.Claim.Owner, "claimed", m.Claim.ClaimedAt, "leased until", m.Claim.LeasedUntil)
 			}

@@ -155,7 +155,7 @@ func targetText(t ops.Target) string {
 	if f := t.Pending; f != nil {
 		add("consumer", f.Consumer)
 		add("payload type", f.PayloadType)
-		add("key", f.Key)
+		add("key", f.OrderingKey)
 		add("insert id", f.InsertID)
 		add("state", f.State)
 		add("older than", f.OlderThan)

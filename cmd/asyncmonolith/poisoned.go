@@ -78,9 +78,9 @@ func poisonGroups() list[poison.Group] {
 }
 
 // failureOf is what is known of how a group failed.
-func failureOf(g poison.Group) outbox.Failure {
+func failureOf(g poison.Group) outbox.FailureGroup {
 	if g.Failure == nil {
-		return outbox.Failure{}
+		return outbox.FailureGroup{}
 	}
 	return *g.Failure
 }
@@ -91,7 +91,7 @@ func poisonedRows() list[poison.Message] {
 		columns: []show.Column{{Title: "ID", Kind: show.Number}, {Title: "CONSUMER"}, {Title: "PAYLOAD TYPE", Gives: 3}, {Title: "FINGERPRINT"}, {Title: "POISONED", Kind: show.Whole}, {Title: "CREATED", Kind: show.Whole, Gives: 1},
 			{Title: "ATTEMPTS", Kind: show.Number, Gives: 4}, {Title: "CRASHES", Kind: show.Number, Gives: 6}, {Title: "KEY", Gives: 5}, {Title: "INSERT ID", Gives: 2}},
 		row: func(m poison.Message) []any {
-			return []any{m.ID, m.Consumer, m.PayloadType, m.Fingerprint, m.PoisonedAt, m.CreatedAt, count(int64(m.Attempts)), count(int64(m.Crashes)), m.Key, m.InsertID}
+			return []any{m.ID, m.Consumer, m.PayloadType, m.Fingerprint, m.PoisonedAt, m.CreatedAt, count(int64(m.Attempts)), count(int64(m.Crashes)), m.OrderingKey, m.InsertID}
 		},
 		below: func(m poison.Message) []string {
 			if m.Reason == "" {
@@ -161,7 +161,7 @@ func (a *app) getPoisonedCommand() *cobra.Command {
 				return a.line(m)
 			}
 			pairs := []any{"id", m.ID, "message id", m.MessageID, "consumer", m.Consumer, "payload type", m.PayloadType, "fingerprint", m.Fingerprint, "reason", m.Reason, "poisoned", m.PoisonedAt,
-				"created", m.CreatedAt, "attempts", m.Attempts, "crashes", m.Crashes, "insert id", m.InsertID, "key", m.Key, "payload bytes", m.PayloadBytes}
+				"created", m.CreatedAt, "attempts", m.Attempts, "crashes", m.Crashes, "insert id", m.InsertID, "key", m.OrderingKey, "payload bytes", m.PayloadBytes}
 			a.withheld(len(m.Errors) > 0)
 			return a.fields(append(pairs, contents(m.Headers, m.Payload, m.Errors)...)...)
 		},

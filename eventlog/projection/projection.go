@@ -79,7 +79,7 @@ type Projection struct {
 	Timeout time.Duration
 }
 
-// Apply is a function for one type of event, made by [On].
+// Handler is a function for one type of event, made by [On].
 type Handler struct {
 	name   string
 	goType reflect.Type

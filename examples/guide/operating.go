@@ -56,7 +56,7 @@ func RequeueGroup(ctx context.Context, db bun.IDB, store *poison.Store, fingerpr
 	}
 	fmt.Fprintln(out, seen.Messages, "messages,", seen.Conflicts, "conflicts,", seen.Untaken, "that nobody takes")
 	filter.PoisonedBefore = seen.At // not what fails from now on
-	for b := (poison.Batch{Filter: filter, UpTo: seen.UpTo, Limit: 100}); ; {
+	for b := (poison.Chunk{Filter: filter, UpTo: seen.UpTo, Limit: 100}); ; {
 		done, err := store.RequeueBatch(ctx, db, b)
 		if err != nil || done.Last == 0 {
 			return err

@@ -26,10 +26,10 @@ func (OrderAccepted) PayloadType() string { return "shop.order-accepted" }
 // ToServices publishes what other services are to know.
 func ToServices(publisher relay.Publisher) bus.Consumer {
 	// snippet: publish
-	return relay.Publish("to-broker", publisher, relay.Source("/shop/orders"),
+	return relay.NewForwarder("to-broker", publisher, relay.Source("/shop/orders"),
 		relay.Route[OrderPlaced]("orders.placed",
-			relay.As(func(o OrderPlaced) (OrderAccepted, error) { return OrderAccepted{Number: o.OrderID}, nil })),
-		relay.Route[AddressChanged]("", relay.DestinationOf(func(_ *bus.Message, a AddressChanged) (string, error) {
+			relay.MapPayload(func(o OrderPlaced) (OrderAccepted, error) { return OrderAccepted{Number: o.OrderID}, nil })),
+		relay.Route[AddressChanged]("", relay.DestinationFunc(func(_ *bus.Message, a AddressChanged) (string, error) {
 			return "addresses." + a.CustomerID, nil
 		})))
 	// end
@@ -103,9 +103,9 @@ func runServices(ctx context.Context, db *bun.DB, registry *bus.Registry, receiv
 }
 
 // LogToServices publishes the event log in its order.
-func LogToServices(publisher relay.Publisher) relay.LogRelay {
+func LogToServices(publisher relay.Publisher) relay.LogForwarder {
 	// snippet: log
-	return relay.Log("stock", publisher, relay.Source("/warehouse"), relay.Shards(4),
+	return relay.NewLogForwarder("stock", publisher, relay.Source("/warehouse"), relay.Shards(4),
 		relay.Events[Received](), relay.Events[Sent]()) // relay.Route, for a publisher that is no Appender
 	// end
 }
@@ -113,7 +113,7 @@ func LogToServices(publisher relay.Publisher) relay.LogRelay {
 // LogOfWarehouse takes the log of the warehouse into that of this service.
 func LogOfWarehouse(subscriber relay.Subscriber) relay.Receiver {
 	// snippet: into-log
-	receiver := relay.Receive("from-warehouse", subscriber, relay.IntoLog("warehouse"),
+	receiver := relay.Receive("from-warehouse", subscriber, relay.AppendToLog("warehouse"),
 		relay.Accept[Received](), relay.Accept[Sent]())
 	// end
 	return receiver
@@ -123,7 +123,7 @@ func LogOfWarehouse(subscriber relay.Subscriber) relay.Receiver {
 func FromElsewhere(subscriber relay.Subscriber) relay.Receiver {
 	// snippet: map
 	receiver := relay.Receive("from-billing", subscriber, relay.Accept[OrderAccepted](),
-		relay.Map(func(r relay.Record) (relay.Record, error) {
+		relay.MapRecord(func(r relay.Record) (relay.Record, error) {
 			var invoice struct{ Number string }
 			if err := json.Unmarshal(r.Body, &invoice); err != nil || invoice.Number == "" {
 				return r, errors.New("it is no invoice") // it is poisoned, under receive:from-billing
@@ -142,8 +142,8 @@ func FromElsewhere(subscriber relay.Subscriber) relay.Receiver {
 // MovedToPayments is what takes the place of the consumer "charge-card" that has moved.
 func MovedToPayments(publisher relay.Publisher) bus.Consumer {
 	// snippet: move
-	return relay.Publish("to-payments", publisher, relay.Source("/shop/orders"), relay.Route[OrderPlaced]("payments.order-placed"),
-		bus.Aliases("charge-card"), // what waits under its name is forwarded, too
-		relay.For("charge-card"))   // and nobody else there gets it
+	return relay.NewForwarder("to-payments", publisher, relay.Source("/shop/orders"), relay.Route[OrderPlaced]("payments.order-placed"),
+		bus.Aliases("charge-card"),      // what waits under its name is forwarded, too
+		relay.Recipients("charge-card")) // and nobody else there gets it
 	// end
 }

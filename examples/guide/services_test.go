@@ -133,7 +133,7 @@ func TestForeignRecordsAreMapped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if stats[0].New == 1 && stats[0].Parked == 1 {
+		if stats[0].Accepted == 1 && stats[0].Parked == 1 {
 			break
 		}
 	}

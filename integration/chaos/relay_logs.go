@@ -69,7 +69,7 @@ func (r *relays) logRelay() (relay.Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	return relay.Log(LogStream, &frozen{Appender: appender, relays: r, shards: make(map[int]bool)}, relay.Source("/chaos"), relay.Events[Job](),
+	return relay.NewLogForwarder(LogStream, &frozen{Appender: appender, relays: r, shards: make(map[int]bool)}, relay.Source("/chaos"), relay.Events[Job](),
 		relay.Shards(r.config.Log.Shards), relay.PublishTimeout(logTimeout), bus.BatchSize(100), bus.AttemptDelay(50*time.Millisecond)), nil
 }
 
@@ -103,7 +103,7 @@ func (f *frozen) late(ctx context.Context, shard int, after uint64, records []re
 		if mark, err = f.Appender.Append(ctx, shard, after, records); err == nil {
 			f.relays.record(Finished, shard)
 			return mark, nil
-		} else if errors.Is(err, relay.ErrOvertaken) {
+		} else if errors.Is(err, relay.ErrSequenceConflict) {
 			f.relays.record(Failed, shard)
 			return mark, err
 		}

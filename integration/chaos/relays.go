@@ -114,22 +114,22 @@ func (r *relays) consumers() ([]bus.Consumer, error) {
 		if err != nil {
 			return nil, err
 		}
-		to := relay.DestinationOf(func(_ *bus.Message, job Job) (string, error) { return job.subject(), nil })
+		to := relay.DestinationFunc(func(_ *bus.Message, job Job) (string, error) { return job.subject(), nil })
 		options := []bus.ConsumerOption{relay.Source("/chaos"), relay.Route[Job]("", to)}
 		if ring := r.config.Ring; ring.Next != "" {
 			options[1] = ring.route()
 		}
 		if r.config.Moves != "" {
-			options = append(options, bus.Aliases(r.config.Moves), relay.For(r.config.Moves))
+			options = append(options, bus.Aliases(r.config.Moves), relay.Recipients(r.config.Moves))
 		}
-		consumers = append(consumers, relay.Publish(r.config.Publishes, &watched{r, publisher}, options...))
+		consumers = append(consumers, relay.NewForwarder(r.config.Publishes, &watched{r, publisher}, options...))
 	}
 	if r.config.Log.Enters {
 		subscriber, err := amnats.NewSubscriber(r.nc, amnats.SubscriberConfig{Stream: LogStream, Consumer: RelayConsumer, Ordered: true})
 		if err != nil {
 			return nil, err
 		}
-		r.receiver = relay.Receive(LogStream, subscriber, relay.IntoLog(LogCategory), relay.Accept[Job]())
+		r.receiver = relay.Receive(LogStream, subscriber, relay.AppendToLog(LogCategory), relay.Accept[Job]())
 		consumers = append(consumers, r.receiver.Consumer())
 	}
 	if r.config.Receives {
@@ -295,8 +295,8 @@ func (w *watched) Publish(ctx context.Context, records []relay.Record) []error {
 	return results
 }
 
-// OnReconnect implements relay.Reconnecter, as the publishers do that it watches.
-func (w *watched) OnReconnect(f func()) { w.publisher.(relay.Reconnecter).OnReconnect(f) }
+// OnReconnect implements relay.ReconnectNotifier, as the publishers do that it watches.
+func (w *watched) OnReconnect(f func()) { w.publisher.(relay.ReconnectNotifier).OnReconnect(f) }
 
 // must ends the worker if it cannot say what it does.
 func (r *relays) must(err error) {

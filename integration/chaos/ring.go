@@ -35,12 +35,12 @@ func (Hop) PayloadType() string { return "chaos.hop" }
 
 // route publishes hops as jobs.
 func (c RingConfig) route() bus.ConsumerOption {
-	return relay.Route[Hop](c.Next, relay.As(func(h Hop) (Job, error) { return h.Job, nil }))
+	return relay.Route[Hop](c.Next, relay.MapPayload(func(h Hop) (Job, error) { return h.Job, nil }))
 }
 
 func (c RingConfig) retention() (options []relay.ReceiveOption) {
 	if c.Retention > 0 {
-		options = append(options, relay.Retention(c.Retention))
+		options = append(options, relay.DeduplicationWindow(c.Retention))
 	}
 	return options
 }

@@ -29,12 +29,12 @@ func (l letters) Publish(_ context.Context, records []relay.Record) []error {
 func TestFxRunsLogRelays(t *testing.T) {
 	t.Parallel()
 	db, out := testdb.SQLite(t), make(letters, 10)
-	of := func(name string) relay.LogRelay {
-		return relay.Log(name, out, relay.Source("/shop"), relay.Route[order]("orders"))
+	of := func(name string) relay.LogForwarder {
+		return relay.NewLogForwarder(name, out, relay.Source("/shop"), relay.Route[order]("orders"))
 	}
 	var log *eventlog.Log
 	app := fxtest.New(t, fx.Supply(db), fxmodule.Module, fxmodule.Migrate(), fxmodule.EventLog(eventlog.Event[order]()),
-		fxmodule.Relays(func() relay.LogRelay { return of("one") }, []relay.LogRelay{of("two")}), fx.Populate(&log)).RequireStart()
+		fxmodule.Relays(func() relay.LogForwarder { return of("one") }, []relay.LogForwarder{of("two")}), fx.Populate(&log)).RequireStart()
 	err := log.RunInTx(t.Context(), db, func(ctx context.Context, tx bun.Tx) error {
 		_, err := log.Append(ctx, tx, "order-1", eventlog.NoStream, order{})
 		return err
@@ -58,7 +58,7 @@ func TestFxDoesNotStartWhatRelaysRefuse(t *testing.T) {
 	db, out := testdb.SQLite(t), make(letters, 10)
 	with := func(shards int) *fx.App {
 		return fx.New(fx.NopLogger, fx.Supply(db), fxmodule.Module, fxmodule.Migrate(), fxmodule.EventLog(eventlog.Event[order]()),
-			fxmodule.Relays(relay.Log("one", out, relay.Source("/shop"), relay.Route[order]("orders"), relay.Shards(shards))))
+			fxmodule.Relays(relay.NewLogForwarder("one", out, relay.Source("/shop"), relay.Route[order]("orders"), relay.Shards(shards))))
 	}
 	for _, test := range []struct {
 		shards int

@@ -49,7 +49,7 @@ func TestFxRunsRelays(t *testing.T) {
 	}
 	app.RequireStop()
 	stats, err := runner.Stats(t.Context())
-	if err != nil || len(stats) != 2 || stats[1].New != 1 {
+	if err != nil || len(stats) != 2 || stats[1].Accepted != 1 {
 		t.Errorf("stats: got %+v, error %v, want one new record of the second", stats, err)
 	}
 	app = fxtest.New(t, fx.Supply(testdb.SQLite(t)), fxmodule.Module, fx.Populate(&runner))

@@ -115,6 +115,6 @@ func logRelayMutants() []mutant {
 // notFenced appends behind whatever the broker has, if its record is not the expected one.
 func notFenced() mistake {
 	const appended = "s.appender.Append(ctx, s.number, uint64(before), records)"
-	return in("shard.appendAll", replace("return "+appended, "mark, err := "+appended+"; if errors.Is(err, ErrOvertaken) { "+
+	return in("shard.appendAll", replace("return "+appended, "mark, err := "+appended+"; if errors.Is(err, ErrSequenceConflict) { "+
 		"_, last, _ := s.appender.Last(ctx, s.number); mark, err = s.appender.Append(ctx, s.number, last, records) }; return mark, err"))
 }

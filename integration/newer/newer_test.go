@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 func additions() map[string][]string {
 	const cancel = "\t\tCancel: {"
 	const archive = "\t\t\"archive\": {check: ofPending, preview: previewPending, step: " +
-		"func(ctx context.Context, d *Desk, tx bun.Tx, s step) (moved, error) { return kinds()[Cancel].step(ctx, d, tx, s) }},\n"
+		"func(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) { return kinds()[Cancel].step(ctx, d, tx, s) }},\n"
 	const field = "\tInsertID string `json:\"insert_id,omitempty\"`\n"
 	return map[string][]string{
 		"outbox/admin_message.go": {field, field + "\tNamed string `json:\"named,omitempty\"`\n"},

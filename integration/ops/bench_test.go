@@ -110,7 +110,7 @@ func BenchmarkDesk(b *testing.B) {
 				return err
 			}},
 			{"find", func() error {
-				var place outbox.FindPlace
+				var place outbox.FindCursor
 				for {
 					found, next, err := s.Find(ctx, outbox.Search{MessageID: wanted[len(wanted)-1].MessageID}, place)
 					if err != nil || len(found) > 0 {

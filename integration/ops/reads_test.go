@@ -78,7 +78,7 @@ func readsOf(of anybody) []read {
 	messages("of a payload type", outbox.Filter{PayloadType: "payload-7"})
 	messages("of no payload type", outbox.Filter{Consumer: "consumer-07", PayloadType: "nothing"})
 	messages("with an insert id", outbox.Filter{InsertID: "insert-1007"})
-	messages("with a key", outbox.Filter{Consumer: "consumer-19", Key: "key-19"})
+	messages("with a key", outbox.Filter{Consumer: "consumer-19", OrderingKey: "key-19"})
 	messages("with a message id", outbox.Filter{MessageID: of.messageID})
 	messages("tried before", outbox.Filter{Retrying: true})
 	messages("that crashed", outbox.Filter{Crashed: true})
@@ -127,7 +127,7 @@ func readsOf(of anybody) []read {
 	id("ClaimMessages", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.ClaimMessages(ctx, of.claim)) })
 	id("Claims", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Claims(ctx)) })
 	id("Crashes", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Crashes(ctx, 0, 100)) })
-	id("ParkedKeys", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.ParkedKeys(ctx, 100)) })
+	id("BlockedKeys", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.BlockedKeys(ctx, 100)) })
 	id("Minutes", func(ctx context.Context, s *ops.Session) error {
 		return testapp.Second(s.Minutes(ctx, 48*time.Hour, "consumer-07"))
 	})
@@ -151,7 +151,7 @@ func readsOf(of anybody) []read {
 		return unless(bus.ErrNoConsumer, testapp.Second(s.CheckEdit(ctx, of.poisoned, []byte(`{}`))))
 	})
 	return append(all, read{"Find", "", findReads, func(ctx context.Context, s *ops.Session) error {
-		return testapp.Third(s.Find(ctx, outbox.Search{MessageID: of.messageID}, outbox.FindPlace{}))
+		return testapp.Third(s.Find(ctx, outbox.Search{MessageID: of.messageID}, outbox.FindCursor{}))
 	}})
 }
 

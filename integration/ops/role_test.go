@@ -101,7 +101,7 @@ func TestNoGuessing(t *testing.T) {
 	search := func(s *ops.Session, text string) map[string]error {
 		ctx, filter := t.Context(), poison.Filter{Error: text}
 		return map[string]error{
-			"find":    testapp.Third(s.Find(ctx, outbox.Search{Header: "token", Value: text}, outbox.FindPlace{})),
+			"find":    testapp.Third(s.Find(ctx, outbox.Search{Header: "token", Value: text}, outbox.FindCursor{})),
 			"list":    testapp.Third(s.PoisonedMessages(ctx, filter, outbox.Page{})),
 			"count":   testapp.Second(s.CountPoisoned(ctx, filter)),
 			"preview": testapp.Second(s.Preview(ctx, ops.Requeue, ops.Target{Poisoned: &filter})),

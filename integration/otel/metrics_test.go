@@ -220,7 +220,7 @@ func (f *fake) Queues(context.Context) ([]outbox.Queue, error) {
 	if f.failing.Load() {
 		return nil, errors.New("no connection")
 	}
-	return []outbox.Queue{{Consumer: "a", Ready: 12, Delayed: 13, Leased: 14, Poisoned: 15, OldestReady: 16 * time.Second, OldestPoisoned: 17 * time.Second, Parks: true, ParkedKeys: 24},
+	return []outbox.Queue{{Consumer: "a", Ready: 12, Delayed: 13, Leased: 14, Poisoned: 15, OldestReady: 16 * time.Second, OldestPoisoned: 17 * time.Second, BlocksKeys: true, BlockedKeys: 24},
 		{Consumer: "b"}}, nil
 }
 

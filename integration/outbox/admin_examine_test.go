@@ -24,7 +24,7 @@ func TestAdminListExaminesWhatItSays(t *testing.T) {
 		}
 		a.Exec("UPDATE consumer_messages SET attempts = 1 WHERE id IN (11, 34)")
 		filter, found, empty := outbox.Filter{Retrying: true}, 0, 0
-		for page := (&outbox.Page{Examine: 6, Size: 3}); page != nil; {
+		for page := (&outbox.Page{ScanLimit: 6, Size: 3}); page != nil; {
 			list, next, err := admin.List(ctx, db, filter, *page)
 			if err != nil {
 				t.Fatal(err)
@@ -37,7 +37,7 @@ func TestAdminListExaminesWhatItSays(t *testing.T) {
 			if found += len(list); len(list) == 0 && next != nil {
 				empty++
 			}
-			if next != nil && strings.Contains(next.After, "=") || next != nil && next.Examine != 6 {
+			if next != nil && strings.Contains(next.After, "=") || next != nil && next.ScanLimit != 6 {
 				t.Errorf("next: got %+v", next)
 			}
 			page = next
@@ -48,15 +48,15 @@ func TestAdminListExaminesWhatItSays(t *testing.T) {
 		if n := testapp.Must[int](t)(admin.Count(ctx, db, filter)); n != 2 {
 			t.Errorf("count: got %d, want 2", n)
 		}
-		all, next, err := admin.List(ctx, db, outbox.Filter{}, outbox.Page{Examine: 1000, Size: 1000})
-		if err != nil || next != nil || len(all) != 40 || all[39].Key != "a" || all[0].Key == "a" && all[0].Consumer == "k" {
+		all, next, err := admin.List(ctx, db, outbox.Filter{}, outbox.Page{ScanLimit: 1000, Size: 1000})
+		if err != nil || next != nil || len(all) != 40 || all[39].OrderingKey != "a" || all[0].OrderingKey == "a" && all[0].Consumer == "k" {
 			t.Errorf("all: got %d and %v, %v, want 40, those with keys last", len(all), next, err)
 		}
-		_, next, err = admin.List(ctx, db, outbox.Filter{Consumer: "k"}, outbox.Page{Examine: 5})
+		_, next, err = admin.List(ctx, db, outbox.Filter{Consumer: "k"}, outbox.Page{ScanLimit: 5})
 		if err != nil || next == nil {
 			t.Fatalf("with keys: got %v, %v", next, err)
 		}
-		next.Examine = 0
+		next.ScanLimit = 0
 		if _, _, err := admin.List(ctx, db, outbox.Filter{Consumer: "k"}, *next); !errors.Is(err, bus.ErrInvalidOption) {
 			t.Errorf("a page of another listing: got %v, want ErrInvalidOption", err)
 		}

@@ -34,7 +34,7 @@ func TestAdminFinds(t *testing.T) {
 		a.Exec("DELETE FROM consumer_messages WHERE id BETWEEN 1000 AND 20000")
 		find := func(search outbox.Search) (found []outbox.Pending, calls int, first int) {
 			first = -1
-			for place := new(outbox.FindPlace); place != nil; calls++ {
+			for place := new(outbox.FindCursor); place != nil; calls++ {
 				list, next, err := admin.Find(ctx, db, search, *place)
 				if err != nil {
 					t.Fatal(err)
@@ -82,12 +82,12 @@ func TestAdminFinds(t *testing.T) {
 			}
 		}
 		for name, search := range map[string]outbox.Search{"nothing": {}, "a short trace": {TraceID: "ab"}, "a trace of no digits": {TraceID: strings.Repeat("%", 32)}, "a value alone": {Value: "v"}} {
-			if _, _, err := admin.Find(ctx, db, search, outbox.FindPlace{}); !errors.Is(err, bus.ErrInvalidOption) {
+			if _, _, err := admin.Find(ctx, db, search, outbox.FindCursor{}); !errors.Is(err, bus.ErrInvalidOption) {
 				t.Errorf("%s: got %v, want ErrInvalidOption", name, err)
 			}
 		}
 		for _, after := range []string{"!", "e30", "bm8"} {
-			if _, _, err := admin.Find(ctx, db, outbox.Search{MessageID: ids[0]}, outbox.FindPlace{After: after}); !errors.Is(err, bus.ErrInvalidOption) {
+			if _, _, err := admin.Find(ctx, db, outbox.Search{MessageID: ids[0]}, outbox.FindCursor{After: after}); !errors.Is(err, bus.ErrInvalidOption) {
 				t.Errorf("place %q: got %v, want ErrInvalidOption", after, err)
 			}
 		}

@@ -440,7 +440,7 @@ func TestQueuesOfManyConsumers(t *testing.T) {
 		for _, q := range queues {
 			names = append(names, q.Consumer)
 		}
-		if minutes := testapp.Must[[]outbox.Minute](t)(a.Admin().Minutes(t.Context(), db, time.Hour, names...)); len(minutes) != 0 {
+		if minutes := testapp.Must[[]outbox.MinuteStats](t)(a.Admin().Minutes(t.Context(), db, time.Hour, names...)); len(minutes) != 0 {
 			t.Errorf("minutes: got %v, want none", minutes)
 		}
 	})

@@ -22,7 +22,7 @@ func TestAdminChangesWhatMatches(t *testing.T) {
 		for range 20 {
 			a.Produce(order{}, outbox.OrderingKey("a"))
 		}
-		if later, err := admin.RescheduleWhere(ctx, db, time.Now().Add(time.Hour), outbox.Batch{Limit: 1000}); err != nil || later.Changed != 40 || later.More {
+		if later, err := admin.RescheduleWhere(ctx, db, time.Now().Add(time.Hour), outbox.Chunk{Limit: 1000}); err != nil || later.Changed != 40 || later.More {
 			t.Fatalf("reschedule all: got %+v and %v, want 40", later, err)
 		}
 		count := func(f outbox.Filter) int { return testapp.Must[int](t)(admin.Count(ctx, db, f)) }
@@ -31,7 +31,7 @@ func TestAdminChangesWhatMatches(t *testing.T) {
 			filter := outbox.Filter{Consumer: consumer, Retrying: true}
 			want, changed, last := count(filter), 0, int64(0)
 			for more, calls := true, 0; more; calls++ {
-				result, err := admin.RescheduleWhere(ctx, db, time.Now().Add(-time.Hour), outbox.Batch{Filter: filter, After: last, UpTo: 24, Limit: 5})
+				result, err := admin.RescheduleWhere(ctx, db, time.Now().Add(-time.Hour), outbox.Chunk{Filter: filter, After: last, UpTo: 24, Limit: 5})
 				if err != nil || calls > 10 || result.Changed > 5 || result.Last < last {
 					t.Fatalf("reschedule: got %+v and %v in call %d", result, err, calls)
 				}
@@ -44,16 +44,16 @@ func TestAdminChangesWhatMatches(t *testing.T) {
 		if ready := count(outbox.Filter{State: outbox.Ready}); ready != 24 {
 			t.Errorf("ready: got %d, want 24", ready)
 		}
-		result, err := admin.CancelWhere(ctx, db, outbox.Batch{Filter: outbox.Filter{State: outbox.Delayed}, Limit: 1000})
+		result, err := admin.CancelWhere(ctx, db, outbox.Chunk{Filter: outbox.Filter{State: outbox.Delayed}, Limit: 1000})
 		if err != nil || result.Changed != 16 || result.More || result.Last != 40 || count(outbox.Filter{}) != 24 {
 			t.Errorf("cancel: got %+v and %v, want the 16 that are delayed", result, err)
 		}
-		for name, b := range map[string]outbox.Batch{"no limit": {}, "too many": {Limit: 10_001}, "before all": {Limit: 1, After: -1}, "up to nothing": {Limit: 1, UpTo: -1}, "a state that there is not": {Limit: 1, Filter: outbox.Filter{State: "x"}}} {
+		for name, b := range map[string]outbox.Chunk{"no limit": {}, "too many": {Limit: 10_001}, "before all": {Limit: 1, After: -1}, "up to nothing": {Limit: 1, UpTo: -1}, "a state that there is not": {Limit: 1, Filter: outbox.Filter{State: "x"}}} {
 			if result, err := admin.CancelWhere(ctx, db, b); !errors.Is(err, bus.ErrInvalidOption) || result.Changed != 0 || result.Last != b.After {
 				t.Errorf("%s: got %+v and %v, want ErrInvalidOption", name, result, err)
 			}
 		}
-		if _, err := admin.RescheduleWhere(ctx, db, time.Time{}, outbox.Batch{Limit: 1}); !errors.Is(err, bus.ErrInvalidOption) {
+		if _, err := admin.RescheduleWhere(ctx, db, time.Time{}, outbox.Chunk{Limit: 1}); !errors.Is(err, bus.ErrInvalidOption) {
 			t.Errorf("the zero time: got %v, want ErrInvalidOption", err)
 		}
 		if count(outbox.Filter{}) != 24 {
@@ -78,7 +78,7 @@ func TestAdminLeavesWhatIsClaimed(t *testing.T) {
 		<-started
 		<-started
 		a.Produce(refund{}, outbox.Delay(time.Hour))
-		result, err := a.Admin().CancelWhere(t.Context(), db, outbox.Batch{Limit: 100})
+		result, err := a.Admin().CancelWhere(t.Context(), db, outbox.Chunk{Limit: 100})
 		if err != nil || result.Changed != 1 || len(result.Running) != 2 || result.More || result.Last != 3 {
 			t.Errorf("cancel: got %+v and %v, want one changed and two running", result, err)
 		}
@@ -99,7 +99,7 @@ func TestAdminLooksAtAPartAtATime(t *testing.T) {
 		}
 		a.Exec("UPDATE consumer_messages SET attempts = 1 WHERE id > ?", nth(59_990))
 		part, all := nth(50_000), nth(60_000)
-		b := outbox.Batch{Filter: outbox.Filter{Retrying: true}, Limit: 100}
+		b := outbox.Chunk{Filter: outbox.Filter{Retrying: true}, Limit: 100}
 		first, err := a.Admin().CancelWhere(t.Context(), db, b)
 		if err != nil || first.Changed != 0 || !first.More || first.Last != part {
 			t.Errorf("the first part: got %+v and %v, want nothing up to 50,000, and more", first, err)

@@ -158,19 +158,19 @@ func TestAPoisonedMessageParksItsKey(t *testing.T) {
 		produceSteps(a, "b", 1, 4)
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "the others ran", func() bool { return len(a.Pending()) == 2 && len(a.Poisoned()) == 1 })
-		keys := testapp.Must[[]outbox.ParkedKey](t)(a.Admin().Keys(t.Context(), db, 10))
+		keys := testapp.Must[[]outbox.BlockedKey](t)(a.Admin().BlockedKeys(t.Context(), db, 10))
 		poisoned := a.Poisoned()[0]
 		if len(keys) != 1 || keys[0].Key != "customer:a" || keys[0].Consumer != "c" || keys[0].Poisoned != poisoned.ID || keys[0].Waiting != 2 || keys[0].Since.IsZero() {
 			t.Errorf("Keys: got %+v, want that of message %d with 2 behind it", keys, poisoned.ID)
 		}
 		e := testapp.Must[outbox.Explanation](t)(a.Admin().Explain(t.Context(), db, a.Pending()[0].ID))
-		if e.Reason != outbox.Parked || !strings.Contains(e.Text, fmt.Sprintf("Message %d of key \"customer:a\" was poisoned", poisoned.ID)) {
+		if e.Reason != outbox.KeyBlocked || !strings.Contains(e.Text, fmt.Sprintf("Message %d of key \"customer:a\" was poisoned", poisoned.ID)) {
 			t.Errorf("Explain: got %q, %s", e.Reason, e.Text)
 		}
 		produceSteps(a, "a", 5, 5)
 		poisons := testapp.Must[*poison.Store](t)(poison.NewStore(a.Registry))
 		shown := testapp.Must[poison.Message](t)(poisons.Get(t.Context(), db, poisoned.ID))
-		if shown.Key != "customer:a" || !shown.Parks || shown.Crashes != 0 {
+		if shown.OrderingKey != "customer:a" || !shown.BlocksKey || shown.Crashes != 0 {
 			t.Errorf("Get: got %+v, want its key, and that it parks", shown)
 		}
 		testapp.Must[poison.Result](t)(poisons.Requeue(t.Context(), db, poisoned.ID))
@@ -202,7 +202,7 @@ func TestAPoisonedMessageIsSkipped(t *testing.T) {
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "one goes on, the other does not", func() bool { return len(a.Pending()) == 1 && len(a.Poisoned()) == 2 })
 		checkParked(a, r.Queues, 1)
-		if keys := testapp.Must[[]outbox.ParkedKey](t)(a.Admin().Keys(t.Context(), db, 10)); len(keys) != 1 || keys[0].Consumer != "parks" {
+		if keys := testapp.Must[[]outbox.BlockedKey](t)(a.Admin().BlockedKeys(t.Context(), db, 10)); len(keys) != 1 || keys[0].Consumer != "parks" {
 			t.Errorf("Keys: got %+v, want the one of parks", keys)
 		}
 		poisons := testapp.Must[*poison.Store](t)(poison.NewStore(a.Registry))
@@ -227,7 +227,7 @@ func checkParked(a *app, queues func(context.Context) ([]outbox.Queue, error), w
 		"a processor": testapp.Must[[]outbox.Queue](a.T)(queues(a.Context())), "an admin": testapp.Must[[]outbox.Queue](a.T)(a.Admin().Queues(a.Context(), a.DB)),
 	} {
 		for _, q := range list {
-			if parks := q.Consumer == "parks"; q.Parks != parks || parks && q.ParkedKeys != want || !parks && q.ParkedKeys != 0 {
+			if parks := q.Consumer == "parks"; q.BlocksKeys != parks || parks && q.BlockedKeys != want || !parks && q.BlockedKeys != 0 {
 				a.Errorf("queues by %s: got %+v, want %d parked keys of the one that parks", by, q, want)
 			}
 		}

@@ -57,8 +57,8 @@ func TestReports(t *testing.T) {
 				t.Errorf("got %+v, want what it takes", c)
 			}
 		}
-		of := make(map[string]outbox.Minute)
-		for _, m := range testapp.Must[[]outbox.Minute](t)(admin.Minutes(ctx, db, time.Hour)) {
+		of := make(map[string]outbox.MinuteStats)
+		for _, m := range testapp.Must[[]outbox.MinuteStats](t)(admin.Minutes(ctx, db, time.Hour)) {
 			sum := of[m.Consumer]
 			sum.Done, sum.Retried, sum.Poisoned = sum.Done+m.Done, sum.Retried+m.Retried, sum.Poisoned+m.Poisoned
 			for i := range m.Run {
@@ -75,7 +75,7 @@ func TestReports(t *testing.T) {
 		if q := of["fails"].Run.Quantile(0.5); q == 0 || q > time.Minute {
 			t.Errorf("half of the runs took up to %s", q)
 		}
-		failures := testapp.Must[[]outbox.Failure](t)(admin.Failures(ctx, db, "fails", 10))
+		failures := testapp.Must[[]outbox.FailureGroup](t)(admin.Failures(ctx, db, "fails", 10))
 		runs := make(map[string]int64)
 		for _, f := range failures {
 			runs[f.Fingerprint] = f.Runs

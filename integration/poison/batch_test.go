@@ -37,9 +37,9 @@ func TestRequeueInBatches(t *testing.T) {
 		}
 		var moved []poison.Moved
 		var conflicts, unregistered int
-		b := poison.Batch{Filter: poison.Filter{Error: "no luck"}, UpTo: 11, Limit: 3}
+		b := poison.Chunk{Filter: poison.Filter{Error: "no luck"}, UpTo: 11, Limit: 3}
 		for range 5 {
-			done := testapp.Must[poison.BatchResult](t)(s.RequeueBatch(ctx, db, b))
+			done := testapp.Must[poison.ChunkResult](t)(s.RequeueBatch(ctx, db, b))
 			if done.Requeued+done.Conflicts > 3 || done.Requeued != len(done.Moved) {
 				t.Errorf("batch: got %+v, want 3 at most", done)
 			}
@@ -60,7 +60,7 @@ func TestRequeueInBatches(t *testing.T) {
 			if want := !slices.Contains([]int64{3, 8, 12}, m.ID); requeued != want {
 				t.Errorf("message %d: got requeued %t, want %t", m.ID, requeued, want)
 			}
-			if requeued && (p.MessageID != m.MessageID || p.Consumer != "c" || p.InsertID != m.InsertID || p.Key != m.Key) {
+			if requeued && (p.MessageID != m.MessageID || p.Consumer != "c" || p.InsertID != m.InsertID || p.OrderingKey != m.OrderingKey) {
 				t.Errorf("message %d: got %+v as what it has become", m.ID, p)
 			}
 		}
@@ -77,9 +77,9 @@ func TestBatchesInACallersTransaction(t *testing.T) {
 		a.Exec("CREATE TABLE cursors (id BIGINT NOT NULL)")
 		a.Exec("INSERT INTO cursors VALUES (0)")
 		undo := errors.New("undo")
-		step := func(fail error, change func(context.Context, bun.Tx, poison.Batch) (int, int64, error)) (changed int) {
+		step := func(fail error, change func(context.Context, bun.Tx, poison.Chunk) (int, int64, error)) (changed int) {
 			err := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-				b := poison.Batch{UpTo: 10, Limit: 4}
+				b := poison.Chunk{UpTo: 10, Limit: 4}
 				if _, err := tx.NewRaw("UPDATE cursors SET id = id").Exec(ctx); err != nil { // SQLite wants a write first
 					return err
 				}
@@ -101,16 +101,16 @@ func TestBatchesInACallersTransaction(t *testing.T) {
 			}
 			return changed
 		}
-		requeue := func(ctx context.Context, tx bun.Tx, b poison.Batch) (int, int64, error) {
+		requeue := func(ctx context.Context, tx bun.Tx, b poison.Chunk) (int, int64, error) {
 			done, err := s.RequeueBatch(ctx, tx, b)
 			return done.Requeued, done.Last, err
 		}
-		discard := func(ctx context.Context, tx bun.Tx, b poison.Batch) (int, int64, error) {
+		discard := func(ctx context.Context, tx bun.Tx, b poison.Chunk) (int, int64, error) {
 			return s.DiscardBatch(ctx, tx, b)
 		}
 		for _, test := range []struct {
 			fail              error
-			change            func(context.Context, bun.Tx, poison.Batch) (int, int64, error)
+			change            func(context.Context, bun.Tx, poison.Chunk) (int, int64, error)
 			changed           int
 			pending, poisoned int
 			cursor            int
@@ -132,12 +132,12 @@ func TestDiscardBatchGoesByTheFilter(t *testing.T) {
 		var n atomic.Int64
 		a, s := testapp.NewPoisoned(t, db, 10, testapp.Counting("c", &n))
 		a.Exec("UPDATE poisoned_messages SET fingerprint = '1a' WHERE id < 8")
-		b := poison.Batch{Filter: poison.Filter{Fingerprint: poison.Unclassified}, After: 5, UpTo: 9, Limit: 500}
+		b := poison.Chunk{Filter: poison.Filter{Fingerprint: poison.Unclassified}, After: 5, UpTo: 9, Limit: 500}
 		discarded, last, err := s.DiscardBatch(t.Context(), db, b)
 		if err != nil || discarded != 2 || last != 9 || len(a.Poisoned()) != 8 {
 			t.Errorf("unclassified behind 5 and up to 9: got %d, the last %d, error %v, want 8 and 9", discarded, last, err)
 		}
-		b = poison.Batch{Filter: poison.Filter{IDs: []int64{1, 3, 8}, Consumer: "c", Fingerprint: "1a"}, UpTo: 10, Limit: 500}
+		b = poison.Chunk{Filter: poison.Filter{IDs: []int64{1, 3, 8}, Consumer: "c", Fingerprint: "1a"}, UpTo: 10, Limit: 500}
 		if discarded, last, err = s.DiscardBatch(t.Context(), db, b); err != nil || discarded != 2 || last != 3 {
 			t.Errorf("by id and fingerprint: got %d, the last %d, error %v, want 1 and 3", discarded, last, err)
 		}

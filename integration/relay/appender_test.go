@@ -80,7 +80,7 @@ func (s *shelf) append(shard int, after uint64, records []relay.Record) (uint64,
 	s.calls++
 	if s.newest[shard] != after {
 		s.stale++
-		return 0, fmt.Errorf("the newest is %d, not %d: %w", s.newest[shard], after, relay.ErrOvertaken)
+		return 0, fmt.Errorf("the newest is %d, not %d: %w", s.newest[shard], after, relay.ErrSequenceConflict)
 	}
 	for _, record := range records {
 		s.mark++

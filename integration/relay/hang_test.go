@@ -27,7 +27,7 @@ func TestFunctionsThatHang(t *testing.T) {
 				b := newBroker()
 				b.put(event("1", order{ID: "1"}))
 				sub, paused := b.subscribe(), "Map has not returned"
-				hangs := relay.Receive("hangs", sub, relay.Accept[order](), relay.Map(func(r relay.Record) (relay.Record, error) {
+				hangs := relay.Receive("hangs", sub, relay.Accept[order](), relay.MapRecord(func(r relay.Record) (relay.Record, error) {
 					calls.Add(1)
 					<-release
 					return r, nil
@@ -70,11 +70,11 @@ func TestFunctionsThatHang(t *testing.T) {
 				stats := func() relay.Stats { return testapp.Must[[]relay.Stats](t)(runner.Stats(ctx))[0] }
 				stop := run()
 				<-time.After(10 * time.Minute)
-				if all := testapp.Must[[]relay.Stats](t)(runner.Stats(ctx)); all[1].New != 1 || all[1].Paused != "" {
+				if all := testapp.Must[[]relay.Stats](t)(runner.Stats(ctx)); all[1].Accepted != 1 || all[1].Paused != "" {
 					t.Errorf("the other receiver: got %+v, want it to receive", all[1])
 				}
 				if what == "a Map" {
-					if s := stats(); !strings.Contains(s.Paused, paused) || s.New != 0 {
+					if s := stats(); !strings.Contains(s.Paused, paused) || s.Accepted != 0 {
 						t.Errorf("while it hangs: got %+v, want the reason", s)
 					}
 					if n := calls.Load(); n != 4 {
@@ -87,11 +87,11 @@ func TestFunctionsThatHang(t *testing.T) {
 				}
 				stop = run()
 				<-time.After(time.Minute)
-				if s := stats(); !strings.Contains(s.Paused, paused) || s.New != 0 {
+				if s := stats(); !strings.Contains(s.Paused, paused) || s.Accepted != 0 {
 					t.Errorf("while it still hangs: got %+v, want the reason", s)
 				}
 				free()
-				testapp.Sooner(t, "it receives again", func() bool { return stats().New == 1 && stats().Paused == "" })
+				testapp.Sooner(t, "it receives again", func() bool { return stats().Accepted == 1 && stats().Paused == "" })
 				stop()
 			})
 		})

@@ -24,7 +24,7 @@ type watching struct {
 	say func(error)
 }
 
-// OnOutage implements relay.Watcher.
+// OnOutage implements relay.OutageNotifier.
 func (w *watching) OnOutage(f func(error)) { w.say = f }
 
 // TestABrokerThatIsAwayIsShown: the log has a line when that begins and one when it ends, however often it
@@ -123,7 +123,7 @@ func TestAGateOfALogRelayIsShown(t *testing.T) {
 	var gate outbox.Circuit
 	l := newLedger(t, testdb.SQLite(t))
 	_ = gate.Trip(errors.New("away")) // before the first report
-	r, _ := l.runs(bank(newBroker(), relay.Gate(&gate)))
+	r, _ := l.runs(bank(newBroker(), relay.WithCircuit(&gate)))
 	testapp.Eventually(t, "it is ready", func() bool { return r.Health().Ready })
 	if h := r.Health(); !h.Ready || len(h.OpenCircuits) != 1 || h.OpenCircuits[0].Consumer != "relay:ledger" || h.OpenCircuits[0].Reason != "away" {
 		t.Errorf("got %+v, want it ready, and the gate", h)

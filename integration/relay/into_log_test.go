@@ -22,7 +22,7 @@ import (
 )
 
 func intoLog(sub relay.Subscriber) relay.Receiver {
-	return relay.Receive("from-bank", sub, relay.IntoLog("bank"), relay.Accept[opened](), relay.Accept[deposited]())
+	return relay.Receive("from-bank", sub, relay.AppendToLog("bank"), relay.Accept[opened](), relay.Accept[deposited]())
 }
 
 // amounts are those of the events of each stream, in their order.
@@ -109,7 +109,7 @@ func TestALogIntoAnother(t *testing.T) {
 		}
 		// What comes of it once more, to a receiver that has forgotten, is not kept.
 		to.Exec("DELETE FROM inbox_messages")
-		again := testapp.Must[[]relay.Stats](t)(r.Stats(t.Context()))[0].New
+		again := testapp.Must[[]relay.Stats](t)(r.Stats(t.Context()))[0].Accepted
 		b.put(b.all()[3])
 		testapp.Eventually(t, "it has arrived", func() bool {
 			return to.Count("SELECT count(*) FROM inbox_messages") == 1 && to.Count("SELECT count(*) FROM consumer_messages") == 0
@@ -126,8 +126,8 @@ func TestNothingIsKeptOfAnErasedStream(t *testing.T) {
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		var fixed atomic.Bool
 		b := newBroker()
-		receiver := relay.Receive("from-bank", b.subscribe(), relay.IntoLog("bank"), relay.Accept[opened](), relay.Accept[deposited](),
-			relay.Map(func(r relay.Record) (relay.Record, error) {
+		receiver := relay.Receive("from-bank", b.subscribe(), relay.AppendToLog("bank"), relay.Accept[opened](), relay.Accept[deposited](),
+			relay.MapRecord(func(r relay.Record) (relay.Record, error) {
 				if r.Attributes == nil && !fixed.Load() {
 					return r, errors.New("not yet")
 				} else if r.Attributes == nil {

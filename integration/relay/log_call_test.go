@@ -43,7 +43,7 @@ func TestALogRelayWhosePublisherHangs(t *testing.T) {
 			<-goes
 			return relay.ErrUnavailable
 		}
-		r, stop := l.runs(bank(s, relay.PublishTimeout(time.Millisecond), relay.Gate(gate)))
+		r, stop := l.runs(bank(s, relay.PublishTimeout(time.Millisecond), relay.WithCircuit(gate)))
 		t.Cleanup(goOn) // before the end of the runner
 		testapp.Eventually(t, "the first is given up", func() bool { _, _, closed := gate.Tripped(); return closed })
 		hangs.Store(false)

@@ -65,9 +65,9 @@ func (l *ledger) inTx(fn func(ctx context.Context, tx bun.Tx) error) {
 }
 
 // bank relays the log to a publisher.
-func bank(pub relay.Publisher, options ...bus.ConsumerOption) relay.LogRelay {
+func bank(pub relay.Publisher, options ...bus.ConsumerOption) relay.LogForwarder {
 	all := append([]bus.ConsumerOption{relay.Source("/bank"), relay.Route[opened]("accounts"), relay.Route[deposited]("accounts"), bus.AttemptDelay(1)}, options...)
-	return relay.Log("ledger", pub, all...)
+	return relay.NewLogForwarder("ledger", pub, all...)
 }
 
 // runs runs relays until the end of the test, or stop.
@@ -121,8 +121,8 @@ func TestADestinationThatIsAwayHoldsUpItsShardAlone(t *testing.T) {
 			return nil
 		})
 		began := time.Now()
-		r, _ := l.runs(relay.Log("ledger", b, relay.Source("/bank"), relay.Shards(4), relay.Route[opened]("accounts"),
-			relay.Route[deposited]("", relay.DestinationOf(func(m *bus.Message, _ deposited) (string, error) { return m.Event.Stream, nil }))))
+		r, _ := l.runs(relay.NewLogForwarder("ledger", b, relay.Source("/bank"), relay.Shards(4), relay.Route[opened]("accounts"),
+			relay.Route[deposited]("", relay.DestinationFunc(func(m *bus.Message, _ deposited) (string, error) { return m.Event.Stream, nil }))))
 		last := func() (round map[string]int) {
 			round = make(map[string]int)
 			for _, record := range b.all() {
@@ -189,8 +189,8 @@ func TestADeployThatAddsATypeToALogRelay(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		s, l := newShelf(), newLedger(t, db)
-		route := func(types ...bus.ConsumerOption) relay.LogRelay {
-			return relay.Log("ledger", s, append(types, relay.Source("/bank"), relay.Route[opened]("accounts"), bus.AttemptDelay(1))...)
+		route := func(types ...bus.ConsumerOption) relay.LogForwarder {
+			return relay.NewLogForwarder("ledger", s, append(types, relay.Source("/bank"), relay.Route[opened]("accounts"), bus.AttemptDelay(1))...)
 		}
 		open := func(stream string) {
 			l.inTx(func(ctx context.Context, tx bun.Tx) error {
@@ -444,7 +444,7 @@ func TestWhatCannotBePublished(t *testing.T) {
 			defer mu.Unlock()
 			for _, record := range records {
 				if refuse && strings.Contains(string(record.Body), `:7}`) {
-					return fmt.Errorf("7 is too large: %w", relay.ErrRefused)
+					return fmt.Errorf("7 is too large: %w", relay.ErrRejected)
 				}
 			}
 			return nil
@@ -473,7 +473,7 @@ func TestWhatCannotBePublished(t *testing.T) {
 			t.Fatal(err)
 		}
 		testapp.Eventually(t, "all is published again", func() bool { return l.done() && len(s.all()) == 39 })
-		if _, err := r.Resume(t.Context(), "other"); !errors.Is(err, relay.ErrUnknown) {
+		if _, err := r.Resume(t.Context(), "other"); !errors.Is(err, relay.ErrUnknownRelay) {
 			t.Errorf("resume another: got %v, want ErrUnknown", err)
 		}
 	})
@@ -494,7 +494,7 @@ func TestALogRelayWhoseBrokerIsAway(t *testing.T) {
 			}
 			return nil
 		}
-		r, _ := l.runs(bank(s, relay.Gate(gate)))
+		r, _ := l.runs(bank(s, relay.WithCircuit(gate)))
 		testapp.Eventually(t, "it has tried three times, and the gate is closed again", func() bool {
 			_, _, closed := gate.Tripped() // the broker says where it stands, which opens it before each
 			return calls.Load() >= 3 && closed
@@ -527,7 +527,7 @@ func TestAShardThatWasElsewhere(t *testing.T) {
 		}))), newShelf()
 		l.deposit(1, 1)
 		took, taken := make(chan struct{}), make(chan struct{})
-		missing, overtaken := fmt.Errorf("no stream: %w", relay.ErrNoDestination), fmt.Errorf("odd: %w", relay.ErrOvertaken)
+		missing, overtaken := fmt.Errorf("no stream: %w", relay.ErrNoDestination), fmt.Errorf("odd: %w", relay.ErrSequenceConflict)
 		var began time.Time
 		var lasted time.Duration
 		s.before = func(int, []relay.Record) error {
@@ -570,21 +570,21 @@ func TestMistakesOfLogAreReportedTogether(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t, testdb.SQLite(t))
 	source, event := relay.Source("/bank"), relay.Events[opened]()
-	for want, log := range map[string]relay.LogRelay{
-		"by relay.Log, not as a zero":         {},
-		"the publisher is nil":                relay.Log("l", nil, source, event),
-		`name ""`:                             relay.Log("", newShelf(), source, event),
-		`source ""`:                           relay.Log("l", newShelf(), event),
-		"it publishes nothing":                relay.Log("l", newShelf(), source),
-		"the destination is empty":            relay.Log("l", newBroker(), source, event),
-		"streams that are erased":             relay.Log("l", newBroker(), source, event),
-		"Shards 65: 1 to 64":                  relay.Log("l", newShelf(), source, event, relay.Shards(65)),
-		"BatchSize 1001: 1 to 1000":           relay.Log("l", newShelf(), source, event, bus.BatchSize(1001)),
-		"option Concurrency means nothing":    relay.Log("l", newShelf(), source, event, bus.Concurrency(2)),
-		"For means nothing":                   relay.Log("l", newShelf(), source, event, relay.For("c")),
-		"option 2 is nil":                     relay.Log("l", newShelf(), source, event, nil),
-		`event "order.placed" is not known`:   relay.Log("l", newShelf(), source, relay.Events[order]()),
-		`log relay "ledger": it is given twi`: bank(newShelf()),
+	for want, log := range map[string]relay.LogForwarder{
+		"by relay.NewLogForwarder, not as a zero": {},
+		"the publisher is nil":                    relay.NewLogForwarder("l", nil, source, event),
+		`name ""`:                                 relay.NewLogForwarder("", newShelf(), source, event),
+		`source ""`:                               relay.NewLogForwarder("l", newShelf(), event),
+		"it publishes nothing":                    relay.NewLogForwarder("l", newShelf(), source),
+		"the destination is empty":                relay.NewLogForwarder("l", newBroker(), source, event),
+		"streams that are erased":                 relay.NewLogForwarder("l", newBroker(), source, event),
+		"Shards 65: 1 to 64":                      relay.NewLogForwarder("l", newShelf(), source, event, relay.Shards(65)),
+		"BatchSize 1001: 1 to 1000":               relay.NewLogForwarder("l", newShelf(), source, event, bus.BatchSize(1001)),
+		"option Concurrency means nothing":        relay.NewLogForwarder("l", newShelf(), source, event, bus.Concurrency(2)),
+		"For means nothing":                       relay.NewLogForwarder("l", newShelf(), source, event, relay.Recipients("c")),
+		"option 2 is nil":                         relay.NewLogForwarder("l", newShelf(), source, event, nil),
+		`event "order.placed" is not known`:       relay.NewLogForwarder("l", newShelf(), source, relay.Events[order]()),
+		`log relay "ledger": it is given twi`:     bank(newShelf()),
 	} {
 		relays := []relay.Relay{log, log}
 		_, err := relay.NewRunner(l.DB, l.Registry, l.Producer, relay.RunnerConfig{Log: l.log}, relays...)
@@ -600,8 +600,8 @@ func TestMistakesOfLogAreReportedTogether(t *testing.T) {
 	if _, err := relay.NewRunner(l.DB, l.Registry, l.Producer, relay.RunnerConfig{Log: l.log}, log); err == nil || !strings.Contains(err.Error(), "another runner") {
 		t.Errorf("a second runner: got %v, want an error", err)
 	}
-	_, err := bus.NewRegistry(relay.Publish("p", newBroker(), source, relay.Route[opened]("d"), relay.Shards(2)))
-	if err == nil || !strings.Contains(err.Error(), "for relay.Log") {
+	_, err := bus.NewRegistry(relay.NewForwarder("p", newBroker(), source, relay.Route[opened]("d"), relay.Shards(2)))
+	if err == nil || !strings.Contains(err.Error(), "for relay.NewLogForwarder") {
 		t.Errorf("shards of Publish: got %v, want an error", err)
 	}
 }

@@ -26,7 +26,7 @@ const shop = "/shop/orders"
 // publishes is the consumer of a service that sends orders to a broker.
 func publishes(b relay.Publisher, options ...bus.ConsumerOption) bus.Consumer {
 	all := append([]bus.ConsumerOption{relay.Source(shop), relay.Route[order]("orders"), bus.AttemptDelay(1)}, options...)
-	return relay.Publish("to-broker", b, all...)
+	return relay.NewForwarder("to-broker", b, all...)
 }
 
 // service is an application that receives.

@@ -40,13 +40,13 @@ func TestAConsumerMovesToAnotherService(t *testing.T) {
 		}
 		old := testapp.New(t, db, effects(t, db, "charge-card"))
 		produce(old, 0, n/3)
-		forwards := testapp.New(t, db, publishes(b, bus.Aliases("charge-card"), relay.For("charge-card")))
+		forwards := testapp.New(t, db, publishes(b, bus.Aliases("charge-card"), relay.Recipients("charge-card")))
 		running := old.Start(testapp.Fast())
 		forwards.Start(testapp.Fast())
 		produce(forwards, n/3, 2*n/3)
 		produce(old, 2*n/3, n)
 		running.MustStop()
-		testapp.Eventually(t, "all are gone", func() bool { return old.Empty() && target.stats().New == int64(len(b.all())) })
+		testapp.Eventually(t, "all are gone", func() bool { return old.Empty() && target.stats().Accepted == int64(len(b.all())) })
 		testapp.Eventually(t, "all have run", target.Empty)
 		here, there := old.Count("SELECT count(*) FROM effects"), target.Count("SELECT count(*) FROM effects")
 		if here+there != n || there == 0 || there != len(b.all()) {
@@ -71,10 +71,10 @@ func TestWhoIsRenamed(t *testing.T) {
 		target.Start(testapp.Fast())
 		testapp.New(t, db, bus.Declare[order]("to-payments", bus.Forwards())).Produce(order{ID: "of the relay"})
 		testapp.New(t, db, testapp.Consumed("charge-card")).Produce(order{ID: "of the consumer"})
-		shop := testapp.New(t, db, publishes(b, bus.Aliases("to-payments", "charge-card"), relay.For("charge-card", "send-receipt")))
+		shop := testapp.New(t, db, publishes(b, bus.Aliases("to-payments", "charge-card"), relay.Recipients("charge-card", "send-receipt")))
 		shop.Start(testapp.Fast())
 		shop.Produce(order{ID: "of today"})
-		testapp.Eventually(t, "all are taken over", func() bool { return shop.Empty() && target.stats().New+target.stats().Parked == 3 })
+		testapp.Eventually(t, "all are taken over", func() bool { return shop.Empty() && target.stats().Accepted+target.stats().Parked == 3 })
 		testapp.Eventually(t, "all have run", target.Empty)
 		if charged.Load() != 3 || sent.Load() != 2 || target.stats().Parked != 0 {
 			t.Errorf("got %d of charge, %d of send-receipt and %d parked, want 3, 2 and none", charged.Load(), sent.Load(), target.stats().Parked)
@@ -111,7 +111,7 @@ func TestWhatIsForwardedIsNotConsumedHere(t *testing.T) {
 		for i := range n {
 			old.Produce(order{ID: fmt.Sprint(i)}, outbox.InsertID(fmt.Sprint(i)), outbox.Header("tenant", "acme"))
 		}
-		move := []bus.ConsumerOption{bus.Aliases("charge-card", "send-receipt"), relay.For("charge-card", "send-receipt")}
+		move := []bus.ConsumerOption{bus.Aliases("charge-card", "send-receipt"), relay.Recipients("charge-card", "send-receipt")}
 		b, has, free := newBroker(), make(chan struct{}, 1), make(chan struct{})
 		stuck := publisher(func(_ context.Context, records []relay.Record) []error {
 			if b.put(records...); len(b.all()) == 2*n {
@@ -266,7 +266,7 @@ func TestWhoKeepsTheFormerName(t *testing.T) {
 			<-all
 		}
 		forwards := func(name, from string) bus.Consumer {
-			return relay.Publish(name, publisher(func(_ context.Context, records []relay.Record) []error {
+			return relay.NewForwarder(name, publisher(func(_ context.Context, records []relay.Record) []error {
 				meet()
 				b.put(records...)
 				return nil

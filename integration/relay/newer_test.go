@@ -78,7 +78,7 @@ func TestAnOlderInstanceLeavesANewTypeToNewerOnes(t *testing.T) {
 		first := older()
 		first.run()
 		q.batches <- []relay.Record{event("1", order{ID: "1"}), refunded("1")}
-		testapp.Eventually(t, "what no instance accepts is dropped", func() bool { return q.acked.Load() == 2 && first.stats().Unknown == 1 })
+		testapp.Eventually(t, "what no instance accepts is dropped", func() bool { return q.acked.Load() == 2 && first.stats().Ignored == 1 })
 
 		gate := held{q, make(chan struct{})}
 		receiver := relay.Receive("from-shop", gate, relay.Accept[order](), relay.Accept[testapp.Refund]())
@@ -88,7 +88,7 @@ func TestAnOlderInstanceLeavesANewTypeToNewerOnes(t *testing.T) {
 		testapp.Eventually(t, "the newer one runs", func() bool { return newer.runner.Health().Ready })
 		q.batches <- []relay.Record{event("2", order{ID: "2"}), refunded("2")}
 		testapp.Eventually(t, "the older one stands back", func() bool { return first.standsBack() || q.acked.Load() > 2 })
-		if n, s := q.acked.Load(), first.stats(); n != 2 || s.Unknown != 1 || s.New != 1 {
+		if n, s := q.acked.Load(), first.stats(); n != 2 || s.Ignored != 1 || s.Accepted != 1 {
 			t.Fatalf("got %d acknowledged and %+v, want the batch given back", n, s)
 		}
 		for i := range 20 {
@@ -115,7 +115,7 @@ func TestAnOlderInstanceLeavesANewTypeToNewerOnes(t *testing.T) {
 		last := older()
 		last.run()
 		q.batches <- []relay.Record{refunded("30")}
-		testapp.Eventually(t, "once no newer one is left it is dropped", func() bool { return q.acked.Load() == 46 && last.stats().Unknown == 1 })
+		testapp.Eventually(t, "once no newer one is left it is dropped", func() bool { return q.acked.Load() == 46 && last.stats().Ignored == 1 })
 	})
 }
 
@@ -126,7 +126,7 @@ func TestAnOlderInstanceGivesItsTurnToANewerOne(t *testing.T) {
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		b := newBroker()
 		sub := b.subscribe() // each goes on where the other one was
-		olderReceiver := relay.Receive("from-bank", sub, relay.IntoLog("bank"), relay.Accept[opened]())
+		olderReceiver := relay.Receive("from-bank", sub, relay.AppendToLog("bank"), relay.Accept[opened]())
 		newerReceiver := intoLog(sub)
 		older := newLedger(t, db, olderReceiver.Consumer())
 		newer := newLedger(t, db, newerReceiver.Consumer())

@@ -95,8 +95,8 @@ func TestForeignEventsOfASharedTopicAreIgnored(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := receive(t, []relay.Record{r})
-			if o.Unknown != 1 || o.Parked != 0 || len(o.poisoned) != 0 {
-				t.Errorf("got unknown %d, parked %d, poisoned %v, want unknown 1 and nothing poisoned", o.Unknown, o.Parked, o.poisoned)
+			if o.Ignored != 1 || o.Parked != 0 || len(o.poisoned) != 0 {
+				t.Errorf("got unknown %d, parked %d, poisoned %v, want unknown 1 and nothing poisoned", o.Ignored, o.Parked, o.poisoned)
 			}
 		})
 	}
@@ -153,15 +153,15 @@ func TestForeignRecordsOfDebeziumAreIgnored(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := receive(t, []relay.Record{r}, relay.Debezium())
-			if o.Unknown != 1 || len(o.poisoned) != 0 {
-				t.Errorf("got unknown %d, poisoned %v, want unknown 1 and nothing poisoned", o.Unknown, o.poisoned)
+			if o.Ignored != 1 || len(o.poisoned) != 0 {
+				t.Errorf("got unknown %d, poisoned %v, want unknown 1 and nothing poisoned", o.Ignored, o.poisoned)
 			}
 		})
 	}
 	t.Run("a null, without Debezium", func(t *testing.T) {
 		o := receive(t, []relay.Record{{Destination: "outbox.event.crate", Key: "1"}})
-		if o.Unknown != 1 || len(o.poisoned) != 0 {
-			t.Errorf("got unknown %d, poisoned %v, want unknown 1 and nothing poisoned", o.Unknown, o.poisoned)
+		if o.Ignored != 1 || len(o.poisoned) != 0 {
+			t.Errorf("got unknown %d, poisoned %v, want unknown 1 and nothing poisoned", o.Ignored, o.poisoned)
 		}
 	})
 }

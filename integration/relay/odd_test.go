@@ -33,7 +33,7 @@ func TestARecordThatCannotBeStored(t *testing.T) {
 	if acked, paused := sub.acked.Load(), s.stats().Paused; acked != 0 || !strings.Contains(paused, "a record of 13631488 bytes cannot be parked") || !strings.Contains(paused, "max_allowed_packet") {
 		t.Errorf("got %d acknowledged, and paused since %q, want it kept, and the reason", acked, paused)
 	}
-	if stats, waiting := s.stats(), len(s.Pending()); stats.New != 2 || stats.Parked != 0 || waiting != 2 {
+	if stats, waiting := s.stats(), len(s.Pending()); stats.Accepted != 2 || stats.Parked != 0 || waiting != 2 {
 		t.Errorf("got %+v, and %d messages, want those of the others", stats, waiting)
 	}
 }
@@ -67,7 +67,7 @@ func TestAPayloadOnWhichTheApplicationPanics(t *testing.T) {
 		s.run()
 		s.Start(testapp.Fast())
 		testapp.Eventually(t, "all is acknowledged", func() bool { return sub.acked.Load() == 3 && s.Empty() })
-		if rows := s.Poisoned(); len(rows) != 1 || !strings.Contains(rows[0].Errors, "no such key") || s.stats().New != 2 {
+		if rows := s.Poisoned(); len(rows) != 1 || !strings.Contains(rows[0].Errors, "no such key") || s.stats().Accepted != 2 {
 			t.Errorf("got %d poisoned and %+v, want the one", len(rows), s.stats())
 		}
 	})
@@ -101,12 +101,12 @@ func TestWhatALayerOfTheProducerRefuses(t *testing.T) {
 		s := &service{app: a, runner: runner, stop: func() {}}
 		s.run()
 		testapp.Eventually(t, "it comes again", func() bool { return sub.given.Load() > 1 })
-		if acked, stats := sub.acked.Load(), s.stats(); acked != 0 || stats.New+stats.Parked != 0 || !strings.Contains(stats.Paused, "away") {
+		if acked, stats := sub.acked.Load(), s.stats(); acked != 0 || stats.Accepted+stats.Parked != 0 || !strings.Contains(stats.Paused, "away") {
 			t.Errorf("while a layer fails: got %d acknowledged and %+v, want none, and the reason", acked, stats)
 		}
 		down.Store(false)
 		testapp.Eventually(t, "all is acknowledged", func() bool { return sub.acked.Load() == 3 })
-		if stats := s.stats(); stats.New != 2 || stats.Parked != 1 {
+		if stats := s.stats(); stats.Accepted != 2 || stats.Parked != 1 {
 			t.Errorf("got %+v, want the bad one parked", stats)
 		}
 	})
@@ -149,7 +149,7 @@ func TestLayersOfTheProducerChangeAMessageOnce(t *testing.T) {
 				t.Errorf("got %s with headers %s, want what the layer does, once", row.Payload, row.Headers)
 			}
 		}
-		if stats := s.stats(); stats.New != 3 || stats.Parked != 1 {
+		if stats := s.stats(); stats.Accepted != 3 || stats.Parked != 1 {
 			t.Errorf("got %+v, want the bad one parked", stats)
 		}
 	})
@@ -200,7 +200,7 @@ func TestRecordsThatAllFailTakeFewWrites(t *testing.T) {
 			if n := tried.Load(); n < 1 || n > test.most {
 				t.Errorf("writes: got %d, want at most %d", n, test.most)
 			}
-			if stats := s.stats(); stats.New != int64(batch-parked) || stats.Parked != int64(parked) || stats.Duplicates != 0 {
+			if stats := s.stats(); stats.Accepted != int64(batch-parked) || stats.Parked != int64(parked) || stats.Duplicates != 0 {
 				t.Errorf("got %+v, want %d new and %d parked", stats, batch-parked, parked)
 			}
 		})

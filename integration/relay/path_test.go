@@ -66,7 +66,7 @@ func TestOneEffectEach(t *testing.T) {
 		if w := wrong(receiver.app, n, "ship"); w != 0 {
 			t.Errorf("effects other than one: got %d, want 0", w)
 		}
-		if s := receiver.stats(); s.New != n || s.Duplicates != 2*n || s.Remembered != n || s.Unknown != 0 || s.Parked != 0 {
+		if s := receiver.stats(); s.Accepted != n || s.Duplicates != 2*n || s.InboxSize != n || s.Ignored != 0 || s.Parked != 0 {
 			t.Errorf("stats: got %+v, want %d new, and each twice more", s, n)
 		}
 	})
@@ -99,7 +99,7 @@ func TestALostAcknowledgementIsDeliveredAgain(t *testing.T) {
 		other := receives(t, db, relay.Receive("from-shop", b.subscribe(), relay.Accept[order]()), ship)
 		other.run()
 		other.Start(testapp.Fast())
-		testapp.Eventually(t, "all arrived", func() bool { s := other.stats(); return s.New+s.Duplicates == n && other.Empty() })
+		testapp.Eventually(t, "all arrived", func() bool { s := other.stats(); return s.Accepted+s.Duplicates == n && other.Empty() })
 		if w := wrong(other.app, n, "ship"); w != 0 {
 			t.Errorf("effects other than one: got %d, want 0", w)
 		}

@@ -29,7 +29,7 @@ func TestEachRecordHasItsOwnFate(t *testing.T) {
 		b.failWith(func(r relay.Record) error {
 			switch body := string(r.Body); {
 			case strings.Contains(body, `"n":7}`):
-				return fmt.Errorf("%w: 2 MB", relay.ErrRefused)
+				return fmt.Errorf("%w: 2 MB", relay.ErrRejected)
 			case strings.Contains(body, `"n":8}`):
 				return fmt.Errorf("%w: no stream", relay.ErrNoDestination)
 			case strings.Contains(body, `"n":9}`):
@@ -73,7 +73,7 @@ func TestAnOutageWritesNothing(t *testing.T) {
 				b := newBroker()
 				b.failWith(func(relay.Record) error { return away })
 				var gate outbox.Circuit
-				a := testapp.New(t, db, publishes(b, relay.Gate(&gate), bus.MaxAttempts(1)))
+				a := testapp.New(t, db, publishes(b, relay.WithCircuit(&gate), bus.MaxAttempts(1)))
 				a.ProduceMany(n)
 				before := a.Pending()
 				a.Start(testapp.Fast())
@@ -124,7 +124,7 @@ func TestADestinationThatIsAwayHoldsUpNoOther(t *testing.T) {
 			}
 			return nil
 		})
-		a := testapp.New(t, db, relay.Publish("to-broker", b, relay.Source(shop), bus.MaxAttempts(1), bus.Concurrency(1),
+		a := testapp.New(t, db, relay.NewForwarder("to-broker", b, relay.Source(shop), bus.MaxAttempts(1), bus.Concurrency(1),
 			relay.Route[order]("orders"), relay.Route[testapp.Refund]("refunds")))
 		for i := range refunds {
 			a.Produce(testapp.Refund{ID: fmt.Sprint(i)})
@@ -165,7 +165,7 @@ func TestAPublisherThatHangs(t *testing.T) {
 		}
 		return errs
 	})
-	a = testapp.New(t, a.DB, publishes(hang, relay.Gate(&gate), relay.PublishTimeout(50*time.Millisecond)))
+	a = testapp.New(t, a.DB, publishes(hang, relay.WithCircuit(&gate), relay.PublishTimeout(50*time.Millisecond)))
 	a.ProduceMany(3)
 	r := a.Start(testapp.Fast())
 	testapp.Eventually(t, "the gate is closed", func() bool { _, _, closed := gate.Tripped(); return closed })
@@ -184,7 +184,7 @@ func TestAPublisherThatIgnoresItsTimeout(t *testing.T) {
 	free := make(chan struct{})
 	t.Cleanup(func() { close(free) })
 	stuck := publisher(func(context.Context, []relay.Record) []error { <-free; return nil })
-	a := testapp.New(t, testdb.SQLite(t), publishes(stuck, relay.Gate(&gate), relay.PublishTimeout(50*time.Millisecond), bus.Timeout(100*time.Millisecond), bus.MaxAttempts(1)))
+	a := testapp.New(t, testdb.SQLite(t), publishes(stuck, relay.WithCircuit(&gate), relay.PublishTimeout(50*time.Millisecond), bus.Timeout(100*time.Millisecond), bus.MaxAttempts(1)))
 	a.ProduceMany(3)
 	config := testapp.Fast()
 	config.DrainTimeout = 100 * time.Millisecond
@@ -215,7 +215,7 @@ func TestAStopIsNoOutage(t *testing.T) {
 		}
 		return errs
 	})
-	a := testapp.New(t, testdb.SQLite(t), publishes(hang, relay.Gate(&gate)))
+	a := testapp.New(t, testdb.SQLite(t), publishes(hang, relay.WithCircuit(&gate)))
 	a.ProduceMany(3)
 	config := testapp.Fast()
 	config.DrainTimeout = 10 * time.Millisecond
@@ -242,7 +242,7 @@ func (p publisher) Publish(ctx context.Context, records []relay.Record) []error 
 // TestAProbeThatIsNotTakenOpensTheGate: the broker has answered.
 func TestAProbeThatIsNotTakenOpensTheGate(t *testing.T) {
 	t.Parallel()
-	for name, fate := range map[string]error{"refused": relay.ErrRefused, "nowhere to go": relay.ErrNoDestination, "another": errors.New("odd")} {
+	for name, fate := range map[string]error{"refused": relay.ErrRejected, "nowhere to go": relay.ErrNoDestination, "another": errors.New("odd")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var gate outbox.Circuit
@@ -261,7 +261,7 @@ func TestAProbeThatIsNotTakenOpensTheGate(t *testing.T) {
 				}
 				return nil
 			})
-			a := testapp.New(t, testdb.SQLite(t), publishes(b, relay.Gate(&gate), bus.BatchSize(1), bus.Concurrency(1)))
+			a := testapp.New(t, testdb.SQLite(t), publishes(b, relay.WithCircuit(&gate), bus.BatchSize(1), bus.Concurrency(1)))
 			a.ProduceMany(20)
 			a.Start(testapp.Fast())
 			testapp.Eventually(t, "the others are published", func() bool { return len(b.all()) >= 19 })
@@ -289,14 +289,14 @@ func TestRoutes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		b := newBroker()
-		to := relay.Publish("to-broker", b, relay.Source(shop), relay.Structured(), relay.For("ship", "a, b", "bill"),
-			relay.Route[order]("", relay.DestinationOf(func(m *bus.Message, o order) (string, error) {
+		to := relay.NewForwarder("to-broker", b, relay.Source(shop), relay.Structured(), relay.Recipients("ship", "a, b", "bill"),
+			relay.Route[order]("", relay.DestinationFunc(func(m *bus.Message, o order) (string, error) {
 				if o.ID == "panic" {
 					panic("no")
 				}
 				return fmt.Sprintf("orders.%d", o.N), nil
-			}), relay.As(func(o order) (public, error) { return public{Number: o.ID}, nil })),
-			relay.Route[keyedRefund]("refunds", relay.Formerly("refund")), bus.MaxAttempts(1), bus.Aliases("bill"))
+			}), relay.MapPayload(func(o order) (public, error) { return public{Number: o.ID}, nil })),
+			relay.Route[keyedRefund]("refunds", relay.PayloadAliases("refund")), bus.MaxAttempts(1), bus.Aliases("bill"))
 		a := testapp.New(t, db, to)
 		a.Produce(order{ID: "1", N: 4}, outbox.OrderingKey("customer"))
 		a.Produce(order{ID: "panic"})

@@ -98,7 +98,7 @@ func TestWhatCannotBeTakenIsParked(t *testing.T) {
 				t.Errorf("reasons: got none with %q", reason)
 			}
 		}
-		if stats := s.stats(); stats.Parked != int64(len(bad)) || stats.New != int64(good) || stats.Unknown != 4 || stats.Paused != "" {
+		if stats := s.stats(); stats.Parked != int64(len(bad)) || stats.Accepted != int64(good) || stats.Ignored != 4 || stats.Paused != "" {
 			t.Errorf("stats: got %+v, want %d parked, %d new and 4 unknown", stats, len(bad), good)
 		}
 	})
@@ -113,7 +113,7 @@ func TestAParkedRecordIsTakenOnceItCanBe(t *testing.T) {
 		var fixed atomic.Bool
 		b := newBroker()
 		b.put(relay.Record{Destination: "orders", ID: "1", Headers: map[string]string{"odd": "\xff"}, Body: []byte{0xff, 0, 1}})
-		mapping := relay.Map(func(r relay.Record) (relay.Record, error) {
+		mapping := relay.MapRecord(func(r relay.Record) (relay.Record, error) {
 			if r.Attributes != nil {
 				return r, nil
 			}
@@ -162,7 +162,7 @@ func TestIDs(t *testing.T) {
 		b.put(event("no uuid", order{ID: "2"}))
 		s := receives(t, db, relay.Receive("from-shop", b.subscribe(), relay.Accept[order]()), testapp.Consumed("ship"), testapp.Consumed("now-bill", bus.Aliases("bill")), testapp.Consumed("other"))
 		s.run()
-		testapp.Eventually(t, "all arrived", func() bool { st := s.stats(); return st.New+st.Duplicates == 4 })
+		testapp.Eventually(t, "all arrived", func() bool { st := s.stats(); return st.Accepted+st.Duplicates == 4 })
 		got := make(map[string]string)
 		for _, row := range s.Pending() {
 			got[row.ConsumerType+" "+row.Payload] = row.MessageID
@@ -202,7 +202,7 @@ func TestAConsumerIsToldOnceWhoeverElseIs(t *testing.T) {
 			if want := "map[bill:1 mail:1 ship:1]"; fmt.Sprint(got) != want {
 				t.Errorf("messages, of batches of %d: got %v, want %s", size, got, want)
 			}
-			if stats := s.stats(); stats.New != 3 || stats.Duplicates != int64(n)-3 {
+			if stats := s.stats(); stats.Accepted != 3 || stats.Duplicates != int64(n)-3 {
 				t.Errorf("stats: got %+v, want 3 new and the others again", stats)
 			}
 			s.Exec("DELETE FROM consumer_messages")
@@ -221,20 +221,20 @@ func TestRetention(t *testing.T) {
 		for i := range n {
 			b.put(event(fmt.Sprint(i), order{ID: fmt.Sprint(i)}))
 		}
-		s := receives(t, db, relay.Receive("from-shop", sub, relay.Accept[order](), relay.Retention(time.Minute)), testapp.Consumed("ship"))
+		s := receives(t, db, relay.Receive("from-shop", sub, relay.Accept[order](), relay.DeduplicationWindow(time.Minute)), testapp.Consumed("ship"))
 		s.run()
-		testapp.Eventually(t, "all arrived", func() bool { return s.stats().New == n })
+		testapp.Eventually(t, "all arrived", func() bool { return s.stats().Accepted == n })
 		s.stop()
 		moved := fmt.Sprintf("UPDATE inbox_messages SET received_at = %s", testapp.In(db, -2*time.Minute))
 		s.Exec(moved)
 		s.Exec("INSERT INTO inbox_messages (receiver, hash, received_at) SELECT 'other', hash, received_at FROM inbox_messages")
 		b.put(event("last", order{ID: "last"}))
 		s.run()
-		testapp.Eventually(t, "the last one arrived", func() bool { return s.stats().New == n+1 })
-		if stats := s.stats(); stats.Remembered != n+1 || stats.Oldest < 2*time.Minute {
+		testapp.Eventually(t, "the last one arrived", func() bool { return s.stats().Accepted == n+1 })
+		if stats := s.stats(); stats.InboxSize != n+1 || stats.Oldest < 2*time.Minute {
 			t.Errorf("stats: got %+v, want all remembered", stats)
 		}
-		testapp.Eventually(t, "the rest is forgotten", func() bool { return s.stats().Remembered == 1 })
+		testapp.Eventually(t, "the rest is forgotten", func() bool { return s.stats().InboxSize == 1 })
 		if other := s.Count("SELECT count(*) FROM inbox_messages WHERE receiver = 'other'"); other != n {
 			t.Errorf("another receiver's: got %d, want %d", other, n)
 		}
@@ -432,7 +432,7 @@ func TestASubscriptionThatEndsIsTriedAgain(t *testing.T) {
 	s.run()
 	testapp.Eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "no such subscription") && s.stats().Paused != "" })
 	sub.fails.Store(nil)
-	testapp.Eventually(t, "it goes on", func() bool { st := s.stats(); return st.New == 1 && st.Paused == "" })
+	testapp.Eventually(t, "it goes on", func() bool { st := s.stats(); return st.Accepted == 1 && st.Paused == "" })
 }
 
 // TestASubscriberThatPanics does not take the process with it: it is as if the subscription had ended.
@@ -450,7 +450,7 @@ func TestASubscriberThatPanics(t *testing.T) {
 	})
 	s := receivesWith(t, testdb.SQLite(t), relay.RunnerConfig{Logger: log.Logger()}, relay.Receive("from-shop", panics, relay.Accept[order]()), testapp.Consumed("ship"))
 	s.run()
-	testapp.Eventually(t, "it goes on", func() bool { return s.stats().New == 1 })
+	testapp.Eventually(t, "it goes on", func() bool { return s.stats().Accepted == 1 })
 	if text := log.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "no such field") {
 		t.Errorf("log: got %s, want a line at Error with what it panicked with", text)
 	}
@@ -502,7 +502,7 @@ func TestKeys(t *testing.T) {
 		b.put(byKey, byAttribute, none)
 		s := receives(t, db, relay.Receive("from-shop", b.subscribe(), relay.Accept[order]()), testapp.Consumed("ship", bus.Ordered(bus.BlockKey)))
 		s.run()
-		testapp.Eventually(t, "all arrived", func() bool { st := s.stats(); return st.New == 2 && st.Parked == 1 })
+		testapp.Eventually(t, "all arrived", func() bool { st := s.stats(); return st.Accepted == 2 && st.Parked == 1 })
 	})
 }
 

@@ -62,7 +62,7 @@ func TestAReplayFromTheBroker(t *testing.T) {
 		live := receives(t, db, relay.Receive("from-shop", b.subscribe(), relay.Accept[order]()), consumers...)
 		live.run()
 		stopLive := live.Start(skipping()).MustStop
-		testapp.Eventually(t, "it has run", func() bool { return live.stats().New == 1 && live.Empty() && len(live.Poisoned()) == 1 })
+		testapp.Eventually(t, "it has run", func() bool { return live.stats().Accepted == 1 && live.Empty() && len(live.Poisoned()) == 1 })
 		stopLive()
 		live.stop()
 		if got, want := ran.ran(), `[mail "" ship ""]`; got != want {
@@ -71,10 +71,10 @@ func TestAReplayFromTheBroker(t *testing.T) {
 		ran.all = nil
 		live.Exec("DELETE FROM poisoned_messages")
 
-		again := receives(t, db, relay.Receive("from-shop-again", b.subscribe(), relay.Accept[order](), relay.Replay()), consumers...)
+		again := receives(t, db, relay.Receive("from-shop-again", b.subscribe(), relay.Accept[order](), relay.MarkAsReplay()), consumers...)
 		again.run()
 		stopAgain := again.Start(skipping()).MustStop
-		testapp.Eventually(t, "it is over", func() bool { return again.stats().New == 1 && again.Empty() && len(again.Poisoned()) == 1 })
+		testapp.Eventually(t, "it is over", func() bool { return again.stats().Accepted == 1 && again.Empty() && len(again.Poisoned()) == 1 })
 		stopAgain()
 		again.stop()
 		if got, want := ran.ran(), `[ship "replay"]`; got != want {
@@ -83,7 +83,7 @@ func TestAReplayFromTheBroker(t *testing.T) {
 		ran.all = nil
 
 		// What was for a consumer that nobody knew is marked, too, once it is known.
-		known := receives(t, db, relay.Receive("from-shop-again", b.subscribe(), relay.Accept[order](), relay.Replay()), append(consumers, bus.Consume("later", note))...)
+		known := receives(t, db, relay.Receive("from-shop-again", b.subscribe(), relay.Accept[order](), relay.MarkAsReplay()), append(consumers, bus.Consume("later", note))...)
 		known.run()
 		known.Start(skipping())
 		requeue(known.app)
@@ -107,7 +107,7 @@ func TestAReplayIntoTheLog(t *testing.T) {
 		b := newBroker()
 		var ran modes
 		note := func(ctx context.Context, _ deposited) error { return ran.note(ctx) }
-		receiver := relay.Receive("again", b.subscribe(), relay.IntoLog("bank"), relay.Accept[deposited](), relay.Replay())
+		receiver := relay.Receive("again", b.subscribe(), relay.AppendToLog("bank"), relay.Accept[deposited](), relay.MarkAsReplay())
 		to := newLedger(t, db, receiver.Consumer(), bus.Consume("tell", note), bus.Consume("mail", note))
 		to.runs(receiver)
 		to.Start(skipping())
@@ -128,14 +128,14 @@ func TestAReplayThatIsForwarded(t *testing.T) {
 			t.Parallel()
 			from, to := newBroker(), newBroker()
 			from.put(event("1", order{ID: "1"}), event("2", order{ID: "2"}))
-			s := receives(t, testdb.SQLite(t), relay.Receive("again", from.subscribe(), relay.Accept[order](), relay.Replay()), publishes(to))
+			s := receives(t, testdb.SQLite(t), relay.Receive("again", from.subscribe(), relay.Accept[order](), relay.MarkAsReplay()), publishes(to))
 			config := testapp.Fast()
 			if skips {
 				config.Middleware = middleware.Default(middleware.Options{Layers: []bus.Middleware{middleware.SkipOnReplay("to-broker")}})
 			}
 			s.run()
 			s.Start(config)
-			testapp.Eventually(t, "all is done", func() bool { return s.stats().New == 2 && s.Empty() })
+			testapp.Eventually(t, "all is done", func() bool { return s.stats().Accepted == 2 && s.Empty() })
 			if want := map[bool]int{false: 2, true: 0}[skips]; len(to.all()) != want {
 				t.Fatalf("published: got %d, want %d", len(to.all()), want)
 			}

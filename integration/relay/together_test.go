@@ -49,7 +49,7 @@ func TestTwoProcessesReceiveTheSame(t *testing.T) {
 		}
 		var fresh int64
 		for _, s := range services {
-			fresh += s.stats().New
+			fresh += s.stats().Accepted
 		}
 		if fresh != n {
 			t.Errorf("new: got %d of all processes, want %d", fresh, n)
@@ -78,7 +78,7 @@ func TestAnInboxThatIsAway(t *testing.T) {
 				t.Errorf("acknowledged: got %d, want %d", acked, n)
 			}
 			s.Exec("ALTER TABLE away RENAME TO " + table)
-			testapp.Eventually(t, "it is taken over", func() bool { st := s.stats(); return sub.acked.Load() == n+1 && st.New == n+1 && st.Paused == "" })
+			testapp.Eventually(t, "it is taken over", func() bool { st := s.stats(); return sub.acked.Load() == n+1 && st.Accepted == n+1 && st.Paused == "" })
 			s.stop()
 			b = newBroker()
 			for i := range n {

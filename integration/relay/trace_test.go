@@ -81,7 +81,7 @@ func TestOneTraceOverBothServices(t *testing.T) {
 				s.Start(two.config())
 				sender.Produce(order{ID: "secret-payload"}, outbox.OrderingKey("secret-key"))
 				sender.Start(one.config())
-				testapp.Eventually(t, "it is consumed", func() bool { return s.stats().New == 1 && s.Empty() && sender.Empty() })
+				testapp.Eventually(t, "it is consumed", func() bool { return s.stats().Accepted == 1 && s.Empty() && sender.Empty() })
 				s.stop()
 				checkTrace(t, one, two, b.all()[0])
 			})

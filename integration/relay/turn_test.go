@@ -82,15 +82,15 @@ func TestSeveralProcessesShareAReceiver(t *testing.T) {
 		var to *ledger
 		for range 2 {
 			sub := b.subscribe()
-			receiver := relay.Receive("from-bank", sub, relay.IntoLog("bank"), relay.Accept[deposited](), relay.Shared())
+			receiver := relay.Receive("from-bank", sub, relay.AppendToLog("bank"), relay.Accept[deposited](), relay.CompetingReceivers())
 			to = newLedger(t, db, receiver.Consumer())
 			to.runs(receiver)
 			subs = append(subs, sub)
 		}
 		testapp.Eventually(t, "both subscribe", func() bool { return subs[0].active.Load() && subs[1].active.Load() })
-		receiver := relay.Receive("r", b.subscribe(), relay.Accept[order](), relay.Shared())
+		receiver := relay.Receive("r", b.subscribe(), relay.Accept[order](), relay.CompetingReceivers())
 		_, err := relay.NewRunner(db, to.Registry, to.Producer, relay.RunnerConfig{}, receiver)
-		if err == nil || !strings.Contains(err.Error(), "Shared means nothing without IntoLog") {
+		if err == nil || !strings.Contains(err.Error(), "Shared means nothing without AppendToLog") {
 			t.Errorf("got %v, want an error", err)
 		}
 	})

@@ -101,7 +101,7 @@ func (f writerFunc) Write(line []byte) (int, error) { f(line); return len(line),
 func TestScheduleConstructorsReportEverything(t *testing.T) {
 	t.Parallel()
 	_, schedulerErr := schedule.NewScheduler(nil, schedule.SchedulerConfig{MaxPayload: -1})
-	_, processorErr := schedule.NewProcessor(nil, nil, nil, schedule.ProcessorConfig{Loops: -1, PollInterval: -1, StartTimeout: -1})
+	_, processorErr := schedule.NewProcessor(nil, nil, nil, schedule.ProcessorConfig{Concurrency: -1, PollInterval: -1, StartTimeout: -1})
 	for err, wants := range map[error][]string{
 		schedulerErr: {"registry is nil", "MaxPayload -1"},
 		processorErr: {"handle is nil", "registry is nil", "producer is nil", "Loops -1", "PollInterval -1ns", "StartTimeout -1ns"},

@@ -285,7 +285,7 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 	if testapp.Second(s.Create(ctx, nil, order{}, "@daily", "UTC")) == nil || testapp.Third(s.List(ctx, (*bun.DB)(nil), schedule.Filter{}, schedule.Page{})) == nil {
 		t.Error("a nil database handle: got no error")
 	}
-	if _, err := schedule.NewProcessor(db, a.Registry, a.Producer, schedule.ProcessorConfig{Loops: 2}); err == nil {
+	if _, err := schedule.NewProcessor(db, a.Registry, a.Producer, schedule.ProcessorConfig{Concurrency: 2}); err == nil {
 		t.Error("two loops on SQLite: got no error")
 	}
 }

@@ -160,7 +160,7 @@ func TestPagesReadWhatTheySay(t *testing.T) {
 		admin := a.Admin()
 		for _, f := range []outbox.Filter{{Retrying: true}, {Consumer: "c", Retrying: true}, {Consumer: "k", Retrying: true}} {
 			pages, most := 0, 0
-			for page := (&outbox.Page{Examine: examine}); page != nil; pages++ {
+			for page := (&outbox.Page{ScanLimit: examine}); page != nil; pages++ {
 				sent = nil
 				list, next, err := admin.List(t.Context(), hooked, f, *page)
 				if err != nil || len(list) != 0 {

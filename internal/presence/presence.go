@@ -56,11 +56,11 @@ type Reporter struct {
 
 // New returns nil where nothing is to be reported.
 func New(c Config) *Reporter {
-	if c.Registry.ReportEvery() < 0 {
+	if c.Registry.HeartbeatInterval() < 0 {
 		return nil
 	}
 	program, version := program()
-	version = cmp.Or(c.Registry.Version(), version)
+	version = cmp.Or(c.Registry.AppVersion(), version)
 	host, _ := os.Hostname()
 	return &Reporter{
 		config: c, tallies: make(map[string]*Tally), groups: make(map[group]*store.FailureGroup),
@@ -124,7 +124,7 @@ func (r *Reporter) Start(ctx context.Context) (end func()) {
 func (r *Reporter) run(ctx context.Context) {
 	r.report(ctx, patience, false)
 	for {
-		timer := time.NewTimer(time.Duration(float64(r.config.Registry.ReportEvery()) * (0.8 + 0.4*rand.Float64())))
+		timer := time.NewTimer(time.Duration(float64(r.config.Registry.HeartbeatInterval()) * (0.8 + 0.4*rand.Float64())))
 		select {
 		case <-timer.C:
 			r.report(ctx, patience, false)
@@ -147,7 +147,7 @@ func (r *Reporter) report(ctx context.Context, patience time.Duration, last bool
 	}
 	report := store.Report{Process: r.process, Stopped: last}
 	state := r.config.Doing()
-	state.Every = r.config.Registry.ReportEvery()
+	state.Every = r.config.Registry.HeartbeatInterval()
 	report.Process.State = asJSON(state)
 	report.Minutes, report.Failures = r.take()
 	err := r.config.Store.Report(ctx, r.config.DB, report)

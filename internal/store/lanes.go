@@ -10,7 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// ParkedKey is a key that a poisoned message has parked.
+// BlockedKey is a key that a poisoned message has parked.
 type ParkedKey struct {
 	ConsumerType string         `bun:"consumer_type"`
 	Lane         int64          `bun:"lane"`

@@ -16,7 +16,7 @@ type PendingSearch struct {
 	Headers   []string // parts of headers as they are stored
 }
 
-// FindPlace is how far a search has come. It goes by row ids, from somewhere outwards.
+// FindCursor is how far a search has come. It goes by row ids, from somewhere outwards.
 type FindPlace struct {
 	Low  int64 `json:"l"`           // what is below it is still to be looked at
 	High int64 `json:"h"`           // and what is above it

@@ -64,7 +64,7 @@ func NewPublisher(config PublisherConfig) (*Publisher, error) {
 	return &Publisher{client: client, timeout: config.Timeout, back: adapter.NewReconnect(client.Ping)}, nil
 }
 
-// OnReconnect implements [relay.Reconnecter]: while the brokers are away it asks again and again for
+// OnReconnect implements [relay.ReconnectNotifier]: while the brokers are away it asks again and again for
 // one that answers.
 func (p *Publisher) OnReconnect(f func()) { p.back.OnReconnect(f) }
 
@@ -76,7 +76,7 @@ func (p *Publisher) Close() {
 
 // Publish implements [relay.Publisher]. A topic that does not exist, or that the publisher may not
 // write to, is relay.ErrNoDestination; a record that is larger than the client, the topic or the
-// broker allows is relay.ErrRefused.
+// broker allows is relay.ErrRejected.
 func (p *Publisher) Publish(ctx context.Context, records []relay.Record) []error {
 	if len(records) == 0 {
 		return nil
@@ -164,7 +164,7 @@ func classified(ctx context.Context, err error) error {
 	}
 	switch broker.Code {
 	case kerr.MessageTooLarge.Code, kerr.RecordListTooLarge.Code, kerr.InvalidRecord.Code, kerr.InvalidTopicException.Code:
-		return fmt.Errorf("%w: %w", err, relay.ErrRefused)
+		return fmt.Errorf("%w: %w", err, relay.ErrRejected)
 	case kerr.UnknownTopicOrPartition.Code, kerr.UnknownTopicID.Code, kerr.TopicAuthorizationFailed.Code:
 		return fmt.Errorf("%w: %w", err, relay.ErrNoDestination)
 	}

@@ -37,7 +37,7 @@ type Subscriber struct {
 	away   adapter.Outage
 }
 
-// OnOutage implements [relay.Watcher]: when nothing has come for 5 s the brokers are asked, and away if
+// OnOutage implements [relay.OutageNotifier]: when nothing has come for 5 s the brokers are asked, and away if
 // none answers within 5 s.
 func (s *Subscriber) OnOutage(f func(err error)) { s.away.OnOutage(f) }
 

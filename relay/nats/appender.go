@@ -31,7 +31,7 @@ type AppenderConfig struct {
 	Timeout time.Duration
 }
 
-// Appender puts the shards of a relay.Log into a stream of JetStream: each batch is an atomic one,
+// Appender puts the shards of a relay.NewLogForwarder into a stream of JetStream: each batch is an atomic one,
 // which is refused unless the shard's last message is the one that the relay knows. So the stream
 // has each event once, in order, and no window of duplicates is needed. It needs NATS 2.12 or newer.
 // It is a [Publisher], too, and safe for concurrent use.
@@ -235,7 +235,7 @@ func (a *Appender) committed(msg *nats.Msg, n int) (mark uint64, err error) {
 	}
 	switch {
 	case ack.Error != nil && ack.Error.ErrorCode == codeWrongLast:
-		return 0, fmt.Errorf("%s: %w", ack.Error.Description, relay.ErrOvertaken)
+		return 0, fmt.Errorf("%s: %w", ack.Error.Description, relay.ErrSequenceConflict)
 	case ack.Error != nil:
 		return 0, fmt.Errorf("%s (%d): %w", ack.Error.Description, ack.Error.ErrorCode, class(ack.Error))
 	case ack.Sequence == 0 || ack.Batch == "" || ack.Count != n:

@@ -61,7 +61,7 @@ func NewPublisher(nc *nats.Conn, config PublisherConfig) (*Publisher, error) {
 	return p, nil
 }
 
-// OnReconnect implements [relay.Reconnecter], beside the handlers of the connection, which are the
+// OnReconnect implements [relay.ReconnectNotifier], beside the handlers of the connection, which are the
 // application's.
 func (p *Publisher) OnReconnect(f func()) { p.back.OnReconnect(f) }
 
@@ -81,7 +81,7 @@ func (p *Publisher) ping(ctx context.Context) error {
 // permission to publish to $JS.API.STREAM.NAMES, or that of its domain: if there is one, its leader is being elected, and
 // that is relay.ErrUnavailable, as is no answer; if there is none, or it may not ask, that is
 // relay.ErrNoDestination, and so is a stream that is full and discards what is new. A record that is
-// larger than the server or the stream allows, headers included, is relay.ErrRefused, and so is one
+// larger than the server or the stream allows, headers included, is relay.ErrRejected, and so is one
 // whose subject has an empty part, a wildcard, a space or some 4,000 bytes, or is the server's own. It
 // returns as soon as the connection breaks. Where somebody but no stream listens on a subject nobody
 // answers, which looks like a server that is away.
@@ -181,7 +181,7 @@ func (p *Publisher) sendError(ctx context.Context, record relay.Record, err erro
 	case ctx.Err() != nil:
 		return p.unavailable(context.Cause(ctx))
 	case errors.Is(err, nats.ErrMaxPayload):
-		return fmt.Errorf("%d bytes and the headers are more than the server's max_payload of %d: %w", len(record.Body), p.nc.MaxPayload(), relay.ErrRefused)
+		return fmt.Errorf("%d bytes and the headers are more than the server's max_payload of %d: %w", len(record.Body), p.nc.MaxPayload(), relay.ErrRejected)
 	}
 	return p.unavailable(err)
 }
@@ -224,7 +224,7 @@ func class(err *jetstream.APIError) error {
 	full := strings.HasPrefix(err.Description, "maximum ")
 	switch code := int(err.ErrorCode); {
 	case code == codeMessageTooLarge, code == codeHeadersTooLarge:
-		return relay.ErrRefused
+		return relay.ErrRejected
 	case code == codeStoreFailed && full, code == codeAccountLimits, code == codeMemoryFull, code == codeStorageFull, code == codeSealed:
 		return relay.ErrNoDestination
 	case code == codeIDInProcess, code == codeManyBatches, err.Code == 503:

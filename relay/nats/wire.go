@@ -74,14 +74,14 @@ const (
 // as if the stream were away, or a stream keeps what no consumer asks for.
 func checkSubject(subject, reply string) error {
 	if len(subject)+len(reply) > maxControlLine-lineRest {
-		return fmt.Errorf("the subject has %d bytes, at most %d are allowed: %w", len(subject), maxControlLine-lineRest-len(reply), relay.ErrRefused)
+		return fmt.Errorf("the subject has %d bytes, at most %d are allowed: %w", len(subject), maxControlLine-lineRest-len(reply), relay.ErrRejected)
 	}
 	if strings.HasPrefix(subject, "$JS.") || strings.HasPrefix(subject, "$SYS.") {
-		return fmt.Errorf("the subject is the server's own: %w", relay.ErrRefused)
+		return fmt.Errorf("the subject is the server's own: %w", relay.ErrRejected)
 	}
 	for part := range strings.SplitSeq(subject, ".") {
 		if part == "" || part == "*" || part == ">" || strings.ContainsAny(part, " \t\r\n") {
-			return fmt.Errorf("part %.40q of the subject: it must not be empty, a wildcard, or have spaces: %w", part, relay.ErrRefused)
+			return fmt.Errorf("part %.40q of the subject: it must not be empty, a wildcard, or have spaces: %w", part, relay.ErrRejected)
 		}
 	}
 	return nil

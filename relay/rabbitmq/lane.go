@@ -64,7 +64,7 @@ func (l *lane) part(ctx context.Context, exchange string, records []relay.Record
 	for i, record := range records {
 		m, err := message(record, l.link.conn.Config.FrameSize)
 		if err != nil {
-			errs[i] = fmt.Errorf("%w: %w", err, relay.ErrRefused)
+			errs[i] = fmt.Errorf("%w: %w", err, relay.ErrRejected)
 			continue
 		}
 		if confirms[i], errs[i] = l.channel.PublishWithDeferredConfirm(exchange, record.Destination, true, false, m); errs[i] != nil {
@@ -163,7 +163,7 @@ func (l *lane) lost(ctx context.Context, exchange, destination string) error {
 	case reason.Code == amqp.NotFound, reason.Code == amqp.AccessRefused: // the exchange, which is that of all
 		return fmt.Errorf("%w: %w", reason, relay.ErrNoDestination)
 	case reason.Code == amqp.PreconditionFailed, reason.Code == amqp.ContentTooLarge:
-		return &blameError{reason, relay.ErrRefused}
+		return &blameError{reason, relay.ErrRejected}
 	default:
 		return unavailable(reason)
 	}

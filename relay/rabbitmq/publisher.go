@@ -61,7 +61,7 @@ func NewPublisher(config PublisherConfig) (*Publisher, error) {
 	return p, nil
 }
 
-// OnReconnect implements [relay.Reconnecter]: while the broker is away it connects again and again,
+// OnReconnect implements [relay.ReconnectNotifier]: while the broker is away it connects again and again,
 // and a broker that blocks publishers is away.
 func (p *Publisher) OnReconnect(f func()) { p.back.OnReconnect(f) }
 
@@ -88,7 +88,7 @@ func (p *Publisher) Close() {
 
 // Publish implements [relay.Publisher]. A record that no queue gets is relay.ErrNoDestination, and so
 // is one for which the exchange does not exist, that a queue rejects because it is full, or whose routing key is
-// forbidden; one that is larger than the broker or AMQP allows is relay.ErrRefused. None of them holds up the others.
+// forbidden; one that is larger than the broker or AMQP allows is relay.ErrRejected. None of them holds up the others.
 // A queue that has lost its leader rejects records, too, and that is relay.ErrUnavailable. It looks the same, so what is
 // rejected within 5 s of the beginning of a connection counts as that; later on, without an Exchange, the queue is asked,
 // and with one, for which nobody says which queue it was, it counts as full.
@@ -110,7 +110,7 @@ func (p *Publisher) Publish(ctx context.Context, records []relay.Record) []error
 	return errs
 }
 
-// PublishInOrder implements [relay.Sequencer], since a queue that rejects a record may take the next one. That is some
+// PublishInOrder implements [relay.OrderedPublisher], since a queue that rejects a record may take the next one. That is some
 // hundred records a second. What becomes of one it says as Publish does.
 func (p *Publisher) PublishInOrder(ctx context.Context, records []relay.Record) (n int, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.config.Timeout, fmt.Errorf("no confirmation within %s", p.config.Timeout))

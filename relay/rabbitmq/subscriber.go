@@ -35,7 +35,7 @@ type Subscriber struct {
 	away   adapter.Outage
 }
 
-// OnOutage implements [relay.Watcher]: a broker is away from the end of a connection until the next
+// OnOutage implements [relay.OutageNotifier]: a broker is away from the end of a connection until the next
 // one brings the queue's messages.
 func (s *Subscriber) OnOutage(f func(err error)) { s.away.OnOutage(f) }
 

@@ -219,9 +219,9 @@ func noSubscription(c *trial) error {
 			return errors.New("subscribe to what does not exist: got nil, want an error")
 		}
 		return nil
-	case <-time.After(c.Patience):
+	case <-time.After(c.MaxWait):
 		cancel()
 		<-ended
-		return fmt.Errorf("subscribe to what does not exist has not returned after %s", c.Patience)
+		return fmt.Errorf("subscribe to what does not exist has not returned after %s", c.MaxWait)
 	}
 }

@@ -41,8 +41,8 @@ func (c *trial) held(n int, answer error) (records []relay.Record, w *watched, r
 	case <-inside:
 	case <-w.ended:
 		err = fmt.Errorf("subscribe returned %v before it brought anything", w.err)
-	case <-time.After(c.Patience):
-		err = fmt.Errorf("waited %s for the first batch", c.Patience)
+	case <-time.After(c.MaxWait):
+		err = fmt.Errorf("waited %s for the first batch", c.MaxWait)
 	}
 	if err != nil {
 		close(let)

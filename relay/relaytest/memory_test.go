@@ -42,15 +42,15 @@ func newMemory(flaw string) *memory {
 func (m *memory) setup(*testing.T) Setup {
 	return Setup{
 		Publisher: m, Subscriber: m, Destination: "here", Missing: m.nowhere, TooLarge: m.tooLarge,
-		NoSubscription: noQueue{m.flaw}, Timeout: m.timeout, Patience: 5 * time.Second,
-		Cut:   func() error { return m.become(func() { m.cuts++ }) },
-		Stop:  func() error { return m.become(m.stop) },
-		Hang:  func() error { return m.become(func() { m.away, m.hangs, m.wasAway = true, true, true }) },
-		Start: m.start,
+		NoSubscription: noQueue{m.flaw}, Timeout: m.timeout, MaxWait: 5 * time.Second,
+		Disconnect: func() error { return m.become(func() { m.cuts++ }) },
+		Stop:       func() error { return m.become(m.stop) },
+		Freeze:     func() error { return m.become(func() { m.away, m.hangs, m.wasAway = true, true, true }) },
+		Start:      m.start,
 	}
 }
 
-// OnOutage implements relay.Watcher.
+// OnOutage implements relay.OutageNotifier.
 func (m *memory) OnOutage(f func(error)) { _ = m.become(func() { m.watch = append(m.watch, f) }) }
 
 // said tells those who watch whether it answers.
@@ -81,7 +81,7 @@ func (m *memory) start() error {
 	return nil
 }
 
-// OnReconnect implements relay.Reconnecter.
+// OnReconnect implements relay.ReconnectNotifier.
 func (m *memory) OnReconnect(f func()) {
 	_ = m.become(func() {
 		if m.flaw == "tells the last who asked alone" {
@@ -141,7 +141,7 @@ func (m *memory) Publish(ctx context.Context, records []relay.Record) []error {
 	return errs
 }
 
-// PublishInOrder implements relay.Sequencer.
+// PublishInOrder implements relay.OrderedPublisher.
 func (m *memory) PublishInOrder(ctx context.Context, records []relay.Record) (n int, err error) {
 	for n, record := range records {
 		switch err := m.Publish(ctx, []relay.Record{record})[0]; {
@@ -167,7 +167,7 @@ func (m *memory) reach(ctx context.Context) error {
 		case !away:
 			return nil
 		case m.flaw == "refuses while it is away":
-			return relay.ErrRefused
+			return relay.ErrRejected
 		case !hangs:
 			return relay.ErrUnavailable
 		case m.flaw == "waits for ever":
@@ -205,7 +205,7 @@ func (m *memory) put(i int, record relay.Record) error {
 	case size >= m.tooLarge && m.flaw == "calls too large unavailable":
 		return relay.ErrUnavailable
 	case size >= m.tooLarge:
-		return relay.ErrRefused
+		return relay.ErrRejected
 	case i >= 1000 && m.flaw == "has room for 1000 in a batch",
 		m.batches == 30 && m.flaw == "loses one of many batches",
 		m.cuts > 0 && i%50 == 0 && m.flaw == "says yes while the connection breaks":

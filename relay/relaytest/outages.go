@@ -16,26 +16,26 @@ const slack = 2 * time.Second
 // outageCases: the broker is away, and comes back.
 func outageCases() []aCase {
 	stops := func(s Setup) bool { return s.Stop != nil && s.Start != nil }
-	hangs := func(s Setup) bool { return s.Hang != nil && s.Start != nil }
-	tells := func(s Setup) bool { _, ok := s.Publisher.(relay.Reconnecter); return ok }
-	watches := func(s Setup) bool { _, ok := s.Subscriber.(relay.Watcher); return ok }
+	hangs := func(s Setup) bool { return s.Freeze != nil && s.Start != nil }
+	tells := func(s Setup) bool { _, ok := s.Publisher.(relay.ReconnectNotifier); return ok }
+	watches := func(s Setup) bool { _, ok := s.Subscriber.(relay.OutageNotifier); return ok }
 	return []aCase{
 		{name: "what the broker has said it has survives its crash", applies: stops, run: survivesCrash},
 		{name: "a broker that is gone is unavailable, in time", applies: stops, run: func(c *trial) error { return c.away(c.Stop) }},
-		{name: "a broker that hangs is unavailable, in time", applies: hangs, run: func(c *trial) error { return c.away(c.Hang) }},
+		{name: "a broker that hangs is unavailable, in time", applies: hangs, run: func(c *trial) error { return c.away(c.Freeze) }},
 		{name: "what fills every buffer on the way to a broker that hangs is unavailable, in time", applies: hangs, run: fillsBuffers},
 		{name: "the ctx of Publish is a deadline for a broker that hangs", applies: hangs, run: keepsDeadline},
 		{name: "Subscribe ends while the broker is gone", applies: stops, run: func(c *trial) error { return c.endsAway(c.Stop) }},
-		{name: "Subscribe ends while the broker hangs", applies: hangs, run: func(c *trial) error { return c.endsAway(c.Hang) }},
+		{name: "Subscribe ends while the broker hangs", applies: hangs, run: func(c *trial) error { return c.endsAway(c.Freeze) }},
 		{name: "all goes on by itself after the broker was gone", applies: stops, run: func(c *trial) error { return c.goesOn(c.Stop) }},
-		{name: "all goes on by itself after the broker hung", applies: hangs, run: func(c *trial) error { return c.goesOn(c.Hang) }},
+		{name: "all goes on by itself after the broker hung", applies: hangs, run: func(c *trial) error { return c.goesOn(c.Freeze) }},
 		{name: "it is told that the broker is back after it was gone", applies: func(s Setup) bool { return stops(s) && tells(s) }, run: func(c *trial) error { return c.toldBack(c.Stop) }},
-		{name: "it is told that the broker is back after it hung", applies: func(s Setup) bool { return hangs(s) && tells(s) }, run: func(c *trial) error { return c.toldBack(c.Hang) }},
+		{name: "it is told that the broker is back after it hung", applies: func(s Setup) bool { return hangs(s) && tells(s) }, run: func(c *trial) error { return c.toldBack(c.Freeze) }},
 		{name: "who subscribes is told that the broker is gone, and back", applies: func(s Setup) bool { return stops(s) && watches(s) }, run: func(c *trial) error { return c.toldAway(c.Stop) }},
-		{name: "who subscribes is told that the broker hangs, and is back", applies: func(s Setup) bool { return hangs(s) && watches(s) }, run: func(c *trial) error { return c.toldAway(c.Hang) }},
+		{name: "who subscribes is told that the broker hangs, and is back", applies: func(s Setup) bool { return hangs(s) && watches(s) }, run: func(c *trial) error { return c.toldAway(c.Freeze) }},
 		{
 			name:    "nothing is lost when connections break",
-			applies: func(s Setup) bool { return s.Cut != nil },
+			applies: func(s Setup) bool { return s.Disconnect != nil },
 			run:     cuts,
 		},
 	}
@@ -99,8 +99,8 @@ func (c *trial) unavailable(ctx context.Context, records []relay.Record, within 
 			}
 		}
 		return nil
-	case <-time.After(within + c.Patience):
-		return fmt.Errorf("publish to a broker that is away has not returned after %s", within+c.Patience)
+	case <-time.After(within + c.MaxWait):
+		return fmt.Errorf("publish to a broker that is away has not returned after %s", within+c.MaxWait)
 	}
 }
 
@@ -108,7 +108,7 @@ func keepsDeadline(c *trial) error {
 	if err := c.publish(c.make(1)...); err != nil {
 		return fmt.Errorf("publish: %w", err)
 	}
-	return c.without(c.Hang, func() error {
+	return c.without(c.Freeze, func() error {
 		deadline := c.Timeout / 10
 		ctx, cancel := context.WithTimeout(c.ctx, deadline)
 		defer cancel()
@@ -125,7 +125,7 @@ func fillsBuffers(c *trial) error {
 	for i := range records {
 		records[i].Body = make([]byte, 60_000)
 	}
-	return c.without(c.Hang, func() error { return c.unavailable(c.ctx, records, c.Timeout+slack) })
+	return c.without(c.Freeze, func() error { return c.unavailable(c.ctx, records, c.Timeout+slack) })
 }
 
 func (c *trial) endsAway(leave func() error) error {
@@ -165,7 +165,7 @@ func (c *trial) goesOn(leave func() error) error {
 func (c *trial) toldBack(leave func() error) error {
 	told := make(chan struct{}, 2) // of both
 	for range cap(told) {
-		c.Publisher.(relay.Reconnecter).OnReconnect(sync.OnceFunc(func() { told <- struct{}{} }))
+		c.Publisher.(relay.ReconnectNotifier).OnReconnect(sync.OnceFunc(func() { told <- struct{}{} }))
 	}
 	if err := c.publish(c.make(1)...); err != nil {
 		return fmt.Errorf("publish: %w", err)
@@ -189,8 +189,8 @@ func (c *trial) toldBack(leave func() error) error {
 	for n := range cap(told) {
 		select {
 		case <-told:
-		case <-time.After(c.Patience):
-			return fmt.Errorf("%d of %d were told that the broker is back after %s", n, cap(told), c.Patience)
+		case <-time.After(c.MaxWait):
+			return fmt.Errorf("%d of %d were told that the broker is back after %s", n, cap(told), c.MaxWait)
 		}
 	}
 	return c.persist(c.make(20))
@@ -199,7 +199,7 @@ func (c *trial) toldBack(leave func() error) error {
 // toldAway wants to hear that the broker is away while it is, and that it is not as soon as it is back.
 func (c *trial) toldAway(leave func() error) error {
 	said := make(chan error, 1) // the last word
-	c.Subscriber.(relay.Watcher).OnOutage(func(err error) {
+	c.Subscriber.(relay.OutageNotifier).OnOutage(func(err error) {
 		select {
 		case <-said:
 		default:
@@ -207,7 +207,7 @@ func (c *trial) toldAway(leave func() error) error {
 		said <- err
 	})
 	await := func(what string, wanted func(error) bool) error {
-		timeout := time.After(c.Patience)
+		timeout := time.After(c.MaxWait)
 		for {
 			select {
 			case err := <-said:
@@ -215,7 +215,7 @@ func (c *trial) toldAway(leave func() error) error {
 					return nil
 				}
 			case <-timeout:
-				return fmt.Errorf("was not told within %s that the broker %s", c.Patience, what)
+				return fmt.Errorf("was not told within %s that the broker %s", c.MaxWait, what)
 			}
 		}
 	}
@@ -247,7 +247,7 @@ func cuts(c *trial) error {
 		all = append(all, records...)
 		done := make(chan error, 1) // received below
 		go func() { done <- c.persist(records) }()
-		cutErr := c.Cut()
+		cutErr := c.Disconnect()
 		if err := errors.Join(<-done, cutErr); err != nil {
 			return err
 		}

@@ -17,14 +17,14 @@ func resultCases() []aCase {
 			name:    "a record that is too large is refused, and no other",
 			applies: func(s Setup) bool { return s.TooLarge > 0 },
 			run: func(c *trial) error {
-				return c.amidGood(relay.ErrRefused, func(r *relay.Record) { r.Body = make([]byte, c.TooLarge) })
+				return c.amidGood(relay.ErrRejected, func(r *relay.Record) { r.Body = make([]byte, c.TooLarge) })
 			},
 		},
 		{
 			name:    "headers that make a record too large have it refused",
 			applies: func(s Setup) bool { return s.TooLarge > 0 && s.TooLarge <= 1<<21 },
 			run: func(c *trial) error {
-				return c.amidGood(relay.ErrRefused, func(r *relay.Record) {
+				return c.amidGood(relay.ErrRejected, func(r *relay.Record) {
 					r.Headers = map[string]string{"large": string(make([]byte, c.TooLarge))}
 				})
 			},
@@ -43,7 +43,7 @@ func resultCases() []aCase {
 		},
 		{
 			name:    "who publishes in order sends nothing behind a record that fails",
-			applies: func(s Setup) bool { _, ok := s.Publisher.(relay.Sequencer); return ok && s.TooLarge > 0 },
+			applies: func(s Setup) bool { _, ok := s.Publisher.(relay.OrderedPublisher); return ok && s.TooLarge > 0 },
 			run:     behindABad,
 		},
 		{name: "several publish at once", run: severalAtOnce},
@@ -69,7 +69,7 @@ func bothKinds(c *trial) error {
 	records[0].Destination = c.Missing
 	records[5].Body = make([]byte, c.TooLarge)
 	records[11].Destination = c.Missing
-	want := map[int]error{0: relay.ErrNoDestination, 5: relay.ErrRefused, 11: relay.ErrNoDestination}
+	want := map[int]error{0: relay.ErrNoDestination, 5: relay.ErrRejected, 11: relay.ErrNoDestination}
 	results := c.Publisher.Publish(c.ctx, records)
 	if err := wanted(records, results, want); err != nil {
 		return err
@@ -88,7 +88,7 @@ func wanted(records []relay.Record, results []error, bad map[int]error) error {
 		if want == nil && got != nil {
 			errs = append(errs, fmt.Errorf("result %d: got %w, want nil: the record is good", i, got))
 		}
-		for _, class := range []error{relay.ErrUnavailable, relay.ErrNoDestination, relay.ErrRefused} {
+		for _, class := range []error{relay.ErrUnavailable, relay.ErrNoDestination, relay.ErrRejected} {
 			if want != nil && errors.Is(got, class) != (class == want) {
 				errs = append(errs, fmt.Errorf("result %d: got %v, want %w alone", i, got, want))
 			}
@@ -126,15 +126,15 @@ func behindABad(c *trial) error {
 	records := c.make(9)
 	const bad = 4
 	records[bad].Body = make([]byte, c.TooLarge)
-	sequencer := c.Publisher.(relay.Sequencer)
+	sequencer := c.Publisher.(relay.OrderedPublisher)
 	for done := 0; done < bad; {
 		n, err := sequencer.PublishInOrder(c.ctx, records[done:])
 		done += n
-		if done > bad || err != nil && (done < bad || !errors.Is(err, relay.ErrRefused)) || n == 0 && err == nil {
+		if done > bad || err != nil && (done < bad || !errors.Is(err, relay.ErrRejected)) || n == 0 && err == nil {
 			return fmt.Errorf("publish in order: got %d records there, and %v, want the %d before the bad one, and ErrRefused", done, err, bad)
 		}
 	}
-	if n, err := sequencer.PublishInOrder(c.ctx, records[bad:]); n != 0 || !errors.Is(err, relay.ErrRefused) {
+	if n, err := sequencer.PublishInOrder(c.ctx, records[bad:]); n != 0 || !errors.Is(err, relay.ErrRejected) {
 		return fmt.Errorf("publish in order from the bad record on: got %d there, and %v, want none and ErrRefused", n, err)
 	}
 	last := c.make(1)

@@ -36,15 +36,15 @@ type Setup struct {
 	// Redelivery is how long the broker waits for an acknowledgement before it delivers again.
 	// Defaults to 0: it does so once a subscriber is gone.
 	Redelivery time.Duration
-	// Patience is how long the suite waits for what must happen, at most. Defaults to 15 s.
-	Patience time.Duration
+	// MaxWait is how long the suite waits for what must happen, at most. Defaults to 15 s.
+	MaxWait time.Duration
 
-	// Cut closes all connections; the broker stays. Optional.
-	Cut func() error
+	// Disconnect closes all connections; the broker stays. Optional.
+	Disconnect func() error
 	// Stop ends the broker, as a crash does. Optional, with Start.
 	Stop func() error
-	// Hang keeps the broker from answering, while its connections stay. Optional, with Start.
-	Hang func() error
+	// Freeze keeps the broker from answering, while its connections stay. Optional, with Start.
+	Freeze func() error
 	// Start brings back a broker that was stopped or hangs, with what it had.
 	Start func() error
 }
@@ -107,7 +107,7 @@ func (a aCase) check(t *testing.T, setup Setup) error {
 		return nil
 	}
 	setup.Timeout = orDefault(setup.Timeout, 5*time.Second)
-	setup.Patience = orDefault(setup.Patience, 15*time.Second)
+	setup.MaxWait = orDefault(setup.MaxWait, 15*time.Second)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	c := &trial{Setup: setup, ctx: ctx}

@@ -51,7 +51,7 @@ func (c *trial) publish(records ...relay.Record) error {
 
 // persist publishes the records, and those again that the broker was not there for, until it has all.
 func (c *trial) persist(records []relay.Record) error {
-	deadline := time.Now().Add(c.Patience)
+	deadline := time.Now().Add(c.MaxWait)
 	for {
 		errs := c.Publisher.Publish(c.ctx, records)
 		var again []relay.Record
@@ -68,7 +68,7 @@ func (c *trial) persist(records []relay.Record) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("publish still fails %s after the broker is back: %w", c.Patience, errors.Join(errs...))
+			return fmt.Errorf("publish still fails %s after the broker is back: %w", c.MaxWait, errors.Join(errs...))
 		}
 		records = again
 		<-time.After(50 * time.Millisecond)
@@ -125,7 +125,7 @@ func (w *watched) brought() []relay.Record {
 
 // await waits until done says of what has come that it is enough.
 func (w *watched) await(what string, done func(got []relay.Record) bool) error {
-	timeout := time.After(w.trial.Patience)
+	timeout := time.After(w.trial.MaxWait)
 	for {
 		w.mu.Lock()
 		got, change := slices.Clone(w.got), w.change
@@ -138,7 +138,7 @@ func (w *watched) await(what string, done func(got []relay.Record) bool) error {
 		case <-w.ended:
 			return fmt.Errorf("subscribe returned %v while waiting for %s", w.err, what)
 		case <-timeout:
-			return fmt.Errorf("waited %s for %s: got %d deliveries", w.trial.Patience, what, len(got))
+			return fmt.Errorf("waited %s for %s: got %d deliveries", w.trial.MaxWait, what, len(got))
 		}
 	}
 }
@@ -155,8 +155,8 @@ func (w *watched) stop() error {
 	w.cancel()
 	select {
 	case <-w.ended:
-	case <-time.After(w.trial.Patience):
-		return fmt.Errorf("subscribe has not returned %s after its ctx ended", w.trial.Patience)
+	case <-time.After(w.trial.MaxWait):
+		return fmt.Errorf("subscribe has not returned %s after its ctx ended", w.trial.MaxWait)
 	}
 	if w.err != nil {
 		return fmt.Errorf("subscribe after its ctx ended: got %w, want nil", w.err)

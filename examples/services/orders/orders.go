@@ -95,7 +95,7 @@ func wire(ctx context.Context, db *bun.DB, nc *nats.Conn, tracers trace.TracerPr
 		return nil, err
 	}
 	registry, err := bus.NewRegistry( // this, and the other consumers of the service
-		relay.Publish("to-broker", publisher, relay.Source("/orders"), relay.Route[OrderPlaced]("orders.placed")),
+		relay.NewForwarder("to-broker", publisher, relay.Source("/orders"), relay.Route[OrderPlaced]("orders.placed")),
 	)
 	// end
 	if err != nil {

@@ -30,8 +30,8 @@ func TestConformance(t *testing.T) {
 			Subscriber:  newSubscriber(t, fake, "group-"+topic, topic),
 			Destination: topic, Missing: "nowhere-" + topic, TooLarge: 1 << 20,
 			NoSubscription: newSubscriber(t, fake, "group-"+topic, "nowhere-"+topic),
-			Timeout:        timeout, Patience: 30 * time.Second,
-			Stop: fake.Kill, Hang: fake.Pause, Start: fake.Start,
+			Timeout:        timeout, MaxWait: 30 * time.Second,
+			Stop: fake.Kill, Freeze: fake.Pause, Start: fake.Start,
 		}
 	})
 }

@@ -40,7 +40,7 @@ func TestATopicWithALowerLimitRefusesOnlyWhatIsAboveIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, err := range publisher.Publish(t.Context(), records) {
-		if want := i == 50; errors.Is(err, relay.ErrRefused) != want || !want && err != nil {
+		if want := i == 50; errors.Is(err, relay.ErrRejected) != want || !want && err != nil {
 			t.Errorf("record %d: got %v, want it refused: %t", i, err, want)
 		}
 	}

@@ -77,12 +77,12 @@ func TestAppendsAreFenced(t *testing.T) {
 		t.Fatalf("append: got mark %d, %v, want 4", mark, err)
 	}
 	for range 50 {
-		if _, err := a.Append(t.Context(), 0, 0, numbered(1, 3)); !errors.Is(err, relay.ErrOvertaken) {
-			t.Fatalf("stale append: got %v, want ErrOvertaken", err)
+		if _, err := a.Append(t.Context(), 0, 0, numbered(1, 3)); !errors.Is(err, relay.ErrSequenceConflict) {
+			t.Fatalf("stale append: got %v, want ErrSequenceConflict", err)
 		}
 	}
-	if _, err := a.Append(t.Context(), 0, 4, numbered(1, 1)); !errors.Is(err, relay.ErrOvertaken) {
-		t.Errorf("append after a mark of another shard: got %v, want ErrOvertaken", err)
+	if _, err := a.Append(t.Context(), 0, 4, numbered(1, 1)); !errors.Is(err, relay.ErrSequenceConflict) {
+		t.Errorf("append after a mark of another shard: got %v, want ErrSequenceConflict", err)
 	}
 	if mark, err = a.Append(t.Context(), 0, 3, numbered(5, 1004)); mark != 1004 || err != nil {
 		t.Errorf("append of 1000: got mark %d, %v, want 1004", mark, err)
@@ -104,10 +104,10 @@ func TestABatchIsAllOrNone(t *testing.T) {
 	at, a := newShelf(t, brokers.StartNATS(t, 1), 1)
 	records := numbered(1, 3)
 	records[1].Body = make([]byte, 2<<20)
-	if _, err := a.Append(t.Context(), 0, 0, records); !errors.Is(err, relay.ErrRefused) {
+	if _, err := a.Append(t.Context(), 0, 0, records); !errors.Is(err, relay.ErrRejected) {
 		t.Errorf("too large: got %v, want ErrRefused", err)
 	}
-	if _, err := a.Append(t.Context(), 0, 0, numbered(1, 1001)); err == nil || errors.Is(err, relay.ErrOvertaken) {
+	if _, err := a.Append(t.Context(), 0, 0, numbered(1, 1001)); err == nil || errors.Is(err, relay.ErrSequenceConflict) {
 		t.Errorf("too many: got %v, want an error", err)
 	}
 	if n := at.count(t); n != 0 {

@@ -32,8 +32,8 @@ func TestConformanceOfACluster(t *testing.T) {
 		at := newPlace(t, servers, 3)
 		setup := at.setup(t)
 		setup.Timeout += 2 * time.Second // of the connection, which tries one server that hangs after another
-		setup.Patience = 45 * time.Second
-		setup.Cut = func() error { return at.killLeader(t) }
+		setup.MaxWait = 45 * time.Second
+		setup.Disconnect = func() error { return at.killLeader(t) }
 		return setup
 	})
 }

@@ -23,7 +23,7 @@ func TestConformance(t *testing.T) {
 	relaytest.Run(t, func(t *testing.T) relaytest.Setup {
 		at := newPlace(t, servers, 1)
 		setup := at.setup(t)
-		setup.Cut = servers.Cut
+		setup.Disconnect = servers.Cut
 		return setup
 	})
 }
@@ -135,6 +135,6 @@ func (at *place) setup(t *testing.T) relaytest.Setup {
 		Publisher: at.publisher, Subscriber: at.subscriber(t, "all"), NoSubscription: at.subscriber(t, "none"),
 		Destination: at.name + ".placed", Missing: "nowhere." + strings.ToLower(at.name), TooLarge: 1 << 20,
 		Timeout: at.timeout, Redelivery: ackWait,
-		Stop: at.servers.Kill, Hang: at.servers.Pause, Start: at.servers.Start,
+		Stop: at.servers.Kill, Freeze: at.servers.Pause, Start: at.servers.Start,
 	}
 }

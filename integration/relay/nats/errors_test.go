@@ -120,7 +120,7 @@ func TestLimitsOfStreamsHaveTheirClasses(t *testing.T) {
 		{Destination: "full", ID: "2"}, {Destination: "full", ID: "3"},
 		{Destination: "", ID: "4"}, {Destination: "two words", ID: "5"}, {Destination: "small", ID: "6"},
 	})
-	for i, want := range []error{relay.ErrRefused, nil, relay.ErrNoDestination, relay.ErrRefused, relay.ErrRefused, nil} {
+	for i, want := range []error{relay.ErrRejected, nil, relay.ErrNoDestination, relay.ErrRejected, relay.ErrRejected, nil} {
 		if !errors.Is(errs[i], want) {
 			t.Errorf("record %d: got %v, want %v", i, errs[i], want)
 		}
@@ -140,13 +140,13 @@ func TestSubjectsThatNoStreamCanHaveAreRefused(t *testing.T) {
 	for _, subject := range []string{at.name + "..x", at.name + ".", "." + at.name, at.name + ".*", at.name + ".>", at.name + ".a\r\nb", at.name + "." + long, "$JS.API.STREAM.PURGE." + at.name} {
 		good := relay.Record{Destination: at.name + ".x", ID: subject + " beside"}
 		errs := at.publisher.Publish(t.Context(), []relay.Record{{Destination: subject, ID: subject}, good})
-		if !errors.Is(errs[0], relay.ErrRefused) || errs[1] != nil {
+		if !errors.Is(errs[0], relay.ErrRejected) || errs[1] != nil {
 			t.Errorf("%.60q: got %v, want ErrRefused, and nil for the other", subject, errs)
 		}
 	}
 	records := numbered(1, 1)
 	records[0].Destination = long
-	if _, err := appender.Append(t.Context(), 0, 0, records); !errors.Is(err, relay.ErrRefused) || !shelf.nc.IsConnected() {
+	if _, err := appender.Append(t.Context(), 0, 0, records); !errors.Is(err, relay.ErrRejected) || !shelf.nc.IsConnected() {
 		t.Errorf("an appender: got %v, want ErrRefused", err)
 	}
 }

@@ -26,7 +26,7 @@ func TestALogSurvivesLeaders(t *testing.T) {
 	const rounds, each, streams = 3, 2000, 20
 	at, appender := newShelf(t, brokers.StartNATS(t, 3), 3)
 	from := newBank(t, testdb.SQLite(t))
-	from.runs(relay.Log("ledger", appender, relay.Source("/bank"), relay.Events[deposited](), relay.Shards(2), bus.BatchSize(20),
+	from.runs(relay.NewLogForwarder("ledger", appender, relay.Source("/bank"), relay.Events[deposited](), relay.Shards(2), bus.BatchSize(20),
 		bus.AttemptDelay(time.Millisecond), bus.MaxAttempts(1000)))
 	for range rounds {
 		from.deposit(each, streams)

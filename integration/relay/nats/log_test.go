@@ -88,7 +88,7 @@ func TestAStreamThatIsMadeAnew(t *testing.T) {
 	from := newBank(t, db)
 	publishes := func(events, stored int) {
 		t.Helper()
-		stop := from.runs(relay.Log("ledger", appender, relay.Source("/bank"), relay.Events[deposited]()))
+		stop := from.runs(relay.NewLogForwarder("ledger", appender, relay.Source("/bank"), relay.Events[deposited]()))
 		from.deposit(events, 5)
 		testapp.Poll(t, "all are there", 20*time.Second, 50*time.Millisecond, func() bool { return at.count(t) >= stored })
 		stop()
@@ -139,8 +139,8 @@ func TestALogOverJetStreamIntoAnother(t *testing.T) {
 		}
 		from := newBank(t, db)
 		from.deposit(n/2, streams)
-		gives := func() relay.LogRelay {
-			return relay.Log("ledger", loses{appender}, relay.Source("/bank"), relay.Events[deposited](), relay.Shards(shards), bus.BatchSize(20),
+		gives := func() relay.LogForwarder {
+			return relay.NewLogForwarder("ledger", loses{appender}, relay.Source("/bank"), relay.Events[deposited](), relay.Shards(shards), bus.BatchSize(20),
 				bus.AttemptDelay(time.Millisecond), bus.MaxAttempts(1000), relay.PublishTimeout(timeout))
 		}
 		from.runs(gives())
@@ -149,7 +149,7 @@ func TestALogOverJetStreamIntoAnother(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		receiver := relay.Receive("from-bank", subscriber, relay.IntoLog("bank"), relay.Accept[deposited]())
+		receiver := relay.Receive("from-bank", subscriber, relay.AppendToLog("bank"), relay.Accept[deposited]())
 		to := newBank(t, testdb.SQLite(t), receiver.Consumer())
 		to.runs(receiver)
 		testapp.Eventually(t, "some are there", func() bool { return to.Count("SELECT count(*) FROM events") > 100 })

@@ -29,7 +29,7 @@ func TestTheGateOpensOnceTheServerIsBack(t *testing.T) {
 	at := newPlace(t, brokers.StartNATS(t, 1), 1)
 	nc := connectTo(t, at.servers.URL()) // with Options alone
 	var gate outbox.Circuit
-	a := testapp.New(t, testdb.SQLite(t), relay.Publish("to-nats", newPublisher(t, nc, timeout), relay.Source("/here"), relay.Gate(&gate),
+	a := testapp.New(t, testdb.SQLite(t), relay.NewForwarder("to-nats", newPublisher(t, nc, timeout), relay.Source("/here"), relay.WithCircuit(&gate),
 		relay.Route[testapp.Order](at.name+".x")))
 	if err := at.servers.Kill(); err != nil {
 		t.Fatal(err)

@@ -41,12 +41,12 @@ func TestConformance(t *testing.T) {
 			Subscriber:  newSubscriber(t, nodes, queue),
 			Destination: queue, Missing: "nowhere-" + queue, TooLarge: 1<<20 + 1,
 			NoSubscription: newSubscriber(t, nodes, "nowhere-"+queue),
-			Timeout:        timeout, Patience: time.Minute,
-			Cut: nodes.Cut, Stop: nodes.Kill, Hang: nodes.Pause, Start: nodes.Start,
+			Timeout:        timeout, MaxWait: time.Minute,
+			Disconnect: nodes.Cut, Stop: nodes.Kill, Freeze: nodes.Pause, Start: nodes.Start,
 		}
 		if len(nodes.URLs) > 1 {
 			killed := 0
-			setup.Cut = func() error { killed++; return nodes.Restart(killed) }
+			setup.Disconnect = func() error { killed++; return nodes.Restart(killed) }
 		}
 		return setup
 	})

@@ -174,7 +174,7 @@ func TestABadRecordDelaysOnlyItself(t *testing.T) {
 			}
 			for _, i := range test.enlarge {
 				enlarge(&records[i])
-				want[i] = relay.ErrRefused
+				want[i] = relay.ErrRejected
 			}
 			wrong := 0
 			for i, err := range publisher.Publish(t.Context(), records) {

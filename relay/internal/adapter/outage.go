@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Outage tells who wants to know whether the broker of a subscriber answers, for relay.Watcher. Its zero
+// Outage tells who wants to know whether the broker of a subscriber answers, for relay.OutageNotifier. Its zero
 // value is ready. It is safe for concurrent use.
 type Outage struct {
 	mu   sync.Mutex

@@ -21,7 +21,7 @@ const (
 	slow = time.Second
 )
 
-// Reconnect tells who wants to know when a broker is back, for relay.Reconnecter. It looks only while
+// Reconnect tells who wants to know when a broker is back, for relay.ReconnectNotifier. It looks only while
 // somebody has missed the broker: then it asks again and again. A broker that answers the first
 // question at once was not away, and its answer is no news: a relay finds out by its probes what ails
 // it. It is safe for concurrent use.

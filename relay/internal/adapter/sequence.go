@@ -7,7 +7,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
-// InOrder publishes records one after the other, for relay.Sequencer, until one fails or half of the time of ctx is
+// InOrder publishes records one after the other, for relay.OrderedPublisher, until one fails or half of the time of ctx is
 // over, so that a broker that is slow is none that is away.
 func InOrder(ctx context.Context, records []relay.Record, one func(record relay.Record) error) (n int, err error) {
 	var half time.Time

@@ -85,7 +85,7 @@ func checkMessages(t *testing.T, d *Demo, o ops.Overview) {
 	}
 	retrying := must[int](t)(d.admin.Count(t.Context(), d.db, outbox.Filter{Retrying: true}))
 	suspects := must[int](t)(d.admin.Count(t.Context(), d.db, outbox.Filter{Crashed: true}))
-	if keys := must[[]outbox.ParkedKey](t)(d.seat(ada).ParkedKeys(t.Context(), 100)); retrying != 14 || suspects != 1 || len(keys) != 2 {
+	if keys := must[[]outbox.BlockedKey](t)(d.seat(ada).BlockedKeys(t.Context(), 100)); retrying != 14 || suspects != 1 || len(keys) != 2 {
 		t.Errorf("got %d retrying, %d suspects, keys %+v, want 14, 1 and 2", retrying, suspects, keys)
 	}
 }

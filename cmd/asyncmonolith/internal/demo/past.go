@@ -47,7 +47,7 @@ func (d *Demo) processes(ctx context.Context) ([]outbox.Process, error) {
 	return d.seat(ada).Processes(ctx, time.Hour)
 }
 
-func (d *Demo) failures(ctx context.Context) ([]outbox.Failure, error) {
+func (d *Demo) failures(ctx context.Context) ([]outbox.FailureGroup, error) {
 	return d.seat(ada).Failures(ctx, "", 100)
 }
 
@@ -206,7 +206,7 @@ func (d *Demo) minutes(ctx context.Context) error {
 				step = together
 			}
 			then := at.Add(-time.Duration(ago) * time.Minute)
-			m, lag := outbox.Minute{Done: int64(l.rate * wave(ago) * daylight(then) * float64(step))}, l.lag
+			m, lag := outbox.MinuteStats{Done: int64(l.rate * wave(ago) * daylight(then) * float64(step))}, l.lag
 			if daylight(then) > 1.2 { // when most is to do, it waits for longer
 				lag++
 			}
@@ -239,7 +239,7 @@ func daylight(at time.Time) float64 {
 }
 
 // minute writes one of them, with its runs spread around a part of the histograms.
-func (d *Demo) minute(ctx context.Context, consumer string, at time.Time, m outbox.Minute, run, lag int) error {
+func (d *Demo) minute(ctx context.Context, consumer string, at time.Time, m outbox.MinuteStats, run, lag int) error {
 	runs := m.Done + m.Retried + m.Poisoned
 	columns := []string{"consumer_type", "minute", "done", "retried", "poisoned"}
 	args := []any{consumer, at.UnixMicro(), m.Done, m.Retried, m.Poisoned}

@@ -185,7 +185,7 @@ func (d *Demo) settled(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	for _, q := range queues {
-		if q.Consumer != catalogue && q.Consumer != faxes && q.Ready+q.Leased > q.ParkedKeys*10 {
+		if q.Consumer != catalogue && q.Consumer != faxes && q.Ready+q.Leased > q.BlockedKeys*10 {
 			return false, nil
 		}
 	}

@@ -51,7 +51,7 @@ func (m *model) failures(room int) []string {
 }
 
 // detail is the whole text of a failure.
-func (m *model) detail(f outbox.Failure) []string {
+func (m *model) detail(f outbox.FailureGroup) []string {
 	lines := []string{styled(bold, fit(f.ErrorType, m.width))}
 	for line := range strings.SplitSeq(ansi.Wrap(show.Text(f.Sample), max(m.width-2, 1), ""), "\n") {
 		lines = append(lines, "  "+line)

@@ -82,8 +82,8 @@ func note(o ops.Overview, q outbox.Queue) (text string, stopped bool) {
 	if q.Ready+q.Delayed > 0 && !taken(o, q.Consumer) {
 		notes, stopped = append(notes, "nobody takes it"), true
 	}
-	if q.ParkedKeys > 0 {
-		notes = append(notes, plural(q.ParkedKeys, "key")+" parked")
+	if q.BlockedKeys > 0 {
+		notes = append(notes, plural(q.BlockedKeys, "key")+" parked")
 	}
 	return strings.Join(notes, "; "), stopped
 }

@@ -17,7 +17,7 @@ import (
 // Desk is where it looks, and where somebody pauses a consumer; *ops.Session is one.
 type Desk interface {
 	Overview(ctx context.Context) (ops.Overview, error)
-	ParkedKeys(ctx context.Context, limit int) ([]outbox.ParkedKey, error)
+	BlockedKeys(ctx context.Context, limit int) ([]outbox.BlockedKey, error)
 	Pause(ctx context.Context, consumer, note string) error
 	Resume(ctx context.Context, consumer, reason string) error
 }
@@ -60,10 +60,10 @@ func see(ctx context.Context, desk Desk, last ops.Overview) (ops.Overview, error
 	parked := make(map[string]int64)
 	if o.At.Equal(last.At) {
 		for _, q := range last.Queues {
-			parked[q.Consumer] = q.ParkedKeys
+			parked[q.Consumer] = q.BlockedKeys
 		}
 	} else {
-		keys, err := desk.ParkedKeys(ctx, mostKeys)
+		keys, err := desk.BlockedKeys(ctx, mostKeys)
 		if err != nil {
 			return o, err
 		}
@@ -73,7 +73,7 @@ func see(ctx context.Context, desk Desk, last ops.Overview) (ops.Overview, error
 	}
 	queues := slices.Clone(o.Queues) // which others see, too
 	for i := range queues {
-		queues[i].ParkedKeys = parked[queues[i].Consumer]
+		queues[i].BlockedKeys = parked[queues[i].Consumer]
 	}
 	o.Queues = queues
 	return o, nil

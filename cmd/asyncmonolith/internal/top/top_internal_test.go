@@ -29,9 +29,9 @@ func noon() time.Time { return time.Date(2026, 11, 23, 12, 0, 30, 0, time.UTC) }
 // overview has something of everything, and texts that are up to no good.
 func overview() ops.Overview {
 	at := noon()
-	hour := func(consumer string, done, poisoned int64, run int) (minutes []outbox.Minute) {
+	hour := func(consumer string, done, poisoned int64, run int) (minutes []outbox.MinuteStats) {
 		for ago := range 60 {
-			m := outbox.Minute{Consumer: consumer, At: at.Truncate(time.Minute).Add(-time.Duration(ago) * time.Minute), Done: done, Poisoned: poisoned}
+			m := outbox.MinuteStats{Consumer: consumer, At: at.Truncate(time.Minute).Add(-time.Duration(ago) * time.Minute), Done: done, Poisoned: poisoned}
 			m.Run[run], m.Run[run+1], m.Lag[run] = done*95/100, done*5/100, done
 			minutes = append(minutes, m)
 		}
@@ -46,13 +46,13 @@ func overview() ops.Overview {
 	return ops.Overview{
 		At: at,
 		Queues: []outbox.Queue{
-			{Consumer: "charge-card", Ready: 1240, Delayed: 3, Leased: 7, Poisoned: 96, OldestReady: 95 * time.Second, ParkedKeys: 2},
+			{Consumer: "charge-card", Ready: 1240, Delayed: 3, Leased: 7, Poisoned: 96, OldestReady: 95 * time.Second, BlockedKeys: 2},
 			{Consumer: "import", Ready: 10_000, OldestReady: 3 * time.Hour, PausedAt: at.Add(-time.Hour), PausedBy: "ada", PauseNote: "wrong\x1b[2Jcurrency"},
 			{Consumer: "receipts", Leased: 2, Breaker: &outbox.OpenBreaker{OpenedAt: at.Add(-9 * time.Minute), Failed: 12, Runs: 20, NextProbeAt: at.Add(20 * time.Second)}},
 			{Consumer: "send\u202efax\n", Ready: 2, OldestReady: 50 * time.Hour},
 		},
 		Minutes: append(hour("charge-card", 600, 4, 5), hour("receipts", 60, 0, 10)...),
-		Failures: []outbox.Failure{
+		Failures: []outbox.FailureGroup{
 			{Consumer: "charge-card", Fingerprint: "1aa", ErrorType: "*errors.errorString", Sample: "charge order 7: amount \"12,50\":\nexpected\x07 digits and a point", Runs: 12345, FirstAt: at.Add(-20 * time.Minute), LastAt: at.Add(-3 * time.Second), FirstVersion: "v1.8.0", LastID: 99},
 			{Consumer: "receipts", Fingerprint: "1bb", ErrorType: "*net.OpError", Sample: "dial tcp 10.0.4.25:587: connect: connection refused", Runs: 5, FirstAt: at.Add(-50 * 24 * time.Hour), LastAt: at.Add(-2 * time.Hour), LastID: 12},
 		},
@@ -77,9 +77,9 @@ type desk struct {
 
 func (d *desk) Overview(context.Context) (ops.Overview, error) { return d.overview, d.err }
 
-func (d *desk) ParkedKeys(context.Context, int) ([]outbox.ParkedKey, error) {
+func (d *desk) BlockedKeys(context.Context, int) ([]outbox.BlockedKey, error) {
 	d.keys++
-	return []outbox.ParkedKey{{Consumer: "charge-card"}, {Consumer: "charge-card"}}, nil
+	return []outbox.BlockedKey{{Consumer: "charge-card"}, {Consumer: "charge-card"}}, nil
 }
 
 func (d *desk) Pause(_ context.Context, consumer, note string) error {
@@ -281,16 +281,16 @@ func TestTheDatabaseGoesAndComesBack(t *testing.T) {
 // Keys that are parked are asked for once for each overview, whose pace is the database's.
 func TestKeysGoByThePaceOfTheOverview(t *testing.T) {
 	d := &desk{overview: overview()}
-	d.overview.Queues[0].ParkedKeys = 0
+	d.overview.Queues[0].BlockedKeys = 0
 	last := ops.Overview{}
 	for range 3 {
 		var err error
-		if last, err = see(t.Context(), d, last); err != nil || last.Queues[0].ParkedKeys != 2 {
+		if last, err = see(t.Context(), d, last); err != nil || last.Queues[0].BlockedKeys != 2 {
 			t.Fatalf("got %+v, %v", last.Queues[0], err)
 		}
 	}
-	if d.keys != 1 || d.overview.Queues[0].ParkedKeys != 0 {
-		t.Errorf("asked %d times, want once; and the overview of others has %d", d.keys, d.overview.Queues[0].ParkedKeys)
+	if d.keys != 1 || d.overview.Queues[0].BlockedKeys != 0 {
+		t.Errorf("asked %d times, want once; and the overview of others has %d", d.keys, d.overview.Queues[0].BlockedKeys)
 	}
 }
 

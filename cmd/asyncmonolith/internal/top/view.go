@@ -216,7 +216,7 @@ const mostBelow = 4
 
 // failing are the failures of now.
 func (m *model) failing() []string {
-	var found []outbox.Failure
+	var found []outbox.FailureGroup
 	for _, f := range m.overview.Failures {
 		if m.since(f.LastAt) <= failsNow {
 			found = append(found, f)

@@ -187,7 +187,7 @@ func (s *ours) consumers() []bus.Consumer {
 		name := fmt.Sprintf("%s-%d", s.variant.Consumer, i)
 		switch {
 		case s.variant.Relay:
-			consumers[i] = relay.Publish(name, s.link.publisher, relay.Source("/bench"), relay.Route[Signup](s.work.Place.Destination))
+			consumers[i] = relay.NewForwarder(name, s.link.publisher, relay.Source("/bench"), relay.Route[Signup](s.work.Place.Destination))
 		case s.work.Transactional:
 			consumers[i] = outbox.ConsumeTx(name, s.insertEffect, s.variant.TxOptions...)
 		case s.variant.Batch > 0:

@@ -17,7 +17,7 @@ import (
 	amnats "github.com/asyncmonolith/asyncmonolith-go/relay/nats"
 )
 
-// LogRelay measures how many events of a backlog a second leave the log for a stream, until the
+// LogForwarder measures how many events of a backlog a second leave the log for a stream, until the
 // checkpoints are at its end. It fails unless each event is in the stream exactly once, in order.
 func (b *Bench) LogRelay(ctx context.Context, to *broker.JetStream, events, shards int) (found Relayed, err error) {
 	place, err := to.Place(ctx)
@@ -76,7 +76,7 @@ func (l *ledger) relay(at broker.Address, shards int) (_ *relay.Runner, end func
 		nc.Close()
 		return nil, nil, err
 	}
-	out := relay.Log("bench", appender, relay.Source("/bench"), relay.Events[booked](), relay.Shards(shards))
+	out := relay.NewLogForwarder("bench", appender, relay.Source("/bench"), relay.Events[booked](), relay.Shards(shards))
 	runner, err := relay.NewRunner(l.db, l.registry, l.producer, relay.RunnerConfig{Log: l.log, Logger: slog.New(slog.DiscardHandler)}, out)
 	if err != nil {
 		nc.Close()

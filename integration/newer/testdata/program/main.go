@@ -49,7 +49,7 @@ type program struct {
 	log       *eventlog.Log
 	processor *outbox.Processor
 	relays    *relay.Runner
-	seat      *ops.Seat
+	seat      *ops.Session
 	operator  *ops.Runner
 	running   sync.WaitGroup
 }
@@ -97,7 +97,7 @@ func open(dsn string) (p *program, err error) {
 	p.log, errs[1] = eventlog.NewLog(registry, p.producer, eventlog.LogConfig{})
 	p.processor, errs[2] = outbox.NewProcessor(p.db, registry, outbox.ProcessorConfig{PollInterval: 50 * time.Millisecond, Logger: quiet})
 	p.relays, errs[3] = relay.NewRunner(p.db, registry, p.producer, relay.RunnerConfig{Log: p.log, Logger: quiet}, receiver,
-		relay.Log("ledger", broker, append(adds.routes, relay.Source("/bank"), relay.Route[opened]("accounts"))...))
+		relay.NewLogForwarder("ledger", broker, append(adds.routes, relay.Source("/bank"), relay.Route[opened]("accounts"))...))
 	desk, err := ops.New(ops.Config{DB: p.db, Registry: registry, UndoWindow: -1, Logger: quiet})
 	if err == nil {
 		p.seat = desk.As(ops.Principal{Name: release, Role: ops.Administrator})
@@ -120,7 +120,7 @@ func (p *program) do(ctx context.Context, command string) error {
 	case "plan":
 		for action, target := range targets() {
 			o, planned := p.seat.Plan(ctx, action, target)
-			_, started := p.seat.Start(ctx, o.ID, ops.Terms{Reason: "a test"})
+			_, started := p.seat.Start(ctx, o.ID, ops.StartOptions{Reason: "a test"})
 			if err := cmp.Or(planned, started); err != nil {
 				return err
 			}

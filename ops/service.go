@@ -17,7 +17,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// Config sets up a [Desk].
+// Config sets up a [Service].
 type Config struct {
 	// DB is the database with the library's tables. It is required.
 	DB *bun.DB
@@ -41,7 +41,7 @@ type Config struct {
 	UndoWindow time.Duration
 }
 
-// Desk is where people look after the messages of a database. It starts nothing, and is safe for
+// Service is where people look after the messages of a database. It starts nothing, and is safe for
 // concurrent use. Make it with [New].
 type Service struct {
 	config      Config
@@ -103,7 +103,7 @@ func New(c Config) (*Service, error) {
 	return d, nil
 }
 
-// Seat is the desk as one person has it. It is safe for concurrent use.
+// Session is the desk as one person has it. It is safe for concurrent use.
 type Session struct {
 	desk *Service
 	who  Principal
