@@ -146,7 +146,7 @@ func (p *program) make(ctx context.Context, id string) error {
 		return err
 	}
 	return p.log.RunInTx(ctx, p.db, func(ctx context.Context, tx bun.Tx) error {
-		_, err := p.log.Append(ctx, tx, "account-"+id, eventlog.Any, events...)
+		_, err := p.log.Append(ctx, tx, "account-"+id, eventlog.AnyVersion, events...)
 		return err
 	})
 }
