@@ -64,7 +64,7 @@ func (f poisonedFilter) Fields() url.Values {
 	if f.MessageID != uuid.Nil {
 		id = f.MessageID.String()
 	}
-	return linkTo("", "consumer", f.Consumer, "fingerprint", f.Fingerprint, "type", f.PayloadType, "key", f.Key, "message", id, "error", f.Error, "since", instantText(f.PoisonedAfter), "until", instantText(f.PoisonedBefore)).query
+	return linkTo("", "consumer", f.Consumer, "fingerprint", f.Fingerprint, "type", f.PayloadType, "key", f.OrderingKey, "message", id, "error", f.Error, "since", instantText(f.PoisonedAfter), "until", instantText(f.PoisonedBefore)).query
 }
 
 // Of tells whether it is a group, as a whole.
@@ -85,7 +85,7 @@ func instantText(t time.Time) string {
 
 func (a *asked) poisoned() poisonedFilter {
 	return poisonedFilter{poison.Filter{
-		Consumer: a.text("consumer"), Fingerprint: a.text("fingerprint"), PayloadType: a.text("type"), Key: a.text("key"), MessageID: a.uuid("message"), Error: a.text("error"),
+		Consumer: a.text("consumer"), Fingerprint: a.text("fingerprint"), PayloadType: a.text("type"), OrderingKey: a.text("key"), MessageID: a.uuid("message"), Error: a.text("error"),
 		PoisonedAfter: a.instant("since"), PoisonedBefore: a.instant("until"),
 	}}
 }

@@ -144,7 +144,7 @@ func TestNarrowedTargets(t *testing.T) {
 		}
 	}
 	for _, f := range []poison.Filter{
-		{Consumer: "0"}, {PayloadType: "false"}, {Fingerprint: "0"}, {Key: "0"}, {MessageID: id}, {Error: "0"}, {PoisonedAfter: time.Unix(1_700_000_000, 0).UTC()}, {PoisonedBefore: time.UnixMicro(1_700_000_000_123_456).UTC()},
+		{Consumer: "0"}, {PayloadType: "false"}, {Fingerprint: "0"}, {OrderingKey: "0"}, {MessageID: id}, {Error: "0"}, {PoisonedAfter: time.Unix(1_700_000_000, 0).UTC()}, {PoisonedBefore: time.UnixMicro(1_700_000_000_123_456).UTC()},
 	} {
 		o := operation{ops.Operation{Target: ops.Target{Poisoned: &f}}}
 		if got := (&asked{values: poisonedFilter{f}.Fields()}).poisoned().Filter; !reflect.DeepEqual(got, f) {

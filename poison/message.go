@@ -82,7 +82,7 @@ type Filter struct {
 	// has an index with the consumer.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	// Key is that of the message's order: see outbox.OrderingKey.
-	Key string `json:"key,omitempty"`
+	OrderingKey string `json:"key,omitempty"`
 	// MessageID is the id that log lines and spans have: one message for each
 	// consumer of the payload. It has an index.
 	MessageID uuid.UUID `json:"message_id,omitzero"`
@@ -105,7 +105,7 @@ func (f Filter) check() error {
 	if n := len(f.IDs); f.IDs != nil && (n == 0 || n > mostIDs) {
 		return fmt.Errorf("filter by %d ids: %w: 1 to %d are allowed, or nil for all", n, bus.ErrInvalidOption, mostIDs)
 	}
-	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "fingerprint": f.Fingerprint, "key": f.Key, "error": f.Error} {
+	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "fingerprint": f.Fingerprint, "key": f.OrderingKey, "error": f.Error} {
 		if err := limits.CheckText(text); err != nil {
 			return fmt.Errorf("filter by %s %q: %w: %w", what, text, bus.ErrInvalidText, err)
 		}
@@ -114,7 +114,7 @@ func (f Filter) check() error {
 }
 
 func (f Filter) rows() store.PoisonFilter {
-	return store.PoisonFilter{IDs: f.IDs, Consumer: f.Consumer, PayloadType: f.PayloadType, Fingerprint: f.Fingerprint, Key: f.Key, MessageID: f.MessageID, PoisonedAfter: f.PoisonedAfter,
+	return store.PoisonFilter{IDs: f.IDs, Consumer: f.Consumer, PayloadType: f.PayloadType, Fingerprint: f.Fingerprint, Key: f.OrderingKey, MessageID: f.MessageID, PoisonedAfter: f.PoisonedAfter,
 		PoisonedBefore: f.PoisonedBefore, Error: f.Error}
 }
 

@@ -71,7 +71,7 @@ func (f *poisonFilter) flags(a *app, c *cobra.Command) {
 	flags.StringVar(&f.filter.Consumer, "consumer", "", "those of a consumer")
 	flags.StringVar(&f.filter.PayloadType, "payload-type", "", "those of a payload type")
 	flags.StringVar(&f.filter.Fingerprint, "fingerprint", "", "those of a group, see poisoned groups")
-	flags.StringVar(&f.filter.Key, "key", "", "those of a key")
+	flags.StringVar(&f.filter.OrderingKey, "key", "", "those of a key")
 	flags.StringVar(&a.error, "error", "", "those with a text in their reason or errors")
 	flags.Var(&f.message, "message-id", "those of a payload")
 	flags.Var(&f.after, "poisoned-after", "those poisoned after a time, in UTC")
@@ -115,7 +115,7 @@ func (f *poisonFilter) get() (filter poison.Filter, narrow bool) {
 	filter = f.filter
 	filter.Error = f.app.error
 	filter.MessageID, filter.PoisonedAfter, filter.PoisonedBefore = f.message.UUID, f.after.Time, f.before.Time
-	narrow = filter.Consumer != "" || filter.PayloadType != "" || filter.Fingerprint != "" || filter.Key != "" || filter.Error != "" || filter.MessageID != uuid.Nil || !filter.PoisonedAfter.IsZero() || !filter.PoisonedBefore.IsZero()
+	narrow = filter.Consumer != "" || filter.PayloadType != "" || filter.Fingerprint != "" || filter.OrderingKey != "" || filter.Error != "" || filter.MessageID != uuid.Nil || !filter.PoisonedAfter.IsZero() || !filter.PoisonedBefore.IsZero()
 	return filter, narrow
 }
 

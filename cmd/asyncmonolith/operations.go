@@ -144,7 +144,7 @@ func targetText(t ops.Target) string {
 		add("consumer", f.Consumer)
 		add("payload type", f.PayloadType)
 		add("fingerprint", f.Fingerprint)
-		add("key", f.Key)
+		add("key", f.OrderingKey)
 		add("error", f.Error)
 		add("poisoned after", f.PoisonedAfter)
 		add("poisoned before", f.PoisonedBefore)

@@ -110,7 +110,7 @@ func readsOf(of anybody) []read {
 	poisoned("of an hour ago", pageReads, poison.Filter{PoisonedBefore: time.Now().Add(-time.Hour)})
 	poisoned("of a text", pageReads, poison.Filter{Error: "no luck"})
 	poisoned("of a rare text", crowd.Poisoned, poison.Filter{Error: "nobody has said this"})
-	poisoned("of a key", crowd.Poisoned, poison.Filter{Key: "key-1"})
+	poisoned("of a key", crowd.Poisoned, poison.Filter{OrderingKey: "key-1"})
 	all = append(all, read{"Preview", "of few pending messages", 2*crowd.Pending + previewReads, func(ctx context.Context, s *ops.Session) error { // through all parts
 		return testapp.Second(s.Preview(ctx, ops.Cancel, ops.Target{Pending: &outbox.Filter{Consumer: "consumer-02", Retrying: true}}))
 	}})
