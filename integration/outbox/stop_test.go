@@ -161,19 +161,23 @@ func TestStoppingTheFirstOfABatchBeforeItsCall(t *testing.T) {
 	a.ProduceMany(5)
 	first := a.Pending()[0]
 	var asked sync.Once
-	ready := make(chan struct{})
+	ready, turn := make(chan struct{}), make(chan struct{})
+	var sent queries
 	config := alone()
 	config.Middleware = []bus.Middleware{func(next bus.Handler) bus.Handler {
 		return func(ctx context.Context, m *bus.Message) error {
 			asked.Do(func() {
 				defer close(ready)
 				a.Exec("INSERT INTO message_stops (message_id, owner, asked_at) SELECT ?, owner, claimed_at FROM message_claims", first.ID)
-				<-time.After(300 * time.Millisecond) // a poll has found it
+				const look = `SELECT message_id FROM "message_stops"`
+				looks := sent.count(look)
+				testapp.Eventually(t, "a look has found it, and is over", func() bool { return sent.count(look) >= looks+2 })
 			})
 			<-ready
-			if m.ID.String() != first.MessageID {
-				<-time.After(3 * time.Millisecond)
+			if m.ID.String() == first.MessageID {
+				close(turn)
 			}
+			<-turn
 			err := next(ctx, m)
 			if stopped := errors.Is(err, bus.ErrCancelled); stopped != (m.ID.String() == first.MessageID) {
 				t.Errorf("message %s: got %v, want the first cancelled, and no other", m.ID, err)
@@ -181,7 +185,9 @@ func TestStoppingTheFirstOfABatchBeforeItsCall(t *testing.T) {
 			return err
 		}
 	}}
-	r := a.Start(config)
+	b := *a
+	b.DB = a.DB.WithQueryHook(sent.hook())
+	r := b.Start(config)
 	testapp.Eventually(t, "nothing waits", a.Empty)
 	r.MustStop()
 }

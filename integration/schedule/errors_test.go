@@ -104,7 +104,7 @@ func TestScheduleConstructorsReportEverything(t *testing.T) {
 	_, processorErr := schedule.NewProcessor(nil, nil, nil, schedule.ProcessorConfig{Concurrency: -1, PollInterval: -1, StartTimeout: -1})
 	for err, wants := range map[error][]string{
 		schedulerErr: {"registry is nil", "MaxPayload -1"},
-		processorErr: {"handle is nil", "registry is nil", "producer is nil", "Loops -1", "PollInterval -1ns", "StartTimeout -1ns"},
+		processorErr: {"handle is nil", "registry is nil", "producer is nil", "Concurrency -1", "PollInterval -1ns", "StartTimeout -1ns"},
 	} {
 		for _, want := range wants {
 			if err == nil || !strings.Contains(err.Error(), want) {
