@@ -175,12 +175,11 @@ func (r *Registry) Consumer(name string) (Consumer, bool) {
 	return c, ok
 }
 
-// ConsumersOf returns the consumers of a payload type, those that are only declared
-// included, or nil when nobody consumes it. The slice is shared: do not modify it.
+// ConsumersOf returns the consumers of a payload type, those that are only declared included. It
+// returns nil for a payload type without consumers. The slice is shared: do not modify it.
 func (r *Registry) ConsumersOf(payloadType string) []Consumer { return r.byPayload[payloadType] }
 
-// PayloadTypes returns every payload type somebody consumes, aliases included,
-// sorted.
+// PayloadTypes returns every payload type that has a consumer, aliases included, sorted.
 func (r *Registry) PayloadTypes() []string {
 	return slices.Sorted(maps.Keys(r.byPayload))
 }
