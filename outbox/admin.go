@@ -41,9 +41,8 @@ type Admin struct {
 
 var errAdminUnmade = errors.New("the admin was not made by NewAdmin; under fx use it from OnStart on")
 
-// NewAdmin makes an admin for the registry's tables. Whether anybody takes a
-// message it decides by the registry's consumers. The only error is a nil
-// registry.
+// NewAdmin makes an admin for the registry's tables. The registry's consumers decide whether a
+// message has a consumer. The only error is a nil registry.
 func NewAdmin(registry *bus.Registry) (*Admin, error) {
 	if registry == nil {
 		return nil, errors.New("outbox: NewAdmin: the registry is nil")

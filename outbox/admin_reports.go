@@ -41,7 +41,7 @@ type Process struct {
 	Queued  int      `json:"queued"`           // messages that it had claimed, and that waited for a worker
 	Limit   int      `json:"limit"`            // the most that may run at once
 	Stuck   []string `json:"stuck,omitempty"`  // consumers that ignored their timeout
-	Closed  []string `json:"closed,omitempty"` // consumers that a gate or breaker stopped there
+	Closed  []string `json:"closed,omitempty"` // consumers that a circuit or circuit breaker stopped there
 }
 
 // ProcessConsumer is what a process takes of a consumer.
@@ -53,7 +53,7 @@ type ProcessConsumer struct {
 	MaxAttempts  int           `json:"max_attempts"`
 }
 
-// takes tells whether messages that are stored like that are this consumer's.
+// takes reports whether messages that are stored like that are this consumer's.
 func (c ProcessConsumer) takes(consumer, payloadType string) bool {
 	return (c.Name == consumer || slices.Contains(c.Former, consumer)) && slices.Contains(c.PayloadTypes, payloadType)
 }
@@ -196,7 +196,7 @@ func (a *Admin) Failures(ctx context.Context, db bun.IDB, consumer string, limit
 	}), nil
 }
 
-// Crash tells that a process vanished while it held a message.
+// Crash is the loss of a process while it held a message.
 type Crash struct {
 	ID       int64  `json:"id"` // of the message
 	Consumer string `json:"consumer"`
@@ -206,8 +206,8 @@ type Crash struct {
 	At   time.Time `json:"at"` // when that was found out
 }
 
-// Crashes lists who vanished with a message, or with any if its id is 0, the last first. They are kept
-// for 7 days. The limit is 1 to 1000.
+// Crashes lists the processes that were lost with a message, or with any if its id is 0, the last
+// first. They are kept for 7 days. The limit is 1 to 1000.
 func (a *Admin) Crashes(ctx context.Context, db bun.IDB, id int64, limit int) ([]Crash, error) {
 	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err == nil {
