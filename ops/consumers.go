@@ -52,7 +52,8 @@ func (s *Session) Claims(ctx context.Context) ([]outbox.Claim, error) {
 	return look(ctx, s, View, "", s.desk.admin.Claims)
 }
 
-// Crashes lists who vanished with a message, or with any if its id is 0, the last first.
+// Crashes lists the processes that were lost with a message, or with any if its id is 0, the last
+// first.
 func (s *Session) Crashes(ctx context.Context, id int64, limit int) ([]outbox.Crash, error) {
 	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.Crash, error) {
 		return s.desk.admin.Crashes(ctx, db, id, limit)
@@ -83,7 +84,8 @@ func (s *Session) Pause(ctx context.Context, consumer, note string) error {
 	})
 }
 
-// Probe has one message of a consumer with an open breaker run now. It is outbox.ErrNotOpen where none is open.
+// Probe has one message of a consumer with an open circuit breaker run now. It is outbox.ErrNotOpen
+// if none is open.
 func (s *Session) Probe(ctx context.Context, consumer, reason string) error {
 	return s.change(ctx, Change{Action: Probe, Reason: reason, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {
 		return 0, s.desk.admin.Probe(ctx, tx, consumer)

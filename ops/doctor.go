@@ -42,11 +42,11 @@ type Severity string
 
 // The severities.
 const (
-	// Fine: nothing is wrong.
+	// OK: nothing is wrong.
 	OK Severity = "fine"
 	// Warning: it may become a problem, or could not be looked at.
 	Warning Severity = "warning"
-	// Problem: messages are not done, a promise does not hold, or a page would not answer.
+	// Critical: messages are not done, a promise does not hold, or a page would not answer.
 	Critical Severity = "problem"
 )
 

@@ -52,7 +52,7 @@ type Service struct {
 	projections *projection.Admin
 	looks       chan struct{} // holds one for each that may look at once
 	previews    chan struct{} // and for each that may preview a change
-	started     chan struct{} // tells a Runner of this desk that an operation was started
+	started     chan struct{} // tells a Runner of this service that an operation was started
 	overview    overview
 }
 
@@ -65,8 +65,8 @@ const (
 	undoWindow     = 10 * time.Second
 )
 
-// New makes a desk. It reports everything that is wrong with its configuration at once, and does not
-// touch the database.
+// New makes a service. It reports everything that is wrong with its configuration at once, and does
+// not touch the database.
 func New(c Config) (*Service, error) {
 	var errs []error
 	if c.DB == nil {
@@ -103,11 +103,11 @@ func New(c Config) (*Service, error) {
 	return d, nil
 }
 
-// Session is the desk as one person has it. It is safe for concurrent use.
+// Session is the service as one principal has it. It is safe for concurrent use.
 type Session struct {
 	desk *Service
 	who  Principal
 }
 
-// As returns the seat of somebody. One without a name may do nothing.
+// As returns the session of a principal. One without a name may do nothing.
 func (d *Service) As(who Principal) *Session { return &Session{desk: d, who: who} }

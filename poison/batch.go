@@ -45,8 +45,8 @@ type Moved struct {
 	New int64 `json:"new"` // its id in calls of outbox.Admin
 }
 
-// RequeueBatch is [Store.Requeue] for one batch. Whoever keeps Last in the transaction that it was
-// given repeats nothing after a crash, and leaves nothing out.
+// RequeueBatch is [Store.Requeue] for one chunk. A caller that keeps Last in the transaction that
+// it was given repeats nothing after a crash, and leaves nothing out.
 func (s *Store) RequeueBatch(ctx context.Context, db bun.IDB, b Chunk) (ChunkResult, error) {
 	_, _, f, err := s.batch(ctx, db, b)
 	if err != nil {

@@ -121,8 +121,8 @@ func topmost(paths map[string]bool, is func(path string) bool) (found []string) 
 	return found
 }
 
-// unknown tells whether the consumer's type lacks a field: a payload of nothing but that decodes only as long
-// as nobody minds.
+// unknown reports whether the consumer's type lacks a field: a payload of nothing but that decodes
+// only if unknown fields are allowed.
 func unknown(c bus.Consumer, path string) bool {
 	names := strings.Split(path[len(separator):], separator)
 	text := []byte("null")

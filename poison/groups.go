@@ -83,7 +83,7 @@ func (s *Store) groups(ctx context.Context, st *store.Store, db bun.IDB, consume
 		return nil, false, err
 	}
 	for _, size := range sizes {
-		if size.Messages > 0 { // somebody may have requeued them meanwhile
+		if size.Messages > 0 { // they may have been requeued meanwhile
 			groups = append(groups, newGroup(size, failures[size.GroupKey]))
 		}
 	}

@@ -38,7 +38,7 @@ type Processor struct {
 	config   ProcessorConfig
 	outage   *outage.Outage
 	chain    bus.ProduceFunc
-	reported atomic.Int64 // when unregistered payload types were last looked for, in Unix nanoseconds
+	reported atomic.Int64 // when unhandled payload types were last looked for, in Unix nanoseconds
 	batch    atomic.Int64 // schedules in one transaction, as many as have time
 	aside    aside
 	running  atomic.Bool
