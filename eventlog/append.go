@@ -265,7 +265,7 @@ func (a *appending) record(ctx context.Context, db bun.IDB, batch []*bus.Message
 	return a.applyInline(ctx)
 }
 
-// needsSavepoint tells whether an error of ours can come when something is written
+// needsSavepoint reports whether an error of ours can come when something is written
 // already. With one stream there is nothing yet when its version turns out to be another,
 // and any other error spoils the transaction on PostgreSQL, as the database's own do. On
 // SQLite it could go on after these.
@@ -293,7 +293,7 @@ func (a *appending) insert(ctx context.Context, db bun.IDB) error {
 	for i, w := range a.writes {
 		for range w.Events {
 			a.batch[n].Event.Sequence = rows[n].Sequence
-			a.appended[i].Sequence = rows[n].Sequence // which nobody is told of an import
+			a.appended[i].Sequence = rows[n].Sequence // which is not returned for an import
 			n++
 		}
 	}

@@ -27,7 +27,7 @@ type Inline interface {
 	// InlineName is the same for all processes. While what the inline has made is
 	// being rebuilt, appends that it wants to hear of wait.
 	InlineName() string
-	// Handles tells whether it is to be told of events of a type.
+	// Handles reports whether it is to be told of events of a type.
 	Handles(payloadType string) bool
 	// ApplyInline is given the events of one call, in order. Its error fails the
 	// append.

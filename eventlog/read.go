@@ -24,14 +24,14 @@ const (
 	readPage   = 500    // events read at once
 	readWindow = 50_000 // positions looked at by one statement, at most
 	numberPage = 2000   // events numbered in one transaction
-	// numberPause is how long to wait for whoever is numbering.
+	// numberPause is how long to wait for a process that assigns positions.
 	numberPause = 2 * time.Millisecond
 )
 
 // RecordedEvent is an event as it was appended.
 type RecordedEvent struct {
-	// ID is the same for whoever is given the event: the idempotency key for
-	// effects outside the database.
+	// ID is the same in every delivery of the event: the idempotency key for effects outside the
+	// database.
 	ID uuid.UUID
 	// Sequence identifies the event; see bus.Event.
 	Sequence int64
@@ -203,7 +203,7 @@ func (l *Log) ReadLog(ctx context.Context, db bun.IDB, after int64, filter Filte
 	})
 }
 
-// nextPage reads the next events, and tells whether there may be more.
+// nextPage reads the next events, and reports whether there may be more.
 type nextPage func(*store.Store, bun.IDB) (rows []store.Event, more bool, err error)
 
 // read yields the events of page after page.
@@ -249,11 +249,10 @@ func (l *Log) Head(ctx context.Context, db bun.IDB) (int64, error) {
 	return head, dberr.Wrap(err, "eventlog: head")
 }
 
-// AssignPositions gives positions to the events that are committed and have none, and
-// returns to how many. Any number of processes may call it: one at a time does the
-// work, and the others wait until it is done with what was there when they began.
-// Whoever runs projections need not call it. On SQLite events have their positions
-// from the start.
+// AssignPositions gives positions to the events that are committed and have none, and returns to
+// how many. Any number of processes may call it: one at a time does the work, and the others wait
+// until it is done with what was there when they began. A program that runs projections need not
+// call it. On SQLite events have their positions from the start.
 func (l *Log) AssignPositions(ctx context.Context, db *bun.DB) (total int, err error) {
 	s, _, err := l.on(db)
 	if err == nil {
@@ -275,7 +274,7 @@ func number(ctx context.Context, s *store.Store, db *bun.DB) (total int, err err
 		if n > 0 { // all that there was
 			break
 		}
-		// Somebody else is at it, who may have begun before the last was committed.
+		// Another process is at it, which may have begun before the last was committed.
 		if last, err = s.LastUnnumbered(ctx, db, last); last > 0 && err == nil {
 			if !outage.Pause(ctx, numberPause) {
 				err = context.Cause(ctx)

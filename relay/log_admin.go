@@ -28,7 +28,8 @@ type LogStats struct {
 	LastError string
 	// Parked is the number of events put aside, up to 10,000.
 	Parked int
-	// Closed says since when the gate is closed, and Reason why. It is zero while it is open.
+	// Closed is since when the circuit is open, and Reason why. It is zero while the circuit is
+	// closed.
 	Closed time.Time
 	Reason error
 }

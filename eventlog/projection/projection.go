@@ -219,7 +219,7 @@ func (f filter) String() string {
 	return string(text)
 }
 
-// same tells whether a stored filter means what this one does, although events
+// same reports whether a stored filter means what this one does, although events
 // may have been renamed since.
 func (r *reader) same(stored string, types *eventlog.Types) bool {
 	var f filter

@@ -43,8 +43,8 @@ type RunnerConfig struct {
 	// Defaults to middleware.Default with the Logger, which hears of what fails and
 	// not of every event.
 	Chain []bus.Middleware
-	// Telemetry wraps every batch: the sender it is given applies the events of
-	// the batch. Defaults to none.
+	// Telemetry wraps every batch: the produce function that it is given applies the events of the
+	// batch. Defaults to none.
 	Telemetry bus.ProduceMiddleware
 	// Logger receives what the runner has to say. Defaults to slog.Default().
 	Logger *slog.Logger
@@ -165,7 +165,7 @@ func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn && w.Handler.Enabled(ctx, level)
 }
 
-// Run numbers events and applies them until ctx is cancelled. Then it finishes the
+// Run assigns positions to events and applies them until ctx is cancelled. Then it finishes the
 // events it is at and returns nil. Functions still running are abandoned.
 //
 // It returns an error at once when the database cannot be reached, unless StartTimeout

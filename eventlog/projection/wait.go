@@ -100,7 +100,7 @@ func (r *Runner) unknown() error {
 	return fmt.Errorf("%w: the runner was given %q", ErrUnknown, slices.Sorted(maps.Keys(r.byName)))
 }
 
-// reached tells whether all shards have come to a position.
+// reached reports whether all shards have come to a position.
 func (r *Runner) reached(ctx context.Context, reader *reader, place int64) (bool, error) {
 	rows, err := r.subscriptions(ctx, r.db, reader)
 	if err != nil {
