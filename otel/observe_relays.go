@@ -20,10 +20,10 @@ type RelaySource interface {
 	Logs(ctx context.Context) ([]relay.LogStats, error)
 }
 
-// ObserveRelays is [Telemetry.Observe] for receivers: it shows what arrives, how late, what
+// ObserveRelays is [Telemetry.Observe] for receivers: it shows what arrives, with what delay, what
 // keeps them from fetching more, and how large their inbox is. Log relays it shows as
 // [Telemetry.ObserveReaders] does projections, under "relay:" and their name. What publishes
-// messages is a consumer, and shown as such, with its gate.
+// messages is a consumer, and shown as such, with its circuit.
 func (t *Telemetry) ObserveRelays(ctx context.Context, source RelaySource, every time.Duration) error {
 	return t.observe(ctx, "observe relays", source == nil, &relayGauges{source: source}, every)
 }
