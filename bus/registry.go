@@ -43,14 +43,14 @@ type RegistryConfig struct {
 	// Events is the *eventlog.Types with the payloads that are recorded in the event
 	// log. Defaults to none.
 	Events eventTypes
-	// HeartbeatInterval is how often each Run of this program tells the database that it is there, and
-	// what has become of messages, ±20 %: for people who look, nothing of the library goes by it.
-	// Negative: never. Defaults to 15 s.
+	// HeartbeatInterval is how often each Run of this program writes to the database that it is
+	// alive and what has become of messages, ±20 %. Only people read it: nothing of the library
+	// depends on it. Negative: never. Defaults to 15 s.
 	HeartbeatInterval time.Duration
-	// AppVersion is the release of this program, such as "v1.8.0", which people see beside what it does: which
-	// release met a failure first, who runs which. At most 255 bytes are kept. Defaults to the version of the
-	// main module, or else the revision that it was built from; a build without a repository beside it, as in a
-	// container, has neither.
+	// AppVersion is the release of this program, such as "v1.8.0". It is shown beside what the
+	// program does: which release met a failure first, which process runs which release. At most
+	// 255 bytes are kept. Defaults to the version of the main module, or else the revision that it
+	// was built from; a build without a repository beside it, as in a container, has neither.
 	AppVersion string
 }
 

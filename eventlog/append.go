@@ -47,7 +47,7 @@ func (e ExpectedVersion) String() string {
 	return fmt.Sprintf("version %d", int64(e))
 }
 
-// Appended tells where events were appended.
+// Appended is where events were appended.
 type Appended struct {
 	Stream string
 	// Version is that of the stream now, and of its last event.

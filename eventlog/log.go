@@ -21,8 +21,8 @@ type Producer interface {
 	SendEvents(ctx context.Context, db bun.IDB, batch []*bus.Message, record func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error) error
 }
 
-// Inline is told of events in the transaction that appends them.
-// Package projection makes them of projections.
+// Inline is called with events in the transaction that appends them. Package projection makes an
+// Inline of a projection.
 type Inline interface {
 	// InlineName is the same for all processes. While what the inline has made is
 	// being rebuilt, appends that it wants to hear of wait.
@@ -36,8 +36,7 @@ type Inline interface {
 
 // LogConfig sets up a [Log]. The zero value works.
 type LogConfig struct {
-	// Inline is told of what is appended, in the same transaction. Defaults to
-	// none.
+	// Inline is called with what is appended, in the same transaction. Defaults to none.
 	Inline []Inline
 }
 

@@ -164,15 +164,14 @@ func checkCategories(categories []string) error {
 	return nil
 }
 
-// ReadLog reads the events that come after a position, 0 for all, in the order of
-// their positions, up to the last that is numbered when the reading begins. Who
-// has read an event at a position has been given every one before it. What is
-// left out, and how it ends, is as for [Log.ReadStream]; a filter with a type that
-// is not known is an *[UnknownTypeError], one with a category that no stream can
-// have bus.ErrInvalidOption.
+// ReadLog reads the events that come after a position, 0 for all, in the order of their positions,
+// up to the last that has one when the reading begins. Before an event at a position every one
+// before it is read. What is left out, and how it ends, is as for [Log.ReadStream]; a filter with a
+// type that is not known is an *[UnknownTypeError], one with a category that no stream can have
+// bus.ErrInvalidOption.
 //
-// Events are numbered by the processes that run projections. Where none runs,
-// call [Log.AssignPositions] first.
+// Processes that run projections assign positions to events. If none runs, call
+// [Log.AssignPositions] first.
 func (l *Log) ReadLog(ctx context.Context, db bun.IDB, after int64, filter Filter) iter.Seq2[RecordedEvent, error] {
 	return l.read(ctx, db, "read log", func() nextPage {
 		after, head, window := after, int64(-1), int64(readPage)

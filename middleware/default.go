@@ -22,7 +22,7 @@ type Options struct {
 	// Backoff is the wait between failed runs of consumers that have none of
 	// their own. Defaults to Exponential with the consumer's AttemptDelay.
 	Backoff func(attempt int) time.Duration
-	// OnPoison is told before a message is poisoned. Defaults to none.
+	// OnPoison is called before a message is poisoned. Defaults to none.
 	OnPoison OnPoison
 	// Layers are the application's own layers, first outermost. They run inside
 	// all others, right around the consumer. Defaults to none.

@@ -8,8 +8,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 )
 
-// OnPoison is told that a message is about to be poisoned, why, and by which
-// error. It runs before the move commits, so after a crash it may be told twice.
+// OnPoison is called before a message is poisoned, with the reason and the error. It runs before
+// the move commits, so after a crash it may be called twice.
 type OnPoison func(ctx context.Context, m *bus.Message, reason string, err error)
 
 // Poison moves a condemned message to the poisoned messages: it calls the hook, which may be nil,

@@ -22,7 +22,7 @@ func (s *Session) Minutes(ctx context.Context, within time.Duration, consumers .
 }
 
 // Failures lists kinds of failures, those first that came last: of a consumer, or of all if that is
-// empty. Who may not read contents sees no texts.
+// empty. A principal that may not read contents sees no texts.
 func (s *Session) Failures(ctx context.Context, consumer string, limit int) ([]outbox.FailureGroup, error) {
 	found, err := look(ctx, s, View, consumer, func(ctx context.Context, db bun.IDB) ([]outbox.FailureGroup, error) {
 		return s.desk.admin.Failures(ctx, db, consumer, limit)
@@ -69,7 +69,7 @@ func (s *Session) Crashes(ctx context.Context, id int64, limit int) ([]outbox.Cr
 	return found, err
 }
 
-// BlockedKeys lists the keys that have been parked for the longest: see outbox.Admin.BlockedKeys.
+// BlockedKeys lists the keys that have been blocked for the longest: see outbox.Admin.BlockedKeys.
 func (s *Session) BlockedKeys(ctx context.Context, limit int) ([]outbox.BlockedKey, error) {
 	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.BlockedKey, error) {
 		return s.desk.admin.BlockedKeys(ctx, db, limit)

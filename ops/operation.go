@@ -34,8 +34,9 @@ type Operation struct {
 	// LeftAlone are messages that matched and stay as they are: those whose insert id is pending,
 	// those that a process holds, and pending ones of a consumer that the preview does not name.
 	LeftAlone int64 `json:"left_alone,omitempty"`
-	// Note says why it stands still, or what was decided, by whom and why, the last first. Who may not read contents does not see it,
-	// nor the text that the target looks for; Hidden tells that there is such.
+	// Note says why it stands still, or what was decided, by whom and why, the last first. A
+	// principal that may not read contents does not see it, nor the text that the target looks for;
+	// Hidden is true if there is any.
 	Note       string    `json:"note,omitempty"`
 	Hidden     bool      `json:"hidden,omitempty"`
 	CreatedAt  time.Time `json:"created_at,omitzero"`

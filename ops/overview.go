@@ -75,7 +75,7 @@ func (s *Session) Overview(ctx context.Context) (Overview, error) {
 	return s.overview(ctx, o), nil
 }
 
-// CachedOverview is [Session.Overview] for who would rather see one that is some seconds too old than wait: due tells
+// CachedOverview is [Session.Overview] without waiting, some seconds too old perhaps. due reports
 // that it is time for another, which to ask for once this one is shown.
 func (s *Session) CachedOverview(ctx context.Context) (o Overview, due bool, err error) {
 	if err := s.may(View, ""); err != nil {

@@ -117,8 +117,8 @@ func (s *Session) Discard(ctx context.Context, reason string, ids ...int64) (dis
 	return discarded, err
 }
 
-// CheckEdit tells what an edited payload of a poisoned message has that its consumer does not know, and
-// what it lacks: see poison.Store.CheckEdit.
+// CheckEdit returns what an edited payload of a poisoned message has that its consumer does not
+// know, and what it lacks: see poison.Store.CheckEdit.
 func (s *Session) CheckEdit(ctx context.Context, id int64, text []byte) (poison.Edit, error) {
 	if err := s.editable(ctx, id); err != nil {
 		return poison.Edit{}, err

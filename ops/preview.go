@@ -18,10 +18,10 @@ type Preview struct {
 	At time.Time `json:"at,omitzero"`
 	// UpTo is the highest id that it changes: what comes later is not part of it.
 	UpTo int64 `json:"up_to,omitempty"`
-	// Messages are how many match, up to 10,000; More tells that there are more.
+	// Messages are how many match, up to 10,000; More is true if there are more.
 	Messages int  `json:"messages"`
 	More     bool `json:"more,omitempty"`
-	// First tells that it changes only these Messages, the first, though more match: which those are would
+	// First is true if it changes only these Messages, the first, though more match: which those are would
 	// be another thing by the time they are changed, as with pending messages that are ready.
 	First bool `json:"first,omitempty"`
 	// Bounded is true if it is unknown how many match, since to count them took longer than 10 s:

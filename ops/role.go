@@ -38,7 +38,8 @@ func (r Role) String() string {
 	}
 }
 
-// Principal is who asks. It is a value of the program's: of its login, or of the command line.
+// Principal is the user of a [Session]. It is a value of the program's: of its login, or of the
+// command line.
 type Principal struct {
 	// Name stands in the audit. It must not be empty.
 	Name string

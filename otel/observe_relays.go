@@ -14,9 +14,9 @@ import (
 // RelaySource is what [Telemetry.ObserveRelays] samples: *relay.Runner. Its methods must be safe
 // for concurrent use.
 type RelaySource interface {
-	// Stats tells what receivers have done and are doing.
+	// Stats returns what receivers have done and are doing.
 	Stats(ctx context.Context) ([]relay.Stats, error)
-	// Logs tells how far log relays have come.
+	// Logs returns how far log relays have come.
 	Logs(ctx context.Context) ([]relay.LogStats, error)
 }
 

@@ -194,8 +194,8 @@ func (a *Admin) Pause(ctx context.Context, db bun.IDB, consumer string) error {
 	return a.PauseNoted(ctx, db, consumer, "", "")
 }
 
-// PauseNoted is [Admin.Pause] with who it was and why, of which the first 255 and 1000 bytes are kept, for
-// others to see: [Queue] has them. Of a consumer that is paused already the first note stays.
+// PauseNoted is [Admin.Pause] with a name and a reason, of which the first 255 and 1000 bytes are
+// kept: [Queue] has them. Of a consumer that is paused already the first note stays.
 func (a *Admin) PauseNoted(ctx context.Context, db bun.IDB, consumer, by, note string) error {
 	st, db, err := a.stores.In(ctx, db, errAdminUnmade)
 	if err = errors.Join(err, checkConsumer(consumer)); err == nil {

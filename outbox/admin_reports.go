@@ -13,8 +13,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// What processes have told, see bus.RegistryConfig.HeartbeatInterval. Instants are in UTC, on the database's
-// clock.
+// What processes have reported, see bus.RegistryConfig.HeartbeatInterval. Instants are in UTC, on
+// the database's clock.
 
 // Process is a Run of a processor, a scheduler, projections or relays, of any program that works on
 // these tables.
@@ -112,8 +112,9 @@ func (a *Admin) Processes(ctx context.Context, db bun.IDB, within time.Duration)
 // 500 ms, 1 and 10 s, and longer.
 type Histogram [store.Buckets]int64
 
-// Quantile is how long at most the given part of the runs took: 0.99 for all but one in a hundred. What
-// took more than 10 s is told as an hour, the longest that a timeout may be. Without runs it is 0.
+// Quantile is how long at most the given part of the runs took: 0.99 for all but one in a hundred.
+// What took more than 10 s counts as an hour, the longest that a timeout may be. Without runs it is
+// 0.
 func (h Histogram) Quantile(part float64) time.Duration {
 	var all, sum int64
 	for _, n := range h {
@@ -143,9 +144,9 @@ type MinuteStats struct {
 	Lag       Histogram `json:"lag"` // how long after their messages were due they began
 }
 
-// Minutes lists the last minutes of consumers, of all unless some are named, by consumer and time. A
-// consumer is not listed for a minute in which it has not run. A run counts in the minute in which its
-// process told of it, which may be the next. They are kept for 48 hours.
+// Minutes lists the last minutes of consumers, of all unless some are named, by consumer and time.
+// A consumer is not listed for a minute in which it has not run. A run counts in the minute in
+// which its process reported it, which may be the next. They are kept for 48 hours.
 func (a *Admin) Minutes(ctx context.Context, db bun.IDB, within time.Duration, consumers ...string) ([]MinuteStats, error) {
 	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err != nil {

@@ -170,7 +170,7 @@ func (d *dispatcher) next(done *task) *task {
 	return nil
 }
 
-// takeNow is next for who must not wait: nil means that nothing may start.
+// takeNow is next without blocking: nil means that nothing may start.
 func (d *dispatcher) takeNow() *task {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -360,7 +360,7 @@ func (d *dispatcher) leftBehind() []string {
 	return slices.Sorted(slices.Values(d.abandoned))
 }
 
-// close stops everybody who waits and returns what had not started.
+// close ends all waits and returns what had not started.
 func (d *dispatcher) close() []*task {
 	d.mu.Lock()
 	d.closed = true

@@ -139,7 +139,7 @@ func (s *quarantine) order(kind store.Selection, wants []store.Want, free int) (
 	case s.needsWorker:
 		s.wanted, s.soloAsked = time.Time{}, true
 		o.request.Limit = min(s.solo.n, free)
-		// Who does not run alone is not blamed alone.
+		// A message that does not run alone is not blamed alone.
 		o.request.Solo = s.inFlight+s.reserved+s.outlasts == 0 && s.solo.n == 1
 		return o, true
 	}

@@ -78,9 +78,10 @@ type OrderedPublisher interface {
 // even if a process is killed or goes on after its lease. A shard is a place of its own, where no
 // other program puts records. It is safe for concurrent use.
 type Appender interface {
-	// Last tells of the newest record of a shard: the number in its attribute sequence, and the
-	// mark by which the broker knows it. If there is none the position is 0, and the mark the greatest of
-	// what the broker has removed since it was old: 0 if that is nothing, as in a place that is made anew.
+	// Last returns the newest record of a shard: the number in its attribute sequence, and the mark
+	// by which the broker knows it. If there is none the position is 0, and the mark the greatest
+	// of what the broker has removed since it was old: 0 if that is nothing, as in a place that is
+	// made anew.
 	Last(ctx context.Context, shard int) (position int64, mark uint64, err error)
 	// Append puts all of the records, in their order, or none, after the record with a mark,
 	// 0 if there is none, and returns the mark of the newest. If another one is the newest, the

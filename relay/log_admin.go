@@ -17,7 +17,7 @@ import (
 // ErrUnknownRelay is returned for a log relay that the runner was not given.
 var ErrUnknownRelay = errors.New("relay: the log relay is not known")
 
-// LogStats tells how far a log relay has come, in the whole database.
+// LogStats is how far a log relay has come, in the whole database.
 type LogStats struct {
 	Relay string
 	// Lag is how many positions of the log are still before its slowest shard.
@@ -34,7 +34,7 @@ type LogStats struct {
 	Reason error
 }
 
-// Logs tells how the log relays are doing, in the order in which they were given.
+// Logs returns how the log relays are doing, in the order in which they were given.
 func (r *Runner) Logs(ctx context.Context) ([]LogStats, error) {
 	all := make([]LogStats, 0, len(r.logs))
 	for _, l := range r.logs {

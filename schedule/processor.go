@@ -144,7 +144,7 @@ func (p *Processor) check(ctx context.Context) error {
 	return err
 }
 
-// Health tells how the processor is doing. It does not touch the database. Its error is
+// Health returns how the processor is doing. It does not touch the database. Its error is
 // nil before the first Run, and after a Run what it was at its end.
 func (p *Processor) Health() bus.Health {
 	err := p.outage.Err()

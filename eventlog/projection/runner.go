@@ -256,8 +256,8 @@ func (r *Runner) subscriptions(ctx context.Context, db bun.IDB, reader *reader) 
 	return slices.DeleteFunc(all, func(row store.Subscription) bool { return row.Version != reader.Version }), dberr.Explained(err)
 }
 
-// Health tells how the runner is doing: it is ready while Run runs, the database answers,
-// and not too many functions were abandoned.
+// Health returns how the runner is doing: it is ready while Run runs, the database answers, and not
+// too many functions were abandoned.
 func (r *Runner) Health() bus.Health {
 	h := bus.Health{Err: r.outage.Err()}
 	if n := r.left.Load(); n >= maxLeft {
