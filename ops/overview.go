@@ -75,8 +75,9 @@ func (s *Session) Overview(ctx context.Context) (Overview, error) {
 	return s.overview(ctx, o), nil
 }
 
-// CachedOverview is [Session.Overview] without waiting, some seconds too old perhaps. due reports
-// that it is time for another, which to ask for once this one is shown.
+// CachedOverview is [Session.Overview] without the wait, if there is an overview from after all
+// changes that is at most 10 s too old. due reports that it is time for a new one, which to ask
+// for once this one is shown.
 func (s *Session) CachedOverview(ctx context.Context) (o Overview, due bool, err error) {
 	if err := s.may(View, ""); err != nil {
 		return Overview{}, false, fmt.Errorf("ops: glance: %w", err)

@@ -171,8 +171,8 @@ func (r *run) reportKillers(ctx context.Context, n int) {
 	}
 }
 
-// unregistered looks for messages that wait for consumers or payload types that are not
-// registered here, apart from the polls, since that may be slow.
+// unregistered looks for unhandled messages, whose consumer or payload type is not registered here,
+// apart from the polls, since that may be slow.
 func (r *run) unregistered(ctx context.Context) {
 	for wait := unregisteredEvery / 30; outage.Pause(ctx, wait); wait = unregisteredEvery {
 		if r.outage.Err() == nil {
