@@ -92,7 +92,7 @@ type Write struct {
 
 // Append appends events to a stream in the transaction. They exist once it
 // commits; consumers that are registered for them run from then on, and readers
-// of the log see them once they are numbered.
+// of the log see them once they have positions.
 //
 // A stream that does not have the expected version is a *[ConflictError]: the
 // transaction stays usable. At REPEATABLE READ and SERIALIZABLE, where it sees what

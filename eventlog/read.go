@@ -23,7 +23,7 @@ import (
 const (
 	readPage   = 500    // events read at once
 	readWindow = 50_000 // positions looked at by one statement, at most
-	numberPage = 2000   // events numbered in one transaction
+	numberPage = 2000   // events that get positions in one transaction
 	// numberPause is how long to wait for a process that assigns positions.
 	numberPause = 2 * time.Millisecond
 )
@@ -40,7 +40,7 @@ type RecordedEvent struct {
 	Stream  string
 	Version int64
 	// Position is the event's place in the whole log, starting at 1 and without
-	// gaps; 0 until it is numbered.
+	// gaps; 0 until it has one.
 	Position int64
 	// Type and Schema are those it was stored with; Data is what it is today.
 	Type   string
@@ -237,8 +237,7 @@ func (l *Log) read(ctx context.Context, db bun.IDB, operation string, start func
 	}
 }
 
-// Head returns the position of the last event that is numbered, 0 for an empty
-// log.
+// Head returns the last position of the log, 0 for an empty log.
 func (l *Log) Head(ctx context.Context, db bun.IDB) (int64, error) {
 	s, db, err := l.on(db)
 	if err != nil {

@@ -94,7 +94,7 @@ func (a *Admin) List(ctx context.Context, db bun.IDB, filter Filter, page Page) 
 
 // Count returns how many pending messages match. It reads all that it counts, and
 // without a consumer in the filter the whole table: on a large one use
-// [Admin.Queues], whose numbers are bounded.
+// [Admin.Queues], whose counts are bounded.
 func (a *Admin) Count(ctx context.Context, db bun.IDB, filter Filter) (int, error) {
 	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err = errors.Join(err, filter.check()); err != nil {

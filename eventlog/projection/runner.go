@@ -168,11 +168,11 @@ func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 // Run assigns positions to events and applies them until ctx is cancelled. Then it finishes the
 // events it is at and returns nil. Functions still running are abandoned.
 //
-// It returns an error at once when the database cannot be reached, unless StartTimeout
-// has it wait; when the server has no event log (outbox.ErrUnsupportedServer), or its tables are missing or too old (outbox.ErrSchemaOutdated); and when a
-// projection is not what it was under the same version. Later outages are logged and
-// waited out. A projection that fails holds
-// up no other. A second Run at the same time returns [ErrRunning].
+// Run returns an error at once when the database cannot be reached, unless StartTimeout has it
+// wait; when the server has no event log (outbox.ErrUnsupportedServer), or its tables are missing
+// or too old (outbox.ErrSchemaOutdated); and when a projection is not what it was under the same
+// version. Later outages are logged and waited out. A projection that fails holds up no other. A
+// second Run at the same time returns [ErrRunning].
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return ErrRunning
