@@ -46,7 +46,7 @@ type absence struct {
 // when it ends.
 func (r *receiving) brokerAnswers(err error) {
 	runner := r.runs.by.Load()
-	if runner == nil { // no process runs it
+	if runner == nil { // it does not run here
 		return
 	}
 	before := r.runs.broker(err)

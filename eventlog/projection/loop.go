@@ -113,8 +113,8 @@ func (c *crew) number(ctx context.Context) error {
 	return err
 }
 
-// start works on a shard unless that is being worked on. Where all slots are taken, the next that
-// is free rings for another look.
+// start works on a shard unless that is being worked on. Where all slots are taken, the worker that
+// ends rings for another look.
 func (c *crew) start(s *shard) {
 	if s.busy.Load() || c.left.Load() >= maxLeft {
 		return
