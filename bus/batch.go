@@ -16,10 +16,11 @@ import (
 // a batch meet at the one call of fn, and go on with what it returned. The order of the
 // payloads means nothing, except that with [Ordered] those of one key are in theirs.
 //
-// A nil error means that all are done. A [BatchError] says which failed; any other error, one
-// that joins it with another among them, is everybody's. Who has failed, or has crashed a
-// process, comes alone the next time, so that one message cannot take the others down for ever.
-// With [Ordered] those behind it of its key come again as well, whatever was returned for them.
+// A nil error means that all are done. A [BatchError] says which failed. Any other error, also one
+// that joins a BatchError with another, is of all messages. A message that has failed, or has
+// crashed a process, comes alone the next time, so that one message cannot take the others down for
+// ever. With [Ordered] those behind it of its key come again as well, whatever was returned for
+// them.
 //
 // The context ends with the first of its messages' contexts. [MessageFromContext] gives the first
 // message, and [BatchFromContext] all of them.

@@ -13,23 +13,22 @@ type CircuitBreakerConfig struct {
 	FailureRatio float64
 	// Window is the time over which runs are counted, about: 1 s to 1 h. Defaults to 30 s.
 	Window time.Duration
-	// Cooldown is how long the breaker stays open until one message probes: 1 s to 1 h. It is
-	// twice as long after each probe that fails, up to 1 min. Defaults to 10 s.
+	// Cooldown is how long the circuit breaker stays open before one message probes: 1 s to 1 h. It
+	// doubles after each failed probe, up to 1 min. Defaults to 10 s.
 	Cooldown time.Duration
 }
 
-// CircuitBreaker stops the consumer in all processes when too many of its runs fail, and lets single
-// messages probe whether that is over: a circuit breaker. While it is open nothing is claimed
-// for the consumer, and a run that fails costs its message no attempt. A probe that is done
-// closes it.
+// CircuitBreaker stops the consumer in all processes when too many of its runs fail. While the
+// circuit breaker is open, nothing is claimed for the consumer, and a failed run costs its message
+// no attempt. Single messages probe; a probe that is done closes it.
 //
-// Runs that return an error or time out count as failed, but not what is [Permanent],
-// snoozed or discarded.
+// Runs that return an error or time out count as failed. Runs that are [Permanent], snoozed or
+// discarded do not count.
 func CircuitBreaker(config CircuitBreakerConfig) ConsumerOption {
 	return func(c *ConsumerConfig) { c.Breaker = &config }
 }
 
-// validateBreaker notes the mistakes of a breaker, and fills in its defaults.
+// validateBreaker notes the mistakes of a circuit breaker, and fills in its defaults.
 func (c *Consumer) validateBreaker() {
 	if c.config.Breaker == nil {
 		return

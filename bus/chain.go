@@ -29,7 +29,7 @@ type Batch struct {
 // ProduceFunc writes a batch of produced messages. Its error fails the whole batch.
 type ProduceFunc func(ctx context.Context, b *Batch) error
 
-// ProduceMiddleware wraps a Sender. The batch is wrapped whole, so that bulk
+// ProduceMiddleware wraps a ProduceFunc. The batch is wrapped whole, so that bulk
 // produces stay bulk; see [PerMessage] for a layer that needs single messages.
 type ProduceMiddleware func(next ProduceFunc) ProduceFunc
 
@@ -74,8 +74,8 @@ func PerMessage(fn func(ctx context.Context, m *Message) error) ProduceMiddlewar
 	}
 }
 
-// Deliver sends a message down a chain, at whose end h handles it. Whoever reads the
-// context finds the message there: see [MessageFromContext].
+// Deliver sends a message down a chain, at whose end h handles it. The context has the message: see
+// [MessageFromContext].
 func Deliver(ctx context.Context, chain Handler, m *Message, h Handler) error {
 	m.handle = h
 	return chain(ContextWithMessage(ctx, m), m)
@@ -131,5 +131,5 @@ func (c *messageContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// String keeps whoever prints the context from printing the message with it.
+// String keeps a log line that prints the context from printing the message with it.
 func (c *messageContext) String() string { return "bus.ContextWithMessage" }

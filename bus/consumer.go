@@ -97,10 +97,10 @@ func decodeInto[T any](codec Codec, payloadType string, payload []byte, value *T
 // Name returns the stored name of the consumer.
 func (c Consumer) Name() string { return c.name }
 
-// Raw tells whether it takes messages as they are: it was made by [ConsumeRaw].
+// Raw reports whether it takes messages as they are: it was made by [ConsumeRaw].
 func (c Consumer) Raw() bool { return c.goType == nil }
 
-// Forwards tells whether it passes messages on: see the function [Forwards].
+// Forwards reports whether it passes messages on: see the function [Forwards].
 func (c Consumer) Forwards() bool { return c.config.Forwards }
 
 // PayloadType returns the stored name of the payload it consumes, the first of several.
@@ -168,7 +168,7 @@ type ConsumerConfig struct {
 	RateBurst int
 	// Ageing is the head start that a level of priority is worth. Zero is no priorities.
 	Ageing time.Duration
-	// Breaker stops the consumer in all processes when too many of its runs fail. Nil is none.
+	// Breaker configures the circuit breaker of the consumer: see [CircuitBreaker]. Nil is none.
 	Breaker *CircuitBreakerConfig
 	// Ordered says that messages of one key run in order, and what a poisoned one does to
 	// those behind it. Zero is no order.
@@ -310,12 +310,14 @@ func PayloadAliases(payloadTypes ...string) ConsumerOption {
 	return func(c *ConsumerConfig) { c.PayloadAliases = append(c.PayloadAliases, payloadTypes...) }
 }
 
-// Forwards is for consumers that pass messages on to other programs, as relay.NewForwarder does, also
-// where they are declared: what else messages have goes with them. Their keys are stored for
-// such a consumer, too, which does not go by them, so that [Message.OrderingKey] has them; its
-// runs, however late, belong to the trace that created the message; and what it takes under an
-// alias is stored under its name before it runs, unless its key keeps it in order. So an older
-// program, which consumes by the alias, does not do once more what was passed on.
+// Forwards is for consumers that pass messages on to other programs, as relay.NewForwarder does,
+// also where they are declared: what else messages have goes with them.
+//
+// Keys are stored for such a consumer, too, which does not go by them, so that
+// [Message.OrderingKey] has them. Its runs, however late, belong to the trace that created the
+// message. A message that it takes under an alias is stored under its name before it runs, unless
+// its key keeps it in order. So an older program, which consumes by the alias, does not run again
+// what was passed on.
 func Forwards() ConsumerOption {
 	return func(c *ConsumerConfig) { c.Forwards = true }
 }

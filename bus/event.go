@@ -48,8 +48,8 @@ type eventTypes interface {
 	GoType(payloadType string) (reflect.Type, bool)
 	// Aliases returns the former names of a payload type.
 	Aliases(payloadType string) []string
-	// Upcast brings the stored text of an event to the newest schema. It returns
-	// an error for an event that nobody is to see any more.
+	// Upcast brings the stored text of an event to the newest schema. It returns an error for an
+	// event that must not be read any more.
 	Upcast(ctx context.Context, payloadType string, schema int, text []byte) ([]byte, error)
 }
 

@@ -23,18 +23,19 @@ type Health struct {
 	// the process ends, since a connection had lost those that it had prepared: behind a
 	// connection pooler, or after DISCARD ALL. It is slower, and nothing else.
 	Unprepared bool `json:"unprepared,omitempty"`
-	// OpenCircuits lists the consumers of messages whose gates are closed (outbox.Circuit), or whose breakers
-	// are open (Breaker), and the relays of a runner whose broker is away.
+	// OpenCircuits lists the consumers that a circuit (outbox.Circuit) or a circuit breaker
+	// (CircuitBreaker) stops, and the relays of a runner whose broker is away.
 	OpenCircuits []OpenCircuit `json:"closed,omitempty"`
 	// Err is the database's last error while it does not answer, or what Run returned.
 	Err error `json:"-"`
 }
 
-// OpenCircuit is a consumer whose gate is closed in this process, or a relay that waits for its broker.
+// OpenCircuit is a consumer whose circuit is open in this process, or a relay that waits for its
+// broker.
 type OpenCircuit struct {
 	Consumer string    `json:"consumer"` // of a relay "receive:" or "relay:" and its name
 	Since    time.Time `json:"since"`
-	Reason   string    `json:"reason"` // the text of the error with which it was closed
+	Reason   string    `json:"reason"` // the text of the error with which it was tripped
 }
 
 // MarshalJSON implements json.Marshaler, for output only: the error is its text.

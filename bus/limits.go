@@ -14,9 +14,9 @@ const (
 	maxPer       = 24 * time.Hour // what is longer is a schedule
 )
 
-// GlobalConcurrency bounds how many calls of the consumer run at once in all processes together: 1 to
-// 1000. Each call takes a lease in the database, which outlives a process that vanishes for as
-// long as its claims do.
+// GlobalConcurrency bounds how many calls of the consumer run at once in all processes together: 1
+// to 1000. Each call takes a lease in the database. The lease of a lost process ends with its
+// claims.
 func GlobalConcurrency(n int) ConsumerOption {
 	return func(c *ConsumerConfig) { setLimit(c, "Limit", "", n) }
 }
@@ -55,7 +55,7 @@ func RateLimit(n int, per time.Duration, burst int) ConsumerOption {
 	}
 }
 
-// setsRate tells whether a rate has all that is needed, and notes the mistake if not.
+// setsRate reports whether a rate has all that is needed, and notes the mistake if not.
 func setsRate(c *ConsumerConfig, option string, n int, per time.Duration, burst int) bool {
 	ok := n > 0 && per > 0 && burst > 0
 	if !ok {

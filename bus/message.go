@@ -76,7 +76,7 @@ type Message struct {
 	// Attempt is the number of this run, starting at 1: the attempts that
 	// counted so far, plus one.
 	Attempt int
-	// CrashCount is how often in a row the process running the message vanished.
+	// CrashCount is how often in a row the process that ran the message was lost.
 	CrashCount int
 	// CreatedAt is when the message was produced, on the database's clock.
 	CreatedAt time.Time

@@ -15,8 +15,8 @@ type PoisonPolicy uint8
 
 // What becomes of the messages behind one that was poisoned.
 const (
-	// BlockKey has them wait until somebody requeues the poisoned message, which runs first
-	// again, or discards it.
+	// BlockKey blocks the key: its messages wait until the poisoned message is requeued, which runs
+	// first again, or discarded.
 	BlockKey PoisonPolicy = iota + 1
 	// SkipPoisoned has them run. A poisoned message that is requeued is then the first of
 	// those that are left.
@@ -52,7 +52,7 @@ func keyOf(payload any) string {
 	return ""
 }
 
-// Ordered tells whether the consumer runs the messages of one key in order.
+// Ordered reports whether the consumer runs the messages of one key in order.
 func (c Consumer) Ordered() bool { return c.config.Ordered != 0 }
 
 // Key gives a message the key that its payload has, unless it has one, and reports when a

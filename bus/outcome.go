@@ -30,8 +30,8 @@ const (
 	// Released: the message is given back untouched, because the processor
 	// stops or lost its lease.
 	Released
-	// Unclassified: an error that no layer turned into a verdict. The message
-	// runs again after AttemptDelay; nothing is counted.
+	// Errored: an error that no layer turned into an outcome error. The message runs again after
+	// AttemptDelay; nothing is counted.
 	Errored
 )
 
@@ -68,7 +68,7 @@ func (v *OutcomeError) Error() string {
 	return v.Outcome.String()
 }
 
-// Unwrap returns the error behind the verdict.
+// Unwrap returns the error behind the outcome.
 func (v *OutcomeError) Unwrap() error { return v.Err }
 
 // Permanent marks err as one that no retry can cure: the message is poisoned
@@ -105,12 +105,10 @@ func Discard(err error) error {
 	return &OutcomeError{Outcome: Discarded, Err: err}
 }
 
-// OutcomeOf reads the outcome out of what a handler returned: nil is Done, an
-// error that wraps a Verdict is that verdict, anything else is Unclassified.
-// Err of the result is always err itself, so that no wrapping text is lost,
-// unless err is the verdict. An error that cannot be asked, since one of its
-// methods panics as those of a nil pointer do, is replaced by one that names its
-// type: what OutcomeOf returns is safe to look at.
+// OutcomeOf returns the outcome of what a handler returned. Nil is Done. An error that wraps an
+// OutcomeError has that outcome; any other error is Errored. Err of the result is err itself, so
+// that no wrapping text is lost, unless err is the OutcomeError. If a method of err panics (a typed
+// nil, say), OutcomeOf substitutes an error that names the type.
 func OutcomeOf(err error) OutcomeError {
 	if err == nil {
 		return OutcomeError{Outcome: Done}
@@ -164,8 +162,7 @@ var (
 	// ErrStopping is the cause when the processor stops and the drain timeout
 	// has passed.
 	ErrStopping = errors.New("bus: processor is stopping")
-	// ErrCancelled is the cause when somebody has asked for the end of the run: see
-	// outbox.Admin.Stop.
+	// ErrCancelled is the cause when the end of the run was requested: see outbox.Admin.Stop.
 	ErrCancelled = errors.New("bus: the message was cancelled")
 	// ErrLeaseLost is the cause when the processor can no longer be sure that
 	// it holds the message.
@@ -197,8 +194,8 @@ type PanicError struct {
 // Error implements error.
 func (p *PanicError) Error() string { return fmt.Sprintf("bus: handler panicked: %v", p.Value) }
 
-// Unwrap returns the panic value when that is an error, but not a verdict: to
-// panic with one is still a panic.
+// Unwrap returns the panic value if it is an error. It returns nil for an OutcomeError: to panic
+// with one is still a panic.
 func (p *PanicError) Unwrap() error {
 	if p == nil {
 		return nil

@@ -33,7 +33,7 @@ func KeyRateLimit(n int, per time.Duration, burst int) ConsumerOption {
 	}
 }
 
-// Keyed tells whether the consumer goes by the keys of messages.
+// Keyed reports whether the consumer goes by the keys of messages.
 func (c Consumer) Keyed() bool { return c.Ordered() || c.KeyConcurrency() > 0 }
 
 // KeyConcurrency is how many messages of one key may run at once, in any order. Zero stands for a

@@ -30,5 +30,5 @@ func Prioritized(ageing time.Duration) ConsumerOption {
 	}
 }
 
-// Prioritizes tells whether the consumer goes by priorities.
+// Prioritizes reports whether the consumer goes by priorities.
 func (c Consumer) Prioritizes() bool { return c.config.Ageing > 0 }

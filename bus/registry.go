@@ -43,14 +43,14 @@ type RegistryConfig struct {
 	// Events is the *eventlog.Types with the payloads that are recorded in the event
 	// log. Defaults to none.
 	Events eventTypes
-	// HeartbeatInterval is how often each Run of this program tells the database that it is there, and
-	// what has become of messages, ±20 %: for people who look, nothing of the library goes by it.
-	// Negative: never. Defaults to 15 s.
+	// HeartbeatInterval is how often each Run of this program writes to the database that it is
+	// alive and what has become of messages, ±20 %. Only people read it: nothing of the library
+	// depends on it. Negative: never. Defaults to 15 s.
 	HeartbeatInterval time.Duration
-	// AppVersion is the release of this program, such as "v1.8.0", which people see beside what it does: which
-	// release met a failure first, who runs which. At most 255 bytes are kept. Defaults to the version of the
-	// main module, or else the revision that it was built from; a build without a repository beside it, as in a
-	// container, has neither.
+	// AppVersion is the release of this program, such as "v1.8.0". It is shown beside what the
+	// program does: which release met a failure first, which process runs which release. At most
+	// 255 bytes are kept. Defaults to the version of the main module, or else the revision that it
+	// was built from; a build without a repository beside it, as in a container, has neither.
 	AppVersion string
 }
 
@@ -175,12 +175,11 @@ func (r *Registry) Consumer(name string) (Consumer, bool) {
 	return c, ok
 }
 
-// ConsumersOf returns the consumers of a payload type, those that are only declared
-// included, or nil when nobody consumes it. The slice is shared: do not modify it.
+// ConsumersOf returns the consumers of a payload type, those that are only declared included. It
+// returns nil for a payload type without consumers. The slice is shared: do not modify it.
 func (r *Registry) ConsumersOf(payloadType string) []Consumer { return r.byPayload[payloadType] }
 
-// PayloadTypes returns every payload type somebody consumes, aliases included,
-// sorted.
+// PayloadTypes returns every payload type that has a consumer, aliases included, sorted.
 func (r *Registry) PayloadTypes() []string {
 	return slices.Sorted(maps.Keys(r.byPayload))
 }

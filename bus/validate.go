@@ -14,8 +14,8 @@ import (
 // found before any SQL is sent. Use errors.Is; the text around them names the
 // payload and the value.
 var (
-	// ErrNoConsumer: nobody consumes this payload type, so the message would be
-	// lost without a trace.
+	// ErrNoConsumer: the payload type has no consumer, so the message would be lost without a
+	// trace.
 	ErrNoConsumer = errors.New("no consumer is registered")
 	// ErrInvalidPayload: the payload is nil or a pointer, where payloads are passed by
 	// value, or its type is registered with another Go type.
@@ -29,10 +29,9 @@ var (
 	ErrInvalidOption = limits.ErrOption
 )
 
-// Encode returns the stored name and text of a payload. It refuses what must
-// not be written: a nil or pointer payload, and one whose name belongs to another Go type
-// ([ErrInvalidPayload]), and one that nobody consumes ([ErrNoConsumer]). Any other error is
-// the codec's.
+// Encode returns the stored name and text of a payload. It refuses a nil or pointer payload and one
+// whose name belongs to another Go type ([ErrInvalidPayload]), and one without a consumer
+// ([ErrNoConsumer]). Any other error is the codec's.
 func (r *Registry) Encode(payload Payload) (payloadType string, text []byte, err error) {
 	if payload == nil {
 		return "", nil, fmt.Errorf("%w: it is nil", ErrInvalidPayload)

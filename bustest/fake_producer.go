@@ -26,9 +26,9 @@ import (
 // A payload whose insert id was produced before is a duplicate, or replaces that one, as if
 // nothing was consumed meanwhile. It is safe for concurrent use; set the fields first.
 type FakeProducer struct {
-	// Registry has the fake refuse what the real producer refuses, such as a
-	// payload that nobody consumes, and count consumers in receipts. Defaults to
-	// none: every payload has one consumer, and is encoded as JSON.
+	// Registry has the fake refuse what the real producer refuses, such as a payload without a
+	// consumer, and count consumers in receipts. Defaults to none: every payload has one consumer,
+	// and is encoded as JSON.
 	Registry *bus.Registry
 	// IDs makes message ids. Defaults to SequentialIDs().
 	IDs func() uuid.UUID

@@ -20,7 +20,7 @@ import (
 type Delivery struct {
 	// Message is the message as its consumer got it.
 	Message bus.Message
-	// Verdict is what the chain made of what the consumer returned, for
+	// Verdict is the outcome that the chain made of what the consumer returned, for
 	// instance bus.Retried with the delay until the next run. A run that was
 	// done has the outcome bus.Done and no error.
 	Verdict bus.OutcomeError

@@ -41,12 +41,11 @@ func (k *Kit) RequireIdempotent(state func() any) {
 	})
 }
 
-// RequireRedeliverable drains as [Kit.DrainUntilIdle] does, but loses the first
-// outcome of every message, as if the process had vanished after the consumer
-// returned and before the message was settled. The clock moves on by the lease,
-// another process recovers the message, and it is delivered again with one crash
-// counted. The test fails when the redelivery fails, or has an effect; state is
-// that of [Kit.RequireIdempotent]. A transactional consumer has nothing to lose:
+// RequireRedeliverable drains as [Kit.DrainUntilIdle] does, but loses the first outcome of every
+// message, as if the process had been lost after the consumer returned and before the message was
+// settled. The clock moves on by the lease, another process recovers the message, and it is
+// delivered again with one crash counted. The test fails when the redelivery fails, or has an
+// effect; state is that of [Kit.RequireIdempotent]. A transactional consumer has nothing to lose:
 // its message is gone with the first commit.
 func (k *Kit) RequireRedeliverable(state func() any) {
 	k.t.Helper()
@@ -69,7 +68,7 @@ func (k *Kit) RequireRedeliverable(state func() any) {
 	})
 }
 
-// loseClaims has what is claimed recovered as that of a vanished owner, so that
+// loseClaims has what is claimed recovered as that of a lost process, so that
 // the outcome which is about to be written counts no more: with a batch all of it.
 func (k *Kit) loseClaims(ctx context.Context) {
 	if k.recovered {

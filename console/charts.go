@@ -8,7 +8,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// chart is columns over time. Its numbers are those of a table beside it.
+// chart is columns over time. Its values are those of a table beside it.
 type chart struct {
 	Width, Height int
 	Columns       []column

@@ -39,7 +39,7 @@ func (p confirmPage) Button() string {
 	return p.Verb
 }
 
-// Any tells whether there is anything left to do it to.
+// Any reports whether there is anything left to do it to.
 func (p confirmPage) Any() bool {
 	return len(p.Pending)+len(p.Poisoned) > 0 || p.Of != pendingOnes && p.Of != poisonedOnes
 }
@@ -64,7 +64,7 @@ func (v *visit) confirm() (page, error) {
 	return page{Title: data.Title(), Tab: data.tab(), Data: data}, nil
 }
 
-// cameFrom is where somebody comes from who has asked for it.
+// cameFrom is the page from which the action was requested.
 func (v *visit) cameFrom(o order) link {
 	if to := v.back(v.query.Get("back")); to.path != "" {
 		return to

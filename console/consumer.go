@@ -132,7 +132,7 @@ func (v *visit) consumerParked(data *consumerPage, _ []outbox.Process) error {
 	return err
 }
 
-// takersOf are the processes that take a consumer's messages, alive or vanished.
+// takersOf are the processes that take a consumer's messages, alive or lost.
 func takersOf(fleet []outbox.Process, name string) (takers []taker) {
 	for _, p := range fleet {
 		for _, c := range p.Consumers {

@@ -14,7 +14,7 @@ type deed struct {
 	of     subject
 	verb   string // of the button
 	says   string // what comes of it
-	danger bool   // it cannot be taken back: somebody must say why
+	danger bool   // it cannot be taken back: a reason is required
 	direct bool   // without a page in between
 	do     func(*visit, order) (outcome, error)
 }

@@ -2,7 +2,8 @@
 // change it: what fails, since when, and why something waits. It is made of templates, one stylesheet and one
 // script, all embedded, and works without the script.
 //
-// It knows nothing that package ops does not tell it, but what an error of the database means, and may
-// nothing that the principal may not there. It asks the database only while somebody looks. It may import
-// only bus, outbox, poison, schedule, eventlog/projection, ops and internal/dberr.
+// It shows nothing that package ops does not return, except what an error of the database means,
+// and allows nothing that the principal may not do there. It asks the database only while a page is
+// open. It may import only bus, outbox, poison, schedule, eventlog/projection, ops and
+// internal/dberr.
 package console

@@ -12,7 +12,7 @@ import (
 // doctorPage is what is wrong, and what each page costs.
 type doctorPage struct {
 	Found []finding
-	Bad   int // that need somebody
+	Bad   int // that need attention
 	Costs []cost
 }
 

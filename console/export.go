@@ -37,7 +37,7 @@ func (v *visit) export() error {
 		if err != nil {
 			return err
 		}
-		// However long all of it takes, as long as somebody reads it.
+		// However long all of it takes, as long as the client reads it.
 		_ = http.NewResponseController(v.w).SetWriteDeadline(time.Now().Add(lineTime))
 		_, err = v.w.Write(append(append([]byte(`{"v":1,`), line[1:]...), '\n'))
 		return err

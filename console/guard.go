@@ -59,7 +59,7 @@ func secure(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// isForKnownHost refuses names that somebody else has pointed at this address.
+// isForKnownHost refuses requests for other host names that point at this address (DNS rebinding).
 func (v *visit) isForKnownHost() error {
 	if len(v.config.Hosts) == 0 || knownHost(v.config.Hosts, v.r.Host) {
 		return nil
@@ -139,8 +139,8 @@ func (v *visit) isAuthorized() error {
 
 const mostReturn = 2000 // bytes of an address that a login is told: headers have bounds elsewhere, too
 
-// login is where somebody logs in, and comes back from. Who has made the address that was asked for may be
-// anybody: it leads to no other host, and not out of the console.
+// login is where a user logs in, and comes back from. The address that was asked for may be forged:
+// it leads to no other host, and not out of the console.
 func (v *visit) login() string {
 	name := v.path
 	if strings.ContainsAny(name, `/\`) || strings.Trim(name, ".") == "" { // no page is called so, and a browser would make another path of it
@@ -156,7 +156,7 @@ func (v *visit) login() string {
 
 var errPanicked = errors.New("it has panicked")
 
-// whoAsks asks the application, whose mistake must not let anybody in.
+// whoAsks asks the application, whose mistake must not grant access.
 func (v *visit) whoAsks() (who ops.Principal, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// knownHost tells whether a host is one of those: names without a port stand for each port.
+// knownHost reports whether a host is one of those: names without a port stand for each port.
 func knownHost(hosts []string, host string) bool {
 	return slices.ContainsFunc(hosts, func(known string) bool {
 		return strings.EqualFold(known, host) || strings.EqualFold(known, withoutPort(host))

@@ -21,7 +21,7 @@ type limits struct {
 	changes map[string]bucket
 }
 
-// bucket is what somebody had left at a time.
+// bucket is what a client had left at a time.
 type bucket struct {
 	left float64
 	at   time.Time
@@ -45,7 +45,7 @@ func take(buckets *map[string]bucket, name string, perSecond, atOnce float64) ti
 	now := time.Now()
 	b, known := (*buckets)[name]
 	if !known && len(*buckets) >= mostKnown || *buckets == nil {
-		*buckets = map[string]bucket{} // whoever makes up so many names has more to hope for elsewhere
+		*buckets = map[string]bucket{} // so many names are made up, so forgetting the known ones does no harm
 	}
 	if !known {
 		b = bucket{left: atOnce, at: now}
@@ -64,7 +64,7 @@ func take(buckets *map[string]bucket, name string, perSecond, atOnce float64) ti
 
 const warnEvery = 10 * time.Second
 
-// warned keeps a log from being filled by whoever is refused: each thing is said once in a while.
+// warned keeps refused clients from filling the log: each thing is logged once in a while.
 type warned struct {
 	mu   sync.Mutex
 	last map[string]lastSaid
@@ -75,7 +75,7 @@ type lastSaid struct {
 	more int // times that it was not said since
 }
 
-// again tells whether something is to be said now, and how often it was not.
+// again reports whether something is to be said now, and how often it was not.
 func (w *warned) again(what string) (now bool, more int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,7 +92,7 @@ func (w *warned) again(what string) (now bool, more int) {
 	return true, s.more
 }
 
-// warn logs something, at most once in ten seconds. What it says is ours, never the sender's.
+// warn logs something, at most once in ten seconds. Its text is ours, never the client's.
 func (c *Console) warn(what string, fields ...any) {
 	if now, more := c.warned.again(what); now {
 		if more > 0 {

@@ -126,7 +126,7 @@ func (v *visit) readMessage(id int64) (data messagePage, err error) {
 	return data, nil
 }
 
-const headBytes = 60 << 10 // of a payload that may be cut: the desk shows 64 KiB
+const headBytes = 60 << 10 // of a payload that may be cut: ops returns 64 KiB
 
 // readable is a payload as people read it: JSON with line breaks.
 func readable(payload []byte) (text string, binary bool) {

@@ -47,7 +47,7 @@ func pendingOf(filter outbox.Filter) pendingFilter {
 	return f
 }
 
-// Narrow tells whether the filter leaves anything out.
+// Narrow reports whether the filter leaves anything out.
 func (f pendingFilter) Narrow() bool { return len(f.Fields()) > 0 }
 
 func yes(set bool) string {

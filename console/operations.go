@@ -22,20 +22,20 @@ type operation struct{ ops.Operation }
 // Title names it in a sentence.
 func (o operation) Title() string { return fmt.Sprintf("Operation %d: %s", o.ID, o.Action) }
 
-// Open tells whether it is under way.
+// Open reports whether it is under way.
 func (o operation) Open() bool {
 	return slices.Contains([]ops.OperationState{ops.Waiting, ops.Canary, ops.Running, ops.Started}, o.State)
 }
 
-// Undoable tells whether it has changed nothing yet, and can be taken back.
+// Undoable reports whether it has changed nothing yet, and can be taken back.
 func (o operation) Undoable() bool { return o.State == ops.Waiting }
 
-// Stoppable tells whether it can be stopped where it is.
+// Stoppable reports whether it can be stopped where it is.
 func (o operation) Stoppable() bool {
 	return slices.Contains([]ops.OperationState{ops.Waiting, ops.Canary, ops.Running, ops.Paused}, o.State)
 }
 
-// Closable tells whether it is a change whose process must have died before it was known what became of it.
+// Closable reports whether it is a change whose process must have died before it was known what became of it.
 func (o operation) Closable() bool {
 	return o.State == ops.Started && time.Since(o.CreatedAt) > changeForgotten
 }
@@ -67,7 +67,7 @@ func (o operation) Messages() int64 {
 	}
 }
 
-// OfMessages tells whether it is about messages, which are counted.
+// OfMessages reports whether it is about messages, which are counted.
 func (o operation) OfMessages() bool {
 	return o.Target.Operation == 0 && (o.Target.Poisoned != nil || o.Target.Pending != nil || len(o.Target.IDs) > 0)
 }
@@ -75,7 +75,7 @@ func (o operation) OfMessages() bool {
 // Consumer is the one consumer that it is about, or empty.
 func (o operation) Consumer() string { return consumerOf(o.Target) }
 
-// Danger tells whether what it does cannot be taken back.
+// Danger reports whether what it does cannot be taken back.
 func (o operation) Danger() bool {
 	return slices.Contains([]ops.Action{ops.Cancel, ops.Discard, ops.Rebuild, ops.Promote}, o.Action)
 }
@@ -97,7 +97,7 @@ func (o operation) Size() string {
 	return plural(o.Messages(), "message")
 }
 
-// endless tells whether the number of its messages is not known.
+// endless reports whether the number of its messages is not known.
 func (o operation) endless() bool { return o.Preview != nil && o.Preview.More && !o.Preview.First }
 
 // Progress is how much of it is done, of 1000.
@@ -205,7 +205,7 @@ func (v *visit) operations() (page, error) {
 	}
 	data := operationsPage{Paging: v.paging(next)}
 	for _, o := range found {
-		if o.State != ops.Planned || o.CreatedBy(v.who) { // a plan of somebody else has changed nothing, and only they can start it
+		if o.State != ops.Planned || o.CreatedBy(v.who) { // the plan of another principal has changed nothing, and only that one can start it
 			data.Found = append(data.Found, operation{o})
 		}
 	}
@@ -228,20 +228,20 @@ const (
 	lateStart = 30 * time.Second // after it was to begin
 )
 
-// Due tells whether it waits although the time to begin is over.
+// Due reports whether it waits although the time to begin is over.
 func (o operationPage) Due() bool {
 	return o.State == ops.Waiting && o.At.Sub(o.StartsAt) >= time.Second
 }
 
-// Late tells whether it waits for longer than a runner with room takes to find it.
+// Late reports whether it waits for longer than a runner with room takes to find it.
 func (o operationPage) Late() bool { return o.Due() && o.At.Sub(o.StartsAt) > lateStart }
 
-// Orphan tells whether it takes a runner to go on, or would, and none is known.
+// Orphan reports whether it takes a runner to go on, or would, and none is known.
 func (o operationPage) Orphan() bool {
 	return !o.Runner && slices.Contains([]ops.OperationState{ops.Planned, ops.Waiting, ops.Canary, ops.Running}, o.State)
 }
 
-// Moving tells whether somebody carries it out.
+// Moving reports whether a runner carries it out.
 func (o operationPage) Moving() bool {
 	return o.Runner && (o.State == ops.Canary || o.State == ops.Running)
 }
@@ -318,7 +318,7 @@ func (o operation) aboutLink() string {
 	}
 }
 
-// MayDecide tells whether the principal may do that to an operation, which takes what the operation does, too.
+// MayDecide reports whether the principal may do that to an operation, which takes what the operation does, too.
 func (v *visit) MayDecide(action ops.Action, o ops.Operation) bool {
 	return v.mayDo(action, consumerOf(o.Target)) == nil && v.mayDo(o.Action, consumerOf(o.Target)) == nil
 }

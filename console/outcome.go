@@ -9,7 +9,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// outcome is what came of a change: a code of those below, with numbers. It goes to the next page in a
+// outcome is what came of a change: a code of those below, with counts. It goes to the next page in a
 // cookie, so that no link can make a page say it.
 type outcome struct {
 	code    string

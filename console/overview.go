@@ -10,7 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// overview is the first page: all consumers, and what needs somebody.
+// overview is the first page: all consumers, and what needs attention.
 type overview struct {
 	ops.Overview
 	Consumers []consumerRow
@@ -20,7 +20,7 @@ type overview struct {
 	Open      []operation
 }
 
-// Told tells whether anything is known of runs: in the first seconds of a system, and after an idle hour, nothing is.
+// Told reports whether anything is known of runs: in the first seconds of a system, and after an idle hour, nothing is.
 func (o overview) Told() bool { return len(o.Minutes) > 0 || len(o.Failures) > 0 }
 
 // glance is an overview, an old one rather than none at once.
@@ -45,13 +45,13 @@ func (v *visit) renew() {
 
 const needsShown = 6
 
-// First are the worst that need somebody.
+// First are the worst findings.
 func (o overview) First() []trouble { return o.Troubles[:min(len(o.Troubles), needsShown)] }
 
 // Rest are the others.
 func (o overview) Rest() []trouble { return o.Troubles[min(len(o.Troubles), needsShown):] }
 
-// trouble is one thing that needs somebody, or several of one kind.
+// trouble is one thing that needs attention, or several of one kind.
 type trouble []finding
 
 // troubles puts together what is of one kind.
@@ -72,7 +72,7 @@ func troubles(found []ops.Finding) (all []trouble) {
 // Lead is the first of them.
 func (t trouble) Lead() finding { return t[0] }
 
-// Alone tells whether there is no other.
+// Alone reports whether there is no other.
 func (t trouble) Alone() bool { return len(t) == 1 }
 
 // consumerRow is a consumer among others.
@@ -112,7 +112,7 @@ func (v *visit) overview() (page, error) {
 	return page{Title: "Overview", Tab: "", Data: data}, nil
 }
 
-// finding is something that needs somebody, with the page where it is cured.
+// finding is something that needs attention, with the page where it is cured.
 type finding struct{ ops.Finding }
 
 // Page is where to look.

@@ -67,7 +67,7 @@ func (f poisonedFilter) Fields() url.Values {
 	return linkTo("", "consumer", f.Consumer, "fingerprint", f.Fingerprint, "type", f.PayloadType, "key", f.OrderingKey, "message", id, "error", f.Error, "since", instantText(f.PoisonedAfter), "until", instantText(f.PoisonedBefore)).query
 }
 
-// Of tells whether it is a group, as a whole.
+// Of reports whether it is a group, as a whole.
 func (f poisonedFilter) Of() bool { return f.Consumer != "" && f.Fingerprint != "" }
 
 // Since is as a field has it.

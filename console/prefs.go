@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// prefs are how somebody wants to see pages. They are in a cookie.
+// prefs are how a user wants to see pages. They are in a cookie.
 type prefs struct {
 	Theme string // auto, light or dark
 	Every int    // seconds between looks; 0: none

@@ -7,7 +7,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// processesPage is who works, who has vanished, what they hold, and which versions take what.
+// processesPage is which processes work or were lost, what they hold, and which versions take what.
 type processesPage struct {
 	Alive      alive
 	Found      []outbox.Process

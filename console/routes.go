@@ -12,11 +12,11 @@ import (
 type route struct {
 	path   string // below the prefix; without a slash, so that all links are of one word
 	method string
-	role   ops.Role // the least; the desk asks for more where the action takes it
+	role   ops.Role // the least; the service asks for more where the action takes it
 	// template and page show something.
 	template string
 	page     func(*visit) (page, error)
-	// do changes something, and returns the page to go on with. changes tells whether it is a change of
+	// do changes something, and returns the page to go on with. changes reports whether it is a change of
 	// the database.
 	do      func(*visit) (link, error)
 	changes bool

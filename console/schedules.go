@@ -32,7 +32,7 @@ func (v *visit) schedules() (page, error) {
 // scheduleRow is a schedule as pages show it.
 type scheduleRow struct{ ops.Schedule }
 
-// Failed tells whether it could not fire when it last was to: who may not read its error sees that, too.
+// Failed reports whether it could not fire when it last was to: who may not read its error sees that, too.
 func (s scheduleRow) Failed() bool {
 	if s.LastError != "" {
 		return true
@@ -41,7 +41,7 @@ func (s scheduleRow) Failed() bool {
 	return n > 0 && s.Recent[n-1].Messages == 0
 }
 
-// Overdue tells whether nobody has fired it although it was to.
+// Overdue reports whether it was to fire, and has not.
 func (s scheduleRow) Overdue() bool {
 	return !s.Paused && time.Since(s.NextFire) > time.Minute
 }

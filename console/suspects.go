@@ -4,20 +4,20 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// suspectsPage is messages that processes vanished with, and those processes.
+// suspectsPage is messages that processes were lost with, and those processes.
 type suspectsPage struct {
 	Found   []suspect
 	Paging  paging
 	Crashes []crash // of the last days, also of messages that are gone
 }
 
-// suspect is a pending message whose last owner vanished.
+// suspect is a pending message whose last process was lost.
 type suspect struct {
 	outbox.Pending
 	Crashes []crash
 }
 
-// crash is who vanished.
+// crash is a process that was lost.
 type crash struct {
 	outbox.Crash
 	Process *outbox.Process // nil: it is not known any more

@@ -260,7 +260,7 @@ func (v *visit) Asset(name string) string { return v.assets.Path(name) }
 // Who is the principal.
 func (v *visit) Who() ops.Principal { return v.who }
 
-// May tells whether the principal may do that to a consumer.
+// May reports whether the principal may do that to a consumer.
 func (v *visit) May(action ops.Action, consumer string) bool {
 	return v.who.May(action, consumer) == nil
 }

@@ -148,7 +148,7 @@ func away(err error) string {
 	}
 }
 
-// said is what somebody is told of an error: not its text, which may have a part of a content, or of the
+// said is what a user sees of an error: not its text, which may have a part of a content, or of the
 // database's address, unless it is about what they asked for.
 func (v *visit) said(err error) refusal {
 	var r refusal

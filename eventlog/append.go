@@ -47,7 +47,7 @@ func (e ExpectedVersion) String() string {
 	return fmt.Sprintf("version %d", int64(e))
 }
 
-// Appended tells where events were appended.
+// Appended is where events were appended.
 type Appended struct {
 	Stream string
 	// Version is that of the stream now, and of its last event.
@@ -92,7 +92,7 @@ type Write struct {
 
 // Append appends events to a stream in the transaction. They exist once it
 // commits; consumers that are registered for them run from then on, and readers
-// of the log see them once they are numbered.
+// of the log see them once they have positions.
 //
 // A stream that does not have the expected version is a *[ConflictError]: the
 // transaction stays usable. At REPEATABLE READ and SERIALIZABLE, where it sees what
@@ -265,7 +265,7 @@ func (a *appending) record(ctx context.Context, db bun.IDB, batch []*bus.Message
 	return a.applyInline(ctx)
 }
 
-// needsSavepoint tells whether an error of ours can come when something is written
+// needsSavepoint reports whether an error of ours can come when something is written
 // already. With one stream there is nothing yet when its version turns out to be another,
 // and any other error spoils the transaction on PostgreSQL, as the database's own do. On
 // SQLite it could go on after these.
@@ -293,7 +293,7 @@ func (a *appending) insert(ctx context.Context, db bun.IDB) error {
 	for i, w := range a.writes {
 		for range w.Events {
 			a.batch[n].Event.Sequence = rows[n].Sequence
-			a.appended[i].Sequence = rows[n].Sequence // which nobody is told of an import
+			a.appended[i].Sequence = rows[n].Sequence // which is not returned for an import
 			n++
 		}
 	}

@@ -6,7 +6,7 @@
 // their stream; consumers that are registered for an event run as for any other
 // message. [Types] knows the events and brings old ones up to date. Each event
 // gets a position in the order of the whole log once it is committed, without
-// gaps: who has read up to a position has missed nothing.
+// gaps: a reader that is at a position has missed nothing.
 //
 // What reads the log in order is package eventlog/projection, what decides on new events is
 // package eventlog/decider. This package runs nothing in the background and does not speak SQL.

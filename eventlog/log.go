@@ -21,13 +21,13 @@ type Producer interface {
 	SendEvents(ctx context.Context, db bun.IDB, batch []*bus.Message, record func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error) error
 }
 
-// Inline is told of events in the transaction that appends them.
-// Package projection makes them of projections.
+// Inline is called with events in the transaction that appends them. Package projection makes an
+// Inline of a projection.
 type Inline interface {
 	// InlineName is the same for all processes. While what the inline has made is
 	// being rebuilt, appends that it wants to hear of wait.
 	InlineName() string
-	// Handles tells whether it is to be told of events of a type.
+	// Handles reports whether it is to be told of events of a type.
 	Handles(payloadType string) bool
 	// ApplyInline is given the events of one call, in order. Its error fails the
 	// append.
@@ -36,8 +36,7 @@ type Inline interface {
 
 // LogConfig sets up a [Log]. The zero value works.
 type LogConfig struct {
-	// Inline is told of what is appended, in the same transaction. Defaults to
-	// none.
+	// Inline is called with what is appended, in the same transaction. Defaults to none.
 	Inline []Inline
 }
 

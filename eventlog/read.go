@@ -23,15 +23,15 @@ import (
 const (
 	readPage   = 500    // events read at once
 	readWindow = 50_000 // positions looked at by one statement, at most
-	numberPage = 2000   // events numbered in one transaction
-	// numberPause is how long to wait for whoever is numbering.
+	numberPage = 2000   // events that get positions in one transaction
+	// numberPause is how long to wait for a process that assigns positions.
 	numberPause = 2 * time.Millisecond
 )
 
 // RecordedEvent is an event as it was appended.
 type RecordedEvent struct {
-	// ID is the same for whoever is given the event: the idempotency key for
-	// effects outside the database.
+	// ID is the same in every delivery of the event: the idempotency key for effects outside the
+	// database.
 	ID uuid.UUID
 	// Sequence identifies the event; see bus.Event.
 	Sequence int64
@@ -40,7 +40,7 @@ type RecordedEvent struct {
 	Stream  string
 	Version int64
 	// Position is the event's place in the whole log, starting at 1 and without
-	// gaps; 0 until it is numbered.
+	// gaps; 0 until it has one.
 	Position int64
 	// Type and Schema are those it was stored with; Data is what it is today.
 	Type   string
@@ -164,15 +164,14 @@ func checkCategories(categories []string) error {
 	return nil
 }
 
-// ReadLog reads the events that come after a position, 0 for all, in the order of
-// their positions, up to the last that is numbered when the reading begins. Who
-// has read an event at a position has been given every one before it. What is
-// left out, and how it ends, is as for [Log.ReadStream]; a filter with a type that
-// is not known is an *[UnknownTypeError], one with a category that no stream can
-// have bus.ErrInvalidOption.
+// ReadLog reads the events that come after a position, 0 for all, in the order of their positions,
+// up to the last that has one when the reading begins. Before an event at a position every one
+// before it is read. What is left out, and how it ends, is as for [Log.ReadStream]; a filter with a
+// type that is not known is an *[UnknownTypeError], one with a category that no stream can have
+// bus.ErrInvalidOption.
 //
-// Events are numbered by the processes that run projections. Where none runs,
-// call [Log.AssignPositions] first.
+// Processes that run projections assign positions to events. If none runs, call
+// [Log.AssignPositions] first.
 func (l *Log) ReadLog(ctx context.Context, db bun.IDB, after int64, filter Filter) iter.Seq2[RecordedEvent, error] {
 	return l.read(ctx, db, "read log", func() nextPage {
 		after, head, window := after, int64(-1), int64(readPage)
@@ -203,7 +202,7 @@ func (l *Log) ReadLog(ctx context.Context, db bun.IDB, after int64, filter Filte
 	})
 }
 
-// nextPage reads the next events, and tells whether there may be more.
+// nextPage reads the next events, and reports whether there may be more.
 type nextPage func(*store.Store, bun.IDB) (rows []store.Event, more bool, err error)
 
 // read yields the events of page after page.
@@ -238,8 +237,7 @@ func (l *Log) read(ctx context.Context, db bun.IDB, operation string, start func
 	}
 }
 
-// Head returns the position of the last event that is numbered, 0 for an empty
-// log.
+// Head returns the last position of the log, 0 for an empty log.
 func (l *Log) Head(ctx context.Context, db bun.IDB) (int64, error) {
 	s, db, err := l.on(db)
 	if err != nil {
@@ -249,11 +247,10 @@ func (l *Log) Head(ctx context.Context, db bun.IDB) (int64, error) {
 	return head, dberr.Wrap(err, "eventlog: head")
 }
 
-// AssignPositions gives positions to the events that are committed and have none, and
-// returns to how many. Any number of processes may call it: one at a time does the
-// work, and the others wait until it is done with what was there when they began.
-// Whoever runs projections need not call it. On SQLite events have their positions
-// from the start.
+// AssignPositions gives positions to the events that are committed and have none, and returns to
+// how many. Any number of processes may call it: one at a time does the work, and the others wait
+// until it is done with what was there when they began. A program that runs projections need not
+// call it. On SQLite events have their positions from the start.
 func (l *Log) AssignPositions(ctx context.Context, db *bun.DB) (total int, err error) {
 	s, _, err := l.on(db)
 	if err == nil {
@@ -275,7 +272,7 @@ func number(ctx context.Context, s *store.Store, db *bun.DB) (total int, err err
 		if n > 0 { // all that there was
 			break
 		}
-		// Somebody else is at it, who may have begun before the last was committed.
+		// Another process is at it, which may have begun before the last was committed.
 		if last, err = s.LastUnnumbered(ctx, db, last); last > 0 && err == nil {
 			if !outage.Pause(ctx, numberPause) {
 				err = context.Cause(ctx)

@@ -46,7 +46,7 @@ const (
 	replayPage   = 200
 	maxReplay    = 100                  // bytes of a name
 	replayPause  = 2 * time.Millisecond // between pages, at least
-	replayIdle   = 5 * time.Second      // for which a process that vanished can lock it
+	replayIdle   = 5 * time.Second      // for which a lost process can lock it
 	replayPrefix = "replay:"
 )
 
@@ -153,7 +153,7 @@ func (l *Log) replayPage(ctx context.Context, s *store.Store, db *bun.DB, r Repl
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		n, done = 0, false
 		sub, ok, err := s.LockSubscription(ctx, tx, replayPrefix+r.Name, 1, 0, replayIdle)
-		if err != nil || !ok { // somebody else is at it
+		if err != nil || !ok { // another process is at it
 			return err
 		}
 		if done = sub.Position >= upTo; done {

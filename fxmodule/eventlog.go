@@ -48,7 +48,7 @@ type needEventLogParams struct {
 	Types *eventlog.Types `optional:"true"`
 }
 
-// needEventLog reports projections that nobody would run.
+// needEventLog reports projections that no runner would run.
 func needEventLog(p needEventLogParams) error {
 	if p.Types == nil {
 		return errors.New("fxmodule: Projections without an event log: give the application fxmodule.EventLog, too")

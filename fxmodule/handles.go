@@ -38,10 +38,10 @@ func newMigration(p migrationParams) *migration {
 	return &migration{}
 }
 
-// handles are what consumers may be constructed with, although it is made from
-// the registry that these are in: at first they are empty, and say so to whoever
-// uses them; [fill] fills them in before the application starts. The application
-// may decorate what it is given, so fill does not ask fx for it.
+// handles are what consumers may be constructed with, although it is made from the registry that
+// these are in: at first they are empty, and return an error that says so; [fill] fills them in
+// before the application starts. The application may decorate what it is given, so fill does not
+// ask fx for it.
 type handles struct {
 	producer  *outbox.Producer
 	scheduler *schedule.Scheduler

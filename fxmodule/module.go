@@ -16,7 +16,7 @@ import (
 //   - *amotel.Telemetry (amotel is this library's package otel), which is nil when
 //     the application has no telemetry: see below;
 //   - *relay.Runner, which it runs, and which is nil without [Relays];
-//   - *ops.Service, at which people look after it all, and an *ops.Runner, which it runs: it carries out
+//   - *ops.Service, for people who look after it all, and an *ops.Runner, which it runs: it carries out
 //     what they have planned.
 //
 // With [EventLog] it also runs a *projection.Runner; what it says of processors is
@@ -35,7 +35,7 @@ import (
 // fx runs OnStart hooks in the order in which they were appended, and OnStop
 // hooks in reverse. Module appends two:
 //
-//  1. With [Migrate], the migration. Its hook is appended before anybody is given
+//  1. With [Migrate], the migration. Its hook is appended before a constructor is given
 //     one of the values above, telemetry aside, and after those of the *bun.DB. So
 //     it runs before every hook of a constructor or Invoke that takes one of them.
 //  2. The start of the processors, in an Invoke. fx calls the Invokes of

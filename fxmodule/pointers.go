@@ -18,8 +18,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// pointers are configurations, and layers, that nobody would look at: to fx they are
-// other types than the values, or the chains.
+// pointers are configurations, and layers, that would be ignored: to fx they are other types than
+// the values, or the chains.
 type pointers struct {
 	fx.In
 

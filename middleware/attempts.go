@@ -11,11 +11,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// Attempts owns the retry policy. It turns an error into a verdict: retry after
-// the consumer's backoff, or, when this was the last of MaxAttempts, condemn the
-// message to be poisoned. A [backoff.PermanentError] is condemned at once, as
-// bus.Permanent is. The fallback serves consumers without a backoff of their
-// own; nil means [Exponential] with the consumer's AttemptDelay.
+// Attempts owns the retry policy. It turns an error into an outcome error. The message is retried
+// after the consumer's backoff; when this was the last of MaxAttempts, it is condemned to be
+// poisoned. A [backoff.PermanentError] is condemned at once, as bus.Permanent is. The fallback serves
+// consumers without a backoff of their own; nil means [Exponential] with the consumer's
+// AttemptDelay.
 //
 // Without this layer an error is retried after AttemptDelay and counts nothing.
 func Attempts(fallback func(attempt int) time.Duration) bus.Middleware {

@@ -14,15 +14,15 @@ type Options struct {
 	// Telemetry is the outermost layer: it sees every run and its final
 	// outcome. Defaults to none.
 	Telemetry bus.Middleware
-	// Outer is further layers that see every run and its final outcome, whether the
-	// message is retried or poisoned: read it with bus.OutcomeOf. They run outside all
-	// others but Telemetry, first outermost, where nobody recovers their panics and no
-	// timeout holds: what they return is final. Defaults to none.
+	// Outer is further layers that see every run and its final outcome, whether the message is
+	// retried or poisoned: read it with bus.OutcomeOf. They run outside all others but Telemetry,
+	// first outermost. No layer recovers their panics and no timeout holds there: what they return
+	// is final. Defaults to none.
 	Outer []bus.Middleware
 	// Backoff is the wait between failed runs of consumers that have none of
 	// their own. Defaults to Exponential with the consumer's AttemptDelay.
 	Backoff func(attempt int) time.Duration
-	// OnPoison is told before a message is poisoned. Defaults to none.
+	// OnPoison is called before a message is poisoned. Defaults to none.
 	OnPoison OnPoison
 	// Layers are the application's own layers, first outermost. They run inside
 	// all others, right around the consumer. Defaults to none.

@@ -11,10 +11,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
-// Log writes one line per run: Info when the message is done, snoozed or given
-// back, Warn when it failed, is discarded or runs again without having failed
-// ([bus.ErrNotCounted]), Error when it is poisoned. An error that is a slog.Leveler, too, says
-// itself at which level. Of an error it writes the first 8 KiB. One that delivers an event says which, and its mode unless that is live. Payloads and
+// Log writes one line per run: Info when the message is done, snoozed or given back, Warn when it
+// failed, is discarded or runs again without having failed ([bus.ErrNotCounted]), Error when it is
+// poisoned. An error that is a slog.Leveler sets the level itself. Of an error it writes the first
+// 8 KiB. The line of an event names the event, and its mode unless that is live. Payloads and
 // headers are never logged. A nil logger means slog.Default().
 func Log(logger *slog.Logger) bus.Middleware {
 	logger = cmp.Or(logger, slog.Default())
@@ -41,7 +41,7 @@ func Log(logger *slog.Logger) bus.Middleware {
 			}
 			if e := m.Event; e != nil {
 				attrs = append(attrs, slog.String("stream", e.Stream), slog.Int64("event_version", e.Version))
-				if e.Position > 0 { // it is numbered
+				if e.Position > 0 { // it has a position
 					attrs = append(attrs, slog.Int64("position", e.Position))
 				}
 			}

@@ -8,13 +8,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 )
 
-// OnPoison is told that a message is about to be poisoned, why, and by which
-// error. It runs before the move commits, so after a crash it may be told twice.
+// OnPoison is called before a message is poisoned, with the reason and the error. It runs before
+// the move commits, so after a crash it may be called twice.
 type OnPoison func(ctx context.Context, m *bus.Message, reason string, err error)
 
-// Poison carries out the verdict on a condemned message: it tells the hook,
-// which may be nil, and has the processor move the message to the poisoned
-// messages. Without this layer a condemned message is retried after AttemptDelay.
+// Poison moves a condemned message to the poisoned messages: it calls the hook, which may be nil,
+// and has the processor make the move. Without this layer a condemned message is retried after
+// AttemptDelay.
 func Poison(hook OnPoison) bus.Middleware {
 	return func(next bus.Handler) bus.Handler {
 		return func(ctx context.Context, m *bus.Message) error {

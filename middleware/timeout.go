@@ -8,10 +8,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// Timeout gives the context a deadline, the consumer's timeout from now, with
-// bus.ErrTimeout as its cause. It stops nobody: a handler that ignores its
-// context is abandoned by the processor. Without this layer there is no
-// deadline.
+// Timeout gives the context a deadline, the consumer's timeout from now, with bus.ErrTimeout as its
+// cause. It stops no goroutine: a handler that ignores its context is abandoned by the processor.
+// Without this layer there is no deadline.
 func Timeout() bus.Middleware {
 	return func(next bus.Handler) bus.Handler {
 		return func(ctx context.Context, m *bus.Message) error {

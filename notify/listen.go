@@ -112,7 +112,7 @@ func (s *session) check(ctx context.Context, proven func()) error {
 		}
 		proven()
 		s.hearing.works()
-		if first { // nobody has heard what was sent before
+		if first { // what was sent before was not received
 			for _, wake := range topics {
 				s.registry.Wakeups().Send(wake)
 			}
@@ -123,8 +123,8 @@ func (s *session) check(ctx context.Context, proven func()) error {
 	}
 }
 
-// await waits for the event, and returns late when that takes too long, or the
-// context's error.
+// await waits for the event. It returns the error late if that takes too long, or the context's
+// error.
 func await(ctx context.Context, event <-chan struct{}, late error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, checkTimeout, late)
 	defer cancel()

@@ -31,8 +31,8 @@ type Listener interface {
 type NotifierConfig struct {
 	// Listener hears the notifications of other processes. Defaults to none.
 	Listener Listener
-	// Logger is told when notifications do not get through, and when they do
-	// again. Defaults to slog.Default().
+	// Logger gets a line when notifications do not get through, and when they do again. Defaults to
+	// slog.Default().
 	Logger *slog.Logger
 }
 
@@ -108,7 +108,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 	return nil
 }
 
-// Health tells how the notifier is doing. It is ready while it runs and, with a Listener,
+// Health returns how the notifier is doing. It is ready while it runs and, with a Listener,
 // notifications of other processes are heard; its error is why they are not, or why others
 // could not be notified. Whatever it says, messages are processed.
 func (n *Notifier) Health() bus.Health {

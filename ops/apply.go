@@ -14,7 +14,7 @@ var (
 	errStopping = errors.New("the runner stops, and waited 10 s") // immutable
 )
 
-// can tells whether this process has what an operation takes: what is applied takes the projection, in the
+// can reports whether this process has what an operation takes: what is applied takes the projection, in the
 // version that is meant, unless that is only to be read from now on. What a later version of the library has
 // started may be of a kind that this one does not know.
 func (r *Runner) can(row store.Operation) bool {

@@ -55,7 +55,7 @@ func (s *Session) allowedEach(ctx context.Context, c Change) error {
 	return s.mayEach(c.Action, consumers)
 }
 
-// few tells whether it is about messages that are named by their ids.
+// few reports whether it is about messages that are named by their ids.
 func (c Change) few() bool {
 	switch c.Action {
 	case RunNow, Reschedule, Cancel, Requeue, Discard, Edit:

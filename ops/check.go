@@ -16,17 +16,21 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// Check tells what needs somebody now: poisoned messages, parked keys and open breakers, messages that no live process takes,
-// processes that have vanished within a day, are stuck or stopped by a gate, projections that have halted,
-// operations that stand still. The worst comes first, there are 20 findings of a kind at most, and none where
-// nothing needs anybody. It is [Overview.Needs], so that it may be asked often: [Session.Doctor] finds the same, and looks deeper.
-// What could not be looked at is a [Warning], too; it is an error where nothing could be, and there was no overview before.
+// Check returns what needs attention: poisoned messages, blocked keys and open circuit breakers;
+// unhandled messages; processes that were lost within a day, are stuck, or are stopped by a
+// circuit; projections that have halted; operations that stand still. The worst comes first. There
+// are 20 findings of a kind at most.
+//
+// Check returns [Overview.Needs], so that it may be called often: [Session.Doctor] finds the same,
+// and looks deeper. A part that cannot be read is a [Warning]. If no part can be read, and there
+// was no overview before, Check returns an error.
 func (s *Session) Check(ctx context.Context) ([]Finding, error) {
 	o, err := s.Overview(ctx)
 	return o.Needs, err
 }
 
-// needs is what needs somebody: what was found when the overview was made, and what it shows itself.
+// needs is what needs attention: what was found when the overview was made, and what it shows
+// itself.
 func (o Overview) needs() []Finding {
 	all := slices.Clone(o.Needs)
 	for _, u := range o.Unseen {
@@ -107,7 +111,7 @@ func counted(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// breakersIn are breakers that are open, one for all names of a consumer.
+// breakersIn are circuit breakers that are open, one for all names of a consumer.
 func breakersIn(queues []outbox.Queue) (found []Finding) {
 	told := make(map[outbox.OpenBreaker]bool)
 	for _, q := range queues {
@@ -122,7 +126,7 @@ func breakersIn(queues []outbox.Queue) (found []Finding) {
 	return found
 }
 
-// troubled are processes that need somebody. What a breaker stops is among breakersIn.
+// troubled are processes that need attention. What a circuit breaker stops is among breakersIn.
 func troubled(fleet []outbox.Process, queues []outbox.Queue) (found []Finding) {
 	breaks := func(name string) bool {
 		return slices.ContainsFunc(queues, func(q outbox.Queue) bool { return q.Consumer == name && q.Breaker != nil })
@@ -162,8 +166,8 @@ func programs(fleet []outbox.Process, status outbox.ProcessStatus) (all [][]outb
 	return all
 }
 
-// Programs counts the programs of the overview that are alive, and those that vanished within a day: each may have several
-// processes of the overview, one for each Run.
+// Programs counts the programs of the overview that are alive, and those that were lost within a
+// day: each may have several processes of the overview, one for each Run.
 func (o Overview) Programs() (alive, vanished int) {
 	return len(programs(o.Processes, outbox.ProcessAlive)), len(programs(o.Processes, outbox.ProcessLost))
 }
@@ -172,7 +176,7 @@ func processName(p outbox.Process) string {
 	return fmt.Sprintf("%s (pid %d on %s)", p.Program, p.PID, p.Host)
 }
 
-// checkProjections finds shards that wait for somebody. Where there is no event log it finds none.
+// checkProjections finds shards that have halted. Where there is no event log it finds none.
 func (d *Service) checkProjections(ctx context.Context, db bun.IDB) (found []Finding, err error) {
 	states, err := d.projections.States(ctx, db)
 	if errors.Is(err, errors.ErrUnsupported) {

@@ -22,7 +22,7 @@ func (s *Session) Minutes(ctx context.Context, within time.Duration, consumers .
 }
 
 // Failures lists kinds of failures, those first that came last: of a consumer, or of all if that is
-// empty. Who may not read contents sees no texts.
+// empty. A principal that may not read contents sees no texts.
 func (s *Session) Failures(ctx context.Context, consumer string, limit int) ([]outbox.FailureGroup, error) {
 	found, err := look(ctx, s, View, consumer, func(ctx context.Context, db bun.IDB) ([]outbox.FailureGroup, error) {
 		return s.desk.admin.Failures(ctx, db, consumer, limit)
@@ -52,7 +52,8 @@ func (s *Session) Claims(ctx context.Context) ([]outbox.Claim, error) {
 	return look(ctx, s, View, "", s.desk.admin.Claims)
 }
 
-// Crashes lists who vanished with a message, or with any if its id is 0, the last first.
+// Crashes lists the processes that were lost with a message, or with any if its id is 0, the last
+// first.
 func (s *Session) Crashes(ctx context.Context, id int64, limit int) ([]outbox.Crash, error) {
 	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.Crash, error) {
 		return s.desk.admin.Crashes(ctx, db, id, limit)
@@ -68,7 +69,7 @@ func (s *Session) Crashes(ctx context.Context, id int64, limit int) ([]outbox.Cr
 	return found, err
 }
 
-// BlockedKeys lists the keys that have been parked for the longest: see outbox.Admin.BlockedKeys.
+// BlockedKeys lists the keys that have been blocked for the longest: see outbox.Admin.BlockedKeys.
 func (s *Session) BlockedKeys(ctx context.Context, limit int) ([]outbox.BlockedKey, error) {
 	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.BlockedKey, error) {
 		return s.desk.admin.BlockedKeys(ctx, db, limit)
@@ -83,7 +84,8 @@ func (s *Session) Pause(ctx context.Context, consumer, note string) error {
 	})
 }
 
-// Probe has one message of a consumer with an open breaker run now. It is outbox.ErrNotOpen where none is open.
+// Probe has one message of a consumer with an open circuit breaker run now. It is outbox.ErrNotOpen
+// if none is open.
 func (s *Session) Probe(ctx context.Context, consumer, reason string) error {
 	return s.change(ctx, Change{Action: Probe, Reason: reason, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {
 		return 0, s.desk.admin.Probe(ctx, tx, consumer)

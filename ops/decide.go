@@ -25,12 +25,14 @@ func (s *Session) Undo(ctx context.Context, reason string, id int64) (Operation,
 	}})
 }
 
-// Stop ends an operation where it is: it waits for the step that is under way, and once it has returned nothing
-// more changes. What is changed stays so. What a process does to a projection at once cannot be stopped while it
-// does: that is [ErrInvalidState]. The reason, which may be empty, stands in the audit.
+// Stop ends an operation where it is: it waits for the step that is under way, and once it has
+// returned nothing more changes. What is changed stays so. What a process does to a projection at
+// once cannot be stopped: that is [ErrInvalidState]. The reason, which may be empty, is in the
+// audit.
 //
-// It also closes a change that is still [Started] after 10 minutes, since its process died before it was known what became
-// of it. It does not end what that may still be doing: if it lives after all, it writes at its end what it has done.
+// Stop also closes a change that is still [Started] after 10 minutes, since its process died before
+// its outcome was known. That does not end the change: if its process lives after all, it writes
+// the outcome at its end.
 func (s *Session) Stop(ctx context.Context, reason string, id int64) (Operation, error) {
 	open := []OperationState{Planned, Waiting, Canary, Running, Paused, Started}
 	return s.decide(ctx, id, decision{action: StopOperation, reason: reason, from: open, how: func(o Operation, row store.Operation) (store.OperationChange, error) {
@@ -91,7 +93,7 @@ type decision struct {
 
 // decide changes an operation, and writes into the audit who did, in one transaction.
 func (s *Session) decide(ctx context.Context, id int64, d decision) (after Operation, err error) {
-	if err = s.may(View, ""); err == nil { // before it tells whether there is one
+	if err = s.may(View, ""); err == nil { // before it reports whether there is one
 		err = s.inTx(ctx, func(tx bun.Tx) (err error) {
 			after, err = s.decideIn(ctx, tx, id, d)
 			return err
@@ -141,12 +143,12 @@ func (s *Session) decideIn(ctx context.Context, tx bun.Tx, id int64, d decision)
 	return s.desk.operationIn(ctx, tx, id)
 }
 
-// Start has a planned operation carried out, once [Config].UndoWindow has passed, by a [Runner] of any
-// process. It can be started by who planned it, within 10 minutes: else the error is [ErrForbidden] or
-// [ErrExpired]. Where it, or an operation with the same target, is under way already, whoever has started
-// that, it starts nothing, and returns that one with [ErrInProgress]; the plan is forgotten.
+// Start has a planned operation carried out, once [Config].UndoWindow has passed, by a [Runner] of
+// any process. Only the principal that planned it can start it, within 10 minutes: else the error
+// is [ErrForbidden] or [ErrExpired]. If it, or an operation with the same target, is under way
+// already, Start starts nothing, and returns that one with [ErrInProgress]; the plan is forgotten.
 func (s *Session) Start(ctx context.Context, id int64, terms StartOptions) (after Operation, err error) {
-	if err = s.may(View, ""); err == nil { // before it tells whether there is one
+	if err = s.may(View, ""); err == nil { // before it reports whether there is one
 		err = s.inTx(ctx, func(tx bun.Tx) (err error) {
 			after, err = s.start(ctx, tx, id, terms)
 			return err
@@ -241,17 +243,18 @@ func (d *Service) same(ctx context.Context, db bun.IDB, o Operation, states ...O
 	return found, err
 }
 
-// CreatedBy tells whether somebody has planned it, or made it: a name stands in the audit with its first 255 bytes.
+// CreatedBy reports whether the principal has planned it, or made it: a name is in the audit with
+// its first 255 bytes.
 func (o Operation) CreatedBy(who Principal) bool {
 	return o.Actor == errorlog.Clean(who.Name, store.MaxActor)
 }
 
-// underWay tells whether somebody has started it, and it is not over.
+// underWay reports whether it was started, and is not over.
 func (o Operation) underWay() bool {
 	return slices.Contains([]OperationState{Waiting, Canary, Running, Paused}, o.State)
 }
 
-// sameAs tells whether two do the same to what was asked for in the same words.
+// sameAs reports whether two do the same to what was asked for in the same words.
 func (o Operation) sameAs(other Operation) bool {
 	return o.Action == other.Action && o.aim() == other.aim()
 }
@@ -278,7 +281,7 @@ func (o Operation) consumers() []string {
 	return o.Preview.Consumers
 }
 
-// wake has the Runner of this desk look at once, and the overview be made anew.
+// wake has the Runner of this service look at once, and the overview be made anew.
 func (d *Service) wake() {
 	d.overview.change()
 	select {

@@ -42,11 +42,11 @@ type Severity string
 
 // The severities.
 const (
-	// Fine: nothing is wrong.
+	// OK: nothing is wrong.
 	OK Severity = "fine"
 	// Warning: it may become a problem, or could not be looked at.
 	Warning Severity = "warning"
-	// Problem: messages are not done, a promise does not hold, or a page would not answer.
+	// Critical: messages are not done, a promise does not hold, or a page would not answer.
 	Critical Severity = "problem"
 )
 
@@ -91,11 +91,14 @@ func checks() []check {
 // mostFindings is how many of one check are listed.
 const mostFindings = 20
 
-// Doctor looks for what is wrong with the database and with what runs on it, and says how to cure it: what
-// [Session.Check] finds, and more. The worst comes first; a check that has found nothing wrong is listed, too, and of none more than 20 findings.
-// It changes nothing. It looks where messages are written, [Config].DB, and at each thing for a second at
-// most: what could not be looked at is a [Warning] that says so, and why to who may read texts of errors. An
-// error means that the database does not answer at all, or [ErrForbidden], or that ctx is over.
+// Doctor looks for what is wrong with the database and with what runs on it, and says how to cure
+// it: what [Session.Check] finds, and more. The worst comes first. A check that has found nothing
+// wrong is listed, too, and of none more than 20 findings.
+//
+// Doctor changes nothing. It looks where messages are written, [Config].DB, and at each thing for a
+// second at most. A part that cannot be read is a [Warning] that says so; the reason is for
+// principals that may read texts of errors. An error means that the database does not answer at
+// all, or [ErrForbidden], or that ctx is over.
 func (s *Session) Doctor(ctx context.Context) ([]Finding, error) {
 	if err := s.may(View, ""); err != nil {
 		return nil, fmt.Errorf("ops: doctor: %w", err)

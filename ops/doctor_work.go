@@ -22,8 +22,8 @@ const (
 	overdue          = time.Minute        // of a schedule
 	pauseForgotten   = 24 * time.Hour
 	changeForgotten  = 10 * time.Minute // of a change of few messages
-	runnerLate       = time.Minute      // of an operation, where somebody carries operations out
-	nobodyLate       = 10 * time.Second // and where nobody does
+	runnerLate       = time.Minute      // of an operation, where a runner carries operations out
+	nobodyLate       = 10 * time.Second // and where none does
 	schedulesLooked  = 1000
 	schedulesWithin  = time.Second / 2 // for computing their next fires, while the database waits
 	operationsLooked = 200
@@ -31,7 +31,7 @@ const (
 
 func isSchema(err error) bool { return errors.Is(err, outbox.ErrSchemaOutdated) }
 
-// strangers are kinds of messages that none of the fleet takes that is alive, 20 at most, and consumers
+// strangers are unhandled kinds of messages, which no live process takes, 20 at most, and consumers
 // of messages with keys, whose payload type is empty.
 func (d *Service) strangers(ctx context.Context, db bun.IDB, fleet []outbox.Process) ([]outbox.Unhandled, error) {
 	var wants []store.Want
@@ -128,10 +128,10 @@ func (c *counts) checkBreakers(d *Service, ctx context.Context, db bun.IDB) ([]F
 
 func (c *counts) checkProcesses(d *Service, ctx context.Context, db bun.IDB) ([]Finding, error) {
 	fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
-	return troubled(fleet, c.queues), err // without those, breakers are told as gates
+	return troubled(fleet, c.queues), err // without those, circuit breakers are told as circuits
 }
 
-// vanished is what is said of a program of which so many runs vanished.
+// vanished is what is said of a program of which so many runs were lost.
 func vanished(runs []outbox.Process) Finding {
 	cure, seen := "Look why it ended: out of memory, a crash, or killed before it could drain.", runs[0].SeenAt
 	var kinds []string
@@ -249,7 +249,7 @@ func (d *Service) checkOperations(ctx context.Context, db bun.IDB) (found []Find
 		return nil, err
 	}
 	runners := true
-	if slices.ContainsFunc(rows, func(row store.Operation) bool { return awaits(row, nobodyLate) }) { // else nobody asks
+	if slices.ContainsFunc(rows, func(row store.Operation) bool { return awaits(row, nobodyLate) }) { // else the answer is not needed
 		if runners, err = d.carried(ctx, db); err != nil {
 			return nil, err
 		}
@@ -263,7 +263,8 @@ func (d *Service) checkOperations(ctx context.Context, db bun.IDB) (found []Find
 	return found, nil
 }
 
-// awaits tells whether an operation was to begin so long ago, and nobody carries it out, or has lately.
+// awaits reports whether an operation was to begin so long ago, and no runner carries it out, or
+// has lately.
 func awaits(row store.Operation, late time.Duration) bool {
 	switch OperationState(row.State) {
 	case Waiting, Canary, Running:

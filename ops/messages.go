@@ -104,8 +104,8 @@ func withTexts(attempts []outbox.Attempt, texts []string) []outbox.Attempt {
 	return attempts
 }
 
-// Explain says why a message does not run: see outbox.Admin.Explain. Who may not read contents does not see with
-// which error a gate was closed.
+// Explain says why a message does not run: see outbox.Admin.Explain. A principal that may not read
+// contents does not see the error with which a circuit was tripped.
 func (s *Session) Explain(ctx context.Context, id int64) (outbox.Explanation, error) {
 	e, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (outbox.Explanation, error) {
 		return s.desk.admin.Explain(ctx, db, id)

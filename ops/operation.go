@@ -31,11 +31,12 @@ type Operation struct {
 	Rate    int            `json:"rate,omitempty"`   // messages per second
 	Canary  int            `json:"canary,omitempty"` // messages that go first
 	Changed int64          `json:"changed"`
-	// LeftAlone are messages that matched and stay as they are: those whose insert id is pending, those
-	// that somebody holds, and pending ones of a consumer that the preview does not name.
+	// LeftAlone are messages that matched and stay as they are: those whose insert id is pending,
+	// those that a process holds, and pending ones of a consumer that the preview does not name.
 	LeftAlone int64 `json:"left_alone,omitempty"`
-	// Note says why it stands still, or what was decided, by whom and why, the last first. Who may not read contents does not see it,
-	// nor the text that the target looks for; Hidden tells that there is such.
+	// Note says why it stands still, or what was decided, by whom and why, the last first. A
+	// principal that may not read contents does not see it, nor the text that the target looks for;
+	// Hidden is true if there is any.
 	Note       string    `json:"note,omitempty"`
 	Hidden     bool      `json:"hidden,omitempty"`
 	CreatedAt  time.Time `json:"created_at,omitzero"`
@@ -48,7 +49,7 @@ type OperationState string
 
 // The states of an operation.
 const (
-	Planned OperationState = "planned" // nobody has started it
+	Planned OperationState = "planned" // it is not started
 	Waiting OperationState = "waiting" // it starts at StartsAt, and can be undone until then
 	Canary  OperationState = "trying"  // its canaries run
 	Running OperationState = "running"
@@ -56,7 +57,7 @@ const (
 	Started OperationState = "begun"   // a change of few that is under way, or whose process died: then Stop closes it
 	Done    OperationState = "done"    // all is done
 	Undone  OperationState = "undone"  // it was taken back before it changed anything
-	Stopped OperationState = "stopped" // somebody has stopped it, or it could not be done
+	Stopped OperationState = "stopped" // it was stopped, or it could not be done
 )
 
 // Target is what an operation is about. Which of it is set goes by the action.
@@ -163,7 +164,7 @@ func (s *Session) Operations(ctx context.Context, page outbox.Page) ([]Operation
 	return store.Each(rows, func(row store.Operation) Operation { return s.operation(ctx, newOperation(row)) }), next, err
 }
 
-// HasRunner tells whether a live process carries out operations: whether it runs a [Runner].
+// HasRunner reports whether a live process carries out operations: whether it runs a [Runner].
 func (s *Session) HasRunner(ctx context.Context) (bool, error) {
 	return look(ctx, s, View, "", s.desk.carried)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// Overview is what there is to see at one glance. Who asks within two seconds sees the same one, and so
-// for fifty times as long as it took to make: however many look, that costs a database a fiftieth of its
+// Overview is what there is to see at one glance. Overviews are cached for two seconds, or fifty
+// times their cost if that is longer: however many look, that costs a database a fiftieth of its
 // time.
 type Overview struct {
 	At     time.Time      `json:"at"` // when it was made, on the clock of this process
@@ -22,16 +22,16 @@ type Overview struct {
 	Minutes []outbox.MinuteStats `json:"minutes,omitempty"`
 	// Failures are the 20 kinds that came last.
 	Failures []outbox.FailureGroup `json:"failures,omitempty"`
-	// Processes are those that are alive, and those that vanished within a day.
+	// Processes are those that are alive, and those that were lost within a day.
 	Processes []outbox.Process `json:"processes,omitempty"`
-	// Strangers are kinds of messages that no process that is alive takes, 20 at most, and consumers of
-	// messages with keys, which have no payload type here.
+	// Strangers are unhandled kinds of messages, which no live process takes, 20 at most, and
+	// consumers of messages with keys, which have no payload type here.
 	Strangers []outbox.Unhandled `json:"strangers,omitempty"`
 	// Operations are those that are under way, or stand still.
 	Operations []Operation `json:"operations,omitempty"`
 	// Unseen are the parts that could not be looked at this time: what is shown of them is older, or nothing.
 	Unseen []Unseen `json:"unseen,omitempty"`
-	// Needs is what needs somebody: see [Session.Check].
+	// Needs is what needs attention: see [Session.Check].
 	Needs []Finding `json:"-"`
 }
 
@@ -49,9 +49,9 @@ type overview struct {
 	mu     sync.Mutex
 	last   Overview
 	until  time.Time     // when it is to be made anew
-	making chan struct{} // closed once somebody has
-	// changes counts what this desk has changed, and seen is how much of that was when the last one was begun:
-	// who has changed something sees it.
+	making chan struct{} // closed once it is made
+	// changes counts what this service has changed, and seen is how much of that was when the last
+	// one was begun: a session sees its own changes.
 	changes, seen int
 }
 
@@ -62,8 +62,8 @@ func (o *overview) change() {
 	o.changes++
 }
 
-// Overview returns what there is to see at one glance, from up to some seconds ago, and from after each change
-// that was made at this desk.
+// Overview returns what there is to see at one glance, from up to some seconds ago. It includes
+// each change that was made with this service.
 func (s *Session) Overview(ctx context.Context) (Overview, error) {
 	if err := s.may(View, ""); err != nil {
 		return Overview{}, fmt.Errorf("ops: overview: %w", err)
@@ -75,8 +75,9 @@ func (s *Session) Overview(ctx context.Context) (Overview, error) {
 	return s.overview(ctx, o), nil
 }
 
-// CachedOverview is [Session.Overview] for who would rather see one that is some seconds too old than wait: due tells
-// that it is time for another, which to ask for once this one is shown.
+// CachedOverview is [Session.Overview] without the wait, if there is an overview from after all
+// changes that is at most 10 s too old. due reports that it is time for a new one, which to ask
+// for once this one is shown.
 func (s *Session) CachedOverview(ctx context.Context) (o Overview, due bool, err error) {
 	if err := s.may(View, ""); err != nil {
 		return Overview{}, false, fmt.Errorf("ops: glance: %w", err)
@@ -154,7 +155,7 @@ func (o *overview) remake(ctx context.Context, last Overview, changes int, remak
 	return o.last, nil
 }
 
-// standing is what stands still and waits for somebody. What cannot be looked at is among it.
+// standing is what stands still and needs attention. What cannot be looked at is among it.
 func (d *Service) standing(ctx context.Context, db bun.IDB) (all []Finding) {
 	for _, c := range []check{{name: "operations", look: (*Service).checkOperations}, {name: "projections", look: (*Service).checkProjections}} {
 		found, err := c.look(d, ctx, db)

@@ -19,7 +19,8 @@ type Unseen struct {
 	Parts []string `json:"parts"`
 	// From is from when that is which is shown in their place; zero where nothing is shown.
 	From time.Time `json:"from,omitzero"`
-	// Why is the error, of which who may not read texts of errors is told nothing but that the database did not answer.
+	// Why is the error. A principal that may not read texts of errors sees only that the database
+	// did not answer.
 	Why string `json:"why"`
 }
 

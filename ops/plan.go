@@ -14,7 +14,7 @@ import (
 
 const (
 	planTime  = 10 * time.Minute // for which a plan can be started
-	planKept  = time.Hour        // if nobody does
+	planKept  = time.Hour        // if it is not started
 	planSweep = 100              // of those that are kept no longer, in one go
 
 	defaultRate   = 100
@@ -130,7 +130,8 @@ func (s *Session) preview(ctx context.Context, a Action, target *Target) (p Prev
 	return p, err
 }
 
-// already is the operation that does the same, if one is under way or somebody else has planned one.
+// already is the operation that does the same, if one is under way or another principal has planned
+// one.
 func (s *Session) already(ctx context.Context, o Operation) (int64, error) {
 	rows, err := briefly(ctx, s.desk, s.desk.config.DB, lookTime, func(ctx context.Context, db bun.IDB) ([]store.Operation, error) {
 		return s.desk.store.Operations(ctx, db, store.OperationFilter{States: names(Planned, Waiting, Canary, Running, Paused), Kinds: []string{string(o.Action)}}, mostOpen)

@@ -93,8 +93,8 @@ func (s *Session) reason(ctx context.Context, m poison.Message) string {
 	return c.Errors[0]
 }
 
-// Requeue makes poisoned messages pending again, and tells which ones they have become. Its Unregistered goes by the
-// consumers of this program.
+// Requeue makes poisoned messages pending again, and returns which ones they have become. The
+// Unregistered of its result goes by the consumers of this program.
 func (s *Session) Requeue(ctx context.Context, reason string, ids ...int64) (result poison.ChunkResult, err error) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	err = s.change(ctx, Change{Action: Requeue, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, tx bun.Tx) (int, error) {
@@ -117,8 +117,8 @@ func (s *Session) Discard(ctx context.Context, reason string, ids ...int64) (dis
 	return discarded, err
 }
 
-// CheckEdit tells what an edited payload of a poisoned message has that its consumer does not know, and
-// what it lacks: see poison.Store.CheckEdit.
+// CheckEdit returns what an edited payload of a poisoned message has that its consumer does not
+// know, and what it lacks: see poison.Store.CheckEdit.
 func (s *Session) CheckEdit(ctx context.Context, id int64, text []byte) (poison.Edit, error) {
 	if err := s.editable(ctx, id); err != nil {
 		return poison.Edit{}, err

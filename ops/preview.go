@@ -18,17 +18,17 @@ type Preview struct {
 	At time.Time `json:"at,omitzero"`
 	// UpTo is the highest id that it changes: what comes later is not part of it.
 	UpTo int64 `json:"up_to,omitempty"`
-	// Messages are how many match, up to 10,000; More tells that there are more.
+	// Messages are how many match, up to 10,000; More is true if there are more.
 	Messages int  `json:"messages"`
 	More     bool `json:"more,omitempty"`
-	// First tells that it changes only these Messages, the first, though more match: which those are would
+	// First is true if it changes only these Messages, the first, though more match: which those are would
 	// be another thing by the time they are changed, as with pending messages that are ready.
 	First bool `json:"first,omitempty"`
-	// Bounded tells that nobody knows how many match, since to count them took longer than 10 s: there
-	// may be none.
+	// Bounded is true if it is unknown how many match, since to count them took longer than 10 s:
+	// there may be none.
 	Bounded bool `json:"bounded,omitempty"`
-	// Already is the operation with the same target that is under way, or else that somebody else has
-	// planned within 10 minutes; 0 where there is none.
+	// Already is the operation with the same target that is under way, or else that another
+	// principal has planned within 10 minutes; 0 where there is none.
 	Already int64 `json:"already,omitempty"`
 	// Consumers are those that it touches. Where more than 10,000 messages match there may be some
 	// among them that it does not.
@@ -60,7 +60,7 @@ func (d *Service) pinned(ctx context.Context, last func(ctx context.Context, db 
 	})
 }
 
-// countIn runs what counts, for as long as a preview may take, and tells whether it was done in time.
+// countIn runs what counts, for as long as a preview may take, and reports whether it was done in time.
 func countIn[T any](ctx context.Context, d *Service, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, whole bool, err error) {
 	result, err = briefly(ctx, d, d.config.DB, previewTime-2*lookTime, fn)
 	if errors.Is(err, ErrBusy) {

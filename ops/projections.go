@@ -8,8 +8,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 )
 
-// Projections lists the shards of all projections, and how far they have come. Who may not read
-// contents sees no texts of errors. Where there is no event log the error is errors.ErrUnsupported.
+// Projections lists the shards of all projections, and how far they have come. A principal that may
+// not read contents sees no texts of errors. Without an event log the error is
+// errors.ErrUnsupported.
 func (s *Session) Projections(ctx context.Context) ([]projection.State, error) {
 	found, err := look(ctx, s, View, "", s.desk.projections.States)
 	for i := range found {
@@ -18,8 +19,8 @@ func (s *Session) Projections(ctx context.Context) ([]projection.State, error) {
 	return found, err
 }
 
-// ParkedEvents lists events that a version of a projection has put aside: see projection.Admin.Parked.
-// Who may not read contents sees no reasons.
+// ParkedEvents lists events that a version of a projection has put aside: see
+// projection.Admin.Parked. A principal that may not read contents sees no reasons.
 func (s *Session) ParkedEvents(ctx context.Context, name string, version int, after int64, limit int) ([]projection.Parked, error) {
 	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]projection.Parked, error) {
 		return s.desk.projections.Parked(ctx, db, name, version, after, limit)

@@ -12,7 +12,7 @@ type Role uint8
 const (
 	// None may do nothing.
 	None Role = iota
-	// Viewer sees names, numbers, times and kinds of errors.
+	// Viewer sees names, counts, times and kinds of errors.
 	Viewer
 	// Operator also sees texts of errors and contents, through [Config].Redact, and does what can be
 	// taken back: pause and resume, run now, reschedule, requeue.
@@ -38,7 +38,8 @@ func (r Role) String() string {
 	}
 }
 
-// Principal is who asks. It is a value of the program's: of its login, or of the command line.
+// Principal is the user of a [Session]. It is a value of the program's: of its login, or of the
+// command line.
 type Principal struct {
 	// Name stands in the audit. It must not be empty.
 	Name string
@@ -55,7 +56,7 @@ type Action string
 
 // The actions. The first two change nothing.
 const (
-	View             Action = "view"         // names, numbers, times
+	View             Action = "view"         // names, counts, times
 	Read             Action = "read content" // payloads, headers, texts of errors
 	Export           Action = "export"
 	Pause            Action = "pause"
@@ -100,8 +101,9 @@ func needs(a Action) Role {
 // ErrForbidden: the principal may not do that; use errors.Is.
 var ErrForbidden = errors.New("forbidden")
 
-// May is [ErrForbidden] unless the principal may do that to a consumer, which is empty where it is about
-// several, or none: each method of [Session] asks it. It is for who shows what somebody can do.
+// May returns [ErrForbidden] unless the principal may do that to a consumer, which is empty if the
+// action is about several, or none. Each method of [Session] asks it. It is for showing what a
+// principal can do.
 func (p Principal) May(a Action, consumer string) error {
 	if p.Name == "" {
 		p.Role = None
@@ -117,8 +119,8 @@ func (p Principal) May(a Action, consumer string) error {
 
 func (s *Session) may(a Action, consumer string) error { return s.who.May(a, consumer) }
 
-// mayEach is ErrForbidden unless the principal may do it to each of the consumers, or where there are none to
-// nobody's.
+// mayEach is ErrForbidden unless the principal may do it to each of the consumers, and for several
+// or none also without a consumer.
 func (s *Session) mayEach(a Action, consumers []string) error {
 	if len(consumers) != 1 {
 		if err := s.may(a, ""); err != nil {

@@ -53,10 +53,11 @@ func NewRunner(d *Service, projections *projection.Runner) (*Runner, error) {
 	return &Runner{desk: d, projections: projections, owner: uuid.NewString(), places: make(chan struct{}, operationsAt), ours: make(map[int64]bool), freed: make(chan struct{}, 1)}, nil
 }
 
-// Run carries out operations until ctx is cancelled, and then returns nil once the steps that are under
-// way are done, which takes 10 s at most; what remains of an operation goes on elsewhere, or at the next Run. It
-// asks the database every 10 s what there is to do, and at once for what was started at its own desk. Where the
-// database cannot be reached it tries again. A second Run at the same time returns [ErrRunning].
+// Run carries out operations until ctx is cancelled, and then returns nil once the steps that are
+// under way are done, which takes 10 s at most; what remains of an operation goes on elsewhere, or
+// at the next Run. It asks the database every 10 s what there is to do, and at once for what was
+// started with its own service. If the database cannot be reached, Run tries again. A second Run at
+// the same time returns [ErrRunning].
 func (r *Runner) Run(ctx context.Context) error { return r.run(ctx, 0) }
 
 // RunOnly is [Runner.Run] for one operation: it leaves all others alone, and returns nil as well once that one

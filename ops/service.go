@@ -26,15 +26,16 @@ type Config struct {
 	// Registry has the tables, and the consumers, if this program has some. It is required.
 	Registry *bus.Registry
 	// Redact shows what an operator may see of a content. Nil shows nothing of any; [ShowAll] shows
-	// all. Who looks for a text in errors, or for a header, could guess what is hidden: Redact is given
-	// what is looked for, as a content, and where it does not show that as it is the search is
-	// [ErrRedacted]. What it hides by where it stands, not by what it looks like, is safe so. It may be
+	// all. A search for a text in errors, or for a header, could reveal what is hidden. So Redact
+	// is given what is looked for, as a content; if it does not show that as it is, the search is
+	// [ErrRedacted]. Redact is safe if it hides by place, not by what a value looks like. It may be
 	// called by many goroutines at once, and should not panic.
 	Redact func(context.Context, Content) Content
-	// Audit is told of each change before that is committed, where it is one transaction. An error
-	// refuses the change. It has a minute: on PostgreSQL the server then ends the transaction.
+	// Audit is called with each change before that is committed, where it is one transaction. An
+	// error refuses the change. It has a minute: on PostgreSQL the server then ends the
+	// transaction.
 	Audit func(context.Context, Change) error
-	// Logger is told of each change. Defaults to slog.Default.
+	// Logger gets a line for each change. Defaults to slog.Default.
 	Logger *slog.Logger
 	// UndoWindow is for how long after its start an operation waits, in which it can be undone without
 	// a trace. Defaults to 10 s; negative values mean none.
@@ -52,7 +53,7 @@ type Service struct {
 	projections *projection.Admin
 	looks       chan struct{} // holds one for each that may look at once
 	previews    chan struct{} // and for each that may preview a change
-	started     chan struct{} // tells a Runner of this desk that an operation was started
+	started     chan struct{} // tells a Runner of this service that an operation was started
 	overview    overview
 }
 
@@ -65,8 +66,8 @@ const (
 	undoWindow     = 10 * time.Second
 )
 
-// New makes a desk. It reports everything that is wrong with its configuration at once, and does not
-// touch the database.
+// New makes a service. It reports everything that is wrong with its configuration at once, and does
+// not touch the database.
 func New(c Config) (*Service, error) {
 	var errs []error
 	if c.DB == nil {
@@ -103,11 +104,11 @@ func New(c Config) (*Service, error) {
 	return d, nil
 }
 
-// Session is the desk as one person has it. It is safe for concurrent use.
+// Session is the service as one principal has it. It is safe for concurrent use.
 type Session struct {
 	desk *Service
 	who  Principal
 }
 
-// As returns the seat of somebody. One without a name may do nothing.
+// As returns the session of a principal. One without a name may do nothing.
 func (d *Service) As(who Principal) *Session { return &Session{desk: d, who: who} }

@@ -22,8 +22,8 @@ const (
 
 var errStepTime = errors.New("a step of an operation takes longer than 10 s") // immutable
 
-// step does what there is to do now, and tells how long to wait for the next one. It is done even if ctx
-// ends meanwhile.
+// step does what there is to do now, and returns how long to wait for the next one. It is done even
+// if ctx ends meanwhile.
 func (w *work) step(ctx context.Context) (wait time.Duration, over bool, err error) {
 	within, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), stepTime, errStepTime)
 	defer cancel()
@@ -65,7 +65,7 @@ func (w *work) step(ctx context.Context) (wait time.Duration, over bool, err err
 	return tick, false, nil
 }
 
-// workOn tells whether the operation is one that we are to work on.
+// workOn reports whether the operation is one that we are to work on.
 func (w *work) workOn(row store.Operation) bool {
 	state := OperationState(row.State)
 	return row.LeasedBy == w.owner && row.LeasedUntil.After(row.Now.Time) && (state == Waiting || state == Canary || state == Running)

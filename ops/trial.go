@@ -35,12 +35,12 @@ func trialOf(row store.Operation) (t trial) {
 	return t
 }
 
-// tried tells whether all canaries of an operation are under way.
+// tried reports whether all canaries of an operation are under way.
 func tried(row store.Operation) bool {
 	return row.State == string(Canary) && len(trialOf(row).IDs) >= int(row.Canary)
 }
 
-// add notes messages that were requeued, and tells whether there is anything to note.
+// add notes messages that were requeued, and reports whether there is anything to note.
 func (t *trial) add(row store.Operation, done moved, first bool) bool {
 	if len(done.ids) == 0 {
 		return false

@@ -10,9 +10,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// TelemetryConfig sets up a [Telemetry]. The zero value works: everything is the global
-// one then. Providers are not shut down by this package: whoever made them does
-// so, after the processors have stopped, or the last spans are lost.
+// TelemetryConfig sets up a [Telemetry]. The zero value works: everything is the global one then.
+// This package does not shut providers down: the application does, after the processors have
+// stopped, or the last spans are lost.
 type TelemetryConfig struct {
 	// TracerProvider makes the spans. Defaults to the global one, also one that
 	// is registered later.

@@ -51,8 +51,8 @@ type deliveryRoute struct {
 func newDeliveryRoute(key deliveryKey) *deliveryRoute {
 	consumer := []attribute.KeyValue{destinationKey.String(key.payloadType), groupKey.String(key.consumer)}
 	attributes := slices.Clip(append(operation(opProcess, key.payloadType), groupKey.String(key.consumer)))
-	// To whoever reads a trace, a consumer that passes a message on is where that was published.
-	// It is measured like any other.
+	// In a trace, a consumer that passes a message on is where that was published. It is measured
+	// like any other.
 	op, kind := opProcess, trace.SpanKindConsumer
 	if key.forwards {
 		op, kind = opPublish, trace.SpanKindProducer
@@ -161,10 +161,10 @@ func lagOf(m *bus.Message, now time.Time) (lag float64, ok bool) {
 	return seconds(now.Sub(m.AvailableAt)), m.Mode() == "" && !m.AvailableAt.IsZero()
 }
 
-// isChild tells whether a run belongs to the trace in which its message was
-// created. One that comes later gets a trace of its own, or the first would grow
-// for as long as the message is retried. A run whose process vanished is none: what it had
-// to tell has vanished, too, and the next one takes its place.
+// isChild reports whether a run belongs to the trace in which its message was created. One that
+// comes later gets a trace of its own, or the first would grow for as long as the message is
+// retried. A run whose process was lost is none: its spans are lost, too, and the next one takes
+// its place.
 func (t *Telemetry) isChild(m *bus.Message, creation trace.SpanContext) bool {
 	switch {
 	case !creation.IsValid():
@@ -192,7 +192,7 @@ func (t *Telemetry) delivered(ctx context.Context, r *deliveryRoute, m *bus.Mess
 // processed describes and measures what a run came to.
 func (t *Telemetry) processed(ctx context.Context, span trace.Span, r *deliveryRoute, m *bus.Message, start time.Time, err error) {
 	took := time.Since(start)
-	// Outcomes that nobody knows are treated as the processor does.
+	// Unknown outcomes are treated as the processor does.
 	verdict := bus.OutcomeOf(err)
 	outcome := min(verdict.Outcome, bus.Errored)
 	process, labels := r.process, r.outcomes[outcome]
@@ -218,7 +218,7 @@ func (t *Telemetry) processed(ctx context.Context, span trace.Span, r *deliveryR
 	}
 }
 
-// askable is the error behind a verdict, of which no method panics.
+// askable is the error behind an outcome, of which no method panics.
 func askable(v bus.OutcomeError) error {
 	if v.Outcome == bus.Errored {
 		return v.Err
@@ -226,7 +226,7 @@ func askable(v bus.OutcomeError) error {
 	return &v
 }
 
-// failed tells whether an outcome is an error. A consumer that discards, snoozes
+// failed reports whether an outcome is an error. A consumer that discards, snoozes
 // or is interrupted has not failed.
 func failed(o bus.Outcome) bool {
 	switch o {

@@ -24,7 +24,7 @@ func (t *Telemetry) fire(ctx context.Context, b *bus.Batch, next bus.ProduceFunc
 	inner := ctx
 	for i, m := range batch {
 		inner, spans[i] = t.startFire(ctx, m)
-		late[i] = seconds(m.CreatedAt.Sub(m.AvailableAt)) // the sender forgets
+		late[i] = seconds(m.CreatedAt.Sub(m.AvailableAt)) // the produce function forgets
 	}
 	if len(batch) > 1 { // what is sent together belongs to none of them
 		inner = ctx

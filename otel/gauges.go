@@ -75,7 +75,8 @@ func (g *gauges) registerQueues(m *maker) []metric.Observable {
 	return []metric.Observable{g.depth, g.age, g.poisonDepth, g.poisonAge, g.parked}
 }
 
-// registerFlow makes what is shown of consumers with a gate, a breaker, a limit or a rate.
+// registerFlow makes what is shown of consumers with a circuit, a circuit breaker, a limit or a
+// rate.
 func (g *gauges) registerFlow(m *maker) []metric.Observable {
 	g.closed = m.level(".gate.closed", "{gate}", "1 while the gate or the breaker of a consumer stops it, and else 0.")
 	g.slots = m.level(".limit.slots", "{slot}", "Slots of a limit that the process holds.")

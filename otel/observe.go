@@ -15,7 +15,7 @@ import (
 // Source is what [Telemetry.Observe] samples: *outbox.Processor. Its methods
 // must be safe for concurrent use.
 type Source interface {
-	// Stats tells what a processor has done and is doing.
+	// Stats returns what a processor has done and is doing.
 	Stats() outbox.Stats
 	// Queues looks up what waits in the database.
 	Queues(ctx context.Context) ([]outbox.Queue, error)

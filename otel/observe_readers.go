@@ -22,7 +22,7 @@ type ReaderSource interface {
 
 // ObserveReaders is [Telemetry.Observe] for the readers of an event log: it shows
 // how far they lag behind, what has halted or was put aside, and how many events
-// are not numbered.
+// have no position.
 func (t *Telemetry) ObserveReaders(ctx context.Context, source ReaderSource, every time.Duration) error {
 	return t.observe(ctx, "observe readers", source == nil, &readerGauges{source: source}, every)
 }

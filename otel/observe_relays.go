@@ -14,16 +14,16 @@ import (
 // RelaySource is what [Telemetry.ObserveRelays] samples: *relay.Runner. Its methods must be safe
 // for concurrent use.
 type RelaySource interface {
-	// Stats tells what receivers have done and are doing.
+	// Stats returns what receivers have done and are doing.
 	Stats(ctx context.Context) ([]relay.Stats, error)
-	// Logs tells how far log relays have come.
+	// Logs returns how far log relays have come.
 	Logs(ctx context.Context) ([]relay.LogStats, error)
 }
 
-// ObserveRelays is [Telemetry.Observe] for receivers: it shows what arrives, how late, what
+// ObserveRelays is [Telemetry.Observe] for receivers: it shows what arrives, with what delay, what
 // keeps them from fetching more, and how large their inbox is. Log relays it shows as
 // [Telemetry.ObserveReaders] does projections, under "relay:" and their name. What publishes
-// messages is a consumer, and shown as such, with its gate.
+// messages is a consumer, and shown as such, with its circuit.
 func (t *Telemetry) ObserveRelays(ctx context.Context, source RelaySource, every time.Duration) error {
 	return t.observe(ctx, "observe relays", source == nil, &relayGauges{source: source}, every)
 }

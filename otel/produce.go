@@ -149,8 +149,8 @@ func (t *Telemetry) create(ctx context.Context, m *bus.Message) trace.SpanContex
 	return span.SpanContext()
 }
 
-// startCreation starts a span whose context goes into the headers of a message
-// that has no creation context. It links to whoever scheduled the message.
+// startCreation starts a span whose context goes into the headers of a message that has no creation
+// context. It links to the span in which the message was scheduled.
 func (t *Telemetry) startCreation(ctx context.Context, name string, options []trace.SpanStartOption, m *bus.Message) (context.Context, trace.Span) {
 	if scheduling := schedulingContext(withoutSpan(ctx), m.Headers); scheduling.IsValid() {
 		options = with(options, trace.WithLinks(scheduleLink(scheduling)))

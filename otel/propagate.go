@@ -120,7 +120,7 @@ func (c carrier) Get(key string) string {
 	return value
 }
 
-// Set implements propagation.TextMapCarrier. Nobody calls it.
+// Set implements propagation.TextMapCarrier. It is never called.
 func (c carrier) Set(string, string) {}
 
 // Keys implements propagation.TextMapCarrier.

@@ -41,9 +41,8 @@ type Admin struct {
 
 var errAdminUnmade = errors.New("the admin was not made by NewAdmin; under fx use it from OnStart on")
 
-// NewAdmin makes an admin for the registry's tables. Whether anybody takes a
-// message it decides by the registry's consumers. The only error is a nil
-// registry.
+// NewAdmin makes an admin for the registry's tables. The registry's consumers decide whether a
+// message has a consumer. The only error is a nil registry.
 func NewAdmin(registry *bus.Registry) (*Admin, error) {
 	if registry == nil {
 		return nil, errors.New("outbox: NewAdmin: the registry is nil")
@@ -95,7 +94,7 @@ func (a *Admin) List(ctx context.Context, db bun.IDB, filter Filter, page Page) 
 
 // Count returns how many pending messages match. It reads all that it counts, and
 // without a consumer in the filter the whole table: on a large one use
-// [Admin.Queues], whose numbers are bounded.
+// [Admin.Queues], whose counts are bounded.
 func (a *Admin) Count(ctx context.Context, db bun.IDB, filter Filter) (int, error) {
 	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err = errors.Join(err, filter.check()); err != nil {

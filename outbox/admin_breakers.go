@@ -12,8 +12,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// OpenBreaker tells of a bus.CircuitBreaker that is open: no message of its consumer starts in any process, but for one at a time that
-// probes whether the consumer works again.
+// OpenBreaker is a bus.CircuitBreaker that is open. No message of its consumer starts in any
+// process, except one at a time that probes whether the consumer works again.
 type OpenBreaker struct {
 	OpenedAt time.Time `json:"opened_at"`
 	// Failed and Runs are why it opened: so many of so many runs failed within the window.
@@ -52,12 +52,13 @@ func (a *Admin) openBreakers(ctx context.Context, db bun.IDB, st *store.Store) (
 	return open, nil
 }
 
-// ErrNotOpen: the consumer has no breaker that is open; use errors.Is.
+// ErrNotOpen: the consumer has no open circuit breaker; use errors.Is.
 var ErrNotOpen = errors.New("its breaker is not open")
 
-// Probe has one message of a consumer with an open bus.CircuitBreaker run now, rather than at [OpenBreaker.NextProbeAt]: a run that is
-// done closes the breaker. It takes about a second until a process with such a message sees it. It returns [ErrNotOpen] where no
-// breaker of the consumer is open, and else the errors of [Admin.Pause].
+// Probe has one message of a consumer with an open bus.CircuitBreaker run now, rather than at
+// [OpenBreaker.NextProbeAt]: a run that is done closes the circuit breaker. It takes about a second
+// until a process with such a message sees the request. Probe returns [ErrNotOpen] if no circuit
+// breaker of the consumer is open, and otherwise the errors of [Admin.Pause].
 func (a *Admin) Probe(ctx context.Context, db bun.IDB, consumer string) error {
 	st, db, err := a.stores.In(ctx, db, errAdminUnmade)
 	if err = errors.Join(err, checkConsumer(consumer)); err == nil {

@@ -17,13 +17,13 @@ import (
 // adminBatch is how many messages are changed in one transaction.
 const adminBatch = 500
 
-// Result tells what became of the messages that were named. An id listed twice
+// Result is what became of the messages that were named. An id listed twice
 // counts once.
 type Result struct {
 	// Changed is the number of messages cancelled or rescheduled.
 	Changed int `json:"changed"`
-	// Running are ids of messages that somebody holds: they are in a claim, or
-	// locked by another transaction. They stay as they were.
+	// Running are ids of messages that are in a claim, or locked by another transaction. They stay
+	// as they were.
 	Running []int64 `json:"running,omitempty"`
 	// Missing are ids that name no pending message.
 	Missing []int64 `json:"missing,omitempty"`
@@ -37,7 +37,7 @@ type Result struct {
 // More than 500 ids are several transactions, unless db is one. On an error it
 // returns what is done all the same: in a transaction of the caller's, nothing. A transaction that db is must be READ
 // COMMITTED, else the error is bus.ErrInvalidOption: under a stricter isolation it
-// would not see who has claimed a message since. On SQLite, a message that nobody
+// would not see claims made since. On SQLite, a message that no process
 // holds is cancelled once the database's only write lock is free.
 func (a *Admin) Cancel(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
 	return a.change(ctx, db, "cancel", store.PendingChange{Cancel: true}, ids)

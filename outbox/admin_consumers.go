@@ -19,8 +19,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Queue tells what waits for one consumer, in the whole database. Its numbers stop at
-// 10,000, which means "or more", so that counting stays cheap.
+// Queue describes what waits for one consumer, in the whole database. Its counts stop at 10,000,
+// which means "or more", so that counting stays cheap.
 type Queue struct {
 	Consumer string `json:"consumer"`
 	Ready    int64  `json:"ready"`   // due and not claimed
@@ -28,8 +28,8 @@ type Queue struct {
 	Leased   int64  `json:"leased"`  // claimed by some process
 	Poisoned int64  `json:"poisoned"`
 
-	// BlocksKeys is true of a consumer whose poisoned messages park their keys, see bus.BlockKey, and
-	// ParkedKeys is how many are parked now.
+	// BlocksKeys is true of a consumer whose poisoned messages block their keys, see bus.BlockKey,
+	// and BlockedKeys is how many are blocked now.
 	BlocksKeys  bool  `json:"parks,omitempty"`
 	BlockedKeys int64 `json:"parked_keys,omitempty"`
 
@@ -45,7 +45,8 @@ type Queue struct {
 	PausedBy  string    `json:"paused_by,omitempty"`
 	PauseNote string    `json:"pause_note,omitempty"`
 
-	// Breaker is the consumer's bus.CircuitBreaker while it is open, and else nil.
+	// Breaker is the consumer's circuit breaker while it is open, and else nil: see
+	// bus.CircuitBreaker.
 	Breaker *OpenBreaker `json:"breaker,omitempty"`
 }
 
@@ -65,8 +66,9 @@ func newQueue(row store.QueueStats, parked map[string]int64) Queue {
 		OldestReady: row.Age(row.OldestReady), OldestPoisoned: row.Age(row.OldestPoisoned)}
 }
 
-// Queues tells what waits, by stored names of consumers: of those that are named, or else of those of the registry, those that
-// pending or poisoned messages have, and those that are paused or have an open breaker. Its cost is bounded, however much waits.
+// Queues returns what waits, by stored names of consumers. Without names it covers the consumers of
+// the registry, those that pending or poisoned messages have, and those that are paused or have an
+// open circuit breaker. Its cost is bounded, however much waits.
 func (a *Admin) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([]Queue, error) {
 	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err != nil {
@@ -96,7 +98,7 @@ func (a *Admin) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([]
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	parking := names // which of them park, other programs know
+	parking := names // which of them block keys, other programs know
 	if !a.operates() {
 		parking = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 			c, registered := a.registry.Consumer(name)
@@ -179,10 +181,9 @@ func (a *Admin) ClaimMessages(ctx context.Context, db bun.IDB, claim int64) ([]P
 	return store.Each(rows, newPending), nil
 }
 
-// Pause keeps a consumer's messages from being claimed by anybody until
-// [Admin.Resume]. It holds from its commit on, in all processes, and survives
-// restarts. What is claimed already still runs; within about a second nothing of
-// the consumer starts any more. Messages are produced and kept as ever.
+// Pause keeps a consumer's messages from being claimed until [Admin.Resume]. It holds from its
+// commit on, in all processes, and survives restarts. What is claimed already still runs; within
+// about a second nothing of the consumer starts any more. Messages are produced and kept as ever.
 //
 // A consumer is paused under its name and its former names, as the registry and the
 // processes have them: see [Admin.Names]. Any other name is paused as it is. A name that a later
@@ -193,8 +194,8 @@ func (a *Admin) Pause(ctx context.Context, db bun.IDB, consumer string) error {
 	return a.PauseNoted(ctx, db, consumer, "", "")
 }
 
-// PauseNoted is [Admin.Pause] with who it was and why, of which the first 255 and 1000 bytes are kept, for
-// others to see: [Queue] has them. Of a consumer that is paused already the first note stays.
+// PauseNoted is [Admin.Pause] with a name and a reason, of which the first 255 and 1000 bytes are
+// kept: [Queue] has them. Of a consumer that is paused already the first note stays.
 func (a *Admin) PauseNoted(ctx context.Context, db bun.IDB, consumer, by, note string) error {
 	st, db, err := a.stores.In(ctx, db, errAdminUnmade)
 	if err = errors.Join(err, checkConsumer(consumer)); err == nil {

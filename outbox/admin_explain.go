@@ -21,7 +21,7 @@ import (
 // texts of errors but for GateError: [Admin.Get] and poison.Store.Get do.
 type Explanation struct {
 	Reason State `json:"reason"`
-	// Text is a sentence for people, with names, times and numbers.
+	// Text is a sentence for people, with names, times and counts.
 	Text string `json:"text"`
 	// Message is the message as [Admin.List] shows it. Of a poisoned one it has no
 	// State.
@@ -30,17 +30,18 @@ type Explanation struct {
 	PausedAt time.Time `json:"paused_at,omitzero"`
 	// PoisonedAt is when it was poisoned; zero means that it is not.
 	PoisonedAt time.Time `json:"poisoned_at,omitzero"`
-	// GateError is the text of the error with which its gate was closed in this process, which Text leaves to it.
+	// GateError is the text of the error with which its circuit was tripped in this process. Text
+	// does not repeat it.
 	GateError string `json:"gate_error,omitempty"`
 }
 
-// Explain says why a message does not run, or has not yet, as far as the database
-// and the registry know: a registry without consumers knows nothing, and what other
-// processes tell of themselves decides. It returns [ErrNotFound] when there is no message
-// with that id, neither pending nor poisoned.
+// Explain says why a message does not run, or has not yet, as far as the database and the registry
+// know. A registry without consumers knows nothing; then only what other processes report decides.
+// Explain returns [ErrNotFound] when there is no message with that id, neither pending nor
+// poisoned.
 //
-// It takes no lock, so a row lock that somebody else holds, which makes claims
-// pass over the message, it does not see: [Admin.RunNow] tells.
+// Explain takes no locks, so it cannot see that another transaction has locked the row and claims
+// skip it: [Admin.RunNow] reports that.
 func (a *Admin) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation, error) {
 	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err != nil {
@@ -107,7 +108,7 @@ func (a *Admin) explainPending(ctx context.Context, db bun.IDB, st *store.Store,
 	return e, nil
 }
 
-// operates tells whether the registry has no consumers: then this program is one of operators, and what
+// operates reports whether the registry has no consumers: then this program is one of operators, and what
 // others have decides.
 func (a *Admin) operates() bool { return len(a.registry.Consumers()) == 0 }
 
@@ -130,7 +131,7 @@ func (a *Admin) reason(m Pending, pausedAt, now time.Time) (State, string) {
 	return a.waits(m, pausedAt, now)
 }
 
-// waits is why a message that nobody holds does not run although somebody takes it.
+// waits is why a message that is not claimed does not run although it has a consumer.
 func (a *Admin) waits(m Pending, pausedAt, now time.Time) (State, string) {
 	switch {
 	case !pausedAt.IsZero():
@@ -157,7 +158,7 @@ func (a *Admin) waits(m Pending, pausedAt, now time.Time) (State, string) {
 	return Ready, fmt.Sprintf("It has been due since %s and waits for a processor with room for consumer %q. If it stays, see whether processors run, and what they are at.", instant(m.AvailableAt), m.Consumer)
 }
 
-// gateError is why the gate of a consumer is closed in this process.
+// gateError is why the circuit of a consumer is open in this process.
 func (a *Admin) gateError(name string) string {
 	consumer, _ := a.registry.Consumer(name)
 	if gate, _ := gateOf(name, consumer.Config()); gate != nil {
@@ -168,7 +169,7 @@ func (a *Admin) gateError(name string) string {
 	return ""
 }
 
-// explainBreaker says so where the breaker of the message's consumer is open. The database knows, whoever runs the consumer.
+// explainBreaker says so if the circuit breaker of the message's consumer is open, as the database has it.
 func (a *Admin) explainBreaker(ctx context.Context, db bun.IDB, st *store.Store, e *Explanation) error {
 	if e.Reason != Ready {
 		return nil

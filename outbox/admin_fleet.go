@@ -40,8 +40,9 @@ func (a *Admin) fleet(ctx context.Context, db bun.IDB, st *store.Store, m Pendin
 	return f, nil
 }
 
-// explainFleet goes by what processes tell of themselves, instead of the registry of this one: who takes
-// the message, and whether that is alive and has room. Where nobody has told anything it says nothing.
+// explainFleet goes by what processes report of themselves, instead of the registry of this one:
+// which processes take the message, and whether they are alive and have room. Without reports it
+// says nothing.
 func (a *Admin) explainFleet(f fleet, elsewhere bool, now time.Time, e *Explanation) {
 	if !slices.Contains([]State{NoConsumer, OtherPayload, Ready}, e.Reason) {
 		return
@@ -78,7 +79,7 @@ func (a *Admin) explainFleet(f fleet, elsewhere bool, now time.Time, e *Explanat
 	}
 }
 
-// Takes tells whether it consumes messages whose consumer and payload type are stored like that.
+// Takes reports whether it consumes messages whose consumer and payload type are stored like that.
 func (p Process) Takes(consumer, payloadType string) bool {
 	return slices.ContainsFunc(p.Consumers, func(c ProcessConsumer) bool { return c.takes(consumer, payloadType) })
 }

@@ -23,17 +23,17 @@ func checkLimit(n int) error {
 	return nil
 }
 
-// BlockedKey is a key whose messages wait until somebody requeues or discards a poisoned one:
-// see bus.BlockKey.
+// BlockedKey is a key whose messages wait until a poisoned message is requeued or discarded: see
+// bus.BlockKey.
 type BlockedKey struct {
 	Consumer string    `json:"consumer"`
 	Key      string    `json:"key"`
-	Poisoned int64     `json:"poisoned"` // the first message that parks it, in calls of poison.Store
+	Poisoned int64     `json:"poisoned"` // the first message that blocks it, in calls of poison.Store
 	Since    time.Time `json:"since,omitzero"`
 	Waiting  int64     `json:"waiting"` // messages behind it; 10,000 means "or more"
 }
 
-// BlockedKeys lists the keys that have been parked for the longest, at most n of them: 1 to 1000.
+// BlockedKeys lists the keys that have been blocked for the longest, at most n of them: 1 to 1000.
 func (a *Admin) BlockedKeys(ctx context.Context, db bun.IDB, n int) ([]BlockedKey, error) {
 	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err == nil {

@@ -29,12 +29,12 @@ type Pending struct {
 	CreatedAt   time.Time `json:"created_at,omitzero"`   // when it was produced
 	AvailableAt time.Time `json:"available_at,omitzero"` // it is not claimed before
 	Attempts    int       `json:"attempts"`              // failed runs
-	Crashes     int       `json:"crashes"`               // deliveries in a row whose owner vanished
+	Crashes     int       `json:"crashes"`               // deliveries in a row whose process was lost
 	State       State     `json:"state"`
 	// Claim is the claim that it is in; nil unless State is Leased.
 	Claim *Claim `json:"claim,omitempty"`
 
-	// Only [Admin.Get] and [Admin.GetHead] fill in these.
+	// Payload and the fields below are filled in by [Admin.Get] and [Admin.GetHead] only.
 	Payload      []byte            `json:"-"`                       // as the registry's codec encoded it
 	PayloadBytes int               `json:"payload_bytes,omitempty"` // the size of all of it
 	Headers      map[string]string `json:"headers,omitempty"`       // nil: none
@@ -63,10 +63,10 @@ type Attempt struct {
 // State says where a message stands: what keeps it from running, or that nothing does.
 type State string
 
-// The states. Of several [Admin.Explain] names the first of leased, lease expired, no
-// consumer, other payload type, paused, key parked, behind, delayed, suspect, late, gate closed, breaker open, at the limit
-// of its key, at its limit, over its rate, no live process, busy, ready. [Admin.List] tells only [Leased], [Delayed]
-// and [Ready] apart.
+// The states. If several apply, [Admin.Explain] returns the first of Leased, LeaseExpired,
+// NoConsumer, OtherPayload, Paused, KeyBlocked, BehindKey, Delayed, Suspect, Expired, CircuitOpen,
+// CircuitBreakerOpen, KeyLimited, Limited, RateLimited, NoLiveProcess, Saturated and Ready.
+// [Admin.List] tells only [Leased], [Delayed] and [Ready] apart.
 const (
 	// Leased: a process has claimed it, and runs it or is about to.
 	Leased State = "leased"
@@ -74,7 +74,7 @@ const (
 	Delayed State = "delayed"
 	// Ready: nothing keeps it; it waits for a processor with room.
 	Ready State = "ready"
-	// LeaseExpired: its owner has vanished, or cannot reach the database.
+	// LeaseExpired: the process that claimed it was lost, or cannot reach the database.
 	LeaseExpired State = "lease expired"
 	// NoConsumer: the registry has no consumer of that name.
 	NoConsumer State = "no consumer"
@@ -85,27 +85,25 @@ const (
 	// Suspect: it is due, but has crashed before, and waits for its turn
 	// apart from the others.
 	Suspect State = "crash suspect"
-	// Parked: a message of its key was poisoned, and keeps the others from running: see
-	// bus.BlockKey.
+	// KeyBlocked: a message of its key was poisoned, and blocks the others: see bus.BlockKey.
 	KeyBlocked State = "key parked"
-	// Behind: it waits for another message of its key: see bus.Ordered.
+	// BehindKey: it waits for another message of its key: see bus.Ordered.
 	BehindKey State = "behind"
-	// KeyLimit: as many of its key run as bus.KeyConcurrency allows.
+	// KeyLimited: as many of its key run as bus.KeyConcurrency allows.
 	KeyLimited State = "at the limit of its key"
-	// CircuitOpen: the gate of its consumer is closed, in this process: see [Circuit].
+	// CircuitOpen: the circuit of its consumer is open, in this process: see [Circuit].
 	CircuitOpen State = "gate closed"
-	// CircuitBreakerOpen: the breaker of its consumer is open: see bus.CircuitBreaker.
+	// CircuitBreakerOpen: the circuit breaker of its consumer is open: see bus.CircuitBreaker.
 	CircuitBreakerOpen State = "breaker open"
-	// AtLimit: as many as its consumer's limit allows run, in all processes: see bus.GlobalConcurrency.
+	// Limited: as many as its consumer's limit allows run, in all processes: see bus.GlobalConcurrency.
 	Limited State = "at its limit"
-	// OverRate: as many of its consumer have started as its rate allows: see bus.RateLimit.
+	// RateLimited: as many of its consumer have started as its rate allows: see bus.RateLimit.
 	RateLimited State = "over its rate"
-	// NoProcess: no process that is alive takes it, though some have told of themselves: see
-	// [Admin.Processes].
+	// NoLiveProcess: no live process takes it, though some have reported: see [Admin.Processes].
 	NoLiveProcess State = "no live process"
-	// Busy: all processes that take it run as much as they may.
+	// Saturated: all processes that take it run as much as they may.
 	Saturated State = "busy"
-	// Late: it may not start any more: see [DeliverBy].
+	// Expired: its deadline has passed, so it may not start any more: see [DeliverBy].
 	Expired State = "late"
 	// Poisoned: it is pending no more, but poisoned.
 	Poisoned State = "poisoned"
@@ -120,8 +118,8 @@ type Claim struct {
 	Isolated    bool      `json:"solo"`                  // it holds one message that may kill processes
 	ClaimedAt   time.Time `json:"claimed_at,omitzero"`   // when the messages were claimed
 	LeasedUntil time.Time `json:"leased_until,omitzero"` // the owner renews it before
-	// Expired is true when the owner did not: it has vanished, or cannot reach the
-	// database. The next poll of any processor recovers the messages.
+	// Expired is true if the lease ran out: the owner was lost, or cannot reach the database. The
+	// next poll of any processor recovers the messages.
 	Expired  bool `json:"expired"`
 	Messages int  `json:"messages"` // that are still in it
 }
@@ -163,7 +161,7 @@ type Filter struct {
 	MessageID uuid.UUID `json:"message_id,omitzero"`
 	// State is one of Ready, Delayed and Leased.
 	State State `json:"state,omitempty"`
-	// Crashed selects messages whose last owner has vanished.
+	// Crashed selects messages whose last owner was lost.
 	Crashed bool `json:"crashed,omitempty"`
 	// Retrying selects messages that have failed, and are to run again.
 	Retrying bool `json:"retrying,omitempty"`

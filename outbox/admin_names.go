@@ -15,7 +15,7 @@ import (
 // namesSince is how long ago a process may have told of itself whose names count.
 const namesSince = 7 * 24 * time.Hour
 
-// Names tells under which names messages of consumers may be stored. It is immutable.
+// Names are the names under which messages of consumers may be stored. It is immutable.
 type Names struct {
 	known [][]string // the names of each, its present one first; whose word counts most first
 }
@@ -53,8 +53,8 @@ func (a *Admin) Names(ctx context.Context, db bun.IDB) (Names, error) {
 	return n, nil
 }
 
-// toldBy is what processes tell of the names of consumers, by whether they are alive. All of a release tell the
-// same, which is read once: each step of a requeue asks for it.
+// toldBy is what processes report of the names of consumers, by whether they are alive. All of a
+// release report the same, which is read once: each step of a requeue asks for it.
 func toldBy(rows []store.Process) map[bool][][]string {
 	type manifest struct {
 		alive bool

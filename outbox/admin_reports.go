@@ -13,8 +13,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// What processes have told, see bus.RegistryConfig.HeartbeatInterval. Instants are in UTC, on the database's
-// clock.
+// What processes have reported, see bus.RegistryConfig.HeartbeatInterval. Instants are in UTC, on
+// the database's clock.
 
 // Process is a Run of a processor, a scheduler, projections or relays, of any program that works on
 // these tables.
@@ -41,7 +41,7 @@ type Process struct {
 	Queued  int      `json:"queued"`           // messages that it had claimed, and that waited for a worker
 	Limit   int      `json:"limit"`            // the most that may run at once
 	Stuck   []string `json:"stuck,omitempty"`  // consumers that ignored their timeout
-	Closed  []string `json:"closed,omitempty"` // consumers that a gate or breaker stopped there
+	Closed  []string `json:"closed,omitempty"` // consumers that a circuit or circuit breaker stopped there
 }
 
 // ProcessConsumer is what a process takes of a consumer.
@@ -53,7 +53,7 @@ type ProcessConsumer struct {
 	MaxAttempts  int           `json:"max_attempts"`
 }
 
-// takes tells whether messages that are stored like that are this consumer's.
+// takes reports whether messages that are stored like that are this consumer's.
 func (c ProcessConsumer) takes(consumer, payloadType string) bool {
 	return (c.Name == consumer || slices.Contains(c.Former, consumer)) && slices.Contains(c.PayloadTypes, payloadType)
 }
@@ -112,8 +112,9 @@ func (a *Admin) Processes(ctx context.Context, db bun.IDB, within time.Duration)
 // 500 ms, 1 and 10 s, and longer.
 type Histogram [store.Buckets]int64
 
-// Quantile is how long at most the given part of the runs took: 0.99 for all but one in a hundred. What
-// took more than 10 s is told as an hour, the longest that a timeout may be. Without runs it is 0.
+// Quantile is how long at most the given part of the runs took: 0.99 for all but one in a hundred.
+// What took more than 10 s counts as an hour, the longest that a timeout may be. Without runs it is
+// 0.
 func (h Histogram) Quantile(part float64) time.Duration {
 	var all, sum int64
 	for _, n := range h {
@@ -143,9 +144,9 @@ type MinuteStats struct {
 	Lag       Histogram `json:"lag"` // how long after their messages were due they began
 }
 
-// Minutes lists the last minutes of consumers, of all unless some are named, by consumer and time. A
-// consumer is not listed for a minute in which it has not run. A run counts in the minute in which its
-// process told of it, which may be the next. They are kept for 48 hours.
+// Minutes lists the last minutes of consumers, of all unless some are named, by consumer and time.
+// A consumer is not listed for a minute in which it has not run. A run counts in the minute in
+// which its process reported it, which may be the next. They are kept for 48 hours.
 func (a *Admin) Minutes(ctx context.Context, db bun.IDB, within time.Duration, consumers ...string) ([]MinuteStats, error) {
 	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err != nil {
@@ -196,7 +197,7 @@ func (a *Admin) Failures(ctx context.Context, db bun.IDB, consumer string, limit
 	}), nil
 }
 
-// Crash tells that a process vanished while it held a message.
+// Crash is the loss of a process while it held a message.
 type Crash struct {
 	ID       int64  `json:"id"` // of the message
 	Consumer string `json:"consumer"`
@@ -206,8 +207,8 @@ type Crash struct {
 	At   time.Time `json:"at"` // when that was found out
 }
 
-// Crashes lists who vanished with a message, or with any if its id is 0, the last first. They are kept
-// for 7 days. The limit is 1 to 1000.
+// Crashes lists the processes that were lost with a message, or with any if its id is 0, the last
+// first. They are kept for 7 days. The limit is 1 to 1000.
 func (a *Admin) Crashes(ctx context.Context, db bun.IDB, id int64, limit int) ([]Crash, error) {
 	st, db, err := a.stores.Of(db, errAdminUnmade)
 	if err == nil {

@@ -24,15 +24,15 @@ type Chunk struct {
 	Filter Filter
 	// After is the id behind which they begin: [ChunkResult.Last] of the batch before, or 0.
 	After int64
-	// UpTo is the last id that may be changed: what is produced, or requeued, after somebody has looked at
-	// what there is has greater ones. 0 is no bound.
+	// UpTo is the last id that may be changed. What is produced or requeued later has greater ids.
+	// 0 is no bound.
 	UpTo int64
 	// Limit is the most messages to change: 1 to 10,000. Each 500 are a transaction, unless the caller
 	// has one.
 	Limit int
 }
 
-// ChunkResult tells what became of a batch. None of its messages is missing to begin with: what is in
+// ChunkResult is what became of a chunk. None of its messages is missing to begin with: what is in
 // Missing was consumed meanwhile.
 type ChunkResult struct {
 	Result
@@ -89,7 +89,7 @@ func (a *Admin) changeWhere(ctx context.Context, db bun.IDB, what string, c stor
 type Preview struct {
 	// UpTo is the last id there is: the UpTo of a [Chunk]. It is 0 when no message is pending.
 	UpTo int64 `json:"up_to"`
-	// Messages are how many match; More tells that there may be more.
+	// Messages are how many match; More is true if there may be more.
 	Messages int  `json:"messages"`
 	More     bool `json:"more,omitempty"`
 	// Consumers are those of these messages, as they are stored, in the order of their names.

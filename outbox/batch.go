@@ -142,7 +142,7 @@ func repeat(members []*member, err error) {
 	}
 }
 
-// identical tells whether two errors are one, as of a batch that has failed as a whole.
+// identical reports whether two errors are one, as of a batch that has failed as a whole.
 func identical(a, b error) bool {
 	return a != nil && b != nil && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
@@ -182,8 +182,8 @@ func together(members []*member) (context.Context, func()) {
 	}
 }
 
-// inTime answers those of a batch that are too late to start, and those of the same key behind one that is poisoned
-// for it, and returns the others.
+// inTime answers the messages of a batch that have expired, and those of the same key behind one
+// that is poisoned for it, and returns the others.
 func (g *group) inTime(members []*member) (left []*member) {
 	var poisoned []*task
 	for _, m := range members {

@@ -85,9 +85,9 @@ func ofTransaction(statement string, err error) error {
 	return fmt.Errorf("outbox: the consumer's transaction: %s: %w", statement, err)
 }
 
-// blamed is the verdict on a run for which the handler was not to blame: it is repeated
-// without costing an attempt, but not for ever. What looks like the database's fault
-// each time is the message's in the end, unless the handler never began.
+// blamed is the outcome error of a run for which the handler was not to blame: it is repeated
+// without costing an attempt, but not for ever. What looks like the database's fault each time is
+// the message's in the end, unless the handler never began.
 func (r *run) blamed(t *task, f *fault) error {
 	counts := &r.streaks
 	if f.of == unstarted {

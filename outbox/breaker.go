@@ -12,11 +12,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// breakerEvery is how often a process compares notes about breakers with the others.
+// breakerEvery is how often a process compares its circuit breakers with those of the others.
 const breakerEvery = time.Second
 
-// breaker is this process's part of a consumer's breaker: a gate that all processes close and
-// open together, and what runs have come to since it was asked last.
+// breaker is this process's part of a consumer's circuit breaker: a circuit that all processes trip
+// and reset together, and what runs have come to since it was read last.
 type breaker struct {
 	*Circuit
 	name   string
@@ -28,10 +28,11 @@ type breaker struct {
 	last         string      // of this process's errors
 	open         OpenBreaker // how it was told of last, while it is open
 	probing      int         // the number of the opening at which this process may probe
-	over         bool        // a probe is done: the breaker is to be closed
+	over         bool        // a probe is done: the circuit breaker is to be closed
 }
 
-// breakerOf returns the breaker of a consumer, if it has one, which is its gate then.
+// breakerOf returns the circuit breaker of a consumer, if it has one. It is the consumer's circuit
+// then.
 func breakerOf(name string, settings bus.ConsumerConfig, gate *Circuit) (*breaker, error) {
 	switch {
 	case settings.Breaker == nil:
@@ -42,7 +43,7 @@ func breakerOf(name string, settings bus.ConsumerConfig, gate *Circuit) (*breake
 	return &breaker{Circuit: new(Circuit), name: name, config: *settings.Breaker}, nil
 }
 
-// count notes what a run has come to, unless the breaker has opened since it began. A probe
+// count notes what a run has come to, unless the circuit breaker has opened since it began. A probe
 // that is done ends the opening.
 func (b *breaker) count(err error, probe bool) {
 	if _, _, closed := b.Tripped(); closed && !probe {
@@ -72,14 +73,14 @@ func (b *breaker) take() (done, failed int64, over bool) {
 	return done, failed, over
 }
 
-// keep has the next look close the breaker, which this one could not.
+// keep has the next look close the circuit breaker, which this one could not.
 func (b *breaker) keep(over bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.over = b.over || over
 }
 
-// told enters how the breaker stands in the database.
+// told enters the state of the circuit breaker in the database.
 func (b *breaker) told(row store.Breaker, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -112,7 +113,7 @@ func (b *breaker) mayProbe(opened int, now time.Time) {
 	b.hold(b.reasonLocked(), now)
 }
 
-// hold closes the gate, with a probe at the given time and no other.
+// hold trips the circuit, with a probe at the given time and no other.
 func (g *Circuit) hold(reason error, probe time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -122,10 +123,12 @@ func (g *Circuit) hold(reason error, probe time.Time) {
 	g.reason, g.probe, g.interval = reason, probe, never
 }
 
-// never is longer than any breaker waits: whoever has it open says when.
+// never is longer than any circuit breaker waits: the process that has it open decides when it
+// ends.
 const never = 365 * 24 * time.Hour
 
-// breakers has this process open and close breakers together with the others, until ctx ends.
+// breakers has this process open and close circuit breakers together with the others, until ctx
+// ends.
 func (r *run) breakers(ctx context.Context) {
 	all := r.dispatcher.breakersOf()
 	if len(all) == 0 {
@@ -182,8 +185,8 @@ func (r *run) compareNotes(ctx context.Context, all map[string]*breaker) {
 	}
 }
 
-// heed does what a breaker says, and takes the right to probe when there is something to probe
-// with.
+// heed follows the state of a circuit breaker, and takes the right to probe when there is something
+// to probe with.
 func (r *run) heed(ctx context.Context, b *breaker, row store.Breaker) {
 	open := func() bool { _, _, closed := b.Tripped(); return closed }
 	before := open()
@@ -205,7 +208,7 @@ func (r *run) heed(ctx context.Context, b *breaker, row store.Breaker) {
 	}
 }
 
-// wake has those look again who wait for a gate.
+// wake has the goroutines that wait for a circuit look again.
 func (d *dispatcher) wake() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

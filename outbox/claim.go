@@ -33,7 +33,7 @@ func (r *run) claimLoop(ctx context.Context) {
 			continue
 		}
 		if r.dispatcher.claimed(o, claimed, time.Now()) {
-			// Another process has it, or it was committed late and lies before the cursor.
+			// Another process has it, or it was committed out of order and lies before the cursor.
 			r.alarm.By(later(r.sweeper.at(), time.Now()))
 		}
 		r.outage.Recovered()
@@ -41,7 +41,7 @@ func (r *run) claimLoop(ctx context.Context) {
 	}
 }
 
-// claimFailed tells whether the next claim, for other consumers, need not wait.
+// claimFailed reports whether the next claim, for other consumers, need not wait.
 func (r *run) claimFailed(o order, err error, began time.Time) (goOn bool) {
 	r.outage.Failed("claim", err)
 	r.unknownClaims.Store(true)

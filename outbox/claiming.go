@@ -20,7 +20,7 @@ const (
 	minPostponed, maxPostponed = 50 * time.Millisecond, 10 * time.Second
 )
 
-// order is what a claim loop is to ask for.
+// order is what a fetcher is to ask for.
 type order struct {
 	request store.ClaimRequest
 	parts   []part // of the wants of the request, in their order
@@ -151,10 +151,9 @@ func (d *dispatcher) claimed(o order, c store.Claim, now time.Time) (unsure bool
 	return unsure
 }
 
-// failed accounts for a claim that failed. What may be due to one consumer is tried
-// for each by itself, and then again later for those for which it still fails: apart
-// tells that the others need not wait. Slow tells that it took too long, outage that
-// the database did not answer anybody.
+// failed accounts for a claim that failed. What may be due to one consumer is tried for each by
+// itself, and then again later for those for which it still fails. apart reports that the others
+// need not wait. slow means that it took too long, outage that the database did not answer at all.
 func (d *dispatcher) failed(o order, slow, outage bool, now time.Time) (apart bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -227,7 +226,7 @@ func (d *dispatcher) expected(now time.Time, all bool) (wants []store.Want) {
 	return wants
 }
 
-// appeared acts on a look for those, and tells whether it brought work to consumers that
+// appeared acts on a look for those, and reports whether it brought work to consumers that
 // had none.
 func (d *dispatcher) appeared(wants []store.Want, p store.Probe) (news bool) {
 	d.mu.Lock()
@@ -278,8 +277,8 @@ func (d *dispatcher) foundBehind(p store.Probe) {
 	d.room.Broadcast()
 }
 
-// nextVerdict is when to look again, while messages wait to run solo: when that may
-// begin, and often enough to see who vanishes.
+// nextVerdict is when to look again, while messages wait to run solo: when that may begin, and
+// often enough to see which processes are lost.
 func (d *dispatcher) nextVerdict(now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()

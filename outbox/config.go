@@ -18,8 +18,8 @@ import (
 // ProcessorConfig sets up a [Processor]. The zero value works: every zero field
 // stands for its default.
 type ProcessorConfig struct {
-	// Fetchers is the number of claim loops. Defaults to 2, and
-	// to 1 on a database without row locks, where more is an error.
+	// Fetchers is the number of goroutines that claim messages. Defaults to 2, and to 1 on a
+	// database without row locks, where more is an error.
 	Fetchers int
 	// BatchSize is the most messages one claim takes: up to 500, and more where consumers
 	// finish more than 16,000 in a second. It bounds what a crash can repeat: Fetchers x
@@ -45,11 +45,11 @@ type ProcessorConfig struct {
 	// own timeout: up to 1 h. A consumer that is still running 5 s after its
 	// timeout is abandoned. Defaults to 10 s.
 	DefaultTimeout time.Duration
-	// LeaseDuration is how long a claim lasts without being renewed, and so how
-	// long messages of a vanished process wait. At least 1 s. Defaults to 30 s.
+	// LeaseDuration is how long a claim lasts without being renewed, and so how long messages of a
+	// lost process wait. At least 1 s. Defaults to 30 s.
 	LeaseDuration time.Duration
-	// AllowUntestedServer allows a server that speaks the protocol of PostgreSQL or MariaDB and that
-	// nobody has tried: YugabyteDB, MySQL, or one that is not known. READ COMMITTED must be
+	// AllowUntestedServer allows a server that speaks the protocol of PostgreSQL or MariaDB and is
+	// not tested with this library: YugabyteDB, MySQL, or an unknown one. READ COMMITTED must be
 	// effective there, which Run tries, and the registry must have no events. Servers on which
 	// nothing can run are refused all the same: see docs/deploying.md. Defaults to false.
 	AllowUntestedServer bool
@@ -59,7 +59,7 @@ type ProcessorConfig struct {
 	// DrainTimeout is how long Run lets consumers finish after it was told to
 	// stop; it returns within two seconds after that. On SQLite a statement that waits
 	// for the write lock cannot be cut short, and takes up to busy_timeout longer, more than
-	// once if somebody keeps the lock. Defaults to 10 s.
+	// once if another process keeps the lock. Defaults to 10 s.
 	DrainTimeout time.Duration
 	// Middleware is the whole consume chain, first outermost: what is not in it is
 	// not done. To add layers of your own use middleware.Default with
@@ -74,8 +74,8 @@ const (
 	// abandonGrace is how long a handler may ignore its timeout before it is
 	// abandoned.
 	abandonGrace = 5 * time.Second
-	// A message is poisoned when the process that had it has vanished three times in a
-	// row, the last time while it ran as the only suspect of its process.
+	// A message is poisoned when its process was lost three times in a row, the last time while the
+	// message ran as the only suspect of its process.
 	maxCrashes = 3
 	// maxClaimBytes bounds the payloads, events, headers and errors of one claim,
 	// maxHeldBytes those of all messages that wait or run in a process.

@@ -61,7 +61,7 @@ func isTransactional(c bus.ConsumerConfig) bool { return c.Value(transactionalKe
 // errFenced gives a message back that is no longer ours to run: another may have it by now.
 var errFenced error = &bus.OutcomeError{Outcome: bus.Released, Err: bus.ErrLeaseLost}
 
-// errHidden is counted: its transaction has the message locked, so nobody else could have
+// errHidden is counted: its transaction has the message locked, so no other transaction could have
 // removed it.
 var errHidden = errors.New("the message is not to be found any more, be it that the consumer has removed it, has changed to another database, or that row-level security hides it")
 

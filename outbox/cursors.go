@@ -11,9 +11,9 @@ import (
 // commit in any order. What commits later still a sweep finds.
 const margin = 2 * time.Second
 
-// wantCursor is where looks for the messages of one want begin. What lies before it has
-// been claimed, by whomever, so that nobody walks the dead index entries of what is
-// done, which pile up while a long transaction elsewhere holds back vacuum.
+// wantCursor is where looks for the messages of one want begin. What lies before it has been
+// claimed by some process. So looks skip the dead index entries of what is done, which pile up
+// while a long transaction elsewhere holds back vacuum.
 type wantCursor struct {
 	start store.Position // looks begin behind it
 	floor store.Position // up to here a look found nothing

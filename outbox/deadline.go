@@ -9,9 +9,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// DeliverBy gives the message a deadline: none of its runs starts after t, on the database's
-// clock. A message that would start later is bus.Discarded or bus.Poisoned, as late says; no
-// other outcome is allowed. Its consumer is not called then, and the error is bus.ErrExpired.
+// DeliverBy gives the message a deadline: none of its runs starts after t, on the database's clock.
+// A message that would start after t gets the outcome late: bus.Discarded or bus.Poisoned. Its
+// consumer is not called then, and the error is bus.ErrExpired.
 //
 // The deadline is looked at when a run is to start, and so a message of a paused consumer
 // stays until it is claimed. To requeue a poisoned message lifts it. The deadline travels in
@@ -31,11 +31,11 @@ func DeliverBy(t time.Time, late bus.Outcome) Option {
 	}
 }
 
-// deadlinePassed is why a late message was poisoned.
+// deadlinePassed is why an expired message was poisoned.
 const deadlinePassed = "deadline passed"
 
-// deadline reads what DeliverBy has written. False means that there is none, or none that
-// can be read, since somebody has edited it.
+// deadline reads what DeliverBy has written. False means that there is none, or one that was edited
+// and cannot be read.
 func deadline(m *bus.Message) (by time.Time, late string, ok bool) {
 	text, ok := m.Headers[store.DeliverByHeader]
 	if !ok {
@@ -61,7 +61,7 @@ func checkDeadline(m *bus.Message, now time.Time) error {
 		m.PayloadType, bus.ErrInvalidOption, at.UTC().Format(time.RFC3339Nano), by.Format(time.RFC3339Nano))
 }
 
-// tooLate is the verdict on a message that must not start any more, else nil.
+// tooLate is the outcome error of a message that has expired, else nil.
 func (r *run) tooLate(m *bus.Message) error {
 	by, late, ok := deadline(m)
 	if !ok {

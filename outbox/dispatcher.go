@@ -8,8 +8,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// dispatcher stands between the claim loops, which bring messages, and the
-// workers, which run them. It decides what may be claimed and who runs next.
+// dispatcher stands between the fetchers, which bring messages, and the workers, which run them. It
+// decides which messages may be claimed and which run next.
 type dispatcher struct {
 	config    ProcessorConfig
 	consumers []*consumer
@@ -19,13 +19,13 @@ type dispatcher struct {
 	byPayload map[string][]*consumer // also by former payload types
 	limiters  []*limiter
 
-	slotsWanted chan struct{} // of size 1: somebody waits for a slot
+	slotsWanted chan struct{} // of size 1: a message waits for a slot
 
 	mu            sync.Mutex
 	work          sync.Cond     // workers wait here
-	room          sync.Cond     // claim loops wait here
+	room          sync.Cond     // fetchers wait here
 	busy          chan struct{} // of size 1: there was nothing to run, and now there is
-	waiting       int           // claim loops that wait
+	waiting       int           // fetchers that wait
 	queued        int           // claimed, not started
 	running       int
 	runTx         int // running transactional consumers
@@ -68,8 +68,8 @@ func newDispatcher(config ProcessorConfig, consumers []*consumer) *dispatcher {
 	return d
 }
 
-// activate marks the consumers of the given payload types as having messages, which
-// somebody here has just committed; none means all of them.
+// activate marks the consumers of the given payload types as having messages that were just
+// committed in this process; none means all of them.
 func (d *dispatcher) activate(payloadTypes ...string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,18 +105,18 @@ func (d *dispatcher) expect(now time.Time, payloadTypes []string) {
 
 func (c *consumer) activate() { c.active, c.wakeups = true, c.wakeups+1 }
 
-// activeLocked tells whether there may be messages for somebody.
+// activeLocked reports whether any consumer may have messages.
 func (d *dispatcher) activeLocked() bool {
 	return slices.ContainsFunc(d.consumers, (*consumer).pending)
 }
 
-// pending tells whether there may be messages for it to claim.
+// pending reports whether there may be messages for it to claim.
 func (c *consumer) pending() bool {
 	return c.active || slices.ContainsFunc(c.lanes, func(l *lanes) bool { return l.active })
 }
 
-// push hands claimed messages to the workers, those of one lane together. False means that
-// the processor stops and nobody will run them.
+// push hands claimed messages to the workers, those of one lane together. False means that the
+// processor stops and will not run them.
 func (d *dispatcher) push(tasks []task) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -170,7 +170,7 @@ func (d *dispatcher) next(done *task) *task {
 	return nil
 }
 
-// takeNow is next for who must not wait: nil means that nothing may start.
+// takeNow is next without blocking: nil means that nothing may start.
 func (d *dispatcher) takeNow() *task {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -228,7 +228,7 @@ func (d *dispatcher) dequeueLocked(c *consumer) *task {
 	return t
 }
 
-// fillsLocked tells whether a batch still waits for more messages. If so, workers look
+// fillsLocked reports whether a batch still waits for more messages. If so, workers look
 // again when it has waited long enough.
 func (d *dispatcher) fillsLocked(c *consumer) bool {
 	if d.impatient || c.settings.BatchWait == 0 || c.waiting >= c.group || !c.queue[0].groupable() {
@@ -253,7 +253,7 @@ func (d *dispatcher) fillsLocked(c *consumer) bool {
 	return true
 }
 
-// startsNowLocked tells whether a free worker may start a message of its consumer. The
+// startsNowLocked reports whether a free worker may start a message of its consumer. The
 // last worker, and the last place of its consumer, are kept for those that have crashed, in
 // their turn.
 func (d *dispatcher) startsNowLocked(c *consumer, t *task) bool {
@@ -291,8 +291,8 @@ func (d *dispatcher) finishedLocked(t *task) {
 	}
 }
 
-// stale takes back the messages that have waited for a worker since before the
-// given instant, or wait behind a closed gate, so that other processes can have them.
+// stale takes back the messages that have waited for a worker since before the given instant, or
+// wait behind an open circuit, so that other processes can have them.
 func (d *dispatcher) stale(before time.Time) []*task {
 	return d.withdraw(func(t *task) bool {
 		return t.queuedAt.Add(t.consumer.settings.BatchWait).Before(before) || behindCircuit(t)
@@ -360,7 +360,7 @@ func (d *dispatcher) leftBehind() []string {
 	return slices.Sorted(slices.Values(d.abandoned))
 }
 
-// close stops everybody who waits and returns what had not started.
+// close ends all waits and returns what had not started.
 func (d *dispatcher) close() []*task {
 	d.mu.Lock()
 	d.closed = true

@@ -28,11 +28,11 @@ func forwardedKey(m *bus.Message, consumers []bus.Consumer) string {
 	return m.OrderingKey
 }
 
-// rename stores claimed messages of consumers that forward under the present names of those,
-// before they run. What such a run has passed on is done elsewhere: a program of before the
-// rename, which consumes by the former name itself, must not do it once more when this process
-// vanishes. How many of the messages could not be renamed, and so must not run, is returned: they
-// come last. What its consumer takes in the order of keys keeps its name, by which that goes.
+// rename stores claimed messages of consumers that forward under the present names of those, before
+// they run. What such a run has passed on is done elsewhere: a program of before the rename, which
+// consumes by the former name itself, must not do it again when this process is lost. rename
+// returns how many of the messages could not be renamed, and so must not run: they come last. What
+// its consumer takes in the order of keys keeps its name, by which that goes.
 func (r *run) rename(ctx context.Context, c store.Claim) (stay int, err error) {
 	var rows []store.Former
 	for i := range c.Messages {

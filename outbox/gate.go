@@ -18,39 +18,39 @@ const (
 	longestProbe = 30 * time.Second
 )
 
-// Circuit stops consumers of this process for as long as something that they need is away.
-// Their handlers close it, as may anybody who notices:
+// Circuit stops consumers of this process while something that they need is away. Their handlers
+// trip it, as any other code may:
 //
 //	if err := stripe.Charge(ctx, card); errors.Is(err, errUnreachable) {
-//		return gate.Close(err)
+//		return circuit.Trip(err)
 //	}
 //
-// While it is closed nothing is claimed for the consumers that are [WithCircuit] by it, but for
-// single messages that probe: one starts after a second, the next two seconds later, and then
-// after twice as long each time, up to 30 s. A probe that is done opens the gate. Messages that
-// were claimed are given back, and a handler that returns an error costs its message no
-// attempt: nothing is written to what waits.
+// While the circuit is open, nothing is claimed for the consumers that have it ([WithCircuit]),
+// except single messages that probe. The first probe starts after a second, the next two seconds
+// later, and then after twice as long each time, up to 30 s. A probe that is done closes the
+// circuit. Messages that were claimed are given back. A handler that returns an error costs its
+// message no attempt: nothing is written to what waits.
 //
-// It knows of this process only; other processes go on. The zero value is open. It is safe
+// A Circuit is of this process only; other processes go on. The zero value is closed. It is safe
 // for concurrent use, and must not be copied.
 type Circuit struct {
 	mu       sync.Mutex
-	since    time.Time // zero while it is open
+	since    time.Time // zero while it is closed
 	reason   error
 	probe    time.Time // when the next one may start
-	probing  bool      // one has started, and nobody knows what came of it
+	probing  bool      // one has started, and its outcome is not known yet
 	interval time.Duration
 	watchers map[*dispatcher]bool
 }
 
 type gateKey struct{}
 
-// WithCircuit puts a consumer behind a gate, which several may share. NewProcessor refuses nil.
+// WithCircuit gives a consumer a circuit, which several may share. NewProcessor refuses nil.
 func WithCircuit(g *Circuit) bus.ConsumerOption {
 	return func(c *bus.ConsumerConfig) { c.SetValue(gateKey{}, g) }
 }
 
-// gateOf returns the gate of a consumer, or nil.
+// gateOf returns the circuit of a consumer, or nil.
 func gateOf(name string, settings bus.ConsumerConfig) (*Circuit, error) {
 	g, gated := settings.Value(gateKey{}).(*Circuit)
 	if gated && g == nil {
@@ -59,12 +59,12 @@ func gateOf(name string, settings bus.ConsumerConfig) (*Circuit, error) {
 	return g, nil
 }
 
-// errClosed stands for the reason of a gate that is closed without one.
+// errClosed stands for the reason of a circuit that is tripped without one.
 var errClosed = errors.New("outbox: the gate was closed")
 
-// Trip closes the gate, and returns an error for a handler to return, which gives the message
-// back with no attempt counted. It wraps the reason. While the gate is closed Close only notes
-// the reason.
+// Trip opens the circuit, and returns an error that wraps the reason. A handler that returns this
+// error gives its message back with no attempt counted. While the circuit is open, Trip only
+// replaces the reason.
 func (g *Circuit) Trip(reason error) error {
 	if reason == nil {
 		reason = errClosed
@@ -78,7 +78,7 @@ func (g *Circuit) Trip(reason error) error {
 	return &bus.OutcomeError{Outcome: bus.Released, Err: reason}
 }
 
-// Reset opens the gate. It has no effect on one that is open.
+// Reset closes the circuit. It has no effect on one that is closed.
 func (g *Circuit) Reset() {
 	g.changed(func() { g.since, g.reason, g.probing = time.Time{}, nil, false })
 }
@@ -94,14 +94,14 @@ func (g *Circuit) changed(change func()) {
 	}
 }
 
-// Tripped tells since when the gate is closed, and why. False means that it is open.
+// Tripped returns since when the circuit is open, and why. False means that it is closed.
 func (g *Circuit) Tripped() (since time.Time, reason error, closed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.since, g.reason, !g.since.IsZero()
 }
 
-// shut tells whether the gate is closed, and when a probe may start.
+// shut reports whether the circuit is open, and when a probe may start.
 func (g *Circuit) shut() (probe time.Time, closed bool) {
 	if g == nil {
 		return time.Time{}, false
@@ -136,7 +136,7 @@ func (g *Circuit) giveBack() { g.changed(func() { g.probing = false }) }
 func (g *Circuit) spend(now time.Time) {
 	g.changed(func() {
 		if !g.probing {
-			return // the gate was opened meanwhile
+			return // the circuit was reset meanwhile
 		}
 		if g.interval < never {
 			g.interval = min(2*g.interval, longestProbe)
@@ -145,7 +145,7 @@ func (g *Circuit) spend(now time.Time) {
 	})
 }
 
-// watch tells the dispatcher of the gate's opening, until stop is called.
+// watch has the dispatcher hear of changes of the circuit, until stop is called.
 func (g *Circuit) watch(d *dispatcher) (stop func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -176,7 +176,7 @@ func (g *Circuit) passed(err error, probe bool) error {
 	return err
 }
 
-// changed has the dispatcher claim for the consumers that are behind the gate, if they may start something.
+// changed has the dispatcher claim for the consumers of the circuit, if they may start something.
 func (d *dispatcher) changed(g *Circuit) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -189,7 +189,7 @@ func (d *dispatcher) changed(g *Circuit) {
 	d.room.Broadcast()
 }
 
-// watchGates has the dispatcher hear of gates that open, until stop is called.
+// watchGates has the dispatcher hear of changes of circuits, until stop is called.
 func (d *dispatcher) watchGates() (stop func()) {
 	var stops []func()
 	for _, c := range d.consumers {
@@ -204,7 +204,7 @@ func (d *dispatcher) watchGates() (stop func()) {
 	}
 }
 
-// ungated leaves out what may not be claimed now, since its consumer's gate is closed.
+// ungated leaves out what may not be claimed now, since its consumer's circuit is open.
 func (d *dispatcher) ungated(wants []store.Want) []store.Want {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -214,13 +214,13 @@ func (d *dispatcher) ungated(wants []store.Want) []store.Want {
 	})
 }
 
-// behindCircuit tells whether a message waits behind a circuit that stops its consumer, and is no probe.
+// behindCircuit reports whether a message waits behind a circuit that stops its consumer, and is no probe.
 func behindCircuit(t *task) bool {
 	probe, closed := t.consumer.gate.shut()
 	return closed && (time.Now().Before(probe) || len(t.consumer.queue) > 1)
 }
 
-// closedGates lists the consumers whose gates are closed.
+// closedGates lists the consumers whose circuits are open.
 func (d *dispatcher) closedGates() (list []bus.OpenCircuit) {
 	for _, c := range d.consumers {
 		if c.gate == nil {

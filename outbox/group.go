@@ -75,7 +75,7 @@ type group struct {
 	worker *worker
 	joined chan *member  // arrived at the innermost layer
 	left   chan *task    // returned from the chain
-	over   chan struct{} // closed when nobody is waited for any more
+	over   chan struct{} // closed when the group waits for no more messages
 	err    error         // for those who are still waiting then
 	turns  turns         // of messages with keys
 	inside int           // chains that have not returned, or not begun
@@ -203,8 +203,8 @@ func (g *group) serve(members []*member) (rest []*member) {
 	return g.transact(members)
 }
 
-// gather waits until everybody who is inside a chain has arrived, but not for
-// long once nobody arrives any more.
+// gather waits until every message that is inside a chain has arrived, but not for long once no
+// more arrive.
 func (g *group) gather(waiting []*member) []*member {
 	timer := time.NewTimer(g.worker.run.gathers)
 	defer timer.Stop()

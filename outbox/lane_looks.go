@@ -97,8 +97,8 @@ func (d *dispatcher) lookedAtLanes(of []*lanes, states []store.LaneState, probe 
 	}
 }
 
-// lookForExpected looks for messages with keys that somebody is about to commit, or of all
-// consumers. It reports whether there was anything to ask, and whether it found work for somebody idle.
+// lookForExpected looks for messages with keys that are about to be committed, or of all consumers.
+// It reports whether there was anything to ask, and whether it found work for idle consumers.
 func (r *run) lookForExpected(ctx context.Context, now time.Time, all bool) (asked, news bool) {
 	d := r.dispatcher
 	looks, of := d.laneLooks(now, false, func(l *lanes) bool { return all || now.Before(l.of.expected) })

@@ -96,7 +96,7 @@ func (l *lanes) part() part {
 
 func (l *lanes) activate() { l.active, l.wakeups, l.idle = true, l.wakeups+1, time.Time{} }
 
-// pending tells whether there may be messages to claim now, and if not, until when to wait.
+// pending reports whether there may be messages to claim now, and if not, until when to wait.
 func (l *lanes) pending(now time.Time) (ready bool, until time.Time) {
 	until = later(l.notBefore, l.resting.sooner(l.idle))
 	return l.active && !now.Before(until), until
@@ -135,10 +135,10 @@ func (l *lanes) begin(now time.Time) {
 	}
 }
 
-// bounded tells whether so many of a key run that others wait for them to be settled.
+// bounded reports whether so many of a key run that others wait for them to be settled.
 func (l *lanes) bounded() bool { return l.PerKey > 0 && l.PerKey < store.Unbounded }
 
-// exhausted tells whether more messages wait for those that are claimed, of whose keys no more
+// exhausted reports whether more messages wait for those that are claimed, of whose keys no more
 // may run at once. A batch would wait for them in vain.
 func (c *consumer) exhausted(now time.Time) bool {
 	return slices.ContainsFunc(c.lanes, func(l *lanes) bool {
@@ -147,7 +147,7 @@ func (c *consumer) exhausted(now time.Time) bool {
 	})
 }
 
-// parks tells whether a poisoned message keeps those behind it from running.
+// parks reports whether a poisoned message blocks its key.
 func (l *lanes) parks() bool { return l.of.settings.Ordered == bus.BlockKey }
 
 // runLength is how many messages of one key come together, at most.
@@ -367,7 +367,7 @@ func (d *dispatcher) stuckOf(wants []store.Want) []store.Lanes {
 	return d.stuckLocked(d.amongLocked(wants))
 }
 
-// amongLocked returns what tells whether something of a consumer is wanted.
+// amongLocked returns what reports whether something of a consumer is wanted.
 func (d *dispatcher) amongLocked(wants []store.Want) func(*consumer) bool {
 	return func(c *consumer) bool {
 		return slices.ContainsFunc(wants, func(w store.Want) bool { return d.byName[w.Consumer] == c })

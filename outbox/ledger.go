@@ -36,7 +36,7 @@ type lease struct {
 	until   time.Time      // on this process's clock, from before the statement was sent
 	open    int            // messages without a result
 	unsent  []store.Result // results that wait to be settled
-	busy    []store.Result // results to be settled again: somebody had locked their messages
+	busy    []store.Result // results to be settled again: another transaction had locked their messages
 	sending int            // results that are being settled
 	partial bool           // some results were settled apart, so it cannot be finished as a whole
 	expired bool           // its handlers were cancelled because it could not be renewed
@@ -46,7 +46,7 @@ type lease struct {
 // are still to be settled.
 type ledger struct {
 	mu        sync.Mutex
-	drained   sync.Cond // claim loops wait here while settling lags behind
+	drained   sync.Cond // fetchers wait here while settling lags behind
 	leases    map[int64]*lease
 	unsent    int
 	maxUnsent int
@@ -101,7 +101,7 @@ func (l *ledger) add(entry *lease, r store.Result) {
 	}
 }
 
-// live tells whether a claim is held for certain, as far as time goes: by the clock on the wall, too, since the other
+// live reports whether a claim is held for certain, as far as time goes: by the clock on the wall, too, since the other
 // one stands still while a virtual machine is suspended.
 func (l *ledger) live(entry *lease, now time.Time) bool {
 	l.mu.Lock()
@@ -356,7 +356,7 @@ func (l *ledger) putAside() int {
 	return l.busy
 }
 
-// close lets nobody wait any more.
+// close ends all waits.
 func (l *ledger) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// slotsIdle is for how long slots are kept that nobody needs.
+	// slotsIdle is for how long unused slots are kept.
 	slotsIdle = 250 * time.Millisecond
 	// slotsAgain is the wait until others are asked again who have all of them.
 	slotsAgain = 250 * time.Millisecond
@@ -63,7 +63,7 @@ func limitOf(consumer string, settings bus.ConsumerConfig) (name string, n int) 
 	return consumer, settings.Limit
 }
 
-// checkLimits refuses two numbers for one limit.
+// checkLimits refuses two values for one limit.
 func checkLimits(consumers []consumer) (errs []error) {
 	numbers := make(map[string]consumer)
 	for _, c := range consumers {
@@ -93,7 +93,7 @@ func (l *limiter) valid(now time.Time, lease time.Duration) (n int) {
 	return n
 }
 
-// wantedLocked tells whether a consumer of the limit could start something now, had it a slot.
+// wantedLocked reports whether a consumer of the limit could start something now, had it a slot.
 func (d *dispatcher) wantedLocked(l *limiter, now time.Time) bool {
 	return slices.ContainsFunc(l.consumers, func(c *consumer) bool { return d.waitsLocked(c, now) })
 }
@@ -113,8 +113,8 @@ type slotNeed struct {
 	excess []int
 }
 
-// slotNeeds tells what limiters need now, and when to look again: zero is not before
-// somebody asks. What is to be given back is not used any more.
+// slotNeeds returns what limiters need now, and when to look again: zero is not before it is asked.
+// What is to be given back is not used any more.
 func (d *dispatcher) slotNeeds(now time.Time) (needs []slotNeed, again time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

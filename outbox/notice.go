@@ -8,7 +8,7 @@ import (
 
 // notice is a warning that one cause can give rise to many times, such as claims
 // that all run out within moments of each other. It is logged at most once a
-// second, with the numbers of all times since. It is safe for concurrent use.
+// second, with the totals since then. It is safe for concurrent use.
 type notice struct {
 	logger *slog.Logger
 	text   string

@@ -51,9 +51,9 @@ func debounced(beside bool) error {
 // Note that a running message counts as pending: a handler that produces its
 // own key has no effect.
 //
-// A key has 1 to 255 bytes. An empty one is not allowed: it would be no key at
-// all, where somebody meant there to be one. Nor is a key other than that of a [Replace],
-// [Debounce] or [UniqueFor] of the same message.
+// A key has 1 to 255 bytes. An empty one is an error, as it is more likely a mistake than the wish
+// for no key. So is a key other than that of a [Replace], [Debounce] or [UniqueFor] of the same
+// message.
 func InsertID(key string) Option {
 	return func(m *bus.Message) error { return setInsertID(m, key, keeps) }
 }
@@ -174,7 +174,7 @@ type Item struct {
 	Options []Option
 }
 
-// Receipt tells what a produce wrote.
+// Receipt is what a produce wrote.
 type Receipt struct {
 	// MessageID is shared by the rows of all consumers. No row has it while
 	// Enqueued is 0: those that were pending already keep their own.

@@ -80,7 +80,7 @@ func (d *dispatcher) orderCleanLocked(now time.Time) (order, bool) {
 	if len(parts) == 0 {
 		return order{}, false
 	}
-	if parts[0].lanes != nil { // whoever claims does so alone, and so for longer
+	if parts[0].lanes != nil { // a claim for lanes is of one consumer, so it may bring more
 		budget = min(2*budget, d.config.BatchSize)
 	}
 	d.claimTurn++
@@ -116,9 +116,9 @@ func (d *dispatcher) batchLocked(now time.Time) int {
 	return min(max(finished/32, slowBatch), d.config.BatchSize)
 }
 
-// startsLocked is how many messages of a consumer may start now, as far as others
-// are concerned: a consumer leaves as many workers free as it keeps busy, up to an
-// eighth of them. The others find a free one then, and whoever runs little the first.
+// startsLocked is how many messages of a consumer may start now, as far as others are concerned: a
+// consumer leaves as many workers free as it keeps busy, up to an eighth of them. The others find a
+// free one then, and the consumers that run little first.
 func (d *dispatcher) startsLocked(c *consumer) int {
 	free := d.config.Concurrency - d.running
 	if len(d.consumers) == 1 {

@@ -15,12 +15,11 @@ import (
 const (
 	pollFloor         = 5 * time.Millisecond // between polls for messages that become due
 	unregisteredEvery = time.Minute
-	startGrace        = 2 * time.Second // after the start nobody's claims are recovered for so long, or a third of a lease
+	startGrace        = 2 * time.Second // after the start no claims are recovered for so long, or a third of a lease
 )
 
-// poller looks for work on behalf of all claim loops of the process, until ctx
-// ends: one look every PollInterval, sooner when it is known that something will
-// be due.
+// poller looks for work on behalf of all fetchers of the process, until ctx ends: one look every
+// PollInterval, sooner when it is known that something will be due.
 func (r *run) poller(ctx context.Context) {
 	defer r.sweeper.wg.Wait()
 	r.alarm.Loop(ctx, r.config.PollInterval, func() {
@@ -40,9 +39,9 @@ func (r *run) rest(began time.Time) time.Duration {
 	return max(pollFloor, min(10*time.Since(began), r.config.PollInterval))
 }
 
-// expecting looks for messages that somebody here has produced, and whose commit nobody
-// announces: a few times soon, and for their consumers only, however many there are. It
-// looks for those of all consumers when another process has told of a commit.
+// expecting looks for messages that were produced in this process and whose commit is not
+// announced: a few times soon, and for their consumers only, however many there are. It looks for
+// those of all consumers when another process has reported a commit.
 func (r *run) expecting(ctx context.Context) {
 	r.soon.Loop(ctx, time.Hour, func() {
 		began, woken := time.Now(), r.wakePacer.take()
@@ -68,7 +67,7 @@ func (r *run) expecting(ctx context.Context) {
 // False means that it failed.
 func (r *run) poll(ctx context.Context) (ok bool) {
 	r.report(time.Second) // the keeper of an idle process rests longer
-	// Armed before the look, so that whoever rings during it is heard.
+	// Armed before the look, so that an alarm during it is not missed.
 	r.alarm.Rearm(time.Now(), time.Now().Add(jitter(r.config.PollInterval)))
 	probe, err := r.lookAll(ctx)
 	now := time.Now()
@@ -104,7 +103,7 @@ func (r *run) poll(ctx context.Context) (ok bool) {
 	return true
 }
 
-// mayRecover tells whether the owners of expired claims have had the chance to renew
+// mayRecover reports whether the owners of expired claims have had the chance to renew
 // them: not right after an outage, nor right after the start, which may be its end.
 func (r *run) mayRecover() bool {
 	return r.outage.Stable() && !time.Now().Before(r.graceEnds())
@@ -117,8 +116,8 @@ func jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
 }
 
-// ask runs a statement of the poller's, and reports an error, unless ctx has ended or
-// whoever asks had little patience: they have another way.
+// ask runs a statement of the poller's, and reports an error, unless ctx has ended or the patience
+// of the caller was short: it has another way.
 func ask[T any](ctx context.Context, r *run, what string, patience time.Duration, statement func(context.Context) (T, error)) (T, error) {
 	inTime, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -129,9 +128,9 @@ func ask[T any](ctx context.Context, r *run, what string, patience time.Duration
 	return answer, err
 }
 
-// comeBack ends an outage once the database takes writes again: one that is read-only
-// answers a poll, too. And whoever comes back first renews what it still holds, before
-// others may take it for abandoned. What the poll has found does not wait for that.
+// comeBack ends an outage once the database takes writes again: one that is read-only answers a
+// poll, too. The process first renews what it still holds, before others may take it for abandoned.
+// What the poll has found does not wait for that.
 func (r *run) comeBack(ctx context.Context) error {
 	if r.outage.Err() == nil {
 		return nil
@@ -161,7 +160,7 @@ func (r *run) recoverClaims(ctx context.Context) {
 	r.alarm.By(time.Now()) // there may be more, and what was recovered is due
 }
 
-// reportKillers logs the messages that were poisoned last because processes vanish over them.
+// reportKillers logs the messages that were poisoned last because processes were lost over them.
 func (r *run) reportKillers(ctx context.Context, n int) {
 	killers := store.PoisonFilter{Error: store.CrashReason(maxCrashes)}
 	found, _ := ask(ctx, r, "look for what was poisoned", statementTimeout, func(ctx context.Context) ([]store.Poisoned, error) {
@@ -172,8 +171,8 @@ func (r *run) reportKillers(ctx context.Context, n int) {
 	}
 }
 
-// unregistered looks for messages that wait for consumers or payload types that are not
-// registered here, apart from the polls, since that may be slow.
+// unregistered looks for unhandled messages, whose consumer or payload type is not registered here,
+// apart from the polls, since that may be slow.
 func (r *run) unregistered(ctx context.Context) {
 	for wait := unregisteredEvery / 30; outage.Pause(ctx, wait); wait = unregisteredEvery {
 		if r.outage.Err() == nil {
@@ -203,7 +202,7 @@ func (r *run) warnOf(s store.Unregistered) {
 	}
 }
 
-// declared tells whether this program knows that another one runs the consumer.
+// declared reports whether this program knows that another one runs the consumer.
 func (r *run) declared(s store.Unregistered) bool {
 	return slices.ContainsFunc(r.registry.ConsumersOf(s.PayloadType), func(c bus.Consumer) bool { return slices.Contains(c.Names(), s.ConsumerType) })
 }

@@ -41,7 +41,7 @@ type Processor struct {
 
 	mu      sync.Mutex
 	current *run // nil while it does not run
-	crashed *run // the Step that may run messages that have crashed, if one does
+	crashed *run // the ProcessNext that may run messages that have crashed, if one does
 	lastErr error
 }
 
@@ -178,7 +178,7 @@ func (p *Processor) check(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Health tells how the processor is doing.
+// Health returns how the processor is doing.
 func (p *Processor) Health() bus.Health {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -252,7 +252,7 @@ type run struct {
 	pollRetry      backoff.BackOff
 	toldUnprepared bool
 
-	warned     sync.Map // kinds of messages that nobody here takes, and were reported
+	warned     sync.Map // kinds of messages that have no consumer here, and were reported
 	undeclared sync.Map // consumers of payload types that were reported
 }
 

@@ -13,10 +13,9 @@ const (
 	// soloPatience is how long a solo run waits for other suspects to end, and how
 	// long they wait for it.
 	soloPatience = 10 * time.Second
-	// A process takes something solo once it has lived for a lease, or so long, and nine
-	// fifths of that have passed since anybody who has vanished renewed one; else once it has
-	// lived for ten leases, or so long. Where processes die like flies, what they ran tells
-	// nothing.
+	// A process takes something solo once it has lived for a lease, or so long, and nine fifths of
+	// that have passed since a process that is lost now renewed one; else once it has lived for ten
+	// leases, or so long. Where many processes are lost, what they ran shows nothing.
 	soloCalm = 3 * time.Second
 	soloAge  = 30 * time.Second
 )
@@ -28,7 +27,7 @@ const (
 // the rest come together, where none is convicted. Clean messages go on meanwhile.
 type quarantine struct {
 	lease    time.Duration
-	calm     time.Time // nothing runs solo before a look that began later has found nobody to have vanished
+	calm     time.Time // nothing runs solo before a look that began later has found no lost process
 	looked   time.Time // when the last look began
 	mature   time.Time // from then on even so
 	waiting  bool      // there may be messages that crashed once
@@ -73,16 +72,16 @@ func (s *quarantine) begin(lease time.Duration, now time.Time) {
 	s.lease, s.calm, s.mature = lease, now.Add(max(lease, soloCalm)), now.Add(min(10*lease, soloAge))
 }
 
-// found notes who has vanished, and which messages crashed. Who lives renews a lease when a
-// quarter of it is over. Whoever has vanished since is seen when two fifths are over, until
-// all of it is: by looks that come at least every half of a lease. A sweep may report late.
+// found notes which processes are lost, and which messages crashed. A live process renews a lease
+// when a quarter of it is over. A process lost since is seen when two fifths are over, until all of
+// it is: by looks that come at least every half of a lease. A sweep may report late.
 func (s *quarantine) found(p store.Probe, began, now time.Time) {
 	var renewed time.Time // for the last time
 	switch {
 	case p.Expired || p.Lease > 0 && p.Lease < s.lease*3/5:
 		renewed = now.Add(p.Lease - s.lease)
 		s.solo = width{}
-	case !s.looked.IsZero() && began.Sub(s.looked) > s.lease/2: // somebody may have been seen, and be gone again
+	case !s.looked.IsZero() && began.Sub(s.looked) > s.lease/2: // a lost process may have been missed
 		renewed = now.Add(-s.lease)
 	}
 	s.calm, s.looked = later(s.calm, renewed.Add(max(s.lease, soloCalm)*9/5)), later(s.looked, began)
@@ -105,10 +104,10 @@ func (s *quarantine) want(now time.Time) {
 	}
 }
 
-// pending tells whether there is an order to give once there is room.
+// pending reports whether there is an order to give once there is room.
 func (s *quarantine) pending() bool { return s.waiting || !s.wanted.IsZero() }
 
-// next is the kind of crashed messages whose turn it is, or store.Clean. Solo tells whether one that crashed more
+// next is the kind of crashed messages whose turn it is, or store.Clean. Solo reports whether one that crashed more
 // than once could start, as far as its consumer's circuit goes: else the others do not wait for it.
 func (s *quarantine) next(now time.Time, solo bool) store.Selection {
 	if s.soloAsked || s.acquitting {
@@ -140,7 +139,7 @@ func (s *quarantine) order(kind store.Selection, wants []store.Want, free int) (
 	case s.needsWorker:
 		s.wanted, s.soloAsked = time.Time{}, true
 		o.request.Limit = min(s.solo.n, free)
-		// Who does not run alone is not blamed alone.
+		// A message that does not run alone is not blamed alone.
 		o.request.Solo = s.inFlight+s.reserved+s.outlasts == 0 && s.solo.n == 1
 		return o, true
 	}

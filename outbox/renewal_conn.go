@@ -8,9 +8,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
-// renewalConn is a connection that only renewals use. Consumers may use the
-// processor's pool up, and who waits for a connection is served in random order:
-// a renewal that waits with them could come too late for its leases.
+// renewalConn is a connection that only renewals use. Consumers may use the processor's pool up,
+// and waits for a connection end in random order: a renewal among them could come too late for its
+// leases.
 //
 // Where one writer locks the whole database there is none: the pool may be of
 // one connection, and renewals wait for the writer anyway.

@@ -36,8 +36,8 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		alarm:     alarm.New(),
 		soon:      alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond, 250*time.Millisecond),
 		pollRetry: outage.NewRetry(),
-		// After an outage nobody's claims are recovered for a third of a lease:
-		// their owners must get the chance to renew what expired meanwhile.
+		// After an outage no claims are recovered for a third of a lease: their owners must get the
+		// chance to renew what expired meanwhile.
 		outage:    outage.New(p.config.Logger, p.config.LeaseDuration/3, p.store.Look(p.db)),
 		unrenewed: notice{logger: p.config.Logger, text: "leases cannot be renewed, their consumers are cancelled"},
 		takenAway: notice{logger: p.config.Logger, text: "claims were taken away, their consumers are cancelled"},
@@ -201,7 +201,7 @@ func (r *run) runningInMiddleware() (names []string) {
 	return names
 }
 
-// waitFor waits until it is done, the time is up, or somebody cuts that short.
+// waitFor waits until it is done, the time is up, or the wait is cut short.
 func waitFor(done <-chan struct{}, d time.Duration, cut <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

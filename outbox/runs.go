@@ -8,8 +8,8 @@ import (
 // size is how many messages a task stands for.
 func (t *task) size() int { return 1 + len(t.others) }
 
-// together tells whether the others that were taken with a task share transactions or calls
-// with it. Else they are of its lane, and it may be alone to try whether a gate may open.
+// together reports whether the others that were taken with a task share transactions or calls with
+// it. Else they are of its lane, and it may be alone to probe a circuit.
 func (t *task) together() bool {
 	return len(t.others) > 0 && (t.row.Lane == 0 || t.consumer.group > 1 && t.groupable() && !t.probe)
 }

@@ -9,7 +9,7 @@ import (
 // Results of messages that run in the order of their keys are written in that order: else an older message could run
 // again behind newer ones that are gone. Those of one key are in one claim, and come in the order in which they ran.
 
-// sameKey tells whether both are of one key whose messages run in order.
+// sameKey reports whether both are of one key whose messages run in order.
 func sameKey(a, b store.Result) bool {
 	return a.Lane != 0 && a.Lane == b.Lane && a.Claim == b.Claim && a.InOrder()
 }
@@ -41,7 +41,7 @@ func firstOfKeys(results []store.Result) (first, rest []store.Result) {
 	return first, rest
 }
 
-// sharesKey tells whether two results are of one key.
+// sharesKey reports whether two results are of one key.
 func sharesKey(results []store.Result) bool {
 	_, rest := firstOfKeys(results)
 	return len(rest) > 0

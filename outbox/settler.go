@@ -91,7 +91,7 @@ func (r *run) settler(ctx context.Context, finish <-chan struct{}) error {
 // settle writes one batch, again and again while the database does not answer. Sending a
 // batch twice is harmless, so an unknown outcome needs no thought. What the database
 // does not take is settled apart, in ever smaller parts, and put aside in the end: it
-// holds up nobody else.
+// holds up no other.
 func (r *run) settle(ctx context.Context, b batch) error {
 	var finished []store.Finished
 	var renewed time.Time

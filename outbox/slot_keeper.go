@@ -71,7 +71,7 @@ func (r *run) supply(ctx context.Context, need slotNeed) {
 	r.dispatcher.supplied(need, taken, sent.Add(r.config.LeaseDuration))
 }
 
-// unsupplied notes that nobody knows what became of slots, so that all are given back at the end.
+// unsupplied notes that the state of slots is unknown, so that all are given back at the end.
 func (r *run) unsupplied(ctx context.Context, need slotNeed, what string, err error) {
 	r.dispatcher.mu.Lock()
 	need.unsure = true

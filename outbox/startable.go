@@ -54,7 +54,7 @@ func (d *dispatcher) capacityLocked(c *consumer) int {
 	return n
 }
 
-// workLocked tells whether a consumer has something to start or to claim now, and else when that may be: zero
+// workLocked reports whether a consumer has something to start or to claim now, and else when that may be: zero
 // is not before something happens.
 func (d *dispatcher) workLocked(c *consumer, now time.Time) (has bool, until time.Time) {
 	if len(c.queue) > 0 || c.suspects != 0 {
@@ -79,7 +79,7 @@ func (d *dispatcher) workLocked(c *consumer, now time.Time) (has bool, until tim
 	return has, until
 }
 
-// waitsLocked tells whether a consumer could start something now but for a slot of its limit, or could in any
+// waitsLocked reports whether a consumer could start something now but for a slot of its limit, or could in any
 // case.
 func (d *dispatcher) waitsLocked(c *consumer, now time.Time) bool {
 	s := d.startableLocked(c, now)
@@ -87,7 +87,7 @@ func (d *dispatcher) waitsLocked(c *consumer, now time.Time) bool {
 	return has && (s.n > 0 || s.slots)
 }
 
-// laterLocked is how long it takes until a consumer may start or claim what it has: zero where nobody knows.
+// laterLocked is how long it takes until a consumer may start or claim what it has: zero if that is unknown.
 func (d *dispatcher) laterLocked(now time.Time) (wait time.Duration) {
 	for _, c := range d.consumers {
 		has, until := d.workLocked(c, now)
@@ -102,7 +102,7 @@ func (d *dispatcher) laterLocked(now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// couldProbe tells whether a consumer has something to probe with, were its circuit to allow it.
+// couldProbe reports whether a consumer has something to probe with, were its circuit to allow it.
 func (d *dispatcher) couldProbe(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -158,7 +158,7 @@ func (d *dispatcher) askedLocked(request store.ClaimRequest, all bool, now time.
 	}
 }
 
-// soloLocked tells whether a message that crashed more than once could start, as far as circuits go.
+// soloLocked reports whether a message that crashed more than once could start, as far as circuits go.
 func (d *dispatcher) soloLocked(now time.Time) bool {
 	return slices.ContainsFunc(d.consumers, func(c *consumer) bool {
 		return c.suspects&crashedMore != 0 && d.startableLocked(c, now).until.IsZero()

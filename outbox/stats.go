@@ -12,41 +12,41 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
-// Stats counts what a processor has done since it was made, and tells
-// what it is doing now. Counts are of this process alone.
+// Stats counts what a processor has done since it was made, and what it does now. Counts are of
+// this process alone.
 type Stats struct {
 	Claims      int64 `json:"claims"`       // claims that brought messages
 	EmptyClaims int64 `json:"empty_claims"` // claims that brought none
 	Claimed     int64 `json:"claimed"`      // messages claimed
 	Fenced      int64 `json:"fenced"`       // results that were void because the claim had been taken away
-	Recovered   int64 `json:"recovered"`    // claims of vanished owners that were recovered
-	Crashed     int64 `json:"crashed"`      // messages whose owner had vanished, among the recovered
+	Recovered   int64 `json:"recovered"`    // claims of lost processes that were recovered
+	Crashed     int64 `json:"crashed"`      // messages whose process was lost, among the recovered
 	Abandoned   int64 `json:"abandoned"`    // consumers that ignored their timeout
-	// CrashPoisoned counts messages that were poisoned because their owners kept
-	// vanishing. Those poisoned after a run are not among them: see [Queue],
-	// and the metric asyncmonolith.message.settled of package otel.
+	// CrashPoisoned counts messages that were poisoned because their processes were lost each time.
+	// Those poisoned after a run are not among them: see [Queue], and the metric
+	// asyncmonolith.message.settled of package otel.
 	CrashPoisoned int64 `json:"crash_poisoned"`
 
 	// Uncounted counts runs of transactional consumers that did not count as an
 	// attempt, since they lost a conflict or their connection: see bus.ErrNotCounted.
 	Uncounted int64 `json:"uncounted"`
-	// Unordered counts messages of ordered consumers that have no key, and so ran in any order: whoever produced them
-	// declares the consumer without bus.Ordered.
+	// Unordered counts messages of ordered consumers that have no key, and so ran in any order: the
+	// program that produced them declares the consumer without bus.Ordered.
 	Unordered int64 `json:"unordered"`
 
 	Running int `json:"running"` // consumers that run now
 	Queued  int `json:"queued"`  // messages claimed that wait for a worker
 	Limit   int `json:"limit"`   // the most consumers that may run at once
-	// Unsettled is the number of outcomes that were put aside after a failed try to write
-	// them, since somebody else has the message locked or the database does not take them.
+	// Unsettled is the number of outcomes that were put aside after a failed try to write them,
+	// since another transaction has the message locked or the database refuses them.
 	Unsettled int `json:"unsettled"`
 
-	// Gates tells, while the processor runs, of each consumer with a [Circuit] or a bus.CircuitBreaker
-	// whether that stops it in this process.
+	// Gates reports, while the processor runs, for each consumer with a [Circuit] or a
+	// bus.CircuitBreaker whether that stops it in this process.
 	Gates map[string]bool `json:"gates,omitempty"`
-	// Limits tells, while the processor runs, of each bus.GlobalConcurrency by its name.
+	// Limits describes, while the processor runs, each bus.GlobalConcurrency by its name.
 	Limits map[string]LimitStats `json:"limits,omitempty"`
-	// RatesSpent tells of each consumer with a bus.RateLimit for how long this process has claimed
+	// RatesSpent is, for each consumer with a bus.RateLimit, for how long this process has claimed
 	// nothing of it since the rate was spent.
 	RatesSpent map[string]time.Duration `json:"-"`
 }
@@ -76,8 +76,7 @@ type counters struct {
 	claims, emptyClaims, claimed, fenced, recovered, crashed, crashPoisoned, abandoned, uncounted, unordered atomic.Int64
 }
 
-// Stats tells what the processor has done and is doing. It does not touch the
-// database.
+// Stats returns what the processor has done and is doing. It does not touch the database.
 func (p *Processor) Stats() Stats {
 	c := &p.counters
 	stats := Stats{
@@ -100,7 +99,7 @@ func (p *Processor) Stats() Stats {
 	return stats
 }
 
-// bounds tells of gates by their consumers, and of limits.
+// bounds returns circuits by their consumers, and limits.
 func (d *dispatcher) bounds() (gates map[string]bool, limits map[string]LimitStats) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -124,9 +123,10 @@ func put[V any](m *map[string]V, key string, value V) {
 	(*m)[key] = value
 }
 
-// Queues looks up what waits for each registered consumer, in the order of
-// bus.Registry.Consumers, in one statement of bounded cost, and another where keys may be
-// parked. Ask every few seconds rather than with every request. What is paused Admin.Queues tells. Its errors are the database's, and [ErrSchemaOutdated].
+// Queues returns what waits for each registered consumer, in the order of bus.Registry.Consumers.
+// It takes one statement of bounded cost, and another where keys may be blocked. Ask every few
+// seconds rather than with every request. Queues does not report pauses; see [Admin.Queues]. Its
+// errors are the database's, and [ErrSchemaOutdated].
 func (p *Processor) Queues(ctx context.Context) ([]Queue, error) {
 	var names, parking []string
 	for _, c := range p.consumers {
@@ -157,7 +157,7 @@ func (p *Processor) Queues(ctx context.Context) ([]Queue, error) {
 	return stats, nil
 }
 
-// parks tells whether poisoned messages of a consumer park their keys.
+// parks reports whether poisoned messages of a consumer block their keys.
 func parks(c bus.Consumer) bool { return c.Ordered() && c.Config().Ordered == bus.BlockKey }
 
 // sum adds what waits under a former name of a consumer.

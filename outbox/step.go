@@ -12,22 +12,23 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// ProcessNext claims one message that is due, runs its consumer and writes the
-// outcome, exactly as [Processor.Run] does, and then returns. It is for tests
-// and for commands that work off what there is and exit. It takes the oldest
-// message, those that have crashed before all others, one at a time and none while Run
-// runs, and those with keys of ordered consumers after all others; with names, only messages
-// of these consumers. Of a consumer of batches it takes what is due, up to a batch: one call.
+// ProcessNext claims one message that is due, runs its consumer, writes the outcome exactly as
+// [Processor.Run] does, and returns. It is for tests and for commands that work off what there is
+// and exit.
 //
-// False means that no message was due, that another process took it, or that a gate, a limit
-// or a rate keeps it. The
-// error is the database's, or names a consumer that is not registered; what the
-// consumer returned is written to its message, as in Run.
+// It takes the oldest message. Messages that have crashed come before all others, one at a time and
+// none while Run runs; those with keys of ordered consumers come after all others. With names, it
+// takes only messages of these consumers. Of a consumer of batches it takes what is due, up to a
+// batch: one call.
 //
-// The chain runs on the caller's goroutine, those of a batch on one for each message, and
-// the consumer's function on one that ends before Step returns unless it is abandoned. When ctx ends, the consumer is
-// cancelled with bus.ErrStopping, and its message given back. Step makes no
-// [Processor.Check], retries no claim, and may be called while Run runs.
+// False means that no message was due, that another process took it, or that a circuit, a limit or
+// a rate keeps it. The error is the database's, or names a consumer that is not registered. What
+// the consumer returned is written to its message, as in Run.
+//
+// The chain runs on the caller's goroutine, those of a batch on one for each message. The
+// consumer's function runs on one that ends before ProcessNext returns, unless it is abandoned.
+// When ctx ends, the consumer is cancelled with bus.ErrStopping, and its message is given back.
+// ProcessNext makes no [Processor.Check], retries no claim, and may be called while Run runs.
 func (p *Processor) ProcessNext(ctx context.Context, consumers ...string) (ran bool, err error) {
 	r := p.newRun(ctx)
 	r.gathers = stepPatience
@@ -111,8 +112,8 @@ func (r *run) findWork(wants []store.Want) error {
 	return nil
 }
 
-// alone tells whether nothing else of this processor may run a message that has crashed,
-// neither Run nor another Step, which is so until the end of this one.
+// alone reports whether nothing else of this processor may run a message that has crashed, neither
+// Run nor another ProcessNext. That holds until this one ends.
 func (r *run) alone() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +124,7 @@ func (r *run) alone() bool {
 	return true
 }
 
-// over lets other steps run messages that have crashed.
+// over lets other calls of ProcessNext run messages that have crashed.
 func (r *run) over() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,7 +165,7 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 		return false, err
 	}
 	t := r.dispatcher.takeNow()
-	for _, left := range r.dispatcher.close() { // a gate has closed meanwhile, or it goes into no batch
+	for _, left := range r.dispatcher.close() { // a circuit has opened meanwhile, or it goes into no batch
 		r.settled(left, errUnstarted)
 	}
 	if t == nil {
@@ -227,7 +228,7 @@ func (r *run) claimLane(wants []store.Want) (bool, error) {
 			continue
 		}
 		ready := func() bool { ok, _ := l.pending(time.Now()); return ok }
-		for l.activate(); ready(); { // nobody else has the dispatcher
+		for l.activate(); ready(); { // nothing else has the dispatcher
 			began := time.Now()
 			o := order{began: began, parts: []part{l.part()}}
 			limit := max(l.of.settings.BatchSize, 1)

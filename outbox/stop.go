@@ -16,7 +16,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Stopped tells what came of [Admin.Stop].
+// Stopped is what came of [Admin.Stop].
 type Stopped string
 
 // The answers of [Admin.Stop].
@@ -74,7 +74,7 @@ func (a *Admin) stop(ctx context.Context, st *store.Store, db *bun.DB, id int64)
 			return Stopped(request.Outcome), forget(ctx, st, db, id, asked)
 		}
 		if len(changed.Missing) > 0 {
-			if gone = cmp.Or(gone, time.Now()); time.Since(gone) > stopAnswer { // nobody will answer any more
+			if gone = cmp.Or(gone, time.Now()); time.Since(gone) > stopAnswer { // no answer will come any more
 				return StopTooLate, forget(ctx, st, db, id, asked)
 			}
 		} else if asked, err = a.askToStop(ctx, st, db, id, asked); err != nil {
@@ -86,7 +86,8 @@ func (a *Admin) stop(ctx context.Context, st *store.Store, db *bun.DB, id int64)
 	}
 }
 
-// askToStop asks whoever holds the message now, unless that has been asked, and returns whom.
+// askToStop asks the process that holds the message now, unless it was asked before, and returns
+// which.
 func (a *Admin) askToStop(ctx context.Context, st *store.Store, db *bun.DB, id int64, asked string) (string, error) {
 	owner, _, err := st.Holder(ctx, db, id)
 	if err != nil || owner == "" || owner == asked {
@@ -130,14 +131,14 @@ func (s *stops) drop(id int64) {
 	delete(s.asked, id)
 }
 
-// known tells whether there are requests.
+// known reports whether there are requests.
 func (s *stops) known() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.asked) > 0
 }
 
-// lookForStops acts on requests to end runs, and tells whether some are open.
+// lookForStops acts on requests to end runs, and reports whether some are open.
 func (r *run) lookForStops(ctx context.Context) (open bool) {
 	if len(r.ledger.held()) == 0 && !r.stops.known() {
 		return false
@@ -154,7 +155,7 @@ func (r *run) lookForStops(ctx context.Context) (open bool) {
 	return r.stops.known()
 }
 
-// errStopped is the verdict on a message that was to be stopped, and did not run.
+// errStopped is the outcome error of a message that was to be stopped, and did not run.
 var errStopped = bus.Discard(bus.ErrCancelled)
 
 // stopMessage ends the run of a message, or has it not begin. False means that this process

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// stoppable is a context that can be cancelled by itself, and costs nothing until somebody
-// asks for that, or waits for its end.
+// stoppable is a context that can be cancelled by itself. It costs nothing until it is cancelled,
+// or its end is waited for.
 type stoppable struct {
 	context.Context
 	of   *task     // whose call it is of
@@ -15,7 +15,7 @@ type stoppable struct {
 	made atomic.Pointer[cancellable]
 }
 
-// isOf tells whether the call is a message's, or of a batch with it.
+// isOf reports whether the call is a message's, or of a batch with it.
 func (s *stoppable) isOf(t *task) bool {
 	return s.of == t && len(s.with) == 0 || slices.ContainsFunc(s.with, func(m *member) bool { return m.task == t })
 }
@@ -34,7 +34,7 @@ func (s *stoppable) make() *cancellable {
 	if c := (&cancellable{ctx, cancel}); s.made.CompareAndSwap(nil, c) {
 		return c
 	}
-	cancel(nil) // somebody else was quicker
+	cancel(nil) // another call was quicker
 	return s.made.Load()
 }
 

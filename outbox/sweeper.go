@@ -16,9 +16,9 @@ const (
 	sweepAgain   = time.Second           // after one that failed
 )
 
-// sweeper looks at all that is due from the very beginning on, since messages may lie
-// before the cursors: those that were committed late, given back, or left behind when
-// looks took too long. A poll does that as well while it is quick.
+// sweeper looks at all that is due from the very beginning on, since messages may lie before the
+// cursors: those that were committed out of order, given back, or left behind when looks took too
+// long. A poll does that as well while it is quick.
 type sweeper struct {
 	mu      sync.Mutex
 	began   time.Time // the last one
@@ -28,7 +28,7 @@ type sweeper struct {
 	wg      sync.WaitGroup
 }
 
-// due tells whether it is time to sweep, and whether a poll may do it. A sweep from
+// due reports whether it is time to sweep, and whether a poll may do it. A sweep from
 // before the end of an outage says nothing, neither by its result nor by its time.
 func (s *sweeper) due(now, outageEnded time.Time) (due, polling bool) {
 	s.mu.Lock()

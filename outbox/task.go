@@ -23,7 +23,7 @@ type consumer struct {
 	transactional bool
 	group         int      // how many messages may run together
 	gate          *Circuit // nil if it has none
-	breaker       *breaker // nil if it has none; else it is its gate
+	breaker       *breaker // nil if it has none; else it is its circuit
 	limiter       *limiter
 	rate          *store.Rate // nil if it has none
 	spent         *spent      // of its rate
@@ -46,7 +46,7 @@ type consumer struct {
 	fillsUntil time.Time // when workers look again for a batch that is not full
 
 	announced bool      // a commit was announced, and no claim has come back since
-	expected  time.Time // until then a message may be committed that nobody announces
+	expected  time.Time // until then a message may be committed unannounced
 	failures  int       // of claims for it alone, in a row
 	notBefore time.Time // it is claimed for, since they failed
 }
@@ -59,7 +59,7 @@ type task struct {
 	consumer        *consumer
 	lease           *lease
 	queuedAt        time.Time
-	began           time.Time  // its chain; zero where nobody counts that
+	began           time.Time  // its chain; zero where that is not counted
 	others          []*task    // that were taken with it: to share transactions, or of its lane behind it
 	group           *group     // they and it, while they run
 	worker          *worker    // while it runs
@@ -73,7 +73,7 @@ type task struct {
 	passed          bool        // it is done, and those behind it may run
 }
 
-// groupable tells whether a message, with those behind it, may share a transaction. One that
+// groupable reports whether a message, with those behind it, may share a transaction. One that
 // has failed could take the others down once more.
 func (t *task) groupable() bool {
 	failed := func(t *task) bool { return t.row.Attempts > 0 || t.row.Crashes > 0 }
@@ -100,7 +100,7 @@ func (t *task) weight() int {
 	return sum
 }
 
-// String keeps whoever prints the context from printing the message with it.
+// String keeps a log line that prints the context from printing the message with it.
 func (t *task) String() string { return "outbox.task" }
 
 // newTask turns a claimed row into a message for its consumer.
@@ -140,7 +140,7 @@ func (t *task) result(v bus.OutcomeError, attemptDelay time.Duration) store.Resu
 		r.Outcome = store.Failed
 	case bus.Poisoned:
 		r.Outcome = store.Poison
-	case bus.Condemned: // nobody carried the verdict out
+	case bus.Condemned: // no layer carried the outcome out
 		r.Outcome, r.Delay = store.Failed, attemptDelay
 	default:
 		r.Outcome, r.Delay = store.Snoozed, attemptDelay

@@ -129,7 +129,7 @@ func (t turns) done(before *task) bool {
 	return before == nil || before.committed || t[before].left && before.passed
 }
 
-// come tells whether it is a message's turn: the one before it is done, or has been, in the
+// come reports whether it is a message's turn: the one before it is done, or has been, in the
 // same transaction.
 func (t turns) come(task *task, inTx []*member) bool {
 	before := t.before(task)

@@ -27,7 +27,7 @@ func (u *underway) begin() (end func()) {
 	}
 }
 
-// before tells whether a claim is still under way that had begun before then.
+// before reports whether a claim is still under way that had begun before then.
 func (u *underway) before(t time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -13,8 +13,8 @@ const (
 	// Between looks that others ask for: the shorter the more they bring.
 	remoteMin = time.Millisecond
 	remoteMax = 50 * time.Millisecond
-	// Whoever wakes us during a look waits for the next one so many times as long as that took, at most: so long
-	// waits are for a database that is slow.
+	// A wake-up during a look waits for the next one so many times as long as that took, at most:
+	// so long waits are for a database that is slow.
 	remoteRest = 4
 )
 
@@ -32,8 +32,8 @@ type wakePacer struct {
 	claimed int64 // messages, up to the last look
 }
 
-// next returns when to look, now that another process woke us. False means that a look is under
-// way: whoever looks learns when the next one is due.
+// next returns when to look, now that another process woke this one. False means that a look is
+// under way, which learns when the next one is due.
 func (m *wakePacer) next(now time.Time) (at time.Time, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -45,7 +45,7 @@ func (m *wakePacer) next(now time.Time) (at time.Time, ok bool) {
 	return later(now.Add(rand.N(spread)), m.looked.Add(m.pace)), !m.looking
 }
 
-// take tells whether another process woke us since the last look. If so, another one begins.
+// take reports whether another process woke us since the last look. If so, another one begins.
 func (m *wakePacer) take() (woken bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -54,9 +54,9 @@ func (m *wakePacer) take() (woken bool) {
 	return woken
 }
 
-// after notes such a look: how long it took, whether it asked the database, which it does for idle consumers only, whether
-// it found work for them, and how many messages were claimed by then. It returns when the next one is due, if somebody
-// woke us meanwhile.
+// after notes such a look: how long it took, whether it asked the database, which it does for idle
+// consumers only, whether it found work for them, and how many messages were claimed by then. It
+// returns when the next one is due, if there was a wake-up meanwhile.
 func (m *wakePacer) after(now time.Time, took time.Duration, asked, news bool, claimed int64) (at time.Time, woken bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -42,7 +42,7 @@ type call struct {
 // errLapsed: the lease ended before the function was called.
 var errLapsed = errors.New("outbox: the lease ended before the call")
 
-// held tells whether the claims of all messages hold: this process may have stood still.
+// held reports whether the claims of all messages hold: this process may have stood still.
 func (c call) held() bool {
 	now := time.Now()
 	return c.ledger.live(c.lease, now) && !slices.ContainsFunc(c.members, func(m *member) bool { return !c.ledger.live(m.task.lease, now) })
@@ -56,7 +56,7 @@ func (c call) called(was bool) {
 	}
 }
 
-// stopped tells whether somebody has asked for the end of the call: of one of its messages.
+// stopped reports whether the end of the call was requested: of one of its messages.
 func (c call) stopped(t *task) bool {
 	return t.stopped.Load() || slices.ContainsFunc(c.members, func(m *member) bool { return m.task.stopped.Load() })
 }
@@ -128,7 +128,7 @@ func (w *worker) process(t *task) {
 	w.run.runChain(t)
 }
 
-// errNotWaited is for middleware that calls next concurrently or late.
+// errNotWaited is for middleware that calls next concurrently or after it returned.
 var errNotWaited = errors.New("outbox: a layer of the consume chain must wait for the one below")
 
 // runChain runs one message through the chain and hands its result on, whatever
@@ -257,7 +257,7 @@ func (r *run) invoke(ctx context.Context, t *task, payload []byte) error {
 }
 
 func (r *run) begin(ctx context.Context, t *task, c call) error {
-	if c.members == nil { // of a batch those that are late are left out before
+	if c.members == nil { // of a batch those that have expired are left out before
 		if err := r.tooLate(&t.message); err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ type Chunk struct {
 	Consumers []string
 }
 
-// ChunkResult tells what became of a batch.
+// ChunkResult is what became of a chunk.
 type ChunkResult struct {
 	Result
 	// Last is the highest id in the batch, After of the next one; 0 when nothing matched, which is
@@ -39,14 +39,14 @@ type ChunkResult struct {
 	Moved []Moved `json:"moved,omitempty"`
 }
 
-// Moved tells which pending message a poisoned one has become.
+// Moved is the pending message that a poisoned one has become.
 type Moved struct {
 	Old int64 `json:"old"` // its id while it was poisoned
 	New int64 `json:"new"` // its id in calls of outbox.Admin
 }
 
-// RequeueBatch is [Store.Requeue] for one batch. Whoever keeps Last in the transaction that it was
-// given repeats nothing after a crash, and leaves nothing out.
+// RequeueBatch is [Store.Requeue] for one chunk. A caller that keeps Last in the transaction that
+// it was given repeats nothing after a crash, and leaves nothing out.
 func (s *Store) RequeueBatch(ctx context.Context, db bun.IDB, b Chunk) (ChunkResult, error) {
 	_, _, f, err := s.batch(ctx, db, b)
 	if err != nil {

@@ -15,14 +15,14 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
-// Edit tells what is different about the fields of an edited payload, which may be meant. A field is named by
+// Edit is what is different about the fields of an edited payload, which may be meant. A field is named by
 // its path: "lines[].sku" is of every element of a list. Of a field that is named those inside are not.
 type Edit struct {
 	// Unknown fields are not in the consumer's type, which ignores them.
 	Unknown []string `json:"unknown,omitempty"`
 	// Missing fields are in the payload as it is stored, and not in the edited one.
 	Missing []string `json:"missing,omitempty"`
-	// More tells that either has more than 100 fields, and only the first are listed.
+	// More is true if either has more than 100 fields, and only the first are listed.
 	More bool `json:"more,omitempty"`
 }
 
@@ -121,8 +121,8 @@ func topmost(paths map[string]bool, is func(path string) bool) (found []string) 
 	return found
 }
 
-// unknown tells whether the consumer's type lacks a field: a payload of nothing but that decodes only as long
-// as nobody minds.
+// unknown reports whether the consumer's type lacks a field: a payload of nothing but that decodes
+// only if unknown fields are allowed.
 func unknown(c bus.Consumer, path string) bool {
 	names := strings.Split(path[len(separator):], separator)
 	text := []byte("null")

@@ -32,9 +32,9 @@ type Group struct {
 	// One with an id between these may have been poisoned earlier, or later.
 	FirstAt time.Time `json:"first_at,omitzero"`
 	LastAt  time.Time `json:"last_at,omitzero"`
-	// Failure is what processes have told of such failures, among them those after which a message
-	// is tried again: a sample, how often, since when and which version. It is nil where nothing is
-	// told: of crashes, of what is unclassified, and 30 days after the last one.
+	// Failure is what processes have reported of such failures, among them those after which a
+	// message is tried again: a sample, how often, since when and which version. It is nil if
+	// nothing was reported: for crashes, for what is unclassified, and 30 days after the last one.
 	Failure *outbox.FailureGroup `json:"failure,omitempty"`
 }
 
@@ -83,7 +83,7 @@ func (s *Store) groups(ctx context.Context, st *store.Store, db bun.IDB, consume
 		return nil, false, err
 	}
 	for _, size := range sizes {
-		if size.Messages > 0 { // somebody may have requeued them meanwhile
+		if size.Messages > 0 { // they may have been requeued meanwhile
 			groups = append(groups, newGroup(size, failures[size.GroupKey]))
 		}
 	}

@@ -34,14 +34,13 @@ type Message struct {
 	AvailableAt  time.Time         `json:"available_at,omitzero"` // when it was due for the run after which it was poisoned
 	PoisonedAt   time.Time         `json:"poisoned_at,omitzero"`
 	Attempts     int               `json:"attempts"` // failed runs
-	Crashes      int               `json:"crashes"`  // deliveries in a row whose owner vanished
+	Crashes      int               `json:"crashes"`  // deliveries in a row whose process was lost
 	// Reason says in a few words why it was poisoned.
 	Reason string `json:"reason"`
-	// Fingerprint is what it has in common with others that belong together, see outbox.FailureGroup:
-	// "crash" where its owners vanished.
+	// Fingerprint is what it has in common with others that belong together, see
+	// outbox.FailureGroup: "crash" if its processes were lost.
 	Fingerprint string `json:"fingerprint,omitempty"`
-	// Errors are the last ten failed runs, oldest first; none when its owners
-	// vanished each time.
+	// Errors are the last ten failed runs, oldest first; none when its process was lost each time.
 	Errors []outbox.Attempt `json:"errors,omitempty"`
 }
 
@@ -81,7 +80,7 @@ type Filter struct {
 	// Fingerprint selects those that belong together, or with [Unclassified] those without one. It
 	// has an index with the consumer.
 	Fingerprint string `json:"fingerprint,omitempty"`
-	// Key is that of the message's order: see outbox.OrderingKey.
+	// OrderingKey is the key by which the message is ordered: see outbox.OrderingKey.
 	OrderingKey string `json:"key,omitempty"`
 	// MessageID is the id that log lines and spans have: one message for each
 	// consumer of the payload. It has an index.
@@ -121,12 +120,12 @@ func (f Filter) rows() store.PoisonFilter {
 // Unclassified is the fingerprint by which a [Filter] selects messages that have none. A [Group] of those has it, too.
 const Unclassified = store.Unclassified
 
-// Result tells what a requeue did.
+// Result is what a requeue did.
 type Result struct {
 	// Requeued messages are pending again.
 	Requeued int `json:"requeued"`
-	// Unregistered are those among the requeued that no consumer of this registry
-	// takes: another program may, else they wait.
+	// Unregistered are those of the requeued messages that have no consumer in this registry:
+	// another program may have one, else they are unhandled and wait.
 	Unregistered int `json:"unregistered"`
 	// Conflicts are messages whose insert id is pending again already; they
 	// stay poisoned.

@@ -26,8 +26,8 @@ type Preview struct {
 	// fails later may have a lower id than UpTo: to leave it out, too, make this Filter.PoisonedBefore. What
 	// was being poisoned at that very instant may still get in.
 	At time.Time `json:"at,omitzero"`
-	// More tells that more match than were to be looked at: the rest is true of the first, in the
-	// order of their ids.
+	// More is true if the limit was reached: the rest is of the first that match, in the order of
+	// their ids.
 	More bool `json:"more,omitempty"`
 	PreviewCounts
 	// Kinds are the same by consumer and payload type.
@@ -41,7 +41,7 @@ type PreviewKind struct {
 	PreviewCounts
 }
 
-// PreviewCounts tells of messages how many they are.
+// PreviewCounts counts messages.
 type PreviewCounts struct {
 	Messages int       `json:"messages"`
 	Oldest   time.Time `json:"oldest,omitzero"` // when the first of them was poisoned
@@ -49,8 +49,9 @@ type PreviewCounts struct {
 	// Conflicts have an insert id that is pending: a requeue would leave them poisoned. Of several with
 	// one insert id only one can be requeued, which is not counted.
 	Conflicts int `json:"conflicts"`
-	// Untaken are of a consumer and payload type that no live process takes, and all where none lives. It is 0
-	// where no processor has told of itself within 7 days, since nothing is known then: see outbox.Admin.Processes.
+	// Untaken are unhandled: no live process takes their consumer and payload type. It is 0 if no
+	// processor has reported within 7 days, since nothing is known then: see
+	// outbox.Admin.Processes.
 	Untaken int `json:"untaken"`
 }
 

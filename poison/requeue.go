@@ -15,14 +15,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Requeue makes poisoned messages pending again, at once, with no attempts, no
-// crashes and no errors counted. They keep their message id, headers and insert
-// id, get a new row id, and go to their consumer under its present name, as
-// outbox.Admin.Names tells it. An id listed twice counts once.
+// Requeue makes poisoned messages pending again, at once, with no attempts, no crashes and no
+// errors counted. They keep their message id, headers and insert id, get a new row id, and go to
+// their consumer under its present name: see outbox.Admin.Names. An id listed twice counts once.
 //
-// It does not ask whether anybody will take them: a message of a consumer that is
-// registered no more waits until a program registers it, possibly as one of
-// bus.Aliases, and is counted in [Result.Unregistered].
+// Requeue does not check that the messages have a consumer. A message whose consumer is not
+// registered any more waits until a program registers it, possibly as one of bus.Aliases, and is
+// counted in [Result.Unregistered].
 func (s *Store) Requeue(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
 	total, err := txn.Counted(ctx, db, func(total *Result) error {
 		for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), batch) {

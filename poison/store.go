@@ -66,10 +66,9 @@ func NewStore(registry *bus.Registry) (*Store, error) {
 	return &Store{registry: registry, stores: store.All(registry.Tables()), admin: admin}, nil
 }
 
-// List returns a page of poisoned messages, payloads included, newest first, and
-// the page after it, which is nil when there is none. It stays right while
-// messages come and go: nobody is listed twice or left out who was there from the
-// first page to the last. Pass the next page the same filter.
+// List returns a page of poisoned messages, payloads included, newest first, and the page after it,
+// which is nil when there is none. It stays right while messages come and go: a message that is
+// there from the first page to the last is listed exactly once. Pass the next page the same filter.
 func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page outbox.Page) ([]Message, *outbox.Page, error) {
 	return s.list(ctx, db, filter, page, (*store.Store).PoisonedMessages)
 }

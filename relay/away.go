@@ -10,11 +10,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Health tells how the runner is doing, without touching the database: it is ready while Run runs
-// and the database answers, as far as it has been asked. A broker that is away is in
-// Closed, as "receive:" or "relay:" and the name of who waits for it: of a receiver if its subscriber is
-// a [OutageNotifier], of a log relay if its gate is closed. A receiver that leaves its records to a newer instance is in
-// Closed, too.
+// Health returns how the runner is doing, without touching the database: it is ready while Run runs
+// and the database answers, as far as it has been asked. A broker that is away is in OpenCircuits,
+// as "receive:" or "relay:" and the name of what waits for it: a receiver if its subscriber is a
+// [OutageNotifier], a log relay if its circuit is open. A receiver that leaves its records to a
+// newer instance is in OpenCircuits, too.
 func (r *Runner) Health() bus.Health {
 	h := bus.Health{Err: r.outage.Err()}
 	for _, rc := range r.receivers {
@@ -46,7 +46,7 @@ type absence struct {
 // when it ends.
 func (r *receiving) brokerAnswers(err error) {
 	runner := r.runs.by.Load()
-	if runner == nil { // nobody runs it
+	if runner == nil { // it does not run here
 		return
 	}
 	before := r.runs.broker(err)

@@ -11,8 +11,8 @@ import (
 const (
 	// recount is for how long a count of what waits is good, at most, while records arrive.
 	recount = 10 * time.Second
-	// roomEvery is how soon a receiver looks whether there is room again, and roomLater how late at last: a
-	// count reads all that waits.
+	// roomEvery is how soon a receiver looks whether there is room again, and roomLater the longest
+	// wait: a count reads all that waits.
 	roomEvery = time.Second
 	roomLater = 30 * time.Second
 	mostRetry = 2 * time.Second
@@ -47,7 +47,7 @@ func (r *Runner) countWaiting(ctx context.Context, rc *receiving, most int) (int
 	return waiting, err
 }
 
-// mustCount tells whether so much may have been written since the last count that it says
+// mustCount reports whether so much may have been written since the last count that it says
 // nothing any more.
 func (s *running) mustCount(most int, now time.Time) bool {
 	s.mu.Lock()

@@ -40,7 +40,7 @@ var (
 	// ErrNoDestination: the broker has nowhere to put the record. It is published again later,
 	// and no attempt is counted.
 	ErrNoDestination = errors.New("relay: the destination does not exist")
-	// ErrRefused: the broker will never take the record as it is, which is too large for
+	// ErrRejected: the broker will never take the record as it is, which is too large for
 	// instance. Its message is poisoned at once.
 	ErrRejected = errors.New("relay: the broker refuses the record")
 	// ErrSequenceConflict is for an [Appender]: the newest record of the shard is another than the one
@@ -74,13 +74,14 @@ type OrderedPublisher interface {
 }
 
 // Appender is a [Publisher] whose broker appends on a condition: only after the record that the
-// caller takes for the newest. With one [NewLogForwarder] publishes nothing twice, and in order, whoever is
-// killed, and whoever goes on after its time. A shard is a place of its own, where nobody else
-// puts records. It is safe for concurrent use.
+// caller takes for the newest. With one [NewLogForwarder] publishes nothing twice, and in order,
+// even if a process is killed or goes on after its lease. A shard is a place of its own, where no
+// other program puts records. It is safe for concurrent use.
 type Appender interface {
-	// Last tells of the newest record of a shard: the number in its attribute sequence, and the
-	// mark by which the broker knows it. If there is none the position is 0, and the mark the greatest of
-	// what the broker has removed since it was old: 0 if that is nothing, as in a place that is made anew.
+	// Last returns the newest record of a shard: the number in its attribute sequence, and the mark
+	// by which the broker knows it. If there is none the position is 0, and the mark the greatest
+	// of what the broker has removed since it was old: 0 if that is nothing, as in a place that is
+	// made anew.
 	Last(ctx context.Context, shard int) (position int64, mark uint64, err error)
 	// Append puts all of the records, in their order, or none, after the record with a mark,
 	// 0 if there is none, and returns the mark of the newest. If another one is the newest, the

@@ -15,7 +15,7 @@ const (
 	escapedHeader = "asyncmonolith-escaped"
 )
 
-// stays tells whether a header is the library's, or a broker's, and so stays where it is.
+// stays reports whether a header is the library's, or a broker's, and so stays where it is.
 func stays(name string) bool {
 	name = strings.ToLower(name)
 	return strings.HasPrefix(name, "asyncmonolith-") || strings.HasPrefix(name, "nats-") || strings.HasPrefix(name, "x-")
@@ -82,7 +82,7 @@ func incoming(headers map[string]string) (map[string]string, error) {
 	return in, nil
 }
 
-// isToken tells whether any protocol takes the name of a header.
+// isToken reports whether any protocol takes the name of a header.
 func isToken(name string) bool {
 	return name != "" && escapeName(name) == name
 }
@@ -127,7 +127,7 @@ func printable(text string) string {
 	return b.String()
 }
 
-// isHostile tells whether CloudEvents forbids a character in an attribute.
+// isHostile reports whether CloudEvents forbids a character in an attribute.
 func isHostile(r rune) bool {
 	return r < 0x20 || r >= 0x7f && r <= 0x9f || r == '\uFFFD' || r >= 0xfdd0 && r <= 0xfdef || r&0xfffe == 0xfffe
 }

@@ -101,7 +101,7 @@ func (a arrival) hashes() []string {
 	return all
 }
 
-// isNew tells whether a record is to be taken over, given the hashes that were not remembered yet, of
+// isNew reports whether a record is to be taken over, given the hashes that were not remembered yet, of
 // which it takes its own. One for several consumers is from then on for those that did not have it.
 func (a arrival) isNew(added map[string]bool) bool {
 	take := func(hash string) bool {
@@ -235,7 +235,7 @@ func messageID(source, id string) uuid.UUID {
 	return uuid.NewSHA1(space, []byte(source+"\x00"+id))
 }
 
-// unknownConsumer reports a consumer that the record is for and that nobody knows here.
+// unknownConsumer reports a consumer that the record is for and that is not registered here.
 func unknownConsumer(registry *bus.Registry, m *bus.Message) error {
 	consumers := registry.ConsumersOf(m.PayloadType)
 	for _, name := range m.Recipients {

@@ -165,14 +165,14 @@ func bounded(arrivals []arrival, n int) int {
 	return min(n, len(arrivals))
 }
 
-// answers tells whether the database answers: then what took too long was too much.
+// answers reports whether the database answers: then what took too long was too much.
 func (r *Runner) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return r.db.PingContext(ctx) == nil
 }
 
-// isInput tells whether an error is about what is to be written, rather than the database.
+// isInput reports whether an error is about what is to be written, rather than the database.
 func isInput(err error) bool {
 	for _, input := range []error{eventlog.ErrTombstoned, bus.ErrNoConsumer, bus.ErrInvalidPayload, bus.ErrTooLarge, bus.ErrInvalidText, bus.ErrInvalidOption, bus.ErrNoKey} {
 		if errors.Is(err, input) {

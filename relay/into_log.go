@@ -22,7 +22,7 @@ import (
 // What [NewLogForwarder] says of a stream that was erased erases it here, and later records of it are dropped.
 // An event that cannot be appended, or has no key, is parked like any other record, and those behind
 // it are not held up; requeued, it is appended behind them. The order of a stream is as the broker
-// delivers it: see docs/services.md for what each needs. Nobody else should append to these streams.
+// delivers it: see docs/services.md for what each needs. Nothing else should append to these streams.
 //
 // Of the processes that run the receiver one subscribes, and the others stand by, unless it is
 // [CompetingReceivers]: with two subscribers most brokers keep no order. When that one stops another takes its

@@ -49,22 +49,25 @@ type LogForwarder struct{ logging *logging }
 // A record has the event's stream as its key and subject, its position as the attribute sequence,
 // and its newest form as the body.
 //
-// What arrives depends on the publisher. Of an [Appender] the broker itself tells where to go on,
-// and it refuses whoever is not at its end: each event is there once, in order, although processes
-// are killed, or go on after their lease. Any other publisher is given one batch of a shard at a
-// time, and the relay goes on behind the last record before the first that failed. Then records
-// come twice after a kill, or out of a batch of which one has failed. Those that come for the
-// first time are in order if it is a [OrderedPublisher], and else as far as it keeps that of a batch in which one fails;
-// and as long as no process goes on publishing after its lease, 30 s or more.
+// What arrives depends on the publisher. Of an [Appender] the broker itself decides where to go on,
+// and it refuses a process that is not at its end: each event is there once, in order, although
+// processes are killed, or go on after their lease.
+//
+// Any other publisher is given one batch of a shard at a time, and the relay goes on behind the
+// last record before the first that failed. Then records come twice after a kill, or out of a batch
+// of which one has failed. Those that come for the first time are in order if it is an
+// [OrderedPublisher], and else as far as it keeps the order of a batch in which one fails; and as
+// long as no process goes on publishing after its lease, 30 s or more.
 //
 // A call of the publisher that ignores its context is given up 1 s after [PublishTimeout]; of a shard
 // four may go on like that, in a process, and no more are made before one returns.
 //
 // One process at a time works on a shard. While the broker is away, [ErrUnavailable], nothing is
 // written: the relay tries again after 1 s, and then after twice as long each time, up to 30 s, or
-// as soon as its [WithCircuit] is opened. A destination that is missing is looked for as [NewForwarder] does.
-// Of an event that the broker refuses, or that cannot be read, and after MaxAttempts with any
-// other error, the shard halts until [Runner.Resume], unless [Park] says otherwise.
+// as soon as its circuit is reset: see [WithCircuit]. A destination that is missing is looked for
+// as [NewForwarder] does. If the broker refuses an event, if an event cannot be read, and after
+// MaxAttempts with any other error, the shard halts until [Runner.Resume], unless [Park] says
+// otherwise.
 //
 // The name is stored: under another one everything is published from the beginning. A type that is
 // added is published from where the relay has come to when the first process that has it runs: the types

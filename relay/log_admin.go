@@ -17,7 +17,7 @@ import (
 // ErrUnknownRelay is returned for a log relay that the runner was not given.
 var ErrUnknownRelay = errors.New("relay: the log relay is not known")
 
-// LogStats tells how far a log relay has come, in the whole database.
+// LogStats is how far a log relay has come, in the whole database.
 type LogStats struct {
 	Relay string
 	// Lag is how many positions of the log are still before its slowest shard.
@@ -28,12 +28,13 @@ type LogStats struct {
 	LastError string
 	// Parked is the number of events put aside, up to 10,000.
 	Parked int
-	// Closed says since when the gate is closed, and Reason why. It is zero while it is open.
+	// Closed is since when the circuit is open, and Reason why. It is zero while the circuit is
+	// closed.
 	Closed time.Time
 	Reason error
 }
 
-// Logs tells how the log relays are doing, in the order in which they were given.
+// Logs returns how the log relays are doing, in the order in which they were given.
 func (r *Runner) Logs(ctx context.Context) ([]LogStats, error) {
 	all := make([]LogStats, 0, len(r.logs))
 	for _, l := range r.logs {

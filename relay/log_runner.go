@@ -13,7 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
-// lookEvery is how often log relays look for events while nobody tells of any.
+// lookEvery is how often log relays look for events while none are announced.
 const lookEvery = 250 * time.Millisecond
 
 // crew is the goroutines of the log relays of one Run.
@@ -72,8 +72,8 @@ func (r *Runner) checkpoints() []string {
 	return store.Each(r.logs, (*logging).checkpoint)
 }
 
-// dispatch numbers events, and starts work on the shards that are behind. An idle look is one
-// statement, and none while all shards wait for their broker.
+// dispatch assigns positions to events, and starts work on the shards that are behind. An idle look
+// is one statement, and none while all shards wait for their broker.
 func (c *crew) dispatch() error {
 	free := make(map[string][]*shard)
 	now := time.Now()
@@ -119,7 +119,7 @@ func (c *crew) behind(free map[string][]*shard) ([]store.Subscription, bool, err
 	return c.store.Behind(ctx, c.db, names)
 }
 
-// number numbers for as long as a statement may take; the next look goes on.
+// number assigns positions for as long as a statement may take; the next look goes on.
 func (c *crew) number() error {
 	turn, cancel := context.WithTimeout(c.ctx, statementTimeout)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// A log relay stores which types of events it publishes. While processes of two releases run, the one that lacks a type must not
-// pass over its events, for then nobody publishes them.
+// A log relay stores which types of events it publishes. While processes of two releases run, the
+// one that lacks a type must not pass over its events, for then no process publishes them.
 
 // errLacksType is of an event that another process has to publish.
 var errLacksType = errors.New("relay: this process has no route for a type of events that the log relay publishes")
@@ -32,7 +32,8 @@ func union(a, b []string) []string {
 	return slices.Compact(all)
 }
 
-// announce adds the types of this process to those that are stored. From then on nobody moves a shard who does not know of them.
+// announce adds the types of this process to those that are stored. From then on a process that
+// does not have them moves no shard.
 func (r *Runner) announce(ctx context.Context, l *logging) error {
 	return r.setTypes(ctx, l, func(stored []string) []string { return union(stored, l.stored) })
 }

@@ -29,7 +29,7 @@ type missing struct {
 	gone    map[place]*absentee
 	warned  time.Time // of any of them
 	doubted time.Time // since when no destination has answered; zero if the last one has
-	shut    bool      // the gate was closed since none does
+	shut    bool      // the circuit was tripped since none does
 }
 
 // place is a destination, or a key of it: where the one answers, what has the other may not, as a partition without a leader.
@@ -62,7 +62,7 @@ func (warning) Level() slog.Level { return slog.LevelWarn }
 // Unwrap returns the error itself.
 func (w warning) Unwrap() error { return w.error }
 
-// isSilence tells whether a broker, or a destination, has not answered.
+// isSilence reports whether a broker, or a destination, has not answered.
 func isSilence(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
@@ -151,7 +151,7 @@ func (m *missing) holds(record Record, timeout time.Duration) (wait time.Duratio
 	return 0, false
 }
 
-// silentAll tells whether all of these destinations are silent.
+// silentAll reports whether all of these destinations are silent.
 func (m *missing) silentAll(destinations []string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -164,7 +164,8 @@ func (m *missing) silentAll(destinations []string) bool {
 	return true
 }
 
-// disconnected is told that the gate closes for want of a connection: what is known of silence is old once it opens.
+// disconnected is called when the circuit opens because there is no connection: what is known of
+// silence is old once it closes.
 func (m *missing) disconnected() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -182,7 +183,8 @@ func (m *missing) pace(most time.Duration) time.Duration {
 	return min(time.Since(m.doubted)/10, most)
 }
 
-// opened is told that the gate is open: who was silent when it was closed may answer by now.
+// opened is called when the circuit is closed: a destination that was silent before may answer by
+// now.
 func (m *missing) opened() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -203,7 +205,7 @@ func (m *missing) wait(record Record) time.Duration {
 }
 
 // told returns the error, or now and then one of which the log warns: messages that are snoozed for
-// ever have no other line that anybody looks at.
+// ever have no other line.
 func (m *missing) told(record Record, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

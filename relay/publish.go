@@ -30,15 +30,17 @@ const (
 // once and defaults to 4. Mistakes are reported by bus.NewRegistry. pub is shared by all
 // batches.
 //
-// A message is done once the broker has it. [Publisher] names the errors that it tells apart.
-// While the broker does not answer, or not within [PublishTimeout], nothing is written to what
-// waits: a gate keeps messages from being claimed, see outbox.Circuit, and lets single ones probe. It
-// opens when one is done, or when a [ReconnectNotifier] says that the broker is back.
-// That is so if there is no connection, [ErrDisconnected], or none of the destinations of its routes answers.
-// Else the messages of one that does not are snoozed for as long as it has not, 1 s to 30 s, and one of them at
-// a time is sent: others are not held up. So is what has a key for which there is no answer, as on a partition
-// without a leader. With [DestinationFunc] there may always be another destination: there only a lost connection
-// closes the gate.
+// A message is done once the broker has it. [Publisher] names the errors that it tells apart. While
+// the broker does not answer, or not within [PublishTimeout], nothing is written to what waits: a
+// circuit keeps messages from being claimed, see outbox.Circuit, and lets single ones probe. It
+// closes when one is done, or when a [ReconnectNotifier] reports that the broker is back.
+//
+// The circuit is tripped if there is no connection, [ErrDisconnected], or if none of the
+// destinations of the routes answers. If only one destination does not answer, its messages are
+// snoozed for as long as it has not, 1 s to 30 s, and one of them at a time is sent: others are not
+// held up. So is what has a key for which there is no answer, as on a partition without a leader.
+// With [DestinationFunc] there may always be another destination: there only a lost connection
+// trips the circuit.
 // A message that has nowhere to go is snoozed for as long as its destination has been missing,
 // 1 s to 5 min. Of each destination that is missing or does not answer the line of a message is at Warn,
 // every 5 min. One that the broker refuses is poisoned. Any other error is a failed attempt.
@@ -86,8 +88,9 @@ func PublishTimeout(d time.Duration) bus.ConsumerOption {
 	return publishOption(func(p *publishing) { p.timeout = d })
 }
 
-// WithCircuit is the gate that the relay closes while the broker is away, for those who want to share
-// it, or to open it when they know that the broker is back. Defaults to one of the relay's own.
+// WithCircuit sets the circuit that the relay trips while the broker is away. It is for relays that
+// share one, and for code that resets it when the broker is known to be back. Defaults to one of
+// the relay's own.
 func WithCircuit(g *outbox.Circuit) bus.ConsumerOption {
 	return publishOption(func(p *publishing) { p.gate = g })
 }
@@ -254,7 +257,8 @@ func (p *publishing) publish(ctx context.Context, records []Record) []error {
 func (p *publishing) call(ctx context.Context, records []Record) []error {
 	calling, cancel := context.WithTimeoutCause(ctx, p.timeout, errTimeout)
 	defer cancel()
-	// A publisher may ignore its context, and be given up: nobody knows then of which destination.
+	// A publisher may ignore its context, and be given up: it is not known then for which
+	// destination.
 	defer context.AfterFunc(ctx, func() {
 		if errors.Is(context.Cause(ctx), bus.ErrTimeout) {
 			_ = p.gate.Trip(errTimeout)
@@ -280,7 +284,7 @@ func (p *publishing) outcome(ctx context.Context, record Record, err error) (out
 		return bus.Permanent(err), false
 	case errors.Is(err, ErrNoDestination):
 		return p.snoozed(record, p.missing.wait(record), err), false
-	case cause != nil && !errors.Is(cause, bus.ErrTimeout): // the processor stops, or somebody has asked for it
+	case cause != nil && !errors.Is(cause, bus.ErrTimeout): // the processor stops, or that was requested
 		return err, true
 	case errors.Is(err, ErrDisconnected):
 		p.missing.disconnected()
@@ -291,8 +295,9 @@ func (p *publishing) outcome(ctx context.Context, record Record, err error) (out
 	return err, false
 }
 
-// unanswered says what becomes of a message to which there was no answer. If the broker itself is away, as far as its destinations
-// tell, the gate closes; with one destination nothing is written then, and with several the message makes room for others to probe.
+// unanswered decides what becomes of a message to which there was no answer. If the broker itself
+// is away, as far as its destinations tell, the circuit opens; with one destination nothing is
+// written then, and with several the message makes room for others to probe.
 func (p *publishing) unanswered(record Record, err error) error {
 	destinations, others := p.destinations()
 	if others || !p.missing.silentAll(destinations) {

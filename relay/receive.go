@@ -24,7 +24,7 @@ const (
 // value that never changes.
 type Receiver struct{ receiving *receiving }
 
-// Receive describes what to take from a subscription: events of the types that it is told to
+// Receive describes what to take from a subscription: events of the types that it is made to
 // [Accept]. Others are acknowledged and counted, since a topic may be shared, unless another instance of the
 // receiver accepts them: this one is of an older release then. It gives such a batch back and leaves the subscription
 // to the others for 30 s at a time, until it is replaced, or for 3 min after the last of those has stopped.

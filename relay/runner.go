@@ -28,8 +28,8 @@ type RunnerConfig struct {
 	// StartTimeout is how long Run waits at its start for a database that does not
 	// answer. Defaults to 0, which means that it returns the error at once.
 	StartTimeout time.Duration
-	// Telemetry wraps every batch that arrives: the sender it is given takes it over.
-	// Defaults to none.
+	// Telemetry wraps every batch that arrives: the produce function that it is given takes it
+	// over. Defaults to none.
 	Telemetry bus.ProduceMiddleware
 	// PublishTelemetry wraps every batch of events that a [NewLogForwarder] publishes. Defaults to none.
 	PublishTelemetry bus.ProduceMiddleware
@@ -268,7 +268,7 @@ func (e *pausedError) Unwrap() error { return e.reason }
 
 // run keeps one subscription going.
 func (r *Runner) run(ctx context.Context, rc *receiving) {
-	defer rc.runs.broker(nil) // nobody looks any more
+	defer rc.runs.broker(nil) // no look is under way any more
 	retry := firstRetry
 	for r.awaitRoom(ctx, rc) && r.awaitReturn(ctx, rc) && r.awaitTurn(ctx, rc) {
 		began := time.Now()

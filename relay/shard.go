@@ -33,14 +33,14 @@ type shard struct {
 	sub    store.Subscription // as it was leased, or moved
 	reads  []string           // the types that are published, here or elsewhere
 	leased time.Time          // when it last was
-	told   bool               // the broker has told where the shard stands, and nobody else has moved it since
+	told   bool               // the broker has told where the shard stands, and no other process has moved it since
 	limit  int                // of the next batch: fewer after a failure
 	window int64              // positions that it looks at: more where few are for it
 
 	failures  int          // of the broker, in a row
 	overtaken int          // how often in a row
 	until     atomic.Int64 // when it is to be tried again, in nanoseconds
-	gated     atomic.Bool  // until then, or until the gate opens
+	gated     atomic.Bool  // until then, or until the circuit closes
 	hanging   atomic.Int32 // calls of the broker that were given up, and have not returned
 }
 
@@ -57,7 +57,7 @@ type outgoingBatch struct {
 	err      error          // why
 }
 
-// step publishes a batch of a shard, and tells whether there may be more to do at once.
+// step publishes a batch of a shard, and reports whether there may be more to do at once.
 func (r *Runner) step(ctx context.Context, s *shard) (more bool, err error) {
 	if held, err := r.hold(ctx, s); err != nil || !held {
 		return false, err
@@ -102,8 +102,8 @@ func (r *Runner) step(ctx context.Context, s *shard) (more bool, err error) {
 	return s.sub.Position < s.sub.Head, nil
 }
 
-// hold leases the shard. False means that somebody else has it. While there is more to read, and half of
-// the lease is left, it need not ask.
+// hold leases the shard. False means that another process has it. While there is more to read, and
+// half of the lease is left, it need not ask.
 func (r *Runner) hold(ctx context.Context, s *shard) (bool, error) {
 	now := time.Now()
 	if s.told && s.sub.Position < s.sub.Head && now.Sub(s.leased) < s.lease()/2 {
@@ -126,7 +126,7 @@ func (r *Runner) hold(ctx context.Context, s *shard) (bool, error) {
 		s.told = false
 	}
 	s.sub, s.leased = sub, now
-	if s.reads = union(typesOf(sub.Filter), s.stored); len(s.reads) > len(typesOf(sub.Filter)) { // somebody has resumed it without these
+	if s.reads = union(typesOf(sub.Filter), s.stored); len(s.reads) > len(typesOf(sub.Filter)) { // it was resumed without these
 		return false, r.announce(ctx, s.logging)
 	}
 	return true, nil
@@ -168,7 +168,7 @@ func (r *Runner) catchOn(ctx context.Context, s *shard) error {
 	return nil
 }
 
-// move moves the checkpoint, and tells whether the shard is still this process's.
+// move moves the checkpoint, and reports whether the shard is still this process's.
 func (r *Runner) move(ctx context.Context, s *shard, to, mark int64) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()

@@ -69,7 +69,7 @@ func (r *Runner) away(s *shard, err error) {
 	}
 }
 
-// wait leaves the shard alone for a while, or until its gate opens. Nothing is written.
+// wait leaves the shard alone for a while, or until its circuit closes. Nothing is written.
 func (s *shard) wait(d time.Duration, gated bool) {
 	s.gated.Store(gated)
 	s.until.Store(time.Now().Add(d).UnixNano())
@@ -84,7 +84,7 @@ func (s *shard) missingFor() time.Duration {
 func (s *shard) waits(now time.Time) (until time.Time, waits bool) {
 	until = time.Unix(0, s.until.Load())
 	_, _, closed := s.gate.Tripped()
-	if s.gated.Load() && !closed { // somebody has seen the broker again
+	if s.gated.Load() && !closed { // the broker answered meanwhile
 		return time.Time{}, false
 	}
 	return until, until.After(now)
@@ -106,7 +106,7 @@ func (s *shard) answered() {
 	s.seen()
 }
 
-// writeFailure writes a failure down, and tells whether the shard is still this process's: what fails
+// writeFailure writes a failure down, and reports whether the shard is still this process's: what fails
 // for one whose lease is over, since another has gone on, is no failure.
 func (r *Runner) writeFailure(ctx context.Context, s *shard, f store.Failure) (written bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)

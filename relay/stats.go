@@ -38,7 +38,7 @@ const (
 	lagShown       = time.Minute
 )
 
-// Stats tells how the receivers are doing, in the order in which they were given. It asks the
+// Stats returns how the receivers are doing, in the order in which they were given. It asks the
 // database for each.
 func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
 	all := make([]Stats, 0, len(r.receivers))

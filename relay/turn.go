@@ -23,7 +23,7 @@ const (
 // errTurn: another process receives.
 var errTurn = errors.New("relay: another process receives by now")
 
-// alone tells whether one process at a time receives.
+// alone reports whether one process at a time receives.
 func (r *receiving) alone() bool { return r.intoLog && !r.shared }
 
 // turn is the row of a receiver that receives alone, among the readers of the log.

@@ -21,7 +21,7 @@ type failure struct {
 	cause error
 }
 
-// isDatabases tells whether an error speaks of the database, or of what else goes on
+// isDatabases reports whether an error speaks of the database, or of what else goes on
 // in it, rather than of schedules and their messages.
 func isDatabases(err error) bool {
 	if _, refused := errors.AsType[*refusedError](err); refused || errors.Is(err, errTooSlow) {
@@ -30,7 +30,7 @@ func isDatabases(err error) bool {
 	return dberr.IsUnavailable(err) || dberr.IsConflict(err)
 }
 
-// answers tells whether the database is there, after a transaction that failed.
+// answers reports whether the database is there, after a transaction that failed.
 func (p *Processor) answers(ctx context.Context, payloadTypes []string, cause error) bool {
 	if !isDatabases(cause) && !errors.Is(cause, errTooSlow) || dberr.IsConflict(cause) {
 		return true
@@ -75,9 +75,9 @@ func (p *Processor) bisect(ctx context.Context, payloadTypes []string, ids []int
 // until that counts as its own.
 const patience = 3
 
-// putAside marks schedules that cannot fire. What cannot be marked either is left
-// alone for a while, so that it holds nobody back. When nothing could be written,
-// for reasons that are the database's, that is the database's failure, and an error.
+// putAside marks schedules that cannot fire. What cannot be marked either is left alone for a
+// while, so that it holds up no other. When nothing could be written, for reasons that are the
+// database's, that is the database's failure, and an error.
 func (p *Processor) putAside(ctx context.Context, payloadTypes []string, n int, bad []failure) (int, error) {
 	var left []failure
 	for _, f := range bad {
@@ -105,8 +105,8 @@ func (p *Processor) putAside(ctx context.Context, payloadTypes []string, n int, 
 	return n + len(left), nil
 }
 
-// postponeLater postpones a schedule whose transaction was rolled back, unless
-// somebody has fired or changed it since.
+// postponeLater postpones a schedule whose transaction was rolled back, unless it was fired or
+// changed since.
 func (p *Processor) postponeLater(ctx context.Context, payloadTypes []string, refused store.Schedule, cause error) error {
 	postponed := false
 	err := p.inTx(ctx, func(ctx context.Context, tx bun.Tx) error {
@@ -143,8 +143,8 @@ type heldAside struct {
 	until    time.Time
 }
 
-// asideMemory is how long failures are remembered of a schedule that is not due any
-// more, since somebody has deleted or changed it.
+// asideMemory is how long failures are remembered of a schedule that is not due any more, since it
+// was deleted or changed.
 const asideMemory = 10 * time.Minute
 
 // failed counts a failure and returns how many there were in a row.

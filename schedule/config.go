@@ -29,9 +29,9 @@ type ProcessorConfig struct {
 	StartTimeout time.Duration
 	// Logger receives what the processor has to say. Defaults to slog.Default().
 	Logger *slog.Logger
-	// Telemetry wraps every fire: the sender it is given fires the schedules of
-	// the batch. Of each message AvailableAt is the instant it fires for, and
-	// CreatedAt is now, both on the database's clock. Defaults to none.
+	// Telemetry wraps every fire: the produce function that it is given fires the schedules of the
+	// batch. Of each message AvailableAt is the instant it fires for, and CreatedAt is now, both on
+	// the database's clock. Defaults to none.
 	Telemetry bus.ProduceMiddleware
 }
 

@@ -22,7 +22,7 @@ const (
 	fireBatch   = 100                    // schedules in one transaction, at most
 	fireTimeout = 10 * time.Second       // for one transaction
 	stopGrace   = 700 * time.Millisecond // what is left of it after a stop
-	serverGrace = 5 * time.Second        // after fireTimeout, until the server ends the transaction of a client that vanished
+	serverGrace = 5 * time.Second        // after fireTimeout, until the server ends the transaction of a client that was lost
 	badDelay    = time.Minute            // until a schedule that cannot fire is tried again
 )
 
@@ -31,7 +31,7 @@ var errTooSlow = fmt.Errorf("it took longer than %s", fireTimeout)
 
 // fire fires one batch and returns how many schedules it dealt with; the next one
 // may find more. Those that could not fire the last time are fired one at a time,
-// and only when nothing else is due: a bad one holds nobody back.
+// and only when nothing else is due: a bad one holds up no other.
 func (p *Processor) fire(ctx context.Context, payloadTypes []string) (n int, err error) {
 	for {
 		size, begun := p.batch.Load(), time.Now()
@@ -124,11 +124,11 @@ func (p *Processor) inTx(ctx context.Context, fn func(ctx context.Context, tx bu
 	return err
 }
 
-// blame tells whether a batch was not sent because of its messages, or because of
+// blame reports whether a batch was not sent because of its messages, or because of
 // the database. Layers of the application's may fail with errors that look like
 // the database's, so the transaction itself is asked.
 func (p *Processor) blame(ctx context.Context, tx bun.Tx, err error) error {
-	if ctx.Err() != nil { // a stop is nobody's fault, and inTx names what took too long
+	if ctx.Err() != nil { // a stop is not a failure, and inTx names what took too long
 		return err
 	}
 	if p.store.Usable(ctx, tx) || !dberr.IsUnavailable(err) && !dberr.IsConflict(err) {
@@ -181,8 +181,8 @@ func (p *Processor) note(row store.Schedule, at time.Time, cause error) store.Fi
 	return f
 }
 
-// plan says for which instants a schedule fires now, and what becomes of it: for
-// its own fire time, and for when somebody has asked for it.
+// plan decides for which instants a schedule fires now, and what becomes of it: for its own fire
+// time, and for a run that was triggered.
 func (p *Processor) plan(row store.Schedule) (fires []time.Time, change store.ScheduleChange, err error) {
 	change.Error = new("")
 	if row.RunNow() {
@@ -284,8 +284,8 @@ func (p *Processor) send(ctx context.Context, tx bun.Tx, fires []*bus.Message) e
 	return nil
 }
 
-// guarded calls functions of the application, whose panics nobody above would recover. An error that cannot
-// be asked anything is replaced.
+// guarded calls functions of the application, whose panics no caller would recover. If a method of
+// an error panics, the error is replaced.
 func guarded(send func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {

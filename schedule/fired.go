@@ -13,10 +13,10 @@ import (
 // firedForHeader has the instant that a message was fired for, in RFC 3339.
 const firedForHeader = "asyncmonolith-fired-for"
 
-// ScheduledTimeFromContext returns the instant that the schedule of the message was fired for, in UTC:
-// the fire time, not when it came to that, which is later after an outage; and for a
-// [Scheduler.Trigger], when somebody asked. Call it with the context of a consumer; it is
-// false when the message is not a schedule's. The instant travels in the header
+// ScheduledTimeFromContext returns the instant that the schedule of the message was fired for, in
+// UTC. That is the fire time, not when the schedule was fired, which is later after an outage; for
+// a [Scheduler.Trigger] it is when that was called. Call it with the context of a consumer. It
+// returns false when the message is not a schedule's. The instant travels in the header
 // "asyncmonolith-fired-for", which layers of either chain see, too.
 func ScheduledTimeFromContext(ctx context.Context) (time.Time, bool) {
 	m, ok := bus.MessageFromContext(ctx)

@@ -31,8 +31,8 @@ type Schedule struct {
 	// processors run has a payload type that none of them has registered: they
 	// log a warning.
 	NextFire time.Time `json:"next_fire,omitzero"`
-	// RunAt is when somebody asked for a run with [Scheduler.Trigger] that has not fired yet, or when that is
-	// tried again; zero means that nobody has.
+	// RunAt is when a run that has not fired yet was requested with [Scheduler.Trigger], or when
+	// that is tried again; zero means that none was.
 	RunAt  time.Time `json:"run_at,omitzero"`
 	Paused bool      `json:"paused"`
 	// LastFire is when it last fired; zero means never.

@@ -27,7 +27,7 @@ func (p *Processor) loop(ctx context.Context) {
 			return
 		case err != nil:
 			p.outage.Failed("fire schedules", err)
-			outage.Pause(ctx, retry.NextBackOff()) // nobody cuts this wait short
+			outage.Pause(ctx, retry.NextBackOff()) // this wait is not cut short
 			wait = 0
 		default:
 			p.outage.Recovered()
@@ -90,13 +90,12 @@ func (p *Processor) next(ctx context.Context, payloadTypes []string) (time.Durat
 }
 
 const (
-	unregisteredEvery   = time.Minute // between polls for schedules that nobody fires
+	unregisteredEvery   = time.Minute // between polls for unhandled schedules
 	unregisteredOverdue = time.Minute // for so long another program may still be about to
 )
 
-// reportUnregistered warns of schedules that nobody fires, because no program that
-// runs has a consumer for their payload: most often the consumer was removed, and
-// the schedule forgotten.
+// reportUnregistered warns of unhandled schedules: no program that runs has a consumer for their
+// payload. Most often the consumer was removed, and the schedule forgotten.
 func (p *Processor) reportUnregistered(ctx context.Context, payloadTypes []string) error {
 	now, last := time.Now().UnixNano(), p.reported.Load()
 	if last != 0 && now-last < int64(unregisteredEvery) || !p.reported.CompareAndSwap(last, now) {

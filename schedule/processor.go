@@ -38,7 +38,7 @@ type Processor struct {
 	config   ProcessorConfig
 	outage   *outage.Outage
 	chain    bus.ProduceFunc
-	reported atomic.Int64 // when unregistered payload types were last looked for, in Unix nanoseconds
+	reported atomic.Int64 // when unhandled payload types were last looked for, in Unix nanoseconds
 	batch    atomic.Int64 // schedules in one transaction, as many as have time
 	aside    aside
 	running  atomic.Bool
@@ -144,7 +144,7 @@ func (p *Processor) check(ctx context.Context) error {
 	return err
 }
 
-// Health tells how the processor is doing. It does not touch the database. Its error is
+// Health returns how the processor is doing. It does not touch the database. Its error is
 // nil before the first Run, and after a Run what it was at its end.
 func (p *Processor) Health() bus.Health {
 	err := p.outage.Err()

@@ -211,8 +211,8 @@ func (s *Scheduler) save(ctx context.Context, st *store.Store, tx bun.Tx, row st
 	return st.SaveSchedule(ctx, tx, row)
 }
 
-// clock reads the database's clock, once nobody is firing the schedule that is to
-// be replaced, if there is one: else the same instant could be fired twice.
+// clock reads the database's clock, once the schedule that is to be replaced is not being fired, if
+// there is one: else the same instant could be fired twice.
 func (s *Scheduler) clock(ctx context.Context, st *store.Store, tx bun.Tx, name string) (time.Time, error) {
 	if name == "" {
 		return st.Now(ctx, tx)

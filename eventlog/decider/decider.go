@@ -115,10 +115,10 @@ func (d Decider[S, C, E]) load(ctx context.Context, log *eventlog.Log, db bun.ID
 	return l, err
 }
 
-// Handle decides on a command in the caller's transaction, and appends the events
-// at the version that it has decided on. It returns the state after them. When
-// somebody else was first it is an *eventlog.ConflictError, which only another
-// transaction, or [Execute], can repeat.
+// Handle decides on a command in the caller's transaction, and appends the events at the version
+// that it has decided on. It returns the state after them. If the stream has been appended to
+// meanwhile, the error is an *eventlog.ConflictError, which only another transaction, or [Execute],
+// can repeat.
 //
 // The error of Decide comes back wrapped; nothing is appended then.
 func Handle[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, tx bun.Tx, d Decider[S, C, E], id string, command C) (S, eventlog.Appended, error) {
@@ -168,11 +168,11 @@ func (d Decider[S, C, E]) handle(ctx context.Context, log *eventlog.Log, tx bun.
 
 const tries = 5 // of Execute
 
-// Execute decides on a command in a transaction of its own, and again when
-// somebody else was first: up to five times in all, after short random waits. It
-// wakes this process's processors and projections. The errors are those of
-// [Handle], and of the database, and outbox.ErrNotInTx in a transaction that the
-// library has begun, such as that of a transactional consumer: use Handle there.
+// Execute decides on a command in a transaction of its own. It decides again if the stream was
+// appended to meanwhile: up to five times in all, after short random waits. It wakes this process's
+// processors and projections. The errors are those of [Handle], and of the database, and
+// outbox.ErrNotInTx in a transaction that the library has begun, such as that of a transactional
+// consumer: use Handle there.
 func Execute[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, db *bun.DB, d Decider[S, C, E], id string, command C) (state S, appended eventlog.Appended, err error) {
 	within := ctx
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(5*time.Millisecond), backoff.WithMaxInterval(100*time.Millisecond))

@@ -62,8 +62,8 @@ func (f *failure) named(s *shard) error {
 	return fmt.Errorf("projection %q version %d at position %d, stream %q version %d: %w", s.Name, s.Version, e.Position, e.Stream, e.Version, f)
 }
 
-// step applies one batch of a shard, and tells whether there may be more to do at
-// once. A *failure has been written down.
+// step applies one batch of a shard, and reports whether there may be more to do at once. A
+// *failure has been written down.
 func (r *Runner) step(ctx context.Context, s *shard, stop <-chan struct{}) (more bool, err error) {
 	applied := 0
 	err = txn.RunOwn(ctx, r.db, func(ctx context.Context, tx bun.Tx) (err error) {
@@ -310,7 +310,7 @@ func (b *batch) failed(ctx context.Context, smaller int, m *bus.Message, err err
 	return f
 }
 
-// usable tells whether the transaction can still be committed.
+// usable reports whether the transaction can still be committed.
 func (b *batch) usable(ctx context.Context) bool {
 	statement, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
@@ -331,7 +331,7 @@ func (b *batch) spoilt(ctx context.Context, cause error) error {
 	return b.failed(ctx, 0, first, safe(cmp.Or(judged, err)))
 }
 
-// innocent tells whether a function may have failed through no fault of its own: the
+// innocent reports whether a function may have failed through no fault of its own: the
 // transaction met a conflict, or its connection is lost. A statement that took too long,
 // or waited for a lock in vain, is the function's.
 func innocent(err error) bool {

@@ -16,8 +16,8 @@ import (
 // event that failed as the first one has failed for good: of others, those before
 // are applied first, in a smaller batch.
 //
-// A conflict, or a lost connection, is nobody's fault, unless it comes again and again:
-// then the event is, or what the function does for it, and it counts.
+// A conflict, or a lost connection, is not a failure of the event, unless it comes again and again:
+// then the event is at fault, or what the function does for it, and it counts.
 func (r *Runner) afterFailure(ctx context.Context, s *shard, f *failure) (more bool, err error) {
 	if n := s.blameless.Load(); f.blameless && n < blamelessRuns {
 		s.blameless.Store(n + 1)
@@ -84,7 +84,7 @@ func (r *Runner) passOver(ctx context.Context, s *shard, f *failure, park *store
 	return txn.InTx(ctx, r.db, func(tx bun.Tx) error {
 		sub, ok, err := r.store.LockSubscription(ctx, tx, s.Name, s.Version, s.number, statementTimeout)
 		if err != nil || !ok || sub.Position != f.sub.Position {
-			return err // somebody else has gone on
+			return err // another process has gone on
 		}
 		if park != nil {
 			if err := r.store.Park(ctx, tx, *park); err != nil {

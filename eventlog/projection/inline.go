@@ -88,8 +88,8 @@ func (i *Inline) Rebuild(ctx context.Context, db *bun.DB, log *eventlog.Log) err
 	return dberr.Wrap(err, "projection: rebuild inline %q", i.projection.Name)
 }
 
-// rebuild reads by sequence numbers: behind the gate no event is on its way, and
-// none has to be numbered first.
+// rebuild reads by sequence: under the lock no event is on its way, and none needs a position
+// first.
 func (i *Inline) rebuild(ctx context.Context, s *store.Store, tx bun.Tx, log *eventlog.Log) error {
 	if err := s.AdvisoryLock(ctx, tx, i.projection.Name, true); err != nil {
 		return err

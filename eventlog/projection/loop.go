@@ -23,12 +23,12 @@ type shard struct {
 	limit  atomic.Int64 // of the next batch: less than BatchSize after a failure
 	window atomic.Int64 // positions that it looks at: more where few are for it
 
-	busy      atomic.Bool  // somebody works on it
-	blameless atomic.Int64 // failures in a row that are nobody's fault
+	busy      atomic.Bool  // a goroutine works on it
+	blameless atomic.Int64 // failures in a row that are not the event's
 	applied   atomic.Int64 // events
 }
 
-// is tells whether a row is that of the shard.
+// is reports whether a row is that of the shard.
 func (s *shard) is(row store.Subscription) bool {
 	return row.Name == s.Name && row.Version == s.Version && row.Shard == s.number
 }
@@ -73,8 +73,8 @@ func (r *Runner) loop(ctx context.Context) {
 	c.workers.Wait()
 }
 
-// dispatch numbers events, and starts work on the shards that are behind. An idle
-// look is one statement.
+// dispatch assigns positions to events, and starts work on the shards that are behind. An idle look
+// is one statement.
 func (c *crew) dispatch(ctx context.Context) error {
 	rows, pending, err := c.behind(ctx)
 	if err == nil && pending {
@@ -82,7 +82,7 @@ func (c *crew) dispatch(ctx context.Context) error {
 			rows, _, err = c.behind(ctx)
 		}
 	}
-	// Should numbering have failed, projections go on with what has its position.
+	// Should assigning positions have failed, projections go on with what has its position.
 	for _, reader := range c.readers {
 		for _, shard := range reader.shards {
 			if slices.ContainsFunc(rows, shard.is) {
@@ -99,10 +99,9 @@ func (c *crew) behind(ctx context.Context) ([]store.Subscription, bool, error) {
 	return c.store.Behind(ctx, c.db, slices.Collect(maps.Keys(c.byName)))
 }
 
-// number numbers for as long as a statement may take. Where there is more to do
-// then, here or for another process that is at it, projections go on with what
-// has its position, and the next look follows at once; whether the database still
-// answers, the next statement tells.
+// number assigns positions for as long as a statement may take. Where there is more to do then,
+// here or for another process that is at it, projections go on with what has its position, and the
+// next look follows at once. The next statement shows whether the database still answers.
 func (c *crew) number(ctx context.Context) error {
 	turn, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -114,7 +113,7 @@ func (c *crew) number(ctx context.Context) error {
 	return err
 }
 
-// start works on a shard unless somebody does. Where all slots are taken, whoever
+// start works on a shard unless that is being worked on. Where all slots are taken, the worker that
 // ends rings for another look.
 func (c *crew) start(s *shard) {
 	if s.busy.Load() || c.left.Load() >= maxLeft {

@@ -62,8 +62,8 @@ type Projection struct {
 	Shards int
 	// BatchSize is the most events applied in one transaction. Defaults to 500.
 	BatchSize int
-	// FromHead has a projection, or a version of one, that has never read before begin
-	// with what is numbered from now on. By default it gets every event there ever was.
+	// FromHead has a projection, or a version of one, that has never read before begin with the
+	// events that get positions from now on. By default it gets every event there ever was.
 	FromHead bool
 	// OnError is what becomes of an event that cannot be applied. Defaults to Halt.
 	OnError OnError
@@ -219,7 +219,7 @@ func (f filter) String() string {
 	return string(text)
 }
 
-// same tells whether a stored filter means what this one does, although events
+// same reports whether a stored filter means what this one does, although events
 // may have been renamed since.
 func (r *reader) same(stored string, types *eventlog.Types) bool {
 	var f filter

@@ -65,7 +65,7 @@ func (e *LagError) Error() string {
 	return fmt.Sprintf("projection: promote %q: version %d is %d positions behind, %d are allowed", e.Name, e.Version, e.Lag, e.Allowed)
 }
 
-// Promote makes a version of a projection the one to read, see [Active], and
+// Promote makes a version of a projection the one to read, see [Runner.Active], and
 // retires those before it, which are applied no more: the last step of a rebuild
 // beside the old version. A version that is more than maxLag positions behind is a
 // *[LagError], one that has never run [ErrUnknown]. There is no way back to a

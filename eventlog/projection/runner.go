@@ -43,8 +43,8 @@ type RunnerConfig struct {
 	// Defaults to middleware.Default with the Logger, which hears of what fails and
 	// not of every event.
 	Chain []bus.Middleware
-	// Telemetry wraps every batch: the sender it is given applies the events of
-	// the batch. Defaults to none.
+	// Telemetry wraps every batch: the produce function that it is given applies the events of the
+	// batch. Defaults to none.
 	Telemetry bus.ProduceMiddleware
 	// Logger receives what the runner has to say. Defaults to slog.Default().
 	Logger *slog.Logger
@@ -165,14 +165,14 @@ func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn && w.Handler.Enabled(ctx, level)
 }
 
-// Run numbers events and applies them until ctx is cancelled. Then it finishes the
+// Run assigns positions to events and applies them until ctx is cancelled. Then it finishes the
 // events it is at and returns nil. Functions still running are abandoned.
 //
-// It returns an error at once when the database cannot be reached, unless StartTimeout
-// has it wait; when the server has no event log (outbox.ErrUnsupportedServer), or its tables are missing or too old (outbox.ErrSchemaOutdated); and when a
-// projection is not what it was under the same version. Later outages are logged and
-// waited out. A projection that fails holds
-// up no other. A second Run at the same time returns [ErrRunning].
+// Run returns an error at once when the database cannot be reached, unless StartTimeout has it
+// wait; when the server has no event log (outbox.ErrUnsupportedServer), or its tables are missing
+// or too old (outbox.ErrSchemaOutdated); and when a projection is not what it was under the same
+// version. Later outages are logged and waited out. A projection that fails holds up no other. A
+// second Run at the same time returns [ErrRunning].
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -256,8 +256,8 @@ func (r *Runner) subscriptions(ctx context.Context, db bun.IDB, reader *reader) 
 	return slices.DeleteFunc(all, func(row store.Subscription) bool { return row.Version != reader.Version }), dberr.Explained(err)
 }
 
-// Health tells how the runner is doing: it is ready while Run runs, the database answers,
-// and not too many functions were abandoned.
+// Health returns how the runner is doing: it is ready while Run runs, the database answers, and not
+// too many functions were abandoned.
 func (r *Runner) Health() bus.Health {
 	h := bus.Health{Err: r.outage.Err()}
 	if n := r.left.Load(); n >= maxLeft {

@@ -14,12 +14,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// ErrHalted is returned by those who wait for a projection of which a shard is
-// halted: see [Runner.Resume].
+// ErrHalted is returned by waits for a projection of which a shard is halted: see [Runner.Resume].
 var ErrHalted = errors.New("projection: a shard is halted")
 
-// ErrRetired is returned by those who wait for a version of a projection that is
-// applied no more, since a later one was promoted.
+// ErrRetired is returned by waits for a version of a projection that is applied no more, since a
+// later one was promoted.
 var ErrRetired = errors.New("projection: the version is retired")
 
 // ErrUnknown is returned for a projection that the runner was not given, and for a
@@ -100,7 +99,7 @@ func (r *Runner) unknown() error {
 	return fmt.Errorf("%w: the runner was given %q", ErrUnknown, slices.Sorted(maps.Keys(r.byName)))
 }
 
-// reached tells whether all shards have come to a position.
+// reached reports whether all shards have come to a position.
 func (r *Runner) reached(ctx context.Context, reader *reader, place int64) (bool, error) {
 	rows, err := r.subscriptions(ctx, r.db, reader)
 	if err != nil {
@@ -186,7 +185,7 @@ func (r *Runner) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// Stats tells how far a projection has come, in the whole database.
+// Stats is how far a projection has come, in the whole database.
 type Stats struct {
 	Name    string `json:"name"`
 	Version int    `json:"version"`
@@ -198,7 +197,7 @@ type Stats struct {
 	Parked int `json:"parked"`
 }
 
-// Stats tells how far the projections have come, by name and version.
+// Stats returns how far the projections have come, by name and version.
 func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
 	var stats []Stats
 	for _, reader := range r.readers {

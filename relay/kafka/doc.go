@@ -7,7 +7,7 @@
 //
 // It makes no topics. A record counts as arrived when all replicas in sync have it: that is as
 // durable as the topic's min.insync.replicas. Kafka drops no duplicates of what is published again:
-// whoever receives does.
+// the receiver does.
 //
 // A record's key is Key, its value is Body, and a nil Body is a tombstone. Attributes are headers
 // with the prefix "ce_", as CloudEvents has it; the content type is the header content-type. What

@@ -118,8 +118,8 @@ type pending struct {
 	done chan struct{} // closed when nothing is left
 }
 
-// send sends records and waits for what becomes of them, or for the end of ctx. What the client says
-// later is lost on nobody: it has been told to give up.
+// send sends records and waits for what becomes of them, or for the end of ctx. What the client
+// reports later is dropped: it has been told to give up.
 func (p *Publisher) send(ctx context.Context, records []relay.Record) []error {
 	b := &pending{errs: make([]error, len(records)), left: len(records), done: make(chan struct{})}
 	for i := range b.errs {

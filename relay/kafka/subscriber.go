@@ -74,8 +74,8 @@ func NewSubscriber(config SubscriberConfig) (*Subscriber, error) {
 func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
 	clientCtx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // of all that it asks the brokers
 	defer cancel()
-	// The wait of a fetch is what a batch that is read again may wait for, too. What somebody has
-	// published in a transaction counts once that is committed.
+	// The wait of a fetch is what a batch that is read again may wait for, too. What was published
+	// in a transaction counts once that is committed.
 	options := append([]kgo.Opt{kgo.SeedBrokers(s.config.Brokers...), kgo.FetchMaxWait(time.Second), kgo.FetchIsolationLevel(kgo.ReadCommitted())}, s.config.Options...)
 	options = append(options,
 		kgo.WithContext(clientCtx),

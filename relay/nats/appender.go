@@ -25,7 +25,7 @@ type AppenderConfig struct {
 	// for instance. Defaults to the server's own.
 	Domain string
 	// Prefix begins the subjects: behind it come the number of the shard, and the record's
-	// Destination or, where that is empty, its type. Nobody else may publish below it. Required.
+	// Destination or, where that is empty, its type. Nothing else may publish below it. Required.
 	Prefix string
 	// Timeout is how long the stream has to answer. Defaults to 5 s.
 	Timeout time.Duration
@@ -65,7 +65,7 @@ func NewAppender(nc *nats.Conn, config AppenderConfig) (*Appender, error) {
 func atomicSince(version string) error {
 	var major, minor int
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil || major > 2 || major == 2 && minor >= 12 {
-		return nil // what is no number is a build of somebody's own: the stream will tell
+		return nil // what is no number is a custom build: the stream will show it
 	}
 	return fmt.Errorf("nats: server %s has no atomic batches, 2.12 or newer is needed", version)
 }
@@ -124,7 +124,7 @@ func positionOf(r relay.Record) (int64, error) {
 	return strconv.ParseInt(event.Sequence, 10, 64)
 }
 
-// covers tells whether one of a stream's subjects is that of all below a prefix.
+// covers reports whether one of a stream's subjects is that of all below a prefix.
 func covers(subjects []string, prefix string) bool {
 	for _, subject := range subjects {
 		head, all := strings.CutSuffix(subject, ">")

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Check tells whether each subject has a stream, and whether that does what a relay counts on: it
+// Check reports whether each subject has a stream, and whether that does what a relay counts on: it
 // acknowledges, and it drops for at least as long as PublisherConfig.Timeout what it has had
 // already. It joins what is wrong. An application calls it when it starts, with the destinations
 // of its routes.

@@ -14,9 +14,9 @@ import (
 // complaintAge is for how long a complaint says something about what fails.
 const complaintAge = 5 * time.Second
 
-// complaints are what a connection has last complained of: credentials that are refused, or a permission
-// that is missing, show nowhere else. The client keeps one until it has another, and does not say when it came: whoever
-// begins something looks. It is safe for concurrent use.
+// complaints are what a connection has last complained of: credentials that are refused, or a
+// permission that is missing, show nowhere else. The client keeps one until it has another, and
+// does not say when it came: so each operation looks when it begins. It is safe for concurrent use.
 type complaints struct {
 	nc *nats.Conn
 
@@ -27,7 +27,7 @@ type complaints struct {
 
 func listenTo(nc *nats.Conn) *complaints { return &complaints{nc: nc, last: nc.LastError()} }
 
-// look returns the last complaint, and tells whether it is of now.
+// look returns the last complaint, and reports whether it is of now.
 func (c *complaints) look() (last error, fresh bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

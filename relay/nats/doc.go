@@ -7,7 +7,7 @@
 //	subscriber, err := amnats.NewSubscriber(nc, amnats.SubscriberConfig{Stream: "ORDERS", Consumer: "shipping"})
 //
 // It makes no streams and no consumers, and closes no connection: those are the application's. A
-// stream must acknowledge what it is sent; [Publisher.Check] tells whether it does. How durable a
+// stream must acknowledge what it is sent; [Publisher.Check] reports whether it does. How durable a
 // record is after that is up to the stream's replicas and the servers' sync_interval.
 //
 // A record is a message whose attributes are headers with the prefix "ce-", percent-encoded as

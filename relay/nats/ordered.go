@@ -70,7 +70,7 @@ func (o *sorter) add(ctx context.Context, msgs []*nats.Msg) (ready []*nats.Msg) 
 	return nil
 }
 
-// outstanding is how many messages are delivered and not acknowledged, and -1 if nobody says.
+// outstanding is how many messages are delivered and not acknowledged, and -1 if that is unknown.
 func (o *sorter) outstanding(ctx context.Context) int {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()

@@ -23,8 +23,8 @@ type PublisherConfig struct {
 	// for instance. Defaults to the server's own.
 	Domain string
 	// Timeout is how long the streams have to answer for a batch. While the client reconnects to
-	// servers that hang it lets nobody in: nats.FlusherTimeout and nats.Timeout of the connection,
-	// a second each with Options, may come on top. Defaults to 5 s.
+	// servers that hang it blocks its callers: nats.FlusherTimeout and nats.Timeout of the
+	// connection, a second each with Options, may come on top. Defaults to 5 s.
 	Timeout time.Duration
 }
 
@@ -77,14 +77,18 @@ func (p *Publisher) ping(ctx context.Context) error {
 }
 
 // Publish implements [relay.Publisher]: it sends the whole batch, and then waits for the streams'
-// answers. Where nobody takes a subject it asks which stream has it, for which it needs the
-// permission to publish to $JS.API.STREAM.NAMES, or that of its domain: if there is one, its leader is being elected, and
-// that is relay.ErrUnavailable, as is no answer; if there is none, or it may not ask, that is
-// relay.ErrNoDestination, and so is a stream that is full and discards what is new. A record that is
-// larger than the server or the stream allows, headers included, is relay.ErrRejected, and so is one
-// whose subject has an empty part, a wildcard, a space or some 4,000 bytes, or is the server's own. It
-// returns as soon as the connection breaks. Where somebody but no stream listens on a subject nobody
-// answers, which looks like a server that is away.
+// answers. It returns as soon as the connection breaks.
+//
+// If a subject has no listener, Publish asks which stream has it, for which it needs the permission
+// to publish to $JS.API.STREAM.NAMES, or that of its domain. If there is one, its leader is being
+// elected, and that is relay.ErrUnavailable, as is no answer. If there is none, or it may not ask,
+// that is relay.ErrNoDestination, and so is a stream that is full and discards what is new. If a
+// subject has a listener that is no stream, there is no answer, which looks like a server that is
+// away.
+//
+// A record that is larger than the server or the stream allows, headers included, is
+// relay.ErrRejected, and so is one whose subject has an empty part, a wildcard, a space or some
+// 4,000 bytes, or is the server's own.
 func (p *Publisher) Publish(ctx context.Context, records []relay.Record) []error {
 	if len(records) == 0 {
 		return nil
@@ -236,11 +240,11 @@ func class(err *jetstream.APIError) error {
 // errAttempt is an error of none of the relay's classes.
 var errAttempt = errors.New("the stream did not take it")
 
-// explain finds out why nobody takes some of the records.
+// explain finds out why some of the records have no listener.
 func (p *Publisher) explain(ctx context.Context, records []relay.Record, errs []error) {
 	known := make(map[string]error)
 	for i, err := range errs {
-		if err != nats.ErrNoResponders { // as send says it, and nobody else
+		if err != nats.ErrNoResponders { // as only send says it
 			continue
 		}
 		subject := records[i].Destination
@@ -251,7 +255,8 @@ func (p *Publisher) explain(ctx context.Context, records []relay.Record, errs []
 	}
 }
 
-// whyNobody asks the servers for the stream that has a subject, where nobody takes what is sent to it.
+// whyNobody asks the servers for the stream that has a subject, if what is sent to it has no
+// listener.
 func (p *Publisher) whyNobody(ctx context.Context, subject string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.timeout/2, fmt.Errorf("nobody takes it, and nobody says within %s which stream would", p.timeout/2))
 	defer cancel()

@@ -30,7 +30,7 @@ type pull struct {
 	away    *adapter.Outage
 }
 
-// errLookAgain: nobody answers for the consumer.
+// errLookAgain: no server answers for the consumer.
 var errLookAgain = errors.New("nobody answers for the consumer")
 
 func (s *Subscriber) newPull() (*pull, error) {

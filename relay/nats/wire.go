@@ -70,8 +70,8 @@ const (
 	lineRest       = 128
 )
 
-// checkSubject refuses a subject that no stream can have. The server would not say so: nobody answers,
-// as if the stream were away, or a stream keeps what no consumer asks for.
+// checkSubject refuses a subject that no stream can have. The server would not say so: there is no
+// answer, as if the stream were away, or a stream keeps what no consumer asks for.
 func checkSubject(subject, reply string) error {
 	if len(subject)+len(reply) > maxControlLine-lineRest {
 		return fmt.Errorf("the subject has %d bytes, at most %d are allowed: %w", len(subject), maxControlLine-lineRest-len(reply), relay.ErrRejected)
@@ -98,7 +98,8 @@ func record(msg *nats.Msg) relay.Record {
 		value := strings.Join(values, ", ")
 		switch attribute, isAttribute := cutPrefixFold(name, attributePrefix); {
 		case isAttribute:
-			// Whoever writes "Ce-Type", as HTTP has it, means the attribute type, unless there is "ce-type", too.
+			// A header "Ce-Type", as HTTP has it, means the attribute type, unless there is
+			// "ce-type", too.
 			lower := strings.ToLower(name)
 			if _, both := msg.Header[lower]; !both || lower == name {
 				adapter.Put(&r.Attributes, strings.ToLower(decode(attribute)), decode(value))

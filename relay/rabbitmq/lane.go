@@ -28,7 +28,7 @@ type lane struct {
 	returns chan amqp.Return
 	ended   chan *amqp.Error
 	reason  *amqp.Error // why it has ended, once that was asked
-	left    bool        // records were left on their way: nobody may use it any more
+	left    bool        // records were left on their way: it must not be used any more
 	// rejected: a queue has rejected records. One that has lost its leader may do so on this channel for
 	// ever, also when it has another.
 	rejected bool
@@ -169,8 +169,8 @@ func (l *lane) lost(ctx context.Context, exchange, destination string) error {
 	}
 }
 
-// rejection says what it means that a queue rejects records. One without leader has no messages, whoever asks, and one that is
-// full has some; but only of the default exchange it is known which queue that is.
+// rejection says what it means that a queue rejects records. One without leader shows no messages,
+// and one that is full has some; but only of the default exchange it is known which queue that is.
 func (l *lane) rejection(exchange, destination string) error {
 	l.rejected = true
 	if time.Since(l.link.began) < settling {

@@ -28,7 +28,7 @@ type link struct {
 	socket  net.Conn
 	reason  string        // why the broker takes nothing, while it does not
 	blocked chan struct{} // closed while the broker takes nothing
-	free    []*lane       // channels of a publisher that nobody uses
+	free    []*lane       // channels of a publisher that are not in use
 	left    []*lane       // those on which records were left, and that are to be closed
 }
 

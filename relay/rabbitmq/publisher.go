@@ -91,7 +91,7 @@ func (p *Publisher) Close() {
 // forbidden; one that is larger than the broker or AMQP allows is relay.ErrRejected. None of them holds up the others.
 // A queue that has lost its leader rejects records, too, and that is relay.ErrUnavailable. It looks the same, so what is
 // rejected within 5 s of the beginning of a connection counts as that; later on, without an Exchange, the queue is asked,
-// and with one, for which nobody says which queue it was, it counts as full.
+// and with one, for which it is not known which queue it was, it counts as full.
 // While the broker blocks publishers, for want of memory or disk, it is relay.ErrUnavailable at once. Where a deadline
 // ends, the connection is closed: nothing else ends what is on its way.
 func (p *Publisher) Publish(ctx context.Context, records []relay.Record) []error {
@@ -160,7 +160,7 @@ func (p *Publisher) sift(ctx context.Context, records []relay.Record, forbidden 
 	return errs
 }
 
-// attempt publishes records on a channel that nobody else uses.
+// attempt publishes records on a channel that is used for nothing else.
 func (p *Publisher) attempt(ctx context.Context, records []relay.Record) []error {
 	lane, err := p.take(ctx)
 	if err != nil {

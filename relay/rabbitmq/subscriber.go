@@ -151,7 +151,7 @@ func (s *Subscriber) gather(ctx context.Context, deliveries <-chan amqp.Delivery
 		return nil
 	default:
 	}
-	var quiet <-chan time.Time // nobody waits for more before there is one
+	var quiet <-chan time.Time // there is no wait for more before there is one
 	for len(batch) < s.config.Batch {
 		select {
 		case d, ok := <-deliveries:

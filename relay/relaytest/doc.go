@@ -3,7 +3,7 @@
 //
 //	func TestConformance(t *testing.T) {
 //		relaytest.Run(t, func(t *testing.T) relaytest.Setup {
-//			subject := newSubject(t) // nobody else's
+//			subject := newSubject(t) // of this test only
 //			return relaytest.Setup{Publisher: publisher(t), Subscriber: subscriber(t, subject), Destination: subject}
 //		})
 //	}

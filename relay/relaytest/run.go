@@ -21,7 +21,7 @@ type Setup struct {
 	// Destination since it was made, and nothing else. The suite calls Subscribe several times, one
 	// after another. Required.
 	Subscriber relay.Subscriber
-	// Destination exists and is nobody else's. Required.
+	// Destination exists and is of this Setup only. Required.
 	Destination string
 
 	// Missing is a destination that the broker does not have, if it can tell. Optional.

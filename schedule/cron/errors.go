@@ -11,9 +11,9 @@ import (
 // is no *ParseError: the text is right.
 var ErrNeverFires = errors.New("cron: expression never fires")
 
-// A ParseError says which part of an expression Parse refused, and what would
-// have been allowed there. Parse returns it; get at it with errors.As. It is
-// safe for concurrent use as long as nobody writes to it.
+// A ParseError says which part of an expression Parse refused, and what would have been allowed
+// there. Parse returns it; get at it with errors.As. It is safe for concurrent use as long as it is
+// not written to.
 type ParseError struct {
 	Expr    string // the whole expression
 	Field   string // the field at fault, such as "minute" or "day-of-month"; "" if it is the expression as a whole

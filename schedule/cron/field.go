@@ -73,7 +73,7 @@ type parser struct {
 	err  error
 }
 
-// days tells whether the field is one of days, where ? is another name for *. Elsewhere it is refused, as by Quartz and
+// days reports whether the field is one of days, where ? is another name for *. Elsewhere it is refused, as by Quartz and
 // AWS: the fields are then those of another format, such as AWS's, which begins with minutes and ends with years.
 func (f field) days() bool { return strings.HasPrefix(f.name, "day-") }
 
