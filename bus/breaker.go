@@ -37,17 +37,17 @@ func (c *Consumer) validateBreaker() {
 	b.MinRequests, b.FailureRatio = cmp.Or(b.MinRequests, 20), cmp.Or(b.FailureRatio, 0.5)
 	b.Window, b.Cooldown = cmp.Or(b.Window, 30*time.Second), cmp.Or(b.Cooldown, 10*time.Second)
 	if b.MinRequests < 1 {
-		c.mistake("Breaker: Min %d: 1 or more is allowed", b.MinRequests)
+		c.mistake("CircuitBreaker: MinRequests %d: 1 or more is allowed", b.MinRequests)
 	}
 	if !(b.FailureRatio > 0 && b.FailureRatio <= 1) {
-		c.mistake("Breaker: Ratio %g: more than 0, up to 1, is allowed", b.FailureRatio)
+		c.mistake("CircuitBreaker: FailureRatio %g: more than 0, up to 1, is allowed", b.FailureRatio)
 	}
 	for _, d := range []struct {
 		field string
 		value time.Duration
 	}{{"Window", b.Window}, {"Cooldown", b.Cooldown}} {
 		if d.value < time.Second || d.value > time.Hour {
-			c.mistake("Breaker: %s %s: 1 s to 1 h are allowed", d.field, d.value)
+			c.mistake("CircuitBreaker: %s %s: 1 s to 1 h are allowed", d.field, d.value)
 		}
 	}
 	c.config.Breaker = &b

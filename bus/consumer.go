@@ -241,7 +241,7 @@ func (c *Consumer) validate() {
 		field string
 		value int
 	}{{"Timeout", int(config.Timeout)}, {"MaxAttempts", config.MaxAttempts}, {"AttemptDelay", int(config.AttemptDelay)}, {"Concurrency", config.Concurrency},
-		{"Limit", config.Limit}, {"BatchSize", config.BatchSize}, {"BatchWait", int(config.BatchWait)}} {
+		{"GlobalConcurrency", config.Limit}, {"BatchSize", config.BatchSize}, {"BatchWait", int(config.BatchWait)}} {
 		if set.value < 0 { // by an option of a package above bus
 			c.mistake("%s %d: more than 0 is allowed", set.field, set.value)
 		}

@@ -18,7 +18,7 @@ const (
 // to 1000. Each call takes a lease in the database. The lease of a lost process ends with its
 // claims.
 func GlobalConcurrency(n int) ConsumerOption {
-	return func(c *ConsumerConfig) { setLimit(c, "Limit", "", n) }
+	return func(c *ConsumerConfig) { setLimit(c, "GlobalConcurrency", "", n) }
 }
 
 // SharedConcurrency is [GlobalConcurrency] for several consumers together: those that share its name, which
@@ -49,7 +49,7 @@ func setLimit(c *ConsumerConfig, option, name string, n int) {
 // count. burst is 1 to n, per up to 24 h, and n up to a million a second.
 func RateLimit(n int, per time.Duration, burst int) ConsumerOption {
 	return func(c *ConsumerConfig) {
-		if setsRate(c, "Rate", n, per, burst) {
+		if setsRate(c, "RateLimit", n, per, burst) {
 			c.Rate, c.RatePer, c.RateBurst = n, per, burst
 		}
 	}
@@ -68,9 +68,9 @@ func setsRate(c *ConsumerConfig, option string, n int, per time.Duration, burst 
 func (c *Consumer) validateLimits() {
 	config := c.config
 	if config.Limit > maxLimit {
-		c.mistake("Limit %d: 1 to %d are allowed", config.Limit, maxLimit)
+		c.mistake("GlobalConcurrency %d: 1 to %d are allowed", config.Limit, maxLimit)
 	}
-	c.validateRate("Rate", config.Rate, config.RatePer, config.RateBurst)
+	c.validateRate("RateLimit", config.Rate, config.RatePer, config.RateBurst)
 	c.validateRate("KeyRateLimit", config.KeyRate, config.KeyRatePer, config.KeyRateBurst)
 }
 

@@ -14,7 +14,7 @@ const maxPerKey = 1000
 //
 // The key is that of [Ordered]: outbox.OrderingKey, or what the payload's OrderKey returns.
 func KeyConcurrency(n int) ConsumerOption {
-	return func(c *ConsumerConfig) { set(c, "PerKey", &c.PerKey, n) }
+	return func(c *ConsumerConfig) { set(c, "KeyConcurrency", &c.PerKey, n) }
 }
 
 // Fair gives each key its share of the consumer's runs, so that one with a million messages
@@ -55,15 +55,15 @@ func (c *Consumer) validateKeys() {
 		return
 	}
 	if c.Prioritizes() {
-		c.mistake("%s and Priorities do not go together", option)
+		c.mistake("%s and Prioritized do not go together", option)
 	}
 	switch {
 	case c.Ordered() && (config.Fair || config.PerKey > 0):
-		c.mistake("Ordered runs one message of a key at a time: PerKey and Fair do not go with it")
+		c.mistake("Ordered runs one message of a key at a time: KeyConcurrency and Fair do not go with it")
 	case config.Fair && config.PerKey > 0:
-		c.mistake("Fair is PerKey without a bound: one of them is allowed")
+		c.mistake("Fair is KeyConcurrency without a bound: one of them is allowed")
 	case config.PerKey > maxPerKey:
-		c.mistake("PerKey %d: 1 to %d are allowed", config.PerKey, maxPerKey)
+		c.mistake("KeyConcurrency %d: 1 to %d are allowed", config.PerKey, maxPerKey)
 	}
 }
 
@@ -73,7 +73,7 @@ func (c *Consumer) keyOption() string {
 	case c.Ordered():
 		return "Ordered"
 	case c.config.PerKey > 0:
-		return "PerKey"
+		return "KeyConcurrency"
 	case c.config.Fair:
 		return "Fair"
 	case c.config.KeyRate > 0:

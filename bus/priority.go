@@ -25,7 +25,7 @@ const maxAgeing = 24 * time.Hour
 func Prioritized(ageing time.Duration) ConsumerOption {
 	return func(c *ConsumerConfig) {
 		if c.Ageing = ageing; ageing < time.Second || ageing > maxAgeing {
-			c.mistakes = append(c.mistakes, fmt.Sprintf("Priorities: ageing %s: 1 s to 24 h are allowed", ageing))
+			c.mistakes = append(c.mistakes, fmt.Sprintf("Prioritized: aging %s: 1 s to 24 h are allowed", ageing))
 		}
 	}
 }

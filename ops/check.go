@@ -143,7 +143,7 @@ func troubled(fleet []outbox.Process, queues []outbox.Queue) (found []Finding) {
 				Cure: "Have them return when their context ends, and restart this process."})
 		}
 		if closed := slices.DeleteFunc(slices.Clone(p.Closed), breaks); len(closed) > 0 {
-			found = append(found, Finding{Severity: Critical, Subject: processName(p), Text: fmt.Sprintf("A gate stops these here, or their broker is away: %s.", strings.Join(closed, ", ")),
+			found = append(found, Finding{Severity: Critical, Subject: processName(p), Text: fmt.Sprintf("A circuit is open here, or their broker is away: %s.", strings.Join(closed, ", ")),
 				Cure: "Mend what they depend on: they go on by themselves."})
 		}
 	}

@@ -38,7 +38,7 @@ func breakerOf(name string, settings bus.ConsumerConfig, gate *Circuit) (*breake
 	case settings.Breaker == nil:
 		return nil, nil
 	case gate != nil:
-		return nil, fmt.Errorf("outbox: consumer %q: Breaker and Gated do not go together", name)
+		return nil, fmt.Errorf("outbox: consumer %q: CircuitBreaker and WithCircuit do not go together", name)
 	}
 	return &breaker{Circuit: new(Circuit), name: name, config: *settings.Breaker}, nil
 }

@@ -152,7 +152,7 @@ func (l *logging) checkLog(config bus.ConsumerConfig) {
 		l.mistake("For means nothing to a log relay")
 	}
 	if l.gate == nil {
-		l.mistake("the gate is nil")
+		l.mistake("the circuit is nil")
 	}
 	fields := reflect.ValueOf(config)
 	for i := range fields.NumField() {

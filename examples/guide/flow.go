@@ -38,12 +38,12 @@ type Index interface {
 // ErrAway is what the index returns while it cannot be reached.
 var ErrAway = errors.New("the index cannot be reached")
 
-// snippet: gate
+// snippet: circuit
 
 // Search keeps an index up to date.
 type Search struct {
-	Index Index
-	gate  outbox.Circuit // the zero Gate is open
+	Index   Index
+	circuit outbox.Circuit // the zero value is closed: messages run
 }
 
 // end
@@ -52,7 +52,7 @@ type Search struct {
 func (s *Search) Consumers() []bus.Consumer {
 	// snippet: batch-consumers
 	return []bus.Consumer{
-		bus.ConsumeBatch("index", s.Add, bus.BatchSize(100), bus.BatchWait(50*time.Millisecond), outbox.WithCircuit(&s.gate)),
+		bus.ConsumeBatch("index", s.Add, bus.BatchSize(100), bus.BatchWait(50*time.Millisecond), outbox.WithCircuit(&s.circuit)),
 		outbox.ConsumeBatchTx("count", s.Count),
 	}
 	// end
@@ -68,7 +68,7 @@ func (s *Search) Add(ctx context.Context, orders []OrderPlaced) error {
 	}
 	failed, err := s.Index.Add(ctx, ids)
 	if errors.Is(err, ErrAway) {
-		return s.gate.Trip(err) // all come back later, and nothing is counted
+		return s.circuit.Trip(err) // all come back later, and nothing is counted
 	}
 	if len(failed) > 0 {
 		return bus.BatchError(failed) // each its own; the others are done

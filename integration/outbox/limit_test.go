@@ -161,8 +161,8 @@ func TestWhatRunsWithoutASlotIsCancelled(t *testing.T) {
 func TestLimitsAreChecked(t *testing.T) {
 	t.Parallel()
 	for want, consumers := range map[string][]bus.Consumer{
-		"Limit 0: more than 0":                {testapp.Consumed("c", bus.GlobalConcurrency(0))},
-		"Limit 1001: 1 to 1000":               {testapp.Consumed("c", bus.GlobalConcurrency(1001))},
+		"GlobalConcurrency 0: more than 0":    {testapp.Consumed("c", bus.GlobalConcurrency(0))},
+		"GlobalConcurrency 1001: 1 to 1000":   {testapp.Consumed("c", bus.GlobalConcurrency(1001))},
 		`SharedConcurrency: the name ""`:      {testapp.Consumed("c", bus.SharedConcurrency("", 2))},
 		"SharedConcurrency: the consumer has": {testapp.Consumed("c", bus.GlobalConcurrency(3), bus.SharedConcurrency("x", 4))},
 		"Limit: the consumer has another":     {testapp.Consumed("c", bus.SharedConcurrency("x", 4), bus.GlobalConcurrency(3))},

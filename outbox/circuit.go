@@ -54,7 +54,7 @@ func WithCircuit(g *Circuit) bus.ConsumerOption {
 func gateOf(name string, settings bus.ConsumerConfig) (*Circuit, error) {
 	g, gated := settings.Value(gateKey{}).(*Circuit)
 	if gated && g == nil {
-		return nil, fmt.Errorf("outbox: consumer %q: the gate is nil", name)
+		return nil, fmt.Errorf("outbox: consumer %q: the circuit is nil", name)
 	}
 	return g, nil
 }
