@@ -99,6 +99,9 @@ func failureOf(t *testing.T, fn func(t testing.TB)) *recorder {
 func wantFailure(t *testing.T, fn func(t testing.TB), parts ...string) {
 	t.Helper()
 	got := failureOf(t, fn).failure
+	if t.Skipped() { // by testdb, in a run that is about other databases
+		t.SkipNow()
+	}
 	for _, part := range parts {
 		if got == "" || !strings.Contains(got, part) {
 			t.Errorf("failure: got %q, want it to say %q", got, part)
