@@ -130,7 +130,9 @@ func TestNoMemberOfAGroupStartsAfterItsDeadline(t *testing.T) {
 		var runs atomic.Int64
 		var by time.Time
 		a := testapp.New(t, db, outbox.ConsumeTx("c", func(context.Context, bun.Tx, order) error {
-			if late := time.Since(by); late > 0 {
+			// A busy machine may pause between the last look at the clock and the function. Who waits for others of
+			// the group is 400 ms late.
+			if late := time.Since(by); late > 200*time.Millisecond {
 				t.Errorf("a run began %s after its deadline", late)
 			}
 			runs.Add(1)
