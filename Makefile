@@ -26,12 +26,12 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: ## Check and test on SQLite and PostgreSQL, and the store on MariaDB: what a change needs (5 minutes)
+test: ## Check and test on SQLite and PostgreSQL, and the store on MariaDB: what a change needs (6 minutes)
 	@scripts/need-gcc.sh
 	@$(WITH_DATABASES) $(MAKE) --no-print-directory check
 
 .PHONY: test-all
-test-all: test test-rest ## Run make test, and make test-rest (15 minutes)
+test-all: test test-rest ## Run make test, and make test-rest (18 minutes)
 
 .PHONY: test-rest
 test-rest: ## Test what make test leaves out: MariaDB, the browser, brokers, the pooler, a terminal, crashes

@@ -144,6 +144,6 @@ func MovedToPayments(publisher relay.Publisher) bus.Consumer {
 	// snippet: move
 	return relay.NewForwarder("to-payments", publisher, relay.Source("/shop/orders"), relay.Route[OrderPlaced]("payments.order-placed"),
 		bus.Aliases("charge-card"),      // what waits under its name is forwarded, too
-		relay.Recipients("charge-card")) // and nobody else there gets it
+		relay.Recipients("charge-card")) // the only consumer there that gets it
 	// end
 }

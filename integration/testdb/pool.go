@@ -9,7 +9,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// databases are the PostgreSQL databases of this process. To empty one costs half of what it costs to make
+// databases are the PostgreSQL databases of this process. To empty one costs a third of what it costs to make
 // and drop one. The last test that has a database drops those that are left.
 var databases struct {
 	sync.Mutex

@@ -14,7 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// Desk is where it looks, and where somebody pauses a consumer; *ops.Session is one.
+// Desk reads what the pages show, and pauses consumers. *ops.Session implements it.
 type Desk interface {
 	Overview(ctx context.Context) (ops.Overview, error)
 	BlockedKeys(ctx context.Context, limit int) ([]outbox.BlockedKey, error)
