@@ -95,8 +95,8 @@ const mostFindings = 20
 // it: what [Session.Check] finds, and more. The worst comes first. A check that has found nothing
 // wrong is listed, too, and of none more than 20 findings.
 //
-// Doctor changes nothing. It looks where messages are written, [Config].DB, and at each thing for a
-// second at most. A part that cannot be read is a [Warning] that says so; the reason is for
+// Doctor changes nothing. It looks where messages are written, [Config].DB, and at each thing for
+// three seconds at most. A part that cannot be read is a [Warning] that says so; the reason is for
 // principals that may read texts of errors. An error means that the database does not answer at
 // all, or [ErrForbidden], or that ctx is over.
 func (s *Session) Doctor(ctx context.Context) ([]Finding, error) {

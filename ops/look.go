@@ -15,7 +15,7 @@ import (
 // up. What people look at must not be what hurts the database: use errors.Is, and try again.
 var ErrBusy = errors.New("too much is asked at once")
 
-// look runs reads of a principal who may do the action: two at a time, and for a second at most.
+// look runs reads of a principal who may do the action: two at a time, and for [lookTime] at most.
 func look[T any](ctx context.Context, s *Session, a Action, consumer string, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
 	if err := s.may(a, consumer); err != nil {
 		return result, fmt.Errorf("ops: %s: %w", a, err)

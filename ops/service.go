@@ -60,7 +60,7 @@ type Service struct {
 const (
 	looksAtOnce    = 2
 	lookWait       = 200 * time.Millisecond // for one of these to be free
-	lookTime       = time.Second            // of each look
+	lookTime       = 3 * time.Second        // of each look
 	previewsAtOnce = 2
 	previewTime    = 10 * time.Second // of each preview, with what it waits
 	undoWindow     = 10 * time.Second

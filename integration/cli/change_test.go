@@ -116,7 +116,8 @@ func TestPipes(t *testing.T) {
 			s.Fatal(err)
 		}
 		if _, err := io.ReadFull(out, make([]byte, 100)); err != nil {
-			s.Fatal(err)
+			_ = c.Wait()
+			s.Fatalf("reading the first 100 bytes: %v; the command ended with %v and wrote %q", err, c.ProcessState, stderr)
 		}
 		if err := out.Close(); err != nil {
 			s.Fatal(err)

@@ -130,7 +130,7 @@ func TestOnePartTooManyLeavesTheOthers(t *testing.T) {
 	if len(o.Queues) != 1 || o.Queues[0].Consumer != "fast" || o.Queues[0].Ready != 3 || len(o.Processes) != 1 {
 		t.Errorf("got %+v and %+v, want the queue of fast and a process", o.Queues, o.Processes)
 	}
-	if len(o.Unseen) != 1 || !slices.Equal(o.Unseen[0].Parts, []string{"the queue of slow"}) || !strings.Contains(o.Unseen[0].Why, "did not answer within 1s") || !o.Unseen[0].From.IsZero() {
+	if len(o.Unseen) != 1 || !slices.Equal(o.Unseen[0].Parts, []string{"the queue of slow"}) || !strings.Contains(o.Unseen[0].Why, "did not answer within 3s") || !o.Unseen[0].From.IsZero() {
 		t.Errorf("got %+v, want that the queue of slow is unseen", o.Unseen)
 	}
 	wantFinding(t, testapp.Must[[]ops.Finding](t)(s.Check(t.Context())), "overview", ops.Warning, "Not shown: the queue of slow")
