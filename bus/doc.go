@@ -3,6 +3,5 @@
 // the registry that knows every consumer of a payload.
 //
 // It does no I/O: package outbox writes and runs messages, package middleware has the
-// ready-made layers. It may import only internal/limits, internal/errorlog, internal/wakeup and
-// google/uuid.
+// ready-made layers.
 package bus

@@ -162,7 +162,7 @@ var (
 	// ErrStopping is the cause when the processor stops and the drain timeout
 	// has passed.
 	ErrStopping = errors.New("bus: processor is stopping")
-	// ErrCancelled is the cause when the end of the run was requested: see outbox.Admin.Stop.
+	// ErrCancelled is the cause when the end of the run was requested: see admin.Client.Stop.
 	ErrCancelled = errors.New("bus: the message was cancelled")
 	// ErrLeaseLost is the cause when the processor can no longer be sure that
 	// it holds the message.

@@ -10,5 +10,5 @@
 // which tests deciders of the event log, need no database at all.
 //
 // It is not meant for testing the library itself, starts nothing in the background and never
-// sleeps. It may import only internal/store, internal/isolate, the public packages and bun.
+// sleeps.
 package bustest

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
@@ -68,7 +69,7 @@ type Kit struct {
 	Scheduler *schedule.Scheduler
 	// Admin and Poison look at what waits and at what is poisoned, and change it. Give
 	// them a context that descends from [Kit.Context], and the kit's database.
-	Admin  *outbox.Admin
+	Admin  *admin.Client
 	Poison *poison.Store
 
 	t         testing.TB
@@ -144,7 +145,7 @@ func (k *Kit) build(c KitConfig, consumers []bus.Consumer) (err error) {
 	if k.Poison, err = poison.NewStore(k.Registry); err != nil {
 		return err
 	}
-	if k.Admin, err = outbox.NewAdmin(k.Registry); err != nil {
+	if k.Admin, err = admin.NewClient(k.Registry); err != nil {
 		return err
 	}
 	return k.buildProcessors(c)

@@ -9,9 +9,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
@@ -93,7 +93,7 @@ func (v View) scheduled() (all []schedule.Schedule, _ bus.Codec, err error) {
 }
 
 func (v View) poisoned() (all []poison.Message, _ bus.Codec, err error) {
-	for page := new(outbox.Page); page != nil; {
+	for page := new(admin.Page); page != nil; {
 		var messages []poison.Message
 		if messages, page, err = v.kit.Poison.List(v.kit.Context(), v.db, poison.Filter{}, *page); err != nil {
 			return nil, nil, err

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 )
 
 // asked reads values of a query or a form. What it cannot read it remembers, in words for people.
@@ -128,7 +128,7 @@ func (a *asked) instant(name string) time.Time {
 	return time.Time{}
 }
 
-func (a *asked) page() outbox.Page { return outbox.Page{Size: pageSize, After: a.text("after")} }
+func (a *asked) page() admin.Page { return admin.Page{Size: pageSize, After: a.text("after")} }
 
 const pageSize = 50
 
@@ -147,7 +147,7 @@ func (a *asked) err() error {
 }
 
 // next is the page after this one.
-func (v *visit) next(page *outbox.Page) string {
+func (v *visit) next(page *admin.Page) string {
 	if page == nil {
 		return ""
 	}
@@ -176,4 +176,4 @@ func (v *visit) first() string {
 // paging are the links below a list.
 type paging struct{ First, Next string }
 
-func (v *visit) paging(next *outbox.Page) paging { return paging{v.first(), v.next(next)} }
+func (v *visit) paging(next *admin.Page) paging { return paging{v.first(), v.next(next)} }

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -18,12 +18,12 @@ type confirmPage struct {
 	Says      string
 	Danger    bool
 	Of        subject
-	Pending   []outbox.Pending
+	Pending   []admin.Message
 	Poisoned  []poison.Message
 	Gone      []int64 // chosen, and there no more
 	Held      int     // pending ones that a process holds
 	Paused    []string
-	Consumer  *outbox.Queue
+	Consumer  *admin.Queue
 	Schedule  *scheduleRow
 	Version   *version
 	Operation *operation
@@ -114,7 +114,7 @@ func (v *visit) confirmPending(data *confirmPage, o order) error {
 	for _, m := range found {
 		data.IDs = append(data.IDs, m.ID)
 		consumers = append(consumers, m.Consumer)
-		if m.State == outbox.Leased {
+		if m.State == admin.Leased {
 			data.Held++
 		}
 	}
@@ -127,7 +127,7 @@ func (v *visit) confirmPending(data *confirmPage, o order) error {
 }
 
 func (v *visit) confirmPoisoned(data *confirmPage, o order) error {
-	found, _, err := v.seat.PoisonedMessages(v.ctx(), poison.Filter{IDs: o.ids}, outbox.Page{Size: mostChosen})
+	found, _, err := v.seat.PoisonedMessages(v.ctx(), poison.Filter{IDs: o.ids}, admin.Page{Size: mostChosen})
 	if err != nil {
 		return err
 	}
@@ -166,8 +166,8 @@ func (v *visit) confirmConsumer(data *confirmPage, o order) error {
 		return err
 	}
 	overview, err := v.glance()
-	data.Consumer = &outbox.Queue{Consumer: o.consumer}
-	if i := slices.IndexFunc(overview.Queues, func(q outbox.Queue) bool { return q.Consumer == o.consumer }); i >= 0 {
+	data.Consumer = &admin.Queue{Consumer: o.consumer}
+	if i := slices.IndexFunc(overview.Queues, func(q admin.Queue) bool { return q.Consumer == o.consumer }); i >= 0 {
 		data.Consumer = &overview.Queues[i]
 	}
 	return err

@@ -4,31 +4,31 @@ import (
 	"slices"
 	"time"
 
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
 // consumerPage is one consumer: what it does, and why it does not.
 type consumerPage struct {
 	Name     string
-	Queue    outbox.Queue
+	Queue    admin.Queue
 	At       time.Time
 	Runs     chart
 	Times    lines
 	Slots    []slot
 	Groups   []failing
 	More     bool // groups
-	Oldest   []outbox.Pending
-	Why      *outbox.Explanation
+	Oldest   []admin.Message
+	Why      *admin.Explanation
 	Takers   []taker
 	Failures []failing
-	Parked   []outbox.BlockedKey
+	Parked   []admin.BlockedKey
 }
 
 // taker is a process that takes the consumer's messages.
 type taker struct {
-	outbox.Process
-	Consumer outbox.ProcessConsumer
+	admin.Process
+	Consumer admin.ProcessConsumer
 }
 
 const (
@@ -49,13 +49,13 @@ func (v *visit) consumer() (page, error) {
 	if err := a.err(); err != nil {
 		return page{}, err
 	}
-	data := consumerPage{Name: name, Queue: outbox.Queue{Consumer: name}}
+	data := consumerPage{Name: name, Queue: admin.Queue{Consumer: name}}
 	o, err := v.glance()
 	if err != nil {
 		return page{}, err
 	}
 	data.At = o.At
-	if i := slices.IndexFunc(o.Queues, func(q outbox.Queue) bool { return q.Consumer == name }); i >= 0 {
+	if i := slices.IndexFunc(o.Queues, func(q admin.Queue) bool { return q.Consumer == name }); i >= 0 {
 		data.Queue = o.Queues[i]
 	}
 	fleet, err := v.seat.Processes(v.ctx(), fleetTime)
@@ -63,7 +63,7 @@ func (v *visit) consumer() (page, error) {
 		return page{}, err
 	}
 	data.Takers = takersOf(fleet, name)
-	for _, read := range []func(*consumerPage, []outbox.Process) error{v.consumerChart, v.consumerFailures, v.consumerOldest, v.consumerParked} {
+	for _, read := range []func(*consumerPage, []admin.Process) error{v.consumerChart, v.consumerFailures, v.consumerOldest, v.consumerParked} {
 		if err := read(&data, fleet); err != nil {
 			return page{}, err
 		}
@@ -71,7 +71,7 @@ func (v *visit) consumer() (page, error) {
 	return page{Title: name, Data: data}, nil
 }
 
-func (v *visit) consumerChart(data *consumerPage, _ []outbox.Process) error {
+func (v *visit) consumerChart(data *consumerPage, _ []admin.Process) error {
 	minutes, err := v.seat.Minutes(v.ctx(), chartTime, data.Name)
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (v *visit) consumerChart(data *consumerPage, _ []outbox.Process) error {
 	return nil
 }
 
-func (v *visit) consumerFailures(data *consumerPage, fleet []outbox.Process) error {
+func (v *visit) consumerFailures(data *consumerPage, fleet []admin.Process) error {
 	groups, more, err := v.seat.PoisonGroups(v.ctx(), data.Name)
 	if err != nil {
 		return err
@@ -103,17 +103,17 @@ func (v *visit) consumerFailures(data *consumerPage, fleet []outbox.Process) err
 	return err
 }
 
-func (v *visit) consumerOldest(data *consumerPage, _ []outbox.Process) error {
+func (v *visit) consumerOldest(data *consumerPage, _ []admin.Process) error {
 	var err error
-	data.Oldest, _, err = v.seat.Messages(v.ctx(), outbox.Filter{Consumer: data.Name}, outbox.Page{Size: oldestShown})
+	data.Oldest, _, err = v.seat.Messages(v.ctx(), admin.Filter{Consumer: data.Name}, admin.Page{Size: oldestShown})
 	if err != nil || len(data.Oldest) == 0 {
 		return err
 	}
-	waits := slices.DeleteFunc(slices.Clone(data.Oldest), func(m outbox.Pending) bool { return m.State == outbox.Leased })
+	waits := slices.DeleteFunc(slices.Clone(data.Oldest), func(m admin.Message) bool { return m.State == admin.Leased })
 	if len(waits) == 0 {
 		waits = data.Oldest
 	}
-	oldest := slices.MinFunc(waits, func(a, b outbox.Pending) int { return a.AvailableAt.Compare(b.AvailableAt) })
+	oldest := slices.MinFunc(waits, func(a, b admin.Message) int { return a.AvailableAt.Compare(b.AvailableAt) })
 	why, err := v.seat.Explain(v.ctx(), oldest.ID)
 	if err == nil {
 		data.Why = &why
@@ -122,7 +122,7 @@ func (v *visit) consumerOldest(data *consumerPage, _ []outbox.Process) error {
 }
 
 // consumerParked lists keys whose messages wait for a poisoned one.
-func (v *visit) consumerParked(data *consumerPage, _ []outbox.Process) error {
+func (v *visit) consumerParked(data *consumerPage, _ []admin.Process) error {
 	found, err := v.seat.BlockedKeys(v.ctx(), parkedRead)
 	for _, key := range found {
 		if key.Consumer == data.Name && len(data.Parked) < pageSize {
@@ -133,10 +133,10 @@ func (v *visit) consumerParked(data *consumerPage, _ []outbox.Process) error {
 }
 
 // takersOf are the processes that take a consumer's messages, alive or lost.
-func takersOf(fleet []outbox.Process, name string) (takers []taker) {
+func takersOf(fleet []admin.Process, name string) (takers []taker) {
 	for _, p := range fleet {
 		for _, c := range p.Consumers {
-			if p.Status != outbox.ProcessStopped && (c.Name == name || slices.Contains(c.Former, name)) {
+			if p.Status != admin.ProcessStopped && (c.Name == name || slices.Contains(c.Former, name)) {
 				takers = append(takers, taker{p, c})
 			}
 		}
@@ -157,11 +157,11 @@ type failing struct {
 	Since       string // in words, if a deploy may have begun it
 }
 
-func failingNow(f outbox.FailureGroup, fleet []outbox.Process) failing {
+func failingNow(f admin.FailureGroup, fleet []admin.Process) failing {
 	return failing{Consumer: f.Consumer, Fingerprint: f.Fingerprint, ErrorType: f.ErrorType, Sample: f.Sample, Runs: f.Runs, FirstAt: f.FirstAt, LastAt: f.LastAt, Since: since(f, fleet)}
 }
 
-func failingGroup(g poison.Group, fleet []outbox.Process) failing {
+func failingGroup(g poison.Group, fleet []admin.Process) failing {
 	f := failing{Consumer: g.Consumer, Fingerprint: g.Fingerprint, FirstAt: g.FirstAt, LastAt: g.LastAt}
 	if g.Failure != nil {
 		f = failingNow(*g.Failure, fleet)
@@ -188,13 +188,13 @@ func later(a, b time.Time) time.Time {
 const deployTime = time.Hour // for what began after a deploy to be its work, perhaps
 
 // since says which version met a failure first, and how soon after that came.
-func since(f outbox.FailureGroup, fleet []outbox.Process) string {
+func since(f admin.FailureGroup, fleet []admin.Process) string {
 	if f.FirstVersion == "" {
 		return ""
 	}
 	var came time.Time
 	for _, p := range fleet {
-		if p.Version == f.FirstVersion && slices.ContainsFunc(p.Consumers, func(c outbox.ProcessConsumer) bool { return p.Takes(f.Consumer, firstOf(c.PayloadTypes)) }) {
+		if p.Version == f.FirstVersion && slices.ContainsFunc(p.Consumers, func(c admin.ProcessConsumer) bool { return p.Takes(f.Consumer, firstOf(c.PayloadTypes)) }) {
 			came = earlier(came, p.StartedAt)
 		}
 	}

@@ -4,6 +4,5 @@
 //
 // It shows nothing that package ops does not return, except what an error of the database means,
 // and allows nothing that the principal may not do there. It asks the database only while a page is
-// open. It may import only bus, outbox, poison, schedule, eventlog/projection, ops and
-// internal/dberr.
+// open.
 package console

@@ -10,27 +10,27 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
 // messagePage is one message, pending or poisoned.
 type messagePage struct {
-	outbox.Pending               // what both have
-	Poisoned       *ops.Poisoned // nil: it is pending
-	Hidden         bool
-	Content        string // the payload, to be read
-	Binary, Cut    bool
-	Why            *outbox.Explanation
-	Pause          *outbox.Queue // whose pause it waits for
-	Past           []happened
-	Siblings       []outbox.Pending // other consumers' messages of the payload
-	PoisonedKin    []poison.Message
-	Trace          string // where it is shown
-	TraceID        string
-	Owner          *outbox.Process
-	Editable       bool
+	admin.Message               // what both have
+	Poisoned      *ops.Poisoned // nil: it is pending
+	Hidden        bool
+	Content       string // the payload, to be read
+	Binary, Cut   bool
+	Why           *admin.Explanation
+	Pause         *admin.Queue // whose pause it waits for
+	Past          []happened
+	Siblings      []admin.Message // other consumers' messages of the payload
+	PoisonedKin   []poison.Message
+	Trace         string // where it is shown
+	TraceID       string
+	Owner         *admin.Process
+	Editable      bool
 }
 
 // happened is something that has happened to a message.
@@ -69,7 +69,7 @@ func (v *visit) message() (page, error) {
 		if err := ignoreGone(err); err != nil {
 			return page{}, err
 		}
-		if data.Why != nil && data.Why.Reason == outbox.Paused {
+		if data.Why != nil && data.Why.Reason == admin.Paused {
 			if data.Pause, err = v.pauseOf(data.Consumer); err != nil {
 				return page{}, err
 			}
@@ -95,9 +95,9 @@ func (v *visit) message() (page, error) {
 }
 
 // pauseOf is the queue of a consumer that is paused, or nil.
-func (v *visit) pauseOf(consumer string) (*outbox.Queue, error) {
+func (v *visit) pauseOf(consumer string) (*admin.Queue, error) {
 	o, err := v.glance()
-	if i := slices.IndexFunc(o.Queues, func(q outbox.Queue) bool { return q.Consumer == consumer && !q.PausedAt.IsZero() }); i >= 0 {
+	if i := slices.IndexFunc(o.Queues, func(q admin.Queue) bool { return q.Consumer == consumer && !q.PausedAt.IsZero() }); i >= 0 {
 		return &o.Queues[i], err
 	}
 	return nil, err
@@ -108,15 +108,15 @@ func (v *visit) readMessage(id int64) (data messagePage, err error) {
 	m, err := v.seat.Message(v.ctx(), id)
 	switch {
 	case err == nil:
-		data = messagePage{Pending: m.Pending, Hidden: m.Hidden}
-	case errors.Is(err, outbox.ErrNotFound):
+		data = messagePage{Message: m.Message, Hidden: m.Hidden}
+	case errors.Is(err, admin.ErrNotFound):
 		p, err := v.seat.PoisonedMessage(v.ctx(), id)
 		if err != nil {
 			return data, err
 		}
-		data = messagePage{Poisoned: &p, Hidden: p.Hidden, Pending: outbox.Pending{
+		data = messagePage{Poisoned: &p, Hidden: p.Hidden, Message: admin.Message{
 			ID: p.ID, MessageID: p.MessageID, Consumer: p.Consumer, PayloadType: p.PayloadType, InsertID: p.InsertID, OrderingKey: p.OrderingKey, CreatedAt: p.CreatedAt, AvailableAt: p.AvailableAt,
-			Attempts: p.Attempts, Crashes: p.Crashes, State: outbox.Poisoned, Payload: p.Payload, PayloadBytes: p.PayloadBytes, Headers: p.Headers, Errors: p.Errors,
+			Attempts: p.Attempts, Crashes: p.Crashes, State: admin.Poisoned, Payload: p.Payload, PayloadBytes: p.PayloadBytes, Headers: p.Headers, Errors: p.Errors,
 		}}
 	default:
 		return data, err
@@ -142,18 +142,18 @@ func readable(payload []byte) (text string, binary bool) {
 
 // kin finds the other consumers' messages of the same payload: pending ones as far as a first look finds them.
 func (v *visit) kin(data *messagePage) error {
-	pending, _, err := v.seat.Find(v.ctx(), outbox.Search{MessageID: data.MessageID}, outbox.FindCursor{})
+	pending, _, err := v.seat.Find(v.ctx(), admin.Search{MessageID: data.MessageID}, admin.Cursor{})
 	if err != nil {
 		return err
 	}
-	data.Siblings = slices.DeleteFunc(pending, func(m outbox.Pending) bool { return m.ID == data.ID })
-	poisoned, _, err := v.seat.PoisonedMessages(v.ctx(), poison.Filter{MessageID: data.MessageID}, outbox.Page{})
+	data.Siblings = slices.DeleteFunc(pending, func(m admin.Message) bool { return m.ID == data.ID })
+	poisoned, _, err := v.seat.PoisonedMessages(v.ctx(), poison.Filter{MessageID: data.MessageID}, admin.Page{})
 	data.PoisonedKin = slices.DeleteFunc(poisoned, func(m poison.Message) bool { return m.ID == data.ID })
 	return err
 }
 
 // past is what is known of a message, the first thing first.
-func past(m messagePage, crashes []outbox.Crash, fleet []outbox.Process) []happened {
+func past(m messagePage, crashes []admin.Crash, fleet []admin.Process) []happened {
 	all := []happened{{At: m.CreatedAt, Text: "produced"}}
 	if m.AvailableAt.After(m.CreatedAt) {
 		all = append(all, happened{At: m.AvailableAt, Text: "due"})
@@ -182,8 +182,8 @@ func past(m messagePage, crashes []outbox.Crash, fleet []outbox.Process) []happe
 	return all
 }
 
-func processOf(fleet []outbox.Process, id string) *outbox.Process {
-	if i := slices.IndexFunc(fleet, func(p outbox.Process) bool { return p.ID == id }); i >= 0 {
+func processOf(fleet []admin.Process, id string) *admin.Process {
+	if i := slices.IndexFunc(fleet, func(p admin.Process) bool { return p.ID == id }); i >= 0 {
 		return &fleet[i]
 	}
 	return nil

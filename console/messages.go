@@ -7,26 +7,26 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 )
 
 // messagesPage is pending messages that match a filter.
 type messagesPage struct {
 	Filter    pendingFilter
-	Found     []outbox.Pending
+	Found     []admin.Message
 	Paging    paging
 	Consumers []string // to choose from
 }
 
 // pendingFilter is a filter of pending messages as an address has it.
 type pendingFilter struct {
-	outbox.Filter
+	admin.Filter
 	Older string // as it was typed
 }
 
 // States are those that can be filtered by.
-func (pendingFilter) States() []outbox.State {
-	return []outbox.State{outbox.Ready, outbox.Delayed, outbox.Leased}
+func (pendingFilter) States() []admin.State {
+	return []admin.State{admin.Ready, admin.Delayed, admin.Leased}
 }
 
 // Fields are the filter as fields of a form.
@@ -39,7 +39,7 @@ func (f pendingFilter) Fields() url.Values {
 }
 
 // pendingOf is a filter as an address has it.
-func pendingOf(filter outbox.Filter) pendingFilter {
+func pendingOf(filter admin.Filter) pendingFilter {
 	f := pendingFilter{Filter: filter}
 	if filter.OlderThan > 0 {
 		f.Older = filter.OlderThan.String()
@@ -58,8 +58,8 @@ func yes(set bool) string {
 }
 
 func (a *asked) pending() pendingFilter {
-	f := pendingFilter{Filter: outbox.Filter{
-		Consumer: a.text("consumer"), PayloadType: a.text("type"), InsertID: a.text("insert"), OrderingKey: a.text("key"), MessageID: a.uuid("message"), State: outbox.State(a.text("state")),
+	f := pendingFilter{Filter: admin.Filter{
+		Consumer: a.text("consumer"), PayloadType: a.text("type"), InsertID: a.text("insert"), OrderingKey: a.text("key"), MessageID: a.uuid("message"), State: admin.State(a.text("state")),
 		Crashed: a.flag("crashed"), Retrying: a.flag("retrying"), OlderThan: a.age("older"),
 	}, Older: a.text("older")}
 	if f.State != "" && !slices.Contains(f.States(), f.State) {
@@ -97,7 +97,7 @@ func (v *visit) consumers() (names []string, err error) {
 type findPage struct {
 	What, Value, Name string
 	Asked             bool
-	Found             []outbox.Pending
+	Found             []admin.Message
 	Examined          int64
 	Next              string // where to go on looking
 	Before            []int64
@@ -111,7 +111,7 @@ const (
 func (v *visit) find() (page, error) {
 	a := v.asks()
 	data := findPage{What: a.text("what"), Value: a.text("value"), Name: a.text("header")}
-	search, place := outbox.Search{}, outbox.FindCursor{After: a.text("after"), Examined: a.id("examined")}
+	search, place := admin.Search{}, admin.Cursor{After: a.text("after"), Examined: a.id("examined")}
 	data.Asked, data.Before, data.Examined = data.Value != "", a.ids("found"), place.Examined
 	switch data.What {
 	case "message":
@@ -148,7 +148,7 @@ func (v *visit) find() (page, error) {
 }
 
 // goOn is the page that goes on looking, and still knows what was found.
-func (v *visit) goOn(place outbox.FindCursor, found []int64) string {
+func (v *visit) goOn(place admin.Cursor, found []int64) string {
 	to := linkTo("find", "what", v.query.Get("what"), "value", v.query.Get("value"), "header", v.query.Get("header"), "after", place.After, "examined", place.Examined)
 	for _, id := range found[:min(len(found), mostFound)] {
 		to.query.Add("found", linkTo("", "id", id).query.Get("id"))
@@ -156,7 +156,7 @@ func (v *visit) goOn(place outbox.FindCursor, found []int64) string {
 	return to.String()
 }
 
-func idsOf(messages []outbox.Pending) (ids []int64) {
+func idsOf(messages []admin.Message) (ids []int64) {
 	for _, m := range messages {
 		ids = append(ids, m.ID)
 	}

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // overview is the first page: all consumers, and what needs attention.
@@ -77,7 +77,7 @@ func (t trouble) Alone() bool { return len(t) == 1 }
 
 // consumerRow is a consumer among others.
 type consumerRow struct {
-	outbox.Queue
+	admin.Queue
 	recent
 	Stranger bool // some of its messages no live process takes
 }
@@ -95,12 +95,12 @@ func (v *visit) overview() (page, error) {
 		return page{}, err
 	}
 	data := overview{Overview: o, Troubles: troubles(o.Needs)}
-	minutes := map[string][]outbox.MinuteStats{}
+	minutes := map[string][]admin.MinuteStats{}
 	for _, m := range o.Minutes {
 		minutes[m.Consumer] = append(minutes[m.Consumer], m)
 	}
 	for _, q := range o.Queues {
-		data.Consumers = append(data.Consumers, consumerRow{Queue: q, recent: recently(o.At, minutes[q.Consumer]), Stranger: slices.ContainsFunc(o.Strangers, func(u outbox.Unhandled) bool { return u.Consumer == q.Consumer })})
+		data.Consumers = append(data.Consumers, consumerRow{Queue: q, recent: recently(o.At, minutes[q.Consumer]), Stranger: slices.ContainsFunc(o.Strangers, func(u admin.Unhandled) bool { return u.Consumer == q.Consumer })})
 	}
 	data.Alive = aliveOf(o.Processes)
 	for _, f := range o.Failures {
@@ -145,8 +145,8 @@ func (f finding) CurePage() string {
 const rateMinutes = 5
 
 // recently sums up the minutes of a consumer.
-func recently(now time.Time, minutes []outbox.MinuteStats) (r recent) {
-	var runs outbox.Histogram
+func recently(now time.Time, minutes []admin.MinuteStats) (r recent) {
+	var runs admin.Histogram
 	for _, m := range minutes {
 		for i, n := range m.Run {
 			runs[i] += n
@@ -161,6 +161,6 @@ func recently(now time.Time, minutes []outbox.MinuteStats) (r recent) {
 }
 
 // ran is how many runs ended in a minute.
-func ran(m outbox.MinuteStats) int64 {
+func ran(m admin.MinuteStats) int64 {
 	return m.Done + m.Retried + m.Poisoned + m.Snoozed + m.Discarded
 }

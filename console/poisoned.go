@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -124,7 +124,7 @@ func (v *visit) groupFacts(data *groupPage) error {
 		return err
 	}
 	for _, t := range takersOf(fleet, filter.Consumer) {
-		if t.Status != outbox.ProcessAlive {
+		if t.Status != admin.ProcessAlive {
 			continue
 		}
 		data.Live = true
@@ -145,7 +145,7 @@ func (v *visit) groupFacts(data *groupPage) error {
 		if err != nil {
 			return err
 		}
-		if i := slices.IndexFunc(failures, func(f outbox.FailureGroup) bool { return f.Fingerprint == filter.Fingerprint }); i >= 0 {
+		if i := slices.IndexFunc(failures, func(f admin.FailureGroup) bool { return f.Fingerprint == filter.Fingerprint }); i >= 0 {
 			fails := failingNow(failures[i], fleet)
 			data.Fails = &fails
 		}

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 )
 
 // processesPage is which processes work or were lost, what they hold, and which versions take what.
 type processesPage struct {
 	Alive      alive
-	Found      []outbox.Process
+	Found      []admin.Process
 	Claims     []claim // the oldest
 	MoreClaims int
 	Versions   []string
@@ -19,8 +19,8 @@ type processesPage struct {
 
 // claim is what a process holds.
 type claim struct {
-	outbox.Claim
-	Owner *outbox.Process // nil: it is not known
+	admin.Claim
+	Owner *admin.Process // nil: it is not known
 }
 
 // matrixRow tells of a consumer how many live processes of each version take it.
@@ -45,8 +45,8 @@ func (v *visit) processes() (page, error) {
 		data.Claims = append(data.Claims, claim{c, processOf(fleet, c.Owner)})
 	}
 	data.Versions, data.Matrix = matrix(fleet)
-	rank := map[outbox.ProcessStatus]int{outbox.ProcessLost: 0, outbox.ProcessAlive: 1, outbox.ProcessStopped: 2}
-	slices.SortStableFunc(data.Found, func(a, b outbox.Process) int {
+	rank := map[admin.ProcessStatus]int{admin.ProcessLost: 0, admin.ProcessAlive: 1, admin.ProcessStopped: 2}
+	slices.SortStableFunc(data.Found, func(a, b admin.Process) int {
 		return cmp.Or(cmp.Compare(rank[a.Status], rank[b.Status]), cmp.Compare(a.Host, b.Host), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Kind, b.Kind))
 	})
 	return page{Title: "Processes", Tab: "processes", Data: data}, nil
@@ -56,14 +56,14 @@ func (v *visit) processes() (page, error) {
 // as a processor and a scheduler.
 type alive struct{ Programs, Runs int }
 
-func aliveOf(fleet []outbox.Process) (a alive) {
+func aliveOf(fleet []admin.Process) (a alive) {
 	type program struct {
 		host string
 		pid  int
 	}
 	known := map[program]bool{}
 	for _, p := range fleet {
-		if p.Status == outbox.ProcessAlive {
+		if p.Status == admin.ProcessAlive {
 			known[program{p.Host, p.PID}] = true
 			a.Runs++
 		}
@@ -78,10 +78,10 @@ func (a alive) String() string {
 }
 
 // matrix counts live processes by consumer and version.
-func matrix(fleet []outbox.Process) (versions []string, rows []matrixRow) {
+func matrix(fleet []admin.Process) (versions []string, rows []matrixRow) {
 	counts := map[string]map[string]int{}
 	for _, p := range fleet {
-		if p.Status != outbox.ProcessAlive || len(p.Consumers) == 0 {
+		if p.Status != admin.ProcessAlive || len(p.Consumers) == 0 {
 			continue
 		}
 		version := cmp.Or(p.Version, "unknown")
@@ -110,7 +110,7 @@ func matrix(fleet []outbox.Process) (versions []string, rows []matrixRow) {
 // claimPage is what is in one claim.
 type claimPage struct {
 	ID    int64
-	Found []outbox.Pending
+	Found []admin.Message
 }
 
 func (v *visit) claim() (page, error) {

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // projectionsPage is all projections, and how far they have come.
@@ -89,9 +89,9 @@ func (v *visit) versions() (all []version, err error) {
 
 const halted = "halted"
 
-func works(fleet []outbox.Process, s projection.State) bool {
-	return slices.ContainsFunc(fleet, func(p outbox.Process) bool {
-		return p.Status == outbox.ProcessAlive && slices.Contains(p.Projections, fmt.Sprintf("%s/%d", s.Name, s.Version))
+func works(fleet []admin.Process, s projection.State) bool {
+	return slices.ContainsFunc(fleet, func(p admin.Process) bool {
+		return p.Status == admin.ProcessAlive && slices.Contains(p.Projections, fmt.Sprintf("%s/%d", s.Name, s.Version))
 	})
 }
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -132,8 +132,8 @@ func TestLinks(t *testing.T) {
 func TestNarrowedTargets(t *testing.T) {
 	t.Parallel()
 	id := uuid.MustParse("0190b3c4-1111-7abc-8def-001122334455")
-	for _, f := range []outbox.Filter{
-		{Consumer: "0"}, {PayloadType: "false"}, {InsertID: "0"}, {OrderingKey: "0"}, {MessageID: id}, {State: outbox.Ready}, {Crashed: true}, {Retrying: true}, {OlderThan: time.Hour},
+	for _, f := range []admin.Filter{
+		{Consumer: "0"}, {PayloadType: "false"}, {InsertID: "0"}, {OrderingKey: "0"}, {MessageID: id}, {State: admin.Ready}, {Crashed: true}, {Retrying: true}, {OlderThan: time.Hour},
 	} {
 		o := operation{ops.Operation{Target: ops.Target{Pending: &f}}}
 		if got := (&asked{values: pendingOf(f).Fields()}).pending().Filter; got != f {

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // Internal: what pages make of what the desk tells, without a database.
@@ -15,8 +15,8 @@ import (
 func TestSince(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	takes := []outbox.ProcessConsumer{{Name: "mail", PayloadTypes: []string{"sent"}}}
-	fleet := []outbox.Process{{Version: "v2", StartedAt: at, Consumers: takes}, {Version: "v2", StartedAt: at.Add(time.Hour), Consumers: takes}, {Version: "v3", StartedAt: at}}
+	takes := []admin.ProcessConsumer{{Name: "mail", PayloadTypes: []string{"sent"}}}
+	fleet := []admin.Process{{Version: "v2", StartedAt: at, Consumers: takes}, {Version: "v2", StartedAt: at.Add(time.Hour), Consumers: takes}, {Version: "v3", StartedAt: at}}
 	for _, c := range []struct {
 		version string
 		first   time.Time
@@ -25,7 +25,7 @@ func TestSince(t *testing.T) {
 		{"v2", at.Add(40 * time.Second), "40 s after v2 started"}, {"v2", at.Add(3 * time.Hour), "first met by v2"}, {"v2", at.Add(-time.Second), "first met by v2"},
 		{"v3", at.Add(time.Second), "first met by v3"}, {"v1", at, "first met by v1"}, {"", at, ""},
 	} {
-		if got := since(outbox.FailureGroup{Consumer: "mail", FirstVersion: c.version, FirstAt: c.first}, fleet); got != c.want {
+		if got := since(admin.FailureGroup{Consumer: "mail", FirstVersion: c.version, FirstAt: c.first}, fleet); got != c.want {
 			t.Errorf("first met by %q at %s: got %q, want %q", c.version, c.first, got, c.want)
 		}
 	}
@@ -59,7 +59,7 @@ func TestCuresLeadToPages(t *testing.T) {
 func TestColumns(t *testing.T) {
 	t.Parallel()
 	first := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	c := columns(first, time.Minute, 3, 4, 100, []outbox.MinuteStats{
+	c := columns(first, time.Minute, 3, 4, 100, []admin.MinuteStats{
 		{At: first.Add(-time.Minute), Done: 1000}, {At: first, Done: 50}, {At: first.Add(time.Minute), Done: 80, Retried: 15, Poisoned: 5}, {At: first.Add(3 * time.Minute), Done: 1000},
 	})
 	if c.Total != 150 || c.Bad != 20 || c.Most != 100 || len(c.Columns) != 3 {
@@ -140,12 +140,12 @@ func TestLimits(t *testing.T) {
 // TestAlive: a program with several runs is one, and what has stopped or vanished is none.
 func TestAlive(t *testing.T) {
 	t.Parallel()
-	run := func(host string, pid int, status outbox.ProcessStatus) outbox.Process {
-		return outbox.Process{Host: host, PID: pid, Status: status}
+	run := func(host string, pid int, status admin.ProcessStatus) admin.Process {
+		return admin.Process{Host: host, PID: pid, Status: status}
 	}
-	fleet := []outbox.Process{
-		run("a", 1, outbox.ProcessAlive), run("a", 1, outbox.ProcessAlive), run("b", 1, outbox.ProcessAlive), run("b", 1, outbox.ProcessAlive),
-		run("b", 2, outbox.ProcessLost), run("c", 1, outbox.ProcessStopped),
+	fleet := []admin.Process{
+		run("a", 1, admin.ProcessAlive), run("a", 1, admin.ProcessAlive), run("b", 1, admin.ProcessAlive), run("b", 1, admin.ProcessAlive),
+		run("b", 2, admin.ProcessLost), run("c", 1, admin.ProcessStopped),
 	}
 	for n, want := range map[int]string{0: "0 programs alive (0 runs)", 1: "1 program alive (1 run)", 2: "1 program alive (2 runs)", 6: "2 programs alive (4 runs)"} {
 		if got := aliveOf(fleet[:n]).String(); got != want {
@@ -158,7 +158,7 @@ func TestAlive(t *testing.T) {
 func TestManyAreNotAll(t *testing.T) {
 	t.Parallel()
 	of := func(p ops.Preview) operation {
-		return operation{ops.Operation{State: ops.Running, Changed: 10_000, Rate: 100, Target: ops.Target{Pending: &outbox.Filter{}}, Preview: &p}}
+		return operation{ops.Operation{State: ops.Running, Changed: 10_000, Rate: 100, Target: ops.Target{Pending: &admin.Filter{}}, Preview: &p}}
 	}
 	for _, test := range []struct {
 		preview  ops.Preview

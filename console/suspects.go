@@ -1,8 +1,6 @@
 package console
 
-import (
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
-)
+import "github.com/asyncmonolith/asyncmonolith-go/admin"
 
 // suspectsPage is messages that processes were lost with, and those processes.
 type suspectsPage struct {
@@ -13,14 +11,14 @@ type suspectsPage struct {
 
 // suspect is a pending message whose last process was lost.
 type suspect struct {
-	outbox.Pending
+	admin.Message
 	Crashes []crash
 }
 
 // crash is a process that was lost.
 type crash struct {
-	outbox.Crash
-	Process *outbox.Process // nil: it is not known any more
+	admin.Crash
+	Process *admin.Process // nil: it is not known any more
 }
 
 const crashesShown = 200
@@ -31,7 +29,7 @@ func (v *visit) suspects() (page, error) {
 	if err := a.err(); err != nil {
 		return page{}, err
 	}
-	found, next, err := v.seat.Messages(v.ctx(), outbox.Filter{Crashed: true}, at)
+	found, next, err := v.seat.Messages(v.ctx(), admin.Filter{Crashed: true}, at)
 	if err != nil {
 		return page{}, err
 	}

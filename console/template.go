@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 //go:embed templates
@@ -199,13 +199,13 @@ func shortTo(text string, most int) string {
 // tone is the colour of a state.
 func tone(state any) string {
 	switch fmt.Sprint(state) {
-	case string(ops.Critical), string(outbox.Poisoned), string(outbox.ProcessLost), string(outbox.LeaseExpired), string(outbox.NoConsumer), string(outbox.NoLiveProcess), string(outbox.KeyBlocked), string(outbox.Suspect), halted:
+	case string(ops.Critical), string(admin.Poisoned), string(admin.ProcessLost), string(admin.LeaseExpired), string(admin.NoConsumer), string(admin.NoLiveProcess), string(admin.KeyBlocked), string(admin.Suspect), halted:
 		return "bad"
-	case string(ops.Warning), string(outbox.Paused), string(outbox.OtherPayload), string(outbox.CircuitOpen), string(outbox.CircuitBreakerOpen), string(outbox.Expired), string(outbox.Saturated), string(outbox.Limited), string(outbox.RateLimited):
+	case string(ops.Warning), string(admin.Paused), string(admin.OtherPayload), string(admin.CircuitOpen), string(admin.CircuitBreakerOpen), string(admin.Expired), string(admin.Saturated), string(admin.Limited), string(admin.RateLimited):
 		return "warn"
-	case string(ops.OK), string(outbox.ProcessAlive), "running":
+	case string(ops.OK), string(admin.ProcessAlive), "running":
 		return "good"
-	case string(outbox.Leased):
+	case string(admin.Leased):
 		return "info"
 	default:
 		return ""
@@ -222,7 +222,7 @@ func reversed(list any) (all []any) {
 }
 
 // takes says what a process does, a few names of it.
-func takes(p outbox.Process) string {
+func takes(p admin.Process) string {
 	const few = 3
 	names := slices.Concat(p.Schedules, p.Projections, p.Relays)
 	for _, c := range p.Consumers {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
@@ -162,7 +163,7 @@ func (v *visit) said(err error) refusal {
 	case errors.Is(err, ops.ErrBusy), errors.Is(err, context.DeadlineExceeded):
 		v.w.Header().Set("Retry-After", "1")
 		return refusal{http.StatusServiceUnavailable, "The database is busy: it did not answer within a second, or others look at the same time. Try again in a moment."}
-	case errors.Is(err, outbox.ErrNotFound), errors.Is(err, poison.ErrNotFound), errors.Is(err, schedule.ErrNotFound), errors.Is(err, ops.ErrNotFound), errors.Is(err, projection.ErrUnknown):
+	case errors.Is(err, admin.ErrNotFound), errors.Is(err, poison.ErrNotFound), errors.Is(err, schedule.ErrNotFound), errors.Is(err, ops.ErrNotFound), errors.Is(err, projection.ErrUnknown):
 		return refusal{http.StatusNotFound, "It is not there, or not any more."}
 	case errors.Is(err, outbox.ErrSchemaOutdated):
 		return refusal{http.StatusServiceUnavailable, "The tables of the library are missing, or older than this console. Run asyncmonolith migrate, or outbox.Migrate."}
@@ -170,9 +171,9 @@ func (v *visit) said(err error) refusal {
 		return refusal{http.StatusNotFound, "This database does not have it."}
 	case errors.Is(err, ops.ErrExpired):
 		return refusal{http.StatusConflict, "The plan is older than 10 minutes, and cannot be started any more. Plan it again: what it would change may be something else by now."}
-	case errors.Is(err, outbox.ErrNotOpen):
+	case errors.Is(err, admin.ErrNotOpen):
 		return refusal{http.StatusConflict, "The breaker of the consumer is not open: its messages run."}
-	case errors.Is(err, outbox.ErrNotPaused):
+	case errors.Is(err, admin.ErrNotPaused):
 		return refusal{http.StatusConflict, "The consumer is not paused."}
 	case errors.Is(err, ops.ErrInvalidState), errors.Is(err, ops.ErrInProgress):
 		return refusal{http.StatusConflict, "It is not in the state for that any more: somebody was faster, or it is over. Look at it again."}
@@ -190,7 +191,7 @@ func (v *visit) said(err error) refusal {
 
 // ignoreGone is no error where something is there no more.
 func ignoreGone(err error) error {
-	if errors.Is(err, outbox.ErrNotFound) || errors.Is(err, poison.ErrNotFound) || errors.Is(err, ops.ErrNotFound) {
+	if errors.Is(err, admin.ErrNotFound) || errors.Is(err, poison.ErrNotFound) || errors.Is(err, ops.ErrNotFound) {
 		return nil
 	}
 	return err

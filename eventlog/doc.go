@@ -10,6 +10,4 @@
 //
 // What reads the log in order is package eventlog/projection, what decides on new events is
 // package eventlog/decider. This package runs nothing in the background and does not speak SQL.
-// It may import only bus, internal/store, internal/txn, internal/dberr, internal/outage and
-// bun.
 package eventlog

@@ -24,7 +24,7 @@ const (
 // error of the application that names the argument. Consumers may be called any
 // number of times, from any number of modules; without [Module] it has no effect.
 //
-// A constructor may take *outbox.Producer, *outbox.Admin, *schedule.Scheduler,
+// A constructor may take *outbox.Producer, *admin.Client, *schedule.Scheduler,
 // *poison.Store and *eventlog.Log, for its consumers to use when they run; see
 // [Module] for when they are ready.
 // What else Module provides is made from the consumers, so to take it is a cycle.

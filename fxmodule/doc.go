@@ -9,6 +9,5 @@
 //		fxmodule.Consumers(NewReceiptConsumer),
 //	)
 //
-// It does nothing that cannot be done without fx, and it never closes what it did not open. It
-// may import only internal/store, the public packages, bun, fx and the OpenTelemetry API.
+// It does nothing that cannot be done without fx, and it never closes what it did not open.
 package fxmodule

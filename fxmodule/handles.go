@@ -10,7 +10,9 @@ import (
 	"github.com/uptrace/bun"
 	"go.uber.org/fx"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
@@ -46,11 +48,11 @@ type handles struct {
 	producer  *outbox.Producer
 	scheduler *schedule.Scheduler
 	store     *poison.Store
-	admin     *outbox.Admin
+	admin     *admin.Client
 }
 
-func newHandles(*migration) (*handles, *outbox.Producer, *schedule.Scheduler, *poison.Store, *outbox.Admin) {
-	h := &handles{new(outbox.Producer), new(schedule.Scheduler), new(poison.Store), new(outbox.Admin)}
+func newHandles(*migration) (*handles, *outbox.Producer, *schedule.Scheduler, *poison.Store, *admin.Client) {
+	h := &handles{new(outbox.Producer), new(schedule.Scheduler), new(poison.Store), new(admin.Client)}
 	return h, h.producer, h.scheduler, h.store, h.admin
 }
 
@@ -76,11 +78,11 @@ func fill(p fillParams) error {
 	}
 	scheduler, schedulerErr := schedule.NewScheduler(p.Registry, config)
 	store, storeErr := poison.NewStore(p.Registry)
-	admin, adminErr := outbox.NewAdmin(p.Registry)
+	client, adminErr := admin.NewClient(p.Registry)
 	if err := errors.Join(producerErr, schedulerErr, storeErr, adminErr); err != nil {
 		return err
 	}
-	*p.Handles.producer, *p.Handles.scheduler, *p.Handles.store, *p.Handles.admin = *producer, *scheduler, *store, *admin
+	*p.Handles.producer, *p.Handles.scheduler, *p.Handles.store, *p.Handles.admin = *producer, *scheduler, *store, *client
 	return nil
 }
 

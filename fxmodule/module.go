@@ -8,7 +8,7 @@ import (
 
 // Module provides
 //
-//   - *outbox.Producer, *schedule.Scheduler, *poison.Store and *outbox.Admin;
+//   - *outbox.Producer, *schedule.Scheduler, *poison.Store and *admin.Client;
 //   - *bus.Registry, of the consumers given to [Consumers];
 //   - *outbox.Processor and *schedule.Processor, which it runs;
 //   - *notify.Notifier, which it runs, and which is nil when the application

@@ -2,5 +2,5 @@
 // file, and [Default], which puts them in order.
 //
 // Every layer really is middleware: leave one out and its behaviour is gone,
-// replace it and yours takes its place. It does no I/O but logging. It may import only bus, internal/isolate and cenkalti/backoff.
+// replace it and yours takes its place. It does no I/O but logging.
 package middleware

@@ -8,6 +8,5 @@
 // them processors find everything by polling, as before.
 //
 // It neither reads nor writes messages. It imports no driver: a [Listener] is
-// given to it, such as that of the module notify/pgxnotify. It may import only
-// bus, internal/store, internal/outage, bun and cenkalti/backoff.
+// given to it, such as that of the module notify/pgxnotify.
 package notify

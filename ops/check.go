@@ -11,9 +11,9 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // Check returns what needs attention: poisoned messages, blocked keys and open circuit breakers;
@@ -72,7 +72,7 @@ func named(check string, found []Finding) []Finding {
 
 func worstFirst(a, b Finding) int { return cmp.Compare(a.Severity.rank(), b.Severity.rank()) }
 
-func poisonedIn(queues []outbox.Queue) (found []Finding) {
+func poisonedIn(queues []admin.Queue) (found []Finding) {
 	for _, q := range queues {
 		if q.Poisoned > 0 {
 			found = append(found, Finding{Severity: Critical, Subject: q.Consumer, Text: fmt.Sprintf("It has poisoned messages: %s.", counted(q.Poisoned)),
@@ -82,7 +82,7 @@ func poisonedIn(queues []outbox.Queue) (found []Finding) {
 	return found
 }
 
-func parkedIn(queues []outbox.Queue) (found []Finding) {
+func parkedIn(queues []admin.Queue) (found []Finding) {
 	for _, q := range queues {
 		if q.BlockedKeys > 0 {
 			found = append(found, Finding{Severity: Critical, Subject: q.Consumer, Text: fmt.Sprintf("Keys are parked, whose messages wait: %s.", counted(q.BlockedKeys)),
@@ -112,8 +112,8 @@ func counted(n int64) string {
 }
 
 // breakersIn are circuit breakers that are open, one for all names of a consumer.
-func breakersIn(queues []outbox.Queue) (found []Finding) {
-	told := make(map[outbox.OpenBreaker]bool)
+func breakersIn(queues []admin.Queue) (found []Finding) {
+	told := make(map[admin.OpenBreaker]bool)
 	for _, q := range queues {
 		if q.Breaker == nil || told[*q.Breaker] {
 			continue
@@ -127,15 +127,15 @@ func breakersIn(queues []outbox.Queue) (found []Finding) {
 }
 
 // troubled are processes that need attention. What a circuit breaker stops is among breakersIn.
-func troubled(fleet []outbox.Process, queues []outbox.Queue) (found []Finding) {
+func troubled(fleet []admin.Process, queues []admin.Queue) (found []Finding) {
 	breaks := func(name string) bool {
-		return slices.ContainsFunc(queues, func(q outbox.Queue) bool { return q.Consumer == name && q.Breaker != nil })
+		return slices.ContainsFunc(queues, func(q admin.Queue) bool { return q.Consumer == name && q.Breaker != nil })
 	}
-	for _, runs := range programs(fleet, outbox.ProcessLost) {
+	for _, runs := range programs(fleet, admin.ProcessLost) {
 		found = append(found, vanished(runs))
 	}
 	for _, p := range fleet {
-		if p.Status != outbox.ProcessAlive {
+		if p.Status != admin.ProcessAlive {
 			continue
 		}
 		if len(p.Stuck) > 0 {
@@ -151,14 +151,14 @@ func troubled(fleet []outbox.Process, queues []outbox.Queue) (found []Finding) {
 }
 
 // programs are runs of a status by the program that they belong to: one may have a processor, a scheduler, projections and relays.
-func programs(fleet []outbox.Process, status outbox.ProcessStatus) (all [][]outbox.Process) {
+func programs(fleet []admin.Process, status admin.ProcessStatus) (all [][]admin.Process) {
 	for _, p := range fleet {
 		if p.Status != status {
 			continue
 		}
-		i := slices.IndexFunc(all, func(runs []outbox.Process) bool { return runs[0].Host == p.Host && runs[0].PID == p.PID })
+		i := slices.IndexFunc(all, func(runs []admin.Process) bool { return runs[0].Host == p.Host && runs[0].PID == p.PID })
 		if i < 0 {
-			all = append(all, []outbox.Process{p})
+			all = append(all, []admin.Process{p})
 		} else {
 			all[i] = append(all[i], p)
 		}
@@ -169,10 +169,10 @@ func programs(fleet []outbox.Process, status outbox.ProcessStatus) (all [][]outb
 // Programs counts the programs of the overview that are alive, and those that were lost within a
 // day: each may have several processes of the overview, one for each Run.
 func (o Overview) Programs() (alive, vanished int) {
-	return len(programs(o.Processes, outbox.ProcessAlive)), len(programs(o.Processes, outbox.ProcessLost))
+	return len(programs(o.Processes, admin.ProcessAlive)), len(programs(o.Processes, admin.ProcessLost))
 }
 
-func processName(p outbox.Process) string {
+func processName(p admin.Process) string {
 	return fmt.Sprintf("%s (pid %d on %s)", p.Program, p.PID, p.Host)
 }
 

@@ -7,31 +7,31 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// Minutes lists the last minutes of consumers, of all unless some are named: see outbox.Admin.
-func (s *Session) Minutes(ctx context.Context, within time.Duration, consumers ...string) ([]outbox.MinuteStats, error) {
+// Minutes lists the last minutes of consumers, of all unless some are named: see admin.Client.
+func (s *Session) Minutes(ctx context.Context, within time.Duration, consumers ...string) ([]admin.MinuteStats, error) {
 	if err := s.mayEach(View, consumers); err != nil {
 		return nil, fmt.Errorf("ops: minutes: %w", err)
 	}
-	return lookFor(ctx, s.desk, lookTime, func(ctx context.Context, db bun.IDB) ([]outbox.MinuteStats, error) {
+	return lookFor(ctx, s.desk, lookTime, func(ctx context.Context, db bun.IDB) ([]admin.MinuteStats, error) {
 		return s.desk.admin.Minutes(ctx, db, within, consumers...)
 	})
 }
 
 // Failures lists kinds of failures, those first that came last: of a consumer, or of all if that is
 // empty. A principal that may not read contents sees no texts.
-func (s *Session) Failures(ctx context.Context, consumer string, limit int) ([]outbox.FailureGroup, error) {
-	found, err := look(ctx, s, View, consumer, func(ctx context.Context, db bun.IDB) ([]outbox.FailureGroup, error) {
+func (s *Session) Failures(ctx context.Context, consumer string, limit int) ([]admin.FailureGroup, error) {
+	found, err := look(ctx, s, View, consumer, func(ctx context.Context, db bun.IDB) ([]admin.FailureGroup, error) {
 		return s.desk.admin.Failures(ctx, db, consumer, limit)
 	})
-	return store.Each(found, func(f outbox.FailureGroup) outbox.FailureGroup { return s.failure(ctx, f) }), err
+	return store.Each(found, func(f admin.FailureGroup) admin.FailureGroup { return s.failure(ctx, f) }), err
 }
 
 // failure is what the principal sees of one.
-func (s *Session) failure(ctx context.Context, f outbox.FailureGroup) outbox.FailureGroup {
+func (s *Session) failure(ctx context.Context, f admin.FailureGroup) admin.FailureGroup {
 	c, _ := s.shown(ctx, Content{Consumer: f.Consumer, Errors: []string{f.Sample}})
 	f.Sample = ""
 	if len(c.Errors) > 0 {
@@ -41,21 +41,21 @@ func (s *Session) failure(ctx context.Context, f outbox.FailureGroup) outbox.Fai
 }
 
 // Processes lists the processes that were seen within a time, those first that were seen last.
-func (s *Session) Processes(ctx context.Context, within time.Duration) ([]outbox.Process, error) {
-	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.Process, error) {
+func (s *Session) Processes(ctx context.Context, within time.Duration) ([]admin.Process, error) {
+	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]admin.Process, error) {
 		return s.desk.admin.Processes(ctx, db, within)
 	})
 }
 
 // Claims lists what processors hold, the oldest claim first.
-func (s *Session) Claims(ctx context.Context) ([]outbox.Claim, error) {
+func (s *Session) Claims(ctx context.Context) ([]admin.Claim, error) {
 	return look(ctx, s, View, "", s.desk.admin.Claims)
 }
 
 // Crashes lists the processes that were lost with a message, or with any if its id is 0, the last
 // first.
-func (s *Session) Crashes(ctx context.Context, id int64, limit int) ([]outbox.Crash, error) {
-	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.Crash, error) {
+func (s *Session) Crashes(ctx context.Context, id int64, limit int) ([]admin.Crash, error) {
+	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]admin.Crash, error) {
 		return s.desk.admin.Crashes(ctx, db, id, limit)
 	})
 	for _, c := range found {
@@ -69,9 +69,9 @@ func (s *Session) Crashes(ctx context.Context, id int64, limit int) ([]outbox.Cr
 	return found, err
 }
 
-// BlockedKeys lists the keys that have been blocked for the longest: see outbox.Admin.BlockedKeys.
-func (s *Session) BlockedKeys(ctx context.Context, limit int) ([]outbox.BlockedKey, error) {
-	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]outbox.BlockedKey, error) {
+// BlockedKeys lists the keys that have been blocked for the longest: see admin.Client.BlockedKeys.
+func (s *Session) BlockedKeys(ctx context.Context, limit int) ([]admin.BlockedKey, error) {
+	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]admin.BlockedKey, error) {
 		return s.desk.admin.BlockedKeys(ctx, db, limit)
 	})
 }
@@ -84,7 +84,7 @@ func (s *Session) Pause(ctx context.Context, consumer, note string) error {
 	})
 }
 
-// Probe has one message of a consumer with an open circuit breaker run now. It is outbox.ErrNotOpen
+// Probe has one message of a consumer with an open circuit breaker run now. It is admin.ErrNotOpen
 // if none is open.
 func (s *Session) Probe(ctx context.Context, consumer, reason string) error {
 	return s.change(ctx, Change{Action: Probe, Reason: reason, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {
@@ -92,7 +92,7 @@ func (s *Session) Probe(ctx context.Context, consumer, reason string) error {
 	})
 }
 
-// Resume lets a paused consumer's messages be claimed again. It is outbox.ErrNotPaused where it is not paused.
+// Resume lets a paused consumer's messages be claimed again. It is admin.ErrNotPaused where it is not paused.
 func (s *Session) Resume(ctx context.Context, consumer, reason string) error {
 	return s.change(ctx, Change{Action: Resume, Reason: reason, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {
 		return 0, s.desk.admin.Resume(ctx, tx, consumer)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -66,7 +66,7 @@ func textOf(f poison.Filter) Content {
 }
 
 // headerOf is the part of a content that a search looks for.
-func headerOf(search outbox.Search) Content {
+func headerOf(search admin.Search) Content {
 	if search.Header == "" {
 		return Content{}
 	}

@@ -8,6 +8,4 @@
 // cure it.
 //
 // The package has no pages and no commands: consoles and command lines use it. It runs no consumer.
-// It may import only bus, outbox, poison, schedule, eventlog/projection, internal/store,
-// internal/dberr, internal/txn, internal/presence, bun and google/uuid.
 package ops

@@ -10,8 +10,8 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // What is looked at in the database, whatever runs on it.
@@ -66,7 +66,7 @@ func (d *Service) checkPool(ctx context.Context, db bun.IDB) ([]Finding, error) 
 	host, _ := os.Hostname()
 	need, runs := 0, 0
 	for _, p := range fleet {
-		if p.Status == outbox.ProcessAlive && p.Host == host && p.PID == os.Getpid() {
+		if p.Status == admin.ProcessAlive && p.Host == host && p.PID == os.Getpid() {
 			runs++
 			need += max(p.Connections, 1)
 		}

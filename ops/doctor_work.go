@@ -10,6 +10,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
@@ -33,11 +34,11 @@ func isSchema(err error) bool { return errors.Is(err, outbox.ErrSchemaOutdated) 
 
 // strangers are unhandled kinds of messages, which no live process takes, 20 at most, and consumers
 // of messages with keys, whose payload type is empty.
-func (d *Service) strangers(ctx context.Context, db bun.IDB, fleet []outbox.Process) ([]outbox.Unhandled, error) {
+func (d *Service) strangers(ctx context.Context, db bun.IDB, fleet []admin.Process) ([]admin.Unhandled, error) {
 	var wants []store.Want
 	taken := make(map[string]bool)
 	for _, p := range fleet {
-		if p.Status != outbox.ProcessAlive {
+		if p.Status != admin.ProcessAlive {
 			continue
 		}
 		for _, c := range p.Consumers {
@@ -57,12 +58,12 @@ func (d *Service) strangers(ctx context.Context, db bun.IDB, fleet []outbox.Proc
 	if err != nil {
 		return nil, err
 	}
-	found := store.Each(rows, func(row store.Unregistered) outbox.Unhandled {
-		return outbox.Unhandled{Consumer: row.ConsumerType, PayloadType: row.PayloadType}
+	found := store.Each(rows, func(row store.Unregistered) admin.Unhandled {
+		return admin.Unhandled{Consumer: row.ConsumerType, PayloadType: row.PayloadType}
 	})
 	for _, name := range keyed {
 		if !taken[name] {
-			found = append(found, outbox.Unhandled{Consumer: name})
+			found = append(found, admin.Unhandled{Consumer: name})
 		}
 	}
 	return found, nil
@@ -77,7 +78,7 @@ func (d *Service) checkStrangers(ctx context.Context, db bun.IDB) (found []Findi
 	if err != nil || len(strangers) == 0 {
 		return nil, err
 	}
-	if !slices.ContainsFunc(fleet, func(p outbox.Process) bool { return p.Kind == "processor" }) {
+	if !slices.ContainsFunc(fleet, func(p admin.Process) bool { return p.Kind == "processor" }) {
 		return []Finding{{Severity: Warning, Subject: strangers[0].Consumer, Text: "Messages wait, and no processor has told of itself in the last 7 days.",
 			Cure: "Start a processor of this consumer. Programs whose bus.RegistryConfig.HeartbeatInterval is less than zero do not tell of themselves."}}, nil
 	}
@@ -85,7 +86,7 @@ func (d *Service) checkStrangers(ctx context.Context, db bun.IDB) (found []Findi
 }
 
 // strange are messages that no live process takes.
-func strange(strangers []outbox.Unhandled) (found []Finding) {
+func strange(strangers []admin.Unhandled) (found []Finding) {
 	for _, s := range strangers {
 		what := fmt.Sprintf("of payload type %q", s.PayloadType)
 		if s.PayloadType == "" {
@@ -99,11 +100,11 @@ func strange(strangers []outbox.Unhandled) (found []Finding) {
 
 // counts are those of all consumers, which two checks go by: read once, since they cost most.
 type counts struct {
-	queues []outbox.Queue
+	queues []admin.Queue
 	known  bool
 }
 
-func (c *counts) read(ctx context.Context, d *Service, db bun.IDB) (_ []outbox.Queue, err error) {
+func (c *counts) read(ctx context.Context, d *Service, db bun.IDB) (_ []admin.Queue, err error) {
 	if !c.known {
 		c.queues, err = d.admin.Queues(ctx, db)
 		c.known = err == nil
@@ -132,7 +133,7 @@ func (c *counts) checkProcesses(d *Service, ctx context.Context, db bun.IDB) ([]
 }
 
 // vanished is what is said of a program of which so many runs were lost.
-func vanished(runs []outbox.Process) Finding {
+func vanished(runs []admin.Process) Finding {
 	cure, seen := "Look why it ended: out of memory, a crash, or killed before it could drain.", runs[0].SeenAt
 	var kinds []string
 	for _, p := range runs {
@@ -188,7 +189,7 @@ func (d *Service) checkSchedules(ctx context.Context, db bun.IDB) (found []Findi
 }
 
 // sickness is why a schedule does not fire, without a text where it does.
-func sickness(row schedule.Schedule, now time.Time, fleet []outbox.Process) Finding {
+func sickness(row schedule.Schedule, now time.Time, fleet []admin.Process) Finding {
 	if row.Paused {
 		return Finding{}
 	}
@@ -200,8 +201,8 @@ func sickness(row schedule.Schedule, now time.Time, fleet []outbox.Process) Find
 	}
 	if late := now.Sub(row.NextFire); late > overdue {
 		text := fmt.Sprintf("It has been due for %s.", roughly(late))
-		fires := func(p outbox.Process) bool {
-			return p.Status == outbox.ProcessAlive && slices.Contains(p.Schedules, row.PayloadType)
+		fires := func(p admin.Process) bool {
+			return p.Status == admin.ProcessAlive && slices.Contains(p.Schedules, row.PayloadType)
 		}
 		if !slices.ContainsFunc(fleet, fires) {
 			return Finding{Text: fmt.Sprintf("%s No live process fires schedules of payload type %q.", text, row.PayloadType), Cure: "Run a schedule.Processor in a program that has consumers of this payload type."}

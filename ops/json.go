@@ -10,7 +10,7 @@ import (
 
 // MarshalJSON implements json.Marshaler: that of the message alone would leave out the rest.
 func (m Message) MarshalJSON() ([]byte, error) {
-	return together(m.Pending, struct {
+	return together(m.Message, struct {
 		Hidden bool `json:"hidden,omitempty"`
 	}{m.Hidden})
 }

@@ -6,10 +6,10 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -36,13 +36,13 @@ func kinds() map[Action]kind {
 		Requeue: {check: ofPoisoned, preview: previewPoisoned, step: requeue},
 		Discard: {check: ofPoisoned, preview: previewPoisoned, step: discard},
 		Cancel: {check: ofPending, preview: previewPending, step: func(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) {
-			return s.changePending(ctx, d, tx, func(ids []int64) (outbox.Result, error) { return d.admin.Cancel(ctx, tx, ids...) })
+			return s.changePending(ctx, d, tx, func(ids []int64) (admin.Result, error) { return d.admin.Cancel(ctx, tx, ids...) })
 		}},
 		Reschedule: {check: later, preview: previewPending, step: func(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) {
-			return s.changePending(ctx, d, tx, func(ids []int64) (outbox.Result, error) { return d.admin.Reschedule(ctx, tx, s.target.At, ids...) })
+			return s.changePending(ctx, d, tx, func(ids []int64) (admin.Result, error) { return d.admin.Reschedule(ctx, tx, s.target.At, ids...) })
 		}},
 		RunNow: {check: ofPending, preview: previewPending, step: func(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) {
-			return s.changePending(ctx, d, tx, func(ids []int64) (outbox.Result, error) { return d.admin.RunNow(ctx, tx, ids...) })
+			return s.changePending(ctx, d, tx, func(ids []int64) (admin.Result, error) { return d.admin.RunNow(ctx, tx, ids...) })
 		}},
 		RetryParked: {check: ofProjection, preview: previewProjection, apply: func(ctx context.Context, r *projection.Runner, t Target) (int, error) {
 			return r.RetryParked(ctx, t.Projection)
@@ -130,7 +130,7 @@ func (s step) pending(ctx context.Context, d *Service, tx bun.Tx) (ids []int64, 
 	return ids, last, more, nil
 }
 
-func (s step) changePending(ctx context.Context, d *Service, tx bun.Tx, change func(ids []int64) (outbox.Result, error)) (moved, error) {
+func (s step) changePending(ctx context.Context, d *Service, tx bun.Tx, change func(ids []int64) (admin.Result, error)) (moved, error) {
 	ids, last, more, err := s.pending(ctx, d, tx)
 	if err != nil {
 		return moved{}, err

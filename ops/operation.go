@@ -12,9 +12,9 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -63,7 +63,7 @@ const (
 // Target is what an operation is about. Which of it is set goes by the action.
 type Target struct {
 	Poisoned *poison.Filter `json:"poisoned,omitempty"` // requeue, discard, edit, export
-	Pending  *outbox.Filter `json:"pending,omitempty"`  // cancel, reschedule, run now
+	Pending  *admin.Filter  `json:"pending,omitempty"`  // cancel, reschedule, run now
 	IDs      []int64        `json:"ids,omitempty"`      // instead of a filter
 	At       time.Time      `json:"at,omitzero"`        // reschedule
 	Consumer string         `json:"consumer,omitempty"` // pause, resume
@@ -141,7 +141,7 @@ func (s *Session) operation(ctx context.Context, o Operation) Operation {
 const foreign = ", and said: "
 
 // Operations lists operations, the newest first, and the page after it, which is nil when there is none.
-func (s *Session) Operations(ctx context.Context, page outbox.Page) ([]Operation, *outbox.Page, error) {
+func (s *Session) Operations(ctx context.Context, page admin.Page) ([]Operation, *admin.Page, error) {
 	size, before := page.Size, int64(0)
 	if size == 0 {
 		size = 50
@@ -156,10 +156,10 @@ func (s *Session) Operations(ctx context.Context, page outbox.Page) ([]Operation
 	rows, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]store.Operation, error) {
 		return s.desk.store.Operations(ctx, db, store.OperationFilter{Before: before}, size+1)
 	})
-	var next *outbox.Page
+	var next *admin.Page
 	if len(rows) > size {
 		rows = rows[:size]
-		next = &outbox.Page{Size: size, After: strconv.FormatInt(rows[size-1].ID, 10)}
+		next = &admin.Page{Size: size, After: strconv.FormatInt(rows[size-1].ID, 10)}
 	}
 	return store.Each(rows, func(row store.Operation) Operation { return s.operation(ctx, newOperation(row)) }), next, err
 }
@@ -174,7 +174,7 @@ const runnerKind = "operations"
 
 func (d *Service) carried(ctx context.Context, db bun.IDB) (bool, error) {
 	fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
-	return slices.ContainsFunc(fleet, func(p outbox.Process) bool { return p.Kind == runnerKind && p.Status == outbox.ProcessAlive }), err
+	return slices.ContainsFunc(fleet, func(p admin.Process) bool { return p.Kind == runnerKind && p.Status == admin.ProcessAlive }), err
 }
 
 // Operation returns one operation, or [ErrNotFound]. It looks where operations are written, [Config].DB.

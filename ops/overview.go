@@ -8,25 +8,25 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // Overview is what there is to see at one glance. Overviews are cached for two seconds, or fifty
 // times their cost if that is longer: however many look, that costs a database a fiftieth of its
 // time.
 type Overview struct {
-	At     time.Time      `json:"at"` // when it was made, on the clock of this process
-	Queues []outbox.Queue `json:"queues"`
+	At     time.Time     `json:"at"` // when it was made, on the clock of this process
+	Queues []admin.Queue `json:"queues"`
 	// Minutes are those of the last hour.
-	Minutes []outbox.MinuteStats `json:"minutes,omitempty"`
+	Minutes []admin.MinuteStats `json:"minutes,omitempty"`
 	// Failures are the 20 kinds that came last.
-	Failures []outbox.FailureGroup `json:"failures,omitempty"`
+	Failures []admin.FailureGroup `json:"failures,omitempty"`
 	// Processes are those that are alive, and those that were lost within a day.
-	Processes []outbox.Process `json:"processes,omitempty"`
+	Processes []admin.Process `json:"processes,omitempty"`
 	// Strangers are unhandled kinds of messages, which no live process takes, 20 at most, and
 	// consumers of messages with keys, which have no payload type here.
-	Strangers []outbox.Unhandled `json:"strangers,omitempty"`
+	Strangers []admin.Unhandled `json:"strangers,omitempty"`
 	// Operations are those that are under way, or stand still.
 	Operations []Operation `json:"operations,omitempty"`
 	// Unseen are the parts that could not be looked at this time: what is shown of them is older, or nothing.
@@ -92,7 +92,7 @@ func (s *Session) CachedOverview(ctx context.Context) (o Overview, due bool, err
 
 // overview is what the principal sees of one.
 func (s *Session) overview(ctx context.Context, o Overview) Overview {
-	o.Failures = store.Each(o.Failures, func(f outbox.FailureGroup) outbox.FailureGroup { return s.failure(ctx, f) })
+	o.Failures = store.Each(o.Failures, func(f admin.FailureGroup) admin.FailureGroup { return s.failure(ctx, f) })
 	o.Operations = store.Each(o.Operations, func(of Operation) Operation { return s.operation(ctx, of) })
 	o.Needs = s.told(o.needs())
 	if s.may(Read, "") != nil {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // Unseen are parts of an [Overview] that could not be looked at.
@@ -118,7 +118,7 @@ const queuesWithin = 2 * lookTime
 // seeQueues counts what waits: of each consumer by itself where all together take too long. Of those that take too long, too, the
 // last counts are shown.
 func (d *Service) seeQueues(ctx context.Context, o *Overview, last Overview) error {
-	all, err := lookFor(ctx, d, lookTime, func(ctx context.Context, db bun.IDB) ([]outbox.Queue, error) { return d.admin.Queues(ctx, db) })
+	all, err := lookFor(ctx, d, lookTime, func(ctx context.Context, db bun.IDB) ([]admin.Queue, error) { return d.admin.Queues(ctx, db) })
 	if !errors.Is(err, ErrBusy) {
 		o.Queues = all
 		return err
@@ -129,15 +129,15 @@ func (d *Service) seeQueues(ctx context.Context, o *Overview, last Overview) err
 	}
 	var uncounted []string
 	for until := time.Now().Add(queuesWithin); len(names) > 0; names = names[1:] {
-		one, failed := []outbox.Queue(nil), err
+		one, failed := []admin.Queue(nil), err
 		if left := time.Until(until); left > 0 {
-			one, failed = lookFor(ctx, d, min(left, lookTime), func(ctx context.Context, db bun.IDB) ([]outbox.Queue, error) {
+			one, failed = lookFor(ctx, d, min(left, lookTime), func(ctx context.Context, db bun.IDB) ([]admin.Queue, error) {
 				return d.admin.Queues(ctx, db, names[0])
 			})
 		}
 		if failed != nil {
 			uncounted = append(uncounted, "the queue of "+names[0])
-			one = slices.DeleteFunc(slices.Clone(last.Queues), func(q outbox.Queue) bool { return q.Consumer != names[0] })
+			one = slices.DeleteFunc(slices.Clone(last.Queues), func(q admin.Queue) bool { return q.Consumer != names[0] })
 		}
 		o.Queues = append(o.Queues, one...)
 	}
@@ -153,7 +153,7 @@ func (d *Service) seeProcesses(ctx context.Context, db bun.IDB, o *Overview) err
 		return err
 	}
 	o.Strangers, err = d.strangers(ctx, db, fleet)
-	o.Processes = slices.DeleteFunc(fleet, func(p outbox.Process) bool { return p.Status == outbox.ProcessStopped })
+	o.Processes = slices.DeleteFunc(fleet, func(p admin.Process) bool { return p.Status == admin.ProcessStopped })
 	return err
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -31,7 +31,7 @@ func (s *Session) PoisonGroups(ctx context.Context, consumer string) (groups []p
 // PoisonedMessages lists poisoned messages, without contents, newest first, and the page after it, which
 // is nil when there is none. To filter by [poison.Filter].Error takes the right to read contents, and see
 // [ErrRedacted].
-func (s *Session) PoisonedMessages(ctx context.Context, filter poison.Filter, page outbox.Page) (found []poison.Message, next *outbox.Page, err error) {
+func (s *Session) PoisonedMessages(ctx context.Context, filter poison.Filter, page admin.Page) (found []poison.Message, next *admin.Page, err error) {
 	if err := s.maySearch(ctx, textOf(filter)); err != nil {
 		return nil, nil, fmt.Errorf("ops: poisoned messages: %w", err)
 	}

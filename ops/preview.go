@@ -8,7 +8,7 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -151,8 +151,8 @@ type seenPending struct {
 	consumers []string
 }
 
-func (d *Service) seePending(ctx context.Context, db bun.IDB, filter outbox.Filter, upTo int64) (seen seenPending, err error) {
-	if _, _, err = d.admin.List(ctx, db, filter, outbox.Page{Size: 1, ScanLimit: 1}); err != nil { // it checks the filter
+func (d *Service) seePending(ctx context.Context, db bun.IDB, filter admin.Filter, upTo int64) (seen seenPending, err error) {
+	if _, _, err = d.admin.List(ctx, db, filter, admin.Page{Size: 1, ScanLimit: 1}); err != nil { // it checks the filter
 		return seenPending{}, err
 	}
 	after := int64(0)

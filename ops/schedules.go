@@ -6,7 +6,7 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
@@ -24,11 +24,11 @@ const nextFires = 5
 
 // Schedules lists schedules, without contents, in the order in which they were first written, and the
 // page after it, which is nil when there is none.
-func (s *Session) Schedules(ctx context.Context, filter schedule.Filter, page outbox.Page) (found []Schedule, next *outbox.Page, err error) {
+func (s *Session) Schedules(ctx context.Context, filter schedule.Filter, page admin.Page) (found []Schedule, next *admin.Page, err error) {
 	rows, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]schedule.Schedule, error) {
 		rows, after, err := s.desk.schedules.List(ctx, db, filter, schedule.Page{Size: page.Size, After: page.After, Brief: true})
 		if after != nil {
-			next = &outbox.Page{Size: after.Size, After: after.After}
+			next = &admin.Page{Size: after.Size, After: after.After}
 		}
 		return rows, err
 	})

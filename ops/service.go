@@ -9,10 +9,10 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
@@ -47,7 +47,7 @@ type Config struct {
 type Service struct {
 	config      Config
 	store       *store.Store
-	admin       *outbox.Admin
+	admin       *admin.Client
 	poisoned    *poison.Store
 	schedules   *schedule.Scheduler
 	projections *projection.Admin
@@ -94,7 +94,7 @@ func New(c Config) (*Service, error) {
 	d := &Service{config: c, looks: make(chan struct{}, looksAtOnce), previews: make(chan struct{}, previewsAtOnce), started: make(chan struct{}, 1)}
 	var err [5]error
 	d.store, err[0] = store.For(c.DB.Dialect().Name(), c.Registry.Tables())
-	d.admin, err[1] = outbox.NewAdmin(c.Registry)
+	d.admin, err[1] = admin.NewClient(c.Registry)
 	d.poisoned, err[2] = poison.NewStore(c.Registry)
 	d.schedules, err[3] = schedule.NewScheduler(c.Registry, schedule.SchedulerConfig{})
 	d.projections, err[4] = projection.NewAdmin(c.Registry)

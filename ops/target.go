@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // unknownTargetError: the target of an operation has a field that this version does not know. To leave it out would
@@ -68,8 +68,8 @@ func targetOf(row store.Operation) (target pinnedTarget, err error) {
 }
 
 // pendingRows is a filter as the store has it.
-func pendingRows(f outbox.Filter) store.PendingFilter {
-	states := map[outbox.State]store.PendingState{outbox.Ready: store.Ready, outbox.Delayed: store.Delayed, outbox.Leased: store.Leased}
+func pendingRows(f admin.Filter) store.PendingFilter {
+	states := map[admin.State]store.PendingState{admin.Ready: store.Ready, admin.Delayed: store.Delayed, admin.Leased: store.Leased}
 	return store.PendingFilter{Consumer: f.Consumer, PayloadType: f.PayloadType, InsertID: f.InsertID, Key: f.OrderingKey, MessageID: f.MessageID,
 		State: states[f.State], Crashed: f.Crashed, Retrying: f.Retrying, OlderThan: f.OlderThan}
 }

@@ -6,17 +6,17 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // TestNoConditionIsLeftOut: a condition of a filter that was forgotten would have an operation change more than was asked for.
 // That is inside, since each condition takes messages of its own.
 func TestNoConditionIsLeftOut(t *testing.T) {
 	t.Parallel()
-	for field := range reflect.TypeFor[outbox.Filter]().NumField() {
-		var f outbox.Filter
-		name := reflect.TypeFor[outbox.Filter]().Field(field).Name
+	for field := range reflect.TypeFor[admin.Filter]().NumField() {
+		var f admin.Filter
+		name := reflect.TypeFor[admin.Filter]().Field(field).Name
 		switch value := reflect.ValueOf(&f).Elem().Field(field); value.Kind() {
 		case reflect.String:
 			value.SetString("ready")
@@ -38,7 +38,7 @@ func TestNoConditionIsLeftOut(t *testing.T) {
 // TestPins are written as differences, and read again.
 func TestPins(t *testing.T) {
 	t.Parallel()
-	written := asJSON(pinnedTarget{Target{Pending: &outbox.Filter{Consumer: "c"}}, pins{7, 8, 1000, 1_000_001}})
+	written := asJSON(pinnedTarget{Target{Pending: &admin.Filter{Consumer: "c"}}, pins{7, 8, 1000, 1_000_001}})
 	if want := `{"pending":{"consumer":"c"},"pinned":[7,1,992,999001]}`; string(written) != want {
 		t.Errorf("got %s, want %s", written, want)
 	}

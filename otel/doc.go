@@ -10,7 +10,4 @@
 // docs/observability.md lists every span, metric and attribute.
 //
 // It does not set up an SDK, export anything or log, and it never reads a payload.
-//
-// It may import only bus, outbox, eventlog/projection, relay, internal/errtype and the
-// OpenTelemetry API.
 package otel

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -95,7 +96,7 @@ func (g *gauges) now(o metric.Observer) {
 	for _, s := range g.stats {
 		o.ObserveInt64(s.instrument, s.of(stats))
 	}
-	for consumer, closed := range stats.Gates {
+	for consumer, closed := range stats.Circuits {
 		n := int64(0)
 		if closed {
 			n = 1
@@ -122,7 +123,7 @@ func (g *gauges) look(ctx context.Context) (show func(metric.Observer), err erro
 	}, err
 }
 
-func (g *gauges) showQueue(o metric.Observer, q outbox.Queue) {
+func (g *gauges) showQueue(o metric.Observer, q admin.Queue) {
 	consumer := groupKey.String(q.Consumer)
 	state := func(name string) metric.ObserveOption {
 		return metric.WithAttributeSet(attribute.NewSet(consumer, queueStateKey.String(name)))

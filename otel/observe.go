@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
+
 	otelapi "go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 
@@ -18,7 +20,7 @@ type Source interface {
 	// Stats returns what a processor has done and is doing.
 	Stats() outbox.Stats
 	// Queues looks up what waits in the database.
-	Queues(ctx context.Context) ([]outbox.Queue, error)
+	Queues(ctx context.Context) ([]admin.Queue, error)
 }
 
 const (

@@ -9,10 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
+
 	otelapi "go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -27,7 +30,7 @@ type source struct {
 
 func (s *source) Stats() outbox.Stats { return outbox.Stats{} }
 
-func (s *source) Queues(ctx context.Context) ([]outbox.Queue, error) {
+func (s *source) Queues(ctx context.Context) ([]admin.Queue, error) {
 	asked := s.asked.Add(1)
 	s.span = trace.SpanContextFromContext(ctx)
 	if s.wait {

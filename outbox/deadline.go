@@ -2,10 +2,10 @@ package outbox
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -31,25 +31,10 @@ func DeliverBy(t time.Time, late bus.Outcome) Option {
 	}
 }
 
-// deadlinePassed is why an expired message was poisoned.
-const deadlinePassed = "deadline passed"
-
-// deadline reads what DeliverBy has written. False means that there is none, or one that was edited
-// and cannot be read.
-func deadline(m *bus.Message) (by time.Time, late string, ok bool) {
-	text, ok := m.Headers[store.DeliverByHeader]
-	if !ok {
-		return by, "", false
-	}
-	at, late, _ := strings.Cut(text, " ")
-	by, err := time.Parse(time.RFC3339Nano, at)
-	return by, late, err == nil
-}
-
 // checkDeadline refuses one that cannot be kept. What is debounced may be due before its delay
 // is over; a zero now stands for a time that is not known yet.
 func checkDeadline(m *bus.Message, now time.Time) error {
-	by, _, ok := deadline(m)
+	by, _, ok := flow.Deadline(m.Headers)
 	at := m.AvailableAt
 	if m.Delay > 0 && m.DebounceMax == 0 {
 		at = now.Add(m.Delay)
@@ -59,21 +44,4 @@ func checkDeadline(m *bus.Message, now time.Time) error {
 	}
 	return fmt.Errorf("payload %q: %w: available at %s, which is after it is to be delivered by, %s",
 		m.PayloadType, bus.ErrInvalidOption, at.UTC().Format(time.RFC3339Nano), by.Format(time.RFC3339Nano))
-}
-
-// tooLate is the outcome error of a message that has expired, else nil.
-func (r *run) tooLate(m *bus.Message) error {
-	by, late, ok := deadline(m)
-	if !ok {
-		return nil
-	}
-	now := r.dispatcher.clock(time.Now())
-	if !now.After(by) {
-		return nil
-	}
-	err := fmt.Errorf("%w: it was to start by %s, %s ago", bus.ErrExpired, by.Format(time.RFC3339Nano), rounded(now.Sub(by)))
-	if late == bus.Poisoned.String() {
-		return &bus.OutcomeError{Outcome: bus.Condemned, Reason: deadlinePassed, Err: err}
-	}
-	return bus.Discard(err)
 }

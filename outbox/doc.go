@@ -3,8 +3,8 @@
 //
 // A [Producer] writes one row per registered consumer in the transaction it is
 // given. A [Processor] claims due rows under a lease, runs each through the
-// consume chain, and settles the outcome. An [Admin] looks at what waits, says why,
-// and changes it.
+// consume chain, and settles the outcome. A client of package admin shows
+// what waits, says why, and changes it.
 //
 // # Guarantees
 //
@@ -15,8 +15,4 @@
 // deliveries, the last one alone, without taking others with it. There is no global
 // order, and no row lock or transaction of the library is open while an ordinary consumer
 // runs; a ConsumeTx consumer runs inside a transaction that locks its own row.
-//
-// It does not speak SQL, that is internal/store. It may import only bus, middleware,
-// internal/paging, internal/store, internal/txn, internal/dberr, internal/outage, internal/alarm,
-// internal/isolate, internal/presence, internal/errtype, bun and cenkalti/backoff.
 package outbox

@@ -104,7 +104,7 @@ func ExampleProcessor_Run() {
 		return
 	}
 	err = processor.Run(ctx)
-	if drain, ok := errors.AsType[*outbox.DrainError](err); ok {
+	if drain, ok := errors.AsType[*bus.DrainError](err); ok {
 		fmt.Println("still running:", drain.Consumers)
 	}
 }

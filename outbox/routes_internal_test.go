@@ -1,14 +1,10 @@
 package outbox
 
 import (
-	"context"
-	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 func TestProducersSayForWhomTheyWrite(t *testing.T) {
@@ -26,21 +22,6 @@ func TestProducersSayForWhomTheyWrite(t *testing.T) {
 	}
 }
 
-func TestConsumersThatNobodyDeclaresAreReportedOnce(t *testing.T) {
-	var log strings.Builder
-	run := &run{Processor: &Processor{config: ProcessorConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))}}}
-	ignore := func(context.Context, testPayload) error { return nil }
-	run.dispatcher = newDispatcher(ProcessorConfig{}, []*consumer{
-		{Consumer: bus.Consume("known", ignore)}, {Consumer: bus.Consume("renamed", ignore, bus.Aliases("former"))}, {Consumer: bus.Consume("missing", ignore)},
-	})
-	for range 2 {
-		m := &bus.Message{PayloadType: "test", Headers: map[string]string{store.ConsumersHeader: "known\nformer\nelsewhere", "k": "v"}}
-		run.checkRoutes(m)
-		if len(m.Headers) != 1 {
-			t.Errorf("headers: got %v, want those of the application", m.Headers)
-		}
-	}
-	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "consumer=missing payload_type=test") {
-		t.Errorf("log: got %q, want one line, for the one that is missing", got)
-	}
-}
+type testPayload struct{}
+
+func (testPayload) PayloadType() string { return "test" }

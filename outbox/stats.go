@@ -3,13 +3,9 @@ package outbox
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"strings"
-	"sync/atomic"
 	"time"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 )
 
 // Stats counts what a processor has done since it was made, and what it does now. Counts are of
@@ -23,7 +19,7 @@ type Stats struct {
 	Crashed     int64 `json:"crashed"`      // messages whose process was lost, among the recovered
 	Abandoned   int64 `json:"abandoned"`    // consumers that ignored their timeout
 	// CrashPoisoned counts messages that were poisoned because their processes were lost each time.
-	// Those poisoned after a run are not among them: see [Queue], and the metric
+	// Those poisoned after a run are not among them: see [admin.Queue], and the metric
 	// asyncmonolith.message.settled of package otel.
 	CrashPoisoned int64 `json:"crash_poisoned"`
 
@@ -43,7 +39,7 @@ type Stats struct {
 
 	// Gates reports, while the processor runs, for each consumer with a [Circuit] or a
 	// bus.CircuitBreaker whether that stops it in this process.
-	Gates map[string]bool `json:"gates,omitempty"`
+	Circuits map[string]bool `json:"gates,omitempty"`
 	// Limits describes, while the processor runs, each bus.GlobalConcurrency by its name.
 	Limits map[string]LimitStats `json:"limits,omitempty"`
 	// RatesSpent is, for each consumer with a bus.RateLimit, for how long this process has claimed
@@ -61,9 +57,9 @@ type LimitStats struct {
 // MarshalJSON implements json.Marshaler. Times are seconds.
 func (s Stats) MarshalJSON() ([]byte, error) {
 	type plain Stats
-	var spent map[string]float64
+	spent := make(map[string]float64, len(s.RatesSpent))
 	for consumer, d := range s.RatesSpent {
-		put(&spent, consumer, d.Round(time.Millisecond).Seconds())
+		spent[consumer] = d.Round(time.Millisecond).Seconds()
 	}
 	return json.Marshal(struct {
 		plain
@@ -71,97 +67,55 @@ func (s Stats) MarshalJSON() ([]byte, error) {
 	}{plain(s), spent})
 }
 
-// counters add up over all runs of a processor.
-type counters struct {
-	claims, emptyClaims, claimed, fenced, recovered, crashed, crashPoisoned, abandoned, uncounted, unordered atomic.Int64
-}
-
 // Stats returns what the processor has done and is doing. It does not touch the database.
 func (p *Processor) Stats() Stats {
-	c := &p.counters
+	s := p.engine.Stats()
 	stats := Stats{
-		Claims: c.claims.Load(), EmptyClaims: c.emptyClaims.Load(), Claimed: c.claimed.Load(), Fenced: c.fenced.Load(),
-		Recovered: c.recovered.Load(), Crashed: c.crashed.Load(), CrashPoisoned: c.crashPoisoned.Load(), Abandoned: c.abandoned.Load(), Uncounted: c.uncounted.Load(), Unordered: c.unordered.Load(),
-		Limit: p.config.Concurrency,
+		Claims: s.Claims, EmptyClaims: s.EmptyClaims, Claimed: s.Claimed, Fenced: s.Fenced, Recovered: s.Recovered, Crashed: s.Crashed,
+		Abandoned: s.Abandoned, CrashPoisoned: s.CrashPoisoned, Uncounted: s.Uncounted, Unordered: s.Unordered,
+		Running: s.Running, Queued: s.Queued, Limit: s.Limit, Unsettled: s.Unsettled, Circuits: s.Circuits, RatesSpent: s.RatesSpent,
 	}
-	for _, c := range p.consumers {
-		if c.spent != nil {
-			put(&stats.RatesSpent, c.Name(), c.spent.until(time.Now()))
-		}
+	if s.Limits != nil {
+		stats.Limits = make(map[string]LimitStats, len(s.Limits))
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.current != nil {
-		stats.Running, stats.Queued = p.current.dispatcher.load()
-		stats.Unsettled = p.current.ledger.putAside()
-		stats.Gates, stats.Limits = p.current.dispatcher.bounds()
+	for name, l := range s.Limits {
+		stats.Limits[name] = LimitStats(l)
 	}
 	return stats
 }
 
-// bounds returns circuits by their consumers, and limits.
-func (d *dispatcher) bounds() (gates map[string]bool, limits map[string]LimitStats) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, c := range d.consumers {
-		if c.gate != nil {
-			_, _, closed := c.gate.Tripped()
-			put(&gates, c.Name(), closed)
-		}
+// Queues returns what waits for each registered consumer, in the order of bus.Registry.Consumers, as
+// [admin.Client.Queues] does. Its cost is bounded; ask every few seconds rather than with every request. Its errors are
+// the database's, and [ErrSchemaOutdated].
+func (p *Processor) Queues(ctx context.Context) ([]admin.Queue, error) {
+	consumers := p.registry.Consumers()
+	if len(consumers) == 0 {
+		return nil, nil
 	}
-	for _, l := range d.limiters {
-		put(&limits, strings.TrimPrefix(l.name, sharedLimit), LimitStats{Slots: len(l.slots), Used: l.running, Max: l.limit})
-	}
-	return gates, limits
-}
-
-// put makes the map for its first entry.
-func put[V any](m *map[string]V, key string, value V) {
-	if *m == nil {
-		*m = make(map[string]V)
-	}
-	(*m)[key] = value
-}
-
-// Queues returns what waits for each registered consumer, in the order of bus.Registry.Consumers.
-// It takes one statement of bounded cost, and another where keys may be blocked. Ask every few
-// seconds rather than with every request. Queues does not report pauses; see [Admin.Queues]. Its
-// errors are the database's, and [ErrSchemaOutdated].
-func (p *Processor) Queues(ctx context.Context) ([]Queue, error) {
-	var names, parking []string
-	for _, c := range p.consumers {
+	var names []string
+	for _, c := range consumers {
 		names = append(names, c.Names()...)
-		if parks(c.Consumer) {
-			parking = append(parking, c.Names()...)
+	}
+	found, err := p.admin.Queues(ctx, p.db, names...)
+	if err != nil {
+		return nil, err
+	}
+	byName := make(map[string]admin.Queue, len(found))
+	for _, q := range found {
+		byName[q.Consumer] = q
+	}
+	queues := make([]admin.Queue, len(consumers))
+	for i, c := range consumers {
+		queues[i] = byName[c.Name()]
+		for _, former := range c.Names()[1:] {
+			queues[i] = sum(queues[i], byName[former])
 		}
 	}
-	found, err := p.store.Stats(ctx, p.db, names)
-	if err != nil {
-		return nil, fmt.Errorf("outbox: queues: %w", dberr.Explained(err))
-	}
-	parked, err := p.store.CountParkedKeys(ctx, p.db, parking)
-	if err != nil {
-		return nil, fmt.Errorf("outbox: queues: %w", dberr.Explained(err))
-	}
-	byName := make(map[string]Queue, len(found))
-	for _, row := range found {
-		byName[row.Consumer] = newQueue(row, parked)
-	}
-	stats := make([]Queue, len(p.consumers))
-	for i, c := range p.consumers {
-		stats[i] = Queue{Consumer: c.Name(), Registered: true, BlocksKeys: parks(c.Consumer)}
-		for _, name := range c.Names() {
-			stats[i] = sum(stats[i], byName[name])
-		}
-	}
-	return stats, nil
+	return queues, nil
 }
-
-// parks reports whether poisoned messages of a consumer block their keys.
-func parks(c bus.Consumer) bool { return c.Ordered() && c.Config().Ordered == bus.BlockKey }
 
 // sum adds what waits under a former name of a consumer.
-func sum(a, b Queue) Queue {
+func sum(a, b admin.Queue) admin.Queue {
 	a.Ready += b.Ready
 	a.Delayed += b.Delayed
 	a.Leased += b.Leased

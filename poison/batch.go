@@ -42,7 +42,7 @@ type ChunkResult struct {
 // Moved is the pending message that a poisoned one has become.
 type Moved struct {
 	Old int64 `json:"old"` // its id while it was poisoned
-	New int64 `json:"new"` // its id in calls of outbox.Admin
+	New int64 `json:"new"` // its id in calls of admin.Client
 }
 
 // RequeueBatch is [Store.Requeue] for one chunk. A caller that keeps Last in the transaction that

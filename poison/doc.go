@@ -2,6 +2,5 @@
 // requeue them, with an edited payload if need be, or discard them.
 //
 // It poisons nothing: the processor of package outbox moves a message here when its attempts,
-// or its owners' lives, are used up. It may import only bus, outbox, internal/paging,
-// internal/store, internal/txn, internal/dberr and bun.
+// or its owners' lives, are used up.
 package poison

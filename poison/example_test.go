@@ -8,7 +8,7 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -20,7 +20,7 @@ func ExampleStore_List() {
 		store *poison.Store
 	)
 	filter := poison.Filter{Consumer: "charge-card", PoisonedAfter: time.Now().Add(-24 * time.Hour)}
-	for page := (&outbox.Page{Size: 100}); page != nil; {
+	for page := (&admin.Page{Size: 100}); page != nil; {
 		messages, next, err := store.List(ctx, db, filter, *page)
 		if err != nil {
 			fmt.Println(err)

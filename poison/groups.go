@@ -10,11 +10,11 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 	groupsShown  = 50
 )
 
-// Group is poisoned messages of a consumer that belong together: see outbox.FailureGroup.
+// Group is poisoned messages of a consumer that belong together: see admin.FailureGroup.
 type Group struct {
 	Consumer string `json:"consumer"`
 	// Fingerprint is theirs, or [Unclassified]; with the consumer it makes a [Filter] of the group.
@@ -35,7 +35,7 @@ type Group struct {
 	// Failure is what processes have reported of such failures, among them those after which a
 	// message is tried again: a sample, how often, since when and which version. It is nil if
 	// nothing was reported: for crashes, for what is unclassified, and 30 days after the last one.
-	Failure *outbox.FailureGroup `json:"failure,omitempty"`
+	Failure *admin.FailureGroup `json:"failure,omitempty"`
 }
 
 // Groups returns the groups of poisoned messages, of a consumer or of all if that is empty, those first
@@ -93,7 +93,7 @@ func (s *Store) groups(ctx context.Context, st *store.Store, db bun.IDB, consume
 func newGroup(size store.PoisonGroup, f store.FailureGroup) Group {
 	g := Group{Consumer: size.ConsumerType, Fingerprint: cmp.Or(size.Fingerprint, Unclassified), Messages: size.Messages, FirstAt: size.FirstAt.Time, LastAt: size.LastAt.Time}
 	if f.Fingerprint != "" {
-		g.Failure = &outbox.FailureGroup{Consumer: f.ConsumerType, Fingerprint: f.Fingerprint, ErrorType: f.ErrorType, Sample: f.Sample, Runs: f.Runs,
+		g.Failure = &admin.FailureGroup{Consumer: f.ConsumerType, Fingerprint: f.Fingerprint, ErrorType: f.ErrorType, Sample: f.Sample, Runs: f.Runs,
 			FirstAt: f.FirstAt.Time, LastAt: f.LastAt.Time, FirstVersion: f.FirstVersion, LastID: f.RowID}
 	}
 	return g

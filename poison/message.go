@@ -7,11 +7,11 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // Message is a poisoned message. Its instants are in UTC, on the database's clock.
@@ -38,10 +38,10 @@ type Message struct {
 	// Reason says in a few words why it was poisoned.
 	Reason string `json:"reason"`
 	// Fingerprint is what it has in common with others that belong together, see
-	// outbox.FailureGroup: "crash" if its processes were lost.
+	// admin.FailureGroup: "crash" if its processes were lost.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	// Errors are the last ten failed runs, oldest first; none when its process was lost each time.
-	Errors []outbox.Attempt `json:"errors,omitempty"`
+	Errors []admin.Attempt `json:"errors,omitempty"`
 }
 
 // MarshalJSON implements json.Marshaler: the payload is as it is stored when that is JSON,
@@ -62,7 +62,7 @@ func shown(row store.Poisoned) Message {
 		m.PayloadBytes = len(row.Payload)
 	}
 	for _, e := range errorlog.Attempts(row.Errors) {
-		m.Errors = append(m.Errors, outbox.Attempt(e))
+		m.Errors = append(m.Errors, admin.Attempt(e))
 	}
 	return m
 }

@@ -9,10 +9,10 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // knownWithin is for how long processes are kept.
@@ -51,7 +51,7 @@ type PreviewCounts struct {
 	Conflicts int `json:"conflicts"`
 	// Untaken are unhandled: no live process takes their consumer and payload type. It is 0 if no
 	// processor has reported within 7 days, since nothing is known then: see
-	// outbox.Admin.Processes.
+	// admin.Client.Processes.
 	Untaken int `json:"untaken"`
 }
 
@@ -99,12 +99,12 @@ func (s *Store) preview(ctx context.Context, st *store.Store, db bun.IDB, f stor
 	if err != nil {
 		return Preview{}, err
 	}
-	fleet = slices.DeleteFunc(fleet, func(p outbox.Process) bool { return p.Kind != "processor" })
-	alive := slices.DeleteFunc(slices.Clone(fleet), func(p outbox.Process) bool { return p.Status != outbox.ProcessAlive })
+	fleet = slices.DeleteFunc(fleet, func(p admin.Process) bool { return p.Kind != "processor" })
+	alive := slices.DeleteFunc(slices.Clone(fleet), func(p admin.Process) bool { return p.Status != admin.ProcessAlive })
 	var last int64
 	for _, row := range seen {
 		k := PreviewKind{row.ConsumerType, row.PayloadType, PreviewCounts{Messages: row.Messages, Oldest: row.Oldest.Time, Newest: row.Newest.Time, Conflicts: row.Conflicts}}
-		if len(fleet) > 0 && !slices.ContainsFunc(alive, func(p outbox.Process) bool { return p.Takes(k.Consumer, k.PayloadType) }) {
+		if len(fleet) > 0 && !slices.ContainsFunc(alive, func(p admin.Process) bool { return p.Takes(k.Consumer, k.PayloadType) }) {
 			k.Untaken = k.Messages
 		}
 		p.add(k.PreviewCounts)

@@ -17,7 +17,7 @@ import (
 
 // Requeue makes poisoned messages pending again, at once, with no attempts, no crashes and no
 // errors counted. They keep their message id, headers and insert id, get a new row id, and go to
-// their consumer under its present name: see outbox.Admin.Names. An id listed twice counts once.
+// their consumer under its present name: see admin.Client.Names. An id listed twice counts once.
 //
 // Requeue does not check that the messages have a consumer. A message whose consumer is not
 // registered any more waits until a program registers it, possibly as one of bus.Aliases, and is

@@ -10,13 +10,13 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // Errors of this package; use errors.Is. What is wrong with an edited payload is
@@ -50,7 +50,7 @@ const batch = 500 // messages in one transaction
 type Store struct {
 	registry *bus.Registry
 	stores   store.Stores
-	admin    *outbox.Admin // who is alive
+	admin    *admin.Client // who is alive
 }
 
 // NewStore makes a store for the registry's tables. The only error is a nil
@@ -59,29 +59,29 @@ func NewStore(registry *bus.Registry) (*Store, error) {
 	if registry == nil {
 		return nil, errors.New("poison: NewStore: the registry is nil")
 	}
-	admin, err := outbox.NewAdmin(registry)
+	client, err := admin.NewClient(registry)
 	if err != nil {
 		return nil, fmt.Errorf("poison: NewStore: %w", err)
 	}
-	return &Store{registry: registry, stores: store.All(registry.Tables()), admin: admin}, nil
+	return &Store{registry: registry, stores: store.All(registry.Tables()), admin: client}, nil
 }
 
 // List returns a page of poisoned messages, payloads included, newest first, and the page after it,
 // which is nil when there is none. It stays right while messages come and go: a message that is
 // there from the first page to the last is listed exactly once. Pass the next page the same filter.
-func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page outbox.Page) ([]Message, *outbox.Page, error) {
+func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page admin.Page) ([]Message, *admin.Page, error) {
 	return s.list(ctx, db, filter, page, (*store.Store).PoisonedMessages)
 }
 
 // ListBrief is [Store.List] without payloads, headers and errors, which may be 1 MiB each time.
-func (s *Store) ListBrief(ctx context.Context, db bun.IDB, filter Filter, page outbox.Page) ([]Message, *outbox.Page, error) {
+func (s *Store) ListBrief(ctx context.Context, db bun.IDB, filter Filter, page admin.Page) ([]Message, *admin.Page, error) {
 	return s.list(ctx, db, filter, page, (*store.Store).PoisonedBriefly)
 }
 
 // reading reads messages, newest first.
 type reading func(*store.Store, context.Context, bun.IDB, store.PoisonFilter, int) ([]store.Poisoned, error)
 
-func (s *Store) list(ctx context.Context, db bun.IDB, filter Filter, page outbox.Page, read reading) ([]Message, *outbox.Page, error) {
+func (s *Store) list(ctx context.Context, db bun.IDB, filter Filter, page admin.Page, read reading) ([]Message, *admin.Page, error) {
 	size, place, mistake := paging.Start(page.Size, page.After)
 	st, db, err := s.stores.Of(db, errUnmade)
 	if err = errors.Join(err, mistake, filter.check()); err != nil {
@@ -95,11 +95,11 @@ func (s *Store) list(ctx context.Context, db bun.IDB, filter Filter, page outbox
 	if err != nil {
 		return nil, nil, dberr.Wrap(err, "poison: list")
 	}
-	var next *outbox.Page
+	var next *admin.Page
 	if len(rows) > size {
 		rows = rows[:size]
 		last := rows[size-1]
-		next = &outbox.Page{Size: size, After: paging.After(paging.Place{Micros: last.PoisonedAt.UnixMicro(), ID: last.ID})}
+		next = &admin.Page{Size: size, After: paging.After(paging.Place{Micros: last.PoisonedAt.UnixMicro(), ID: last.ID})}
 	}
 	return store.Each(rows, shown), next, nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -48,17 +48,17 @@ func TestBadInputIsRefusedBeforeAnySQL(t *testing.T) {
 	defer conns.Close()
 	db, ctx := bun.NewDB(conns, pgdialect.New()), t.Context()
 	second := func(_ any, err error) error { return err }
-	third := func(_ []poison.Message, _ *outbox.Page, err error) error { return err }
+	third := func(_ []poison.Message, _ *admin.Page, err error) error { return err }
 	discarded := func(_ int, _ int64, err error) error { return err }
 	listed := func(_ []poison.Group, _ bool, err error) error { return err }
 	for name, err := range map[string]error{
 		"no registry":       second(poison.NewStore(nil)),
 		"no database":       second(store.Count(ctx, nil, poison.Filter{})),
 		"a nil *bun.DB":     second(store.Requeue(ctx, (*bun.DB)(nil), 1)),
-		"a negative page":   third(store.List(ctx, db, poison.Filter{}, outbox.Page{Size: -1})),
-		"a page too large":  third(store.List(ctx, db, poison.Filter{}, outbox.Page{Size: 1001})),
-		"no place":          third(store.List(ctx, db, poison.Filter{}, outbox.Page{After: "x"})),
-		"another place":     third(store.List(ctx, db, poison.Filter{}, outbox.Page{After: "e30"})),
+		"a negative page":   third(store.List(ctx, db, poison.Filter{}, admin.Page{Size: -1})),
+		"a page too large":  third(store.List(ctx, db, poison.Filter{}, admin.Page{Size: 1001})),
+		"no place":          third(store.List(ctx, db, poison.Filter{}, admin.Page{After: "x"})),
+		"another place":     third(store.List(ctx, db, poison.Filter{}, admin.Page{After: "e30"})),
 		"a negative age":    second(store.Purge(ctx, db, -1)),
 		"no ids":            second(store.Count(ctx, db, poison.Filter{IDs: []int64{}})),
 		"too many ids":      second(store.Preview(ctx, db, poison.Filter{IDs: make([]int64, 1001)}, 1)),

@@ -12,8 +12,4 @@
 // receiver append what arrives to the log of its service.
 //
 // Records are events of CloudEvents 1.0.
-//
-// It may import only bus, outbox, eventlog, internal/cloudevents, internal/presence,
-// internal/store, internal/txn, internal/dberr, internal/isolate, internal/outage, internal/alarm
-// and bun.
 package relay

@@ -7,7 +7,5 @@
 // expression, and a schedule is due once its next fire time has come.
 //
 // The package does not consume messages: that is package outbox. It does not parse expressions:
-// that is package schedule/cron. It may import only bus, schedule/cron, internal/paging,
-// internal/presence, internal/store, internal/txn, internal/dberr, internal/outage, internal/alarm,
-// bun and cenkalti/backoff.
+// that is package schedule/cron.
 package schedule

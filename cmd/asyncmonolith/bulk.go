@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -124,7 +124,7 @@ func (b *bulk) poisonedByIDs(ctx context.Context, seat *ops.Session, named []int
 	}
 	var found []poison.Message
 	if b.action == ops.Requeue && len(named) <= mostPreviewed { // whose consumers may be paused: it is a hint
-		found, _, _ = seat.PoisonedMessages(ctx, poison.Filter{IDs: named}, outbox.Page{Size: len(named)})
+		found, _, _ = seat.PoisonedMessages(ctx, poison.Filter{IDs: named}, admin.Page{Size: len(named)})
 	}
 	result, err := do()
 	if err != nil {
@@ -183,7 +183,7 @@ func (b *bulk) previewNamed(ctx context.Context, seat *ops.Session, named []int6
 	if len(named) > mostPreviewed {
 		return usage(fmt.Errorf("%d ids: at most %d are allowed: use flags that select messages", len(named), mostPreviewed))
 	}
-	found, _, err := seat.PoisonedMessages(ctx, poison.Filter{IDs: named}, outbox.Page{Size: len(named)})
+	found, _, err := seat.PoisonedMessages(ctx, poison.Filter{IDs: named}, admin.Page{Size: len(named)})
 	if err != nil {
 		return err
 	}

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 func (a *app) consumersCommand() *cobra.Command {
@@ -61,19 +61,19 @@ func queuesSeen(o ops.Overview) error {
 }
 
 // queues is how consumers are listed. Counts stop at 10,000.
-func queues() list[outbox.Queue] {
-	return list[outbox.Queue]{
+func queues() list[admin.Queue] {
+	return list[admin.Queue]{
 		columns: []show.Column{{Title: "CONSUMER"}, {Title: "READY", Kind: show.Number}, {Title: "DELAYED", Kind: show.Number}, {Title: "LEASED", Kind: show.Number}, {Title: "POISONED", Kind: show.Number}, {Title: "OLDEST", Kind: show.Number}},
-		row: func(q outbox.Queue) []any {
+		row: func(q admin.Queue) []any {
 			return []any{q.Consumer, count(q.Ready), count(q.Delayed), count(q.Leased), count(q.Poisoned), q.OldestReady}
 		},
-		below: func(q outbox.Queue) []string { return []string{noteOf(q)} },
+		below: func(q admin.Queue) []string { return []string{noteOf(q)} },
 		empty: "No consumer has messages.",
 	}
 }
 
 // noteOf says what there is to know of a consumer beside its numbers.
-func noteOf(q outbox.Queue) string {
+func noteOf(q admin.Queue) string {
 	var parts []string
 	if !q.PausedAt.IsZero() {
 		text := "paused by " + cmp.Or(q.PausedBy, "somebody")

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/connect"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
@@ -134,8 +135,8 @@ func TestTextsThatReadZero(t *testing.T) {
 		t.Errorf("got %q and error %v, want the texts", out.String(), err)
 	}
 	for want, target := range map[string]ops.Target{
-		"key 0":           {Pending: &outbox.Filter{OrderingKey: "0"}},
-		"insert id 0":     {Pending: &outbox.Filter{InsertID: "0"}},
+		"key 0":           {Pending: &admin.Filter{OrderingKey: "0"}},
+		"insert id 0":     {Pending: &admin.Filter{InsertID: "0"}},
 		"error 0":         {Poisoned: &poison.Filter{Error: "0"}},
 		"ids among [7 8]": {Poisoned: &poison.Filter{IDs: []int64{7, 8}}},
 	} {

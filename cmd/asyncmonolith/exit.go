@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/connect"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
@@ -38,7 +39,7 @@ func exitOf(err error) int {
 		code int
 	}{
 		{nil, exitDone}, {errUsage, exitUsage}, {connect.ErrDSN, exitUsage}, {errNotConfirmed, exitNotConfirmed}, {errNotFound, exitNotFound}, {errPartly, exitPartly}, {errCheckFailed, exitCheckFailed},
-		{outbox.ErrSchemaOutdated, exitSchema}, {outbox.ErrNotFound, exitNotFound}, {outbox.ErrNotOpen, exitNotFound}, {outbox.ErrNotPaused, exitNotFound}, {poison.ErrNotFound, exitNotFound}, {schedule.ErrNotFound, exitNotFound},
+		{outbox.ErrSchemaOutdated, exitSchema}, {admin.ErrNotFound, exitNotFound}, {admin.ErrNotOpen, exitNotFound}, {admin.ErrNotPaused, exitNotFound}, {poison.ErrNotFound, exitNotFound}, {schedule.ErrNotFound, exitNotFound},
 		{ops.ErrNotFound, exitNotFound}, {ops.ErrNoMatch, exitNotFound}, {bus.ErrInvalidOption, exitUsage}, {bus.ErrInvalidText, exitUsage},
 	} {
 		if known.err == nil && err == nil || known.err != nil && errors.Is(err, known.err) {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 func (a *app) explainCommand() *cobra.Command {
@@ -29,7 +29,7 @@ what they take. Ids are those of pending and of poisoned messages.`,
 			for _, id := range named {
 				e, err := seat.Explain(c.Context(), id)
 				switch {
-				case errors.Is(err, outbox.ErrNotFound):
+				case errors.Is(err, admin.ErrNotFound):
 					missing++
 					a.note("message %d: there is none with that id, neither pending nor poisoned", id)
 					continue
@@ -57,7 +57,7 @@ what they take. Ids are those of pending and of poisoned messages.`,
 }
 
 // explanation writes why a message does not run.
-func (a *app) explanation(e outbox.Explanation) error {
+func (a *app) explanation(e admin.Explanation) error {
 	if err := a.say("%d  %s (%s): %s", e.Message.ID, e.Message.Consumer, e.Message.PayloadType, e.Reason); err != nil {
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -95,7 +95,7 @@ func stillThere(ctx context.Context, seat *ops.Session, kept []exported) (ids []
 		of[m.ID] = m.MessageID
 		ids = append(ids, m.ID)
 	}
-	found, _, err := seat.PoisonedMessages(ctx, poison.Filter{IDs: ids}, outbox.Page{Size: len(ids)})
+	found, _, err := seat.PoisonedMessages(ctx, poison.Filter{IDs: ids}, admin.Page{Size: len(ids)})
 	ids = nil
 	for _, m := range found {
 		if of[m.ID] == m.MessageID {

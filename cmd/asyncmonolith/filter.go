@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -23,12 +23,12 @@ const completionTime = time.Second
 const mostListed = 1000
 
 // pageFlags are those of listings.
-func pageFlags(c *cobra.Command, page *outbox.Page) {
+func pageFlags(c *cobra.Command, page *admin.Page) {
 	c.Flags().IntVar(&page.Size, "limit", 50, "most rows, up to 1000")
 	c.Flags().StringVar(&page.After, "after", "", "where to go on: what the listing before ended with")
 }
 
-func checkPage(page outbox.Page) error {
+func checkPage(page admin.Page) error {
 	if page.Size < 1 || page.Size > mostListed {
 		return usage(fmt.Errorf("--limit %d: 1 to %d are allowed", page.Size, mostListed))
 	}
@@ -126,7 +126,7 @@ func (f *poisonFilter) target() (ops.Target, bool) {
 
 // pendingFilter are flags that select pending messages.
 type pendingFilter struct {
-	filter  outbox.Filter
+	filter  admin.Filter
 	message messageID
 	state   string
 }
@@ -138,7 +138,7 @@ func (f *pendingFilter) flags(a *app, c *cobra.Command) {
 	flags.StringVar(&f.filter.OrderingKey, "key", "", "those of a key, in order")
 	flags.StringVar(&f.filter.InsertID, "insert-id", "", "the one with an insert id, of each consumer")
 	flags.Var(&f.message, "message-id", "those of a payload, of each consumer")
-	states := []string{string(outbox.Ready), string(outbox.Delayed), string(outbox.Leased)}
+	states := []string{string(admin.Ready), string(admin.Delayed), string(admin.Leased)}
 	flags.Var(choice{&f.state, states}, "state", strings.Join(states, ", "))
 	flags.BoolVar(&f.filter.Crashed, "crashed", false, "those whose last process vanished")
 	flags.BoolVar(&f.filter.Retrying, "retrying", false, "those that have failed, and run again")
@@ -148,10 +148,10 @@ func (f *pendingFilter) flags(a *app, c *cobra.Command) {
 }
 
 // get is the filter, and whether it selects anything but all.
-func (f *pendingFilter) get() (filter outbox.Filter, narrow bool) {
+func (f *pendingFilter) get() (filter admin.Filter, narrow bool) {
 	filter = f.filter
-	filter.MessageID, filter.State = f.message.UUID, outbox.State(f.state)
-	return filter, filter != outbox.Filter{}
+	filter.MessageID, filter.State = f.message.UUID, admin.State(f.state)
+	return filter, filter != admin.Filter{}
 }
 
 func (f *pendingFilter) target() (ops.Target, bool) {

@@ -8,11 +8,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 )
 
 func (a *app) findCommand() *cobra.Command {
-	var search outbox.Search
+	var search admin.Search
 	var message messageID
 	header, most := "", 0
 	c := &cobra.Command{
@@ -33,7 +33,7 @@ header. It looks at all of them, beginning near the time of the message id, and 
 			if search.MessageID == uuid.Nil && search.TraceID == "" && header == "" {
 				return usage(errors.New("nothing says what to look for: give --message-id, --trace-id or --header"))
 			}
-			if err := checkPage(outbox.Page{Size: most}); err != nil {
+			if err := checkPage(admin.Page{Size: most}); err != nil {
 				return err
 			}
 			return a.search(c, search, most)
@@ -47,15 +47,15 @@ header. It looks at all of them, beginning near the time of the message id, and 
 }
 
 // search looks for messages until it has as many as are wanted, or is through.
-func (a *app) search(c *cobra.Command, search outbox.Search, most int) error {
+func (a *app) search(c *cobra.Command, search admin.Search, most int) error {
 	seat, err := a.seat()
 	if err != nil {
 		return err
 	}
 	p := a.progress()
-	var found []outbox.Pending
+	var found []admin.Message
 	more := false
-	for place := (outbox.FindCursor{}); ; {
+	for place := (admin.Cursor{}); ; {
 		part, next, err := seat.Find(c.Context(), search, place)
 		if err != nil {
 			p.end()

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 func (a *app) messagesCommand() *cobra.Command {
@@ -29,11 +29,11 @@ those of asyncmonolith poisoned.`,
 }
 
 // pending is how pending messages are listed.
-func pending(empty string) list[outbox.Pending] {
-	return list[outbox.Pending]{
+func pending(empty string) list[admin.Message] {
+	return list[admin.Message]{
 		columns: []show.Column{{Title: "ID", Kind: show.Number}, {Title: "CONSUMER"}, {Title: "PAYLOAD TYPE", Gives: 3}, {Title: "STATE", Kind: show.Whole}, {Title: "DUE", Kind: show.Whole}, {Title: "CREATED", Kind: show.Whole, Gives: 1},
 			{Title: "ATTEMPTS", Kind: show.Number, Gives: 6}, {Title: "CRASHES", Kind: show.Number, Gives: 5}, {Title: "KEY", Gives: 4}, {Title: "INSERT ID", Gives: 2}},
-		row: func(m outbox.Pending) []any {
+		row: func(m admin.Message) []any {
 			return []any{m.ID, m.Consumer, m.PayloadType, m.State, m.AvailableAt, m.CreatedAt, count(int64(m.Attempts)), count(int64(m.Crashes)), m.OrderingKey, m.InsertID}
 		},
 		empty: empty,
@@ -42,7 +42,7 @@ func pending(empty string) list[outbox.Pending] {
 
 func (a *app) listMessagesCommand() *cobra.Command {
 	var filter pendingFilter
-	var page outbox.Page
+	var page admin.Page
 	c := &cobra.Command{
 		Use: "list", Short: "List pending messages", Args: takes(nothing),
 		Long: `List pending messages, by consumer and payload type, and for each of these in the order in which they are
@@ -79,7 +79,7 @@ message, which takes a while in millions.`,
 
 // find reads pages until one is full, or nothing is left: where what is looked for is rare, pages are
 // empty for a while.
-func (a *app) find(ctx context.Context, seat *ops.Session, filter outbox.Filter, page outbox.Page) (found []outbox.Pending, next *outbox.Page, err error) {
+func (a *app) find(ctx context.Context, seat *ops.Session, filter admin.Filter, page admin.Page) (found []admin.Message, next *admin.Page, err error) {
 	size, p := page.Size, a.progress()
 	defer p.end()
 	for pages := 1; ; pages++ {
@@ -105,7 +105,7 @@ func (a *app) keysCommand() *cobra.Command {
 for the longest. Counts stop at 10,000.`,
 		Example: "  asyncmonolith messages keys\n  asyncmonolith messages list --consumer ship --key order-17",
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkPage(outbox.Page{Size: most}); err != nil {
+			if err := checkPage(admin.Page{Size: most}); err != nil {
 				return err
 			}
 			seat, err := a.seat()
@@ -116,9 +116,9 @@ for the longest. Counts stop at 10,000.`,
 			if err != nil {
 				return err
 			}
-			return list[outbox.BlockedKey]{
+			return list[admin.BlockedKey]{
 				columns: []show.Column{{Title: "CONSUMER"}, {Title: "KEY"}, {Title: "WAITING", Kind: show.Number}, {Title: "SINCE", Kind: show.Whole}, {Title: "POISONED", Kind: show.Number}},
-				row: func(k outbox.BlockedKey) []any {
+				row: func(k admin.BlockedKey) []any {
 					return []any{k.Consumer, k.Key, count(k.Waiting), k.Since, k.Poisoned}
 				},
 				empty: "No key is parked.",
@@ -175,7 +175,7 @@ func (a *app) withheld(some bool) {
 }
 
 // contents are what a message carries, and its failed runs.
-func contents(headers map[string]string, payload []byte, errors []outbox.Attempt) (pairs []any) {
+func contents(headers map[string]string, payload []byte, errors []admin.Attempt) (pairs []any) {
 	for _, attempt := range errors {
 		pairs = append(pairs, fmt.Sprintf("failed run %d", attempt.Attempt), strings.TrimSpace(show.Value(attempt.At)+" "+attempt.Error))
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 func (a *app) operationsCommand() *cobra.Command {
@@ -36,7 +36,7 @@ It also closes what was begun by a process that has died since.`, (*ops.Session)
 }
 
 func (a *app) listOperationsCommand() *cobra.Command {
-	var page outbox.Page
+	var page admin.Page
 	c := &cobra.Command{
 		Use: "list", Short: "List changes by people, the newest first", Args: takes(nothing),
 		Long:    "List changes by people, the newest first. They are kept for 90 days.",

@@ -7,12 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // pendingBulk is a change of pending messages.
-func (a *app) pendingBulk(action ops.Action, done string, filter *pendingFilter, do func(context.Context, *ops.Session, []int64) (outbox.Result, error)) *bulk {
+func (a *app) pendingBulk(action ops.Action, done string, filter *pendingFilter, do func(context.Context, *ops.Session, []int64) (admin.Result, error)) *bulk {
 	return &bulk{app: a, action: action, done: done, target: filter.target, named: func(ctx context.Context, seat *ops.Session, ids []int64) error {
 		return a.changePending(ctx, seat, ids, done, do)
 	}}
@@ -23,7 +23,7 @@ flags as an operation, which begins after 10 s, in which it can be undone.`
 
 func (a *app) cancelCommand() *cobra.Command {
 	var filter pendingFilter
-	c := a.pendingBulk(ops.Cancel, "cancelled", &filter, func(ctx context.Context, s *ops.Session, ids []int64) (outbox.Result, error) {
+	c := a.pendingBulk(ops.Cancel, "cancelled", &filter, func(ctx context.Context, s *ops.Session, ids []int64) (admin.Result, error) {
 		return s.Cancel(ctx, a.reason, ids...)
 	}).command(&cobra.Command{
 		Use: "cancel [ID...]", Short: "Delete pending messages for good",
@@ -37,7 +37,7 @@ func (a *app) cancelCommand() *cobra.Command {
 
 func (a *app) runNowCommand() *cobra.Command {
 	var filter pendingFilter
-	c := a.pendingBulk(ops.RunNow, "due now", &filter, func(ctx context.Context, s *ops.Session, ids []int64) (outbox.Result, error) {
+	c := a.pendingBulk(ops.RunNow, "due now", &filter, func(ctx context.Context, s *ops.Session, ids []int64) (admin.Result, error) {
 		return s.RunMessages(ctx, a.reason, ids...)
 	}).command(&cobra.Command{
 		Use: "run-now [ID...]", Short: "Make pending messages due now",
@@ -52,7 +52,7 @@ func (a *app) runNowCommand() *cobra.Command {
 func (a *app) rescheduleCommand() *cobra.Command {
 	var filter pendingFilter
 	var at instant
-	b := a.pendingBulk(ops.Reschedule, "rescheduled", &filter, func(ctx context.Context, s *ops.Session, ids []int64) (outbox.Result, error) {
+	b := a.pendingBulk(ops.Reschedule, "rescheduled", &filter, func(ctx context.Context, s *ops.Session, ids []int64) (admin.Result, error) {
 		return s.Reschedule(ctx, a.reason, at.Time, ids...)
 	})
 	b.target = func() (ops.Target, bool) {
@@ -77,7 +77,7 @@ func (a *app) rescheduleCommand() *cobra.Command {
 }
 
 // changePending shows pending messages, or changes them and says what became of them.
-func (a *app) changePending(ctx context.Context, seat *ops.Session, named []int64, what string, do func(context.Context, *ops.Session, []int64) (outbox.Result, error)) error {
+func (a *app) changePending(ctx context.Context, seat *ops.Session, named []int64, what string, do func(context.Context, *ops.Session, []int64) (admin.Result, error)) error {
 	if err := a.unconfirmed(); err != nil {
 		return a.previewPending(ctx, seat, named, what, err)
 	}
@@ -99,17 +99,17 @@ func (a *app) changePending(ctx context.Context, seat *ops.Session, named []int6
 
 // previewPending shows messages, and which there are not.
 func (a *app) previewPending(ctx context.Context, seat *ops.Session, named []int64, what string, unconfirmed error) error {
-	var found []outbox.Pending
+	var found []admin.Message
 	var missing []int64
 	for _, id := range named {
 		m, err := seat.Message(ctx, id)
 		switch {
-		case errors.Is(err, outbox.ErrNotFound):
+		case errors.Is(err, admin.ErrNotFound):
 			missing = append(missing, id)
 		case err != nil:
 			return err
 		default:
-			found = append(found, m.Pending)
+			found = append(found, m.Message)
 		}
 	}
 	if len(found) == 0 {

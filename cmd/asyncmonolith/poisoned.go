@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -78,9 +78,9 @@ func poisonGroups() list[poison.Group] {
 }
 
 // failureOf is what is known of how a group failed.
-func failureOf(g poison.Group) outbox.FailureGroup {
+func failureOf(g poison.Group) admin.FailureGroup {
 	if g.Failure == nil {
-		return outbox.FailureGroup{}
+		return admin.FailureGroup{}
 	}
 	return *g.Failure
 }
@@ -105,7 +105,7 @@ func poisonedRows() list[poison.Message] {
 
 func (a *app) listPoisonedCommand() *cobra.Command {
 	var filter poisonFilter
-	var page outbox.Page
+	var page admin.Page
 	c := &cobra.Command{
 		Use: "list", Short: "List poisoned messages, the newest first", Args: takes(nothing),
 		Long: `List poisoned messages, the newest first. With --content there is the reason, which may quote the error;

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 func (a *app) processesCommand() *cobra.Command {
@@ -32,7 +32,7 @@ how busy they are. One that vanished was not seen lately, and has not said that 
 			if err != nil {
 				return err
 			}
-			slices.SortStableFunc(found, func(a, b outbox.Process) int {
+			slices.SortStableFunc(found, func(a, b admin.Process) int {
 				return cmp.Or(cmp.Compare(a.Status, b.Status), cmp.Compare(a.Host, b.Host), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Kind, b.Kind))
 			})
 			return processes().write(a, found, nil)
@@ -42,14 +42,14 @@ how busy they are. One that vanished was not seen lately, and has not said that 
 	return c
 }
 
-func processes() list[outbox.Process] {
-	return list[outbox.Process]{
+func processes() list[admin.Process] {
+	return list[admin.Process]{
 		columns: []show.Column{{Title: "STATUS"}, {Title: "KIND"}, {Title: "HOST"}, {Title: "PID", Kind: show.Number}, {Title: "PROGRAM", Gives: 3}, {Title: "VERSION", Gives: 6}, {Title: "SEEN", Kind: show.Whole, Gives: 5}, {Title: "STARTED", Kind: show.Whole, Gives: 2},
 			{Title: "RUNNING", Kind: show.Number, Gives: 7}, {Title: "TAKES", Gives: 1}},
-		row: func(p outbox.Process) []any {
+		row: func(p admin.Process) []any {
 			return []any{p.Status, p.Kind, p.Host, p.PID, p.Program, p.Version, p.SeenAt, p.StartedAt, runningIn(p), takenBy(p)}
 		},
-		below: func(p outbox.Process) []string {
+		below: func(p admin.Process) []string {
 			return []string{some("stuck in: %s", p.Stuck), some("stopped by a gate or breaker: %s", p.Closed)}
 		},
 		empty: "No process has told of itself.",
@@ -57,7 +57,7 @@ func processes() list[outbox.Process] {
 }
 
 // runningIn is how many messages run in a process, of how many that may, and how many more it has claimed.
-func runningIn(p outbox.Process) string {
+func runningIn(p admin.Process) string {
 	switch {
 	case p.Limit == 0:
 		return ""
@@ -77,7 +77,7 @@ func some(format string, things []string) string {
 }
 
 // takenBy are names of what a process works on.
-func takenBy(p outbox.Process) string {
+func takenBy(p admin.Process) string {
 	var names []string
 	for _, c := range p.Consumers {
 		names = append(names, c.Name)

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 func (a *app) projectionsCommand() *cobra.Command {
@@ -67,7 +67,7 @@ func (a *app) parkedCommand() *cobra.Command {
 		Long:    "List events that a projection has parked, in the order of their positions. With --content there is the reason.",
 		Example: "  asyncmonolith projections parked totals --content",
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := checkPage(outbox.Page{Size: most}); err != nil {
+			if err := checkPage(admin.Page{Size: most}); err != nil {
 				return err
 			}
 			seat, err := a.seat()

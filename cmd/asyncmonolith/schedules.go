@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
@@ -34,7 +34,7 @@ func (a *app) schedulesCommand() *cobra.Command {
 
 func (a *app) listSchedulesCommand() *cobra.Command {
 	var filter schedule.Filter
-	var page outbox.Page
+	var page admin.Page
 	c := &cobra.Command{
 		Use: "list", Short: "List schedules", Args: takes(nothing),
 		Long:    "List schedules in the order in which they were first written. With --content there is the text of the last error.",
@@ -140,7 +140,7 @@ func (a *app) scheduleCommand(name, short, would, said string, do func(*ops.Sess
 
 // scheduleOf is the schedule with a name, or else an id.
 func scheduleOf(ctx context.Context, seat *ops.Session, name string) (ops.Schedule, error) {
-	named, _, err := seat.Schedules(ctx, schedule.Filter{Name: name}, outbox.Page{Size: 1})
+	named, _, err := seat.Schedules(ctx, schedule.Filter{Name: name}, admin.Page{Size: 1})
 	if err != nil {
 		return ops.Schedule{}, err
 	}
@@ -151,7 +151,7 @@ func scheduleOf(ctx context.Context, seat *ops.Session, name string) (ops.Schedu
 	if err == nil {
 		return seat.Schedule(ctx, id)
 	}
-	all, _, err := seat.Schedules(ctx, schedule.Filter{}, outbox.Page{Size: mostListed})
+	all, _, err := seat.Schedules(ctx, schedule.Filter{}, admin.Page{Size: mostListed})
 	names := make([]string, 0, len(all))
 	for _, s := range all {
 		names = append(names, s.Name)
@@ -168,7 +168,7 @@ func (a *app) completeSchedules(_ *cobra.Command, args []string, _ string) ([]st
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return a.completions(func(ctx context.Context, seat *ops.Session) (names []string, err error) {
-		found, _, err := seat.Schedules(ctx, schedule.Filter{}, outbox.Page{Size: mostListed})
+		found, _, err := seat.Schedules(ctx, schedule.Filter{}, admin.Page{Size: mostListed})
 		for _, s := range found {
 			names = append(names, s.Name)
 		}

@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 func (a *app) statusCommand() *cobra.Command {
@@ -62,13 +62,13 @@ func (a *app) check(c *cobra.Command, seat *ops.Session) error {
 
 // status is an overview as programs read it: what there may be much of, they ask other commands for.
 type status struct {
-	At         time.Time             `json:"at"`
-	Unseen     []ops.Unseen          `json:"unseen,omitempty"`
-	Queues     []outbox.Queue        `json:"queues"`
-	Failures   []outbox.FailureGroup `json:"failures,omitempty"`
-	Processes  []outbox.Process      `json:"processes,omitempty"`
-	Strangers  []outbox.Unhandled    `json:"strangers,omitempty"`
-	Operations []ops.Operation       `json:"operations,omitempty"`
+	At         time.Time            `json:"at"`
+	Unseen     []ops.Unseen         `json:"unseen,omitempty"`
+	Queues     []admin.Queue        `json:"queues"`
+	Failures   []admin.FailureGroup `json:"failures,omitempty"`
+	Processes  []admin.Process      `json:"processes,omitempty"`
+	Strangers  []admin.Unhandled    `json:"strangers,omitempty"`
+	Operations []ops.Operation      `json:"operations,omitempty"`
 }
 
 // mostSample is how much of the text of an error a status has.
@@ -129,12 +129,12 @@ func (a *app) unseen(o ops.Overview) {
 
 // failures are kinds of them, in the order of their last runs: a narrow terminal says since when something fails, and leaves
 // out when it last did.
-func failures() list[outbox.FailureGroup] {
-	return list[outbox.FailureGroup]{
+func failures() list[admin.FailureGroup] {
+	return list[admin.FailureGroup]{
 		columns: []show.Column{{Title: "FAILS LATELY"}, {Title: "FINGERPRINT"}, {Title: "RUNS", Kind: show.Number}, {Title: "FIRST", Kind: show.Whole, Gives: 3}, {Title: "LAST", Kind: show.Whole, Gives: 1}, {Title: "SINCE", Gives: 4}, {Title: "ERROR TYPE", Gives: 2}},
-		row: func(f outbox.FailureGroup) []any {
+		row: func(f admin.FailureGroup) []any {
 			return []any{f.Consumer, f.Fingerprint, f.Runs, f.FirstAt, f.LastAt, f.FirstVersion, f.ErrorType}
 		},
-		below: func(f outbox.FailureGroup) []string { return []string{f.Sample} },
+		below: func(f admin.FailureGroup) []string { return []string{f.Sample} },
 	}
 }

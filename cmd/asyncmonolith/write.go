@@ -7,8 +7,8 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // line writes a value as JSON.
@@ -37,7 +37,7 @@ type list[T any] struct {
 }
 
 // write writes rows, and where the next ones begin.
-func (l list[T]) write(a *app, rows []T, next *outbox.Page) error {
+func (l list[T]) write(a *app, rows []T, next *admin.Page) error {
 	if a.json {
 		for _, row := range rows {
 			if err := a.line(row); err != nil {

@@ -5,6 +5,5 @@
 // the stream was appended to meanwhile. Nothing is held between calls: the state is read from the
 // stream, or from a snapshot and the events after it.
 //
-// It keeps no read models, that is package eventlog/projection. It may import only bus,
-// eventlog, internal/store, internal/txn, internal/outage, bun and cenkalti/backoff.
+// It keeps no read models, that is package eventlog/projection.
 package decider

@@ -10,7 +10,5 @@
 // applied, or put aside if it says so. An [Admin] shows how far all of them are, without their functions.
 //
 // It does not append events, that is package eventlog; where order does not matter a consumer
-// is simpler. It does not speak SQL. It may import only bus, middleware, eventlog,
-// internal/presence, internal/store, internal/txn, internal/dberr, internal/outage, internal/alarm,
-// internal/isolate, bun and cenkalti/backoff.
+// is simpler.
 package projection

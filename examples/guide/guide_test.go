@@ -21,7 +21,10 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/sqlitedialect"
 	"go.uber.org/goleak"
-	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
+
+	_ "modernc.org/sqlite"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
@@ -32,6 +35,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule/cron"
 )
+
+// the driver "sqlite"
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -52,7 +57,7 @@ type fixture struct {
 	shop   *guide.Shop
 	cards  *cards
 	poison *poison.Store
-	admin  *outbox.Admin
+	admin  *admin.Client
 	log    *bytes.Buffer
 
 	reports []string
@@ -90,7 +95,7 @@ func open(t *testing.T) *fixture {
 	f.shop.Producer = f.Producer
 	var poisonErr, adminErr error
 	f.poison, poisonErr = poison.NewStore(f.Registry)
-	f.admin, adminErr = outbox.NewAdmin(f.Registry)
+	f.admin, adminErr = admin.NewClient(f.Registry)
 	if err := errors.Join(poisonErr, adminErr); err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +245,7 @@ func TestPoisonedGroups(t *testing.T) {
 		f.Produce(guide.OrderPlaced{OrderID: fmt.Sprint("o-", i)})
 	}
 	f.DrainUntilIdle()
-	messages, _, err := f.poison.ListBrief(ctx, f.db, poison.Filter{}, outbox.Page{})
+	messages, _, err := f.poison.ListBrief(ctx, f.db, poison.Filter{}, admin.Page{})
 	if err != nil || len(messages) != 3 {
 		t.Fatalf("poisoned: got %d, %v, want 3", len(messages), err)
 	}
@@ -335,7 +340,7 @@ func TestOperating(t *testing.T) {
 		t.Errorf("poisoned: got %v, %s", err, &out)
 	}
 	f.cards.err = nil
-	messages, _, err := f.poison.List(ctx, f.db, poison.Filter{}, outbox.Page{})
+	messages, _, err := f.poison.List(ctx, f.db, poison.Filter{}, admin.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,7 +358,7 @@ func TestOperating(t *testing.T) {
 	if err != nil || strings.Count(out.String(), " paused Consumer ") != 3 {
 		t.Errorf("why: got %v, %s", err, &out)
 	}
-	waiting, _, err := f.admin.List(ctx, f.db, outbox.Filter{Consumer: "charge-card"}, outbox.Page{})
+	waiting, _, err := f.admin.List(ctx, f.db, admin.Filter{Consumer: "charge-card"}, admin.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}

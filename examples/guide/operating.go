@@ -8,14 +8,14 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
 // ShowPoisoned prints the newest poisoned messages of a consumer.
 func ShowPoisoned(ctx context.Context, db bun.IDB, store *poison.Store, out io.Writer) error {
 	// snippet: poisoned
-	messages, _, err := store.List(ctx, db, poison.Filter{Consumer: "charge-card"}, outbox.Page{Size: 20})
+	messages, _, err := store.List(ctx, db, poison.Filter{Consumer: "charge-card"}, admin.Page{Size: 20})
 	if err != nil {
 		return err
 	}
@@ -79,15 +79,15 @@ func RequeuePoisoned(ctx context.Context, db bun.IDB, store *poison.Store, first
 }
 
 // Why prints why messages of a consumer wait.
-func Why(ctx context.Context, db bun.IDB, admin *outbox.Admin, out io.Writer) error {
+func Why(ctx context.Context, db bun.IDB, client *admin.Client, out io.Writer) error {
 	// snippet: explain
-	old := outbox.Filter{Consumer: "charge-card", OlderThan: time.Hour}
-	messages, _, err := admin.List(ctx, db, old, outbox.Page{Size: 10})
+	old := admin.Filter{Consumer: "charge-card", OlderThan: time.Hour}
+	messages, _, err := client.List(ctx, db, old, admin.Page{Size: 10})
 	if err != nil {
 		return err
 	}
 	for _, m := range messages {
-		e, err := admin.Explain(ctx, db, m.ID)
+		e, err := client.Explain(ctx, db, m.ID)
 		fmt.Fprintln(out, m.ID, e.Reason, e.Text, err)
 	}
 	// end
@@ -95,23 +95,23 @@ func Why(ctx context.Context, db bun.IDB, admin *outbox.Admin, out io.Writer) er
 }
 
 // Fleet prints who runs, and what happened lately.
-func Fleet(ctx context.Context, db bun.IDB, admin *outbox.Admin, out io.Writer) error {
+func Fleet(ctx context.Context, db bun.IDB, client *admin.Client, out io.Writer) error {
 	// snippet: fleet
-	processes, err := admin.Processes(ctx, db, time.Hour)
+	processes, err := client.Processes(ctx, db, time.Hour)
 	if err != nil {
 		return err
 	}
 	for _, p := range processes {
 		fmt.Fprintln(out, p.Kind, p.Program, p.Version, p.Host, p.Status, p.Running, "of", p.Limit)
 	}
-	minutes, err := admin.Minutes(ctx, db, 10*time.Minute, "charge-card")
+	minutes, err := client.Minutes(ctx, db, 10*time.Minute, "charge-card")
 	if err != nil {
 		return err
 	}
 	for _, m := range minutes {
 		fmt.Fprintln(out, m.At, m.Done, "done", m.Retried, "retried", m.Poisoned, "poisoned", m.Run.Quantile(0.99))
 	}
-	failures, err := admin.Failures(ctx, db, "charge-card", 10)
+	failures, err := client.Failures(ctx, db, "charge-card", 10)
 	for _, f := range failures {
 		fmt.Fprintln(out, f.Runs, f.Sample, "since", f.FirstAt, "with", f.FirstVersion)
 	}
@@ -120,9 +120,9 @@ func Fleet(ctx context.Context, db bun.IDB, admin *outbox.Admin, out io.Writer) 
 }
 
 // TakeBack cancels messages.
-func TakeBack(ctx context.Context, db bun.IDB, admin *outbox.Admin, ids []int64, out io.Writer) error {
+func TakeBack(ctx context.Context, db bun.IDB, client *admin.Client, ids []int64, out io.Writer) error {
 	// snippet: cancel
-	result, err := admin.Cancel(ctx, db, ids...)
+	result, err := client.Cancel(ctx, db, ids...)
 	if err != nil {
 		return err
 	}
@@ -132,26 +132,26 @@ func TakeBack(ctx context.Context, db bun.IDB, admin *outbox.Admin, ids []int64,
 }
 
 // Maintain stops a consumer everywhere while its provider is worked on.
-func Maintain(ctx context.Context, db bun.IDB, admin *outbox.Admin, work func() error) error {
+func Maintain(ctx context.Context, db bun.IDB, client *admin.Client, work func() error) error {
 	// snippet: pause
-	if err := admin.Pause(ctx, db, "charge-card"); err != nil {
+	if err := client.Pause(ctx, db, "charge-card"); err != nil {
 		return err
 	}
 	if err := work(); err != nil {
 		return err // still paused
 	}
-	return admin.Resume(ctx, db, "charge-card")
+	return client.Resume(ctx, db, "charge-card")
 	// end
 }
 
 // Stop ends the run of a message, wherever it runs.
-func Stop(ctx context.Context, db *bun.DB, admin *outbox.Admin, id int64, out io.Writer) error {
+func Stop(ctx context.Context, db *bun.DB, client *admin.Client, id int64, out io.Writer) error {
 	// snippet: stop
-	stopped, err := admin.Stop(ctx, db, id) // waits for the outcome
+	stopped, err := client.Stop(ctx, db, id) // waits for the outcome
 	if err != nil {
 		return err // ErrNotFound, or nobody has answered before the end of ctx
 	}
-	fmt.Fprintln(out, id, stopped) // "cancelled", or "too late"
+	fmt.Fprintln(out, id, stopped) // "cancelled", or "too_late"
 	// end
 	return nil
 }

@@ -14,11 +14,17 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	_ "time/tzdata" // for systems without time zones
+
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
+
+	_ "time/tzdata"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/sqlitedialect"
-	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	// for systems without time zones
+
+	_ "modernc.org/sqlite"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
@@ -26,6 +32,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
+
+// the driver "sqlite"
 
 // HeartbeatDue is the payload.
 type HeartbeatDue struct{}
@@ -74,7 +82,7 @@ type parts struct {
 	Producer  *outbox.Producer
 	Scheduler *schedule.Scheduler
 	Poisoned  *poison.Store
-	Admin     *outbox.Admin
+	Admin     *admin.Client
 	Desk      *ops.Service
 
 	messages   *outbox.Processor
@@ -95,7 +103,7 @@ func wire(ctx context.Context, db *bun.DB, consumers ...bus.Consumer) (*parts, e
 	p.Producer, errs[0] = outbox.NewProducer(registry, outbox.ProducerConfig{})
 	p.Scheduler, errs[1] = schedule.NewScheduler(registry, schedule.SchedulerConfig{})
 	p.Poisoned, errs[2] = poison.NewStore(registry)
-	p.Admin, errs[3] = outbox.NewAdmin(registry)
+	p.Admin, errs[3] = admin.NewClient(registry)
 	p.messages, errs[4] = outbox.NewProcessor(db, registry, outbox.ProcessorConfig{})
 	p.schedules, errs[5] = schedule.NewProcessor(db, registry, p.Producer, schedule.ProcessorConfig{})
 	p.Desk, errs[6] = ops.New(ops.Config{DB: db, Registry: registry})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
@@ -109,7 +110,7 @@ func requeuePoisoned(ctx context.Context, p parts, story *Story) error {
 		return err
 	}
 	list := func() ([]poison.Message, error) {
-		found, _, err := p.Poisoned.List(ctx, p.DB, poison.Filter{Consumer: "notify-warehouse"}, outbox.Page{})
+		found, _, err := p.Poisoned.List(ctx, p.DB, poison.Filter{Consumer: "notify-warehouse"}, admin.Page{})
 		return found, err
 	}
 	found, err := list()

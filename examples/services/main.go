@@ -46,7 +46,7 @@ func main() {
 
 // run tells the whole story to out. With the address of a PostgreSQL orders uses a database on that.
 func run(ctx context.Context, out io.Writer, postgres string) (end ending, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "services")
 	if err != nil {

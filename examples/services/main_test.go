@@ -4,7 +4,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -32,13 +31,9 @@ func TestEachOrderIsShippedOnce(t *testing.T) {
 			dir := t.TempDir()
 			t.Setenv("TMPDIR", dir)
 			var out strings.Builder
-			start := time.Now()
 			end, err := run(t.Context(), &out, postgres)
 			if err != nil {
 				t.Fatalf("run: %v; the story:\n%s", err, out.String())
-			}
-			if took := time.Since(start); took > 30*time.Second {
-				t.Errorf("took %s, want at most 30s", took)
 			}
 			checkEnding(t, end)
 			if !strings.Contains(out.String(), "KILLED (SIGKILL)") {

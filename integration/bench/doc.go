@@ -23,5 +23,5 @@
 // short is a result, not a failure. A contender that fails, loses a message or
 // handles one twice ends the run with an error.
 //
-// It is no test, and may import anything.
+// It is no test.
 package main

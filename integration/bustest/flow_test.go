@@ -11,6 +11,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -287,7 +288,7 @@ func TestDeclaredConsumersInAKit(t *testing.T) {
 		t.Errorf("receipt: got %+v, want two", r)
 	}
 	equal(t, "runs", consumersOf(k.DrainUntilIdle()), []string{"own"})
-	if n, err := k.Admin.Count(k.Context(), db, outbox.Filter{Consumer: "index"}); err != nil || n != 1 {
+	if n, err := k.Admin.Count(k.Context(), db, admin.Filter{Consumer: "index"}); err != nil || n != 1 {
 		t.Errorf("messages for the other program: got %d, %v, want one", n, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -125,7 +126,7 @@ func TestKitShowsWhatWaitsAndWhatIsPoisoned(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		k := bustest.NewKit(t, db, bus.Consume("c", func(context.Context, OrderPlaced) error { return bus.Permanent(errors.New("no luck")) }))
 		k.Produce(OrderPlaced{ID: "1"}, outbox.Delay(time.Hour))
-		list, _, err := k.Admin.List(k.Context(), db, outbox.Filter{State: outbox.Delayed}, outbox.Page{})
+		list, _, err := k.Admin.List(k.Context(), db, admin.Filter{State: admin.Delayed}, admin.Page{})
 		if err != nil || len(list) != 1 || !list[0].AvailableAt.Equal(k.Now().Add(time.Hour)) {
 			t.Fatalf("waiting: got %+v, %v, want one that is due in an hour of the kit's", list, err)
 		}

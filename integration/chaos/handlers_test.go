@@ -206,7 +206,7 @@ func barMisdeeds(b *bar) {
 	r.produce(sticks, stuck)
 	r.eventually(30*time.Second, "consumers are stuck", func() bool { return r.arrived.Load() == stuck })
 	took, err := stop()
-	var drain *outbox.DrainError
+	var drain *bus.DrainError
 	if !errors.As(err, &drain) || !slices.Equal(drain.Consumers, slices.Repeat([]string{"scoundrel"}, stuck)) {
 		b.Errorf("run: got %v, want an error that names %d times the scoundrel", err, stuck)
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -21,7 +21,7 @@ type operator struct {
 	*stress
 	*rand.Rand
 	db      *bun.DB
-	admin   *outbox.Admin
+	admin   *admin.Client
 	poisons *poison.Store
 	stopped sync.WaitGroup
 }
@@ -31,7 +31,7 @@ func (s *stress) newOperator() *operator {
 	dsn := chaos.Source(s.dsn).As(s.known.Operator)
 	o := &operator{stress: s, Rand: rand.New(rand.NewPCG(s.Uint64(), s.Uint64())), db: openDSN(s, string(dsn))}
 	var errAdmin, errPoisons error
-	o.admin, errAdmin = outbox.NewAdmin(s.registry)
+	o.admin, errAdmin = admin.NewClient(s.registry)
 	o.poisons, errPoisons = poison.NewStore(s.registry)
 	if err := errors.Join(errAdmin, errPoisons); err != nil {
 		s.Fatal(err)
@@ -94,7 +94,7 @@ func (o *operator) do(deed int, m chosen) error {
 		changed, err = o.poisons.Discard(o.ctx, o.db, m.ID)
 		o.withdrawn("discard", m, at, changed == 1)
 	case 2:
-		var result outbox.Result
+		var result admin.Result
 		result, err = o.admin.Cancel(o.ctx, o.db, m.ID)
 		o.withdrawn("cancel", m, at, result.Changed == 1)
 	case 3:
@@ -112,7 +112,7 @@ func (o *operator) do(deed int, m chosen) error {
 		err = errors.Join(err, o.admin.Resume(o.ctx, o.db, m.Consumer))
 	case 7:
 		o.did("explain")
-		if _, err = o.admin.Explain(o.ctx, o.db, m.ID); errors.Is(err, outbox.ErrNotFound) {
+		if _, err = o.admin.Explain(o.ctx, o.db, m.ID); errors.Is(err, admin.ErrNotFound) {
 			err = nil
 		}
 	}
@@ -125,10 +125,10 @@ func (o *operator) stop(m chosen) {
 	ctx, cancel := context.WithTimeout(o.ctx, 15*time.Second)
 	defer cancel()
 	how, err := o.admin.Stop(ctx, o.db, m.ID)
-	if err != nil && !errors.Is(err, outbox.ErrNotFound) && ctx.Err() == nil {
+	if err != nil && !errors.Is(err, admin.ErrNotFound) && ctx.Err() == nil {
 		o.Errorf("operator: stop message %d: %v", m.ID, err)
 	}
-	o.withdrawn("stop", m, at, how == outbox.StopCancelled || ctx.Err() != nil)
+	o.withdrawn("stop", m, at, how == admin.StopCancelled || ctx.Err() != nil)
 }
 
 func (o *operator) did(what string) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -28,10 +29,10 @@ func TestMissingTablesHaveOneName(t *testing.T) {
 		messages := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(db, registry, outbox.ProcessorConfig{}))
 		schedules := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, registry, producer, schedule.ProcessorConfig{}))
 		ctx := t.Context()
-		_, _, listErr := store.List(ctx, db, poison.Filter{}, outbox.Page{})
+		_, _, listErr := store.List(ctx, db, poison.Filter{}, admin.Page{})
 		for prefix, err := range map[string]error{
 			"outbox: produce: ":              testapp.Second(producer.Produce(ctx, db, order{})),
-			"outbox: queues: ":               testapp.Second(messages.Queues(ctx)),
+			"admin: queues: ":               testapp.Second(messages.Queues(ctx)),
 			"outbox: check: ":                messages.Check(ctx),
 			"outbox: run: ":                  messages.Run(ctx),
 			"schedule: check: ":              schedules.Check(ctx),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
@@ -35,8 +36,8 @@ func operations() map[string]operation {
 		"produce":                   {produce(items, ""), written},
 		"produce with an insert id": {produce(items, "x", "y"), append(written, "1 duplicates", "2 duplicates", "3 duplicates")},
 		"produce with a key":        {produce(steps, "", "", "x"), append(written, "1 duplicates")},
-		"cancel":                    {changed(func(h handle, id int64) (outbox.Result, error) { return h.admin.Cancel(h.ctx, h.db, id) }), did},
-		"run now":                   {changed(func(h handle, id int64) (outbox.Result, error) { return h.admin.RunNow(h.ctx, h.db, id) }), did},
+		"cancel":                    {changed(func(h handle, id int64) (admin.Result, error) { return h.admin.Cancel(h.ctx, h.db, id) }), did},
+		"run now":                   {changed(func(h handle, id int64) (admin.Result, error) { return h.admin.RunNow(h.ctx, h.db, id) }), did},
 		"reschedule":                {reschedule, did},
 		"pause":                     {pause, did},
 		"resume":                    {resume, []string{done, nothing}},
@@ -89,7 +90,7 @@ func (f *Fuzz) onRow(table, what string, do func(h handle, row found) (string, e
 
 // changed changes a pending message. Messages with keys, and on MariaDB all, can only be changed
 // in a transaction of their own: in another one they are left alone.
-func changed(do func(h handle, id int64) (outbox.Result, error)) draw {
+func changed(do func(h handle, id int64) (admin.Result, error)) draw {
 	return func(f *Fuzz) (string, func(h handle) (string, error)) {
 		return f.onRow("consumer_messages", "", func(h handle, row found) (string, error) {
 			_, within := h.db.(bun.Tx)
@@ -107,7 +108,7 @@ func changed(do func(h handle, id int64) (outbox.Result, error)) draw {
 
 func reschedule(f *Fuzz) (string, func(h handle) (string, error)) {
 	at := f.now.Add(time.Duration(f.random.Int64N(int64(40*time.Second/time.Microsecond)))*time.Microsecond - 10*time.Second)
-	what, do := changed(func(h handle, id int64) (outbox.Result, error) {
+	what, do := changed(func(h handle, id int64) (admin.Result, error) {
 		return h.admin.Reschedule(h.ctx, h.db, at, id)
 	})(f)
 	return what + " to " + at.Format(clock), do
@@ -122,7 +123,7 @@ func resume(f *Fuzz) (string, func(h handle) (string, error)) {
 	consumer := pickOf(f, consumers()...)
 	return " " + consumer, func(h handle) (string, error) {
 		err := h.admin.Resume(h.ctx, h.db, consumer)
-		if errors.Is(err, outbox.ErrNotPaused) {
+		if errors.Is(err, admin.ErrNotPaused) {
 			return nothing, nil
 		}
 		return done, err

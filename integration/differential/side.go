@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
@@ -76,7 +77,7 @@ type Side struct {
 	saved     string  // what was stored at the savepoint
 	producer  *outbox.Producer
 	processor *outbox.Processor
-	admin     *outbox.Admin
+	admin     *admin.Client
 	poison    *poison.Store
 	scheduler *schedule.Scheduler
 	schedules *schedule.Processor
@@ -96,7 +97,7 @@ func NewSide(ctx context.Context, db *bun.DB) (*Side, error) {
 	var errs [6]error
 	s.producer, errs[0] = outbox.NewProducer(registry, outbox.ProducerConfig{})
 	s.processor, errs[1] = outbox.NewProcessor(db, registry, config)
-	s.admin, errs[2] = outbox.NewAdmin(registry)
+	s.admin, errs[2] = admin.NewClient(registry)
 	s.poison, errs[3] = poison.NewStore(registry)
 	s.scheduler, errs[4] = schedule.NewScheduler(registry, schedule.SchedulerConfig{})
 	if err := errors.Join(errs[:]...); err != nil {

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/fx"
 	"go.uber.org/fx/fxtest"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/fxmodule"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
@@ -32,7 +33,7 @@ func TestFxWorksWithOnlyADatabase(t *testing.T) {
 		if err := fx.ValidateApp(options, fx.NopLogger); err != nil {
 			t.Fatalf("validate: %v", err)
 		}
-		fxtest.New(t, options, fx.Invoke(func(*bus.Registry, *outbox.Producer, *outbox.Processor, *schedule.Scheduler, *schedule.Processor, *poison.Store, *outbox.Admin) {
+		fxtest.New(t, options, fx.Invoke(func(*bus.Registry, *outbox.Producer, *outbox.Processor, *schedule.Scheduler, *schedule.Processor, *poison.Store, *admin.Client) {
 		})).RequireStart().RequireStop()
 	})
 }

@@ -9,8 +9,12 @@ import (
 	"testing"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
+
 	otelapi "go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/propagation"
+
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/fx"
@@ -25,6 +29,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/notify"
+
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
@@ -44,7 +49,7 @@ func TestFxMigratesBeforeAnybodyUsesTheTables(t *testing.T) {
 		"a message": func(lifecycle fx.Lifecycle, db *bun.DB, p *outbox.Producer) {
 			lifecycle.Append(fx.StartHook(func(ctx context.Context) error { return testapp.Second(p.Produce(ctx, db, order{})) }))
 		},
-		"a look at what waits": func(lifecycle fx.Lifecycle, db *bun.DB, a *outbox.Admin) {
+		"a look at what waits": func(lifecycle fx.Lifecycle, db *bun.DB, a *admin.Client) {
 			lifecycle.Append(fx.StartHook(func(ctx context.Context) error { return testapp.Second(a.Queues(ctx, db)) }))
 		},
 		"a count": func(lifecycle fx.Lifecycle, db *bun.DB, s *poison.Store) {

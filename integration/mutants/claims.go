@@ -13,13 +13,13 @@ func claimMutants() []mutant {
 		{"claim: a server that ignores READ COMMITTED is accepted", in("Store.Ready", never("server.Name")),
 			inOutbox("TestReadCommittedMustBeEffective"), `got error <nil>, want outbox.ErrUnsupportedServer`},
 		{"claim: a short claim leaves the cursor where it was", in("wantCursor.claimed", drop("c.start = edge")),
-			tests("outbox", "TestClaimsBeginAtTheirCursor"), `after a short claim: got cursor`},
+			tests("internal/engine", "TestClaimsBeginAtTheirCursor"), `after a short claim: got cursor`},
 		{"claim: the cursor ignores a sweep during the claim", in("wantCursor.claimed", never("c.start.Before(looked)")),
-			tests("outbox", "TestLooksMoveCursors"), `cursor: got`},
+			tests("internal/engine", "TestLooksMoveCursors"), `cursor: got`},
 		{"claim: the cursor passes what another claim dropped", in("wantCursor.claimed", never("c.drops")),
-			tests("outbox", "TestLooksMoveCursors"), `cursor: got`},
+			tests("internal/engine", "TestLooksMoveCursors"), `cursor: got`},
 		{"claim: a sweep moves no cursor back", in("wantCursor.looked", never("due && place.Before(stood)")),
-			tests("outbox", "TestLooksMoveCursors"), `cursor: got`},
+			tests("internal/engine", "TestLooksMoveCursors"), `cursor: got`},
 		{"claim: only the first sweep is run", in("sweeper.due", replace("!s.running && !now.Before(s.next)", "s.next.IsZero()")),
 			inOutbox("TestLateCommitsAreFound/sqlite"), `the late one ran`},
 		{"claim: one consumer may hold all workers", in("dispatcher.startsLocked", replace("max(d.config.Concurrency/8, 1)", "0")),
@@ -33,7 +33,7 @@ func claimMutants() []mutant {
 
 // suspectMutants break how messages that may have killed a process are run, and blamed.
 func suspectMutants() []mutant {
-	blamed := func(test string) suite { return tests("outbox", test) }
+	blamed := func(test string) suite { return tests("internal/engine", test) }
 	return []mutant{
 		{"suspect: a crash is not counted", crashUncounted(), inStore("TestStore/postgres/recover"), `recover\.go:\d+: crashes`},
 		{"suspect: poisoned without having run alone",

@@ -155,7 +155,7 @@ func boundMutants() []mutant {
 			both(in("console.mostRate", replace("100_000", "1<<63 - 1")), in("Session.SetRate", without("rate > mostRate"))), numbers,
 			`rate > 100000 .*: got [1-9]`},
 		{"console 19: times have no limit",
-			both(in("asked.instant", without("1970"), without("10_000")), in("outbox.checkDue", without("year < 1"), without("year > 9999"))),
+			both(in("asked.instant", without("1970"), without("10_000")), in("admin.checkDue", without("year < 1"), without("year > 9999"))),
 			numbers, `available_after .*: got [1-9]`},
 		{"console 19: addresses have no limit", in("visit.isShort", never("mostQuery")), numbers, `aaa|a&a&.*want that it is refused`},
 		{"console 20: a day that never comes is looked for",

@@ -51,7 +51,7 @@ func keyMutants() []mutant {
 		{"key: its rate is not spent", in("Names.spendKeys", text("used_to = excluded.used_to", "used_to = {now}")),
 			of("sqlite", "rates_of_keys*"), `ran after`},
 		{"key: freed during a claim, it is not asked for again", in("lanes.claimed", never("l.frees")),
-			tests("outbox", "TestWhatIsFreedDuringAClaimIsAskedForAgain"), `freed meanwhile: got it asked for again: false`},
+			tests("internal/engine", "TestWhatIsFreedDuringAClaimIsAskedForAgain"), `freed meanwhile: got it asked for again: false`},
 	}
 }
 

@@ -27,10 +27,10 @@ func settleMutants() []mutant {
 			inStore("TestPoisoningFindsAFreeID/sqlite"), `gave up waiting: poisoned again`},
 		{"lease: not renewed", in("run.renew", replace("r.store.Extend(…)", "[]int64(nil), error(nil)")),
 			inOutbox("TestATrickleDoesNotPutOffTheKeeper"), `got 1 claims recovered`},
-		{"lease: a consumer starts after it", in("call.held", returns("true")), tests("outbox", "TestNoHandlerBeginsAfterItsLease"),
+		{"lease: a consumer starts after it", in("call.held", returns("true")), tests("internal/engine", "TestNoHandlerBeginsAfterItsLease"),
 			`one, lease over true: got 1 runs`},
 		{"lease: a batch starts after it", both(in("group.tooLate", never("g.worker.run.ledger.live")), in("call.held", returns("true"))),
-			tests("outbox", "TestNoHandlerBeginsAfterItsLease"), `many, lease over true: got 1 runs`},
+			tests("internal/engine", "TestNoHandlerBeginsAfterItsLease"), `many, lease over true: got 1 runs`},
 	}
 }
 

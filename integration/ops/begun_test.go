@@ -7,10 +7,10 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // TestWhatIsBegunCanBeClosed: a change whose process died does not stand in the audit as under way until that forgets it.
@@ -76,7 +76,7 @@ func TestAllowIsAskedOfTheNamed(t *testing.T) {
 				t.Errorf("%s: got error %v, want %v", what, test.err, test.want)
 			}
 		}
-		if found := testapp.Must[[]outbox.Crash](t)(narrow.Crashes(t.Context(), 1, 10)); len(found) != 1 || found[0].Consumer != "c" {
+		if found := testapp.Must[[]admin.Crash](t)(narrow.Crashes(t.Context(), 1, 10)); len(found) != 1 || found[0].Consumer != "c" {
 			t.Errorf("got %+v, want the one", found)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -87,7 +88,7 @@ func BenchmarkDesk(b *testing.B) {
 	testdb.EachBenchmark(b, func(b *testing.B, db *bun.DB) {
 		d, rows := crowded(b, db)
 		s, ctx := d.As(someone(ops.Administrator)), context.WithoutCancel(b.Context())
-		wanted, _, err := s.Messages(ctx, outbox.Filter{Consumer: "consumer-07"}, outbox.Page{})
+		wanted, _, err := s.Messages(ctx, admin.Filter{Consumer: "consumer-07"}, admin.Page{})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -96,23 +97,23 @@ func BenchmarkDesk(b *testing.B) {
 			look func() error
 		}{
 			{"page", func() error {
-				_, _, err := s.Messages(ctx, outbox.Filter{Consumer: "consumer-07"}, outbox.Page{})
+				_, _, err := s.Messages(ctx, admin.Filter{Consumer: "consumer-07"}, admin.Page{})
 				return err
 			}},
 			{"rare", func() error {
-				_, _, err := s.Messages(ctx, outbox.Filter{Retrying: true}, outbox.Page{})
+				_, _, err := s.Messages(ctx, admin.Filter{Retrying: true}, admin.Page{})
 				return err
 			}},
 			{"explain", func() error { return testapp.Second(s.Explain(ctx, wanted[0].ID)) }},
 			{"groups", func() error { _, _, err := s.PoisonGroups(ctx, ""); return err }},
 			{"poisoned", func() error {
-				_, _, err := s.PoisonedMessages(ctx, poison.Filter{Consumer: "consumer-07"}, outbox.Page{})
+				_, _, err := s.PoisonedMessages(ctx, poison.Filter{Consumer: "consumer-07"}, admin.Page{})
 				return err
 			}},
 			{"find", func() error {
-				var place outbox.FindCursor
+				var place admin.Cursor
 				for {
-					found, next, err := s.Find(ctx, outbox.Search{MessageID: wanted[len(wanted)-1].MessageID}, place)
+					found, next, err := s.Find(ctx, admin.Search{MessageID: wanted[len(wanted)-1].MessageID}, place)
 					if err != nil || len(found) > 0 {
 						return err
 					}

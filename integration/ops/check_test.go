@@ -12,6 +12,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -45,7 +46,7 @@ func TestCheck(t *testing.T) {
 		}
 		a.ProduceMany(1)
 		seen(a, db, "stuck", 0, `{"every": 15000000000, "stuck": ["c"]}`)
-		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), planned(t, s, ops.Cancel, ops.Target{Pending: &outbox.Filter{Consumer: "c"}}).ID, ops.StartOptions{Reason: "why"}))
+		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), planned(t, s, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}}).ID, ops.StartOptions{Reason: "why"}))
 		a.Exec("UPDATE message_operations SET state = 'paused', note = 'a secret'")
 		all := check()
 		wantFinding(t, all, "consumers", ops.Critical, "c: ", "no live process takes them")
@@ -56,7 +57,7 @@ func TestCheck(t *testing.T) {
 		wantFinding(t, check(), "processes", ops.Critical, "or their broker is away: c")
 		a.Exec("INSERT INTO message_breakers (name, half_since, done, failed, opened, opened_at, open_until) VALUES ('c', " + testapp.In(db, 0) + ", 8, 12, 1, " + testapp.In(db, -time.Minute) + ", " + testapp.In(db, time.Minute) + ")")
 		all = check()
-		wantFinding(t, all, "breakers", ops.Critical, "c: ", "Breaker open since ", "12 of 20 runs failed")
+		wantFinding(t, all, "breakers", ops.Critical, "c: ", "Circuit open since ", "12 of 20 runs failed")
 		if found := findingsOf(all, "processes"); len(found) != 0 {
 			t.Errorf("got %+v, want the breaker alone", found)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -38,18 +39,18 @@ func everything(t *testing.T, s *ops.Session) string {
 		shown.Write(append(text, '\n'))
 	}
 	first := func(value any, _ any, err error) { t.Helper(); add(value, err) }
-	pending, _, err := s.Messages(ctx, outbox.Filter{}, outbox.Page{})
+	pending, _, err := s.Messages(ctx, admin.Filter{}, admin.Page{})
 	add(pending, err)
 	for _, m := range pending {
 		add(s.Message(ctx, m.ID))
 		add(s.Explain(ctx, m.ID))
 	}
-	poisoned, _, err := s.PoisonedMessages(ctx, poison.Filter{}, outbox.Page{})
+	poisoned, _, err := s.PoisonedMessages(ctx, poison.Filter{}, admin.Page{})
 	add(poisoned, err)
 	for _, m := range poisoned {
 		add(s.PoisonedMessage(ctx, m.ID))
 	}
-	schedules, _, err := s.Schedules(ctx, schedule.Filter{}, outbox.Page{})
+	schedules, _, err := s.Schedules(ctx, schedule.Filter{}, admin.Page{})
 	add(schedules, err)
 	for _, m := range schedules {
 		add(s.Schedule(ctx, m.ID))
@@ -58,7 +59,7 @@ func everything(t *testing.T, s *ops.Session) string {
 	add(s.Failures(ctx, "", 100))
 	add(s.Overview(ctx))
 	add(s.Projections(ctx))
-	first(s.Operations(ctx, outbox.Page{}))
+	first(s.Operations(ctx, admin.Page{}))
 	var exported []ops.Poisoned
 	_, err = s.Export(ctx, "look", poison.Filter{}, func(m ops.Poisoned) error {
 		exported = append(exported, m)

@@ -12,10 +12,10 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -74,7 +74,7 @@ func TestDecisionsAreInTheAudit(t *testing.T) {
 				t.Errorf("%s: the audit was told %+v", what, told)
 			}
 		}
-		log, _, err := s.Operations(ctx, outbox.Page{Size: 4})
+		log, _, err := s.Operations(ctx, admin.Page{Size: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +162,7 @@ func TestAllowIsAskedOfEach(t *testing.T) {
 			"reschedule":  testapp.Second(narrow.Reschedule(ctx, "", time.Now(), pending...)),
 			"plan":        testapp.Second(narrow.Plan(ctx, ops.Requeue, everything)),
 			"plan of d":   testapp.Second(narrow.Plan(ctx, ops.Requeue, ofConsumer("d"))),
-			"plan cancel": testapp.Second(narrow.Plan(ctx, ops.Cancel, ops.Target{Pending: &outbox.Filter{}})),
+			"plan cancel": testapp.Second(narrow.Plan(ctx, ops.Cancel, ops.Target{Pending: &admin.Filter{}})),
 			"plan of ids": testapp.Second(narrow.Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{IDs: poisoned}})),
 			"export":      testapp.Second(narrow.Export(ctx, "", poison.Filter{}, only("c"))),
 			"undo":        testapp.Second(narrow.Undo(ctx, "", o.ID)),

@@ -15,6 +15,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -254,7 +255,7 @@ func TestDoctorLooksAtConsumers(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
-		overview := func() []outbox.Unhandled {
+		overview := func() []admin.Unhandled {
 			t.Helper()
 			return testapp.Must[ops.Overview](t)(deskOf(t, db, a.Registry).As(someone(ops.Viewer)).Overview(t.Context())).Strangers
 		}
@@ -269,7 +270,7 @@ func TestDoctorLooksAtConsumers(t *testing.T) {
 		}
 		a.Exec("INSERT INTO consumer_messages (message_id, consumer_type, payload_type, payload, created_at, available_after) VALUES ('00000000-0000-0000-0000-000000000001', 'c', 'order.lost', '{}', " + testapp.NowOf(db) + ", " + testapp.NowOf(db) + ")")
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "consumers", ops.Critical, "c: ", `"order.lost"`)
-		if found := overview(); len(found) != 1 || found[0] != (outbox.Unhandled{Consumer: "c", PayloadType: "order.lost"}) {
+		if found := overview(); len(found) != 1 || found[0] != (admin.Unhandled{Consumer: "c", PayloadType: "order.lost"}) {
 			t.Errorf("strangers: got %+v, want one of c", found)
 		}
 		p.MustStop()

@@ -12,11 +12,11 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -484,7 +484,7 @@ func TestAudit(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		log, _, err := s.Operations(ctx, outbox.Page{})
+		log, _, err := s.Operations(ctx, admin.Page{})
 		if err != nil {
 			t.Fatal(err)
 		}

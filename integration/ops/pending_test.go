@@ -9,12 +9,12 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -36,14 +36,14 @@ func TestOperationsOnWhatIsPending(t *testing.T) {
 			return awaitState(t, s, o.ID, ops.Done)
 		}
 		tomorrow := time.Now().Add(24 * time.Hour)
-		if o := do(ops.Reschedule, ops.Target{Pending: &outbox.Filter{Consumer: "c"}, At: tomorrow}); o.Changed != 20 || a.Count("SELECT count(*) FROM consumer_messages WHERE available_after > "+testapp.In(db, time.Hour)) != 20 {
+		if o := do(ops.Reschedule, ops.Target{Pending: &admin.Filter{Consumer: "c"}, At: tomorrow}); o.Changed != 20 || a.Count("SELECT count(*) FROM consumer_messages WHERE available_after > "+testapp.In(db, time.Hour)) != 20 {
 			t.Errorf("reschedule: got %+v, want 20 changed", o)
 		}
-		if o := do(ops.RunNow, ops.Target{Pending: &outbox.Filter{Consumer: "c", State: outbox.Delayed}}); o.Changed != 20 || a.Count("SELECT count(*) FROM consumer_messages WHERE available_after > "+testapp.In(db, time.Hour)) != 0 {
+		if o := do(ops.RunNow, ops.Target{Pending: &admin.Filter{Consumer: "c", State: admin.Delayed}}); o.Changed != 20 || a.Count("SELECT count(*) FROM consumer_messages WHERE available_after > "+testapp.In(db, time.Hour)) != 0 {
 			t.Errorf("run now: got %+v, want 20 changed", o)
 		}
 		old := a.Count("SELECT count(*) FROM consumer_messages WHERE created_at < " + testapp.In(db, -30*time.Minute))
-		if o := do(ops.Cancel, ops.Target{Pending: &outbox.Filter{OlderThan: 30 * time.Minute}}); int(o.Changed) != old || old != 10 || len(a.Pending()) != 36 {
+		if o := do(ops.Cancel, ops.Target{Pending: &admin.Filter{OlderThan: 30 * time.Minute}}); int(o.Changed) != old || old != 10 || len(a.Pending()) != 36 {
 			t.Errorf("cancel: got %+v and %d pending, want 10 changed and 36 pending", o, len(a.Pending()))
 		}
 	})
@@ -59,7 +59,7 @@ func TestMessagesByID(t *testing.T) {
 		claim := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), a.Registry.Tables()))
 		held := testapp.Must[store.Claim](t)(claim.Claim(t.Context(), db, store.ClaimRequest{Owner: "o", Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "d", Payload: testapp.Order{}.PayloadType(), Limit: 1}}}))
 		ids := store.Each(a.Pending(), func(m testapp.Row) int64 { return m.ID })
-		found := testapp.Must[[]outbox.Pending](t)(d.As(someone(ops.Viewer)).MessagesByID(t.Context(), append(ids[1:], ids[3]+1000)...))
+		found := testapp.Must[[]admin.Message](t)(d.As(someone(ops.Viewer)).MessagesByID(t.Context(), append(ids[1:], ids[3]+1000)...))
 		for _, m := range found {
 			if holds := m.Claim != nil && m.Claim.ID == held.ID; holds != (m.ID == held.Messages[0].ID) || !slices.Contains(ids[1:], m.ID) || m.Payload != nil {
 				t.Errorf("got %+v, want one of %v that is held if it is %d", m, ids[1:], held.Messages[0].ID)
@@ -137,19 +137,19 @@ func TestExplainWithoutConsumers(t *testing.T) {
 		a.Produce(testapp.Order{})
 		s := deskOf(t, db, testapp.Must[*bus.Registry](t)(bus.NewRegistry())).As(someone(ops.Administrator))
 		id := int64(a.Count("SELECT MAX(id) FROM consumer_messages"))
-		if e := testapp.Must[outbox.Explanation](t)(s.Explain(t.Context(), id)); e.Reason != outbox.NoConsumer {
+		if e := testapp.Must[admin.Explanation](t)(s.Explain(t.Context(), id)); e.Reason != admin.NoConsumer {
 			t.Errorf("with nobody known: got %+v, want no consumer", e)
 		}
 		ago := testapp.In(db, -time.Hour)
 		a.Exec("INSERT INTO message_processes (id, kind, host, pid, program, version, started_at, seen_at, manifest, state) VALUES ('p', 'processor', 'h', 1, 'shop', 'v1', "+ago+", "+ago+", ?, '{}')",
 			`{"consumers":[{"name":"c","payload_types":["order.placed"]}]}`)
-		if e := testapp.Must[outbox.Explanation](t)(s.Explain(t.Context(), id)); e.Reason != outbox.NoLiveProcess {
+		if e := testapp.Must[admin.Explanation](t)(s.Explain(t.Context(), id)); e.Reason != admin.NoLiveProcess {
 			t.Errorf("with nobody alive: got %+v, want no live process", e)
 		}
 		if err := s.Pause(t.Context(), "c", "it burns"); err != nil {
 			t.Fatal(err)
 		}
-		if e := testapp.Must[outbox.Explanation](t)(s.Explain(t.Context(), id)); e.Reason != outbox.Paused {
+		if e := testapp.Must[admin.Explanation](t)(s.Explain(t.Context(), id)); e.Reason != admin.Paused {
 			t.Errorf("paused: got %+v, want that", e)
 		}
 	})

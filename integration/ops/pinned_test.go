@@ -6,10 +6,10 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -24,13 +24,13 @@ func TestAPlanChangesWhatItHasSeen(t *testing.T) {
 		s := d.As(someone(ops.Administrator))
 		runner(t, d)
 		for what, test := range map[string]struct {
-			filter           outbox.Filter
+			filter           admin.Filter
 			matches, differs string // what has the first message match, and the others not
 		}{
-			"ready":    {outbox.Filter{State: outbox.Ready}, "available_after = " + testapp.In(db, -time.Hour), "available_after = " + testapp.In(db, time.Hour)},
-			"delayed":  {outbox.Filter{State: outbox.Delayed}, "available_after = " + testapp.In(db, time.Hour), "available_after = " + testapp.In(db, -time.Hour)},
-			"retrying": {outbox.Filter{Retrying: true}, "attempts = 1", "attempts = 0"},
-			"crashed":  {outbox.Filter{Crashed: true}, "crashes = 1", "crashes = 0"},
+			"ready":    {admin.Filter{State: admin.Ready}, "available_after = " + testapp.In(db, -time.Hour), "available_after = " + testapp.In(db, time.Hour)},
+			"delayed":  {admin.Filter{State: admin.Delayed}, "available_after = " + testapp.In(db, time.Hour), "available_after = " + testapp.In(db, -time.Hour)},
+			"retrying": {admin.Filter{Retrying: true}, "attempts = 1", "attempts = 0"},
+			"crashed":  {admin.Filter{Crashed: true}, "crashes = 1", "crashes = 0"},
 		} {
 			a.Exec("DELETE FROM consumer_messages")
 			a.ProduceMany(6)
@@ -49,7 +49,7 @@ func TestAPlanChangesWhatItHasSeen(t *testing.T) {
 		a.ProduceMany(3)
 		late := a.Count("SELECT MIN(id) FROM consumer_messages")
 		a.Exec("UPDATE consumer_messages SET consumer_type = 'unseen' WHERE id = ?", late)
-		o := planned(t, s, ops.Cancel, ops.Target{Pending: &outbox.Filter{Consumer: "c"}})
+		o := planned(t, s, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}})
 		a.Exec("UPDATE consumer_messages SET consumer_type = 'c' WHERE id = ?", late)
 		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Reason: "why"}))
 		if after := awaitState(t, s, o.ID, ops.Done); o.Preview.Messages != 2 || after.Changed != 2 || len(a.Pending()) != 1 {
@@ -69,12 +69,12 @@ func TestAPlanOfManyIsOfTheFirst(t *testing.T) {
 		s := d.As(someone(ops.Administrator))
 		runner(t, d)
 		for _, test := range []struct {
-			filter  outbox.Filter
+			filter  admin.Filter
 			first   bool
 			changes int
 		}{
-			{outbox.Filter{Consumer: "c", State: outbox.Ready}, true, 10_000},
-			{outbox.Filter{Consumer: "c"}, false, 10_020},
+			{admin.Filter{Consumer: "c", State: admin.Ready}, true, 10_000},
+			{admin.Filter{Consumer: "c"}, false, 10_020},
 		} {
 			o := planned(t, s, ops.RunNow, ops.Target{Pending: &test.filter})
 			_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 100_000, Reason: "why"}))
@@ -104,7 +104,7 @@ func TestOthersAreNotTouched(t *testing.T) {
 		a.Exec("UPDATE poisoned_messages SET payload_type = 'other' WHERE consumer_type = ?", others)
 		var all []ops.Operation
 		for action, target := range map[ops.Action]ops.Target{
-			ops.Cancel:  {Pending: &outbox.Filter{State: outbox.Ready}},
+			ops.Cancel:  {Pending: &admin.Filter{State: admin.Ready}},
 			ops.Discard: {Poisoned: &poison.Filter{PayloadType: order{}.PayloadType()}},
 		} {
 			all = append(all, planned(t, narrow, action, target))

@@ -11,11 +11,11 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -57,7 +57,7 @@ func TestThroughAPooler(t *testing.T) {
 			if err != nil || len(groups) != 1 {
 				t.Errorf("groups: got %+v, error %v, want one", groups, err)
 			}
-			_, _, listed := s.PoisonedMessages(ctx, poison.Filter{Error: "no"}, outbox.Page{})
+			_, _, listed := s.PoisonedMessages(ctx, poison.Filter{Error: "no"}, admin.Page{})
 			if err := errors.Join(listed, s.Pause(ctx, "c", "wait"), s.Resume(ctx, "c", "go on"), testapp.Second(s.Overview(ctx)), testapp.Second(s.Doctor(ctx)), testapp.Second(s.Check(ctx))); err != nil {
 				t.Error(err)
 			}

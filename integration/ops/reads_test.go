@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -67,31 +68,31 @@ func readsOf(of anybody) []read {
 	add := func(method, what string, look func(ctx context.Context, s *ops.Session) error) {
 		all = append(all, read{method, what, pageReads, look})
 	}
-	messages := func(what string, f outbox.Filter) {
+	messages := func(what string, f admin.Filter) {
 		add("Messages", what, func(ctx context.Context, s *ops.Session) error {
-			return testapp.Third(s.Messages(ctx, f, outbox.Page{Size: 1000}))
+			return testapp.Third(s.Messages(ctx, f, admin.Page{Size: 1000}))
 		})
 	}
-	messages("all", outbox.Filter{})
-	messages("of a consumer", outbox.Filter{Consumer: "consumer-07"})
-	messages("of nobody", outbox.Filter{Consumer: "nobody"})
-	messages("of a payload type", outbox.Filter{PayloadType: "payload-7"})
-	messages("of no payload type", outbox.Filter{Consumer: "consumer-07", PayloadType: "nothing"})
-	messages("with an insert id", outbox.Filter{InsertID: "insert-1007"})
-	messages("with a key", outbox.Filter{Consumer: "consumer-19", OrderingKey: "key-19"})
-	messages("with a message id", outbox.Filter{MessageID: of.messageID})
-	messages("tried before", outbox.Filter{Retrying: true})
-	messages("that crashed", outbox.Filter{Crashed: true})
-	messages("old", outbox.Filter{OlderThan: 24 * time.Hour})
-	messages("ready", outbox.Filter{State: outbox.Ready})
-	messages("delayed", outbox.Filter{State: outbox.Delayed})
-	messages("leased", outbox.Filter{State: outbox.Leased})
+	messages("all", admin.Filter{})
+	messages("of a consumer", admin.Filter{Consumer: "consumer-07"})
+	messages("of nobody", admin.Filter{Consumer: "nobody"})
+	messages("of a payload type", admin.Filter{PayloadType: "payload-7"})
+	messages("of no payload type", admin.Filter{Consumer: "consumer-07", PayloadType: "nothing"})
+	messages("with an insert id", admin.Filter{InsertID: "insert-1007"})
+	messages("with a key", admin.Filter{Consumer: "consumer-19", OrderingKey: "key-19"})
+	messages("with a message id", admin.Filter{MessageID: of.messageID})
+	messages("tried before", admin.Filter{Retrying: true})
+	messages("that crashed", admin.Filter{Crashed: true})
+	messages("old", admin.Filter{OlderThan: 24 * time.Hour})
+	messages("ready", admin.Filter{State: admin.Ready})
+	messages("delayed", admin.Filter{State: admin.Delayed})
+	messages("leased", admin.Filter{State: admin.Leased})
 	poisoned := func(what string, most int, f poison.Filter) {
 		add := func(method, what string, beside int, look func(ctx context.Context, s *ops.Session) error) {
 			all = append(all, read{method, what, most + beside, look})
 		}
 		add("PoisonedMessages", what, 0, func(ctx context.Context, s *ops.Session) error {
-			return testapp.Third(s.PoisonedMessages(ctx, f, outbox.Page{Size: 1000}))
+			return testapp.Third(s.PoisonedMessages(ctx, f, admin.Page{Size: 1000}))
 		})
 		add("CountPoisoned", what, 0, func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.CountPoisoned(ctx, f)) })
 		add("Preview", what, previewReads-pageReads, func(ctx context.Context, s *ops.Session) error {
@@ -112,7 +113,7 @@ func readsOf(of anybody) []read {
 	poisoned("of a rare text", crowd.Poisoned, poison.Filter{Error: "nobody has said this"})
 	poisoned("of a key", crowd.Poisoned, poison.Filter{OrderingKey: "key-1"})
 	all = append(all, read{"Preview", "of few pending messages", 2*crowd.Pending + previewReads, func(ctx context.Context, s *ops.Session) error { // through all parts
-		return testapp.Second(s.Preview(ctx, ops.Cancel, ops.Target{Pending: &outbox.Filter{Consumer: "consumer-02", Retrying: true}}))
+		return testapp.Second(s.Preview(ctx, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "consumer-02", Retrying: true}}))
 	}})
 	id := func(method string, look func(ctx context.Context, s *ops.Session) error) { add(method, "", look) }
 	id("Message", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Message(ctx, of.message)) })
@@ -135,11 +136,11 @@ func readsOf(of anybody) []read {
 	id("Processes", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Processes(ctx, 24*time.Hour)) })
 	id("HasRunner", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.HasRunner(ctx)) })
 	id("Schedules", func(ctx context.Context, s *ops.Session) error {
-		return testapp.Third(s.Schedules(ctx, schedule.Filter{}, outbox.Page{Size: 1000}))
+		return testapp.Third(s.Schedules(ctx, schedule.Filter{}, admin.Page{Size: 1000}))
 	})
 	id("Schedule", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Schedule(ctx, of.schedule)) })
 	id("Operations", func(ctx context.Context, s *ops.Session) error {
-		return testapp.Third(s.Operations(ctx, outbox.Page{Size: 1000}))
+		return testapp.Third(s.Operations(ctx, admin.Page{Size: 1000}))
 	})
 	id("Operation", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Operation(ctx, of.operation)) })
 	id("Projections", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Projections(ctx)) })
@@ -151,7 +152,7 @@ func readsOf(of anybody) []read {
 		return unless(bus.ErrNoConsumer, testapp.Second(s.CheckEdit(ctx, of.poisoned, []byte(`{}`))))
 	})
 	return append(all, read{"Find", "", findReads, func(ctx context.Context, s *ops.Session) error {
-		return testapp.Third(s.Find(ctx, outbox.Search{MessageID: of.messageID}, outbox.FindCursor{}))
+		return testapp.Third(s.Find(ctx, admin.Search{MessageID: of.messageID}, admin.Cursor{}))
 	}})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -47,7 +48,7 @@ func TestAResetThatPanicsPausesItsOperation(t *testing.T) {
 				ended := make(chan error, 1)
 				go func() { ended <- runner.Run(ctx) }()
 				paused := func() bool {
-					found, _, err := seat.Operations(t.Context(), outbox.Page{})
+					found, _, err := seat.Operations(t.Context(), admin.Page{})
 					return err == nil && found[0].State == ops.Paused && strings.HasPrefix(found[0].Note, "it failed")
 				}
 				testapp.Eventually(t, "the operation is paused, and says why", paused)
@@ -71,7 +72,7 @@ func TestAnOperationOfANewerVersionIsLeftToIt(t *testing.T) {
 		desk := testapp.Must[*ops.Service](t)(ops.New(ops.Config{DB: db, Registry: a.Registry, UndoWindow: -1, Logger: slog.New(slog.DiscardHandler)}))
 		seat := desk.As(ops.Principal{Name: "ada", Role: ops.Administrator})
 		plan := func(consumer, change string, args ...any) int64 {
-			o := testapp.Must[ops.Operation](t)(seat.Plan(t.Context(), ops.Cancel, ops.Target{Pending: &outbox.Filter{Consumer: consumer}}))
+			o := testapp.Must[ops.Operation](t)(seat.Plan(t.Context(), ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: consumer}}))
 			testapp.Must[ops.Operation](t)(seat.Start(t.Context(), o.ID, ops.StartOptions{Reason: "of a test"}))
 			a.Exec("UPDATE message_operations SET "+change+" WHERE id = ?", append(args, o.ID)...)
 			return o.ID

@@ -9,11 +9,11 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -101,8 +101,8 @@ func TestNoGuessing(t *testing.T) {
 	search := func(s *ops.Session, text string) map[string]error {
 		ctx, filter := t.Context(), poison.Filter{Error: text}
 		return map[string]error{
-			"find":    testapp.Third(s.Find(ctx, outbox.Search{Header: "token", Value: text}, outbox.FindCursor{})),
-			"list":    testapp.Third(s.PoisonedMessages(ctx, filter, outbox.Page{})),
+			"find":    testapp.Third(s.Find(ctx, admin.Search{Header: "token", Value: text}, admin.Cursor{})),
+			"list":    testapp.Third(s.PoisonedMessages(ctx, filter, admin.Page{})),
 			"count":   testapp.Second(s.CountPoisoned(ctx, filter)),
 			"preview": testapp.Second(s.Preview(ctx, ops.Requeue, ops.Target{Poisoned: &filter})),
 			"plan":    testapp.Second(s.Plan(ctx, ops.Requeue, ops.Target{Poisoned: &filter})),
@@ -151,7 +151,7 @@ func TestWhatOperationsTell(t *testing.T) {
 			"a viewer":             {d.As(someone(ops.Viewer)), "", ""},
 		} {
 			one := operationOf(t, of.seat, o.ID)
-			list, _, err := of.seat.Operations(t.Context(), outbox.Page{})
+			list, _, err := of.seat.Operations(t.Context(), admin.Page{})
 			if err != nil || len(list) != 1 {
 				t.Fatalf("%s: got %+v, error %v", name, list, err)
 			}

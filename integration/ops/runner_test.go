@@ -12,10 +12,10 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 type marked struct{}
@@ -130,7 +130,7 @@ func TestStopWaitsForTheStep(t *testing.T) {
 		})
 		d := deskOf(t, hooked, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
 		s := d.As(someone(ops.Administrator))
-		o := planned(t, s, ops.Cancel, ops.Target{Pending: &outbox.Filter{Consumer: "c"}})
+		o := planned(t, s, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}})
 		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 50, Reason: "why"}))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := watchedRunner(t, ctx, d)
@@ -173,7 +173,7 @@ func TestAStepUnderWayIsDone(t *testing.T) {
 		})
 		d := deskOf(t, hooked, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
 		s := d.As(someone(ops.Administrator))
-		o := planned(t, s, ops.Cancel, ops.Target{Pending: &outbox.Filter{Consumer: "c"}})
+		o := planned(t, s, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}})
 		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 50, Reason: "why"}))
 		<-watchedRunner(t, ctx, d)
 		o = operationOf(t, s, o.ID)

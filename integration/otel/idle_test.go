@@ -7,10 +7,14 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
+
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -32,8 +36,8 @@ func TestIdleProcessorsMakeNoSpans(t *testing.T) {
 // idle is a source with nothing to tell.
 type idle struct{}
 
-func (idle) Stats() outbox.Stats                                { return outbox.Stats{} }
-func (idle) Queues(ctx context.Context) ([]outbox.Queue, error) { return nil, ctx.Err() }
+func (idle) Stats() outbox.Stats                               { return outbox.Stats{} }
+func (idle) Queues(ctx context.Context) ([]admin.Queue, error) { return nil, ctx.Err() }
 
 // tracedQueries makes a span of every statement, as an instrumented driver does.
 type tracedQueries struct{ tracer trace.Tracer }

@@ -14,11 +14,15 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
+
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
+
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -212,15 +216,15 @@ type fake struct{ failing atomic.Bool }
 func (f *fake) Stats() outbox.Stats {
 	return outbox.Stats{Claims: 1, EmptyClaims: 2, Claimed: 3, Fenced: 4, Recovered: 5, Crashed: 6, CrashPoisoned: 7, Abandoned: 8,
 		Running: 9, Queued: 10, Limit: 11, Uncounted: 18, Unsettled: 19,
-		Gates: map[string]bool{"a": true, "b": false}, Limits: map[string]outbox.LimitStats{"l": {Slots: 20, Used: 21, Max: 22}},
+		Circuits: map[string]bool{"a": true, "b": false}, Limits: map[string]outbox.LimitStats{"l": {Slots: 20, Used: 21, Max: 22}},
 		RatesSpent: map[string]time.Duration{"a": 23 * time.Second}}
 }
 
-func (f *fake) Queues(context.Context) ([]outbox.Queue, error) {
+func (f *fake) Queues(context.Context) ([]admin.Queue, error) {
 	if f.failing.Load() {
 		return nil, errors.New("no connection")
 	}
-	return []outbox.Queue{{Consumer: "a", Ready: 12, Delayed: 13, Leased: 14, Poisoned: 15, OldestReady: 16 * time.Second, OldestPoisoned: 17 * time.Second, BlocksKeys: true, BlockedKeys: 24},
+	return []admin.Queue{{Consumer: "a", Ready: 12, Delayed: 13, Leased: 14, Poisoned: 15, OldestReady: 16 * time.Second, OldestPoisoned: 17 * time.Second, BlocksKeys: true, BlockedKeys: 24},
 		{Consumer: "b"}}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -18,14 +19,14 @@ func TestAdminListExaminesWhatItSays(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"), testapp.Consumed("k", bus.Ordered(bus.BlockKey)))
-		admin, ctx := a.Admin(), t.Context()
+		client, ctx := a.Admin(), t.Context()
 		for i := range 20 {
 			a.Produce(order{N: i}, outbox.OrderingKey("a"))
 		}
 		a.Exec("UPDATE consumer_messages SET attempts = 1 WHERE id IN (11, 34)")
-		filter, found, empty := outbox.Filter{Retrying: true}, 0, 0
-		for page := (&outbox.Page{ScanLimit: 6, Size: 3}); page != nil; {
-			list, next, err := admin.List(ctx, db, filter, *page)
+		filter, found, empty := admin.Filter{Retrying: true}, 0, 0
+		for page := (&admin.Page{ScanLimit: 6, Size: 3}); page != nil; {
+			list, next, err := client.List(ctx, db, filter, *page)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -45,19 +46,19 @@ func TestAdminListExaminesWhatItSays(t *testing.T) {
 		if found != 2 || empty == 0 {
 			t.Errorf("messages: got %d with %d empty pages, want 2 with some", found, empty)
 		}
-		if n := testapp.Must[int](t)(admin.Count(ctx, db, filter)); n != 2 {
+		if n := testapp.Must[int](t)(client.Count(ctx, db, filter)); n != 2 {
 			t.Errorf("count: got %d, want 2", n)
 		}
-		all, next, err := admin.List(ctx, db, outbox.Filter{}, outbox.Page{ScanLimit: 1000, Size: 1000})
+		all, next, err := client.List(ctx, db, admin.Filter{}, admin.Page{ScanLimit: 1000, Size: 1000})
 		if err != nil || next != nil || len(all) != 40 || all[39].OrderingKey != "a" || all[0].OrderingKey == "a" && all[0].Consumer == "k" {
 			t.Errorf("all: got %d and %v, %v, want 40, those with keys last", len(all), next, err)
 		}
-		_, next, err = admin.List(ctx, db, outbox.Filter{Consumer: "k"}, outbox.Page{ScanLimit: 5})
+		_, next, err = client.List(ctx, db, admin.Filter{Consumer: "k"}, admin.Page{ScanLimit: 5})
 		if err != nil || next == nil {
 			t.Fatalf("with keys: got %v, %v", next, err)
 		}
 		next.ScanLimit = 0
-		if _, _, err := admin.List(ctx, db, outbox.Filter{Consumer: "k"}, *next); !errors.Is(err, bus.ErrInvalidOption) {
+		if _, _, err := client.List(ctx, db, admin.Filter{Consumer: "k"}, *next); !errors.Is(err, bus.ErrInvalidOption) {
 			t.Errorf("a page of another listing: got %v, want ErrInvalidOption", err)
 		}
 	})
@@ -67,14 +68,14 @@ func TestAdminGetsHeads(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
-		admin, ctx := a.Admin(), t.Context()
+		client, ctx := a.Admin(), t.Context()
 		a.Produce(order{ID: strings.Repeat("é", 300_000)}, outbox.Header("h", "v"))
 		id := a.Pending()[0].ID
 		var sent []string
 		hooked := db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) { sent = append(sent, query) }))
-		whole := testapp.Must[outbox.Pending](t)(admin.Get(ctx, db, id))
+		whole := testapp.Must[admin.Message](t)(client.Get(ctx, db, id))
 		for _, most := range []int{0, 1, 8, 9, 10, 1000, 1 << 20} {
-			got, err := admin.GetHead(ctx, hooked, id, most)
+			got, err := client.GetHead(ctx, hooked, id, most)
 			want := min(most, len(whole.Payload))
 			if most == 8 || most == 10 { // in the middle of a character
 				want--
@@ -91,10 +92,10 @@ func TestAdminGetsHeads(t *testing.T) {
 				t.Errorf("the whole payload is read: %s", query)
 			}
 		}
-		if _, err := admin.GetHead(ctx, db, id+1, 10); !errors.Is(err, outbox.ErrNotFound) {
+		if _, err := client.GetHead(ctx, db, id+1, 10); !errors.Is(err, admin.ErrNotFound) {
 			t.Errorf("head of nothing: got %v, want ErrNotFound", err)
 		}
-		if _, err := admin.GetHead(ctx, db, id, -1); !errors.Is(err, bus.ErrInvalidOption) {
+		if _, err := client.GetHead(ctx, db, id, -1); !errors.Is(err, bus.ErrInvalidOption) {
 			t.Errorf("a head of -1 bytes: got %v, want ErrInvalidOption", err)
 		}
 	})
@@ -114,11 +115,11 @@ func TestAdminListsMessagesOfAClaim(t *testing.T) {
 		for range 3 {
 			<-started
 		}
-		admin, held := a.Admin(), 0
-		for _, claim := range testapp.Must[[]outbox.Claim](t)(admin.Claims(t.Context(), db)) {
-			list := testapp.Must[[]outbox.Pending](t)(admin.ClaimMessages(t.Context(), db, claim.ID))
+		client, held := a.Admin(), 0
+		for _, claim := range testapp.Must[[]admin.Claim](t)(client.Claims(t.Context(), db)) {
+			list := testapp.Must[[]admin.Message](t)(client.ClaimMessages(t.Context(), db, claim.ID))
 			for _, m := range list {
-				if m.State != outbox.Leased || m.Claim == nil || m.Claim.ID != claim.ID {
+				if m.State != admin.Leased || m.Claim == nil || m.Claim.ID != claim.ID {
 					t.Errorf("message: got %+v, want one of claim %d", m, claim.ID)
 				}
 			}
@@ -129,7 +130,7 @@ func TestAdminListsMessagesOfAClaim(t *testing.T) {
 		}
 		close(release)
 		testapp.Eventually(t, "all are done", a.Empty)
-		if list, err := admin.ClaimMessages(t.Context(), db, 1); err != nil || len(list) != 0 {
+		if list, err := client.ClaimMessages(t.Context(), db, 1); err != nil || len(list) != 0 {
 			t.Errorf("messages of no claim: got %v, %v, want none", list, err)
 		}
 		r.MustStop()

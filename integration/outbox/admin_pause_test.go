@@ -9,10 +9,10 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // TestPausedConsumerStandsStill pauses one of two consumers while two processors
@@ -33,18 +33,18 @@ func TestPausedConsumerStandsStill(t *testing.T) {
 			}
 		}
 		a := testapp.New(t, db, bus.Consume("paused", slow(&paused), bus.Concurrency(2)), bus.Consume("other", slow(&other), bus.Concurrency(8)))
-		admin, ctx := a.Admin(), t.Context()
+		client, ctx := a.Admin(), t.Context()
 		a.ProduceMany(messages)
 		first, second := a.Start(testapp.Fast()), a.Start(testapp.Fast())
 		testapp.Eventually(t, "both are at work", func() bool { return paused.Load() > 10 && other.Load() > 10 })
-		if err := admin.Pause(ctx, db, "paused"); err != nil {
+		if err := client.Pause(ctx, db, "paused"); err != nil {
 			t.Fatal(err)
 		}
 		// Nothing is claimed any more; what is claimed ends.
-		claimed := outbox.Filter{Consumer: "paused", State: outbox.Leased}
-		testapp.Eventually(t, "what was claimed has run or was given back", func() bool { return testapp.Must[int](t)(admin.Count(ctx, db, claimed)) == 0 })
+		claimed := admin.Filter{Consumer: "paused", State: admin.Leased}
+		testapp.Eventually(t, "what was claimed has run or was given back", func() bool { return testapp.Must[int](t)(client.Count(ctx, db, claimed)) == 0 })
 		stood := paused.Load()
-		if left := testapp.Must[int](t)(admin.Count(ctx, db, outbox.Filter{Consumer: "paused"})); left == 0 || int64(left)+stood != messages {
+		if left := testapp.Must[int](t)(client.Count(ctx, db, admin.Filter{Consumer: "paused"})); left == 0 || int64(left)+stood != messages {
 			t.Fatalf("left: got %d after %d runs, want %d in all, and some", left, stood, messages)
 		}
 		testapp.Eventually(t, "the other drains", func() bool { return other.Load() == messages })
@@ -60,7 +60,7 @@ func TestPausedConsumerStandsStill(t *testing.T) {
 		if n := paused.Load(); n != stood {
 			t.Errorf("runs after a restart: got %d, want the %d at the pause", n, stood)
 		}
-		if err := admin.Resume(ctx, db, "paused"); err != nil {
+		if err := client.Resume(ctx, db, "paused"); err != nil {
 			t.Fatal(err)
 		}
 		testapp.Eventually(t, "everything has run", func() bool { return paused.Load() == messages+1 && a.Empty() })
@@ -74,8 +74,8 @@ func TestResumeWakesThisProcess(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var runs atomic.Int64
 		a := testapp.New(t, db, testapp.Counting("c", &runs, bus.Aliases("former")))
-		admin, ctx := a.Admin(), t.Context()
-		if err := admin.Pause(ctx, db, "former"); err != nil { // by a former name
+		client, ctx := a.Admin(), t.Context()
+		if err := client.Pause(ctx, db, "former"); err != nil { // by a former name
 			t.Fatal(err)
 		}
 		config := testapp.Fast()
@@ -87,10 +87,10 @@ func TestResumeWakesThisProcess(t *testing.T) {
 		if runs.Load() > 0 {
 			t.Errorf("runs while it is paused: got %d, want none", runs.Load())
 		}
-		if err := admin.Resume(ctx, db, "c"); err != nil {
+		if err := client.Resume(ctx, db, "c"); err != nil {
 			t.Fatal(err)
 		}
-		if err := admin.Resume(ctx, db, "c"); !errors.Is(err, outbox.ErrNotPaused) {
+		if err := client.Resume(ctx, db, "c"); !errors.Is(err, admin.ErrNotPaused) {
 			t.Errorf("again: got error %v, want ErrNotPaused", err)
 		}
 		testapp.Eventually(t, "all run", func() bool { return runs.Load() == 3 && a.Empty() })

@@ -16,6 +16,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -27,21 +28,21 @@ func TestAdminListsPages(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("b"), testapp.Consumed("a"))
-		admin := a.Admin()
+		client := a.Admin()
 		a.ProduceMany(60)
 		a.Exec("UPDATE consumer_messages SET crashes = 1 WHERE id IN (7, 70)")
 		var consumers []string
 		seen := map[int64]bool{}
 		pages := 0
-		for page := (&outbox.Page{Size: 50}); page != nil; pages++ {
-			list, next, err := admin.List(t.Context(), db, outbox.Filter{}, *page)
+		for page := (&admin.Page{Size: 50}); page != nil; pages++ {
+			list, next, err := client.List(t.Context(), db, admin.Filter{}, *page)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, m := range list {
 				seen[m.ID] = true
 				consumers = append(consumers, m.Consumer)
-				if m.State != outbox.Ready || m.Payload != nil || m.Claim != nil || m.CreatedAt.IsZero() {
+				if m.State != admin.Ready || m.Payload != nil || m.Claim != nil || m.CreatedAt.IsZero() {
 					t.Errorf("message: got %+v, want a ready one without its payload", m)
 				}
 			}
@@ -50,11 +51,11 @@ func TestAdminListsPages(t *testing.T) {
 		if pages != 3 || len(seen) != 120 || !slices.IsSorted(consumers) {
 			t.Errorf("paging: got %d messages on %d pages, by consumer: %t, want 120 on 3", len(seen), pages, slices.IsSorted(consumers))
 		}
-		list, next, err := admin.List(t.Context(), db, outbox.Filter{Consumer: "a", Crashed: true}, outbox.Page{})
+		list, next, err := client.List(t.Context(), db, admin.Filter{Consumer: "a", Crashed: true}, admin.Page{})
 		if err != nil || next != nil || len(list) != 1 && len(list) != 2 {
 			t.Errorf("crashed messages of one consumer: got %+v, %v, %v", list, next, err)
 		}
-		n := testapp.Must[int](t)(admin.Count(t.Context(), db, outbox.Filter{Crashed: true}))
+		n := testapp.Must[int](t)(client.Count(t.Context(), db, admin.Filter{Crashed: true}))
 		if n != 2 {
 			t.Errorf("count: got %d, want 2", n)
 		}
@@ -71,12 +72,12 @@ func TestAdminGetsAMessage(t *testing.T) {
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "it failed", func() bool { return a.Pending()[0].Attempts == 1 })
 		r.MustStop()
-		m := testapp.Must[outbox.Pending](t)(a.Admin().Get(t.Context(), db, 1))
-		if m.State != outbox.Delayed || string(m.Payload) != `{"id":"1","n":0}` || m.Headers["tenant"] != "acme" || m.InsertID != "k" || m.Attempts != 1 ||
+		m := testapp.Must[admin.Message](t)(a.Admin().Get(t.Context(), db, 1))
+		if m.State != admin.Delayed || string(m.Payload) != `{"id":"1","n":0}` || m.Headers["tenant"] != "acme" || m.InsertID != "k" || m.Attempts != 1 ||
 			len(m.Errors) != 1 || m.Errors[0].Error != "no luck" || m.Errors[0].Attempt != 1 || !m.AvailableAt.After(m.CreatedAt.Add(time.Minute)) {
 			t.Errorf("get: got %+v", m)
 		}
-		if _, err := a.Admin().Get(t.Context(), db, 2); !errors.Is(err, outbox.ErrNotFound) {
+		if _, err := a.Admin().Get(t.Context(), db, 2); !errors.Is(err, admin.ErrNotFound) {
 			t.Errorf("get of a missing id: got %v, want ErrNotFound", err)
 		}
 	})
@@ -86,7 +87,7 @@ func TestAdminExplains(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"), bus.Consume("paused", func(context.Context, refund) error { return nil }))
-		admin, ctx := a.Admin(), t.Context()
+		client, ctx := a.Admin(), t.Context()
 		second := func(n int) string { // an instant so many seconds from now, as it is stored
 			if db.Dialect().Name().String() == "pg" {
 				return fmt.Sprintf("statement_timestamp() + %d * interval '1 second'", n)
@@ -114,27 +115,27 @@ func TestAdminExplains(t *testing.T) {
 		a.Exec(`INSERT INTO poisoned_messages (id, message_id, consumer_type, payload_type, payload, created_at, available_after, attempts, crashes, poisoned_at, reason)
 			SELECT id, message_id, consumer_type, payload_type, payload, created_at, available_after, 5, 1, created_at, 'secret' FROM consumer_messages WHERE id = 10`)
 		a.Exec("DELETE FROM consumer_messages WHERE id = 10")
-		if err := admin.Pause(ctx, db, "paused"); err != nil {
+		if err := client.Pause(ctx, db, "paused"); err != nil {
 			t.Fatal(err)
 		}
 		for id, want := range map[int64]struct {
-			reason outbox.State
+			reason admin.State
 			text   string
 		}{
-			1:  {outbox.Ready, "It has been due since"},
-			2:  {outbox.Delayed, "due in 1h0m0s"},
-			3:  {outbox.Delayed, "2 of its runs failed"},
-			4:  {outbox.Leased, " UTC, together with 3 others that are not done yet, and holds it until"},
-			5:  {outbox.LeaseExpired, "ended 30"},
-			6:  {outbox.NoConsumer, `No consumer "gone"`},
-			7:  {outbox.OtherPayload, `not "gone"`},
-			8:  {outbox.Suspect, "at most 8"},
-			9:  {outbox.Suspect, "runs alone among suspects"},
-			10: {outbox.Poisoned, "5 failed runs and 1 crash."},
-			15: {outbox.Leased, " UTC, and holds it until"},
-			11: {outbox.Paused, `Consumer "paused" has been paused since`},
+			1:  {admin.Ready, "It has been due since"},
+			2:  {admin.Delayed, "due in 1h0m0s"},
+			3:  {admin.Delayed, "2 of its runs failed"},
+			4:  {admin.Leased, " UTC, together with 3 others that are not done yet, and holds it until"},
+			5:  {admin.LeaseExpired, "ended 30"},
+			6:  {admin.NoConsumer, `No consumer "gone"`},
+			7:  {admin.OtherPayload, `not "gone"`},
+			8:  {admin.Suspect, "at most 8"},
+			9:  {admin.Suspect, "runs alone among suspects"},
+			10: {admin.Poisoned, "5 failed runs and 1 crash."},
+			15: {admin.Leased, " UTC, and holds it until"},
+			11: {admin.Paused, `Consumer "paused" has been paused since`},
 		} {
-			e, err := admin.Explain(ctx, db, id)
+			e, err := client.Explain(ctx, db, id)
 			if id == 2 { // a moment has passed
 				e.Text = strings.ReplaceAll(e.Text, "59m59s", "1h0m0s")
 			}
@@ -148,7 +149,7 @@ func TestAdminExplains(t *testing.T) {
 				t.Errorf("explain %d: got %+v", id, e)
 			}
 		}
-		if _, err := admin.Explain(ctx, db, 99); !errors.Is(err, outbox.ErrNotFound) {
+		if _, err := client.Explain(ctx, db, 99); !errors.Is(err, admin.ErrNotFound) {
 			t.Errorf("explain of a missing id: got %v, want ErrNotFound", err)
 		}
 	})
@@ -159,7 +160,7 @@ func TestAdminReschedulesAndCancels(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var runs atomic.Int64
 		a := testapp.New(t, db, testapp.Counting("c", &runs))
-		admin, ctx := a.Admin(), t.Context()
+		client, ctx := a.Admin(), t.Context()
 		items := make([]outbox.Item, 1200)
 		for i := range items {
 			items[i] = outbox.Item{Payload: order{N: i}, Options: []outbox.Option{outbox.Delay(time.Hour)}}
@@ -170,14 +171,14 @@ func TestAdminReschedulesAndCancels(t *testing.T) {
 			ids = append(ids, m.ID)
 		}
 		r := a.Start(testapp.Fast())
-		result := testapp.Must[outbox.Result](t)(admin.Cancel(ctx, db, append([]int64{9999}, ids[:700]...)...))
+		result := testapp.Must[admin.Result](t)(client.Cancel(ctx, db, append([]int64{9999}, ids[:700]...)...))
 		if result.Changed != 700 || len(result.Running) != 0 || !slices.Equal(result.Missing, []int64{9999}) || len(a.Pending()) != 500 {
 			t.Errorf("cancel: got %+v, left %d, want 700 gone", result, len(a.Pending()))
 		}
-		if result = testapp.Must[outbox.Result](t)(admin.Reschedule(ctx, db, time.Now().Add(2*time.Hour), ids[700:]...)); result.Changed != 500 || runs.Load() != 0 {
+		if result = testapp.Must[admin.Result](t)(client.Reschedule(ctx, db, time.Now().Add(2*time.Hour), ids[700:]...)); result.Changed != 500 || runs.Load() != 0 {
 			t.Errorf("reschedule: got %+v and %d runs, want 500 and none", result, runs.Load())
 		}
-		if result = testapp.Must[outbox.Result](t)(admin.RunNow(ctx, db, ids[700:]...)); result.Changed+len(result.Running)+len(result.Missing) != 500 {
+		if result = testapp.Must[admin.Result](t)(client.RunNow(ctx, db, ids[700:]...)); result.Changed+len(result.Running)+len(result.Missing) != 500 {
 			t.Errorf("run now: got %+v, want an answer for each", result)
 		}
 		testapp.Eventually(t, "all run", func() bool { return runs.Load() == 500 && a.Empty() })
@@ -199,21 +200,21 @@ func TestAdminNeverWaitsForARunningMessage(t *testing.T) {
 		<-started
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		admin := a.Admin()
-		for what, change := range map[string]func() (outbox.Result, error){
-			"cancel":     func() (outbox.Result, error) { return admin.Cancel(ctx, db, 1) },
-			"reschedule": func() (outbox.Result, error) { return admin.Reschedule(ctx, db, time.Now(), 1) },
-			"run now":    func() (outbox.Result, error) { return admin.RunNow(ctx, db, 1, 77) },
+		client := a.Admin()
+		for what, change := range map[string]func() (admin.Result, error){
+			"cancel":     func() (admin.Result, error) { return client.Cancel(ctx, db, 1) },
+			"reschedule": func() (admin.Result, error) { return client.Reschedule(ctx, db, time.Now(), 1) },
+			"run now":    func() (admin.Result, error) { return client.RunNow(ctx, db, 1, 77) },
 		} {
 			if result, err := change(); err != nil || !slices.Equal(result.Running, []int64{1}) || result.Changed != 0 {
 				t.Errorf("%s: got %+v, %v, want it running", what, result, err)
 			}
 		}
-		e, err := admin.Explain(ctx, db, 1)
-		if err != nil || e.Reason != outbox.Leased || e.Message.Claim.Messages != 1 {
+		e, err := client.Explain(ctx, db, 1)
+		if err != nil || e.Reason != admin.Leased || e.Message.Claim.Messages != 1 {
 			t.Errorf("explain: got %+v, %v, want it leased", e, err)
 		}
-		if claims, err := admin.Claims(ctx, db); err != nil || len(claims) != 1 || claims[0].Owner == "" || claims[0].Expired || claims[0].ID != e.Message.Claim.ID {
+		if claims, err := client.Claims(ctx, db); err != nil || len(claims) != 1 || claims[0].Owner == "" || claims[0].Expired || claims[0].ID != e.Message.Claim.ID {
 			t.Errorf("claims: got %+v, %v, want one", claims, err)
 		}
 		close(gate)
@@ -257,7 +258,7 @@ func TestCancelledMessagesNeverRun(t *testing.T) {
 		}
 		var started sync.Map
 		a := testapp.New(t, db, bus.Consume("c", func(_ context.Context, o order) error { started.Store(o.ID, true); return nil }))
-		admin, ctx := a.Admin(), t.Context()
+		client, ctx := a.Admin(), t.Context()
 		items := make([]outbox.Item, messages)
 		for i := range items {
 			items[i] = outbox.Item{Payload: order{ID: fmt.Sprint(i)}}
@@ -284,10 +285,10 @@ func TestCancelledMessagesNeverRun(t *testing.T) {
 			changes.Go(func() {
 				for range 100 {
 					id := 1 + rand.Int64N(messages)
-					do := admin.Cancel
+					do := client.Cancel
 					if id%2 == 0 {
-						do = func(ctx context.Context, db bun.IDB, ids ...int64) (outbox.Result, error) {
-							return admin.Reschedule(ctx, db, time.Now().Add(time.Hour), ids...)
+						do = func(ctx context.Context, db bun.IDB, ids ...int64) (admin.Result, error) {
+							return client.Reschedule(ctx, db, time.Now().Add(time.Hour), ids...)
 						}
 					}
 					result, err := do(ctx, db, id)
@@ -304,7 +305,7 @@ func TestCancelledMessagesNeverRun(t *testing.T) {
 		}
 		changes.Wait()
 		testapp.Eventually(t, "what is due has run", func() bool {
-			return testapp.Must[int](t)(admin.Count(ctx, db, outbox.Filter{State: outbox.Ready}))+testapp.Must[int](t)(admin.Count(ctx, db, outbox.Filter{State: outbox.Leased})) == 0
+			return testapp.Must[int](t)(client.Count(ctx, db, admin.Filter{State: admin.Ready}))+testapp.Must[int](t)(client.Count(ctx, db, admin.Filter{State: admin.Leased})) == 0
 		})
 		for _, r := range running {
 			r.MustStop()
@@ -328,17 +329,17 @@ func TestAdminInTransactions(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
-		admin, ctx := a.Admin(), t.Context()
+		client, ctx := a.Admin(), t.Context()
 		a.ProduceMany(3)
 		undo := errors.New("undo")
 		err := a.Producer.RunInTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
-			if _, err := admin.Cancel(ctx, db, 1); !errors.Is(err, txn.ErrNotInTx) {
+			if _, err := client.Cancel(ctx, db, 1); !errors.Is(err, txn.ErrNotInTx) {
 				t.Errorf("cancel beside the transaction: got %v, want ErrNotInTx", err)
 			}
-			if err := admin.Pause(ctx, db, "c"); !errors.Is(err, txn.ErrNotInTx) {
+			if err := client.Pause(ctx, db, "c"); !errors.Is(err, txn.ErrNotInTx) {
 				t.Errorf("pause beside the transaction: got %v, want ErrNotInTx", err)
 			}
-			return errors.Join(admin.Pause(ctx, tx, "c"), undo)
+			return errors.Join(client.Pause(ctx, tx, "c"), undo)
 		})
 		if !errors.Is(err, undo) {
 			t.Errorf("pause that is rolled back: got %v, want it undone", err)
@@ -348,7 +349,7 @@ func TestAdminInTransactions(t *testing.T) {
 			options = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 		}
 		err = db.RunInTx(ctx, options, func(ctx context.Context, tx bun.Tx) error {
-			result, err := admin.Cancel(ctx, tx, 1, 2)
+			result, err := client.Cancel(ctx, tx, 1, 2)
 			if db.Dialect().Name() == dialect.MySQL && errors.Is(err, bus.ErrInvalidOption) {
 				return fmt.Errorf("2: %w", undo) // as documented
 			}
@@ -357,7 +358,7 @@ func TestAdminInTransactions(t *testing.T) {
 		if !errors.Is(err, undo) || !strings.Contains(err.Error(), "2: undo") || len(a.Pending()) != 3 {
 			t.Errorf("cancel that is rolled back: got %v, left %d, want 2 and 3", err, len(a.Pending()))
 		}
-		if queues := testapp.Must[[]outbox.Queue](t)(admin.Queues(ctx, db)); !queues[0].PausedAt.IsZero() {
+		if queues := testapp.Must[[]admin.Queue](t)(client.Queues(ctx, db)); !queues[0].PausedAt.IsZero() {
 			t.Error("pause that is rolled back: got a pause")
 		}
 		if db.Dialect().Name().String() != "pg" {
@@ -365,7 +366,7 @@ func TestAdminInTransactions(t *testing.T) {
 		}
 		tx := testapp.Must[bun.Tx](t)(db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
 		defer tx.Rollback() //nolint:errcheck // nothing is written
-		if _, err := admin.Cancel(ctx, tx, 1); !errors.Is(err, bus.ErrInvalidOption) || !strings.Contains(err.Error(), "repeatable read") {
+		if _, err := client.Cancel(ctx, tx, 1); !errors.Is(err, bus.ErrInvalidOption) || !strings.Contains(err.Error(), "repeatable read") {
 			t.Errorf("cancel under repeatable read: got %v, want ErrInvalidOption that names it", err)
 		}
 	})
@@ -375,23 +376,23 @@ func TestAdminTellsWhatWaits(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c", bus.Aliases("former")), bus.Consume("r", func(context.Context, refund) error { return nil }))
-		admin, ctx := a.Admin(), t.Context()
+		client, ctx := a.Admin(), t.Context()
 		a.ProduceMany(6)
 		a.Exec("UPDATE consumer_messages SET consumer_type = 'former' WHERE id = 1")
 		a.Exec("UPDATE consumer_messages SET consumer_type = 'gone' WHERE id IN (2, 3)")
 		a.Exec("UPDATE consumer_messages SET payload_type = 'gone' WHERE id = 4")
-		if err := errors.Join(admin.Pause(ctx, db, "c"), admin.Pause(ctx, db, "elsewhere")); err != nil {
+		if err := errors.Join(client.Pause(ctx, db, "c"), client.Pause(ctx, db, "elsewhere")); err != nil {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, q := range testapp.Must[[]outbox.Queue](t)(admin.Queues(ctx, db)) {
+		for _, q := range testapp.Must[[]admin.Queue](t)(client.Queues(ctx, db)) {
 			got = append(got, fmt.Sprint(q.Consumer, " ", q.Ready, " ", q.Registered, " ", !q.PausedAt.IsZero(), " ", q.OldestReady > 0))
 		}
 		if want := []string{"c 3 true true true", "elsewhere 0 false true false", "former 1 true true true", "gone 2 false false true", "r 0 true false false"}; !slices.Equal(got, want) {
 			t.Errorf("queues:\n got %q\nwant %q", got, want)
 		}
-		unregistered := testapp.Must[[]outbox.Unhandled](t)(admin.Unhandled(ctx, db))
-		if want := []outbox.Unhandled{{Consumer: "c", PayloadType: "gone"}, {Consumer: "gone", PayloadType: "order.placed"}}; !slices.Equal(unregistered, want) {
+		unregistered := testapp.Must[[]admin.Unhandled](t)(client.Unhandled(ctx, db))
+		if want := []admin.Unhandled{{Consumer: "c", PayloadType: "gone"}, {Consumer: "gone", PayloadType: "order.placed"}}; !slices.Equal(unregistered, want) {
 			t.Errorf("unregistered: got %+v, want %+v", unregistered, want)
 		}
 	})
@@ -413,7 +414,7 @@ func TestChangesSeeClaimsNewerThanTheirLocks(t *testing.T) {
 			})
 		}
 	}))
-	result := testapp.Must[outbox.Result](t)(a.Admin().Cancel(t.Context(), hooked, 1, 2))
+	result := testapp.Must[admin.Result](t)(a.Admin().Cancel(t.Context(), hooked, 1, 2))
 	if result.Changed != 1 || !slices.Equal(result.Running, []int64{1}) {
 		t.Errorf("cancel: got %+v, want the claimed one left", result)
 	}
@@ -433,14 +434,14 @@ func TestQueuesOfManyConsumers(t *testing.T) {
 			t.Errorf("got %d queues, %v, want 700", len(queues), err)
 		}
 		a.Fill(1, "order.lost")
-		if found := testapp.Must[[]outbox.Unhandled](t)(a.Admin().Unhandled(t.Context(), db)); len(found) != 1 {
+		if found := testapp.Must[[]admin.Unhandled](t)(a.Admin().Unhandled(t.Context(), db)); len(found) != 1 {
 			t.Errorf("unregistered: got %v, want one", found)
 		}
 		var names []string
 		for _, q := range queues {
 			names = append(names, q.Consumer)
 		}
-		if minutes := testapp.Must[[]outbox.MinuteStats](t)(a.Admin().Minutes(t.Context(), db, time.Hour, names...)); len(minutes) != 0 {
+		if minutes := testapp.Must[[]admin.MinuteStats](t)(a.Admin().Minutes(t.Context(), db, time.Hour, names...)); len(minutes) != 0 {
 			t.Errorf("minutes: got %v, want none", minutes)
 		}
 	})

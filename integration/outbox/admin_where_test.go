@@ -8,6 +8,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -18,20 +19,20 @@ func TestAdminChangesWhatMatches(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"), testapp.Consumed("k", bus.Ordered(bus.BlockKey)))
-		admin, ctx := a.Admin(), t.Context()
+		client, ctx := a.Admin(), t.Context()
 		for range 20 {
 			a.Produce(order{}, outbox.OrderingKey("a"))
 		}
-		if later, err := admin.RescheduleWhere(ctx, db, time.Now().Add(time.Hour), outbox.Chunk{Limit: 1000}); err != nil || later.Changed != 40 || later.More {
+		if later, err := client.RescheduleWhere(ctx, db, time.Now().Add(time.Hour), admin.Chunk{Limit: 1000}); err != nil || later.Changed != 40 || later.More {
 			t.Fatalf("reschedule all: got %+v and %v, want 40", later, err)
 		}
-		count := func(f outbox.Filter) int { return testapp.Must[int](t)(admin.Count(ctx, db, f)) }
+		count := func(f admin.Filter) int { return testapp.Must[int](t)(client.Count(ctx, db, f)) }
 		a.Exec("UPDATE consumer_messages SET attempts = 1 WHERE id <= 30")
 		for _, consumer := range []string{"c", "k"} { // in batches, up to what was seen
-			filter := outbox.Filter{Consumer: consumer, Retrying: true}
+			filter := admin.Filter{Consumer: consumer, Retrying: true}
 			want, changed, last := count(filter), 0, int64(0)
 			for more, calls := true, 0; more; calls++ {
-				result, err := admin.RescheduleWhere(ctx, db, time.Now().Add(-time.Hour), outbox.Chunk{Filter: filter, After: last, UpTo: 24, Limit: 5})
+				result, err := client.RescheduleWhere(ctx, db, time.Now().Add(-time.Hour), admin.Chunk{Filter: filter, After: last, UpTo: 24, Limit: 5})
 				if err != nil || calls > 10 || result.Changed > 5 || result.Last < last {
 					t.Fatalf("reschedule: got %+v and %v in call %d", result, err, calls)
 				}
@@ -41,22 +42,22 @@ func TestAdminChangesWhatMatches(t *testing.T) {
 				t.Errorf("rescheduled: got %d up to %d, want %d of %d, up to 24", changed, last, upTo, want)
 			}
 		}
-		if ready := count(outbox.Filter{State: outbox.Ready}); ready != 24 {
+		if ready := count(admin.Filter{State: admin.Ready}); ready != 24 {
 			t.Errorf("ready: got %d, want 24", ready)
 		}
-		result, err := admin.CancelWhere(ctx, db, outbox.Chunk{Filter: outbox.Filter{State: outbox.Delayed}, Limit: 1000})
-		if err != nil || result.Changed != 16 || result.More || result.Last != 40 || count(outbox.Filter{}) != 24 {
+		result, err := client.CancelWhere(ctx, db, admin.Chunk{Filter: admin.Filter{State: admin.Delayed}, Limit: 1000})
+		if err != nil || result.Changed != 16 || result.More || result.Last != 40 || count(admin.Filter{}) != 24 {
 			t.Errorf("cancel: got %+v and %v, want the 16 that are delayed", result, err)
 		}
-		for name, b := range map[string]outbox.Chunk{"no limit": {}, "too many": {Limit: 10_001}, "before all": {Limit: 1, After: -1}, "up to nothing": {Limit: 1, UpTo: -1}, "a state that there is not": {Limit: 1, Filter: outbox.Filter{State: "x"}}} {
-			if result, err := admin.CancelWhere(ctx, db, b); !errors.Is(err, bus.ErrInvalidOption) || result.Changed != 0 || result.Last != b.After {
+		for name, b := range map[string]admin.Chunk{"no limit": {}, "too many": {Limit: 10_001}, "before all": {Limit: 1, After: -1}, "up to nothing": {Limit: 1, UpTo: -1}, "a state that there is not": {Limit: 1, Filter: admin.Filter{State: "x"}}} {
+			if result, err := client.CancelWhere(ctx, db, b); !errors.Is(err, bus.ErrInvalidOption) || result.Changed != 0 || result.Last != b.After {
 				t.Errorf("%s: got %+v and %v, want ErrInvalidOption", name, result, err)
 			}
 		}
-		if _, err := admin.RescheduleWhere(ctx, db, time.Time{}, outbox.Chunk{Limit: 1}); !errors.Is(err, bus.ErrInvalidOption) {
+		if _, err := client.RescheduleWhere(ctx, db, time.Time{}, admin.Chunk{Limit: 1}); !errors.Is(err, bus.ErrInvalidOption) {
 			t.Errorf("the zero time: got %v, want ErrInvalidOption", err)
 		}
-		if count(outbox.Filter{}) != 24 {
+		if count(admin.Filter{}) != 24 {
 			t.Error("what was refused has changed something")
 		}
 	})
@@ -78,7 +79,7 @@ func TestAdminLeavesWhatIsClaimed(t *testing.T) {
 		<-started
 		<-started
 		a.Produce(refund{}, outbox.Delay(time.Hour))
-		result, err := a.Admin().CancelWhere(t.Context(), db, outbox.Chunk{Limit: 100})
+		result, err := a.Admin().CancelWhere(t.Context(), db, admin.Chunk{Limit: 100})
 		if err != nil || result.Changed != 1 || len(result.Running) != 2 || result.More || result.Last != 3 {
 			t.Errorf("cancel: got %+v and %v, want one changed and two running", result, err)
 		}
@@ -99,7 +100,7 @@ func TestAdminLooksAtAPartAtATime(t *testing.T) {
 		}
 		a.Exec("UPDATE consumer_messages SET attempts = 1 WHERE id > ?", nth(59_990))
 		part, all := nth(50_000), nth(60_000)
-		b := outbox.Chunk{Filter: outbox.Filter{Retrying: true}, Limit: 100}
+		b := admin.Chunk{Filter: admin.Filter{Retrying: true}, Limit: 100}
 		first, err := a.Admin().CancelWhere(t.Context(), db, b)
 		if err != nil || first.Changed != 0 || !first.More || first.Last != part {
 			t.Errorf("the first part: got %+v and %v, want nothing up to 50,000, and more", first, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -28,9 +29,9 @@ func startWatched(a *app, config outbox.ProcessorConfig) (r *testapp.Running, lo
 
 // askToStop has somebody ask that a message be stopped, and returns when its process knows of it.
 // The answer comes when the message is settled.
-func askToStop(a *app, looks func() int, id int64) (answer <-chan outbox.Stopped) {
+func askToStop(a *app, looks func() int, id int64) (answer <-chan admin.StopResult) {
 	a.Helper()
-	answered := make(chan outbox.Stopped, 1)
+	answered := make(chan admin.StopResult, 1)
 	go func() {
 		how, err := a.Admin().Stop(context.WithoutCancel(a.Context()), a.DB, id)
 		if err != nil {
@@ -78,8 +79,8 @@ func TestToStopWhatWaitsLeavesTheRunBeforeItAlone(t *testing.T) {
 		<-again
 		answer := askToStop(a, looks, second)
 		close(goOn)
-		if how := <-answer; how != outbox.StopCancelled {
-			t.Errorf("Stop: got %q, want %q", how, outbox.StopCancelled)
+		if how := <-answer; how != admin.StopCancelled {
+			t.Errorf("Stop: got %q, want %q", how, admin.StopCancelled)
 		}
 		testapp.Eventually(t, "all ran", func() bool { return a.Empty() || len(a.Poisoned()) > 0 })
 		r.MustStop()
@@ -117,8 +118,8 @@ func TestToStopWhatIsNotInTheCallLeavesTheCallAlone(t *testing.T) {
 		<-running
 		answer := askToStop(a, looks, last.ID)
 		close(goOn)
-		if how := <-answer; how != outbox.StopCancelled {
-			t.Errorf("Stop: got %q, want %q", how, outbox.StopCancelled)
+		if how := <-answer; how != admin.StopCancelled {
+			t.Errorf("Stop: got %q, want %q", how, admin.StopCancelled)
 		}
 		testapp.Eventually(t, "nothing waits", a.Empty)
 		r.MustStop()
@@ -146,8 +147,8 @@ func TestToStopTheSecondOfAKeyTakesItOutOfItsBatch(t *testing.T) {
 		second := a.Pending()[1].ID
 		r := a.Start(alone())
 		<-running
-		if how, err := a.Admin().Stop(t.Context(), db, second); how != outbox.StopCancelled || err != nil {
-			t.Errorf("Stop: got %q, %v, want %q", how, err, outbox.StopCancelled)
+		if how, err := a.Admin().Stop(t.Context(), db, second); how != admin.StopCancelled || err != nil {
+			t.Errorf("Stop: got %q, %v, want %q", how, err, admin.StopCancelled)
 		}
 		testapp.Eventually(t, "all ran", func() bool { return a.Empty() || len(a.Poisoned()) > 0 })
 		r.MustStop()
@@ -180,8 +181,8 @@ func TestToStopTheSecondOfAKeyTakesItOutOfItsGroup(t *testing.T) {
 	<-running
 	answer := askToStop(a, looks, second)
 	close(goOn)
-	if how := <-answer; how != outbox.StopCancelled {
-		t.Errorf("Stop: got %q, want %q", how, outbox.StopCancelled)
+	if how := <-answer; how != admin.StopCancelled {
+		t.Errorf("Stop: got %q, want %q", how, admin.StopCancelled)
 	}
 	testapp.Eventually(t, "all ran", a.Empty)
 	r.MustStop()

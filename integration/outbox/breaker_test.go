@@ -10,6 +10,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -61,8 +62,8 @@ func TestABreakerOpensInAllProcesses(t *testing.T) {
 		}
 		testapp.Eventually(t, "it is known as the reason", func() bool {
 			pending := a.Pending()
-			e := testapp.Must[outbox.Explanation](t)(a.Admin().Explain(a.Context(), db, pending[len(pending)-1].ID))
-			return e.Reason == outbox.CircuitBreakerOpen && strings.Contains(e.Text, "Consumer \"c\": breaker open since ")
+			e := testapp.Must[admin.Explanation](t)(a.Admin().Explain(a.Context(), db, pending[len(pending)-1].ID))
+			return e.Reason == admin.CircuitBreakerOpen && strings.Contains(e.Text, "Consumer \"c\": circuit open since ")
 		})
 		down.Store(false)
 		testapp.Eventually(t, "all ran", a.Empty)
@@ -209,14 +210,14 @@ func TestAnOpenBreakerIsSeenAndProbedAtOnce(t *testing.T) {
 			done.Add(1)
 			return nil
 		}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 2, Cooldown: time.Hour}), bus.Aliases("former"), bus.MaxAttempts(1000), bus.AttemptDelay(time.Millisecond)))
-		admin := a.Admin()
-		if err := admin.Probe(t.Context(), db, "c"); !errors.Is(err, outbox.ErrNotOpen) {
+		client := a.Admin()
+		if err := client.Probe(t.Context(), db, "c"); !errors.Is(err, admin.ErrNotOpen) {
 			t.Errorf("closed: got %v, want ErrNotOpen", err)
 		}
 		r := a.Start(testapp.Fast())
 		a.ProduceMany(5)
-		queue := func() outbox.Queue {
-			queues, err := admin.Queues(t.Context(), db)
+		queue := func() admin.Queue {
+			queues, err := client.Queues(t.Context(), db)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -228,20 +229,20 @@ func TestAnOpenBreakerIsSeenAndProbedAtOnce(t *testing.T) {
 		}
 		// Whoever has no consumers, such as the command, sees it in the same words, under each name of the consumer.
 		a.Exec("UPDATE consumer_messages SET consumer_type = 'former' WHERE id = (SELECT id FROM (SELECT max(id) AS id FROM consumer_messages) AS last)")
-		operator := testapp.Must[*outbox.Admin](t)(outbox.NewAdmin(testapp.Must[*bus.Registry](t)(bus.NewRegistry())))
-		for _, q := range testapp.Must[[]outbox.Queue](t)(operator.Queues(t.Context(), db)) {
+		operator := testapp.Must[*admin.Client](t)(admin.NewClient(testapp.Must[*bus.Registry](t)(bus.NewRegistry())))
+		for _, q := range testapp.Must[[]admin.Queue](t)(operator.Queues(t.Context(), db)) {
 			if q.Breaker == nil || *q.Breaker != *queue().Breaker {
 				t.Errorf("queue %s: got %v, want %s", q.Consumer, q.Breaker, queue().Breaker)
 			}
 		}
 		for _, m := range a.Pending() {
 			testapp.Eventually(t, "it is due, and the breaker is why it does not run", func() bool {
-				e := testapp.Must[outbox.Explanation](t)(operator.Explain(t.Context(), db, m.ID))
-				return e.Reason == outbox.CircuitBreakerOpen && strings.Contains(e.Text, queue().Breaker.String())
+				e := testapp.Must[admin.Explanation](t)(operator.Explain(t.Context(), db, m.ID))
+				return e.Reason == admin.CircuitBreakerOpen && strings.Contains(e.Text, queue().Breaker.String())
 			})
 		}
 		down.Store(false)
-		if err := admin.Probe(t.Context(), db, "c"); err != nil {
+		if err := client.Probe(t.Context(), db, "c"); err != nil {
 			t.Fatal(err)
 		}
 		testapp.Eventually(t, "all ran", a.Empty)

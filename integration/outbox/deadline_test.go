@@ -10,6 +10,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -28,8 +29,8 @@ func TestWhatComesTooLateIsNotRun(t *testing.T) {
 		a.Produce(order{ID: "1"}, outbox.DeliverBy(past, bus.Discarded))
 		a.Produce(order{ID: "2"}, outbox.DeliverBy(past, bus.Poisoned))
 		a.Produce(order{ID: "3"}, outbox.DeliverBy(future, bus.Discarded))
-		explained := testapp.Must[outbox.Explanation](t)(a.Admin().Explain(a.Context(), db, a.Pending()[0].ID))
-		if explained.Reason != outbox.Expired || !strings.Contains(explained.Text, "discarded") || explained.Message.Headers != nil {
+		explained := testapp.Must[admin.Explanation](t)(a.Admin().Explain(a.Context(), db, a.Pending()[0].ID))
+		if explained.Reason != admin.Expired || !strings.Contains(explained.Text, "discarded") || explained.Message.Headers != nil {
 			t.Errorf("Explain: got %+v, want that it is late and will be discarded", explained)
 		}
 		config := testapp.Fast()
@@ -41,7 +42,7 @@ func TestWhatComesTooLateIsNotRun(t *testing.T) {
 		if runs.Load() != 1 || len(poisoned) != 1 || poisoned[0].Reason != "deadline passed" {
 			t.Fatalf("got %d runs and %+v poisoned, want one each", runs.Load(), poisoned)
 		}
-		explained = testapp.Must[outbox.Explanation](t)(a.Admin().Explain(a.Context(), db, poisoned[0].ID))
+		explained = testapp.Must[admin.Explanation](t)(a.Admin().Explain(a.Context(), db, poisoned[0].ID))
 		if !strings.Contains(explained.Text, ", because its deadline had passed.") {
 			t.Errorf("Explain: got %q, want that its deadline had passed", explained.Text)
 		}

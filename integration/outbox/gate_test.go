@@ -12,6 +12,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -62,9 +63,9 @@ func TestAClosedGateWritesNothing(t *testing.T) {
 				t.Errorf("got %+v, want it untouched: %+v", row, unchanged[row.ID])
 			}
 		}
-		explained := testapp.Must[outbox.Explanation](t)(a.Admin().Explain(a.Context(), db, after[0].ID))
-		if explained.Reason != outbox.CircuitOpen {
-			t.Errorf("Explain: got %+v, want %s", explained, outbox.CircuitOpen)
+		explained := testapp.Must[admin.Explanation](t)(a.Admin().Explain(a.Context(), db, after[0].ID))
+		if explained.Reason != admin.CircuitOpen {
+			t.Errorf("Explain: got %+v, want %s", explained, admin.CircuitOpen)
 		}
 		away.Store(false)
 		testapp.Eventually(t, "a probe opens the gate", a.Empty)

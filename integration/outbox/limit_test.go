@@ -12,6 +12,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -119,8 +120,8 @@ func TestSlotsOfTheDeadAreFreeAgain(t *testing.T) {
 		id := a.Pending()[0].ID
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "the limit is known as the reason", func() bool {
-			e := testapp.Must[outbox.Explanation](t)(a.Admin().Explain(a.Context(), db, id))
-			return e.Reason == outbox.Limited && strings.Contains(e.Text, "dead")
+			e := testapp.Must[admin.Explanation](t)(a.Admin().Explain(a.Context(), db, id))
+			return e.Reason == admin.Limited && strings.Contains(e.Text, "dead")
 		})
 		testapp.Eventually(t, "it ran", a.Empty)
 		testapp.Eventually(t, "the slot is given back", func() bool {

@@ -20,6 +20,7 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 	"github.com/uptrace/bun/schema"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -335,12 +336,12 @@ func TestStatsTellWhatWaits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		queues := func() map[string]outbox.Queue {
+		queues := func() map[string]admin.Queue {
 			list, err := idle.Queues(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			byName := map[string]outbox.Queue{}
+			byName := map[string]admin.Queue{}
 			for _, q := range list {
 				byName[q.Consumer] = q
 			}

@@ -336,7 +336,7 @@ func TestWhatHangsInALayerHoldsUpItsKeyAlone(t *testing.T) {
 		})
 		r := a.Start(config)
 		testapp.Eventually(t, "the other key ran", func() bool { return seen.runs()["b3"] > 0 })
-		drain := &outbox.DrainError{}
+		drain := &bus.DrainError{}
 		if err := r.Wait(); !errors.As(err, &drain) {
 			t.Errorf("Run: got %v, want who hangs", err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -158,13 +159,13 @@ func TestAPoisonedMessageParksItsKey(t *testing.T) {
 		produceSteps(a, "b", 1, 4)
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "the others ran", func() bool { return len(a.Pending()) == 2 && len(a.Poisoned()) == 1 })
-		keys := testapp.Must[[]outbox.BlockedKey](t)(a.Admin().BlockedKeys(t.Context(), db, 10))
+		keys := testapp.Must[[]admin.BlockedKey](t)(a.Admin().BlockedKeys(t.Context(), db, 10))
 		poisoned := a.Poisoned()[0]
 		if len(keys) != 1 || keys[0].Key != "customer:a" || keys[0].Consumer != "c" || keys[0].Poisoned != poisoned.ID || keys[0].Waiting != 2 || keys[0].Since.IsZero() {
 			t.Errorf("Keys: got %+v, want that of message %d with 2 behind it", keys, poisoned.ID)
 		}
-		e := testapp.Must[outbox.Explanation](t)(a.Admin().Explain(t.Context(), db, a.Pending()[0].ID))
-		if e.Reason != outbox.KeyBlocked || !strings.Contains(e.Text, fmt.Sprintf("Message %d of key \"customer:a\" was poisoned", poisoned.ID)) {
+		e := testapp.Must[admin.Explanation](t)(a.Admin().Explain(t.Context(), db, a.Pending()[0].ID))
+		if e.Reason != admin.KeyBlocked || !strings.Contains(e.Text, fmt.Sprintf("Message %d of key \"customer:a\" was poisoned", poisoned.ID)) {
 			t.Errorf("Explain: got %q, %s", e.Reason, e.Text)
 		}
 		produceSteps(a, "a", 5, 5)
@@ -202,7 +203,7 @@ func TestAPoisonedMessageIsSkipped(t *testing.T) {
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "one goes on, the other does not", func() bool { return len(a.Pending()) == 1 && len(a.Poisoned()) == 2 })
 		checkParked(a, r.Queues, 1)
-		if keys := testapp.Must[[]outbox.BlockedKey](t)(a.Admin().BlockedKeys(t.Context(), db, 10)); len(keys) != 1 || keys[0].Consumer != "parks" {
+		if keys := testapp.Must[[]admin.BlockedKey](t)(a.Admin().BlockedKeys(t.Context(), db, 10)); len(keys) != 1 || keys[0].Consumer != "parks" {
 			t.Errorf("Keys: got %+v, want the one of parks", keys)
 		}
 		poisons := testapp.Must[*poison.Store](t)(poison.NewStore(a.Registry))
@@ -221,10 +222,10 @@ func TestAPoisonedMessageIsSkipped(t *testing.T) {
 }
 
 // checkParked asks a processor and an admin how many keys of the consumer parks are parked.
-func checkParked(a *app, queues func(context.Context) ([]outbox.Queue, error), want int64) {
+func checkParked(a *app, queues func(context.Context) ([]admin.Queue, error), want int64) {
 	a.Helper()
-	for by, list := range map[string][]outbox.Queue{
-		"a processor": testapp.Must[[]outbox.Queue](a.T)(queues(a.Context())), "an admin": testapp.Must[[]outbox.Queue](a.T)(a.Admin().Queues(a.Context(), a.DB)),
+	for by, list := range map[string][]admin.Queue{
+		"a processor": testapp.Must[[]admin.Queue](a.T)(queues(a.Context())), "an admin": testapp.Must[[]admin.Queue](a.T)(a.Admin().Queues(a.Context(), a.DB)),
 	} {
 		for _, q := range list {
 			if parks := q.Consumer == "parks"; q.BlocksKeys != parks || parks && q.BlockedKeys != want || !parks && q.BlockedKeys != 0 {
@@ -242,23 +243,23 @@ func TestCancellingLetsThoseBehindRun(t *testing.T) {
 		a := testapp.New(t, db, bus.Consume("c", func(ctx context.Context, s step) error { return ran.consume(ctx, order{ID: fmt.Sprint(s.N)}) }, bus.Ordered(bus.BlockKey)))
 		produceSteps(a, "a", 1, 3)
 		waits := a.Pending()
-		admin := a.Admin()
-		testapp.Must[outbox.Result](t)(admin.Reschedule(t.Context(), db, time.Now().Add(time.Hour), waits[0].ID, waits[1].ID))
+		client := a.Admin()
+		testapp.Must[admin.Result](t)(client.Reschedule(t.Context(), db, time.Now().Add(time.Hour), waits[0].ID, waits[1].ID))
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "the last is seen", func() bool { return r.Stats().EmptyClaims > 0 })
-		e := testapp.Must[outbox.Explanation](t)(admin.Explain(t.Context(), db, waits[2].ID))
-		if want := fmt.Sprintf("It waits behind message %d of key \"customer:a\", about which: It is due in ", waits[0].ID); e.Reason != outbox.BehindKey || !strings.HasPrefix(e.Text, want) {
-			t.Errorf("Explain: got %q, %s, want %q, %s", e.Reason, e.Text, outbox.BehindKey, want)
+		e := testapp.Must[admin.Explanation](t)(client.Explain(t.Context(), db, waits[2].ID))
+		if want := fmt.Sprintf("It waits behind message %d of key \"customer:a\", about which: It is due in ", waits[0].ID); e.Reason != admin.BehindKey || !strings.HasPrefix(e.Text, want) {
+			t.Errorf("Explain: got %q, %s, want %q, %s", e.Reason, e.Text, admin.BehindKey, want)
 		}
 		err := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-			_, err := admin.Cancel(ctx, tx, waits[0].ID)
+			_, err := client.Cancel(ctx, tx, waits[0].ID)
 			return err
 		})
 		if bound := db.Dialect().Name() != dialect.SQLite; errors.Is(err, bus.ErrInvalidOption) != bound {
 			t.Errorf("Cancel in a transaction of the caller's: got %v, want %v: %t", err, bus.ErrInvalidOption, bound)
 		}
-		testapp.Must[outbox.Result](t)(admin.Cancel(t.Context(), db, waits[0].ID))
-		testapp.Must[outbox.Result](t)(admin.RunNow(t.Context(), db, waits[1].ID))
+		testapp.Must[admin.Result](t)(client.Cancel(t.Context(), db, waits[0].ID))
+		testapp.Must[admin.Result](t)(client.RunNow(t.Context(), db, waits[1].ID))
 		testapp.Eventually(t, "the others ran", a.Empty)
 		r.MustStop()
 		if !slices.Equal(ran.ids, []string{"2", "3"}) {

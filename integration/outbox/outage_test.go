@@ -319,7 +319,7 @@ func TestMiddlewareThatNeverReturnsIsNamed(t *testing.T) {
 		a.ProduceAt(ctx, order{ID: "1"})
 		r := a.StartWith(ctx, outbox.ProcessorConfig{Middleware: []bus.Middleware{stuck}, DrainTimeout: time.Second})
 		<-entered
-		var drain *outbox.DrainError
+		var drain *bus.DrainError
 		if err := r.Wait(); !errors.As(err, &drain) || len(drain.Consumers) != 1 || drain.Consumers[0] != "c" {
 			t.Errorf("run: got %v, want a DrainError that names c", err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/sqlitedialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -264,7 +265,7 @@ func TestEachKeyKeepsToItsRate(t *testing.T) {
 		last := int64(a.Count("SELECT MAX(id) FROM consumer_messages WHERE order_key = 'customer:a'"))
 		testapp.Eventually(t, "Explain says so", func() bool {
 			e, err := a.Admin().Explain(t.Context(), db, last)
-			return err == nil && e.Reason == outbox.RateLimited && strings.Contains(e.Text, "Its key starts 20 in 1s")
+			return err == nil && e.Reason == admin.RateLimited && strings.Contains(e.Text, "Its key starts 20 in 1s")
 		})
 		one.MustStop()
 		two.MustStop()
@@ -293,8 +294,8 @@ func TestWhatHasAKeyMayWait(t *testing.T) {
 		}
 		testapp.Eventually(t, "one runs", func() bool { return a.Count("SELECT count(*) FROM message_claims") == 1 })
 		e, err := a.Admin().Explain(t.Context(), db, int64(a.Count("SELECT MAX(id) FROM consumer_messages")))
-		if err != nil || e.Reason != outbox.KeyLimited || !strings.Contains(e.Text, `1 messages of key "k"`) {
-			t.Errorf("Explain: got %q (%s), %v; want %q", e.Reason, e.Text, err, outbox.KeyLimited)
+		if err != nil || e.Reason != admin.KeyLimited || !strings.Contains(e.Text, `1 messages of key "k"`) {
+			t.Errorf("Explain: got %q (%s), %v; want %q", e.Reason, e.Text, err, admin.KeyLimited)
 		}
 		close(over)
 		testapp.Eventually(t, "all ran", a.Empty)

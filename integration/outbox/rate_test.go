@@ -9,6 +9,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -82,8 +83,8 @@ func TestARateHoldsUpNobodyElse(t *testing.T) {
 				t.Errorf("step %d: got %v, %v, want the one of the other consumer", want, ran, err)
 			}
 		}
-		explained := testapp.Must[outbox.Explanation](t)(a.Admin().Explain(a.Context(), db, a.Pending()[0].ID))
-		if explained.Reason != outbox.RateLimited || !strings.Contains(explained.Text, "1 in 1h0m0s") {
+		explained := testapp.Must[admin.Explanation](t)(a.Admin().Explain(a.Context(), db, a.Pending()[0].ID))
+		if explained.Reason != admin.RateLimited || !strings.Contains(explained.Text, "1 in 1h0m0s") {
 			t.Errorf("Explain: got %+v, want the rate", explained)
 		}
 		if len(a.Pending()) != 50 {

@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -144,7 +145,7 @@ func TestARenamedConsumersPoisonedMessageIsNoSecondOne(t *testing.T) {
 }
 
 func listPoisoned(ctx context.Context, store *poison.Store, db *bun.DB) ([]poison.Message, error) {
-	messages, _, err := store.List(ctx, db, poison.Filter{}, outbox.Page{})
+	messages, _, err := store.List(ctx, db, poison.Filter{}, admin.Page{})
 	return messages, err
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -47,9 +48,9 @@ func TestReports(t *testing.T) {
 		testapp.Eventually(t, "all is consumed or poisoned", func() bool { return a.Count("SELECT count(*) FROM consumer_messages") == 0 })
 		p.MustStop()
 
-		admin, ctx := a.Admin(), t.Context()
-		processes := testapp.Must[[]outbox.Process](t)(admin.Processes(ctx, db, time.Hour))
-		if len(processes) != 1 || processes[0].Status != outbox.ProcessStopped || processes[0].Kind != "processor" || processes[0].PID == 0 || processes[0].Program == "" || processes[0].Version != "v1.8.0" {
+		client, ctx := a.Admin(), t.Context()
+		processes := testapp.Must[[]admin.Process](t)(client.Processes(ctx, db, time.Hour))
+		if len(processes) != 1 || processes[0].Status != admin.ProcessStopped || processes[0].Kind != "processor" || processes[0].PID == 0 || processes[0].Program == "" || processes[0].Version != "v1.8.0" {
 			t.Fatalf("got %+v, want one processor, which has stopped", processes)
 		}
 		for _, c := range processes[0].Consumers {
@@ -57,8 +58,8 @@ func TestReports(t *testing.T) {
 				t.Errorf("got %+v, want what it takes", c)
 			}
 		}
-		of := make(map[string]outbox.MinuteStats)
-		for _, m := range testapp.Must[[]outbox.MinuteStats](t)(admin.Minutes(ctx, db, time.Hour)) {
+		of := make(map[string]admin.MinuteStats)
+		for _, m := range testapp.Must[[]admin.MinuteStats](t)(client.Minutes(ctx, db, time.Hour)) {
 			sum := of[m.Consumer]
 			sum.Done, sum.Retried, sum.Poisoned = sum.Done+m.Done, sum.Retried+m.Retried, sum.Poisoned+m.Poisoned
 			for i := range m.Run {
@@ -75,7 +76,7 @@ func TestReports(t *testing.T) {
 		if q := of["fails"].Run.Quantile(0.5); q == 0 || q > time.Minute {
 			t.Errorf("half of the runs took up to %s", q)
 		}
-		failures := testapp.Must[[]outbox.FailureGroup](t)(admin.Failures(ctx, db, "fails", 10))
+		failures := testapp.Must[[]admin.FailureGroup](t)(client.Failures(ctx, db, "fails", 10))
 		runs := make(map[string]int64)
 		for _, f := range failures {
 			runs[f.Fingerprint] = f.Runs
@@ -83,7 +84,7 @@ func TestReports(t *testing.T) {
 				t.Errorf("sample: got %q, want the text of an error", f.Sample)
 			}
 		}
-		poisoned, _, err := testapp.Must[*poison.Store](t)(poison.NewStore(a.Registry)).List(ctx, db, poison.Filter{}, outbox.Page{})
+		poisoned, _, err := testapp.Must[*poison.Store](t)(poison.NewStore(a.Registry)).List(ctx, db, poison.Filter{}, admin.Page{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +103,7 @@ func TestReports(t *testing.T) {
 	})
 }
 
-func total(histogram outbox.Histogram) (sum int64) {
+func total(histogram admin.Histogram) (sum int64) {
 	for _, n := range histogram {
 		sum += n
 	}
@@ -144,7 +145,7 @@ func TestReportsThatCannotBeWritten(t *testing.T) {
 		a.ProduceMany(10)
 		testapp.Eventually(t, "all is consumed", func() bool { return runs.Load() == 10 })
 		seen := func() (seen time.Time) {
-			for _, p := range testapp.Must[[]outbox.Process](t)(a.Admin().Processes(t.Context(), db, time.Hour)) {
+			for _, p := range testapp.Must[[]admin.Process](t)(a.Admin().Processes(t.Context(), db, time.Hour)) {
 				seen = p.SeenAt
 			}
 			return seen
@@ -174,18 +175,18 @@ func TestExplainGoesByTheFleet(t *testing.T) {
 				}
 				return nil
 			}, bus.Timeout(time.Minute)))
-		elsewhere := testapp.Must[*outbox.Admin](t)(outbox.NewAdmin(testapp.Must[*bus.Registry](t)(bus.NewRegistry())))
-		explained := func(consumer string) outbox.Explanation {
+		elsewhere := testapp.Must[*admin.Client](t)(admin.NewClient(testapp.Must[*bus.Registry](t)(bus.NewRegistry())))
+		explained := func(consumer string) admin.Explanation {
 			t.Helper()
-			rows, _, err := elsewhere.List(t.Context(), db, outbox.Filter{Consumer: consumer, State: outbox.Ready}, outbox.Page{Size: 1})
+			rows, _, err := elsewhere.List(t.Context(), db, admin.Filter{Consumer: consumer, State: admin.Ready}, admin.Page{Size: 1})
 			if err != nil || len(rows) == 0 {
-				return outbox.Explanation{}
+				return admin.Explanation{}
 			}
-			return testapp.Must[outbox.Explanation](t)(elsewhere.Explain(t.Context(), db, rows[0].ID))
+			return testapp.Must[admin.Explanation](t)(elsewhere.Explain(t.Context(), db, rows[0].ID))
 		}
-		becomes := func(consumer string, want outbox.State, texts ...string) {
+		becomes := func(consumer string, want admin.State, texts ...string) {
 			t.Helper()
-			var last outbox.Explanation
+			var last admin.Explanation
 			testapp.Eventually(t, consumer+" is "+string(want), func() bool { last = explained(consumer); return last.Reason == want })
 			for _, text := range texts {
 				if !strings.Contains(last.Text, text) {
@@ -194,19 +195,19 @@ func TestExplainGoesByTheFleet(t *testing.T) {
 			}
 		}
 		a.ProduceMany(1)
-		becomes("slow", outbox.NoConsumer)
+		becomes("slow", admin.NoConsumer)
 		config := testapp.Fast()
 		config.Concurrency, config.BatchSize, config.Fetchers = 2, 1, 1
 		p := a.Start(config)
 		a.ProduceMany(20)
-		becomes("slow", outbox.Saturated, "at its limit", "pid")
+		becomes("slow", admin.Saturated, "at its limit", "pid")
 		close(hold)
 		testapp.Eventually(t, "slow drains", func() bool {
 			return a.Count("SELECT count(*) FROM consumer_messages WHERE consumer_type = 'slow'") == 0
 		})
 		p.MustStop()
 		a.ProduceMany(1)
-		becomes("slow", outbox.NoLiveProcess, "No live process", "stopped at")
+		becomes("slow", admin.NoLiveProcess, "No live process", "stopped at")
 	})
 }
 
@@ -224,24 +225,24 @@ func TestExplainOfWhatOthersTake(t *testing.T) {
 		now := testapp.In(db, 0)
 		a.Exec("INSERT INTO message_processes (id, kind, host, pid, program, version, started_at, seen_at, manifest, state) VALUES ('p', 'processor', 'h', 1, 'shop', 'v1', "+now+", "+now+", ?, ?)",
 			`{"consumers":[{"name":"c","payload_types":["order.placed"]}]}`, `{"every":3600000000000,"limit":2}`)
-		becomes := func(id int64, want outbox.State, text string) {
+		becomes := func(id int64, want admin.State, text string) {
 			t.Helper()
-			if e := testapp.Must[outbox.Explanation](t)(web.Explain(t.Context(), db, id)); e.Reason != want || !strings.Contains(e.Text, text) || strings.Contains(e.Text, "registered here") {
+			if e := testapp.Must[admin.Explanation](t)(web.Explain(t.Context(), db, id)); e.Reason != want || !strings.Contains(e.Text, text) || strings.Contains(e.Text, "registered here") {
 				t.Errorf("got %s: %s, want %s with %q", e.Reason, e.Text, want, text)
 			}
 		}
-		becomes(ids[0], outbox.Ready, "taken by shop v1")
-		becomes(ids[2], outbox.BehindKey, fmt.Sprintf("waits behind message %d", ids[1]))
+		becomes(ids[0], admin.Ready, "taken by shop v1")
+		becomes(ids[2], admin.BehindKey, fmt.Sprintf("waits behind message %d", ids[1]))
 		a.Exec("UPDATE consumer_messages SET crashes = 2 WHERE id = ?", ids[0])
-		becomes(ids[0], outbox.Suspect, "owners vanished")
+		becomes(ids[0], admin.Suspect, "owners vanished")
 		a.Exec("UPDATE consumer_messages SET crashes = 0, attempts = 3, available_after = "+testapp.In(db, time.Hour)+" WHERE id = ?", ids[0])
-		becomes(ids[0], outbox.Delayed, "3 of its runs failed; it is due again in")
+		becomes(ids[0], admin.Delayed, "3 of its runs failed; it is due again in")
 		if err := web.Pause(t.Context(), db, "c"); err != nil {
 			t.Fatal(err)
 		}
-		becomes(ids[0], outbox.Paused, "has been paused")
+		becomes(ids[0], admin.Paused, "has been paused")
 		a.Exec("UPDATE message_processes SET stopped_at = seen_at")
-		becomes(ids[0], outbox.NoLiveProcess, "It is due at ")
+		becomes(ids[0], admin.NoLiveProcess, "It is due at ")
 	})
 }
 

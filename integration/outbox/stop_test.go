@@ -11,6 +11,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -40,17 +41,17 @@ func TestARunIsStoppedFromOutside(t *testing.T) {
 		a.ProduceMany(3)
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "two run", func() bool { return running.Load() == 2 })
-		admin := a.Admin()
+		client := a.Admin()
 		for left := 3; left > 0; left-- { // two that run, and one that waits or runs by then
 			id := a.Pending()[0].ID
-			stopped, err := admin.Stop(a.Context(), db, id)
-			if err != nil || stopped != outbox.StopCancelled {
-				t.Errorf("Stop: got %q, %v, want %q", stopped, err, outbox.StopCancelled)
+			stopped, err := client.Stop(a.Context(), db, id)
+			if err != nil || stopped != admin.StopCancelled {
+				t.Errorf("Stop: got %q, %v, want %q", stopped, err, admin.StopCancelled)
 			}
 			testapp.Eventually(t, "it is gone", func() bool { return len(a.Pending()) == left-1 })
 		}
-		if _, err := admin.Stop(a.Context(), db, 1<<40); !errors.Is(err, outbox.ErrNotFound) {
-			t.Errorf("Stop of what is not there: got %v, want %v", err, outbox.ErrNotFound)
+		if _, err := client.Stop(a.Context(), db, 1<<40); !errors.Is(err, admin.ErrNotFound) {
+			t.Errorf("Stop of what is not there: got %v, want %v", err, admin.ErrNotFound)
 		}
 		r.MustStop()
 		if len(a.Poisoned()) > 0 || a.Count("SELECT count(*) FROM message_stops") != 0 {
@@ -79,7 +80,7 @@ func TestWhoIgnoresAStopIsTooLate(t *testing.T) {
 		t.Errorf("Stop: got %q, %v, want the end of its time", stopped, err)
 	}
 	a.Exec("DELETE FROM message_stops")
-	answered := make(chan outbox.Stopped)
+	answered := make(chan admin.StopResult)
 	go func() {
 		stopped, err := a.Admin().Stop(a.Context(), db, id)
 		if err != nil {
@@ -89,8 +90,8 @@ func TestWhoIgnoresAStopIsTooLate(t *testing.T) {
 	}()
 	testapp.Eventually(t, "it is asked", func() bool { return a.Count("SELECT count(*) FROM message_stops") == 1 })
 	close(release)
-	if stopped := <-answered; stopped != outbox.StopTooLate {
-		t.Errorf("Stop: got %q, want %q", stopped, outbox.StopTooLate)
+	if stopped := <-answered; stopped != admin.StopTooLate {
+		t.Errorf("Stop: got %q, want %q", stopped, admin.StopTooLate)
 	}
 	r.MustStop()
 }
@@ -112,8 +113,8 @@ func TestStoppingOneOfABatch(t *testing.T) {
 		a.ProduceMany(5)
 		r := a.Start(alone())
 		id := int64(a.Count("SELECT id FROM consumer_messages WHERE payload LIKE ?", `%"id":"`+(<-started)[0]+`"%`))
-		if stopped, err := a.Admin().Stop(a.Context(), db, id); err != nil || stopped != outbox.StopCancelled {
-			t.Errorf("Stop: got %q, %v, want %q", stopped, err, outbox.StopCancelled)
+		if stopped, err := a.Admin().Stop(a.Context(), db, id); err != nil || stopped != admin.StopCancelled {
+			t.Errorf("Stop: got %q, %v, want %q", stopped, err, admin.StopCancelled)
 		}
 		testapp.Eventually(t, "the others are done", a.Empty)
 		r.MustStop()
@@ -143,8 +144,8 @@ func TestATransactionalRunIsStopped(t *testing.T) {
 			r.MustStop()
 			return
 		}
-		if stopped, err := a.Admin().Stop(a.Context(), db, id); err != nil || stopped != outbox.StopCancelled {
-			t.Errorf("Stop: got %q, %v, want %q", stopped, err, outbox.StopCancelled)
+		if stopped, err := a.Admin().Stop(a.Context(), db, id); err != nil || stopped != admin.StopCancelled {
+			t.Errorf("Stop: got %q, %v, want %q", stopped, err, admin.StopCancelled)
 		}
 		testapp.Eventually(t, "it is gone", a.Empty)
 		r.MustStop()

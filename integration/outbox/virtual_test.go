@@ -112,7 +112,7 @@ func TestDrainNamesConsumersThatDoNotListen(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		err := r.Wait()
-		var drain *outbox.DrainError
+		var drain *bus.DrainError
 		if !errors.As(err, &drain) || !slices.Equal(drain.Consumers, []string{"deaf"}) {
 			t.Errorf("run: got %v, want a DrainError that names deaf", err)
 		}

@@ -1,3 +1,3 @@
 // Command pictures takes those that docs/console.md and the README show: of the database that `asyncmonolith
-// demo` makes, in headless Chromium. It may import anything.
+// demo` makes, in headless Chromium.
 package main

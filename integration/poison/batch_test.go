@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -51,9 +52,9 @@ func TestRequeueInBatches(t *testing.T) {
 		if b.After != 0 || conflicts != 2 || unregistered != 1 || len(moved) != 9 {
 			t.Errorf("got a cursor at %d, %d conflicts, %d unregistered and %d moved, want the end, 2, 1 and 9", b.After, conflicts, unregistered, len(moved))
 		}
-		pending := make(map[int64]outbox.Pending)
+		pending := make(map[int64]admin.Message)
 		for _, m := range moved {
-			pending[m.Old] = testapp.Must[outbox.Pending](t)(a.Admin().Get(ctx, db, m.New))
+			pending[m.Old] = testapp.Must[admin.Message](t)(a.Admin().Get(ctx, db, m.New))
 		}
 		for _, m := range before {
 			p, requeued := pending[m.ID]
@@ -152,11 +153,11 @@ func TestBriefAndBounded(t *testing.T) {
 		a, s := testapp.NewPoisoned(t, db, 5, testapp.Counting("c", &n))
 		ctx := t.Context()
 		a.Exec("UPDATE poisoned_messages SET payload = ?, fingerprint = '1a' WHERE id = 3", `{"id":"äöü"}`)
-		brief, next, err := s.ListBrief(ctx, db, poison.Filter{}, outbox.Page{Size: 4})
+		brief, next, err := s.ListBrief(ctx, db, poison.Filter{}, admin.Page{Size: 4})
 		if err != nil || len(brief) != 4 || next == nil {
 			t.Fatalf("brief: got %d, next %v, error %v, want 4 and another page", len(brief), next, err)
 		}
-		rest, last, err := s.ListBrief(ctx, db, poison.Filter{}, outbox.Page{After: next.After})
+		rest, last, err := s.ListBrief(ctx, db, poison.Filter{}, admin.Page{After: next.After})
 		if err != nil || len(rest) != 1 || last != nil {
 			t.Fatalf("brief: got %d, next %v, error %v, want the last", len(rest), last, err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -175,7 +176,7 @@ func TestFiltersThatNothingCanMatch(t *testing.T) {
 					t.Errorf("%s %q: got %v, want ErrInvalidText", what, text, err)
 				}
 			}
-			if _, _, err := p.List(ctx, tx, poison.Filter{Error: text}, outbox.Page{}); !errors.Is(err, bus.ErrInvalidText) {
+			if _, _, err := p.List(ctx, tx, poison.Filter{Error: text}, admin.Page{}); !errors.Is(err, bus.ErrInvalidText) {
 				t.Errorf("list by error %q: got %v, want ErrInvalidText", text, err)
 			}
 		}
@@ -235,7 +236,7 @@ func TestStatsSeeCrashedMessages(t *testing.T) {
 		a.Exec("UPDATE consumer_messages SET crashes = 1")
 		p := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(db, a.Registry, outbox.ProcessorConfig{}))
 		testapp.Eventually(t, "the message has an age", func() bool {
-			q := testapp.Must[[]outbox.Queue](t)(p.Queues(t.Context()))[0]
+			q := testapp.Must[[]admin.Queue](t)(p.Queues(t.Context()))[0]
 			return q.Ready == 1 && q.OldestReady > time.Millisecond
 		})
 	})

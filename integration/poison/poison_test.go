@@ -13,10 +13,10 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -30,8 +30,8 @@ func TestPoisonedMessagesAreListed(t *testing.T) {
 		a.Exec(`UPDATE poisoned_messages SET errors = ?, consumer_type = 'd', order_key = 'k' WHERE id = 8`, `[{"attempt":1,"at":"2026-01-02T03:04:05Z","error":"100%_sure\\ said \"Ö <b>\"\nand left"}]`)
 		seen := map[int64]int{}
 		pages := 0
-		for page := (&outbox.Page{Size: 40}); page != nil; pages++ {
-			var link outbox.Page // what travelled as text
+		for page := (&admin.Page{Size: 40}); page != nil; pages++ {
+			var link admin.Page // what travelled as text
 			if err := json.Unmarshal(testapp.Must[[]byte](t)(json.Marshal(page)), &link); err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -22,7 +23,7 @@ func TestRenamedElsewhere(t *testing.T) {
 		var runs atomic.Int64
 		a, _ := testapp.NewPoisoned(t, db, 6, testapp.Counting("c", &runs, bus.Aliases("former")))
 		ctx, elsewhere := t.Context(), testapp.Must[*bus.Registry](t)(bus.NewRegistry())
-		s, admin := testapp.Must[*poison.Store](t)(poison.NewStore(elsewhere)), testapp.Must[*outbox.Admin](t)(outbox.NewAdmin(elsewhere))
+		s, client := testapp.Must[*poison.Store](t)(poison.NewStore(elsewhere)), testapp.Must[*admin.Client](t)(admin.NewClient(elsewhere))
 		before := runs.Load()
 		if err := a.Admin().Pause(ctx, db, "c"); err != nil {
 			t.Fatal(err)
@@ -30,7 +31,7 @@ func TestRenamedElsewhere(t *testing.T) {
 		r := a.Start(testapp.Fast())
 		defer r.MustStop()
 		testapp.Eventually(t, "a process is there", func() bool {
-			return len(testapp.Must[[]outbox.Process](t)(admin.Processes(ctx, db, time.Hour))) > 0
+			return len(testapp.Must[[]admin.Process](t)(client.Processes(ctx, db, time.Hour))) > 0
 		})
 
 		a.Exec("UPDATE poisoned_messages SET consumer_type = 'former' WHERE id <> 5")
@@ -48,14 +49,14 @@ func TestRenamedElsewhere(t *testing.T) {
 			t.Errorf("pending under the present name: got %d, want 4, the requeued ones and one from before", n)
 		}
 
-		if err := admin.Resume(ctx, db, "c"); err != nil {
+		if err := client.Resume(ctx, db, "c"); err != nil {
 			t.Fatal(err)
 		}
 		testapp.Eventually(t, "all have run", func() bool { return a.Count("SELECT count(*) FROM consumer_messages") == 0 })
 		if got := runs.Load() - before; got != 5 {
 			t.Errorf("runs: got %d, want 5, one of each", got)
 		}
-		if err := admin.Pause(ctx, db, "former"); err != nil {
+		if err := client.Pause(ctx, db, "former"); err != nil {
 			t.Fatal(err)
 		}
 		if n := a.Count("SELECT count(*) FROM paused_consumers"); n != 2 {

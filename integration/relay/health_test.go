@@ -11,6 +11,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -128,10 +129,10 @@ func TestAGateOfALogRelayIsShown(t *testing.T) {
 	if h := r.Health(); !h.Ready || len(h.OpenCircuits) != 1 || h.OpenCircuits[0].Consumer != "relay:ledger" || h.OpenCircuits[0].Reason != "away" {
 		t.Errorf("got %+v, want it ready, and the gate", h)
 	}
-	admin := testapp.Must[*outbox.Admin](t)(outbox.NewAdmin(l.Registry))
-	var fleet []outbox.Process
+	client := testapp.Must[*admin.Client](t)(admin.NewClient(l.Registry))
+	var fleet []admin.Process
 	testapp.Eventually(t, "it has reported", func() bool {
-		fleet = testapp.Must[[]outbox.Process](t)(admin.Processes(t.Context(), l.DB, time.Hour))
+		fleet = testapp.Must[[]admin.Process](t)(client.Processes(t.Context(), l.DB, time.Hour))
 		return len(fleet) == 1
 	})
 	if closed := fleet[0].Closed; !slices.Equal(closed, []string{"relay:ledger"}) {

@@ -14,6 +14,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -32,30 +33,30 @@ func TestAdminReadsIndexes(t *testing.T) {
 		}
 		a.Exec("UPDATE consumer_messages SET consumer_type = " + suffixed(db) + ", crashes = CASE WHEN id % 100 = 0 THEN 1 ELSE 0 END")
 		a.Exec(analyzeOf(db))
-		admin, ctx := a.Admin(), t.Context()
+		client, ctx := a.Admin(), t.Context()
 		var sent []string
 		hooked := db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) { sent = append(sent, query) }))
-		list := func(f outbox.Filter) error {
-			_, next, err := admin.List(ctx, hooked, f, outbox.Page{})
+		list := func(f admin.Filter) error {
+			_, next, err := client.List(ctx, hooked, f, admin.Page{})
 			if err == nil && next != nil {
-				_, _, err = admin.List(ctx, hooked, f, *next)
+				_, _, err = client.List(ctx, hooked, f, *next)
 			}
 			return err
 		}
-		cancelled, cancelErr := admin.Cancel(ctx, hooked, 1, 2, 3)
-		ran, runErr := admin.RunNow(ctx, hooked, 4, 5, 6)
+		cancelled, cancelErr := client.Cancel(ctx, hooked, 1, 2, 3)
+		ran, runErr := client.RunNow(ctx, hooked, 4, 5, 6)
 		if cancelled.Changed != 3 || ran.Changed != 3 {
 			t.Errorf("changes: got %+v and %+v, want 3 each", cancelled, ran)
 		}
 		claim, claimErr := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{})).Claim(ctx, db,
 			store.ClaimRequest{Owner: "o", Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "c7", Payload: "order.placed", Limit: 5}}})
-		held, heldErr := admin.ClaimMessages(ctx, hooked, claim.ID)
+		held, heldErr := client.ClaimMessages(ctx, hooked, claim.ID)
 		if len(held) != 5 || len(claim.Messages) != 5 {
 			t.Errorf("messages of the claim: got %d of %d, want 5", len(held), len(claim.Messages))
 		}
-		if err := errors.Join(cancelErr, runErr, claimErr, heldErr, testapp.Second(admin.GetHead(ctx, hooked, 77, 10)), testapp.Second(admin.ListByID(ctx, hooked, 77, 78, 79)), list(outbox.Filter{}), list(outbox.Filter{Crashed: true}), list(outbox.Filter{Consumer: "c7"}), list(outbox.Filter{InsertID: "k7"}),
-			list(outbox.Filter{Consumer: "c7", State: outbox.Ready}), list(outbox.Filter{Consumer: "c7", State: outbox.Leased}),
-			testapp.Second(admin.Get(ctx, hooked, 77)), testapp.Second(admin.Explain(ctx, hooked, 78))); err != nil {
+		if err := errors.Join(cancelErr, runErr, claimErr, heldErr, testapp.Second(client.GetHead(ctx, hooked, 77, 10)), testapp.Second(client.ListByID(ctx, hooked, 77, 78, 79)), list(admin.Filter{}), list(admin.Filter{Crashed: true}), list(admin.Filter{Consumer: "c7"}), list(admin.Filter{InsertID: "k7"}),
+			list(admin.Filter{Consumer: "c7", State: admin.Ready}), list(admin.Filter{Consumer: "c7", State: admin.Leased}),
+			testapp.Second(client.Get(ctx, hooked, 77)), testapp.Second(client.Explain(ctx, hooked, 78))); err != nil {
 			t.Fatal(err)
 		}
 		explained := 0
@@ -157,12 +158,12 @@ func TestPagesReadWhatTheySay(t *testing.T) {
 		a.Exec(analyzeOf(db))
 		var sent []string
 		hooked := db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) { sent = append(sent, query) }))
-		admin := a.Admin()
-		for _, f := range []outbox.Filter{{Retrying: true}, {Consumer: "c", Retrying: true}, {Consumer: "k", Retrying: true}} {
+		client := a.Admin()
+		for _, f := range []admin.Filter{{Retrying: true}, {Consumer: "c", Retrying: true}, {Consumer: "k", Retrying: true}} {
 			pages, most := 0, 0
-			for page := (&outbox.Page{ScanLimit: examine}); page != nil; pages++ {
+			for page := (&admin.Page{ScanLimit: examine}); page != nil; pages++ {
 				sent = nil
-				list, next, err := admin.List(t.Context(), hooked, f, *page)
+				list, next, err := client.List(t.Context(), hooked, f, *page)
 				if err != nil || len(list) != 0 {
 					t.Fatalf("list: got %d messages and %v, want none", len(list), err)
 				}

@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
@@ -74,18 +75,18 @@ func TestColumnsOfALaterVersionStopNothing(t *testing.T) {
 		a.Start(testapp.Fast())
 		testapp.Eventually(t, "the messages are poisoned", func() bool { return len(a.Poisoned()) == 3 })
 		testapp.Eventually(t, "the others are consumed", a.Empty)
-		admin, err := outbox.NewAdmin(a.Registry)
+		client, err := admin.NewClient(a.Registry)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := admin.Queues(t.Context(), db); err != nil {
+		if _, err := client.Queues(t.Context(), db); err != nil {
 			t.Errorf("queues: %v", err)
 		}
-		if _, _, err := admin.List(t.Context(), db, outbox.Filter{}, outbox.Page{}); err != nil {
+		if _, _, err := client.List(t.Context(), db, admin.Filter{}, admin.Page{}); err != nil {
 			t.Errorf("list: %v", err)
 		}
 		poisoned := testapp.Must[*poison.Store](t)(poison.NewStore(a.Registry))
-		if list, _, err := poisoned.List(t.Context(), db, poison.Filter{}, outbox.Page{}); err != nil || len(list) != 3 {
+		if list, _, err := poisoned.List(t.Context(), db, poison.Filter{}, admin.Page{}); err != nil || len(list) != 3 {
 			t.Errorf("poisoned: got %d, error %v", len(list), err)
 		}
 		sound.Store(true)

@@ -9,11 +9,11 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -62,7 +62,7 @@ func TestPoisonReadsNoMoreThanItShows(t *testing.T) {
 		unclassified := poison.Filter{Consumer: "c7", Fingerprint: poison.Unclassified}
 		list := func(f poison.Filter) func(context.Context, bun.IDB) error {
 			return func(ctx context.Context, db bun.IDB) error {
-				_, _, err := s.ListBrief(ctx, db, f, outbox.Page{})
+				_, _, err := s.ListBrief(ctx, db, f, admin.Page{})
 				return err
 			}
 		}

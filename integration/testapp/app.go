@@ -7,6 +7,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
@@ -86,9 +87,9 @@ func (a *App) ProduceMany(n int) {
 }
 
 // Admin is one of the application.
-func (a *App) Admin() *outbox.Admin {
+func (a *App) Admin() *admin.Client {
 	a.Helper()
-	return Must[*outbox.Admin](a.T)(outbox.NewAdmin(a.Registry))
+	return Must[*admin.Client](a.T)(admin.NewClient(a.Registry))
 }
 
 // Scheduler is one of the application.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/decider"
@@ -323,7 +324,7 @@ func pausingAuditOfDecision(t *testing.T, db *bun.DB) {
 	a := testapp.New(t, db, testapp.Consumed("c"))
 	a.ProduceMany(1)
 	seat := auditedDesk(t, a)
-	o, err := seat.Plan(t.Context(), ops.Cancel, ops.Target{Pending: &outbox.Filter{Consumer: "c"}})
+	o, err := seat.Plan(t.Context(), ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}})
 	if err == nil {
 		o, err = seat.Start(t.Context(), o.ID, ops.StartOptions{Reason: "nobody wants it"})
 	}

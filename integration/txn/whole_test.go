@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -120,12 +121,12 @@ func TestWhatFailsInACallersTransactionIsTakenBack(t *testing.T) {
 		{name: "cancel", not: dialect.MySQL, prepare: func(a *app) func(context.Context, bun.Tx) error {
 			a.ProduceMany(many)
 			refuse(a, "DELETE", "consumer_messages", fmt.Sprintf("OLD.payload LIKE '%%\"n\":%d}'", many-1))
-			admin, err := outbox.NewAdmin(a.Registry)
+			client, err := admin.NewClient(a.Registry)
 			if err != nil {
 				a.Fatal(err)
 			}
 			return func(ctx context.Context, tx bun.Tx) error {
-				result, err := admin.Cancel(ctx, tx, idsOf(a, "consumer_messages")...)
+				result, err := client.Cancel(ctx, tx, idsOf(a, "consumer_messages")...)
 				if result.Changed != 0 {
 					a.Errorf("cancel: got %d changed, want none of a call that is taken back", result.Changed)
 				}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
@@ -249,19 +250,19 @@ func (w *world) change(ctx context.Context, i int) error {
 	case 2:
 		return w.carryOut(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "poisoned"}})
 	case 3:
-		return w.carryOut(ctx, ops.Cancel, ops.Target{Pending: &outbox.Filter{Consumer: "later"}})
+		return w.carryOut(ctx, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "later"}})
 	case 4:
 		return w.seat.PauseSchedule(ctx, why, yearly)
 	case 5:
 		return w.seat.ResumeSchedule(ctx, why, yearly)
 	case 6:
-		found, _, err := w.seat.PoisonedMessages(ctx, poison.Filter{Consumer: "poisoned"}, outbox.Page{Size: 1})
+		found, _, err := w.seat.PoisonedMessages(ctx, poison.Filter{Consumer: "poisoned"}, admin.Page{Size: 1})
 		if err == nil && len(found) > 0 {
 			_, err = w.seat.Requeue(ctx, why, found[0].ID)
 		}
 		return err
 	case 7:
-		found, _, err := w.seat.Messages(ctx, outbox.Filter{Consumer: "later"}, outbox.Page{Size: 1})
+		found, _, err := w.seat.Messages(ctx, admin.Filter{Consumer: "later"}, admin.Page{Size: 1})
 		if err == nil && len(found) > 0 {
 			_, err = w.seat.Reschedule(ctx, why, time.Now().Add(time.Hour), found[0].ID)
 		}

@@ -20,7 +20,7 @@ type allowance struct {
 
 // public are the packages that users import, but for console, fxmodule and bustest.
 func public() []string {
-	return []string{"bus", "middleware", "outbox", "schedule", "schedule/cron", "poison", "notify", "otel", "eventlog/...", "relay", "ops"}
+	return []string{"bus", "middleware", "admin", "outbox", "schedule", "schedule/cron", "poison", "notify", "otel", "eventlog/...", "relay", "ops"}
 }
 
 // ground is what bus stands on. Who may import bus may import that, too.
@@ -55,17 +55,20 @@ func law() []allowance {
 		{"internal/wakeup", nil, nil},
 		{"internal/paging", []string{"internal/limits"}, nil},
 		{"middleware", []string{"bus", "internal/isolate"}, []string{backoff}},
-		{"outbox", []string{"bus", "middleware", "internal/paging", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm", "internal/isolate", "internal/presence", "internal/errtype"}, append([]string{backoff}, bun...)},
+		{"outbox", []string{"bus", "admin", "internal/engine", "internal/flow", "internal/store", "internal/txn", "internal/dberr"}, bun},
+		{"internal/engine", []string{"bus", "middleware", "internal/flow", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm", "internal/isolate", "internal/presence", "internal/errtype"}, append([]string{uuid, backoff}, bun...)},
+		{"internal/flow", []string{"bus", "internal/store"}, nil},
+		{"admin", []string{"bus", "internal/flow", "internal/paging", "internal/presence", "internal/store", "internal/txn", "internal/dberr", "internal/outage"}, bun},
 		{"schedule", []string{"bus", "schedule/cron", "internal/paging", "internal/presence", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm"}, append([]string{backoff}, bun...)},
 		{"schedule/cron", nil, nil},
-		{"poison", []string{"bus", "outbox", "internal/paging", "internal/store", "internal/txn", "internal/dberr"}, bun},
-		{"ops", []string{"bus", "outbox", "poison", "schedule", "eventlog/projection", "internal/store", "internal/dberr", "internal/txn", "internal/presence"}, append([]string{uuid}, bun...)},
-		{"console", []string{"bus", "outbox", "poison", "schedule", "eventlog/projection", "ops", "internal/dberr"}, nil},
+		{"poison", []string{"bus", "admin", "internal/paging", "internal/store", "internal/txn", "internal/dberr"}, bun},
+		{"ops", []string{"bus", "outbox", "admin", "poison", "schedule", "eventlog/projection", "internal/store", "internal/dberr", "internal/txn", "internal/presence"}, append([]string{uuid}, bun...)},
+		{"console", []string{"bus", "admin", "outbox", "poison", "schedule", "eventlog/projection", "ops", "internal/dberr"}, nil},
 		{"relay", []string{"bus", "outbox", "eventlog", "internal/cloudevents", "internal/presence", "internal/store", "internal/txn", "internal/dberr", "internal/isolate", "internal/outage", "internal/alarm"}, bun},
 		{"internal/cloudevents", nil, nil},
 		{"notify", []string{"bus", "internal/store", "internal/outage"}, append([]string{backoff}, bun...)},
 		{"notify/pgxnotify", nil, []string{"github.com/jackc/pgx/v5"}}, // a module of its own, for the driver's sake
-		{"otel", []string{"bus", "outbox", "eventlog/projection", "relay", "internal/errtype"}, otelAPI},
+		{"otel", []string{"bus", "admin", "outbox", "eventlog/projection", "relay", "internal/errtype"}, otelAPI},
 		{"fxmodule", append([]string{"internal/store"}, public()...), slices.Concat(bun, fx, otelAPI)},
 		{"bustest", append([]string{"internal/store", "internal/isolate"}, public()...), bun},
 		{"eventlog", []string{"bus", "internal/store", "internal/txn", "internal/dberr", "internal/outage"}, bun},
@@ -96,7 +99,7 @@ func law() []allowance {
 		{"cmd/asyncmonolith/internal/connect", []string{"internal/dberr"}, []string{"..."}},
 		{"cmd/asyncmonolith/internal/show", nil, []string{"github.com/charmbracelet/x/ansi"}},
 		{"cmd/asyncmonolith/internal/demo", append([]string{"cmd/asyncmonolith/internal/connect"}, public()...), bun},
-		{"cmd/asyncmonolith/internal/top", []string{"cmd/asyncmonolith/internal/show", "outbox", "ops"}, []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
+		{"cmd/asyncmonolith/internal/top", []string{"cmd/asyncmonolith/internal/show", "admin", "ops"}, []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
 		{"cmd/...", append([]string{"cmd/...", "console"}, public()...), []string{"..."}},
 		{"integration/...", []string{"..."}, []string{"..."}},
 	}
@@ -109,41 +112,6 @@ func rowOf(dir string) (allowance, bool) {
 		return allowance{}, false
 	}
 	return law()[i], true
-}
-
-// words says what an allowance covers, as people write it.
-func (a allowance) words() string {
-	var words []string
-	for _, name := range a.project {
-		if name == "..." {
-			name = "the rest of the library"
-		}
-		words = append(words, name)
-	}
-	said := strings.Join(words, ", ")
-	said = strings.Replace(said, strings.Join(public(), ", "), "the public packages", 1)
-	words = strings.Split(said, ", ")
-	for _, known := range []struct{ path, words string }{
-		{"github.com/uptrace/bun", "bun"},
-		{"github.com/uptrace/bun/dialect/pgdialect", "its pgdialect"},
-		{"github.com/google/uuid", "google/uuid"},
-		{"github.com/cenkalti/backoff/v4", "cenkalti/backoff"},
-		{"github.com/jackc/pgx/v5", "pgx"},
-		{"go.uber.org/fx", "fx"},
-		{"go.uber.org/goleak", "goleak"},
-		{"go.opentelemetry.io/otel", "the OpenTelemetry API"},
-	} {
-		if slices.Contains(a.thirdParty, known.path) {
-			words = append(words, known.words)
-		}
-	}
-	words = slices.DeleteFunc(words, func(word string) bool { return word == "" })
-	if n := len(words); n > 1 {
-		words = append(words[:n-2], words[n-2]+" and "+words[n-1])
-	} else if n == 0 {
-		return "the standard library"
-	}
-	return strings.Join(words, ", ")
 }
 
 func importLaw(t *tree) []string {

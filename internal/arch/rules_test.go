@@ -11,8 +11,7 @@ import (
 	"strings"
 )
 
-// docFiles asks of every package of the root module a doc.go whose comment says what the package is
-// and what it may import.
+// docFiles asks of every package of the root module a doc.go whose comment says what the package is.
 func docFiles(t *tree) []string {
 	docs := map[string]*ast.File{} // by package directory, nil where there is none
 	for _, s := range t.sources {
@@ -35,9 +34,6 @@ func docFiles(t *tree) []string {
 		comment := strings.Join(strings.Fields(doc.Doc.Text()), " ")
 		if start := "Package " + doc.Name.Name + " "; !strings.HasPrefix(comment, start) {
 			violations = append(violations, fmt.Sprintf("%s: the package comment must start with %q", name, start))
-		}
-		if row, _ := rowOf(dir); !strings.Contains(comment, "It may import only "+row.words()+".") {
-			violations = append(violations, fmt.Sprintf("%s: the package comment must say %q, as the import law does", name, "It may import only "+row.words()+"."))
 		}
 	}
 	slices.Sort(violations)
@@ -104,7 +100,7 @@ func sqlInStore(t *tree) []string {
 func ownTransactions(t *tree) []string {
 	allowed := map[string]string{
 		"outbox/run_in_tx.go":             "for the application's function",
-		"outbox/consume_tx.go":            "bounded by the fence",
+		"internal/engine/consume_tx.go":   "bounded by the fence",
 		"eventlog/log.go":                 "for the application's function",
 		"eventlog/decider/decider.go":     "calls that",
 		"bustest/fake_producer.go":        "for the application's function",
@@ -138,10 +134,10 @@ func goroutines(t *tree) []string {
 		"notify/notifier.go":                  "the library's own loops",
 		"ops/apply.go":                        "the lease of an operation",
 		"ops/runner.go":                       "operations, whose Reset is isolated",
-		"outbox/hands.go":                     "settlements",
-		"outbox/run.go":                       "the library's own loops",
-		"outbox/sweeper.go":                   "sweeps",
-		"outbox/worker.go":                    "messages, whose consumers are isolated",
+		"internal/engine/hands.go":            "settlements",
+		"internal/engine/run.go":              "the library's own loops",
+		"internal/engine/sweeper.go":          "sweeps",
+		"internal/engine/worker.go":           "messages, whose consumers are isolated",
 		"relay/internal/adapter/reconnect.go": "connections to brokers",
 		"relay/log_runner.go":                 "shards, whose publishers are isolated",
 		"relay/subscribe.go":                  "the lease of a turn; the subscriber is isolated",

@@ -1,4 +1,4 @@
 // Package cloudevents is the events of CloudEvents 1.0, and their JSON format.
 //
-// It knows no broker. It may import only the standard library.
+// It knows no broker.
 package cloudevents

@@ -2,6 +2,4 @@
 // succeed when it is sent again, whether the server is there, whether the connection can
 // be used. Drivers are recognised by their errors' methods and fields, so that none is
 // imported.
-//
-// It may import only bus.
 package dberr

@@ -1,5 +1,3 @@
 // Package errorlog is the list of errors that a message carries: the last failed runs, as
 // JSON, each cut to what can be stored.
-//
-// It may import only the standard library.
 package errorlog

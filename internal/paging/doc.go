@@ -1,5 +1,3 @@
 // Package paging turns the place where a page of a listing begins into a text that may
 // travel in a link, and back.
-//
-// It may import only internal/limits.
 package paging

@@ -2,7 +2,5 @@
 // how messages are inserted, claimed and settled, and the migrations. What differs between
 // databases is in a package for each, behind one interface; what does not is here.
 //
-// It knows nothing of handlers, loops or retry policies. It may import only bus,
-// internal/store/dialect, internal/store/postgres, internal/store/sqlite,
-// internal/store/mariadb, internal/txn, internal/dberr and bun.
+// It knows nothing of handlers, loops or retry policies.
 package store

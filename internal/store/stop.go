@@ -12,6 +12,12 @@ import (
 // stopsKept is for how long a request is kept that nobody answers.
 const stopsKept = time.Hour
 
+// What comes of a request to stop a message.
+const (
+	StopCancelled = "cancelled" // it is gone without having been done
+	StopTooLate   = "too_late"  // its run had an outcome of its own
+)
+
 // AskToStop asks the owner of a claim to end the run of a message in it, in place of an
 // earlier request for that message, and forgets old requests.
 func (s *Store) AskToStop(ctx context.Context, db *bun.DB, message int64, owner string) error {

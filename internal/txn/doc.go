@@ -2,5 +2,5 @@
 // which a call must leave whole or as they were, and those that the library begins. It
 // repeats what loses a conflict, and announces what was written once that is committed.
 //
-// It knows no tables. It may import only bus, internal/dberr and bun.
+// It knows no tables.
 package txn

@@ -4,5 +4,5 @@
 //	listener := pgxnotify.FromDB(db.DB) // db is the application's *bun.DB
 //	notifier, err := notify.NewNotifier(db, registry, notify.NotifierConfig{Listener: listener})
 //
-// It sends nothing and decides nothing. It may import only pgx.
+// It sends nothing and decides nothing.
 package pgxnotify

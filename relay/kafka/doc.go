@@ -12,5 +12,5 @@
 // A record's key is Key, its value is Body, and a nil Body is a tombstone. Attributes are headers
 // with the prefix "ce_", as CloudEvents has it; the content type is the header content-type. What
 // Kafka has no place for is in headers that begin with "asyncmonolith-". It is tested with a fake
-// of Kafka that speaks its protocol and replicates nothing. It may import only relay, relay/internal/adapter and franz-go.
+// of Kafka that speaks its protocol and replicates nothing.
 package kafka

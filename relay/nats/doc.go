@@ -13,5 +13,5 @@
 // A record is a message whose attributes are headers with the prefix "ce-", percent-encoded as
 // CloudEvents does for HTTP, and whose ID is Nats-Msg-Id: JetStream drops what it has had within
 // its window of duplicates. Headers that NATS could not carry as they are travel percent-encoded,
-// under names that begin with "asyncmonolith-". It may import only relay, relay/internal/adapter and nats.go.
+// under names that begin with "asyncmonolith-".
 package nats

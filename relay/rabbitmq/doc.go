@@ -13,5 +13,5 @@
 // The routing key is Destination, message-id is ID, content-type is ContentType. Attributes are
 // headers with the prefix "cloudEvents_"; "cloudEvents:" is read, too. Headers that RabbitMQ would
 // take for its own, and what it has no place for, are in headers that begin with
-// "asyncmonolith-". It may import only relay, relay/internal/adapter and amqp091-go.
+// "asyncmonolith-".
 package rabbitmq

@@ -9,5 +9,5 @@
 //	}
 //
 // It starts no broker and knows none: [Setup] has functions that stop one and start it again. Each
-// case gets a Setup of its own. It may import only relay and goleak.
+// case gets a Setup of its own.
 package relaytest

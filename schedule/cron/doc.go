@@ -46,6 +46,4 @@
 // instant after the gap. In an overlap, an expression of fixed times fires in
 // the first pass only; an expression with *, a range or a step among its
 // seconds, minutes or hours is an interval, and fires in both passes.
-//
-// It may import only the standard library.
 package cron

@@ -5,5 +5,5 @@
 // answers the same question: how messages are inserted, claimed and settled, how leases are
 // kept and a consumer's transaction is fenced, what people change and count.
 //
-// It speaks to no database of its own accord. It may import only bus and bun.
+// It speaks to no database of its own accord.
 package dialect

@@ -13,6 +13,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/connect"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
@@ -46,7 +47,7 @@ type Demo struct {
 	fires     *schedule.Processor
 	log       *eventlog.Log
 	desk      *ops.Service
-	admin     *outbox.Admin
+	admin     *admin.Client
 
 	workers         []*outbox.Processor
 	balances, sales *projection.Runner
@@ -73,7 +74,7 @@ func New(ctx context.Context, path string, force bool) (*Demo, error) {
 
 // Waits is the id of a message that waits, and goes on to: its consumer is paused.
 func (d *Demo) Waits(ctx context.Context) int64 {
-	found, _, err := d.admin.List(ctx, d.db, outbox.Filter{Consumer: catalogue}, outbox.Page{Size: 1})
+	found, _, err := d.admin.List(ctx, d.db, admin.Filter{Consumer: catalogue}, admin.Page{Size: 1})
 	if err != nil || len(found) == 0 {
 		return 0
 	}
@@ -152,7 +153,7 @@ func (d *Demo) set(ctx context.Context) error {
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
-	if d.admin, err = outbox.NewAdmin(d.registry); err != nil {
+	if d.admin, err = admin.NewClient(d.registry); err != nil {
 		return err
 	}
 	d.operations, err = ops.NewRunner(d.desk, nil)

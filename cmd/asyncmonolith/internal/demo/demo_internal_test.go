@@ -1,7 +1,5 @@
 package demo
 
-// It looks at projections by the demo's own runners, which nobody else has.
-
 import (
 	"errors"
 	"os"
@@ -12,10 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
+
+// It looks at projections by the demo's own runners, which nobody else has.
 
 func open(t *testing.T, path string, force bool) *Demo {
 	t.Helper()
@@ -83,9 +83,9 @@ func checkMessages(t *testing.T, d *Demo, o ops.Overview) {
 	if ready == 0 || delayed == 0 || leased == 0 || poisoned == 0 {
 		t.Errorf("got %d ready, %d delayed, %d leased, %d poisoned, want some of each", ready, delayed, leased, poisoned)
 	}
-	retrying := must[int](t)(d.admin.Count(t.Context(), d.db, outbox.Filter{Retrying: true}))
-	suspects := must[int](t)(d.admin.Count(t.Context(), d.db, outbox.Filter{Crashed: true}))
-	if keys := must[[]outbox.BlockedKey](t)(d.seat(ada).BlockedKeys(t.Context(), 100)); retrying != 14 || suspects != 1 || len(keys) != 2 {
+	retrying := must[int](t)(d.admin.Count(t.Context(), d.db, admin.Filter{Retrying: true}))
+	suspects := must[int](t)(d.admin.Count(t.Context(), d.db, admin.Filter{Crashed: true}))
+	if keys := must[[]admin.BlockedKey](t)(d.seat(ada).BlockedKeys(t.Context(), 100)); retrying != 14 || suspects != 1 || len(keys) != 2 {
 		t.Errorf("got %d retrying, %d suspects, keys %+v, want 14, 1 and 2", retrying, suspects, keys)
 	}
 }
@@ -116,33 +116,33 @@ func checkFailures(t *testing.T, seat *ops.Session, o ops.Overview) {
 }
 
 func checkProcesses(t *testing.T, seat *ops.Session, o ops.Overview) {
-	status, versions := make(map[outbox.ProcessStatus]int), make(map[string]bool)
+	status, versions := make(map[admin.ProcessStatus]int), make(map[string]bool)
 	for _, p := range o.Processes {
 		status[p.Status]++
 		versions[p.Version] = true
 	}
-	if status[outbox.ProcessAlive] != workers+2 || status[outbox.ProcessLost] != 1 || len(versions) != 2 {
+	if status[admin.ProcessAlive] != workers+2 || status[admin.ProcessLost] != 1 || len(versions) != 2 {
 		t.Errorf("got %v of versions %v", status, versions)
 	}
 	if must[bool](t)(seat.HasRunner(t.Context())) {
 		t.Error("a process says that it carries out operations, and nobody does")
 	}
-	crashes := must[[]outbox.Crash](t)(seat.Crashes(t.Context(), 0, 10))
+	crashes := must[[]admin.Crash](t)(seat.Crashes(t.Context(), 0, 10))
 	if len(crashes) != 1 || crashes[0].Owner != lost {
 		t.Fatalf("crashes: got %+v", crashes)
 	}
 	if m, err := seat.Message(t.Context(), crashes[0].ID); err != nil || m.Crashes != 1 || m.Consumer != invoices {
 		t.Errorf("suspect: got %+v, %v", m, err)
 	}
-	for _, c := range must[[]outbox.Claim](t)(seat.Claims(t.Context())) {
-		if c.Expired || !slices.ContainsFunc(o.Processes, func(p outbox.Process) bool { return p.ID == c.Owner && p.Status == outbox.ProcessAlive }) {
+	for _, c := range must[[]admin.Claim](t)(seat.Claims(t.Context())) {
+		if c.Expired || !slices.ContainsFunc(o.Processes, func(p admin.Process) bool { return p.ID == c.Owner && p.Status == admin.ProcessAlive }) {
 			t.Errorf("claim of nobody: %+v", c)
 		}
 	}
 }
 
 func checkOperations(t *testing.T, seat *ops.Session) {
-	all, _, err := seat.Operations(t.Context(), outbox.Page{})
+	all, _, err := seat.Operations(t.Context(), admin.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func checkOperations(t *testing.T, seat *ops.Session) {
 }
 
 func checkSchedules(t *testing.T, seat *ops.Session) {
-	all, _, err := seat.Schedules(t.Context(), schedule.Filter{}, outbox.Page{})
+	all, _, err := seat.Schedules(t.Context(), schedule.Filter{}, admin.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,12 +259,12 @@ func TestAnotherShop(t *testing.T) {
 	if d.orders <= placed {
 		t.Errorf("nobody has ordered anything since: %d orders", d.orders)
 	}
-	for _, p := range must[[]outbox.Process](t)(d.seat(ada).Processes(t.Context(), time.Hour)) {
-		if p.ID != lost && p.Status != outbox.ProcessStopped {
+	for _, p := range must[[]admin.Process](t)(d.seat(ada).Processes(t.Context(), time.Hour)) {
+		if p.ID != lost && p.Status != admin.ProcessStopped {
 			t.Errorf("%s %s on %s: got %s, want stopped", p.Kind, p.Version, p.Host, p.Status)
 		}
 	}
-	if claims := must[[]outbox.Claim](t)(d.seat(ada).Claims(t.Context())); len(claims) > 0 {
+	if claims := must[[]admin.Claim](t)(d.seat(ada).Claims(t.Context())); len(claims) > 0 {
 		t.Errorf("claims are left: %+v", claims)
 	}
 }

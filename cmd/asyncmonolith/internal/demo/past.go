@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 )
 
 // This file has the only SQL of the command. It writes a past that nobody has waited for, and processes
@@ -43,11 +43,11 @@ func (d *Demo) write(ctx context.Context, what, statement string, args ...any) e
 	return nil
 }
 
-func (d *Demo) processes(ctx context.Context) ([]outbox.Process, error) {
+func (d *Demo) processes(ctx context.Context) ([]admin.Process, error) {
 	return d.seat(ada).Processes(ctx, time.Hour)
 }
 
-func (d *Demo) failures(ctx context.Context) ([]outbox.FailureGroup, error) {
+func (d *Demo) failures(ctx context.Context) ([]admin.FailureGroup, error) {
 	return d.seat(ada).Failures(ctx, "", 100)
 }
 
@@ -206,7 +206,7 @@ func (d *Demo) minutes(ctx context.Context) error {
 				step = together
 			}
 			then := at.Add(-time.Duration(ago) * time.Minute)
-			m, lag := outbox.MinuteStats{Done: int64(l.rate * wave(ago) * daylight(then) * float64(step))}, l.lag
+			m, lag := admin.MinuteStats{Done: int64(l.rate * wave(ago) * daylight(then) * float64(step))}, l.lag
 			if daylight(then) > 1.2 { // when most is to do, it waits for longer
 				lag++
 			}
@@ -239,12 +239,12 @@ func daylight(at time.Time) float64 {
 }
 
 // minute writes one of them, with its runs spread around a part of the histograms.
-func (d *Demo) minute(ctx context.Context, consumer string, at time.Time, m outbox.MinuteStats, run, lag int) error {
+func (d *Demo) minute(ctx context.Context, consumer string, at time.Time, m admin.MinuteStats, run, lag int) error {
 	runs := m.Done + m.Retried + m.Poisoned
 	columns := []string{"consumer_type", "minute", "done", "retried", "poisoned"}
 	args := []any{consumer, at.UnixMicro(), m.Done, m.Retried, m.Poisoned}
 	spread := func(name string, most int) {
-		var h outbox.Histogram
+		var h admin.Histogram
 		left := runs
 		for i, part := range []int64{2, 5, 2} {
 			h[max(most+i-1, 0)] += runs * part / 10

@@ -6,9 +6,9 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // countAll is a number without a bound.
@@ -51,7 +51,7 @@ func (m *model) failures(room int) []string {
 }
 
 // detail is the whole text of a failure.
-func (m *model) detail(f outbox.FailureGroup) []string {
+func (m *model) detail(f admin.FailureGroup) []string {
 	lines := []string{styled(bold, fit(f.ErrorType, m.width))}
 	for line := range strings.SplitSeq(ansi.Wrap(show.Text(f.Sample), max(m.width-2, 1), ""), "\n") {
 		lines = append(lines, "  "+line)
@@ -84,27 +84,27 @@ func (m *model) fleet(room int) []string {
 
 func (m *model) processTable() table {
 	processes := m.overview.Processes
-	column := func(title string, drop int, right bool, cell func(p outbox.Process) string) column {
+	column := func(title string, drop int, right bool, cell func(p admin.Process) string) column {
 		c := column{title: title, right: right, drop: drop}
 		for _, p := range processes {
 			c.cells = append(c.cells, cell(p))
 		}
 		return c
 	}
-	status := column("STATUS", 0, false, func(p outbox.Process) string { return string(p.Status) })
+	status := column("STATUS", 0, false, func(p admin.Process) string { return string(p.Status) })
 	status.style = func(line int) string {
-		if processes[line].Status == outbox.ProcessLost {
+		if processes[line].Status == admin.ProcessLost {
 			return yellow
 		}
 		return ""
 	}
-	numbers := func(p outbox.Process, n int) string {
-		if p.Status != outbox.ProcessAlive || p.Limit == 0 {
+	numbers := func(p admin.Process, n int) string {
+		if p.Status != admin.ProcessAlive || p.Limit == 0 {
 			return ""
 		}
 		return fmt.Sprint(n)
 	}
-	note := column("", 0, false, func(p outbox.Process) string {
+	note := column("", 0, false, func(p admin.Process) string {
 		var notes []string
 		if len(p.Stuck) > 0 {
 			notes = append(notes, "stuck: "+strings.Join(p.Stuck, ", "))
@@ -116,16 +116,16 @@ func (m *model) processTable() table {
 	})
 	note.most = -1
 	return table{columns: columnsOf(status,
-		column("PROGRAM", 2, false, func(p outbox.Process) string { return p.Program }),
-		column("VERSION", 0, false, func(p outbox.Process) string { return p.Version }),
-		column("HOST", 0, false, func(p outbox.Process) string { return p.Host }),
-		column("PID", 5, true, func(p outbox.Process) string { return fmt.Sprint(p.PID) }),
-		column("KIND", 3, false, func(p outbox.Process) string { return p.Kind }),
-		column("RUNNING", 1, true, func(p outbox.Process) string { return numbers(p, p.Running) }),
-		column("QUEUED", 6, true, func(p outbox.Process) string { return numbers(p, p.Queued) }),
-		column("LIMIT", 7, true, func(p outbox.Process) string { return numbers(p, p.Limit) }),
-		column("UP", 4, true, func(p outbox.Process) string { return age(p.SeenAt.Sub(p.StartedAt)) }),
-		column("SEEN", 0, true, func(p outbox.Process) string { return age(m.since(p.SeenAt)) }),
+		column("PROGRAM", 2, false, func(p admin.Process) string { return p.Program }),
+		column("VERSION", 0, false, func(p admin.Process) string { return p.Version }),
+		column("HOST", 0, false, func(p admin.Process) string { return p.Host }),
+		column("PID", 5, true, func(p admin.Process) string { return fmt.Sprint(p.PID) }),
+		column("KIND", 3, false, func(p admin.Process) string { return p.Kind }),
+		column("RUNNING", 1, true, func(p admin.Process) string { return numbers(p, p.Running) }),
+		column("QUEUED", 6, true, func(p admin.Process) string { return numbers(p, p.Queued) }),
+		column("LIMIT", 7, true, func(p admin.Process) string { return numbers(p, p.Limit) }),
+		column("UP", 4, true, func(p admin.Process) string { return age(p.SeenAt.Sub(p.StartedAt)) }),
+		column("SEEN", 0, true, func(p admin.Process) string { return age(m.since(p.SeenAt)) }),
 		note)}
 }
 

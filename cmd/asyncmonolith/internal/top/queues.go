@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // window is over how long rates and times are told: as many whole minutes, and the present one.
@@ -16,7 +16,7 @@ const window = 5 * time.Minute
 
 // queue is a consumer as it is shown.
 type queue struct {
-	outbox.Queue
+	admin.Queue
 	perSecond        float64
 	failed           bool // some of its runs did, in the window
 	half, most, late time.Duration
@@ -29,7 +29,7 @@ func queuesOf(o ops.Overview) []queue {
 	var found []queue
 	for _, q := range o.Queues {
 		shown := queue{Queue: q}
-		var run, lag outbox.Histogram
+		var run, lag admin.Histogram
 		var runs int64
 		for _, m := range o.Minutes {
 			if m.Consumer != q.Consumer || m.At.Before(from) {
@@ -64,7 +64,7 @@ func span(o ops.Overview) (from time.Time, seconds float64) {
 }
 
 // note is what else there is to know of a consumer.
-func note(o ops.Overview, q outbox.Queue) (text string, stopped bool) {
+func note(o ops.Overview, q admin.Queue) (text string, stopped bool) {
 	var notes []string
 	if !q.PausedAt.IsZero() {
 		by := "paused"
@@ -93,7 +93,7 @@ func taken(o ops.Overview, consumer string) bool {
 	any := false
 	for _, p := range o.Processes {
 		for _, c := range p.Consumers {
-			if p.Status == outbox.ProcessAlive {
+			if p.Status == admin.ProcessAlive {
 				any = true
 				if c.Name == consumer || slices.Contains(c.Former, consumer) {
 					return true

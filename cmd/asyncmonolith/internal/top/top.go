@@ -8,16 +8,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
+
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // Desk reads what the pages show, and pauses consumers. *ops.Session implements it.
 type Desk interface {
 	Overview(ctx context.Context) (ops.Overview, error)
-	BlockedKeys(ctx context.Context, limit int) ([]outbox.BlockedKey, error)
+	BlockedKeys(ctx context.Context, limit int) ([]admin.BlockedKey, error)
 	Pause(ctx context.Context, consumer, note string) error
 	Resume(ctx context.Context, consumer, reason string) error
 }

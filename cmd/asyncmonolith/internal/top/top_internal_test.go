@@ -1,7 +1,5 @@
 package top
 
-// The screen is looked at as a text, and keys are pressed without a terminal: neither is exported.
-
 import (
 	"context"
 	"errors"
@@ -14,11 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
+
+	// The screen is looked at as a text, and keys are pressed without a terminal: neither is exported.
+
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -29,34 +30,34 @@ func noon() time.Time { return time.Date(2026, 11, 23, 12, 0, 30, 0, time.UTC) }
 // overview has something of everything, and texts that are up to no good.
 func overview() ops.Overview {
 	at := noon()
-	hour := func(consumer string, done, poisoned int64, run int) (minutes []outbox.MinuteStats) {
+	hour := func(consumer string, done, poisoned int64, run int) (minutes []admin.MinuteStats) {
 		for ago := range 60 {
-			m := outbox.MinuteStats{Consumer: consumer, At: at.Truncate(time.Minute).Add(-time.Duration(ago) * time.Minute), Done: done, Poisoned: poisoned}
+			m := admin.MinuteStats{Consumer: consumer, At: at.Truncate(time.Minute).Add(-time.Duration(ago) * time.Minute), Done: done, Poisoned: poisoned}
 			m.Run[run], m.Run[run+1], m.Lag[run] = done*95/100, done*5/100, done
 			minutes = append(minutes, m)
 		}
 		return minutes
 	}
-	processor := outbox.Process{ID: "a", Kind: "processor", Host: "worker-1", PID: 4117, Program: "shop", Version: "v1.8.0", Status: outbox.ProcessAlive,
+	processor := admin.Process{ID: "a", Kind: "processor", Host: "worker-1", PID: 4117, Program: "shop", Version: "v1.8.0", Status: admin.ProcessAlive,
 		StartedAt: at.Add(-26 * time.Hour), SeenAt: at.Add(-4 * time.Second), Running: 7, Queued: 12, Limit: 64,
-		Consumers: []outbox.ProcessConsumer{{Name: "charge-card"}, {Name: "receipts"}, {Name: "import", Former: []string{"import-old"}}}}
+		Consumers: []admin.ProcessConsumer{{Name: "charge-card"}, {Name: "receipts"}, {Name: "import", Former: []string{"import-old"}}}}
 	old, lost := processor, processor
 	old.ID, old.Host, old.PID, old.Version, old.Stuck = "b", "worker-2", 4134, "v1.7.2", []string{"receipts"}
-	lost.ID, lost.Host, lost.Status, lost.SeenAt = "c", "worker-3", outbox.ProcessLost, at.Add(-4*time.Minute)
+	lost.ID, lost.Host, lost.Status, lost.SeenAt = "c", "worker-3", admin.ProcessLost, at.Add(-4*time.Minute)
 	return ops.Overview{
 		At: at,
-		Queues: []outbox.Queue{
+		Queues: []admin.Queue{
 			{Consumer: "charge-card", Ready: 1240, Delayed: 3, Leased: 7, Poisoned: 96, OldestReady: 95 * time.Second, BlockedKeys: 2},
 			{Consumer: "import", Ready: 10_000, OldestReady: 3 * time.Hour, PausedAt: at.Add(-time.Hour), PausedBy: "ada", PauseNote: "wrong\x1b[2Jcurrency"},
-			{Consumer: "receipts", Leased: 2, Breaker: &outbox.OpenBreaker{OpenedAt: at.Add(-9 * time.Minute), Failed: 12, Runs: 20, NextProbeAt: at.Add(20 * time.Second)}},
+			{Consumer: "receipts", Leased: 2, Breaker: &admin.OpenBreaker{OpenedAt: at.Add(-9 * time.Minute), Failed: 12, Runs: 20, NextProbeAt: at.Add(20 * time.Second)}},
 			{Consumer: "send\u202efax\n", Ready: 2, OldestReady: 50 * time.Hour},
 		},
 		Minutes: append(hour("charge-card", 600, 4, 5), hour("receipts", 60, 0, 10)...),
-		Failures: []outbox.FailureGroup{
+		Failures: []admin.FailureGroup{
 			{Consumer: "charge-card", Fingerprint: "1aa", ErrorType: "*errors.errorString", Sample: "charge order 7: amount \"12,50\":\nexpected\x07 digits and a point", Runs: 12345, FirstAt: at.Add(-20 * time.Minute), LastAt: at.Add(-3 * time.Second), FirstVersion: "v1.8.0", LastID: 99},
 			{Consumer: "receipts", Fingerprint: "1bb", ErrorType: "*net.OpError", Sample: "dial tcp 10.0.4.25:587: connect: connection refused", Runs: 5, FirstAt: at.Add(-50 * 24 * time.Hour), LastAt: at.Add(-2 * time.Hour), LastID: 12},
 		},
-		Processes: []outbox.Process{processor, old, lost},
+		Processes: []admin.Process{processor, old, lost},
 		Operations: []ops.Operation{
 			{ID: 12, Action: ops.Requeue, Actor: "ada", Reason: "the mail server is back", State: ops.Running, Changed: 1500, CreatedAt: at.Add(-time.Minute),
 				Target: ops.Target{Poisoned: &poison.Filter{Consumer: "receipts"}}, Preview: &ops.Preview{Messages: 10_000, More: true}},
@@ -77,9 +78,9 @@ type desk struct {
 
 func (d *desk) Overview(context.Context) (ops.Overview, error) { return d.overview, d.err }
 
-func (d *desk) BlockedKeys(context.Context, int) ([]outbox.BlockedKey, error) {
+func (d *desk) BlockedKeys(context.Context, int) ([]admin.BlockedKey, error) {
 	d.keys++
-	return []outbox.BlockedKey{{Consumer: "charge-card"}, {Consumer: "charge-card"}}, nil
+	return []admin.BlockedKey{{Consumer: "charge-card"}, {Consumer: "charge-card"}}, nil
 }
 
 func (d *desk) Pause(_ context.Context, consumer, note string) error {
@@ -190,7 +191,7 @@ func TestTheChosenOneStays(t *testing.T) {
 		}
 	}
 	later := overview()
-	later.Queues = append([]outbox.Queue{{Consumer: "a-new-one"}}, later.Queues...)
+	later.Queues = append([]admin.Queue{{Consumer: "a-new-one"}}, later.Queues...)
 	m.Update(looked{overview: later})
 	if got := m.queues[m.line[consumers]].Consumer; got != "receipts" {
 		t.Errorf("with a new one before it: got %s chosen", got)

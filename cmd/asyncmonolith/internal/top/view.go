@@ -6,11 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
+
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // View is the screen. It is of [tea.Model].
@@ -216,7 +217,7 @@ const mostBelow = 4
 
 // failing are the failures of now.
 func (m *model) failing() []string {
-	var found []outbox.FailureGroup
+	var found []admin.FailureGroup
 	for _, f := range m.overview.Failures {
 		if m.since(f.LastAt) <= failsNow {
 			found = append(found, f)
@@ -250,7 +251,7 @@ func (m *model) withMore(t table, all int, key string) []string {
 func (m *model) processes() string {
 	alive, lost := m.overview.Programs()
 	last := ""
-	if i := slices.IndexFunc(m.overview.Processes, func(p outbox.Process) bool { return p.Status == outbox.ProcessLost }); i >= 0 {
+	if i := slices.IndexFunc(m.overview.Processes, func(p admin.Process) bool { return p.Status == admin.ProcessLost }); i >= 0 {
 		p := m.overview.Processes[i]
 		last = fmt.Sprintf(" (%s on %s, %s ago)", show.Text(p.Program), show.Text(p.Host), age(m.since(p.SeenAt)))
 	}

@@ -3,5 +3,5 @@
 //
 // Every contender gets the same payload, the same number of connections and the
 // same work, and keeps the driver settings that its own documentation asks for.
-// It measures nothing, that is package measure. It may import anything.
+// It measures nothing, that is package measure.
 package contender

@@ -2,5 +2,5 @@
 // anybody on the machine.
 //
 // It measures nothing else. Where the system does not tell, which is anywhere but on Linux
-// for most of it, it returns 0. It may import anything.
+// for most of it, it returns 0.
 package cpu

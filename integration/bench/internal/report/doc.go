@@ -1,3 +1,3 @@
 // Package report keeps what was measured and shows it: as a table, as one line
-// per bar, as JSON and as plots. It measures nothing, and may import anything.
+// per bar, as JSON and as plots. It measures nothing.
 package report

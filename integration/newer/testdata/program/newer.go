@@ -55,7 +55,7 @@ func made(id string) (messages, events []bus.Payload) {
 // targets are of operations that today's release does not know: a field of a filter, and a kind. The test adds both to the library.
 func targets() map[ops.Action]ops.Target {
 	return map[ops.Action]ops.Target{
-		ops.Cancel: {Pending: &outbox.Filter{Consumer: "wait", Named: "one"}},
-		"archive":  {Pending: &outbox.Filter{Consumer: "archived"}},
+		ops.Cancel: {Pending: &admin.Filter{Consumer: "wait", Named: "one"}},
+		"archive":  {Pending: &admin.Filter{Consumer: "archived"}},
 	}
 }

@@ -1,0 +1,158 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// ErrNotFound: there is no pending message with that id. It was consumed or
+// cancelled, or is poisoned.
+var ErrNotFound = errors.New("no such pending message")
+
+// Client looks at pending messages, says why one does not run, and cancels or
+// reschedules them; it pauses consumers. Poisoned messages are the business of
+// poison.Store.
+//
+// It holds no database, starts nothing, and is safe for concurrent use. Make one
+// with [NewClient]: methods of the zero value return an error. Names of consumers
+// and payload types are those stored with the messages; what is stored under a
+// former name (bus.Aliases, bus.PayloadAliases) is found by that name only.
+//
+// Given a transaction its methods work in it; given a *bun.DB or bun.Conn, those
+// that change something use transactions of their own. Cancel, Reschedule and RunNow refuse a
+// transaction (bus.ErrInvalidOption) on MariaDB, and on PostgreSQL for messages with keys: they
+// would hold up the consumers of these. On SQLite they accept one. With the context of
+// [outbox.Producer.RunInTx], or of a transactional consumer, those must be given that
+// transaction: see [ErrNotInTx]. All methods return [ErrSchemaOutdated] when the tables
+// are missing or older, and the database's errors, wrapped.
+type Client struct {
+	registry *bus.Registry
+	stores   store.Stores
+}
+
+var errNotMade = errors.New("the client was not made by NewClient; under fx use it from OnStart on")
+
+// NewClient makes a client for the registry's tables. The registry's consumers decide whether a
+// message has a consumer. The only error is a nil registry.
+func NewClient(registry *bus.Registry) (*Client, error) {
+	if registry == nil {
+		return nil, errors.New("admin: NewClient: the registry is nil")
+	}
+	return &Client{registry: registry, stores: store.All(registry.Tables())}, nil
+}
+
+// List returns a page of pending messages, without payloads, headers and errors,
+// and the page after it, which is nil when there is none. They are listed by
+// consumer and payload type, and for each of these in the order in which they are
+// due; pass the next page the same filter. A message that is rescheduled or retried while you turn pages
+// moves in that order, and may be listed twice or not at all.
+//
+// With a consumer or an insert id in the filter it reads an index. The other fields
+// are compared message by message, so that looking for what is rare reads all
+// there is of the consumer, or, without one, of the table, unless [Page.ScanLimit] bounds that.
+func (a *Client) List(ctx context.Context, db bun.IDB, filter Filter, page Page) ([]Message, *Page, error) {
+	size, place, mistake := paging.Start(page.Size, page.After)
+	st, db, err := a.stores.Of(db, errNotMade)
+	if err = errors.Join(mistake, page.check(place), filter.check(), err); err != nil {
+		return nil, nil, dberr.Wrap(err, "admin: list")
+	}
+	f := filter.rows()
+	if page.After != "" {
+		f.After = store.PendingPlace{Consumer: place.Consumer, Payload: place.Payload, At: place.At(), ID: place.ID, Keyed: place.Keyed, Lane: place.Lane, Rank: place.Rank}
+	}
+	var found store.Examined
+	if page.ScanLimit > 0 && filter.InsertID == "" {
+		found, err = st.ExaminePending(ctx, db, f, page.ScanLimit, size)
+	} else {
+		found.Rows, err = st.PendingMessages(ctx, db, f, size+1)
+	}
+	if err != nil {
+		return nil, nil, dberr.Wrap(err, "admin: list")
+	}
+	rows := found.Rows
+	if len(rows) > size {
+		rows = rows[:size]
+		last := rows[size-1]
+		found.Next, found.More = store.PendingPlace{Consumer: last.ConsumerType, Payload: last.PayloadType, At: last.AvailableAfter.Time, ID: last.ID}, true
+	}
+	var next *Page
+	if p := found.Next; found.More {
+		next = &Page{Size: size, ScanLimit: page.ScanLimit, After: paging.After(paging.Place{
+			Consumer: p.Consumer, Payload: p.Payload, Micros: p.At.UnixMicro(), ID: p.ID, Keyed: p.Keyed, Lane: p.Lane, Rank: p.Rank})}
+	}
+	return store.Each(rows, newMessage), next, nil
+}
+
+// Count returns how many pending messages match. It reads all that it counts, and
+// without a consumer in the filter the whole table: on a large one use
+// [Client.Queues], whose counts are bounded.
+func (a *Client) Count(ctx context.Context, db bun.IDB, filter Filter) (int, error) {
+	st, db, err := a.stores.Of(db, errNotMade)
+	if err = errors.Join(err, filter.check()); err != nil {
+		return 0, dberr.Wrap(err, "admin: count")
+	}
+	n, err := st.CountPending(ctx, db, filter.rows())
+	return n, dberr.Wrap(err, "admin: count")
+}
+
+// ListByID lists up to 1000 pending messages by their ids, as [Client.List] does. Those that are not there are left out.
+func (a *Client) ListByID(ctx context.Context, db bun.IDB, ids ...int64) ([]Message, error) {
+	st, db, err := a.stores.Of(db, errNotMade)
+	if err = errors.Join(checkLimit(max(len(ids), 1)), err); err != nil || len(ids) == 0 {
+		return nil, dberr.Wrap(err, "admin: list by id")
+	}
+	rows, err := st.PendingByID(ctx, db, ids)
+	return store.Each(rows, newMessage), dberr.Wrap(err, "admin: list by id")
+}
+
+// Get returns one pending message with its payload, headers and errors, or
+// [ErrNotFound].
+func (a *Client) Get(ctx context.Context, db bun.IDB, id int64) (Message, error) {
+	return a.get(db, id, func(st *store.Store, db bun.IDB) (store.Pending, bool, error) {
+		return st.PendingMessage(ctx, db, id, true)
+	})
+}
+
+// GetHead is [Client.Get] with no more than the first bytes of the payload, which is cut between
+// two characters, and read no further; [Message.PayloadBytes] tells its size. Less than 0 bytes
+// is bus.ErrInvalidOption.
+func (a *Client) GetHead(ctx context.Context, db bun.IDB, id int64, maxBytes int) (Message, error) {
+	m, err := a.get(db, id, func(st *store.Store, db bun.IDB) (store.Pending, bool, error) {
+		if maxBytes < 0 {
+			return store.Pending{}, false, fmt.Errorf("%d bytes of its payload: %w: 0 or more are allowed", maxBytes, bus.ErrInvalidOption)
+		}
+		return st.PendingHead(ctx, db, id, maxBytes)
+	})
+	if err == nil && len(m.Payload) > maxBytes {
+		end := maxBytes
+		for end > 0 && !utf8.RuneStart(m.Payload[end]) {
+			end--
+		}
+		m.Payload = m.Payload[:end]
+	}
+	return m, err
+}
+
+func (a *Client) get(db bun.IDB, id int64, read func(st *store.Store, db bun.IDB) (store.Pending, bool, error)) (Message, error) {
+	st, db, err := a.stores.Of(db, errNotMade)
+	if err != nil {
+		return Message{}, dberr.Wrap(err, "admin: get %d", id)
+	}
+	row, found, err := read(st, db)
+	if err == nil && !found {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Message{}, dberr.Wrap(err, "admin: get %d", id)
+	}
+	return newMessage(row), nil
+}

@@ -1,0 +1,254 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+)
+
+// Queue describes what waits for one consumer, in the whole database. Its counts stop at 10,000,
+// which means "or more", so that counting stays cheap.
+type Queue struct {
+	Consumer string `json:"consumer"`
+	Ready    int64  `json:"ready"`   // due and not claimed
+	Delayed  int64  `json:"delayed"` // not due yet
+	Leased   int64  `json:"leased"`  // claimed by some process
+	Poisoned int64  `json:"poisoned"`
+
+	// BlocksKeys is true of a consumer whose poisoned messages block their keys, see bus.BlockKey,
+	// and BlockedKeys is how many are blocked now.
+	BlocksKeys  bool  `json:"parks,omitempty"`
+	BlockedKeys int64 `json:"parked_keys,omitempty"`
+
+	OldestReady    time.Duration `json:"-"` // how long the oldest ready message has been due; 0 for none
+	OldestPoisoned time.Duration `json:"-"` // how long ago the oldest poisoned message was poisoned; 0 for none
+
+	// Registered is true when the registry has a consumer of that name, or with
+	// that former name.
+	Registered bool `json:"registered"`
+	// PausedAt is when the consumer was paused; zero means that it is not. PausedBy and PauseNote are
+	// what [Client.PauseNoted] was given.
+	PausedAt  time.Time `json:"paused_at,omitzero"`
+	PausedBy  string    `json:"paused_by,omitempty"`
+	PauseNote string    `json:"pause_note,omitempty"`
+
+	// Breaker is the consumer's circuit breaker while it is open, and else nil: see
+	// bus.CircuitBreaker.
+	Breaker *OpenBreaker `json:"breaker,omitempty"`
+}
+
+// MarshalJSON implements json.Marshaler. Ages are seconds, and left out where there is
+// none.
+func (q Queue) MarshalJSON() ([]byte, error) {
+	type plain Queue
+	return json.Marshal(struct {
+		plain
+		OldestReady    float64 `json:"oldest_ready_seconds,omitempty"`
+		OldestPoisoned float64 `json:"oldest_poisoned_seconds,omitempty"`
+	}{plain(q), q.OldestReady.Round(time.Millisecond).Seconds(), q.OldestPoisoned.Round(time.Millisecond).Seconds()})
+}
+
+func newQueue(row store.QueueStats, parked map[string]int64) Queue {
+	return Queue{Consumer: row.Consumer, Ready: row.Ready, Delayed: row.Delayed, Leased: row.Leased, Poisoned: row.Poisoned, BlockedKeys: parked[row.Consumer],
+		OldestReady: row.Age(row.OldestReady), OldestPoisoned: row.Age(row.OldestPoisoned)}
+}
+
+// Queues returns what waits, by stored names of consumers. Without names it covers the consumers of
+// the registry, those that pending or poisoned messages have, and those that are paused or have an
+// open circuit breaker. Its cost is bounded, however much waits.
+func (a *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([]Queue, error) {
+	st, db, err := a.stores.Of(db, errNotMade)
+	if err != nil {
+		return nil, dberr.Wrap(err, "admin: queues")
+	}
+	paused, err := st.PausedConsumers(ctx, db)
+	if err != nil {
+		return nil, dberr.Wrap(err, "admin: queues")
+	}
+	pauses := make(map[string]store.Paused, len(paused))
+	for _, p := range paused {
+		pauses[p.ConsumerType] = p
+	}
+	breakers, err := a.openBreakers(ctx, db, st)
+	if err != nil {
+		return nil, dberr.Wrap(err, "admin: queues")
+	}
+	names := slices.Clone(consumers)
+	if len(consumers) == 0 {
+		if names, err = st.StoredConsumers(ctx, db); err != nil {
+			return nil, dberr.Wrap(err, "admin: queues")
+		}
+		names = slices.AppendSeq(slices.AppendSeq(names, maps.Keys(pauses)), maps.Keys(breakers))
+		for _, c := range a.registry.Consumers() {
+			names = append(names, c.Name())
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	parking := names // which of them block keys, other programs know
+	if !a.operates() {
+		parking = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+			c, registered := a.registry.Consumer(name)
+			return !registered || !flow.BlocksKeys(c)
+		})
+	}
+	stats, err := st.Stats(ctx, db, names)
+	if err != nil {
+		return nil, dberr.Wrap(err, "admin: queues")
+	}
+	parked, err := st.CountParkedKeys(ctx, db, parking)
+	if err != nil {
+		return nil, dberr.Wrap(err, "admin: queues")
+	}
+	queues := store.Each(stats, func(row store.QueueStats) Queue { return newQueue(row, parked) })
+	for i := range queues {
+		q := &queues[i]
+		var c bus.Consumer
+		c, q.Registered = a.registry.Consumer(q.Consumer)
+		pause := pauses[q.Consumer]
+		q.PausedAt, q.PausedBy, q.PauseNote, q.BlocksKeys = pause.PausedAt.Time, pause.PausedBy, pause.Note, q.Registered && flow.BlocksKeys(c)
+		q.Breaker = breakers[q.Consumer]
+	}
+	slices.SortFunc(queues, func(a, b Queue) int { return cmp.Compare(a.Consumer, b.Consumer) })
+	return queues, nil
+}
+
+// Unhandled is a kind of message that no consumer of the registry takes.
+type Unhandled struct {
+	Consumer    string `json:"consumer"`
+	PayloadType string `json:"payload_type"`
+}
+
+// Unhandled lists kinds of messages that wait although no consumer of the registry
+// takes them: the consumer is not registered, or takes other payload types.
+// Another program may take them. It lists 20 kinds at most.
+func (a *Client) Unhandled(ctx context.Context, db bun.IDB) ([]Unhandled, error) {
+	st, db, err := a.stores.Of(db, errNotMade)
+	if err != nil {
+		return nil, dberr.Wrap(err, "admin: unregistered")
+	}
+	var wants []store.Want
+	for _, c := range a.registry.Consumers() {
+		wants = append(wants, flow.Wants(c)...)
+	}
+	rows, err := st.Unregistered(ctx, db, wants)
+	if err != nil {
+		return nil, dberr.Wrap(err, "admin: unregistered")
+	}
+	return store.Each(rows, func(row store.Unregistered) Unhandled {
+		return Unhandled{Consumer: row.ConsumerType, PayloadType: row.PayloadType}
+	}), nil
+}
+
+// Claims lists what processors hold, the oldest claim first. There are about as
+// many as batches in flight, and it returns all of them.
+func (a *Client) Claims(ctx context.Context, db bun.IDB) ([]Claim, error) {
+	st, db, err := a.stores.Of(db, errNotMade)
+	if err != nil {
+		return nil, dberr.Wrap(err, "admin: claims")
+	}
+	rows, err := st.Claims(ctx, db)
+	if err != nil {
+		return nil, dberr.Wrap(err, "admin: claims")
+	}
+	return store.Each(rows, newClaim), nil
+}
+
+// ClaimMessages lists the messages that a claim holds now, as [Client.List] does. There are none
+// if there is no such claim any more: see [Client.Claims], and [Claim.Messages] for how many they are.
+func (a *Client) ClaimMessages(ctx context.Context, db bun.IDB, claim int64) ([]Message, error) {
+	st, db, err := a.stores.Of(db, errNotMade)
+	if err != nil {
+		return nil, dberr.Wrap(err, "admin: messages of claim %d", claim)
+	}
+	rows, err := st.ClaimedMessages(ctx, db, claim)
+	if err != nil {
+		return nil, dberr.Wrap(err, "admin: messages of claim %d", claim)
+	}
+	return store.Each(rows, newMessage), nil
+}
+
+// Pause keeps a consumer's messages from being claimed until [Client.Resume]. It holds from its
+// commit on, in all processes, and survives restarts. What is claimed already still runs; within
+// about a second nothing of the consumer starts any more. Messages are produced and kept as ever.
+//
+// A consumer is paused under its name and its former names, as the registry and the
+// processes have them: see [Client.Names]. Any other name is paused as it is. A name that a later
+// release gives the consumer is another: pause that, too. Pausing twice is no
+// error. An empty name is bus.ErrInvalidOption; one that cannot be stored is
+// bus.ErrInvalidText or bus.ErrTooLarge.
+func (a *Client) Pause(ctx context.Context, db bun.IDB, consumer string) error {
+	return a.PauseNoted(ctx, db, consumer, "", "")
+}
+
+// PauseNoted is [Client.Pause] with a name and a reason, of which the first 255 and 1000 bytes are
+// kept: [Queue] has them. Of a consumer that is paused already the first note stays.
+func (a *Client) PauseNoted(ctx context.Context, db bun.IDB, consumer, by, note string) error {
+	st, db, err := a.stores.In(ctx, db, errNotMade)
+	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
+		err = a.underAllNames(ctx, st, db, consumer, func(tx bun.Tx, names []string) error { return st.Pause(ctx, tx, names, by, note) })
+	}
+	return dberr.Wrap(err, "admin: pause %q", consumer)
+}
+
+// ErrNotPaused: the consumer is not paused; use errors.Is.
+var ErrNotPaused = errors.New("it is not paused")
+
+// Resume lets a paused consumer's messages be claimed again: by processors of
+// this process at once, by others with their next poll. Those that are due run
+// then, as many as there is room for. It returns [ErrNotPaused] where nothing is paused, and else the
+// errors of [Client.Pause].
+func (a *Client) Resume(ctx context.Context, db bun.IDB, consumer string) error {
+	st, db, err := a.stores.In(ctx, db, errNotMade)
+	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
+		err = a.underAllNames(ctx, st, db, consumer, func(tx bun.Tx, names []string) error {
+			paused, err := st.Resume(ctx, tx, names)
+			if err == nil && !paused {
+				err = ErrNotPaused
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return dberr.Wrap(err, "admin: resume %q", consumer)
+	}
+	if c, ok := a.registry.Consumer(consumer); ok {
+		txn.AnnounceMessages(ctx, db, a.registry, c.PayloadTypes())
+	}
+	return nil
+}
+
+func checkConsumer(name string) error {
+	if name == "" {
+		return fmt.Errorf("%w: the name is empty", bus.ErrInvalidOption)
+	}
+	return limits.CheckKey("consumer", name)
+}
+
+// underAllNames changes something about all names under which a consumer's messages are stored.
+func (a *Client) underAllNames(ctx context.Context, st *store.Store, db bun.IDB, consumer string, change func(tx bun.Tx, names []string) error) error {
+	return txn.InTx(ctx, db, func(tx bun.Tx) error {
+		if err := st.WriteFirst(ctx, tx); err != nil {
+			return err
+		}
+		names, err := a.Names(ctx, tx)
+		if err != nil {
+			return err
+		}
+		return change(tx, names.Of(consumer))
+	})
+}

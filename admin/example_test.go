@@ -1,0 +1,103 @@
+package admin_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
+)
+
+// Why does this message not run?
+func ExampleClient_Explain() {
+	var (
+		ctx    = context.Background()
+		db     *bun.DB // opened by the application
+		client *admin.Client
+	)
+	e, err := client.Explain(ctx, db, 42)
+	switch {
+	case err != nil: // admin.ErrNotFound: it was consumed, or cancelled
+		fmt.Println(err)
+	case e.Reason == admin.Paused:
+		fmt.Println("resume", e.Message.Consumer)
+	default:
+		fmt.Println(e.Text) // It is due in 1m30s, at 2026-01-02T03:04:05Z.
+	}
+}
+
+// List goes through messages page by page. Page.After may travel in a link.
+func ExampleClient_List() {
+	var (
+		ctx    = context.Background()
+		db     *bun.DB // opened by the application
+		client *admin.Client
+	)
+	stale := admin.Filter{Consumer: "send-receipt", State: admin.Ready, OlderThan: time.Hour}
+	for page := new(admin.Page); page != nil; {
+		messages, next, err := client.List(ctx, db, stale, *page)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		for _, m := range messages {
+			fmt.Println(m.ID, m.AvailableAt, m.Attempts)
+		}
+		page = next
+	}
+}
+
+// What runs already cannot be cancelled.
+func ExampleClient_Cancel() {
+	var (
+		ctx    = context.Background()
+		db     *bun.DB // opened by the application
+		client *admin.Client
+	)
+	result, err := client.Cancel(ctx, db, 41, 42, 43)
+	fmt.Println(result.Changed, "cancelled, too late for", result.Running, result.Missing, err)
+}
+
+// A provider is down: keep its consumer's messages until it is back.
+func ExampleClient_Pause() {
+	var (
+		ctx    = context.Background()
+		db     *bun.DB // opened by the application
+		client *admin.Client
+	)
+	if err := client.Pause(ctx, db, "charge-card"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	// Once it is back:
+	if err := client.Resume(ctx, db, "charge-card"); err != nil {
+		fmt.Println(err)
+	}
+}
+
+// What waits, and for whom?
+func ExampleClient_Queues() {
+	var (
+		ctx    = context.Background()
+		db     *bun.DB // opened by the application
+		client *admin.Client
+	)
+	queues, err := client.Queues(ctx, db)
+	for _, q := range queues {
+		fmt.Println(q.Consumer, q.Ready, "ready,", q.Poisoned, "poisoned, oldest", q.OldestReady, "registered:", q.Registered, "paused:", !q.PausedAt.IsZero())
+	}
+	fmt.Println(err)
+}
+
+// RunNow has messages that wait for a later attempt run at once.
+func ExampleClient_RunNow() {
+	var (
+		ctx    = context.Background()
+		db     *bun.DB // opened by the application
+		client *admin.Client
+	)
+	result, err := client.RunNow(ctx, db, 41, 42)
+	fmt.Println(result.Changed, "are due, under way already:", result.Running, "gone:", result.Missing, err)
+}

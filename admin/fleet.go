@@ -1,0 +1,104 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+const (
+	fleetSince = 7 * 24 * time.Hour // processes that say who took a message
+	fleetNamed = 3                  // processes that a sentence names
+)
+
+// fleet is what processes tell of themselves about a message.
+type fleet struct {
+	known        bool      // some processor has told
+	takers, gone []Process // those that take it, and are alive or not
+}
+
+func (a *Client) fleet(ctx context.Context, db bun.IDB, st *store.Store, m Message) (f fleet, err error) {
+	rows, err := st.Processes(ctx, db, fleetSince, mostListed)
+	if err != nil {
+		return f, err
+	}
+	for _, p := range store.Each(rows, newProcess) {
+		f.known = f.known || p.Kind == "processor"
+		switch takes := p.Takes(m.Consumer, m.PayloadType); {
+		case takes && p.Status == ProcessAlive:
+			f.takers = append(f.takers, p)
+		case takes:
+			f.gone = append(f.gone, p)
+		}
+	}
+	return f, nil
+}
+
+// explainFleet goes by what processes report of themselves, instead of the registry of this one:
+// which processes take the message, and whether they are alive and have room. Without reports it
+// says nothing.
+func (a *Client) explainFleet(f fleet, elsewhere bool, now time.Time, e *Explanation) {
+	if !slices.Contains([]State{NoConsumer, OtherPayload, Ready}, e.Reason) {
+		return
+	}
+	due := fmt.Sprintf("It has been due since %s.", flow.Instant(e.Message.AvailableAt))
+	if e.Message.AvailableAt.After(now) {
+		due = fmt.Sprintf("It is due at %s.", flow.Instant(e.Message.AvailableAt))
+	}
+	switch {
+	case !f.known && a.operates() && e.Reason == Ready:
+		e.Reason = NoConsumer
+		e.Text = fmt.Sprintf("%s This program has no consumers, and no process has told in the last 7 days which it has.", due)
+	case !f.known:
+	case len(f.takers) == 0 && len(f.gone) == 0:
+		if e.Reason == Ready && a.operates() {
+			e.Reason = NoLiveProcess
+			e.Text = fmt.Sprintf("%s No process that has told of itself in the last 7 days takes it: start one with consumer %q for payload type %q.", due, e.Message.Consumer, e.Message.PayloadType)
+		} else if e.Reason == Ready {
+			e.Reason = NoLiveProcess
+			e.Text = fmt.Sprintf("%s No process that has told of itself in the last 7 days takes it, though this program has consumer %q: start a processor of it.", due, e.Message.Consumer)
+		}
+	case len(f.takers) == 0:
+		last := f.gone[0] // seen last
+		e.Reason = NoLiveProcess
+		e.Text = fmt.Sprintf("%s No live process takes it. The last that did was %s, which %s at %s.", due, last.said(), last.Status, flow.Instant(last.SeenAt))
+	case !slices.ContainsFunc(f.takers, func(p Process) bool { return !slices.Contains(p.Closed, e.Message.Consumer) }):
+		e.Reason = CircuitOpen
+		e.Text = fmt.Sprintf("%s The gate of consumer %q is closed in every process that takes it: %s. Their logs, and Processor.Health, say why.", due, e.Message.Consumer, said(f.takers))
+	case !slices.ContainsFunc(f.takers, func(p Process) bool { return p.Running < p.Limit }):
+		e.Reason = Saturated
+		e.Text = fmt.Sprintf("%s Every process that takes it was at its limit when it was last seen: %s.", due, said(f.takers))
+	case elsewhere, a.operates():
+		e.Text = fmt.Sprintf("%s It is taken by %s, and waits for room there.", due, said(f.takers))
+	}
+}
+
+// Takes reports whether it consumes messages whose consumer and payload type are stored like that.
+func (p Process) Takes(consumer, payloadType string) bool {
+	return slices.ContainsFunc(p.Consumers, func(c ProcessConsumer) bool { return c.takes(consumer, payloadType) })
+}
+
+// said is how a sentence names a process.
+func (p Process) said() string {
+	name := p.Program
+	if p.Version != "" {
+		name += " " + p.Version
+	}
+	return fmt.Sprintf("%s (pid %d on %s)", name, p.PID, p.Host)
+}
+
+// said names some processes.
+func said(processes []Process) string {
+	names := store.Each(processes[:min(len(processes), fleetNamed)], Process.said)
+	if more := len(processes) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,34 @@
+package bus
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// DrainError is returned by outbox.Processor.Run when consumers were still running
+// after DrainTimeout, although their context was cancelled. Their messages were
+// given back and will run again, unless they had been settled before as failed
+// because their timeout had passed.
+type DrainError struct {
+	// Consumers names the consumer of each.
+	Consumers []string
+}
+
+// Error implements error.
+func (e *DrainError) Error() string {
+	var names []string
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(e.Consumers))) {
+		n := 0
+		for _, other := range e.Consumers {
+			if other == name {
+				n++
+			}
+		}
+		if names = append(names, strconv.Quote(name)); n > 1 {
+			names[len(names)-1] += fmt.Sprintf(" x %d", n)
+		}
+	}
+	return fmt.Sprintf("outbox: stopped with %d consumers still running: %s", len(e.Consumers), strings.Join(names, ", "))
+}

@@ -1,0 +1,225 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+)
+
+// ConsumeBatchTx makes a transactional consumer of batches: see outbox.ConsumeBatchTx.
+func ConsumeBatchTx[T bus.Payload](name string, fn func(ctx context.Context, tx bun.Tx, payloads []T) error, options ...bus.ConsumerOption) bus.Consumer {
+	if fn == nil {
+		return bus.ConsumeBatch[T](name, nil, options...)
+	}
+	inTx := func(ctx context.Context, payloads []T) error {
+		tx, err := currentTx(ctx, name)
+		if err != nil {
+			return err
+		}
+		return fn(ctx, tx, payloads)
+	}
+	return bus.ConsumeBatch(name, inTx, append(options[:len(options):len(options)], transactional)...)
+}
+
+// consume has a consumer of batches consume those that wait.
+func (g *group) consume(waiting []*member) (rest []*member) {
+	switch {
+	case g.consumer().transactional && len(waiting) > 1:
+		return g.tryBatch(waiting)
+	case g.consumer().transactional:
+		g.oneByOne(waiting)
+	default:
+		if waiting = g.inTime(waiting); len(waiting) == 0 {
+			return nil
+		}
+		ctx, over := together(waiting)
+		defer over()
+		answerEach(waiting, g.call(ctx, waiting))
+	}
+	return nil
+}
+
+// tryBatch is a transaction for all members. It returns those that it told no outcome, since
+// others of them failed.
+func (g *group) tryBatch(members []*member) (rest []*member) {
+	own := g.worker.run.newConsumerTx(members[0].ctx)
+	defer own.end() // also when a query hook of the application panics
+	ids, err := own.begin(tasksOf(members))
+	if err != nil {
+		g.unstarted(members, err)
+		return nil
+	}
+	held, others := g.split(members, ids)
+	defer func() { g.oneByOne(others) }() // which may just be locked
+	if held = g.inTime(held); len(held) == 0 {
+		own.rollback()
+		return nil
+	}
+	ctx, over := together(held)
+	defer over()
+	ctx, wakeups := txn.WithWakeups(context.WithValue(ctx, txKey{}, own.tx))
+	errs := g.call(ctx, held)
+	switch own.judge(ctx, held, errs) {
+	case leftBehind:
+		own.interrupt()
+		answerEach(held, errs)
+		return nil
+	case blameless:
+		own.rollback()
+		others = append(held, others...)
+		return nil
+	case partlyFailed:
+		own.rollback()
+		for _, m := range held {
+			if m.failure != nil {
+				m.outcome <- m.failure
+			} else {
+				rest = append(rest, m)
+			}
+		}
+		return rest
+	}
+	if err := own.commit(tasksOf(held)); err != nil { // one of them may be to blame
+		repeat(held, err)
+		others = append(held, others...)
+		return nil
+	}
+	for _, m := range held {
+		m.task.committed = true
+	}
+	wakeups.Send(g.worker.run.registry)
+	answerEach(held, errs)
+	return nil
+}
+
+// judgement is what a call for a batch in a transaction has come to.
+type judgement uint8
+
+const (
+	allDone      judgement = iota
+	partlyFailed           // or all of it: those have a failure
+	blameless              // the database is at fault, or another transaction
+	leftBehind             // the call was abandoned
+)
+
+// judge asks who is to blame for the errors of a batch: once for an error of all.
+func (t *consumerTx) judge(ctx context.Context, members []*member, errs []error) judgement {
+	found := allDone
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, bus.ErrAbandoned):
+			return leftBehind
+		case i > 0 && identical(err, errs[i-1]):
+		default:
+			if f, ok := t.blame(ctx, err).(*fault); ok {
+				repeat(members, f)
+				return blameless
+			}
+		}
+		members[i].failure, found = err, partlyFailed
+	}
+	return found
+}
+
+// repeat tells those who are tried again that they have lost a conflict, if that is why.
+func repeat(members []*member, err error) {
+	if f, ok := err.(*fault); ok && f.of == conflict {
+		for _, m := range members {
+			m.ctx = txn.WithRepeat(m.ctx)
+		}
+	}
+}
+
+// identical reports whether two errors are one, as of a batch that has failed as a whole.
+func identical(a, b error) bool {
+	return a != nil && b != nil && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
+}
+
+// split tells members that have one of the ids from the others, and from those that come behind
+// one of these.
+func (g *group) split(members []*member, ids []int64) (with, without []*member) {
+	for _, m := range members {
+		if slices.Contains(ids, m.task.row.ID) && g.turns.come(m.task, with) {
+			with = append(with, m)
+		} else {
+			without = append(without, m)
+		}
+	}
+	return with, without
+}
+
+func answerEach(members []*member, errs []error) {
+	for i, m := range members {
+		m.outcome <- errs[i]
+	}
+}
+
+// together returns a context that ends with the first of the members' contexts. What else
+// is in it is the first member's.
+func together(members []*member) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(members[0].ctx)
+	stops := make([]func() bool, 0, len(members))
+	for _, m := range members[1:] {
+		stops = append(stops, context.AfterFunc(m.ctx, func() { cancel(context.Cause(m.ctx)) }))
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel(nil)
+	}
+}
+
+// inTime answers the messages of a batch that have expired, and those of the same key behind one
+// that is poisoned for it, and returns the others.
+func (g *group) inTime(members []*member) (left []*member) {
+	var poisoned []*task
+	for _, m := range members {
+		err := g.worker.run.tooLate(m.message)
+		if before := g.turns.before(m.task); before != nil && slices.Contains(poisoned, before) {
+			err = behind(m.task)
+		}
+		if err == nil {
+			left = append(left, m)
+			continue
+		}
+		if bus.OutcomeOf(err).Outcome != bus.Discarded {
+			poisoned = append(poisoned, m.task)
+		}
+		m.outcome <- err
+	}
+	return left
+}
+
+// call runs the consumer's function for all members, and returns what became of each.
+func (g *group) call(ctx context.Context, members []*member) []error {
+	batch := make([]*bus.Message, len(members))
+	for i, m := range members {
+		batch[i] = m.message
+	}
+	r, t := g.worker.run, members[0].task
+	err := r.begin(ctx, t, call{ctx: ctx, consumer: t.consumer, batch: batch, members: members, codec: r.registry.Codec()})
+	errs, ok := err.(outcomes)
+	if !ok {
+		errs = slices.Repeat([]error{err}, len(members))
+	}
+	for i := range errs { // it may have been cancelled for one of them
+		errs[i] = withoutChance(ctx, errs[i])
+	}
+	return g.turns.answers(members, besideStopped(members, errs))
+}
+
+// outcomes are the errors of a batch's messages.
+type outcomes []error
+
+// Error implements error.
+func (o outcomes) Error() string { return fmt.Sprintf("the outcomes of %d messages", len(o)) }

@@ -1,0 +1,143 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
+)
+
+// cause is what a run of a transactional consumer failed of, when that is not the
+// handler.
+type cause uint8
+
+const (
+	conflict  cause = iota // it lost against another transaction
+	database               // the connection was lost, or the server cannot go on
+	unstarted              // the same, before the handler began
+)
+
+// fault is the error of such a run. It does not leave this package.
+type fault struct {
+	of  cause
+	err error
+}
+
+// Error implements error.
+func (f *fault) Error() string { return f.err.Error() }
+
+// Unwrap returns the database's error.
+func (f *fault) Unwrap() error { return f.err }
+
+const (
+	conflictTries = 3  // how often a run is tried at once that loses conflicts
+	maxUncounted  = 10 // of so many runs in a row the last one counts
+
+	firstUncounted   = 50 * time.Millisecond // the wait after the first of them, which doubles
+	longestUncounted = 15 * time.Second
+)
+
+// blame makes a fault of a handler's error for which the handler is not to blame. What
+// a statement of its own has caused, by taking too long, waiting for a lock or writing
+// in a transaction that it has made read-only, is the handler's. An error of another
+// database leaves our transaction usable, and is the handler's, too.
+func (t *consumerTx) blame(ctx context.Context, err error) error {
+	if _, panicked := err.(*isolate.Panicked); panicked || bus.OutcomeOf(err).Outcome != bus.Errored || ctx.Err() != nil {
+		return err
+	}
+	of := database
+	switch dberr.ClassOf(err) {
+	case dberr.Conflict:
+		if of = conflict; dberr.SaysConflict(err) {
+			return &fault{of, err} // whatever the transaction says: it has written nothing
+		}
+	case dberr.ReadOnly:
+		if !t.store.ReadOnly(t.ctx, t.db) {
+			return err
+		}
+		return &fault{of, err}
+	case dberr.Exhausted, dberr.Unavailable:
+	default:
+		return err
+	}
+	statement, cancel := context.WithTimeout(t.ctx, statementTimeout)
+	defer cancel()
+	if t.store.Usable(statement, t.tx) {
+		return err
+	}
+	return &fault{of, err}
+}
+
+// ofTransaction is the error of a message for one of our statements: either the
+// database is at fault, or the handler has broken the transaction.
+func ofTransaction(statement string, err error) error {
+	switch class := dberr.ClassOf(err); {
+	case class == dberr.Conflict:
+		return &fault{conflict, fmt.Errorf("%s: %w", statement, err)}
+	case class.Outage(), class == dberr.Timeout && !dberr.Answered(err):
+		return &fault{database, fmt.Errorf("%s: %w", statement, err)}
+	}
+	return fmt.Errorf("outbox: the consumer's transaction: %s: %w", statement, err)
+}
+
+// blamed is the outcome error of a run for which the handler was not to blame: it is repeated
+// without costing an attempt, but not for ever. What looks like the database's fault each time is
+// the message's in the end, unless the handler never began.
+func (r *run) blamed(t *task, f *fault) error {
+	counts := &r.streaks
+	if f.of == unstarted {
+		counts = &r.unstarted
+	}
+	n := counts.add(t.row.ID)
+	if n >= maxUncounted && f.of != unstarted {
+		r.streaks.forget(t.row.ID)
+		return fmt.Errorf("outbox: the %dth run in a row that was not to count: %w", n, f.err)
+	}
+	r.counters.uncounted.Add(1)
+	return &bus.OutcomeError{Outcome: bus.Snoozed, Delay: uncountedDelay(n), Err: fmt.Errorf("%w: %w", bus.ErrNotCounted, f.err)}
+}
+
+// uncountedDelay is the wait after the n-th such run in a row, ±50 %.
+func uncountedDelay(n int) time.Duration {
+	d := min(firstUncounted<<min(n-1, 20), longestUncounted)
+	return d/2 + rand.N(d)
+}
+
+// maxStreaks bounds what is remembered. What is forgotten too early begins anew.
+const maxStreaks = 10_000
+
+// streaks counts the runs in a row of each message that did not count. The zero value
+// is ready. It is safe for concurrent use.
+type streaks struct {
+	mu sync.Mutex
+	of map[int64]int // by row
+}
+
+// add counts one more.
+func (s *streaks) add(row int64) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of == nil {
+		s.of = make(map[int64]int)
+	}
+	if _, known := s.of[row]; !known && len(s.of) >= maxStreaks {
+		for other := range s.of {
+			delete(s.of, other)
+			break
+		}
+	}
+	s.of[row]++
+	return s.of[row]
+}
+
+// forget ends a streak.
+func (s *streaks) forget(row int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.of, row)
+}

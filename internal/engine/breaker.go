@@ -1,0 +1,204 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// breakerEvery is how often a process compares its circuit breakers with those of the others.
+const breakerEvery = time.Second
+
+// breaker is this process's part of a consumer's circuit breaker: a circuit that all processes trip
+// and reset together, and what runs have come to since it was read last.
+type breaker struct {
+	*flow.Circuit
+	name   string
+	config bus.CircuitBreakerConfig
+
+	mu           sync.Mutex
+	done, failed int64
+	troubled     bool             // somewhere runs have failed lately
+	last         string           // of this process's errors
+	open         flow.OpenBreaker // how it was told of last, while it is open
+	probing      int              // the number of the opening at which this process may probe
+	over         bool             // a probe is done: the circuit breaker is to be closed
+}
+
+// breakerOf returns the circuit breaker of a consumer, if it has one. It is the consumer's circuit
+// then.
+func breakerOf(name string, settings bus.ConsumerConfig, circuit *flow.Circuit) (*breaker, error) {
+	switch {
+	case settings.Breaker == nil:
+		return nil, nil
+	case circuit != nil:
+		return nil, fmt.Errorf("outbox: consumer %q: CircuitBreaker and WithCircuit do not go together", name)
+	}
+	return &breaker{Circuit: new(flow.Circuit), name: name, config: *settings.Breaker}, nil
+}
+
+// count notes what a run has come to, unless the circuit breaker has opened since it began. A probe
+// that is done ends the opening.
+func (b *breaker) count(err error, probe bool) {
+	if _, _, closed := b.Tripped(); closed && !probe {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch outcome := bus.OutcomeOf(err).Outcome; {
+	case outcome == bus.Done && probe:
+		b.over = true
+	case outcome == bus.Done:
+		b.done++
+	case !probe && (outcome == bus.Errored || outcome == bus.Retried):
+		b.failed, b.last = b.failed+1, errorlog.Text(err)
+	}
+}
+
+// take takes out what was counted. What was done counts only while something fails.
+func (b *breaker) take() (done, failed int64, over bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	done, failed, over = b.done, b.failed, b.over
+	b.done, b.failed, b.over = 0, 0, false
+	if failed == 0 && !b.troubled {
+		done = 0
+	}
+	return done, failed, over
+}
+
+// keep has the next look close the circuit breaker, which this one could not.
+func (b *breaker) keep(over bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.over = b.over || over
+}
+
+// told enters the state of the circuit breaker in the database.
+func (b *breaker) told(row store.Breaker, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.troubled = row.Troubled()
+	switch {
+	case b.over: // it is about to be closed
+	case !row.Open():
+		if _, _, closed := b.Tripped(); closed {
+			b.Reset()
+		}
+	case row.Opened != b.probing:
+		b.open = flow.NewOpenBreaker(row)
+		b.Hold(b.reasonLocked(), now.Add(flow.Never)) // unless it is given the right to probe
+	}
+}
+
+// reasonLocked is why it is open, with the last error of this process, if it has had one.
+func (b *breaker) reasonLocked() error {
+	if b.last == "" {
+		return errors.New(b.open.String())
+	}
+	return fmt.Errorf("%s; the last error here: %s", b.open, b.last)
+}
+
+// mayProbe has this process probe, at the given opening.
+func (b *breaker) mayProbe(opened int, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.probing = opened
+	b.Hold(b.reasonLocked(), now)
+}
+
+// breakers has this process open and close circuit breakers together with the others, until ctx
+// ends.
+func (r *run) breakers(ctx context.Context) {
+	all := r.dispatcher.breakersOf()
+	if len(all) == 0 {
+		return
+	}
+	ticker := time.NewTicker(breakerEvery)
+	defer ticker.Stop()
+	for {
+		r.compareNotes(ctx, all)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (d *dispatcher) breakersOf() map[string]*breaker {
+	all := make(map[string]*breaker)
+	for _, c := range d.consumers {
+		if c.breaker != nil {
+			all[c.Name()] = c.breaker
+		}
+	}
+	return all
+}
+
+// compareNotes adds what runs have come to here, and does what all have come to together.
+func (r *run) compareNotes(ctx context.Context, all map[string]*breaker) {
+	names := make([]string, 0, len(all))
+	for name, b := range all {
+		names = append(names, name)
+		done, failed, over := b.take()
+		_, err := ask(ctx, r, "count runs", statementTimeout, func(ctx context.Context) (struct{}, error) {
+			switch {
+			case over:
+				return struct{}{}, r.store.CloseBreaker(ctx, r.db, name)
+			case done+failed > 0:
+				_, err := r.store.CountRuns(ctx, r.db, name, b.config, done, failed)
+				return struct{}{}, err
+			}
+			return struct{}{}, nil
+		})
+		if err != nil { // the others are asked all the same
+			b.keep(over)
+		}
+	}
+	rows, err := ask(ctx, r, "look at breakers", statementTimeout, func(ctx context.Context) ([]store.Breaker, error) { return r.store.Breakers(ctx, r.db, names) })
+	if err != nil {
+		return
+	}
+	for _, row := range rows {
+		r.heed(ctx, all[row.Name], row)
+	}
+}
+
+// heed follows the state of a circuit breaker, and takes the right to probe when there is something
+// to probe with.
+func (r *run) heed(ctx context.Context, b *breaker, row store.Breaker) {
+	open := func() bool { _, _, closed := b.Tripped(); return closed }
+	before := open()
+	b.told(row, time.Now())
+	switch after := open(); {
+	case after && !before:
+		open := flow.NewOpenBreaker(row)
+		r.config.Logger.Warn("circuit breaker opened: messages wait, and one at a time is tried", "consumer", row.Name, "failed", open.Failed, "runs", open.Runs, "next_probe_at", open.NextProbeAt)
+	case before && !after:
+		r.config.Logger.Info("circuit breaker closed", "consumer", row.Name)
+	}
+	if !row.Open() || row.OpenUntil.After(row.Now.Time) || !r.dispatcher.couldProbe(row.Name) {
+		return
+	}
+	won, err := ask(ctx, r, "take a probe", statementTimeout, func(ctx context.Context) (bool, error) { return r.store.TakeProbe(ctx, r.db, row, b.config) })
+	if err == nil && won {
+		b.mayProbe(row.Opened+1, time.Now())
+		r.dispatcher.wake()
+	}
+}
+
+// wake has the goroutines that wait for a circuit look again.
+func (d *dispatcher) wake() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.room.Broadcast()
+	d.work.Broadcast()
+}

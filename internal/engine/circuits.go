@@ -1,0 +1,68 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// circuitChanged has the dispatcher claim for the consumers of the circuit, if they may start something.
+func (d *dispatcher) circuitChanged(g *flow.Circuit) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.consumers {
+		if c.circuit == g {
+			c.activate()
+		}
+	}
+	d.work.Broadcast()
+	d.room.Broadcast()
+}
+
+// watchGates has the dispatcher hear of changes of circuits, until stop is called.
+func (d *dispatcher) watchCircuits() (stop func()) {
+	var stops []func()
+	for _, c := range d.consumers {
+		if c.circuit != nil {
+			stops = append(stops, c.circuit.Watch(func() { d.circuitChanged(c.circuit) }))
+		}
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+// ungated leaves out what may not be claimed now, since its consumer's circuit is open.
+func (d *dispatcher) withoutOpenCircuits(wants []store.Want) []store.Want {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	return slices.DeleteFunc(slices.Clone(wants), func(want store.Want) bool {
+		return !d.startableLocked(d.byName[want.Consumer], now).until.IsZero()
+	})
+}
+
+// behindCircuit reports whether a message waits behind a circuit that stops its consumer, and is no probe.
+func behindCircuit(t *task) bool {
+	probe, closed := t.consumer.circuit.NextProbe()
+	return closed && (time.Now().Before(probe) || len(t.consumer.queue) > 1)
+}
+
+// closedGates lists the consumers whose circuits are open.
+func (d *dispatcher) openCircuits() (list []bus.OpenCircuit) {
+	for _, c := range d.consumers {
+		if c.circuit == nil {
+			continue
+		}
+		if since, reason, closed := c.circuit.Tripped(); closed {
+			list = append(list, bus.OpenCircuit{Consumer: c.Name(), Since: since, Reason: errorlog.Text(reason)})
+		}
+	}
+	return list
+}

@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// claimLoop claims messages whenever there is room, until ctx ends.
+func (r *run) claimLoop(ctx context.Context) {
+	retry := outage.NewRetry()
+	for {
+		r.ledger.await()
+		o, ok := r.dispatcher.nextClaim()
+		if !ok {
+			return
+		}
+		began := time.Now()
+		claimed, err := r.claim(o)
+		if err != nil && r.claiming.Err() != nil {
+			r.unknownClaims.Store(true)
+			return
+		}
+		if err != nil {
+			if !r.claimFailed(o, err, began) && !outage.Pause(ctx, retry.NextBackOff()) {
+				return
+			}
+			continue
+		}
+		if r.dispatcher.claimed(o, claimed, time.Now()) {
+			// Another process has it, or it was committed out of order and lies before the cursor.
+			r.alarm.By(later(r.sweeper.at(), time.Now()))
+		}
+		r.outage.Recovered()
+		retry.Reset()
+	}
+}
+
+// claimFailed reports whether the next claim, for other consumers, need not wait.
+func (r *run) claimFailed(o order, err error, began time.Time) (goOn bool) {
+	r.outage.Failed("claim", err)
+	r.unknownClaims.Store(true)
+	slow := tooSlow(began)
+	return r.dispatcher.failed(o, slow, !slow && dberr.IsUnavailable(err), time.Now())
+}
+
+// claim takes messages and hands them to the workers. A stop does not cancel it while there
+// is time: one that commits without our knowing has to be looked for.
+func (r *run) claim(o order) (store.Claim, error) {
+	o.request.Owner, o.request.Lease = r.owner, r.config.LeaseDuration
+	ctx, cancel := context.WithTimeout(r.claiming, statementTimeout)
+	defer cancel()
+	if o.acquits {
+		if err := r.store.Acquit(ctx, r.db, r.owner); err != nil {
+			return store.Claim{}, fmt.Errorf("acquit: %w", err)
+		}
+	}
+	end := r.underway.begin()
+	defer end()
+	c, err := r.store.Claim(ctx, r.db, o.request)
+	if err != nil {
+		return store.Claim{}, fmt.Errorf("claim: %w", err)
+	}
+	if c.News.Unknown != "" {
+		r.warnOf(store.Unregistered{ConsumerType: o.request.Lanes.Name, PayloadType: c.News.Unknown})
+	}
+	if len(c.Messages) == 0 {
+		r.counters.emptyClaims.Add(1)
+		return c, nil
+	}
+	r.counters.claims.Add(1)
+	r.counters.claimed.Add(int64(len(c.Messages)))
+	r.lastClaim.Store(time.Now().UnixNano())
+	return r.queue(ctx, c)
+}
+
+// queue hands claimed messages to the workers, and returns the claim with those.
+func (r *run) queue(ctx context.Context, c store.Claim) (store.Claim, error) {
+	// Before messages are renamed and events are read, which can take long: the lease is renewed
+	// meanwhile.
+	l := r.ledger.open(r.work, c.ID, len(c.Messages), c.Sent.Add(r.config.LeaseDuration))
+	l.lanes, l.deep = r.dispatcher.lanesOf(c), c.News.Deep
+	l.urgent = l.lanes != nil && l.lanes.bounded()
+	l.unique = slices.ContainsFunc(c.Messages, func(m store.Message) bool { return m.InsertID != "" })
+	stay, err := r.rename(ctx, c)
+	if err == nil {
+		err = r.store.FillIn(ctx, r.db, c.Messages)
+	}
+	tasks := make([]task, len(c.Messages))
+	now := time.Now()
+	l.ahead = r.dispatcher.clock(now).Sub(now)
+	for i, row := range c.Messages {
+		newTask(&tasks[i], row, r.dispatcher.byName[row.ConsumerType], l, now)
+		r.checkRoutes(&tasks[i].message)
+		r.checkOrder(&tasks[i])
+	}
+	if err != nil || l.ctx.Err() != nil {
+		stay = len(tasks)
+	}
+	for i := len(tasks) - stay; i < len(tasks); i++ {
+		r.settled(&tasks[i], errUnstarted)
+	}
+	if tasks = tasks[:len(tasks)-stay]; len(tasks) > 0 && !r.dispatcher.push(tasks) {
+		for i := range tasks {
+			r.settled(&tasks[i], errUnstarted)
+		}
+		tasks = nil
+	}
+	c.Messages = c.Messages[:len(tasks)] // the rest is not in flight
+	if err != nil {
+		return store.Claim{}, fmt.Errorf("claim: %w", err)
+	}
+	return c, nil
+}

@@ -1,0 +1,211 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+)
+
+const (
+	// maxGroup keeps a transaction below the 64 subtransactions from which on
+	// PostgreSQL has to look them up on disk.
+	maxGroup = 50
+	// groupPatience is for how long one transaction of a group starts handlers.
+	groupPatience = 250 * time.Millisecond
+	// gatherPatience is how long those at the innermost layer of their chains
+	// wait for the next of their group.
+	gatherPatience = 10 * time.Millisecond
+	// stepPatience is that of [Processor.ProcessNext], where nothing else waits: tests want one batch of what is
+	// one, on a busy machine, too.
+	stepPatience = 100 * time.Millisecond
+)
+
+type groupKey struct{}
+
+// GroupCommit has a consumer made by ConsumeTx share its transactions: see outbox.GroupCommit.
+func GroupCommit(n int) bus.ConsumerOption {
+	return func(c *bus.ConsumerConfig) { c.SetValue(groupKey{}, n) }
+}
+
+// groupOf returns how many messages of a consumer may run together: in one transaction, or
+// in one call.
+func groupOf(c bus.Consumer, settings bus.ConsumerConfig) (int, error) {
+	n, ok := settings.Value(groupKey{}).(int)
+	switch {
+	case !ok:
+		return max(settings.BatchSize, 1), nil
+	case settings.BatchSize > 0:
+		return 1, fmt.Errorf("outbox: consumer %q: GroupCommit is for consumers of single messages: a batch has one transaction anyway", c.Name())
+	case n < 1 || n > maxGroup:
+		return 1, fmt.Errorf("outbox: consumer %q: GroupCommit %d: 1 to %d are allowed", c.Name(), n, maxGroup)
+	case !isTransactional(settings):
+		return 1, fmt.Errorf("outbox: consumer %q: GroupCommit is for consumers made by ConsumeTx", c.Name())
+	}
+	return n, nil
+}
+
+// group is a number of messages that one worker took at once, to share transactions or
+// calls. Each runs its chain on a goroutine of its own, up to the innermost layer; there
+// it waits until the worker has run its handler, and knows whether the transaction was
+// committed.
+type group struct {
+	worker *worker
+	joined chan *member  // arrived at the innermost layer
+	left   chan *task    // returned from the chain
+	over   chan struct{} // closed when the group waits for no more messages
+	err    error         // for those who are still waiting then
+	turns  turns         // of messages with keys
+	inside int           // chains that have not returned, or not begun
+	chains sync.WaitGroup
+}
+
+// member is one message at the innermost layer of its chain.
+type member struct {
+	task    *task
+	ctx     context.Context
+	message *bus.Message // with the payload that the handler gets
+	since   time.Time
+	wakeups *txn.Wakeups // for what its handler produced
+	failure error        // of its handler
+	outcome chan error
+}
+
+// join has the worker run the handler, and waits for the outcome.
+func (g *group) join(ctx context.Context, t *task, message *bus.Message) error {
+	m := &member{task: t, ctx: ctx, message: message, since: time.Now(), outcome: make(chan error, 1)}
+	select {
+	case g.joined <- m:
+	case <-g.over:
+	}
+	select {
+	case err := <-m.outcome:
+		return err
+	case <-g.over:
+	}
+	select {
+	case err := <-m.outcome:
+		return err
+	default:
+		return g.err
+	}
+}
+
+// runGroup runs a group of messages, of which the first has the others.
+func (w *worker) runGroup(tasks []*task) {
+	w.current.Store(tasks[0])
+	defer w.current.Store(nil)
+	g := &group{worker: w, joined: make(chan *member, len(tasks)), left: make(chan *task, len(tasks)), over: make(chan struct{}), turns: newTurns(tasks)}
+	defer g.chains.Wait()
+	for _, t := range tasks {
+		t.worker, t.group = w, g
+		if g.inside++; g.turns.before(t) == nil {
+			g.start(t)
+		}
+	}
+	g.run()
+}
+
+// start has the chain of a message begin.
+func (g *group) start(t *task) {
+	g.turns.start(t)
+	g.chains.Add(1)
+	g.worker.run.hands.do(func() {
+		defer g.chains.Done()
+		defer func() { g.left <- t }()
+		g.worker.run.runChain(t)
+	})
+}
+
+// startNext has the chain of the message begin that comes behind one that has arrived, or is
+// done.
+func (g *group) startNext(t *task) {
+	if next := g.turns.next(t); next != nil {
+		g.start(next)
+	}
+}
+
+// leave notes that the chain of a message has returned. Those behind it begin, or are given back.
+func (g *group) leave(t *task) {
+	g.turns.leave(t)
+	g.inside--
+	if t.passed {
+		g.startNext(t)
+		return
+	}
+	g.giveBack(t)
+}
+
+// giveBack gives back those behind a message that have not begun.
+func (g *group) giveBack(t *task) {
+	for next := g.turns.next(t); next != nil; next = g.turns.next(next) {
+		g.turns.start(next)
+		g.inside--
+		g.worker.run.notStarted(next)
+	}
+}
+
+func (g *group) consumer() *consumer { return g.worker.current.Load().consumer }
+
+// run serves those who arrive until all have left. What runs here is ours, but
+// for the application's query hooks: should one panic or end the goroutine, every
+// member receives it as if it had happened in its chain.
+func (g *group) run() {
+	g.err = isolate.ErrGoexit
+	defer func() {
+		if value := recover(); value != nil {
+			g.err = &isolate.Panicked{PanicError: isolate.NewPanic(value)}
+		}
+		close(g.over)
+		for t := range g.turns {
+			g.giveBack(t)
+		}
+	}()
+	var waiting []*member
+	for g.inside > 0 {
+		waiting = g.gather(waiting)
+		ready, later := g.turns.ready(slices.DeleteFunc(waiting, g.tooLate))
+		if len(ready) > 0 {
+			ready = g.serve(ready)
+		}
+		waiting = append(ready, later...)
+	}
+}
+
+// serve runs the handlers of members, tells those whose messages are settled then, and returns
+// the others.
+func (g *group) serve(members []*member) (rest []*member) {
+	if g.consumer().settings.BatchSize > 0 {
+		return g.consume(members)
+	}
+	return g.transact(members)
+}
+
+// gather waits until every message that is inside a chain has arrived, but not for long once no
+// more arrive.
+func (g *group) gather(waiting []*member) []*member {
+	timer := time.NewTimer(g.worker.run.gathers)
+	defer timer.Stop()
+	for len(waiting) < g.inside {
+		var late <-chan time.Time
+		if len(waiting) > 0 {
+			late = timer.C
+		}
+		select {
+		case m := <-g.joined:
+			waiting = append(waiting, m)
+			timer.Reset(g.worker.run.gathers)
+			g.startNext(m.task)
+		case t := <-g.left:
+			g.leave(t)
+		case <-late:
+			return waiting
+		}
+	}
+	return waiting
+}

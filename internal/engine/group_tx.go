@@ -1,0 +1,219 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+)
+
+// transact runs the handlers of those that wait in one transaction, tells each its
+// outcome, and returns those that it had no time for.
+func (g *group) transact(waiting []*member) (rest []*member) {
+	if len(waiting) == 1 {
+		g.oneByOne(waiting)
+		return nil
+	}
+	shared := &sharedTx{consumerTx: g.worker.run.newConsumerTx(waiting[0].ctx)}
+	defer shared.end()
+	ids, err := shared.begin(tasksOf(waiting))
+	if err != nil {
+		g.unstarted(waiting, err)
+		return nil
+	}
+	held, others := g.split(waiting, ids) // the others may just be locked
+	rest = shared.consume(g, held)
+	g.settle(shared)
+	g.oneByOne(append(others, shared.beaten...))
+	return rest
+}
+
+// settle ends the transaction, and tells its members the outcome.
+func (g *group) settle(s *sharedTx) {
+	err := s.err
+	switch {
+	case s.abandoned: // see interrupt
+	case err != nil || len(s.done) == 0:
+		s.rollback()
+	default:
+		err = s.commit(tasksOf(s.done))
+	}
+	switch {
+	case err == nil:
+		for _, m := range s.done {
+			m.task.committed = true
+			m.wakeups.Send(s.registry)
+			m.outcome <- nil
+		}
+	case s.abandoned:
+		answer(s.done, err)
+	default: // one of them may be to blame, even for a connection that is lost
+		repeat(s.done, err)
+		g.oneByOne(s.done)
+	}
+	for _, m := range s.failed {
+		m.outcome <- m.failure
+	}
+}
+
+// oneByOne runs each in a transaction of its own.
+func (g *group) oneByOne(members []*member) {
+	for _, m := range members {
+		switch {
+		case g.tooLate(m):
+		case !g.turns.come(m.task, nil):
+			m.outcome <- behind(m.task)
+		default:
+			m.outcome <- g.worker.run.runInTx(m.ctx, m.task, m.message.Payload)
+		}
+	}
+}
+
+// tooLate sends a message back whose context has ended meanwhile, or that would
+// have too little left of its timeout.
+func (g *group) tooLate(m *member) bool {
+	err := context.Cause(m.ctx)
+	if err == nil && !g.worker.run.ledger.live(m.task.lease, time.Now()) {
+		err = bus.ErrLeaseLost
+	}
+	if waited := time.Since(m.since); err == nil && waited > m.task.consumer.settings.Timeout/2 {
+		err = fmt.Errorf("the others of the group took %s", waited.Round(time.Millisecond))
+	}
+	switch {
+	case m.task.stopped.Load():
+		m.outcome <- errStopped
+	case err == nil:
+		return false
+	case err == bus.ErrStopping, err == bus.ErrLeaseLost:
+		m.outcome <- &bus.OutcomeError{Outcome: bus.Released, Err: err}
+	default:
+		g.unstarted([]*member{m}, fmt.Errorf("wait for the others of the group: %w", err))
+	}
+	return true
+}
+
+// unstarted sends back those whose handlers have not begun.
+func (g *group) unstarted(members []*member, err error) {
+	for _, m := range members {
+		m.outcome <- g.worker.run.blamed(m.task, &fault{unstarted, err})
+	}
+}
+
+func answer(members []*member, err error) {
+	for _, m := range members {
+		m.outcome <- err
+	}
+}
+
+func tasksOf(members []*member) []*task {
+	return store.Each(members, func(m *member) *task { return m.task })
+}
+
+// sharedTx is one transaction of a group.
+type sharedTx struct {
+	*consumerTx
+	marked bool // the savepoint stands at what done has written
+	done   []*member
+	failed []*member
+	beaten []*member // lost a conflict, and are tried again apart
+	err    error     // why it cannot be committed
+
+	abandoned bool // by the worker, since a handler may still be using it
+}
+
+// consume runs the handlers, until the time is up or the transaction is spoilt,
+// and returns those that did not run.
+func (s *sharedTx) consume(g *group, members []*member) (rest []*member) {
+	begun := time.Now()
+	for i, m := range members {
+		if i > 0 && time.Since(begun) > groupPatience {
+			return members[i:]
+		}
+		if !s.mark() {
+			s.done = append(s.done, members[i:]...) // they share the fate of the others
+			return nil
+		}
+		if g.tooLate(m) {
+			continue
+		}
+		if !g.turns.come(m.task, s.done) {
+			m.outcome <- behind(m.task)
+			continue
+		}
+		if m.failure = s.call(m); m.failure == nil {
+			s.done, s.marked = append(s.done, m), false
+			continue
+		}
+		s.sort(m)
+		if !s.undo(m.failure) {
+			return members[i+1:]
+		}
+	}
+	return nil
+}
+
+func (s *sharedTx) call(m *member) error {
+	ctx, wakeups := txn.WithWakeups(context.WithValue(m.ctx, txKey{}, s.tx))
+	m.wakeups = wakeups
+	if err := s.invoke(ctx, m.task, m.message.Payload); err != nil {
+		return s.blame(m.ctx, err)
+	}
+	return nil
+}
+
+// sort says what becomes of a member whose handler has failed.
+func (s *sharedTx) sort(m *member) {
+	f, ok := m.failure.(*fault)
+	switch {
+	case ok && f.of == conflict:
+		m.ctx = txn.WithRepeat(m.ctx)
+		s.beaten = append(s.beaten, m)
+		return
+	case ok:
+		m.failure = s.blamed(m.task, f)
+	}
+	s.failed = append(s.failed, m)
+}
+
+// mark sets the savepoint. Earlier ones are not released: that would cost as many
+// round trips again, and the commit does it. False means that the transaction is
+// spoilt, by a handler that hid an error from us if not by the database.
+func (s *sharedTx) mark() bool {
+	if s.marked {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, statementTimeout)
+	defer cancel()
+	if err := s.store.Savepoint(ctx, s.tx); err != nil {
+		s.err = fmt.Errorf("savepoint: %w", err)
+		return false
+	}
+	s.marked = true
+	return true
+}
+
+// undo takes back what a handler has written. False means that the others' work is
+// lost, too.
+func (s *sharedTx) undo(failure error) bool {
+	if errors.Is(failure, bus.ErrAbandoned) {
+		s.interrupt()
+		// Release them if the interrupt failed: their rows are still locked then, and
+		// giving back writes nothing to them.
+		s.abandoned, s.err = true, &bus.OutcomeError{Outcome: bus.Released, Err: errNeighbour}
+		return false
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, statementTimeout)
+	defer cancel()
+	if err := s.store.Undo(ctx, s.tx); err != nil {
+		s.err = fmt.Errorf("undo: %w", err)
+		return false
+	}
+	return true
+}
+
+// errNeighbour tells why a message of a group runs again that did not fail.
+var errNeighbour = errors.New("outbox: another message of the group was abandoned in their transaction")

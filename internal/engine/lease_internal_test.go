@@ -1,0 +1,109 @@
+package engine
+
+// An internal test: nobody outside can have a lease end before the keeper notices.
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+type leased struct{}
+
+func (leased) PayloadType() string { return "leased" }
+
+// unreachable is a database that nobody connects to.
+type unreachable struct{}
+
+func (unreachable) Connect(context.Context) (driver.Conn, error) {
+	return nil, errors.New("unreachable")
+}
+func (unreachable) Driver() driver.Driver { return nil }
+
+// TestNoHandlerBeginsAfterItsLease, as it would in a process that stood still for longer: its messages
+// may be another's by then.
+func TestNoHandlerBeginsAfterItsLease(t *testing.T) {
+	t.Parallel()
+	began := make(chan string, 10)
+	consumers := map[string]bus.Consumer{
+		"one": bus.Consume("one", func(context.Context, leased) error {
+			began <- "one"
+			return nil
+		}),
+		"many": bus.ConsumeBatch("many", func(context.Context, []leased) error {
+			began <- "many"
+			return nil
+		}),
+	}
+	for name, consumer := range consumers {
+		for _, over := range []bool{false, true} {
+			runs, results := 0, runLeased(t, consumer, over)
+			select {
+			case <-began:
+				runs = 1
+			default:
+			}
+			want, outcome := 1, store.Done
+			if over {
+				want, outcome = 0, store.Release
+			}
+			if runs != want || len(results) != 2 || results[0].Outcome != outcome || results[1].Outcome != outcome {
+				t.Errorf("%s, lease over %t: got %d runs and %+v, want %d runs and both messages with outcome %v", name, over, runs, results, want, outcome)
+			}
+			for len(began) > 0 {
+				<-began
+			}
+		}
+	}
+}
+
+// runLeased runs two messages of a claim whose lease is over or not, and returns their results.
+func runLeased(t *testing.T, consumer bus.Consumer, over bool) []store.Result {
+	t.Helper()
+	conns := sql.OpenDB(unreachable{})
+	defer func() { _ = conns.Close() }()
+	registry, err := bus.NewRegistry(consumer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := NewProcessor(bun.NewDB(conns, pgdialect.New()), registry, ProcessorConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := p.newRun(t.Context())
+	until := time.Now().Add(time.Hour)
+	if over {
+		until = time.Now()
+	}
+	l := r.ledger.open(r.work, 1, 2, until)
+	tasks := []*task{new(task), new(task)}
+	for i, c := range tasks {
+		row := store.Message{ID: int64(i + 1), MessageID: uuid.Must(uuid.NewV7()), ConsumerType: consumer.Name(), PayloadType: "leased", Payload: []byte("{}")}
+		newTask(c, row, r.dispatcher.consumers[0], l, time.Now())
+	}
+	w := r.newWorker()
+	if r.dispatcher.consumers[0].group > 1 {
+		w.runGroup(tasks)
+	} else {
+		w.process(tasks[0])
+		w.process(tasks[1])
+	}
+	w.isolate.Dismiss()
+	r.hands.dismiss()
+	r.workers.Wait()
+	b, _ := r.ledger.collect(time.Now(), true)
+	if len(b.finished) == 1 {
+		return b.whole[0]
+	}
+	return b.results
+}

@@ -1,0 +1,189 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
+)
+
+const (
+	// slotsIdle is for how long unused slots are kept.
+	slotsIdle = 250 * time.Millisecond
+	// slotsAgain is the wait until others are asked again who have all of them.
+	slotsAgain = 250 * time.Millisecond
+	// slotsShared is for how long a process keeps slots that it uses while others have none.
+	slotsShared = time.Second
+)
+
+// limiter bounds how many calls run, in all processes together, of the consumers that share
+// a limit. This process runs at most as many as it has leased slots in the database.
+type limiter struct {
+	name      string
+	limit     int
+	consumers []*consumer
+
+	// Guarded by dispatcher.mu.
+	slots    map[int]time.Time // until when they are leased, on our clock
+	running  int
+	needless time.Time // since when some of them are not needed; zero: they are
+	again    time.Time // others had all: not to be asked before
+	shared   time.Time // when it was last asked whether others wait for one, or this process had none
+	owed     int       // so many are to be given back to others, once they are free
+	unsure   bool      // a statement had no answer: there may be slots of ours that are not among these
+}
+
+// limitersOf returns the limiters of consumers, which it tells of them.
+func limitersOf(consumers []*consumer) (all []*limiter) {
+	byName := make(map[string]*limiter)
+	for _, c := range consumers {
+		name, n := flow.LimitOf(c.Name(), c.settings)
+		if n == 0 {
+			continue
+		}
+		l := byName[name]
+		if l == nil {
+			l = &limiter{name: name, limit: n, slots: make(map[int]time.Time)}
+			byName[name], all = l, append(all, l)
+		}
+		c.limiter, l.consumers = l, append(l.consumers, c)
+	}
+	return all
+}
+
+// checkLimits refuses two values for one limit.
+func checkLimits(consumers []consumer) (errs []error) {
+	numbers := make(map[string]consumer)
+	for _, c := range consumers {
+		name, n := flow.LimitOf(c.Name(), c.settings)
+		if other, ok := numbers[name]; ok && n > 0 && other.settings.Limit != n {
+			errs = append(errs, fmt.Errorf("outbox: consumer %q: the limit %q is %d, and %d for consumer %q: one number is allowed", c.Name(), c.settings.LimitName, n, other.settings.Limit, other.Name()))
+		}
+		if n > 0 {
+			numbers[name] = c
+		}
+	}
+	return errs
+}
+
+// freeSlotsLocked is how many more calls a consumer may run as far as its limit goes.
+func (d *dispatcher) freeSlotsLocked(l *limiter, now time.Time) int {
+	return l.valid(now, d.config.LeaseDuration) - l.running - l.owed
+}
+
+// valid counts the slots that are leased for long enough to begin something.
+func (l *limiter) valid(now time.Time, lease time.Duration) (n int) {
+	for _, until := range l.slots {
+		if until.Sub(now) > lease/6 {
+			n++
+		}
+	}
+	return n
+}
+
+// wantedLocked reports whether a consumer of the limit could start something now, had it a slot.
+func (d *dispatcher) wantedLocked(l *limiter, now time.Time) bool {
+	return slices.ContainsFunc(l.consumers, func(c *consumer) bool { return d.waitsLocked(c, now) })
+}
+
+// askForSlots has the slots be looked after.
+func (d *dispatcher) askForSlots() {
+	select {
+	case d.slotsWanted <- struct{}{}:
+	default:
+	}
+}
+
+// slotNeed is what a limiter needs of the database: so many more slots, or to give these back.
+type slotNeed struct {
+	*limiter
+	more   int
+	excess []int
+}
+
+// slotNeeds returns what limiters need now, and when to look again: zero is not before it is asked.
+// What is to be given back is not used any more.
+func (d *dispatcher) slotNeeds(now time.Time) (needs []slotNeed, again time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	soon := func(wait time.Duration) {
+		if again == 0 || wait < again {
+			again = wait
+		}
+	}
+	for _, l := range d.limiters {
+		wanted, free := d.wantedLocked(l, now), l.valid(now, d.config.LeaseDuration)-l.running
+		room := min(l.limit, d.config.Concurrency) - len(l.slots)
+		if wanted && free > 0 || !wanted && free <= 0 {
+			l.needless = time.Time{}
+		}
+		switch {
+		case l.owed > 0 && free > 0:
+			given := l.takeOutLocked(min(l.owed, free))
+			l.owed -= len(given)
+			needs = append(needs, slotNeed{limiter: l, excess: given})
+			l.again = now.Add(jitter(2 * slotsAgain)) // the others ask first
+			soon(slotsAgain)
+		case wanted && free <= 0 && l.owed == 0 && room > 0:
+			if soon(slotsAgain); !now.Before(l.again) { // twice as many each time, so that others find some
+				needs = append(needs, slotNeed{limiter: l, more: min(max(len(l.slots), 1), room)})
+			}
+		case free > 0 && !wanted:
+			if soon(slotsIdle / 2); l.needless.IsZero() {
+				l.needless = now
+			} else if now.Sub(l.needless) >= slotsIdle {
+				needs = append(needs, slotNeed{limiter: l, excess: l.takeOutLocked(free)})
+			}
+		case len(l.slots) > 0:
+			soon(slotsIdle)
+		}
+		if len(l.slots) > 0 {
+			soon(max(l.shared.Add(slotsShared).Sub(now), time.Millisecond))
+		}
+	}
+	return needs, again
+}
+
+// busyLimits are the limits of which this process has had slots for a while, and uses all: the others are to be
+// asked whether they wait for one.
+func (d *dispatcher) busyLimits(now time.Time) (names []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range d.limiters {
+		switch {
+		case len(l.slots) == 0:
+			l.shared = now
+		case now.Sub(l.shared) >= slotsShared:
+			if l.shared = now; l.owed == 0 && d.wantedLocked(l, now) {
+				names = append(names, l.name)
+			}
+		}
+	}
+	return names
+}
+
+// share has this process give half of the slots of limits to others who have none, as soon as they are free.
+func (d *dispatcher) share(names []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range d.limiters {
+		if slices.Contains(names, l.name) {
+			l.owed = max(len(l.slots)/2, min(len(l.slots), 1))
+		}
+	}
+}
+
+// takeOutLocked takes out slots, those first that end first.
+func (l *limiter) takeOutLocked(n int) (out []int) {
+	var all []int
+	for slot := range l.slots {
+		all = append(all, slot)
+	}
+	slices.SortFunc(all, func(a, b int) int { return l.slots[a].Compare(l.slots[b]) })
+	for _, slot := range all[:min(n, len(all))] {
+		delete(l.slots, slot)
+		out = append(out, slot)
+	}
+	return out
+}

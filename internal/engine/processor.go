@@ -1,0 +1,203 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/presence"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// ErrRunning: see outbox.ErrRunning.
+var ErrRunning = errors.New("outbox: the processor is running already")
+
+// Processor is what outbox.Processor stands on. It is safe for concurrent use.
+type Processor struct {
+	db        *bun.DB
+	registry  *bus.Registry
+	store     *store.Store
+	config    ProcessorConfig
+	consumers []consumer // each run works on copies
+	counters  counters
+	streaks   streaks // of runs that did not count
+	unstarted streaks // of runs that never began
+
+	mu      sync.Mutex
+	current *run // nil while it does not run
+	crashed *run // the ProcessNext that may run messages that have crashed, if one does
+	lastErr error
+}
+
+// NewProcessor makes a processor for every consumer of the registry, and reports everything that is wrong at once.
+func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*Processor, error) {
+	var errs []error
+	if db == nil {
+		errs = append(errs, errors.New("outbox: NewProcessor: the database handle is nil"))
+	}
+	if registry == nil {
+		errs = append(errs, errors.New("outbox: NewProcessor: the registry is nil"))
+	}
+	if len(errs) > 0 { // and what can be told of the rest
+		return nil, errors.Join(append(errs, config.withDefaults(true).validate(true))...)
+	}
+	s, err := store.For(db.Dialect().Name(), registry.Tables())
+	if err != nil {
+		return nil, fmt.Errorf("outbox: NewProcessor: %w", err)
+	}
+	config = config.withDefaults(s.RowLocks())
+	p := &Processor{db: db, registry: registry, store: s, config: config}
+	errs = append(errs, config.validate(s.RowLocks()))
+	if registry.Events() != nil {
+		if err := s.Events(); err != nil {
+			errs = append(errs, fmt.Errorf("outbox: NewProcessor: the registry has events: %w", err))
+		}
+	}
+	transactional := false
+	for _, registered := range registry.Consumers() {
+		settings, err := config.settings(registered)
+		group, groupErr := groupOf(registered, settings)
+		gate, gateErr := flow.CircuitOf(registered.Name(), settings)
+		breaker, breakerErr := breakerOf(registered.Name(), settings, gate)
+		errs = append(errs, err, groupErr, gateErr, breakerErr, unsupported(registered, s))
+		if breaker != nil {
+			gate = breaker.Circuit
+		}
+		c := consumer{Consumer: registered, settings: settings, transactional: isTransactional(settings), group: group, circuit: gate, breaker: breaker, rate: flow.RateOf(registered)}
+		if c.rate != nil {
+			c.spent = new(spent)
+		}
+		transactional = transactional || c.transactional
+		p.consumers = append(p.consumers, c)
+	}
+	errs = append(errs, checkLimits(p.consumers)...)
+	errs = append(errs, config.checkPool(db, s, transactional))
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Run processes messages until ctx is cancelled: see outbox.Processor.Run.
+func (p *Processor) Run(ctx context.Context) (err error) {
+	if ctx.Err() != nil {
+		return nil
+	}
+	r := p.newRun(ctx)
+	p.mu.Lock()
+	if p.current != nil {
+		p.mu.Unlock()
+		return ErrRunning
+	}
+	p.current = r
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.current, p.lastErr = nil, err
+	}()
+	if err := outage.Await(ctx, p.config.StartTimeout, p.config.Logger, p.check); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("outbox: run: %w", err)
+	}
+	return r.serve(ctx) // stops at once when it was cancelled during the check
+}
+
+// Close cuts the drain of a processor that is stopping short.
+func (p *Processor) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current != nil && p.current.stopping.Load() {
+		p.current.stopNowOnce.Do(func() { close(p.current.stopNow) })
+	}
+}
+
+// Check looks at the live database as Run does before it starts.
+func (p *Processor) Check(ctx context.Context) error {
+	if err := p.check(ctx); err != nil {
+		return fmt.Errorf("outbox: check: %w", err)
+	}
+	return nil
+}
+
+func (p *Processor) check(ctx context.Context) error {
+	settings, err := p.store.Ready(ctx, p.db, statementTimeout, p.config.AllowUntestedServer && p.registry.Events() == nil)
+	errs := []error{err}
+	for _, c := range p.consumers {
+		if wait := settings.LockWait; c.transactional && wait > 0 && c.settings.Timeout >= wait {
+			errs = append(errs, fmt.Errorf("transactional consumer %q: Timeout %s: it holds the database's only write lock, so less than busy_timeout, %s, is allowed: set bus.Timeout or raise busy_timeout",
+				c.Name(), c.settings.Timeout, wait))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Health returns how the processor is doing.
+func (p *Processor) Health() bus.Health {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current == nil {
+		return bus.Health{Err: p.lastErr}
+	}
+	return p.current.health()
+}
+
+// run is one Run of a processor.
+type run struct {
+	*Processor
+	ctx           context.Context // of the statements that must outlive a stop
+	claiming      context.Context // of claims, which a stop does not end at once
+	owner         string
+	started       time.Time
+	chain         bus.Handler
+	dispatcher    *dispatcher
+	ledger        *ledger
+	outage        *outage.Outage
+	unrenewed     notice
+	takenAway     notice
+	recovered     notice
+	alarm         *alarm.Alarm // of the poller
+	soon          *alarm.Alarm // of looks for what is expected
+	sweeper       sweeper
+	underway      underway
+	stops         stops
+	gathers       time.Duration      // see gatherPatience
+	reports       *presence.Reporter // nil while nothing is told
+	slots         []*worker
+	workers       sync.WaitGroup // and their hands
+	hands         *hands
+	work          context.Context // the root of all handlers' contexts
+	cancelWork    context.CancelCauseFunc
+	lastClaim     atomic.Int64
+	wakePacer     wakePacer
+	unknownClaims atomic.Bool // the database may hold claims for us that we do not know of
+	serving       atomic.Bool // false before the start and once it stops
+	stopping      atomic.Bool
+	stopNow       chan struct{}
+	stopNowOnce   sync.Once
+
+	// The poller's own.
+	pollRetry      backoff.BackOff
+	toldUnprepared bool
+
+	warned     sync.Map // kinds of messages that have no consumer here, and were reported
+	undeclared sync.Map // consumers of payload types that were reported
+}
+
+func (r *run) health() bus.Health {
+	h := bus.Health{Err: r.outage.Err(), Abandoned: r.dispatcher.leftBehind(), Unprepared: r.store.Unprepared(), OpenCircuits: r.dispatcher.openCircuits()}
+	if last := r.lastClaim.Load(); last != 0 {
+		h.LastClaim = time.Unix(0, last)
+	}
+	h.Ready = h.Err == nil && r.serving.Load() && len(h.Abandoned) < r.config.Concurrency
+	return h
+}

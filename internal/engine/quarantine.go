@@ -1,0 +1,242 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+const (
+	// soloPatience is how long a solo run waits for other suspects to end, and how
+	// long they wait for it.
+	soloPatience = 10 * time.Second
+	// A process takes something solo once it has lived for a lease, or so long, and nine fifths of
+	// that have passed since a process that is lost now renewed one; else once it has lived for ten
+	// leases, or so long. Where many processes are lost, what they ran shows nothing.
+	soloCalm = 3 * time.Second
+	soloAge  = 30 * time.Second
+)
+
+// quarantine keeps messages that have crashed apart from each other: those that
+// crashed once run a few at a time, more and more of them while they survive, up to half
+// of what may run; those that crashed more often run solo, with no other suspect beside
+// them, so that it is known which message kills. Once enough of those have survived, too,
+// the rest come together, where none is convicted. Clean messages go on meanwhile.
+type quarantine struct {
+	lease    time.Duration
+	calm     time.Time // nothing runs solo before a look that began later has found no lost process
+	looked   time.Time // when the last look began
+	mature   time.Time // from then on even so
+	waiting  bool      // there may be messages that crashed once
+	killers  bool      // ... or more often
+	together width     // of the former, how many may run at once
+	solo     width     // of the latter
+	inFlight int
+	reserved int
+	running  map[*task]time.Time // those that crashed once, since when; zero: they have outlasted it
+	outlasts int                 // how many have
+	yields   bool                // others have their turn before the next solo run
+
+	wanted    time.Time // since when a solo run waits for others to end; zero: none does
+	soloAsked bool      // its claim is under way
+	soloRuns  int
+	soloSince time.Time
+	// acquitting: it is being noted that others are about to run beside it, which is
+	// so once that is done.
+	acquitting, acquitted bool
+	needsWorker           bool // one is kept free for it
+	served                bool // theirs was the last order
+	queued                int  // claimed, not started
+}
+
+// width is how many may run at once: solo and then all, or a few and then twice as many.
+type width struct{ n, survived int }
+
+// survive accounts for one more that has survived. Solo, as many must as may have been
+// struck beside what kills.
+func (w *width) survive(limit int) {
+	limit, w.survived = max(limit, flow.FewSuspects), w.survived+1
+	switch {
+	case w.n == 1 && w.survived >= limit:
+		w.n, w.survived = limit, 0
+	case w.n > 1 && w.survived >= w.n:
+		w.n, w.survived = min(2*w.n, limit), 0
+	}
+}
+
+// begin starts the time in which nothing runs solo.
+func (s *quarantine) begin(lease time.Duration, now time.Time) {
+	s.lease, s.calm, s.mature = lease, now.Add(max(lease, soloCalm)), now.Add(min(10*lease, soloAge))
+}
+
+// found notes which processes are lost, and which messages crashed. A live process renews a lease
+// when a quarter of it is over. A process lost since is seen when two fifths are over, until all of
+// it is: by looks that come at least every half of a lease. A sweep may report late.
+func (s *quarantine) found(p store.Probe, began, now time.Time) {
+	var renewed time.Time // for the last time
+	switch {
+	case p.Expired || p.Lease > 0 && p.Lease < s.lease*3/5:
+		renewed = now.Add(p.Lease - s.lease)
+		s.solo = width{}
+	case !s.looked.IsZero() && began.Sub(s.looked) > s.lease/2: // a lost process may have been missed
+		renewed = now.Add(-s.lease)
+	}
+	s.calm, s.looked = later(s.calm, renewed.Add(max(s.lease, soloCalm)*9/5)), later(s.looked, began)
+	s.waiting, s.killers = len(p.Suspects) > 0, len(p.Killers) > 0
+	if !s.waiting && s.inFlight+s.reserved == 0 {
+		s.together = width{}
+	}
+	if !s.killers && s.soloRuns == 0 {
+		s.solo = width{}
+	}
+	s.want(now)
+}
+
+func (s *quarantine) want(now time.Time) {
+	switch {
+	case (s.looked.Before(s.calm) || now.Sub(s.looked) > s.lease/2) && now.Before(s.mature):
+		s.wanted, s.needsWorker = time.Time{}, false
+	case s.killers && s.wanted.IsZero() && !s.soloAsked && s.soloRuns == 0:
+		s.wanted = now
+	}
+}
+
+// pending reports whether there is an order to give once there is room.
+func (s *quarantine) pending() bool { return s.waiting || !s.wanted.IsZero() }
+
+// next is the kind of crashed messages whose turn it is, or store.Clean. Solo reports whether one that crashed more
+// than once could start, as far as its consumer's circuit goes: else the others do not wait for it.
+func (s *quarantine) next(now time.Time, solo bool) store.Selection {
+	if s.soloAsked || s.acquitting {
+		return store.Clean
+	}
+	s.together.n, s.solo.n = max(s.together.n, flow.FewSuspects), max(s.solo.n, 1)
+	others, wanted := s.inFlight+s.reserved, solo && !s.wanted.IsZero()
+	room := s.together.n - others
+	yields := s.yields && s.waiting && room > 0
+	switch {
+	case wanted && !yields && (others+s.outlasts == 0 || now.Sub(s.wanted) >= soloPatience):
+		return store.Killers
+	case !s.waiting, wanted && !yields, s.soloRuns > 0 && now.Sub(s.soloSince) < soloPatience:
+		return store.Clean
+	case room <= 0, others > 0 && room < s.together.n/4: // not worth a claim
+		return store.Clean
+	}
+	return store.Suspects
+}
+
+// order asks for crashed messages of a kind whose turn it is. A solo run is claimed only when
+// it can begin at once: else it would be blamed for what others do while it waits.
+func (s *quarantine) order(kind store.Selection, wants []store.Want, free int) (order, bool) {
+	o := order{request: store.ClaimRequest{Wants: wants, MaxBytes: maxClaimBytes, Select: kind}}
+	s.needsWorker = kind == store.Killers && len(wants) > 0
+	switch {
+	case len(wants) == 0, s.needsWorker && free <= 0:
+		return order{}, false
+	case s.needsWorker:
+		s.wanted, s.soloAsked = time.Time{}, true
+		o.request.Limit = min(s.solo.n, free)
+		// A message that does not run alone is not blamed alone.
+		o.request.Solo = s.inFlight+s.reserved+s.outlasts == 0 && s.solo.n == 1
+		return o, true
+	}
+	o.acquits = s.soloRuns > 0 && !s.acquitted
+	s.acquitting = o.acquits
+	s.waiting, s.yields = false, false
+	o.request.Limit = min(s.together.n-s.inFlight-s.reserved, max(free, flow.FewSuspects))
+	s.reserved += o.request.Limit
+	return o, true
+}
+
+// remain notes that there may be more of a kind, of consumers that a claim did not ask for.
+func (s *quarantine) remain(kind store.Selection, now time.Time) {
+	if kind == store.Suspects {
+		s.waiting = true
+		return
+	}
+	s.killers = true
+	s.want(now)
+}
+
+func (s *quarantine) claimed(r store.ClaimRequest, n int, now time.Time) {
+	if r.Select == store.Killers {
+		// Not n: the message may have finished before we get here.
+		s.soloAsked, s.needsWorker = false, false
+		s.soloRuns += n
+		s.soloSince, s.acquitted = now, !r.Solo
+		s.killers = s.killers && n > 0
+		s.again(now)
+		return
+	}
+	if s.acquitting {
+		s.acquitting, s.acquitted = false, true
+	}
+	s.inFlight += n
+	s.reserved -= r.Limit
+	s.waiting = s.waiting || n == r.Limit // a full claim: there may be more
+}
+
+// again asks for the next solo run when one is over, after a turn of the others.
+func (s *quarantine) again(now time.Time) {
+	if s.soloRuns == 0 {
+		s.yields = true
+		s.want(now)
+	}
+}
+
+// givenBack accounts for a message that did not run.
+func (s *quarantine) givenBack(crashes int) {
+	switch {
+	case crashes == 0:
+		return
+	case crashes == 1:
+		s.inFlight--
+	default:
+		s.soloRuns--
+		s.again(time.Now())
+	}
+	s.queued--
+}
+
+// started accounts for a message that has crashed and begins to run.
+func (s *quarantine) started(t *task, now time.Time) {
+	if s.queued--; t.row.Crashes > 1 {
+		return
+	}
+	if s.running == nil {
+		s.running = make(map[*task]time.Time)
+	}
+	s.running[t] = now
+}
+
+// finished accounts for a message that ran.
+func (s *quarantine) finished(t *task, workers int) {
+	if t.row.Crashes > 1 {
+		s.soloRuns--
+		s.solo.survive(workers / 2)
+		s.again(time.Now())
+		return
+	}
+	since, ok := s.running[t]
+	delete(s.running, t)
+	switch {
+	case !ok:
+	case since.IsZero():
+		s.outlasts--
+	default:
+		s.inFlight--
+		s.together.survive(workers / 2)
+	}
+}
+
+// outlast counts those as survived that crashed once and have run for a while: they may go
+// on for hours, and others wait for them to end.
+func (s *quarantine) outlast(now time.Time, workers int) {
+	for t, since := range s.running {
+		if !since.IsZero() && now.Sub(since) >= soloPatience {
+			s.finished(t, workers)
+			s.running[t], s.outlasts = time.Time{}, s.outlasts+1
+		}
+	}
+}

@@ -1,0 +1,463 @@
+package engine
+
+// An internal test: how many suspects run at once, and what runs beside them, is a
+// matter of orders that from outside only show when processes die.
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// suspects brings what an order asks for, n messages that crashed so often, and
+// returns them as they run.
+func (d *dispatcher) suspect(t *testing.T, o order, n, crashes int) (running []*task) {
+	t.Helper()
+	tasks := make([]task, n)
+	for i := range tasks {
+		tasks[i] = task{consumer: d.consumers[0], row: store.Message{Crashes: crashes}, queuedAt: time.Now()}
+	}
+	d.push(tasks)
+	d.claimed(o, store.Claim{Messages: make([]store.Message, n)}, time.Now())
+	for range n {
+		running = append(running, d.next(nil))
+	}
+	return running
+}
+
+func (d *dispatcher) end(tasks ...*task) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, t := range tasks {
+		d.finishedLocked(t)
+	}
+}
+
+func (d *dispatcher) look(p store.Probe) {
+	wants, stood := d.looks(nil)
+	d.found(p, wants, stood, time.Now())
+}
+
+// watch looks now and then for a while, and finds that nobody has vanished.
+func (d *dispatcher) watch(while time.Duration) {
+	lease := d.quarantine.lease
+	for end := time.Now().Add(while); time.Now().Before(end); <-time.After(min(lease/2, time.Until(end))) {
+		d.look(store.Probe{Killers: []int{0}, Lease: lease})
+	}
+}
+
+func (o order) is(t *testing.T, selection store.Selection, limit int, solo bool) {
+	t.Helper()
+	if r := o.request; r.Select != selection || r.Limit != limit || r.Solo != solo {
+		t.Fatalf("order: got selection %d, limit %d, solo %t, want %d, %d, %t", r.Select, r.Limit, r.Solo, selection, limit, solo)
+	}
+}
+
+func TestSuspectsComeBackFasterAsTheySurvive(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 40}, "c")
+		d.look(store.Probe{Suspects: []int{0}})
+		for _, want := range []int{8, 16, 20, 20} {
+			o := d.mustOrder(t)
+			o.is(t, store.Suspects, want, false)
+			running := d.suspect(t, o, want, 1)
+			d.mustNotOrder(t, "as many run as may")
+			d.end(running...)
+		}
+		d.look(store.Probe{})
+		d.look(store.Probe{Suspects: []int{0}})
+		d.mustOrder(t).is(t, store.Suspects, 8, false)
+	})
+}
+
+func TestASoloRunHasNoOtherSuspectBesideIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{}, "c")
+		d.look(store.Probe{Suspects: []int{0}})
+		running := d.suspect(t, d.mustOrder(t), 3, 1)
+		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
+		d.mustNotOrder(t, "the solo run waits for the suspects in flight, and others for it")
+		d.findDue(0)
+		d.mustOrder(t).is(t, store.Clean, 61, false) // clean ones go on
+		d.consumers[0].active = false
+		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
+		d.end(running...)
+		o := d.mustOrder(t)
+		o.is(t, store.Killers, 1, true)
+		solo := d.suspect(t, o, 1, 2)
+		d.mustNotOrder(t, "a suspect runs solo")
+		<-time.After(soloPatience)
+		o = d.mustOrder(t)
+		o.is(t, store.Suspects, 8, false)
+		if !o.acquits {
+			t.Error("suspects beside a solo run: got it still counted as solo, want it acquitted")
+		}
+		d.suspect(t, o, 1, 1)
+		d.end(solo...)
+	})
+}
+
+func TestSoloRunsGiveWayOnceTheySurvive(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 40}, "c")
+		const lease = 6 * time.Second
+		d.quarantine.begin(lease, time.Now())
+		d.watch(lease)
+		for range 2 {
+			for range 20 {
+				d.look(store.Probe{Killers: []int{0}, Lease: lease})
+				o := d.mustOrder(t)
+				o.is(t, store.Killers, 1, true)
+				d.end(d.suspect(t, o, 1, 2)...)
+			}
+			for _, want := range []int{20, 20} {
+				d.look(store.Probe{Killers: []int{0}, Lease: lease})
+				o := d.mustOrder(t)
+				o.is(t, store.Killers, want, false)
+				running := d.suspect(t, o, want, 2)
+				d.look(store.Probe{Killers: []int{0}, Lease: lease})
+				d.mustNotOrder(t, "as many run as may")
+				d.end(running...)
+			}
+			d.look(store.Probe{Killers: []int{0}, Lease: lease*3/5 - 1}) // somebody has vanished
+			d.mustNotOrder(t, "what killed may be among them")
+			d.watch(2 * lease)
+		}
+		d.look(store.Probe{Lease: lease})
+		d.look(store.Probe{Killers: []int{0}, Lease: lease})
+		d.mustOrder(t).is(t, store.Killers, 1, true) // they are others now
+	})
+}
+
+func TestASoloRunDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{}, "c")
+		d.look(store.Probe{Suspects: []int{0}})
+		d.suspect(t, d.mustOrder(t), 1, 1) // runs for long
+		d.look(store.Probe{Killers: []int{0}})
+		<-time.After(soloPatience)
+		d.mustOrder(t).is(t, store.Killers, 1, false) // it is not alone
+	})
+}
+
+func TestSuspectsAndSoloRunsTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{}, "c")
+		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
+		for range 3 {
+			o := d.mustOrder(t)
+			o.is(t, store.Killers, 1, true)
+			d.end(d.suspect(t, o, 1, 2)...)
+			o = d.mustOrder(t)
+			o.is(t, store.Suspects, 8, false)
+			d.end(d.suspect(t, o, 8, 1)...)
+			d.quarantine.together, d.quarantine.solo = width{}, width{}
+		}
+	})
+}
+
+func TestAYoungProcessConvictsNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{}, "c")
+		const lease = 5 * time.Second
+		d.quarantine.begin(lease, time.Now())
+		d.look(store.Probe{Killers: []int{0}})
+		d.mustNotOrder(t, "the process is young")
+		d.watch(lease)
+		d.look(store.Probe{Killers: []int{0}, Lease: lease / 3})
+		d.mustNotOrder(t, "somebody does not renew")
+		d.watch(lease*9/5 - lease + lease/3 - 1)
+		d.look(store.Probe{Killers: []int{0}, Lease: lease})
+		d.mustNotOrder(t, "it renewed its lease less than nine fifths of one ago")
+		<-time.After(1)
+		d.look(store.Probe{Killers: []int{0}, Lease: lease})
+		o := d.mustOrder(t)
+		o.is(t, store.Killers, 1, true)
+		d.end(d.suspect(t, o, 1, 2)...)
+		d.quarantine.wanted = time.Time{}
+		<-time.After(soloAge)
+		d.look(store.Probe{Killers: []int{0}, Expired: true})
+		d.mustOrder(t).is(t, store.Killers, 1, true) // it has lived for long
+	})
+}
+
+// TestASoloRunThatIsCalledOffKeepsNoWorker has a solo run wait for a worker, and then
+// somebody vanish.
+func TestASoloRunThatIsCalledOffKeepsNoWorker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 1}, "c")
+		const lease = 4 * time.Second
+		d.quarantine.begin(lease, time.Now())
+		d.watch(lease)
+		d.push([]task{{consumer: d.consumers[0]}, {consumer: d.consumers[0]}})
+		clean := d.next(nil)
+		d.look(store.Probe{Killers: []int{0}, Lease: lease})
+		d.mustNotOrder(t, "the only worker is busy")
+		d.end(clean)
+		next := make(chan *task, 1)
+		go func() { next <- d.next(nil) }()
+		synctest.Wait()
+		if len(next) > 0 {
+			t.Error("a clean message: got it run, want the worker kept for the solo run")
+		}
+		d.look(store.Probe{Killers: []int{0}, Lease: lease / 3})
+		d.mustNotOrder(t, "somebody has vanished")
+		synctest.Wait()
+		if len(next) == 0 {
+			t.Error("the next clean message: got it kept from the worker, want it run")
+			d.close()
+		}
+	})
+}
+
+// TestALateSweepCountsForNothing has a sweep report what it has seen long ago.
+func TestALateSweepCountsForNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{}, "c")
+		const lease = 4 * time.Second
+		d.quarantine.begin(lease, time.Now())
+		began := time.Now()
+		d.watch(lease)
+		d.look(store.Probe{Killers: []int{0}, Lease: lease})
+		wants, stood := d.looks(nil)
+		d.found(store.Probe{Killers: []int{0}, Lease: lease}, wants, stood, began)
+		d.mustOrder(t).is(t, store.Killers, 1, true)
+	})
+}
+
+// TestWhoLooksSeldomConvictsNobody has a process that is too busy to look: somebody may have
+// vanished, and have been forgotten, between two looks.
+func TestWhoLooksSeldomConvictsNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{}, "c")
+		const lease = 4 * time.Second
+		d.quarantine.begin(lease, time.Now())
+		d.watch(lease)
+		d.look(store.Probe{Killers: []int{0}, Lease: lease})
+		o := d.mustOrder(t)
+		o.is(t, store.Killers, 1, true)
+		solo := d.suspect(t, o, 1, 2)
+		<-time.After(lease/2 + 1)
+		d.end(solo...)
+		d.mustNotOrder(t, "the last look is too old")
+		d.look(store.Probe{Killers: []int{0}, Lease: lease})
+		d.mustNotOrder(t, "there was none for so long")
+		d.watch(lease)
+		d.look(store.Probe{Killers: []int{0}, Lease: lease})
+		d.mustOrder(t).is(t, store.Killers, 1, true)
+	})
+}
+
+func TestSoloMessageThatFinishesBeforeItsClaimIsAccountedFor(t *testing.T) {
+	t.Parallel()
+	d := newTestDispatcher(t, ProcessorConfig{}, "c")
+	d.look(store.Probe{Killers: []int{0}})
+	o := d.mustOrder(t)
+	o.is(t, store.Killers, 1, true)
+	d.push([]task{{consumer: d.consumers[0], row: store.Message{Crashes: 2}}})
+	d.end(d.next(nil))
+	d.claimed(o, store.Claim{Messages: make([]store.Message, 1)}, time.Now())
+	d.mustOrder(t).is(t, store.Killers, 1, true) // the next, which must not wait for ever
+}
+
+func TestNoConsumerHoldsTheLastWorkers(t *testing.T) {
+	t.Parallel()
+	names := []string{"slow", "slower", "slowest", "quick"}
+	for _, concurrency := range []int{1, 2, 8, 64, 1000} {
+		d := newTestDispatcher(t, ProcessorConfig{Concurrency: concurrency}, names...)
+		var running []int
+		for i, c := range d.consumers {
+			tasks := make([]task, concurrency)
+			for j := range tasks {
+				tasks[j].consumer = c
+			}
+			d.push(tasks)
+			for {
+				d.mu.Lock()
+				can := d.startsLocked(c)
+				task := d.takeLocked()
+				d.mu.Unlock()
+				if (can > 0) != (task != nil) {
+					t.Fatalf("concurrency %d, %s: got room for %d, and a start %t", concurrency, names[i], can, task != nil)
+				}
+				if task == nil {
+					break
+				}
+			}
+			running = append(running, c.running)
+			c.queue = nil
+		}
+		if concurrency >= 64 && running[3] == 0 {
+			t.Errorf("concurrency %d: running got %v, want some of the last", concurrency, running)
+		}
+		if share := max(concurrency/8, 1); concurrency > 1 && running[0] != concurrency-share {
+			t.Errorf("concurrency %d: running got %v, want all but %d of the first", concurrency, running, share)
+		}
+	}
+	alone := newTestDispatcher(t, ProcessorConfig{}, "only")
+	if got := alone.startsLocked(alone.consumers[0]); got != 64 {
+		t.Errorf("a single consumer: got room for %d, want all 64 workers", got)
+	}
+}
+
+func TestWhatIsHeldIsBoundedByBytes(t *testing.T) {
+	t.Parallel()
+	d := newTestDispatcher(t, ProcessorConfig{}, "c")
+	big := make([]byte, maxHeldBytes/4)
+	var running []*task
+	for held := 0; held < 4; held++ {
+		d.activate("test")
+		o := d.mustOrder(t)
+		if want := min(maxClaimBytes, maxHeldBytes-held*len(big)); o.request.MaxBytes != want {
+			t.Errorf("with %d held: got %d bytes asked for, want %d", held, o.request.MaxBytes, want)
+		}
+		d.push([]task{{consumer: d.consumers[0], row: store.Message{Payload: big}}})
+		d.claimed(o, store.Claim{Messages: make([]store.Message, 1), Found: []int{1}, Last: make([]store.Position, 1), Cut: true}, time.Now())
+		running = append(running, d.next(nil))
+	}
+	d.mustNotOrder(t, "all bytes are held")
+	d.end(running[0])
+	d.mustOrder(t)
+	if d.end(running[1:]...); d.held != 0 {
+		t.Errorf("held at the end: got %d bytes, want none", d.held)
+	}
+}
+
+func TestAFailingConsumerIsClaimedForByItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{}, "good", "bad")
+		d.activate()
+		o := d.mustOrder(t)
+		if !d.failed(o, false, false, time.Now()) {
+			t.Error("a claim for two failed: got a wait, want a claim for each")
+		}
+		ordered := make(map[string]int)
+		for range 4 {
+			o := d.mustOrder(t)
+			if len(o.parts) != 1 {
+				t.Fatalf("order after a failure: got %d consumers, want one", len(o.parts))
+			}
+			name := o.parts[0].Name()
+			if ordered[name]++; name == "bad" {
+				d.failed(o, false, false, time.Now())
+				continue
+			}
+			d.claimed(o, store.Claim{Found: []int{o.parts[0].asked}, Last: make([]store.Position, 1), Cut: true}, time.Now())
+		}
+		if ordered["bad"] != 1 || ordered["good"] != 3 {
+			t.Errorf("orders: got %v, want one of the bad, which waits then, and 3 of the good", ordered)
+		}
+		<-time.After(minPostponed)
+		both := map[string]bool{}
+		for range 2 {
+			both[d.mustOrder(t).parts[0].Name()] = true
+		}
+		if !both["bad"] {
+			t.Error("after its wait: got no order for the bad, want one")
+		}
+	})
+}
+
+func TestClaimsThatBringLittleArePaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{}, "c")
+		start := time.Now()
+		var o order
+		for range 10 {
+			d.activate("test")
+			o, _ = d.nextClaim()
+			d.claimed(o, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
+		}
+		if took := time.Since(start); took != 9*pace {
+			t.Errorf("ten claims of nothing: got %s, want %s", took, 9*pace)
+		}
+		for took, want := range map[time.Duration]time.Duration{0: pace, 1500 * time.Microsecond: 3 * time.Millisecond, 3 * time.Millisecond: mostPace, time.Second: time.Second} {
+			<-time.After(time.Second)
+			d.activate("test")
+			o, _ = d.nextClaim()
+			start = time.Now()
+			<-time.After(took)
+			d.claimed(o, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
+			d.activate("test")
+			o, _ = d.nextClaim()
+			if got := time.Since(start); got != want {
+				t.Errorf("a claim of %s: got the next after %s, want %s", took, got, want)
+			}
+			d.claimed(o, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
+		}
+	})
+}
+
+// With a small BatchSize a claim brings few messages, and there are more.
+func TestFullClaimsNeedNoRest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{BatchSize: 10}, "c")
+		d.activate("test")
+		o, _ := d.nextClaim()
+		start := time.Now()
+		<-time.After(pace)
+		d.claimed(o, store.Claim{Messages: make([]store.Message, 10), Found: []int{10}, Last: make([]store.Position, 1)}, time.Now())
+		d.nextClaim()
+		if took := time.Since(start); o.request.Limit != 10 || took != pace {
+			t.Errorf("after a claim of %d messages that took %s: got the next %s after its beginning, want it at once", o.request.Limit, pace, took)
+		}
+	})
+}
+
+func TestClaimsUnderWayAreNotStrays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var u underway
+		if u.before(time.Now()) {
+			t.Error("no claim: got one under way, want none")
+		}
+		end := u.begin()
+		<-time.After(time.Second)
+		seen := time.Now()
+		u.begin() // later claims are not what was seen
+		if !u.before(seen) {
+			t.Error("a claim that began before: got none under way, want one")
+		}
+		<-time.After(time.Second)
+		end()
+		if u.before(seen) {
+			t.Error("a claim that is over: got it under way, want none")
+		}
+	})
+}
+
+func TestExpectedMessagesAreLookedForByConsumer(t *testing.T) {
+	t.Parallel()
+	a, b, c := &consumer{}, &consumer{}, &consumer{}
+	d := &dispatcher{owner: []*consumer{a, b, c}, byPayload: map[string][]*consumer{"one": {a, c}, "two": {b}}}
+	d.wants = []store.Want{{Consumer: "a", Payload: "one"}, {Consumer: "b", Payload: "two"}, {Consumer: "c", Payload: "one"}}
+	d.cursors = make([]wantCursor, len(d.wants))
+	d.byName, d.room.L = map[string]*consumer{"a": a, "b": b, "c": c}, &d.mu
+	now := time.Now()
+	d.expect(now, []string{"one"})
+	wants := d.expected(now, false)
+	if len(wants) != 2 || wants[0].Consumer != "a" || wants[1].Consumer != "c" {
+		t.Errorf("wants: got %+v, want those of payload type one", wants)
+	}
+	d.appeared(wants, store.Probe{Due: []int{1}})
+	if a.active || b.active || !c.active {
+		t.Errorf("active: got a %t, b %t, c %t, want c alone", a.active, b.active, c.active)
+	}
+	if got := d.expected(now.Add(2*time.Second), false); len(got) != 0 {
+		t.Errorf("two seconds later: got %v expected, want nothing", got)
+	}
+}

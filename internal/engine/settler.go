@@ -1,0 +1,298 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+const (
+	maxSettle      = settleBatch / 2 // results in one statement
+	maxSettleTexts = 4 << 20         // bytes of errors and reasons in one statement
+)
+
+// errLocked is for a stop that would have had to wait for others.
+var errLocked = errors.New("outbox: settle: some outcomes were not written, since other transactions keep their messages locked, or the database did not take them")
+
+// settled enters the outcome of a message; the settler writes it.
+func (r *run) settled(t *task, err error) {
+	t.over.Store(true)
+	v := bus.OutcomeOf(err)
+	result := t.result(v, t.consumer.settings.AttemptDelay)
+	r.tell(t, v, &result)
+	t.passed = t.committed || result.Outcome == store.Done
+	if t.probe { // its consumer's function was not reached
+		t.consumer.circuit.ReturnProbe()
+	}
+	if !t.called {
+		r.dispatcher.unstarted(t)
+	}
+	if uncounted := result.Outcome == store.Snoozed && result.Errors != ""; t.consumer.transactional && !uncounted && (t.committed || result.Outcome != store.Release) {
+		r.streaks.forget(t.row.ID)
+		r.unstarted.forget(t.row.ID)
+	}
+	if t.stopped.Load() {
+		r.stops.drop(t.row.ID)
+		switch {
+		case t.committed:
+			result.Stop = store.StopTooLate
+		case result.Outcome == store.Release: // it can be cancelled like any other that waits
+		case result.Outcome == store.Done && errors.Is(v.Err, bus.ErrCancelled):
+			result.Stop = store.StopCancelled
+		default:
+			result.Stop = store.StopTooLate
+		}
+	}
+	r.ledger.add(t.lease, result)
+}
+
+// settler writes results as they come in. Once finish is closed it writes what
+// is left and returns; ctx ends its patience, also with messages that are locked.
+func (r *run) settler(ctx context.Context, finish <-chan struct{}) error {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	finishing := false
+	for {
+		b, wait := r.ledger.collect(time.Now(), finishing)
+		switch {
+		case !b.empty():
+			err := r.settle(ctx, b)
+			if err != nil && b.freeOnly && ctx.Err() != nil && r.outage.Err() == nil {
+				err = errLocked // the statement was cut off
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		case finishing && wait < 0:
+			return nil
+		case wait < 0:
+			wait = time.Hour // the first result signals
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-r.ledger.flush:
+		case <-finish:
+			finishing, finish = true, nil
+		case <-ctx.Done():
+			return errLocked
+		}
+	}
+}
+
+// settle writes one batch, again and again while the database does not answer. Sending a
+// batch twice is harmless, so an unknown outcome needs no thought. What the database
+// does not take is settled apart, in ever smaller parts, and put aside in the end: it
+// holds up no other.
+func (r *run) settle(ctx context.Context, b batch) error {
+	var finished []store.Finished
+	var renewed time.Time
+	if len(b.finished) > 0 {
+		ids := store.Each(b.finished, func(l *lease) int64 { return l.id })
+		err := r.persist(ctx, func(ctx context.Context) (err error) {
+			finished, err = r.store.Finish(ctx, r.db, r.owner, ids)
+			return err
+		})
+		if err != nil && ctx.Err() == nil {
+			b, err = b.byResult(), nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s := &settlement{run: r, freeOnly: b.freeOnly}
+	if len(b.results) > 0 {
+		renewed = time.Now().Add(r.config.LeaseDuration)
+		if err := s.settleResults(ctx, b.results); err != nil {
+			return err
+		}
+	}
+	b.aside = s.aside
+	r.cancelled(&r.takenAway, r.ledger.confirm(b, finished, s.Settled, renewed))
+	r.dispatcher.freed(append(b.finished, b.settling...), b.results)
+	r.expectReturns(b.results)
+	return nil
+}
+
+// expectReturns has the poller look again when messages are due that were just
+// snoozed or are to be retried.
+func (r *run) expectReturns(results []store.Result) {
+	now := time.Now()
+	for _, result := range results {
+		switch result.Outcome {
+		case store.Failed, store.Snoozed:
+			if result.Delay < r.config.PollInterval {
+				r.alarm.By(now.Add(max(result.Delay, pollFloor)))
+			}
+		}
+	}
+}
+
+// settlement collects what becomes of results that are sent.
+type settlement struct {
+	*run
+	store.Settled
+	freeOnly bool // some messages are locked: no statement may wait for them
+	aside    bool // some of the busy are not locked: the database did not take them
+}
+
+// settleResults writes results in statements that a database can finish in time:
+// after an outage there can be many, and the texts of errors are long.
+func (s *settlement) settleResults(ctx context.Context, results []store.Result) error {
+	for len(results) > 0 {
+		n := settleable(results)
+		if err := s.settlePart(ctx, results[:n], false); err != nil {
+			return err
+		}
+		s.freeOnly = s.freeOnly || len(s.Busy) > 0
+		results = results[n:]
+	}
+	return nil
+}
+
+// settleable tells how many of the results go into one statement.
+func settleable(results []store.Result) int {
+	size := 0
+	for i, result := range results {
+		size += len(result.Errors) + len(result.Reason)
+		if i > 0 && (i == maxSettle || size > maxSettleTexts) {
+			return i
+		}
+	}
+	return len(results)
+}
+
+// settlePart narrows a statement that the database does not take down to the result that
+// it does not like, takes too long over, or whose message is locked, so that one cannot
+// hold up the others. special says that others were taken meanwhile, so that it must be
+// one of these results.
+func (s *settlement) settlePart(ctx context.Context, results []store.Result, special bool) error {
+	results, behind := inTurn(results, s.Busy)
+	if s.Busy = append(s.Busy, behind...); len(results) == 0 {
+		return nil
+	}
+	if s.freeOnly { // what comes behind one that is locked must not be written, either
+		if first, rest := firstOfKeys(results); len(rest) > 0 {
+			return s.settleBoth(ctx, first, rest, special)
+		}
+	}
+	err := s.send(ctx, results, s.freeOnly)
+	switch class := dberr.ClassOf(err); {
+	case err == nil, ctx.Err() != nil:
+		return err
+	case class == dberr.LockTimeout && !s.freeOnly:
+		s.freeOnly = true
+		return s.settlePart(ctx, results, special)
+	case len(results) > 1 && !special && (class == dberr.Other || class == dberr.Schema) && !sharesKey(results):
+		return s.settleEnds(ctx, results, err)
+	case len(results) > 1:
+		return s.settleBoth(ctx, results[:len(results)/2], results[len(results)/2:], special)
+	case class == dberr.LockTimeout:
+		s.Busy = append(s.Busy, results...)
+	case class == dberr.Refused:
+		return s.settleBare(ctx, results[0], err)
+	default:
+		s.putAside(results, err)
+	}
+	return nil
+}
+
+func (s *settlement) settleBoth(ctx context.Context, one, other []store.Result, special bool) error {
+	if err := s.settlePart(ctx, one, special); err != nil {
+		return err
+	}
+	return s.settlePart(ctx, other, special)
+}
+
+// settleEnds finds out whether an error is one of some results or of all. When two single
+// ones fail alike there is no use in trying the others.
+func (s *settlement) settleEnds(ctx context.Context, results []store.Result, cause error) error {
+	first, rest, last := results[:1], results[1:len(results)-1], results[len(results)-1:]
+	busy, aside := len(s.Busy), s.aside
+	s.aside = false
+	err := s.settleBoth(ctx, first, last, true)
+	alike := s.aside && len(s.Busy) == busy+2
+	s.aside = s.aside || aside
+	switch {
+	case err != nil || len(rest) == 0:
+		return err
+	case alike:
+		s.putAside(rest, cause)
+		return nil
+	}
+	return s.settlePart(ctx, rest, true)
+}
+
+// send writes results in one statement.
+func (s *settlement) send(ctx context.Context, results []store.Result, freeOnly bool) error {
+	settle := s.store.Settle
+	if freeOnly {
+		settle = s.store.SettleFree
+	}
+	return s.persist(ctx, func(ctx context.Context) error {
+		part, err := settle(ctx, s.db, s.owner, s.config.LeaseDuration, results)
+		if err == nil {
+			s.Applied += part.Applied
+			s.Live, s.Busy = append(s.Live, part.Live...), append(s.Busy, part.Busy...)
+		}
+		return err
+	})
+}
+
+// putAside keeps results for later that the database does not take now.
+func (s *settlement) putAside(results []store.Result, err error) {
+	if dberr.IsRefused(err) { // else it was noticed already
+		s.outage.Failed("settle", err, maxAside)
+	}
+	s.Busy, s.aside = append(s.Busy, results...), true
+}
+
+// settleBare writes the outcome without its texts, which are all that could
+// displease a database. If even that fails it is put aside.
+func (s *settlement) settleBare(ctx context.Context, result store.Result, cause error) error {
+	s.config.Logger.Error("outcome refused by the database, written without its error text", "row", result.Message, "error", errorlog.Text(cause))
+	result.Errors, result.Reason = "", "see the log"
+	bare := []store.Result{result}
+	err := s.send(ctx, bare, true)
+	if err != nil && ctx.Err() == nil {
+		s.putAside(bare, err)
+		return nil
+	}
+	return err
+}
+
+// persist repeats a statement while the database does not answer. Any other error is
+// the caller's to deal with; so is the end of ctx.
+func (r *run) persist(ctx context.Context, statement func(context.Context) error) error {
+	retry := outage.NewRetry()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, statementTimeout)
+		err := statement(attempt)
+		cancel()
+		if err == nil {
+			r.outage.Recovered()
+			return nil
+		}
+		switch class := dberr.ClassOf(err); {
+		case class == dberr.LockTimeout && ctx.Err() != nil:
+			return errLocked
+		case class == dberr.Refused, class == dberr.LockTimeout:
+			return err
+		}
+		wait := retry.NextBackOff()
+		if ctx.Err() == nil && !r.outage.Failed("settle", err, wait) {
+			return err
+		}
+		if !outage.Pause(ctx, wait) {
+			return fmt.Errorf("outbox: settle: %w", err)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package engine
+
+import (
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
+)
+
+// Stats has the fields of outbox.Stats, which says what each is.
+type Stats struct {
+	Claims        int64
+	EmptyClaims   int64
+	Claimed       int64
+	Fenced        int64
+	Recovered     int64
+	Crashed       int64
+	Abandoned     int64
+	CrashPoisoned int64
+	Uncounted     int64
+	Unordered     int64
+	Running       int
+	Queued        int
+	Limit         int
+	Unsettled     int
+	Circuits      map[string]bool
+	Limits        map[string]LimitStats
+	RatesSpent    map[string]time.Duration
+}
+
+// LimitStats is what this process has of a limit.
+type LimitStats struct {
+	Slots int
+	Used  int
+	Max   int
+}
+
+// counters add up over all runs of a processor.
+type counters struct {
+	claims, emptyClaims, claimed, fenced, recovered, crashed, crashPoisoned, abandoned, uncounted, unordered atomic.Int64
+}
+
+// Stats returns what the processor has done and is doing. It does not touch the database.
+func (p *Processor) Stats() Stats {
+	c := &p.counters
+	stats := Stats{
+		Claims: c.claims.Load(), EmptyClaims: c.emptyClaims.Load(), Claimed: c.claimed.Load(), Fenced: c.fenced.Load(),
+		Recovered: c.recovered.Load(), Crashed: c.crashed.Load(), CrashPoisoned: c.crashPoisoned.Load(), Abandoned: c.abandoned.Load(), Uncounted: c.uncounted.Load(), Unordered: c.unordered.Load(),
+		Limit: p.config.Concurrency,
+	}
+	for _, c := range p.consumers {
+		if c.spent != nil {
+			put(&stats.RatesSpent, c.Name(), c.spent.until(time.Now()))
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current != nil {
+		stats.Running, stats.Queued = p.current.dispatcher.load()
+		stats.Unsettled = p.current.ledger.putAside()
+		stats.Circuits, stats.Limits = p.current.dispatcher.bounds()
+	}
+	return stats
+}
+
+// bounds returns circuits by their consumers, and limits.
+func (d *dispatcher) bounds() (gates map[string]bool, limits map[string]LimitStats) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.consumers {
+		if c.circuit != nil {
+			_, _, closed := c.circuit.Tripped()
+			put(&gates, c.Name(), closed)
+		}
+	}
+	for _, l := range d.limiters {
+		put(&limits, strings.TrimPrefix(l.name, flow.SharedLimit), LimitStats{Slots: len(l.slots), Used: l.running, Max: l.limit})
+	}
+	return gates, limits
+}
+
+// put makes the map for its first entry.
+func put[V any](m *map[string]V, key string, value V) {
+	if *m == nil {
+		*m = make(map[string]V)
+	}
+	(*m)[key] = value
+}

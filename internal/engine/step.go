@@ -1,0 +1,250 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// ProcessNext claims one message that is due, runs its consumer and writes the outcome.
+func (p *Processor) ProcessNext(ctx context.Context, consumers ...string) (ran bool, err error) {
+	r := p.newRun(ctx)
+	r.gathers = stepPatience
+	defer r.cancelWork(nil)
+	if ran, err = r.step(ctx, consumers); err != nil {
+		return ran, fmt.Errorf("outbox: step: %w", dberr.Explained(err))
+	}
+	return ran, nil
+}
+
+// wantsOf returns the wants of the named consumers, or all of them.
+func (d *dispatcher) wantsOf(names []string) (wants []store.Want, err error) {
+	if len(names) == 0 {
+		return d.wants, nil
+	}
+	for _, name := range names {
+		c, ok := d.byName[name]
+		if !ok {
+			return nil, fmt.Errorf("consumer %q: %w", name, bus.ErrNoConsumer)
+		}
+		for _, want := range c.wants {
+			wants = append(wants, d.wants[want])
+		}
+	}
+	return wants, nil
+}
+
+// nextStep looks for one message to claim, as the poller does for many. False
+// means that there is none.
+func (r *run) nextStep(wants []store.Want) (store.ClaimRequest, bool, error) {
+	wants = r.dispatcher.withoutOpenCircuits(wants)
+	request := store.ClaimRequest{Wants: wants, Limit: 1, MaxBytes: maxClaimBytes}
+	sent := time.Now()
+	probe, err := r.probe(wants)
+	r.dispatcher.tell(probe.Now, sent)
+	if err == nil && probe.Overdue > r.config.LeaseDuration/3 { // else an outage may have kept its owner from renewing it
+		r.recoverClaims(r.ctx)
+		probe, err = r.probe(wants)
+	}
+	switch {
+	case err != nil:
+		return request, false, err
+	case len(probe.Killers)+len(probe.Suspects) > 0 && r.alone():
+		if request.Select = store.Suspects; len(probe.Killers) > 0 {
+			request.Select, request.Solo = store.Killers, true
+		}
+		request.Stuck = r.dispatcher.stuckOf(wants)
+	case len(probe.Due) > 0:
+		request.Wants = make([]store.Want, len(probe.Due))
+		for i, due := range probe.Due {
+			request.Wants[i] = wants[due]
+			request.Wants[i].Limit = 1
+		}
+		r.dispatcher.ofFirst(&request, probe)
+	default:
+		return request, false, nil
+	}
+	return request, true, nil
+}
+
+func (r *run) probe(wants []store.Want) (store.Probe, error) {
+	if len(wants) == 0 {
+		return store.Probe{}, nil
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
+	defer cancel()
+	probe, err := r.store.Probe(ctx, r.db, wants)
+	if err == nil {
+		err = r.lookAtLanes(ctx, &probe)
+	}
+	return probe, err
+}
+
+// findWork notes which consumers have messages that are due.
+func (r *run) findWork(wants []store.Want) error {
+	probe, err := r.probe(wants)
+	if err != nil {
+		return err
+	}
+	r.dispatcher.appeared(wants, probe)
+	return nil
+}
+
+// alone reports whether nothing else of this processor may run a message that has crashed, neither
+// Run nor another ProcessNext. That holds until this one ends.
+func (r *run) alone() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.current != nil || r.crashed != nil {
+		return false
+	}
+	r.crashed = r
+	return true
+}
+
+// over lets other calls of ProcessNext run messages that have crashed.
+func (r *run) over() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.crashed == r {
+		r.crashed = nil
+	}
+}
+
+// step claims, runs and settles. The keeper looks after the lease and the
+// timeout meanwhile.
+func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	wants, err := r.dispatcher.wantsOf(consumers)
+	if err != nil {
+		return false, err
+	}
+	defer r.over()
+	defer r.returnSlots(r.ctx)
+	if breakers := r.dispatcher.breakersOf(); len(breakers) > 0 {
+		if err := r.findWork(wants); err != nil { // one that is open probes only then
+			return false, err
+		}
+		r.compareNotes(r.ctx, breakers)
+		defer func() { r.compareNotes(r.ctx, breakers) }()
+	}
+	if wants, err = r.slotsForStep(wants); err != nil {
+		return false, err
+	}
+	r.dispatcher.impatient = true
+	w := r.newWorker()
+	r.slots = []*worker{w}
+	defer func() { // also when a middleware ends this goroutine
+		err = errors.Join(err, r.writeOutcomes())
+	}()
+	if claimed, err := r.claimStep(wants); err != nil || !claimed {
+		return false, err
+	}
+	t := r.dispatcher.takeNow()
+	for _, left := range r.dispatcher.close() { // a circuit has opened meanwhile, or it goes into no batch
+		r.settled(left, errUnstarted)
+	}
+	if t == nil {
+		return false, nil
+	}
+	keeperCtx, stopKeeper := context.WithCancel(r.ctx)
+	keeper := background(func() { r.keeper(keeperCtx) })
+	defer func() {
+		stopKeeper()
+		<-keeper
+	}()
+	defer w.isolate.Dismiss()
+	defer r.workers.Wait()
+	defer r.hands.dismiss()
+	defer r.dispatcher.finished(t)
+	defer context.AfterFunc(ctx, func() { r.cancelWork(bus.ErrStopping) })()
+	if t.together() {
+		w.runGroup(append([]*task{t}, t.others...))
+		return true, nil
+	}
+	for _, behind := range t.others { // which go into no batch with one that has failed before
+		r.notStarted(behind)
+	}
+	t.others = nil
+	w.process(t)
+	return true, nil
+}
+
+// claimStep claims one message. While the rate of its consumer is spent it looks for another.
+func (r *run) claimStep(wants []store.Want) (bool, error) {
+	for {
+		request, ok, err := r.nextStep(wants)
+		if err != nil {
+			return false, err
+		}
+		if !ok {
+			return r.claimLane(wants)
+		}
+		claimed, err := r.claim(order{request: request})
+		if err != nil {
+			r.unknownClaims.Store(true) // it may have been committed
+			return false, err
+		}
+		if len(claimed.Messages) > 0 || claimed.Wait == 0 {
+			return len(claimed.Messages) > 0, nil
+		}
+		wants = slices.DeleteFunc(slices.Clone(wants), func(w store.Want) bool { return w.Consumer == request.Wants[0].Consumer })
+	}
+}
+
+// claimLane claims one message with a key, or a batch.
+func (r *run) claimLane(wants []store.Want) (bool, error) {
+	names, err := r.store.KeyedConsumers(r.ctx, r.db)
+	if err != nil {
+		return false, err
+	}
+	r.dispatcher.adopt(names)
+	for _, l := range r.dispatcher.lanesAmong(wants) {
+		if !slices.Contains(names, l.Name) {
+			continue
+		}
+		ready := func() bool { ok, _ := l.pending(time.Now()); return ok }
+		for l.activate(); ready(); { // nothing else has the dispatcher
+			began := time.Now()
+			o := order{began: began, parts: []part{l.part()}}
+			limit := max(l.of.settings.BatchSize, 1)
+			o.request = store.ClaimRequest{Limit: limit, MaxBytes: maxClaimBytes, Rate: l.of.rate, Lanes: l.request(began, limit)}
+			claimed, err := r.claim(o)
+			if err != nil {
+				r.unknownClaims.Store(true)
+				return false, err
+			}
+			if len(claimed.Messages) > 0 {
+				return true, nil
+			}
+			l.claimed(o, claimed, time.Now())
+		}
+	}
+	return false, nil
+}
+
+// finished counts a task as running no more.
+func (d *dispatcher) finished(t *task) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.finishedLocked(t)
+}
+
+// writeOutcomes settles what there is to settle, and gives back what cannot be.
+func (r *run) writeOutcomes() error {
+	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
+	defer cancel()
+	finish := make(chan struct{})
+	close(finish)
+	err := r.settler(ctx, finish)
+	r.releaseRest(r.ctx)
+	return err
+}

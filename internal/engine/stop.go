@@ -1,0 +1,118 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// stopInterval is the wait between looks for requests to stop what runs, while some are open.
+const stopInterval = 100 * time.Millisecond
+
+// stops are the requests that this process acts on: those whose answers are not settled yet.
+type stops struct {
+	mu    sync.Mutex
+	asked map[int64]bool
+}
+
+// begin notes a request, and returns false for one that is known.
+func (s *stops) begin(id int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked[id] {
+		return false
+	}
+	if s.asked == nil {
+		s.asked = make(map[int64]bool)
+	}
+	s.asked[id] = true
+	return true
+}
+
+// drop forgets a request.
+func (s *stops) drop(id int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.asked, id)
+}
+
+// known reports whether there are requests.
+func (s *stops) known() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.asked) > 0
+}
+
+// lookForStops acts on requests to end runs, and reports whether some are open.
+func (r *run) lookForStops(ctx context.Context) (open bool) {
+	if len(r.ledger.held()) == 0 && !r.stops.known() {
+		return false
+	}
+	requests, err := ask(ctx, r, "look for stops", statementTimeout, func(ctx context.Context) ([]int64, error) { return r.store.StopRequests(ctx, r.db, r.owner) })
+	if err != nil {
+		return false
+	}
+	for _, id := range requests {
+		if r.stops.begin(id) && !r.stopMessage(id) {
+			r.stops.drop(id) // it is over, or about to start: the next look tells
+		}
+	}
+	return r.stops.known()
+}
+
+// errStopped is the outcome error of a message that was to be stopped, and did not run.
+var errStopped = bus.Discard(bus.ErrCancelled)
+
+// stopMessage ends the run of a message, or has it not begin. False means that this process
+// does not have it.
+func (r *run) stopMessage(id int64) bool {
+	is := func(t *task) bool { return t.row.ID == id }
+	for _, t := range r.dispatcher.withdraw(is) {
+		t.stopped.Store(true)
+		r.settled(t, errStopped)
+		return true
+	}
+	for _, w := range r.slots {
+		head := w.current.Load()
+		if head == nil {
+			continue
+		}
+		for _, t := range append([]*task{head}, head.others...) {
+			if is(t) {
+				if t.stopped.Store(true); t.over.Load() { // its outcome is known already
+					return false
+				}
+				if call := w.calling.Load(); call != nil && call.isOf(t) {
+					call.stop(bus.ErrCancelled)
+				}
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// asStopped is what to make of the error of a run that was asked to end.
+func (t *task) asStopped(err error) error {
+	if !t.stopped.Load() || err == nil || bus.OutcomeOf(err).Outcome != bus.Errored {
+		return err
+	}
+	return bus.Discard(fmt.Errorf("%w: %w", bus.ErrCancelled, err))
+}
+
+// besideStopped gives the others of a call back of which one was asked to end.
+func besideStopped(members []*member, errs []error) []error {
+	if !slices.ContainsFunc(members, func(m *member) bool { return m.task.stopped.Load() }) {
+		return errs
+	}
+	for i, m := range members {
+		if errs[i] != nil && !m.task.stopped.Load() && bus.OutcomeOf(errs[i]).Outcome == bus.Errored {
+			errs[i] = &bus.OutcomeError{Outcome: bus.Released, Err: errs[i]}
+		}
+	}
+	return errs
+}

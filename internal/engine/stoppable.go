@@ -1,0 +1,68 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+)
+
+// stoppable is a context that can be cancelled by itself. It costs nothing until it is cancelled,
+// or its end is waited for.
+type stoppable struct {
+	context.Context
+	of   *task     // whose call it is of
+	with []*member // those of a batch
+	made atomic.Pointer[cancellable]
+}
+
+// isOf reports whether the call is a message's, or of a batch with it.
+func (s *stoppable) isOf(t *task) bool {
+	return s.of == t && len(s.with) == 0 || slices.ContainsFunc(s.with, func(m *member) bool { return m.task == t })
+}
+
+type cancellable struct {
+	context.Context
+	cancel context.CancelCauseFunc
+}
+
+// make returns the context that can be cancelled.
+func (s *stoppable) make() *cancellable {
+	if c := s.made.Load(); c != nil {
+		return c
+	}
+	ctx, cancel := context.WithCancelCause(s.Context)
+	if c := (&cancellable{ctx, cancel}); s.made.CompareAndSwap(nil, c) {
+		return c
+	}
+	cancel(nil) // another call was quicker
+	return s.made.Load()
+}
+
+// stop ends the context.
+func (s *stoppable) stop(cause error) { s.make().cancel(cause) }
+
+// end frees what waits for the context's end.
+func (s *stoppable) end() {
+	if c := s.made.Load(); c != nil {
+		c.cancel(nil)
+	}
+}
+
+// Done implements context.Context.
+func (s *stoppable) Done() <-chan struct{} { return s.make().Done() }
+
+// Err implements context.Context.
+func (s *stoppable) Err() error {
+	if c := s.made.Load(); c != nil {
+		return c.Err()
+	}
+	return s.Context.Err()
+}
+
+// Value implements context.Context. Through it context.Cause finds the cause.
+func (s *stoppable) Value(key any) any {
+	if c := s.made.Load(); c != nil {
+		return c.Value(key)
+	}
+	return s.Context.Value(key)
+}

@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+const (
+	sweepShare   = 20                    // sweeps take one part in so many of the time, at most
+	sweepAside   = 50 * time.Millisecond // what took longer the last time has a goroutine of its own
+	sweepPolling = time.Second / 2       // how long a poll may sweep
+	sweepTimeout = 30 * time.Second      // how long a sweep on its own goroutine may take
+	sweepAgain   = time.Second           // after one that failed
+)
+
+// sweeper looks at all that is due from the very beginning on, since messages may lie before the
+// cursors: those that were committed out of order, given back, or left behind when looks took too
+// long. A poll does that as well while it is quick.
+type sweeper struct {
+	mu      sync.Mutex
+	began   time.Time // the last one
+	next    time.Time
+	took    time.Duration
+	running bool
+	wg      sync.WaitGroup
+}
+
+// due reports whether it is time to sweep, and whether a poll may do it. A sweep from
+// before the end of an outage says nothing, neither by its result nor by its time.
+func (s *sweeper) due(now, outageEnded time.Time) (due, polling bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if outageEnded.After(s.began) {
+		return true, true
+	}
+	return !s.running && !now.Before(s.next), s.took <= sweepAside
+}
+
+// done notes when a sweep began that is over now. One that failed has taken no time
+// that others could have used, and is repeated soon.
+func (s *sweeper) done(began time.Time, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if began.Before(s.began) { // another has begun since
+		return
+	}
+	now := time.Now()
+	s.began, s.took, s.next = began, now.Sub(began), now.Add(sweepAgain)
+	if ok {
+		s.next = now.Add(sweepShare * s.took)
+	}
+}
+
+// at is when there may be a sweep again, at the earliest.
+func (s *sweeper) at() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next
+}
+
+// aside sweeps on a goroutine of its own, unless one does.
+func (s *sweeper) aside(sweep func() (ok bool)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running {
+		return
+	}
+	s.running, s.began = true, time.Now()
+	began := s.began
+	s.wg.Go(func() {
+		ok := sweep()
+		s.done(began, ok)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.running = false
+	})
+}
+
+// sweepBack looks at one part after the other of what is due, from the newest back to
+// the beginning, until that takes too long: then at least what is new has been found.
+// Each part ends where the one before began, so that dead entries are walked once. False
+// means that a look failed for another reason.
+func (r *run) sweepBack(ctx context.Context) (ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
+	defer cancel()
+	now := r.dispatcher.clock(time.Now())
+	until := now
+	for _, back := range []time.Duration{10 * time.Second, 2 * time.Minute, 20 * time.Minute, 4 * time.Hour, 2 * 24 * time.Hour, 30 * 24 * time.Hour, 0} {
+		var from store.Position
+		if back > 0 {
+			from.At = now.Add(-back)
+		}
+		wants, _ := r.dispatcher.looks(&from)
+		probe, err := r.store.ProbeDue(store.WithClock(ctx, func() time.Time { return until }), r.db, wants)
+		if ctx.Err() != nil {
+			return true
+		}
+		if err != nil {
+			r.outage.Failed("sweep", err)
+			return false
+		}
+		r.dispatcher.foundBehind(probe)
+		until = from.At
+	}
+	return true
+}
+
+// lookAll is the look of a poll: from the beginning when it is time for that, else
+// from the cursors.
+func (r *run) lookAll(ctx context.Context) (probe store.Probe, err error) {
+	if due, polling := r.sweeper.due(time.Now(), r.outage.Ended()); due && polling {
+		began := time.Now()
+		probe, err = r.look(ctx, &store.Position{}, sweepPolling)
+		r.sweeper.done(began, err == nil)
+		if err == nil {
+			return probe, nil
+		}
+		if time.Since(began) < sweepPolling || ctx.Err() != nil || r.outage.Err() != nil {
+			return probe, err
+		}
+		r.dispatcher.skip(time.Now()) // for who has no better idea where to begin
+		r.sweeper.aside(func() bool { return r.sweepBack(ctx) })
+	} else if due {
+		r.sweeper.aside(func() bool { return r.sweepBack(ctx) })
+	}
+	began := time.Now()
+	probe, err = r.look(ctx, nil, statementTimeout)
+	if err != nil && tooSlow(began) && r.outage.Err() == nil {
+		r.dispatcher.skip(time.Now())
+	}
+	return probe, err
+}
+
+// look has the dispatcher know what there is to find.
+func (r *run) look(ctx context.Context, from *store.Position, patience time.Duration) (probe store.Probe, err error) {
+	began := time.Now()
+	wants, stood := r.dispatcher.looks(from)
+	probe, err = ask(ctx, r, "poll", patience, func(ctx context.Context) (probe store.Probe, err error) {
+		if probe, err = r.store.Probe(ctx, r.db, wants); err == nil {
+			err = r.lookAtLanes(ctx, &probe)
+		}
+		return probe, err
+	})
+	if !probe.Now.IsZero() { // what it has found counts, though a part of the rest failed
+		r.dispatcher.found(probe, wants, stood, began)
+	}
+	return probe, err
+}
+
+// tooSlow tells of a statement that failed whether its time was up.
+func tooSlow(began time.Time) bool { return time.Since(began) > statementTimeout*9/10 }

@@ -1,0 +1,26 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
+)
+
+// tooLate is the outcome error of a message that has expired, else nil.
+func (r *run) tooLate(m *bus.Message) error {
+	by, late, ok := flow.Deadline(m.Headers)
+	if !ok {
+		return nil
+	}
+	now := r.dispatcher.clock(time.Now())
+	if !now.After(by) {
+		return nil
+	}
+	err := fmt.Errorf("%w: it was to start by %s, %s ago", bus.ErrExpired, by.Format(time.RFC3339Nano), flow.Rounded(now.Sub(by)))
+	if late == bus.Poisoned.String() {
+		return &bus.OutcomeError{Outcome: bus.Condemned, Reason: flow.DeadlinePassed, Err: err}
+	}
+	return bus.Discard(err)
+}

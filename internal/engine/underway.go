@@ -1,0 +1,35 @@
+package engine
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// underway knows since when claims have been under way, which the database may know
+// before we do.
+type underway struct {
+	mu    sync.Mutex
+	since []time.Time // the oldest first
+}
+
+// begin notes a claim; it is over when end is called.
+func (u *underway) begin() (end func()) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	began := time.Now()
+	u.since = append(u.since, began)
+	return func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		i := slices.Index(u.since, began)
+		u.since = slices.Delete(u.since, i, i+1)
+	}
+}
+
+// before reports whether a claim is still under way that had begun before then.
+func (u *underway) before(t time.Time) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.since) > 0 && u.since[0].Before(t)
+}

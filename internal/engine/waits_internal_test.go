@@ -1,0 +1,242 @@
+package engine
+
+// An internal test: what waits for what only the dispatcher knows, and on a clock of its own.
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
+)
+
+// Nobody announces the commit of a transaction that the producer has not begun.
+func TestUnannouncedCommitsAreLookedForSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry, err := bus.NewRegistry()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := (&Processor{registry: registry, config: ProcessorConfig{}.withDefaults(true)}).newRun(t.Context())
+		defer r.listen()()
+		now := time.Now()
+		r.soon.Rearm(now, now.Add(time.Minute))
+		registry.Wakeups().Send(wakeup.Wake{PayloadTypes: []string{"order.placed"}, Expected: true})
+		for _, ms := range []time.Duration{2, 10, 50, 250, 60_000} {
+			<-time.After(r.soon.Next(time.Now()))
+			if got, want := time.Since(now), ms*time.Millisecond; got != want {
+				t.Fatalf("look: got one after %s, want one after %s", got, want)
+			}
+			r.soon.Rearm(time.Now(), now.Add(time.Minute))
+		}
+	})
+}
+
+func TestAConsumerIsClaimedForOnceItsWaitIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{}, "c")
+		d.activate("test")
+		o := d.mustOrder(t)
+		d.failed(o, false, false, time.Now())
+		start := time.Now()
+		time.AfterFunc(time.Minute, func() { d.look(store.Probe{Due: []int{0}, First: []store.Position{{}}}) }) // the next poll
+		d.nextClaim()
+		if took := time.Since(start); took > 2*minPostponed {
+			t.Errorf("the next claim: got it after %s, want it after %s", took, minPostponed)
+		}
+	})
+}
+
+func TestAFailedAcquittalIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{}, "c")
+		d.look(store.Probe{Killers: []int{0}})
+		d.suspect(t, d.mustOrder(t), 1, 2)
+		<-time.After(soloPatience)
+		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
+		o := d.mustOrder(t)
+		if !o.acquits {
+			t.Fatal("no acquittal")
+		}
+		d.failed(o, false, false, time.Now()) // store.Acquit failed
+		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
+		if o = d.mustOrder(t); !o.acquits {
+			t.Error("suspects beside a solo run whose acquittal failed: got none, want another")
+		}
+	})
+}
+
+func TestWhatWasGivenBackHasNotSurvived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 64}, "c")
+		d.look(store.Probe{Suspects: []int{0}})
+		o := d.mustOrder(t)
+		tasks := make([]task, 8)
+		for i := range tasks {
+			tasks[i] = task{consumer: d.consumers[0], row: store.Message{Crashes: 1}, queuedAt: time.Now()}
+		}
+		d.push(tasks)
+		d.claimed(o, store.Claim{Messages: make([]store.Message, 8)}, time.Now())
+		d.stale(time.Now().Add(time.Hour))
+		d.look(store.Probe{Suspects: []int{0}})
+		d.quarantine.waiting = true
+		d.mustOrder(t).is(t, store.Suspects, 8, false)
+	})
+}
+
+// TestSuspectsThatCannotStartAreNotClaimed, and do not stop the others; they are claimed once their consumer has room,
+// before its clean messages.
+func TestSuspectsThatCannotStartAreNotClaimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 64, BatchSize: 4}, "one", "other")
+		one := d.consumers[0]
+		one.settings.Concurrency = 1
+		d.push([]task{{consumer: one}, {consumer: one}})
+		running := d.next(nil) // a long run
+		d.look(store.Probe{Suspects: []int{0}})
+		d.mustNotOrder(t, "the consumer has no room")
+		d.look(store.Probe{Suspects: []int{0}, Due: []int{1}, First: []store.Position{{At: time.Now(), ID: 1}}, Now: time.Now()})
+		d.claimed(d.mustOrder(t), store.Claim{Found: make([]int, 1), Last: make([]store.Position, 1)}, time.Now())
+		d.end(running)
+		if next := d.takeNow(); next != nil {
+			t.Fatal("a clean message began, want the room kept for what has crashed")
+		}
+		o := d.mustOrder(t)
+		o.is(t, store.Suspects, 8, false)
+		d.claimed(o, store.Claim{}, time.Now())
+		if next := d.takeNow(); next == nil {
+			t.Error("nothing has crashed after all: got no clean message, want one")
+		}
+	})
+}
+
+func TestNothingIsSoloBeforeItCanRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 4}, "c")
+		d.push([]task{{consumer: d.consumers[0]}, {consumer: d.consumers[0]}, {consumer: d.consumers[0]}, {consumer: d.consumers[0]}})
+		for range 4 {
+			d.next(nil)
+		}
+		d.look(store.Probe{Killers: []int{0}})
+		d.mustNotOrder(t, "no worker is free: a solo claim would be blamed without a run")
+	})
+}
+
+func TestASoloRunWaitsNoLongerThanItsPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{}, "c")
+		d.look(store.Probe{Killers: []int{0}})
+		solo := d.suspect(t, d.mustOrder(t), 1, 2)
+		<-time.After(soloPatience)
+		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
+		o := d.mustOrder(t)
+		d.suspect(t, o, 8, 1) // they run for an hour
+		d.end(solo...)
+		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}}) // more of both
+		<-time.After(3 * soloPatience)
+		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
+		o = d.mustOrder(t) // they wait no longer for those that go on
+		o.is(t, store.Suspects, 16, false)
+		d.suspect(t, o, 0, 1)
+		d.mustOrder(t).is(t, store.Killers, 1, false)
+	})
+}
+
+func TestASweepThatOutlastsAnOutageDoesNotPostponeTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s sweeper
+		s.aside(func() bool { <-time.After(sweepTimeout); return false })
+		<-time.After(10 * time.Second)
+		ended := time.Now() // the outage
+		if due, polling := s.due(time.Now(), ended); !due || !polling {
+			t.Errorf("right after the outage: got %t and %t, want a sweep by a poll", due, polling)
+		}
+		s.wg.Wait()
+		if at := time.Until(s.at()); at > sweepAgain {
+			t.Errorf("next sweep: got in %s, want in %s: one that failed says nothing", at, sweepAgain)
+		}
+	})
+}
+
+func TestRunsThatNeverBeganDoNotCountAgainstTheFirstConflict(t *testing.T) {
+	r := &run{Processor: &Processor{}}
+	m := &task{row: store.Message{ID: 1}}
+	for range maxUncounted {
+		_ = r.blamed(m, &fault{unstarted, errors.New("begin")})
+	}
+	err := r.blamed(m, &fault{conflict, errors.New("conflict")})
+	if got := bus.OutcomeOf(err).Outcome; got != bus.Snoozed {
+		t.Errorf("the first conflict after ten runs that never began: got %s, want snoozed", got)
+	}
+}
+
+func TestACursorNeverStandsAheadOfTheDatabasesClock(t *testing.T) {
+	db := time.Now()
+	var c wantCursor
+	c.skip(db.Add(time.Hour - margin)) // as lookAll and failed do, of a process an hour fast
+	// A sweep finds a message, and it is claimed.
+	c.looked(store.Position{}, c.start, store.Position{At: db, ID: 7}, true, db)
+	c.claimed(c.start, 0, 1, store.Position{At: db, ID: 7}, false)
+	if c.start.At.After(db) {
+		t.Errorf("the next claim begins behind %s from now: what is produced until then is found by sweeps only", c.start.At.Sub(db))
+	}
+}
+
+func TestCleanMessagesAreClaimedBetweenSuspects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{}, "c")
+		d.look(store.Probe{Suspects: []int{0}})
+		d.findDue(0)
+		d.look(store.Probe{Suspects: []int{0}})
+		for range 30 { // one claim loop, as on SQLite, and quick suspects
+			o := d.mustOrder(t)
+			if o.request.Select == store.Clean {
+				return
+			}
+			d.end(d.suspect(t, o, o.request.Limit, 1)...)
+		}
+		t.Error("thirty orders: got none but of suspects, want clean messages among them")
+	})
+}
+
+func TestASoloRunGetsAWorkerHoweverBusyTheOthersAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 2}, "c")
+		c := d.consumers[0]
+		d.push([]task{{consumer: c}, {consumer: c}, {consumer: c}, {consumer: c}})
+		first := d.next(nil)
+		d.next(nil)
+		d.look(store.Probe{Killers: []int{0}})
+		d.mustNotOrder(t, "nothing solo is claimed before it can begin")
+		taken := make(chan *task, 1)
+		go func() { taken <- d.next(first) }()
+		synctest.Wait()
+		select {
+		case got := <-taken:
+			t.Fatalf("the free worker took a message with %d crashes, want it kept", got.row.Crashes)
+		default:
+		}
+		o := d.mustOrder(t)
+		o.is(t, store.Killers, 1, true)
+		d.push([]task{{consumer: c, row: store.Message{Crashes: 2}}})
+		d.claimed(o, store.Claim{Messages: make([]store.Message, 1)}, time.Now())
+		if got := <-taken; got.row.Crashes != 2 {
+			t.Errorf("the worker took a message with %d crashes, want the suspect", got.row.Crashes)
+		}
+	})
+}
+
+// A look that took seconds is no reason to come later than without.
+func TestALongLookDoesNotSilenceThePoller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &run{Processor: &Processor{config: ProcessorConfig{}.withDefaults(true)}}
+		for took, want := range map[time.Duration]time.Duration{0: pollFloor, 20 * time.Millisecond: 200 * time.Millisecond, 5 * time.Second: time.Second} {
+			if got := r.rest(time.Now().Add(-took)); got != want {
+				t.Errorf("after a look of %s: got a rest of %s, want %s", took, got, want)
+			}
+		}
+	})
+}

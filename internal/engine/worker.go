@@ -1,0 +1,334 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// worker runs messages one after the other. The chain runs on its goroutine,
+// the consumer's function on a goroutine of its own: a function that never returns, or that
+// ends its goroutine, then costs neither the worker nor the chain, which sees an
+// ordinary error.
+type worker struct {
+	run      *run
+	isolate  isolate.Runner[call]
+	deadline atomic.Int64 // when to abandon the current call: ns since run.started, 0 for never
+	call     atomic.Uint64
+	abandon  chan uint64 // the number of the call to abandon
+	current  atomic.Pointer[task]
+	calling  atomic.Pointer[stoppable] // the context of the call
+}
+
+type call struct {
+	ctx      context.Context
+	consumer *consumer
+	payload  []byte
+	batch    []*bus.Message // instead of one payload
+	members  []*member      // whose messages these are
+	codec    bus.Codec
+	task     *task
+	lease    *lease // the task's, which may have another once the call is abandoned
+	ledger   *ledger
+}
+
+// errLapsed: the lease ended before the function was called.
+var errLapsed = errors.New("outbox: the lease ended before the call")
+
+// held reports whether the claims of all messages hold: this process may have stood still.
+func (c call) held() bool {
+	now := time.Now()
+	return c.ledger.live(c.lease, now) && !slices.ContainsFunc(c.members, func(m *member) bool { return !c.ledger.live(m.task.lease, now) })
+}
+
+// called notes whether the function was called.
+func (c call) called(was bool) {
+	c.task.called = was
+	for _, m := range c.members {
+		m.task.called = was
+	}
+}
+
+// stopped reports whether the end of the call was requested: of one of its messages.
+func (c call) stopped(t *task) bool {
+	return t.stopped.Load() || slices.ContainsFunc(c.members, func(m *member) bool { return m.task.stopped.Load() })
+}
+
+// Run implements isolate.Call. Everybody may look at what it returns: an error of the
+// handler's whose methods panic, such as a nil pointer, has been replaced.
+func (c call) Run() error {
+	if !c.held() { // it may have waited for a processor
+		return errLapsed
+	}
+	if c.batch == nil {
+		return sound(c.consumer.Consume(c.ctx, c.codec, c.payload))
+	}
+	errs := c.consumer.ConsumeBatch(c.ctx, c.codec, c.batch)
+	for i := range errs {
+		errs[i] = sound(errs[i])
+	}
+	return outcomes(errs)
+}
+
+func sound(err error) error {
+	switch v := bus.OutcomeOf(err); v.Outcome {
+	case bus.Done:
+		return nil
+	case bus.Errored:
+		return v.Err
+	default:
+		return &v
+	}
+}
+
+func (r *run) newWorker() *worker { return &worker{run: r, abandon: make(chan uint64, 1)} }
+
+// startWorker runs messages on a new goroutine until the dispatcher closes.
+// done is a task that a lost worker has finished, if any.
+func (r *run) startWorker(w *worker, done *task) {
+	r.workers.Go(func() {
+		stopped := false
+		defer func() {
+			w.isolate.Dismiss()
+			if !stopped { // runtime.Goexit in a middleware ended this goroutine
+				r.startWorker(w, done)
+			}
+		}()
+		for {
+			t := r.dispatcher.next(done)
+			if t == nil {
+				stopped = true
+				return
+			}
+			done = t
+			switch {
+			case t.together():
+				w.runGroup(append([]*task{t}, t.others...))
+			case len(t.others) > 0:
+				w.runInOrder(t)
+			default:
+				w.process(t)
+			}
+		}
+	})
+}
+
+// process runs one message.
+func (w *worker) process(t *task) {
+	t.worker = w
+	w.current.Store(t)
+	defer w.current.Store(nil)
+	w.run.runChain(t)
+}
+
+// errNotWaited is for middleware that calls next concurrently or after it returned.
+var errNotWaited = errors.New("outbox: a layer of the consume chain must wait for the one below")
+
+// runChain runs one message through the chain and hands its result on, whatever
+// the chain does. A layer that went on without the innermost one is waited for here:
+// the message would run twice at once, and the next one on a goroutine that is busy.
+func (r *run) runChain(t *task) {
+	var err error = isolate.ErrGoexit
+	if t.consumer.tally != nil {
+		t.began = time.Now()
+	}
+	defer func() {
+		if value := recover(); value != nil {
+			err = isolate.NewPanic(value)
+		}
+		t.innermost.Lock()
+		r.settled(t, t.inTurn(err))
+		if t.group != nil {
+			t.group.turns.over(t)
+		}
+	}()
+	err = bus.Deliver(t, r.chain, &t.message, t.consume)
+}
+
+// consume is the end of the chain.
+func (t *task) consume(ctx context.Context, m *bus.Message) error {
+	r := t.worker.run
+	if !t.innermost.TryLock() {
+		return errNotWaited
+	}
+	defer t.innermost.Unlock()
+	payload, err := r.payload(ctx, m)
+	if err != nil {
+		return t.inTurn(err)
+	}
+	switch {
+	case t.group != nil:
+		if err = t.group.join(ctx, t, withPayload(m, payload)); errors.Is(err, bus.ErrExpired) {
+			err = t.inTurn(err)
+		}
+	case t.stopped.Load(): // while it waited behind others
+		err = errStopped
+	case t.consumer.transactional:
+		err = r.runInTx(ctx, t, payload)
+	default:
+		err = r.invoke(ctx, t, payload)
+	}
+	err = t.asStopped(err)
+	_, panicked := err.(*isolate.Panicked)
+	if !panicked {
+		err = withoutChance(ctx, err)
+	}
+	if err = t.throughCircuit(err, panicked); err == nil {
+		return nil
+	}
+	// A panic goes on unwinding here, so that recovering from it stays a matter of
+	// the chain.
+	if p, ok := err.(*isolate.Panicked); ok {
+		panic(p.PanicError)
+	}
+	return err
+}
+
+// throughCircuit has the circuit of the consumer know what came of a call of its function, and returns
+// what to make of that. A message that never reached the function says nothing about what the function needs.
+func (t *task) throughCircuit(err error, panicked bool) error {
+	gate := t.consumer.circuit
+	if undecodable := new(bus.DecodeError); errors.As(err, &undecodable) {
+		t.called = false
+	}
+	if gate == nil || !t.called || errors.Is(err, bus.ErrCancelled) {
+		return err
+	}
+	if t.consumer.breaker != nil {
+		t.consumer.breaker.count(err, t.probe)
+	}
+	passed := gate.Ended(err, t.probe)
+	if t.probe = false; panicked {
+		return err
+	}
+	return passed
+}
+
+// withoutChance gives a message back whose handler has failed since we cancelled it.
+func withoutChance(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if cause := context.Cause(ctx); (cause == bus.ErrStopping || cause == bus.ErrLeaseLost) && bus.OutcomeOf(err).Outcome == bus.Errored {
+		return &bus.OutcomeError{Outcome: bus.Released, Err: err}
+	}
+	return err
+}
+
+// withPayload returns the message as its handler is to see it.
+func withPayload(m *bus.Message, payload []byte) *bus.Message {
+	if m.Event == nil { // the payload is the message's own
+		return m
+	}
+	upcast := *m
+	upcast.Payload = payload
+	return &upcast
+}
+
+// payload is what the consumer is to decode: of an event, in its newest form.
+func (r *run) payload(ctx context.Context, m *bus.Message) ([]byte, error) {
+	switch {
+	case m.Event == nil:
+		return m.Payload, nil
+	case len(m.Payload) == 0:
+		return nil, bus.Discard(fmt.Errorf("outbox: event %d of stream %q has been erased", m.Event.Version, m.Event.Stream))
+	case r.registry.Events() == nil:
+		return m.Payload, nil
+	}
+	payload, err := r.registry.Events().Upcast(ctx, m.PayloadType, m.Event.Schema, m.Payload)
+	if errors.Is(err, store.ErrDropped) {
+		return nil, bus.Discard(err)
+	}
+	return payload, err
+}
+
+// invoke runs the consumer's function on a goroutine of its own and waits for it,
+// but no longer than its deadline and a grace period. A panic comes back as an
+// error, a *isolate.Panicked.
+func (r *run) invoke(ctx context.Context, t *task, payload []byte) error {
+	return r.begin(ctx, t, call{ctx: ctx, consumer: t.consumer, payload: payload, codec: r.registry.Codec()})
+}
+
+func (r *run) begin(ctx context.Context, t *task, c call) error {
+	if c.members == nil { // of a batch those that have expired are left out before
+		if err := r.tooLate(&t.message); err != nil {
+			return err
+		}
+	}
+	c.task, c.lease, c.ledger = t, t.lease, r.ledger
+	if !c.held() {
+		return errFenced
+	}
+	w := t.worker
+	number := w.call.Add(1)
+	if deadline, ok := ctx.Deadline(); ok { // until then the keeper lets it run
+		w.deadline.Store(int64(deadline.Add(abandonGrace).Sub(r.started)))
+	}
+	defer w.deadline.Store(0)
+	stop := &t.stop
+	if stop.of != nil { // it was called before
+		stop = new(stoppable)
+	}
+	stop.Context, stop.of, stop.with = ctx, t, c.members
+	c.ctx = stop
+	c.called(true)
+	w.calling.Store(stop)
+	defer func() {
+		w.calling.Store(nil)
+		stop.end()
+	}()
+	if c.stopped(t) { // before there was a call to stop
+		stop.stop(bus.ErrCancelled)
+	}
+	result := w.isolate.Begin(c)
+	for {
+		select {
+		case err := <-result:
+			if err == errLapsed {
+				c.called(false)
+				return errFenced
+			}
+			return err
+		case abandoned := <-w.abandon:
+			if abandoned == number { // not an earlier call
+				return w.abandonCall(ctx, t)
+			}
+		}
+	}
+}
+
+// abandonCall abandons the call that the worker is in.
+func (w *worker) abandonCall(ctx context.Context, t *task) error {
+	r, name := w.run, t.consumer.Name()
+	r.dispatcher.abandon(name)
+	w.isolate.Abandon(func() { r.dispatcher.ended(name) })
+	if context.Cause(ctx) == bus.ErrStopping {
+		return fmt.Errorf("%w: %w", bus.ErrStopping, bus.ErrAbandoned) // it had no chance to finish
+	}
+	r.counters.abandoned.Add(1)
+	r.config.Logger.Error("consumer ignored its timeout and was abandoned",
+		"consumer", name, "message_id", t.message.ID.String(), "timeout", t.consumer.settings.Timeout)
+	return bus.ErrAbandoned
+}
+
+// overdue has the worker abandon its call if its time is up.
+func (w *worker) overdue(now time.Time) {
+	number := w.call.Load()
+	if deadline := w.deadline.Load(); deadline != 0 && int64(now.Sub(w.run.started)) > deadline {
+		w.giveUp(number)
+	}
+}
+
+func (w *worker) giveUp(number uint64) {
+	select {
+	case w.abandon <- number:
+	default: // told already
+	}
+}

@@ -1,0 +1,52 @@
+package flow
+
+import (
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// FewSuspects is how many messages that have crashed once run at a time in a process, until as many have
+// survived, and then twice as many.
+const FewSuspects = 8
+
+// SharedLimit begins the stored names of limits that consumers share: no consumer has such a name.
+const SharedLimit = "shared\t"
+
+// LimitOf returns the limit of a consumer over all processes, and its stored name.
+func LimitOf(consumer string, settings bus.ConsumerConfig) (name string, n int) {
+	if settings.LimitName != "" {
+		return SharedLimit + settings.LimitName, settings.Limit
+	}
+	return consumer, settings.Limit
+}
+
+// RateOf returns the rate of a consumer, or nil.
+func RateOf(c bus.Consumer) *store.Rate {
+	config := c.Config()
+	if config.Rate == 0 {
+		return nil
+	}
+	return &store.Rate{Name: c.Name(), N: config.Rate, Per: config.RatePer, Burst: config.RateBurst}
+}
+
+// KeyRateOf returns the rate of each key of a consumer, or nil.
+func KeyRateOf(c bus.Consumer) *store.Rate {
+	config := c.Config()
+	if config.KeyRate == 0 {
+		return nil
+	}
+	return &store.Rate{Name: c.Name(), N: config.KeyRate, Per: config.KeyRatePer, Burst: config.KeyRateBurst}
+}
+
+// BlocksKeys reports whether poisoned messages of a consumer block their keys.
+func BlocksKeys(c bus.Consumer) bool { return c.Ordered() && c.Config().Ordered == bus.BlockKey }
+
+// Wants lists what a consumer takes: each of its names with each payload type.
+func Wants(c bus.Consumer) (wants []store.Want) {
+	for _, name := range c.Names() {
+		for _, payloadType := range c.PayloadTypes() {
+			wants = append(wants, store.Want{Consumer: name, Payload: payloadType})
+		}
+	}
+	return wants
+}
