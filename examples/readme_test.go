@@ -32,6 +32,7 @@ const mentioned = `package readme
 import ("context"; "database/sql"; "errors"; "log/slog"; "time"
 _ "github.com/jackc/pgx/v5/stdlib"
 "github.com/uptrace/bun"; "github.com/uptrace/bun/dialect/pgdialect"; "go.uber.org/fx"
+"github.com/asyncmonolith/asyncmonolith-go/admin"
 "github.com/asyncmonolith/asyncmonolith-go/bus"; "github.com/asyncmonolith/asyncmonolith-go/fxmodule"
 "github.com/asyncmonolith/asyncmonolith-go/ops"; "github.com/asyncmonolith/asyncmonolith-go/outbox"; "github.com/asyncmonolith/asyncmonolith-go/poison"
 "github.com/asyncmonolith/asyncmonolith-go/schedule")
