@@ -31,8 +31,8 @@ type Queue struct {
 
 	// BlocksKeys is true of a consumer whose poisoned messages block their keys, see bus.BlockKey,
 	// and BlockedKeys is how many are blocked now.
-	BlocksKeys  bool  `json:"parks,omitempty"`
-	BlockedKeys int64 `json:"parked_keys,omitempty"`
+	BlocksKeys  bool  `json:"blocks_keys,omitempty"`
+	BlockedKeys int64 `json:"blocked_keys,omitempty"`
 
 	OldestReady    time.Duration `json:"-"` // how long the oldest ready message has been due; 0 for none
 	OldestPoisoned time.Duration `json:"-"` // how long ago the oldest poisoned message was poisoned; 0 for none
@@ -145,11 +145,11 @@ func (a *Client) Unhandled(ctx context.Context, db bun.IDB) ([]Unhandled, error)
 	for _, c := range a.registry.Consumers() {
 		wants = append(wants, flow.Wants(c)...)
 	}
-	rows, err := st.Unregistered(ctx, db, wants)
+	rows, err := st.Unhandled(ctx, db, wants)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: unregistered")
 	}
-	return store.Each(rows, func(row store.Unregistered) Unhandled {
+	return store.Each(rows, func(row store.Unhandled) Unhandled {
 		return Unhandled{Consumer: row.ConsumerType, PayloadType: row.PayloadType}
 	}), nil
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // Explanation says why a message does not run. It holds no payload or headers, nor
-// texts of errors but for GateError: [Client.Get] and poison.Store.Get do.
+// texts of errors but for CircuitError: [Client.Get] and poison.Store.Get do.
 type Explanation struct {
 	Reason State `json:"reason"`
 	// Text is a sentence for people, with names, times and counts.
@@ -30,9 +30,9 @@ type Explanation struct {
 	PausedAt time.Time `json:"paused_at,omitzero"`
 	// PoisonedAt is when it was poisoned; zero means that it is not.
 	PoisonedAt time.Time `json:"poisoned_at,omitzero"`
-	// GateError is the text of the error with which its circuit was tripped in this process. Text
+	// CircuitError is the text of the error with which its circuit was tripped in this process. Text
 	// does not repeat it.
-	CircuitError string `json:"gate_error,omitempty"`
+	CircuitError string `json:"circuit_error,omitempty"`
 }
 
 // Explain says why a message does not run, or has not yet, as far as the database and the registry
@@ -141,9 +141,9 @@ func (a *Client) waits(m Message, pausedAt, now time.Time) (State, string) {
 	case m.State == Delayed:
 		return Delayed, fmt.Sprintf("It is due in %s, at %s.", flow.Rounded(m.AvailableAt.Sub(now)), flow.Instant(m.AvailableAt))
 	case m.Crashes == 1:
-		return Suspect, fmt.Sprintf("It has been due since %s. Its last owner vanished while it held it, so a process runs at most %d like it at a time, and more and more while they survive.", flow.Instant(m.AvailableAt), flow.FewSuspects)
+		return Suspect, fmt.Sprintf("It has been due since %s. Its last process was lost while it held the message, so a process runs at most %d like it at a time, and more and more while they survive.", flow.Instant(m.AvailableAt), flow.FewSuspects)
 	case m.Crashes > 1:
-		return Suspect, fmt.Sprintf("It has been due since %s. Its last %d owners vanished while they held it, so it runs alone among suspects, or beside others like it once many have survived that, in a process that has lived for a while and seen none vanish.", flow.Instant(m.AvailableAt), m.Crashes)
+		return Suspect, fmt.Sprintf("It has been due since %s. Its last %d processes were lost while they held the message, so it runs alone among suspects, or beside others like it once many have survived that, in a process that has lived for a while and has seen no other lost.", flow.Instant(m.AvailableAt), m.Crashes)
 	}
 	if by, late, ok := flow.Deadline(m.Headers); ok && now.After(by) {
 		return Expired, fmt.Sprintf("It was to start by %s, %s ago. Whoever claims it has it %s.", flow.Instant(by), flow.Rounded(now.Sub(by)), late)
@@ -202,7 +202,7 @@ func (a *Client) explainLimit(ctx context.Context, db bun.IDB, st *store.Store, 
 	}
 	e.Reason = Limited
 	e.Text = fmt.Sprintf("It has been due since %s. Its consumer is at the limit %q of %d, which is taken by owner %s. It runs when one of them has a worker for it, or gives up its place.",
-		flow.Instant(e.Message.AvailableAt), cmp.Or(consumer.Config().LimitName, consumer.Name()), limit, strings.Join(by, ", "))
+		flow.Instant(e.Message.AvailableAt), cmp.Or(consumer.Config().SharedConcurrency, consumer.Name()), limit, strings.Join(by, ", "))
 	return nil
 }
 

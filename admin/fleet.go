@@ -69,7 +69,7 @@ func (a *Client) explainFleet(f fleet, elsewhere bool, now time.Time, e *Explana
 		last := f.gone[0] // seen last
 		e.Reason = NoLiveProcess
 		e.Text = fmt.Sprintf("%s No live process takes it. The last that did was %s, which %s at %s.", due, last.said(), last.Status, flow.Instant(last.SeenAt))
-	case !slices.ContainsFunc(f.takers, func(p Process) bool { return !slices.Contains(p.Closed, e.Message.Consumer) }):
+	case !slices.ContainsFunc(f.takers, func(p Process) bool { return !slices.Contains(p.OpenCircuits, e.Message.Consumer) }):
 		e.Reason = CircuitOpen
 		e.Text = fmt.Sprintf("%s The gate of consumer %q is closed in every process that takes it: %s. Their logs, and Processor.Health, say why.", due, e.Message.Consumer, said(f.takers))
 	case !slices.ContainsFunc(f.takers, func(p Process) bool { return p.Running < p.Limit }):

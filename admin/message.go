@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -63,6 +64,9 @@ type Attempt struct {
 // State says where a message stands: what keeps it from running, or that nothing does.
 type State string
 
+// String returns the state in words: "circuit open".
+func (s State) String() string { return strings.ReplaceAll(string(s), "_", " ") }
+
 // The states. If several apply, [Client.Explain] returns the first of Leased, LeaseExpired,
 // NoConsumer, OtherPayload, Paused, KeyBlocked, BehindKey, Delayed, Suspect, Expired, CircuitOpen,
 // CircuitBreakerOpen, KeyLimited, Limited, RateLimited, NoLiveProcess, Saturated and Ready.
@@ -75,36 +79,36 @@ const (
 	// Ready: nothing keeps it; it waits for a processor with room.
 	Ready State = "ready"
 	// LeaseExpired: the process that claimed it was lost, or cannot reach the database.
-	LeaseExpired State = "lease expired"
+	LeaseExpired State = "lease_expired"
 	// NoConsumer: the registry has no consumer of that name.
-	NoConsumer State = "no consumer"
+	NoConsumer State = "no_consumer"
 	// OtherPayload: the consumer takes other payload types.
-	OtherPayload State = "other payload type"
+	OtherPayload State = "other_payload"
 	// Paused: its consumer is paused.
 	Paused State = "paused"
 	// Suspect: it is due, but has crashed before, and waits for its turn
 	// apart from the others.
-	Suspect State = "crash suspect"
+	Suspect State = "suspect"
 	// KeyBlocked: a message of its key was poisoned, and blocks the others: see bus.BlockKey.
-	KeyBlocked State = "key parked"
+	KeyBlocked State = "key_blocked"
 	// BehindKey: it waits for another message of its key: see bus.Ordered.
-	BehindKey State = "behind"
+	BehindKey State = "behind_key"
 	// KeyLimited: as many of its key run as bus.KeyConcurrency allows.
-	KeyLimited State = "at the limit of its key"
+	KeyLimited State = "key_limited"
 	// CircuitOpen: the circuit of its consumer is open, in this process: see [outbox.Circuit].
-	CircuitOpen State = "gate closed"
+	CircuitOpen State = "circuit_open"
 	// CircuitBreakerOpen: the circuit breaker of its consumer is open: see bus.CircuitBreaker.
-	CircuitBreakerOpen State = "breaker open"
+	CircuitBreakerOpen State = "circuit_breaker_open"
 	// Limited: as many as its consumer's limit allows run, in all processes: see bus.GlobalConcurrency.
-	Limited State = "at its limit"
+	Limited State = "limited"
 	// RateLimited: as many of its consumer have started as its rate allows: see bus.RateLimit.
-	RateLimited State = "over its rate"
+	RateLimited State = "rate_limited"
 	// NoLiveProcess: no live process takes it, though some have reported: see [Client.Processes].
-	NoLiveProcess State = "no live process"
+	NoLiveProcess State = "no_live_process"
 	// Saturated: all processes that take it run as much as they may.
-	Saturated State = "busy"
+	Saturated State = "saturated"
 	// Expired: its deadline has passed, so it may not start any more: see [DeliverBy].
-	Expired State = "late"
+	Expired State = "expired"
 	// Poisoned: it is pending no more, but poisoned.
 	Poisoned State = "poisoned"
 )
@@ -115,7 +119,7 @@ type Claim struct {
 	ID int64 `json:"id"`
 	// Owner is one Run of a processor: an id that it makes up anew each time.
 	Owner       string    `json:"owner"`
-	Isolated    bool      `json:"solo"`                  // it holds one message that may kill processes
+	Isolated    bool      `json:"isolated"`              // it holds one message that may kill processes
 	ClaimedAt   time.Time `json:"claimed_at,omitzero"`   // when the messages were claimed
 	LeasedUntil time.Time `json:"leased_until,omitzero"` // the owner renews it before
 	// Expired is true if the lease ran out: the owner was lost, or cannot reach the database. The

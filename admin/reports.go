@@ -41,7 +41,7 @@ type Process struct {
 	Queued  int      `json:"queued"`           // messages that it had claimed, and that waited for a worker
 	Limit   int      `json:"limit"`            // the most that may run at once
 	Stuck   []string `json:"stuck,omitempty"`  // consumers that ignored their timeout
-	Closed  []string `json:"closed,omitempty"` // consumers that a circuit or circuit breaker stopped there
+	OpenCircuits  []string `json:"open_circuits,omitempty"` // consumers that a circuit or circuit breaker stopped there
 }
 
 // ProcessConsumer is what a process takes of a consumer.
@@ -68,7 +68,7 @@ const (
 	// ProcessStopped: it has stopped in order.
 	ProcessStopped ProcessStatus = "stopped"
 	// ProcessLost: it was not seen lately, and has not said that it stops.
-	ProcessLost ProcessStatus = "vanished"
+	ProcessLost ProcessStatus = "lost"
 )
 
 // leastAlive is for how long a process that is not heard of counts as alive, at least.
@@ -84,7 +84,7 @@ func newProcess(row store.Process) Process {
 	for _, c := range m.Consumers {
 		p.Consumers = append(p.Consumers, ProcessConsumer{Name: c.Name, Former: c.Former, PayloadTypes: c.PayloadTypes, Timeout: c.Timeout, MaxAttempts: c.MaxAttempts})
 	}
-	p.Running, p.Queued, p.Limit, p.Stuck, p.Closed = s.Running, s.Queued, s.Limit, s.Stuck, s.Closed
+	p.Running, p.Queued, p.Limit, p.Stuck, p.OpenCircuits = s.Running, s.Queued, s.Limit, s.Stuck, s.OpenCircuits
 	switch {
 	case !p.StoppedAt.IsZero():
 		p.Status = ProcessStopped
@@ -203,7 +203,7 @@ type Crash struct {
 	Consumer string `json:"consumer"`
 	Owner    string `json:"owner"` // the ID of its Process
 	// Solo is true when it was the only suspect that ran there, which convicts it.
-	Solo bool      `json:"solo"`
+	Isolated bool      `json:"isolated"`
 	At   time.Time `json:"at"` // when that was found out
 }
 
@@ -222,6 +222,6 @@ func (a *Client) Crashes(ctx context.Context, db bun.IDB, id int64, limit int) (
 		return nil, dberr.Wrap(err, "admin: crashes of %d", id)
 	}
 	return store.Each(rows, func(row store.Crash) Crash {
-		return Crash{ID: row.RowID, Consumer: row.ConsumerType, Owner: row.Owner, Solo: row.Solo, At: row.CrashedAt.Time}
+		return Crash{ID: row.RowID, Consumer: row.ConsumerType, Owner: row.Owner, Isolated: row.Solo, At: row.CrashedAt.Time}
 	}), nil
 }

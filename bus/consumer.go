@@ -155,27 +155,27 @@ type ConsumerConfig struct {
 	// Concurrency bounds how many messages one process runs at once for this
 	// consumer. Defaults to no bound but the processor's.
 	Concurrency int
-	// Limit bounds how many calls of the consumer run at once in all processes together.
+	// GlobalConcurrency bounds how many calls of the consumer run at once in all processes together.
 	// Zero is no bound.
-	Limit int
-	// LimitName is the name of the limit that consumers share. Empty stands for the
+	GlobalConcurrency int
+	// SharedConcurrency is the name of the limit that consumers share. Empty stands for the
 	// consumer's own.
-	LimitName string
+	SharedConcurrency string
 	// Rate is how many runs of the consumer start in each RatePer, in all processes together,
 	// and RateBurst how many at once after fewer have. Zero is no bound.
 	Rate      int
 	RatePer   time.Duration
 	RateBurst int
-	// Ageing is the head start that a level of priority is worth. Zero is no priorities.
-	Ageing time.Duration
+	// Aging is the head start that a level of priority is worth. Zero is no priorities.
+	Aging time.Duration
 	// Breaker configures the circuit breaker of the consumer: see [CircuitBreaker]. Nil is none.
 	Breaker *CircuitBreakerConfig
 	// Ordered says that messages of one key run in order, and what a poisoned one does to
 	// those behind it. Zero is no order.
 	Ordered PoisonPolicy
-	// PerKey is how many messages of one key run at once in all processes together, in any
+	// KeyConcurrency is how many messages of one key run at once in all processes together, in any
 	// order. Zero is no bound, and with Fair each key has its share all the same.
-	PerKey int
+	KeyConcurrency int
 	Fair   bool
 	// KeyRate is how many runs of one key start in each KeyRatePer, in all processes together,
 	// and KeyRateBurst how many at once after fewer have. Zero is no bound.
@@ -241,7 +241,7 @@ func (c *Consumer) validate() {
 		field string
 		value int
 	}{{"Timeout", int(config.Timeout)}, {"MaxAttempts", config.MaxAttempts}, {"AttemptDelay", int(config.AttemptDelay)}, {"Concurrency", config.Concurrency},
-		{"GlobalConcurrency", config.Limit}, {"BatchSize", config.BatchSize}, {"BatchWait", int(config.BatchWait)}} {
+		{"GlobalConcurrency", config.GlobalConcurrency}, {"BatchSize", config.BatchSize}, {"BatchWait", int(config.BatchWait)}} {
 		if set.value < 0 { // by an option of a package above bus
 			c.mistake("%s %d: more than 0 is allowed", set.field, set.value)
 		}

@@ -25,7 +25,7 @@ type Health struct {
 	Unprepared bool `json:"unprepared,omitempty"`
 	// OpenCircuits lists the consumers that a circuit (outbox.Circuit) or a circuit breaker
 	// (CircuitBreaker) stops, and the relays of a runner whose broker is away.
-	OpenCircuits []OpenCircuit `json:"closed,omitempty"`
+	OpenCircuits []OpenCircuit `json:"open_circuits,omitempty"`
 	// Err is the database's last error while it does not answer, or what Run returned.
 	Err error `json:"-"`
 }

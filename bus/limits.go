@@ -36,11 +36,11 @@ func SharedConcurrency(name string, n int) ConsumerOption {
 
 // setLimit gives the consumer a limit, unless it has one of another name.
 func setLimit(c *ConsumerConfig, option, name string, n int) {
-	if (c.Limit > 0 || c.LimitName != "") && c.LimitName != name {
+	if (c.GlobalConcurrency > 0 || c.SharedConcurrency != "") && c.SharedConcurrency != name {
 		c.mistakes = append(c.mistakes, option+": the consumer has another limit: one is allowed")
 	}
-	c.LimitName = name
-	set(c, option, &c.Limit, n)
+	c.SharedConcurrency = name
+	set(c, option, &c.GlobalConcurrency, n)
 }
 
 // RateLimit bounds how many runs of the consumer start: n in each time per, in all processes
@@ -67,8 +67,8 @@ func setsRate(c *ConsumerConfig, option string, n int, per time.Duration, burst 
 // validateLimits notes the mistakes of what bounds all processes together.
 func (c *Consumer) validateLimits() {
 	config := c.config
-	if config.Limit > maxLimit {
-		c.mistake("GlobalConcurrency %d: 1 to %d are allowed", config.Limit, maxLimit)
+	if config.GlobalConcurrency > maxLimit {
+		c.mistake("GlobalConcurrency %d: 1 to %d are allowed", config.GlobalConcurrency, maxLimit)
 	}
 	c.validateRate("RateLimit", config.Rate, config.RatePer, config.RateBurst)
 	c.validateRate("KeyRateLimit", config.KeyRate, config.KeyRatePer, config.KeyRateBurst)

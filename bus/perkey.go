@@ -14,7 +14,7 @@ const maxPerKey = 1000
 //
 // The key is that of [Ordered]: outbox.OrderingKey, or what the payload's OrderKey returns.
 func KeyConcurrency(n int) ConsumerOption {
-	return func(c *ConsumerConfig) { set(c, "KeyConcurrency", &c.PerKey, n) }
+	return func(c *ConsumerConfig) { set(c, "KeyConcurrency", &c.KeyConcurrency, n) }
 }
 
 // Fair gives each key its share of the consumer's runs, so that one with a million messages
@@ -42,10 +42,10 @@ func (c Consumer) KeyConcurrency() int {
 	switch {
 	case c.Ordered():
 		return 0
-	case c.config.Fair || c.config.PerKey == 0 && c.config.KeyRate > 0:
+	case c.config.Fair || c.config.KeyConcurrency == 0 && c.config.KeyRate > 0:
 		return math.MaxInt32
 	}
-	return c.config.PerKey
+	return c.config.KeyConcurrency
 }
 
 // validateKeys notes what does not go together with keys.
@@ -58,12 +58,12 @@ func (c *Consumer) validateKeys() {
 		c.mistake("%s and Prioritized do not go together", option)
 	}
 	switch {
-	case c.Ordered() && (config.Fair || config.PerKey > 0):
+	case c.Ordered() && (config.Fair || config.KeyConcurrency > 0):
 		c.mistake("Ordered runs one message of a key at a time: KeyConcurrency and Fair do not go with it")
-	case config.Fair && config.PerKey > 0:
+	case config.Fair && config.KeyConcurrency > 0:
 		c.mistake("Fair is KeyConcurrency without a bound: one of them is allowed")
-	case config.PerKey > maxPerKey:
-		c.mistake("KeyConcurrency %d: 1 to %d are allowed", config.PerKey, maxPerKey)
+	case config.KeyConcurrency > maxPerKey:
+		c.mistake("KeyConcurrency %d: 1 to %d are allowed", config.KeyConcurrency, maxPerKey)
 	}
 }
 
@@ -72,7 +72,7 @@ func (c *Consumer) keyOption() string {
 	switch {
 	case c.Ordered():
 		return "Ordered"
-	case c.config.PerKey > 0:
+	case c.config.KeyConcurrency > 0:
 		return "KeyConcurrency"
 	case c.config.Fair:
 		return "Fair"

@@ -24,11 +24,11 @@ const maxAgeing = 24 * time.Hour
 // are a good start.
 func Prioritized(ageing time.Duration) ConsumerOption {
 	return func(c *ConsumerConfig) {
-		if c.Ageing = ageing; ageing < time.Second || ageing > maxAgeing {
+		if c.Aging = ageing; ageing < time.Second || ageing > maxAgeing {
 			c.mistakes = append(c.mistakes, fmt.Sprintf("Prioritized: aging %s: 1 s to 24 h are allowed", ageing))
 		}
 	}
 }
 
 // Prioritizes reports whether the consumer goes by priorities.
-func (c Consumer) Prioritizes() bool { return c.config.Ageing > 0 }
+func (c Consumer) Prioritizes() bool { return c.config.Aging > 0 }

@@ -23,7 +23,7 @@ type Delivery struct {
 	// Verdict is the outcome that the chain made of what the consumer returned, for
 	// instance bus.Retried with the delay until the next run. A run that was
 	// done has the outcome bus.Done and no error.
-	Verdict bus.OutcomeError
+	Outcome bus.OutcomeError
 }
 
 // ProcessNext runs the oldest message that is due, and writes the outcome: done,
@@ -159,7 +159,7 @@ func (k *Kit) step(operation string, consumers ...string) []Delivery {
 		k.t.Fatalf("bustest: %s: %s", operation, k.problem)
 	case ran && len(k.ran) == 0:
 		k.t.Fatalf("bustest: %s: a message was run, but not through the chain", operation)
-	case k.t.Failed() && slices.ContainsFunc(k.ran, func(d Delivery) bool { return errors.Is(d.Verdict.Err, isolate.ErrGoexit) }):
+	case k.t.Failed() && slices.ContainsFunc(k.ran, func(d Delivery) bool { return errors.Is(d.Outcome.Err, isolate.ErrGoexit) }):
 		k.t.FailNow() // the consumer could only end its own goroutine
 	}
 	slices.SortFunc(k.ran, func(a, b Delivery) int {
@@ -182,7 +182,7 @@ func (k *Kit) observe(next bus.Handler) bus.Handler {
 		if k.repeat != nil {
 			err = k.repeat(ctx, m, next, err)
 		}
-		d := Delivery{Message: *m, Verdict: bus.OutcomeOf(err)}
+		d := Delivery{Message: *m, Outcome: bus.OutcomeOf(err)}
 		d.Message.Payload, d.Message.Headers = bytes.Clone(m.Payload), maps.Clone(m.Headers)
 		k.ran = append(k.ran, d)
 		if _, again := k.delivered[m.ID]; !again {

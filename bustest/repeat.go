@@ -78,7 +78,7 @@ func (k *Kit) loseClaims(ctx context.Context) {
 	k.turnTo(k.Now().Add(k.lease + time.Millisecond))
 	found, err := k.store.Recover(ctx, k.db, math.MaxInt16)
 	if err != nil || found.Claims == 0 {
-		k.problem = fmt.Sprintf("recover the message of a vanished process: got %d claims, %v, want one", found.Claims, err)
+		k.problem = fmt.Sprintf("recover the message of a lost process: got %d claims, %v, want one", found.Claims, err)
 	}
 }
 

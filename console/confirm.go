@@ -204,7 +204,7 @@ func (v *visit) confirmOperation(data *confirmPage, o order) error {
 		return err
 	}
 	data.Operation = &operation{found}
-	if o.deed.action == ops.ContinueOperation { // it takes what the operation itself does
+	if o.deed.action == ops.ResumeOperation { // it takes what the operation itself does
 		if err := v.mayDo(found.Action, consumerOf(found.Target)); err != nil {
 			return err
 		}

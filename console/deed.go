@@ -49,7 +49,7 @@ type order struct {
 // deeds are all of them.
 func deeds() []deed {
 	return []deed{
-		{name: "run now", action: ops.RunNow, of: pendingOnes, verb: "Run now", says: "They become due now, and run as soon as a process has room.", do: (*visit).runNow},
+		{name: "run_now", action: ops.RunNow, of: pendingOnes, verb: "Run now", says: "They become due now, and run as soon as a process has room.", do: (*visit).runNow},
 		{name: "reschedule", action: ops.Reschedule, of: pendingOnes, verb: "Reschedule", says: "They become due at the time that you say. One in the past means now.", do: (*visit).reschedule},
 		{name: "cancel", action: ops.Cancel, of: pendingOnes, verb: "Cancel", says: "They are deleted for good, with their attempts and errors. One that a process holds runs on.", danger: true, do: (*visit).cancel},
 		{name: "requeue", action: ops.Requeue, of: poisonedOnes, verb: "Requeue", says: "They wait again, under new ids, and no failed runs are counted any more.", do: (*visit).requeue},
@@ -57,15 +57,15 @@ func deeds() []deed {
 		{name: "pause", action: ops.Pause, of: oneConsumer, verb: "Pause", says: "No process claims its messages any more until it is resumed. They are produced and kept as ever; what runs goes on.", do: (*visit).pause},
 		{name: "resume", action: ops.Resume, of: oneConsumer, verb: "Resume", says: "Its messages are claimed again, at once, as many as there is room for.", do: (*visit).resume},
 		{name: "probe", action: ops.Probe, of: oneConsumer, verb: "Try one now", says: "One of its messages runs now, although its breaker is open. If it is done the breaker closes, and the others run.", do: (*visit).probe},
-		{name: "run schedule", action: ops.RunSchedule, of: oneSchedule, verb: "Run now", says: "It fires once, beside its own times, which stay as they are.", do: scheduleDeed((*ops.Session).RunSchedule)},
-		{name: "pause schedule", action: ops.PauseSchedule, of: oneSchedule, verb: "Pause", says: "It does not fire until it is resumed. What it misses is skipped.", do: scheduleDeed((*ops.Session).PauseSchedule)},
-		{name: "resume schedule", action: ops.ResumeSchedule, of: oneSchedule, verb: "Resume", says: "It fires again, from its first time after now.", do: scheduleDeed((*ops.Session).ResumeSchedule)},
-		{name: "update schedule", action: ops.UpdateSchedule, of: oneSchedule, verb: "Change", says: "It fires at the times of the new expression. A program that writes this schedule at boot overwrites that then.", danger: true, do: (*visit).updateSchedule},
-		{name: "delete schedule", action: ops.DeleteSchedule, of: oneSchedule, verb: "Delete", says: "It is deleted for good. Messages that it has made stay, and a program that writes it at boot makes it anew.", danger: true, do: (*visit).deleteSchedule},
-		{name: "resume projection", action: ops.ResumeProjection, of: oneVersion, verb: "Resume", says: "Its halted shards try again at the event that they failed at.", do: (*visit).resumeProjection},
+		{name: "run_schedule", action: ops.RunSchedule, of: oneSchedule, verb: "Run now", says: "It fires once, beside its own times, which stay as they are.", do: scheduleDeed((*ops.Session).RunSchedule)},
+		{name: "pause_schedule", action: ops.PauseSchedule, of: oneSchedule, verb: "Pause", says: "It does not fire until it is resumed. What it misses is skipped.", do: scheduleDeed((*ops.Session).PauseSchedule)},
+		{name: "resume_schedule", action: ops.ResumeSchedule, of: oneSchedule, verb: "Resume", says: "It fires again, from its first time after now.", do: scheduleDeed((*ops.Session).ResumeSchedule)},
+		{name: "update_schedule", action: ops.UpdateSchedule, of: oneSchedule, verb: "Change", says: "It fires at the times of the new expression. A program that writes this schedule at boot overwrites that then.", danger: true, do: (*visit).updateSchedule},
+		{name: "delete_schedule", action: ops.DeleteSchedule, of: oneSchedule, verb: "Delete", says: "It is deleted for good. Messages that it has made stay, and a program that writes it at boot makes it anew.", danger: true, do: (*visit).deleteSchedule},
+		{name: "resume_projection", action: ops.ResumeProjection, of: oneVersion, verb: "Resume", says: "Its halted shards try again at the event that they failed at.", do: (*visit).resumeProjection},
 		{name: "undo", action: ops.UndoOperation, of: oneOperation, verb: "Undo", direct: true, do: (*visit).undo},
 		{name: "stop", action: ops.StopOperation, of: oneOperation, verb: "Stop", says: "It ends where it is. What it has changed stays changed, and it cannot be continued.", danger: true, do: (*visit).stop},
-		{name: "continue", action: ops.ContinueOperation, of: oneOperation, verb: "Continue", says: "It goes on where it has paused itself, without a canary.", do: (*visit).goOnWith},
+		{name: "continue", action: ops.ResumeOperation, of: oneOperation, verb: "Continue", says: "It goes on where it has paused itself, without a canary.", do: (*visit).goOnWith},
 	}
 }
 
@@ -119,7 +119,7 @@ func (v *visit) do() (link, error) {
 
 // after is where to go on: what was changed, or where it was chosen.
 func (v *visit) after(o order) link {
-	gone := slices.Contains([]string{"cancel", "discard", "requeue", "delete schedule"}, o.deed.name) && v.form != nil
+	gone := slices.Contains([]string{"cancel", "discard", "requeue", "delete_schedule"}, o.deed.name) && v.form != nil
 	switch o.deed.of {
 	case pendingOnes, poisonedOnes:
 		if len(o.ids) == 1 && !gone {

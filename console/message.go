@@ -166,9 +166,9 @@ func past(m messagePage, crashes []admin.Crash, fleet []admin.Process) []happene
 		all = append(all, happened{At: e.At, Text: text, More: e.Error, Tone: "bad"})
 	}
 	for _, c := range crashes {
-		text := "its process vanished"
+		text := "its process was lost"
 		if p := processOf(fleet, c.Owner); p != nil {
-			text = fmt.Sprintf("process %d of %s on %s vanished with it", p.PID, p.Program, p.Host)
+			text = fmt.Sprintf("process %d of %s on %s was lost with it", p.PID, p.Program, p.Host)
 		}
 		all = append(all, happened{At: c.At, Text: text, Tone: "bad"})
 	}

@@ -85,7 +85,7 @@ func (o operation) Size() string {
 	if !o.OfMessages() {
 		return ""
 	}
-	if o.Preview != nil && o.Preview.Bounded {
+	if o.Preview != nil && o.Preview.Incomplete {
 		return "messages, which took too long to count"
 	}
 	if o.Preview != nil && o.Preview.First {
@@ -109,12 +109,12 @@ func (o operation) Progress() int64 {
 	if all <= 0 || o.endless() {
 		return 0
 	}
-	return min(1000, (o.Changed+o.LeftAlone)*1000/all)
+	return min(1000, (o.Changed+o.Skipped)*1000/all)
 }
 
 // ToGo is how long it takes at its rate.
 func (o operation) ToGo() time.Duration {
-	left := o.Messages() - o.Changed - o.LeftAlone
+	left := o.Messages() - o.Changed - o.Skipped
 	if o.Rate <= 0 || left <= 0 || o.endless() {
 		return 0
 	}

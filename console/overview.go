@@ -94,13 +94,13 @@ func (v *visit) overview() (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	data := overview{Overview: o, Troubles: troubles(o.Needs)}
+	data := overview{Overview: o, Troubles: troubles(o.Attention)}
 	minutes := map[string][]admin.MinuteStats{}
 	for _, m := range o.Minutes {
 		minutes[m.Consumer] = append(minutes[m.Consumer], m)
 	}
 	for _, q := range o.Queues {
-		data.Consumers = append(data.Consumers, consumerRow{Queue: q, recent: recently(o.At, minutes[q.Consumer]), Stranger: slices.ContainsFunc(o.Strangers, func(u admin.Unhandled) bool { return u.Consumer == q.Consumer })})
+		data.Consumers = append(data.Consumers, consumerRow{Queue: q, recent: recently(o.At, minutes[q.Consumer]), Stranger: slices.ContainsFunc(o.Unhandled, func(u admin.Unhandled) bool { return u.Consumer == q.Consumer })})
 	}
 	data.Alive = aliveOf(o.Processes)
 	for _, f := range o.Failures {
@@ -120,7 +120,7 @@ func (f finding) Page() string {
 	switch f.Check {
 	case "poisoned":
 		return linkTo("poisoned", "consumer", f.Subject).String()
-	case "parked keys", "consumers", "pauses":
+	case "blocked_keys", "consumers", "pauses":
 		if f.Subject == "" { // of none, such as that it could not be looked at
 			return "doctor"
 		}
@@ -136,7 +136,7 @@ func (f finding) Page() string {
 
 // CurePage is the page of what its cure has a command for, or empty.
 func (f finding) CurePage() string {
-	if strings.Contains(f.Cure, "messages list --crashed") {
+	if strings.Contains(f.Remedy, "messages list --crashed") {
 		return "suspects"
 	}
 	return ""

@@ -74,7 +74,7 @@ func TestDeeds(t *testing.T) {
 // TestTemplatesNameActions: an action that is misspelt would be nobody's, and its button not be seen.
 func TestTemplatesNameActions(t *testing.T) {
 	t.Parallel()
-	known := []ops.Action{ops.View, ops.Read, ops.Export, ops.Pause, ops.Resume, ops.Probe, ops.RunNow, ops.Reschedule, ops.Cancel, ops.Requeue, ops.Discard, ops.Edit, ops.RunSchedule, ops.PauseSchedule, ops.ResumeSchedule, ops.DeleteSchedule, ops.UpdateSchedule, ops.ResumeProjection, ops.RetryParked, ops.Rebuild, ops.Promote, ops.UndoOperation, ops.StopOperation, ops.ContinueOperation, ops.RateOperation}
+	known := []ops.Action{ops.View, ops.Read, ops.Export, ops.Pause, ops.Resume, ops.Probe, ops.RunNow, ops.Reschedule, ops.Cancel, ops.Requeue, ops.Discard, ops.Edit, ops.RunSchedule, ops.PauseSchedule, ops.ResumeSchedule, ops.DeleteSchedule, ops.UpdateSchedule, ops.ResumeProjection, ops.RetryParked, ops.Rebuild, ops.Promote, ops.UndoOperation, ops.StopOperation, ops.ResumeOperation, ops.SetOperationRate}
 	entries, err := fs.Glob(templateFiles, "templates/*.html")
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,7 @@ func TestSince(t *testing.T) {
 // TestFindingsLeadSomewhere: what could not be looked at is of no consumer, whose page would not be there.
 func TestFindingsLeadSomewhere(t *testing.T) {
 	t.Parallel()
-	for _, check := range []string{"poisoned", "parked keys", "consumers", "pauses", "schedules", "processes", "projections", "operations", "clock"} {
+	for _, check := range []string{"poisoned", "blocked_keys", "consumers", "pauses", "schedules", "processes", "projections", "operations", "clock"} {
 		for _, subject := range []string{"", "mail"} {
 			page := finding{ops.Finding{Check: check, Subject: subject}}.Page()
 			path, query, _ := strings.Cut(page, "?")
@@ -50,7 +50,7 @@ func TestCuresLeadToPages(t *testing.T) {
 	t.Parallel()
 	crashed := "A message that it held may be to blame: asyncmonolith messages list --crashed lists such."
 	for cure, want := range map[string]string{crashed: "suspects", "Resume it.": "", "": ""} {
-		if got := (finding{ops.Finding{Cure: cure}}).CurePage(); got != want {
+		if got := (finding{ops.Finding{Remedy: cure}}).CurePage(); got != want {
 			t.Errorf("%q leads to %q, want %q", cure, got, want)
 		}
 	}

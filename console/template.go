@@ -198,7 +198,7 @@ func shortTo(text string, most int) string {
 
 // tone is the colour of a state.
 func tone(state any) string {
-	switch fmt.Sprint(state) {
+	switch reflect.ValueOf(state).String() {
 	case string(ops.Critical), string(admin.Poisoned), string(admin.ProcessLost), string(admin.LeaseExpired), string(admin.NoConsumer), string(admin.NoLiveProcess), string(admin.KeyBlocked), string(admin.Suspect), halted:
 		return "bad"
 	case string(ops.Warning), string(admin.Paused), string(admin.OtherPayload), string(admin.CircuitOpen), string(admin.CircuitBreakerOpen), string(admin.Expired), string(admin.Saturated), string(admin.Limited), string(admin.RateLimited):

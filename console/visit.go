@@ -159,7 +159,7 @@ func (v *visit) said(err error) refusal {
 	case errors.Is(err, ops.ErrRedacted):
 		return refusal{http.StatusForbidden, "A part of the content is hidden from you: it can neither be edited, since it would be lost, nor be searched."}
 	case errors.Is(err, ops.ErrForbidden):
-		return refusal{http.StatusForbidden, "You may not do this."}
+		return refusal{http.StatusForbidden, "Permission denied."}
 	case errors.Is(err, ops.ErrBusy), errors.Is(err, context.DeadlineExceeded):
 		v.w.Header().Set("Retry-After", "1")
 		return refusal{http.StatusServiceUnavailable, "The database is busy: it did not answer within a second, or others look at the same time. Try again in a moment."}

@@ -26,18 +26,18 @@ import (
 // was no overview before, Check returns an error.
 func (s *Session) Check(ctx context.Context) ([]Finding, error) {
 	o, err := s.Overview(ctx)
-	return o.Needs, err
+	return o.Attention, err
 }
 
 // needs is what needs attention: what was found when the overview was made, and what it shows
 // itself.
 func (o Overview) needs() []Finding {
-	all := slices.Clone(o.Needs)
+	all := slices.Clone(o.Attention)
 	for _, u := range o.Unseen {
-		all = append(all, Finding{Check: "overview", Severity: Warning, Text: u.String(), Cure: curable})
+		all = append(all, Finding{Check: "overview", Severity: Warning, Text: u.String(), Remedy: curable})
 	}
-	all = slices.Concat(all, named("poisoned", poisonedIn(o.Queues)), named("parked keys", parkedIn(o.Queues)), named("breakers", breakersIn(o.Queues)),
-		named("consumers", strange(o.Strangers)), named("processes", troubled(o.Processes, o.Queues)))
+	all = slices.Concat(all, named("poisoned", poisonedIn(o.Queues)), named("blocked_keys", blockedIn(o.Queues)), named("circuit_breakers", breakersIn(o.Queues)),
+		named("consumers", strange(o.Unhandled)), named("processes", troubled(o.Processes, o.Queues)))
 	slices.SortStableFunc(all, worstFirst)
 	return all
 }
@@ -46,7 +46,7 @@ const curable = "Look again. If it stays so, give this user of the database the 
 
 // unseen is what is said of a thing that could not be looked at.
 func unseen(err error) Finding {
-	return Finding{Severity: Warning, Text: "It could not be looked at.", Cure: curable, cause: said(err)}
+	return Finding{Severity: Warning, Text: "It could not be looked at.", Remedy: curable, cause: said(err)}
 }
 
 // said is the text of an error as people read it in a browser. What a driver says of a database that it does not reach tells
@@ -61,7 +61,7 @@ func said(err error) string {
 // named are the findings of a check, as many as are listed.
 func named(check string, found []Finding) []Finding {
 	if len(found) > mostFindings {
-		more := Finding{Severity: found[mostFindings].Severity, Text: fmt.Sprintf("There are %d more like this.", len(found)-mostFindings), Cure: "Cure these first, and look again."}
+		more := Finding{Severity: found[mostFindings].Severity, Text: fmt.Sprintf("There are %d more like this.", len(found)-mostFindings), Remedy: "Cure these first, and look again."}
 		found = append(found[:mostFindings:mostFindings], more)
 	}
 	for i := range found {
@@ -76,17 +76,17 @@ func poisonedIn(queues []admin.Queue) (found []Finding) {
 	for _, q := range queues {
 		if q.Poisoned > 0 {
 			found = append(found, Finding{Severity: Critical, Subject: q.Consumer, Text: fmt.Sprintf("It has poisoned messages: %s.", counted(q.Poisoned)),
-				Cure: fmt.Sprintf("See what they failed at: asyncmonolith poisoned groups --consumer %[1]s --content. Mend it, then: asyncmonolith requeue --consumer %[1]s; or discard them.", word(q.Consumer))})
+				Remedy: fmt.Sprintf("See what they failed at: asyncmonolith poisoned groups --consumer %[1]s --show-payloads. Mend it, then: asyncmonolith requeue --consumer %[1]s; or discard them.", word(q.Consumer))})
 		}
 	}
 	return found
 }
 
-func parkedIn(queues []admin.Queue) (found []Finding) {
+func blockedIn(queues []admin.Queue) (found []Finding) {
 	for _, q := range queues {
 		if q.BlockedKeys > 0 {
-			found = append(found, Finding{Severity: Critical, Subject: q.Consumer, Text: fmt.Sprintf("Keys are parked, whose messages wait: %s.", counted(q.BlockedKeys)),
-				Cure: "See which, and by which poisoned message: asyncmonolith messages keys. Mend what that failed at, then: asyncmonolith requeue ID; or discard it."})
+			found = append(found, Finding{Severity: Critical, Subject: q.Consumer, Text: fmt.Sprintf("Keys are blocked, and their messages wait: %s.", counted(q.BlockedKeys)),
+				Remedy: "See which, and by which poisoned message: asyncmonolith messages blocked-keys. Mend what that failed at, then: asyncmonolith requeue ID; or discard it."})
 		}
 	}
 	return found
@@ -121,7 +121,7 @@ func breakersIn(queues []admin.Queue) (found []Finding) {
 		told[*q.Breaker] = true
 		text := q.Breaker.String()
 		found = append(found, Finding{Severity: Critical, Subject: q.Consumer, Text: strings.ToUpper(text[:1]) + text[1:] + ".",
-			Cure: fmt.Sprintf("Mend what it depends on: it goes on by itself. To try one message now: asyncmonolith consumers probe %s.", word(q.Consumer))})
+			Remedy: fmt.Sprintf("Mend what it depends on: it goes on by itself. To try one message now: asyncmonolith consumers probe %s.", word(q.Consumer))})
 	}
 	return found
 }
@@ -132,7 +132,7 @@ func troubled(fleet []admin.Process, queues []admin.Queue) (found []Finding) {
 		return slices.ContainsFunc(queues, func(q admin.Queue) bool { return q.Consumer == name && q.Breaker != nil })
 	}
 	for _, runs := range programs(fleet, admin.ProcessLost) {
-		found = append(found, vanished(runs))
+		found = append(found, lost(runs))
 	}
 	for _, p := range fleet {
 		if p.Status != admin.ProcessAlive {
@@ -140,11 +140,11 @@ func troubled(fleet []admin.Process, queues []admin.Queue) (found []Finding) {
 		}
 		if len(p.Stuck) > 0 {
 			found = append(found, Finding{Severity: Critical, Subject: processName(p), Text: fmt.Sprintf("Consumers ignore their timeout and still run: %s.", strings.Join(p.Stuck, ", ")),
-				Cure: "Have them return when their context ends, and restart this process."})
+				Remedy: "Have them return when their context ends, and restart this process."})
 		}
-		if closed := slices.DeleteFunc(slices.Clone(p.Closed), breaks); len(closed) > 0 {
+		if closed := slices.DeleteFunc(slices.Clone(p.OpenCircuits), breaks); len(closed) > 0 {
 			found = append(found, Finding{Severity: Critical, Subject: processName(p), Text: fmt.Sprintf("A circuit is open here, or their broker is away: %s.", strings.Join(closed, ", ")),
-				Cure: "Mend what they depend on: they go on by themselves."})
+				Remedy: "Mend what they depend on: they go on by themselves."})
 		}
 	}
 	return found
@@ -168,7 +168,7 @@ func programs(fleet []admin.Process, status admin.ProcessStatus) (all [][]admin.
 
 // Programs counts the programs of the overview that are alive, and those that were lost within a
 // day: each may have several processes of the overview, one for each Run.
-func (o Overview) Programs() (alive, vanished int) {
+func (o Overview) Programs() (alive, lost int) {
 	return len(programs(o.Processes, admin.ProcessAlive)), len(programs(o.Processes, admin.ProcessLost))
 }
 
@@ -185,7 +185,7 @@ func (d *Service) checkProjections(ctx context.Context, db bun.IDB) (found []Fin
 	for _, s := range states {
 		if s.Status == store.Halted {
 			found = append(found, Finding{Severity: Critical, Subject: s.Name, Text: fmt.Sprintf("Version %d, shard %d, has halted at position %d.", s.Version, s.Shard, s.Position),
-				Cure: "Read its error, mend what it failed at, and resume it."})
+				Remedy: "Read its error, mend what it failed at, and resume it."})
 		}
 	}
 	return found, err

@@ -50,7 +50,7 @@ func (s *Session) Stop(ctx context.Context, reason string, id int64) (Operation,
 // Continue has an operation that has paused itself go on, without canaries. It takes the role that the
 // operation does. The reason, which may be empty, stands in the audit.
 func (s *Session) Continue(ctx context.Context, reason string, id int64) (Operation, error) {
-	return s.decide(ctx, id, decision{action: ContinueOperation, reason: reason, as: true, from: []OperationState{Paused}, how: func(o Operation, _ store.Operation) (store.OperationChange, error) {
+	return s.decide(ctx, id, decision{action: ResumeOperation, reason: reason, as: true, from: []OperationState{Paused}, how: func(o Operation, _ store.Operation) (store.OperationChange, error) {
 		none, note := int64(0), o.noted("continued by "+s.who.Name, reason)
 		return store.OperationChange{State: string(Running), Canary: &none, Canaries: asJSON(trial{}), Note: &note}, nil
 	}})
@@ -74,7 +74,7 @@ const mostNoted = 500
 // SetRate changes how many messages of an operation change in a second: 1 to 100,000. It takes the role that
 // the operation does. The reason, which may be empty, stands in the audit.
 func (s *Session) SetRate(ctx context.Context, reason string, id int64, rate int) (Operation, error) {
-	return s.decide(ctx, id, decision{action: RateOperation, reason: reason, as: true, from: []OperationState{Waiting, Canary, Running, Paused}, how: func(Operation, store.Operation) (store.OperationChange, error) {
+	return s.decide(ctx, id, decision{action: SetOperationRate, reason: reason, as: true, from: []OperationState{Waiting, Canary, Running, Paused}, how: func(Operation, store.Operation) (store.OperationChange, error) {
 		if rate < 1 || rate > mostRate {
 			return store.OperationChange{}, fmt.Errorf("%w: rate %d: 1 to %d are allowed", bus.ErrInvalidOption, rate, mostRate)
 		}

@@ -19,7 +19,7 @@ type Finding struct {
 	Severity Severity `json:"severity"`
 	Subject  string   `json:"subject,omitempty"` // what it is about, such as the name of a consumer; empty where there is one only
 	Text     string   `json:"text"`
-	Cure     string   `json:"cure,omitempty"` // what to do; empty where nothing is wrong
+	Remedy   string   `json:"remedy,omitempty"` // what to do; empty where nothing is wrong
 
 	// cause is the database's own text, which may tell where that is, and as whom it is asked.
 	cause string
@@ -43,11 +43,11 @@ type Severity string
 // The severities.
 const (
 	// OK: nothing is wrong.
-	OK Severity = "fine"
+	OK Severity = "ok"
 	// Warning: it may become a problem, or could not be looked at.
 	Warning Severity = "warning"
 	// Critical: messages are not done, a promise does not hold, or a page would not answer.
-	Critical Severity = "problem"
+	Critical Severity = "critical"
 )
 
 // rank sorts the worst first.
@@ -73,17 +73,17 @@ func checks() []check {
 		{"pool", "The pool has room for what runs in this process.", (*Service).checkPool},
 		{"connections", "The server has connections left.", (*Service).checkConnections},
 		{"indexes", "All indexes are there and valid.", (*Service).checkIndexes},
-		{"dead rows", "What was deleted is cleared.", (*Service).checkDeadRows},
+		{"dead_rows", "What was deleted is cleared.", (*Service).checkDeadRows},
 		{"snapshots", "Nobody keeps what was deleted from being cleared.", (*Service).checkHolders},
 		{"clock", "This machine's clock agrees with that of the database.", (*Service).checkClock},
 		{"poisoned", "No message is poisoned.", counted.checkPoisoned},
-		{"parked keys", "No key is parked.", counted.checkParked},
+		{"blocked_keys", "No key is blocked.", counted.checkBlocked},
 		{"consumers", "Live processes take all messages that wait.", (*Service).checkStrangers},
-		{"breakers", "No breaker is open.", counted.checkBreakers},
-		{"processes", "No process has vanished within a day, is stuck, or stops a consumer.", counted.checkProcesses},
+		{"circuit_breakers", "No circuit breaker is open.", counted.checkBreakers},
+		{"processes", "No process was lost within a day, is stuck, or stops a consumer.", counted.checkProcesses},
 		{"schedules", "All schedules fire.", (*Service).checkSchedules},
 		{"pauses", "No consumer is paused for long while messages wait.", (*Service).checkPauses},
-		{"operations", "No operation stands still.", (*Service).checkOperations},
+		{"operations", "No operation is stuck.", (*Service).checkOperations},
 		{"projections", "No projection has halted.", (*Service).checkProjections},
 	}
 }
@@ -117,7 +117,7 @@ func (s *Session) Doctor(ctx context.Context) ([]Finding, error) {
 		case errors.Is(err, errAbsent), isSchema(err) && behind: // which says it all
 			continue
 		case isSchema(err) && len(all) == 0:
-			found = []Finding{{Severity: Critical, Text: fmt.Sprintf("The tables are not up to date: %s.", strings.TrimPrefix(err.Error(), outbox.ErrSchemaOutdated.Error()+": ")), Cure: "Run asyncmonolith migrate, or outbox.Migrate. Migrations only add: what runs goes on running."}}
+			found = []Finding{{Severity: Critical, Text: fmt.Sprintf("The tables are not up to date: %s.", strings.TrimPrefix(err.Error(), outbox.ErrSchemaOutdated.Error()+": ")), Remedy: "Run asyncmonolith migrate, or outbox.Migrate. Migrations only add: what runs goes on running."}}
 		case err != nil:
 			found = []Finding{unseen(err)}
 		case len(found) == 0:

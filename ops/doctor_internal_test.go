@@ -38,7 +38,7 @@ func TestJudgements(t *testing.T) {
 	} {
 		switch {
 		case test.want == "" && len(test.got) == 0:
-		case len(test.got) != 1, test.got[0].Severity != test.want, !strings.Contains(test.got[0].Text+test.got[0].Cure, test.says):
+		case len(test.got) != 1, test.got[0].Severity != test.want, !strings.Contains(test.got[0].Text+test.got[0].Remedy, test.says):
 			t.Errorf("%s: got %+v, want %q that says %q", test.name, test.got, test.want, test.says)
 		}
 	}

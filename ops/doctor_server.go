@@ -35,7 +35,7 @@ func (d *Service) checkSchema(ctx context.Context, db bun.IDB) ([]Finding, error
 func (d *Service) checkServer(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	mistakes, err := d.store.Mistakes(ctx, db)
 	return store.Each(mistakes, func(mistake error) Finding {
-		return Finding{Severity: Critical, Text: mistake.Error() + ".", Cure: "Set that right, for all connections, and start the programs anew. Until then no processor starts."}
+		return Finding{Severity: Critical, Text: mistake.Error() + ".", Remedy: "Set that right, for all connections, and start the programs anew. Until then no processor starts."}
 	}), err
 }
 
@@ -46,7 +46,7 @@ func (d *Service) checkSafety(ctx context.Context, db bun.IDB) ([]Finding, error
 
 func weakness(w store.Weakness) Finding {
 	f := Finding{Severity: Warning, Subject: w.Name, Text: fmt.Sprintf("%s is %s: a crash takes what was committed right before, with the messages that it produced, and messages that were done run again.", w.Name, w.Value),
-		Cure: fmt.Sprintf("Set %s to %s.", w.Name, w.Want)}
+		Remedy: fmt.Sprintf("Set %s to %s.", w.Name, w.Want)}
 	switch {
 	case w.Damages:
 		f.Severity, f.Text = Critical, fmt.Sprintf("%s is %s: a crash of the machine can damage the whole database.", w.Name, w.Value)
@@ -59,7 +59,7 @@ func weakness(w store.Weakness) Finding {
 // checkPool sums up what the Runs of this process may hold at once. One that does not tell has one
 // connection, at least.
 func (d *Service) checkPool(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
+	fleet, err := d.admin.Processes(ctx, db, lostWithin)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (d *Service) checkPool(ctx context.Context, db bun.IDB) ([]Finding, error) 
 		return []Finding{{Severity: OK, Text: "Nothing runs in this process that could want for connections."}}, nil
 	case most > 0 && most < need:
 		return []Finding{{Severity: Warning, Text: fmt.Sprintf("The pool has %d connections, and %d runs of this process may hold %d at once: they wait for each other, and leases may run out meanwhile.", most, runs, need),
-			Cure: fmt.Sprintf("Raise SetMaxOpenConns to %d and what the application itself needs, unless they have other pools.", need)}}, nil
+			Remedy: fmt.Sprintf("Raise SetMaxOpenConns to %d and what the application itself needs, unless they have other pools.", need)}}, nil
 	}
 	return nil, nil
 }
@@ -96,7 +96,7 @@ func (d *Service) checkConnections(ctx context.Context, db bun.IDB) ([]Finding, 
 func connections(found store.Diagnosis) []Finding {
 	text := fmt.Sprintf("%d of the server's %d connections are used.", found.Used, found.Most)
 	if found.Most > 0 && float64(found.Used) >= nearlyUsed*float64(found.Most) {
-		return []Finding{{Severity: Critical, Text: text + " Whoever comes next may find none.", Cure: "Lower SetMaxOpenConns of programs that have more than they use, put a pooler in front of the server, or raise max_connections."}}
+		return []Finding{{Severity: Critical, Text: text + " Whoever comes next may find none.", Remedy: "Lower SetMaxOpenConns of programs that have more than they use, put a pooler in front of the server, or raise max_connections."}}
 	}
 	return []Finding{{Severity: OK, Text: text}}
 }
@@ -107,9 +107,9 @@ func (d *Service) checkIndexes(ctx context.Context, db bun.IDB) (found []Finding
 		return nil, err
 	}
 	for _, index := range lost {
-		f := Finding{Severity: Critical, Subject: index.Name, Text: "This index is missing. What it is for reads whole tables.", Cure: "Make it again: " + oneLine(index.Statement)}
+		f := Finding{Severity: Critical, Subject: index.Name, Text: "This index is missing. What it is for reads whole tables.", Remedy: "Make it again: " + oneLine(index.Statement)}
 		if index.Invalid {
-			f.Text, f.Cure = "This index is invalid, since its making was interrupted. What it is for reads whole tables.", "Drop it, and make it again: "+oneLine(index.Statement)
+			f.Text, f.Remedy = "This index is invalid, since its making was interrupted. What it is for reads whole tables.", "Drop it, and make it again: "+oneLine(index.Statement)
 		}
 		found = append(found, f)
 	}
@@ -136,12 +136,12 @@ func deadRows(d store.Diagnosis) (found []Finding) {
 	for _, t := range d.DeadRows {
 		if t.Dead >= manyDead && t.Dead > t.Live {
 			found = append(found, Finding{Severity: Warning, Subject: t.Name, Text: fmt.Sprintf("%d dead rows beside %d live ones: every look at the table reads past them.", t.Dead, t.Live),
-				Cure: "If the doctor knows of an old snapshot, end that. Then VACUUM the table, and have autovacuum come by more often: autovacuum_vacuum_scale_factor = 0.01 for this table."})
+				Remedy: "If the doctor knows of an old snapshot, end that. Then VACUUM the table, and have autovacuum come by more often: autovacuum_vacuum_scale_factor = 0.01 for this table."})
 		}
 	}
 	if d.HistoryList >= longHistory {
 		found = append(found, Finding{Severity: Warning, Text: fmt.Sprintf("Old rows of %d transactions are not cleared: every look at the tables reads past them.", d.HistoryList),
-			Cure: "If the doctor knows of an old snapshot, end that; else raise innodb_purge_threads."})
+			Remedy: "If the doctor knows of an old snapshot, end that; else raise innodb_purge_threads."})
 	}
 	return found
 }
@@ -169,12 +169,12 @@ func holders(d store.Diagnosis) (found []Finding) {
 		f := Finding{Severity: Warning, Text: fmt.Sprintf("A %s has kept %s what was deleted from being cleared: every claim takes longer the longer it lasts.", h.Kind, since)}
 		switch h.Kind {
 		case store.OfPrepared:
-			f.Subject, f.Cure = h.Name, "COMMIT PREPARED or ROLLBACK PREPARED it: whoever prepared it may be gone."
+			f.Subject, f.Remedy = h.Name, "COMMIT PREPARED or ROLLBACK PREPARED it: whoever prepared it may be gone."
 		case store.OfSlot:
-			f.Subject, f.Cure = h.Name, "Bring its standby back, or drop the slot if that is gone for good."
+			f.Subject, f.Remedy = h.Name, "Bring its standby back, or drop the slot if that is gone for good."
 		default:
 			f.Subject = strings.TrimSpace(fmt.Sprintf("pid %d %s", h.PID, h.Name))
-			f.Cure = "End it, or its session, and find out why it is not done: work between its statements, or a client that is stuck."
+			f.Remedy = "End it, or its session, and find out why it is not done: work between its statements, or a client that is stuck."
 		}
 		found = append(found, f)
 	}
@@ -200,7 +200,7 @@ func (d *Service) checkClock(ctx context.Context, db bun.IDB) ([]Finding, error)
 
 func clock(skew, within time.Duration) []Finding {
 	off := max(skew, -skew)
-	f := Finding{Severity: Warning, Cure: "Have both machines keep time, with chrony for instance."}
+	f := Finding{Severity: Warning, Remedy: "Have both machines keep time, with chrony for instance."}
 	switch surely := off - within; {
 	case surely < skewWarned:
 		return []Finding{{Severity: OK, Text: fmt.Sprintf("This machine's clock is within %s of the database's.", max(off+within, time.Millisecond).Round(time.Millisecond))}}

@@ -50,7 +50,7 @@ func (d *Service) strangers(ctx context.Context, db bun.IDB, fleet []admin.Proce
 			}
 		}
 	}
-	rows, err := d.store.Unregistered(ctx, db, wants)
+	rows, err := d.store.Unhandled(ctx, db, wants)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (d *Service) strangers(ctx context.Context, db bun.IDB, fleet []admin.Proce
 	if err != nil {
 		return nil, err
 	}
-	found := store.Each(rows, func(row store.Unregistered) admin.Unhandled {
+	found := store.Each(rows, func(row store.Unhandled) admin.Unhandled {
 		return admin.Unhandled{Consumer: row.ConsumerType, PayloadType: row.PayloadType}
 	})
 	for _, name := range keyed {
@@ -80,7 +80,7 @@ func (d *Service) checkStrangers(ctx context.Context, db bun.IDB) (found []Findi
 	}
 	if !slices.ContainsFunc(fleet, func(p admin.Process) bool { return p.Kind == "processor" }) {
 		return []Finding{{Severity: Warning, Subject: strangers[0].Consumer, Text: "Messages wait, and no processor has told of itself in the last 7 days.",
-			Cure: "Start a processor of this consumer. Programs whose bus.RegistryConfig.HeartbeatInterval is less than zero do not tell of themselves."}}, nil
+			Remedy: "Start a processor of this consumer. Programs whose bus.RegistryConfig.HeartbeatInterval is less than zero do not tell of themselves."}}, nil
 	}
 	return strange(strangers), nil
 }
@@ -93,7 +93,7 @@ func strange(strangers []admin.Unhandled) (found []Finding) {
 			what = "with keys"
 		}
 		found = append(found, Finding{Severity: Critical, Subject: s.Consumer, Text: fmt.Sprintf("Messages %s wait, and no live process takes them.", what),
-			Cure: "Start a program that has this consumer with this payload type. After a rename, give it the former name (bus.Aliases); if nobody wants them any more, cancel them."})
+			Remedy: "Start a program that has this consumer with this payload type. After a rename, give it the former name (bus.Aliases); if nobody wants them any more, cancel them."})
 	}
 	return found
 }
@@ -117,9 +117,9 @@ func (c *counts) checkPoisoned(d *Service, ctx context.Context, db bun.IDB) ([]F
 	return poisonedIn(queues), err
 }
 
-func (c *counts) checkParked(d *Service, ctx context.Context, db bun.IDB) ([]Finding, error) {
+func (c *counts) checkBlocked(d *Service, ctx context.Context, db bun.IDB) ([]Finding, error) {
 	queues, err := c.read(ctx, d, db)
-	return parkedIn(queues), err
+	return blockedIn(queues), err
 }
 
 func (c *counts) checkBreakers(d *Service, ctx context.Context, db bun.IDB) ([]Finding, error) {
@@ -128,12 +128,12 @@ func (c *counts) checkBreakers(d *Service, ctx context.Context, db bun.IDB) ([]F
 }
 
 func (c *counts) checkProcesses(d *Service, ctx context.Context, db bun.IDB) ([]Finding, error) {
-	fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
+	fleet, err := d.admin.Processes(ctx, db, lostWithin)
 	return troubled(fleet, c.queues), err // without those, circuit breakers are told as circuits
 }
 
-// vanished is what is said of a program of which so many runs were lost.
-func vanished(runs []admin.Process) Finding {
+// lost is what is said of a program of which so many runs were lost.
+func lost(runs []admin.Process) Finding {
 	cure, seen := "Look why it ended: out of memory, a crash, or killed before it could drain.", runs[0].SeenAt
 	var kinds []string
 	for _, p := range runs {
@@ -151,7 +151,7 @@ func vanished(runs []admin.Process) Finding {
 		}
 	}
 	slices.Sort(kinds)
-	return Finding{Severity: Warning, Subject: processName(runs[0]), Text: fmt.Sprintf("This %s was last seen at %s, and has not said that it stops. What it held, others take over.", strings.Join(slices.Compact(kinds), " and "), instant(seen)), Cure: cure}
+	return Finding{Severity: Warning, Subject: processName(runs[0]), Text: fmt.Sprintf("This %s was last seen at %s, and has not said that it stops. What it held, others take over.", strings.Join(slices.Compact(kinds), " and "), instant(seen)), Remedy: cure}
 }
 
 // checkSchedules computes the next fire of each, as far as time allows.
@@ -160,7 +160,7 @@ func (d *Service) checkSchedules(ctx context.Context, db bun.IDB) (found []Findi
 	if err != nil {
 		return nil, err
 	}
-	fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
+	fleet, err := d.admin.Processes(ctx, db, lostWithin)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (d *Service) checkSchedules(ctx context.Context, db bun.IDB) (found []Findi
 		}
 	}
 	if next != nil {
-		found = append(found, Finding{Severity: Warning, Text: "There are more schedules than the doctor looks at.", Cure: "Look at the others page by page."})
+		found = append(found, Finding{Severity: Warning, Text: "There are more schedules than the doctor looks at.", Remedy: "Look at the others page by page."})
 	}
 	return found, nil
 }
@@ -194,10 +194,10 @@ func sickness(row schedule.Schedule, now time.Time, fleet []admin.Process) Findi
 		return Finding{}
 	}
 	if row.LastError != "" {
-		return Finding{Text: fmt.Sprintf("It could not fire when it last was to; it is tried again at %s. Its error says why.", instant(row.NextFire)), Cure: "Read the error with the schedule, and mend its expression, its zone, its payload or the produce chain."}
+		return Finding{Text: fmt.Sprintf("It could not fire when it last was to; it is tried again at %s. Its error says why.", instant(row.NextFire)), Remedy: "Read the error with the schedule, and mend its expression, its zone, its payload or the produce chain."}
 	}
 	if _, err := schedule.Next(row.Expression, row.Zone, row.NextFire.Add(-time.Nanosecond), 1); err != nil {
-		return Finding{Text: "Its expression or zone cannot be used, or has no fire any more.", Cure: "Give it another expression or zone, or delete it."}
+		return Finding{Text: "Its expression or zone cannot be used, or has no fire any more.", Remedy: "Give it another expression or zone, or delete it."}
 	}
 	if late := now.Sub(row.NextFire); late > overdue {
 		text := fmt.Sprintf("It has been due for %s.", roughly(late))
@@ -205,9 +205,9 @@ func sickness(row schedule.Schedule, now time.Time, fleet []admin.Process) Findi
 			return p.Status == admin.ProcessAlive && slices.Contains(p.Schedules, row.PayloadType)
 		}
 		if !slices.ContainsFunc(fleet, fires) {
-			return Finding{Text: fmt.Sprintf("%s No live process fires schedules of payload type %q.", text, row.PayloadType), Cure: "Run a schedule.Processor in a program that has consumers of this payload type."}
+			return Finding{Text: fmt.Sprintf("%s No live process fires schedules of payload type %q.", text, row.PayloadType), Remedy: "Run a schedule.Processor in a program that has consumers of this payload type."}
 		}
-		return Finding{Text: text, Cure: "Look at the logs of the processes that fire it: they hang, or cannot write."}
+		return Finding{Text: text, Remedy: "Look at the logs of the processes that fire it: they hang, or cannot write."}
 	}
 	return Finding{}
 }
@@ -239,7 +239,7 @@ func (d *Service) checkPauses(ctx context.Context, db bun.IDB) (found []Finding,
 			by = " by " + p.PausedBy
 		}
 		found = append(found, Finding{Severity: Warning, Subject: q.Consumer, Text: fmt.Sprintf("It has been paused%s for %s, and messages wait: %s.", by, roughly(now.Sub(p.PausedAt.Time)), counted(waiting)),
-			Cure: "Resume it; or cancel its messages, if nobody wants them any more."})
+			Remedy: "Resume it; or cancel its messages, if nobody wants them any more."})
 	}
 	return found, err
 }
@@ -280,18 +280,18 @@ func stillness(row store.Operation, runners bool) Finding {
 	late := func() string { return roughly(row.Now.Sub(row.StartsAt.Time)) }
 	switch state := OperationState(row.State); {
 	case state == Paused:
-		return Finding{Text: "It has stopped itself: its note says why.", Cure: "Mend what it stumbles over and continue it, or stop it."}
+		return Finding{Text: "It has stopped itself: its note says why.", Remedy: "Mend what it stumbles over and continue it, or stop it."}
 	case state == Started && row.Now.Sub(row.CreatedAt.Time) > changeForgotten:
 		return Finding{Text: fmt.Sprintf("It was begun %s ago, and nobody knows what became of it: its process may have died.", roughly(row.Now.Sub(row.CreatedAt.Time))),
-			Cure: fmt.Sprintf("Look at the messages that it was about, do it again where it was not done, and close it: asyncmonolith operations stop %d.", row.ID)}
+			Remedy: fmt.Sprintf("Look at the messages that it was about, do it again where it was not done, and close it: asyncmonolith operations stop %d.", row.ID)}
 	case !runners && awaits(row, nobodyLate):
-		cure := fmt.Sprintf("Run an ops.Runner in some process; or carry it out from the command: asyncmonolith operations watch %d --work.", row.ID)
+		cure := fmt.Sprintf("Run an ops.Runner in some process; or carry it out from the command: asyncmonolith operations run %d.", row.ID)
 		if kinds()[Action(row.Kind)].apply != nil {
 			cure = "Run an ops.Runner in a process that has the projection's code."
 		}
-		return Finding{Text: fmt.Sprintf("It was to start %s ago, and no live process runs ops.Runner.", late()), Cure: cure}
+		return Finding{Text: fmt.Sprintf("It was to start %s ago, and no live process runs ops.Runner.", late()), Remedy: cure}
 	case awaits(row, runnerLate):
-		return Finding{Text: fmt.Sprintf("It was to start %s ago, and nobody carries it out.", late()), Cure: "Run an ops.Runner in some process."}
+		return Finding{Text: fmt.Sprintf("It was to start %s ago, and nobody carries it out.", late()), Remedy: "Run an ops.Runner in some process."}
 	default:
 		return Finding{}
 	}

@@ -31,9 +31,9 @@ type Operation struct {
 	Rate    int            `json:"rate,omitempty"`   // messages per second
 	Canary  int            `json:"canary,omitempty"` // messages that go first
 	Changed int64          `json:"changed"`
-	// LeftAlone are messages that matched and stay as they are: those whose insert id is pending,
+	// Skipped are messages that matched and stay as they are: those whose insert id is pending,
 	// those that a process holds, and pending ones of a consumer that the preview does not name.
-	LeftAlone int64 `json:"left_alone,omitempty"`
+	Skipped int64 `json:"skipped,omitempty"`
 	// Note says why it stands still, or what was decided, by whom and why, the last first. A
 	// principal that may not read contents does not see it, nor the text that the target looks for;
 	// Hidden is true if there is any.
@@ -51,10 +51,10 @@ type OperationState string
 const (
 	Planned OperationState = "planned" // it is not started
 	Waiting OperationState = "waiting" // it starts at StartsAt, and can be undone until then
-	Canary  OperationState = "trying"  // its canaries run
+	Canary  OperationState = "canary"  // its canaries run
 	Running OperationState = "running"
 	Paused  OperationState = "paused"  // it has stopped itself: see its note
-	Started OperationState = "begun"   // a change of few that is under way, or whose process died: then Stop closes it
+	Started OperationState = "started" // a change of few that is under way, or whose process died: then Stop closes it
 	Done    OperationState = "done"    // all is done
 	Undone  OperationState = "undone"  // it was taken back before it changed anything
 	Stopped OperationState = "stopped" // it was stopped, or it could not be done
@@ -102,7 +102,7 @@ var (
 func newOperation(row store.Operation) Operation {
 	o := Operation{
 		ID: row.ID, Action: Action(row.Kind), Actor: row.Actor, Reason: row.Reason, State: OperationState(row.State), Rate: int(row.Rate), Canary: int(row.Canary),
-		Changed: row.Changed, LeftAlone: row.LeftAlone, Note: row.Note, CreatedAt: row.CreatedAt.Time, StartsAt: row.StartsAt.Time, FinishedAt: row.FinishedAt.Time,
+		Changed: row.Changed, Skipped: row.Skipped, Note: row.Note, CreatedAt: row.CreatedAt.Time, StartsAt: row.StartsAt.Time, FinishedAt: row.FinishedAt.Time,
 	}
 	_ = json.Unmarshal(row.Target, &o.Target) // what another version has written may lack something
 	if len(row.Preview) > 0 {
@@ -173,7 +173,7 @@ func (s *Session) HasRunner(ctx context.Context) (bool, error) {
 const runnerKind = "operations"
 
 func (d *Service) carried(ctx context.Context, db bun.IDB) (bool, error) {
-	fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
+	fleet, err := d.admin.Processes(ctx, db, lostWithin)
 	return slices.ContainsFunc(fleet, func(p admin.Process) bool { return p.Kind == runnerKind && p.Status == admin.ProcessAlive }), err
 }
 

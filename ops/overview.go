@@ -24,15 +24,15 @@ type Overview struct {
 	Failures []admin.FailureGroup `json:"failures,omitempty"`
 	// Processes are those that are alive, and those that were lost within a day.
 	Processes []admin.Process `json:"processes,omitempty"`
-	// Strangers are unhandled kinds of messages, which no live process takes, 20 at most, and
+	// Unhandled are kinds of messages, which no live process takes, 20 at most, and
 	// consumers of messages with keys, which have no payload type here.
-	Strangers []admin.Unhandled `json:"strangers,omitempty"`
+	Unhandled []admin.Unhandled `json:"unhandled,omitempty"`
 	// Operations are those that are under way, or stand still.
 	Operations []Operation `json:"operations,omitempty"`
 	// Unseen are the parts that could not be looked at this time: what is shown of them is older, or nothing.
 	Unseen []Unseen `json:"unseen,omitempty"`
-	// Needs is what needs attention: see [Session.Check].
-	Needs []Finding `json:"-"`
+	// Attention is what a person has to look at: see [Session.Check].
+	Attention []Finding `json:"-"`
 }
 
 const (
@@ -40,8 +40,8 @@ const (
 	glanceLate    = 10 * time.Second // after it should have been made anew
 	overviewShare = 50               // of the time that it takes, it is kept for
 
-	failuresShown  = 20
-	vanishedWithin = 24 * time.Hour
+	failuresShown = 20
+	lostWithin    = 24 * time.Hour
 )
 
 // overview is the one that was made last.
@@ -94,7 +94,7 @@ func (s *Session) CachedOverview(ctx context.Context) (o Overview, due bool, err
 func (s *Session) overview(ctx context.Context, o Overview) Overview {
 	o.Failures = store.Each(o.Failures, func(f admin.FailureGroup) admin.FailureGroup { return s.failure(ctx, f) })
 	o.Operations = store.Each(o.Operations, func(of Operation) Operation { return s.operation(ctx, of) })
-	o.Needs = s.told(o.needs())
+	o.Attention = s.told(o.needs())
 	if s.may(Read, "") != nil {
 		o.Unseen = store.Each(o.Unseen, func(u Unseen) Unseen { u.Why = "the database did not answer"; return u })
 	}

@@ -62,8 +62,8 @@ func parts() []part {
 			o.Failures, err = d.admin.Failures(ctx, db, "", failuresShown)
 			return err
 		}), func(o *Overview, last Overview) { o.Failures = last.Failures }},
-		{"processes", seen((*Service).seeProcesses), func(o *Overview, last Overview) { o.Processes, o.Strangers = last.Processes, last.Strangers }},
-		{"operations", seen((*Service).seeOperations), func(o *Overview, last Overview) { o.Operations, o.Needs = last.Operations, last.Needs }},
+		{"processes", seen((*Service).seeProcesses), func(o *Overview, last Overview) { o.Processes, o.Unhandled = last.Processes, last.Unhandled }},
+		{"operations", seen((*Service).seeOperations), func(o *Overview, last Overview) { o.Operations, o.Attention = last.Operations, last.Attention }},
 	}
 }
 
@@ -148,11 +148,11 @@ func (d *Service) seeQueues(ctx context.Context, o *Overview, last Overview) err
 }
 
 func (d *Service) seeProcesses(ctx context.Context, db bun.IDB, o *Overview) error {
-	fleet, err := d.admin.Processes(ctx, db, vanishedWithin)
+	fleet, err := d.admin.Processes(ctx, db, lostWithin)
 	if err != nil {
 		return err
 	}
-	o.Strangers, err = d.strangers(ctx, db, fleet)
+	o.Unhandled, err = d.strangers(ctx, db, fleet)
 	o.Processes = slices.DeleteFunc(fleet, func(p admin.Process) bool { return p.Status == admin.ProcessStopped })
 	return err
 }
@@ -163,6 +163,6 @@ func (d *Service) seeOperations(ctx context.Context, db bun.IDB, o *Overview) er
 		return err
 	}
 	o.Operations = store.Each(rows, newOperation)
-	o.Needs = d.standing(ctx, db)
+	o.Attention = d.standing(ctx, db)
 	return nil
 }

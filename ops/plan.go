@@ -103,7 +103,7 @@ func (s *Session) preview(ctx context.Context, a Action, target *Target) (p Prev
 	}
 	kind, ok := kinds()[a]
 	if !ok {
-		return Preview{}, fmt.Errorf("%w: %q: use one of requeue, discard, cancel, reschedule, run now, retry parked, rebuild, promote", bus.ErrInvalidOption, string(a))
+		return Preview{}, fmt.Errorf("%w: %q: use one of requeue, discard, cancel, reschedule, run_now, retry_parked, rebuild, promote", bus.ErrInvalidOption, string(a))
 	}
 	if err := kind.check(*target); err != nil {
 		return Preview{}, err
@@ -126,7 +126,7 @@ func (s *Session) preview(ctx context.Context, a Action, target *Target) (p Prev
 	if err := s.mayEach(a, p.Consumers); err != nil {
 		return Preview{}, err
 	}
-	p.Already, err = s.already(ctx, Operation{Action: a, Target: *target, Preview: &p})
+	p.Duplicate, err = s.already(ctx, Operation{Action: a, Target: *target, Preview: &p})
 	return p, err
 }
 

@@ -24,12 +24,12 @@ type Preview struct {
 	// First is true if it changes only these Messages, the first, though more match: which those are would
 	// be another thing by the time they are changed, as with pending messages that are ready.
 	First bool `json:"first,omitempty"`
-	// Bounded is true if it is unknown how many match, since to count them took longer than 10 s:
+	// Incomplete is true if it is unknown how many match, since to count them took longer than 10 s:
 	// there may be none.
-	Bounded bool `json:"bounded,omitempty"`
-	// Already is the operation with the same target that is under way, or else that another
+	Incomplete bool `json:"incomplete,omitempty"`
+	// Duplicate is the operation with the same target that is under way, or else that another
 	// principal has planned within 10 minutes; 0 where there is none.
-	Already int64 `json:"already,omitempty"`
+	Duplicate int64 `json:"duplicate,omitempty"`
 	// Consumers are those that it touches. Where more than 10,000 messages match there may be some
 	// among them that it does not.
 	Consumers []string `json:"consumers,omitempty"`
@@ -102,7 +102,7 @@ func previewPoisoned(ctx context.Context, d *Service, t *Target) (p Preview, err
 	case whole:
 		p.UpTo, p.Messages, p.More, p.Poisoned = seen.UpTo, seen.Messages, seen.More, &seen
 	default:
-		p.Bounded, p.More = true, true
+		p.Incomplete, p.More = true, true
 	}
 	var names []string
 	for _, k := range seen.Kinds {
@@ -138,7 +138,7 @@ func previewPending(ctx context.Context, d *Service, t *Target) (p Preview, err 
 	case volatile:
 		return Preview{}, fmt.Errorf("%w: what matches could not be read within %s: select by a consumer, too", ErrBusy, previewTime-2*lookTime)
 	default:
-		p.Bounded, p.More = true, true
+		p.Incomplete, p.More = true, true
 	}
 	p.Consumers, err = d.touched(ctx, t.Pending.Consumer, seen.consumers, p.ids != nil)
 	return p, err

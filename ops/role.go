@@ -3,6 +3,7 @@ package ops
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Role is what a person may do. Each may do what those before it may.
@@ -54,35 +55,38 @@ type Principal struct {
 // Action is something that a person does. Its text stands in the audit.
 type Action string
 
+// String returns the action in words: "run now".
+func (a Action) String() string { return strings.ReplaceAll(string(a), "_", " ") }
+
 // The actions. The first two change nothing.
 const (
 	View             Action = "view"         // names, counts, times
-	Read             Action = "read content" // payloads, headers, texts of errors
+	Read             Action = "read_content" // payloads, headers, texts of errors
 	Export           Action = "export"
 	Pause            Action = "pause"
 	Resume           Action = "resume"
 	Probe            Action = "probe"
-	RunNow           Action = "run now"
+	RunNow           Action = "run_now"
 	Reschedule       Action = "reschedule"
 	Cancel           Action = "cancel"
 	Requeue          Action = "requeue"
 	Discard          Action = "discard"
 	Edit             Action = "edit"
-	RunSchedule      Action = "run schedule"
-	PauseSchedule    Action = "pause schedule"
-	ResumeSchedule   Action = "resume schedule"
-	DeleteSchedule   Action = "delete schedule"
-	UpdateSchedule   Action = "update schedule"
-	ResumeProjection Action = "resume projection"
-	RetryParked      Action = "retry parked"
+	RunSchedule      Action = "run_schedule"
+	PauseSchedule    Action = "pause_schedule"
+	ResumeSchedule   Action = "resume_schedule"
+	DeleteSchedule   Action = "delete_schedule"
+	UpdateSchedule   Action = "update_schedule"
+	ResumeProjection Action = "resume_projection"
+	RetryParked      Action = "retry_parked"
 	Rebuild          Action = "rebuild"
 	Promote          Action = "promote"
 
 	// What is decided on operations. To continue one and to change its rate takes its own role, too.
-	UndoOperation     Action = "undo operation"
-	StopOperation     Action = "stop operation"
-	ContinueOperation Action = "continue operation"
-	RateOperation     Action = "set rate of operation"
+	UndoOperation    Action = "undo_operation"
+	StopOperation    Action = "stop_operation"
+	ResumeOperation  Action = "resume_operation"
+	SetOperationRate Action = "set_operation_rate"
 )
 
 // needs is the least role that an action takes. It is the only place that says so.
@@ -91,7 +95,7 @@ func needs(a Action) Role {
 	case View:
 		return Viewer
 	case Read, Pause, Resume, Probe, RunNow, Reschedule, Requeue, RunSchedule, PauseSchedule, ResumeSchedule, ResumeProjection, RetryParked,
-		UndoOperation, StopOperation, ContinueOperation, RateOperation:
+		UndoOperation, StopOperation, ResumeOperation, SetOperationRate:
 		return Operator
 	default:
 		return Administrator

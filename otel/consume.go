@@ -145,11 +145,11 @@ func (t *Telemetry) startProcess(ctx context.Context, r *deliveryRoute, m *bus.M
 // may have had to keep it waiting.
 func describeFlow(span trace.Span, m *bus.Message, start time.Time) {
 	c := m.Config
-	if c == nil || c.Limit == 0 && c.Rate == 0 && c.Ordered == 0 && c.PerKey == 0 && !c.Fair && c.KeyRate == 0 && c.Breaker == nil || !span.IsRecording() {
+	if c == nil || c.GlobalConcurrency == 0 && c.Rate == 0 && c.Ordered == 0 && c.KeyConcurrency == 0 && !c.Fair && c.KeyRate == 0 && c.Breaker == nil || !span.IsRecording() {
 		return
 	}
-	if c.Limit > 0 {
-		span.SetAttributes(limitNameKey.String(cmp.Or(c.LimitName, m.Consumer)))
+	if c.GlobalConcurrency > 0 {
+		span.SetAttributes(limitNameKey.String(cmp.Or(c.SharedConcurrency, m.Consumer)))
 	}
 	if lag, ok := lagOf(m, start); ok {
 		span.SetAttributes(lagKey.Float64(lag))

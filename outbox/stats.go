@@ -39,7 +39,7 @@ type Stats struct {
 
 	// Gates reports, while the processor runs, for each consumer with a [Circuit] or a
 	// bus.CircuitBreaker whether that stops it in this process.
-	Circuits map[string]bool `json:"gates,omitempty"`
+	Circuits map[string]bool `json:"circuits,omitempty"`
 	// Limits describes, while the processor runs, each bus.GlobalConcurrency by its name.
 	Limits map[string]LimitStats `json:"limits,omitempty"`
 	// RatesSpent is, for each consumer with a bus.RateLimit, for how long this process has claimed

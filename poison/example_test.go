@@ -41,7 +41,7 @@ func ExampleStore_RequeueWhere() {
 		store *poison.Store
 	)
 	result, err := store.RequeueWhere(ctx, db, poison.Filter{Consumer: "charge-card", Error: "card terminal"}, 10_000)
-	fmt.Println(result.Requeued, result.Unregistered, result.Conflicts, err)
+	fmt.Println(result.Requeued, result.Unhandled, result.Conflicts, err)
 }
 
 // A message whose payload is wrong runs again with another.

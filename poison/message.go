@@ -29,7 +29,7 @@ type Message struct {
 	Headers      map[string]string `json:"headers,omitempty"`     // nil: none
 	InsertID     string            `json:"insert_id,omitempty"`   // empty: none
 	OrderingKey  string            `json:"key,omitempty"`         // of its order: see outbox.OrderingKey; empty: none
-	BlocksKey    bool              `json:"parks,omitempty"`       // it keeps those of its key from running: see bus.BlockKey
+	BlocksKey    bool              `json:"blocks_key,omitempty"`       // it keeps those of its key from running: see bus.BlockKey
 	CreatedAt    time.Time         `json:"created_at,omitzero"`   // when it was produced
 	AvailableAt  time.Time         `json:"available_at,omitzero"` // when it was due for the run after which it was poisoned
 	PoisonedAt   time.Time         `json:"poisoned_at,omitzero"`
@@ -126,7 +126,7 @@ type Result struct {
 	Requeued int `json:"requeued"`
 	// Unregistered are those of the requeued messages that have no consumer in this registry:
 	// another program may have one, else they are unhandled and wait.
-	Unregistered int `json:"unregistered"`
+	Unhandled int `json:"unhandled"`
 	// Conflicts are messages whose insert id is pending again already; they
 	// stay poisoned.
 	Conflicts int `json:"conflicts"`

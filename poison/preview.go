@@ -52,7 +52,7 @@ type PreviewCounts struct {
 	// Untaken are unhandled: no live process takes their consumer and payload type. It is 0 if no
 	// processor has reported within 7 days, since nothing is known then: see
 	// admin.Client.Processes.
-	Untaken int `json:"untaken"`
+	Unhandled int `json:"unhandled"`
 }
 
 func (c *PreviewCounts) add(o PreviewCounts) {
@@ -62,7 +62,7 @@ func (c *PreviewCounts) add(o PreviewCounts) {
 	if o.Newest.After(c.Newest) {
 		c.Newest = o.Newest
 	}
-	c.Messages, c.Conflicts, c.Untaken = c.Messages+o.Messages, c.Conflicts+o.Conflicts, c.Untaken+o.Untaken
+	c.Messages, c.Conflicts, c.Unhandled = c.Messages+o.Messages, c.Conflicts+o.Conflicts, c.Unhandled+o.Unhandled
 }
 
 // Preview looks at up to so many messages that match, 1 or more, without their payloads, before all of
@@ -105,7 +105,7 @@ func (s *Store) preview(ctx context.Context, st *store.Store, db bun.IDB, f stor
 	for _, row := range seen {
 		k := PreviewKind{row.ConsumerType, row.PayloadType, PreviewCounts{Messages: row.Messages, Oldest: row.Oldest.Time, Newest: row.Newest.Time, Conflicts: row.Conflicts}}
 		if len(fleet) > 0 && !slices.ContainsFunc(alive, func(p admin.Process) bool { return p.Takes(k.Consumer, k.PayloadType) }) {
-			k.Untaken = k.Messages
+			k.Unhandled = k.Messages
 		}
 		p.add(k.PreviewCounts)
 		p.At, p.Kinds, last = row.Now.Time, append(p.Kinds, k), max(last, row.Last)

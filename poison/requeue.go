@@ -81,7 +81,7 @@ func (s *Store) requeueWhere(ctx context.Context, st *store.Store, db bun.IDB, f
 }
 
 func (r Result) plus(other Result) Result {
-	return Result{r.Requeued + other.Requeued, r.Unregistered + other.Unregistered, r.Conflicts + other.Conflicts, r.Missing + other.Missing}
+	return Result{r.Requeued + other.Requeued, r.Unhandled + other.Unhandled, r.Conflicts + other.Conflicts, r.Missing + other.Missing}
 }
 
 // requeue works on one batch, and of that on the messages of some consumers, unless there are none.
@@ -115,7 +115,7 @@ func (s *Store) requeue(
 			payloadTypes = append(payloadTypes, row.PayloadType)
 			done.Moved = append(done.Moved, Moved{Old: row.ID, New: row.NewID})
 			if c, ok := s.registry.Consumer(row.ConsumerType); !ok || !slices.Contains(c.PayloadTypes(), row.PayloadType) {
-				done.Unregistered++
+				done.Unhandled++
 			}
 		}
 		done.Requeued, done.Conflicts = len(requeued), len(rows)-len(requeued)

@@ -33,7 +33,7 @@ func (r *Runner) Health() bus.Health {
 
 // doing is what others are told: who waits for a broker.
 func (r *Runner) doing() presence.State {
-	return presence.State{Closed: store.Each(r.Health().OpenCircuits, func(g bus.OpenCircuit) string { return g.Consumer })}
+	return presence.State{OpenCircuits: store.Each(r.Health().OpenCircuits, func(g bus.OpenCircuit) string { return g.Consumer })}
 }
 
 // absence is what a receiver knows of its broker while that is away.

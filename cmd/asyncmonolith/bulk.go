@@ -69,7 +69,7 @@ deletes at once what is in its file, and nothing that was poisoned since.`,
   asyncmonolith discard --consumer mail --poisoned-before 2025-01-01 --yes --reason "too old to matter"`,
 	})
 	filter.flags(a, c)
-	c.Flags().StringVar(&b.exported, "exported", "", "those in a file that poisoned export has written with --content")
+	c.Flags().StringVar(&b.exported, "exported", "", "those in a file that poisoned export has written with --show-payloads")
 	_ = c.MarkFlagFilename("exported")
 	return c
 }

@@ -30,7 +30,7 @@ func who(ctx context.Context, seat *ops.Session, o ops.Operation) string {
 	case o.Target.Projection != "":
 		return nobodyLives + ": start a process that runs it, and has the projection's code."
 	default:
-		return fmt.Sprintf("%s: asyncmonolith operations watch %d --work carries it out from here.", nobodyLives, o.ID)
+		return fmt.Sprintf("%s: asyncmonolith operations run %d carries it out from here.", nobodyLives, o.ID)
 	}
 }
 
@@ -50,7 +50,7 @@ func (a *app) already(o ops.Operation) error {
 		return nil
 	}
 	a.note("%s It has paused itself, and nothing more happens until somebody decides.", text)
-	a.note("To have it go on:  asyncmonolith operations continue %d --yes --reason TEXT", o.ID)
+	a.note("To have it go on:  asyncmonolith operations resume %d --yes --reason TEXT", o.ID)
 	a.note("To end it:         asyncmonolith operations stop %d --reason TEXT", o.ID)
 	err := fmt.Errorf("%w: operation %d has paused itself", errPartly, o.ID)
 	if a.json {
@@ -61,7 +61,7 @@ func (a *app) already(o ops.Operation) error {
 
 // started says of an operation that is under way how to take it back and how to see how far it is.
 func (a *app) started(ctx context.Context, seat *ops.Session, o ops.Operation) error {
-	back, here := fmt.Sprintf("To take it back before then:  asyncmonolith operations undo %d", o.ID), "   (with --work it is carried out from there)"
+	back, here := fmt.Sprintf("To take it back before then:  asyncmonolith operations undo %d", o.ID), fmt.Sprintf("\nTo carry it out from here:    asyncmonolith operations run %d", o.ID)
 	if o.State != ops.Waiting {
 		back = fmt.Sprintf("To end it where it is:        asyncmonolith operations stop %d", o.ID)
 	}

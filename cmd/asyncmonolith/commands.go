@@ -10,8 +10,8 @@ func (a *app) add(root *cobra.Command) {
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Look:", []*cobra.Command{a.statusCommand(), a.topCommand(), a.doctorCommand(), a.explainCommand(), a.processesCommand(), a.serveCommand()}},
-		{"Look closer, and change:", []*cobra.Command{a.consumersCommand(), a.messagesCommand(), a.poisonedCommand(), a.requeueCommand(), a.discardCommand(),
+		{"Inspect:", []*cobra.Command{a.statusCommand(), a.topCommand(), a.doctorCommand(), a.explainCommand(), a.processesCommand(), a.serveCommand()}},
+		{"Manage:", []*cobra.Command{a.consumersCommand(), a.messagesCommand(), a.poisonedCommand(), a.requeueCommand(), a.discardCommand(),
 			a.schedulesCommand(), a.projectionsCommand(), a.operationsCommand()}},
 		{"Set up:", []*cobra.Command{a.migrateCommand(), a.demoCommand(), a.versionCommand()}},
 	} {

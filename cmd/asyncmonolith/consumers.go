@@ -116,7 +116,7 @@ runs; within about a second nothing more of the consumer starts. The reason is f
 				return err
 			}
 			if !unknown {
-				if err := known(c.Context(), seat, args[0], "--unknown pauses a name that nobody knows yet"); err != nil {
+				if err := known(c.Context(), seat, args[0], "--allow-unknown-consumer pauses a name that nobody knows yet"); err != nil {
 					return err
 				}
 			}
@@ -125,7 +125,7 @@ runs; within about a second nothing more of the consumer starts. The reason is f
 			}, map[string]string{"paused": args[0]}, fmt.Sprintf("Consumer %q is paused.", args[0]))
 		},
 	}
-	c.Flags().BoolVar(&unknown, "unknown", false, "also a name that has no messages and that no live process takes")
+	c.Flags().BoolVar(&unknown, "allow-unknown-consumer", false, "also a name that has no messages and that no live process takes")
 	return a.changing(c)
 }
 

@@ -73,7 +73,7 @@ func TestChangesAreAskedFor(t *testing.T) {
 	}
 }
 
-// TestContentsAreAskedFor: payloads are shown with --content only.
+// TestContentsAreAskedFor: payloads are shown with --show-payloads only.
 func TestContentsAreAskedFor(t *testing.T) {
 	t.Parallel()
 	dsn := stocked(t)
@@ -81,7 +81,7 @@ func TestContentsAreAskedFor(t *testing.T) {
 		if got := called(t, dsn, "messages", "get", "1", format); got.code != exitDone || strings.Contains(got.out, "geheim") {
 			t.Errorf("%s: got %+v, want no content", format, got)
 		}
-		if got := called(t, dsn, "messages", "get", "1", "--content", format); !strings.Contains(got.out, "geheim") {
+		if got := called(t, dsn, "messages", "get", "1", "--show-payloads", format); !strings.Contains(got.out, "geheim") {
 			t.Errorf("%s: got %+v, want the content", format, got)
 		}
 	}

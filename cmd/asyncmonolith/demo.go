@@ -85,9 +85,9 @@ func (a *app) tryNext(root *cobra.Command, path string, waits int64, live bool, 
 	}
 	fmt.Fprintf(&b, " Try:\n\n  export ASYNCMONOLITH_DSN=%s\n", quoted(dsn))
 	for _, try := range []struct{ command, says string }{
-		{"status", "what waits and what fails"}, {"top", "the same, as it changes"}, {"serve --role operator --content", "all of it, in a browser"}, {"doctor", "what is wrong, and what to do"},
-		{"poisoned groups --content", "what has failed for good, by kind"}, {fmt.Sprint("explain ", waits), "why a message does not run"},
-		{"schedules list", "what fires when"}, {"processes", "who works, and who vanished"}, {"operations list", "what people have changed"},
+		{"status", "what waits and what fails"}, {"top", "the same, as it changes"}, {"serve --role operator --show-payloads", "all of it, in a browser"}, {"doctor", "what is wrong, and what to do"},
+		{"poisoned groups --show-payloads", "what has failed for good, by kind"}, {fmt.Sprint("explain ", waits), "why a message does not run"},
+		{"schedules list", "what fires when"}, {"processes", "what runs, and what was lost"}, {"operations list", "what people have changed"},
 	} {
 		if found, rest, err := root.Find(strings.Fields(try.command)); err == nil && found != root && (len(rest) == 0 || !found.HasSubCommands()) {
 			fmt.Fprintf(&b, "  asyncmonolith %-31s # %s\n", try.command, try.says)

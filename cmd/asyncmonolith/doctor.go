@@ -33,7 +33,7 @@ func (a *app) doctorCommand() *cobra.Command {
 
 // showFindings writes findings, which are sorted by their severity, with their cures or without, and is an
 // error if there is a problem.
-func (a *app) showFindings(found []ops.Finding, cures bool) error {
+func (a *app) showFindings(found []ops.Finding, remedies bool) error {
 	problems := 0
 	for start := 0; start < len(found); {
 		end := start
@@ -43,20 +43,20 @@ func (a *app) showFindings(found []ops.Finding, cures bool) error {
 		if found[start].Severity == ops.Critical {
 			problems = end - start
 		}
-		if err := a.showGroup(found[start:end], cures, end == len(found)); err != nil {
+		if err := a.showGroup(found[start:end], remedies, end == len(found)); err != nil {
 			return err
 		}
 		start = end
 	}
 	if problems > 0 {
-		return fmt.Errorf("%w: %s", errCheckFailed, many(problems, "problem"))
+		return fmt.Errorf("%w: %s", errCheckFailed, many(problems, "critical finding"))
 	}
 	return nil
 }
 
-// showGroup writes findings of one severity: for people below a heading, and a cure below those that it is
+// showGroup writes findings of one severity: for people below a heading, and a remedy below those that it is
 // for.
-func (a *app) showGroup(found []ops.Finding, cures, last bool) error {
+func (a *app) showGroup(found []ops.Finding, remedies, last bool) error {
 	if a.json {
 		for _, f := range found {
 			if err := show.JSON(a.out, f); err != nil {
@@ -65,9 +65,11 @@ func (a *app) showGroup(found []ops.Finding, cures, last bool) error {
 		}
 		return nil
 	}
-	t := show.Table{Columns: []show.Column{{Title: many(len(found), string(found[0].Severity))}, {}}, Width: a.width}
+	t := show.Table{Columns: []show.Column{{Title: fmt.Sprintf("%d %s", len(found), found[0].Severity)}, {}}, Width: a.width}
+	if found[0].Severity == ops.Warning {
+		t.Columns[0].Title = many(len(found), "warning")
+	}
 	if found[0].Severity == ops.OK {
-		t.Columns[0].Title = fmt.Sprintf("%d fine", len(found))
 		for _, f := range found {
 			t.Add(f.Check, f.Text)
 		}
@@ -76,8 +78,8 @@ func (a *app) showGroup(found []ops.Finding, cures, last bool) error {
 	for i, f := range found {
 		t.Add(f.Check, f.Subject)
 		t.Below(f.Text)
-		if cures && (i+1 == len(found) || found[i+1].Check != f.Check || found[i+1].Cure != f.Cure) {
-			t.Below("Cure: " + f.Cure)
+		if remedies && (i+1 == len(found) || found[i+1].Check != f.Check || found[i+1].Remedy != f.Remedy) {
+			t.Below("Remedy: " + f.Remedy)
 		}
 	}
 	if err := t.Write(a.out); err != nil || last {

@@ -15,9 +15,9 @@ import (
 // someFindings are one of each, with a name that means harm.
 func someFindings() []ops.Finding {
 	return []ops.Finding{
-		{Check: "consumers", Severity: ops.Critical, Subject: "charge\x1b[2Jcard", Text: "Messages wait.", Cure: "Start it."},
-		{Check: "schema", Severity: ops.Critical, Text: "Version 14, and 15 is needed.", Cure: "Run asyncmonolith migrate."},
-		{Check: "pauses", Severity: ops.Warning, Subject: "mail", Text: "It has been paused for 2 days.", Cure: "Resume it."},
+		{Check: "consumers", Severity: ops.Critical, Subject: "charge\x1b[2Jcard", Text: "Messages wait.", Remedy: "Start it."},
+		{Check: "schema", Severity: ops.Critical, Text: "Version 14, and 15 is needed.", Remedy: "Run asyncmonolith migrate."},
+		{Check: "pauses", Severity: ops.Warning, Subject: "mail", Text: "It has been paused for 2 days.", Remedy: "Resume it."},
 		{Check: "pool", Severity: ops.OK, Text: "The pool has room."},
 		{Check: "clock", Severity: ops.OK, Text: "It agrees."},
 	}
@@ -28,25 +28,25 @@ func TestDoctorForPeople(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	a := &app{terminal: terminal{out: &out}}
-	if err := a.showFindings(someFindings(), true); !errors.Is(err, errCheckFailed) || exitOf(err) != exitCheckFailed || !strings.Contains(err.Error(), "2 problems") {
-		t.Errorf("got error %v, want a failed check of 2 problems", err)
+	if err := a.showFindings(someFindings(), true); !errors.Is(err, errCheckFailed) || exitOf(err) != exitCheckFailed || !strings.Contains(err.Error(), "2 critical findings") {
+		t.Errorf("got error %v, want a failed check of 2 critical findings", err)
 	}
-	want := `2 problems
+	want := `2 critical
 consumers   charge\u001b[2Jcard
   Messages wait.
-  Cure: Start it.
+  Remedy: Start it.
 schema
   Version 14, and 15 is needed.
-  Cure: Run asyncmonolith migrate.
+  Remedy: Run asyncmonolith migrate.
 
 1 warning
 pauses     mail
   It has been paused for 2 days.
-  Cure: Resume it.
+  Remedy: Resume it.
 
-2 fine
-pool    The pool has room.
-clock   It agrees.
+2 ok
+pool   The pool has room.
+clock  It agrees.
 `
 	if out.String() != want {
 		t.Errorf("got\n%s, want\n%s", out.String(), want)
@@ -61,9 +61,9 @@ func TestDoctorForPrograms(t *testing.T) {
 	if err := a.showFindings(someFindings()[2:], true); err != nil {
 		t.Errorf("got error %v, want none", err)
 	}
-	want := `{"v":1,"check":"pauses","severity":"warning","subject":"mail","text":"It has been paused for 2 days.","cure":"Resume it."}
-{"v":1,"check":"pool","severity":"fine","text":"The pool has room."}
-{"v":1,"check":"clock","severity":"fine","text":"It agrees."}
+	want := `{"v":1,"check":"pauses","severity":"warning","subject":"mail","text":"It has been paused for 2 days.","remedy":"Resume it."}
+{"v":1,"check":"pool","severity":"ok","text":"The pool has room."}
+{"v":1,"check":"clock","severity":"ok","text":"It agrees."}
 `
 	if out.String() != want {
 		t.Errorf("got\n%s, want\n%s", out.String(), want)
@@ -86,7 +86,7 @@ func TestDoctorOfAFile(t *testing.T) {
 		}
 		return code, stdout.String()
 	}
-	if code, out := call("doctor"); code != exitCheckFailed || !strings.HasPrefix(out, "2 problems\n") || !strings.Contains(out, "asyncmonolith migrate") || !strings.Contains(out, "WAL") {
+	if code, out := call("doctor"); code != exitCheckFailed || !strings.HasPrefix(out, "2 critical\n") || !strings.Contains(out, "asyncmonolith migrate") || !strings.Contains(out, "WAL") {
 		t.Errorf("no tables: got exit code %d and\n%s", code, out)
 	}
 	if code, _ := call("migrate"); code != exitDone {

@@ -40,7 +40,7 @@ func readExport(name string) (kept []exported, err error) {
 		case err != nil || m.ID < 1 || m.MessageID == uuid.Nil:
 			return nil, usage(fmt.Errorf("--exported %s: line %d is no message, so that the file is not whole: export again", name, len(kept)+1))
 		case m.Hidden:
-			return nil, usage(fmt.Errorf("--exported %s: line %d has no content, which would be lost: export with --content", name, len(kept)+1))
+			return nil, usage(fmt.Errorf("--exported %s: line %d has no content, which would be lost: export with --show-payloads", name, len(kept)+1))
 		}
 		kept = append(kept, m)
 	}

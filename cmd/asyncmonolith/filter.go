@@ -140,7 +140,7 @@ func (f *pendingFilter) flags(a *app, c *cobra.Command) {
 	flags.Var(&f.message, "message-id", "those of a payload, of each consumer")
 	states := []string{string(admin.Ready), string(admin.Delayed), string(admin.Leased)}
 	flags.Var(choice{&f.state, states}, "state", strings.Join(states, ", "))
-	flags.BoolVar(&f.filter.Crashed, "crashed", false, "those whose last process vanished")
+	flags.BoolVar(&f.filter.Crashed, "crashed", false, "those whose last process was lost")
 	flags.BoolVar(&f.filter.Retrying, "retrying", false, "those that have failed, and run again")
 	flags.DurationVar(&f.filter.OlderThan, "older-than", 0, "those produced at least so long ago, such as 90m")
 	_ = c.RegisterFlagCompletionFunc("consumer", a.consumerFlag)

@@ -62,8 +62,8 @@ func TestFitsATerminal(t *testing.T) {
 		t.Fatalf("demo: got %d: %s", code, failed)
 	}
 	for _, command := range []string{
-		"status --content", "consumers list", "messages list --limit 1000", "messages keys", "messages get 551", "explain 551", "poisoned groups --content", "poisoned list --limit 1000 --content",
-		"poisoned get 1845 --content", "schedules list --content", "schedules next 2", "processes", "projections list --content", "projections parked balances --content", "operations list", "operations show 7",
+		"status --show-payloads", "consumers list", "messages list --limit 1000", "messages blocked-keys", "messages get 551", "explain 551", "poisoned groups --show-payloads", "poisoned list --limit 1000 --show-payloads",
+		"poisoned get 1845 --show-payloads", "schedules list --show-payloads", "schedules next 2", "processes", "projections list --show-payloads", "projections parked balances --show-payloads", "operations list", "operations show 7",
 		"requeue --all",
 	} {
 		said := atTerminal(t, dsn, words(command))

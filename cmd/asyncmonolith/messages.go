@@ -21,7 +21,7 @@ func (a *app) messagesCommand() *cobra.Command {
 		Long: `List messages that wait or run, show one, and cancel, reschedule or run them now. Those that are poisoned are
 those of asyncmonolith poisoned.`,
 		Example: `  asyncmonolith messages list --consumer mail --retrying
-  asyncmonolith messages get 4711 --content
+  asyncmonolith messages get 4711 --show-payloads
   asyncmonolith messages run-now 4711 4712 --yes --reason "the provider is back"`,
 	}
 	root.AddCommand(a.listMessagesCommand(), a.getMessageCommand(), a.findCommand(), a.keysCommand(), a.cancelCommand(), a.rescheduleCommand(), a.runNowCommand())
@@ -100,10 +100,10 @@ func (a *app) find(ctx context.Context, seat *ops.Session, filter admin.Filter, 
 func (a *app) keysCommand() *cobra.Command {
 	most := 0
 	c := &cobra.Command{
-		Use: "keys", Short: "List keys that are parked", Args: takes(nothing),
+		Use: "blocked-keys", Short: "List keys that a poisoned message blocks", Args: takes(nothing),
 		Long: `List keys whose messages wait until somebody requeues or discards a poisoned one, those first that have waited
 for the longest. Counts stop at 10,000.`,
-		Example: "  asyncmonolith messages keys\n  asyncmonolith messages list --consumer ship --key order-17",
+		Example: "  asyncmonolith messages blocked-keys\n  asyncmonolith messages list --consumer ship --key order-17",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkPage(admin.Page{Size: most}); err != nil {
 				return err
@@ -132,8 +132,8 @@ for the longest. Counts stop at 10,000.`,
 func (a *app) getMessageCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "get ID", Short: "Show one pending message", Args: takes(one("message", "messages list")),
-		Long:    "Show one pending message. Its payload, up to 64 KiB of it, its headers and the texts of its errors are shown with --content.",
-		Example: "  asyncmonolith messages get 4711 --content",
+		Long:    "Show one pending message. Its payload, up to 64 KiB of it, its headers and the texts of its errors are shown with --show-payloads.",
+		Example: "  asyncmonolith messages get 4711 --show-payloads",
 		RunE: func(c *cobra.Command, args []string) error {
 			named, err := ids(args)
 			if err != nil {
@@ -164,13 +164,13 @@ func (a *app) getMessageCommand() *cobra.Command {
 }
 
 func (a *app) contentFlag(c *cobra.Command) {
-	c.Flags().BoolVar(&a.content, "content", false, "show payloads, headers and texts of errors")
+	c.Flags().BoolVar(&a.content, "show-payloads", false, "show payloads, headers and texts of errors")
 }
 
 // withheld says once, for people, that texts of errors are left out, if there are some.
 func (a *app) withheld(some bool) {
 	if some && !a.content && !a.json {
-		a.note("Texts of errors are shown with --content.")
+		a.note("Texts of errors are shown with --show-payloads.")
 	}
 }
 

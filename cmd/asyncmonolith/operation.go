@@ -93,7 +93,7 @@ func (b *bulk) preview(p ops.Preview) error {
 	kinds := list[poison.PreviewKind]{
 		columns: []show.Column{{Title: "CONSUMER"}, {Title: "PAYLOAD TYPE", Gives: 3}, {Title: "MESSAGES", Kind: show.Number}, {Title: "OLDEST", Kind: show.Whole, Gives: 2}, {Title: "NEWEST", Kind: show.Whole, Gives: 1}, {Title: "CONFLICTS", Kind: show.Number}, {Title: "NO LIVE PROCESS", Kind: show.Number}},
 		row: func(k poison.PreviewKind) []any {
-			return []any{k.Consumer, k.PayloadType, k.Messages, k.Oldest, k.Newest, count(int64(k.Conflicts)), count(int64(k.Untaken))}
+			return []any{k.Consumer, k.PayloadType, k.Messages, k.Oldest, k.Newest, count(int64(k.Conflicts)), count(int64(k.Unhandled))}
 		},
 	}
 	if p.Poisoned != nil {
@@ -102,7 +102,7 @@ func (b *bulk) preview(p ops.Preview) error {
 		}
 	}
 	switch {
-	case p.Bounded:
+	case p.Incomplete:
 		return b.say("Those to be %s took too long to count: there may be none.", b.done)
 	case p.Messages == 0:
 		return nil

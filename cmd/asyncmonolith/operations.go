@@ -24,14 +24,14 @@ can be undone until they begin, and stopped. To undo or to stop keeps things fro
 neither --yes nor --reason.`,
 		Example: `  asyncmonolith operations list
   asyncmonolith operations undo 12
-  asyncmonolith operations rate 12 500 --yes --reason "the provider allows it"
-  asyncmonolith operations watch 12 --work`,
+  asyncmonolith operations set-rate 12 500 --yes --reason "the provider allows it"
+  asyncmonolith operations run 12`,
 	}
 	root.AddCommand(a.listOperationsCommand(), a.showOperationCommand(),
 		a.decideCommand("undo", "Take back an operation that has not begun", "Take back an operation that has not begun. Afterwards nothing of it ever happens.", (*ops.Session).Undo),
 		a.decideCommand("stop", "End an operation where it is", `End an operation where it is. What it has changed stays changed.
 It also closes what was begun by a process that has died since.`, (*ops.Session).Stop),
-		a.continueCommand(), a.rateCommand(), a.watchCommand())
+		a.resumeOperationCommand(), a.rateCommand(), a.watchCommand(), a.runOperationCommand())
 	return asGroup(root)
 }
 
@@ -65,7 +65,7 @@ func operations() list[ops.Operation] {
 	return list[ops.Operation]{
 		columns: []show.Column{{Title: "OPERATION", Kind: show.Number}, {Title: "ACTION"}, {Title: "STATE"}, {Title: "CHANGED", Kind: show.Number}, {Title: "LEFT ALONE", Kind: show.Number, Gives: 3}, {Title: "CREATED", Kind: show.Whole, Gives: 5}, {Title: "FINISHED", Kind: show.Whole, Gives: 2}, {Title: "BY", Gives: 4}, {Title: "TARGET", Gives: 1}},
 		row: func(o ops.Operation) []any {
-			return []any{o.ID, o.Action, o.State, changedOf(o), count(o.LeftAlone), o.CreatedAt, o.FinishedAt, o.Actor, targetText(o.Target)}
+			return []any{o.ID, o.Action, o.State, changedOf(o), count(o.Skipped), o.CreatedAt, o.FinishedAt, o.Actor, targetText(o.Target)}
 		},
 		below: func(o ops.Operation) []string { return []string{o.Reason, o.Note} },
 		empty: "Nobody has changed anything.",
@@ -108,13 +108,13 @@ func (a *app) operationCommand(c *cobra.Command, do func(context.Context, *ops.S
 
 func (a *app) showOperationCommand() *cobra.Command {
 	c := a.operationCommand(&cobra.Command{
-		Use: "show", Short: "Show one operation", Long: "Show one operation: what it is about, who began it and why, and how far it is. With --content there are the texts of errors.", Example: "  asyncmonolith operations show 12",
+		Use: "show", Short: "Show one operation", Long: "Show one operation: what it is about, who began it and why, and how far it is. With --show-payloads there are the texts of errors.", Example: "  asyncmonolith operations show 12",
 	}, func(ctx context.Context, seat *ops.Session, id int64) error {
 		o, err := seat.Operation(ctx, id)
 		if err != nil || a.json {
 			return a.operation(o, err)
 		}
-		pairs := []any{"id", o.ID, "action", o.Action, "state", o.State, "note", o.Note, "by", o.Actor, "reason", o.Reason, "target", targetText(o.Target), "changed", o.Changed, "left alone", o.LeftAlone}
+		pairs := []any{"id", o.ID, "action", o.Action, "state", o.State, "note", o.Note, "by", o.Actor, "reason", o.Reason, "target", targetText(o.Target), "changed", o.Changed, "left alone", o.Skipped}
 		if o.Preview != nil && o.Preview.Messages > 0 {
 			matched := fmt.Sprint(o.Preview.Messages)
 			if o.Preview.More {
@@ -201,21 +201,21 @@ func (a *app) operation(o ops.Operation, err error) error {
 	}
 }
 
-func (a *app) continueCommand() *cobra.Command {
+func (a *app) resumeOperationCommand() *cobra.Command {
 	return a.decideAskedCommand(&cobra.Command{
-		Use: "continue", Short: "Have an operation go on that has paused itself",
-		Long: "Have an operation go on that has paused itself, since too much failed again or processes died while they ran it. " +
+		Use: "resume", Short: "Resume an operation that has paused itself",
+		Long: "Resume an operation that has paused itself, since too much failed again or processes died while they ran it. " +
 			"It goes on without canaries.",
-		Example: "  asyncmonolith operations continue 12 --yes --reason \"the rest is other orders\"",
+		Example: "  asyncmonolith operations resume 12 --yes --reason \"the rest is other orders\"",
 	}, how, (*ops.Session).Continue)
 }
 
 func (a *app) rateCommand() *cobra.Command {
 	rate := 0
 	return a.decideAskedCommand(&cobra.Command{
-		Use: "rate MESSAGES", Short: "Have an operation go on faster or slower",
-		Long:    "Have an operation go on faster or slower: with so many messages a second, up to 100000.",
-		Example: "  asyncmonolith operations rate 12 500 --yes --reason \"the provider allows it\"",
+		Use: "set-rate MESSAGES", Short: "Change how fast an operation goes",
+		Long:    "Change how many messages a second an operation changes, up to 100000.",
+		Example: "  asyncmonolith operations set-rate 12 500 --yes --reason \"the provider allows it\"",
 		Args: func(c *cobra.Command, args []string) (err error) {
 			if err := takes(one("operation", "operations list"))(c, args[:min(len(args), 1)]); err != nil {
 				return err
@@ -255,15 +255,21 @@ func (a *app) decideAskedCommand(c *cobra.Command, said func(ops.Operation) stri
 }
 
 func (a *app) watchCommand() *cobra.Command {
-	work := false
-	c := a.operationCommand(&cobra.Command{
+	return a.operationCommand(&cobra.Command{
 		Use: "watch", Short: "Show how far an operation is until it is over",
 		Long: `Show how far an operation is until it is over. It exits with 0 when all is done, and with 5 when only a part is.
-With --work it is carried out from here, unless another process does. Ctrl-C leaves it as it is.`,
-		Example: "  asyncmonolith operations watch 12 --work",
-	}, func(ctx context.Context, seat *ops.Session, id int64) error { return a.watch(ctx, seat, id, work) })
-	c.Flags().BoolVar(&work, "work", false, "carry it out from here, unless another process does")
-	return c
+Ctrl-C leaves the operation as it is.`,
+		Example: "  asyncmonolith operations watch 12",
+	}, func(ctx context.Context, seat *ops.Session, id int64) error { return a.watch(ctx, seat, id, false) })
+}
+
+func (a *app) runOperationCommand() *cobra.Command {
+	return a.operationCommand(&cobra.Command{
+		Use: "run", Short: "Carry out an operation from here, and show how far it is",
+		Long: `Carry out an operation from here, unless another process does, and show how far it is until it is over. It exits
+with 0 when all is done, and with 5 when only a part is. Ctrl-C leaves the operation as it is.`,
+		Example: "  asyncmonolith operations run 12",
+	}, func(ctx context.Context, seat *ops.Session, id int64) error { return a.watch(ctx, seat, id, true) })
 }
 
 // completeOperations completes ids of operations that are not over.

@@ -27,7 +27,7 @@ func (a *app) cancelCommand() *cobra.Command {
 		return s.Cancel(ctx, a.reason, ids...)
 	}).command(&cobra.Command{
 		Use: "cancel [ID...]", Short: "Delete pending messages for good",
-		Long: "Delete pending messages for good. One that runs is left alone, and the exit code is 5." + asOperation,
+		Long: "Delete pending messages for good. One that runs is skipped, and the exit code is 5." + asOperation,
 		Example: `  asyncmonolith messages cancel 4711 --yes --reason "the order is void"
   asyncmonolith messages cancel --consumer mail --older-than 24h --yes --reason "nobody wants them now"`,
 	})
@@ -94,7 +94,7 @@ func (a *app) changePending(ctx context.Context, seat *ops.Session, named []int6
 	if a.json {
 		return a.also(result, err)
 	}
-	return a.alsoSay(fmt.Sprintf("%s %s.%s%s", messages(result.Changed), what, theOnes(" %s leased and left alone: %v.", result.Running), theOnes(" %s not pending: %v.", result.Missing)), err)
+	return a.alsoSay(fmt.Sprintf("%s %s.%s%s", messages(result.Changed), what, theOnes(" %s leased and skipped: %v.", result.Running), theOnes(" %s not pending: %v.", result.Missing)), err)
 }
 
 // previewPending shows messages, and which there are not.

@@ -19,9 +19,9 @@ func (a *app) poisonedCommand() *cobra.Command {
 		Short: "List poisoned messages, by what failed",
 		Long: `List messages that have failed for good: in groups of those that failed in the same way, one by one, or all of
 them as JSON. asyncmonolith requeue and asyncmonolith discard change them.`,
-		Example: `  asyncmonolith poisoned groups --content
+		Example: `  asyncmonolith poisoned groups --show-payloads
   asyncmonolith poisoned list --consumer mail --fingerprint 1f00ba5e1f00ba5e1
-  asyncmonolith poisoned get 17 --content`,
+  asyncmonolith poisoned get 17 --show-payloads`,
 	}
 	root.AddCommand(a.groupsCommand(), a.listPoisonedCommand(), a.getPoisonedCommand(), a.exportCommand())
 	return asGroup(root)
@@ -32,8 +32,8 @@ func (a *app) groupsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "groups", Short: "Count poisoned messages by what failed", Args: takes(nothing),
 		Long: `Count poisoned messages by consumer and by what failed, those first that failed last: since when, and which
-version of the program met it first. With --content there is the text of the last error.`,
-		Example: "  asyncmonolith poisoned groups --consumer mail --content",
+version of the program met it first. With --show-payloads there is the text of the last error.`,
+		Example: "  asyncmonolith poisoned groups --consumer mail --show-payloads",
 		RunE: func(c *cobra.Command, _ []string) error {
 			seat, err := a.seat()
 			if err != nil {
@@ -108,7 +108,7 @@ func (a *app) listPoisonedCommand() *cobra.Command {
 	var page admin.Page
 	c := &cobra.Command{
 		Use: "list", Short: "List poisoned messages, the newest first", Args: takes(nothing),
-		Long: `List poisoned messages, the newest first. With --content there is the reason, which may quote the error;
+		Long: `List poisoned messages, the newest first. With --show-payloads there is the reason, which may quote the error;
 its whole text is in "poisoned get" and "poisoned groups".
 --error looks into every message that the other flags select: give --consumer, too, where there are many.`,
 		Example: `  asyncmonolith poisoned list --consumer mail --poisoned-after "2026-01-02 15:00:00"`,
@@ -142,8 +142,8 @@ its whole text is in "poisoned get" and "poisoned groups".
 func (a *app) getPoisonedCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "get ID", Short: "Show one poisoned message", Args: takes(one("message", "poisoned list")),
-		Long:    "Show one poisoned message. Its payload, up to 64 KiB of it, its headers, its reason and the texts of its errors are shown with --content.",
-		Example: "  asyncmonolith poisoned get 17 --content",
+		Long:    "Show one poisoned message. Its payload, up to 64 KiB of it, its headers, its reason and the texts of its errors are shown with --show-payloads.",
+		Example: "  asyncmonolith poisoned get 17 --show-payloads",
 		RunE: func(c *cobra.Command, args []string) error {
 			named, err := ids(args)
 			if err != nil {
@@ -174,10 +174,10 @@ func (a *app) exportCommand() *cobra.Command {
 	var filter poisonFilter
 	c := &cobra.Command{
 		Use: "export --reason TEXT", Short: "Write poisoned messages as JSON, one in each line", Args: takes(nothing),
-		Long: `Write poisoned messages as JSON, one in each line, in the order of their ids. With --content each has its
+		Long: `Write poisoned messages as JSON, one in each line, in the order of their ids. With --show-payloads each has its
 payload, headers and errors. It changes nothing, but stands in the audit, with the reason.
 asyncmonolith discard --exported FILE deletes what is in the file.`,
-		Example: `  asyncmonolith poisoned export --consumer mail --content --reason "for the provider" > mail.ndjson`,
+		Example: `  asyncmonolith poisoned export --consumer mail --show-payloads --reason "for the provider" > mail.ndjson`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if a.reason == "" {
 				return usage(errors.New("--reason is missing: an export stands in the audit"))

@@ -18,7 +18,7 @@ func (a *app) processesCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "processes", Short: "List the processes that work on the tables", Args: takes(nothing),
 		Long: `List the processes that work on the tables, those that are alive first, by host: where they run, which version, and
-how busy they are. One that vanished was not seen lately, and has not said that it stops.`,
+how busy they are. One that is lost was not seen lately, and has not said that it stops.`,
 		Example: "  asyncmonolith processes --within 1h",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if within <= 0 {
@@ -50,7 +50,7 @@ func processes() list[admin.Process] {
 			return []any{p.Status, p.Kind, p.Host, p.PID, p.Program, p.Version, p.SeenAt, p.StartedAt, runningIn(p), takenBy(p)}
 		},
 		below: func(p admin.Process) []string {
-			return []string{some("stuck in: %s", p.Stuck), some("stopped by a gate or breaker: %s", p.Closed)}
+			return []string{some("stuck in: %s", p.Stuck), some("stopped by a gate or breaker: %s", p.OpenCircuits)}
 		},
 		empty: "No process has told of itself.",
 	}

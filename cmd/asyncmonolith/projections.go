@@ -34,7 +34,7 @@ process with that code carries out. There is no event log on MariaDB.`,
 func (a *app) listProjectionsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "List projections, and how far they have come", Args: takes(nothing),
-		Long:    "List the shards of all projections, and how far each has come. With --content there is the text of the last error.",
+		Long:    "List the shards of all projections, and how far each has come. With --show-payloads there is the text of the last error.",
 		Example: "  asyncmonolith projections list",
 		RunE: func(c *cobra.Command, _ []string) error {
 			seat, err := a.seat()
@@ -64,8 +64,8 @@ func (a *app) parkedCommand() *cobra.Command {
 	after := int64(0)
 	c := &cobra.Command{
 		Use: "parked PROJECTION", Short: "List events that a projection has parked", Args: takes(one("projection", "projections list")), ValidArgsFunction: a.completeProjections,
-		Long:    "List events that a projection has parked, in the order of their positions. With --content there is the reason.",
-		Example: "  asyncmonolith projections parked totals --content",
+		Long:    "List events that a projection has parked, in the order of their positions. With --show-payloads there is the reason.",
+		Example: "  asyncmonolith projections parked totals --show-payloads",
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := checkPage(admin.Page{Size: most}); err != nil {
 				return err

@@ -37,7 +37,7 @@ func (a *app) listSchedulesCommand() *cobra.Command {
 	var page admin.Page
 	c := &cobra.Command{
 		Use: "list", Short: "List schedules", Args: takes(nothing),
-		Long:    "List schedules in the order in which they were first written. With --content there is the text of the last error.",
+		Long:    "List schedules in the order in which they were first written. With --show-payloads there is the text of the last error.",
 		Example: "  asyncmonolith schedules list --tag billing",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkPage(page); err != nil {

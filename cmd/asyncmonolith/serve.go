@@ -27,8 +27,8 @@ func (a *app) serveCommand() *cobra.Command {
 127.0.0.1 until Ctrl-C. The link that it prints works once, and lets the browser in that opens it.
 
 Whoever has the link may look (viewer); --role lets them change something, too. Contents of messages are shown
-where --content says so, to operators and administrators.`,
-		Example: "  asyncmonolith serve\n  asyncmonolith serve --role operator --content --port 8484",
+where --show-payloads says so, to operators and administrators.`,
+		Example: "  asyncmonolith serve\n  asyncmonolith serve --role operator --show-payloads --port 8484",
 		Args:    takes(nothing),
 		RunE: func(c *cobra.Command, _ []string) error {
 			may, err := roleOf(role)
@@ -51,8 +51,8 @@ where --content says so, to operators and administrators.`,
 	flags := c.Flags()
 	flags.Uint16Var(&port, "port", 0, "port to listen on; 0 takes one that is free")
 	flags.StringVar(&role, "role", ops.Viewer.String(), "what the browser may do: viewer, operator or administrator")
-	flags.BoolVar(&a.content, "content", false, "show payloads, headers and errors to operators and administrators")
-	flags.BoolVar(&work, "work", false, "carry out operations from here, too")
+	flags.BoolVar(&a.content, "show-payloads", false, "show payloads, headers and errors to operators and administrators")
+	flags.BoolVar(&work, "run-operations", false, "carry out operations from here, too")
 	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(roles(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -117,9 +117,9 @@ func (a *app) serve(ctx context.Context, port uint16, role ops.Role) error {
 func (a *app) seesNothing(role ops.Role) string {
 	switch {
 	case role == ops.Viewer:
-		return ", who sees no contents: see --role and --content"
+		return ", who sees no contents: see --role and --show-payloads"
 	case !a.content:
-		return ", who sees no contents: see --content"
+		return ", who sees no contents: see --show-payloads"
 	default:
 		return ""
 	}

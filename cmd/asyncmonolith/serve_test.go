@@ -186,7 +186,7 @@ func TestServeRoles(t *testing.T) {
 		r.Header.Set("Sec-Fetch-Site", "same-origin")
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
-	s := serves(t, dsn, "--role", "operator", "--work")
+	s := serves(t, dsn, "--role", "operator", "--run-operations")
 	b := browser(t)
 	s.ask(b, http.MethodGet, s.link)
 	if status, text := s.ask(b, http.MethodPost, s.address("do"), change); status != http.StatusBadRequest {
@@ -217,9 +217,9 @@ func TestInvitation(t *testing.T) {
 		content bool
 		says    string
 	}{
-		{ops.Viewer, false, "as viewer, who sees no contents: see --role and --content. Ctrl-C"},
-		{ops.Viewer, true, "as viewer, who sees no contents: see --role and --content. Ctrl-C"},
-		{ops.Operator, false, "as operator, who sees no contents: see --content. Ctrl-C"},
+		{ops.Viewer, false, "as viewer, who sees no contents: see --role and --show-payloads. Ctrl-C"},
+		{ops.Viewer, true, "as viewer, who sees no contents: see --role and --show-payloads. Ctrl-C"},
+		{ops.Operator, false, "as operator, who sees no contents: see --show-payloads. Ctrl-C"},
 		{ops.Operator, true, "as operator. Ctrl-C"},
 	} {
 		var out bytes.Buffer

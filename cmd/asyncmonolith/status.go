@@ -17,9 +17,9 @@ func (a *app) statusCommand() *cobra.Command {
 		Long: `Show what waits for each consumer, what has failed lately, who runs, and what people change. Counts stop at
 10,000, so that looking costs the same however much there is.
 
-With --check it says what needs somebody instead, and exits with 6 if there is a problem: poisoned messages,
-parked keys, open breakers, messages that no live process takes, consumers that ignore their timeout or are stopped by
-a gate, projections that have halted. It warns of processes that vanished within a day, and of operations that
+With --check it says what needs attention instead, and exits with 6 if there is a problem: poisoned messages,
+blocked keys, open circuits, messages that no live process takes, consumers that ignore their timeout or are stopped by
+a gate, projections that have halted. It warns of processes that were lost within a day, and of operations that
 stand still. It asks little, and so may be asked often: doctor looks deeper.`,
 		Example: "  asyncmonolith status\n  asyncmonolith status --check --json",
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -43,19 +43,19 @@ stand still. It asks little, and so may be asked often: doctor looks deeper.`,
 			}
 		},
 	}
-	c.Flags().BoolVar(&check, "check", false, "say what needs somebody, and exit with 6 if there is a problem")
+	c.Flags().BoolVar(&check, "check", false, "say what needs attention, and exit with 6 if there is a problem")
 	a.contentFlag(c)
 	return c
 }
 
-// check says what needs somebody.
+// check says what needs attention.
 func (a *app) check(c *cobra.Command, seat *ops.Session) error {
 	found, err := seat.Check(c.Context())
 	if err != nil {
 		return err
 	}
 	if len(found) == 0 && !a.json {
-		return a.say("Nothing needs anybody.")
+		return a.say("All clear.")
 	}
 	return a.showFindings(found, false)
 }
@@ -67,7 +67,7 @@ type status struct {
 	Queues     []admin.Queue        `json:"queues"`
 	Failures   []admin.FailureGroup `json:"failures,omitempty"`
 	Processes  []admin.Process      `json:"processes,omitempty"`
-	Strangers  []admin.Unhandled    `json:"strangers,omitempty"`
+	Unhandled  []admin.Unhandled    `json:"unhandled,omitempty"`
 	Operations []ops.Operation      `json:"operations,omitempty"`
 }
 
@@ -75,7 +75,7 @@ type status struct {
 const mostSample = 300
 
 func newStatus(o ops.Overview) status {
-	s := status{At: o.At.UTC(), Unseen: o.Unseen, Queues: o.Queues, Strangers: o.Strangers}
+	s := status{At: o.At.UTC(), Unseen: o.Unseen, Queues: o.Queues, Unhandled: o.Unhandled}
 	for _, f := range o.Failures {
 		if text := []rune(f.Sample); len(text) > mostSample {
 			f.Sample = string(text[:mostSample]) + "…"
@@ -102,9 +102,9 @@ func (a *app) overview(o ops.Overview) error {
 	if err := queues().write(a, o.Queues, nil); err != nil {
 		return err
 	}
-	alive, vanished := o.Programs()
+	alive, lost := o.Programs()
 	a.gap()
-	if err := a.say("Programs: %d alive, %d vanished within a day.", alive, vanished); err != nil {
+	if err := a.say("Programs: %d alive, %d lost within a day.", alive, lost); err != nil {
 		return err
 	}
 	if len(o.Failures) > 0 {

@@ -23,14 +23,14 @@ func (a *app) topCommand() *cobra.Command {
 		Short: "Watch what waits, runs and fails",
 		Long: "Watch what waits, runs and fails, on a terminal. However many watch, and however often, the database is\n" +
 			"asked no more than every two seconds by each, and for a fiftieth of its time.",
-		Example: "  asyncmonolith top\n  asyncmonolith top --content --every 5s",
+		Example: "  asyncmonolith top\n  asyncmonolith top --show-payloads --interval 5s",
 		Args:    func(c *cobra.Command, args []string) error { return takes(nothing)(c, args) },
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case a.json:
 				return usage(errors.New("top is for people, and has no --json: use status --json"))
 			case every < leastEvery:
-				return usage(fmt.Errorf("--every %s: %s or more is allowed", every, leastEvery))
+				return usage(fmt.Errorf("--interval %s: %s or more is allowed", every, leastEvery))
 			case !isTerminal(a.in) || !isTerminal(a.out):
 				return usage(errors.New("top needs a terminal: use status"))
 			}
@@ -41,7 +41,7 @@ func (a *app) topCommand() *cobra.Command {
 			return top.Run(c.Context(), top.Config{Desk: seat, Every: every, Say: func(err error) string { return a.secret.Scrub(a.sentence(err)) }, In: a.in, Out: a.out, Env: os.Environ()})
 		},
 	}
-	c.Flags().DurationVar(&every, "every", 2*time.Second, "time between looks")
+	c.Flags().DurationVar(&every, "interval", 2*time.Second, "time between looks")
 	a.contentFlag(c)
 	return c
 }

@@ -15,7 +15,7 @@ func TestTopRefuses(t *testing.T) {
 	}{
 		{[]string{"--dsn", "sqlite:x"}, "needs a terminal"},
 		{[]string{"--json"}, "status --json"},
-		{[]string{"--every", "1ms"}, "200ms or more"},
+		{[]string{"--interval", "1ms"}, "200ms or more"},
 	} {
 		code, out, failed := runDemo(t.Context(), append([]string{"top"}, c.args...)...)
 		if code != exitUsage || out != "" || !strings.Contains(failed, c.says) {

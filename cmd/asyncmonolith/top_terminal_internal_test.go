@@ -96,11 +96,11 @@ func stable(text string) string {
 
 func TestTopOnATerminal(t *testing.T) {
 	command, dsn := built(t)
-	start := "ASYNCMONOLITH_DSN=" + dsn + " " + command + " top --content --every 300ms; echo over $?; read wait"
+	start := "ASYNCMONOLITH_DSN=" + dsn + " " + command + " top --show-payloads --interval 300ms; echo over $?; read wait"
 
 	t.Run("views", func(t *testing.T) {
 		s := onTerminal(t, 200, 36, start)
-		got := stable(s.shows("FAILING NOW", "OPERATIONS", "paused by ada", "3 alive, 1 vanished"))
+		got := stable(s.shows("FAILING NOW", "OPERATIONS", "paused by ada", "3 alive, 1 lost"))
 		file := filepath.Join("testdata", "top.txt")
 		if os.Getenv("UPDATE") != "" {
 			if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
@@ -113,7 +113,7 @@ func TestTopOnATerminal(t *testing.T) {
 		s.press("2")
 		s.shows("fingerprint", "CONSUMER", "LAST", "card declined", "nil pointer", "!READY")
 		s.press("3")
-		s.shows("STATUS", "worker-4", "vanished", "v1.7.2", "v1.8.0", "have failed again", "!READY")
+		s.shows("STATUS", "worker-4", "lost", "v1.7.2", "v1.8.0", "have failed again", "!READY")
 		s.press("?")
 		s.shows("Any key goes back", "!STATUS")
 		s.press("x")

@@ -40,7 +40,7 @@ func (a *app) watch(ctx context.Context, seat *ops.Session, id int64, work bool)
 		case err != nil && (o.ID == 0 || connect.Trouble(err) == ""):
 			return err
 		case err != nil && !lost:
-			p.now("the operation stands still: " + connect.Trouble(err))
+			p.now("the operation makes no progress: " + connect.Trouble(err))
 		case err == nil && o.ID == 0 && !work && !over(now): // it is looked at for the first time
 			a.untaken(ctx, seat, now)
 			p.now(how(now))
@@ -107,8 +107,8 @@ func how(o ops.Operation) string {
 		text += " of " + of
 	}
 	text += " changed"
-	if o.LeftAlone > 0 {
-		text += fmt.Sprintf(", %d left alone", o.LeftAlone)
+	if o.Skipped > 0 {
+		text += fmt.Sprintf(", %d skipped", o.Skipped)
 	}
 	if o.Note != "" {
 		text += "; " + o.Note
@@ -120,9 +120,9 @@ func how(o ops.Operation) string {
 func (a *app) outcome(o ops.Operation) error {
 	var err error
 	switch {
-	case o.State == ops.Done && o.LeftAlone == 0:
+	case o.State == ops.Done && o.Skipped == 0:
 	case o.State == ops.Paused:
-		err = fmt.Errorf("%w: it has paused itself: asyncmonolith operations show %d --content says why, then operations continue %d or stop %d", errPartly, o.ID, o.ID, o.ID)
+		err = fmt.Errorf("%w: it has paused itself: asyncmonolith operations show %d --show-payloads says why, then operations resume %d or stop %d", errPartly, o.ID, o.ID, o.ID)
 	default:
 		err = errPartly
 	}
@@ -135,7 +135,7 @@ func (a *app) outcome(o ops.Operation) error {
 // left says what becomes of an operation that nobody here looks at any more.
 func (a *app) left(id int64, o ops.Operation) error {
 	a.note("Left as it is: %s. A live process that runs ops.Runner goes on with it, if there is one.", how(o))
-	a.note("To go on from here:  asyncmonolith operations watch %d --work", id)
+	a.note("To go on from here:  asyncmonolith operations run %d", id)
 	if o.State == ops.Waiting {
 		a.note("To take it back:     asyncmonolith operations undo %d", id)
 	} else {

@@ -62,9 +62,9 @@ type Projection struct {
 	Shards int
 	// BatchSize is the most events applied in one transaction. Defaults to 500.
 	BatchSize int
-	// FromHead has a projection, or a version of one, that has never read before begin with the
+	// StartAtHead has a projection, or a version of one, that has never read before begin with the
 	// events that get positions from now on. By default it gets every event there ever was.
-	FromHead bool
+	StartAtHead bool
 	// OnError is what becomes of an event that cannot be applied. Defaults to Halt.
 	OnError OnError
 	// MaxAttempts is the number of failed attempts after which OnError counts.

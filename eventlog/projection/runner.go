@@ -226,7 +226,7 @@ func (r *Runner) enter(ctx context.Context, reader *reader) error {
 	sub := store.Subscription{Name: reader.Name, Version: reader.Version, Shards: reader.Shards, Filter: reader.filter}
 	rows, err := r.subscriptions(ctx, r.db, reader)
 	if err == nil && len(rows) == 0 {
-		if reader.FromHead {
+		if reader.StartAtHead {
 			if sub.Position, err = r.log.Head(ctx, r.db); err != nil {
 				return err
 			}

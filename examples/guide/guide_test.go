@@ -147,7 +147,7 @@ func TestOutcomes(t *testing.T) {
 			f.cards.err = test.err
 			f.shop.Open = func() bool { return !test.closed }
 			produced := f.Produce(guide.OrderPlaced{OrderID: "o-1"})
-			v := f.ProcessNextFor("charge-card").Verdict
+			v := f.ProcessNextFor("charge-card").Outcome
 			if v.Outcome != test.want || test.delay > 0 && v.Delay != test.delay {
 				t.Errorf("outcome: got %+v, want %s", v, test.want)
 			}
@@ -258,7 +258,7 @@ func TestPoisonedGroups(t *testing.T) {
 		t.Errorf("of nothing: got %v, %s", err, &out)
 	}
 	f.Advance(time.Second)
-	if err := guide.RequeueGroup(ctx, f.db, f.poison, messages[0].Fingerprint, &out); err != nil || !strings.Contains(out.String(), "3 messages, 0 conflicts, 0 that nobody takes\n3 requeued [{") {
+	if err := guide.RequeueGroup(ctx, f.db, f.poison, messages[0].Fingerprint, &out); err != nil || !strings.Contains(out.String(), "3 messages, 0 conflicts, 0 unhandled\n3 requeued [{") {
 		t.Errorf("requeue: got %v, %s", err, &out)
 	}
 }

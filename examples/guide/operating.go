@@ -54,7 +54,7 @@ func RequeueGroup(ctx context.Context, db bun.IDB, store *poison.Store, fingerpr
 	if err != nil || seen.Messages == 0 {
 		return err
 	}
-	fmt.Fprintln(out, seen.Messages, "messages,", seen.Conflicts, "conflicts,", seen.Untaken, "that nobody takes")
+	fmt.Fprintln(out, seen.Messages, "messages,", seen.Conflicts, "conflicts,", seen.Unhandled, "unhandled")
 	filter.PoisonedBefore = seen.At // not what fails from now on
 	for b := (poison.Chunk{Filter: filter, UpTo: seen.UpTo, Limit: 100}); ; {
 		done, err := store.RequeueBatch(ctx, db, b)

@@ -79,12 +79,12 @@ func TestABusyProviderIsAskedAgain(t *testing.T) {
 	s.busy = func() bool { return true }
 	kit.Produce(s.insertOrder(t, "o-1"))
 	first := kit.ProcessNextFor("charge-card")
-	if first.Verdict.Outcome != bus.Retried || !errors.Is(first.Verdict.Err, errBusy) {
-		t.Errorf("first attempt: got %+v, want it retried", first.Verdict)
+	if first.Outcome.Outcome != bus.Retried || !errors.Is(first.Outcome.Err, errBusy) {
+		t.Errorf("first attempt: got %+v, want it retried", first.Outcome)
 	}
 	bustest.RequireNotProduced[OrderCharged](t, kit, nil)
 	s.busy = func() bool { return false }
-	kit.Advance(first.Verdict.Delay)
+	kit.Advance(first.Outcome.Delay)
 	kit.ProcessNextFor("charge-card")
 	bustest.RequireProduced(t, kit, func(e OrderCharged) bool { return e.OrderID == "o-1" })
 }
@@ -95,7 +95,7 @@ func TestAProviderThatStaysBusyIsGivenUp(t *testing.T) {
 	s.busy = func() bool { return true }
 	kit.Produce(s.insertOrder(t, "o-1"))
 	for range 20 {
-		kit.Advance(kit.ProcessNextFor("charge-card").Verdict.Delay)
+		kit.Advance(kit.ProcessNextFor("charge-card").Outcome.Delay)
 	}
 	poisoned := bustest.RequirePoisoned(t, kit, "charge-card", func(e OrderPlaced) bool { return e.OrderID == "o-1" })
 	if poisoned.Attempts != 20 {

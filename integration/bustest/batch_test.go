@@ -37,7 +37,7 @@ func TestBatchesInAKit(t *testing.T) {
 		}
 		k.Produce(OrderPlaced{"later"}, outbox.Delay(time.Second))
 		k.Produce(OrderCharged{"of another consumer"})
-		if d := k.ProcessNext(); d.Verdict.Outcome != bus.Done || string(d.Message.Payload) != `{"id":"0"}` {
+		if d := k.ProcessNext(); d.Outcome.Outcome != bus.Done || string(d.Message.Payload) != `{"id":"0"}` {
 			t.Errorf("the first of the batch: got %+v, want 0, done", d)
 		}
 		equal(t, "one call", calls, []string{"0+1+2"})

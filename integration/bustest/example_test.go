@@ -76,7 +76,7 @@ func Example_config() {
 	}.NewKit(t, openMemory(t), bus.Consume("fails", func(context.Context, OrderPlaced) error { return errors.New("no luck") }))
 	receipt := kit.Produce(OrderPlaced{ID: "o-1"})
 	fmt.Println(receipt.MessageID, "at", kit.Now())
-	fmt.Println("again in", kit.ProcessNext().Verdict.Delay)
+	fmt.Println("again in", kit.ProcessNext().Outcome.Delay)
 	// Output:
 	// 00000000-0000-7000-8000-000000000001 at 2031-02-03 04:00:00 +0000 UTC
 	// again in 1m0s
@@ -100,7 +100,7 @@ func Example_processNext() {
 	}))
 	kit.Produce(OrderPlaced{ID: "o-1"})
 	got := kit.ProcessNext()
-	fmt.Println(got.Message.Consumer, got.Message.Attempt, got.Verdict.Outcome, got.Verdict.Err)
+	fmt.Println(got.Message.Consumer, got.Message.Attempt, got.Outcome.Outcome, got.Outcome.Err)
 	// Output: charge 1 poisoned card expired
 }
 
@@ -127,7 +127,7 @@ func Example_drainUntilIdle() {
 	kit = bustest.NewKit(t, db, charge(&kit, db), ship())
 	kit.Produce(OrderPlaced{ID: "o-1"})
 	for _, run := range kit.DrainUntilIdle() {
-		fmt.Println(run.Message.Consumer, run.Verdict.Outcome)
+		fmt.Println(run.Message.Consumer, run.Outcome.Outcome)
 	}
 	// Output:
 	// shipped o-1

@@ -24,7 +24,7 @@ var errAway = errors.New("the provider is away")
 // outcomesOf lists what became of messages.
 func outcomesOf(deliveries []bustest.Delivery) (outcomes []bus.Outcome) {
 	for _, d := range deliveries {
-		outcomes = append(outcomes, d.Verdict.Outcome)
+		outcomes = append(outcomes, d.Outcome.Outcome)
 	}
 	return outcomes
 }
@@ -129,8 +129,8 @@ func TestDeadlinesInAKit(t *testing.T) {
 		k.Produce(OrderPlaced{"kept"}, outbox.DeliverBy(k.Now().Add(time.Hour), bus.Poisoned))
 		k.Advance(time.Hour + time.Second)
 		for _, d := range k.DrainUntilIdle() {
-			if !errors.Is(d.Verdict.Err, bus.ErrExpired) {
-				t.Errorf("verdict: got %+v, want %v", d.Verdict, bus.ErrExpired)
+			if !errors.Is(d.Outcome.Err, bus.ErrExpired) {
+				t.Errorf("verdict: got %+v, want %v", d.Outcome, bus.ErrExpired)
 			}
 		}
 		equal(t, "ran", ran, []string{"in time"})
@@ -190,8 +190,8 @@ func TestAGateInAKit(t *testing.T) {
 		}, outbox.WithCircuit(&gate)))
 		k.Produce(OrderPlaced{"1"})
 		k.Produce(OrderPlaced{"2"})
-		if d := k.ProcessNextFor("c"); d.Verdict.Outcome != bus.Released || !errors.Is(d.Verdict.Err, errAway) {
-			t.Errorf("verdict: got %+v, want it given back", d.Verdict)
+		if d := k.ProcessNextFor("c"); d.Outcome.Outcome != bus.Released || !errors.Is(d.Outcome.Err, errAway) {
+			t.Errorf("verdict: got %+v, want it given back", d.Outcome)
 		}
 		k.DrainUntilIdle()
 		equal(t, "while it is closed", ran, []string{"1", "2"})

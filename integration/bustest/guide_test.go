@@ -75,8 +75,8 @@ func TestCardIsChargedAgainAndThenGivenUp(t *testing.T) {
 	kit.Produce(OrderPlaced{ID: "o-1"})
 
 	first := kit.ProcessNextFor("charge-card")
-	if first.Verdict.Outcome != bus.Retried || first.Verdict.Delay != 10*time.Second {
-		t.Errorf("first attempt: got %+v, want a retry after 10s", first.Verdict)
+	if first.Outcome.Outcome != bus.Retried || first.Outcome.Delay != 10*time.Second {
+		t.Errorf("first attempt: got %+v, want a retry after 10s", first.Outcome)
 	}
 	kit.Advance(10 * time.Second)
 	kit.ProcessNext()

@@ -33,7 +33,7 @@ func TestProcessNextRunsTheOldest(t *testing.T) {
 		k.Produce(OrderPlaced{"3"})
 		first := k.ProcessNext()
 		equal(t, "first", ran, []string{"placed 1"})
-		if first.Message.Consumer != "z-places" || first.Message.Attempt != 1 || first.Verdict.Outcome != bus.Done || first.Verdict.Err != nil ||
+		if first.Message.Consumer != "z-places" || first.Message.Attempt != 1 || first.Outcome.Outcome != bus.Done || first.Outcome.Err != nil ||
 			string(first.Message.Payload) != `{"id":"1"}` {
 			t.Errorf("delivery: got %+v, want the first attempt of z-places, done", first)
 		}
@@ -118,8 +118,8 @@ func TestRetriesComeDueWithAdvance(t *testing.T) {
 		k.Produce(OrderPlaced{"1"})
 		for i, wait := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
 			d := k.ProcessNext()
-			if d.Message.Attempt != i+1 || d.Verdict.Outcome != bus.Retried || d.Verdict.Delay != wait || !errors.Is(d.Verdict.Err, fail) {
-				t.Errorf("attempt %d: got %+v, want it retried after %s", i+1, d.Verdict, wait)
+			if d.Message.Attempt != i+1 || d.Outcome.Outcome != bus.Retried || d.Outcome.Delay != wait || !errors.Is(d.Outcome.Err, fail) {
+				t.Errorf("attempt %d: got %+v, want it retried after %s", i+1, d.Outcome, wait)
 			}
 			k.Advance(wait - time.Microsecond)
 			equal(t, "a microsecond early", consumersOf(k.DrainUntilIdle()), nil)
@@ -127,8 +127,8 @@ func TestRetriesComeDueWithAdvance(t *testing.T) {
 		}
 		wantFailure(t, func(t testing.TB) { bustest.RequirePoisoned[OrderPlaced](t, k, "charge", nil) },
 			`bustest: RequirePoisoned[bustest_test.OrderPlaced]: got none of consumer "charge", want one; poisoned: nothing`)
-		if d := k.ProcessNext(); d.Verdict.Outcome != bus.Poisoned {
-			t.Errorf("attempt 4: got %+v, want it poisoned", d.Verdict)
+		if d := k.ProcessNext(); d.Outcome.Outcome != bus.Poisoned {
+			t.Errorf("attempt 4: got %+v, want it poisoned", d.Outcome)
 		}
 		got := bustest.RequirePoisoned(t, k, "charge", func(o OrderPlaced) bool { return o.ID == "1" })
 		if got.Reason != "attempt 4 of 4 failed" || got.Attempts != 4 || len(got.Errors) != 4 || !got.PoisonedAt.Equal(k.Now()) {
@@ -150,7 +150,7 @@ func TestSteadyBackoffKeepsToItsMaximum(t *testing.T) {
 		bus.AttemptDelay(4*time.Minute), bus.MaxAttempts(10)))
 	k.Produce(OrderPlaced{"1"})
 	for attempt, want := range []time.Duration{4 * time.Minute, 8 * time.Minute, 15 * time.Minute, 15 * time.Minute} {
-		if got := k.ProcessNext().Verdict.Delay; got != want {
+		if got := k.ProcessNext().Outcome.Delay; got != want {
 			t.Errorf("attempt %d: got %s, want %s", attempt+1, got, want)
 		}
 		k.Advance(want)
@@ -180,8 +180,8 @@ func TestOutcomesAreThoseOfTheProcessor(t *testing.T) {
 			k := bustest.NewKit(t, sqlite(t), bus.Consume("c", func(context.Context, OrderPlaced) error { return test.returns() }))
 			k.Produce(OrderPlaced{"1"})
 			got := k.ProcessNext()
-			if got.Verdict.Outcome != test.want || got.Verdict.Delay != test.wait {
-				t.Errorf("verdict: got %+v, want %s after %s", got.Verdict, test.want, test.wait)
+			if got.Outcome.Outcome != test.want || got.Outcome.Delay != test.wait {
+				t.Errorf("verdict: got %+v, want %s after %s", got.Outcome, test.want, test.wait)
 			}
 			k.Advance(test.wait)
 			if again := len(k.DrainUntilIdle()) > 0; again != (test.wait > 0) {
@@ -198,8 +198,8 @@ func TestUndecodablePayloadIsPoisoned(t *testing.T) {
 	if err := k.Producer.Send(t.Context(), db, &bus.Message{PayloadType: "order.placed", Payload: []byte(`{"id":7}`)}); err != nil {
 		t.Fatal(err)
 	}
-	if got := k.ProcessNext(); got.Verdict.Outcome != bus.Poisoned {
-		t.Errorf("got %+v, want it poisoned", got.Verdict)
+	if got := k.ProcessNext(); got.Outcome.Outcome != bus.Poisoned {
+		t.Errorf("got %+v, want it poisoned", got.Outcome)
 	}
 }
 
@@ -286,7 +286,7 @@ func TestConfigIsUsed(t *testing.T) {
 		return errors.New("no luck")
 	}))
 	k.Produce(OrderPlaced{"1"})
-	if got := k.ProcessNext().Verdict.Delay; got != time.Minute {
+	if got := k.ProcessNext().Outcome.Delay; got != time.Minute {
 		t.Errorf("delay: got %s, want that of the chain, 1m", got)
 	}
 	equal(t, "layers", seen, []string{"outer", "inner", "acme"})

@@ -66,12 +66,12 @@ func TestTransactionalConsumersRunAsInProduction(t *testing.T) {
 		}), bus.Consume("ship", func(context.Context, OrderCharged) error { return nil }))
 		k.Produce(OrderPlaced{"1"})
 		d := k.ProcessNext()
-		if d.Verdict.Outcome != bus.Retried || !errors.Is(d.Verdict.Err, fail) {
-			t.Errorf("first attempt: got %+v, want it retried", d.Verdict)
+		if d.Outcome.Outcome != bus.Retried || !errors.Is(d.Outcome.Err, fail) {
+			t.Errorf("first attempt: got %+v, want it retried", d.Outcome)
 		}
 		equal(t, "effects of a failed attempt", effects(t, db), nil)
 		bustest.RequireNotProduced[OrderCharged](t, k, nil)
-		k.Advance(d.Verdict.Delay)
+		k.Advance(d.Outcome.Delay)
 		equal(t, "runs", consumersOf(k.DrainUntilIdle()), []string{"reserve", "ship"})
 		equal(t, "effects", effects(t, db), []string{"1"})
 		bustest.RequireProduced[OrderCharged](t, k, nil)

@@ -76,7 +76,7 @@ func (b *bar) killer(dsn string, deed chaos.Deed) {
 	if poisoned := r.rowsOf("poisoned_messages"); !slices.Equal(poisoned, []chaos.Run{{Consumer: "one", Job: killer}}) {
 		b.Errorf("%s: poisoned: got %v, want only the killer, %d", deed, poisoned, killer)
 	}
-	if n := r.count("SELECT count(*) FROM poisoned_messages WHERE reason = 'owner vanished 3 times' AND crashes = 3 AND attempts = 0"); n != 1 {
+	if n := r.count("SELECT count(*) FROM poisoned_messages WHERE reason = 'process lost 3 times' AND crashes = 3 AND attempts = 0"); n != 1 {
 		b.Errorf("%s: poisoned for the reason it was, and with its crashes: got %d, want 1", deed, n)
 	}
 	finished := 0

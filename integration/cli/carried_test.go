@@ -32,10 +32,10 @@ func TestNobodyCarriesItOut(t *testing.T) {
 	each(t, func(s site) {
 		a := filled(s)
 		start := []string{"requeue", "--consumer", "mail", "--undo-window", "0", "--yes", "--reason", "fixed"}
-		const nobody = "No live process runs ops.Runner, so nothing happens by itself: asyncmonolith operations watch "
+		const nobody = "No live process runs ops.Runner, so nothing happens by itself: asyncmonolith operations run "
 		got := s.must(0, start...)
 		id := s.idOf(a, "SELECT MAX(id) FROM message_operations")
-		if !got.says(nobody+id+" --work carries it out from here.") || got.says("A process that runs") {
+		if !got.says(nobody+id+" carries it out from here.") || got.says("A process that runs") {
 			s.Errorf("got %+v, want that nobody carries it out", got)
 		}
 		if got = s.must(0, append(start, "--json")...); !strings.Contains(got.err, nobody+id) || strings.Contains(got.out, "No live") {
@@ -97,15 +97,15 @@ func TestTheSameHasPausedItself(t *testing.T) {
 		a.Exec("UPDATE message_operations SET state = 'paused', note = '10 of the 10 that went first have failed again'")
 		for _, more := range [][]string{nil, {"--wait"}, {"--json"}} {
 			got := s.must(5, append(start, more...)...)
-			if !got.says("operation "+id+" has paused itself", "operations continue "+id+" --yes --reason TEXT", "operations stop "+id+" --reason TEXT") || got.says("undo") {
+			if !got.says("operation "+id+" has paused itself", "operations resume "+id+" --yes --reason TEXT", "operations stop "+id+" --reason TEXT") || got.says("undo") {
 				s.Errorf("%v: got %+v, want how it goes on, or ends", more, got)
 			}
 		}
 		if n := a.Count("SELECT count(*) FROM message_operations"); n != 1 {
 			s.Errorf("got %d operations, want the one: %s", n, s.dump("message_operations"))
 		}
-		s.must(0, "operations", "continue", id, "--yes", "--reason", "other orders")
-		if got := s.must(0, "operations", "show", id, "--content"); !got.says("continued by cli:", "; before that: 10 of the 10 that went first have failed again") {
+		s.must(0, "operations", "resume", id, "--yes", "--reason", "other orders")
+		if got := s.must(0, "operations", "show", id, "--show-payloads"); !got.says("continued by cli:", "; before that: 10 of the 10 that went first have failed again") {
 			s.Errorf("got %+v, want why it had paused itself, too", got)
 		}
 	})

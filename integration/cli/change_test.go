@@ -97,8 +97,8 @@ func TestWaitLeavesOthersAlone(t *testing.T) {
 		if a.Count("SELECT count(*) FROM message_operations WHERE state = 'waiting'") != 1 || a.Count("SELECT count(*) FROM poisoned_messages") != 3 {
 			s.Errorf("got %s, want the other operation as it was", s.dump("message_operations"))
 		}
-		s.must(0, "operations", "rate", other, "500", "--yes", "--reason", "faster")
-		if got := s.must(0, "operations", "watch", other, "--work"); !strings.Contains(got.out, "is done: 3 of 3 changed") {
+		s.must(0, "operations", "set-rate", other, "500", "--yes", "--reason", "faster")
+		if got := s.must(0, "operations", "run", other); !strings.Contains(got.out, "is done: 3 of 3 changed") {
 			s.Errorf("got %+v, want it done by who watches", got)
 		}
 	})
@@ -155,7 +155,7 @@ func TestInterrupted(t *testing.T) {
 		}
 		_ = c.Wait()
 		id := s.idOf(a, "SELECT MAX(id) FROM message_operations")
-		for _, want := range []string{"Left as it is: operation " + id + " (requeue) is waiting", "asyncmonolith operations watch " + id + " --work", "asyncmonolith operations undo " + id} {
+		for _, want := range []string{"Left as it is: operation " + id + " (requeue) is waiting", "asyncmonolith operations run " + id, "asyncmonolith operations undo " + id} {
 			if !strings.Contains(said, want) {
 				s.Errorf("got %q, want it to say %q", said, want)
 			}

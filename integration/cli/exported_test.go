@@ -25,7 +25,7 @@ func TestWhatIsKeptIsWhatIsDeleted(t *testing.T) {
 		}
 		yes := []string{"--yes", "--reason", "kept elsewhere"}
 		a.Exec("UPDATE poisoned_messages SET consumer_type = 'other' WHERE id = 1") // it fails later, with a lower id
-		kept := s.must(0, "poisoned", "export", "--consumer", "mail", "--content", "--reason", "to keep").out
+		kept := s.must(0, "poisoned", "export", "--consumer", "mail", "--show-payloads", "--reason", "to keep").out
 		path := write(kept)
 		a.Exec("UPDATE poisoned_messages SET consumer_type = 'mail' WHERE id = 1")
 		lines := strings.SplitAfter(kept, "\n")

@@ -83,7 +83,7 @@ func TestRights(t *testing.T) {
 		id := s.idOf(a, "SELECT MAX(id) FROM consumer_messages WHERE consumer_type = 'mail'")
 		looks := s.as("looks")
 		for _, args := range [][]string{
-			{"status"}, {"consumers", "list"}, {"messages", "list"}, {"messages", "keys"}, {"messages", "get", id, "--content"}, {"poisoned", "groups"}, {"poisoned", "list", "--error", "luck"}, {"poisoned", "get", "1", "--content"},
+			{"status"}, {"consumers", "list"}, {"messages", "list"}, {"messages", "blocked-keys"}, {"messages", "get", id, "--show-payloads"}, {"poisoned", "groups"}, {"poisoned", "list", "--error", "luck"}, {"poisoned", "get", "1", "--show-payloads"},
 			{"explain", id}, {"schedules", "list"}, {"processes"}, {"operations", "list"},
 		} {
 			looks.must(0, args...)

@@ -171,12 +171,12 @@ func TestHostileTexts(t *testing.T) {
 		a.Exec("UPDATE message_failures SET consumer_type = ?, fingerprint = ?, error_type = ?, sample = ?, first_version = ?", evil, "1\x1b[2J", evil, evil, evil)
 		a.Exec("UPDATE message_processes SET host = ?, program = ?, version = ?", evil, evil, evil)
 		a.Exec("UPDATE scheduled_messages SET name = ?, tag = ?, cron_expression = ?, last_error = ? WHERE name = 'nightly'", evil, evil, evil, evil)
-		s.must(0, "consumers", "pause", strings.ToValidUTF8(evil, ""), "--unknown", "--yes", "--reason", evil)
+		s.must(0, "consumers", "pause", strings.ToValidUTF8(evil, ""), "--allow-unknown-consumer", "--yes", "--reason", evil)
 		id := s.idOf(a, "SELECT MIN(id) FROM consumer_messages")
 		for _, args := range [][]string{
-			{"status", "--content"}, {"consumers", "list"}, {"messages", "list"}, {"messages", "get", id, "--content"}, {"explain", id}, {"explain", "4"},
-			{"poisoned", "groups", "--content"}, {"poisoned", "list", "--content"}, {"poisoned", "get", "1", "--content"}, {"poisoned", "export", "--content", "--reason", evil},
-			{"schedules", "list", "--content"}, {"schedules", "next", "1"}, {"processes"}, {"operations", "list"}, {"operations", "show", "1"}, {"requeue", "1"}, {"requeue", "--all"},
+			{"status", "--show-payloads"}, {"consumers", "list"}, {"messages", "list"}, {"messages", "get", id, "--show-payloads"}, {"explain", id}, {"explain", "4"},
+			{"poisoned", "groups", "--show-payloads"}, {"poisoned", "list", "--show-payloads"}, {"poisoned", "get", "1", "--show-payloads"}, {"poisoned", "export", "--show-payloads", "--reason", evil},
+			{"schedules", "list", "--show-payloads"}, {"schedules", "next", "1"}, {"processes"}, {"operations", "list"}, {"operations", "show", "1"}, {"requeue", "1"}, {"requeue", "--all"},
 			{"status", "--check"}, {"status", "--chek" + evil}, {evil}, {"consumers", "pause", evil + "x"}, {"messages", "get", evil}, {"__complete", "consumers", "pause", ""},
 		} {
 			for _, format := range [][]string{nil, {"--json"}} {

@@ -48,8 +48,8 @@ func TestAttack26TerminalCommands(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{
-		{"status"}, {"status", "--content"}, {"doctor"}, {"messages", "list"}, {"messages", "get", "3", "--content"}, {"explain", "3"}, {"poisoned", "groups"}, {"poisoned", "groups", "--content"},
-		{"poisoned", "list", "--content"}, {"poisoned", "get", "1000003", "--content"}, {"schedules", "list"}, {"projections", "list"}, {"projections", "list", "--content"}, {"processes"}, {"operations", "list"}, {"operations", "show", "1"},
+		{"status"}, {"status", "--show-payloads"}, {"doctor"}, {"messages", "list"}, {"messages", "get", "3", "--show-payloads"}, {"explain", "3"}, {"poisoned", "groups"}, {"poisoned", "groups", "--show-payloads"},
+		{"poisoned", "list", "--show-payloads"}, {"poisoned", "get", "1000003", "--show-payloads"}, {"schedules", "list"}, {"projections", "list"}, {"projections", "list", "--show-payloads"}, {"processes"}, {"operations", "list"}, {"operations", "show", "1"},
 		{"requeue", "--all"}, {"consumers", "pause", "consumer-00" + evil}, {"schedules", "next", "schedule-00" + evil}, {"messages", "list", "--consumer", evil},
 		{"no-such" + evil}, {"status", "--no-such" + evil}, {"schedules", "next", "none" + evil}, {"status", "--prefix", evil}, {"status", "--dsn-file", "no-such" + evil},
 	} {

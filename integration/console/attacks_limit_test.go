@@ -111,7 +111,7 @@ func TestAttack19NumbersOfDatabases(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, seeded(t, open(t)), ops.Administrator)
 			for _, number := range numbers {
-				for _, query := range []string{"group?since=", "group?until=", "messages?older=", "message?id=", "schedule?id=", "operation?id=", "claim?id=", "find?what=message&value=0&examined=", "projection?name=projection-00&version=", "confirm?do=run+now&id=", "confirm?do=requeue&id="} {
+				for _, query := range []string{"group?since=", "group?until=", "messages?older=", "message?id=", "schedule?id=", "operation?id=", "claim?id=", "find?what=message&value=0&examined=", "projection?name=projection-00&version=", "confirm?do=run_now&id=", "confirm?do=requeue&id="} {
 					if a := s.get(query + url.QueryEscape(number)); a.status >= 500 {
 						t.Errorf("%s%.50s: got %s", query, number, a)
 					}

@@ -297,4 +297,4 @@ func (s *State) Transact(t Transaction) bool {
 }
 
 // reason is why recovery poisons.
-func reason() string { return fmt.Sprintf("owner vanished %d times", MaxCrashes) }
+func reason() string { return fmt.Sprintf("process lost %d times", MaxCrashes) }

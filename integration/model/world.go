@@ -29,7 +29,7 @@ type world struct {
 	tally   Tally
 	view    View
 	now     time.Duration
-	lost    map[Key]int // how often an owner vanished since the last outcome
+	lost    map[Key]int // how often an process lost since the last outcome
 	taken   []taken
 	sent    []Step // settles that may be sent again
 	hints   map[string]Place

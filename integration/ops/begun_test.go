@@ -26,7 +26,7 @@ func TestWhatIsBegunCanBeClosed(t *testing.T) {
 		id := int64(a.Count("SELECT MAX(id) FROM message_operations"))
 		begun := func(ago time.Duration) {
 			t.Helper()
-			a.Exec("UPDATE message_operations SET state = 'begun', finished_at = NULL, created_at = "+testapp.In(db, -ago)+" WHERE id = ?", id)
+			a.Exec("UPDATE message_operations SET state = 'started', finished_at = NULL, created_at = "+testapp.In(db, -ago)+" WHERE id = ?", id)
 		}
 		begun(9 * time.Minute)
 		if o, err := s.Stop(t.Context(), "it must be dead", id); !errors.Is(err, ops.ErrInvalidState) || o.State != ops.Started {

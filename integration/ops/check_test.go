@@ -57,7 +57,7 @@ func TestCheck(t *testing.T) {
 		wantFinding(t, check(), "processes", ops.Critical, "or their broker is away: c")
 		a.Exec("INSERT INTO message_breakers (name, half_since, done, failed, opened, opened_at, open_until) VALUES ('c', " + testapp.In(db, 0) + ", 8, 12, 1, " + testapp.In(db, -time.Minute) + ", " + testapp.In(db, time.Minute) + ")")
 		all = check()
-		wantFinding(t, all, "breakers", ops.Critical, "c: ", "Circuit open since ", "12 of 20 runs failed")
+		wantFinding(t, all, "circuit_breakers", ops.Critical, "c: ", "Circuit open since ", "12 of 20 runs failed")
 		if found := findingsOf(all, "processes"); len(found) != 0 {
 			t.Errorf("got %+v, want the breaker alone", found)
 		}
@@ -167,7 +167,7 @@ func TestABusyDatabase(t *testing.T) {
 	})
 }
 
-// TestDoctorFindsWhatTheCheckFinds: whatever needs somebody, the doctor names, with what to do.
+// TestDoctorFindsWhatTheCheckFinds: whatever needs attention, the doctor names, with what to do.
 func TestDoctorFindsWhatTheCheckFinds(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -189,7 +189,7 @@ func TestDoctorFindsWhatTheCheckFinds(t *testing.T) {
 		}
 		cures := make(map[string]string)
 		for _, f := range testapp.Must[[]ops.Finding](t)(s.Doctor(t.Context())) {
-			cures[f.Check+": "+f.Subject+": "+f.Text] = f.Cure
+			cures[f.Check+": "+f.Subject+": "+f.Text] = f.Remedy
 		}
 		checks := make(map[string]bool)
 		for _, f := range testapp.Must[[]ops.Finding](t)(s.Check(t.Context())) {
@@ -205,7 +205,7 @@ func TestDoctorFindsWhatTheCheckFinds(t *testing.T) {
 		if len(checks) != want {
 			t.Errorf("got %v, want one of each of %d", checks, want)
 		}
-		for subject, command := range map[string]string{"c": "poisoned groups --consumer c --content", "it's": `requeue --consumer 'it'\''s'`} {
+		for subject, command := range map[string]string{"c": "poisoned groups --consumer c --show-payloads", "it's": `requeue --consumer 'it'\''s'`} {
 			found := false
 			for said, cure := range cures {
 				found = found || strings.HasPrefix(said, "poisoned: "+subject+": ") && strings.Contains(cure, "asyncmonolith "+command)
@@ -217,7 +217,7 @@ func TestDoctorFindsWhatTheCheckFinds(t *testing.T) {
 	})
 }
 
-// TestCheckOfOperations: one that nobody carries out needs somebody after 10 s, and where a process lives that
+// TestCheckOfOperations: one that nobody carries out needs attention after 10 s, and where a process lives that
 // carries operations out after a minute.
 func TestCheckOfOperations(t *testing.T) {
 	t.Parallel()
@@ -232,7 +232,7 @@ func TestCheckOfOperations(t *testing.T) {
 			says  string
 		}{
 			{"waiting", 5 * time.Second, false, ""},
-			{"waiting", 15 * time.Second, false, fmt.Sprintf("asyncmonolith operations watch %d --work", o.ID)},
+			{"waiting", 15 * time.Second, false, fmt.Sprintf("asyncmonolith operations run %d", o.ID)},
 			{"running", 15 * time.Second, false, "no live process runs ops.Runner"},
 			{"waiting", 15 * time.Second, true, ""},
 			{"waiting", 90 * time.Second, true, "nobody carries it out"},

@@ -96,25 +96,25 @@ func TestPlansExpire(t *testing.T) {
 		d := deskOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour })
 		ada, bob, ctx := d.As(someone(ops.Administrator)), d.As(ops.Principal{Name: "bob", Role: ops.Administrator}), t.Context()
 		first := planned(t, ada, ops.Discard, ofConsumer("c"))
-		if again := planned(t, ada, ops.Discard, ofConsumer("c")); first.Preview.Already != 0 || again.Preview.Already != 0 {
-			t.Errorf("planned by one: got already %d and %d, want none", first.Preview.Already, again.Preview.Already)
+		if again := planned(t, ada, ops.Discard, ofConsumer("c")); first.Preview.Duplicate != 0 || again.Preview.Duplicate != 0 {
+			t.Errorf("planned by one: got already %d and %d, want none", first.Preview.Duplicate, again.Preview.Duplicate)
 		}
-		if second := planned(t, bob, ops.Discard, ofConsumer("c")); second.Preview.Already != first.ID {
-			t.Errorf("planned by another: got already %d, want %d", second.Preview.Already, first.ID)
+		if second := planned(t, bob, ops.Discard, ofConsumer("c")); second.Preview.Duplicate != first.ID {
+			t.Errorf("planned by another: got already %d, want %d", second.Preview.Duplicate, first.ID)
 		}
-		if other := planned(t, bob, ops.Requeue, ofConsumer("c")); other.Preview.Already != 0 {
-			t.Errorf("another action: got already %d, want none", other.Preview.Already)
+		if other := planned(t, bob, ops.Requeue, ofConsumer("c")); other.Preview.Duplicate != 0 {
+			t.Errorf("another action: got already %d, want none", other.Preview.Duplicate)
 		}
 		a.Exec("UPDATE message_operations SET created_at = " + testapp.In(db, -11*time.Minute))
-		if later := planned(t, bob, ops.Discard, ofConsumer("c")); later.Preview.Already != 0 {
-			t.Errorf("a plan that has expired: got already %d, want none", later.Preview.Already)
+		if later := planned(t, bob, ops.Discard, ofConsumer("c")); later.Preview.Duplicate != 0 {
+			t.Errorf("a plan that has expired: got already %d, want none", later.Preview.Duplicate)
 		}
 		fresh := planned(t, ada, ops.Discard, ofConsumer("c"))
 		started := testapp.Must[ops.Operation](t)(ada.Start(ctx, fresh.ID, ops.StartOptions{Reason: "why"}))
 		if same, err := ada.Start(ctx, fresh.ID, ops.StartOptions{Reason: "why"}); !errors.Is(err, ops.ErrInProgress) || same.ID != started.ID || same.State != ops.Waiting {
 			t.Errorf("started twice: got %+v and error %v, want the same and ErrInProgress", same, err)
 		}
-		if p := testapp.Must[ops.Preview](t)(bob.Preview(ctx, ops.Discard, ofConsumer("c"))); p.Already != started.ID || p.At.IsZero() || p.Bounded {
+		if p := testapp.Must[ops.Preview](t)(bob.Preview(ctx, ops.Discard, ofConsumer("c"))); p.Duplicate != started.ID || p.At.IsZero() || p.Incomplete {
 			t.Errorf("while it is under way: got %+v, want already %d", p, started.ID)
 		}
 		a.Exec("UPDATE message_operations SET created_at = " + testapp.In(db, -61*time.Minute))
@@ -206,7 +206,7 @@ func TestPreviewsHaveTheirOwnRoom(t *testing.T) {
 		for range 2 {
 			all.Go(func() {
 				o, err := s.Plan(t.Context(), ops.Discard, ops.Target{Poisoned: &poison.Filter{}})
-				if err != nil || !o.Preview.Bounded || !o.Preview.More || o.Preview.UpTo != 6 || o.Target.Poisoned.PoisonedBefore.IsZero() || len(o.Preview.Consumers) != 2 {
+				if err != nil || !o.Preview.Incomplete || !o.Preview.More || o.Preview.UpTo != 6 || o.Target.Poisoned.PoisonedBefore.IsZero() || len(o.Preview.Consumers) != 2 {
 					t.Errorf("got %+v with %+v, error %v, want it bounded and pinned", o, o.Preview, err)
 				}
 			})

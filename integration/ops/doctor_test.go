@@ -45,12 +45,12 @@ func findingsOf(all []ops.Finding, check string) (found []ops.Finding) {
 func wantFinding(t *testing.T, all []ops.Finding, check string, severity ops.Severity, says ...string) {
 	t.Helper()
 	found := findingsOf(all, check)
-	if len(found) != 1 || found[0].Severity != severity || (found[0].Cure == "") != (severity == ops.OK) {
+	if len(found) != 1 || found[0].Severity != severity || (found[0].Remedy == "") != (severity == ops.OK) {
 		t.Errorf("%s: got %+v, want one %s with a cure unless it is fine", check, found, severity)
 		return
 	}
 	for _, text := range says {
-		if said := found[0].Subject + ": " + found[0].Text + " " + found[0].Cure; !strings.Contains(said, text) {
+		if said := found[0].Subject + ": " + found[0].Text + " " + found[0].Remedy; !strings.Contains(said, text) {
 			t.Errorf("%s: got %q, want %q in it", check, said, text)
 		}
 	}
@@ -68,9 +68,9 @@ func TestDoctorFindsNothing(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
-		checks := []string{"schema", "server", "safety", "pool", "connections", "indexes", "dead rows", "snapshots", "clock", "poisoned", "parked keys", "consumers", "breakers", "processes", "schedules", "pauses", "operations", "projections"}
+		checks := []string{"schema", "server", "safety", "pool", "connections", "indexes", "dead_rows", "snapshots", "clock", "poisoned", "blocked_keys", "consumers", "circuit_breakers", "processes", "schedules", "pauses", "operations", "projections"}
 		if db.Dialect().Name() == dialect.SQLite {
-			checks = []string{"schema", "server", "safety", "pool", "indexes", "clock", "poisoned", "parked keys", "consumers", "breakers", "processes", "schedules", "pauses", "operations", "projections"}
+			checks = []string{"schema", "server", "safety", "pool", "indexes", "clock", "poisoned", "blocked_keys", "consumers", "circuit_breakers", "processes", "schedules", "pauses", "operations", "projections"}
 		}
 		all := doctor(t, t.Context(), db, a.Registry)
 		var got []string
@@ -79,7 +79,7 @@ func TestDoctorFindsNothing(t *testing.T) {
 			if f.Check == "connections" || f.Check == "snapshots" { // the server has other tests
 				continue
 			}
-			if f.Severity != ops.OK || f.Text == "" || f.Cure != "" {
+			if f.Severity != ops.OK || f.Text == "" || f.Remedy != "" {
 				t.Errorf("got %+v, want it fine", f)
 			}
 		}
@@ -233,7 +233,7 @@ func TestDoctorLooksAtDeadRows(t *testing.T) {
 	testapp.Eventually(t, "the statistics tell", func() bool {
 		return a.Count("SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'consumer_messages'") >= 60_000
 	})
-	wantFinding(t, doctor(t, t.Context(), db, a.Registry), "dead rows", ops.Warning, "consumer_messages: 60000 dead rows beside 0 live ones", "VACUUM")
+	wantFinding(t, doctor(t, t.Context(), db, a.Registry), "dead_rows", ops.Warning, "consumer_messages: 60000 dead rows beside 0 live ones", "VACUUM")
 }
 
 // TestDoctorLooksAtTheClock: a skew is said with its size.
@@ -257,7 +257,7 @@ func TestDoctorLooksAtConsumers(t *testing.T) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		overview := func() []admin.Unhandled {
 			t.Helper()
-			return testapp.Must[ops.Overview](t)(deskOf(t, db, a.Registry).As(someone(ops.Viewer)).Overview(t.Context())).Strangers
+			return testapp.Must[ops.Overview](t)(deskOf(t, db, a.Registry).As(someone(ops.Viewer)).Overview(t.Context())).Unhandled
 		}
 		a.ProduceMany(1)
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "consumers", ops.Warning, "c: ", "no processor has told of itself")
@@ -392,7 +392,7 @@ func TestDoctorLooksAtOperations(t *testing.T) {
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "operations", ops.OK)
 		for columns, says := range map[string]string{
 			"state = 'paused'": "stopped itself",
-			"state = 'begun', created_at = " + testapp.In(db, -20*time.Minute):  "begun 20 minutes ago",
+			"state = 'started', created_at = " + testapp.In(db, -20*time.Minute):  "begun 20 minutes ago",
 			"state = 'waiting', starts_at = " + testapp.In(db, -20*time.Minute): "to start 20 minutes ago",
 		} {
 			a.Exec("UPDATE message_operations SET " + columns)

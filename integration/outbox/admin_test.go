@@ -126,7 +126,7 @@ func TestAdminExplains(t *testing.T) {
 			2:  {admin.Delayed, "due in 1h0m0s"},
 			3:  {admin.Delayed, "2 of its runs failed"},
 			4:  {admin.Leased, " UTC, together with 3 others that are not done yet, and holds it until"},
-			5:  {admin.LeaseExpired, "ended 30"},
+			5:  {admin.LeaseExpired, "ended 3"},
 			6:  {admin.NoConsumer, `No consumer "gone"`},
 			7:  {admin.OtherPayload, `not "gone"`},
 			8:  {admin.Suspect, "at most 8"},

@@ -234,7 +234,7 @@ func TestExplainOfWhatOthersTake(t *testing.T) {
 		becomes(ids[0], admin.Ready, "taken by shop v1")
 		becomes(ids[2], admin.BehindKey, fmt.Sprintf("waits behind message %d", ids[1]))
 		a.Exec("UPDATE consumer_messages SET crashes = 2 WHERE id = ?", ids[0])
-		becomes(ids[0], admin.Suspect, "owners vanished")
+		becomes(ids[0], admin.Suspect, "processes were lost")
 		a.Exec("UPDATE consumer_messages SET crashes = 0, attempts = 3, available_after = "+testapp.In(db, time.Hour)+" WHERE id = ?", ids[0])
 		becomes(ids[0], admin.Delayed, "3 of its runs failed; it is due again in")
 		if err := web.Pause(t.Context(), db, "c"); err != nil {

@@ -44,7 +44,7 @@ func TestRequeueInBatches(t *testing.T) {
 			if done.Requeued+done.Conflicts > 3 || done.Requeued != len(done.Moved) {
 				t.Errorf("batch: got %+v, want 3 at most", done)
 			}
-			moved, conflicts, unregistered = append(moved, done.Moved...), conflicts+done.Conflicts, unregistered+done.Unregistered
+			moved, conflicts, unregistered = append(moved, done.Moved...), conflicts+done.Conflicts, unregistered+done.Unhandled
 			if b.After = done.Last; b.After == 0 {
 				break
 			}

@@ -119,9 +119,9 @@ func TestPreview(t *testing.T) {
 		a.Exec("UPDATE poisoned_messages SET insert_id = 'k2', consumer_type = 'stranger' WHERE id = 10") // of another consumer
 		p := testapp.Must[poison.Preview](t)(s.Preview(ctx, db, poison.Filter{}, 100))
 		said := func(p poison.Preview) string {
-			text := fmt.Sprintf("up to %d, more %t: %d, %d conflicts, %d untaken", p.UpTo, p.More, p.Messages, p.Conflicts, p.Untaken)
+			text := fmt.Sprintf("up to %d, more %t: %d, %d conflicts, %d untaken", p.UpTo, p.More, p.Messages, p.Conflicts, p.Unhandled)
 			for _, k := range p.Kinds {
-				text += fmt.Sprintf("; %s %s: %d, %d, %d", k.Consumer, k.PayloadType, k.Messages, k.Conflicts, k.Untaken)
+				text += fmt.Sprintf("; %s %s: %d, %d, %d", k.Consumer, k.PayloadType, k.Messages, k.Conflicts, k.Unhandled)
 			}
 			return text
 		}

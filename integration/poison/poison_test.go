@@ -26,7 +26,7 @@ func TestPoisonedMessagesAreListed(t *testing.T) {
 		var n atomic.Int64
 		a, s := testapp.NewPoisoned(t, db, 205, testapp.Counting("c", &n))
 		ctx := t.Context()
-		a.Exec("UPDATE poisoned_messages SET payload_type = 'other', reason = 'owner vanished 3 times' WHERE id = 7")
+		a.Exec("UPDATE poisoned_messages SET payload_type = 'other', reason = 'process lost 3 times' WHERE id = 7")
 		a.Exec(`UPDATE poisoned_messages SET errors = ?, consumer_type = 'd', order_key = 'k' WHERE id = 8`, `[{"attempt":1,"at":"2026-01-02T03:04:05Z","error":"100%_sure\\ said \"Ö <b>\"\nand left"}]`)
 		seen := map[int64]int{}
 		pages := 0
@@ -59,7 +59,7 @@ func TestPoisonedMessagesAreListed(t *testing.T) {
 			{"by consumer", poison.Filter{Consumer: "d"}, 1},
 			{"by payload type", poison.Filter{PayloadType: "other"}, 1},
 			{"by message id", poison.Filter{MessageID: testapp.Must[poison.Message](t)(s.Get(ctx, db, 9)).MessageID}, 1},
-			{"by text in the reason", poison.Filter{Error: "vanished"}, 1},
+			{"by text in the reason", poison.Filter{Error: "lost"}, 1},
 			{"by text in the errors", poison.Filter{Error: "no luck"}, 204},
 			{"a percent sign is a percent sign", poison.Filter{Error: "100%_sure"}, 1},
 			{"and no wildcard", poison.Filter{Error: "1%sure"}, 0},
@@ -187,7 +187,7 @@ func TestRequeueForNobodyIsCounted(t *testing.T) {
 		a.Exec("UPDATE poisoned_messages SET payload_type = 'gone' WHERE id = 2")
 		a.Exec("UPDATE poisoned_messages SET consumer_type = 'former' WHERE id = 3")
 		result := testapp.Must[poison.Result](t)(s.Requeue(t.Context(), db, 1, 2, 3))
-		if want := (poison.Result{Requeued: 3, Unregistered: 2}); result != want {
+		if want := (poison.Result{Requeued: 3, Unhandled: 2}); result != want {
 			t.Errorf("requeue: got %+v, want %+v", result, want)
 		}
 		result = testapp.Must[poison.Result](t)(s.RequeueWhere(t.Context(), db, poison.Filter{}, 10))

@@ -39,7 +39,7 @@ func TestRenamedElsewhere(t *testing.T) {
 		a.Produce(order{}, outbox.InsertID("present"))
 		a.Produce(order{}, outbox.InsertID("past"))
 		a.Exec("UPDATE consumer_messages SET consumer_type = 'former' WHERE id = (SELECT x.id FROM (SELECT MAX(id) AS id FROM consumer_messages) x)")
-		if p := testapp.Must[poison.Preview](t)(s.Preview(ctx, db, poison.Filter{}, 100)); p.Messages != 6 || p.Conflicts != 2 || p.Untaken != 0 {
+		if p := testapp.Must[poison.Preview](t)(s.Preview(ctx, db, poison.Filter{}, 100)); p.Messages != 6 || p.Conflicts != 2 || p.Unhandled != 0 {
 			t.Errorf("preview: got %+v, want 6 messages with 2 conflicts, which somebody takes", p)
 		}
 		if got := testapp.Must[poison.Result](t)(s.RequeueWhere(ctx, db, poison.Filter{}, 100)); got.Requeued != 3 || got.Conflicts != 3 {

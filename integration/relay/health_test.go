@@ -135,7 +135,7 @@ func TestAGateOfALogRelayIsShown(t *testing.T) {
 		fleet = testapp.Must[[]admin.Process](t)(client.Processes(t.Context(), l.DB, time.Hour))
 		return len(fleet) == 1
 	})
-	if closed := fleet[0].Closed; !slices.Equal(closed, []string{"relay:ledger"}) {
+	if closed := fleet[0].OpenCircuits; !slices.Equal(closed, []string{"relay:ledger"}) {
 		t.Errorf("to operators: got %q closed, want the relay", closed)
 	}
 }

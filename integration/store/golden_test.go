@@ -153,7 +153,7 @@ func goldenOperations() []goldenOperation {
 			}
 			return g.Notify(g.Context(), g.db, channel, "sender messages")
 		}},
-		{"unregistered", func(g *golden) error { _, err := g.Unregistered(g.Context(), g.db, wants); return err }},
+		{"unregistered", func(g *golden) error { _, err := g.Unhandled(g.Context(), g.db, wants); return err }},
 		{"pause", func(g *golden) error {
 			return g.Pause(g.Context(), g.db, []string{"update-stock"}, "ann", "since the deploy")
 		}},

@@ -130,7 +130,7 @@ func (l *ledger) explained(c store.Claim) []explained {
 		}},
 		{"exists", []string{key}, func(db *bun.DB) error { _, err := l.Exists(l.ctx, db, first); return err }},
 		{"remove", []string{key}, func(db *bun.DB) error { _, err := l.Remove(l.ctx, db, store.Session{}, first); return err }},
-		{"unregistered", []string{due}, func(db *bun.DB) error { _, err := l.Unregistered(l.ctx, db, wants); return err }},
+		{"unregistered", []string{due}, func(db *bun.DB) error { _, err := l.Unhandled(l.ctx, db, wants); return err }},
 		{"stored consumers", nil, func(db *bun.DB) error { _, err := l.StoredConsumers(l.ctx, db); return err }},
 		{"stats", nil, func(db *bun.DB) error { _, err := l.Stats(l.ctx, db, manyConsumers()); return err }},
 	}
@@ -261,7 +261,7 @@ func TestUnregisteredReadsNoDeadEntries(t *testing.T) {
 	l.fill(50_000, ledgerConsumers())
 	l.exec("DELETE FROM consumer_messages")
 	for name, wants := range map[string][]store.Want{"all taken": ledgerWants(1), "the last is not": ledgerWants(1)[:2]} {
-		plan := l.plan(func(db *bun.DB) error { _, err := l.Unregistered(l.ctx, db, wants); return err })
+		plan := l.plan(func(db *bun.DB) error { _, err := l.Unhandled(l.ctx, db, wants); return err })
 		var hit, read int
 		if _, after, ok := strings.Cut(plan, "Buffers: shared "); ok {
 			if _, err := fmt.Sscanf(after, "hit=%d read=%d", &hit, &read); hit == 0 {

@@ -47,7 +47,7 @@ CREATE FUNCTION audit_message() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 END $$;
 CREATE FUNCTION audit_poisoned() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
   INSERT INTO audit (event, message, attempts)
-  VALUES (CASE WHEN NEW.reason LIKE 'owner vanished%' THEN 'killed' ELSE 'poisoned' END, NEW.id, NEW.attempts);
+  VALUES (CASE WHEN NEW.reason LIKE 'process lost%' THEN 'killed' ELSE 'poisoned' END, NEW.id, NEW.attempts);
   RETURN NULL;
 END $$;
 CREATE TRIGGER audit AFTER INSERT OR UPDATE OR DELETE ON message_claims FOR EACH ROW EXECUTE FUNCTION audit_claim();

@@ -392,7 +392,7 @@ func TestMariaDBPlans(t *testing.T) {
 	_, finished := s.Finish(ctx, hooked, "a", []int64{claims[1].ID})
 	_, extended := s.Extend(ctx, hooked, "a", -time.Minute)
 	_, recovered := s.Recover(ctx, hooked, 3)
-	_, unregistered := s.Unregistered(ctx, hooked, wants)
+	_, unregistered := s.Unhandled(ctx, hooked, wants)
 	if err := errors.Join(crashed, probed, settled, free, finished, extended, recovered, unregistered); err != nil {
 		t.Fatal(err)
 	}
@@ -435,7 +435,7 @@ func TestMariaDBFindsNamesWithoutReadingAll(t *testing.T) {
 		return n
 	}
 	before := rowsRead()
-	unregistered := testapp.Must[[]store.Unregistered](t)(s.Unregistered(t.Context(), conn, []store.Want{{Consumer: "c1", Payload: "p"}}))
+	unregistered := testapp.Must[[]store.Unhandled](t)(s.Unhandled(t.Context(), conn, []store.Want{{Consumer: "c1", Payload: "p"}}))
 	stored := testapp.Must[[]string](t)(s.StoredConsumers(t.Context(), conn))
 	if read := rowsRead() - before; len(unregistered) != 19 || len(stored) != 20 || read > 10_000 {
 		t.Errorf("names: got %d unregistered and %d consumers from %d rows, want 19 and 20 from 10,000 at most", len(unregistered), len(stored), read)

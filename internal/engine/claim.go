@@ -67,7 +67,7 @@ func (r *run) claim(o order) (store.Claim, error) {
 		return store.Claim{}, fmt.Errorf("claim: %w", err)
 	}
 	if c.News.Unknown != "" {
-		r.warnOf(store.Unregistered{ConsumerType: o.request.Lanes.Name, PayloadType: c.News.Unknown})
+		r.warnOf(store.Unhandled{ConsumerType: o.request.Lanes.Name, PayloadType: c.News.Unknown})
 	}
 	if len(c.Messages) == 0 {
 		r.counters.emptyClaims.Add(1)

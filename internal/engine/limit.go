@@ -57,8 +57,8 @@ func checkLimits(consumers []consumer) (errs []error) {
 	numbers := make(map[string]consumer)
 	for _, c := range consumers {
 		name, n := flow.LimitOf(c.Name(), c.settings)
-		if other, ok := numbers[name]; ok && n > 0 && other.settings.Limit != n {
-			errs = append(errs, fmt.Errorf("outbox: consumer %q: the limit %q is %d, and %d for consumer %q: one number is allowed", c.Name(), c.settings.LimitName, n, other.settings.Limit, other.Name()))
+		if other, ok := numbers[name]; ok && n > 0 && other.settings.GlobalConcurrency != n {
+			errs = append(errs, fmt.Errorf("outbox: consumer %q: the limit %q is %d, and %d for consumer %q: one number is allowed", c.Name(), c.settings.SharedConcurrency, n, other.settings.GlobalConcurrency, other.Name()))
 		}
 		if n > 0 {
 			numbers[name] = c

@@ -216,7 +216,7 @@ func deal(parts []part, budget int) {
 }
 
 func (d *dispatcher) writeOrderLocked(parts []part, maxBytes int, now time.Time) order {
-	o := order{request: store.ClaimRequest{Select: store.Clean, MaxBytes: max(maxBytes, 0), Rate: parts[0].rate, Unused: parts[0].unused, Ageing: parts[0].settings.Ageing}}
+	o := order{request: store.ClaimRequest{Select: store.Clean, MaxBytes: max(maxBytes, 0), Rate: parts[0].rate, Unused: parts[0].unused, Ageing: parts[0].settings.Aging}}
 	parts[0].consumer.unused = 0
 	d.asked += o.request.MaxBytes
 	for _, p := range parts {

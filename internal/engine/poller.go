@@ -184,26 +184,26 @@ func (r *run) unregistered(ctx context.Context) {
 // reportUnregistered warns once of each kind. They are left in place: another binary may
 // know them.
 func (r *run) reportUnregistered(ctx context.Context) {
-	found, _ := ask(ctx, r, "look for unregistered messages", statementTimeout, func(ctx context.Context) ([]store.Unregistered, error) {
-		return r.store.Unregistered(ctx, r.db, r.dispatcher.wants)
+	found, _ := ask(ctx, r, "look for unregistered messages", statementTimeout, func(ctx context.Context) ([]store.Unhandled, error) {
+		return r.store.Unhandled(ctx, r.db, r.dispatcher.wants)
 	})
 	for _, s := range found {
 		r.warnOf(s)
 	}
 	names, _ := ask(ctx, r, "look for messages with keys", statementTimeout, func(ctx context.Context) ([]string, error) { return r.store.KeyedConsumers(ctx, r.db) })
 	for _, name := range r.dispatcher.adopt(names) {
-		r.warnOf(store.Unregistered{ConsumerType: name, PayloadType: "any with a key"})
+		r.warnOf(store.Unhandled{ConsumerType: name, PayloadType: "any with a key"})
 	}
 }
 
-func (r *run) warnOf(s store.Unregistered) {
+func (r *run) warnOf(s store.Unhandled) {
 	if _, before := r.warned.LoadOrStore(s, true); !before && !r.declared(s) {
 		r.config.Logger.Warn("messages wait that no consumer registered here takes", "consumer", s.ConsumerType, "payload_type", s.PayloadType)
 	}
 }
 
 // declared reports whether this program knows that another one runs the consumer.
-func (r *run) declared(s store.Unregistered) bool {
+func (r *run) declared(s store.Unhandled) bool {
 	return slices.ContainsFunc(r.registry.ConsumersOf(s.PayloadType), func(c bus.Consumer) bool { return slices.Contains(c.Names(), s.ConsumerType) })
 }
 

@@ -97,7 +97,7 @@ func (d *dispatcher) ofFirst(request *store.ClaimRequest, probe store.Probe) {
 		}
 	}
 	c := d.byName[request.Wants[first].Consumer]
-	request.Rate, request.Ageing = c.rate, c.settings.Ageing
+	request.Rate, request.Ageing = c.rate, c.settings.Aging
 	alone := func(c *consumer) bool { return c.rate != nil || c.Prioritizes() || c.settings.BatchSize > 0 }
 	request.Wants = slices.DeleteFunc(request.Wants, func(w store.Want) bool {
 		other := d.byName[w.Consumer]

@@ -36,7 +36,7 @@ func (r *run) manifest() (m presence.Manifest) {
 
 func (r *run) state() presence.State {
 	health := r.health()
-	s := presence.State{Limit: r.config.Concurrency, Stuck: health.Abandoned, Closed: store.Each(health.OpenCircuits, func(g bus.OpenCircuit) string { return g.Consumer })}
+	s := presence.State{Limit: r.config.Concurrency, Stuck: health.Abandoned, OpenCircuits: store.Each(health.OpenCircuits, func(g bus.OpenCircuit) string { return g.Consumer })}
 	s.Running, s.Queued = r.dispatcher.load()
 	return s
 }

@@ -41,7 +41,7 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		outage:    outage.New(p.config.Logger, p.config.LeaseDuration/3, p.store.Look(p.db)),
 		unrenewed: notice{logger: p.config.Logger, text: "leases cannot be renewed, their consumers are cancelled"},
 		takenAway: notice{logger: p.config.Logger, text: "claims were taken away, their consumers are cancelled"},
-		recovered: notice{logger: p.config.Logger, text: "claims of vanished owners recovered"},
+		recovered: notice{logger: p.config.Logger, text: "claims of lost processes recovered"},
 	}
 	consumers := make([]*consumer, len(p.consumers))
 	for i, c := range p.consumers {

@@ -14,10 +14,10 @@ const SharedLimit = "shared\t"
 
 // LimitOf returns the limit of a consumer over all processes, and its stored name.
 func LimitOf(consumer string, settings bus.ConsumerConfig) (name string, n int) {
-	if settings.LimitName != "" {
-		return SharedLimit + settings.LimitName, settings.Limit
+	if settings.SharedConcurrency != "" {
+		return SharedLimit + settings.SharedConcurrency, settings.GlobalConcurrency
 	}
-	return consumer, settings.Limit
+	return consumer, settings.GlobalConcurrency
 }
 
 // RateOf returns the rate of a consumer, or nil.

@@ -27,5 +27,5 @@ type State struct {
 	Queued  int           `json:"queued"`           // messages that are claimed, and wait for a worker
 	Limit   int           `json:"limit"`            // the most that may run at once
 	Stuck   []string      `json:"stuck,omitempty"`  // consumers that ignored their timeout and still run
-	Closed  []string      `json:"closed,omitempty"` // consumers that a gate or breaker stops here
+	OpenCircuits  []string      `json:"open_circuits,omitempty"` // consumers that a gate or breaker stops here
 }

@@ -67,6 +67,6 @@ func (s *Store) KeyedConsumers(ctx context.Context, db bun.IDB) ([]string, error
 
 // Unregistered lists kinds of messages that none of the wants would take: their
 // consumer or their payload type is not registered here.
-func (s *Store) Unregistered(ctx context.Context, db bun.IDB, wants []dialect.Want) ([]dialect.Unregistered, error) {
-	return retried(ctx, db, func(db bun.IDB) ([]dialect.Unregistered, error) { return s.dialect.Unregistered(ctx, db, wants) })
+func (s *Store) Unhandled(ctx context.Context, db bun.IDB, wants []dialect.Want) ([]dialect.Unhandled, error) {
+	return retried(ctx, db, func(db bun.IDB) ([]dialect.Unhandled, error) { return s.dialect.Unhandled(ctx, db, wants) })
 }

@@ -65,7 +65,7 @@ func (s *Store) Failures(ctx context.Context, db bun.IDB, consumer string, limit
 		append(t.args, limit)...)
 }
 
-// Crash tells who vanished with a message.
+// Crash is a process that was lost with a message.
 type Crash struct {
 	RowID        int64          `bun:"row_id"`
 	ConsumerType string         `bun:"consumer_type"`
@@ -74,7 +74,7 @@ type Crash struct {
 	CrashedAt    dialect.Moment `bun:"crashed_at"`
 }
 
-// Crashes lists who vanished with messages, the last first: with one of them, or with any.
+// Crashes lists processes that were lost with messages, the last first: with one of them, or with any.
 func (s *Store) Crashes(ctx context.Context, db bun.IDB, rowID int64, limit int) ([]Crash, error) {
 	var t terms
 	t.add(rowID != 0, "row_id = ?", rowID)

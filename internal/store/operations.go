@@ -29,7 +29,7 @@ type Operation struct {
 	AfterID     int64          `bun:"after_id"` // as far as it has come
 	UpToID      int64          `bun:"up_to_id"` // where it ends
 	Changed     int64          `bun:"changed"`
-	LeftAlone   int64          `bun:"left_alone"` // messages that could not be changed
+	Skipped   int64          `bun:"left_alone"` // messages that could not be changed
 	Note        string         `bun:"note"`       // why it stands still
 	LeasedBy    string         `bun:"leased_by"`
 	LeasedUntil dialect.Moment `bun:"leased_until"`
@@ -61,7 +61,7 @@ func (s *Store) AddOperation(ctx context.Context, db bun.IDB, o Operation, finis
 	return s.dialect.InsertID(ctx, db, `INSERT INTO {operations} (kind, actor, reason, target, preview, state, rate, canary, canaries, after_id, up_to_id, changed, left_alone, note, created_at, finished_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, `+end+`)`,
 		o.Kind, errorlog.Clean(o.Actor, MaxActor), errorlog.Clean(o.Reason, maxReason), string(o.Target), string(o.Preview), o.State, o.Rate, o.Canary, string(o.Canaries),
-		o.AfterID, o.UpToID, o.Changed, o.LeftAlone, errorlog.Clean(o.Note, maxReason))
+		o.AfterID, o.UpToID, o.Changed, o.Skipped, errorlog.Clean(o.Note, maxReason))
 }
 
 // OperationFilter selects operations; zero fields select all.

@@ -39,7 +39,7 @@ type (
 	Settled      = dialect.Settled
 	Source       = dialect.Source
 	SpentLane    = dialect.SpentLane
-	Unregistered = dialect.Unregistered
+	Unhandled = dialect.Unhandled
 	Want         = dialect.Want
 )
 
@@ -77,7 +77,7 @@ func Each[R, T any](rows []R, fn func(R) T) []T { return dialect.Each(rows, fn) 
 // Counted is the number of crashes of a row as it is stored.
 func Counted(crashes int) int { return dialect.Counted(crashes) }
 
-// CrashReason says why a message is poisoned whose processes have vanished so often.
+// CrashReason says why a message is poisoned whose processes were lost so often.
 func CrashReason(crashes int) string { return dialect.CrashReason(crashes) }
 
 // Unbounded is the PerKey of a source that shares among keys, and does not bound them.

@@ -72,7 +72,7 @@ type Dialect interface {
 
 	Extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) (held []int64, err error)
 	Recover(ctx context.Context, db bun.IDB, maxCrashes int) (Recovered, error)
-	Unregistered(ctx context.Context, db bun.IDB, wants []Want) ([]Unregistered, error)
+	Unhandled(ctx context.Context, db bun.IDB, wants []Want) ([]Unhandled, error)
 
 	// Consumers with a transaction.
 

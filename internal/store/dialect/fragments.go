@@ -22,7 +22,7 @@ const OnSlot = `ON CONFLICT (name, n) DO NOTHING`
 // OnNamed leaves a row that its name is the key of as it is.
 const OnNamed = `ON CONFLICT (name) DO NOTHING`
 
-// Crash is the fingerprint of a message whose owners vanished with it, as SQL.
+// Crash is the fingerprint of a message whose owners were lost with it, as SQL.
 const Crash = "'crash'"
 
 // PoisonedID is the id under which a message is poisoned, as SQL: its own, or where a

@@ -37,7 +37,7 @@ type ListStatements struct {
 	Dead          string // locks claims that have outlived their lease
 	Hit           string // locks messages of a list, but those that somebody else has locked
 	Bury          string // poisons messages for a reason: that, and a list
-	Died          string // notes who vanished with which messages: a list of them with owners
+	Died          string // notes which owners were lost with which messages
 	Bump          string // sets how often messages have crashed: a list of pairs
 	Forget        string // ends the claims of a list
 	Delete        string // removes the messages of a list
@@ -187,10 +187,10 @@ func (l *Lists) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found 
 		}
 		var dying []int64
 		var bumped [][2]int64
-		var vanished [][3]any
+		var lost [][3]any
 		for _, h := range hit {
 			solo := died[h.ID].Solo
-			vanished = append(vanished, [3]any{h.ID, died[h.ID].Owner, solo})
+			lost = append(lost, [3]any{h.ID, died[h.ID].Owner, solo})
 			counted := int64(Counted(int(h.Crashes)))
 			switch more := h.Crashes + 1; {
 			case solo && counted+1 >= int64(maxCrashes):
@@ -201,8 +201,8 @@ func (l *Lists) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found 
 				bumped = append(bumped, [2]int64{h.ID, min(more, h.Crashes-counted+int64(maxCrashes)-1)})
 			}
 		}
-		if len(vanished) > 0 {
-			if _, err := l.Dialect.Query(ctx, tx, l.SQL.Died, AsJSON(vanished)).Exec(ctx); err != nil {
+		if len(lost) > 0 {
+			if _, err := l.Dialect.Query(ctx, tx, l.SQL.Died, AsJSON(lost)).Exec(ctx); err != nil {
 				return fmt.Errorf("crashes: %w", err)
 			}
 		}

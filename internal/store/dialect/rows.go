@@ -243,7 +243,7 @@ type Recovered struct {
 }
 
 // Unregistered is a kind of message that nobody in this process consumes.
-type Unregistered struct {
+type Unhandled struct {
 	ConsumerType string `bun:"consumer_type"`
 	PayloadType  string `bun:"payload_type"`
 }
@@ -288,4 +288,4 @@ func (f Fenced) Stored() int {
 }
 
 // CrashReason is the reason given to a message that was poisoned by recovery.
-func CrashReason(crashes int) string { return fmt.Sprintf("owner vanished %d times", crashes) }
+func CrashReason(crashes int) string { return fmt.Sprintf("process lost %d times", crashes) }

@@ -224,20 +224,20 @@ func (m *database) StoredConsumers(ctx context.Context, db bun.IDB) (names []str
 }
 
 // kinds walks the payload types of pending messages of the given consumer types.
-func (m *database) kinds(ctx context.Context, db bun.IDB, consumers []string) (found []dialect.Unregistered, err error) {
+func (m *database) kinds(ctx context.Context, db bun.IDB, consumers []string) (found []dialect.Unhandled, err error) {
 	for _, consumer := range consumers {
 		payloads, err := m.types(ctx, db, nextPayloadSQL, consumer)
 		if err != nil {
 			return nil, err
 		}
 		for _, payload := range payloads {
-			found = append(found, dialect.Unregistered{ConsumerType: consumer, PayloadType: payload})
+			found = append(found, dialect.Unhandled{ConsumerType: consumer, PayloadType: payload})
 		}
 	}
 	return found, nil
 }
 
-func (m *database) Unregistered(ctx context.Context, db bun.IDB, wants []dialect.Want) (found []dialect.Unregistered, err error) {
+func (m *database) Unhandled(ctx context.Context, db bun.IDB, wants []dialect.Want) (found []dialect.Unhandled, err error) {
 	consumers, err := m.types(ctx, db, nextCleanSQL)
 	if err != nil {
 		return nil, err
@@ -245,11 +245,11 @@ func (m *database) Unregistered(ctx context.Context, db bun.IDB, wants []dialect
 	if found, err = m.kinds(ctx, db, consumers); err != nil {
 		return nil, err
 	}
-	wanted := make(map[dialect.Unregistered]bool)
+	wanted := make(map[dialect.Unhandled]bool)
 	for _, w := range wants {
-		wanted[dialect.Unregistered{ConsumerType: w.Consumer, PayloadType: w.Payload}] = true
+		wanted[dialect.Unhandled{ConsumerType: w.Consumer, PayloadType: w.Payload}] = true
 	}
-	found = slices.DeleteFunc(found, func(s dialect.Unregistered) bool { return wanted[s] })
+	found = slices.DeleteFunc(found, func(s dialect.Unhandled) bool { return wanted[s] })
 	return found[:min(len(found), 20)], nil
 }
 

@@ -13,7 +13,7 @@ import (
 
 // fenceSQL locks the messages, not their claims: neighbours in a claim stay free, and
 // recovery skips the locked rows. Before, it bounds the wait for them, and how long a
-// vanished client can keep them locked; once it has them it sets lock_timeout back, which
+// lost client can keep them locked; once it has them it sets lock_timeout back, which
 // from then on is the consumer's affair. Each row tells of the Session as well.
 const fenceSQL = fenceRowsSQL + `) f`
 

@@ -69,7 +69,7 @@ func micros(instant string) string { return "(EXTRACT(EPOCH FROM " + instant + "
 
 func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999999+00:00") }
 
-// preambleSQL bounds what a vanished client can hold on to, and keeps the
+// preambleSQL bounds what a lost client can hold on to, and keeps the
 // planner from turning the claims subquery into a scan per row.
 const preambleSQL = `SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('statement_timeout', '5s', true),
 	set_config('work_mem', '16MB', true), set_config('jit', 'off', true)`

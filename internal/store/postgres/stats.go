@@ -11,9 +11,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-func (p *database) Unregistered(ctx context.Context, db bun.IDB, wants []dialect.Want) ([]dialect.Unregistered, error) {
+func (p *database) Unhandled(ctx context.Context, db bun.IDB, wants []dialect.Want) ([]dialect.Unhandled, error) {
 	w := columnsOf(wants)
-	return interpreted(ctx, db, func(db bun.IDB) (found []dialect.Unregistered, err error) {
+	return interpreted(ctx, db, func(db bun.IDB) (found []dialect.Unhandled, err error) {
 		err = p.Query(ctx, db, dialect.UnregisteredAmong(`SELECT * FROM unnest(?::text[], ?::text[])`), pgdialect.Array(w.consumers), pgdialect.Array(w.payloads)).Scan(ctx, &found)
 		return found, err
 	})

@@ -8,7 +8,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-func (s *database) Unregistered(ctx context.Context, db bun.IDB, wants []dialect.Want) (found []dialect.Unregistered, err error) {
+func (s *database) Unhandled(ctx context.Context, db bun.IDB, wants []dialect.Want) (found []dialect.Unhandled, err error) {
 	err = s.Query(ctx, db, dialect.UnregisteredAmong(`SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j`), dialect.Pairs(wants)).Scan(ctx, &found)
 	return found, err
 }

@@ -125,9 +125,9 @@ func tablesInSchema(k *kit) {
 	equal(k, "recovered", in.recover(3), store.Recovered{Claims: 1, Crashed: 2})
 	equal(k, "poisoned", len(in.poisoned()), 1)
 	equal(k, "messages outside of the schema", k.pending(), nil)
-	unregistered, err := in.store.Unregistered(k.ctx, k.db, []store.Want{want("other", 1)})
+	unregistered, err := in.store.Unhandled(k.ctx, k.db, []store.Want{want("other", 1)})
 	k.must("unregistered", err)
-	equal(k, "unregistered", unregistered, []store.Unregistered{{ConsumerType: "c", PayloadType: payload}})
+	equal(k, "unregistered", unregistered, []store.Unhandled{{ConsumerType: "c", PayloadType: payload}})
 }
 
 func schemaMissing(k *kit) {

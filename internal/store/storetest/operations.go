@@ -185,7 +185,7 @@ func operationSteps(k *kit) {
 	step(false)
 	step(true)
 	o := k.operation(id)
-	equal(k, "steps", []int64{o.AfterID, o.Changed, o.LeftAlone}, []int64{4, 4, 2})
+	equal(k, "steps", []int64{o.AfterID, o.Changed, o.Skipped}, []int64{4, 4, 2})
 	equal(k, "canaries", string(o.Canaries), `[1]`)
 	k.must("transaction", k.db.RunInTx(k.ctx, nil, func(_ context.Context, tx bun.Tx) error {
 		_, found, err := k.store.LockOperation(k.ctx, tx, id+1000)

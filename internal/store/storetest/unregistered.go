@@ -16,9 +16,9 @@ func unregisteredCases() []testCase {
 	}
 }
 
-func (k *kit) unregistered(what string, wants []store.Want, want ...store.Unregistered) {
+func (k *kit) unregistered(what string, wants []store.Want, want ...store.Unhandled) {
 	k.Helper()
-	got, err := k.store.Unregistered(k.ctx, k.db, wants)
+	got, err := k.store.Unhandled(k.ctx, k.db, wants)
 	k.must("unregistered", err)
 	equal(k, "unregistered, "+what, got, want)
 }
@@ -35,9 +35,9 @@ func unregisteredConsumer(k *kit) {
 	k.add("c", 2)
 	k.add("b", 2)
 	k.add("d", 1)
-	k.unregistered("two unknown", []store.Want{want("c", 1)}, store.Unregistered{ConsumerType: "b", PayloadType: payload}, store.Unregistered{ConsumerType: "d", PayloadType: payload})
-	k.unregistered("all unknown", nil, store.Unregistered{ConsumerType: "b", PayloadType: payload},
-		store.Unregistered{ConsumerType: "c", PayloadType: payload}, store.Unregistered{ConsumerType: "d", PayloadType: payload})
+	k.unregistered("two unknown", []store.Want{want("c", 1)}, store.Unhandled{ConsumerType: "b", PayloadType: payload}, store.Unhandled{ConsumerType: "d", PayloadType: payload})
+	k.unregistered("all unknown", nil, store.Unhandled{ConsumerType: "b", PayloadType: payload},
+		store.Unhandled{ConsumerType: "c", PayloadType: payload}, store.Unhandled{ConsumerType: "d", PayloadType: payload})
 }
 
 func unregisteredPayload(k *kit) {
@@ -51,7 +51,7 @@ func unregisteredPayload(k *kit) {
 	k.insert(former)
 	k.add("d", 1)
 	wants := append(renamed("c", 1), store.Want{Consumer: "d", Payload: "old"}, want("d", 1))
-	k.unregistered("known only for another consumer", wants, store.Unregistered{ConsumerType: "c", PayloadType: "new"}, store.Unregistered{ConsumerType: "c", PayloadType: "old"})
+	k.unregistered("known only for another consumer", wants, store.Unhandled{ConsumerType: "c", PayloadType: "new"}, store.Unhandled{ConsumerType: "c", PayloadType: "old"})
 }
 
 func unregisteredWaiting(k *kit) {
@@ -60,15 +60,15 @@ func unregisteredWaiting(k *kit) {
 	k.insert(m)
 	k.take("a", "d", k.add("d", 1)...)
 	k.unregistered("delayed and claimed", []store.Want{want("e", 1)},
-		store.Unregistered{ConsumerType: "c", PayloadType: payload}, store.Unregistered{ConsumerType: "d", PayloadType: payload})
+		store.Unhandled{ConsumerType: "c", PayloadType: payload}, store.Unhandled{ConsumerType: "d", PayloadType: payload})
 }
 
 func unregisteredLimit(k *kit) {
-	var all []store.Unregistered
+	var all []store.Unhandled
 	for i := range 25 {
 		name := fmt.Sprintf("consumer %02d", 24-i)
 		k.insert(k.message(name))
-		all = append([]store.Unregistered{{ConsumerType: name, PayloadType: payload}}, all...)
+		all = append([]store.Unhandled{{ConsumerType: name, PayloadType: payload}}, all...)
 	}
 	k.unregistered("25 unknown", nil, all[:20]...)
 }

@@ -157,7 +157,7 @@ func checkOperations(t *testing.T, seat *ops.Session) {
 	}
 	still := 0
 	for _, f := range must[[]ops.Finding](t)(seat.Check(t.Context())) {
-		if f.Check == "operations" && strings.Contains(f.Text, "no live process runs ops.Runner") && strings.Contains(f.Cure, "operations watch") {
+		if f.Check == "operations" && strings.Contains(f.Text, "no live process runs ops.Runner") && strings.Contains(f.Remedy, "operations watch") {
 			still++
 		}
 	}

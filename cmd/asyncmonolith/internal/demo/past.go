@@ -30,7 +30,7 @@ const (
 	deployed = 23 * time.Minute     // ago, the new version
 	keeps    = 20 * time.Minute     // between two reports of a process that is only shown
 	shown    = 45 * time.Minute     // for which claims are held that nobody works on
-	lostAgo  = 4 * time.Minute      // one process vanished
+	lostAgo  = 4 * time.Minute      // one process was lost
 	lost     = "demo-lost-worker-4" // its id
 	micros   = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
 )
@@ -128,7 +128,7 @@ errors = (SELECT json_group_array(json_set(e.value, '$.at', strftime('%Y-%m-%dT%
 	return d.keep(ctx)
 }
 
-// lose writes a process that vanished with a message, which is a suspect since.
+// lose writes a process that was lost with a message, which is a suspect since.
 func (d *Demo) lose(ctx context.Context, live bool) error {
 	due := int64(0)
 	if live { // else it would run at once, and be a suspect no more
@@ -139,7 +139,7 @@ func (d *Demo) lose(ctx context.Context, live bool) error {
 		what, statement string
 		args            []any
 	}{
-		{"vanished process", `INSERT INTO message_processes (id, kind, host, pid, program, version, started_at, seen_at, manifest, state)
+		{"lost process", `INSERT INTO message_processes (id, kind, host, pid, program, version, started_at, seen_at, manifest, state)
 SELECT ?, kind, 'worker-4', 4168, 'shop', ?, {now} - ?, {now} - ?, manifest, '{"every": 15000000000, "running": 3, "limit": 8}' FROM message_processes WHERE kind = 'processor' LIMIT 1`,
 			[]any{lost, newVersion, deployed.Microseconds(), ago}},
 		{"suspect", `UPDATE consumer_messages SET crashes = 1, available_after = {now} + ?, created_at = created_at - ? WHERE id = (SELECT max(id) FROM consumer_messages WHERE consumer_type = ? AND crashes = 0)`,

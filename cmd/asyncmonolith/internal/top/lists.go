@@ -109,8 +109,8 @@ func (m *model) processTable() table {
 		if len(p.Stuck) > 0 {
 			notes = append(notes, "stuck: "+strings.Join(p.Stuck, ", "))
 		}
-		if len(p.Closed) > 0 {
-			notes = append(notes, "closed: "+strings.Join(p.Closed, ", "))
+		if len(p.OpenCircuits) > 0 {
+			notes = append(notes, "closed: "+strings.Join(p.OpenCircuits, ", "))
 		}
 		return strings.Join(notes, "; ")
 	})

@@ -257,7 +257,7 @@ func (m *model) processes() string {
 	}
 	line := styled(bold, "PROGRAMS") + "  " + fmt.Sprint(alive) + " alive"
 	if lost > 0 {
-		line += ", " + styled(yellow, fmt.Sprint(lost, " vanished")+last)
+		line += ", " + styled(yellow, fmt.Sprint(lost, " lost")+last)
 	}
 	return line
 }

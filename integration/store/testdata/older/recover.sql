@@ -11,7 +11,7 @@ poi AS (
 	created_at, available_after, attempts, crashes, errors, poisoned_at, reason)
   SELECT CASE WHEN EXISTS (SELECT 1 FROM "poisoned_messages" p WHERE p.id = dying.id) THEN dying.id
     + (SELECT COALESCE(MAX(p.id), 0) FROM "poisoned_messages" p) + (SELECT COALESCE(MAX(o.id), 0) FROM "consumer_messages" o) ELSE dying.id END, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
-    available_after, attempts, crashes + 1, errors, statement_timestamp(), 'owner vanished 3 times' FROM dying),
+    available_after, attempts, crashes + 1, errors, statement_timestamp(), 'process lost 3 times' FROM dying),
 bump AS (
   UPDATE "consumer_messages" m SET crashes = CASE WHEN h.solo THEN h.crashes + 1 ELSE LEAST(h.crashes + 1, 3 - 1) END
   FROM hit h WHERE m.id = h.id AND NOT (h.solo AND h.crashes + 1 >= 3))
