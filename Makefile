@@ -1,5 +1,5 @@
 # The modules of this repository, each with its own go.mod. `make modules` fails when the list is wrong.
-ADAPTERS := relay/kafka relay/nats relay/rabbitmq
+ADAPTERS := broker/kafka broker/nats broker/rabbitmq
 MODULES := . notify/pgxnotify $(ADAPTERS) cmd/asyncmonolith examples examples/services integration integration/bench
 BENCH_MODULES := . integration
 PLATFORMS := linux darwin windows
@@ -89,9 +89,9 @@ mutants: ## Break the library on purpose, and check that the tests report it (10
 relay-test: ## Run the adapters of brokers on RabbitMQ, and on clusters of it and of NATS (7 minutes)
 	@scripts/need-gcc.sh
 	@scripts/need-rabbitmq.sh
-	$(call in-each,integration,NATS on three nodes,../$(WITH_POSTGRES) $(RELAY_TEST) ./relay/nats -args -clusters)
-	$(call in-each,integration,RabbitMQ on a node,../scripts/with-rabbitmq.sh $(RELAY_TEST) ./relay/rabbitmq -args -clusters)
-	$(call in-each,integration,RabbitMQ on three nodes,../scripts/with-rabbitmq.sh 3 $(RELAY_TEST) ./relay/rabbitmq -args -clusters)
+	$(call in-each,integration,NATS on three nodes,../$(WITH_POSTGRES) $(RELAY_TEST) ./broker/nats -args -clusters)
+	$(call in-each,integration,RabbitMQ on a node,../scripts/with-rabbitmq.sh $(RELAY_TEST) ./broker/rabbitmq -args -clusters)
+	$(call in-each,integration,RabbitMQ on three nodes,../scripts/with-rabbitmq.sh 3 $(RELAY_TEST) ./broker/rabbitmq -args -clusters)
 
 # The versions of PostgreSQL to test beside the installed one: any of 13 to 18.
 VERSIONS ?= 13 18
@@ -178,7 +178,7 @@ UNIT_MODULES := . notify/pgxnotify $(ADAPTERS) cmd/asyncmonolith
 # The packages of integration that run on several databases, but for those that unit and store run.
 DATABASE_PACKAGES := $(addprefix ./integration/,dberr eventlog/... notify ops otel outbox poison relay schedule store testdb txn)
 # Those that need more than a database: browsers, brokers, crashes of servers, programs.
-TOOL_PACKAGES := $(addprefix ./integration/,chaos cli console differential model newer relay/kafka relay/nats relay/rabbitmq relay/sdkevents)
+TOOL_PACKAGES := $(addprefix ./integration/,chaos cli console differential model newer broker/kafka broker/nats broker/rabbitmq broker/sdkevents)
 
 .PHONY: unit
 unit:

@@ -44,9 +44,9 @@ require (
 
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
-	github.com/asyncmonolith/asyncmonolith-go/relay/kafka v0.0.0
-	github.com/asyncmonolith/asyncmonolith-go/relay/nats v0.0.0
-	github.com/asyncmonolith/asyncmonolith-go/relay/rabbitmq v0.0.0
+	github.com/asyncmonolith/asyncmonolith-go/broker/kafka v0.0.0
+	github.com/asyncmonolith/asyncmonolith-go/broker/nats v0.0.0
+	github.com/asyncmonolith/asyncmonolith-go/broker/rabbitmq v0.0.0
 	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
@@ -98,8 +98,8 @@ replace github.com/asyncmonolith/asyncmonolith-go => ../
 
 replace github.com/asyncmonolith/asyncmonolith-go/notify/pgxnotify => ../notify/pgxnotify
 
-replace github.com/asyncmonolith/asyncmonolith-go/relay/nats => ../relay/nats
+replace github.com/asyncmonolith/asyncmonolith-go/broker/nats => ../broker/nats
 
-replace github.com/asyncmonolith/asyncmonolith-go/relay/kafka => ../relay/kafka
+replace github.com/asyncmonolith/asyncmonolith-go/broker/kafka => ../broker/kafka
 
-replace github.com/asyncmonolith/asyncmonolith-go/relay/rabbitmq => ../relay/rabbitmq
+replace github.com/asyncmonolith/asyncmonolith-go/broker/rabbitmq => ../broker/rabbitmq

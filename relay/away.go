@@ -13,7 +13,7 @@ import (
 // Health returns how the runner is doing, without touching the database: it is ready while Run runs
 // and the database answers, as far as it has been asked. A broker that is away is in OpenCircuits,
 // as "receive:" or "relay:" and the name of what waits for it: a receiver if its subscriber is a
-// [OutageNotifier], a log relay if its circuit is open. A receiver that leaves its records to a
+// [broker.OutageNotifier], a log relay if its circuit is open. A receiver that leaves its records to a
 // newer instance is in OpenCircuits, too.
 func (r *Runner) Health() bus.Health {
 	h := bus.Health{Err: r.outage.Err()}

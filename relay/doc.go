@@ -1,5 +1,6 @@
 // Package relay carries messages between services over a broker: out of one database, and into
-// another, without losing or doubling an effect. It knows no broker: packages below it do.
+// another, without losing or doubling an effect. Package broker is its contract with brokers,
+// and the packages below that are adapters.
 //
 // [NewForwarder] makes a consumer that publishes messages. It is registered like any other, and
 // messages that it cannot publish yet wait where they are. [Receive] describes a subscription,

@@ -1,13 +1,15 @@
 package relay
 
-// Headers are seen through a whole relay otherwise, which is too slow for a fuzz target.
-
 import (
 	"maps"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 )
+
+// Headers are seen through a whole relay otherwise, which is too slow for a fuzz target.
 
 // FuzzHeaders: what goes out comes in as it was, and can travel anywhere.
 func FuzzHeaders(f *testing.F) {
@@ -56,7 +58,7 @@ func TestPrintable(t *testing.T) {
 }
 
 func TestParkedRecordsComeBackAsTheyWere(t *testing.T) {
-	for _, record := range []Record{
+	for _, record := range []broker.Record{
 		{}, {Destination: "d", Body: []byte{}}, {Destination: "d", Body: []byte(strings.Repeat("\x00", 1000))},
 		{Destination: "d", Key: "\xff", ID: "1", ContentType: "\x00", Attributes: map[string]string{"a": "\xfe", "\xfd": ""}, Headers: map[string]string{"h": "v"}, Body: []byte("\x00\xff")},
 	} {
@@ -81,13 +83,13 @@ func TestParkedRecordsComeBackAsTheyWere(t *testing.T) {
 }
 
 func TestDebezium(t *testing.T) {
-	good := Record{Destination: "outbox.event.order", Key: "7", Headers: map[string]string{"id": "i", "eventType": "order.placed", "tenant": "a"}, Body: []byte(`"{\"a\":1}"`)}
+	good := broker.Record{Destination: "outbox.event.order", Key: "7", Headers: map[string]string{"id": "i", "eventType": "order.placed", "tenant": "a"}, Body: []byte(`"{\"a\":1}"`)}
 	mapped, err := debezium(good)
 	if err != nil || mapped.Attributes["id"] != "i" || mapped.Attributes["type"] != "order.placed" || mapped.Attributes["source"] != "/debezium/outbox.event.order" ||
 		mapped.Key != "7" || len(mapped.Headers) != 1 || string(mapped.Body) != `{"a":1}` {
 		t.Errorf("got %+v, error %v, want the event", mapped, err)
 	}
-	if _, err := debezium(Record{Headers: map[string]string{"id": "i"}, Body: []byte("{}")}); err == nil || !strings.Contains(err.Error(), "eventType") {
+	if _, err := debezium(broker.Record{Headers: map[string]string{"id": "i"}, Body: []byte("{}")}); err == nil || !strings.Contains(err.Error(), "eventType") {
 		t.Errorf("without a type: got %v, want an error", err)
 	}
 	for body, want := range map[string]string{`{"a":1}`: `{"a":1}`, `{"schema":{"type":"string"},"payload":"{\"a\":1}"}`: `{"a":1}`, `{"schema":{},"payload":{"a":1}}`: `{"schema":{},"payload":{"a":1}}`, `{"schema":"v2","payload":{"a":1}}`: `{"schema":"v2","payload":{"a":1}}`, `{"schema":1,"payload":2,"c":3}`: `{"schema":1,"payload":2,"c":3}`, `"text"`: `"text"`, ``: ``, `{`: `{`} {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
@@ -24,7 +25,7 @@ import (
 
 // arrival is a record on its way in.
 type arrival struct {
-	record  Record
+	record  broker.Record
 	hash    string       // in hex: what the inbox remembers
 	each    []recipient  // of a record for several consumers: what it remembers besides
 	message *bus.Message // nil if the type is unknown, or it is to be parked
@@ -38,7 +39,7 @@ type arrival struct {
 type recipient struct{ name, hash string }
 
 // read makes a message of a record. An error is that the application's function does not return: nothing is known of the record.
-func (r *receiving) read(ctx context.Context, registry *bus.Registry, record Record) (arrival, error) {
+func (r *receiving) read(ctx context.Context, registry *bus.Registry, record broker.Record) (arrival, error) {
 	mapped, e, err := r.mapped(ctx, record)
 	if errors.Is(err, errTimeout) {
 		return arrival{}, err
@@ -47,7 +48,7 @@ func (r *receiving) read(ctx context.Context, registry *bus.Registry, record Rec
 }
 
 // understand makes a message of a record, given what mapped has returned for it.
-func (r *receiving) understand(registry *bus.Registry, record, mapped Record, e cloudevents.Event, err error) arrival {
+func (r *receiving) understand(registry *bus.Registry, record, mapped broker.Record, e cloudevents.Event, err error) arrival {
 	a := arrival{record: record}
 	if err != nil {
 		// On a topic that is shared, what others make of their events is no concern of ours.
@@ -153,15 +154,15 @@ func hashOf(parts ...string) string {
 const mapTimeout = 5 * time.Second
 
 // mapped reads the event of a record, after the application's function has changed that.
-func (r *receiving) mapped(ctx context.Context, record Record) (mapped Record, e cloudevents.Event, err error) {
+func (r *receiving) mapped(ctx context.Context, record broker.Record) (mapped broker.Record, e cloudevents.Event, err error) {
 	if r.mapping != nil {
 		given := record // a Map that was given up may still read it
-		record, err = ask(ctx, "Map", &r.runs.hanging, mapTimeout, func(context.Context) (Record, error) { return r.mapping(given) })
+		record, err = ask(ctx, "Map", &r.runs.hanging, mapTimeout, func(context.Context) (broker.Record, error) { return r.mapping(given) })
 		switch {
 		case errors.Is(err, errTimeout):
-			return Record{}, cloudevents.Event{}, fmt.Errorf("%w: Map has not returned within %s", errTimeout, mapTimeout)
+			return broker.Record{}, cloudevents.Event{}, fmt.Errorf("%w: Map has not returned within %s", errTimeout, mapTimeout)
 		case err != nil:
-			return Record{}, cloudevents.Event{}, fmt.Errorf("map: %w", err)
+			return broker.Record{}, cloudevents.Event{}, fmt.Errorf("map: %w", err)
 		}
 	}
 	e, err = readEvent(record)
@@ -169,7 +170,7 @@ func (r *receiving) mapped(ctx context.Context, record Record) (mapped Record, e
 }
 
 // typeOf is the type that a record says it has, however wrong the rest is; empty if it says none.
-func typeOf(record Record) string {
+func typeOf(record broker.Record) string {
 	if mediaType, _, _ := strings.Cut(record.ContentType, ";"); strings.EqualFold(strings.TrimSpace(mediaType), cloudevents.Structured) {
 		return cloudevents.TypeOf(record.Body)
 	}
@@ -180,7 +181,7 @@ func typeOf(record Record) string {
 var errNoEvent = errors.New("it is no event of CloudEvents")
 
 // readEvent reads an event in binary or structured mode.
-func readEvent(record Record) (e cloudevents.Event, err error) {
+func readEvent(record broker.Record) (e cloudevents.Event, err error) {
 	mediaType, _, _ := strings.Cut(record.ContentType, ";")
 	mediaType = strings.ToLower(strings.TrimSpace(mediaType))
 	switch {
@@ -199,7 +200,7 @@ func readEvent(record Record) (e cloudevents.Event, err error) {
 }
 
 // message makes a message of an event.
-func message(payloadType string, e cloudevents.Event, record Record) (*bus.Message, error) {
+func message(payloadType string, e cloudevents.Event, record broker.Record) (*bus.Message, error) {
 	if data := bytes.TrimSpace(e.Data); len(data) == 0 || string(data) == "null" {
 		return nil, errors.New("it has no data")
 	}

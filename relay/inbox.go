@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
@@ -25,7 +26,7 @@ const takeTimeout = 10 * time.Second
 const takeBytes = 8 << 20
 
 // receive takes over a batch of a subscription: a nil error acknowledges it.
-func (r *Runner) receive(ctx context.Context, rc *receiving, records []Record) error {
+func (r *Runner) receive(ctx context.Context, rc *receiving, records []broker.Record) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
@@ -49,20 +50,20 @@ type LogForwarder struct{ logging *logging }
 // A record has the event's stream as its key and subject, its position as the attribute sequence,
 // and its newest form as the body.
 //
-// What arrives depends on the publisher. Of an [Appender] the broker itself decides where to go on,
+// What arrives depends on the publisher. Of an [broker.Appender] the broker itself decides where to go on,
 // and it refuses a process that is not at its end: each event is there once, in order, although
 // processes are killed, or go on after their lease.
 //
 // Any other publisher is given one batch of a shard at a time, and the relay goes on behind the
 // last record before the first that failed. Then records come twice after a kill, or out of a batch
 // of which one has failed. Those that come for the first time are in order if it is an
-// [OrderedPublisher], and else as far as it keeps the order of a batch in which one fails; and as
+// [broker.OrderedPublisher], and else as far as it keeps the order of a batch in which one fails; and as
 // long as no process goes on publishing after its lease, 30 s or more.
 //
 // A call of the publisher that ignores its context is given up 1 s after [PublishTimeout]; of a shard
 // four may go on like that, in a process, and no more are made before one returns.
 //
-// One process at a time works on a shard. While the broker is away, [ErrUnavailable], nothing is
+// One process at a time works on a shard. While the broker is away, [broker.ErrUnavailable], nothing is
 // written: the relay tries again after 1 s, and then after twice as long each time, up to 30 s, or
 // as soon as its circuit is reset: see [WithCircuit]. A destination that is missing is looked for
 // as [NewForwarder] does. If the broker refuses an event, if an event cannot be read, and after
@@ -74,15 +75,15 @@ type LogForwarder struct{ logging *logging }
 // are stored, too. A process that lacks one of them, since it is of an older release or the type was
 // removed, stops in front of the first event of it, and leaves the shard to others; [LogStats] says so. If
 // there are no others, [Runner.Resume] has the relay forget the types that its process lacks.
-func NewLogForwarder(name string, pub Publisher, options ...bus.ConsumerOption) LogForwarder {
+func NewLogForwarder(name string, pub broker.Publisher, options ...bus.ConsumerOption) LogForwarder {
 	p, config := newPublishing(name, pub, options)
 	l := &logging{publishing: p, batch: cmp.Or(config.BatchSize, logBatch), attempts: cmp.Or(config.MaxAttempts, logAttempts), delay: logDelay}
 	l.shardCount = max(l.shardCount, 1)
 	if config.AttemptDelay > 0 {
 		l.delay = config.AttemptDelay
 	}
-	l.sequence, _ = pub.(OrderedPublisher)
-	if l.appender, _ = pub.(Appender); l.appender == nil && pub != nil {
+	l.sequence, _ = pub.(broker.OrderedPublisher)
+	if l.appender, _ = pub.(broker.Appender); l.appender == nil && pub != nil {
 		p.needDestinations()
 	}
 	for i, option := range options {
@@ -123,8 +124,8 @@ func (l LogForwarder) Name() string {
 // behind pointers.
 type logging struct {
 	*publishing
-	appender Appender         // nil for any other publisher
-	sequence OrderedPublisher // likewise
+	appender broker.Appender         // nil for any other publisher
+	sequence broker.OrderedPublisher // likewise
 	batch    int
 	attempts int
 	delay    time.Duration
@@ -243,7 +244,7 @@ func (l *logging) try(ctx context.Context) error {
 		return nil
 	}
 	_, _, err := l.shards[0].last(ctx, min(l.timeout, statementTimeout))
-	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+	if err == nil || errors.Is(err, broker.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 		return nil
 	}
 	return fmt.Errorf("log relay %q: %w", l.name, err)

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 )
 
 const (
@@ -64,11 +66,11 @@ func (w warning) Unwrap() error { return w.error }
 
 // isSilence reports whether a broker, or a destination, has not answered.
 func isSilence(err error) bool {
-	return errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	return errors.Is(err, broker.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // note takes down what the broker said of the records' destinations.
-func (m *missing) note(records []Record, results []error) {
+func (m *missing) note(records []broker.Record, results []error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.gone == nil {
@@ -89,8 +91,8 @@ func (m *missing) note(records []Record, results []error) {
 	for i, record := range records {
 		whole, part := place{destination: record.Destination}, place{record.Destination, record.Key}
 		switch err := results[i]; {
-		case errors.Is(err, ErrDisconnected): // which says nothing of the destination
-		case errors.Is(err, ErrNoDestination):
+		case errors.Is(err, broker.ErrDisconnected): // which says nothing of the destination
+		case errors.Is(err, broker.ErrNoDestination):
 			m.absent(whole, false, now)
 		case isSilence(err) && !answered[record.Destination]:
 			m.absent(whole, true, now)
@@ -126,7 +128,7 @@ func (m *missing) absent(at place, silent bool, now time.Time) {
 }
 
 // of is what is known of the destination of a record, or of its key there; nil if nothing is.
-func (m *missing) of(record Record) *absentee {
+func (m *missing) of(record broker.Record) *absentee {
 	if gone := m.gone[place{destination: record.Destination}]; gone != nil {
 		return gone
 	}
@@ -135,7 +137,7 @@ func (m *missing) of(record Record) *absentee {
 
 // holds tells for how long a record is not sent, since its destination does not answer. Now and then it lets one through, which has so
 // long to be answered.
-func (m *missing) holds(record Record, timeout time.Duration) (wait time.Duration, held bool) {
+func (m *missing) holds(record broker.Record, timeout time.Duration) (wait time.Duration, held bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now, gone := time.Now(), m.of(record)
@@ -195,7 +197,7 @@ func (m *missing) opened() {
 }
 
 // wait is how long a message waits for its destination: as long as that has been missing.
-func (m *missing) wait(record Record) time.Duration {
+func (m *missing) wait(record broker.Record) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if gone := m.of(record); gone != nil {
@@ -206,7 +208,7 @@ func (m *missing) wait(record Record) time.Duration {
 
 // told returns the error, or now and then one of which the log warns: messages that are snoozed for
 // ever have no other line.
-func (m *missing) told(record Record, err error) error {
+func (m *missing) told(record broker.Record, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now, gone := time.Now(), m.of(record)

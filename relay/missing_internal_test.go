@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 )
 
 // This test is internal: what is known of a destination shows outside only as minutes of waiting.
@@ -12,10 +14,10 @@ import (
 func TestWhatIsKnownOfADestinationGrowsOld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m, records := new(missing), []Record{{Destination: "orders"}}
+		m, records := new(missing), []broker.Record{{Destination: "orders"}}
 		note := func(want time.Duration) {
 			t.Helper()
-			m.note(records, []error{ErrNoDestination})
+			m.note(records, []error{broker.ErrNoDestination})
 			if got := m.wait(records[0]); got != want {
 				t.Errorf("after a look: got a wait of %s, want %s", got, want)
 			}
@@ -32,7 +34,7 @@ func TestWhatIsKnownOfADestinationGrowsOld(t *testing.T) {
 		note(time.Second) // missing anew, as far as anybody knows here
 		for range 20 {    // looks go on
 			pass(m.wait(records[0]))
-			m.note(records, []error{ErrNoDestination})
+			m.note(records, []error{broker.ErrNoDestination})
 		}
 		note(5 * time.Minute)
 		m.note(records, []error{nil})

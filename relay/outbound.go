@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
 )
@@ -15,17 +16,17 @@ import (
 const consumersAttribute = "consumers"
 
 // record makes a record of a message.
-func (p *publishing) record(codec bus.Codec, m *bus.Message) (Record, error) {
+func (p *publishing) record(codec bus.Codec, m *bus.Message) (broker.Record, error) {
 	r := p.routes[m.PayloadType]
 	if r == nil && m.Config != nil {
 		r = p.routes[m.Config.NewestName(m.PayloadType)]
 	}
 	if r == nil {
-		return Record{}, fmt.Errorf("relay: no route for payload type %q: name it with relay.PayloadAliases, if it is a former name", m.PayloadType)
+		return broker.Record{}, fmt.Errorf("relay: no route for payload type %q: name it with relay.PayloadAliases, if it is a former name", m.PayloadType)
 	}
 	to, err := r.resolve(codec, m)
 	if err != nil {
-		return Record{}, err
+		return broker.Record{}, err
 	}
 	names := joinNames(p.recipients(m))
 	e := cloudevents.Event{Attributes: map[string]string{
@@ -45,13 +46,13 @@ func (p *publishing) record(codec bus.Codec, m *bus.Message) (Record, error) {
 	e.Set("dataschema", r.schema)
 	e.Set("traceparent", printable(m.Headers["traceparent"]))
 	e.Set("tracestate", printable(m.Headers["tracestate"]))
-	record := Record{ContentType: e.ContentType, Attributes: e.Attributes, Body: e.Data}
+	record := broker.Record{ContentType: e.ContentType, Attributes: e.Attributes, Body: e.Data}
 	if p.structured {
 		body, err := e.JSON()
 		if err != nil {
-			return Record{}, bus.Permanent(fmt.Errorf("relay: %w", err))
+			return broker.Record{}, bus.Permanent(fmt.Errorf("relay: %w", err))
 		}
-		record = Record{ContentType: cloudevents.Structured, Body: body}
+		record = broker.Record{ContentType: cloudevents.Structured, Body: body}
 	}
 	record.Destination, record.Key, record.Headers = to.destination, to.key, outgoing(m.Headers)
 	// Brokers drop what they have had by this id, whatever destination it goes to. Ids of messages are unique for their source

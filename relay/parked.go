@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 )
 
 // parkedType is the payload type of parked records.
@@ -53,7 +55,7 @@ func (t *parkedText) UnmarshalJSON(text []byte) error {
 }
 
 // encodeRecord writes a record as it is stored.
-func encodeRecord(r Record) (string, error) {
+func encodeRecord(r broker.Record) (string, error) {
 	p := parkedRecord{Destination: parkedText(r.Destination), Key: parkedText(r.Key), ID: parkedText(r.ID), ContentType: parkedText(r.ContentType),
 		Attributes: pairs(r.Attributes), Headers: pairs(r.Headers)}
 	if r.Body != nil {
@@ -68,12 +70,12 @@ func encodeRecord(r Record) (string, error) {
 }
 
 // decodeRecord reads what encodeRecord has written, and perhaps a person has changed.
-func decodeRecord(text []byte) (Record, error) {
+func decodeRecord(text []byte) (broker.Record, error) {
 	var p parkedRecord
 	if err := json.Unmarshal(text, &p); err != nil {
-		return Record{}, errors.New("relay: the payload is no parked record")
+		return broker.Record{}, errors.New("relay: the payload is no parked record")
 	}
-	r := Record{Destination: string(p.Destination), Key: string(p.Key), ID: string(p.ID), ContentType: string(p.ContentType),
+	r := broker.Record{Destination: string(p.Destination), Key: string(p.Key), ID: string(p.ID), ContentType: string(p.ContentType),
 		Attributes: fields(p.Attributes), Headers: fields(p.Headers)}
 	if p.Body != nil {
 		r.Body = []byte(*p.Body)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
@@ -30,12 +31,12 @@ const (
 // once and defaults to 4. Mistakes are reported by bus.NewRegistry. pub is shared by all
 // batches.
 //
-// A message is done once the broker has it. [Publisher] names the errors that it tells apart. While
+// A message is done once the broker has it. [broker.Publisher] names the errors that it tells apart. While
 // the broker does not answer, or not within [PublishTimeout], nothing is written to what waits: a
 // circuit keeps messages from being claimed, see outbox.Circuit, and lets single ones probe. It
-// closes when one is done, or when a [ReconnectNotifier] reports that the broker is back.
+// closes when one is done, or when a [broker.ReconnectNotifier] reports that the broker is back.
 //
-// The circuit is tripped if there is no connection, [ErrDisconnected], or if none of the
+// The circuit is tripped if there is no connection, [broker.ErrDisconnected], or if none of the
 // destinations of the routes answers. If only one destination does not answer, its messages are
 // snoozed for as long as it has not, 1 s to 30 s, and one of them at a time is sent: others are not
 // held up. So is what has a key for which there is no answer, as on a partition without a leader.
@@ -50,7 +51,7 @@ const (
 //
 // The key of a record is the stream of an event, else what outbox.OrderingKey was given, else what the
 // payload's OrderKey returns.
-func NewForwarder(name string, pub Publisher, options ...bus.ConsumerOption) bus.Consumer {
+func NewForwarder(name string, pub broker.Publisher, options ...bus.ConsumerOption) bus.Consumer {
 	p, config := newPublishing(name, pub, options)
 	if config.Timeout > 0 && config.Timeout <= p.timeout {
 		p.mistake("Timeout %s: more than the PublishTimeout of %s is allowed", config.Timeout, p.timeout)
@@ -120,7 +121,7 @@ func publishOption(set func(*publishing)) bus.ConsumerOption {
 // publishing is a relay to a broker. It does not change but for what is behind pointers.
 type publishing struct {
 	name         string
-	pub          Publisher
+	pub          broker.Publisher
 	source       string
 	structured   bool
 	contentType  string
@@ -137,7 +138,7 @@ type publishing struct {
 }
 
 // newPublishing reads the options of this package, and returns those of others beside it.
-func newPublishing(name string, pub Publisher, options []bus.ConsumerOption) (p *publishing, config bus.ConsumerConfig) {
+func newPublishing(name string, pub broker.Publisher, options []bus.ConsumerOption) (p *publishing, config bus.ConsumerConfig) {
 	publishOption(func(*publishing) {})(&config)
 	for _, option := range options {
 		if option != nil { // which the consumer reports
@@ -147,7 +148,7 @@ func newPublishing(name string, pub Publisher, options []bus.ConsumerOption) (p 
 	p = config.Value(publishKey{}).(*publishing)
 	p.name, p.pub, p.missing = name, pub, new(missing)
 	p.check()
-	if r, ok := pub.(ReconnectNotifier); ok && p.gate != nil {
+	if r, ok := pub.(broker.ReconnectNotifier); ok && p.gate != nil {
 		r.OnReconnect(p.gate.Reset)
 	}
 	if p.timeout <= 0 || p.timeout > maxTimeout {
@@ -193,7 +194,7 @@ func (p *publishing) refuse(c *bus.ConsumerConfig) {
 // consume publishes a batch, and says of each message what becomes of it.
 func (p *publishing) consume(ctx context.Context, batch []*bus.Message) error {
 	failed := make(bus.BatchError)
-	records, places := make([]Record, 0, len(batch)), make([]int, 0, len(batch))
+	records, places := make([]broker.Record, 0, len(batch)), make([]int, 0, len(batch))
 	codec := bus.CodecFromContext(ctx)
 	for i, m := range batch {
 		record, err := p.record(codec, m)
@@ -219,16 +220,16 @@ func (p *publishing) consume(ctx context.Context, batch []*bus.Message) error {
 var errTimeout = fmt.Errorf("relay: a call took longer than its timeout: %w", context.DeadlineExceeded)
 
 // publish returns an outcome for each record. What is for a destination that does not answer waits, and does not hold up the others.
-func (p *publishing) publish(ctx context.Context, records []Record) []error {
+func (p *publishing) publish(ctx context.Context, records []broker.Record) []error {
 	_, _, probes := p.gate.Tripped()
 	if !probes {
 		p.missing.opened()
 	}
 	outcomes := make([]error, len(records))
-	sent, places := make([]Record, 0, len(records)), make([]int, 0, len(records))
+	sent, places := make([]broker.Record, 0, len(records)), make([]int, 0, len(records))
 	for i, record := range records {
 		if wait, held := p.missing.holds(record, p.timeout); held && !probes {
-			outcomes[i] = p.snoozed(record, wait, fmt.Errorf("relay: destination %q does not answer: %w", record.Destination, ErrUnavailable))
+			outcomes[i] = p.snoozed(record, wait, fmt.Errorf("relay: destination %q does not answer: %w", record.Destination, broker.ErrUnavailable))
 			continue
 		}
 		sent, places = append(sent, record), append(places, i)
@@ -254,7 +255,7 @@ func (p *publishing) publish(ctx context.Context, records []Record) []error {
 }
 
 // call has the publisher publish, and returns a result for each record.
-func (p *publishing) call(ctx context.Context, records []Record) []error {
+func (p *publishing) call(ctx context.Context, records []broker.Record) []error {
 	calling, cancel := context.WithTimeoutCause(ctx, p.timeout, errTimeout)
 	defer cancel()
 	// A publisher may ignore its context, and be given up: it is not known then for which
@@ -276,17 +277,17 @@ func (p *publishing) call(ctx context.Context, records []Record) []error {
 }
 
 // outcome says what becomes of a message, and whether there was no answer.
-func (p *publishing) outcome(ctx context.Context, record Record, err error) (outcome error, away bool) {
+func (p *publishing) outcome(ctx context.Context, record broker.Record, err error) (outcome error, away bool) {
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return nil, false
-	case errors.Is(err, ErrRejected):
+	case errors.Is(err, broker.ErrRejected):
 		return bus.Permanent(err), false
-	case errors.Is(err, ErrNoDestination):
+	case errors.Is(err, broker.ErrNoDestination):
 		return p.snoozed(record, p.missing.wait(record), err), false
 	case cause != nil && !errors.Is(cause, bus.ErrTimeout): // the processor stops, or that was requested
 		return err, true
-	case errors.Is(err, ErrDisconnected):
+	case errors.Is(err, broker.ErrDisconnected):
 		p.missing.disconnected()
 		return p.gate.Trip(err), true
 	case isSilence(err):
@@ -298,7 +299,7 @@ func (p *publishing) outcome(ctx context.Context, record Record, err error) (out
 // unanswered decides what becomes of a message to which there was no answer. If the broker itself
 // is away, as far as its destinations tell, the circuit opens; with one destination nothing is
 // written then, and with several the message makes room for others to probe.
-func (p *publishing) unanswered(record Record, err error) error {
+func (p *publishing) unanswered(record broker.Record, err error) error {
 	destinations, others := p.destinations()
 	if others || !p.missing.silentAll(destinations) {
 		return p.snoozed(record, p.missing.wait(record), err)
@@ -323,7 +324,7 @@ func (p *publishing) destinations() (names []string, others bool) {
 }
 
 // snoozed has a message wait for its destination.
-func (p *publishing) snoozed(record Record, wait time.Duration, err error) error {
+func (p *publishing) snoozed(record broker.Record, wait time.Duration, err error) error {
 	return &bus.OutcomeError{Outcome: bus.Snoozed, Delay: wait, Err: p.missing.told(record, err)}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
@@ -39,7 +40,7 @@ type Receiver struct{ receiving *receiving }
 //
 // The name, of at most 247 bytes, is stored with what was received: under another name
 // everything that the broker still has is new. sub is used by one goroutine.
-func Receive(name string, sub Subscriber, options ...ReceiveOption) Receiver {
+func Receive(name string, sub broker.Subscriber, options ...ReceiveOption) Receiver {
 	r := &receiving{name: name, sub: sub, retention: defaultRetention, maxBacklog: defaultMaxBacklog, types: make(map[string]string)}
 	if sub == nil {
 		r.mistake("the subscriber is nil")
@@ -63,7 +64,7 @@ func Receive(name string, sub Subscriber, options ...ReceiveOption) Receiver {
 	if r.maxBacklog < 1 {
 		r.mistake("MaxBacklog %d: 1 or more is allowed", r.maxBacklog)
 	}
-	if w, ok := sub.(OutageNotifier); ok {
+	if w, ok := sub.(broker.OutageNotifier); ok {
 		w.OnOutage(r.brokerAnswers)
 	}
 	r.consumer = bus.ConsumeRaw(r.consumerName(), r.retake, []string{parkedType})
@@ -123,7 +124,7 @@ func MarkAsReplay() ReceiveOption {
 // CloudEvents, among them specversion, id, source and type. A record for which it returns an
 // error is parked. One for which it does not return within 5 s goes back to the broker with its batch, and comes
 // again. fn must not change the record's maps.
-func MapRecord(fn func(Record) (Record, error)) ReceiveOption {
+func MapRecord(fn func(broker.Record) (broker.Record, error)) ReceiveOption {
 	return func(r *receiving) {
 		if r.mapping = fn; fn == nil {
 			r.mistake("Map: the function is nil")
@@ -134,12 +135,12 @@ func MapRecord(fn func(Record) (Record, error)) ReceiveOption {
 // receiving is what a Receiver stands for.
 type receiving struct {
 	name         string
-	sub          Subscriber
+	sub          broker.Subscriber
 	types        map[string]string // payload types, by the type of an event
 	payloadTypes []string
 	retention    time.Duration
 	maxBacklog   int
-	mapping      func(Record) (Record, error)
+	mapping      func(broker.Record) (broker.Record, error)
 	intoLog      bool
 	shared       bool // into a log, but by several processes at once
 	replay       bool
@@ -192,16 +193,16 @@ func (r *receiving) consumers(registry *bus.Registry) (names []string) {
 // out of that.
 func Debezium() ReceiveOption { return MapRecord(debezium) }
 
-func debezium(record Record) (Record, error) {
+func debezium(record broker.Record) (broker.Record, error) {
 	if record.Attributes["specversion"] != "" {
 		return record, nil
 	}
 	switch {
 	case record.Headers["eventType"] != "": // what else is missing counts if the type is accepted
 	case record.Body == nil: // a tombstone, which the router writes behind a deleted row
-		return Record{}, errNoEvent
+		return broker.Record{}, errNoEvent
 	default:
-		return Record{}, errors.New("header eventType is missing")
+		return broker.Record{}, errors.New("header eventType is missing")
 	}
 	headers := make(map[string]string, len(record.Headers))
 	for name, value := range record.Headers {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -32,10 +33,10 @@ func (other) PayloadType() string { return "other" }
 // answers is a publisher with one answer, which keeps what it was given.
 type answers struct {
 	errs []error
-	got  []relay.Record
+	got  []broker.Record
 }
 
-func (a *answers) Publish(_ context.Context, records []relay.Record) []error {
+func (a *answers) Publish(_ context.Context, records []broker.Record) []error {
 	a.got = append(a.got, records...)
 	return a.errs
 }
@@ -118,7 +119,7 @@ func TestMistakesOfReceiversAreReportedTogether(t *testing.T) {
 
 type subscriber struct{}
 
-func (subscriber) Subscribe(ctx context.Context, _ func(context.Context, []relay.Record) error) error {
+func (subscriber) Subscribe(ctx context.Context, _ func(context.Context, []broker.Record) error) error {
 	<-ctx.Done()
 	return nil
 }
@@ -154,12 +155,12 @@ func TestAnswersThatDoNotFit(t *testing.T) {
 func TestWaitsGrowWithTheTimeADestinationIsMissing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		pub := &answers{errs: []error{fmt.Errorf("%w: no stream", relay.ErrNoDestination)}}
+		pub := &answers{errs: []error{fmt.Errorf("%w: no stream", broker.ErrNoDestination)}}
 		var gate outbox.Circuit
 		c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.WithCircuit(&gate))
 		for _, want := range []time.Duration{1, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
 			v := bus.OutcomeOf(consume(t, c, 1)[0])
-			if v.Outcome != bus.Snoozed || v.Delay != want*time.Second || !errors.Is(v.Err, relay.ErrNoDestination) {
+			if v.Outcome != bus.Snoozed || v.Delay != want*time.Second || !errors.Is(v.Err, broker.ErrNoDestination) {
 				t.Errorf("got %s for %s, want it snoozed for %ds", v.Outcome, v.Delay, want)
 			}
 			<-time.After(v.Delay)
@@ -168,7 +169,7 @@ func TestWaitsGrowWithTheTimeADestinationIsMissing(t *testing.T) {
 		if err := consume(t, c, 1)[0]; err != nil {
 			t.Error(err)
 		}
-		pub.errs = []error{relay.ErrNoDestination}
+		pub.errs = []error{broker.ErrNoDestination}
 		if v := bus.OutcomeOf(consume(t, c, 1)[0]); v.Delay != time.Second {
 			t.Errorf("anew: got %s, want 1s", v.Delay)
 		}
@@ -205,7 +206,7 @@ func TestIDsForBrokers(t *testing.T) {
 // slow is a publisher that takes its time.
 type slow struct{ has bool }
 
-func (s *slow) Publish(context.Context, []relay.Record) []error {
+func (s *slow) Publish(context.Context, []broker.Record) []error {
 	<-time.After(time.Second)
 	s.has = true
 	return nil
@@ -228,7 +229,7 @@ func TestAMessageIsDoneOnceTheBrokerHasIt(t *testing.T) {
 func TestEachAnswerIsForItsRecord(t *testing.T) {
 	t.Parallel()
 	odd := errors.New("odd")
-	pub := &answers{errs: []error{nil, fmt.Errorf("%w: 2 MB", relay.ErrRejected), relay.ErrNoDestination, nil, odd, relay.ErrUnavailable, context.DeadlineExceeded}}
+	pub := &answers{errs: []error{nil, fmt.Errorf("%w: 2 MB", broker.ErrRejected), broker.ErrNoDestination, nil, odd, broker.ErrUnavailable, context.DeadlineExceeded}}
 	var gate outbox.Circuit
 	c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.WithCircuit(&gate))
 	errs := consume(t, c, len(pub.errs))
@@ -255,7 +256,7 @@ func TestEachAnswerIsForItsRecord(t *testing.T) {
 func TestALostConnectionClosesTheGate(t *testing.T) {
 	t.Parallel()
 	var gate outbox.Circuit
-	pub := &answers{errs: []error{relay.ErrUnavailable, fmt.Errorf("dial: %w", relay.ErrDisconnected), relay.ErrDisconnected}}
+	pub := &answers{errs: []error{broker.ErrUnavailable, fmt.Errorf("dial: %w", broker.ErrDisconnected), broker.ErrDisconnected}}
 	to := relay.DestinationFunc(func(_ *bus.Message, p placed) (string, error) { return "orders." + p.ID, nil })
 	c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("", to), relay.WithCircuit(&gate))
 	for i, err := range consume(t, c, 3)[1:] {
@@ -281,11 +282,11 @@ type silences struct {
 	sent   map[string]int
 }
 
-func (s *silences) Publish(_ context.Context, records []relay.Record) []error {
+func (s *silences) Publish(_ context.Context, records []broker.Record) []error {
 	errs := make([]error, len(records))
 	for i, r := range records {
 		if s.sent[r.Destination]++; s.silent[r.Destination] || s.silent[r.Destination+"/"+r.Key] {
-			errs[i] = relay.ErrUnavailable
+			errs[i] = broker.ErrUnavailable
 		}
 	}
 	return errs
@@ -394,7 +395,7 @@ func TestTheGateOpensOnceTheBrokerIsBack(t *testing.T) {
 func TestADestinationThatIsMissingIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		missing := fmt.Errorf("%w: no stream", relay.ErrNoDestination)
+		missing := fmt.Errorf("%w: no stream", broker.ErrNoDestination)
 		pub := &answers{errs: []error{missing, missing, nil, missing}}
 		destination := relay.DestinationFunc(func(m *bus.Message, _ placed) (string, error) { return []string{"a", "b", "c"}[m.ID[15]%3], nil })
 		c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("", destination))
@@ -408,7 +409,7 @@ func TestADestinationThatIsMissingIsWarnedOf(t *testing.T) {
 			}
 			errs := c.ConsumeBatch(t.Context(), bus.JSON{}, batch)
 			for i, m := range batch {
-				if err := bus.OutcomeOf(errs[i]).Err; i != 2 && (!errors.Is(err, relay.ErrNoDestination) || err.Error() != missing.Error()) {
+				if err := bus.OutcomeOf(errs[i]).Err; i != 2 && (!errors.Is(err, broker.ErrNoDestination) || err.Error() != missing.Error()) {
 					t.Errorf("got %v, want it to stay what it is", err)
 				}
 				_ = log(func(context.Context, *bus.Message) error { return errs[i] })(t.Context(), m)

@@ -36,7 +36,7 @@ func Route[T bus.Payload](destination string, options ...RouteOption) bus.Consum
 }
 
 // Events has [NewLogForwarder] publish events of a type. It is a [Route] without a destination, for an
-// [Appender], which has a place for each shard. Any other publisher needs a destination.
+// [broker.Appender], which has a place for each shard. Any other publisher needs a destination.
 func Events[T bus.Payload](options ...RouteOption) bus.ConsumerOption {
 	return Route[T]("", options...)
 }

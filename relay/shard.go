@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -49,7 +50,7 @@ func (l *logging) lease() time.Duration { return 2*l.timeout + leaseGrace }
 
 // outgoingBatch is what a shard publishes at once.
 type outgoingBatch struct {
-	records  []Record
+	records  []broker.Record
 	events   []store.Event  // of the records
 	messages []*bus.Message // the same, for telemetry
 	to       int64          // the position after it, when all of it is published
@@ -228,7 +229,7 @@ func (r *Runner) next(ctx context.Context, s *shard) (b outgoingBatch, err error
 }
 
 // outgoing makes a record of an event, and the message that it is of: none if it is obsolete.
-func (l *logging) outgoing(ctx context.Context, codec bus.Codec, row store.Event) (record Record, m *bus.Message, err error) {
+func (l *logging) outgoing(ctx context.Context, codec bus.Codec, row store.Event) (record broker.Record, m *bus.Message, err error) {
 	defer func() { // functions of the application
 		if value := recover(); value != nil {
 			err = fmt.Errorf("relay: event %q: %w", row.Type, &bus.PanicError{Value: value, Stack: debug.Stack()})
@@ -236,10 +237,10 @@ func (l *logging) outgoing(ctx context.Context, codec bus.Codec, row store.Event
 	}()
 	text, err := l.types.Upcast(ctx, row.Type, row.Schema, row.Data)
 	if errors.Is(err, eventlog.ErrSkipEvent) {
-		return Record{}, nil, nil
+		return broker.Record{}, nil, nil
 	}
 	if err != nil {
-		return Record{}, nil, err
+		return broker.Record{}, nil, err
 	}
 	m = &bus.Message{
 		ID: row.ID, Consumer: l.name, PayloadType: l.types.Names(row.Type)[0], Payload: text, Headers: store.Headers(row.Headers), CreatedAt: row.RecordedAt.Time,
@@ -290,7 +291,7 @@ func (s *shard) last(ctx context.Context, timeout time.Duration) (position int64
 	return last.position, last.mark, err
 }
 
-func (s *shard) appendAll(ctx context.Context, records []Record) (n int, mark int64, err error) {
+func (s *shard) appendAll(ctx context.Context, records []broker.Record) (n int, mark int64, err error) {
 	before := s.sub.Mark
 	newest, err := ask(ctx, publisherCall, &s.hanging, s.timeout, func(ctx context.Context) (uint64, error) {
 		return s.appender.Append(ctx, s.number, uint64(before), records)
@@ -304,7 +305,7 @@ func (s *shard) appendAll(ctx context.Context, records []Record) (n int, mark in
 	return len(records), int64(newest), nil
 }
 
-func (s *shard) publishAll(ctx context.Context, records []Record) (n int, err error) {
+func (s *shard) publishAll(ctx context.Context, records []broker.Record) (n int, err error) {
 	if s.sequence != nil {
 		n, err = ask(ctx, publisherCall, &s.hanging, s.timeout, func(ctx context.Context) (int, error) { return s.sequence.PublishInOrder(ctx, records) })
 		if n < 0 || n > len(records) || n == 0 && err == nil || n == len(records) && err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -28,18 +29,18 @@ func (r *Runner) afterFailure(ctx context.Context, s *shard, events []store.Even
 	s.told = false // some may be there
 	var permanent bool
 	switch {
-	case errors.Is(err, ErrSequenceConflict):
+	case errors.Is(err, broker.ErrSequenceConflict):
 		if s.overtaken++; s.overtaken > mostOvertaken {
 			s.wait(firstRetry, false)
 		}
 		return s.overtaken <= mostOvertaken, nil
 	case errors.Is(err, errLacksType):
 		return false, r.leave(ctx, s, events[0], err)
-	case errors.Is(err, ErrNoDestination):
+	case errors.Is(err, broker.ErrNoDestination):
 		r.away(s, err)
 		s.wait(s.missingFor(), false)
 		return false, nil
-	case errors.Is(err, ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.Is(err, broker.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		_ = s.gate.Trip(err)
 		r.away(s, err)
 		if s.appender == nil { // which is asked where the shard stands
@@ -47,7 +48,7 @@ func (r *Runner) afterFailure(ctx context.Context, s *shard, events []store.Even
 		}
 		s.wait(min(firstRetry<<min(s.failures-1, 5), longestRetry), true)
 		return false, nil
-	case errors.Is(err, ErrRejected), bus.OutcomeOf(err).Outcome == bus.Condemned:
+	case errors.Is(err, broker.ErrRejected), bus.OutcomeOf(err).Outcome == bus.Condemned:
 		permanent = true
 	}
 	if len(events) > 1 && s.appender != nil { // it may be any of them

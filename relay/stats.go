@@ -23,7 +23,7 @@ type Stats struct {
 	Lag time.Duration
 	// Paused says why nothing is fetched: too much waits, the database or the broker does not answer, the
 	// subscription has ended, the function of [MapRecord] or the subscriber does not return, another instance accepts a
-	// type that this one lacks. It is empty while something is. Of the broker it knows by a [OutageNotifier].
+	// type that this one lacks. It is empty while something is. Of the broker it knows by a [broker.OutageNotifier].
 	Paused string
 	// Standby is true while another process receives, and this one waits for its turn: see [AppendToLog].
 	Standby bool

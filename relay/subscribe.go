@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 )
 
@@ -49,7 +50,7 @@ type subscription struct {
 }
 
 // take takes a batch over, unless the subscription is over: who was given up may go on calling.
-func (s *subscription) take(ctx context.Context, records []Record) error {
+func (s *subscription) take(ctx context.Context, records []broker.Record) error {
 	s.inHand.Add(1)
 	defer s.inHand.Add(-1)
 	if s.ctx.Err() != nil {

@@ -8,8 +8,10 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
@@ -24,7 +26,7 @@ type OrderAccepted struct {
 func (OrderAccepted) PayloadType() string { return "shop.order-accepted" }
 
 // ToServices publishes what other services are to know.
-func ToServices(publisher relay.Publisher) bus.Consumer {
+func ToServices(publisher broker.Publisher) bus.Consumer {
 	// snippet: publish
 	return relay.NewForwarder("to-broker", publisher, relay.Source("/shop/orders"),
 		relay.Route[OrderPlaced]("orders.placed",
@@ -36,7 +38,7 @@ func ToServices(publisher relay.Publisher) bus.Consumer {
 }
 
 // Shipping ships what the shop takes orders for, until ctx ends.
-func Shipping(ctx context.Context, db *bun.DB, subscriber relay.Subscriber, ship func(context.Context, bun.Tx, OrderPlaced) error) error {
+func Shipping(ctx context.Context, db *bun.DB, subscriber broker.Subscriber, ship func(context.Context, bun.Tx, OrderPlaced) error) error {
 	// snippet: shipping
 	receiver := relay.Receive("from-shop", subscriber, relay.Accept[OrderPlaced]())
 	registry, err := bus.NewRegistry(outbox.ConsumeTx("ship", ship), receiver.Consumer())
@@ -51,7 +53,7 @@ func Shipping(ctx context.Context, db *bun.DB, subscriber relay.Subscriber, ship
 }
 
 // FromServices takes over what arrives and runs the consumers of it, until ctx ends.
-func FromServices(ctx context.Context, db *bun.DB, subscriber relay.Subscriber, consumers []bus.Consumer) error {
+func FromServices(ctx context.Context, db *bun.DB, subscriber broker.Subscriber, consumers []bus.Consumer) error {
 	// snippet: receive
 	receiver := relay.Receive("from-shop", subscriber, relay.Accept[OrderAccepted]("shop.order-placed")) // its former name
 	registry, err := bus.NewRegistry(append(consumers, receiver.Consumer())...)
@@ -103,7 +105,7 @@ func runServices(ctx context.Context, db *bun.DB, registry *bus.Registry, receiv
 }
 
 // LogToServices publishes the event log in its order.
-func LogToServices(publisher relay.Publisher) relay.LogForwarder {
+func LogToServices(publisher broker.Publisher) relay.LogForwarder {
 	// snippet: log
 	return relay.NewLogForwarder("stock", publisher, relay.Source("/warehouse"), relay.Shards(4),
 		relay.Events[Received](), relay.Events[Sent]()) // relay.Route, for a publisher that is no Appender
@@ -111,7 +113,7 @@ func LogToServices(publisher relay.Publisher) relay.LogForwarder {
 }
 
 // LogOfWarehouse takes the log of the warehouse into that of this service.
-func LogOfWarehouse(subscriber relay.Subscriber) relay.Receiver {
+func LogOfWarehouse(subscriber broker.Subscriber) relay.Receiver {
 	// snippet: into-log
 	receiver := relay.Receive("from-warehouse", subscriber, relay.AppendToLog("warehouse"),
 		relay.Accept[Received](), relay.Accept[Sent]())
@@ -120,10 +122,10 @@ func LogOfWarehouse(subscriber relay.Subscriber) relay.Receiver {
 }
 
 // FromElsewhere takes what is in a format of somebody's own.
-func FromElsewhere(subscriber relay.Subscriber) relay.Receiver {
+func FromElsewhere(subscriber broker.Subscriber) relay.Receiver {
 	// snippet: map
 	receiver := relay.Receive("from-billing", subscriber, relay.Accept[OrderAccepted](),
-		relay.MapRecord(func(r relay.Record) (relay.Record, error) {
+		relay.MapRecord(func(r broker.Record) (broker.Record, error) {
 			var invoice struct{ Number string }
 			if err := json.Unmarshal(r.Body, &invoice); err != nil || invoice.Number == "" {
 				return r, errors.New("it is no invoice") // it is poisoned, under receive:from-billing
@@ -140,7 +142,7 @@ func FromElsewhere(subscriber relay.Subscriber) relay.Receiver {
 }
 
 // MovedToPayments is what takes the place of the consumer "charge-card" that has moved.
-func MovedToPayments(publisher relay.Publisher) bus.Consumer {
+func MovedToPayments(publisher broker.Publisher) bus.Consumer {
 	// snippet: move
 	return relay.NewForwarder("to-payments", publisher, relay.Source("/shop/orders"), relay.Route[OrderPlaced]("payments.order-placed"),
 		bus.Aliases("charge-card"),      // what waits under its name is forwarded, too

@@ -8,6 +8,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/sqlitedialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
 	"github.com/asyncmonolith/asyncmonolith-go/examples/guide"
@@ -16,14 +17,14 @@ import (
 )
 
 // wire is a broker of one subscription.
-type wire chan []relay.Record
+type wire chan []broker.Record
 
-func (w wire) Publish(_ context.Context, records []relay.Record) []error {
-	w <- append([]relay.Record(nil), records...)
+func (w wire) Publish(_ context.Context, records []broker.Record) []error {
+	w <- append([]broker.Record(nil), records...)
 	return nil
 }
 
-func (w wire) Subscribe(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
+func (w wire) Subscribe(ctx context.Context, fn func(context.Context, []broker.Record) error) error {
 	select {
 	case records := <-w:
 		if err := fn(ctx, records); err != nil {
@@ -37,15 +38,15 @@ func (w wire) Subscribe(ctx context.Context, fn func(context.Context, []relay.Re
 
 // TestServices has one service tell another of an order.
 func TestServices(t *testing.T) {
-	broker := make(wire, 1)
-	kit := bustest.KitConfig{}.NewKit(t, openMemory(t), guide.ToServices(broker))
+	link := make(wire, 1)
+	kit := bustest.KitConfig{}.NewKit(t, openMemory(t), guide.ToServices(link))
 	kit.Produce(guide.OrderPlaced{OrderID: "7"})
 	kit.DrainUntilIdle()
-	records := <-broker
+	records := <-link
 	if r := records[0]; len(records) != 1 || r.Destination != "orders.placed" || string(r.Body) != `{"number":"7"}` {
 		t.Fatalf("published: got %+v, want the order as others are told of it", records)
 	}
-	broker <- records
+	link <- records
 	t.Run("receiver", func(t *testing.T) {
 		db := openMemory(t)
 		if err := outbox.Migrate(t.Context(), db, bus.Tables{}); err != nil {
@@ -56,7 +57,7 @@ func TestServices(t *testing.T) {
 		shipped := make(chan string, 1)
 		ship := bus.Consume("ship", func(_ context.Context, o guide.OrderAccepted) error { shipped <- o.Number; return nil })
 		done := make(chan error, 1)
-		go func() { done <- guide.FromServices(ctx, db, broker, []bus.Consumer{ship}) }()
+		go func() { done <- guide.FromServices(ctx, db, link, []bus.Consumer{ship}) }()
 		select {
 		case got := <-shipped:
 			if got != "7" {
@@ -74,8 +75,8 @@ func TestServices(t *testing.T) {
 
 // TestShipping has an order of the shop shipped, in a service that makes its own tables.
 func TestShipping(t *testing.T) {
-	broker := make(wire, 1)
-	broker <- []relay.Record{{ContentType: "application/json", Body: []byte(`{"order_id":"7"}`),
+	sub := make(wire, 1)
+	sub <- []broker.Record{{ContentType: "application/json", Body: []byte(`{"order_id":"7"}`),
 		Attributes: map[string]string{"specversion": "1.0", "id": "1", "source": "/orders", "type": "order.placed"}}}
 	conns, err := sql.Open("sqlite", "file:"+t.TempDir()+"/shipping.db?_txlock=immediate&_pragma=busy_timeout(15000)&_pragma=journal_mode(WAL)")
 	if err != nil {
@@ -87,7 +88,7 @@ func TestShipping(t *testing.T) {
 	defer cancel()
 	shipped, done := make(chan string, 1), make(chan error, 1)
 	ship := func(_ context.Context, _ bun.Tx, o guide.OrderPlaced) error { shipped <- o.OrderID; return nil }
-	go func() { done <- guide.Shipping(ctx, db, broker, ship) }()
+	go func() { done <- guide.Shipping(ctx, db, sub, ship) }()
 	select {
 	case got := <-shipped:
 		if got != "7" {
@@ -104,10 +105,10 @@ func TestShipping(t *testing.T) {
 
 // TestForeignRecordsAreMapped has a record of another format become a message, and the next one parked.
 func TestForeignRecordsAreMapped(t *testing.T) {
-	broker := make(wire, 1)
-	broker <- []relay.Record{{Body: []byte(`{"number":"8"}`)}, {Body: []byte(`{}`)}}
+	sub := make(wire, 1)
+	sub <- []broker.Record{{Body: []byte(`{"number":"8"}`)}, {Body: []byte(`{}`)}}
 	db := openMemory(t)
-	receiver := guide.FromElsewhere(broker)
+	receiver := guide.FromElsewhere(sub)
 	ship := bus.Consume("ship", func(context.Context, guide.OrderAccepted) error { return nil })
 	registry, err := bus.NewRegistry(ship, receiver.Consumer())
 	if err != nil {
@@ -145,11 +146,11 @@ func TestForeignRecordsAreMapped(t *testing.T) {
 
 // TestAConsumerThatHasMoved forwards what is for it alone.
 func TestAConsumerThatHasMoved(t *testing.T) {
-	broker := make(wire, 1)
-	kit := bustest.KitConfig{}.NewKit(t, openMemory(t), guide.MovedToPayments(broker))
+	link := make(wire, 1)
+	kit := bustest.KitConfig{}.NewKit(t, openMemory(t), guide.MovedToPayments(link))
 	kit.Produce(guide.OrderPlaced{OrderID: "7"})
 	kit.DrainUntilIdle()
-	if r := (<-broker)[0]; r.Destination != "payments.order-placed" || r.Attributes["consumers"] != "charge-card" {
+	if r := (<-link)[0]; r.Destination != "payments.order-placed" || r.Attributes["consumers"] != "charge-card" {
 		t.Errorf("published: got %+v, want it for charge-card", r)
 	}
 }

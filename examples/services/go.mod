@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/asyncmonolith/asyncmonolith-go v0.0.0
-	github.com/asyncmonolith/asyncmonolith-go/relay/nats v0.0.0
+	github.com/asyncmonolith/asyncmonolith-go/broker/nats v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
@@ -62,4 +62,4 @@ require (
 
 replace github.com/asyncmonolith/asyncmonolith-go => ../..
 
-replace github.com/asyncmonolith/asyncmonolith-go/relay/nats => ../../relay/nats
+replace github.com/asyncmonolith/asyncmonolith-go/broker/nats => ../../broker/nats

@@ -7,8 +7,8 @@ require (
 	github.com/ThreeDotsLabs/watermill-nats/v2 v2.1.3
 	github.com/ThreeDotsLabs/watermill-sql/v3 v3.1.0
 	github.com/asyncmonolith/asyncmonolith-go v0.0.0
+	github.com/asyncmonolith/asyncmonolith-go/broker/rabbitmq v0.0.0
 	github.com/asyncmonolith/asyncmonolith-go/notify/pgxnotify v0.0.0
-	github.com/asyncmonolith/asyncmonolith-go/relay/rabbitmq v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/nats-io/nats.go v1.55.0
 	github.com/rabbitmq/amqp091-go v1.16.0
@@ -46,8 +46,8 @@ require (
 	filippo.io/edwards25519 v1.2.0 // indirect
 	git.sr.ht/~sbinet/gg v0.7.0 // indirect
 	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
+	github.com/asyncmonolith/asyncmonolith-go/broker/nats v0.0.0
 	github.com/asyncmonolith/asyncmonolith-go/integration v0.0.0
-	github.com/asyncmonolith/asyncmonolith-go/relay/nats v0.0.0
 	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/go-sql-driver/mysql v1.10.1
@@ -90,8 +90,8 @@ replace github.com/asyncmonolith/asyncmonolith-go/notify/pgxnotify => ../../noti
 
 replace github.com/asyncmonolith/asyncmonolith-go/integration => ../
 
-replace github.com/asyncmonolith/asyncmonolith-go/relay/nats => ../../relay/nats
+replace github.com/asyncmonolith/asyncmonolith-go/broker/nats => ../../broker/nats
 
-replace github.com/asyncmonolith/asyncmonolith-go/relay/rabbitmq => ../../relay/rabbitmq
+replace github.com/asyncmonolith/asyncmonolith-go/broker/rabbitmq => ../../broker/rabbitmq
 
-replace github.com/asyncmonolith/asyncmonolith-go/relay/kafka => ../../relay/kafka
+replace github.com/asyncmonolith/asyncmonolith-go/broker/kafka => ../../broker/kafka

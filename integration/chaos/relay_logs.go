@@ -11,11 +11,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
-	amnats "github.com/asyncmonolith/asyncmonolith-go/relay/nats"
+
+	amnats "github.com/asyncmonolith/asyncmonolith-go/broker/nats"
 )
 
 // LogConfig has a worker pass its event log on to a broker, or take another's from there. Each
@@ -82,8 +84,8 @@ type frozen struct {
 	shards map[int]bool // of which an append was frozen
 }
 
-// Append implements relay.Appender.
-func (f *frozen) Append(ctx context.Context, shard int, after uint64, records []relay.Record) (mark uint64, err error) {
+// Append implements broker.Appender.
+func (f *frozen) Append(ctx context.Context, shard int, after uint64, records []broker.Record) (mark uint64, err error) {
 	if f.first(shard) {
 		return f.late(ctx, shard, after, records)
 	}
@@ -95,7 +97,7 @@ func (f *frozen) Append(ctx context.Context, shard int, after uint64, records []
 
 // late appends once it may, however late that is, as if it had been on its way all the time, and
 // until the broker has taken or refused it.
-func (f *frozen) late(ctx context.Context, shard int, after uint64, records []relay.Record) (mark uint64, err error) {
+func (f *frozen) late(ctx context.Context, shard int, after uint64, records []broker.Record) (mark uint64, err error) {
 	ctx = context.WithoutCancel(ctx)
 	f.relays.record(Started, shard)
 	f.relays.freeze()
@@ -103,7 +105,7 @@ func (f *frozen) late(ctx context.Context, shard int, after uint64, records []re
 		if mark, err = f.Appender.Append(ctx, shard, after, records); err == nil {
 			f.relays.record(Finished, shard)
 			return mark, nil
-		} else if errors.Is(err, relay.ErrSequenceConflict) {
+		} else if errors.Is(err, broker.ErrSequenceConflict) {
 			f.relays.record(Failed, shard)
 			return mark, err
 		}

@@ -17,11 +17,13 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
-	amnats "github.com/asyncmonolith/asyncmonolith-go/relay/nats"
-	"github.com/asyncmonolith/asyncmonolith-go/relay/rabbitmq"
+
+	amnats "github.com/asyncmonolith/asyncmonolith-go/broker/nats"
+	"github.com/asyncmonolith/asyncmonolith-go/broker/rabbitmq"
 )
 
 // RelayConfig has a worker pass jobs on to a broker, or take them from there.
@@ -143,7 +145,7 @@ func (r *relays) consumers() ([]bus.Consumer, error) {
 	return consumers, nil
 }
 
-func (r *relays) publisher() (_ relay.Publisher, err error) {
+func (r *relays) publisher() (_ broker.Publisher, err error) {
 	if len(r.config.Rabbits) == 0 {
 		return amnats.NewPublisher(r.nc, amnats.PublisherConfig{})
 	}
@@ -151,7 +153,7 @@ func (r *relays) publisher() (_ relay.Publisher, err error) {
 	return r.rabbit, err
 }
 
-func (r *relays) subscriber() (relay.Subscriber, error) {
+func (r *relays) subscriber() (broker.Subscriber, error) {
 	if len(r.config.Rabbits) == 0 {
 		return amnats.NewSubscriber(r.nc, amnats.SubscriberConfig{Stream: cmp.Or(r.config.Ring.Stream, RelayStream), Consumer: RelayConsumer})
 	}
@@ -258,11 +260,11 @@ func (r *relays) pass(at Point) {
 // watched is a publisher whose records are in the ledger, as runs of the consumer.
 type watched struct {
 	*relays
-	publisher relay.Publisher
+	publisher broker.Publisher
 }
 
-// Publish implements relay.Publisher.
-func (w *watched) Publish(ctx context.Context, records []relay.Record) []error {
+// Publish implements broker.Publisher.
+func (w *watched) Publish(ctx context.Context, records []broker.Record) []error {
 	ms := make(map[string]*bus.Message)
 	for _, m := range bus.BatchFromContext(ctx) {
 		ms[m.ID.String()] = m
@@ -295,8 +297,8 @@ func (w *watched) Publish(ctx context.Context, records []relay.Record) []error {
 	return results
 }
 
-// OnReconnect implements relay.ReconnectNotifier, as the publishers do that it watches.
-func (w *watched) OnReconnect(f func()) { w.publisher.(relay.ReconnectNotifier).OnReconnect(f) }
+// OnReconnect implements broker.ReconnectNotifier, as the publishers do that it watches.
+func (w *watched) OnReconnect(f func()) { w.publisher.(broker.ReconnectNotifier).OnReconnect(f) }
 
 // must ends the worker if it cannot say what it does.
 func (r *relays) must(err error) {

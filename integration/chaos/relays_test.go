@@ -12,9 +12,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	amnats "github.com/asyncmonolith/asyncmonolith-go/broker/nats"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
-	amnats "github.com/asyncmonolith/asyncmonolith-go/relay/nats"
 )
 
 // What the bars of relays need: a broker, and a service on either side of it, each with a

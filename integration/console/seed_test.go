@@ -271,7 +271,7 @@ func (s seeder) processes() {
 			seen, stopped = time.Hour, s.ago(time.Hour)
 		}
 		return []any{cut(s.text("process", i), 250), "processor", cut(s.text("host", i), 250), 100 + i, cut(s.text("program", i), 250), cut(s.text("v1.8", i%2), 250), s.ago(3 * time.Hour), s.ago(seen), stopped, manifest,
-			s.json(map[string]any{"every": every, "running": 2, "queued": 1, "limit": 8, "stuck": []string{s.consumer(i)}, "closed": []string{s.consumer(i + 1)}})}
+			s.json(map[string]any{"every": every, "running": 2, "queued": 1, "limit": 8, "stuck": []string{s.consumer(i)}, "open_circuits": []string{s.consumer(i + 1)}})}
 	})
 	s.exec("INSERT INTO message_crashes (row_id, consumer_type, owner, solo, crashed_at) SELECT id, consumer_type, ?, ?, ? FROM consumer_messages WHERE crashes > 0", cut(s.text("process", 1), 250), false, s.ago(5*time.Minute))
 	ids := "[1,2]"

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/fx"
 	"go.uber.org/fx/fxtest"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/fxmodule"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -16,9 +17,9 @@ import (
 )
 
 // letters is a publisher that hands on what it is given.
-type letters chan relay.Record
+type letters chan broker.Record
 
-func (l letters) Publish(_ context.Context, records []relay.Record) []error {
+func (l letters) Publish(_ context.Context, records []broker.Record) []error {
 	for _, record := range records {
 		l <- record
 	}

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/fx"
 	"go.uber.org/fx/fxtest"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/fxmodule"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -16,10 +17,10 @@ import (
 )
 
 // postbox delivers one record, and then waits.
-type postbox struct{ record relay.Record }
+type postbox struct{ record broker.Record }
 
-func (p postbox) Subscribe(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
-	if err := fn(ctx, []relay.Record{p.record}); err != nil {
+func (p postbox) Subscribe(ctx context.Context, fn func(context.Context, []broker.Record) error) error {
+	if err := fn(ctx, []broker.Record{p.record}); err != nil {
 		return err
 	}
 	<-ctx.Done()
@@ -32,8 +33,8 @@ func TestFxRunsRelays(t *testing.T) {
 	t.Parallel()
 	consumed := make(chan order, 1)
 	attributes := map[string]string{"specversion": "1.0", "id": "1", "source": "/shop", "type": order{}.PayloadType()}
-	good := postbox{relay.Record{Attributes: attributes, ContentType: "application/json", Body: []byte(`{}`)}}
-	bad := postbox{relay.Record{Body: []byte("no event")}}
+	good := postbox{broker.Record{Attributes: attributes, ContentType: "application/json", Body: []byte(`{}`)}}
+	bad := postbox{broker.Record{Body: []byte("no event")}}
 	var runner *relay.Runner
 	var registry *bus.Registry
 	app := fxtest.New(t, fx.Supply(testdb.SQLite(t)), fxmodule.Module, fxmodule.Migrate(),

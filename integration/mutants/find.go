@@ -38,7 +38,7 @@ type goFile struct {
 }
 
 // skipped are directories without code of the library.
-var skipped = []string{"integration", "examples", "tools", "testdata", "storetest", "relaytest"} // immutable
+var skipped = []string{"integration", "examples", "tools", "testdata", "storetest", "brokertest"} // immutable
 
 // readSource parses everything below root, and of that only dirs if there are any.
 func readSource(root string, dirs ...string) (*source, error) {

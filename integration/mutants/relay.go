@@ -27,7 +27,7 @@ func publishMutants() []mutant {
 		{"relay: a message under an alias is for all", in("publishing.recipients", never("slices.Contains")), unit("TestIDsForBrokers"),
 			`got 4 ids, want 8`},
 		{"relay: the password of a RabbitMQ URL is shown", in("rabbitmq.checkURLs", replace("errUnreadable", "parse.Err")),
-			tests("relay/rabbitmq", "TestURLsAreCheckedWithoutTellingThem"), `no password`},
+			tests("broker/rabbitmq", "TestURLsAreCheckedWithoutTellingThem"), `no password`},
 	}
 }
 
@@ -115,6 +115,6 @@ func logRelayMutants() []mutant {
 // notFenced appends behind whatever the broker has, if its record is not the expected one.
 func notFenced() mistake {
 	const appended = "s.appender.Append(ctx, s.number, uint64(before), records)"
-	return in("shard.appendAll", replace("return "+appended, "mark, err := "+appended+"; if errors.Is(err, ErrSequenceConflict) { "+
+	return in("shard.appendAll", replace("return "+appended, "mark, err := "+appended+"; if errors.Is(err, broker.ErrSequenceConflict) { "+
 		"_, last, _ := s.appender.Last(ctx, s.number); mark, err = s.appender.Append(ctx, s.number, last, records) }; return mark, err"))
 }

@@ -46,15 +46,15 @@ func TestDecisionsAreInTheAudit(t *testing.T) {
 		}
 		o, other := start(ops.Discard), start(ops.Requeue)
 		decide := map[string]func() error{
-			"set rate of operation": func() error { return testapp.Second(bob.SetRate(ctx, "slower", o.ID, 7)) },
-			"stop operation":        func() error { return testapp.Second(bob.Stop(ctx, "enough", o.ID)) },
-			"undo operation":        func() error { return testapp.Second(bob.Undo(ctx, "a mistake", other.ID)) },
-			"continue operation": func() error {
+			"set_operation_rate": func() error { return testapp.Second(bob.SetRate(ctx, "slower", o.ID, 7)) },
+			"stop_operation":     func() error { return testapp.Second(bob.Stop(ctx, "enough", o.ID)) },
+			"undo_operation":     func() error { return testapp.Second(bob.Undo(ctx, "a mistake", other.ID)) },
+			"resume_operation": func() error {
 				a.Exec("UPDATE message_operations SET state = 'paused' WHERE id = ?", o.ID)
 				return testapp.Second(bob.Continue(ctx, "it is mended", o.ID))
 			},
 		}
-		order := []string{"set rate of operation", "continue operation", "stop operation", "undo operation"}
+		order := []string{"set_operation_rate", "resume_operation", "stop_operation", "undo_operation"}
 		for _, what := range order {
 			before := operationOf(t, s, o.ID)
 			refusing = true
@@ -62,7 +62,7 @@ func TestDecisionsAreInTheAudit(t *testing.T) {
 				t.Errorf("%s: got error %v, want the audit's", what, err)
 			}
 			after := operationOf(t, s, o.ID)
-			if n := a.Count("SELECT count(*) FROM message_operations WHERE kind = ?", what); n != 0 || what != "continue operation" && (after.State != before.State || after.Rate != before.Rate) {
+			if n := a.Count("SELECT count(*) FROM message_operations WHERE kind = ?", what); n != 0 || what != "resume_operation" && (after.State != before.State || after.Rate != before.Rate) {
 				t.Errorf("%s: got %+v and %d in the audit, want what was", what, after, n)
 			}
 			refusing = false
@@ -79,7 +79,7 @@ func TestDecisionsAreInTheAudit(t *testing.T) {
 			t.Fatal(err)
 		}
 		slices.Reverse(log)
-		for i, want := range []string{"set rate of operation by bob of 1: slower (done) 7", "continue operation by bob of 1: it is mended (done) 0", "stop operation by bob of 1: enough (done) 0", "undo operation by bob of 2: a mistake (done) 0"} {
+		for i, want := range []string{"set operation rate by bob of 1: slower (done) 7", "resume operation by bob of 1: it is mended (done) 0", "stop operation by bob of 1: enough (done) 0", "undo operation by bob of 2: a mistake (done) 0"} {
 			l := log[i]
 			if got := fmt.Sprintf("%s by %s of %d: %s (%s) %d", l.Action, l.Actor, l.Target.Operation, l.Reason, l.State, l.Rate); got != strings.NewReplacer("of 1:", fmt.Sprintf("of %d:", o.ID), "of 2:", fmt.Sprintf("of %d:", other.ID)).Replace(want) || l.FinishedAt.IsZero() {
 				t.Errorf("got %q, want %q", got, want)

@@ -292,7 +292,7 @@ func TestDoctorLooksAtProcesses(t *testing.T) {
 		testapp.Eventually(t, "it has told of itself", func() bool { return a.Count("SELECT count(*) FROM message_processes") == 1 })
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.OK)
 		p.MustStop()
-		a.Exec(`UPDATE message_processes SET state = '{"stuck": ["c"], "closed": ["c"]}'`) // as it was when it stopped
+		a.Exec(`UPDATE message_processes SET state = '{"stuck": ["c"], "open_circuits": ["c"]}'`) // as it was when it stopped
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.OK)
 		a.Exec("UPDATE message_processes SET stopped_at = NULL, seen_at = " + testapp.In(db, -time.Minute))
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Warning, "processor was last seen at", "pid ", "messages list --crashed")
@@ -392,8 +392,8 @@ func TestDoctorLooksAtOperations(t *testing.T) {
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "operations", ops.OK)
 		for columns, says := range map[string]string{
 			"state = 'paused'": "stopped itself",
-			"state = 'started', created_at = " + testapp.In(db, -20*time.Minute):  "begun 20 minutes ago",
-			"state = 'waiting', starts_at = " + testapp.In(db, -20*time.Minute): "to start 20 minutes ago",
+			"state = 'started', created_at = " + testapp.In(db, -20*time.Minute): "begun 20 minutes ago",
+			"state = 'waiting', starts_at = " + testapp.In(db, -20*time.Minute):  "to start 20 minutes ago",
 		} {
 			a.Exec("UPDATE message_operations SET " + columns)
 			wantFinding(t, doctor(t, t.Context(), db, a.Registry), "operations", ops.Warning, fmt.Sprintf("operation %d (requeue by ada)", o.ID), says)

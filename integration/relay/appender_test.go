@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/asyncmonolith/asyncmonolith-go/relay"
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 )
 
 // shelf is a broker in memory that appends on a condition, as JetStream does: all or none, after
@@ -16,7 +16,7 @@ import (
 type shelf struct {
 	mu     sync.Mutex
 	mark   uint64
-	shards map[int][]relay.Record
+	shards map[int][]broker.Record
 	newest map[int]uint64
 	stale  int // appends that were refused
 	// removed is the mark up to which records were removed since they were old.
@@ -25,11 +25,11 @@ type shelf struct {
 
 	// before and after are called around an append. An error of before refuses it; one of after
 	// has the caller not hear that it was done.
-	before, after func(shard int, records []relay.Record) error
+	before, after func(shard int, records []broker.Record) error
 }
 
 func newShelf() *shelf {
-	return &shelf{shards: make(map[int][]relay.Record), newest: make(map[int]uint64)}
+	return &shelf{shards: make(map[int][]broker.Record), newest: make(map[int]uint64)}
 }
 
 // empty removes all records: since they are old, or because the broker has lost them, and everything else that it knew.
@@ -43,12 +43,12 @@ func (s *shelf) empty(lost bool) {
 	}
 }
 
-// Publish implements relay.Publisher.
-func (s *shelf) Publish(context.Context, []relay.Record) []error {
+// Publish implements broker.Publisher.
+func (s *shelf) Publish(context.Context, []broker.Record) []error {
 	return []error{errors.New("an appender is to append")}
 }
 
-// Last implements relay.Appender.
+// Last implements broker.Appender.
 func (s *shelf) Last(_ context.Context, shard int) (position int64, mark uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,8 +60,8 @@ func (s *shelf) Last(_ context.Context, shard int) (position int64, mark uint64,
 	return position, s.newest[shard], err
 }
 
-// Append implements relay.Appender.
-func (s *shelf) Append(_ context.Context, shard int, after uint64, records []relay.Record) (uint64, error) {
+// Append implements broker.Appender.
+func (s *shelf) Append(_ context.Context, shard int, after uint64, records []broker.Record) (uint64, error) {
 	if s.before != nil {
 		if err := s.before(shard, records); err != nil {
 			return 0, err
@@ -74,13 +74,13 @@ func (s *shelf) Append(_ context.Context, shard int, after uint64, records []rel
 	return mark, err
 }
 
-func (s *shelf) append(shard int, after uint64, records []relay.Record) (uint64, error) {
+func (s *shelf) append(shard int, after uint64, records []broker.Record) (uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls++
 	if s.newest[shard] != after {
 		s.stale++
-		return 0, fmt.Errorf("the newest is %d, not %d: %w", s.newest[shard], after, relay.ErrSequenceConflict)
+		return 0, fmt.Errorf("the newest is %d, not %d: %w", s.newest[shard], after, broker.ErrSequenceConflict)
 	}
 	for _, record := range records {
 		s.mark++
@@ -91,7 +91,7 @@ func (s *shelf) append(shard int, after uint64, records []relay.Record) (uint64,
 }
 
 // all returns the records of all shards, one shard after the other.
-func (s *shelf) all() (all []relay.Record) {
+func (s *shelf) all() (all []broker.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for shard := range 64 {
@@ -108,7 +108,7 @@ func (s *shelf) refused() int {
 
 // disorder tells what is wrong with records that should have the log's events, each once, and in
 // the order of their streams; within a shard, of their positions. It is empty if nothing is.
-func disorder(shards map[int][]relay.Record, events int) string {
+func disorder(shards map[int][]broker.Record, events int) string {
 	last := make(map[string]int64)
 	seen := make(map[string]bool)
 	for shard, records := range shards {
@@ -138,7 +138,7 @@ func disorder(shards map[int][]relay.Record, events int) string {
 func (s *shelf) disorder(events int) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	shards := make(map[int][]relay.Record)
+	shards := make(map[int][]broker.Record)
 	for shard, records := range s.shards {
 		shards[shard] = slices.Clone(records)
 	}

@@ -8,23 +8,23 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/asyncmonolith/asyncmonolith-go/relay"
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 )
 
 // broker is one in memory: what is published is kept, and each subscription has a cursor.
-type broker struct {
+type memory struct {
 	mu      sync.Mutex
-	records []relay.Record
+	records []broker.Record
 	changed chan struct{} // closed, and replaced, when there is more
 
 	// fate says what becomes of a record that is published. Nil stands for the best.
-	fate  atomic.Pointer[func(relay.Record) error]
+	fate  atomic.Pointer[func(broker.Record) error]
 	calls atomic.Int64
 }
 
-func newBroker() *broker { return &broker{changed: make(chan struct{})} }
+func newBroker() *memory { return &memory{changed: make(chan struct{})} }
 
-func (b *broker) failWith(fate func(relay.Record) error) {
+func (b *memory) failWith(fate func(broker.Record) error) {
 	if fate == nil {
 		b.fate.Store(nil)
 		return
@@ -32,8 +32,8 @@ func (b *broker) failWith(fate func(relay.Record) error) {
 	b.fate.Store(&fate)
 }
 
-// Publish implements relay.Publisher.
-func (b *broker) Publish(ctx context.Context, records []relay.Record) []error {
+// Publish implements broker.Publisher.
+func (b *memory) Publish(ctx context.Context, records []broker.Record) []error {
 	b.calls.Add(1)
 	errs := make([]error, len(records))
 	fate := b.fate.Load()
@@ -52,13 +52,13 @@ func (b *broker) Publish(ctx context.Context, records []relay.Record) []error {
 	return errs
 }
 
-func clone(r relay.Record) relay.Record {
+func clone(r broker.Record) broker.Record {
 	r.Attributes, r.Headers, r.Body = maps.Clone(r.Attributes), maps.Clone(r.Headers), slices.Clone(r.Body)
 	return r
 }
 
 // put publishes without asking for a fate.
-func (b *broker) put(records ...relay.Record) {
+func (b *memory) put(records ...broker.Record) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, record := range records {
@@ -68,17 +68,17 @@ func (b *broker) put(records ...relay.Record) {
 	b.changed = make(chan struct{})
 }
 
-func (b *broker) all() []relay.Record {
+func (b *memory) all() []broker.Record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.records)
 }
 
 // after returns records from a place on, at most n, and what tells of more.
-func (b *broker) after(place, n int) ([]relay.Record, <-chan struct{}) {
+func (b *memory) after(place, n int) ([]broker.Record, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var batch []relay.Record
+	var batch []broker.Record
 	for _, record := range b.records[place:min(len(b.records), place+n)] {
 		batch = append(batch, clone(record))
 	}
@@ -87,7 +87,7 @@ func (b *broker) after(place, n int) ([]relay.Record, <-chan struct{}) {
 
 // subscription delivers all that a broker has, and again what was given back.
 type subscription struct {
-	broker *broker
+	broker *memory
 	batch  int
 	// again is how often each batch is delivered once more although it was acknowledged.
 	again  int
@@ -100,10 +100,10 @@ type subscription struct {
 	fails   atomic.Pointer[error]
 }
 
-func (b *broker) subscribe() *subscription { return &subscription{broker: b, batch: 100} }
+func (b *memory) subscribe() *subscription { return &subscription{broker: b, batch: 100} }
 
-// Subscribe implements relay.Subscriber.
-func (s *subscription) Subscribe(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
+// Subscribe implements broker.Subscriber.
+func (s *subscription) Subscribe(ctx context.Context, fn func(context.Context, []broker.Record) error) error {
 	if err := s.fails.Load(); err != nil {
 		return *err
 	}

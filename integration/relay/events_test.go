@@ -7,6 +7,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
@@ -54,7 +55,7 @@ func TestEventsArePublished(t *testing.T) {
 		a.Produce(order{ID: "1"})
 		a.Start(testapp.Fast())
 		testapp.Eventually(t, "all are published", func() bool { return len(b.all()) == 3 && a.Empty() })
-		records := make(map[string]relay.Record)
+		records := make(map[string]broker.Record)
 		for _, r := range b.all() {
 			records[r.Key] = r
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
@@ -27,20 +28,20 @@ func TestFunctionsThatHang(t *testing.T) {
 				b := newBroker()
 				b.put(event("1", order{ID: "1"}))
 				sub, paused := b.subscribe(), "Map has not returned"
-				hangs := relay.Receive("hangs", sub, relay.Accept[order](), relay.MapRecord(func(r relay.Record) (relay.Record, error) {
+				hangs := relay.Receive("hangs", sub, relay.Accept[order](), relay.MapRecord(func(r broker.Record) (broker.Record, error) {
 					calls.Add(1)
 					<-release
 					return r, nil
 				}))
 				if what == "a subscriber" {
 					paused = "the subscriber has not returned"
-					hangs = relay.Receive("hangs", subscriber(func(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
+					hangs = relay.Receive("hangs", subscriber(func(ctx context.Context, fn func(context.Context, []broker.Record) error) error {
 						calls.Add(1)
 						<-release
 						if ctx.Err() == nil {
 							return sub.Subscribe(ctx, fn)
 						}
-						if fn(context.WithoutCancel(ctx), []relay.Record{event("1", order{ID: "1"})}) == nil { // nobody waits for it any more
+						if fn(context.WithoutCancel(ctx), []broker.Record{event("1", order{ID: "1"})}) == nil { // nobody waits for it any more
 							t.Error("a batch of a subscriber that was given up: got it taken over")
 						}
 						return nil

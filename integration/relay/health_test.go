@@ -25,7 +25,7 @@ type watching struct {
 	say func(error)
 }
 
-// OnOutage implements relay.OutageNotifier.
+// OnOutage implements broker.OutageNotifier.
 func (w *watching) OnOutage(f func(error)) { w.say = f }
 
 // TestABrokerThatIsAwayIsShown: the log has a line when that begins and one when it ends, however often it

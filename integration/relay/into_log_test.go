@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
@@ -21,7 +22,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
-func intoLog(sub relay.Subscriber) relay.Receiver {
+func intoLog(sub broker.Subscriber) relay.Receiver {
 	return relay.Receive("from-bank", sub, relay.AppendToLog("bank"), relay.Accept[opened](), relay.Accept[deposited]())
 }
 
@@ -127,7 +128,7 @@ func TestNothingIsKeptOfAnErasedStream(t *testing.T) {
 		var fixed atomic.Bool
 		b := newBroker()
 		receiver := relay.Receive("from-bank", b.subscribe(), relay.AppendToLog("bank"), relay.Accept[opened](), relay.Accept[deposited](),
-			relay.MapRecord(func(r relay.Record) (relay.Record, error) {
+			relay.MapRecord(func(r broker.Record) (broker.Record, error) {
 				if r.Attributes == nil && !fixed.Load() {
 					return r, errors.New("not yet")
 				} else if r.Attributes == nil {
@@ -138,7 +139,7 @@ func TestNothingIsKeptOfAnErasedStream(t *testing.T) {
 		to := newLedger(t, db, receiver.Consumer())
 		to.runs(receiver)
 		to.Start(testapp.Fast())
-		b.put(deposit("account-1", 1), relay.Record{Body: []byte("7 on account-1")})
+		b.put(deposit("account-1", 1), broker.Record{Body: []byte("7 on account-1")})
 		testapp.Eventually(t, "one is poisoned", func() bool { return len(to.Poisoned()) == 1 && len(to.amounts()["bank-account-1"]) == 1 })
 		to.inTx(func(ctx context.Context, tx bun.Tx) error { return to.log.Tombstone(ctx, tx, "bank-account-1") })
 		fixed.Store(true)
@@ -157,7 +158,7 @@ func TestALateRecordOfAnErasedStreamHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		b := newBroker()
-		erased := relay.Record{Key: "account-1", Attributes: map[string]string{"specversion": "1.0", "id": "erased", "source": "/bank", "subject": "account-1",
+		erased := broker.Record{Key: "account-1", Attributes: map[string]string{"specversion": "1.0", "id": "erased", "source": "/bank", "subject": "account-1",
 			"type": eventlog.Tombstoned{}.PayloadType()}}
 		b.put(deposit("account-1", 1), deposit("account-2", 1), erased, deposit("account-1", 2), deposit("account-2", 2))
 		sub := b.subscribe()
@@ -185,9 +186,9 @@ func TestEventsKeepWhatTheyAre(t *testing.T) {
 		}))
 		to.runs(receiver)
 		to.Start(testapp.Fast())
-		b.put(relay.Record{Key: "account-1", Headers: map[string]string{"tenant": "a"}, Body: []byte(`{"amount":7}`), ContentType: "application/json",
+		b.put(broker.Record{Key: "account-1", Headers: map[string]string{"tenant": "a"}, Body: []byte(`{"amount":7}`), ContentType: "application/json",
 			Attributes: map[string]string{"specversion": "1.0", "id": id.String(), "source": "/bank", "type": "account.deposited"}},
-			relay.Record{Body: []byte(`{"amount":8}`), ContentType: "application/json",
+			broker.Record{Body: []byte(`{"amount":8}`), ContentType: "application/json",
 				Attributes: map[string]string{"specversion": "1.0", "id": "2", "source": "/bank", "type": "account.deposited"}})
 		m := <-got
 		if m.ID != id || m.Headers["tenant"] != "a" || m.Event == nil || m.Event.Stream != "bank-account-1" || m.Event.Version != 1 {

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
+
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
@@ -34,14 +37,14 @@ func TestALogRelayWhosePublisherHangs(t *testing.T) {
 		var hanging atomic.Int64
 		hangs := atomic.Bool{}
 		hangs.Store(true)
-		s.before = func(int, []relay.Record) error {
+		s.before = func(int, []broker.Record) error {
 			if !hangs.Load() {
 				return nil
 			}
 			hanging.Add(1)
 			defer hanging.Add(-1)
 			<-goes
-			return relay.ErrUnavailable
+			return broker.ErrUnavailable
 		}
 		r, stop := l.runs(bank(s, relay.PublishTimeout(time.Millisecond), relay.WithCircuit(gate)))
 		t.Cleanup(goOn) // before the end of the runner
@@ -77,7 +80,7 @@ func TestAPublisherThatPanics(t *testing.T) {
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		l, s := newLedger(t, db), newShelf()
 		l.deposit(1, 1)
-		s.before = func(int, []relay.Record) error { panic("no more") }
+		s.before = func(int, []broker.Record) error { panic("no more") }
 		r, _ := l.runs(bank(s, bus.MaxAttempts(2)))
 		testapp.Eventually(t, "it halts", func() bool { return l.stats(r).Halted == 1 })
 		if stats := l.stats(r); !strings.Contains(stats.LastError, "no more") {
@@ -148,7 +151,7 @@ type stalls struct {
 	goOn  chan struct{}
 }
 
-// Last implements relay.Appender.
+// Last implements broker.Appender.
 func (s *stalls) Last(ctx context.Context, shard int) (position int64, mark uint64, err error) {
 	if s.asked.Add(1) > 1 {
 		<-s.goOn
@@ -169,7 +172,7 @@ func TestWhoIsBehindHaltsNothing(t *testing.T) {
 		from.deposit(1, 1)
 		all := from.amounts()["account-0"] // which numbers them
 		for i := range all {
-			if _, err := s.append(0, uint64(i), []relay.Record{{ID: fmt.Sprint(i), Attributes: map[string]string{"sequence": fmt.Sprint(i + 1)}}}); err != nil {
+			if _, err := s.append(0, uint64(i), []broker.Record{{ID: fmt.Sprint(i), Attributes: map[string]string{"sequence": fmt.Sprint(i + 1)}}}); err != nil {
 				t.Fatal(err)
 			}
 		}

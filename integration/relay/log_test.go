@@ -14,6 +14,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
@@ -65,7 +66,7 @@ func (l *ledger) inTx(fn func(ctx context.Context, tx bun.Tx) error) {
 }
 
 // bank relays the log to a publisher.
-func bank(pub relay.Publisher, options ...bus.ConsumerOption) relay.LogForwarder {
+func bank(pub broker.Publisher, options ...bus.ConsumerOption) relay.LogForwarder {
 	all := append([]bus.ConsumerOption{relay.Source("/bank"), relay.Route[opened]("accounts"), relay.Route[deposited]("accounts"), bus.AttemptDelay(1)}, options...)
 	return relay.NewLogForwarder("ledger", pub, all...)
 }
@@ -113,10 +114,10 @@ func TestADestinationThatIsAwayHoldsUpItsShardAlone(t *testing.T) {
 		const streams = 20
 		l, b := newLedger(t, db), newBroker()
 		var tried atomic.Int64
-		b.failWith(func(r relay.Record) error {
+		b.failWith(func(r broker.Record) error {
 			if r.Destination == "account-0" {
 				tried.Add(1)
-				return relay.ErrUnavailable
+				return broker.ErrUnavailable
 			}
 			return nil
 		})
@@ -273,14 +274,14 @@ func TestAKillBetweenAppendAndMove(t *testing.T) {
 		for range 10 {
 			lost := make(chan struct{})
 			appends := 0
-			s.after = func(int, []relay.Record) error {
+			s.after = func(int, []broker.Record) error {
 				if appends++; appends < 3 {
 					return nil
 				}
 				if appends == 3 {
 					close(lost)
 				}
-				return fmt.Errorf("killed: %w", relay.ErrUnavailable)
+				return fmt.Errorf("killed: %w", broker.ErrUnavailable)
 			}
 			_, stop := l.runs(bank(s, bus.BatchSize(5)))
 			<-lost
@@ -313,7 +314,7 @@ func TestAnAppendThatFailsLeavesNoGap(t *testing.T) {
 		l, s := newLedger(t, db), newShelf()
 		l.deposit(10, 20)
 		fails := everyNth(3)
-		s.before = func(int, []relay.Record) error { return fails() }
+		s.before = func(int, []broker.Record) error { return fails() }
 		l.runs(bank(s, bus.BatchSize(5)))
 		testapp.Eventually(t, "all is published", func() bool { return l.done() })
 		if wrong := s.disorder(l.events); wrong != "" {
@@ -332,7 +333,7 @@ func TestAZombieIsFenced(t *testing.T) {
 		hangs, goes := make(chan struct{}), make(chan struct{})
 		goOn := sync.OnceFunc(func() { close(goes) })
 		var hung atomic.Bool
-		s.before = func(int, []relay.Record) error {
+		s.before = func(int, []broker.Record) error {
 			if hung.CompareAndSwap(false, true) {
 				close(hangs)
 				<-goes
@@ -363,10 +364,10 @@ func TestAPublisherThatIsNoAppender(t *testing.T) {
 		l, b := newLedger(t, db), newBroker()
 		l.deposit(10, 10)
 		fails := everyNth(7)
-		b.failWith(func(relay.Record) error { return fails() })
+		b.failWith(func(broker.Record) error { return fails() })
 		l.runs(bank(b, bus.BatchSize(20)))
 		testapp.Eventually(t, "all is published", func() bool { return l.done() })
-		first, seen := []relay.Record(nil), make(map[string]bool)
+		first, seen := []broker.Record(nil), make(map[string]bool)
 		for _, record := range b.all() {
 			if !seen[record.ID] {
 				seen[record.ID], first = true, append(first, record)
@@ -384,9 +385,9 @@ func TestAPublisherThatIsNoAppender(t *testing.T) {
 }
 
 // sequencer is a broker that takes one record after the other, and few in the time that it has.
-type sequencer struct{ *broker }
+type sequencer struct{ *memory }
 
-func (s sequencer) PublishInOrder(ctx context.Context, records []relay.Record) (n int, err error) {
+func (s sequencer) PublishInOrder(ctx context.Context, records []broker.Record) (n int, err error) {
 	for n := range records {
 		if n == 3 {
 			return n, nil
@@ -406,10 +407,10 @@ func TestNothingOvertakesWhatFailed(t *testing.T) {
 		l, b := newLedger(t, db), newBroker()
 		l.deposit(10, 10)
 		fails := everyNth(7)
-		b.failWith(func(relay.Record) error { return fails() })
+		b.failWith(func(broker.Record) error { return fails() })
 		l.runs(bank(sequencer{b}, bus.BatchSize(20)))
 		testapp.Eventually(t, "all is published", func() bool { return l.done() })
-		if wrong := disorder(map[int][]relay.Record{0: b.all()}, l.events); wrong != "" {
+		if wrong := disorder(map[int][]broker.Record{0: b.all()}, l.events); wrong != "" {
 			t.Error(wrong)
 		}
 	})
@@ -439,12 +440,12 @@ func TestWhatCannotBePublished(t *testing.T) {
 		l.deposit(1, 20)
 		refuse := true
 		var mu sync.Mutex
-		s.before = func(_ int, records []relay.Record) error {
+		s.before = func(_ int, records []broker.Record) error {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, record := range records {
 				if refuse && strings.Contains(string(record.Body), `:7}`) {
-					return fmt.Errorf("7 is too large: %w", relay.ErrRejected)
+					return fmt.Errorf("7 is too large: %w", broker.ErrRejected)
 				}
 			}
 			return nil
@@ -488,9 +489,9 @@ func TestALogRelayWhoseBrokerIsAway(t *testing.T) {
 		var away atomic.Bool
 		var calls atomic.Int64
 		away.Store(true)
-		s.before = func(int, []relay.Record) error {
+		s.before = func(int, []broker.Record) error {
 			if calls.Add(1); away.Load() {
-				return fmt.Errorf("no leader: %w", relay.ErrUnavailable)
+				return fmt.Errorf("no leader: %w", broker.ErrUnavailable)
 			}
 			return nil
 		}
@@ -527,10 +528,10 @@ func TestAShardThatWasElsewhere(t *testing.T) {
 		}))), newShelf()
 		l.deposit(1, 1)
 		took, taken := make(chan struct{}), make(chan struct{})
-		missing, overtaken := fmt.Errorf("no stream: %w", relay.ErrNoDestination), fmt.Errorf("odd: %w", relay.ErrSequenceConflict)
+		missing, overtaken := fmt.Errorf("no stream: %w", broker.ErrNoDestination), fmt.Errorf("odd: %w", broker.ErrSequenceConflict)
 		var began time.Time
 		var lasted time.Duration
-		s.before = func(int, []relay.Record) error {
+		s.before = func(int, []broker.Record) error {
 			switch n := calls.Add(1); n {
 			case 1, 5: // the lease is over
 				took <- struct{}{}

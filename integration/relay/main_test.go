@@ -8,6 +8,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -24,7 +25,7 @@ type (
 const shop = "/shop/orders"
 
 // publishes is the consumer of a service that sends orders to a broker.
-func publishes(b relay.Publisher, options ...bus.ConsumerOption) bus.Consumer {
+func publishes(b broker.Publisher, options ...bus.ConsumerOption) bus.Consumer {
 	all := append([]bus.ConsumerOption{relay.Source(shop), relay.Route[order]("orders"), bus.AttemptDelay(1)}, options...)
 	return relay.NewForwarder("to-broker", b, all...)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -113,12 +114,12 @@ func TestWhatIsForwardedIsNotConsumedHere(t *testing.T) {
 		}
 		move := []bus.ConsumerOption{bus.Aliases("charge-card", "send-receipt"), relay.Recipients("charge-card", "send-receipt")}
 		b, has, free := newBroker(), make(chan struct{}, 1), make(chan struct{})
-		stuck := publisher(func(_ context.Context, records []relay.Record) []error {
+		stuck := publisher(func(_ context.Context, records []broker.Record) []error {
 			if b.put(records...); len(b.all()) == 2*n {
 				has <- struct{}{}
 			}
 			<-free
-			return slices.Repeat([]error{relay.ErrUnavailable}, len(records))
+			return slices.Repeat([]error{broker.ErrUnavailable}, len(records))
 		})
 		// Each message has a call and a worker of its own: calls that a busy machine splits would wait for the first, which stays.
 		apart := append(slices.Clone(move), relay.PublishTimeout(time.Minute), bus.BatchSize(1), bus.Concurrency(2*n))
@@ -134,7 +135,7 @@ func TestWhatIsForwardedIsNotConsumedHere(t *testing.T) {
 		close(free)
 		_ = vanishes.Wait()
 		var failed atomic.Int64
-		b.failWith(func(relay.Record) error {
+		b.failWith(func(broker.Record) error {
 			if failed.Add(1) <= n {
 				return errors.New("odd")
 			}
@@ -266,7 +267,7 @@ func TestWhoKeepsTheFormerName(t *testing.T) {
 			<-all
 		}
 		forwards := func(name, from string) bus.Consumer {
-			return relay.NewForwarder(name, publisher(func(_ context.Context, records []relay.Record) []error {
+			return relay.NewForwarder(name, publisher(func(_ context.Context, records []broker.Record) []error {
 				meet()
 				b.put(records...)
 				return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -18,14 +19,14 @@ import (
 
 // queue gives each batch to one of its subscribers, and once more until one acknowledges it.
 type queue struct {
-	batches chan []relay.Record
+	batches chan []broker.Record
 	acked   atomic.Int64 // records
 }
 
-func newQueue() *queue { return &queue{batches: make(chan []relay.Record, 1000)} }
+func newQueue() *queue { return &queue{batches: make(chan []broker.Record, 1000)} }
 
-// Subscribe implements relay.Subscriber.
-func (q *queue) Subscribe(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
+// Subscribe implements broker.Subscriber.
+func (q *queue) Subscribe(ctx context.Context, fn func(context.Context, []broker.Record) error) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -42,11 +43,11 @@ func (q *queue) Subscribe(ctx context.Context, fn func(context.Context, []relay.
 
 // held subscribes once it is opened.
 type held struct {
-	relay.Subscriber
+	broker.Subscriber
 	open chan struct{}
 }
 
-func (h held) Subscribe(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
+func (h held) Subscribe(ctx context.Context, fn func(context.Context, []broker.Record) error) error {
 	select {
 	case <-ctx.Done():
 		return nil
@@ -55,7 +56,7 @@ func (h held) Subscribe(ctx context.Context, fn func(context.Context, []relay.Re
 	}
 }
 
-func refunded(id string) relay.Record {
+func refunded(id string) broker.Record {
 	r := event("refund-"+id, order{ID: id})
 	r.Attributes["type"] = "order.refunded"
 	return r
@@ -77,7 +78,7 @@ func TestAnOlderInstanceLeavesANewTypeToNewerOnes(t *testing.T) {
 		}
 		first := older()
 		first.run()
-		q.batches <- []relay.Record{event("1", order{ID: "1"}), refunded("1")}
+		q.batches <- []broker.Record{event("1", order{ID: "1"}), refunded("1")}
 		testapp.Eventually(t, "what no instance accepts is dropped", func() bool { return q.acked.Load() == 2 && first.stats().Ignored == 1 })
 
 		gate := held{q, make(chan struct{})}
@@ -86,13 +87,13 @@ func TestAnOlderInstanceLeavesANewTypeToNewerOnes(t *testing.T) {
 		newer := receives(t, db, receiver, testapp.Consumed("ship"), repay)
 		newer.run()
 		testapp.Eventually(t, "the newer one runs", func() bool { return newer.runner.Health().Ready })
-		q.batches <- []relay.Record{event("2", order{ID: "2"}), refunded("2")}
+		q.batches <- []broker.Record{event("2", order{ID: "2"}), refunded("2")}
 		testapp.Eventually(t, "the older one stands back", func() bool { return first.standsBack() || q.acked.Load() > 2 })
 		if n, s := q.acked.Load(), first.stats(); n != 2 || s.Ignored != 1 || s.Accepted != 1 {
 			t.Fatalf("got %d acknowledged and %+v, want the batch given back", n, s)
 		}
 		for i := range 20 {
-			q.batches <- []relay.Record{refunded(fmt.Sprint(3 + i)), event(fmt.Sprint(3+i), order{ID: "n"})}
+			q.batches <- []broker.Record{refunded(fmt.Sprint(3 + i)), event(fmt.Sprint(3+i), order{ID: "n"})}
 		}
 		close(gate.open)
 		testapp.Eventually(t, "the newer one takes all", func() bool { return q.acked.Load() == 44 })
@@ -101,7 +102,7 @@ func TestAnOlderInstanceLeavesANewTypeToNewerOnes(t *testing.T) {
 		}
 		bad := refunded("bad") // what cannot be taken is tried again by a processor of any instance
 		bad.Body = nil
-		q.batches <- []relay.Record{bad}
+		q.batches <- []broker.Record{bad}
 		testapp.Eventually(t, "it is parked", func() bool { return q.acked.Load() == 45 })
 		first.Start(testapp.Fast())
 		testapp.Eventually(t, "the older one leaves it", func() bool {
@@ -114,7 +115,7 @@ func TestAnOlderInstanceLeavesANewTypeToNewerOnes(t *testing.T) {
 		newer.Exec("UPDATE inbox_types SET until = " + testapp.In(db, -time.Second))
 		last := older()
 		last.run()
-		q.batches <- []relay.Record{refunded("30")}
+		q.batches <- []broker.Record{refunded("30")}
 		testapp.Eventually(t, "once no newer one is left it is dropped", func() bool { return q.acked.Load() == 46 && last.stats().Ignored == 1 })
 	})
 }

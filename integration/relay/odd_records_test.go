@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -22,13 +23,13 @@ func (crate) PayloadType() string { return "crate" }
 
 // broker delivers each record in a batch of its own.
 type once struct {
-	records []relay.Record
+	records []broker.Record
 	done    chan struct{}
 }
 
-func (b *once) Subscribe(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
+func (b *once) Subscribe(ctx context.Context, fn func(context.Context, []broker.Record) error) error {
 	for _, r := range b.records {
-		if err := fn(ctx, []relay.Record{r}); err != nil {
+		if err := fn(ctx, []broker.Record{r}); err != nil {
 			return err
 		}
 	}
@@ -44,7 +45,7 @@ type odd struct {
 	relay.Stats
 }
 
-func receive(t *testing.T, records []relay.Record, options ...relay.ReceiveOption) (o odd) {
+func receive(t *testing.T, records []broker.Record, options ...relay.ReceiveOption) (o odd) {
 	t.Helper()
 	b := &once{records, make(chan struct{})}
 	receiver := relay.Receive("from", b, append(options, relay.Accept[crate]())...)
@@ -79,10 +80,10 @@ func receive(t *testing.T, records []relay.Record, options ...relay.ReceiveOptio
 
 // TestForeignEventsOfASharedTopicAreIgnored: of types that the receiver does not accept it is no concern how they are written.
 func TestForeignEventsOfASharedTopicAreIgnored(t *testing.T) {
-	foreign := func(pairs ...string) relay.Record {
-		return relay.Record{Destination: "shop", ContentType: "application/json", Attributes: attributes(append([]string{"type", "com.example.other"}, pairs...)...), Body: []byte(`{}`)}
+	foreign := func(pairs ...string) broker.Record {
+		return broker.Record{Destination: "shop", ContentType: "application/json", Attributes: attributes(append([]string{"type", "com.example.other"}, pairs...)...), Body: []byte(`{}`)}
 	}
-	for name, r := range map[string]relay.Record{
+	for name, r := range map[string]broker.Record{
 		"plain":                              foreign(),
 		"binary, ce_correlationId":           foreign("correlationId", "1"),
 		"binary, ce_trace-id":                foreign("trace-id", "1"),
@@ -94,7 +95,7 @@ func TestForeignEventsOfASharedTopicAreIgnored(t *testing.T) {
 		"structured, data and data_base64":   structured(`{"specversion":"1.0","id":"1","source":"/s","type":"com.example.other","data":{},"data_base64":"e30="}`),
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := receive(t, []relay.Record{r})
+			o := receive(t, []broker.Record{r})
 			if o.Ignored != 1 || o.Parked != 0 || len(o.poisoned) != 0 {
 				t.Errorf("got unknown %d, parked %d, poisoned %v, want unknown 1 and nothing poisoned", o.Ignored, o.Parked, o.poisoned)
 			}
@@ -102,8 +103,8 @@ func TestForeignEventsOfASharedTopicAreIgnored(t *testing.T) {
 	}
 }
 
-func structured(body string) relay.Record {
-	return relay.Record{Destination: "crates", ContentType: "application/cloudevents+json", Body: []byte(body)}
+func structured(body string) broker.Record {
+	return broker.Record{Destination: "crates", ContentType: "application/cloudevents+json", Body: []byte(body)}
 }
 
 func attributes(pairs ...string) map[string]string {
@@ -119,26 +120,26 @@ func TestNullDataIsPoisoned(t *testing.T) {
 	outbox := map[string]string{"id": "4d47e190-0402-4048-bc2c-89dd54343cdc", "eventType": "crate"}
 	for _, c := range []struct {
 		name    string
-		record  relay.Record
+		record  broker.Record
 		options []relay.ReceiveOption
 	}{
 		{"structured", structured(`{"specversion":"1.0","id":"1","source":"/s","type":"crate","data":null}`), nil},
 		{"structured, with its type", structured(`{"specversion":"1.0","id":"1","source":"/s","type":"crate","datacontenttype":"application/json","data":null}`), nil},
-		{"binary", relay.Record{ContentType: "application/json", Attributes: attributes(), Body: []byte("null")}, nil},
-		{"Debezium, payload column NULL, JsonConverter with its envelope", relay.Record{Destination: "outbox.event.crate", Headers: outbox, Body: []byte(`{"schema":{"type":"string","optional":true},"payload":null}`)}, []relay.ReceiveOption{relay.Debezium()}},
-		{"Debezium, payload column NULL, JsonConverter without", relay.Record{Destination: "outbox.event.crate", Headers: outbox, Body: []byte(`null`)}, []relay.ReceiveOption{relay.Debezium()}},
-		{"Debezium, payload column NULL, no value", relay.Record{Destination: "outbox.event.crate", Headers: outbox}, []relay.ReceiveOption{relay.Debezium()}},
+		{"binary", broker.Record{ContentType: "application/json", Attributes: attributes(), Body: []byte("null")}, nil},
+		{"Debezium, payload column NULL, JsonConverter with its envelope", broker.Record{Destination: "outbox.event.crate", Headers: outbox, Body: []byte(`{"schema":{"type":"string","optional":true},"payload":null}`)}, []relay.ReceiveOption{relay.Debezium()}},
+		{"Debezium, payload column NULL, JsonConverter without", broker.Record{Destination: "outbox.event.crate", Headers: outbox, Body: []byte(`null`)}, []relay.ReceiveOption{relay.Debezium()}},
+		{"Debezium, payload column NULL, no value", broker.Record{Destination: "outbox.event.crate", Headers: outbox}, []relay.ReceiveOption{relay.Debezium()}},
 		{"structured, text", structured(`{"specversion":"1.0","id":"1","source":"/s","type":"crate","datacontenttype":"text/plain","data":null}`), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			o := receive(t, []relay.Record{c.record}, c.options...)
+			o := receive(t, []broker.Record{c.record}, c.options...)
 			if len(o.runs) != 0 || len(o.poisoned) != 1 || o.poisoned[0] != "receive:from" {
 				t.Errorf("got runs %+v, poisoned %v, want no run, and 1 poisoned under receive:from", o.runs, o.poisoned)
 			}
 		})
 	}
 	t.Run("data null beside data_base64", func(t *testing.T) {
-		o := receive(t, []relay.Record{structured(`{"specversion":"1.0","id":"1","source":"/s","type":"crate","data":null,"data_base64":"eyJpZCI6Ing2In0="}`)})
+		o := receive(t, []broker.Record{structured(`{"specversion":"1.0","id":"1","source":"/s","type":"crate","data":null,"data_base64":"eyJpZCI6Ing2In0="}`)})
 		if len(o.runs) != 1 || o.runs[0].ID != "x6" {
 			t.Errorf("got runs %+v, poisoned %v, want the data in base64 taken, as data_base64 null beside data is", o.runs, o.poisoned)
 		}
@@ -147,19 +148,19 @@ func TestNullDataIsPoisoned(t *testing.T) {
 
 // TestForeignRecordsOfDebeziumAreIgnored: a null without headers is what a compacted topic has for a removed key.
 func TestForeignRecordsOfDebeziumAreIgnored(t *testing.T) {
-	for name, r := range map[string]relay.Record{
+	for name, r := range map[string]broker.Record{
 		"a null":                         {Destination: "outbox.event.crate", Key: "1"},
 		"other eventType, without an id": {Destination: "outbox.event.crate", Key: "1", Headers: map[string]string{"eventType": "OrderShipped"}, Body: []byte(`{}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := receive(t, []relay.Record{r}, relay.Debezium())
+			o := receive(t, []broker.Record{r}, relay.Debezium())
 			if o.Ignored != 1 || len(o.poisoned) != 0 {
 				t.Errorf("got unknown %d, poisoned %v, want unknown 1 and nothing poisoned", o.Ignored, o.poisoned)
 			}
 		})
 	}
 	t.Run("a null, without Debezium", func(t *testing.T) {
-		o := receive(t, []relay.Record{{Destination: "outbox.event.crate", Key: "1"}})
+		o := receive(t, []broker.Record{{Destination: "outbox.event.crate", Key: "1"}})
 		if o.Ignored != 1 || len(o.poisoned) != 0 {
 			t.Errorf("got unknown %d, poisoned %v, want unknown 1 and nothing poisoned", o.Ignored, o.poisoned)
 		}
@@ -175,7 +176,7 @@ func TestDebeziumKeepsAnEnvelopeOfTheApplicationsOwn(t *testing.T) {
 		"upper case":         `{"Schema":{"name":"v2"},"Payload":{"id":"inner"}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := receive(t, []relay.Record{{Destination: "outbox.event.crate", Headers: headers, Body: []byte(body)}}, relay.Debezium())
+			o := receive(t, []broker.Record{{Destination: "outbox.event.crate", Headers: headers, Body: []byte(body)}}, relay.Debezium())
 			if len(o.runs) == 1 && o.runs[0].ID == "inner" {
 				t.Errorf("the consumer got %+v, which is only a part of %s", o.runs[0], body)
 			}

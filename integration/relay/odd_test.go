@@ -12,6 +12,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -24,7 +25,7 @@ import (
 func TestARecordThatCannotBeStored(t *testing.T) {
 	t.Parallel()
 	b := newBroker()
-	huge := relay.Record{Destination: "orders", Body: bytes.Repeat([]byte{0xff}, 13<<20)} // a third more in base64
+	huge := broker.Record{Destination: "orders", Body: bytes.Repeat([]byte{0xff}, 13<<20)} // a third more in base64
 	b.put(event("1", order{ID: "1"}), huge, event("2", order{ID: "2"}))
 	sub := b.subscribe()
 	s := receives(t, testdb.MariaDB(t), relay.Receive("from-shop", sub, relay.Accept[order]()), testapp.Consumed("ship"))
@@ -58,7 +59,7 @@ func TestAPayloadOnWhichTheApplicationPanics(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		b := newBroker()
 		for i, text := range []string{"good", "boom", "good"} {
-			b.put(relay.Record{ContentType: "application/json", Body: fmt.Appendf(nil, `{"text":%q}`, text),
+			b.put(broker.Record{ContentType: "application/json", Body: fmt.Appendf(nil, `{"text":%q}`, text),
 				Attributes: map[string]string{"specversion": "1.0", "id": fmt.Sprint(i), "source": "/odd", "type": "touchy"}})
 		}
 		sub := b.subscribe()
@@ -182,7 +183,7 @@ func TestRecordsThatAllFailTakeFewWrites(t *testing.T) {
 				if test.bad(i) {
 					text, parked = "boom", parked+1
 				}
-				b.put(relay.Record{ContentType: "application/json", Body: fmt.Appendf(nil, `{"text":%q}`, text),
+				b.put(broker.Record{ContentType: "application/json", Body: fmt.Appendf(nil, `{"text":%q}`, text),
 					Attributes: map[string]string{"specversion": "1.0", "id": fmt.Sprint(i), "source": "/odd", "type": "touchy"}})
 			}
 			sub := b.subscribe()

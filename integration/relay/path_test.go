@@ -6,6 +6,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -132,8 +133,8 @@ func TestEachReceiverHasItsOwnInbox(t *testing.T) {
 }
 
 // event is a record of an order.
-func event(id string, o order) relay.Record {
-	return relay.Record{Destination: "orders", ID: id, ContentType: "application/json",
+func event(id string, o order) broker.Record {
+	return broker.Record{Destination: "orders", ID: id, ContentType: "application/json",
 		Attributes: map[string]string{"specversion": "1.0", "id": id, "source": shop, "type": "order.placed"},
 		Body:       fmt.Appendf(nil, `{"id":%q,"n":%d}`, o.ID, o.N)}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -26,12 +27,12 @@ func TestEachRecordHasItsOwnFate(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		const n = 256
 		b := newBroker()
-		b.failWith(func(r relay.Record) error {
+		b.failWith(func(r broker.Record) error {
 			switch body := string(r.Body); {
 			case strings.Contains(body, `"n":7}`):
-				return fmt.Errorf("%w: 2 MB", relay.ErrRejected)
+				return fmt.Errorf("%w: 2 MB", broker.ErrRejected)
 			case strings.Contains(body, `"n":8}`):
-				return fmt.Errorf("%w: no stream", relay.ErrNoDestination)
+				return fmt.Errorf("%w: no stream", broker.ErrNoDestination)
 			case strings.Contains(body, `"n":9}`):
 				return errors.New("odd")
 			}
@@ -65,13 +66,13 @@ func TestEachRecordHasItsOwnFate(t *testing.T) {
 // attempt is counted, and few calls are made; afterwards all is published.
 func TestAnOutageWritesNothing(t *testing.T) {
 	t.Parallel()
-	for name, away := range map[string]error{"unavailable": fmt.Errorf("dial: %w", relay.ErrUnavailable), "a timeout": context.DeadlineExceeded} {
+	for name, away := range map[string]error{"unavailable": fmt.Errorf("dial: %w", broker.ErrUnavailable), "a timeout": context.DeadlineExceeded} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db *bun.DB) {
 				const n = 2000
 				b := newBroker()
-				b.failWith(func(relay.Record) error { return away })
+				b.failWith(func(broker.Record) error { return away })
 				var gate outbox.Circuit
 				a := testapp.New(t, db, publishes(b, relay.WithCircuit(&gate), bus.MaxAttempts(1)))
 				a.ProduceMany(n)
@@ -117,10 +118,10 @@ func TestADestinationThatIsAwayHoldsUpNoOther(t *testing.T) {
 		const refunds, orders = 300, 1000
 		b := newBroker()
 		var tried atomic.Int64
-		b.failWith(func(r relay.Record) error {
+		b.failWith(func(r broker.Record) error {
 			if r.Destination == "refunds" {
 				tried.Add(1)
-				return fmt.Errorf("its leader is being elected: %w", relay.ErrUnavailable)
+				return fmt.Errorf("its leader is being elected: %w", broker.ErrUnavailable)
 			}
 			return nil
 		})
@@ -157,7 +158,7 @@ func TestAPublisherThatHangs(t *testing.T) {
 	t.Parallel()
 	a := testapp.New(t, testdb.SQLite(t))
 	var gate outbox.Circuit
-	hang := publisher(func(ctx context.Context, records []relay.Record) []error {
+	hang := publisher(func(ctx context.Context, records []broker.Record) []error {
 		<-ctx.Done()
 		errs := make([]error, len(records))
 		for i := range errs {
@@ -183,7 +184,7 @@ func TestAPublisherThatIgnoresItsTimeout(t *testing.T) {
 	var gate outbox.Circuit
 	free := make(chan struct{})
 	t.Cleanup(func() { close(free) })
-	stuck := publisher(func(context.Context, []relay.Record) []error { <-free; return nil })
+	stuck := publisher(func(context.Context, []broker.Record) []error { <-free; return nil })
 	a := testapp.New(t, testdb.SQLite(t), publishes(stuck, relay.WithCircuit(&gate), relay.PublishTimeout(50*time.Millisecond), bus.Timeout(100*time.Millisecond), bus.MaxAttempts(1)))
 	a.ProduceMany(3)
 	config := testapp.Fast()
@@ -206,12 +207,12 @@ func TestAStopIsNoOutage(t *testing.T) {
 	t.Parallel()
 	var gate outbox.Circuit
 	called := make(chan struct{}, 8)
-	hang := publisher(func(ctx context.Context, records []relay.Record) []error {
+	hang := publisher(func(ctx context.Context, records []broker.Record) []error {
 		called <- struct{}{}
 		<-ctx.Done()
 		errs := make([]error, len(records))
 		for i := range errs {
-			errs[i] = fmt.Errorf("%w: %w", relay.ErrUnavailable, ctx.Err())
+			errs[i] = fmt.Errorf("%w: %w", broker.ErrUnavailable, ctx.Err())
 		}
 		return errs
 	})
@@ -232,26 +233,26 @@ func TestAStopIsNoOutage(t *testing.T) {
 	}
 }
 
-type publisher func(ctx context.Context, records []relay.Record) []error
+type publisher func(ctx context.Context, records []broker.Record) []error
 
-// Publish implements relay.Publisher.
-func (p publisher) Publish(ctx context.Context, records []relay.Record) []error {
+// Publish implements broker.Publisher.
+func (p publisher) Publish(ctx context.Context, records []broker.Record) []error {
 	return p(ctx, records)
 }
 
 // TestAProbeThatIsNotTakenOpensTheGate: the broker has answered.
 func TestAProbeThatIsNotTakenOpensTheGate(t *testing.T) {
 	t.Parallel()
-	for name, fate := range map[string]error{"refused": relay.ErrRejected, "nowhere to go": relay.ErrNoDestination, "another": errors.New("odd")} {
+	for name, fate := range map[string]error{"refused": broker.ErrRejected, "nowhere to go": broker.ErrNoDestination, "another": errors.New("odd")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var gate outbox.Circuit
 			var calls atomic.Int64
 			b := newBroker()
-			b.failWith(func(r relay.Record) error {
+			b.failWith(func(r broker.Record) error {
 				switch calls.Add(1) {
 				case 1:
-					return relay.ErrUnavailable
+					return broker.ErrUnavailable
 				case 2:
 					return fate
 				case 3:
@@ -304,7 +305,7 @@ func TestRoutes(t *testing.T) {
 		a.Exec("UPDATE consumer_messages SET consumer_type = 'bill', payload_type = 'refund' WHERE payload_type = 'order.refunded'")
 		a.Start(testapp.Fast())
 		testapp.Eventually(t, "all are gone", func() bool { return a.Empty() && len(a.Poisoned()) == 1 })
-		records := make(map[string]relay.Record)
+		records := make(map[string]broker.Record)
 		for _, r := range b.all() {
 			records[r.Destination] = r
 		}

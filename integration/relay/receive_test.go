@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -23,31 +24,31 @@ import (
 )
 
 // hostile are records that nobody can take, by what is said of them.
-func hostile() map[string]relay.Record {
-	with := func(change func(*relay.Record)) relay.Record {
+func hostile() map[string]broker.Record {
+	with := func(change func(*broker.Record)) broker.Record {
 		r := event("x", order{ID: "x"})
 		change(&r)
 		return r
 	}
-	structured := func(body string) relay.Record {
-		return relay.Record{Destination: "orders", ContentType: "application/cloudevents+json; charset=utf-8", Body: []byte(body)}
+	structured := func(body string) broker.Record {
+		return broker.Record{Destination: "orders", ContentType: "application/cloudevents+json; charset=utf-8", Body: []byte(body)}
 	}
-	return map[string]relay.Record{
+	return map[string]broker.Record{
 		"no event of CloudEvents":     {Destination: "orders", Body: []byte("hello")},
-		"attribute id is missing":     with(func(r *relay.Record) { delete(r.Attributes, "id") }),
-		"attribute source is missing": with(func(r *relay.Record) { delete(r.Attributes, "source") }),
-		`specversion "7"`:             with(func(r *relay.Record) { r.Attributes["specversion"] = "7" }),
-		"is no UTF-8":                 with(func(r *relay.Record) { r.Attributes["subject"] = "\xff" }),
-		"invalid UTF-8":               with(func(r *relay.Record) { r.Body = []byte{0xff, 0xfe, 0x00} }),
-		"it has no data":              with(func(r *relay.Record) { r.Body = nil }),
-		"header ":                     with(func(r *relay.Record) { r.Headers = map[string]string{"h": "\x00\xff"} }),
-		"headers: too large":          with(func(r *relay.Record) { r.Headers = map[string]string{"h": strings.Repeat("x", 9000)} }),
-		"payload \"order.placed\": too large": with(func(r *relay.Record) {
+		"attribute id is missing":     with(func(r *broker.Record) { delete(r.Attributes, "id") }),
+		"attribute source is missing": with(func(r *broker.Record) { delete(r.Attributes, "source") }),
+		`specversion "7"`:             with(func(r *broker.Record) { r.Attributes["specversion"] = "7" }),
+		"is no UTF-8":                 with(func(r *broker.Record) { r.Attributes["subject"] = "\xff" }),
+		"invalid UTF-8":               with(func(r *broker.Record) { r.Body = []byte{0xff, 0xfe, 0x00} }),
+		"it has no data":              with(func(r *broker.Record) { r.Body = nil }),
+		"header ":                     with(func(r *broker.Record) { r.Headers = map[string]string{"h": "\x00\xff"} }),
+		"headers: too large":          with(func(r *broker.Record) { r.Headers = map[string]string{"h": strings.Repeat("x", 9000)} }),
+		"payload \"order.placed\": too large": with(func(r *broker.Record) {
 			r.Body = fmt.Appendf(nil, `{"id":%q}`, strings.Repeat("x", 2<<20))
 		}),
-		"not percent-encoded":            with(func(r *relay.Record) { r.Headers = map[string]string{"asyncmonolith-escaped": "1", "a": "%zz"} }),
-		`consumer "nobody"`:              with(func(r *relay.Record) { r.Attributes["consumers"] = "ship,nobody" }),
-		"separated by commas":            with(func(r *relay.Record) { r.Attributes["consumers"] = "ship,,%" }),
+		"not percent-encoded":            with(func(r *broker.Record) { r.Headers = map[string]string{"asyncmonolith-escaped": "1", "a": "%zz"} }),
+		`consumer "nobody"`:              with(func(r *broker.Record) { r.Attributes["consumers"] = "ship,nobody" }),
+		"separated by commas":            with(func(r *broker.Record) { r.Attributes["consumers"] = "ship,,%" }),
 		"no JSON object":                 structured(`[1]`),
 		"both data and data_base64":      structured(`{"specversion":"1.0","id":"1","source":"/","type":"order.placed","data":1,"data_base64":"AA=="}`),
 		"data_base64 is no base64":       structured(`{"specversion":"1.0","id":"1","source":"/","type":"order.placed","data_base64":"*"}`),
@@ -69,7 +70,7 @@ func TestWhatCannotBeTakenIsParked(t *testing.T) {
 			b.put(record, event(fmt.Sprint(good), order{ID: fmt.Sprint(good)}))
 			good++
 		}
-		b.put(relay.Record{Destination: "orders"}) // a tombstone
+		b.put(broker.Record{Destination: "orders"}) // a tombstone
 		unknown := event("u", order{ID: "u"})
 		unknown.Attributes["type"] = "somebody.elses"
 		b.put(unknown)
@@ -112,8 +113,8 @@ func TestAParkedRecordIsTakenOnceItCanBe(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var fixed atomic.Bool
 		b := newBroker()
-		b.put(relay.Record{Destination: "orders", ID: "1", Headers: map[string]string{"odd": "\xff"}, Body: []byte{0xff, 0, 1}})
-		mapping := relay.MapRecord(func(r relay.Record) (relay.Record, error) {
+		b.put(broker.Record{Destination: "orders", ID: "1", Headers: map[string]string{"odd": "\xff"}, Body: []byte{0xff, 0, 1}})
+		mapping := relay.MapRecord(func(r broker.Record) (broker.Record, error) {
 			if r.Attributes != nil {
 				return r, nil
 			}
@@ -440,11 +441,11 @@ func TestASubscriberThatPanics(t *testing.T) {
 	t.Parallel()
 	var log testapp.Lines
 	var calls atomic.Int64
-	panics := subscriber(func(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
+	panics := subscriber(func(ctx context.Context, fn func(context.Context, []broker.Record) error) error {
 		if calls.Add(1) == 1 {
 			panic("no such field")
 		}
-		err := fn(ctx, []relay.Record{event("1", order{ID: "1"})})
+		err := fn(ctx, []broker.Record{event("1", order{ID: "1"})})
 		<-ctx.Done()
 		return err
 	})
@@ -457,20 +458,20 @@ func TestASubscriberThatPanics(t *testing.T) {
 }
 
 // subscriber is a subscription that is a function.
-type subscriber func(ctx context.Context, fn func(context.Context, []relay.Record) error) error
+type subscriber func(ctx context.Context, fn func(context.Context, []broker.Record) error) error
 
-func (s subscriber) Subscribe(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
+func (s subscriber) Subscribe(ctx context.Context, fn func(context.Context, []broker.Record) error) error {
 	return s(ctx, fn)
 }
 
 // flaky is a subscription that ends every time, and brings a record the third time.
 type flaky struct{ calls int }
 
-func (f *flaky) Subscribe(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
+func (f *flaky) Subscribe(ctx context.Context, fn func(context.Context, []broker.Record) error) error {
 	f.calls++
 	switch f.calls {
 	case 3:
-		_ = fn(ctx, []relay.Record{event("1", order{ID: "1"})})
+		_ = fn(ctx, []broker.Record{event("1", order{ID: "1"})})
 	case 4:
 		<-ctx.Done()
 		return nil

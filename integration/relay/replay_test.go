@@ -9,6 +9,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -111,7 +112,7 @@ func TestAReplayIntoTheLog(t *testing.T) {
 		to := newLedger(t, db, receiver.Consumer(), bus.Consume("tell", note), bus.Consume("mail", note))
 		to.runs(receiver)
 		to.Start(skipping())
-		b.put(relay.Record{Key: "account-1", Body: []byte(`{"amount":7}`), ContentType: "application/json",
+		b.put(broker.Record{Key: "account-1", Body: []byte(`{"amount":7}`), ContentType: "application/json",
 			Attributes: map[string]string{"specversion": "1.0", "id": "1", "source": "/bank", "type": "account.deposited"}})
 		testapp.Eventually(t, "it has run", func() bool { return to.Empty() && to.Count("SELECT count(*) FROM events") == 1 && ran.ran() != "[]" })
 		if got, want := ran.ran(), `[tell "replay"]`; got != want {

@@ -9,8 +9,12 @@ import (
 
 	"github.com/uptrace/bun"
 	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
+
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
@@ -19,6 +23,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
+
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
@@ -65,9 +70,9 @@ func TestOneTraceOverBothServices(t *testing.T) {
 				one, two := newTraced(t), newTraced(t)
 				b := newBroker()
 				tries := 0
-				b.failWith(func(relay.Record) error {
+				b.failWith(func(broker.Record) error {
 					if tries++; tries == 1 {
-						return relay.ErrNoDestination
+						return broker.ErrNoDestination
 					}
 					return nil
 				})
@@ -103,7 +108,7 @@ func (tr traced) span(t *testing.T, prefix string) (found sdktrace.ReadOnlySpan)
 	return found
 }
 
-func checkTrace(t *testing.T, one, two traced, record relay.Record) {
+func checkTrace(t *testing.T, one, two traced, record broker.Record) {
 	t.Helper()
 	created, published, consumed := one.span(t, "send "), one.span(t, "publish "), two.span(t, "process ")
 	chain := []sdktrace.ReadOnlySpan{created, published, consumed}
@@ -140,7 +145,7 @@ func TestReceiversAreShown(t *testing.T) {
 		b := newBroker()
 		late := event("1", order{ID: "secret"})
 		late.Attributes["time"] = time.Now().Add(-time.Hour).Format(time.RFC3339)
-		b.put(relay.Record{Body: []byte("secret")}, event("1", order{ID: "secret"}), late)
+		b.put(broker.Record{Body: []byte("secret")}, event("1", order{ID: "secret"}), late)
 		s := receives(t, db, relay.Receive("from-shop", b.subscribe(), relay.Accept[order](), relay.MaxBacklog(1)), testapp.Consumed("one"), testapp.Consumed("two"))
 		s.run()
 		testapp.Eventually(t, "all arrived", func() bool { return s.stats().Duplicates == 1 })

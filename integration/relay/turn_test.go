@@ -7,14 +7,15 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
 // deposit is a record of an event of a stream.
-func deposit(stream string, n int) relay.Record {
-	return relay.Record{Key: stream, Body: fmt.Appendf(nil, `{"amount":%d}`, n), ContentType: "application/json",
+func deposit(stream string, n int) broker.Record {
+	return broker.Record{Key: stream, Body: fmt.Appendf(nil, `{"amount":%d}`, n), ContentType: "application/json",
 		Attributes: map[string]string{"specversion": "1.0", "id": fmt.Sprint(stream, " ", n), "source": "/bank", "type": "account.deposited"}}
 }
 

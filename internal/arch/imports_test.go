@@ -20,7 +20,7 @@ type allowance struct {
 
 // public are the packages that users import, but for console, fxmodule and bustest.
 func public() []string {
-	return []string{"bus", "middleware", "admin", "outbox", "schedule", "schedule/cron", "poison", "notify", "otel", "eventlog/...", "relay", "ops"}
+	return []string{"bus", "middleware", "admin", "outbox", "schedule", "schedule/cron", "poison", "notify", "otel", "eventlog/...", "broker", "relay", "ops"}
 }
 
 // ground is what bus stands on. Who may import bus may import that, too.
@@ -64,7 +64,8 @@ func law() []allowance {
 		{"poison", []string{"bus", "admin", "internal/paging", "internal/store", "internal/txn", "internal/dberr"}, bun},
 		{"ops", []string{"bus", "outbox", "admin", "poison", "schedule", "eventlog/projection", "internal/store", "internal/dberr", "internal/txn", "internal/presence"}, append([]string{uuid}, bun...)},
 		{"console", []string{"bus", "admin", "outbox", "poison", "schedule", "eventlog/projection", "ops", "internal/dberr"}, nil},
-		{"relay", []string{"bus", "outbox", "eventlog", "internal/cloudevents", "internal/presence", "internal/store", "internal/txn", "internal/dberr", "internal/isolate", "internal/outage", "internal/alarm"}, bun},
+		{"broker", nil, nil},
+		{"relay", []string{"bus", "broker", "outbox", "eventlog", "internal/cloudevents", "internal/presence", "internal/store", "internal/txn", "internal/dberr", "internal/isolate", "internal/outage", "internal/alarm"}, bun},
 		{"internal/cloudevents", nil, nil},
 		{"notify", []string{"bus", "internal/store", "internal/outage"}, append([]string{backoff}, bun...)},
 		{"notify/pgxnotify", nil, []string{"github.com/jackc/pgx/v5"}}, // a module of its own, for the driver's sake
@@ -74,12 +75,12 @@ func law() []allowance {
 		{"eventlog", []string{"bus", "internal/store", "internal/txn", "internal/dberr", "internal/outage"}, bun},
 		{"eventlog/projection", []string{"bus", "middleware", "eventlog", "internal/presence", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm", "internal/isolate"}, append([]string{backoff}, bun...)},
 		{"eventlog/decider", []string{"bus", "eventlog", "internal/store", "internal/txn", "internal/outage"}, append([]string{backoff}, bun...)},
-		{"relay/internal/adapter", []string{"relay"}, nil},
-		{"relay/relaytest", []string{"relay"}, []string{"go.uber.org/goleak"}},
+		{"broker/internal/adapter", []string{"broker"}, nil},
+		{"broker/brokertest", []string{"broker"}, []string{"go.uber.org/goleak"}},
 		// Modules of their own, for their clients' sake.
-		{"relay/nats", []string{"relay", "relay/internal/adapter"}, []string{"github.com/nats-io/nats.go/..."}},
-		{"relay/kafka", []string{"relay", "relay/internal/adapter"}, []string{"github.com/twmb/franz-go/..."}},
-		{"relay/rabbitmq", []string{"relay", "relay/internal/adapter"}, []string{"github.com/rabbitmq/amqp091-go"}},
+		{"broker/nats", []string{"broker", "broker/internal/adapter"}, []string{"github.com/nats-io/nats.go/..."}},
+		{"broker/kafka", []string{"broker", "broker/internal/adapter"}, []string{"github.com/twmb/franz-go/..."}},
+		{"broker/rabbitmq", []string{"broker", "broker/internal/adapter"}, []string{"github.com/rabbitmq/amqp091-go"}},
 		{"internal/dberr", []string{"bus"}, nil},
 		{"internal/txn", []string{"bus", "internal/dberr"}, bun},
 		{"internal/store/dialect", []string{"bus"}, []string{"github.com/uptrace/bun"}},
@@ -95,7 +96,7 @@ func law() []allowance {
 		{"internal/store/storetest", []string{"bus", "internal/store", "internal/txn", "internal/dberr"}, bun},
 		{"internal/arch", nil, nil},
 		// The modules beside the root: examples show what a user can write, integration is free.
-		{"examples/...", append([]string{"bustest", "console", "fxmodule", "relay/nats", "examples/..."}, public()...), []string{"..."}},
+		{"examples/...", append([]string{"bustest", "console", "fxmodule", "broker/nats", "examples/..."}, public()...), []string{"..."}},
 		{"cmd/asyncmonolith/internal/connect", []string{"internal/dberr"}, []string{"..."}},
 		{"cmd/asyncmonolith/internal/show", nil, []string{"github.com/charmbracelet/x/ansi"}},
 		{"cmd/asyncmonolith/internal/demo", append([]string{"cmd/asyncmonolith/internal/connect"}, public()...), bun},

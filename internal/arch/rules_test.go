@@ -127,26 +127,26 @@ func ownTransactions(t *tree) []string {
 // return, goes through internal/isolate.
 func goroutines(t *tree) []string {
 	allowed := map[string]string{
-		"eventlog/projection/loop.go":         "shards, whose handlers are isolated",
-		"fxmodule/lifecycle.go":               "Run of the library's own parts",
-		"internal/presence/presence.go":       "reports",
-		"notify/listen.go":                    "checks of a connection",
-		"notify/notifier.go":                  "the library's own loops",
-		"ops/apply.go":                        "the lease of an operation",
-		"ops/runner.go":                       "operations, whose Reset is isolated",
-		"internal/engine/hands.go":            "settlements",
-		"internal/engine/run.go":              "the library's own loops",
-		"internal/engine/sweeper.go":          "sweeps",
-		"internal/engine/worker.go":           "messages, whose consumers are isolated",
-		"relay/internal/adapter/reconnect.go": "connections to brokers",
-		"relay/log_runner.go":                 "shards, whose publishers are isolated",
-		"relay/subscribe.go":                  "the lease of a turn; the subscriber is isolated",
-		"relay/runner.go":                     "the library's own loops",
-		"schedule/processor.go":               "the library's own loops",
+		"eventlog/projection/loop.go":          "shards, whose handlers are isolated",
+		"fxmodule/lifecycle.go":                "Run of the library's own parts",
+		"internal/presence/presence.go":        "reports",
+		"notify/listen.go":                     "checks of a connection",
+		"notify/notifier.go":                   "the library's own loops",
+		"ops/apply.go":                         "the lease of an operation",
+		"ops/runner.go":                        "operations, whose Reset is isolated",
+		"internal/engine/hands.go":             "settlements",
+		"internal/engine/run.go":               "the library's own loops",
+		"internal/engine/sweeper.go":           "sweeps",
+		"internal/engine/worker.go":            "messages, whose consumers are isolated",
+		"broker/internal/adapter/reconnect.go": "connections to brokers",
+		"relay/log_runner.go":                  "shards, whose publishers are isolated",
+		"relay/subscribe.go":                   "the lease of a turn; the subscriber is isolated",
+		"relay/runner.go":                      "the library's own loops",
+		"schedule/processor.go":                "the library's own loops",
 	}
 	var violations []string
 	for _, s := range t.sources {
-		if s.test || s.module != "." || allowed[s.path] != "" || matches(s.dir, []string{"internal/isolate", "internal/store/storetest", "relay/relaytest"}) {
+		if s.test || s.module != "." || allowed[s.path] != "" || matches(s.dir, []string{"internal/isolate", "internal/store/storetest", "broker/brokertest"}) {
 			continue
 		}
 		ast.Inspect(s.file, func(node ast.Node) bool {

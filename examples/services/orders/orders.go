@@ -14,13 +14,13 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
+	amnats "github.com/asyncmonolith/asyncmonolith-go/broker/nats"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/examples/services/service"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
-	amnats "github.com/asyncmonolith/asyncmonolith-go/relay/nats"
 )
 
 // Total is how many orders there will be.

@@ -3,12 +3,12 @@ package shipping
 import (
 	"context"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/examples/services/service"
-	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
 // heldAt is subscriber, but for the process that the story kills.
-func heldAt(batch int, subscriber relay.Subscriber) relay.Subscriber {
+func heldAt(batch int, subscriber broker.Subscriber) broker.Subscriber {
 	if batch == 0 {
 		return subscriber
 	}
@@ -18,14 +18,14 @@ func heldAt(batch int, subscriber relay.Subscriber) relay.Subscriber {
 // holding stands still at the worst moment, so that the story can kill the process then: a batch
 // is committed, and the broker does not know it yet. No service of yours has this.
 type holding struct {
-	relay.Subscriber
+	broker.Subscriber
 	at int // in which batch
 }
 
-// Subscribe implements relay.Subscriber.
-func (h *holding) Subscribe(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
+// Subscribe implements broker.Subscriber.
+func (h *holding) Subscribe(ctx context.Context, fn func(context.Context, []broker.Record) error) error {
 	batches := 0
-	return h.Subscriber.Subscribe(ctx, func(ctx context.Context, records []relay.Record) error {
+	return h.Subscriber.Subscribe(ctx, func(ctx context.Context, records []broker.Record) error {
 		err := fn(ctx, records)
 		if batches++; err != nil || batches != h.at {
 			return err

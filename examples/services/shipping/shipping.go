@@ -13,11 +13,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/fx"
 
+	amnats "github.com/asyncmonolith/asyncmonolith-go/broker/nats"
 	"github.com/asyncmonolith/asyncmonolith-go/examples/services/service"
 	"github.com/asyncmonolith/asyncmonolith-go/fxmodule"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
-	amnats "github.com/asyncmonolith/asyncmonolith-go/relay/nats"
 )
 
 // The stream of the broker, and this service's consumer of it, which exist already.

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	amnats "github.com/asyncmonolith/asyncmonolith-go/relay/nats"
+	amnats "github.com/asyncmonolith/asyncmonolith-go/broker/nats"
 )
 
 // JetStream is NATS servers of this program.

@@ -6,10 +6,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/broker"
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
+	servers "github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
-	amnats "github.com/asyncmonolith/asyncmonolith-go/relay/nats"
-	"github.com/asyncmonolith/asyncmonolith-go/relay/rabbitmq"
+
+	amnats "github.com/asyncmonolith/asyncmonolith-go/broker/nats"
+	"github.com/asyncmonolith/asyncmonolith-go/broker/rabbitmq"
 )
 
 // maxBacklog is more than any measurement receives: room is no part of it.
@@ -17,7 +19,7 @@ const maxBacklog = 10_000_000
 
 // link is what connects ours with a broker. The zero value is none.
 type link struct {
-	publisher relay.Publisher
+	publisher broker.Publisher
 	receiver  relay.Receiver
 	end       func()
 }
@@ -29,7 +31,7 @@ func (l link) close() {
 }
 
 // dial connects with default settings.
-func dial(at broker.Address, v Variant) (l link, err error) {
+func dial(at servers.Address, v Variant) (l link, err error) {
 	if !strings.HasPrefix(at.URLs[0], "nats:") {
 		p, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{URLs: at.URLs})
 		if err != nil {
@@ -43,7 +45,7 @@ func dial(at broker.Address, v Variant) (l link, err error) {
 	}
 	l = link{end: nc.Close}
 	if l.publisher, err = amnats.NewPublisher(nc, amnats.PublisherConfig{}); err == nil && v.Receive {
-		var sub relay.Subscriber
+		var sub broker.Subscriber
 		sub, err = amnats.NewSubscriber(nc, amnats.SubscriberConfig{Stream: at.Name, Consumer: at.Subscription})
 		l.receiver = relay.Receive("from-bench", sub, relay.Accept[Signup](), relay.MaxBacklog(maxBacklog))
 	}

@@ -11,10 +11,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	amnats "github.com/asyncmonolith/asyncmonolith-go/broker/nats"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/contender"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
-	amnats "github.com/asyncmonolith/asyncmonolith-go/relay/nats"
 )
 
 // LogForwarder measures how many events of a backlog a second leave the log for a stream, until the

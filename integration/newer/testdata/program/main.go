@@ -19,6 +19,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
@@ -173,8 +174,8 @@ func (p *program) audit(ctx context.Context, batch []*bus.Message) error {
 // table is a broker of two tables.
 type table struct{ db *bun.DB }
 
-// Publish implements relay.Publisher.
-func (t table) Publish(ctx context.Context, records []relay.Record) (errs []error) {
+// Publish implements broker.Publisher.
+func (t table) Publish(ctx context.Context, records []broker.Record) (errs []error) {
 	for _, r := range records {
 		_, err := t.db.NewRaw("INSERT INTO outgoing (id, body) VALUES (?, ?)", r.ID, string(r.Body)).Exec(ctx)
 		errs = append(errs, err)
@@ -182,8 +183,8 @@ func (t table) Publish(ctx context.Context, records []relay.Record) (errs []erro
 	return errs
 }
 
-// Subscribe implements relay.Subscriber.
-func (t table) Subscribe(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
+// Subscribe implements broker.Subscriber.
+func (t table) Subscribe(ctx context.Context, fn func(context.Context, []broker.Record) error) error {
 	for ctx.Err() == nil {
 		if err := t.next(ctx, fn); err != nil {
 			<-time.After(10 * time.Millisecond) // there is none, or it was given back
@@ -192,7 +193,7 @@ func (t table) Subscribe(ctx context.Context, fn func(context.Context, []relay.R
 	return nil
 }
 
-func (t table) next(ctx context.Context, fn func(context.Context, []relay.Record) error) error {
+func (t table) next(ctx context.Context, fn func(context.Context, []broker.Record) error) error {
 	return t.db.RunInTx(context.WithoutCancel(ctx), nil, func(within context.Context, tx bun.Tx) error {
 		var rows []struct {
 			N          int
@@ -202,11 +203,11 @@ func (t table) next(ctx context.Context, fn func(context.Context, []relay.Record
 		if err != nil || len(rows) == 0 {
 			return cmp.Or(err, sql.ErrNoRows)
 		}
-		var records []relay.Record
+		var records []broker.Record
 		var taken []int
 		for _, row := range rows {
 			attributes := map[string]string{"specversion": "1.0", "id": fmt.Sprint(row.N), "source": "/shop", "type": row.Type}
-			records = append(records, relay.Record{Attributes: attributes, ContentType: "application/json", Body: []byte(row.Body)})
+			records = append(records, broker.Record{Attributes: attributes, ContentType: "application/json", Body: []byte(row.Body)})
 			taken = append(taken, row.N)
 		}
 		if err := fn(ctx, records); err != nil {

@@ -1,0 +1,122 @@
+package brokertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
+)
+
+// Setup is a fresh destination at a broker, with what publishes to it and subscribes to it. What is
+// optional and not given leaves out the cases that need it.
+type Setup struct {
+	// Publisher publishes to Destination. Required.
+	Publisher broker.Publisher
+	// Subscriber has one subscription, which brings everything that has been published to
+	// Destination since it was made, and nothing else. The suite calls Subscribe several times, one
+	// after another. Required.
+	Subscriber broker.Subscriber
+	// Destination exists and is of this Setup only. Required.
+	Destination string
+
+	// Missing is a destination that the broker does not have, if it can tell. Optional.
+	Missing string
+	// TooLarge is the length in bytes of a body that the broker refuses, of zeros. Optional.
+	TooLarge int
+	// NoSubscription subscribes to what does not exist. Optional.
+	NoSubscription broker.Subscriber
+
+	// Timeout is how long Publisher waits for a broker that does not answer. Defaults to 5 s.
+	Timeout time.Duration
+	// Redelivery is how long the broker waits for an acknowledgement before it delivers again.
+	// Defaults to 0: it does so once a subscriber is gone.
+	Redelivery time.Duration
+	// MaxWait is how long the suite waits for what must happen, at most. Defaults to 15 s.
+	MaxWait time.Duration
+
+	// Disconnect closes all connections; the broker stays. Optional.
+	Disconnect func() error
+	// Stop ends the broker, as a crash does. Optional, with Start.
+	Stop func() error
+	// Freeze keeps the broker from answering, while its connections stay. Optional, with Start.
+	Freeze func() error
+	// Start brings back a broker that was stopped or hangs, with what it had.
+	Start func() error
+}
+
+// Run runs every case, one after another, each with a Setup that open makes for it. What open
+// starts it ends with t.Cleanup: a goroutine that is left then fails the case.
+func Run(t *testing.T, open func(t *testing.T) Setup) {
+	for _, c := range cases() {
+		t.Run(c.name, func(t *testing.T) {
+			left := leftovers()
+			t.Cleanup(func() { // after those of open
+				if t.Failed() {
+					return // a case that gave up waiting leaves goroutines
+				}
+				if err := left(); err != nil {
+					t.Error(err)
+				}
+			})
+			if err := c.check(t, open(t)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// leftovers returns a function that tells of goroutines that have come since, and stay.
+func leftovers() func() error {
+	before := goleak.IgnoreCurrent()
+	return func() error {
+		if err := goleak.Find(before); err != nil {
+			return fmt.Errorf("goroutines are left: %w", err)
+		}
+		return nil
+	}
+}
+
+// aCase is one part of the contract.
+type aCase struct {
+	name string
+	// applies says whether the setup has what the case needs. Nil for always.
+	applies func(s Setup) bool
+	run     func(c *trial) error
+}
+
+func cases() []aCase {
+	var all []aCase
+	for _, some := range [][]aCase{contentCases(), resultCases(), deliveryCases(), endCases(), outageCases()} {
+		all = append(all, some...)
+	}
+	return all
+}
+
+// check runs the case, if it applies.
+func (a aCase) check(t *testing.T, setup Setup) error {
+	if setup.Publisher == nil || setup.Subscriber == nil || setup.Destination == "" {
+		return errors.New("brokertest: Publisher, Subscriber and Destination are required")
+	}
+	if a.applies != nil && !a.applies(setup) {
+		t.Logf("not asked of this broker: %s", a.name)
+		return nil
+	}
+	setup.Timeout = orDefault(setup.Timeout, 5*time.Second)
+	setup.MaxWait = orDefault(setup.MaxWait, 15*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := &trial{Setup: setup, ctx: ctx}
+	return errors.Join(a.run(c), c.stopAll())
+}
+
+func orDefault(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}
