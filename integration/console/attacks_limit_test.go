@@ -151,7 +151,7 @@ func bombs() []string {
 func TestAttack20CronBombs(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Administrator)
-	f, found := administratorsChanges(t)["do update schedule"]
+	f, found := administratorsChanges(t)["do update_schedule"]
 	if !found {
 		t.Fatal("no form changes a schedule")
 	}

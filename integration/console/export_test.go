@@ -46,12 +46,12 @@ func TestLongExports(t *testing.T) {
 	}
 }
 
-// TestABegunChangeIsClosed: whoever sees that a change stands still as begun can end that.
+// TestABegunChangeIsClosed: whoever sees that a change stays started can end that.
 func TestABegunChangeIsClosed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, migrated(t, inWorld(t, "empty")), ops.Administrator)
 	s.exec("INSERT INTO message_operations (kind, actor, reason, target, preview, state, rate, canary, canaries, after_id, up_to_id, changed, left_alone, note, created_at)"+
-		" VALUES ('export', 'ada', 'why', '{}', '', 'begun', 0, 0, '', 0, 0, 0, 0, '', ?)", s.ago(time.Hour))
+		" VALUES ('export', 'ada', 'why', '{}', '', 'started', 0, 0, '', 0, 0, 0, 0, '', ?)", s.ago(time.Hour))
 	id := strconv.Itoa(count(t, s.db, "SELECT MAX(id) FROM message_operations"))
 	if page := s.must("operation?id=" + id).body; !strings.Contains(page, "Its outcome is not known") || !strings.Contains(page, "Stop…") {
 		t.Errorf("got %s, want it to be closed from there", page)

@@ -62,25 +62,25 @@ func TestAnOperationThatNobodyCarriesOut(t *testing.T) {
 	const orphan = "No live process runs ops.Runner"
 	s.reads("a plan", path, texts{[]string{orphan, "It begins after ten seconds"}, nil})
 	testapp.Must[ops.Operation](t)(s.seat().Start(t.Context(), planned.ID, ops.StartOptions{Reason: "because", Rate: 100, Canary: 10}))
-	s.reads("one that begins", path, texts{[]string{"It begins in 59 min", orphan, "10 go first", "as undone"}, []string{"To go", "without a trace", "went first"}})
+	s.reads("one that begins", path, texts{[]string{"It begins in 59 min", orphan, "10 go first", "as undone"}, []string{"Remaining", "without a trace", "went first"}})
 	begins := func(in time.Duration) {
 		s.exec("UPDATE message_operations SET starts_at = ? WHERE id = ?", bun.Safe(testapp.In(s.db, in)), planned.ID)
 	}
 	begins(-24 * time.Second)
-	s.reads("one that was to begin", path, texts{[]string{"It was to begin 2", " s ago. " + orphan, "10 go first"}, []string{"It begins", "To go"}})
+	s.reads("one that was to begin", path, texts{[]string{"It was to begin 2", " s ago. " + orphan, "10 go first"}, []string{"It begins", "Remaining"}})
 
 	s.live("a-runner", "operations", "v1", "{}")
 	begins(-5 * time.Second)
-	s.reads("one that a runner takes", path, texts{[]string{"s ago: a runner takes it within ten seconds."}, []string{orphan, "It begins", "To go"}})
+	s.reads("one that a runner takes", path, texts{[]string{"s ago: a runner takes it within ten seconds."}, []string{orphan, "It begins", "Remaining"}})
 	begins(-5 * time.Minute)
 	s.reads("one that runners leave", path, texts{[]string{"It was to begin 5 min", " ago, and no live process has taken it"}, []string{orphan}})
 	begins(time.Hour)
 	s.reads("one that a runner takes later", path, texts{[]string{"It begins in 59 min"}, []string{orphan}})
 
 	s.exec("UPDATE message_operations SET state = 'running', changed = 1 WHERE id = ?", planned.ID)
-	s.reads("one that runs", path, texts{[]string{"10 went first", "To go"}, []string{orphan}})
+	s.reads("one that runs", path, texts{[]string{"10 went first", "Remaining"}, []string{orphan}})
 	s.exec("UPDATE message_processes SET stopped_at = seen_at")
-	s.reads("one whose runner has gone", path, texts{[]string{"It stands still. " + orphan}, []string{"To go"}})
+	s.reads("one whose runner has gone", path, texts{[]string{"No process carries it out. " + orphan}, []string{"Remaining"}})
 }
 
 // TestAProcessWithoutAVersionRuns: that its version is not known does not mean that there is none.
