@@ -149,20 +149,20 @@ func (a *Client) waits(m Message, pausedAt, now time.Time) (State, string) {
 		return Expired, fmt.Sprintf("It was to start by %s, %s ago. Whoever claims it has it %s.", flow.Instant(by), flow.Rounded(now.Sub(by)), late)
 	}
 	consumer, _ := a.registry.Consumer(m.Consumer)
-	if gate, _ := flow.CircuitOf(m.Consumer, consumer.Config()); gate != nil {
-		if since, _, closed := gate.Tripped(); closed {
-			return CircuitOpen, fmt.Sprintf("It has been due since %s. The gate of consumer %q has been closed in this process since %s. One message at a time probes whether that is over.",
+	if circuit, _ := flow.CircuitOf(m.Consumer, consumer.Config()); circuit != nil {
+		if since, _, open := circuit.Tripped(); open {
+			return CircuitOpen, fmt.Sprintf("It has been due since %s. The circuit of consumer %q has been open in this process since %s. One message at a time probes whether that is over.",
 				flow.Instant(m.AvailableAt), m.Consumer, flow.Instant(since))
 		}
 	}
 	return Ready, fmt.Sprintf("It has been due since %s and waits for a processor with room for consumer %q. If it stays, see whether processors run, and what they are at.", flow.Instant(m.AvailableAt), m.Consumer)
 }
 
-// gateError is why the circuit of a consumer is open in this process.
+// circuitError is why the circuit of a consumer is open in this process.
 func (a *Client) circuitError(name string) string {
 	consumer, _ := a.registry.Consumer(name)
-	if gate, _ := flow.CircuitOf(name, consumer.Config()); gate != nil {
-		if _, reason, closed := gate.Tripped(); closed {
+	if circuit, _ := flow.CircuitOf(name, consumer.Config()); circuit != nil {
+		if _, reason, open := circuit.Tripped(); open {
 			return errorlog.Text(reason)
 		}
 	}

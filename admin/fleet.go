@@ -71,7 +71,7 @@ func (a *Client) explainFleet(f fleet, elsewhere bool, now time.Time, e *Explana
 		e.Text = fmt.Sprintf("%s No live process takes it. The last that did was %s, which %s at %s.", due, last.said(), last.Status, flow.Instant(last.SeenAt))
 	case !slices.ContainsFunc(f.takers, func(p Process) bool { return !slices.Contains(p.OpenCircuits, e.Message.Consumer) }):
 		e.Reason = CircuitOpen
-		e.Text = fmt.Sprintf("%s The gate of consumer %q is closed in every process that takes it: %s. Their logs, and Processor.Health, say why.", due, e.Message.Consumer, said(f.takers))
+		e.Text = fmt.Sprintf("%s The circuit of consumer %q is open in every process that takes it: %s. Their logs, and Processor.Health, say why.", due, e.Message.Consumer, said(f.takers))
 	case !slices.ContainsFunc(f.takers, func(p Process) bool { return p.Running < p.Limit }):
 		e.Reason = Saturated
 		e.Text = fmt.Sprintf("%s Every process that takes it was at its limit when it was last seen: %s.", due, said(f.takers))

@@ -106,7 +106,7 @@ func (v *visit) mayDo(a ops.Action, consumers ...string) error {
 }
 
 func (v *visit) confirmPending(data *confirmPage, o order) error {
-	found, err := v.seat.MessagesByID(v.ctx(), o.ids...)
+	found, err := v.session.MessagesByID(v.ctx(), o.ids...)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (v *visit) confirmPending(data *confirmPage, o order) error {
 }
 
 func (v *visit) confirmPoisoned(data *confirmPage, o order) error {
-	found, _, err := v.seat.PoisonedMessages(v.ctx(), poison.Filter{IDs: o.ids}, admin.Page{Size: mostChosen})
+	found, _, err := v.session.PoisonedMessages(v.ctx(), poison.Filter{IDs: o.ids}, admin.Page{Size: mostChosen})
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (v *visit) confirmSchedule(data *confirmPage, o order) error {
 	if err := v.mayDo(o.deed.action, ""); err != nil {
 		return err
 	}
-	found, err := v.seat.Schedule(v.ctx(), o.schedule)
+	found, err := v.session.Schedule(v.ctx(), o.schedule)
 	data.Schedule = &scheduleRow{found}
 	return err
 }
@@ -199,7 +199,7 @@ func (v *visit) confirmVersion(data *confirmPage, o order) error {
 }
 
 func (v *visit) confirmOperation(data *confirmPage, o order) error {
-	found, err := v.seat.Operation(v.ctx(), o.operation)
+	found, err := v.session.Operation(v.ctx(), o.operation)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ type Config struct {
 // Console is the handler. It starts nothing, and is safe for concurrent use. Make it with [New].
 type Console struct {
 	config  Config
-	desk    *ops.Service
+	service *ops.Service
 	routes  map[string]route // by path
 	origins *http.CrossOriginProtection
 	pages   map[string]*template.Template
@@ -63,7 +63,7 @@ const (
 
 // New makes a console. It reports everything that is wrong with its configuration at once, and does not
 // touch the database.
-func New(desk *ops.Service, c Config) (*Console, error) {
+func New(service *ops.Service, c Config) (*Console, error) {
 	if c.Prefix == "" {
 		c.Prefix = defaultPrefix
 	}
@@ -71,8 +71,8 @@ func New(desk *ops.Service, c Config) (*Console, error) {
 		c.Logger = slog.Default()
 	}
 	errs := c.check()
-	if desk == nil {
-		errs = append(errs, errors.New("the desk is nil"))
+	if service == nil {
+		errs = append(errs, errors.New("the service is nil"))
 	}
 	origins := http.NewCrossOriginProtection()
 	for _, origin := range c.TrustedOrigins {
@@ -91,7 +91,7 @@ func New(desk *ops.Service, c Config) (*Console, error) {
 	if err != nil {
 		return nil, fmt.Errorf("console: new: %w", err)
 	}
-	return &Console{config: c, desk: desk, routes: byPath(served.routes(), routes()), origins: origins, pages: pages, assets: served}, nil
+	return &Console{config: c, service: service, routes: byPath(served.routes(), routes()), origins: origins, pages: pages, assets: served}, nil
 }
 
 func (c Config) check() (errs []error) {

@@ -31,12 +31,12 @@ func (a away) Connect(context.Context) (driver.Conn, error) { return nil, a.err 
 
 func (away) Driver() driver.Driver { return nil }
 
-func desk(t *testing.T) *ops.Service {
+func service(t *testing.T) *ops.Service {
 	t.Helper()
-	return deskOf(t, away{errors.New("postgres://ada:secret@db.internal/app is away")})
+	return serviceOf(t, away{errors.New("postgres://ada:secret@db.internal/app is away")})
 }
 
-func deskOf(t *testing.T, conns driver.Connector) *ops.Service {
+func serviceOf(t *testing.T, conns driver.Connector) *ops.Service {
 	t.Helper()
 	db := bun.NewDB(sql.OpenDB(conns), pgdialect.New())
 	t.Cleanup(func() { _ = db.Close() })
@@ -63,7 +63,7 @@ func newConsole(t *testing.T, c console.Config) *console.Console {
 	if c.Authorize == nil {
 		c.Authorize = as(ops.Administrator)
 	}
-	handler, err := console.New(desk(t), c)
+	handler, err := console.New(service(t), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,12 +102,12 @@ func TestNewRefusesWhatIsOpen(t *testing.T) {
 		"a host with a path":            {console.Config{Authorize: as(ops.Viewer), Hosts: []string{"a/b"}}, "Hosts"},
 		"an origin that is none":        {console.Config{Authorize: as(ops.Viewer), TrustedOrigins: []string{"example.com"}}, "TrustedOrigins"},
 	} {
-		if _, err := console.New(desk(t), c.config); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := console.New(service(t), c.config); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got error %v, want one that says %q", name, err, c.says)
 		}
 	}
 	if _, err := console.New(nil, console.Config{Authorize: as(ops.Viewer)}); err == nil {
-		t.Error("a console without a desk was made")
+		t.Error("a console without a service was made")
 	}
 }
 
@@ -314,7 +314,7 @@ func TestADatabaseThatIsAway(t *testing.T) {
 		fmt.Errorf("secret: %w", driver.ErrBadConn): silent, answer("57P01"): silent, answer("57P02"): silent, answer("57P03"): silent, answer("53300"): full, answer("25006"): "The database takes no changes: it is read-only.",
 		&MySQLError{1040, [5]byte([]byte("08004"))}: silent, &MySQLError{1053, [5]byte([]byte("08S01"))}: silent, &MySQLError{1203, [5]byte([]byte("42000"))}: full,
 	} {
-		h, wrong := console.New(deskOf(t, away{err}), console.Config{Authorize: as(ops.Operator), Logger: slog.New(slog.DiscardHandler)})
+		h, wrong := console.New(serviceOf(t, away{err}), console.Config{Authorize: as(ops.Operator), Logger: slog.New(slog.DiscardHandler)})
 		if wrong != nil {
 			t.Fatal(wrong)
 		}

@@ -147,7 +147,7 @@ func (v *visit) after(o order) link {
 }
 
 func (v *visit) runNow(o order) (outcome, error) {
-	result, err := v.seat.RunMessages(v.ctx(), o.reason, o.ids...)
+	result, err := v.session.RunMessages(v.ctx(), o.reason, o.ids...)
 	return outcome{"due", []int{result.Changed, len(result.Running), len(result.Missing)}}, err
 }
 
@@ -155,61 +155,61 @@ func (v *visit) reschedule(o order) (outcome, error) {
 	if o.at.IsZero() {
 		return outcome{}, refusal{400, "Say when the messages are to be due."}
 	}
-	result, err := v.seat.Reschedule(v.ctx(), o.reason, o.at, o.ids...)
+	result, err := v.session.Reschedule(v.ctx(), o.reason, o.at, o.ids...)
 	return outcome{"rescheduled", []int{result.Changed, len(result.Running), len(result.Missing)}}, err
 }
 
 func (v *visit) cancel(o order) (outcome, error) {
-	result, err := v.seat.Cancel(v.ctx(), o.reason, o.ids...)
+	result, err := v.session.Cancel(v.ctx(), o.reason, o.ids...)
 	return outcome{"cancelled", []int{result.Changed, len(result.Running), len(result.Missing)}}, err
 }
 
 func (v *visit) requeue(o order) (outcome, error) {
-	result, err := v.seat.Requeue(v.ctx(), o.reason, o.ids...)
+	result, err := v.session.Requeue(v.ctx(), o.reason, o.ids...)
 	return outcome{"requeued", []int{result.Requeued, result.Conflicts, result.Missing}}, err
 }
 
 func (v *visit) discard(o order) (outcome, error) {
-	n, err := v.seat.Discard(v.ctx(), o.reason, o.ids...)
+	n, err := v.session.Discard(v.ctx(), o.reason, o.ids...)
 	return outcome{"discarded", []int{n, 0, len(o.ids) - n}}, err
 }
 
 func (v *visit) pause(o order) (outcome, error) {
-	return outcome{code: "paused"}, v.seat.Pause(v.ctx(), o.consumer, o.reason)
+	return outcome{code: "paused"}, v.session.Pause(v.ctx(), o.consumer, o.reason)
 }
 
 func (v *visit) resume(o order) (outcome, error) {
-	return outcome{code: "resumed"}, v.seat.Resume(v.ctx(), o.consumer, o.reason)
+	return outcome{code: "resumed"}, v.session.Resume(v.ctx(), o.consumer, o.reason)
 }
 
 func (v *visit) probe(o order) (outcome, error) {
-	return outcome{code: "probed"}, v.seat.Probe(v.ctx(), o.consumer, o.reason)
+	return outcome{code: "probed"}, v.session.Probe(v.ctx(), o.consumer, o.reason)
 }
 
 func (v *visit) updateSchedule(o order) (outcome, error) {
-	return outcome{code: "changed"}, v.seat.UpdateSchedule(v.ctx(), o.reason, o.schedule, o.expression, o.zone)
+	return outcome{code: "changed"}, v.session.UpdateSchedule(v.ctx(), o.reason, o.schedule, o.expression, o.zone)
 }
 
 func (v *visit) deleteSchedule(o order) (outcome, error) {
-	return outcome{code: "deleted"}, v.seat.DeleteSchedule(v.ctx(), o.reason, o.schedule)
+	return outcome{code: "deleted"}, v.session.DeleteSchedule(v.ctx(), o.reason, o.schedule)
 }
 
 func (v *visit) resumeProjection(o order) (outcome, error) {
-	n, err := v.seat.ResumeProjection(v.ctx(), o.reason, o.projection, o.version)
+	n, err := v.session.ResumeProjection(v.ctx(), o.reason, o.projection, o.version)
 	return outcome{"shards", []int{n}}, err
 }
 
 func (v *visit) undo(o order) (outcome, error) {
-	_, err := v.seat.Undo(v.ctx(), o.reason, o.operation)
+	_, err := v.session.Undo(v.ctx(), o.reason, o.operation)
 	return outcome{code: "undone"}, err
 }
 
 func (v *visit) stop(o order) (outcome, error) {
-	_, err := v.seat.Stop(v.ctx(), o.reason, o.operation)
+	_, err := v.session.Stop(v.ctx(), o.reason, o.operation)
 	return outcome{code: "stopped"}, err
 }
 
 func (v *visit) goOnWith(o order) (outcome, error) {
-	_, err := v.seat.Continue(v.ctx(), o.reason, o.operation)
+	_, err := v.session.Continue(v.ctx(), o.reason, o.operation)
 	return outcome{code: "continued"}, err
 }

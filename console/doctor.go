@@ -17,7 +17,7 @@ type doctorPage struct {
 }
 
 func (v *visit) doctor() (page, error) {
-	found, err := v.seat.Doctor(v.ctx())
+	found, err := v.session.Doctor(v.ctx())
 	if err != nil {
 		return page{}, err
 	}

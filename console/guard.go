@@ -133,7 +133,7 @@ func (v *visit) isAuthorized() error {
 	case err != nil || who.Name == "" || who.Role == ops.None || who.Role > ops.Administrator:
 		return refusal{http.StatusForbidden, "You may not use the console."}
 	}
-	v.who, v.seat = who, v.desk.As(who)
+	v.who, v.session = who, v.service.As(who)
 	return nil
 }
 

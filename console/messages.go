@@ -75,7 +75,7 @@ func (v *visit) messages() (page, error) {
 	if err := a.err(); err != nil {
 		return page{}, err
 	}
-	found, next, err := v.seat.Messages(v.ctx(), data.Filter.Filter, at)
+	found, next, err := v.session.Messages(v.ctx(), data.Filter.Filter, at)
 	if err != nil {
 		return page{}, err
 	}
@@ -130,7 +130,7 @@ func (v *visit) find() (page, error) {
 	}
 	until := time.Now().Add(findTime)
 	for next := &place; next != nil; {
-		found, after, err := v.seat.Find(v.ctx(), search, *next)
+		found, after, err := v.session.Find(v.ctx(), search, *next)
 		if err != nil {
 			return page{}, err
 		}

@@ -199,7 +199,7 @@ func (v *visit) operations() (page, error) {
 	if err := a.err(); err != nil {
 		return page{}, err
 	}
-	found, next, err := v.seat.Operations(v.ctx(), at)
+	found, next, err := v.session.Operations(v.ctx(), at)
 	if err != nil {
 		return page{}, err
 	}
@@ -264,7 +264,7 @@ func (v *visit) operation() (page, error) {
 	if err := a.err(); err != nil {
 		return page{}, err
 	}
-	found, err := v.seat.Operation(v.ctx(), id)
+	found, err := v.session.Operation(v.ctx(), id)
 	if err != nil {
 		return page{}, err
 	}
@@ -272,7 +272,7 @@ func (v *visit) operation() (page, error) {
 	data.Mine = found.CreatedBy(v.who)
 	data.Expired = found.State == ops.Planned && time.Since(found.CreatedAt) > planTime
 	if data.Orphan() { // until one is found
-		if data.Runner, err = v.seat.HasRunner(v.ctx()); err != nil {
+		if data.Runner, err = v.session.HasRunner(v.ctx()); err != nil {
 			return page{}, err
 		}
 	}

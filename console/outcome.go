@@ -83,6 +83,6 @@ func (o outcome) text() string {
 func scheduleDeed(do func(*ops.Session, context.Context, string, int64) error) func(*visit, order) (outcome, error) {
 	return func(v *visit, o order) (outcome, error) {
 		code := map[ops.Action]string{ops.RunSchedule: "fires", ops.PauseSchedule: "schedule paused", ops.ResumeSchedule: "schedule resumed"}[o.deed.action]
-		return outcome{code: code}, do(v.seat, v.ctx(), o.reason, o.schedule)
+		return outcome{code: code}, do(v.session, v.ctx(), o.reason, o.schedule)
 	}
 }

@@ -25,7 +25,7 @@ func (o overview) Told() bool { return len(o.Minutes) > 0 || len(o.Failures) > 0
 
 // glance is an overview, an old one rather than none at once.
 func (v *visit) glance() (ops.Overview, error) {
-	o, due, err := v.seat.CachedOverview(v.ctx())
+	o, due, err := v.session.CachedOverview(v.ctx())
 	if due {
 		v.later = v.renew
 	}
@@ -38,7 +38,7 @@ func (v *visit) glance() (ops.Overview, error) {
 // renew has the next one who looks see a newer overview. Who has asked has an answer already, and does not
 // wait for that, nor take it along.
 func (v *visit) renew() {
-	if _, err := v.seat.Overview(context.WithoutCancel(v.ctx())); err != nil {
+	if _, err := v.session.Overview(context.WithoutCancel(v.ctx())); err != nil {
 		v.warn("the overview could not be made anew", "error", err.Error())
 	}
 }

@@ -33,7 +33,7 @@ func (v *visit) plan() (link, error) {
 	if err := a.err(); err != nil {
 		return link{}, err
 	}
-	planned, err := v.seat.Plan(v.ctx(), action, target)
+	planned, err := v.session.Plan(v.ctx(), action, target)
 	if errors.Is(err, ops.ErrNoMatch) {
 		v.tell(outcome{code: "nothing"})
 		return from, nil
@@ -61,7 +61,7 @@ func (v *visit) start() (link, error) {
 	if err := a.err(); err != nil {
 		return link{}, err
 	}
-	started, err := v.seat.Start(v.ctx(), id, terms)
+	started, err := v.session.Start(v.ctx(), id, terms)
 	switch {
 	case errors.Is(err, ops.ErrInProgress) && started.ID != 0:
 		v.tell(outcome{code: "already"})
@@ -82,7 +82,7 @@ func (v *visit) rate() (link, error) {
 	if err := a.err(); err != nil {
 		return link{}, err
 	}
-	if _, err := v.seat.SetRate(v.ctx(), a.text("reason"), id, rate); err != nil {
+	if _, err := v.session.SetRate(v.ctx(), a.text("reason"), id, rate); err != nil {
 		return link{}, err
 	}
 	v.tell(outcome{code: "rate"})

@@ -32,11 +32,11 @@ type matrixRow struct {
 const claimsShown = 200
 
 func (v *visit) processes() (page, error) {
-	fleet, err := v.seat.Processes(v.ctx(), fleetTime)
+	fleet, err := v.session.Processes(v.ctx(), fleetTime)
 	if err != nil {
 		return page{}, err
 	}
-	claims, err := v.seat.Claims(v.ctx())
+	claims, err := v.session.Claims(v.ctx())
 	if err != nil {
 		return page{}, err
 	}
@@ -120,6 +120,6 @@ func (v *visit) claim() (page, error) {
 		return page{}, err
 	}
 	var err error
-	data.Found, err = v.seat.ClaimMessages(v.ctx(), data.ID)
+	data.Found, err = v.session.ClaimMessages(v.ctx(), data.ID)
 	return page{Title: "Claim " + linkTo("", "id", data.ID).query.Get("id"), Tab: "processes", Data: data}, err
 }

@@ -60,11 +60,11 @@ func (v *visit) projections() (page, error) {
 
 // versions are all versions of all projections.
 func (v *visit) versions() (all []version, err error) {
-	states, err := v.seat.Projections(v.ctx())
+	states, err := v.session.Projections(v.ctx())
 	if err != nil {
 		return nil, err
 	}
-	fleet, err := v.seat.Processes(v.ctx(), fleetTime)
+	fleet, err := v.session.Processes(v.ctx(), fleetTime)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (v *visit) projection() (page, error) {
 		return page{}, refusal{404, "There is no such version of a projection."}
 	}
 	data := projectionPage{version: all[i]}
-	if data.Parked, err = v.seat.ParkedEvents(v.ctx(), name, number, after, pageSize+1); err != nil {
+	if data.Parked, err = v.session.ParkedEvents(v.ctx(), name, number, after, pageSize+1); err != nil {
 		return page{}, err
 	}
 	if len(data.Parked) > pageSize {

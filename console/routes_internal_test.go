@@ -54,7 +54,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestDeeds: what takes an administrator says why, and each deed's role is the desk's.
+// TestDeeds: what takes an administrator says why, and each deed's role is the service's.
 func TestDeeds(t *testing.T) {
 	t.Parallel()
 	for _, d := range deeds() {

@@ -9,7 +9,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// Internal: what pages make of what the desk tells, without a database.
+// Internal: what pages make of what the service tells, without a database.
 
 // TestSince: a failure is a deploy's only if it came soon after one that has its consumer.
 func TestSince(t *testing.T) {
@@ -45,7 +45,7 @@ func TestFindingsLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestCuresLeadToPages: who reads of a command in the console has the page at hand, as long as the desk names that command.
+// TestCuresLeadToPages: who reads of a command in the console has the page at hand, as long as the service names that command.
 func TestCuresLeadToPages(t *testing.T) {
 	t.Parallel()
 	crashed := "A message that it held may be to blame: asyncmonolith messages list --crashed lists such."

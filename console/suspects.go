@@ -29,15 +29,15 @@ func (v *visit) suspects() (page, error) {
 	if err := a.err(); err != nil {
 		return page{}, err
 	}
-	found, next, err := v.seat.Messages(v.ctx(), admin.Filter{Crashed: true}, at)
+	found, next, err := v.session.Messages(v.ctx(), admin.Filter{Crashed: true}, at)
 	if err != nil {
 		return page{}, err
 	}
-	fleet, err := v.seat.Processes(v.ctx(), seenTime)
+	fleet, err := v.session.Processes(v.ctx(), seenTime)
 	if err != nil {
 		return page{}, err
 	}
-	known, err := v.seat.Crashes(v.ctx(), 0, crashesShown)
+	known, err := v.session.Crashes(v.ctx(), 0, crashesShown)
 	if err != nil {
 		return page{}, err
 	}

@@ -26,16 +26,16 @@ import (
 // visit is one request under way. The guards fill it in.
 type visit struct {
 	*Console
-	w     http.ResponseWriter
-	r     *http.Request
-	path  string // below the prefix
-	bare  bool   // it is the prefix without its last slash
-	query url.Values
-	form  url.Values // of a POST
-	who   ops.Principal
-	seat  *ops.Session
-	route route
-	later func() // once the answer is sent; nil: nothing
+	w       http.ResponseWriter
+	r       *http.Request
+	path    string // below the prefix
+	bare    bool   // it is the prefix without its last slash
+	query   url.Values
+	form    url.Values // of a POST
+	who     ops.Principal
+	session *ops.Session
+	route   route
+	later   func() // once the answer is sent; nil: nothing
 }
 
 func (v *visit) ctx() context.Context { return v.r.Context() }
@@ -120,7 +120,7 @@ func (v *visit) refuse(err error) {
 	if said.status >= http.StatusInternalServerError && v.ctx().Err() == nil {
 		v.warn("the console could not answer", "page", v.route.path, "error", err.Error())
 	}
-	if v.seat != nil && v.r.Method != http.MethodHead && !v.isFragment() {
+	if v.session != nil && v.r.Method != http.MethodHead && !v.isFragment() {
 		passes := said.status == http.StatusServiceUnavailable && v.r.Method == http.MethodGet // by itself: the page looks again
 		if v.show("error.html", page{Title: http.StatusText(said.status), Tab: "none", Data: failure{said.text, passes}, Status: said.status}) == nil {
 			return

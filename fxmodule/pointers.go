@@ -33,7 +33,7 @@ type pointers struct {
 	Log        *eventlog.LogConfig       `optional:"true"`
 	Projection *projection.RunnerConfig  `optional:"true"`
 	Relay      *relay.RunnerConfig       `optional:"true"`
-	Desk       *ops.Config               `optional:"true"`
+	Service    *ops.Config               `optional:"true"`
 	Consume    *ConsumeLayers            `optional:"true"`
 	Outer      *OuterLayers              `optional:"true"`
 	Produce    *ProduceLayers            `optional:"true"`

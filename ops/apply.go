@@ -40,7 +40,7 @@ func (r *Runner) can(row store.Operation) bool {
 // apply does what a process with the application's code does at once. What ends before it is done is left to
 // others, since to do it again does no harm.
 func (w *work) apply(ctx context.Context, kind kind, row store.Operation) error {
-	if ours, err := w.desk.store.ChangeOperation(ctx, w.desk.config.DB, w.own(), store.OperationChange{State: string(Running), Lease: lease}); err != nil || !ours {
+	if ours, err := w.service.store.ChangeOperation(ctx, w.service.config.DB, w.own(), store.OperationChange{State: string(Running), Lease: lease}); err != nil || !ours {
 		return err // it was undone
 	}
 	target, err := targetOf(row)
@@ -76,7 +76,7 @@ func (w *work) apply(ctx context.Context, kind kind, row store.Operation) error 
 func (w *work) renew(ctx context.Context) (ours bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lease/3)
 	defer cancel()
-	return w.desk.store.ChangeOperation(ctx, w.desk.config.DB, w.own(), store.OperationChange{Lease: lease})
+	return w.service.store.ChangeOperation(ctx, w.service.config.DB, w.own(), store.OperationChange{Lease: lease})
 }
 
 // keep renews the lease until all is done. It ends what is applied once the operation is not ours any more, and

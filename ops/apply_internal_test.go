@@ -44,7 +44,7 @@ func TestKeepGivesUp(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				w := &work{Runner: &Runner{desk: d, owner: "me"}, id: 1, log: d.config.Logger}
+				w := &work{Runner: &Runner{service: d, owner: "me"}, id: 1, log: d.config.Logger}
 				within, end := context.WithCancelCause(t.Context())
 				defer end(nil)
 				done, kept := make(chan struct{}), make(chan struct{})

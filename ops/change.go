@@ -44,11 +44,11 @@ func (s *Session) allowed(ctx context.Context, c Change) error {
 
 // allowedEach is an error unless the principal may do that to the consumers of the messages that are named.
 func (s *Session) allowedEach(ctx context.Context, c Change) error {
-	consumersOf := s.desk.store.ConsumersOf
+	consumersOf := s.service.store.ConsumersOf
 	if c.Action == Requeue || c.Action == Discard || c.Action == Edit {
-		consumersOf = s.desk.store.ConsumersOfPoisoned
+		consumersOf = s.service.store.ConsumersOfPoisoned
 	}
-	consumers, err := consumersOf(ctx, s.desk.config.DB, c.Target.IDs)
+	consumers, err := consumersOf(ctx, s.service.config.DB, c.Target.IDs)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (c Change) few() bool {
 func (s *Session) noted(ctx context.Context, db bun.IDB, c *Change, state OperationState) error {
 	c.Actor = s.who.Name
 	row := store.Operation{Kind: string(c.Action), Actor: c.Actor, Reason: c.Reason, Target: asJSON(c.Target), State: string(state), Changed: c.Changed, Rate: int64(c.Rate)}
-	id, err := s.desk.store.AddOperation(ctx, db, row, state == Done)
+	id, err := s.service.store.AddOperation(ctx, db, row, state == Done)
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
@@ -79,10 +79,10 @@ func (s *Session) noted(ctx context.Context, db bun.IDB, c *Change, state Operat
 
 // audit asks the application's own.
 func (s *Session) audit(ctx context.Context, c Change) error {
-	if s.desk.config.Audit == nil {
+	if s.service.config.Audit == nil {
 		return nil
 	}
-	if err := s.desk.config.Audit(ctx, c); err != nil {
+	if err := s.service.config.Audit(ctx, c); err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
 	return nil
@@ -93,16 +93,16 @@ const askTime = time.Minute
 
 // inTx runs fn in a transaction, which may stand still while Config.Audit or Principal.Allow is asked.
 func (s *Session) inTx(ctx context.Context, fn func(tx bun.Tx) error) error {
-	if s.desk.config.Audit != nil || s.who.Allow != nil {
+	if s.service.config.Audit != nil || s.who.Allow != nil {
 		ctx = txn.WithIdle(ctx, askTime)
 	}
-	return txn.InTx(ctx, s.desk.config.DB, fn)
+	return txn.InTx(ctx, s.service.config.DB, fn)
 }
 
 // changed is for once something was changed.
 func (s *Session) changed(c Change) {
-	s.desk.overview.change()
-	s.desk.config.Logger.Info("somebody has changed something", "actor", c.Actor, "action", string(c.Action), "operation", c.Operation, "changed", c.Changed)
+	s.service.overview.change()
+	s.service.config.Logger.Info("somebody has changed something", "actor", c.Actor, "action", string(c.Action), "operation", c.Operation, "changed", c.Changed)
 }
 
 // change does something and writes it into the audit, in one transaction.
@@ -112,7 +112,7 @@ func (s *Session) change(ctx context.Context, c Change, fn func(ctx context.Cont
 	}
 	ctx, wakeups := txn.WithWakeups(ctx)
 	err := s.inTx(ctx, func(tx bun.Tx) error {
-		if err := s.desk.store.WriteFirst(ctx, tx); err != nil {
+		if err := s.service.store.WriteFirst(ctx, tx); err != nil {
 			return err
 		}
 		changed, err := fn(ctx, tx)
@@ -125,7 +125,7 @@ func (s *Session) change(ctx context.Context, c Change, fn func(ctx context.Cont
 	if err != nil {
 		return fmt.Errorf("ops: %s: %w", c.Action, err)
 	}
-	wakeups.Send(s.desk.config.Registry)
+	wakeups.Send(s.service.config.Registry)
 	s.changed(c)
 	return nil
 }
@@ -136,7 +136,7 @@ func (s *Session) changeAfter(ctx context.Context, c Change, fn func(ctx context
 	if err := s.allowed(ctx, c); err != nil {
 		return err
 	}
-	db := s.desk.config.DB
+	db := s.service.config.DB
 	if err := s.inTx(ctx, func(tx bun.Tx) error { return s.noted(ctx, tx, &c, Started) }); err != nil {
 		return fmt.Errorf("ops: %s: %w", c.Action, err)
 	}
@@ -149,7 +149,7 @@ func (s *Session) changeAfter(ctx context.Context, c Change, fn func(ctx context
 	}
 	within, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), stepTime, errStepTime)
 	defer cancel()
-	if _, failed := s.desk.store.ChangeOperation(within, db, store.OperationFilter{ID: c.Operation}, end); err == nil && failed != nil {
+	if _, failed := s.service.store.ChangeOperation(within, db, store.OperationFilter{ID: c.Operation}, end); err == nil && failed != nil {
 		err = fmt.Errorf("audit: %w", failed)
 	}
 	if err == nil || c.Changed > 0 {

@@ -25,7 +25,7 @@ func TestNobodyReadsWhereTheDatabaseIs(t *testing.T) {
 		t.Fatalf("got error %v, want one with the address", refused)
 	}
 	refused = fmt.Errorf("failed to connect to `user=ada database=shop`: %w", refused)
-	seat := &Session{who: Principal{Name: "ada", Role: Administrator}}
+	session := &Session{who: Principal{Name: "ada", Role: Administrator}}
 	for _, test := range []struct {
 		err  error
 		want string
@@ -33,7 +33,7 @@ func TestNobodyReadsWhereTheDatabaseIs(t *testing.T) {
 		{refused, "It could not be looked at: the database does not answer."},
 		{errors.New("permission denied for table consumer_messages"), "It could not be looked at: permission denied for table consumer_messages."},
 	} {
-		if got := seat.told([]Finding{unseen(test.err)})[0].Text; got != test.want {
+		if got := session.told([]Finding{unseen(test.err)})[0].Text; got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)
 		}
 	}

@@ -16,8 +16,8 @@ func (s *Session) Minutes(ctx context.Context, within time.Duration, consumers .
 	if err := s.mayEach(View, consumers); err != nil {
 		return nil, fmt.Errorf("ops: minutes: %w", err)
 	}
-	return lookFor(ctx, s.desk, lookTime, func(ctx context.Context, db bun.IDB) ([]admin.MinuteStats, error) {
-		return s.desk.admin.Minutes(ctx, db, within, consumers...)
+	return lookFor(ctx, s.service, lookTime, func(ctx context.Context, db bun.IDB) ([]admin.MinuteStats, error) {
+		return s.service.admin.Minutes(ctx, db, within, consumers...)
 	})
 }
 
@@ -25,7 +25,7 @@ func (s *Session) Minutes(ctx context.Context, within time.Duration, consumers .
 // empty. A principal that may not read contents sees no texts.
 func (s *Session) Failures(ctx context.Context, consumer string, limit int) ([]admin.FailureGroup, error) {
 	found, err := look(ctx, s, View, consumer, func(ctx context.Context, db bun.IDB) ([]admin.FailureGroup, error) {
-		return s.desk.admin.Failures(ctx, db, consumer, limit)
+		return s.service.admin.Failures(ctx, db, consumer, limit)
 	})
 	return store.Each(found, func(f admin.FailureGroup) admin.FailureGroup { return s.failure(ctx, f) }), err
 }
@@ -43,20 +43,20 @@ func (s *Session) failure(ctx context.Context, f admin.FailureGroup) admin.Failu
 // Processes lists the processes that were seen within a time, those first that were seen last.
 func (s *Session) Processes(ctx context.Context, within time.Duration) ([]admin.Process, error) {
 	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]admin.Process, error) {
-		return s.desk.admin.Processes(ctx, db, within)
+		return s.service.admin.Processes(ctx, db, within)
 	})
 }
 
 // Claims lists what processors hold, the oldest claim first.
 func (s *Session) Claims(ctx context.Context) ([]admin.Claim, error) {
-	return look(ctx, s, View, "", s.desk.admin.Claims)
+	return look(ctx, s, View, "", s.service.admin.Claims)
 }
 
 // Crashes lists the processes that were lost with a message, or with any if its id is 0, the last
 // first.
 func (s *Session) Crashes(ctx context.Context, id int64, limit int) ([]admin.Crash, error) {
 	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]admin.Crash, error) {
-		return s.desk.admin.Crashes(ctx, db, id, limit)
+		return s.service.admin.Crashes(ctx, db, id, limit)
 	})
 	for _, c := range found {
 		if id == 0 { // a listing of all
@@ -72,7 +72,7 @@ func (s *Session) Crashes(ctx context.Context, id int64, limit int) ([]admin.Cra
 // BlockedKeys lists the keys that have been blocked for the longest: see admin.Client.BlockedKeys.
 func (s *Session) BlockedKeys(ctx context.Context, limit int) ([]admin.BlockedKey, error) {
 	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]admin.BlockedKey, error) {
-		return s.desk.admin.BlockedKeys(ctx, db, limit)
+		return s.service.admin.BlockedKeys(ctx, db, limit)
 	})
 }
 
@@ -80,7 +80,7 @@ func (s *Session) BlockedKeys(ctx context.Context, limit int) ([]admin.BlockedKe
 // others to see.
 func (s *Session) Pause(ctx context.Context, consumer, note string) error {
 	return s.change(ctx, Change{Action: Pause, Reason: note, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {
-		return 0, s.desk.admin.PauseNoted(ctx, tx, consumer, s.who.Name, note)
+		return 0, s.service.admin.PauseNoted(ctx, tx, consumer, s.who.Name, note)
 	})
 }
 
@@ -88,13 +88,13 @@ func (s *Session) Pause(ctx context.Context, consumer, note string) error {
 // if none is open.
 func (s *Session) Probe(ctx context.Context, consumer, reason string) error {
 	return s.change(ctx, Change{Action: Probe, Reason: reason, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {
-		return 0, s.desk.admin.Probe(ctx, tx, consumer)
+		return 0, s.service.admin.Probe(ctx, tx, consumer)
 	})
 }
 
 // Resume lets a paused consumer's messages be claimed again. It is admin.ErrNotPaused where it is not paused.
 func (s *Session) Resume(ctx context.Context, consumer, reason string) error {
 	return s.change(ctx, Change{Action: Resume, Reason: reason, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {
-		return 0, s.desk.admin.Resume(ctx, tx, consumer)
+		return 0, s.service.admin.Resume(ctx, tx, consumer)
 	})
 }

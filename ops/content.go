@@ -25,7 +25,7 @@ func ShowAll(_ context.Context, c Content) Content { return c }
 // shown is what the principal sees of a content, and whether that is anything at all. What is given
 // stays as it is.
 func (s *Session) shown(ctx context.Context, c Content) (Content, bool) {
-	redact := s.desk.config.Redact
+	redact := s.service.config.Redact
 	if redact == nil || s.may(Read, c.Consumer) != nil {
 		return Content{Consumer: c.Consumer, PayloadType: c.PayloadType}, false
 	}

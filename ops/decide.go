@@ -102,14 +102,14 @@ func (s *Session) decide(ctx context.Context, id int64, d decision) (after Opera
 	if err != nil {
 		return s.operation(ctx, after), fmt.Errorf("ops: %s %d: %w", d.action, id, err)
 	}
-	s.desk.config.Logger.Info("an operation was decided on", "actor", s.who.Name, "decision", string(d.action), "operation", id, "action", string(after.Action), "state", string(after.State))
-	s.desk.wake()
+	s.service.config.Logger.Info("an operation was decided on", "actor", s.who.Name, "decision", string(d.action), "operation", id, "action", string(after.Action), "state", string(after.State))
+	s.service.wake()
 	return s.operation(ctx, after), nil
 }
 
 // decideIn is decide in a transaction. Where the state is another it returns the operation as it is.
 func (s *Session) decideIn(ctx context.Context, tx bun.Tx, id int64, d decision) (Operation, error) {
-	row, found, err := s.desk.store.LockOperation(ctx, tx, id)
+	row, found, err := s.service.store.LockOperation(ctx, tx, id)
 	if err == nil && !found {
 		err = ErrNotFound
 	}
@@ -132,7 +132,7 @@ func (s *Session) decideIn(ctx context.Context, tx bun.Tx, id int64, d decision)
 	if err != nil {
 		return o, err
 	}
-	if _, err := s.desk.store.ChangeOperation(ctx, tx, store.OperationFilter{ID: id}, change); err != nil {
+	if _, err := s.service.store.ChangeOperation(ctx, tx, store.OperationFilter{ID: id}, change); err != nil {
 		return o, err
 	}
 	target := o.Target
@@ -140,7 +140,7 @@ func (s *Session) decideIn(ctx context.Context, tx bun.Tx, id int64, d decision)
 	if err := s.noted(ctx, tx, &Change{Action: d.action, Reason: d.reason, Target: target, Rate: int(change.Rate)}, Done); err != nil {
 		return o, err
 	}
-	return s.desk.operationIn(ctx, tx, id)
+	return s.service.operationIn(ctx, tx, id)
 }
 
 // Start has a planned operation carried out, once [Config].UndoWindow has passed, by a [Runner] of
@@ -155,18 +155,18 @@ func (s *Session) Start(ctx context.Context, id int64, terms StartOptions) (afte
 		})
 	}
 	if errors.Is(err, ErrInProgress) && after.ID != id {
-		_ = s.desk.store.ForgetPlan(ctx, s.desk.config.DB, id, string(Planned)) // else it is forgotten in an hour
+		_ = s.service.store.ForgetPlan(ctx, s.service.config.DB, id, string(Planned)) // else it is forgotten in an hour
 	}
 	if err != nil {
 		return s.operation(ctx, after), fmt.Errorf("ops: start operation %d: %w", id, err)
 	}
-	s.desk.config.Logger.Info("an operation was started", "actor", s.who.Name, "operation", id, "action", string(after.Action), "rate", after.Rate)
-	s.desk.wake()
+	s.service.config.Logger.Info("an operation was started", "actor", s.who.Name, "operation", id, "action", string(after.Action), "rate", after.Rate)
+	s.service.wake()
 	return s.operation(ctx, after), nil
 }
 
 func (s *Session) start(ctx context.Context, tx bun.Tx, id int64, terms StartOptions) (Operation, error) {
-	row, err := s.desk.lockPlans(ctx, tx, id)
+	row, err := s.service.lockPlans(ctx, tx, id)
 	if err != nil {
 		return Operation{}, err
 	}
@@ -187,7 +187,7 @@ func (s *Session) start(ctx context.Context, tx bun.Tx, id int64, terms StartOpt
 	case row.Now.Sub(o.CreatedAt) > planTime:
 		return o, fmt.Errorf("%w: it was planned %s ago, and can be started for %s: plan it again", ErrExpired, row.Now.Sub(o.CreatedAt).Round(time.Second), planTime)
 	}
-	open, err := s.desk.same(ctx, tx, o, Waiting, Canary, Running, Paused)
+	open, err := s.service.same(ctx, tx, o, Waiting, Canary, Running, Paused)
 	if err != nil {
 		return o, err
 	}
@@ -195,14 +195,14 @@ func (s *Session) start(ctx context.Context, tx bun.Tx, id int64, terms StartOpt
 		return open[0], fmt.Errorf("%w: operation %d of %q", ErrInProgress, open[0].ID, open[0].Actor)
 	}
 	canary := int64(terms.Canary)
-	change := store.OperationChange{State: string(Waiting), Reason: terms.Reason, Rate: int64(terms.Rate), Canary: &canary, StartsIn: max(s.desk.config.UndoWindow, time.Microsecond)}
-	if _, err := s.desk.store.ChangeOperation(ctx, tx, store.OperationFilter{ID: id}, change); err != nil {
+	change := store.OperationChange{State: string(Waiting), Reason: terms.Reason, Rate: int64(terms.Rate), Canary: &canary, StartsIn: max(s.service.config.UndoWindow, time.Microsecond)}
+	if _, err := s.service.store.ChangeOperation(ctx, tx, store.OperationFilter{ID: id}, change); err != nil {
 		return o, err
 	}
 	if err := s.audit(ctx, Change{Operation: id, Actor: s.who.Name, Action: o.Action, Reason: cmp.Or(terms.Reason, o.Reason), Target: o.Target, Rate: terms.Rate}); err != nil {
 		return o, err
 	}
-	return s.desk.operationIn(ctx, tx, id)
+	return s.service.operationIn(ctx, tx, id)
 }
 
 // lockPlans locks a plan and all plans of the same, in the order of their ids, so that no two of them are started: of two

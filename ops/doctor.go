@@ -103,7 +103,7 @@ func (s *Session) Doctor(ctx context.Context) ([]Finding, error) {
 	if err := s.may(View, ""); err != nil {
 		return nil, fmt.Errorf("ops: doctor: %w", err)
 	}
-	d := s.desk
+	d := s.service
 	if _, err := lookIn(ctx, d, d.config.DB, lookTime, d.store.Now); err != nil {
 		return nil, fmt.Errorf("ops: doctor: the database does not answer: %w", err)
 	}

@@ -13,6 +13,6 @@ import (
 // found.
 func (s *Session) FindInstallations(ctx context.Context) ([]bus.Tables, error) {
 	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]bus.Tables, error) {
-		return s.desk.store.Installed(ctx, db)
+		return s.service.store.Installed(ctx, db)
 	})
 }

@@ -20,7 +20,7 @@ func look[T any](ctx context.Context, s *Session, a Action, consumer string, fn 
 	if err := s.may(a, consumer); err != nil {
 		return result, fmt.Errorf("ops: %s: %w", a, err)
 	}
-	return lookFor(ctx, s.desk, lookTime, fn)
+	return lookFor(ctx, s.service, lookTime, fn)
 }
 
 // lookFor is look for a time.

@@ -23,7 +23,7 @@ const (
 func (s *Session) Messages(ctx context.Context, filter admin.Filter, page admin.Page) (found []admin.Message, next *admin.Page, err error) {
 	page.ScanLimit = examined
 	found, err = look(ctx, s, View, filter.Consumer, func(ctx context.Context, db bun.IDB) (found []admin.Message, err error) {
-		found, next, err = s.desk.admin.List(ctx, db, filter, page)
+		found, next, err = s.service.admin.List(ctx, db, filter, page)
 		return found, err
 	})
 	return found, next, err
@@ -32,7 +32,7 @@ func (s *Session) Messages(ctx context.Context, filter admin.Filter, page admin.
 // MessagesByID lists up to 1,000 pending messages by their ids, without contents. Those that are not there are left out.
 func (s *Session) MessagesByID(ctx context.Context, ids ...int64) ([]admin.Message, error) {
 	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]admin.Message, error) {
-		return s.desk.admin.ListByID(ctx, db, ids...)
+		return s.service.admin.ListByID(ctx, db, ids...)
 	})
 	for _, m := range found {
 		if err := s.may(View, m.Consumer); err != nil {
@@ -50,7 +50,7 @@ func (s *Session) Find(ctx context.Context, search admin.Search, place admin.Cur
 		return nil, nil, fmt.Errorf("ops: find: %w", err)
 	}
 	found, err = look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (found []admin.Message, err error) {
-		found, next, err = s.desk.admin.Find(ctx, db, search, place)
+		found, next, err = s.service.admin.Find(ctx, db, search, place)
 		return found, err
 	})
 	return found, next, err
@@ -59,7 +59,7 @@ func (s *Session) Find(ctx context.Context, search admin.Search, place admin.Cur
 // ClaimMessages lists the messages that a claim holds now, without contents.
 func (s *Session) ClaimMessages(ctx context.Context, claim int64) ([]admin.Message, error) {
 	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]admin.Message, error) {
-		return s.desk.admin.ClaimMessages(ctx, db, claim)
+		return s.service.admin.ClaimMessages(ctx, db, claim)
 	})
 }
 
@@ -73,7 +73,7 @@ type Message struct {
 // Message returns one pending message with the first 64 KiB of its payload, or admin.ErrNotFound.
 func (s *Session) Message(ctx context.Context, id int64) (Message, error) {
 	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (admin.Message, error) {
-		return s.desk.admin.GetHead(ctx, db, id, headBytes)
+		return s.service.admin.GetHead(ctx, db, id, headBytes)
 	})
 	if err != nil {
 		return Message{}, err
@@ -108,7 +108,7 @@ func withTexts(attempts []admin.Attempt, texts []string) []admin.Attempt {
 // contents does not see the error with which a circuit was tripped.
 func (s *Session) Explain(ctx context.Context, id int64) (admin.Explanation, error) {
 	e, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (admin.Explanation, error) {
-		return s.desk.admin.Explain(ctx, db, id)
+		return s.service.admin.Explain(ctx, db, id)
 	})
 	if err == nil {
 		err = s.may(View, e.Message.Consumer)
@@ -126,21 +126,21 @@ func (s *Session) Explain(ctx context.Context, id int64) (admin.Explanation, err
 // RunMessages makes pending messages due now.
 func (s *Session) RunMessages(ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
 	return s.changePending(ctx, Change{Action: RunNow, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, db *bun.DB) (admin.Result, error) {
-		return s.desk.admin.RunNow(ctx, db, ids...)
+		return s.service.admin.RunNow(ctx, db, ids...)
 	})
 }
 
 // Reschedule makes pending messages due at the given time.
 func (s *Session) Reschedule(ctx context.Context, reason string, at time.Time, ids ...int64) (admin.Result, error) {
 	return s.changePending(ctx, Change{Action: Reschedule, Reason: reason, Target: Target{IDs: ids, At: at}}, func(ctx context.Context, db *bun.DB) (admin.Result, error) {
-		return s.desk.admin.Reschedule(ctx, db, at, ids...)
+		return s.service.admin.Reschedule(ctx, db, at, ids...)
 	})
 }
 
 // Cancel deletes pending messages for good.
 func (s *Session) Cancel(ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
 	return s.changePending(ctx, Change{Action: Cancel, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, db *bun.DB) (admin.Result, error) {
-		return s.desk.admin.Cancel(ctx, db, ids...)
+		return s.service.admin.Cancel(ctx, db, ids...)
 	})
 }
 

@@ -154,7 +154,7 @@ func (s *Session) Operations(ctx context.Context, page admin.Page) ([]Operation,
 		return nil, nil, fmt.Errorf("ops: operations: %w: page %+v: sizes of 1 to 1000 are allowed, and what a listing returned", bus.ErrInvalidOption, page)
 	}
 	rows, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]store.Operation, error) {
-		return s.desk.store.Operations(ctx, db, store.OperationFilter{Before: before}, size+1)
+		return s.service.store.Operations(ctx, db, store.OperationFilter{Before: before}, size+1)
 	})
 	var next *admin.Page
 	if len(rows) > size {
@@ -166,7 +166,7 @@ func (s *Session) Operations(ctx context.Context, page admin.Page) ([]Operation,
 
 // HasRunner reports whether a live process carries out operations: whether it runs a [Runner].
 func (s *Session) HasRunner(ctx context.Context) (bool, error) {
-	return look(ctx, s, View, "", s.desk.carried)
+	return look(ctx, s, View, "", s.service.carried)
 }
 
 // runnerKind is that of a Runner among processes.
@@ -180,7 +180,7 @@ func (d *Service) carried(ctx context.Context, db bun.IDB) (bool, error) {
 // Operation returns one operation, or [ErrNotFound]. It looks where operations are written, [Config].DB.
 func (s *Session) Operation(ctx context.Context, id int64) (o Operation, err error) {
 	if err = s.may(View, ""); err == nil {
-		o, err = lookIn(ctx, s.desk, s.desk.config.DB, lookTime, func(ctx context.Context, db bun.IDB) (Operation, error) { return s.desk.operationIn(ctx, db, id) })
+		o, err = lookIn(ctx, s.service, s.service.config.DB, lookTime, func(ctx context.Context, db bun.IDB) (Operation, error) { return s.service.operationIn(ctx, db, id) })
 	}
 	if err != nil {
 		return Operation{}, fmt.Errorf("ops: operation %d: %w", id, err)

@@ -68,7 +68,7 @@ func (s *Session) Overview(ctx context.Context) (Overview, error) {
 	if err := s.may(View, ""); err != nil {
 		return Overview{}, fmt.Errorf("ops: overview: %w", err)
 	}
-	o, err := s.desk.overview.get(ctx, s.desk.makeOverview)
+	o, err := s.service.overview.get(ctx, s.service.makeOverview)
 	if err != nil {
 		return Overview{}, err
 	}
@@ -82,7 +82,7 @@ func (s *Session) CachedOverview(ctx context.Context) (o Overview, due bool, err
 	if err := s.may(View, ""); err != nil {
 		return Overview{}, false, fmt.Errorf("ops: glance: %w", err)
 	}
-	o, due, known := s.desk.overview.known()
+	o, due, known := s.service.overview.known()
 	if !known {
 		o, err = s.Overview(ctx)
 		return o, false, err

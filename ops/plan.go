@@ -68,7 +68,7 @@ func (s *Session) Plan(ctx context.Context, a Action, target Target) (Operation,
 	if err != nil {
 		return Operation{}, fmt.Errorf("ops: plan %s: %w", a, err)
 	}
-	d := s.desk
+	d := s.service
 	if err := d.store.ForgetPlans(ctx, d.config.DB, string(Planned), planKept, planSweep); err != nil {
 		return Operation{}, fmt.Errorf("ops: plan %s: forget old plans: %w", a, err)
 	}
@@ -115,12 +115,12 @@ func (s *Session) preview(ctx context.Context, a Action, target *Target) (p Prev
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, previewTime, ErrBusy)
 	defer cancel()
-	leave, err := s.desk.enter(ctx, s.desk.previews, previewTime)
+	leave, err := s.service.enter(ctx, s.service.previews, previewTime)
 	if err != nil {
 		return Preview{}, err
 	}
 	defer leave()
-	if p, err = kind.preview(ctx, s.desk, target); err != nil {
+	if p, err = kind.preview(ctx, s.service, target); err != nil {
 		return Preview{}, err
 	}
 	if err := s.mayEach(a, p.Consumers); err != nil {
@@ -133,8 +133,8 @@ func (s *Session) preview(ctx context.Context, a Action, target *Target) (p Prev
 // already is the operation that does the same, if one is under way or another principal has planned
 // one.
 func (s *Session) already(ctx context.Context, o Operation) (int64, error) {
-	rows, err := briefly(ctx, s.desk, s.desk.config.DB, lookTime, func(ctx context.Context, db bun.IDB) ([]store.Operation, error) {
-		return s.desk.store.Operations(ctx, db, store.OperationFilter{States: names(Planned, Waiting, Canary, Running, Paused), Kinds: []string{string(o.Action)}}, mostOpen)
+	rows, err := briefly(ctx, s.service, s.service.config.DB, lookTime, func(ctx context.Context, db bun.IDB) ([]store.Operation, error) {
+		return s.service.store.Operations(ctx, db, store.OperationFilter{States: names(Planned, Waiting, Canary, Running, Paused), Kinds: []string{string(o.Action)}}, mostOpen)
 	})
 	planned := int64(0)
 	for _, row := range rows {

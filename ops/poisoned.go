@@ -16,7 +16,7 @@ import (
 // first that failed last, and whether there are more: see poison.Store.Groups.
 func (s *Session) PoisonGroups(ctx context.Context, consumer string) (groups []poison.Group, more bool, err error) {
 	groups, err = look(ctx, s, View, consumer, func(ctx context.Context, db bun.IDB) (groups []poison.Group, err error) {
-		groups, more, err = s.desk.poisoned.Groups(ctx, db, consumer)
+		groups, more, err = s.service.poisoned.Groups(ctx, db, consumer)
 		return groups, err
 	})
 	for i, g := range groups {
@@ -36,7 +36,7 @@ func (s *Session) PoisonedMessages(ctx context.Context, filter poison.Filter, pa
 		return nil, nil, fmt.Errorf("ops: poisoned messages: %w", err)
 	}
 	found, err = look(ctx, s, View, filter.Consumer, func(ctx context.Context, db bun.IDB) (found []poison.Message, err error) {
-		found, next, err = s.desk.poisoned.ListBrief(ctx, db, filter, page)
+		found, next, err = s.service.poisoned.ListBrief(ctx, db, filter, page)
 		return found, err
 	})
 	for i := range found {
@@ -51,7 +51,7 @@ func (s *Session) CountPoisoned(ctx context.Context, filter poison.Filter) (int,
 		return 0, fmt.Errorf("ops: count poisoned: %w", err)
 	}
 	return look(ctx, s, View, filter.Consumer, func(ctx context.Context, db bun.IDB) (int, error) {
-		return s.desk.poisoned.CountUpTo(ctx, db, filter, mostPreviewed)
+		return s.service.poisoned.CountUpTo(ctx, db, filter, mostPreviewed)
 	})
 }
 
@@ -66,7 +66,7 @@ type Poisoned struct {
 // poison.ErrNotFound.
 func (s *Session) PoisonedMessage(ctx context.Context, id int64) (Poisoned, error) {
 	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (poison.Message, error) {
-		return s.desk.poisoned.GetHead(ctx, db, id, headBytes)
+		return s.service.poisoned.GetHead(ctx, db, id, headBytes)
 	})
 	if err != nil {
 		return Poisoned{}, err
@@ -98,7 +98,7 @@ func (s *Session) reason(ctx context.Context, m poison.Message) string {
 func (s *Session) Requeue(ctx context.Context, reason string, ids ...int64) (result poison.ChunkResult, err error) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	err = s.change(ctx, Change{Action: Requeue, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, tx bun.Tx) (int, error) {
-		result, err = s.desk.poisoned.RequeueBatch(ctx, tx, poison.Chunk{Filter: poison.Filter{IDs: ids}, UpTo: math.MaxInt64, Limit: mostIDs})
+		result, err = s.service.poisoned.RequeueBatch(ctx, tx, poison.Chunk{Filter: poison.Filter{IDs: ids}, UpTo: math.MaxInt64, Limit: mostIDs})
 		result.Missing = len(ids) - result.Requeued - result.Conflicts
 		return result.Requeued, err
 	})
@@ -111,7 +111,7 @@ func (s *Session) Requeue(ctx context.Context, reason string, ids ...int64) (res
 // Discard deletes poisoned messages for good, and returns how many there were.
 func (s *Session) Discard(ctx context.Context, reason string, ids ...int64) (discarded int, err error) {
 	err = s.change(ctx, Change{Action: Discard, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, tx bun.Tx) (int, error) {
-		discarded, err = s.desk.poisoned.Discard(ctx, tx, ids...)
+		discarded, err = s.service.poisoned.Discard(ctx, tx, ids...)
 		return discarded, err
 	})
 	return discarded, err
@@ -124,7 +124,7 @@ func (s *Session) CheckEdit(ctx context.Context, id int64, text []byte) (poison.
 		return poison.Edit{}, err
 	}
 	return look(ctx, s, Edit, "", func(ctx context.Context, db bun.IDB) (poison.Edit, error) {
-		return s.desk.poisoned.CheckEdit(ctx, db, id, text)
+		return s.service.poisoned.CheckEdit(ctx, db, id, text)
 	})
 }
 
@@ -135,13 +135,15 @@ func (s *Session) EditAndRequeue(ctx context.Context, reason string, id int64, t
 		return err
 	}
 	return s.change(ctx, Change{Action: Edit, Reason: reason, Target: Target{IDs: []int64{id}}}, func(ctx context.Context, tx bun.Tx) (int, error) {
-		return 1, s.desk.poisoned.EditAndRequeueText(ctx, tx, id, text)
+		return 1, s.service.poisoned.EditAndRequeueText(ctx, tx, id, text)
 	})
 }
 
 // editable is an error unless the principal may edit a message, and sees all of its payload.
 func (s *Session) editable(ctx context.Context, id int64) error {
-	m, err := look(ctx, s, Edit, "", func(ctx context.Context, db bun.IDB) (poison.Message, error) { return s.desk.poisoned.Get(ctx, db, id) })
+	m, err := look(ctx, s, Edit, "", func(ctx context.Context, db bun.IDB) (poison.Message, error) {
+		return s.service.poisoned.Get(ctx, db, id)
+	})
 	if err != nil {
 		return err
 	}
@@ -163,7 +165,7 @@ func (s *Session) Export(ctx context.Context, reason string, filter poison.Filte
 		return 0, fmt.Errorf("ops: export: %w", err)
 	}
 	err = s.changeAfter(ctx, Change{Action: Export, Reason: reason, Target: Target{Poisoned: &filter}}, func(ctx context.Context, _ *bun.DB) (int, error) {
-		exported, err = s.desk.poisoned.Export(ctx, s.desk.config.ReadDB, filter, func(m poison.Message) error {
+		exported, err = s.service.poisoned.Export(ctx, s.service.config.ReadDB, filter, func(m poison.Message) error {
 			if err := s.may(Export, m.Consumer); err != nil {
 				return err
 			}

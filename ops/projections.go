@@ -12,7 +12,7 @@ import (
 // not read contents sees no texts of errors. Without an event log the error is
 // errors.ErrUnsupported.
 func (s *Session) Projections(ctx context.Context) ([]projection.State, error) {
-	found, err := look(ctx, s, View, "", s.desk.projections.States)
+	found, err := look(ctx, s, View, "", s.service.projections.States)
 	for i := range found {
 		found[i].LastError = s.text(ctx, found[i].LastError)
 	}
@@ -23,7 +23,7 @@ func (s *Session) Projections(ctx context.Context) ([]projection.State, error) {
 // projection.Admin.Parked. A principal that may not read contents sees no reasons.
 func (s *Session) ParkedEvents(ctx context.Context, name string, version int, after int64, limit int) ([]projection.Parked, error) {
 	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]projection.Parked, error) {
-		return s.desk.projections.Parked(ctx, db, name, version, after, limit)
+		return s.service.projections.Parked(ctx, db, name, version, after, limit)
 	})
 	for i := range found {
 		found[i].Reason = s.text(ctx, found[i].Reason)
@@ -35,7 +35,7 @@ func (s *Session) ParkedEvents(ctx context.Context, name string, version int, af
 // there were.
 func (s *Session) ResumeProjection(ctx context.Context, reason, name string, version int) (resumed int, err error) {
 	err = s.change(ctx, Change{Action: ResumeProjection, Reason: reason, Target: Target{Projection: name, Version: version}}, func(ctx context.Context, tx bun.Tx) (int, error) {
-		resumed, err = s.desk.projections.Resume(ctx, tx, name, version)
+		resumed, err = s.service.projections.Resume(ctx, tx, name, version)
 		return 0, err
 	})
 	return resumed, err

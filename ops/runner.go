@@ -33,7 +33,7 @@ var ErrRunning = errors.New("ops: the runner is running already")
 // carries out four at once, the oldest first, besides those whose canaries are waited for. It is safe for
 // concurrent use.
 type Runner struct {
-	desk        *Service
+	service     *Service
 	projections *projection.Runner
 	running     atomic.Bool
 	owner       string
@@ -48,9 +48,9 @@ type Runner struct {
 // to processes that have one, and so are those on projections, or versions, that it was not given.
 func NewRunner(d *Service, projections *projection.Runner) (*Runner, error) {
 	if d == nil {
-		return nil, errors.New("ops: NewRunner: the desk is nil")
+		return nil, errors.New("ops: NewRunner: the service is nil")
 	}
-	return &Runner{desk: d, projections: projections, owner: uuid.NewString(), places: make(chan struct{}, operationsAt), ours: make(map[int64]bool), freed: make(chan struct{}, 1)}, nil
+	return &Runner{service: d, projections: projections, owner: uuid.NewString(), places: make(chan struct{}, operationsAt), ours: make(map[int64]bool), freed: make(chan struct{}, 1)}, nil
 }
 
 // Run carries out operations until ctx is cancelled, and then returns nil once the steps that are
@@ -75,7 +75,7 @@ func (r *Runner) run(ctx context.Context, only int64) error {
 	}
 	defer r.running.Store(false)
 	defer presence.New(presence.Config{
-		Store: r.desk.store, DB: r.desk.config.DB, Registry: r.desk.config.Registry, ID: r.owner, Kind: runnerKind, Doing: r.doing, Logger: r.desk.config.Logger,
+		Store: r.service.store, DB: r.service.config.DB, Registry: r.service.config.Registry, ID: r.owner, Kind: runnerKind, Doing: r.doing, Logger: r.service.config.Logger,
 	}).Start(ctx)()
 	var working sync.WaitGroup
 	defer working.Wait()
@@ -86,13 +86,13 @@ func (r *Runner) run(ctx context.Context, only int64) error {
 			return nil
 		}
 		if err != nil && !failing && ctx.Err() == nil {
-			r.desk.config.Logger.Warn("operations cannot be looked for", "error", err.Error())
+			r.service.config.Logger.Warn("operations cannot be looked for", "error", err.Error())
 		}
 		failing = err != nil
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-r.desk.started:
+		case <-r.service.started:
 		case <-r.freed:
 		case <-ctx.Done():
 		}
@@ -109,7 +109,7 @@ func (r *Runner) doing() presence.State {
 // take begins to work on what is free, and tells when to look again, or that there is nothing of the only one.
 func (r *Runner) take(ctx context.Context, only int64, working *sync.WaitGroup) (wait time.Duration, over bool, err error) {
 	states := names(Waiting, Canary, Running)
-	rows, err := r.desk.store.Operations(ctx, r.desk.config.DB, store.OperationFilter{ID: only, States: states, OldestFirst: true}, mostOpen)
+	rows, err := r.service.store.Operations(ctx, r.service.config.DB, store.OperationFilter{ID: only, States: states, OldestFirst: true}, mostOpen)
 	if err != nil {
 		return lookEvery, false, err
 	}
@@ -130,7 +130,7 @@ func (r *Runner) take(ctx context.Context, only int64, working *sync.WaitGroup) 
 		if w == nil {
 			continue
 		}
-		leased, err := r.desk.store.LeaseOperation(ctx, r.desk.config.DB, store.OperationFilter{ID: row.ID, States: states, Free: true}, r.owner, lease)
+		leased, err := r.service.store.LeaseOperation(ctx, r.service.config.DB, store.OperationFilter{ID: row.ID, States: states, Free: true}, r.owner, lease)
 		if err != nil || !leased {
 			w.end()
 			if err != nil {
@@ -154,7 +154,7 @@ func (r *Runner) begin(row store.Operation) *work {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w := &work{Runner: r, id: row.ID, log: r.desk.config.Logger.With("operation", row.ID)}
+	w := &work{Runner: r, id: row.ID, log: r.service.config.Logger.With("operation", row.ID)}
 	if r.ours[row.ID] || !tried(row) && !w.enter() {
 		return nil
 	}
@@ -247,7 +247,7 @@ type work struct {
 func (w *work) free(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if _, err := w.desk.store.ChangeOperation(ctx, w.desk.config.DB, w.own(), store.OperationChange{Free: true}); err != nil {
+	if _, err := w.service.store.ChangeOperation(ctx, w.service.config.DB, w.own(), store.OperationChange{Free: true}); err != nil {
 		w.log.Warn("an operation could not be given back, and goes on later", "error", err.Error(), "after", lease.String())
 	}
 }
@@ -259,7 +259,7 @@ func (w *work) own() store.OperationFilter {
 
 // change changes the operation while it is ours.
 func (w *work) change(ctx context.Context, c store.OperationChange) error {
-	_, err := w.desk.store.ChangeOperation(ctx, w.desk.config.DB, w.own(), c)
+	_, err := w.service.store.ChangeOperation(ctx, w.service.config.DB, w.own(), c)
 	return err
 }
 

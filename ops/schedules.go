@@ -26,7 +26,7 @@ const nextFires = 5
 // page after it, which is nil when there is none.
 func (s *Session) Schedules(ctx context.Context, filter schedule.Filter, page admin.Page) (found []Schedule, next *admin.Page, err error) {
 	rows, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]schedule.Schedule, error) {
-		rows, after, err := s.desk.schedules.List(ctx, db, filter, schedule.Page{Size: page.Size, After: page.After, Brief: true})
+		rows, after, err := s.service.schedules.List(ctx, db, filter, schedule.Page{Size: page.Size, After: page.After, Brief: true})
 		if after != nil {
 			next = &admin.Page{Size: after.Size, After: after.After}
 		}
@@ -41,7 +41,7 @@ func (s *Session) Schedules(ctx context.Context, filter schedule.Filter, page ad
 // Schedule returns one schedule, or schedule.ErrNotFound.
 func (s *Session) Schedule(ctx context.Context, id int64) (Schedule, error) {
 	row, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (schedule.Schedule, error) {
-		return s.desk.schedules.Get(ctx, db, id)
+		return s.service.schedules.Get(ctx, db, id)
 	})
 	if err != nil {
 		return Schedule{}, err
@@ -80,28 +80,28 @@ func fires(row schedule.Schedule) []time.Time {
 
 // RunSchedule fires a schedule once, beside its own times.
 func (s *Session) RunSchedule(ctx context.Context, reason string, id int64) error {
-	return s.changeSchedule(ctx, RunSchedule, reason, id, s.desk.schedules.Trigger)
+	return s.changeSchedule(ctx, RunSchedule, reason, id, s.service.schedules.Trigger)
 }
 
 // PauseSchedule keeps a schedule from firing until [Session.ResumeSchedule].
 func (s *Session) PauseSchedule(ctx context.Context, reason string, id int64) error {
-	return s.changeSchedule(ctx, PauseSchedule, reason, id, s.desk.schedules.Pause)
+	return s.changeSchedule(ctx, PauseSchedule, reason, id, s.service.schedules.Pause)
 }
 
 // ResumeSchedule lets a paused schedule fire again, from its first time after now.
 func (s *Session) ResumeSchedule(ctx context.Context, reason string, id int64) error {
-	return s.changeSchedule(ctx, ResumeSchedule, reason, id, s.desk.schedules.Resume)
+	return s.changeSchedule(ctx, ResumeSchedule, reason, id, s.service.schedules.Resume)
 }
 
 // DeleteSchedule deletes a schedule for good. Messages that it has made stay.
 func (s *Session) DeleteSchedule(ctx context.Context, reason string, id int64) error {
-	return s.changeSchedule(ctx, DeleteSchedule, reason, id, s.desk.schedules.DeleteByID)
+	return s.changeSchedule(ctx, DeleteSchedule, reason, id, s.service.schedules.DeleteByID)
 }
 
 // UpdateSchedule gives a schedule another expression and time zone.
 func (s *Session) UpdateSchedule(ctx context.Context, reason string, id int64, expression, zone string) error {
 	return s.changeSchedule(ctx, UpdateSchedule, reason, id, func(ctx context.Context, db bun.IDB, id int64) error {
-		return s.desk.schedules.UpdateSchedule(ctx, db, id, expression, zone)
+		return s.service.schedules.UpdateSchedule(ctx, db, id, expression, zone)
 	})
 }
 

@@ -106,9 +106,9 @@ func New(c Config) (*Service, error) {
 
 // Session is the service as one principal has it. It is safe for concurrent use.
 type Session struct {
-	desk *Service
-	who  Principal
+	service *Service
+	who     Principal
 }
 
 // As returns the session of a principal. One without a name may do nothing.
-func (d *Service) As(who Principal) *Session { return &Session{desk: d, who: who} }
+func (d *Service) As(who Principal) *Session { return &Session{service: d, who: who} }

@@ -27,7 +27,7 @@ var errStepTime = errors.New("a step of an operation takes longer than 10 s") //
 func (w *work) step(ctx context.Context) (wait time.Duration, over bool, err error) {
 	within, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), stepTime, errStepTime)
 	defer cancel()
-	rows, err := w.desk.store.Operations(within, w.desk.config.DB, store.OperationFilter{ID: w.id}, 1)
+	rows, err := w.service.store.Operations(within, w.service.config.DB, store.OperationFilter{ID: w.id}, 1)
 	if err != nil || len(rows) == 0 || !w.workOn(rows[0]) {
 		return 0, err == nil, err
 	}
@@ -76,8 +76,8 @@ func (w *work) workOn(row store.Operation) bool {
 func (w *work) move(ctx context.Context, kind kind) (after store.Operation, err error) {
 	ctx, wakeups := txn.WithWakeups(txn.Own(ctx))
 	n := 0
-	err = txn.InTx(ctx, w.desk.config.DB, func(tx bun.Tx) error {
-		locked, found, err := w.desk.store.HoldOperation(ctx, tx, w.id)
+	err = txn.InTx(ctx, w.service.config.DB, func(tx bun.Tx) error {
+		locked, found, err := w.service.store.HoldOperation(ctx, tx, w.id)
 		if err != nil || !found || !w.workOn(locked) { // it was stopped, or the lease has run out
 			after, n = locked, 0
 			return err
@@ -89,7 +89,7 @@ func (w *work) move(ctx context.Context, kind kind) (after store.Operation, err 
 		return store.Operation{}, err
 	}
 	w.pace.passed(n)
-	wakeups.Send(w.desk.config.Registry)
+	wakeups.Send(w.service.config.Registry)
 	if after.State == string(Done) {
 		w.log.Info("an operation is done", "changed", after.Changed)
 	}
@@ -121,7 +121,7 @@ func (w *work) part(ctx context.Context, tx bun.Tx, kind kind, row store.Operati
 	if err != nil {
 		return row, 0, fmt.Errorf("its target: %w", err)
 	}
-	done, err := kind.step(ctx, w.desk, tx, step{row: row, target: target, limit: limit})
+	done, err := kind.step(ctx, w.service, tx, step{row: row, target: target, limit: limit})
 	if err != nil {
 		return row, 0, err
 	}
@@ -136,9 +136,9 @@ func (w *work) part(ctx context.Context, tx bun.Tx, kind kind, row store.Operati
 	default:
 		change.State, change.Finished, change.Free, change.Lease = string(Done), true, true, 0
 	}
-	if _, err := w.desk.store.ChangeOperation(ctx, tx, w.own(), change); err != nil {
+	if _, err := w.service.store.ChangeOperation(ctx, tx, w.own(), change); err != nil {
 		return row, 0, err
 	}
-	after, _, err := w.desk.store.LockOperation(ctx, tx, w.id)
+	after, _, err := w.service.store.LockOperation(ctx, tx, w.id)
 	return after, done.changed + done.alone, err
 }

@@ -72,14 +72,14 @@ func (g *gauges) registerQueues(m *maker) []metric.Observable {
 	g.age = m.age(".queue.oldest_age", "How long the oldest ready message has been due; 0 when there is none.")
 	g.poisonDepth = m.gauge(".poison.depth", "{message}", "Poisoned messages; counted up to a bound.")
 	g.poisonAge = m.age(".poison.oldest_age", "How long ago the oldest poisoned message was poisoned; 0 when there is none.")
-	g.parked = m.gauge(".key.parked", "{key}", "Keys whose messages wait for a poisoned one to be requeued or discarded; counted up to a bound.")
+	g.parked = m.gauge(".key.blocked", "{key}", "Keys whose messages wait for a poisoned one to be requeued or discarded; counted up to a bound.")
 	return []metric.Observable{g.depth, g.age, g.poisonDepth, g.poisonAge, g.parked}
 }
 
 // registerFlow makes what is shown of consumers with a circuit, a circuit breaker, a limit or a
 // rate.
 func (g *gauges) registerFlow(m *maker) []metric.Observable {
-	g.closed = m.level(".gate.closed", "{gate}", "1 while the gate or the breaker of a consumer stops it, and else 0.")
+	g.closed = m.level(".circuit.open", "{circuit}", "1 while the circuit or the circuit breaker of a consumer is open, and else 0.")
 	g.slots = m.level(".limit.slots", "{slot}", "Slots of a limit that the process holds.")
 	g.used = m.level(".limit.used", "{slot}", "Slots of a limit in which a consumer runs.")
 	g.slotsMax = m.gauge(".limit.max", "{slot}", "Slots of a limit that there are for all processes together.")

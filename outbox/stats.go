@@ -37,7 +37,7 @@ type Stats struct {
 	// since another transaction has the message locked or the database refuses them.
 	Unsettled int `json:"unsettled"`
 
-	// Gates reports, while the processor runs, for each consumer with a [Circuit] or a
+	// Circuits reports, while the processor runs, for each consumer with a [Circuit] or a
 	// bus.CircuitBreaker whether that stops it in this process.
 	Circuits map[string]bool `json:"circuits,omitempty"`
 	// Limits describes, while the processor runs, each bus.GlobalConcurrency by its name.

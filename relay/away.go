@@ -23,7 +23,7 @@ func (r *Runner) Health() bus.Health {
 		}
 	}
 	for _, l := range r.logs {
-		if since, reason, closed := l.gate.Tripped(); closed {
+		if since, reason, open := l.circuit.Tripped(); open {
 			h.OpenCircuits = append(h.OpenCircuits, bus.OpenCircuit{Consumer: l.checkpoint(), Since: since, Reason: errorlog.Text(reason)})
 		}
 	}

@@ -152,7 +152,7 @@ func (l *logging) checkLog(config bus.ConsumerConfig) {
 	if len(l.consumers) > 0 {
 		l.mistake("For means nothing to a log relay")
 	}
-	if l.gate == nil {
+	if l.circuit == nil {
 		l.mistake("the circuit is nil")
 	}
 	fields := reflect.ValueOf(config)

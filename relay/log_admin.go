@@ -58,7 +58,7 @@ func (r *Runner) Logs(ctx context.Context) ([]LogStats, error) {
 		if err != nil {
 			return nil, dberr.Wrap(err, "relay: stats of log relays")
 		}
-		if since, reason, closed := l.gate.Tripped(); closed {
+		if since, reason, open := l.circuit.Tripped(); open {
 			s.Closed, s.Reason = since, reason
 		}
 		all = append(all, s)

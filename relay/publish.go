@@ -61,7 +61,7 @@ func NewForwarder(name string, pub broker.Publisher, options ...bus.ConsumerOpti
 	}
 	p.needDestinations()
 	all := []bus.ConsumerOption{bus.BatchSize(publishBatch), bus.Concurrency(publishAtOnce), bus.Timeout(p.timeout + publishGrace), bus.Forwards()}
-	all = append(append(all, options...), outbox.WithCircuit(p.gate), p.refuse)
+	all = append(append(all, options...), outbox.WithCircuit(p.circuit), p.refuse)
 	return bus.ConsumeRaw(name, p.consume, p.payloadTypes, all...)
 }
 
@@ -93,7 +93,7 @@ func PublishTimeout(d time.Duration) bus.ConsumerOption {
 // share one, and for code that resets it when the broker is known to be back. Defaults to one of
 // the relay's own.
 func WithCircuit(g *outbox.Circuit) bus.ConsumerOption {
-	return publishOption(func(p *publishing) { p.gate = g })
+	return publishOption(func(p *publishing) { p.circuit = g })
 }
 
 // Recipients names the consumers that the records are for: [Receive] writes messages for those alone.
@@ -111,7 +111,7 @@ func publishOption(set func(*publishing)) bus.ConsumerOption {
 	return func(c *bus.ConsumerConfig) {
 		p, ok := c.Value(publishKey{}).(*publishing)
 		if !ok {
-			p = &publishing{contentType: cloudevents.JSON, timeout: publishTimeout, gate: new(outbox.Circuit)}
+			p = &publishing{contentType: cloudevents.JSON, timeout: publishTimeout, circuit: new(outbox.Circuit)}
 			c.SetValue(publishKey{}, p)
 		}
 		set(p)
@@ -126,7 +126,7 @@ type publishing struct {
 	structured   bool
 	contentType  string
 	timeout      time.Duration
-	gate         *outbox.Circuit
+	circuit      *outbox.Circuit
 	consumers    []string
 	routes       map[string]*route // by stored names
 	inOrder      []*route
@@ -148,8 +148,8 @@ func newPublishing(name string, pub broker.Publisher, options []bus.ConsumerOpti
 	p = config.Value(publishKey{}).(*publishing)
 	p.name, p.pub, p.missing = name, pub, new(missing)
 	p.check()
-	if r, ok := pub.(broker.ReconnectNotifier); ok && p.gate != nil {
-		r.OnReconnect(p.gate.Reset)
+	if r, ok := pub.(broker.ReconnectNotifier); ok && p.circuit != nil {
+		r.OnReconnect(p.circuit.Reset)
 	}
 	if p.timeout <= 0 || p.timeout > maxTimeout {
 		p.timeout = publishTimeout // it is refused
@@ -221,7 +221,7 @@ var errTimeout = fmt.Errorf("relay: a call took longer than its timeout: %w", co
 
 // publish returns an outcome for each record. What is for a destination that does not answer waits, and does not hold up the others.
 func (p *publishing) publish(ctx context.Context, records []broker.Record) []error {
-	_, _, probes := p.gate.Tripped()
+	_, _, probes := p.circuit.Tripped()
 	if !probes {
 		p.missing.opened()
 	}
@@ -249,7 +249,7 @@ func (p *publishing) publish(ctx context.Context, records []broker.Record) []err
 		answered = answered && !away
 	}
 	if probes && answered && ctx.Err() == nil {
-		p.gate.Reset() // also when it did not take the record that probed
+		p.circuit.Reset() // also when it did not take the record that probed
 	}
 	return outcomes
 }
@@ -262,7 +262,7 @@ func (p *publishing) call(ctx context.Context, records []broker.Record) []error 
 	// destination.
 	defer context.AfterFunc(ctx, func() {
 		if errors.Is(context.Cause(ctx), bus.ErrTimeout) {
-			_ = p.gate.Trip(errTimeout)
+			_ = p.circuit.Trip(errTimeout)
 		}
 	})()
 	results := p.pub.Publish(calling, records)
@@ -289,7 +289,7 @@ func (p *publishing) outcome(ctx context.Context, record broker.Record, err erro
 		return err, true
 	case errors.Is(err, broker.ErrDisconnected):
 		p.missing.disconnected()
-		return p.gate.Trip(err), true
+		return p.circuit.Trip(err), true
 	case isSilence(err):
 		return p.unanswered(record, err), true
 	}
@@ -304,7 +304,7 @@ func (p *publishing) unanswered(record broker.Record, err error) error {
 	if others || !p.missing.silentAll(destinations) {
 		return p.snoozed(record, p.missing.wait(record), err)
 	}
-	released := p.gate.Trip(err)
+	released := p.circuit.Trip(err)
 	if len(destinations) == 1 {
 		return released
 	}

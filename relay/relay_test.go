@@ -156,8 +156,8 @@ func TestWaitsGrowWithTheTimeADestinationIsMissing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		pub := &answers{errs: []error{fmt.Errorf("%w: no stream", broker.ErrNoDestination)}}
-		var gate outbox.Circuit
-		c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.WithCircuit(&gate))
+		var circuit outbox.Circuit
+		c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.WithCircuit(&circuit))
 		for _, want := range []time.Duration{1, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
 			v := bus.OutcomeOf(consume(t, c, 1)[0])
 			if v.Outcome != bus.Snoozed || v.Delay != want*time.Second || !errors.Is(v.Err, broker.ErrNoDestination) {
@@ -173,8 +173,8 @@ func TestWaitsGrowWithTheTimeADestinationIsMissing(t *testing.T) {
 		if v := bus.OutcomeOf(consume(t, c, 1)[0]); v.Delay != time.Second {
 			t.Errorf("anew: got %s, want 1s", v.Delay)
 		}
-		if _, _, closed := gate.Tripped(); closed {
-			t.Error("gate: got it closed, want it open")
+		if _, _, open := circuit.Tripped(); open {
+			t.Error("circuit: got it open, want it closed")
 		}
 	})
 }
@@ -230,16 +230,16 @@ func TestEachAnswerIsForItsRecord(t *testing.T) {
 	t.Parallel()
 	odd := errors.New("odd")
 	pub := &answers{errs: []error{nil, fmt.Errorf("%w: 2 MB", broker.ErrRejected), broker.ErrNoDestination, nil, odd, broker.ErrUnavailable, context.DeadlineExceeded}}
-	var gate outbox.Circuit
-	c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.WithCircuit(&gate))
+	var circuit outbox.Circuit
+	c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.WithCircuit(&circuit))
 	errs := consume(t, c, len(pub.errs))
 	for i, want := range []bus.Outcome{bus.Done, bus.Condemned, bus.Snoozed, bus.Done, bus.Errored, bus.Snoozed, bus.Snoozed} {
 		if got := bus.OutcomeOf(errs[i]).Outcome; got != want {
 			t.Errorf("message %d: got %s, want %s", i, got, want)
 		}
 	}
-	if _, _, closed := gate.Tripped(); closed {
-		t.Error("gate: got it closed, though others were answered")
+	if _, _, open := circuit.Tripped(); open {
+		t.Error("circuit: got it open, though others were answered")
 	}
 	pub.errs = pub.errs[len(pub.errs)-2:]
 	for i, err := range consume(t, c, 2) {
@@ -247,27 +247,27 @@ func TestEachAnswerIsForItsRecord(t *testing.T) {
 			t.Errorf("message %d, without any answer: got %s, want released", i, got)
 		}
 	}
-	if _, _, closed := gate.Tripped(); !closed {
-		t.Error("gate: got it open, want it closed")
+	if _, _, open := circuit.Tripped(); !open {
+		t.Error("circuit: got it closed, want it open")
 	}
 }
 
-// TestALostConnectionClosesTheGate, and writes nothing to what waits, wherever it goes. Once it is back no destination is in doubt.
-func TestALostConnectionClosesTheGate(t *testing.T) {
+// TestALostConnectionOpensTheCircuit, and writes nothing to what waits, wherever it goes. Once it is back no destination is in doubt.
+func TestALostConnectionOpensTheCircuit(t *testing.T) {
 	t.Parallel()
-	var gate outbox.Circuit
+	var circuit outbox.Circuit
 	pub := &answers{errs: []error{broker.ErrUnavailable, fmt.Errorf("dial: %w", broker.ErrDisconnected), broker.ErrDisconnected}}
 	to := relay.DestinationFunc(func(_ *bus.Message, p placed) (string, error) { return "orders." + p.ID, nil })
-	c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("", to), relay.WithCircuit(&gate))
+	c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("", to), relay.WithCircuit(&circuit))
 	for i, err := range consume(t, c, 3)[1:] {
 		if got := bus.OutcomeOf(err).Outcome; got != bus.Released {
 			t.Errorf("message %d: got %s, want released", i+1, got)
 		}
 	}
-	if _, _, closed := gate.Tripped(); !closed {
-		t.Error("gate: got it open, want it closed")
+	if _, _, open := circuit.Tripped(); !open {
+		t.Error("circuit: got it closed, want it open")
 	}
-	gate.Reset()
+	circuit.Reset()
 	pub.errs = nil
 	for i, err := range consume(t, c, 3) {
 		if err != nil {
@@ -299,14 +299,14 @@ type refunded struct {
 
 func (refunded) PayloadType() string { return "order.refunded" }
 
-// TestTheGateClosesOnceNoDestinationAnswers, and not before. Of one that does not, while another does, one message at a time is sent.
+// TestTheCircuitOpensOnceNoDestinationAnswers, and not before. Of one that does not, while another does, one message at a time is sent.
 // Promise: relay-destination
-func TestTheGateClosesOnceNoDestinationAnswers(t *testing.T) {
+func TestTheCircuitOpensOnceNoDestinationAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var gate outbox.Circuit
+		var circuit outbox.Circuit
 		pub := &silences{silent: map[string]bool{"refunds": true}, sent: make(map[string]int)}
-		c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.Route[refunded]("refunds"), relay.WithCircuit(&gate))
+		c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.Route[refunded]("refunds"), relay.WithCircuit(&circuit))
 		step := func(want ...bus.Outcome) {
 			t.Helper()
 			var batch []*bus.Message
@@ -330,16 +330,16 @@ func TestTheGateClosesOnceNoDestinationAnswers(t *testing.T) {
 		if n := pub.sent["refunds"]; n < 20 || n > 30 { // two at first, and then after 1, 2, 4, 8 and 16 s, and every 30 s
 			t.Errorf("refunds: got %d sent in 10 minutes, want one every 30 s", n)
 		}
-		if _, _, closed := gate.Tripped(); closed {
-			t.Error("gate: got it closed, though orders are answered")
+		if _, _, open := circuit.Tripped(); open {
+			t.Error("circuit: got it open, though orders are answered")
 		}
 		pub.silent["orders"] = true
 		step(bus.Snoozed, bus.Snoozed, bus.Snoozed)
-		if _, _, closed := gate.Tripped(); !closed {
-			t.Error("gate: got it open, though nothing answers")
+		if _, _, open := circuit.Tripped(); !open {
+			t.Error("circuit: got it closed, though nothing answers")
 		}
 		clear(pub.silent)
-		gate.Reset()
+		circuit.Reset()
 		step(bus.Done, bus.Done, bus.Done)
 	})
 }
@@ -376,18 +376,18 @@ type returns struct {
 
 func (r *returns) OnReconnect(f func()) { r.back = f }
 
-func TestTheGateOpensOnceTheBrokerIsBack(t *testing.T) {
+func TestTheCircuitClosesOnceTheBrokerIsBack(t *testing.T) {
 	t.Parallel()
-	pub, gate := &returns{}, new(outbox.Circuit)
-	relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.WithCircuit(gate))
+	pub, circuit := &returns{}, new(outbox.Circuit)
+	relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.WithCircuit(circuit))
 	relay.NewForwarder("d", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.WithCircuit(nil))
-	_ = gate.Trip(errors.New("away"))
+	_ = circuit.Trip(errors.New("away"))
 	if pub.back == nil {
 		t.Fatal("nobody asked for it")
 	}
 	pub.back()
-	if _, reason, closed := gate.Tripped(); closed {
-		t.Errorf("got the gate closed for %v, want it open", reason)
+	if _, reason, open := circuit.Tripped(); open {
+		t.Errorf("got the circuit open for %v, want it closed", reason)
 	}
 }
 

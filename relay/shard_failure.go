@@ -41,7 +41,7 @@ func (r *Runner) afterFailure(ctx context.Context, s *shard, events []store.Even
 		s.wait(s.missingFor(), false)
 		return false, nil
 	case errors.Is(err, broker.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		_ = s.gate.Trip(err)
+		_ = s.circuit.Trip(err)
 		r.away(s, err)
 		if s.appender == nil { // which is asked where the shard stands
 			s.limit = 1
@@ -84,8 +84,8 @@ func (s *shard) missingFor() time.Duration {
 // waits tells until when the shard is left alone.
 func (s *shard) waits(now time.Time) (until time.Time, waits bool) {
 	until = time.Unix(0, s.until.Load())
-	_, _, closed := s.gate.Tripped()
-	if s.gated.Load() && !closed { // the broker answered meanwhile
+	_, _, open := s.circuit.Tripped()
+	if s.gated.Load() && !open { // the broker answered meanwhile
 		return time.Time{}, false
 	}
 	return until, until.After(now)
@@ -96,8 +96,8 @@ func (s *shard) waits(now time.Time) (until time.Time, waits bool) {
 func (s *shard) seen() {
 	waited := s.gated.Swap(false)
 	others := slices.ContainsFunc(s.shards, func(other *shard) bool { return other.gated.Load() })
-	if _, _, closed := s.gate.Tripped(); closed && (waited || !others) {
-		s.gate.Reset()
+	if _, _, open := s.circuit.Tripped(); open && (waited || !others) {
+		s.circuit.Reset()
 	}
 }
 

@@ -110,21 +110,21 @@ func (b *bulk) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	seat, err := b.seat()
+	session, err := b.session()
 	if err != nil {
 		return err
 	}
-	return b.named(ctx, seat, named)
+	return b.named(ctx, session, named)
 }
 
 // poisonedByIDs changes poisoned messages at once.
-func (b *bulk) poisonedByIDs(ctx context.Context, seat *ops.Session, named []int64, do func() (poison.ChunkResult, error)) error {
+func (b *bulk) poisonedByIDs(ctx context.Context, session *ops.Session, named []int64, do func() (poison.ChunkResult, error)) error {
 	if err := b.unconfirmed(); err != nil {
-		return b.previewNamed(ctx, seat, named, err)
+		return b.previewNamed(ctx, session, named, err)
 	}
 	var found []poison.Message
 	if b.action == ops.Requeue && len(named) <= mostPreviewed { // whose consumers may be paused: it is a hint
-		found, _, _ = seat.PoisonedMessages(ctx, poison.Filter{IDs: named}, admin.Page{Size: len(named)})
+		found, _, _ = session.PoisonedMessages(ctx, poison.Filter{IDs: named}, admin.Page{Size: len(named)})
 	}
 	result, err := do()
 	if err != nil {
@@ -133,7 +133,7 @@ func (b *bulk) poisonedByIDs(ctx context.Context, seat *ops.Session, named []int
 	if result.Requeued+result.Conflicts == 0 {
 		return fmt.Errorf("%w: no poisoned message has one of these ids", errNotFound)
 	}
-	b.pausedAmong(ctx, seat, found)
+	b.pausedAmong(ctx, session, found)
 	if result.Missing+result.Conflicts > 0 {
 		err = errPartly
 	}
@@ -165,7 +165,7 @@ type requeued struct {
 }
 
 // pausedAmong says which consumers of messages that are to be requeued are paused.
-func (b *bulk) pausedAmong(ctx context.Context, seat *ops.Session, found []poison.Message) {
+func (b *bulk) pausedAmong(ctx context.Context, session *ops.Session, found []poison.Message) {
 	if b.action != ops.Requeue || len(found) == 0 {
 		return
 	}
@@ -173,17 +173,17 @@ func (b *bulk) pausedAmong(ctx context.Context, seat *ops.Session, found []poiso
 	for _, m := range found {
 		consumers = append(consumers, m.Consumer)
 	}
-	b.pausedOf(ctx, seat, consumers)
+	b.pausedOf(ctx, session, consumers)
 }
 
 // mostPreviewed is how many messages are listed before they are changed by their ids.
 const mostPreviewed = 500
 
-func (b *bulk) previewNamed(ctx context.Context, seat *ops.Session, named []int64, unconfirmed error) error {
+func (b *bulk) previewNamed(ctx context.Context, session *ops.Session, named []int64, unconfirmed error) error {
 	if len(named) > mostPreviewed {
 		return usage(fmt.Errorf("%d ids: at most %d are allowed: use flags that select messages", len(named), mostPreviewed))
 	}
-	found, _, err := seat.PoisonedMessages(ctx, poison.Filter{IDs: named}, admin.Page{Size: len(named)})
+	found, _, err := session.PoisonedMessages(ctx, poison.Filter{IDs: named}, admin.Page{Size: len(named)})
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (b *bulk) previewNamed(ctx context.Context, seat *ops.Session, named []int6
 		return fmt.Errorf("%w: no poisoned message has one of these ids", errNotFound)
 	}
 	slices.Reverse(found)
-	defer b.pausedAmong(ctx, seat, found)
+	defer b.pausedAmong(ctx, session, found)
 	if err := poisonedRows().write(b.app, found, nil); err != nil || b.json {
 		return errors.Join(err, unconfirmed)
 	}

@@ -15,14 +15,14 @@ const nobodyLives = "No live process runs ops.Runner, so nothing happens by itse
 
 // carried tells whether a live process carries out operations. What cannot be looked at is taken to be so: what
 // the person asked for is done.
-func carried(ctx context.Context, seat *ops.Session) bool {
-	lives, err := seat.HasRunner(ctx)
+func carried(ctx context.Context, session *ops.Session) bool {
+	lives, err := session.HasRunner(ctx)
 	return lives || err != nil
 }
 
 // who says what becomes of an operation, where only others work on it.
-func who(ctx context.Context, seat *ops.Session, o ops.Operation) string {
-	switch lives := carried(ctx, seat); {
+func who(ctx context.Context, session *ops.Session, o ops.Operation) string {
+	switch lives := carried(ctx, session); {
 	case lives && o.Target.Projection != "":
 		return "A process that runs ops.Runner, and has the projection's code, carries it out."
 	case lives:
@@ -35,9 +35,9 @@ func who(ctx context.Context, seat *ops.Session, o ops.Operation) string {
 }
 
 // untaken says on stderr that nobody carries out what is under way, unless somebody does.
-func (a *app) untaken(ctx context.Context, seat *ops.Session, o ops.Operation) {
-	if !over(o) && !carried(ctx, seat) {
-		a.note("%s", who(ctx, seat, o))
+func (a *app) untaken(ctx context.Context, session *ops.Session, o ops.Operation) {
+	if !over(o) && !carried(ctx, session) {
+		a.note("%s", who(ctx, session, o))
 	}
 }
 
@@ -60,7 +60,7 @@ func (a *app) already(o ops.Operation) error {
 }
 
 // started says of an operation that is under way how to take it back and how to see how far it is.
-func (a *app) started(ctx context.Context, seat *ops.Session, o ops.Operation) error {
+func (a *app) started(ctx context.Context, session *ops.Session, o ops.Operation) error {
 	back, here := fmt.Sprintf("To take it back before then:  asyncmonolith operations undo %d", o.ID), fmt.Sprintf("\nTo carry it out from here:    asyncmonolith operations run %d", o.ID)
 	if o.State != ops.Waiting {
 		back = fmt.Sprintf("To end it where it is:        asyncmonolith operations stop %d", o.ID)
@@ -69,14 +69,14 @@ func (a *app) started(ctx context.Context, seat *ops.Session, o ops.Operation) e
 		here = ""
 	}
 	return errors.Join(
-		a.say("%s. %s", how(o), who(ctx, seat, o)),
+		a.say("%s. %s", how(o), who(ctx, session, o)),
 		a.say("%s", back),
 		a.say("To see how far it is:         asyncmonolith operations watch %d%s", o.ID, here))
 }
 
 // pausedOf says on stderr which of some consumers are paused, since what is requeued waits then.
-func (a *app) pausedOf(ctx context.Context, seat *ops.Session, consumers []string) {
-	o, err := seat.Overview(ctx)
+func (a *app) pausedOf(ctx context.Context, session *ops.Session, consumers []string) {
+	o, err := session.Overview(ctx)
 	if err != nil {
 		return // it is a hint
 	}

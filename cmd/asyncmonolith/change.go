@@ -31,14 +31,14 @@ func (a *app) unconfirmed() error {
 }
 
 // change is a command that changes one thing: it says what it would do, or does it and says so.
-func (a *app) change(seat *ops.Session, would string, do func(*ops.Session) error, done any, said string) error {
+func (a *app) change(session *ops.Session, would string, do func(*ops.Session) error, done any, said string) error {
 	if err := a.unconfirmed(); err != nil {
 		if a.json {
 			return a.also(map[string]string{"would": would}, err)
 		}
 		return a.alsoSay("This would "+would+".", err)
 	}
-	if err := do(seat); err != nil {
+	if err := do(session); err != nil {
 		return err
 	}
 	if a.json {

@@ -31,11 +31,11 @@ kept as ever.`,
 		Long:    "List the consumers that have messages, or are paused: how many wait, run and are poisoned, and for how long\nthe oldest has been due. Counts stop at 10,000.",
 		Example: "  asyncmonolith consumers list --json",
 		RunE: func(c *cobra.Command, _ []string) error {
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
-			o, err := seat.Overview(c.Context())
+			o, err := session.Overview(c.Context())
 			if err != nil {
 				return err
 			}
@@ -111,16 +111,16 @@ func (a *app) pauseCommand() *cobra.Command {
 runs; within about a second nothing more of the consumer starts. The reason is for others to see.`,
 		Example: `  asyncmonolith consumers pause mail --yes --reason "the provider is down"`,
 		RunE: func(c *cobra.Command, args []string) error {
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
 			if !unknown {
-				if err := known(c.Context(), seat, args[0], "--allow-unknown-consumer pauses a name that nobody knows yet"); err != nil {
+				if err := known(c.Context(), session, args[0], "--allow-unknown-consumer pauses a name that nobody knows yet"); err != nil {
 					return err
 				}
 			}
-			return a.change(seat, fmt.Sprintf("pause consumer %q in all processes", args[0]), func(s *ops.Session) error {
+			return a.change(session, fmt.Sprintf("pause consumer %q in all processes", args[0]), func(s *ops.Session) error {
 				return s.Pause(c.Context(), args[0], a.reason)
 			}, map[string]string{"paused": args[0]}, fmt.Sprintf("Consumer %q is paused.", args[0]))
 		},
@@ -135,14 +135,14 @@ func (a *app) resumeCommand() *cobra.Command {
 		Long:    "Let a paused consumer's messages be claimed again. Those that are due run then, as many as there is room for.",
 		Example: `  asyncmonolith consumers resume mail --yes --reason "it is back"`,
 		RunE: func(c *cobra.Command, args []string) error {
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
-			if err := known(c.Context(), seat, args[0], "see asyncmonolith consumers list"); err != nil {
+			if err := known(c.Context(), session, args[0], "see asyncmonolith consumers list"); err != nil {
 				return err
 			}
-			return a.change(seat, fmt.Sprintf("resume consumer %q", args[0]), func(s *ops.Session) error {
+			return a.change(session, fmt.Sprintf("resume consumer %q", args[0]), func(s *ops.Session) error {
 				return s.Resume(c.Context(), args[0], a.reason)
 			}, map[string]string{"resumed": args[0]}, fmt.Sprintf("Consumer %q is resumed.", args[0]))
 		},
@@ -156,14 +156,14 @@ func (a *app) probeCommand() *cobra.Command {
 breaker closes, and the others run. Use it when you know that what the consumer needs is back.`,
 		Example: `  asyncmonolith consumers probe charge-card --yes --reason "the provider is back"`,
 		RunE: func(c *cobra.Command, args []string) error {
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
-			if err := known(c.Context(), seat, args[0], "see asyncmonolith consumers list"); err != nil {
+			if err := known(c.Context(), session, args[0], "see asyncmonolith consumers list"); err != nil {
 				return err
 			}
-			return a.change(seat, fmt.Sprintf("run one message of consumer %q although its breaker is open", args[0]), func(s *ops.Session) error {
+			return a.change(session, fmt.Sprintf("run one message of consumer %q although its breaker is open", args[0]), func(s *ops.Session) error {
 				return s.Probe(c.Context(), args[0], a.reason)
 			}, map[string]string{"probed": args[0]}, fmt.Sprintf("Consumer %q tries one message within about a second.", args[0]))
 		},
@@ -186,8 +186,8 @@ func consumersOf(o ops.Overview) (names []string) {
 
 // known is an error unless the database knows the consumer: a name that is mistyped would be paused, too. It ends with
 // what else there is to do.
-func known(ctx context.Context, seat *ops.Session, name, otherwise string) error {
-	o, err := seat.Overview(ctx)
+func known(ctx context.Context, session *ops.Session, name, otherwise string) error {
+	o, err := session.Overview(ctx)
 	if err != nil {
 		return err
 	}
@@ -210,8 +210,8 @@ func (a *app) completeConsumers(_ *cobra.Command, args []string, _ string) ([]st
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.completions(func(ctx context.Context, seat *ops.Session) ([]string, error) {
-		o, err := seat.Overview(ctx)
+	return a.completions(func(ctx context.Context, session *ops.Session) ([]string, error) {
+		o, err := session.Overview(ctx)
 		return consumersOf(o), err
 	})
 }
@@ -222,11 +222,11 @@ func (a *app) completions(find func(context.Context, *ops.Session) ([]string, er
 	ctx, cancel := context.WithTimeout(a.ctx, completionTime)
 	defer cancel()
 	a.ctx = ctx
-	seat, err := a.seat()
+	session, err := a.session()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	names, err := find(ctx, seat)
+	names, err := find(ctx, session)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -18,11 +18,11 @@ func (a *app) doctorCommand() *cobra.Command {
 		Example: "  asyncmonolith doctor --json",
 		Args:    takes(nothing),
 		RunE: func(c *cobra.Command, _ []string) error {
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
-			found, err := seat.Doctor(c.Context())
+			found, err := session.Doctor(c.Context())
 			if err != nil {
 				return err
 			}

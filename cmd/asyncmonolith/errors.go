@@ -56,11 +56,11 @@ func (a *app) schemaSentence() string {
 	const old = "the library's tables are missing here, or older than this version needs: asyncmonolith migrate makes them, or brings them up to date"
 	ctx, cancel := context.WithTimeout(a.ctx, time.Second)
 	defer cancel()
-	seat, err := a.seat()
+	session, err := a.session()
 	if err != nil {
 		return old
 	}
-	found, err := seat.FindInstallations(ctx)
+	found, err := session.FindInstallations(ctx)
 	if err != nil {
 		return old
 	}

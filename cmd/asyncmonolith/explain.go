@@ -21,13 +21,13 @@ what they take. Ids are those of pending and of poisoned messages.`,
 			if err != nil {
 				return err
 			}
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
 			missing := 0
 			for _, id := range named {
-				e, err := seat.Explain(c.Context(), id)
+				e, err := session.Explain(c.Context(), id)
 				switch {
 				case errors.Is(err, admin.ErrNotFound):
 					missing++

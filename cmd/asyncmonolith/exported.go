@@ -52,15 +52,15 @@ func (b *bulk) discardExported(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	seat, err := b.seat()
+	session, err := b.session()
 	if err != nil {
 		return err
 	}
 	unconfirmed, progress, n := b.unconfirmed(), b.progress(), 0
 	for part := range slices.Chunk(kept, mostPreviewed) {
-		ids, err := stillThere(ctx, seat, part)
+		ids, err := stillThere(ctx, session, part)
 		if err == nil && len(ids) > 0 && unconfirmed == nil {
-			_, err = seat.Discard(ctx, b.reason, ids...)
+			_, err = session.Discard(ctx, b.reason, ids...)
 		}
 		if err != nil {
 			return errors.Join(err, b.say("%s %s before that.", messages(n), b.done))
@@ -89,13 +89,13 @@ func (b *bulk) discardExported(ctx context.Context, name string) error {
 }
 
 // stillThere are the ids of those that are poisoned in this database: the file may be of another.
-func stillThere(ctx context.Context, seat *ops.Session, kept []exported) (ids []int64, err error) {
+func stillThere(ctx context.Context, session *ops.Session, kept []exported) (ids []int64, err error) {
 	of := make(map[int64]uuid.UUID, len(kept))
 	for _, m := range kept {
 		of[m.ID] = m.MessageID
 		ids = append(ids, m.ID)
 	}
-	found, _, err := seat.PoisonedMessages(ctx, poison.Filter{IDs: ids}, admin.Page{Size: len(ids)})
+	found, _, err := session.PoisonedMessages(ctx, poison.Filter{IDs: ids}, admin.Page{Size: len(ids)})
 	ids = nil
 	for _, m := range found {
 		if of[m.ID] == m.MessageID {

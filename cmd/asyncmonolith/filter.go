@@ -78,8 +78,8 @@ func (f *poisonFilter) flags(a *app, c *cobra.Command) {
 	flags.Var(&f.before, "poisoned-before", "those poisoned before a time, in UTC")
 	_ = c.RegisterFlagCompletionFunc("consumer", a.consumerFlag)
 	_ = c.RegisterFlagCompletionFunc("fingerprint", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return a.completions(func(ctx context.Context, seat *ops.Session) (names []string, err error) {
-			groups, _, err := seat.PoisonGroups(ctx, f.filter.Consumer)
+		return a.completions(func(ctx context.Context, session *ops.Session) (names []string, err error) {
+			groups, _, err := session.PoisonGroups(ctx, f.filter.Consumer)
 			for _, g := range groups {
 				names = append(names, g.Fingerprint)
 			}
@@ -95,11 +95,11 @@ func (a *app) consumerFlag(c *cobra.Command, _ []string, typed string) ([]string
 
 // mistyped is a mistake of usage if nobody knows the consumer that was asked for, and its name is nearly
 // another's. It is asked where nothing was found.
-func (a *app) mistyped(ctx context.Context, seat *ops.Session, consumer string) error {
+func (a *app) mistyped(ctx context.Context, session *ops.Session, consumer string) error {
 	if consumer == "" {
 		return nil
 	}
-	o, err := seat.Overview(ctx)
+	o, err := session.Overview(ctx)
 	if err != nil {
 		return nil // nothing was found, which is said
 	}

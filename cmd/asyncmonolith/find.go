@@ -48,7 +48,7 @@ header. It looks at all of them, beginning near the time of the message id, and 
 
 // search looks for messages until it has as many as are wanted, or is through.
 func (a *app) search(c *cobra.Command, search admin.Search, most int) error {
-	seat, err := a.seat()
+	session, err := a.session()
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (a *app) search(c *cobra.Command, search admin.Search, most int) error {
 	var found []admin.Message
 	more := false
 	for place := (admin.Cursor{}); ; {
-		part, next, err := seat.Find(c.Context(), search, place)
+		part, next, err := session.Find(c.Context(), search, place)
 		if err != nil {
 			p.end()
 			return err

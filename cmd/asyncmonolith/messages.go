@@ -55,17 +55,17 @@ message, which takes a while in millions.`,
 			if err := checkPage(page); err != nil {
 				return err
 			}
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
 			f, _ := filter.get()
-			found, next, err := a.find(c.Context(), seat, f, page)
+			found, next, err := a.find(c.Context(), session, f, page)
 			if err != nil {
 				return err
 			}
 			if len(found) == 0 {
-				if err := a.mistyped(c.Context(), seat, f.Consumer); err != nil {
+				if err := a.mistyped(c.Context(), session, f.Consumer); err != nil {
 					return err
 				}
 			}
@@ -79,12 +79,12 @@ message, which takes a while in millions.`,
 
 // find reads pages until one is full, or nothing is left: where what is looked for is rare, pages are
 // empty for a while.
-func (a *app) find(ctx context.Context, seat *ops.Session, filter admin.Filter, page admin.Page) (found []admin.Message, next *admin.Page, err error) {
+func (a *app) find(ctx context.Context, session *ops.Session, filter admin.Filter, page admin.Page) (found []admin.Message, next *admin.Page, err error) {
 	size, p := page.Size, a.progress()
 	defer p.end()
 	for pages := 1; ; pages++ {
 		page.Size = size - len(found)
-		part, next, err := seat.Messages(ctx, filter, page)
+		part, next, err := session.Messages(ctx, filter, page)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -108,11 +108,11 @@ for the longest. Counts stop at 10,000.`,
 			if err := checkPage(admin.Page{Size: most}); err != nil {
 				return err
 			}
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
-			found, err := seat.BlockedKeys(c.Context(), most)
+			found, err := session.BlockedKeys(c.Context(), most)
 			if err != nil {
 				return err
 			}
@@ -139,11 +139,11 @@ func (a *app) getMessageCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
-			m, err := seat.Message(c.Context(), named[0])
+			m, err := session.Message(c.Context(), named[0])
 			if err != nil {
 				return err
 			}

@@ -19,7 +19,7 @@ tools, in the order in which they are to be run.`,
 		Example: "  asyncmonolith migrate\n  asyncmonolith migrate --prefix shop_ --sql > shop.sql",
 		RunE: func(c *cobra.Command, _ []string) error {
 			a.creates = !sql
-			if _, err := a.seat(); err != nil { // which also tells of tables that this database cannot have
+			if _, err := a.session(); err != nil { // which also tells of tables that this database cannot have
 				return err
 			}
 			if sql {

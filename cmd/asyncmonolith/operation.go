@@ -19,29 +19,29 @@ func (b *bulk) matching(ctx context.Context, target ops.Target) error {
 	case b.undo == 0:
 		b.undo = -1 // none
 	}
-	seat, err := b.seat()
+	session, err := b.session()
 	if err != nil {
 		return err
 	}
 	if err := b.unconfirmed(); err != nil {
-		preview, failed := seat.Preview(ctx, b.action, target)
+		preview, failed := session.Preview(ctx, b.action, target)
 		if failed != nil {
-			return b.nothing(ctx, seat, target, failed)
+			return b.nothing(ctx, session, target, failed)
 		}
 		said := b.preview(preview)
-		b.pausedIn(ctx, seat, &preview)
+		b.pausedIn(ctx, session, &preview)
 		return errors.Join(said, err)
 	}
-	planned, err := seat.Plan(ctx, b.action, target)
+	planned, err := session.Plan(ctx, b.action, target)
 	if err != nil {
-		return b.nothing(ctx, seat, target, err)
+		return b.nothing(ctx, session, target, err)
 	}
 	terms := b.terms
 	terms.Reason = b.reason
 	if terms.Canary == 0 {
 		terms.Canary = -1 // none
 	}
-	started, err := seat.Start(ctx, planned.ID, terms)
+	started, err := session.Start(ctx, planned.ID, terms)
 	already := errors.Is(err, ops.ErrInProgress)
 	if already {
 		err = b.already(started)
@@ -49,12 +49,12 @@ func (b *bulk) matching(ctx context.Context, target ops.Target) error {
 	if err != nil {
 		return err
 	}
-	b.pausedIn(ctx, seat, started.Preview)
+	b.pausedIn(ctx, session, started.Preview)
 	if b.wait {
-		return b.watch(ctx, seat, started.ID, started.Target.Projection == "")
+		return b.watch(ctx, session, started.ID, started.Target.Projection == "")
 	}
 	if b.json {
-		b.untaken(ctx, seat, started)
+		b.untaken(ctx, session, started)
 		return b.line(started)
 	}
 	if started.Preview != nil && !already {
@@ -62,18 +62,18 @@ func (b *bulk) matching(ctx context.Context, target ops.Target) error {
 			return err
 		}
 	}
-	return b.started(ctx, seat, started)
+	return b.started(ctx, session, started)
 }
 
 // pausedIn says which consumers of what is to be requeued are paused.
-func (b *bulk) pausedIn(ctx context.Context, seat *ops.Session, p *ops.Preview) {
+func (b *bulk) pausedIn(ctx context.Context, session *ops.Session, p *ops.Preview) {
 	if b.action == ops.Requeue && p != nil {
-		b.pausedOf(ctx, seat, p.Consumers)
+		b.pausedOf(ctx, session, p.Consumers)
 	}
 }
 
 // nothing is the error where nothing matches, which may be a mistake of usage.
-func (b *bulk) nothing(ctx context.Context, seat *ops.Session, t ops.Target, err error) error {
+func (b *bulk) nothing(ctx context.Context, session *ops.Session, t ops.Target, err error) error {
 	consumer := ""
 	switch {
 	case !errors.Is(err, ops.ErrNoMatch):
@@ -82,7 +82,7 @@ func (b *bulk) nothing(ctx context.Context, seat *ops.Session, t ops.Target, err
 	case t.Pending != nil:
 		consumer = t.Pending.Consumer
 	}
-	return cmp.Or(b.mistyped(ctx, seat, consumer), err)
+	return cmp.Or(b.mistyped(ctx, session, consumer), err)
 }
 
 // preview writes what an operation changes.

@@ -45,11 +45,11 @@ func (a *app) listOperationsCommand() *cobra.Command {
 			if err := checkPage(page); err != nil {
 				return err
 			}
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
-			found, next, err := seat.Operations(c.Context(), page)
+			found, next, err := session.Operations(c.Context(), page)
 			if err != nil {
 				return err
 			}
@@ -97,11 +97,11 @@ func (a *app) operationCommand(c *cobra.Command, do func(context.Context, *ops.S
 		if err != nil {
 			return err
 		}
-		seat, err := a.seat()
+		session, err := a.session()
 		if err != nil {
 			return err
 		}
-		return do(c.Context(), seat, named[0])
+		return do(c.Context(), session, named[0])
 	}
 	return c
 }
@@ -109,8 +109,8 @@ func (a *app) operationCommand(c *cobra.Command, do func(context.Context, *ops.S
 func (a *app) showOperationCommand() *cobra.Command {
 	c := a.operationCommand(&cobra.Command{
 		Use: "show", Short: "Show one operation", Long: "Show one operation: what it is about, who began it and why, and how far it is. With --show-payloads there are the texts of errors.", Example: "  asyncmonolith operations show 12",
-	}, func(ctx context.Context, seat *ops.Session, id int64) error {
-		o, err := seat.Operation(ctx, id)
+	}, func(ctx context.Context, session *ops.Session, id int64) error {
+		o, err := session.Operation(ctx, id)
 		if err != nil || a.json {
 			return a.operation(o, err)
 		}
@@ -181,8 +181,8 @@ func targetText(t ops.Target) string {
 }
 
 func (a *app) decideCommand(name, short, long string, do func(*ops.Session, context.Context, string, int64) (ops.Operation, error)) *cobra.Command {
-	c := a.operationCommand(&cobra.Command{Use: name, Short: short, Long: long, Example: "  asyncmonolith operations " + name + " 12"}, func(ctx context.Context, seat *ops.Session, id int64) error {
-		o, err := do(seat, ctx, a.reason, id)
+	c := a.operationCommand(&cobra.Command{Use: name, Short: short, Long: long, Example: "  asyncmonolith operations " + name + " 12"}, func(ctx context.Context, session *ops.Session, id int64) error {
+		o, err := do(session, ctx, a.reason, id)
 		return a.operation(o, err)
 	})
 	c.Flags().StringVar(&a.reason, "reason", "", "why, for the audit")
@@ -238,14 +238,14 @@ const mostRate = 100_000
 
 // decideAskedCommand is a decision that has more happen, and so is to be confirmed.
 func (a *app) decideAskedCommand(c *cobra.Command, said func(ops.Operation) string, do func(*ops.Session, context.Context, string, int64) (ops.Operation, error)) *cobra.Command {
-	return a.changing(a.operationCommand(c, func(ctx context.Context, seat *ops.Session, id int64) error {
+	return a.changing(a.operationCommand(c, func(ctx context.Context, session *ops.Session, id int64) error {
 		if err := a.unconfirmed(); err != nil {
-			o, failed := seat.Operation(ctx, id)
+			o, failed := session.Operation(ctx, id)
 			return cmp.Or(a.operation(o, failed), err)
 		}
-		o, err := do(seat, ctx, a.reason, id)
+		o, err := do(session, ctx, a.reason, id)
 		if err == nil {
-			a.untaken(ctx, seat, o)
+			a.untaken(ctx, session, o)
 		}
 		if err != nil || a.json {
 			return a.operation(o, err)
@@ -260,7 +260,9 @@ func (a *app) watchCommand() *cobra.Command {
 		Long: `Show how far an operation is until it is over. It exits with 0 when all is done, and with 5 when only a part is.
 Ctrl-C leaves the operation as it is.`,
 		Example: "  asyncmonolith operations watch 12",
-	}, func(ctx context.Context, seat *ops.Session, id int64) error { return a.watch(ctx, seat, id, false) })
+	}, func(ctx context.Context, session *ops.Session, id int64) error {
+		return a.watch(ctx, session, id, false)
+	})
 }
 
 func (a *app) runOperationCommand() *cobra.Command {
@@ -269,7 +271,9 @@ func (a *app) runOperationCommand() *cobra.Command {
 		Long: `Carry out an operation from here, unless another process does, and show how far it is until it is over. It exits
 with 0 when all is done, and with 5 when only a part is. Ctrl-C leaves the operation as it is.`,
 		Example: "  asyncmonolith operations run 12",
-	}, func(ctx context.Context, seat *ops.Session, id int64) error { return a.watch(ctx, seat, id, true) })
+	}, func(ctx context.Context, session *ops.Session, id int64) error {
+		return a.watch(ctx, session, id, true)
+	})
 }
 
 // completeOperations completes ids of operations that are not over.
@@ -277,8 +281,8 @@ func (a *app) completeOperations(_ *cobra.Command, args []string, _ string) ([]s
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.completions(func(ctx context.Context, seat *ops.Session) (names []string, err error) {
-		o, err := seat.Overview(ctx)
+	return a.completions(func(ctx context.Context, session *ops.Session) (names []string, err error) {
+		o, err := session.Overview(ctx)
 		for _, operation := range o.Operations {
 			names = append(names, strconv.FormatInt(operation.ID, 10))
 		}

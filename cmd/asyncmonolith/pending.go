@@ -13,8 +13,8 @@ import (
 
 // pendingBulk is a change of pending messages.
 func (a *app) pendingBulk(action ops.Action, done string, filter *pendingFilter, do func(context.Context, *ops.Session, []int64) (admin.Result, error)) *bulk {
-	return &bulk{app: a, action: action, done: done, target: filter.target, named: func(ctx context.Context, seat *ops.Session, ids []int64) error {
-		return a.changePending(ctx, seat, ids, done, do)
+	return &bulk{app: a, action: action, done: done, target: filter.target, named: func(ctx context.Context, session *ops.Session, ids []int64) error {
+		return a.changePending(ctx, session, ids, done, do)
 	}}
 }
 
@@ -77,11 +77,11 @@ func (a *app) rescheduleCommand() *cobra.Command {
 }
 
 // changePending shows pending messages, or changes them and says what became of them.
-func (a *app) changePending(ctx context.Context, seat *ops.Session, named []int64, what string, do func(context.Context, *ops.Session, []int64) (admin.Result, error)) error {
+func (a *app) changePending(ctx context.Context, session *ops.Session, named []int64, what string, do func(context.Context, *ops.Session, []int64) (admin.Result, error)) error {
 	if err := a.unconfirmed(); err != nil {
-		return a.previewPending(ctx, seat, named, what, err)
+		return a.previewPending(ctx, session, named, what, err)
 	}
-	result, err := do(ctx, seat, named)
+	result, err := do(ctx, session, named)
 	if err != nil {
 		return err
 	}
@@ -98,11 +98,11 @@ func (a *app) changePending(ctx context.Context, seat *ops.Session, named []int6
 }
 
 // previewPending shows messages, and which there are not.
-func (a *app) previewPending(ctx context.Context, seat *ops.Session, named []int64, what string, unconfirmed error) error {
+func (a *app) previewPending(ctx context.Context, session *ops.Session, named []int64, what string, unconfirmed error) error {
 	var found []admin.Message
 	var missing []int64
 	for _, id := range named {
-		m, err := seat.Message(ctx, id)
+		m, err := session.Message(ctx, id)
 		switch {
 		case errors.Is(err, admin.ErrNotFound):
 			missing = append(missing, id)

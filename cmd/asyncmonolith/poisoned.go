@@ -35,16 +35,16 @@ func (a *app) groupsCommand() *cobra.Command {
 version of the program met it first. With --show-payloads there is the text of the last error.`,
 		Example: "  asyncmonolith poisoned groups --consumer mail --show-payloads",
 		RunE: func(c *cobra.Command, _ []string) error {
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
-			groups, more, err := seat.PoisonGroups(c.Context(), consumer)
+			groups, more, err := session.PoisonGroups(c.Context(), consumer)
 			if err != nil {
 				return err
 			}
 			if len(groups) == 0 {
-				if err := a.mistyped(c.Context(), seat, consumer); err != nil {
+				if err := a.mistyped(c.Context(), session, consumer); err != nil {
 					return err
 				}
 			}
@@ -116,17 +116,17 @@ its whole text is in "poisoned get" and "poisoned groups".
 			if err := checkPage(page); err != nil {
 				return err
 			}
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
 			f, _ := filter.get()
-			found, next, err := seat.PoisonedMessages(c.Context(), f, page)
+			found, next, err := session.PoisonedMessages(c.Context(), f, page)
 			if err != nil {
 				return err
 			}
 			if len(found) == 0 {
-				if err := a.mistyped(c.Context(), seat, f.Consumer); err != nil {
+				if err := a.mistyped(c.Context(), session, f.Consumer); err != nil {
 					return err
 				}
 			}
@@ -149,11 +149,11 @@ func (a *app) getPoisonedCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
-			m, err := seat.PoisonedMessage(c.Context(), named[0])
+			m, err := session.PoisonedMessage(c.Context(), named[0])
 			if err != nil {
 				return err
 			}
@@ -182,13 +182,13 @@ asyncmonolith discard --exported FILE deletes what is in the file.`,
 			if a.reason == "" {
 				return usage(errors.New("--reason is missing: an export stands in the audit"))
 			}
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
 			f, _ := filter.get()
 			n, p := 0, a.progress()
-			_, err = seat.Export(c.Context(), a.reason, f, func(m ops.Poisoned) error {
+			_, err = session.Export(c.Context(), a.reason, f, func(m ops.Poisoned) error {
 				n++
 				p.show(fmt.Sprintf("%s written", messages(n)))
 				return a.line(m)

@@ -24,11 +24,11 @@ how busy they are. One that is lost was not seen lately, and has not said that i
 			if within <= 0 {
 				return usage(fmt.Errorf("--within %s: more than 0 is allowed", within))
 			}
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
-			found, err := seat.Processes(c.Context(), within)
+			found, err := session.Processes(c.Context(), within)
 			if err != nil {
 				return err
 			}
@@ -50,7 +50,7 @@ func processes() list[admin.Process] {
 			return []any{p.Status, p.Kind, p.Host, p.PID, p.Program, p.Version, p.SeenAt, p.StartedAt, runningIn(p), takenBy(p)}
 		},
 		below: func(p admin.Process) []string {
-			return []string{some("stuck in: %s", p.Stuck), some("stopped by a gate or breaker: %s", p.OpenCircuits)}
+			return []string{some("stuck in: %s", p.Stuck), some("stopped by a circuit or breaker: %s", p.OpenCircuits)}
 		},
 		empty: "No process has told of itself.",
 	}

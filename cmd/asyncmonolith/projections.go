@@ -37,11 +37,11 @@ func (a *app) listProjectionsCommand() *cobra.Command {
 		Long:    "List the shards of all projections, and how far each has come. With --show-payloads there is the text of the last error.",
 		Example: "  asyncmonolith projections list",
 		RunE: func(c *cobra.Command, _ []string) error {
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
-			found, err := seat.Projections(c.Context())
+			found, err := session.Projections(c.Context())
 			if err != nil {
 				return err
 			}
@@ -70,15 +70,15 @@ func (a *app) parkedCommand() *cobra.Command {
 			if err := checkPage(admin.Page{Size: most}); err != nil {
 				return err
 			}
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
-			v, err := versionOf(c.Context(), seat, args[0], version)
+			v, err := versionOf(c.Context(), session, args[0], version)
 			if err != nil {
 				return err
 			}
-			found, err := seat.ParkedEvents(c.Context(), args[0], v, after, most)
+			found, err := session.ParkedEvents(c.Context(), args[0], v, after, most)
 			if err != nil {
 				return err
 			}
@@ -104,15 +104,15 @@ func (a *app) resumeProjectionCommand() *cobra.Command {
 		Long:    "Have the halted shards of a version of a projection try again, from where they are.",
 		Example: `  asyncmonolith projections resume totals --yes --reason "fixed in 1.4.2"`,
 		RunE: func(c *cobra.Command, args []string) error {
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
-			v, err := versionOf(c.Context(), seat, args[0], version)
+			v, err := versionOf(c.Context(), session, args[0], version)
 			if err != nil {
 				return err
 			}
-			return a.change(seat, fmt.Sprintf("resume projection %q, version %d", args[0], v), func(s *ops.Session) error {
+			return a.change(session, fmt.Sprintf("resume projection %q, version %d", args[0], v), func(s *ops.Session) error {
 				_, err := s.ResumeProjection(c.Context(), a.reason, args[0], v)
 				return err
 			}, map[string]any{"resumed": args[0], "version": v}, fmt.Sprintf("Projection %q, version %d, goes on.", args[0], v))
@@ -131,16 +131,16 @@ func (a *app) projectionCommand(action ops.Action, name, short string) *cobra.Co
 		Long:    short + ". It is an operation, which a process with the application's code carries out.",
 		Example: fmt.Sprintf("  asyncmonolith projections %s totals --yes --reason \"as agreed\"", name),
 		RunE: func(c *cobra.Command, args []string) error {
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
-			v, err := versionOf(c.Context(), seat, args[0], version)
+			v, err := versionOf(c.Context(), session, args[0], version)
 			if err != nil {
 				return err
 			}
 			if err := a.unconfirmed(); err != nil {
-				return a.change(seat, fmt.Sprintf("%s projection %q, version %d", action, args[0], v), nil, nil, "")
+				return a.change(session, fmt.Sprintf("%s projection %q, version %d", action, args[0], v), nil, nil, "")
 			}
 			return b.matching(c.Context(), ops.Target{Projection: args[0], Version: v})
 		},
@@ -171,8 +171,8 @@ func versionFlag(c *cobra.Command, version *int) {
 }
 
 // versionOf is the version that is meant of a projection.
-func versionOf(ctx context.Context, seat *ops.Session, name string, version int) (int, error) {
-	states, err := seat.Projections(ctx)
+func versionOf(ctx context.Context, session *ops.Session, name string, version int) (int, error) {
+	states, err := session.Projections(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -206,8 +206,8 @@ func (a *app) completeProjections(_ *cobra.Command, args []string, _ string) ([]
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.completions(func(ctx context.Context, seat *ops.Session) (names []string, err error) {
-		states, err := seat.Projections(ctx)
+	return a.completions(func(ctx context.Context, session *ops.Session) (names []string, err error) {
+		states, err := session.Projections(ctx)
 		for _, s := range states {
 			names = append(names, s.Name)
 		}

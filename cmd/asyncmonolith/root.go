@@ -52,7 +52,7 @@ type app struct {
 	creates bool // the database may have to be made
 	secret  connect.Secret
 	db      *bun.DB
-	desk    *ops.Service
+	service *ops.Service
 }
 
 // connectTime is how long the database may take to answer at all.
@@ -161,10 +161,10 @@ func (a *app) findDSN() (string, error) {
 
 func (a *app) tables() bus.Tables { return bus.Tables{Schema: a.schema, Prefix: a.prefix} }
 
-// seat is the place of whoever runs the command, who has the DSN and so may do everything. Contents are
+// session is that of the person who runs the command, who has the DSN and so may do everything. Contents are
 // shown where that is asked for.
-func (a *app) seat() (*ops.Session, error) {
-	if a.desk == nil {
+func (a *app) session() (*ops.Session, error) {
+	if a.service == nil {
 		db, err := a.open()
 		if err != nil {
 			return nil, err
@@ -180,11 +180,11 @@ func (a *app) seat() (*ops.Session, error) {
 		case a.error != "" || len(a.sought) > 0:
 			c.Redact = a.whatIsSought
 		}
-		if a.desk, err = ops.New(c); err != nil { // tables that this database cannot have
+		if a.service, err = ops.New(c); err != nil { // tables that this database cannot have
 			return nil, usage(err)
 		}
 	}
-	return a.desk.As(ops.Principal{Name: actor(), Role: ops.Administrator}), nil
+	return a.service.As(ops.Principal{Name: actor(), Role: ops.Administrator}), nil
 }
 
 // whatIsSought shows of a content what the person knows: it may be looked for.

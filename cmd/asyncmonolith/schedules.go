@@ -43,11 +43,11 @@ func (a *app) listSchedulesCommand() *cobra.Command {
 			if err := checkPage(page); err != nil {
 				return err
 			}
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
-			found, next, err := seat.Schedules(c.Context(), filter, page)
+			found, next, err := session.Schedules(c.Context(), filter, page)
 			if err != nil {
 				return err
 			}
@@ -83,11 +83,11 @@ func (a *app) nextCommand() *cobra.Command {
 		Long:    "Show the next five times at which a schedule fires, in its time zone and in UTC, and its last ten fires.",
 		Example: "  asyncmonolith schedules next nightly-report",
 		RunE: func(c *cobra.Command, args []string) error {
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
-			s, err := scheduleOf(c.Context(), seat, args[0])
+			s, err := scheduleOf(c.Context(), session, args[0])
 			if err != nil {
 				return err
 			}
@@ -120,11 +120,11 @@ func (a *app) scheduleCommand(name, short, would, said string, do func(*ops.Sess
 		Long:    short + ". It is named by its id or by its name.",
 		Example: fmt.Sprintf("  asyncmonolith schedules %s nightly-report --yes --reason \"as agreed\"", name),
 		RunE: func(c *cobra.Command, args []string) error {
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
-			s, err := scheduleOf(c.Context(), seat, args[0])
+			s, err := scheduleOf(c.Context(), session, args[0])
 			if err != nil {
 				return err
 			}
@@ -132,26 +132,26 @@ func (a *app) scheduleCommand(name, short, would, said string, do func(*ops.Sess
 			if s.Name != "" {
 				who = fmt.Sprintf("schedule %d (%q, %s)", s.ID, s.Name, s.Expression)
 			}
-			return a.change(seat, would+" "+who, func(seat *ops.Session) error { return do(seat, c.Context(), a.reason, s.ID) },
+			return a.change(session, would+" "+who, func(session *ops.Session) error { return do(session, c.Context(), a.reason, s.ID) },
 				map[string]any{"schedule": s.ID, "done": name}, "The "+who+" "+said+".")
 		},
 	})
 }
 
 // scheduleOf is the schedule with a name, or else an id.
-func scheduleOf(ctx context.Context, seat *ops.Session, name string) (ops.Schedule, error) {
-	named, _, err := seat.Schedules(ctx, schedule.Filter{Name: name}, admin.Page{Size: 1})
+func scheduleOf(ctx context.Context, session *ops.Session, name string) (ops.Schedule, error) {
+	named, _, err := session.Schedules(ctx, schedule.Filter{Name: name}, admin.Page{Size: 1})
 	if err != nil {
 		return ops.Schedule{}, err
 	}
 	if len(named) > 0 {
-		return seat.Schedule(ctx, named[0].ID)
+		return session.Schedule(ctx, named[0].ID)
 	}
 	id, err := strconv.ParseInt(name, 10, 64)
 	if err == nil {
-		return seat.Schedule(ctx, id)
+		return session.Schedule(ctx, id)
 	}
-	all, _, err := seat.Schedules(ctx, schedule.Filter{}, admin.Page{Size: mostListed})
+	all, _, err := session.Schedules(ctx, schedule.Filter{}, admin.Page{Size: mostListed})
 	names := make([]string, 0, len(all))
 	for _, s := range all {
 		names = append(names, s.Name)
@@ -167,8 +167,8 @@ func (a *app) completeSchedules(_ *cobra.Command, args []string, _ string) ([]st
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.completions(func(ctx context.Context, seat *ops.Session) (names []string, err error) {
-		found, _, err := seat.Schedules(ctx, schedule.Filter{}, admin.Page{Size: mostListed})
+	return a.completions(func(ctx context.Context, session *ops.Session) (names []string, err error) {
+		found, _, err := session.Schedules(ctx, schedule.Filter{}, admin.Page{Size: mostListed})
 		for _, s := range found {
 			names = append(names, s.Name)
 		}

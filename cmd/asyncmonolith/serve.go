@@ -35,7 +35,7 @@ where --show-payloads says so, to operators and administrators.`,
 			if err != nil {
 				return err
 			}
-			if _, err := a.seat(); err != nil {
+			if _, err := a.session(); err != nil {
 				return err
 			}
 			if work {
@@ -77,7 +77,7 @@ const (
 	shutdownTime = 3 * time.Second // for what is under way at the end
 )
 
-// serve serves the console of the desk until ctx ends.
+// serve serves the console of the service until ctx ends.
 func (a *app) serve(ctx context.Context, port uint16, role ops.Role) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
@@ -86,7 +86,7 @@ func (a *app) serve(ctx context.Context, port uint16, role ops.Role) error {
 	address := listener.Addr().(*net.TCPAddr)
 	door := newDoor(address.Port, ops.Principal{Name: actor(), Role: role})
 	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	pages, err := console.New(a.desk, console.Config{Prefix: door.prefix, Authorize: door.authorize, Hosts: door.hosts(), Logger: logger})
+	pages, err := console.New(a.service, console.Config{Prefix: door.prefix, Authorize: door.authorize, Hosts: door.hosts(), Logger: logger})
 	if err != nil {
 		return errors.Join(fmt.Errorf("serve: %w", err), listener.Close())
 	}

@@ -19,18 +19,18 @@ func (a *app) statusCommand() *cobra.Command {
 
 With --check it says what needs attention instead, and exits with 6 if there is a problem: poisoned messages,
 blocked keys, open circuits, messages that no live process takes, consumers that ignore their timeout or are stopped by
-a gate, projections that have halted. It warns of processes that were lost within a day, and of operations that
+a circuit, projections that have halted. It warns of processes that were lost within a day, and of operations that
 stand still. It asks little, and so may be asked often: doctor looks deeper.`,
 		Example: "  asyncmonolith status\n  asyncmonolith status --check --json",
 		RunE: func(c *cobra.Command, _ []string) error {
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
 			if check {
-				return a.check(c, seat)
+				return a.check(c, session)
 			}
-			o, err := seat.Overview(c.Context())
+			o, err := session.Overview(c.Context())
 			switch {
 			case err != nil:
 				return err
@@ -49,8 +49,8 @@ stand still. It asks little, and so may be asked often: doctor looks deeper.`,
 }
 
 // check says what needs attention.
-func (a *app) check(c *cobra.Command, seat *ops.Session) error {
-	found, err := seat.Check(c.Context())
+func (a *app) check(c *cobra.Command, session *ops.Session) error {
+	found, err := session.Check(c.Context())
 	if err != nil {
 		return err
 	}

@@ -34,11 +34,11 @@ func (a *app) topCommand() *cobra.Command {
 			case !isTerminal(a.in) || !isTerminal(a.out):
 				return usage(errors.New("top needs a terminal: use status"))
 			}
-			seat, err := a.seat()
+			session, err := a.session()
 			if err != nil {
 				return err
 			}
-			return top.Run(c.Context(), top.Config{Desk: seat, Every: every, Say: func(err error) string { return a.secret.Scrub(a.sentence(err)) }, In: a.in, Out: a.out, Env: os.Environ()})
+			return top.Run(c.Context(), top.Config{Service: session, Every: every, Say: func(err error) string { return a.secret.Scrub(a.sentence(err)) }, In: a.in, Out: a.out, Env: os.Environ()})
 		},
 	}
 	c.Flags().DurationVar(&every, "interval", 2*time.Second, "time between looks")

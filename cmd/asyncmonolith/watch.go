@@ -15,7 +15,7 @@ const watchEvery = 250 * time.Millisecond
 
 // watch shows how far an operation is until it is over, and with work carries it out from here, unless
 // another process does. Where ctx ends it leaves the operation as it is.
-func (a *app) watch(ctx context.Context, seat *ops.Session, id int64, work bool) error {
+func (a *app) watch(ctx context.Context, session *ops.Session, id int64, work bool) error {
 	if work {
 		end, err := a.work(ctx, func(r *ops.Runner, ctx context.Context) error { return r.RunOnly(ctx, id) })
 		if err != nil {
@@ -30,7 +30,7 @@ func (a *app) watch(ctx context.Context, seat *ops.Session, id int64, work bool)
 	var o ops.Operation
 	lost := false
 	for {
-		now, err := seat.Operation(ctx, id)
+		now, err := session.Operation(ctx, id)
 		switch {
 		case ctx.Err() != nil:
 			p.end()
@@ -42,7 +42,7 @@ func (a *app) watch(ctx context.Context, seat *ops.Session, id int64, work bool)
 		case err != nil && !lost:
 			p.now("the operation makes no progress: " + connect.Trouble(err))
 		case err == nil && o.ID == 0 && !work && !over(now): // it is looked at for the first time
-			a.untaken(ctx, seat, now)
+			a.untaken(ctx, session, now)
 			p.now(how(now))
 		case err == nil && over(now): // its outcome is said
 		case err == nil && (now.State != o.State || lost):
@@ -66,7 +66,7 @@ func (a *app) watch(ctx context.Context, seat *ops.Session, id int64, work bool)
 
 // work has a runner carry out operations, as run has it, until end is called.
 func (a *app) work(ctx context.Context, run func(*ops.Runner, context.Context) error) (end func(), err error) {
-	runner, err := ops.NewRunner(a.desk, nil)
+	runner, err := ops.NewRunner(a.service, nil)
 	if err != nil {
 		return nil, err
 	}

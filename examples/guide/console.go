@@ -22,10 +22,10 @@ type Sessions interface {
 }
 
 // OpenConsole makes the pages for people who look after messages.
-func OpenConsole(desk *ops.Service, sessions Sessions) (*console.Console, error) {
+func OpenConsole(service *ops.Service, sessions Sessions) (*console.Console, error) {
 	// snippet: console
 	roles := map[string]ops.Role{"support": ops.Viewer, "on-call": ops.Operator, "platform": ops.Administrator}
-	pages, err := console.New(desk, console.Config{
+	pages, err := console.New(service, console.Config{
 		Authorize: func(r *http.Request) (ops.Principal, error) {
 			user, err := sessions.User(r) // your login
 			return ops.Principal{Name: user.Email, Role: roles[user.Team]}, err

@@ -263,18 +263,18 @@ func TestPoisonedGroups(t *testing.T) {
 	}
 }
 
-func TestDesk(t *testing.T) {
+func TestService(t *testing.T) {
 	f := open(t)
 	f.cards.err = guide.ErrDeclined
 	f.Produce(guide.OrderPlaced{OrderID: "o-1"})
 	f.DrainUntilIdle()
 	f.Advance(time.Second) // a plan has what was poisoned before it
-	desk, err := guide.OpenDesk(f.db, f.Registry)
+	service, err := guide.OpenService(f.db, f.Registry)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := guide.AtTheDesk(f.Context(), desk, &out); err != nil || !strings.Contains(out.String(), "charge-card 0 ready 1 poisoned") || !strings.HasSuffix(out.String(), "1 messages\nwaiting\n") {
+	if err := guide.AtTheService(f.Context(), service, &out); err != nil || !strings.Contains(out.String(), "charge-card 0 ready 1 poisoned") || !strings.HasSuffix(out.String(), "1 messages\nwaiting\n") {
 		t.Errorf("got %v, %s", err, &out)
 	}
 }
@@ -292,7 +292,7 @@ func (of team) User(r *http.Request) (guide.User, error) {
 
 func TestConsole(t *testing.T) {
 	f := open(t)
-	desk, err := guide.OpenDesk(f.db, f.Registry)
+	service, err := guide.OpenService(f.db, f.Registry)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +306,7 @@ func TestConsole(t *testing.T) {
 		return w
 	}
 	for of, may := range map[team]int{"support": http.StatusForbidden, "on-call": http.StatusOK, "guests": http.StatusForbidden} {
-		pages, err := guide.OpenConsole(desk, of)
+		pages, err := guide.OpenConsole(service, of)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,15 +45,15 @@ func redact(_ context.Context, c ops.Content) ops.Content {
 
 // snippet: console
 
-// newDesk is how the desk of fxmodule is configured.
-func newDesk() ops.Config { return ops.Config{Redact: redact} }
+// newService is how the service of fxmodule is configured.
+func newService() ops.Config { return ops.Config{Redact: redact} }
 
 // newConsole has the pages for operators, or nil where there is no password: then there are none.
-func newConsole(s settings, desk *ops.Service) (*console.Console, error) {
+func newConsole(s settings, service *ops.Service) (*console.Console, error) {
 	if s.password == "" {
 		return nil, nil
 	}
-	return console.New(desk, console.Config{Authorize: login{s.password}.who, Environment: "example"})
+	return console.New(service, console.Config{Authorize: login{s.password}.who, Environment: "example"})
 }
 
 // end

@@ -16,14 +16,14 @@ import (
 func TestTheConsoleIsBehindTheLogin(t *testing.T) {
 	t.Parallel()
 	s, kit := newTestShop(t)
-	c := newDesk()
+	c := newService()
 	c.DB, c.Registry = s.db, kit.Registry
-	desk, err := ops.New(c)
+	service, err := ops.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ask := func(set settings, path, name, password string) int {
-		pages, err := newConsole(set, desk)
+		pages, err := newConsole(set, service)
 		if err != nil {
 			t.Fatal(err)
 		}

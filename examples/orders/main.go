@@ -101,7 +101,7 @@ func run(ctx context.Context, s settings) error {
 	app := fx.New(
 		fx.NopLogger,
 		fx.Supply(s),
-		fx.Provide(newLogger, newDB, newShop, newDesk, newConsole, newServer, newTracerProvider),
+		fx.Provide(newLogger, newDB, newShop, newService, newConsole, newServer, newTracerProvider),
 		fxmodule.Module,
 		fxmodule.Migrate(),
 		fxmodule.Consumers(newConsumers),

@@ -83,7 +83,7 @@ type parts struct {
 	Scheduler *schedule.Scheduler
 	Poisoned  *poison.Store
 	Admin     *admin.Client
-	Desk      *ops.Service
+	Service   *ops.Service
 
 	messages   *outbox.Processor
 	schedules  *schedule.Processor
@@ -106,12 +106,12 @@ func wire(ctx context.Context, db *bun.DB, consumers ...bus.Consumer) (*parts, e
 	p.Admin, errs[3] = admin.NewClient(registry)
 	p.messages, errs[4] = outbox.NewProcessor(db, registry, outbox.ProcessorConfig{})
 	p.schedules, errs[5] = schedule.NewProcessor(db, registry, p.Producer, schedule.ProcessorConfig{})
-	p.Desk, errs[6] = ops.New(ops.Config{DB: db, Registry: registry})
-	p.operations, errs[7] = ops.NewRunner(p.Desk, nil)
+	p.Service, errs[6] = ops.New(ops.Config{DB: db, Registry: registry})
+	p.operations, errs[7] = ops.NewRunner(p.Service, nil)
 	return p, errors.Join(errs[:]...)
 }
 
-// run runs the processors until ctx ends, and drains them. Beside them it carries out what people start at a desk.
+// run runs the processors until ctx ends, and drains them. Beside them it carries out operations that people start.
 func (p *parts) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx) // when one ends, so does the other
 	defer stop()

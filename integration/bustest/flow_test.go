@@ -175,19 +175,19 @@ func TestInsertIDsInAKit(t *testing.T) {
 	})
 }
 
-// TestAGateInAKit: nothing runs while it is closed, no attempt is counted, and Open has it go on.
-func TestAGateInAKit(t *testing.T) {
+// TestACircuitInAKit: nothing runs while it is open, no attempt is counted, and Reset has it go on.
+func TestACircuitInAKit(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		var gate outbox.Circuit
+		var circuit outbox.Circuit
 		away, ran := true, []string{}
 		k := bustest.NewKit(t, db, noting("other", &ran), bus.Consume("c", func(_ context.Context, o OrderPlaced) error {
 			if away {
-				return gate.Trip(errAway)
+				return circuit.Trip(errAway)
 			}
 			ran = append(ran, "gated "+o.ID)
 			return nil
-		}, outbox.WithCircuit(&gate)))
+		}, outbox.WithCircuit(&circuit)))
 		k.Produce(OrderPlaced{"1"})
 		k.Produce(OrderPlaced{"2"})
 		if d := k.ProcessNextFor("c"); d.Outcome.Outcome != bus.Released || !errors.Is(d.Outcome.Err, errAway) {
@@ -196,7 +196,7 @@ func TestAGateInAKit(t *testing.T) {
 		k.DrainUntilIdle()
 		equal(t, "while it is closed", ran, []string{"1", "2"})
 		away = false
-		gate.Reset()
+		circuit.Reset()
 		if d := k.ProcessNext(); d.Message.Attempt != 1 {
 			t.Errorf("once it is open: got attempt %d, want the first", d.Message.Attempt)
 		}

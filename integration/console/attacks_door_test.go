@@ -44,7 +44,7 @@ func refusedEverywhere(t *testing.T, s *site, paths []string, want ...int) {
 func TestAttack01NobodySaysWhoMayLook(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "empty"), ops.Viewer)
-	c, err := console.New(s.desk, console.Config{})
+	c, err := console.New(s.service, console.Config{})
 	if c != nil || err == nil || !strings.Contains(err.Error(), "Authorize") {
 		t.Errorf("no Authorize: got console %t and error %v, want an error that says so", c != nil, err)
 	}

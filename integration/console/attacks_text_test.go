@@ -77,7 +77,7 @@ func TestAttack15TracesAsScripts(t *testing.T) {
 		t.Errorf("a trace as it should be: got links to %v, want %s", d.away, want)
 	}
 	for _, address := range []string{"javascript:alert({trace})", "data:text/html,{trace}", "//traces.example/{trace}", "{trace}", "https://traces.example/"} {
-		if _, err := console.New(s.desk, console.Config{Authorize: s.authorize, TraceURL: address}); err == nil || !strings.Contains(err.Error(), "TraceURL") {
+		if _, err := console.New(s.service, console.Config{Authorize: s.authorize, TraceURL: address}); err == nil || !strings.Contains(err.Error(), "TraceURL") {
 			t.Errorf("TraceURL %q: got error %v, want one", address, err)
 		}
 	}

@@ -269,7 +269,7 @@ func (c *changesFound) of(t testing.TB) map[string]form {
 		ada := newSite(t, s.db, ops.Administrator, named("ada"), patient)
 		planned := planOf(ada)
 		c.all["start"] = ada.formOf(planned.ID, "start")
-		testapp.Must[ops.Operation](t)(ada.seat().Start(t.Context(), planned.ID, ops.StartOptions{Reason: "because"}))
+		testapp.Must[ops.Operation](t)(ada.session().Start(t.Context(), planned.ID, ops.StartOptions{Reason: "because"}))
 		c.all["do undo"] = ada.formOf(planned.ID, "do undo")
 		c.paths = slices.Collect(maps.Keys(pages))
 		c.paths = append(c.paths, pages[""].assets...)
@@ -287,15 +287,15 @@ func (c *changesFound) of(t testing.TB) map[string]form {
 // patient has what is started wait for long.
 func patient(_ *site, c *ops.Config, _ *consoleConfig) { c.UndoWindow = time.Hour }
 
-// seat is that of who asks.
-func (s *site) seat() *ops.Session {
-	return s.desk.As(ops.Principal{Name: s.name, Role: ops.Role(s.role.Load())})
+// session is that of who asks.
+func (s *site) session() *ops.Session {
+	return s.service.As(ops.Principal{Name: s.name, Role: ops.Role(s.role.Load())})
 }
 
 // planOf plans to requeue a group.
 func planOf(s *site) ops.Operation {
 	s.Helper()
-	return testapp.Must[ops.Operation](s.TB)(s.seat().Plan(s.Context(), ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "consumer-03", Fingerprint: fingerprint(3)}}))
+	return testapp.Must[ops.Operation](s.TB)(s.session().Plan(s.Context(), ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "consumer-03", Fingerprint: fingerprint(3)}}))
 }
 
 // formOf is one of the page of an operation.

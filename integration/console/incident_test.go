@@ -41,7 +41,7 @@ func newIncident(t *testing.T, db *bun.DB) incident {
 	app.ProduceMany(failed)
 	testapp.Eventually(t, "all have failed", func() bool { return len(app.Poisoned()) == failed })
 	s := newSite(t, db, ops.Operator, named("ada"))
-	runner := testapp.Must[*ops.Runner](t)(ops.NewRunner(s.desk, nil))
+	runner := testapp.Must[*ops.Runner](t)(ops.NewRunner(s.service, nil))
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- runner.Run(ctx) }()

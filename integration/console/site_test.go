@@ -82,7 +82,7 @@ func inWorld(t testing.TB, name string) *bun.DB {
 type site struct {
 	testing.TB
 	db      *bun.DB
-	desk    *ops.Service
+	service *ops.Service
 	console *console.Console
 	log     *testapp.Lines
 	role    atomic.Uint32
@@ -116,13 +116,13 @@ func newSite(t testing.TB, db *bun.DB, role ops.Role, options ...option) *site {
 	t.Helper()
 	s := &site{TB: t, db: db, log: new(testapp.Lines)}
 	s.role.Store(uint32(role))
-	desk := ops.Config{DB: db, Registry: registryOf(t, ""), Redact: ops.ShowAll, Logger: s.log.Logger(), UndoWindow: 300 * time.Millisecond}
+	service := ops.Config{DB: db, Registry: registryOf(t, ""), Redact: ops.ShowAll, Logger: s.log.Logger(), UndoWindow: 300 * time.Millisecond}
 	c := console.Config{Authorize: s.authorize, Logger: s.log.Logger(), Environment: "test", TraceURL: "https://traces.example/{trace}"}
 	for _, o := range options {
-		o(s, &desk, &c)
+		o(s, &service, &c)
 	}
-	s.desk = testapp.Must[*ops.Service](t)(ops.New(desk))
-	s.console = testapp.Must[*console.Console](t)(console.New(s.desk, c))
+	s.service = testapp.Must[*ops.Service](t)(ops.New(service))
+	s.console = testapp.Must[*console.Console](t)(console.New(s.service, c))
 	return s
 }
 

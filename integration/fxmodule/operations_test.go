@@ -18,17 +18,17 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// TestFxCarriesOutOperations: what is started at the desk that the module provides is done by it.
+// TestFxCarriesOutOperations: what is started at the service that the module provides is done by it.
 func TestFxCarriesOutOperations(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t)
-	var desk *ops.Service
+	var service *ops.Service
 	var producer *outbox.Producer
 	app := fxtest.New(t, fx.Supply(db), fxmodule.Module, fxmodule.Migrate(), fx.Supply(ops.Config{UndoWindow: time.Millisecond}),
 		fxmodule.Consumers(bus.Consume("c", func(context.Context, order) error { return bus.Permanent(errors.New("never")) })),
-		fx.Populate(&desk, &producer)).RequireStart()
+		fx.Populate(&service, &producer)).RequireStart()
 	defer app.RequireStop()
-	ctx, s := t.Context(), desk.As(ops.Principal{Name: "ada", Role: ops.Administrator})
+	ctx, s := t.Context(), service.As(ops.Principal{Name: "ada", Role: ops.Administrator})
 	if _, err := producer.Produce(ctx, db, order{}); err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ package main
 // The attacks on the console have numbers: see integration/console. None of these tests needs a browser.
 
 // anAsset lets a request in as that of a viewer.
-const anAsset = `v.who = ops.Principal{Name: "asset", Role: ops.Viewer}; v.seat = v.desk.As(v.who); return nil`
+const anAsset = `v.who = ops.Principal{Name: "asset", Role: ops.Viewer}; v.session = v.service.As(v.who); return nil`
 
 // doorMutants let people into the console who may not look.
 func doorMutants() []mutant {
@@ -38,14 +38,14 @@ func doorMutants() []mutant {
 
 // changeMutants let people change what they may not, or in a way that they may not.
 func changeMutants() []mutant {
-	const asAdministrator = "v.desk.As(ops.Principal{Name: who.Name, Role: ops.Administrator})"
+	const asAdministrator = "v.service.As(ops.Principal{Name: who.Name, Role: ops.Administrator})"
 	viewer, get, plans := inConsole("TestAttack05AViewerChanges"), inConsole("TestAttack08ChangesByGet"), inConsole("TestAttack23OthersPlans")
 	undone := inConsole("TestAttack06AnOperatorDoesWhatCannotBeUndone")
 	return []mutant{
 		{"console 05: a viewer changes",
-			both(in("visit.isAuthorized", replace("v.desk.As(who)", asAdministrator)), in("visit.hasRole", never("v.route.role"))), viewer,
+			both(in("visit.isAuthorized", replace("v.service.As(who)", asAdministrator)), in("visit.hasRole", never("v.route.role"))), viewer,
 			`changes were let through: \[`},
-		{"console 06: an operator acts as an administrator", in("visit.isAuthorized", replace("v.desk.As(who)", asAdministrator)), undone,
+		{"console 06: an operator acts as an administrator", in("visit.isAuthorized", replace("v.service.As(who)", asAdministrator)), undone,
 			`were let through: \[`},
 		{"console: roles of routes are not checked", in("console.guards", omit("(*visit).hasRole")), tests("console", "TestGuards"),
 			`GET edit\?id=1: got 500`},
@@ -120,7 +120,7 @@ func contentMutants() []mutant {
 		{"console 22: hidden errors can be guessed", in("Session.maySearch", replace("len(part.Errors)+len(part.Headers)", "len(part.Headers)")),
 			hidden, `somebody can guess what is hidden`},
 		{"console 22: the log has contents",
-			in("Session.poisoned", before("m.Reason = s.reason(ctx, m)", `s.desk.config.Logger.Info("somebody looks", "payload", string(m.Payload))`)),
+			in("Session.poisoned", before("m.Reason = s.reason(ctx, m)", `s.service.config.Logger.Info("somebody looks", "payload", string(m.Payload))`)),
 			hidden, `the log has what is hidden`},
 		{"console 27: errors of the database are shown", in("visit.said", replace("away(err)", "err.Error()")), secrets,
 			`which tells of the connection`},

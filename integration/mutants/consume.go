@@ -21,7 +21,7 @@ func consumeMutants() []mutant {
 			inOutbox("TestALeaseLostForOneOfABatchCostsTheOthersNothing"), `since the lease of another was lost`},
 		{"deadline: a late message runs", in("run.tooLate", always("now.After")), inOutbox("TestARetryMayBeTooLate"),
 			`want one, before the deadline|gave up waiting`},
-		{"circuit: an open one counts attempts", in("Circuit.Ended", never("open")), inOutbox("TestAClosedGateWritesNothing/sqlite"),
+		{"circuit: an open one counts attempts", in("Circuit.Ended", never("open")), inOutbox("TestAnOpenCircuitWritesNothing/sqlite"),
 			`want 200|want it untouched`},
 		{"stop: one message stops the whole batch", in("besideStopped", never("errs[i] != nil")), inOutbox("TestStoppingOneOfABatch/sqlite"),
 			`without an attempt counted`},

@@ -57,7 +57,7 @@ func stepMutants() []mutant {
 			`not started:|too early:`},
 		{"operation: leased twice", in("OperationFilter.terms", text("OR leased_until < {now}", "OR leased_until <> {now}")), operations,
 			`leased by:|renewed:`},
-		{"operation: a step is repeated after a crash", in("work.part", before("w.desk.store.ChangeOperation", "change.Changed = 0")),
+		{"operation: a step is repeated after a crash", in("work.part", before("w.service.store.ChangeOperation", "change.Changed = 0")),
 			onPostgres("TestOperationsOutliveTheirRunners"), `got .* messages, .* different, .* counted`},
 		{"operation: a stop does not wait for the step", in("Store.LockOperation", text("{lock}", "")), onPostgres("TestStopWaitsForTheStep"),
 			`the stop has not waited|after the stop: got`},
@@ -104,6 +104,6 @@ func commandMutants() []mutant {
 		{"command: changes without --yes", in("app.unconfirmed", always("a.yes")), command("TestChangesAreAskedFor"), `want exit code 4`},
 		{"command: changes without a reason", in("app.changing", never("a.reason")), command("TestChangesAreAskedFor"),
 			`--yes without a reason`},
-		{"command: contents are shown unasked", in("app.seat", always("a.content")), command("TestContentsAreAskedFor"), `want no content`},
+		{"command: contents are shown unasked", in("app.session", always("a.content")), command("TestContentsAreAskedFor"), `want no content`},
 	}
 }

@@ -19,7 +19,7 @@ func TestWhatIsBegunCanBeClosed(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		a.ProduceMany(1)
-		s := deskOf(t, db, a.Registry).As(someone(ops.Administrator))
+		s := serviceOf(t, db, a.Registry).As(someone(ops.Administrator))
 		if _, err := s.Cancel(t.Context(), "why", int64(a.Count("SELECT MAX(id) FROM consumer_messages"))); err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +43,7 @@ func TestWhatIsBegunCanBeClosed(t *testing.T) {
 		if !stands() {
 			t.Error("want the doctor to find it")
 		}
-		if _, err := deskOf(t, db, a.Registry).As(someone(ops.Viewer)).Stop(t.Context(), "", id); !errors.Is(err, ops.ErrForbidden) {
+		if _, err := serviceOf(t, db, a.Registry).As(someone(ops.Viewer)).Stop(t.Context(), "", id); !errors.Is(err, ops.ErrForbidden) {
 			t.Errorf("by a viewer: got error %v, want ErrForbidden", err)
 		}
 		if o, err := s.Stop(t.Context(), "it is done", id); err != nil || o.State != ops.Stopped || o.FinishedAt.IsZero() || o.Note != "stopped by ada: it is done" {
@@ -61,7 +61,7 @@ func TestAllowIsAskedOfTheNamed(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"), testapp.Consumed("d"))
 		a.Exec("INSERT INTO message_crashes (row_id, consumer_type, owner, solo, crashed_at) VALUES (1, 'c', 'o', TRUE, " + testapp.NowOf(db) + "), (2, 'd', 'o', TRUE, " + testapp.NowOf(db) + ")")
-		narrow := deskOf(t, db, a.Registry).As(ops.Principal{Name: "eve", Role: ops.Administrator, Allow: func(_ ops.Action, consumer string) bool { return consumer != "d" }})
+		narrow := serviceOf(t, db, a.Registry).As(ops.Principal{Name: "eve", Role: ops.Administrator, Allow: func(_ ops.Action, consumer string) bool { return consumer != "d" }})
 		for what, test := range map[string]struct {
 			err  error
 			want error

@@ -83,8 +83,8 @@ func testID(db *bun.DB, at time.Time) any {
 	return id
 }
 
-// BenchmarkDesk is what people see, and what a bulk change costs.
-func BenchmarkDesk(b *testing.B) {
+// BenchmarkService is what people see, and what a bulk change costs.
+func BenchmarkService(b *testing.B) {
 	testdb.EachBenchmark(b, func(b *testing.B, db *bun.DB) {
 		d, rows := crowded(b, db)
 		s, ctx := d.As(someone(ops.Administrator)), context.WithoutCancel(b.Context())

@@ -35,9 +35,9 @@ func TestCheck(t *testing.T) {
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
 		check := func() []ops.Finding {
 			t.Helper()
-			return testapp.Must[[]ops.Finding](t)(deskOf(t, db, a.Registry).As(someone(ops.Viewer)).Check(t.Context()))
+			return testapp.Must[[]ops.Finding](t)(serviceOf(t, db, a.Registry).As(someone(ops.Viewer)).Check(t.Context()))
 		}
-		s := deskOf(t, db, a.Registry).As(someone(ops.Administrator))
+		s := serviceOf(t, db, a.Registry).As(someone(ops.Administrator))
 		wantFinding(t, check(), "poisoned", ops.Critical, "c: ", "messages: 3.")
 		a.Exec("DELETE FROM poisoned_messages")
 		seen(a, db, "fine", 0, `{"every": 15000000000}`)
@@ -77,7 +77,7 @@ func TestCheckOfProjections(t *testing.T) {
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		a.Exec("INSERT INTO event_subscriptions (name, version, shard, shards, filter, position, status, next_at, moved_at) VALUES ('p', 2, 3, 4, '', 17, 'halted', " + testapp.In(db, 0) + ", " + testapp.In(db, 0) + ")")
-		all := testapp.Must[[]ops.Finding](t)(deskOf(t, db, a.Registry).As(someone(ops.Viewer)).Check(t.Context()))
+		all := testapp.Must[[]ops.Finding](t)(serviceOf(t, db, a.Registry).As(someone(ops.Viewer)).Check(t.Context()))
 		wantFinding(t, all, "projections", ops.Critical, "p: Version 2, shard 3, has halted at position 17.")
 	})
 }
@@ -88,7 +88,7 @@ func TestCheckSaysWhatItCouldNotSee(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t)
 	a := testapp.New(t, db, testapp.Consumed("c"))
-	d := deskOf(t, db, a.Registry)
+	d := serviceOf(t, db, a.Registry)
 	s := d.As(someone(ops.Viewer))
 	if all := testapp.Must[[]ops.Finding](t)(s.Check(t.Context())); len(all) != 0 {
 		t.Fatalf("all is well: got %+v", all)
@@ -126,7 +126,7 @@ func TestOnePartTooManyLeavesTheOthers(t *testing.T) {
 		}
 		return sql
 	})
-	s := deskOf(t, slow, testapp.Must[*bus.Registry](t)(bus.NewRegistry())).As(someone(ops.Operator))
+	s := serviceOf(t, slow, testapp.Must[*bus.Registry](t)(bus.NewRegistry())).As(someone(ops.Operator))
 	o := testapp.Must[ops.Overview](t)(s.Overview(t.Context()))
 	if len(o.Queues) != 1 || o.Queues[0].Consumer != "fast" || o.Queues[0].Ready != 3 || len(o.Processes) != 1 {
 		t.Errorf("got %+v and %+v, want the queue of fast and a process", o.Queues, o.Processes)
@@ -145,7 +145,7 @@ func TestABusyDatabase(t *testing.T) {
 			t.Skip("where readers wait for nobody")
 		}
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
-		s := deskOf(t, db, a.Registry).As(someone(ops.Viewer))
+		s := serviceOf(t, db, a.Registry).As(someone(ops.Viewer))
 		lock, unlock := "LOCK TABLE poisoned_messages IN ACCESS EXCLUSIVE MODE", "ROLLBACK"
 		if isMariaDB(db) {
 			lock, unlock = "LOCK TABLES poisoned_messages WRITE", "UNLOCK TABLES"
@@ -181,7 +181,7 @@ func TestDoctorFindsWhatTheCheckFinds(t *testing.T) {
 		seen(a, db, "gone", time.Hour, `{"every": 15000000000}`)
 		seen(a, db, "stuck", 0, `{"every": 15000000000, "stuck": ["c"]}`)
 		seen(a, db, "closed", 0, `{"every": 15000000000, "open_circuits": ["c"]}`)
-		s := deskOf(t, db, keyed.Registry).As(someone(ops.Administrator))
+		s := serviceOf(t, db, keyed.Registry).As(someone(ops.Administrator))
 		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), planned(t, s, ops.Requeue, ofConsumer("c")).ID, ops.StartOptions{Reason: "why"}))
 		a.Exec("UPDATE message_operations SET state = 'paused'")
 		if !isMariaDB(db) {
@@ -223,7 +223,7 @@ func TestCheckOfOperations(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
-		s := deskOf(t, db, a.Registry).As(someone(ops.Administrator))
+		s := serviceOf(t, db, a.Registry).As(someone(ops.Administrator))
 		o := testapp.Must[ops.Operation](t)(s.Start(t.Context(), planned(t, s, ops.Requeue, ofConsumer("c")).ID, ops.StartOptions{Reason: "why"}))
 		for _, test := range []struct {
 			state string
@@ -243,7 +243,7 @@ func TestCheckOfOperations(t *testing.T) {
 				a.Exec("UPDATE message_processes SET kind = 'operations'")
 			}
 			a.Exec("UPDATE message_operations SET state = ?, starts_at = "+testapp.In(db, -test.ago), test.state)
-			viewer := deskOf(t, db, a.Registry).As(someone(ops.Viewer))
+			viewer := serviceOf(t, db, a.Registry).As(someone(ops.Viewer))
 			if got := testapp.Must[bool](t)(viewer.HasRunner(t.Context())); got != test.lives {
 				t.Errorf("%+v: carried: got %t", test, got)
 			}

@@ -22,7 +22,7 @@ import (
 
 const secret = "hunter2"
 
-// everything is what a seat shows of all there is, as JSON.
+// everything is what a session shows of all there is, as JSON.
 func everything(t *testing.T, s *ops.Session) string {
 	t.Helper()
 	ctx := t.Context()
@@ -69,7 +69,7 @@ func everything(t *testing.T, s *ops.Session) string {
 	return shown.String()
 }
 
-// gated is a payload whose consumer has a gate.
+// gated is a payload whose consumer has a circuit.
 type gated struct{}
 
 func (gated) PayloadType() string { return "order.gated" }
@@ -77,8 +77,8 @@ func (gated) PayloadType() string { return "order.gated" }
 // hiding is an application with a secret in all that has contents.
 func hiding(t *testing.T, db *bun.DB) *testapp.App {
 	t.Helper()
-	gate := new(outbox.Circuit)
-	a := testapp.New(t, db, bus.Consume("gated", func(context.Context, gated) error { return nil }, outbox.WithCircuit(gate)), bus.Consume("c", func(context.Context, order) error { return bus.Permanent(errors.New("wrong password " + secret)) }),
+	circuit := new(outbox.Circuit)
+	a := testapp.New(t, db, bus.Consume("gated", func(context.Context, gated) error { return nil }, outbox.WithCircuit(circuit)), bus.Consume("c", func(context.Context, order) error { return bus.Permanent(errors.New("wrong password " + secret)) }),
 		bus.Consume("later", func(context.Context, testapp.Refund) error { return errors.New("refused " + secret) }, bus.AttemptDelay(time.Hour)))
 	a.Produce(order{ID: secret}, outbox.Header("token", secret))
 	a.Produce(testapp.Refund{ID: secret}, outbox.Header("token", secret))
@@ -86,7 +86,7 @@ func hiding(t *testing.T, db *bun.DB) *testapp.App {
 		t.Fatal(err)
 	}
 	a.Exec("UPDATE scheduled_messages SET last_error = ?", "cannot "+secret)
-	_ = gate.Trip(errors.New("closed by " + secret)) // which its messages give back
+	_ = circuit.Trip(errors.New("tripped by " + secret)) // which its messages give back
 	a.Produce(gated{})
 	p := a.Start(testapp.Fast())
 	testapp.Eventually(t, "one is poisoned, and one has failed", func() bool {
@@ -112,10 +112,10 @@ func TestContents(t *testing.T) {
 			}
 			return c
 		}
-		all := deskOf(t, db, a.Registry)
-		covered := deskOf(t, db, a.Registry, func(c *ops.Config) { c.Redact = cover })
-		none := deskOf(t, db, a.Registry, func(c *ops.Config) { c.Redact = nil })
-		for what, seat := range map[string]*ops.Session{
+		all := serviceOf(t, db, a.Registry)
+		covered := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.Redact = cover })
+		none := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.Redact = nil })
+		for what, session := range map[string]*ops.Session{
 			"a viewer":         all.As(someone(ops.Viewer)),
 			"covered":          covered.As(someone(ops.Administrator)),
 			"without a Redact": none.As(someone(ops.Administrator)),
@@ -123,7 +123,7 @@ func TestContents(t *testing.T) {
 				return a != ops.Read
 			}}),
 		} {
-			if shown := everything(t, seat); strings.Contains(shown, secret) || !strings.Contains(shown, `"c"`) {
+			if shown := everything(t, session); strings.Contains(shown, secret) || !strings.Contains(shown, `"c"`) {
 				t.Errorf("%s sees the secret, or nothing at all:\n%s", what, shown)
 			}
 		}
@@ -149,7 +149,7 @@ func TestNoEditOfWhatIsHidden(t *testing.T) {
 				return c
 			}
 		}
-		s := deskOf(t, db, a.Registry, covering).As(someone(ops.Administrator))
+		s := serviceOf(t, db, a.Registry, covering).As(someone(ops.Administrator))
 		for what, err := range map[string]error{
 			"edit":  s.EditAndRequeue(ctx, "why", id, []byte(`{"id":"new"}`)),
 			"check": testapp.Second(s.CheckEdit(ctx, id, []byte(`{"id":"new"}`))),
@@ -158,7 +158,7 @@ func TestNoEditOfWhatIsHidden(t *testing.T) {
 				t.Errorf("%s: got error %v, want ErrRedacted", what, err)
 			}
 		}
-		s = deskOf(t, db, a.Registry).As(someone(ops.Administrator))
+		s = serviceOf(t, db, a.Registry).As(someone(ops.Administrator))
 		edit, err := s.CheckEdit(ctx, id, []byte(`{"idd":"new"}`))
 		if err != nil || len(edit.Unknown) != 1 {
 			t.Errorf("check: got %+v, error %v, want one unknown field", edit, err)

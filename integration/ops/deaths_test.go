@@ -24,7 +24,7 @@ const (
 	resetBy = 3                          // its exit code
 )
 
-// balances are the desk and the projections of a program.
+// balances are the service and the projections of a program.
 func balances(db *bun.DB, reset func(context.Context, bun.Tx) error) (*ops.Service, *projection.Runner, error) {
 	types, err := eventlog.NewTypes(eventlog.Event[deposited]())
 	if err != nil {
@@ -48,8 +48,8 @@ func balances(db *bun.DB, reset func(context.Context, bun.Tx) error) (*ops.Servi
 	if err != nil {
 		return nil, nil, err
 	}
-	desk, err := ops.New(ops.Config{DB: db, Registry: registry, UndoWindow: -1, Logger: slog.New(slog.DiscardHandler)})
-	return desk, readers, err
+	service, err := ops.New(ops.Config{DB: db, Registry: registry, UndoWindow: -1, Logger: slog.New(slog.DiscardHandler)})
+	return service, readers, err
 }
 
 // runReset is what a process does whose Reset ends it.
@@ -58,11 +58,11 @@ func runReset(dsn string) error {
 	if err != nil {
 		return err
 	}
-	desk, readers, err := balances(db, func(context.Context, bun.Tx) error { os.Exit(resetBy); return nil })
+	service, readers, err := balances(db, func(context.Context, bun.Tx) error { os.Exit(resetBy); return nil })
 	if err != nil {
 		return err
 	}
-	r, err := ops.NewRunner(desk, readers)
+	r, err := ops.NewRunner(service, readers)
 	if err != nil {
 		return err
 	}
@@ -74,14 +74,14 @@ func runReset(dsn string) error {
 func TestAnOperationThatEndsProcessesIsPaused(t *testing.T) {
 	t.Parallel()
 	eachShared(t, func(t *testing.T, db *bun.DB, dsn string) {
-		desk, readers, err := balances(db, nil)
+		service, readers, err := balances(db, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := errors.Join(outbox.Migrate(t.Context(), db, bus.Tables{}), readers.Check(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		s := desk.As(someone(ops.Administrator))
+		s := service.As(someone(ops.Administrator))
 		o := planned(t, s, ops.Rebuild, ops.Target{Projection: "balances"})
 		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Reason: "columns were added"}))
 		isPaused := func() bool { return operationOf(t, s, o.ID).State == ops.Paused }

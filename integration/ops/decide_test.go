@@ -29,7 +29,7 @@ func TestDecisionsAreInTheAudit(t *testing.T) {
 		refuse := errors.New("not on Fridays")
 		var refusing bool
 		var told []ops.Change
-		d := deskOf(t, db, a.Registry, func(c *ops.Config) {
+		d := serviceOf(t, db, a.Registry, func(c *ops.Config) {
 			c.UndoWindow = time.Hour
 			c.Audit = func(_ context.Context, c ops.Change) error {
 				if refusing {
@@ -93,7 +93,7 @@ func TestPlansExpire(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
-		d := deskOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour })
+		d := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour })
 		ada, bob, ctx := d.As(someone(ops.Administrator)), d.As(ops.Principal{Name: "bob", Role: ops.Administrator}), t.Context()
 		first := planned(t, ada, ops.Discard, ofConsumer("c"))
 		if again := planned(t, ada, ops.Discard, ofConsumer("c")); first.Preview.Duplicate != 0 || again.Preview.Duplicate != 0 {
@@ -131,7 +131,7 @@ func TestAllowIsAskedOfEach(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 4, testapp.Consumed("c"), testapp.Consumed("d")) // of each
 		a.ProduceMany(1)
-		d := deskOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour })
+		d := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour })
 		all, ctx := d.As(someone(ops.Administrator)), t.Context()
 		narrow := d.As(ops.Principal{Name: "ada", Role: ops.Administrator, Allow: func(a ops.Action, consumer string) bool { return consumer != "d" || a == ops.View }})
 		ids := func(table, consumer string) (found []int64) {
@@ -201,7 +201,7 @@ func TestPreviewsHaveTheirOwnRoom(t *testing.T) {
 				<-ctx.Done()
 			}
 		}))
-		s := deskOf(t, hooked, a.Registry).As(someone(ops.Administrator))
+		s := serviceOf(t, hooked, a.Registry).As(someone(ops.Administrator))
 		var all sync.WaitGroup
 		for range 2 {
 			all.Go(func() {

@@ -28,7 +28,7 @@ import (
 // doctor is what a viewer hears.
 func doctor(t *testing.T, ctx context.Context, db *bun.DB, registry *bus.Registry) []ops.Finding {
 	t.Helper()
-	return testapp.Must[[]ops.Finding](t)(deskOf(t, db, registry).As(someone(ops.Viewer)).Doctor(ctx))
+	return testapp.Must[[]ops.Finding](t)(serviceOf(t, db, registry).As(someone(ops.Viewer)).Doctor(ctx))
 }
 
 // findingsOf are those of a check.
@@ -257,7 +257,7 @@ func TestDoctorLooksAtConsumers(t *testing.T) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		overview := func() []admin.Unhandled {
 			t.Helper()
-			return testapp.Must[ops.Overview](t)(deskOf(t, db, a.Registry).As(someone(ops.Viewer)).Overview(t.Context())).Unhandled
+			return testapp.Must[ops.Overview](t)(serviceOf(t, db, a.Registry).As(someone(ops.Viewer)).Overview(t.Context())).Unhandled
 		}
 		a.ProduceMany(1)
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "consumers", ops.Warning, "c: ", "no processor has told of itself")
@@ -368,7 +368,7 @@ func TestDoctorLooksAtPauses(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
-		s := deskOf(t, db, a.Registry).As(someone(ops.Operator))
+		s := serviceOf(t, db, a.Registry).As(someone(ops.Operator))
 		if err := s.Pause(t.Context(), "c", "burns"); err != nil {
 			t.Fatal(err)
 		}
@@ -386,7 +386,7 @@ func TestDoctorLooksAtOperations(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
-		s := deskOf(t, db, a.Registry).As(someone(ops.Administrator))
+		s := serviceOf(t, db, a.Registry).As(someone(ops.Administrator))
 		o := planned(t, s, ops.Requeue, ofConsumer("c"))
 		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Reason: "fixed"}))
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "operations", ops.OK)
@@ -419,7 +419,7 @@ func TestDoctorWithoutPrivileges(t *testing.T) {
 		a.Exec("GRANT SELECT ON " + name + ".* TO " + name + "@localhost")
 		config := testapp.Must[*mysql.Config](t)(mysql.ParseDSN(os.Getenv(testdb.MariaDBVariable)))
 		config.User, config.Passwd, config.DBName = name, "p", name
-		all := testapp.Must[[]ops.Finding](t)(deskOf(t, testdb.OpenMariaDB(t, config.FormatDSN()), a.Registry).As(someone(ops.Operator)).Doctor(t.Context()))
+		all := testapp.Must[[]ops.Finding](t)(serviceOf(t, testdb.OpenMariaDB(t, config.FormatDSN()), a.Registry).As(someone(ops.Operator)).Doctor(t.Context()))
 		wantFinding(t, all, "snapshots", ops.Warning, "could not be looked at", "PROCESS")
 		wantFinding(t, all, "indexes", ops.OK)
 		wantFinding(t, all, "operations", ops.OK)
@@ -461,7 +461,7 @@ func TestDoctorGoesOn(t *testing.T) {
 		all := doctor(t, t.Context(), db, a.Registry)
 		wantFinding(t, all, "operations", ops.Warning, "could not be looked at")
 		wantFinding(t, all, "pauses", ops.OK)
-		s := deskOf(t, db, a.Registry).As(someone(ops.Viewer))
+		s := serviceOf(t, db, a.Registry).As(someone(ops.Viewer))
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := s.Doctor(over); !errors.Is(err, context.Canceled) {

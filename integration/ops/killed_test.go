@@ -81,7 +81,7 @@ func TestKilledRunners(t *testing.T) {
 	eachShared(t, func(t *testing.T, db *bun.DB, dsn string) {
 		const n = 3000
 		a, _ := testapp.NewPoisoned(t, db, n, testapp.Consumed("c"))
-		s := deskOf(t, db, a.Registry).As(someone(ops.Administrator))
+		s := serviceOf(t, db, a.Registry).As(someone(ops.Administrator))
 		o := planned(t, s, ops.Requeue, ofConsumer("c"))
 		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 100, Canary: -1, Reason: "all of them"}))
 		killed := 0
@@ -90,7 +90,7 @@ func TestKilledRunners(t *testing.T) {
 		}
 		_ = testapp.Must[ops.Operation](t)(s.SetRate(t.Context(), "", o.ID, 10_000)) // and now to the end
 		a.Exec("UPDATE message_operations SET leased_until = "+testapp.In(db, -time.Second)+" WHERE id = ? AND leased_by IS NOT NULL", o.ID)
-		runner(t, deskOf(t, db, a.Registry))
+		runner(t, serviceOf(t, db, a.Registry))
 		o = awaitState(t, s, o.ID, ops.Done)
 		if got := a.Count("SELECT count(DISTINCT message_id) FROM consumer_messages"); killed != kills || got != n || len(a.Pending()) != n || o.Changed != n {
 			t.Errorf("after %d kills: got %d messages, %d different, %d counted, want %d kills and %d messages", killed, len(a.Pending()), got, o.Changed, kills, n)

@@ -41,8 +41,8 @@ type (
 // window is the time to undo in most tests.
 const window = 200 * time.Millisecond
 
-// deskOf is a desk at an application, which shows everything.
-func deskOf(t *testing.T, db *bun.DB, registry *bus.Registry, changes ...func(*ops.Config)) *ops.Service {
+// serviceOf is a service at an application, which shows everything.
+func serviceOf(t *testing.T, db *bun.DB, registry *bus.Registry, changes ...func(*ops.Config)) *ops.Service {
 	t.Helper()
 	c := ops.Config{DB: db, Registry: registry, Redact: ops.ShowAll, UndoWindow: window, Logger: slog.New(slog.DiscardHandler)}
 	for _, change := range changes {

@@ -32,7 +32,7 @@ func TestAnOperation(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 30, testapp.Consumed("c"))
-		d := deskOf(t, db, a.Registry)
+		d := serviceOf(t, db, a.Registry)
 		s := d.As(someone(ops.Administrator))
 		runner(t, d)
 		o := planned(t, s, ops.Requeue, ofConsumer("c"))
@@ -57,7 +57,7 @@ func TestTheSameIsStartedOnce(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 5, testapp.Consumed("c"))
-		d := deskOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour })
+		d := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour })
 		var started, told atomic.Int64
 		var all sync.WaitGroup
 		for i := range 6 {
@@ -111,7 +111,7 @@ func TestStartsMeet(t *testing.T) {
 					meanwhile = func() {}
 				}
 			})
-			s := deskOf(t, hooked, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour }).As(someone(ops.Administrator))
+			s := serviceOf(t, hooked, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour }).As(someone(ops.Administrator))
 			start := func(ctx context.Context, id int64) (ops.Operation, error) {
 				ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 				defer cancel()
@@ -174,7 +174,7 @@ func TestPreview(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 5, testapp.Consumed("c"))
-		s := deskOf(t, db, a.Registry).As(someone(ops.Administrator))
+		s := serviceOf(t, db, a.Registry).As(someone(ops.Administrator))
 		p := testapp.Must[ops.Preview](t)(s.Preview(t.Context(), ops.Discard, ofConsumer("c")))
 		if n := a.Count("SELECT count(*) FROM message_operations"); p.Messages != 5 || n != 0 {
 			t.Errorf("got %+v and %d operations, want 5 messages and none", p, n)
@@ -194,7 +194,7 @@ func TestUndo(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 5, testapp.Consumed("c"))
-		d := deskOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = 20 * time.Millisecond })
+		d := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = 20 * time.Millisecond })
 		s := d.As(someone(ops.Administrator))
 		runner(t, d)
 		undone, done := 0, 0
@@ -231,7 +231,7 @@ func TestWhoStarts(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
-		d := deskOf(t, db, a.Registry)
+		d := serviceOf(t, db, a.Registry)
 		ada, ctx := d.As(someone(ops.Administrator)), t.Context()
 		bob := d.As(ops.Principal{Name: "bob", Role: ops.Administrator})
 		o := planned(t, ada, ops.Discard, ofConsumer("c"))
@@ -279,7 +279,7 @@ func TestLongNames(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 1, testapp.Consumed("c"))
-		d := deskOf(t, db, a.Registry)
+		d := serviceOf(t, db, a.Registry)
 		for _, name := range []string{"CN=" + strings.Repeat("ä", 200), "a\x00b", "a\xffb"} {
 			s := d.As(ops.Principal{Name: name, Role: ops.Administrator})
 			id := planned(t, s, ops.Requeue, ofConsumer("c")).ID
@@ -306,7 +306,7 @@ func TestCanaries(t *testing.T) {
 			}
 			return nil
 		}, bus.MaxAttempts(1)))
-		d := deskOf(t, db, a.Registry)
+		d := serviceOf(t, db, a.Registry)
 		s, ctx := d.As(someone(ops.Administrator)), t.Context()
 		runner(t, d)
 		p := a.Start(testapp.Fast())
@@ -334,7 +334,7 @@ func TestPace(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 60, testapp.Consumed("c"))
-		d := deskOf(t, db, a.Registry)
+		d := serviceOf(t, db, a.Registry)
 		s := d.As(someone(ops.Administrator))
 		runner(t, d)
 		o := planned(t, s, ops.Discard, ofConsumer("c"))
@@ -352,12 +352,12 @@ func TestOperationsOutliveTheirRunners(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		const n = 400
 		a, _ := testapp.NewPoisoned(t, db, n, testapp.Consumed("c"))
-		d := deskOf(t, db, a.Registry)
+		d := serviceOf(t, db, a.Registry)
 		s := d.As(someone(ops.Administrator))
 		o := planned(t, s, ops.Requeue, ofConsumer("c"))
 		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 400, Canary: -1, Reason: "all of them"}))
 		for i := 0; ; i++ {
-			stop := runner(t, deskOf(t, db, a.Registry))
+			stop := runner(t, serviceOf(t, db, a.Registry))
 			<-time.After(time.Duration(20+i%7*30) * time.Millisecond)
 			stop()
 			if now := operationOf(t, s, o.ID); now.State == ops.Done {
@@ -377,7 +377,7 @@ func TestNotesOfDecisions(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 1, testapp.Consumed("c"))
-		s, ctx := deskOf(t, db, a.Registry).As(someone(ops.Administrator)), t.Context()
+		s, ctx := serviceOf(t, db, a.Registry).As(someone(ops.Administrator)), t.Context()
 		started := testapp.Must[ops.Operation](t)(s.Start(ctx, planned(t, s, ops.Discard, ofConsumer("c")).ID, ops.StartOptions{Reason: "void"}))
 		pause := func() { a.Exec("UPDATE message_operations SET state = 'paused' WHERE id = ?", started.ID) }
 		a.Exec("UPDATE message_operations SET note = 'it failed' WHERE id = ?", started.ID)
@@ -406,7 +406,7 @@ func TestStop(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 100, testapp.Consumed("c"))
-		d := deskOf(t, db, a.Registry)
+		d := serviceOf(t, db, a.Registry)
 		s, ctx := d.As(someone(ops.Administrator)), t.Context()
 		runner(t, d)
 		o := planned(t, s, ops.Discard, ofConsumer("c"))
@@ -443,7 +443,7 @@ func TestAudit(t *testing.T) {
 		a.ProduceMany(2)
 		refuse := errors.New("not on Fridays")
 		var refusing atomic.Bool
-		d := deskOf(t, db, a.Registry, func(c *ops.Config) {
+		d := serviceOf(t, db, a.Registry, func(c *ops.Config) {
 			c.Audit = func(_ context.Context, c ops.Change) error {
 				if refusing.Load() {
 					return refuse

@@ -25,7 +25,7 @@ func TestOperationsOnWhatIsPending(t *testing.T) {
 		a := testapp.New(t, db, testapp.Consumed("c"), testapp.Consumed("d"))
 		a.ProduceMany(20)
 		a.Exec("UPDATE consumer_messages SET created_at = " + testapp.In(db, -time.Hour) + " WHERE id <= 10")
-		d := deskOf(t, db, a.Registry)
+		d := serviceOf(t, db, a.Registry)
 		s, ctx := d.As(someone(ops.Administrator)), t.Context()
 		runner(t, d)
 		do := func(action ops.Action, target ops.Target) ops.Operation {
@@ -55,7 +55,7 @@ func TestMessagesByID(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"), testapp.Consumed("d"))
 		a.ProduceMany(2)
-		d := deskOf(t, db, a.Registry)
+		d := serviceOf(t, db, a.Registry)
 		claim := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), a.Registry.Tables()))
 		held := testapp.Must[store.Claim](t)(claim.Claim(t.Context(), db, store.ClaimRequest{Owner: "o", Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "d", Payload: testapp.Order{}.PayloadType(), Limit: 1}}}))
 		ids := store.Each(a.Pending(), func(m testapp.Row) int64 { return m.ID })
@@ -80,10 +80,10 @@ func TestOneRunnerAtATime(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 300, testapp.Consumed("c"))
-		d := deskOf(t, db, a.Registry)
+		d := serviceOf(t, db, a.Registry)
 		s := d.As(someone(ops.Administrator))
 		for range 4 {
-			runner(t, deskOf(t, db, a.Registry))
+			runner(t, serviceOf(t, db, a.Registry))
 		}
 		var all []int64
 		for _, filter := range []poison.Filter{{Consumer: "c"}, {PayloadType: "order.placed"}, {}} { // which match the same messages
@@ -111,7 +111,7 @@ func TestWhatComesBackStopsIt(t *testing.T) {
 		p := a.Start(testapp.Fast())
 		testapp.Eventually(t, "all are poisoned", func() bool { return len(a.Poisoned()) == 200 })
 		p.MustStop()
-		d := deskOf(t, db, a.Registry)
+		d := serviceOf(t, db, a.Registry)
 		s := d.As(someone(ops.Administrator))
 		runner(t, d)
 		a.Start(testapp.Fast())
@@ -135,7 +135,7 @@ func TestExplainWithoutConsumers(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		a.Produce(testapp.Order{})
-		s := deskOf(t, db, testapp.Must[*bus.Registry](t)(bus.NewRegistry())).As(someone(ops.Administrator))
+		s := serviceOf(t, db, testapp.Must[*bus.Registry](t)(bus.NewRegistry())).As(someone(ops.Administrator))
 		id := int64(a.Count("SELECT MAX(id) FROM consumer_messages"))
 		if e := testapp.Must[admin.Explanation](t)(s.Explain(t.Context(), id)); e.Reason != admin.NoConsumer {
 			t.Errorf("with nobody known: got %+v, want no consumer", e)

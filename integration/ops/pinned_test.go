@@ -20,7 +20,7 @@ func TestAPlanChangesWhatItHasSeen(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
-		d := deskOf(t, db, a.Registry)
+		d := serviceOf(t, db, a.Registry)
 		s := d.As(someone(ops.Administrator))
 		runner(t, d)
 		for what, test := range map[string]struct {
@@ -65,7 +65,7 @@ func TestAPlanOfManyIsOfTheFirst(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		a.ProduceMany(10_020)
-		d := deskOf(t, db, a.Registry)
+		d := serviceOf(t, db, a.Registry)
 		s := d.As(someone(ops.Administrator))
 		runner(t, d)
 		for _, test := range []struct {
@@ -93,7 +93,7 @@ func TestOthersAreNotTouched(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 4, testapp.Consumed("c"), testapp.Consumed("d"))
 		a.ProduceMany(4)
-		d := deskOf(t, db, a.Registry)
+		d := serviceOf(t, db, a.Registry)
 		others := "d" // what they may is the rest, which has the last id, up to which the plan goes
 		if a.Count("SELECT MAX(id) FROM poisoned_messages WHERE consumer_type = 'd'") == 8 {
 			others = "c"

@@ -20,7 +20,7 @@ import (
 )
 
 // TestThroughAPooler: behind pgbouncer in transaction mode, where the next transaction may run on another session,
-// reports are written, a desk reads, and operations run to their end. No setting stays in a session.
+// reports are written, a service reads, and operations run to their end. No setting stays in a session.
 func TestThroughAPooler(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"exec", "simple_protocol"} {
@@ -38,7 +38,7 @@ func TestThroughAPooler(t *testing.T) {
 			a.Produce(refund{})
 			testapp.Eventually(t, "it is poisoned", func() bool { return len(a.Poisoned()) == 301 })
 
-			d := deskOf(t, db, a.Registry)
+			d := serviceOf(t, db, a.Registry)
 			s, ctx := d.As(someone(ops.Administrator)), t.Context()
 			runner(t, d)
 			o := planned(t, s, ops.Requeue, ofConsumer("c"))
@@ -47,7 +47,7 @@ func TestThroughAPooler(t *testing.T) {
 				t.Errorf("done: got %+v, want 300 changed", o)
 			}
 			testapp.Eventually(t, "all have run", func() bool { return runs.Load() == 300 && len(a.Pending()) == 0 })
-			patient := deskOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour }).As(someone(ops.Administrator))
+			patient := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour }).As(someone(ops.Administrator))
 			o = planned(t, patient, ops.Discard, ofConsumer("fails"))
 			testapp.Must[ops.Operation](t)(patient.Start(ctx, o.ID, ops.StartOptions{Reason: "no use"}))
 			if o = testapp.Must[ops.Operation](t)(patient.Undo(ctx, "of use", o.ID)); o.State != ops.Undone || len(a.Poisoned()) != 1 {

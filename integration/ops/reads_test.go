@@ -212,7 +212,7 @@ func TestBoundedReads(t *testing.T) {
 		var read testapp.Reads
 		for errors.Is(err, ops.ErrBusy) && time.Since(began) < time.Minute { // on a busy machine: it counts what is read, not how fast
 			read = testapp.RowsRead(t, db, func() {
-				err = r.look(t.Context(), deskOf(t, db, registry).As(someone(ops.Administrator)))
+				err = r.look(t.Context(), serviceOf(t, db, registry).As(someone(ops.Administrator)))
 			})
 		}
 		if err != nil {

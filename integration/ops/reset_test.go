@@ -33,22 +33,22 @@ func TestAResetThatPanicsPausesItsOperation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
-				desk, readers, err := balances(db, reset)
+				service, readers, err := balances(db, reset)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if err := errors.Join(outbox.Migrate(t.Context(), db, bus.Tables{}), readers.Check(t.Context())); err != nil { // which enters the projection
 					t.Fatal(err)
 				}
-				seat := desk.As(ops.Principal{Name: "ada", Role: ops.Administrator})
-				o := testapp.Must[ops.Operation](t)(seat.Plan(t.Context(), ops.Rebuild, ops.Target{Projection: "balances"}))
-				testapp.Must[ops.Operation](t)(seat.Start(t.Context(), o.ID, ops.StartOptions{Reason: "columns were added"}))
-				runner := testapp.Must[*ops.Runner](t)(ops.NewRunner(desk, readers))
+				session := service.As(ops.Principal{Name: "ada", Role: ops.Administrator})
+				o := testapp.Must[ops.Operation](t)(session.Plan(t.Context(), ops.Rebuild, ops.Target{Projection: "balances"}))
+				testapp.Must[ops.Operation](t)(session.Start(t.Context(), o.ID, ops.StartOptions{Reason: "columns were added"}))
+				runner := testapp.Must[*ops.Runner](t)(ops.NewRunner(service, readers))
 				ctx, stop := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- runner.Run(ctx) }()
 				paused := func() bool {
-					found, _, err := seat.Operations(t.Context(), admin.Page{})
+					found, _, err := session.Operations(t.Context(), admin.Page{})
 					return err == nil && found[0].State == ops.Paused && strings.HasPrefix(found[0].Note, "it failed")
 				}
 				testapp.Eventually(t, "the operation is paused, and says why", paused)
@@ -69,18 +69,18 @@ func TestAnOperationOfANewerVersionIsLeftToIt(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"), testapp.Consumed("d"), testapp.Consumed("e"))
 		a.ProduceMany(3)
-		desk := testapp.Must[*ops.Service](t)(ops.New(ops.Config{DB: db, Registry: a.Registry, UndoWindow: -1, Logger: slog.New(slog.DiscardHandler)}))
-		seat := desk.As(ops.Principal{Name: "ada", Role: ops.Administrator})
+		service := testapp.Must[*ops.Service](t)(ops.New(ops.Config{DB: db, Registry: a.Registry, UndoWindow: -1, Logger: slog.New(slog.DiscardHandler)}))
+		session := service.As(ops.Principal{Name: "ada", Role: ops.Administrator})
 		plan := func(consumer, change string, args ...any) int64 {
-			o := testapp.Must[ops.Operation](t)(seat.Plan(t.Context(), ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: consumer}}))
-			testapp.Must[ops.Operation](t)(seat.Start(t.Context(), o.ID, ops.StartOptions{Reason: "of a test"}))
+			o := testapp.Must[ops.Operation](t)(session.Plan(t.Context(), ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: consumer}}))
+			testapp.Must[ops.Operation](t)(session.Start(t.Context(), o.ID, ops.StartOptions{Reason: "of a test"}))
 			a.Exec("UPDATE message_operations SET "+change+" WHERE id = ?", append(args, o.ID)...)
 			return o.ID
 		}
 		plan("c", "target = ?", `{"pending":{"consumer":"c","tenant":"acme"}}`)
 		plan("d", "target = ?", `{"pending":{"consumer":"d"},"slowly":true}`)
 		plan("e", "kind = ?", "archive")
-		runner := testapp.Must[*ops.Runner](t)(ops.NewRunner(desk, nil))
+		runner := testapp.Must[*ops.Runner](t)(ops.NewRunner(service, nil))
 		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
 		defer stop()
 		if err := runner.Run(ctx); err != nil {

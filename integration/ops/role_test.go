@@ -41,17 +41,17 @@ func call(method reflect.Value) error {
 	return err
 }
 
-// TestNobodyMayDoAnything: each method of a seat asks for the role, before anything else.
+// TestNobodyMayDoAnything: each method of a session asks for the role, before anything else.
 func TestNobodyMayDoAnything(t *testing.T) {
-	d := deskOf(t, closed(t), testapp.Must[*bus.Registry](t)(bus.NewRegistry()))
-	seats := map[string]*ops.Session{
+	d := serviceOf(t, closed(t), testapp.Must[*bus.Registry](t)(bus.NewRegistry()))
+	sessions := map[string]*ops.Session{
 		"no role":      d.As(ops.Principal{Name: "ada"}),
 		"no name":      d.As(ops.Principal{Role: ops.Administrator}),
 		"unknown role": d.As(ops.Principal{Name: "ada", Role: 17}),
 		"not allowed":  d.As(ops.Principal{Name: "ada", Role: ops.Administrator, Allow: func(ops.Action, string) bool { return false }}),
 	}
-	for name, seat := range seats {
-		methods := reflect.ValueOf(seat)
+	for name, session := range sessions {
+		methods := reflect.ValueOf(session)
 		for i := range methods.NumMethod() {
 			if err := call(methods.Method(i)); !errors.Is(err, ops.ErrForbidden) {
 				t.Errorf("%s: %s: got error %v, want ErrForbidden", name, methods.Type().Method(i).Name, err)
@@ -62,7 +62,7 @@ func TestNobodyMayDoAnything(t *testing.T) {
 
 // TestRoles: what each role may do is what the documentation says.
 func TestRoles(t *testing.T) {
-	d := deskOf(t, closed(t), testapp.Must[*bus.Registry](t)(bus.NewRegistry()))
+	d := serviceOf(t, closed(t), testapp.Must[*bus.Registry](t)(bus.NewRegistry()))
 	least := map[string]ops.Role{
 		"Pause": ops.Operator, "Resume": ops.Operator, "Probe": ops.Operator, "RunMessages": ops.Operator, "Reschedule": ops.Operator, "Requeue": ops.Operator,
 		"ResumeProjection": ops.Operator, "RunSchedule": ops.Operator, "PauseSchedule": ops.Operator, "ResumeSchedule": ops.Operator,
@@ -88,8 +88,8 @@ func TestRoles(t *testing.T) {
 // change: a viewer, and everybody where it is hidden.
 func TestNoGuessing(t *testing.T) {
 	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry())
-	seat := func(role ops.Role, redact func(context.Context, ops.Content) ops.Content) *ops.Session {
-		return deskOf(t, closed(t), registry, func(c *ops.Config) { c.Redact = redact }).As(someone(role))
+	session := func(role ops.Role, redact func(context.Context, ops.Content) ops.Content) *ops.Session {
+		return serviceOf(t, closed(t), registry, func(c *ops.Config) { c.Redact = redact }).As(someone(role))
 	}
 	hides := func(_ context.Context, c ops.Content) ops.Content {
 		delete(c.Headers, "token")
@@ -108,24 +108,24 @@ func TestNoGuessing(t *testing.T) {
 			"plan":    testapp.Second(s.Plan(ctx, ops.Requeue, ops.Target{Poisoned: &filter})),
 		}
 	}
-	for what, err := range search(seat(ops.Viewer, ops.ShowAll), "secret") {
+	for what, err := range search(session(ops.Viewer, ops.ShowAll), "secret") {
 		if !errors.Is(err, ops.ErrForbidden) || errors.Is(err, ops.ErrRedacted) {
 			t.Errorf("%s by a viewer: got error %v, want ErrForbidden", what, err)
 		}
 	}
-	for name, s := range map[string]*ops.Session{"nothing is shown": seat(ops.Operator, nil), "it is hidden": seat(ops.Operator, hides)} {
+	for name, s := range map[string]*ops.Session{"nothing is shown": session(ops.Operator, nil), "it is hidden": session(ops.Operator, hides)} {
 		for what, err := range search(s, "a secret") {
 			if !errors.Is(err, ops.ErrRedacted) {
 				t.Errorf("%s where %s: got error %v, want ErrRedacted", what, name, err)
 			}
 		}
 	}
-	for what, err := range search(seat(ops.Operator, hides), "harmless") {
+	for what, err := range search(session(ops.Operator, hides), "harmless") {
 		if errors.Is(err, ops.ErrForbidden) != (what == "find") { // whose header is hidden, whatever it is
 			t.Errorf("%s of what is shown: got error %v", what, err)
 		}
 	}
-	s := seat(ops.Administrator, nil)
+	s := session(ops.Administrator, nil)
 	if err := testapp.Second(s.Export(t.Context(), "why", poison.Filter{Error: "secret"}, nil)); !errors.Is(err, ops.ErrRedacted) {
 		t.Errorf("export: got error %v, want ErrRedacted", err)
 	}
@@ -137,25 +137,25 @@ func TestWhatOperationsTell(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
 		a.Exec("UPDATE poisoned_messages SET reason = 'a secret'")
-		d := deskOf(t, db, a.Registry)
+		d := serviceOf(t, db, a.Registry)
 		o := planned(t, d.As(someone(ops.Administrator)), ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "c", Error: "secret"}})
 		a.Exec("UPDATE message_operations SET state = 'paused', note = 'it failed 10 times in a row, and said: a secret'")
-		hidden := deskOf(t, db, a.Registry, func(c *ops.Config) { c.Redact = nil })
+		hidden := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.Redact = nil })
 		for name, of := range map[string]struct {
-			seat *ops.Session
-			note string
-			text string
+			session *ops.Session
+			note    string
+			text    string
 		}{
 			"an operator":          {d.As(someone(ops.Operator)), "it failed 10 times in a row, and said: a secret", "secret"},
 			"one who sees nothing": {hidden.As(someone(ops.Operator)), "it failed 10 times in a row", ""},
 			"a viewer":             {d.As(someone(ops.Viewer)), "", ""},
 		} {
-			one := operationOf(t, of.seat, o.ID)
-			list, _, err := of.seat.Operations(t.Context(), admin.Page{})
+			one := operationOf(t, of.session, o.ID)
+			list, _, err := of.session.Operations(t.Context(), admin.Page{})
 			if err != nil || len(list) != 1 {
 				t.Fatalf("%s: got %+v, error %v", name, list, err)
 			}
-			overview := testapp.Must[ops.Overview](t)(of.seat.Overview(t.Context()))
+			overview := testapp.Must[ops.Overview](t)(of.session.Overview(t.Context()))
 			for _, got := range []ops.Operation{one, list[0], overview.Operations[0]} {
 				if got.Note != of.note || got.Target.Poisoned.Error != of.text || got.Hidden != (of.text == "") || got.Target.Poisoned.Consumer != "c" {
 					t.Errorf("%s sees note %q and text %q, hidden %t, want %q and %q", name, got.Note, got.Target.Poisoned.Error, got.Hidden, of.note, of.text)

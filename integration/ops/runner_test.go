@@ -80,7 +80,7 @@ func TestRunnersEndAtEachStatement(t *testing.T) {
 						end.Load().(context.CancelFunc)()
 					}
 				})
-				d := deskOf(t, hooked, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
+				d := serviceOf(t, hooked, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
 				s := d.As(someone(ops.Administrator))
 				o := planned(t, s, ops.Requeue, ofConsumer("c"))
 				_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 50, Canary: -1, Reason: "all of them"}))
@@ -128,7 +128,7 @@ func TestStopWaitsForTheStep(t *testing.T) {
 				once.Do(func() { close(reached); <-goOn })
 			}
 		})
-		d := deskOf(t, hooked, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
+		d := serviceOf(t, hooked, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
 		s := d.As(someone(ops.Administrator))
 		o := planned(t, s, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}})
 		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 50, Reason: "why"}))
@@ -171,7 +171,7 @@ func TestAStepUnderWayIsDone(t *testing.T) {
 				cancel()
 			}
 		})
-		d := deskOf(t, hooked, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
+		d := serviceOf(t, hooked, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
 		s := d.As(someone(ops.Administrator))
 		o := planned(t, s, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}})
 		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 50, Reason: "why"}))
@@ -189,7 +189,7 @@ func TestRunnersWaitForNobody(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 5, testapp.Consumed("c0"), testapp.Consumed("c1"), testapp.Consumed("c2"), testapp.Consumed("c3"), testapp.Consumed("c4"), testapp.Consumed("c5"))
-		d := deskOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
+		d := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
 		s, ctx := d.As(someone(ops.Administrator)), context.WithoutCancel(t.Context())
 		start := func(action ops.Action, consumer string) int64 {
 			t.Helper()
@@ -219,7 +219,7 @@ func TestRunnersWaitForNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.Exec("UPDATE message_operations SET leased_by = NULL, leased_until = NULL, finished_at = NULL, state = 'waiting' WHERE id = ?", last)
-		runner(t, deskOf(t, db, a.Registry))
+		runner(t, serviceOf(t, db, a.Registry))
 		awaitState(t, s, last, ops.Done)
 	})
 }
@@ -230,7 +230,7 @@ func TestOnlyWhatWasRequeuedCounts(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 60, testapp.Consumed("c"))
 		a.Exec("UPDATE poisoned_messages SET fingerprint = '1aaaaaaaaaaaaaaaa'")
-		d := deskOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
+		d := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
 		s := d.As(someone(ops.Administrator))
 		target := ofConsumer("c")
 		target.Poisoned.Fingerprint = "1aaaaaaaaaaaaaaaa"
@@ -250,7 +250,7 @@ func TestRunOnly(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 5, testapp.Consumed("c"), testapp.Consumed("d"))
-		d := deskOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
+		d := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
 		s, ctx := d.As(someone(ops.Administrator)), t.Context()
 		var ids []int64
 		for _, consumer := range []string{"c", "d"} {
@@ -278,7 +278,7 @@ func TestUnknownKinds(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 2, testapp.Consumed("c"), testapp.Consumed("d"))
-		d := deskOf(t, db, a.Registry)
+		d := serviceOf(t, db, a.Registry)
 		s := d.As(someone(ops.Administrator))
 		start := func(consumer string) int64 {
 			t.Helper()

@@ -17,7 +17,7 @@ func TestNextFires(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
-		s := deskOf(t, db, a.Registry).As(someone(ops.Viewer))
+		s := serviceOf(t, db, a.Registry).As(someone(ops.Viewer))
 		for expression, every := range map[string]time.Duration{"@every 90m": 90 * time.Minute, "@hourly": time.Hour} {
 			id := testapp.Must[int64](t)(a.Scheduler().Upsert(t.Context(), db, order{}, expression, "Asia/Tokyo", schedule.Name(expression)))
 			got := testapp.Must[ops.Schedule](t)(s.Schedule(t.Context(), id))

@@ -33,7 +33,7 @@ func (move) PayloadType() string { return "address.changed" }
 
 func (m move) OrderKey() string { return "customer:" + m.Customer }
 
-// bounded is a consumer with everything that can hold it up, but for a gate.
+// bounded is a consumer with everything that can hold it up, but for a circuit.
 func bounded(name string, fn func(context.Context, move) error) bus.Consumer {
 	return bus.Consume(name, fn, bus.Ordered(bus.BlockKey), bus.SharedConcurrency("carriers", 2), bus.RateLimit(1, 20*time.Second, 1),
 		bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 2, FailureRatio: 1}), bus.MaxAttempts(2))
@@ -87,10 +87,10 @@ func (p *shop) checkShown(when, name string, want map[string]float64) {
 	}
 }
 
-// TestGatesAndBreakersAreMeasured: those that consumers have, closed or not.
-func TestGatesAndBreakersAreMeasured(t *testing.T) {
+// TestCircuitsAndBreakersAreMeasured: those that consumers have, open or not.
+func TestCircuitsAndBreakersAreMeasured(t *testing.T) {
 	t.Parallel()
-	gate := new(outbox.Circuit)
+	circuit := new(outbox.Circuit)
 	away := true
 	broken := bus.Consume("broken", func(context.Context, refund) error {
 		if away {
@@ -100,28 +100,28 @@ func TestGatesAndBreakersAreMeasured(t *testing.T) {
 	}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 2, FailureRatio: 1}), bus.MaxAttempts(100), bus.AttemptDelay(time.Second))
 	gated := bus.Consume("gated", func(context.Context, order) error {
 		if away {
-			return gate.Trip(errors.New("no carrier"))
+			return circuit.Trip(errors.New("no carrier"))
 		}
 		return nil
-	}, outbox.WithCircuit(gate))
+	}, outbox.WithCircuit(circuit))
 	inShop(t, settings{consumers: []bus.Consumer{gated, broken, script("plain")}}, func(p *shop) {
 		stop := p.observe(slog.New(slog.DiscardHandler))
 		defer stop()
 		<-time.After(10 * time.Second)
-		p.checkShown("before", "gate.closed", map[string]float64{"gated": 0, "broken": 0})
+		p.checkShown("before", "circuit.open", map[string]float64{"gated": 0, "broken": 0})
 		p.checkShown("before", "rate.spent", map[string]float64{})
 		p.checkShown("before", "limit.max", map[string]float64{})
-		p.checkShown("before", "key.parked", map[string]float64{})
+		p.checkShown("before", "key.blocked", map[string]float64{})
 		for range 3 {
 			check(p, p.produce(p.ctx, order{"1"}))
 			check(p, p.produce(p.ctx, refund{"1"}))
 		}
 		<-time.After(10 * time.Second)
-		p.checkShown("while it is away", "gate.closed", map[string]float64{"gated": 1, "broken": 1})
+		p.checkShown("while it is away", "circuit.open", map[string]float64{"gated": 1, "broken": 1})
 		away = false
 		p.eventually("all is consumed", p.empty)
 		<-time.After(10 * time.Second)
-		p.checkShown("afterwards", "gate.closed", map[string]float64{"gated": 0, "broken": 0})
+		p.checkShown("afterwards", "circuit.open", map[string]float64{"gated": 0, "broken": 0})
 	})
 }
 
@@ -154,7 +154,7 @@ func TestLimitsRatesAndKeysAreMeasured(t *testing.T) {
 		goOn <- bus.Permanent(errors.New("no such street"))
 		<-time.After(30 * time.Second)
 		p.checkShown("once it is poisoned", "limit.used", map[string]float64{"carriers": 0})
-		p.checkShown("once it is poisoned", "key.parked", map[string]float64{"a": 1})
+		p.checkShown("once it is poisoned", "key.blocked", map[string]float64{"a": 1})
 		if got := p.shown("rate.spent")["a"]; got < 19 || got > 21 {
 			p.Errorf("after half a minute: got the rate spent for %v s, want about 20", got)
 		}
@@ -167,7 +167,7 @@ func TestLimitsRatesAndKeysAreMeasured(t *testing.T) {
 		}
 		p.eventually("all is consumed", p.empty)
 		<-time.After(time.Minute)
-		p.checkShown("afterwards", "key.parked", map[string]float64{"a": 0})
+		p.checkShown("afterwards", "key.blocked", map[string]float64{"a": 0})
 		p.checkShown("afterwards", "limit.slots", map[string]float64{"carriers": 0})
 		spent := p.shown("rate.spent")["a"]
 		if spent < 60 || spent > 82 { // four starts

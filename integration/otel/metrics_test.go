@@ -287,7 +287,7 @@ func TestObservedNumbers(t *testing.T) {
 func (p *shop) checkFlow(metrics map[string]metricdata.Metrics) {
 	p.Helper()
 	for name, want := range map[string]map[string]float64{
-		"gate.closed": {"a": 1, "b": 0}, "limit.slots": {"l": 20}, "limit.used": {"l": 21}, "limit.max": {"l": 22}, "rate.spent": {"a": 23}, "key.parked": {"a": 24},
+		"circuit.open": {"a": 1, "b": 0}, "limit.slots": {"l": 20}, "limit.used": {"l": 21}, "limit.max": {"l": 22}, "rate.spent": {"a": 23}, "key.blocked": {"a": 24},
 	} {
 		if got := numbers(metrics["asyncmonolith."+name]); !maps.Equal(got, want) {
 			p.Errorf("%s: got %v, want %v", name, got, want)

@@ -106,13 +106,13 @@ func TestABreakerStaysClosedWhileMostIsDone(t *testing.T) {
 
 func TestBreakersAreChecked(t *testing.T) {
 	t.Parallel()
-	var gate outbox.Circuit
+	var circuit outbox.Circuit
 	for want, consumers := range map[string][]bus.Consumer{
 		"CircuitBreaker: MinRequests -1: 1 or more":         {testapp.Consumed("c", bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: -1}))},
 		"CircuitBreaker: FailureRatio 1.5: more than 0":     {testapp.Consumed("c", bus.CircuitBreaker(bus.CircuitBreakerConfig{FailureRatio: 1.5}))},
 		"CircuitBreaker: Window 1ms: 1 s to 1 h":            {testapp.Consumed("c", bus.CircuitBreaker(bus.CircuitBreakerConfig{Window: time.Millisecond}))},
 		"CircuitBreaker: Cooldown 2h0m0s: 1 s to 1 h":       {testapp.Consumed("c", bus.CircuitBreaker(bus.CircuitBreakerConfig{Cooldown: 2 * time.Hour}))},
-		"CircuitBreaker and WithCircuit do not go together": {testapp.Consumed("c", bus.CircuitBreaker(bus.CircuitBreakerConfig{}), outbox.WithCircuit(&gate))},
+		"CircuitBreaker and WithCircuit do not go together": {testapp.Consumed("c", bus.CircuitBreaker(bus.CircuitBreakerConfig{}), outbox.WithCircuit(&circuit))},
 	} {
 		_, err := bus.NewRegistry(consumers...)
 		if err == nil {

@@ -265,20 +265,20 @@ func TestSlotsGoToThoseThatCanUseThem(t *testing.T) {
 		run     func(context.Context, *outbox.Circuit) error
 	}{
 		"a rate is spent":    {1, []bus.ConsumerOption{bus.RateLimit(1, time.Hour, 1)}, func(context.Context, *outbox.Circuit) error { return nil }},
-		"a gate is closed":   {1, nil, func(_ context.Context, g *outbox.Circuit) error { return g.Trip(errAway) }},
+		"a circuit is open":  {1, nil, func(_ context.Context, g *outbox.Circuit) error { return g.Trip(errAway) }},
 		"a breaker is open":  {1, []bus.ConsumerOption{bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 1, Cooldown: time.Hour})}, func(context.Context, *outbox.Circuit) error { return errAway }},
 		"a key is parked":    {1, []bus.ConsumerOption{bus.Ordered(bus.BlockKey)}, permanently},
 		"an endless backlog": {2, nil, func(context.Context, *outbox.Circuit) error { <-time.After(500 * time.Millisecond); return nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
-				var gate outbox.Circuit
+				var circuit outbox.Circuit
 				var runs, others atomic.Int64
 				options := append(test.options, bus.SharedConcurrency("both", test.slots))
-				if strings.Contains(name, "gate") {
-					options = append(options, outbox.WithCircuit(&gate))
+				if strings.Contains(name, "circuit") {
+					options = append(options, outbox.WithCircuit(&circuit))
 				}
-				first := bus.Consume("one", func(ctx context.Context, _ order) error { runs.Add(1); return test.run(ctx, &gate) }, options...)
+				first := bus.Consume("one", func(ctx context.Context, _ order) error { runs.Add(1); return test.run(ctx, &circuit) }, options...)
 				second := bus.Consume("two", func(context.Context, refund) error { others.Add(1); return nil }, bus.SharedConcurrency("both", test.slots))
 				a := newApp(first, second)
 				for range 500 {

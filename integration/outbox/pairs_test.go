@@ -51,8 +51,8 @@ func traits() []trait {
 		{name: "concurrency", options: constant(bus.Concurrency(1))},
 		{name: "limit", options: constant(bus.GlobalConcurrency(1)), excludes: []string{"shared"}},
 		{name: "shared", options: constant(bus.SharedConcurrency("s", 2)), excludes: []string{"limit"}},
-		{name: "gate", options: func(p *paired) []bus.ConsumerOption { return []bus.ConsumerOption{outbox.WithCircuit(&p.gate)} }, circuit: true, excludes: []string{"breaker"}},
-		{name: "breaker", options: constant(bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 2, Cooldown: time.Second}), bus.AttemptDelay(time.Second), bus.MaxAttempts(100)), circuit: true, excludes: []string{"gate"}},
+		{name: "circuit", options: func(p *paired) []bus.ConsumerOption { return []bus.ConsumerOption{outbox.WithCircuit(&p.circuit)} }, circuit: true, excludes: []string{"breaker"}},
+		{name: "breaker", options: constant(bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 2, Cooldown: time.Second}), bus.AttemptDelay(time.Second), bus.MaxAttempts(100)), circuit: true, excludes: []string{"circuit"}},
 		{name: "rate", options: constant(bus.RateLimit(40, time.Second, 5))},
 		{name: "key rate", options: constant(bus.KeyRateLimit(20, time.Second, 2)), keys: true, excludes: []string{"ordered", "priorities"}},
 		{name: "ordered", options: constant(bus.Ordered(bus.BlockKey)), keys: true, excludes: []string{"key rate", "per key", "fair", "priorities"}},
@@ -67,9 +67,9 @@ func traits() []trait {
 
 // paired is a consumer with two traits, and what it has seen.
 type paired struct {
-	traits []trait
-	gate   outbox.Circuit
-	begun  time.Time
+	traits  []trait
+	circuit outbox.Circuit
+	begun   time.Time
 
 	mu     sync.Mutex
 	starts map[string]time.Duration // since begun, by message
@@ -93,8 +93,8 @@ func (p *paired) call(orders []order) error {
 	}
 	p.mu.Unlock()
 	if p.any(func(t trait) bool { return t.circuit }) && since < pairAway {
-		if p.has("gate") {
-			return p.gate.Trip(errAway)
+		if p.has("circuit") {
+			return p.circuit.Trip(errAway)
 		}
 		return errAway
 	}

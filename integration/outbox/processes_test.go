@@ -136,7 +136,7 @@ func TestTwoProcessesShareTheWork(t *testing.T) {
 		}
 	}
 	children := []*child{startChild(t, dsn), startChild(t, dsn)}
-	for _, c := range children { // the start gate
+	for _, c := range children { // the start circuit
 		if _, err := io.WriteString(c.input, "go\n"); err != nil {
 			t.Fatal(err)
 		}

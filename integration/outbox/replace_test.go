@@ -309,7 +309,7 @@ func TestAReplacingProducerRepeatsAfterADeadlock(t *testing.T) {
 	a.Exec(`CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF NEW.insert_id = 'k2' THEN PERFORM pg_advisory_xact_lock(7); END IF; RETURN NEW; END $$`)
 	a.Exec("CREATE TRIGGER pause BEFORE INSERT ON consumer_messages FOR EACH ROW EXECUTE FUNCTION pause()")
-	gate := testapp.Must[bun.Tx](t)(a.DB.BeginTx(t.Context(), nil))
+	circuit := testapp.Must[bun.Tx](t)(a.DB.BeginTx(t.Context(), nil))
 	other := testapp.Must[bun.Tx](t)(a.DB.BeginTx(t.Context(), nil))
 	execute := func(tx bun.Tx, statement string) {
 		if _, err := tx.NewRaw(statement).Exec(t.Context()); err != nil {
@@ -323,7 +323,7 @@ func TestAReplacingProducerRepeatsAfterADeadlock(t *testing.T) {
 				"AND pid IN (SELECT pid FROM pg_stat_activity WHERE datname = current_database())") == n
 		})
 	}
-	execute(gate, "SELECT pg_advisory_xact_lock(7)")
+	execute(circuit, "SELECT pg_advisory_xact_lock(7)")
 	execute(other, "SET LOCAL deadlock_timeout = '10min'") // so that it is the producer who finds the deadlock
 	execute(other, "SELECT id FROM consumer_messages WHERE insert_id = 'k2' FOR UPDATE")
 	produced := make(chan error, 1)
@@ -340,7 +340,7 @@ func TestAReplacingProducerRepeatsAfterADeadlock(t *testing.T) {
 		}
 	}()
 	waiting(2)
-	if err := gate.Commit(); err != nil {
+	if err := circuit.Commit(); err != nil {
 		t.Error(err)
 	}
 	<-done

@@ -129,11 +129,11 @@ func open(ctx context.Context, path string) (pages http.Handler, end func(), err
 	if err != nil {
 		return nil, nil, errors.Join(err, conns.Close())
 	}
-	desk, err := ops.New(ops.Config{DB: bun.NewDB(conns, sqlitedialect.New()), Registry: registry, Redact: ops.ShowAll})
+	service, err := ops.New(ops.Config{DB: bun.NewDB(conns, sqlitedialect.New()), Registry: registry, Redact: ops.ShowAll})
 	if err != nil {
 		return nil, nil, errors.Join(err, conns.Close())
 	}
-	pages, err = console.New(desk, console.Config{Environment: "staging", Authorize: func(*http.Request) (ops.Principal, error) {
+	pages, err = console.New(service, console.Config{Environment: "staging", Authorize: func(*http.Request) (ops.Principal, error) {
 		return ops.Principal{Name: "ada@shop.example", Role: ops.Administrator}, nil
 	}})
 	return pages, func() { _ = conns.Close() }, err

@@ -118,16 +118,16 @@ func (b breaks) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Cont
 // AfterQuery implements bun.QueryHook.
 func (breaks) AfterQuery(context.Context, *bun.QueryEvent) {}
 
-// TestAGateOfALogRelayIsShown in the health of its runner, and to operators.
-func TestAGateOfALogRelayIsShown(t *testing.T) {
+// TestACircuitOfALogRelayIsShown in the health of its runner, and to operators.
+func TestACircuitOfALogRelayIsShown(t *testing.T) {
 	t.Parallel()
-	var gate outbox.Circuit
+	var circuit outbox.Circuit
 	l := newLedger(t, testdb.SQLite(t))
-	_ = gate.Trip(errors.New("away")) // before the first report
-	r, _ := l.runs(bank(newBroker(), relay.WithCircuit(&gate)))
+	_ = circuit.Trip(errors.New("away")) // before the first report
+	r, _ := l.runs(bank(newBroker(), relay.WithCircuit(&circuit)))
 	testapp.Eventually(t, "it is ready", func() bool { return r.Health().Ready })
 	if h := r.Health(); !h.Ready || len(h.OpenCircuits) != 1 || h.OpenCircuits[0].Consumer != "relay:ledger" || h.OpenCircuits[0].Reason != "away" {
-		t.Errorf("got %+v, want it ready, and the gate", h)
+		t.Errorf("got %+v, want it ready, and the circuit", h)
 	}
 	client := testapp.Must[*admin.Client](t)(admin.NewClient(l.Registry))
 	var fleet []admin.Process

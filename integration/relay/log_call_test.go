@@ -30,7 +30,7 @@ import (
 func TestALogRelayWhosePublisherHangs(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
-		l, s, gate := newLedger(t, db), newShelf(), new(outbox.Circuit)
+		l, s, circuit := newLedger(t, db), newShelf(), new(outbox.Circuit)
 		l.deposit(10, 2)
 		goes := make(chan struct{})
 		goOn := sync.OnceFunc(func() { close(goes) })
@@ -46,17 +46,17 @@ func TestALogRelayWhosePublisherHangs(t *testing.T) {
 			<-goes
 			return broker.ErrUnavailable
 		}
-		r, stop := l.runs(bank(s, relay.PublishTimeout(time.Millisecond), relay.WithCircuit(gate)))
+		r, stop := l.runs(bank(s, relay.PublishTimeout(time.Millisecond), relay.WithCircuit(circuit)))
 		t.Cleanup(goOn) // before the end of the runner
-		testapp.Eventually(t, "the first is given up", func() bool { _, _, closed := gate.Tripped(); return closed })
+		testapp.Eventually(t, "the first is given up", func() bool { _, _, open := circuit.Tripped(); return open })
 		hangs.Store(false)
-		gate.Reset()
+		circuit.Reset()
 		testapp.Eventually(t, "the others are published", func() bool { return l.done() })
 
 		hangs.Store(true)
 		l.deposit(10, 2)
 		testapp.Eventually(t, "all that may hang do", func() bool {
-			gate.Reset()
+			circuit.Reset()
 			return hanging.Load() > 4 || strings.Contains(fmt.Sprint(l.stats(r).Reason), "4 calls of the publisher have not returned")
 		})
 		if n := hanging.Load(); n != 4 {

@@ -480,11 +480,11 @@ func TestWhatCannotBePublished(t *testing.T) {
 	})
 }
 
-// TestALogRelayWhoseBrokerIsAway writes nothing, looks seldom, and goes on as soon as its gate opens.
+// TestALogRelayWhoseBrokerIsAway writes nothing, looks seldom, and goes on as soon as its circuit closes.
 func TestALogRelayWhoseBrokerIsAway(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
-		l, s, gate := newLedger(t, db), newShelf(), new(outbox.Circuit)
+		l, s, circuit := newLedger(t, db), newShelf(), new(outbox.Circuit)
 		l.deposit(10, 10)
 		var away atomic.Bool
 		var calls atomic.Int64
@@ -495,19 +495,19 @@ func TestALogRelayWhoseBrokerIsAway(t *testing.T) {
 			}
 			return nil
 		}
-		r, _ := l.runs(bank(s, relay.WithCircuit(gate)))
-		testapp.Eventually(t, "it has tried three times, and the gate is closed again", func() bool {
-			_, _, closed := gate.Tripped() // the broker says where it stands, which opens it before each
-			return calls.Load() >= 3 && closed
+		r, _ := l.runs(bank(s, relay.WithCircuit(circuit)))
+		testapp.Eventually(t, "it has tried three times, and the circuit is open again", func() bool {
+			_, _, open := circuit.Tripped() // the broker says where it stands, which closes it before each
+			return calls.Load() >= 3 && open
 		})
 		if n := l.Count("SELECT count(*) FROM event_subscriptions WHERE position = 0 AND attempts = 0 AND last_error IS NULL"); n != 1 {
 			t.Error("something was written of the outage")
 		}
 		if stats := l.stats(r); stats.Closed.IsZero() || stats.Reason == nil || stats.Halted != 0 {
-			t.Errorf("got %+v, want a gate that is closed", stats)
+			t.Errorf("got %+v, want a circuit that is open", stats)
 		}
 		away.Store(false)
-		gate.Reset()
+		circuit.Reset()
 		testapp.Eventually(t, "all is published", l.done)
 		if wrong := s.disorder(l.events); wrong != "" || calls.Load() > 4 {
 			t.Errorf("got %s after %d appends, want all with the fourth", wrong, calls.Load())

@@ -73,14 +73,14 @@ func TestAnOutageWritesNothing(t *testing.T) {
 				const n = 2000
 				b := newBroker()
 				b.failWith(func(broker.Record) error { return away })
-				var gate outbox.Circuit
-				a := testapp.New(t, db, publishes(b, relay.WithCircuit(&gate), bus.MaxAttempts(1)))
+				var circuit outbox.Circuit
+				a := testapp.New(t, db, publishes(b, relay.WithCircuit(&circuit), bus.MaxAttempts(1)))
 				a.ProduceMany(n)
 				before := a.Pending()
 				a.Start(testapp.Fast())
 				testapp.Eventually(t, "a probe has failed", func() bool {
-					since, _, closed := gate.Tripped()
-					return closed && time.Since(since) > 1500*time.Millisecond || len(a.Poisoned()) > 0
+					since, _, open := circuit.Tripped()
+					return open && time.Since(since) > 1500*time.Millisecond || len(a.Poisoned()) > 0
 				})
 				testapp.Eventually(t, "all was given back", func() bool { return a.Count("SELECT count(*) FROM message_claims") == 0 })
 				after := a.Pending()
@@ -100,7 +100,7 @@ func TestAnOutageWritesNothing(t *testing.T) {
 					t.Errorf("calls: got %d, want a few", calls)
 				}
 				b.failWith(nil)
-				gate.Reset()
+				circuit.Reset()
 				testapp.Eventually(t, "all is published", a.Empty)
 				if got := len(b.all()); got != n {
 					t.Errorf("published: got %d, want %d", got, n)
@@ -157,7 +157,7 @@ func TestADestinationThatIsAwayHoldsUpNoOther(t *testing.T) {
 func TestAPublisherThatHangs(t *testing.T) {
 	t.Parallel()
 	a := testapp.New(t, testdb.SQLite(t))
-	var gate outbox.Circuit
+	var circuit outbox.Circuit
 	hang := publisher(func(ctx context.Context, records []broker.Record) []error {
 		<-ctx.Done()
 		errs := make([]error, len(records))
@@ -166,10 +166,10 @@ func TestAPublisherThatHangs(t *testing.T) {
 		}
 		return errs
 	})
-	a = testapp.New(t, a.DB, publishes(hang, relay.WithCircuit(&gate), relay.PublishTimeout(50*time.Millisecond)))
+	a = testapp.New(t, a.DB, publishes(hang, relay.WithCircuit(&circuit), relay.PublishTimeout(50*time.Millisecond)))
 	a.ProduceMany(3)
 	r := a.Start(testapp.Fast())
-	testapp.Eventually(t, "the gate is closed", func() bool { _, _, closed := gate.Tripped(); return closed })
+	testapp.Eventually(t, "the circuit is open", func() bool { _, _, open := circuit.Tripped(); return open })
 	r.MustStop()
 	for _, row := range a.Pending() {
 		if row.Attempts != 0 {
@@ -181,11 +181,11 @@ func TestAPublisherThatHangs(t *testing.T) {
 // TestAPublisherThatIgnoresItsTimeout is given up, and costs no attempt either.
 func TestAPublisherThatIgnoresItsTimeout(t *testing.T) {
 	t.Parallel()
-	var gate outbox.Circuit
+	var circuit outbox.Circuit
 	free := make(chan struct{})
 	t.Cleanup(func() { close(free) })
 	stuck := publisher(func(context.Context, []broker.Record) []error { <-free; return nil })
-	a := testapp.New(t, testdb.SQLite(t), publishes(stuck, relay.WithCircuit(&gate), relay.PublishTimeout(50*time.Millisecond), bus.Timeout(100*time.Millisecond), bus.MaxAttempts(1)))
+	a := testapp.New(t, testdb.SQLite(t), publishes(stuck, relay.WithCircuit(&circuit), relay.PublishTimeout(50*time.Millisecond), bus.Timeout(100*time.Millisecond), bus.MaxAttempts(1)))
 	a.ProduceMany(3)
 	config := testapp.Fast()
 	config.DrainTimeout = 100 * time.Millisecond
@@ -202,10 +202,10 @@ func TestAPublisherThatIgnoresItsTimeout(t *testing.T) {
 	}
 }
 
-// TestAStopIsNoOutage: what is cut off since the processor stops closes no gate.
+// TestAStopIsNoOutage: what is cut off since the processor stops opens no circuit.
 func TestAStopIsNoOutage(t *testing.T) {
 	t.Parallel()
-	var gate outbox.Circuit
+	var circuit outbox.Circuit
 	called := make(chan struct{}, 8)
 	hang := publisher(func(ctx context.Context, records []broker.Record) []error {
 		called <- struct{}{}
@@ -216,15 +216,15 @@ func TestAStopIsNoOutage(t *testing.T) {
 		}
 		return errs
 	})
-	a := testapp.New(t, testdb.SQLite(t), publishes(hang, relay.WithCircuit(&gate)))
+	a := testapp.New(t, testdb.SQLite(t), publishes(hang, relay.WithCircuit(&circuit)))
 	a.ProduceMany(3)
 	config := testapp.Fast()
 	config.DrainTimeout = 10 * time.Millisecond
 	r := a.Start(config)
 	<-called
 	_ = r.Wait()
-	if _, reason, closed := gate.Tripped(); closed {
-		t.Errorf("gate: got it closed for %v, want it open", reason)
+	if _, reason, open := circuit.Tripped(); open {
+		t.Errorf("circuit: got it open for %v, want it closed", reason)
 	}
 	for _, row := range a.Pending() {
 		if row.Attempts != 0 {
@@ -240,13 +240,13 @@ func (p publisher) Publish(ctx context.Context, records []broker.Record) []error
 	return p(ctx, records)
 }
 
-// TestAProbeThatIsNotTakenOpensTheGate: the broker has answered.
-func TestAProbeThatIsNotTakenOpensTheGate(t *testing.T) {
+// TestAProbeThatIsNotTakenClosesTheCircuit: the broker has answered.
+func TestAProbeThatIsNotTakenClosesTheCircuit(t *testing.T) {
 	t.Parallel()
 	for name, fate := range map[string]error{"refused": broker.ErrRejected, "nowhere to go": broker.ErrNoDestination, "another": errors.New("odd")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var gate outbox.Circuit
+			var circuit outbox.Circuit
 			var calls atomic.Int64
 			b := newBroker()
 			b.failWith(func(r broker.Record) error {
@@ -256,13 +256,13 @@ func TestAProbeThatIsNotTakenOpensTheGate(t *testing.T) {
 				case 2:
 					return fate
 				case 3:
-					if _, _, closed := gate.Tripped(); closed {
-						t.Error("the third record is a probe, too: the gate is closed")
+					if _, _, open := circuit.Tripped(); open {
+						t.Error("the third record is a probe, too: the circuit is open")
 					}
 				}
 				return nil
 			})
-			a := testapp.New(t, testdb.SQLite(t), publishes(b, relay.WithCircuit(&gate), bus.BatchSize(1), bus.Concurrency(1)))
+			a := testapp.New(t, testdb.SQLite(t), publishes(b, relay.WithCircuit(&circuit), bus.BatchSize(1), bus.Concurrency(1)))
 			a.ProduceMany(20)
 			a.Start(testapp.Fast())
 			testapp.Eventually(t, "the others are published", func() bool { return len(b.all()) >= 19 })

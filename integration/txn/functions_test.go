@@ -302,7 +302,7 @@ func pausingSchedule(t *testing.T, db *bun.DB) {
 	}
 }
 
-func auditedDesk(t *testing.T, a *app) *ops.Session {
+func auditedService(t *testing.T, a *app) *ops.Session {
 	t.Helper()
 	return testapp.Must[*ops.Service](t)(ops.New(ops.Config{DB: a.DB, Registry: a.Registry, UndoWindow: -1, Logger: slog.New(slog.DiscardHandler),
 		Audit: func(ctx context.Context, _ ops.Change) error { return pause(ctx) },
@@ -311,7 +311,7 @@ func auditedDesk(t *testing.T, a *app) *ops.Session {
 
 func pausingAudit(t *testing.T, db *bun.DB) {
 	a := testapp.New(t, db, testapp.Consumed("c"))
-	if err := auditedDesk(t, a).Pause(t.Context(), "c", "it is broken"); err != nil {
+	if err := auditedService(t, a).Pause(t.Context(), "c", "it is broken"); err != nil {
 		t.Errorf("pause: %v", err)
 	}
 	if got := a.Count("SELECT count(*) FROM paused_consumers"); got != 1 {
@@ -323,10 +323,10 @@ func pausingAudit(t *testing.T, db *bun.DB) {
 func pausingAuditOfDecision(t *testing.T, db *bun.DB) {
 	a := testapp.New(t, db, testapp.Consumed("c"))
 	a.ProduceMany(1)
-	seat := auditedDesk(t, a)
-	o, err := seat.Plan(t.Context(), ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}})
+	session := auditedService(t, a)
+	o, err := session.Plan(t.Context(), ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}})
 	if err == nil {
-		o, err = seat.Start(t.Context(), o.ID, ops.StartOptions{Reason: "nobody wants it"})
+		o, err = session.Start(t.Context(), o.ID, ops.StartOptions{Reason: "nobody wants it"})
 	}
 	if err != nil || o.State != ops.Waiting {
 		t.Errorf("start: got %s and %v, want it to wait", o.State, err)

@@ -52,8 +52,8 @@ type world struct {
 	producer  *outbox.Producer
 	log       *eventlog.Log
 	scheduler *schedule.Scheduler
-	seat      *ops.Session
-	desk      *ops.Service
+	session   *ops.Session
+	service   *ops.Service
 	runs      []func(context.Context) error
 	progress  func(what string)
 	failed    func(error) // of a call of its own
@@ -78,10 +78,10 @@ func newWorld(db *bun.DB, progress func(what string), failed func(error)) (*worl
 	if w.scheduler, err = schedule.NewScheduler(w.registry, schedule.SchedulerConfig{}); err != nil {
 		return nil, err
 	}
-	if w.desk, err = ops.New(ops.Config{DB: db, Registry: w.registry, UndoWindow: -1, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if w.service, err = ops.New(ops.Config{DB: db, Registry: w.registry, UndoWindow: -1, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return nil, err
 	}
-	w.seat = w.desk.As(ops.Principal{Name: "ada", Role: ops.Administrator})
+	w.session = w.service.As(ops.Principal{Name: "ada", Role: ops.Administrator})
 	return w, w.addRuns()
 }
 
@@ -96,7 +96,7 @@ func (w *world) addRuns() error {
 			defer w.progress("projection")
 			return w.write(ctx, tx)
 		})}})
-	runner, err4 := ops.NewRunner(w.desk, nil)
+	runner, err4 := ops.NewRunner(w.service, nil)
 	if err := errors.Join(err, err2, err3, err4); err != nil {
 		return err
 	}
@@ -244,41 +244,41 @@ func (w *world) change(ctx context.Context, i int) error {
 	const why, yearly = "why", 3 // the schedule
 	switch i % 10 {
 	case 0:
-		return w.seat.Pause(ctx, "later", why)
+		return w.session.Pause(ctx, "later", why)
 	case 1:
-		return w.seat.Resume(ctx, "later", why)
+		return w.session.Resume(ctx, "later", why)
 	case 2:
 		return w.carryOut(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "poisoned"}})
 	case 3:
 		return w.carryOut(ctx, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "later"}})
 	case 4:
-		return w.seat.PauseSchedule(ctx, why, yearly)
+		return w.session.PauseSchedule(ctx, why, yearly)
 	case 5:
-		return w.seat.ResumeSchedule(ctx, why, yearly)
+		return w.session.ResumeSchedule(ctx, why, yearly)
 	case 6:
-		found, _, err := w.seat.PoisonedMessages(ctx, poison.Filter{Consumer: "poisoned"}, admin.Page{Size: 1})
+		found, _, err := w.session.PoisonedMessages(ctx, poison.Filter{Consumer: "poisoned"}, admin.Page{Size: 1})
 		if err == nil && len(found) > 0 {
-			_, err = w.seat.Requeue(ctx, why, found[0].ID)
+			_, err = w.session.Requeue(ctx, why, found[0].ID)
 		}
 		return err
 	case 7:
-		found, _, err := w.seat.Messages(ctx, admin.Filter{Consumer: "later"}, admin.Page{Size: 1})
+		found, _, err := w.session.Messages(ctx, admin.Filter{Consumer: "later"}, admin.Page{Size: 1})
 		if err == nil && len(found) > 0 {
-			_, err = w.seat.Reschedule(ctx, why, time.Now().Add(time.Hour), found[0].ID)
+			_, err = w.session.Reschedule(ctx, why, time.Now().Add(time.Hour), found[0].ID)
 		}
 		return err
 	case 8:
-		return w.seat.UpdateSchedule(ctx, why, yearly, "@yearly", "UTC")
+		return w.session.UpdateSchedule(ctx, why, yearly, "@yearly", "UTC")
 	}
-	_, err := w.seat.Overview(ctx)
+	_, err := w.session.Overview(ctx)
 	return err
 }
 
 // carryOut has an operation carried out by the runner of any program.
 func (w *world) carryOut(ctx context.Context, action ops.Action, target ops.Target) error {
-	o, err := w.seat.Plan(ctx, action, target)
+	o, err := w.session.Plan(ctx, action, target)
 	if err == nil {
-		_, err = w.seat.Start(ctx, o.ID, ops.StartOptions{Rate: 1000, Canary: -1, Reason: "why"})
+		_, err = w.session.Start(ctx, o.ID, ops.StartOptions{Rate: 1000, Canary: -1, Reason: "why"})
 	}
 	return err
 }

@@ -54,7 +54,7 @@ func behindCircuit(t *task) bool {
 	return closed && (time.Now().Before(probe) || len(t.consumer.queue) > 1)
 }
 
-// closedGates lists the consumers whose circuits are open.
+// openCircuits lists the consumers whose circuits are open.
 func (d *dispatcher) openCircuits() (list []bus.OpenCircuit) {
 	for _, c := range d.consumers {
 		if c.circuit == nil {

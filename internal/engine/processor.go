@@ -67,13 +67,13 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 	for _, registered := range registry.Consumers() {
 		settings, err := config.settings(registered)
 		group, groupErr := groupOf(registered, settings)
-		gate, gateErr := flow.CircuitOf(registered.Name(), settings)
-		breaker, breakerErr := breakerOf(registered.Name(), settings, gate)
-		errs = append(errs, err, groupErr, gateErr, breakerErr, unsupported(registered, s))
+		circuit, circuitErr := flow.CircuitOf(registered.Name(), settings)
+		breaker, breakerErr := breakerOf(registered.Name(), settings, circuit)
+		errs = append(errs, err, groupErr, circuitErr, breakerErr, unsupported(registered, s))
 		if breaker != nil {
-			gate = breaker.Circuit
+			circuit = breaker.Circuit
 		}
-		c := consumer{Consumer: registered, settings: settings, transactional: isTransactional(settings), group: group, circuit: gate, breaker: breaker, rate: flow.RateOf(registered)}
+		c := consumer{Consumer: registered, settings: settings, transactional: isTransactional(settings), group: group, circuit: circuit, breaker: breaker, rate: flow.RateOf(registered)}
 		if c.rate != nil {
 			c.spent = new(spent)
 		}

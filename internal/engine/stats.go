@@ -65,19 +65,19 @@ func (p *Processor) Stats() Stats {
 }
 
 // bounds returns circuits by their consumers, and limits.
-func (d *dispatcher) bounds() (gates map[string]bool, limits map[string]LimitStats) {
+func (d *dispatcher) bounds() (circuits map[string]bool, limits map[string]LimitStats) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, c := range d.consumers {
 		if c.circuit != nil {
-			_, _, closed := c.circuit.Tripped()
-			put(&gates, c.Name(), closed)
+			_, _, open := c.circuit.Tripped()
+			put(&circuits, c.Name(), open)
 		}
 	}
 	for _, l := range d.limiters {
 		put(&limits, strings.TrimPrefix(l.name, flow.SharedLimit), LimitStats{Slots: len(l.slots), Used: l.running, Max: l.limit})
 	}
-	return gates, limits
+	return circuits, limits
 }
 
 // put makes the map for its first entry.

@@ -194,17 +194,17 @@ func (t *task) consume(ctx context.Context, m *bus.Message) error {
 // throughCircuit has the circuit of the consumer know what came of a call of its function, and returns
 // what to make of that. A message that never reached the function says nothing about what the function needs.
 func (t *task) throughCircuit(err error, panicked bool) error {
-	gate := t.consumer.circuit
+	circuit := t.consumer.circuit
 	if undecodable := new(bus.DecodeError); errors.As(err, &undecodable) {
 		t.called = false
 	}
-	if gate == nil || !t.called || errors.Is(err, bus.ErrCancelled) {
+	if circuit == nil || !t.called || errors.Is(err, bus.ErrCancelled) {
 		return err
 	}
 	if t.consumer.breaker != nil {
 		t.consumer.breaker.count(err, t.probe)
 	}
-	passed := gate.Ended(err, t.probe)
+	passed := circuit.Ended(err, t.probe)
 	if t.probe = false; panicked {
 		return err
 	}

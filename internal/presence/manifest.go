@@ -22,10 +22,10 @@ type Consumer struct {
 
 // State is how a run is doing.
 type State struct {
-	Every   time.Duration `json:"every"`            // between reports, in nanoseconds
-	Running int           `json:"running"`          // consumers that run
-	Queued  int           `json:"queued"`           // messages that are claimed, and wait for a worker
-	Limit   int           `json:"limit"`            // the most that may run at once
-	Stuck   []string      `json:"stuck,omitempty"`  // consumers that ignored their timeout and still run
-	OpenCircuits  []string      `json:"open_circuits,omitempty"` // consumers that a gate or breaker stops here
+	Every        time.Duration `json:"every"`                   // between reports, in nanoseconds
+	Running      int           `json:"running"`                 // consumers that run
+	Queued       int           `json:"queued"`                  // messages that are claimed, and wait for a worker
+	Limit        int           `json:"limit"`                   // the most that may run at once
+	Stuck        []string      `json:"stuck,omitempty"`         // consumers that ignored their timeout and still run
+	OpenCircuits []string      `json:"open_circuits,omitempty"` // consumers that a circuit or breaker stops here
 }

@@ -74,7 +74,7 @@ func TestWhoAskedIsToldOnceTheBrokerIsBack(t *testing.T) {
 	})
 }
 
-// TestABrokerThatAnswersIsNoNews: else a gate would open that the next batch closes, again and again.
+// TestABrokerThatAnswersIsNoNews: else a circuit would close that the next batch opens, again and again.
 func TestABrokerThatAnswersIsNoNews(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

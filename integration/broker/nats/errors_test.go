@@ -132,7 +132,7 @@ func TestLimitsOfStreamsHaveTheirClasses(t *testing.T) {
 }
 
 // TestSubjectsThatNoStreamCanHaveAreRefused: a payload may be what they are made of. Taken for a stream
-// without a leader they would close the gate of all others, and a server that gets one which is too
+// without a leader they would open the circuit of all others, and a server that gets one which is too
 // long ends the connection.
 func TestSubjectsThatNoStreamCanHaveAreRefused(t *testing.T) {
 	at := newPlace(t, brokers.StartNATS(t, 1), 1)

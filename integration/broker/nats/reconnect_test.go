@@ -25,13 +25,13 @@ import (
 	amnats "github.com/asyncmonolith/asyncmonolith-go/broker/nats"
 )
 
-// TestTheGateOpensOnceTheServerIsBack: an application that wires nothing publishes again soon after its
+// TestTheCircuitClosesOnceTheServerIsBack: an application that wires nothing publishes again soon after its
 // server is back, long before the next probe.
-func TestTheGateOpensOnceTheServerIsBack(t *testing.T) {
+func TestTheCircuitClosesOnceTheServerIsBack(t *testing.T) {
 	at := newPlace(t, brokers.StartNATS(t, 1), 1)
 	nc := connectTo(t, at.servers.URL()) // with Options alone
-	var gate outbox.Circuit
-	a := testapp.New(t, testdb.SQLite(t), relay.NewForwarder("to-nats", newPublisher(t, nc, timeout), relay.Source("/here"), relay.WithCircuit(&gate),
+	var circuit outbox.Circuit
+	a := testapp.New(t, testdb.SQLite(t), relay.NewForwarder("to-nats", newPublisher(t, nc, timeout), relay.Source("/here"), relay.WithCircuit(&circuit),
 		relay.Route[testapp.Order](at.name+".x")))
 	if err := at.servers.Kill(); err != nil {
 		t.Fatal(err)
@@ -39,11 +39,11 @@ func TestTheGateOpensOnceTheServerIsBack(t *testing.T) {
 	a.ProduceMany(3)
 	a.Start(testapp.Fast())
 	const away, probe = 15500 * time.Millisecond, 30 * time.Second // it probes after 1, 3, 7, 15 and some 30 s
-	testapp.Poll(t, "the gate is closed for long", 2*away, 10*time.Millisecond, func() bool {
-		since, _, closed := gate.Tripped()
-		return closed && time.Since(since) > away
+	testapp.Poll(t, "the circuit is open for long", 2*away, 10*time.Millisecond, func() bool {
+		since, _, open := circuit.Tripped()
+		return open && time.Since(since) > away
 	})
-	since, _, _ := gate.Tripped()
+	since, _, _ := circuit.Tripped()
 	if err := at.servers.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ type Demo struct {
 	scheduler *schedule.Scheduler
 	fires     *schedule.Processor
 	log       *eventlog.Log
-	desk      *ops.Service
+	service   *ops.Service
 	admin     *admin.Client
 
 	workers         []*outbox.Processor
@@ -149,14 +149,14 @@ func (d *Demo) set(ctx context.Context) error {
 	}
 	d.balances, errs[4] = projection.NewRunner(d.db, d.log, projection.RunnerConfig{Logger: quiet}, d.shop.balances())
 	d.sales, errs[5] = projection.NewRunner(d.db, d.log, projection.RunnerConfig{Logger: quiet}, d.shop.sales())
-	d.desk, errs[6] = ops.New(ops.Config{DB: d.db, Registry: d.registry, Redact: ops.ShowAll, Logger: quiet, UndoWindow: -1})
+	d.service, errs[6] = ops.New(ops.Config{DB: d.db, Registry: d.registry, Redact: ops.ShowAll, Logger: quiet, UndoWindow: -1})
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
 	if d.admin, err = admin.NewClient(d.registry); err != nil {
 		return err
 	}
-	d.operations, err = ops.NewRunner(d.desk, nil)
+	d.operations, err = ops.NewRunner(d.service, nil)
 	return err
 }
 

@@ -58,13 +58,13 @@ func TestSomethingOfEverything(t *testing.T) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	seat := d.seat(ada)
-	o := must[ops.Overview](t)(seat.Overview(ctx))
+	session := d.session(ada)
+	o := must[ops.Overview](t)(session.Overview(ctx))
 	t.Run("messages", func(t *testing.T) { checkMessages(t, d, o) })
-	t.Run("failures", func(t *testing.T) { checkFailures(t, seat, o) })
-	t.Run("processes", func(t *testing.T) { checkProcesses(t, seat, o) })
-	t.Run("operations", func(t *testing.T) { checkOperations(t, seat) })
-	t.Run("schedules", func(t *testing.T) { checkSchedules(t, seat) })
+	t.Run("failures", func(t *testing.T) { checkFailures(t, session, o) })
+	t.Run("processes", func(t *testing.T) { checkProcesses(t, session, o) })
+	t.Run("operations", func(t *testing.T) { checkOperations(t, session) })
+	t.Run("schedules", func(t *testing.T) { checkSchedules(t, session) })
 	t.Run("projections", func(t *testing.T) { checkProjections(t, d) })
 	t.Run("minutes", func(t *testing.T) { checkMinutes(t, o) })
 }
@@ -85,12 +85,12 @@ func checkMessages(t *testing.T, d *Demo, o ops.Overview) {
 	}
 	retrying := must[int](t)(d.admin.Count(t.Context(), d.db, admin.Filter{Retrying: true}))
 	suspects := must[int](t)(d.admin.Count(t.Context(), d.db, admin.Filter{Crashed: true}))
-	if keys := must[[]admin.BlockedKey](t)(d.seat(ada).BlockedKeys(t.Context(), 100)); retrying != 14 || suspects != 1 || len(keys) != 2 {
+	if keys := must[[]admin.BlockedKey](t)(d.session(ada).BlockedKeys(t.Context(), 100)); retrying != 14 || suspects != 1 || len(keys) != 2 {
 		t.Errorf("got %d retrying, %d suspects, keys %+v, want 14, 1 and 2", retrying, suspects, keys)
 	}
 }
 
-func checkFailures(t *testing.T, seat *ops.Session, o ops.Overview) {
+func checkFailures(t *testing.T, session *ops.Session, o ops.Overview) {
 	versions := make(map[string]int)
 	for _, f := range o.Failures {
 		versions[f.FirstVersion]++
@@ -101,7 +101,7 @@ func checkFailures(t *testing.T, seat *ops.Session, o ops.Overview) {
 	if len(o.Failures) < 8 || versions[newVersion] != 1 || versions[oldVersion] == 0 {
 		t.Errorf("got %d kinds of failures, by versions %v", len(o.Failures), versions)
 	}
-	groups, _, err := seat.PoisonGroups(t.Context(), "")
+	groups, _, err := session.PoisonGroups(t.Context(), "")
 	var sizes []int
 	for _, g := range groups {
 		sizes = append(sizes, g.Messages)
@@ -115,7 +115,7 @@ func checkFailures(t *testing.T, seat *ops.Session, o ops.Overview) {
 	}
 }
 
-func checkProcesses(t *testing.T, seat *ops.Session, o ops.Overview) {
+func checkProcesses(t *testing.T, session *ops.Session, o ops.Overview) {
 	status, versions := make(map[admin.ProcessStatus]int), make(map[string]bool)
 	for _, p := range o.Processes {
 		status[p.Status]++
@@ -124,25 +124,25 @@ func checkProcesses(t *testing.T, seat *ops.Session, o ops.Overview) {
 	if status[admin.ProcessAlive] != workers+2 || status[admin.ProcessLost] != 1 || len(versions) != 2 {
 		t.Errorf("got %v of versions %v", status, versions)
 	}
-	if must[bool](t)(seat.HasRunner(t.Context())) {
+	if must[bool](t)(session.HasRunner(t.Context())) {
 		t.Error("a process says that it carries out operations, and nobody does")
 	}
-	crashes := must[[]admin.Crash](t)(seat.Crashes(t.Context(), 0, 10))
+	crashes := must[[]admin.Crash](t)(session.Crashes(t.Context(), 0, 10))
 	if len(crashes) != 1 || crashes[0].Owner != lost {
 		t.Fatalf("crashes: got %+v", crashes)
 	}
-	if m, err := seat.Message(t.Context(), crashes[0].ID); err != nil || m.Crashes != 1 || m.Consumer != invoices {
+	if m, err := session.Message(t.Context(), crashes[0].ID); err != nil || m.Crashes != 1 || m.Consumer != invoices {
 		t.Errorf("suspect: got %+v, %v", m, err)
 	}
-	for _, c := range must[[]admin.Claim](t)(seat.Claims(t.Context())) {
+	for _, c := range must[[]admin.Claim](t)(session.Claims(t.Context())) {
 		if c.Expired || !slices.ContainsFunc(o.Processes, func(p admin.Process) bool { return p.ID == c.Owner && p.Status == admin.ProcessAlive }) {
 			t.Errorf("claim of nobody: %+v", c)
 		}
 	}
 }
 
-func checkOperations(t *testing.T, seat *ops.Session) {
-	all, _, err := seat.Operations(t.Context(), admin.Page{})
+func checkOperations(t *testing.T, session *ops.Session) {
+	all, _, err := session.Operations(t.Context(), admin.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,8 +156,8 @@ func checkOperations(t *testing.T, seat *ops.Session) {
 		}
 	}
 	still := 0
-	for _, f := range must[[]ops.Finding](t)(seat.Check(t.Context())) {
-		if f.Check == "operations" && strings.Contains(f.Text, "no live process runs ops.Runner") && strings.Contains(f.Remedy, "operations watch") {
+	for _, f := range must[[]ops.Finding](t)(session.Check(t.Context())) {
+		if f.Check == "operations" && strings.Contains(f.Text, "no live process runs ops.Runner") && strings.Contains(f.Remedy, "operations run") {
 			still++
 		}
 	}
@@ -166,8 +166,8 @@ func checkOperations(t *testing.T, seat *ops.Session) {
 	}
 }
 
-func checkSchedules(t *testing.T, seat *ops.Session) {
-	all, _, err := seat.Schedules(t.Context(), schedule.Filter{}, admin.Page{})
+func checkSchedules(t *testing.T, session *ops.Session) {
+	all, _, err := session.Schedules(t.Context(), schedule.Filter{}, admin.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,12 +259,12 @@ func TestAnotherShop(t *testing.T) {
 	if d.orders <= placed {
 		t.Errorf("nobody has ordered anything since: %d orders", d.orders)
 	}
-	for _, p := range must[[]admin.Process](t)(d.seat(ada).Processes(t.Context(), time.Hour)) {
+	for _, p := range must[[]admin.Process](t)(d.session(ada).Processes(t.Context(), time.Hour)) {
 		if p.ID != lost && p.Status != admin.ProcessStopped {
 			t.Errorf("%s %s on %s: got %s, want stopped", p.Kind, p.Version, p.Host, p.Status)
 		}
 	}
-	if claims := must[[]admin.Claim](t)(d.seat(ada).Claims(t.Context())); len(claims) > 0 {
+	if claims := must[[]admin.Claim](t)(d.session(ada).Claims(t.Context())); len(claims) > 0 {
 		t.Errorf("claims are left: %+v", claims)
 	}
 }

@@ -44,11 +44,11 @@ func (d *Demo) write(ctx context.Context, what, statement string, args ...any) e
 }
 
 func (d *Demo) processes(ctx context.Context) ([]admin.Process, error) {
-	return d.seat(ada).Processes(ctx, time.Hour)
+	return d.session(ada).Processes(ctx, time.Hour)
 }
 
 func (d *Demo) failures(ctx context.Context) ([]admin.FailureGroup, error) {
-	return d.seat(ada).Failures(ctx, "", 100)
+	return d.session(ada).Failures(ctx, "", 100)
 }
 
 // dressUp has what runs in this process look like a program on several machines, of two versions.

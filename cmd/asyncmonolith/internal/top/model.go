@@ -110,7 +110,7 @@ func (m *model) look() tea.Cmd {
 	last := m.overview
 	return func() tea.Msg {
 		return m.do(func(ctx context.Context) tea.Msg {
-			o, err := see(ctx, m.Desk, last)
+			o, err := see(ctx, m.Service, last)
 			return looked{o, err}
 		})
 	}

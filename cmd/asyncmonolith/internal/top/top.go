@@ -15,8 +15,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// Desk reads what the pages show, and pauses consumers. *ops.Session implements it.
-type Desk interface {
+// Service reads what the pages show, and pauses consumers. *ops.Session implements it.
+type Service interface {
 	Overview(ctx context.Context) (ops.Overview, error)
 	BlockedKeys(ctx context.Context, limit int) ([]admin.BlockedKey, error)
 	Pause(ctx context.Context, consumer, note string) error
@@ -25,9 +25,9 @@ type Desk interface {
 
 // Config is what is shown to whom.
 type Config struct {
-	Desk  Desk
-	Every time.Duration      // between looks
-	Say   func(error) string // an error as a sentence, without secrets
+	Service Service
+	Every   time.Duration      // between looks
+	Say     func(error) string // an error as a sentence, without secrets
 	// In and Out are a terminal. Env is its environment, in the form of os.Environ.
 	In  io.Reader
 	Out io.Writer
@@ -37,7 +37,7 @@ type Config struct {
 // Run shows what there is to see until somebody quits or ctx is done. A database that fails at first is
 // an error, and later is waited for. Whatever it has asked for is over when it returns.
 func Run(ctx context.Context, c Config) error {
-	first, err := see(ctx, c.Desk, ops.Overview{})
+	first, err := see(ctx, c.Service, ops.Overview{})
 	if err != nil && !errors.Is(err, ops.ErrBusy) {
 		return err
 	}
@@ -53,8 +53,8 @@ func Run(ctx context.Context, c Config) error {
 }
 
 // see looks once. It asks for keys only where the overview is a new one, so that all goes by its pace.
-func see(ctx context.Context, desk Desk, last ops.Overview) (ops.Overview, error) {
-	o, err := desk.Overview(ctx)
+func see(ctx context.Context, service Service, last ops.Overview) (ops.Overview, error) {
+	o, err := service.Overview(ctx)
 	if err != nil {
 		return o, err
 	}
@@ -64,7 +64,7 @@ func see(ctx context.Context, desk Desk, last ops.Overview) (ops.Overview, error
 			parked[q.Consumer] = q.BlockedKeys
 		}
 	} else {
-		keys, err := desk.BlockedKeys(ctx, mostKeys)
+		keys, err := service.BlockedKeys(ctx, mostKeys)
 		if err != nil {
 			return o, err
 		}

@@ -67,34 +67,34 @@ func overview() ops.Overview {
 	}
 }
 
-// desk is one that says what it is told to.
-type desk struct {
-	Desk
+// service is one that says what it is told to.
+type service struct {
+	Service
 	overview ops.Overview
 	err      error
 	keys     int // times that it was asked for
 	did      []string
 }
 
-func (d *desk) Overview(context.Context) (ops.Overview, error) { return d.overview, d.err }
+func (d *service) Overview(context.Context) (ops.Overview, error) { return d.overview, d.err }
 
-func (d *desk) BlockedKeys(context.Context, int) ([]admin.BlockedKey, error) {
+func (d *service) BlockedKeys(context.Context, int) ([]admin.BlockedKey, error) {
 	d.keys++
 	return []admin.BlockedKey{{Consumer: "charge-card"}, {Consumer: "charge-card"}}, nil
 }
 
-func (d *desk) Pause(_ context.Context, consumer, note string) error {
+func (d *service) Pause(_ context.Context, consumer, note string) error {
 	d.did = append(d.did, fmt.Sprintf("pause %s: %s", consumer, note))
 	return d.err
 }
 
-func (d *desk) Resume(_ context.Context, consumer, note string) error {
+func (d *service) Resume(_ context.Context, consumer, note string) error {
 	d.did = append(d.did, fmt.Sprintf("resume %s: %s", consumer, note))
 	return d.err
 }
 
-func started(t *testing.T, d *desk, width, height int) *model {
-	m := newModel(t.Context(), Config{Desk: d, Every: time.Second, Say: func(err error) string { return strings.ReplaceAll(err.Error(), "secret", "xxxxx") }}, d.overview, nil)
+func started(t *testing.T, d *service, width, height int) *model {
+	m := newModel(t.Context(), Config{Service: d, Every: time.Second, Say: func(err error) string { return strings.ReplaceAll(err.Error(), "secret", "xxxxx") }}, d.overview, nil)
 	m.Update(tea.WindowSizeMsg{Width: width, Height: height})
 	return m
 }
@@ -134,7 +134,7 @@ func TestScreens(t *testing.T) {
 		{"away", 80, 12, nil, errors.New("dial tcp: secret\x1b[31m refused")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := started(t, &desk{overview: overview()}, c.width, c.height)
+			m := started(t, &service{overview: overview()}, c.width, c.height)
 			press(m, c.keys...)
 			if c.err != nil {
 				m.Update(looked{err: c.err})
@@ -166,7 +166,7 @@ func TestScreens(t *testing.T) {
 // Whatever is stored, the only commands to the terminal are styles.
 func TestStoredTextsAreShownEscaped(t *testing.T) {
 	for _, keys := range [][]string{nil, {"2"}, {"3"}, {"j", "j", "j", "p", "x", "enter"}} {
-		m := started(t, &desk{overview: overview()}, 200, 40)
+		m := started(t, &service{overview: overview()}, 200, 40)
 		press(m, keys...)
 		m.Update(looked{err: errors.New("\x1b]0;title\x07")})
 		screen := m.screen()
@@ -181,7 +181,7 @@ func TestStoredTextsAreShownEscaped(t *testing.T) {
 
 // The chosen consumer stays chosen, however they are sorted and whoever comes and goes.
 func TestTheChosenOneStays(t *testing.T) {
-	d := &desk{overview: overview()}
+	d := &service{overview: overview()}
 	m := started(t, d, 80, 24)
 	press(m, "j", "j")
 	for range orders() {
@@ -210,7 +210,7 @@ func TestTheChosenOneStays(t *testing.T) {
 
 func TestSorting(t *testing.T) {
 	want := map[string]string{"CONSUMER": "charge-card", "READY": "import", "POISONED": "charge-card", "RATE": "charge-card", "P99": "receipts", "OLDEST": "send\u202efax\n"}
-	m := started(t, &desk{overview: overview()}, 80, 24)
+	m := started(t, &service{overview: overview()}, 80, 24)
 	for i, o := range orders() {
 		if m.order != i || m.queues[0].Consumer != want[o.title] {
 			t.Errorf("by %s: got %q first, want %q", o.title, m.queues[0].Consumer, want[o.title])
@@ -236,14 +236,14 @@ func TestPausing(t *testing.T) {
 		{[]string{"p", " ", "enter", "y"}, nil, "why?"},
 		{[]string{"2", "p", "b", "enter", "y"}, nil, ""},
 	} {
-		d := &desk{overview: overview()}
+		d := &service{overview: overview()}
 		m := started(t, d, 80, 24)
 		press(m, c.keys...)
 		if !slices.Equal(d.did, c.did) || !strings.Contains(m.screen(), c.says) {
 			t.Errorf("%q: got %q, want %q and %q on\n%s", c.keys, d.did, c.did, c.says, ansi.Strip(m.screen()))
 		}
 	}
-	d := &desk{overview: overview(), err: errors.New("forbidden by secret")}
+	d := &service{overview: overview(), err: errors.New("forbidden by secret")}
 	m := started(t, d, 80, 24)
 	press(m, "p", "b", "enter", "y")
 	if !strings.Contains(m.screen(), "forbidden by xxxxx") {
@@ -253,7 +253,7 @@ func TestPausing(t *testing.T) {
 
 // A database that is away is said to be, with what was known last, until it answers again.
 func TestTheDatabaseGoesAndComesBack(t *testing.T) {
-	d := &desk{overview: overview()}
+	d := &service{overview: overview()}
 	if screen := newModel(t.Context(), Config{Say: func(err error) string { return strings.ToUpper(err.Error()) }}, ops.Overview{}, ops.ErrBusy).screen(); !strings.Contains(screen, "TOO MUCH IS ASKED") || !strings.Contains(screen, "Nobody has looked yet") {
 		t.Errorf("if it was busy from the start: got\n%s", screen)
 	}
@@ -281,7 +281,7 @@ func TestTheDatabaseGoesAndComesBack(t *testing.T) {
 
 // Keys that are parked are asked for once for each overview, whose pace is the database's.
 func TestKeysGoByThePaceOfTheOverview(t *testing.T) {
-	d := &desk{overview: overview()}
+	d := &service{overview: overview()}
 	d.overview.Queues[0].BlockedKeys = 0
 	last := ops.Overview{}
 	for range 3 {
@@ -297,7 +297,7 @@ func TestKeysGoByThePaceOfTheOverview(t *testing.T) {
 
 // Keys and sizes, however odd, break nothing.
 func TestAnySizeAndKey(t *testing.T) {
-	m := started(t, &desk{overview: overview()}, 80, 24)
+	m := started(t, &service{overview: overview()}, 80, 24)
 	for _, key := range []string{"1", "2", "3", "?", "p", "enter", "esc", "j", "G", "g", "k", "tab", "s", "1", "p", "ä", "enter"} {
 		for width := range 130 {
 			m.Update(tea.WindowSizeMsg{Width: width, Height: width % 31})

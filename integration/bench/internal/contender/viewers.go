@@ -18,14 +18,14 @@ func (s *ours) viewers() (runs []func(context.Context) error, err error) {
 	if s.variant.Viewers == 0 {
 		return nil, nil
 	}
-	desk, err := ops.New(ops.Config{DB: s.db, Registry: s.registry, Redact: ops.ShowAll, Logger: logger()})
+	service, err := ops.New(ops.Config{DB: s.db, Registry: s.registry, Redact: ops.ShowAll, Logger: logger()})
 	if err != nil {
 		return nil, err
 	}
 	authorize := func(r *http.Request) (ops.Principal, error) {
 		return ops.Principal{Name: r.RemoteAddr, Role: ops.Viewer}, nil
 	}
-	pages, err := console.New(desk, console.Config{Authorize: authorize, Logger: logger()})
+	pages, err := console.New(service, console.Config{Authorize: authorize, Logger: logger()})
 	if err != nil {
 		return nil, err
 	}

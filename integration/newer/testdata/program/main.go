@@ -50,7 +50,7 @@ type program struct {
 	log       *eventlog.Log
 	processor *outbox.Processor
 	relays    *relay.Runner
-	seat      *ops.Session
+	session   *ops.Session
 	operator  *ops.Runner
 	running   sync.WaitGroup
 }
@@ -99,10 +99,10 @@ func open(dsn string) (p *program, err error) {
 	p.processor, errs[2] = outbox.NewProcessor(p.db, registry, outbox.ProcessorConfig{PollInterval: 50 * time.Millisecond, Logger: quiet})
 	p.relays, errs[3] = relay.NewRunner(p.db, registry, p.producer, relay.RunnerConfig{Log: p.log, Logger: quiet}, receiver,
 		relay.NewLogForwarder("ledger", broker, append(adds.routes, relay.Source("/bank"), relay.Route[opened]("accounts"))...))
-	desk, err := ops.New(ops.Config{DB: p.db, Registry: registry, UndoWindow: -1, Logger: quiet})
+	service, err := ops.New(ops.Config{DB: p.db, Registry: registry, UndoWindow: -1, Logger: quiet})
 	if err == nil {
-		p.seat = desk.As(ops.Principal{Name: release, Role: ops.Administrator})
-		p.operator, errs[4] = ops.NewRunner(desk, nil)
+		p.session = service.As(ops.Principal{Name: release, Role: ops.Administrator})
+		p.operator, errs[4] = ops.NewRunner(service, nil)
 	}
 	errs[5] = outbox.Migrate(context.Background(), p.db, bus.Tables{})
 	return p, errors.Join(append(errs[:], err)...)
@@ -120,8 +120,8 @@ func (p *program) do(ctx context.Context, command string) error {
 		return nil
 	case "plan":
 		for action, target := range targets() {
-			o, planned := p.seat.Plan(ctx, action, target)
-			_, started := p.seat.Start(ctx, o.ID, ops.StartOptions{Reason: "a test"})
+			o, planned := p.session.Plan(ctx, action, target)
+			_, started := p.session.Start(ctx, o.ID, ops.StartOptions{Reason: "a test"})
 			if err := cmp.Or(planned, started); err != nil {
 				return err
 			}

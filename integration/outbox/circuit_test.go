@@ -21,33 +21,33 @@ import (
 
 var errAway = errors.New("the other side is away")
 
-// TestAClosedGateWritesNothing: while the other side is away no message costs an attempt or
+// TestAnOpenCircuitWritesNothing: while the other side is away no message costs an attempt or
 // is moved, others go on, and once a probe succeeds everything runs.
-func TestAClosedGateWritesNothing(t *testing.T) {
+func TestAnOpenCircuitWritesNothing(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		var gate outbox.Circuit
+		var circuit outbox.Circuit
 		var away atomic.Bool
 		var tries, others atomic.Int64
 		away.Store(true)
 		a := testapp.New(t, db, testapp.Counting("other", &others), bus.Consume("gated", func(context.Context, order) error {
 			if tries.Add(1); away.Load() {
-				_ = gate.Trip(errAway)
+				_ = circuit.Trip(errAway)
 				return errAway // not what Close returned
 			}
 			return nil
-		}, outbox.WithCircuit(&gate), bus.MaxAttempts(1)))
+		}, outbox.WithCircuit(&circuit), bus.MaxAttempts(1)))
 		a.ProduceMany(200)
 		before := a.Pending()
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "others go on", func() bool { return others.Load() == 200 })
 		testapp.Eventually(t, "a probe has failed", func() bool {
-			since, _, closed := gate.Tripped()
-			return closed && time.Since(since) > 1500*time.Millisecond
+			since, _, open := circuit.Tripped()
+			return open && time.Since(since) > 1500*time.Millisecond
 		})
 		failed := tries.Load()
 		if health := r.Health(); len(health.OpenCircuits) != 1 || health.OpenCircuits[0].Consumer != "gated" || health.OpenCircuits[0].Reason != errAway.Error() || !health.Ready {
-			t.Errorf("Health: got %+v, want the gate", health)
+			t.Errorf("Health: got %+v, want the circuit", health)
 		}
 		testapp.Eventually(t, "all was given back", func() bool { return a.Count("SELECT count(*) FROM message_claims") == 0 })
 		after := a.Pending()
@@ -68,7 +68,7 @@ func TestAClosedGateWritesNothing(t *testing.T) {
 			t.Errorf("Explain: got %+v, want %s", explained, admin.CircuitOpen)
 		}
 		away.Store(false)
-		testapp.Eventually(t, "a probe opens the gate", a.Empty)
+		testapp.Eventually(t, "a probe closes the circuit", a.Empty)
 		r.MustStop()
 		if n := tries.Load(); n != failed+200 && n != failed+201 || failed > 100 {
 			t.Errorf("got %d runs, %d of them while it was away: want few of those, and one for each message", n, failed)
@@ -76,19 +76,19 @@ func TestAClosedGateWritesNothing(t *testing.T) {
 	})
 }
 
-// TestProbesBecomeRare, and whoever opens the gate need not wait for one.
+// TestProbesBecomeRare, and whoever closes the circuit need not wait for one.
 func TestProbesBecomeRare(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
-		var gate outbox.Circuit
+		var circuit outbox.Circuit
 		var at testapp.Moments
 		var away atomic.Bool
 		away.Store(true)
 		a := newApp(bus.Consume("gated", func(context.Context, order) error {
 			if at.Add(); away.Load() {
-				return gate.Trip(errAway)
+				return circuit.Trip(errAway)
 			}
 			return nil
-		}, outbox.WithCircuit(&gate)))
+		}, outbox.WithCircuit(&circuit)))
 		for range 3 {
 			a.ProduceAt(ctx, order{ID: "1"})
 		}
@@ -101,7 +101,7 @@ func TestProbesBecomeRare(t *testing.T) {
 		}
 		away.Store(false)
 		opened := time.Now()
-		gate.Reset()
+		circuit.Reset()
 		testapp.Sooner(t, "all are done", a.Empty)
 		if took := time.Since(opened); took > time.Second {
 			t.Errorf("after Open: got it done after %s, want at once", took)
@@ -111,26 +111,26 @@ func TestProbesBecomeRare(t *testing.T) {
 }
 
 // TestSomethingAlwaysProbes, though only messages that have crashed wait, or each probe panics,
-// or many consumers share the gate; and no more often than is said.
+// or many consumers share the circuit; and no more often than is said.
 func TestSomethingAlwaysProbes(t *testing.T) {
 	for name, test := range map[string]struct {
-		run     func(gate *outbox.Circuit) error
+		run     func(circuit *outbox.Circuit) error
 		crashed bool
 	}{
-		"a panic":                 {func(*outbox.Circuit) error { panic("no client") }, false},
-		"five that share it":      {func(gate *outbox.Circuit) error { return gate.Trip(errAway) }, false},
-		"suspects, and it closes": {func(gate *outbox.Circuit) error { return gate.Trip(errAway) }, true},
+		"a panic":                {func(*outbox.Circuit) error { panic("no client") }, false},
+		"five that share it":     {func(circuit *outbox.Circuit) error { return circuit.Trip(errAway) }, false},
+		"suspects, and it opens": {func(circuit *outbox.Circuit) error { return circuit.Trip(errAway) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
-				var gate outbox.Circuit
+				var circuit outbox.Circuit
 				var at testapp.Moments
 				var consumers []bus.Consumer
 				for i := range 5 {
 					consumers = append(consumers, bus.Consume(fmt.Sprint("c", i), func(context.Context, order) error {
 						at.Add()
-						return test.run(&gate)
-					}, outbox.WithCircuit(&gate)))
+						return test.run(&circuit)
+					}, outbox.WithCircuit(&circuit)))
 				}
 				a := newApp(consumers...)
 				for range 5 {
@@ -140,7 +140,7 @@ func TestSomethingAlwaysProbes(t *testing.T) {
 					a.Exec("UPDATE consumer_messages SET crashes = 1")
 				}
 				began := time.Now()
-				if err := gate.Trip(errAway); !errors.Is(err, errAway) {
+				if err := circuit.Trip(errAway); !errors.Is(err, errAway) {
 					t.Errorf("Close: got %v, want it to wrap the reason", err)
 				}
 				r := a.StartWith(ctx, outbox.ProcessorConfig{})
@@ -160,18 +160,18 @@ func TestSomethingAlwaysProbes(t *testing.T) {
 	}
 }
 
-// TestWhatCloseReturnsCostsNothing, even if somebody has opened the gate meanwhile.
-func TestWhatCloseReturnsCostsNothing(t *testing.T) {
+// TestWhatTripReturnsCostsNothing, even if somebody has closed the circuit meanwhile.
+func TestWhatTripReturnsCostsNothing(t *testing.T) {
 	t.Parallel()
-	var gate outbox.Circuit
+	var circuit outbox.Circuit
 	var runs atomic.Int64
 	a := testapp.New(t, testdb.SQLite(t), bus.Consume("gated", func(context.Context, order) error {
 		if runs.Add(1) > 1 {
 			return nil
 		}
-		defer gate.Reset()
-		return gate.Trip(errAway)
-	}, outbox.WithCircuit(&gate), bus.MaxAttempts(1)))
+		defer circuit.Reset()
+		return circuit.Trip(errAway)
+	}, outbox.WithCircuit(&circuit), bus.MaxAttempts(1)))
 	a.Produce(order{ID: "1"})
 	r := a.Start(testapp.Fast())
 	testapp.Eventually(t, "it ran again", a.Empty)
@@ -181,17 +181,17 @@ func TestWhatCloseReturnsCostsNothing(t *testing.T) {
 	}
 }
 
-// TestAStepDoesNotWaitForAGate that closes while it claims.
-func TestAStepDoesNotWaitForAGate(t *testing.T) {
+// TestAStepDoesNotWaitForACircuit that opens while it claims.
+func TestAStepDoesNotWaitForACircuit(t *testing.T) {
 	t.Parallel()
-	var gate outbox.Circuit
+	var circuit outbox.Circuit
 	var once sync.Once
 	hooked := testdb.SQLite(t).WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
 		if strings.Contains(query, "INSERT INTO") && strings.Contains(query, "message_claims") {
-			once.Do(func() { _ = gate.Trip(errAway) })
+			once.Do(func() { _ = circuit.Trip(errAway) })
 		}
 	}))
-	a := testapp.New(t, hooked, testapp.Consumed("gated", outbox.WithCircuit(&gate)))
+	a := testapp.New(t, hooked, testapp.Consumed("gated", outbox.WithCircuit(&circuit)))
 	a.Produce(order{ID: "1"})
 	p := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(hooked, a.Registry, outbox.ProcessorConfig{}))
 	for step := range 2 {
@@ -199,23 +199,23 @@ func TestAStepDoesNotWaitForAGate(t *testing.T) {
 			t.Errorf("step %d: got %v, %v, want nothing run", step, ran, err)
 		}
 	}
-	gate.Reset()
+	circuit.Reset()
 	if ran, err := p.ProcessNext(a.Context()); !ran || err != nil {
 		t.Errorf("once it is open: got %v, %v, want it run", ran, err)
 	}
 }
 
-// TestNothingFollowsAProbeThatIsDiscarded, of its key neither: that has not opened the gate.
+// TestNothingFollowsAProbeThatIsDiscarded, of its key neither: that has not closed the circuit.
 func TestNothingFollowsAProbeThatIsDiscarded(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
-		var gate outbox.Circuit
+		var circuit outbox.Circuit
 		var at testapp.Moments
 		a := newApp(bus.Consume("gated", func(context.Context, step) error {
 			at.Add()
 			return bus.Discard(errors.New("no"))
-		}, bus.Ordered(bus.BlockKey), outbox.WithCircuit(&gate)))
+		}, bus.Ordered(bus.BlockKey), outbox.WithCircuit(&circuit)))
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(ctx, a.DB, stepsOf(3, "a")...))
-		_ = gate.Trip(errAway)
+		_ = circuit.Trip(errAway)
 		r := a.StartWith(ctx, outbox.ProcessorConfig{Concurrency: 1})
 		testapp.Sooner(t, "all ran", a.Empty)
 		r.MustStop()
@@ -243,12 +243,12 @@ func TestWhatNeverReachesTheFunctionUsesUpNoProbe(t *testing.T) {
 			a.Exec(`UPDATE consumer_messages SET payload = '{"id":5}'`)
 		},
 	} {
-		for _, with := range []string{"gate", "breaker"} {
+		for _, with := range []string{"circuit", "breaker"} {
 			t.Run(name+" behind a "+with, func(t *testing.T) {
 				testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
-					var gate outbox.Circuit
+					var circuit outbox.Circuit
 					var runs atomic.Int64
-					option := outbox.WithCircuit(&gate)
+					option := outbox.WithCircuit(&circuit)
 					if with == "breaker" {
 						option = bus.CircuitBreaker(bus.CircuitBreakerConfig{Cooldown: time.Minute})
 					}
@@ -257,7 +257,7 @@ func TestWhatNeverReachesTheFunctionUsesUpNoProbe(t *testing.T) {
 						bad(ctx, a)
 					}
 					a.ProduceAt(ctx, order{ID: "good"})
-					if _ = gate.Trip(errAway); with == "breaker" {
+					if _ = circuit.Trip(errAway); with == "breaker" {
 						a.Exec("INSERT INTO message_breakers (name, half_since, opened, opened_at, open_until) VALUES ('c', ?, 1, ?, ?)",
 							time.Now().UnixMicro(), time.Now().UnixMicro(), time.Now().Add(time.Minute).UnixMicro())
 					}

@@ -13,10 +13,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// OpenDesk makes the desk at which people look after messages.
-func OpenDesk(db *bun.DB, registry *bus.Registry) (*ops.Service, error) {
-	// snippet: desk
-	desk, err := ops.New(ops.Config{DB: db, Registry: registry,
+// OpenService makes the ops service of the program.
+func OpenService(db *bun.DB, registry *bus.Registry) (*ops.Service, error) {
+	// snippet: service
+	service, err := ops.New(ops.Config{DB: db, Registry: registry,
 		// What an operator sees of payloads, headers and texts of errors. Nil shows nothing.
 		Redact: func(_ context.Context, c ops.Content) ops.Content {
 			if strings.HasPrefix(c.PayloadType, "card.") {
@@ -26,13 +26,13 @@ func OpenDesk(db *bun.DB, registry *bus.Registry) (*ops.Service, error) {
 		},
 	})
 	// end
-	return desk, err
+	return service, err
 }
 
-// RunOperations carries out what people start at a desk.
-func RunOperations(ctx context.Context, desk *ops.Service) error {
+// RunOperations carries out operations that people start.
+func RunOperations(ctx context.Context, service *ops.Service) error {
 	// snippet: runner
-	runner, err := ops.NewRunner(desk, nil) // or your *projection.Runner, for what is done to projections
+	runner, err := ops.NewRunner(service, nil) // or your *projection.Runner, for what is done to projections
 	if err != nil {
 		return err
 	}
@@ -40,23 +40,23 @@ func RunOperations(ctx context.Context, desk *ops.Service) error {
 	// end
 }
 
-// AtTheDesk shows what fails, and plans to run it again.
-func AtTheDesk(ctx context.Context, desk *ops.Service, out io.Writer) error {
-	// snippet: seat
-	seat := desk.As(ops.Principal{Name: "ada@example.com", Role: ops.Operator}) // by your login
-	overview, err := seat.Overview(ctx)
+// AtTheService shows what fails, and plans to run it again.
+func AtTheService(ctx context.Context, service *ops.Service, out io.Writer) error {
+	// snippet: session
+	session := service.As(ops.Principal{Name: "ada@example.com", Role: ops.Operator}) // by your login
+	overview, err := session.Overview(ctx)
 	if err != nil {
 		return err
 	}
 	for _, q := range overview.Queues {
 		fmt.Fprintln(out, q.Consumer, q.Ready, "ready", q.Poisoned, "poisoned", q.PausedBy)
 	}
-	planned, err := seat.Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "charge-card"}})
+	planned, err := session.Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "charge-card"}})
 	if err != nil {
 		return err // ops.ErrNoMatch, ops.ErrForbidden
 	}
 	fmt.Fprintln(out, planned.Preview.Messages, "messages") // ask, and then
-	started, err := seat.Start(ctx, planned.ID, ops.StartOptions{Rate: 100, Canary: 10, Reason: "fixed in 1.4.3"})
+	started, err := session.Start(ctx, planned.ID, ops.StartOptions{Rate: 100, Canary: 10, Reason: "fixed in 1.4.3"})
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-type deskParams struct {
+type serviceParams struct {
 	fx.In
 
 	DB       *bun.DB
@@ -21,7 +21,7 @@ type deskParams struct {
 	Logger   *slog.Logger `optional:"true"`
 }
 
-func newDesk(p deskParams) (*ops.Service, error) {
+func newService(p serviceParams) (*ops.Service, error) {
 	config := p.Config
 	config.DB = cmp.Or(config.DB, p.DB)
 	config.Registry = cmp.Or(config.Registry, p.Registry)
@@ -32,10 +32,10 @@ func newDesk(p deskParams) (*ops.Service, error) {
 type operationParams struct {
 	fx.In
 
-	Desk    *ops.Service
+	Service *ops.Service
 	Readers *projection.Runner `optional:"true"`
 }
 
 func newOperationRunner(p operationParams) (*ops.Runner, error) {
-	return ops.NewRunner(p.Desk, p.Readers)
+	return ops.NewRunner(p.Service, p.Readers)
 }
