@@ -30,9 +30,13 @@ func TestARecordThatCannotBeStored(t *testing.T) {
 	sub := b.subscribe()
 	s := receives(t, testdb.MariaDB(t), relay.Receive("from-shop", sub, relay.Accept[order]()), testapp.Consumed("ship"))
 	s.run()
+	testapp.Eventually(t, "the receiver says why it pauses", func() bool {
+		paused := s.stats().Paused
+		return strings.Contains(paused, "a record of 13631488 bytes cannot be parked") && strings.Contains(paused, "max_allowed_packet") && s.stats().Accepted == 2
+	})
 	testapp.Eventually(t, "it comes again", func() bool { return sub.given.Load() > 1 || sub.acked.Load() > 0 })
-	if acked, paused := sub.acked.Load(), s.stats().Paused; acked != 0 || !strings.Contains(paused, "a record of 13631488 bytes cannot be parked") || !strings.Contains(paused, "max_allowed_packet") {
-		t.Errorf("got %d acknowledged, and paused since %q, want it kept, and the reason", acked, paused)
+	if acked := sub.acked.Load(); acked != 0 {
+		t.Errorf("got %d acknowledged, want none", acked)
 	}
 	if stats, waiting := s.stats(), len(s.Pending()); stats.Accepted != 2 || stats.Parked != 0 || waiting != 2 {
 		t.Errorf("got %+v, and %d messages, want those of the others", stats, waiting)
@@ -101,8 +105,8 @@ func TestWhatALayerOfTheProducerRefuses(t *testing.T) {
 		runner := testapp.Must[*relay.Runner](t)(relay.NewRunner(db, a.Registry, producer, relay.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver))
 		s := &service{app: a, runner: runner, stop: func() {}}
 		s.run()
-		testapp.Eventually(t, "it comes again", func() bool { return sub.given.Load() > 1 })
-		if acked, stats := sub.acked.Load(), s.stats(); acked != 0 || stats.Accepted+stats.Parked != 0 || !strings.Contains(stats.Paused, "away") {
+		testapp.Eventually(t, "it comes again", func() bool { return sub.given.Load() > 1 && strings.Contains(s.stats().Paused, "away") })
+		if acked, stats := sub.acked.Load(), s.stats(); acked != 0 || stats.Accepted+stats.Parked != 0 {
 			t.Errorf("while a layer fails: got %d acknowledged and %+v, want none, and the reason", acked, stats)
 		}
 		down.Store(false)

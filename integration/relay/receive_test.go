@@ -90,7 +90,9 @@ func TestWhatCannotBeTakenIsParked(t *testing.T) {
 		}
 		all := ""
 		for _, row := range rows {
-			if all += row.Errors; row.ConsumerType != "receive:from-shop" || row.Attempts != 1 {
+			all += row.Errors
+			slow := strings.Contains(row.Errors, context.DeadlineExceeded.Error()) // the database, and it was tried again
+			if row.ConsumerType != "receive:from-shop" || row.Attempts != 1 && !slow {
 				t.Errorf("poisoned: got %s after %d attempts, want it of the receiver, at once", row.ConsumerType, row.Attempts)
 			}
 		}
@@ -357,9 +359,7 @@ func TestNothingIsAcknowledgedThatIsNotCommitted(t *testing.T) {
 		if acked, rows := sub.acked.Load(), s.Count("SELECT (SELECT count(*) FROM inbox_messages) + (SELECT count(*) FROM consumer_messages)"); acked != 0 || rows != 0 {
 			t.Errorf("got %d acknowledged and %d rows, want none", acked, rows)
 		}
-		if paused := s.stats().Paused; !strings.Contains(paused, "away") {
-			t.Errorf("paused: got %q, want the reason", paused)
-		}
+		testapp.Eventually(t, "the receiver says why it pauses", func() bool { return strings.Contains(s.stats().Paused, "away") })
 		away.Store(false)
 		s.Start(testapp.Fast())
 		testapp.Eventually(t, "all is consumed", func() bool { return sub.acked.Load() == n && s.Empty() })
