@@ -62,8 +62,8 @@ func TestAdminRefusesBadInputBeforeAnySQL(t *testing.T) {
 		"the zero time":                  {second(client.Reschedule(ctx, db, time.Time{}, 1)), bus.ErrInvalidOption},
 		"a year beyond 9999":             {second(client.Reschedule(ctx, db, time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC), 1)), bus.ErrInvalidOption},
 		"a year beyond 9999 in UTC":      {second(client.Reschedule(ctx, db, time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -7200)), 1)), bus.ErrInvalidOption},
-		"a pause of nobody":              {client.Pause(ctx, db, ""), bus.ErrInvalidOption},
-		"a pause of no text":             {client.Pause(ctx, db, "\xff"), bus.ErrInvalidText},
+		"a pause of nobody":              {client.Pause(ctx, db, "", admin.PauseNote{}), bus.ErrInvalidOption},
+		"a pause of no text":             {client.Pause(ctx, db, "\xff", admin.PauseNote{}), bus.ErrInvalidText},
 		"a resume of too much":           {client.Resume(ctx, db, strings.Repeat("x", 256)), bus.ErrTooLarge},
 	} {
 		if !errors.Is(test.err, test.want) || !strings.HasPrefix(test.err.Error(), "admin: ") {

@@ -41,7 +41,7 @@ type Queue struct {
 	// that former name.
 	Registered bool `json:"registered"`
 	// PausedAt is when the consumer was paused; zero means that it is not. PausedBy and PauseNote are
-	// what [Client.PauseNoted] was given.
+	// what [Client.Pause] was given.
 	PausedAt  time.Time `json:"paused_at,omitzero"`
 	PausedBy  string    `json:"paused_by,omitempty"`
 	PauseNote string    `json:"pause_note,omitempty"`
@@ -182,6 +182,12 @@ func (a *Client) ClaimMessages(ctx context.Context, db bun.IDB, claim int64) ([]
 	return store.Each(rows, newMessage), nil
 }
 
+// PauseNote is who has paused a consumer, and why. Both may be empty.
+type PauseNote struct {
+	By     string // its first 255 bytes are kept
+	Reason string // its first 1000 bytes are kept
+}
+
 // Pause keeps a consumer's messages from being claimed until [Client.Resume]. It holds from its
 // commit on, in all processes, and survives restarts. What is claimed already still runs; within
 // about a second nothing of the consumer starts any more. Messages are produced and kept as ever.
@@ -191,16 +197,12 @@ func (a *Client) ClaimMessages(ctx context.Context, db bun.IDB, claim int64) ([]
 // release gives the consumer is another: pause that, too. Pausing twice is no
 // error. An empty name is bus.ErrInvalidOption; one that cannot be stored is
 // bus.ErrInvalidText or bus.ErrTooLarge.
-func (a *Client) Pause(ctx context.Context, db bun.IDB, consumer string) error {
-	return a.PauseNoted(ctx, db, consumer, "", "")
-}
-
-// PauseNoted is [Client.Pause] with a name and a reason, of which the first 255 and 1000 bytes are
-// kept: [Queue] has them. Of a consumer that is paused already the first note stays.
-func (a *Client) PauseNoted(ctx context.Context, db bun.IDB, consumer, by, note string) error {
+//
+// note is who pauses and why, for [Queue]. Of a consumer that is paused already the first note stays.
+func (a *Client) Pause(ctx context.Context, db bun.IDB, consumer string, note PauseNote) error {
 	st, db, err := a.stores.In(ctx, db, errNotMade)
 	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
-		err = a.underAllNames(ctx, st, db, consumer, func(tx bun.Tx, names []string) error { return st.Pause(ctx, tx, names, by, note) })
+		err = a.underAllNames(ctx, st, db, consumer, func(tx bun.Tx, names []string) error { return st.Pause(ctx, tx, names, note.By, note.Reason) })
 	}
 	return dberr.Wrap(err, "admin: pause %q", consumer)
 }

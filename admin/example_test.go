@@ -67,7 +67,7 @@ func ExampleClient_Pause() {
 		db     *bun.DB // opened by the application
 		client *admin.Client
 	)
-	if err := client.Pause(ctx, db, "charge-card"); err != nil {
+	if err := client.Pause(ctx, db, "charge-card", admin.PauseNote{By: "ann", Reason: "the provider is down"}); err != nil {
 		fmt.Println(err)
 		return
 	}

@@ -31,7 +31,7 @@ const (
 // ignores the end of its context. While a message waits for its next attempt, so do those
 // behind it.
 //
-// The key is that of outbox.OrderingKey, or what the payload's OrderKey returns; without one Produce
+// The key is that of outbox.OrderingKey, or what the payload's OrderingKey returns; without one Produce
 // fails with [ErrNoKey]. Consumers that are not ordered pay no attention to it.
 func Ordered(poisoned PoisonPolicy) ConsumerOption {
 	return func(c *ConsumerConfig) {
@@ -42,12 +42,12 @@ func Ordered(poisoned PoisonPolicy) ConsumerOption {
 }
 
 // ordersBy is a payload that knows its key: the one that messages of ordered consumers have.
-type ordersBy interface{ OrderKey() string }
+type ordersBy interface{ OrderingKey() string }
 
 // keyOf returns the key that a payload gives itself, if it does.
 func keyOf(payload any) string {
 	if keyed, ok := payload.(ordersBy); ok {
-		return keyed.OrderKey()
+		return keyed.OrderingKey()
 	}
 	return ""
 }
@@ -80,7 +80,7 @@ func (r *Registry) key(m *Message, c Consumer) (err error) {
 	}
 	switch {
 	case m.OrderingKey == "":
-		return fmt.Errorf("%w: consumer %q goes by keys: give outbox.OrderingKey, or have the payload a method OrderKey", ErrNoKey, c.name)
+		return fmt.Errorf("%w: consumer %q goes by keys: give outbox.OrderingKey, or have the payload a method OrderingKey", ErrNoKey, c.name)
 	case c.Ordered() && m.DebounceMax == 0 && (m.Delay > 0 || !m.AvailableAt.IsZero()):
 		return fmt.Errorf("%w: consumer %q is ordered: a message that waits would hold up its key", ErrInvalidOption, c.name)
 	}

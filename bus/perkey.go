@@ -12,7 +12,7 @@ const maxPerKey = 1000
 // together: 1 to 1000, in any order. A tenant is a key, for instance. What is more waits, and
 // does not keep messages of other keys from running: each key has its share.
 //
-// The key is that of [Ordered]: outbox.OrderingKey, or what the payload's OrderKey returns.
+// The key is that of [Ordered]: outbox.OrderingKey, or what the payload's OrderingKey returns.
 func KeyConcurrency(n int) ConsumerOption {
 	return func(c *ConsumerConfig) { set(c, "KeyConcurrency", &c.KeyConcurrency, n) }
 }

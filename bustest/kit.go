@@ -135,7 +135,7 @@ func (k *Kit) build(c KitConfig, consumers []bus.Consumer) (err error) {
 	if k.store, err = store.For(k.db.Dialect().Name(), k.Registry.Tables()); err != nil {
 		return err
 	}
-	c.Producer.Layers = append([]bus.ProduceMiddleware{k.stamp}, c.Producer.Layers...)
+	c.Producer.Middleware = append([]bus.ProduceMiddleware{k.stamp}, c.Producer.Middleware...)
 	if k.Producer, err = outbox.NewProducer(k.Registry, c.Producer); err != nil {
 		return err
 	}

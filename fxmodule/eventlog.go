@@ -19,7 +19,7 @@ import (
 // *eventlog.Types, *eventlog.Log, which constructors of consumers and of
 // projections may take and use from OnStart on, and *projection.Runner, which
 // [Module] starts and stops with the processors. The application may provide
-// eventlog.LogConfig and projection.RunnerConfig as values. [ConsumeLayers] is not for
+// eventlog.LogConfig and projection.RunnerConfig as values. [ConsumeMiddleware] is not for
 // projections: theirs is projection.RunnerConfig.Chain. Give it to an application once,
 // and with Module.
 func EventLog(types ...eventlog.Type) fx.Option {

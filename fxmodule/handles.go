@@ -62,7 +62,7 @@ type fillParams struct {
 	Handles         *handles
 	Registry        *bus.Registry
 	Telemetry       *amotel.Telemetry
-	Layers          ProduceLayers            `optional:"true"`
+	Layers          ProduceMiddleware        `optional:"true"`
 	ProducerConfig  outbox.ProducerConfig    `optional:"true"`
 	SchedulerConfig schedule.SchedulerConfig `optional:"true"`
 	Logger          *slog.Logger             `optional:"true"`
@@ -88,10 +88,10 @@ func fill(p fillParams) error {
 
 func newProducer(p fillParams) (*outbox.Producer, error) {
 	config := p.ProducerConfig
-	if config.Layers != nil && p.Layers != nil {
-		return nil, bothProvided("fxmodule.ProduceLayers", "outbox.ProducerConfig.Layers")
+	if config.Middleware != nil && p.Layers != nil {
+		return nil, bothProvided("fxmodule.ProduceMiddleware", "outbox.ProducerConfig.Middleware")
 	}
-	config.Layers = append(config.Layers, p.Layers...) // one of them is nil
+	config.Middleware = append(config.Middleware, p.Layers...) // one of them is nil
 	config.Logger = cmp.Or(config.Logger, p.Logger)
 	if config.Telemetry == nil && p.Telemetry != nil {
 		config.Telemetry = p.Telemetry.Produce()

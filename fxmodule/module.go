@@ -22,8 +22,8 @@ import (
 // With [EventLog] it also runs a *projection.Runner; what it says of processors is
 // true of that, too.
 //
-// The application must provide a *bun.DB. It may provide [ConsumeLayers], [OuterLayers],
-// [ProduceLayers], middleware.OnPoison, *slog.Logger, notify.Listener, and bus.RegistryConfig,
+// The application must provide a *bun.DB. It may provide [ConsumeMiddleware], [OuterMiddleware],
+// [ProduceMiddleware], middleware.OnPoison, *slog.Logger, notify.Listener, and bus.RegistryConfig,
 // outbox.ProducerConfig, outbox.ProcessorConfig, schedule.SchedulerConfig,
 // schedule.ProcessorConfig, notify.NotifierConfig, relay.RunnerConfig, ops.Config (whose DB and
 // Registry it fills in) and amotel.TelemetryConfig, each as a value. fx
@@ -84,24 +84,24 @@ func module() fx.Option {
 	)
 }
 
-// ConsumeLayers is the application's own layers of the consume chain, first
+// ConsumeMiddleware is the application's own layers of the consume chain, first
 // outermost: they run inside the ready-made ones, right around the consumer. It
 // is one ordered value and not a group, since fx shuffles groups. Together with
 // an outbox.ProcessorConfig.Middleware, which is the whole chain, it is an error; that
 // is also the way to another Backoff: provide a ProcessorConfig with a Chain made by
 // middleware.Default. Layers are called by many goroutines at once.
-type ConsumeLayers []bus.Middleware
+type ConsumeMiddleware []bus.Middleware
 
-// OuterLayers is layers of the consume chain that see every run and its final outcome,
+// OuterMiddleware is layers of the consume chain that see every run and its final outcome,
 // first outermost: they are the Outer of middleware.Options, which says what that
 // means. Together with an outbox.ProcessorConfig.Middleware it is an error. Layers are
 // called by many goroutines at once.
-type OuterLayers []bus.Middleware
+type OuterMiddleware []bus.Middleware
 
-// ProduceLayers is the application's own layers of the produce chain, first
-// outermost. Together with an outbox.ProducerConfig.Layers it is an error. Layers
+// ProduceMiddleware is the application's own layers of the produce chain, first
+// outermost. Together with an outbox.ProducerConfig.Middleware it is an error. Layers
 // are called by many goroutines at once.
-type ProduceLayers []bus.ProduceMiddleware
+type ProduceMiddleware []bus.ProduceMiddleware
 
 // migrating asks for migrations at start.
 type migrating struct{}

@@ -98,8 +98,8 @@ type processorParams struct {
 	DB        *bun.DB
 	Registry  *bus.Registry
 	Telemetry *amotel.Telemetry
-	Layers    ConsumeLayers          `optional:"true"`
-	Outer     OuterLayers            `optional:"true"`
+	Layers    ConsumeMiddleware      `optional:"true"`
+	Outer     OuterMiddleware        `optional:"true"`
 	OnPoison  middleware.OnPoison    `optional:"true"`
 	Config    outbox.ProcessorConfig `optional:"true"`
 	Logger    *slog.Logger           `optional:"true"`
@@ -108,17 +108,17 @@ type processorParams struct {
 func newProcessor(p processorParams) (*outbox.Processor, error) {
 	config := p.Config
 	if config.Middleware != nil && p.Layers != nil {
-		return nil, bothProvided("fxmodule.ConsumeLayers", "outbox.ProcessorConfig.Middleware")
+		return nil, bothProvided("fxmodule.ConsumeMiddleware", "outbox.ProcessorConfig.Middleware")
 	}
 	if config.Middleware != nil && p.Outer != nil {
-		return nil, bothProvided("fxmodule.OuterLayers", "outbox.ProcessorConfig.Middleware")
+		return nil, bothProvided("fxmodule.OuterMiddleware", "outbox.ProcessorConfig.Middleware")
 	}
 	if config.Middleware != nil && p.OnPoison != nil {
 		return nil, bothProvided("middleware.OnPoison", "outbox.ProcessorConfig.Middleware")
 	}
 	config.Logger = cmp.Or(config.Logger, p.Logger)
 	if config.Middleware == nil {
-		options := middleware.Options{Logger: config.Logger, Outer: p.Outer, Layers: p.Layers, OnPoison: p.OnPoison}
+		options := middleware.Options{Logger: config.Logger, OuterMiddleware: p.Outer, Middleware: p.Layers, OnPoison: p.OnPoison}
 		if p.Telemetry != nil {
 			options.Telemetry = p.Telemetry.Consume()
 		}

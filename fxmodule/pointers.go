@@ -34,12 +34,12 @@ type pointers struct {
 	Projection *projection.RunnerConfig  `optional:"true"`
 	Relay      *relay.RunnerConfig       `optional:"true"`
 	Service    *ops.Config               `optional:"true"`
-	Consume    *ConsumeLayers            `optional:"true"`
-	Outer      *OuterLayers              `optional:"true"`
-	Produce    *ProduceLayers            `optional:"true"`
+	Consume    *ConsumeMiddleware        `optional:"true"`
+	Outer      *OuterMiddleware          `optional:"true"`
+	Produce    *ProduceMiddleware        `optional:"true"`
 
-	ConsumeLayers []bus.Middleware        `optional:"true"`
-	ProduceLayers []bus.ProduceMiddleware `optional:"true"`
+	ConsumeMiddleware []bus.Middleware        `optional:"true"`
+	ProduceMiddleware []bus.ProduceMiddleware `optional:"true"`
 }
 
 // refuseConcrete reports providers of OpenTelemetry's SDK that are not provided as the interfaces, where there is no

@@ -14,19 +14,19 @@ type Options struct {
 	// Telemetry is the outermost layer: it sees every run and its final
 	// outcome. Defaults to none.
 	Telemetry bus.Middleware
-	// Outer is further layers that see every run and its final outcome, whether the message is
+	// OuterMiddleware is further layers that see every run and its final outcome, whether the message is
 	// retried or poisoned: read it with bus.OutcomeOf. They run outside all others but Telemetry,
 	// first outermost. No layer recovers their panics and no timeout holds there: what they return
 	// is final. Defaults to none.
-	Outer []bus.Middleware
+	OuterMiddleware []bus.Middleware
 	// Backoff is the wait between failed runs of consumers that have none of
 	// their own. Defaults to Exponential with the consumer's AttemptDelay.
 	Backoff func(attempt int) time.Duration
 	// OnPoison is called before a message is poisoned. Defaults to none.
 	OnPoison OnPoison
-	// Layers are the application's own layers, first outermost. They run inside
+	// Middleware is the application's own layers, first outermost. They run inside
 	// all others, right around the consumer. Defaults to none.
-	Layers []bus.Middleware
+	Middleware []bus.Middleware
 }
 
 // Default returns the standard consume chain, outermost first: telemetry, the
@@ -36,7 +36,7 @@ func Default(o Options) []bus.Middleware {
 	if o.Telemetry != nil {
 		chain = append(chain, o.Telemetry)
 	}
-	chain = append(chain, o.Outer...)
+	chain = append(chain, o.OuterMiddleware...)
 	chain = append(chain, Log(o.Logger), Poison(o.OnPoison), Attempts(o.Backoff), Recover(), Timeout())
-	return append(chain, o.Layers...)
+	return append(chain, o.Middleware...)
 }

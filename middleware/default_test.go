@@ -75,7 +75,7 @@ func TestDefaultOrderOfTheLayers(t *testing.T) {
 		}
 	}
 	chain := middleware.Default(middleware.Options{
-		Logger: slog.New(lines), Telemetry: mark("telemetry"), Layers: []bus.Middleware{mark("user 1"), mark("user 2")},
+		Logger: slog.New(lines), Telemetry: mark("telemetry"), Middleware: []bus.Middleware{mark("user 1"), mark("user 2")},
 		OnPoison: func(context.Context, *bus.Message, string, error) { calls = append(calls, "hook") },
 	})
 	if len(chain) != 1+layerCount+2 {
@@ -152,7 +152,7 @@ func TestDefaultChainAsAWhole(t *testing.T) {
 		}
 		lines.notify = func(ctx context.Context) { note(ctx, "log") }
 		chain := middleware.Default(middleware.Options{
-			Logger: slog.New(lines), Telemetry: watch("telemetry"), Layers: []bus.Middleware{watch("user")},
+			Logger: slog.New(lines), Telemetry: watch("telemetry"), Middleware: []bus.Middleware{watch("user")},
 			OnPoison: func(ctx context.Context, _ *bus.Message, _ string, err error) { note(ctx, "hook: "+err.Error()) },
 		})
 		late := func(ctx context.Context, _ *bus.Message) error {
@@ -195,7 +195,7 @@ func TestDefaultDoesNotKeepTheUsersSlice(t *testing.T) {
 	t.Parallel()
 	user := make([]bus.Middleware, 1, 8)
 	user[0] = passThrough
-	options := middleware.Options{Layers: user}
+	options := middleware.Options{Middleware: user}
 	chain := append(middleware.Default(options), nil)
 	if again := middleware.Default(options); len(again) != layerCount+1 || again[layerCount] == nil || chain[layerCount] == nil {
 		t.Errorf("got %d layers, want %d, none nil", len(again), layerCount+1)

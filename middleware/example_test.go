@@ -23,8 +23,8 @@ func ExampleDefault() {
 		}
 	}
 	chain := middleware.Default(middleware.Options{
-		Logger: logger,
-		Layers: []bus.Middleware{tenant},
+		Logger:     logger,
+		Middleware: []bus.Middleware{tenant},
 		OnPoison: func(_ context.Context, m *bus.Message, reason string, err error) {
 			fmt.Printf("%s: %s: %v\n", m.Consumer, reason, err)
 		},

@@ -80,7 +80,7 @@ func (s *Session) BlockedKeys(ctx context.Context, limit int) ([]admin.BlockedKe
 // others to see.
 func (s *Session) Pause(ctx context.Context, consumer, note string) error {
 	return s.change(ctx, Change{Action: Pause, Reason: note, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {
-		return 0, s.service.admin.PauseNoted(ctx, tx, consumer, s.who.Name, note)
+		return 0, s.service.admin.Pause(ctx, tx, consumer, admin.PauseNote{By: s.who.Name, Reason: note})
 	})
 }
 

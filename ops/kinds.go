@@ -105,12 +105,12 @@ func (s step) poisoned() poison.Chunk {
 func (s step) consumers() []string { return newOperation(s.row).consumers() }
 
 func requeue(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) {
-	done, err := d.poisoned.RequeueBatch(ctx, tx, s.poisoned())
+	done, err := d.poisoned.RequeueChunk(ctx, tx, s.poisoned())
 	return moved{last: done.Last, end: done.Last == 0, changed: done.Requeued, alone: done.Conflicts, ids: store.Each(done.Moved, func(m poison.Moved) int64 { return m.New })}, err
 }
 
 func discard(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) {
-	n, last, err := d.poisoned.DiscardBatch(ctx, tx, s.poisoned())
+	n, last, err := d.poisoned.DiscardChunk(ctx, tx, s.poisoned())
 	return moved{last: last, end: last == 0, changed: n}, err
 }
 

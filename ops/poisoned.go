@@ -98,7 +98,7 @@ func (s *Session) reason(ctx context.Context, m poison.Message) string {
 func (s *Session) Requeue(ctx context.Context, reason string, ids ...int64) (result poison.ChunkResult, err error) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	err = s.change(ctx, Change{Action: Requeue, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, tx bun.Tx) (int, error) {
-		result, err = s.service.poisoned.RequeueBatch(ctx, tx, poison.Chunk{Filter: poison.Filter{IDs: ids}, UpTo: math.MaxInt64, Limit: mostIDs})
+		result, err = s.service.poisoned.RequeueChunk(ctx, tx, poison.Chunk{Filter: poison.Filter{IDs: ids}, UpTo: math.MaxInt64, Limit: mostIDs})
 		result.Missing = len(ids) - result.Requeued - result.Conflicts
 		return result.Requeued, err
 	})

@@ -69,10 +69,10 @@ func TestEveryMistakeIsReportedAtOnce(t *testing.T) {
 func TestMissingPartsHideNoOtherMistake(t *testing.T) {
 	t.Parallel()
 	_, processorErr := outbox.NewProcessor(nil, nil, outbox.ProcessorConfig{MaxAttempts: -1})
-	_, producerErr := outbox.NewProducer(nil, outbox.ProducerConfig{MaxPayload: -1, Layers: []bus.ProduceMiddleware{nil, nil}})
+	_, producerErr := outbox.NewProducer(nil, outbox.ProducerConfig{MaxPayload: -1, Middleware: []bus.ProduceMiddleware{nil, nil}})
 	for err, wants := range map[error][]string{
 		processorErr: {"handle is nil", "registry is nil", "MaxAttempts -1"},
-		producerErr:  {"registry is nil", "MaxPayload -1", "Layers[0] is nil", "Layers[1] is nil"},
+		producerErr:  {"registry is nil", "MaxPayload -1", "Middleware[0] is nil", "Middleware[1] is nil"},
 	} {
 		for _, want := range wants {
 			if err == nil || !strings.Contains(err.Error(), want) {
@@ -89,7 +89,7 @@ func TestNilArgumentsAreRefused(t *testing.T) {
 		"NewProcessor without a database":   second(outbox.NewProcessor(nil, registry, outbox.ProcessorConfig{})),
 		"NewProcessor without a registry":   second(outbox.NewProcessor(noDatabase(t), nil, outbox.ProcessorConfig{})),
 		"NewProducer without a registry":    second(outbox.NewProducer(nil, outbox.ProducerConfig{})),
-		"NewProducer with a nil middleware": second(outbox.NewProducer(registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{nil}})),
+		"NewProducer with a nil middleware": second(outbox.NewProducer(registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{nil}})),
 		"NewProducer with a negative size":  second(outbox.NewProducer(registry, outbox.ProducerConfig{MaxPayload: -1})),
 		"Migrate without a database":        outbox.Migrate(t.Context(), nil, bus.Tables{}),
 		"Migrate with bad names":            outbox.Migrate(t.Context(), noDatabase(t), bus.Tables{Prefix: `x"; --`}),

@@ -26,7 +26,7 @@ func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message
 			return p.write(ctx, db, batch, record, receipts)
 		})
 	}
-	if len(p.config.Layers) == 0 {
+	if len(p.config.Middleware) == 0 {
 		return receipts, send(ctx, db)
 	}
 	// A layer may send in parts, and fail after what it wraps has written.

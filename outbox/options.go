@@ -138,7 +138,7 @@ func UniqueFor(key string, period time.Duration) Option {
 }
 
 // OrderingKey is what ordered consumers go by: they run the messages of one key one after the other,
-// see bus.Ordered. It wins over a method OrderKey of the payload. A key has 1 to 255 bytes.
+// see bus.Ordered. It wins over a method OrderingKey of the payload. A key has 1 to 255 bytes.
 func OrderingKey(key string) Option {
 	return func(m *bus.Message) error {
 		if m.OrderingKey = key; key == "" {

@@ -64,7 +64,7 @@ type ProcessorConfig struct {
 	DrainTimeout time.Duration
 	// Middleware is the whole consume chain, first outermost: what is not in it is
 	// not done. To add layers of your own use middleware.Default with
-	// Options.Layers. Defaults to middleware.Default with the Logger.
+	// Options.Middleware. Defaults to middleware.Default with the Logger.
 	Middleware []bus.Middleware
 	// Logger receives what the processor itself has to say. The default chain logs to
 	// it, too: a line for each run, see middleware.Log. Defaults to slog.Default().

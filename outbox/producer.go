@@ -24,10 +24,10 @@ import (
 
 // ProducerConfig sets up a [Producer]. The zero value works.
 type ProducerConfig struct {
-	// Layers are the application's own layers of the produce chain, first
+	// Middleware is the application's own layers of the produce chain, first
 	// outermost. They wrap the batch, between validation and insert. Defaults
 	// to none.
-	Layers []bus.ProduceMiddleware
+	Middleware []bus.ProduceMiddleware
 	// Telemetry wraps everything but validation. Defaults to none.
 	Telemetry bus.ProduceMiddleware
 	// MaxPayload is the largest encoded payload, in bytes. Defaults to 1 MiB.
@@ -61,9 +61,9 @@ func NewProducer(registry *bus.Registry, config ProducerConfig) (*Producer, erro
 	if config.MaxPayload < 0 {
 		errs = append(errs, fmt.Errorf("outbox: ProducerConfig.MaxPayload %d: 1 or more is allowed", config.MaxPayload))
 	}
-	for i, layer := range config.Layers {
+	for i, layer := range config.Middleware {
 		if layer == nil {
-			errs = append(errs, fmt.Errorf("outbox: ProducerConfig.Layers[%d] is nil", i))
+			errs = append(errs, fmt.Errorf("outbox: ProducerConfig.Middleware[%d] is nil", i))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -71,7 +71,7 @@ func NewProducer(registry *bus.Registry, config ProducerConfig) (*Producer, erro
 	}
 	config.MaxPayload, config.Logger = cmp.Or(config.MaxPayload, limits.Payload), cmp.Or(config.Logger, slog.Default())
 	p := &Producer{registry: registry, config: config, stores: store.All(registry.Tables()), routes: &routes{began: time.Now()}}
-	p.chain = p.log(bus.ComposeProduce(nil, config.Layers...))
+	p.chain = p.log(bus.ComposeProduce(nil, config.Middleware...))
 	if config.Telemetry != nil {
 		p.chain = config.Telemetry(p.chain)
 	}

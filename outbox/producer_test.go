@@ -163,7 +163,7 @@ func TestWhatMiddlewareAddsIsCheckedToo(t *testing.T) {
 		m.Headers = map[string]string{"k": "\x00"}
 		return nil
 	})
-	producer, err := outbox.NewProducer(newRegistry(t, orders("c")), outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{spoil}})
+	producer, err := outbox.NewProducer(newRegistry(t, orders("c")), outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{spoil}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestProduceChainSeesTheBatchInOrder(t *testing.T) {
 		}
 	}
 	producer, err := outbox.NewProducer(newRegistry(t, orders("c")), outbox.ProducerConfig{
-		Telemetry: layer("telemetry"), Layers: []bus.ProduceMiddleware{layer("outer"), layer("inner")},
+		Telemetry: layer("telemetry"), Middleware: []bus.ProduceMiddleware{layer("outer"), layer("inner")},
 	})
 	if err != nil {
 		t.Fatal(err)

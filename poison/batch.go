@@ -45,9 +45,9 @@ type Moved struct {
 	New int64 `json:"new"` // its id in calls of admin.Client
 }
 
-// RequeueBatch is [Store.Requeue] for one chunk. A caller that keeps Last in the transaction that
+// RequeueChunk is [Store.Requeue] for one chunk. A caller that keeps Last in the transaction that
 // it was given repeats nothing after a crash, and leaves nothing out.
-func (s *Store) RequeueBatch(ctx context.Context, db bun.IDB, b Chunk) (ChunkResult, error) {
+func (s *Store) RequeueChunk(ctx context.Context, db bun.IDB, b Chunk) (ChunkResult, error) {
 	_, _, f, err := s.batch(ctx, db, b)
 	if err != nil {
 		return ChunkResult{}, dberr.Wrap(err, "poison: requeue batch")
@@ -56,9 +56,9 @@ func (s *Store) RequeueBatch(ctx context.Context, db bun.IDB, b Chunk) (ChunkRes
 	return done, dberr.Wrap(err, "poison: requeue batch")
 }
 
-// DiscardBatch is [Store.Discard] for one batch. It returns how many messages it has deleted, and the
+// DiscardChunk is [Store.Discard] for one batch. It returns how many messages it has deleted, and the
 // last of their ids, as [ChunkResult] has it.
-func (s *Store) DiscardBatch(ctx context.Context, db bun.IDB, b Chunk) (discarded int, last int64, err error) {
+func (s *Store) DiscardChunk(ctx context.Context, db bun.IDB, b Chunk) (discarded int, last int64, err error) {
 	st, db, f, err := s.batch(ctx, db, b)
 	if err != nil {
 		return 0, 0, dberr.Wrap(err, "poison: discard batch")

@@ -50,7 +50,7 @@ const (
 // is live where it arrives, unless it is remembered there.
 //
 // The key of a record is the stream of an event, else what outbox.OrderingKey was given, else what the
-// payload's OrderKey returns.
+// payload's OrderingKey returns.
 func NewForwarder(name string, pub broker.Publisher, options ...bus.ConsumerOption) bus.Consumer {
 	p, config := newPublishing(name, pub, options)
 	if config.Timeout > 0 && config.Timeout <= p.timeout {

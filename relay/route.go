@@ -89,7 +89,7 @@ func DataSchema(uri string) RouteOption {
 }
 
 // keyed is a payload that knows its key: see outbox.OrderingKey.
-type keyed interface{ OrderKey() string }
+type keyed interface{ OrderingKey() string }
 
 // route says how payloads of one type are published.
 type route struct {
@@ -159,7 +159,7 @@ func (r *route) resolve(codec bus.Codec, m *bus.Message) (to resolved, err error
 		return to, bus.Permanent(&bus.DecodeError{PayloadType: m.PayloadType, GoType: r.goType.String(), Err: err})
 	}
 	if of, ok := value.(keyed); ok && to.key == "" {
-		to.key = of.OrderKey()
+		to.key = of.OrderingKey()
 	}
 	if r.destinationOf != nil {
 		if to.destination, err = r.destinationOf(m, value); err == nil && to.destination == "" {

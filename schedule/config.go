@@ -9,6 +9,14 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
+// Misfire is what a schedule does whose fire times have passed while no processor ran.
+type Misfire uint8
+
+const (
+	FireOnce Misfire = iota // it fires once, however many fire times were missed
+	Skip                    // it does not fire for them, and goes on as scheduled
+)
+
 // ProcessorConfig sets up a [Processor]. The zero value works: every zero field
 // stands for its default.
 type ProcessorConfig struct {
@@ -20,10 +28,9 @@ type ProcessorConfig struct {
 	// how late a schedule may fire that another process has just written. 0
 	// stands for the default, 5 s; there is no polling without a wait.
 	PollInterval time.Duration
-	// SkipMissed has a schedule that is found due only after the fire time that
-	// follows not fire for that: it goes on as scheduled. By default it fires once,
-	// however many fire times were missed.
-	SkipMissed bool
+	// Misfire is what a schedule does that is found due only after the fire time that follows. Defaults to
+	// [FireOnce].
+	Misfire Misfire
 	// StartTimeout is how long Run waits at its start for a database that does not
 	// answer. Defaults to 0, which means that it returns the error at once.
 	StartTimeout time.Duration

@@ -81,7 +81,7 @@ func ExampleProcessor_Run() {
 		registry *bus.Registry
 		producer *outbox.Producer
 	)
-	processor, err := schedule.NewProcessor(db, registry, producer, schedule.ProcessorConfig{SkipMissed: true})
+	processor, err := schedule.NewProcessor(db, registry, producer, schedule.ProcessorConfig{Misfire: schedule.Skip})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -194,7 +194,7 @@ func (p *Processor) plan(row store.Schedule) (fires []time.Time, change store.Sc
 			return nil, change, err
 		}
 		change.AvailableAfter = next
-		if !missed || !p.config.SkipMissed {
+		if !missed || p.config.Misfire != Skip {
 			fires = append(fires, instant(row))
 		}
 	}

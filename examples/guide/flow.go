@@ -118,8 +118,8 @@ type AddressChanged struct {
 // PayloadType implements bus.Payload.
 func (AddressChanged) PayloadType() string { return "address.changed" }
 
-// OrderKey is what ordered consumers go by.
-func (a AddressChanged) OrderKey() string { return "customer:" + a.CustomerID }
+// OrderingKey is what ordered consumers go by.
+func (a AddressChanged) OrderingKey() string { return "customer:" + a.CustomerID }
 
 // end
 

@@ -87,9 +87,9 @@ func open(t *testing.T) *fixture {
 	}}
 	logger := slog.New(slog.NewTextHandler(f.log, nil))
 	f.Kit = bustest.KitConfig{
-		Producer: outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{guide.StampTenant}},
+		Producer: outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{guide.StampTenant}},
 		Processor: outbox.ProcessorConfig{Middleware: middleware.Default(middleware.Options{
-			Logger: slog.New(slog.DiscardHandler), OnPoison: guide.Alarm(logger), Layers: []bus.Middleware{guide.RestoreTenant},
+			Logger: slog.New(slog.DiscardHandler), OnPoison: guide.Alarm(logger), Middleware: []bus.Middleware{guide.RestoreTenant},
 		})},
 	}.NewKit(t, f.db, f.shop.Consumers()...)
 	f.shop.Producer = f.Producer

@@ -61,16 +61,16 @@ func RestoreTenant(next bus.Handler) bus.Handler {
 func Wire(db *bun.DB, registry *bus.Registry, logger *slog.Logger) (*outbox.Producer, *outbox.Processor, error) {
 	// snippet: wiring
 	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{
-		Layers: []bus.ProduceMiddleware{StampTenant},
+		Middleware: []bus.ProduceMiddleware{StampTenant},
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	processor, err := outbox.NewProcessor(db, registry, outbox.ProcessorConfig{
 		Middleware: middleware.Default(middleware.Options{
-			Logger:   logger,
-			OnPoison: Alarm(logger),
-			Layers:   []bus.Middleware{RestoreTenant},
+			Logger:     logger,
+			OnPoison:   Alarm(logger),
+			Middleware: []bus.Middleware{RestoreTenant},
 		}),
 	})
 	// end

@@ -57,7 +57,7 @@ func RequeueGroup(ctx context.Context, db bun.IDB, store *poison.Store, fingerpr
 	fmt.Fprintln(out, seen.Messages, "messages,", seen.Conflicts, "conflicts,", seen.Unhandled, "unhandled")
 	filter.PoisonedBefore = seen.At // not what fails from now on
 	for b := (poison.Chunk{Filter: filter, UpTo: seen.UpTo, Limit: 100}); ; {
-		done, err := store.RequeueBatch(ctx, db, b)
+		done, err := store.RequeueChunk(ctx, db, b)
 		if err != nil || done.Last == 0 {
 			return err
 		}
@@ -134,7 +134,7 @@ func TakeBack(ctx context.Context, db bun.IDB, client *admin.Client, ids []int64
 // Maintain stops a consumer everywhere while its provider is worked on.
 func Maintain(ctx context.Context, db bun.IDB, client *admin.Client, work func() error) error {
 	// snippet: pause
-	if err := client.Pause(ctx, db, "charge-card"); err != nil {
+	if err := client.Pause(ctx, db, "charge-card", admin.PauseNote{}); err != nil {
 		return err
 	}
 	if err := work(); err != nil {

@@ -88,8 +88,8 @@ func wiring() fx.Option {
 		fxmodule.Migrate(),
 		fxmodule.Consumers(NewOrderConsumers, NewFeedbackConsumer, NewStockConsumer),
 		fx.Provide(
-			func(story *Story) fxmodule.ConsumeLayers { return fxmodule.ConsumeLayers{story.tellOutcome} },
-			func() fxmodule.ProduceLayers { return fxmodule.ProduceLayers{stampTenant} },
+			func(story *Story) fxmodule.ConsumeMiddleware { return fxmodule.ConsumeMiddleware{story.tellOutcome} },
+			func() fxmodule.ProduceMiddleware { return fxmodule.ProduceMiddleware{stampTenant} },
 		),
 		fx.Supply(
 			outbox.ProcessorConfig{AttemptDelay: 200 * time.Millisecond},

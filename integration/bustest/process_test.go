@@ -272,12 +272,12 @@ func TestConfigIsUsed(t *testing.T) {
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	c := bustest.KitConfig{
 		Registry: bus.RegistryConfig{Tables: bus.Tables{Prefix: "shop_"}},
-		Producer: outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{bus.PerMessage(func(_ context.Context, m *bus.Message) error {
+		Producer: outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{bus.PerMessage(func(_ context.Context, m *bus.Message) error {
 			m.Headers = map[string]string{"tenant": "acme"}
 			return nil
 		})}},
 		Processor: outbox.ProcessorConfig{Logger: logger, Middleware: middleware.Default(middleware.Options{
-			Logger: logger, Backoff: middleware.Constant(time.Minute), Layers: []bus.Middleware{note("outer"), note("inner")},
+			Logger: logger, Backoff: middleware.Constant(time.Minute), Middleware: []bus.Middleware{note("outer"), note("inner")},
 		})},
 	}
 	k := c.NewKit(t, sqlite(t), bus.Consume("c", func(ctx context.Context, _ OrderPlaced) error {

@@ -107,7 +107,7 @@ func (o *operator) do(deed int, m chosen) error {
 		_, err = o.admin.Reschedule(o.ctx, o.db, at.Add(time.Duration(o.IntN(1500))*time.Millisecond), m.ID)
 	case 6:
 		o.did("pause")
-		err = o.admin.Pause(o.ctx, o.db, m.Consumer)
+		err = o.admin.Pause(o.ctx, o.db, m.Consumer, admin.PauseNote{})
 		pause(time.Duration(o.IntN(500)) * time.Millisecond)
 		err = errors.Join(err, o.admin.Resume(o.ctx, o.db, m.Consumer))
 	case 7:

@@ -215,7 +215,7 @@ func (j Job) subject() string {
 
 // runner runs the receiver, or the log's relay.
 func (r *relays) runner(db *bun.DB, registry *bus.Registry) (*relay.Runner, error) {
-	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{r.around("", Inserted)}})
+	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{r.around("", Inserted)}})
 	if err != nil {
 		return nil, err
 	}

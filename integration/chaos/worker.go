@@ -72,8 +72,8 @@ type Job struct {
 	Left  int           `json:"left,omitempty"` // services that it goes on to: see RingConfig
 }
 
-// OrderKey is what ordered consumers go by.
-func (j Job) OrderKey() string { return j.Key }
+// OrderingKey is what ordered consumers go by.
+func (j Job) OrderingKey() string { return j.Key }
 
 // PayloadType implements bus.Payload.
 func (Job) PayloadType() string { return "chaos.job" }

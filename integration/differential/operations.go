@@ -116,7 +116,7 @@ func reschedule(f *Fuzz) (string, func(h handle) (string, error)) {
 
 func pause(f *Fuzz) (string, func(h handle) (string, error)) {
 	consumer := pickOf(f, consumers()...)
-	return " " + consumer, func(h handle) (string, error) { return done, h.admin.Pause(h.ctx, h.db, consumer) }
+	return " " + consumer, func(h handle) (string, error) { return done, h.admin.Pause(h.ctx, h.db, consumer, admin.PauseNote{}) }
 }
 
 func resume(f *Fuzz) (string, func(h handle) (string, error)) {

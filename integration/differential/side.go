@@ -65,7 +65,7 @@ type step struct {
 func (step) PayloadType() string { return "step" }
 
 // OrderKey is the same of all steps: of several keys nobody could tell whose turn it is.
-func (step) OrderKey() string { return "key" }
+func (step) OrderingKey() string { return "key" }
 
 // Side is one database, and everything that works on it. It is not safe for concurrent
 // use.

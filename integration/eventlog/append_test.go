@@ -287,7 +287,7 @@ func TestTheProduceChainMustPassEventsOn(t *testing.T) {
 		return func(context.Context, *bus.Batch) error { return nil }
 	}
 	for _, layer := range []bus.ProduceMiddleware{half, swallow} {
-		a := setup{producer: outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{layer}}}.newApp(t, testdb.SQLite(t))
+		a := setup{producer: outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{layer}}}.newApp(t, testdb.SQLite(t))
 		if _, err := a.try("account-1", eventlog.AnyVersion, moved{1}, moved{2}); err == nil || !strings.Contains(err.Error(), "produce chain") {
 			t.Errorf("append through a chain that loses events: got %v, want an error that says so", err)
 		}
@@ -305,7 +305,7 @@ func TestLayersMayAddMessagesToAnAppend(t *testing.T) {
 			return next(ctx, b)
 		}
 	}
-	a := setup{producer: outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{add}}}.newApp(t, testdb.SQLite(t),
+	a := setup{producer: outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{add}}}.newApp(t, testdb.SQLite(t),
 		bus.Consume("c", func(context.Context, opened) error { return nil }))
 	if _, err := a.try("account-1", eventlog.AnyVersion, moved{1}); err != nil {
 		t.Fatal(err)

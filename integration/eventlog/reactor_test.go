@@ -151,7 +151,7 @@ func TestAppendsLookLikeProducesToTheChain(t *testing.T) {
 		m.Headers = map[string]string{"seen": m.PayloadType}
 		return nil
 	})
-	a := setup{producer: outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{mark}}}.newApp(t, testdb.SQLite(t))
+	a := setup{producer: outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{mark}}}.newApp(t, testdb.SQLite(t))
 	a.append("account-1", eventlog.AnyVersion, moved{1})
 	if events := a.stream("account-1"); events[0].Headers["seen"] != "account.moved" {
 		t.Errorf("headers: got %v, want what the chain added", events[0].Headers)

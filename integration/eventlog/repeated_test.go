@@ -22,7 +22,7 @@ func TestAnImportThatIsRepeatedIsAsGiven(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		marks := bus.PerMessage(func(_ context.Context, m *bus.Message) error { m.Headers["mark"] += "x"; return nil })
-		a := setup{producer: outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{marks}}}.newApp(t, db)
+		a := setup{producer: outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{marks}}}.newApp(t, db)
 		given := map[string]string{"mark": "by "}
 		m := &bus.Message{ID: uuid.Must(uuid.NewV7()), PayloadType: "account.moved", Payload: []byte(`{"amount":7}`), Headers: maps.Clone(given), Event: &bus.Event{Stream: "account-1"}}
 		tries := 0

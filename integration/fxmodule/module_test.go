@@ -122,9 +122,11 @@ func TestFxKeepsTheOrderOfMiddleware(t *testing.T) {
 		app := fx.New(fx.NopLogger, fx.Supply(db), fxmodule.Module,
 			fxmodule.Consumers(bus.Consume("c", func(context.Context, order) error { return nil })),
 			fx.Provide(
-				func() fxmodule.ProduceLayers { return fxmodule.ProduceLayers{sending("a"), sending("b"), sending("c")} },
-				func() fxmodule.ConsumeLayers {
-					return fxmodule.ConsumeLayers{consuming("x"), consuming("y"), consuming("z")}
+				func() fxmodule.ProduceMiddleware {
+					return fxmodule.ProduceMiddleware{sending("a"), sending("b"), sending("c")}
+				},
+				func() fxmodule.ConsumeMiddleware {
+					return fxmodule.ConsumeMiddleware{consuming("x"), consuming("y"), consuming("z")}
 				}),
 			fx.Populate(&producer, &processor))
 		if err := app.Err(); err != nil {
@@ -166,7 +168,7 @@ func TestFxConsumeChainIsRightAroundTheConsumer(t *testing.T) {
 	var producer *outbox.Producer
 	app := fxtest.New(t, fx.Supply(db), fxmodule.Module, fxmodule.Migrate(),
 		fxmodule.Consumers(bus.Consume("c", func(context.Context, order) error { note("consumer"); return nil })),
-		fx.Provide(func() fxmodule.ConsumeLayers { return fxmodule.ConsumeLayers{layer("outer"), layer("inner")} }),
+		fx.Provide(func() fxmodule.ConsumeMiddleware { return fxmodule.ConsumeMiddleware{layer("outer"), layer("inner")} }),
 		fx.Populate(&producer)).RequireStart()
 	if _, err := producer.Produce(t.Context(), db, order{}); err != nil {
 		t.Fatal(err)
@@ -190,13 +192,13 @@ func TestFxRefusesTwoChains(t *testing.T) {
 	t.Parallel()
 	app := fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t)), fxmodule.Module,
 		fx.Supply(outbox.ProcessorConfig{Middleware: []bus.Middleware{}}),
-		fx.Provide(func() fxmodule.ConsumeLayers { return fxmodule.ConsumeLayers{} }))
+		fx.Provide(func() fxmodule.ConsumeMiddleware { return fxmodule.ConsumeMiddleware{} }))
 	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "one of them is allowed") {
 		t.Errorf("got %v, want both chains refused", err)
 	}
-	app = fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t), fxmodule.OuterLayers{}), fxmodule.Module,
+	app = fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t), fxmodule.OuterMiddleware{}), fxmodule.Module,
 		fx.Supply(outbox.ProcessorConfig{Middleware: []bus.Middleware{}}))
-	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "both fxmodule.OuterLayers and") {
+	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "both fxmodule.OuterMiddleware and") {
 		t.Errorf("got %v, want both chains refused", err)
 	}
 }
@@ -217,7 +219,7 @@ func TestFxOuterChainSeesTheVerdict(t *testing.T) {
 	}
 	var producer *outbox.Producer
 	var processor *outbox.Processor
-	app := fx.New(fx.NopLogger, fx.Supply(db, fxmodule.OuterLayers{outer("a"), outer("b")}), fxmodule.Module,
+	app := fx.New(fx.NopLogger, fx.Supply(db, fxmodule.OuterMiddleware{outer("a"), outer("b")}), fxmodule.Module,
 		fxmodule.Consumers(bus.Consume("c", func(context.Context, order) error { return errors.New("no") })),
 		fx.Populate(&producer, &processor))
 	if err := app.Err(); err != nil {

@@ -275,7 +275,7 @@ func TestFxRefusesOtherTypes(t *testing.T) {
 		"*bus.RegistryConfig": &bus.RegistryConfig{}, "*outbox.ProducerConfig": &outbox.ProducerConfig{}, "*outbox.ProcessorConfig": &outbox.ProcessorConfig{},
 		"*schedule.SchedulerConfig": &schedule.SchedulerConfig{}, "*schedule.ProcessorConfig": &schedule.ProcessorConfig{}, "*otel.TelemetryConfig": &amotel.TelemetryConfig{}, "*notify.NotifierConfig": &notify.NotifierConfig{},
 		"*eventlog.LogConfig": &eventlog.LogConfig{}, "*projection.RunnerConfig": &projection.RunnerConfig{},
-		"*fxmodule.ConsumeLayers": &fxmodule.ConsumeLayers{}, "*fxmodule.OuterLayers": &fxmodule.OuterLayers{}, "*fxmodule.ProduceLayers": &fxmodule.ProduceLayers{},
+		"*fxmodule.ConsumeMiddleware": &fxmodule.ConsumeMiddleware{}, "*fxmodule.OuterMiddleware": &fxmodule.OuterMiddleware{}, "*fxmodule.ProduceMiddleware": &fxmodule.ProduceMiddleware{},
 	} {
 		err := fx.New(fx.NopLogger, fx.Supply(db, other), fxmodule.Module).Err()
 		if err == nil || !strings.Contains(err.Error(), "a "+want+" is provided") {

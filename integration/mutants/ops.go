@@ -88,7 +88,7 @@ func adminMutants() []mutant {
 		{"poison: an empty list of ids selects all", in("poison.Filter.check", without("n == 0")),
 			tests("poison", "TestBadInputIsRefusedBeforeAnySQL"), `the database was used`},
 		{"poison: the empty fingerprint selects all", in("Store.poisonWhere", text("fingerprint IS NULL", "TRUE")),
-			poison("TestDiscardBatchGoesByTheFilter"), `unclassified behind 5`},
+			poison("TestDiscardChunkGoesByTheFilter"), `unclassified behind 5`},
 		{"check: a part that was not examined is fine", in("Overview.needs", replace("o.Unseen", "o.Unseen[:0]")),
 			inOps("TestCheckSaysWhatItCouldNotSee"), `overview: got \[\]`},
 		{"doctor: errors of schedules are shown", in("ops.sickness", text("Its error says why.", "Its error is %s."),

@@ -460,7 +460,7 @@ func TestAudit(t *testing.T) {
 			"cancel":  func() error { return testapp.Second(s.Cancel(ctx, "twice", pending[0].ID)) },
 			"resume":  func() error { return s.Resume(ctx, "other", "done") },
 		}
-		if err := a.Admin().Pause(ctx, db, "other"); err != nil {
+		if err := a.Admin().Pause(ctx, db, "other", admin.PauseNote{}); err != nil {
 			t.Fatal(err)
 		}
 		o := planned(t, s, ops.Discard, ofConsumer("c"))

@@ -31,7 +31,7 @@ type move struct {
 
 func (move) PayloadType() string { return "address.changed" }
 
-func (m move) OrderKey() string { return "customer:" + m.Customer }
+func (m move) OrderingKey() string { return "customer:" + m.Customer }
 
 // bounded is a consumer with everything that can hold it up, but for a circuit.
 func bounded(name string, fn func(context.Context, move) error) bus.Consumer {

@@ -130,7 +130,7 @@ func TestMetrics(t *testing.T) {
 		refuse := func(bus.ProduceFunc) bus.ProduceFunc {
 			return func(context.Context, *bus.Batch) error { return bus.ErrTooLarge }
 		}
-		producer := must(outbox.NewProducer(p.registry, outbox.ProducerConfig{Telemetry: p.telemetry.Produce(), Layers: []bus.ProduceMiddleware{refuse}}))(p)
+		producer := must(outbox.NewProducer(p.registry, outbox.ProducerConfig{Telemetry: p.telemetry.Produce(), Middleware: []bus.ProduceMiddleware{refuse}}))(p)
 		if _, err := producer.Produce(p.ctx, p.db, order{"3"}); !errors.Is(err, bus.ErrTooLarge) {
 			p.Errorf("produce: got %v, want %v", err, bus.ErrTooLarge)
 		}

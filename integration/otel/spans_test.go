@@ -107,7 +107,7 @@ func TestSpans(t *testing.T) {
 			refuse := func(bus.ProduceFunc) bus.ProduceFunc {
 				return func(context.Context, *bus.Batch) error { return declined() }
 			}
-			producer := must(outbox.NewProducer(p.registry, outbox.ProducerConfig{Telemetry: p.telemetry.Produce(), Layers: []bus.ProduceMiddleware{refuse}}))(p)
+			producer := must(outbox.NewProducer(p.registry, outbox.ProducerConfig{Telemetry: p.telemetry.Produce(), Middleware: []bus.ProduceMiddleware{refuse}}))(p)
 			if _, err := producer.Produce(p.ctx, p.db, order{"1"}); err == nil {
 				p.Error("produce: got no error, want the chain's")
 			}

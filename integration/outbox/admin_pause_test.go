@@ -37,7 +37,7 @@ func TestPausedConsumerStandsStill(t *testing.T) {
 		a.ProduceMany(messages)
 		first, second := a.Start(testapp.Fast()), a.Start(testapp.Fast())
 		testapp.Eventually(t, "both are at work", func() bool { return paused.Load() > 10 && other.Load() > 10 })
-		if err := client.Pause(ctx, db, "paused"); err != nil {
+		if err := client.Pause(ctx, db, "paused", admin.PauseNote{}); err != nil {
 			t.Fatal(err)
 		}
 		// Nothing is claimed any more; what is claimed ends.
@@ -75,7 +75,7 @@ func TestResumeWakesThisProcess(t *testing.T) {
 		var runs atomic.Int64
 		a := testapp.New(t, db, testapp.Counting("c", &runs, bus.Aliases("former")))
 		client, ctx := a.Admin(), t.Context()
-		if err := client.Pause(ctx, db, "former"); err != nil { // by a former name
+		if err := client.Pause(ctx, db, "former", admin.PauseNote{}); err != nil { // by a former name
 			t.Fatal(err)
 		}
 		config := testapp.Fast()

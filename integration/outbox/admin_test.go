@@ -115,7 +115,7 @@ func TestAdminExplains(t *testing.T) {
 		a.Exec(`INSERT INTO poisoned_messages (id, message_id, consumer_type, payload_type, payload, created_at, available_after, attempts, crashes, poisoned_at, reason)
 			SELECT id, message_id, consumer_type, payload_type, payload, created_at, available_after, 5, 1, created_at, 'secret' FROM consumer_messages WHERE id = 10`)
 		a.Exec("DELETE FROM consumer_messages WHERE id = 10")
-		if err := client.Pause(ctx, db, "paused"); err != nil {
+		if err := client.Pause(ctx, db, "paused", admin.PauseNote{}); err != nil {
 			t.Fatal(err)
 		}
 		for id, want := range map[int64]struct {
@@ -336,10 +336,10 @@ func TestAdminInTransactions(t *testing.T) {
 			if _, err := client.Cancel(ctx, db, 1); !errors.Is(err, txn.ErrNotInTx) {
 				t.Errorf("cancel beside the transaction: got %v, want ErrNotInTx", err)
 			}
-			if err := client.Pause(ctx, db, "c"); !errors.Is(err, txn.ErrNotInTx) {
+			if err := client.Pause(ctx, db, "c", admin.PauseNote{}); !errors.Is(err, txn.ErrNotInTx) {
 				t.Errorf("pause beside the transaction: got %v, want ErrNotInTx", err)
 			}
-			return errors.Join(client.Pause(ctx, tx, "c"), undo)
+			return errors.Join(client.Pause(ctx, tx, "c", admin.PauseNote{}), undo)
 		})
 		if !errors.Is(err, undo) {
 			t.Errorf("pause that is rolled back: got %v, want it undone", err)
@@ -381,7 +381,7 @@ func TestAdminTellsWhatWaits(t *testing.T) {
 		a.Exec("UPDATE consumer_messages SET consumer_type = 'former' WHERE id = 1")
 		a.Exec("UPDATE consumer_messages SET consumer_type = 'gone' WHERE id IN (2, 3)")
 		a.Exec("UPDATE consumer_messages SET payload_type = 'gone' WHERE id = 4")
-		if err := errors.Join(client.Pause(ctx, db, "c"), client.Pause(ctx, db, "elsewhere")); err != nil {
+		if err := errors.Join(client.Pause(ctx, db, "c", admin.PauseNote{}), client.Pause(ctx, db, "elsewhere", admin.PauseNote{})); err != nil {
 			t.Fatal(err)
 		}
 		var got []string

@@ -127,7 +127,7 @@ func TestGoexitInMiddlewareCostsNoSlot(t *testing.T) {
 			}
 		}
 		a.ProduceAt(ctx, order{ID: "1"})
-		r := a.StartWith(ctx, outbox.ProcessorConfig{Concurrency: 1, Middleware: middleware.Default(middleware.Options{Layers: []bus.Middleware{exit}})})
+		r := a.StartWith(ctx, outbox.ProcessorConfig{Concurrency: 1, Middleware: middleware.Default(middleware.Options{Middleware: []bus.Middleware{exit}})})
 		testapp.Sooner(t, "the message is done", func() bool { return done.Load() == 1 && a.Empty() })
 		r.MustStop()
 	})
@@ -173,7 +173,7 @@ func TestLayersThatDoNotWait(t *testing.T) {
 				a.Produce(order{ID: fmt.Sprint("order-", i)})
 			}
 			config := testapp.Fast()
-			config.Concurrency, config.Middleware = 1, middleware.Default(middleware.Options{Layers: []bus.Middleware{layer}})
+			config.Concurrency, config.Middleware = 1, middleware.Default(middleware.Options{Middleware: []bus.Middleware{layer}})
 			r := a.Start(config)
 			testapp.Eventually(t, "all are poisoned", func() bool { return len(a.Poisoned()) == 3 })
 			r.MustStop()
@@ -214,7 +214,7 @@ func TestProduceLayersMayAddAndLeaveOut(t *testing.T) {
 	db := testdb.SQLite(t)
 	a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error { return nil }))
 	produce := func(change func(ctx context.Context, b *bus.Batch, next bus.ProduceFunc) error) ([]outbox.Receipt, error) {
-		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{
+		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{
 			func(next bus.ProduceFunc) bus.ProduceFunc {
 				return func(ctx context.Context, b *bus.Batch) error { return change(ctx, b, next) }
 			},

@@ -216,7 +216,7 @@ func TestWhatLayersSendInPartsIsAllOrNone(t *testing.T) {
 					return errOutage
 				}
 			}
-			producer, err := outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{inParts}})
+			producer, err := outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{inParts}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -256,7 +256,7 @@ func TestLayersThatRunAgainSeeWhatWasProduced(t *testing.T) {
 				return err
 			}
 		}
-		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{seal}}))
+		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{seal}}))
 		receipt, err := producer.Produce(t.Context(), db, order{ID: "1"}, outbox.Header("sealed", "by "))
 		rows := a.Pending()
 		if err != nil || tries != 3 || len(rows) != 1 || rows[0].MessageID != receipt.MessageID.String() {
@@ -299,7 +299,7 @@ func TestWhatIsSentAgainIsAsGiven(t *testing.T) {
 			m.Headers["sealed"] += "x"
 			return nil
 		})
-		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{seal}}))
+		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{seal}}))
 		m := &bus.Message{PayloadType: order{}.PayloadType(), Payload: []byte(`{"id":"1"}`), Headers: map[string]string{"sealed": "by "}}
 		undone := errors.New("undone")
 		for _, result := range []error{undone, nil} {

@@ -281,8 +281,8 @@ func TestATypedNilIsAnOrdinaryFailure(t *testing.T) {
 	}
 	for name, chain := range map[string][]bus.Middleware{
 		"default": middleware.Default(middleware.Options{}),
-		"a layer": middleware.Default(middleware.Options{Layers: []bus.Middleware{layer}}),
-		"outside": middleware.Default(middleware.Options{Outer: []bus.Middleware{layer}}),
+		"a layer": middleware.Default(middleware.Options{Middleware: []bus.Middleware{layer}}),
+		"outside": middleware.Default(middleware.Options{OuterMiddleware: []bus.Middleware{layer}}),
 		"empty":   {},
 	} {
 		for _, group := range []int{1, 20} {

@@ -25,7 +25,7 @@ import (
 func layered(a *app, layer bus.Middleware) *testapp.Running {
 	a.Helper()
 	config := once()
-	config.Middleware = middleware.Default(middleware.Options{Layers: []bus.Middleware{func(next bus.Handler) bus.Handler {
+	config.Middleware = middleware.Default(middleware.Options{Middleware: []bus.Middleware{func(next bus.Handler) bus.Handler {
 		odd := layer(next)
 		return func(ctx context.Context, m *bus.Message) error {
 			if m.Attempt == 1 && strings.Contains(string(m.Payload), `"n":7}`) {

@@ -368,7 +368,7 @@ func TestAGroupBelowOtherLayers(t *testing.T) {
 			return nil
 		})
 		config := once()
-		config.Middleware = middleware.Default(middleware.Options{Layers: []bus.Middleware{func(next bus.Handler) bus.Handler {
+		config.Middleware = middleware.Default(middleware.Options{Middleware: []bus.Middleware{func(next bus.Handler) bus.Handler {
 			return func(ctx context.Context, m *bus.Message) error {
 				switch {
 				case strings.Contains(string(m.Payload), `"n":2}`):

@@ -12,6 +12,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -89,7 +90,7 @@ func TestAPausedConsumerTakesNoKeys(t *testing.T) {
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(500, "hot")...))
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "it runs", func() bool { return runs.Load() > 20 })
-		if err := a.Admin().Pause(t.Context(), db, "c"); err != nil {
+		if err := a.Admin().Pause(t.Context(), db, "c", admin.PauseNote{}); err != nil {
 			t.Fatal(err)
 		}
 		before := int64(0)

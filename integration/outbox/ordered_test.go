@@ -33,7 +33,7 @@ type step struct {
 
 func (step) PayloadType() string { return "step" }
 
-func (s step) OrderKey() string { return "customer:" + s.Customer }
+func (s step) OrderingKey() string { return "customer:" + s.Customer }
 
 // journal is a consumer of steps that notes what comes out of order, or runs beside another
 // of its key.

@@ -237,7 +237,7 @@ func TestExplainOfWhatOthersTake(t *testing.T) {
 		becomes(ids[0], admin.Suspect, "processes were lost")
 		a.Exec("UPDATE consumer_messages SET crashes = 0, attempts = 3, available_after = "+testapp.In(db, time.Hour)+" WHERE id = ?", ids[0])
 		becomes(ids[0], admin.Delayed, "3 of its runs failed; it is due again in")
-		if err := web.Pause(t.Context(), db, "c"); err != nil {
+		if err := web.Pause(t.Context(), db, "c", admin.PauseNote{}); err != nil {
 			t.Fatal(err)
 		}
 		becomes(ids[0], admin.Paused, "has been paused")

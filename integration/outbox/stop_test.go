@@ -218,7 +218,7 @@ func TestARequestToStopWhatIsOverIsForgotten(t *testing.T) {
 		early := a.Pending()[0].ID
 		config := testapp.Fast()
 		config.PollInterval, config.TxConcurrency = time.Second, 1
-		config.Middleware = middleware.Default(middleware.Options{Layers: []bus.Middleware{func(next bus.Handler) bus.Handler {
+		config.Middleware = middleware.Default(middleware.Options{Middleware: []bus.Middleware{func(next bus.Handler) bus.Handler {
 			return func(ctx context.Context, m *bus.Message) error {
 				if !strings.Contains(string(m.Payload), "early") {
 					return next(ctx, m)

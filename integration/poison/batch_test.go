@@ -40,7 +40,7 @@ func TestRequeueInBatches(t *testing.T) {
 		var conflicts, unregistered int
 		b := poison.Chunk{Filter: poison.Filter{Error: "no luck"}, UpTo: 11, Limit: 3}
 		for range 5 {
-			done := testapp.Must[poison.ChunkResult](t)(s.RequeueBatch(ctx, db, b))
+			done := testapp.Must[poison.ChunkResult](t)(s.RequeueChunk(ctx, db, b))
 			if done.Requeued+done.Conflicts > 3 || done.Requeued != len(done.Moved) {
 				t.Errorf("batch: got %+v, want 3 at most", done)
 			}
@@ -103,11 +103,11 @@ func TestBatchesInACallersTransaction(t *testing.T) {
 			return changed
 		}
 		requeue := func(ctx context.Context, tx bun.Tx, b poison.Chunk) (int, int64, error) {
-			done, err := s.RequeueBatch(ctx, tx, b)
+			done, err := s.RequeueChunk(ctx, tx, b)
 			return done.Requeued, done.Last, err
 		}
 		discard := func(ctx context.Context, tx bun.Tx, b poison.Chunk) (int, int64, error) {
-			return s.DiscardBatch(ctx, tx, b)
+			return s.DiscardChunk(ctx, tx, b)
 		}
 		for _, test := range []struct {
 			fail              error
@@ -127,19 +127,19 @@ func TestBatchesInACallersTransaction(t *testing.T) {
 	})
 }
 
-func TestDiscardBatchGoesByTheFilter(t *testing.T) {
+func TestDiscardChunkGoesByTheFilter(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var n atomic.Int64
 		a, s := testapp.NewPoisoned(t, db, 10, testapp.Counting("c", &n))
 		a.Exec("UPDATE poisoned_messages SET fingerprint = '1a' WHERE id < 8")
 		b := poison.Chunk{Filter: poison.Filter{Fingerprint: poison.Unclassified}, After: 5, UpTo: 9, Limit: 500}
-		discarded, last, err := s.DiscardBatch(t.Context(), db, b)
+		discarded, last, err := s.DiscardChunk(t.Context(), db, b)
 		if err != nil || discarded != 2 || last != 9 || len(a.Poisoned()) != 8 {
 			t.Errorf("unclassified behind 5 and up to 9: got %d, the last %d, error %v, want 8 and 9", discarded, last, err)
 		}
 		b = poison.Chunk{Filter: poison.Filter{IDs: []int64{1, 3, 8}, Consumer: "c", Fingerprint: "1a"}, UpTo: 10, Limit: 500}
-		if discarded, last, err = s.DiscardBatch(t.Context(), db, b); err != nil || discarded != 2 || last != 3 {
+		if discarded, last, err = s.DiscardChunk(t.Context(), db, b); err != nil || discarded != 2 || last != 3 {
 			t.Errorf("by id and fingerprint: got %d, the last %d, error %v, want 1 and 3", discarded, last, err)
 		}
 	})

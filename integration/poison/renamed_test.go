@@ -25,7 +25,7 @@ func TestRenamedElsewhere(t *testing.T) {
 		ctx, elsewhere := t.Context(), testapp.Must[*bus.Registry](t)(bus.NewRegistry())
 		s, client := testapp.Must[*poison.Store](t)(poison.NewStore(elsewhere)), testapp.Must[*admin.Client](t)(admin.NewClient(elsewhere))
 		before := runs.Load()
-		if err := a.Admin().Pause(ctx, db, "c"); err != nil {
+		if err := a.Admin().Pause(ctx, db, "c", admin.PauseNote{}); err != nil {
 			t.Fatal(err)
 		}
 		r := a.Start(testapp.Fast())
@@ -56,7 +56,7 @@ func TestRenamedElsewhere(t *testing.T) {
 		if got := runs.Load() - before; got != 5 {
 			t.Errorf("runs: got %d, want 5, one of each", got)
 		}
-		if err := client.Pause(ctx, db, "former"); err != nil {
+		if err := client.Pause(ctx, db, "former", admin.PauseNote{}); err != nil {
 			t.Fatal(err)
 		}
 		if n := a.Count("SELECT count(*) FROM paused_consumers"); n != 2 {

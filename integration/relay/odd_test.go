@@ -50,7 +50,7 @@ type touchy struct {
 
 func (touchy) PayloadType() string { return "touchy" }
 
-func (p touchy) OrderKey() string {
+func (p touchy) OrderingKey() string {
 	if p.Text == "boom" {
 		panic("no such key")
 	}
@@ -89,7 +89,7 @@ func TestWhatALayerOfTheProducerRefuses(t *testing.T) {
 		a := testapp.New(t, db, testapp.Consumed("ship"), receiver.Consumer())
 		var down atomic.Bool
 		down.Store(true)
-		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{func(next bus.ProduceFunc) bus.ProduceFunc {
+		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{func(next bus.ProduceFunc) bus.ProduceFunc {
 			return func(ctx context.Context, batch *bus.Batch) error {
 				if down.Load() {
 					return errors.New("the service that checks them is away")
@@ -145,7 +145,7 @@ func TestLayersOfTheProducerChangeAMessageOnce(t *testing.T) {
 				return next(ctx, batch)
 			}
 		}
-		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{seal}}))
+		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{seal}}))
 		s := &service{app: a, runner: testapp.Must[*relay.Runner](t)(relay.NewRunner(db, a.Registry, producer, relay.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver)), stop: func() {}}
 		s.run()
 		testapp.Eventually(t, "all is acknowledged", func() bool { return sub.acked.Load() == 4 })

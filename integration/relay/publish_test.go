@@ -282,8 +282,8 @@ type keyedRefund struct {
 	ID string `json:"id"`
 }
 
-func (keyedRefund) PayloadType() string { return "order.refunded" }
-func (k keyedRefund) OrderKey() string  { return "refund:" + k.ID }
+func (keyedRefund) PayloadType() string   { return "order.refunded" }
+func (k keyedRefund) OrderingKey() string { return "refund:" + k.ID }
 
 // TestRoutes: one relay takes several payload types, and each goes its own way.
 func TestRoutes(t *testing.T) {

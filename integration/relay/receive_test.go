@@ -351,7 +351,7 @@ func TestNothingIsAcknowledgedThatIsNotCommitted(t *testing.T) {
 		}
 		receiver := relay.Receive("from-shop", sub, relay.Accept[order]())
 		a := testapp.New(t, db, effects(t, db, "ship"), receiver.Consumer())
-		a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{fails}}))
+		a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{fails}}))
 		runner := testapp.Must[*relay.Runner](t)(relay.NewRunner(db, a.Registry, a.Producer, relay.RunnerConfig{}, receiver))
 		s := &service{app: a, runner: runner}
 		s.run()
@@ -405,7 +405,7 @@ func TestTelemetryAcknowledgesNothing(t *testing.T) {
 					return errBroken
 				}
 			}
-			producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{breaks}}))
+			producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{breaks}}))
 			config := relay.RunnerConfig{Telemetry: telemetry, Logger: slog.New(slog.DiscardHandler)}
 			s := &service{app: a, runner: testapp.Must[*relay.Runner](t)(relay.NewRunner(a.DB, a.Registry, producer, config, receiver))}
 			b.put(event("1", order{ID: "1"}))
@@ -532,7 +532,7 @@ func TestABatchThatIsTooMuchIsTakenInParts(t *testing.T) {
 				}
 				receiver := relay.Receive("from-"+name, sub, relay.Accept[order]())
 				a := testapp.New(t, db, testapp.Consumed("ship"), receiver.Consumer())
-				a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{slow}}))
+				a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{slow}}))
 				s := &service{app: a, runner: testapp.Must[*relay.Runner](t)(relay.NewRunner(db, a.Registry, a.Producer, relay.RunnerConfig{}, receiver))}
 				s.run()
 				testapp.Eventually(t, "all are acknowledged", func() bool { return sub.acked.Load() == int64(test.records) })

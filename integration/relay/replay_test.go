@@ -44,7 +44,7 @@ func (m *modes) ran() string {
 
 func skipping() outbox.ProcessorConfig {
 	config := testapp.Fast()
-	config.Middleware = middleware.Default(middleware.Options{Layers: []bus.Middleware{middleware.SkipOnReplay("mail")}})
+	config.Middleware = middleware.Default(middleware.Options{Middleware: []bus.Middleware{middleware.SkipOnReplay("mail")}})
 	return config
 }
 
@@ -132,7 +132,7 @@ func TestAReplayThatIsForwarded(t *testing.T) {
 			s := receives(t, testdb.SQLite(t), relay.Receive("again", from.subscribe(), relay.Accept[order](), relay.MarkAsReplay()), publishes(to))
 			config := testapp.Fast()
 			if skips {
-				config.Middleware = middleware.Default(middleware.Options{Layers: []bus.Middleware{middleware.SkipOnReplay("to-broker")}})
+				config.Middleware = middleware.Default(middleware.Options{Middleware: []bus.Middleware{middleware.SkipOnReplay("to-broker")}})
 			}
 			s.run()
 			s.Start(config)

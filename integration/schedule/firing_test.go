@@ -78,7 +78,7 @@ func TestARefusedScheduleIsNotPostponedOverAFire(t *testing.T) {
 	s := a.Scheduler()
 	testapp.Must[int64](t)(s.Create(t.Context(), db, order{ID: "1"}, "@yearly", "UTC"))
 	makeDue(a, time.Second)
-	refusing := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{
+	refusing := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{
 		func(bus.ProduceFunc) bus.ProduceFunc {
 			return func(context.Context, *bus.Batch) error { return errors.New("the tenant service said 503") }
 		}}}))
@@ -125,7 +125,7 @@ func TestAChainThatTimesOutHoldsNobodyBack(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var n atomic.Int64
 		a := testapp.New(t, db, testapp.Counting("c", &n))
-		a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{
+		a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{
 			bus.PerMessage(func(_ context.Context, m *bus.Message) error {
 				if string(m.Payload) == `{"id":"2","n":0}` {
 					return fmt.Errorf("ask the tenant service: %w", context.DeadlineExceeded)
@@ -172,7 +172,7 @@ func TestRunNowIsBesideTheFireTimes(t *testing.T) {
 				check(s.Trigger(ctx, a.DB, id))
 				check(s.Trigger(ctx, a.DB, id))
 				<-time.After(3 * time.Second) // nobody is there for the fire time
-				fireSchedules(ctx, a, schedule.ProcessorConfig{SkipMissed: skip})
+				fireSchedules(ctx, a, schedule.ProcessorConfig{Misfire: misfire(skip)})
 				<-time.After(time.Second)
 				fires("asked for just before a fire time", 2)
 				after := rowsOf(t, s, a.DB, schedule.Filter{})[0]
@@ -203,7 +203,7 @@ func TestScheduledProcessorsStopInTime(t *testing.T) {
 	sending := make(chan struct{})
 	var once sync.Once
 	var calls atomic.Int64
-	slow := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{
+	slow := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{
 		bus.PerMessage(func(ctx context.Context, _ *bus.Message) error {
 			calls.Add(1)
 			once.Do(func() { close(sending) })

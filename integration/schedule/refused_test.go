@@ -39,7 +39,7 @@ func numbered(n int) []string {
 
 // layered gives the application a producer with one layer.
 func layered(a *app, layer bus.ProduceMiddleware) {
-	a.Producer = testapp.Must[*outbox.Producer](a.T)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{layer}}))
+	a.Producer = testapp.Must[*outbox.Producer](a.T)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{layer}}))
 }
 
 // TestASlowProduceLayerWedgesNoSchedules takes longer for a batch than a server

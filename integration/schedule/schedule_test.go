@@ -213,7 +213,7 @@ func TestBadScheduleHoldsNobodyBack(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, db *bun.DB) {
 				var n atomic.Int64
 				a := testapp.New(t, db, testapp.Counting("c", &n))
-				producer, err := outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{
+				producer, err := outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{
 					bus.PerMessage(func(_ context.Context, m *bus.Message) error {
 						if strings.Contains(string(m.Payload), "refuse") {
 							return errors.New("the chain refuses")
@@ -360,7 +360,7 @@ func TestOneCatchUpAfterDowntime(t *testing.T) {
 					t.Fatal(err)
 				}
 				<-time.After(5*time.Hour + 30*time.Minute) // nobody is there
-				fireSchedules(ctx, a, schedule.ProcessorConfig{SkipMissed: test.skip, PollInterval: time.Hour})
+				fireSchedules(ctx, a, schedule.ProcessorConfig{Misfire: misfire(test.skip), PollInterval: time.Hour})
 				r := a.StartWith(ctx, outbox.ProcessorConfig{PollInterval: 10 * time.Minute})
 				<-time.After(45 * time.Minute) // until a quarter past the next hour
 				r.MustStop()
@@ -414,4 +414,11 @@ func TestFiresSkipWhatOverlaps(t *testing.T) {
 			t.Errorf("fired again: got %d messages, want 2", single)
 		}
 	})
+}
+
+func misfire(skip bool) schedule.Misfire {
+	if skip {
+		return schedule.Skip
+	}
+	return schedule.FireOnce
 }

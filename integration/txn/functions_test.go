@@ -278,7 +278,7 @@ func pausingLayerOf(next bus.ProduceFunc) bus.ProduceFunc {
 
 func pausingLayer(t *testing.T, db *bun.DB) {
 	a := testapp.New(t, db, testapp.Consumed("c"))
-	a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{pausingLayerOf}}))
+	a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{pausingLayerOf}}))
 	a.Produce(order{})
 	if got := len(a.Pending()); got != 1 {
 		t.Errorf("messages: got %d, want 1", got)
@@ -287,7 +287,7 @@ func pausingLayer(t *testing.T, db *bun.DB) {
 
 func pausingSchedule(t *testing.T, db *bun.DB) {
 	a := testapp.New(t, db, testapp.Consumed("c"))
-	a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{pausingLayerOf}}))
+	a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{pausingLayerOf}}))
 	testapp.Must[int64](t)(a.Scheduler().Create(t.Context(), db, order{}, "@yearly", "UTC"))
 	a.Exec("UPDATE scheduled_messages SET available_after = statement_timestamp() - interval '1 s'")
 	var said testapp.Lines

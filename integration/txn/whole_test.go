@@ -71,7 +71,7 @@ func TestWhatFailsInACallersTransactionIsTakenBack(t *testing.T) {
 					return errors.Join(next(ctx, b), errors.New("too late"))
 				}
 			}
-			producer, err := outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{late}})
+			producer, err := outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{late}})
 			if err != nil {
 				a.Fatal(err)
 			}
@@ -89,7 +89,7 @@ func TestWhatFailsInACallersTransactionIsTakenBack(t *testing.T) {
 					panic("too late")
 				}
 			}
-			producer, err := outbox.NewProducer(a.Registry, outbox.ProducerConfig{Layers: []bus.ProduceMiddleware{late}})
+			producer, err := outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{late}})
 			if err != nil {
 				a.Fatal(err)
 			}

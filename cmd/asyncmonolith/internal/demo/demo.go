@@ -131,7 +131,7 @@ func (d *Demo) set(ctx context.Context) error {
 	var errs [10]error
 	d.producer, errs[0] = outbox.NewProducer(d.registry, outbox.ProducerConfig{Logger: quiet})
 	d.scheduler, errs[1] = schedule.NewScheduler(d.registry, schedule.SchedulerConfig{})
-	reports, err := outbox.NewProducer(d.registry, outbox.ProducerConfig{Logger: quiet, Layers: []bus.ProduceMiddleware{bus.PerMessage(noReports)}})
+	reports, err := outbox.NewProducer(d.registry, outbox.ProducerConfig{Logger: quiet, Middleware: []bus.ProduceMiddleware{bus.PerMessage(noReports)}})
 	if err != nil {
 		return err
 	}
