@@ -37,11 +37,11 @@ type Process struct {
 	Relays      []string          `json:"relays,omitempty"`      // names
 	Connections int               `json:"connections,omitempty"` // of its pool that it may hold at once; 0 where that is not known
 
-	Running int      `json:"running"`          // consumers that ran when it was last seen
-	Queued  int      `json:"queued"`           // messages that it had claimed, and that waited for a worker
-	Limit   int      `json:"limit"`            // the most that may run at once
-	Stuck   []string `json:"stuck,omitempty"`  // consumers that ignored their timeout
-	OpenCircuits  []string `json:"open_circuits,omitempty"` // consumers that a circuit or circuit breaker stopped there
+	Running      int      `json:"running"`                 // consumers that ran when it was last seen
+	Queued       int      `json:"queued"`                  // messages that it had claimed, and that waited for a worker
+	Limit        int      `json:"limit"`                   // the most that may run at once
+	Stuck        []string `json:"stuck,omitempty"`         // consumers that ignored their timeout
+	OpenCircuits []string `json:"open_circuits,omitempty"` // consumers that a circuit or circuit breaker stopped there
 }
 
 // ProcessConsumer is what a process takes of a consumer.
@@ -204,7 +204,7 @@ type Crash struct {
 	Owner    string `json:"owner"` // the ID of its Process
 	// Solo is true when it was the only suspect that ran there, which convicts it.
 	Isolated bool      `json:"isolated"`
-	At   time.Time `json:"at"` // when that was found out
+	At       time.Time `json:"at"` // when that was found out
 }
 
 // Crashes lists the processes that were lost with a message, or with any if its id is 0, the last

@@ -176,7 +176,7 @@ type ConsumerConfig struct {
 	// KeyConcurrency is how many messages of one key run at once in all processes together, in any
 	// order. Zero is no bound, and with Fair each key has its share all the same.
 	KeyConcurrency int
-	Fair   bool
+	Fair           bool
 	// KeyRate is how many runs of one key start in each KeyRatePer, in all processes together,
 	// and KeyRateBurst how many at once after fewer have. Zero is no bound.
 	KeyRate      int

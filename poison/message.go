@@ -29,7 +29,7 @@ type Message struct {
 	Headers      map[string]string `json:"headers,omitempty"`     // nil: none
 	InsertID     string            `json:"insert_id,omitempty"`   // empty: none
 	OrderingKey  string            `json:"key,omitempty"`         // of its order: see outbox.OrderingKey; empty: none
-	BlocksKey    bool              `json:"blocks_key,omitempty"`       // it keeps those of its key from running: see bus.BlockKey
+	BlocksKey    bool              `json:"blocks_key,omitempty"`  // it keeps those of its key from running: see bus.BlockKey
 	CreatedAt    time.Time         `json:"created_at,omitzero"`   // when it was produced
 	AvailableAt  time.Time         `json:"available_at,omitzero"` // when it was due for the run after which it was poisoned
 	PoisonedAt   time.Time         `json:"poisoned_at,omitzero"`

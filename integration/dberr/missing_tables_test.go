@@ -32,7 +32,7 @@ func TestMissingTablesHaveOneName(t *testing.T) {
 		_, _, listErr := store.List(ctx, db, poison.Filter{}, admin.Page{})
 		for prefix, err := range map[string]error{
 			"outbox: produce: ":              testapp.Second(producer.Produce(ctx, db, order{})),
-			"admin: queues: ":               testapp.Second(messages.Queues(ctx)),
+			"admin: queues: ":                testapp.Second(messages.Queues(ctx)),
 			"outbox: check: ":                messages.Check(ctx),
 			"outbox: run: ":                  messages.Run(ctx),
 			"schedule: check: ":              schedules.Check(ctx),

@@ -34,8 +34,8 @@ func additions() map[string][]string {
 	const field = "\tInsertID string `json:\"insert_id,omitempty\"`\n"
 	return map[string][]string{
 		"admin/message.go": {field, field + "\tNamed string `json:\"named,omitempty\"`\n"},
-		"ops/target.go":           {"InsertID: f.InsertID", "InsertID: f.Named"},
-		"ops/kinds.go":            {cancel, archive + cancel},
+		"ops/target.go":    {"InsertID: f.InsertID", "InsertID: f.Named"},
+		"ops/kinds.go":     {cancel, archive + cancel},
 	}
 }
 

@@ -29,7 +29,7 @@ type Operation struct {
 	AfterID     int64          `bun:"after_id"` // as far as it has come
 	UpToID      int64          `bun:"up_to_id"` // where it ends
 	Changed     int64          `bun:"changed"`
-	Skipped   int64          `bun:"left_alone"` // messages that could not be changed
+	Skipped     int64          `bun:"left_alone"` // messages that could not be changed
 	Note        string         `bun:"note"`       // why it stands still
 	LeasedBy    string         `bun:"leased_by"`
 	LeasedUntil dialect.Moment `bun:"leased_until"`

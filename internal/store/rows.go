@@ -39,7 +39,7 @@ type (
 	Settled      = dialect.Settled
 	Source       = dialect.Source
 	SpentLane    = dialect.SpentLane
-	Unhandled = dialect.Unhandled
+	Unhandled    = dialect.Unhandled
 	Want         = dialect.Want
 )
 
