@@ -123,7 +123,7 @@ func (a *Client) Get(ctx context.Context, db bun.IDB, id int64) (Message, error)
 }
 
 // GetHead is [Client.Get] with no more than the first bytes of the payload, which is cut between
-// two characters, and read no further; [Message.PayloadBytes] tells its size. Less than 0 bytes
+// two characters, and read no further; [Message.PayloadBytes] is its size. Less than 0 bytes
 // is bus.ErrInvalidOption.
 func (a *Client) GetHead(ctx context.Context, db bun.IDB, id int64, maxBytes int) (Message, error) {
 	m, err := a.get(db, id, func(st *store.Store, db bun.IDB) (store.Pending, bool, error) {

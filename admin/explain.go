@@ -146,7 +146,7 @@ func (a *Client) waits(m Message, pausedAt, now time.Time) (State, string) {
 		return Suspect, fmt.Sprintf("It has been due since %s. Its last %d processes were lost while they held the message, so it runs alone among suspects, or beside others like it once many have survived that, in a process that has lived for a while and has seen no other lost.", flow.Instant(m.AvailableAt), m.Crashes)
 	}
 	if by, late, ok := flow.Deadline(m.Headers); ok && now.After(by) {
-		return Expired, fmt.Sprintf("It was to start by %s, %s ago. Whoever claims it has it %s.", flow.Instant(by), flow.Rounded(now.Sub(by)), late)
+		return Expired, fmt.Sprintf("It was to start by %s, %s ago. The process that claims it has it %s.", flow.Instant(by), flow.Rounded(now.Sub(by)), late)
 	}
 	consumer, _ := a.registry.Consumer(m.Consumer)
 	if circuit, _ := flow.CircuitOf(m.Consumer, consumer.Config()); circuit != nil {
@@ -242,7 +242,7 @@ func explainPoisoned(row store.Poisoned) Explanation {
 		Text: fmt.Sprintf("It was poisoned at %s, %s. poison.Store shows why, and requeues it.", flow.Instant(row.PoisonedAt.Time), why)}
 }
 
-// besides tells of the other messages of a claim.
+// besides describes the other messages of a claim.
 func besides(others int) string {
 	switch {
 	case others <= 0:

@@ -39,7 +39,7 @@ type Cursor struct {
 
 // Find looks for pending messages by what no index has, in a part of the table at a time: 50,000
 // messages a call. It returns those it has found there, 1000 at most, as [Client.List] does, and where to go on, which is nil
-// once all were looked at. A message id that tells a time (UUID version 7, as producers make them)
+// once all were looked at. A message id that contains a time (UUID version 7, as producers make them)
 // is looked for around that, then before and after in turn; anything else from the newest message
 // on. Messages that are produced meanwhile may be missed.
 //

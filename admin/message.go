@@ -70,7 +70,7 @@ func (s State) String() string { return strings.ReplaceAll(string(s), "_", " ") 
 // The states. If several apply, [Client.Explain] returns the first of Leased, LeaseExpired,
 // NoConsumer, OtherPayload, Paused, KeyBlocked, BehindKey, Delayed, Suspect, Expired, CircuitOpen,
 // CircuitBreakerOpen, KeyLimited, Limited, RateLimited, NoLiveProcess, Saturated and Ready.
-// [Client.List] tells only [Leased], [Delayed] and [Ready] apart.
+// [Client.List] returns only [Leased], [Delayed] and [Ready].
 const (
 	// Leased: a process has claimed it, and runs it or is about to.
 	Leased State = "leased"

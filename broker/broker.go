@@ -50,8 +50,8 @@ var (
 
 // Publisher hands records to a broker. It is safe for concurrent use.
 type Publisher interface {
-	// Publish returns when the fate of each record is known, or ctx has ended. errs[i] tells of
-	// records[i]: nil that the broker has it durably. A nil slice says so of all. Records are
+	// Publish returns when the fate of each record is known, or ctx has ended. errs[i] is
+	// about records[i]: nil if the broker has it durably. A nil slice means that it has all. Records are
 	// not kept, or changed.
 	Publish(ctx context.Context, records []Record) (errs []error)
 }

@@ -135,7 +135,7 @@ func (e *unsoundError) Error() string {
 	return "bus: an error of type " + e.of + " panics when it is asked: is it a nil pointer?"
 }
 
-var errNobody = errors.New("bus: nobody's error")
+var errNobody = errors.New("bus: no error given")
 
 // sound returns the error, or a stand-in for one of which a method panics. Walking
 // through it once calls all that errors.Is and errors.As ever call.

@@ -163,7 +163,7 @@ func (r *Registry) typed(payloadType string) (Consumer, bool) {
 	return consumers[i], true
 }
 
-// fullName tells types of the same name in different packages apart.
+// fullName distinguishes types of the same name in different packages.
 func fullName(t reflect.Type) string { return t.PkgPath() + "." + t.Name() }
 
 // Consumers returns every consumer that this program runs, sorted by name.

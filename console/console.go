@@ -96,7 +96,7 @@ func New(service *ops.Service, c Config) (*Console, error) {
 
 func (c Config) check() (errs []error) {
 	if c.Authorize == nil {
-		errs = append(errs, errors.New("config: Authorize is nil: nobody may look without it"))
+		errs = append(errs, errors.New("config: Authorize is nil: it is required"))
 	}
 	if !strings.HasPrefix(c.Prefix, "/") || !strings.HasSuffix(c.Prefix, "/") || strings.HasPrefix(c.Prefix, "//") {
 		errs = append(errs, fmt.Errorf("config: Prefix %q: it begins and ends with one slash", c.Prefix))

@@ -27,14 +27,14 @@ type bucket struct {
 	at   time.Time
 }
 
-// ask takes one request, or tells how long to wait for one.
+// ask takes one request, or returns how long to wait for one.
 func (l *limits) ask(name string) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return take(&l.asks, name, asksPerSecond, asksAtOnce)
 }
 
-// change takes one change, or tells how long to wait for one.
+// change takes one change, or returns how long to wait for one.
 func (l *limits) change(name string) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -23,7 +23,7 @@ type claim struct {
 	Owner *admin.Process // nil: it is not known
 }
 
-// matrixRow tells of a consumer how many live processes of each version take it.
+// matrixRow is, of a consumer, how many live processes of each version take it.
 type matrixRow struct {
 	Consumer  string
 	Processes []int

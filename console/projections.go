@@ -131,7 +131,7 @@ func (v *visit) projection() (page, error) {
 	return page{Title: "Projection " + data.Title(), Tab: "projections", Data: data}, nil
 }
 
-// speeds tells how fast shards come on, from one look to the next. Its zero value is ready.
+// speeds measures how fast shards come on, from one look to the next. Its zero value is ready.
 type speeds struct {
 	mu   sync.Mutex
 	seen map[string]seen
@@ -145,7 +145,7 @@ type seen struct {
 
 const (
 	betweenLooks = time.Second      // at least, for a speed to be true
-	forgetLook   = 10 * time.Minute // after this it tells nothing of now
+	forgetLook   = 10 * time.Minute // after this it is too old
 	mostShards   = 10_000
 )
 

@@ -176,7 +176,7 @@ func (v *visit) said(err error) refusal {
 	case errors.Is(err, admin.ErrNotPaused):
 		return refusal{http.StatusConflict, "The consumer is not paused."}
 	case errors.Is(err, ops.ErrInvalidState), errors.Is(err, ops.ErrInProgress):
-		return refusal{http.StatusConflict, "It is not in the state for that any more: somebody was faster, or it is over. Look at it again."}
+		return refusal{http.StatusConflict, "It is not in the state for that any more: another person was faster, or it is over. Look at it again."}
 	case errors.Is(err, schedule.ErrExpression):
 		return refusal{http.StatusBadRequest, "The expression or the zone cannot be read. An expression has five or six fields, or is a word such as @daily; a zone is a name such as Europe/Amsterdam."}
 	case errors.Is(err, bus.ErrInvalidOption), errors.Is(err, bus.ErrInvalidText), errors.Is(err, bus.ErrTooLarge):

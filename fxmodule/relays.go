@@ -38,7 +38,7 @@ func Relays(relays ...any) fx.Option {
 	return fx.Options(options...)
 }
 
-// isLogRelay tells log relays, lists of them and their constructors from those of receivers.
+// isLogRelay distinguishes log relays, lists of them and their constructors from those of receivers.
 func isLogRelay(t reflect.Type) bool {
 	if t != nil && t.Kind() == reflect.Func && t.NumOut() > 0 {
 		t = t.Out(0)

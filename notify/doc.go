@@ -3,7 +3,7 @@
 // next poll. It is optional.
 //
 // A [Notifier] sends after the commit, never in an application's transaction, as
-// few notifications as a fifth of the time allows, and tells apart its own. It checks
+// few notifications as a fifth of the time allows, and recognizes its own. It checks
 // that it hears itself. Notifications are hints: they carry nothing of a message, and without
 // them processors find everything by polling, as before.
 //

@@ -40,7 +40,7 @@ type NotifierConfig struct {
 // processors of this process wakes those of the others, too. Every process needs
 // one. Its methods are safe for concurrent use.
 type Notifier struct {
-	id       string // tells our notifications from those of others
+	id       string // distinguishes our notifications from those of others
 	channel  string
 	registry *bus.Registry
 	listener Listener

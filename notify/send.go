@@ -31,7 +31,7 @@ var topics = map[string]wakeup.Wake{
 	"events":    {Remote: true, Events: true},
 }
 
-// aboutNothing is what a notifier tells itself.
+// aboutNothing is what a notifier sends to itself.
 const aboutNothing = "check"
 
 // outbound is what others are to be told.

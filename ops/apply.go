@@ -10,7 +10,7 @@ import (
 
 // Why what is applied at once ends before it is done.
 var (
-	errLost     = errors.New("the operation is somebody else's")  // immutable
+	errLost     = errors.New("another process carries out the operation")  // immutable
 	errStopping = errors.New("the runner stops, and waited 10 s") // immutable
 )
 

@@ -102,7 +102,7 @@ func (s *Session) inTx(ctx context.Context, fn func(tx bun.Tx) error) error {
 // changed is for once something was changed.
 func (s *Session) changed(c Change) {
 	s.service.overview.change()
-	s.service.config.Logger.Info("somebody has changed something", "actor", c.Actor, "action", string(c.Action), "operation", c.Operation, "changed", c.Changed)
+	s.service.config.Logger.Info("operation applied", "actor", c.Actor, "action", string(c.Action), "operation", c.Operation, "changed", c.Changed)
 }
 
 // change does something and writes it into the audit, in one transaction.

@@ -34,7 +34,7 @@ func (s *Session) shown(ctx context.Context, c Content) (Content, bool) {
 }
 
 // ErrRedacted: what is hidden cannot be edited, since it would be lost, nor searched, since whether something
-// is found tells what it is; use errors.Is. It is an [ErrForbidden].
+// is found shows what it is; use errors.Is. It is an [ErrForbidden].
 var ErrRedacted = fmt.Errorf("%w: a part of its content is hidden", ErrForbidden) // immutable
 
 // maySearch is an error unless the principal may look for a part of a content, if there is one: it takes the

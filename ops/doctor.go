@@ -74,7 +74,7 @@ func checks() []check {
 		{"connections", "The server has connections left.", (*Service).checkConnections},
 		{"indexes", "All indexes are there and valid.", (*Service).checkIndexes},
 		{"dead_rows", "What was deleted is cleared.", (*Service).checkDeadRows},
-		{"snapshots", "Nobody keeps what was deleted from being cleared.", (*Service).checkHolders},
+		{"snapshots", "No transaction keeps what was deleted from being cleared.", (*Service).checkHolders},
 		{"clock", "This machine's clock agrees with that of the database.", (*Service).checkClock},
 		{"poisoned", "No message is poisoned.", counted.checkPoisoned},
 		{"blocked_keys", "No key is blocked.", counted.checkBlocked},

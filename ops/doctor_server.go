@@ -96,7 +96,7 @@ func (d *Service) checkConnections(ctx context.Context, db bun.IDB) ([]Finding, 
 func connections(found store.Diagnosis) []Finding {
 	text := fmt.Sprintf("%d of the server's %d connections are used.", found.Used, found.Most)
 	if found.Most > 0 && float64(found.Used) >= nearlyUsed*float64(found.Most) {
-		return []Finding{{Severity: Critical, Text: text + " Whoever comes next may find none.", Remedy: "Lower SetMaxOpenConns of programs that have more than they use, put a pooler in front of the server, or raise max_connections."}}
+		return []Finding{{Severity: Critical, Text: text + " The next program may find none.", Remedy: "Lower SetMaxOpenConns of programs that have more than they use, put a pooler in front of the server, or raise max_connections."}}
 	}
 	return []Finding{{Severity: OK, Text: text}}
 }
@@ -169,7 +169,7 @@ func holders(d store.Diagnosis) (found []Finding) {
 		f := Finding{Severity: Warning, Text: fmt.Sprintf("A %s has kept %s what was deleted from being cleared: every claim takes longer the longer it lasts.", h.Kind, since)}
 		switch h.Kind {
 		case store.OfPrepared:
-			f.Subject, f.Remedy = h.Name, "COMMIT PREPARED or ROLLBACK PREPARED it: whoever prepared it may be gone."
+			f.Subject, f.Remedy = h.Name, "COMMIT PREPARED or ROLLBACK PREPARED it: the program that prepared it may be gone."
 		case store.OfSlot:
 			f.Subject, f.Remedy = h.Name, "Bring its standby back, or drop the slot if that is gone for good."
 		default:

@@ -93,7 +93,7 @@ func strange(strangers []admin.Unhandled) (found []Finding) {
 			what = "with keys"
 		}
 		found = append(found, Finding{Severity: Critical, Subject: s.Consumer, Text: fmt.Sprintf("Messages %s wait, and no live process takes them.", what),
-			Remedy: "Start a program that has this consumer with this payload type. After a rename, give it the former name (bus.Aliases); if nobody wants them any more, cancel them."})
+			Remedy: "Start a program that has this consumer with this payload type. After a rename, give it the former name (bus.Aliases); if they are not wanted any more, cancel them."})
 	}
 	return found
 }
@@ -239,7 +239,7 @@ func (d *Service) checkPauses(ctx context.Context, db bun.IDB) (found []Finding,
 			by = " by " + p.PausedBy
 		}
 		found = append(found, Finding{Severity: Warning, Subject: q.Consumer, Text: fmt.Sprintf("It has been paused%s for %s, and messages wait: %s.", by, roughly(now.Sub(p.PausedAt.Time)), counted(waiting)),
-			Remedy: "Resume it; or cancel its messages, if nobody wants them any more."})
+			Remedy: "Resume it; or cancel its messages, if they are not wanted any more."})
 	}
 	return found, err
 }
@@ -282,7 +282,7 @@ func stillness(row store.Operation, runners bool) Finding {
 	case state == Paused:
 		return Finding{Text: "It has stopped itself: its note says why.", Remedy: "Mend what it stumbles over and continue it, or stop it."}
 	case state == Started && row.Now.Sub(row.CreatedAt.Time) > changeForgotten:
-		return Finding{Text: fmt.Sprintf("It was begun %s ago, and nobody knows what became of it: its process may have died.", roughly(row.Now.Sub(row.CreatedAt.Time))),
+		return Finding{Text: fmt.Sprintf("It was started %s ago, and its outcome is not known: its process may have died.", roughly(row.Now.Sub(row.CreatedAt.Time))),
 			Remedy: fmt.Sprintf("Look at the messages that it was about, do it again where it was not done, and close it: asyncmonolith operations stop %d.", row.ID)}
 	case !runners && awaits(row, nobodyLate):
 		cure := fmt.Sprintf("Run an ops.Runner in some process; or carry it out from the command: asyncmonolith operations run %d.", row.ID)
@@ -291,7 +291,7 @@ func stillness(row store.Operation, runners bool) Finding {
 		}
 		return Finding{Text: fmt.Sprintf("It was to start %s ago, and no live process runs ops.Runner.", late()), Remedy: cure}
 	case awaits(row, runnerLate):
-		return Finding{Text: fmt.Sprintf("It was to start %s ago, and nobody carries it out.", late()), Remedy: "Run an ops.Runner in some process."}
+		return Finding{Text: fmt.Sprintf("It was to start %s ago, and no process carries it out.", late()), Remedy: "Run an ops.Runner in some process."}
 	default:
 		return Finding{}
 	}

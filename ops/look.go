@@ -48,7 +48,7 @@ func (d *Service) enter(ctx context.Context, room chan struct{}, patience time.D
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-free.C:
-		return nil, fmt.Errorf("ops: look: %w: nobody of the %d who may look was done within %s", ErrBusy, cap(room), patience)
+		return nil, fmt.Errorf("ops: look: %w: none of the %d concurrent queries was done within %s", ErrBusy, cap(room), patience)
 	}
 }
 

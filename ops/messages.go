@@ -42,7 +42,7 @@ func (s *Session) MessagesByID(ctx context.Context, ids ...int64) ([]admin.Messa
 	return found, err
 }
 
-// Find looks for pending messages, a part of them at a time, and tells how far it has come, which is nil
+// Find looks for pending messages, a part of them at a time, and returns how far it has come, which is nil
 // at the end: see admin.Client.Find. To look for a header takes the right to read contents, and see
 // [ErrRedacted].
 func (s *Session) Find(ctx context.Context, search admin.Search, place admin.Cursor) (found []admin.Message, next *admin.Cursor, err error) {

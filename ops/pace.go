@@ -11,7 +11,7 @@ type pace struct {
 	left float64
 }
 
-// now tells how many messages may pass.
+// now returns how many messages may pass.
 func (p *pace) now(rate int64) int {
 	now := time.Now()
 	if p.last.IsZero() {

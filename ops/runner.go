@@ -101,12 +101,12 @@ func (r *Runner) run(ctx context.Context, only int64) error {
 	return nil
 }
 
-// doing is what the runner tells of itself.
+// doing is what the runner reports of itself.
 func (r *Runner) doing() presence.State {
 	return presence.State{Running: len(r.places), Limit: operationsAt}
 }
 
-// take begins to work on what is free, and tells when to look again, or that there is nothing of the only one.
+// take begins to work on what is free, and returns when to look again, or that there is nothing of the only one.
 func (r *Runner) take(ctx context.Context, only int64, working *sync.WaitGroup) (wait time.Duration, over bool, err error) {
 	states := names(Waiting, Canary, Running)
 	rows, err := r.service.store.Operations(ctx, r.service.config.DB, store.OperationFilter{ID: only, States: states, OldestFirst: true}, mostOpen)

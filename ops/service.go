@@ -53,7 +53,7 @@ type Service struct {
 	projections *projection.Admin
 	looks       chan struct{} // holds one for each that may look at once
 	previews    chan struct{} // and for each that may preview a change
-	started     chan struct{} // tells a Runner of this service that an operation was started
+	started     chan struct{} // wakes a Runner of this service once an operation was started
 	overview    overview
 }
 

@@ -18,7 +18,7 @@ const (
 	backEvery   = 2 * time.Second // looks at that
 )
 
-// trial tells how those do that were requeued.
+// trial is how the requeued messages do.
 type trial struct {
 	IDs   []int64   `json:"ids,omitempty"` // of those that went first
 	Since time.Time `json:"since,omitzero"`

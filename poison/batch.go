@@ -20,7 +20,7 @@ type Chunk struct {
 	// After leaves out ids up to this one: the last of the batch before.
 	After int64
 	// UpTo leaves out ids above this one, and must be given: what was requeued and fails again has a
-	// higher one. [Store.Preview] tells it, which is 0 and so an error when there was nothing to see.
+	// higher one. [Store.Preview] returns it, which is 0 and so an error when there was nothing to see.
 	UpTo int64
 	// Limit is the most messages in the batch: 1 to 500.
 	Limit int

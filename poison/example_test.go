@@ -54,7 +54,7 @@ func ExampleStore_EditAndRequeue() {
 	err := store.EditAndRequeue(ctx, db, 42, order{})
 	switch {
 	case errors.Is(err, poison.ErrNotFound):
-		fmt.Println("somebody was faster")
+		fmt.Println("it was changed meanwhile")
 	case errors.Is(err, poison.ErrConflict):
 		fmt.Println("its insert id is pending again: discard it, or wait")
 	case err != nil:

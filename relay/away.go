@@ -74,7 +74,7 @@ func (s *running) broker(err error) (before absence) {
 	return before
 }
 
-// absent tells since when nothing is received, and why: the broker is away, or newer instances receive.
+// absent returns since when nothing is received, and why: the broker is away, or newer instances receive.
 func (s *running) absent() absence {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -247,7 +247,7 @@ func unknownConsumer(registry *bus.Registry, m *bus.Message) error {
 	return nil
 }
 
-// isSchema tells a schema of Kafka Connect from a member of the application's own: it is null, or an object with a type.
+// isSchema distinguishes a schema of Kafka Connect from a member of the application's own: it is null, or an object with a type.
 func isSchema(text json.RawMessage) bool {
 	var schema struct {
 		Type string `json:"type"`

@@ -135,7 +135,7 @@ func (m *missing) of(record broker.Record) *absentee {
 	return m.gone[place{record.Destination, record.Key}]
 }
 
-// holds tells for how long a record is not sent, since its destination does not answer. Now and then it lets one through, which has so
+// holds returns for how long a record is not sent, since its destination does not answer. Now and then it lets one through, which has so
 // long to be answered.
 func (m *missing) holds(record broker.Record, timeout time.Duration) (wait time.Duration, held bool) {
 	m.mu.Lock()

@@ -31,7 +31,7 @@ const (
 // once and defaults to 4. Mistakes are reported by bus.NewRegistry. pub is shared by all
 // batches.
 //
-// A message is done once the broker has it. [broker.Publisher] names the errors that it tells apart. While
+// A message is done once the broker has it. [broker.Publisher] names the errors that it distinguishes. While
 // the broker does not answer, or not within [PublishTimeout], nothing is written to what waits: a
 // circuit keeps messages from being claimed, see outbox.Circuit, and lets single ones probe. It
 // closes when one is done, or when a [broker.ReconnectNotifier] reports that the broker is back.

@@ -81,7 +81,7 @@ func (s *shard) missingFor() time.Duration {
 	return min(leastMissing<<min(s.failures-1, 9), mostMissing)
 }
 
-// waits tells until when the shard is left alone.
+// waits returns until when the shard is left alone.
 func (s *shard) waits(now time.Time) (until time.Time, waits bool) {
 	until = time.Unix(0, s.until.Load())
 	_, _, open := s.circuit.Tripped()

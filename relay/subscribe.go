@@ -98,7 +98,7 @@ func (s *subscription) run() error {
 	}
 }
 
-// hangs notes that the subscriber was given up, and what tells that it has returned.
+// hangs notes that the subscriber was given up, and what is closed once it has returned.
 func (s *running) hangs(returned <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

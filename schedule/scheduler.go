@@ -52,7 +52,7 @@ type SchedulerConfig struct {
 // an error.
 //
 // Whatever changes something wakes this process's processors; in the caller's
-// transaction it tells them to look soon. With the context of
+// transaction it wakes them. With the context of
 // outbox.Producer.RunInTx, or of a transactional consumer, the handle must be
 // that transaction: outbox.ErrNotInTx. All methods return outbox.ErrSchemaOutdated when the
 // tables are missing, and the database's errors, wrapped.

@@ -137,7 +137,7 @@ func publishChangesNothing(c *trial) error {
 
 func largeBatch(c *trial) error { return c.roundTrip(c.make(1500)) }
 
-// compare tells what is not as it should be.
+// compare lists what is not as it should be.
 func compare(got, want broker.Record) error {
 	var errs []error
 	id := want.ID

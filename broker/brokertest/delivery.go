@@ -37,7 +37,7 @@ func acknowledgedOnce(c *trial) error {
 	if err := errors.Join(first.awaitAll(records), first.stop()); err != nil {
 		return err
 	}
-	if c.Redelivery > 0 { // nothing tells that something will not happen
+	if c.Redelivery > 0 { // nothing shows that something will not happen
 		<-time.After(c.Redelivery + c.Redelivery/2)
 	}
 	last := c.make(1)

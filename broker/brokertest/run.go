@@ -70,7 +70,7 @@ func Run(t *testing.T, open func(t *testing.T) Setup) {
 	}
 }
 
-// leftovers returns a function that tells of goroutines that have come since, and stay.
+// leftovers returns a function that lists goroutines that have come since, and stay.
 func leftovers() func() error {
 	before := goleak.IgnoreCurrent()
 	return func() error {

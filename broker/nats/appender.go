@@ -108,7 +108,7 @@ func (a *Appender) Last(ctx context.Context, shard int) (position int64, mark ui
 		return 0, 0, a.lookError("look for the last message", err)
 	}
 	if position, err = positionOf(record(&nats.Msg{Subject: msg.Subject, Header: msg.Header, Data: msg.Data})); err != nil {
-		return 0, 0, fmt.Errorf("nats: message %d of stream %s, on %s, is no record of a relay: nobody else may publish there", msg.Sequence, a.config.Stream, msg.Subject)
+		return 0, 0, fmt.Errorf("nats: message %d of stream %s, on %s, is no record of a relay: no other program may publish there", msg.Sequence, a.config.Stream, msg.Subject)
 	}
 	return position, msg.Sequence, nil
 }

@@ -156,7 +156,7 @@ func (p *Publisher) collect(ctx context.Context, b *batch, answers <-chan *nats.
 		case msg := <-answers:
 			i, err := strconv.Atoi(msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:])
 			if err != nil || i < 0 || i >= len(b.open) || !b.open[i] {
-				continue // of nobody here
+				continue // of none here
 			}
 			b.open[i] = false
 			b.left--
@@ -258,7 +258,7 @@ func (p *Publisher) explain(ctx context.Context, records []broker.Record, errs [
 // whyNobody asks the servers for the stream that has a subject, if what is sent to it has no
 // listener.
 func (p *Publisher) whyNobody(ctx context.Context, subject string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, p.timeout/2, fmt.Errorf("nobody takes it, and nobody says within %s which stream would", p.timeout/2))
+	ctx, cancel := context.WithTimeoutCause(ctx, p.timeout/2, fmt.Errorf("no stream takes it, and no answer within %s says which would", p.timeout/2))
 	defer cancel()
 	name, err := p.js.StreamNameBySubject(ctx, subject)
 	if err == nil {

@@ -31,7 +31,7 @@ type pull struct {
 }
 
 // errLookAgain: no server answers for the consumer.
-var errLookAgain = errors.New("nobody answers for the consumer")
+var errLookAgain = errors.New("no server answers for the consumer")
 
 func (s *Subscriber) newPull() (*pull, error) {
 	inbox := s.nc.NewInbox()

@@ -149,7 +149,7 @@ func (s *Subscriber) handAll(ctx context.Context, msgs []*nats.Msg, ackWait time
 	return nil
 }
 
-// hand gives a batch to fn, and tells the server what it says.
+// hand gives a batch to fn, and sends the server what it returns.
 func (s *Subscriber) hand(ctx context.Context, msgs []*nats.Msg, ackWait time.Duration, fn func(context.Context, []broker.Record) error) error {
 	records := make([]broker.Record, len(msgs))
 	for i, msg := range msgs {

@@ -170,7 +170,7 @@ func (s *Subscriber) gather(ctx context.Context, deliveries <-chan amqp.Delivery
 	return batch
 }
 
-// hand gives a batch to fn, and tells the broker what it says. What does not arrive there is as if it
+// hand gives a batch to fn, and sends the broker what it returns. What does not arrive there is as if it
 // had not been said: the batch comes again.
 func hand(ctx context.Context, channel *amqp.Channel, batch []amqp.Delivery, fn func(context.Context, []broker.Record) error) error {
 	records := make([]broker.Record, len(batch))

@@ -13,7 +13,7 @@ import (
 // nobodyLives is why nothing would happen by itself.
 const nobodyLives = "No live process runs ops.Runner, so nothing happens by itself"
 
-// carried tells whether a live process carries out operations. What cannot be looked at is taken to be so: what
+// carried reports whether a live process carries out operations. What cannot be looked at is taken to be so: what
 // the person asked for is done.
 func carried(ctx context.Context, session *ops.Session) bool {
 	lives, err := session.HasRunner(ctx)
@@ -34,7 +34,7 @@ func who(ctx context.Context, session *ops.Session, o ops.Operation) string {
 	}
 }
 
-// untaken says on stderr that nobody carries out what is under way, unless somebody does.
+// untaken says on stderr that no process carries out what is under way, unless one does.
 func (a *app) untaken(ctx context.Context, session *ops.Session, o ops.Operation) {
 	if !over(o) && !carried(ctx, session) {
 		a.note("%s", who(ctx, session, o))
@@ -49,7 +49,7 @@ func (a *app) already(o ops.Operation) error {
 		a.note("%s", text)
 		return nil
 	}
-	a.note("%s It has paused itself, and nothing more happens until somebody decides.", text)
+	a.note("%s It has paused itself, and nothing more happens until a person decides.", text)
 	a.note("To have it go on:  asyncmonolith operations resume %d --yes --reason TEXT", o.ID)
 	a.note("To end it:         asyncmonolith operations stop %d --reason TEXT", o.ID)
 	err := fmt.Errorf("%w: operation %d has paused itself", errPartly, o.ID)

@@ -20,7 +20,7 @@ func (a *app) consumersCommand() *cobra.Command {
 		Short: "List, pause and resume consumers",
 		Long: `List consumers with what waits for each, and pause and resume them for all processes.
 
-Of a consumer that is paused no message is claimed by anybody, until it is resumed; messages are produced and
+Messages of a paused consumer are not claimed until it is resumed; they are produced and
 kept as ever.`,
 		Example: `  asyncmonolith consumers list
   asyncmonolith consumers pause mail --yes --reason "the provider is down"
@@ -76,7 +76,7 @@ func queues() list[admin.Queue] {
 func noteOf(q admin.Queue) string {
 	var parts []string
 	if !q.PausedAt.IsZero() {
-		text := "paused by " + cmp.Or(q.PausedBy, "somebody")
+		text := "paused by " + cmp.Or(q.PausedBy, "a person")
 		if q.PauseNote != "" {
 			text += ": " + q.PauseNote
 		}
@@ -106,8 +106,8 @@ func count(n int64) string {
 func (a *app) pauseCommand() *cobra.Command {
 	unknown := false
 	c := &cobra.Command{
-		Use: "pause NAME", Short: "Keep a consumer's messages from being claimed by anybody", Args: takes(one("consumer", "consumers list")), ValidArgsFunction: a.completeConsumers,
-		Long: `Keep a consumer's messages from being claimed by anybody, until it is resumed. What is claimed already still
+		Use: "pause NAME", Short: "Keep a consumer's messages from being claimed", Args: takes(one("consumer", "consumers list")), ValidArgsFunction: a.completeConsumers,
+		Long: `Keep a consumer's messages from being claimed until it is resumed. What is claimed already still
 runs; within about a second nothing more of the consumer starts. The reason is for others to see.`,
 		Example: `  asyncmonolith consumers pause mail --yes --reason "the provider is down"`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -116,7 +116,7 @@ runs; within about a second nothing more of the consumer starts. The reason is f
 				return err
 			}
 			if !unknown {
-				if err := known(c.Context(), session, args[0], "--allow-unknown-consumer pauses a name that nobody knows yet"); err != nil {
+				if err := known(c.Context(), session, args[0], "--allow-unknown-consumer pauses a name that is not known yet"); err != nil {
 					return err
 				}
 			}

@@ -65,7 +65,7 @@ func TestChangesAreAskedFor(t *testing.T) {
 			}
 		}
 	}
-	if got := called(t, dsn, "operations", "list"); got.out != "Nobody has changed anything.\n" {
+	if got := called(t, dsn, "operations", "list"); got.out != "No change was made.\n" {
 		t.Errorf("got %q, want no changes", got.out)
 	}
 	if got := called(t, dsn, "messages", "cancel", "1", "--yes", "--reason", "why"); got.code != exitDone || !strings.Contains(got.out, "1 message cancelled.") {

@@ -51,7 +51,7 @@ func withoutPackage(text string) string {
 	return text
 }
 
-// schemaSentence tells what to do about tables that are missing or old.
+// schemaSentence says what to do about tables that are missing or old.
 func (a *app) schemaSentence() string {
 	const old = "the library's tables are missing here, or older than this version needs: asyncmonolith migrate makes them, or brings them up to date"
 	ctx, cancel := context.WithTimeout(a.ctx, time.Second)

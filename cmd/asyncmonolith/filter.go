@@ -93,7 +93,7 @@ func (a *app) consumerFlag(c *cobra.Command, _ []string, typed string) ([]string
 	return a.completeConsumers(c, nil, typed)
 }
 
-// mistyped is a mistake of usage if nobody knows the consumer that was asked for, and its name is nearly
+// mistyped is a mistake of usage if the consumer that was asked for is not known, and its name is nearly
 // another's. It is asked where nothing was found.
 func (a *app) mistyped(ctx context.Context, session *ops.Session, consumer string) error {
 	if consumer == "" {
@@ -105,7 +105,7 @@ func (a *app) mistyped(ctx context.Context, session *ops.Session, consumer strin
 	}
 	names := consumersOf(o)
 	if name := nearest(consumer, names); !slices.Contains(names, consumer) && near(consumer, name) {
-		return usage(fmt.Errorf("--consumer %q: nobody knows it: did you mean %q?", consumer, name))
+		return usage(fmt.Errorf("--consumer %q: it is not known: did you mean %q?", consumer, name))
 	}
 	return nil
 }

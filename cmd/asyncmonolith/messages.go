@@ -101,7 +101,7 @@ func (a *app) keysCommand() *cobra.Command {
 	most := 0
 	c := &cobra.Command{
 		Use: "blocked-keys", Short: "List keys that a poisoned message blocks", Args: takes(nothing),
-		Long: `List keys whose messages wait until somebody requeues or discards a poisoned one, those first that have waited
+		Long: `List keys whose messages wait until a poisoned one is requeued or discarded, those first that have waited
 for the longest. Counts stop at 10,000.`,
 		Example: "  asyncmonolith messages blocked-keys\n  asyncmonolith messages list --consumer ship --key order-17",
 		RunE: func(c *cobra.Command, _ []string) error {

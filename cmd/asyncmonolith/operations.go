@@ -68,7 +68,7 @@ func operations() list[ops.Operation] {
 			return []any{o.ID, o.Action, o.State, changedOf(o), count(o.Skipped), o.CreatedAt, o.FinishedAt, o.Actor, targetText(o.Target)}
 		},
 		below: func(o ops.Operation) []string { return []string{o.Reason, o.Note} },
-		empty: "Nobody has changed anything.",
+		empty: "No change was made.",
 	}
 }
 

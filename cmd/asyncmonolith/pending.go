@@ -29,7 +29,7 @@ func (a *app) cancelCommand() *cobra.Command {
 		Use: "cancel [ID...]", Short: "Delete pending messages for good",
 		Long: "Delete pending messages for good. One that runs is skipped, and the exit code is 5." + asOperation,
 		Example: `  asyncmonolith messages cancel 4711 --yes --reason "the order is void"
-  asyncmonolith messages cancel --consumer mail --older-than 24h --yes --reason "nobody wants them now"`,
+  asyncmonolith messages cancel --consumer mail --older-than 24h --yes --reason "not wanted any more"`,
 	})
 	filter.flags(a, c)
 	return c

@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	progressAfter = time.Second     // of work nobody hears before
+	progressAfter = time.Second     // of silence before
 	progressEvery = 5 * time.Second // lines are written where they stay
 	redrawEvery   = 100 * time.Millisecond
 )
 
-// progress tells on stderr how far long work is: in one line that changes on a terminal, else in a line
+// progress says on stderr how far long work is: in one line that changes on a terminal, else in a line
 // now and then.
 type progress struct {
 	a     *app
@@ -26,7 +26,7 @@ type progress struct {
 
 func (a *app) progress() *progress { return &progress{a: a, began: time.Now()} }
 
-// show tells how far it is, if it is time to.
+// show says how far it is, if it is time to.
 func (p *progress) show(text string) {
 	every := progressEvery
 	if p.a.errTTY {
@@ -38,7 +38,7 @@ func (p *progress) show(text string) {
 	p.now(text)
 }
 
-// now tells how far it is.
+// now says how far it is.
 func (p *progress) now(text string) {
 	p.last = time.Now()
 	if text = show.Text(text); text == p.said {

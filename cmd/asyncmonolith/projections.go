@@ -158,7 +158,7 @@ func shardOf(s projection.State) string {
 	return fmt.Sprintf("%d/%d", s.Shard, s.Shards)
 }
 
-// activeVersion is the version of a shard, and whether it is one that nobody reads yet, or any more.
+// activeVersion is the version of a shard, and whether it is one that is not read yet, or not any more.
 func activeVersion(s projection.State) string {
 	if s.Active {
 		return strconv.Itoa(s.Version)

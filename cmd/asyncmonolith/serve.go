@@ -26,7 +26,7 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: `Show the console, the same pages that an application can mount, in a browser of this machine: it listens on
 127.0.0.1 until Ctrl-C. The link that it prints works once, and lets the browser in that opens it.
 
-Whoever has the link may look (viewer); --role lets them change something, too. Contents of messages are shown
+Each person with the link may look (viewer); --role lets them change something, too. Contents of messages are shown
 where --show-payloads says so, to operators and administrators.`,
 		Example: "  asyncmonolith serve\n  asyncmonolith serve --role operator --show-payloads --port 8484",
 		Args:    takes(nothing),
@@ -107,7 +107,7 @@ func (a *app) serve(ctx context.Context, port uint16, role ops.Role) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
 	if server.Shutdown(ctx) != nil {
-		_ = server.Close() // whoever still waits has waited long enough
+		_ = server.Close() // what still waits has waited long enough
 	}
 	<-ended
 	return nil

@@ -31,19 +31,19 @@ func newDoor(port int, who ops.Principal) *door {
 	return &door{port: port, prefix: "/" + strings.ToLower(rand.Text()) + "/", who: who, key: rand.Text(), token: rand.Text()}
 }
 
-// link is the address that lets somebody in.
+// link is the address that lets a person in.
 func (d *door) link() string {
 	return fmt.Sprintf("http://127.0.0.1:%d%s?token=%s", d.port, d.prefix+enterPath, d.token)
 }
 
-// hosts are the names of this machine: whoever points another name at it gets nothing.
+// hosts are the names of this machine: a request under another name gets nothing.
 func (d *door) hosts() []string {
 	return []string{fmt.Sprintf("127.0.0.1:%d", d.port), fmt.Sprintf("localhost:%d", d.port)}
 }
 
 const doorCookie = "asyncmonolith-serve"
 
-var errOutside = errors.New("nobody has let this browser in") // immutable
+var errOutside = errors.New("this browser has not used the link") // immutable
 
 // authorize knows who was let in.
 func (d *door) authorize(r *http.Request) (ops.Principal, error) {
@@ -74,7 +74,7 @@ func (d *door) before(console http.Handler) http.Handler {
 	})
 }
 
-// enter tells whether a request may come in, which uses the link up.
+// enter reports whether a request may come in, which uses the link up.
 func (d *door) enter(r *http.Request) (status int, says string) {
 	if r.Method != http.MethodGet { // as those send that look what a link leads to
 		return http.StatusMethodNotAllowed, "GET is allowed."
@@ -88,7 +88,7 @@ func (d *door) enter(r *http.Request) (status int, says string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.token == "" || !same(r.URL.Query().Get("token"), d.token) {
-		return http.StatusForbidden, "This link does not let anybody in, or not any more: it works once. Start asyncmonolith serve again for another."
+		return http.StatusForbidden, "This link is not valid, or not any more: it works once. Start asyncmonolith serve again for another."
 	}
 	d.token = ""
 	return http.StatusSeeOther, ""

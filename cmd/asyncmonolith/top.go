@@ -58,7 +58,7 @@ func widthOf(file *os.File) int {
 	return width
 }
 
-// isTerminal tells whether somebody sits at a file.
+// isTerminal reports whether a file is a terminal.
 func isTerminal(file any) bool {
 	f, ok := file.(*os.File)
 	return ok && term.IsTerminal(f.Fd())

@@ -146,7 +146,7 @@ func (c choice) Set(word string) error {
 	return nil
 }
 
-// near tells whether a word may be a name that is mistyped.
+// near reports whether a word may be a name that is mistyped.
 func near(word, name string) bool { return distance(word, name) <= max(1, len(name)/4) }
 
 // guess is the name that was meant, if one is nearly a word.

@@ -18,7 +18,7 @@ type version struct {
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Show the version of this command", Args: takes(nothing),
-		Long:    "Show the version of this command, and the revision of its source, as far as its build tells them. It needs no database.",
+		Long:    "Show the version of this command, and the revision of its source, as far as its build has them. It needs no database.",
 		Example: "  asyncmonolith version --json",
 		RunE: func(*cobra.Command, []string) error {
 			info, ok := debug.ReadBuildInfo()
@@ -41,7 +41,7 @@ func (a *app) versionCommand() *cobra.Command {
 	}
 }
 
-// versionOfBuild is what a build tells of itself.
+// versionOfBuild is what a build says of itself.
 func versionOfBuild(info *debug.BuildInfo) version {
 	v := version{Version: info.Main.Version, Go: info.GoVersion}
 	if v.Version == "" {

@@ -82,7 +82,7 @@ func (a *app) work(ctx context.Context, run func(*ops.Runner, context.Context) e
 	}, nil
 }
 
-// over tells whether nothing more happens by itself.
+// over reports whether nothing more happens by itself.
 func over(o ops.Operation) bool {
 	switch o.State {
 	case ops.Done, ops.Undone, ops.Stopped, ops.Paused, ops.Planned, ops.Started:
@@ -132,7 +132,7 @@ func (a *app) outcome(o ops.Operation) error {
 	return a.alsoSay(how(o)+".", err)
 }
 
-// left says what becomes of an operation that nobody here looks at any more.
+// left says what becomes of an operation that is not watched from here any more.
 func (a *app) left(id int64, o ops.Operation) error {
 	a.note("Left as it is: %s. A live process that runs ops.Runner goes on with it, if there is one.", how(o))
 	a.note("To go on from here:  asyncmonolith operations run %d", id)

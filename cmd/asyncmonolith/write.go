@@ -93,7 +93,7 @@ func (a *app) fields(pairs ...any) error {
 	return nil
 }
 
-// isSet tells whether there is a value at all. A text is one, also where it reads 0 or false.
+// isSet reports whether there is a value at all. A text is one, also where it reads 0 or false.
 func isSet(value any) bool {
 	v := reflect.ValueOf(value)
 	return v.IsValid() && !v.IsZero()

@@ -35,7 +35,7 @@
   function plan() {
     clearTimeout(timer);
     if (!canLook()) { if (stopped) say(stopped, true); return; }
-    if (Date.now() - active > idleAfter) { say("Paused, since nobody was here for 30 minutes. Move, and it goes on."); return; }
+    if (Date.now() - active > idleAfter) { say("Paused after 30 minutes without input. Move to resume."); return; }
     timer = setTimeout(look, every);
   }
 
@@ -75,7 +75,7 @@
     }
   }
 
-  // replace puts new sections where old ones are, but for those that somebody is busy with, and tells whether there were such.
+  // replace puts new sections where old ones are, but for those that the user is busy with, and returns whether there were such.
   // Where there are others than before, all of main is new: loading the page again would take away what is outside of it, too.
   function replace(text) {
     const page = document.createElement("template");
@@ -117,7 +117,7 @@
     return Boolean(picked && !picked.isCollapsed && picked.containsNode(part, true));
   }
 
-  // isFilledIn tells whether somebody has chosen or written something else than what was there.
+  // isFilledIn reports whether the user has chosen or written something else than what was there.
   function isFilledIn(field) {
     if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
     if (field.options) return field.selectedIndex !== Math.max(0, [...field.options].findLastIndex((option) => option.defaultSelected));
@@ -153,14 +153,14 @@
   for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, () => { pressed = null; }, { passive: true });
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) { clearTimeout(timer); return; }
-    active = Date.now(); // somebody has come back
+    active = Date.now(); // the user has come back
     look();
   });
   addEventListener("beforeunload", () => { leaving = Date.now(); });
   addEventListener("pageshow", () => dress());
   addEventListener("resize", dress, { passive: true });
 
-  // A search that goes on by itself, until somebody stops it.
+  // A search that goes on by itself, until the user stops it.
   const goOn = document.querySelector("[data-go-on]");
   if (goOn) {
     const next = setTimeout(() => location.replace(goOn.href), 400);

@@ -121,7 +121,7 @@ func (b *batch) run(ctx context.Context, stop <-chan struct{}) (more bool, err e
 		return false, b.spoilt(ctx, err)
 	}
 	if err == nil && !moved {
-		err = fmt.Errorf("shard %d was moved by somebody else, or is hidden from the transaction", b.number)
+		err = fmt.Errorf("shard %d was moved by another process, or is hidden from the transaction", b.number)
 	}
 	if err != nil {
 		return false, err
@@ -318,7 +318,7 @@ func (b *batch) usable(ctx context.Context) bool {
 }
 
 // spoilt is the failure of a batch whose functions have said nothing of a statement that failed, and so aborted the
-// transaction. Which of them it was, a smaller batch tells, and what becomes of one event, the chain.
+// transaction. A smaller batch shows which of them it was, and the chain decides what becomes of one event.
 func (b *batch) spoilt(ctx context.Context, cause error) error {
 	first := b.messages[0]
 	err := fmt.Errorf("projection: a function has not returned the error of a statement, which aborted the transaction: %w", cause)

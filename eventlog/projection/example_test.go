@@ -73,7 +73,7 @@ func ExampleRunner_WaitFor() {
 		err = runner.WaitFor(ctx, "balances", appended)
 	}
 	if errors.Is(err, projection.ErrHalted) {
-		fmt.Println("somebody has to look, and to call Resume:", err)
+		fmt.Println("mend the cause, then call Resume:", err)
 	}
 	// Select the balance.
 }

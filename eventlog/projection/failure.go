@@ -113,7 +113,7 @@ func (r *Runner) parkRest(ctx context.Context, tx bun.Tx, s *shard, rows []store
 	return nil
 }
 
-// announce tells those who wait that a shard has moved.
+// announce wakes what waits for a shard to move.
 func (r *Runner) announce() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -94,7 +94,7 @@ func (r *Runner) toRead(ctx context.Context, name string) (*reader, error) {
 	return r.byName[name], err
 }
 
-// unknown tells which projections there are instead.
+// unknown lists the projections that there are.
 func (r *Runner) unknown() error {
 	return fmt.Errorf("%w: the runner was given %q", ErrUnknown, slices.Sorted(maps.Keys(r.byName)))
 }

@@ -154,7 +154,7 @@ func TestOutcomes(t *testing.T) {
 			if !test.closed && f.cards.keys[0] != produced.MessageID.String() {
 				t.Errorf("key: got %q, want the message's id", f.cards.keys[0])
 			}
-			if alarmed := strings.Contains(f.log.String(), "somebody has to look"); alarmed != (test.want == bus.Poisoned) {
+			if alarmed := strings.Contains(f.log.String(), "message poisoned for good"); alarmed != (test.want == bus.Poisoned) {
 				t.Errorf("alarm: got %t: %s", alarmed, f.log)
 			}
 		})

@@ -82,7 +82,7 @@ func Wire(db *bun.DB, registry *bus.Registry, logger *slog.Logger) (*outbox.Prod
 // Alarm is told before a message is poisoned; after a crash maybe twice.
 func Alarm(logger *slog.Logger) middleware.OnPoison {
 	return func(ctx context.Context, m *bus.Message, reason string, err error) {
-		logger.ErrorContext(ctx, "somebody has to look", "consumer", m.Consumer, "message_id", m.ID.String(), "reason", reason, "error", err)
+		logger.ErrorContext(ctx, "message poisoned for good", "consumer", m.Consumer, "message_id", m.ID.String(), "reason", reason, "error", err)
 	}
 }
 

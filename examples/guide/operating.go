@@ -149,7 +149,7 @@ func Stop(ctx context.Context, db *bun.DB, client *admin.Client, id int64, out i
 	// snippet: stop
 	stopped, err := client.Stop(ctx, db, id) // waits for the outcome
 	if err != nil {
-		return err // ErrNotFound, or nobody has answered before the end of ctx
+		return err // ErrNotFound, or no process has answered before the end of ctx
 	}
 	fmt.Fprintln(out, id, stopped) // "cancelled", or "too_late"
 	// end

@@ -158,7 +158,7 @@ func TestPlansOfOthers(t *testing.T) {
 	s := newSite(t, inWorld(t, "normal"), ops.Administrator, named("ada"))
 	s.exec("DELETE FROM message_operations")
 	s.exec("INSERT INTO message_operations (kind, actor, reason, note, preview, target, state, rate, canary, canaries, after_id, up_to_id, changed, left_alone, created_at) SELECT 'requeue', 'grace', '', '', '{}', '{}', 'planned', 1, 0, '[]', 0, 0, 0, 0, ? FROM consumer_messages LIMIT 60", s.ago(0))
-	s.reads("plans of others only", "operations", texts{[]string{"These are plans of others only.", "Next page"}, []string{"grace", "Nobody has changed"}})
+	s.reads("plans of others only", "operations", texts{[]string{"These are plans of others only.", "Next page"}, []string{"grace", "No change was made"}})
 	planOf(s)
 	s.reads("a plan of hers", "operations", texts{[]string{"planned", "ada"}, []string{"grace"}})
 	s.exec("UPDATE message_operations SET state = 'undone' WHERE actor = 'grace'")

@@ -235,7 +235,7 @@ func TestCheckOfOperations(t *testing.T) {
 			{"waiting", 15 * time.Second, false, fmt.Sprintf("asyncmonolith operations run %d", o.ID)},
 			{"running", 15 * time.Second, false, "no live process runs ops.Runner"},
 			{"waiting", 15 * time.Second, true, ""},
-			{"waiting", 90 * time.Second, true, "nobody carries it out"},
+			{"waiting", 90 * time.Second, true, "no process carries it out"},
 		} {
 			a.Exec("DELETE FROM message_processes")
 			if test.lives {

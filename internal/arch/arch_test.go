@@ -18,6 +18,8 @@ func rules() []rule {
 		{"what the application wrote runs in internal/isolate", goroutines},
 		{"names of databases stand only in their packages", databaseNames},
 		{"a package is named after its directory", packageNames},
+		{"texts name programs, not persons", words},
+		{"types have few methods in few files", methods},
 		{"nothing sleeps", noSleep},
 		{"no init functions and no mutable package state", noState},
 	}

@@ -1,6 +1,7 @@
 package arch_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -171,6 +172,9 @@ func nameSeeds() []seed {
 func sleepSeeds() []seed {
 	const sleeps = "package p\nimport \"time\"\nfunc f() { time.Sleep(1) }\n"
 	return []seed{
+		{"a comment about nobody", words, map[string]string{"bus/bus.go": "package bus\n\n// X is for nobody.\nconst X = 1\n"}, `"nobody": say which program`},
+		{"an error about somebody", words, map[string]string{"internal/txn/x.go": "package txn\n\nconst x = \"Somebody has it\"\n"}, `"Somebody": say which program`},
+		{"a type in five files", methods, inFiles(5), "bus.T has 5 methods in 5 files, at most 40 in 4 are allowed"},
 		{"code that sleeps", noSleep, map[string]string{"outbox/loop.go": sleeps}, "outbox/loop.go:3: time.Sleep"},
 		{"a test that sleeps", noSleep, map[string]string{"outbox/loop_test.go": sleeps}, "time.Sleep"},
 		{"a sleep under another name", noSleep, map[string]string{"outbox/loop.go": "package p\nimport clock \"time\"\nvar pause = clock.Sleep\n"}, "time.Sleep"},
@@ -188,4 +192,13 @@ func stateSeeds() []seed {
 		{"a variable that only sounds like an error", noState, code("var errands int"), "package variable errands"},
 		{"one of a group", noState, code("var (\n\tErrA = F()\n\tcache F // immutable\n\tcount int // is mutable\n)"), "bus.go:5: package variable count"},
 	}
+}
+
+// inFiles is a type with a method in each of n files.
+func inFiles(n int) map[string]string {
+	files := map[string]string{"bus/t.go": "package bus\n\ntype T struct{}\n"}
+	for i := range n {
+		files[fmt.Sprintf("bus/t%d.go", i)] = fmt.Sprintf("package bus\n\nfunc (T) M%d() {}\n", i)
+	}
+	return files
 }

@@ -13,7 +13,7 @@ import (
 
 // ErrPooler is returned by [Listener.Listen] when a connection pooler, such as
 // pgbouncer, stands between it and the server: one that lends its connections by
-// the transaction accepts LISTEN, but delivers notifications to anybody or nobody.
+// the transaction accepts LISTEN, but delivers notifications to any client or to none.
 // Give the listener an address of the server itself, with [New]; the application
 // may go on through the pooler.
 var ErrPooler = errors.New("pgxnotify: a connection pooler is in between: LISTEN needs a direct connection to the server")
@@ -101,7 +101,7 @@ func (l *Listener) Listen(ctx context.Context, channel string, listening func(),
 }
 
 // direct makes sure that nothing but the server answers: a pooler invents the
-// process id that it tells a client at first.
+// process id that it sends a client at first.
 func direct(ctx context.Context, conn *pgx.Conn) error {
 	var pid uint32
 	err := conn.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid)

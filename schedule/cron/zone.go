@@ -43,7 +43,7 @@ func LoadLocation(name string) (*time.Location, error) {
 	return nil, fmt.Errorf("cron: time zone %q: %s, in that spelling, and this one is unknown", name, allowed)
 }
 
-// hasZones tells a misspelt name from a missing database: every database has
+// hasZones distinguishes a misspelt name from a missing database: every database has
 // this zone.
 func hasZones() bool {
 	_, err := time.LoadLocation("Europe/London")

@@ -22,7 +22,7 @@ const (
 )
 
 // Reconnect tells who wants to know when a broker is back, for broker.ReconnectNotifier. It looks only while
-// somebody has missed the broker: then it asks again and again. A broker that answers the first
+// a caller has missed the broker: then it asks again and again. A broker that answers the first
 // question at once was not away, and its answer is no news: a relay finds out by its probes what ails
 // it. It is safe for concurrent use.
 type Reconnect struct {
@@ -51,7 +51,7 @@ func (r *Reconnect) OnReconnect(f func()) {
 	r.tell = append(r.tell, f)
 }
 
-// Note is told what became of records. If the broker was missed, and somebody wants to know, it is asked
+// Note is told what became of records. If the broker was missed, and OnReconnect has a function, it is asked
 // from now on.
 func (r *Reconnect) Note(errs ...error) {
 	if !slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, broker.ErrUnavailable) }) {
@@ -107,7 +107,7 @@ func (r *Reconnect) look() (back bool) {
 // Close ends all that, and waits for it.
 func (r *Reconnect) Close() {
 	r.mu.Lock()
-	r.cancel() // whoever misses the broker from now on starts nothing
+	r.cancel() // a broker that is missed from now on starts nothing
 	r.mu.Unlock()
 	r.looks.Wait()
 }

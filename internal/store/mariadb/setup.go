@@ -120,7 +120,7 @@ func settingMistakes(set map[string]string) (mistakes []error) {
 		mistake(!has(name, "UTF8MB4"), "%s %q: utf8mb4 is needed: leave the driver's default, or set charset=utf8mb4", name, set[name])
 	}
 	mistake(!has("autocommit", "ON") && !has("autocommit", "1"), "autocommit is off: statements outside of transactions need it")
-	mistake(!has("completion_type", "NO_CHAIN"), "completion_type %s: NO_CHAIN is needed, or what follows a commit is in a transaction that nobody began", set["completion_type"])
+	mistake(!has("completion_type", "NO_CHAIN"), "completion_type %s: NO_CHAIN is needed, or what follows a commit is in a transaction that was not begun", set["completion_type"])
 	mistake(has("sql_safe_updates", "ON"), "sql_safe_updates is on: the server would refuse to remove messages by a list: set it to 0")
 	mistake(!has("foreign_key_checks", "ON") && !has("foreign_key_checks", "1"), "foreign_key_checks is off: an insert id would stay pending without its message: leave the server's default")
 	packet, err := strconv.ParseInt(set["max_allowed_packet"], 10, 64)

@@ -157,7 +157,7 @@ func (s Secret) unambiguous() error {
 	return errors.New("percent-encode the characters / ? # @ of the user name and the password: %2F %3F %23 %40")
 }
 
-// HasPassword tells whether the DSN carries one, or may do so.
+// HasPassword reports whether the DSN carries one, or may do so.
 func (s Secret) HasPassword() bool { return len(s.passwords()) > 0 || s.unambiguous() != nil }
 
 func (s Secret) passwords() (found []string) {

@@ -38,7 +38,7 @@ const (
 	mariaNoPlugin   = 1698
 )
 
-// Trouble is a sentence about a database that is not there, or lets nobody do that, and "" of other
+// Trouble is a sentence about a database that is not there, or does not allow that, and "" of other
 // errors. It shows nothing of the DSN.
 func Trouble(err error) string {
 	var pg *pgconn.PgError
@@ -73,7 +73,7 @@ func Trouble(err error) string {
 	return ""
 }
 
-// NoTables tells whether a table or a column is missing.
+// NoTables reports whether a table or a column is missing.
 func NoTables(err error) bool { return dberr.ClassOf(err) == dberr.Schema }
 
 // cause is what happened on the way, without where to.

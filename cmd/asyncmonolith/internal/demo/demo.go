@@ -56,7 +56,7 @@ type Demo struct {
 	orders int // that were placed
 }
 
-// New makes a new file, in place of a demo database if force is set. Whoever has made it closes it.
+// New makes a new file, in place of a demo database if force is set. The caller closes it.
 func New(ctx context.Context, path string, force bool) (*Demo, error) {
 	if err := makeWay(path, force); err != nil {
 		return nil, fmt.Errorf("demo: %s: %w", path, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 )
 
-// This file has the only SQL of the command. It writes a past that nobody has waited for, and processes
+// This file has the only SQL of the command. It writes a past without the wait for it, and processes
 // that never were, into the tables of a demo database, which is SQLite's: the library itself has no way
 // to write what has not happened.
 
@@ -29,7 +29,7 @@ func (d *Demo) mark(ctx context.Context) error {
 const (
 	deployed = 23 * time.Minute     // ago, the new version
 	keeps    = 20 * time.Minute     // between two reports of a process that is only shown
-	shown    = 45 * time.Minute     // for which claims are held that nobody works on
+	shown    = 45 * time.Minute     // for which claims are held without work on them
 	lostAgo  = 4 * time.Minute      // one process was lost
 	lost     = "demo-lost-worker-4" // its id
 	micros   = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
@@ -155,7 +155,7 @@ SELECT ?, kind, 'worker-4', 4168, 'shop', ?, {now} - ?, {now} - ?, manifest, '{"
 }
 
 // keep has the processes that have run look alive for a while, and hold a few messages. That which carried out
-// operations does not: what somebody starts would wait for it, and nobody would say how it is carried out. What it was
+// operations does not: what is started would wait for it, and the command would not say how it is carried out. What it was
 // at stands still, for so long that this is found at once.
 func (d *Demo) keep(ctx context.Context) error {
 	if err := d.write(ctx, "operation", "UPDATE message_operations SET created_at = created_at - ?0, starts_at = starts_at - ?0, leased_by = NULL, leased_until = NULL WHERE state = 'running'", lostAgo.Microseconds()); err != nil {

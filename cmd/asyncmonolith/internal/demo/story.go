@@ -74,7 +74,7 @@ func (d *Demo) open(ctx context.Context) error {
 	return err
 }
 
-// order is the next one that somebody places.
+// order is the next one that is placed.
 func (d *Demo) order() outbox.Item {
 	d.orders++
 	return outbox.Item{Payload: orderPlaced{Order: 1000 + d.orders, Email: fmt.Sprintf("customer%d@mail.example", d.orders)},
@@ -218,7 +218,7 @@ func (d *Demo) operate(ctx, running context.Context) error {
 		case g.Consumer == receipts && g.Messages > 20:
 			o, err = d.operation(ctx, ada, target, ops.StartOptions{Rate: 2, Canary: -1, Reason: "the mail server is back"})
 			wanted[o.ID] = ops.Running
-		case g.Consumer == charges && g.Messages > 20: // nobody has mended that
+		case g.Consumer == charges && g.Messages > 20: // which is not mended
 			o, err = d.operation(ctx, grace, target, ops.StartOptions{Reason: "try again after the rollback of the till"})
 			wanted[o.ID] = ops.Paused
 		case g.Consumer == charges:

@@ -36,7 +36,7 @@ func Text(s string) string {
 	return b.String()
 }
 
-// unsafe tells whether a terminal might do something with it, or show what follows in another order.
+// unsafe reports whether a terminal might do something with it, or show what follows in another order.
 func unsafe(r rune) bool {
 	return !unicode.IsPrint(r) || unicode.In(r, unicode.Bidi_Control, unicode.Other_Default_Ignorable_Code_Point)
 }

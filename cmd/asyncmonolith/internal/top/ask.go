@@ -13,7 +13,7 @@ import (
 // mostNote is how long a note may be: the database keeps no more.
 const mostNote = 1000
 
-// question is what somebody is asked before a consumer is paused or resumed: for a note, and then
+// question is what a person is asked before a consumer is paused or resumed: for a note, and then
 // whether that is meant.
 type question struct {
 	consumer string

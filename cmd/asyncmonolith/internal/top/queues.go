@@ -21,7 +21,7 @@ type queue struct {
 	failed           bool // some of its runs did, in the window
 	half, most, late time.Duration
 	note             string
-	stopped          bool // nothing of it runs, until somebody does something
+	stopped          bool // nothing of it runs, until a person does something
 }
 
 func queuesOf(o ops.Overview) []queue {
@@ -51,7 +51,7 @@ func queuesOf(o ops.Overview) []queue {
 }
 
 // span is when the window begins, and how many seconds it has. The minutes are those of the database's
-// clock, of which the last minute tells something.
+// clock, of which the last minute says something.
 func span(o ops.Overview) (from time.Time, seconds float64) {
 	at := o.At
 	for _, m := range o.Minutes {
@@ -80,7 +80,7 @@ func note(o ops.Overview, q admin.Queue) (text string, stopped bool) {
 		notes, stopped = append(notes, q.Breaker.String()), true
 	}
 	if q.Ready+q.Delayed > 0 && !taken(o, q.Consumer) {
-		notes, stopped = append(notes, "nobody takes it"), true
+		notes, stopped = append(notes, "no live process takes it"), true
 	}
 	if q.BlockedKeys > 0 {
 		notes = append(notes, plural(q.BlockedKeys, "key")+" parked")
@@ -88,7 +88,7 @@ func note(o ops.Overview, q admin.Queue) (text string, stopped bool) {
 	return strings.Join(notes, "; "), stopped
 }
 
-// taken tells whether a process that is alive takes messages of a consumer, as far as any reports.
+// taken reports whether a process that is alive takes messages of a consumer, as far as any reports.
 func taken(o ops.Overview, consumer string) bool {
 	any := false
 	for _, p := range o.Processes {

@@ -34,7 +34,7 @@ type Config struct {
 	Env []string
 }
 
-// Run shows what there is to see until somebody quits or ctx is done. A database that fails at first is
+// Run shows what there is to see until the user quits or ctx is done. A database that fails at first is
 // an error, and later is waited for. Whatever it has asked for is over when it returns.
 func Run(ctx context.Context, c Config) error {
 	first, err := see(ctx, c.Service, ops.Overview{})
@@ -90,7 +90,7 @@ type underway struct {
 	all  sync.WaitGroup
 }
 
-// begin tells whether anything may still be asked; all.Done says when it has come back.
+// begin reports whether anything may still be asked; all.Done says when it has come back.
 func (u *underway) begin() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

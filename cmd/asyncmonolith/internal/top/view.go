@@ -31,7 +31,7 @@ func (m *model) screen() string {
 	case m.help:
 		body = helpLines()
 	case m.overview.At.IsZero():
-		body = []string{"Nobody has looked yet."}
+		body = []string{"Loading."}
 	case m.view == consumers:
 		body = m.consumers(room)
 	case m.view == failures:
