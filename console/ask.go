@@ -18,9 +18,9 @@ type asked struct {
 	wrong  string
 }
 
-func (v *visit) asks() *asked { return &asked{values: v.query} }
+func (v *request) asks() *asked { return &asked{values: v.query} }
 
-func (v *visit) sends() *asked { return &asked{values: v.form} }
+func (v *request) sends() *asked { return &asked{values: v.form} }
 
 const mostText = 1000 // bytes of a value, but for payloads
 
@@ -143,11 +143,11 @@ func (a *asked) err() error {
 	if a.wrong == "" {
 		return nil
 	}
-	return refusal{http.StatusBadRequest, a.wrong}
+	return httpError{http.StatusBadRequest, a.wrong}
 }
 
 // next is the page after this one.
-func (v *visit) next(page *admin.Page) string {
+func (v *request) next(page *admin.Page) string {
 	if page == nil {
 		return ""
 	}
@@ -160,7 +160,7 @@ func (v *visit) next(page *admin.Page) string {
 }
 
 // first is the first page, or empty if this is it.
-func (v *visit) first() string {
+func (v *request) first() string {
 	if !v.query.Has("after") {
 		return ""
 	}
@@ -176,4 +176,4 @@ func (v *visit) first() string {
 // paging are the links below a list.
 type paging struct{ First, Next string }
 
-func (v *visit) paging(next *admin.Page) paging { return paging{v.first(), v.next(next)} }
+func (v *request) paging(next *admin.Page) paging { return paging{v.first(), v.next(next)} }

@@ -54,7 +54,7 @@ func (a assets) routes() (routes []route) {
 	return routes
 }
 
-func (a asset) serve(v *visit) error {
+func (a asset) serve(v *request) error {
 	h := v.w.Header()
 	h.Set("Content-Type", a.kind)
 	h.Set("Cache-Control", "private, max-age=31536000, immutable") // it has no secrets, and another name when it changes

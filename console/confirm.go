@@ -11,9 +11,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// confirmPage says what a deed touches, before it is done.
+// confirmPage says what an action touches, before it is done.
 type confirmPage struct {
-	Deed      string
+	Action    string
 	Verb      string
 	Says      string
 	Danger    bool
@@ -44,18 +44,18 @@ func (p confirmPage) Any() bool {
 	return len(p.Pending)+len(p.Poisoned) > 0 || p.Of != pendingOnes && p.Of != poisonedOnes
 }
 
-func (v *visit) confirm() (page, error) {
+func (v *request) confirm() (page, error) {
 	a := v.asks()
-	o := a.order()
-	if o.deed.direct {
+	o := a.actionRequest()
+	if o.action.direct {
 		a.fail("This needs no confirmation.")
 	}
 	if err := a.err(); err != nil {
 		return page{}, err
 	}
-	d := o.deed
-	data := confirmPage{Deed: d.name, Verb: d.verb, Says: d.says, Danger: d.danger, Of: d.of, Back: v.cameFrom(o).String()}
-	read := map[subject]func(*confirmPage, order) error{
+	d := o.action
+	data := confirmPage{Action: d.name, Verb: d.verb, Says: d.says, Danger: d.danger, Of: d.of, Back: v.cameFrom(o).String()}
+	read := map[subject]func(*confirmPage, actionRequest) error{
 		pendingOnes: v.confirmPending, poisonedOnes: v.confirmPoisoned, oneConsumer: v.confirmConsumer, oneSchedule: v.confirmSchedule, oneVersion: v.confirmVersion, oneOperation: v.confirmOperation,
 	}[d.of]
 	if err := read(&data, o); err != nil {
@@ -65,7 +65,7 @@ func (v *visit) confirm() (page, error) {
 }
 
 // cameFrom is the page from which the action was requested.
-func (v *visit) cameFrom(o order) link {
+func (v *request) cameFrom(o actionRequest) link {
 	if to := v.back(v.query.Get("back")); to.path != "" {
 		return to
 	}
@@ -96,7 +96,7 @@ func (p confirmPage) tab() string {
 }
 
 // mayDo is ErrForbidden unless the principal may do it to each of some consumers.
-func (v *visit) mayDo(a ops.Action, consumers ...string) error {
+func (v *request) mayDo(a ops.Action, consumers ...string) error {
 	for _, consumer := range consumers {
 		if err := v.who.May(a, consumer); err != nil {
 			return err
@@ -105,7 +105,7 @@ func (v *visit) mayDo(a ops.Action, consumers ...string) error {
 	return nil
 }
 
-func (v *visit) confirmPending(data *confirmPage, o order) error {
+func (v *request) confirmPending(data *confirmPage, o actionRequest) error {
 	found, err := v.session.MessagesByID(v.ctx(), o.ids...)
 	if err != nil {
 		return err
@@ -120,13 +120,13 @@ func (v *visit) confirmPending(data *confirmPage, o order) error {
 	}
 	data.Pending = found
 	data.leaveOut(o.ids)
-	if err := v.mayDo(o.deed.action, consumers...); err != nil {
+	if err := v.mayDo(o.action.permission, consumers...); err != nil {
 		return err
 	}
 	return v.pausedAmong(data, consumers)
 }
 
-func (v *visit) confirmPoisoned(data *confirmPage, o order) error {
+func (v *request) confirmPoisoned(data *confirmPage, o actionRequest) error {
 	found, _, err := v.session.PoisonedMessages(v.ctx(), poison.Filter{IDs: o.ids}, admin.Page{Size: mostChosen})
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (v *visit) confirmPoisoned(data *confirmPage, o order) error {
 	}
 	data.Poisoned = found
 	data.leaveOut(o.ids)
-	if err := v.mayDo(o.deed.action, consumers...); err != nil {
+	if err := v.mayDo(o.action.permission, consumers...); err != nil {
 		return err
 	}
 	return v.pausedAmong(data, consumers)
@@ -154,15 +154,15 @@ func (p *confirmPage) leaveOut(chosen []int64) {
 }
 
 // pausedAmong notes consumers that are paused: what waits for them goes on waiting.
-func (v *visit) pausedAmong(data *confirmPage, consumers []string) (err error) {
+func (v *request) pausedAmong(data *confirmPage, consumers []string) (err error) {
 	if !data.Danger {
 		data.Paused, err = v.paused(consumers...)
 	}
 	return err
 }
 
-func (v *visit) confirmConsumer(data *confirmPage, o order) error {
-	if err := v.mayDo(o.deed.action, o.consumer); err != nil {
+func (v *request) confirmConsumer(data *confirmPage, o actionRequest) error {
+	if err := v.mayDo(o.action.permission, o.consumer); err != nil {
 		return err
 	}
 	overview, err := v.glance()
@@ -173,8 +173,8 @@ func (v *visit) confirmConsumer(data *confirmPage, o order) error {
 	return err
 }
 
-func (v *visit) confirmSchedule(data *confirmPage, o order) error {
-	if err := v.mayDo(o.deed.action, ""); err != nil {
+func (v *request) confirmSchedule(data *confirmPage, o actionRequest) error {
+	if err := v.mayDo(o.action.permission, ""); err != nil {
 		return err
 	}
 	found, err := v.session.Schedule(v.ctx(), o.schedule)
@@ -182,8 +182,8 @@ func (v *visit) confirmSchedule(data *confirmPage, o order) error {
 	return err
 }
 
-func (v *visit) confirmVersion(data *confirmPage, o order) error {
-	if err := v.mayDo(o.deed.action, ""); err != nil {
+func (v *request) confirmVersion(data *confirmPage, o actionRequest) error {
+	if err := v.mayDo(o.action.permission, ""); err != nil {
 		return err
 	}
 	all, err := v.versions()
@@ -192,24 +192,24 @@ func (v *visit) confirmVersion(data *confirmPage, o order) error {
 	}
 	i := slices.IndexFunc(all, func(v version) bool { return v.Name == o.projection && v.Version == o.version })
 	if i < 0 {
-		return refusal{http.StatusNotFound, "There is no such version of a projection."}
+		return httpError{http.StatusNotFound, "There is no such version of a projection."}
 	}
 	data.Version = &all[i]
 	return nil
 }
 
-func (v *visit) confirmOperation(data *confirmPage, o order) error {
+func (v *request) confirmOperation(data *confirmPage, o actionRequest) error {
 	found, err := v.session.Operation(v.ctx(), o.operation)
 	if err != nil {
 		return err
 	}
 	data.Operation = &operation{found}
-	if o.deed.action == ops.ResumeOperation { // it takes what the operation itself does
+	if o.action.permission == ops.ResumeOperation { // it takes what the operation itself does
 		if err := v.mayDo(found.Action, consumerOf(found.Target)); err != nil {
 			return err
 		}
 	}
-	return v.mayDo(o.deed.action, consumerOf(found.Target))
+	return v.mayDo(o.action.permission, consumerOf(found.Target))
 }
 
 // Numbers are ids in a sentence.

@@ -125,7 +125,7 @@ func (c Config) check() (errs []error) {
 // ServeHTTP answers one request.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	secure(w.Header())
-	v := &visit{Console: c, w: w, r: r}
+	v := &request{Console: c, w: w, r: r}
 	if err := v.admit(); err != nil {
 		v.refuse(err)
 		return

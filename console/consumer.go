@@ -40,7 +40,7 @@ const (
 	failingShown = 20
 )
 
-func (v *visit) consumer() (page, error) {
+func (v *request) consumer() (page, error) {
 	a := v.asks()
 	name := a.text("name")
 	if name == "" {
@@ -71,7 +71,7 @@ func (v *visit) consumer() (page, error) {
 	return page{Title: name, Data: data}, nil
 }
 
-func (v *visit) consumerChart(data *consumerPage, _ []admin.Process) error {
+func (v *request) consumerChart(data *consumerPage, _ []admin.Process) error {
 	minutes, err := v.session.Minutes(v.ctx(), chartTime, data.Name)
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (v *visit) consumerChart(data *consumerPage, _ []admin.Process) error {
 	return nil
 }
 
-func (v *visit) consumerFailures(data *consumerPage, fleet []admin.Process) error {
+func (v *request) consumerFailures(data *consumerPage, fleet []admin.Process) error {
 	groups, more, err := v.session.PoisonGroups(v.ctx(), data.Name)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (v *visit) consumerFailures(data *consumerPage, fleet []admin.Process) erro
 	return err
 }
 
-func (v *visit) consumerOldest(data *consumerPage, _ []admin.Process) error {
+func (v *request) consumerOldest(data *consumerPage, _ []admin.Process) error {
 	var err error
 	data.Oldest, _, err = v.session.Messages(v.ctx(), admin.Filter{Consumer: data.Name}, admin.Page{Size: oldestShown})
 	if err != nil || len(data.Oldest) == 0 {
@@ -122,7 +122,7 @@ func (v *visit) consumerOldest(data *consumerPage, _ []admin.Process) error {
 }
 
 // consumerParked lists keys whose messages wait for a poisoned one.
-func (v *visit) consumerParked(data *consumerPage, _ []admin.Process) error {
+func (v *request) consumerParked(data *consumerPage, _ []admin.Process) error {
 	found, err := v.session.BlockedKeys(v.ctx(), parkedRead)
 	for _, key := range found {
 		if key.Consumer == data.Name && len(data.Parked) < pageSize {

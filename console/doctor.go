@@ -16,7 +16,7 @@ type doctorPage struct {
 	Costs []cost
 }
 
-func (v *visit) doctor() (page, error) {
+func (v *request) doctor() (page, error) {
 	found, err := v.session.Doctor(v.ctx())
 	if err != nil {
 		return page{}, err

@@ -28,7 +28,7 @@ type editPage struct {
 const mostEdited = 1 << 20 // bytes of a payload
 
 // edit shows the form.
-func (v *visit) edit() (page, error) {
+func (v *request) edit() (page, error) {
 	a := v.asks()
 	id := a.needID("id")
 	if err := a.err(); err != nil {
@@ -40,14 +40,14 @@ func (v *visit) edit() (page, error) {
 	}
 	text, binary := readable(m.Payload)
 	if binary {
-		return page{}, refusal{http.StatusConflict, "The payload is not text, and cannot be edited here."}
+		return page{}, httpError{http.StatusConflict, "The payload is not text, and cannot be edited here."}
 	}
 	data := editPage{ID: id, Consumer: m.Consumer, Type: m.PayloadType, Text: text}
 	return v.editor(data, 0), nil
 }
 
 // editable is a message of which the principal sees the whole payload, as it is.
-func (v *visit) editable(id int64) (m ops.Poisoned, err error) {
+func (v *request) editable(id int64) (m ops.Poisoned, err error) {
 	if m, err = v.session.PoisonedMessage(v.ctx(), id); err != nil {
 		return m, err
 	}
@@ -55,13 +55,13 @@ func (v *visit) editable(id int64) (m ops.Poisoned, err error) {
 		return m, err
 	}
 	if m.PayloadBytes > len(m.Payload) && len(m.Payload) >= headBytes {
-		return m, refusal{http.StatusConflict, "The payload is too large to be edited here. A program can: poison.Store.EditAndRequeue."}
+		return m, httpError{http.StatusConflict, "The payload is too large to be edited here. A program can: poison.Store.EditAndRequeue."}
 	}
 	return m, v.unredacted(id, m.Payload)
 }
 
 // unredacted is an error where a part of the payload is hidden, which an edit would lose.
-func (v *visit) unredacted(id int64, payload []byte) error {
+func (v *request) unredacted(id int64, payload []byte) error {
 	if _, err := v.session.CheckEdit(v.ctx(), id, payload); errors.Is(err, ops.ErrForbidden) || errors.Is(err, poison.ErrNotFound) || errors.Is(err, ops.ErrBusy) {
 		return err
 	}
@@ -69,7 +69,7 @@ func (v *visit) unredacted(id int64, payload []byte) error {
 }
 
 // edited checks an edit, and requeues the message with it. What is wrong is said, and the text is kept.
-func (v *visit) edited() (page, error) {
+func (v *request) edited() (page, error) {
 	a := v.sends()
 	id := a.needID("id")
 	data := editPage{ID: id, Reason: a.text("reason"), Text: strings.ReplaceAll(v.form.Get("text"), "\r\n", "\n")}
@@ -115,7 +115,7 @@ func (v *visit) edited() (page, error) {
 	return page{}, elsewhere{linkTo("group", "consumer", data.Consumer).String()}
 }
 
-func (v *visit) editor(data editPage, status int) page {
+func (v *request) editor(data editPage, status int) page {
 	return page{Title: fmt.Sprintf("Edit message %d", data.ID), Tab: "poisoned", Data: data, Status: status}
 }
 

@@ -12,7 +12,7 @@ import (
 const lineTime = 30 * time.Second // for a line to be written
 
 // export writes poisoned messages, a line of JSON each. It is in the audit before it begins.
-func (v *visit) export() error {
+func (v *request) export() error {
 	a := v.sends()
 	filter, reason := a.poisoned(), a.text("reason")
 	if reason == "" {

@@ -43,7 +43,7 @@ type happened struct {
 
 const seenTime = 7 * 24 * time.Hour // for as long processes are kept
 
-func (v *visit) message() (page, error) {
+func (v *request) message() (page, error) {
 	a := v.asks()
 	id := a.needID("id")
 	if err := a.err(); err != nil {
@@ -95,7 +95,7 @@ func (v *visit) message() (page, error) {
 }
 
 // pauseOf is the queue of a consumer that is paused, or nil.
-func (v *visit) pauseOf(consumer string) (*admin.Queue, error) {
+func (v *request) pauseOf(consumer string) (*admin.Queue, error) {
 	o, err := v.glance()
 	if i := slices.IndexFunc(o.Queues, func(q admin.Queue) bool { return q.Consumer == consumer && !q.PausedAt.IsZero() }); i >= 0 {
 		return &o.Queues[i], err
@@ -104,7 +104,7 @@ func (v *visit) pauseOf(consumer string) (*admin.Queue, error) {
 }
 
 // readMessage reads a message wherever it is.
-func (v *visit) readMessage(id int64) (data messagePage, err error) {
+func (v *request) readMessage(id int64) (data messagePage, err error) {
 	m, err := v.session.Message(v.ctx(), id)
 	switch {
 	case err == nil:
@@ -141,7 +141,7 @@ func readable(payload []byte) (text string, binary bool) {
 }
 
 // kin finds the other consumers' messages of the same payload: pending ones as far as a first look finds them.
-func (v *visit) kin(data *messagePage) error {
+func (v *request) kin(data *messagePage) error {
 	pending, _, err := v.session.Find(v.ctx(), admin.Search{MessageID: data.MessageID}, admin.Cursor{})
 	if err != nil {
 		return err

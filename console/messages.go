@@ -68,7 +68,7 @@ func (a *asked) pending() pendingFilter {
 	return f
 }
 
-func (v *visit) messages() (page, error) {
+func (v *request) messages() (page, error) {
 	a := v.asks()
 	data := messagesPage{Filter: a.pending()}
 	at := a.page()
@@ -85,7 +85,7 @@ func (v *visit) messages() (page, error) {
 }
 
 // consumers are the names of those that are known.
-func (v *visit) consumers() (names []string, err error) {
+func (v *request) consumers() (names []string, err error) {
 	o, err := v.glance()
 	for _, q := range o.Queues {
 		names = append(names, q.Consumer)
@@ -108,7 +108,7 @@ const (
 	mostFound = 50
 )
 
-func (v *visit) find() (page, error) {
+func (v *request) find() (page, error) {
 	a := v.asks()
 	data := findPage{What: a.text("what"), Value: a.text("value"), Name: a.text("header")}
 	search, place := admin.Search{}, admin.Cursor{After: a.text("after"), Examined: a.id("examined")}
@@ -148,7 +148,7 @@ func (v *visit) find() (page, error) {
 }
 
 // goOn is the page that goes on looking, and still knows what was found.
-func (v *visit) goOn(place admin.Cursor, found []int64) string {
+func (v *request) goOn(place admin.Cursor, found []int64) string {
 	to := linkTo("find", "what", v.query.Get("what"), "value", v.query.Get("value"), "header", v.query.Get("header"), "after", place.After, "examined", place.Examined)
 	for _, id := range found[:min(len(found), mostFound)] {
 		to.query.Add("found", linkTo("", "id", id).query.Get("id"))

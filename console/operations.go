@@ -193,7 +193,7 @@ func messagesOf(ids []int64) string {
 	return text
 }
 
-func (v *visit) operations() (page, error) {
+func (v *request) operations() (page, error) {
 	a := v.asks()
 	at := a.page()
 	if err := a.err(); err != nil {
@@ -258,7 +258,7 @@ func (o operation) Went() string {
 	}
 }
 
-func (v *visit) operation() (page, error) {
+func (v *request) operation() (page, error) {
 	a := v.asks()
 	id := a.needID("id")
 	if err := a.err(); err != nil {
@@ -319,7 +319,7 @@ func (o operation) aboutLink() string {
 }
 
 // MayDecide reports whether the principal may do that to an operation, which takes what the operation does, too.
-func (v *visit) MayDecide(action ops.Action, o ops.Operation) bool {
+func (v *request) MayDecide(action ops.Action, o ops.Operation) bool {
 	return v.mayDo(action, consumerOf(o.Target)) == nil && v.mayDo(o.Action, consumerOf(o.Target)) == nil
 }
 

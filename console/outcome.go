@@ -22,7 +22,7 @@ const (
 )
 
 // tell has the next page say it.
-func (v *visit) tell(o outcome) {
+func (v *request) tell(o outcome) {
 	parts := []string{o.code}
 	for _, n := range o.numbers {
 		parts = append(parts, strconv.Itoa(n))
@@ -31,7 +31,7 @@ func (v *visit) tell(o outcome) {
 }
 
 // told is what the page before has done, once.
-func (v *visit) told() string {
+func (v *request) told() string {
 	cookie, err := v.r.Cookie(v.cookieName(outcomeCookie))
 	if err != nil || v.isFragment() || cookie.Value == "" {
 		return ""
@@ -79,10 +79,10 @@ func (o outcome) text() string {
 	return text
 }
 
-// scheduleDeed is a deed of one schedule.
-func scheduleDeed(do func(*ops.Session, context.Context, string, int64) error) func(*visit, order) (outcome, error) {
-	return func(v *visit, o order) (outcome, error) {
-		code := map[ops.Action]string{ops.RunSchedule: "fires", ops.PauseSchedule: "schedule paused", ops.ResumeSchedule: "schedule resumed"}[o.deed.action]
+// scheduleAction is an action of one schedule.
+func scheduleAction(do func(*ops.Session, context.Context, string, int64) error) func(*request, actionRequest) (outcome, error) {
+	return func(v *request, o actionRequest) (outcome, error) {
+		code := map[ops.Action]string{ops.RunSchedule: "fires", ops.PauseSchedule: "schedule paused", ops.ResumeSchedule: "schedule resumed"}[o.action.permission]
 		return outcome{code: code}, do(v.session, v.ctx(), o.reason, o.schedule)
 	}
 }

@@ -24,7 +24,7 @@ type overview struct {
 func (o overview) Told() bool { return len(o.Minutes) > 0 || len(o.Failures) > 0 }
 
 // glance is an overview, an old one rather than none at once.
-func (v *visit) glance() (ops.Overview, error) {
+func (v *request) glance() (ops.Overview, error) {
 	o, due, err := v.session.CachedOverview(v.ctx())
 	if due {
 		v.later = v.renew
@@ -37,7 +37,7 @@ func (v *visit) glance() (ops.Overview, error) {
 
 // renew has the next one who looks see a newer overview. Who has asked has an answer already, and does not
 // wait for that, nor take it along.
-func (v *visit) renew() {
+func (v *request) renew() {
 	if _, err := v.session.Overview(context.WithoutCancel(v.ctx())); err != nil {
 		v.warn("the overview could not be made anew", "error", err.Error())
 	}
@@ -89,7 +89,7 @@ type recent struct {
 	Spark     chart
 }
 
-func (v *visit) overview() (page, error) {
+func (v *request) overview() (page, error) {
 	o, err := v.glance()
 	if err != nil {
 		return page{}, err

@@ -8,7 +8,7 @@ import (
 
 // plan makes a plan of a change of all that match, which changes nothing yet. It goes on with the
 // operation's page, which says what it would change.
-func (v *visit) plan() (link, error) {
+func (v *request) plan() (link, error) {
 	a := v.sends()
 	action := ops.Action(a.text("do"))
 	target, from := ops.Target{}, link{}
@@ -47,7 +47,7 @@ const (
 )
 
 // start starts a plan.
-func (v *visit) start() (link, error) {
+func (v *request) start() (link, error) {
 	a := v.sends()
 	id, terms := a.needID("operation"), ops.StartOptions{Rate: a.small("rate", mostRate, 0), Reason: a.text("reason")}
 	if text := a.text("canary"); text == "0" {
@@ -73,7 +73,7 @@ func (v *visit) start() (link, error) {
 }
 
 // rate changes how fast an operation goes.
-func (v *visit) rate() (link, error) {
+func (v *request) rate() (link, error) {
 	a := v.sends()
 	id, rate := a.needID("operation"), a.small("rate", mostRate, 0)
 	if rate == 0 {

@@ -19,7 +19,7 @@ type poisonedPage struct {
 	More      bool
 }
 
-func (v *visit) poisoned() (page, error) {
+func (v *request) poisoned() (page, error) {
 	a := v.asks()
 	data := poisonedPage{Consumer: a.text("consumer")}
 	if err := a.err(); err != nil {
@@ -90,7 +90,7 @@ func (a *asked) poisoned() poisonedFilter {
 	}}
 }
 
-func (v *visit) group() (page, error) {
+func (v *request) group() (page, error) {
 	a := v.asks()
 	data := groupPage{Filter: a.poisoned()}
 	at := a.page()
@@ -117,7 +117,7 @@ func (v *visit) group() (page, error) {
 }
 
 // groupFacts is what is known of a group beside its messages.
-func (v *visit) groupFacts(data *groupPage) error {
+func (v *request) groupFacts(data *groupPage) error {
 	filter := data.Filter
 	fleet, err := v.session.Processes(v.ctx(), fleetTime)
 	if err != nil {
@@ -155,7 +155,7 @@ func (v *visit) groupFacts(data *groupPage) error {
 }
 
 // paused are those among some consumers that are paused.
-func (v *visit) paused(consumers ...string) (paused []string, err error) {
+func (v *request) paused(consumers ...string) (paused []string, err error) {
 	o, err := v.glance()
 	for _, q := range o.Queues {
 		if !q.PausedAt.IsZero() && slices.Contains(consumers, q.Consumer) {

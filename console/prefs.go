@@ -33,7 +33,7 @@ func (p prefs) String() string {
 }
 
 // prefs are those of the cookie, or the defaults where it has none.
-func (v *visit) prefs() prefs {
+func (v *request) prefs() prefs {
 	p := prefs{Theme: "auto", Every: 5, Keys: true}
 	cookie, err := v.r.Cookie(v.cookieName(prefsCookie))
 	if err != nil {
@@ -61,14 +61,14 @@ func chosen(theme, every, keys string, p prefs) prefs {
 }
 
 // settings keeps preferences, and goes back to the page.
-func (v *visit) settings() (link, error) {
+func (v *request) settings() (link, error) {
 	p := chosen(v.form.Get("theme"), v.form.Get("every"), v.form.Get("keys"), v.prefs())
 	v.setCookie(prefsCookie, p.String(), 365*24*60*60)
 	return v.back(v.form.Get("back")), nil
 }
 
 // back is a page of the console, the first one unless there is one with that address.
-func (v *visit) back(to string) link {
+func (v *request) back(to string) link {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" || len(u.RawQuery) > mostQuery {
 		return link{}
@@ -81,16 +81,16 @@ func (v *visit) back(to string) link {
 }
 
 // Here is the page that is shown, to come back to.
-func (v *visit) Here() string { return link{v.path, v.query}.String() }
+func (v *request) Here() string { return link{v.path, v.query}.String() }
 
 // setCookie sets a cookie for the console's own pages: without a path it holds for those beside this one,
 // wherever a proxy has put them.
-func (v *visit) setCookie(name, value string, seconds int) {
+func (v *request) setCookie(name, value string, seconds int) {
 	http.SetCookie(v.w, &http.Cookie{Name: v.cookieName(name), Value: value, MaxAge: seconds, HttpOnly: true, Secure: v.r.TLS != nil, SameSite: http.SameSiteLaxMode})
 }
 
 // cookieName is a name of this port: cookies of a host are those of all its ports.
-func (v *visit) cookieName(name string) string {
+func (v *request) cookieName(name string) string {
 	_, port, err := net.SplitHostPort(v.r.Host)
 	if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil {
 		return name

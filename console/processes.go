@@ -31,7 +31,7 @@ type matrixRow struct {
 
 const claimsShown = 200
 
-func (v *visit) processes() (page, error) {
+func (v *request) processes() (page, error) {
 	fleet, err := v.session.Processes(v.ctx(), fleetTime)
 	if err != nil {
 		return page{}, err
@@ -113,7 +113,7 @@ type claimPage struct {
 	Found []admin.Message
 }
 
-func (v *visit) claim() (page, error) {
+func (v *request) claim() (page, error) {
 	a := v.asks()
 	data := claimPage{ID: a.needID("id")}
 	if err := a.err(); err != nil {

@@ -48,7 +48,7 @@ func (s shard) Done() int64 {
 // Title names it in a sentence.
 func (v version) Title() string { return fmt.Sprintf("%s, version %d", v.Name, v.Version) }
 
-func (v *visit) projections() (page, error) {
+func (v *request) projections() (page, error) {
 	data := projectionsPage{}
 	found, err := v.versions()
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -59,7 +59,7 @@ func (v *visit) projections() (page, error) {
 }
 
 // versions are all versions of all projections.
-func (v *visit) versions() (all []version, err error) {
+func (v *request) versions() (all []version, err error) {
 	states, err := v.session.Projections(v.ctx())
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ type projectionPage struct {
 	First  string
 }
 
-func (v *visit) projection() (page, error) {
+func (v *request) projection() (page, error) {
 	a := v.asks()
 	name, number, after := a.text("name"), a.small("version", 1<<31-1, 1), a.id("after")
 	if err := a.err(); err != nil {
@@ -115,7 +115,7 @@ func (v *visit) projection() (page, error) {
 	}
 	i := slices.IndexFunc(all, func(v version) bool { return v.Name == name && v.Version == number })
 	if i < 0 {
-		return page{}, refusal{404, "There is no such version of a projection."}
+		return page{}, httpError{404, "There is no such version of a projection."}
 	}
 	data := projectionPage{version: all[i]}
 	if data.Parked, err = v.session.ParkedEvents(v.ctx(), name, number, after, pageSize+1); err != nil {

@@ -54,15 +54,15 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestDeeds: what takes an administrator says why, and each deed's role is the service's.
-func TestDeeds(t *testing.T) {
+// TestActions: what takes an administrator says why, and each action's role is the service's.
+func TestActions(t *testing.T) {
 	t.Parallel()
-	for _, d := range deeds() {
+	for _, d := range actions() {
 		viewer, operator := ops.Principal{Name: "v", Role: ops.Viewer}, ops.Principal{Name: "o", Role: ops.Operator}
-		if d.action != "" && viewer.May(d.action, "") == nil {
+		if d.permission != "" && viewer.May(d.permission, "") == nil {
 			t.Errorf("%q: a viewer may do it", d.name)
 		}
-		if d.action != "" && operator.May(d.action, "") != nil && !d.danger {
+		if d.permission != "" && operator.May(d.permission, "") != nil && !d.danger {
 			t.Errorf("%q takes an administrator, and asks for no reason", d.name)
 		}
 		if d.do == nil || d.verb == "" || d.says == "" && !d.direct {

@@ -14,7 +14,7 @@ type schedulesPage struct {
 	Paging paging
 }
 
-func (v *visit) schedules() (page, error) {
+func (v *request) schedules() (page, error) {
 	a := v.asks()
 	data := schedulesPage{Filter: schedule.Filter{Name: a.text("name"), Tag: a.text("tag")}}
 	at := a.page()
@@ -60,7 +60,7 @@ type fire struct {
 	Shift string    // of the clock since the one before, such as "+01:00 → +02:00"
 }
 
-func (v *visit) schedule() (page, error) {
+func (v *request) schedule() (page, error) {
 	a := v.asks()
 	id := a.needID("id")
 	if err := a.err(); err != nil {

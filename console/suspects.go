@@ -23,7 +23,7 @@ type crash struct {
 
 const crashesShown = 200
 
-func (v *visit) suspects() (page, error) {
+func (v *request) suspects() (page, error) {
 	a := v.asks()
 	at := a.page()
 	if err := a.err(); err != nil {

@@ -255,13 +255,13 @@ func dict(pairs ...any) map[string]any {
 }
 
 // Asset is where a file is that pages bring along.
-func (v *visit) Asset(name string) string { return v.assets.Path(name) }
+func (v *request) Asset(name string) string { return v.assets.Path(name) }
 
 // Who is the principal.
-func (v *visit) Who() ops.Principal { return v.who }
+func (v *request) Who() ops.Principal { return v.who }
 
 // May reports whether the principal may do that to a consumer.
-func (v *visit) May(action ops.Action, consumer string) bool {
+func (v *request) May(action ops.Action, consumer string) bool {
 	return v.who.May(action, consumer) == nil
 }
 
@@ -269,7 +269,7 @@ func (v *visit) May(action ops.Action, consumer string) bool {
 type tab struct{ Path, Name, Key string }
 
 // Tabs are those at the top of each page. With g and the key the script goes there.
-func (v *visit) Tabs() []tab {
+func (v *request) Tabs() []tab {
 	return []tab{
 		{"", "Overview", "o"}, {"messages", "Messages", "m"}, {"poisoned", "Poisoned", "p"}, {"suspects", "Suspects", "u"}, {"schedules", "Schedules", "s"},
 		{"processes", "Processes", "r"}, {"projections", "Projections", "j"}, {"operations", "Operations", "a"}, {"doctor", "Doctor", "d"},
@@ -277,10 +277,10 @@ func (v *visit) Tabs() []tab {
 }
 
 // Environment is shown on each page.
-func (v *visit) Environment() string { return v.config.Environment }
+func (v *request) Environment() string { return v.config.Environment }
 
 // Tone is the colour of the environment: that of production warns.
-func (v *visit) Tone() string {
+func (v *request) Tone() string {
 	name := strings.ToLower(v.config.Environment)
 	switch {
 	case strings.Contains(name, "prod") || name == "live":

@@ -16,15 +16,15 @@ func doorMutants() []mutant {
 		{"console 01: open without Authorize", in("console.Config.check", before("if c.Authorize == nil {…}",
 			"c.Authorize = func(*http.Request) (p ops.Principal, err error) { p.Name, p.Role = `x`, ops.Viewer; return }")),
 			inConsole("TestAttack01NobodySaysWhoMayLook"), `no Authorize: got console true`},
-		{"console 02: a login that panics lets in", in("visit.whoAsks",
+		{"console 02: a login that panics lets in", in("request.whoAsks",
 			replace("who, err = ops.Principal{}, errPanicked", `who, err = ops.Principal{Name: "somebody", Role: ops.Viewer}, nil`)),
 			inConsole("TestAttack02TheLoginPanics"), `got status 200, .* want a status of \[403\]`},
-		{"console 03: a principal with an error is let in", in("visit.isAuthorized", before("switch {…}", "if who.Name != \"\" { err = nil }")),
+		{"console 03: a principal with an error is let in", in("request.isAuthorized", before("switch {…}", "if who.Name != \"\" { err = nil }")),
 			inConsole("TestAttack03TheLoginRefuses"), `got status 200, .* want a status of \[401\]`},
-		{"console 04: no role is enough", in("visit.isAuthorized", without("ops.None")), unnamed, refused},
+		{"console 04: no role is enough", in("request.isAuthorized", without("ops.None")), unnamed, refused},
 		{"console 07: whatever looks like an asset needs no login",
-			both(in("visit.isAuthorized", before("who, err := v.whoAsks()", "if strings.Contains(v.path, `assets/`) { "+anAsset+" }")),
-				in("visit.isRouted", replace("v.routes[v.path]", `v.routes[v.path[strings.LastIndex(v.path, "/")+1:]]`))), around,
+			both(in("request.isAuthorized", before("who, err := v.whoAsks()", "if strings.Contains(v.path, `assets/`) { "+anAsset+" }")),
+				in("request.isRouted", replace("v.routes[v.path]", `v.routes[v.path[strings.LastIndex(v.path, "/")+1:]]`))), around,
 			`assets/.*messages": got status 200`},
 		{"console 13: a host may just begin like a known one",
 			in("console.knownHost", replace("strings.EqualFold(known, withoutPort(host))", "strings.HasPrefix(strings.ToLower(host), known)")),
@@ -43,14 +43,14 @@ func changeMutants() []mutant {
 	undone := inConsole("TestAttack06AnOperatorDoesWhatCannotBeUndone")
 	return []mutant{
 		{"console 05: a viewer changes",
-			both(in("visit.isAuthorized", replace("v.service.As(who)", asAdministrator)), in("visit.hasRole", never("v.route.role"))), viewer,
+			both(in("request.isAuthorized", replace("v.service.As(who)", asAdministrator)), in("request.hasRole", never("v.route.role"))), viewer,
 			`changes were let through: \[`},
-		{"console 06: an operator acts as an administrator", in("visit.isAuthorized", replace("v.service.As(who)", asAdministrator)), undone,
+		{"console 06: an operator acts as an administrator", in("request.isAuthorized", replace("v.service.As(who)", asAdministrator)), undone,
 			`were let through: \[`},
 		{"console: roles of routes are not checked", in("console.guards", omit("(*visit).hasRole")), tests("console", "TestGuards"),
 			`GET edit\?id=1: got 500`},
-		{"console 08: a change by GET", both(in("visit.isRouted", never("found.method != method")),
-			in("visit.hasForm", before("if v.r.Method != http.MethodPost {…}", "v.form = v.query"))), get, `want status 405`},
+		{"console 08: a change by GET", both(in("request.isRouted", never("found.method != method")),
+			in("request.hasForm", before("if v.r.Method != http.MethodPost {…}", "v.form = v.query"))), get, `want status 405`},
 		{"console 23: a plan is started by another person", in("Session.start", never("!o.CreatedBy(s.who)")), plans, `another has started it`},
 	}
 }
@@ -58,7 +58,7 @@ func changeMutants() []mutant {
 // originMutants take changes from pages of others, have their pages frame ours, or lead people to them.
 func originMutants() []mutant {
 	unless := func(what string) mistake {
-		return in("visit.isOurOwnPost", before("if v.r.Header.Get(…", "if "+what+" { return nil }"))
+		return in("request.isOurOwnPost", before("if v.r.Header.Get(…", "if "+what+" { return nil }"))
 	}
 	sites, frames := inConsole("TestAttack09ChangesFromOtherSites"), inConsole("TestAttack17Frames")
 	redirects := inConsole("TestAttack18OpenRedirects")
@@ -78,10 +78,10 @@ func originMutants() []mutant {
 		{"console 17: a refusal has no policy",
 			in("Console.ServeHTTP", drop("secure"), before("if err := v.route.answer(v); err != nil {…}", "secure(w.Header())")), frames,
 			`got policy \[""\]`},
-		{"console 17: other sites frame pages", in("visit.isOurOwnGet", without(`"Sec-Fetch-Dest"`)), frames,
+		{"console 17: other sites frame pages", in("request.isOurOwnGet", without(`"Sec-Fetch-Dest"`)), frames,
 			`in a frame of another site: got status 200`},
 		{"console 18: a form leads back to any address",
-			in("visit.settings", replace(`v.back(v.form.Get("back"))`, `link{path: v.form.Get("back")}`)), redirects,
+			in("request.settings", replace(`v.back(v.form.Get("back"))`, `link{path: v.form.Get("back")}`)), redirects,
 			`back to ".*want a page of the console`},
 	}
 }
@@ -100,7 +100,7 @@ func markupMutants() []mutant {
 			replace(`err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || !strings.Contains(c.TraceURL, traceMark)`,
 				`err != nil || u.Scheme == ""`)), traces, `TraceURL "javascript:`},
 		{"console 16: quotes of a query end an attribute",
-			in("visit.show", before("h := v.w.Header()", "b = *bytes.NewBuffer(bytes.ReplaceAll(b.Bytes(), []byte(\"&#34;\"), []byte(`\"`)))")),
+			in("request.show", before("h := v.w.Header()", "b = *bytes.NewBuffer(bytes.ReplaceAll(b.Bytes(), []byte(\"&#34;\"), []byte(`\"`)))")),
 			inConsole("TestAttack16ParametersAsMarkup"), nobodys},
 		{"console 26: the command prints texts as they are", in("show.Text", always("utf8.ValidString(s)")), commands,
 			`which a terminal would act upon`},
@@ -122,7 +122,7 @@ func contentMutants() []mutant {
 		{"console 22: the log has contents",
 			in("Session.poisoned", before("m.Reason = s.reason(ctx, m)", `s.service.config.Logger.Info("somebody looks", "payload", string(m.Payload))`)),
 			hidden, `the log has what is hidden`},
-		{"console 27: errors of the database are shown", in("visit.said", replace("away(err)", "err.Error()")), secrets,
+		{"console 27: errors of the database are shown", in("request.said", replace("away(err)", "err.Error()")), secrets,
 			`which tells of the connection`},
 		{"console 27: the command shows errors of the connection", in("connect.Trouble", replace("cause(err)", "err.Error()")), secrets,
 			`want an error that does not tell of the connection`},
@@ -157,10 +157,10 @@ func boundMutants() []mutant {
 		{"console 19: times have no limit",
 			both(in("asked.instant", without("1970"), without("10_000")), in("admin.checkDue", without("year < 1"), without("year > 9999"))),
 			numbers, `available_after .*: got [1-9]`},
-		{"console 19: addresses have no limit", in("visit.isShort", never("mostQuery")), numbers, `aaa|a&a&.*want that it is refused`},
+		{"console 19: addresses have no limit", in("request.isShort", never("mostQuery")), numbers, `aaa|a&a&.*want that it is refused`},
 		{"console 20: a day that never comes is looked for",
 			in("cron.Expression.searchDay", replace("min(year+searchYears, lastYear)", "year + 3_000_000*searchYears")), bombs, `took`},
-		{"console 21: bodies have no limit", in("visit.hasSmallBody", replace("mostBody", "1000*mostBody")), bodies,
+		{"console 21: bodies have no limit", in("request.hasSmallBody", replace("mostBody", "1000*mostBody")), bodies,
 			`64 MiB, announced as .*: got`},
 		{"console 21: bodies may take for ever", in("console.bodyTime", replace("10 * time.Second", "10 * time.Minute")),
 			inConsole("TestAttack21SlowBodies"), `after a minute the connection is still there`},

@@ -23,8 +23,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// visit is one request under way. The guards fill it in.
-type visit struct {
+// request is one request under way. The guards fill it in.
+type request struct {
 	*Console
 	w       http.ResponseWriter
 	r       *http.Request
@@ -38,7 +38,7 @@ type visit struct {
 	later   func() // once the answer is sent; nil: nothing
 }
 
-func (v *visit) ctx() context.Context { return v.r.Context() }
+func (v *request) ctx() context.Context { return v.r.Context() }
 
 // page is what a handler has for its template.
 type page struct {
@@ -51,10 +51,10 @@ type page struct {
 // fragmentHeader asks for the middle of a page only, to take the place of the one that is shown.
 const fragmentHeader = "X-Asyncmonolith-Fragment"
 
-func (v *visit) isFragment() bool { return v.r.Header.Get(fragmentHeader) != "" }
+func (v *request) isFragment() bool { return v.r.Header.Get(fragmentHeader) != "" }
 
 // show writes a page, or its middle.
-func (v *visit) show(template string, p page) error {
+func (v *request) show(template string, p page) error {
 	name := "layout"
 	if v.isFragment() {
 		name = "main"
@@ -85,7 +85,7 @@ func (v *visit) show(template string, p page) error {
 }
 
 // finish does what is left to do once the answer is sent.
-func (v *visit) finish() {
+func (v *request) finish() {
 	if v.later == nil {
 		return
 	}
@@ -93,15 +93,15 @@ func (v *visit) finish() {
 	v.later()
 }
 
-// refusal is an answer other than what was asked for. Its text is for people, and has nothing of the request.
-type refusal struct {
+// httpError is an answer other than what was asked for. Its text is for people, and has nothing of the request.
+type httpError struct {
 	status int
 	text   string
 }
 
-func (r refusal) Error() string { return r.text }
+func (r httpError) Error() string { return r.text }
 
-var errNoPage error = refusal{http.StatusNotFound, "There is no such page."} // immutable
+var errNoPage error = httpError{http.StatusNotFound, "There is no such page."} // immutable
 
 // elsewhere sends the browser on.
 type elsewhere struct{ to string }
@@ -109,7 +109,7 @@ type elsewhere struct{ to string }
 func (e elsewhere) Error() string { return "go on elsewhere" }
 
 // refuse answers with an error.
-func (v *visit) refuse(err error) {
+func (v *request) refuse(err error) {
 	var to elsewhere
 	if errors.As(err, &to) { // http.Redirect would make it absolute, which a proxy that moves paths would break
 		v.w.Header().Set("Location", to.to)
@@ -151,41 +151,41 @@ func away(err error) string {
 
 // said is what a user sees of an error: not its text, which may have a part of a content, or of the
 // database's address, unless it is about what they asked for.
-func (v *visit) said(err error) refusal {
-	var r refusal
+func (v *request) said(err error) httpError {
+	var r httpError
 	switch {
 	case errors.As(err, &r):
 		return r
 	case errors.Is(err, ops.ErrRedacted):
-		return refusal{http.StatusForbidden, "A part of the content is hidden from you: it can neither be edited, since it would be lost, nor be searched."}
+		return httpError{http.StatusForbidden, "A part of the content is hidden from you: it can neither be edited, since it would be lost, nor be searched."}
 	case errors.Is(err, ops.ErrForbidden):
-		return refusal{http.StatusForbidden, "Permission denied."}
+		return httpError{http.StatusForbidden, "Permission denied."}
 	case errors.Is(err, ops.ErrBusy), errors.Is(err, context.DeadlineExceeded):
 		v.w.Header().Set("Retry-After", "1")
-		return refusal{http.StatusServiceUnavailable, "The database is busy: it did not answer within a second, or others look at the same time. Try again in a moment."}
+		return httpError{http.StatusServiceUnavailable, "The database is busy: it did not answer within a second, or others look at the same time. Try again in a moment."}
 	case errors.Is(err, admin.ErrNotFound), errors.Is(err, poison.ErrNotFound), errors.Is(err, schedule.ErrNotFound), errors.Is(err, ops.ErrNotFound), errors.Is(err, projection.ErrUnknown):
-		return refusal{http.StatusNotFound, "It is not there, or not any more."}
+		return httpError{http.StatusNotFound, "It is not there, or not any more."}
 	case errors.Is(err, outbox.ErrSchemaOutdated):
-		return refusal{http.StatusServiceUnavailable, "The tables of the library are missing, or older than this console. Run asyncmonolith migrate, or outbox.Migrate."}
+		return httpError{http.StatusServiceUnavailable, "The tables of the library are missing, or older than this console. Run asyncmonolith migrate, or outbox.Migrate."}
 	case errors.Is(err, errors.ErrUnsupported):
-		return refusal{http.StatusNotFound, "This database does not have it."}
+		return httpError{http.StatusNotFound, "This database does not have it."}
 	case errors.Is(err, ops.ErrExpired):
-		return refusal{http.StatusConflict, "The plan is older than 10 minutes, and cannot be started any more. Plan it again: what it would change may be something else by now."}
+		return httpError{http.StatusConflict, "The plan is older than 10 minutes, and cannot be started any more. Plan it again: what it would change may be something else by now."}
 	case errors.Is(err, admin.ErrNotOpen):
-		return refusal{http.StatusConflict, "The breaker of the consumer is not open: its messages run."}
+		return httpError{http.StatusConflict, "The breaker of the consumer is not open: its messages run."}
 	case errors.Is(err, admin.ErrNotPaused):
-		return refusal{http.StatusConflict, "The consumer is not paused."}
+		return httpError{http.StatusConflict, "The consumer is not paused."}
 	case errors.Is(err, ops.ErrInvalidState), errors.Is(err, ops.ErrInProgress):
-		return refusal{http.StatusConflict, "It is not in the state for that any more: another person was faster, or it is over. Look at it again."}
+		return httpError{http.StatusConflict, "It is not in the state for that any more: another person was faster, or it is over. Look at it again."}
 	case errors.Is(err, schedule.ErrExpression):
-		return refusal{http.StatusBadRequest, "The expression or the zone cannot be read. An expression has five or six fields, or is a word such as @daily; a zone is a name such as Europe/Amsterdam."}
+		return httpError{http.StatusBadRequest, "The expression or the zone cannot be read. An expression has five or six fields, or is a word such as @daily; a zone is a name such as Europe/Amsterdam."}
 	case errors.Is(err, bus.ErrInvalidOption), errors.Is(err, bus.ErrInvalidText), errors.Is(err, bus.ErrTooLarge):
-		return refusal{http.StatusBadRequest, "Something that was asked for is not allowed, or cannot be read."}
+		return httpError{http.StatusBadRequest, "Something that was asked for is not allowed, or cannot be read."}
 	case dberr.IsUnavailable(err):
 		v.w.Header().Set("Retry-After", "5")
-		return refusal{http.StatusServiceUnavailable, away(err) + " Messages are kept as they are, and run once that is over. The log of this process says what is wrong."}
+		return httpError{http.StatusServiceUnavailable, away(err) + " Messages are kept as they are, and run once that is over. The log of this process says what is wrong."}
 	default:
-		return refusal{http.StatusInternalServerError, "The database could not be asked, or something else went wrong. The log of this process says what."}
+		return httpError{http.StatusInternalServerError, "The database could not be asked, or something else went wrong. The log of this process says what."}
 	}
 }
 
@@ -200,12 +200,12 @@ func ignoreGone(err error) error {
 // view is what every template gets.
 type view struct {
 	page
-	*visit
+	*request
 	Prefs  prefs
 	Notice string
 	Now    time.Time
 }
 
-func (v *visit) view(p page) view {
-	return view{page: p, visit: v, Prefs: v.prefs(), Notice: v.told(), Now: time.Now().UTC()}
+func (v *request) view(p page) view {
+	return view{page: p, request: v, Prefs: v.prefs(), Notice: v.told(), Now: time.Now().UTC()}
 }
