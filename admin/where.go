@@ -47,7 +47,7 @@ type ChunkResult struct {
 // 50,000 messages, so a chunk may change none although more follow. A message that matches during
 // the scan is changed, even if it stops matching meanwhile.
 //
-// On an error it returns what is committed, with Chunk.After as Last, so the chunk can be repeated.
+// On an error it returns what is done, with Chunk.After as Last, so the chunk can be repeated.
 // An invalid limit or id is bus.ErrInvalidOption. Otherwise it behaves like Cancel.
 func (a *Client) CancelWhere(ctx context.Context, db bun.IDB, b Chunk) (ChunkResult, error) {
 	return a.changeWhere(ctx, db, "cancel", store.PendingChange{Cancel: true}, b)

@@ -44,7 +44,8 @@ func with(headers map[string]string, key, value string) map[string]string {
 	return copied
 }
 
-// skipOverlapHeader marks the row of a schedule with [SkipOverlap]. Its messages do not have the header.
+// skipOverlapHeader marks the row of a schedule with [SkipOverlap]. Its messages do not have the
+// header.
 const skipOverlapHeader = "asyncmonolith-skip-overlap"
 
 // headersOf returns the headers of a schedule's messages, and whether it has [SkipOverlap].

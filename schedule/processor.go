@@ -19,7 +19,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Producer sends messages down the produce chain in a transaction.
+// Producer sends messages through the produce chain in a transaction.
 // *outbox.Producer is one. It must be safe for concurrent use.
 type Producer interface {
 	// Send writes the messages in the transaction db, all or none. An error marks the schedule,
