@@ -12,18 +12,18 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// OpenBreaker is a bus.CircuitBreaker that is open. No message of its consumer starts in any
-// process, except one at a time that probes whether the consumer works again.
+// OpenBreaker describes a bus.CircuitBreaker that is open. No process starts a message of its
+// consumer, except one probe at a time.
 type OpenBreaker struct {
 	OpenedAt time.Time `json:"opened_at"`
-	// Failed and Runs are why it opened: so many of so many runs failed within the window.
+	// Failed of Runs runs within the window failed, which opened it.
 	Failed int64 `json:"failed"`
 	Runs   int64 `json:"runs"`
-	// NextProbeAt is from when on the next message probes: see [Client.Probe].
+	// NextProbeAt is the earliest start of the next probe: see [Client.Probe].
 	NextProbeAt time.Time `json:"next_probe_at"`
 }
 
-// String says it for people, in the same words everywhere.
+// String describes the circuit breaker for log lines and pages.
 func (b OpenBreaker) String() string {
 	return flow.OpenBreaker{OpenedAt: b.OpenedAt, NextProbeAt: b.NextProbeAt, Failed: b.Failed, Runs: b.Runs}.String()
 }
@@ -33,7 +33,7 @@ func newOpenBreaker(row store.Breaker) OpenBreaker {
 	return OpenBreaker{OpenedAt: b.OpenedAt, NextProbeAt: b.NextProbeAt, Failed: b.Failed, Runs: b.Runs}
 }
 
-// openBreakers are those that are open, by all names of their consumers.
+// openBreakers returns the open circuit breakers by every name of their consumers.
 func (a *Client) openBreakers(ctx context.Context, db bun.IDB, st *store.Store) (map[string]*OpenBreaker, error) {
 	rows, err := st.OpenBreakers(ctx, db)
 	if err != nil || len(rows) == 0 {
@@ -53,13 +53,14 @@ func (a *Client) openBreakers(ctx context.Context, db bun.IDB, st *store.Store) 
 	return open, nil
 }
 
-// ErrNotOpen: the consumer has no open circuit breaker; use errors.Is.
+// ErrNotOpen is returned by [Client.Probe] when the consumer has no open circuit breaker; use
+// errors.Is.
 var ErrNotOpen = errors.New("its breaker is not open")
 
-// Probe has one message of a consumer with an open bus.CircuitBreaker run now, rather than at
-// [OpenBreaker.NextProbeAt]: a run that is done closes the circuit breaker. It takes about a second
-// until a process with such a message sees the request. Probe returns [ErrNotOpen] if no circuit
-// breaker of the consumer is open, and otherwise the errors of [Client.Pause].
+// Probe runs one message of a consumer with an open bus.CircuitBreaker now instead of at
+// [OpenBreaker.NextProbeAt]. A successful run closes the circuit breaker. A process with such a
+// message sees the request after about a second. Probe returns [ErrNotOpen] if no circuit breaker
+// of the consumer is open, and otherwise the errors of [Client.Pause].
 func (a *Client) Probe(ctx context.Context, db bun.IDB, consumer string) error {
 	st, db, err := a.stores.In(ctx, db, errNotMade)
 	if err = errors.Join(err, checkConsumer(consumer)); err == nil {

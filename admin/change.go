@@ -14,39 +14,35 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// adminBatch is how many messages are changed in one transaction.
+// adminBatch is the number of messages changed per transaction.
 const adminBatch = 500
 
-// Result is what became of the messages that were named. An id listed twice
-// counts once.
+// Result is the outcome of a change of messages by id. An id that is listed twice counts once.
 type Result struct {
 	// Changed is the number of messages cancelled or rescheduled.
 	Changed int `json:"changed"`
-	// Running are ids of messages that are in a claim, or locked by another transaction. They stay
-	// as they were.
+	// Running lists the messages that are claimed, or locked by another transaction. They are
+	// unchanged.
 	Running []int64 `json:"running,omitempty"`
-	// Missing are ids that name no pending message.
+	// Missing lists the ids that are not pending messages.
 	Missing []int64 `json:"missing,omitempty"`
 }
 
-// Cancel deletes pending messages for good, with their attempts and errors; their
-// insert ids are free again. One that a process holds runs on: it is listed in
-// [Result.Running], and Cancel does not wait for it. Consumers of the same payload
-// have messages of their own.
+// Cancel deletes pending messages permanently, with their attempts and errors. Their insert ids are
+// free again. A message that a process holds is not cancelled: it is listed in [Result.Running],
+// and Cancel does not wait for it. Other consumers of the same payload keep their own messages.
 //
-// More than 500 ids are several transactions, unless db is one. On an error it
-// returns what is done all the same: in a transaction of the caller's, nothing. A transaction that db is must be READ
-// COMMITTED, else the error is bus.ErrInvalidOption: under a stricter isolation it
-// would not see claims made since. On SQLite, a message that no process
-// holds is cancelled once the database's only write lock is free.
+// More than 500 ids use several transactions, unless db is a transaction. On an error Cancel still
+// returns what is done: nothing if db is a transaction. A transaction must be READ COMMITTED, else
+// the error is bus.ErrInvalidOption: a stricter isolation hides claims made since it began. On
+// SQLite, Cancel waits for the database's only write lock.
 func (a *Client) Cancel(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
 	return a.change(ctx, db, "cancel", store.PendingChange{Cancel: true}, ids)
 }
 
-// Reschedule makes pending messages due at the given time instead; one in the past
-// means now, before what has been due for less long. Attempts, crashes and errors
-// stay. A zero time, or a year beyond 1 to 9999 in UTC, is bus.ErrInvalidOption. For all the
-// rest it is like [Client.Cancel].
+// Reschedule makes pending messages due at the given time. A time in the past means now, ahead of
+// messages that became due later. Attempts, crashes and errors are kept. A zero time, or a year
+// outside 1 to 9999 in UTC, is bus.ErrInvalidOption. Otherwise it behaves like [Client.Cancel].
 func (a *Client) Reschedule(ctx context.Context, db bun.IDB, at time.Time, ids ...int64) (Result, error) {
 	if err := checkDue(at); err != nil {
 		return Result{}, err
@@ -61,9 +57,9 @@ func checkDue(at time.Time) error {
 	return nil
 }
 
-// RunNow is [Client.Reschedule] to the database's present time. The messages run
-// with the next poll of a processor that has room, those of this process at once;
-// one of a paused consumer waits for [Client.Resume].
+// RunNow is [Client.Reschedule] to the database's current time. The messages run with the next poll
+// of a processor with free capacity; processors of this process poll at once. Messages of a paused
+// consumer wait for [Client.Resume].
 func (a *Client) RunNow(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
 	return a.change(ctx, db, "run now", store.PendingChange{}, ids)
 }

@@ -14,26 +14,26 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// ErrNotFound: there is no pending message with that id. It was consumed or
-// cancelled, or is poisoned.
+// ErrNotFound is returned when no pending message has the id. The message was consumed, cancelled
+// or poisoned, or never existed.
 var ErrNotFound = errors.New("no such pending message")
 
-// Client looks at pending messages, says why one does not run, and cancels or
-// reschedules them; it pauses consumers. Poisoned messages are the business of
-// poison.Store.
+// Client lists pending messages, explains why one does not run, cancels and reschedules messages,
+// and pauses consumers. For poisoned messages use poison.Store.
 //
-// It holds no database, starts nothing, and is safe for concurrent use. Make one
-// with [NewClient]: methods of the zero value return an error. Names of consumers
-// and payload types are those stored with the messages; what is stored under a
-// former name (bus.Aliases, bus.PayloadAliases) is found by that name only.
+// It holds no database, starts no goroutine, and is safe for concurrent use. Make one with
+// [NewClient]: methods of the zero value return an error. Names of consumers and payload types are
+// those stored with the messages. A message stored under a former name (bus.Aliases,
+// bus.PayloadAliases) is found by that name only.
 //
-// Given a transaction its methods work in it; given a *bun.DB or bun.Conn, those
-// that change something use transactions of their own. Cancel, Reschedule and RunNow refuse a
-// transaction (bus.ErrInvalidOption) on MariaDB, and on PostgreSQL for messages with keys: they
-// would hold up the consumers of these. On SQLite they accept one. With the context of
-// [outbox.Producer.RunInTx], or of a transactional consumer, those must be given that
-// transaction: see [ErrNotInTx]. All methods return [ErrSchemaOutdated] when the tables
-// are missing or older, and the database's errors, wrapped.
+// Given a transaction, its methods work in it. Given a *bun.DB or bun.Conn, methods that change
+// data use their own transactions. Cancel, Reschedule and RunNow refuse a transaction
+// (bus.ErrInvalidOption) on MariaDB, and on PostgreSQL for messages with keys: it would block their
+// consumers. On SQLite they accept one. With the context of outbox.Producer.RunInTx, or of a
+// transactional consumer, pass methods that change data that transaction: see outbox.ErrNotInTx.
+//
+// All methods return outbox.ErrSchemaOutdated when the tables are missing or too old. They return
+// database errors wrapped.
 type Client struct {
 	registry *bus.Registry
 	stores   store.Stores
@@ -42,7 +42,7 @@ type Client struct {
 var errNotMade = errors.New("the client was not made by NewClient; under fx use it from OnStart on")
 
 // NewClient makes a client for the registry's tables. The registry's consumers decide whether a
-// message has a consumer. The only error is a nil registry.
+// message has a consumer. The only error is for a nil registry.
 func NewClient(registry *bus.Registry) (*Client, error) {
 	if registry == nil {
 		return nil, errors.New("admin: NewClient: the registry is nil")
@@ -50,15 +50,14 @@ func NewClient(registry *bus.Registry) (*Client, error) {
 	return &Client{registry: registry, stores: store.All(registry.Tables())}, nil
 }
 
-// List returns a page of pending messages, without payloads, headers and errors,
-// and the page after it, which is nil when there is none. They are listed by
-// consumer and payload type, and for each of these in the order in which they are
-// due; pass the next page the same filter. A message that is rescheduled or retried while you turn pages
-// moves in that order, and may be listed twice or not at all.
+// List returns a page of pending messages, without payloads, headers and errors, and the next page,
+// which is nil after the last one. Messages are sorted by consumer, payload type and due time. Pass
+// the same filter with each page. A message that is rescheduled or retried between two pages may be
+// listed twice or not at all.
 //
-// With a consumer or an insert id in the filter it reads an index. The other fields
-// are compared message by message, so that looking for what is rare reads all
-// there is of the consumer, or, without one, of the table, unless [Page.ScanLimit] bounds that.
+// A filter by consumer or insert id uses an index. All other fields are compared message by
+// message. A rare match then reads all messages of the consumer, or the whole table without a
+// consumer, unless [Page.ScanLimit] bounds the scan.
 func (a *Client) List(ctx context.Context, db bun.IDB, filter Filter, page Page) ([]Message, *Page, error) {
 	size, place, mistake := paging.Start(page.Size, page.After)
 	st, db, err := a.stores.Of(db, errNotMade)
@@ -92,9 +91,9 @@ func (a *Client) List(ctx context.Context, db bun.IDB, filter Filter, page Page)
 	return store.Each(rows, newMessage), next, nil
 }
 
-// Count returns how many pending messages match. It reads all that it counts, and
-// without a consumer in the filter the whole table: on a large one use
-// [Client.Queues], whose counts are bounded.
+// Count returns the number of pending messages that match. It reads every message it counts, and
+// the whole table without a consumer in the filter. On a large table use [Client.Queues], whose
+// counts are bounded.
 func (a *Client) Count(ctx context.Context, db bun.IDB, filter Filter) (int, error) {
 	st, db, err := a.stores.Of(db, errNotMade)
 	if err = errors.Join(err, filter.check()); err != nil {
@@ -104,7 +103,8 @@ func (a *Client) Count(ctx context.Context, db bun.IDB, filter Filter) (int, err
 	return n, dberr.Wrap(err, "admin: count")
 }
 
-// ListByID lists up to 1000 pending messages by their ids, as [Client.List] does. Those that are not there are left out.
+// ListByID returns up to 1000 pending messages by id, as [Client.List] does. Missing ids are left
+// out.
 func (a *Client) ListByID(ctx context.Context, db bun.IDB, ids ...int64) ([]Message, error) {
 	st, db, err := a.stores.Of(db, errNotMade)
 	if err = errors.Join(checkLimit(max(len(ids), 1)), err); err != nil || len(ids) == 0 {
@@ -122,9 +122,9 @@ func (a *Client) Get(ctx context.Context, db bun.IDB, id int64) (Message, error)
 	})
 }
 
-// GetHead is [Client.Get] with no more than the first bytes of the payload, which is cut between
-// two characters, and read no further; [Message.PayloadBytes] is its size. Less than 0 bytes
-// is bus.ErrInvalidOption.
+// GetHead is [Client.Get] with at most maxBytes bytes of the payload, cut between two characters.
+// It reads no more than that; [Message.PayloadBytes] is the full size. A negative maxBytes is
+// bus.ErrInvalidOption.
 func (a *Client) GetHead(ctx context.Context, db bun.IDB, id int64, maxBytes int) (Message, error) {
 	m, err := a.get(db, id, func(st *store.Store, db bun.IDB) (store.Pending, bool, error) {
 		if maxBytes < 0 {

@@ -20,8 +20,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Queue describes what waits for one consumer, in the whole database. Its counts stop at 10,000,
-// which means "or more", so that counting stays cheap.
+// Queue describes the messages of one consumer in the whole database. Counts stop at 10,000, which
+// means "or more".
 type Queue struct {
 	Consumer string `json:"consumer"`
 	Ready    int64  `json:"ready"`   // due and not claimed
@@ -29,30 +29,27 @@ type Queue struct {
 	Leased   int64  `json:"leased"`  // claimed by some process
 	Poisoned int64  `json:"poisoned"`
 
-	// BlocksKeys is true of a consumer whose poisoned messages block their keys, see bus.BlockKey,
-	// and BlockedKeys is how many are blocked now.
+	// BlocksKeys is true if poisoned messages of the consumer block their keys: see bus.BlockKey.
+	// BlockedKeys counts the keys that are blocked now.
 	BlocksKeys  bool  `json:"blocks_keys,omitempty"`
 	BlockedKeys int64 `json:"blocked_keys,omitempty"`
 
-	OldestReady    time.Duration `json:"-"` // how long the oldest ready message has been due; 0 for none
-	OldestPoisoned time.Duration `json:"-"` // how long ago the oldest poisoned message was poisoned; 0 for none
+	OldestReady    time.Duration `json:"-"` // time since the oldest ready message became due; 0 if none is ready
+	OldestPoisoned time.Duration `json:"-"` // time since the first poisoned message was poisoned; 0 if none is poisoned
 
-	// Registered is true when the registry has a consumer of that name, or with
-	// that former name.
+	// Registered is true when the registry has a consumer with that name or former name.
 	Registered bool `json:"registered"`
-	// PausedAt is when the consumer was paused; zero means that it is not. PausedBy and PauseNote are
-	// what [Client.Pause] was given.
+	// PausedAt is when the consumer was paused, and zero if it is not paused. PausedBy and
+	// PauseNote are the note passed to [Client.Pause].
 	PausedAt  time.Time `json:"paused_at,omitzero"`
 	PausedBy  string    `json:"paused_by,omitempty"`
 	PauseNote string    `json:"pause_note,omitempty"`
 
-	// Breaker is the consumer's circuit breaker while it is open, and else nil: see
-	// bus.CircuitBreaker.
+	// Breaker is the consumer's bus.CircuitBreaker while it is open, and nil otherwise.
 	Breaker *OpenBreaker `json:"breaker,omitempty"`
 }
 
-// MarshalJSON implements json.Marshaler. Ages are seconds, and left out where there is
-// none.
+// MarshalJSON implements json.Marshaler. Ages are in seconds; zero ages are left out.
 func (q Queue) MarshalJSON() ([]byte, error) {
 	type plain Queue
 	return json.Marshal(struct {
@@ -67,9 +64,9 @@ func newQueue(row store.QueueStats, parked map[string]int64) Queue {
 		OldestReady: row.Age(row.OldestReady), OldestPoisoned: row.Age(row.OldestPoisoned)}
 }
 
-// Queues returns what waits, by stored names of consumers. Without names it covers the consumers of
-// the registry, those that pending or poisoned messages have, and those that are paused or have an
-// open circuit breaker. Its cost is bounded, however much waits.
+// Queues returns one Queue per stored consumer name. Without names it covers the consumers of the
+// registry, of pending and poisoned messages, and those that are paused or have an open circuit
+// breaker. Its cost is bounded for any number of messages.
 func (a *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([]Queue, error) {
 	st, db, err := a.stores.Of(db, errNotMade)
 	if err != nil {
@@ -99,7 +96,7 @@ func (a *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	parking := names // which of them block keys, other programs know
+	parking := names // only other programs know which of them block keys
 	if !a.operates() {
 		parking = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 			c, registered := a.registry.Consumer(name)
@@ -127,15 +124,15 @@ func (a *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([
 	return queues, nil
 }
 
-// Unhandled is a kind of message that no consumer of the registry takes.
+// Unhandled is a kind of message that no consumer of the registry handles.
 type Unhandled struct {
 	Consumer    string `json:"consumer"`
 	PayloadType string `json:"payload_type"`
 }
 
-// Unhandled lists kinds of messages that wait although no consumer of the registry
-// takes them: the consumer is not registered, or takes other payload types.
-// Another program may take them. It lists 20 kinds at most.
+// Unhandled lists kinds of pending messages that no consumer of the registry handles: the consumer
+// is not registered, or handles other payload types. Another program may handle them. It returns at
+// most 20 kinds.
 func (a *Client) Unhandled(ctx context.Context, db bun.IDB) ([]Unhandled, error) {
 	st, db, err := a.stores.Of(db, errNotMade)
 	if err != nil {
@@ -154,8 +151,8 @@ func (a *Client) Unhandled(ctx context.Context, db bun.IDB) ([]Unhandled, error)
 	}), nil
 }
 
-// Claims lists what processors hold, the oldest claim first. There are about as
-// many as batches in flight, and it returns all of them.
+// Claims lists the claims of all processors, the oldest first. It returns all of them: about as
+// many as batches in flight.
 func (a *Client) Claims(ctx context.Context, db bun.IDB) ([]Claim, error) {
 	st, db, err := a.stores.Of(db, errNotMade)
 	if err != nil {
@@ -168,8 +165,8 @@ func (a *Client) Claims(ctx context.Context, db bun.IDB) ([]Claim, error) {
 	return store.Each(rows, newClaim), nil
 }
 
-// ClaimMessages lists the messages that a claim holds now, as [Client.List] does. There are none
-// if there is no such claim any more: see [Client.Claims], and [Claim.Messages] for how many they are.
+// ClaimMessages lists the messages that a claim holds now, as [Client.List] does. It returns none
+// if the claim is gone. See [Client.Claims]; [Claim.Messages] is their number.
 func (a *Client) ClaimMessages(ctx context.Context, db bun.IDB, claim int64) ([]Message, error) {
 	st, db, err := a.stores.Of(db, errNotMade)
 	if err != nil {
@@ -182,23 +179,23 @@ func (a *Client) ClaimMessages(ctx context.Context, db bun.IDB, claim int64) ([]
 	return store.Each(rows, newMessage), nil
 }
 
-// PauseNote is who has paused a consumer, and why. Both may be empty.
+// PauseNote records who paused a consumer and why. Both fields may be empty.
 type PauseNote struct {
 	By     string // its first 255 bytes are kept
 	Reason string // its first 1000 bytes are kept
 }
 
-// Pause keeps a consumer's messages from being claimed until [Client.Resume]. It holds from its
-// commit on, in all processes, and survives restarts. What is claimed already still runs; within
-// about a second nothing of the consumer starts any more. Messages are produced and kept as ever.
+// Pause stops all processes from claiming a consumer's messages until [Client.Resume]. It takes
+// effect when it commits and survives restarts. Claimed messages may still run; after about a
+// second no message of the consumer starts. Messages are still produced and kept.
 //
-// A consumer is paused under its name and its former names, as the registry and the
-// processes have them: see [Client.Names]. Any other name is paused as it is. A name that a later
-// release gives the consumer is another: pause that, too. Pausing twice is no
-// error. An empty name is bus.ErrInvalidOption; one that cannot be stored is
-// bus.ErrInvalidText or bus.ErrTooLarge.
+// Pause covers the consumer's name and its former names in the registry and in process reports: see
+// [Client.Names]. An unknown name is paused as given. A name that a later release gives the
+// consumer must be paused separately. Pausing twice is allowed, and the first note is kept. An
+// empty name is bus.ErrInvalidOption. A name that cannot be stored is bus.ErrInvalidText or
+// bus.ErrTooLarge.
 //
-// note is who pauses and why, for [Queue]. Of a consumer that is paused already the first note stays.
+// The note is shown in [Queue].
 func (a *Client) Pause(ctx context.Context, db bun.IDB, consumer string, note PauseNote) error {
 	st, db, err := a.stores.In(ctx, db, errNotMade)
 	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
@@ -207,13 +204,12 @@ func (a *Client) Pause(ctx context.Context, db bun.IDB, consumer string, note Pa
 	return dberr.Wrap(err, "admin: pause %q", consumer)
 }
 
-// ErrNotPaused: the consumer is not paused; use errors.Is.
+// ErrNotPaused is returned by [Client.Resume] when the consumer is not paused; use errors.Is.
 var ErrNotPaused = errors.New("it is not paused")
 
-// Resume lets a paused consumer's messages be claimed again: by processors of
-// this process at once, by others with their next poll. Those that are due run
-// then, as many as there is room for. It returns [ErrNotPaused] where nothing is paused, and else the
-// errors of [Client.Pause].
+// Resume lets processors claim a paused consumer's messages again: those of this process at once,
+// others with their next poll. Messages that are due then run, as capacity allows. Resume returns
+// [ErrNotPaused] if the consumer is not paused, and otherwise the errors of [Client.Pause].
 func (a *Client) Resume(ctx context.Context, db bun.IDB, consumer string) error {
 	st, db, err := a.stores.In(ctx, db, errNotMade)
 	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
@@ -241,7 +237,7 @@ func checkConsumer(name string) error {
 	return limits.CheckKey("consumer", name)
 }
 
-// underAllNames changes something about all names under which a consumer's messages are stored.
+// underAllNames applies a change to all names under which a consumer's messages are stored.
 func (a *Client) underAllNames(ctx context.Context, st *store.Store, db bun.IDB, consumer string, change func(tx bun.Tx, names []string) error) error {
 	return txn.InTx(ctx, db, func(tx bun.Tx) error {
 		if err := st.WriteFirst(ctx, tx); err != nil {

@@ -17,28 +17,27 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Explanation says why a message does not run. It holds no payload or headers, nor
-// texts of errors but for CircuitError: [Client.Get] and poison.Store.Get do.
+// Explanation is the reason why a message does not run. It holds no payload, headers or error texts
+// except CircuitError: use [Client.Get] or poison.Store.Get for those.
 type Explanation struct {
 	Reason State `json:"reason"`
-	// Text is a sentence for people, with names, times and counts.
+	// Text is a sentence to show, with names, times and counts.
 	Text string `json:"text"`
-	// Message is the message as [Client.List] shows it. Of a poisoned one it has no
-	// State.
+	// Message is the message as [Client.List] returns it. For a poisoned message its State is
+	// empty.
 	Message Message `json:"message"`
-	// PausedAt is when its consumer was paused; zero means that it is not.
+	// PausedAt is when the consumer was paused, and zero if it is not paused.
 	PausedAt time.Time `json:"paused_at,omitzero"`
-	// PoisonedAt is when it was poisoned; zero means that it is not.
+	// PoisonedAt is when the message was poisoned, and zero if it is not poisoned.
 	PoisonedAt time.Time `json:"poisoned_at,omitzero"`
-	// CircuitError is the text of the error with which its circuit was tripped in this process. Text
-	// does not repeat it.
+	// CircuitError is the text of the error that tripped the consumer's circuit in this process.
+	// Text does not repeat it.
 	CircuitError string `json:"circuit_error,omitempty"`
 }
 
-// Explain says why a message does not run, or has not yet, as far as the database and the registry
-// know. A registry without consumers knows nothing; then only what other processes report decides.
-// Explain returns [ErrNotFound] when there is no message with that id, neither pending nor
-// poisoned.
+// Explain returns why a message does not run yet, judged from the database and the registry. With a
+// registry without consumers it relies on the reports of other processes alone. It returns
+// [ErrNotFound] when no pending or poisoned message has the id.
 //
 // Explain takes no locks, so it cannot see that another transaction has locked the row and claims
 // skip it: [Client.RunNow] reports that.
@@ -73,7 +72,7 @@ func (a *Client) explainPending(ctx context.Context, db bun.IDB, st *store.Store
 	now := row.Now.Time
 	e.Reason, e.Text = a.reason(e.Message, e.PausedAt, now)
 	var others fleet
-	elsewhere := false // others take it, who know all of its consumer that is not in the database
+	elsewhere := false // other processes consume it; this one cannot see their circuits, limits and rates
 	if e.Reason == NoConsumer || e.Reason == OtherPayload {
 		var err error
 		if others, err = a.fleet(ctx, db, st, e.Message); err != nil {
@@ -108,8 +107,8 @@ func (a *Client) explainPending(ctx context.Context, db bun.IDB, st *store.Store
 	return e, nil
 }
 
-// operates reports whether the registry has no consumers: then this program is one of operators, and what
-// others have decides.
+// operates reports whether the registry has no consumers. Such a program only operates: the reports
+// of other processes decide.
 func (a *Client) operates() bool { return len(a.registry.Consumers()) == 0 }
 
 func (a *Client) reason(m Message, pausedAt, now time.Time) (State, string) {
@@ -131,7 +130,7 @@ func (a *Client) reason(m Message, pausedAt, now time.Time) (State, string) {
 	return a.waits(m, pausedAt, now)
 }
 
-// waits is why a message that is not claimed does not run although it has a consumer.
+// waits explains why an unclaimed message does not run although it has a consumer.
 func (a *Client) waits(m Message, pausedAt, now time.Time) (State, string) {
 	switch {
 	case !pausedAt.IsZero():
@@ -158,7 +157,7 @@ func (a *Client) waits(m Message, pausedAt, now time.Time) (State, string) {
 	return Ready, fmt.Sprintf("It has been due since %s and waits for a processor with room for consumer %q. If it stays, see whether processors run, and what they are at.", flow.Instant(m.AvailableAt), m.Consumer)
 }
 
-// circuitError is why the circuit of a consumer is open in this process.
+// circuitError returns why the circuit of a consumer is open in this process.
 func (a *Client) circuitError(name string) string {
 	consumer, _ := a.registry.Consumer(name)
 	if circuit, _ := flow.CircuitOf(name, consumer.Config()); circuit != nil {
@@ -169,7 +168,8 @@ func (a *Client) circuitError(name string) string {
 	return ""
 }
 
-// explainBreaker says so if the circuit breaker of the message's consumer is open, as the database has it.
+// explainBreaker checks whether the circuit breaker of the message's consumer is open in the
+// database.
 func (a *Client) explainBreaker(ctx context.Context, db bun.IDB, st *store.Store, e *Explanation) error {
 	if e.Reason != Ready {
 		return nil
@@ -181,7 +181,7 @@ func (a *Client) explainBreaker(ctx context.Context, db bun.IDB, st *store.Store
 	return err
 }
 
-// explainLimit says so where others run as many of the message's consumer as its limit allows.
+// explainLimit checks whether the consumer's concurrency limit is reached.
 func (a *Client) explainLimit(ctx context.Context, db bun.IDB, st *store.Store, e *Explanation) error {
 	consumer, _ := a.registry.Consumer(e.Message.Consumer)
 	name, limit := flow.LimitOf(consumer.Name(), consumer.Config())
@@ -206,7 +206,7 @@ func (a *Client) explainLimit(ctx context.Context, db bun.IDB, st *store.Store, 
 	return nil
 }
 
-// explainRate says so where a rate of the message's consumer, or of its key, is spent.
+// explainRate checks whether the rate limit of the consumer or of the key is used up.
 func (a *Client) explainRate(ctx context.Context, db bun.IDB, st *store.Store, e *Explanation) error {
 	consumer, _ := a.registry.Consumer(e.Message.Consumer)
 	for _, of := range []struct {
@@ -253,7 +253,7 @@ func besides(others int) string {
 	return fmt.Sprintf(", together with %d others that are not done yet", others)
 }
 
-// counted is so many of something, with what its name ends in unless there is one.
+// counted formats a count with its noun, which gets the plural ending unless n is 1.
 func counted(n int, name, plural string) string {
 	if n == 1 {
 		plural = ""

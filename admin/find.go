@@ -18,33 +18,33 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Search says what [Client.Find] looks for. All fields that are set must match; one must be.
+// Search is what [Client.Find] looks for. At least one field must be set, and all that are set must
+// match.
 type Search struct {
-	// MessageID is that of the payload, as logs, traces and receipts have it.
+	// MessageID is the payload's message id, as in logs, traces and receipts.
 	MessageID uuid.UUID
-	// TraceID is that of the trace in which the message was produced: 32 hexadecimal digits.
+	// TraceID is the trace in which the message was produced: 32 hexadecimal digits.
 	TraceID string
-	// Header is the name of a header that must have the Value.
+	// Header is the name of a header, and Value its required value.
 	Header, Value string
 }
 
-// FindCursor is how far [Client.Find] has come. The zero value is the beginning.
+// Cursor is a position in the scan of [Client.Find]. The zero value is the beginning.
 type Cursor struct {
-	// After is what Find returned, or empty for the beginning. It may be written down, into a link
-	// for instance.
+	// After is the position that Find returned, or empty for the beginning. It may be stored, for
+	// example in a link.
 	After string `json:"after"`
-	// Examined is how many messages were looked at so far.
+	// Examined is the number of messages scanned so far.
 	Examined int64 `json:"examined"`
 }
 
-// Find looks for pending messages by what no index has, in a part of the table at a time: 50,000
-// messages a call. It returns those it has found there, 1000 at most, as [Client.List] does, and where to go on, which is nil
-// once all were looked at. A message id that contains a time (UUID version 7, as producers make them)
-// is looked for around that, then before and after in turn; anything else from the newest message
-// on. Messages that are produced meanwhile may be missed.
+// Find searches pending messages by fields without an index. Each call scans 50,000 messages and
+// returns at most 1000 matches, as [Client.List] does, and the next position, which is nil at the
+// end. A message id with a time (UUID version 7, the producers' default) is searched around that
+// time first, then before and after in turn. Any other search begins with the newest message.
+// Messages that are produced meanwhile may be missed.
 //
-// A search for nothing, a trace id of another form, and a place that Find did not return are
-// bus.ErrInvalidOption.
+// An empty search, a malformed trace id and an unknown position are bus.ErrInvalidOption.
 func (a *Client) Find(ctx context.Context, db bun.IDB, search Search, place Cursor) ([]Message, *Cursor, error) {
 	st, db, err := a.stores.Of(db, errNotMade)
 	var rows store.PendingSearch
@@ -83,8 +83,8 @@ func (a *Client) Find(ctx context.Context, db bun.IDB, search Search, place Curs
 	return store.Each(found, newMessage), next, nil
 }
 
-// rows is the search as messages are stored: headers as JSON, in which no value can look like
-// another header.
+// rows translates the search into stored form. In headers as JSON no value can look like another
+// header.
 func (s Search) rows() (rows store.PendingSearch, err error) {
 	rows.MessageID = s.MessageID
 	if s == (Search{}) {

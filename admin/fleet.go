@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	fleetSince = 7 * 24 * time.Hour // processes that say who took a message
-	fleetNamed = 3                  // processes that a sentence names
+	fleetSince = 7 * 24 * time.Hour // age limit of the process reports that are used
+	fleetNamed = 3                  // processes named in a sentence
 )
 
-// fleet is what processes tell of themselves about a message.
+// fleet is what processes report about a message.
 type fleet struct {
-	known        bool      // some processor has told
-	takers, gone []Process // those that take it, and are alive or not
+	known        bool      // at least one processor has reported
+	takers, gone []Process // processes that consume it: alive, and not alive
 }
 
 func (a *Client) fleet(ctx context.Context, db bun.IDB, st *store.Store, m Message) (f fleet, err error) {
@@ -41,9 +41,9 @@ func (a *Client) fleet(ctx context.Context, db bun.IDB, st *store.Store, m Messa
 	return f, nil
 }
 
-// explainFleet goes by what processes report of themselves, instead of the registry of this one:
-// which processes take the message, and whether they are alive and have room. Without reports it
-// says nothing.
+// explainFleet uses the reports of processes instead of this process's registry: which processes
+// consume the message, and whether they are alive and have free capacity. Without reports it
+// changes nothing, unless this program has no consumers.
 func (a *Client) explainFleet(f fleet, elsewhere bool, now time.Time, e *Explanation) {
 	if !slices.Contains([]State{NoConsumer, OtherPayload, Ready}, e.Reason) {
 		return
@@ -80,12 +80,12 @@ func (a *Client) explainFleet(f fleet, elsewhere bool, now time.Time, e *Explana
 	}
 }
 
-// Takes reports whether it consumes messages whose consumer and payload type are stored like that.
+// Takes reports whether the process consumes messages with that stored consumer and payload type.
 func (p Process) Takes(consumer, payloadType string) bool {
 	return slices.ContainsFunc(p.Consumers, func(c ProcessConsumer) bool { return c.takes(consumer, payloadType) })
 }
 
-// said is how a sentence names a process.
+// said formats a process for a sentence.
 func (p Process) said() string {
 	name := p.Program
 	if p.Version != "" {
@@ -94,7 +94,7 @@ func (p Process) said() string {
 	return fmt.Sprintf("%s (pid %d on %s)", name, p.PID, p.Host)
 }
 
-// said names some processes.
+// said formats a list of processes for a sentence.
 func said(processes []Process) string {
 	names := store.Each(processes[:min(len(processes), fleetNamed)], Process.said)
 	if more := len(processes) - len(names); more > 0 {

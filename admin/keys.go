@@ -14,7 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// mostListed is how long lists without pages are at most.
+// mostListed is the maximum length of lists without pages.
 const mostListed = 1000
 
 func checkLimit(n int) error {
@@ -29,12 +29,12 @@ func checkLimit(n int) error {
 type BlockedKey struct {
 	Consumer string    `json:"consumer"`
 	Key      string    `json:"key"`
-	Poisoned int64     `json:"poisoned"` // the first message that blocks it, in calls of poison.Store
+	Poisoned int64     `json:"poisoned"` // id of the first message that blocks it, for poison.Store
 	Since    time.Time `json:"since,omitzero"`
-	Waiting  int64     `json:"waiting"` // messages behind it; 10,000 means "or more"
+	Waiting  int64     `json:"waiting"` // messages of the key that wait; 10,000 means "or more"
 }
 
-// BlockedKeys lists the keys that have been blocked for the longest, at most n of them: 1 to 1000.
+// BlockedKeys returns the n keys that have been blocked the longest; n is 1 to 1000.
 func (a *Client) BlockedKeys(ctx context.Context, db bun.IDB, n int) ([]BlockedKey, error) {
 	st, db, err := a.stores.Of(db, errNotMade)
 	if err == nil {
@@ -52,7 +52,8 @@ func (a *Client) BlockedKeys(ctx context.Context, db bun.IDB, n int) ([]BlockedK
 	}), nil
 }
 
-// explainKey says so where another message of its key keeps a message from running, whose consumer may be elsewhere.
+// explainKey checks whether another message of the key blocks this one. The consumer may run
+// elsewhere.
 func (a *Client) explainKey(ctx context.Context, db bun.IDB, st *store.Store, row store.Pending, elsewhere bool, e *Explanation) error {
 	if row.Lane == 0 || !slices.Contains([]State{Ready, Delayed, Suspect, Expired, CircuitOpen}, e.Reason) {
 		return nil
@@ -92,7 +93,7 @@ func (a *Client) explainKey(ctx context.Context, db bun.IDB, st *store.Store, ro
 	return nil
 }
 
-// explainShare says so where as many of a message's key run as may at once.
+// explainShare checks whether the concurrency limit of the message's key is reached.
 func (a *Client) explainShare(ctx context.Context, db bun.IDB, st *store.Store, consumer bus.Consumer, row store.Pending, e *Explanation) error {
 	held, err := st.HeldOfLane(ctx, db, consumer.Names(), row.Lane)
 	if err != nil || e.Reason != Ready || held < consumer.KeyConcurrency() {

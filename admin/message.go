@@ -16,34 +16,33 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Pending is a message that waits or runs, as [Client] shows it. Its instants are
-// in UTC, on the database's clock.
+// Message is a pending message as [Client] returns it. Times are in UTC, on the database's clock.
 type Message struct {
-	// ID names the row in calls of [Client].
+	// ID is the row's id in calls of [Client].
 	ID int64 `json:"id"`
-	// MessageID is shared with the other consumers' messages of the payload.
+	// MessageID is the same for the messages of all consumers of the payload.
 	MessageID   uuid.UUID `json:"message_id"`
 	Consumer    string    `json:"consumer"`
 	PayloadType string    `json:"payload_type"`
 	InsertID    string    `json:"insert_id,omitempty"`   // empty: none
-	OrderingKey string    `json:"key,omitempty"`         // of its order: see [OrderingKey]; empty: none
+	OrderingKey string    `json:"key,omitempty"`         // see outbox.OrderingKey; empty: none
 	CreatedAt   time.Time `json:"created_at,omitzero"`   // when it was produced
-	AvailableAt time.Time `json:"available_at,omitzero"` // it is not claimed before
+	AvailableAt time.Time `json:"available_at,omitzero"` // when it becomes due
 	Attempts    int       `json:"attempts"`              // failed runs
-	Crashes     int       `json:"crashes"`               // deliveries in a row whose process was lost
+	Crashes     int       `json:"crashes"`               // consecutive deliveries that ended with the loss of the process
 	State       State     `json:"state"`
-	// Claim is the claim that it is in; nil unless State is Leased.
+	// Claim is the claim that holds the message; nil unless State is Leased.
 	Claim *Claim `json:"claim,omitempty"`
 
-	// Payload and the fields below are filled in by [Client.Get] and [Client.GetHead] only.
+	// Payload and the fields below are set by [Client.Get] and [Client.GetHead] only.
 	Payload      []byte            `json:"-"`                       // as the registry's codec encoded it
-	PayloadBytes int               `json:"payload_bytes,omitempty"` // the size of all of it
+	PayloadBytes int               `json:"payload_bytes,omitempty"` // full size in bytes
 	Headers      map[string]string `json:"headers,omitempty"`       // nil: none
 	Errors       []Attempt         `json:"errors,omitempty"`        // the last ten, oldest first
 }
 
-// MarshalJSON implements json.Marshaler: the payload is as it is stored when that is JSON,
-// else a string. It is for output only: what is unmarshalled from it has no payload.
+// MarshalJSON implements json.Marshaler. A payload that is JSON is embedded as it is, any other as
+// a string. It is for output only: unmarshalling the result leaves Payload empty.
 func (m Message) MarshalJSON() ([]byte, error) {
 	type plain Message
 	return json.Marshal(struct {
@@ -54,17 +53,17 @@ func (m Message) MarshalJSON() ([]byte, error) {
 
 // Attempt is one failed run of a message.
 type Attempt struct {
-	Attempt int       `json:"attempt"`     // its number, from 1 on
-	At      time.Time `json:"at,omitzero"` // when it ended, by the clock of the process that ran it
+	Attempt int       `json:"attempt"`     // counted from 1
+	At      time.Time `json:"at,omitzero"` // when it ended, on the clock of the process that ran it
 	Error   string    `json:"error"`       // at most 8 KiB
-	// Uncounted is true of the last run that did not count as an attempt: see bus.ErrNotCounted.
+	// Uncounted is true for the last run that did not count as an attempt: see bus.ErrNotCounted.
 	Uncounted bool `json:"uncounted,omitempty"`
 }
 
-// State says where a message stands: what keeps it from running, or that nothing does.
+// State is the reason why a message does not run, or that there is none.
 type State string
 
-// String returns the state in words: "circuit open".
+// String returns the state in words, for example "circuit open".
 func (s State) String() string { return strings.ReplaceAll(string(s), "_", " ") }
 
 // The states. If several apply, [Client.Explain] returns the first of Leased, LeaseExpired,
@@ -72,60 +71,62 @@ func (s State) String() string { return strings.ReplaceAll(string(s), "_", " ") 
 // CircuitBreakerOpen, KeyLimited, Limited, RateLimited, NoLiveProcess, Saturated and Ready.
 // [Client.List] returns only [Leased], [Delayed] and [Ready].
 const (
-	// Leased: a process has claimed it, and runs it or is about to.
+	// Leased: a process has claimed it and runs it, or will soon.
 	Leased State = "leased"
 	// Delayed: it is not due yet.
 	Delayed State = "delayed"
-	// Ready: nothing keeps it; it waits for a processor with room.
+	// Ready: nothing blocks it; it waits for a processor with free capacity.
 	Ready State = "ready"
 	// LeaseExpired: the process that claimed it was lost, or cannot reach the database.
 	LeaseExpired State = "lease_expired"
 	// NoConsumer: the registry has no consumer of that name.
 	NoConsumer State = "no_consumer"
-	// OtherPayload: the consumer takes other payload types.
+	// OtherPayload: the consumer handles other payload types.
 	OtherPayload State = "other_payload"
 	// Paused: its consumer is paused.
 	Paused State = "paused"
-	// Suspect: it is due, but has crashed before, and waits for its turn
-	// apart from the others.
+	// Suspect: it is due, but its process crashed before; suspects run separately from other
+	// messages.
 	Suspect State = "suspect"
-	// KeyBlocked: a message of its key was poisoned, and blocks the others: see bus.BlockKey.
+	// KeyBlocked: a poisoned message of its key blocks it: see bus.BlockKey.
 	KeyBlocked State = "key_blocked"
 	// BehindKey: it waits for another message of its key: see bus.Ordered.
 	BehindKey State = "behind_key"
-	// KeyLimited: as many of its key run as bus.KeyConcurrency allows.
+	// KeyLimited: bus.KeyConcurrency messages of its key are running.
 	KeyLimited State = "key_limited"
-	// CircuitOpen: the circuit of its consumer is open, in this process: see [outbox.Circuit].
+	// CircuitOpen: the circuit of its consumer is open in this process, or in every process that
+	// consumes it: see outbox.Circuit.
 	CircuitOpen State = "circuit_open"
 	// CircuitBreakerOpen: the circuit breaker of its consumer is open: see bus.CircuitBreaker.
 	CircuitBreakerOpen State = "circuit_breaker_open"
-	// Limited: as many as its consumer's limit allows run, in all processes: see bus.GlobalConcurrency.
+	// Limited: its consumer is at its limit across all processes: see bus.GlobalConcurrency.
 	Limited State = "limited"
-	// RateLimited: as many of its consumer have started as its rate allows: see bus.RateLimit.
+	// RateLimited: the rate limit of its consumer or key is used up: see bus.RateLimit.
 	RateLimited State = "rate_limited"
-	// NoLiveProcess: no live process takes it, though some have reported: see [Client.Processes].
+	// NoLiveProcess: no live process consumes it, according to their reports: see
+	// [Client.Processes].
 	NoLiveProcess State = "no_live_process"
-	// Saturated: all processes that take it run as much as they may.
+	// Saturated: all processes that consume it are at their concurrency limit.
 	Saturated State = "saturated"
-	// Expired: its deadline has passed, so it may not start any more: see [DeliverBy].
+	// Expired: its deadline has passed, so no run may start: see outbox.DeliverBy.
 	Expired State = "expired"
-	// Poisoned: it is pending no more, but poisoned.
+	// Poisoned: it is no longer pending, but poisoned.
 	Poisoned State = "poisoned"
 )
 
-// Claim is a batch of messages that a processor holds under a lease. Its instants
-// are in UTC, on the database's clock.
+// Claim is a batch of messages that a processor holds under a lease. Times are in UTC, on the
+// database's clock.
 type Claim struct {
 	ID int64 `json:"id"`
-	// Owner is one Run of a processor: an id that it makes up anew each time.
+	// Owner identifies one Run of a processor, with a new id for each Run.
 	Owner       string    `json:"owner"`
 	Isolated    bool      `json:"isolated"`              // it holds one message that may kill processes
 	ClaimedAt   time.Time `json:"claimed_at,omitzero"`   // when the messages were claimed
-	LeasedUntil time.Time `json:"leased_until,omitzero"` // the owner renews it before
-	// Expired is true if the lease ran out: the owner was lost, or cannot reach the database. The
-	// next poll of any processor recovers the messages.
+	LeasedUntil time.Time `json:"leased_until,omitzero"` // when the lease ends unless it is renewed
+	// Expired is true if the lease ended: the owner was lost or cannot reach the database. The next
+	// poll of any processor recovers the messages.
 	Expired  bool `json:"expired"`
-	Messages int  `json:"messages"` // that are still in it
+	Messages int  `json:"messages"` // messages not settled yet
 }
 
 func newClaim(row store.HeldBy) Claim {
@@ -150,31 +151,30 @@ func newMessage(row store.Pending) Message {
 	return m
 }
 
-// Filter selects pending messages. All fields that are set must match. The zero
-// value selects all.
+// Filter selects pending messages. All fields that are set must match. The zero value matches all.
 type Filter struct {
-	// Consumer and PayloadType are names as they are stored; they match exactly.
-	// The consumer has an index.
+	// Consumer and PayloadType match the stored names exactly. Consumer has an index.
 	Consumer    string `json:"consumer,omitempty"`
 	PayloadType string `json:"payload_type,omitempty"`
-	// InsertID is the one that the message was produced with. It has an index.
+	// InsertID is the insert id that the message was produced with. It has an index.
 	InsertID string `json:"insert_id,omitempty"`
-	// OrderingKey is that of its order: see [OrderingKey]. It has an index with the consumer.
+	// OrderingKey is the key of the message: see outbox.OrderingKey. Together with Consumer it has
+	// an index.
 	OrderingKey string `json:"key,omitempty"`
-	// MessageID is that of the payload, as logs, traces and receipts have it.
+	// MessageID is the payload's message id, as in logs, traces and receipts.
 	MessageID uuid.UUID `json:"message_id,omitzero"`
 	// State is one of Ready, Delayed and Leased.
 	State State `json:"state,omitempty"`
 	// Crashed selects messages whose last owner was lost.
 	Crashed bool `json:"crashed,omitempty"`
-	// Retrying selects messages that have failed, and are to run again.
+	// Retrying selects messages that have failed and are to be retried.
 	Retrying bool `json:"retrying,omitempty"`
-	// OlderThan selects messages that were produced at least so long ago. In JSON it is a text such
-	// as "1h30m0s".
+	// OlderThan selects messages produced at least this long ago. In JSON it is a string such as
+	// "1h30m0s".
 	OlderThan time.Duration `json:"-"`
 }
 
-// filterJSON is a filter as JSON has it.
+// filterJSON is the JSON form of a filter.
 type filterJSON struct {
 	*plainFilter
 	OlderThan string `json:"older_than,omitempty"`
@@ -194,7 +194,7 @@ func (f Filter) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON implements json.Unmarshaler.
 func (f *Filter) UnmarshalJSON(text []byte) (err error) {
 	with := filterJSON{plainFilter: (*plainFilter)(f)}
-	strict := json.NewDecoder(bytes.NewReader(text)) // what a newer version filters by is not left out in silence
+	strict := json.NewDecoder(bytes.NewReader(text)) // reject fields of a newer version instead of ignoring them
 	strict.DisallowUnknownFields()
 	if err = strict.Decode(&with); err == nil && with.OlderThan != "" {
 		f.OlderThan, err = time.ParseDuration(with.OlderThan)
@@ -202,7 +202,7 @@ func (f *Filter) UnmarshalJSON(text []byte) (err error) {
 	return err
 }
 
-// check reports what no row can match, or nothing can mean.
+// check rejects values that no row can match or that are not allowed.
 func (f Filter) check() error {
 	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "insert id": f.InsertID, "key": f.OrderingKey} {
 		if err := limits.CheckText(text); err != nil {
@@ -226,22 +226,21 @@ func (f Filter) rows() store.PendingFilter {
 		State: states[f.State], Crashed: f.Crashed, Retrying: f.Retrying, OlderThan: f.OlderThan}
 }
 
-// Page is a part of a listing. The zero value is the first page.
+// Page selects a part of a listing. The zero value is the first page.
 type Page struct {
-	// Size is the most messages in the page: 1 to 1000. Defaults to 50.
+	// Size is the maximum number of messages in the page: 1 to 1000. Defaults to 50.
 	Size int `json:"size"`
-	// After is where the page begins: what the listing returned, or empty for the
-	// start. It may be written down, into a link for instance.
+	// After is the position that the listing returned, or empty for the start. It may be stored,
+	// for example in a link.
 	After string `json:"after"`
-	// ScanLimit is the most messages that [Client.List] looks at for a page, whether they match or
-	// not, so that a page takes no longer the rarer what is looked for: the page may have less than
-	// its size, or nothing, and a next one all the same. With it, messages with keys are listed
-	// behind all others, by consumer and key. An insert id in the filter has an index, and needs
-	// none. Defaults to 0, which is no bound.
+	// ScanLimit is the maximum number of messages that [Client.List] scans for a page, matching or
+	// not. It bounds the cost of rare matches. A page may then be short or empty although there is
+	// a next one. With a limit, messages with keys are listed after all others, by consumer and
+	// key. A filter by insert id uses an index and ignores the limit. Defaults to 0, no limit.
 	ScanLimit int `json:"examine,omitempty"`
 }
 
-// check reports a page that this listing cannot begin.
+// check rejects a page that this listing cannot begin.
 func (p Page) check(place paging.Place) error {
 	if p.ScanLimit < 0 || place.Keyed && p.ScanLimit == 0 {
 		return fmt.Errorf("page examines %d: %w: 0 or more are allowed, and what the pages before have", p.ScanLimit, bus.ErrInvalidOption)

@@ -12,16 +12,17 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// namesSince is how long ago a process may have told of itself whose names count.
+// namesSince is the age limit of the process reports whose names are used.
 const namesSince = 7 * 24 * time.Hour
 
-// Names are the names under which messages of consumers may be stored. It is immutable.
+// Names holds the names under which messages of consumers may be stored. It is immutable.
 type Names struct {
-	known [][]string // the names of each, its present one first; whose word counts most first
+	known [][]string // names of each consumer, the present one first; the most reliable source first
 }
 
-// Names asks the registry, and the processes of the last 7 days, by which names consumers go: another program may have
-// renamed one that this program knows under its former name, or not at all. See bus.Aliases.
+// Names returns the names of consumers in the registry and in reports of processes of the last 7
+// days. Another program may have renamed a consumer that this program knows by a former name, or
+// does not have. See bus.Aliases.
 func (a *Client) Names(ctx context.Context, db bun.IDB) (Names, error) {
 	st, db, err := a.stores.Of(db, errNotMade)
 	if err != nil {
@@ -43,7 +44,8 @@ func (a *Client) Names(ctx context.Context, db bun.IDB) (Names, error) {
 	for _, c := range a.registry.Consumers() {
 		add(c.Names())
 	}
-	// Who is alive counts first, and of those who has renamed it, and takes it under both names.
+	// Live processes first; among those, consumers with the most names, since they include the
+	// renames.
 	for _, alive := range []bool{true, false} {
 		slices.SortStableFunc(told[alive], func(a, b []string) int { return len(b) - len(a) })
 		for _, names := range told[alive] {
@@ -53,8 +55,9 @@ func (a *Client) Names(ctx context.Context, db bun.IDB) (Names, error) {
 	return n, nil
 }
 
-// toldBy is what processes report of the names of consumers, by whether they are alive. All of a
-// release report the same, which is read once: each step of a requeue asks for it.
+// toldBy returns the names of consumers in process reports, by whether the process is alive. All
+// processes of a release report the same manifest, so each one is parsed once: every requeue step
+// calls this.
 func toldBy(rows []store.Process) map[bool][][]string {
 	type manifest struct {
 		alive bool
@@ -73,8 +76,9 @@ func toldBy(rows []store.Process) map[bool][][]string {
 	return told
 }
 
-// Of returns all names of the consumers that have the given one, at least that. The first is the present one: in the
-// registry, or else in a process that is alive, or else in one that was.
+// Of returns all names of the consumers that have the given name, or only that name if none has.
+// The first is the present name: from the registry, else from a live process, else from a former
+// one.
 func (n Names) Of(consumer string) (all []string) {
 	for _, names := range n.known {
 		if !slices.Contains(names, consumer) {
@@ -92,7 +96,7 @@ func (n Names) Of(consumer string) (all []string) {
 	return all
 }
 
-// Several lists the names of each consumer that has more than one.
+// Several returns the names of each consumer that has more than one.
 func (n Names) Several() [][]string {
 	return slices.DeleteFunc(slices.Clone(n.known), func(names []string) bool { return len(names) == 1 })
 }

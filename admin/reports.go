@@ -13,65 +13,64 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// What processes have reported, see bus.RegistryConfig.HeartbeatInterval. Instants are in UTC, on
-// the database's clock.
+// This file reads what processes report: see bus.RegistryConfig.HeartbeatInterval.
 
-// Process is a Run of a processor, a scheduler, projections or relays, of any program that works on
-// these tables.
+// Process is one Run of a processor, a scheduler, projections, relays or operations, in any program
+// that uses these tables. Times are in UTC, on the database's clock.
 type Process struct {
-	ID      string `json:"id"`   // of a processor the Owner of its claims
+	ID      string `json:"id"`   // for a processor, the Owner of its claims
 	Kind    string `json:"kind"` // processor, scheduler, projections, relays or operations
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
 	Program string `json:"program"`
-	Version string `json:"version,omitempty"` // of the program's module, or the revision it was built from
+	Version string `json:"version,omitempty"` // the program's module version, or the revision it was built from
 
 	Status    ProcessStatus `json:"status"`
 	StartedAt time.Time     `json:"started_at,omitzero"`
-	SeenAt    time.Time     `json:"seen_at,omitzero"`    // when it last told of itself
-	StoppedAt time.Time     `json:"stopped_at,omitzero"` // zero unless it has stopped in order
+	SeenAt    time.Time     `json:"seen_at,omitzero"`    // time of its last report
+	StoppedAt time.Time     `json:"stopped_at,omitzero"` // zero unless it has stopped gracefully
 
-	Consumers   []ProcessConsumer `json:"consumers,omitempty"`   // of a processor
+	Consumers   []ProcessConsumer `json:"consumers,omitempty"`   // processors only
 	Schedules   []string          `json:"schedules,omitempty"`   // payload types whose schedules it fires
 	Projections []string          `json:"projections,omitempty"` // names with versions
 	Relays      []string          `json:"relays,omitempty"`      // names
-	Connections int               `json:"connections,omitempty"` // of its pool that it may hold at once; 0 where that is not known
+	Connections int               `json:"connections,omitempty"` // most connections of its pool; 0 if not known
 
-	Running      int      `json:"running"`                 // consumers that ran when it was last seen
-	Queued       int      `json:"queued"`                  // messages that it had claimed, and that waited for a worker
+	Running      int      `json:"running"`                 // consumers running at its last report
+	Queued       int      `json:"queued"`                  // claimed messages waiting for a worker
 	Limit        int      `json:"limit"`                   // the most that may run at once
 	Stuck        []string `json:"stuck,omitempty"`         // consumers that ignored their timeout
-	OpenCircuits []string `json:"open_circuits,omitempty"` // consumers that a circuit or circuit breaker stopped there
+	OpenCircuits []string `json:"open_circuits,omitempty"` // consumers stopped there by a circuit or circuit breaker
 }
 
-// ProcessConsumer is what a process takes of a consumer.
+// ProcessConsumer is a consumer as a process reports it.
 type ProcessConsumer struct {
 	Name         string        `json:"name"`
-	Former       []string      `json:"former,omitempty"` // names under which its messages may be stored, too
+	Former       []string      `json:"former,omitempty"` // former names under which messages may be stored
 	PayloadTypes []string      `json:"payload_types"`
 	Timeout      time.Duration `json:"-"`
 	MaxAttempts  int           `json:"max_attempts"`
 }
 
-// takes reports whether messages that are stored like that are this consumer's.
+// takes reports whether messages with that stored consumer and payload type are this consumer's.
 func (c ProcessConsumer) takes(consumer, payloadType string) bool {
 	return (c.Name == consumer || slices.Contains(c.Former, consumer)) && slices.Contains(c.PayloadTypes, payloadType)
 }
 
-// ProcessStatus says whether a process is there.
+// ProcessStatus is whether a process is alive, stopped or lost.
 type ProcessStatus string
 
 // The statuses of a process.
 const (
-	// ProcessAlive: it was seen lately, within three of its reports or 45 s.
+	// ProcessAlive: it reported within three report intervals, or 45 s if that is longer.
 	ProcessAlive ProcessStatus = "alive"
-	// ProcessStopped: it has stopped in order.
+	// ProcessStopped: it has stopped gracefully.
 	ProcessStopped ProcessStatus = "stopped"
-	// ProcessLost: it was not seen lately, and has not said that it stops.
+	// ProcessLost: its reports ended without a stop.
 	ProcessLost ProcessStatus = "lost"
 )
 
-// leastAlive is for how long a process that is not heard of counts as alive, at least.
+// leastAlive is the shortest silence after which a process counts as lost.
 const leastAlive = 45 * time.Second
 
 func newProcess(row store.Process) Process {
@@ -79,7 +78,7 @@ func newProcess(row store.Process) Process {
 		Status: ProcessAlive, StartedAt: row.StartedAt.Time, SeenAt: row.SeenAt.Time, StoppedAt: row.StoppedAt.Time}
 	var m presence.Manifest
 	var s presence.State
-	_, _ = json.Unmarshal(row.Manifest, &m), json.Unmarshal(row.State, &s) // what another version has written may lack something
+	_, _ = json.Unmarshal(row.Manifest, &m), json.Unmarshal(row.State, &s) // another version may have left out fields
 	p.Schedules, p.Projections, p.Relays, p.Connections = m.Schedules, m.Projections, m.Relays, m.Connections
 	for _, c := range m.Consumers {
 		p.Consumers = append(p.Consumers, ProcessConsumer{Name: c.Name, Former: c.Former, PayloadTypes: c.PayloadTypes, Timeout: c.Timeout, MaxAttempts: c.MaxAttempts})
@@ -94,8 +93,8 @@ func newProcess(row store.Process) Process {
 	return p
 }
 
-// Processes lists the processes that were seen within a time, those first that were seen last, and 1000 at
-// most. They are kept for 7 days.
+// Processes returns at most 1000 processes that reported within the given time, the last seen
+// first. Reports are kept for 7 days.
 func (a *Client) Processes(ctx context.Context, db bun.IDB, within time.Duration) ([]Process, error) {
 	st, db, err := a.stores.Of(db, errNotMade)
 	if err != nil {
@@ -108,13 +107,12 @@ func (a *Client) Processes(ctx context.Context, db bun.IDB, within time.Duration
 	return store.Each(rows, newProcess), nil
 }
 
-// Histogram counts runs by how long something of them took: up to 1, 2, 5, 10, 25, 50, 100, 250 and
-// 500 ms, 1 and 10 s, and longer.
+// Histogram counts durations in buckets: up to 1, 2, 5, 10, 25, 50, 100, 250, 500 ms, 1 s, 10 s,
+// and longer.
 type Histogram [store.Buckets]int64
 
-// Quantile is how long at most the given part of the runs took: 0.99 for all but one in a hundred.
-// What took more than 10 s counts as an hour, the longest that a timeout may be. Without runs it is
-// 0.
+// Quantile returns the upper bound of the bucket with the given quantile, 0.99 for instance. Longer
+// than 10 s counts as an hour, the longest timeout allowed. An empty histogram returns 0.
 func (h Histogram) Quantile(part float64) time.Duration {
 	var all, sum int64
 	for _, n := range h {
@@ -131,22 +129,22 @@ func (h Histogram) Quantile(part float64) time.Duration {
 	return time.Hour
 }
 
-// MinuteStats is what has become of a consumer's messages in one minute, in all processes together.
+// MinuteStats counts the outcomes of a consumer's messages in one minute, across all processes.
 type MinuteStats struct {
 	Consumer  string    `json:"consumer"`
-	At        time.Time `json:"at"` // its beginning
+	At        time.Time `json:"at"` // start of the minute
 	Done      int64     `json:"done"`
 	Retried   int64     `json:"retried"`
 	Poisoned  int64     `json:"poisoned"`
 	Snoozed   int64     `json:"snoozed"`
 	Discarded int64     `json:"discarded"`
 	Run       Histogram `json:"run"` // how long the runs took
-	Lag       Histogram `json:"lag"` // how long after their messages were due they began
+	Lag       Histogram `json:"lag"` // time from due to start
 }
 
-// Minutes lists the last minutes of consumers, of all unless some are named, by consumer and time.
-// A consumer is not listed for a minute in which it has not run. A run counts in the minute in
-// which its process reported it, which may be the next. They are kept for 48 hours.
+// Minutes returns the statistics of the given consumers, or of all, within the given time, by
+// consumer and time. Minutes without runs are left out. A run counts in the minute in which its
+// process reported it, which may be the next one. Statistics are kept for 48 hours.
 func (a *Client) Minutes(ctx context.Context, db bun.IDB, within time.Duration, consumers ...string) ([]MinuteStats, error) {
 	st, db, err := a.stores.Of(db, errNotMade)
 	if err != nil {
@@ -162,23 +160,23 @@ func (a *Client) Minutes(ctx context.Context, db bun.IDB, within time.Duration, 
 	}), nil
 }
 
-// FailureGroup is what failed runs of a consumer have in common that belong together: their kind, and their
-// text but for what differs from run to run.
+// FailureGroup groups failed runs of a consumer by error type and error text, without the parts of
+// the text that differ from run to run.
 type FailureGroup struct {
 	Consumer    string    `json:"consumer"`
-	Fingerprint string    `json:"fingerprint"` // poisoned messages have it, too
+	Fingerprint string    `json:"fingerprint"` // poisoned messages have the same fingerprint
 	ErrorType   string    `json:"error_type"`
-	Sample      string    `json:"sample"` // the text of the last one, up to 2 KiB
+	Sample      string    `json:"sample"` // text of the last error, up to 2 KiB
 	Runs        int64     `json:"runs"`
 	FirstAt     time.Time `json:"first_at"`
 	LastAt      time.Time `json:"last_at"`
-	// FirstVersion is that of the program which met it first.
+	// FirstVersion is the version of the program that met the error first.
 	FirstVersion string `json:"first_version,omitempty"`
-	LastID       int64  `json:"last_id"` // of the last message
+	LastID       int64  `json:"last_id"` // id of the last message
 }
 
-// Failures lists kinds of failures, those first that came last: of a consumer, or of all if that is
-// empty. They are forgotten 30 days after the last one. The limit is 1 to 1000.
+// Failures returns the failure groups of a consumer, or of all if it is empty, the most recent
+// first. A group is deleted 30 days after its last failure. The limit is 1 to 1000.
 func (a *Client) Failures(ctx context.Context, db bun.IDB, consumer string, limit int) ([]FailureGroup, error) {
 	st, db, err := a.stores.Of(db, errNotMade)
 	if err == nil {
@@ -199,16 +197,17 @@ func (a *Client) Failures(ctx context.Context, db bun.IDB, consumer string, limi
 
 // Crash is the loss of a process while it held a message.
 type Crash struct {
-	ID       int64  `json:"id"` // of the message
+	ID       int64  `json:"id"` // id of the message
 	Consumer string `json:"consumer"`
 	Owner    string `json:"owner"` // the ID of its Process
-	// Solo is true when it was the only suspect that ran there, which convicts it.
+	// Isolated is true if the message was the only suspect that ran there, which identifies it as
+	// the cause.
 	Isolated bool      `json:"isolated"`
-	At       time.Time `json:"at"` // when that was found out
+	At       time.Time `json:"at"` // when the loss was detected
 }
 
-// Crashes lists the processes that were lost with a message, or with any if its id is 0, the last
-// first. They are kept for 7 days. The limit is 1 to 1000.
+// Crashes returns the losses of processes that held the message, or any message if id is 0, the
+// last first. They are kept for 7 days. The limit is 1 to 1000.
 func (a *Client) Crashes(ctx context.Context, db bun.IDB, id int64, limit int) ([]Crash, error) {
 	st, db, err := a.stores.Of(db, errNotMade)
 	if err == nil {

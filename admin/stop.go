@@ -13,34 +13,34 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Stopped is what came of [Client.Stop].
+// StopResult is the outcome of [Client.Stop].
 type StopResult string
 
-// The answers of [Client.Stop].
+// The outcomes of [Client.Stop].
 const (
-	// StopCancelled: the message is gone without having been done. It did not run, or its
-	// consumer returned an error when it was asked to end.
+	// StopCancelled: the message is deleted without having succeeded. It did not run, or its
+	// consumer returned an error after its context was cancelled.
 	StopCancelled StopResult = store.StopCancelled
-	// StopTooLate: the run had an outcome of its own. The message is done, or poisoned, or stays
-	// since it has failed or was snoozed.
+	// StopTooLate: the run had its own outcome. The message succeeded or was poisoned, or is
+	// pending after a failure or snooze.
 	StopTooLate StopResult = store.StopTooLate
 )
 
 const (
-	// stopLook is the wait between looks for an answer.
+	// stopLook is the interval between checks for an answer.
 	stopLook = 100 * time.Millisecond
-	// stopAnswer is for how long an answer may come once the message is gone.
+	// stopAnswer is how long to wait for an answer once the message is gone.
 	stopAnswer = 5 * time.Second
 )
 
-// Stop deletes a message as [Client.Cancel] does, and if a process holds it, asks that process
-// to end its run: the consumer's context is cancelled with bus.ErrCancelled. It waits for the
-// outcome until ctx ends, and then returns the context's error; the request stays, and the
-// process may still act on it. A process looks for requests with each of its polls, once a
-// second by default. A consumer that ignores its context runs on.
+// Stop deletes a message as [Client.Cancel] does. If a process holds it, Stop asks that process to
+// end the run, which cancels the consumer's context with bus.ErrCancelled. Stop waits for the
+// outcome until ctx ends, and then returns the context's error. The request stays, and the process
+// may still act on it. A process checks for requests with each poll, once a second by default. A
+// consumer that ignores its context runs on.
 //
-// To stop one message of a batch that runs is to end the whole call; the others of it run again, with
-// no attempt counted. It returns [ErrNotFound] when no message with that id is pending.
+// Stopping one message of a running batch ends the whole call. The other messages run again, with
+// no attempt counted. Stop returns [ErrNotFound] when no pending message has the id.
 func (a *Client) Stop(ctx context.Context, db *bun.DB, id int64) (StopResult, error) {
 	st, _, err := a.stores.Of(db, errNotMade)
 	if err != nil {
@@ -52,7 +52,7 @@ func (a *Client) Stop(ctx context.Context, db *bun.DB, id int64) (StopResult, er
 
 func (a *Client) stop(ctx context.Context, st *store.Store, db *bun.DB, id int64) (StopResult, error) {
 	asked := ""
-	var gone time.Time // since when the message is
+	var gone time.Time // when the message was first seen missing
 	for {
 		changed, err := st.ChangePending(ctx, db, []int64{id}, store.PendingChange{Cancel: true})
 		switch {
@@ -84,7 +84,7 @@ func (a *Client) stop(ctx context.Context, st *store.Store, db *bun.DB, id int64
 }
 
 // askToStop asks the process that holds the message now, unless it was asked before, and returns
-// which.
+// its owner id.
 func (a *Client) askToStop(ctx context.Context, st *store.Store, db *bun.DB, id int64, asked string) (string, error) {
 	owner, _, err := st.Holder(ctx, db, id)
 	if err != nil || owner == "" || owner == asked {
@@ -93,7 +93,7 @@ func (a *Client) askToStop(ctx context.Context, st *store.Store, db *bun.DB, id 
 	return owner, st.AskToStop(ctx, db, id, owner)
 }
 
-// forget removes a request that was made.
+// forget deletes the stop request, if one was made.
 func forget(ctx context.Context, st *store.Store, db *bun.DB, id int64, asked string) error {
 	if asked == "" {
 		return nil

@@ -14,47 +14,46 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// mostInBatch is the most messages that one call changes of those that match.
+// mostInBatch is the maximum number of messages changed by one call.
 const mostInBatch = 10_000
 
-// Chunk says which messages [Client.CancelWhere] and [Client.RescheduleWhere] change next: of those that
-// match the first ones, in the order of their ids.
+// Chunk selects the messages that [Client.CancelWhere] and [Client.RescheduleWhere] change next:
+// the first that match, in order of their ids.
 type Chunk struct {
-	// Filter says which messages; the zero value means all.
+	// Filter selects the messages; the zero value matches all.
 	Filter Filter
-	// After is the id behind which they begin: [ChunkResult.Last] of the batch before, or 0.
+	// After excludes ids up to this one: [ChunkResult.Last] of the previous chunk, or 0.
 	After int64
-	// UpTo is the last id that may be changed. What is produced or requeued later has greater ids.
-	// 0 is no bound.
+	// UpTo is the last id that may be changed; 0 is no bound. Messages produced or requeued later
+	// have greater ids.
 	UpTo int64
-	// Limit is the most messages to change: 1 to 10,000. Each 500 are a transaction, unless the caller
-	// has one.
+	// Limit is the maximum number of messages to change: 1 to 10,000. Each 500 use one transaction,
+	// unless db is a transaction.
 	Limit int
 }
 
-// ChunkResult is what became of a chunk. None of its messages is missing to begin with: what is in
-// Missing was consumed meanwhile.
+// ChunkResult is the outcome of a chunk. Messages in Missing were consumed meanwhile.
 type ChunkResult struct {
 	Result
-	// Last is how far it has come: all messages that match, up to this id, were changed, or are in
-	// Running or Missing. It may be further than the last of these.
+	// Last is how far the chunk got: each match up to this id was changed, or is in Running or
+	// Missing. It may be greater than the id of the last match.
 	Last int64 `json:"last"`
-	// More is false once there is nothing more to look at.
+	// More is false once the scan is complete.
 	More bool `json:"more"`
 }
 
-// CancelWhere is [Client.Cancel] for the next messages that match a filter. Call it until nothing more
-// is to come, with [ChunkResult.Last] as the next Batch.After. It looks at 50,000 messages
-// at most, so that a batch may change nothing, and have more behind it. What matches when it looks is
-// changed, even if it would not match an instant later.
+// CancelWhere is [Client.Cancel] for the next messages that match a filter. Repeat it with
+// [ChunkResult.Last] as the next [Chunk.After] while [ChunkResult.More] is true. It scans at most
+// 50,000 messages, so a chunk may change none although more follow. A message that matches during
+// the scan is changed, even if it stops matching meanwhile.
 //
-// On an error it returns what is done, and Batch.After as Last: the batch can be repeated. A limit or an id
-// that is not allowed is bus.ErrInvalidOption; all else is as Cancel has it.
+// On an error it returns what is done, with Chunk.After as Last, so the chunk can be repeated.
+// An invalid limit or id is bus.ErrInvalidOption. Otherwise it behaves like Cancel.
 func (a *Client) CancelWhere(ctx context.Context, db bun.IDB, b Chunk) (ChunkResult, error) {
 	return a.changeWhere(ctx, db, "cancel", store.PendingChange{Cancel: true}, b)
 }
 
-// RescheduleWhere is [Client.Reschedule] for the next messages that match a filter, batch by batch like
+// RescheduleWhere is [Client.Reschedule] for the next messages that match a filter, in chunks like
 // [Client.CancelWhere].
 func (a *Client) RescheduleWhere(ctx context.Context, db bun.IDB, at time.Time, b Chunk) (ChunkResult, error) {
 	if err := checkDue(at); err != nil {
@@ -85,19 +84,19 @@ func (a *Client) changeWhere(ctx context.Context, db bun.IDB, what string, c sto
 	return result, nil
 }
 
-// Preview is what batches of a filter would change.
+// Preview describes what chunks of a filter would change.
 type Preview struct {
-	// UpTo is the last id there is: the UpTo of a [Chunk]. It is 0 when no message is pending.
+	// UpTo is the greatest pending id, for [Chunk.UpTo]. It is 0 when no message is pending.
 	UpTo int64 `json:"up_to"`
-	// Messages are how many match; More is true if there may be more.
+	// Messages is the number of matches; More is true if there may be more.
 	Messages int  `json:"messages"`
 	More     bool `json:"more,omitempty"`
-	// Consumers are those of these messages, as they are stored, in the order of their names.
+	// Consumers lists the stored consumer names of these messages, sorted.
 	Consumers []string `json:"consumers,omitempty"`
 }
 
-// Preview counts the messages that match, until it has so many, before all of them are changed. What is
-// rare costs a look at the whole table. It changes nothing.
+// Preview counts the messages that match before they are changed, up to the given maximum. Rare
+// matches scan the whole table. It changes nothing.
 func (a *Client) Preview(ctx context.Context, db bun.IDB, filter Filter, most int) (p Preview, err error) {
 	st, db, err := a.stores.Of(db, errNotMade)
 	if err = errors.Join(err, filter.check()); err == nil && most < 1 {

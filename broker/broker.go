@@ -8,103 +8,107 @@ import (
 
 // Record is a message as a broker carries it.
 type Record struct {
-	// Destination is where it goes, or came from, in the broker's terms: a subject, a topic, a
-	// routing key.
+	// Destination is the broker's address for the record: a subject, a topic, or a routing key.
 	Destination string
-	// Key has records with the same one keep their order, on brokers that have partitions. Empty
-	// if it does not matter.
+	// Key orders records: on brokers with partitions, records with the same key keep their order.
+	// Empty if order does not matter.
 	Key string
-	// ID is the same whenever the record is published again, and no other record has it, of whichever source.
-	// Brokers that drop what they have had already go by it.
+	// ID is unique across all sources, and stays the same when the record is published again.
+	// Brokers deduplicate by it.
 	ID string
 	// ContentType is the media type of Body.
 	ContentType string
-	// Attributes are those of CloudEvents 1.0 in binary mode, by their names without a prefix:
-	// adapters add the prefix of their protocol, and take it away. Nil for any other record.
+	// Attributes are those of CloudEvents 1.0 in binary mode, by their names without a prefix.
+	// Adapters add and remove the prefix of their protocol. Nil for any other record.
 	Attributes map[string]string
-	// Headers travel beside the attributes.
+	// Headers are sent in addition to the attributes.
 	Headers map[string]string
-	// Body is nil for a record that says that its subject is gone.
+	// Body is the payload. It is nil for a tombstone: a record whose subject is deleted.
 	Body []byte
 }
 
-// Errors of a [Publisher], by which a relay decides what becomes of a message. Use errors.Is.
-// Any other error is an attempt that has failed.
+// Errors of a [Publisher], by which a relay decides the outcome of a message. Use errors.Is. Any
+// other error is a failed attempt.
 var (
-	// ErrUnavailable: the broker did not answer, or not in time. The record may have arrived. It
-	// is published again once the broker is back, and no attempt is counted.
+	// ErrUnavailable is returned when the broker did not answer in time. The record may have
+	// arrived. It is published again once the broker is back, and no attempt is counted.
 	ErrUnavailable = errors.New("broker: the broker is not available")
-	// ErrDisconnected: there is no connection to the broker, and so no destination can be reached. It is
-	// [ErrUnavailable], too: a publisher that cannot tell the two apart returns that.
+	// ErrDisconnected is returned when there is no connection to the broker, so no destination can
+	// be reached. It wraps [ErrUnavailable], which a publisher returns if it cannot distinguish the
+	// two.
 	ErrDisconnected = fmt.Errorf("%w: no connection", ErrUnavailable)
-	// ErrNoDestination: the broker has nowhere to put the record. It is published again later,
-	// and no attempt is counted.
+	// ErrNoDestination is returned when the destination does not exist. The record is published
+	// again later, and no attempt is counted.
 	ErrNoDestination = errors.New("broker: the destination does not exist")
-	// ErrRejected: the broker will never take the record as it is, which is too large for
-	// instance. Its message is poisoned at once.
+	// ErrRejected is returned when the broker will never accept the record, since it is too large
+	// for instance. The message is poisoned at once.
 	ErrRejected = errors.New("broker: the broker refuses the record")
-	// ErrSequenceConflict is for an [Appender]: the newest record of the shard is another than the one
-	// after which was to be appended, and nothing was.
+	// ErrSequenceConflict is returned by an [Appender] when the newest record of the shard is not
+	// the expected one. Nothing was appended.
 	ErrSequenceConflict = errors.New("broker: another publisher else has appended to the shard")
 )
 
-// Publisher hands records to a broker. It is safe for concurrent use.
+// Publisher publishes records to a broker. It is safe for concurrent use.
 type Publisher interface {
-	// Publish returns when the fate of each record is known, or ctx has ended. errs[i] is
-	// about records[i]: nil if the broker has it durably. A nil slice means that it has all. Records are
-	// not kept, or changed.
+	// Publish returns when the outcome of each record is known, or ctx has ended. errs[i] belongs
+	// to records[i]: it is nil if the broker has stored the record durably. A nil slice means that
+	// all are stored. Publish neither keeps nor changes the records.
 	Publish(ctx context.Context, records []Record) (errs []error)
 }
 
-// ReconnectNotifier is a [Publisher] that notices by itself when its broker is back. With one the [WithCircuit] of a
-// relay opens at once, and with any other when a probe is done.
+// ReconnectNotifier is a [Publisher] that detects when its broker is back. With it, the circuit of
+// a relay closes at once; without it, the circuit closes after a successful probe.
 type ReconnectNotifier interface {
-	// OnReconnect has f called each time that the broker answers again after it did not. f returns
-	// at once.
+	// OnReconnect registers f, which is called each time that the broker answers again after an
+	// outage. f returns at once.
 	OnReconnect(f func())
 }
 
-// OrderedPublisher is a [Publisher] that has no record overtake another one, whatever becomes of that. A [NewLogForwarder] publishes by
-// it, unless it is an [Appender]: behind a record that [Publisher.Publish] fails for others of its batch may be there.
+// OrderedPublisher is a [Publisher] that keeps order even when a record fails.
+// relay.NewLogForwarder publishes with it, unless the publisher is an [Appender]. With
+// [Publisher.Publish] alone, later records of a batch may arrive although an earlier one failed.
 type OrderedPublisher interface {
-	// PublishInOrder publishes records one after the other: each once the broker has the one before durably. It
-	// returns how many it has, which are the first, and why not the next one, behind which nothing was sent. Without
-	// an error the time was too short for the rest.
+	// PublishInOrder publishes each record once the broker has stored the previous one durably. It
+	// returns n, the number of stored records, and the error of the next one, after which nothing
+	// was sent. Without an error, the time was too short for the rest.
 	PublishInOrder(ctx context.Context, records []Record) (n int, err error)
 }
 
-// Appender is a [Publisher] whose broker appends on a condition: only after the record that the
-// caller takes for the newest. With one [NewLogForwarder] publishes nothing twice, and in order,
-// even if a process is killed or goes on after its lease. A shard is a place of its own, where no
-// other program puts records. It is safe for concurrent use.
+// Appender is a [Publisher] whose broker appends conditionally: only if the newest record is the
+// one that the caller expects. With it, relay.NewLogForwarder publishes in order and without
+// duplicates, even if a process is killed or continues after its lease. No other program may write
+// to a shard. An Appender is safe for concurrent use.
 type Appender interface {
-	// Last returns the newest record of a shard: the number in its attribute sequence, and the mark
-	// by which the broker knows it. If there is none the position is 0, and the mark the greatest
-	// of what the broker has removed since it was old: 0 if that is nothing, as in a place that is
-	// made anew.
+	// Last returns the newest record of a shard: its position, which is its sequence attribute, and
+	// its mark, which identifies it in the broker. Without records, position is 0, and mark is the
+	// greatest one that the broker has removed. That is 0 if it has removed none, as in newly
+	// created storage.
 	Last(ctx context.Context, shard int) (position int64, mark uint64, err error)
-	// Append puts all of the records, in their order, or none, after the record with a mark,
-	// 0 if there is none, and returns the mark of the newest. If another one is the newest, the
-	// error is [ErrSequenceConflict]. After any other that is not [ErrRejected] they may be there.
+	// Append writes all records in order, or none, after the record with mark after (0: no record).
+	// It returns the mark of the newest record. If another record is the newest, the error is
+	// [ErrSequenceConflict]. After any other error except [ErrRejected], the records may have been
+	// written.
 	Append(ctx context.Context, shard int, after uint64, records []Record) (mark uint64, err error)
 }
 
-// OutageNotifier is a [Subscriber] that finds out whether its broker answers. With one a receiver says so: in
-// the log, when an outage begins and ends, in [Stats] and in [Runner.Health].
+// OutageNotifier is a [Subscriber] that detects whether its broker answers. With it, a receiver
+// reports outages: in the log, when one begins and ends, in relay.Stats and in the health of
+// relay.Runner.
 type OutageNotifier interface {
-	// OnOutage has f called while Subscribe runs: with an error each time that the broker does not
-	// answer, and with nil when it does. f returns at once, and may be called often.
+	// OnOutage registers f, which is called while Subscribe runs: with an error whenever the broker
+	// does not answer, and with nil when it does. f returns at once, and may be called often.
 	OnOutage(f func(err error))
 }
 
-// Subscriber brings the records of a broker.
+// Subscriber receives the records of a broker.
 type Subscriber interface {
-	// Subscribe calls fn with what has come, until ctx ends, and waits for it to return. Batches
-	// of one partition, or of a subscription that has none, follow one another. A nil error of
-	// fn acknowledges the whole batch; any other gives all of it back, to be delivered again.
-	// What fn is given is its own.
+	// Subscribe calls fn with received records until ctx ends, and waits for it to return. Batches
+	// of one partition, or of a subscription without partitions, are sequential. A nil error of fn
+	// acknowledges the whole batch. Any other error returns all of it to the broker, to be
+	// delivered again. fn owns the records.
 	//
-	// While the broker is away Subscribe reconnects by itself. It returns nil once ctx has
-	// ended, within 10 s, and an error when it cannot go on: a subscription that does not exist, for instance.
+	// Subscribe reconnects by itself during an outage. It returns nil within 10 s after ctx has
+	// ended. It returns an error when it cannot continue, for instance because the subscription
+	// does not exist.
 	Subscribe(ctx context.Context, fn func(ctx context.Context, records []Record) error) error
 }

@@ -1,4 +1,5 @@
-// Package broker is the contract between relays and brokers: what a record is, what a [Publisher] and a [Subscriber]
-// do, and which errors say what becomes of a message. Packages relay and the adapters below this one stand on it;
-// package brokertest has the tests that every adapter passes. Write an adapter of your own with these two.
+// Package broker lets relays work with any message broker. It defines the [Record], the interfaces
+// [Publisher] and [Subscriber], and the errors that decide the outcome of a message. Package relay
+// and the adapters in the subdirectories use it. To write an adapter, implement these interfaces
+// and run the tests of package brokertest, which every adapter passes.
 package broker

@@ -11,13 +11,12 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// Attempts owns the retry policy. It turns an error into an outcome error. The message is retried
-// after the consumer's backoff; when this was the last of MaxAttempts, it is condemned to be
-// poisoned. A [backoff.PermanentError] is condemned at once, as bus.Permanent is. The fallback serves
-// consumers without a backoff of their own; nil means [Exponential] with the consumer's
-// AttemptDelay.
+// Attempts applies the retry policy: it turns an error into an outcome error. The message is
+// retried after the consumer's backoff. After the last of MaxAttempts it is condemned: [Poison]
+// then poisons it. A [backoff.PermanentError] is condemned at once, like bus.Permanent. Consumers
+// without a backoff use the fallback; nil means [Exponential] with the consumer's AttemptDelay.
 //
-// Without this layer an error is retried after AttemptDelay and counts nothing.
+// Without this layer, an error is retried after AttemptDelay and no attempt is counted.
 func Attempts(fallback func(attempt int) time.Duration) bus.Middleware {
 	return func(next bus.Handler) bus.Handler {
 		return func(ctx context.Context, m *bus.Message) error {
@@ -60,8 +59,8 @@ func judge(err error, m *bus.Message, fallback func(attempt int) time.Duration) 
 	return &bus.OutcomeError{Outcome: bus.Retried, Delay: delay(wait, m.Attempt, config.AttemptDelay), Err: v.Err}
 }
 
-// delay asks the backoff, which may be the user's: a panic of it must not leave
-// the attempt uncounted.
+// delay calls the backoff, which may be the user's. If it panics, the attempt must still be
+// counted.
 func delay(wait func(attempt int) time.Duration, attempt int, fallback time.Duration) (d time.Duration) {
 	defer func() {
 		if recover() != nil {

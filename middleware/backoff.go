@@ -7,9 +7,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
-// Exponential doubles the wait with every failed attempt, starting at initial,
-// spreads it by ±50 % so that messages which failed together do not return
-// together, and never exceeds 15 minutes.
+// Exponential doubles the wait with every failed attempt, starting at initial, up to 15 minutes. It
+// adds a jitter of ±50 %, so that messages that failed together are not retried together.
 func Exponential(initial time.Duration) func(attempt int) time.Duration {
 	return func(attempt int) time.Duration {
 		if initial <= 0 {
@@ -23,7 +22,7 @@ func Exponential(initial time.Duration) func(attempt int) time.Duration {
 	}
 }
 
-// Constant waits the same time after every failed attempt.
+// Constant returns the same wait after every failed attempt.
 func Constant(d time.Duration) func(attempt int) time.Duration {
 	return func(int) time.Duration { return d }
 }

@@ -7,30 +7,29 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// Options sets up [Default]. The zero value works.
+// Options configures [Default]. The zero value works.
 type Options struct {
 	// Logger receives one line per run. Defaults to slog.Default().
 	Logger *slog.Logger
-	// Telemetry is the outermost layer: it sees every run and its final
-	// outcome. Defaults to none.
+	// Telemetry is the outermost layer. It sees every run and its final outcome. Defaults to none.
 	Telemetry bus.Middleware
-	// OuterMiddleware is further layers that see every run and its final outcome, whether the message is
-	// retried or poisoned: read it with bus.OutcomeOf. They run outside all others but Telemetry,
-	// first outermost. No layer recovers their panics and no timeout holds there: what they return
-	// is final. Defaults to none.
+	// OuterMiddleware lists further layers that see every run and its final outcome, retried or
+	// poisoned: read it with bus.OutcomeOf. They run outside all others but Telemetry, first
+	// outermost. Their panics are not recovered by a layer, no timeout applies to them, and their
+	// result is final. Defaults to none.
 	OuterMiddleware []bus.Middleware
-	// Backoff is the wait between failed runs of consumers that have none of
-	// their own. Defaults to Exponential with the consumer's AttemptDelay.
+	// Backoff is the wait between failed runs, for consumers without their own. Defaults to
+	// Exponential with the consumer's AttemptDelay.
 	Backoff func(attempt int) time.Duration
 	// OnPoison is called before a message is poisoned. Defaults to none.
 	OnPoison OnPoison
-	// Middleware is the application's own layers, first outermost. They run inside
-	// all others, right around the consumer. Defaults to none.
+	// Middleware lists the application's layers, first outermost. They run inside all others,
+	// directly around the consumer. Defaults to none.
 	Middleware []bus.Middleware
 }
 
-// Default returns the standard consume chain, outermost first: telemetry, the
-// outer layers, log, poison, attempts, recover, timeout, and the application's own.
+// Default returns the standard consume chain, outermost first: telemetry, OuterMiddleware, log,
+// poison, attempts, recover, timeout, and the application's Middleware.
 func Default(o Options) []bus.Middleware {
 	var chain []bus.Middleware
 	if o.Telemetry != nil {

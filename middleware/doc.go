@@ -1,6 +1,6 @@
-// Package middleware holds the ready-made layers of the consume chain, one per
-// file, and [Default], which puts them in order.
+// Package middleware provides the standard layers of the consume chain: logging, retries,
+// poisoning, panic recovery and timeouts. [Default] puts them in order.
 //
-// Every layer really is middleware: leave one out and its behaviour is gone,
-// replace it and yours takes its place. It does no I/O but logging.
+// Every layer is optional: without it, its behaviour is gone, and a replacement takes its place.
+// Layers do no I/O but logging.
 package middleware

@@ -11,11 +11,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
-// Log writes one line per run: Info when the message is done, snoozed or given back, Warn when it
-// failed, is discarded or runs again without having failed ([bus.ErrNotCounted]), Error when it is
-// poisoned. An error that is a slog.Leveler sets the level itself. Of an error it writes the first
-// 8 KiB. The line of an event names the event, and its mode unless that is live. Payloads and
-// headers are never logged. A nil logger means slog.Default().
+// Log writes one line per run. The level is Info when the message is done, snoozed or given back.
+// It is Warn when the message failed, is discarded, or runs again without having failed
+// ([bus.ErrNotCounted]), and Error when it is poisoned. An error that is a slog.Leveler sets the
+// level itself. Error texts are cut at 8 KiB. The line of an event includes the event, and its mode
+// unless that is live. Payloads and headers are never logged. A nil logger means slog.Default().
 func Log(logger *slog.Logger) bus.Middleware {
 	logger = cmp.Or(logger, slog.Default())
 	return func(next bus.Handler) bus.Handler {
@@ -41,7 +41,7 @@ func Log(logger *slog.Logger) bus.Middleware {
 			}
 			if e := m.Event; e != nil {
 				attrs = append(attrs, slog.String("stream", e.Stream), slog.Int64("event_version", e.Version))
-				if e.Position > 0 { // it has a position
+				if e.Position > 0 {
 					attrs = append(attrs, slog.Int64("position", e.Position))
 				}
 			}
@@ -66,13 +66,14 @@ func Log(logger *slog.Logger) bus.Middleware {
 	}
 }
 
-// leveled is an error that knows at which level it is to be logged.
+// leveled is an error that sets its own log level.
 type leveled interface {
 	error
 	slog.Leveler
 }
 
-// levelOf asks the error, unless that cannot answer: a panic of it must not become the outcome of the run.
+// levelOf returns the error's own level. A panic of the error must not become the outcome of the
+// run.
 func levelOf(err error, otherwise slog.Level) (level slog.Level) {
 	defer func() {
 		if recover() != nil {

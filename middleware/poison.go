@@ -8,13 +8,12 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 )
 
-// OnPoison is called before a message is poisoned, with the reason and the error. It runs before
-// the move commits, so after a crash it may be called twice.
+// OnPoison is called with the reason and the error before a message is poisoned. It runs before
+// that commits, so after a crash it may be called twice.
 type OnPoison func(ctx context.Context, m *bus.Message, reason string, err error)
 
-// Poison moves a condemned message to the poisoned messages: it calls the hook, which may be nil,
-// and has the processor make the move. Without this layer a condemned message is retried after
-// AttemptDelay.
+// Poison poisons a condemned message. It calls the hook, which may be nil, and the processor then
+// moves the message. Without this layer, a condemned message is retried after AttemptDelay.
 func Poison(hook OnPoison) bus.Middleware {
 	return func(next bus.Handler) bus.Handler {
 		return func(ctx context.Context, m *bus.Message) error {
@@ -32,7 +31,7 @@ func Poison(hook OnPoison) bus.Middleware {
 	}
 }
 
-// tell keeps a panic of the hook from keeping the message alive.
+// tell recovers a panic of the hook, so that the message is still poisoned.
 func tell(ctx context.Context, hook OnPoison, m *bus.Message, v bus.OutcomeError) (err error) {
 	defer func() {
 		if value := recover(); value != nil {

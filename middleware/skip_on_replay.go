@@ -7,10 +7,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// SkipOnReplay passes over messages that are delivered again on request, by eventlog.Log.Replay
-// or to a receiver with relay.MarkAsReplay,
-// for the consumers named, or for all when none is: those whose effects must not
-// happen twice, such as mails. What is passed over counts as done.
+// SkipOnReplay skips replayed messages for the named consumers, or for all if none are named. Use
+// it for effects that must not happen twice, such as mails. Messages are replayed by
+// eventlog.Log.Replay, and to a receiver with relay.MarkAsReplay. A skipped message counts as done.
 func SkipOnReplay(consumers ...string) bus.Middleware {
 	consumers = slices.Clone(consumers)
 	return func(next bus.Handler) bus.Handler {

@@ -9,8 +9,8 @@ import (
 )
 
 // Timeout gives the context a deadline, the consumer's timeout from now, with bus.ErrTimeout as its
-// cause. It stops no goroutine: a handler that ignores its context is abandoned by the processor.
-// Without this layer there is no deadline.
+// cause. It stops no goroutine: the processor abandons a handler that ignores its context. Without
+// this layer there is no deadline.
 func Timeout() bus.Middleware {
 	return func(next bus.Handler) bus.Handler {
 		return func(ctx context.Context, m *bus.Message) error {
@@ -20,7 +20,7 @@ func Timeout() bus.Middleware {
 			ctx, cancel := context.WithTimeoutCause(ctx, m.Config.Timeout, bus.ErrTimeout)
 			defer cancel()
 			err := next(ctx, m)
-			safe := bus.OutcomeOf(err).Err // errors of others are not always fit to be asked
+			safe := bus.OutcomeOf(err).Err // methods of a foreign error may panic
 			if errors.Is(safe, context.DeadlineExceeded) && context.Cause(ctx) == bus.ErrTimeout && !errors.Is(safe, bus.ErrTimeout) {
 				return fmt.Errorf("consumer timeout %s: %w", m.Config.Timeout, err)
 			}

@@ -9,16 +9,16 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// DeliverBy gives the message a deadline: none of its runs starts after t, on the database's clock.
-// A message that would start after t gets the outcome late: bus.Discarded or bus.Poisoned. Its
-// consumer is not called then, and the error is bus.ErrExpired.
+// DeliverBy gives the message a deadline: no run starts after t, on the database's clock. A run
+// that would start later gets the outcome late instead: bus.Discarded or bus.Poisoned. The consumer
+// is not called, and the error is bus.ErrExpired.
 //
-// The deadline is looked at when a run is to start, and so a message of a paused consumer
-// stays until it is claimed. To requeue a poisoned message lifts it. The deadline travels in
-// the header "asyncmonolith-deliver-by". A processor of a version without DeliverBy ignores it.
+// The deadline is checked when a run is to start, so a message of a paused consumer stays until it
+// is claimed. Requeueing a poisoned message lifts the deadline. The deadline travels in the header
+// "asyncmonolith-deliver-by". A processor of a version without DeliverBy ignores it.
 //
-// t must lie in one of the years 1 to 9999 in UTC, and not before [AvailableAt], nor, on the
-// clock of this process, before the end of [Delay].
+// t must lie in the years 1 to 9999 in UTC, and not before [AvailableAt]. It must not lie before
+// the end of [Delay] on the clock of this process.
 func DeliverBy(t time.Time, late bus.Outcome) Option {
 	return func(m *bus.Message) error {
 		if late != bus.Discarded && late != bus.Poisoned {
@@ -31,8 +31,8 @@ func DeliverBy(t time.Time, late bus.Outcome) Option {
 	}
 }
 
-// checkDeadline refuses one that cannot be kept. What is debounced may be due before its delay
-// is over; a zero now stands for a time that is not known yet.
+// checkDeadline refuses a deadline before the message is due. A debounced message may be due before
+// its delay is over. A zero now means that the time is not known yet.
 func checkDeadline(m *bus.Message, now time.Time) error {
 	by, _, ok := flow.Deadline(m.Headers)
 	at := m.AvailableAt

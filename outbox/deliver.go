@@ -14,7 +14,7 @@ import (
 // recorder writes the events of a batch.
 type recorder = func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error
 
-// deliver sends a batch down the chain and returns the receipts by message id.
+// deliver sends a batch through the chain and returns the receipts by message id.
 func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message, record recorder) (receipts map[uuid.UUID]Receipt, err error) {
 	db, err = txn.HandleIn(ctx, db)
 	if err != nil || len(batch) == 0 {
@@ -29,7 +29,7 @@ func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message
 	if len(p.config.Middleware) == 0 {
 		return receipts, send(ctx, db)
 	}
-	// A layer may send in parts, and fail after what it wraps has written.
+	// A layer may send a batch in parts, and fail after the inner layers have written.
 	var wakeups *txn.Wakeups
 	var asGiven []*bus.Message
 	if _, isTx := db.(bun.Tx); !isTx {
@@ -38,7 +38,7 @@ func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message
 	}
 	err = txn.InTx(txn.WithIdle(ctx, 0), db, func(tx bun.Tx) error {
 		clear(receipts)
-		for i := range asGiven { // what layers have changed in a transaction that is repeated
+		for i := range asGiven { // undo changes by layers if the transaction is repeated
 			*batch[i] = *asGiven[i].Clone()
 		}
 		return send(ctx, tx)

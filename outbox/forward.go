@@ -6,7 +6,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// only are the consumers for which a message is written.
+// only returns the consumers for which a message is written.
 func only(m *bus.Message, consumers []bus.Consumer) []bus.Consumer {
 	if m.Recipients == nil {
 		return consumers
@@ -16,8 +16,8 @@ func only(m *bus.Message, consumers []bus.Consumer) []bus.Consumer {
 	})
 }
 
-// forwardedKey is the key of a message that one of its consumers passes on, and has no column
-// for since it does not go by keys. An event has its stream.
+// forwardedKey returns the key of a message for a consumer that forwards it but has no key column,
+// since it does not use keys. An event has its stream instead.
 func forwardedKey(m *bus.Message, consumers []bus.Consumer) string {
 	forwards := func(c bus.Consumer) bool { return c.Forwards() && !c.Keyed() }
 	if m.OrderingKey == "" || m.Event != nil || !slices.ContainsFunc(consumers, forwards) {

@@ -13,25 +13,23 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// ErrSchemaOutdated: the library's tables are missing, or older than this version needs. The
-// cure is [Migrate], or fxmodule.Migrate under fx. All packages return it.
+// ErrSchemaOutdated is returned when the library's tables are missing or older than this version
+// needs. Run [Migrate], or fxmodule.Migrate under fx. All packages return it.
 var ErrSchemaOutdated = dberr.ErrSchema
 
-// ErrUnsupportedServer: the server behind the database's protocol is not one that the library works with:
-// not PostgreSQL, for instance, but something that speaks like it. The error names it, and
-// says what would do; docs/deploying.md has the table. All packages return it.
+// ErrUnsupportedServer is returned when the library does not work with the database server, for
+// instance a server that only speaks the protocol of PostgreSQL. The error names the server and the
+// remedy; see the table in docs/deploying.md. All packages return it.
 var ErrUnsupportedServer = dberr.ErrServer
 
-// Migrate creates the library's tables or brings them up to date. It is
-// idempotent and safe to run from many instances at once. Migrations only ever
-// add, so that an older binary keeps working on newer tables. Pass the tables of
-// the registry: Registry.Tables. What there is to do is one transaction, so that an
-// error, or the end of ctx, leaves the tables as they were. On MariaDB each
-// statement commits by itself; there the next call completes what was interrupted.
+// Migrate creates the library's tables or updates them. It is idempotent and safe to run from many
+// instances at once. Migrations only add, so an older binary works with newer tables. Pass
+// Registry.Tables as tables. All migrations run in one transaction, so an error, or the end of ctx,
+// leaves the tables unchanged. On MariaDB each statement commits by itself; the next call completes
+// an interrupted migration.
 //
-// A table of one of these names that is not the library's is an error, and so is
-// one that was there and is gone, an [ErrSchemaOutdated]. A server on which nothing can run is an
-// [ErrUnsupportedServer].
+// A table of the same name that is not the library's is an error. A library table that was removed
+// is an [ErrSchemaOutdated]. A server on which nothing can run is an [ErrUnsupportedServer].
 func Migrate(ctx context.Context, db *bun.DB, tables bus.Tables) error {
 	s, err := storeFor(db, tables)
 	if err != nil {
@@ -43,10 +41,9 @@ func Migrate(ctx context.Context, db *bun.DB, tables bus.Tables) error {
 	return nil
 }
 
-// Migrations returns the same migrations as files of plain SQL, in order of
-// their names, for other migration tools. Each file records its version, so
-// [Migrate] and [Processor.Run] know what other tools have run. A schema named
-// in tables must exist already.
+// Migrations returns the same migrations as plain SQL files for other migration tools, in order of
+// their names. Each file records its version, so [Migrate] and [Processor.Run] see which have run.
+// A schema named in tables must exist already.
 func Migrations(db *bun.DB, tables bus.Tables) (fs.FS, error) {
 	s, err := storeFor(db, tables)
 	if err != nil {

@@ -10,13 +10,12 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// Option changes one produced message. Of two that set the same, the last one
-// counts. A value that is not allowed is an error of Produce: bus.ErrInvalidOption,
-// bus.ErrInvalidText or bus.ErrTooLarge.
+// Option changes one produced message. The last of two conflicting options wins. Produce returns
+// bus.ErrInvalidOption, bus.ErrInvalidText or bus.ErrTooLarge for a value that is not allowed.
 type Option func(*bus.Message) error
 
-// Delay postpones the message by d on the database's clock. A negative delay is
-// not allowed, nor is a delay together with [AvailableAt] or [Debounce].
+// Delay postpones the message by d on the database's clock. A negative delay is not allowed. Delay
+// cannot be combined with [AvailableAt] or [Debounce].
 func Delay(d time.Duration) Option {
 	return func(m *bus.Message) error {
 		m.Delay = d
@@ -24,10 +23,9 @@ func Delay(d time.Duration) Option {
 	}
 }
 
-// AvailableAt postpones the message until t. A time in the past means now; the
-// order among due messages is by that time. The zero time sets nothing; otherwise
-// the year must be one of 1 to 9999 in UTC. It is not allowed together with [Delay] or
-// [Debounce].
+// AvailableAt postpones the message until t. A time in the past means now; due messages are ordered
+// by this time. The zero time sets nothing. Otherwise the year must be 1 to 9999 in UTC.
+// AvailableAt cannot be combined with [Delay] or [Debounce].
 func AvailableAt(t time.Time) Option {
 	return func(m *bus.Message) error {
 		m.AvailableAt = t
@@ -35,7 +33,7 @@ func AvailableAt(t time.Time) Option {
 	}
 }
 
-// debounced refuses what says when a message is due, beside Debounce.
+// debounced refuses Delay and AvailableAt together with Debounce.
 func debounced(beside bool) error {
 	if !beside {
 		return nil
@@ -43,22 +41,20 @@ func debounced(beside bool) error {
 	return fmt.Errorf("%w: Debounce says itself when the message is due: Delay and AvailableAt do not go with it", bus.ErrInvalidOption)
 }
 
-// InsertID keeps the payload from being pending twice: while a message with the
-// same key waits or runs for a consumer, producing another is a no-op for that
-// consumer, which [Receipt] counts as a duplicate. Once it is consumed, the key
-// is free again.
+// InsertID makes the message unique among the pending messages of a consumer. While a message with
+// the same key waits or runs for a consumer, producing another is a no-op for that consumer, and
+// [Receipt] counts it as a duplicate. Once the message is consumed, the key is free again.
 //
-// Note that a running message counts as pending: a handler that produces its
-// own key has no effect.
+// A running message counts as pending: a handler that produces its own key has no effect.
 //
-// A key has 1 to 255 bytes. An empty one is an error, as it is more likely a mistake than the wish
-// for no key. So is a key other than that of a [Replace], [Debounce] or [UniqueFor] of the same
-// message.
+// A key has 1 to 255 bytes. An empty key is an error, since it is most likely a mistake. A key that
+// differs from the key of a [Replace], [Debounce] or [UniqueFor] of the same message is an error
+// too.
 func InsertID(key string) Option {
 	return func(m *bus.Message) error { return setInsertID(m, key, keeps) }
 }
 
-// keying is what an insert id is for.
+// keying is the option that an insert id comes from.
 type keying uint8
 
 const (
@@ -80,7 +76,7 @@ func keyingOf(m *bus.Message) keying {
 	return keeps
 }
 
-// setInsertID gives a message its insert id, before the option notes what that is for.
+// setInsertID sets the insert id before the option records its kind.
 func setInsertID(m *bus.Message, key string, by keying) error {
 	switch {
 	case key == "":
@@ -92,14 +88,14 @@ func setInsertID(m *bus.Message, key string, by keying) error {
 	return nil
 }
 
-// Replace is [InsertID], but the message takes the place of the one that waits: the consumer
-// gets the newest payload and headers, with no failed run counted. It is due when it says so
-// itself, or when the other was, whichever is later. Of several messages in one call with the
-// same key the last one counts.
+// Replace is [InsertID], but the new message replaces the pending one. The consumer gets the newest
+// payload and headers, with no failed run counted. The message is due at the later of its own time
+// and that of the replaced one. Of several messages in one call with the same key, the last one
+// wins.
 //
-// A message that is running when it is replaced goes on, and the new one runs after it, or
-// beside it. Crashes are not forgotten. Replacing waits for a transactional consumer that runs the old one. It needs
-// PostgreSQL or SQLite, and is an errors.ErrUnsupported elsewhere.
+// A message that is running when it is replaced continues, and the new one runs after it or beside
+// it. Crashes stay counted. Replacing waits for a transactional consumer that runs the old message.
+// It needs PostgreSQL or SQLite, and is an errors.ErrUnsupported elsewhere.
 func Replace(key string) Option {
 	return func(m *bus.Message) error {
 		err := setInsertID(m, key, replaces)
@@ -108,9 +104,9 @@ func Replace(key string) Option {
 	}
 }
 
-// Debounce is [Replace] for bursts: the message runs once nothing with the same key was
-// produced for quiet, but no later than most after the first of them was. Both are more
-// than 0. [Delay] and [AvailableAt] do not go with it.
+// Debounce is [Replace] for bursts. The message runs once no message with the same key was produced
+// for the quiet period, but no later than most after the first one. Both are more than 0, and most
+// is at least quiet. Debounce cannot be combined with [Delay] or [AvailableAt].
 func Debounce(key string, quiet, most time.Duration) Option {
 	return func(m *bus.Message) error {
 		if quiet <= 0 || most < quiet {
@@ -122,10 +118,10 @@ func Debounce(key string, quiet, most time.Duration) Option {
 	}
 }
 
-// UniqueFor is [InsertID], but the key stays taken for a period after the message was
-// consumed, or was discarded, by the database's clock. Each producer decides for its own message:
-// one with InsertID alone is a duplicate only while another is pending. It needs PostgreSQL or
-// SQLite, and is an errors.ErrUnsupported elsewhere.
+// UniqueFor is [InsertID], but the key stays taken for a period after the message was consumed or
+// discarded, on the database's clock. It applies to this message only: a message with InsertID
+// alone is a duplicate only while another is pending. It needs PostgreSQL or SQLite, and is an
+// errors.ErrUnsupported elsewhere.
 func UniqueFor(key string, period time.Duration) Option {
 	return func(m *bus.Message) error {
 		if period <= 0 {
@@ -137,8 +133,9 @@ func UniqueFor(key string, period time.Duration) Option {
 	}
 }
 
-// OrderingKey is what ordered consumers go by: they run the messages of one key one after the other,
-// see bus.Ordered. It wins over a method OrderingKey of the payload. A key has 1 to 255 bytes.
+// OrderingKey sets the key of the message. Ordered consumers run the messages of one key one after
+// the other: see bus.Ordered. It overrides the payload's OrderingKey method. A key has 1 to 255
+// bytes.
 func OrderingKey(key string) Option {
 	return func(m *bus.Message) error {
 		if m.OrderingKey = key; key == "" {
@@ -148,16 +145,15 @@ func OrderingKey(key string) Option {
 	}
 }
 
-// Priority has the message come before others that are due, where the consumer goes by that: see
-// bus.Prioritized. Other consumers pay no attention to it.
+// Priority runs the message before other due messages of a consumer with bus.Prioritized. Other
+// consumers ignore it.
 func Priority(p bus.Priority) Option {
 	return func(m *bus.Message) error { m.Priority = p; return nil }
 }
 
-// Header adds a header. Headers travel with the message to every consumer. All
-// of a message have at most 8 KiB, and each needs a name. Names
-// that begin with "asyncmonolith-" are the library's: forward them, but make up
-// none.
+// Header adds a header. Headers travel with the message to every consumer. All headers of a message
+// have at most 8 KiB together, and each needs a name. Names that begin with "asyncmonolith-" are
+// reserved: forward them, but do not make new ones.
 func Header(key, value string) Option {
 	return func(m *bus.Message) error {
 		if m.Headers == nil {
@@ -174,14 +170,13 @@ type Item struct {
 	Options []Option
 }
 
-// Receipt is what a produce wrote.
+// Receipt is the result of producing one message.
 type Receipt struct {
-	// MessageID is shared by the rows of all consumers. No row has it while
-	// Enqueued is 0: those that were pending already keep their own.
+	// MessageID is shared by the rows of all consumers. If Enqueued is 0, no row has it: rows that
+	// were pending already keep their own.
 	MessageID uuid.UUID `json:"message_id"`
 	// Enqueued is the number of consumers for which a row was written.
 	Enqueued int `json:"enqueued"`
-	// Duplicates is the number of consumers for which the insert id was
-	// pending already.
+	// Duplicates is the number of consumers for which the insert id was already pending.
 	Duplicates int `json:"duplicates"`
 }

@@ -22,23 +22,22 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
-// ProducerConfig sets up a [Producer]. The zero value works.
+// ProducerConfig configures a [Producer]. The zero value works.
 type ProducerConfig struct {
-	// Middleware is the application's own layers of the produce chain, first
-	// outermost. They wrap the batch, between validation and insert. Defaults
-	// to none.
+	// Middleware is the application's layers of the produce chain, first outermost. They wrap the
+	// batch, between validation and insert. Defaults to none.
 	Middleware []bus.ProduceMiddleware
-	// Telemetry wraps everything but validation. Defaults to none.
+	// Telemetry wraps the whole chain after validation. Defaults to none.
 	Telemetry bus.ProduceMiddleware
-	// MaxPayload is the largest encoded payload, in bytes. Defaults to 1 MiB.
+	// MaxPayload is the maximum size of an encoded payload, in bytes. Defaults to 1 MiB.
 	MaxPayload int
-	// Logger receives a debug line per batch. Defaults to slog.Default().
+	// Logger receives a debug line per message. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// Producer writes messages in the caller's transaction. It holds no database
-// and is safe for concurrent use. Make one with [NewProducer]: the zero value, and
-// nil, return an error from every method but RunInTx.
+// Producer writes messages in the caller's transaction. It holds no database and is safe for
+// concurrent use. Make one with [NewProducer]: every method of the zero value and of nil, except
+// RunInTx, returns an error.
 type Producer struct {
 	registry *bus.Registry
 	config   ProducerConfig
@@ -47,12 +46,11 @@ type Producer struct {
 	routes   *routes
 }
 
-// errUnmade is what the zero Producer has to say, which under fx is what a
-// constructor sees.
+// errUnmade is returned by the zero Producer, which under fx is what a constructor gets.
 var errUnmade = errors.New("the producer was not made by NewProducer; under fx use it from OnStart on")
 
-// NewProducer makes a producer for the registry's consumers. It reports
-// everything that is wrong with the configuration at once.
+// NewProducer makes a producer for the registry's consumers. It reports all configuration errors at
+// once.
 func NewProducer(registry *bus.Registry, config ProducerConfig) (*Producer, error) {
 	var errs []error
 	if registry == nil {
@@ -91,19 +89,18 @@ func (p *Producer) log(next bus.ProduceFunc) bus.ProduceFunc {
 	}
 }
 
-// Produce writes the payload for each of its consumers. Given a transaction it
-// writes there, and the messages exist once that commits. Given a *bun.DB or
-// bun.Conn it writes all consumers' rows or none.
+// Produce writes the payload for each of its consumers. Given a transaction, it writes there, and
+// the messages exist once that commits. Given a *bun.DB or bun.Conn, it writes the rows of all
+// consumers or none.
 //
-// With the context of [Producer.RunInTx], or of a transactional consumer, the
-// handle must be that transaction: see [ErrNotInTx].
+// With the context of [Producer.RunInTx], or of a transactional consumer, the handle must be that
+// transaction: see [ErrNotInTx].
 //
-// Errors that the caller can avoid are bus.ErrNoConsumer, bus.ErrInvalidPayload,
-// bus.ErrTooLarge, bus.ErrInvalidText, bus.ErrInvalidOption and bus.ErrNoKey; then
-// nothing was sent to the database. [ErrSchemaOutdated] says that the tables are missing.
-// Errors of the produce chain and of the database come back wrapped. In a
-// transaction of isolation REPEATABLE READ or SERIALIZABLE an insert id may meet
-// a serialization failure, which is the caller's to retry.
+// Invalid input is bus.ErrNoConsumer, bus.ErrInvalidPayload, bus.ErrTooLarge, bus.ErrInvalidText,
+// bus.ErrInvalidOption or bus.ErrNoKey; then nothing was sent to the database. If the tables are
+// missing, the error is [ErrSchemaOutdated]. Errors of the produce chain and of the database are
+// wrapped. In a REPEATABLE READ or SERIALIZABLE transaction, an insert id may cause a serialization
+// failure, which the caller must retry.
 func (p *Producer) Produce(ctx context.Context, db bun.IDB, payload bus.Payload, options ...Option) (Receipt, error) {
 	receipts, err := p.ProduceMany(ctx, db, Item{Payload: payload, Options: options})
 	if err != nil {
@@ -112,10 +109,10 @@ func (p *Producer) Produce(ctx context.Context, db bun.IDB, payload bus.Payload,
 	return receipts[0], nil
 }
 
-// ProduceMany writes any number of payloads, of any types, in as few statements
-// as possible: all of them or none. The receipts are in the order of the items.
-// Zero items is a no-op. The errors are those of [Producer.Produce], joined, of all
-// items that are wrong: each says which one it is, counted from 0.
+// ProduceMany writes any number of payloads, of any types, in as few statements as possible: all or
+// none. The receipts are in the order of the items. Zero items is a no-op. It joins the errors of
+// all invalid items, which are those of [Producer.Produce]. Each error names its item, counted from
+// 0.
 func (p *Producer) ProduceMany(ctx context.Context, db bun.IDB, items ...Item) ([]Receipt, error) {
 	if p == nil || p.registry == nil {
 		return nil, fmt.Errorf("outbox: produce: %w", errUnmade)
@@ -158,10 +155,10 @@ func (p *Producer) message(item Item) (*bus.Message, error) {
 	return m, err
 }
 
-// maxMistakes bounds how many an error lists.
+// maxMistakes is the maximum number of errors that are listed.
 const maxMistakes = 100
 
-// each joins what check finds about the parts of a batch, and says of which.
+// each joins the errors that check finds in the parts of a batch, and names each part.
 func each(n int, part string, check func(i int) error) error {
 	var mistakes []error
 	more := 0
@@ -184,8 +181,8 @@ func each(n int, part string, check func(i int) error) error {
 
 func newMessageID() uuid.UUID { return uuid.Must(uuid.NewV7FromReader(random{})) }
 
-// random is what ids are made unique with. They need not be a secret, and asking the system
-// for it costs more than anything else about them. Its Read cannot fail.
+// random makes ids unique. They need not be secret, and reading from the system would be their
+// largest cost. Read cannot fail.
 type random struct{}
 
 func (random) Read(b []byte) (int, error) {
@@ -197,8 +194,8 @@ func (random) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// check reports what of a message cannot be written, and gives it an id unless it has one. What
-// depends on the time it does not report before that is known.
+// check reports whether a message cannot be written, and gives it an id unless it has one. A zero
+// now skips checks that depend on the time.
 func (p *Producer) check(m *bus.Message, now time.Time) error {
 	if m != nil && m.ID == uuid.Nil {
 		m.ID = newMessageID()
@@ -212,24 +209,23 @@ func (p *Producer) check(m *bus.Message, now time.Time) error {
 	return p.registry.Key(m)
 }
 
-// Send writes messages whose payload is encoded already: of a schedule that is
-// due, or forwarded from elsewhere. They pass through the produce chain like any
-// other. A message without an id is given one; layers change copies, so that a
-// transaction may be repeated with the messages. All are written or none. The
-// errors are those of [Producer.Produce].
+// Send writes messages whose payload is already encoded: from a due schedule, or forwarded from
+// elsewhere. They pass through the produce chain like any other. A message without an id gets one.
+// Layers change copies, so a transaction may be repeated with the same messages. All are written or
+// none. The errors are those of [Producer.Produce].
 func (p *Producer) Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) error {
 	return p.SendEvents(ctx, db, batch, nil)
 }
 
-// SendEvents is Send for messages that deliver events of eventlog.Log, which calls it.
-// At the end of the chain record writes the events, in the transaction db and before
-// their messages; it is given the registry whose consumers get these.
+// SendEvents is Send for messages that deliver events; eventlog.Log calls it. At the end of the
+// chain, record writes the events in the transaction db, before their messages. It gets the
+// registry whose consumers receive them.
 func (p *Producer) SendEvents(ctx context.Context, db bun.IDB, batch []*bus.Message, record func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error) error {
 	if p == nil || p.registry == nil {
 		return fmt.Errorf("outbox: send: %w", errUnmade)
 	}
 	err := each(len(batch), "message", func(i int) error { return p.check(batch[i], time.Time{}) })
-	if err == nil && record == nil { // what is recorded is the log's own
+	if err == nil && record == nil { // a log passes messages of its own
 		batch = store.Each(batch, (*bus.Message).Clone)
 	}
 	if err == nil {
@@ -241,9 +237,9 @@ func (p *Producer) SendEvents(ctx context.Context, db bun.IDB, batch []*bus.Mess
 	return nil
 }
 
-// write is the end of the produce chain. Messages have been checked before it, so that
-// nothing is traced or logged that cannot be written, and are checked once more, since
-// layers may have changed them. A layer may send a batch in parts.
+// write is the end of the produce chain. Messages are checked before the chain, so that messages
+// that cannot be written are not traced or logged. They are checked again here, since layers may
+// have changed them. A layer may send a batch in parts.
 func (p *Producer) write(ctx context.Context, db bun.IDB, batch []*bus.Message, record recorder, receipts map[uuid.UUID]Receipt) error {
 	events, err := p.checked(batch, store.Clock(ctx), record != nil, receipts)
 	if err != nil {
@@ -284,8 +280,8 @@ func (p *Producer) write(ctx context.Context, db bun.IDB, batch []*bus.Message, 
 	return nil
 }
 
-// checked reports what of a batch cannot be written, and returns its events that are to be
-// recorded. Messages that a layer has added are given ids.
+// checked returns an error for a batch that cannot be written, and the events that must be
+// recorded. Messages that a layer has added get ids.
 func (p *Producer) checked(batch []*bus.Message, now time.Time, records bool, written map[uuid.UUID]Receipt) (events []*bus.Message, err error) {
 	var seen map[uuid.UUID]bool
 	if len(batch) > 1 {
@@ -311,8 +307,8 @@ func (p *Producer) checked(batch []*bus.Message, now time.Time, records bool, wr
 	return events, nil
 }
 
-// writeAll opens a transaction, or a savepoint of the caller's, only where one
-// statement does not do.
+// writeAll opens a transaction, or a savepoint in the caller's, only if one statement is not
+// enough.
 func writeAll(ctx context.Context, s *store.Store, db bun.IDB, rows []store.NewMessage) (written map[uuid.UUID]int, err error) {
 	if store.Statements(rows) <= 1 {
 		written, err = s.Insert(ctx, db, rows)
@@ -331,10 +327,10 @@ func writeAll(ctx context.Context, s *store.Store, db bun.IDB, rows []store.NewM
 	return written, err
 }
 
-// rows fans the batch out: one row per message and consumer.
+// rows expands the batch to one row per message and consumer.
 func (p *Producer) rows(batch []*bus.Message) ([]store.NewMessage, error) {
 	rows := make([]store.NewMessage, 0, len(batch))
-	said := "" // the payload type of which it was asked last
+	said := "" // the last payload type looked up in routes
 	for _, m := range batch {
 		all := p.registry.ConsumersOf(m.PayloadType)
 		consumers := only(m, all)

@@ -8,19 +8,19 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// routesEvery is how often a producer says for whom it writes a payload type: often enough
-// to be noticed, and never in a program that has just begun.
+// routesEvery is how often a producer records the consumers of a payload type: often enough to be
+// noticed, and never in a program that has just started.
 const routesEvery = time.Minute
 
-// routes says at times in a message for which consumers it was written, so that a processor
-// can tell when one of its own is missing.
+// routes adds the names of its consumers to a message now and then, so a processor can detect that
+// one of its own consumers is missing there.
 type routes struct {
 	began time.Time
 	mu    sync.Mutex
 	said  map[string]time.Time // by payload type
 }
 
-// list returns the consumers' names when it is time to say them.
+// list returns the consumers' names if they are due to be recorded.
 func (r *routes) list(payloadType string, consumers []bus.Consumer) []string {
 	now := time.Now()
 	if now.Sub(r.began) < routesEvery {

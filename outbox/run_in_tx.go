@@ -10,22 +10,21 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// ErrNotInTx: whatever of the library writes was given a database handle although its
-// context belongs to a transaction that the library has begun, by [Producer.RunInTx] or
-// eventlog.Log.RunInTx, for a transactional consumer or a projection. What is written
-// would commit, or wait for locks, apart from that transaction. Pass the
-// transaction; to write apart from it on purpose, use a context from outside.
+// ErrNotInTx is returned when a method that writes gets a database handle although its context
+// belongs to a transaction of the library. The library begins such transactions in
+// [Producer.RunInTx] and eventlog.Log.RunInTx, for transactional consumers, and for projections.
+// The write would commit, or wait for locks, outside that transaction. Pass the transaction. To
+// write outside it on purpose, use a context from outside.
 var ErrNotInTx = txn.ErrNotInTx
 
-// RunInTx runs fn in a transaction of default isolation, commits when fn
-// returns nil and rolls back otherwise. It is db.RunInTx, and in addition wakes
-// this process's processors as soon as what fn produced is committed. That works
-// for what is produced with the context that fn is given; what is not is found
-// by the next poll. Only tx is accepted with that context: see [ErrNotInTx], which
-// is also what a second RunInTx with it returns.
+// RunInTx runs fn in a transaction of default isolation. It commits if fn returns nil, and rolls
+// back otherwise. It is db.RunInTx, and also wakes this process's processors once the messages
+// produced by fn are committed. This works for messages produced with the context passed to fn;
+// others wait for the next poll. With that context only tx is accepted: see [ErrNotInTx], which a
+// nested RunInTx returns too.
 //
-// The error of fn is returned as it is, and so is the database's. It is not
-// retried. A panic of fn rolls back and goes on.
+// The errors of fn and of the database are returned unchanged. RunInTx does not retry. A panic of
+// fn rolls back and propagates.
 func (p *Producer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Context, tx bun.Tx) error) error {
 	switch {
 	case db == nil:

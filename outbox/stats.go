@@ -8,53 +8,53 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 )
 
-// Stats counts what a processor has done since it was made, and what it does now. Counts are of
-// this process alone.
+// Stats counts what a processor has done since it was made, and describes its current work. Counts
+// cover this process alone.
 type Stats struct {
-	Claims      int64 `json:"claims"`       // claims that brought messages
-	EmptyClaims int64 `json:"empty_claims"` // claims that brought none
+	Claims      int64 `json:"claims"`       // claims with messages
+	EmptyClaims int64 `json:"empty_claims"` // claims without messages
 	Claimed     int64 `json:"claimed"`      // messages claimed
-	Fenced      int64 `json:"fenced"`       // results that were void because the claim had been taken away
-	Recovered   int64 `json:"recovered"`    // claims of lost processes that were recovered
-	Crashed     int64 `json:"crashed"`      // messages whose process was lost, among the recovered
+	Fenced      int64 `json:"fenced"`       // outcomes that were void because the claim was lost
+	Recovered   int64 `json:"recovered"`    // recovered claims of lost processes
+	Crashed     int64 `json:"crashed"`      // recovered messages whose process was lost
 	Abandoned   int64 `json:"abandoned"`    // consumers that ignored their timeout
-	// CrashPoisoned counts messages that were poisoned because their processes were lost each time.
-	// Those poisoned after a run are not among them: see [admin.Queue], and the metric
+	// CrashPoisoned counts messages that were poisoned because their process was lost each time. It
+	// excludes messages poisoned after a run: see [admin.Queue], and the metric
 	// asyncmonolith.message.settled of package otel.
 	CrashPoisoned int64 `json:"crash_poisoned"`
 
-	// Uncounted counts runs of transactional consumers that did not count as an
-	// attempt, since they lost a conflict or their connection: see bus.ErrNotCounted.
+	// Uncounted counts runs of transactional consumers that did not count as an attempt, since they
+	// lost a conflict or their connection: see bus.ErrNotCounted.
 	Uncounted int64 `json:"uncounted"`
-	// Unordered counts messages of ordered consumers that have no key, and so ran in any order: the
+	// Unordered counts messages of ordered consumers without a key, which ran in any order. The
 	// program that produced them declares the consumer without bus.Ordered.
 	Unordered int64 `json:"unordered"`
 
-	Running int `json:"running"` // consumers that run now
-	Queued  int `json:"queued"`  // messages claimed that wait for a worker
-	Limit   int `json:"limit"`   // the most consumers that may run at once
-	// Unsettled is the number of outcomes that were put aside after a failed try to write them,
-	// since another transaction has the message locked or the database refuses them.
+	Running int `json:"running"` // consumers running now
+	Queued  int `json:"queued"`  // claimed messages waiting for a worker
+	Limit   int `json:"limit"`   // maximum number of consumers running at once
+	// Unsettled is the number of outcomes deferred after a failed write: another transaction has
+	// locked the message, or the database refuses the outcome.
 	Unsettled int `json:"unsettled"`
 
-	// Circuits reports, while the processor runs, for each consumer with a [Circuit] or a
-	// bus.CircuitBreaker whether that stops it in this process.
+	// Circuits reports, for each consumer with a [Circuit] or a bus.CircuitBreaker, whether that
+	// stops the consumer in this process. Set only while the processor runs.
 	Circuits map[string]bool `json:"circuits,omitempty"`
-	// Limits describes, while the processor runs, each bus.GlobalConcurrency by its name.
+	// Limits describes each bus.GlobalConcurrency by its name. Set only while the processor runs.
 	Limits map[string]LimitStats `json:"limits,omitempty"`
-	// RatesSpent is, for each consumer with a bus.RateLimit, for how long this process has claimed
-	// nothing of it since the rate was spent.
+	// RatesSpent is, for each consumer with a bus.RateLimit, the total time in which this process
+	// claimed none of its messages because the rate was used up.
 	RatesSpent map[string]time.Duration `json:"-"`
 }
 
-// LimitStats is what this process has of a limit.
+// LimitStats describes this process's share of a limit.
 type LimitStats struct {
-	Slots int `json:"slots"` // that it holds
-	Used  int `json:"used"`  // in which something runs
-	Max   int `json:"max"`   // that there are for all processes together
+	Slots int `json:"slots"` // slots that this process holds
+	Used  int `json:"used"`  // slots in use
+	Max   int `json:"max"`   // slots of all processes together
 }
 
-// MarshalJSON implements json.Marshaler. Times are seconds.
+// MarshalJSON implements json.Marshaler. Durations are in seconds.
 func (s Stats) MarshalJSON() ([]byte, error) {
 	type plain Stats
 	spent := make(map[string]float64, len(s.RatesSpent))
@@ -67,7 +67,7 @@ func (s Stats) MarshalJSON() ([]byte, error) {
 	}{plain(s), spent})
 }
 
-// Stats returns what the processor has done and is doing. It does not touch the database.
+// Stats returns the processor's counts and current work. It does not access the database.
 func (p *Processor) Stats() Stats {
 	s := p.engine.Stats()
 	stats := Stats{
@@ -84,9 +84,9 @@ func (p *Processor) Stats() Stats {
 	return stats
 }
 
-// Queues returns what waits for each registered consumer, in the order of bus.Registry.Consumers, as
-// [admin.Client.Queues] does. Its cost is bounded; ask every few seconds rather than with every request. Its errors are
-// the database's, and [ErrSchemaOutdated].
+// Queues returns the pending messages of each registered consumer, in the order of
+// bus.Registry.Consumers, as [admin.Client.Queues] does. Its cost is bounded, but call it every few
+// seconds rather than per request. It returns the database's errors and [ErrSchemaOutdated].
 func (p *Processor) Queues(ctx context.Context) ([]admin.Queue, error) {
 	consumers := p.registry.Consumers()
 	if len(consumers) == 0 {
@@ -114,7 +114,7 @@ func (p *Processor) Queues(ctx context.Context) ([]admin.Queue, error) {
 	return queues, nil
 }
 
-// sum adds what waits under a former name of a consumer.
+// sum adds the messages stored under a former name of a consumer.
 func sum(a, b admin.Queue) admin.Queue {
 	a.Ready += b.Ready
 	a.Delayed += b.Delayed

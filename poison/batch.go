@@ -17,36 +17,36 @@ import (
 // Chunk is a part of a change of many messages: those that match, in the order of their ids.
 type Chunk struct {
 	Filter Filter
-	// After leaves out ids up to this one: the last of the batch before.
+	// After excludes ids up to this one: [ChunkResult.Last] of the previous chunk, or 0.
 	After int64
-	// UpTo leaves out ids above this one, and must be given: what was requeued and fails again has a
-	// higher one. [Store.Preview] returns it, which is 0 and so an error when there was nothing to see.
+	// UpTo excludes ids above this one and is required: a message that is requeued and fails again
+	// gets a higher id. Use [Preview.UpTo]. It is 0 if no message matches; a chunk refuses 0.
 	UpTo int64
-	// Limit is the most messages in the batch: 1 to 500.
+	// Limit is the maximum number of messages in the chunk: 1 to 500.
 	Limit int
-	// Consumers, unless there are none, are those whose messages may be changed. Others in the batch stay as
-	// they are, and count as nothing.
+	// Consumers, unless empty, lists the consumers whose messages may be changed. Other messages in
+	// the chunk stay unchanged and are not counted.
 	Consumers []string
 }
 
-// ChunkResult is what became of a chunk.
+// ChunkResult is the outcome of a chunk.
 type ChunkResult struct {
 	Result
-	// Last is the highest id in the batch, After of the next one; 0 when nothing matched, which is
-	// the end.
+	// Last is the highest id in the chunk, and After of the next one. It is 0 when no message
+	// matched, which is the end.
 	Last int64 `json:"last"`
-	// Moved are the messages that are pending again, in the order of their old ids.
+	// Moved lists the messages that are pending again, in the order of their old ids.
 	Moved []Moved `json:"moved,omitempty"`
 }
 
-// Moved is the pending message that a poisoned one has become.
+// Moved maps a poisoned message to the pending one it has become.
 type Moved struct {
-	Old int64 `json:"old"` // its id while it was poisoned
-	New int64 `json:"new"` // its id in calls of admin.Client
+	Old int64 `json:"old"` // id while it was poisoned
+	New int64 `json:"new"` // id for admin.Client
 }
 
-// RequeueChunk is [Store.Requeue] for one chunk. A caller that keeps Last in the transaction that
-// it was given repeats nothing after a crash, and leaves nothing out.
+// RequeueChunk is [Store.Requeue] for one chunk. A caller that stores Last in the same transaction
+// repeats and skips no message after a crash.
 func (s *Store) RequeueChunk(ctx context.Context, db bun.IDB, b Chunk) (ChunkResult, error) {
 	_, _, f, err := s.batch(ctx, db, b)
 	if err != nil {
@@ -56,8 +56,8 @@ func (s *Store) RequeueChunk(ctx context.Context, db bun.IDB, b Chunk) (ChunkRes
 	return done, dberr.Wrap(err, "poison: requeue batch")
 }
 
-// DiscardChunk is [Store.Discard] for one batch. It returns how many messages it has deleted, and the
-// last of their ids, as [ChunkResult] has it.
+// DiscardChunk is [Store.Discard] for one chunk. It returns the number of deleted messages, and the
+// highest id in the chunk as [ChunkResult.Last] does.
 func (s *Store) DiscardChunk(ctx context.Context, db bun.IDB, b Chunk) (discarded int, last int64, err error) {
 	st, db, f, err := s.batch(ctx, db, b)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *Store) DiscardChunk(ctx context.Context, db bun.IDB, b Chunk) (discarde
 	return discarded, last, nil
 }
 
-// ofConsumers are the rows of some consumers, or all where there are none.
+// ofConsumers returns the rows of the given consumers, or all rows without consumers.
 func ofConsumers(rows []store.Poisoned, consumers []string) []store.Poisoned {
 	return slices.DeleteFunc(rows, func(row store.Poisoned) bool {
 		return len(consumers) > 0 && !slices.Contains(consumers, row.ConsumerType)

@@ -15,28 +15,29 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
-// Edit is what is different about the fields of an edited payload, which may be meant. A field is named by
-// its path: "lines[].sku" is of every element of a list. Of a field that is named those inside are not.
+// Edit lists the fields in which an edited payload differs, deliberately or by mistake. A field is
+// named by its path: "lines[].sku" covers every element of a list. If a field is listed, the fields
+// inside it are not.
 type Edit struct {
-	// Unknown fields are not in the consumer's type, which ignores them.
+	// Unknown fields are missing from the consumer's type, which ignores them.
 	Unknown []string `json:"unknown,omitempty"`
-	// Missing fields are in the payload as it is stored, and not in the edited one.
+	// Missing fields are in the stored payload but not in the edited one.
 	Missing []string `json:"missing,omitempty"`
-	// More is true if either has more than 100 fields, and only the first are listed.
+	// More is true if either list has more than 100 fields. Only the first 100 are listed.
 	More bool `json:"more,omitempty"`
 }
 
 const (
-	mostFields = 100    // that are listed
-	mostPaths  = 10_000 // that are looked at
-	mostDepth  = 32     // how far inside of each other
+	mostFields = 100    // listed fields
+	mostPaths  = 10_000 // examined paths
+	mostDepth  = 32     // nesting depth
 )
 
-// CheckEdit looks for misspelt names in a payload, before [Store.EditAndRequeueText] stores it, and changes
-// nothing. It knows JSON, of the codec bus.JSON and a consumer with a type: of others there is no telling, which
-// is an errors.ErrUnsupported. A payload that does not decode is [ErrPayload]; other errors are those of
-// EditAndRequeueText. Keys of maps and what types with an UnmarshalJSON of their own take are known. It looks 32 levels
-// deep, and at 10,000 fields.
+// CheckEdit looks for misspelt field names in a payload before [Store.EditAndRequeueText] stores
+// it. It changes nothing. It needs the codec bus.JSON and a consumer with a type, else the error is
+// an errors.ErrUnsupported. A payload that does not decode is [ErrPayload]. Other errors are those
+// of EditAndRequeueText. Map keys, and fields handled by an UnmarshalJSON method, count as known.
+// It examines 32 levels and 10,000 fields.
 func (s *Store) CheckEdit(ctx context.Context, db bun.IDB, id int64, text []byte) (Edit, error) {
 	m, err := s.Get(ctx, db, id)
 	if err != nil {
@@ -67,11 +68,11 @@ func (s *Store) checkEdit(m Message, text []byte) (Edit, error) {
 }
 
 const (
-	separator = "\x00" // stands between the names of a path
-	element   = "\x01" // stands for all elements of a list
+	separator = "\x00" // between the names of a path
+	element   = "\x01" // all elements of a list
 )
 
-// fieldsOf are the paths of all fields of a payload. One that is not JSON has none.
+// fieldsOf returns the paths of all fields of a payload, and none if it is not JSON.
 func fieldsOf(text []byte) map[string]bool {
 	var value any
 	paths := make(map[string]bool)
@@ -102,14 +103,14 @@ func addFields(paths map[string]bool, at string, value any, depth int) {
 	}
 }
 
-// topmost are the paths that are so, without those inside of others, as people read them.
+// topmost returns the matching paths in readable form, without those inside another match.
 func topmost(paths map[string]bool, is func(path string) bool) (found []string) {
 	var last string
 	var sorted []string
 	for path := range paths {
 		sorted = append(sorted, path)
 	}
-	slices.Sort(sorted) // what is inside comes behind, since the separator comes first
+	slices.Sort(sorted) // nested paths follow their parent, since the separator sorts first
 	for _, path := range sorted {
 		if last != "" && strings.HasPrefix(path, last+separator) || len(found) > mostFields || !is(path) {
 			continue
@@ -121,8 +122,8 @@ func topmost(paths map[string]bool, is func(path string) bool) (found []string) 
 	return found
 }
 
-// unknown reports whether the consumer's type lacks a field: a payload of nothing but that decodes
-// only if unknown fields are allowed.
+// unknown reports whether the consumer's type lacks a field. If so, a payload of that field alone
+// decodes only if unknown fields are allowed.
 func unknown(c bus.Consumer, path string) bool {
 	names := strings.Split(path[len(separator):], separator)
 	text := []byte("null")

@@ -1,6 +1,6 @@
-// Package poison is the place from which people look at poisoned messages,
-// requeue them, with an edited payload if need be, or discard them.
+// Package poison lists poisoned messages, requeues them, optionally with an edited payload, and
+// discards them.
 //
-// It poisons nothing: the processor of package outbox moves a message here when its attempts,
-// or its owners' lives, are used up.
+// It poisons no messages itself. The processor of package outbox moves a message here when its
+// attempts are used up, or when it has crashed too often.
 package poison

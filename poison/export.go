@@ -12,13 +12,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// exportBytes is how much is read at a time, unless one message is larger.
+// exportBytes is the maximum read at a time, unless one message is larger.
 const exportBytes = 8 << 20
 
-// Export calls fn with each poisoned message that matches, payload included, in the order of their ids,
-// and returns how many there were. What is poisoned meanwhile may be left out. It keeps at most 500
-// messages in memory, of 8 MiB together or one that is larger. While fn runs it holds no connection, unless it
-// was given a transaction. It returns fn's first error, wrapped, and stops there.
+// Export calls fn with each poisoned message that matches, payload included, in the order of their
+// ids, and returns their number. Messages that are poisoned meanwhile may be left out. It keeps at
+// most 500 messages in memory, of 8 MiB together, or one larger message. While fn runs it holds no
+// connection, unless db is a transaction. It stops at fn's first error, and returns it wrapped.
 func (s *Store) Export(ctx context.Context, db bun.IDB, filter Filter, fn func(Message) error) (exported int, err error) {
 	st, db, err := s.stores.Of(db, errUnmade)
 	if err = errors.Join(err, filter.check()); err != nil {
@@ -46,7 +46,7 @@ func (s *Store) Export(ctx context.Context, db bun.IDB, filter Filter, fn func(M
 	return exported, nil
 }
 
-// exportPage reads the next messages, and returns the last id among them.
+// exportPage reads the next messages and returns the last id among them.
 func exportPage(ctx context.Context, st *store.Store, db bun.IDB, f store.PoisonFilter) (page []store.Poisoned, last int64, err error) {
 	sizes, err := st.PoisonedSizes(ctx, db, f, batch)
 	if err != nil || len(sizes) == 0 {

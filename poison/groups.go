@@ -18,29 +18,32 @@ import (
 )
 
 const (
-	groupsLooked = 500 // groups and consumers that are looked for
+	groupsLooked = 500 // examined groups and consumers
 	groupsShown  = 50
 )
 
-// Group is poisoned messages of a consumer that belong together: see admin.FailureGroup.
+// Group is a set of poisoned messages of a consumer with the same fingerprint: see
+// admin.FailureGroup.
 type Group struct {
 	Consumer string `json:"consumer"`
-	// Fingerprint is theirs, or [Unclassified]; with the consumer it makes a [Filter] of the group.
+	// Fingerprint is that of its messages, or [Unclassified]. Together with Consumer it selects the
+	// group in a [Filter].
 	Fingerprint string `json:"fingerprint"`
 	Messages    int    `json:"messages"` // 10,000 means "or more"
-	// FirstAt and LastAt are when the messages with the lowest and the highest id were poisoned.
-	// One with an id between these may have been poisoned earlier, or later.
+	// FirstAt and LastAt are when the messages with the lowest and the highest id were poisoned. A
+	// message with an id in between may have been poisoned earlier or later.
 	FirstAt time.Time `json:"first_at,omitzero"`
 	LastAt  time.Time `json:"last_at,omitzero"`
-	// Failure is what processes have reported of such failures, among them those after which a
-	// message is tried again: a sample, how often, since when and which version. It is nil if
-	// nothing was reported: for crashes, for what is unclassified, and 30 days after the last one.
+	// Failure is what processes have reported about such failures, retried runs included: a sample,
+	// a count, the first time and version. It is nil if no failure was reported: for crashes, for
+	// unclassified messages, and 30 days after the last failure.
 	Failure *admin.FailureGroup `json:"failure,omitempty"`
 }
 
-// Groups returns the groups of poisoned messages, of a consumer or of all if that is empty, those first
-// that failed last, and whether there are more. It looks for 500 groups and consumers at most, in the order
-// of consumers' names, and returns 50. It reads an index, and messages only where a group begins and ends.
+// Groups returns the groups of poisoned messages, of one consumer or of all if it is empty, and
+// whether there are more. Groups with the latest failure come first. It examines at most 500 groups
+// and consumers, in the order of consumers' names, and returns 50. It reads an index, and only the
+// first and last message of a group.
 func (s *Store) Groups(ctx context.Context, db bun.IDB, consumer string) (groups []Group, more bool, err error) {
 	st, db, err := s.stores.Of(db, errUnmade)
 	if mistake := limits.CheckText(consumer); mistake != nil {

@@ -14,38 +14,40 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Message is a poisoned message. Its instants are in UTC, on the database's clock.
+// Message is a poisoned message. Times are in UTC, on the database's clock.
 type Message struct {
-	// ID names the row in calls of [Store].
+	// ID is the row's id in calls of [Store].
 	ID int64 `json:"id"`
-	// MessageID is shared with the other consumers' messages of the payload.
+	// MessageID is the same for the messages of all consumers of the payload.
 	MessageID   uuid.UUID `json:"message_id"`
 	Consumer    string    `json:"consumer"`
 	PayloadType string    `json:"payload_type"`
-	// Payload is as the registry's codec encoded it: the beginning of it from [Store.GetHead].
+	// Payload is the payload as the registry's codec encoded it. [Store.GetHead] returns only its
+	// beginning.
 	Payload []byte `json:"-"`
 	// PayloadBytes is the size of the whole payload; 0 from [Store.ListBrief].
 	PayloadBytes int               `json:"payload_bytes,omitempty"`
 	Headers      map[string]string `json:"headers,omitempty"`     // nil: none
 	InsertID     string            `json:"insert_id,omitempty"`   // empty: none
-	OrderingKey  string            `json:"key,omitempty"`         // of its order: see outbox.OrderingKey; empty: none
-	BlocksKey    bool              `json:"blocks_key,omitempty"`  // it keeps those of its key from running: see bus.BlockKey
+	OrderingKey  string            `json:"key,omitempty"`         // see outbox.OrderingKey; empty: none
+	BlocksKey    bool              `json:"blocks_key,omitempty"`  // blocks other messages of its key: see bus.BlockKey
 	CreatedAt    time.Time         `json:"created_at,omitzero"`   // when it was produced
-	AvailableAt  time.Time         `json:"available_at,omitzero"` // when it was due for the run after which it was poisoned
+	AvailableAt  time.Time         `json:"available_at,omitzero"` // when it was due before its last run
 	PoisonedAt   time.Time         `json:"poisoned_at,omitzero"`
 	Attempts     int               `json:"attempts"` // failed runs
-	Crashes      int               `json:"crashes"`  // deliveries in a row whose process was lost
-	// Reason says in a few words why it was poisoned.
+	Crashes      int               `json:"crashes"`  // consecutive deliveries that ended with the loss of the process
+	// Reason is a short text on why it was poisoned.
 	Reason string `json:"reason"`
-	// Fingerprint is what it has in common with others that belong together, see
-	// admin.FailureGroup: "crash" if its processes were lost.
+	// Fingerprint identifies its [Group]: see admin.FailureGroup. It is "crash" if its processes
+	// were lost.
 	Fingerprint string `json:"fingerprint,omitempty"`
-	// Errors are the last ten failed runs, oldest first; none when its process was lost each time.
+	// Errors lists the last ten failed runs, oldest first. It is empty if the process was lost each
+	// time.
 	Errors []admin.Attempt `json:"errors,omitempty"`
 }
 
-// MarshalJSON implements json.Marshaler: the payload is as it is stored when that is JSON,
-// else a string. It is for output only: what is unmarshalled from it has no payload.
+// MarshalJSON implements json.Marshaler. A payload that is JSON is embedded as it is, any other as
+// a string. It is for output only: unmarshalling the result leaves Payload empty.
 func (m Message) MarshalJSON() ([]byte, error) {
 	type plain Message
 	return json.Marshal(struct {
@@ -67,39 +69,35 @@ func shown(row store.Poisoned) Message {
 	return m
 }
 
-// Filter selects poisoned messages. All fields that are set must match. The zero
-// value selects all.
+// Filter selects poisoned messages. All fields that are set must match. The zero value matches all.
 type Filter struct {
-	// IDs selects rows by their ids, up to 1000. Nil selects all; a list of none is an error.
+	// IDs selects rows by id, up to 1000. Nil selects all; an empty list is an error.
 	IDs []int64 `json:"ids,omitempty"`
-	// Consumer and PayloadType are names as they are stored with the message.
-	// They match exactly: messages stored under a former name (bus.Aliases,
-	// bus.PayloadAliases) are found by that name only.
+	// Consumer and PayloadType match the stored names exactly. Messages stored under a former name
+	// (bus.Aliases, bus.PayloadAliases) are found by that name only.
 	Consumer    string `json:"consumer,omitempty"`
 	PayloadType string `json:"payload_type,omitempty"`
-	// Fingerprint selects those that belong together, or with [Unclassified] those without one. It
-	// has an index with the consumer.
+	// Fingerprint selects the messages of a [Group], or those without a fingerprint if it is
+	// [Unclassified]. It has an index together with Consumer.
 	Fingerprint string `json:"fingerprint,omitempty"`
-	// OrderingKey is the key by which the message is ordered: see outbox.OrderingKey.
+	// OrderingKey is the key of the message: see outbox.OrderingKey.
 	OrderingKey string `json:"key,omitempty"`
-	// MessageID is the id that log lines and spans have: one message for each
+	// MessageID is the payload's message id, as in logs and spans. It matches one message per
 	// consumer of the payload. It has an index.
 	MessageID uuid.UUID `json:"message_id,omitzero"`
-	// PoisonedAfter and PoisonedBefore bound when the message was poisoned;
-	// both are exclusive.
+	// PoisonedAfter and PoisonedBefore bound the time of poisoning; both are exclusive.
 	PoisonedAfter  time.Time `json:"poisoned_after,omitzero"`
 	PoisonedBefore time.Time `json:"poisoned_before,omitzero"`
-	// Error is a text anywhere in the reason or in the stored errors of the runs: as
-	// it is, on all databases, so that its case counts, and quotes, percent signs and
-	// backslashes mean themselves. No index helps to find it, so set Consumer, too,
-	// where there are many.
+	// Error is a text in the reason or in the stored errors of the runs. It matches literally on
+	// all databases: case-sensitive, with no wildcards or escapes. No index helps, so set Consumer,
+	// too, if there are many messages.
 	Error string `json:"error,omitempty"`
 }
 
-// mostIDs is how many ids a filter may list.
+// mostIDs is the maximum number of ids in a filter.
 const mostIDs = 1000
 
-// check reports what no row can match, or nothing can mean.
+// check rejects values that no row can match or that are not allowed.
 func (f Filter) check() error {
 	if n := len(f.IDs); f.IDs != nil && (n == 0 || n > mostIDs) {
 		return fmt.Errorf("filter by %d ids: %w: 1 to %d are allowed, or nil for all", n, bus.ErrInvalidOption, mostIDs)
@@ -117,19 +115,19 @@ func (f Filter) rows() store.PoisonFilter {
 		PoisonedBefore: f.PoisonedBefore, Error: f.Error}
 }
 
-// Unclassified is the fingerprint by which a [Filter] selects messages that have none. A [Group] of those has it, too.
+// Unclassified is the fingerprint that selects messages without a fingerprint in a [Filter], and
+// that of their [Group].
 const Unclassified = store.Unclassified
 
-// Result is what a requeue did.
+// Result is the outcome of a requeue. All fields are counts.
 type Result struct {
-	// Requeued messages are pending again.
+	// Requeued counts messages that are pending again.
 	Requeued int `json:"requeued"`
-	// Unregistered are those of the requeued messages that have no consumer in this registry:
-	// another program may have one, else they are unhandled and wait.
+	// Unhandled counts requeued messages without a consumer in this registry. Another program may
+	// have one; otherwise they wait.
 	Unhandled int `json:"unhandled"`
-	// Conflicts are messages whose insert id is pending again already; they
-	// stay poisoned.
+	// Conflicts counts messages whose insert id is already pending again. They stay poisoned.
 	Conflicts int `json:"conflicts"`
-	// Missing are ids that name no poisoned message.
+	// Missing counts ids that are not poisoned messages.
 	Missing int `json:"missing"`
 }

@@ -15,26 +15,27 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// knownWithin is for how long processes are kept.
+// knownWithin is the age limit of process reports.
 const knownWithin = 7 * 24 * time.Hour
 
-// Preview is what a change of many messages would change.
+// Preview describes what a change of many messages would change.
 type Preview struct {
-	// UpTo is the highest id among all that match: the UpTo of a [Chunk], which refuses 0, when none matches.
+	// UpTo is the highest id that matches, for [Chunk.UpTo]. It is 0 if no message matches; a chunk
+	// refuses 0.
 	UpTo int64 `json:"up_to"`
-	// At is when they were looked at, on the database's clock; zero when none matches. A message that
-	// fails later may have a lower id than UpTo: to leave it out, too, make this Filter.PoisonedBefore. What
-	// was being poisoned at that very instant may still get in.
+	// At is the time of the preview on the database's clock, and zero if no message matches. A
+	// message that fails later may have a lower id than UpTo: set [Filter.PoisonedBefore] to At to
+	// exclude it. A message that was being poisoned at that instant may still be included.
 	At time.Time `json:"at,omitzero"`
-	// More is true if the limit was reached: the rest is of the first that match, in the order of
-	// their ids.
+	// More is true if the limit was reached. The other fields then cover the first messages that
+	// match, in the order of their ids.
 	More bool `json:"more,omitempty"`
 	PreviewCounts
-	// Kinds are the same by consumer and payload type.
+	// Kinds lists the same counts by consumer and payload type.
 	Kinds []PreviewKind `json:"kinds,omitempty"`
 }
 
-// PreviewKind is the part of a [Preview] that is of a consumer and payload type, as they are stored.
+// PreviewKind is the part of a [Preview] for one stored consumer and payload type.
 type PreviewKind struct {
 	Consumer    string `json:"consumer"`
 	PayloadType string `json:"payload_type"`
@@ -44,14 +45,14 @@ type PreviewKind struct {
 // PreviewCounts counts messages.
 type PreviewCounts struct {
 	Messages int       `json:"messages"`
-	Oldest   time.Time `json:"oldest,omitzero"` // when the first of them was poisoned
-	Newest   time.Time `json:"newest,omitzero"` // and the last
-	// Conflicts have an insert id that is pending: a requeue would leave them poisoned. Of several with
-	// one insert id only one can be requeued, which is not counted.
+	Oldest   time.Time `json:"oldest,omitzero"` // when the first one was poisoned
+	Newest   time.Time `json:"newest,omitzero"` // when the last one was poisoned
+	// Conflicts counts messages whose insert id is pending: a requeue would leave them poisoned.
+	// Poisoned messages that share an insert id are not counted, although only one of them can be
+	// requeued.
 	Conflicts int `json:"conflicts"`
-	// Untaken are unhandled: no live process takes their consumer and payload type. It is 0 if no
-	// processor has reported within 7 days, since nothing is known then: see
-	// admin.Client.Processes.
+	// Unhandled counts messages whose consumer and payload type no live process handles. It is 0 if
+	// no processor has reported within 7 days: see admin.Client.Processes.
 	Unhandled int `json:"unhandled"`
 }
 
@@ -65,8 +66,8 @@ func (c *PreviewCounts) add(o PreviewCounts) {
 	c.Messages, c.Conflicts, c.Unhandled = c.Messages+o.Messages, c.Conflicts+o.Conflicts, c.Unhandled+o.Unhandled
 }
 
-// Preview looks at up to so many messages that match, 1 or more, without their payloads, before all of
-// them are requeued or discarded. It changes nothing.
+// Preview counts up to most messages that match, 1 or more, before they are requeued or discarded.
+// It reads no payloads and changes nothing.
 func (s *Store) Preview(ctx context.Context, db bun.IDB, filter Filter, most int) (Preview, error) {
 	if most < 1 {
 		return Preview{}, fmt.Errorf("poison: preview: of up to %d: %w: 1 or more is allowed", most, bus.ErrInvalidOption)

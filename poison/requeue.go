@@ -15,13 +15,12 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Requeue makes poisoned messages pending again, at once, with no attempts, no crashes and no
-// errors counted. They keep their message id, headers and insert id, get a new row id, and go to
-// their consumer under its present name: see admin.Client.Names. An id listed twice counts once.
+// Requeue makes poisoned messages pending again, due at once, with no attempts, crashes or errors
+// counted. They keep their message id, headers and insert id, get a new row id, and go to the
+// consumer under its present name: see admin.Client.Names. An id listed twice counts once.
 //
-// Requeue does not check that the messages have a consumer. A message whose consumer is not
-// registered any more waits until a program registers it, possibly as one of bus.Aliases, and is
-// counted in [Result.Unregistered].
+// Requeue does not require a registered consumer. A message without one waits until a program
+// registers it, possibly with bus.Aliases, and is counted in [Result.Unhandled].
 func (s *Store) Requeue(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
 	total, err := txn.Counted(ctx, db, func(total *Result) error {
 		for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), batch) {
@@ -37,14 +36,12 @@ func (s *Store) Requeue(ctx context.Context, db bun.IDB, ids ...int64) (Result, 
 	return total, dberr.Wrap(err, "poison: requeue")
 }
 
-// RequeueWhere is [Store.Requeue] for messages that match, at most limit of them,
-// in the order of their ids, and none that is poisoned while it is at work. The
-// zero filter matches every poisoned message. A
-// limit below 1 is bus.ErrInvalidOption. Messages that stay poisoned as conflicts
-// count towards the limit, so more than limit may match and fewer be requeued.
+// RequeueWhere is [Store.Requeue] for up to limit messages that match, in the order of their ids.
+// Messages that are poisoned meanwhile are excluded. The zero filter matches every poisoned
+// message. A limit below 1 is bus.ErrInvalidOption. Conflicts stay poisoned but count towards the
+// limit, so fewer than limit may be requeued although more match.
 //
-// After an error without a transaction of the caller's, calling it again goes on with
-// the rest.
+// After an error, unless db is a transaction, another call continues with the rest.
 func (s *Store) RequeueWhere(ctx context.Context, db bun.IDB, filter Filter, limit int) (Result, error) {
 	if limit < 1 {
 		return Result{}, fmt.Errorf("poison: requeue where: limit %d: %w: 1 or more is allowed", limit, bus.ErrInvalidOption)
@@ -60,7 +57,7 @@ func (s *Store) RequeueWhere(ctx context.Context, db bun.IDB, filter Filter, lim
 }
 
 func (s *Store) requeueWhere(ctx context.Context, st *store.Store, db bun.IDB, f store.PoisonFilter, limit int, total *Result) (err error) {
-	// What is poisoned from now on may be what this call has requeued.
+	// Messages poisoned from now on may have been requeued by this call.
 	if f.UpToID, err = st.LastPoisoned(ctx, db, f); err != nil || f.UpToID == 0 {
 		return err
 	}
@@ -75,7 +72,7 @@ func (s *Store) requeueWhere(ctx context.Context, st *store.Store, db bun.IDB, f
 			break
 		}
 		limit -= n
-		f.AfterID = done.Last // past the conflicts, which stay
+		f.AfterID = done.Last // skip conflicts, which stay poisoned
 	}
 	return nil
 }
@@ -84,7 +81,7 @@ func (r Result) plus(other Result) Result {
 	return Result{r.Requeued + other.Requeued, r.Unhandled + other.Unhandled, r.Conflicts + other.Conflicts, r.Missing + other.Missing}
 }
 
-// requeue works on one batch, and of that on the messages of some consumers, unless there are none.
+// requeue requeues one batch, restricted to the given consumers unless there are none.
 func (s *Store) requeue(
 	ctx context.Context, db bun.IDB, f store.PoisonFilter, limit int, consumers []string,
 ) (done ChunkResult, err error) {
@@ -128,7 +125,7 @@ func (s *Store) requeue(
 	return done, nil
 }
 
-// requeuing says what these messages' consumers are called by now, and are or were elsewhere.
+// requeuing returns the present and former names of the messages' consumers.
 func (s *Store) requeuing(ctx context.Context, tx bun.Tx, rows []store.Poisoned) (store.Requeuing, error) {
 	how := store.Requeuing{Renamed: make(map[string]string), Former: make(map[string][]string)}
 	names, err := s.admin.Names(ctx, tx)
@@ -148,13 +145,12 @@ func (s *Store) requeuing(ctx context.Context, tx bun.Tx, rows []store.Poisoned)
 	return how, nil
 }
 
-// EditAndRequeue requeues one message with another payload. It must be of the
-// type that the message's consumer takes; headers, message id and insert id stay,
-// and no attempts, crashes or errors are counted any more. It is one transaction.
+// EditAndRequeue requeues one message with another payload, in one transaction. The payload must be
+// of a type that the message's consumer handles. Headers, message id and insert id stay; attempts,
+// crashes and errors are reset.
 //
-// It returns [ErrNotFound], [ErrConflict], [ErrPayload], bus.ErrNoConsumer when
-// the message's consumer is registered no more, bus.ErrTooLarge above 1 MiB, or
-// what bus.Registry.Encode returns.
+// It returns [ErrNotFound], [ErrConflict], [ErrPayload], bus.ErrNoConsumer if the message's
+// consumer is not registered, bus.ErrTooLarge above 1 MiB, or the errors of bus.Registry.Encode.
 func (s *Store) EditAndRequeue(ctx context.Context, db bun.IDB, id int64, payload bus.Payload) error {
 	if s.registry == nil {
 		return dberr.Wrap(errUnmade, "poison: edit and requeue %d", id)
@@ -171,12 +167,11 @@ func (s *Store) EditAndRequeue(ctx context.Context, db bun.IDB, id int64, payloa
 	})
 }
 
-// EditAndRequeueText is [Store.EditAndRequeue] for a payload that is encoded
-// already, as an operator types it. It must decode into the consumer's type with
-// the registry's codec, or it is [ErrPayload]. With bus.JSON that is as lenient
-// as encoding/json: unknown fields are accepted, stored and ignored by the
-// consumer, and missing ones are zero, so a misspelt name goes unnoticed. To be
-// sure, compare with the payload that [Store.Get] shows, or use EditAndRequeue.
+// EditAndRequeueText is [Store.EditAndRequeue] for an encoded payload, such as one typed by an
+// operator. It must decode into the consumer's type with the registry's codec, else the error is
+// [ErrPayload]. bus.JSON is as lenient as encoding/json: unknown fields are stored and ignored by
+// the consumer, and missing fields are zero. A misspelt name is therefore not detected. To detect
+// it, use [Store.CheckEdit] or EditAndRequeue.
 func (s *Store) EditAndRequeueText(ctx context.Context, db bun.IDB, id int64, text []byte) error {
 	return s.edit(ctx, db, id, text, func(bus.Consumer) error { return nil })
 }

@@ -19,42 +19,38 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Errors of this package; use errors.Is. What is wrong with an edited payload is
-// one of the errors of package bus.
+// Errors of this package; use errors.Is. For an invalid payload they wrap errors of package bus.
 var (
-	// ErrNotFound: there is no poisoned message with that id.
+	// ErrNotFound is returned when no poisoned message has the id.
 	ErrNotFound = errors.New("no such poisoned message")
-	// ErrConflict: the message's insert id is pending again already.
+	// ErrConflict is returned when the message's insert id is already pending again.
 	ErrConflict = errors.New("its insert id is pending again")
-	// ErrPayload: an edited payload does not fit the message's consumer.
+	// ErrPayload is returned when an edited payload does not fit the message's consumer.
 	ErrPayload = errors.New("payload does not fit the consumer")
 )
 
-// errUnmade is what the zero Store has to say, which under fx is what a
-// constructor sees.
+// errUnmade is returned by the zero Store, which under fx is what a constructor gets.
 var errUnmade = errors.New("the store was not made by NewStore; under fx use it from OnStart on")
 
-const batch = 500 // messages in one transaction
+const batch = 500 // messages per transaction
 
-// Store works on poisoned messages. It holds no database, and is safe for
-// concurrent use. Make one with [NewStore]: methods of the zero value return an
-// error.
+// Store lists, requeues and discards poisoned messages. It holds no database, and is safe for
+// concurrent use. Make one with [NewStore]: methods of the zero value return an error.
 //
-// Given a transaction its methods work in it; given a *bun.DB or bun.Conn, those
-// that change something use transactions of their own, one for each 500
-// messages. On an error they return what is done all the same: in a transaction of
-// the caller's, nothing. With the context of outbox.Producer.RunInTx, or of a transactional
-// consumer, those must be given that transaction: outbox.ErrNotInTx. All methods
-// return outbox.ErrSchemaOutdated when the tables are missing, and the database's errors,
-// wrapped.
+// Given a transaction, its methods work in it. Given a *bun.DB or bun.Conn, methods that change
+// data use their own transactions, one per 500 messages. On an error they still return what is
+// done: nothing if db is a transaction. With the context of outbox.Producer.RunInTx, or of a
+// transactional consumer, pass methods that change data that transaction: see outbox.ErrNotInTx.
+//
+// All methods return outbox.ErrSchemaOutdated when the tables are missing. They return database
+// errors wrapped.
 type Store struct {
 	registry *bus.Registry
 	stores   store.Stores
-	admin    *admin.Client // who is alive
+	admin    *admin.Client // names of consumers and live processes
 }
 
-// NewStore makes a store for the registry's tables. The only error is a nil
-// registry.
+// NewStore makes a store for the registry's tables. The only error is for a nil registry.
 func NewStore(registry *bus.Registry) (*Store, error) {
 	if registry == nil {
 		return nil, errors.New("poison: NewStore: the registry is nil")
@@ -66,14 +62,14 @@ func NewStore(registry *bus.Registry) (*Store, error) {
 	return &Store{registry: registry, stores: store.All(registry.Tables()), admin: client}, nil
 }
 
-// List returns a page of poisoned messages, payloads included, newest first, and the page after it,
-// which is nil when there is none. It stays right while messages come and go: a message that is
-// there from the first page to the last is listed exactly once. Pass the next page the same filter.
+// List returns a page of poisoned messages, payloads included, newest first, and the next page,
+// which is nil after the last one. Pass the same filter with each page. Concurrent changes do not
+// disturb it: a message that exists from the first page to the last is listed exactly once.
 func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page admin.Page) ([]Message, *admin.Page, error) {
 	return s.list(ctx, db, filter, page, (*store.Store).PoisonedMessages)
 }
 
-// ListBrief is [Store.List] without payloads, headers and errors, which may be 1 MiB each time.
+// ListBrief is [Store.List] without payloads, headers and errors. A payload may have 1 MiB.
 func (s *Store) ListBrief(ctx context.Context, db bun.IDB, filter Filter, page admin.Page) ([]Message, *admin.Page, error) {
 	return s.list(ctx, db, filter, page, (*store.Store).PoisonedBriefly)
 }
@@ -104,14 +100,14 @@ func (s *Store) list(ctx context.Context, db bun.IDB, filter Filter, page admin.
 	return store.Each(rows, shown), next, nil
 }
 
-// Count returns how many poisoned messages match. It counts without a bound, so
-// it costs what there is to count: see [Store.CountUpTo].
+// Count returns the number of poisoned messages that match. It has no bound, so its cost grows with
+// the number of messages: see [Store.CountUpTo].
 func (s *Store) Count(ctx context.Context, db bun.IDB, filter Filter) (int, error) {
 	return s.CountUpTo(ctx, db, filter, math.MaxInt)
 }
 
-// CountUpTo is [Store.Count] that stops at a number, 1 or more, which then means "or more". It reads
-// what does not match as well, until it has found so many.
+// CountUpTo is [Store.Count] that stops at most, 1 or more, which then means "or more". Until then
+// it also reads messages that do not match.
 func (s *Store) CountUpTo(ctx context.Context, db bun.IDB, filter Filter, most int) (int, error) {
 	if most < 1 {
 		return 0, fmt.Errorf("poison: count: up to %d: %w: 1 or more is allowed", most, bus.ErrInvalidOption)
@@ -140,8 +136,8 @@ func (s *Store) Get(ctx context.Context, db bun.IDB, id int64) (Message, error) 
 	return shown(rows[0]), nil
 }
 
-// GetHead is [Store.Get] with the first bytes of the payload, so many at most, whole characters; its
-// [Message.PayloadBytes] is that of all. A limit below 0 is bus.ErrInvalidOption.
+// GetHead is [Store.Get] with at most maxBytes bytes of the payload, cut between two characters.
+// [Message.PayloadBytes] is the full size. A negative maxBytes is bus.ErrInvalidOption.
 func (s *Store) GetHead(ctx context.Context, db bun.IDB, id int64, maxBytes int) (Message, error) {
 	if maxBytes < 0 {
 		return Message{}, fmt.Errorf("poison: get %d: the first %d bytes: %w: 0 or more is allowed", id, maxBytes, bus.ErrInvalidOption)
@@ -161,8 +157,8 @@ func (s *Store) GetHead(ctx context.Context, db bun.IDB, id int64, maxBytes int)
 	return shown(row), nil
 }
 
-// Discard deletes poisoned messages for good and returns how many there were:
-// ids that name none are no error and do not count, nor does an id listed again.
+// Discard deletes poisoned messages permanently and returns their number. Unknown ids are allowed
+// and not counted; an id listed twice counts once.
 func (s *Store) Discard(ctx context.Context, db bun.IDB, ids ...int64) (int, error) {
 	st, db, err := s.stores.In(ctx, db, errUnmade)
 	if err != nil {
@@ -181,9 +177,8 @@ func (s *Store) Discard(ctx context.Context, db bun.IDB, ids ...int64) (int, err
 	return total, dberr.Wrap(err, "poison: discard")
 }
 
-// Purge deletes messages that were poisoned longer ago than the given age, by
-// the database's clock, and returns how many. An age of 0 means all of them; a
-// negative one is bus.ErrInvalidOption.
+// Purge deletes messages that were poisoned longer ago than age, on the database's clock, and
+// returns their number. An age of 0 deletes all; a negative age is bus.ErrInvalidOption.
 func (s *Store) Purge(ctx context.Context, db bun.IDB, age time.Duration) (int, error) {
 	if age < 0 {
 		return 0, fmt.Errorf("poison: purge: age %s: %w: 0 or more is allowed", age, bus.ErrInvalidOption)
@@ -199,8 +194,7 @@ func (s *Store) Purge(ctx context.Context, db bun.IDB, age time.Duration) (int, 
 func purge(ctx context.Context, st *store.Store, db bun.IDB, age time.Duration, total *int) error {
 	f := store.PoisonFilter{Aged: true, OlderThan: age}
 	for {
-		// Looked up first: others may delete some of them meanwhile, and that is
-		// no sign that there are no more.
+		// The ids come first: if others delete some of them meanwhile, more may still follow.
 		ids, err := st.PoisonedIDs(ctx, db, f, batch)
 		if err != nil || len(ids) == 0 {
 			return err

@@ -14,15 +14,15 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// failure is a schedule that could not fire by itself.
+// failure is a schedule that could not fire on its own.
 type failure struct {
 	id    int64
-	row   *store.Schedule // as it was locked; nil when it could not be
+	row   *store.Schedule // as it was locked; nil if it could not be locked
 	cause error
 }
 
-// isDatabases reports whether an error speaks of the database, or of what else goes on
-// in it, rather than of schedules and their messages.
+// isDatabases reports whether an error concerns the database, or other transactions in it, rather
+// than schedules and their messages.
 func isDatabases(err error) bool {
 	if _, refused := errors.AsType[*refusedError](err); refused || errors.Is(err, errTooSlow) {
 		return false
@@ -30,7 +30,7 @@ func isDatabases(err error) bool {
 	return dberr.IsUnavailable(err) || dberr.IsConflict(err)
 }
 
-// answers reports whether the database is there, after a transaction that failed.
+// answers reports whether the database is available after a transaction failed.
 func (p *Processor) answers(ctx context.Context, payloadTypes []string, cause error) bool {
 	if !isDatabases(cause) && !errors.Is(cause, errTooSlow) || dberr.IsConflict(cause) {
 		return true
@@ -39,9 +39,8 @@ func (p *Processor) answers(ctx context.Context, payloadTypes []string, cause er
 	return err == nil
 }
 
-// bisect fires schedules whose transaction failed in halves, down to those that fail
-// by themselves, and returns these. Its error is that of a database that is not
-// there.
+// bisect fires schedules whose transaction failed in halves. It returns those that fail on their
+// own. Its error means that the database is unavailable.
 func (p *Processor) bisect(ctx context.Context, payloadTypes []string, ids []int64, rows []store.Schedule, cause error) (n int, bad []failure, err error) {
 	if ctx.Err() != nil || len(ids) == 0 || !p.answers(ctx, payloadTypes, cause) {
 		return 0, nil, cause
@@ -60,7 +59,7 @@ func (p *Processor) bisect(ctx context.Context, payloadTypes []string, ids []int
 			continue
 		}
 		if len(rows) > 0 {
-			half = idsOf(rows) // others may have fired some of them
+			half = idsOf(rows) // another instance may have fired some of them
 		}
 		m, more, err := p.bisect(ctx, payloadTypes, half, rows, err)
 		n, bad = n+m, append(bad, more...)
@@ -71,13 +70,13 @@ func (p *Processor) bisect(ctx context.Context, payloadTypes []string, ids []int
 	return n, bad, nil
 }
 
-// patience is how often in a row a schedule may fail with an error of the database
-// until that counts as its own.
+// patience is the number of consecutive database errors after which a failure counts as the
+// schedule's own.
 const patience = 3
 
-// putAside marks schedules that cannot fire. What cannot be marked either is left alone for a
-// while, so that it holds up no other. When nothing could be written, for reasons that are the
-// database's, that is the database's failure, and an error.
+// putAside marks schedules that cannot fire. A schedule that cannot be marked is skipped for a
+// while, so that it does not block others. If nothing could be written because of the database,
+// putAside returns that error.
 func (p *Processor) putAside(ctx context.Context, payloadTypes []string, n int, bad []failure) (int, error) {
 	var left []failure
 	for _, f := range bad {
@@ -105,7 +104,7 @@ func (p *Processor) putAside(ctx context.Context, payloadTypes []string, n int, 
 	return n + len(left), nil
 }
 
-// postponeLater postpones a schedule whose transaction was rolled back, unless it was fired or
+// postponeLater postpones a schedule whose transaction was rolled back, unless it has fired or
 // changed since.
 func (p *Processor) postponeLater(ctx context.Context, payloadTypes []string, refused store.Schedule, cause error) error {
 	postponed := false
@@ -131,8 +130,8 @@ func (p *Processor) complain(row store.Schedule, cause error) {
 	p.config.Logger.Error("schedule cannot fire", "schedule", row.ID, "name", row.Name, "tag", row.Tag, "error", errorlog.Text(cause), "next_try", badDelay)
 }
 
-// aside are schedules that failed and could not be marked, in the memory of one
-// processor. It is safe for concurrent use; the zero value is empty.
+// aside holds, in the memory of one processor, the schedules that failed and could not be marked.
+// It is safe for concurrent use; the zero value is empty.
 type aside struct {
 	mu   sync.Mutex
 	held map[int64]heldAside
@@ -143,11 +142,11 @@ type heldAside struct {
 	until    time.Time
 }
 
-// asideMemory is how long failures are remembered of a schedule that is not due any more, since it
-// was deleted or changed.
+// asideMemory is how long failures are kept for a schedule that is no longer due, since it was
+// deleted or changed.
 const asideMemory = 10 * time.Minute
 
-// failed counts a failure and returns how many there were in a row.
+// failed counts a failure and returns the number of consecutive failures.
 func (a *aside) failed(id int64) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -160,8 +159,7 @@ func (a *aside) failed(id int64) int {
 	return h.failures
 }
 
-// put leaves a schedule alone for a while, which is longer with each failure, and
-// returns how long that is.
+// put skips a schedule for a while, longer with each failure, and returns the wait.
 func (a *aside) put(id int64) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -180,8 +178,8 @@ func (a *aside) forget(ids ...int64) {
 	}
 }
 
-// waiting returns the schedules to leave alone now, and when the first of them is tried
-// again; zero means that there is none.
+// waiting returns the schedules to skip now, and when the first of them is retried; zero means
+// none.
 func (a *aside) waiting(now time.Time) (ids []int64, next time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -9,40 +9,38 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// Misfire is what a schedule does whose fire times have passed while no processor ran.
+// Misfire is the policy for fire times that passed while no processor ran.
 type Misfire uint8
 
 const (
-	FireOnce Misfire = iota // it fires once, however many fire times were missed
-	Skip                    // it does not fire for them, and goes on as scheduled
+	FireOnce Misfire = iota // fires once for all missed fire times
+	Skip                    // skips the missed fire times
 )
 
-// ProcessorConfig sets up a [Processor]. The zero value works: every zero field
-// stands for its default.
+// ProcessorConfig configures a [Processor]. Zero fields mean their defaults.
 type ProcessorConfig struct {
-	// Concurrency is the number of loops. Defaults to 1; on a
-	// database without row locks more is an error.
+	// Concurrency is the number of polling goroutines. Defaults to 1; more is an error on a
+	// database without row locks.
 	Concurrency int
-	// PollInterval is the longest wait between polls; the next fire time
-	// cuts it short, and so does a change of a schedule by this process. It is
-	// how late a schedule may fire that another process has just written. 0
-	// stands for the default, 5 s; there is no polling without a wait.
+	// PollInterval is the longest wait between polls. The next fire time shortens it, and so does a
+	// change of a schedule by this process. A schedule that another process has just written may
+	// fire late by this much. Defaults to 5 s.
 	PollInterval time.Duration
-	// Misfire is what a schedule does that is found due only after the fire time that follows. Defaults to
-	// [FireOnce].
+	// Misfire is the policy for a schedule that is found due only after its following fire time.
+	// Defaults to [FireOnce].
 	Misfire Misfire
-	// StartTimeout is how long Run waits at its start for a database that does not
-	// answer. Defaults to 0, which means that it returns the error at once.
+	// StartTimeout is how long Run waits at its start for an unreachable database. Defaults to 0:
+	// Run returns the error at once.
 	StartTimeout time.Duration
-	// Logger receives what the processor has to say. Defaults to slog.Default().
+	// Logger receives the processor's log lines. Defaults to slog.Default().
 	Logger *slog.Logger
-	// Telemetry wraps every fire: the produce function that it is given fires the schedules of the
-	// batch. Of each message AvailableAt is the instant it fires for, and CreatedAt is now, both on
-	// the database's clock. Defaults to none.
+	// Telemetry wraps every fire: its next function fires the schedules of the batch. For each
+	// message, AvailableAt is the fire time and CreatedAt is now, both on the database's clock.
+	// Defaults to none.
 	Telemetry bus.ProduceMiddleware
 }
 
-// validate reports every field that is out of range; defaults are filled in.
+// validate reports every field that is out of range. Defaults are already set.
 func (c ProcessorConfig) validate(rowLocks bool) error {
 	var errs []error
 	if c.Concurrency < 1 {

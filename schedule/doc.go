@@ -1,11 +1,9 @@
-// Package schedule keeps cron schedules as rows and turns each into a message
-// whenever it is due.
+// Package schedule produces messages on cron schedules, which it stores as rows.
 //
-// A [Scheduler] writes schedules in the caller's transaction. A [Processor] fires those that are
-// due, in any number of instances. Each fire time makes one message; those that were missed while
-// no processor ran make one together, see [ProcessorConfig]. Fire times are the occurrences of the
-// expression, and a schedule is due once its next fire time has come.
+// A [Scheduler] writes schedules in the caller's transaction. A [Processor] fires due schedules, in
+// any number of instances. A schedule is due once its next fire time has come; fire times are the
+// occurrences of its expression. Each fire time makes one message. Fire times that were missed
+// while no processor ran make one message together: see [ProcessorConfig].
 //
-// The package does not consume messages: that is package outbox. It does not parse expressions:
-// that is package schedule/cron.
+// Package outbox consumes the messages, and package schedule/cron parses the expressions.
 package schedule

@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	fireBatch   = 100                    // schedules in one transaction, at most
-	fireTimeout = 10 * time.Second       // for one transaction
-	stopGrace   = 700 * time.Millisecond // what is left of it after a stop
-	serverGrace = 5 * time.Second        // after fireTimeout, until the server ends the transaction of a client that was lost
-	badDelay    = time.Minute            // until a schedule that cannot fire is tried again
+	fireBatch   = 100                    // most schedules per transaction
+	fireTimeout = 10 * time.Second       // of one transaction
+	stopGrace   = 700 * time.Millisecond // rest of the transaction's time after a stop
+	serverGrace = 5 * time.Second        // after fireTimeout, until the server ends the transaction of a lost client
+	badDelay    = time.Minute            // until a schedule that cannot fire is retried
 )
 
-// errTooSlow is the cause of a transaction that took longer than fireTimeout.
+// errTooSlow is the cause of a transaction that exceeded fireTimeout.
 var errTooSlow = fmt.Errorf("it took longer than %s", fireTimeout)
 
-// fire fires one batch and returns how many schedules it dealt with; the next one
-// may find more. Those that could not fire the last time are fired one at a time,
-// and only when nothing else is due: a bad one holds up no other.
+// fire fires one batch and returns the number of schedules handled; the next batch may find more.
+// Schedules that could not fire last time are fired one at a time, and only when no other is due,
+// so they block no other.
 func (p *Processor) fire(ctx context.Context, payloadTypes []string) (n int, err error) {
 	for {
 		size, begun := p.batch.Load(), time.Now()
@@ -44,17 +44,17 @@ func (p *Processor) fire(ctx context.Context, payloadTypes []string) (n int, err
 		}
 		switch {
 		case err == nil:
-			if time.Since(begun) < fireTimeout/4 { // as many again would not take too long
+			if time.Since(begun) < fireTimeout/4 { // a batch twice as large would be fast enough
 				p.batch.CompareAndSwap(size, min(2*size, fireBatch))
 			}
 			return len(rows), nil
 		case len(rows) > 1 && errors.Is(err, errTooSlow) && p.answers(ctx, payloadTypes, err):
-			p.batch.Store(int64(len(rows) / 2)) // by themselves they may not take too long
+			p.batch.Store(int64(len(rows) / 2)) // smaller batches may be fast enough
 			continue
 		}
 		ids := idsOf(rows)
 		if len(ids) == 0 && ctx.Err() == nil && !isDatabases(err) {
-			// One that cannot even be read, or locked, hides the others.
+			// A schedule that cannot be read or locked hides the others.
 			found, listErr := p.dueIDs(ctx, payloadTypes, filter, limit)
 			if ids = found; listErr != nil {
 				return 0, errors.Join(err, listErr)
@@ -74,15 +74,15 @@ func (p *Processor) dueIDs(ctx context.Context, payloadTypes []string, filter st
 	return p.store.DueScheduleIDs(ctx, p.db, payloadTypes, filter, limit)
 }
 
-// refusedError is an error of the messages, where others are of the database.
+// refusedError is an error about the messages rather than the database.
 type refusedError struct{ cause error }
 
 func (e *refusedError) Error() string { return errorlog.Text(e.cause) }
 func (e *refusedError) Unwrap() error { return e.cause }
 
-// fireTx sends what is due and sets the next fire times, in one transaction:
-// exactly one message per schedule and fire time, whatever crashes. With an error
-// it returns the schedules that it had locked.
+// fireTx sends due messages and sets the next fire times in one transaction: exactly one message
+// per schedule and fire time, even after a crash. With an error it returns the schedules that it
+// had locked.
 func (p *Processor) fireTx(ctx context.Context, payloadTypes []string, filter store.ScheduleFilter, limit int) (rows []store.Schedule, err error) {
 	var sent []*bus.Message
 	var bad []failure
@@ -112,7 +112,7 @@ func idsOf(rows []store.Schedule) []int64 {
 	return store.Each(rows, func(row store.Schedule) int64 { return row.ID })
 }
 
-// inTx runs fn in a transaction of limited time. A stop shortens it.
+// inTx runs fn in a transaction with a timeout. A stop shortens it.
 func (p *Processor) inTx(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
 	inner, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), fireTimeout, errTooSlow)
 	defer cancel()
@@ -124,11 +124,10 @@ func (p *Processor) inTx(ctx context.Context, fn func(ctx context.Context, tx bu
 	return err
 }
 
-// blame reports whether a batch was not sent because of its messages, or because of
-// the database. Layers of the application's may fail with errors that look like
-// the database's, so the transaction itself is asked.
+// blame decides whether sending failed because of the messages or the database. Layers of the
+// application may return errors that look like the database's, so it checks the transaction itself.
 func (p *Processor) blame(ctx context.Context, tx bun.Tx, err error) error {
-	if ctx.Err() != nil { // a stop is not a failure, and inTx names what took too long
+	if ctx.Err() != nil { // a stop is not a failure, and inTx adds errTooSlow
 		return err
 	}
 	if p.store.Usable(ctx, tx) || !dberr.IsUnavailable(err) && !dberr.IsConflict(err) {
@@ -137,8 +136,8 @@ func (p *Processor) blame(ctx context.Context, tx bun.Tx, err error) error {
 	return err
 }
 
-// advance moves every schedule on and returns the messages to send. Schedules that
-// cannot fire are marked and postponed, and returned as well.
+// advance sets every schedule's next fire time and returns the messages to send. It marks and
+// postpones schedules that cannot fire, and returns them as well.
 func (p *Processor) advance(ctx context.Context, tx bun.Tx, rows []store.Schedule) (batch []*bus.Message, bad []failure, err error) {
 	var notes []store.Fire
 	for i, row := range rows {
@@ -157,7 +156,7 @@ func (p *Processor) advance(ctx context.Context, tx bun.Tx, rows []store.Schedul
 		for _, at := range fires {
 			notes = append(notes, p.note(row, at, nil))
 			m := &bus.Message{PayloadType: row.PayloadType, Payload: row.Payload, Headers: withFiredFor(headers, at),
-				AvailableAt: at, CreatedAt: row.Now.Time} // its times are for the telemetry
+				AvailableAt: at, CreatedAt: row.Now.Time} // times for the telemetry
 			if skipOverlap {
 				m.InsertID = fmt.Sprintf("asyncmonolith-schedule-%d", row.ID)
 			}
@@ -170,7 +169,7 @@ func (p *Processor) advance(ctx context.Context, tx bun.Tx, rows []store.Schedul
 	return batch, bad, p.store.NoteFires(ctx, tx, notes)
 }
 
-// note says what has become of a fire.
+// note returns the record of a fire.
 func (p *Processor) note(row store.Schedule, at time.Time, cause error) store.Fire {
 	f := store.Fire{Schedule: row.ID, Due: at.UnixMicro(), Fired: row.Now.UnixMicro()}
 	if cause != nil {
@@ -181,8 +180,8 @@ func (p *Processor) note(row store.Schedule, at time.Time, cause error) store.Fi
 	return f
 }
 
-// plan decides for which instants a schedule fires now, and what becomes of it: for its own fire
-// time, and for a run that was triggered.
+// plan returns the instants for which a schedule fires now, and the change of its row: for its own
+// fire time, and for a triggered run.
 func (p *Processor) plan(row store.Schedule) (fires []time.Time, change store.ScheduleChange, err error) {
 	change.Error = new("")
 	if row.RunNow() {
@@ -204,8 +203,8 @@ func (p *Processor) plan(row store.Schedule) (fires []time.Time, change store.Sc
 	return fires, change, nil
 }
 
-// instant is the fire time that a due schedule fires for. Of one that could not fire and
-// was put off it is the first that has passed since its last fire.
+// instant returns the fire time of a due schedule. For one that was postponed since it could not
+// fire, it is the first fire time after the last fire.
 func instant(row store.Schedule) time.Time {
 	at := row.AvailableAfter.Time
 	if row.LastError == "" {
@@ -221,8 +220,8 @@ func instant(row store.Schedule) time.Time {
 	return at
 }
 
-// following returns the fire time after this one, and whether it has passed as
-// well, in which case the one after now counts.
+// following returns the next fire time. If that has passed too, missed is true, and next is the
+// first fire time after now.
 func following(row store.Schedule) (next time.Time, missed bool, err error) {
 	next, err = nextFire(row.CronExpression, row.CronTimezone, row.AvailableAfter.Time)
 	if err != nil || next.After(row.Now.Time) {
@@ -242,8 +241,8 @@ func (p *Processor) decodable(row store.Schedule) error {
 	return nil
 }
 
-// postpone marks a locked schedule that cannot fire, and has it tried again later:
-// the cause may be this instance's alone, such as a missing zone database.
+// postpone marks a locked schedule that cannot fire, to be retried later. The cause may be local to
+// this instance, such as a missing zone database.
 func (p *Processor) postpone(ctx context.Context, tx bun.Tx, row store.Schedule, cause error) error {
 	change := store.ScheduleChange{Error: new(errorlog.Text(cause))}
 	later := row.Now.Add(badDelay)
@@ -263,15 +262,16 @@ func (p *Processor) postpone(ctx context.Context, tx bun.Tx, row store.Schedule,
 	return err
 }
 
-// errNotPassedOn: a layer has kept a batch, of which nothing is fired.
+// errNotPassedOn is returned when a layer did not pass on a batch; none of its schedules fires.
 var errNotPassedOn = errors.New("schedule: ProcessorConfig.Telemetry has not passed a batch on")
 
-// send produces what the schedules have made. They do not move on because telemetry says so.
+// send produces the messages of the schedules. It fails if the producer fails, even if the
+// telemetry returns nil.
 func (p *Processor) send(ctx context.Context, tx bun.Tx, fires []*bus.Message) error {
 	left := errNotPassedOn
 	err := guarded(func() error {
 		return bus.RunProduce(ctx, p.chain, fires, func(ctx context.Context, batch []*bus.Message) error {
-			for _, m := range batch { // due at once, whatever a layer of the application's adds
+			for _, m := range batch { // due at once, also if a layer of the application sets a time
 				m.AvailableAt, m.CreatedAt = time.Time{}, time.Time{}
 			}
 			left = p.producer.Send(ctx, tx, batch...)
@@ -284,8 +284,8 @@ func (p *Processor) send(ctx context.Context, tx bun.Tx, fires []*bus.Message) e
 	return nil
 }
 
-// guarded calls functions of the application, whose panics no caller would recover. If a method of
-// an error panics, the error is replaced.
+// guarded calls functions of the application and recovers their panics. If a method of an error
+// panics, the error is replaced.
 func guarded(send func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// firedForHeader has the instant that a message was fired for, in RFC 3339.
+// firedForHeader holds the fire time of a message, in RFC 3339.
 const firedForHeader = "asyncmonolith-fired-for"
 
-// ScheduledTimeFromContext returns the instant that the schedule of the message was fired for, in
-// UTC. That is the fire time, not when the schedule was fired, which is later after an outage; for
-// a [Scheduler.Trigger] it is when that was called. Call it with the context of a consumer. It
-// returns false when the message is not a schedule's. The instant travels in the header
-// "asyncmonolith-fired-for", which layers of either chain see, too.
+// ScheduledTimeFromContext returns the fire time of a schedule's message, in UTC. The schedule may
+// have fired later, after an outage for instance. For a [Scheduler.Trigger] it is the time of that
+// call. Use the context of a consumer. It returns false when the message does not come from a
+// schedule. The time travels in the header "asyncmonolith-fired-for", which layers of both chains
+// see.
 func ScheduledTimeFromContext(ctx context.Context) (time.Time, bool) {
 	m, ok := bus.MessageFromContext(ctx)
 	if !ok {
@@ -27,7 +27,7 @@ func ScheduledTimeFromContext(ctx context.Context) (time.Time, bool) {
 	return at.UTC(), err == nil
 }
 
-// withFiredFor adds the header, unless there is no room left for it.
+// withFiredFor adds the header if the limit on headers allows it.
 func withFiredFor(headers map[string]string, at time.Time) map[string]string {
 	fired := with(headers, firedForHeader, at.UTC().Format(time.RFC3339Nano))
 	if limits.CheckHeaders(fired) != nil {
@@ -36,7 +36,7 @@ func withFiredFor(headers map[string]string, at time.Time) map[string]string {
 	return fired
 }
 
-// with returns a copy of headers that has one more.
+// with returns a copy of headers with one more.
 func with(headers map[string]string, key, value string) map[string]string {
 	copied := make(map[string]string, len(headers)+1)
 	maps.Copy(copied, headers)
@@ -44,10 +44,11 @@ func with(headers map[string]string, key, value string) map[string]string {
 	return copied
 }
 
-// skipOverlapHeader marks the row of a schedule with [SkipOverlap]. Its messages do not have the header.
+// skipOverlapHeader marks the row of a schedule with [SkipOverlap]. Its messages do not have the
+// header.
 const skipOverlapHeader = "asyncmonolith-skip-overlap"
 
-// headersOf returns the headers of a schedule's messages, and whether they are not to overlap.
+// headersOf returns the headers of a schedule's messages, and whether it has [SkipOverlap].
 func headersOf(row store.Schedule) (headers map[string]string, skipOverlap bool) {
 	headers = store.Headers(row.Headers)
 	if _, skipOverlap = headers[skipOverlapHeader]; skipOverlap {

@@ -14,8 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Schedule is a row of the table as [Scheduler.List] shows it. Its instants are
-// in UTC, on the database's clock.
+// Schedule is a schedule as [Scheduler.List] returns it. Times are in UTC, on the database's clock.
 type Schedule struct {
 	ID          int64             `json:"id"`
 	Name        string            `json:"name,omitempty"` // empty: unnamed
@@ -26,40 +25,38 @@ type Schedule struct {
 	SkipOverlap bool              `json:"skip_overlap,omitempty"` // see [SkipOverlap]; false in a brief list
 	Expression  string            `json:"expression"`             // as it was written
 	Zone        string            `json:"zone"`
-	// NextFire is when it fires next. While it is paused, that is when it would
-	// have; [Scheduler.Resume] sets it anew. One that stays in the past although
-	// processors run has a payload type that none of them has registered: they
-	// log a warning.
+	// NextFire is the next fire time. While the schedule is paused it does not apply, and
+	// [Scheduler.Resume] resets it. If it stays in the past although processors run, none of them
+	// has the payload type registered, and they log a warning.
 	NextFire time.Time `json:"next_fire,omitzero"`
-	// RunAt is when a run that has not fired yet was requested with [Scheduler.Trigger], or when
-	// that is tried again; zero means that none was.
+	// RunAt is when a [Scheduler.Trigger] that has not fired yet was requested, or when it is
+	// retried. Zero means none.
 	RunAt  time.Time `json:"run_at,omitzero"`
 	Paused bool      `json:"paused"`
 	// LastFire is when it last fired; zero means never.
 	LastFire time.Time `json:"last_fire,omitzero"`
-	// LastError says why it could not fire: an expression, zone or payload that
-	// this version of the program cannot read, or an error of the produce chain.
-	// It is tried again after a minute, and the text goes with the next fire or
-	// with an update. At most 8 KiB.
+	// LastError is why it could not fire: an expression, zone or payload that this version of the
+	// program cannot read, or an error of the produce chain. It is retried after a minute. The next
+	// fire, or an update, clears the text. At most 8 KiB.
 	LastError string `json:"last_error,omitempty"`
-	// CreatedAt is when it was written first.
+	// CreatedAt is when the schedule was first written.
 	CreatedAt time.Time `json:"created_at,omitzero"`
-	// Recent are its last ten fires, the oldest first, whether or not they could fire.
+	// Recent lists its last ten fires, the oldest first, including those that failed.
 	Recent []Fire `json:"recent,omitempty"`
 }
 
-// Fire is one time that a schedule was to fire. Its instants are in UTC, on the database's clock.
+// Fire is one attempt to fire a schedule. Times are in UTC, on the database's clock.
 type Fire struct {
-	// Due is what it was fired for, see [ScheduledTimeFromContext].
+	// Due is the fire time: see [ScheduledTimeFromContext].
 	Due      time.Time `json:"due"`
 	FiredAt  time.Time `json:"fired_at"`
-	Messages int       `json:"messages"` // that it made, one for each consumer; those that [SkipOverlap] left out count as well
-	// Error is why it could not fire, up to 512 bytes of it; it was tried again. Empty if it has fired.
+	Messages int       `json:"messages"` // messages made, one for each consumer, including those skipped by [SkipOverlap]
+	// Error is why it could not fire, cut at 512 bytes; it was retried. Empty if it has fired.
 	Error string `json:"error,omitempty"`
 }
 
-// MarshalJSON implements json.Marshaler: the payload is as it is stored when that is JSON,
-// else a string. It is for output only: what is unmarshalled from it has no payload.
+// MarshalJSON implements json.Marshaler. A payload that is JSON is embedded as it is, any other as
+// a string. It is for output only: unmarshalling the result leaves Payload empty.
 func (s Schedule) MarshalJSON() ([]byte, error) {
 	type plain Schedule
 	return json.Marshal(struct {
@@ -68,27 +65,26 @@ func (s Schedule) MarshalJSON() ([]byte, error) {
 	}{plain(s), s.Payload})
 }
 
-// Filter selects schedules. Fields that are set must match exactly, and all of
-// them. The zero value selects all.
+// Filter selects schedules. All fields that are set must match exactly. The zero value matches all.
 type Filter struct {
 	Name string
 	Tag  string
 }
 
-// Page is a part of a listing. The zero value is the first page.
+// Page selects a part of a listing. The zero value is the first page.
 type Page struct {
-	// Size is the most schedules in the page: 1 to 1000. Defaults to 50.
+	// Size is the maximum number of schedules in the page: 1 to 1000. Defaults to 50.
 	Size int `json:"size"`
-	// After is where the page begins: what the listing returned, or empty for the
-	// start. It may be written down, into a link for instance.
+	// After is the position that the listing returned, or empty for the start. It may be stored,
+	// for example in a link.
 	After string `json:"after"`
-	// Brief leaves out payloads and headers, of which each may have a MiB.
+	// Brief leaves out payloads and headers. A payload may have 1 MiB.
 	Brief bool `json:"brief,omitempty"`
 }
 
-// List returns a page of the schedules that match, in the order in which they were first
-// written, and the page after it, which is nil when there is none. Given a
-// transaction it reads there. A page that List did not return is bus.ErrInvalidOption.
+// List returns a page of the schedules that match, in the order in which they were first written,
+// and the next page, which is nil after the last one. Given a transaction, it reads there. A page
+// that List did not return is bus.ErrInvalidOption.
 func (s *Scheduler) List(ctx context.Context, db bun.IDB, filter Filter, page Page) ([]Schedule, *Page, error) {
 	size, place, mistake := paging.Start(page.Size, page.After)
 	st, db, err := s.stores.Of(db, errUnmade)
@@ -107,8 +103,7 @@ func (s *Scheduler) List(ctx context.Context, db bun.IDB, filter Filter, page Pa
 	return store.Each(rows, newSchedule), next, nil
 }
 
-// Get returns one schedule with its payload, or [ErrNotFound]. Given a transaction it
-// reads there.
+// Get returns one schedule with its payload, or [ErrNotFound]. Given a transaction, it reads there.
 func (s *Scheduler) Get(ctx context.Context, db bun.IDB, id int64) (Schedule, error) {
 	st, db, err := s.stores.Of(db, errUnmade)
 	if err == nil && id == 0 { // a zero filter would select all

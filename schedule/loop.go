@@ -11,7 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
-// loop looks for schedules that are due, until ctx ends.
+// loop polls for due schedules until ctx ends.
 func (p *Processor) loop(ctx context.Context) {
 	looks := alarm.New(100*time.Millisecond, 300*time.Millisecond, time.Second, 3*time.Second)
 	defer p.registry.Wakeups().Listen(func(w wakeup.Wake) {
@@ -27,7 +27,7 @@ func (p *Processor) loop(ctx context.Context) {
 			return
 		case err != nil:
 			p.outage.Failed("fire schedules", err)
-			outage.Pause(ctx, retry.NextBackOff()) // this wait is not cut short
+			outage.Pause(ctx, retry.NextBackOff()) // wake-ups do not shorten this wait
 			wait = 0
 		default:
 			p.outage.Recovered()
@@ -37,8 +37,8 @@ func (p *Processor) loop(ctx context.Context) {
 	})
 }
 
-// look fires everything that is due and returns how long nothing will be. An idle
-// look is one statement outside of a transaction.
+// look fires all due schedules and returns the time until the next one is due. An idle poll is one
+// statement outside of a transaction.
 func (p *Processor) look(ctx context.Context, locked backoff.BackOff) (time.Duration, error) {
 	payloadTypes := p.registry.PayloadTypes()
 	if err := p.reportUnregistered(ctx, payloadTypes); err != nil {
@@ -54,9 +54,8 @@ func (p *Processor) look(ctx context.Context, locked backoff.BackOff) (time.Dura
 	return min(wait, p.config.PollInterval), err
 }
 
-// fireDue fires everything that is due and returns how many schedules that were, and how
-// long nothing will be: 0 when another instance fires what is due, or a transaction is
-// changing it.
+// fireDue fires all due schedules. It returns their number and the time until the next one is due.
+// The time is 0 when another instance is firing a due schedule, or a transaction is changing it.
 func (p *Processor) fireDue(ctx context.Context, payloadTypes []string) (total int, wait time.Duration, err error) {
 	for len(payloadTypes) > 0 {
 		wait, ok, err := p.next(ctx, payloadTypes)
@@ -76,7 +75,7 @@ func (p *Processor) fireDue(ctx context.Context, payloadTypes []string) (total i
 	return 0, p.config.PollInterval, nil
 }
 
-// next returns the time until something is due; false means that there is nothing.
+// next returns the time until a schedule is due; false means that there is none.
 func (p *Processor) next(ctx context.Context, payloadTypes []string) (time.Duration, bool, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fireTimeout, errTooSlow)
 	defer cancel()
@@ -91,11 +90,11 @@ func (p *Processor) next(ctx context.Context, payloadTypes []string) (time.Durat
 
 const (
 	unregisteredEvery   = time.Minute // between polls for unhandled schedules
-	unregisteredOverdue = time.Minute // for so long another program may still be about to
+	unregisteredOverdue = time.Minute // grace period in which another program may still fire it
 )
 
-// reportUnregistered warns of unhandled schedules: no program that runs has a consumer for their
-// payload. Most often the consumer was removed, and the schedule forgotten.
+// reportUnregistered warns of unhandled schedules: no running program has a consumer for their
+// payload. Usually the consumer was removed and the schedule was not.
 func (p *Processor) reportUnregistered(ctx context.Context, payloadTypes []string) error {
 	now, last := time.Now().UnixNano(), p.reported.Load()
 	if last != 0 && now-last < int64(unregisteredEvery) || !p.reported.CompareAndSwap(last, now) {

@@ -13,9 +13,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// DeleteByTag deletes the schedules with the tag and returns how many there were;
-// none is no error. An empty tag is bus.ErrInvalidOption. Messages they have produced
-// stay.
+// DeleteByTag deletes the schedules with the tag and returns their number, which may be 0. An empty
+// tag is bus.ErrInvalidOption. Messages they have produced stay.
 func (s *Scheduler) DeleteByTag(ctx context.Context, db bun.IDB, tag string) (n int, err error) {
 	if tag == "" {
 		return 0, fmt.Errorf("schedule: delete by tag: %w: the tag is empty", bus.ErrInvalidOption)
@@ -32,8 +31,7 @@ func (s *Scheduler) DeleteByTag(ctx context.Context, db bun.IDB, tag string) (n 
 	return n, nil
 }
 
-// DeleteByID deletes one schedule. It returns [ErrNotFound] when there is none.
-// Messages it has produced stay.
+// DeleteByID deletes one schedule, or returns [ErrNotFound]. Messages it has produced stay.
 func (s *Scheduler) DeleteByID(ctx context.Context, db bun.IDB, id int64) error {
 	err := s.writing(ctx, db, func(st *store.Store, tx bun.Tx) error {
 		if id == 0 { // a zero filter would select all
@@ -48,21 +46,19 @@ func (s *Scheduler) DeleteByID(ctx context.Context, db bun.IDB, id int64) error 
 	return dberr.Wrap(err, "schedule: delete %d", id)
 }
 
-// Pause keeps a schedule from firing until [Scheduler.Resume], also at a next
-// fire time that has come already. Pausing twice is no error; a missing schedule
-// is [ErrNotFound]. It takes effect when the transaction commits; a fire that is
-// on its way then is not called back.
+// Pause stops a schedule from firing until [Scheduler.Resume], even if a fire time has already
+// come. Pausing twice is allowed; a missing schedule is [ErrNotFound]. It takes effect when the
+// transaction commits. A fire already in progress continues.
 func (s *Scheduler) Pause(ctx context.Context, db bun.IDB, id int64) error {
 	return s.change(ctx, db, "pause", id, func(store.Schedule, time.Time) (store.ScheduleChange, error) {
 		return store.ScheduleChange{Paused: new(true)}, nil
 	})
 }
 
-// Resume lets a paused schedule fire again, from the first fire time after now:
-// what it missed while it was paused is skipped, and an @every schedule counts
-// from now. It changes nothing about a schedule that is not paused. It returns
-// [ErrNotFound], or [ErrExpression] when this version of the program cannot read
-// the expression or zone.
+// Resume lets a paused schedule fire again, from the first fire time after now. Fire times missed
+// while it was paused are skipped, and an @every schedule counts from now. It does not change a
+// schedule that is not paused. It returns [ErrNotFound], or [ErrExpression] if this version of the
+// program cannot read the expression or zone.
 func (s *Scheduler) Resume(ctx context.Context, db bun.IDB, id int64) error {
 	return s.change(ctx, db, "resume", id, func(row store.Schedule, now time.Time) (store.ScheduleChange, error) {
 		if !row.Paused {
@@ -73,22 +69,21 @@ func (s *Scheduler) Resume(ctx context.Context, db bun.IDB, id int64) error {
 	})
 }
 
-// Trigger fires a schedule once, with the next poll of a processor, beside the fire
-// times it has: those stay as they are, and a paused schedule fires this once,
-// too. Asking again before it has fired changes nothing. It returns [ErrNotFound]
-// when there is none.
+// Trigger fires a schedule once, with the next poll of a processor, in addition to its fire times,
+// which stay unchanged. A paused schedule fires this once, too. Calling Trigger again before it has
+// fired changes nothing. It returns [ErrNotFound] for a missing schedule.
 func (s *Scheduler) Trigger(ctx context.Context, db bun.IDB, id int64) error {
 	return s.change(ctx, db, "run now", id, func(store.Schedule, time.Time) (store.ScheduleChange, error) {
 		return store.ScheduleChange{RunNow: true}, nil
 	})
 }
 
-// UpdateSchedule gives a schedule another expression and zone. It fires next at
-// the first fire time of these after now; a [Scheduler.Trigger] that has not fired
-// yet is taken back. It clears LastError, and a paused schedule stays paused. A
-// program that writes the schedule by [Name] at boot overwrites this then.
+// UpdateSchedule sets the expression and zone of a schedule. It next fires at their first fire time
+// after now. A [Scheduler.Trigger] that has not fired yet is cancelled. It clears LastError, and a
+// paused schedule stays paused. A program that writes the schedule by [Name] at boot overwrites the
+// change.
 //
-// It returns [ErrExpression] before it sends anything, and [ErrNotFound].
+// It returns [ErrExpression] before it accesses the database, and [ErrNotFound].
 func (s *Scheduler) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, expression, zone string) error {
 	if err := checkExpression(expression, zone); err != nil {
 		return fmt.Errorf("schedule: update schedule %d: %w", id, err)
@@ -99,11 +94,11 @@ func (s *Scheduler) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, ex
 	})
 }
 
-// UpdatePayload gives a schedule another payload, which may be of another type,
-// from its next fire on. It clears LastError; the next fire time stays. A program
-// that writes the schedule by [Name] at boot overwrites this then.
+// UpdatePayload sets the payload of a schedule, which may be of another type, from its next fire
+// on. It clears LastError; the next fire time stays. A program that writes the schedule by [Name]
+// at boot overwrites the change.
 //
-// It returns [ErrNotFound], and what [Scheduler.Upsert] returns for a payload.
+// It returns [ErrNotFound], and the errors of [Scheduler.Upsert] for a payload.
 func (s *Scheduler) UpdatePayload(ctx context.Context, db bun.IDB, id int64, payload bus.Payload) error {
 	payloadType, text, err := s.encode(payload, nil)
 	if err != nil {
@@ -114,8 +109,8 @@ func (s *Scheduler) UpdatePayload(ctx context.Context, db bun.IDB, id int64, pay
 	})
 }
 
-// change changes one schedule, which must exist. It holds the row before it looks
-// at the clock, so that a fire is either over or still to come.
+// change changes one existing schedule. It locks the row before it reads the clock, so that a fire
+// is either over or still to come.
 func (s *Scheduler) change(ctx context.Context, db bun.IDB, what string, id int64, change func(row store.Schedule, now time.Time) (store.ScheduleChange, error)) error {
 	err := s.writing(ctx, db, func(st *store.Store, tx bun.Tx) error {
 		if id == 0 { // a zero filter would select all

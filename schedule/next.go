@@ -7,20 +7,20 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// What Next may take.
+// Limits of Next.
 const (
 	mostFires  = 1000
 	nextWithin = time.Second
 )
 
-// Next returns the next fires of an expression in a time zone, 1 to 1000 of them, the first after the
-// given instant: what a schedule of both would do. They are in the zone, so that they tell
-// whether daylight saving time holds, by the rules of package schedule/cron. There are fewer where the
-// calendar ends, with the year 9999.
+// Next returns the next n fire times, 1 to 1000, of an expression in a time zone, starting after
+// the given instant. A schedule of both fires at these times. They are in the zone, so they show
+// whether daylight saving time applies, by the rules of package schedule/cron. It returns fewer at
+// the end of the calendar, the year 9999.
 //
-// It computes for a second at most, and then returns what it has. An expression or zone that cannot
-// be used, or has no fire at all, is [ErrExpression]; another number bus.ErrInvalidOption. Next is
-// safe for concurrent use.
+// It computes for at most one second, and then returns the fire times found so far. An invalid
+// expression or zone, or one that never fires, is [ErrExpression]; an invalid n is
+// bus.ErrInvalidOption. Next is safe for concurrent use.
 func Next(expression, zone string, after time.Time, n int) ([]time.Time, error) {
 	begun := time.Now()
 	if n < 1 || n > mostFires {

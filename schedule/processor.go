@@ -19,17 +19,16 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Producer sends messages down the produce chain in a transaction.
+// Producer sends messages through the produce chain in a transaction.
 // *outbox.Producer is one. It must be safe for concurrent use.
 type Producer interface {
-	// Send writes the messages in the transaction db, all or none. An error that
-	// is not the database's absence marks the schedule, which is tried again
-	// after a minute.
+	// Send writes the messages in the transaction db, all or none. An error marks the schedule,
+	// which is retried after a minute, unless the database is unavailable.
 	Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) error
 }
 
-// Processor fires schedules that are due. Any number of processors, in any
-// number of processes, may work on the same table. It is safe for concurrent use.
+// Processor fires due schedules. Any number of processors, in any number of processes, may use the
+// same table. It is safe for concurrent use.
 type Processor struct {
 	db       *bun.DB
 	registry *bus.Registry
@@ -38,20 +37,19 @@ type Processor struct {
 	config   ProcessorConfig
 	outage   *outage.Outage
 	chain    bus.ProduceFunc
-	reported atomic.Int64 // when unhandled payload types were last looked for, in Unix nanoseconds
-	batch    atomic.Int64 // schedules in one transaction, as many as have time
+	reported atomic.Int64 // last check for unhandled payload types, in Unix nanoseconds
+	batch    atomic.Int64 // schedules per transaction, adapted to fireTimeout
 	aside    aside
 	running  atomic.Bool
-	working  atomic.Bool // Run has seen that it can
+	working  atomic.Bool // Run has started successfully
 }
 
-// ErrRunning is returned by [Processor.Run] while another Run of the same Processor has
-// not returned.
+// ErrRunning is returned by [Processor.Run] while another Run of the same Processor has not
+// returned.
 var ErrRunning = errors.New("schedule: the processor is running already")
 
-// NewProcessor makes a processor that fires schedules through the producer. It
-// reports everything that is wrong with its arguments at once, and does not touch
-// the database.
+// NewProcessor makes a processor that fires schedules through the producer. It reports all errors
+// in its arguments at once, and does not access the database.
 func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config ProcessorConfig) (*Processor, error) {
 	config.Concurrency, config.PollInterval, config.Logger = cmp.Or(config.Concurrency, 1), cmp.Or(config.PollInterval, 5*time.Second), cmp.Or(config.Logger, slog.Default())
 	var errs []error
@@ -82,21 +80,23 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config 
 	return p, nil
 }
 
-// Run fires schedules until ctx is cancelled and returns nil within a second of
-// that: the transaction it is in is finished or, if it takes longer, rolled back,
-// in which case its schedules fire later. It returns an error at once when the
-// database cannot be reached (unless StartTimeout has it wait), when the server is refused (outbox.ErrUnsupportedServer; one that is
-// untested is not, but for its isolation: outbox.ProcessorConfig decides), when its tables are missing or too old
-// (outbox.ErrSchemaOutdated), or when its settings would break the library's promises; later
-// outages are logged and waited out. A schedule that cannot fire is logged and
-// marked (Schedule.LastError), and holds back no other.
+// Run fires schedules until ctx is cancelled, and returns nil within a second after that. The
+// current transaction is finished or, if it takes longer, rolled back; its schedules then fire
+// later. A schedule that cannot fire is logged and marked (Schedule.LastError), and does not block
+// others.
 //
-// Run may be called again once it has returned. A second Run at the same time returns
-// [ErrRunning].
+// Run returns an error at startup in these cases:
+//   - The database cannot be reached within StartTimeout.
+//   - The server is refused (outbox.ErrUnsupportedServer). An untested server is refused only for its
+//     isolation: outbox.ProcessorConfig decides.
+//   - The tables are missing or too old (outbox.ErrSchemaOutdated).
+//   - The database's settings would break the library's guarantees.
 //
-// Schedules whose payload type the registry does not know are left to other
-// programs. When one has been due for a minute all the same, Run logs a warning,
-// at most once a minute.
+// Run logs later outages and waits for them to end. It may be called again once it has returned. A
+// concurrent Run returns [ErrRunning].
+//
+// Schedules whose payload type is not registered are left to other programs. If one has been due
+// for a minute, Run logs a warning, at most once a minute.
 func (p *Processor) Run(ctx context.Context) error {
 	if !p.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -122,10 +122,9 @@ func (p *Processor) Run(ctx context.Context) error {
 	return nil
 }
 
-// FireDue fires every schedule that is due, as [Processor.Run] does, and returns
-// how many there were, those that could not fire included. It is for tests and for
-// commands that do what is due and exit. What another instance, or an open
-// transaction, has locked is left.
+// FireDue fires all due schedules, as [Processor.Run] does, and returns their number, including
+// those that could not fire. Use it in tests, and in commands that fire due schedules and exit. It
+// skips schedules that another instance or an open transaction has locked.
 func (p *Processor) FireDue(ctx context.Context) (total int, err error) {
 	if total, _, err = p.fireDue(ctx, p.registry.PayloadTypes()); err != nil {
 		return total, fmt.Errorf("schedule: fire: %w", err)
@@ -133,8 +132,8 @@ func (p *Processor) FireDue(ctx context.Context) (total int, err error) {
 	return total, nil
 }
 
-// Check looks at the live database as [Processor.Run] does before it starts, and
-// returns the same errors. It takes at most 10 s, and may be called at any time.
+// Check checks the database as [Processor.Run] does at startup, and returns the same errors. It
+// takes at most 10 s, and may be called at any time.
 func (p *Processor) Check(ctx context.Context) error {
 	return dberr.Wrap(p.check(ctx), "schedule: check")
 }
@@ -144,8 +143,8 @@ func (p *Processor) check(ctx context.Context) error {
 	return err
 }
 
-// Health returns how the processor is doing. It does not touch the database. Its error is
-// nil before the first Run, and after a Run what it was at its end.
+// Health returns the processor's health. It does not access the database. Its error is nil before
+// the first Run; after a Run it keeps its last value.
 func (p *Processor) Health() bus.Health {
 	err := p.outage.Err()
 	return bus.Health{Ready: err == nil && p.working.Load(), Err: err}

@@ -20,51 +20,46 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule/cron"
 )
 
-// Errors of this package; use errors.Is. What is wrong with a payload, a name
-// or a header is one of the errors of package bus.
+// Errors of this package; use errors.Is. Invalid payloads, names and headers are errors of package
+// bus.
 var (
-	// ErrNotFound: there is no schedule with that id.
+	// ErrNotFound is returned when no schedule has the id.
 	ErrNotFound = errors.New("no such schedule")
-	// ErrExpression: a cron expression or time zone cannot be used. It wraps the
-	// errors of schedule/cron that say why.
+	// ErrExpression is returned when a cron expression or time zone cannot be used. It wraps the
+	// error of schedule/cron with the cause.
 	ErrExpression = errors.New("expression or time zone cannot be used")
 )
 
-// errUnmade is what the zero Scheduler has to say, which under fx is what a
-// constructor sees.
+// errUnmade is returned by the zero Scheduler, which under fx is what a constructor gets.
 var errUnmade = errors.New("the scheduler was not made by NewScheduler; under fx use it from OnStart on")
 
-// SchedulerConfig sets up a [Scheduler]. The zero value works.
+// SchedulerConfig configures a [Scheduler]. The zero value works.
 type SchedulerConfig struct {
-	// MaxPayload is the largest encoded payload, in bytes. Defaults to 1 MiB.
+	// MaxPayload is the maximum size of an encoded payload, in bytes. Defaults to 1 MiB.
 	MaxPayload int
-	// Headers are added to every schedule that is written, and so to each of
-	// its messages; a trace context, for instance. It is called once for each
-	// [Scheduler.Upsert], with its context, by many goroutines at once. Where
-	// the option [Header] sets the same header, the option wins. What it returns
-	// may be nil, and is checked like headers of the option. Defaults to none.
+	// Headers returns headers for every schedule that is written, and so for each of its messages:
+	// a trace context, for instance. It is called once per [Scheduler.Upsert], with its context,
+	// from many goroutines at once. The option [Header] overrides it. The result may be nil, and is
+	// checked like headers of the option. Defaults to none.
 	Headers func(ctx context.Context) map[string]string
 }
 
-// Scheduler writes schedules, in the caller's transaction or, given a *bun.DB or
-// bun.Conn, in statements of its own. It holds no database and is safe for
-// concurrent use. Make one with [NewScheduler]: methods of the zero value return
-// an error.
+// Scheduler writes schedules in the caller's transaction or, given a *bun.DB or bun.Conn, in its
+// own. It holds no database and is safe for concurrent use. Make one with [NewScheduler]: methods
+// of the zero value return an error.
 //
-// Whatever changes something wakes this process's processors; in the caller's
-// transaction it wakes them. With the context of
-// outbox.Producer.RunInTx, or of a transactional consumer, the handle must be
-// that transaction: outbox.ErrNotInTx. All methods return outbox.ErrSchemaOutdated when the
-// tables are missing, and the database's errors, wrapped.
+// Every change wakes this process's processors, also in the caller's transaction. With the context
+// of outbox.Producer.RunInTx, or of a transactional consumer, the handle must be that transaction:
+// see outbox.ErrNotInTx. All methods return outbox.ErrSchemaOutdated when the tables are missing.
+// They return database errors wrapped.
 type Scheduler struct {
 	registry *bus.Registry
 	config   SchedulerConfig
 	stores   store.Stores
 }
 
-// NewScheduler makes a scheduler for payloads of the registry's consumers. It
-// reports a nil registry and everything that is wrong with the configuration at
-// once.
+// NewScheduler makes a scheduler for payloads of the registry's consumers. It reports a nil
+// registry and all configuration errors at once.
 func NewScheduler(registry *bus.Registry, config SchedulerConfig) (*Scheduler, error) {
 	var errs []error
 	if registry == nil {
@@ -80,13 +75,12 @@ func NewScheduler(registry *bus.Registry, config SchedulerConfig) (*Scheduler, e
 	return &Scheduler{registry: registry, config: config, stores: store.All(registry.Tables())}, nil
 }
 
-// Option changes one schedule: its name, tag, headers, or [SkipOverlap]. Of two that set the same,
-// the last one counts. What else an option sets is not written.
+// Option changes one schedule: its name, tag, headers, or [SkipOverlap]. The last of two
+// conflicting options wins. Other fields that an option sets are ignored.
 type Option func(*Schedule) error
 
-// Tag groups schedules, for [Scheduler.DeleteByTag] and [Scheduler.List]. It has
-// 1 to 255 bytes; an empty one is bus.ErrInvalidOption. A schedule has one tag or
-// none.
+// Tag groups schedules for [Scheduler.DeleteByTag] and [Scheduler.List]. It has 1 to 255 bytes; an
+// empty tag is bus.ErrInvalidOption. A schedule has at most one tag.
 func Tag(tag string) Option {
 	return func(s *Schedule) error {
 		if s.Tag = tag; tag == "" {
@@ -96,17 +90,15 @@ func Tag(tag string) Option {
 	}
 }
 
-// Name makes the schedule unique among those of its table: scheduling the same
-// name again updates it, so that a schedule written at every boot exists once.
-// It has 1 to 255 bytes; an empty one is bus.ErrInvalidOption.
+// Name makes the schedule unique in its table. Writing the same name again updates the schedule, so
+// a schedule written at every boot exists once. It has 1 to 255 bytes; an empty name is
+// bus.ErrInvalidOption.
 //
-// An update replaces payload, tag, headers, expression and zone, also those that
-// [Scheduler.UpdateSchedule] and [Scheduler.UpdatePayload] have set since: what
-// the program says at boot is what counts. It clears LastError. It keeps the id,
-// the time of the last fire, and whether the schedule is paused. While
-// expression and zone stay the same it keeps the next fire time, too; otherwise
-// that is the first of the new expression. A [Scheduler.Trigger] that has not
-// fired yet stays.
+// An update replaces payload, tag, headers, expression and zone, including values set since by
+// [Scheduler.UpdateSchedule] and [Scheduler.UpdatePayload]. It clears LastError. It keeps the id,
+// the time of the last fire, and whether the schedule is paused. It keeps the next fire time if
+// expression and zone are the same; otherwise the next fire is the first of the new expression. A
+// [Scheduler.Trigger] that has not fired yet stays.
 func Name(name string) Option {
 	return func(s *Schedule) error {
 		if s.Name = name; name == "" {
@@ -116,9 +108,8 @@ func Name(name string) Option {
 	}
 }
 
-// Header adds a header to every message of the schedule. All of them have at
-// most 8 KiB, and each needs a name. Names that begin with
-// "asyncmonolith-" are the library's: make up none.
+// Header adds a header to every message of the schedule. All headers have at most 8 KiB together,
+// and each needs a name. Names that begin with "asyncmonolith-" are reserved.
 func Header(key, value string) Option {
 	return func(s *Schedule) error {
 		if s.Headers == nil {
@@ -129,31 +120,30 @@ func Header(key, value string) Option {
 	}
 }
 
-// SkipOverlap has a fire leave out each consumer for which a message of the schedule still waits or runs, or waits for
-// its next attempt, so that a schedule that fires faster than its messages are consumed keeps one message for each
-// consumer. What a [Scheduler.Trigger] asks for is left out, too. The messages carry an insert id, see outbox.InsertID.
+// SkipOverlap skips a consumer at a fire while a message of the schedule is pending for it:
+// waiting, running or to be retried. A schedule that fires faster than its messages are consumed
+// then keeps one message per consumer. It also applies to a [Scheduler.Trigger]. The messages carry
+// an insert id: see outbox.InsertID.
 func SkipOverlap() Option {
 	return func(s *Schedule) error { s.SkipOverlap = true; return nil }
 }
 
-// Upsert writes a schedule that produces the payload, for each of its
-// consumers, whenever the cron expression fires in the time zone, and returns
-// its id, which is that of the schedule which has the name already, if there is
-// one. It needs a [Name]: see [Scheduler.Create] for schedules without. To
-// declare all that a program has, and drop what it had, see [Scheduler.Sync].
+// Upsert writes a schedule that produces the payload, for each of its consumers, whenever the cron
+// expression fires in the time zone. It returns the schedule's id. If a schedule has the name
+// already, Upsert updates it and returns its id. It needs a [Name]: see [Scheduler.Create] for
+// schedules without one. [Scheduler.Sync] declares all schedules of a program, and deletes those no
+// longer declared.
 //
-// The expression has six fields, seconds first; five are accepted, as
-// are names, L, W, #, macros such as @daily, and @every. The zone is an IANA
-// name such as "Europe/Amsterdam", or "UTC"; package schedule/cron has the rules
-// for daylight saving time. The first fire is the first after now, on the
-// database's clock.
+// The expression has six fields, seconds first, or five. Names, L, W, #, macros such as @daily, and
+// @every are allowed. The zone is an IANA name such as "Europe/Amsterdam", or "UTC". Package
+// schedule/cron has the rules for daylight saving time. The first fire is the first after now, on
+// the database's clock.
 //
-// Given a transaction it writes there, and the schedule exists once that
-// commits; given a *bun.DB or bun.Conn it exists when Schedule returns.
+// Given a transaction, Upsert writes there, and the schedule exists once that commits. Given a
+// *bun.DB or bun.Conn, it exists when Upsert returns.
 //
-// Errors that the caller can avoid are [ErrExpression], bus.ErrNoConsumer,
-// bus.ErrInvalidPayload, bus.ErrTooLarge, bus.ErrInvalidText,
-// bus.ErrInvalidOption and outbox.ErrNotInTx, joined where there are several; then
+// Invalid input is [ErrExpression], bus.ErrNoConsumer, bus.ErrInvalidPayload, bus.ErrTooLarge,
+// bus.ErrInvalidText, bus.ErrInvalidOption or outbox.ErrNotInTx, joined if there are several; then
 // nothing was sent to the database.
 func (s *Scheduler) Upsert(ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options ...Option) (int64, error) {
 	return s.write(ctx, db, payload, expression, zone, append(options[:len(options):len(options)], func(s *Schedule) error {
@@ -164,9 +154,8 @@ func (s *Scheduler) Upsert(ctx context.Context, db bun.IDB, payload bus.Payload,
 	}))
 }
 
-// Create is [Scheduler.Upsert] for a schedule without a name, of which
-// every call makes one more: for what people ask for, and not for what a program
-// writes at every boot. Its id, or [Tag], is how to get rid of it again. A [Name] is
+// Create is [Scheduler.Upsert] for a schedule without a name. Every call makes another one: use it
+// on user requests, not at every boot. Delete the schedule by its id or [Tag]. A [Name] is
 // bus.ErrInvalidOption.
 func (s *Scheduler) Create(ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options ...Option) (int64, error) {
 	return s.write(ctx, db, payload, expression, zone, append(options[:len(options):len(options)], func(s *Schedule) error {
@@ -211,8 +200,8 @@ func (s *Scheduler) save(ctx context.Context, st *store.Store, tx bun.Tx, row st
 	return st.SaveSchedule(ctx, tx, row)
 }
 
-// clock reads the database's clock, once the schedule that is to be replaced is not being fired, if
-// there is one: else the same instant could be fired twice.
+// clock reads the database's clock after it has locked the schedule that is to be replaced, if
+// there is one. Otherwise the same instant could fire twice.
 func (s *Scheduler) clock(ctx context.Context, st *store.Store, tx bun.Tx, name string) (time.Time, error) {
 	if name == "" {
 		return st.Now(ctx, tx)
@@ -221,8 +210,8 @@ func (s *Scheduler) clock(ctx context.Context, st *store.Store, tx bun.Tx, name 
 	return now, err
 }
 
-// row checks and encodes everything but the next fire time. With an error the
-// row has its name all the same.
+// row checks and encodes everything but the next fire time. With an error the row still has its
+// name.
 func (s *Scheduler) row(ctx context.Context, payload bus.Payload, expression, zone string, options []Option) (store.Schedule, error) {
 	e, mistakes := s.apply(ctx, options)
 	row := store.Schedule{Name: e.Name, Tag: e.Tag, CronExpression: expression, CronTimezone: zone}
@@ -243,7 +232,7 @@ func (s *Scheduler) row(ctx context.Context, payload bus.Payload, expression, zo
 	return row, nil
 }
 
-// encode encodes a payload that may be stored.
+// encode encodes a payload and checks that it may be stored.
 func (s *Scheduler) encode(payload bus.Payload, headers map[string]string) (payloadType string, text []byte, err error) {
 	if s.registry == nil {
 		return "", nil, errUnmade
@@ -257,7 +246,7 @@ func (s *Scheduler) encode(payload bus.Payload, headers map[string]string) (payl
 	return payloadType, text, err
 }
 
-// apply applies the options, over the headers of every schedule.
+// apply applies the options on top of the configured headers.
 func (s *Scheduler) apply(ctx context.Context, options []Option) (e Schedule, mistakes error) {
 	if s.config.Headers != nil {
 		e.Headers = maps.Clone(s.config.Headers(ctx))
@@ -272,7 +261,7 @@ func (s *Scheduler) apply(ctx context.Context, options []Option) (e Schedule, mi
 	return e, mistakes
 }
 
-// checkExpression reports what is wrong with either.
+// checkExpression reports errors in the expression or zone.
 func checkExpression(expression, zone string) error {
 	_, _, err := parse(expression, zone)
 	return err
@@ -298,7 +287,7 @@ func nextFire(expression, zone string, from time.Time) (time.Time, error) {
 
 func firstAfter(expression cron.Expression, zone *time.Location, from time.Time) (time.Time, error) {
 	next, err := expression.Next(from, zone)
-	if err == nil && next.UTC().Year() > 9999 { // which no database could store
+	if err == nil && next.UTC().Year() > 9999 { // databases cannot store later years
 		err = cron.ErrNeverFires
 	}
 	if err != nil {
@@ -307,8 +296,8 @@ func firstAfter(expression cron.Expression, zone *time.Location, from time.Time)
 	return next, nil
 }
 
-// writing runs fn in the caller's transaction or one of its own, and then wakes
-// this process's scheduled processors.
+// writing runs fn in the caller's transaction or its own, and then wakes this process's schedule
+// processors.
 func (s *Scheduler) writing(ctx context.Context, db bun.IDB, fn func(st *store.Store, tx bun.Tx) error) error {
 	st, db, err := s.stores.In(ctx, db, errUnmade)
 	if err != nil {

@@ -15,31 +15,29 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Spec is one schedule of a set, for [Scheduler.Sync]. All fields but Headers
-// and SkipOverlap must be set.
+// Spec is one schedule of a set, for [Scheduler.Sync]. All fields but Headers and SkipOverlap are
+// required.
 type Spec struct {
-	Name       string // as [Name] says
+	Name       string // see [Name]
 	Payload    bus.Payload
 	Expression string
 	Zone       string
-	Headers    map[string]string // of every message; nil means none
-	// SkipOverlap has a fire leave out consumers that still have a message of the schedule; see [SkipOverlap].
+	Headers    map[string]string // headers of every message; nil: none
+	// SkipOverlap skips consumers that still have a pending message of the schedule: see
+	// [SkipOverlap].
 	SkipOverlap bool
 }
 
-// Sync makes the schedules with the tag what the program says: it writes each one of
-// the set, as [Scheduler.Upsert] does with [Name] and [Tag], and deletes all others
-// that have the tag. Call it at every boot; a schedule that a release no longer
-// declares then stops firing. The tag is the set's own: programs with sets of their
-// own need tags of their own, and an empty set deletes all that the tag has.
+// Sync makes the schedules with the tag equal to the set. It writes each one, as [Scheduler.Upsert]
+// does with [Name] and [Tag], and deletes all others with the tag. Call it at every boot: a
+// schedule that a release no longer declares then stops firing. Each program needs its own tag for
+// its set, and an empty set deletes all schedules with the tag.
 //
-// While two releases start side by side, as in a rolling deploy, the set of whichever
-// calls it last is what counts.
+// During a rolling deploy of two releases, the last call wins.
 //
-// It is all or nothing: with a *bun.DB or bun.Conn in a transaction of its own. The
-// errors are those of [Scheduler.Upsert], joined, of all schedules of the set that
-// are wrong; two with one name, an empty tag, and a name that has another tag already,
-// are bus.ErrInvalidOption.
+// Sync is all or nothing; given a *bun.DB or bun.Conn it uses its own transaction. It joins the
+// errors of all invalid schedules of the set, which are those of [Scheduler.Upsert]. Two schedules
+// with one name, an empty tag, and a name that already has another tag are bus.ErrInvalidOption.
 func (s *Scheduler) Sync(ctx context.Context, db bun.IDB, tag string, set ...Spec) error {
 	rows, err := s.declared(ctx, tag, set)
 	if err != nil {
@@ -64,8 +62,8 @@ func (s *Scheduler) Sync(ctx context.Context, db bun.IDB, tag string, set ...Spe
 	return dberr.Wrap(err, "schedule: sync %q", tag)
 }
 
-// otherSet refuses a name that another set has: the two would take it from each other
-// at each boot.
+// otherSet refuses a name of another set: each of the two would take the schedule over at every
+// boot.
 func otherSet(ctx context.Context, st *store.Store, tx bun.Tx, row store.Schedule) error {
 	old, _, err := st.LockSchedules(ctx, tx, store.ScheduleFilter{Name: row.Name})
 	if err == nil && len(old) > 0 && old[0].Tag != "" && old[0].Tag != row.Tag {
@@ -74,7 +72,7 @@ func otherSet(ctx context.Context, st *store.Store, tx bun.Tx, row store.Schedul
 	return err
 }
 
-// declared returns the rows of a set by name, but for their next fires.
+// declared returns the rows of a set, sorted by name, without their next fire times.
 func (s *Scheduler) declared(ctx context.Context, tag string, set []Spec) ([]store.Schedule, error) {
 	mistakes := limits.CheckKey("tag", tag)
 	if tag == "" {

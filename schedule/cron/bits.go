@@ -20,7 +20,7 @@ func between(lo, hi int) bits {
 
 func (b bits) has(n int) bool { return b>>n&1 != 0 }
 
-// first returns the least member; it means nothing for the empty set.
+// first returns the least member; the result is undefined for the empty set.
 func (b bits) first() int { return mathbits.TrailingZeros64(uint64(b)) }
 
 // from returns the least member that is at least n.

@@ -8,12 +8,12 @@ const lastWeek = -1
 // A dayRule holds the two day fields: which days of a month match.
 type dayRule struct {
 	listed  bits // the days of the month, as numbers; unused with last
-	last    bool // L: counted from the end of the month,
-	before  int  // L-3: so many days before its last
+	last    bool // L: counted from the end of the month
+	before  int  // L-3: this many days before the last
 	nearest bool // W: moved to the nearest weekday
 
 	weekdays bits // 0 is Sunday
-	week     int  // #2: the weekday's second in the month; lastWeek; or 0, any
+	week     int  // #2: the second such weekday of the month; lastWeek; or 0, any
 }
 
 // in returns the days of the month that match.
@@ -39,16 +39,16 @@ func (r dayRule) in(year int, month time.Month) bits {
 	return days & daysOfWeek(r.weekdays, firstDay)
 }
 
-// daysOfWeek returns the days of a month that fall on one of the weekdays,
-// given the weekday of the month's first. It runs past the end of the month.
+// daysOfWeek returns the days of a month that fall on one of the weekdays, given the weekday of the
+// 1st. The result extends past the end of the month.
 func daysOfWeek(weekdays bits, firstDay time.Weekday) bits {
 	const everyWeek = 1 | 1<<7 | 1<<14 | 1<<21 | 1<<28
 	week := (weekdays>>firstDay | weekdays<<(7-firstDay)) & 0x7f // bit 0 is the 1st
 	return week * everyWeek << 1
 }
 
-// nearestWeekday moves day off a weekend, to Friday or Monday, whichever is
-// nearer, but never out of its month.
+// nearestWeekday moves a day on a weekend to the nearer of Friday and Monday, but never out of its
+// month.
 func nearestWeekday(day, length int, firstDay time.Weekday) int {
 	switch weekday := (int(firstDay) + day - 1) % 7; {
 	case weekday == int(time.Saturday) && day == 1:

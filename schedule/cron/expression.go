@@ -3,20 +3,19 @@ package cron
 import "time"
 
 const (
-	// searchYears bounds the search for a day. The calendar knows 14 kinds of
-	// year (leap or not, and the weekday of 1 January), and each comes back
-	// within 40 years: what has not matched by then never will.
+	// searchYears bounds the search for a day. The calendar has 14 kinds of year (leap or not, and
+	// the weekday of 1 January), and each recurs within 40 years. A day without a match by then
+	// never matches.
 	searchYears = 100
 
-	// The calendar ends where four digits do, and RFC 3339 with them.
+	// The calendar ends with the last year of four digits, as in RFC 3339.
 	lastYear   = 9999
 	lastSecond = 253402300799 // 9999-12-31 23:59:59 UTC, in Unix time
 )
 
-// An Expression is a parsed cron expression. It is an immutable, comparable
-// value, equal to another if both have the same source text, and safe for
-// concurrent use. The zero Expression has the text "" and never fires: Next
-// returns ErrNeverFires.
+// An Expression is a parsed cron expression. It is an immutable, comparable value, and safe for
+// concurrent use. Two are equal if they have the same source text. The zero Expression has the text
+// "" and never fires: Next returns ErrNeverFires.
 type Expression struct {
 	text  string
 	every time.Duration // of @every; 0 if the fields below decide
@@ -25,19 +24,18 @@ type Expression struct {
 	day                  dayRule
 	month                bits
 
-	// interval marks an expression that is read as "every so often" and not as
-	// a list of times, so that it goes on firing while an hour is repeated.
+	// interval marks an expression that means "every so often" rather than a list of times. It
+	// keeps firing while an hour is repeated.
 	interval bool
 }
 
-// String returns the source text, as it was given to Parse.
+// String returns the source text passed to Parse.
 func (e Expression) String() string { return e.text }
 
-// Next returns the first occurrence strictly after from, in the zone loc; nil
-// is UTC. It is a whole second, except that @every adds its duration to from
-// as it is. The zone of from does not matter, and a from before the year 1
-// counts as its beginning. Next returns ErrNeverFires if there is no
-// occurrence before the end of the year 9999.
+// Next returns the first occurrence strictly after from, in the zone loc; nil is UTC. It is a whole
+// second, except that @every adds its duration to from unchanged. The zone of from does not matter.
+// A from before the year 1 counts as the beginning of the year 1. Next returns ErrNeverFires if
+// there is no occurrence before the end of the year 9999.
 func (e Expression) Next(from time.Time, loc *time.Location) (time.Time, error) {
 	if loc == nil {
 		loc = time.UTC
@@ -58,14 +56,14 @@ func (e Expression) Next(from time.Time, loc *time.Location) (time.Time, error) 
 	return e.nextOnCalendar(from.In(loc))
 }
 
-// nextOnCalendar walks through the zone's periods of constant offset, in which
-// the wall clock is as good as time, and looks for a match in each.
+// nextOnCalendar searches the zone's periods of constant offset, in which the wall clock runs like
+// time itself, for the first match.
 func (e Expression) nextOnCalendar(from time.Time) (time.Time, error) {
 	p := periodFrom(from)
 	cursor := p.wallAt(from.Unix()) + 1
 	if !e.interval {
-		// Fixed times have fired in the first pass of an overlap, and wait
-		// until the wall clock is back where that pass ended.
+		// Fixed times have fired in the first pass of an overlap. They wait until the wall clock is
+		// back at the end of that pass.
 		cursor = max(cursor, shownBefore(from))
 	}
 	for {
@@ -76,9 +74,8 @@ func (e Expression) nextOnCalendar(from time.Time) (time.Time, error) {
 		if match < p.stop {
 			return p.instantOf(match).In(from.Location()), nil
 		}
-		// The wall clock does not come to match in this period, but in a later
-		// one, or jumps over it on the way there: the search need not go back.
-		// Only intervals follow a wall clock that is put back.
+		// The wall clock reaches match in a later period, or jumps over it: the search need not go
+		// back. Only intervals follow a wall clock that is set back.
 		cursor, p = match, p.next()
 		if e.interval {
 			cursor = min(cursor, p.wallAt(p.start))
@@ -86,8 +83,7 @@ func (e Expression) nextOnCalendar(from time.Time) (time.Time, error) {
 	}
 }
 
-// search returns the first reading of the wall clock, at or after from, that
-// the fields match.
+// search returns the first wall-clock reading at or after from that matches the fields.
 func (e Expression) search(from wall) (wall, bool) {
 	year, month, day := from.date()
 	if e.month.has(int(month)) && e.day.in(year, month).has(day) {
@@ -118,8 +114,8 @@ func (e Expression) searchClock(h, m, s int) (hour, minute, second int, ok bool)
 	return hour, e.minute.first(), e.second.first(), ok
 }
 
-// searchDay returns the first matching day at or after the given one, whose
-// day may be one past the end of the month.
+// searchDay returns the first matching day at or after the given one. The given day may be one past
+// the end of the month.
 func (e Expression) searchDay(year int, month time.Month, day int) (int, time.Month, int, bool) {
 	for end := min(year+searchYears, lastYear); year <= end; year++ {
 		for ; month <= time.December; month++ {

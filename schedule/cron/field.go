@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// A field describes what may stand at one place of an expression.
+// A field describes what is allowed at one position of an expression.
 type field struct {
 	name     string
 	min, max int
-	names    []string // in upper case; names[0] stands for min
-	alone    string   // the forms beyond numbers and names, for messages
+	names    []string // upper case; names[0] is min
+	alone    string   // special forms, for error messages
 
-	// cycle is the number of different values, after which a range begins
-	// again at min. Weekdays, where 7 is 0 again, have one less than it seems.
+	// cycle is the number of different values, after which a range wraps around to min. Weekdays
+	// have 7, since 7 is 0.
 	cycle int
 }
 
@@ -28,8 +28,7 @@ func (f field) value(text string) (int, bool) {
 	return number(text, f.min, f.max)
 }
 
-// span returns every step-th value from lo to hi, over the end of the field if
-// hi is less than lo.
+// span returns every step-th value from lo to hi, wrapping around if hi is less than lo.
 func (f field) span(lo, hi, step int) bits {
 	if hi < lo {
 		hi += f.cycle
@@ -41,7 +40,7 @@ func (f field) span(lo, hi, step int) bits {
 	return set
 }
 
-// allowed says what may stand in the field: as all of it, or as a part.
+// allowed describes what is allowed as the whole field, or as a part of it.
 func (f field) allowed(whole bool) string {
 	values := fmt.Sprintf("%d-%d", f.min, f.max)
 	if n := len(f.names); n > 0 {
@@ -66,15 +65,16 @@ func number(text string, lo, hi int) (int, bool) {
 	return int(n), true
 }
 
-// A parser reads the fields of an expression and keeps the first error, after
-// which the sets it returns mean nothing.
+// A parser reads the fields of an expression and keeps the first error. After an error, its sets
+// are undefined.
 type parser struct {
 	expr string
 	err  error
 }
 
-// days reports whether the field is one of days, where ? is another name for *. Elsewhere it is refused, as by Quartz and
-// AWS: the fields are then those of another format, such as AWS's, which begins with minutes and ends with years.
+// days reports whether this is a day field, in which ? means *. Elsewhere ? is refused, as by
+// Quartz and AWS: the expression is then in another format, such as AWS's, which begins with
+// minutes and ends with years.
 func (f field) days() bool { return strings.HasPrefix(f.name, "day-") }
 
 // set reads a field of values, ranges and steps, or *.
@@ -86,8 +86,8 @@ func (p *parser) set(f field, text string) bits {
 	return set
 }
 
-// term reads one element of the list in text: 5, 5-40, 5-40/5 or 10/5; or,
-// where it is all of text, * or */5, and ? or ?/5 of days.
+// term reads one element of the list in text: 5, 5-40, 5-40/5 or 10/5. If it is all of text, it may
+// also be * or */5, and ? or ?/5 for days.
 func (p *parser) term(f field, text, term string) bits {
 	ends, every, stepped := strings.Cut(term, "/")
 	step := 1

@@ -8,32 +8,31 @@ import (
 )
 
 const (
-	// maxExpression bounds what is stored with every schedule and read with every
-	// fire, in bytes. Lists of all values in all fields together are shorter.
+	// maxExpression bounds, in bytes, what is stored with every schedule and read with every fire.
+	// Lists of all values in all fields are shorter.
 	maxExpression = 1024
-	// maxZone bounds names of zones, in bytes; the longest there is has 32.
+	// maxZone bounds the names of zones, in bytes; the longest existing name has 32.
 	maxZone = 255
-	// shown is how much of a text that is too long an error quotes.
+	// shown is how many bytes of an overlong text an error quotes.
 	shown = 64
 )
 
-// Parse reads an expression of six fields (seconds first), of five (seconds
-// are 0), or a macro; the package comment has the syntax. White space around
-// and between the fields does not matter, and String returns it as it was given.
-// The error is a *ParseError if the text is wrong, for the first thing that is,
-// and wraps ErrNeverFires if the text is right but no year has such a day, as
-// with 30 February. It takes up to 1024 bytes. Parse is safe for concurrent use.
+// Parse reads an expression of six fields (seconds first) or five (seconds are 0), or a macro; the
+// package comment has the syntax. White space around and between the fields does not matter, and
+// String returns the text unchanged. Parse returns a *ParseError for the first invalid part of the
+// text. It returns an error that wraps ErrNeverFires if the text is valid but no year has such a
+// day, as with 30 February. The maximum length is 1024 bytes. Parse is safe for concurrent use.
 func Parse(expr string) (Expression, error) {
 	if len(expr) > maxExpression {
 		return Expression{}, &ParseError{Expr: expr[:shown], Value: expr[:shown], Allowed: fmt.Sprintf("a text of up to %d bytes, not %d,", maxExpression, len(expr))}
 	}
-	// Without this, white space and letters that merely look or fold like
-	// those of the syntax (a pasted no-break space, a long s) would pass.
+	// Otherwise characters that look or fold like those of the syntax would be accepted, such as a
+	// pasted no-break space or a long s.
 	if strings.ContainsFunc(expr, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		return refused(expr, "ASCII text")
 	}
 	fields, text := strings.Fields(expr), strings.TrimSpace(expr)
-	prefix, _, zone := strings.Cut(text, "=") // as other cron dialects let expressions name a time zone
+	prefix, _, zone := strings.Cut(text, "=") // the time zone syntax of other cron dialects
 	switch {
 	case strings.HasPrefix(text, "@"):
 		return parseMacro(expr, fields)
@@ -52,7 +51,7 @@ func refused(expr, allowed string) (Expression, error) {
 	return Expression{}, &ParseError{Expr: expr, Value: expr, Allowed: allowed}
 }
 
-// macros are what they stand for. Immutable.
+// macros maps macros to their expressions. Immutable.
 var macros = map[string]string{
 	"@yearly": "0 0 0 1 1 *", "@annually": "0 0 0 1 1 *",
 	"@monthly": "0 0 0 1 * *",
@@ -83,8 +82,7 @@ func parseEvery(expr, duration string) (Expression, error) {
 	return Expression{text: expr, every: every}, nil
 }
 
-// parseFields reads six fields. The expression expr they come from serves for
-// errors and for String.
+// parseFields reads six fields. expr is the source text, for errors and for String.
 func parseFields(expr string, fields []string) (Expression, error) {
 	p := parser{expr: expr}
 	e := Expression{
@@ -102,7 +100,7 @@ func parseFields(expr string, fields []string) (Expression, error) {
 	if p.err != nil {
 		return Expression{}, p.err
 	}
-	// Any beginning would do: see searchYears.
+	// Any start would do: see searchYears.
 	if _, ok := e.search(wallOf(2000, time.January, 1, 0, 0, 0)); !ok {
 		return Expression{}, fmt.Errorf("%w: %q", ErrNeverFires, expr)
 	}
@@ -151,7 +149,7 @@ func (p *parser) dayOfWeek(rule *dayRule, text string) {
 	}
 }
 
-// weekday reads the one weekday that # and L follow.
+// weekday reads the single weekday before # or L.
 func (p *parser) weekday(f field, text, day string) bits {
 	n, ok := f.value(day)
 	if !ok {
