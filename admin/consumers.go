@@ -136,7 +136,7 @@ type Unhandled struct {
 func (a *Client) Unhandled(ctx context.Context, db bun.IDB) ([]Unhandled, error) {
 	st, db, err := a.stores.Of(db, errNotMade)
 	if err != nil {
-		return nil, dberr.Wrap(err, "admin: unregistered")
+		return nil, dberr.Wrap(err, "admin: unhandled")
 	}
 	var wants []store.Want
 	for _, c := range a.registry.Consumers() {
@@ -144,7 +144,7 @@ func (a *Client) Unhandled(ctx context.Context, db bun.IDB) ([]Unhandled, error)
 	}
 	rows, err := st.Unhandled(ctx, db, wants)
 	if err != nil {
-		return nil, dberr.Wrap(err, "admin: unregistered")
+		return nil, dberr.Wrap(err, "admin: unhandled")
 	}
 	return store.Each(rows, func(row store.Unhandled) Unhandled {
 		return Unhandled{Consumer: row.ConsumerType, PayloadType: row.PayloadType}
