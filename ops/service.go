@@ -105,11 +105,11 @@ func New(c Config) (*Service, error) {
 	return d, nil
 }
 
-// Session is the service as one principal has it. It is safe for concurrent use.
+// Session is the service for one principal. It is safe for concurrent use.
 type Session struct {
 	service *Service
 	who     Principal
 }
 
-// As returns the session of a principal. One without a name may do nothing.
+// As returns the session of a principal. A principal without a name may do nothing.
 func (d *Service) As(who Principal) *Session { return &Session{service: d, who: who} }
