@@ -198,6 +198,7 @@ func (r *receiving) fits(registry *bus.Registry) error {
 //   - the database cannot be reached and StartTimeout has passed
 //   - the server is rejected (outbox.ErrUnsupportedServer); an untested server is accepted, except
 //     for its isolation level (see
+//
 // outbox.ProcessorConfig)
 //   - the tables are missing or too old (outbox.ErrSchemaOutdated)
 //   - a log relay has another number of shards than before
