@@ -167,8 +167,8 @@ func (m *missing) silentAll(destinations []string) bool {
 	return true
 }
 
-// disconnected is called when the circuit opens because there is no connection: what is known of
-// silence is old once it closes.
+// disconnected is called when the circuit opens because there is no connection. What is known of
+// silent destinations is outdated once it closes.
 func (m *missing) disconnected() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

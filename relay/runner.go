@@ -196,10 +196,8 @@ func (r *receiving) fits(registry *bus.Registry) error {
 // Run returns an error at once in these cases:
 //
 //   - the database cannot be reached and StartTimeout has passed
-//   - the server is rejected (outbox.ErrUnsupportedServer); an untested server is accepted, except
-//     for its isolation level (see
-//
-// outbox.ProcessorConfig)
+//   - the server is rejected (outbox.ErrUnsupportedServer); an untested version is accepted unless
+//     its isolation level is wrong (see outbox.ProcessorConfig)
 //   - the tables are missing or too old (outbox.ErrSchemaOutdated)
 //   - a log relay has another number of shards than before
 //   - a broker answers but does not support what the relay needs
