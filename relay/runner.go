@@ -193,7 +193,7 @@ func (r *receiving) fits(registry *bus.Registry) error {
 // current batch and returns nil. A subscriber that does not return within 10 s is abandoned. So
 // are calls of [MapRecord] that take longer than 5 s; at most four of them may still run.
 //
-// Run returns an error at once in these cases:
+// Run returns an error at its start in these cases:
 //
 //   - the database cannot be reached and StartTimeout has passed
 //   - the server is rejected (outbox.ErrUnsupportedServer); an untested version is accepted unless

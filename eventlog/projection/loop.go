@@ -20,7 +20,7 @@ import (
 type shard struct {
 	*reader
 	number int
-	limit  atomic.Int64 // of the next batch: less than BatchSize after a failure
+	limit  atomic.Int64 // of the next batch; less than BatchSize after a failure
 	window atomic.Int64 // positions to read; more if few events match
 
 	busy      atomic.Bool  // a goroutine works on it

@@ -162,7 +162,7 @@ func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 // Run assigns positions to events and applies them until ctx is cancelled. Then it finishes the
 // current events and returns nil. Functions that still run are abandoned.
 //
-// Run returns an error at once if the database cannot be reached and StartTimeout has passed; if
+// Run returns an error at its start if the database cannot be reached and StartTimeout has passed; if
 // the server has no event log (outbox.ErrUnsupportedServer); if its tables are missing or too old
 // (outbox.ErrSchemaOutdated); or if a projection changed without a new version. During later
 // outages, which are logged, it waits. A failing projection does not delay others. A second
