@@ -62,10 +62,9 @@ type Projection struct {
 	// StartAtHead makes a new projection or version begin with events that get positions from now
 	// on. By default it gets every event of the log.
 	StartAtHead bool
-	// OnError is what becomes of an event that cannot be applied. Defaults to Halt.
+	// OnError is what happens to an event that cannot be applied. Defaults to Halt.
 	OnError OnError
-	// MaxAttempts is the number of failed attempts after which OnError counts.
-	// Defaults to 5.
+	// MaxAttempts is the number of failed attempts before OnError applies. Defaults to 5.
 	MaxAttempts int
 	// AttemptDelay is the wait after the first failed attempt. Defaults to 1 s.
 	AttemptDelay time.Duration
