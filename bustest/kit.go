@@ -30,10 +30,10 @@ type KitConfig struct {
 	Registry bus.RegistryConfig
 	// Producer configures Kit.Producer. Zero fields mean the defaults.
 	Producer outbox.ProducerConfig
-	// Processor configures how messages run: the chain, MaxAttempts, AttemptDelay. Zero fields
-	// mean the defaults, except that the backoff has no jitter: failed messages wait for
-	// AttemptDelay, twice that, and so on, up to 15 minutes. A Chain is used unchanged. The Logger
-	// defaults to the test's log.
+	// Processor configures how messages run: the middleware, MaxAttempts, AttemptDelay. Zero
+	// fields mean the defaults, except that the backoff has no jitter: failed messages wait for
+	// AttemptDelay, twice that, and so on, up to 15 minutes. A Middleware chain is used unchanged.
+	// The Logger defaults to the test's log.
 	Processor outbox.ProcessorConfig
 	// Scheduler configures Kit.Scheduler. Zero fields mean the defaults.
 	Scheduler schedule.SchedulerConfig

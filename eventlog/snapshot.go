@@ -20,8 +20,9 @@ type Snapshot struct {
 	State   []byte // text: valid UTF-8 without NUL bytes
 }
 
-// Snapshot returns the last snapshot of a kind, and false if there is none. Package decider calls
-// it itself. For a stream or kind that is not valid text it returns bus.ErrInvalidText.
+// Snapshot returns the last snapshot of a kind, and false if there is none. Package decider
+// manages snapshots automatically. For a stream or kind that is not valid text it returns
+// bus.ErrInvalidText.
 func (l *Log) Snapshot(ctx context.Context, db bun.IDB, stream, kind string) (Snapshot, bool, error) {
 	s, db, err := l.on(db)
 	if err = errors.Join(err, checkText("stream", stream), checkText("kind", kind)); err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	lookEvery    = undoWindow // polling for operations started elsewhere, which is sooner than they begin
+	lookEvery    = undoWindow // poll interval: operations started elsewhere are seen before they begin
 	lease        = 15 * time.Second
 	operationsAt = 4 // concurrent operations
 	tick         = 200 * time.Millisecond

@@ -33,7 +33,7 @@ type Config struct {
 	// Redact is safe if it hides by field, not by the look of a value.
 	Redact func(context.Context, Content) Content
 	// Audit is called with each change before the commit, if the change is one transaction. An
-	// error refuses the change. Audit may take a minute; on PostgreSQL the server then ends the
+	// error refuses the change. Audit must return within a minute: PostgreSQL then ends the
 	// transaction.
 	Audit func(context.Context, Change) error
 	// Logger logs each change. Defaults to slog.Default.

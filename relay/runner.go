@@ -76,7 +76,7 @@ type Runner struct {
 // consumers for all accepted payloads. The producer must have the same registry; it writes
 // received messages through its layers. NewRunner reports all mistakes in its arguments at once
 // and does not touch the database. A relay belongs to one runner. On MariaDB, which has no event
-// log, [NewLogForwarder] and [AppendToLog] return errors.ErrUnsupported.
+// log, NewRunner returns errors.ErrUnsupported for a [NewLogForwarder] or [AppendToLog].
 func NewRunner(db *bun.DB, registry *bus.Registry, producer *outbox.Producer, config RunnerConfig, relays ...Relay) (*Runner, error) {
 	if db == nil || registry == nil || producer == nil {
 		return nil, errors.New("relay: NewRunner: the database handle, the registry or the producer is nil")
