@@ -31,7 +31,8 @@ type RunnerConfig struct {
 	// Telemetry wraps every received batch; the produce function passed to it accepts the batch.
 	// Defaults to none.
 	Telemetry bus.ProduceMiddleware
-	// PublishTelemetry wraps every batch of events that a [NewLogForwarder] publishes. Defaults to none.
+	// PublishTelemetry wraps every batch of events that a [NewLogForwarder] publishes. Defaults to
+	// none.
 	PublishTelemetry bus.ProduceMiddleware
 	// Log is the application's event log, made with the same registry. [NewLogForwarder] and
 	// [AppendToLog] need it. Defaults to none.

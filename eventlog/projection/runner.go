@@ -162,11 +162,15 @@ func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 // Run assigns positions to events and applies them until ctx is cancelled. Then it finishes the
 // current events and returns nil. Functions that still run are abandoned.
 //
-// Run returns an error at its start if the database cannot be reached and StartTimeout has passed; if
-// the server has no event log (outbox.ErrUnsupportedServer); if its tables are missing or too old
-// (outbox.ErrSchemaOutdated); or if a projection changed without a new version. During later
-// outages, which are logged, it waits. A failing projection does not delay others. A second
-// concurrent Run returns [ErrRunning].
+// Run returns an error at its start in these cases:
+//
+//   - the database cannot be reached and StartTimeout has passed
+//   - the server has no event log (outbox.ErrUnsupportedServer)
+//   - the tables are missing or too old (outbox.ErrSchemaOutdated)
+//   - a projection changed without a new version
+//
+// During later outages, which are logged, Run waits. A failing projection does not delay others. A
+// second concurrent Run returns [ErrRunning].
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return ErrRunning
