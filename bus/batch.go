@@ -11,25 +11,25 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
-// ConsumeBatch makes a consumer that gets many payloads at once: as many as wait, up to
-// [BatchSize]. Each message keeps its own attempts, chain, span and outcome: the chains of
-// a batch meet at the one call of fn, and go on with what it returned. The order of the
-// payloads means nothing, except that with [Ordered] those of one key are in theirs.
+// ConsumeBatch makes a consumer that gets many payloads at once: as many as are ready, up to
+// [BatchSize]. Each message keeps its own attempts, chain, span and outcome: the chains of a batch
+// share one call of fn and continue with its result. The order of the payloads is undefined,
+// except that [Ordered] keeps the order within a key.
 //
-// A nil error means that all are done. A [BatchError] says which failed. Any other error, also one
-// that joins a BatchError with another, is of all messages. A message that has failed, or has
-// crashed a process, comes alone the next time, so that one message cannot take the others down for
-// ever. With [Ordered] those behind it of its key come again as well, whatever was returned for
+// A nil error means that all are done. A [BatchError] names the failed payloads. Any other error
+// applies to all messages, even one that joins a BatchError with another error. A message that
+// failed, or crashed a process, is next delivered alone, so that it cannot fail the others
+// forever. With [Ordered], later messages of its key are redelivered too, whatever fn returned for
 // them.
 //
-// The context ends with the first of its messages' contexts. [MessageFromContext] gives the first
-// message, and [BatchFromContext] all of them.
+// The context ends with the first of its messages' contexts. [MessageFromContext] returns the
+// first message, [BatchFromContext] all of them.
 func ConsumeBatch[T Payload](name string, fn func(context.Context, []T) error, options ...ConsumerOption) Consumer {
 	c := consumerOf[T](name)
 	c.batch = func(ctx context.Context, codec Codec, batch []*Message, ordered bool) []error {
 		values, readable := make([]T, 0, len(batch)), make([]*Message, 0, len(batch))
 		errs := make([]error, len(batch))
-		var stuck []string // keys with a payload that does not fit
+		var stuck []string // keys with an undecodable payload
 		for i, m := range batch {
 			var value T
 			if ordered && slices.Contains(stuck, m.OrderingKey) {
@@ -48,13 +48,13 @@ func ConsumeBatch[T Payload](name string, fn func(context.Context, []T) error, o
 	return c.batched(fn == nil, options)
 }
 
-// errBehind gives back what comes behind a payload of its key that does not fit.
+// errBehind releases a message behind an undecodable payload of its key.
 var errBehind error = &OutcomeError{Outcome: Released, Err: errors.New("bus: the payload before it, of the same key, cannot be read")}
 
-// ConsumeRaw makes a consumer that takes messages as they are, of several payload types
-// under one name: for programs that pass messages on. fn gets many at once; see
-// [ConsumeBatch]. Their Payload is as it is stored, except that one of an event is in its
-// newest form. payloadTypes are stored names, former ones included.
+// ConsumeRaw makes a consumer that gets undecoded messages of several payload types, for programs
+// that forward messages. fn gets many at once; see [ConsumeBatch]. Payload is as stored, except
+// that an event's payload is upcast to its newest schema. payloadTypes are stored names, including
+// former ones.
 func ConsumeRaw(name string, fn func(context.Context, []*Message) error, payloadTypes []string, options ...ConsumerOption) Consumer {
 	c := Consumer{name: name}
 	if len(payloadTypes) == 0 {
@@ -75,7 +75,7 @@ func ConsumeRaw(name string, fn func(context.Context, []*Message) error, payload
 	return c.batched(fn == nil, options)
 }
 
-// batched completes a consumer of batches.
+// batched completes a batch consumer.
 func (c Consumer) batched(isNil bool, options []ConsumerOption) Consumer {
 	c.consume = func(ctx context.Context, codec Codec, payload []byte) error {
 		m := Message{PayloadType: c.payloadType}
@@ -95,19 +95,19 @@ const (
 	maxBatchWait = time.Second
 )
 
-// BatchSize is how many messages a consumer made by [ConsumeBatch] or [ConsumeRaw] gets at
-// once, at most: 1 to 1000. Defaults to 100.
+// BatchSize is the maximum batch of a consumer made by [ConsumeBatch] or [ConsumeRaw]: 1 to 1000.
+// Defaults to 100.
 func BatchSize(n int) ConsumerOption {
 	return func(c *ConsumerConfig) { set(c, "BatchSize", &c.BatchSize, n) }
 }
 
 // BatchWait is how long a message waits for others while its batch is not full: up to 1 s.
-// Defaults to no wait: what waits when a worker is free is the batch.
+// Defaults to no wait: the batch is whatever is ready when a worker is free.
 func BatchWait(d time.Duration) ConsumerOption {
 	return func(c *ConsumerConfig) { set(c, "BatchWait", &c.BatchWait, d) }
 }
 
-// validateBatch notes the mistakes of options for batches.
+// validateBatch records mistakes in batch options.
 func (c *Consumer) validateBatch() {
 	switch config := c.config; {
 	case c.batch == nil && (config.BatchSize != 0 || config.BatchWait != 0):
@@ -119,10 +119,9 @@ func (c *Consumer) validateBatch() {
 	}
 }
 
-// BatchError says which payloads of a batch failed, by their index in the slice that the
-// function was given. The others are done. Each error decides like one of a consumer of
-// single messages: [Permanent], [RetryAfter], [Snooze] and [Discard] count. A nil error
-// is none.
+// BatchError has the errors of the failed payloads of a batch, by their index in the slice passed
+// to the function. The others are done. Each error acts as in a consumer of single messages,
+// including [Permanent], [RetryAfter], [Snooze] and [Discard]. A nil error means success.
 type BatchError map[int]error
 
 // Error implements error.
@@ -135,7 +134,7 @@ func (e BatchError) Error() string {
 	return "none of the batch failed"
 }
 
-// Unwrap returns the errors, in the order of their indexes.
+// Unwrap returns the errors in index order.
 func (e BatchError) Unwrap() (errs []error) {
 	for _, i := range slices.Sorted(maps.Keys(e)) {
 		if e[i] != nil {
@@ -145,8 +144,8 @@ func (e BatchError) Unwrap() (errs []error) {
 	return errs
 }
 
-// spread gives each of the n payloads that were read its part of what the function
-// returned: errs has an error for each that was not.
+// spread assigns the function's result to each of the n decoded payloads. errs already has an
+// error for each payload that was not decoded.
 func spread(err error, n int, errs []error) []error {
 	each, ok := batchError(err)
 	for i := range each {
@@ -168,8 +167,8 @@ func spread(err error, n int, errs []error) []error {
 	return errs
 }
 
-// batchError finds a BatchError among what an error wraps. One that is joined with another
-// error is none: that one is everybody's.
+// batchError finds a BatchError in err's chain. A BatchError joined with another error does not
+// count: the joined error applies to all messages.
 func batchError(err error) (BatchError, bool) {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if e, ok := err.(BatchError); ok {
@@ -187,16 +186,15 @@ func withBatch(ctx context.Context, batch []*Message) context.Context {
 
 type codecKey struct{}
 
-// CodecFromContext returns the registry's codec to a consumer made by [ConsumeRaw], with which it
-// can read its messages, and nil elsewhere.
+// CodecFromContext returns the registry's codec inside a consumer made by [ConsumeRaw], to decode
+// its messages. Elsewhere it returns nil.
 func CodecFromContext(ctx context.Context) Codec {
 	codec, _ := ctx.Value(codecKey{}).(Codec)
 	return codec
 }
 
-// BatchFromContext returns the messages of the payloads that a consumer made by [ConsumeBatch]
-// was given, in the same order, and nil elsewhere. They are read-only, and valid until the
-// consumer returns.
+// BatchFromContext returns the messages of a [ConsumeBatch] consumer's payloads, in the same
+// order. Elsewhere it returns nil. They are read-only, and valid until the consumer returns.
 func BatchFromContext(ctx context.Context) []*Message {
 	batch, _ := ctx.Value(batchKey{}).([]*Message)
 	return batch

@@ -5,22 +5,23 @@ import (
 	"time"
 )
 
-// CircuitBreakerConfig says when [CircuitBreaker] opens. Zero fields mean the defaults.
+// CircuitBreakerConfig configures when [CircuitBreaker] opens. Zero fields mean the defaults.
 type CircuitBreakerConfig struct {
-	// MinRequests is how many runs there must have been in the window. Defaults to 20.
+	// MinRequests is the minimum number of runs in the window. Defaults to 20.
 	MinRequests int
-	// FailureRatio is the part of them that must have failed: more than 0, up to 1. Defaults to 0.5.
+	// FailureRatio is the share of failed runs that opens it: more than 0, up to 1. Defaults to
+	// 0.5.
 	FailureRatio float64
-	// Window is the time over which runs are counted, about: 1 s to 1 h. Defaults to 30 s.
+	// Window is the approximate time over which runs are counted: 1 s to 1 h. Defaults to 30 s.
 	Window time.Duration
-	// Cooldown is how long the circuit breaker stays open before one message probes: 1 s to 1 h. It
+	// Cooldown is how long the breaker stays open before one message probes: 1 s to 1 h. It
 	// doubles after each failed probe, up to 1 min. Defaults to 10 s.
 	Cooldown time.Duration
 }
 
 // CircuitBreaker stops the consumer in all processes when too many of its runs fail. While the
-// circuit breaker is open, nothing is claimed for the consumer, and a failed run costs its message
-// no attempt. Single messages probe; a probe that is done closes it.
+// circuit breaker is open, nothing is claimed for the consumer, and a failed run does not count as
+// an attempt. Single messages probe; a successful probe closes the breaker.
 //
 // Runs that return an error or time out count as failed. Runs that are [Permanent], snoozed or
 // discarded do not count.
@@ -28,7 +29,7 @@ func CircuitBreaker(config CircuitBreakerConfig) ConsumerOption {
 	return func(c *ConsumerConfig) { c.Breaker = &config }
 }
 
-// validateBreaker notes the mistakes of a circuit breaker, and fills in its defaults.
+// validateBreaker records mistakes in a circuit breaker and sets its defaults.
 func (c *Consumer) validateBreaker() {
 	if c.config.Breaker == nil {
 		return

@@ -6,21 +6,21 @@ import (
 	"slices"
 )
 
-// Handler runs one delivered message. Its error decides what becomes of the
-// message: see [OutcomeOf]. Handlers are called by many goroutines at once.
+// Handler runs one delivered message. Its error decides the message's outcome: see [OutcomeOf].
+// Handlers are called concurrently.
 type Handler func(ctx context.Context, m *Message) error
 
-// Middleware wraps a Handler. It is called once, when the chain is composed;
-// the Handler it returns is called for every message. It may call next repeatedly, one
-// call at a time, or not at all, and must wait for each call. A processor waits at the
-// end of the chain for a call that still runs, and refuses later ones.
+// Middleware wraps a Handler. It is called once, when the chain is composed; the Handler it
+// returns is called for every message. That Handler may call next repeatedly but not concurrently,
+// or not at all, and must wait for each call. At the end of the chain, a processor waits for a
+// call that still runs and rejects later calls.
 type Middleware func(next Handler) Handler
 
-// Batch is what was produced together, on its way down the produce chain. A layer
-// passes on the batch that it was given.
+// Batch holds messages that were produced together, as they pass through the produce chain. A
+// layer passes on the batch that it was given.
 type Batch struct {
-	// Messages are written, all or none. Before it calls next a layer may change them,
-	// leave some out, and add others, which are given an id. Each is sent on once.
+	// Messages are written atomically. Before it calls next, a layer may change, remove or add
+	// messages. Added messages get an id. Each message is written once.
 	Messages []*Message
 
 	write func(ctx context.Context, messages []*Message) error
@@ -29,13 +29,12 @@ type Batch struct {
 // ProduceFunc writes a batch of produced messages. Its error fails the whole batch.
 type ProduceFunc func(ctx context.Context, b *Batch) error
 
-// ProduceMiddleware wraps a ProduceFunc. The batch is wrapped whole, so that bulk
-// produces stay bulk; see [PerMessage] for a layer that needs single messages.
+// ProduceMiddleware wraps a ProduceFunc. It gets whole batches, so that bulk produces stay bulk;
+// use [PerMessage] for a layer of single messages.
 type ProduceMiddleware func(next ProduceFunc) ProduceFunc
 
-// Compose wraps h in layers. The first layer listed is the outermost: it sees
-// a message first and its outcome last. A nil h is the one that [Deliver] is given
-// with each message.
+// Compose wraps h in layers. The first layer listed is the outermost: it sees a message first and
+// its outcome last. If h is nil, the chain calls the handler passed to [Deliver].
 func Compose(h Handler, layers ...Middleware) Handler {
 	if h == nil {
 		h = deliver
@@ -46,8 +45,8 @@ func Compose(h Handler, layers ...Middleware) Handler {
 	return h
 }
 
-// ComposeProduce wraps s in layers. The first layer listed is the outermost. A nil s is
-// the one that [RunProduce] is given with each batch.
+// ComposeProduce wraps s in layers. The first layer listed is the outermost. If s is nil, the
+// chain calls the function passed to [RunProduce].
 func ComposeProduce(s ProduceFunc, layers ...ProduceMiddleware) ProduceFunc {
 	if s == nil {
 		s = write
@@ -58,9 +57,8 @@ func ComposeProduce(s ProduceFunc, layers ...ProduceMiddleware) ProduceFunc {
 	return s
 }
 
-// PerMessage turns a function of one message into a ProduceMiddleware: fn is
-// called for every message of a batch before the batch goes on. The first error
-// stops the batch, and nothing of it is written.
+// PerMessage turns a function of one message into a ProduceMiddleware. fn is called for every
+// message before the batch goes on. The first error stops the batch, and nothing is written.
 func PerMessage(fn func(ctx context.Context, m *Message) error) ProduceMiddleware {
 	return func(next ProduceFunc) ProduceFunc {
 		return func(ctx context.Context, b *Batch) error {
@@ -74,7 +72,7 @@ func PerMessage(fn func(ctx context.Context, m *Message) error) ProduceMiddlewar
 	}
 }
 
-// Deliver sends a message down a chain, at whose end h handles it. The context has the message: see
+// Deliver runs a message through a chain that ends in h. The context has the message: see
 // [MessageFromContext].
 func Deliver(ctx context.Context, chain Handler, m *Message, h Handler) error {
 	m.handle = h
@@ -88,8 +86,8 @@ func deliver(ctx context.Context, m *Message) error {
 	return m.handle(ctx, m)
 }
 
-// RunProduce sends messages down a produce chain, at whose end write gets what the layers
-// have left of them.
+// RunProduce runs messages through a produce chain. write gets the messages that the layers pass
+// on.
 func RunProduce(ctx context.Context, chain ProduceFunc, messages []*Message, write func(ctx context.Context, messages []*Message) error) error {
 	return chain(ctx, &Batch{Messages: slices.Clone(messages), write: write})
 }
@@ -103,27 +101,26 @@ func write(ctx context.Context, b *Batch) error {
 
 type messageKey struct{}
 
-// MessageFromContext returns the message whose handler ctx belongs to, and false outside
-// of a handler.
+// MessageFromContext returns the message that the handler of ctx handles, and false outside a
+// handler.
 func MessageFromContext(ctx context.Context) (*Message, bool) {
 	m, ok := ctx.Value(messageKey{}).(*Message)
 	return m, ok
 }
 
-// ContextWithMessage returns a context from which [MessageFromContext] gives m. The processor
-// calls it for every delivery; tests of handlers may, too.
+// ContextWithMessage returns a context from which [MessageFromContext] returns m. The processor
+// calls it for every delivery; handler tests may too.
 func ContextWithMessage(ctx context.Context, m *Message) context.Context {
 	return &messageContext{Context: ctx, message: m}
 }
 
-// messageContext is context.WithValue without the boxing and key comparison
-// that would otherwise be paid on every message.
+// messageContext is context.WithValue without its boxing and key comparison for every message.
 type messageContext struct {
 	context.Context
 	message *Message
 }
 
-// Value answers for the message and passes on every other key.
+// Value returns the message, or the parent's value for any other key.
 func (c *messageContext) Value(key any) any {
 	if _, ok := key.(messageKey); ok {
 		return c.message
@@ -131,5 +128,5 @@ func (c *messageContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// String keeps a log line that prints the context from printing the message with it.
+// String keeps the message out of logs that print the context.
 func (c *messageContext) String() string { return "bus.ContextWithMessage" }

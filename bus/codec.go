@@ -11,9 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// Codec turns payloads into text and back. The text must be valid UTF-8 without
-// NUL bytes, because it is kept in a text column. Implementations must be safe
-// for concurrent use.
+// Codec encodes payloads as text and decodes them. The text must be valid UTF-8 without NUL bytes,
+// because it is stored in a text column. Implementations must be safe for concurrent use.
 type Codec interface {
 	// Encode returns the text for a payload, which is a struct value.
 	Encode(payload any) ([]byte, error)
@@ -21,24 +20,23 @@ type Codec interface {
 	Decode(text []byte, into any) error
 }
 
-// JSON is the default Codec: encoding/json. It refuses strings that are not valid
-// UTF-8, which encoding/json would silently replace by U+FFFD, with [ErrInvalidText];
-// bytes of any kind belong into a []byte. It does not see into what types with a
-// MarshalJSON or MarshalText of their own write.
+// JSON is the default Codec: encoding/json. It rejects strings that are not valid UTF-8 with
+// [ErrInvalidText], where encoding/json would silently insert U+FFFD; use a []byte for arbitrary
+// bytes. It does not check what a type's own MarshalJSON or MarshalText writes.
 type JSON struct{}
 
 // Encode implements [Codec].
 func (JSON) Encode(payload any) ([]byte, error) {
 	text, err := json.Marshal(payload)
-	// encoding/json writes so what it replaces, and U+FFFD itself as it is: looking
-	// for the strings costs only those who have such a thing.
+	// encoding/json escapes a replacement like this, but not a real U+FFFD, so the search is
+	// rarely needed.
 	if err == nil && bytes.Contains(text, []byte(`\ufffd`)) && hasInvalidText(reflect.ValueOf(payload)) {
 		return nil, fmt.Errorf("%w: a string is not valid UTF-8: a []byte is allowed", ErrInvalidText)
 	}
 	return text, err
 }
 
-// hasInvalidText looks for strings that encoding/json has replaced something in.
+// hasInvalidText reports whether encoding/json replaced bytes of a string in v.
 func hasInvalidText(v reflect.Value) bool {
 	if v.IsValid() && v.CanInterface() {
 		switch v.Interface().(type) {
@@ -76,7 +74,7 @@ func hasInvalidText(v reflect.Value) bool {
 	return false
 }
 
-// errNull is that of a payload that is null, of which encoding/json would make the zero value.
+// errNull is returned for a null payload, which encoding/json would decode as the zero value.
 var errNull = errors.New("it is null")
 
 // Decode implements [Codec]. It refuses null.
@@ -87,11 +85,11 @@ func (JSON) Decode(text []byte, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// DecodeError reports a stored payload that does not fit the consumer's type.
-// Such a message is poisoned at once: running it again cannot help.
+// DecodeError reports a stored payload that does not fit the consumer's type. The message is
+// poisoned at once, because a retry cannot help.
 //
-// Its text never quotes the payload, since errors are logged and payloads are
-// not; the codec's own error is available through errors.Unwrap.
+// Its text never quotes the payload, because errors are logged and payloads are not. errors.Unwrap
+// returns the codec's own error.
 type DecodeError struct {
 	PayloadType string
 	GoType      string
@@ -106,8 +104,7 @@ func (e *DecodeError) Error() string {
 // Unwrap returns the codec's error.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// withoutContent describes a codec error without the input that caused it: an
-// unmarshal error of encoding/json or of a user's type may quote its input.
+// withoutContent describes a codec error without its input, which an unmarshal error may quote.
 func withoutContent(err error) string {
 	var syntax *json.SyntaxError
 	var mismatch *json.UnmarshalTypeError

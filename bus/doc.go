@@ -1,7 +1,6 @@
-// Package bus holds the vocabulary of AsyncMonolith: what a payload, a message
-// and a consumer are, how handlers and produce functions are wrapped in middleware, and
-// the registry that knows every consumer of a payload.
+// Package bus defines payloads, messages and consumers, the middleware around handlers and produce
+// functions, and the registry of an application's consumers.
 //
-// It does no I/O: package outbox writes and runs messages, package middleware has the
-// ready-made layers.
+// It does no I/O: package outbox writes and runs messages, package middleware has the ready-made
+// layers.
 package bus

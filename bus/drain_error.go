@@ -7,12 +7,11 @@ import (
 	"strings"
 )
 
-// DrainError is returned by outbox.Processor.Run when consumers were still running
-// after DrainTimeout, although their context was cancelled. Their messages were
-// given back and will run again, unless they had been settled before as failed
-// because their timeout had passed.
+// DrainError is returned by outbox.Processor.Run when consumers still run after DrainTimeout,
+// although their context was cancelled. Their messages are released and run again, unless they
+// already count as failed because their timeout passed.
 type DrainError struct {
-	// Consumers names the consumer of each.
+	// Consumers has the consumer's name for each such run.
 	Consumers []string
 }
 

@@ -7,24 +7,22 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
-// Health is a snapshot of whatever has a Run: processors of messages and of schedules,
-// the runners of projections and of relays, the notifier.
+// Health is a snapshot of anything with a Run method: processors of messages and of schedules,
+// runners of projections and of relays, the notifier.
 type Health struct {
-	// Ready is true while Run runs, the database answers, and not too many consumers
-	// were abandoned.
+	// Ready is true while Run runs, the database answers, and not too many consumers are
+	// abandoned.
 	Ready bool `json:"ready"`
-	// LastClaim is when a processor of messages last claimed some; zero means not since
-	// Run began.
+	// LastClaim is when a message processor last claimed messages; zero means not since Run began.
 	LastClaim time.Time `json:"last_claim,omitzero"`
-	// Abandoned names the consumers, or projections, that ignored their timeout and are
-	// still running.
+	// Abandoned names the consumers or projections that ignored their timeout and still run.
 	Abandoned []string `json:"abandoned,omitempty"`
-	// Unprepared is true of a processor of messages that sends its statements as text until
-	// the process ends, since a connection had lost those that it had prepared: behind a
-	// connection pooler, or after DISCARD ALL. It is slower, and nothing else.
+	// Unprepared is true if a message processor stopped using prepared statements, because a
+	// connection lost them: behind a connection pooler, or after DISCARD ALL. This is only slower.
+	// It lasts until the process ends.
 	Unprepared bool `json:"unprepared,omitempty"`
-	// OpenCircuits lists the consumers that a circuit (outbox.Circuit) or a circuit breaker
-	// (CircuitBreaker) stops, and the relays of a runner whose broker is away.
+	// OpenCircuits lists the consumers stopped by a circuit (outbox.Circuit) or circuit breaker
+	// (CircuitBreaker), and a runner's relays whose broker is unavailable.
 	OpenCircuits []OpenCircuit `json:"open_circuits,omitempty"`
 	// Err is the database's last error while it does not answer, or what Run returned.
 	Err error `json:"-"`
@@ -33,12 +31,12 @@ type Health struct {
 // OpenCircuit is a consumer whose circuit is open in this process, or a relay that waits for its
 // broker.
 type OpenCircuit struct {
-	Consumer string    `json:"consumer"` // of a relay "receive:" or "relay:" and its name
+	Consumer string    `json:"consumer"` // a relay has the prefix "receive:" or "relay:"
 	Since    time.Time `json:"since"`
-	Reason   string    `json:"reason"` // the text of the error with which it was tripped
+	Reason   string    `json:"reason"` // text of the error that opened it
 }
 
-// MarshalJSON implements json.Marshaler, for output only: the error is its text.
+// MarshalJSON implements json.Marshaler, for output only: it writes the error's text.
 func (h Health) MarshalJSON() ([]byte, error) {
 	type plain Health
 	var text string

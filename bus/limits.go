@@ -8,20 +8,19 @@ import (
 )
 
 const (
-	maxLimit     = 1000           // each is a row
-	maxLimitName = 240            // bytes, since it is stored behind a mark
-	maxRate      = 1_000_000      // in a second
-	maxPer       = 24 * time.Hour // what is longer is a schedule
+	maxLimit     = 1000           // each uses a row
+	maxLimitName = 240            // bytes, since it is stored with a prefix
+	maxRate      = 1_000_000      // per second
+	maxPer       = 24 * time.Hour // for longer periods use a schedule
 )
 
-// GlobalConcurrency bounds how many calls of the consumer run at once in all processes together: 1
-// to 1000. Each call takes a lease in the database. The lease of a lost process ends with its
-// claims.
+// GlobalConcurrency limits concurrent calls of the consumer in all processes together: 1 to 1000.
+// Each call holds a lease in the database. A lost process's leases end with its claims.
 func GlobalConcurrency(n int) ConsumerOption {
 	return func(c *ConsumerConfig) { setLimit(c, "GlobalConcurrency", "", n) }
 }
 
-// SharedConcurrency is [GlobalConcurrency] for several consumers together: those that share its name, which
+// SharedConcurrency is [GlobalConcurrency] for all consumers with the same name of the limit. They
 // must agree on n. A name has 1 to 240 bytes.
 func SharedConcurrency(name string, n int) ConsumerOption {
 	return func(c *ConsumerConfig) {
@@ -34,7 +33,7 @@ func SharedConcurrency(name string, n int) ConsumerOption {
 	}
 }
 
-// setLimit gives the consumer a limit, unless it has one of another name.
+// setLimit sets the consumer's limit. A consumer may have only one.
 func setLimit(c *ConsumerConfig, option, name string, n int) {
 	if (c.GlobalConcurrency > 0 || c.SharedConcurrency != "") && c.SharedConcurrency != name {
 		c.mistakes = append(c.mistakes, option+": the consumer has another limit: one is allowed")
@@ -43,10 +42,10 @@ func setLimit(c *ConsumerConfig, option, name string, n int) {
 	set(c, option, &c.GlobalConcurrency, n)
 }
 
-// RateLimit bounds how many runs of the consumer start: n in each time per, in all processes
-// together, with up to burst at once after fewer have started. A retry counts like any other
-// run. What is claimed and does not start, and a transaction that is repeated at once, do not
-// count. burst is 1 to n, per up to 24 h, and n up to a million a second.
+// RateLimit limits how many runs of the consumer start: n in each period per, in all processes
+// together, with up to burst at once after fewer have started. Retries count. Claimed messages
+// that do not start do not count, nor do transactions that are repeated at once. burst is 1 to n,
+// per up to 24 h, and n up to a million a second.
 func RateLimit(n int, per time.Duration, burst int) ConsumerOption {
 	return func(c *ConsumerConfig) {
 		if setsRate(c, "RateLimit", n, per, burst) {
@@ -55,7 +54,7 @@ func RateLimit(n int, per time.Duration, burst int) ConsumerOption {
 	}
 }
 
-// setsRate reports whether a rate has all that is needed, and notes the mistake if not.
+// setsRate reports whether a rate has all its values, and records a mistake if not.
 func setsRate(c *ConsumerConfig, option string, n int, per time.Duration, burst int) bool {
 	ok := n > 0 && per > 0 && burst > 0
 	if !ok {
@@ -64,7 +63,7 @@ func setsRate(c *ConsumerConfig, option string, n int, per time.Duration, burst 
 	return ok
 }
 
-// validateLimits notes the mistakes of what bounds all processes together.
+// validateLimits records mistakes in limits that span all processes.
 func (c *Consumer) validateLimits() {
 	config := c.config
 	if config.GlobalConcurrency > maxLimit {
@@ -74,7 +73,7 @@ func (c *Consumer) validateLimits() {
 	c.validateRate("KeyRateLimit", config.KeyRate, config.KeyRatePer, config.KeyRateBurst)
 }
 
-// validateRate notes the mistakes of a rate, which the option sets.
+// validateRate records mistakes in a rate.
 func (c *Consumer) validateRate(option string, n int, per time.Duration, burst int) {
 	switch {
 	case n == 0 && per == 0 && burst == 0:

@@ -7,32 +7,33 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
-// ErrNoKey: a consumer that goes by keys takes the payload, and the message has none.
+// ErrNoKey is returned when a message without a key has a consumer that needs one.
 var ErrNoKey = errors.New("a key is needed")
 
-// PoisonPolicy says what a poisoned message does to those of its key that come behind it.
+// PoisonPolicy sets what a poisoned message does to later messages of its key.
 type PoisonPolicy uint8
 
-// What becomes of the messages behind one that was poisoned.
+// The policies for messages behind a poisoned one.
 const (
-	// BlockKey blocks the key: its messages wait until the poisoned message is requeued, which runs
-	// first again, or discarded.
+	// BlockKey blocks the key: its messages wait until the poisoned message is requeued or
+	// discarded. A requeued message runs first.
 	BlockKey PoisonPolicy = iota + 1
-	// SkipPoisoned has them run. A poisoned message that is requeued is then the first of
-	// those that are left.
+	// SkipPoisoned lets them run. A poisoned message that is requeued is then the first of the
+	// remaining ones.
 	SkipPoisoned
 )
 
-// Ordered has the consumer run the messages of one key one after the other, in all processes
-// together, in the order in which they were produced: if one produce was committed before
-// another began, or came before it in one transaction, no run of the later message begins
-// before the earlier is done, discarded, cancelled, or poisoned with [SkipPoisoned]. Messages
-// of concurrent produces run in any order, but never two at once, other than a handler that
-// ignores the end of its context. While a message waits for its next attempt, so do those
+// Ordered runs the messages of one key one after the other, in all processes together, in the
+// order in which they were produced. One message is before another if its produce was committed
+// before the other began, or came first in the same transaction. The later message does not start
+// before the earlier is done, discarded, cancelled, or poisoned with [SkipPoisoned].
+//
+// Messages of concurrent produces run in any order, but never two at once, except for a handler
+// that ignores the end of its context. While a message waits for its next attempt, so do those
 // behind it.
 //
-// The key is that of outbox.OrderingKey, or what the payload's OrderingKey returns; without one Produce
-// fails with [ErrNoKey]. Consumers that are not ordered pay no attention to it.
+// The key is outbox.OrderingKey, or what the payload's OrderingKey method returns; without one
+// Produce fails with [ErrNoKey]. Consumers that are not ordered ignore it.
 func Ordered(poisoned PoisonPolicy) ConsumerOption {
 	return func(c *ConsumerConfig) {
 		if c.Ordered = poisoned; poisoned != BlockKey && poisoned != SkipPoisoned {
@@ -41,10 +42,10 @@ func Ordered(poisoned PoisonPolicy) ConsumerOption {
 	}
 }
 
-// ordersBy is a payload that knows its key: the one that messages of ordered consumers have.
+// ordersBy is a payload with its own key.
 type ordersBy interface{ OrderingKey() string }
 
-// keyOf returns the key that a payload gives itself, if it does.
+// keyOf returns a payload's own key, or "".
 func keyOf(payload any) string {
 	if keyed, ok := payload.(ordersBy); ok {
 		return keyed.OrderingKey()
@@ -55,8 +56,8 @@ func keyOf(payload any) string {
 // Ordered reports whether the consumer runs the messages of one key in order.
 func (c Consumer) Ordered() bool { return c.config.Ordered != 0 }
 
-// Key gives a message the key that its payload has, unless it has one, and reports when a
-// consumer needs one that is not there.
+// Key sets a message's key from its payload, unless it has one. It returns an error if a consumer
+// needs a key and there is none.
 func (r *Registry) Key(m *Message) error {
 	if !r.keyed {
 		return nil
@@ -87,7 +88,7 @@ func (r *Registry) key(m *Message, c Consumer) (err error) {
 	return limits.CheckKey("key", m.OrderingKey)
 }
 
-// key is what the message itself says: its event, or its payload.
+// key returns the message's own key: from its event or its payload.
 func (c Consumer) key(codec Codec, m *Message) (string, error) {
 	switch {
 	case m.Event != nil:

@@ -7,18 +7,18 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
-// Payload is what an application produces and a consumer receives: a plain
-// struct, passed by value.
+// Payload is what an application produces and a consumer receives: a plain struct, passed by
+// value.
 //
-// PayloadType returns the stable name under which the payload is stored. It is
-// called on the zero value, so it must return a constant. Renaming the Go type
-// never orphans a stored message as long as this name stays.
+// PayloadType returns the stable name under which the payload is stored. It is called on the zero
+// value, so it must return a constant. While this name stays the same, the Go type can be renamed
+// without losing stored messages.
 type Payload interface {
 	PayloadType() string
 }
 
-// payloadTypeOf asks the zero value of T for its stored name. A T that cannot
-// answer is a wiring mistake, not a panic.
+// payloadTypeOf returns the stored name of T's zero value. It returns an error rather than
+// panicking if T has none.
 func payloadTypeOf[T Payload]() (name string, goType reflect.Type, err error) {
 	goType = reflect.TypeFor[T]()
 	switch goType.Kind() {

@@ -5,26 +5,27 @@ import (
 	"time"
 )
 
-// maxPerKey is how many messages of one key may run at once, at most; what is more is [Fair].
+// maxPerKey is the maximum of KeyConcurrency; use [Fair] for more.
 const maxPerKey = 1000
 
-// KeyConcurrency bounds how many messages of one key the consumer runs at once, in all processes
-// together: 1 to 1000, in any order. A tenant is a key, for instance. What is more waits, and
-// does not keep messages of other keys from running: each key has its share.
+// KeyConcurrency limits how many messages of one key the consumer runs at once, in all processes
+// together: 1 to 1000, in any order. A key may be a tenant, for instance. Further messages wait
+// without blocking other keys: each key has its share.
 //
-// The key is that of [Ordered]: outbox.OrderingKey, or what the payload's OrderingKey returns.
+// The key is that of [Ordered]: outbox.OrderingKey, or what the payload's OrderingKey method
+// returns.
 func KeyConcurrency(n int) ConsumerOption {
 	return func(c *ConsumerConfig) { set(c, "KeyConcurrency", &c.KeyConcurrency, n) }
 }
 
-// Fair gives each key its share of the consumer's runs, so that one with a million messages
-// does not keep the others waiting: [KeyConcurrency] without a bound.
+// Fair gives each key a share of the consumer's runs, so that a key with a million messages does
+// not delay the others. It is [KeyConcurrency] without a limit.
 func Fair() ConsumerOption {
 	return func(c *ConsumerConfig) { c.Fair = true }
 }
 
-// KeyRateLimit is [RateLimit] for each key by itself. It goes with [Ordered], [KeyConcurrency] and [Fair], and
-// by itself is fair as well.
+// KeyRateLimit is [RateLimit] per key. It can be combined with [Ordered], [KeyConcurrency] and
+// [Fair]; alone it implies Fair.
 func KeyRateLimit(n int, per time.Duration, burst int) ConsumerOption {
 	return func(c *ConsumerConfig) {
 		if setsRate(c, "KeyRateLimit", n, per, burst) {
@@ -33,11 +34,11 @@ func KeyRateLimit(n int, per time.Duration, burst int) ConsumerOption {
 	}
 }
 
-// Keyed reports whether the consumer goes by the keys of messages.
+// Keyed reports whether the consumer uses the keys of messages.
 func (c Consumer) Keyed() bool { return c.Ordered() || c.KeyConcurrency() > 0 }
 
-// KeyConcurrency is how many messages of one key may run at once, in any order. Zero stands for a
-// consumer that runs them in order, or pays no attention to keys.
+// KeyConcurrency returns how many messages of one key may run at once, in any order. Zero means
+// that the consumer runs them in order, or ignores keys.
 func (c Consumer) KeyConcurrency() int {
 	switch {
 	case c.Ordered():
@@ -48,7 +49,7 @@ func (c Consumer) KeyConcurrency() int {
 	return c.config.KeyConcurrency
 }
 
-// validateKeys notes what does not go together with keys.
+// validateKeys records mistakes in options for keys.
 func (c *Consumer) validateKeys() {
 	option, config := c.keyOption(), c.config
 	if option == "" {
@@ -67,7 +68,7 @@ func (c *Consumer) validateKeys() {
 	}
 }
 
-// keyOption names the option by which the consumer goes by keys, if it does.
+// keyOption names the option that makes the consumer keyed, or returns "".
 func (c *Consumer) keyOption() string {
 	switch {
 	case c.Ordered():

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Priority says which messages of a consumer come first: see [Prioritized].
+// Priority sets which messages of a consumer run first: see [Prioritized].
 type Priority uint8
 
 // The priorities.
@@ -15,13 +15,12 @@ const (
 	Urgent
 )
 
-// maxAgeing is the longest head start.
+// maxAgeing is the maximum head start of a level.
 const maxAgeing = 24 * time.Hour
 
-// Prioritized has the consumer run messages of a higher priority (outbox.Priority) before
-// others. Each level is worth a head start of ageing: a message that has been due for so much
-// longer goes first all the same, so that none waits for ever. ageing is 1 s to 24 h; 5 minutes
-// are a good start.
+// Prioritized makes the consumer run messages of a higher priority (outbox.Priority) first. Each
+// level is worth a head start of ageing: a message that has been due for longer than that still
+// goes first, so that none waits forever. ageing is 1 s to 24 h; start with 5 minutes.
 func Prioritized(ageing time.Duration) ConsumerOption {
 	return func(c *ConsumerConfig) {
 		if c.Aging = ageing; ageing < time.Second || ageing > maxAgeing {
@@ -30,5 +29,5 @@ func Prioritized(ageing time.Duration) ConsumerOption {
 	}
 }
 
-// Prioritizes reports whether the consumer goes by priorities.
+// Prioritizes reports whether the consumer uses priorities.
 func (c Consumer) Prioritizes() bool { return c.config.Aging > 0 }

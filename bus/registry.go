@@ -14,8 +14,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
-// Registry knows every consumer of an application, the codec and the tables.
-// It is built once, never changes, and is safe for concurrent use.
+// Registry holds every consumer of an application, the codec and the tables. It is immutable and
+// safe for concurrent use.
 type Registry struct {
 	consumers []Consumer
 	byName    map[string]Consumer   // by name and alias
@@ -23,40 +23,39 @@ type Registry struct {
 	tables    Tables
 	codec     Codec
 	events    eventTypes
-	keyed     bool // a consumer goes by keys
+	keyed     bool // a consumer uses keys
 	reports   time.Duration
 	version   string
 	wakeups   *wakeup.Hub
 }
 
-// defaultReportEvery is that of [RegistryConfig].
+// defaultReportEvery is the default HeartbeatInterval.
 const defaultReportEvery = 15 * time.Second
 
-// RegistryConfig is what a Registry may be told beyond its consumers. The zero
-// value works.
+// RegistryConfig configures a Registry beyond its consumers. The zero value works.
 type RegistryConfig struct {
-	// Tables says where the library's tables live. Defaults to the
-	// connection's default schema and plain names.
+	// Tables is where the library's tables are. Defaults to the connection's default schema and
+	// plain names.
 	Tables Tables
 	// Codec encodes payloads. Defaults to JSON.
 	Codec Codec
-	// Events is the *eventlog.Types with the payloads that are recorded in the event
-	// log. Defaults to none.
+	// Events is the *eventlog.Types of the payloads that are recorded in the event log. Defaults
+	// to none.
 	Events eventTypes
-	// HeartbeatInterval is how often each Run of this program writes to the database that it is
-	// alive and what has become of messages, ±20 %. Only people read it: nothing of the library
-	// depends on it. Negative: never. Defaults to 15 s.
+	// HeartbeatInterval is how often each Run of this program writes its heartbeat and message
+	// statistics to the database, ±20 %. They are for operators only; the library does not depend
+	// on them. Negative means never. Defaults to 15 s.
 	HeartbeatInterval time.Duration
-	// AppVersion is the release of this program, such as "v1.8.0". It is shown beside what the
-	// program does: which release met a failure first, which process runs which release. At most
-	// 255 bytes are kept. Defaults to the version of the main module, or else the revision that it
-	// was built from; a build without a repository beside it, as in a container, has neither.
+	// AppVersion is the release of this program, such as "v1.8.0". Operators see which process
+	// runs which release, and which release first met a failure. At most 255 bytes are kept.
+	// Defaults to the main module's version, or the revision it was built from. A build without a
+	// repository, as in a container, has neither.
 	AppVersion string
 }
 
-// NewRegistry registers the consumers with the default configuration. The
-// error joins every wiring mistake found, not just the first. A registry
-// without consumers is fine: it belongs to an application that runs none.
+// NewRegistry registers the consumers with the default configuration. The error joins all
+// mistakes, not just the first. A registry without consumers is allowed: it is for an application
+// that runs none.
 func NewRegistry(consumers ...Consumer) (*Registry, error) {
 	return RegistryConfig{}.NewRegistry(consumers...)
 }
@@ -125,7 +124,7 @@ func (r *Registry) add(c Consumer) (mistakes []error) {
 	return mistakes
 }
 
-// subscribe has the consumer get payloads of that type.
+// subscribe registers the consumer for payloads of a type.
 func (r *Registry) subscribe(payloadType string, c Consumer) (mistakes []error) {
 	if other, ok := r.typed(payloadType); ok && c.goType != nil && other.goType != c.goType {
 		mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: payload type %q is %s here and %s for consumer %q",
@@ -136,7 +135,7 @@ func (r *Registry) subscribe(payloadType string, c Consumer) (mistakes []error) 
 	return mistakes
 }
 
-// declare adds a consumer of another program, unless this one has it.
+// declare adds another program's consumer, unless this program has it.
 func (r *Registry) declare(c Consumer) []error {
 	if len(c.mistakes) > 0 {
 		return c.mistakes
@@ -148,7 +147,7 @@ func (r *Registry) declare(c Consumer) []error {
 		return nil
 	}
 	if slices.ContainsFunc(r.byPayload[c.payloadType], func(other Consumer) bool { return other.name == c.name }) {
-		return nil // it has been declared
+		return nil // already declared
 	}
 	return r.subscribe(c.payloadType, c)
 }
@@ -169,14 +168,14 @@ func fullName(t reflect.Type) string { return t.PkgPath() + "." + t.Name() }
 // Consumers returns every consumer that this program runs, sorted by name.
 func (r *Registry) Consumers() []Consumer { return slices.Clone(r.consumers) }
 
-// Consumer returns the consumer of that name or former name.
+// Consumer returns the consumer with a current or former name.
 func (r *Registry) Consumer(name string) (Consumer, bool) {
 	c, ok := r.byName[name]
 	return c, ok
 }
 
-// ConsumersOf returns the consumers of a payload type, those that are only declared included. It
-// returns nil for a payload type without consumers. The slice is shared: do not modify it.
+// ConsumersOf returns the consumers of a payload type, including declared ones, or nil if there
+// are none. The slice is shared: do not modify it.
 func (r *Registry) ConsumersOf(payloadType string) []Consumer { return r.byPayload[payloadType] }
 
 // PayloadTypes returns every payload type that has a consumer, aliases included, sorted.
@@ -184,13 +183,13 @@ func (r *Registry) PayloadTypes() []string {
 	return slices.Sorted(maps.Keys(r.byPayload))
 }
 
-// Tables returns where the library's tables live.
+// Tables returns where the library's tables are.
 func (r *Registry) Tables() Tables { return r.tables }
 
-// AppVersion returns the release that the program has given itself, or nothing.
+// AppVersion returns the configured release, or "".
 func (r *Registry) AppVersion() string { return r.version }
 
-// HeartbeatInterval returns how often each Run reports; less than 0 is never.
+// HeartbeatInterval returns how often each Run writes its heartbeat; less than 0 means never.
 func (r *Registry) HeartbeatInterval() time.Duration { return r.reports }
 
 // Codec returns the codec for payloads.
@@ -199,13 +198,12 @@ func (r *Registry) Codec() Codec { return r.codec }
 // Events returns the payloads that are recorded in the event log, or nil.
 func (r *Registry) Events() eventTypes { return r.events }
 
-// NotifyCommitted wakes the processors of this process, and those of others where a notifier runs:
-// messages of these payload types were committed, or some of any type. Call it after a
-// transaction of your own in which messages were produced; outbox.Producer.RunInTx does so
-// by itself.
+// NotifyCommitted wakes this process's processors, and other processes' if a notifier runs:
+// messages of these payload types were committed, or of any type if none is given. Call it after
+// your own transaction in which messages were produced; outbox.Producer.RunInTx calls it itself.
 func (r *Registry) NotifyCommitted(payloadTypes ...string) {
 	r.wakeups.Send(wakeup.Wake{PayloadTypes: payloadTypes})
 }
 
-// Wakeups is for the library's own packages.
+// Wakeups is internal to the library.
 func (r *Registry) Wakeups() *wakeup.Hub { return r.wakeups }

@@ -6,28 +6,27 @@ import (
 	"regexp"
 )
 
-// maxPrefixBytes leaves room for the longest name we append within the 63
-// bytes that PostgreSQL keeps of an identifier.
+// maxPrefixBytes leaves room for the longest table name within the 63 bytes of a PostgreSQL
+// identifier.
 const maxPrefixBytes = 24
 
-// identifier is what Schema and Prefix may look like. It is immutable.
+// identifier matches a valid Schema or Prefix. It is immutable.
 var identifier = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
-// Tables says where the library's tables live. The zero value means the
-// connection's default schema and the plain table names.
+// Tables is where the library's tables are. The zero value means the connection's default schema
+// and the plain table names.
 type Tables struct {
-	// Schema is the database schema of the tables. Empty means that a statement
-	// finds them by the search_path of its connection, or of the transaction it is
-	// in: name it where transactions change that. On SQLite and MariaDB it must be
-	// empty.
+	// Schema is the database schema of the tables. If it is empty, the search_path of the
+	// connection or transaction applies: set it if transactions change that. On SQLite and MariaDB
+	// it must be empty.
 	Schema string
-	// Prefix is put before every table name, so that several applications can
-	// share a schema. At most 24 bytes. Defaults to none.
+	// Prefix precedes every table name, so that several applications can share a schema. At most
+	// 24 bytes. Defaults to none.
 	Prefix string
 }
 
-// Validate reports every field that is not a lower-case SQL identifier
-// (^[a-z_][a-z0-9_]*$) or is too long.
+// Validate returns an error for every field that is too long or not a lower-case SQL identifier
+// (^[a-z_][a-z0-9_]*$).
 func (t Tables) Validate() error {
 	var errs []error
 	if t.Schema != "" && !identifier.MatchString(t.Schema) {

@@ -10,27 +10,26 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
-// Errors of whatever writes a payload: producing, scheduling, editing. All are
-// found before any SQL is sent. Use errors.Is; the text around them names the
-// payload and the value.
+// Errors of calls that write a payload: producing, scheduling, editing. They are returned before
+// any SQL is sent. Use errors.Is; the surrounding text names the payload and the value.
 var (
-	// ErrNoConsumer: the payload type has no consumer, so the message would be lost without a
-	// trace.
+	// ErrNoConsumer means that the payload type has no consumer, so the message would be lost
+	// silently.
 	ErrNoConsumer = errors.New("no consumer is registered")
-	// ErrInvalidPayload: the payload is nil or a pointer, where payloads are passed by
-	// value, or its type is registered with another Go type.
+	// ErrInvalidPayload means that the payload is nil, is a pointer, or has a type that is
+	// registered with another Go type. Payloads are passed by value.
 	ErrInvalidPayload = errors.New("payload not allowed")
-	// ErrTooLarge: the payload, a key or the headers exceed their limit.
+	// ErrTooLarge means that the payload, a key or the headers exceed their limit.
 	ErrTooLarge = limits.ErrTooLarge
-	// ErrInvalidText: a string holds a NUL byte or invalid UTF-8, which a text
-	// column cannot store.
+	// ErrInvalidText means that a string has a NUL byte or invalid UTF-8, which a text column
+	// cannot store.
 	ErrInvalidText = limits.ErrText
-	// ErrInvalidOption: an option has a value that is not allowed.
+	// ErrInvalidOption means that an option's value is not allowed.
 	ErrInvalidOption = limits.ErrOption
 )
 
-// Encode returns the stored name and text of a payload. It refuses a nil or pointer payload and one
-// whose name belongs to another Go type ([ErrInvalidPayload]), and one without a consumer
+// Encode returns the stored name and text of a payload. It rejects a nil or pointer payload and
+// one whose name belongs to another Go type ([ErrInvalidPayload]), and one without a consumer
 // ([ErrNoConsumer]). Any other error is the codec's.
 func (r *Registry) Encode(payload Payload) (payloadType string, text []byte, err error) {
 	if payload == nil {
@@ -54,8 +53,7 @@ func (r *Registry) Encode(payload Payload) (payloadType string, text []byte, err
 	return payloadType, text, nil
 }
 
-// Check reports whatever of the message cannot be written; maxPayload is in
-// bytes.
+// Check returns an error if the message cannot be written; maxPayload is in bytes.
 func (m *Message) Check(maxPayload int) error {
 	if m == nil {
 		return fmt.Errorf("%w: a message of the batch is nil", ErrInvalidOption)

@@ -1,13 +1,11 @@
-// Package bustest is what the tests of an application need: consumers that run
-// one call at a time on a clock that stands still, a producer that only takes
-// notes, and assertions about what was produced, scheduled and
+// Package bustest helps to test an application: consumers run one call at a time on a manual
+// clock, a fake producer records messages, and assertions check what was produced, scheduled and
 // poisoned.
 //
-// A [Kit] works on a real database, SQLite in memory for instance, with the code
-// that runs in production: only who says when is different. Messages run one
-// after the other, on the test's say-so, and retries, delays and schedules come
-// due when [Kit.Advance] moves the clock. A [FakeProducer] and [Decider],
-// which tests deciders of the event log, need no database at all.
+// A [Kit] works on a real database, such as SQLite in memory, with the production code; only the
+// test controls when things happen. Messages run one after the other when the test asks. Retries,
+// delays and schedules become due when [Kit.Advance] moves the clock. A [FakeProducer], and
+// [Decider] for deciders of the event log, need no database.
 //
 // It is not meant for testing the library itself, starts nothing in the background and never
 // sleeps.

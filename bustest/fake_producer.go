@@ -18,29 +18,29 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// FakeProducer has the methods of *outbox.Producer and only takes notes, for
-// tests without a database: the handles it is given may be nil. With a context that
-// has ended it does nothing and returns the context's error, as a database would. The
-// zero value works. Look at what was produced with [RequireProduced].
+// FakeProducer has the methods of *outbox.Producer and only records messages, for tests without a
+// database: handles passed to it may be nil. If the context has ended, it does nothing and returns
+// the context's error, as a database would. The zero value works. Check what was produced with
+// [RequireProduced].
 //
-// A payload whose insert id was produced before is a duplicate, or replaces that one, as if
+// A payload whose insert id was produced before is a duplicate or replaces the earlier one, as if
 // nothing was consumed meanwhile. It is safe for concurrent use; set the fields first.
 type FakeProducer struct {
-	// Registry has the fake refuse what the real producer refuses, such as a payload without a
-	// consumer, and count consumers in receipts. Defaults to none: every payload has one consumer,
+	// Registry makes the fake reject what the real producer rejects, such as a payload without a
+	// consumer, and count consumers in receipts. Defaults to none: every payload has one consumer
 	// and is encoded as JSON.
 	Registry *bus.Registry
 	// IDs makes message ids. Defaults to SequentialIDs().
 	IDs func() uuid.UUID
-	// Err is what every method returns instead of doing anything, for tests of
-	// what happens then. Defaults to nil.
+	// Err is returned by every method, which then does nothing, to test error handling. Defaults
+	// to nil.
 	Err error
 
 	mu   sync.Mutex
 	sent []*bus.Message
 }
 
-// Produce notes one payload; the real one is outbox.Producer.Produce.
+// Produce records one payload; see outbox.Producer.Produce.
 func (p *FakeProducer) Produce(ctx context.Context, db bun.IDB, payload bus.Payload, options ...outbox.Option) (outbox.Receipt, error) {
 	receipts, err := p.ProduceMany(ctx, db, outbox.Item{Payload: payload, Options: options})
 	if err != nil {
@@ -49,8 +49,7 @@ func (p *FakeProducer) Produce(ctx context.Context, db bun.IDB, payload bus.Payl
 	return receipts[0], nil
 }
 
-// ProduceMany notes all payloads or none; the real one is
-// outbox.Producer.ProduceMany.
+// ProduceMany records all payloads or none; see outbox.Producer.ProduceMany.
 func (p *FakeProducer) ProduceMany(ctx context.Context, db bun.IDB, items ...outbox.Item) ([]outbox.Receipt, error) {
 	if err := inTx(ctx, db); err != nil {
 		return nil, fmt.Errorf("outbox: produce: %w", err)
@@ -77,8 +76,7 @@ func (p *FakeProducer) ProduceMany(ctx context.Context, db bun.IDB, items ...out
 	return receipts, nil
 }
 
-// Send notes messages that are encoded already; the real one is
-// outbox.Producer.Send.
+// Send records messages that are already encoded; see outbox.Producer.Send.
 func (p *FakeProducer) Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) error {
 	if err := inTx(ctx, db); err != nil {
 		return fmt.Errorf("outbox: send: %w", err)
@@ -89,9 +87,9 @@ func (p *FakeProducer) Send(ctx context.Context, db bun.IDB, batch ...*bus.Messa
 	return nil
 }
 
-// RunInTx runs fn: in a transaction of db, or, when db is nil, with a zero
-// bun.Tx that fn must not use. What fn produces with its context is noted when fn,
-// and the commit, succeed; the real one is outbox.Producer.RunInTx.
+// RunInTx runs fn in a transaction of db or, if db is nil, with a zero bun.Tx that fn must not
+// use. What fn produces with its context is recorded once fn and the commit succeed; see
+// outbox.Producer.RunInTx.
 func (p *FakeProducer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Context, tx bun.Tx) error) error {
 	if err := cmp.Or(p.Err, ctx.Err()); err != nil {
 		return err
@@ -121,8 +119,7 @@ func (p *FakeProducer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx cont
 
 type uncommittedKey struct{}
 
-// inTx returns outbox.ErrNotInTx for a handle with the context of a transaction that it
-// does not belong to.
+// inTx returns outbox.ErrNotInTx for a handle that does not belong to the context's transaction.
 func inTx(ctx context.Context, db bun.IDB) error {
 	switch db.(type) {
 	case *bun.DB, bun.Conn, *bun.Conn:
@@ -149,7 +146,7 @@ func (p *FakeProducer) message(item outbox.Item) (*bus.Message, error) {
 	return m, err
 }
 
-// encode is what a registry does, or as much of it as is possible without one.
+// encode encodes a payload as a registry does, as far as possible without one.
 func encode(registry *bus.Registry, payload bus.Payload) (payloadType string, text []byte, err error) {
 	if registry != nil {
 		return registry.Encode(payload)
@@ -164,7 +161,7 @@ func encode(registry *bus.Registry, payload bus.Payload) (payloadType string, te
 	return payloadType, text, nil
 }
 
-// note checks a batch and keeps what is new of it.
+// note checks a batch and records its new messages.
 func (p *FakeProducer) note(ctx context.Context, batch []*bus.Message) ([]outbox.Receipt, error) {
 	if err := cmp.Or(p.Err, ctx.Err()); err != nil {
 		return nil, err

@@ -9,16 +9,16 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/decider"
 )
 
-// History is what has happened before a command: nothing, as made by [Decider], or
-// what [History.Given] says. It belongs to one test.
+// History is the events before a command: none when made by [Decider], or those of
+// [History.Given]. It belongs to one test.
 type History[S, C any, E bus.Payload] struct {
 	t     testing.TB
 	d     decider.Decider[S, C, E]
 	state S
 }
 
-// Decider tests a decider without a database: given some events, when a command
-// comes, then these events happen.
+// Decider tests a decider without a database: given some events, when a command comes, then these
+// events happen.
 //
 //	bustest.Decider(t, accounts).Given(Opened{}, Deposited{10}).When(Withdraw{4}).Then(Withdrawn{4})
 func Decider[S, C any, E bus.Payload](t testing.TB, d decider.Decider[S, C, E]) *History[S, C, E] {
@@ -33,7 +33,7 @@ func Decider[S, C any, E bus.Payload](t testing.TB, d decider.Decider[S, C, E]) 
 	return h
 }
 
-// Given returns the history with these events after it.
+// Given returns the history followed by these events.
 func (h *History[S, C, E]) Given(events ...E) *History[S, C, E] {
 	longer := *h
 	for _, event := range events {
@@ -42,9 +42,9 @@ func (h *History[S, C, E]) Given(events ...E) *History[S, C, E] {
 	return &longer
 }
 
-// Decision is what a decider has made of a command.
+// Decision is a decider's result for a command.
 type Decision[S any, E bus.Payload] struct {
-	// State is the one after the events.
+	// State is the state after the events.
 	State S
 
 	t      testing.TB
@@ -52,7 +52,7 @@ type Decision[S any, E bus.Payload] struct {
 	err    error
 }
 
-// When has the decider decide on a command, with the test's context.
+// When decides on a command, with the test's context.
 func (h *History[S, C, E]) When(command C) *Decision[S, E] {
 	h.t.Helper()
 	d := &Decision[S, E]{t: h.t, State: h.state}
@@ -63,7 +63,7 @@ func (h *History[S, C, E]) When(command C) *Decision[S, E] {
 	return d
 }
 
-// Then fails the test unless exactly these events have happened.
+// Then fails the test unless the command caused exactly these events.
 func (d *Decision[S, E]) Then(events ...E) {
 	d.t.Helper()
 	if d.err != nil {
@@ -75,8 +75,7 @@ func (d *Decision[S, E]) Then(events ...E) {
 	}
 }
 
-// ThenError fails the test unless the command was refused with an error that is
-// the target.
+// ThenError fails the test unless the command was rejected with an error that wraps target.
 func (d *Decision[S, E]) ThenError(target error) {
 	d.t.Helper()
 	if target == nil {

@@ -7,10 +7,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// SequentialIDs returns a function that makes message ids in a row, each a valid
-// UUID version 7: 00000000-0000-7000-8000-000000000001 and so on. It is for
-// [KitConfig] and [FakeProducer], where ids show in what a test compares. The
-// function is safe for concurrent use; two of them make the same ids.
+// SequentialIDs returns a function that makes consecutive message ids, each a valid UUID version
+// 7: 00000000-0000-7000-8000-000000000001 and so on. Use it in [KitConfig] and [FakeProducer] if a
+// test compares ids. The function is safe for concurrent use; each call of SequentialIDs starts
+// the same sequence.
 func SequentialIDs() func() uuid.UUID {
 	var last atomic.Uint32
 	return func() uuid.UUID {

@@ -23,82 +23,77 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// KitConfig sets up a [Kit] for applications with settings of their own. The zero
-// value works; [NewKit] uses it.
+// KitConfig configures a [Kit] for applications with their own settings. The zero value works;
+// [NewKit] uses it.
 type KitConfig struct {
-	// Registry says where the tables are and how payloads are encoded. Defaults
-	// to plain names and JSON.
+	// Registry configures the tables and the codec. Defaults to plain names and JSON.
 	Registry bus.RegistryConfig
-	// Producer sets up Kit.Producer. Defaults to its defaults.
+	// Producer configures Kit.Producer. Zero fields mean the defaults.
 	Producer outbox.ProducerConfig
-	// Processor says how messages run: the chain, MaxAttempts, AttemptDelay.
-	// Defaults to its defaults, except that the backoff has no jitter: failed
-	// messages wait for AttemptDelay, twice that, and so on, up to
-	// 15 minutes. A Chain is used as it is. The Logger defaults to
-	// the test's log.
+	// Processor configures how messages run: the middleware, MaxAttempts, AttemptDelay. Zero
+	// fields mean the defaults, except that the backoff has no jitter: failed messages wait for
+	// AttemptDelay, twice that, and so on, up to 15 minutes. A Middleware chain is used unchanged.
+	// The Logger defaults to the test's log.
 	Processor outbox.ProcessorConfig
-	// Scheduler sets up Kit.Scheduler. Defaults to its defaults.
+	// Scheduler configures Kit.Scheduler. Zero fields mean the defaults.
 	Scheduler schedule.SchedulerConfig
-	// Schedules says how schedules fire. Defaults to its defaults, with the
-	// Logger of the Processor.
+	// Schedules configures how schedules fire. Zero fields mean the defaults; the Logger defaults
+	// to the Processor's.
 	Schedules schedule.ProcessorConfig
-	// Start is the time on the kit's clock before the first Advance. Defaults
-	// to time.Now().
+	// Start is the kit's clock before the first Advance. Defaults to time.Now().
 	Start time.Time
-	// IDs makes the ids of what Kit.Producer writes; see [SequentialIDs].
-	// Defaults to the producer's own, which are random.
+	// IDs makes the ids of Kit.Producer's messages; see [SequentialIDs]. Defaults to the
+	// producer's own random ids.
 	IDs func() uuid.UUID
-	// Limit is how many messages one drain may run, and how many schedules one
-	// Advance may fire, before the test fails. Defaults to 1000.
+	// Limit is how many messages one drain may run, and how many schedules one Advance may fire,
+	// before the test fails. Defaults to 1000.
 	Limit int
 }
 
-// Kit runs an application's consumers in a test, one call at a time. Use the
-// Producer and the Scheduler as in the application, and hand them to it.
+// Kit runs an application's consumers in a test, one call at a time. Pass its Producer and
+// Scheduler to the application's code.
 //
-// A Kit belongs to one test, whose goroutine calls its methods; only Context and
-// Now may be called from elsewhere. What a method cannot do fails the test.
+// A Kit belongs to one test, whose goroutine calls its methods; only Context and Now may be called
+// from other goroutines. A method that fails, fails the test.
 type Kit struct {
 	// Registry has the consumers.
 	Registry *bus.Registry
-	// Producer writes messages that are due by the kit's clock, whichever
-	// context it is given.
+	// Producer writes messages that are due by the kit's clock, with any context.
 	Producer *outbox.Producer
-	// Scheduler writes schedules. It takes the time from the context: give it
-	// one that descends from [Kit.Context].
+	// Scheduler writes schedules. It reads the time from the context: use one derived from
+	// [Kit.Context].
 	Scheduler *schedule.Scheduler
-	// Admin and Poison look at what waits and at what is poisoned, and change it. Give
-	// them a context that descends from [Kit.Context], and the kit's database.
+	// Admin and Poison read and change pending and poisoned messages. Call them with a context
+	// derived from [Kit.Context], and the kit's database.
 	Admin  *admin.Client
 	Poison *poison.Store
 
 	t         testing.TB
 	db        *bun.DB
-	clock     atomic.Pointer[time.Time] // stands still until it is told to move; consumers read it
+	clock     atomic.Pointer[time.Time] // stands still until a method moves it; consumers read it
 	store     *store.Store
 	processor *outbox.Processor
 	schedules *schedule.Processor
 	lease     time.Duration
 	limit     int
 	ids       func() uuid.UUID
-	steady    bool // the chain is the kit's: backoff without jitter
+	steady    bool // the chain is the default one: backoff without jitter
 
-	places sync.Map // by the ids of messages that have a key or a priority
+	places sync.Map // by message id, of messages with a key or a priority
 
-	repeat repeat            // of a check under way, else nil
-	lost   map[delivery]bool // whose first outcome the check has lost; true until it is delivered again
+	repeat repeat            // of a check in progress, otherwise nil
+	lost   map[delivery]bool // messages whose first outcome the check dropped; true until they are redelivered
 
-	mu        sync.Mutex                // messages of a batch pass through the chain at once
-	ran       []Delivery                // by the step under way
-	recovered bool                      // ... whose outcomes count no more
-	delivered map[uuid.UUID]bus.Message // all that was ever delivered, as it was first
-	problem   string                    // what the check found
+	mu        sync.Mutex                // messages of a batch pass through the chain concurrently
+	ran       []Delivery                // by the current step
+	recovered bool                      // the current step's claims were recovered, so its outcomes do not count
+	delivered map[uuid.UUID]bus.Message // all delivered messages, as first delivered
+	problem   string                    // an error found by the check
 }
 
-// NewKit makes a kit for the consumers over the caller's database. It creates the
-// library's tables in it, and fails the test when a consumer or the database
-// cannot be used. The database should be the test's own: whatever waits in its
-// tables is run.
+// NewKit makes a kit for the consumers on the caller's database. It creates the library's tables,
+// and fails the test if a consumer or the database cannot be used. Use the test's own database:
+// the kit runs all messages in its tables.
 func NewKit(t testing.TB, db *bun.DB, consumers ...bus.Consumer) *Kit {
 	t.Helper()
 	return KitConfig{}.NewKit(t, db, consumers...)
@@ -124,7 +119,7 @@ func (k *Kit) build(c KitConfig, consumers []bus.Consumer) (err error) {
 	if c.Start.IsZero() {
 		c.Start = time.Now()
 	}
-	k.turnTo(c.Start.UTC().Truncate(time.Microsecond)) // what databases can tell apart
+	k.turnTo(c.Start.UTC().Truncate(time.Microsecond)) // the precision of the databases
 	if k.limit <= 0 {
 		k.limit = 1000
 	}
@@ -167,7 +162,7 @@ func (k *Kit) buildProcessors(c KitConfig) (err error) {
 	return err
 }
 
-// testLogger writes lines without the time, which is not the kit's.
+// testLogger logs without the time, which is not the kit's.
 func testLogger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 		if len(groups) == 0 && a.Key == slog.TimeKey {
@@ -177,9 +172,9 @@ func testLogger(w io.Writer) *slog.Logger {
 	}}))
 }
 
-// stamp is the outermost of the user's layers of the produce chain: it has the
-// insert take the kit's time, so that code under test may use any context. What the tables do
-// not tell of all messages it remembers.
+// stamp is the outermost user layer of the produce chain. It makes the insert use the kit's time,
+// so that code under test may use any context. It also stores keys and priorities, which the
+// tables do not keep for all messages.
 func (k *Kit) stamp(next bus.ProduceFunc) bus.ProduceFunc {
 	return func(ctx context.Context, b *bus.Batch) error {
 		if k.ids != nil {
@@ -197,27 +192,26 @@ func (k *Kit) stamp(next bus.ProduceFunc) bus.ProduceFunc {
 	}
 }
 
-// place is where a message is to run among others, as its producer said.
+// place is a message's key and priority.
 type place struct {
 	key      string
 	priority bus.Priority
 }
 
-// Context returns the context for code under test: the library's statements run
-// with it take the time from the kit's clock. It has the values of t.Context(),
-// and is never cancelled.
+// Context returns the context for code under test: the library's statements use the kit's clock
+// with it. It has the values of t.Context(), and is never cancelled.
 func (k *Kit) Context() context.Context {
 	return store.WithClock(context.WithoutCancel(k.t.Context()), k.Now)
 }
 
-// Now returns the time on the kit's clock, in UTC. It is the clock of due times
-// only: consumers' timeouts are measured in real time.
+// Now returns the time on the kit's clock, in UTC. The clock is for due times only: consumers'
+// timeouts are in real time.
 func (k *Kit) Now() time.Time { return *k.clock.Load() }
 
 func (k *Kit) turnTo(t time.Time) { k.clock.Store(&t) }
 
-// Produce produces a payload in a transaction of its own, as outbox.Producer
-// does, and fails the test when that is refused.
+// Produce produces a payload in its own transaction, as outbox.Producer does, and fails the test
+// on an error.
 func (k *Kit) Produce(payload bus.Payload, options ...outbox.Option) outbox.Receipt {
 	k.t.Helper()
 	receipt, err := k.Producer.Produce(k.Context(), k.db, payload, options...)

@@ -16,24 +16,22 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
-// Delivery is what became of one message that was run.
+// Delivery is one run of a message.
 type Delivery struct {
-	// Message is the message as its consumer got it.
+	// Message is the message as the consumer got it.
 	Message bus.Message
-	// Verdict is the outcome that the chain made of what the consumer returned, for
-	// instance bus.Retried with the delay until the next run. A run that was
-	// done has the outcome bus.Done and no error.
+	// Outcome is the chain's outcome, for instance bus.Retried with the delay until the next run.
+	// A successful run has the outcome bus.Done and no error.
 	Outcome bus.OutcomeError
 }
 
-// ProcessNext runs the oldest message that is due, and writes the outcome: done,
-// due again later, or poisoned. Schedules that are due fire first. When nothing
-// is due the test fails with a list of what waits. A consumer of batches gets what
-// else is due for it as well, and the first of the batch is returned;
-// [Kit.DrainUntilIdle] returns all.
+// ProcessNext runs the oldest due message and writes its outcome: done, due again later, or
+// poisoned. Due schedules fire first. If nothing is due, the test fails with a list of pending
+// messages. A batch consumer also gets its other due messages, and the first of the batch is
+// returned; [Kit.DrainUntilIdle] returns all.
 //
-// A consumer that fails does not fail the test: see what is returned. One that
-// calls t.FailNow does, although consumers run on a goroutine of their own.
+// A consumer's error does not fail the test: check the returned Delivery. A consumer that calls
+// t.FailNow does, although it runs on its own goroutine.
 func (k *Kit) ProcessNext() Delivery {
 	k.t.Helper()
 	return k.processOne("ProcessNext")
@@ -55,10 +53,9 @@ func (k *Kit) processOne(operation string, consumers ...string) Delivery {
 	return ran[0]
 }
 
-// DrainUntilIdle runs messages until none is due, those that consumers produce
-// meanwhile included, and returns what it ran, in order. Schedules that are due
-// fire. Messages that wait for a later time stay; [Kit.Advance] brings it. The
-// test fails when more than KitConfig.Limit messages were run.
+// DrainUntilIdle runs messages until none is due, including those that consumers produce
+// meanwhile, and returns the runs in order. Due schedules fire. Messages that are due later stay;
+// use [Kit.Advance]. The test fails if more than KitConfig.Limit messages ran.
 func (k *Kit) DrainUntilIdle() []Delivery {
 	k.t.Helper()
 	return k.drain("DrainUntilIdle")
@@ -67,7 +64,7 @@ func (k *Kit) DrainUntilIdle() []Delivery {
 func (k *Kit) drain(operation string) (deliveries []Delivery) {
 	k.t.Helper()
 	for {
-		if !slices.Contains(slices.Collect(maps.Values(k.lost)), true) { // that comes first, so that only its own effects show
+		if !slices.Contains(slices.Collect(maps.Values(k.lost)), true) { // redeliver first, so that only its own effects show
 			k.fire(operation)
 		}
 		ran := k.step(operation)
@@ -94,10 +91,9 @@ func runs(deliveries []Delivery) string {
 	return strings.Join(parts, ", ")
 }
 
-// Advance moves the kit's clock forward. Schedules that come due on the way fire
-// at their time, one after the other, as they would with a processor running;
-// messages do not run until they are asked to. The test fails when d is negative
-// and when more than KitConfig.Limit schedules fire.
+// Advance moves the kit's clock forward. Schedules that become due fire at their time, one after
+// the other, as with a running processor. Messages do not run. The test fails if d is negative, or
+// if more than KitConfig.Limit schedules fire.
 func (k *Kit) Advance(d time.Duration) {
 	k.t.Helper()
 	operation := fmt.Sprintf("Advance(%s)", d)
@@ -136,7 +132,7 @@ func (k *Kit) nextSchedule(operation string) (time.Duration, bool) {
 	return wait, ok
 }
 
-// fire fires the schedules that are due and returns how many there were.
+// fire fires the due schedules and returns how many there were.
 func (k *Kit) fire(operation string) int {
 	k.t.Helper()
 	n, err := k.schedules.FireDue(k.Context())
@@ -146,8 +142,7 @@ func (k *Kit) fire(operation string) int {
 	return n
 }
 
-// step runs one message, or one batch, if one is due. What it ran is in the order in which it
-// was due.
+// step runs one due message or batch. The result is in the order in which the messages were due.
 func (k *Kit) step(operation string, consumers ...string) []Delivery {
 	k.t.Helper()
 	k.ran, k.recovered, k.problem = nil, false, ""
@@ -168,15 +163,14 @@ func (k *Kit) step(operation string, consumers ...string) []Delivery {
 	return k.ran
 }
 
-// observe is the outermost layer of the consume chain: it notes what was
-// delivered and what came of it. Of a batch one message after the other is noted, and what a
-// check does after each.
+// observe is the outermost layer of the consume chain: it records deliveries and outcomes.
+// Messages of a batch, and the checks after each, are handled one at a time.
 func (k *Kit) observe(next bus.Handler) bus.Handler {
 	return func(ctx context.Context, m *bus.Message) (err error) {
 		if k.steady {
 			m.Config = withoutJitter(m.Config)
 		}
-		err = isolate.Guarded(ctx, m, next) // as the processor would take it
+		err = isolate.Guarded(ctx, m, next) // as the processor would see it
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if k.repeat != nil {
@@ -192,8 +186,7 @@ func (k *Kit) observe(next bus.Handler) bus.Handler {
 	}
 }
 
-// withoutJitter gives a consumer that has no backoff of its own one that a test
-// can rely on.
+// withoutJitter sets a deterministic backoff for a consumer without its own.
 func withoutJitter(config *bus.ConsumerConfig) *bus.ConsumerConfig {
 	if config == nil || config.Backoff != nil {
 		return config

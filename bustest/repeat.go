@@ -17,18 +17,16 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// repeat is what a check does after a consumer's run: it returns the error that
-// the processor shall see.
+// repeat is a check after a consumer's run. It returns the error for the processor.
 type repeat func(ctx context.Context, m *bus.Message, next bus.Handler, err error) error
 
-// RequireIdempotent drains as [Kit.DrainUntilIdle] does, but runs every consumer
-// that succeeds a second time at once, with the same message. The test fails
-// when the second run fails, or has an effect.
+// RequireIdempotent drains as [Kit.DrainUntilIdle] does, and runs every consumer that succeeds a
+// second time at once, with the same message. The test fails if the second run fails or has an
+// effect.
 //
-// Effects are what state returns, read after each of the two runs and compared
-// with reflect.DeepEqual, and the messages, schedules and events that are stored.
-// A nil state compares only these. A transactional consumer cannot run twice: its
-// message is gone with the first commit.
+// Effects are the result of state, read after each of the two runs and compared with
+// reflect.DeepEqual, and the stored messages, schedules and events. A nil state compares only
+// these. A transactional consumer cannot run twice: its message is removed by the first commit.
 func (k *Kit) RequireIdempotent(state func() any) {
 	k.t.Helper()
 	k.check("RequireIdempotent", func(ctx context.Context, m *bus.Message, next bus.Handler, err error) error {
@@ -41,12 +39,12 @@ func (k *Kit) RequireIdempotent(state func() any) {
 	})
 }
 
-// RequireRedeliverable drains as [Kit.DrainUntilIdle] does, but loses the first outcome of every
-// message, as if the process had been lost after the consumer returned and before the message was
-// settled. The clock moves on by the lease, another process recovers the message, and it is
-// delivered again with one crash counted. The test fails when the redelivery fails, or has an
-// effect; state is that of [Kit.RequireIdempotent]. A transactional consumer has nothing to lose:
-// its message is gone with the first commit.
+// RequireRedeliverable drains as [Kit.DrainUntilIdle] does, but drops the first outcome of every
+// message, as if the process had been lost between the consumer's return and the settlement. The
+// clock moves on by the lease, another process recovers the message, and it is delivered again
+// with one crash counted. The test fails if the redelivery fails or has an effect; state is that
+// of [Kit.RequireIdempotent]. A transactional consumer is not affected: its message is removed by
+// the first commit.
 func (k *Kit) RequireRedeliverable(state func() any) {
 	k.t.Helper()
 	first := map[delivery]effects{}
@@ -68,8 +66,8 @@ func (k *Kit) RequireRedeliverable(state func() any) {
 	})
 }
 
-// loseClaims has what is claimed recovered as that of a lost process, so that
-// the outcome which is about to be written counts no more: with a batch all of it.
+// loseClaims recovers the current claim as that of a lost process, so that the outcomes about to
+// be written do not count. This affects a whole batch.
 func (k *Kit) loseClaims(ctx context.Context) {
 	if k.recovered {
 		return
@@ -82,7 +80,7 @@ func (k *Kit) loseClaims(ctx context.Context) {
 	}
 }
 
-// check drains with a repetition.
+// check drains with a check after each run.
 func (k *Kit) check(operation string, r repeat) {
 	k.t.Helper()
 	k.repeat, k.lost = r, map[delivery]bool{}
@@ -96,21 +94,21 @@ type delivery struct {
 	consumer string
 }
 
-// effects are what is there after a run.
+// effects is the state after a run.
 type effects struct {
 	state    any
 	messages []pending
 	others   []string // schedules and events
 }
 
-// pending is a message that waits, or runs.
+// pending is a pending or running message.
 type pending struct {
 	delivery
 	text string
 }
 
-// stored lists what is there but for the messages that are delivered again: those that were in
-// one batch go one after the other.
+// stored lists what is stored, except for messages that are redelivered: messages of one batch are
+// redelivered one after the other.
 func (e effects) stored(but map[delivery]bool) []string {
 	all := slices.Clone(e.others)
 	for _, m := range e.messages {
@@ -151,12 +149,12 @@ func (k *Kit) read(ctx context.Context, state func() any) (e effects) {
 	return e
 }
 
-// compare notes a difference that a repeated run has made.
+// compare records a difference that a repeated run made.
 func (k *Kit) compare(ctx context.Context, what string, m *bus.Message, before effects, err error, state func() any) {
 	run := fmt.Sprintf("consumer %q, %s of message %s (%s)", m.Consumer, what, m.ID, m.PayloadType)
 	v := bus.OutcomeOf(err)
 	switch v.Outcome {
-	case bus.Done, bus.Discarded, bus.Released: // released: it is gone
+	case bus.Done, bus.Discarded, bus.Released: // released: the message is gone
 	default:
 		k.problem = fmt.Sprintf("%s: got %s, %s, want it done again", run, v.Outcome, &v)
 		return

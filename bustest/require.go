@@ -12,9 +12,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// RequireProduced fails the test unless a payload of type T that matches was
-// produced, and returns the message of the first, with the payload in Value. A
-// nil match takes any. A payload counts once, however many consumers it has.
+// RequireProduced fails the test unless a matching payload of type T was produced. It returns the
+// first such message, with the payload in Value. A nil match accepts any. A payload counts once,
+// however many consumers it has.
 func RequireProduced[T bus.Payload](t testing.TB, from Produced, match func(T) bool) *bus.Message {
 	t.Helper()
 	all, others := producedOf[T](t, "RequireProduced", from)
@@ -27,8 +27,8 @@ func RequireProduced[T bus.Payload](t testing.TB, from Produced, match func(T) b
 	return nil
 }
 
-// RequireNotProduced fails the test when a payload of type T that matches was
-// produced. A nil match takes any.
+// RequireNotProduced fails the test if a matching payload of type T was produced. A nil match
+// accepts any.
 func RequireNotProduced[T bus.Payload](t testing.TB, from Produced, match func(T) bool) {
 	t.Helper()
 	all, _ := producedOf[T](t, "RequireNotProduced", from)
@@ -39,15 +39,15 @@ func RequireNotProduced[T bus.Payload](t testing.TB, from Produced, match func(T
 	}
 }
 
-// Payloads returns every payload of type T that was produced, in order.
+// Payloads returns every produced payload of type T, in order.
 func Payloads[T bus.Payload](t testing.TB, from Produced) []T {
 	t.Helper()
 	all, _ := producedOf[T](t, "Payloads", from)
 	return store.Each(all, func(m *bus.Message) T { return m.Value.(T) })
 }
 
-// RequireScheduled fails the test unless there is a schedule whose payload is of
-// type T and matches, and returns the first. A nil match takes any.
+// RequireScheduled fails the test unless there is a schedule with a matching payload of type T,
+// and returns the first. A nil match accepts any.
 func RequireScheduled[T bus.Payload](t testing.TB, from Scheduled, match func(T) bool) schedule.Schedule {
 	t.Helper()
 	name := storedName[T](t, "RequireScheduled")
@@ -68,9 +68,8 @@ func RequireScheduled[T bus.Payload](t testing.TB, from Scheduled, match func(T)
 	return schedule.Schedule{}
 }
 
-// RequirePoisoned fails the test unless a message of the consumer is poisoned
-// whose payload is of type T and matches, and returns the newest, with the reason
-// and the errors. A nil match takes any.
+// RequirePoisoned fails the test unless a message of the consumer with a matching payload of type
+// T is poisoned. It returns the newest, with its reason and errors. A nil match accepts any.
 func RequirePoisoned[T bus.Payload](t testing.TB, from Poisoned, consumer string, match func(T) bool) poison.Message {
 	t.Helper()
 	name := storedName[T](t, "RequirePoisoned")
@@ -92,7 +91,7 @@ func RequirePoisoned[T bus.Payload](t testing.TB, from Poisoned, consumer string
 	return poison.Message{}
 }
 
-// producedOf returns the messages of type T, decoded, and the texts of the others.
+// producedOf returns the decoded messages of type T, and the texts of the others.
 func producedOf[T bus.Payload](t testing.TB, operation string, from Produced) (all []*bus.Message, others []string) {
 	t.Helper()
 	name := storedName[T](t, operation)
@@ -114,7 +113,7 @@ func producedOf[T bus.Payload](t testing.TB, operation string, from Produced) (a
 	return all, others
 }
 
-// storedName asks T for its stored name; T must be what a payload is, a struct.
+// storedName returns T's stored name; T must be a struct.
 func storedName[T bus.Payload](t testing.TB, operation string) string {
 	t.Helper()
 	if kind := reflect.TypeFor[T]().Kind(); kind == reflect.Pointer || kind == reflect.Interface {
@@ -146,7 +145,7 @@ func produced(all []*bus.Message, others []string) string {
 	return "produced: " + listed(append(texts, others...))
 }
 
-// listed joins texts, not too many and none too long.
+// listed joins texts, limited in number and length.
 func listed(texts []string) string {
 	const most, longest = 10, 300
 	if len(texts) == 0 {

@@ -16,20 +16,18 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// Produced is where [RequireProduced] looks: a [*Kit], which knows what is
-// committed, delivered or not; a transaction, by [Kit.In]; or a [*FakeProducer].
+// Produced is where [RequireProduced] looks: a [*Kit] for committed messages, delivered or not; a
+// transaction, with [Kit.In]; or a [*FakeProducer].
 type Produced interface {
 	produced() ([]*bus.Message, bus.Codec, error)
 }
 
-// Scheduled is where [RequireScheduled] looks: a [*Kit], or a transaction, by
-// [Kit.In].
+// Scheduled is where [RequireScheduled] looks: a [*Kit], or a transaction, with [Kit.In].
 type Scheduled interface {
 	scheduled() ([]schedule.Schedule, bus.Codec, error)
 }
 
-// Poisoned is where [RequirePoisoned] looks: a [*Kit], or a transaction, by
-// [Kit.In].
+// Poisoned is where [RequirePoisoned] looks: a [*Kit], or a transaction, with [Kit.In].
 type Poisoned interface {
 	poisoned() ([]poison.Message, bus.Codec, error)
 }
@@ -41,13 +39,11 @@ type View struct {
 	delivered map[uuid.UUID]bus.Message // from these tables
 }
 
-// In lets assertions look through an open transaction, at what it has written
-// and not committed. A test may so check code that takes a transaction, and then
-// roll it back: nothing of it is left, and nothing ran.
+// In lets assertions read an open transaction, with its uncommitted writes. So a test can check
+// code that takes a transaction and then roll it back: nothing remains, and no consumer runs.
 func (k *Kit) In(tx bun.IDB) View { return View{kit: k, db: tx} }
 
-// produced returns pending, poisoned and delivered messages, one for each that was
-// produced.
+// produced returns pending, poisoned and delivered messages, each produced message once.
 func (v View) produced() ([]*bus.Message, bus.Codec, error) {
 	found := map[uuid.UUID]*bus.Message{}
 	rows, err := v.kit.store.Messages(v.kit.Context(), v.db)
@@ -76,7 +72,7 @@ func (v View) produced() ([]*bus.Message, bus.Codec, error) {
 			m.OrderingKey, m.Priority = p.(place).key, p.(place).priority
 		}
 	}
-	// Ids that a producer made are in the order in which it produced.
+	// A producer's ids are in the order in which it produced.
 	inOrder := slices.SortedFunc(maps.Values(found), func(a, b *bus.Message) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 	return inOrder, v.kit.Registry.Codec(), nil
 }
@@ -103,8 +99,7 @@ func (v View) poisoned() (all []poison.Message, _ bus.Codec, err error) {
 	return all, v.kit.Registry.Codec(), nil
 }
 
-// all is what the kit knows: what is in the tables and what was delivered from them.
-// Both were committed.
+// all returns the stored messages and those delivered from the tables. Both were committed.
 func (k *Kit) all() View { return View{kit: k, db: k.db, delivered: k.delivered} }
 
 func (k *Kit) produced() ([]*bus.Message, bus.Codec, error) { return k.all().produced() }

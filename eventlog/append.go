@@ -21,16 +21,16 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// ExpectedVersion is the version that a stream must have for an append to happen: the
-// number of its events, or one of the constants.
+// ExpectedVersion is the version that a stream must have for an append: its number of events, or
+// one of the constants.
 type ExpectedVersion int64
 
 const (
-	// NoStream wants the stream to be new.
+	// NoStream requires a new stream.
 	NoStream ExpectedVersion = ExpectedVersion(store.NewStream)
-	// AnyVersion does not ask.
+	// AnyVersion skips the check.
 	AnyVersion ExpectedVersion = ExpectedVersion(store.AnyStream)
-	// StreamExists wants the stream to have events.
+	// StreamExists requires a stream with events.
 	StreamExists ExpectedVersion = ExpectedVersion(store.OldStream)
 )
 
@@ -47,26 +47,26 @@ func (e ExpectedVersion) String() string {
 	return fmt.Sprintf("version %d", int64(e))
 }
 
-// Appended is where events were appended.
+// Appended is the result of an append to one stream.
 type Appended struct {
 	Stream string
-	// Version is that of the stream now, and of its last event.
+	// Version is the stream's new version, which is that of its last event.
 	Version int64
-	// Sequence is the number of the last event. It is what to wait for: positions
-	// are given after the commit.
+	// Sequence is the last event's sequence. Wait for it to read the event from projections:
+	// positions are assigned after the commit.
 	Sequence int64
 }
 
-// ConflictError reports a stream that did not have the expected version. Nothing
-// was written, and the transaction stays usable.
+// ConflictError reports a stream that did not have the expected version. Nothing was written, and
+// the transaction stays usable.
 type ConflictError struct {
 	Stream string
 	Want   ExpectedVersion
 	Actual int64 // 0 for no stream
 }
 
-// Conflict returns true: another transaction was first, and the same work may succeed
-// in a new one. A transactional consumer that fails with it is repeated.
+// Conflict returns true: another transaction was first, and a retry in a new transaction may
+// succeed. A transactional consumer that fails with it is repeated.
 func (e *ConflictError) Conflict() bool { return true }
 
 // Error implements error.
@@ -74,42 +74,39 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("eventlog: stream %q has version %d, want %s", e.Stream, e.Actual, e.Want)
 }
 
-// ErrTombstoned is returned for an append to a stream whose events were erased, and for a
-// snapshot of it.
+// ErrTombstoned is returned for an append to an erased stream, and for a snapshot of it.
 var ErrTombstoned = errors.New("eventlog: the stream is tombstoned")
 
-// Write is what [Log.AppendAll] appends to one stream.
+// Write is an append to one stream, for [Log.AppendAll].
 type Write struct {
-	// Stream is its name: see [Log.Append].
+	// Stream is the stream's name: see [Log.Append].
 	Stream string
-	// Want is the version that it must have. Defaults to NoStream.
+	// Want is the expected version. Defaults to NoStream.
 	Want   ExpectedVersion
 	Events []bus.Payload
-	// Headers are stored with each of the events, and travel with the messages
-	// that deliver them, as those of a produced message do. Defaults to none.
+	// Headers are stored with each event and sent with the messages that deliver it, like those of
+	// a produced message. Defaults to none.
 	Headers map[string]string
 }
 
-// Append appends events to a stream in the transaction. They exist once it
-// commits; consumers that are registered for them run from then on, and readers
-// of the log see them once they have positions.
+// Append appends events to a stream in the transaction. Once it commits, registered consumers of
+// the events run, and readers of the log see the events as soon as they have positions.
 //
-// A stream that does not have the expected version is a *[ConflictError]: the
-// transaction stays usable. At REPEATABLE READ and SERIALIZABLE, where it sees what
-// there was when it began, the database may report a serialization failure instead;
-// both are for another transaction to repeat, and [Log.RunInTx] begins one at READ
-// COMMITTED. From the append until the end of the transaction other appends to the
-// stream wait.
+// If the stream does not have the expected version, the error is a *[ConflictError] and the
+// transaction stays usable. At REPEATABLE READ and SERIALIZABLE, which read a snapshot, the
+// database may report a serialization failure instead. Retry both in another transaction;
+// [Log.RunInTx] begins one at READ COMMITTED. Other appends to the stream wait until the
+// transaction ends.
 //
-// The name of a stream is its category, "-", and an id: "account-42". It has up to
-// 255 bytes. Without events the version is not checked.
+// A stream's name is its category, "-", and an id: "account-42". It has up to 255 bytes. Without
+// events the version is not checked.
 //
-// An event that is given to outbox.Producer.Produce instead reaches the same
-// consumers, but is in no stream: the Event of its message is nil.
+// An event passed to outbox.Producer.Produce instead reaches the same consumers, but is in no
+// stream: the Event of its message is nil.
 //
 // Other errors that the caller can avoid are *[UnknownTypeError], [ErrTombstoned],
-// bus.ErrInvalidPayload, bus.ErrTooLarge, bus.ErrInvalidText and
-// bus.ErrInvalidOption, for which nothing was sent to the database.
+// bus.ErrInvalidPayload, bus.ErrTooLarge, bus.ErrInvalidText and bus.ErrInvalidOption, for which
+// nothing was sent to the database.
 func (l *Log) Append(ctx context.Context, tx bun.Tx, stream string, want ExpectedVersion, events ...bus.Payload) (Appended, error) {
 	appended, err := l.AppendAll(ctx, tx, Write{Stream: stream, Want: want, Events: events})
 	if err != nil {
@@ -118,15 +115,14 @@ func (l *Log) Append(ctx context.Context, tx bun.Tx, stream string, want Expecte
 	return appended[0], nil
 }
 
-// AppendAll appends to several streams at once, each of which may be given once:
-// to all of them or, for an error, to none. Their order in the log is that of the
-// arguments, and whatever the order, two such calls do not deadlock. See
+// AppendAll appends to several streams atomically. Each stream may be given once. Their order in
+// the log is that of the arguments. Concurrent calls do not deadlock, whatever their order. See
 // [Log.Append].
 func (l *Log) AppendAll(ctx context.Context, tx bun.Tx, writes ...Write) ([]Appended, error) {
 	appended, err := l.append(ctx, tx, writes)
 	if err != nil {
 		if conflict, ok := errors.AsType[*ConflictError](err); ok {
-			return nil, conflict // as it is, whatever layers have wrapped around it
+			return nil, conflict // without what layers wrapped around it
 		}
 		return nil, fmt.Errorf("eventlog: append: %w", dberr.Explained(err))
 	}
@@ -148,10 +144,10 @@ func (l *Log) append(ctx context.Context, tx bun.Tx, writes []Write) ([]Appended
 	return a.appended, a.send(ctx, db)
 }
 
-// send has the messages go down the produce chain, and writes their events at its end.
+// send runs the messages through the produce chain and writes their events at its end.
 func (a *appending) send(ctx context.Context, db bun.IDB) (err error) {
 	l := a.log
-	// Written with the caller's context: the chain's is not for what comes of it.
+	// Use the caller's context: the chain's context is only for the chain.
 	record := func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error {
 		if registry != l.registry {
 			return errors.New("the producer was made from another registry than the log, whose consumers would not be given the events")
@@ -176,13 +172,13 @@ type appending struct {
 	store    *store.Store
 	tx       bun.Tx
 	writes   []Write
-	order    []int // of the writes that have events
+	order    []int // indexes of the writes that have events
 	batch    []*bus.Message
 	appended []Appended
 	done     bool
 }
 
-// prepare makes a message of each event, and refuses what cannot be appended.
+// prepare makes a message of each event, and returns an error for what cannot be appended.
 func (a *appending) prepare() error {
 	seen := map[string]bool{}
 	for i, w := range a.writes {
@@ -245,7 +241,7 @@ func (l *Log) message(event bus.Payload) (*bus.Message, error) {
 	if len(text) == 0 {
 		return nil, fmt.Errorf("encode event %q: %w: the codec wrote nothing", name, bus.ErrInvalidText)
 	}
-	id := uuid.Must(uuid.NewV7()) // cannot fail, as that of a message
+	id := uuid.Must(uuid.NewV7()) // cannot fail
 	return &bus.Message{ID: id, PayloadType: known.name, Payload: text, Value: event, Event: &bus.Event{Schema: known.schema}}, nil
 }
 
@@ -265,15 +261,14 @@ func (a *appending) record(ctx context.Context, db bun.IDB, batch []*bus.Message
 	return a.applyInline(ctx)
 }
 
-// needsSavepoint reports whether an error of ours can come when something is written
-// already. With one stream there is nothing yet when its version turns out to be another,
-// and any other error spoils the transaction on PostgreSQL, as the database's own do. On
-// SQLite it could go on after these.
+// needsSavepoint reports whether this package's own error may follow a write. With one stream,
+// nothing is written when its version conflicts. Any other error aborts the transaction on
+// PostgreSQL, as the database's own do; on SQLite the transaction could continue.
 func (a *appending) needsSavepoint() bool {
 	return len(a.order) > 1 || len(a.log.inline) > 0 || !a.store.RowLocks()
 }
 
-// insert writes the events once they have their versions.
+// insert writes the events with their versions.
 func (a *appending) insert(ctx context.Context, db bun.IDB) error {
 	rows := make([]*store.NewEvent, len(a.batch))
 	for i, m := range a.batch {
@@ -293,29 +288,29 @@ func (a *appending) insert(ctx context.Context, db bun.IDB) error {
 	for i, w := range a.writes {
 		for range w.Events {
 			a.batch[n].Event.Sequence = rows[n].Sequence
-			a.appended[i].Sequence = rows[n].Sequence // which is not returned for an import
+			a.appended[i].Sequence = rows[n].Sequence // not returned for an import
 			n++
 		}
 	}
 	return nil
 }
 
-// same makes sure that the chain has left nothing out, which would be a hole in
-// the versions of a stream, and nothing of the events that is not its to change.
+// same checks that the chain kept every event, because a missing one would leave a gap in a
+// stream's versions.
 func (a *appending) same(batch []*bus.Message) error {
 	if len(batch) != len(a.batch) {
 		return fmt.Errorf("the produce chain passed on %d of %d events", len(batch), len(a.batch))
 	}
 	for i, m := range a.batch {
-		if batch[i] != m && !slices.Contains(batch, m) { // no layer need keep the order
+		if batch[i] != m && !slices.Contains(batch, m) { // layers may reorder messages
 			return fmt.Errorf("the produce chain replaced an event of stream %q", m.Event.Stream)
 		}
 	}
 	return nil
 }
 
-// reserve takes the versions of all streams, in the order of their names, so that
-// no two appends wait for each other in a circle.
+// reserve reserves the versions of all streams in the order of their names, so that concurrent
+// appends do not deadlock.
 func (a *appending) reserve(ctx context.Context, db bun.IDB) error {
 	slices.SortFunc(a.order, func(x, y int) int { return cmp.Compare(a.writes[x].Stream, a.writes[y].Stream) })
 	next := map[string]int64{}
@@ -369,7 +364,8 @@ func category(stream string) string {
 	return category
 }
 
-// slotOf spreads streams. It is stored with each event, so it must never change.
+// slotOf distributes streams over slots. The slot is stored with each event, so this must never
+// change.
 func slotOf(stream string) int {
 	h := fnv.New32a()
 	h.Write([]byte(stream))

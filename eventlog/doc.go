@@ -1,13 +1,11 @@
-// Package eventlog is an append-only log of events in streams, kept in the
-// application's own database, which is PostgreSQL or SQLite: on others its calls
-// return an errors.ErrUnsupported.
+// Package eventlog is an append-only log of events in streams, stored in the application's own
+// PostgreSQL or SQLite database. On other databases its calls return errors.ErrUnsupported.
 //
-// A [Log] appends events in the caller's transaction, at an expected version of
-// their stream; consumers that are registered for an event run as for any other
-// message. [Types] knows the events and brings old ones up to date. Each event
-// gets a position in the order of the whole log once it is committed, without
-// gaps: a reader that is at a position has missed nothing.
+// A [Log] appends events in the caller's transaction, at an expected version of their stream.
+// Registered consumers of an event run as for any other message. [Types] registers the events and
+// upcasts old ones. After its commit each event gets a position in the whole log. Positions have
+// no gaps: a reader at a position has missed no event before it.
 //
-// What reads the log in order is package eventlog/projection, what decides on new events is
-// package eventlog/decider. This package runs nothing in the background and does not speak SQL.
+// Package eventlog/projection reads the log in order, and package eventlog/decider decides on new
+// events. This package runs nothing in the background.
 package eventlog

@@ -11,11 +11,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Import appends events that another service has recorded, in the order given, in the transaction:
-// package relay's way to append. Each message has an ID, which the event keeps, a PayloadType, a
-// Payload in the form of the newest schema here, Headers, and an Event with its Stream. Streams may
-// have any version. The errors are those of [Log.Append], and a *bus.DecodeError for a payload that
-// is not what its type says. The messages stay as they are: a transaction may be repeated with them.
+// Import appends events recorded by another service, in the given order, in the transaction.
+// Package relay uses it. Each message has an ID, which the event keeps, a PayloadType, a Payload
+// in the newest schema here, Headers, and an Event with its Stream. Streams may have any version.
+// The errors are those of [Log.Append], and a *bus.DecodeError for a payload that does not fit its
+// type. Import does not modify the messages, so a transaction may be repeated with them.
 func (l *Log) Import(ctx context.Context, tx bun.Tx, messages ...*bus.Message) error {
 	s, db, err := l.on(tx)
 	if err == nil {
@@ -27,7 +27,7 @@ func (l *Log) Import(ctx context.Context, tx bun.Tx, messages ...*bus.Message) e
 	return dberr.Wrap(err, "eventlog: import")
 }
 
-// prepareImport completes the messages, and makes a write of those of each stream.
+// prepareImport completes the messages and makes one write per stream.
 func (a *appending) prepareImport(ctx context.Context) error {
 	places := make(map[string]int)
 	for _, m := range a.batch {

@@ -13,35 +13,34 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Producer sends messages down the produce chain in a transaction.
-// *outbox.Producer is one. It must be safe for concurrent use.
+// Producer sends messages through the produce chain in a transaction. *outbox.Producer implements
+// it. It must be safe for concurrent use.
 type Producer interface {
-	// SendEvents writes the messages in the transaction db, all or none. At the end of
-	// the chain it calls record, which writes the events that the messages deliver.
+	// SendEvents writes the messages atomically in the transaction db. At the end of the chain it
+	// calls record, which writes the events that the messages deliver.
 	SendEvents(ctx context.Context, db bun.IDB, batch []*bus.Message, record func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error) error
 }
 
 // Inline is called with events in the transaction that appends them. Package projection makes an
-// Inline of a projection.
+// Inline from a projection.
 type Inline interface {
-	// InlineName is the same for all processes. While what the inline has made is
-	// being rebuilt, appends that it wants to hear of wait.
+	// InlineName is the same in all processes. While the inline's tables are rebuilt, appends that
+	// it handles wait.
 	InlineName() string
-	// Handles reports whether it is to be told of events of a type.
+	// Handles reports whether ApplyInline is called for events of a type.
 	Handles(payloadType string) bool
-	// ApplyInline is given the events of one call, in order. Its error fails the
-	// append.
+	// ApplyInline gets the events of one append, in order. Its error fails the append.
 	ApplyInline(ctx context.Context, tx bun.Tx, events []RecordedEvent) error
 }
 
-// LogConfig sets up a [Log]. The zero value works.
+// LogConfig configures a [Log]. The zero value works.
 type LogConfig struct {
-	// Inline is called with what is appended, in the same transaction. Defaults to none.
+	// Inline is called with appended events, in the same transaction. Defaults to none.
 	Inline []Inline
 }
 
-// Log is the event log in the tables of a registry. It holds no database, and is
-// safe for concurrent use. Make one with [NewLog].
+// Log is the event log in the tables of a registry. It holds no database handle and is safe for
+// concurrent use. Make it with [NewLog].
 type Log struct {
 	registry *bus.Registry
 	types    *Types
@@ -50,13 +49,13 @@ type Log struct {
 	stores   store.Stores
 }
 
-// NewLog makes a log. The registry must have been made with a *[Types] as its
-// bus.RegistryConfig.Events; its consumers of these events are run for what is
-// appended, by an outbox.Processor as ever. The producer must have been made from
-// the same registry, which the first append checks. NewLog reports everything else
-// that is wrong with its arguments at once. It does not know the database yet: on
-// MariaDB, where there is no event log, every call with a handle fails with an
-// errors.ErrUnsupported, and so do outbox.NewProcessor and projection.NewRunner.
+// NewLog makes a log. The registry must have a *[Types] as its bus.RegistryConfig.Events; an
+// outbox.Processor runs its consumers of appended events. The producer must have the same
+// registry, which the first append checks. NewLog reports all other mistakes in its arguments at
+// once.
+//
+// NewLog does not know the database yet. On MariaDB, which has no event log, every call with a
+// handle returns errors.ErrUnsupported, and so do outbox.NewProcessor and projection.NewRunner.
 func NewLog(registry *bus.Registry, producer Producer, config LogConfig) (*Log, error) {
 	var errs []error
 	l := &Log{registry: registry, producer: producer, inline: config.Inline}
@@ -89,10 +88,10 @@ func (l *Log) Registry() *bus.Registry { return l.registry }
 // Types returns the events of the log.
 func (l *Log) Types() *Types { return l.types }
 
-// errUnmade is what the zero Log has to say, which under fx is what a constructor sees.
+// errUnmade is the error of a zero Log, which a constructor gets under fx.
 var errUnmade = errors.New("the log was not made by NewLog; under fx use it from OnStart on")
 
-// on returns the store for a handle that a user passed in.
+// on returns the store for a user's handle.
 func (l *Log) on(db bun.IDB) (*store.Store, bun.IDB, error) {
 	if l == nil {
 		return nil, nil, errUnmade
@@ -104,12 +103,11 @@ func (l *Log) on(db bun.IDB) (*store.Store, bun.IDB, error) {
 	return s, db, err
 }
 
-// RunInTx runs fn in a READ COMMITTED transaction, again when it loses a conflict
-// of the database, and wakes this process's processors and projections once it is
-// committed. It is for transactions that read a stream before they append, which
-// on SQLite must begin with a write, as this one does. In a transaction that the
-// library has begun, that of a transactional consumer or of a projection, say, it
-// is outbox.ErrNotInTx: append in that one.
+// RunInTx runs fn in a READ COMMITTED transaction and retries it after a database conflict. After
+// the commit it wakes this process's processors and projections. Use it for transactions that read
+// a stream before they append. On SQLite such a transaction must begin with a write, as this one
+// does. Inside a transaction that the library began, such as that of a transactional consumer or a
+// projection, it returns outbox.ErrNotInTx: append in that transaction instead.
 func (l *Log) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Context, tx bun.Tx) error) error {
 	s, _, err := l.on(db)
 	if err == nil {
@@ -122,7 +120,7 @@ func (l *Log) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Conte
 		return fmt.Errorf("eventlog: run in tx: %w", err)
 	}
 	var wakeups *txn.Wakeups
-	err = txn.InTx(txn.WithIdle(ctx, 0), db, func(tx bun.Tx) error { // fn may take its time
+	err = txn.InTx(txn.WithIdle(ctx, 0), db, func(tx bun.Tx) error { // fn may take long
 		if err := s.WriteFirst(ctx, tx); err != nil {
 			return fmt.Errorf("eventlog: run in tx: %w", dberr.Explained(err))
 		}

@@ -22,38 +22,37 @@ import (
 
 const (
 	readPage   = 500    // events read at once
-	readWindow = 50_000 // positions looked at by one statement, at most
-	numberPage = 2000   // events that get positions in one transaction
+	readWindow = 50_000 // positions read by one statement, at most
+	numberPage = 2000   // events numbered in one transaction
 	// numberPause is how long to wait for a process that assigns positions.
 	numberPause = 2 * time.Millisecond
 )
 
-// RecordedEvent is an event as it was appended.
+// RecordedEvent is a stored event.
 type RecordedEvent struct {
 	// ID is the same in every delivery of the event: the idempotency key for effects outside the
 	// database.
 	ID uuid.UUID
 	// Sequence identifies the event; see bus.Event.
 	Sequence int64
-	// Stream is the name of the stream, and Version the event's place in it,
-	// starting at 1.
+	// Stream is the name of the stream. Version is the event's number in it, starting at 1.
 	Stream  string
 	Version int64
-	// Position is the event's place in the whole log, starting at 1 and without
-	// gaps; 0 until it has one.
+	// Position is the event's number in the whole log, starting at 1 without gaps; 0 until it is
+	// assigned.
 	Position int64
-	// Type and Schema are those it was stored with; Data is what it is today.
+	// Type and Schema are as stored; Data is in the newest schema.
 	Type   string
 	Schema int
-	// Data is the event, brought up to date: of the Go type registered for it.
+	// Data is the upcast event, of its registered Go type.
 	Data    bus.Payload
 	Headers map[string]string
-	// RecordedAt is on the database's clock. It is no order to read by, and zero
-	// while the event is being appended.
+	// RecordedAt is on the database's clock. Events are not ordered by it. It is zero while the
+	// event is being appended.
 	RecordedAt time.Time
 }
 
-// recorded decodes an event; false means that it is to be passed over.
+// recorded decodes an event; false means that it is skipped.
 func (l *Log) recorded(ctx context.Context, row store.Event) (RecordedEvent, bool, error) {
 	r := RecordedEvent{
 		ID: row.ID, Sequence: row.Sequence, Stream: row.Stream, Version: row.Version, Position: row.Position,
@@ -70,8 +69,8 @@ func (l *Log) recorded(ctx context.Context, row store.Event) (RecordedEvent, boo
 	return r, true, nil
 }
 
-// Decode brings the event that a message delivers up to date and decodes it. An
-// obsolete one is [ErrSkipEvent].
+// Decode upcasts and decodes the event that a message delivers. For an obsolete event it returns
+// [ErrSkipEvent].
 func (l *Log) Decode(ctx context.Context, m *bus.Message) (bus.Payload, error) {
 	if m.Event == nil {
 		return nil, errors.New("eventlog: decode: the message delivers no event")
@@ -79,12 +78,11 @@ func (l *Log) Decode(ctx context.Context, m *bus.Message) (bus.Payload, error) {
 	return l.types.decode(ctx, l.registry.Codec(), m.PayloadType, m.Event.Schema, m.Payload)
 }
 
-// ReadStream reads the events of a stream that come after a version, 0 for all,
-// in their order. In the transaction of an append it reads what was appended.
-// Events that an upcaster drops and events that were erased are left out: to
-// append at the version that was read, use [Log.FoldStream]. The sequence ends
-// with the first error: the database's, or an *[UnknownTypeError], or of an
-// upcaster or the codec, or bus.ErrInvalidText for a name that is no text.
+// ReadStream reads the events of a stream after a version, 0 for all, in order. In the transaction
+// of an append it includes the appended events. Erased events, and those that an upcaster drops,
+// are left out: to append at the version read, use [Log.FoldStream]. The sequence ends with the
+// first error: of the database, an *[UnknownTypeError], of an upcaster or the codec, or
+// bus.ErrInvalidText for an invalid stream name.
 func (l *Log) ReadStream(ctx context.Context, db bun.IDB, stream string, after int64) iter.Seq2[RecordedEvent, error] {
 	return l.read(ctx, db, "read stream", func() nextPage {
 		after := after
@@ -92,10 +90,10 @@ func (l *Log) ReadStream(ctx context.Context, db bun.IDB, stream string, after i
 	})
 }
 
-// FoldStream gives apply what [Log.ReadStream] reads, and returns the version of
-// the last event, be it one that was left out: the version to expect for an append
-// that rests on these events. It is after when none came. The first error of apply
-// ends it, and is returned as it is.
+// FoldStream calls apply with each event of [Log.ReadStream] and returns the version of the last
+// event, even if that one is left out. Expect this version for an append that is based on these
+// events. Without events it is after. The first error of apply ends the call and is returned
+// unchanged.
 func (l *Log) FoldStream(ctx context.Context, db bun.IDB, stream string, after int64, apply func(RecordedEvent) error) (version int64, err error) {
 	version = after
 	events := l.read(ctx, db, "fold stream", func() nextPage { return l.streamPages(ctx, stream, &version) })
@@ -110,8 +108,8 @@ func (l *Log) FoldStream(ctx context.Context, db bun.IDB, stream string, after i
 	return version, nil
 }
 
-// streamPages reads the events of a stream, and moves after to the last. A transaction
-// that has lost a conflict before waits for the stream first, and so cannot lose it again.
+// streamPages reads the events of a stream and moves after to the last version. A transaction that
+// is retried after a conflict locks the stream first, so that it cannot conflict again.
 func (l *Log) streamPages(ctx context.Context, stream string, after *int64) nextPage {
 	begun := false
 	return func(s *store.Store, db bun.IDB) (rows []store.Event, more bool, err error) {
@@ -134,8 +132,8 @@ func (l *Log) streamPages(ctx context.Context, stream string, after *int64) next
 	}
 }
 
-// checkText reports what no database could compare with. What is merely too long is in
-// none, and so not found.
+// checkText rejects text that no database can compare. Text that is merely too long is just not
+// found.
 func checkText(what, s string) error {
 	if err := limits.CheckText(s); err != nil {
 		return fmt.Errorf("%s %q: %w: %w", what, s, bus.ErrInvalidText, err)
@@ -145,13 +143,13 @@ func checkText(what, s string) error {
 
 // Filter selects events of the log; empty fields select all.
 type Filter struct {
-	// Types are the names of events. Their aliases are meant, too.
+	// Types are the names of events. Their aliases are included.
 	Types []string
-	// Categories are what the names of the streams begin with, up to the first "-".
+	// Categories are stream categories: the stream's name up to the first "-".
 	Categories []string
 }
 
-// checkCategories reports a category that no stream can have.
+// checkCategories returns an error for a category that no stream can have.
 func checkCategories(categories []string) error {
 	for _, c := range categories {
 		if c == "" || strings.Contains(c, "-") {
@@ -164,11 +162,10 @@ func checkCategories(categories []string) error {
 	return nil
 }
 
-// ReadLog reads the events that come after a position, 0 for all, in the order of their positions,
-// up to the last that has one when the reading begins. Before an event at a position every one
-// before it is read. What is left out, and how it ends, is as for [Log.ReadStream]; a filter with a
-// type that is not known is an *[UnknownTypeError], one with a category that no stream can have
-// bus.ErrInvalidOption.
+// ReadLog reads the events after a position, 0 for all, in the order of their positions, up to the
+// last position when the reading begins. It reads no event before all earlier ones. Left-out
+// events and errors are as for [Log.ReadStream]. For an unknown type in the filter the error is an
+// *[UnknownTypeError], and for an invalid category bus.ErrInvalidOption.
 //
 // Processes that run projections assign positions to events. If none runs, call
 // [Log.AssignPositions] first.
@@ -194,7 +191,7 @@ func (l *Log) ReadLog(ctx context.Context, db bun.IDB, after int64, filter Filte
 			after = upTo
 			if len(rows) == readPage {
 				after = rows[len(rows)-1].Position
-			} else { // the filter leaves much out
+			} else { // few events match the filter
 				window = min(2*window, readWindow)
 			}
 			return rows, after < head, err
@@ -202,10 +199,10 @@ func (l *Log) ReadLog(ctx context.Context, db bun.IDB, after int64, filter Filte
 	})
 }
 
-// nextPage reads the next events, and reports whether there may be more.
+// nextPage reads the next events and reports whether there may be more.
 type nextPage func(*store.Store, bun.IDB) (rows []store.Event, more bool, err error)
 
-// read yields the events of page after page.
+// read yields the events page by page.
 func (l *Log) read(ctx context.Context, db bun.IDB, operation string, start func() nextPage) iter.Seq2[RecordedEvent, error] {
 	return func(yield func(RecordedEvent, error) bool) {
 		fail := func(err error) {
@@ -237,7 +234,7 @@ func (l *Log) read(ctx context.Context, db bun.IDB, operation string, start func
 	}
 }
 
-// Head returns the last position of the log, 0 for an empty log.
+// Head returns the last position of the log, or 0 for an empty log.
 func (l *Log) Head(ctx context.Context, db bun.IDB) (int64, error) {
 	s, db, err := l.on(db)
 	if err != nil {
@@ -247,10 +244,10 @@ func (l *Log) Head(ctx context.Context, db bun.IDB) (int64, error) {
 	return head, dberr.Wrap(err, "eventlog: head")
 }
 
-// AssignPositions gives positions to the events that are committed and have none, and returns to
-// how many. Any number of processes may call it: one at a time does the work, and the others wait
-// until it is done with what was there when they began. A program that runs projections need not
-// call it. On SQLite events have their positions from the start.
+// AssignPositions assigns positions to committed events without one, and returns how many. Any
+// number of processes may call it: one at a time does the work. The others wait until the events
+// committed before their call have positions. A program that runs projections need not call it. On
+// SQLite events have their positions from the start.
 func (l *Log) AssignPositions(ctx context.Context, db *bun.DB) (total int, err error) {
 	s, _, err := l.on(db)
 	if err == nil {
@@ -269,10 +266,11 @@ func number(ctx context.Context, s *store.Store, db *bun.DB) (total int, err err
 		if total += n; n == numberPage {
 			continue
 		}
-		if n > 0 { // all that there was
+		if n > 0 { // these were all
 			break
 		}
-		// Another process is at it, which may have begun before the last was committed.
+		// Another process is assigning positions. It may have begun before the last event was
+		// committed.
 		if last, err = s.LastUnnumbered(ctx, db, last); last > 0 && err == nil {
 			if !outage.Pause(ctx, numberPause) {
 				err = context.Cause(ctx)

@@ -21,21 +21,21 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
-// Replay says which events a consumer is to be given again.
+// Replay defines which events a consumer gets again.
 type Replay struct {
-	// Name identifies the replay: calling [Log.Replay] again with the same name
-	// goes on where the last call ended. Up to 100 bytes.
+	// Name identifies the replay: calling [Log.Replay] again with the same name continues where
+	// the last call ended. Up to 100 bytes.
 	Name string
 	// Consumer is the name of the consumer.
 	Consumer string
-	// After and UpTo are positions: those after the one, up to the other. Zero
-	// means the start of the log, and its end when the replay begins.
+	// After and UpTo are positions: events after After, up to and including UpTo. Zero means the
+	// start of the log, and its end when the replay begins.
 	After, UpTo int64
-	// Rate is the most messages written a second. Defaults to 1000.
+	// Rate is the maximum number of messages written per second. Defaults to 1000.
 	Rate int
 }
 
-// replayed is what identifies a replay in its row.
+// replayed is what identifies a stored replay.
 type replayed struct {
 	Consumer string `json:"consumer"`
 	After    int64  `json:"after"`
@@ -46,16 +46,15 @@ const (
 	replayPage   = 200
 	maxReplay    = 100                  // bytes of a name
 	replayPause  = 2 * time.Millisecond // between pages, at least
-	replayIdle   = 5 * time.Second      // for which a lost process can lock it
+	replayIdle   = 5 * time.Second      // how long a lost process can lock it
 	replayPrefix = "replay:"
 )
 
-// Replay writes a message for each event of the consumer, marked as a replay
-// (bus.Message), and returns how many this call has written; middleware.SkipOnReplay guards
-// consumers whose effects must not happen twice. They run as ever, by an
-// outbox.Processor. Each event is written once for each name, whatever crashes:
-// pages are committed with the place that the replay has come to. Going on with
-// another consumer or another range is an error.
+// Replay writes a message for each event of the consumer, marked as a replay (bus.Message), and
+// returns how many this call has written. An outbox.Processor runs them as usual;
+// middleware.SkipOnReplay protects consumers whose effects must not happen twice. Each event is
+// written once per name, even after crashes: pages and the replay's progress commit together.
+// Continuing with another consumer or range is an error.
 func (l *Log) Replay(ctx context.Context, db *bun.DB, replay Replay) (total int, err error) {
 	total, err = l.replay(ctx, db, replay)
 	return total, dberr.Wrap(err, "eventlog: replay %q", replay.Name)
@@ -113,13 +112,13 @@ func (l *Log) checkReplay(r *Replay) (bus.Consumer, error) {
 	return consumer, errors.Join(append(errs, limits.CheckKey("name", r.Name))...)
 }
 
-// eventsOf returns the types of events that a consumer takes, under all their names.
+// eventsOf returns the event types of a consumer, under all their names.
 func (l *Log) eventsOf(c bus.Consumer) []string {
 	return slices.DeleteFunc(c.PayloadTypes(), func(name string) bool { return l.types.Names(name) == nil })
 }
 
-// enterReplay makes the replay's row, or checks that it is the same, and returns
-// where it ends.
+// enterReplay creates the replay's row, or checks that it is the same, and returns the replay's
+// end.
 func (l *Log) enterReplay(ctx context.Context, s *store.Store, db *bun.DB, r Replay) (upTo int64, err error) {
 	head, err := s.Head(ctx, db)
 	if err != nil {
@@ -148,12 +147,12 @@ func (l *Log) enterReplay(ctx context.Context, s *store.Store, db *bun.DB, r Rep
 	return upTo, nil
 }
 
-// replayPage writes one page of messages, and moves the replay past it.
+// replayPage writes one page of messages and moves the replay past it.
 func (l *Log) replayPage(ctx context.Context, s *store.Store, db *bun.DB, r Replay, consumer bus.Consumer, upTo int64) (n int, done bool, err error) {
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		n, done = 0, false
 		sub, ok, err := s.LockSubscription(ctx, tx, replayPrefix+r.Name, 1, 0, replayIdle)
-		if err != nil || !ok { // another process is at it
+		if err != nil || !ok { // another process holds it
 			return err
 		}
 		if done = sub.Position >= upTo; done {
@@ -175,7 +174,7 @@ func (l *Log) replayPage(ctx context.Context, s *store.Store, db *bun.DB, r Repl
 		_, err = s.MoveSubscription(ctx, tx, sub, to)
 		return err
 	})
-	if err != nil { // what this page has written is rolled back
+	if err != nil { // this page was rolled back
 		n = 0
 	}
 	return n, done, err

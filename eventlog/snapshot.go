@@ -13,15 +13,15 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Snapshot is what was made of the events of a stream up to a version, kept to
-// save reading them. It is a cache: events are what counts.
+// Snapshot is the state of a stream up to a version, stored to avoid reading its events. It is a
+// cache: the events are authoritative.
 type Snapshot struct {
 	Version int64
 	State   []byte // text: valid UTF-8 without NUL bytes
 }
 
-// Snapshot returns the last one of a kind, and false when there is none. Package
-// decider does all of this by itself. A stream or kind that is no text is
+// Snapshot returns the last snapshot of a kind, and false if there is none. Package decider
+// manages snapshots automatically. For a stream or kind that is not valid text it returns
 // bus.ErrInvalidText.
 func (l *Log) Snapshot(ctx context.Context, db bun.IDB, stream, kind string) (Snapshot, bool, error) {
 	s, db, err := l.on(db)
@@ -32,17 +32,17 @@ func (l *Log) Snapshot(ctx context.Context, db bun.IDB, stream, kind string) (Sn
 	return Snapshot{Version: found.Version, State: found.State}, ok, dberr.Wrap(err, "eventlog: snapshot")
 }
 
-// SaveSnapshot keeps a snapshot, unless one of a later version is kept. Of a stream that
-// is tombstoned, whatever was read of it before, it keeps none: that is [ErrTombstoned];
-// appends to the stream, and [Log.Tombstone], wait for the end of the transaction. A
-// stream, kind or state that is no text is bus.ErrInvalidText, a kind of more than 255 bytes
-// bus.ErrTooLarge, a stream with a name that none can have bus.ErrInvalidOption.
+// SaveSnapshot stores a snapshot, unless a later version is stored. For a tombstoned stream it
+// returns [ErrTombstoned]. Appends to the stream, and [Log.Tombstone], wait for the end of the
+// transaction. The error is bus.ErrInvalidText if the stream, kind or state is not valid text,
+// bus.ErrTooLarge for a kind of more than 255 bytes, and bus.ErrInvalidOption for an invalid
+// stream name.
 func (l *Log) SaveSnapshot(ctx context.Context, tx bun.Tx, stream, kind string, snapshot Snapshot) error {
 	s, db, err := l.on(tx)
 	if err == nil {
 		err = errors.Join(checkStream(stream), limits.CheckKey("kind", kind))
 	}
-	if bad := limits.CheckText(string(snapshot.State)); err == nil && bad != nil { // which is not to be shown
+	if bad := limits.CheckText(string(snapshot.State)); err == nil && bad != nil { // the state must not be in the error
 		err = fmt.Errorf("state: %w: %w", bus.ErrInvalidText, bad)
 	}
 	if err == nil {

@@ -10,17 +10,15 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Tombstone erases a stream in the transaction: the payloads and headers of its
-// events are removed, and so are its snapshots. What is left are their places in
-// the log and their ids. The last event of the stream is a [Tombstoned] then, for
-// projections and consumers to erase what they have made of it; the stream takes
-// no more, nor snapshots. A message that was to deliver an erased event is
+// Tombstone erases a stream in the transaction: it removes its snapshots, and the payloads and
+// headers of its events. The events' positions and ids remain. It then appends a [Tombstoned]
+// event, so that projections and consumers can erase what they derived from the stream. The stream
+// accepts no further events or snapshots. A pending message that delivers an erased event is
 // discarded when it runs.
 //
-// A stream that does not exist is a *[ConflictError], one that is tombstoned
-// already [ErrTombstoned]. It does not reach the headers and the errors of poisoned
-// messages, nor what a person has edited among them, until they are deleted; nor
-// backups, nor what other systems were told.
+// For a stream that does not exist the error is a *[ConflictError], for a tombstoned one
+// [ErrTombstoned]. Tombstone does not erase headers, errors and edited payloads of poisoned
+// messages: delete those. Nor does it reach backups or other systems.
 func (l *Log) Tombstone(ctx context.Context, tx bun.Tx, stream string) error {
 	s, db, err := l.on(tx)
 	if err != nil {

@@ -14,16 +14,16 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// ErrSkipEvent is for upcasters to return: the event is obsolete. Readers pass over it, and a
+// ErrSkipEvent is returned by an upcaster for an obsolete event. Readers skip the event, and a
 // message that delivers it is done without running.
 var ErrSkipEvent = store.ErrDropped
 
-// Upcast turns the stored text of an event of one schema into that of the next.
-// It must be a pure function: it is called whenever such an event is read, by
-// many goroutines. To return [ErrSkipEvent] hides the event.
+// Upcast converts the stored text of an event from one schema to the next. It must be a pure
+// function. It is called whenever such an event is read, concurrently. An Upcast that returns
+// [ErrSkipEvent] hides the event.
 type Upcast func(ctx context.Context, text []byte) ([]byte, error)
 
-// call returns a panic as an error, as that of a codec is.
+// call returns a panic as an error.
 func (u Upcast) call(ctx context.Context, text []byte) (newer []byte, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -33,7 +33,7 @@ func (u Upcast) call(ctx context.Context, text []byte) (newer []byte, err error)
 	return u(ctx, text)
 }
 
-// Type is an event that can be appended, made by [Event].
+// Type is an event type that can be appended, made by [Event].
 type Type struct {
 	name     string
 	goType   reflect.Type
@@ -44,14 +44,13 @@ type Type struct {
 	mistakes []error
 }
 
-// TypeOption sets one thing about a [Type].
+// TypeOption configures a [Type].
 type TypeOption func(*Type)
 
-// Event makes E known as an event, under the name that its PayloadType returns.
-// Mistakes are reported by [NewTypes].
+// Event makes E an event type, under the name that its PayloadType returns. [NewTypes] reports
+// mistakes.
 func Event[E bus.Payload](options ...TypeOption) Type {
-	// A consumer, so that what a payload must be, and what a text that does not
-	// fit becomes, is the same for events as for messages.
+	// A consumer makes the rules for payloads and decode errors the same for events and messages.
 	decoder := bus.Consume("event", func(ctx context.Context, event E) error {
 		*ctx.Value(decodedKey{}).(*bus.Payload) = event
 		return nil
@@ -76,11 +75,11 @@ func Event[E bus.Payload](options ...TypeOption) Type {
 
 type decodedKey struct{}
 
-// Schema is the version of the event's form as it is written now, 1 unless set.
-// Every older one needs an [Upcaster].
+// Schema sets the schema version in which the event is now written. Defaults to 1. Every older
+// schema needs an [Upcaster].
 func Schema(version int) TypeOption { return func(t *Type) { t.schema = version } }
 
-// Upcaster brings events of schema from to the next.
+// Upcaster converts events of schema from to the next schema.
 func Upcaster(from int, fn Upcast) TypeOption {
 	return func(t *Type) {
 		if _, twice := t.upcasts[from]; twice {
@@ -93,7 +92,7 @@ func Upcaster(from int, fn Upcast) TypeOption {
 	}
 }
 
-// PayloadAliases are former names of the event.
+// PayloadAliases lists former names of the event.
 func PayloadAliases(names ...string) TypeOption {
 	return func(t *Type) { t.aliases = append(t.aliases, names...) }
 }
@@ -116,15 +115,15 @@ func (t Type) check() []error {
 	return mistakes
 }
 
-// Types knows every event of an application. It is built once, never changes,
-// and is safe for concurrent use. Give it to bus.RegistryConfig.Events.
+// Types holds every event type of an application. It is immutable and safe for concurrent use. Set
+// it as bus.RegistryConfig.Events.
 type Types struct {
 	byName map[string]*Type // by name and alias
 	names  []string         // without aliases, sorted
 }
 
-// NewTypes registers events. [Tombstoned] is always among them. The error joins
-// every mistake found: a name that is taken, a schema without an upcaster.
+// NewTypes registers event types. [Tombstoned] is always included. The error joins all mistakes,
+// such as a name used twice or a schema without an upcaster.
 func NewTypes(types ...Type) (*Types, error) {
 	all := &Types{byName: map[string]*Type{}}
 	var mistakes []error
@@ -136,7 +135,7 @@ func NewTypes(types ...Type) (*Types, error) {
 		mistakes = append(mistakes, t.check()...)
 		for i, name := range append([]string{t.name}, t.aliases...) {
 			if name == "" {
-				if i > 0 { // else it is reported already
+				if i > 0 { // otherwise already reported
 					mistakes = append(mistakes, fmt.Errorf("eventlog: event %s: an alias is empty", t.goType))
 				}
 				continue
@@ -156,8 +155,7 @@ func NewTypes(types ...Type) (*Types, error) {
 	return all, nil
 }
 
-// find returns an event by its name or alias. A nil *Types, which a registry may
-// be given as its events, knows none.
+// find returns an event type by name or alias. A nil *Types, which a registry may have, has none.
 func (t *Types) find(name string) (*Type, bool) {
 	if t == nil {
 		return nil, false
@@ -166,7 +164,7 @@ func (t *Types) find(name string) (*Type, bool) {
 	return known, ok
 }
 
-// GoType implements what a bus.RegistryConfig takes.
+// GoType implements the interface of bus.RegistryConfig.Events.
 func (t *Types) GoType(name string) (reflect.Type, bool) {
 	known, ok := t.find(name)
 	if !ok {
@@ -175,7 +173,7 @@ func (t *Types) GoType(name string) (reflect.Type, bool) {
 	return known.goType, true
 }
 
-// Aliases implements what a bus.RegistryConfig takes.
+// Aliases implements the interface of bus.RegistryConfig.Events.
 func (t *Types) Aliases(name string) []string {
 	known, ok := t.find(name)
 	if !ok {
@@ -184,12 +182,12 @@ func (t *Types) Aliases(name string) []string {
 	return slices.Clone(known.aliases)
 }
 
-// UnknownTypeError reports an event, to be appended or read, that [Types] does
-// not know, or that was written by a newer version of the application.
+// UnknownTypeError reports an appended or read event that [Types] does not have, or that a newer
+// version of the application wrote.
 type UnknownTypeError struct {
 	Type   string
-	Schema int // 0 unless the schema is what is not known
-	Newest int // the newest schema that is known, with Schema
+	Schema int // 0 unless only the schema is unknown
+	Newest int // the newest known schema, if Schema is set
 }
 
 // Error implements error.
@@ -200,7 +198,7 @@ func (e *UnknownTypeError) Error() string {
 	return fmt.Sprintf("eventlog: event %q is not known: give it to NewTypes", e.Type)
 }
 
-// Upcast implements what a bus.RegistryConfig takes. An event that is not known is an
+// Upcast implements the interface of bus.RegistryConfig.Events. For an unknown event it returns an
 // *[UnknownTypeError].
 func (t *Types) Upcast(ctx context.Context, name string, schema int, text []byte) ([]byte, error) {
 	known, ok := t.find(name)
@@ -222,7 +220,7 @@ func (t *Types) Upcast(ctx context.Context, name string, schema int, text []byte
 	return text, nil
 }
 
-// decode brings an event up to date and decodes it.
+// decode upcasts and decodes an event.
 func (t *Types) decode(ctx context.Context, codec bus.Codec, name string, schema int, text []byte) (bus.Payload, error) {
 	text, err := t.Upcast(ctx, name, schema, text)
 	if err != nil {
@@ -231,8 +229,8 @@ func (t *Types) decode(ctx context.Context, codec bus.Codec, name string, schema
 	return t.byName[name].decode(ctx, codec, text)
 }
 
-// Names returns the names under which events of a type may be stored, its own
-// first, or nil when it is not known.
+// Names returns the names under which events of a type may be stored, the current one first, or
+// nil if the type is unknown.
 func (t *Types) Names(name string) []string {
 	known, ok := t.find(name)
 	if !ok {
@@ -241,7 +239,7 @@ func (t *Types) Names(name string) []string {
 	return append([]string{known.name}, known.aliases...)
 }
 
-// withAliases adds the former names of events, or reports one that is not known.
+// withAliases adds the former names of events, and returns an error for an unknown one.
 func (t *Types) withAliases(names []string) ([]string, error) {
 	var all []string
 	for _, name := range names {
@@ -255,9 +253,8 @@ func (t *Types) withAliases(names []string) ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// Tombstoned is the last event of a stream whose other events were erased by
-// [Log.Tombstone]: projections take what they know of the stream out of their
-// tables.
+// Tombstoned is the last event of a stream that [Log.Tombstone] erased. Projections must remove
+// the stream's data from their tables.
 type Tombstoned struct {
 	Stream string `json:"stream"`
 }

@@ -12,25 +12,23 @@ import (
 )
 
 const (
-	// consumersGroup is where [Module] collects consumers.
+	// consumersGroup is the group in which [Module] collects consumers.
 	consumersGroup = "asyncmonolith.consumers"
-	// flatten has a group take the elements of a list.
+	// flatten makes a group take the elements of a list.
 	flatten = ",flatten"
 )
 
-// Consumers registers consumers. Each argument is a bus.Consumer, a
-// []bus.Consumer, or a constructor that returns either, with an error or
-// without; its parameters are provided by the application. Anything else is an
-// error of the application that names the argument. Consumers may be called any
-// number of times, from any number of modules; without [Module] it has no effect.
+// Consumers registers consumers. Each argument is a bus.Consumer, a []bus.Consumer, or a
+// constructor that returns either, with or without an error; the application provides its
+// parameters. Any other argument is an application error that names it. Consumers may be called
+// any number of times, from any number of modules; without [Module] it has no effect.
 //
-// A constructor may take *outbox.Producer, *admin.Client, *schedule.Scheduler,
-// *poison.Store and *eventlog.Log, for its consumers to use when they run; see
-// [Module] for when they are ready.
-// What else Module provides is made from the consumers, so to take it is a cycle.
+// A constructor may take *outbox.Producer, *admin.Client, *schedule.Scheduler, *poison.Store and
+// *eventlog.Log, for its consumers to use when they run; see [Module] for when they are ready.
+// Everything else that Module provides depends on the consumers, so taking it is a cycle.
 //
-// Results and parameters match by their exact types, as always with fx: a
-// constructor that returns a named slice type is refused.
+// As always with fx, results and parameters match by exact type: a constructor that returns a
+// named slice type is rejected.
 func Consumers(consumers ...any) fx.Option {
 	options := make([]fx.Option, len(consumers))
 	for i, c := range consumers {
@@ -39,9 +37,8 @@ func Consumers(consumers ...any) fx.Option {
 	return fx.Options(options...)
 }
 
-// memberOption provides a value, a list, or a constructor of either to a group. It
-// provides with fx.Annotated, not fx.Annotate, which wraps a constructor and so
-// hides its name in fx's errors.
+// memberOption provides a value, a list, or a constructor of either to a group. It uses
+// fx.Annotated rather than fx.Annotate, which would hide a constructor's name in fx's errors.
 func memberOption[T any](function, single, group string, i int, member any) fx.Option {
 	switch member := member.(type) {
 	case T:
@@ -60,7 +57,7 @@ func memberOption[T any](function, single, group string, i int, member any) fx.O
 	return fx.Provide(fx.Annotated{Group: group + suffix, Target: member})
 }
 
-// groupFor returns the suffix of the group that a constructor's result joins.
+// groupFor returns the group suffix for a constructor's result.
 func groupFor[T any](t reflect.Type) (string, error) {
 	switch {
 	case t == nil || t.Kind() != reflect.Func:

@@ -1,7 +1,6 @@
-// Package fxmodule wires AsyncMonolith into an application built with
-// go.uber.org/fx: it makes the registry, the producer, the scheduler, the store
-// of poisoned messages and the processors, starts the processors with the
-// application and drains them when it stops.
+// Package fxmodule wires AsyncMonolith into an application built with go.uber.org/fx. It makes the
+// registry, the producer, the scheduler, the store of poisoned messages and the processors. It
+// starts the processors with the application and drains them when it stops.
 //
 //	fx.New(
 //		fx.Provide(NewDB), // a *bun.DB
@@ -9,5 +8,5 @@
 //		fxmodule.Consumers(NewReceiptConsumer),
 //	)
 //
-// It does nothing that cannot be done without fx, and it never closes what it did not open.
+// Everything it does can also be done without fx. It never closes what it did not open.
 package fxmodule

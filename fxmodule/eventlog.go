@@ -15,25 +15,24 @@ import (
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 )
 
-// EventLog gives the application an event log with these events. It provides
-// *eventlog.Types, *eventlog.Log, which constructors of consumers and of
-// projections may take and use from OnStart on, and *projection.Runner, which
-// [Module] starts and stops with the processors. The application may provide
-// eventlog.LogConfig and projection.RunnerConfig as values. [ConsumeMiddleware] is not for
-// projections: theirs is projection.RunnerConfig.Chain. Give it to an application once,
-// and with Module.
+// EventLog gives the application an event log with these events. It provides *eventlog.Types,
+// *eventlog.Log and *projection.Runner. Constructors of consumers and projections may take the log
+// and use it from OnStart on. [Module] starts and stops the runner with the processors. The
+// application may provide eventlog.LogConfig and projection.RunnerConfig as values.
+// [ConsumeMiddleware] does not apply to projections; use projection.RunnerConfig.Chain. Give
+// EventLog to an application once, together with Module.
 func EventLog(types ...eventlog.Type) fx.Option {
 	return fx.Options(
 		fx.Provide(
 			func() (*eventlog.Types, error) { return eventlog.NewTypes(types...) },
 			newLogHandle, newRunner),
-		fx.Invoke(func(*projection.Runner) {}), // its mistakes are the application's
+		fx.Invoke(func(*projection.Runner) {}), // report its mistakes at start
 	)
 }
 
-// Projections registers projections, as [Consumers] does consumers: each argument
-// is a projection.Projection, a []projection.Projection, or a constructor of
-// either. It needs [EventLog].
+// Projections registers projections, as [Consumers] does consumers: each argument is a
+// projection.Projection, a []projection.Projection, or a constructor of either. It needs
+// [EventLog].
 func Projections(projections ...any) fx.Option {
 	options := []fx.Option{fx.Invoke(needEventLog)}
 	for i, p := range projections {
@@ -48,7 +47,7 @@ type needEventLogParams struct {
 	Types *eventlog.Types `optional:"true"`
 }
 
-// needEventLog reports projections that no runner would run.
+// needEventLog returns an error for projections without an event log.
 func needEventLog(p needEventLogParams) error {
 	if p.Types == nil {
 		return errors.New("fxmodule: Projections without an event log: give the application fxmodule.EventLog, too")
@@ -58,8 +57,8 @@ func needEventLog(p needEventLogParams) error {
 
 const projectionsGroup = "asyncmonolith.projections"
 
-// newLogHandle returns a log that is filled in before the application starts, as
-// the values of handles are: consumers are made with it, and it of their registry.
+// newLogHandle returns an empty log that is filled in before the application starts, like
+// [handles]: consumers are made with it, and it is made from their registry.
 func newLogHandle(*migration) *eventlog.Log { return new(eventlog.Log) }
 
 type runnerParams struct {
@@ -76,7 +75,7 @@ type runnerParams struct {
 	Logger      *slog.Logger            `optional:"true"`
 }
 
-// newRunner fills in the log, and makes the runner of it.
+// newRunner fills in the log and makes its runner.
 func newRunner(p runnerParams) (*projection.Runner, error) {
 	log, err := eventlog.NewLog(p.Registry, p.Handles.producer, p.LogConfig)
 	if err != nil {

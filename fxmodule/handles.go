@@ -19,7 +19,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// migration is what everything else is made after, so that its hook comes first.
+// migration is a dependency of everything else, so that its hook comes first.
 type migration struct{}
 
 type migrationParams struct {
@@ -40,10 +40,10 @@ func newMigration(p migrationParams) *migration {
 	return &migration{}
 }
 
-// handles are what consumers may be constructed with, although it is made from the registry that
-// these are in: at first they are empty, and return an error that says so; [fill] fills them in
-// before the application starts. The application may decorate what it is given, so fill does not
-// ask fx for it.
+// handles are values that constructors of consumers may take, although they are made from the
+// registry of these consumers. At first they are empty and return an error; [fill] fills them in
+// before the application starts. The application may decorate the values it gets, so fill does not
+// get them from fx.
 type handles struct {
 	producer  *outbox.Producer
 	scheduler *schedule.Scheduler
@@ -68,8 +68,8 @@ type fillParams struct {
 	Logger          *slog.Logger             `optional:"true"`
 }
 
-// fill makes what the handles stand for. All of it is immutable once made, so a
-// copy is as good as the original: none of these types may have a lock, and their methods return an error on the zero value.
+// fill makes the values and copies them into the handles. A copy is safe because the types are
+// immutable and have no lock. Their methods return an error on the zero value.
 func fill(p fillParams) error {
 	producer, producerErr := newProducer(p)
 	config := p.SchedulerConfig

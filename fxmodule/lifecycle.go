@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	// stopReserve is what is left of the stop timeout for those who stop after
-	// us: fx skips the hooks that are left when one overruns.
+	// stopReserve is the part of the stop timeout kept for later hooks: fx skips the remaining
+	// hooks when one overruns.
 	stopReserve = time.Second
-	// sampleEvery is how often the gauges of the telemetry are sampled.
+	// sampleEvery is how often the telemetry gauges are sampled.
 	sampleEvery = 15 * time.Second
 )
 
@@ -57,22 +57,22 @@ type lifecycle struct {
 	params  runParams
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
-	// The notifier stops last: what consumers commit while they drain is for others.
+	// The notifier stops last, because consumers commit while they drain.
 	cancelNotifier context.CancelFunc
 	notifier       sync.WaitGroup
 	mu             sync.Mutex
 	err            error // of the processors
 }
 
-// start checks that the processors can run, and starts them. What they do is not
-// bound to the hook's context, which ends with the start.
+// start checks that the processors can run, and starts them. They do not use the hook's context,
+// which ends with the start.
 func (l *lifecycle) start(ctx context.Context) error {
 	p := l.params
 	if err := l.check(ctx); err != nil {
 		return err
 	}
 	l.announce(ctx)
-	// Quiet, so that a traced database makes no spans of polls.
+	// Quiet prevents spans of polls on a traced database.
 	running, cancel := context.WithCancel(amotel.Quiet(context.WithoutCancel(ctx)))
 	l.cancel = cancel
 	notifying, cancelNotifier := context.WithCancel(context.WithoutCancel(running))
@@ -93,7 +93,7 @@ func (l *lifecycle) start(ctx context.Context) error {
 	return nil
 }
 
-// observe samples what runs.
+// observe samples what runs for telemetry.
 func (l *lifecycle) observe(running context.Context) {
 	p := l.params
 	if p.Telemetry != nil {
@@ -113,8 +113,7 @@ func (l *lifecycle) observe(running context.Context) {
 	}
 }
 
-// check asks one processor after the other, since most of what they object to is
-// the same.
+// check checks one processor after the other, because most of their errors are the same.
 func (l *lifecycle) check(ctx context.Context) error {
 	err := l.params.Messages.Check(ctx)
 	if err == nil {
@@ -132,8 +131,8 @@ func (l *lifecycle) check(ctx context.Context) error {
 	return err
 }
 
-// announce logs what runs, and above all what telemetry there is: a provider of
-// the wrong type is overlooked by fx in silence.
+// announce logs what runs, and which telemetry is on: fx silently ignores a provider of the wrong
+// type.
 func (l *lifecycle) announce(ctx context.Context) {
 	p, on := l.params.Providers, l.params.Telemetry != nil
 	logger := cmp.Or(l.params.Logger, slog.Default())
@@ -146,8 +145,8 @@ func (l *lifecycle) announce(ctx context.Context) {
 		"metrics", describe(on, p.Meters != nil || p.Config.MeterProvider != nil))
 }
 
-// background runs a part until it is cancelled. One that ends by itself has
-// failed, and takes the application down rather than leave it half alive.
+// background runs a part until it is cancelled. A part that ends by itself has failed, and shuts
+// the application down.
 func (l *lifecycle) background(ctx context.Context, wg *sync.WaitGroup, name string, run func(context.Context) error) {
 	wg.Go(func() {
 		err := run(ctx)
@@ -157,14 +156,13 @@ func (l *lifecycle) background(ctx context.Context, wg *sync.WaitGroup, name str
 			l.mu.Unlock()
 		}
 		if ctx.Err() == nil {
-			// An error says that the application is stopping already.
+			// An error means that the application is already stopping.
 			_ = l.params.Shutdowner.Shutdown(fx.ExitCode(1))
 		}
 	})
 }
 
-// stop drains the processors. When the stop timeout comes near it cuts the drain
-// short.
+// stop drains the processors. Shortly before the stop timeout it ends the drain.
 func (l *lifecycle) stop(ctx context.Context) error {
 	l.cancel()
 	done := make(chan struct{})

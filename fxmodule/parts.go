@@ -28,8 +28,8 @@ type registryParams struct {
 	Types     *eventlog.Types    `optional:"true"`
 }
 
-// made is a registry, or what is wrong with it. An error of a constructor comes behind
-// the names of all that needs it; [refuseMistakes] returns this one as it is.
+// made is a registry or its mistakes. A constructor's error would follow the names of all its
+// dependents; [refuseMistakes] returns it alone.
 type made struct {
 	registry *bus.Registry
 	err      error
@@ -44,7 +44,7 @@ func makeRegistry(p registryParams) (m *made) {
 	case p.Types != nil:
 		p.Config.Events = p.Types
 	}
-	// fx shuffles groups, and mistakes are easier to compare in one order.
+	// fx shuffles groups, and mistakes are easier to compare in a fixed order.
 	slices.SortStableFunc(p.Consumers, func(a, b bus.Consumer) int {
 		return cmp.Or(cmp.Compare(a.Name(), b.Name()), cmp.Compare(a.PayloadType(), b.PayloadType()))
 	})
@@ -81,7 +81,7 @@ func newTelemetry(p telemetryParams) (*amotel.Telemetry, error) {
 	return amotel.NewTelemetry(config)
 }
 
-// describe says of traces or metrics where they go.
+// describe returns where traces or metrics go.
 func describe(on, provided bool) string {
 	switch {
 	case !on:

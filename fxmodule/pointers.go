@@ -18,8 +18,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// pointers are configurations, and layers, that would be ignored: to fx they are other types than
-// the values, or the chains.
+// pointers are configurations and layers that would be ignored, because their types are not those
+// that Module takes.
 type pointers struct {
 	fx.In
 
@@ -42,8 +42,9 @@ type pointers struct {
 	ProduceMiddleware []bus.ProduceMiddleware `optional:"true"`
 }
 
-// refuseConcrete reports providers of OpenTelemetry's SDK that are not provided as the interfaces, where there is no
-// telemetry without them. It reads fx's graph, since this module does not import the SDK.
+// refuseConcrete returns an error if providers of OpenTelemetry's SDK are not provided as
+// interfaces and telemetry would therefore be off. It reads fx's graph, because this module does
+// not import the SDK.
 func refuseConcrete(telemetry telemetryParams, graph fx.DotGraph) error {
 	if telemetry != (telemetryParams{}) {
 		return nil

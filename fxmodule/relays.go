@@ -21,11 +21,11 @@ const (
 	logRelaysGroup = "asyncmonolith.logrelays"
 )
 
-// Relays registers receivers and log relays, as [Consumers] does consumers: each argument is a
-// relay.Receiver, a []relay.Receiver, or a constructor of either; or the same of relay.LogForwarder,
-// which needs [EventLog]. [Module] registers the receivers' consumers of parked records, too, and
-// runs them all: they start and stop with the processors. The application may provide a
-// relay.RunnerConfig as a value. What publishes messages is a consumer.
+// Relays registers receivers and log relays, as [Consumers] does consumers. Each argument is a
+// relay.Receiver, a []relay.Receiver, or a constructor of either; or the same of
+// relay.LogForwarder, which needs [EventLog]. [Module] also registers the receivers' consumers of
+// parked records, and starts and stops all relays with the processors. The application may provide
+// a relay.RunnerConfig as a value. Forwarders that publish messages are consumers: use Consumers.
 func Relays(relays ...any) fx.Option {
 	options := make([]fx.Option, len(relays))
 	for i, r := range relays {
@@ -38,7 +38,7 @@ func Relays(relays ...any) fx.Option {
 	return fx.Options(options...)
 }
 
-// isLogRelay distinguishes log relays, lists of them and their constructors from those of receivers.
+// isLogRelay reports whether t is a log relay, a list of them, or a constructor of either.
 func isLogRelay(t reflect.Type) bool {
 	if t != nil && t.Kind() == reflect.Func && t.NumOut() > 0 {
 		t = t.Out(0)
@@ -58,10 +58,10 @@ type parkedConsumers struct {
 	Consumers []bus.Consumer `group:"asyncmonolith.consumers,flatten"`
 }
 
-// newParkedConsumers are those that receivers bring along.
+// newParkedConsumers returns the receivers' consumers of parked records.
 func newParkedConsumers(p parkedParams) (c parkedConsumers) {
 	for _, r := range p.Receivers {
-		if r.Name() != "" { // else NewRunner says what is wrong
+		if r.Name() != "" { // otherwise NewRunner reports the mistake
 			c.Consumers = append(c.Consumers, r.Consumer())
 		}
 	}
@@ -80,7 +80,7 @@ type relayParams struct {
 	Logs      []relay.LogForwarder `group:"asyncmonolith.logrelays"`
 	Logger    *slog.Logger         `optional:"true"`
 	Log       *eventlog.Log        `optional:"true"`
-	// Readers is made with the log, which is filled in then.
+	// Readers makes fx fill in the log first.
 	Readers *projection.Runner `optional:"true"`
 }
 

@@ -8,11 +8,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
-// quietFor is the least time between two complaints, so that a connection that
-// comes and goes does not fill the log.
+// quietFor is the minimum time between two warnings, so that an unstable connection does not fill
+// the log.
 const quietFor = time.Minute
 
-// condition is whether one direction works. It logs when that changes.
+// condition is whether one direction works. It logs changes.
 type condition struct {
 	logger    *slog.Logger
 	bad, good string
@@ -21,7 +21,7 @@ type condition struct {
 	ok         bool
 	err        error
 	logged     time.Time
-	complained bool // and not yet said that it works again
+	complained bool // a warning was logged, and no recovery since
 }
 
 func (c *condition) broken(err error) {

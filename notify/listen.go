@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// checkEvery is how often a notifier makes sure that it hears itself, and
-	// checkTimeout how long it waits for that.
+	// checkEvery is how often a notifier checks that it receives its own notification, and
+	// checkTimeout how long it waits for it.
 	checkEvery   = 30 * time.Second
 	checkTimeout = 5 * time.Second
-	// Between tries to listen, ±50 %.
+	// Waits between attempts to listen, ±50 %.
 	retryMin = 50 * time.Millisecond
 	retryMax = 30 * time.Second
 )
@@ -46,8 +46,8 @@ func (n *Notifier) listenLoop(ctx context.Context) {
 	}
 }
 
-// listen listens until the connection is lost or seems deaf, and returns why. It
-// calls proven whenever a check succeeds.
+// listen listens until the connection is lost or receives nothing, and returns why. It calls
+// proven whenever a check succeeds.
 func (n *Notifier) listen(ctx context.Context, proven func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &session{Notifier: n, listening: make(chan struct{}), heard: make(chan struct{}, 1)}
@@ -66,10 +66,11 @@ func (n *Notifier) listen(ctx context.Context, proven func()) error {
 type session struct {
 	*Notifier
 	listening chan struct{}
-	heard     chan struct{} // of size 1: something of ours was received
+	heard     chan struct{} // of size 1: one of our own notifications was received
 }
 
-// received passes on what others say. Our own processors know already.
+// received passes on notifications of other processes. This process's own processors are already
+// awake.
 func (s *session) received(text string) {
 	sender, rest, _ := strings.Cut(text, " ")
 	if sender == s.id {
@@ -86,21 +87,21 @@ func (s *session) received(text string) {
 	}
 }
 
-// check notifies ourselves now and then, and returns why that is not heard, or nil
-// when ctx ends.
+// check periodically sends a notification to itself. It returns an error if that is not received,
+// or nil when ctx ends.
 func (s *session) check(ctx context.Context, proven func()) error {
 	if err := await(ctx, s.listening, errNotListening); err != nil {
 		return err
 	}
 	for first := true; ; {
 		select {
-		case <-s.heard: // something older, which proves little
+		case <-s.heard: // an older notification, which proves little
 		default:
 		}
 		switch err := s.tell(ctx, aboutNothing); {
 		case ctx.Err() != nil:
 			return nil
-		case err != nil: // which says nothing of what is heard
+		case err != nil: // a send error is not about receiving
 			if s.sending.broken(err); !outage.Pause(ctx, checkTimeout) {
 				return nil
 			}
@@ -112,7 +113,7 @@ func (s *session) check(ctx context.Context, proven func()) error {
 		}
 		proven()
 		s.hearing.works()
-		if first { // what was sent before was not received
+		if first { // notifications sent before were not received
 			for _, wake := range topics {
 				s.registry.Wakeups().Send(wake)
 			}
@@ -123,8 +124,7 @@ func (s *session) check(ctx context.Context, proven func()) error {
 	}
 }
 
-// await waits for the event. It returns the error late if that takes too long, or the context's
-// error.
+// await waits for the event. On a timeout it returns late, otherwise the context's error.
 func await(ctx context.Context, event <-chan struct{}, late error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, checkTimeout, late)
 	defer cancel()

@@ -16,31 +16,30 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Listener is a connection to PostgreSQL that hears notifications, one after the
-// other. The module notify/pgxnotify has one for pgx.
+// Listener is a PostgreSQL connection that receives notifications, one after the other. The module
+// notify/pgxnotify has one for pgx.
 type Listener interface {
-	// Listen connects, listens on the channel, calls listening once, and then
-	// received with the text of every notification, until ctx ends or the
-	// connection is lost. It leaves nothing behind, and never returns nil. It is
-	// called again after a while, and never twice at once.
+	// Listen connects, listens on the channel and calls listening once. Then it calls received
+	// with the text of every notification, until ctx ends or the connection is lost. It must
+	// release everything and never return nil. It is called again after a while, never
+	// concurrently.
 	Listen(ctx context.Context, channel string, listening func(), received func(text string)) error
 }
 
-// NotifierConfig sets up a [Notifier]. The zero value makes one that only sends, which is
-// all that a process without processors needs.
+// NotifierConfig configures a [Notifier]. The zero value makes one that only sends, which is
+// enough for a process without processors.
 type NotifierConfig struct {
-	// Listener hears the notifications of other processes. Defaults to none.
+	// Listener receives the notifications of other processes. Defaults to none.
 	Listener Listener
-	// Logger gets a line when notifications do not get through, and when they do again. Defaults to
-	// slog.Default().
+	// Logger logs when notifications fail and when they work again. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// Notifier joins the wake-ups of processes that share tables: what wakes the
-// processors of this process wakes those of the others, too. Every process needs
-// one. Its methods are safe for concurrent use.
+// Notifier connects the wake-ups of processes that share tables: what wakes this process's
+// processors also wakes those of the others. Every process needs one. Its methods are safe for
+// concurrent use.
 type Notifier struct {
-	id       string // distinguishes our notifications from those of others
+	id       string // distinguishes our own notifications
 	channel  string
 	registry *bus.Registry
 	listener Listener
@@ -52,10 +51,10 @@ type Notifier struct {
 	running atomic.Bool
 }
 
-// NewNotifier makes a notifier for the processes that share the registry's tables,
-// by schema and prefix. Notifications are sent through db, which may be reached
-// through a connection pooler, and must be PostgreSQL: for any other the error is an
-// errors.ErrUnsupported. It does not touch the database.
+// NewNotifier makes a notifier for the processes that share the registry's tables, by schema and
+// prefix. It sends notifications through db, which may use a connection pooler. The database must
+// be PostgreSQL; otherwise the error is errors.ErrUnsupported. NewNotifier does not touch the
+// database.
 func NewNotifier(db *bun.DB, registry *bus.Registry, config NotifierConfig) (*Notifier, error) {
 	if db == nil || registry == nil {
 		return nil, errors.New("notify: NewNotifier: the database handle or the registry is nil")
@@ -83,7 +82,7 @@ func newNotifier(channel string, registry *bus.Registry, config NotifierConfig, 
 		hearing: condition{logger: config.Logger,
 			bad: "notifications of other processes are not heard, polling goes on", good: "notifications of other processes are heard again"},
 	}
-	registry.Wakeups().Listen(n.out.note) // from now on: what is committed before Run has begun is told as well
+	registry.Wakeups().Listen(n.out.note) // from now on: commits before Run are announced too
 	return n
 }
 
@@ -91,9 +90,8 @@ func newNotifier(channel string, registry *bus.Registry, config NotifierConfig, 
 // returned.
 var ErrRunning = errors.New("notify: the notifier is running already")
 
-// Run sends and listens until ctx is cancelled, then sends what is left to send,
-// within 2 s, and returns nil. Whatever fails meanwhile is logged and tried again.
-// A second Run at the same time returns [ErrRunning].
+// Run sends and listens until ctx is cancelled, then sends what is left, within 2 s, and returns
+// nil. It logs failures and retries. A second concurrent Run returns [ErrRunning].
 func (n *Notifier) Run(ctx context.Context) error {
 	if !n.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -108,9 +106,9 @@ func (n *Notifier) Run(ctx context.Context) error {
 	return nil
 }
 
-// Health returns how the notifier is doing. It is ready while it runs and, with a Listener,
-// notifications of other processes are heard; its error is why they are not, or why others
-// could not be notified. Whatever it says, messages are processed.
+// Health returns the notifier's health. The notifier is ready while it runs and, with a Listener,
+// receives notifications of other processes. Err is why it does not receive or cannot send them.
+// Messages are processed in any case.
 func (n *Notifier) Health() bus.Health {
 	heard, err := n.hearing.get()
 	_, sendErr := n.sending.get()

@@ -13,28 +13,28 @@ import (
 )
 
 const (
-	// A pause between notifications is so many times as long as the last one took: the server lets
-	// one transaction after the other commit that notifies.
+	// A pause after a notification lasts this many times as long as sending it took: the server
+	// serializes the commits of transactions that notify.
 	pauseFor = 4
 	minPause = time.Millisecond
 	maxPause = 20 * time.Millisecond
-	// sendTimeout bounds one notification, the wait for a connection included.
+	// sendTimeout limits one notification, including the wait for a connection.
 	sendTimeout = 2 * time.Second
 )
 
-// topics are what notifications are about: who hears of one wakes up like this. A text
-// is the sender's id and one or more of these; others, from other versions of the
-// library, are ignored. Immutable.
+// topics are what notifications are about, with the wake-up that each causes. A notification's
+// text is the sender's id and one or more topics. Topics of other versions of the library are
+// ignored. Immutable.
 var topics = map[string]wakeup.Wake{
 	"messages":  {Remote: true},
 	"schedules": {Remote: true, Schedules: true},
 	"events":    {Remote: true, Events: true},
 }
 
-// aboutNothing is what a notifier sends to itself.
+// aboutNothing is the topic that a notifier sends to itself.
 const aboutNothing = "check"
 
-// outbound is what others are to be told.
+// outbound collects what other processes must be notified of.
 type outbound struct {
 	changed chan struct{} // of size 1: a signal, not a queue
 
@@ -42,8 +42,8 @@ type outbound struct {
 	about map[string]bool // topics
 }
 
-// note takes down what wakes this process. What others sent they know, and what
-// has not committed may never exist.
+// note records what wakes this process. It ignores notifications received from others, and
+// transactions that have not committed.
 func (o *outbound) note(w wakeup.Wake) {
 	if w.Remote || w.Expected {
 		return
@@ -61,7 +61,7 @@ func (o *outbound) note(w wakeup.Wake) {
 	}
 }
 
-// take returns what was noted since it was last called.
+// take returns what was recorded since the last call.
 func (o *outbound) take() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -70,8 +70,8 @@ func (o *outbound) take() []string {
 	return about
 }
 
-// sendLoop notifies the others at once, unless they just were: then a little later, and
-// once for all that comes meanwhile.
+// sendLoop notifies other processes at once, or after a pause if it just did: then once for
+// everything recorded meanwhile.
 func (n *Notifier) sendLoop(ctx context.Context) {
 	for stopping := false; !stopping; {
 		select {
@@ -81,7 +81,7 @@ func (n *Notifier) sendLoop(ctx context.Context) {
 		}
 		began := time.Now()
 		if about := n.out.take(); len(about) > 0 {
-			// Not cancelled by a stop: what was committed before is announced.
+			// Not cancelled by a stop: earlier commits are announced.
 			if err := n.tell(context.WithoutCancel(ctx), about...); err != nil {
 				n.sending.broken(err)
 			} else {

@@ -8,20 +8,20 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Why what is applied at once ends before it is done.
+// Causes that end an apply early.
 var (
-	errLost     = errors.New("another process carries out the operation")  // immutable
-	errStopping = errors.New("the runner stops, and waited 10 s") // immutable
+	errLost     = errors.New("another process carries out the operation") // immutable
+	errStopping = errors.New("the runner stops, and waited 10 s")         // immutable
 )
 
-// can reports whether this process has what an operation takes: what is applied takes the projection, in the
-// version that is meant, unless that is only to be read from now on. What a later version of the library has
-// started may be of a kind that this one does not know.
+// can reports whether this process can carry out an operation. An apply needs the projection in
+// the target version; [Promote] needs only some projection runner. A newer version of the library
+// may have started a kind or target that this version does not know.
 func (r *Runner) can(row store.Operation) bool {
 	a := Action(row.Kind)
 	var unknown *unknownTargetError
 	if _, err := targetOf(row); errors.As(err, &unknown) {
-		return false // a newer version knows how it is meant
+		return false // written by a newer version
 	}
 	if kind, known := kinds()[a]; !known || kind.apply == nil {
 		return known
@@ -30,18 +30,18 @@ func (r *Runner) can(row store.Operation) bool {
 		return false
 	}
 	target, err := targetOf(row)
-	if a == Promote || err != nil { // the work says what is wrong with it
+	if a == Promote || err != nil { // the operation itself reports the error
 		return true
 	}
 	version, ok := r.projections.Newest(target.Projection)
 	return ok && (target.Version == 0 || version == target.Version)
 }
 
-// apply does what a process with the application's code does at once. What ends before it is done is left to
-// others, since to do it again does no harm.
+// apply carries out an operation that needs the application's code, in one call. If it is
+// interrupted, another process repeats it; repeating does no harm.
 func (w *work) apply(ctx context.Context, kind kind, row store.Operation) error {
 	if ours, err := w.service.store.ChangeOperation(ctx, w.service.config.DB, w.own(), store.OperationChange{State: string(Running), Lease: lease}); err != nil || !ours {
-		return err // it was undone
+		return err // it was undone or taken over
 	}
 	target, err := targetOf(row)
 	if err != nil {
@@ -72,15 +72,15 @@ func (w *work) apply(ctx context.Context, kind kind, row store.Operation) error 
 	return w.change(after, store.OperationChange{State: string(Done), Changed: int64(n), Finished: true, Free: true})
 }
 
-// renew takes no longer than until the next time: it must not be what waits for a database that does not answer.
+// renew times out before the next renewal, so an unresponsive database cannot block it.
 func (w *work) renew(ctx context.Context) (ours bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lease/3)
 	defer cancel()
 	return w.service.store.ChangeOperation(ctx, w.service.config.DB, w.own(), store.OperationChange{Lease: lease})
 }
 
-// keep renews the lease until all is done. It ends what is applied once the operation is not ours any more, and
-// some time after ctx.
+// keep renews the lease until done is closed. It cancels the apply if the lease is lost, and
+// stepTime after ctx ends.
 func (w *work) keep(ctx, within context.Context, end context.CancelCauseFunc, done <-chan struct{}) {
 	ticker := time.NewTicker(lease / 3)
 	defer ticker.Stop()
@@ -90,7 +90,7 @@ func (w *work) keep(ctx, within context.Context, end context.CancelCauseFunc, do
 		select {
 		case <-ticker.C:
 			select {
-			case <-done: // while the one before was renewed, which may take as long as a tick
+			case <-done: // closed during the previous renewal, which may take a whole tick
 				return
 			default:
 			}

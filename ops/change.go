@@ -13,21 +13,22 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Change is one change, as the audit has it. It holds no content.
+// Change is one audited change. It holds no message content.
 type Change struct {
-	Operation int64 // its id, by which [Session.Operation] has it
+	Operation int64 // id of its [Session.Operation]
 	Actor     string
 	Action    Action
 	Reason    string
 	Target    Target
-	Changed   int64 // messages, where it is about these
-	Rate      int   // messages per second, where it is said
+	Changed   int64 // messages, if it changes messages
+	Rate      int   // messages per second, if set
 }
 
-// mostIDs is how many messages are changed at once by their ids: more are an operation.
+// mostIDs is how many messages one call may change by id. More need an operation.
 const mostIDs = 500
 
-// allowed is an error unless the principal may do that, and it can be done at once.
+// allowed returns an error unless the principal may make the change, and it can be made in one
+// call.
 func (s *Session) allowed(ctx context.Context, c Change) error {
 	err := s.may(c.Action, c.Target.consumer())
 	if n := len(c.Target.IDs); err == nil && c.few() && (n < 1 || n > mostIDs) {
@@ -42,7 +43,8 @@ func (s *Session) allowed(ctx context.Context, c Change) error {
 	return nil
 }
 
-// allowedEach is an error unless the principal may do that to the consumers of the messages that are named.
+// allowedEach returns an error unless the principal may change the consumers of the named
+// messages.
 func (s *Session) allowedEach(ctx context.Context, c Change) error {
 	consumersOf := s.service.store.ConsumersOf
 	if c.Action == Requeue || c.Action == Discard || c.Action == Edit {
@@ -55,7 +57,7 @@ func (s *Session) allowedEach(ctx context.Context, c Change) error {
 	return s.mayEach(c.Action, consumers)
 }
 
-// few reports whether it is about messages that are named by their ids.
+// few reports whether the change names its messages by id.
 func (c Change) few() bool {
 	switch c.Action {
 	case RunNow, Reschedule, Cancel, Requeue, Discard, Edit:
@@ -65,7 +67,7 @@ func (c Change) few() bool {
 	}
 }
 
-// noted writes a change into the audit, and asks those who have a say.
+// noted writes a change into the audit and calls [Config].Audit.
 func (s *Session) noted(ctx context.Context, db bun.IDB, c *Change, state OperationState) error {
 	c.Actor = s.who.Name
 	row := store.Operation{Kind: string(c.Action), Actor: c.Actor, Reason: c.Reason, Target: asJSON(c.Target), State: string(state), Changed: c.Changed, Rate: int64(c.Rate)}
@@ -77,7 +79,7 @@ func (s *Session) noted(ctx context.Context, db bun.IDB, c *Change, state Operat
 	return s.audit(ctx, *c)
 }
 
-// audit asks the application's own.
+// audit calls [Config].Audit.
 func (s *Session) audit(ctx context.Context, c Change) error {
 	if s.service.config.Audit == nil {
 		return nil
@@ -88,10 +90,12 @@ func (s *Session) audit(ctx context.Context, c Change) error {
 	return nil
 }
 
-// askTime is for how long the application's own may be asked in a transaction.
+// askTime limits how long a transaction may be idle while it waits for the application's
+// callbacks.
 const askTime = time.Minute
 
-// inTx runs fn in a transaction, which may stand still while Config.Audit or Principal.Allow is asked.
+// inTx runs fn in a transaction. The transaction may be idle while Config.Audit or Principal.Allow
+// runs.
 func (s *Session) inTx(ctx context.Context, fn func(tx bun.Tx) error) error {
 	if s.service.config.Audit != nil || s.who.Allow != nil {
 		ctx = txn.WithIdle(ctx, askTime)
@@ -99,13 +103,13 @@ func (s *Session) inTx(ctx context.Context, fn func(tx bun.Tx) error) error {
 	return txn.InTx(ctx, s.service.config.DB, fn)
 }
 
-// changed is for once something was changed.
+// changed logs a change and invalidates the overview.
 func (s *Session) changed(c Change) {
 	s.service.overview.change()
 	s.service.config.Logger.Info("operation applied", "actor", c.Actor, "action", string(c.Action), "operation", c.Operation, "changed", c.Changed)
 }
 
-// change does something and writes it into the audit, in one transaction.
+// change makes a change and writes its audit row in one transaction.
 func (s *Session) change(ctx context.Context, c Change, fn func(ctx context.Context, tx bun.Tx) (changed int, err error)) error {
 	if err := s.allowed(ctx, c); err != nil {
 		return err
@@ -130,8 +134,8 @@ func (s *Session) change(ctx context.Context, c Change, fn func(ctx context.Cont
 	return nil
 }
 
-// changeAfter is change for what cannot be part of a transaction. It is in the audit first, as [Started],
-// and stays so if the process dies before it is known what became of it.
+// changeAfter is change for work that cannot be part of one transaction. It writes the audit row
+// first, as [Started]. The row stays [Started] if the process dies before the outcome is known.
 func (s *Session) changeAfter(ctx context.Context, c Change, fn func(ctx context.Context, db *bun.DB) (changed int, err error)) error {
 	if err := s.allowed(ctx, c); err != nil {
 		return err
@@ -163,7 +167,7 @@ func (s *Session) changeAfter(ctx context.Context, c Change, fn func(ctx context
 
 func asJSON(v any) []byte {
 	text, err := json.Marshal(v)
-	if err != nil { // of our own types none fails
+	if err != nil { // our own types always marshal
 		return []byte("null")
 	}
 	return text

@@ -16,21 +16,26 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Check returns what needs attention: poisoned messages, blocked keys and open circuit breakers;
-// unhandled messages; processes that were lost within a day, are stuck, or are stopped by a
-// circuit; projections that have halted; operations that stand still. The worst comes first. There
-// are 20 findings of a kind at most.
+// Check returns what needs attention, the worst first:
 //
-// Check returns [Overview.Needs], so that it may be called often: [Session.Doctor] finds the same,
-// and looks deeper. A part that cannot be read is a [Warning]. If no part can be read, and there
-// was no overview before, Check returns an error.
+//   - poisoned messages, blocked keys and open circuit breakers
+//   - unhandled messages
+//   - processes that were lost within a day, are stuck, or are stopped by a circuit
+//   - halted projections
+//   - operations that make no progress
+//
+// Each kind has at most 20 findings.
+//
+// Check returns [Overview].Attention, which is cached, so frequent calls are cheap.
+// [Session.Doctor] finds the same and checks more. A part that cannot be read is a [Warning].
+// Check returns an error only if no part can be read and there is no earlier overview.
 func (s *Session) Check(ctx context.Context) ([]Finding, error) {
 	o, err := s.Overview(ctx)
 	return o.Attention, err
 }
 
-// needs is what needs attention: what was found when the overview was made, and what it shows
-// itself.
+// needs returns what needs attention: the findings made with the overview, and those derived from
+// it.
 func (o Overview) needs() []Finding {
 	all := slices.Clone(o.Attention)
 	for _, u := range o.Unseen {
@@ -44,13 +49,13 @@ func (o Overview) needs() []Finding {
 
 const curable = "Look again. If it stays so, give this user of the database the right to look, or see what the database is busy with."
 
-// unseen is what is said of a thing that could not be looked at.
+// unseen is the finding for a part that could not be read.
 func unseen(err error) Finding {
 	return Finding{Severity: Warning, Text: "It could not be looked at.", Remedy: curable, cause: said(err)}
 }
 
-// said is the text of an error as people read it in a browser. What a driver says of a database that it does not reach tells
-// where that is, and as whom it is asked: that is for logs.
+// said returns an error's text for people. A driver's connection error may contain the database's
+// address and user, which belong only in logs.
 func said(err error) string {
 	if dberr.IsUnavailable(err) {
 		return "the database does not answer"
@@ -58,7 +63,7 @@ func said(err error) string {
 	return err.Error()
 }
 
-// named are the findings of a check, as many as are listed.
+// named sets the check of its findings and limits how many are listed.
 func named(check string, found []Finding) []Finding {
 	if len(found) > mostFindings {
 		more := Finding{Severity: found[mostFindings].Severity, Text: fmt.Sprintf("There are %d more like this.", len(found)-mostFindings), Remedy: "Cure these first, and look again."}
@@ -92,7 +97,7 @@ func blockedIn(queues []admin.Queue) (found []Finding) {
 	return found
 }
 
-// word is a name as one word of a shell.
+// word quotes a name as one shell word.
 func word(name string) string {
 	plain := func(r rune) bool {
 		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._-/:@", r)
@@ -103,7 +108,7 @@ func word(name string) string {
 	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }
 
-// counted is a count that stops somewhere, as sentences say it.
+// counted formats a count that is capped.
 func counted(n int64) string {
 	if n >= store.MostCounted {
 		return fmt.Sprintf("%d or more", store.MostCounted)
@@ -111,7 +116,7 @@ func counted(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// breakersIn are circuit breakers that are open, one for all names of a consumer.
+// breakersIn finds open circuit breakers. Names of the same consumer share one finding.
 func breakersIn(queues []admin.Queue) (found []Finding) {
 	told := make(map[admin.OpenBreaker]bool)
 	for _, q := range queues {
@@ -126,7 +131,8 @@ func breakersIn(queues []admin.Queue) (found []Finding) {
 	return found
 }
 
-// troubled are processes that need attention. What a circuit breaker stops is among breakersIn.
+// troubled finds processes that need attention. Consumers stopped by a circuit breaker are in
+// breakersIn.
 func troubled(fleet []admin.Process, queues []admin.Queue) (found []Finding) {
 	breaks := func(name string) bool {
 		return slices.ContainsFunc(queues, func(q admin.Queue) bool { return q.Consumer == name && q.Breaker != nil })
@@ -150,7 +156,8 @@ func troubled(fleet []admin.Process, queues []admin.Queue) (found []Finding) {
 	return found
 }
 
-// programs are runs of a status by the program that they belong to: one may have a processor, a scheduler, projections and relays.
+// programs groups processes of a status by program. One program may run a processor, a scheduler,
+// projections and relays.
 func programs(fleet []admin.Process, status admin.ProcessStatus) (all [][]admin.Process) {
 	for _, p := range fleet {
 		if p.Status != status {
@@ -166,8 +173,8 @@ func programs(fleet []admin.Process, status admin.ProcessStatus) (all [][]admin.
 	return all
 }
 
-// Programs counts the programs of the overview that are alive, and those that were lost within a
-// day: each may have several processes of the overview, one for each Run.
+// Programs counts the live programs in the overview, and those lost within a day. A program has
+// one process in the overview for each Run.
 func (o Overview) Programs() (alive, lost int) {
 	return len(programs(o.Processes, admin.ProcessAlive)), len(programs(o.Processes, admin.ProcessLost))
 }
@@ -176,7 +183,7 @@ func processName(p admin.Process) string {
 	return fmt.Sprintf("%s (pid %d on %s)", p.Program, p.PID, p.Host)
 }
 
-// checkProjections finds shards that have halted. Where there is no event log it finds none.
+// checkProjections finds halted shards. Without an event log it finds none.
 func (d *Service) checkProjections(ctx context.Context, db bun.IDB) (found []Finding, err error) {
 	states, err := d.projections.States(ctx, db)
 	if errors.Is(err, errors.ErrUnsupported) {

@@ -9,21 +9,21 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// Content is what a message carries, and what its consumer says of it: what may not be for everybody.
+// Content is a message's payload, headers and error texts: what not every principal may see.
 type Content struct {
-	Consumer    string // empty of a schedule
+	Consumer    string // empty for a schedule
 	PayloadType string
 	Payload     []byte
 	Headers     map[string]string
-	// Errors are texts of errors, of the message or of those that belong together with it.
+	// Errors are the error texts of the message or of its failure group.
 	Errors []string
 }
 
 // ShowAll is a [Config].Redact that shows everything.
 func ShowAll(_ context.Context, c Content) Content { return c }
 
-// shown is what the principal sees of a content, and whether that is anything at all. What is given
-// stays as it is.
+// shown returns what the principal may see of a content, and whether it may see any. It does not
+// modify c.
 func (s *Session) shown(ctx context.Context, c Content) (Content, bool) {
 	redact := s.service.config.Redact
 	if redact == nil || s.may(Read, c.Consumer) != nil {
@@ -33,12 +33,12 @@ func (s *Session) shown(ctx context.Context, c Content) (Content, bool) {
 	return redact(ctx, c), true
 }
 
-// ErrRedacted: what is hidden cannot be edited, since it would be lost, nor searched, since whether something
-// is found shows what it is; use errors.Is. It is an [ErrForbidden].
+// ErrRedacted is returned when part of a content is hidden. An edit would lose that part, and a
+// search would reveal it. It wraps [ErrForbidden]; use errors.Is.
 var ErrRedacted = fmt.Errorf("%w: a part of its content is hidden", ErrForbidden) // immutable
 
-// maySearch is an error unless the principal may look for a part of a content, if there is one: it takes the
-// right to read contents, and [Config].Redact must show what is looked for as it is.
+// maySearch returns an error unless the principal may search for part. It needs the right to read
+// contents, and [Config].Redact must show part unchanged.
 func (s *Session) maySearch(ctx context.Context, part Content) error {
 	if len(part.Errors)+len(part.Headers) == 0 {
 		return nil
@@ -56,7 +56,7 @@ func (s *Session) maySearch(ctx context.Context, part Content) error {
 	return nil
 }
 
-// textOf is the part of a content that a filter looks for.
+// textOf is the part of a content that a filter searches for.
 func textOf(f poison.Filter) Content {
 	part := Content{Consumer: f.Consumer, PayloadType: f.PayloadType}
 	if f.Error != "" {
@@ -65,7 +65,7 @@ func textOf(f poison.Filter) Content {
 	return part
 }
 
-// headerOf is the part of a content that a search looks for.
+// headerOf is the part of a content that a search matches.
 func headerOf(search admin.Search) Content {
 	if search.Header == "" {
 		return Content{}

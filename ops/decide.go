@@ -16,8 +16,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Undo takes back an operation that has changed nothing yet. Once it has returned nothing of it ever happens.
-// The reason, which may be empty, stands in the audit.
+// Undo cancels an operation that has changed nothing yet. After it returns, the operation never
+// runs. The reason may be empty and is written to the audit.
 func (s *Session) Undo(ctx context.Context, reason string, id int64) (Operation, error) {
 	return s.decide(ctx, id, decision{action: UndoOperation, reason: reason, from: []OperationState{Planned, Waiting}, how: func(o Operation, _ store.Operation) (store.OperationChange, error) {
 		note := o.noted("undone by "+s.who.Name, reason)
@@ -25,14 +25,13 @@ func (s *Session) Undo(ctx context.Context, reason string, id int64) (Operation,
 	}})
 }
 
-// Stop ends an operation where it is: it waits for the step that is under way, and once it has
-// returned nothing more changes. What is changed stays so. What a process does to a projection at
-// once cannot be stopped: that is [ErrInvalidState]. The reason, which may be empty, is in the
-// audit.
+// Stop ends an operation before it is done. It waits for the current step; after it returns,
+// nothing more changes. Changes already made stay. A projection operation that a process is
+// applying cannot be stopped: Stop then returns [ErrInvalidState]. The reason may be empty and is
+// written to the audit.
 //
-// Stop also closes a change that is still [Started] after 10 minutes, since its process died before
-// its outcome was known. That does not end the change: if its process lives after all, it writes
-// the outcome at its end.
+// Stop also closes a change that is still [Started] after 10 minutes, because its process probably
+// died. This does not interrupt the change: if its process is alive, it still writes the outcome.
 func (s *Session) Stop(ctx context.Context, reason string, id int64) (Operation, error) {
 	open := []OperationState{Planned, Waiting, Canary, Running, Paused, Started}
 	return s.decide(ctx, id, decision{action: StopOperation, reason: reason, from: open, how: func(o Operation, row store.Operation) (store.OperationChange, error) {
@@ -47,8 +46,8 @@ func (s *Session) Stop(ctx context.Context, reason string, id int64) (Operation,
 	}})
 }
 
-// Continue has an operation that has paused itself go on, without canaries. It takes the role that the
-// operation does. The reason, which may be empty, stands in the audit.
+// Continue resumes an operation that paused itself, without canaries. It also needs the role of
+// the operation's own action. The reason may be empty and is written to the audit.
 func (s *Session) Continue(ctx context.Context, reason string, id int64) (Operation, error) {
 	return s.decide(ctx, id, decision{action: ResumeOperation, reason: reason, as: true, from: []OperationState{Paused}, how: func(o Operation, _ store.Operation) (store.OperationChange, error) {
 		none, note := int64(0), o.noted("continued by "+s.who.Name, reason)
@@ -56,8 +55,8 @@ func (s *Session) Continue(ctx context.Context, reason string, id int64) (Operat
 	}})
 }
 
-// noted is a note that keeps the one before: why an operation has paused itself is worth knowing to the end. The new
-// one comes first, since what follows may be the text of an error, which not everybody reads.
+// noted prepends a note and keeps the previous one. The new note comes first because the rest may
+// be an error text, which not every principal may read.
 func (o Operation) noted(note, reason string) string {
 	if reason != "" {
 		note += ": " + errorlog.Clean(reason, mostNoted)
@@ -68,11 +67,12 @@ func (o Operation) noted(note, reason string) string {
 	return note + "; before that: " + o.Note
 }
 
-// mostNoted is how many bytes of a reason a note has, so that there is room for the one before: the audit has all.
+// mostNoted limits a reason's bytes in a note, to leave room for the previous note. The audit has
+// all.
 const mostNoted = 500
 
-// SetRate changes how many messages of an operation change in a second: 1 to 100,000. It takes the role that
-// the operation does. The reason, which may be empty, stands in the audit.
+// SetRate changes an operation's messages per second: 1 to 100,000. It also needs the role of the
+// operation's own action. The reason may be empty and is written to the audit.
 func (s *Session) SetRate(ctx context.Context, reason string, id int64, rate int) (Operation, error) {
 	return s.decide(ctx, id, decision{action: SetOperationRate, reason: reason, as: true, from: []OperationState{Waiting, Canary, Running, Paused}, how: func(Operation, store.Operation) (store.OperationChange, error) {
 		if rate < 1 || rate > mostRate {
@@ -82,18 +82,18 @@ func (s *Session) SetRate(ctx context.Context, reason string, id int64, rate int
 	}})
 }
 
-// decision is what a person decides on an operation.
+// decision is a principal's decision on an operation.
 type decision struct {
 	action Action
 	reason string
-	as     bool             // it also takes the role that the operation does
-	from   []OperationState // in which it can be made
+	as     bool             // it also needs the role of the operation's action
+	from   []OperationState // allowed states
 	how    func(o Operation, row store.Operation) (store.OperationChange, error)
 }
 
-// decide changes an operation, and writes into the audit who did, in one transaction.
+// decide changes an operation and writes the audit row, in one transaction.
 func (s *Session) decide(ctx context.Context, id int64, d decision) (after Operation, err error) {
-	if err = s.may(View, ""); err == nil { // before it reports whether there is one
+	if err = s.may(View, ""); err == nil { // before revealing whether it exists
 		err = s.inTx(ctx, func(tx bun.Tx) (err error) {
 			after, err = s.decideIn(ctx, tx, id, d)
 			return err
@@ -107,7 +107,7 @@ func (s *Session) decide(ctx context.Context, id int64, d decision) (after Opera
 	return s.operation(ctx, after), nil
 }
 
-// decideIn is decide in a transaction. Where the state is another it returns the operation as it is.
+// decideIn is decide in a transaction. In a wrong state it returns the operation unchanged.
 func (s *Session) decideIn(ctx context.Context, tx bun.Tx, id int64, d decision) (Operation, error) {
 	row, found, err := s.service.store.LockOperation(ctx, tx, id)
 	if err == nil && !found {
@@ -143,19 +143,20 @@ func (s *Session) decideIn(ctx context.Context, tx bun.Tx, id int64, d decision)
 	return s.service.operationIn(ctx, tx, id)
 }
 
-// Start has a planned operation carried out, once [Config].UndoWindow has passed, by a [Runner] of
-// any process. Only the principal that planned it can start it, within 10 minutes: else the error
-// is [ErrForbidden] or [ErrExpired]. If it, or an operation with the same target, is under way
-// already, Start starts nothing, and returns that one with [ErrInProgress]; the plan is forgotten.
+// Start starts a planned operation. A [Runner] in any process carries it out once
+// [Config].UndoWindow has passed. Only the principal that planned it can start it, within 10
+// minutes; otherwise the error is [ErrForbidden] or [ErrExpired]. If the operation, or one with
+// the same target, is already in progress, Start returns that one with [ErrInProgress] and
+// discards the plan.
 func (s *Session) Start(ctx context.Context, id int64, terms StartOptions) (after Operation, err error) {
-	if err = s.may(View, ""); err == nil { // before it reports whether there is one
+	if err = s.may(View, ""); err == nil { // before revealing whether it exists
 		err = s.inTx(ctx, func(tx bun.Tx) (err error) {
 			after, err = s.start(ctx, tx, id, terms)
 			return err
 		})
 	}
 	if errors.Is(err, ErrInProgress) && after.ID != id {
-		_ = s.service.store.ForgetPlan(ctx, s.service.config.DB, id, string(Planned)) // else it is forgotten in an hour
+		_ = s.service.store.ForgetPlan(ctx, s.service.config.DB, id, string(Planned)) // otherwise it expires in an hour
 	}
 	if err != nil {
 		return s.operation(ctx, after), fmt.Errorf("ops: start operation %d: %w", id, err)
@@ -205,8 +206,9 @@ func (s *Session) start(ctx context.Context, tx bun.Tx, id int64, terms StartOpt
 	return s.service.operationIn(ctx, tx, id)
 }
 
-// lockPlans locks a plan and all plans of the same, in the order of their ids, so that no two of them are started: of two
-// who do at once, the one that has looked last locks both. The other one looks for what is under way once it has its own.
+// lockPlans locks a plan and all equal plans, in the order of their ids, so that only one of them
+// starts. Of two concurrent starts, the later one locks both plans. The other checks for
+// operations in progress once it holds its own lock.
 func (d *Service) lockPlans(ctx context.Context, tx bun.Tx, id int64) (store.Operation, error) {
 	if err := d.store.WriteFirst(ctx, tx); err != nil {
 		return store.Operation{}, err
@@ -229,10 +231,11 @@ func (d *Service) lockPlans(ctx context.Context, tx bun.Tx, id int64) (store.Ope
 			return row, nil
 		}
 	}
-	return store.Operation{}, ErrNotFound // since then
+	return store.Operation{}, ErrNotFound // deleted meanwhile
 }
 
-// same are the other operations that do the same, in some states, the oldest first.
+// same returns the other operations with the same action and target in some states, the oldest
+// first.
 func (d *Service) same(ctx context.Context, db bun.IDB, o Operation, states ...OperationState) (found []Operation, err error) {
 	rows, err := d.store.Operations(ctx, db, store.OperationFilter{States: names(states...), Kinds: []string{string(o.Action)}, OldestFirst: true}, math.MaxInt32)
 	for _, row := range rows {
@@ -243,23 +246,23 @@ func (d *Service) same(ctx context.Context, db bun.IDB, o Operation, states ...O
 	return found, err
 }
 
-// CreatedBy reports whether the principal has planned it, or made it: a name is in the audit with
-// its first 255 bytes.
+// CreatedBy reports whether the principal planned or made the operation. The audit holds the first
+// 255 bytes of a name.
 func (o Operation) CreatedBy(who Principal) bool {
 	return o.Actor == errorlog.Clean(who.Name, store.MaxActor)
 }
 
-// underWay reports whether it was started, and is not over.
+// underWay reports whether the operation is started and not finished.
 func (o Operation) underWay() bool {
 	return slices.Contains([]OperationState{Waiting, Canary, Running, Paused}, o.State)
 }
 
-// sameAs reports whether two do the same to what was asked for in the same words.
+// sameAs reports whether two operations have the same action and requested target.
 func (o Operation) sameAs(other Operation) bool {
 	return o.Action == other.Action && o.aim() == other.aim()
 }
 
-// aim is the target as it was asked for, before it was pinned to what there was.
+// aim is the requested target, before the plan pinned it.
 func (o Operation) aim() string {
 	t := o.Target
 	if t.Poisoned != nil && o.Preview != nil && t.Poisoned.PoisonedBefore.Equal(o.Preview.At) {
@@ -270,7 +273,7 @@ func (o Operation) aim() string {
 	return string(asJSON(t))
 }
 
-// consumers are those that it touches, as far as was seen when it was planned.
+// consumers are those that the operation affects, as far as the plan found.
 func (o Operation) consumers() []string {
 	if of := o.Target.consumer(); of != "" {
 		return []string{of}
@@ -281,11 +284,11 @@ func (o Operation) consumers() []string {
 	return o.Preview.Consumers
 }
 
-// wake has the Runner of this service look at once, and the overview be made anew.
+// wake makes this service's Runner poll at once and invalidates the overview.
 func (d *Service) wake() {
 	d.overview.change()
 	select {
 	case d.started <- struct{}{}:
-	default: // it is told already
+	default: // already signalled
 	}
 }

@@ -1,11 +1,11 @@
-// Package ops lets people look after messages: what they see, what they change, who may, and an
-// audit of the changes. A [Service] is for one database; each person has a [Session] of it, with a
-// role.
+// Package ops lets operators inspect and change messages, with roles and an audit of every change.
+// A [Service] is for one database. Each principal has a [Session] with a role.
 //
-// Changes of many messages are operations, which are kept in the database: planned with a preview,
-// started after a time in which they can be undone, paced, and carried out by a [Runner] in any
-// process, also where one dies on the way. [Session.Doctor] looks for what is wrong, and how to
-// cure it.
+// A change of many messages is an operation, which is stored in the database. [Session.Plan]
+// previews it, [Session.Start] starts it after an undo window, and a [Runner] in any process
+// carries it out at a limited rate. If a process dies, another continues. [Session.Doctor] finds
+// problems and suggests remedies.
 //
-// The package has no pages and no commands: consoles and command lines use it. It runs no consumer.
+// The package has no pages and no commands: consoles and command lines use it. It runs no
+// consumers.
 package ops

@@ -12,20 +12,20 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// Finding is one thing that [Session.Doctor] has found. It holds no content, and no text of an error that a
-// message or a schedule has.
+// Finding is one result of [Session.Doctor]. It holds no message content and no error text of a
+// message or schedule.
 type Finding struct {
-	Check    string   `json:"check"` // what was looked at
+	Check    string   `json:"check"` // name of the check
 	Severity Severity `json:"severity"`
-	Subject  string   `json:"subject,omitempty"` // what it is about, such as the name of a consumer; empty where there is one only
+	Subject  string   `json:"subject,omitempty"` // what it concerns, such as a consumer; empty if there is only one
 	Text     string   `json:"text"`
-	Remedy   string   `json:"remedy,omitempty"` // what to do; empty where nothing is wrong
+	Remedy   string   `json:"remedy,omitempty"` // what to do; empty if nothing is wrong
 
-	// cause is the database's own text, which may tell where that is, and as whom it is asked.
+	// cause is the database's error text, which may contain its address and user.
 	cause string
 }
 
-// told is what the principal sees of findings: causes are for who may read texts of errors.
+// told redacts findings: only principals that may read error texts see causes.
 func (s *Session) told(found []Finding) []Finding {
 	may := s.may(Read, "") == nil
 	for i, f := range found {
@@ -37,24 +37,25 @@ func (s *Session) told(found []Finding) []Finding {
 	return found
 }
 
-// Severity says how bad a finding is.
+// Severity is how bad a finding is.
 type Severity string
 
 // The severities.
 const (
-	// OK: nothing is wrong.
+	// OK means that nothing is wrong.
 	OK Severity = "ok"
-	// Warning: it may become a problem, or could not be looked at.
+	// Warning means that it may become a problem, or could not be checked.
 	Warning Severity = "warning"
-	// Critical: messages are not done, a promise does not hold, or a page would not answer.
+	// Critical means that messages are not processed, a guarantee does not hold, or a page would
+	// not load.
 	Critical Severity = "critical"
 )
 
 // rank sorts the worst first.
 func (s Severity) rank() int { return slices.Index([]Severity{Critical, Warning, OK}, s) }
 
-// check looks at one thing. It returns nothing where nothing is wrong, and then fine is said; errAbsent
-// where there is no such thing.
+// check is one check. look returns no findings if nothing is wrong; then fine is shown. It returns
+// errAbsent if the database has no such thing.
 type check struct {
 	name string
 	fine string
@@ -63,7 +64,7 @@ type check struct {
 
 var errAbsent = errors.New("the database has no such thing") // immutable
 
-// checks are all of them, in the order in which they are looked at and shown.
+// checks are all checks, in the order in which they run and are shown.
 func checks() []check {
 	var counted counts
 	return []check{
@@ -88,17 +89,16 @@ func checks() []check {
 	}
 }
 
-// mostFindings is how many of one check are listed.
+// mostFindings limits the findings of one check.
 const mostFindings = 20
 
-// Doctor looks for what is wrong with the database and with what runs on it, and says how to cure
-// it: what [Session.Check] finds, and more. The worst comes first. A check that has found nothing
-// wrong is listed, too, and of none more than 20 findings.
+// Doctor diagnoses the database and the processes that use it, and suggests remedies. It includes
+// what [Session.Check] finds. The worst findings come first. A check that passes is listed as
+// [OK]. Each check has at most 20 findings.
 //
-// Doctor changes nothing. It looks where messages are written, [Config].DB, and at each thing for
-// three seconds at most. A part that cannot be read is a [Warning] that says so; the reason is for
-// principals that may read texts of errors. An error means that the database does not answer at
-// all, or [ErrForbidden], or that ctx is over.
+// Doctor changes nothing. It queries [Config].DB, for at most three seconds a check. A part that
+// cannot be read is a [Warning]; only principals that may read error texts see the cause. Doctor
+// returns an error if the database does not answer, if ctx is done, or [ErrForbidden].
 func (s *Session) Doctor(ctx context.Context) ([]Finding, error) {
 	if err := s.may(View, ""); err != nil {
 		return nil, fmt.Errorf("ops: doctor: %w", err)
@@ -113,8 +113,8 @@ func (s *Session) Doctor(ctx context.Context) ([]Finding, error) {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("ops: doctor: %w", context.Cause(ctx))
 		}
-		switch behind := len(all) > 0 && all[0].Severity == Critical; { // the schema
-		case errors.Is(err, errAbsent), isSchema(err) && behind: // which says it all
+		switch behind := len(all) > 0 && all[0].Severity == Critical; { // the schema check
+		case errors.Is(err, errAbsent), isSchema(err) && behind: // which already explains it
 			continue
 		case isSchema(err) && len(all) == 0:
 			found = []Finding{{Severity: Critical, Text: fmt.Sprintf("The tables are not up to date: %s.", strings.TrimPrefix(err.Error(), outbox.ErrSchemaOutdated.Error()+": ")), Remedy: "Run asyncmonolith migrate, or outbox.Migrate. Migrations only add: what runs goes on running."}}

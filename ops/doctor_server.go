@@ -14,20 +14,20 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// What is looked at in the database, whatever runs on it.
+// Limits of the checks of the database itself.
 
 const (
-	nearlyUsed  = 0.9             // of the server's connections
-	manyDead    = 50_000          // rows of a table, if there are fewer live ones
-	longHistory = 100_000         // transactions that MariaDB has not cleared
-	oldHolder   = 5 * time.Minute // of a transaction
-	farBehind   = 1_000_000       // transactions, where an age is not known
+	nearlyUsed  = 0.9             // share of the server's connections
+	manyDead    = 50_000          // dead rows of a table, if it has fewer live rows
+	longHistory = 100_000         // transactions that MariaDB has not purged
+	oldHolder   = 5 * time.Minute // age of a transaction
+	farBehind   = 1_000_000       // transactions, if the age is unknown
 	skewWarned  = time.Second     // of this machine's clock
 	skewBroken  = time.Minute
 	clockLooks  = 3
 )
 
-// checkSchema says what is wrong with an error, outbox.ErrSchemaOutdated, which ends the look.
+// checkSchema reports problems as an error, outbox.ErrSchemaOutdated, which ends the diagnosis.
 func (d *Service) checkSchema(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	return nil, d.store.CheckSchema(ctx, db)
 }
@@ -56,8 +56,8 @@ func weakness(w store.Weakness) Finding {
 	return f
 }
 
-// checkPool sums up what the Runs of this process may hold at once. One that does not tell has one
-// connection, at least.
+// checkPool adds up the connections that this process's Runs may hold at once. A Run that does not
+// report them counts as one.
 func (d *Service) checkPool(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	fleet, err := d.admin.Processes(ctx, db, lostWithin)
 	if err != nil {
@@ -181,8 +181,8 @@ func holders(d store.Diagnosis) (found []Finding) {
 	return found
 }
 
-// checkClock takes the answer that came the quickest: the database's clock was read at some time on
-// the way.
+// checkClock uses the fastest of several answers, because the database read its clock at an
+// unknown time during the call.
 func (d *Service) checkClock(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	var skew, within time.Duration
 	for i := range clockLooks {
@@ -216,7 +216,7 @@ func clock(skew, within time.Duration) []Finding {
 	return []Finding{f}
 }
 
-// roughly is a duration as people say it.
+// roughly formats a duration for people.
 func roughly(d time.Duration) string {
 	for _, unit := range []struct {
 		d    time.Duration

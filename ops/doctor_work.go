@@ -16,24 +16,24 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// What is looked at in the work: who does it, and what is left undone.
+// Limits of the checks of processes and pending work.
 
 const (
-	processorsKnown  = 7 * 24 * time.Hour // for as long processes are kept
+	processorsKnown  = 7 * 24 * time.Hour // how long process rows are kept
 	overdue          = time.Minute        // of a schedule
 	pauseForgotten   = 24 * time.Hour
-	changeForgotten  = 10 * time.Minute // of a change of few messages
-	runnerLate       = time.Minute      // of an operation, where a runner carries operations out
-	nobodyLate       = 10 * time.Second // and where none does
+	changeForgotten  = 10 * time.Minute // of a change by ids
+	runnerLate       = time.Minute      // of an operation, if a runner is alive
+	nobodyLate       = 10 * time.Second // of an operation, if none is alive
 	schedulesLooked  = 1000
-	schedulesWithin  = time.Second / 2 // for computing their next fires, while the database waits
+	schedulesWithin  = time.Second / 2 // to compute next fires, while the transaction is open
 	operationsLooked = 200
 )
 
 func isSchema(err error) bool { return errors.Is(err, outbox.ErrSchemaOutdated) }
 
-// strangers are unhandled kinds of messages, which no live process takes, 20 at most, and consumers
-// of messages with keys, whose payload type is empty.
+// strangers returns up to 20 kinds of messages that no live process handles, and such consumers of
+// messages with keys, whose payload type is empty.
 func (d *Service) strangers(ctx context.Context, db bun.IDB, fleet []admin.Process) ([]admin.Unhandled, error) {
 	var wants []store.Want
 	taken := make(map[string]bool)
@@ -85,7 +85,7 @@ func (d *Service) checkStrangers(ctx context.Context, db bun.IDB) (found []Findi
 	return strange(strangers), nil
 }
 
-// strange are messages that no live process takes.
+// strange turns unhandled messages into findings.
 func strange(strangers []admin.Unhandled) (found []Finding) {
 	for _, s := range strangers {
 		what := fmt.Sprintf("of payload type %q", s.PayloadType)
@@ -98,7 +98,7 @@ func strange(strangers []admin.Unhandled) (found []Finding) {
 	return found
 }
 
-// counts are those of all consumers, which two checks go by: read once, since they cost most.
+// counts caches the queue counts for several checks, because they are the most expensive query.
 type counts struct {
 	queues []admin.Queue
 	known  bool
@@ -129,10 +129,10 @@ func (c *counts) checkBreakers(d *Service, ctx context.Context, db bun.IDB) ([]F
 
 func (c *counts) checkProcesses(d *Service, ctx context.Context, db bun.IDB) ([]Finding, error) {
 	fleet, err := d.admin.Processes(ctx, db, lostWithin)
-	return troubled(fleet, c.queues), err // without those, circuit breakers are told as circuits
+	return troubled(fleet, c.queues), err // without queues, circuit breakers are reported as open circuits
 }
 
-// lost is what is said of a program of which so many runs were lost.
+// lost is the finding for a program whose runs were lost.
 func lost(runs []admin.Process) Finding {
 	cure, seen := "Look why it ended: out of memory, a crash, or killed before it could drain.", runs[0].SeenAt
 	var kinds []string
@@ -154,7 +154,7 @@ func lost(runs []admin.Process) Finding {
 	return Finding{Severity: Warning, Subject: processName(runs[0]), Text: fmt.Sprintf("This %s was last seen at %s, and has not said that it stops. What it held, others take over.", strings.Join(slices.Compact(kinds), " and "), instant(seen)), Remedy: cure}
 }
 
-// checkSchedules computes the next fire of each, as far as time allows.
+// checkSchedules computes the next fire of each schedule, as far as time allows.
 func (d *Service) checkSchedules(ctx context.Context, db bun.IDB) (found []Finding, err error) {
 	now, err := d.store.Now(ctx, db)
 	if err != nil {
@@ -188,7 +188,7 @@ func (d *Service) checkSchedules(ctx context.Context, db bun.IDB) (found []Findi
 	return found, nil
 }
 
-// sickness is why a schedule does not fire, without a text where it does.
+// sickness explains why a schedule does not fire. Its text is empty if the schedule fires.
 func sickness(row schedule.Schedule, now time.Time, fleet []admin.Process) Finding {
 	if row.Paused {
 		return Finding{}
@@ -250,7 +250,7 @@ func (d *Service) checkOperations(ctx context.Context, db bun.IDB) (found []Find
 		return nil, err
 	}
 	runners := true
-	if slices.ContainsFunc(rows, func(row store.Operation) bool { return awaits(row, nobodyLate) }) { // else the answer is not needed
+	if slices.ContainsFunc(rows, func(row store.Operation) bool { return awaits(row, nobodyLate) }) { // otherwise the answer is not needed
 		if runners, err = d.carried(ctx, db); err != nil {
 			return nil, err
 		}
@@ -264,8 +264,8 @@ func (d *Service) checkOperations(ctx context.Context, db bun.IDB) (found []Find
 	return found, nil
 }
 
-// awaits reports whether an operation was to begin so long ago, and no runner carries it out, or
-// has lately.
+// awaits reports whether an operation is late by more than late and has had no lease for that
+// long.
 func awaits(row store.Operation, late time.Duration) bool {
 	switch OperationState(row.State) {
 	case Waiting, Canary, Running:
@@ -275,7 +275,7 @@ func awaits(row store.Operation, late time.Duration) bool {
 	}
 }
 
-// stillness is why an operation stands still, without a text where it does not.
+// stillness explains why an operation makes no progress. Its text is empty if it does.
 func stillness(row store.Operation, runners bool) Finding {
 	late := func() string { return roughly(row.Now.Sub(row.StartsAt.Time)) }
 	switch state := OperationState(row.State); {
@@ -297,5 +297,5 @@ func stillness(row store.Operation, runners bool) Finding {
 	}
 }
 
-// instant is how sentences name one.
+// instant formats a time for a sentence.
 func instant(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") + " UTC" }

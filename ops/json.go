@@ -8,21 +8,22 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// MarshalJSON implements json.Marshaler: that of the message alone would leave out the rest.
+// MarshalJSON implements json.Marshaler. The embedded message's MarshalJSON would omit Hidden.
 func (m Message) MarshalJSON() ([]byte, error) {
 	return together(m.Message, struct {
 		Hidden bool `json:"hidden,omitempty"`
 	}{m.Hidden})
 }
 
-// MarshalJSON implements json.Marshaler: that of the message alone would leave out the rest.
+// MarshalJSON implements json.Marshaler. The embedded message's MarshalJSON would omit Hidden.
 func (p Poisoned) MarshalJSON() ([]byte, error) {
 	return together(p.Message, struct {
 		Hidden bool `json:"hidden,omitempty"`
 	}{p.Hidden})
 }
 
-// MarshalJSON implements json.Marshaler: that of the schedule alone would leave out the rest.
+// MarshalJSON implements json.Marshaler. The embedded schedule's MarshalJSON would omit the other
+// fields.
 func (s Schedule) MarshalJSON() ([]byte, error) {
 	return together(s.Schedule, struct {
 		Next   []time.Time `json:"next,omitempty"`
@@ -30,7 +31,7 @@ func (s Schedule) MarshalJSON() ([]byte, error) {
 	}{store.Each(s.Next, time.Time.UTC), s.Hidden})
 }
 
-// together is the fields of two objects.
+// together merges the fields of two objects.
 func together(one, other any) ([]byte, error) {
 	first, err := json.Marshal(one)
 	if err != nil {

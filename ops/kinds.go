@@ -13,17 +13,17 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// kind is an action that an operation carries out.
+// kind defines an action that operations can carry out.
 type kind struct {
 	check   func(Target) error
 	preview func(ctx context.Context, d *Service, target *Target) (Preview, error)
 	// step changes the next messages, in a transaction that has locked the operation.
 	step func(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error)
-	// apply is in place of steps, where it takes the application's code.
+	// apply replaces step if the application's code is needed.
 	apply func(ctx context.Context, r *projection.Runner, target Target) (int, error)
 }
 
-// step is a part of an operation.
+// step is one step of an operation.
 type step struct {
 	row    store.Operation
 	target pinnedTarget
@@ -56,7 +56,7 @@ func kinds() map[Action]kind {
 	}
 }
 
-// promoteLag is how far a version that is promoted may be behind, in positions.
+// promoteLag is how many positions a promoted version may be behind.
 const promoteLag = 1000
 
 var errTarget = fmt.Errorf("%w: the target", bus.ErrInvalidOption) // immutable
@@ -100,8 +100,8 @@ func (s step) poisoned() poison.Chunk {
 	return poison.Chunk{Filter: *s.target.Poisoned, After: s.row.AfterID, UpTo: s.row.UpToID, Limit: s.limit, Consumers: s.consumers()}
 }
 
-// consumers are those that Allow was asked for when the operation was started: those that the plan says it touches. No others
-// are touched, whose messages may have come in meanwhile.
+// consumers are those that the plan names and Allow accepted at the start. Other consumers are not
+// changed, even if their messages arrived since.
 func (s step) consumers() []string { return newOperation(s.row).consumers() }
 
 func requeue(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) {
@@ -114,8 +114,8 @@ func discard(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) 
 	return moved{last: last, end: last == 0, changed: n}, err
 }
 
-// pending are the ids of the next messages, how far that is, and whether there are more. An age counts from when the operation
-// was planned.
+// pending returns the ids of the next messages, the last id examined, and whether there are more.
+// An age limit counts from when the operation was planned.
 func (s step) pending(ctx context.Context, d *Service, tx bun.Tx) (ids []int64, last int64, more bool, err error) {
 	if s.target.Pinned == nil {
 		filter := *s.target.Pending

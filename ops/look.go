@@ -11,11 +11,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// ErrBusy: others look already, or the database takes too long, whether this process or the server gave it
-// up. What people look at must not be what hurts the database: use errors.Is, and try again.
+// ErrBusy is returned when too many queries run at once, or the database takes too long. The
+// limits protect the database from operators' queries. Use errors.Is, and try again.
 var ErrBusy = errors.New("too much is asked at once")
 
-// look runs reads of a principal who may do the action: two at a time, and for [lookTime] at most.
+// look runs a query for a principal that may do the action: two at once, for at most [lookTime].
 func look[T any](ctx context.Context, s *Session, a Action, consumer string, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
 	if err := s.may(a, consumer); err != nil {
 		return result, fmt.Errorf("ops: %s: %w", a, err)
@@ -23,12 +23,12 @@ func look[T any](ctx context.Context, s *Session, a Action, consumer string, fn 
 	return lookFor(ctx, s.service, lookTime, fn)
 }
 
-// lookFor is look for a time.
+// lookFor is look with another time limit.
 func lookFor[T any](ctx context.Context, d *Service, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
 	return lookIn(ctx, d, d.config.ReadDB, limit, fn)
 }
 
-// lookIn is lookFor in one of the databases.
+// lookIn is lookFor on one of the databases.
 func lookIn[T any](ctx context.Context, d *Service, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
 	leave, err := d.enter(ctx, d.looks, lookWait)
 	if err != nil {
@@ -38,7 +38,7 @@ func lookIn[T any](ctx context.Context, d *Service, db *bun.DB, limit time.Durat
 	return briefly(ctx, d, db, limit, fn)
 }
 
-// enter waits for a place in a room, where as many may look at once as there are.
+// enter acquires a slot of a semaphore.
 func (d *Service) enter(ctx context.Context, room chan struct{}, patience time.Duration) (leave func(), err error) {
 	free := time.NewTimer(patience)
 	defer free.Stop()
@@ -52,7 +52,7 @@ func (d *Service) enter(ctx context.Context, room chan struct{}, patience time.D
 	}
 }
 
-// briefly runs reads for a time, wherever they are entered.
+// briefly runs a query with a time limit, without a slot.
 func briefly[T any](ctx context.Context, d *Service, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
 	err = d.within(ctx, db, limit, func(ctx context.Context, db bun.IDB) (err error) {
 		result, err = fn(ctx, db)

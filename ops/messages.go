@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	examined  = 2000     // messages of a page, whether they match or not
+	examined  = 2000     // messages read for a page
 	headBytes = 64 << 10 // of a payload
 )
 
-// Messages lists pending messages, without contents, and the page after it, which is nil when there is
-// none. It reads 2,000 messages at most: where few of them match, a page has few, or none, and the next
-// goes on.
+// Messages lists pending messages without contents. next is the following page, or nil if there is
+// none. A page reads at most 2,000 messages, so it may return few or none although next is not
+// nil.
 func (s *Session) Messages(ctx context.Context, filter admin.Filter, page admin.Page) (found []admin.Message, next *admin.Page, err error) {
 	page.ScanLimit = examined
 	found, err = look(ctx, s, View, filter.Consumer, func(ctx context.Context, db bun.IDB) (found []admin.Message, err error) {
@@ -29,7 +29,8 @@ func (s *Session) Messages(ctx context.Context, filter admin.Filter, page admin.
 	return found, next, err
 }
 
-// MessagesByID lists up to 1,000 pending messages by their ids, without contents. Those that are not there are left out.
+// MessagesByID lists up to 1,000 pending messages by id, without contents. Ids that are not
+// pending are left out.
 func (s *Session) MessagesByID(ctx context.Context, ids ...int64) ([]admin.Message, error) {
 	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]admin.Message, error) {
 		return s.service.admin.ListByID(ctx, db, ids...)
@@ -42,9 +43,8 @@ func (s *Session) MessagesByID(ctx context.Context, ids ...int64) ([]admin.Messa
 	return found, err
 }
 
-// Find looks for pending messages, a part of them at a time, and returns how far it has come, which is nil
-// at the end: see admin.Client.Find. To look for a header takes the right to read contents, and see
-// [ErrRedacted].
+// Find searches pending messages in parts and returns a cursor, which is nil at the end: see
+// admin.Client.Find. A search for a header needs the right to read contents: see [ErrRedacted].
 func (s *Session) Find(ctx context.Context, search admin.Search, place admin.Cursor) (found []admin.Message, next *admin.Cursor, err error) {
 	if err := s.maySearch(ctx, headerOf(search)); err != nil {
 		return nil, nil, fmt.Errorf("ops: find: %w", err)
@@ -63,10 +63,10 @@ func (s *Session) ClaimMessages(ctx context.Context, claim int64) ([]admin.Messa
 	})
 }
 
-// Message is a pending message as a person sees it.
+// Message is a pending message as the principal may see it.
 type Message struct {
 	admin.Message
-	// Hidden is true where the payload, the headers and the texts of errors are not shown.
+	// Hidden is true if the payload, the headers and the error texts are not shown.
 	Hidden bool `json:"hidden,omitempty"`
 }
 
@@ -92,7 +92,7 @@ func texts(attempts []admin.Attempt) []string {
 	return store.Each(attempts, func(a admin.Attempt) string { return a.Error })
 }
 
-// withTexts are the attempts with other texts: without any where there are none.
+// withTexts replaces the texts of attempts. Missing texts become empty.
 func withTexts(attempts []admin.Attempt, texts []string) []admin.Attempt {
 	attempts = append([]admin.Attempt(nil), attempts...)
 	for i := range attempts {
@@ -104,8 +104,8 @@ func withTexts(attempts []admin.Attempt, texts []string) []admin.Attempt {
 	return attempts
 }
 
-// Explain says why a message does not run: see admin.Client.Explain. A principal that may not read
-// contents does not see the error with which a circuit was tripped.
+// Explain reports why a message does not run: see admin.Client.Explain. A principal that may not
+// read contents does not see the error that opened a circuit.
 func (s *Session) Explain(ctx context.Context, id int64) (admin.Explanation, error) {
 	e, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (admin.Explanation, error) {
 		return s.service.admin.Explain(ctx, db, id)
@@ -144,7 +144,8 @@ func (s *Session) Cancel(ctx context.Context, reason string, ids ...int64) (admi
 	})
 }
 
-// changePending changes messages that their consumers may hold, which takes transactions of admin.Client's own.
+// changePending changes messages that processors may hold, which needs admin.Client's own
+// transactions.
 func (s *Session) changePending(ctx context.Context, c Change, fn func(context.Context, *bun.DB) (admin.Result, error)) (result admin.Result, err error) {
 	err = s.changeAfter(ctx, c, func(ctx context.Context, db *bun.DB) (int, error) {
 		result, err = fn(ctx, db)

@@ -18,49 +18,49 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// Operation is a change by a person: one that is done, or one of many messages that a [Runner] carries
-// out. It is kept for 90 days. Its instants are in UTC, on the database's clock.
+// Operation is a change by a principal: a finished change, or one of many messages that a [Runner]
+// carries out. Operations are kept for 90 days. Times are in UTC, on the database's clock.
 type Operation struct {
 	ID      int64          `json:"id"`
 	Action  Action         `json:"action"`
 	Actor   string         `json:"actor"`
 	Reason  string         `json:"reason,omitempty"`
 	Target  Target         `json:"target"`
-	Preview *Preview       `json:"preview,omitempty"` // of one that was planned
+	Preview *Preview       `json:"preview,omitempty"` // if it was planned
 	State   OperationState `json:"state"`
 	Rate    int            `json:"rate,omitempty"`   // messages per second
 	Canary  int            `json:"canary,omitempty"` // messages that go first
 	Changed int64          `json:"changed"`
-	// Skipped are messages that matched and stay as they are: those whose insert id is pending,
-	// those that a process holds, and pending ones of a consumer that the preview does not name.
+	// Skipped counts messages that matched and stay unchanged: their insert id is pending, a
+	// processor holds them, or they belong to a consumer that the preview does not name.
 	Skipped int64 `json:"skipped,omitempty"`
-	// Note says why it stands still, or what was decided, by whom and why, the last first. A
-	// principal that may not read contents does not see it, nor the text that the target looks for;
-	// Hidden is true if there is any.
+	// Note is why the operation is paused, or each decision with its principal and reason, the
+	// latest first. A principal that may not read contents does not see the note, nor the text
+	// that the target searches for; then Hidden is true.
 	Note       string    `json:"note,omitempty"`
 	Hidden     bool      `json:"hidden,omitempty"`
 	CreatedAt  time.Time `json:"created_at,omitzero"`
-	StartsAt   time.Time `json:"starts_at,omitzero"` // until then nothing has changed, and it can be undone
+	StartsAt   time.Time `json:"starts_at,omitzero"` // until then nothing changes and it can be undone
 	FinishedAt time.Time `json:"finished_at,omitzero"`
 }
 
-// OperationState says how far an operation is.
+// OperationState is the progress of an operation.
 type OperationState string
 
 // The states of an operation.
 const (
-	Planned OperationState = "planned" // it is not started
-	Waiting OperationState = "waiting" // it starts at StartsAt, and can be undone until then
+	Planned OperationState = "planned" // not started
+	Waiting OperationState = "waiting" // starts at StartsAt, and can be undone until then
 	Canary  OperationState = "canary"  // its canaries run
 	Running OperationState = "running"
-	Paused  OperationState = "paused"  // it has stopped itself: see its note
-	Started OperationState = "started" // a change of few that is under way, or whose process died: then Stop closes it
-	Done    OperationState = "done"    // all is done
-	Undone  OperationState = "undone"  // it was taken back before it changed anything
-	Stopped OperationState = "stopped" // it was stopped, or it could not be done
+	Paused  OperationState = "paused"  // paused itself: see its note
+	Started OperationState = "started" // a change by ids that is in progress, or whose process died: Stop closes it
+	Done    OperationState = "done"    // finished
+	Undone  OperationState = "undone"  // cancelled before it changed anything
+	Stopped OperationState = "stopped" // stopped, or failed
 )
 
-// Target is what an operation is about. Which of it is set goes by the action.
+// Target is what an operation changes. The action determines which fields are set.
 type Target struct {
 	Poisoned *poison.Filter `json:"poisoned,omitempty"` // requeue, discard, edit, export
 	Pending  *admin.Filter  `json:"pending,omitempty"`  // cancel, reschedule, run now
@@ -68,14 +68,14 @@ type Target struct {
 	At       time.Time      `json:"at,omitzero"`        // reschedule
 	Consumer string         `json:"consumer,omitempty"` // pause, resume
 	Schedule int64          `json:"schedule,omitempty"`
-	// Projection and Version are of a projection.
+	// Projection and Version name a projection's version.
 	Projection string `json:"projection,omitempty"`
 	Version    int    `json:"version,omitempty"`
-	// Operation is the one that was decided on. The rest is its target.
+	// Operation is the operation that was decided on. The other fields are its target.
 	Operation int64 `json:"operation,omitempty"`
 }
 
-// consumer is the one consumer that it is about, or empty.
+// consumer is the only consumer that the target concerns, or empty.
 func (t Target) consumer() string {
 	switch {
 	case t.Poisoned != nil:
@@ -89,13 +89,14 @@ func (t Target) consumer() string {
 
 // Errors of operations; use errors.Is.
 var (
-	// ErrNotFound: there is no operation with that id.
+	// ErrNotFound is returned when no operation has the id.
 	ErrNotFound = errors.New("no such operation")
-	// ErrInvalidState: the operation is not in a state in which that can be done.
+	// ErrInvalidState is returned when the operation's state does not allow the action.
 	ErrInvalidState = errors.New("its state does not allow that")
-	// ErrInProgress: the operation, or one with the same target, is under way.
+	// ErrInProgress is returned when the operation, or one with the same target, is already in
+	// progress.
 	ErrInProgress = errors.New("the same is under way")
-	// ErrExpired: the plan is too old to be started. It is an [ErrInvalidState].
+	// ErrExpired is returned when a plan is too old to start. It wraps [ErrInvalidState].
 	ErrExpired = fmt.Errorf("%w: the plan has expired", ErrInvalidState)
 )
 
@@ -104,7 +105,7 @@ func newOperation(row store.Operation) Operation {
 		ID: row.ID, Action: Action(row.Kind), Actor: row.Actor, Reason: row.Reason, State: OperationState(row.State), Rate: int(row.Rate), Canary: int(row.Canary),
 		Changed: row.Changed, Skipped: row.Skipped, Note: row.Note, CreatedAt: row.CreatedAt.Time, StartsAt: row.StartsAt.Time, FinishedAt: row.FinishedAt.Time,
 	}
-	_ = json.Unmarshal(row.Target, &o.Target) // what another version has written may lack something
+	_ = json.Unmarshal(row.Target, &o.Target) // another version may write other fields
 	if len(row.Preview) > 0 {
 		o.Preview = new(Preview)
 		_ = json.Unmarshal(row.Preview, o.Preview)
@@ -112,7 +113,7 @@ func newOperation(row store.Operation) Operation {
 	return o
 }
 
-// operation is what the principal sees of one.
+// operation redacts an operation for the principal.
 func (s *Session) operation(ctx context.Context, o Operation) Operation {
 	f := o.Target.Poisoned
 	searched := f != nil && f.Error != ""
@@ -137,10 +138,11 @@ func (s *Session) operation(ctx context.Context, o Operation) Operation {
 	return o
 }
 
-// foreign separates what a note says by itself from the text of an error.
+// foreign separates a note's own text from the text of an error.
 const foreign = ", and said: "
 
-// Operations lists operations, the newest first, and the page after it, which is nil when there is none.
+// Operations lists operations, the newest first. The second result is the following page, or nil
+// if there is none.
 func (s *Session) Operations(ctx context.Context, page admin.Page) ([]Operation, *admin.Page, error) {
 	size, before := page.Size, int64(0)
 	if size == 0 {
@@ -164,12 +166,12 @@ func (s *Session) Operations(ctx context.Context, page admin.Page) ([]Operation,
 	return store.Each(rows, func(row store.Operation) Operation { return s.operation(ctx, newOperation(row)) }), next, err
 }
 
-// HasRunner reports whether a live process carries out operations: whether it runs a [Runner].
+// HasRunner reports whether a live process runs a [Runner].
 func (s *Session) HasRunner(ctx context.Context) (bool, error) {
 	return look(ctx, s, View, "", s.service.carried)
 }
 
-// runnerKind is that of a Runner among processes.
+// runnerKind is the process kind of a Runner.
 const runnerKind = "operations"
 
 func (d *Service) carried(ctx context.Context, db bun.IDB) (bool, error) {
@@ -177,7 +179,7 @@ func (d *Service) carried(ctx context.Context, db bun.IDB) (bool, error) {
 	return slices.ContainsFunc(fleet, func(p admin.Process) bool { return p.Kind == runnerKind && p.Status == admin.ProcessAlive }), err
 }
 
-// Operation returns one operation, or [ErrNotFound]. It looks where operations are written, [Config].DB.
+// Operation returns one operation from [Config].DB, or [ErrNotFound].
 func (s *Session) Operation(ctx context.Context, id int64) (o Operation, err error) {
 	if err = s.may(View, ""); err == nil {
 		o, err = lookIn(ctx, s.service, s.service.config.DB, lookTime, func(ctx context.Context, db bun.IDB) (Operation, error) { return s.service.operationIn(ctx, db, id) })

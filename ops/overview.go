@@ -12,58 +12,58 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Overview is what there is to see at one glance. Overviews are cached for two seconds, or fifty
-// times their cost if that is longer: however many look, that costs a database a fiftieth of its
-// time.
+// Overview is a summary of queues, processes and operations. Overviews are cached for two seconds,
+// or fifty times their cost if that is longer. They therefore use at most a fiftieth of the
+// database's time, however many clients ask.
 type Overview struct {
-	At     time.Time     `json:"at"` // when it was made, on the clock of this process
+	At     time.Time     `json:"at"` // when it was made, on this process's clock
 	Queues []admin.Queue `json:"queues"`
-	// Minutes are those of the last hour.
+	// Minutes are the statistics of the last hour.
 	Minutes []admin.MinuteStats `json:"minutes,omitempty"`
-	// Failures are the 20 kinds that came last.
+	// Failures are the 20 most recent failure groups.
 	Failures []admin.FailureGroup `json:"failures,omitempty"`
-	// Processes are those that are alive, and those that were lost within a day.
+	// Processes are those that are alive, and those lost within a day.
 	Processes []admin.Process `json:"processes,omitempty"`
-	// Unhandled are kinds of messages, which no live process takes, 20 at most, and
-	// consumers of messages with keys, which have no payload type here.
+	// Unhandled are up to 20 kinds of messages that no live process handles, and such consumers of
+	// messages with keys, which have no payload type here.
 	Unhandled []admin.Unhandled `json:"unhandled,omitempty"`
-	// Operations are those that are under way, or stand still.
+	// Operations are those in progress or paused.
 	Operations []Operation `json:"operations,omitempty"`
-	// Unseen are the parts that could not be looked at this time: what is shown of them is older, or nothing.
+	// Unseen are the parts that could not be read this time. Their values are older, or empty.
 	Unseen []Unseen `json:"unseen,omitempty"`
-	// Attention is what a person has to look at: see [Session.Check].
+	// Attention is what needs attention: see [Session.Check].
 	Attention []Finding `json:"-"`
 }
 
 const (
 	overviewKept  = 2 * time.Second
-	glanceLate    = 10 * time.Second // after it should have been made anew
-	overviewShare = 50               // of the time that it takes, it is kept for
+	glanceLate    = 10 * time.Second // how much older than due a cached overview may be
+	overviewShare = 50               // times its cost, an overview is kept
 
 	failuresShown = 20
 	lostWithin    = 24 * time.Hour
 )
 
-// overview is the one that was made last.
+// overview caches the last overview.
 type overview struct {
 	mu     sync.Mutex
 	last   Overview
-	until  time.Time     // when it is to be made anew
-	making chan struct{} // closed once it is made
-	// changes counts what this service has changed, and seen is how much of that was when the last
-	// one was begun: a session sees its own changes.
+	until  time.Time     // when it expires
+	making chan struct{} // closed once a new one is made
+	// changes counts this service's changes. seen is its value when the last overview was begun,
+	// so that a session sees its own changes.
 	changes, seen int
 }
 
-// change has the next overview be made anew.
+// change invalidates the overview.
 func (o *overview) change() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.changes++
 }
 
-// Overview returns what there is to see at one glance, from up to some seconds ago. It includes
-// each change that was made with this service.
+// Overview returns a summary that may be some seconds old. It includes each change made with this
+// service.
 func (s *Session) Overview(ctx context.Context) (Overview, error) {
 	if err := s.may(View, ""); err != nil {
 		return Overview{}, fmt.Errorf("ops: overview: %w", err)
@@ -75,9 +75,9 @@ func (s *Session) Overview(ctx context.Context) (Overview, error) {
 	return s.overview(ctx, o), nil
 }
 
-// CachedOverview is [Session.Overview] without the wait, if there is an overview from after all
-// changes that is at most 10 s too old. due reports that it is time for a new one, which to ask
-// for once this one is shown.
+// CachedOverview returns the cached overview without waiting, if it includes all changes of this
+// service and expired at most 10 s ago. Otherwise it is [Session.Overview]. due reports whether
+// the overview has expired: show it, then call Overview.
 func (s *Session) CachedOverview(ctx context.Context) (o Overview, due bool, err error) {
 	if err := s.may(View, ""); err != nil {
 		return Overview{}, false, fmt.Errorf("ops: glance: %w", err)
@@ -90,7 +90,7 @@ func (s *Session) CachedOverview(ctx context.Context) (o Overview, due bool, err
 	return s.overview(ctx, o), due, nil
 }
 
-// overview is what the principal sees of one.
+// overview redacts an overview for the principal.
 func (s *Session) overview(ctx context.Context, o Overview) Overview {
 	o.Failures = store.Each(o.Failures, func(f admin.FailureGroup) admin.FailureGroup { return s.failure(ctx, f) })
 	o.Operations = store.Each(o.Operations, func(of Operation) Operation { return s.operation(ctx, of) })
@@ -101,8 +101,8 @@ func (s *Session) overview(ctx context.Context, o Overview) Overview {
 	return o
 }
 
-// known is the one that was made last, if it is from after all changes and not much older than it should be,
-// and whether it is time for another.
+// known returns the last overview, whether a new one is due, and whether the last one can still be
+// used.
 func (o *overview) known() (last Overview, due, known bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -141,7 +141,7 @@ func (o *overview) remake(ctx context.Context, last Overview, changes int, remak
 	defer o.mu.Unlock()
 	close(o.making)
 	o.making = nil
-	if ctx.Err() != nil { // who made it has gone: others make one
+	if ctx.Err() != nil { // this caller is gone: the next one makes one
 		return Overview{}, fmt.Errorf("ops: overview: %w", context.Cause(ctx))
 	}
 	if err != nil {
@@ -149,13 +149,14 @@ func (o *overview) remake(ctx context.Context, last Overview, changes int, remak
 	}
 	took := time.Since(began)
 	o.last, o.seen, o.until = made, changes, time.Now().Add(max(overviewKept, overviewShare*took))
-	if made.At.Before(began) { // the database did not answer at all: it is asked again soon
+	if made.At.Before(began) { // the database did not answer: try again soon
 		o.until = time.Now().Add(overviewKept)
 	}
 	return o.last, nil
 }
 
-// standing is what stands still and needs attention. What cannot be looked at is among it.
+// standing finds operations and projections that make no progress. Parts that cannot be read are
+// included.
 func (d *Service) standing(ctx context.Context, db bun.IDB) (all []Finding) {
 	for _, c := range []check{{name: "operations", look: (*Service).checkOperations}, {name: "projections", look: (*Service).checkProjections}} {
 		found, err := c.look(d, ctx, db)

@@ -14,17 +14,17 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Unseen are parts of an [Overview] that could not be looked at.
+// Unseen lists parts of an [Overview] that could not be read.
 type Unseen struct {
 	Parts []string `json:"parts"`
-	// From is from when that is which is shown in their place; zero where nothing is shown.
+	// From is when the values shown instead were read, or zero if none are shown.
 	From time.Time `json:"from,omitzero"`
-	// Why is the error. A principal that may not read texts of errors sees only that the database
-	// did not answer.
+	// Why is the error. A principal that may not read error texts sees only that the database did
+	// not answer.
 	Why string `json:"why"`
 }
 
-// String says it for people, without why.
+// String describes it for people, without the error.
 func (u Unseen) String() string {
 	if u.From.IsZero() {
 		return fmt.Sprintf("The database did not answer in time. Not shown: %s.", strings.Join(u.Parts, ", "))
@@ -32,7 +32,7 @@ func (u Unseen) String() string {
 	return fmt.Sprintf("The database did not answer in time. Shown as of %s: %s.", instant(u.From), strings.Join(u.Parts, ", "))
 }
 
-// miss notes that parts could not be looked at, and from when that is which is shown.
+// miss records parts that could not be read, and when the values shown instead were read.
 func (o *Overview) miss(from time.Time, err error, parts ...string) {
 	for i := range o.Unseen {
 		if u := &o.Unseen[i]; u.From.Equal(from) {
@@ -43,14 +43,14 @@ func (o *Overview) miss(from time.Time, err error, parts ...string) {
 	o.Unseen = append(o.Unseen, Unseen{Parts: parts, From: from, Why: err.Error()})
 }
 
-// part is what an overview looks at by itself, so that one that takes too long leaves the others.
+// part is read on its own, so that a slow part does not affect the others.
 type part struct {
 	name string
 	read func(d *Service, ctx context.Context, o *Overview, last Overview) error
-	keep func(o *Overview, last Overview) // has it show what was seen last
+	keep func(o *Overview, last Overview) // copies the last values
 }
 
-// parts are all of them, in the order in which they are looked at.
+// parts are all parts, in the order in which they are read.
 func parts() []part {
 	return []part{
 		{"queues", (*Service).seeQueues, func(o *Overview, last Overview) { o.Queues = last.Queues }},
@@ -67,7 +67,7 @@ func parts() []part {
 	}
 }
 
-// seen has a part look for as long as any look may take.
+// seen limits a part's query to lookTime.
 func seen(read func(d *Service, ctx context.Context, db bun.IDB, o *Overview) error) func(*Service, context.Context, *Overview, Overview) error {
 	return func(d *Service, ctx context.Context, o *Overview, _ Overview) error {
 		found, err := lookFor(ctx, d, lookTime, func(ctx context.Context, db bun.IDB) (now Overview, err error) {
@@ -81,8 +81,8 @@ func seen(read func(d *Service, ctx context.Context, db bun.IDB, o *Overview) er
 	}
 }
 
-// makeOverview looks at all parts. What cannot be looked at stays as it was last, and is among [Overview.Unseen]. It is an error
-// if nothing can be, and nothing was before.
+// makeOverview reads all parts. A part that cannot be read keeps its last values and is in
+// [Overview].Unseen. It returns an error if no part can be read and there is no last overview.
 func (d *Service) makeOverview(ctx context.Context, last Overview) (Overview, error) {
 	o := Overview{At: time.Now()}
 	failed := 0
@@ -104,7 +104,7 @@ func (d *Service) makeOverview(ctx context.Context, last Overview) (Overview, er
 	return o, nil
 }
 
-// from is when a part was looked at last.
+// from is when a part was last read.
 func (o Overview) from(part string) time.Time {
 	if i := slices.IndexFunc(o.Unseen, func(u Unseen) bool { return slices.Contains(u.Parts, part) }); i >= 0 {
 		return o.Unseen[i].From
@@ -112,11 +112,11 @@ func (o Overview) from(part string) time.Time {
 	return o.At
 }
 
-// queuesWithin is for how long queues are counted one by one, where all of them are too much for one look.
+// queuesWithin limits counting queues one by one, if counting all in one query takes too long.
 const queuesWithin = 2 * lookTime
 
-// seeQueues counts what waits: of each consumer by itself where all together take too long. Of those that take too long, too, the
-// last counts are shown.
+// seeQueues counts all queues, or each by itself if that takes too long. A queue that still takes
+// too long keeps its last counts.
 func (d *Service) seeQueues(ctx context.Context, o *Overview, last Overview) error {
 	all, err := lookFor(ctx, d, lookTime, func(ctx context.Context, db bun.IDB) ([]admin.Queue, error) { return d.admin.Queues(ctx, db) })
 	if !errors.Is(err, ErrBusy) {

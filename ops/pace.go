@@ -2,9 +2,9 @@ package ops
 
 import "time"
 
-// pace lets so many messages pass in a second, beginning with those of a tick: who is killed again and
-// again shall get on, too. Of what has not passed it keeps a second's worth, and where it becomes slower a
-// tick's, so that it brakes at once.
+// pace limits messages per second. It starts with one tick's worth, so a process that is killed
+// repeatedly still makes progress. It saves up at most one second's worth, and one tick's after
+// the rate drops, so that a lower rate applies at once.
 type pace struct {
 	last time.Time
 	rate int64
@@ -25,5 +25,5 @@ func (p *pace) now(rate int64) int {
 	return int(p.left)
 }
 
-// passed notes that so many have.
+// passed counts n messages as used.
 func (p *pace) passed(n int) { p.left -= float64(n) }

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	planTime  = 10 * time.Minute // for which a plan can be started
-	planKept  = time.Hour        // if it is not started
-	planSweep = 100              // of those that are kept no longer, in one go
+	planTime  = 10 * time.Minute // a plan can be started this long
+	planKept  = time.Hour        // a plan that is not started is kept this long
+	planSweep = 100              // expired plans deleted at once
 
 	defaultRate   = 100
 	mostRate      = 100_000
@@ -23,14 +23,14 @@ const (
 	mostCanary    = 500
 )
 
-// StartOptions are how an operation is carried out.
+// StartOptions configure how an operation is carried out.
 type StartOptions struct {
-	// Rate is how many messages change in a second: 1 to 100,000. Defaults to 100.
+	// Rate is how many messages change per second: 1 to 100,000. Defaults to 100.
 	Rate int
-	// Canary is how many messages go first when messages are requeued: 1 to 500. Where more than a
-	// tenth of them fails again, the operation pauses. Defaults to 10; negative values mean none.
+	// Canary is how many messages a [Requeue] requeues first: 1 to 500. The operation pauses if
+	// more than a tenth of them fail again. Defaults to 10; negative values mean none.
 	Canary int
-	// Reason says why, in the audit. It is required.
+	// Reason is written to the audit. It is required.
 	Reason string
 }
 
@@ -57,12 +57,17 @@ func (t StartOptions) check(a Action) (StartOptions, error) {
 	return t, errors.Join(errs...)
 }
 
-// Plan says what an action would do to all that its target matches now, and changes nothing: see [Preview]. The
-// actions are [Requeue] and [Discard] of poisoned messages, [Cancel], [Reschedule] and [RunNow] of
-// pending ones, and [RetryParked], [Rebuild] and [Promote] of a projection. What comes later, or comes to match
-// later, is not part of it, and nothing of a consumer that the preview does not name is changed. It can be started
-// for 10 minutes, by the same principal, and is forgotten after an hour. Two plan at once, for 10 s at most: others
-// wait as long, and then the error is [ErrBusy].
+// Plan previews what an action would do to everything that its target matches now: see [Preview].
+// It changes nothing.
+//
+// The actions are [Requeue] and [Discard] of poisoned messages; [Cancel], [Reschedule] and
+// [RunNow] of pending ones; and [RetryParked], [Rebuild] and [Promote] of a projection. Messages
+// that arrive or come to match later are not included. Consumers that the preview does not name
+// are not changed.
+//
+// The same principal can start the plan for 10 minutes. Plans are deleted after an hour. At most
+// two plans are made at once, in at most 10 s each including the wait; otherwise Plan returns
+// [ErrBusy].
 func (s *Session) Plan(ctx context.Context, a Action, target Target) (Operation, error) {
 	preview, err := s.preview(ctx, a, &target)
 	if err != nil {
@@ -87,7 +92,7 @@ func (s *Session) Plan(ctx context.Context, a Action, target Target) (Operation,
 	return s.operation(ctx, o), nil
 }
 
-// Preview is [Session.Plan] that keeps no plan: it writes nothing.
+// Preview is [Session.Plan] without a stored plan: it writes nothing.
 func (s *Session) Preview(ctx context.Context, a Action, target Target) (Preview, error) {
 	preview, err := s.preview(ctx, a, &target)
 	if err != nil {
@@ -96,7 +101,7 @@ func (s *Session) Preview(ctx context.Context, a Action, target Target) (Preview
 	return preview, nil
 }
 
-// preview pins the target to what there is now.
+// preview pins the target to what matches now.
 func (s *Session) preview(ctx context.Context, a Action, target *Target) (p Preview, err error) {
 	if err := s.may(a, target.consumer()); err != nil {
 		return Preview{}, err
@@ -130,8 +135,7 @@ func (s *Session) preview(ctx context.Context, a Action, target *Target) (p Prev
 	return p, err
 }
 
-// already is the operation that does the same, if one is under way or another principal has planned
-// one.
+// already returns the equal operation that is in progress, or that another principal has planned.
 func (s *Session) already(ctx context.Context, o Operation) (int64, error) {
 	rows, err := briefly(ctx, s.service, s.service.config.DB, lookTime, func(ctx context.Context, db bun.IDB) ([]store.Operation, error) {
 		return s.service.store.Operations(ctx, db, store.OperationFilter{States: names(Planned, Waiting, Canary, Running, Paused), Kinds: []string{string(o.Action)}}, mostOpen)
@@ -149,7 +153,7 @@ func (s *Session) already(ctx context.Context, o Operation) (int64, error) {
 	return planned, err
 }
 
-// mostOpen is how many operations that are not over are looked at.
+// mostOpen limits how many unfinished operations are read.
 const mostOpen = 1000
 
 func names(states ...OperationState) []string {

@@ -12,8 +12,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// PoisonGroups returns the groups of poisoned messages, of a consumer or of all if that is empty, those
-// first that failed last, and whether there are more: see poison.Store.Groups.
+// PoisonGroups returns groups of poisoned messages, the most recent failure first, and whether
+// there are more: see poison.Store.Groups. An empty consumer means all.
 func (s *Session) PoisonGroups(ctx context.Context, consumer string) (groups []poison.Group, more bool, err error) {
 	groups, err = look(ctx, s, View, consumer, func(ctx context.Context, db bun.IDB) (groups []poison.Group, err error) {
 		groups, more, err = s.service.poisoned.Groups(ctx, db, consumer)
@@ -28,9 +28,9 @@ func (s *Session) PoisonGroups(ctx context.Context, consumer string) (groups []p
 	return groups, more, err
 }
 
-// PoisonedMessages lists poisoned messages, without contents, newest first, and the page after it, which
-// is nil when there is none. To filter by [poison.Filter].Error takes the right to read contents, and see
-// [ErrRedacted].
+// PoisonedMessages lists poisoned messages without contents, the newest first. next is the
+// following page, or nil if there is none. A filter by [poison.Filter].Error needs the right to
+// read contents: see [ErrRedacted].
 func (s *Session) PoisonedMessages(ctx context.Context, filter poison.Filter, page admin.Page) (found []poison.Message, next *admin.Page, err error) {
 	if err := s.maySearch(ctx, textOf(filter)); err != nil {
 		return nil, nil, fmt.Errorf("ops: poisoned messages: %w", err)
@@ -45,7 +45,8 @@ func (s *Session) PoisonedMessages(ctx context.Context, filter poison.Filter, pa
 	return found, next, err
 }
 
-// CountPoisoned counts poisoned messages that match, up to 10,000. It filters as [Session.PoisonedMessages] does.
+// CountPoisoned counts matching poisoned messages, up to 10,000. It filters as
+// [Session.PoisonedMessages] does.
 func (s *Session) CountPoisoned(ctx context.Context, filter poison.Filter) (int, error) {
 	if err := s.maySearch(ctx, textOf(filter)); err != nil {
 		return 0, fmt.Errorf("ops: count poisoned: %w", err)
@@ -55,10 +56,10 @@ func (s *Session) CountPoisoned(ctx context.Context, filter poison.Filter) (int,
 	})
 }
 
-// Poisoned is a poisoned message as a person sees it.
+// Poisoned is a poisoned message as the principal may see it.
 type Poisoned struct {
 	poison.Message
-	// Hidden is true where the payload, the headers and the texts of errors are not shown.
+	// Hidden is true if the payload, the headers and the error texts are not shown.
 	Hidden bool `json:"hidden,omitempty"`
 }
 
@@ -84,7 +85,7 @@ func (s *Session) poisoned(ctx context.Context, m poison.Message) Poisoned {
 	return Poisoned{Message: m, Hidden: !shown}
 }
 
-// reason is what the principal sees of why a message was poisoned, which may quote its error.
+// reason redacts why a message was poisoned, which may quote its error.
 func (s *Session) reason(ctx context.Context, m poison.Message) string {
 	c, _ := s.shown(ctx, Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Errors: []string{m.Reason}})
 	if len(c.Errors) == 0 {
@@ -93,8 +94,8 @@ func (s *Session) reason(ctx context.Context, m poison.Message) string {
 	return c.Errors[0]
 }
 
-// Requeue makes poisoned messages pending again, and returns which ones they have become. The
-// Unregistered of its result goes by the consumers of this program.
+// Requeue makes poisoned messages pending again and returns their new ids. Unregistered in the
+// result depends on the consumers of this program.
 func (s *Session) Requeue(ctx context.Context, reason string, ids ...int64) (result poison.ChunkResult, err error) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	err = s.change(ctx, Change{Action: Requeue, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, tx bun.Tx) (int, error) {
@@ -108,7 +109,7 @@ func (s *Session) Requeue(ctx context.Context, reason string, ids ...int64) (res
 	return result, nil
 }
 
-// Discard deletes poisoned messages for good, and returns how many there were.
+// Discard deletes poisoned messages for good and returns how many it deleted.
 func (s *Session) Discard(ctx context.Context, reason string, ids ...int64) (discarded int, err error) {
 	err = s.change(ctx, Change{Action: Discard, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, tx bun.Tx) (int, error) {
 		discarded, err = s.service.poisoned.Discard(ctx, tx, ids...)
@@ -117,8 +118,8 @@ func (s *Session) Discard(ctx context.Context, reason string, ids ...int64) (dis
 	return discarded, err
 }
 
-// CheckEdit returns what an edited payload of a poisoned message has that its consumer does not
-// know, and what it lacks: see poison.Store.CheckEdit.
+// CheckEdit returns which fields of an edited payload the consumer does not know, and which are
+// missing: see poison.Store.CheckEdit.
 func (s *Session) CheckEdit(ctx context.Context, id int64, text []byte) (poison.Edit, error) {
 	if err := s.editable(ctx, id); err != nil {
 		return poison.Edit{}, err
@@ -128,8 +129,9 @@ func (s *Session) CheckEdit(ctx context.Context, id int64, text []byte) (poison.
 	})
 }
 
-// EditAndRequeue requeues a poisoned message with another payload: see poison.Store.EditAndRequeueText.
-// Where a part of the payload is hidden from the principal it is [ErrRedacted].
+// EditAndRequeue requeues a poisoned message with another payload: see
+// poison.Store.EditAndRequeueText. It returns [ErrRedacted] if part of the payload is hidden from
+// the principal.
 func (s *Session) EditAndRequeue(ctx context.Context, reason string, id int64, text []byte) error {
 	if err := s.editable(ctx, id); err != nil {
 		return err
@@ -139,7 +141,7 @@ func (s *Session) EditAndRequeue(ctx context.Context, reason string, id int64, t
 	})
 }
 
-// editable is an error unless the principal may edit a message, and sees all of its payload.
+// editable returns an error unless the principal may edit a message and sees all of its payload.
 func (s *Session) editable(ctx context.Context, id int64) error {
 	m, err := look(ctx, s, Edit, "", func(ctx context.Context, db bun.IDB) (poison.Message, error) {
 		return s.service.poisoned.Get(ctx, db, id)
@@ -157,9 +159,9 @@ func (s *Session) editable(ctx context.Context, id int64) error {
 	return nil
 }
 
-// Export calls fn with each poisoned message that matches, in the order of their ids, and returns how
-// many there were. It is in the audit. One of a consumer of which the principal may not export is [ErrForbidden],
-// and ends it.
+// Export calls fn with each matching poisoned message, in the order of their ids, and returns how
+// many there were. The export is audited. It ends with [ErrForbidden] at the first message of a
+// consumer that the principal may not export.
 func (s *Session) Export(ctx context.Context, reason string, filter poison.Filter, fn func(Poisoned) error) (exported int, err error) {
 	if err := s.maySearch(ctx, textOf(filter)); err != nil {
 		return 0, fmt.Errorf("ops: export: %w", err)

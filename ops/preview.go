@@ -12,45 +12,45 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// Preview is what an operation would change, as it was planned.
+// Preview is what a planned operation would change.
 type Preview struct {
-	// At is when it was looked at, on the database's clock.
+	// At is when the preview was made, on the database's clock.
 	At time.Time `json:"at,omitzero"`
-	// UpTo is the highest id that it changes: what comes later is not part of it.
+	// UpTo is the highest id that it changes.
 	UpTo int64 `json:"up_to,omitempty"`
-	// Messages are how many match, up to 10,000; More is true if there are more.
+	// Messages is how many match, up to 10,000; More is true if there are more.
 	Messages int  `json:"messages"`
 	More     bool `json:"more,omitempty"`
-	// First is true if it changes only these Messages, the first, though more match: which those are would
-	// be another thing by the time they are changed, as with pending messages that are ready.
+	// First is true if the operation changes only the first Messages, though more match. This
+	// applies to filters whose matches change over time, such as ready messages.
 	First bool `json:"first,omitempty"`
-	// Incomplete is true if it is unknown how many match, since to count them took longer than 10 s:
-	// there may be none.
+	// Incomplete is true if counting took longer than 10 s, so the number of matches is unknown
+	// and may be zero.
 	Incomplete bool `json:"incomplete,omitempty"`
-	// Duplicate is the operation with the same target that is under way, or else that another
-	// principal has planned within 10 minutes; 0 where there is none.
+	// Duplicate is the operation with the same target that is in progress, or that another
+	// principal planned within 10 minutes. It is 0 if there is none.
 	Duplicate int64 `json:"duplicate,omitempty"`
-	// Consumers are those that it touches. Where more than 10,000 messages match there may be some
-	// among them that it does not.
+	// Consumers are those that the operation affects. If more than 10,000 messages match, some of
+	// them may not be affected.
 	Consumers []string `json:"consumers,omitempty"`
-	// Poisoned says more of poisoned messages. It is nil where the preview is Bounded.
+	// Poisoned has details on poisoned messages. It is nil if the preview is Incomplete.
 	Poisoned *poison.Preview `json:"poisoned,omitempty"`
 
-	ids []int64 // of the pending messages that it changes; nil where they are too many to be kept
+	ids []int64 // pending messages that it changes; nil if there are too many
 }
 
 const mostPreviewed = 10_000
 
-// ErrNoMatch: no message matches; use errors.Is.
+// ErrNoMatch is returned when the target matches nothing; use errors.Is.
 var ErrNoMatch = errors.New("nothing matches")
 
-// pin is how far there is anything at an instant.
+// pin is a time and the highest id at that time.
 type pin struct {
 	at   time.Time
 	upTo int64
 }
 
-// pinned reads both, in this order, which no filter makes slow.
+// pinned reads the time, then the highest id. No filter slows this down.
 func (d *Service) pinned(ctx context.Context, last func(ctx context.Context, db bun.IDB) (int64, error)) (pin, error) {
 	return briefly(ctx, d, d.config.DB, lookTime, func(ctx context.Context, db bun.IDB) (p pin, err error) {
 		if p.at, err = d.store.Now(ctx, db); err == nil {
@@ -60,7 +60,7 @@ func (d *Service) pinned(ctx context.Context, last func(ctx context.Context, db 
 	})
 }
 
-// countIn runs what counts, for as long as a preview may take, and reports whether it was done in time.
+// countIn runs a count within a preview's time limit and reports whether it finished.
 func countIn[T any](ctx context.Context, d *Service, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, whole bool, err error) {
 	result, err = briefly(ctx, d, d.config.DB, previewTime-2*lookTime, fn)
 	if errors.Is(err, ErrBusy) {
@@ -69,7 +69,7 @@ func countIn[T any](ctx context.Context, d *Service, fn func(ctx context.Context
 	return result, err == nil, err
 }
 
-// touched are the consumers of what matches, of which some were seen.
+// touched returns the consumers of all matches. seen is complete only if whole is true.
 func (d *Service) touched(ctx context.Context, named string, seen []string, whole bool) ([]string, error) {
 	switch {
 	case named != "":
@@ -106,7 +106,7 @@ func previewPoisoned(ctx context.Context, d *Service, t *Target) (p Preview, err
 	}
 	var names []string
 	for _, k := range seen.Kinds {
-		if len(names) == 0 || names[len(names)-1] != k.Consumer { // they are in the order of names
+		if len(names) == 0 || names[len(names)-1] != k.Consumer { // sorted by consumer
 			names = append(names, k.Consumer)
 		}
 	}
@@ -114,9 +114,9 @@ func previewPoisoned(ctx context.Context, d *Service, t *Target) (p Preview, err
 	return p, err
 }
 
-// previewPending pins the target to the messages that match now, by their ids: what matches later may be others, since a
-// message becomes due, fails or is claimed by itself. Only where there are more than are kept, and none of that is asked
-// for, it goes by the highest id.
+// previewPending pins the target to the ids that match now, because a message can become due, fail
+// or be claimed before the operation runs. It pins only the highest id if there are too many
+// matches and the filter does not depend on such state.
 func previewPending(ctx context.Context, d *Service, t *Target) (p Preview, err error) {
 	pin, err := d.pinned(ctx, d.store.LastPending)
 	if err != nil {
@@ -144,7 +144,7 @@ func previewPending(ctx context.Context, d *Service, t *Target) (p Preview, err 
 	return p, err
 }
 
-// seenPending are messages that match, in the order of their ids.
+// seenPending are matching messages, in the order of their ids.
 type seenPending struct {
 	ids       []int64
 	more      bool // there may be more
@@ -152,7 +152,7 @@ type seenPending struct {
 }
 
 func (d *Service) seePending(ctx context.Context, db bun.IDB, filter admin.Filter, upTo int64) (seen seenPending, err error) {
-	if _, _, err = d.admin.List(ctx, db, filter, admin.Page{Size: 1, ScanLimit: 1}); err != nil { // it checks the filter
+	if _, _, err = d.admin.List(ctx, db, filter, admin.Page{Size: 1, ScanLimit: 1}); err != nil { // checks the filter
 		return seenPending{}, err
 	}
 	after := int64(0)
@@ -168,7 +168,7 @@ func (d *Service) seePending(ctx context.Context, db bun.IDB, filter admin.Filte
 	return seen, err
 }
 
-// previewProjection pins the version, which is the newest unless one is named, and counts what is parked.
+// previewProjection pins the version, by default the newest, and counts parked events.
 func previewProjection(ctx context.Context, d *Service, t *Target) (Preview, error) {
 	return briefly(ctx, d, d.config.DB, lookTime, func(ctx context.Context, db bun.IDB) (p Preview, err error) {
 		if p.At, err = d.store.Now(ctx, db); err != nil {
@@ -194,5 +194,5 @@ func previewProjection(ctx context.Context, d *Service, t *Target) (Preview, err
 	})
 }
 
-// mostParked is how many parked events are counted.
+// mostParked limits how many parked events are counted.
 const mostParked = 1000

@@ -8,9 +8,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 )
 
-// Projections lists the shards of all projections, and how far they have come. A principal that may
-// not read contents sees no texts of errors. Without an event log the error is
-// errors.ErrUnsupported.
+// Projections lists the shards of all projections and their progress. A principal that may not
+// read contents sees no error texts. Without an event log the error is errors.ErrUnsupported.
 func (s *Session) Projections(ctx context.Context) ([]projection.State, error) {
 	found, err := look(ctx, s, View, "", s.service.projections.States)
 	for i := range found {
@@ -19,8 +18,8 @@ func (s *Session) Projections(ctx context.Context) ([]projection.State, error) {
 	return found, err
 }
 
-// ParkedEvents lists events that a version of a projection has put aside: see
-// projection.Admin.Parked. A principal that may not read contents sees no reasons.
+// ParkedEvents lists the parked events of a projection's version: see projection.Admin.Parked. A
+// principal that may not read contents sees no reasons.
 func (s *Session) ParkedEvents(ctx context.Context, name string, version int, after int64, limit int) ([]projection.Parked, error) {
 	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]projection.Parked, error) {
 		return s.service.projections.Parked(ctx, db, name, version, after, limit)
@@ -31,8 +30,8 @@ func (s *Session) ParkedEvents(ctx context.Context, name string, version int, af
 	return found, err
 }
 
-// ResumeProjection has the halted shards of a version of a projection try again, and returns how many
-// there were.
+// ResumeProjection resumes the halted shards of a projection's version and returns how many there
+// were.
 func (s *Session) ResumeProjection(ctx context.Context, reason, name string, version int) (resumed int, err error) {
 	err = s.change(ctx, Change{Action: ResumeProjection, Reason: reason, Target: Target{Projection: name, Version: version}}, func(ctx context.Context, tx bun.Tx) (int, error) {
 		resumed, err = s.service.projections.Resume(ctx, tx, name, version)
@@ -41,7 +40,7 @@ func (s *Session) ResumeProjection(ctx context.Context, reason, name string, ver
 	return resumed, err
 }
 
-// text is what the principal sees of an error that belongs to no consumer.
+// text redacts an error text that belongs to no consumer.
 func (s *Session) text(ctx context.Context, text string) string {
 	if c, _ := s.shown(ctx, Content{Errors: []string{text}}); text != "" && len(c.Errors) > 0 {
 		return c.Errors[0]

@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// Role is what a person may do. Each may do what those before it may.
+// Role is what a principal may do. Each role includes those before it.
 type Role uint8
 
 // The roles.
 const (
-	// None may do nothing.
+	// None allows nothing.
 	None Role = iota
 	// Viewer sees names, counts, times and kinds of errors.
 	Viewer
-	// Operator also sees texts of errors and contents, through [Config].Redact, and does what can be
-	// taken back: pause and resume, run now, reschedule, requeue.
+	// Operator also sees error texts and contents, through [Config].Redact, and makes reversible
+	// changes: pause and resume, run now, reschedule, requeue.
 	Operator
-	// Administrator also does what cannot: cancel, discard, edit, export, change and delete schedules,
-	// rebuild and promote projections.
+	// Administrator also makes irreversible changes: cancel, discard, edit, export, change and
+	// delete schedules, rebuild and promote projections.
 	Administrator
 )
 
@@ -39,26 +39,26 @@ func (r Role) String() string {
 	}
 }
 
-// Principal is the user of a [Session]. It is a value of the program's: of its login, or of the
-// command line.
+// Principal is the user of a [Session]. The program makes it, from its login or its command line.
 type Principal struct {
-	// Name stands in the audit. It must not be empty.
+	// Name is written to the audit. It must not be empty.
 	Name string
 	Role Role
-	// Allow narrows what the role allows: it is asked for each action, with the consumer that it
-	// concerns, which is empty where it concerns several, or none. A change of several is asked for with
-	// an empty one first, and then with each that it touches: it is forbidden where one of them is. To
-	// look at several at once is asked for with an empty one. Nil allows all.
+	// Allow narrows what the role allows. It is called for each action with the consumer
+	// concerned, which is empty if the action concerns several or none. A change of several
+	// consumers calls it with an empty consumer first and then with each affected one; one refusal
+	// forbids the change. A query of several consumers calls it once with an empty consumer. Nil
+	// allows everything.
 	Allow func(Action, string) bool
 }
 
-// Action is something that a person does. Its text stands in the audit.
+// Action is something that a principal does. Its text is written to the audit.
 type Action string
 
 // String returns the action in words: "run now".
 func (a Action) String() string { return strings.ReplaceAll(string(a), "_", " ") }
 
-// The actions. The first two change nothing.
+// The actions. View and Read change nothing.
 const (
 	View             Action = "view"         // names, counts, times
 	Read             Action = "read_content" // payloads, headers, texts of errors
@@ -82,14 +82,15 @@ const (
 	Rebuild          Action = "rebuild"
 	Promote          Action = "promote"
 
-	// What is decided on operations. To continue one and to change its rate takes its own role, too.
+	// Decisions on operations. ResumeOperation and SetOperationRate also need the role of the
+	// operation's own action.
 	UndoOperation    Action = "undo_operation"
 	StopOperation    Action = "stop_operation"
 	ResumeOperation  Action = "resume_operation"
 	SetOperationRate Action = "set_operation_rate"
 )
 
-// needs is the least role that an action takes. It is the only place that says so.
+// needs is the lowest role that may do an action.
 func needs(a Action) Role {
 	switch a {
 	case View:
@@ -102,12 +103,12 @@ func needs(a Action) Role {
 	}
 }
 
-// ErrForbidden: the principal may not do that; use errors.Is.
+// ErrForbidden is returned when the principal may not do an action; use errors.Is.
 var ErrForbidden = errors.New("forbidden")
 
-// May returns [ErrForbidden] unless the principal may do that to a consumer, which is empty if the
-// action is about several, or none. Each method of [Session] asks it. It is for showing what a
-// principal can do.
+// May returns [ErrForbidden] unless the principal may do an action to a consumer. The consumer is
+// empty if the action concerns several or none. Each method of [Session] calls it. A program can
+// call it to show what a principal can do.
 func (p Principal) May(a Action, consumer string) error {
 	if p.Name == "" {
 		p.Role = None
@@ -123,8 +124,8 @@ func (p Principal) May(a Action, consumer string) error {
 
 func (s *Session) may(a Action, consumer string) error { return s.who.May(a, consumer) }
 
-// mayEach is ErrForbidden unless the principal may do it to each of the consumers, and for several
-// or none also without a consumer.
+// mayEach returns ErrForbidden unless the principal may do the action to each of the consumers.
+// For several or none, it must also be allowed without a consumer.
 func (s *Session) mayEach(a Action, consumers []string) error {
 	if len(consumers) != 1 {
 		if err := s.may(a, ""); err != nil {

@@ -17,35 +17,37 @@ import (
 )
 
 const (
-	lookEvery    = undoWindow // for what others have started, which is seen before it is to begin
+	lookEvery    = undoWindow // poll interval: operations started elsewhere are seen before they begin
 	lease        = 15 * time.Second
-	operationsAt = 4 // once
+	operationsAt = 4 // concurrent operations
 	tick         = 200 * time.Millisecond
-	trialTick    = time.Second // between looks at canaries
+	trialTick    = time.Second // between checks of canaries
 )
 
 // ErrRunning is returned by [Runner.Run] while another Run of the same Runner has not returned.
 var ErrRunning = errors.New("ops: the runner is running already")
 
-// Runner carries out operations. Any number of runners, in any number of processes, share them: each
-// operation is worked on by one at a time, and where one dies another goes on behind what it has done. An operation
-// pauses itself when three processes in a row died while they ran it, and it made no progress meanwhile. A runner
-// carries out four at once, the oldest first, besides those whose canaries are waited for. It is safe for
-// concurrent use.
+// Runner carries out operations. Any number of runners in any number of processes share them. One
+// runner works on an operation at a time; if it dies, another continues after the completed steps.
+// A runner carries out four operations at once, the oldest first, in addition to those waiting for
+// canaries.
+//
+// An operation pauses itself if three processes in a row died while they ran it without progress.
+// A Runner is safe for concurrent use.
 type Runner struct {
 	service     *Service
 	projections *projection.Runner
 	running     atomic.Bool
 	owner       string
 
-	places chan struct{} // one for each that is carried out now
+	places chan struct{} // one for each operation being carried out
 	mu     sync.Mutex
 	ours   map[int64]bool
-	freed  chan struct{} // there is a place
+	freed  chan struct{} // a place became free
 }
 
-// NewRunner makes a runner. The projections' runner may be nil: then operations on projections are left
-// to processes that have one, and so are those on projections, or versions, that it was not given.
+// NewRunner makes a runner. If projections is nil, operations on projections are left to other
+// processes. So are those on projections or versions that it does not have.
 func NewRunner(d *Service, projections *projection.Runner) (*Runner, error) {
 	if d == nil {
 		return nil, errors.New("ops: NewRunner: the service is nil")
@@ -53,15 +55,16 @@ func NewRunner(d *Service, projections *projection.Runner) (*Runner, error) {
 	return &Runner{service: d, projections: projections, owner: uuid.NewString(), places: make(chan struct{}, operationsAt), ours: make(map[int64]bool), freed: make(chan struct{}, 1)}, nil
 }
 
-// Run carries out operations until ctx is cancelled, and then returns nil once the steps that are
-// under way are done, which takes 10 s at most; what remains of an operation goes on elsewhere, or
-// at the next Run. It asks the database every 10 s what there is to do, and at once for what was
-// started with its own service. If the database cannot be reached, Run tries again. A second Run at
-// the same time returns [ErrRunning].
+// Run carries out operations until ctx is cancelled. It then finishes the current steps, in at
+// most 10 s, and returns nil. Unfinished operations continue in another process or at the next
+// Run.
+//
+// Run polls the database every 10 s. It begins operations started with its own service at once. If
+// the database cannot be reached, Run retries. A second concurrent Run returns [ErrRunning].
 func (r *Runner) Run(ctx context.Context) error { return r.run(ctx, 0) }
 
-// RunOnly is [Runner.Run] for one operation: it leaves all others alone, and returns nil as well once that one
-// is over, has paused itself, or is not there.
+// RunOnly is [Runner.Run] for one operation. It also returns nil once the operation is finished,
+// has paused itself, or does not exist.
 func (r *Runner) RunOnly(ctx context.Context, id int64) error {
 	if id < 1 {
 		return fmt.Errorf("ops: run only %d: %w", id, ErrNotFound)
@@ -101,12 +104,13 @@ func (r *Runner) run(ctx context.Context, only int64) error {
 	return nil
 }
 
-// doing is what the runner reports of itself.
+// doing is the state that the runner reports in its heartbeat.
 func (r *Runner) doing() presence.State {
 	return presence.State{Running: len(r.places), Limit: operationsAt}
 }
 
-// take begins to work on what is free, and returns when to look again, or that there is nothing of the only one.
+// take begins work on free operations. It returns when to poll again, or that the only operation
+// is over.
 func (r *Runner) take(ctx context.Context, only int64, working *sync.WaitGroup) (wait time.Duration, over bool, err error) {
 	states := names(Waiting, Canary, Running)
 	rows, err := r.service.store.Operations(ctx, r.service.config.DB, store.OperationFilter{ID: only, States: states, OldestFirst: true}, mostOpen)
@@ -146,8 +150,8 @@ func (r *Runner) take(ctx context.Context, only int64, working *sync.WaitGroup) 
 	return wait, false, nil
 }
 
-// begin is the work on an operation, unless that is done here already, cannot be done here, or takes a place
-// and there is none.
+// begin returns the work on an operation, or nil if this runner already does it, cannot do it, or
+// has no free place for it.
 func (r *Runner) begin(row store.Operation) *work {
 	if !r.can(row) {
 		return nil
@@ -162,7 +166,7 @@ func (r *Runner) begin(row store.Operation) *work {
 	return w
 }
 
-// end is the end of what begin has begun.
+// end ends the work that begin started.
 func (w *work) end() {
 	w.mu.Lock()
 	delete(w.ours, w.id)
@@ -171,7 +175,7 @@ func (w *work) end() {
 	w.look()
 }
 
-// enter takes a place, if there is one.
+// enter takes a place if one is free.
 func (w *work) enter() bool {
 	if w.placed {
 		return true
@@ -184,7 +188,7 @@ func (w *work) enter() bool {
 	return w.placed
 }
 
-// leave gives it to others.
+// leave releases the place.
 func (w *work) leave() {
 	if w.placed {
 		<-w.places
@@ -193,7 +197,7 @@ func (w *work) leave() {
 	}
 }
 
-// look has the runner look again.
+// look makes the runner poll again.
 func (r *Runner) look() {
 	select {
 	case r.freed <- struct{}{}:
@@ -201,7 +205,7 @@ func (r *Runner) look() {
 	}
 }
 
-// run carries out an operation that is leased, until it is over, is not ours any more, or ctx ends.
+// run carries out a leased operation until it is over, its lease is lost, or ctx ends.
 func (w *work) run(ctx context.Context) {
 	defer w.free(context.WithoutCancel(ctx))
 	failures := 0
@@ -213,7 +217,7 @@ func (w *work) run(ctx context.Context) {
 		case err != nil && ctx.Err() == nil:
 			w.log.Warn("a step of an operation failed, and is tried again", "error", err.Error())
 			if failures++; failures >= mostFailures {
-				_ = w.pause(ctx, fmt.Sprintf("it failed %d times in a row%s%s", failures, foreign, said(err))) // else it is taken up again
+				_ = w.pause(ctx, fmt.Sprintf("it failed %d times in a row%s%s", failures, foreign, said(err))) // otherwise it is retried
 				return
 			}
 			wait = time.Second
@@ -229,21 +233,21 @@ func (w *work) run(ctx context.Context) {
 	}
 }
 
-// mostFailures is how many steps of an operation may fail in a row.
+// mostFailures is how many steps in a row may fail before the operation pauses.
 const mostFailures = 10
 
-// work is one operation under way.
+// work is one operation in progress.
 type work struct {
 	*Runner
 	id     int64
-	placed bool // it has one of the places
+	placed bool // it holds a place
 	pace   pace
 	log    *slog.Logger
-	// looked is when it was last asked whether failures come back.
+	// looked is when repeated failures were last checked.
 	looked time.Time
 }
 
-// free gives the operation back, if it is still ours.
+// free releases the lease, if this runner still holds it.
 func (w *work) free(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -252,18 +256,18 @@ func (w *work) free(ctx context.Context) {
 	}
 }
 
-// own selects the operation while it is ours to work on.
+// own selects the operation while this runner holds its lease.
 func (w *work) own() store.OperationFilter {
 	return store.OperationFilter{ID: w.id, States: names(Waiting, Canary, Running), LeasedBy: w.owner}
 }
 
-// change changes the operation while it is ours.
+// change changes the operation while this runner holds its lease.
 func (w *work) change(ctx context.Context, c store.OperationChange) error {
 	_, err := w.service.store.ChangeOperation(ctx, w.service.config.DB, w.own(), c)
 	return err
 }
 
-// pause has the operation wait for a person.
+// pause pauses the operation until a principal decides.
 func (w *work) pause(ctx context.Context, why string) error {
 	w.log.Warn("an operation has paused itself", "why", why)
 	return w.change(ctx, store.OperationChange{State: string(Paused), Note: &why, Free: true})

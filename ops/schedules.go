@@ -10,20 +10,20 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// Schedule is a schedule as a person sees it.
+// Schedule is a schedule as the principal may see it.
 type Schedule struct {
 	schedule.Schedule
-	// Next are its next five fires, in its zone. There are none while it is paused, or where its
-	// expression cannot be read.
+	// Next are its next five fires, in its zone. It is empty while the schedule is paused or its
+	// expression is invalid.
 	Next []time.Time `json:"next,omitempty"`
-	// Hidden is true where the payload, the headers and the texts of errors are not shown.
+	// Hidden is true if the payload, the headers and the error texts are not shown.
 	Hidden bool `json:"hidden,omitempty"`
 }
 
 const nextFires = 5
 
-// Schedules lists schedules, without contents, in the order in which they were first written, and the
-// page after it, which is nil when there is none.
+// Schedules lists schedules without contents, in the order of their creation. next is the
+// following page, or nil if there is none.
 func (s *Session) Schedules(ctx context.Context, filter schedule.Filter, page admin.Page) (found []Schedule, next *admin.Page, err error) {
 	rows, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]schedule.Schedule, error) {
 		rows, after, err := s.service.schedules.List(ctx, db, filter, schedule.Page{Size: page.Size, After: page.After, Brief: true})
@@ -68,8 +68,8 @@ func (s *Session) schedule(ctx context.Context, row schedule.Schedule) Schedule 
 	return seen
 }
 
-// fires are the next ones of a schedule: the one that is set, which @every counts from, and those after it. What
-// cannot be read is in LastError.
+// fires are a schedule's next fires: the stored one, from which @every counts, and those after it.
+// An invalid expression is in LastError.
 func fires(row schedule.Schedule) []time.Time {
 	after, err := schedule.Next(row.Expression, row.Zone, row.NextFire, nextFires-1)
 	if err != nil || len(after) == 0 {
@@ -78,12 +78,12 @@ func fires(row schedule.Schedule) []time.Time {
 	return append([]time.Time{row.NextFire.In(after[0].Location())}, after...)
 }
 
-// RunSchedule fires a schedule once, beside its own times.
+// RunSchedule fires a schedule once, in addition to its own times.
 func (s *Session) RunSchedule(ctx context.Context, reason string, id int64) error {
 	return s.changeSchedule(ctx, RunSchedule, reason, id, s.service.schedules.Trigger)
 }
 
-// PauseSchedule keeps a schedule from firing until [Session.ResumeSchedule].
+// PauseSchedule stops a schedule from firing until [Session.ResumeSchedule].
 func (s *Session) PauseSchedule(ctx context.Context, reason string, id int64) error {
 	return s.changeSchedule(ctx, PauseSchedule, reason, id, s.service.schedules.Pause)
 }
@@ -93,12 +93,12 @@ func (s *Session) ResumeSchedule(ctx context.Context, reason string, id int64) e
 	return s.changeSchedule(ctx, ResumeSchedule, reason, id, s.service.schedules.Resume)
 }
 
-// DeleteSchedule deletes a schedule for good. Messages that it has made stay.
+// DeleteSchedule deletes a schedule for good. Messages that it produced stay.
 func (s *Session) DeleteSchedule(ctx context.Context, reason string, id int64) error {
 	return s.changeSchedule(ctx, DeleteSchedule, reason, id, s.service.schedules.DeleteByID)
 }
 
-// UpdateSchedule gives a schedule another expression and time zone.
+// UpdateSchedule sets a schedule's expression and time zone.
 func (s *Session) UpdateSchedule(ctx context.Context, reason string, id int64, expression, zone string) error {
 	return s.changeSchedule(ctx, UpdateSchedule, reason, id, func(ctx context.Context, db bun.IDB, id int64) error {
 		return s.service.schedules.UpdateSchedule(ctx, db, id, expression, zone)

@@ -17,33 +17,34 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// Config sets up a [Service].
+// Config configures a [Service].
 type Config struct {
 	// DB is the database with the library's tables. It is required.
 	DB *bun.DB
-	// ReadDB is where people look, such as a replica. Defaults to DB.
+	// ReadDB is the database for queries, such as a replica. Defaults to DB.
 	ReadDB *bun.DB
-	// Registry has the tables, and the consumers, if this program has some. It is required.
+	// Registry has the tables, and this program's consumers, if any. It is required.
 	Registry *bus.Registry
-	// Redact shows what an operator may see of a content. Nil shows nothing of any; [ShowAll] shows
-	// all. A search for a text in errors, or for a header, could reveal what is hidden. So Redact
-	// is given what is looked for, as a content; if it does not show that as it is, the search is
-	// [ErrRedacted]. Redact is safe if it hides by place, not by what a value looks like. It may be
-	// called by many goroutines at once, and should not panic.
+	// Redact returns what an operator may see of a content. Nil hides everything; [ShowAll] shows
+	// everything. Redact may be called concurrently and should not panic.
+	//
+	// A search for an error text or a header could reveal hidden content. So Redact is called with
+	// the searched content; unless it returns that unchanged, the search returns [ErrRedacted].
+	// Redact is safe if it hides by field, not by the look of a value.
 	Redact func(context.Context, Content) Content
-	// Audit is called with each change before that is committed, where it is one transaction. An
-	// error refuses the change. It has a minute: on PostgreSQL the server then ends the
+	// Audit is called with each change before the commit, if the change is one transaction. An
+	// error refuses the change. Audit must return within a minute: PostgreSQL then ends the
 	// transaction.
 	Audit func(context.Context, Change) error
-	// Logger gets a line for each change. Defaults to slog.Default.
+	// Logger logs each change. Defaults to slog.Default.
 	Logger *slog.Logger
-	// UndoWindow is for how long after its start an operation waits, in which it can be undone without
-	// a trace. Defaults to 10 s; negative values mean none.
+	// UndoWindow is how long a started operation waits and can be undone without a trace. Defaults
+	// to 10 s; negative values mean none.
 	UndoWindow time.Duration
 }
 
-// Service is where people look after the messages of a database. It starts nothing, and is safe for
-// concurrent use. Make it with [New].
+// Service is the operators' interface to the messages of a database. It starts nothing and is safe
+// for concurrent use. Make it with [New].
 type Service struct {
 	config      Config
 	store       *store.Store
@@ -51,23 +52,23 @@ type Service struct {
 	poisoned    *poison.Store
 	schedules   *schedule.Scheduler
 	projections *projection.Admin
-	looks       chan struct{} // holds one for each that may look at once
-	previews    chan struct{} // and for each that may preview a change
-	started     chan struct{} // wakes a Runner of this service once an operation was started
+	looks       chan struct{} // semaphore of concurrent queries
+	previews    chan struct{} // semaphore of concurrent previews
+	started     chan struct{} // wakes a Runner of this service
 	overview    overview
 }
 
 const (
 	looksAtOnce    = 2
-	lookWait       = 200 * time.Millisecond // for one of these to be free
-	lookTime       = 3 * time.Second        // of each look
+	lookWait       = 200 * time.Millisecond // for a free slot
+	lookTime       = 3 * time.Second        // of each query
 	previewsAtOnce = 2
-	previewTime    = 10 * time.Second // of each preview, with what it waits
+	previewTime    = 10 * time.Second // of each preview, including its wait
 	undoWindow     = 10 * time.Second
 )
 
-// New makes a service. It reports everything that is wrong with its configuration at once, and does
-// not touch the database.
+// New makes a service. It reports all configuration errors at once and does not touch the
+// database.
 func New(c Config) (*Service, error) {
 	var errs []error
 	if c.DB == nil {
@@ -104,11 +105,11 @@ func New(c Config) (*Service, error) {
 	return d, nil
 }
 
-// Session is the service as one principal has it. It is safe for concurrent use.
+// Session is the service for one principal. It is safe for concurrent use.
 type Session struct {
 	service *Service
 	who     Principal
 }
 
-// As returns the session of a principal. One without a name may do nothing.
+// As returns the session of a principal. A principal without a name may do nothing.
 func (d *Service) As(who Principal) *Session { return &Session{service: d, who: who} }

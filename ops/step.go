@@ -15,15 +15,15 @@ import (
 const (
 	stepSize = 500 // messages in one transaction
 	stepTime = 10 * time.Second
-	// mostDeaths is how many processes in a row an operation may take along without any progress. What ends a
-	// process cannot be recovered from, and would end every process of the fleet in turn.
+	// mostDeaths is how many processes in a row may die while they run an operation without
+	// progress. The operation may cause the crashes, and would crash every process in turn.
 	mostDeaths = 3
 )
 
 var errStepTime = errors.New("a step of an operation takes longer than 10 s") // immutable
 
-// step does what there is to do now, and returns how long to wait for the next one. It is done even
-// if ctx ends meanwhile.
+// step does the next step and returns how long to wait for the following one. It finishes the step
+// even if ctx ends meanwhile.
 func (w *work) step(ctx context.Context) (wait time.Duration, over bool, err error) {
 	within, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), stepTime, errStepTime)
 	defer cancel()
@@ -37,7 +37,7 @@ func (w *work) step(ctx context.Context) (wait time.Duration, over bool, err err
 		return 0, err == nil, err
 	}
 	if tried(row) {
-		w.leave() // for others to be carried out meanwhile
+		w.leave() // other operations can run meanwhile
 		return trialTick, false, w.judge(within, row)
 	}
 	if !w.enter() {
@@ -65,20 +65,21 @@ func (w *work) step(ctx context.Context) (wait time.Duration, over bool, err err
 	return tick, false, nil
 }
 
-// workOn reports whether the operation is one that we are to work on.
+// workOn reports whether this runner may work on the operation.
 func (w *work) workOn(row store.Operation) bool {
 	state := OperationState(row.State)
 	return row.LeasedBy == w.owner && row.LeasedUntil.After(row.Now.Time) && (state == Waiting || state == Canary || state == Running)
 }
 
-// move changes the next messages and notes how far the operation is, in one transaction that has it locked: who
-// stops it waits for that, and then nothing more changes. It returns the operation as it is then.
+// move changes the next messages and records the progress, in one transaction that locks the
+// operation. Stop waits for that lock; after it, nothing more changes. move returns the operation
+// as it is then.
 func (w *work) move(ctx context.Context, kind kind) (after store.Operation, err error) {
 	ctx, wakeups := txn.WithWakeups(txn.Own(ctx))
 	n := 0
 	err = txn.InTx(ctx, w.service.config.DB, func(tx bun.Tx) error {
 		locked, found, err := w.service.store.HoldOperation(ctx, tx, w.id)
-		if err != nil || !found || !w.workOn(locked) { // it was stopped, or the lease has run out
+		if err != nil || !found || !w.workOn(locked) { // it was stopped, or the lease has expired
 			after, n = locked, 0
 			return err
 		}
@@ -96,20 +97,20 @@ func (w *work) move(ctx context.Context, kind kind) (after store.Operation, err 
 	return after, nil
 }
 
-// moved is what a part of an operation has done.
+// moved is the result of one step.
 type moved struct {
-	last    int64 // how far it has come
+	last    int64 // last id processed
 	end     bool  // nothing is left
 	changed int
-	alone   int     // messages that stay as they are
-	ids     []int64 // of messages that are pending again
+	alone   int     // messages left unchanged
+	ids     []int64 // of requeued messages
 }
 
-// part changes as many messages as the pace allows, and the operation, which is locked. It returns that as it is
-// then, and how many messages it was.
+// part changes as many messages as the pace allows, and the locked operation. It returns the
+// operation as it is then, and the number of messages.
 func (w *work) part(ctx context.Context, tx bun.Tx, kind kind, row store.Operation) (store.Operation, int, error) {
 	limit := min(w.pace.now(row.Rate), stepSize)
-	if limit < 1 { // it became slower meanwhile
+	if limit < 1 { // the rate was lowered meanwhile
 		return row, 0, nil
 	}
 	trial := trialOf(row)
@@ -131,7 +132,7 @@ func (w *work) part(ctx context.Context, tx bun.Tx, kind kind, row store.Operati
 	}
 	switch whole := int64(len(trial.IDs)); {
 	case !done.end:
-	case change.State == string(Canary) && whole > 0: // there are fewer than were to go first
+	case change.State == string(Canary) && whole > 0: // fewer messages exist than were to be canaries
 		change.Canary = &whole
 	default:
 		change.State, change.Finished, change.Free, change.Lease = string(Done), true, true, 0

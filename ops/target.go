@@ -10,18 +10,18 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// unknownTargetError: the target of an operation has a field that this version does not know. To leave it out would
-// change more than was planned.
+// unknownTargetError is returned for a target with a field that this version does not know. To
+// ignore the field would change more than was planned.
 type unknownTargetError struct{ error }
 
-// pinnedTarget is a target as it is stored: with the ids of the pending messages that it was planned for, where those are kept.
-// An older version, which does not know the field, leaves the operation alone.
+// pinnedTarget is the stored form of a target, with the ids of the pending messages it was planned
+// for, if they are kept. An older version does not know the field and skips the operation.
 type pinnedTarget struct {
 	Target
 	Pinned pins `json:"pinned,omitempty"`
 }
 
-// pins are ids in ascending order. Written are their differences, which are short.
+// pins are ids in ascending order. They are stored as differences, which are shorter.
 type pins []int64
 
 // MarshalJSON implements json.Marshaler.
@@ -47,7 +47,7 @@ func (p *pins) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// behind are the next ids behind one, and whether there are more behind these.
+// behind returns the next ids after one, and whether there are more.
 func (p pins) behind(after int64, limit int) (next []int64, more bool) {
 	from, found := slices.BinarySearch(p, after)
 	if found {
@@ -57,7 +57,7 @@ func (p pins) behind(after int64, limit int) (next []int64, more bool) {
 	return p[from:to], to < len(p)
 }
 
-// targetOf reads the target of an operation, in which a newer version may have written more.
+// targetOf reads an operation's target, which a newer version may have extended.
 func targetOf(row store.Operation) (target pinnedTarget, err error) {
 	strict := json.NewDecoder(bytes.NewReader(row.Target))
 	strict.DisallowUnknownFields()
@@ -67,7 +67,7 @@ func targetOf(row store.Operation) (target pinnedTarget, err error) {
 	return target, err
 }
 
-// pendingRows is a filter as the store has it.
+// pendingRows converts a filter for the store.
 func pendingRows(f admin.Filter) store.PendingFilter {
 	states := map[admin.State]store.PendingState{admin.Ready: store.Ready, admin.Delayed: store.Delayed, admin.Leased: store.Leased}
 	return store.PendingFilter{Consumer: f.Consumer, PayloadType: f.PayloadType, InsertID: f.InsertID, Key: f.OrderingKey, MessageID: f.MessageID,

@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	trialTime = 10 * time.Minute // for canaries to have run
+	trialTime = 10 * time.Minute // in which canaries must run
 
-	badPart     = 10              // one of so many may fail again
-	leastSeen   = 20              // messages before an operation goes by how many have failed again
-	mostSampled = 500             // messages that are looked at for that
-	backEvery   = 2 * time.Second // looks at that
+	badPart     = 10              // one in this many may fail again
+	leastSeen   = 20              // requeued messages before failures are judged
+	mostSampled = 500             // size of the sample
+	backEvery   = 2 * time.Second // between checks of the sample
 )
 
-// trial is how the requeued messages do.
+// trial tracks what becomes of requeued messages.
 type trial struct {
-	IDs   []int64   `json:"ids,omitempty"` // of those that went first
+	IDs   []int64   `json:"ids,omitempty"` // of the canaries
 	Since time.Time `json:"since,omitzero"`
-	// Sample are ids of all that were requeued: every one, or once these are many each so many-th.
+	// Sample are ids of the requeued messages: all of them, or every Each-th if there are many.
 	Sample []int64 `json:"sample,omitempty"`
 	Each   int     `json:"each,omitempty"`
 	Seen   int     `json:"seen,omitempty"`
@@ -30,17 +30,17 @@ type trial struct {
 
 func trialOf(row store.Operation) (t trial) {
 	if len(row.Canaries) > 0 {
-		_ = json.Unmarshal(row.Canaries, &t) // it is our own
+		_ = json.Unmarshal(row.Canaries, &t) // written by this library
 	}
 	return t
 }
 
-// tried reports whether all canaries of an operation are under way.
+// tried reports whether all canaries of an operation are requeued.
 func tried(row store.Operation) bool {
 	return row.State == string(Canary) && len(trialOf(row).IDs) >= int(row.Canary)
 }
 
-// add notes messages that were requeued, and reports whether there is anything to note.
+// add records requeued messages and reports whether there were any.
 func (t *trial) add(row store.Operation, done moved, first bool) bool {
 	if len(done.ids) == 0 {
 		return false
@@ -57,7 +57,7 @@ func (t *trial) add(row store.Operation, done moved, first bool) bool {
 	return true
 }
 
-// sample keeps ids evenly spread over all.
+// sample keeps an evenly spread sample of the ids.
 func (t *trial) sample(id int64) {
 	t.Each = max(t.Each, 1)
 	if t.Seen%t.Each == 0 {
@@ -74,8 +74,8 @@ func (t *trial) sample(id int64) {
 	t.Sample, t.Each = half, 2*t.Each
 }
 
-// judge looks at canaries: all goes on once they have run, unless too many of them fail again, or they
-// take too long.
+// judge checks the canaries. The operation continues once they have run; it pauses if too many
+// failed again or they take too long.
 func (w *work) judge(ctx context.Context, row store.Operation) error {
 	t := trialOf(row)
 	failed, waiting, err := w.service.store.Fates(ctx, w.service.config.DB, t.IDs)
@@ -94,7 +94,7 @@ func (w *work) judge(ctx context.Context, row store.Operation) error {
 	}
 }
 
-// comesBack pauses an operation when more than a tenth of what it has requeued is poisoned again.
+// comesBack pauses an operation if more than a tenth of the sampled messages are poisoned again.
 func (w *work) comesBack(ctx context.Context, row store.Operation) (bool, error) {
 	t := trialOf(row)
 	if len(t.Sample) < leastSeen || time.Since(w.looked) < backEvery {

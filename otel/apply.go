@@ -8,12 +8,12 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// maxLinks bounds the links of one span.
+// maxLinks limits the links of one span.
 const maxLinks = 16
 
-// Apply returns the layer around the batches of projections: give it to
-// projection.RunnerConfig.Telemetry. It makes one span for each batch, a trace of its
-// own, with links to the spans that appended its first events. Use it once.
+// Apply returns the layer around batches of projections: set it as
+// projection.RunnerConfig.Telemetry. It makes one span per batch, in its own trace, with links to
+// the spans that appended its first events. Use it once.
 func (t *Telemetry) Apply() bus.ProduceMiddleware {
 	return func(next bus.ProduceFunc) bus.ProduceFunc {
 		return func(ctx context.Context, b *bus.Batch) error { return t.apply(ctx, b, next) }
@@ -24,10 +24,10 @@ func (t *Telemetry) apply(ctx context.Context, b *bus.Batch, next bus.ProduceFun
 	return t.batch(ctx, b, next, opApply, trace.SpanKindConsumer)
 }
 
-// Receive returns the layer around the batches that receivers of package relay take over: give
-// it to relay.RunnerConfig.Telemetry. It makes one span for each batch, a trace of its own, with
-// links to the spans that published its first records. Their messages go on in the traces of
-// those. Use it once.
+// Receive returns the layer around batches that receivers of package relay accept: set it as
+// relay.RunnerConfig.Telemetry. It makes one span per batch, in its own trace, with links to the
+// spans that published its first records. The messages continue the traces of those spans. Use it
+// once.
 func (t *Telemetry) Receive() bus.ProduceMiddleware {
 	return func(next bus.ProduceFunc) bus.ProduceFunc {
 		return func(ctx context.Context, b *bus.Batch) error {
@@ -36,10 +36,10 @@ func (t *Telemetry) Receive() bus.ProduceMiddleware {
 	}
 }
 
-// Publish returns the layer around the batches that log relays publish: give it to
-// relay.RunnerConfig.PublishTelemetry. It makes one span for each batch, a trace of its own, with
-// links to the spans that appended its first events: these spans, and not it, are what the events
-// carry on. Use it once.
+// Publish returns the layer around batches that log relays publish: set it as
+// relay.RunnerConfig.PublishTelemetry. It makes one span per batch, in its own trace, with links
+// to the spans that appended its first events. The published events carry the context of those
+// spans, not of this span. Use it once.
 func (t *Telemetry) Publish() bus.ProduceMiddleware {
 	return func(next bus.ProduceFunc) bus.ProduceFunc {
 		return func(ctx context.Context, b *bus.Batch) error {
@@ -48,9 +48,9 @@ func (t *Telemetry) Publish() bus.ProduceMiddleware {
 	}
 }
 
-// batch makes a span for a batch of a projection or a relay, which its messages name.
+// batch makes the span of a batch of a projection or a relay, whose name is in its messages.
 func (t *Telemetry) batch(ctx context.Context, b *bus.Batch, next bus.ProduceFunc, op string, kind trace.SpanKind) error {
-	ctx, batch := withoutSpan(ctx), b.Messages // Run may have been called in one
+	ctx, batch := withoutSpan(ctx), b.Messages // Run may have been called inside a span
 	if len(batch) == 0 {
 		return next(ctx, b)
 	}
@@ -67,7 +67,7 @@ func (t *Telemetry) batch(ctx context.Context, b *bus.Batch, next bus.ProduceFun
 	return result
 }
 
-// creationLinks links to what appended the events, once each.
+// creationLinks links to the spans that appended the events, once each.
 func (t *Telemetry) creationLinks(ctx context.Context, batch []*bus.Message) (links []trace.Link) {
 	seen := map[trace.SpanID]bool{}
 	for _, m := range batch {

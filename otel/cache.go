@@ -2,12 +2,11 @@ package otel
 
 import "sync"
 
-// maxCached bounds a cache. Applications have fewer payload types and consumers;
-// names that are made up at run time must not fill the memory.
+// maxCached limits a cache. Applications have fewer payload types and consumers; the limit
+// protects memory from names made at run time.
 const maxCached = 1000
 
-// cache keeps what is computed from a name. Reading allocates nothing, since every
-// message reads.
+// cache caches a function of a name. Reads do not allocate, because every message reads.
 type cache[K comparable, V any] struct {
 	compute func(K) V
 	mu      sync.RWMutex

@@ -10,33 +10,30 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// TelemetryConfig sets up a [Telemetry]. The zero value works: everything is the global one then.
-// This package does not shut providers down: the application does, after the processors have
-// stopped, or the last spans are lost.
+// TelemetryConfig configures a [Telemetry]. The zero value works: then everything is
+// OpenTelemetry's global one. This package does not shut providers down. The application must,
+// after the processors have stopped, or the last spans are lost.
 type TelemetryConfig struct {
-	// TracerProvider makes the spans. Defaults to the global one, also one that
-	// is registered later.
+	// TracerProvider makes the spans. Defaults to the global one, even if it is registered later.
 	TracerProvider trace.TracerProvider
-	// MeterProvider makes the metrics. Defaults to the global one, also one that
-	// is registered later.
+	// MeterProvider makes the metrics. Defaults to the global one, even if it is registered later.
 	MeterProvider metric.MeterProvider
-	// Propagator writes trace contexts, and whatever else it carries, into the
-	// headers of messages and reads them back. What it writes is stored in the
-	// database: one that carries baggage puts the baggage there. Defaults to the
-	// global one and, as long as none is registered, to W3C trace context.
+	// Propagator writes trace contexts, and anything else it carries, into the headers of messages
+	// and reads them back. Headers are stored in the database, including any baggage. Defaults to
+	// the global one or, if none is registered, W3C trace context.
 	Propagator propagation.TextMapPropagator
-	// LinkOnly makes every delivery a trace of its own that links to the span which
-	// created the message. By default the first, undelayed delivery of a message is a
-	// child of that span, and links to it as well.
+	// LinkOnly makes every delivery its own trace, with a link to the span that created the
+	// message. By default the first, undelayed delivery of a message is a child of that span, and
+	// links to it as well.
 	LinkOnly bool
-	// SkipCreateSpans leaves out the span of each message in a batch of several;
-	// all of them then belong to the span of the batch. Defaults to false.
+	// SkipCreateSpans omits the span of each message in a batch of several; all of them then
+	// belong to the batch's span. Defaults to false.
 	SkipCreateSpans bool
 }
 
-// Telemetry traces and measures the chains of one application. Its methods are
-// safe for concurrent use. Make one with [NewTelemetry], and use each of its layers once in
-// a chain: twice makes every span and measurement twice.
+// Telemetry traces and measures the chains of one application. Its methods are safe for concurrent
+// use. Make it with [NewTelemetry], and use each of its layers once in a chain: a second one would
+// duplicate every span and measurement.
 type Telemetry struct {
 	config     TelemetryConfig
 	tracer     trace.Tracer
@@ -47,7 +44,8 @@ type Telemetry struct {
 	attempts   *cache[int, trace.SpanStartOption]
 }
 
-// NewTelemetry makes a Telemetry. An error is that of a meter that refuses an instrument. It starts nothing: see [Telemetry.Observe].
+// NewTelemetry makes a Telemetry. It returns an error if the meter rejects an instrument. It
+// starts nothing: see [Telemetry.Observe].
 func NewTelemetry(config TelemetryConfig) (*Telemetry, error) {
 	config.TracerProvider = cmp.Or(config.TracerProvider, otelapi.GetTracerProvider())
 	config.MeterProvider = cmp.Or(config.MeterProvider, otelapi.GetMeterProvider())

@@ -16,15 +16,14 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// undelayed is how much later than its creation a message may be due and still
-// count as not delayed: the clocks of an application and its database differ.
+// undelayed is how much later than its creation a message may be due and still count as not
+// delayed: the clocks of an application and its database differ.
 const undelayed = 10 * time.Millisecond
 
-// Consume returns the layer of the consume chain: give it to
-// middleware.Options.Telemetry, or put it first in a chain of your own. It makes
-// one span per run, in which the layers inside and the consumer run, and changes
-// neither the message nor what becomes of it. Use it once in a chain, outermost:
-// layers outside of it are not in the span, and what they decide is not measured.
+// Consume returns the layer of the consume chain: set it as middleware.Options.Telemetry, or put
+// it first in your own chain. It makes one span per run, around the inner layers and the consumer,
+// and changes neither the message nor its outcome. Use it once in a chain, outermost: layers
+// outside it are not in the span, and their outcomes are not measured.
 func (t *Telemetry) Consume() bus.Middleware {
 	return func(next bus.Handler) bus.Handler {
 		return func(ctx context.Context, m *bus.Message) error { return t.process(ctx, m, next) }
@@ -34,15 +33,14 @@ func (t *Telemetry) Consume() bus.Middleware {
 // deliveryKey is what a deliveryRoute depends on.
 type deliveryKey struct {
 	payloadType, consumer string
-	forwards              bool // the consumer passes messages on
+	forwards              bool // the consumer forwards messages
 }
 
-// deliveryRoute is what is known ahead about deliveries of one payload type to
-// one consumer.
+// deliveryRoute is precomputed for deliveries of one payload type to one consumer.
 type deliveryRoute struct {
 	name       string                  // of the span
 	start      []trace.SpanStartOption // of every run
-	attributes []attribute.KeyValue    // of measurements after the conventions
+	attributes []attribute.KeyValue    // of the conventions' metrics
 	process    labels                  // the same
 	consumer   labels
 	outcomes   [bus.Errored + 1]labels
@@ -51,8 +49,8 @@ type deliveryRoute struct {
 func newDeliveryRoute(key deliveryKey) *deliveryRoute {
 	consumer := []attribute.KeyValue{destinationKey.String(key.payloadType), groupKey.String(key.consumer)}
 	attributes := slices.Clip(append(operation(opProcess, key.payloadType), groupKey.String(key.consumer)))
-	// In a trace, a consumer that passes a message on is where that was published. It is measured
-	// like any other.
+	// In a trace, a run that forwards a message is shown as its publishing. It is measured like
+	// any other.
 	op, kind := opProcess, trace.SpanKindConsumer
 	if key.forwards {
 		op, kind = opPublish, trace.SpanKindProducer
@@ -71,7 +69,7 @@ func newDeliveryRoute(key deliveryKey) *deliveryRoute {
 	return r
 }
 
-// newAttempt is seen by samplers, and so part of the start.
+// newAttempt is part of the span's start, because samplers see it.
 func newAttempt(number int) trace.SpanStartOption {
 	return trace.WithAttributes(attemptKey.Int(number))
 }
@@ -84,20 +82,20 @@ func (t *Telemetry) process(ctx context.Context, m *bus.Message, next bus.Handle
 	describeFlow(span, m, start)
 	t.delivered(ctx, r, m, start)
 	result := errPanicked
-	defer func() { // a panic that no layer inside has recovered goes on
+	defer func() { // a panic that no inner layer recovered goes on
 		t.processed(ctx, span, r, m, start, result)
 		span.End()
 	}()
 	if forwards {
 		m = t.forwarded(ctx, m)
-		ctx = bus.ContextWithMessage(ctx, m) // where a consumer that gets it alone looks
+		ctx = bus.ContextWithMessage(ctx, m) // for consumers that read the message from the context
 	}
 	result = next(ctx, m)
 	return result
 }
 
-// forwarded returns the message with the span of the run, for a consumer that passes it on.
-// Its creation context stays beside that.
+// forwarded returns the message with the run's span in its headers, for a consumer that forwards
+// it. The creation context stays in place.
 func (t *Telemetry) forwarded(ctx context.Context, m *bus.Message) *bus.Message {
 	fields := propagation.MapCarrier{}
 	t.config.Propagator.Inject(ctx, fields)
@@ -113,10 +111,10 @@ func (t *Telemetry) forwarded(ctx context.Context, m *bus.Message) *bus.Message 
 	return &passed
 }
 
-// startProcess starts the span of a run. It always links to the creation context
-// of the message, and to the span that scheduled it.
+// startProcess starts the span of a run. It always links to the message's creation context, and to
+// the span that scheduled it.
 func (t *Telemetry) startProcess(ctx context.Context, r *deliveryRoute, m *bus.Message) (context.Context, trace.Span) {
-	ctx = withoutSpan(ctx) // Run may have been called in one
+	ctx = withoutSpan(ctx) // Run may have been called inside a span
 	scheduling := schedulingContext(ctx, m.Headers)
 	ctx, creation := t.extract(ctx, m.Headers)
 	options := append(make([]trace.SpanStartOption, 0, 6), r.start...) // without another allocation
@@ -141,8 +139,8 @@ func (t *Telemetry) startProcess(ctx context.Context, r *deliveryRoute, m *bus.M
 	return ctx, span
 }
 
-// describeFlow says on the span of a run how long its message has waited, where its consumer
-// may have had to keep it waiting.
+// describeFlow sets how long the message has waited, if its consumer has a limit, a rate, keys or
+// a circuit breaker.
 func describeFlow(span trace.Span, m *bus.Message, start time.Time) {
 	c := m.Config
 	if c == nil || c.GlobalConcurrency == 0 && c.Rate == 0 && c.Ordered == 0 && c.KeyConcurrency == 0 && !c.Fair && c.KeyRate == 0 && c.Breaker == nil || !span.IsRecording() {
@@ -156,31 +154,30 @@ func describeFlow(span trace.Span, m *bus.Message, start time.Time) {
 	}
 }
 
-// lagOf is how long ago a live message was due, in seconds.
+// lagOf returns how many seconds ago a live message was due.
 func lagOf(m *bus.Message, now time.Time) (lag float64, ok bool) {
 	return seconds(now.Sub(m.AvailableAt)), m.Mode() == "" && !m.AvailableAt.IsZero()
 }
 
-// isChild reports whether a run belongs to the trace in which its message was created. One that
-// comes later gets a trace of its own, or the first would grow for as long as the message is
-// retried. A run whose process was lost is none: its spans are lost, too, and the next one takes
-// its place.
+// isChild reports whether a run belongs to the trace in which its message was created. Later runs
+// get their own trace, so that the first does not grow with every retry. A run whose process was
+// lost is not counted: its spans are lost, so the next run takes its place.
 func (t *Telemetry) isChild(m *bus.Message, creation trace.SpanContext) bool {
 	switch {
 	case !creation.IsValid():
 		return false
 	case !creation.IsSampled():
-		// A root would be sampled anew, and show a trace without its beginning.
+		// A root span would be sampled again, and show a trace without its beginning.
 		return true
 	case t.config.LinkOnly, m.Mode() != "":
 		return false
-	case m.Config != nil && m.Config.Forwards: // it is one more hop
+	case m.Config != nil && m.Config.Forwards: // forwarding is one more hop
 		return true
 	}
 	return m.Attempt == 1 && m.AvailableAt.Sub(m.CreatedAt) <= undelayed
 }
 
-// delivered measures that a run begins.
+// delivered measures the start of a run.
 func (t *Telemetry) delivered(ctx context.Context, r *deliveryRoute, m *bus.Message, now time.Time) {
 	t.metrics.consumed.Add(ctx, 1, r.process.add...)
 	t.metrics.active.Add(ctx, 1, r.consumer.add...)
@@ -189,10 +186,10 @@ func (t *Telemetry) delivered(ctx context.Context, r *deliveryRoute, m *bus.Mess
 	}
 }
 
-// processed describes and measures what a run came to.
+// processed describes and measures the end of a run.
 func (t *Telemetry) processed(ctx context.Context, span trace.Span, r *deliveryRoute, m *bus.Message, start time.Time, err error) {
 	took := time.Since(start)
-	// Unknown outcomes are treated as the processor does.
+	// The processor treats unknown outcomes as Errored, too.
 	verdict := bus.OutcomeOf(err)
 	outcome := min(verdict.Outcome, bus.Errored)
 	process, labels := r.process, r.outcomes[outcome]
@@ -218,7 +215,7 @@ func (t *Telemetry) processed(ctx context.Context, span trace.Span, r *deliveryR
 	}
 }
 
-// askable is the error behind an outcome, of which no method panics.
+// askable returns the error behind an outcome. None of its methods panics.
 func askable(v bus.OutcomeError) error {
 	if v.Outcome == bus.Errored {
 		return v.Err
@@ -226,8 +223,8 @@ func askable(v bus.OutcomeError) error {
 	return &v
 }
 
-// failed reports whether an outcome is an error. A consumer that discards, snoozes
-// or is interrupted has not failed.
+// failed reports whether an outcome is an error. A consumer that discards, snoozes or is
+// interrupted has not failed.
 func failed(o bus.Outcome) bool {
 	switch o {
 	case bus.Done, bus.Discarded, bus.Snoozed, bus.Released:
@@ -236,5 +233,5 @@ func failed(o bus.Outcome) bool {
 	return true
 }
 
-// seconds is a span between the database's clock and ours, which may run behind.
+// seconds is a duration between the database's clock and this process's, which may be behind.
 func seconds(d time.Duration) float64 { return max(d, 0).Seconds() }

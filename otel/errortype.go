@@ -10,8 +10,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errtype"
 )
 
-// Stand-ins for what makes the inner layers of a chain end without returning: a
-// panic, which goes on untouched, or, hardly ever, runtime.Goexit.
+// Errors for inner layers that end without returning: by a panic, which is not recovered, or
+// rarely by runtime.Goexit.
 var (
 	errPanicked error = &bus.PanicError{}                                   // in the consume chain
 	errUnwound        = errors.New("otel: the inner layers did not return") // in the produce chain
@@ -25,9 +25,8 @@ func errorType(err error) string {
 	return errtype.Of(err)
 }
 
-// overtime makes a consumer's exceeded deadline known as the consumer timeout,
-// whichever layer has set it. A shorter deadline of the consumer's own stays
-// what it is.
+// overtime reports a consumer's exceeded deadline as the consumer timeout, whichever layer set it.
+// A shorter deadline of the consumer's own stays unchanged.
 func overtime(m *bus.Message, err error, took time.Duration) error {
 	if m.Config != nil && m.Config.Timeout > 0 && took >= m.Config.Timeout && errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w: %w", bus.ErrTimeout, err)

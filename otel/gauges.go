@@ -11,8 +11,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// gauges show a processor. What is read from the database is a gauge, since every
-// process reads the same; what a process has for itself adds up over processes.
+// gauges show a processor. Values from the database are gauges, because every process reads the
+// same. Values of a process add up over processes.
 type gauges struct {
 	source Source
 	stats  []statistic
@@ -24,7 +24,7 @@ type gauges struct {
 	spent                      metric.Float64ObservableCounter
 }
 
-// statistic is an instrument that shows one field of outbox.Stats.
+// statistic is an instrument for one field of outbox.Stats.
 type statistic struct {
 	instrument metric.Int64Observable
 	of         func(outbox.Stats) int64
@@ -76,7 +76,7 @@ func (g *gauges) registerQueues(m *maker) []metric.Observable {
 	return []metric.Observable{g.depth, g.age, g.poisonDepth, g.poisonAge, g.parked}
 }
 
-// registerFlow makes what is shown of consumers with a circuit, a circuit breaker, a limit or a
+// registerFlow makes the instruments for consumers with a circuit, a circuit breaker, a limit or a
 // rate.
 func (g *gauges) registerFlow(m *maker) []metric.Observable {
 	g.closed = m.level(".circuit.open", "{circuit}", "1 while the circuit or the circuit breaker of a consumer is open, and else 0.")
@@ -90,7 +90,7 @@ func (g *gauges) registerFlow(m *maker) []metric.Observable {
 	return []metric.Observable{g.closed, g.slots, g.used, g.slotsMax, g.spent}
 }
 
-// now shows what the process knows without asking the database.
+// now shows what the process knows without querying the database.
 func (g *gauges) now(o metric.Observer) {
 	stats := g.source.Stats()
 	for _, s := range g.stats {

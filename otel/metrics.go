@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// instruments are what the chains measure with.
+// instruments are the chains' metrics.
 type instruments struct {
 	sent     metric.Int64Counter
 	sending  metric.Float64Histogram
@@ -24,9 +24,8 @@ type instruments struct {
 
 func newInstruments(meter metric.Meter) (instruments, error) {
 	m := maker{meter: meter}
-	// The SDK's own bounds are made for milliseconds. These are what the
-	// conventions advise for the duration of one operation, and the same idea
-	// for waiting, which may take hours.
+	// The SDK's default bounds are for milliseconds. These are the conventions' bounds for the
+	// duration of one operation, and similar ones for waits, which may take hours.
 	operations := []float64{.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10}
 	waits := []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
 	i := instruments{
@@ -51,7 +50,7 @@ func newInstruments(meter metric.Meter) (instruments, error) {
 	return i, errors.Join(m.errs...)
 }
 
-// maker makes instruments and collects the errors.
+// maker makes instruments and collects their errors.
 type maker struct {
 	meter metric.Meter
 	errs  []error
@@ -89,8 +88,8 @@ func (m *maker) age(name, description string) metric.Float64ObservableGauge {
 	return g
 }
 
-// labels is a set of attributes in the two forms that instruments ask for. It is
-// made ahead where it can be, so that measuring allocates nothing.
+// labels is a set of attributes in both forms that instruments need. It is precomputed where
+// possible, so that measuring does not allocate.
 type labels struct {
 	add    []metric.AddOption
 	record []metric.RecordOption

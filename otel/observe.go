@@ -14,53 +14,52 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// Source is what [Telemetry.Observe] samples: *outbox.Processor. Its methods
-// must be safe for concurrent use.
+// Source is what [Telemetry.Observe] samples: *outbox.Processor. Its methods must be safe for
+// concurrent use.
 type Source interface {
-	// Stats returns what a processor has done and is doing.
+	// Stats returns the processor's counters and state.
 	Stats() outbox.Stats
-	// Queues looks up what waits in the database.
+	// Queues reads the queues from the database.
 	Queues(ctx context.Context) ([]admin.Queue, error)
 }
 
 const (
-	// defaultInterval is how often a source is sampled unless told otherwise.
+	// defaultInterval is the default interval between samples.
 	defaultInterval = 15 * time.Second
-	// sampleTimeout bounds one look into the database.
+	// sampleTimeout limits one sample.
 	sampleTimeout = 10 * time.Second
 	// freshFor is for how many intervals a sample is shown.
 	freshFor = 3
 )
 
-// Observe samples the source at once and then every interval, and shows the
-// samples as metrics; what the process counts by itself is read whenever metrics are
-// collected. An interval of 0 is 15 s; there is no least one, but each
-// sample costs the database a statement. It has 10 s to answer, or an interval
-// where that is shorter. Observe blocks until ctx ends and then returns nil; it
-// returns an error at once for a nil source, a negative interval, and a meter that
-// refuses an instrument. The metrics of a source that stops answering disappear
-// after three intervals; the first failure in a row goes to OpenTelemetry's error
-// handler.
+// Observe samples the source at once and then every interval, and exports the samples as metrics.
+// The process's own counters are read whenever metrics are collected. An interval of 0 means 15 s;
+// there is no minimum, but each sample costs the database a statement. A sample times out after 10
+// s, or after an interval if that is shorter.
 //
-// What is read from the database is the same for every process that looks, so
-// take the maximum over processes, not the sum. Observe one processor for each
-// set of tables in a process, and each once: of two calls at a time with the same
-// meter the later sample wins or both add up, as the SDK has it. After a call has
-// returned another may follow.
+// Observe blocks until ctx ends and then returns nil. It returns an error at once for a nil
+// source, a negative interval, or a meter that rejects an instrument. If the source stops
+// answering, its metrics disappear after three intervals; the first failure in a row goes to
+// OpenTelemetry's error handler.
+//
+// Values from the database are the same in every process, so take the maximum over processes, not
+// the sum. Observe one processor per set of tables in a process, once. With two concurrent calls
+// on one meter, the later sample wins or both add up, depending on the SDK. Sequential calls are
+// allowed.
 func (t *Telemetry) Observe(ctx context.Context, source Source, every time.Duration) error {
 	return t.observe(ctx, "observe", source == nil, &gauges{source: source}, every)
 }
 
-// observed is a source with the instruments that show it.
+// observed is a source with its instruments.
 type observed interface {
 	register(meter metric.Meter) ([]metric.Observable, error)
 	// now shows what needs no sample.
 	now(o metric.Observer)
-	// look takes a sample, and returns what shows it.
+	// look takes a sample and returns a function that shows it.
 	look(ctx context.Context) (show func(metric.Observer), err error)
 }
 
-// sample is what was seen last.
+// sample is the last sample.
 type sample struct {
 	show  func(metric.Observer)
 	taken time.Time
@@ -109,7 +108,7 @@ func (t *Telemetry) observe(ctx context.Context, operation string, missing bool,
 	return nil
 }
 
-// sampleEvery looks at once, and then every interval, until ctx ends.
+// sampleEvery samples at once, and then every interval, until ctx ends.
 func sampleEvery(ctx context.Context, every time.Duration, operation string, look func(context.Context) error) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

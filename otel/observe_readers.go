@@ -11,18 +11,17 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 )
 
-// ReaderSource is what [Telemetry.ObserveReaders] samples: *projection.Runner. Its
-// methods must be safe for concurrent use.
+// ReaderSource is what [Telemetry.ObserveReaders] samples: *projection.Runner. Its methods must be
+// safe for concurrent use.
 type ReaderSource interface {
-	// Stats looks up how far the readers of the event log have come.
+	// Stats reads the progress of the readers of the event log.
 	Stats(ctx context.Context) ([]projection.Stats, error)
-	// Unnumbered counts the events that have no position yet.
+	// Unnumbered counts the events without a position.
 	Unnumbered(ctx context.Context) (int64, error)
 }
 
-// ObserveReaders is [Telemetry.Observe] for the readers of an event log: it shows
-// how far they lag behind, what has halted or was put aside, and how many events
-// have no position.
+// ObserveReaders is [Telemetry.Observe] for the readers of an event log: their lag, halted shards
+// and parked events, and how many events have no position.
 func (t *Telemetry) ObserveReaders(ctx context.Context, source ReaderSource, every time.Duration) error {
 	return t.observe(ctx, "observe readers", source == nil, &readerGauges{source: source}, every)
 }
@@ -43,7 +42,7 @@ func (g *readerGauges) register(meter metric.Meter) ([]metric.Observable, error)
 	return []metric.Observable{g.lag, g.halted, g.parked, g.unnumbered}, errors.Join(m.errs...)
 }
 
-// now shows nothing: all of it is in the database.
+// now shows nothing: all values are in the database.
 func (g *readerGauges) now(metric.Observer) {}
 
 func (g *readerGauges) look(ctx context.Context) (show func(metric.Observer), err error) {

@@ -14,16 +14,16 @@ import (
 // RelaySource is what [Telemetry.ObserveRelays] samples: *relay.Runner. Its methods must be safe
 // for concurrent use.
 type RelaySource interface {
-	// Stats returns what receivers have done and are doing.
+	// Stats returns the receivers' counters and state.
 	Stats(ctx context.Context) ([]relay.Stats, error)
-	// Logs returns how far log relays have come.
+	// Logs returns the progress of log relays.
 	Logs(ctx context.Context) ([]relay.LogStats, error)
 }
 
-// ObserveRelays is [Telemetry.Observe] for receivers: it shows what arrives, with what delay, what
-// keeps them from fetching more, and how large their inbox is. Log relays it shows as
-// [Telemetry.ObserveReaders] does projections, under "relay:" and their name. What publishes
-// messages is a consumer, and shown as such, with its circuit.
+// ObserveRelays is [Telemetry.Observe] for receivers: received records, their delay, whether
+// fetching is paused, and the size of the inbox. It shows log relays as [Telemetry.ObserveReaders]
+// shows projections, under "relay:" and their name. Forwarders that publish messages are consumers
+// and are shown as such, with their circuit.
 func (t *Telemetry) ObserveRelays(ctx context.Context, source RelaySource, every time.Duration) error {
 	return t.observe(ctx, "observe relays", source == nil, &relayGauges{source: source}, every)
 }
@@ -36,7 +36,7 @@ type relayGauges struct {
 	lag, age   metric.Float64ObservableGauge
 	remembered metric.Int64ObservableGauge
 	paused     metric.Int64ObservableUpDownCounter
-	logs       readerGauges // of log relays, which are readers, too
+	logs       readerGauges // of log relays, which are readers too
 }
 
 func (g *relayGauges) register(meter metric.Meter) ([]metric.Observable, error) {
@@ -54,7 +54,7 @@ func (g *relayGauges) register(meter metric.Meter) ([]metric.Observable, error) 
 	return append(logs, g.records, g.lag, g.paused, g.remembered, g.age), errors.Join(m.errs...)
 }
 
-// now shows nothing: part of it is in the database.
+// now shows nothing: some values are in the database.
 func (g *relayGauges) now(metric.Observer) {}
 
 func (g *relayGauges) look(ctx context.Context) (show func(metric.Observer), err error) {

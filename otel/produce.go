@@ -12,10 +12,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// Produce returns the layer of the produce chain: give it to
-// outbox.ProducerConfig.Telemetry. Its spans are children of the span in the
-// context that Produce was called with, and end when the messages are written;
-// the commit is the caller's. Use it once in a chain.
+// Produce returns the layer of the produce chain: set it as outbox.ProducerConfig.Telemetry. Its
+// spans are children of the span in Produce's context, and end when the messages are written,
+// before the caller's commit. Use it once in a chain.
 func (t *Telemetry) Produce() bus.ProduceMiddleware {
 	return func(next bus.ProduceFunc) bus.ProduceFunc {
 		return func(ctx context.Context, b *bus.Batch) error {
@@ -27,11 +26,11 @@ func (t *Telemetry) Produce() bus.ProduceMiddleware {
 	}
 }
 
-// sendRoute is what is known ahead about the messages of one payload type. The
-// route of batches with several types has an empty destination.
+// sendRoute is precomputed for the messages of one payload type. The route of batches with several
+// types has an empty destination.
 type sendRoute struct {
 	destination         string
-	send, create, fire  string // names of spans
+	send, create, fire  string // span names
 	producer, client    []trace.SpanStartOption
 	creating, firing    []trace.SpanStartOption
 	sent, sending, late labels // of measurements
@@ -53,7 +52,7 @@ func newSendRoute(destination string) *sendRoute {
 	return r
 }
 
-// sendLabels returns the labels of the messages that are sent, and of the send.
+// sendLabels returns the labels of the sent messages and of the send.
 func sendLabels(destination string, failure ...attribute.KeyValue) (sent, sending labels) {
 	attributes := append(operation(opSend, destination), failure...)
 	return newLabels(attributes...), newLabels(append(attributes, operationType(opSend))...)
@@ -66,7 +65,7 @@ func spanName(operation, destination string) string {
 	return operation + " " + destination
 }
 
-// destinationOf returns the payload type of a batch, "" when there are several.
+// destinationOf returns the payload type of a batch, or "" if there are several.
 func destinationOf(batch []*bus.Message) string {
 	for _, m := range batch[1:] {
 		if m.PayloadType != batch[0].PayloadType {
@@ -87,15 +86,15 @@ func (t *Telemetry) send(ctx context.Context, b *bus.Batch, next bus.ProduceFunc
 	}
 	result := errUnwound
 	defer func() {
-		t.sent(ctx, r, b.Messages, time.Since(start), result) // what the other layers have left
+		t.sent(ctx, r, b.Messages, time.Since(start), result) // messages that the other layers passed on
 		end(span, result)
 	}()
 	result = next(ctx, b)
 	return result
 }
 
-// startSend starts the span of a single message, which is its creation context
-// unless it has one.
+// startSend starts the span of a single message. The span is its creation context unless it
+// already has one.
 func (t *Telemetry) startSend(ctx context.Context, r *sendRoute, m *bus.Message) (context.Context, trace.Span) {
 	creation := t.creationOf(ctx, m)
 	var span trace.Span
@@ -108,8 +107,8 @@ func (t *Telemetry) startSend(ctx context.Context, r *sendRoute, m *bus.Message)
 	return ctx, span
 }
 
-// startSendBatch starts the span of a batch, which links to the creation context
-// of each message. Messages without one are given it by a span of their own.
+// startSendBatch starts the span of a batch, which links to the creation context of each message.
+// Messages without one get their own span.
 func (t *Telemetry) startSendBatch(ctx context.Context, r *sendRoute, batch []*bus.Message) (context.Context, trace.Span) {
 	links := make([]trace.Link, 0, len(batch))
 	var bare []*bus.Message
@@ -149,8 +148,8 @@ func (t *Telemetry) create(ctx context.Context, m *bus.Message) trace.SpanContex
 	return span.SpanContext()
 }
 
-// startCreation starts a span whose context goes into the headers of a message that has no creation
-// context. It links to the span in which the message was scheduled.
+// startCreation starts a span and writes its context into the headers of a message without a
+// creation context. It links to the span that scheduled the message.
 func (t *Telemetry) startCreation(ctx context.Context, name string, options []trace.SpanStartOption, m *bus.Message) (context.Context, trace.Span) {
 	if scheduling := schedulingContext(withoutSpan(ctx), m.Headers); scheduling.IsValid() {
 		options = with(options, trace.WithLinks(scheduleLink(scheduling)))
@@ -160,7 +159,7 @@ func (t *Telemetry) startCreation(ctx context.Context, name string, options []tr
 	return ctx, span
 }
 
-// with appends without touching options, which are shared.
+// with appends to a copy of options, which are shared.
 func with(options []trace.SpanStartOption, more ...trace.SpanStartOption) []trace.SpanStartOption {
 	return append(options[:len(options):len(options)], more...)
 }
@@ -179,7 +178,7 @@ func scheduleLink(scheduling trace.SpanContext) trace.Link {
 	return trace.Link{SpanContext: scheduling, Attributes: []attribute.KeyValue{linkKey.String("schedule")}}
 }
 
-// identify names the message that a span is about.
+// identify sets the message id on a span.
 func identify(span trace.Span, m *bus.Message) {
 	if span.IsRecording() && m.ID != (uuid.UUID{}) {
 		span.SetAttributes(messageIDKey.String(m.ID.String()))
@@ -195,8 +194,7 @@ func end(span trace.Span, err error) {
 	span.End()
 }
 
-// sent measures a send. Within a transaction it says what was written, not what
-// was committed.
+// sent measures a send. Within a transaction it counts what was written, not what was committed.
 func (t *Telemetry) sent(ctx context.Context, r *sendRoute, batch []*bus.Message, took time.Duration, err error) {
 	labelsOf := func(r *sendRoute) (sent, sending labels) { return r.sent, r.sending }
 	if err != nil {
@@ -210,7 +208,7 @@ func (t *Telemetry) sent(ctx context.Context, r *sendRoute, batch []*bus.Message
 		return
 	}
 	for _, m := range batch {
-		if m != nil { // a layer's mistake
+		if m != nil { // nil is a layer's mistake
 			sent, _ := labelsOf(t.sends.get(m.PayloadType))
 			t.metrics.sent.Add(ctx, 1, sent.add...)
 		}

@@ -17,30 +17,28 @@ import (
 )
 
 const (
-	// scheduledBy is the header of a scheduled message that names the span which
-	// wrote its schedule, in the form of a W3C traceparent. It is not the
-	// message's creation context: that is made anew with every fire.
+	// scheduledBy is the header of a scheduled message with the span that wrote its schedule, as a
+	// W3C traceparent. It is not the message's creation context, which each fire makes anew.
 	scheduledBy = system + "-scheduled-by"
 
-	// runPrefix begins headers with the span of a run, for consumers that pass messages on.
+	// runPrefix begins headers with the span of a run, for consumers that forward messages.
 	runPrefix = system + "-run-"
 
 	traceparent = "traceparent"
 	tracestate  = "tracestate"
 	baggage     = "baggage"
 
-	// maxTracestate is the longest tracestate that is written or read, in bytes:
-	// what W3C trace context asks everybody to carry, and no more.
+	// maxTracestate is the maximum tracestate that is written or read, in bytes: the length that
+	// W3C trace context requires every party to propagate.
 	maxTracestate = 512
-	// maxInjected bounds what is added to the headers of one message, in bytes.
-	// It leaves the other half to the application.
+	// maxInjected limits what is added to the headers of one message, in bytes. It leaves the
+	// other half to the application.
 	maxInjected = limits.Headers / 2
 )
 
-// Headers returns what a schedule has to keep about the span of ctx, so that its
-// messages link to it: give it to schedule.SchedulerConfig.Headers. Baggage is not among
-// it, since a schedule outlives what baggage is about. It returns nil when ctx
-// has no span.
+// Headers returns the headers that let a schedule's messages link to the span of ctx: set it as
+// schedule.SchedulerConfig.Headers. They do not include baggage, because a schedule outlives it.
+// It returns nil if ctx has no span.
 func (t *Telemetry) Headers(ctx context.Context) map[string]string {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
@@ -59,10 +57,9 @@ func schedulingContext(ctx context.Context, headers map[string]string) trace.Spa
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceparent: value}))
 }
 
-// Quiet returns a context in which nothing is traced by a parent-based sampler,
-// which is what an SDK has by default. Give it to the Run of processors when the
-// database handle is traced, too: their polls then make no spans, while
-// [Telemetry.Consume] traces every message as ever. Package fxmodule does it.
+// Quiet returns a context in which a parent-based sampler, the SDK's default, traces nothing. Pass
+// it to the Run of processors if the database handle is traced. Their polls then make no spans,
+// while [Telemetry.Consume] still traces every message. Package fxmodule does this.
 func Quiet(ctx context.Context) context.Context {
 	var config trace.SpanContextConfig
 	_, _ = rand.Read(config.TraceID[:]) // never fails
@@ -78,9 +75,9 @@ func withoutSpan(ctx context.Context) context.Context {
 	return trace.ContextWithSpanContext(ctx, trace.SpanContext{})
 }
 
-// extract returns ctx with what the headers carry, and the creation context
-// among it, which is invalid when there is none. ctx must have no span. Headers
-// may come from anywhere: whatever is in them, the message goes on.
+// extract returns ctx with what the headers carry, and the creation context, which is invalid if
+// there is none. ctx must have no span. Headers may be malformed: the message is processed
+// regardless.
 func (t *Telemetry) extract(ctx context.Context, headers map[string]string) (extracted context.Context, creation trace.SpanContext) {
 	if len(headers) == 0 {
 		return ctx, trace.SpanContext{}
@@ -95,20 +92,20 @@ func (t *Telemetry) extract(ctx context.Context, headers map[string]string) (ext
 	return extracted, trace.SpanContextFromContext(extracted)
 }
 
-// creationOf returns the creation context that a message on the produce side has
-// already: it was forwarded, or fired by a schedule.
+// creationOf returns the creation context that a message on the produce side already has: it was
+// forwarded, or a schedule fired it.
 func (t *Telemetry) creationOf(ctx context.Context, m *bus.Message) trace.SpanContext {
 	_, creation := t.extract(withoutSpan(ctx), m.Headers)
 	return creation
 }
 
-// inject makes the span of ctx the creation context of a message that has none.
-// The map of headers is not modified but replaced: the caller may share it.
+// inject makes the span of ctx the creation context of a message without one. It replaces the map
+// of headers, which the caller may share.
 func (t *Telemetry) inject(ctx context.Context, m *bus.Message) {
 	t.config.Propagator.Inject(ctx, &injector{message: m, propagator: t.config.Propagator})
 }
 
-// carrier is the headers of a message, to be read by a propagator.
+// carrier lets a propagator read a message's headers.
 type carrier map[string]string
 
 // Get implements propagation.TextMapCarrier.
@@ -126,12 +123,12 @@ func (c carrier) Set(string, string) {}
 // Keys implements propagation.TextMapCarrier.
 func (c carrier) Keys() []string { return slices.Collect(maps.Keys(c)) }
 
-// injector adds what a propagator writes to the headers of a message, unless the
-// message could then not be stored.
+// injector adds what a propagator writes to a message's headers, unless the message would become
+// too large to store.
 type injector struct {
 	message    *bus.Message
 	propagator propagation.TextMapPropagator
-	owned      bool // the message's map is ours
+	owned      bool // the message's map is a copy
 	room       int  // bytes that may still be added
 }
 
@@ -141,8 +138,8 @@ func (i *injector) Get(key string) string { return i.message.Headers[key] }
 // Keys implements propagation.TextMapCarrier.
 func (i *injector) Keys() []string { return carrier(i.message.Headers).Keys() }
 
-// Set implements propagation.TextMapCarrier. A header that the application has
-// set stays as it is.
+// Set implements propagation.TextMapCarrier. It does not overwrite a header set by the
+// application.
 func (i *injector) Set(key, value string) {
 	if !i.owned {
 		i.own()
@@ -159,8 +156,8 @@ func (i *injector) Set(key, value string) {
 	i.message.Headers[key] = value
 }
 
-// own replaces the message's map by a copy that can be written. What is left in
-// it of a trace context is not a valid one, and must not mix with ours.
+// own replaces the message's map with a writable copy. It removes the rest of an invalid trace
+// context, which must not mix with the new one.
 func (i *injector) own() {
 	headers := make(map[string]string, len(i.message.Headers)+2)
 	size := 0
@@ -179,9 +176,8 @@ func (i *injector) own() {
 	i.message.Headers, i.owned, i.room = headers, true, min(maxInjected, limits.Headers-size)
 }
 
-// globalPropagator is the propagator that is registered with OpenTelemetry.
-// Until one is, it is W3C trace context, so that traces do not fall apart for
-// want of a line that is easily forgotten.
+// globalPropagator is OpenTelemetry's global propagator. Until one is registered, it is W3C trace
+// context, so that traces stay connected even if the application forgets to register one.
 type globalPropagator struct{ registered atomic.Bool }
 
 func (g *globalPropagator) current() propagation.TextMapPropagator {

@@ -5,19 +5,19 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 )
 
-// This file alone knows the version of the semantic conventions. They are in
-// development: a minor release of this library may follow them to other names.
+// Only this file depends on the version of the semantic conventions. They are in development: a
+// minor release of this library may adopt changed names.
 const (
 	scope     = "github.com/asyncmonolith/asyncmonolith-go/otel"
 	schemaURL = semconv.SchemaURL
-	system    = "asyncmonolith" // the value of messaging.system, and the prefix of all names of ours
+	system    = "asyncmonolith" // messaging.system, and the prefix of the library's own names
 )
 
 // Operations, as span names and in messaging.operation.name.
 const (
 	opCreate  = "create"
 	opSend    = "send"
-	opFire    = "fire" // the create of a message by its schedule
+	opFire    = "fire" // a schedule creates a message
 	opProcess = "process"
 	opPublish = "publish" // to a broker
 	opApply   = "apply"   // of events, by a projection
@@ -33,7 +33,7 @@ const (
 	messageIDKey   = semconv.MessagingMessageIDKey
 )
 
-// Attributes of our own.
+// Attributes of the library.
 const (
 	attemptKey    attribute.Key = system + ".message.attempt"
 	crashesKey    attribute.Key = system + ".message.crashes"
@@ -55,8 +55,8 @@ const (
 	sentMessages      = "messaging.client.sent.messages"
 )
 
-// operation returns the attributes that say what a span or measurement is about.
-// The destination is the payload type; empty means that there are several.
+// operation returns the attributes that identify a span or measurement. The destination is the
+// payload type; empty means several.
 func operation(name, destination string) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{
 		semconv.MessagingSystemKey.String(system),

@@ -12,17 +12,19 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 )
 
-// During a rolling deploy instances of two releases run one receiver. Each instance stores the types that it accepts. An
-// instance that lacks one of another's gives its records back: acknowledged as unknown they would be lost.
+// During a rolling deploy, instances of two releases run one receiver. Each instance stores the
+// types that it accepts. An instance that lacks a type of another instance returns its records to
+// the broker, because acknowledging them as unknown would lose them.
 
 const (
-	// acceptedFor is how long a stored type counts. Instances store theirs every forgetEvery, and may restart meanwhile.
+	// acceptedFor is how long a stored type counts. Instances store their types every forgetEvery,
+	// and may restart in between.
 	acceptedFor = 3 * time.Minute
-	// standBackFor is how long an instance leaves the subscription to others before it tries again.
+	// standBackFor is how long an instance leaves the subscription to other instances.
 	standBackFor = 30 * time.Second
 )
 
-// newerError is of a record that another instance accepts, and this one does not.
+// newerError reports a record that another instance accepts and this one does not.
 type newerError struct{ eventType string }
 
 func (e *newerError) Error() string {
@@ -39,8 +41,8 @@ func (r *Runner) keepTypes(ctx context.Context, rc *receiving) error {
 	return nil
 }
 
-// mayDrop returns a newerError if another instance accepts one of the types, which this one does not. It asks before each
-// acknowledgement, since an instance that accepts more may have started just now.
+// mayDrop returns a newerError if another instance accepts one of the types. It queries before
+// each acknowledgement, because an instance that accepts more may just have started.
 func (r *Runner) mayDrop(ctx context.Context, rc *receiving, unknown ...string) error {
 	if len(unknown) == 0 {
 		return nil
@@ -69,7 +71,7 @@ func (r *Runner) standBack(ctx context.Context, rc *receiving, reason error) {
 	outage.Pause(ctx, standBackFor)
 }
 
-// standBack notes why others receive; nil says that this instance does.
+// standBack records why other instances receive; nil means that this one does.
 func (s *running) standBack(reason error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,11 +10,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Health returns how the runner is doing, without touching the database: it is ready while Run runs
-// and the database answers, as far as it has been asked. A broker that is away is in OpenCircuits,
-// as "receive:" or "relay:" and the name of what waits for it: a receiver if its subscriber is a
-// [broker.OutageNotifier], a log relay if its circuit is open. A receiver that leaves its records to a
-// newer instance is in OpenCircuits, too.
+// Health returns the runner's health without querying the database. The runner is ready while Run
+// runs and the last query succeeded. OpenCircuits has "receive:" or "relay:" and the name of what
+// waits for its broker: a receiver whose subscriber is a [broker.OutageNotifier], or a log relay
+// whose circuit is open. It also has receivers that leave their records to a newer instance.
 func (r *Runner) Health() bus.Health {
 	h := bus.Health{Err: r.outage.Err()}
 	for _, rc := range r.receivers {
@@ -31,22 +30,22 @@ func (r *Runner) Health() bus.Health {
 	return h
 }
 
-// doing is what others are told: who waits for a broker.
+// doing is the state in the heartbeat: what waits for a broker.
 func (r *Runner) doing() presence.State {
 	return presence.State{OpenCircuits: store.Each(r.Health().OpenCircuits, func(g bus.OpenCircuit) string { return g.Consumer })}
 }
 
-// absence is what a receiver knows of its broker while that is away.
+// absence is why and since when a receiver receives nothing.
 type absence struct {
-	since  time.Time // zero while it is there
+	since  time.Time // zero while it receives
 	reason error
 }
 
-// brokerAnswers is told by the subscriber whether its broker does: it logs when an outage begins, and
-// when it ends.
+// brokerAnswers is called by the subscriber with its broker's state. It logs the begin and end of
+// an outage.
 func (r *receiving) brokerAnswers(err error) {
 	runner := r.runs.by.Load()
-	if runner == nil { // it does not run here
+	if runner == nil { // not running here
 		return
 	}
 	before := r.runs.broker(err)
@@ -58,7 +57,7 @@ func (r *receiving) brokerAnswers(err error) {
 	}
 }
 
-// broker notes whether the broker answers, and returns what was known before.
+// broker records whether the broker answers and returns the previous state.
 func (s *running) broker(err error) (before absence) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +73,8 @@ func (s *running) broker(err error) (before absence) {
 	return before
 }
 
-// absent returns since when nothing is received, and why: the broker is away, or newer instances receive.
+// absent returns since when and why nothing is received: the broker is unavailable, or newer
+// instances receive.
 func (s *running) absent() absence {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,7 @@ func (s *running) absent() absence {
 	return s.away
 }
 
-// text says why nothing comes; it is empty while the broker is there.
+// text describes the outage; it is empty while the broker is available.
 func (a absence) text() string {
 	if a.since.IsZero() {
 		return ""

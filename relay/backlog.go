@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// recount is for how long a count of what waits is good, at most, while records arrive.
+	// recount is how long a count of the backlog is used, at most, while records arrive.
 	recount = 10 * time.Second
-	// roomEvery is how soon a receiver looks whether there is room again, and roomLater the longest
-	// wait: a count reads all that waits.
+	// roomEvery is the first wait before the backlog is counted again, and roomLater the longest.
+	// A count reads the whole backlog.
 	roomEvery = time.Second
 	roomLater = 30 * time.Second
 	mostRetry = 2 * time.Second
 )
 
-// checkRoom returns an error when too much waits. It counts now and then: more often the
-// less room there was, down to a fortieth of the backlog.
+// checkRoom returns an error if the backlog is full. It counts only sometimes: more often the less
+// room there was, at most once per fortieth of the backlog.
 func (r *Runner) checkRoom(ctx context.Context, rc *receiving) error {
 	if !rc.runs.mustCount(rc.maxBacklog, time.Now()) {
 		return nil
@@ -36,7 +36,7 @@ func (r *Runner) checkRoom(ctx context.Context, rc *receiving) error {
 	return nil
 }
 
-// countWaiting counts up to one more than most.
+// countWaiting counts pending messages, up to most+1.
 func (r *Runner) countWaiting(ctx context.Context, rc *receiving, most int) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -47,8 +47,7 @@ func (r *Runner) countWaiting(ctx context.Context, rc *receiving, most int) (int
 	return waiting, err
 }
 
-// mustCount reports whether so much may have been written since the last count that it says
-// nothing any more.
+// mustCount reports whether the last count is outdated.
 func (s *running) mustCount(most int, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,12 +60,12 @@ func (s *running) recounted(waiting int, now time.Time) {
 	s.waiting, s.since, s.asked = waiting, 0, now
 }
 
-// awaitRoom waits until the database answers and there is room for more: a tenth of the
-// backlog, once it was full. It looks after as long again as it has waited, so that a backlog that shrinks
-// slowly is counted rarely. It returns false when ctx has ended.
+// awaitRoom waits until the database answers and the backlog has room: a tenth of it, once it was
+// full. The waits double, so that a slowly shrinking backlog is counted rarely. It returns false
+// when ctx has ended.
 func (r *Runner) awaitRoom(ctx context.Context, rc *receiving) bool {
 	if failures := rc.runs.failuresInARow(); failures > 0 {
-		// The batch may be at fault rather than the database.
+		// The batch may be the cause rather than the database.
 		if !outage.Pause(ctx, min(mostRetry, 50*time.Millisecond<<min(failures-1, 6))) {
 			return false
 		}

@@ -11,19 +11,20 @@ import (
 )
 
 const (
-	// callGrace is what a function of the application has beyond its timeout before a call is given up.
+	// callGrace is the extra time after an application function's timeout before the call is
+	// abandoned.
 	callGrace = time.Second
-	// mostHanging bounds the calls of a shard, or of the Map of a receiver, that were given up and have not returned.
+	// mostHanging limits abandoned calls that still run, per shard or per receiver's Map.
 	mostHanging = 4
 )
 
-// call is a call of the application's, on a goroutine of its own.
+// call is a call of an application function on its own goroutine.
 type call func() error
 
 // Run implements isolate.Call.
 func (c call) Run() error { return c() }
 
-// guarded runs something of the application, and returns its panic as an error.
+// guarded runs an application function and returns its panic as an error.
 func guarded(what string, fn func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -33,7 +34,7 @@ func guarded(what string, fn func() error) (err error) {
 	return fn()
 }
 
-// asError returns the error of a call, which a panic is, too.
+// asError returns a call's error or panic as an error.
 func asError(what string, err error) error {
 	if panicked, ok := errors.AsType[*isolate.Panicked](err); ok {
 		return fmt.Errorf("relay: %s: %w", what, panicked.PanicError)
@@ -41,15 +42,16 @@ func asError(what string, err error) error {
 	return err
 }
 
-// ask calls a function of the application, a publisher for instance. A call that ignores the end of its time is given up: what
-// it still does is as if its answer had been lost. A few may go on like that, which are counted; then no more are made.
+// ask calls an application function, such as a publisher. A call that ignores its timeout is
+// abandoned; its later effects count as a lost answer. At most mostHanging abandoned calls may
+// run; then no more calls are made.
 func ask[T any](ctx context.Context, what string, hanging *atomic.Int32, timeout time.Duration, fn func(ctx context.Context) (T, error)) (answer T, err error) {
 	if hanging.Load() >= mostHanging {
 		return answer, fmt.Errorf("%d calls of %s have not returned: %w", mostHanging, what, errTimeout)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
 	defer cancel()
-	got := new(T) // which a call that was given up may still write
+	got := new(T) // an abandoned call may still write it
 	var calls isolate.Runner[call]
 	result := calls.Begin(func() (err error) {
 		*got, err = fn(ctx)

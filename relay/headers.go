@@ -7,21 +7,21 @@ import (
 )
 
 const (
-	// runPrefix begins the headers in which telemetry says in which span a message is
-	// published: they take the place of those by which it was created.
+	// runPrefix begins headers that hold the trace context of the publishing span. They replace
+	// those of the span that created the message.
 	runPrefix = "asyncmonolith-run-"
-	// escapedHeader says that the names and values of all headers are percent-encoded, since
-	// one of them could not travel as it is.
+	// escapedHeader means that all header names and values are percent-encoded, because one of
+	// them contained characters that are not allowed.
 	escapedHeader = "asyncmonolith-escaped"
 )
 
-// stays reports whether a header is the library's, or a broker's, and so stays where it is.
+// stays reports whether a header belongs to the library or a broker and is not forwarded.
 func stays(name string) bool {
 	name = strings.ToLower(name)
 	return strings.HasPrefix(name, "asyncmonolith-") || strings.HasPrefix(name, "nats-") || strings.HasPrefix(name, "x-")
 }
 
-// outgoing are the headers of a record, given those of its message.
+// outgoing converts a message's headers to those of its record.
 func outgoing(headers map[string]string) map[string]string {
 	out := make(map[string]string, len(headers))
 	hostile := false
@@ -54,7 +54,7 @@ func outgoing(headers map[string]string) map[string]string {
 	return escaped
 }
 
-// incoming are the headers of a message, given those of its record.
+// incoming converts a record's headers to those of its message.
 func incoming(headers map[string]string) (map[string]string, error) {
 	_, escaped := headers[escapedHeader]
 	var in map[string]string
@@ -82,7 +82,7 @@ func incoming(headers map[string]string) (map[string]string, error) {
 	return in, nil
 }
 
-// isToken reports whether any protocol takes the name of a header.
+// isToken reports whether every protocol accepts a header name.
 func isToken(name string) bool {
 	return name != "" && escapeName(name) == name
 }
@@ -101,8 +101,8 @@ func escapeName(name string) string {
 	return b.String()
 }
 
-// printable percent-encodes control characters, which no attribute may have, and what is not
-// valid UTF-8.
+// printable percent-encodes invalid UTF-8 and control characters, which attributes may not
+// contain.
 func printable(text string) string {
 	if strings.IndexFunc(text, isHostile) < 0 {
 		return text
@@ -114,7 +114,7 @@ func printable(text string) string {
 			continue
 		}
 		n := len(string(r))
-		if r == '\uFFFD' { // of a byte that is no UTF-8, or itself
+		if r == '\uFFFD' { // an invalid byte, or U+FFFD itself
 			n = 1
 			if strings.HasPrefix(text[i:], "\uFFFD") {
 				n = 3

@@ -23,22 +23,23 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
 )
 
-// arrival is a record on its way in.
+// arrival is a received record.
 type arrival struct {
 	record  broker.Record
-	hash    string       // in hex: what the inbox remembers
-	each    []recipient  // of a record for several consumers: what it remembers besides
-	message *bus.Message // nil if the type is unknown, or it is to be parked
-	unknown string       // the type, if it is; empty if the record has none
-	parked  error        // why it is
-	encoded string       // the record as it is parked, once that was tried
-	sent    time.Time    // when it says that it was made; zero if it does not say
+	hash    string       // in hex: stored in the inbox
+	each    []recipient  // if it is for several consumers: further hashes for the inbox
+	message *bus.Message // nil if the type is unknown or the record is parked
+	unknown string       // the type, if unknown; empty if the record has none
+	parked  error        // why it is parked
+	encoded string       // the encoded parked record, once it was needed
+	sent    time.Time    // the record's own time; zero if it has none
 }
 
-// recipient is a consumer that a record is for, among others, and the hash of a record for it alone.
+// recipient is one of a record's several consumers, with the hash of a record for it alone.
 type recipient struct{ name, hash string }
 
-// read makes a message of a record. An error is that the application's function does not return: nothing is known of the record.
+// read makes a message of a record. It returns an error only if Map does not return; then nothing
+// is known of the record.
 func (r *receiving) read(ctx context.Context, registry *bus.Registry, record broker.Record) (arrival, error) {
 	mapped, e, err := r.mapped(ctx, record)
 	if errors.Is(err, errTimeout) {
@@ -47,11 +48,11 @@ func (r *receiving) read(ctx context.Context, registry *bus.Registry, record bro
 	return r.understand(registry, record, mapped, e, err), nil
 }
 
-// understand makes a message of a record, given what mapped has returned for it.
+// understand makes a message of a record, given the result of mapped.
 func (r *receiving) understand(registry *bus.Registry, record, mapped broker.Record, e cloudevents.Event, err error) arrival {
 	a := arrival{record: record}
 	if err != nil {
-		// On a topic that is shared, what others make of their events is no concern of ours.
+		// A shared topic may carry invalid events of other programs, which are ignored.
 		if kind := typeOf(mapped); kind != "" && r.types[kind] == "" || errors.Is(err, errNoEvent) && record.Body == nil {
 			a.unknown = kind
 			return a
@@ -93,7 +94,7 @@ func (r *receiving) understand(registry *bus.Registry, record, mapped broker.Rec
 	return a
 }
 
-// hashes are all that the inbox remembers of a record.
+// hashes are all hashes of a record for the inbox.
 func (a arrival) hashes() []string {
 	all := []string{a.hash}
 	for _, one := range a.each {
@@ -102,12 +103,13 @@ func (a arrival) hashes() []string {
 	return all
 }
 
-// isNew reports whether a record is to be taken over, given the hashes that were not remembered yet, of
-// which it takes its own. One for several consumers is from then on for those that did not have it.
+// isNew reports whether a record is new, given the hashes that were added to the inbox. It removes
+// its own hashes from added. A record for several consumers is limited to those that did not have
+// it.
 func (a arrival) isNew(added map[string]bool) bool {
 	take := func(hash string) bool {
 		is := added[hash]
-		delete(added, hash) // it may be in the batch twice
+		delete(added, hash) // the batch may have it twice
 		return is
 	}
 	if !take(a.hash) {
@@ -125,7 +127,7 @@ func (a arrival) isNew(added map[string]bool) bool {
 	return len(a.message.Recipients) > 0
 }
 
-// park has a record parked. It is remembered by all that it has, since it may have no id.
+// park marks a record to be parked. Its hash covers the whole record, because it may have no id.
 func (a arrival) park(reason error) arrival {
 	parts := []string{"parked", a.record.Destination, a.record.Key, a.record.ID, a.record.ContentType, string(a.record.Body)}
 	for _, fields := range []map[string]string{a.record.Attributes, a.record.Headers} {
@@ -138,7 +140,7 @@ func (a arrival) park(reason error) arrival {
 	return a
 }
 
-// hashOf is 16 bytes, in hex, that stand for texts.
+// hashOf returns 16 bytes of a hash of the parts, in hex.
 func hashOf(parts ...string) string {
 	h := sha256.New()
 	var size [8]byte
@@ -150,13 +152,13 @@ func hashOf(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// mapTimeout is how long a Map has for a record, but for callGrace.
+// mapTimeout is Map's timeout for one record, without callGrace.
 const mapTimeout = 5 * time.Second
 
-// mapped reads the event of a record, after the application's function has changed that.
+// mapped applies Map to a record and reads its event.
 func (r *receiving) mapped(ctx context.Context, record broker.Record) (mapped broker.Record, e cloudevents.Event, err error) {
 	if r.mapping != nil {
-		given := record // a Map that was given up may still read it
+		given := record // an abandoned Map may still read it
 		record, err = ask(ctx, "Map", &r.runs.hanging, mapTimeout, func(context.Context) (broker.Record, error) { return r.mapping(given) })
 		switch {
 		case errors.Is(err, errTimeout):
@@ -169,7 +171,7 @@ func (r *receiving) mapped(ctx context.Context, record broker.Record) (mapped br
 	return record, e, err
 }
 
-// typeOf is the type that a record says it has, however wrong the rest is; empty if it says none.
+// typeOf returns a record's event type, even if the rest is invalid; empty if it has none.
 func typeOf(record broker.Record) string {
 	if mediaType, _, _ := strings.Cut(record.ContentType, ";"); strings.EqualFold(strings.TrimSpace(mediaType), cloudevents.Structured) {
 		return cloudevents.TypeOf(record.Body)
@@ -177,7 +179,7 @@ func typeOf(record broker.Record) string {
 	return record.Attributes["type"]
 }
 
-// errNoEvent is that of records that are no events of CloudEvents.
+// errNoEvent is returned for records that are not CloudEvents.
 var errNoEvent = errors.New("it is no event of CloudEvents")
 
 // readEvent reads an event in binary or structured mode.
@@ -225,10 +227,10 @@ func message(payloadType string, e cloudevents.Event, record broker.Record) (*bu
 	return m, nil
 }
 
-// space is the namespace of ids that are made of others. It is immutable.
+// space is the UUID namespace of derived ids. It is immutable.
 var space = uuid.MustParse("6f2f6a53-1b44-5c0e-9b0f-3d6d2c6a7d10")
 
-// messageID is the id of an event if that is a UUID, and else one made of it.
+// messageID returns the event's id if it is a UUID, otherwise a UUID derived from source and id.
 func messageID(source, id string) uuid.UUID {
 	if parsed, err := uuid.Parse(id); err == nil && len(id) == 36 && parsed != uuid.Nil {
 		return parsed
@@ -236,7 +238,7 @@ func messageID(source, id string) uuid.UUID {
 	return uuid.NewSHA1(space, []byte(source+"\x00"+id))
 }
 
-// unknownConsumer reports a consumer that the record is for and that is not registered here.
+// unknownConsumer returns an error if the record is for a consumer that is not registered here.
 func unknownConsumer(registry *bus.Registry, m *bus.Message) error {
 	consumers := registry.ConsumersOf(m.PayloadType)
 	for _, name := range m.Recipients {
@@ -247,7 +249,8 @@ func unknownConsumer(registry *bus.Registry, m *bus.Message) error {
 	return nil
 }
 
-// isSchema distinguishes a schema of Kafka Connect from a member of the application's own: it is null, or an object with a type.
+// isSchema distinguishes a Kafka Connect schema from an application's member: it is null, or an
+// object with a type.
 func isSchema(text json.RawMessage) bool {
 	var schema struct {
 		Type string `json:"type"`
@@ -255,7 +258,7 @@ func isSchema(text json.RawMessage) bool {
 	return string(text) == "null" || len(text) > 0 && text[0] == '{' && json.Unmarshal(text, &schema) == nil && schema.Type != ""
 }
 
-// unwrapped takes a payload out of what a connector has put around it.
+// unwrapped removes a connector's envelope from a payload.
 func unwrapped(body []byte) []byte {
 	var members map[string]json.RawMessage
 	if strings.HasPrefix(string(body), "{") && json.Unmarshal(body, &members) == nil && len(members) == 2 && isSchema(members["schema"]) && members["payload"] != nil {

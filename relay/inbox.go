@@ -19,18 +19,19 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// takeTimeout bounds each transaction in which records are taken over.
+// takeTimeout limits each transaction that accepts records.
 const takeTimeout = 10 * time.Second
 
-// takeBytes bounds the records of one, but for a single record.
+// takeBytes limits the size of the records in one transaction, except for a single record.
 const takeBytes = 8 << 20
 
-// receive takes over a batch of a subscription: a nil error acknowledges it.
+// receive accepts a batch of a subscription: a nil error acknowledges it.
 func (r *Runner) receive(ctx context.Context, rc *receiving, records []broker.Record) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// What has begun is finished: a batch that goes back comes again. A stop is seen between its transactions.
+	// A started batch is finished, because a returned batch is redelivered. A stop takes effect
+	// between transactions.
 	stop := ctx
 	ctx = context.WithoutCancel(ctx)
 	if err := r.checkRoom(ctx, rc); err != nil {
@@ -70,7 +71,7 @@ func (r *Runner) receive(ctx context.Context, rc *receiving, records []broker.Re
 			return left
 		})
 	})
-	if err = cmp.Or(err, left); err != nil { // nothing is acknowledged because a layer says so
+	if err = cmp.Or(err, left); err != nil { // a telemetry layer must not cause an acknowledgement
 		r.outage.Failed("take over what was received", err)
 		rc.runs.failed(err)
 		return fmt.Errorf("relay: receiver %q: %w", rc.name, err)
@@ -80,16 +81,16 @@ func (r *Runner) receive(ctx context.Context, rc *receiving, records []broker.Re
 	return nil
 }
 
-// errNotPassedOn: a layer has kept a batch, of which nothing is taken over.
+// errNotPassedOn is returned when a telemetry layer did not pass on a batch.
 var errNotPassedOn = errors.New("relay: RunnerConfig.Telemetry has not passed a batch on")
 
-// parkAtOnce is how many records that cannot be taken are parked in one transaction.
+// parkAtOnce is how many unacceptable records are parked in one transaction.
 const parkAtOnce = 16
 
-// take takes records over. What cannot be written is parked. What cannot be parked either is an error, once
-// all others are taken over.
+// take accepts records. A record that cannot be written is parked. If a record cannot be parked
+// either, take returns an error after all others are accepted.
 func (r *Runner) take(ctx, stop context.Context, rc *receiving, arrivals []arrival) error {
-	var kept []error // of those that stay at the broker
+	var kept []error // errors of records that stay at the broker
 	keep := func(a arrival, err error) error {
 		kept = append(kept, fmt.Errorf("a record of %d bytes cannot be parked: %w", len(a.record.Body), err))
 		return nil
@@ -100,14 +101,14 @@ func (r *Runner) take(ctx, stop context.Context, rc *receiving, arrivals []arriv
 		case a.parked != nil:
 			return keep(a, err)
 		case errors.Is(err, eventlog.ErrTombstoned):
-			a.message = nil // nothing of the stream is to be kept
+			a.message = nil // nothing of the stream may be kept
 		default:
 			a = a.park(err)
 		}
 		if park = append(park, a); len(park) < parkAtOnce {
 			return nil
 		}
-		these := park // the batch may run out of time: what was found until then is parked
+		these := park // the batch may time out: park what was found until then
 		park = nil
 		return r.sift(ctx, stop, rc, these, keep)
 	})
@@ -117,12 +118,12 @@ func (r *Runner) take(ctx, stop context.Context, rc *receiving, arrivals []arriv
 	return errors.Join(append(kept, err)...)
 }
 
-// sift takes records over in their order, and gives those that it cannot to refused, one at a time. Where a part
-// fails, the first one to blame is looked for by halves. Behind it parts begin small, and double: if all
-// fail, each costs one transaction, and if one does, few. What takes too long together is halved as well, and parts
-// stay as small then.
+// sift accepts records in order and passes each rejected one to refused. If a part fails, the
+// first bad record is found by bisection. After it, parts start small and double: if all fail,
+// each costs one transaction; if one fails, few are needed. Parts that time out are also halved,
+// and stay that small.
 func (r *Runner) sift(ctx, stop context.Context, rc *receiving, arrivals []arrival, refused func(arrival, error) error) error {
-	size, suspects := len(arrivals), 0 // of the first so many one is to blame
+	size, suspects := len(arrivals), 0 // one of the first suspects records is bad
 	most := len(arrivals)
 	for len(arrivals) > 0 {
 		if err := stop.Err(); err != nil {
@@ -155,7 +156,7 @@ func (r *Runner) sift(ctx, stop context.Context, rc *receiving, arrivals []arriv
 	return nil
 }
 
-// bounded is how many of the first n records are taken over together, as far as their size goes.
+// bounded returns how many of the first n records fit into one transaction.
 func bounded(arrivals []arrival, n int) int {
 	size := 0
 	for i, a := range arrivals[:min(n, len(arrivals))] {
@@ -166,14 +167,14 @@ func bounded(arrivals []arrival, n int) int {
 	return min(n, len(arrivals))
 }
 
-// answers reports whether the database answers: then what took too long was too much.
+// answers reports whether the database answers; then a timeout was caused by the size of the part.
 func (r *Runner) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return r.db.PingContext(ctx) == nil
 }
 
-// isInput reports whether an error is about what is to be written, rather than the database.
+// isInput reports whether an error is caused by the input rather than the database.
 func isInput(err error) bool {
 	for _, input := range []error{eventlog.ErrTombstoned, bus.ErrNoConsumer, bus.ErrInvalidPayload, bus.ErrTooLarge, bus.ErrInvalidText, bus.ErrInvalidOption, bus.ErrNoKey} {
 		if errors.Is(err, input) {
@@ -185,8 +186,8 @@ func isInput(err error) bool {
 	return unreadable || panicked || dberr.IsRefused(err)
 }
 
-// takeTogether takes records over in one transaction: it remembers them, and writes messages
-// for those that are new. They were received just now, or parked before.
+// takeTogether accepts records in one transaction: it adds them to the inbox and writes messages
+// for the new ones. received is false for records that were parked before.
 func (r *Runner) takeTogether(ctx context.Context, rc *receiving, received bool, arrivals ...arrival) error {
 	hashes := make([]string, 0, len(arrivals))
 	for _, a := range arrivals {
@@ -213,7 +214,7 @@ func (r *Runner) takeTogether(ctx context.Context, rc *receiving, received bool,
 				messages, fresh = append(messages, a.message), fresh+1
 				continue
 			}
-			if a.parked == nil { // it is of a stream that is erased
+			if a.parked == nil { // its stream is erased
 				continue
 			}
 			row, err := rc.parkedRow(a)
@@ -238,8 +239,8 @@ func (r *Runner) takeTogether(ctx context.Context, rc *receiving, received bool,
 	return nil
 }
 
-// write writes messages, or events. It calls functions of the application, by which one decodes a
-// payload for instance: their panics are about what is to be written.
+// write writes messages or events. It calls application functions that may decode a payload; their
+// panics count as input errors.
 func (r *Runner) write(ctx context.Context, tx bun.Tx, rc *receiving, messages []*bus.Message) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -252,8 +253,8 @@ func (r *Runner) write(ctx context.Context, tx bun.Tx, rc *receiving, messages [
 	return r.send(ctx, tx, messages)
 }
 
-// send writes messages. Those that have one id, since they are for different consumers or of
-// different sources, go apart.
+// send writes messages. Messages with the same id, for different consumers or of different
+// sources, are written separately.
 func (r *Runner) send(ctx context.Context, tx bun.Tx, messages []*bus.Message) error {
 	for len(messages) > 0 {
 		var now, later []*bus.Message
@@ -273,10 +274,10 @@ func (r *Runner) send(ctx context.Context, tx bun.Tx, messages []*bus.Message) e
 	return nil
 }
 
-// parkedRow is the message of a record that cannot be taken. It does not go through the produce
-// chain, whose layers are for messages of the application, and may be too large for it.
+// parkedRow makes the message of a parked record. It bypasses the produce chain, whose layers are
+// for the application's messages, and may exceed its size limit.
 func (r *receiving) parkedRow(a *arrival) (_ store.NewMessage, err error) {
-	if a.encoded == "" { // else it was to be written already, with others
+	if a.encoded == "" { // otherwise an earlier attempt encoded it
 		if a.encoded, err = encodeRecord(a.record); err != nil {
 			return store.NewMessage{}, err
 		}
@@ -288,7 +289,7 @@ func (r *receiving) parkedRow(a *arrival) (_ store.NewMessage, err error) {
 	return store.NewMessage{MessageID: id, ConsumerType: r.consumerName(), PayloadType: parkedType, Payload: a.encoded}, nil
 }
 
-// park writes records that cannot be taken, for their receiver's consumer.
+// park writes parked records for their receiver's consumer.
 func (r *Runner) park(ctx context.Context, tx bun.Tx, rows []store.NewMessage) error {
 	if len(rows) == 0 {
 		return nil
@@ -300,10 +301,10 @@ func (r *Runner) park(ctx context.Context, tx bun.Tx, rows []store.NewMessage) e
 	return nil
 }
 
-// unattended is how long a parked record waits in a program that does not run its receiver.
+// unattended is how long a parked record is snoozed in a program that does not run its receiver.
 const unattended = 30 * time.Second
 
-// retake tries parked records once more, and has those that still cannot be taken poisoned.
+// retake tries parked records again; those that still fail are poisoned.
 func (r *receiving) retake(ctx context.Context, batch []*bus.Message) error {
 	failed := make(bus.BatchError)
 	for i, m := range batch {
@@ -342,7 +343,7 @@ func (r *Runner) retake(ctx context.Context, rc *receiving, m *bus.Message) erro
 		return bus.Discard(fmt.Errorf("relay: receiver %q: the type of the event is not accepted", rc.name))
 	}
 	switch err = r.takeTogether(ctx, rc, false, a); {
-	case errors.Is(err, eventlog.ErrTombstoned): // nothing of the stream is to be kept
+	case errors.Is(err, eventlog.ErrTombstoned): // nothing of the stream may be kept
 		return bus.Discard(fmt.Errorf("relay: receiver %q: %w", rc.name, err))
 	case err != nil && isInput(err):
 		return bus.Permanent(fmt.Errorf("relay: receiver %q: %w", rc.name, err))

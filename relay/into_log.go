@@ -13,22 +13,24 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// AppendToLog has what is accepted appended to the event log, see [RunnerConfig], instead of sent to
-// consumers: in the transaction that remembers it, in the order in which it arrives, and once.
-// Projections, and consumers of the events, go on from there. The stream is the record's key behind
-// a category of its own: with AppendToLog("bank") what is account-1 there is bank-account-1 here. Events
-// keep their id and headers; a payload is taken as the newest schema that is known here.
+// AppendToLog appends accepted records to the event log (see [RunnerConfig]) instead of sending
+// them to consumers. Each is appended once, in the order of arrival, in the transaction that adds
+// it to the inbox. Projections and consumers of the events process them from there. The stream is
+// the category, a hyphen and the record's key: with AppendToLog("bank"), account-1 becomes
+// bank-account-1. Events keep their id and headers. A payload is read as the newest schema known
+// here.
 //
-// What [NewLogForwarder] says of a stream that was erased erases it here, and later records of it are dropped.
-// An event that cannot be appended, or has no key, is parked like any other record, and those behind
-// it are not held up; requeued, it is appended behind them. The order of a stream is as the broker
-// delivers it: see docs/services.md for what each needs. Nothing else should append to these streams.
+// A record of [NewLogForwarder] for an erased stream erases the stream here; later records of it
+// are dropped. An event that has no key or cannot be appended is parked without blocking later
+// events; once requeued, it is appended after them. Each stream has the order in which the broker
+// delivers it: see docs/services.md for the brokers' settings. Nothing else should append to these
+// streams.
 //
-// Of the processes that run the receiver one subscribes, and the others stand by, unless it is
-// [CompetingReceivers]: with two subscribers most brokers keep no order. When that one stops another takes its
-// place within a second, and when it is killed within 10 s.
+// One of the processes that run the receiver subscribes and the others stand by, unless
+// [CompetingReceivers] is set: most brokers keep no order with two subscribers. If the process
+// stops, another replaces it within a second; if it is killed, within 10 s.
 //
-// On MariaDB, which has no event log, NewRunner returns an errors.ErrUnsupported.
+// On MariaDB, which has no event log, NewRunner returns errors.ErrUnsupported.
 func AppendToLog(category string) ReceiveOption {
 	return func(r *receiving) {
 		if category == "" || strings.Contains(category, "-") {
@@ -41,13 +43,14 @@ func AppendToLog(category string) ReceiveOption {
 	}
 }
 
-// CompetingReceivers has all processes that run a receiver with [AppendToLog] subscribe at once, for brokers that
-// share out partitions, in each of which the order is kept: Kafka. Defaults to one at a time.
+// CompetingReceivers lets all processes that run a receiver with [AppendToLog] subscribe at once.
+// It is for brokers that distribute partitions and keep the order in each: Kafka. Defaults to one
+// process at a time.
 func CompetingReceivers() ReceiveOption {
 	return func(r *receiving) { r.shared = true }
 }
 
-// fitsLog reports what keeps a receiver from appending.
+// fitsLog returns an error if the receiver cannot append to the log.
 func (r *receiving) fitsLog(s *store.Store, log *eventlog.Log) error {
 	err := s.Events()
 	if err == nil && log == nil {
@@ -65,7 +68,7 @@ func (r *receiving) fitsLog(s *store.Store, log *eventlog.Log) error {
 	return errors.Join(errs...)
 }
 
-// asEvent makes an event of a message.
+// asEvent turns a message into an event.
 func (r *receiving) asEvent(m *bus.Message) error {
 	if m.OrderingKey == "" {
 		return errors.New("it has no key, which would be its stream")
@@ -75,7 +78,7 @@ func (r *receiving) asEvent(m *bus.Message) error {
 	return nil
 }
 
-// appendToLog appends events in their order, and erases streams.
+// appendToLog appends events in order and erases streams.
 func (r *Runner) appendToLog(ctx context.Context, tx bun.Tx, messages []*bus.Message) error {
 	begin := 0
 	for i, m := range messages {

@@ -26,55 +26,57 @@ const (
 	mostBatch   = 1000
 	logAttempts = 5
 	logDelay    = time.Second
-	// logPrefix begins the names under which log relays have their checkpoints, among those of
+	// logPrefix begins the names of log relays' checkpoints, which are stored with those of
 	// projections.
 	logPrefix  = "relay:"
 	logVersion = 1
 )
 
-// tombstone is the name of what a stream ends with that is erased. It is immutable.
+// tombstone is the event type that ends an erased stream. It is immutable.
 var tombstone = eventlog.Tombstoned{}.PayloadType()
 
-// LogForwarder publishes the event log in its order. [NewLogForwarder] makes one, and a [Runner] runs it. It is a
-// value that never changes.
+// LogForwarder publishes the event log in order. [NewLogForwarder] makes one, and a [Runner] runs
+// it. It is immutable.
 type LogForwarder struct{ logging *logging }
 
-// NewLogForwarder describes a relay of the event log: events of the types that it is given [Events] or
-// [Route] for leave in the order of their positions, or of their streams where there are several
-// [Shards], and so does eventlog.Tombstoned, without a body, for streams that are erased. It takes
-// the options of this package that [NewForwarder] takes, [Source] among them, which is required, and
-// bus.BatchSize, which defaults to 500 here, bus.MaxAttempts, which defaults to 5, and
-// bus.AttemptDelay, 1 s. Mistakes are reported by [NewRunner]. There has to be an event log, see
+// NewLogForwarder describes a relay of the event log. It publishes events of the types given by
+// [Events] or [Route] in the order of their positions, or within each stream if there are several
+// [Shards]. For an erased stream it publishes eventlog.Tombstoned, without a body.
+//
+// It accepts the options of this package that [NewForwarder] accepts, among them [Source], which
+// is required. It also accepts bus.BatchSize (default 500), bus.MaxAttempts (default 5) and
+// bus.AttemptDelay (default 1 s). [NewRunner] reports mistakes. The relay needs an event log: see
 // [RunnerConfig].
 //
 // A record has the event's stream as its key and subject, its position as the attribute sequence,
-// and its newest form as the body.
+// and its payload in the newest schema as the body.
 //
-// What arrives depends on the publisher. Of an [broker.Appender] the broker itself decides where to go on,
-// and it refuses a process that is not at its end: each event is there once, in order, although
-// processes are killed, or go on after their lease.
+// Delivery depends on the publisher. With a [broker.Appender], the broker stores the position, and
+// rejects a process that is not at its end. Then each event is published once and in order, even
+// if processes are killed or continue after their lease.
 //
-// Any other publisher is given one batch of a shard at a time, and the relay goes on behind the
-// last record before the first that failed. Then records come twice after a kill, or out of a batch
-// of which one has failed. Those that come for the first time are in order if it is an
-// [broker.OrderedPublisher], and else as far as it keeps the order of a batch in which one fails; and as
-// long as no process goes on publishing after its lease, 30 s or more.
+// Any other publisher gets one batch of a shard at a time, and the relay continues after the last
+// record before the first failure. After a kill, or a failure within a batch, records may be
+// published twice. Records published for the first time are in order if the publisher is a
+// [broker.OrderedPublisher]; otherwise only if it keeps the order of a batch in which one fails.
+// This holds as long as no process publishes after its lease, 30 s or more.
 //
-// A call of the publisher that ignores its context is given up 1 s after [PublishTimeout]; of a shard
-// four may go on like that, in a process, and no more are made before one returns.
+// A publisher call that ignores its context is abandoned 1 s after [PublishTimeout]. If four
+// abandoned calls of a shard still run in a process, it makes no more until one returns.
 //
-// One process at a time works on a shard. While the broker is away, [broker.ErrUnavailable], nothing is
-// written: the relay tries again after 1 s, and then after twice as long each time, up to 30 s, or
-// as soon as its circuit is reset: see [WithCircuit]. A destination that is missing is looked for
-// as [NewForwarder] does. If the broker refuses an event, if an event cannot be read, and after
-// MaxAttempts with any other error, the shard halts until [Runner.Resume], unless [Park] says
-// otherwise.
+// One process at a time works on a shard. While the broker is unavailable
+// ([broker.ErrUnavailable]), nothing is written to the database. The relay retries after 1 s, then
+// after twice as long each time, up to 30 s, or as soon as its circuit is reset: see
+// [WithCircuit]. A missing destination is retried as by [NewForwarder]. If the broker rejects an
+// event, an event cannot be read, or any other error occurs MaxAttempts times, the shard halts
+// until [Runner.Resume], unless [Park] is set.
 //
-// The name is stored: under another one everything is published from the beginning. A type that is
-// added is published from where the relay has come to when the first process that has it runs: the types
-// are stored, too. A process that lacks one of them, since it is of an older release or the type was
-// removed, stops in front of the first event of it, and leaves the shard to others; [LogStats] says so. If
-// there are no others, [Runner.Resume] has the relay forget the types that its process lacks.
+// The name is stored: under another name everything is published from the beginning. A new type is
+// published from the position that the relay has reached when the first process with that type
+// runs. The types are stored too. A process that lacks a stored type, because it is an older
+// release or the type was removed, stops before the first such event and leaves the shard to other
+// processes; [LogStats] reports this. If there are none, [Runner.Resume] removes the types that
+// its process lacks.
 func NewLogForwarder(name string, pub broker.Publisher, options ...bus.ConsumerOption) LogForwarder {
 	p, config := newPublishing(name, pub, options)
 	l := &logging{publishing: p, batch: cmp.Or(config.BatchSize, logBatch), attempts: cmp.Or(config.MaxAttempts, logAttempts), delay: logDelay}
@@ -95,9 +97,9 @@ func NewLogForwarder(name string, pub broker.Publisher, options ...bus.ConsumerO
 	return LogForwarder{l}
 }
 
-// Shards is the number of parts of a [NewLogForwarder] that are published beside each other, up to 64; the
-// order is kept within each stream. Defaults to 1, which keeps the order of the whole log. It
-// cannot be changed but with the name.
+// Shards is the number of parts of a [NewLogForwarder] that are published concurrently, up to 64.
+// The order is kept within each stream. Defaults to 1, which keeps the order of the whole log. To
+// change it, change the relay's name.
 func Shards(n int) bus.ConsumerOption {
 	return publishOption(func(p *publishing) {
 		if p.shardCount = n; n < 1 || n > store.Slots {
@@ -106,8 +108,8 @@ func Shards(n int) bus.ConsumerOption {
 	})
 }
 
-// Park has a [NewLogForwarder] put aside what it cannot publish, and go on. [Runner.Parked] lists that.
-// Defaults to halting the shard, which leaves nothing out.
+// Park makes a [NewLogForwarder] park events that it cannot publish, and continue. [Runner.Parked]
+// lists them. By default the shard halts, so that no event is skipped.
 func Park() bus.ConsumerOption {
 	return publishOption(func(p *publishing) { p.park = true })
 }
@@ -120,23 +122,22 @@ func (l LogForwarder) Name() string {
 	return l.logging.name
 }
 
-// logging is what a LogForwarder stands for. It does not change once a runner has it, but for what is
-// behind pointers.
+// logging implements a LogForwarder. Once a runner has it, it changes only behind pointers.
 type logging struct {
 	*publishing
 	appender broker.Appender         // nil for any other publisher
-	sequence broker.OrderedPublisher // likewise
+	sequence broker.OrderedPublisher // nil for any other publisher
 	batch    int
 	attempts int
 	delay    time.Duration
 	by       atomic.Pointer[Runner]
 
 	types  *eventlog.Types
-	stored []string // names of events
+	stored []string // stored event types
 	shards []*shard
 }
 
-// checkpoint is the name of the relay among the readers of the log.
+// checkpoint is the name of the relay's checkpoint.
 func (l *logging) checkpoint() string { return logPrefix + l.name }
 
 func (l *logging) checkLog(config bus.ConsumerConfig) {
@@ -190,10 +191,10 @@ func (relay LogForwarder) in(r *Runner) error {
 	return errors.Join(errs...)
 }
 
-// errNoLog is of what needs an event log.
+// errNoLog is returned for relays that need an event log.
 var errNoLog = errors.New("there is no event log: give it to RunnerConfig.Log")
 
-// fits reports events that the log does not know.
+// fits returns an error for each event type that the log does not have.
 func (l *logging) fits(types *eventlog.Types) error {
 	var errs []error
 	for _, r := range l.inOrder {
@@ -212,7 +213,7 @@ func (l *logging) fits(types *eventlog.Types) error {
 	return errors.Join(errs...)
 }
 
-// complete adds what is known of the events.
+// complete adds what depends on the event types.
 func (l *logging) complete(types *eventlog.Types) {
 	l.types = types
 	if l.routes[tombstone] == nil {
@@ -227,7 +228,7 @@ func (l *logging) complete(types *eventlog.Types) {
 	}
 }
 
-// enterLogs gives log relays their checkpoints, and asks brokers whether they are what is needed.
+// enterLogs creates the log relays' checkpoints and checks that the brokers support them.
 func (r *Runner) enterLogs(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*statementTimeout)
 	defer cancel()
@@ -238,7 +239,7 @@ func (r *Runner) enterLogs(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// try asks the broker where the first shard stands. One that is away is none to refuse.
+// try asks the broker for the first shard's position. It ignores an unavailable broker.
 func (l *logging) try(ctx context.Context) error {
 	if l.appender == nil {
 		return nil
@@ -250,7 +251,7 @@ func (l *logging) try(ctx context.Context) error {
 	return fmt.Errorf("log relay %q: %w", l.name, err)
 }
 
-// enter gives the relay its checkpoints, unless it has them.
+// enter creates the relay's checkpoints, unless they exist.
 func (r *Runner) enter(ctx context.Context, l *logging) error {
 	sub := store.Subscription{Name: l.checkpoint(), Version: logVersion, Shards: l.shardCount, Filter: "{}"}
 	rows, err := r.store.Subscriptions(ctx, r.db, sub.Name)

@@ -14,27 +14,27 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// ErrUnknownRelay is returned for a log relay that the runner was not given.
+// ErrUnknownRelay is returned for a log relay that the runner does not have.
 var ErrUnknownRelay = errors.New("relay: the log relay is not known")
 
-// LogStats is how far a log relay has come, in the whole database.
+// LogStats is the progress of a log relay, in the whole database.
 type LogStats struct {
 	Relay string
-	// Lag is how many positions of the log are still before its slowest shard.
+	// Lag is how many positions the slowest shard is behind the log.
 	Lag int64
-	// Halted is the number of shards that wait for a person, and LastError what the first of
-	// them, or of those that try again, has failed with.
+	// Halted is the number of halted shards. LastError is the error of the first shard that is
+	// halted or retries.
 	Halted    int
 	LastError string
-	// Parked is the number of events put aside, up to 10,000.
+	// Parked is the number of parked events, up to 10,000.
 	Parked int
-	// Closed is since when the circuit is open, and Reason why. It is zero while the circuit is
+	// Closed is since when the circuit is open, and Reason is why. Both are zero while it is
 	// closed.
 	Closed time.Time
 	Reason error
 }
 
-// Logs returns how the log relays are doing, in the order in which they were given.
+// Logs returns the progress of the log relays, in the order in which they were given.
 func (r *Runner) Logs(ctx context.Context) ([]LogStats, error) {
 	all := make([]LogStats, 0, len(r.logs))
 	for _, l := range r.logs {
@@ -49,7 +49,7 @@ func (r *Runner) Logs(ctx context.Context) ([]LogStats, error) {
 				s.LastError = row.LastError
 			}
 		}
-		if err == nil && len(rows) == 0 { // it has never run
+		if err == nil && len(rows) == 0 { // never run
 			s.Lag, err = r.store.Head(ctx, r.db)
 		}
 		if err == nil {
@@ -66,7 +66,7 @@ func (r *Runner) Logs(ctx context.Context) ([]LogStats, error) {
 	return all, nil
 }
 
-// Parked is an event that a log relay has put aside: see [Park].
+// Parked is an event that a log relay has parked: see [Park].
 type Parked struct {
 	Position int64
 	Stream   string
@@ -74,9 +74,8 @@ type Parked struct {
 	ParkedAt time.Time
 }
 
-// Parked lists the events, at most limit, that a log relay has put aside, in order. They are
-// published when it is rewound, and not before: behind what has left since they would be out of
-// order.
+// Parked lists up to limit parked events of a log relay, in order. They are published only when
+// the relay is rewound, because publishing them later would break the order.
 func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, error) {
 	err := r.known(name)
 	var rows []store.Parked
@@ -91,8 +90,8 @@ func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, 
 	}), nil
 }
 
-// Resume has the halted shards of a log relay try again, with all their attempts, and returns how
-// many there were. Events of types that this process lacks, and no other has, are left out from now on: see [NewLogForwarder].
+// Resume resumes the halted shards of a log relay, with all attempts, and returns how many there
+// were. It also removes event types that no process has: see [NewLogForwarder].
 func (r *Runner) Resume(ctx context.Context, name string) (n int, err error) {
 	if err = r.known(name); err == nil {
 		n, err = r.store.ResumeReader(ctx, r.db, logPrefix+name, logVersion)
@@ -105,9 +104,9 @@ func (r *Runner) Resume(ctx context.Context, name string) (n int, err error) {
 	return n, dberr.Wrap(err, "relay: resume %q", name)
 }
 
-// Rewind has a log relay publish everything again, from the beginning of the log, behind what the
-// broker has. Receivers that remember the records drop them: see [DeduplicationWindow]. Events put aside are
-// forgotten, and tried again.
+// Rewind publishes everything again from the beginning of the log, after what the broker already
+// has. Receivers that still have the records in their inbox drop them: see [DeduplicationWindow].
+// Parked events are retried.
 func (r *Runner) Rewind(ctx context.Context, name string) error {
 	err := r.known(name)
 	if err == nil {
@@ -121,7 +120,7 @@ func (r *Runner) Rewind(ctx context.Context, name string) error {
 	return dberr.Wrap(err, "relay: rewind %q", name)
 }
 
-// known reports a log relay that the runner was not given.
+// known returns an error if the runner does not have the log relay.
 func (r *Runner) known(name string) error {
 	if slices.ContainsFunc(r.logs, func(l *logging) bool { return l.name == name }) {
 		return nil

@@ -13,10 +13,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
-// lookEvery is how often log relays look for events while none are announced.
+// lookEvery is how often log relays poll for events if no notification arrives.
 const lookEvery = 250 * time.Millisecond
 
-// crew is the goroutines of the log relays of one Run.
+// crew runs the goroutines of one Run's log relays.
 type crew struct {
 	*Runner
 	ctx     context.Context
@@ -24,8 +24,7 @@ type crew struct {
 	workers sync.WaitGroup
 }
 
-// runLogs looks for shards that are behind, and has them worked on, until ctx ends. Then it gives
-// their leases back.
+// runLogs starts work on shards that are behind, until ctx ends. Then it returns their leases.
 func (r *Runner) runLogs(ctx context.Context) {
 	c := &crew{Runner: r, ctx: ctx, alarm: alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond)}
 	defer r.registry.Wakeups().Listen(func(w wakeup.Wake) {
@@ -52,8 +51,8 @@ func (r *Runner) runLogs(ctx context.Context) {
 	r.letGo(ctx)
 }
 
-// letGo lets others have the shards without waiting for the end of their leases. It is one statement for all, so that a database
-// that hangs delays a stop by one timeout.
+// letGo returns the leases of all shards. It is one statement, so that an unresponsive database
+// delays a stop by only one timeout.
 func (r *Runner) letGo(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
@@ -67,13 +66,13 @@ func (r *Runner) letGo(ctx context.Context) {
 	}
 }
 
-// checkpoints are the names of the log relays among the readers of the log.
+// checkpoints are the names of the log relays' checkpoints.
 func (r *Runner) checkpoints() []string {
 	return store.Each(r.logs, (*logging).checkpoint)
 }
 
-// dispatch assigns positions to events, and starts work on the shards that are behind. An idle look
-// is one statement, and none while all shards wait for their broker.
+// dispatch assigns positions to events and starts work on shards that are behind. An idle poll is
+// one statement, or none while all shards wait for their broker.
 func (c *crew) dispatch() error {
 	free := make(map[string][]*shard)
 	now := time.Now()
@@ -119,7 +118,7 @@ func (c *crew) behind(free map[string][]*shard) ([]store.Subscription, bool, err
 	return c.store.Behind(ctx, c.db, names)
 }
 
-// number assigns positions for as long as a statement may take; the next look goes on.
+// number assigns positions within a statement timeout; the next poll continues.
 func (c *crew) number() error {
 	turn, cancel := context.WithTimeout(c.ctx, statementTimeout)
 	defer cancel()
@@ -139,9 +138,9 @@ func (c *crew) start(s *shard) {
 	c.workers.Go(func() {
 		defer func() {
 			s.busy.Store(false)
-			c.alarm.By(time.Now().Add(time.Millisecond)) // for what was appended meanwhile
+			c.alarm.By(time.Now().Add(time.Millisecond)) // for events appended meanwhile
 		}()
-		ctx := context.WithoutCancel(c.ctx) // a batch that has begun is finished
+		ctx := context.WithoutCancel(c.ctx) // finish a started batch
 		for more := true; more && c.ctx.Err() == nil; {
 			var err error
 			if more, err = c.step(ctx, s); err != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// A log relay stores which types of events it publishes. While processes of two releases run, the
-// one that lacks a type must not pass over its events, for then no process publishes them.
+// A log relay stores the event types that it publishes. While two releases run, a process that
+// lacks a type must not skip its events, or no process would publish them.
 
-// errLacksType is of an event that another process has to publish.
+// errLacksType is returned for an event that only another process can publish.
 var errLacksType = errors.New("relay: this process has no route for a type of events that the log relay publishes")
 
-// typesOf reads which types are stored. There are none in what was written before they were.
+// typesOf decodes the stored types. Older releases stored none.
 func typesOf(filter string) (types []string) {
 	if json.Unmarshal([]byte(filter), &types) != nil {
 		return nil
@@ -25,22 +25,22 @@ func typesOf(filter string) (types []string) {
 	return types
 }
 
-// union has the types of both, in their order.
+// union returns the types of both, sorted.
 func union(a, b []string) []string {
 	all := slices.Concat(a, b)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// announce adds the types of this process to those that are stored. From then on a process that
-// does not have them moves no shard.
+// announce adds this process's types to the stored ones. From then on, a process that lacks them
+// does not move past their events.
 func (r *Runner) announce(ctx context.Context, l *logging) error {
 	return r.setTypes(ctx, l, func(stored []string) []string { return union(stored, l.stored) })
 }
 
-// setTypes changes the types that are stored.
+// setTypes changes the stored types.
 func (r *Runner) setTypes(ctx context.Context, l *logging, change func(stored []string) []string) error {
-	for range 10 { // others may change them, too
+	for range 10 { // other processes may change them concurrently
 		rows, err := r.store.Subscriptions(ctx, r.db, l.checkpoint())
 		if err != nil {
 			return fmt.Errorf("log relay %q: look which types it has: %w", l.name, err)

@@ -14,39 +14,40 @@ import (
 const (
 	leastMissing = time.Second
 	mostMissing  = 5 * time.Minute
-	// forgotten is how long nothing is heard of a destination, beyond the wait for it, until what was known of it is
-	// old: others may have published to it meanwhile.
+	// forgotten is how long after its retry a destination's state becomes outdated, if nothing
+	// more is heard of it. Other processes may have published to it meanwhile.
 	forgotten = 10 * time.Second
-	// maxMissing bounds how many destinations are kept in mind.
+	// maxMissing limits how many destinations are tracked.
 	maxMissing = 1000
-	// warnEvery is how often the log warns of a destination that is missing, and warnApart how
-	// long after it warned of another one.
+	// warnEvery is how often a missing destination is logged, and warnApart the minimum time
+	// between two of these lines.
 	warnEvery = 5 * time.Minute
 	warnApart = time.Second
 )
 
-// missing knows which destinations have been missing, or have not answered, and since when. It is safe for concurrent use.
+// missing tracks destinations that are missing or do not answer. It is safe for concurrent use.
 type missing struct {
 	mu      sync.Mutex
 	gone    map[place]*absentee
-	warned  time.Time // of any of them
-	doubted time.Time // since when no destination has answered; zero if the last one has
-	shut    bool      // the circuit was tripped since none does
+	warned  time.Time // last warning for any destination
+	doubted time.Time // since when no destination has answered; zero if the last one did
+	shut    bool      // the circuit was tripped because none answers
 }
 
-// place is a destination, or a key of it: where the one answers, what has the other may not, as a partition without a leader.
+// place is a destination, or a key of it. A key may be unavailable alone, as a partition without a
+// leader.
 type place struct{ destination, key string }
 
-// absentee is a destination that is missing, or does not answer.
+// absentee is a place that is missing or does not answer.
 type absentee struct {
 	since, seen, warned time.Time
 
-	silent bool      // it does not answer
-	next   time.Time // when it is tried again, if it is silent: its messages are not sent before
-	trying bool      // by a record whose answer is not there yet
+	silent bool      // does not answer
+	next   time.Time // when a silent place is tried again: its messages are held until then
+	trying bool      // a record to it is being published
 }
 
-// wait is how long messages wait for it.
+// wait is how long messages wait for the place.
 func (a *absentee) wait(now time.Time) time.Duration {
 	most := mostMissing
 	if a.silent {
@@ -55,7 +56,7 @@ func (a *absentee) wait(now time.Time) time.Duration {
 	return min(max(now.Sub(a.since), leastMissing), most)
 }
 
-// warning is an error whose line in the log is to be seen.
+// warning is an error that is logged at Warn.
 type warning struct{ error }
 
 // Level implements slog.Leveler.
@@ -64,12 +65,12 @@ func (warning) Level() slog.Level { return slog.LevelWarn }
 // Unwrap returns the error itself.
 func (w warning) Unwrap() error { return w.error }
 
-// isSilence reports whether a broker, or a destination, has not answered.
+// isSilence reports whether a broker or destination did not answer.
 func isSilence(err error) bool {
 	return errors.Is(err, broker.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// note takes down what the broker said of the records' destinations.
+// note records the broker's results for the records' destinations.
 func (m *missing) note(records []broker.Record, results []error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,7 +92,7 @@ func (m *missing) note(records []broker.Record, results []error) {
 	for i, record := range records {
 		whole, part := place{destination: record.Destination}, place{record.Destination, record.Key}
 		switch err := results[i]; {
-		case errors.Is(err, broker.ErrDisconnected): // which says nothing of the destination
+		case errors.Is(err, broker.ErrDisconnected): // not about the destination
 		case errors.Is(err, broker.ErrNoDestination):
 			m.absent(whole, false, now)
 		case isSilence(err) && !answered[record.Destination]:
@@ -110,7 +111,7 @@ func (m *missing) note(records []broker.Record, results []error) {
 	}
 }
 
-// absent notes that a place is missing, or silent.
+// absent records that a place is missing or silent.
 func (m *missing) absent(at place, silent bool, now time.Time) {
 	gone, known := m.gone[at]
 	if !known {
@@ -127,7 +128,7 @@ func (m *missing) absent(at place, silent bool, now time.Time) {
 	gone.next = now.Add(gone.wait(now))
 }
 
-// of is what is known of the destination of a record, or of its key there; nil if nothing is.
+// of returns the state of a record's destination or key, or nil if neither is absent.
 func (m *missing) of(record broker.Record) *absentee {
 	if gone := m.gone[place{destination: record.Destination}]; gone != nil {
 		return gone
@@ -135,8 +136,8 @@ func (m *missing) of(record broker.Record) *absentee {
 	return m.gone[place{record.Destination, record.Key}]
 }
 
-// holds returns for how long a record is not sent, since its destination does not answer. Now and then it lets one through, which has so
-// long to be answered.
+// holds returns how long a record is held because its destination does not answer. Once the wait
+// is over it lets one record through as a probe, which has timeout to be answered.
 func (m *missing) holds(record broker.Record, timeout time.Duration) (wait time.Duration, held bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -153,7 +154,7 @@ func (m *missing) holds(record broker.Record, timeout time.Duration) (wait time.
 	return 0, false
 }
 
-// silentAll reports whether all of these destinations are silent.
+// silentAll reports whether none of these destinations answers.
 func (m *missing) silentAll(destinations []string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,16 +167,17 @@ func (m *missing) silentAll(destinations []string) bool {
 	return true
 }
 
-// disconnected is called when the circuit opens because there is no connection: what is known of
-// silence is old once it closes.
+// disconnected is called when the circuit opens because there is no connection. What is known of
+// silent destinations is outdated once it closes.
 func (m *missing) disconnected() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.shut = true
 }
 
-// pace is how long to wait with what is held while nothing else has been answered: the longer that lasts the more likely it is the broker,
-// and then rows are to be written rarely. But it may be this destination alone, and behind its messages those of others.
+// pace is how long to wait with held records while no destination answers. The longer that lasts,
+// the likelier the broker is the cause, and rows should be written rarely. But messages of other
+// destinations may follow.
 func (m *missing) pace(most time.Duration) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -185,8 +187,7 @@ func (m *missing) pace(most time.Duration) time.Duration {
 	return min(time.Since(m.doubted)/10, most)
 }
 
-// opened is called when the circuit is closed: a destination that was silent before may answer by
-// now.
+// opened is called when the circuit closes: silent destinations may answer now.
 func (m *missing) opened() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -206,8 +207,8 @@ func (m *missing) wait(record broker.Record) time.Duration {
 	return leastMissing
 }
 
-// told returns the error, or now and then one of which the log warns: messages that are snoozed for
-// ever have no other line.
+// told returns the error, sometimes as a warning: messages that are snoozed forever have no other
+// log line.
 func (m *missing) told(record broker.Record, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

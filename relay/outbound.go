@@ -12,10 +12,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
 )
 
-// consumersAttribute is the extension that names the consumers that an event is for.
+// consumersAttribute is the extension attribute that names the event's consumers.
 const consumersAttribute = "consumers"
 
-// record makes a record of a message.
+// record makes a record from a message.
 func (p *publishing) record(codec bus.Codec, m *bus.Message) (broker.Record, error) {
 	r := p.routes[m.PayloadType]
 	if r == nil && m.Config != nil {
@@ -39,7 +39,7 @@ func (p *publishing) record(codec bus.Codec, m *bus.Message) (broker.Record, err
 	e.Set(consumersAttribute, names)
 	if m.Event != nil {
 		e.Set("subject", printable(m.Event.Stream))
-		if m.Event.Position > 0 { // not yet known of an event that was just recorded
+		if m.Event.Position > 0 { // unknown for an event that was just recorded
 			e.Set("sequence", fmt.Sprintf("%019d", m.Event.Position))
 		}
 	}
@@ -55,8 +55,9 @@ func (p *publishing) record(codec bus.Codec, m *bus.Message) (broker.Record, err
 		record = broker.Record{ContentType: cloudevents.Structured, Body: body}
 	}
 	record.Destination, record.Key, record.Headers = to.destination, to.key, outgoing(m.Headers)
-	// Brokers drop what they have had by this id, whatever destination it goes to. Ids of messages are unique for their source
-	// only: two services may forward one event to one place, by relays of one name.
+	// Brokers drop records with a known id, even for another destination. Message ids are unique
+	// only within their source: two services may forward one event to one destination, with relays
+	// of the same name.
 	record.ID = m.ID.String() + "/" + hashOf(p.source, to.destination) + "/" + url.PathEscape(p.name)
 	if names != "" {
 		record.ID += "/" + names
@@ -64,8 +65,8 @@ func (p *publishing) record(codec bus.Codec, m *bus.Message) (broker.Record, err
 	return record, nil
 }
 
-// recipients are the consumers that a message is for; none stands for all. An alias that is none of them is a former name of the
-// relay.
+// recipients are the consumers of a message; none means all. An alias that is not one of them is a
+// former name of the relay.
 func (p *publishing) recipients(m *bus.Message) []string {
 	if slices.Contains(p.consumers, m.ConsumerAlias) && m.ConsumerAlias != p.name {
 		return []string{m.ConsumerAlias}
@@ -73,7 +74,7 @@ func (p *publishing) recipients(m *bus.Message) []string {
 	return p.consumers
 }
 
-// joinNames and splitNames write names of consumers as one attribute.
+// joinNames encodes consumer names as one attribute; splitNames decodes them.
 func joinNames(names []string) string {
 	escaped := make([]string, len(names))
 	for i, name := range names {

@@ -13,7 +13,7 @@ import (
 // parkedType is the payload type of parked records.
 const parkedType = "asyncmonolith.record"
 
-// parkedRecord is a record as it is stored. What is no text is in base64.
+// parkedRecord is the stored form of a record. Binary content is in base64.
 type parkedRecord struct {
 	Destination parkedText      `json:"destination"`
 	Key         parkedText      `json:"key,omitzero"`
@@ -24,7 +24,8 @@ type parkedRecord struct {
 	Body        *parkedText     `json:"body,omitempty"`
 }
 
-// parkedText is a string, or an object with its base64: of what is no text, or would be much longer.
+// parkedText is a string, or an object with base64 if it is binary or JSON would make it much
+// longer.
 type parkedText string
 
 // MarshalJSON implements json.Marshaler.
@@ -33,7 +34,7 @@ func (t parkedText) MarshalJSON() ([]byte, error) {
 	if !utf8.ValidString(string(t)) {
 		return json.Marshal(encoded)
 	}
-	// Of some text JSON makes six times as much.
+	// JSON may be six times as long as the text.
 	text, err := json.Marshal(string(t))
 	if err == nil && len(text) > 2*len(t)+len(`""`) {
 		return json.Marshal(encoded)
@@ -54,7 +55,7 @@ func (t *parkedText) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// encodeRecord writes a record as it is stored.
+// encodeRecord encodes a record for storage.
 func encodeRecord(r broker.Record) (string, error) {
 	p := parkedRecord{Destination: parkedText(r.Destination), Key: parkedText(r.Key), ID: parkedText(r.ID), ContentType: parkedText(r.ContentType),
 		Attributes: pairs(r.Attributes), Headers: pairs(r.Headers)}
@@ -69,7 +70,7 @@ func encodeRecord(r broker.Record) (string, error) {
 	return string(text), nil
 }
 
-// decodeRecord reads what encodeRecord has written, and perhaps a person has changed.
+// decodeRecord decodes a stored record, which an operator may have edited.
 func decodeRecord(text []byte) (broker.Record, error) {
 	var p parkedRecord
 	if err := json.Unmarshal(text, &p); err != nil {

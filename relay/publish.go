@@ -21,36 +21,36 @@ const (
 	publishAtOnce  = 4
 	publishTimeout = 5 * time.Second
 	maxTimeout     = 10 * time.Minute
-	// publishGrace is what a publisher has beyond its timeout before its run is given up.
+	// publishGrace is the extra time after a publisher's timeout before its run is abandoned.
 	publishGrace = 5 * time.Second
 )
 
 // NewForwarder makes a consumer that publishes the payloads for which it has a [Route]. It needs a
-// [Source], and takes the options of this package and those of any consumer: bus.BatchSize,
-// which defaults to 256 here, and bus.Concurrency, which is how many batches are published at
-// once and defaults to 4. Mistakes are reported by bus.NewRegistry. pub is shared by all
-// batches.
+// [Source]. It accepts the options of this package and those of any consumer, among them
+// bus.BatchSize, which defaults to 256 here, and bus.Concurrency, which limits concurrent batches
+// and defaults to 4. bus.NewRegistry reports mistakes. All batches share pub.
 //
-// A message is done once the broker has it. [broker.Publisher] names the errors that it distinguishes. While
-// the broker does not answer, or not within [PublishTimeout], nothing is written to what waits: a
-// circuit keeps messages from being claimed, see outbox.Circuit, and lets single ones probe. It
-// closes when one is done, or when a [broker.ReconnectNotifier] reports that the broker is back.
+// A message is done once the broker has it. [broker.Publisher] lists the errors it distinguishes.
+// While the broker does not answer, or not within [PublishTimeout], pending messages are not
+// changed: a circuit (see outbox.Circuit) stops claims and lets single messages probe. It closes
+// when a probe succeeds, or when a [broker.ReconnectNotifier] reports that the broker is back.
 //
-// The circuit is tripped if there is no connection, [broker.ErrDisconnected], or if none of the
-// destinations of the routes answers. If only one destination does not answer, its messages are
-// snoozed for as long as it has not, 1 s to 30 s, and one of them at a time is sent: others are not
-// held up. So is what has a key for which there is no answer, as on a partition without a leader.
-// With [DestinationFunc] there may always be another destination: there only a lost connection
-// trips the circuit.
-// A message that has nowhere to go is snoozed for as long as its destination has been missing,
-// 1 s to 5 min. Of each destination that is missing or does not answer the line of a message is at Warn,
-// every 5 min. One that the broker refuses is poisoned. Any other error is a failed attempt.
+// The circuit opens if there is no connection ([broker.ErrDisconnected]), or if no destination of
+// the routes answers. If only one destination does not answer, its messages are snoozed for as
+// long as it has not answered, 1 s to 30 s. One of them at a time is sent as a probe, and other
+// destinations are not delayed. The same applies to a key that is not answered, as on a partition
+// without a leader. With [DestinationFunc], which may return other destinations, only a lost
+// connection opens the circuit.
 //
-// A message that is delivered again on request (bus.Message.Replay) is published like any other, and
-// is live where it arrives, unless it is remembered there.
+// A message whose destination is missing is snoozed for as long as it has been missing, 1 s to 5
+// min. For each destination that is missing or does not answer, one message is logged at Warn
+// every 5 min. A message that the broker rejects is poisoned. Any other error is a failed attempt.
 //
-// The key of a record is the stream of an event, else what outbox.OrderingKey was given, else what the
-// payload's OrderingKey returns.
+// A replayed message (bus.Message.Replay) is published like any other. The receiver treats it as
+// live, unless its inbox has it.
+//
+// The key of a record is the stream of an event, otherwise outbox.OrderingKey, otherwise what the
+// payload's OrderingKey method returns.
 func NewForwarder(name string, pub broker.Publisher, options ...bus.ConsumerOption) bus.Consumer {
 	p, config := newPublishing(name, pub, options)
 	if config.Timeout > 0 && config.Timeout <= p.timeout {
@@ -65,48 +65,48 @@ func NewForwarder(name string, pub broker.Publisher, options ...bus.ConsumerOpti
 	return bus.ConsumeRaw(name, p.consume, p.payloadTypes, all...)
 }
 
-// Source says where the events of a relay come from, as a URI reference: "/shop/orders", or
-// "https://shop.example/orders". Together with the id it identifies an event, for ever and
-// everywhere, so it must not be another service's, and must not change. It is required.
+// Source is the CloudEvents source of a relay's events, a URI reference: "/shop/orders" or
+// "https://shop.example/orders". Together with the id it identifies an event globally, so it must
+// differ from every other service's and must not change. It is required.
 func Source(source string) bus.ConsumerOption {
 	return publishOption(func(p *publishing) { p.source = source })
 }
 
-// Structured has records carry all of an event in one JSON object, for brokers that allow few
+// Structured makes records carry the whole event in one JSON object, for brokers that allow few
 // attributes. Defaults to binary mode, where the payload is the body.
 func Structured() bus.ConsumerOption {
 	return publishOption(func(p *publishing) { p.structured = true })
 }
 
-// ContentType is the media type of payloads, for registries with a codec of their own. Defaults
-// to application/json.
+// ContentType is the media type of payloads, for registries with their own codec. Defaults to
+// application/json.
 func ContentType(mediaType string) bus.ConsumerOption {
 	return publishOption(func(p *publishing) { p.contentType = mediaType })
 }
 
-// PublishTimeout bounds one call of the publisher: up to 10 min. Defaults to 5 s.
+// PublishTimeout limits one call of the publisher: up to 10 min. Defaults to 5 s.
 func PublishTimeout(d time.Duration) bus.ConsumerOption {
 	return publishOption(func(p *publishing) { p.timeout = d })
 }
 
-// WithCircuit sets the circuit that the relay trips while the broker is away. It is for relays that
-// share one, and for code that resets it when the broker is known to be back. Defaults to one of
-// the relay's own.
+// WithCircuit sets the circuit that the relay trips while the broker is unavailable. Use it to
+// share a circuit between relays, or to reset it when the broker is known to be back. By default
+// the relay has its own.
 func WithCircuit(g *outbox.Circuit) bus.ConsumerOption {
 	return publishOption(func(p *publishing) { p.circuit = g })
 }
 
-// Recipients names the consumers that the records are for: [Receive] writes messages for those alone.
-// A message that was produced for an alias of the relay which is one of them is for that one alone; any other
-// alias is a former name of the relay. So name a consumer as it was named here: at the other end that
-// may be an alias. Defaults to all consumers of the payload.
+// Recipients names the consumers of the records: [Receive] writes messages only for those. A
+// message produced for one of the relay's aliases that is also a recipient is for that consumer
+// alone; any other alias is a former name of the relay. Use the consumer's name in this service;
+// it may be an alias in the receiving service. Defaults to all consumers of the payload.
 func Recipients(consumers ...string) bus.ConsumerOption {
 	return publishOption(func(p *publishing) { p.consumers = append(p.consumers, consumers...) })
 }
 
 type publishKey struct{}
 
-// publishOption is an option of this package among those of any consumer.
+// publishOption makes an option of this package a consumer option.
 func publishOption(set func(*publishing)) bus.ConsumerOption {
 	return func(c *bus.ConsumerConfig) {
 		p, ok := c.Value(publishKey{}).(*publishing)
@@ -118,7 +118,7 @@ func publishOption(set func(*publishing)) bus.ConsumerOption {
 	}
 }
 
-// publishing is a relay to a broker. It does not change but for what is behind pointers.
+// publishing is a relay to a broker. It changes only behind pointers.
 type publishing struct {
 	name         string
 	pub          broker.Publisher
@@ -130,18 +130,18 @@ type publishing struct {
 	consumers    []string
 	routes       map[string]*route // by stored names
 	inOrder      []*route
-	payloadTypes []string // the same names, in their order
+	payloadTypes []string // the same names, in order
 	mistakes     []string
 	missing      *missing
 	shardCount   int  // of a log relay
-	park         bool // so does a log relay with what cannot be published
+	park         bool // a log relay parks what it cannot publish
 }
 
-// newPublishing reads the options of this package, and returns those of others beside it.
+// newPublishing reads this package's options, and returns the other options in config.
 func newPublishing(name string, pub broker.Publisher, options []bus.ConsumerOption) (p *publishing, config bus.ConsumerConfig) {
 	publishOption(func(*publishing) {})(&config)
 	for _, option := range options {
-		if option != nil { // which the consumer reports
+		if option != nil { // the consumer reports nil options
 			option(&config)
 		}
 	}
@@ -152,7 +152,7 @@ func newPublishing(name string, pub broker.Publisher, options []bus.ConsumerOpti
 		r.OnReconnect(p.circuit.Reset)
 	}
 	if p.timeout <= 0 || p.timeout > maxTimeout {
-		p.timeout = publishTimeout // it is refused
+		p.timeout = publishTimeout // reported as a mistake
 	}
 	return p, config
 }
@@ -184,14 +184,14 @@ func (p *publishing) mistake(format string, args ...any) {
 	p.mistakes = append(p.mistakes, fmt.Sprintf("relay: "+format, args...))
 }
 
-// refuse is the option that reports what is wrong with the others.
+// refuse is the option that reports mistakes in the others.
 func (p *publishing) refuse(c *bus.ConsumerConfig) {
 	for _, text := range p.mistakes {
 		c.Mistake(text)
 	}
 }
 
-// consume publishes a batch, and says of each message what becomes of it.
+// consume publishes a batch and returns each message's outcome.
 func (p *publishing) consume(ctx context.Context, batch []*bus.Message) error {
 	failed := make(bus.BatchError)
 	records, places := make([]broker.Record, 0, len(batch)), make([]int, 0, len(batch))
@@ -219,7 +219,8 @@ func (p *publishing) consume(ctx context.Context, batch []*bus.Message) error {
 
 var errTimeout = fmt.Errorf("relay: a call took longer than its timeout: %w", context.DeadlineExceeded)
 
-// publish returns an outcome for each record. What is for a destination that does not answer waits, and does not hold up the others.
+// publish returns an outcome for each record. Records for a destination that does not answer wait
+// without delaying others.
 func (p *publishing) publish(ctx context.Context, records []broker.Record) []error {
 	_, _, probes := p.circuit.Tripped()
 	if !probes {
@@ -239,7 +240,7 @@ func (p *publishing) publish(ctx context.Context, records []broker.Record) []err
 		return outcomes
 	}
 	results := p.call(ctx, sent)
-	if cause := context.Cause(ctx); cause == nil || errors.Is(cause, bus.ErrTimeout) { // else who is cut off says nothing of the broker
+	if cause := context.Cause(ctx); cause == nil || errors.Is(cause, bus.ErrTimeout) { // otherwise the call was cut off, which is not the broker's fault
 		p.missing.note(sent, results)
 	}
 	answered := true
@@ -249,17 +250,17 @@ func (p *publishing) publish(ctx context.Context, records []broker.Record) []err
 		answered = answered && !away
 	}
 	if probes && answered && ctx.Err() == nil {
-		p.circuit.Reset() // also when it did not take the record that probed
+		p.circuit.Reset() // also if the broker rejected the probe
 	}
 	return outcomes
 }
 
-// call has the publisher publish, and returns a result for each record.
+// call calls the publisher and returns a result for each record.
 func (p *publishing) call(ctx context.Context, records []broker.Record) []error {
 	calling, cancel := context.WithTimeoutCause(ctx, p.timeout, errTimeout)
 	defer cancel()
-	// A publisher may ignore its context, and be given up: it is not known then for which
-	// destination.
+	// A publisher may ignore its context and be abandoned; then the failing destination is
+	// unknown.
 	defer context.AfterFunc(ctx, func() {
 		if errors.Is(context.Cause(ctx), bus.ErrTimeout) {
 			_ = p.circuit.Trip(errTimeout)
@@ -276,7 +277,7 @@ func (p *publishing) call(ctx context.Context, records []broker.Record) []error 
 	return slices.Repeat([]error{err}, len(records))
 }
 
-// outcome says what becomes of a message, and whether there was no answer.
+// outcome returns a message's outcome, and whether there was no answer.
 func (p *publishing) outcome(ctx context.Context, record broker.Record, err error) (outcome error, away bool) {
 	switch cause := context.Cause(ctx); {
 	case err == nil:
@@ -285,7 +286,7 @@ func (p *publishing) outcome(ctx context.Context, record broker.Record, err erro
 		return bus.Permanent(err), false
 	case errors.Is(err, broker.ErrNoDestination):
 		return p.snoozed(record, p.missing.wait(record), err), false
-	case cause != nil && !errors.Is(cause, bus.ErrTimeout): // the processor stops, or that was requested
+	case cause != nil && !errors.Is(cause, bus.ErrTimeout): // the processor stops, or the run was cancelled
 		return err, true
 	case errors.Is(err, broker.ErrDisconnected):
 		p.missing.disconnected()
@@ -296,9 +297,9 @@ func (p *publishing) outcome(ctx context.Context, record broker.Record, err erro
 	return err, false
 }
 
-// unanswered decides what becomes of a message to which there was no answer. If the broker itself
-// is away, as far as its destinations tell, the circuit opens; with one destination nothing is
-// written then, and with several the message makes room for others to probe.
+// unanswered returns the outcome of a message without an answer. If no destination answers, the
+// circuit opens. With one destination nothing is written then; with several, the message is
+// snoozed so that others can probe.
 func (p *publishing) unanswered(record broker.Record, err error) error {
 	destinations, others := p.destinations()
 	if others || !p.missing.silentAll(destinations) {
@@ -311,7 +312,7 @@ func (p *publishing) unanswered(record broker.Record, err error) error {
 	return p.snoozed(record, p.missing.wait(record), err)
 }
 
-// destinations are those that are known beforehand. There may be others.
+// destinations are the destinations known in advance, and whether there may be others.
 func (p *publishing) destinations() (names []string, others bool) {
 	for _, r := range p.inOrder {
 		if r.destinationOf != nil {
@@ -323,12 +324,12 @@ func (p *publishing) destinations() (names []string, others bool) {
 	return names, others
 }
 
-// snoozed has a message wait for its destination.
+// snoozed snoozes a message that waits for its destination.
 func (p *publishing) snoozed(record broker.Record, wait time.Duration, err error) error {
 	return &bus.OutcomeError{Outcome: bus.Snoozed, Delay: wait, Err: p.missing.told(record, err)}
 }
 
-// payloadName is the stored name of a payload type. It is empty for a type that is not allowed.
+// payloadName returns the stored name of a payload type, or "" for an invalid type.
 func payloadName[T bus.Payload]() (string, reflect.Type) {
 	return bus.Declare[T]("relay").PayloadType(), reflect.TypeFor[T]()
 }

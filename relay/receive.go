@@ -20,26 +20,26 @@ const (
 	defaultMaxBacklog = 100_000
 )
 
-// Receiver takes records from a subscription and makes messages of them. [Receive] makes one,
-// and a [Runner] runs it. Its [Receiver.Consumer] is to be registered with the others. It is a
-// value that never changes.
+// Receiver turns records of a subscription into messages. [Receive] makes one, and a [Runner] runs
+// it. Register its [Receiver.Consumer] with the other consumers. It is immutable.
 type Receiver struct{ receiving *receiving }
 
-// Receive describes what to take from a subscription: events of the types that it is made to
-// [Accept]. Others are acknowledged and counted, since a topic may be shared, unless another instance of the
-// receiver accepts them: this one is of an older release then. It gives such a batch back and leaves the subscription
-// to the others for 30 s at a time, until it is replaced, or for 3 min after the last of those has stopped.
+// Receive describes a subscription: it accepts events of the types given by [Accept]. Because a
+// topic may be shared, other events are acknowledged and counted, unless another instance of the
+// receiver accepts them. Then this instance is of an older release. It returns the batch and
+// leaves the subscription to the others for 30 s at a time, until it is replaced, or until 3 min
+// after the last of them has stopped.
 //
-// What is accepted becomes messages of the consumers that are registered for the payload, or
-// of those that the record is [Recipients]. They have the id of the event, if that is a UUID, and else
-// one made of the event's source and id, which is the same whenever it comes again. Keys,
-// headers and the trace go with them.
+// Accepted records become messages of the consumers registered for the payload, or of the record's
+// [Recipients]. A message's id is the event's id if that is a UUID; otherwise it is derived from
+// the event's source and id, so that it is the same on redelivery. Keys, headers and the trace are
+// kept.
 //
-// A record that cannot be taken, since it is unreadable, has no id, or is no text, is parked:
-// Receiver.Consumer gets it as a message, and has it poisoned. To requeue it tries once more.
+// A record that is unreadable, has no id, or is not text is parked: Receiver.Consumer gets it as a
+// message and poisons it. Requeueing it tries once more.
 //
-// The name, of at most 247 bytes, is stored with what was received: under another name
-// everything that the broker still has is new. sub is used by one goroutine.
+// The name, of at most 247 bytes, is stored in the inbox: under another name everything that the
+// broker still has is new. One goroutine uses sub.
 func Receive(name string, sub broker.Subscriber, options ...ReceiveOption) Receiver {
 	r := &receiving{name: name, sub: sub, retention: defaultRetention, maxBacklog: defaultMaxBacklog, types: make(map[string]string)}
 	if sub == nil {
@@ -71,11 +71,11 @@ func Receive(name string, sub broker.Subscriber, options ...ReceiveOption) Recei
 	return Receiver{r}
 }
 
-// ReceiveOption sets one thing about a [Receiver].
+// ReceiveOption configures a [Receiver].
 type ReceiveOption func(*receiving)
 
-// Accept takes events whose type is the payload's stored name, or one of the others. Give one
-// for each payload type.
+// Accept accepts events whose type is the payload's stored name, or one of the other names. Give
+// one for each payload type.
 func Accept[T bus.Payload](names ...string) ReceiveOption {
 	return func(r *receiving) {
 		payloadType, goType := payloadName[T]()
@@ -96,34 +96,34 @@ func Accept[T bus.Payload](names ...string) ReceiveOption {
 	}
 }
 
-// DeduplicationWindow is for how long what was received is remembered: 1 min to 10 years. A record that
-// is delivered again after that is taken as new. Defaults to 7 days.
+// DeduplicationWindow is how long the inbox keeps a record: 1 min to 10 years. A record that is
+// redelivered later is accepted as new. Defaults to 7 days.
 func DeduplicationWindow(d time.Duration) ReceiveOption {
 	return func(r *receiving) { r.retention = d }
 }
 
-// MaxBacklog is how many messages may wait for the consumers of the accepted payloads. While
-// there are more, nothing is fetched. Defaults to 100,000.
+// MaxBacklog is how many messages of the accepted payloads' consumers may be pending. While there
+// are more, nothing is fetched. Defaults to 100,000.
 func MaxBacklog(n int) ReceiveOption {
 	return func(r *receiving) { r.maxBacklog = n }
 }
 
-// MarkAsReplay marks what arrives as delivered again on request, see bus.Message: middleware.SkipOnReplay
-// then guards consumers whose effects must not happen twice. It is for a receiver under another
-// name, which has an inbox of its own and so takes everything as new. From where on there is
-// something to take is the subscriber's setting at its broker: of JetStream the DeliverPolicy of a
-// new consumer, of Kafka the offsets of a new group.
+// MarkAsReplay marks received messages as delivered again on request: see bus.Message. Then
+// middleware.SkipOnReplay protects consumers whose effects must not happen twice. Use it for a
+// receiver with a new name, whose inbox is empty, so that it accepts everything as new. The
+// broker's subscription setting decides where it starts: the DeliverPolicy of a new JetStream
+// consumer, or the offsets of a new Kafka group.
 //
-// With [AppendToLog] the messages of consumers of the events are marked; to projections they are events
-// like others. Defaults to what arrives being live.
+// With [AppendToLog], messages of the events' consumers are marked; projections see ordinary
+// events. By default received messages are live.
 func MarkAsReplay() ReceiveOption {
 	return func(r *receiving) { r.replay = true }
 }
 
-// MapRecord has fn make events of records in another format: what it returns has the attributes of
-// CloudEvents, among them specversion, id, source and type. A record for which it returns an
-// error is parked. One for which it does not return within 5 s goes back to the broker with its batch, and comes
-// again. fn must not change the record's maps.
+// MapRecord converts records of another format: fn returns a record with CloudEvents attributes,
+// among them specversion, id, source and type. A record for which fn returns an error is parked.
+// If fn does not return within 5 s, the batch is returned to the broker and redelivered. fn must
+// not change the record's maps.
 func MapRecord(fn func(broker.Record) (broker.Record, error)) ReceiveOption {
 	return func(r *receiving) {
 		if r.mapping = fn; fn == nil {
@@ -132,17 +132,17 @@ func MapRecord(fn func(broker.Record) (broker.Record, error)) ReceiveOption {
 	}
 }
 
-// receiving is what a Receiver stands for.
+// receiving implements a Receiver.
 type receiving struct {
 	name         string
 	sub          broker.Subscriber
-	types        map[string]string // payload types, by the type of an event
+	types        map[string]string // payload types by event type
 	payloadTypes []string
 	retention    time.Duration
 	maxBacklog   int
 	mapping      func(broker.Record) (broker.Record, error)
 	intoLog      bool
-	shared       bool // into a log, but by several processes at once
+	shared       bool // several processes append to the log at once
 	replay       bool
 	category     string // of streams in the log
 	consumer     bus.Consumer
@@ -154,7 +154,7 @@ func (r *receiving) mistake(format string, args ...any) {
 	r.mistakes = append(r.mistakes, fmt.Errorf("relay: receiver %q: "+format, append([]any{r.name}, args...)...))
 }
 
-// consumerName is under which name parked records are poisoned.
+// consumerName is the name of the consumer that poisons parked records.
 func (r *receiving) consumerName() string { return "receive:" + r.name }
 
 // Name returns the name of the receiver.
@@ -165,9 +165,9 @@ func (r Receiver) Name() string {
 	return r.receiving.name
 }
 
-// Consumer returns the consumer of parked records, "receive:" and the name. Register it in the
-// program that runs the receiver: [NewRunner] refuses a receiver without it. fxmodule.Relays
-// does so by itself.
+// Consumer returns the consumer of parked records, named "receive:" and the receiver's name.
+// Register it in the program that runs the receiver: [NewRunner] rejects a receiver without it.
+// fxmodule.Relays registers it automatically.
 func (r Receiver) Consumer() bus.Consumer {
 	if r.receiving == nil {
 		return bus.Consumer{}
@@ -175,7 +175,7 @@ func (r Receiver) Consumer() bus.Consumer {
 	return r.receiving.consumer
 }
 
-// consumers are the names of those whose messages count as its backlog.
+// consumers are the names of the consumers whose messages count as the backlog.
 func (r *receiving) consumers(registry *bus.Registry) (names []string) {
 	for _, payloadType := range r.payloadTypes {
 		for _, c := range registry.ConsumersOf(payloadType) {
@@ -187,10 +187,9 @@ func (r *receiving) consumers(registry *bus.Registry) (names []string) {
 	return names
 }
 
-// Debezium reads what Debezium's outbox event router writes: the id of an event is in the header
-// id, and its type in the header eventType, which the router is told to place there. The topic
-// stands for the source. A payload that is a JSON string, or stands beside its schema, is taken
-// out of that.
+// Debezium reads records of Debezium's outbox event router: the event's id is in the header id and
+// its type in the header eventType. Configure the router to write that header. The topic is used
+// as the source. A payload that is a JSON string, or is next to its schema, is unwrapped.
 func Debezium() ReceiveOption { return MapRecord(debezium) }
 
 func debezium(record broker.Record) (broker.Record, error) {
@@ -198,8 +197,8 @@ func debezium(record broker.Record) (broker.Record, error) {
 		return record, nil
 	}
 	switch {
-	case record.Headers["eventType"] != "": // what else is missing counts if the type is accepted
-	case record.Body == nil: // a tombstone, which the router writes behind a deleted row
+	case record.Headers["eventType"] != "": // other headers matter only if the type is accepted
+	case record.Body == nil: // the router writes a tombstone after a deleted row
 		return broker.Record{}, errNoEvent
 	default:
 		return broker.Record{}, errors.New("header eventType is missing")

@@ -10,8 +10,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// Route has [NewForwarder] publish payloads of a type to a destination, in the broker's terms. The
-// destination may be empty if [DestinationFunc] gives it.
+// Route makes a [NewForwarder] publish payloads of a type to a destination of the broker. The
+// destination may be empty if [DestinationFunc] returns it.
 func Route[T bus.Payload](destination string, options ...RouteOption) bus.ConsumerOption {
 	r := &route{destination: destination}
 	r.name, r.goType = payloadName[T]()
@@ -35,17 +35,18 @@ func Route[T bus.Payload](destination string, options ...RouteOption) bus.Consum
 	return publishOption(func(p *publishing) { p.add(r) })
 }
 
-// Events has [NewLogForwarder] publish events of a type. It is a [Route] without a destination, for an
-// [broker.Appender], which has a place for each shard. Any other publisher needs a destination.
+// Events makes a [NewLogForwarder] publish events of a type. It is a [Route] without a
+// destination, for a [broker.Appender], which has one for each shard. Any other publisher needs a
+// destination.
 func Events[T bus.Payload](options ...RouteOption) bus.ConsumerOption {
 	return Route[T]("", options...)
 }
 
-// RouteOption sets one thing about a [Route].
+// RouteOption configures a [Route].
 type RouteOption func(*route)
 
-// DestinationFunc has fn choose the destination of each message. An error of it is a failed
-// attempt. The type is the route's. fn is called by many goroutines at once.
+// DestinationFunc chooses the destination of each message with fn. T must be the route's type. An
+// error of fn is a failed attempt. fn is called concurrently.
 func DestinationFunc[T bus.Payload](fn func(m *bus.Message, payload T) (destination string, err error)) RouteOption {
 	return func(r *route) {
 		if fn == nil || r.goType != reflect.TypeFor[T]() {
@@ -56,9 +57,8 @@ func DestinationFunc[T bus.Payload](fn func(m *bus.Message, payload T) (destinat
 	}
 }
 
-// MapPayload has fn turn payloads into those of a type that is meant for others, so that the one in the
-// database can change. An error of it is a failed attempt. The first type is the route's. fn is
-// called by many goroutines at once.
+// MapPayload converts payloads to a public type with fn, so that the stored type can change. T
+// must be the route's type. An error of fn is a failed attempt. fn is called concurrently.
 func MapPayload[T, Public bus.Payload](fn func(payload T) (Public, error)) RouteOption {
 	return func(r *route) {
 		public, _ := payloadName[Public]()
@@ -70,14 +70,14 @@ func MapPayload[T, Public bus.Payload](fn func(payload T) (Public, error)) Route
 	}
 }
 
-// PayloadAliases lists former names of the payload type, under which messages may wait still. Those
-// that an event has in its eventlog.Types need not be listed.
+// PayloadAliases lists former names of the payload type that pending messages may still have.
+// Former names in eventlog.Types need not be listed.
 func PayloadAliases(names ...string) RouteOption {
 	return func(r *route) { r.names = append(r.names, names...) }
 }
 
-// DataSchema is the attribute dataschema of what is published, a URI: where the form of the data
-// is described, or a name for it, with its version. Defaults to none.
+// DataSchema is the dataschema attribute of published events, an absolute URI that identifies the
+// data's schema and its version. Defaults to none.
 func DataSchema(uri string) RouteOption {
 	return func(r *route) {
 		if u, err := url.Parse(uri); err != nil || !u.IsAbs() || printable(uri) != uri {
@@ -88,14 +88,14 @@ func DataSchema(uri string) RouteOption {
 	}
 }
 
-// keyed is a payload that knows its key: see outbox.OrderingKey.
+// keyed is a payload with its own key: see outbox.OrderingKey.
 type keyed interface{ OrderingKey() string }
 
-// route says how payloads of one type are published.
+// route defines how payloads of one type are published.
 type route struct {
-	name          string   // as it is stored
-	names         []string // that and former ones
-	public        string   // as it is published
+	name          string   // stored name
+	names         []string // with former names
+	public        string   // published name
 	goType        reflect.Type
 	keyed         bool
 	destination   string
@@ -125,7 +125,7 @@ func (p *publishing) add(r *route) {
 	}
 }
 
-// needDestinations reports routes to nowhere.
+// needDestinations records mistakes for routes without a destination.
 func (p *publishing) needDestinations() {
 	for _, r := range p.inOrder {
 		if r.destination == "" && r.destinationOf == nil {
@@ -134,13 +134,13 @@ func (p *publishing) needDestinations() {
 	}
 }
 
-// resolved is what a route makes of a message.
+// resolved is a route's result for a message.
 type resolved struct {
 	destination, key string
 	payload          []byte
 }
 
-// resolve decodes the payload only if something depends on it.
+// resolve decodes the payload only if the result depends on it.
 func (r *route) resolve(codec bus.Codec, m *bus.Message) (to resolved, err error) {
 	to = resolved{destination: r.destination, key: m.OrderingKey, payload: m.Payload}
 	if m.Event != nil {
@@ -149,7 +149,7 @@ func (r *route) resolve(codec bus.Codec, m *bus.Message) (to resolved, err error
 	if r.destinationOf == nil && r.as == nil && (to.key != "" || !r.keyed) {
 		return to, nil
 	}
-	defer func() { // functions of the application, and its codec
+	defer func() { // of the application's functions and codec
 		if value := recover(); value != nil {
 			err = fmt.Errorf("relay: route %q: %w", m.PayloadType, &bus.PanicError{Value: value, Stack: debug.Stack()})
 		}

@@ -23,25 +23,25 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// RunnerConfig sets up a [Runner]. The zero value works.
+// RunnerConfig configures a [Runner]. The zero value works.
 type RunnerConfig struct {
-	// StartTimeout is how long Run waits at its start for a database that does not
-	// answer. Defaults to 0, which means that it returns the error at once.
+	// StartTimeout is how long Run waits at its start for an unavailable database. Defaults to 0:
+	// Run returns the error at once.
 	StartTimeout time.Duration
-	// Telemetry wraps every batch that arrives: the produce function that it is given takes it
-	// over. Defaults to none.
+	// Telemetry wraps every received batch; the produce function passed to it accepts the batch.
+	// Defaults to none.
 	Telemetry bus.ProduceMiddleware
-	// PublishTelemetry wraps every batch of events that a [NewLogForwarder] publishes. Defaults to none.
+	// PublishTelemetry wraps every batch of events that a [NewLogForwarder] publishes. Defaults to
+	// none.
 	PublishTelemetry bus.ProduceMiddleware
-	// Log is the event log of the application, made of the same registry: for [NewLogForwarder] and
-	// [AppendToLog], which need one. Defaults to none.
+	// Log is the application's event log, made with the same registry. [NewLogForwarder] and
+	// [AppendToLog] need it. Defaults to none.
 	Log *eventlog.Log
-	// Logger receives what the runner has to say. Defaults to slog.Default().
+	// Logger logs the runner's events. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// ErrRunning is returned by [Runner.Run] while another Run of the same Runner has
-// not returned.
+// ErrRunning is returned by [Runner.Run] while another Run of the same Runner has not returned.
 var ErrRunning = errors.New("relay: the runner is running already")
 
 const statementTimeout = 5 * time.Second
@@ -54,9 +54,9 @@ type Relay interface {
 	in(r *Runner) error
 }
 
-// Runner runs receivers and log relays. Any number of runners, in any number of processes, may
-// run those of one name: receivers as far as their subscriptions allow that, and of a log relay
-// each shard is worked on by one at a time. It is safe for concurrent use.
+// Runner runs receivers and log relays. Any number of runners in any number of processes may run
+// relays of the same name, as far as a receiver's subscription allows it. One process at a time
+// works on each shard of a log relay. A Runner is safe for concurrent use.
 type Runner struct {
 	db        *bun.DB
 	registry  *bus.Registry
@@ -66,18 +66,18 @@ type Runner struct {
 	receivers []*receiving
 	logs      []*logging
 	owner     string          // of leases
-	chain     bus.ProduceFunc // around what arrives
-	leaving   bus.ProduceFunc // around what log relays publish
+	chain     bus.ProduceFunc // around received batches
+	leaving   bus.ProduceFunc // around batches of log relays
 	outage    *outage.Outage
 	running   atomic.Bool
-	serving   atomic.Bool // Run is past its start
+	serving   atomic.Bool // Run has started
 }
 
-// NewRunner makes a runner. The registry must have the consumer of each receiver, see
-// [Receiver.Consumer], and consumers for all that they accept. The producer, which is the
-// registry's, writes what arrives; its layers see it. NewRunner reports everything that is wrong
-// with its arguments at once, and does not touch the database. A relay belongs to one runner.
-// Where there is no event log, on MariaDB, [NewLogForwarder] and [AppendToLog] are an errors.ErrUnsupported.
+// NewRunner makes a runner. The registry must have each receiver's [Receiver.Consumer], and
+// consumers for all accepted payloads. The producer must have the same registry; it writes
+// received messages through its layers. NewRunner reports all mistakes in its arguments at once
+// and does not touch the database. A relay belongs to one runner. On MariaDB, which has no event
+// log, NewRunner returns errors.ErrUnsupported for a [NewLogForwarder] or [AppendToLog].
 func NewRunner(db *bun.DB, registry *bus.Registry, producer *outbox.Producer, config RunnerConfig, relays ...Relay) (*Runner, error) {
 	if db == nil || registry == nil || producer == nil {
 		return nil, errors.New("relay: NewRunner: the database handle, the registry or the producer is nil")
@@ -88,7 +88,7 @@ func NewRunner(db *bun.DB, registry *bus.Registry, producer *outbox.Producer, co
 	}
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	r := &Runner{db: db, registry: registry, producer: producer, store: s, config: config, chain: bus.ComposeProduce(nil), leaving: bus.ComposeProduce(nil)}
-	r.owner = uuid.Must(uuid.NewV7()).String() // cannot fail, as that of a message
+	r.owner = uuid.Must(uuid.NewV7()).String() // cannot fail
 	if config.Telemetry != nil {
 		r.chain = config.Telemetry(r.chain)
 	}
@@ -119,7 +119,7 @@ func NewRunner(db *bun.DB, registry *bus.Registry, producer *outbox.Producer, co
 	return r, nil
 }
 
-// names are those of its relays.
+// names are the names of its relays.
 func (r *Runner) names() (names []string) {
 	for _, rc := range r.receivers {
 		names = append(names, rc.name)
@@ -130,7 +130,7 @@ func (r *Runner) names() (names []string) {
 	return names
 }
 
-// own makes the relays this runner's: all of them, or none.
+// own makes all relays belong to this runner, or none.
 func (r *Runner) own() error {
 	var owned []*atomic.Pointer[Runner]
 	own := func(kind, name string, by *atomic.Pointer[Runner]) error {
@@ -176,7 +176,7 @@ func (receiver Receiver) in(r *Runner) error {
 	return errors.Join(errs...)
 }
 
-// fits reports what the registry lacks.
+// fits returns an error for each consumer missing in the registry.
 func (r *receiving) fits(registry *bus.Registry) error {
 	var errs []error
 	if c, ok := registry.Consumer(r.consumerName()); !ok || !c.Raw() {
@@ -190,18 +190,23 @@ func (r *receiving) fits(registry *bus.Registry) error {
 	return errors.Join(errs...)
 }
 
-// Run receives, and publishes the log, until ctx is cancelled. Then it finishes the batch that
-// each relay is at, and returns nil. A subscriber that does not return within 10 s then is given up, as
-// are calls of [MapRecord] that take longer than 5 s: no more than four of these go on at a time.
+// Run receives records and publishes the log until ctx is cancelled. Then it finishes each relay's
+// current batch and returns nil. A subscriber that does not return within 10 s is abandoned. So
+// are calls of [MapRecord] that take longer than 5 s; at most four of them may still run.
 //
-// It returns an error at once when the database cannot be reached, unless StartTimeout
-// has it wait, the server is refused (outbox.ErrUnsupportedServer; one that is untested is not, but for
-// its isolation: outbox.ProcessorConfig decides), its tables are missing or too old
-// (outbox.ErrSchemaOutdated), a log relay has another number of shards than before, or a broker that
-// answers cannot be what it needs. Later outages are logged
-// and waited out: nothing is acknowledged meanwhile, and what is under way goes back to the
-// broker. A subscription that cannot go on is logged, and tried again after 1 s, and then after
-// twice as long each time, up to 30 s, until one has brought something. A second Run at the same time returns [ErrRunning].
+// Run returns an error at its start in these cases:
+//
+//   - the database cannot be reached and StartTimeout has passed
+//   - the server is rejected (outbox.ErrUnsupportedServer); an untested version is accepted unless
+//     its isolation level is wrong (see outbox.ProcessorConfig)
+//   - the tables are missing or too old (outbox.ErrSchemaOutdated)
+//   - a log relay has another number of shards than before
+//   - a broker answers but does not support what the relay needs
+//
+// During later outages, which are logged, Run waits. It acknowledges nothing, and returns current
+// batches to the broker. A subscription that ends is logged and retried after 1 s, then after
+// twice as long each time, up to 30 s, until records arrive. A second concurrent Run returns
+// [ErrRunning].
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -231,13 +236,14 @@ func (r *Runner) Run(ctx context.Context) error {
 	return nil
 }
 
-// Check looks at the live database as [Runner.Run] does before it starts, and returns the same
-// errors. It takes at most 10 s.
+// Check checks the database as [Runner.Run] does before it starts, and returns the same errors. It
+// takes at most 10 s.
 func (r *Runner) Check(ctx context.Context) error {
 	return dberr.Wrap(r.ready(ctx), "relay: check")
 }
 
-// start makes sure that Run can begin. From then on older instances drop nothing that this one accepts.
+// start checks that Run can begin. From then on, older instances do not drop what this one
+// accepts.
 func (r *Runner) start(ctx context.Context) error {
 	err := r.ready(ctx)
 	for _, rc := range r.receivers {
@@ -260,15 +266,15 @@ const (
 	longestRetry = 30 * time.Second
 )
 
-// pausedError ends a subscription that shall go on later.
+// pausedError ends a subscription that continues later.
 type pausedError struct{ reason error }
 
 func (e *pausedError) Error() string { return "relay: paused: " + e.reason.Error() }
 func (e *pausedError) Unwrap() error { return e.reason }
 
-// run keeps one subscription going.
+// run keeps one subscription running.
 func (r *Runner) run(ctx context.Context, rc *receiving) {
-	defer rc.runs.broker(nil) // no look is under way any more
+	defer rc.runs.broker(nil) // the broker's state is not watched any more
 	retry := firstRetry
 	for r.awaitRoom(ctx, rc) && r.awaitReturn(ctx, rc) && r.awaitTurn(ctx, rc) {
 		began := time.Now()
@@ -288,7 +294,7 @@ func (r *Runner) run(ctx context.Context, rc *receiving) {
 			retry = firstRetry
 			continue
 		}
-		rc.runs.broker(nil) // the subscription says more
+		rc.runs.broker(nil) // the subscription's error is more precise
 		rc.runs.pause("the subscription has ended")
 		r.config.Logger.Error("subscription ended", "receiver", rc.name, "error", err, "next_try_within", retry)
 		if !outage.Pause(ctx, retry) {
@@ -303,7 +309,7 @@ const (
 	forgetRows  = 1000
 )
 
-// forget forgets what was received longer ago than it may come again, and stores anew which types are accepted.
+// forget deletes inbox rows after the deduplication window, and stores the accepted types again.
 func (r *Runner) forget(ctx context.Context, rc *receiving) {
 	every := min(forgetEvery, rc.retention/10)
 	for wait := every; outage.Pause(ctx, wait); {
@@ -316,7 +322,7 @@ func (r *Runner) forget(ctx context.Context, rc *receiving) {
 		case err == nil:
 			r.outage.Recovered()
 		case ctx.Err() == nil:
-			wait = min(every, mostRetry) // perhaps nothing else notices that the database is back
+			wait = min(every, mostRetry) // nothing else may notice that the database is back
 			r.outage.Failed("forget what was received", err, wait)
 		}
 	}

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	maxWindow = 50_000  // positions that one batch looks at, at most
-	batchSize = 4 << 20 // bytes of bodies that one batch has, but for the last
-	// leaseGrace is what a lease has beyond the time that a batch may take.
+	maxWindow = 50_000  // maximum positions that one batch reads
+	batchSize = 4 << 20 // bytes of bodies in a batch, except for its last record
+	// leaseGrace is how much longer a lease is than a batch may take.
 	leaseGrace = 20 * time.Second
-	// elsewhere is how long a shard is left to another process before the next look.
+	// elsewhere is how long to wait while another process has the shard.
 	elsewhere = time.Second
 )
 
@@ -31,34 +31,34 @@ type shard struct {
 	number int
 	busy   atomic.Bool
 
-	sub    store.Subscription // as it was leased, or moved
-	reads  []string           // the types that are published, here or elsewhere
-	leased time.Time          // when it last was
-	told   bool               // the broker has told where the shard stands, and no other process has moved it since
-	limit  int                // of the next batch: fewer after a failure
-	window int64              // positions that it looks at: more where few are for it
+	sub    store.Subscription // as last leased or moved
+	reads  []string           // types that are published, here or in other processes
+	leased time.Time          // when it was last leased
+	told   bool               // the broker's position is known, and no other process has moved it since
+	limit  int                // of the next batch; lower after a failure
+	window int64              // positions to read; higher if few events match
 
 	failures  int          // of the broker, in a row
-	overtaken int          // how often in a row
-	until     atomic.Int64 // when it is to be tried again, in nanoseconds
-	gated     atomic.Bool  // until then, or until the circuit closes
-	hanging   atomic.Int32 // calls of the broker that were given up, and have not returned
+	overtaken int          // in a row
+	until     atomic.Int64 // when it is retried, in Unix nanoseconds
+	gated     atomic.Bool  // wait until then, or until the circuit closes
+	hanging   atomic.Int32 // abandoned broker calls that still run
 }
 
-// lease is how long a shard is its owner's: longer than a batch takes.
+// lease is the lease of a shard: longer than a batch takes.
 func (l *logging) lease() time.Duration { return 2*l.timeout + leaseGrace }
 
-// outgoingBatch is what a shard publishes at once.
+// outgoingBatch is one batch of a shard.
 type outgoingBatch struct {
 	records  []broker.Record
 	events   []store.Event  // of the records
 	messages []*bus.Message // the same, for telemetry
-	to       int64          // the position after it, when all of it is published
-	failed   *store.Event   // of which no record could be made, after all of these
+	to       int64          // the position after it, once all of it is published
+	failed   *store.Event   // the event after these that could not become a record
 	err      error          // why
 }
 
-// step publishes a batch of a shard, and reports whether there may be more to do at once.
+// step publishes a batch of a shard and reports whether there may be more.
 func (r *Runner) step(ctx context.Context, s *shard) (more bool, err error) {
 	if held, err := r.hold(ctx, s); err != nil || !held {
 		return false, err
@@ -78,7 +78,7 @@ func (r *Runner) step(ctx context.Context, s *shard) (more bool, err error) {
 		if err == nil {
 			s.answered()
 		}
-		if n > 0 && n < len(b.records) { // those before the first that failed are there
+		if n > 0 && n < len(b.records) { // those before the first failure are published
 			if _, moved := r.move(ctx, s, b.events[n-1].Position, newest); moved != nil {
 				return false, moved
 			}
@@ -103,8 +103,8 @@ func (r *Runner) step(ctx context.Context, s *shard) (more bool, err error) {
 	return s.sub.Position < s.sub.Head, nil
 }
 
-// hold leases the shard. False means that another process has it. While there is more to read, and
-// half of the lease is left, it need not ask.
+// hold leases the shard. False means that another process has it. While there is more to read and
+// half of the lease is left, it skips the query.
 func (r *Runner) hold(ctx context.Context, s *shard) (bool, error) {
 	now := time.Now()
 	if s.told && s.sub.Position < s.sub.Head && now.Sub(s.leased) < s.lease()/2 {
@@ -119,7 +119,7 @@ func (r *Runner) hold(ctx context.Context, s *shard) (bool, error) {
 		return false, fmt.Errorf("log relay %q: %w", s.name, err)
 	}
 	if !ok {
-		s.told, s.failures, s.overtaken = false, 0, 0 // how it failed here says nothing of when it is here again
+		s.told, s.failures, s.overtaken = false, 0, 0 // failures before the takeover no longer count
 		s.wait(elsewhere, false)
 		return false, nil
 	}
@@ -127,15 +127,16 @@ func (r *Runner) hold(ctx context.Context, s *shard) (bool, error) {
 		s.told = false
 	}
 	s.sub, s.leased = sub, now
-	if s.reads = union(typesOf(sub.Filter), s.stored); len(s.reads) > len(typesOf(sub.Filter)) { // it was resumed without these
+	if s.reads = union(typesOf(sub.Filter), s.stored); len(s.reads) > len(typesOf(sub.Filter)) { // Resume removed types that this process has
 		return false, r.announce(ctx, s.logging)
 	}
 	return true, nil
 }
 
-// catchOn asks the broker where to go on. The checkpoint counts if its mark is that of the broker's last record, if old
-// records were removed and none is left, or once after a rewind. Else the position of the last record counts: beyond the
-// checkpoint if a process died before it moved that, before it if the broker has lost its end.
+// catchOn asks the broker where to continue. The checkpoint counts in three cases: its mark is
+// that of the broker's last record, the old records were removed and none is left, or once after a
+// rewind. Otherwise the last record's position counts. It is beyond the checkpoint if a process
+// died before it moved the checkpoint, and before it if the broker lost records.
 func (r *Runner) catchOn(ctx context.Context, s *shard) error {
 	if s.appender == nil {
 		s.told = true
@@ -152,7 +153,7 @@ func (r *Runner) catchOn(ctx context.Context, s *shard) error {
 			s.name, s.number, position, s.sub.Head))
 	}
 	s.seen()
-	// Of a shard that is empty the last record was removed since it was old, or else the broker has lost all.
+	// If the shard is empty, its old records were removed, or the broker lost everything.
 	removed := position == 0 && s.sub.Mark <= int64(mark)
 	if position == 0 {
 		mark = 0
@@ -169,7 +170,7 @@ func (r *Runner) catchOn(ctx context.Context, s *shard) error {
 	return nil
 }
 
-// move moves the checkpoint, and reports whether the shard is still this process's.
+// move moves the checkpoint and reports whether this process still has the shard.
 func (r *Runner) move(ctx context.Context, s *shard, to, mark int64) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
@@ -183,7 +184,7 @@ func (r *Runner) move(ctx context.Context, s *shard, to, mark int64) (bool, erro
 	return true, nil
 }
 
-// next reads the events that come after the checkpoint.
+// next reads the events after the checkpoint.
 func (r *Runner) next(ctx context.Context, s *shard) (b outgoingBatch, err error) {
 	statement, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -228,9 +229,10 @@ func (r *Runner) next(ctx context.Context, s *shard) (b outgoingBatch, err error
 	return b, nil
 }
 
-// outgoing makes a record of an event, and the message that it is of: none if it is obsolete.
+// outgoing makes a record and a message from an event. The message is nil if the event is
+// obsolete.
 func (l *logging) outgoing(ctx context.Context, codec bus.Codec, row store.Event) (record broker.Record, m *bus.Message, err error) {
-	defer func() { // functions of the application
+	defer func() { // of application functions
 		if value := recover(); value != nil {
 			err = fmt.Errorf("relay: event %q: %w", row.Type, &bus.PanicError{Value: value, Stack: debug.Stack()})
 		}
@@ -253,8 +255,8 @@ func (l *logging) outgoing(ctx context.Context, codec bus.Codec, row store.Event
 	return record, m, err
 }
 
-// put hands a batch to the broker, and returns how many of its records are there, up to the first
-// that is not, with the mark of the newest.
+// put publishes a batch. It returns how many records were published before the first failure, and
+// the mark of the last one.
 func (r *Runner) put(ctx context.Context, s *shard, b outgoingBatch) (n int, mark int64, err error) {
 	mark = s.sub.Mark
 	err = guarded("RunnerConfig.PublishTelemetry", func() error {
@@ -273,16 +275,16 @@ func (r *Runner) put(ctx context.Context, s *shard, b outgoingBatch) (n int, mar
 	return n, mark, err
 }
 
-// publisherCall is what errors call the calls of a shard.
+// publisherCall names a shard's calls in errors.
 const publisherCall = "the publisher"
 
-// newest is what a broker knows of its last record of a shard.
+// newest is the broker's last record of a shard.
 type newest struct {
 	position int64
 	mark     uint64
 }
 
-// last asks where the broker stands.
+// last asks the broker for its last record.
 func (s *shard) last(ctx context.Context, timeout time.Duration) (position int64, mark uint64, err error) {
 	last, err := ask(ctx, publisherCall, &s.hanging, timeout, func(ctx context.Context) (last newest, err error) {
 		last.position, last.mark, err = s.appender.Last(ctx, s.number)

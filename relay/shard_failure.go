@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// mostOvertaken is how often in a row a shard may be overtaken before it waits.
+	// mostOvertaken is how many sequence conflicts in a row a shard may have before it waits.
 	mostOvertaken = 3
-	// longestDelay is the longest wait after a failed attempt, but for a longer AttemptDelay.
+	// longestDelay is the longest wait after a failed attempt, unless AttemptDelay is longer.
 	longestDelay = time.Minute
 )
 
-// afterFailure decides how a shard goes on that could not publish what comes next: the first of
-// these events, or any of them. Without events it could not even learn where it stands.
+// afterFailure decides how a shard continues after a failure: of the first of these events, or of
+// any of them. Without events, the broker's position could not be read.
 func (r *Runner) afterFailure(ctx context.Context, s *shard, events []store.Event, err error) (more bool, _ error) {
-	s.told = false // some may be there
+	s.told = false // some records may be published
 	var permanent bool
 	switch {
 	case errors.Is(err, broker.ErrSequenceConflict):
@@ -43,7 +43,7 @@ func (r *Runner) afterFailure(ctx context.Context, s *shard, events []store.Even
 	case errors.Is(err, broker.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		_ = s.circuit.Trip(err)
 		r.away(s, err)
-		if s.appender == nil { // which is asked where the shard stands
+		if s.appender == nil { // an appender is asked for its position instead
 			s.limit = 1
 		}
 		s.wait(min(firstRetry<<min(s.failures-1, 5), longestRetry), true)
@@ -63,25 +63,25 @@ func (r *Runner) afterFailure(ctx context.Context, s *shard, events []store.Even
 	return r.giveUp(ctx, s, events, err)
 }
 
-// away logs the first of several failures of the broker in a row, and counts them.
+// away counts broker failures in a row and logs the first.
 func (r *Runner) away(s *shard, err error) {
 	if s.failures++; s.failures == 1 {
 		r.config.Logger.Warn("log relay waits for the broker", "relay", s.name, "shard", s.number, "error", errorlog.Text(err))
 	}
 }
 
-// wait leaves the shard alone for a while, or until its circuit closes. Nothing is written.
+// wait pauses the shard for a while, or until its circuit closes. Nothing is written.
 func (s *shard) wait(d time.Duration, gated bool) {
 	s.gated.Store(gated)
 	s.until.Store(time.Now().Add(d).UnixNano())
 }
 
-// missingFor is how long to wait for a destination that does not exist.
+// missingFor is how long to wait for a missing destination.
 func (s *shard) missingFor() time.Duration {
 	return min(leastMissing<<min(s.failures-1, 9), mostMissing)
 }
 
-// waits returns until when the shard is left alone.
+// waits returns until when the shard is paused, and whether it still is.
 func (s *shard) waits(now time.Time) (until time.Time, waits bool) {
 	until = time.Unix(0, s.until.Load())
 	_, _, open := s.circuit.Tripped()
@@ -91,8 +91,8 @@ func (s *shard) waits(now time.Time) (until time.Time, waits bool) {
 	return until, until.After(now)
 }
 
-// seen notes that the broker has answered. For others it has not, unless it had not for this shard either: they may have another
-// destination.
+// seen records that the broker answered. It resets the circuit only if this shard waited or no
+// other does: other shards may have another destination.
 func (s *shard) seen() {
 	waited := s.gated.Swap(false)
 	others := slices.ContainsFunc(s.shards, func(other *shard) bool { return other.gated.Load() })
@@ -101,14 +101,14 @@ func (s *shard) seen() {
 	}
 }
 
-// answered notes that it has taken what it was given.
+// answered records that a batch was published.
 func (s *shard) answered() {
 	s.failures, s.overtaken = 0, 0
 	s.seen()
 }
 
-// writeFailure writes a failure down, and reports whether the shard is still this process's: what fails
-// for one whose lease is over, since another has gone on, is no failure.
+// writeFailure stores a failure and reports whether this process still has the shard. After the
+// lease is lost, a failure does not count, because another process continues.
 func (r *Runner) writeFailure(ctx context.Context, s *shard, f store.Failure) (written bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
@@ -118,7 +118,7 @@ func (r *Runner) writeFailure(ctx context.Context, s *shard, f store.Failure) (w
 	return written, nil
 }
 
-// giveUp halts the shard, or puts the event aside.
+// giveUp halts the shard or parks the event.
 func (r *Runner) giveUp(ctx context.Context, s *shard, events []store.Event, err error) (more bool, _ error) {
 	attributes := []any{"relay", s.name, "shard", s.number, "position", s.sub.Position, "error", errorlog.Text(err)}
 	if len(events) > 0 {

@@ -11,24 +11,25 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
-// Stats is what a receiver has done, since its runner was made, and is doing.
+// Stats is a receiver's state, with counts since its runner was made.
 type Stats struct {
 	Receiver   string
-	Accepted   int64 // records that became messages
-	Duplicates int64 // that were delivered again
+	Accepted   int64 // became messages
+	Duplicates int64 // delivered again
 	Ignored    int64 // of types that are not accepted
-	Parked     int64 // that could not be taken
-	// Lag is how old the last record was when it arrived, by its own time and this process's
-	// clock. It is 0 when none has arrived for a minute.
+	Parked     int64 // could not be accepted
+	// Lag is the age of the last record at its arrival, by the record's time and this process's
+	// clock. It is 0 if none has arrived for a minute.
 	Lag time.Duration
-	// Paused says why nothing is fetched: too much waits, the database or the broker does not answer, the
-	// subscription has ended, the function of [MapRecord] or the subscriber does not return, another instance accepts a
-	// type that this one lacks. It is empty while something is. Of the broker it knows by a [broker.OutageNotifier].
+	// Paused is why nothing is fetched, or empty. The backlog may be full; the database or the
+	// broker may not answer; the subscription may have ended; [MapRecord]'s function or the
+	// subscriber may not return; or another instance accepts a type that this one lacks. Broker
+	// outages are known only from a [broker.OutageNotifier].
 	Paused string
-	// Standby is true while another process receives, and this one waits for its turn: see [AppendToLog].
+	// Standby is true while another process receives and this one waits: see [AppendToLog].
 	Standby bool
-	// InboxSize is how many records the inbox has, counted up to 10,000, and Oldest how long
-	// ago the oldest arrived, which is about the retention at most.
+	// InboxSize is the number of records in the inbox, up to 10,000. Oldest is the age of the
+	// oldest, at most about the deduplication window.
 	InboxSize int
 	Oldest    time.Duration
 }
@@ -38,7 +39,7 @@ const (
 	lagShown       = time.Minute
 )
 
-// Stats returns how the receivers are doing, in the order in which they were given. It asks the
+// Stats returns the receivers' states, in the order in which they were given. It queries the
 // database for each.
 func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
 	all := make([]Stats, 0, len(r.receivers))
@@ -57,7 +58,7 @@ func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
 	return all, nil
 }
 
-// running is what is known of a receiver while it runs. It is safe for concurrent use.
+// running is the state of a running receiver. It is safe for concurrent use.
 type running struct {
 	by atomic.Pointer[Runner]
 
@@ -65,15 +66,15 @@ type running struct {
 	sum     Stats
 	arrival time.Time // of the last record
 
-	waiting  int // messages, when they were counted last
-	since    int // messages that were written since
+	waiting  int // messages at the last count
+	since    int // messages written since
 	asked    time.Time
-	failures int     // batches in a row that could not be taken
+	failures int     // failed batches in a row
 	away     absence // of the broker
 	newer    absence // of this instance, while newer ones receive
 
-	hanging  atomic.Int32    // calls of Map that were given up, and have not returned
-	returned <-chan struct{} // closed once a subscriber that was given up has returned; nil if there is none
+	hanging  atomic.Int32    // abandoned Map calls that still run
+	returned <-chan struct{} // closed once an abandoned subscriber has returned; nil if there is none
 }
 
 func (s *running) stats() Stats {
@@ -92,7 +93,7 @@ func (s *running) stats() Stats {
 	return sum
 }
 
-// arrived notes a record, and when it was made.
+// arrived records a record's arrival and age.
 func (s *running) arrived(sent time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +103,7 @@ func (s *running) arrived(sent time.Time) {
 	}
 }
 
-// standBy notes whether another process receives.
+// standBy records whether another process receives.
 func (s *running) standBy(other bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +112,7 @@ func (s *running) standBy(other bool) {
 	}
 }
 
-// counted notes what a transaction has come to.
+// counted adds a transaction's counts.
 func (s *running) counted(fresh, parked, duplicates int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +120,7 @@ func (s *running) counted(fresh, parked, duplicates int) {
 	s.since += fresh
 }
 
-// took notes a batch that is taken over.
+// took records an accepted batch.
 func (s *running) took(unknown int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +128,7 @@ func (s *running) took(unknown int) {
 	s.failures = 0
 }
 
-// failed notes a batch that goes back.
+// failed records a batch that is returned to the broker.
 func (s *running) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +136,7 @@ func (s *running) failed(err error) {
 	s.sum.Paused = errorlog.Text(err)
 }
 
-// pause notes why nothing is fetched; nothing says that something is.
+// pause records why nothing is fetched; an empty text means that records are fetched.
 func (s *running) pause(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

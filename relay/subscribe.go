@@ -11,14 +11,15 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 )
 
-// subscribeGrace is how long a subscriber has to return once its context has ended, beyond what takes records over.
+// subscribeGrace is how long a subscriber may take to return after its context has ended, without
+// the time for accepting records.
 const subscribeGrace = 10 * time.Second
 
-// errSubscriberHangs is of a subscriber that does not return.
+// errSubscriberHangs is returned for a subscriber that does not return.
 var errSubscriberHangs = errors.New("relay: the subscriber has not returned, although its context has ended")
 
-// subscribe subscribes until the subscription ends, or is paused. Then it gives the turn back. worked says
-// whether anything was taken over.
+// subscribe runs until the subscription ends or is paused. Then it releases the lease. worked
+// reports whether any batch was accepted.
 func (r *Runner) subscribe(ctx context.Context, rc *receiving) (worked bool, err error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -39,17 +40,18 @@ func (r *Runner) subscribe(ctx context.Context, rc *receiving) (worked bool, err
 	return s.took.Load(), err
 }
 
-// subscription is one call of a subscriber. That may call from several goroutines.
+// subscription is one call of a subscriber, which may call take concurrently.
 type subscription struct {
 	*Runner
 	rc     *receiving
 	ctx    context.Context
 	end    context.CancelCauseFunc
 	took   atomic.Bool
-	inHand atomic.Int32 // batches that are taken over
+	inHand atomic.Int32 // batches being accepted
 }
 
-// take takes a batch over, unless the subscription is over: who was given up may go on calling.
+// take accepts a batch, unless the subscription has ended: an abandoned subscriber may still call
+// it.
 func (s *subscription) take(ctx context.Context, records []broker.Record) error {
 	s.inHand.Add(1)
 	defer s.inHand.Add(-1)
@@ -65,7 +67,7 @@ func (s *subscription) take(ctx context.Context, records []broker.Record) error 
 	return err
 }
 
-// run calls the subscriber, and gives it up if it does not return once its context has ended.
+// run calls the subscriber and abandons it if it does not return after its context has ended.
 func (s *subscription) run() error {
 	var calls isolate.Runner[call]
 	result := calls.Begin(func() error { return s.rc.sub.Subscribe(s.ctx, s.take) })
@@ -86,7 +88,7 @@ func (s *subscription) run() error {
 			return returned(err)
 		case <-patience.C:
 		}
-		if s.inHand.Load() > 0 { // which ends by itself
+		if s.inHand.Load() > 0 { // these end by themselves
 			patience.Reset(subscribeGrace)
 			continue
 		}
@@ -98,14 +100,15 @@ func (s *subscription) run() error {
 	}
 }
 
-// hangs notes that the subscriber was given up, and what is closed once it has returned.
+// hangs records an abandoned subscriber. returned is closed once it returns.
 func (s *running) hangs(returned <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.returned, s.sum.Paused = returned, errSubscriberHangs.Error()
 }
 
-// awaitReturn waits for a subscriber that was given up: one goroutine uses it at a time. It returns false when ctx has ended.
+// awaitReturn waits for an abandoned subscriber, because only one goroutine may use it. It returns
+// false when ctx has ended.
 func (r *Runner) awaitReturn(ctx context.Context, rc *receiving) bool {
 	rc.runs.mu.Lock()
 	returned := rc.runs.returned

@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	// turnLease is for how long a process that receives alone does so without renewing that, and
-	// so how long others wait when it is killed.
+	// turnLease is the lease of the process that receives alone: how long others wait if it is
+	// killed.
 	turnLease   = 10 * time.Second
 	turnRenewal = 2 * time.Second
 )
 
-// errTurn: another process receives.
+// errTurn is returned when another process receives.
 var errTurn = errors.New("relay: another process receives by now")
 
 // alone reports whether one process at a time receives.
 func (r *receiving) alone() bool { return r.intoLog && !r.shared }
 
-// turn is the row of a receiver that receives alone, among the readers of the log.
+// turn is the lease row of a receiver that receives alone, stored with the readers of the log.
 func (r *receiving) turn() store.Subscription {
 	return store.Subscription{Name: r.consumerName(), Version: 1, Shards: 1, Filter: "{}"}
 }
 
-// enterReceivers gives receivers their turns.
+// enterReceivers creates the lease rows.
 func (r *Runner) enterReceivers(ctx context.Context) error {
 	for _, rc := range r.receivers {
 		if !rc.alone() {
@@ -81,14 +81,14 @@ func (r *Runner) takeTurn(ctx context.Context, rc *receiving) (bool, error) {
 	return held, err
 }
 
-// keepTurn renews the turn while ctx lasts, and calls lost when it is another's by now.
+// keepTurn renews the lease until ctx ends, and calls lost if another process has it.
 func (r *Runner) keepTurn(ctx context.Context, rc *receiving, lost func(error)) {
 	for outage.Pause(ctx, turnRenewal) {
 		held, err := r.takeTurn(ctx, rc)
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err != nil: // it may still be ours: see holdsTurn
+		case err != nil: // it may still be held: see holdsTurn
 			r.outage.Failed("go on receiving alone", err, turnRenewal)
 		case !held:
 			lost(&pausedError{errTurn})
@@ -99,8 +99,8 @@ func (r *Runner) keepTurn(ctx context.Context, rc *receiving, lost func(error)) 
 	}
 }
 
-// holdsTurn makes sure, at the end of a transaction, that it commits before another process begins
-// to receive.
+// holdsTurn checks, at the end of a transaction, that it commits before another process can
+// receive.
 func (r *Runner) holdsTurn(ctx context.Context, tx bun.Tx, rc *receiving) error {
 	held, err := r.store.HoldLeased(ctx, tx, rc.turn(), r.owner)
 	if err == nil && !held {
@@ -109,7 +109,7 @@ func (r *Runner) holdsTurn(ctx context.Context, tx bun.Tx, rc *receiving) error 
 	return err
 }
 
-// endTurn lets others receive without waiting for the end of the lease.
+// endTurn releases the lease, so that others need not wait for its end.
 func (r *Runner) endTurn(ctx context.Context, rc *receiving) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()

@@ -17,36 +17,36 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Decider decides on commands C by a state S that events E make. It is a value,
-// and safe for concurrent use if its functions are.
+// Decider decides on commands C by a state S that is built from events E. It is a value, and safe
+// for concurrent use if its functions are.
 type Decider[S, C any, E bus.Payload] struct {
-	// Category is what the names of its streams begin with: "account" for
-	// "account-42". It has no "-".
+	// Category is the category of its streams: "account" for "account-42". It must not contain
+	// "-".
 	Category string
 	// Initial is the state before the first event. Defaults to the zero value.
 	Initial func() S
-	// Evolve is the state after an event. It is pure: it reads no clock, does no
-	// I/O, and does not fail, since what it is given has happened.
+	// Evolve returns the state after an event. It must be pure: no clock, no I/O. It cannot fail,
+	// because the event has already happened.
 	Evolve func(state S, event E) S
-	// Decide returns what happens because of the command, or why it cannot be.
-	// None is no error. It may be called again with another state.
+	// Decide returns the events that a command causes, or an error if the command is rejected.
+	// Returning no events is allowed. It may be called again with another state.
 	Decide func(ctx context.Context, state S, command C) ([]E, error)
-	// Snapshots are kept when Every is set. Defaults to none.
+	// Snapshots are stored if Every is set. Defaults to none.
 	Snapshots Snapshots
 }
 
-// Snapshots says when to keep states, for streams of hundreds of events. They are kept as JSON: a state
-// type with fields that would be lost in it is an error of every call.
+// Snapshots configures snapshots of the state, for streams of hundreds of events. They are stored
+// as JSON: if the state type has fields that JSON would lose, every call returns an error.
 type Snapshots struct {
-	// Every is the number of events after which another one is kept.
+	// Every is the number of events between snapshots.
 	Every int
-	// Schema is to be raised whenever S or Evolve changes: states of another one
-	// are not looked at. Defaults to 0.
+	// Schema must be raised when S or Evolve changes: snapshots of another schema are ignored.
+	// Defaults to 0.
 	Schema int
 }
 
-// ErrSnapshotMismatch is returned for a snapshot that was made of another form of S than is
-// used now, under the same schema.
+// ErrSnapshotMismatch is returned for a snapshot whose type S had another form, under the same
+// schema.
 var ErrSnapshotMismatch = errors.New("the snapshot was made of another form of the state: raise Snapshots.Schema")
 
 func (d Decider[S, C, E]) check() error {
@@ -69,18 +69,17 @@ func (d Decider[S, C, E]) check() error {
 	return errors.Join(errs...)
 }
 
-// Stream returns the name of the stream of an id.
+// Stream returns the name of an id's stream.
 func (d Decider[S, C, E]) Stream(id string) string { return d.Category + "-" + id }
 
-// loaded is a state with what is known of where it comes from.
+// loaded is a state with its version.
 type loaded[S any] struct {
 	state    S
 	version  int64
-	snapshot int64 // the version of the snapshot it began with
+	snapshot int64 // the snapshot's version
 }
 
-// Load returns the state of an id, and the version of its stream; 0 for one that
-// has no events.
+// Load returns the state of an id and the version of its stream, which is 0 without events.
 func Load[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, db bun.IDB, d Decider[S, C, E], id string) (S, int64, error) {
 	l, err := d.load(ctx, log, db, id, true)
 	if err != nil {
@@ -115,12 +114,12 @@ func (d Decider[S, C, E]) load(ctx context.Context, log *eventlog.Log, db bun.ID
 	return l, err
 }
 
-// Handle decides on a command in the caller's transaction, and appends the events at the version
-// that it has decided on. It returns the state after them. If the stream has been appended to
-// meanwhile, the error is an *eventlog.ConflictError, which only another transaction, or [Execute],
-// can repeat.
+// Handle decides on a command in the caller's transaction and appends the events at the version
+// that it loaded. It returns the state after them. If another transaction has appended to the
+// stream meanwhile, the error is an *eventlog.ConflictError; only another transaction, or
+// [Execute], can retry.
 //
-// The error of Decide comes back wrapped; nothing is appended then.
+// An error of Decide is returned wrapped, and nothing is appended.
 func Handle[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, tx bun.Tx, d Decider[S, C, E], id string, command C) (S, eventlog.Appended, error) {
 	state, appended, err := d.handle(ctx, log, tx, id, command)
 	if err != nil {
@@ -168,11 +167,11 @@ func (d Decider[S, C, E]) handle(ctx context.Context, log *eventlog.Log, tx bun.
 
 const tries = 5 // of Execute
 
-// Execute decides on a command in a transaction of its own. It decides again if the stream was
-// appended to meanwhile: up to five times in all, after short random waits. It wakes this process's
-// processors and projections. The errors are those of [Handle], and of the database, and
-// outbox.ErrNotInTx in a transaction that the library has begun, such as that of a transactional
-// consumer: use Handle there.
+// Execute decides on a command in its own transaction. If the stream was appended to meanwhile, it
+// decides again: up to five times in all, after short random waits. It wakes this process's
+// processors and projections. The errors are those of [Handle] and of the database. Inside a
+// transaction that the library began, such as that of a transactional consumer, the error is
+// outbox.ErrNotInTx: use Handle there.
 func Execute[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, db *bun.DB, d Decider[S, C, E], id string, command C) (state S, appended eventlog.Appended, err error) {
 	within := ctx
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(5*time.Millisecond), backoff.WithMaxInterval(100*time.Millisecond))
@@ -188,6 +187,6 @@ func Execute[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, db
 		if !conflict || try == tries || !outage.Pause(ctx, wait.NextBackOff()) {
 			return state, eventlog.Appended{}, fmt.Errorf("decider: %s: %w", d.Stream(id), err)
 		}
-		within = txn.WithRepeat(ctx) // it waits for others before it reads, and so cannot lose once more
+		within = txn.WithRepeat(ctx) // locks the stream before it reads, and so cannot conflict again
 	}
 }

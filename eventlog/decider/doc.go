@@ -1,9 +1,9 @@
-// Package decider turns commands into events: a [Decider] is three functions, of
-// which one makes a state of events and one decides, by that state, on new events.
+// Package decider turns commands into events. A [Decider] has one function that builds a state
+// from events, one that decides on new events by that state, and one for the initial state.
 //
-// [Handle] does it in the caller's transaction and [Execute] in one of its own, which it repeats if
-// the stream was appended to meanwhile. Nothing is held between calls: the state is read from the
-// stream, or from a snapshot and the events after it.
+// [Handle] works in the caller's transaction. [Execute] uses its own, and retries if the stream
+// was appended to meanwhile. Nothing is kept between calls: the state is read from the stream, or
+// from a snapshot and the events after it.
 //
-// It keeps no read models, that is package eventlog/projection.
+// For read models, see package eventlog/projection.
 package decider

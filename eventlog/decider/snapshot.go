@@ -17,7 +17,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 )
 
-// kept is a snapshot as it is stored.
+// kept is the stored form of a snapshot.
 type kept[T any] struct {
 	Form  string `json:"form"` // of the Go type of the state
 	State T      `json:"state"`
@@ -25,7 +25,7 @@ type kept[T any] struct {
 
 func (d Decider[S, C, E]) kind() string { return fmt.Sprintf("%s/%d", d.Category, d.Snapshots.Schema) }
 
-// restore begins with the last snapshot, if there is one.
+// restore loads the last snapshot, if there is one.
 func (d Decider[S, C, E]) restore(ctx context.Context, log *eventlog.Log, db bun.IDB, id string, l loaded[S]) (loaded[S], error) {
 	snapshot, ok, err := log.Snapshot(ctx, db, d.Stream(id), d.kind())
 	if err != nil || !ok {
@@ -40,8 +40,9 @@ func (d Decider[S, C, E]) restore(ctx context.Context, log *eventlog.Log, db bun
 	return l, nil
 }
 
-// empty takes out of an initial state what a snapshot would be read into: of what an event has taken away, and encoding
-// leaves out, it would be there again. Maps stay, for Evolve to write to, and so does what is never encoded.
+// empty clears the parts of an initial state that a snapshot is decoded into. Otherwise values
+// that an event removed, and encoding omits, would reappear. Maps stay non-nil for Evolve to write
+// to; fields that are never encoded stay too.
 func empty(v reflect.Value, outermost bool) {
 	reads := false
 	switch reflect.New(v.Type()).Interface().(type) {
@@ -57,7 +58,7 @@ func empty(v reflect.Value, outermost bool) {
 				empty(v.Field(i), false)
 			}
 		}
-	case !v.CanSet(), v.Kind() == reflect.Interface: // which may say what to read into
+	case !v.CanSet(), v.Kind() == reflect.Interface: // an interface may hold the type to decode into
 	case v.Kind() == reflect.Map && !v.IsNil():
 		v.Set(reflect.MakeMap(v.Type()))
 	case v.Kind() == reflect.Slice && !v.IsNil():
@@ -67,9 +68,9 @@ func empty(v reflect.Value, outermost bool) {
 	}
 }
 
-// encode returns the state as it is to be kept, or nil when too few events have passed
-// since the last time. A state that JSON refuses, such as one with a NaN, stops no stream:
-// it is said, and not kept.
+// encode returns the state to store, or nil if too few events have passed since the last snapshot.
+// A state that JSON rejects, such as one with a NaN, does not block the stream: it is logged and
+// not stored.
 func (d Decider[S, C, E]) encode(ctx context.Context, id string, l loaded[S]) []byte {
 	if every := int64(d.Snapshots.Every); every == 0 || l.version/every == l.snapshot/every {
 		return nil
@@ -82,7 +83,8 @@ func (d Decider[S, C, E]) encode(ctx context.Context, id string, l loaded[S]) []
 	return text
 }
 
-// survives returns an error if values of a type lose something when they are encoded as JSON and decoded.
+// survives returns an error if values of a type lose something when they are encoded as JSON and
+// decoded.
 func survives(t reflect.Type, path string, above []reflect.Type) error {
 	value := reflect.New(t).Interface()
 	_, writes := value.(json.Marshaler)
@@ -91,7 +93,7 @@ func survives(t reflect.Type, path string, above []reflect.Type) error {
 		_, writes = value.(encoding.TextMarshaler)
 		_, reads = value.(encoding.TextUnmarshaler)
 	}
-	if writes && reads || slices.Contains(above, t) { // it knows how, or contains itself
+	if writes && reads || slices.Contains(above, t) { // it encodes itself, or contains itself
 		return nil
 	}
 	above = append(above[:len(above):len(above)], t)
@@ -117,10 +119,9 @@ func survives(t reflect.Type, path string, above []reflect.Type) error {
 	return nil
 }
 
-// Verify compares the state that a snapshot and the events after it make with
-// that of all events, and returns an error when they differ: Evolve has changed,
-// or the state does not survive encoding. It is for tests, and for spot checks of
-// a live system.
+// Verify compares the state from a snapshot and later events with the state from all events, and
+// returns an error if they differ. Then Evolve has changed, or the state does not survive
+// encoding. Use it in tests, and for spot checks of a live system.
 func Verify[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, tx bun.Tx, d Decider[S, C, E], id string) error {
 	short, err := d.load(ctx, log, tx, id, true)
 	if err != nil {
@@ -138,8 +139,7 @@ func Verify[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, tx 
 	return nil
 }
 
-// formOf sums up what encoding depends on: names, tags and types, all the way
-// down.
+// formOf hashes what the encoding depends on: names, tags and types, recursively.
 func formOf(t reflect.Type) string {
 	h := fnv.New64a()
 	var walk func(t reflect.Type, above []reflect.Type)

@@ -14,14 +14,15 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Admin looks at projections without their definitions: those of all programs that work on the
-// tables. It resumes those that are halted; what needs their functions is the business of a [Runner].
+// Admin inspects the projections of all programs that share the tables, and resumes halted ones.
+// It needs no projection definitions; operations that call their functions are on a [Runner].
 //
-// It holds no database, starts nothing, and is safe for concurrent use. Make one with [NewAdmin]: methods
-// of the zero value return an error. Where there is no event log, on MariaDB, all return an errors.ErrUnsupported.
+// It holds no database handle, starts nothing, and is safe for concurrent use. Make it with
+// [NewAdmin]: methods of the zero value return an error. On MariaDB, which has no event log, all
+// methods return errors.ErrUnsupported.
 type Admin struct{ stores store.Stores }
 
-// NewAdmin makes an admin for the registry's tables. The only error is a nil registry.
+// NewAdmin makes an admin for the registry's tables. It returns an error only for a nil registry.
 func NewAdmin(registry *bus.Registry) (*Admin, error) {
 	if registry == nil {
 		return nil, errors.New("projection: NewAdmin: the registry is nil")
@@ -29,29 +30,29 @@ func NewAdmin(registry *bus.Registry) (*Admin, error) {
 	return &Admin{store.All(registry.Tables())}, nil
 }
 
-// State is how far a shard of a version of a projection has come. Its instants are in UTC, on the
-// database's clock.
+// State is the progress of a shard of a projection's version. Times are in UTC, on the database's
+// clock.
 type State struct {
 	Name     string `json:"name"`
 	Version  int    `json:"version"`
 	Shard    int    `json:"shard"`
 	Shards   int    `json:"shards"`
-	Active   bool   `json:"active"`   // it is of the version to read, see [Runner.Active]
-	Position int64  `json:"position"` // of the last event that it is past
+	Active   bool   `json:"active"`   // it is of the version to read: see [Runner.Active]
+	Position int64  `json:"position"` // of the last event passed
 	Head     int64  `json:"head"`     // of the last event in the log
-	// Status is running, halted, which waits for [Admin.Resume], or retired, whose place another version has taken.
+	// Status is running, halted (until [Admin.Resume]), or retired (replaced by another version).
 	Status    string    `json:"status"`
-	Attempts  int       `json:"attempts"`             // failed, at the event after Position
-	LastError string    `json:"last_error,omitempty"` // of these
-	NextAt    time.Time `json:"next_at,omitzero"`     // it is not tried before
-	MovedAt   time.Time `json:"moved_at,omitzero"`    // when it last came further
+	Attempts  int       `json:"attempts"`             // failed attempts at the event after Position
+	LastError string    `json:"last_error,omitempty"` // of these attempts
+	NextAt    time.Time `json:"next_at,omitzero"`     // earliest next attempt
+	MovedAt   time.Time `json:"moved_at,omitzero"`    // when Position last advanced
 }
 
-// mostStates is the most shards that are listed.
+// mostStates limits the listed shards.
 const mostStates = 10_000
 
-// States lists the shards of all versions of all projections, by name, 10,000 at most. Log relays and
-// replays have places of their own in the log, and are listed as well.
+// States lists the shards of all versions of all projections, by name, 10,000 at most. It includes
+// log relays and replays, which also have checkpoints.
 func (a *Admin) States(ctx context.Context, db bun.IDB) ([]State, error) {
 	st, db, err := a.of(db)
 	if err != nil {
@@ -67,8 +68,9 @@ func (a *Admin) States(ctx context.Context, db bun.IDB) ([]State, error) {
 	}), nil
 }
 
-// Parked lists events that a version of a projection has put aside, in order: those behind a position, that of
-// the last one of the page before or 0. The limit is 1 to 1000; another is bus.ErrInvalidOption.
+// Parked lists a projection version's parked events after a position, in order. Pass the position
+// of the previous page's last event, or 0. The limit is 1 to 1000; otherwise the error is
+// bus.ErrInvalidOption.
 func (a *Admin) Parked(ctx context.Context, db bun.IDB, name string, version int, after int64, limit int) ([]Parked, error) {
 	st, db, err := a.of(db)
 	if err = errors.Join(err, limits.CheckKey("name", name)); err == nil && (limit < 1 || limit > 1000) {
@@ -84,7 +86,7 @@ func (a *Admin) Parked(ctx context.Context, db bun.IDB, name string, version int
 	return store.Each(rows, newParked), nil
 }
 
-// Resume is [Runner.Resume].
+// Resume is like [Runner.Resume].
 func (a *Admin) Resume(ctx context.Context, db bun.IDB, name string, version int) (int, error) {
 	st, db, err := a.of(db)
 	if err != nil {

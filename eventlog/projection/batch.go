@@ -20,17 +20,16 @@ import (
 )
 
 const (
-	window = 50_000          // positions that one batch looks at, at most
-	budget = 2 * time.Second // after which a batch takes no more events
-	// A failure that our own transaction is to blame for is not counted, so many in a
-	// row. The wait after each is twice that before it.
+	window = 50_000          // maximum positions that one batch reads
+	budget = 2 * time.Second // after which a batch applies no more events
+	// This many failures in a row that the transaction caused are not counted. The wait doubles
+	// after each.
 	blamelessRuns = 10
 	conflictDelay = 50 * time.Millisecond
 	maxDelay      = time.Second
 )
 
-// batch is one transaction of a shard: its checkpoint, locked, and the events
-// after it.
+// batch is one transaction of a shard: its locked checkpoint and the events after it.
 type batch struct {
 	*shard
 	runner   *Runner
@@ -38,17 +37,17 @@ type batch struct {
 	sub      store.Subscription
 	messages []*bus.Message
 	events   []eventlog.RecordedEvent    // for Projection.Batch
-	to       int64                       // the checkpoint after it
-	parked   []store.Event               // of streams that are parked
-	isolate  isolate.Runner[application] // what runs the functions
+	to       int64                       // the checkpoint after the batch
+	parked   []store.Event               // events of parked streams
+	isolate  isolate.Runner[application] // runs the projection's functions
 }
 
 // failure is why a batch was rolled back.
 type failure struct {
-	smaller   int // how many to try next; 0 when the first event has failed, or the only one
+	smaller   int // size of the next batch; 0 if the first or only event failed
 	message   *bus.Message
 	sub       store.Subscription
-	parked    []store.Event // of the page: of streams that are parked
+	parked    []store.Event // events of parked streams in the page
 	blameless bool
 	err       error
 }
@@ -56,14 +55,14 @@ type failure struct {
 func (f *failure) Error() string { return errorlog.Text(f.err) }
 func (f *failure) Unwrap() error { return f.err }
 
-// named says which projection failed at which event, for callers without a log.
+// named adds the projection and event to the error, for callers without a log.
 func (f *failure) named(s *shard) error {
 	e := f.message.Event
 	return fmt.Errorf("projection %q version %d at position %d, stream %q version %d: %w", s.Name, s.Version, e.Position, e.Stream, e.Version, f)
 }
 
-// step applies one batch of a shard, and reports whether there may be more to do at once. A
-// *failure has been written down.
+// step applies one batch of a shard and reports whether there may be more. A returned *failure is
+// already stored.
 func (r *Runner) step(ctx context.Context, s *shard, stop <-chan struct{}) (more bool, err error) {
 	applied := 0
 	err = txn.RunOwn(ctx, r.db, func(ctx context.Context, tx bun.Tx) (err error) {
@@ -89,7 +88,7 @@ func (r *Runner) step(ctx context.Context, s *shard, stop <-chan struct{}) (more
 	return more, nil
 }
 
-// applied is how many events the batch has applied.
+// applied is how many events the batch applied.
 func (b *batch) applied() (n int) {
 	for _, m := range b.messages {
 		if m.Event.Position <= b.to {
@@ -99,7 +98,7 @@ func (b *batch) applied() (n int) {
 	return n
 }
 
-// run does everything but commit.
+// run does everything except the commit.
 func (b *batch) run(ctx context.Context, stop <-chan struct{}) (more bool, err error) {
 	sub, ok, err := b.runner.store.LockSubscription(ctx, b.tx, b.Name, b.Version, b.number, b.Timeout+abandonGrace+statementTimeout)
 	if err != nil || !ok {
@@ -129,8 +128,8 @@ func (b *batch) run(ctx context.Context, stop <-chan struct{}) (more bool, err e
 	return more, b.runner.parkRest(ctx, b.tx, b.shard, b.parked, b.to)
 }
 
-// read fetches the events after the checkpoint. The head is read before the page,
-// so that the checkpoint never passes an event that the page could not see.
+// read reads the events after the checkpoint. It reads the head before the page, so that the
+// checkpoint never passes an event that the page could not see.
 func (b *batch) read(ctx context.Context) (more bool, err error) {
 	head, err := b.runner.store.Head(ctx, b.tx)
 	if err != nil {
@@ -152,7 +151,7 @@ func (b *batch) read(ctx context.Context) (more bool, err error) {
 	full := len(rows) == limit
 	if b.to = page.UpTo; full {
 		b.to = rows[len(rows)-1].Position
-	} else if page.UpTo < head { // the filter leaves much out
+	} else if page.UpTo < head { // few events match the filter
 		b.window.Store(min(2*b.window.Load(), window))
 	}
 	more = b.to < head
@@ -166,7 +165,7 @@ func (b *batch) read(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// message is the event as the chain sees it.
+// message makes the event's message for the chain.
 func (b *batch) message(row store.Event, behind bool) *bus.Message {
 	m := &bus.Message{
 		ID: row.ID, PayloadType: row.Type, Payload: row.Data, Headers: store.Headers(row.Headers), Consumer: b.Name, Config: &b.settings,
@@ -185,10 +184,11 @@ func (b *batch) message(row store.Event, behind bool) *bus.Message {
 	return m
 }
 
-// errNotPassedOn keeps the checkpoint where it is.
+// errNotPassedOn prevents the checkpoint from moving.
 var errNotPassedOn = errors.New("projection: RunnerConfig.Telemetry has not passed a batch on")
 
-// apply sends the events through the chain. No checkpoint passes them because a layer around all of them says so.
+// apply sends the events through the chain. A telemetry layer cannot make the checkpoint pass
+// them.
 func (b *batch) apply(ctx context.Context, stop <-chan struct{}) error {
 	first, left := b.messages[0], errNotPassedOn
 	err := isolate.Guarded(ctx, first, func(ctx context.Context, _ *bus.Message) error {
@@ -217,7 +217,7 @@ func (b *batch) applyAll(ctx context.Context, stop <-chan struct{}) error {
 			return nil
 		}
 		if err := b.send(ctx, m); err != nil {
-			return b.failed(ctx, i, m, err) // those before it go first
+			return b.failed(ctx, i, m, err) // those before it are applied first
 		}
 	}
 	return nil
@@ -232,8 +232,7 @@ func stopped(stop <-chan struct{}) bool {
 	}
 }
 
-// applyBatch decodes here, so that an event that cannot be decoded is found
-// alone: the batch shrinks until it is.
+// applyBatch decodes the events itself. The batch shrinks until an undecodable event is its first.
 func (b *batch) applyBatch(ctx context.Context) error {
 	first := b.messages[0]
 	for _, m := range b.messages {
@@ -242,18 +241,18 @@ func (b *batch) applyBatch(ctx context.Context) error {
 			continue
 		}
 		if err != nil && m != first {
-			b.to = m.Event.Position - 1 // it will be the first of the next batch
+			b.to = m.Event.Position - 1 // it becomes the first of the next batch
 			break
 		}
 		if err == nil {
 			b.events = append(b.events, recorded(m, data))
 			continue
 		}
-		b.events = nil // the chain hears of the error from consume
+		b.events = nil // consume returns the error to the chain
 		break
 	}
 	if err := b.send(ctx, first); err != nil {
-		return b.failed(ctx, len(b.messages)/2, first, err) // it may be any
+		return b.failed(ctx, len(b.messages)/2, first, err) // it may be any event
 	}
 	return nil
 }
@@ -265,22 +264,21 @@ func recorded(m *bus.Message, data bus.Payload) eventlog.RecordedEvent {
 	}
 }
 
-// send runs the chain. What a layer panics with is an error of the event, as in
-// a processor.
+// send runs the chain. A layer's panic is an error of the event, as in a processor.
 func (b *batch) send(ctx context.Context, m *bus.Message) error {
 	err := isolate.Guarded(ctx, m, func(ctx context.Context, m *bus.Message) error { return bus.Deliver(ctx, b.runner.chain, m, b.consume) })
 	switch bus.OutcomeOf(err).Outcome {
 	case bus.Done:
 		return nil
 	case bus.Discarded:
-		if b.usable(ctx) { // else nothing of the batch could be committed
+		if b.usable(ctx) { // otherwise the batch could not commit
 			return nil
 		}
 	}
 	return safe(err)
 }
 
-// safe replaces an error that cannot be asked anything.
+// safe replaces an error whose methods panic.
 func safe(err error) error {
 	if v := bus.OutcomeOf(err); v.Outcome == bus.Errored {
 		return v.Err
@@ -317,8 +315,9 @@ func (b *batch) usable(ctx context.Context) bool {
 	return b.runner.store.Usable(statement, b.tx)
 }
 
-// spoilt is the failure of a batch whose functions have said nothing of a statement that failed, and so aborted the
-// transaction. A smaller batch shows which of them it was, and the chain decides what becomes of one event.
+// spoilt is the failure of a batch whose functions ignored the error of a statement that aborted
+// the transaction. A smaller batch finds the event that caused it, and the chain decides its
+// outcome.
 func (b *batch) spoilt(ctx context.Context, cause error) error {
 	first := b.messages[0]
 	err := fmt.Errorf("projection: a function has not returned the error of a statement, which aborted the transaction: %w", cause)
@@ -331,9 +330,8 @@ func (b *batch) spoilt(ctx context.Context, cause error) error {
 	return b.failed(ctx, 0, first, safe(cmp.Or(judged, err)))
 }
 
-// innocent reports whether a function may have failed through no fault of its own: the
-// transaction met a conflict, or its connection is lost. A statement that took too long,
-// or waited for a lock in vain, is the function's.
+// innocent reports whether an error may not be the function's fault: the transaction conflicted or
+// lost its connection. A statement timeout or lock timeout is the function's fault.
 func innocent(err error) bool {
 	return dberr.IsConflict(err) || dberr.IsConnectionDoubtful(err) && dberr.ClassOf(err) != dberr.Timeout
 }

@@ -12,25 +12,22 @@ import (
 )
 
 const (
-	// abandonGrace is how long a function may go on when its context is over,
-	// before it is abandoned.
+	// abandonGrace is how long a function may run after its context ends, before it is abandoned.
 	abandonGrace = 5 * time.Second
-	// maxLeft is how many that were abandoned may be running before no more
-	// batches are begun.
+	// maxLeft is how many abandoned functions may still run before no more batches begin.
 	maxLeft = 16
 )
 
-// application is a function of the projection, ready to be called.
+// application is a call of a projection's function.
 type application func() error
 
 // Run implements isolate.Call.
 func (a application) Run() error { return a() }
 
-// call runs a function of the projection on a goroutine of its own: one that
-// never returns costs neither the shard nor the end of Run. When its context is
-// over, by the timeout or by a stop, it waits a little longer and then leaves it
-// behind. The chain, and all that is done with the transaction besides, stays on
-// the goroutine of the batch.
+// call runs a projection's function on its own goroutine, so that one that never returns blocks
+// neither the shard nor the end of Run. When the context ends, call waits for abandonGrace and
+// then abandons the function. The chain, and all other use of the transaction, stays on the
+// batch's goroutine.
 func (b *batch) call(ctx context.Context, m *bus.Message, fn application) error {
 	result := b.isolate.Begin(fn)
 	select {
@@ -48,8 +45,7 @@ func (b *batch) call(ctx context.Context, m *bus.Message, fn application) error 
 	}
 }
 
-// passedOn has a panic go on here, so that recovering from it is a matter of the
-// chain.
+// passedOn panics with a function's panic on this goroutine, so that the chain can recover it.
 func passedOn(err error) error {
 	if p, ok := err.(*isolate.Panicked); ok {
 		panic(p.PanicError)
@@ -57,8 +53,8 @@ func passedOn(err error) error {
 	return err
 }
 
-// abandon leaves the function behind, and ends the session that it may be running
-// a statement in: rolling back would wait for that, and the shard stay locked.
+// abandon abandons the function and ends its database session. A rollback would wait for its
+// statement and keep the shard locked.
 func (b *batch) abandon(ctx context.Context, m *bus.Message) error {
 	left := &b.runner.left
 	left.Add(1)
@@ -73,8 +69,8 @@ func (b *batch) abandon(ctx context.Context, m *bus.Message) error {
 	return bus.ErrAbandoned
 }
 
-// reset calls the Reset of a projection on a goroutine of its own: a panic is an error, and what does not end with ctx is left
-// behind.
+// reset calls a projection's Reset on its own goroutine. It returns a panic as an error, and
+// abandons a call that does not end with ctx.
 func reset(ctx context.Context, fn func(context.Context, bun.Tx) error, tx bun.Tx) error {
 	var alone isolate.Runner[application]
 	result := alone.Begin(func() error { return fn(ctx, tx) })

@@ -1,14 +1,11 @@
-// Package projection reads the event log in order and keeps tables up to date
-// with it.
+// Package projection keeps tables up to date with the event log, by reading it in order.
 //
-// A [Projection] is a name, a version, and functions that apply events in a
-// transaction. A [Runner] gives it the events in the order of their positions, or
-// of their streams where it has several shards, and moves its checkpoint in the
-// transaction that applies them: each is applied exactly once, as far as the
-// database is concerned. While it applies events a transaction is open that locks
-// the checkpoint. A projection that fails keeps its place until the event is
-// applied, or put aside if it says so. An [Admin] shows how far all of them are, without their functions.
+// A [Projection] has a name, a version, and functions that apply events in a transaction. A
+// [Runner] applies events in the order of their positions, or within each stream if there are
+// several shards. It moves the checkpoint in the same transaction, so each event's database
+// changes are applied exactly once. An open transaction locks the checkpoint while events are
+// applied. A projection that fails stays at the event until the event is applied, or parks it if
+// configured. An [Admin] shows the progress of all projections, without their functions.
 //
-// It does not append events, that is package eventlog; where order does not matter a consumer
-// is simpler.
+// Package eventlog appends the events. If order does not matter, a consumer is simpler.
 package projection

@@ -12,12 +12,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// afterFailure decides how a shard goes on whose batch was rolled back. Only an
-// event that failed as the first one has failed for good: of others, those before
-// are applied first, in a smaller batch.
+// afterFailure decides how a shard continues after a rollback. An event fails for good only as the
+// first of a batch. Otherwise the events before it are applied first, in a smaller batch.
 //
-// A conflict, or a lost connection, is not a failure of the event, unless it comes again and again:
-// then the event is at fault, or what the function does for it, and it counts.
+// A conflict or a lost connection is not a failure of the event, unless it repeats too often. Then
+// the event, or its function, is the cause, and it counts.
 func (r *Runner) afterFailure(ctx context.Context, s *shard, f *failure) (more bool, err error) {
 	if n := s.blameless.Load(); f.blameless && n < blamelessRuns {
 		s.blameless.Store(n + 1)
@@ -32,13 +31,13 @@ func (r *Runner) afterFailure(ctx context.Context, s *shard, f *failure) (more b
 	}
 	v := bus.OutcomeOf(f.err)
 	if cause := context.Cause(ctx); cause == bus.ErrStopping || v.Outcome == bus.Released {
-		return false, f // it has not had its chance
+		return false, f // it was interrupted
 	}
 	failed := store.Failure{Status: store.Running, Attempts: f.sub.Attempts, Delay: s.AttemptDelay, Error: f.Error()}
 	switch v.Outcome {
 	case bus.Poisoned:
 		return r.poisoned(ctx, s, f, v)
-	case bus.Discarded: // what it wrote is rolled back, which it wrote in vain
+	case bus.Discarded: // its writes were rolled back, which is harmless
 		return true, r.passOver(ctx, s, f, nil)
 	case bus.Retried:
 		failed.Attempts, failed.Delay = failed.Attempts+1, v.Delay
@@ -48,7 +47,7 @@ func (r *Runner) afterFailure(ctx context.Context, s *shard, f *failure) (more b
 	return false, r.writeFailure(ctx, f, failed)
 }
 
-// writeFailure returns the failure, once it is written down.
+// writeFailure stores the failure and returns it.
 func (r *Runner) writeFailure(ctx context.Context, f *failure, failed store.Failure) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
@@ -58,8 +57,7 @@ func (r *Runner) writeFailure(ctx context.Context, f *failure, failed store.Fail
 	return f
 }
 
-// poisoned does with an event what the projection wants done with those that
-// cannot be applied.
+// poisoned applies the projection's OnError to an event.
 func (r *Runner) poisoned(ctx context.Context, s *shard, f *failure, v bus.OutcomeError) (more bool, err error) {
 	event, reason := f.message.Event, fmt.Sprintf("%s: %s", v.Reason, f.Error())
 	if s.OnError == Halt {
@@ -76,7 +74,7 @@ func (r *Runner) poisoned(ctx context.Context, s *shard, f *failure, v bus.Outco
 	return true, nil
 }
 
-// passOver has a shard go on behind the event that failed, which is put aside or, without park, is not.
+// passOver moves a shard past the failed event, and parks the event if park is not nil.
 func (r *Runner) passOver(ctx context.Context, s *shard, f *failure, park *store.Parked) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
@@ -84,14 +82,14 @@ func (r *Runner) passOver(ctx context.Context, s *shard, f *failure, park *store
 	return txn.InTx(ctx, r.db, func(tx bun.Tx) error {
 		sub, ok, err := r.store.LockSubscription(ctx, tx, s.Name, s.Version, s.number, statementTimeout)
 		if err != nil || !ok || sub.Position != f.sub.Position {
-			return err // another process has gone on
+			return err // another process continued
 		}
 		if park != nil {
 			if err := r.store.Park(ctx, tx, *park); err != nil {
 				return err
 			}
 		}
-		if err := r.parkRest(ctx, tx, s, f.parked, position); err != nil { // the checkpoint passes them, too
+		if err := r.parkRest(ctx, tx, s, f.parked, position); err != nil { // the checkpoint passes them too
 			return err
 		}
 		_, err = r.store.MoveSubscription(ctx, tx, sub, position)
@@ -99,7 +97,7 @@ func (r *Runner) passOver(ctx context.Context, s *shard, f *failure, park *store
 	})
 }
 
-// parkRest puts aside, up to a position, what streams that are parked have had since.
+// parkRest parks events of already parked streams, up to a position.
 func (r *Runner) parkRest(ctx context.Context, tx bun.Tx, s *shard, rows []store.Event, upTo int64) error {
 	for _, row := range rows {
 		if row.Position > upTo {
@@ -113,7 +111,7 @@ func (r *Runner) parkRest(ctx context.Context, tx bun.Tx, s *shard, rows []store
 	return nil
 }
 
-// announce wakes what waits for a shard to move.
+// announce wakes callers that wait for a shard to move.
 func (r *Runner) announce() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +119,7 @@ func (r *Runner) announce() {
 	r.moved = make(chan struct{})
 }
 
-// await waits until a shard has moved, or for a while.
+// await waits until a shard has moved, at most for wait.
 func (r *Runner) await(ctx context.Context, moved <-chan struct{}, wait time.Duration) error {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

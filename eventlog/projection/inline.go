@@ -16,21 +16,20 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Inline is a projection that is applied in the transaction of the append, for
-// eventlog.LogConfig.Inline: its tables are never behind. An error of it fails the
-// append. It suits tables with a row for each stream, which the append has locked;
-// where several streams write to one row, appends would wait for each other there.
+// Inline is a projection applied in the transaction of the append: its tables are never behind.
+// Set it in eventlog.LogConfig.Inline. Its error fails the append. It suits tables with one row
+// per stream, which the append has locked; if several streams write to one row, their appends
+// block each other.
 //
-// Of a Projection only Name, On, or Batch with its Types, and Reset mean anything;
-// Categories are refused. No runner is given it, and no chain wraps it. Make one
-// with [NewInline]. It is safe for concurrent use.
+// Only Name, On, or Batch with its Types, and Reset of the Projection are used; Categories are
+// rejected. No runner runs it, and no chain wraps it. Make it with [NewInline]. It is safe for
+// concurrent use.
 type Inline struct {
 	projection Projection
 	reader     *reader
 }
 
-// NewInline makes an inline projection of events that types knows. It reports
-// everything that is wrong with it at once.
+// NewInline makes an inline projection of events in types. It reports all mistakes at once.
 func NewInline(types *eventlog.Types, p Projection) (*Inline, error) {
 	if types == nil {
 		return nil, errors.New("projection: NewInline: the types are nil")
@@ -68,9 +67,9 @@ func (i *Inline) ApplyInline(ctx context.Context, tx bun.Tx, events []eventlog.R
 	return nil
 }
 
-// Rebuild empties the tables with Reset and applies every event again, in one
-// transaction, for which appends of these events wait. For a log too long for
-// that, use a projection that is not inline.
+// Rebuild empties the tables with Reset and applies every event again, in one transaction that
+// blocks appends of these events. For a log too long for that, use a projection that is not
+// inline.
 func (i *Inline) Rebuild(ctx context.Context, db *bun.DB, log *eventlog.Log) error {
 	switch {
 	case db == nil || log == nil || log.Registry() == nil:
@@ -88,8 +87,8 @@ func (i *Inline) Rebuild(ctx context.Context, db *bun.DB, log *eventlog.Log) err
 	return dberr.Wrap(err, "projection: rebuild inline %q", i.projection.Name)
 }
 
-// rebuild reads by sequence: under the lock no event is on its way, and none needs a position
-// first.
+// rebuild reads by sequence: under the lock no append is in progress, and the events need no
+// positions.
 func (i *Inline) rebuild(ctx context.Context, s *store.Store, tx bun.Tx, log *eventlog.Log) error {
 	if err := s.AdvisoryLock(ctx, tx, i.projection.Name, true); err != nil {
 		return err
@@ -116,7 +115,7 @@ func (i *Inline) rebuild(ctx context.Context, s *store.Store, tx bun.Tx, log *ev
 			}
 			events = append(events, recorded(m, data))
 		}
-		if len(events) == 0 { // all of them are obsolete
+		if len(events) == 0 { // all are obsolete
 			continue
 		}
 		if err := i.ApplyInline(txn.Within(ctx), tx, events); err != nil {

@@ -20,30 +20,30 @@ import (
 type shard struct {
 	*reader
 	number int
-	limit  atomic.Int64 // of the next batch: less than BatchSize after a failure
-	window atomic.Int64 // positions that it looks at: more where few are for it
+	limit  atomic.Int64 // of the next batch; less than BatchSize after a failure
+	window atomic.Int64 // positions to read; more if few events match
 
 	busy      atomic.Bool  // a goroutine works on it
-	blameless atomic.Int64 // failures in a row that are not the event's
-	applied   atomic.Int64 // events
+	blameless atomic.Int64 // failures in a row that are not the event's fault
+	applied   atomic.Int64 // events applied
 }
 
-// is reports whether a row is that of the shard.
+// is reports whether a row belongs to the shard.
 func (s *shard) is(row store.Subscription) bool {
 	return row.Name == s.Name && row.Version == s.Version && row.Shard == s.number
 }
 
-// crew is the goroutines of one Run.
+// crew runs the goroutines of one Run.
 type crew struct {
 	*Runner
-	ctx     context.Context // of the work, which a stop does not end at once
+	ctx     context.Context // of the work; a stop does not cancel it at once
 	stop    <-chan struct{}
 	alarm   *alarm.Alarm
 	slots   chan struct{} // one for each shard that may be worked on
 	workers sync.WaitGroup
 }
 
-// loop looks for shards that are behind, and has them worked on, until ctx ends.
+// loop starts work on shards that are behind, until ctx ends.
 func (r *Runner) loop(ctx context.Context) {
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
@@ -73,8 +73,8 @@ func (r *Runner) loop(ctx context.Context) {
 	c.workers.Wait()
 }
 
-// dispatch assigns positions to events, and starts work on the shards that are behind. An idle look
-// is one statement.
+// dispatch assigns positions to events and starts work on shards that are behind. An idle poll is
+// one statement.
 func (c *crew) dispatch(ctx context.Context) error {
 	rows, pending, err := c.behind(ctx)
 	if err == nil && pending {
@@ -82,7 +82,7 @@ func (c *crew) dispatch(ctx context.Context) error {
 			rows, _, err = c.behind(ctx)
 		}
 	}
-	// Should assigning positions have failed, projections go on with what has its position.
+	// Even if assigning positions failed, projections continue with events that have positions.
 	for _, reader := range c.readers {
 		for _, shard := range reader.shards {
 			if slices.ContainsFunc(rows, shard.is) {
@@ -99,9 +99,9 @@ func (c *crew) behind(ctx context.Context) ([]store.Subscription, bool, error) {
 	return c.store.Behind(ctx, c.db, slices.Collect(maps.Keys(c.byName)))
 }
 
-// number assigns positions for as long as a statement may take. Where there is more to do then,
-// here or for another process that is at it, projections go on with what has its position, and the
-// next look follows at once. The next statement shows whether the database still answers.
+// number assigns positions within a statement timeout. If there is more to do, here or in another
+// process, projections continue with events that have positions, and the next poll follows at
+// once. The next statement shows whether the database still answers.
 func (c *crew) number(ctx context.Context) error {
 	turn, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -113,8 +113,8 @@ func (c *crew) number(ctx context.Context) error {
 	return err
 }
 
-// start works on a shard unless that is being worked on. Where all slots are taken, the worker that
-// ends rings for another look.
+// start works on a shard unless it is busy. If all slots are taken, the next worker to end
+// triggers another poll.
 func (c *crew) start(s *shard) {
 	if s.busy.Load() || c.left.Load() >= maxLeft {
 		return
@@ -137,9 +137,9 @@ func (c *crew) start(s *shard) {
 // turn is how long a shard may keep its slot while others wait.
 const turn = 5 * time.Second
 
-// work applies batches until there is nothing to do, it fails, or its turn is over.
-// Then it rings, for others that wait for the slot and for what was appended
-// meanwhile, unless it found nothing it could do.
+// work applies batches until nothing is left, one fails, or its turn is over. Then it triggers
+// another poll, for shards that wait for the slot and for events appended meanwhile, unless it did
+// nothing.
 func (c *crew) work(s *shard) {
 	for begun, worked := time.Now(), false; ; worked = true {
 		if stopped(c.stop) {

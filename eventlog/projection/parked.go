@@ -12,7 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Parked is an event that a projection has put aside.
+// Parked is an event that a projection has parked.
 type Parked struct {
 	Position int64     `json:"position"`
 	Stream   string    `json:"stream"`
@@ -20,8 +20,7 @@ type Parked struct {
 	ParkedAt time.Time `json:"parked_at,omitzero"`
 }
 
-// Parked lists the events, at most limit, that the newest version of a projection
-// has put aside, in order.
+// Parked lists up to limit parked events of a projection's newest version, in order.
 func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, error) {
 	reader := r.byName[name]
 	if reader == nil {
@@ -38,10 +37,10 @@ func newParked(row store.Parked) Parked {
 	return Parked{Position: row.Position, Stream: row.Stream, Reason: row.Reason, ParkedAt: row.ParkedAt.Time}
 }
 
-// RetryParked applies events that the newest version of a projection has put
-// aside, in their order, each in a transaction of its own, and returns how many. It
-// stops at the first that fails again. They are applied after events that came
-// later in the log, those of their own stream among them unless it was parked whole.
+// RetryParked applies the parked events of a projection's newest version in order, each in its own
+// transaction, and returns how many it applied. It stops at the first that fails again. They are
+// applied after later events of the log, including those of their own stream unless the whole
+// stream was parked.
 func (r *Runner) RetryParked(ctx context.Context, name string) (int, error) {
 	reader := r.byName[name]
 	if reader == nil {
@@ -61,8 +60,8 @@ func (r *Runner) RetryParked(ctx context.Context, name string) (int, error) {
 	}
 }
 
-// retry applies one event under the locks of the whole projection, so that the
-// event that follows it in its stream is not on its way past it.
+// retry applies one event under the locks of the whole projection, so that no later event of its
+// stream is applied concurrently.
 func (r *Runner) retry(ctx context.Context, reader *reader, p store.Parked) error {
 	return txn.RunOwn(ctx, r.db, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := r.store.LockReader(ctx, tx, reader.Name, reader.Version); err != nil {
@@ -72,7 +71,7 @@ func (r *Runner) retry(ctx context.Context, reader *reader, p store.Parked) erro
 			return err
 		}
 		rows, err := r.store.ReadEvents(ctx, tx, store.Page{After: p.Position - 1, UpTo: p.Position, Limit: 1})
-		if err != nil || len(rows) == 0 { // it was erased
+		if err != nil || len(rows) == 0 { // the event was erased
 			return err
 		}
 		b := &batch{shard: reader.shards[0], runner: r, tx: tx}

@@ -19,63 +19,58 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// OnError is what becomes of an event on which a projection has used up its
-// attempts.
+// OnError is what happens to an event that has used up its attempts.
 type OnError uint8
 
 const (
-	// Halt keeps the shard where it is until [Runner.Resume]: nothing is skipped.
+	// Halt stops the shard until [Runner.Resume]: no event is skipped.
 	Halt OnError = iota
-	// Park puts the event aside and goes on; see [Runner.Parked].
+	// Park parks the event and continues; see [Runner.Parked].
 	Park
-	// ParkStream puts the event aside and, as they come, all later ones of its
-	// stream.
+	// ParkStream parks the event and all later events of its stream.
 	ParkStream
 )
 
-// Projection is what to do with which events. It is a value, and never changes
-// once it is given to [NewRunner].
+// Projection defines which events are applied and how. It is a value, and immutable once passed to
+// [NewRunner].
 type Projection struct {
-	// Name identifies the projection. It is stored: keep it stable. It does not begin with "replay:",
-	// "relay:" or "receive:", as those of other readers do.
+	// Name identifies the projection. It is stored: keep it stable. It must not begin with
+	// "replay:", "relay:" or "receive:", which are reserved for other readers.
 	Name string
-	// Version is to be raised whenever what the projection makes of events, or
-	// which events it reads, changes. A new version starts from the beginning
-	// beside the old one, into tables of its own; see [Runner.Promote]. Defaults to 1.
+	// Version must be raised when the result of applying events, or the set of events, changes. A
+	// new version starts from the beginning beside the old one, in its own tables; see
+	// [Runner.Promote]. Defaults to 1.
 	Version int
-	// On says what to do with each type of event. Others are not read.
+	// On has a handler for each event type. Other events are not read.
 	On []Handler
-	// Batch, instead of On, is given many events at once, of these Types. When it
-	// fails it is given fewer, down to one.
+	// Batch replaces On: it gets many events at once, of these Types. After a failure it gets
+	// fewer, down to one.
 	Batch func(ctx context.Context, tx bun.Tx, events []eventlog.RecordedEvent) error
 	// Types are the names of events for Batch. Defaults to none.
 	Types []string
-	// Categories restricts what is read to streams whose names begin so, up to the
-	// first "-". Defaults to all.
+	// Categories limits the streams by category: the stream's name up to the first "-". Defaults
+	// to all.
 	Categories []string
-	// Reset empties the tables of the projection, for [Runner.Rebuild]. Defaults
-	// to none, with which it cannot be rebuilt in place.
+	// Reset empties the projection's tables, for [Runner.Rebuild]. Without it the projection
+	// cannot be rebuilt in place.
 	Reset func(ctx context.Context, tx bun.Tx) error
-	// Shards is the number of parts that are worked on beside each other, up to
-	// 64; order is kept within each stream. Defaults to 1, which keeps
-	// the order of the whole log.
+	// Shards is the number of parts that are applied concurrently, up to 64; the order is kept
+	// within each stream. Defaults to 1, which keeps the order of the whole log.
 	Shards int
-	// BatchSize is the most events applied in one transaction. Defaults to 500.
+	// BatchSize is the maximum number of events applied in one transaction. Defaults to 500.
 	BatchSize int
-	// StartAtHead has a projection, or a version of one, that has never read before begin with the
-	// events that get positions from now on. By default it gets every event there ever was.
+	// StartAtHead makes a new projection or version begin with events that get positions from now
+	// on. By default it gets every event of the log.
 	StartAtHead bool
-	// OnError is what becomes of an event that cannot be applied. Defaults to Halt.
+	// OnError is what happens to an event that cannot be applied. Defaults to Halt.
 	OnError OnError
-	// MaxAttempts is the number of failed attempts after which OnError counts.
-	// Defaults to 5.
+	// MaxAttempts is the number of failed attempts before OnError applies. Defaults to 5.
 	MaxAttempts int
 	// AttemptDelay is the wait after the first failed attempt. Defaults to 1 s.
 	AttemptDelay time.Duration
-	// Timeout bounds the time for one event, or for one call of Batch: the chain
-	// sets it as a deadline. A function that ignores it is abandoned 5 s later,
-	// its transaction is ended, and the event has failed with bus.ErrAbandoned.
-	// Defaults to 10 s.
+	// Timeout limits the time for one event, or one call of Batch: the chain sets it as a
+	// deadline. A function that ignores it is abandoned 5 s later; its transaction is ended, and
+	// the event fails with bus.ErrAbandoned. Defaults to 10 s.
 	Timeout time.Duration
 }
 
@@ -87,9 +82,8 @@ type Handler struct {
 	err    error
 }
 
-// On applies events of type E. What it writes through tx is committed with the
-// checkpoint. bus.MessageFromContext gives it the message that delivers the event, and that
-// says which one it is.
+// On makes a handler for events of type E. What fn writes through tx commits with the checkpoint.
+// In fn, bus.MessageFromContext returns the message that delivers the event, with its position.
 func On[E bus.Payload](fn func(ctx context.Context, tx bun.Tx, event E) error) Handler {
 	probe := bus.Consume("on", func(context.Context, E) error { return nil })
 	a := Handler{name: probe.PayloadType(), goType: reflect.TypeFor[E]()}
@@ -100,7 +94,7 @@ func On[E bus.Payload](fn func(ctx context.Context, tx bun.Tx, event E) error) H
 	}
 	a.fn = func(ctx context.Context, tx bun.Tx, event bus.Payload) error {
 		e, ok := event.(E)
-		if !ok { // impossible: reader.check compares the types
+		if !ok { // impossible: newReader compares the types
 			return bus.Permanent(fmt.Errorf("projection: the event is a %T", event))
 		}
 		return fn(ctx, tx, e)
@@ -108,13 +102,13 @@ func On[E bus.Payload](fn func(ctx context.Context, tx bun.Tx, event E) error) H
 	return a
 }
 
-// reader is a projection with what follows from it.
+// reader is a projection with derived values.
 type reader struct {
 	Projection
 	settings bus.ConsumerConfig
-	apply    map[string]Handler // by stored name, aliases included
-	types    []string           // present names, sorted
-	stored   []string           // with aliases
+	apply    map[string]Handler // by stored name, including aliases
+	types    []string           // current names, sorted
+	stored   []string           // including aliases
 	filter   string
 	shards   []*shard
 }
@@ -129,7 +123,7 @@ func (p Projection) withDefaults() Projection {
 	return p
 }
 
-// newReader reports everything that is wrong with a projection.
+// newReader returns an error with all mistakes in a projection.
 func newReader(p Projection, types *eventlog.Types) (*reader, error) {
 	p = p.withDefaults()
 	r := &reader{Projection: p, apply: map[string]Handler{}}
@@ -200,11 +194,11 @@ func (p Projection) check() (errs []error) {
 	return errs
 }
 
-// others are what the names of other readers of the log begin with, which stand in the same table: replays,
-// log relays, and receivers that append. It is immutable.
+// others are the name prefixes of other readers in the same table: replays, log relays, and
+// receivers that append. It is immutable.
 var others = []string{"replay:", "relay:", "receive:"}
 
-// filter is what a projection reads, as it is stored with its checkpoint.
+// filter selects a projection's events, as stored with its checkpoint.
 type filter struct {
 	Types      []string `json:"types"`
 	Categories []string `json:"categories,omitempty"`
@@ -214,13 +208,12 @@ type filter struct {
 func (f filter) String() string {
 	text, err := json.Marshal(f)
 	if err != nil {
-		panic(err) // impossible: only strings are passed in
+		panic(err) // impossible: only strings
 	}
 	return string(text)
 }
 
-// same reports whether a stored filter means what this one does, although events
-// may have been renamed since.
+// same reports whether a stored filter equals this one, even if events were renamed since.
 func (r *reader) same(stored string, types *eventlog.Types) bool {
 	var f filter
 	if json.Unmarshal([]byte(stored), &f) != nil {

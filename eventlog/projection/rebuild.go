@@ -15,12 +15,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Rebuild has the newest version of a projection begin again, in place: in one
-// transaction its tables are emptied by its Reset, and its checkpoint goes back to
-// the start. It returns at once; [Runner.Run], here or elsewhere, then applies
-// all events, those that were applied before as a replay. Readers see the tables
-// fill up meanwhile: where that matters, raise the Version instead and
-// [Runner.Promote] it. Events put aside are forgotten, and come again.
+// Rebuild restarts the newest version of a projection in place: in one transaction, Reset empties
+// its tables and its checkpoint goes back to the start. It returns at once. [Runner.Run], here or
+// in another process, then applies all events; those applied before are replays. Parked events are
+// retried. Readers see the tables while they fill: to avoid this, raise the Version and
+// [Runner.Promote] it.
 func (r *Runner) Rebuild(ctx context.Context, name string) error {
 	reader := r.byName[name]
 	if reader == nil {
@@ -39,7 +38,7 @@ func (r *Runner) Rebuild(ctx context.Context, name string) error {
 		if err := r.store.Rewind(ctx, tx, name, reader.Version); err != nil {
 			return err
 		}
-		if _, err := r.store.Session(ctx, tx, reader.Timeout+abandonGrace+statementTimeout); err != nil { // Reset may take a while
+		if _, err := r.store.Session(ctx, tx, reader.Timeout+abandonGrace+statementTimeout); err != nil { // Reset may take long
 			return err
 		}
 		if err := reset(txn.Within(ctx), reader.Reset, tx); err != nil { // last: it may change search_path
@@ -53,7 +52,7 @@ func (r *Runner) Rebuild(ctx context.Context, name string) error {
 	return nil
 }
 
-// LagError is returned by [Runner.Promote] for a version that is not there yet.
+// LagError is returned by [Runner.Promote] for a version that is too far behind.
 type LagError struct {
 	Name         string
 	Version      int
@@ -65,11 +64,11 @@ func (e *LagError) Error() string {
 	return fmt.Sprintf("projection: promote %q: version %d is %d positions behind, %d are allowed", e.Name, e.Version, e.Lag, e.Allowed)
 }
 
-// Promote makes a version of a projection the one to read, see [Runner.Active], and
-// retires those before it, which are applied no more: the last step of a rebuild
-// beside the old version. A version that is more than maxLag positions behind is a
-// *[LagError], one that has never run [ErrUnknown]. There is no way back to a
-// version that is retired. It waits for the batches that are being applied.
+// Promote makes a version of a projection the one to read (see [Runner.Active]) and retires
+// earlier versions, which are not applied any more. It is the last step of a rebuild beside the
+// old version. If the version is more than maxLag positions behind, the error is a *[LagError]; if
+// it has never run, [ErrUnknown]. A retired version cannot be promoted again. Promote waits for
+// batches in progress.
 func (r *Runner) Promote(ctx context.Context, name string, version int, maxLag int64) error {
 	err := limits.CheckKey("name", name)
 	if err == nil {
@@ -108,8 +107,8 @@ func (r *Runner) Promote(ctx context.Context, name string, version int, maxLag i
 	return fmt.Errorf("projection: promote %q: %w", name, dberr.Explained(err))
 }
 
-// Active returns the version of a projection that was promoted last: the one
-// whose tables to read. It is 1 as long as none was.
+// Active returns the version of a projection that was promoted last: the one whose tables to read.
+// It is 1 if none was promoted.
 func (r *Runner) Active(ctx context.Context, db bun.IDB, name string) (int, error) {
 	db, err := txn.Handle(db)
 	if err = errors.Join(err, limits.CheckKey("name", name)); err != nil {
@@ -125,8 +124,8 @@ func (r *Runner) Active(ctx context.Context, db bun.IDB, name string) (int, erro
 	return version, nil
 }
 
-// Resume has the halted shards of a version try again, with all their attempts,
-// and returns how many there were. A version that has never run is [ErrUnknown].
+// Resume resumes the halted shards of a version, with all attempts, and returns how many there
+// were. For a version that has never run it returns [ErrUnknown].
 func (r *Runner) Resume(ctx context.Context, name string, version int) (int, error) {
 	return resume(ctx, r.store, r.db, name, version)
 }

@@ -23,61 +23,55 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 )
 
-// RunnerConfig sets up a [Runner]. The zero value works: every zero field stands for
-// its default.
+// RunnerConfig configures a [Runner]. The zero value works: zero fields mean the defaults.
 type RunnerConfig struct {
-	// Concurrency is the most shards that are worked on at once; each holds a
-	// connection. Defaults to 4, and to 1 on a database without row locks.
+	// Concurrency is the maximum number of shards worked on at once; each holds a connection.
+	// Defaults to 4, or 1 on a database without row locks.
 	Concurrency int
-	// PollInterval is the wait between polls while there is nothing to do.
-	// Appends of this process cut it short. Defaults to 250 ms.
+	// PollInterval is the wait between polls while idle. Appends of this process end it early.
+	// Defaults to 250 ms.
 	PollInterval time.Duration
-	// DrainTimeout is how long Run lets an event, or a batch, be finished after
-	// it was told to stop. Defaults to 10 s.
+	// DrainTimeout is how long Run lets an event or batch finish after ctx ends. Defaults to 10 s.
 	DrainTimeout time.Duration
-	// StartTimeout is how long Run waits at its start for a database that does not
-	// answer. Defaults to 0, which means that it returns the error at once.
+	// StartTimeout is how long Run waits at its start for an unavailable database. Defaults to 0:
+	// Run returns the error at once.
 	StartTimeout time.Duration
-	// Chain is the whole consume chain, first outermost, through which every event
-	// goes; a [Projection.Batch] goes through it once, with its first event.
-	// Defaults to middleware.Default with the Logger, which hears of what fails and
-	// not of every event.
+	// Chain is the whole consume chain, first outermost, for every event; a [Projection.Batch]
+	// passes through it once, with its first event. Defaults to middleware.Default with the
+	// Logger, limited to warnings and errors.
 	Chain []bus.Middleware
-	// Telemetry wraps every batch: the produce function that it is given applies the events of the
-	// batch. Defaults to none.
+	// Telemetry wraps every batch; the produce function passed to it applies the batch's events.
+	// Defaults to none.
 	Telemetry bus.ProduceMiddleware
-	// Logger receives what the runner has to say. Defaults to slog.Default().
+	// Logger logs the runner's events. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// ErrRunning is returned by [Runner.Run] while another Run of the same Runner has
-// not returned.
+// ErrRunning is returned by [Runner.Run] while another Run of the same Runner has not returned.
 var ErrRunning = errors.New("projection: the runner is running already")
 
-// Runner runs projections. Any number of runners, in any number of processes, may
-// run the same ones: each shard is worked on by one at a time. It is safe for
-// concurrent use.
+// Runner runs projections. Any number of runners, in any number of processes, may run the same
+// ones: one works on a shard at a time. It is safe for concurrent use.
 type Runner struct {
 	db      *bun.DB
 	log     *eventlog.Log
 	store   *store.Store
 	config  RunnerConfig
 	readers []*reader
-	byName  map[string]*reader // the newest version
+	byName  map[string]*reader // the newest versions
 	chain   bus.Handler
 	applies bus.ProduceFunc
 	outage  *outage.Outage
 	running atomic.Bool
-	left    atomic.Int64 // functions that were abandoned and are still running
+	left    atomic.Int64 // abandoned functions that still run
 
 	mu    sync.Mutex
-	moved chan struct{} // closed, and replaced, when a shard has moved
+	moved chan struct{} // closed and replaced when a shard moves
 }
 
-// NewRunner makes a runner. It reports everything that is wrong with its
-// arguments at once, and does not touch the database. Where there is no event log,
-// on MariaDB, that is an errors.ErrUnsupported. Several versions of a projection may
-// be given.
+// NewRunner makes a runner. It reports all mistakes in its arguments at once and does not touch
+// the database. On MariaDB, which has no event log, it returns errors.ErrUnsupported. A projection
+// may be given in several versions.
 func NewRunner(db *bun.DB, log *eventlog.Log, config RunnerConfig, projections ...Projection) (*Runner, error) {
 	if db == nil || log == nil {
 		return nil, errors.New("projection: NewRunner: the database handle or the log is nil")
@@ -121,7 +115,7 @@ func NewRunner(db *bun.DB, log *eventlog.Log, config RunnerConfig, projections .
 	return r, nil
 }
 
-// Newest returns the newest version of a projection that the runner was given, and whether it was given any.
+// Newest returns the newest version of a projection that the runner has, and whether it has any.
 func (r *Runner) Newest(name string) (version int, ok bool) {
 	if reader := r.byName[name]; reader != nil {
 		return reader.Version, true
@@ -157,7 +151,7 @@ func (c RunnerConfig) complete(rowLocks bool) (RunnerConfig, error) {
 	return c, errors.Join(errs...)
 }
 
-// warnings is a handler for what is worth a line among very many events.
+// warnings is a slog handler for warnings and errors only: there are very many events.
 type warnings struct{ slog.Handler }
 
 // Enabled implements slog.Handler.
@@ -166,13 +160,17 @@ func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 // Run assigns positions to events and applies them until ctx is cancelled. Then it finishes the
-// events it is at and returns nil. Functions still running are abandoned.
+// current events and returns nil. Functions that still run are abandoned.
 //
-// Run returns an error at once when the database cannot be reached, unless StartTimeout has it
-// wait; when the server has no event log (outbox.ErrUnsupportedServer), or its tables are missing
-// or too old (outbox.ErrSchemaOutdated); and when a projection is not what it was under the same
-// version. Later outages are logged and waited out. A projection that fails holds up no other. A
-// second Run at the same time returns [ErrRunning].
+// Run returns an error at its start in these cases:
+//
+//   - the database cannot be reached and StartTimeout has passed
+//   - the server has no event log (outbox.ErrUnsupportedServer)
+//   - the tables are missing or too old (outbox.ErrSchemaOutdated)
+//   - a projection changed without a new version
+//
+// During later outages, which are logged, Run waits. A failing projection does not delay others. A
+// second concurrent Run returns [ErrRunning].
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -192,7 +190,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	return nil
 }
 
-// names are those of the projections, with their versions.
+// names are the projections' names with their versions.
 func (r *Runner) names() []string {
 	return store.Each(r.readers, func(r *reader) string { return fmt.Sprintf("%s/%d", r.Name, r.Version) })
 }
@@ -201,14 +199,13 @@ func (r *Runner) state() presence.State { return presence.State{Limit: r.config.
 
 const statementTimeout = 5 * time.Second
 
-// Check looks at the live database as [Runner.Run] does before it starts, and
-// returns the same errors. It takes at most 10 s, and enters projections that are
-// new.
+// Check checks the database as [Runner.Run] does before it starts, and returns the same errors. It
+// takes at most 10 s, and creates the checkpoints of new projections.
 func (r *Runner) Check(ctx context.Context) error {
 	return dberr.Wrap(r.start(ctx), "projection: check")
 }
 
-// start enters the projections and checks that they are what they were.
+// start creates the checkpoints and checks that no projection changed within its version.
 func (r *Runner) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*statementTimeout)
 	defer cancel()
@@ -256,8 +253,8 @@ func (r *Runner) subscriptions(ctx context.Context, db bun.IDB, reader *reader) 
 	return slices.DeleteFunc(all, func(row store.Subscription) bool { return row.Version != reader.Version }), dberr.Explained(err)
 }
 
-// Health returns how the runner is doing: it is ready while Run runs, the database answers, and not
-// too many functions were abandoned.
+// Health returns the runner's health. The runner is ready while Run runs, the database answers,
+// and not too many functions are abandoned.
 func (r *Runner) Health() bus.Health {
 	h := bus.Health{Err: r.outage.Err()}
 	if n := r.left.Load(); n >= maxLeft {

@@ -14,29 +14,29 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// ErrHalted is returned by waits for a projection of which a shard is halted: see [Runner.Resume].
+// ErrHalted is returned by [Runner.WaitFor] and [Runner.CatchUp] for a projection with a halted
+// shard: see [Runner.Resume].
 var ErrHalted = errors.New("projection: a shard is halted")
 
-// ErrRetired is returned by waits for a version of a projection that is applied no more, since a
-// later one was promoted.
+// ErrRetired is returned by waits for a version that is not applied any more, because a later one
+// was promoted.
 var ErrRetired = errors.New("projection: the version is retired")
 
-// ErrUnknown is returned for a projection that the runner was not given, and for a
-// version of one that has never run.
+// ErrUnknown is returned for a projection that the runner does not have, and for a version that
+// has never run.
 var ErrUnknown = errors.New("projection: the projection is not known")
 
 const (
-	waitMin = 5 * time.Millisecond // between looks for what another process applies
+	waitMin = 5 * time.Millisecond // between polls for progress in other processes
 	waitMax = 100 * time.Millisecond
 )
 
-// WaitFor returns once a projection has applied, or put aside, what was appended:
-// for reading one's own writes. The version meant is the one to read, see
-// [Runner.Active]; the newest, when the runner was not given that one. Call it
-// after the commit of the append, and bound it with ctx: it waits as long as the
-// projection takes, on whichever process, and for ever when the append was rolled
-// back. It is an error when a shard halts, [ErrHalted], and when the runner was
-// given only a version that is retired, [ErrRetired].
+// WaitFor returns once a projection has applied or parked what was appended: use it to read your
+// own writes. It waits for the version to read (see [Runner.Active]), or the newest if the runner
+// does not have that one. Call it after the append has committed, and limit it with ctx: it waits
+// as long as the projection takes, in any process, and forever if the append was rolled back. It
+// returns [ErrHalted] when a shard halts, and [ErrRetired] if the runner has only a retired
+// version.
 func (r *Runner) WaitFor(ctx context.Context, name string, appended eventlog.Appended) error {
 	return dberr.Wrap(r.waitFor(ctx, name, appended), "projection: wait for %q", name)
 }
@@ -45,12 +45,12 @@ func (r *Runner) waitFor(ctx context.Context, name string, appended eventlog.App
 	if r.byName[name] == nil {
 		return r.unknown()
 	}
-	if appended.Sequence == 0 { // there was nothing to append
+	if appended.Sequence == 0 { // nothing was appended
 		return nil
 	}
 	for wait := waitMin; ; wait = min(2*wait, waitMax) {
 		moved := r.nextMove()
-		reader, err := r.toRead(ctx, name) // another one, once it is promoted
+		reader, err := r.toRead(ctx, name) // another one once it is promoted
 		var place int64
 		var ok bool
 		if err == nil {
@@ -66,7 +66,7 @@ func (r *Runner) waitFor(ctx context.Context, name string, appended eventlog.App
 			}
 			if errors.Is(err, ErrRetired) {
 				if next, failed := r.toRead(ctx, name); failed == nil && next != reader {
-					continue // it was promoted just now
+					continue // it was just promoted
 				}
 			}
 		}
@@ -79,7 +79,7 @@ func (r *Runner) waitFor(ctx context.Context, name string, appended eventlog.App
 	}
 }
 
-// toRead returns the version of a projection whose tables are to be read.
+// toRead returns the version of a projection whose tables should be read.
 func (r *Runner) toRead(ctx context.Context, name string) (*reader, error) {
 	versions := slices.DeleteFunc(slices.Clone(r.readers), func(reader *reader) bool { return reader.Name != name })
 	if len(versions) == 1 {
@@ -94,12 +94,12 @@ func (r *Runner) toRead(ctx context.Context, name string) (*reader, error) {
 	return r.byName[name], err
 }
 
-// unknown lists the projections that there are.
+// unknown returns ErrUnknown with the runner's projections.
 func (r *Runner) unknown() error {
 	return fmt.Errorf("%w: the runner was given %q", ErrUnknown, slices.Sorted(maps.Keys(r.byName)))
 }
 
-// reached reports whether all shards have come to a position.
+// reached reports whether all shards have reached a position.
 func (r *Runner) reached(ctx context.Context, reader *reader, place int64) (bool, error) {
 	rows, err := r.subscriptions(ctx, r.db, reader)
 	if err != nil {
@@ -120,11 +120,10 @@ func (r *Runner) reached(ctx context.Context, reader *reader, place int64) (bool
 	return done, nil
 }
 
-// CatchUp applies what there is, as [Runner.Run] does, and returns how many events that
-// were when every projection has come to what was the end of the log at first. It is for tests,
-// and for commands that rebuild and exit. It returns the first error that keeps a
-// projection from going on, rather than try again later. Where other processes run
-// the projections, too, it waits for what they are at.
+// CatchUp applies events as [Runner.Run] does, until every projection has reached the end of the
+// log as of the call. It returns the number of events applied. It is for tests, and for commands
+// that rebuild and exit. It returns the first error that stops a projection instead of retrying.
+// If other processes run the projections too, it waits for their batches.
 func (r *Runner) CatchUp(ctx context.Context) (n int, err error) {
 	before := r.applied()
 	err = r.catchUp(ctx)
@@ -134,7 +133,7 @@ func (r *Runner) CatchUp(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// applied is how many events have been applied since the runner was made.
+// applied is how many events were applied since the runner was made.
 func (r *Runner) applied() (n int) {
 	for _, reader := range r.readers {
 		for _, shard := range reader.shards {
@@ -185,19 +184,19 @@ func (r *Runner) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// Stats is how far a projection has come, in the whole database.
+// Stats is the progress of a projection, in the whole database.
 type Stats struct {
 	Name    string `json:"name"`
 	Version int    `json:"version"`
-	// Lag is how many positions of the log are still before its slowest shard.
+	// Lag is how many positions the slowest shard is behind the log.
 	Lag int64 `json:"lag"`
-	// Halted is the number of shards that wait for a person.
+	// Halted is the number of halted shards.
 	Halted int `json:"halted"`
-	// Parked is the number of events put aside, up to 10,000.
+	// Parked is the number of parked events, up to 10,000.
 	Parked int `json:"parked"`
 }
 
-// Stats returns how far the projections have come, by name and version.
+// Stats returns the progress of the projections, by name and version.
 func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
 	var stats []Stats
 	for _, reader := range r.readers {
@@ -226,8 +225,7 @@ func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
 	return stats, nil
 }
 
-// Unnumbered counts the events that are committed and have no position yet, up to
-// 10,000.
+// Unnumbered counts committed events without a position, up to 10,000.
 func (r *Runner) Unnumbered(ctx context.Context) (int64, error) {
 	n, err := r.store.Unnumbered(ctx, r.db, store.MostCounted)
 	return n, dberr.Wrap(err, "projection: unnumbered")
