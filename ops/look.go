@@ -13,7 +13,7 @@ import (
 
 // ErrBusy is returned when too many queries run at once, or the database takes too long. The
 // limits protect the database from operators' queries. Use errors.Is, and try again.
-var ErrBusy = errors.New("too much is asked at once")
+var ErrBusy = errors.New("too many concurrent queries, or the database is slow")
 
 // look runs a query for a principal that may do the action: two at once, for at most [lookTime].
 func look[T any](ctx context.Context, s *Session, a Action, consumer string, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {

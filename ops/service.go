@@ -60,8 +60,8 @@ type Service struct {
 
 const (
 	looksAtOnce    = 2
-	lookWait       = 200 * time.Millisecond // for a free slot
-	lookTime       = 3 * time.Second        // of each query
+	lookWait       = time.Second     // for a free slot
+	lookTime       = 3 * time.Second // of each query
 	previewsAtOnce = 2
 	previewTime    = 10 * time.Second // of each preview, including its wait
 	undoWindow     = 10 * time.Second

@@ -254,7 +254,7 @@ func TestPausing(t *testing.T) {
 // A database that is away is said to be, with what was known last, until it answers again.
 func TestTheDatabaseGoesAndComesBack(t *testing.T) {
 	d := &service{overview: overview()}
-	if screen := newModel(t.Context(), Config{Say: func(err error) string { return strings.ToUpper(err.Error()) }}, ops.Overview{}, ops.ErrBusy).screen(); !strings.Contains(screen, "TOO MUCH IS ASKED") || !strings.Contains(screen, "Nobody has looked yet") {
+	if screen := newModel(t.Context(), Config{Say: func(err error) string { return strings.ToUpper(err.Error()) }}, ops.Overview{}, ops.ErrBusy).screen(); !strings.Contains(screen, "TOO MANY CONCURRENT") || !strings.Contains(screen, "Loading") {
 		t.Errorf("if it was busy from the start: got\n%s", screen)
 	}
 	m := started(t, d, 100, 24)
