@@ -265,7 +265,7 @@ func (r *run) begin(ctx context.Context, t *task, c call) error {
 	}
 	w := t.worker
 	number := w.call.Add(1)
-	if deadline, ok := ctx.Deadline(); ok { // until then the keeper lets it run
+	if deadline, ok := ctx.Deadline(); ok { // the keeper lets it run until then
 		w.deadline.Store(int64(deadline.Add(abandonGrace).Sub(r.started)))
 	}
 	defer w.deadline.Store(0)
