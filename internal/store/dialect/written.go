@@ -43,8 +43,8 @@ type NewMessage struct {
 	Crashes int
 }
 
-// TakePlace gives the row the creation time of the pending row that it replaces. The row is due no
-// sooner than that one, within the bound. It does not wait for a running message: a new row begins.
+// TakePlace gives the row the creation time of the pending row that it replaces. It makes it due no
+// sooner than that one, within the bound. If that one is claimed, the row keeps its own times.
 func (row *NewMessage) TakePlace(old Superseded) {
 	row.Crashes = Counted(old.Crashes)
 	if old.Held {
