@@ -55,12 +55,12 @@ type LaneNews struct {
 	Last   int64 // the rank up to which it looked; 0: none
 	Left   bool  // it saw messages and did not take them
 	Walked int64 // how far it walked; 0: not at all, or to the end
-	// Spent are lanes of which it took as much as their rates allow.
+	// Spent are lanes from which it took as much as their rates allow.
 	Spent []SpentLane
 	// Wait is how long the spent rates of all keys allow no more; zero: none is spent.
 	Wait    time.Duration
 	Unknown string  // the payload type of a first message that the consumer does not accept
-	Deep    []int64 // lanes of which it took as much as it asked for
+	Deep    []int64 // lanes from which it took as much as it asked for
 }
 
 // SpentLane is a lane that may have more messages than its rate allows, and how long until the rate

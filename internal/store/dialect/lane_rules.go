@@ -37,13 +37,13 @@ type Source struct {
 
 const (
 	// freeLane is true for a lane l whose messages may be claimed: it is not busy, no poisoned
-	// message parks it, and the consumer is not paused. Renamed is also true for a message m
+	// message parks it, and the consumer is not paused. renamed is also true for a message m
 	// without a predecessor of its key under another name of the consumer. unspent is true if the
 	// rate of the lane, if any, allows a message. They guard each claim.
 	freeLane = `l.lane NOT IN ({busy lanes}) AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type {names} AND p.lane = l.lane AND p.parks)
   AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type {names})`
 	renamed = ` AND NOT EXISTS (SELECT 1 FROM {by lane} e WHERE e.consumer_type {names} AND e.lane = l.lane AND e.lane IS NOT NULL AND e.rank < m.rank)`
-	unspent = ` AND COALESCE((SELECT k.used_to FROM {key rates} k WHERE k.name = ? AND k.lane = l.lane), {now}) - {now} <= CAST(? AS bigint){unit}` // no join, of which plans go astray
+	unspent = ` AND COALESCE((SELECT k.used_to FROM {key rates} k WHERE k.name = ? AND k.lane = l.lane), {now}) - {now} <= CAST(? AS bigint){unit}` // no join: its plans go astray
 
 	fullLanes = `SELECT h.lane FROM ({held lanes}) h GROUP BY h.lane HAVING count(*) >= ?`
 )

@@ -56,7 +56,7 @@ func (r ClaimRequest) Trim(picks []Pick) (Claim, []Pick) {
 			c.Cut, c.Dropped = true, firstOf(picks[i:], n)
 			return c, picks[:i]
 		}
-		c.Found[p.Want]++ // one with a priority may be far ahead; what is dropped for it tells where to go on
+		c.Found[p.Want]++ // one with a priority may be far ahead; the first dropped one shows where to go on
 		at := Position{At: p.AvailableAfter.Time, ID: p.ID}
 		if c.Last[p.Want].Before(at) {
 			c.Last[p.Want] = at
