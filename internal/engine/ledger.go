@@ -228,7 +228,7 @@ func (l *ledger) confirm(b batch, finished []store.Finished, settled store.Settl
 	return lost
 }
 
-// postponeLocked keeps results to be sent again. Those that are not locked but refused wait longer
+// postponeLocked keeps results to be sent again. Those that are neither locked nor taken wait longer
 // each time, since sending them can take a whole statement timeout.
 func (l *ledger) postponeLocked(busy []store.Result, b batch) {
 	switch {

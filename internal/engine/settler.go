@@ -18,7 +18,7 @@ const (
 	maxSettleTexts = 4 << 20         // bytes of errors and reasons in one statement
 )
 
-// errLocked is returned by a stop that would have had to wait for other transactions.
+// errLocked is returned if a stop would have had to wait for other transactions.
 var errLocked = errors.New("outbox: settle: some outcomes were not written, since other transactions keep their messages locked, or the database did not take them")
 
 // settled records the outcome of a message; the settler writes it.

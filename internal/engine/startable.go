@@ -9,7 +9,7 @@ import (
 
 // startable is what a consumer could start now.
 type startable struct {
-	n     int       // so many messages, as far as the consumer is concerned
+	n     int       // how many messages, as far as the consumer is concerned
 	slots bool      // none, only because its limit has no free slot
 	until time.Time // none before then, unless something changes; zero if unknown
 }

@@ -48,7 +48,7 @@ func (r *run) nextStep(wants []store.Want) (store.ClaimRequest, bool, error) {
 	sent := time.Now()
 	probe, err := r.probe(wants)
 	r.dispatcher.tell(probe.Now, sent)
-	if err == nil && probe.Overdue > r.config.LeaseDuration/3 { // sooner, an outage may have kept its owner from renewing it
+	if err == nil && probe.Overdue > r.config.LeaseDuration/3 { // else an outage may have delayed its renewal
 		r.recoverClaims(r.ctx)
 		probe, err = r.probe(wants)
 	}
