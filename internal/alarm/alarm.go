@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Alarm is when a loop is to look next. It moves earlier, never later: a stream of
-// callers cannot put the look off. It is safe for
-// concurrent use; one loop waits for it.
+// Alarm is when a loop is to look next. It moves earlier, never later: a stream of callers cannot
+// delay the look. It is safe for concurrent use; one loop waits for it.
 type Alarm struct {
 	quick []time.Duration
 
@@ -18,13 +17,13 @@ type Alarm struct {
 	changed  chan struct{}
 }
 
-// New makes an alarm that rings at once. The quick delays, in ascending order,
-// are those at which [Alarm.Expect] has the loop look.
+// New returns an alarm that rings at once. After [Alarm.Expect] the loop looks at the quick delays,
+// which are in ascending order.
 func New(quick ...time.Duration) *Alarm {
 	return &Alarm{quick: quick, changed: make(chan struct{}, 1)} // a signal, not a queue
 }
 
-// By makes the next look happen at the given instant or before.
+// By has the loop look at the given instant at the latest.
 func (a *Alarm) By(t time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -38,8 +37,7 @@ func (a *Alarm) By(t time.Time) {
 	}
 }
 
-// Expect has the loop look a few times soon, for a change whose commit nobody
-// will announce.
+// Expect has the loop look a few times soon, for a change whose commit is not announced.
 func (a *Alarm) Expect(now time.Time) {
 	a.mu.Lock()
 	a.expected = now
@@ -54,8 +52,7 @@ func (a *Alarm) Next(now time.Time) time.Duration {
 	return a.at.Sub(now)
 }
 
-// Rearm sets the alarm for the look after this one: at the latest, unless a quick
-// one comes first.
+// Rearm sets the look after this one: latest, or the next quick one if that is sooner.
 func (a *Alarm) Rearm(now, latest time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -80,8 +77,8 @@ func (a *Alarm) Ring(expected bool) {
 	}
 }
 
-// Loop calls look whenever the alarm rings, and at the latest an interval after it last
-// did, until ctx ends. Within look the alarm can be set anew.
+// Loop calls look whenever the alarm rings, and at the latest an interval after the last ring,
+// until ctx ends. look may set the alarm anew.
 func (a *Alarm) Loop(ctx context.Context, interval time.Duration, look func()) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -94,7 +91,7 @@ func (a *Alarm) Loop(ctx context.Context, interval time.Duration, look func()) {
 		}
 		now := time.Now()
 		if a.Next(now) <= 0 {
-			a.Rearm(now, now.Add(interval)) // before the look, so that whoever rings during it is heard
+			a.Rearm(now, now.Add(interval)) // before the look, so that a ring during it is not lost
 			look()
 		}
 		timer.Reset(a.Next(time.Now()))

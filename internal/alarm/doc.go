@@ -1,2 +1,2 @@
-// Package alarm tells a loop when to look next, where others may want it sooner.
+// Package alarm has a loop look at given times, and sooner when callers ask for it.
 package alarm

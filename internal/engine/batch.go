@@ -28,7 +28,7 @@ func ConsumeBatchTx[T bus.Payload](name string, fn func(ctx context.Context, tx 
 	return bus.ConsumeBatch(name, inTx, append(options[:len(options):len(options)], transactional)...)
 }
 
-// consume has a consumer of batches consume those that wait.
+// consume runs a batch consumer for the waiting members and returns those to run again.
 func (g *group) consume(waiting []*member) (rest []*member) {
 	switch {
 	case g.consumer().transactional && len(waiting) > 1:
@@ -46,8 +46,8 @@ func (g *group) consume(waiting []*member) (rest []*member) {
 	return nil
 }
 
-// tryBatch is a transaction for all members. It returns those that it told no outcome, since
-// others of them failed.
+// tryBatch runs all members in one transaction. If some fail, it answers those and returns the
+// others, which have no outcome yet.
 func (g *group) tryBatch(members []*member) (rest []*member) {
 	own := g.worker.run.newConsumerTx(members[0].ctx)
 	defer own.end() // also when a query hook of the application panics
@@ -57,7 +57,7 @@ func (g *group) tryBatch(members []*member) (rest []*member) {
 		return nil
 	}
 	held, others := g.split(members, ids)
-	defer func() { g.oneByOne(others) }() // which may just be locked
+	defer func() { g.oneByOne(others) }() // their rows may only be locked
 	if held = g.inTime(held); len(held) == 0 {
 		own.rollback()
 		return nil
@@ -99,17 +99,17 @@ func (g *group) tryBatch(members []*member) (rest []*member) {
 	return nil
 }
 
-// judgement is what a call for a batch in a transaction has come to.
+// judgement is the result of a batch's call in a transaction.
 type judgement uint8
 
 const (
 	allDone      judgement = iota
-	partlyFailed           // or all of it: those have a failure
-	blameless              // the database is at fault, or another transaction
+	partlyFailed           // some or all of the members have a failure
+	blameless              // the database or another transaction is to blame
 	leftBehind             // the call was abandoned
 )
 
-// judge asks who is to blame for the errors of a batch: once for an error of all.
+// judge decides what is to blame for the errors of a batch. An error shared by all is judged once.
 func (t *consumerTx) judge(ctx context.Context, members []*member, errs []error) judgement {
 	found := allDone
 	for i, err := range errs {
@@ -130,7 +130,7 @@ func (t *consumerTx) judge(ctx context.Context, members []*member, errs []error)
 	return found
 }
 
-// repeat tells those who are tried again that they have lost a conflict, if that is why.
+// repeat marks the contexts of members that run again because they lost a conflict.
 func repeat(members []*member, err error) {
 	if f, ok := err.(*fault); ok && f.of == conflict {
 		for _, m := range members {
@@ -139,13 +139,13 @@ func repeat(members []*member, err error) {
 	}
 }
 
-// identical reports whether two errors are one, as of a batch that has failed as a whole.
+// identical reports whether two errors are the same value, as when a batch failed as a whole.
 func identical(a, b error) bool {
 	return a != nil && b != nil && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
-// split tells members that have one of the ids from the others, and from those that come behind
-// one of these.
+// split separates the members with one of the ids from the others. A member behind one of the
+// others in the order of its key is one of them, too.
 func (g *group) split(members []*member, ids []int64) (with, without []*member) {
 	for _, m := range members {
 		if slices.Contains(ids, m.task.row.ID) && g.turns.come(m.task, with) {
@@ -163,8 +163,8 @@ func answerEach(members []*member, errs []error) {
 	}
 }
 
-// together returns a context that ends with the first of the members' contexts. What else
-// is in it is the first member's.
+// together returns a context that ends with the first of the members' contexts. Its values are the
+// first member's.
 func together(members []*member) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(members[0].ctx)
 	stops := make([]func() bool, 0, len(members))
@@ -179,8 +179,8 @@ func together(members []*member) (context.Context, func()) {
 	}
 }
 
-// inTime answers the messages of a batch that have expired, and those of the same key behind one
-// that is poisoned for it, and returns the others.
+// inTime answers members whose messages have expired and returns the others. Members behind a
+// poisoned message of the same key are answered, too.
 func (g *group) inTime(members []*member) (left []*member) {
 	var poisoned []*task
 	for _, m := range members {
@@ -200,7 +200,7 @@ func (g *group) inTime(members []*member) (left []*member) {
 	return left
 }
 
-// call runs the consumer's function for all members, and returns what became of each.
+// call runs the consumer's function for all members and returns the error of each.
 func (g *group) call(ctx context.Context, members []*member) []error {
 	batch := make([]*bus.Message, len(members))
 	for i, m := range members {
@@ -212,7 +212,7 @@ func (g *group) call(ctx context.Context, members []*member) []error {
 	if !ok {
 		errs = slices.Repeat([]error{err}, len(members))
 	}
-	for i := range errs { // it may have been cancelled for one of them
+	for i := range errs { // one member may have cancelled the call
 		errs[i] = withoutChance(ctx, errs[i])
 	}
 	return g.turns.answers(members, besideStopped(members, errs))

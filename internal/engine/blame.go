@@ -12,8 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 )
 
-// cause is what a run of a transactional consumer failed of, when that is not the
-// handler.
+// cause is why a run of a transactional consumer failed, if the handler is not to blame.
 type cause uint8
 
 const (
@@ -22,7 +21,8 @@ const (
 	unstarted              // the same, before the handler began
 )
 
-// fault is the error of such a run. It does not leave this package.
+// fault is the error of a run that failed without fault of the handler. It does not leave this
+// package.
 type fault struct {
 	of  cause
 	err error
@@ -35,17 +35,16 @@ func (f *fault) Error() string { return f.err.Error() }
 func (f *fault) Unwrap() error { return f.err }
 
 const (
-	conflictTries = 3  // how often a run is tried at once that loses conflicts
-	maxUncounted  = 10 // of so many runs in a row the last one counts
+	conflictTries = 3  // immediate tries of a run that loses conflicts
+	maxUncounted  = 10 // in a row; the last one counts as an attempt
 
-	firstUncounted   = 50 * time.Millisecond // the wait after the first of them, which doubles
+	firstUncounted   = 50 * time.Millisecond // the wait after the first one; it doubles
 	longestUncounted = 15 * time.Second
 )
 
-// blame makes a fault of a handler's error for which the handler is not to blame. What
-// a statement of its own has caused, by taking too long, waiting for a lock or writing
-// in a transaction that it has made read-only, is the handler's. An error of another
-// database leaves our transaction usable, and is the handler's, too.
+// blame returns a fault if the handler is not to blame for err, else err. Errors that the handler's
+// statements caused are its own: a timeout, a lock wait, a write in a transaction that it made
+// read-only. So are errors of another database, which leave our transaction usable.
 func (t *consumerTx) blame(ctx context.Context, err error) error {
 	if _, panicked := err.(*isolate.Panicked); panicked || bus.OutcomeOf(err).Outcome != bus.Errored || ctx.Err() != nil {
 		return err
@@ -54,7 +53,7 @@ func (t *consumerTx) blame(ctx context.Context, err error) error {
 	switch dberr.ClassOf(err) {
 	case dberr.Conflict:
 		if of = conflict; dberr.SaysConflict(err) {
-			return &fault{of, err} // whatever the transaction says: it has written nothing
+			return &fault{of, err} // even if the transaction is usable: it has written nothing
 		}
 	case dberr.ReadOnly:
 		if !t.store.ReadOnly(t.ctx, t.db) {
@@ -73,8 +72,8 @@ func (t *consumerTx) blame(ctx context.Context, err error) error {
 	return &fault{of, err}
 }
 
-// ofTransaction is the error of a message for one of our statements: either the
-// database is at fault, or the handler has broken the transaction.
+// ofTransaction returns the error of a message for one of our statements. It is a fault if the
+// database is to blame; otherwise the handler has broken the transaction.
 func ofTransaction(statement string, err error) error {
 	switch class := dberr.ClassOf(err); {
 	case class == dberr.Conflict:
@@ -85,9 +84,9 @@ func ofTransaction(statement string, err error) error {
 	return fmt.Errorf("outbox: the consumer's transaction: %s: %w", statement, err)
 }
 
-// blamed is the outcome error of a run for which the handler was not to blame: it is repeated
-// without costing an attempt, but not for ever. What looks like the database's fault each time is
-// the message's in the end, unless the handler never began.
+// blamed returns the outcome error of a run that failed with a fault: it is repeated without
+// costing an attempt. The last of maxUncounted such runs in a row counts, unless the handler never
+// began.
 func (r *run) blamed(t *task, f *fault) error {
 	counts := &r.streaks
 	if f.of == unstarted {
@@ -102,23 +101,23 @@ func (r *run) blamed(t *task, f *fault) error {
 	return &bus.OutcomeError{Outcome: bus.Snoozed, Delay: uncountedDelay(n), Err: fmt.Errorf("%w: %w", bus.ErrNotCounted, f.err)}
 }
 
-// uncountedDelay is the wait after the n-th such run in a row, ±50 %.
+// uncountedDelay returns the wait after the n-th uncounted run in a row, ±50 %.
 func uncountedDelay(n int) time.Duration {
 	d := min(firstUncounted<<min(n-1, 20), longestUncounted)
 	return d/2 + rand.N(d)
 }
 
-// maxStreaks bounds what is remembered. What is forgotten too early begins anew.
+// maxStreaks bounds the streaks in memory. A streak dropped too early begins anew.
 const maxStreaks = 10_000
 
-// streaks counts the runs in a row of each message that did not count. The zero value
-// is ready. It is safe for concurrent use.
+// streaks counts the uncounted runs in a row of each message. The zero value is ready. It is safe
+// for concurrent use.
 type streaks struct {
 	mu sync.Mutex
 	of map[int64]int // by row
 }
 
-// add counts one more.
+// add counts one more run and returns the length of the streak.
 func (s *streaks) add(row int64) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

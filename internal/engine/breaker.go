@@ -16,8 +16,8 @@ import (
 // breakerEvery is how often a process compares its circuit breakers with those of the others.
 const breakerEvery = time.Second
 
-// breaker is this process's part of a consumer's circuit breaker: a circuit that all processes trip
-// and reset together, and what runs have come to since it was read last.
+// breaker is this process's part of a consumer's circuit breaker. All processes trip and reset its
+// circuit together. It counts the outcomes of runs since the last read.
 type breaker struct {
 	*flow.Circuit
 	name   string
@@ -25,15 +25,14 @@ type breaker struct {
 
 	mu           sync.Mutex
 	done, failed int64
-	troubled     bool             // somewhere runs have failed lately
-	last         string           // of this process's errors
-	open         flow.OpenBreaker // how it was told of last, while it is open
-	probing      int              // the number of the opening at which this process may probe
-	over         bool             // a probe is done: the circuit breaker is to be closed
+	troubled     bool             // runs have failed lately in some process
+	last         string           // the last error of this process
+	open         flow.OpenBreaker // the state when last read, while open
+	probing      int              // the number of the opening in which this process may probe
+	over         bool             // a probe succeeded: the circuit breaker is to be closed
 }
 
-// breakerOf returns the circuit breaker of a consumer, if it has one. It is the consumer's circuit
-// then.
+// breakerOf returns a consumer's circuit breaker, which is then its circuit, or nil if it has none.
 func breakerOf(name string, settings bus.ConsumerConfig, circuit *flow.Circuit) (*breaker, error) {
 	switch {
 	case settings.Breaker == nil:
@@ -44,8 +43,8 @@ func breakerOf(name string, settings bus.ConsumerConfig, circuit *flow.Circuit) 
 	return &breaker{Circuit: new(flow.Circuit), name: name, config: *settings.Breaker}, nil
 }
 
-// count notes what a run has come to, unless the circuit breaker has opened since it began. A probe
-// that is done ends the opening.
+// count counts the outcome of a run, unless the circuit breaker has opened since the run began. A
+// successful probe ends the opening.
 func (b *breaker) count(err error, probe bool) {
 	if _, _, closed := b.Tripped(); closed && !probe {
 		return
@@ -62,7 +61,7 @@ func (b *breaker) count(err error, probe bool) {
 	}
 }
 
-// take takes out what was counted. What was done counts only while something fails.
+// take returns the counts and resets them. Successful runs count only while others fail.
 func (b *breaker) take() (done, failed int64, over bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,14 +73,14 @@ func (b *breaker) take() (done, failed int64, over bool) {
 	return done, failed, over
 }
 
-// keep has the next look close the circuit breaker, which this one could not.
+// keep remembers a close that failed, for the next look.
 func (b *breaker) keep(over bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.over = b.over || over
 }
 
-// told enters the state of the circuit breaker in the database.
+// told applies the state of the circuit breaker in the database.
 func (b *breaker) told(row store.Breaker, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,11 +93,11 @@ func (b *breaker) told(row store.Breaker, now time.Time) {
 		}
 	case row.Opened != b.probing:
 		b.open = flow.NewOpenBreaker(row)
-		b.Hold(b.reasonLocked(), now.Add(flow.Never)) // unless it is given the right to probe
+		b.Hold(b.reasonLocked(), now.Add(flow.Never)) // unless it wins the right to probe
 	}
 }
 
-// reasonLocked is why it is open, with the last error of this process, if it has had one.
+// reasonLocked returns why the breaker is open, with this process's last error if it had one.
 func (b *breaker) reasonLocked() error {
 	if b.last == "" {
 		return errors.New(b.open.String())
@@ -106,7 +105,7 @@ func (b *breaker) reasonLocked() error {
 	return fmt.Errorf("%s; the last error here: %s", b.open, b.last)
 }
 
-// mayProbe has this process probe, at the given opening.
+// mayProbe lets this process probe in the given opening.
 func (b *breaker) mayProbe(opened int, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,8 +113,7 @@ func (b *breaker) mayProbe(opened int, now time.Time) {
 	b.Hold(b.reasonLocked(), now)
 }
 
-// breakers has this process open and close circuit breakers together with the others, until ctx
-// ends.
+// breakers opens and closes circuit breakers together with the other processes, until ctx ends.
 func (r *run) breakers(ctx context.Context) {
 	all := r.dispatcher.breakersOf()
 	if len(all) == 0 {
@@ -143,7 +141,7 @@ func (d *dispatcher) breakersOf() map[string]*breaker {
 	return all
 }
 
-// compareNotes adds what runs have come to here, and does what all have come to together.
+// compareNotes writes this process's counts and applies the shared state of all circuit breakers.
 func (r *run) compareNotes(ctx context.Context, all map[string]*breaker) {
 	names := make([]string, 0, len(all))
 	for name, b := range all {
@@ -159,7 +157,7 @@ func (r *run) compareNotes(ctx context.Context, all map[string]*breaker) {
 			}
 			return struct{}{}, nil
 		})
-		if err != nil { // the others are asked all the same
+		if err != nil { // continue with the others
 			b.keep(over)
 		}
 	}
@@ -172,8 +170,8 @@ func (r *run) compareNotes(ctx context.Context, all map[string]*breaker) {
 	}
 }
 
-// heed follows the state of a circuit breaker, and takes the right to probe when there is something
-// to probe with.
+// heed applies the state of a circuit breaker. It takes the right to probe if there is a message to
+// probe with.
 func (r *run) heed(ctx context.Context, b *breaker, row store.Breaker) {
 	open := func() bool { _, _, closed := b.Tripped(); return closed }
 	before := open()
@@ -195,7 +193,7 @@ func (r *run) heed(ctx context.Context, b *breaker, row store.Breaker) {
 	}
 }
 
-// wake has the goroutines that wait for a circuit look again.
+// wake wakes the goroutines that wait for a circuit.
 func (d *dispatcher) wake() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

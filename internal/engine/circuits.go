@@ -10,7 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// circuitChanged has the dispatcher claim for the consumers of the circuit, if they may start something.
+// circuitChanged has the dispatcher look again for work of the circuit's consumers.
 func (d *dispatcher) circuitChanged(g *flow.Circuit) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -23,7 +23,7 @@ func (d *dispatcher) circuitChanged(g *flow.Circuit) {
 	d.room.Broadcast()
 }
 
-// watchGates has the dispatcher hear of changes of circuits, until stop is called.
+// watchCircuits subscribes the dispatcher to changes of circuits until stop is called.
 func (d *dispatcher) watchCircuits() (stop func()) {
 	var stops []func()
 	for _, c := range d.consumers {
@@ -38,7 +38,7 @@ func (d *dispatcher) watchCircuits() (stop func()) {
 	}
 }
 
-// ungated leaves out what may not be claimed now, since its consumer's circuit is open.
+// withoutOpenCircuits returns the wants of consumers whose circuits allow a message now.
 func (d *dispatcher) withoutOpenCircuits(wants []store.Want) []store.Want {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -48,7 +48,7 @@ func (d *dispatcher) withoutOpenCircuits(wants []store.Want) []store.Want {
 	})
 }
 
-// behindCircuit reports whether a message waits behind a circuit that stops its consumer, and is no probe.
+// behindCircuit reports whether an open circuit keeps a message from starting, even as a probe.
 func behindCircuit(t *task) bool {
 	probe, closed := t.consumer.circuit.NextProbe()
 	return closed && (time.Now().Before(probe) || len(t.consumer.queue) > 1)

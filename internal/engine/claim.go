@@ -33,7 +33,8 @@ func (r *run) claimLoop(ctx context.Context) {
 			continue
 		}
 		if r.dispatcher.claimed(o, claimed, time.Now()) {
-			// Another process has it, or it was committed out of order and lies before the cursor.
+			// Another process claimed it, or it was committed out of order and lies before the
+			// cursor.
 			r.alarm.By(later(r.sweeper.at(), time.Now()))
 		}
 		r.outage.Recovered()
@@ -41,7 +42,8 @@ func (r *run) claimLoop(ctx context.Context) {
 	}
 }
 
-// claimFailed reports whether the next claim, for other consumers, need not wait.
+// claimFailed handles a failed claim and reports whether other consumers can be claimed for at
+// once.
 func (r *run) claimFailed(o order, err error, began time.Time) (goOn bool) {
 	r.outage.Failed("claim", err)
 	r.unknownClaims.Store(true)
@@ -49,8 +51,8 @@ func (r *run) claimFailed(o order, err error, began time.Time) (goOn bool) {
 	return r.dispatcher.failed(o, slow, !slow && dberr.IsUnavailable(err), time.Now())
 }
 
-// claim takes messages and hands them to the workers. A stop does not cancel it while there
-// is time: one that commits without our knowing has to be looked for.
+// claim leases messages and hands them to the workers. A stop does not cancel it while there is
+// time: a claim that commits unknown to us has to be found later.
 func (r *run) claim(o order) (store.Claim, error) {
 	o.request.Owner, o.request.Lease = r.owner, r.config.LeaseDuration
 	ctx, cancel := context.WithTimeout(r.claiming, statementTimeout)
@@ -79,10 +81,9 @@ func (r *run) claim(o order) (store.Claim, error) {
 	return r.queue(ctx, c)
 }
 
-// queue hands claimed messages to the workers, and returns the claim with those.
+// queue hands claimed messages to the workers and returns the claim with those accepted.
 func (r *run) queue(ctx context.Context, c store.Claim) (store.Claim, error) {
-	// Before messages are renamed and events are read, which can take long: the lease is renewed
-	// meanwhile.
+	// Opened first, so that the lease is renewed while messages are renamed and events are read.
 	l := r.ledger.open(r.work, c.ID, len(c.Messages), c.Sent.Add(r.config.LeaseDuration))
 	l.lanes, l.deep = r.dispatcher.lanesOf(c), c.News.Deep
 	l.urgent = l.lanes != nil && l.lanes.bounded()

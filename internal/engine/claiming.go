@@ -9,37 +9,37 @@ import (
 )
 
 const (
-	// pace is the least time between the beginnings of claims that bring little: a wake-up for each
-	// message must not mean a claim for each. On a busy machine, where each takes long, it is up to mostPace.
+	// pace is the least time between the starts of claims that bring little, so that each wake-up
+	// does not cause a claim. It grows to mostPace where claims take long.
 	pace     = 2 * time.Millisecond
 	mostPace = 4 * time.Millisecond
 	paceFrom = 32 // messages; claims that bring more are not paced
-	// oneByOneFor is how long consumers are claimed for one by one after a failure.
+	// oneByOneFor is how long each consumer has its own claims after a failure.
 	oneByOneFor = 10 * time.Second
-	// A consumer for which claims fail waits, twice as long each time.
+	// The wait of a consumer whose claims fail. It doubles each time.
 	minPostponed, maxPostponed = 50 * time.Millisecond, 10 * time.Second
 )
 
-// order is what a fetcher is to ask for.
+// order is a claim for a fetcher to make.
 type order struct {
 	request store.ClaimRequest
 	parts   []part // of the wants of the request, in their order
-	drops   []int  // of the cursors of the wants of the request
-	acquits bool   // what runs solo no longer does
+	drops   []int  // drop counts of the cursors of the wants
+	acquits bool   // nothing runs solo any more: see store.Acquit
 	began   time.Time
 }
 
 // part is what an order asks for on behalf of one consumer.
 type part struct {
 	*consumer
-	lanes   *lanes // of messages with keys
+	lanes   *lanes // for messages with keys
 	room    int
 	asked   int
-	wakeups int // of the consumer, or the lanes, by then
-	frees   int // of the lanes
+	wakeups int // of the consumer or the lanes when the order was made
+	frees   int // of the lanes when the order was made
 }
 
-// lanesOf are those of a claim, if it brought messages with keys.
+// lanesOf returns the lanes of a claim that brought messages with keys, else nil.
 func (d *dispatcher) lanesOf(c store.Claim) *lanes {
 	if len(c.Messages) == 0 || c.Messages[0].Lane == 0 {
 		return nil
@@ -55,7 +55,7 @@ func (d *dispatcher) lanesOf(c store.Claim) *lanes {
 	return nil
 }
 
-// nextClaim waits until there is something to claim and room for it. False means that the
+// nextClaim waits until there is something to claim and room for it. It returns false when the
 // processor stops.
 func (d *dispatcher) nextClaim() (order, bool) {
 	d.mu.Lock()
@@ -78,8 +78,7 @@ func (d *dispatcher) nextClaim() (order, bool) {
 	return order{}, false
 }
 
-// waitLocked waits for something to change, but no longer than a while, unless that
-// is zero.
+// waitLocked waits for a change, and no longer than while unless that is zero.
 func (d *dispatcher) waitLocked(while time.Duration) {
 	if while > 0 {
 		defer time.AfterFunc(while, func() {
@@ -93,9 +92,9 @@ func (d *dispatcher) waitLocked(while time.Duration) {
 	d.waiting--
 }
 
-// claimed accounts for what a claim brought. A consumer that got fewer messages
-// than it was asked for, counted from the edge of its cursors, has no more for now.
-// Unsure tells that a commit was announced whose message the claim did not find.
+// claimed accounts for the result of a claim. A consumer has no more for now if it got fewer
+// messages than asked for, counted from the edge of its cursors. unsure reports that a commit was
+// announced and its message was not found.
 func (d *dispatcher) claimed(o order, c store.Claim, now time.Time) (unsure bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,7 +120,7 @@ func (d *dispatcher) claimed(o order, c store.Claim, now time.Time) (unsure bool
 		l.of.failures = 0
 		l.claimed(o, c, now)
 		if l.of.settings.BatchWait > 0 && l.of.exhausted(now) {
-			d.work.Broadcast() // its batch does not wait for more
+			d.work.Broadcast() // its batch need not wait for more
 		}
 		return false
 	}
@@ -151,9 +150,9 @@ func (d *dispatcher) claimed(o order, c store.Claim, now time.Time) (unsure bool
 	return unsure
 }
 
-// failed accounts for a claim that failed. What may be due to one consumer is tried for each by
-// itself, and then again later for those for which it still fails. apart reports that the others
-// need not wait. slow means that it took too long, outage that the database did not answer at all.
+// failed accounts for a failed claim. If one consumer may be the cause, each is tried in a claim of
+// its own, and again later if that fails. apart reports that the others need not wait. slow means
+// that the claim took too long, outage that the database did not answer at all.
 func (d *dispatcher) failed(o order, slow, outage bool, now time.Time) (apart bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -191,7 +190,7 @@ func (d *dispatcher) failed(o order, slow, outage bool, now time.Time) (apart bo
 	return len(d.consumers) > 1
 }
 
-// returnLocked gives back the room that a claim had.
+// returnLocked releases the room that a claim had reserved.
 func (d *dispatcher) returnLocked(o order) {
 	d.asked -= o.request.MaxBytes
 	for _, p := range o.parts {
@@ -200,8 +199,8 @@ func (d *dispatcher) returnLocked(o order) {
 	}
 }
 
-// looks returns all wants with where their cursors stand, and so begin, but for a sweep,
-// which begins behind a place.
+// looks returns all wants and the positions of their cursors, where their looks begin. A sweep
+// passes the position to begin behind.
 func (d *dispatcher) looks(from *store.Position) (wants []store.Want, stood []store.Position) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -226,8 +225,7 @@ func (d *dispatcher) expected(now time.Time, all bool) (wants []store.Want) {
 	return wants
 }
 
-// appeared acts on a look for those, and reports whether it brought work to consumers that
-// had none.
+// appeared acts on a look for expected messages. It reports whether idle consumers got work.
 func (d *dispatcher) appeared(wants []store.Want, p store.Probe) (news bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -240,8 +238,7 @@ func (d *dispatcher) appeared(wants []store.Want, p store.Probe) (news bool) {
 	return news
 }
 
-// found acts on a look for the given wants, which are all, that began while the cursors
-// stood at the given places.
+// found acts on a look for all wants, which began while the cursors stood at stood.
 func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Position, began time.Time) {
 	now := time.Now()
 	d.mu.Lock()
@@ -265,7 +262,7 @@ func (d *dispatcher) found(p store.Probe, wants []store.Want, stood []store.Posi
 	d.room.Broadcast()
 }
 
-// foundBehind acts on a look at a part of what is due, which says nothing of the rest.
+// foundBehind acts on a look at a part of what is due. It implies nothing about the rest.
 func (d *dispatcher) foundBehind(p store.Probe) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -277,8 +274,8 @@ func (d *dispatcher) foundBehind(p store.Probe) {
 	d.room.Broadcast()
 }
 
-// nextVerdict is when to look again, while messages wait to run solo: when that may begin, and
-// often enough to see which processes are lost.
+// nextVerdict returns when to look again while messages wait to run solo: when that may begin, and
+// often enough to notice lost processes.
 func (d *dispatcher) nextVerdict(now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -289,22 +286,22 @@ func (d *dispatcher) nextVerdict(now time.Time) time.Time {
 	return soon
 }
 
-// tell has the dispatcher know what time it is on the database's clock, from a statement that was sent then.
+// tell sets the estimate of the database's clock from a statement that was sent at sent.
 func (d *dispatcher) tell(clock, sent time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.tellLocked(clock, sent, time.Now())
 }
 
-// tellLocked takes the time before the statement, so that the estimate is early rather than late: no run is to start
-// after its deadline. A statement that took long says less than an earlier one.
+// tellLocked uses the time before the statement: the estimate is then early rather than late, and
+// no run starts after its deadline. A slow statement does not replace an earlier estimate.
 func (d *dispatcher) tellLocked(clock, sent, now time.Time) {
 	if known := d.ahead != 0; !clock.IsZero() && (!known || now.Sub(sent) < time.Second) {
 		d.ahead = clock.Sub(sent)
 	}
 }
 
-// clock is the database's clock at an instant of ours, as far as is known.
+// clock returns the estimated time of the database at an instant of our clock.
 func (d *dispatcher) clock(now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -313,8 +310,8 @@ func (d *dispatcher) clock(now time.Time) time.Time {
 
 func (d *dispatcher) clockLocked(now time.Time) time.Time { return now.Add(d.ahead) }
 
-// skip moves all cursors to where messages are new, since looks from where they stand
-// take too long.
+// skip moves all cursors to where messages are new, because looks from their positions take too
+// long.
 func (d *dispatcher) skip(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 )
 
-// ProcessorConfig has the fields of outbox.ProcessorConfig, which says what each is for.
+// ProcessorConfig has the fields of outbox.ProcessorConfig, which documents them.
 type ProcessorConfig struct {
 	Fetchers            int
 	BatchSize           int
@@ -122,7 +122,7 @@ func (c ProcessorConfig) settings(consumer bus.Consumer) (bus.ConsumerConfig, er
 	return settings, err
 }
 
-// checkPool refuses a pool in which the processor would starve itself.
+// checkPool returns an error for a pool in which the processor would starve itself.
 func (c ProcessorConfig) checkPool(db *bun.DB, s *store.Store, transactional bool) error {
 	need, explained := c.connections(s, transactional)
 	if limit := db.Stats().MaxOpenConnections; limit > 0 && limit < need {
@@ -131,7 +131,7 @@ func (c ProcessorConfig) checkPool(db *bun.DB, s *store.Store, transactional boo
 	return nil
 }
 
-// connections is how many the processor may hold at once, and for what.
+// connections returns how many connections the processor may hold at once, and what for.
 func (c ProcessorConfig) connections(s *store.Store, transactional bool) (need int, explained string) {
 	transactions := 0
 	if transactional {

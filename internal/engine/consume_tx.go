@@ -50,17 +50,16 @@ func transactional(c *bus.ConsumerConfig) { c.SetValue(transactionalKey{}, true)
 
 func isTransactional(c bus.ConsumerConfig) bool { return c.Value(transactionalKey{}) != nil }
 
-// errFenced gives a message back that is no longer ours to run: another may have it by now.
+// errFenced releases a message that is no longer ours to run: another process may have claimed it.
 var errFenced error = &bus.OutcomeError{Outcome: bus.Released, Err: bus.ErrLeaseLost}
 
-// errHidden is counted: its transaction has the message locked, so no other transaction could have
-// removed it.
+// errHidden counts as an attempt: the transaction holds the row lock, so no other one removed it.
 var errHidden = errors.New("the message is not to be found any more, be it that the consumer has removed it, has changed to another database, or that row-level security hides it")
 
 const statementTimeout = 5 * time.Second
 
-// runInTx is the innermost layer for transactional consumers. What loses a conflict is
-// tried again at once, in a new transaction but under the same timeout.
+// runInTx is the innermost layer for transactional consumers. A run that loses a conflict is tried
+// again at once, in a new transaction under the same timeout.
 func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
 	for try := 1; ; try++ {
 		err := r.tryInTx(ctx, t, payload)
@@ -75,9 +74,8 @@ func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
 	}
 }
 
-// tryInTx runs a transaction: begin, fence, decode and consume, remove, commit. A
-// failed commit is an error of the handler like any other. A *fault is not the
-// handler's.
+// tryInTx runs one transaction: begin, fence, decode and consume, remove, commit. A failed commit
+// is an error of the handler, a *fault is not.
 func (r *run) tryInTx(ctx context.Context, t *task, payload []byte) error {
 	own := r.newConsumerTx(ctx)
 	defer own.end() // also when a query hook of the application panics
@@ -112,9 +110,9 @@ type consumerTx struct {
 	*run
 	tx      bun.Tx
 	session store.Session
-	// The handler's timeout is not the transaction's: when the context of a transaction
-	// ends, database/sql rolls back asynchronously and hides the result. This one is ended
-	// on purpose, for a transaction that nothing else can end.
+	// The handler's timeout is not the transaction's: when a transaction's context ends,
+	// database/sql rolls back asynchronously and hides the result. This context is ended only for a
+	// transaction that nothing else can end.
 	ctx context.Context
 	end context.CancelFunc
 }
@@ -125,8 +123,8 @@ func (r *run) newConsumerTx(ctx context.Context) *consumerTx {
 	return t
 }
 
-// begin begins the transaction, waiting for a connection no longer than for any statement,
-// locks the messages in it, and returns the ids of those that are still ours.
+// begin begins the transaction, locks the messages and returns the ids of those still ours. It
+// waits for a connection no longer than for a statement.
 func (t *consumerTx) begin(tasks []*task) (held []int64, err error) {
 	late := time.AfterFunc(statementTimeout, t.end)
 	t.tx, err = t.db.BeginTx(t.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
@@ -151,9 +149,8 @@ func (t *consumerTx) fence(tasks []*task) (held []int64, err error) {
 	return t.store.Fence(ctx, t.tx, f)
 }
 
-// interrupt ends the transaction of a handler that was abandoned. Rolling it back
-// has to wait for the statement that the handler may be in; meanwhile the messages
-// would stay locked, and whatever is settled with them would wait.
+// interrupt ends the transaction of an abandoned handler. A rollback has to wait for the handler's
+// current statement. Meanwhile the messages stay locked, and results settled with them wait.
 func (t *consumerTx) interrupt() {
 	ended := time.Now()
 	t.end() // no further statement begins
@@ -164,8 +161,8 @@ func (t *consumerTx) interrupt() {
 	}
 }
 
-// commit removes the messages and commits. When the answer is lost it looks
-// whether they are still there before it decides.
+// commit removes the messages and commits. If the answer is lost, it looks whether they still
+// exist.
 func (t *consumerTx) commit(tasks []*task) error {
 	statement, cancel := context.WithTimeout(t.ctx, statementTimeout)
 	defer cancel()
@@ -203,7 +200,7 @@ func (t *consumerTx) commit(tasks []*task) error {
 	return ofTransaction("commit", err)
 }
 
-// remember has insert ids stay taken.
+// remember keeps the insert ids of consumed messages taken.
 func (t *consumerTx) remember(ctx context.Context, tasks []*task) error {
 	var all []store.Recent
 	for _, task := range tasks {
@@ -217,7 +214,7 @@ func (t *consumerTx) remember(ctx context.Context, tasks []*task) error {
 	return t.store.Remember(ctx, t.tx, all)
 }
 
-// afterLostCommit decides whether a commit happened whose answer never came.
+// afterLostCommit finds out whether a commit with a lost answer succeeded.
 func (r *run) afterLostCommit(ctx context.Context, t *task, lost error) error {
 	retry := outage.NewRetry()
 	for {
@@ -231,18 +228,17 @@ func (r *run) afterLostCommit(ctx context.Context, t *task, lost error) error {
 			return nil
 		}
 		if !outage.Pause(t.lease.ctx, retry.NextBackOff()) {
-			// The lease is gone. Releasing writes nothing to the message, so it
-			// is right whichever way the commit went.
+			// The lease is gone. Releasing writes nothing to the message, so it is right either
+			// way.
 			return &bus.OutcomeError{Outcome: bus.Released, Err: fmt.Errorf("outbox: commit with unknown outcome: %w", lost)}
 		}
 	}
 }
 
-// rollback ends a transaction that failed. An error means that its connection is
-// lost and will be discarded; the server rolls back by itself. When the driver cut
-// the connection, since the context of a statement had ended, a server may notice no
-// sooner than that statement is through, and so it is ended: MariaDB is not told, and
-// pgx's cancel request may not pass a pooler.
+// rollback ends a failed transaction. After an error its connection is lost and discarded, and the
+// server rolls back by itself. If the driver cut the connection at the end of a statement's
+// context, the server may notice only when the statement ends. Therefore it is interrupted: MariaDB
+// gets no notice, and pgx's cancel request may not pass a pooler.
 func (t *consumerTx) rollback() {
 	defer time.AfterFunc(statementTimeout, t.end).Stop()
 	if err := txn.Rollback(t.run.ctx, t.tx); err != nil && !errors.Is(err, sql.ErrTxDone) {

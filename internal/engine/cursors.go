@@ -6,22 +6,22 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// margin is how far a claim looks back behind the newest message it knows of, and a
-// look behind the database's clock: transactions that take no longer than that may
-// commit in any order. What commits later still a sweep finds.
+// margin is how far a claim looks back behind the newest message it has seen, and a look behind the
+// database's clock. Transactions shorter than margin may commit in any order. A sweep finds later
+// commits.
 const margin = 2 * time.Second
 
-// wantCursor is where looks for the messages of one want begin. What lies before it has been
-// claimed by some process. So looks skip the dead index entries of what is done, which pile up
-// while a long transaction elsewhere holds back vacuum.
+// wantCursor is where looks for the messages of one want begin. Messages before it have been
+// claimed. Looks thus skip dead index entries, which pile up while a long transaction elsewhere
+// holds back vacuum.
 type wantCursor struct {
-	start store.Position // looks begin behind it
-	floor store.Position // up to here a look found nothing
-	seen  store.Position // the furthest message that was claimed
-	drops int            // counts claims that have locked messages and not taken them
+	start store.Position // looks begin behind this position
+	floor store.Position // a look found nothing up to here
+	seen  store.Position // the furthest claimed message
+	drops int            // claims that locked messages and did not take them
 }
 
-// edge is where a look begins when there is nothing left to claim for now.
+// edge returns where a look begins when nothing is left to claim for now.
 func (c *wantCursor) edge() store.Position {
 	if c.seen.At.IsZero() {
 		return c.floor
@@ -29,8 +29,8 @@ func (c *wantCursor) edge() store.Position {
 	return farther(c.floor, store.Position{At: c.seen.At.Add(-margin)})
 }
 
-// dropped notes the first message that a claim has locked and not taken. Claims beside it
-// may have passed over that: those that began before do not move the cursor.
+// dropped notes the first message that a claim locked and did not take. Concurrent claims may have
+// skipped it, so claims that began earlier do not move the cursor.
 func (c *wantCursor) dropped(first store.Position) {
 	if first.ID != 0 {
 		c.start = nearer(c.start, ahead(first))
@@ -38,9 +38,9 @@ func (c *wantCursor) dropped(first store.Position) {
 	}
 }
 
-// claimed notes what a claim found that looked from the given place on: all that it
-// asked for, or less, when there had been so many drops. It returns whether it looked at
-// everything there is.
+// claimed notes the result of a claim that looked from looked on, when there had been that many
+// drops. more means that there may be more. all reports whether the claim looked at everything
+// there is.
 func (c *wantCursor) claimed(looked store.Position, drops, found int, last store.Position, more bool) (all bool) {
 	if found > 0 {
 		c.seen = farther(c.seen, last)
@@ -59,8 +59,8 @@ func (c *wantCursor) claimed(looked store.Position, drops, found int, last store
 	return !edge.Before(looked)
 }
 
-// looked notes what a look found that began behind the given place, while the cursor
-// stood at another: the first message, if there is one.
+// looked notes the result of a look that began behind from, while the cursor stood at stood. first
+// is the first message, if one is due.
 func (c *wantCursor) looked(from, stood, first store.Position, due bool, now time.Time) {
 	place, edge := ahead(first), store.Position{At: now.Add(-margin)}
 	if !now.IsZero() {
@@ -76,7 +76,7 @@ func (c *wantCursor) looked(from, stood, first store.Position, due bool, now tim
 	case due && place.Before(stood):
 		c.start = nearer(c.start, place)
 		return
-	case c.start.Before(stood), stood.Before(from): // moved back meanwhile, or left out what is in between
+	case c.start.Before(stood), stood.Before(from): // moved back meanwhile, or the look left out what is in between
 		return
 	}
 	if due {
@@ -87,14 +87,13 @@ func (c *wantCursor) looked(from, stood, first store.Position, due bool, now tim
 	c.floor, c.start = farther(c.floor, edge), farther(c.start, place)
 }
 
-// skip gives up what lies behind a place, for now: looks that began before it took
-// too long.
+// skip moves the cursor on to a place for now, because looks from before it took too long.
 func (c *wantCursor) skip(to time.Time) {
 	place := store.Position{At: to}
 	c.start, c.floor = farther(c.start, place), farther(c.floor, place)
 }
 
-// ahead is the place right before one.
+// ahead returns the position right before p.
 func ahead(p store.Position) store.Position { return store.Position{At: p.At, ID: p.ID - 1} }
 
 func farther(a, b store.Position) store.Position {

@@ -9,7 +9,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// dispatcher stands between the fetchers, which bring messages, and the workers, which run them. It
+// dispatcher connects the fetchers, which bring messages, with the workers, which run them. It
 // decides which messages may be claimed and which run next.
 type dispatcher struct {
 	config    ProcessorConfig
@@ -25,23 +25,23 @@ type dispatcher struct {
 	mu            sync.Mutex
 	work          sync.Cond     // workers wait here
 	room          sync.Cond     // fetchers wait here
-	busy          chan struct{} // of size 1: there was nothing to run, and now there is
+	busy          chan struct{} // of size 1: signals the first message after none
 	waiting       int           // fetchers that wait
 	queued        int           // claimed, not started
 	running       int
 	runTx         int // running transactional consumers
-	reserved      int // asked for by claims under way
-	turn          int // whose message starts first, round-robin
-	claimTurn     int // whose messages are claimed first
-	suspectTurn   int // whose crashed messages are claimed, while that is done one by one
-	held          int // bytes of what is queued or runs
-	asked         int // bytes that claims under way may bring
+	reserved      int // by claims in flight
+	turn          int // next consumer to start a message, round-robin
+	claimTurn     int // next consumer to claim for
+	suspectTurn   int // next consumer whose crashed messages are claimed, if one by one
+	held          int // bytes of messages that are queued or run
+	asked         int // bytes that claims in flight may bring
 	cursors       []wantCursor
 	quarantine    quarantine
-	oneByOneUntil time.Time     // until then consumers are claimed for one by one, since a claim for several failed
+	oneByOneUntil time.Time     // until then each consumer has its own claims, since a joint one failed
 	paceTo        time.Time     // no claim begins before, unless there is much to claim
-	ahead         time.Duration // of our clock is the database's
-	abandoned     []string      // the consumers of handlers that ignored their timeout; too many, and nothing is claimed
+	ahead         time.Duration // the database's clock minus ours
+	abandoned     []string      // consumers of handlers that ignored their timeout; with too many nothing is claimed
 	impatient     bool          // batches need not fill
 	closed        bool
 }
@@ -69,8 +69,8 @@ func newDispatcher(config ProcessorConfig, consumers []*consumer) *dispatcher {
 	return d
 }
 
-// activate marks the consumers of the given payload types as having messages that were just
-// committed in this process; none means all of them.
+// activate marks the consumers of the given payload types as having messages just committed in this
+// process. No types means all consumers.
 func (d *dispatcher) activate(payloadTypes ...string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,7 +85,7 @@ func (d *dispatcher) activate(payloadTypes ...string) {
 		for _, l := range c.lanes {
 			l.activate()
 		}
-		if !c.Keyed() { // looks tell of messages without keys, which are rare
+		if !c.Keyed() { // looks find messages without keys, which are rare
 			c.activate()
 			c.announced = true
 		}
@@ -111,12 +111,12 @@ func (d *dispatcher) activeLocked() bool {
 	return slices.ContainsFunc(d.consumers, (*consumer).pending)
 }
 
-// pending reports whether there may be messages for it to claim.
+// pending reports whether the consumer may have messages to claim.
 func (c *consumer) pending() bool {
 	return c.active || slices.ContainsFunc(c.lanes, func(l *lanes) bool { return l.active })
 }
 
-// push hands claimed messages to the workers, those of one lane together. False means that the
+// push hands claimed messages to the workers, those of one lane together. It returns false if the
 // processor stops and will not run them.
 func (d *dispatcher) push(tasks []task) bool {
 	d.mu.Lock()
@@ -134,7 +134,7 @@ func (d *dispatcher) push(tasks []task) bool {
 	for i := range tasks {
 		t := &tasks[i]
 		d.enqueuedLocked(t, 1, t.bytes())
-		if head != nil && t.row.Lane != 0 && t.row.Lane == head.row.Lane && t.consumer.KeyConcurrency() == 0 { // a run, of one worker
+		if head != nil && t.row.Lane != 0 && t.row.Lane == head.row.Lane && t.consumer.KeyConcurrency() == 0 { // one worker runs them in order
 			head.others = append(head.others, t)
 			continue
 		}
@@ -154,8 +154,8 @@ func (d *dispatcher) push(tasks []task) bool {
 	return true
 }
 
-// next waits for a task that may start, and counts it as running. Nil means
-// that the processor stops. done is the task the worker has just finished, if any.
+// next waits for a task that may start and counts it as running. It returns nil when the processor
+// stops. done is the task that the worker has just finished, if any.
 func (d *dispatcher) next(done *task) *task {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -171,7 +171,7 @@ func (d *dispatcher) next(done *task) *task {
 	return nil
 }
 
-// takeNow is next without blocking: nil means that nothing may start.
+// takeNow is next without blocking: it returns nil if no task may start.
 func (d *dispatcher) takeNow() *task {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -199,8 +199,8 @@ func (d *dispatcher) takeLocked() *task {
 	return nil
 }
 
-// dequeueLocked takes a consumer's next task, and those that are to run with it: a whole
-// batch, or where transactions are shared an equal part for each that could begin now.
+// dequeueLocked removes a consumer's next task and those that run with it: a whole batch, or for
+// shared transactions an equal part for each that could begin now.
 func (d *dispatcher) dequeueLocked(c *consumer) *task {
 	n, now := 1, time.Now()
 	if c.group > 1 && c.queue[0].groupable() {
@@ -229,8 +229,8 @@ func (d *dispatcher) dequeueLocked(c *consumer) *task {
 	return t
 }
 
-// fillsLocked reports whether a batch still waits for more messages. If so, workers look
-// again when it has waited long enough.
+// fillsLocked reports whether a batch waits for more messages. Workers look again when the wait is
+// over.
 func (d *dispatcher) fillsLocked(c *consumer) bool {
 	if d.impatient || c.settings.BatchWait == 0 || c.waiting >= c.group || !c.queue[0].groupable() {
 		return false
@@ -248,15 +248,14 @@ func (d *dispatcher) fillsLocked(c *consumer) bool {
 		time.AfterFunc(until.Sub(now), func() {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			d.work.Broadcast() // what cannot join the batch needs a worker, too
+			d.work.Broadcast() // a message that cannot join the batch needs a worker, too
 		})
 	}
 	return true
 }
 
-// startsNowLocked reports whether a free worker may start a message of its consumer. The
-// last worker, and the last place of its consumer, are kept for those that have crashed, in
-// their turn.
+// startsNowLocked reports whether a free worker may start a message of its consumer. The last
+// worker, and the consumer's last place, are kept for crashed messages when it is their turn.
 func (d *dispatcher) startsNowLocked(c *consumer, t *task) bool {
 	now := time.Now()
 	s := d.mayStartLocked(c, now)
@@ -285,7 +284,7 @@ func (d *dispatcher) finishedLocked(t *task) {
 	if c.settings.Concurrency > 0 || c.limiter != nil || c.transactional || d.queued > 0 && len(d.consumers) > 1 {
 		d.work.Signal() // a task that had to wait for its consumer may start
 	}
-	switch { // while a claim paces the others, its end has them look
+	switch { // a paced fetcher looks again by itself
 	case d.waiting == 0, now.Before(d.paceTo), !d.quarantine.pending() && !d.activeLocked():
 	default:
 		d.room.Signal()
@@ -293,14 +292,14 @@ func (d *dispatcher) finishedLocked(t *task) {
 }
 
 // stale takes back the messages that have waited for a worker since before the given instant, or
-// wait behind an open circuit, so that other processes can have them.
+// that wait behind an open circuit. Other processes can then have them.
 func (d *dispatcher) stale(before time.Time) []*task {
 	return d.withdraw(func(t *task) bool {
 		return t.queuedAt.Add(t.consumer.settings.BatchWait).Before(before) || behindCircuit(t)
 	})
 }
 
-// withdraw takes back every waiting message that matches.
+// withdraw takes back and returns every waiting message that matches.
 func (d *dispatcher) withdraw(match func(*task) bool) []*task {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -324,7 +323,7 @@ func (d *dispatcher) withdraw(match func(*task) bool) []*task {
 	return all
 }
 
-// enqueuedLocked counts messages that wait for a worker, and the bytes of those that are held.
+// enqueuedLocked counts messages that wait for a worker and the bytes of held messages.
 func (d *dispatcher) enqueuedLocked(t *task, n, bytes int) {
 	t.consumer.waiting += n
 	d.queued += n
@@ -338,14 +337,14 @@ func (d *dispatcher) load() (running, queued int) {
 	return d.running, d.queued
 }
 
-// abandon notes that a handler is left behind.
+// abandon notes that a handler was abandoned.
 func (d *dispatcher) abandon(consumer string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.abandoned = append(d.abandoned, consumer)
 }
 
-// ended notes that it is over after all.
+// ended notes that an abandoned handler has returned.
 func (d *dispatcher) ended(consumer string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -354,14 +353,14 @@ func (d *dispatcher) ended(consumer string) {
 	d.room.Broadcast()
 }
 
-// leftBehind names the consumers of those that still run.
+// leftBehind returns the consumers of abandoned handlers that still run.
 func (d *dispatcher) leftBehind() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Sorted(slices.Values(d.abandoned))
 }
 
-// close ends all waits and returns what had not started.
+// close ends all waits and returns the tasks that had not started.
 func (d *dispatcher) close() []*task {
 	d.mu.Lock()
 	d.closed = true

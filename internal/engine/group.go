@@ -13,16 +13,15 @@ import (
 )
 
 const (
-	// maxGroup keeps a transaction below the 64 subtransactions from which on
-	// PostgreSQL has to look them up on disk.
+	// maxGroup keeps a transaction below 64 subtransactions: from there PostgreSQL looks them up on
+	// disk.
 	maxGroup = 50
-	// groupPatience is for how long one transaction of a group starts handlers.
+	// groupPatience is how long one transaction of a group starts handlers.
 	groupPatience = 250 * time.Millisecond
-	// gatherPatience is how long those at the innermost layer of their chains
-	// wait for the next of their group.
+	// gatherPatience is how long members at the innermost layer wait for the next of their group.
 	gatherPatience = 10 * time.Millisecond
-	// stepPatience is that of [Processor.ProcessNext], where nothing else waits: tests want one batch of what is
-	// one, on a busy machine, too.
+	// stepPatience is gatherPatience for [Processor.ProcessNext], where nothing else waits: tests
+	// expect whole batches on a busy machine, too.
 	stepPatience = 100 * time.Millisecond
 )
 
@@ -33,8 +32,7 @@ func GroupCommit(n int) bus.ConsumerOption {
 	return func(c *bus.ConsumerConfig) { c.SetValue(groupKey{}, n) }
 }
 
-// groupOf returns how many messages of a consumer may run together: in one transaction, or
-// in one call.
+// groupOf returns how many messages of a consumer may run together, in one transaction or one call.
 func groupOf(c bus.Consumer, settings bus.ConsumerConfig) (int, error) {
 	n, ok := settings.Value(groupKey{}).(int)
 	switch {
@@ -50,18 +48,17 @@ func groupOf(c bus.Consumer, settings bus.ConsumerConfig) (int, error) {
 	return n, nil
 }
 
-// group is a number of messages that one worker took at once, to share transactions or
-// calls. Each runs its chain on a goroutine of its own, up to the innermost layer; there
-// it waits until the worker has run its handler, and knows whether the transaction was
-// committed.
+// group is the messages that one worker took at once to share transactions or calls. Each runs its
+// chain on a goroutine of its own up to the innermost layer. There it waits until the worker has
+// run its handler and its transaction has ended.
 type group struct {
 	worker *worker
 	joined chan *member  // arrived at the innermost layer
 	left   chan *task    // returned from the chain
 	over   chan struct{} // closed when the group waits for no more messages
-	err    error         // for those who are still waiting then
+	err    error         // for members that still wait then
 	turns  turns         // of messages with keys
-	inside int           // chains that have not returned, or not begun
+	inside int           // chains that have not returned or not begun
 	chains sync.WaitGroup
 }
 
@@ -71,7 +68,7 @@ type member struct {
 	ctx     context.Context
 	message *bus.Message // with the payload that the handler gets
 	since   time.Time
-	wakeups *txn.Wakeups // for what its handler produced
+	wakeups *txn.Wakeups // of messages that the handler produced
 	failure error        // of its handler
 	outcome chan error
 }
@@ -96,7 +93,7 @@ func (g *group) join(ctx context.Context, t *task, message *bus.Message) error {
 	}
 }
 
-// runGroup runs a group of messages, of which the first has the others.
+// runGroup runs the messages of a group.
 func (w *worker) runGroup(tasks []*task) {
 	w.current.Store(tasks[0])
 	defer w.current.Store(nil)
@@ -111,7 +108,7 @@ func (w *worker) runGroup(tasks []*task) {
 	g.run()
 }
 
-// start has the chain of a message begin.
+// start starts the chain of a message.
 func (g *group) start(t *task) {
 	g.turns.start(t)
 	g.chains.Add(1)
@@ -122,15 +119,15 @@ func (g *group) start(t *task) {
 	})
 }
 
-// startNext has the chain of the message begin that comes behind one that has arrived, or is
-// done.
+// startNext starts the chain of the message behind one that has arrived or is done.
 func (g *group) startNext(t *task) {
 	if next := g.turns.next(t); next != nil {
 		g.start(next)
 	}
 }
 
-// leave notes that the chain of a message has returned. Those behind it begin, or are given back.
+// leave notes that the chain of a message has returned. The next one of its key begins, or all
+// behind it are released.
 func (g *group) leave(t *task) {
 	g.turns.leave(t)
 	g.inside--
@@ -141,7 +138,7 @@ func (g *group) leave(t *task) {
 	g.giveBack(t)
 }
 
-// giveBack gives back those behind a message that have not begun.
+// giveBack releases the messages behind t that have not begun.
 func (g *group) giveBack(t *task) {
 	for next := g.turns.next(t); next != nil; next = g.turns.next(next) {
 		g.turns.start(next)
@@ -152,9 +149,8 @@ func (g *group) giveBack(t *task) {
 
 func (g *group) consumer() *consumer { return g.worker.current.Load().consumer }
 
-// run serves those who arrive until all have left. What runs here is ours, but
-// for the application's query hooks: should one panic or end the goroutine, every
-// member receives it as if it had happened in its chain.
+// run serves members as they arrive until all have left. Only the application's query hooks can
+// panic or end the goroutine here. Every member then gets that as if it had happened in its chain.
 func (g *group) run() {
 	g.err = isolate.ErrGoexit
 	defer func() {
@@ -177,8 +173,8 @@ func (g *group) run() {
 	}
 }
 
-// serve runs the handlers of members, tells those whose messages are settled then, and returns
-// the others.
+// serve runs the handlers of members, answers those whose messages are settled, and returns the
+// others.
 func (g *group) serve(members []*member) (rest []*member) {
 	if g.consumer().settings.BatchSize > 0 {
 		return g.consume(members)
@@ -186,8 +182,8 @@ func (g *group) serve(members []*member) (rest []*member) {
 	return g.transact(members)
 }
 
-// gather waits until every message that is inside a chain has arrived, but not for long once no
-// more arrive.
+// gather waits until every message inside a chain has arrived. Once some have, it waits for the
+// next no longer than gathers.
 func (g *group) gather(waiting []*member) []*member {
 	timer := time.NewTimer(g.worker.run.gathers)
 	defer timer.Stop()

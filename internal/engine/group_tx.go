@@ -11,8 +11,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// transact runs the handlers of those that wait in one transaction, tells each its
-// outcome, and returns those that it had no time for.
+// transact runs the handlers of waiting members in one transaction and answers each. It returns
+// those for which there was no time.
 func (g *group) transact(waiting []*member) (rest []*member) {
 	if len(waiting) == 1 {
 		g.oneByOne(waiting)
@@ -25,14 +25,14 @@ func (g *group) transact(waiting []*member) (rest []*member) {
 		g.unstarted(waiting, err)
 		return nil
 	}
-	held, others := g.split(waiting, ids) // the others may just be locked
+	held, others := g.split(waiting, ids) // the rows of the others may only be locked
 	rest = shared.consume(g, held)
 	g.settle(shared)
 	g.oneByOne(append(others, shared.beaten...))
 	return rest
 }
 
-// settle ends the transaction, and tells its members the outcome.
+// settle ends the transaction and answers its members.
 func (g *group) settle(s *sharedTx) {
 	err := s.err
 	switch {
@@ -60,7 +60,7 @@ func (g *group) settle(s *sharedTx) {
 	}
 }
 
-// oneByOne runs each in a transaction of its own.
+// oneByOne runs each member in a transaction of its own.
 func (g *group) oneByOne(members []*member) {
 	for _, m := range members {
 		switch {
@@ -73,8 +73,8 @@ func (g *group) oneByOne(members []*member) {
 	}
 }
 
-// tooLate sends a message back whose context has ended meanwhile, or that would
-// have too little left of its timeout.
+// tooLate answers a member whose context has ended, or which would have too little left of its
+// timeout.
 func (g *group) tooLate(m *member) bool {
 	err := context.Cause(m.ctx)
 	if err == nil && !g.worker.run.ledger.live(m.task.lease, time.Now()) {
@@ -96,7 +96,7 @@ func (g *group) tooLate(m *member) bool {
 	return true
 }
 
-// unstarted sends back those whose handlers have not begun.
+// unstarted answers members whose handlers have not begun.
 func (g *group) unstarted(members []*member, err error) {
 	for _, m := range members {
 		m.outcome <- g.worker.run.blamed(m.task, &fault{unstarted, err})
@@ -116,17 +116,17 @@ func tasksOf(members []*member) []*task {
 // sharedTx is one transaction of a group.
 type sharedTx struct {
 	*consumerTx
-	marked bool // the savepoint stands at what done has written
+	marked bool // the savepoint covers what done has written
 	done   []*member
 	failed []*member
-	beaten []*member // lost a conflict, and are tried again apart
+	beaten []*member // lost a conflict and run again separately
 	err    error     // why it cannot be committed
 
-	abandoned bool // by the worker, since a handler may still be using it
+	abandoned bool // by the worker: a handler may still use it
 }
 
-// consume runs the handlers, until the time is up or the transaction is spoilt,
-// and returns those that did not run.
+// consume runs the handlers until the time is up or the transaction is broken. It returns the
+// members that did not run.
 func (s *sharedTx) consume(g *group, members []*member) (rest []*member) {
 	begun := time.Now()
 	for i, m := range members {
@@ -165,7 +165,7 @@ func (s *sharedTx) call(m *member) error {
 	return nil
 }
 
-// sort says what becomes of a member whose handler has failed.
+// sort decides the outcome of a member whose handler has failed.
 func (s *sharedTx) sort(m *member) {
 	f, ok := m.failure.(*fault)
 	switch {
@@ -179,9 +179,9 @@ func (s *sharedTx) sort(m *member) {
 	s.failed = append(s.failed, m)
 }
 
-// mark sets the savepoint. Earlier ones are not released: that would cost as many
-// round trips again, and the commit does it. False means that the transaction is
-// spoilt, by a handler that hid an error from us if not by the database.
+// mark sets the savepoint. Earlier ones are not released: the commit does that without another
+// round trip. It returns false if the transaction is broken, by the database or by a handler that
+// hid an error.
 func (s *sharedTx) mark() bool {
 	if s.marked {
 		return true
@@ -196,13 +196,12 @@ func (s *sharedTx) mark() bool {
 	return true
 }
 
-// undo takes back what a handler has written. False means that the others' work is
-// lost, too.
+// undo rolls back what a handler has written. It returns false if the others' work is lost, too.
 func (s *sharedTx) undo(failure error) bool {
 	if errors.Is(failure, bus.ErrAbandoned) {
 		s.interrupt()
-		// Release them if the interrupt failed: their rows are still locked then, and
-		// giving back writes nothing to them.
+		// Release them if the interrupt failed: releasing writes nothing to their rows, which are
+		// still locked.
 		s.abandoned, s.err = true, &bus.OutcomeError{Outcome: bus.Released, Err: errNeighbour}
 		return false
 	}
@@ -215,5 +214,5 @@ func (s *sharedTx) undo(failure error) bool {
 	return true
 }
 
-// errNeighbour tells why a message of a group runs again that did not fail.
+// errNeighbour is why a message of a group runs again although it did not fail.
 var errNeighbour = errors.New("outbox: another message of the group was abandoned in their transaction")

@@ -5,11 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// maxIdleHands is how many goroutines wait for work, at most.
+// maxIdleHands bounds the idle goroutines.
 const maxIdleHands = 256
 
-// hands are goroutines on which the chains of groups run, one after the other. On a new
-// goroutine the stack would have to grow each time, which takes as long as the chain.
+// hands are goroutines that run the chains of groups, one after the other. A new goroutine has to
+// grow its stack, which takes as long as the chain.
 type hands struct {
 	all  *sync.WaitGroup
 	work chan func()
@@ -21,7 +21,7 @@ func newHands(all *sync.WaitGroup) *hands {
 	return &hands{all: all, work: make(chan func()), over: make(chan struct{})}
 }
 
-// do has f run, on a goroutine that is idle or on a new one. f may end it.
+// do runs f on an idle goroutine or a new one. f may end the goroutine.
 func (h *hands) do(f func()) {
 	select {
 	case h.work <- f:
@@ -37,7 +37,7 @@ func (h *hands) goOn(f func()) {
 	}
 }
 
-// next waits for more to do. Nil means that there will be no more, or that enough others wait.
+// next waits for more to do. It returns nil at the end, or if enough others are idle.
 func (h *hands) next() (f func()) {
 	defer h.idle.Add(-1)
 	if h.idle.Add(1) > maxIdleHands {
@@ -50,5 +50,5 @@ func (h *hands) next() (f func()) {
 	return f
 }
 
-// dismiss ends those that are idle, and the others once they are.
+// dismiss ends the idle goroutines, and the others once they are idle.
 func (h *hands) dismiss() { close(h.over) }

@@ -8,10 +8,9 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// keeper looks after what the process holds, until ctx ends: it renews leases,
-// cancels handlers whose lease cannot be renewed, gives back messages that no
-// worker got round to, and has workers abandon handlers that ignore their timeout.
-// What is worth a warning it logs once a second.
+// keeper looks after what the process holds, until ctx ends. It renews leases, cancels handlers
+// whose lease cannot be renewed, releases messages that no worker has started, and has workers
+// abandon handlers that ignore their timeout. It logs warnings once a second.
 func (r *run) keeper(ctx context.Context) {
 	lease := r.config.LeaseDuration
 	busy := min(max(lease/20, 50*time.Millisecond), 250*time.Millisecond)
@@ -28,7 +27,7 @@ func (r *run) keeper(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-r.dispatcher.busy:
-			if idle { // else the next look is near, and must not be put off
+			if idle { // else the next look is near and must not be delayed
 				timer.Reset(busy)
 				idle = false
 			}
@@ -42,7 +41,7 @@ func (r *run) keeper(ctx context.Context) {
 			}
 			running, queued := r.dispatcher.load()
 			if idle = running+queued+len(r.ledger.held())+len(r.dispatcher.heldSlots()) == 0; idle {
-				timer.Reset(lease / 4) // an idle process pays more for waking up than for a poll
+				timer.Reset(lease / 4) // when idle, waking up costs more than a poll
 			} else {
 				timer.Reset(busy)
 			}
@@ -50,10 +49,10 @@ func (r *run) keeper(ctx context.Context) {
 	}
 }
 
-// returnedLook is the wait until a process looks for what it has given back itself.
+// returnedLook is the wait until a process looks for messages that it has released itself.
 const returnedLook = 250 * time.Millisecond
 
-// keep is one look of the keeper's.
+// keep is one look of the keeper.
 func (r *run) keep(now time.Time) {
 	for _, w := range r.slots {
 		w.overdue(now)
@@ -62,7 +61,7 @@ func (r *run) keep(now time.Time) {
 	for _, t := range stale {
 		r.notStarted(t)
 	}
-	if len(stale) > 0 { // for others; but they may have no room either, and we soon
+	if len(stale) > 0 { // other processes may have no room either, and we soon may
 		r.alarm.By(now.Add(returnedLook))
 	}
 	// A sixth of a lease before it could run out.
@@ -71,15 +70,15 @@ func (r *run) keep(now time.Time) {
 	r.report(time.Second)
 }
 
-// report logs what was worth a warning, if the last one is older than the pause.
+// report logs kept warnings if the last one is older than pause.
 func (r *run) report(pause time.Duration) {
 	r.unrenewed.flush(pause)
 	r.takenAway.flush(pause)
 	r.recovered.flush(pause)
 }
 
-// cancelled reports claims whose handlers the ledger has cancelled, and gives back what
-// has not started.
+// cancelled reports claims whose handlers the ledger has cancelled and releases their unstarted
+// messages.
 func (r *run) cancelled(why *notice, leases []*lease) {
 	if len(leases) == 0 {
 		return
@@ -90,10 +89,9 @@ func (r *run) cancelled(why *notice, leases []*lease) {
 	}
 }
 
-// renewer extends all claims of this process whenever it is told to. A claim
-// that the database holds for us without our knowing comes from a commit whose
-// answer was lost; once it is seen twice, and no claim is under way any more that it
-// could come from, it is given back.
+// renewer extends all claims of this process at each signal. A claim that only the database holds
+// comes from a commit whose answer was lost. It is released once it is seen twice and no claim in
+// flight can be its source.
 func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
 	conn := &renewalConn{db: r.db, keep: r.store.RowLocks()}
 	defer conn.close()
@@ -127,10 +125,10 @@ func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
 	}
 }
 
-// renew extends all claims of this process once, gives up those that it no longer
-// has, and returns those that it does not know of.
+// renew extends all claims of this process once, closes those that it has lost, and returns those
+// unknown to it.
 func (r *run) renew(ctx context.Context, db bun.IDB) (unknown []int64, err error) {
-	slotsErr := r.renewSlots(ctx, db) // what runs without a slot is cancelled by itself
+	slotsErr := r.renewSlots(ctx, db) // a run without a slot is cancelled elsewhere
 	before, sent := r.ledger.held(), time.Now()
 	held, err := r.store.Extend(ctx, db, r.owner, r.config.LeaseDuration)
 	if err != nil {
@@ -141,7 +139,7 @@ func (r *run) renew(ctx context.Context, db bun.IDB) (unknown []int64, err error
 	return unknown, slotsErr
 }
 
-// giveBack ends claims that were unknown before, and notes since when the others are.
+// giveBack ends claims that were already unknown before, and notes when the others were first seen.
 func (r *run) giveBack(ctx context.Context, conn *renewalConn, seen map[int64]time.Time, unknown []int64) {
 	var again []int64
 	now := time.Now()

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// A look for expected messages begins so far behind the newest, since they are not
-	// committed in the order of their ranks, which are numbers, or instants in microseconds.
+	// A look for expected messages begins this far behind the newest, since they do not commit in
+	// the order of their ranks. Ranks are numbers, or instants in microseconds.
 	lateRanks    = 256
 	lateInstants = int64(time.Second / time.Microsecond)
 )
@@ -23,8 +23,8 @@ func (l *lanes) late() int64 {
 	return lateRanks
 }
 
-// laneLooks returns what to look for on behalf of consumers that go by keys: of all that match, behind
-// what was seen or, with all, of everything there is.
+// laneLooks returns the looks for the keyed consumers that match: behind what was seen or, with
+// all, at everything there is.
 func (d *dispatcher) laneLooks(now time.Time, all bool, match func(*lanes) bool) (looks []store.LaneLook, of []*lanes) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -44,16 +44,15 @@ func (d *dispatcher) laneLooks(now time.Time, all bool, match func(*lanes) bool)
 	return looks, of
 }
 
-// lookAtLanes has the dispatcher know of messages with keys, and adds to the probe which of
-// them have crashed.
+// lookAtLanes activates the lanes that have messages, and adds the crashed ones to the probe.
 func (r *run) lookAtLanes(ctx context.Context, probe *store.Probe) error {
 	looks, of := r.dispatcher.laneLooks(time.Now(), true, func(*lanes) bool { return true })
 	return r.inParts(ctx, looks, func(from, to int, states []store.LaneState) { r.dispatcher.lookedAtLanes(of[from:to], states, probe) }, true)
 }
 
-// inParts looks at some lanes after the other: one statement for all of them would have too many parts, or take too
-// long, where there are many. What fails keeps nothing from the others. It begins anywhere: time may run out, and the
-// last of the lanes would never be looked at.
+// inParts looks at some lanes at a time: one statement for many would have too many parts or take
+// too long. A failed part does not stop the others. It begins at a random part, so that each has
+// its turn if time runs out.
 func (r *run) inParts(ctx context.Context, looks []store.LaneLook, found func(from, to int, states []store.LaneState), crashed bool) (err error) {
 	const most = 50
 	parts := (len(looks) + most - 1) / most
@@ -70,7 +69,7 @@ func (r *run) inParts(ctx context.Context, looks []store.LaneLook, found func(fr
 	return cmp.Or(err, ctx.Err())
 }
 
-// lookedAtLanes acts on a look at some lanes.
+// lookedAtLanes applies the result of a look at some lanes.
 func (d *dispatcher) lookedAtLanes(of []*lanes, states []store.LaneState, probe *store.Probe) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -97,8 +96,9 @@ func (d *dispatcher) lookedAtLanes(of []*lanes, states []store.LaneState, probe 
 	}
 }
 
-// lookForExpected looks for messages with keys that are about to be committed, or of all consumers.
-// It reports whether there was anything to ask, and whether it found work for idle consumers.
+// lookForExpected looks for keyed messages that are about to be committed, for all consumers if all
+// is set. asked reports whether there was anything to look for, news whether idle consumers got
+// work.
 func (r *run) lookForExpected(ctx context.Context, now time.Time, all bool) (asked, news bool) {
 	d := r.dispatcher
 	looks, of := d.laneLooks(now, false, func(l *lanes) bool { return all || now.Before(l.of.expected) })

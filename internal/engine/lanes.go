@@ -13,27 +13,27 @@ import (
 )
 
 const (
-	// maxRun is how long a run of messages of one key goes on, so that other processes have
-	// their share of a key that has many; and firstRun how many messages one has until it is
-	// known how long they take.
+	// maxRun is how long a run of messages of one key goes on, so that other processes get their
+	// share of a long key. firstRun bounds a run until the duration of a message is known.
 	maxRun   = 250 * time.Millisecond
 	firstRun = 50
-	// Looks at everything, and from the very beginning on, take one part in so many of the time.
+	// Looks at everything, and at everything from the very beginning, take at most this share of
+	// the time.
 	scanShare   = 10
 	laneSweeps  = 20
 	leastSweep  = time.Second
 	longestWait = 10 * time.Second // between looks at everything, however long they take
-	// widestLook is the most messages that a look is at: each is at twice as many as the one
-	// before, while they do not find enough.
+	// widestLook bounds the messages of one look. Each look covers twice as many as the one before
+	// while they do not find enough.
 	widestLook = 4000
 )
 
-// lanes is what the dispatcher keeps of the messages with keys of one consumer, under one of
-// its names. All of it is guarded by dispatcher.mu.
+// lanes is the dispatcher's state of the keyed messages of one consumer, under one of its names. It
+// is guarded by dispatcher.mu.
 //
-// A scan looks at one part of the messages after the other, in the order of their ranks, for as
-// long as it does not find enough to take. It begins at the floor, below which nothing was
-// found, or if scans of everything take too long, at the tail, where the last one ended.
+// A scan looks at one part of the messages after the other, in the order of their ranks, while it
+// does not find enough. It begins at the floor, below which nothing was found. If scans of
+// everything take too long, it begins at the tail, where the last one ended.
 type lanes struct {
 	store.Source
 	of        *consumer
@@ -41,31 +41,31 @@ type lanes struct {
 	wakeups   int
 	frees     int // counts settles that have freed lanes
 	notBefore time.Time
-	idle      time.Time // until then nothing may be found, unless something is new, or rests no more
-	stuck     bool      // some have crashed
-	left      bool      // the last claims have seen messages that they did not take
+	idle      time.Time // until then nothing is to be found, unless something is new or rests no more
+	stuck     bool      // some messages have crashed
+	left      bool      // the last claims saw messages and did not take them
 	deep      []int64   // lanes that may have more
 	resting   resting
-	unused    map[int64]int // of lanes: messages that were claimed of the key rate and did not start
+	unused    map[int64]int // by lane: messages that the key rate counted and that did not start
 	cursor    int64
-	barren    bool // the last look brought nothing
-	wide      int  // so many messages the next look is at, since the last did not find enough
+	barren    bool // the last look found nothing
+	wide      int  // messages for the next look to cover, since the last did not find enough
 
 	floor, tail int64
 	scanning    bool
-	heeded      int           // the wakeups that looks at the tail have followed
-	hint        int64         // so far the scan has come
+	heeded      int           // the wakeups that looks at the tail have covered
+	hint        int64         // how far the scan has come
 	whole       bool          // it has begun at the floor
 	sweeping    bool          // ... or at the very beginning
-	spent       time.Duration // on looks of the scan that did not find enough
+	spent       time.Duration // by looks of the scan that did not find enough
 	costly      bool          // the last scan of everything needed several
-	again       bool          // another of everything is wanted
+	again       bool          // another scan of everything is wanted
 	nextWhole   time.Time     // when that may begin
 	nextSweep   time.Time
-	last        int64 // the rank of the newest message that was seen
+	last        int64 // the rank of the newest message seen
 }
 
-// unsupported reports what a consumer asks for that the database does not have.
+// unsupported returns an error if a consumer needs what the database does not have.
 func unsupported(c bus.Consumer, s *store.Store) error {
 	var errs []error
 	if c.Prioritizes() {
@@ -80,7 +80,7 @@ func unsupported(c bus.Consumer, s *store.Store) error {
 	return nil
 }
 
-// lanesOf is where messages of a consumer are that have keys: under each of its names.
+// lanesOf returns the lanes of a keyed consumer, one for each of its names.
 func lanesOf(c *consumer) (all []*lanes) {
 	names := c.Names()
 	for _, name := range names {
@@ -90,26 +90,26 @@ func lanesOf(c *consumer) (all []*lanes) {
 	return all
 }
 
-// part is what a claim is to ask for.
+// part returns the part of a claim for these lanes.
 func (l *lanes) part() part {
 	return part{consumer: l.of, lanes: l, wakeups: l.wakeups, frees: l.frees}
 }
 
 func (l *lanes) activate() { l.active, l.wakeups, l.idle = true, l.wakeups+1, time.Time{} }
 
-// pending reports whether there may be messages to claim now, and if not, until when to wait.
+// pending reports whether there may be messages to claim now, and if not, when to look again.
 func (l *lanes) pending(now time.Time) (ready bool, until time.Time) {
 	until = later(l.notBefore, l.resting.sooner(l.idle))
 	return l.active && !now.Before(until), until
 }
 
-// request asks for so many messages.
+// request returns a request for up to limit messages.
 func (l *lanes) request(now time.Time, limit int) *store.Lanes {
 	if !l.scanning {
 		l.begin(now)
 	}
 	hint := l.hint
-	if l.heeded != l.wakeups && l.whole { // what is new does not wait for the end of the scan
+	if l.heeded != l.wakeups && l.whole { // new messages do not wait for the end of the scan
 		hint = max(l.newest(), l.hint)
 	}
 	l.heeded = l.wakeups
@@ -127,7 +127,7 @@ func (l *lanes) begin(now time.Time) {
 		l.hint = l.newest()
 		return
 	}
-	if !l.costly { // its first look comes to the tail as well
+	if !l.costly { // its first look covers the tail as well
 		l.heeded = l.wakeups
 	}
 	l.again, l.left, l.hint = false, false, l.floor
@@ -136,11 +136,11 @@ func (l *lanes) begin(now time.Time) {
 	}
 }
 
-// bounded reports whether so many of a key run that others wait for them to be settled.
+// bounded reports whether a key may run only so many messages that others wait for their results.
 func (l *lanes) bounded() bool { return l.PerKey > 0 && l.PerKey < store.Unbounded }
 
-// exhausted reports whether more messages wait for those that are claimed, of whose keys no more
-// may run at once. A batch would wait for them in vain.
+// exhausted reports whether more messages exist, but their keys may run no more at once. A batch
+// would wait for them in vain.
 func (c *consumer) exhausted(now time.Time) bool {
 	return slices.ContainsFunc(c.lanes, func(l *lanes) bool {
 		ready, _ := l.pending(now)
@@ -151,12 +151,12 @@ func (c *consumer) exhausted(now time.Time) bool {
 // parks reports whether a poisoned message blocks its key.
 func (l *lanes) parks() bool { return l.of.settings.Ordered == bus.BlockKey }
 
-// runLength is how many messages of one key come together, at most.
+// runLength returns how many messages of one key may be claimed together.
 func (c *consumer) runLength(limit int) int {
 	switch {
-	case c.KeyConcurrency() > 0: // they do not follow each other
+	case c.KeyConcurrency() > 0: // they do not depend on each other
 		return min(c.KeyConcurrency(), limit)
-	case c.group > 1: // what shares a transaction
+	case c.group > 1: // they share a transaction
 		return min(c.group, limit)
 	case c.pace == 0:
 		return min(firstRun, limit)
@@ -166,7 +166,7 @@ func (c *consumer) runLength(limit int) int {
 	return max(int(maxRun/c.pace), 1)
 }
 
-// ran notes how long each of the messages of a run took, about.
+// ran notes the approximate duration of each message of a run.
 func (c *consumer) ran(n int, took time.Duration) {
 	if n == 0 {
 		return
@@ -178,18 +178,18 @@ func (c *consumer) ran(n int, took time.Duration) {
 	c.pace = (3*c.pace + each) / 4
 }
 
-// claimed accounts for what a claim has found. A scan goes on while there is
-// more behind what it has looked at, and less was found than there is room for.
+// claimed accounts for the result of a claim. A scan goes on while there may be more behind the
+// look and it found less than there is room for.
 func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 	news, from := c.News, o.request.Lanes.Hint
-	if c.Unasked { // what it has not looked at stays as it was
+	if c.Unasked { // its looks did not happen
 		l.deep, l.heeded = append(o.request.Lanes.Sticky, l.deep...), l.wakeups-1
 		l.notBefore = now.Add(c.Wait)
 		l.of.spent.hold(now, l.notBefore)
 		return
 	}
 	l.last, l.cursor = max(l.last, news.Last), news.Walked
-	if l.left = l.left || news.Left; news.Left && l.frees != o.parts[0].frees { // what it left may be free by now
+	if l.left = l.left || news.Left; news.Left && l.frees != o.parts[0].frees { // the rest may be free by now
 		l.free(nil, 0)
 	}
 	l.resting.add(news.Spent, now)
@@ -198,14 +198,14 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 		l.notBefore = now.Add(c.Wait)
 		l.of.spent.hold(now, l.notBefore)
 	}
-	if from != l.hint || !l.scanning { // at what is new, or another claim has gone on
+	if from != l.hint || !l.scanning { // a look at new messages, or another claim has gone on
 		if !news.Full && from >= l.newest() {
 			l.tail = max(l.tail, news.Last)
 		}
 		return
 	}
 	if l.whole && news.First > 0 && (l.sweeping || from == l.floor) {
-		l.floor, l.hint = news.First-1, news.First-1 // what is dead before it is walked once
+		l.floor, l.hint = news.First-1, news.First-1 // dead entries before it are walked once
 	}
 	if l.sweeping {
 		l.sweeping, l.nextSweep = false, now.Add(max(laneSweeps*now.Sub(o.began), leastSweep))
@@ -214,7 +214,8 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 	switch {
 	case enough:
 		l.wide /= 2
-		// What others give back is before the hint: a sweep finds it, however long this one goes on finding enough.
+		// Returned messages lie before the hint: a sweep finds them even while this scan finds
+		// enough.
 		l.scanning = !l.whole || now.Before(later(l.nextWhole, l.nextSweep))
 		return
 	case news.Full:
@@ -241,9 +242,8 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 	}
 }
 
-// goOn has the scan go on behind what a look has come to. Several messages may be due at one
-// instant: those of the last one are looked at again, unless there are more of them than a look
-// is at.
+// goOn continues the scan behind a look. Several messages may be due at one instant. Those of the
+// last instant are looked at again, unless they alone exceed a look.
 func (l *lanes) goOn(last int64) {
 	if l.PerKey > 0 && (last-1 > l.hint || l.wide < widestLook) {
 		last--
@@ -251,8 +251,8 @@ func (l *lanes) goOn(last int64) {
 	l.hint = max(l.hint, last)
 }
 
-// newest is where looks begin at what is new: where the last scan ended, and some way back, as
-// instants go, where others may have committed since.
+// newest returns where looks for new messages begin: where the last scan ended. For instants it is
+// earlier, since others may have committed there meanwhile.
 func (l *lanes) newest() int64 {
 	if l.PerKey > 0 {
 		return max(l.tail-lateInstants, 0)
@@ -260,15 +260,15 @@ func (l *lanes) newest() int64 {
 	return l.tail
 }
 
-// failed has the next look begin where messages are new, since that from the beginning took
-// too long.
+// failed moves the next look to where messages are new, because a look from the beginning took too
+// long.
 func (l *lanes) failed(now time.Time) {
 	l.scanning, l.sweeping, l.deep = false, false, nil
 	l.nextWhole, l.nextSweep = now.Add(longestWait), now.Add(laneSweeps*longestWait)
 }
 
-// freed has messages be claimed that waited for others of their keys, now that these were
-// settled, or that have come back themselves.
+// freed lets messages be claimed that waited for the settled ones of their keys, and messages that
+// were given back.
 func (d *dispatcher) freed(claims []*lease, results []store.Result) {
 	if !slices.ContainsFunc(claims, func(l *lease) bool { return l.lanes != nil }) {
 		return
@@ -282,7 +282,7 @@ func (d *dispatcher) freed(claims []*lease, results []store.Result) {
 			if l.PerKey < store.Unbounded { // else nothing has waited for it
 				l.free(claim.deep, d.config.BatchSize)
 			}
-			for _, other := range l.of.lanes { // what comes behind it may be stored under another name
+			for _, other := range l.of.lanes { // its successor may be stored under another name
 				if other != l && l.PerKey == 0 {
 					other.again = true
 					other.activate()
@@ -304,7 +304,7 @@ func (d *dispatcher) freed(claims []*lease, results []store.Result) {
 	d.room.Signal()
 }
 
-// free notes that lanes may be claimed, besides those that were seen and are held.
+// free notes that more lanes may be claimed.
 func (l *lanes) free(deep []int64, most int) {
 	l.frees++
 	if !l.left && len(deep) == 0 {
@@ -317,7 +317,7 @@ func (l *lanes) free(deep []int64, most int) {
 	l.activate()
 }
 
-// allLanes are those of all consumers.
+// allLanes returns the lanes of all consumers.
 func (d *dispatcher) allLanes() (all []*lanes) {
 	for _, c := range d.consumers {
 		all = append(all, c.lanes...)
@@ -325,8 +325,8 @@ func (d *dispatcher) allLanes() (all []*lanes) {
 	return all
 }
 
-// adopt has messages with keys be claimed of consumers that go by keys no more, or are
-// not here, and returns the names of the latter.
+// adopt adds lanes to consumers that are no longer keyed but have keyed messages. It returns the
+// names of consumers that are not registered here.
 func (d *dispatcher) adopt(names []string) (unknown []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -342,8 +342,7 @@ func (d *dispatcher) adopt(names []string) (unknown []string) {
 	return unknown
 }
 
-// stuckLocked lists where to look for messages with keys that have crashed, of consumers that
-// may start one.
+// stuckLocked returns where to look for crashed keyed messages of the consumers that may start one.
 func (d *dispatcher) stuckLocked(may func(*consumer) bool) (stuck []store.Lanes) {
 	for _, l := range d.allLanes() {
 		if l.stuck && may(l.of) {
@@ -353,7 +352,7 @@ func (d *dispatcher) stuckLocked(may func(*consumer) bool) (stuck []store.Lanes)
 	return stuck
 }
 
-// lanesAmong returns the lanes of the consumers that are wanted.
+// lanesAmong returns the lanes of wanted consumers.
 func (d *dispatcher) lanesAmong(wants []store.Want) (all []*lanes) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -361,14 +360,14 @@ func (d *dispatcher) lanesAmong(wants []store.Want) (all []*lanes) {
 	return slices.DeleteFunc(d.allLanes(), func(l *lanes) bool { return !wanted(l.of) })
 }
 
-// stuckOf is stuckLocked for the consumers that are wanted.
+// stuckOf is stuckLocked for wanted consumers.
 func (d *dispatcher) stuckOf(wants []store.Want) []store.Lanes {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.stuckLocked(d.amongLocked(wants))
 }
 
-// amongLocked returns what reports whether something of a consumer is wanted.
+// amongLocked returns a function that reports whether a consumer is wanted.
 func (d *dispatcher) amongLocked(wants []store.Want) func(*consumer) bool {
 	return func(c *consumer) bool {
 		return slices.ContainsFunc(wants, func(w store.Want) bool { return d.byName[w.Consumer] == c })

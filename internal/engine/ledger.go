@@ -13,12 +13,12 @@ import (
 
 const (
 	settleDelay = 50 * time.Millisecond  // how long the first result of a claim waits for others
-	urgentDelay = 5 * time.Millisecond   // the same, where other messages wait for what is settled
+	urgentDelay = 5 * time.Millisecond   // the same, if other messages wait for it
 	settleBatch = 2000                   // results that are settled without waiting
-	unsentBatch = 5                      // batches of results beyond which claiming waits for settling
-	leastUnsent = 1000                   // the same of results, where batches are small
-	busyDelay   = 500 * time.Millisecond // until results are sent again whose messages were locked
-	maxAside    = 15 * time.Second       // the same, of those that the database did not take, however often
+	unsentBatch = 5                      // claiming waits for settling beyond this many batches of results
+	leastUnsent = 1000                   // the same as a number of results, if batches are small
+	busyDelay   = 500 * time.Millisecond // until results of locked messages are sent again
+	maxAside    = 15 * time.Second       // the longest wait until results that the database did not take are sent again
 )
 
 // lease is a claim of this process that is not settled yet.
@@ -27,23 +27,22 @@ type lease struct {
 	ctx    context.Context // of its handlers
 	cancel context.CancelCauseFunc
 	lanes  *lanes        // of messages with keys
-	deep   []int64       // their lanes that may have more
+	deep   []int64       // their lanes that may have more messages
 	urgent bool          // other messages wait for each of its results
-	unique bool          // producers may have messages locked that have insert ids: to settle must not wait for these
-	ahead  time.Duration // of our clock is the database's
+	unique bool          // it has messages with insert ids, which producers may have locked: settling must not wait
+	ahead  time.Duration // the database's clock minus ours
 
 	// Guarded by ledger.mu.
 	until   time.Time      // on this process's clock, from before the statement was sent
 	open    int            // messages without a result
 	unsent  []store.Result // results that wait to be settled
-	busy    []store.Result // results to be settled again: another transaction had locked their messages
-	sending int            // results that are being settled
-	partial bool           // some results were settled apart, so it cannot be finished as a whole
-	expired bool           // its handlers were cancelled because it could not be renewed
+	busy    []store.Result // to be settled again: another transaction had locked their messages
+	sending int            // results being settled
+	partial bool           // some results were settled separately, so it cannot be finished as a whole
+	expired bool           // its handlers were cancelled: it could not be renewed
 }
 
-// ledger keeps this process's books: which claims it holds and which results
-// are still to be settled.
+// ledger records the claims that this process holds and the results still to be settled.
 type ledger struct {
 	mu        sync.Mutex
 	drained   sync.Cond // fetchers wait here while settling lags behind
@@ -53,7 +52,7 @@ type ledger struct {
 	first     time.Time // when the oldest unsent result came in
 	busy      int
 	again     time.Time     // when the busy results are sent again
-	aside     time.Duration // how long that is, when it is not for a lock; 0 before
+	aside     time.Duration // the wait of results that the database did not take; 0 before
 	flush     chan struct{}
 	fenced    *atomic.Int64
 	closed    bool
@@ -101,8 +100,8 @@ func (l *ledger) add(entry *lease, r store.Result) {
 	}
 }
 
-// live reports whether a claim is held for certain, as far as time goes: by the clock on the wall, too, since the other
-// one stands still while a virtual machine is suspended.
+// live reports whether a claim is still held. It checks the wall clock, too: the monotonic clock
+// stops while a virtual machine is suspended.
 func (l *ledger) live(entry *lease, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,22 +113,21 @@ type batch struct {
 	finished []*lease // every message is done: the claims end as a whole
 	settling []*lease // the others
 	results  []store.Result
-	whole    [][]store.Result // of the finished, should they have to be settled apart
+	whole    [][]store.Result // of the finished, in case they are settled separately
 	freeOnly bool             // some messages are locked: no statement may wait for them
-	resent   bool             // with the busy ones
-	aside    bool             // once sent: some are busy that are not locked
+	resent   bool             // contains results that were busy
+	aside    bool             // set after sending: some busy messages are not locked
 }
 
-// byResult settles by result what could not be finished as a whole.
+// byResult returns the batch with finished claims to be settled by result.
 func (b batch) byResult() batch {
 	return batch{settling: append(b.settling, b.finished...), results: append(b.results, slices.Concat(b.whole...)...), freeOnly: true, resent: b.resent}
 }
 
 func (b batch) empty() bool { return len(b.finished) == 0 && len(b.settling) == 0 }
 
-// collect takes out what is to be settled now. When nothing is urgent it returns
-// an empty batch and how long that can wait: less than nothing means for ever. Busy
-// results keep their time even when it is forced.
+// collect removes and returns what is to be settled now. If nothing is urgent, it returns an empty
+// batch and how long that can wait; below zero means forever. force does not affect busy results.
 func (l *ledger) collect(now time.Time, force bool) (batch, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,7 +145,7 @@ func (l *ledger) collect(now time.Time, force bool) (batch, time.Duration) {
 	for _, entry := range l.leases {
 		l.takeLocked(&b, entry, all, resend)
 	}
-	if all { // otherwise the oldest of what is left keeps its time
+	if all { // otherwise the oldest remaining result keeps its time
 		l.first = now
 	}
 	if !b.empty() {
@@ -159,8 +157,8 @@ func (l *ledger) collect(now time.Time, force bool) (batch, time.Duration) {
 	return b, wait
 }
 
-// takeLocked puts results of a claim into the batch: those that have not been sent,
-// unless more of them can be awaited, and those that are sent again.
+// takeLocked adds results of a claim to the batch: unsent ones, unless more of the claim can be
+// awaited, and those to be sent again.
 func (l *ledger) takeLocked(b *batch, entry *lease, all, resend bool) {
 	var results []store.Result
 	if all || entry.open == 0 {
@@ -192,7 +190,7 @@ func (l *ledger) takeLocked(b *batch, entry *lease, all, resend bool) {
 	b.results = append(b.results, results...)
 }
 
-// confirm strikes out claims that ended, and those that turned out to be gone.
+// confirm removes claims that have ended or turned out to be lost.
 func (l *ledger) confirm(b batch, finished []store.Finished, settled store.Settled, renewed time.Time) (lost []*lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -210,7 +208,7 @@ func (l *ledger) confirm(b batch, finished []store.Finished, settled store.Settl
 	for _, id := range settled.Live {
 		live[id] = true
 	}
-	for _, result := range settled.Busy { // neither renewed nor found to be gone, maybe
+	for _, result := range settled.Busy { // not renewed, but maybe not lost either
 		kept[result.Claim] = true
 	}
 	l.fenced.Add(int64(len(b.results) - settled.Applied - len(settled.Busy)))
@@ -230,8 +228,8 @@ func (l *ledger) confirm(b batch, finished []store.Finished, settled store.Settl
 	return lost
 }
 
-// postponeLocked keeps results to be sent again. What is not locked but not taken either
-// waits longer each time, since sending it may take as long as a statement can.
+// postponeLocked keeps results to be sent again. Those that are neither locked nor taken wait longer
+// each time, since sending them can take a whole statement timeout.
 func (l *ledger) postponeLocked(busy []store.Result, b batch) {
 	switch {
 	case b.aside && b.resent:
@@ -254,7 +252,7 @@ func (l *ledger) postponeLocked(busy []store.Result, b batch) {
 	}
 }
 
-// closeLocked strikes a claim out; results that were not sent are void.
+// closeLocked removes a claim and drops its unsent results.
 func (l *ledger) closeLocked(entry *lease, cause error) {
 	if l.leases[entry.id] == entry {
 		delete(l.leases, entry.id)
@@ -274,7 +272,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// lose cancels the handlers of claims.
+// lose cancels the handlers of claims and returns the claims not cancelled before.
 func (l *ledger) lose(leases []*lease) (lost []*lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -288,7 +286,7 @@ func (l *ledger) lose(leases []*lease) (lost []*lease) {
 	return lost
 }
 
-// held lists the ids of all open claims.
+// held returns the ids of all open claims.
 func (l *ledger) held() map[int64]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -299,9 +297,8 @@ func (l *ledger) held() map[int64]bool {
 	return ids
 }
 
-// renewed enters the answer of an extend: before is what was held when it was
-// sent, held what the database still knows. Claims that it no longer knows are
-// lost; unknown are claims that it knows and we do not.
+// renewed applies the result of an extend. before is what was held when it was sent, held what the
+// database holds for us. Claims missing there are lost; unknown are claims missing here.
 func (l *ledger) renewed(before map[int64]bool, held []int64, until time.Time) (lost []*lease, unknown []int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -315,8 +312,7 @@ func (l *ledger) renewed(before map[int64]bool, held []int64, until time.Time) (
 		delete(before, id)
 	}
 	for id := range before {
-		// A claim with all results in is being settled just now: not held any
-		// more, and not lost either.
+		// A claim with all results is being settled: no longer held, and not lost.
 		if entry, ok := l.leases[id]; ok && entry.open > 0 {
 			l.closeLocked(entry, bus.ErrLeaseLost)
 			lost = append(lost, entry)
@@ -325,8 +321,8 @@ func (l *ledger) renewed(before map[int64]bool, held []int64, until time.Time) (
 	return lost, unknown
 }
 
-// expire cancels the handlers of claims whose lease ends before the given
-// instant. Their results are still settled, if the database lets them.
+// expire cancels the handlers of claims whose lease ends before the given instant. Their results
+// are still settled if the database accepts them.
 func (l *ledger) expire(before time.Time) (expired []*lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -349,7 +345,7 @@ func (l *ledger) await() {
 	}
 }
 
-// putAside is the number of results that are to be sent again.
+// putAside returns the number of results to be sent again.
 func (l *ledger) putAside() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

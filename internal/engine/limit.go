@@ -9,32 +9,32 @@ import (
 )
 
 const (
-	// slotsIdle is for how long unused slots are kept.
+	// slotsIdle is how long unused slots are kept.
 	slotsIdle = 250 * time.Millisecond
-	// slotsAgain is the wait until others are asked again who have all of them.
+	// slotsAgain is the wait between attempts to get slots while other processes hold all.
 	slotsAgain = 250 * time.Millisecond
-	// slotsShared is for how long a process keeps slots that it uses while others have none.
+	// slotsShared is how long a process keeps used slots while others have none.
 	slotsShared = time.Second
 )
 
-// limiter bounds how many calls run, in all processes together, of the consumers that share
-// a limit. This process runs at most as many as it has leased slots in the database.
+// limiter bounds the concurrent calls of the consumers that share a limit, in all processes
+// together. This process runs at most as many as it has leased slots in the database.
 type limiter struct {
 	name      string
 	limit     int
 	consumers []*consumer
 
 	// Guarded by dispatcher.mu.
-	slots    map[int]time.Time // until when they are leased, on our clock
+	slots    map[int]time.Time // when their leases end, on our clock
 	running  int
-	needless time.Time // since when some of them are not needed; zero: they are
-	again    time.Time // others had all: not to be asked before
-	shared   time.Time // when it was last asked whether others wait for one, or this process had none
-	owed     int       // so many are to be given back to others, once they are free
-	unsure   bool      // a statement had no answer: there may be slots of ours that are not among these
+	needless time.Time // since when some are not needed; zero: all are
+	again    time.Time // no attempt before: other processes had all
+	shared   time.Time // when it last asked whether other processes wait for a slot, or had none itself
+	owed     int       // slots to give back once they are free
+	unsure   bool      // a statement had no answer: we may hold slots that are not among these
 }
 
-// limitersOf returns the limiters of consumers, which it tells of them.
+// limitersOf returns the limiters of consumers and sets them in the consumers.
 func limitersOf(consumers []*consumer) (all []*limiter) {
 	byName := make(map[string]*limiter)
 	for _, c := range consumers {
@@ -52,7 +52,7 @@ func limitersOf(consumers []*consumer) (all []*limiter) {
 	return all
 }
 
-// checkLimits refuses two values for one limit.
+// checkLimits returns an error for each limit with two values.
 func checkLimits(consumers []consumer) (errs []error) {
 	numbers := make(map[string]consumer)
 	for _, c := range consumers {
@@ -67,12 +67,12 @@ func checkLimits(consumers []consumer) (errs []error) {
 	return errs
 }
 
-// freeSlotsLocked is how many more calls a consumer may run as far as its limit goes.
+// freeSlotsLocked returns how many more calls the limit allows here.
 func (d *dispatcher) freeSlotsLocked(l *limiter, now time.Time) int {
 	return l.valid(now, d.config.LeaseDuration) - l.running - l.owed
 }
 
-// valid counts the slots that are leased for long enough to begin something.
+// valid counts the slots leased for long enough to start a call.
 func (l *limiter) valid(now time.Time, lease time.Duration) (n int) {
 	for _, until := range l.slots {
 		if until.Sub(now) > lease/6 {
@@ -82,12 +82,12 @@ func (l *limiter) valid(now time.Time, lease time.Duration) (n int) {
 	return n
 }
 
-// wantedLocked reports whether a consumer of the limit could start something now, had it a slot.
+// wantedLocked reports whether a consumer of the limit could start a message if it had a slot.
 func (d *dispatcher) wantedLocked(l *limiter, now time.Time) bool {
 	return slices.ContainsFunc(l.consumers, func(c *consumer) bool { return d.waitsLocked(c, now) })
 }
 
-// askForSlots has the slots be looked after.
+// askForSlots wakes the slot keeper.
 func (d *dispatcher) askForSlots() {
 	select {
 	case d.slotsWanted <- struct{}{}:
@@ -95,15 +95,15 @@ func (d *dispatcher) askForSlots() {
 	}
 }
 
-// slotNeed is what a limiter needs of the database: so many more slots, or to give these back.
+// slotNeed is what a limiter needs from the database: more slots, or to return excess ones.
 type slotNeed struct {
 	*limiter
 	more   int
 	excess []int
 }
 
-// slotNeeds returns what limiters need now, and when to look again: zero is not before it is asked.
-// What is to be given back is not used any more.
+// slotNeeds returns what limiters need now and when to look again; zero means when asked. It
+// removes slots to be returned from use.
 func (d *dispatcher) slotNeeds(now time.Time) (needs []slotNeed, again time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,10 +123,10 @@ func (d *dispatcher) slotNeeds(now time.Time) (needs []slotNeed, again time.Dura
 			given := l.takeOutLocked(min(l.owed, free))
 			l.owed -= len(given)
 			needs = append(needs, slotNeed{limiter: l, excess: given})
-			l.again = now.Add(jitter(2 * slotsAgain)) // the others ask first
+			l.again = now.Add(jitter(2 * slotsAgain)) // the other processes ask first
 			soon(slotsAgain)
 		case wanted && free <= 0 && l.owed == 0 && room > 0:
-			if soon(slotsAgain); !now.Before(l.again) { // twice as many each time, so that others find some
+			if soon(slotsAgain); !now.Before(l.again) { // twice as many each time, so that other processes find some
 				needs = append(needs, slotNeed{limiter: l, more: min(max(len(l.slots), 1), room)})
 			}
 		case free > 0 && !wanted:
@@ -145,8 +145,8 @@ func (d *dispatcher) slotNeeds(now time.Time) (needs []slotNeed, again time.Dura
 	return needs, again
 }
 
-// busyLimits are the limits of which this process has had slots for a while, and uses all: the others are to be
-// asked whether they wait for one.
+// busyLimits returns the limits whose slots this process has used for a while and still needs. For
+// these it has to ask whether other processes wait for a slot.
 func (d *dispatcher) busyLimits(now time.Time) (names []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -163,7 +163,7 @@ func (d *dispatcher) busyLimits(now time.Time) (names []string) {
 	return names
 }
 
-// share has this process give half of the slots of limits to others who have none, as soon as they are free.
+// share marks half of the slots of limits to be given to processes without any, once they are free.
 func (d *dispatcher) share(names []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -174,7 +174,7 @@ func (d *dispatcher) share(names []string) {
 	}
 }
 
-// takeOutLocked takes out slots, those first that end first.
+// takeOutLocked removes and returns n slots, those that end soonest first.
 func (l *limiter) takeOutLocked(n int) (out []int) {
 	var all []int
 	for slot := range l.slots {

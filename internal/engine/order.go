@@ -7,8 +7,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// orderLocked decides what to claim next: messages that have crashed, or for every
-// active consumer its share of the room. They take turns where both wait.
+// orderLocked decides what to claim next: crashed messages, or for each active consumer its share
+// of the room. If both wait, they take turns.
 func (d *dispatcher) orderLocked(now time.Time) (order, bool) {
 	if len(d.abandoned) >= d.config.Concurrency {
 		return order{}, false
@@ -70,7 +70,7 @@ func (d *dispatcher) orderCleanLocked(now time.Time) (order, bool) {
 		return order{}, false
 	}
 	parts := d.roomsLocked(now)
-	if left <= 0 { // what runs is large: a consumer that holds nothing may have one message all the same
+	if left <= 0 { // what runs is large: a consumer that holds nothing may still get one message
 		parts, budget = withNothing(parts), 1
 	}
 	parts = apart(parts)
@@ -80,7 +80,7 @@ func (d *dispatcher) orderCleanLocked(now time.Time) (order, bool) {
 	if len(parts) == 0 {
 		return order{}, false
 	}
-	if parts[0].lanes != nil { // a claim for lanes is of one consumer, so it may bring more
+	if parts[0].lanes != nil { // a claim for lanes is for one consumer, so it may bring more
 		budget = min(2*budget, d.config.BatchSize)
 	}
 	d.claimTurn++
@@ -88,13 +88,13 @@ func (d *dispatcher) orderCleanLocked(now time.Time) (order, bool) {
 	return d.writeOrderLocked(parts, min(left, maxClaimBytes), now), true
 }
 
-// withNothing leaves the consumers that hold no message.
+// withNothing returns the parts of consumers that hold no message.
 func withNothing(parts []part) []part {
 	return slices.DeleteFunc(parts, func(p part) bool { return p.running+p.waiting+p.reserved > 0 })
 }
 
-// apart leaves a consumer with a rate alone in its claim, which is for what the rate allows,
-// and so messages with keys or priorities, which are claimed in other ways. Each has its turn.
+// apart leaves a consumer with a rate alone in its claim, which is for what the rate allows. Keyed
+// and prioritized messages, which are claimed differently, are alone, too. Each has its turn.
 func apart(parts []part) []part {
 	alone := func(p part) bool { return p.rate != nil || p.lanes != nil || p.Prioritizes() }
 	if len(parts) > 0 && alone(parts[0]) {
@@ -103,11 +103,11 @@ func apart(parts []part) []part {
 	return slices.DeleteFunc(parts, alone)
 }
 
-// slowBatch is the most that a claim takes while little is done in a second.
+// slowBatch bounds a claim while few messages finish in a second.
 const slowBatch = 500
 
-// batchLocked is the most that a claim takes now: a part of what was finished in the last
-// second that takes less than settleDelay, so that claims end as a whole, which costs least.
+// batchLocked returns the most that a claim takes now: a share of what finished in the last second
+// that takes less than settleDelay. Claims then end as a whole, which costs least.
 func (d *dispatcher) batchLocked(now time.Time) int {
 	finished := 0
 	for _, c := range d.consumers {
@@ -116,9 +116,9 @@ func (d *dispatcher) batchLocked(now time.Time) int {
 	return min(max(finished/32, slowBatch), d.config.BatchSize)
 }
 
-// startsLocked is how many messages of a consumer may start now, as far as others are concerned: a
-// consumer leaves as many workers free as it keeps busy, up to an eighth of them. The others find a
-// free one then, and the consumers that run little first.
+// startsLocked returns how many messages of a consumer may start now in view of the others. A
+// consumer leaves as many workers free as it keeps busy, up to an eighth of them. So the others
+// find a free one, those that run little first.
 func (d *dispatcher) startsLocked(c *consumer) int {
 	free := d.config.Concurrency - d.running
 	if len(d.consumers) == 1 {
@@ -128,10 +128,9 @@ func (d *dispatcher) startsLocked(c *consumer) int {
 	return max(free-share, (free-c.running+1)/2, 0)
 }
 
-// roomsLocked returns parts for the active consumers, starting with the next in turn, and
-// how many messages each has room for: as many as there are free workers, plus
-// what it finished in the last second, since that is what it will need next. One that has
-// more than that waiting, or coming, needs no claim yet.
+// roomsLocked returns parts for the active consumers, starting with the next in turn, and the room
+// of each: the free workers, plus what it finished in the last second, since it will need that
+// next. A consumer with more than that waiting or coming needs no claim yet.
 func (d *dispatcher) roomsLocked(now time.Time) (parts []part) {
 	for i := range d.consumers {
 		c := d.consumers[(d.claimTurn+i)%len(d.consumers)]
@@ -154,7 +153,7 @@ func (d *dispatcher) roomsLocked(now time.Time) (parts []part) {
 	return parts
 }
 
-// roomLocked is how many messages to claim of a consumer.
+// roomLocked returns how many messages of a consumer to claim.
 func (d *dispatcher) roomLocked(c *consumer, now time.Time) int {
 	waiting, s := c.waiting+c.reserved, d.mayStartLocked(c, now)
 	if _, closed := c.circuit.NextProbe(); closed {
@@ -163,21 +162,21 @@ func (d *dispatcher) roomLocked(c *consumer, now time.Time) int {
 	room := min(d.startsLocked(c), s.n) * c.group
 	switch {
 	case c.rate != nil:
-		room = max(room, c.rate.In(rateAhead)) // what is claimed is to start at once, or soon
-	case c.limiter != nil && len(c.limiter.slots) == 0: // others may have all
+		room = max(room, c.rate.In(rateAhead)) // claimed messages are to start at once, or soon
+	case c.limiter != nil && len(c.limiter.slots) == 0: // other processes may have all
 	default:
 		room += c.finished.lastSecond(now)
 	}
 	room -= waiting
-	fills := c.settings.BatchWait > 0 && c.waiting < c.group // it waits for more
+	fills := c.settings.BatchWait > 0 && c.waiting < c.group // its batch waits for more
 	if room < waiting && !fills {
 		return 0
 	}
 	return room
 }
 
-// activePartsLocked returns parts for what there may be to claim of a consumer: messages
-// without keys, and with keys, which take turns to be first.
+// activePartsLocked returns parts for what may be claimed of a consumer: messages without keys and
+// with keys, which take turns to be first.
 func (d *dispatcher) activePartsLocked(c *consumer, now time.Time) (parts []part) {
 	for _, l := range c.lanes {
 		if ready, _ := l.pending(now); ready {
@@ -193,10 +192,10 @@ func (d *dispatcher) activePartsLocked(c *consumer, now time.Time) (parts []part
 	return parts
 }
 
-// deal hands out the budget one by one, round and round, to those with room.
+// deal hands out the budget to parts with room, in equal shares.
 func deal(parts []part, budget int) {
 	for budget > 0 {
-		// Everybody with room left gets an equal part of what is left, at least one.
+		// Each part with room gets an equal share of the rest, at least one.
 		open := 0
 		for _, p := range parts {
 			if p.room > p.asked {

@@ -15,17 +15,17 @@ import (
 const (
 	pollFloor         = 5 * time.Millisecond // between polls for messages that become due
 	unregisteredEvery = time.Minute
-	startGrace        = 2 * time.Second // after the start no claims are recovered for so long, or a third of a lease
+	startGrace        = 2 * time.Second // no claims are recovered for this long after the start, or a third of a lease
 )
 
-// poller looks for work on behalf of all fetchers of the process, until ctx ends: one look every
-// PollInterval, sooner when it is known that something will be due.
+// poller looks for work for all fetchers of the process, until ctx ends: every PollInterval, and
+// sooner when something is known to become due.
 func (r *run) poller(ctx context.Context) {
 	defer r.sweeper.wg.Wait()
 	r.alarm.Loop(ctx, r.config.PollInterval, func() {
 		began, pause := time.Now(), pollFloor
-		// Not those that have waited rather than worked: they have failed, and have a pace of
-		// their own, or seen the end of an outage.
+		// A look that failed, or saw the end of an outage, waited rather than worked and has its
+		// own pace.
 		if ok := r.poll(ctx); ok && !r.outage.Ended().After(began) {
 			pause = r.rest(began)
 		}
@@ -33,15 +33,15 @@ func (r *run) poller(ctx context.Context) {
 	})
 }
 
-// rest is for how long not to look after a look that began then: so that looks take no more
-// than a tenth of the time, while that is no reason to come later than without.
+// rest returns the pause after a look that began then. Looks take at most a tenth of the time, but
+// the pause is at most PollInterval.
 func (r *run) rest(began time.Time) time.Duration {
 	return max(pollFloor, min(10*time.Since(began), r.config.PollInterval))
 }
 
-// expecting looks for messages that were produced in this process and whose commit is not
-// announced: a few times soon, and for their consumers only, however many there are. It looks for
-// those of all consumers when another process has reported a commit.
+// expecting looks for messages that this process produced and whose commit is not announced: a few
+// times soon, and only for their consumers. When another process has reported a commit, it looks
+// for messages of all consumers.
 func (r *run) expecting(ctx context.Context) {
 	r.soon.Loop(ctx, time.Hour, func() {
 		began, woken := time.Now(), r.wakePacer.take()
@@ -57,14 +57,14 @@ func (r *run) expecting(ctx context.Context) {
 			if at, again := r.wakePacer.after(time.Now(), took, asked, news, r.counters.claimed.Load()); again {
 				r.soon.By(at)
 			}
-			pause = min(pause, took) // wakePacer has a pace of its own
+			pause = min(pause, took) // wakePacer has its own pace
 		}
 		outage.Pause(ctx, pause)
 	})
 }
 
-// poll looks for everything there may be to do, and sets the alarm for the next time.
-// False means that it failed.
+// poll looks for everything there may be to do and sets the alarm for the next look. It returns
+// false if it failed.
 func (r *run) poll(ctx context.Context) (ok bool) {
 	r.report(time.Second) // the keeper of an idle process rests longer
 	// Armed before the look, so that an alarm during it is not missed.
@@ -103,8 +103,8 @@ func (r *run) poll(ctx context.Context) (ok bool) {
 	return true
 }
 
-// mayRecover reports whether the owners of expired claims have had the chance to renew
-// them: not right after an outage, nor right after the start, which may be its end.
+// mayRecover reports whether the owners of expired claims could have renewed them. They could not
+// right after an outage, or after the start, which may be the end of one.
 func (r *run) mayRecover() bool {
 	return r.outage.Stable() && !time.Now().Before(r.graceEnds())
 }
@@ -116,8 +116,8 @@ func jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
 }
 
-// ask runs a statement of the poller's, and reports an error, unless ctx has ended or the patience
-// of the caller was short: it has another way.
+// ask runs a statement of the poller and reports an error to the outage. It does not if ctx has
+// ended, or if patience was short: the caller then has another way.
 func ask[T any](ctx context.Context, r *run, what string, patience time.Duration, statement func(context.Context) (T, error)) (T, error) {
 	inTime, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -128,9 +128,9 @@ func ask[T any](ctx context.Context, r *run, what string, patience time.Duration
 	return answer, err
 }
 
-// comeBack ends an outage once the database takes writes again: one that is read-only answers a
-// poll, too. The process first renews what it still holds, before others may take it for abandoned.
-// What the poll has found does not wait for that.
+// comeBack ends an outage once the database accepts writes again: a read-only one answers polls,
+// too. The process first renews what it holds, before others recover it. What the poll has found
+// does not wait for that.
 func (r *run) comeBack(ctx context.Context) error {
 	if r.outage.Err() == nil {
 		return nil
@@ -142,8 +142,8 @@ func (r *run) comeBack(ctx context.Context) error {
 	return err
 }
 
-// recoverClaims ends claims that have outlived their lease. Every process does
-// it when it meets one; there is no leader.
+// recoverClaims ends claims that have outlived their lease. Every process does so when it finds
+// one; there is no leader.
 func (r *run) recoverClaims(ctx context.Context) {
 	found, err := ask(ctx, r, "recover", statementTimeout, func(ctx context.Context) (store.Recovered, error) { return r.store.Recover(ctx, r.db, maxCrashes) })
 	if err != nil || found.Claims == 0 {
@@ -157,10 +157,10 @@ func (r *run) recoverClaims(ctx context.Context) {
 	r.counters.recovered.Add(int64(found.Claims))
 	r.counters.crashed.Add(int64(found.Crashed))
 	r.counters.crashPoisoned.Add(int64(found.Poisoned))
-	r.alarm.By(time.Now()) // there may be more, and what was recovered is due
+	r.alarm.By(time.Now()) // there may be more, and recovered messages are due
 }
 
-// reportKillers logs the messages that were poisoned last because processes were lost over them.
+// reportKillers logs the n messages last poisoned because processes were lost while running them.
 func (r *run) reportKillers(ctx context.Context, n int) {
 	killers := store.PoisonFilter{Error: store.CrashReason(maxCrashes)}
 	found, _ := ask(ctx, r, "look for what was poisoned", statementTimeout, func(ctx context.Context) ([]store.Poisoned, error) {
@@ -171,8 +171,8 @@ func (r *run) reportKillers(ctx context.Context, n int) {
 	}
 }
 
-// unregistered looks for unhandled messages, whose consumer or payload type is not registered here,
-// apart from the polls, since that may be slow.
+// unregistered looks for messages whose consumer or payload type is not registered here. It is
+// separate from the polls because it may be slow.
 func (r *run) unregistered(ctx context.Context) {
 	for wait := unregisteredEvery / 30; outage.Pause(ctx, wait); wait = unregisteredEvery {
 		if r.outage.Err() == nil {
@@ -181,8 +181,8 @@ func (r *run) unregistered(ctx context.Context) {
 	}
 }
 
-// reportUnregistered warns once of each kind. They are left in place: another binary may
-// know them.
+// reportUnregistered warns once of each kind. The messages stay in place: another program may
+// consume them.
 func (r *run) reportUnregistered(ctx context.Context) {
 	found, _ := ask(ctx, r, "look for unregistered messages", statementTimeout, func(ctx context.Context) ([]store.Unhandled, error) {
 		return r.store.Unhandled(ctx, r.db, r.dispatcher.wants)
@@ -207,8 +207,8 @@ func (r *run) declared(s store.Unhandled) bool {
 	return slices.ContainsFunc(r.registry.ConsumersOf(s.PayloadType), func(c bus.Consumer) bool { return slices.Contains(c.Names(), s.ConsumerType) })
 }
 
-// listen passes on wake-ups: what is committed is claimed at once, what is
-// expected is looked for a few times soon, and what others produced is looked for.
+// listen handles wake-ups. Committed messages are claimed at once, expected ones are looked for a
+// few times soon, and other processes' messages are looked for.
 func (r *run) listen() (stop func()) {
 	return r.registry.Wakeups().Listen(func(w wakeup.Wake) {
 		switch {

@@ -22,7 +22,7 @@ import (
 // ErrRunning: see outbox.ErrRunning.
 var ErrRunning = errors.New("outbox: the processor is running already")
 
-// Processor is what outbox.Processor stands on. It is safe for concurrent use.
+// Processor implements outbox.Processor. It is safe for concurrent use.
 type Processor struct {
 	db        *bun.DB
 	registry  *bus.Registry
@@ -30,16 +30,17 @@ type Processor struct {
 	config    ProcessorConfig
 	consumers []consumer // each run works on copies
 	counters  counters
-	streaks   streaks // of runs that did not count
+	streaks   streaks // of uncounted runs
 	unstarted streaks // of runs that never began
 
 	mu      sync.Mutex
 	current *run // nil while it does not run
-	crashed *run // the ProcessNext that may run messages that have crashed, if one does
+	crashed *run // the ProcessNext that may run crashed messages, if any
 	lastErr error
 }
 
-// NewProcessor makes a processor for every consumer of the registry, and reports everything that is wrong at once.
+// NewProcessor returns a processor for every consumer of the registry. It reports all errors at
+// once.
 func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*Processor, error) {
 	var errs []error
 	if db == nil {
@@ -48,7 +49,7 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 	if registry == nil {
 		errs = append(errs, errors.New("outbox: NewProcessor: the registry is nil"))
 	}
-	if len(errs) > 0 { // and what can be told of the rest
+	if len(errs) > 0 { // report the other errors, too
 		return nil, errors.Join(append(errs, config.withDefaults(true).validate(true))...)
 	}
 	s, err := store.For(db.Dialect().Name(), registry.Tables())
@@ -109,10 +110,10 @@ func (p *Processor) Run(ctx context.Context) (err error) {
 	if err := outage.Await(ctx, p.config.StartTimeout, p.config.Logger, p.check); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("outbox: run: %w", err)
 	}
-	return r.serve(ctx) // stops at once when it was cancelled during the check
+	return r.serve(ctx) // returns at once if it was cancelled during the check
 }
 
-// Close cuts the drain of a processor that is stopping short.
+// Close cuts the drain of a stopping processor short.
 func (p *Processor) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +122,7 @@ func (p *Processor) Close() {
 	}
 }
 
-// Check looks at the live database as Run does before it starts.
+// Check checks the database as Run does before it starts.
 func (p *Processor) Check(ctx context.Context) error {
 	if err := p.check(ctx); err != nil {
 		return fmt.Errorf("outbox: check: %w", err)
@@ -141,7 +142,7 @@ func (p *Processor) check(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Health returns how the processor is doing.
+// Health returns the health of the processor.
 func (p *Processor) Health() bus.Health {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,14 +167,14 @@ type run struct {
 	takenAway     notice
 	recovered     notice
 	alarm         *alarm.Alarm // of the poller
-	soon          *alarm.Alarm // of looks for what is expected
+	soon          *alarm.Alarm // of looks for expected messages
 	sweeper       sweeper
 	underway      underway
 	stops         stops
 	gathers       time.Duration      // see gatherPatience
-	reports       *presence.Reporter // nil while nothing is told
+	reports       *presence.Reporter // nil while nothing is reported
 	slots         []*worker
-	workers       sync.WaitGroup // and their hands
+	workers       sync.WaitGroup // and hands
 	hands         *hands
 	work          context.Context // the root of all handlers' contexts
 	cancelWork    context.CancelCauseFunc
@@ -185,11 +186,11 @@ type run struct {
 	stopNow       chan struct{}
 	stopNowOnce   sync.Once
 
-	// The poller's own.
+	// Used by the poller only.
 	pollRetry      backoff.BackOff
 	toldUnprepared bool
 
-	warned     sync.Map // kinds of messages that have no consumer here, and were reported
+	warned     sync.Map // kinds of messages without a consumer here that were reported
 	undeclared sync.Map // consumers of payload types that were reported
 }
 

@@ -11,50 +11,51 @@ const (
 	// soloPatience is how long a solo run waits for other suspects to end, and how
 	// long they wait for it.
 	soloPatience = 10 * time.Second
-	// A process takes something solo once it has lived for a lease, or so long, and nine fifths of
-	// that have passed since a process that is lost now renewed one; else once it has lived for ten
-	// leases, or so long. Where many processes are lost, what they ran shows nothing.
+	// A process runs messages solo once it has lived for a lease, or soloCalm if longer, and nine
+	// fifths of that have passed since the last renewal of a lost process. It does so in any case
+	// once it has lived for ten leases, or soloAge if shorter. Where many processes are lost, what
+	// they ran shows nothing.
 	soloCalm = 3 * time.Second
 	soloAge  = 30 * time.Second
 )
 
-// quarantine keeps messages that have crashed apart from each other: those that
-// crashed once run a few at a time, more and more of them while they survive, up to half
-// of what may run; those that crashed more often run solo, with no other suspect beside
-// them, so that it is known which message kills. Once enough of those have survived, too,
-// the rest come together, where none is convicted. Clean messages go on meanwhile.
+// quarantine keeps crashed messages apart from each other. Those that crashed once run a few at a
+// time, and more while they survive, up to half of the workers. Those that crashed more often run
+// solo, with no other suspect beside them, so that the message at fault is known. Once enough of
+// them have survived, the rest run together, where none is convicted. Clean messages go on
+// meanwhile.
 type quarantine struct {
 	lease    time.Duration
-	calm     time.Time // nothing runs solo before a look that began later has found no lost process
+	calm     time.Time // nothing runs solo before a look that began later finds no lost process
 	looked   time.Time // when the last look began
-	mature   time.Time // from then on even so
+	mature   time.Time // from then on solo runs are allowed in any case
 	waiting  bool      // there may be messages that crashed once
 	killers  bool      // ... or more often
-	together width     // of the former, how many may run at once
+	together width     // how many of the former may run at once
 	solo     width     // of the latter
 	inFlight int
 	reserved int
-	running  map[*task]time.Time // those that crashed once, since when; zero: they have outlasted it
-	outlasts int                 // how many have
+	running  map[*task]time.Time // crashed once, by start; zero: they have outlasted soloPatience
+	outlasts int                 // how many of running have outlasted it
 	yields   bool                // others have their turn before the next solo run
 
-	wanted    time.Time // since when a solo run waits for others to end; zero: none does
+	wanted    time.Time // since when a solo run waits for others to end; zero: none waits
 	soloAsked bool      // its claim is under way
 	soloRuns  int
 	soloSince time.Time
-	// acquitting: it is being noted that others are about to run beside it, which is
-	// so once that is done.
+	// acquitting: store.Acquit is under way for the solo run, since others are about to run beside
+	// it. acquitted: it is done.
 	acquitting, acquitted bool
-	needsWorker           bool // one is kept free for it
-	served                bool // theirs was the last order
+	needsWorker           bool // a worker is kept free for the solo run
+	served                bool // the last order was for crashed messages
 	queued                int  // claimed, not started
 }
 
 // width is how many may run at once: solo and then all, or a few and then twice as many.
 type width struct{ n, survived int }
 
-// survive accounts for one more that has survived. Solo, as many must as may have been
-// struck beside what kills.
+// survive counts one more survivor. Solo, as many must survive as may have crashed beside the
+// message at fault.
 func (w *width) survive(limit int) {
 	limit, w.survived = max(limit, flow.FewSuspects), w.survived+1
 	switch {
@@ -65,14 +66,14 @@ func (w *width) survive(limit int) {
 	}
 }
 
-// begin starts the time in which nothing runs solo.
+// begin starts the time without solo runs.
 func (s *quarantine) begin(lease time.Duration, now time.Time) {
 	s.lease, s.calm, s.mature = lease, now.Add(max(lease, soloCalm)), now.Add(min(10*lease, soloAge))
 }
 
-// found notes which processes are lost, and which messages crashed. A live process renews a lease
-// when a quarter of it is over. A process lost since is seen when two fifths are over, until all of
-// it is: by looks that come at least every half of a lease. A sweep may report late.
+// found notes lost processes and crashed messages. A live process renews a lease after a quarter of
+// it. A process lost since is visible from two fifths of the lease until its end, to looks that
+// come at least every half lease. A sweep may report late.
 func (s *quarantine) found(p store.Probe, began, now time.Time) {
 	var renewed time.Time // for the last time
 	switch {
@@ -102,11 +103,11 @@ func (s *quarantine) want(now time.Time) {
 	}
 }
 
-// pending reports whether there is an order to give once there is room.
+// pending reports whether there are crashed messages to claim once there is room.
 func (s *quarantine) pending() bool { return s.waiting || !s.wanted.IsZero() }
 
-// next is the kind of crashed messages whose turn it is, or store.Clean. Solo reports whether one that crashed more
-// than once could start, as far as its consumer's circuit goes: else the others do not wait for it.
+// next returns the kind of crashed messages to claim next, or store.Clean. solo reports whether the
+// circuits let a message start that crashed more than once; if not, the others do not wait for it.
 func (s *quarantine) next(now time.Time, solo bool) store.Selection {
 	if s.soloAsked || s.acquitting {
 		return store.Clean
@@ -126,8 +127,8 @@ func (s *quarantine) next(now time.Time, solo bool) store.Selection {
 	return store.Suspects
 }
 
-// order asks for crashed messages of a kind whose turn it is. A solo run is claimed only when
-// it can begin at once: else it would be blamed for what others do while it waits.
+// order returns a claim for crashed messages of a kind. A solo run is claimed only if it can begin
+// at once: otherwise it would be blamed for what others do while it waits.
 func (s *quarantine) order(kind store.Selection, wants []store.Want, free int) (order, bool) {
 	o := order{request: store.ClaimRequest{Wants: wants, MaxBytes: maxClaimBytes, Select: kind}}
 	s.needsWorker = kind == store.Killers && len(wants) > 0
@@ -149,7 +150,7 @@ func (s *quarantine) order(kind store.Selection, wants []store.Want, free int) (
 	return o, true
 }
 
-// remain notes that there may be more of a kind, of consumers that a claim did not ask for.
+// remain notes that consumers left out of a claim may have more messages of a kind.
 func (s *quarantine) remain(kind store.Selection, now time.Time) {
 	if kind == store.Suspects {
 		s.waiting = true
@@ -199,7 +200,7 @@ func (s *quarantine) givenBack(crashes int) {
 	s.queued--
 }
 
-// started accounts for a message that has crashed and begins to run.
+// started accounts for a crashed message that begins to run.
 func (s *quarantine) started(t *task, now time.Time) {
 	if s.queued--; t.row.Crashes > 1 {
 		return
@@ -230,8 +231,8 @@ func (s *quarantine) finished(t *task, workers int) {
 	}
 }
 
-// outlast counts those as survived that crashed once and have run for a while: they may go
-// on for hours, and others wait for them to end.
+// outlast counts messages that crashed once and have run for a while as survived: they may go on
+// for hours while others wait for them.
 func (s *quarantine) outlast(now time.Time, workers int) {
 	for t, since := range s.running {
 		if !since.IsZero() && now.Sub(since) >= soloPatience {

@@ -8,24 +8,24 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// rateAhead is for how long messages may wait for a worker whose start the rate has counted.
+// rateAhead is how long messages that a rate has counted may wait for a worker.
 const rateAhead = 25 * time.Millisecond
 
-// spent adds up for how long a rate kept a process from claiming.
+// spent sums up how long a rate kept a process from claiming.
 type spent struct {
 	mu       sync.Mutex
-	sum      time.Duration // but for the last time
-	from, to time.Time     // the last time, which may not be over
+	sum      time.Duration // without the last period
+	from, to time.Time     // the last period, which may not be over
 }
 
-// hold begins a time, and so ends the one before.
+// hold begins a period and ends the one before.
 func (s *spent) hold(now, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sum, s.from, s.to = s.atLocked(now), now, until
 }
 
-// until is the sum up to now.
+// until returns the sum up to now.
 func (s *spent) until(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,7 @@ func (s *spent) atLocked(now time.Time) time.Duration {
 	return s.sum + max(now.Sub(s.from), 0)
 }
 
-// stopSpending ends the times that are not over, since the run is.
+// stopSpending ends open periods, since the run is over.
 func (d *dispatcher) stopSpending(now time.Time) {
 	for _, c := range d.consumers {
 		if c.spent != nil {
@@ -48,8 +48,8 @@ func (d *dispatcher) stopSpending(now time.Time) {
 	}
 }
 
-// unstarted notes that a message was claimed and did not start, so that its consumer's rates have been used for
-// nothing: the next claim gives that back.
+// unstarted notes that a claimed message did not start, so its consumer's rates counted it in vain.
+// The next claim returns that to the rates.
 func (d *dispatcher) unstarted(t *task) {
 	c := t.consumer
 	if c.rate == nil && c.settings.KeyRate == 0 {
@@ -73,7 +73,7 @@ func (d *dispatcher) unstarted(t *task) {
 	d.room.Signal()
 }
 
-// unusedLocked keeps what a claim was to give back to rates, and did not.
+// unusedLocked keeps what a failed claim was to return to rates.
 func (d *dispatcher) unusedLocked(o order) {
 	if len(o.parts) == 0 {
 		return
@@ -87,8 +87,8 @@ func (d *dispatcher) unusedLocked(o order) {
 	}
 }
 
-// ofFirst has a request ask for what is due first, when that is of a consumer with a rate or
-// priorities, or of batches, and else for nothing of such.
+// ofFirst narrows a request to the consumer whose message is due first, if it has a rate,
+// priorities or batches. Otherwise it leaves such consumers out.
 func (d *dispatcher) ofFirst(request *store.ClaimRequest, probe store.Probe) {
 	first := 0
 	for i := range probe.First {
@@ -103,7 +103,7 @@ func (d *dispatcher) ofFirst(request *store.ClaimRequest, probe store.Probe) {
 		other := d.byName[w.Consumer]
 		return alone(c) && other != c || !alone(c) && alone(other)
 	})
-	if _, closed := c.circuit.NextProbe(); c.settings.BatchSize == 0 || closed { // one message probes
+	if _, closed := c.circuit.NextProbe(); c.settings.BatchSize == 0 || closed { // a probe is one message
 		return
 	}
 	request.Limit = c.settings.BatchSize

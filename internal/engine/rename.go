@@ -7,11 +7,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// rename stores claimed messages of consumers that forward under the present names of those, before
-// they run. What such a run has passed on is done elsewhere: a program of before the rename, which
-// consumes by the former name itself, must not do it again when this process is lost. rename
-// returns how many of the messages could not be renamed, and so must not run: they come last. What
-// its consumer takes in the order of keys keeps its name, by which that goes.
+// rename stores claimed messages of forwarding consumers under their present names, before they
+// run. Otherwise a program from before the rename, which consumes by the former name, could run
+// them again if this process is lost. rename returns how many messages could not be renamed and so
+// must not run; they come last. Messages that run in the order of keys keep their names, on which
+// that order depends.
 func (r *run) rename(ctx context.Context, c store.Claim) (stay int, err error) {
 	var rows []store.Former
 	for i := range c.Messages {

@@ -8,24 +8,23 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
-// renewalConn is a connection that only renewals use. Consumers may use the processor's pool up,
-// and waits for a connection end in random order: a renewal among them could come too late for its
-// leases.
+// renewalConn is a connection for renewals only. Consumers may use up the pool, and waits for a
+// connection end in random order: a renewal could come too late for its leases.
 //
-// Where one writer locks the whole database there is none: the pool may be of
-// one connection, and renewals wait for the writer anyway.
+// A database with one writer needs none: the pool may have one connection, and renewals wait for
+// the writer anyway.
 type renewalConn struct {
 	db   *bun.DB
 	keep bool
 	conn *bun.Conn // nil while there is none
 }
 
-// use runs a statement, which gets the usual time.
+// use runs a statement within statementTimeout.
 func (c *renewalConn) use(ctx context.Context, statement func(context.Context, bun.IDB) error) error {
 	kept := c.conn != nil
 	err := c.try(ctx, statement)
 	if kept && c.conn == nil && ctx.Err() == nil {
-		return c.try(ctx, statement) // it may have broken long ago, while it had nothing to do
+		return c.try(ctx, statement) // it may have broken long ago, while idle
 	}
 	return err
 }
@@ -45,19 +44,19 @@ func (c *renewalConn) try(ctx context.Context, statement func(context.Context, b
 	}
 	err := statement(ctx, *c.conn)
 	if dberr.IsConnectionDoubtful(err) {
-		c.close() // for any lesser reason to take another would mean to wait for it with all consumers
+		c.close() // after a lesser error it is kept: a new one would have to wait for the pool
 	}
 	return err
 }
 
-// open takes the connection, before consumers can use up the pool.
+// open takes the connection before consumers can use up the pool.
 func (c *renewalConn) open(ctx context.Context) error {
 	return c.try(ctx, func(context.Context, bun.IDB) error { return nil })
 }
 
 func (c *renewalConn) close() {
 	if c.conn != nil {
-		_ = c.conn.Close() // gives it back to the pool, which drops it when it is broken
+		_ = c.conn.Close() // returns it to the pool, which drops it if broken
 		c.conn = nil
 	}
 }

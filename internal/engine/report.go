@@ -10,7 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// reporting tells the database about the run, until it is told that all is over.
+// reporting reports on the run to the database until end is called.
 func (r *run) reporting(ctx context.Context) (end func()) {
 	r.reports = presence.New(presence.Config{
 		Store: r.store, DB: r.db, Registry: r.registry, ID: r.owner, Kind: "processor", Logger: r.config.Logger,
@@ -41,7 +41,7 @@ func (r *run) state() presence.State {
 	return s
 }
 
-// tell counts what has become of a message that began, and has a poisoned one known by its error.
+// tell counts the outcome of a message that began, and sets the fingerprint of a poisoned one.
 func (r *run) tell(t *task, v bus.OutcomeError, result *store.Result) {
 	if t.committed {
 		v = bus.OutcomeError{}

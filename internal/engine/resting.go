@@ -7,10 +7,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// maxResting is of how many lanes is known when their rates allow more. Scans find the others.
+// maxResting bounds the known resting lanes. Scans find the others.
 const maxResting = 10_000
 
-// resting are lanes that have more messages than their rates have allowed, the soonest first.
+// resting is the lanes with more messages than their rates allow now, the soonest first.
 type resting []rests
 
 type rests struct {
@@ -29,7 +29,7 @@ func (all *resting) add(lanes []store.SpentLane, now time.Time) {
 	}
 }
 
-// take takes out lanes whose rates allow more now.
+// take removes and returns lanes whose rates allow more now.
 func (all *resting) take(now time.Time, most int) (lanes []int64) {
 	for len(*all) > 0 && len(lanes) < most && !now.Before((*all)[0].till) {
 		lanes, *all = append(lanes, (*all)[0].lane), (*all)[1:]
@@ -37,7 +37,7 @@ func (all *resting) take(now time.Time, most int) (lanes []int64) {
 	return lanes
 }
 
-// sooner is the given instant, or when the first of them rests no more, if that comes before.
+// sooner returns at, or when the first lane rests no more if that is earlier.
 func (all resting) sooner(at time.Time) time.Time {
 	if len(all) > 0 && all[0].till.Before(at) {
 		return all[0].till

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// stopGrace is how long handlers get to return after they were cancelled, and
-	// how long the last results get to be written when that is all the time there is.
+	// stopGrace is how long cancelled handlers get to return, and how long the last results get to
+	// be written after their time is up.
 	stopGrace = 400 * time.Millisecond
-	// settleGrace is how much longer they get unless Close was called: a database
-	// that is merely busy should not have finished messages run again.
+	// settleGrace is the least time for the last results unless Close was called: a busy database
+	// should not make finished messages run again.
 	settleGrace = 600 * time.Millisecond
 )
 
-// errUnstarted gives a message back that was claimed but never run.
+// errUnstarted releases a message that was claimed and never run.
 var errUnstarted error = &bus.OutcomeError{Outcome: bus.Released, Reason: "not started"}
 
 func (p *Processor) newRun(ctx context.Context) *run {
@@ -36,8 +36,8 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		alarm:     alarm.New(),
 		soon:      alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond, 250*time.Millisecond),
 		pollRetry: outage.NewRetry(),
-		// After an outage no claims are recovered for a third of a lease: their owners must get the
-		// chance to renew what expired meanwhile.
+		// After an outage no claims are recovered for a third of a lease, so that their owners can
+		// renew what expired meanwhile.
 		outage:    outage.New(p.config.Logger, p.config.LeaseDuration/3, p.store.Look(p.db)),
 		unrenewed: notice{logger: p.config.Logger, text: "leases cannot be renewed, their consumers are cancelled"},
 		takenAway: notice{logger: p.config.Logger, text: "claims were taken away, their consumers are cancelled"},
@@ -56,7 +56,7 @@ func (p *Processor) newRun(ctx context.Context) *run {
 	return r
 }
 
-// born notes when the run began, from which on it has to be careful for a while.
+// born sets the start of the run, after which it is careful for a while.
 func (r *run) born(now time.Time) {
 	r.started = now
 	r.dispatcher.quarantine.begin(r.config.LeaseDuration, now)
@@ -72,8 +72,7 @@ func background(fn func()) (done <-chan struct{}) {
 	return over
 }
 
-// serve starts everything, waits for ctx, and stops everything again, in the
-// order in which messages flow.
+// serve starts everything, waits for ctx, and stops everything in the order in which messages flow.
 func (r *run) serve(ctx context.Context) error {
 	defer r.cancelWork(nil)
 	r.born(time.Now())
@@ -131,7 +130,7 @@ func (r *run) serve(ctx context.Context) error {
 	return settleErr
 }
 
-// loops starts what goes on until ctx ends.
+// loops starts the loops that run until ctx ends.
 func (r *run) loops(ctx context.Context) *sync.WaitGroup {
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){r.poller, r.expecting, r.unregistered, r.slotKeeper, r.breakers} {
@@ -151,8 +150,8 @@ func (r *run) startWorkers() {
 	}
 }
 
-// drain waits for the workers until the deadline, then cancels their handlers,
-// and at last abandons those that do not listen, whose consumers it returns.
+// drain waits for the workers until the deadline, then cancels their handlers, and at last abandons
+// those that do not return. It returns the consumers of those.
 func (r *run) drain(deadline time.Time) (running []string) {
 	done := background(r.workers.Wait)
 	if !waitFor(done, time.Until(deadline), r.stopNow) {
@@ -161,7 +160,7 @@ func (r *run) drain(deadline time.Time) (running []string) {
 			for _, w := range r.slots {
 				w.giveUp(w.call.Load())
 			}
-			// What hangs in a middleware cannot be abandoned by its worker.
+			// A worker cannot abandon a middleware that hangs.
 			if !waitFor(done, stopGrace/2, nil) {
 				return append(r.dispatcher.leftBehind(), r.runningInMiddleware()...)
 			}
@@ -171,9 +170,8 @@ func (r *run) drain(deadline time.Time) (running []string) {
 	return r.dispatcher.leftBehind()
 }
 
-// releaseRest gives back claims that are left when everything is settled: of
-// runs that hang in a middleware, and of commits that were never confirmed.
-// What it cannot give back runs again when its lease is over.
+// releaseRest releases claims left after settling: of runs that hang in a middleware, and of
+// commits that were never confirmed. What it cannot release runs again when its lease ends.
 func (r *run) releaseRest(ctx context.Context) {
 	if len(r.ledger.held()) == 0 && !r.unknownClaims.Load() {
 		return
@@ -201,7 +199,7 @@ func (r *run) runningInMiddleware() (names []string) {
 	return names
 }
 
-// waitFor waits until it is done, the time is up, or the wait is cut short.
+// waitFor reports whether done was closed before the time was up or the wait was cut short.
 func waitFor(done <-chan struct{}, d time.Duration, cut <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -5,16 +5,17 @@ import (
 	"time"
 )
 
-// size is how many messages a task stands for.
+// size returns how many messages a task stands for.
 func (t *task) size() int { return 1 + len(t.others) }
 
-// together reports whether the others that were taken with a task share transactions or calls with
-// it. Else they are of its lane, and it may be alone to probe a circuit.
+// together reports whether a task shares transactions or calls with the others taken with it. If
+// not, they are of its lane, and it may be alone to probe a circuit.
 func (t *task) together() bool {
 	return len(t.others) > 0 && (t.row.Lane == 0 || t.consumer.group > 1 && t.groupable() && !t.probe)
 }
 
-// without takes the messages that match out of a run, and returns what is left of it.
+// without removes matching messages from a run. It returns the rest of the run and the removed
+// ones.
 func (t *task) without(match func(*task) bool) (left *task, out []*task) {
 	var kept []*task
 	for _, m := range append([]*task{t}, t.others...) {
@@ -35,8 +36,8 @@ func (t *task) without(match func(*task) bool) (left *task, out []*task) {
 	return kept[0], out
 }
 
-// runInOrder runs messages of one key, one after the other, for as long as each is done. The
-// others are given back, and stay behind it.
+// runInOrder runs messages of one key one after the other, while each is done. It releases the
+// others, which stay behind.
 func (w *worker) runInOrder(t *task) {
 	began := time.Now()
 	waiting := append([]*task{t}, t.others...)
@@ -58,7 +59,7 @@ func (w *worker) runInOrder(t *task) {
 	}
 }
 
-// notStarted gives a message back that was claimed, and has not begun.
+// notStarted releases a message that was claimed and has not begun.
 func (r *run) notStarted(t *task) {
 	if t.stopped.Load() {
 		r.settled(t, errStopped)

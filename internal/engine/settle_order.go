@@ -6,15 +6,16 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Results of messages that run in the order of their keys are written in that order: else an older message could run
-// again behind newer ones that are gone. Those of one key are in one claim, and come in the order in which they ran.
+// Results of messages that run in the order of their keys are written in that order. Otherwise an
+// older message could run again behind newer ones that are gone. Results of one key are in one
+// claim, in the order in which the messages ran.
 
 // sameKey reports whether both are of one key whose messages run in order.
 func sameKey(a, b store.Result) bool {
 	return a.Lane != 0 && a.Lane == b.Lane && a.Claim == b.Claim && a.InOrder()
 }
 
-// inTurn parts off the results that come behind one which is still to be written.
+// inTurn separates the results that come behind an unwritten one of their key.
 func inTurn(results, unwritten []store.Result) (ready, behind []store.Result) {
 	if len(unwritten) == 0 {
 		return results, nil
@@ -29,7 +30,7 @@ func inTurn(results, unwritten []store.Result) (ready, behind []store.Result) {
 	return ready, behind
 }
 
-// firstOfKeys parts off the results that come behind another one of these.
+// firstOfKeys separates the results that come behind another one of their key.
 func firstOfKeys(results []store.Result) (first, rest []store.Result) {
 	for _, r := range results {
 		if slices.ContainsFunc(first, func(f store.Result) bool { return sameKey(f, r) }) {

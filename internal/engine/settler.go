@@ -18,17 +18,17 @@ const (
 	maxSettleTexts = 4 << 20         // bytes of errors and reasons in one statement
 )
 
-// errLocked is for a stop that would have had to wait for others.
+// errLocked is returned if a stop would have had to wait for other transactions.
 var errLocked = errors.New("outbox: settle: some outcomes were not written, since other transactions keep their messages locked, or the database did not take them")
 
-// settled enters the outcome of a message; the settler writes it.
+// settled records the outcome of a message; the settler writes it.
 func (r *run) settled(t *task, err error) {
 	t.over.Store(true)
 	v := bus.OutcomeOf(err)
 	result := t.result(v, t.consumer.settings.AttemptDelay)
 	r.tell(t, v, &result)
 	t.passed = t.committed || result.Outcome == store.Done
-	if t.probe { // its consumer's function was not reached
+	if t.probe { // the consumer's function was not reached
 		t.consumer.circuit.ReturnProbe()
 	}
 	if !t.called {
@@ -43,7 +43,7 @@ func (r *run) settled(t *task, err error) {
 		switch {
 		case t.committed:
 			result.Stop = store.StopTooLate
-		case result.Outcome == store.Release: // it can be cancelled like any other that waits
+		case result.Outcome == store.Release: // it can be cancelled like any waiting message
 		case result.Outcome == store.Done && errors.Is(v.Err, bus.ErrCancelled):
 			result.Stop = store.StopCancelled
 		default:
@@ -53,8 +53,8 @@ func (r *run) settled(t *task, err error) {
 	r.ledger.add(t.lease, result)
 }
 
-// settler writes results as they come in. Once finish is closed it writes what
-// is left and returns; ctx ends its patience, also with messages that are locked.
+// settler writes results as they come in. Once finish is closed, it writes the rest and returns.
+// When ctx ends, it no longer waits, even for locked messages.
 func (r *run) settler(ctx context.Context, finish <-chan struct{}) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -88,10 +88,9 @@ func (r *run) settler(ctx context.Context, finish <-chan struct{}) error {
 	}
 }
 
-// settle writes one batch, again and again while the database does not answer. Sending a
-// batch twice is harmless, so an unknown outcome needs no thought. What the database
-// does not take is settled apart, in ever smaller parts, and put aside in the end: it
-// holds up no other.
+// settle writes one batch, again and again while the database does not answer. Sending a batch
+// twice is harmless, so an unknown outcome needs no care. Results that the database does not take
+// are settled separately, in ever smaller parts, and at last put aside. They hold up no others.
 func (r *run) settle(ctx context.Context, b batch) error {
 	var finished []store.Finished
 	var renewed time.Time
@@ -122,8 +121,8 @@ func (r *run) settle(ctx context.Context, b batch) error {
 	return nil
 }
 
-// expectReturns has the poller look again when messages are due that were just
-// snoozed or are to be retried.
+// expectReturns has the poller look again when messages that were just snoozed or retried become
+// due.
 func (r *run) expectReturns(results []store.Result) {
 	now := time.Now()
 	for _, result := range results {
@@ -136,16 +135,16 @@ func (r *run) expectReturns(results []store.Result) {
 	}
 }
 
-// settlement collects what becomes of results that are sent.
+// settlement collects the outcomes of results that are sent.
 type settlement struct {
 	*run
 	store.Settled
 	freeOnly bool // some messages are locked: no statement may wait for them
-	aside    bool // some of the busy are not locked: the database did not take them
+	aside    bool // some busy results are not locked: the database did not take them
 }
 
-// settleResults writes results in statements that a database can finish in time:
-// after an outage there can be many, and the texts of errors are long.
+// settleResults writes results in statements that a database can finish in time: after an outage
+// there can be many, and error texts are long.
 func (s *settlement) settleResults(ctx context.Context, results []store.Result) error {
 	for len(results) > 0 {
 		n := settleable(results)
@@ -158,7 +157,7 @@ func (s *settlement) settleResults(ctx context.Context, results []store.Result) 
 	return nil
 }
 
-// settleable tells how many of the results go into one statement.
+// settleable returns how many of the results fit into one statement.
 func settleable(results []store.Result) int {
 	size := 0
 	for i, result := range results {
@@ -170,16 +169,15 @@ func settleable(results []store.Result) int {
 	return len(results)
 }
 
-// settlePart narrows a statement that the database does not take down to the result that
-// it does not like, takes too long over, or whose message is locked, so that one cannot
-// hold up the others. special says that others were taken meanwhile, so that it must be
-// one of these results.
+// settlePart narrows a failed statement down to the result at fault, so that it does not hold up
+// the others: one that the database refuses, that takes too long, or whose message is locked.
+// special means that others were written meanwhile, so one of these results must be at fault.
 func (s *settlement) settlePart(ctx context.Context, results []store.Result, special bool) error {
 	results, behind := inTurn(results, s.Busy)
 	if s.Busy = append(s.Busy, behind...); len(results) == 0 {
 		return nil
 	}
-	if s.freeOnly { // what comes behind one that is locked must not be written, either
+	if s.freeOnly { // nothing may be written that comes behind a locked one
 		if first, rest := firstOfKeys(results); len(rest) > 0 {
 			return s.settleBoth(ctx, first, rest, special)
 		}
@@ -212,8 +210,8 @@ func (s *settlement) settleBoth(ctx context.Context, one, other []store.Result, 
 	return s.settlePart(ctx, other, special)
 }
 
-// settleEnds finds out whether an error is one of some results or of all. When two single
-// ones fail alike there is no use in trying the others.
+// settleEnds finds out whether an error concerns some results or all. If the first and the last
+// fail alike, it does not try the others.
 func (s *settlement) settleEnds(ctx context.Context, results []store.Result, cause error) error {
 	first, rest, last := results[:1], results[1:len(results)-1], results[len(results)-1:]
 	busy, aside := len(s.Busy), s.aside
@@ -249,14 +247,14 @@ func (s *settlement) send(ctx context.Context, results []store.Result, freeOnly 
 
 // putAside keeps results for later that the database does not take now.
 func (s *settlement) putAside(results []store.Result, err error) {
-	if dberr.IsRefused(err) { // else it was noticed already
+	if dberr.IsRefused(err) { // other errors were reported before
 		s.outage.Failed("settle", err, maxAside)
 	}
 	s.Busy, s.aside = append(s.Busy, results...), true
 }
 
-// settleBare writes the outcome without its texts, which are all that could
-// displease a database. If even that fails it is put aside.
+// settleBare writes the outcome without its texts, the only part that a database can refuse. If
+// even that fails, the result is put aside.
 func (s *settlement) settleBare(ctx context.Context, result store.Result, cause error) error {
 	s.config.Logger.Error("outcome refused by the database, written without its error text", "row", result.Message, "error", errorlog.Text(cause))
 	result.Errors, result.Reason = "", "see the log"
@@ -269,8 +267,8 @@ func (s *settlement) settleBare(ctx context.Context, result store.Result, cause 
 	return err
 }
 
-// persist repeats a statement while the database does not answer. Any other error is
-// the caller's to deal with; so is the end of ctx.
+// persist repeats a statement while the database does not answer. It returns any other error, and
+// the error when ctx ends.
 func (r *run) persist(ctx context.Context, statement func(context.Context) error) error {
 	retry := outage.NewRetry()
 	for {

@@ -11,7 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// slotKeeper gets slots for limits, and gives back those that are not needed, until ctx ends.
+// slotKeeper takes slots for limits and returns those not needed, until ctx ends.
 func (r *run) slotKeeper(ctx context.Context) {
 	if len(r.dispatcher.limiters) == 0 {
 		return
@@ -39,7 +39,7 @@ func (r *run) slotKeeper(ctx context.Context) {
 	}
 }
 
-// shareSlots asks whether others wait for slots of which this process has had some for a while.
+// shareSlots asks whether other processes wait for slots that this one has used for a while.
 func (r *run) shareSlots(ctx context.Context) {
 	names := r.dispatcher.busyLimits(time.Now())
 	if len(names) == 0 {
@@ -53,7 +53,7 @@ func (r *run) shareSlots(ctx context.Context) {
 	}
 }
 
-// supply gives a limiter what it needs.
+// supply takes or returns the slots that a limiter needs to.
 func (r *run) supply(ctx context.Context, need slotNeed) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -71,7 +71,7 @@ func (r *run) supply(ctx context.Context, need slotNeed) {
 	r.dispatcher.supplied(need, taken, sent.Add(r.config.LeaseDuration))
 }
 
-// unsupplied notes that the state of slots is unknown, so that all are given back at the end.
+// unsupplied notes that the state of slots is unknown, so that all are returned at the end.
 func (r *run) unsupplied(ctx context.Context, need slotNeed, what string, err error) {
 	r.dispatcher.mu.Lock()
 	need.unsure = true
@@ -81,7 +81,7 @@ func (r *run) unsupplied(ctx context.Context, need slotNeed, what string, err er
 	}
 }
 
-// supplied enters slots that were taken, and has those go on who waited for them.
+// supplied adds taken slots and wakes the goroutines that wait for them.
 func (d *dispatcher) supplied(need slotNeed, taken []store.Slot, until time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -97,7 +97,7 @@ func (d *dispatcher) supplied(need slotNeed, taken []store.Slot, until time.Time
 	}
 }
 
-// heldSlots lists the slots whose leases are to be renewed, by their limits' names.
+// heldSlots returns the slots whose leases are to be renewed, by the names of their limits.
 func (d *dispatcher) heldSlots() map[string][]int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -124,7 +124,7 @@ func (r *run) renewSlots(ctx context.Context, db bun.IDB) error {
 	return err
 }
 
-// renewedSlots enters which slots were renewed. The others of before are lost.
+// renewedSlots extends the slots that were renewed. The others of before are lost.
 func (d *dispatcher) renewedSlots(before map[string][]int, held []store.Slot, until time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -142,7 +142,7 @@ func (d *dispatcher) renewedSlots(before map[string][]int, held []store.Slot, un
 	}
 }
 
-// withoutSlots lists the limiters of which more run than there are slots for.
+// withoutSlots returns the limiters that run more calls than they have slots for.
 func (d *dispatcher) withoutSlots(now time.Time) (over []*limiter) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -154,7 +154,7 @@ func (d *dispatcher) withoutSlots(now time.Time) (over []*limiter) {
 	return over
 }
 
-// unslotted cancels what runs without a slot, since that could not be renewed.
+// unslotted cancels the handlers of limits whose slots could not be renewed.
 func (r *run) unslotted(now time.Time) {
 	for _, l := range r.dispatcher.withoutSlots(now) {
 		var leases []*lease
@@ -167,7 +167,7 @@ func (r *run) unslotted(now time.Time) {
 	}
 }
 
-// returnSlots gives back all slots at the end.
+// returnSlots returns all slots at the end.
 func (r *run) returnSlots(ctx context.Context) {
 	for _, l := range r.dispatcher.limiters {
 		r.dispatcher.mu.Lock()
@@ -182,7 +182,7 @@ func (r *run) returnSlots(ctx context.Context) {
 	}
 }
 
-// othersLocked are the numbers of all slots but those that are known to be ours.
+// othersLocked returns the numbers of all slots except those known to be ours.
 func (l *limiter) othersLocked() (others []int) {
 	for n := range l.limit {
 		if _, ours := l.slots[n+1]; !ours {
@@ -192,8 +192,8 @@ func (l *limiter) othersLocked() (others []int) {
 	return others
 }
 
-// slotsForStep takes a slot for each limit of the consumers that are wanted, and leaves those
-// out that get none.
+// slotsForStep takes a slot for each limit of the wanted consumers. It returns the wants of
+// consumers that got one or need none.
 func (r *run) slotsForStep(wants []store.Want) (left []store.Want, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
 	defer cancel()

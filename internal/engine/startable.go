@@ -9,14 +9,15 @@ import (
 
 // startable is what a consumer could start now.
 type startable struct {
-	n     int       // so many messages, as far as the consumer is concerned
-	slots bool      // none, for want of a slot of its limit alone
-	until time.Time // none before, unless something happens; zero where that is not known
+	n     int       // how many messages, as far as the consumer is concerned
+	slots bool      // none, only because its limit has no free slot
+	until time.Time // none before then, unless something changes; zero if unknown
 }
 
-// startableLocked answers how many messages of a consumer could start now, as its circuit, its concurrency,
-// that of transactions and its limit allow. Everything that claims, starts, probes, keeps slots or waits
-// asks here. Whether a worker is free, and what the others leave, is [dispatcher.startsLocked].
+// startableLocked returns how many messages of a consumer could start now, as its circuit, its
+// concurrency, that of transactions and its limit allow. Everything that claims, starts, probes,
+// keeps slots or waits uses it. [dispatcher.startsLocked] decides whether a worker is free, in view
+// of the other consumers.
 func (d *dispatcher) startableLocked(c *consumer, now time.Time) (s startable) {
 	s.n = d.capacityLocked(c)
 	if probe, closed := c.circuit.NextProbe(); closed {
@@ -33,7 +34,8 @@ func (d *dispatcher) startableLocked(c *consumer, now time.Time) (s startable) {
 	return s
 }
 
-// mayStartLocked is startableLocked for those who would start or claim now, and so has slots be asked for.
+// mayStartLocked is startableLocked for callers that would start or claim now. It also asks for
+// slots.
 func (d *dispatcher) mayStartLocked(c *consumer, now time.Time) startable {
 	s := d.startableLocked(c, now)
 	if s.slots {
@@ -42,7 +44,7 @@ func (d *dispatcher) mayStartLocked(c *consumer, now time.Time) startable {
 	return s
 }
 
-// capacityLocked is how many more a consumer may run in this process.
+// capacityLocked returns how many more messages a consumer may run in this process.
 func (d *dispatcher) capacityLocked(c *consumer) int {
 	n := d.config.Concurrency - c.running
 	if c.settings.Concurrency > 0 {
@@ -54,8 +56,8 @@ func (d *dispatcher) capacityLocked(c *consumer) int {
 	return n
 }
 
-// workLocked reports whether a consumer has something to start or to claim now, and else when that may be: zero
-// is not before something happens.
+// workLocked reports whether a consumer has something to start or claim now, and if not, when it
+// may. Zero means not before something changes.
 func (d *dispatcher) workLocked(c *consumer, now time.Time) (has bool, until time.Time) {
 	if len(c.queue) > 0 || c.suspects != 0 {
 		return true, time.Time{}
@@ -79,15 +81,16 @@ func (d *dispatcher) workLocked(c *consumer, now time.Time) (has bool, until tim
 	return has, until
 }
 
-// waitsLocked reports whether a consumer could start something now but for a slot of its limit, or could in any
-// case.
+// waitsLocked reports whether a consumer has work that could start now, or could with a slot of its
+// limit.
 func (d *dispatcher) waitsLocked(c *consumer, now time.Time) bool {
 	s := d.startableLocked(c, now)
 	has, _ := d.workLocked(c, now)
 	return has && (s.n > 0 || s.slots)
 }
 
-// laterLocked is how long it takes until a consumer may start or claim what it has: zero if that is unknown.
+// laterLocked returns how long until a consumer may start or claim its work, or zero if that is
+// unknown.
 func (d *dispatcher) laterLocked(now time.Time) (wait time.Duration) {
 	for _, c := range d.consumers {
 		has, until := d.workLocked(c, now)
@@ -102,7 +105,7 @@ func (d *dispatcher) laterLocked(now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// couldProbe reports whether a consumer has something to probe with, were its circuit to allow it.
+// couldProbe reports whether a consumer has a message to probe with, if its circuit allowed it.
 func (d *dispatcher) couldProbe(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,7 +114,7 @@ func (d *dispatcher) couldProbe(name string) bool {
 	return has && d.capacityLocked(c) > 0
 }
 
-// suspicion says which messages of a consumer may have crashed.
+// suspicion is which messages of a consumer may have crashed.
 type suspicion uint8
 
 const (
@@ -129,7 +132,7 @@ func suspicionOf(kind store.Selection) suspicion {
 	return 0
 }
 
-// suspectLocked notes whose messages have crashed, as far as a look has found them.
+// suspectLocked notes which consumers have crashed messages, as a look has found them.
 func (d *dispatcher) suspectLocked(p store.Probe) {
 	for _, c := range d.consumers {
 		c.suspects = 0
@@ -142,8 +145,8 @@ func (d *dispatcher) suspectLocked(p store.Probe) {
 	}
 }
 
-// askedLocked notes that a claim has asked for the crashed messages of some consumers, and whether it found all
-// that there are. Those of consumers that could not start any wait until they can.
+// askedLocked notes that a claim has asked for the crashed messages of some consumers, and whether
+// it found all of them. Those of consumers that could not start any wait until they can.
 func (d *dispatcher) askedLocked(request store.ClaimRequest, all bool, now time.Time) {
 	kind, asked := suspicionOf(request.Select), d.amongLocked(request.Wants)
 	left := false
@@ -158,17 +161,17 @@ func (d *dispatcher) askedLocked(request store.ClaimRequest, all bool, now time.
 	}
 }
 
-// soloLocked reports whether a message that crashed more than once could start, as far as circuits go.
+// soloLocked reports whether the circuits let a message start that crashed more than once.
 func (d *dispatcher) soloLocked(now time.Time) bool {
 	return slices.ContainsFunc(d.consumers, func(c *consumer) bool {
 		return c.suspects&crashedMore != 0 && d.startableLocked(c, now).until.IsZero()
 	})
 }
 
-// keptLocked is how many of the messages that could start are left to those of a consumer that have crashed, so
-// that an endless backlog does not keep them waiting: one, until they were asked for.
+// keptLocked returns how many of a consumer's startable messages are reserved for crashed ones, so
+// that an endless backlog does not delay them: one, until they were asked for.
 func (d *dispatcher) keptLocked(c *consumer, now time.Time) int {
-	kind := crashedMore // whose claim is under way
+	kind := crashedMore // the kind whose claim is in flight
 	if !d.quarantine.soloAsked {
 		if !d.quarantine.pending() {
 			return 0

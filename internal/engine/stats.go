@@ -8,7 +8,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 )
 
-// Stats has the fields of outbox.Stats, which says what each is.
+// Stats has the fields of outbox.Stats, which documents them.
 type Stats struct {
 	Claims        int64
 	EmptyClaims   int64
@@ -29,7 +29,7 @@ type Stats struct {
 	RatesSpent    map[string]time.Duration
 }
 
-// LimitStats is what this process has of a limit.
+// LimitStats is this process's share of a limit.
 type LimitStats struct {
 	Slots int
 	Used  int
@@ -80,7 +80,7 @@ func (d *dispatcher) bounds() (circuits map[string]bool, limits map[string]Limit
 	return circuits, limits
 }
 
-// put makes the map for its first entry.
+// put adds an entry, and makes the map for the first one.
 func put[V any](m *map[string]V, key string, value V) {
 	if *m == nil {
 		*m = make(map[string]V)

@@ -40,15 +40,15 @@ func (d *dispatcher) wantsOf(names []string) (wants []store.Want, err error) {
 	return wants, nil
 }
 
-// nextStep looks for one message to claim, as the poller does for many. False
-// means that there is none.
+// nextStep looks for one message to claim, as the poller does for many. It returns false if there
+// is none.
 func (r *run) nextStep(wants []store.Want) (store.ClaimRequest, bool, error) {
 	wants = r.dispatcher.withoutOpenCircuits(wants)
 	request := store.ClaimRequest{Wants: wants, Limit: 1, MaxBytes: maxClaimBytes}
 	sent := time.Now()
 	probe, err := r.probe(wants)
 	r.dispatcher.tell(probe.Now, sent)
-	if err == nil && probe.Overdue > r.config.LeaseDuration/3 { // else an outage may have kept its owner from renewing it
+	if err == nil && probe.Overdue > r.config.LeaseDuration/3 { // else an outage may have delayed its renewal
 		r.recoverClaims(r.ctx)
 		probe, err = r.probe(wants)
 	}
@@ -96,8 +96,8 @@ func (r *run) findWork(wants []store.Want) error {
 	return nil
 }
 
-// alone reports whether nothing else of this processor may run a message that has crashed, neither
-// Run nor another ProcessNext. That holds until this one ends.
+// alone reports whether nothing else in this processor may run a crashed message, neither Run nor
+// another ProcessNext. That holds until this one ends.
 func (r *run) alone() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,7 +108,7 @@ func (r *run) alone() bool {
 	return true
 }
 
-// over lets other calls of ProcessNext run messages that have crashed.
+// over lets other calls of ProcessNext run crashed messages.
 func (r *run) over() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,8 +117,8 @@ func (r *run) over() {
 	}
 }
 
-// step claims, runs and settles. The keeper looks after the lease and the
-// timeout meanwhile.
+// step claims, runs and settles one message. Meanwhile the keeper renews the lease and enforces the
+// timeout.
 func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -130,7 +130,7 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 	defer r.over()
 	defer r.returnSlots(r.ctx)
 	if breakers := r.dispatcher.breakersOf(); len(breakers) > 0 {
-		if err := r.findWork(wants); err != nil { // one that is open probes only then
+		if err := r.findWork(wants); err != nil { // an open circuit breaker probes only if there is work
 			return false, err
 		}
 		r.compareNotes(r.ctx, breakers)
@@ -149,7 +149,7 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 		return false, err
 	}
 	t := r.dispatcher.takeNow()
-	for _, left := range r.dispatcher.close() { // a circuit has opened meanwhile, or it goes into no batch
+	for _, left := range r.dispatcher.close() { // the circuit has opened meanwhile, or it joins no batch
 		r.settled(left, errUnstarted)
 	}
 	if t == nil {
@@ -170,7 +170,7 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 		w.runGroup(append([]*task{t}, t.others...))
 		return true, nil
 	}
-	for _, behind := range t.others { // which go into no batch with one that has failed before
+	for _, behind := range t.others { // they join no batch with a message that has failed before
 		r.notStarted(behind)
 	}
 	t.others = nil
@@ -178,7 +178,7 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 	return true, nil
 }
 
-// claimStep claims one message. While the rate of its consumer is spent it looks for another.
+// claimStep claims one message. If its consumer's rate is spent, it looks for another.
 func (r *run) claimStep(wants []store.Want) (bool, error) {
 	for {
 		request, ok, err := r.nextStep(wants)
@@ -212,7 +212,7 @@ func (r *run) claimLane(wants []store.Want) (bool, error) {
 			continue
 		}
 		ready := func() bool { ok, _ := l.pending(time.Now()); return ok }
-		for l.activate(); ready(); { // nothing else has the dispatcher
+		for l.activate(); ready(); { // nothing else uses the dispatcher
 			began := time.Now()
 			o := order{began: began, parts: []part{l.part()}}
 			limit := max(l.of.settings.BatchSize, 1)
@@ -231,14 +231,14 @@ func (r *run) claimLane(wants []store.Want) (bool, error) {
 	return false, nil
 }
 
-// finished counts a task as running no more.
+// finished counts a task as no longer running.
 func (d *dispatcher) finished(t *task) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.finishedLocked(t)
 }
 
-// writeOutcomes settles what there is to settle, and gives back what cannot be.
+// writeOutcomes settles what it can and releases the rest.
 func (r *run) writeOutcomes() error {
 	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
 	defer cancel()

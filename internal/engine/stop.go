@@ -10,16 +10,16 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// stopInterval is the wait between looks for requests to stop what runs, while some are open.
+// stopInterval is the wait between looks for stop requests while some are open.
 const stopInterval = 100 * time.Millisecond
 
-// stops are the requests that this process acts on: those whose answers are not settled yet.
+// stops are the stop requests that this process handles: those whose answers are not settled.
 type stops struct {
 	mu    sync.Mutex
 	asked map[int64]bool
 }
 
-// begin notes a request, and returns false for one that is known.
+// begin notes a request. It returns false for a known one.
 func (s *stops) begin(id int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,14 +40,14 @@ func (s *stops) drop(id int64) {
 	delete(s.asked, id)
 }
 
-// known reports whether there are requests.
+// known reports whether there are open requests.
 func (s *stops) known() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.asked) > 0
 }
 
-// lookForStops acts on requests to end runs, and reports whether some are open.
+// lookForStops handles requests to stop messages and reports whether some are open.
 func (r *run) lookForStops(ctx context.Context) (open bool) {
 	if len(r.ledger.held()) == 0 && !r.stops.known() {
 		return false
@@ -58,16 +58,16 @@ func (r *run) lookForStops(ctx context.Context) (open bool) {
 	}
 	for _, id := range requests {
 		if r.stops.begin(id) && !r.stopMessage(id) {
-			r.stops.drop(id) // it is over, or about to start: the next look tells
+			r.stops.drop(id) // it is over, or about to start: the next look decides
 		}
 	}
 	return r.stops.known()
 }
 
-// errStopped is the outcome error of a message that was to be stopped, and did not run.
+// errStopped is the outcome error of a message that was stopped before it ran.
 var errStopped = bus.Discard(bus.ErrCancelled)
 
-// stopMessage ends the run of a message, or has it not begin. False means that this process
+// stopMessage ends the run of a message or keeps it from starting. It returns false if this process
 // does not have it.
 func (r *run) stopMessage(id int64) bool {
 	is := func(t *task) bool { return t.row.ID == id }
@@ -96,7 +96,7 @@ func (r *run) stopMessage(id int64) bool {
 	return false
 }
 
-// asStopped is what to make of the error of a run that was asked to end.
+// asStopped returns the outcome error of a run whose stop was requested.
 func (t *task) asStopped(err error) error {
 	if !t.stopped.Load() || err == nil || bus.OutcomeOf(err).Outcome != bus.Errored {
 		return err
@@ -104,7 +104,7 @@ func (t *task) asStopped(err error) error {
 	return bus.Discard(fmt.Errorf("%w: %w", bus.ErrCancelled, err))
 }
 
-// besideStopped gives the others of a call back of which one was asked to end.
+// besideStopped releases the failed messages of a call in which another one was stopped.
 func besideStopped(members []*member, errs []error) []error {
 	if !slices.ContainsFunc(members, func(m *member) bool { return m.task.stopped.Load() }) {
 		return errs

@@ -6,16 +6,16 @@ import (
 	"sync/atomic"
 )
 
-// stoppable is a context that can be cancelled by itself. It costs nothing until it is cancelled,
-// or its end is waited for.
+// stoppable is a context that can be cancelled separately. It costs nothing until it is cancelled
+// or its end is awaited.
 type stoppable struct {
 	context.Context
-	of   *task     // whose call it is of
-	with []*member // those of a batch
+	of   *task     // the task of the call
+	with []*member // the members of a batch
 	made atomic.Pointer[cancellable]
 }
 
-// isOf reports whether the call is a message's, or of a batch with it.
+// isOf reports whether the call is for a message or for a batch with it.
 func (s *stoppable) isOf(t *task) bool {
 	return s.of == t && len(s.with) == 0 || slices.ContainsFunc(s.with, func(m *member) bool { return m.task == t })
 }
@@ -34,14 +34,14 @@ func (s *stoppable) make() *cancellable {
 	if c := (&cancellable{ctx, cancel}); s.made.CompareAndSwap(nil, c) {
 		return c
 	}
-	cancel(nil) // another call was quicker
+	cancel(nil) // another call was faster
 	return s.made.Load()
 }
 
 // stop ends the context.
 func (s *stoppable) stop(cause error) { s.make().cancel(cause) }
 
-// end frees what waits for the context's end.
+// end frees the resources of the context.
 func (s *stoppable) end() {
 	if c := s.made.Load(); c != nil {
 		c.cancel(nil)
@@ -59,7 +59,7 @@ func (s *stoppable) Err() error {
 	return s.Context.Err()
 }
 
-// Value implements context.Context. Through it context.Cause finds the cause.
+// Value implements context.Context. context.Cause finds the cause through it.
 func (s *stoppable) Value(key any) any {
 	if c := s.made.Load(); c != nil {
 		return c.Value(key)

@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	sweepShare   = 20                    // sweeps take one part in so many of the time, at most
-	sweepAside   = 50 * time.Millisecond // what took longer the last time has a goroutine of its own
+	sweepShare   = 20                    // sweeps take at most one part in this many of the time
+	sweepAside   = 50 * time.Millisecond // after a sweep that took longer, the next has its own goroutine
 	sweepPolling = time.Second / 2       // how long a poll may sweep
 	sweepTimeout = 30 * time.Second      // how long a sweep on its own goroutine may take
-	sweepAgain   = time.Second           // after one that failed
+	sweepAgain   = time.Second           // after a failed one
 )
 
-// sweeper looks at all that is due from the very beginning on, since messages may lie before the
-// cursors: those that were committed out of order, given back, or left behind when looks took too
-// long. A poll does that as well while it is quick.
+// sweeper looks at everything due, from the very beginning. Messages may lie before the cursors:
+// committed out of order, given back, or skipped when looks took too long. A poll sweeps as well
+// while that is quick.
 type sweeper struct {
 	mu      sync.Mutex
 	began   time.Time // the last one
@@ -28,8 +28,8 @@ type sweeper struct {
 	wg      sync.WaitGroup
 }
 
-// due reports whether it is time to sweep, and whether a poll may do it. A sweep from
-// before the end of an outage says nothing, neither by its result nor by its time.
+// due reports whether it is time to sweep, and whether a poll may do it. The result and the
+// duration of a sweep from before the end of an outage are void.
 func (s *sweeper) due(now, outageEnded time.Time) (due, polling bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,8 +39,8 @@ func (s *sweeper) due(now, outageEnded time.Time) (due, polling bool) {
 	return !s.running && !now.Before(s.next), s.took <= sweepAside
 }
 
-// done notes when a sweep began that is over now. One that failed has taken no time
-// that others could have used, and is repeated soon.
+// done notes the end of a sweep that began at began. A failed one is repeated soon, since it took
+// no time from others.
 func (s *sweeper) done(began time.Time, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,14 +54,14 @@ func (s *sweeper) done(began time.Time, ok bool) {
 	}
 }
 
-// at is when there may be a sweep again, at the earliest.
+// at returns when the next sweep may begin.
 func (s *sweeper) at() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.next
 }
 
-// aside sweeps on a goroutine of its own, unless one does.
+// aside sweeps on a goroutine of its own, unless one is running.
 func (s *sweeper) aside(sweep func() (ok bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,10 +79,10 @@ func (s *sweeper) aside(sweep func() (ok bool)) {
 	})
 }
 
-// sweepBack looks at one part after the other of what is due, from the newest back to
-// the beginning, until that takes too long: then at least what is new has been found.
-// Each part ends where the one before began, so that dead entries are walked once. False
-// means that a look failed for another reason.
+// sweepBack looks at one part of what is due after the other, from the newest back to the
+// beginning, until that takes too long. At least new messages are then found. Each part ends where
+// the one before began, so that dead entries are walked once. It returns false if a look failed for
+// another reason.
 func (r *run) sweepBack(ctx context.Context) (ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
@@ -108,8 +108,7 @@ func (r *run) sweepBack(ctx context.Context) (ok bool) {
 	return true
 }
 
-// lookAll is the look of a poll: from the beginning when it is time for that, else
-// from the cursors.
+// lookAll is the look of a poll: from the beginning when a sweep is due, else from the cursors.
 func (r *run) lookAll(ctx context.Context) (probe store.Probe, err error) {
 	if due, polling := r.sweeper.due(time.Now(), r.outage.Ended()); due && polling {
 		began := time.Now()
@@ -121,7 +120,7 @@ func (r *run) lookAll(ctx context.Context) (probe store.Probe, err error) {
 		if time.Since(began) < sweepPolling || ctx.Err() != nil || r.outage.Err() != nil {
 			return probe, err
 		}
-		r.dispatcher.skip(time.Now()) // for who has no better idea where to begin
+		r.dispatcher.skip(time.Now()) // cursors without a better place begin where messages are new
 		r.sweeper.aside(func() bool { return r.sweepBack(ctx) })
 	} else if due {
 		r.sweeper.aside(func() bool { return r.sweepBack(ctx) })
@@ -134,7 +133,7 @@ func (r *run) lookAll(ctx context.Context) (probe store.Probe, err error) {
 	return probe, err
 }
 
-// look has the dispatcher know what there is to find.
+// look probes the database and updates the dispatcher.
 func (r *run) look(ctx context.Context, from *store.Position, patience time.Duration) (probe store.Probe, err error) {
 	began := time.Now()
 	wants, stood := r.dispatcher.looks(from)
@@ -144,11 +143,11 @@ func (r *run) look(ctx context.Context, from *store.Position, patience time.Dura
 		}
 		return probe, err
 	})
-	if !probe.Now.IsZero() { // what it has found counts, though a part of the rest failed
+	if !probe.Now.IsZero() { // what was found counts, even if a later part failed
 		r.dispatcher.found(probe, wants, stood, began)
 	}
 	return probe, err
 }
 
-// tooSlow tells of a statement that failed whether its time was up.
+// tooSlow reports whether a failed statement had used up its time.
 func tooSlow(began time.Time) bool { return time.Since(began) > statementTimeout*9/10 }

@@ -15,8 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// consumer is a registered consumer with its resolved settings and what the
-// dispatcher keeps about it.
+// consumer is a registered consumer with its resolved settings and its state in the dispatcher.
 type consumer struct {
 	bus.Consumer
 	settings      bus.ConsumerConfig
@@ -24,7 +23,7 @@ type consumer struct {
 	transactional bool
 	group         int           // how many messages may run together
 	circuit       *flow.Circuit // nil if it has none
-	breaker       *breaker      // nil if it has none; else it is its circuit
+	breaker       *breaker      // nil if it has none; its circuit is the consumer's
 	limiter       *limiter
 	rate          *store.Rate // nil if it has none
 	spent         *spent      // of its rate
@@ -34,22 +33,22 @@ type consumer struct {
 	queue      []*task
 	waiting    int       // messages in the queue
 	running    int       // a group counts once
-	reserved   int       // asked for by claims under way
+	reserved   int       // asked for by claims in flight
 	active     bool      // may have messages to claim
 	wakeups    int       // counts activations, to notice one during a claim
-	suspects   suspicion // which of its messages may have crashed, and are to be asked for
+	suspects   suspicion // which kinds of its crashed messages are to be claimed
 	finished   rate
 	lanes      []*lanes      // where it has messages with keys
-	unused     int           // messages that were claimed of its rate and did not start
-	plainFirst bool          // those without keys come first in the next claim
-	pace       time.Duration // how long one of those takes; 0: unknown
+	unused     int           // messages that its rate counted and that did not start
+	plainFirst bool          // messages without keys come first in the next claim
+	pace       time.Duration // how long a message of a run takes; 0: unknown
 
 	fillsUntil time.Time // when workers look again for a batch that is not full
 
 	announced bool      // a commit was announced, and no claim has come back since
 	expected  time.Time // until then a message may be committed unannounced
 	failures  int       // of claims for it alone, in a row
-	notBefore time.Time // it is claimed for, since they failed
+	notBefore time.Time // no claims for it before then
 }
 
 // task is one claimed message on its way through the chain.
@@ -60,31 +59,31 @@ type task struct {
 	consumer        *consumer
 	lease           *lease
 	queuedAt        time.Time
-	began           time.Time  // its chain; zero where that is not counted
-	others          []*task    // that were taken with it: to share transactions, or of its lane behind it
-	group           *group     // they and it, while they run
+	began           time.Time  // when its chain began; zero if that is not counted
+	others          []*task    // taken with it: to share transactions, or behind it in its lane
+	group           *group     // the group it runs in
 	worker          *worker    // while it runs
-	innermost       sync.Mutex // held while the innermost layer runs, and from the end of the chain on
-	probe           bool       // it has the right to probe its consumer's circuit
-	called          bool       // its consumer's function was reached
+	innermost       sync.Mutex // held while the innermost layer runs, and after the chain has ended
+	probe           bool       // it may probe its consumer's circuit
+	called          bool       // the consumer's function was reached
 	stopped         atomic.Bool
 	over            atomic.Bool // its outcome is known
 	stop            stoppable   // the context of its first call
 	committed       bool        // a transactional consumer has removed it
-	passed          bool        // it is done, and those behind it may run
+	passed          bool        // it is done: those behind it may run
 }
 
-// groupable reports whether a message, with those behind it, may share a transaction. One that
-// has failed could take the others down once more.
+// groupable reports whether a message, with those behind it, may share a transaction. One that has
+// failed could make the others fail again.
 func (t *task) groupable() bool {
 	failed := func(t *task) bool { return t.row.Attempts > 0 || t.row.Crashes > 0 }
 	return !failed(t) && !slices.ContainsFunc(t.others, failed)
 }
 
-// bytes is what a task keeps in memory, about.
+// bytes returns about how much memory a task holds.
 func (t *task) bytes() int { return len(t.row.Payload) + len(t.row.Headers) + len(t.row.Errors) }
 
-// inTurn is what to make of the error of its chain, in view of the message before it.
+// inTurn returns the error of the task's chain, in view of the message before it.
 func (t *task) inTurn(err error) error {
 	if t.group == nil {
 		return err
@@ -92,7 +91,7 @@ func (t *task) inTurn(err error) error {
 	return t.group.turns.inTurn(t, err)
 }
 
-// weight is what it keeps with the others that were taken with it.
+// weight returns the bytes of a task and the others taken with it.
 func (t *task) weight() int {
 	sum := t.bytes()
 	for _, other := range t.others {
@@ -101,7 +100,7 @@ func (t *task) weight() int {
 	return sum
 }
 
-// String keeps a log line that prints the context from printing the message with it.
+// String keeps the message out of log lines that print the context.
 func (t *task) String() string { return "outbox.task" }
 
 // newTask turns a claimed row into a message for its consumer.
@@ -117,10 +116,10 @@ func newTask(t *task, row store.Message, c *consumer, l *lease, now time.Time) {
 	row.Deliver(&t.message)
 }
 
-// result turns what the chain returned into what is settled.
+// result converts the outcome of the chain into the result to settle.
 func (t *task) result(v bus.OutcomeError, attemptDelay time.Duration) store.Result {
 	r := store.Result{Claim: t.lease.id, Message: t.row.ID, Delay: v.Delay, Reason: v.Reason, Lane: t.row.Lane, Rank: t.row.Rank, Parks: t.consumer.settings.Ordered == bus.BlockKey}
-	if t.committed { // the message is gone, whatever outer layers say
+	if t.committed { // the message is gone, whatever outer layers return
 		r.Outcome = store.Release
 		return r
 	}
@@ -141,7 +140,7 @@ func (t *task) result(v bus.OutcomeError, attemptDelay time.Duration) store.Resu
 		r.Outcome = store.Failed
 	case bus.Poisoned:
 		r.Outcome = store.Poison
-	case bus.Condemned: // no layer carried the outcome out
+	case bus.Condemned: // no layer applied the outcome
 		r.Outcome, r.Delay = store.Failed, attemptDelay
 	default:
 		r.Outcome, r.Delay = store.Snoozed, attemptDelay
@@ -150,7 +149,8 @@ func (t *task) result(v bus.OutcomeError, attemptDelay time.Duration) store.Resu
 	return r
 }
 
-// recent is the message's insert id, if it stays taken once the message was consumed.
+// recent returns the message's insert id if it stays taken after the message was consumed, else
+// nil.
 func (t *task) recent() *store.Recent {
 	if t.message.UniqueFor <= 0 || t.row.InsertID == "" {
 		return nil
@@ -158,7 +158,7 @@ func (t *task) recent() *store.Recent {
 	return &store.Recent{PendingKey: store.PendingKey{InsertID: t.row.InsertID, ConsumerType: t.message.ConsumerAlias}, For: t.message.UniqueFor}
 }
 
-// errors is the message's list of errors with one more.
+// errors returns the message's list of errors with err added.
 func (t *task) errors(err error, uncounted bool) string {
 	return errorlog.Append(t.row.Errors, errorlog.Attempt{Attempt: t.message.Attempt, At: time.Now().UTC(), Error: errorlog.Text(err), Uncounted: uncounted})
 }
@@ -166,7 +166,7 @@ func (t *task) errors(err error, uncounted bool) string {
 // rate counts events of the last second in eighths.
 type rate struct {
 	slots [8]int
-	at    int64 // the slot that was counted last, in eighths of a second
+	at    int64 // the slot counted last, in eighths of a second
 }
 
 func eighths(t time.Time) int64 { return t.UnixMilli() / 125 }

@@ -8,7 +8,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 )
 
-// tooLate is the outcome error of a message that has expired, else nil.
+// tooLate returns the outcome error of an expired message, else nil.
 func (r *run) tooLate(m *bus.Message) error {
 	by, late, ok := flow.Deadline(m.Headers)
 	if !ok {

@@ -7,10 +7,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// errBehind gives a message back that comes behind one of its key which was not done.
+// errBehind releases a message that comes behind one of its key that is not done.
 var errBehind error = &bus.OutcomeError{Outcome: bus.Released, Err: errors.New("outbox: the message before it, of the same key, is not done")}
 
-// behind is what becomes of a message that comes behind one which was not done.
+// behind returns the outcome error of a message that comes behind one that is not done.
 func behind(t *task) error {
 	if t.stopped.Load() {
 		return errStopped
@@ -18,9 +18,9 @@ func behind(t *task) error {
 	return errBehind
 }
 
-// turns has messages of a group whose keys have an order take turns: those of a key one after
-// the other, for as long as each is done. It is nil for groups without any. It belongs to the
-// worker, but for what does not change.
+// turns orders the messages of a group whose keys have an order: those of one key run one after the
+// other, while each is done. It is nil for groups without such messages. Only the worker uses the
+// fields that change.
 type turns map[*task]*turn
 
 type turn struct {
@@ -51,7 +51,7 @@ func newTurns(tasks []*task) turns {
 	return t
 }
 
-// before is the message before a task, of its key.
+// before returns the message of the same key before a task.
 func (t turns) before(task *task) *task {
 	if turn := t[task]; turn != nil {
 		return turn.before
@@ -59,7 +59,7 @@ func (t turns) before(task *task) *task {
 	return nil
 }
 
-// next is the message behind a task, of its key, if that has not started.
+// next returns the message of the same key behind a task, unless it has started.
 func (t turns) next(task *task) *task {
 	if turn := t[task]; turn != nil && turn.next != nil && !t[turn.next].started {
 		return turn.next
@@ -67,8 +67,8 @@ func (t turns) next(task *task) *task {
 	return nil
 }
 
-// start notes that the chain of a message begins. One begins once that of the message before it
-// has come to the innermost layer, or is over: it could keep that from coming there.
+// start notes that the chain of a message begins. It begins once the message before has reached the
+// innermost layer or is over: earlier it could keep that one from getting there.
 func (t turns) start(task *task) {
 	if turn := t[task]; turn != nil {
 		turn.started = true
@@ -89,8 +89,8 @@ func (t turns) over(task *task) {
 	}
 }
 
-// inTurn waits until it is known what became of the message before a task, and returns what its
-// own chain did, unless that is not done: layers above the call they shared may have failed it.
+// inTurn waits for the outcome of the message before a task. It returns err, or errBehind if that
+// message is not done: layers above the call they shared may have failed it.
 func (t turns) inTurn(task *task, err error) error {
 	before := t.before(task)
 	if before == nil {
@@ -102,8 +102,8 @@ func (t turns) inTurn(task *task, err error) error {
 	return behind(task)
 }
 
-// ready sorts those that have come to the innermost layer, and parts off those that wait for
-// one which has not. Who comes behind one that is not done is sent back.
+// ready separates members that may run from those that wait for one that has not arrived. It
+// releases members behind a message that is not done.
 func (t turns) ready(waiting []*member) (ready, later []*member) {
 	if t == nil {
 		return waiting, nil
@@ -129,14 +129,14 @@ func (t turns) done(before *task) bool {
 	return before == nil || before.committed || t[before].left && before.passed
 }
 
-// come reports whether it is a message's turn: the one before it is done, or has been, in the
-// same transaction.
+// come reports whether it is a message's turn: the one before it is done, or is in the same
+// transaction.
 func (t turns) come(task *task, inTx []*member) bool {
 	before := t.before(task)
 	return t.done(before) || slices.ContainsFunc(inTx, func(m *member) bool { return m.task == before })
 }
 
-// answers gives those back of a call that come behind one which was not done.
+// answers releases the messages of a call that come behind one that is not done.
 func (t turns) answers(members []*member, errs []error) []error {
 	if t == nil {
 		return errs

@@ -7,15 +7,14 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// checkRoutes warns once of each consumer of the payload for which its producer does not
-// write messages.
+// checkRoutes warns once of each consumer for which the message's producer writes no messages.
 func (r *run) checkRoutes(m *bus.Message) {
 	said, ok := m.Headers[store.ConsumersHeader]
 	if !ok {
 		return
 	}
 	delete(m.Headers, store.ConsumersHeader)
-	if m.CreatedAt.Before(r.started) { // by a producer that may be gone
+	if m.CreatedAt.Before(r.started) { // its producer may be gone
 		return
 	}
 	known := make(map[string]bool)
@@ -36,7 +35,7 @@ consumers:
 	}
 }
 
-// checkOrder counts messages without a key of consumers that are ordered, and warns once.
+// checkOrder counts messages of ordered consumers without a key, and warns once.
 func (r *run) checkOrder(t *task) {
 	if t.row.Lane != 0 || !t.consumer.Ordered() {
 		return

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// underway knows since when claims have been under way, which the database may know
-// before we do.
+// underway records when the claims in flight began. The database may have them before this process
+// knows.
 type underway struct {
 	mu    sync.Mutex
 	since []time.Time // the oldest first
 }
 
-// begin notes a claim; it is over when end is called.
+// begin notes a claim, which is over when end is called.
 func (u *underway) begin() (end func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -27,7 +27,7 @@ func (u *underway) begin() (end func()) {
 	}
 }
 
-// before reports whether a claim is still under way that had begun before then.
+// before reports whether a claim in flight began before t.
 func (u *underway) before(t time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

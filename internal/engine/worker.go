@@ -13,10 +13,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// worker runs messages one after the other. The chain runs on its goroutine,
-// the consumer's function on a goroutine of its own: a function that never returns, or that
-// ends its goroutine, then costs neither the worker nor the chain, which sees an
-// ordinary error.
+// worker runs messages one after the other. The chain runs on its goroutine, the consumer's
+// function on another one. A function that never returns, or ends its goroutine, costs neither the
+// worker nor the chain, which gets an ordinary error.
 type worker struct {
 	run      *run
 	isolate  isolate.Runner[call]
@@ -32,23 +31,23 @@ type call struct {
 	consumer *consumer
 	payload  []byte
 	batch    []*bus.Message // instead of one payload
-	members  []*member      // whose messages these are
+	members  []*member      // of the messages of batch
 	codec    bus.Codec
 	task     *task
-	lease    *lease // the task's, which may have another once the call is abandoned
+	lease    *lease // the task's, which may get another after the call was abandoned
 	ledger   *ledger
 }
 
-// errLapsed: the lease ended before the function was called.
+// errLapsed is returned if the lease ended before the function was called.
 var errLapsed = errors.New("outbox: the lease ended before the call")
 
-// held reports whether the claims of all messages hold: this process may have stood still.
+// held reports whether the claims of all messages hold: the process may have been suspended.
 func (c call) held() bool {
 	now := time.Now()
 	return c.ledger.live(c.lease, now) && !slices.ContainsFunc(c.members, func(m *member) bool { return !c.ledger.live(m.task.lease, now) })
 }
 
-// called notes whether the function was called.
+// called records whether the function was called.
 func (c call) called(was bool) {
 	c.task.called = was
 	for _, m := range c.members {
@@ -56,15 +55,15 @@ func (c call) called(was bool) {
 	}
 }
 
-// stopped reports whether the end of the call was requested: of one of its messages.
+// stopped reports whether a stop was requested for one of the call's messages.
 func (c call) stopped(t *task) bool {
 	return t.stopped.Load() || slices.ContainsFunc(c.members, func(m *member) bool { return m.task.stopped.Load() })
 }
 
-// Run implements isolate.Call. Everybody may look at what it returns: an error of the
-// handler's whose methods panic, such as a nil pointer, has been replaced.
+// Run implements isolate.Call. Any code may inspect the error it returns: a handler's error whose
+// methods panic, such as a nil pointer, is replaced.
 func (c call) Run() error {
-	if !c.held() { // it may have waited for a processor
+	if !c.held() { // it may have waited for a CPU
 		return errLapsed
 	}
 	if c.batch == nil {
@@ -131,9 +130,9 @@ func (w *worker) process(t *task) {
 // errNotWaited is for middleware that calls next concurrently or after it returned.
 var errNotWaited = errors.New("outbox: a layer of the consume chain must wait for the one below")
 
-// runChain runs one message through the chain and hands its result on, whatever
-// the chain does. A layer that went on without the innermost one is waited for here:
-// the message would run twice at once, and the next one on a goroutine that is busy.
+// runChain runs one message through the chain and records its result, whatever the chain does. It
+// waits for an innermost layer that the chain left running. Otherwise the message could run twice
+// at once, and the next one on a busy goroutine.
 func (r *run) runChain(t *task) {
 	var err error = isolate.ErrGoexit
 	if t.consumer.tally != nil {
@@ -183,16 +182,15 @@ func (t *task) consume(ctx context.Context, m *bus.Message) error {
 	if err = t.throughCircuit(err, panicked); err == nil {
 		return nil
 	}
-	// A panic goes on unwinding here, so that recovering from it stays a matter of
-	// the chain.
+	// A panic unwinds from here, so that the chain decides whether to recover.
 	if p, ok := err.(*isolate.Panicked); ok {
 		panic(p.PanicError)
 	}
 	return err
 }
 
-// throughCircuit has the circuit of the consumer know what came of a call of its function, and returns
-// what to make of that. A message that never reached the function says nothing about what the function needs.
+// throughCircuit reports the result of a call to the consumer's circuit and returns the resulting
+// error. A message that never reached the function shows nothing about what the function needs.
 func (t *task) throughCircuit(err error, panicked bool) error {
 	circuit := t.consumer.circuit
 	if undecodable := new(bus.DecodeError); errors.As(err, &undecodable) {
@@ -211,7 +209,7 @@ func (t *task) throughCircuit(err error, panicked bool) error {
 	return passed
 }
 
-// withoutChance gives a message back whose handler has failed since we cancelled it.
+// withoutChance releases a message whose handler failed because we cancelled it.
 func withoutChance(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -222,7 +220,7 @@ func withoutChance(ctx context.Context, err error) error {
 	return err
 }
 
-// withPayload returns the message as its handler is to see it.
+// withPayload returns the message with the payload that its handler gets.
 func withPayload(m *bus.Message, payload []byte) *bus.Message {
 	if m.Event == nil { // the payload is the message's own
 		return m
@@ -232,7 +230,7 @@ func withPayload(m *bus.Message, payload []byte) *bus.Message {
 	return &upcast
 }
 
-// payload is what the consumer is to decode: of an event, in its newest form.
+// payload returns the payload to decode, that of an event in its newest form.
 func (r *run) payload(ctx context.Context, m *bus.Message) ([]byte, error) {
 	switch {
 	case m.Event == nil:
@@ -249,15 +247,14 @@ func (r *run) payload(ctx context.Context, m *bus.Message) ([]byte, error) {
 	return payload, err
 }
 
-// invoke runs the consumer's function on a goroutine of its own and waits for it,
-// but no longer than its deadline and a grace period. A panic comes back as an
-// error, a *isolate.Panicked.
+// invoke runs the consumer's function on a goroutine of its own. It waits for it until its deadline
+// and a grace period are over. It returns a panic as an *isolate.Panicked.
 func (r *run) invoke(ctx context.Context, t *task, payload []byte) error {
 	return r.begin(ctx, t, call{ctx: ctx, consumer: t.consumer, payload: payload, codec: r.registry.Codec()})
 }
 
 func (r *run) begin(ctx context.Context, t *task, c call) error {
-	if c.members == nil { // of a batch those that have expired are left out before
+	if c.members == nil { // expired messages of a batch are left out before
 		if err := r.tooLate(&t.message); err != nil {
 			return err
 		}
@@ -268,7 +265,7 @@ func (r *run) begin(ctx context.Context, t *task, c call) error {
 	}
 	w := t.worker
 	number := w.call.Add(1)
-	if deadline, ok := ctx.Deadline(); ok { // until then the keeper lets it run
+	if deadline, ok := ctx.Deadline(); ok { // the keeper lets it run until then
 		w.deadline.Store(int64(deadline.Add(abandonGrace).Sub(r.started)))
 	}
 	defer w.deadline.Store(0)
@@ -284,7 +281,7 @@ func (r *run) begin(ctx context.Context, t *task, c call) error {
 		w.calling.Store(nil)
 		stop.end()
 	}()
-	if c.stopped(t) { // before there was a call to stop
+	if c.stopped(t) { // requested before there was a call to stop
 		stop.stop(bus.ErrCancelled)
 	}
 	result := w.isolate.Begin(c)
@@ -304,7 +301,7 @@ func (r *run) begin(ctx context.Context, t *task, c call) error {
 	}
 }
 
-// abandonCall abandons the call that the worker is in.
+// abandonCall abandons the worker's current call.
 func (w *worker) abandonCall(ctx context.Context, t *task) error {
 	r, name := w.run, t.consumer.Name()
 	r.dispatcher.abandon(name)
@@ -329,6 +326,6 @@ func (w *worker) overdue(now time.Time) {
 func (w *worker) giveUp(number uint64) {
 	select {
 	case w.abandon <- number:
-	default: // told already
+	default: // signalled already
 	}
 }

@@ -14,7 +14,8 @@ import (
 const (
 	firstProbe   = time.Second
 	longestProbe = 30 * time.Second
-	// Never is longer than any circuit breaker waits: the process that has it open decides when it ends.
+	// Never is longer than any circuit breaker waits: the process that opened it decides when it
+	// ends.
 	Never = 365 * 24 * time.Hour
 )
 
@@ -24,8 +25,8 @@ type Circuit struct {
 	mu       sync.Mutex
 	since    time.Time // zero while it is closed
 	reason   error
-	probe    time.Time // when the next one may start
-	probing  bool      // one has started, and its outcome is not known yet
+	probe    time.Time // when the next probe may start
+	probing  bool      // a probe has started and its outcome is not known yet
 	interval time.Duration
 	watchers map[*func()]bool
 }
@@ -35,7 +36,8 @@ type circuitKey struct{}
 // SetCircuit gives a consumer a circuit.
 func SetCircuit(c *bus.ConsumerConfig, circuit *Circuit) { c.SetValue(circuitKey{}, circuit) }
 
-// CircuitOf returns the circuit of a consumer, or nil. One that is nil by mistake is an error.
+// CircuitOf returns the circuit of a consumer, or nil. It returns an error for a circuit that is
+// set and nil.
 func CircuitOf(name string, settings bus.ConsumerConfig) (*Circuit, error) {
 	c, set := settings.Value(circuitKey{}).(*Circuit)
 	if set && c == nil {
@@ -44,11 +46,11 @@ func CircuitOf(name string, settings bus.ConsumerConfig) (*Circuit, error) {
 	return c, nil
 }
 
-// errTripped stands for the reason of a circuit that is tripped without one.
+// errTripped is the reason of a circuit that was tripped without one.
 var errTripped = errors.New("outbox: the circuit was tripped without a reason")
 
-// Trip opens the circuit, and returns an error that gives a message back with no attempt counted. While the
-// circuit is open, Trip only replaces the reason.
+// Trip opens the circuit and returns an error that releases a message without counting an attempt.
+// If the circuit is open, Trip only replaces the reason.
 func (c *Circuit) Trip(reason error) error {
 	if reason == nil {
 		reason = errTripped
@@ -63,7 +65,7 @@ func (c *Circuit) Trip(reason error) error {
 	return &bus.OutcomeError{Outcome: bus.Released, Err: reason}
 }
 
-// Reset closes the circuit. It has no effect on one that is closed.
+// Reset closes the circuit. It has no effect on a closed one.
 func (c *Circuit) Reset() {
 	c.changed(func() { c.since, c.reason, c.probing = time.Time{}, nil, false })
 }
@@ -78,7 +80,7 @@ func (c *Circuit) Hold(reason error, probe time.Time) {
 	c.reason, c.probe, c.interval = reason, probe, Never
 }
 
-// Tripped returns since when the circuit is open, and why. False means that it is closed.
+// Tripped returns since when the circuit is open, and why. open is false if it is closed.
 func (c *Circuit) Tripped() (since time.Time, reason error, open bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,8 +100,8 @@ func (c *Circuit) NextProbe() (probe time.Time, open bool) {
 	return c.probe, !c.since.IsZero()
 }
 
-// TakeProbe takes the right to probe: a token of which there is one. It is spent by the outcome of the
-// consumer's function ([Circuit.Ended]), or given back by whatever ends the message before that is reached.
+// TakeProbe takes the right to probe, of which there is one. [Circuit.Ended] spends it with the
+// outcome of the consumer's function. Whatever ends the message before that has to return it.
 func (c *Circuit) TakeProbe(now time.Time) bool {
 	if c == nil {
 		return false
@@ -113,10 +115,10 @@ func (c *Circuit) TakeProbe(now time.Time) bool {
 	return true
 }
 
-// ReturnProbe gives the right to probe to the next message.
+// ReturnProbe returns the right to probe for the next message.
 func (c *Circuit) ReturnProbe() { c.changed(func() { c.probing = false }) }
 
-// failProbe ends a probe that has failed: the next one may start after twice as long.
+// failProbe ends a failed probe: the next one may start after twice as long.
 func (c *Circuit) failProbe(now time.Time) {
 	c.changed(func() {
 		if !c.probing {
@@ -129,7 +131,7 @@ func (c *Circuit) failProbe(now time.Time) {
 	})
 }
 
-// Ended is told how a run ended, and returns what to make of its error.
+// Ended records how a run ended and returns the resulting error.
 func (c *Circuit) Ended(err error, probe bool) error {
 	outcome := bus.OutcomeOf(err).Outcome
 	switch {
@@ -160,7 +162,7 @@ func (c *Circuit) Watch(fn func()) (stop func()) {
 	}
 }
 
-// changed makes a change, and tells those who watch.
+// changed makes a change and calls the watchers.
 func (c *Circuit) changed(change func()) {
 	c.mu.Lock()
 	change()

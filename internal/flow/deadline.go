@@ -10,8 +10,8 @@ import (
 // DeadlinePassed is why an expired message was poisoned.
 const DeadlinePassed = "deadline passed"
 
-// Deadline reads what outbox.DeliverBy has written: by when a run may start, and what becomes of the message
-// after that. False means that there is none, or one that was edited and cannot be read.
+// Deadline reads the header of outbox.DeliverBy: by when a run may start, and what happens to the
+// message after that. It returns false if there is none, or if it was edited and cannot be read.
 func Deadline(headers map[string]string) (by time.Time, late string, ok bool) {
 	text, ok := headers[store.DeliverByHeader]
 	if !ok {

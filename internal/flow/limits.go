@@ -5,11 +5,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// FewSuspects is how many messages that have crashed once run at a time in a process, until as many have
-// survived, and then twice as many.
+// FewSuspects is how many messages that crashed once a process runs at a time. Once as many have
+// survived, it runs twice as many.
 const FewSuspects = 8
 
-// SharedLimit begins the stored names of limits that consumers share: no consumer has such a name.
+// SharedLimit is the prefix of the stored names of shared limits. No consumer has such a name.
 const SharedLimit = "shared\t"
 
 // LimitOf returns the limit of a consumer over all processes, and its stored name.
@@ -41,7 +41,7 @@ func KeyRateOf(c bus.Consumer) *store.Rate {
 // BlocksKeys reports whether poisoned messages of a consumer block their keys.
 func BlocksKeys(c bus.Consumer) bool { return c.Ordered() && c.Config().Ordered == bus.BlockKey }
 
-// Wants lists what a consumer takes: each of its names with each payload type.
+// Wants returns what a consumer takes: each of its names with each payload type.
 func Wants(c bus.Consumer) (wants []store.Want) {
 	for _, name := range c.Names() {
 		for _, payloadType := range c.PayloadTypes() {

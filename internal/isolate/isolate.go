@@ -8,31 +8,28 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// Call is a function with its arguments: as a type of its own, so that it need
-// not be a closure.
+// Call is a function with its arguments. It is a type, so that no closure is needed.
 type Call interface{ Run() error }
 
-// Runner is a goroutine on which calls run, one after the other. It starts with
-// the first; the zero Runner is ready. It is for one goroutine, which in the end
-// calls Dismiss.
+// Runner is a goroutine that runs calls one after the other. It starts with the first call; the
+// zero Runner is ready. One goroutine uses it, and calls Dismiss in the end.
 type Runner[C Call] struct{ lane *lane[C] }
 
-// lane is where the goroutine takes calls, until it is abandoned or dismissed.
+// lane passes calls to the goroutine until it is abandoned or dismissed.
 type lane[C Call] struct {
 	calls   chan C
 	results chan error // buffered, so that an abandoned call can end
 	ended   func()     // to be read once calls is closed
 }
 
-// Panicked tells a panic of a call from a *bus.PanicError that it returned.
+// Panicked distinguishes a panic of a call from a *bus.PanicError that the call returned.
 type Panicked struct{ *bus.PanicError }
 
-// ErrGoexit: the handler ended its goroutine with runtime.Goexit.
+// ErrGoexit is returned if the handler ended its goroutine with runtime.Goexit.
 var ErrGoexit = errors.New("bus: handler called runtime.Goexit")
 
-// NewPanic wraps what recover returned, with the current stack. A value that already is a
-// *bus.PanicError is returned as it is, so that a panic passed from one goroutine to
-// another keeps its stack.
+// NewPanic wraps what recover returned, with the current stack. It returns a *bus.PanicError as it
+// is, so that a panic passed between goroutines keeps its stack.
 func NewPanic(value any) *bus.PanicError {
 	if p, ok := value.(*bus.PanicError); ok && p != nil {
 		return p
@@ -40,7 +37,7 @@ func NewPanic(value any) *bus.PanicError {
 	return &bus.PanicError{Value: value, Stack: debug.Stack()}
 }
 
-// Guarded runs a layer, and returns its panic as an error.
+// Guarded runs a layer and returns a panic as an error.
 func Guarded(ctx context.Context, m *bus.Message, next bus.Handler) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -50,9 +47,9 @@ func Guarded(ctx context.Context, m *bus.Message, next bus.Handler) (err error) 
 	return next(ctx, m)
 }
 
-// Begin runs a call, and returns where its one result will be: its error, a
-// *Panicked if it panics, ErrGoexit if it ends its goroutine. The result is
-// received, or the call abandoned, before the next may begin.
+// Begin runs a call and returns the channel of its one result: its error, a *Panicked if it panics,
+// or ErrGoexit if it ends its goroutine. Receive the result, or abandon the call, before the next
+// one.
 func (p *Runner[C]) Begin(call C) <-chan error {
 	if p.lane == nil {
 		p.lane = &lane[C]{calls: make(chan C), results: make(chan error, 1)}
@@ -62,8 +59,8 @@ func (p *Runner[C]) Begin(call C) <-chan error {
 	return p.lane.results
 }
 
-// Abandon leaves the goroutine behind with the call it is in, if any; the next
-// call gets another. When the call is over, if ever, ended runs there, once.
+// Abandon leaves the goroutine behind with its current call, if any; the next call gets another
+// one. If the call ever ends, ended runs there, once.
 func (p *Runner[C]) Abandon(ended func()) {
 	if p.lane == nil {
 		ended()
@@ -74,16 +71,15 @@ func (p *Runner[C]) Abandon(ended func()) {
 	p.lane = nil
 }
 
-// Dismiss ends the goroutine and waits for it. What was abandoned it does not wait
-// for.
+// Dismiss ends the goroutine and waits for it. It does not wait for abandoned calls.
 func (p *Runner[C]) Dismiss() {
 	gone := make(chan struct{})
 	p.Abandon(func() { close(gone) })
 	<-gone
 }
 
-// work runs calls until there will be no more. When one ends the goroutine, another
-// takes its place.
+// work runs calls until the lane is closed. When a call ends the goroutine, another one takes its
+// place.
 func (d *lane[C]) work() {
 	over := false
 	defer func() {
@@ -99,7 +95,7 @@ func (d *lane[C]) work() {
 	over = true
 }
 
-// run always answers.
+// run always sends a result.
 func (d *lane[C]) run(call C) {
 	var err error = ErrGoexit
 	defer func() {

@@ -19,8 +19,7 @@ const (
 	lookTimeout  = time.Second
 )
 
-// Outage is what a set of loops knows about the database. It is safe for
-// concurrent use.
+// Outage is the state of the database as a set of loops sees it. It is safe for concurrent use.
 type Outage struct {
 	logger *slog.Logger
 	grace  time.Duration
@@ -34,13 +33,13 @@ type Outage struct {
 	troubles map[string]*line // of operations that fail although the database answers
 }
 
-// line is what was said last of something that goes on.
+// line is the last log line about something that goes on.
 type line struct {
 	logged     time.Time
 	suppressed int
 }
 
-// due tells whether it is time for another one.
+// due reports whether it is time for another line.
 func (l *line) due(now time.Time, pause time.Duration) bool {
 	if now.Sub(l.logged) < pause {
 		l.suppressed++
@@ -49,17 +48,16 @@ func (l *line) due(now time.Time, pause time.Duration) bool {
 	return true
 }
 
-// New makes an Outage that logs to logger. For the given grace after an outage
-// [Outage.Stable] stays false. look is a statement that any database answers at once: with
-// it a statement that came to no answer in its time is told from a database that gives
-// none. Without, both are an outage.
+// New returns an Outage that logs to logger. [Outage.Stable] stays false for grace after an outage.
+// look is a statement that any database answers at once. It distinguishes a slow statement from a
+// database that does not answer; without it, both are an outage.
 func New(logger *slog.Logger, grace time.Duration, look func(context.Context) error) *Outage {
 	return &Outage{logger: logger, grace: grace, look: look, troubles: make(map[string]*line)}
 }
 
-// Failed records a failed statement, and tells whether the database is at fault: then
-// it is the same for all others, and an outage. Anything else is a trouble of that one
-// operation. next is when that is tried again, where the caller knows.
+// Failed records a failed statement and reports whether the database is at fault. If so, that is an
+// outage for all operations; otherwise it is a trouble of that one. next is when the operation is
+// tried again, if known.
 func (o *Outage) Failed(what string, err error, next ...time.Duration) (outage bool) {
 	if outage = o.isOutage(err); outage {
 		o.began(what, err, next)
@@ -69,13 +67,13 @@ func (o *Outage) Failed(what string, err error, next ...time.Duration) (outage b
 	return outage
 }
 
-// isOutage asks when the error leaves it open.
+// isOutage runs look if the error alone does not decide.
 func (o *Outage) isOutage(err error) bool {
 	class := dberr.ClassOf(err)
 	if class != dberr.Timeout || dberr.Answered(err) {
 		return class.Outage()
 	}
-	if o.look == nil || o.Err() != nil { // nor is there a need to ask while the answer is known
+	if o.look == nil || o.Err() != nil { // during an outage the answer is known
 		return true
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
@@ -95,7 +93,7 @@ func (o *Outage) began(what string, err error, next []time.Duration) {
 	o.err = err
 	pause := outagePause
 	if o.lines.logged.Before(o.since) {
-		pause = troublePause // it is another one, and connections may be lost again and again
+		pause = troublePause // it is a new outage, and connections may be lost again and again
 	}
 	if !o.lines.due(now, pause) {
 		return
@@ -141,29 +139,29 @@ func (o *Outage) Recovered() {
 	}
 }
 
-// Stable tells whether the database answers and has done so for the grace.
+// Stable reports whether the database answers and has done so for the grace.
 func (o *Outage) Stable() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err == nil && time.Now().After(o.ended.Add(o.grace))
 }
 
-// Ended returns when the last outage ended; zero means that there was none.
+// Ended returns when the last outage ended, or zero if there was none.
 func (o *Outage) Ended() time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.ended
 }
 
-// Err returns the last error while the database does not answer, else nil.
+// Err returns the last error if the database does not answer, else nil.
 func (o *Outage) Err() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
 }
 
-// Await runs a check, and again, with a backoff, while the database does not answer, or not in time,
-// until the patience is over. It returns what the check returned last.
+// Await runs a check, and repeats it with a backoff while the database does not answer, or not in
+// time, until the patience is over. It returns the last result of the check.
 func Await(ctx context.Context, patience time.Duration, logger *slog.Logger, check func(context.Context) error) error {
 	deadline := time.Now().Add(patience)
 	retry := NewRetry()
@@ -180,13 +178,13 @@ func Await(ctx context.Context, patience time.Duration, logger *slog.Logger, che
 	}
 }
 
-// NewRetry is the wait between tries while the database does not answer.
+// NewRetry returns the waits between tries while the database does not answer.
 func NewRetry() backoff.BackOff {
 	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
 		backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))
 }
 
-// Pause waits and tells whether the wait was not cut short.
+// Pause waits for d. It returns false if ctx ended first.
 func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -1,4 +1,4 @@
-// Package presence has a run tell the database that it is there, and what has become of messages
-// since it last did, for people to look at. Nothing of the library depends on what it writes, and
-// nothing waits for it.
+// Package presence reports to the database that a run exists, and the outcomes of messages since
+// the last report, for people to look at. Nothing in the library depends on these reports or waits
+// for them.
 package presence

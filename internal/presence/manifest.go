@@ -2,16 +2,16 @@ package presence
 
 import "time"
 
-// Manifest is what a run takes, and with which settings.
+// Manifest is what a run consumes, fires, projects and relays, with its settings.
 type Manifest struct {
 	Consumers   []Consumer `json:"consumers,omitempty"`
 	Schedules   []string   `json:"schedules,omitempty"`   // payload types whose schedules it fires
 	Projections []string   `json:"projections,omitempty"` // their names
 	Relays      []string   `json:"relays,omitempty"`      // their names
-	Connections int        `json:"connections,omitempty"` // of its pool that it may hold at once, where that is known
+	Connections int        `json:"connections,omitempty"` // of its pool that it may hold at once, if known
 }
 
-// Consumer is what a processor takes of one.
+// Consumer is a consumer of a processor.
 type Consumer struct {
 	Name         string        `json:"name"`
 	Former       []string      `json:"former,omitempty"` // names under which its messages may be stored, too
@@ -20,12 +20,12 @@ type Consumer struct {
 	MaxAttempts  int           `json:"max_attempts"`
 }
 
-// State is how a run is doing.
+// State is the current state of a run.
 type State struct {
 	Every        time.Duration `json:"every"`                   // between reports, in nanoseconds
 	Running      int           `json:"running"`                 // consumers that run
-	Queued       int           `json:"queued"`                  // messages that are claimed, and wait for a worker
+	Queued       int           `json:"queued"`                  // claimed messages that wait for a worker
 	Limit        int           `json:"limit"`                   // the most that may run at once
 	Stuck        []string      `json:"stuck,omitempty"`         // consumers that ignored their timeout and still run
-	OpenCircuits []string      `json:"open_circuits,omitempty"` // consumers that a circuit or breaker stops here
+	OpenCircuits []string      `json:"open_circuits,omitempty"` // consumers that a circuit or breaker stops in this process
 }

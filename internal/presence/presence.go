@@ -22,18 +22,18 @@ import (
 )
 
 const (
-	patience  = 2 * time.Second        // of a report: the next one has what it had
+	patience  = 2 * time.Second        // of a report: the next one contains what it had
 	lastWord  = 400 * time.Millisecond // of the last report
-	cleaning  = 10 * time.Minute       // between deletes of what is old
-	deleted   = 1000                   // rows that one statement of these deletes
+	cleaning  = 10 * time.Minute       // between deletes of old rows
+	deleted   = 1000                   // rows that one such statement deletes
 	maxGroups = 50                     // kinds of failures in one report
 )
 
-// Config says who reports.
+// Config configures a Reporter.
 type Config struct {
 	Store    *store.Store
 	DB       *bun.DB
-	Registry *bus.Registry // which says how often
+	Registry *bus.Registry // its HeartbeatInterval is the time between reports
 	ID       string        // defaults to a new one
 	Kind     string
 	Takes    Manifest
@@ -41,8 +41,8 @@ type Config struct {
 	Logger   *slog.Logger
 }
 
-// Reporter tells the database about one run. The nil Reporter tells nothing. It is safe for concurrent
-// use.
+// Reporter reports one run to the database. The nil Reporter reports nothing. It is safe for
+// concurrent use.
 type Reporter struct {
 	config  Config
 	process store.Process
@@ -54,7 +54,7 @@ type Reporter struct {
 	groups  map[group]*store.FailureGroup
 }
 
-// New returns nil where nothing is to be reported.
+// New returns a Reporter, or nil if reports are turned off.
 func New(c Config) *Reporter {
 	if c.Registry.HeartbeatInterval() < 0 {
 		return nil
@@ -69,8 +69,8 @@ func New(c Config) *Reporter {
 	}
 }
 
-// program is what this process runs, and which version of it: of its module, or else the revision it was
-// built from. Both may be empty.
+// program returns the program of this process and its version: its module's, else the revision it
+// was built from. Both may be empty.
 func program() (name, version string) {
 	name = filepath.Base(os.Args[0])
 	info, ok := debug.ReadBuildInfo()
@@ -102,8 +102,8 @@ func asJSON(v any) []byte {
 	return []byte("null")
 }
 
-// Start reports from now on, with the values of ctx and whatever becomes of it, unless it is over
-// already. The end that it returns reports for the last time, and waits for that.
+// Start begins to report, unless ctx is over. The reports use the values of ctx and do not end with
+// it. end writes the last report and waits for it.
 func (r *Reporter) Start(ctx context.Context) (end func()) {
 	if r == nil || ctx.Err() != nil {
 		return func() {}
@@ -120,7 +120,7 @@ func (r *Reporter) Start(ctx context.Context) (end func()) {
 	}
 }
 
-// run reports until ctx is over, and once more then.
+// run reports until ctx is over, and then once more.
 func (r *Reporter) run(ctx context.Context) {
 	r.report(ctx, patience, false)
 	for {
@@ -136,8 +136,8 @@ func (r *Reporter) run(ctx context.Context) {
 	}
 }
 
-// report writes what has come together. What cannot be written is part of the next one. Once the run is over, which
-// ctx tells, it has as long as the last one.
+// report writes what was counted. What cannot be written goes into the next report. Once ctx ends,
+// it has as long as the last report.
 func (r *Reporter) report(ctx context.Context, patience time.Duration, last bool) {
 	over := ctx
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)

@@ -17,7 +17,7 @@ type Tally struct {
 	any bool
 }
 
-// Tally is that of a consumer.
+// Tally returns the tally of a consumer.
 func (r *Reporter) Tally(consumer string) *Tally {
 	if r == nil {
 		return nil
@@ -32,7 +32,7 @@ func (r *Reporter) Tally(consumer string) *Tally {
 	return t
 }
 
-// bucket is the part of a histogram that a duration falls into.
+// bucket returns the index of the histogram bucket for a duration.
 func bucket(d time.Duration) int {
 	bounds := store.Bounds()
 	for i, bound := range bounds {
@@ -43,7 +43,7 @@ func bucket(d time.Duration) int {
 	return len(bounds)
 }
 
-// Ran counts a run that took so long, and began so long after its message was due.
+// Ran counts a run with its duration and how late after the message's due time it began.
 func (t *Tally) Ran(outcome bus.Outcome, took, late time.Duration) {
 	if t == nil {
 		return
@@ -56,7 +56,7 @@ func (t *Tally) Ran(outcome bus.Outcome, took, late time.Duration) {
 		t.sum.Done++
 	case bus.Discarded:
 		t.sum.Discarded++
-	case bus.Retried, bus.Condemned: // which nobody has carried out
+	case bus.Retried, bus.Condemned: // bus.Condemned: no layer applied it
 		t.sum.Retried++
 	case bus.Poisoned:
 		t.sum.Poisoned++
@@ -70,7 +70,7 @@ func (t *Tally) Ran(outcome bus.Outcome, took, late time.Duration) {
 	t.sum.Lag[lag]++
 }
 
-// take returns what was counted since the last time.
+// take returns and resets the counts.
 func (t *Tally) take() (sum store.Tally, any bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,11 +86,10 @@ func (t *Tally) add(sum *store.Tally) {
 	t.any = true
 }
 
-// group is what failures have in common that belong together.
+// group is what related failures have in common.
 type group struct{ consumer, fingerprint string }
 
-// Failed counts a failed run of a message among those that it belongs to. The fingerprint is that of
-// its error.
+// Failed counts a failed run in its group. The fingerprint is that of its error.
 func (r *Reporter) Failed(consumer, fingerprint string, err error, row int64) {
 	if r == nil {
 		return
@@ -101,7 +100,7 @@ func (r *Reporter) Failed(consumer, fingerprint string, err error, row int64) {
 	r.join(store.FailureGroup{ConsumerType: consumer, Fingerprint: fingerprint, ErrorType: kind, Sample: sample, Runs: 1, First: now, Last: now, FirstVersion: r.process.Version, RowID: row})
 }
 
-// join adds to a group; the caller has locked mu. What comes when there are many is not told apart.
+// join adds to a group; the caller holds mu. Beyond maxGroups new failures share one group.
 func (r *Reporter) join(f store.FailureGroup) {
 	key := group{f.ConsumerType, f.Fingerprint}
 	if r.groups[key] == nil && len(r.groups) >= maxGroups {
@@ -114,7 +113,7 @@ func (r *Reporter) join(f store.FailureGroup) {
 	r.groups[key] = &f
 }
 
-// take returns what has come together since the last time.
+// take returns and resets what was counted since the last time.
 func (r *Reporter) take() (minutes []store.Minute, failures []store.FailureGroup) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +137,7 @@ func (r *Reporter) putBack(minutes []store.Minute, failures []store.FailureGroup
 		r.tallies[minutes[i].ConsumerType].add(&minutes[i].Tally)
 	}
 	for _, f := range failures {
-		if newer := r.groups[group{f.ConsumerType, f.Fingerprint}]; newer != nil { // whose text counts
+		if newer := r.groups[group{f.ConsumerType, f.Fingerprint}]; newer != nil { // the newer sample is kept
 			newer.Runs, newer.First = newer.Runs+f.Runs, f.First
 			continue
 		}

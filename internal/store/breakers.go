@@ -11,11 +11,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// mostCooldown is up to what the cooldown of a breaker is doubled, unless it is longer to begin with: whoever waits for what
-// is back again does so for no longer than that.
+// mostCooldown bounds the doubled cooldown of a breaker, unless its cooldown is longer to begin
+// with. Nothing waits longer than that for a recovered dependency.
 const mostCooldown = time.Minute
 
-// Breaker is what is known of a consumer's breaker.
+// Breaker is the stored state of a consumer's circuit breaker.
 type Breaker struct {
 	Name      string         `bun:"name"`
 	HalfSince dialect.Moment `bun:"half_since"`
@@ -29,25 +29,25 @@ type Breaker struct {
 	Now       dialect.Moment `bun:"now"`
 }
 
-// Open tells whether the breaker is open.
+// Open reports whether the breaker is open.
 func (b Breaker) Open() bool { return !b.OpenUntil.IsZero() }
 
-// Troubled tells whether some runs have failed lately, so that those that were done count.
+// Troubled reports whether runs have failed lately, so that successful ones count.
 func (b Breaker) Troubled() bool { return b.Failed+b.WasFailed > 0 }
 
 const breakerColumns = `SELECT name, half_since, done, failed, was_done, was_failed, opened, opened_at, open_until, {now} AS now FROM {breakers} WHERE `
 
-// Breakers reads those that there are of these names.
+// Breakers returns the breakers of these names that exist.
 func (s *Store) Breakers(ctx context.Context, db bun.IDB, names []string) ([]Breaker, error) {
 	return read[[]Breaker](ctx, s, db, breakerColumns+`name IN (?)`, bun.List(names))
 }
 
-// OpenBreakers reads those that are open.
+// OpenBreakers returns the open breakers.
 func (s *Store) OpenBreakers(ctx context.Context, db bun.IDB) ([]Breaker, error) {
 	return read[[]Breaker](ctx, s, db, breakerColumns+`open_until IS NOT NULL ORDER BY name`)
 }
 
-// CountRuns adds runs to what is known of a breaker, and opens it when too many have failed.
+// CountRuns adds runs to a breaker, and opens it when too many have failed.
 func (s *Store) CountRuns(ctx context.Context, db bun.IDB, name string, config bus.CircuitBreakerConfig, done, failed int64) (b Breaker, err error) {
 	err = txn.InTx(txn.Shared(ctx), db, func(tx bun.Tx) error {
 		if err := s.WriteFirst(ctx, tx); err != nil {
@@ -58,7 +58,7 @@ func (s *Store) CountRuns(ctx context.Context, db bun.IDB, name string, config b
 			return err
 		}
 		if err := s.names.Query(ctx, tx, breakerColumns+`name = ? {lock}`, name).Scan(ctx, &b); err != nil || b.Open() {
-			return err // what began before it opened says nothing new
+			return err // runs that began before it opened are no news
 		}
 		b.count(config, done, failed)
 		openedAt, openUntil := "NULL", "NULL"
@@ -72,7 +72,7 @@ func (s *Store) CountRuns(ctx context.Context, db bun.IDB, name string, config b
 	return b, err
 }
 
-// count adds runs to the half of the window that is under way.
+// count adds runs to the current half of the window.
 func (b *Breaker) count(config bus.CircuitBreakerConfig, done, failed int64) {
 	now := b.Now.Time
 	switch since := now.Sub(b.HalfSince.Time); {
@@ -86,12 +86,12 @@ func (b *Breaker) count(config bus.CircuitBreakerConfig, done, failed int64) {
 	if all < int64(config.MinRequests) || float64(bad) < config.FailureRatio*float64(all) {
 		return
 	}
-	// The counts stay while it is open: they are why.
+	// The counts stay while it is open: they are the reason.
 	*b = Breaker{Name: b.Name, HalfSince: b.Now, Done: all - bad, Failed: bad, Opened: 1, OpenedAt: b.Now, OpenUntil: dialect.Moment{Time: now.Add(config.Cooldown)}, Now: b.Now}
 }
 
-// TakeProbe gives one process the right to probe whether an open breaker may be closed, once
-// its time is over, and has the others wait for longer than the time before.
+// TakeProbe gives one process the right to probe an open breaker once its time is over. The others
+// then wait longer than before.
 func (s *Store) TakeProbe(ctx context.Context, db bun.IDB, b Breaker, config bus.CircuitBreakerConfig) (won bool, err error) {
 	wait := config.Cooldown
 	for range b.Opened {
@@ -107,8 +107,8 @@ func (s *Store) TakeProbe(ctx context.Context, db bun.IDB, b Breaker, config bus
 	return n == 1, err
 }
 
-// ProbeBreaker has the first process with a message of the consumer probe now whether an open breaker may be closed. False means
-// that none is open.
+// ProbeBreaker lets the first process with a message of the consumer probe an open breaker now. It
+// returns false if none is open.
 func (s *Store) ProbeBreaker(ctx context.Context, db bun.IDB, names []string) (open bool, err error) {
 	n, err := retried(ctx, db, func(db bun.IDB) (int, error) {
 		return dialect.Affected(s.names.Query(ctx, db, `UPDATE {breakers} SET open_until = {now} WHERE name IN (?) AND open_until IS NOT NULL`, bun.List(names)).Exec(ctx))
@@ -116,7 +116,7 @@ func (s *Store) ProbeBreaker(ctx context.Context, db bun.IDB, names []string) (o
 	return n > 0, err
 }
 
-// CloseBreaker has the consumer go on, and forgets what its runs have come to.
+// CloseBreaker closes a breaker and forgets its counts.
 func (s *Store) CloseBreaker(ctx context.Context, db bun.IDB, name string) error {
 	return retry(ctx, db, func(db bun.IDB) error {
 		_, err := s.names.Query(ctx, db, `UPDATE {breakers} SET half_since = {now}, done = 0, failed = 0, was_done = 0, was_failed = 0, opened = 0, opened_at = NULL, open_until = NULL WHERE name = ?`, name).Exec(ctx)

@@ -14,11 +14,12 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// ErrExpired: the server gave a read up.
+// ErrLate is returned if the server gave a read up.
 var ErrLate = errors.New("the database took too long")
 
-// Briefly runs reads that the server gives up after a time, each of them, which is [ErrExpired]: a context alone
-// ends the wait, and the server goes on. Where a client that vanishes is this process, the context is enough.
+// Briefly runs reads, each of which the server gives up after a time with [ErrLate]. A context
+// alone ends only the wait while the server goes on. Where the database runs in this process, the
+// context is enough.
 func (s *Store) Briefly(ctx context.Context, db *bun.DB, each time.Duration, reads func(db bun.IDB) error) error {
 	err := dberr.Explained(s.briefly(ctx, db, each, reads))
 	if dberr.ClassOf(err) == dberr.Timeout && dberr.Answered(err) {
@@ -43,8 +44,8 @@ func (s *Store) briefly(ctx context.Context, db *bun.DB, each time.Duration, rea
 	}
 }
 
-// inBriefSession is for servers where only a session has such a bound. A COMMIT would be bound by it as
-// well, so that the session gets its own back, or else is given up.
+// inBriefSession is for servers where only a session has such a bound. It would bound a COMMIT as
+// well, so the session gets its old bound back, or is given up.
 func (s *Store) inBriefSession(ctx context.Context, db *bun.DB, each time.Duration, reads func(db bun.IDB) error) (err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -53,7 +54,7 @@ func (s *Store) inBriefSession(ctx context.Context, db *bun.DB, each time.Durati
 	defer conn.Close()
 	var before float64
 	if err := conn.NewRaw(`SELECT @@`+s.names.Brief).Scan(ctx, &before); err != nil {
-		return reads(conn) // a server that does not know it
+		return reads(conn) // the server does not know the setting
 	}
 	set := func(ctx context.Context, seconds float64) error {
 		_, err := conn.NewRaw(`SET SESSION `+s.names.Brief+` = ?`, seconds).Exec(ctx)

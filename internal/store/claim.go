@@ -8,8 +8,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// Claim takes messages under a new lease. Cancelling ctx while it runs may leave a claim
-// behind that nobody knows of; see [Store.Extend].
+// Claim leases messages. Cancelling ctx while it runs may leave a claim behind that no process
+// knows of; see [Store.Extend].
 func (s *Store) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
 	stuck := r.Stuck
 	if r.Stuck = nil; len(r.Wants) > 0 || len(stuck) == 0 {
@@ -22,19 +22,19 @@ func (s *Store) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (
 	return c, err
 }
 
-// ProbeLanes looks for what there is to claim for ordered consumers; with crashed, for
-// messages that have crashed, too.
+// ProbeLanes looks for messages to claim for ordered consumers and, with crashed, for crashed ones,
+// too.
 func (s *Store) ProbeLanes(ctx context.Context, db *bun.DB, looks []dialect.LaneLook, crashed bool) ([]dialect.LaneState, error) {
 	return retried(ctx, db, func(db bun.IDB) ([]dialect.LaneState, error) { return s.dialect.ProbeLanes(ctx, db, looks, crashed) })
 }
 
-// Probe looks for anything to do for the given wants, behind their places, in one
-// statement where the database allows that.
+// Probe looks for anything to do for the given wants, behind their places, in one statement if the
+// database allows that.
 func (s *Store) Probe(ctx context.Context, db *bun.DB, wants []dialect.Want) (dialect.Probe, error) {
 	return s.look(ctx, db, wants, true)
 }
 
-// ProbeDue is [Store.Probe] for what is due and has not crashed, only.
+// ProbeDue is [Store.Probe] only for due messages that have not crashed.
 func (s *Store) ProbeDue(ctx context.Context, db *bun.DB, wants []dialect.Want) (dialect.Probe, error) {
 	return s.look(ctx, db, wants, false)
 }
@@ -43,8 +43,8 @@ func (s *Store) look(ctx context.Context, db *bun.DB, wants []dialect.Want, all 
 	return retried(ctx, db, func(db bun.IDB) (dialect.Probe, error) { return s.dialect.Probe(ctx, db, wants, all) })
 }
 
-// Acquit has the owner's solo claims count like any other: something that may have
-// crashed is about to run beside them.
+// Acquit has the owner's solo claims count like any other: a message that may have crashed is about
+// to run beside them.
 func (s *Store) Acquit(ctx context.Context, db bun.IDB, owner string) error {
 	return retry(ctx, db, func(db bun.IDB) error {
 		var ids []int64
@@ -60,13 +60,13 @@ func (s *Store) Acquit(ctx context.Context, db bun.IDB, owner string) error {
 	})
 }
 
-// KeyedConsumers lists the consumer types of messages with keys, by one look for each.
+// KeyedConsumers returns the consumer types of messages with keys, by one lookup each.
 func (s *Store) KeyedConsumers(ctx context.Context, db bun.IDB) ([]string, error) {
 	return retried(ctx, db, func(db bun.IDB) ([]string, error) { return s.dialect.KeyedConsumers(ctx, db) })
 }
 
-// Unregistered lists kinds of messages that none of the wants would take: their
-// consumer or their payload type is not registered here.
+// Unhandled returns the kinds of messages that no want matches: their consumer or payload type is
+// not registered here.
 func (s *Store) Unhandled(ctx context.Context, db bun.IDB, wants []dialect.Want) ([]dialect.Unhandled, error) {
 	return retried(ctx, db, func(db bun.IDB) ([]dialect.Unhandled, error) { return s.dialect.Unhandled(ctx, db, wants) })
 }

@@ -32,13 +32,13 @@ const (
 	Indexes     = dialect.Indexes
 )
 
-// Diagnose looks at a part of the live database, and changes nothing.
+// Diagnose looks at a part of the live database and changes nothing.
 func (s *Store) Diagnose(ctx context.Context, db bun.IDB, part Vital) (Diagnosis, error) {
 	return s.dialect.Diagnose(ctx, db, part)
 }
 
-// Mistakes are reasons for which nobody could work with the live database: which server it is, and how
-// that is set. An error says that they could not be looked for. The tables it does not look at.
+// Mistakes returns the reasons why the library cannot work with the live database: its server or
+// its settings. It does not look at the tables. err means that it could not find out.
 func (s *Store) Mistakes(ctx context.Context, db bun.IDB) (mistakes []error, err error) {
 	server, err := s.Server(ctx, db)
 	if err != nil {
@@ -61,17 +61,17 @@ func (s *Store) Mistakes(ctx context.Context, db bun.IDB) (mistakes []error, err
 	return mistakes, nil
 }
 
-// Index is an index as the migrations make it.
+// Index is an index as the migrations create it.
 type Index struct {
 	Name string
-	// Statement makes it again.
+	// Statement creates it again.
 	Statement string
-	// Invalid is true of one that is there and not used, since its making was interrupted.
+	// Invalid is true for an index that exists and is not used, since its creation was interrupted.
 	Invalid bool
 }
 
-// LostIndexes lists the indexes of the migrations that have been applied that are not there, or
-// invalid, and tells how many there should be.
+// LostIndexes returns the indexes of applied migrations that are missing or invalid, and how many
+// there should be.
 func (s *Store) LostIndexes(ctx context.Context, db bun.IDB) (lost []Index, of int, err error) {
 	version, err := s.version(ctx, db)
 	if err != nil {
@@ -99,8 +99,8 @@ func (s *Store) LostIndexes(ctx context.Context, db bun.IDB) (lost []Index, of i
 	return lost, len(all), nil
 }
 
-// What a migration says of indexes: a statement that makes or drops one, a table, and what is made and
-// dropped with that.
+// What migrations contain about indexes: a statement that creates or drops one, a table, and what
+// is created and dropped with that.
 var (
 	ofIndex   = regexp.MustCompile(`(?is)^\s*(CREATE|DROP)\s+(?:UNIQUE\s+)?INDEX\s+(?:IF\s+(?:NOT\s+)?EXISTS\s+)?(\S+?);?(?:\s|$)`)                                                       // immutable
 	ofTable   = regexp.MustCompile(`(?is)^\s*(?:CREATE|ALTER)\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?(\S+)`)                                                                                  // immutable
@@ -108,8 +108,8 @@ var (
 	ofComment = regexp.MustCompile(`--[^\n]*|(?s:/\*.*?\*/)`)                                                                                                                             // immutable
 )
 
-// indexes reads from the migrations which indexes there are with a version of the tables, by name, but
-// for those of keys that a table has without a name.
+// indexes reads from the migrations which indexes a version of the tables has, by name. It leaves
+// out those of keys without a name.
 func (s *Store) indexes(version int) ([]Index, error) {
 	all, err := s.migrations()
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *Store) indexes(version int) ([]Index, error) {
 	return indexes, nil
 }
 
-// noteIndexes notes which indexes a statement makes and drops.
+// noteIndexes notes which indexes a statement creates and drops.
 func noteIndexes(made map[string]string, statement string) {
 	if found := ofIndex.FindStringSubmatch(statement); found != nil {
 		noteIndex(made, strings.EqualFold(found[1], "DROP"), found[2], strings.TrimSpace(statement))
@@ -154,7 +154,7 @@ func noteIndexes(made map[string]string, statement string) {
 	}
 }
 
-// noteIndex keeps what makes an index, by its name alone, or forgets it.
+// noteIndex keeps the statement that creates an index under its bare name, or forgets it.
 func noteIndex(made map[string]string, dropped bool, name, statement string) {
 	name = strings.NewReplacer(`"`, "", "`", "").Replace(name[strings.LastIndexByte(name, '.')+1:])
 	if dropped {

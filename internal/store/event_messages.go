@@ -15,18 +15,18 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// Extras are what a message has beside its headers and has no column for. Few messages have them, and no statement
-// searches by them: what decides which message is claimed is a column.
+// Extras are data of a message beside its headers that have no column. Few messages have them, and
+// no statement searches by them: what decides which message is claimed is a column.
 type Extras struct {
 	Event     *bus.Event // that it delivers
 	EventSize int        // of the event's text, in bytes
 	Replay    bool       // it is delivered again on request
 	UniqueFor time.Duration
-	Consumers []string // for which it is written, where a processor is to check that
-	Key       string   // for consumers that pass it on, and do not go by it
+	Consumers []string // for which it is written, if a processor is to check that
+	Key       string   // for consumers that pass it on and do not order by it
 }
 
-// EncodeHeaders returns the headers of a message as they are stored, with its extras.
+// EncodeHeaders returns the stored form of a message's headers, with its extras.
 func EncodeHeaders(headers map[string]string, extra Extras) (string, error) {
 	all := headers
 	if extra.Event != nil || extra.Replay || extra.UniqueFor > 0 || len(extra.Consumers) > 0 || extra.Key != "" {
@@ -60,8 +60,7 @@ func EncodeHeaders(headers map[string]string, extra Extras) (string, error) {
 
 const readReferred = `SELECT ` + eventColumns + ` FROM {events} e WHERE e.sequence IN (?)`
 
-// FillIn reads the events that messages refer to. An event that was erased leaves
-// its message without a text.
+// FillIn reads the events that messages refer to. The message of an erased event has no payload.
 func (s *Store) FillIn(ctx context.Context, db bun.IDB, messages []dialect.Message) error {
 	var sequences []int64
 	for i := range messages {

@@ -21,17 +21,17 @@ type Reservation struct {
 	Count int
 }
 
-// Other values of Reservation.Want than a version.
+// Values of Reservation.Want other than a version.
 const (
 	NewStream int64 = 0  // there is no such stream yet
-	AnyStream int64 = -1 // no matter
-	OldStream int64 = -2 // there is one
+	AnyStream int64 = -1 // the stream may exist or not
+	OldStream int64 = -2 // the stream exists
 )
 
 // Reserved is the answer to a Reservation.
 type Reserved struct {
 	OK      bool  `bun:"-"`
-	Version int64 // of the stream: after a reservation, or as it is
+	Version int64 // of the stream: after the reservation, or as it is
 	Closed  bool  // the stream takes no more events
 }
 
@@ -45,9 +45,8 @@ ON CONFLICT (stream) DO NOTHING RETURNING version`
 	readStreamRow = `SELECT version, closed FROM {streams} WHERE stream = ?`
 )
 
-// Reserve locks a stream until the end of the transaction and takes its next
-// versions. A stream that is not as wanted is no error of the database, so that
-// the transaction stays usable.
+// Reserve locks a stream until the end of the transaction and takes its next versions. A stream
+// that is not as wanted is no database error, so the transaction stays usable.
 func (s *Store) Reserve(ctx context.Context, tx bun.IDB, r Reservation) (Reserved, error) {
 	var q *bun.RawQuery
 	switch r.Want {
@@ -70,8 +69,8 @@ func (s *Store) Reserve(ctx context.Context, tx bun.IDB, r Reservation) (Reserve
 	return s.stream(ctx, tx, r.Stream)
 }
 
-// LockStream waits for appends to a stream, and keeps others from it until the end of the
-// transaction. Where one writer locks the whole database, that is the lock.
+// LockStream waits for appends to a stream and prevents others until the end of the transaction.
+// Where one writer locks the whole database, that is the lock.
 func (s *Store) LockStream(ctx context.Context, tx bun.Tx, stream string) error {
 	if !s.RowLocks() {
 		return s.WriteFirst(ctx, tx)
@@ -83,9 +82,9 @@ func (s *Store) LockStream(ctx context.Context, tx bun.Tx, stream string) error 
 	return nil
 }
 
-// KeepOpen keeps a stream from being closed until the end of the transaction, and tells
-// whether it takes events. It writes the row: of a mere lock a transaction of a stricter
-// isolation, which has begun to read before, learns nothing once that is gone.
+// KeepOpen keeps a stream from being closed until the end of the transaction, and reports whether
+// it accepts events. It writes the row: a transaction with a stricter isolation that began to read
+// earlier would not notice a lock that is gone.
 func (s *Store) KeepOpen(ctx context.Context, tx bun.IDB, stream string) (open bool, err error) {
 	open, err = dialect.AffectedOne(s.names.Query(ctx, tx, `UPDATE {streams} SET version = version WHERE stream = ? AND NOT closed`, stream).Exec(ctx))
 	if err != nil {
@@ -95,7 +94,7 @@ func (s *Store) KeepOpen(ctx context.Context, tx bun.IDB, stream string) (open b
 		return true, nil
 	}
 	row, err := s.stream(ctx, tx, stream)
-	return err == nil && !row.Closed, err // there may be none yet
+	return err == nil && !row.Closed, err // it may not exist yet
 }
 
 func (s *Store) stream(ctx context.Context, db bun.IDB, stream string) (Reserved, error) {
@@ -129,7 +128,7 @@ func (s *Store) ReadStream(ctx context.Context, db bun.IDB, stream string, after
 type EventFilter struct {
 	Types, Categories []string
 	SlotFrom, SlotTo  int // from and up to, when SlotTo is not 0
-	// Parked says for which version of which projection to fill in Event.Parked.
+	// Parked is the version and projection for which Event.Parked is filled in.
 	Parked  string
 	Version int
 }
@@ -138,8 +137,8 @@ type EventFilter struct {
 type Page struct {
 	After, UpTo int64
 	Limit       int
-	// BySequence reads by sequence numbers, numbered or not, for who has seen to
-	// it that no event is on its way.
+	// BySequence reads by sequence numbers, numbered or not. The caller makes sure that no event is
+	// still uncommitted.
 	BySequence bool
 	EventFilter
 }
@@ -163,24 +162,23 @@ func (s *Store) ReadEvents(ctx context.Context, db bun.IDB, p Page) ([]dialect.E
 	return read[[]dialect.Event](ctx, s, db, `SELECT `+columns+` FROM {events} e WHERE `+t.where()+` ORDER BY `+by+` LIMIT ?`, append(t.args, p.Limit)...)
 }
 
-// Head returns the place of the last event that is numbered.
+// Head returns the place of the last numbered event.
 func (s *Store) Head(ctx context.Context, db bun.IDB) (int64, error) {
 	return read[int64](ctx, s, db, `SELECT {last} AS position`)
 }
 
-// Place returns the place of an event, and false while it has none.
+// Place returns the place of an event, or false while it has none.
 func (s *Store) Place(ctx context.Context, db bun.IDB, sequence int64) (int64, bool, error) {
 	return first[int64](ctx, s, db, `SELECT {place} AS position FROM {events} WHERE sequence = ? AND {place} IS NOT NULL`, sequence)
 }
 
-// LastUnnumbered returns the sequence number of the last event that has no place,
-// at most upTo, or 0.
+// LastUnnumbered returns the greatest sequence number up to upTo of an event without a place, or 0.
 func (s *Store) LastUnnumbered(ctx context.Context, db bun.IDB, upTo int64) (int64, error) {
 	return read[int64](ctx, s, db, `SELECT COALESCE(MAX(e.sequence), 0) AS last FROM {events} e WHERE {unplaced} AND e.sequence <= ?`, upTo)
 }
 
-// Erase empties the events of a stream before a version, lets it take no more, and
-// removes what was derived from it.
+// Erase empties the events of a stream before a version, closes the stream, and removes what was
+// derived from it.
 func (s *Store) Erase(ctx context.Context, tx bun.IDB, stream string, before int64) error {
 	for _, q := range []*bun.RawQuery{
 		s.names.Query(ctx, tx, `UPDATE {events} SET data = NULL, headers = NULL WHERE stream = ? AND version < ?`, stream, before),

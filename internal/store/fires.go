@@ -13,30 +13,30 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// Fire is one time that a schedule was to fire, as it is stored.
+// Fire is one time at which a schedule was to fire, as it is stored.
 type Fire struct {
 	Schedule int64  `json:"-"`
-	Due      int64  `json:"due"`   // in microseconds since 1970, which any instant of the database can be
+	Due      int64  `json:"due"`   // in microseconds since 1970, the precision of the database's instants
 	Fired    int64  `json:"fired"` // the same
 	Messages int    `json:"messages"`
 	Error    string `json:"error,omitempty"`
 }
 
-// What is kept of the fires of a schedule.
+// The bounds of the kept fires of a schedule.
 const (
 	firesKept      = 10
 	fireErrorBytes = 512
 )
 
-// FiresOf reads the last fires of a schedule as they are stored, the oldest first.
+// FiresOf decodes the stored last fires of a schedule, the oldest first.
 func FiresOf(recent []byte) (fires []Fire) {
 	if json.Unmarshal(recent, &fires) != nil {
-		return nil // of another version, or of nobody
+		return nil // written by another version, or by hand
 	}
 	return fires
 }
 
-// NoteFires adds to the last fires of schedules, which the transaction has locked.
+// NoteFires adds to the last fires of schedules that the transaction has locked.
 func (s *Store) NoteFires(ctx context.Context, tx bun.Tx, fires []Fire) error {
 	if len(fires) == 0 {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// ReadOnly asks the server, on another connection than the one that met such an error,
-// whether it takes no writes from anybody.
+// ReadOnly asks the server whether it is read-only, on another connection than the one that met the
+// error.
 func (s *Store) ReadOnly(ctx context.Context, db *bun.DB) bool {
 	if s.names.ReadOnly == "" {
 		return false
@@ -24,7 +24,7 @@ func (s *Store) ReadOnly(ctx context.Context, db *bun.DB) bool {
 // lookTimeout bounds a question that any server answers at once.
 const lookTimeout = 2 * time.Second
 
-// Look asks the database something that it answers at once if it answers at all.
+// Look returns a statement that the database answers at once if it answers at all.
 func (s *Store) Look(db *bun.DB) func(context.Context) error {
 	return func(ctx context.Context) error {
 		var one int
@@ -32,9 +32,8 @@ func (s *Store) Look(db *bun.DB) func(context.Context) error {
 	}
 }
 
-// WriteFirst makes sure, where one writer locks the whole database, that a
-// transaction begins with a write: one that reads first cannot become a writer
-// once somebody else has written.
+// WriteFirst makes a transaction begin with a write where one writer locks the whole database. A
+// transaction that reads first cannot become a writer once another one has written.
 func (s *Store) WriteFirst(ctx context.Context, tx bun.Tx) error {
 	if s.RowLocks() {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// What reports leave behind, and for how long.
+// What reports leave behind, and how long it is kept.
 const (
 	processesKept = 7 * 24 * time.Hour
 	minutesKept   = 48 * time.Hour
@@ -20,13 +20,13 @@ const (
 
 const processColumns = `SELECT id, kind, host, pid, program, version, started_at, seen_at, stopped_at, manifest, state, {now} AS now FROM {processes}`
 
-// Processes lists processes that were seen within a time, the last seen first.
+// Processes returns processes that were seen within a time, the last seen first.
 func (s *Store) Processes(ctx context.Context, db bun.IDB, within time.Duration, limit int) ([]Process, error) {
 	return read[[]Process](ctx, s, db, processColumns+` WHERE seen_at > ? ORDER BY seen_at DESC, id LIMIT ?`, bun.Safe(s.names.After(ctx, -within)), limit)
 }
 
-// Minutes lists the tallies of a time that ends now, of all consumers or of some, by consumer and
-// minute. A consumer without runs in a minute has none of it.
+// Minutes returns the tallies of the given time until now, of all consumers or of some, by consumer
+// and minute. Minutes without runs are left out.
 func (s *Store) Minutes(ctx context.Context, db bun.IDB, within time.Duration, consumers []string) (minutes []Minute, err error) {
 	where, args := "minute > ?", []any{bun.Safe(s.names.After(ctx, -within))}
 	if len(consumers) > 0 {
@@ -57,7 +57,7 @@ func (s *Store) Minutes(ctx context.Context, db bun.IDB, within time.Duration, c
 
 const failureColumns = `SELECT consumer_type, fingerprint, error_type, sample, runs, first_at, last_at, first_version, row_id FROM {failures} WHERE `
 
-// Failures lists failures that belong together, those first that came last.
+// Failures returns groups of failures, the most recent first.
 func (s *Store) Failures(ctx context.Context, db bun.IDB, consumer string, limit int) ([]FailureGroup, error) {
 	var t terms
 	t.add(consumer != "", "consumer_type = ?", consumer)
@@ -65,24 +65,24 @@ func (s *Store) Failures(ctx context.Context, db bun.IDB, consumer string, limit
 		append(t.args, limit)...)
 }
 
-// Crash is a process that was lost with a message.
+// Crash is a process that was lost while it held a message.
 type Crash struct {
 	RowID        int64          `bun:"row_id"`
 	ConsumerType string         `bun:"consumer_type"`
 	Owner        string         `bun:"owner"`
-	Solo         bool           `bun:"solo"` // it was the only suspect there
+	Solo         bool           `bun:"solo"` // it was the only suspect in that process
 	CrashedAt    dialect.Moment `bun:"crashed_at"`
 }
 
-// Crashes lists processes that were lost with messages, the last first: with one of them, or with any.
+// Crashes returns processes that were lost with a given message, or with any, the last first.
 func (s *Store) Crashes(ctx context.Context, db bun.IDB, rowID int64, limit int) ([]Crash, error) {
 	var t terms
 	t.add(rowID != 0, "row_id = ?", rowID)
 	return read[[]Crash](ctx, s, db, `SELECT row_id, consumer_type, owner, solo, crashed_at FROM {crashes} WHERE `+t.where()+` ORDER BY crashed_at DESC, id DESC LIMIT ?`, append(t.args, limit)...)
 }
 
-// ForgetReports deletes what is older than reports are kept, so many rows in a statement at most, and
-// returns how many rows it was. It goes on until there are no more, or the context is over.
+// ForgetReports deletes expired reports, at most limit rows in a statement, and returns how many
+// rows it was. It goes on until there are no more, or ctx ends.
 func (s *Store) ForgetReports(ctx context.Context, db bun.IDB, limit int) (total int, err error) {
 	for _, old := range []struct {
 		table, key, at, index string

@@ -11,12 +11,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// inboxRows is how many hashes a statement has.
+// inboxRows is how many hashes one statement has.
 const inboxRows = 1000
 
-// Receive remembers hashes of a receiver, in hex, and returns those that were not remembered
-// yet, in the caller's transaction. They are written in their order, so that no two callers
-// can deadlock.
+// Receive remembers hashes of a receiver, in hex, in the caller's transaction. It returns those not
+// remembered before. It writes them in order, so that no two callers can deadlock.
 func (s *Store) Receive(ctx context.Context, tx bun.Tx, receiver string, hashes []string) (added map[string]bool, err error) {
 	added = make(map[string]bool, len(hashes))
 	sorted := slices.Compact(slices.Sorted(slices.Values(hashes)))
@@ -41,7 +40,8 @@ func (s *Store) Forget(ctx context.Context, db bun.IDB, receiver string, age tim
 	})
 }
 
-// KeepTypes stores which types of events an instance of a receiver accepts, for some time from now.
+// KeepTypes stores the types of events that an instance of a receiver accepts, for some time from
+// now.
 func (s *Store) KeepTypes(ctx context.Context, db bun.IDB, receiver string, types []string, kept time.Duration) error {
 	return retry(ctx, db, func(db bun.IDB) error {
 		for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(types))), inboxRows) {
@@ -60,7 +60,7 @@ func (s *Store) KeepTypes(ctx context.Context, db bun.IDB, receiver string, type
 	})
 }
 
-// KeptTypes lists the types of events that instances of a receiver accept.
+// KeptTypes returns the types of events that instances of a receiver accept.
 func (s *Store) KeptTypes(ctx context.Context, db bun.IDB, receiver string) ([]string, error) {
 	const kept = `SELECT event_type FROM {inbox types} WHERE receiver = ? AND until > {now} ORDER BY event_type`
 	return read[[]string](ctx, s, db, kept, receiver)
@@ -73,7 +73,8 @@ type Inbox struct {
 	Now    dialect.Moment `bun:"now"`
 }
 
-// In order, since a planner that may have any of them reads the table, and may find all rows of other receivers first.
+// In order: a planner that may read any rows scans the table and may meet all rows of other
+// receivers first.
 const readInbox = `SELECT (SELECT count(*) FROM (SELECT 1 FROM {inbox} WHERE receiver = ? ORDER BY received_at LIMIT ?) i) AS hashes,
 (SELECT MIN(received_at) FROM {inbox} WHERE receiver = ?) AS oldest, {now} AS now`
 

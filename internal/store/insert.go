@@ -14,10 +14,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Insert writes the rows in as few statements as possible and returns how many
-// were written for each message id. A row whose insert id is pending already is
-// left out. With several statements (see [Statements]) the caller provides the
-// transaction.
+// Insert writes the rows in as few statements as possible and returns how many were written for
+// each message id. It leaves out rows whose insert id is already pending. For several statements
+// (see [Statements]) the caller provides the transaction.
 func (s *Store) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (map[uuid.UUID]int, error) {
 	if err := s.rank(ctx, db, rows); err != nil {
 		return nil, err
@@ -38,8 +37,8 @@ func (s *Store) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessag
 	return written, nil
 }
 
-// rank gives those with keys their places, in the order of the call, where they are not
-// written in that.
+// rank reserves places for the rows in the order of the call, if sorting could change the order of
+// a key.
 func (s *Store) rank(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) error {
 	if !ranked(rows) {
 		return nil
@@ -54,12 +53,12 @@ func (s *Store) rank(ctx context.Context, db bun.IDB, rows []dialect.NewMessage)
 	return nil
 }
 
-// ranked tells whether sorting by insert ids could change the order of a key.
+// ranked reports whether sorting by insert ids could change the order of a key.
 func ranked(rows []dialect.NewMessage) bool {
 	return len(rows) > 1 && slices.ContainsFunc(rows, func(row dialect.NewMessage) bool { return row.OrderKey != "" && !row.AnyOrder && row.InsertID != "" })
 }
 
-// Statements tells how many statements Insert needs for the rows, at least.
+// Statements returns how many statements Insert needs for the rows, at least.
 func Statements(rows []dialect.NewMessage) int {
 	n := len(chunks(rows))
 	if n == 1 && (orders(rows[0]) || ranked(rows)) {
@@ -68,10 +67,10 @@ func Statements(rows []dialect.NewMessage) int {
 	return n
 }
 
-// orders tells whether an insert id asks for more than not to be pending twice.
+// orders reports whether an insert id asks for more than not to be pending twice.
 func orders(row dialect.NewMessage) bool { return row.Replace || row.UniqueFor > 0 }
 
-// chunks are rows that go together: not too many bytes, and all of one kind.
+// chunks splits rows for statements: each has not too many bytes and rows of one kind.
 func chunks(rows []dialect.NewMessage) (all [][]dialect.NewMessage) {
 	for _, chunk := range dialect.Cut(rows, dialect.InsertBytes, func(row dialect.NewMessage) int { return len(row.Payload) + len(row.Headers) }) {
 		for len(chunk) > 0 {
@@ -130,8 +129,7 @@ func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []dialect.NewM
 	return err
 }
 
-// insertUnique leaves out rows whose insert id is pending, under whatever name of
-// their consumer.
+// insertUnique leaves out rows whose insert id is pending under any name of their consumer.
 func (s *Store) insertUnique(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
 	former := make(formerKeys)
 	for _, row := range rows {
@@ -155,7 +153,7 @@ func (s *Store) insertUnique(ctx context.Context, db bun.IDB, rows []dialect.New
 	return ids, err
 }
 
-// formerKeys are keys under former names of their consumer, by the present one.
+// formerKeys maps a key to the keys under former names of its consumer.
 type formerKeys map[dialect.PendingKey][]dialect.PendingKey
 
 func (f formerKeys) add(key dialect.PendingKey, names []string) {
@@ -166,9 +164,9 @@ func (f formerKeys) add(key dialect.PendingKey, names []string) {
 	}
 }
 
-// takenBefore tells which insert ids are pending under the present or a former name of
-// their consumer, where the database allows that as a producer that knows the consumer
-// by that name would find out: it waits for whoever is writing the same.
+// takenBefore returns which insert ids are pending under the present or a former name of their
+// consumer. Where the database allows it, it finds out as a producer that uses that name would: it
+// waits for other writers of the same.
 func (s *Store) takenBefore(ctx context.Context, tx bun.Tx, former formerKeys) (taken map[dialect.PendingKey]bool, err error) {
 	var keys []dialect.PendingKey
 	for key, names := range former {
@@ -186,7 +184,7 @@ func (s *Store) takenBefore(ctx context.Context, tx bun.Tx, former formerKeys) (
 	return taken, nil
 }
 
-// RowOf is the row of a message for one of its consumers. All rows of messages are made here.
+// RowOf returns the row of a message for one of its consumers. All rows of messages are made here.
 func RowOf(m *bus.Message, c bus.Consumer, headers string) dialect.NewMessage {
 	row := dialect.NewMessage{MessageID: m.ID, ConsumerType: c.Name(), PayloadType: m.PayloadType, Payload: string(m.Payload), Headers: headers,
 		InsertID: m.InsertID, AvailableAt: m.AvailableAt, Delay: m.Delay, Replace: m.Replace, MaxPostponed: m.DebounceMax, UniqueFor: m.UniqueFor}

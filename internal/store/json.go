@@ -2,8 +2,8 @@ package store
 
 import "encoding/json"
 
-// PayloadText is a payload in JSON that people and their programs read: as it is when it
-// is JSON itself, else as a string.
+// PayloadText is a payload in JSON for people and their programs: unchanged if it is JSON itself,
+// else as a string.
 type PayloadText []byte
 
 // MarshalJSON implements json.Marshaler.

@@ -10,7 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// BlockedKey is a key that a poisoned message has parked.
+// ParkedKey is a key that a poisoned message has parked.
 type ParkedKey struct {
 	ConsumerType string         `bun:"consumer_type"`
 	Lane         int64          `bun:"lane"`
@@ -20,7 +20,7 @@ type ParkedKey struct {
 	Waiting      int64          `bun:"waiting"`
 }
 
-// ParkedKeys lists keys that are parked, those first that have been so for the longest.
+// ParkedKeys returns parked keys, those parked for longest first.
 func (s *Store) ParkedKeys(ctx context.Context, db bun.IDB, limit int) ([]ParkedKey, error) {
 	keys, err := read[[]ParkedKey](ctx, s, db, `
 SELECT consumer_type, lane, MIN(order_key) AS order_key, MIN(id) AS poisoned, MIN(poisoned_at) AS since FROM {poisoned} WHERE parks
@@ -50,14 +50,13 @@ GROUP BY consumer_type, lane ORDER BY MIN(poisoned_at), MIN(id) LIMIT ?`, limit)
 	return keys, nil
 }
 
-// parkedKeys is how many keys of a consumer are parked.
+// parkedKeys is the number of parked keys of a consumer.
 type parkedKeys struct {
 	ConsumerType string `bun:"consumer_type"`
 	N            int64  `bun:"n"`
 }
 
-// CountParkedKeys counts the keys that poisoned messages have parked, up to a bound, of each of the
-// stored consumer types.
+// CountParkedKeys counts the parked keys of each stored consumer type, up to a bound.
 func (s *Store) CountParkedKeys(ctx context.Context, db bun.IDB, consumers []string) (parked map[string]int64, err error) {
 	parked = make(map[string]int64, len(consumers))
 	for part := range slices.Chunk(consumers, 100) {
@@ -78,18 +77,18 @@ func (s *Store) CountParkedKeys(ctx context.Context, db bun.IDB, consumers []str
 	return parked, nil
 }
 
-// ParkedBy tells which message parks a lane of a consumer, if one does.
+// ParkedBy returns the message that parks a lane of a consumer, if one does.
 func (s *Store) ParkedBy(ctx context.Context, db bun.IDB, names []string, lane int64) (ParkedKey, bool, error) {
 	return first[ParkedKey](ctx, s, db, `SELECT consumer_type, order_key, id AS poisoned, poisoned_at AS since FROM {poisoned}
 WHERE consumer_type IN (?) AND lane = ? AND parks ORDER BY rank, id LIMIT 1`, bun.List(names), lane)
 }
 
-// FirstOfLane returns the message of a consumer that is the first of a lane, under any of its names.
+// FirstOfLane returns the first message of a consumer's lane, under any of its names.
 func (s *Store) FirstOfLane(ctx context.Context, db bun.IDB, names []string, lane int64) (id int64, found bool, err error) {
 	return first[int64](ctx, s, db, `SELECT id FROM {by lane} m WHERE consumer_type IN (?) AND lane = ? AND lane IS NOT NULL ORDER BY rank LIMIT 1`, bun.List(names), lane)
 }
 
-// HeldOfLane is how many messages of a lane are claimed.
+// HeldOfLane returns how many messages of a lane are claimed.
 func (s *Store) HeldOfLane(ctx context.Context, db bun.IDB, names []string, lane int64) (int, error) {
 	return read[int](ctx, s, db, `SELECT count(*) FROM ({held lanes}) h WHERE h.lane = ?`, s.names.NameList(names), lane)
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// Rewound is the mark of a shard whose position counts, whatever the broker has.
+// Rewound is the mark of a shard whose position counts, whatever the broker has stored.
 const Rewound int64 = -1
 
 const leaseSubscription = `UPDATE {subscriptions} SET owner = ?, leased_until = ?
 WHERE name = ? AND version = ? AND shard = ? AND status = ? AND next_at <= {now} AND (owner = ? OR leased_until IS NULL OR leased_until <= {now})
 RETURNING name, version, shard, shards, filter, position, status, attempts, mark, {last} AS head`
 
-// LeaseSubscription gives a shard to an owner for a while, or for a while more, without a
-// transaction that stays open. False means that somebody else has it, or that it is not to run
-// now. What is read afterwards has all events up to its Head.
+// LeaseSubscription leases a shard to an owner, or extends its lease, without a transaction that
+// stays open. It returns false if another owner has it, or if it must not run now. Reads after that
+// see all events up to its Head.
 func (s *Store) LeaseSubscription(ctx context.Context, db bun.IDB, sub Subscription, owner string, lease time.Duration) (leased Subscription, ok bool, err error) {
 	err = retry(ctx, db, func(db bun.IDB) error {
 		var rows []Subscription
@@ -39,17 +39,17 @@ func (s *Store) LeaseSubscription(ctx context.Context, db bun.IDB, sub Subscript
 const moveLeased = `UPDATE {subscriptions} SET position = ?, mark = ?, attempts = 0, last_error = NULL, moved_at = {now}
 WHERE name = ? AND version = ? AND shard = ? AND position = ? AND filter = ? AND status = ? AND owner = ?`
 
-// MoveLeased moves a shard from where its owner has read it to another position, and notes the
-// mark of its last record. False means that it is somebody else's by now, or somewhere else, or that its reader
-// selects something else: what was passed over may have to be read.
+// MoveLeased moves a shard from where its owner has read it to another position, and records the
+// mark of its last record. It returns false if another owner has the shard, if it is at another
+// position, or if its reader selects something else: skipped events may have to be read.
 func (s *Store) MoveLeased(ctx context.Context, db bun.IDB, sub Subscription, owner string, to, mark int64) (moved bool, err error) {
 	return retried(ctx, db, func(db bun.IDB) (bool, error) {
 		return dialect.AffectedOne(s.names.Query(ctx, db, moveLeased, to, mark, sub.Name, sub.Version, sub.Shard, sub.Position, sub.Filter, Running, owner).Exec(ctx))
 	})
 }
 
-// FailLeased writes down that a shard could not get past where its owner has read it. False means that
-// it is somebody else's by now, or somewhere else: nothing of it is written.
+// FailLeased records that a shard could not go on from where its owner has read it. It returns
+// false and writes nothing if another owner has the shard, or if it is at another position.
 func (s *Store) FailLeased(ctx context.Context, db bun.IDB, sub Subscription, owner string, f Failure) (failed bool, err error) {
 	text := `UPDATE {subscriptions} SET status = ?, attempts = ?, next_at = ` + s.names.After(ctx, f.Delay) + `, last_error = ?
 WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ? AND owner = ?`
@@ -61,7 +61,7 @@ WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ? AND
 const leaveLeased = `UPDATE {subscriptions} SET owner = '', leased_until = NULL, last_error = ?
 WHERE name = ? AND version = ? AND shard = ? AND owner = ?`
 
-// LeaveLeased lets others have a shard at once, and writes down why its owner does not go on.
+// LeaveLeased releases a shard at once and records why its owner does not go on.
 func (s *Store) LeaveLeased(ctx context.Context, db bun.IDB, sub Subscription, owner, reason string) error {
 	return retry(ctx, db, func(db bun.IDB) error {
 		_, err := s.names.Query(ctx, db, leaveLeased, errorlog.Clean(reason, errorlog.MaxBytes), sub.Name, sub.Version, sub.Shard, owner).Exec(ctx)
@@ -69,7 +69,8 @@ func (s *Store) LeaveLeased(ctx context.Context, db bun.IDB, sub Subscription, o
 	})
 }
 
-// SetFilter changes what the shards of a reader select, where that is what the caller has seen, and returns of how many.
+// SetFilter changes what the shards of a reader select, if they still select before. It returns how
+// many it changed.
 func (s *Store) SetFilter(ctx context.Context, db bun.IDB, name string, version int, before, after string) (n int, err error) {
 	return retried(ctx, db, func(db bun.IDB) (int, error) {
 		return dialect.Affected(s.names.Query(ctx, db, `UPDATE {subscriptions} SET filter = ? WHERE name = ? AND version = ? AND filter = ?`, after, name, version, before).Exec(ctx))
@@ -78,8 +79,8 @@ func (s *Store) SetFilter(ctx context.Context, db bun.IDB, name string, version 
 
 const holdLeased = `UPDATE {subscriptions} SET moved_at = {now} WHERE name = ? AND version = ? AND shard = ? AND owner = ?`
 
-// HoldLeased keeps others from leasing a shard until the end of the transaction. False means that
-// it is somebody else's by now.
+// HoldLeased keeps other owners from leasing a shard until the end of the transaction. It returns
+// false if another owner has it by now.
 func (s *Store) HoldLeased(ctx context.Context, tx bun.Tx, sub Subscription, owner string) (held bool, err error) {
 	held, err = dialect.AffectedOne(s.names.Query(ctx, tx, holdLeased, sub.Name, sub.Version, sub.Shard, owner).Exec(ctx))
 	if err != nil {
@@ -88,7 +89,7 @@ func (s *Store) HoldLeased(ctx context.Context, tx bun.Tx, sub Subscription, own
 	return held, nil
 }
 
-// ReturnLeases lets others have what an owner has of these readers at once.
+// ReturnLeases releases the shards of these readers that an owner has.
 func (s *Store) ReturnLeases(ctx context.Context, db bun.IDB, names []string, owner string) error {
 	return retry(ctx, db, func(db bun.IDB) error {
 		_, err := s.names.Query(ctx, db, `UPDATE {subscriptions} SET owner = '', leased_until = NULL WHERE name IN (?) AND owner = ?`, bun.List(names), owner).Exec(ctx)

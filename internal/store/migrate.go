@@ -42,8 +42,8 @@ func (s *Store) Migrations() (fs.FS, error) {
 	return files, nil
 }
 
-// Migrate brings the tables up to date. It may run in many instances at once
-// and again at any time.
+// Migrate brings the tables up to date. It may run in many instances at once, and again at any
+// time.
 func (s *Store) Migrate(ctx context.Context, db *bun.DB) error {
 	all, err := s.migrations()
 	if err != nil {
@@ -59,7 +59,8 @@ func (s *Store) Migrate(ctx context.Context, db *bun.DB) error {
 	if err := s.dialect.Literals(ctx, db); err != nil {
 		return err
 	}
-	// With nothing to do it needs no right to create, as programs that migrate at every start have.
+	// With nothing to do it needs no right to create: programs that migrate at every start may lack
+	// it.
 	var foreign *foreignError
 	if err := s.CheckSchema(ctx, db); err == nil || errors.As(err, &foreign) {
 		return err
@@ -73,15 +74,15 @@ func (s *Store) Migrate(ctx context.Context, db *bun.DB) error {
 	return s.checkTables(ctx, db, true)
 }
 
-// foreignError tells that somebody else's table has the name of one of ours.
+// foreignError means that a foreign table has the name of one of ours.
 type foreignError struct{ table, column string }
 
 func (e *foreignError) Error() string {
 	return fmt.Sprintf("table %s exists and is not this library's, it has no column %s: set Tables.Prefix to something else, or rename it", e.table, e.column)
 }
 
-// checkTables asks each of the tables that everything needs for a column that tables
-// of these names do not have elsewhere. all tells whether it must be there.
+// checkTables reads a column of each required table that foreign tables of these names do not have.
+// all means that every table must exist.
 func (s *Store) checkTables(ctx context.Context, db bun.IDB, all bool) error {
 	tables := []struct{ name, table, column string }{
 		{"consumer_messages", "{messages}", "crashes"}, {"message_claims", "{claims}", "message_ids"}, {"poisoned_messages", "{poisoned}", "crashes"},
@@ -97,7 +98,7 @@ func (s *Store) checkTables(ctx context.Context, db bun.IDB, all bool) error {
 	if _, err := db.NewRaw(s.names.Expand("SELECT " + strings.Join(exist, " OR "))).Exec(ctx); err == nil {
 		return nil
 	}
-	for _, t := range tables { // one of them is not as it should be
+	for _, t := range tables { // find the table with the error
 		_, err := db.NewRaw(s.names.Expand("SELECT " + t.column + " FROM " + t.table + " WHERE 1 = 0")).Exec(ctx)
 		switch {
 		case dberr.IsMissingColumn(err):
@@ -133,13 +134,13 @@ func (s *Store) apply(ctx context.Context, all []migration) func(tx bun.IDB) err
 	}
 }
 
-// statements cuts a file into its statements, each of which ends a line: not every
-// database takes several at once.
+// statements splits a file into its statements, each of which ends a line: not every database
+// accepts several at once.
 func statements(file string) []string {
 	return strings.Split(strings.TrimSuffix(strings.TrimSpace(file), ";"), ";\n")
 }
 
-// Every migration file records itself, so that other tools can run them, too.
+// Every migration file records itself, so that other tools can run it, too.
 const readVersion = `SELECT COALESCE(MAX(version), 0) FROM {migrations}`
 
 // CheckSchema returns outbox.ErrSchemaOutdated unless the tables are at least as new as this
@@ -163,8 +164,8 @@ func (s *Store) CheckSchema(ctx context.Context, db bun.IDB) error {
 	return s.checkTables(ctx, db, true)
 }
 
-// Installed lists the schemas and prefixes under which there are tables of this library, as far as this
-// session sees them, up to 20.
+// Installed returns up to 20 pairs of schema and prefix with tables of this library that this
+// session can see.
 func (s *Store) Installed(ctx context.Context, db bun.IDB) (tables []bus.Tables, err error) {
 	err = db.NewRaw(s.names.Expand(s.names.Traits.Installed)+` ORDER BY 1, 2 LIMIT 20`, "asyncmonolith_migrations").Scan(ctx, &tables)
 	return tables, err

@@ -14,7 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Operation is a row of message_operations: a change by a person.
+// Operation is a row of message_operations: a change that a person has requested.
 type Operation struct {
 	ID          int64          `bun:"id"`
 	Kind        string         `bun:"kind"`
@@ -25,22 +25,22 @@ type Operation struct {
 	State       string         `bun:"state"`
 	Rate        int64          `bun:"rate"`     // messages per second
 	Canary      int64          `bun:"canary"`   // messages that go first
-	Canaries    []byte         `bun:"canaries"` // JSON: which those were
-	AfterID     int64          `bun:"after_id"` // as far as it has come
+	Canaries    []byte         `bun:"canaries"` // JSON: which messages those were
+	AfterID     int64          `bun:"after_id"` // how far it has come
 	UpToID      int64          `bun:"up_to_id"` // where it ends
 	Changed     int64          `bun:"changed"`
 	Skipped     int64          `bun:"left_alone"` // messages that could not be changed
-	Note        string         `bun:"note"`       // why it stands still
+	Note        string         `bun:"note"`       // why it has stopped
 	LeasedBy    string         `bun:"leased_by"`
 	LeasedUntil dialect.Moment `bun:"leased_until"`
-	Deaths      int64          `bun:"deaths"` // processes in a row that died with it
+	Deaths      int64          `bun:"deaths"` // processes in a row that died while running it
 	CreatedAt   dialect.Moment `bun:"created_at"`
 	StartsAt    dialect.Moment `bun:"starts_at"`
 	FinishedAt  dialect.Moment `bun:"finished_at"`
 	Now         dialect.Moment `bun:"now"` // when the row was read
 }
 
-// MaxActor is how many bytes are kept of who has made an operation.
+// MaxActor bounds the bytes kept of an operation's actor.
 const MaxActor = 255
 
 const (
@@ -51,8 +51,8 @@ const (
   leased_by, leased_until, deaths, created_at, starts_at, finished_at, {now} AS now FROM {operations} WHERE `
 )
 
-// AddOperation writes an operation, which is created now, and returns its id. It is finished where
-// that is said.
+// AddOperation writes an operation, created now, and returns its id. With finished it is finished,
+// too.
 func (s *Store) AddOperation(ctx context.Context, db bun.IDB, o Operation, finished bool) (id int64, err error) {
 	end := "NULL"
 	if finished {
@@ -72,7 +72,7 @@ type OperationFilter struct {
 	States   []string
 	Kinds    []string
 	LeasedBy string
-	// Free selects those that are to start by now, and that nobody has leased.
+	// Free selects those that are due to start and have no lease.
 	Free bool
 	// OldestFirst lists them in that order.
 	OldestFirst bool
@@ -89,7 +89,8 @@ func (f OperationFilter) terms() (t terms) {
 	return t
 }
 
-// ForgetPlans deletes operations that have been in a state for a time, the oldest first, and no more than so many.
+// ForgetPlans deletes operations that have been in a state for kept, the oldest first, and at most
+// limit of them.
 func (s *Store) ForgetPlans(ctx context.Context, db bun.IDB, state string, kept time.Duration, limit int) error {
 	return retry(ctx, db, func(db bun.IDB) error {
 		var ids []int64
@@ -102,7 +103,7 @@ func (s *Store) ForgetPlans(ctx context.Context, db bun.IDB, state string, kept 
 	})
 }
 
-// ForgetPlan deletes an operation, if it is in a state.
+// ForgetPlan deletes an operation if it is in a state.
 func (s *Store) ForgetPlan(ctx context.Context, db bun.IDB, id int64, state string) error {
 	return retry(ctx, db, func(db bun.IDB) error {
 		_, err := s.names.Query(ctx, db, `DELETE FROM {operations} WHERE id = ? AND state = ?`, id, state).Exec(ctx)
@@ -110,12 +111,12 @@ func (s *Store) ForgetPlan(ctx context.Context, db bun.IDB, id int64, state stri
 	})
 }
 
-// ConsumersOf lists the consumers of pending messages, as they are stored.
+// ConsumersOf returns the stored consumer types of pending messages.
 func (s *Store) ConsumersOf(ctx context.Context, db bun.IDB, ids []int64) ([]string, error) {
 	return s.consumersOf(ctx, db, "{messages}", ids)
 }
 
-// ConsumersOfPoisoned lists those of poisoned messages.
+// ConsumersOfPoisoned is ConsumersOf for poisoned messages.
 func (s *Store) ConsumersOfPoisoned(ctx context.Context, db bun.IDB, ids []int64) ([]string, error) {
 	return s.consumersOf(ctx, db, "{poisoned}", ids)
 }
@@ -141,7 +142,8 @@ func (s *Store) Operations(ctx context.Context, db bun.IDB, f OperationFilter, l
 	return read[[]Operation](ctx, s, db, selectOperations+t.where()+` ORDER BY id DESC LIMIT ?`, append(t.args, limit)...)
 }
 
-// LockOperation locks an operation for the rest of the transaction, unless there is none with that id.
+// LockOperation locks an operation for the rest of the transaction. found is false if there is
+// none.
 func (s *Store) LockOperation(ctx context.Context, tx bun.Tx, id int64) (o Operation, found bool, err error) {
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return o, false, err
@@ -163,8 +165,8 @@ func (s *Store) LockOperations(ctx context.Context, tx bun.Tx, f OperationFilter
 	return rows, err
 }
 
-// HoldOperation is [Store.LockOperation] in a transaction of our own, which a process that stands still
-// cannot keep open: where the server can see to that, it is given up after some seconds.
+// HoldOperation is [Store.LockOperation] in a transaction of our own. Where the server can bound
+// it, it ends after some seconds if the process stands still.
 func (s *Store) HoldOperation(ctx context.Context, tx bun.Tx, id int64) (o Operation, found bool, err error) {
 	if err := s.within(ctx, tx, operationPatience); err != nil {
 		return o, false, err
@@ -175,8 +177,9 @@ func (s *Store) HoldOperation(ctx context.Context, tx bun.Tx, id int64) (o Opera
 // operationPatience bounds each statement on a locked operation, and the time between two.
 const operationPatience = 5 * time.Second
 
-// LeaseOperation leases an operation that is free, if it still is. It skips one that is locked. An operation that another
-// owner still has, although the lease has run out, counts a death: that process did not get to free it.
+// LeaseOperation leases an operation if it is still free. It skips a locked one. An operation that
+// still has another owner after its lease has run out counts a death: that process did not get to
+// free it.
 func (s *Store) LeaseOperation(ctx context.Context, db bun.IDB, f OperationFilter, owner string, lease time.Duration) (leased bool, err error) {
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		leased = false
@@ -192,7 +195,7 @@ func (s *Store) LeaseOperation(ctx context.Context, db bun.IDB, f OperationFilte
 		if err != nil || len(ids) == 0 {
 			return err
 		}
-		// MariaDB assigns from left to right: deaths goes by the owner before this one.
+		// MariaDB assigns from left to right: deaths has to use the old owner.
 		_, err = s.names.Query(ctx, tx, `UPDATE {operations} SET deaths = deaths + CASE WHEN leased_by IS NULL OR leased_by = ?0 THEN 0 ELSE 1 END,
   leased_by = ?0, leased_until = `+s.names.After(ctx, lease)+` WHERE id = ?1`, owner, ids[0]).Exec(ctx)
 		leased = err == nil
@@ -211,9 +214,9 @@ type OperationChange struct {
 	Canaries []byte        // nil leaves it
 	StartsIn time.Duration // 0 leaves it
 	Finished bool
-	Lease    time.Duration // until then from now; 0 leaves it
-	Free     bool          // nobody works on it any more
-	// What a step has done, beside what was done before.
+	Lease    time.Duration // from now; 0 leaves it
+	Free     bool          // no process works on it any more
+	// The results of a step, added to those before.
 	AfterID            int64 // 0 leaves it
 	Changed, LeftAlone int64
 }
@@ -240,7 +243,7 @@ func (s *Store) operationTerms(ctx context.Context, c OperationChange) (set term
 	return set
 }
 
-// ChangeOperation changes an operation, which the filter names, if that matches, and tells whether it did.
+// ChangeOperation changes the operation that the filter matches, and reports whether there was one.
 func (s *Store) ChangeOperation(ctx context.Context, db bun.IDB, f OperationFilter, c OperationChange) (bool, error) {
 	set := s.operationTerms(ctx, c)
 	if len(set.texts) == 0 || f.ID == 0 {
@@ -250,15 +253,15 @@ func (s *Store) ChangeOperation(ctx context.Context, db bun.IDB, f OperationFilt
 	return s.changedOne(ctx, db, `UPDATE {operations} SET `+strings.Join(set.texts, ", ")+` WHERE `+t.where(), append(set.args, t.args...)...)
 }
 
-// changedOne tells whether a statement has changed a row.
+// changedOne reports whether a statement changed a row.
 func (s *Store) changedOne(ctx context.Context, db bun.IDB, statement string, args ...any) (bool, error) {
 	return retried(ctx, db, func(db bun.IDB) (bool, error) {
 		return dialect.AffectedOne(s.names.Query(ctx, db, statement, args...).Exec(ctx))
 	})
 }
 
-// Fates tells of messages that were requeued how many have failed since, and how many of the others
-// have not run. The rest is done.
+// Fates returns how many requeued messages have failed since, and how many of the others have not
+// run. The rest is done.
 func (s *Store) Fates(ctx context.Context, db bun.IDB, ids []int64) (failed, waiting int, err error) {
 	type fates struct {
 		Failed  int `bun:"failed"`

@@ -19,21 +19,23 @@ type Paused struct {
 	Note         string         `bun:"note"`
 }
 
-// Pause keeps messages of the stored consumer types from being claimed. Those
-// that are paused already stay so since when they were, and by whom.
+// Pause keeps messages of the stored consumer types from being claimed. Consumers that are already
+// paused keep their time and author.
 func (s *Store) Pause(ctx context.Context, db bun.IDB, consumers []string, by, note string) error {
 	_, err := s.forEach(ctx, db, `INSERT INTO {paused} (consumer_type, paused_at, paused_by, note) VALUES (?, {now}, ?, ?) {keep consumer}`, consumers,
 		errorlog.Clean(by, 255), errorlog.Clean(note, 1000))
 	return err
 }
 
-// Resume lets messages of the stored consumer types be claimed again. False means that none of them was paused.
+// Resume lets messages of the stored consumer types be claimed again. It returns false if none was
+// paused.
 func (s *Store) Resume(ctx context.Context, db bun.IDB, consumers []string) (paused bool, err error) {
 	n, err := s.forEach(ctx, db, `DELETE FROM {paused} WHERE consumer_type = ?`, consumers)
 	return n > 0, err
 }
 
-// forEach runs a statement for each name, in one order, so that no two callers can deadlock, and counts the rows.
+// forEach runs a statement for each name and counts the rows. It goes in one order, so that no two
+// callers can deadlock.
 func (s *Store) forEach(ctx context.Context, db bun.IDB, statement string, names []string, args ...any) (rows int, err error) {
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		for _, name := range slices.Sorted(slices.Values(names)) {
@@ -48,7 +50,7 @@ func (s *Store) forEach(ctx context.Context, db bun.IDB, statement string, names
 	return rows, err
 }
 
-// PausedConsumers lists what is paused, by name.
+// PausedConsumers returns the paused consumers, by name.
 func (s *Store) PausedConsumers(ctx context.Context, db bun.IDB) ([]Paused, error) {
 	return read[[]Paused](ctx, s, db, `SELECT consumer_type, paused_at, paused_by, note FROM {paused} ORDER BY consumer_type`)
 }

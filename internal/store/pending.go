@@ -12,13 +12,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// Pending is a row of consumer_messages with what keeps it, or might.
+// Pending is a row of consumer_messages with what keeps it from running.
 type Pending struct {
-	dialect.Message `bun:",extend"` // payload, headers and errors only where they were asked for
+	dialect.Message `bun:",extend"` // payload, headers and errors only if they were asked for
 	HeldBy          `bun:",extend"`
 	PausedSince     dialect.Moment `bun:"paused_since"`  // zero: its consumer is not paused
-	Place           int64          `bun:"place"`         // in its lane, only where it was examined
-	PayloadBytes    int            `bun:"payload_bytes"` // only where its payload was asked for
+	Place           int64          `bun:"place"`         // in its lane, only if it was examined
+	PayloadBytes    int            `bun:"payload_bytes"` // only if its payload was asked for
 	Now             dialect.Moment `bun:"now"`
 }
 
@@ -33,7 +33,7 @@ type HeldBy struct {
 	Expired     bool           `bun:"expired"`
 }
 
-// PendingState is where a message stands.
+// PendingState is the state of a pending message.
 type PendingState uint8
 
 // The states; the zero state selects all.
@@ -44,8 +44,8 @@ const (
 	Leased                // in a claim
 )
 
-// PendingPlace is a place in the order in which messages are listed, or with Keyed in that in which
-// messages with keys are examined.
+// PendingPlace is a place in the order in which messages are listed. With Keyed it is one in the
+// order in which messages with keys are examined.
 type PendingPlace struct {
 	Consumer, Payload string
 	At                time.Time
@@ -62,7 +62,7 @@ type PendingFilter struct {
 	Crashed                              bool
 	Retrying                             bool          // has attempts behind it
 	OlderThan                            time.Duration // since it was produced, by the database's clock
-	After                                PendingPlace  // only what comes behind this place; an id of zero for the start
+	After                                PendingPlace  // only messages behind this place; an id of zero for the start
 }
 
 // pendingWhere writes the filter as conditions on m.
@@ -84,7 +84,7 @@ func (s *Store) pendingWhere(ctx context.Context, f PendingFilter) (conditions s
 	return t.where(), t.args
 }
 
-// args are the values that a message behind the place is compared with, in the order of the list.
+// args returns the values of the place, in the order of the list.
 func (p PendingPlace) args(s *Store) []any {
 	return s.names.BehindArgs(p.Consumer, p.Payload, bun.Safe(s.names.Instant(p.At)), p.ID)
 }
@@ -94,8 +94,8 @@ const (
 	pendingOrder   = `m.consumer_type, m.payload_type, m.available_after, m.id`
 )
 
-// Two indexes of messages have the order of the list, each for its part. Messages with keys
-// have another order, and are sorted.
+// Two indexes have the order of the list, each for its part of the messages. Messages with keys
+// have another order and are sorted.
 const (
 	keyedPage   = `SELECT * FROM (SELECT ` + pendingColumns + ` FROM {messages} m WHERE m.crashes < 0 AND {where} ORDER BY ` + pendingOrder + ` LIMIT ?) keyed`
 	stuckPage   = `SELECT * FROM (SELECT ` + pendingColumns + ` FROM {messages} m WHERE m.crashes < 0 AND m.crashes > -10000 AND {where} ORDER BY ` + pendingOrder + ` LIMIT ?) stuck`
@@ -105,9 +105,9 @@ const (
 
 const claimColumns = `c.id AS claim_id, c.owner, c.solo, c.claimed_at, c.leased_until, {size} AS messages, c.leased_until < {now} AS expired`
 
-// pendingAround adds what is known of messages beside their rows. It looks for
-// them among all that is claimed, once, since how much that is no planner knows;
-// where there is no hint for that, the limit has it done.
+// pendingAround adds claims and pauses to messages. It looks for them once among all claims,
+// because no planner can estimate how many there are. Where there is no hint for that, the limit
+// enforces it.
 const pendingAround = `
 WITH page AS {once} ({messages of}),
 held AS {once} (SELECT h.* FROM ({holds}) h WHERE h.mid IN (SELECT id FROM page) LIMIT 100000)
@@ -115,8 +115,7 @@ SELECT r.*, ` + claimColumns + `, p.paused_at AS paused_since, {now} AS now
 FROM page r LEFT JOIN held h ON h.mid = r.id LEFT JOIN {claims} c ON c.id = h.claim_id LEFT JOIN {paused} p ON p.consumer_type = r.consumer_type
 ORDER BY r.consumer_type, r.payload_type, r.available_after, r.id LIMIT ?`
 
-// PendingMessages lists messages by consumer and payload type, in the order in which
-// they are due,
+// PendingMessages lists messages by consumer and payload type, in the order in which they are due,
 // without payloads, headers and errors.
 func (s *Store) PendingMessages(ctx context.Context, db bun.IDB, f PendingFilter, limit int) ([]Pending, error) {
 	conditions, values := s.pendingWhere(ctx, f)
@@ -141,7 +140,7 @@ func (s *Store) around(messages string) string {
 	return strings.Replace(pendingAround, "{messages of}", messages, 1)
 }
 
-// PendingMessage reads one message with its headers; full adds its payload and errors.
+// PendingMessage reads one message with its headers and, with full, its payload and errors.
 func (s *Store) PendingMessage(ctx context.Context, db bun.IDB, id int64, full bool) (Pending, bool, error) {
 	columns := pendingColumns + ", m.headers"
 	if full {
@@ -161,7 +160,7 @@ func (s *Store) PendingByID(ctx context.Context, db bun.IDB, ids []int64) ([]Pen
 	return read[[]Pending](ctx, s, db, s.around("SELECT "+pendingColumns+" FROM {messages} m WHERE m.id IN (?)"), bun.List(ids), len(ids))
 }
 
-// ClaimedMessages lists the messages that a claim has, in the order of the list.
+// ClaimedMessages lists the messages of a claim, in the order of the list.
 func (s *Store) ClaimedMessages(ctx context.Context, db bun.IDB, claim int64) ([]Pending, error) {
 	ids, err := read[[]int64](ctx, s, db, `SELECT h.mid FROM ({holds}) h WHERE h.claim_id = ?`, claim)
 	if err != nil || len(ids) == 0 {
@@ -171,7 +170,7 @@ func (s *Store) ClaimedMessages(ctx context.Context, db bun.IDB, claim int64) ([
 	return slices.DeleteFunc(rows, func(row Pending) bool { return row.ClaimID != claim }), err
 }
 
-// CountPending counts messages; it reads what it counts.
+// CountPending counts messages; it reads each one.
 func (s *Store) CountPending(ctx context.Context, db bun.IDB, f PendingFilter) (int, error) {
 	conditions, args := s.pendingWhere(ctx, f)
 	if f.Crashed {
@@ -180,7 +179,7 @@ func (s *Store) CountPending(ctx context.Context, db bun.IDB, f PendingFilter) (
 	return read[int](ctx, s, db, "SELECT count(*) FROM {messages} m WHERE "+conditions, args...)
 }
 
-// Claims lists what is claimed, by the ids of the claims.
+// Claims lists claims by id.
 func (s *Store) Claims(ctx context.Context, db bun.IDB) ([]HeldBy, error) {
 	return read[[]HeldBy](ctx, s, db, `SELECT `+claimColumns+` FROM {claims} c ORDER BY c.id`)
 }

@@ -12,31 +12,31 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// PendingChange is what becomes of messages.
+// PendingChange is a change to messages.
 type PendingChange struct {
-	Cancel      bool      // delete them, or else
-	AvailableAt time.Time // make them due then; the zero time means now
+	Cancel      bool      // delete them; otherwise
+	AvailableAt time.Time // they become due then; the zero time means now
 }
 
-// Changed is what became of each message that was named.
+// Changed is the result for each named message.
 type Changed struct {
 	IDs          []int64  // changed
 	PayloadTypes []string // of these
-	Held         []int64  // left as they are: claimed, or locked by somebody
+	Held         []int64  // unchanged: claimed, or locked by another transaction
 	Missing      []int64
 }
 
-// ChangePending changes those of the messages that nobody holds. It waits for
-// nobody who does: what is locked counts as held.
+// ChangePending changes those of the messages that are neither claimed nor locked. It waits for no
+// lock: locked messages count as held.
 //
-// Like a claim it needs two statements. The first locks rows; the second has a
-// snapshot of its own, which sees every claim committed before the rows were
-// locked. From then on nobody can claim them.
+// Like a claim it needs two statements. The first locks rows. The second has its own snapshot,
+// which sees every claim committed before the rows were locked. From then on the rows cannot be
+// claimed.
 func (s *Store) ChangePending(ctx context.Context, db bun.IDB, ids []int64, c PendingChange) (changed Changed, err error) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	if _, isTx := db.(bun.Tx); !isTx && !s.RowLocks() {
-		// A consumer's transaction may hold the only write lock. Whoever asks for
-		// nothing but its own message, and the like, is answered without it.
+		// A consumer's transaction may hold the only write lock. A request for just its own
+		// message, for example, is answered without it.
 		if changed, err = s.unchangeable(ctx, db, ids); err != nil || len(changed.Held)+len(changed.Missing) == len(ids) {
 			return changed, err
 		}
@@ -73,9 +73,8 @@ func (s *Store) ChangePending(ctx context.Context, db bun.IDB, ids []int64, c Pe
 // gatePatience is how long a client that vanishes can keep a gate locked.
 const gatePatience = 5 * time.Second
 
-// lockGatesOf keeps messages with keys from being claimed, whose rows a claim does not lock.
-// Others may wait for what it locks, so that must not be for as long as a transaction of the
-// caller's takes.
+// lockGatesOf keeps messages with keys from being claimed: a claim does not lock their rows. Others
+// may wait for the gates, so a caller's transaction must not keep them locked.
 func (s *Store) lockGatesOf(ctx context.Context, tx bun.Tx, callers bool, ids []int64) error {
 	if !s.RowLocks() {
 		return nil
@@ -100,7 +99,7 @@ func (s *Store) lockGatesOf(ctx context.Context, tx bun.Tx, callers bool, ids []
 	return s.names.Query(ctx, tx, `SELECT consumer_type FROM {gates}{by key} WHERE consumer_type IN (?) ORDER BY consumer_type FOR UPDATE`, bun.List(names)).Scan(ctx, &locked)
 }
 
-// unchangeable tells which messages are held or missing, without a lock.
+// unchangeable returns which messages are held or missing, without a lock.
 func (s *Store) unchangeable(ctx context.Context, db bun.IDB, ids []int64) (found Changed, err error) {
 	var held []int64
 	err = s.names.Query(ctx, db, `SELECT m.id FROM {messages} m WHERE m.id IN (?) AND m.id IN (SELECT mid FROM ({holds}) h)`, bun.List(ids)).Scan(ctx, &held)
@@ -112,7 +111,7 @@ func (s *Store) unchangeable(ctx context.Context, db bun.IDB, ids []int64) (foun
 		return found, err
 	}
 	found.Missing = missing
-	// Done between the two looks is missing.
+	// A message finished between the two reads is missing.
 	found.Held = slices.DeleteFunc(held, func(id int64) bool { return !slices.Contains(existing, id) })
 	return found, nil
 }
@@ -136,7 +135,7 @@ func (s *Store) changeLocked(ctx context.Context, tx bun.Tx, ids []int64, c Pend
 	return err
 }
 
-// existing tells which of the messages there are.
+// existing returns which of the messages exist and which are missing.
 func (s *Store) existing(ctx context.Context, db bun.IDB, ids []int64) (existing, missing []int64, err error) {
 	if len(ids) == 0 {
 		return nil, nil, nil

@@ -9,14 +9,14 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// Examined is what was found among as many messages as were to be examined.
+// Examined is the result of examining a bounded number of messages.
 type Examined struct {
 	Rows []Pending
-	Next PendingPlace // what was not examined is behind it
-	More bool         // there may be some
+	Next PendingPlace // messages not examined are behind it
+	More bool         // there may be more of them
 }
 
-// inspected is a message that matches, if ID is not zero, beside the last one that was examined.
+// inspected is a message that matches, if ID is not zero, with the last one that was examined.
 type inspected struct {
 	Pending      `bun:",extend"`
 	SeenConsumer string         `bun:"seen_consumer"`
@@ -28,8 +28,9 @@ type inspected struct {
 	Seen         int            `bun:"seen"`
 }
 
-// Messages with keys are examined in the order of an index of their own, by their keys. Those that have crashed
-// have indexes, too, and are few: to come by them among all others could take hundreds of pages.
+// Messages with keys are examined by their keys, in the order of an index of their own. Crashed
+// messages are few and have indexes, too: finding them among all others could take hundreds of
+// pages.
 const (
 	crashedPart  = `SELECT * FROM (SELECT ` + pendingColumns + `, 0 AS place FROM {messages} m WHERE m.crashes > 0 AND {start} ORDER BY ` + pendingOrder + ` LIMIT ?) crashed`
 	unkeyedParts = `SELECT * FROM (SELECT ` + pendingColumns + `, 0 AS place FROM {messages} m WHERE m.crashes = 0 AND {start} ORDER BY ` + pendingOrder + ` LIMIT ?) clean
@@ -50,8 +51,8 @@ FROM last l LEFT JOIN page r ON 1 = 1 LEFT JOIN held h ON h.mid = r.id LEFT JOIN
 ORDER BY {order r}`
 )
 
-// ExaminePending lists messages as PendingMessages does, up to size, but looks at no more than so
-// many, whether they match or not; and those with keys come behind all others, by consumer and key.
+// ExaminePending lists messages as PendingMessages does, up to size. It examines no more than most
+// messages, whether they match or not. Those with keys come behind all others, by consumer and key.
 func (s *Store) ExaminePending(ctx context.Context, db bun.IDB, f PendingFilter, most, size int) (found Examined, err error) {
 	if f.Key != "" {
 		f.After.Keyed = true
@@ -103,7 +104,7 @@ func (s *Store) examined(ctx context.Context, db bun.IDB, f PendingFilter, most,
 	var start terms
 	same := " = ?"
 	if s.names.OneByOne && f.After.ID != 0 {
-		same = " <= ?" // it is no less behind the place; a planner that is told so twice begins where the consumer does
+		same = " <= ?" // implied by the place; with both as equalities a planner begins at the consumer
 	}
 	start.add(f.Consumer != "", prefix+"consumer_type"+same, f.Consumer)
 	start.add(f.Consumer != "" && f.PayloadType != "" && !f.After.Keyed, prefix+"payload_type"+same, f.PayloadType)

@@ -10,19 +10,19 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// PendingSearch says what to look for; zero fields match all.
+// PendingSearch selects messages; zero fields match all.
 type PendingSearch struct {
 	MessageID uuid.UUID
 	Headers   []string // parts of headers as they are stored
 }
 
-// FindCursor is how far a search has come. It goes by row ids, from somewhere outwards.
+// FindPlace is how far a search has come. It searches by row ids, from a start outwards.
 type FindPlace struct {
-	Low  int64 `json:"l"`           // what is below it is still to be looked at
-	High int64 `json:"h"`           // and what is above it
+	Low  int64 `json:"l"`           // ids below are still to be searched
+	High int64 `json:"h"`           // ids above are still to be searched
 	Up   bool  `json:"u,omitempty"` // the next part is above
-	Most bool  `json:"m,omitempty"` // nothing more is above
-	End  bool  `json:"e,omitempty"` // nor below
+	Most bool  `json:"m,omitempty"` // there is nothing more above
+	End  bool  `json:"e,omitempty"` // there is nothing more below
 }
 
 // findChunk is how many messages one statement looks at, and findMost how many it finds.
@@ -31,8 +31,9 @@ const (
 	findMost  = 1000
 )
 
-// FindStart is where a search begins: around the messages that were produced at the given time, or if
-// that is zero with the newest. That row ids are in the order of production is mere likelihood.
+// FindStart returns where a search begins: around the messages produced at the given time, or at
+// the newest if it is zero. It assumes that row ids follow the order of production, which is only
+// likely.
 func (s *Store) FindStart(ctx context.Context, db bun.IDB, around time.Time) (FindPlace, error) {
 	type row struct {
 		ID        int64          `bun:"id"`
@@ -59,7 +60,8 @@ func (s *Store) FindStart(ctx context.Context, db bun.IDB, around time.Time) (Fi
 	return FindPlace{Low: from, High: from - 1, Up: true}, err
 }
 
-// FindPending looks at the next part of the messages, and tells how many these were, and how far it has come.
+// FindPending searches the next part of the messages. It returns how many these were and how far it
+// has come.
 func (s *Store) FindPending(ctx context.Context, db bun.IDB, search PendingSearch, at FindPlace) (found []Pending, looked int, next FindPlace, err error) {
 	up := at.Up && !at.Most || at.End
 	side, args := `m.id < ? ORDER BY m.id DESC`, []any{at.Low, findChunk}
@@ -84,7 +86,8 @@ func (s *Store) FindPending(ctx context.Context, db bun.IDB, search PendingSearc
 		order = " ORDER BY m.id LIMIT ?"
 	}
 	if chunk.Looked > 0 {
-		// What is around them is looked for by their ids: of conditions on headers a planner expects too much.
+		// Their surroundings are read by id: a planner overestimates the rows that match conditions
+		// on headers.
 		ids, err := read[[]int64](ctx, s, db, "SELECT m.id FROM {messages} m WHERE "+t.where()+order, append(t.args, findMost)...)
 		if err == nil && len(ids) > 0 {
 			found, err = read[[]Pending](ctx, s, db, s.around("SELECT "+pendingColumns+" FROM {messages} m WHERE m.id IN (?)"), bun.List(ids), len(ids))

@@ -22,10 +22,10 @@ type PoisonFilter struct {
 	MessageID                     uuid.UUID
 	PoisonedAfter, PoisonedBefore time.Time
 	Error                         string        // anywhere in the reason or the errors
-	BeforeAt                      time.Time     // only what is older than this place,
+	BeforeAt                      time.Time     // only messages older than this place,
 	BeforeID                      int64         // newest first
-	AfterID                       int64         // only greater ids,
-	UpToID                        int64         // and up to this one; zero for no end
+	AfterID                       int64         // only greater ids
+	UpToID                        int64         // only ids up to this one; zero for no end
 	OlderThan                     time.Duration // by the database's clock
 	Aged                          bool          // OlderThan counts, even when it is zero
 }
@@ -40,7 +40,7 @@ func (s *Store) poisonWhere(ctx context.Context, f PoisonFilter) (t terms) {
 	t.add(f.MessageID != uuid.Nil, "message_id = ?", f.MessageID)
 	t.add(!f.PoisonedAfter.IsZero(), "poisoned_at > "+s.names.Instant(f.PoisonedAfter))
 	t.add(!f.PoisonedBefore.IsZero(), "poisoned_at < "+s.names.Instant(f.PoisonedBefore))
-	// As typed, in the same letters: a reason is text, and errors are JSON.
+	// As typed, case-sensitive: a reason is text, and errors are JSON.
 	t.add(f.Error != "", `({instr}(reason, ?) > 0 OR {instr}(errors, ?) > 0)`, f.Error, errorlog.Quoted(f.Error))
 	t.add(f.BeforeID != 0, "(poisoned_at, id) < ("+s.names.Instant(f.BeforeAt)+", ?)", f.BeforeID)
 	t.add(f.AfterID != 0, "id > ?", f.AfterID)
@@ -60,7 +60,7 @@ func (s *Store) PoisonedMessages(ctx context.Context, db bun.IDB, f PoisonFilter
 	return s.listPoisoned(ctx, db, dialect.PoisonedColumns, f, limit)
 }
 
-// PoisonedBriefly is PoisonedMessages without what may be large.
+// PoisonedBriefly is PoisonedMessages without the columns that may be large.
 func (s *Store) PoisonedBriefly(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) ([]dialect.Poisoned, error) {
 	return s.listPoisoned(ctx, db, dialect.BriefColumns, f, limit)
 }
@@ -70,18 +70,18 @@ func (s *Store) listPoisoned(ctx context.Context, db bun.IDB, columns string, f 
 	return read[[]dialect.Poisoned](ctx, s, db, statement+" ORDER BY poisoned_at DESC, id DESC LIMIT ?", append(args, limit)...)
 }
 
-// PoisonedHead is a poisoned message with the first characters of its payload, if there is one.
+// PoisonedHead returns a poisoned message with the first characters of its payload, if it exists.
 func (s *Store) PoisonedHead(ctx context.Context, db bun.IDB, id int64, characters int) (dialect.Poisoned, bool, error) {
 	return first[dialect.Poisoned](ctx, s, db, `SELECT `+dialect.BriefColumns+`, fingerprint, {key parked}, headers, errors,
 	substr(payload, 1, ?) AS payload, `+s.bytesOf("payload")+` AS payload_bytes FROM {poisoned} WHERE id = ?`, characters, id)
 }
 
-// bytesOf is how many bytes there are in columns, as SQL.
+// bytesOf returns the size of columns in bytes, as SQL.
 func (s *Store) bytesOf(columns ...string) string {
 	return strings.Join(dialect.Each(columns, func(column string) string { return "COALESCE(" + fmt.Sprintf(s.names.Bytes, column) + ", 0)" }), " + ")
 }
 
-// PoisonedSize is how many bytes of a poisoned message may be large.
+// PoisonedSize is the size in bytes of what may be large in a poisoned message.
 type PoisonedSize struct {
 	ID    int64 `bun:"id"`
 	Bytes int   `bun:"bytes"`
@@ -105,27 +105,26 @@ func (s *Store) PoisonedIDs(ctx context.Context, db bun.IDB, f PoisonFilter, lim
 	return read[[]int64](ctx, s, db, statement+" ORDER BY id LIMIT ?", append(args, limit)...)
 }
 
-// LastPoisoned returns the greatest id among the poisoned messages that match,
-// or 0.
+// LastPoisoned returns the greatest id among the matching poisoned messages, or 0.
 func (s *Store) LastPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (int64, error) {
 	statement, args := s.poisoned(ctx, "COALESCE(MAX(id), 0)", f)
 	return read[int64](ctx, s, db, statement, args...)
 }
 
-// LastOfPoisoned is the greatest id among all poisoned messages, or 0.
+// LastOfPoisoned returns the greatest id among all poisoned messages, or 0.
 func (s *Store) LastOfPoisoned(ctx context.Context, db bun.IDB) (int64, error) {
 	return read[int64](ctx, s, db, `SELECT COALESCE(MAX(id), 0) FROM {poisoned}`)
 }
 
-// DeletePoisoned deletes poisoned messages, which it locks in the order of their
-// ids, so that no two callers can deadlock, and returns how many.
+// DeletePoisoned deletes poisoned messages and returns how many. It locks them in the order of
+// their ids, so that no two callers can deadlock.
 func (s *Store) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error) {
 	return retried(ctx, db, func(db bun.IDB) (int, error) { return s.dialect.DeletePoisoned(ctx, db, ids) })
 }
 
-// LockPoisoned locks poisoned messages for the rest of the transaction, in the
-// order of their ids, so that two callers cannot deadlock, and that the second
-// finds them gone. Payloads, headers and errors stay where they are.
+// LockPoisoned locks poisoned messages for the rest of the transaction, in the order of their ids.
+// Two callers cannot deadlock, and the second finds them gone. It does not read payloads, headers
+// and errors.
 func (s *Store) LockPoisoned(ctx context.Context, tx bun.Tx, f PoisonFilter, limit int) (rows []dialect.Poisoned, err error) {
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, err
@@ -135,8 +134,8 @@ func (s *Store) LockPoisoned(ctx context.Context, tx bun.Tx, f PoisonFilter, lim
 	return rows, err
 }
 
-// Requeue makes pending messages, with new row ids, out of locked poisoned ones,
-// and returns those it did, with these: where an insert id is pending already nothing changes.
+// Requeue turns locked poisoned messages into pending ones with new row ids and returns those it
+// did, with the new ids. A message whose insert id is already pending does not change.
 func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) (requeued []dialect.Poisoned, err error) {
 	seen := make(map[dialect.PendingKey]bool, len(rows))
 	first := make([]dialect.Poisoned, 0, len(rows)) // of several with one key only the first can be pending
@@ -179,8 +178,8 @@ func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned,
 	return requeued, nil
 }
 
-// withoutTaken leaves out messages whose insert ids are pending under a former name of
-// their consumer.
+// withoutTaken leaves out messages whose insert ids are pending under a former name of their
+// consumer.
 func (s *Store) withoutTaken(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) ([]dialect.Poisoned, error) {
 	former := make(formerKeys)
 	for _, row := range rows {

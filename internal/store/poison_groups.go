@@ -17,8 +17,8 @@ const (
 	countedTogether = 30_000 // rows that one counts: for more PostgreSQL would compile it, which takes far longer
 )
 
-// PoisonGroups lists the groups of poisoned messages, of a consumer or of all, by consumer. It looks
-// for so many at most, and tells whether these are all.
+// PoisonGroups returns groups of poisoned messages, of a consumer or of all, by consumer, and at
+// most so many. whole reports whether these are all.
 func (s *Store) PoisonGroups(ctx context.Context, db bun.IDB, consumer string, most int) (groups []GroupKey, whole bool, err error) {
 	groups, err = retried(ctx, db, func(db bun.IDB) (found []GroupKey, err error) {
 		found, whole, err = s.dialect.PoisonGroups(ctx, db, consumer, most)
@@ -27,16 +27,16 @@ func (s *Store) PoisonGroups(ctx context.Context, db bun.IDB, consumer string, m
 	return groups, whole, err
 }
 
-// PoisonGroup is how large a group is.
+// PoisonGroup is the size of a group.
 type PoisonGroup struct {
 	dialect.GroupKey `bun:",extend"`
 	Messages         int            `bun:"messages"`
-	FirstAt          dialect.Moment `bun:"first_at"` // when the one with the lowest id was poisoned
-	LastAt           dialect.Moment `bun:"last_at"`  // and that with the highest
+	FirstAt          dialect.Moment `bun:"first_at"` // when the message with the lowest id was poisoned
+	LastAt           dialect.Moment `bun:"last_at"`  // when the message with the highest id was poisoned
 }
 
-// Of one group, whose condition takes the place of {group}. Instants are at the ends of the index, since
-// that of all in it would have to be read row by row.
+// Columns for one group, whose condition replaces {group}. Instants are read at the ends of the
+// index: the extremes of all would have to be read row by row.
 const (
 	groupLast = `(SELECT p.poisoned_at FROM {poisoned} p WHERE {group} ORDER BY {last of group} LIMIT 1) AS last_at`
 	groupSize = groupLast + `,
@@ -76,7 +76,7 @@ func (s *Store) ofGroups(ctx context.Context, db bun.IDB, columns string, parts 
 	return all, nil
 }
 
-// FailuresOf returns what is told of the failures of groups, where anything is.
+// FailuresOf returns the reported failures of groups, if there are any.
 func (s *Store) FailuresOf(ctx context.Context, db bun.IDB, groups []GroupKey) (failures []FailureGroup, err error) {
 	for part := range slices.Chunk(groups, together) {
 		var args []any
@@ -93,7 +93,7 @@ func (s *Store) FailuresOf(ctx context.Context, db bun.IDB, groups []GroupKey) (
 	return failures, nil
 }
 
-// PoisonKind is what matching messages of a consumer and payload type have in common.
+// PoisonKind sums up the matching messages of a consumer and payload type.
 type PoisonKind struct {
 	ConsumerType string         `bun:"consumer_type"`
 	PayloadType  string         `bun:"payload_type"`
@@ -105,8 +105,8 @@ type PoisonKind struct {
 	Now          dialect.Moment `bun:"now"`
 }
 
-// PreviewPoisoned looks at the first messages that match, in the order of their ids. An insert id of a consumer that has
-// several names may be pending under any of them.
+// PreviewPoisoned looks at the first matching messages in the order of their ids. An insert id may
+// be pending under any name of its consumer.
 func (s *Store) PreviewPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter, names [][]string, limit int) ([]PoisonKind, error) {
 	taken, args := "k.consumer_type = p.consumer_type", []any(nil)
 	for _, of := range names {

@@ -9,8 +9,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// RateWait is for how long a rate allows nothing, of a lane or, if that is 0, of all; zero when
-// it does.
+// RateWait returns how long a rate allows nothing for a lane or, if that is 0, at all. Zero means
+// that it allows a message.
 func (s *Store) RateWait(ctx context.Context, db bun.IDB, rate dialect.Rate, lane int64) (time.Duration, error) {
 	statement, args := dialect.RateUsed, []any{rate.Name}
 	if lane != 0 {

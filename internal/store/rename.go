@@ -21,21 +21,21 @@ type Former struct {
 	Name string // the present one
 }
 
-// renamePatience bounds each statement of a rename, and what a client that vanishes can keep
-// locked.
+// renamePatience bounds each statement of a rename, and how long a client that vanishes can keep
+// locks.
 const renamePatience = 5 * time.Second
 
 var errNotHeld = errors.New("no message is held") // immutable
 
-// Rename stores messages of a claim under the present names of their consumers, in a transaction
-// of its own: from its commit on, programs that know the former names alone do not find them. The
-// former name stays in a header, see [dialect.Message.Deliver]. Messages are changed as their rows
-// are, and those that were are returned. The others are not ours any more, or somebody has them
-// locked.
+// Rename stores messages of a claim under the present names of their consumers, in a transaction of
+// its own. From its commit on, programs that know only the former names do not find them. The
+// former name stays in a header, see [dialect.Message.Deliver]. Rename changes the given messages
+// like their rows, and returns the renamed ones. The others are no longer ours, or another
+// transaction has them locked.
 //
-// An insert id goes along, unless it is pending under the present name already: then the message
-// goes without. Where insert ids have a table of their own they stay under the former name, which
-// producers look for as well.
+// An insert id is renamed with its message, unless it is pending under the present name: then the
+// message loses it. Where insert ids have a table of their own they stay under the former name,
+// where producers look as well.
 func (s *Store) Rename(ctx context.Context, db *bun.DB, owner string, claim int64, rows []Former) (renamed map[int64]bool, err error) {
 	var held []Former
 	var headers map[int64]string
@@ -66,8 +66,8 @@ func (s *Store) Rename(ctx context.Context, db *bun.DB, owner string, claim int6
 	return renamed, nil
 }
 
-// fenceFormer locks those of the messages that are still in the claim. Nobody else can claim them
-// before the end of the transaction, whatever becomes of the lease.
+// fenceFormer locks those of the messages that are still in the claim. Other processes cannot claim
+// them before the end of the transaction, even if the lease ends.
 func (s *Store) fenceFormer(ctx context.Context, tx bun.Tx, owner string, claim int64, rows []Former) ([]Former, error) {
 	if err := s.within(ctx, tx, renamePatience); err != nil {
 		return nil, err
@@ -86,8 +86,8 @@ func (s *Store) fenceFormer(ctx context.Context, tx bun.Tx, owner string, claim 
 	return slices.DeleteFunc(slices.Clone(rows), func(row Former) bool { return !slices.Contains(ids, row.ID) }), nil
 }
 
-// dropKeys takes the insert ids from those messages whose present names have them pending, and
-// keeps others from making them so until the end of the transaction.
+// dropKeys removes the insert ids of messages whose present names have them pending. It keeps
+// others from inserting them until the end of the transaction.
 func (s *Store) dropKeys(ctx context.Context, tx bun.Tx, rows []Former) (bare map[int64]bool, err error) {
 	var keys []dialect.PendingKey
 	for _, row := range rows {
@@ -122,7 +122,7 @@ func (f Former) key() dialect.PendingKey {
 	return dialect.PendingKey{InsertID: f.InsertID, ConsumerType: f.Name}
 }
 
-// rename writes messages that are locked, and returns their headers.
+// rename writes locked messages and returns their headers.
 func (s *Store) rename(ctx context.Context, tx bun.Tx, rows []Former) (headers map[int64]string, err error) {
 	headers = make(map[int64]string, len(rows))
 	byName := make(map[string][]Former)
@@ -148,8 +148,8 @@ func (s *Store) rename(ctx context.Context, tx bun.Tx, rows []Former) (headers m
 	return headers, nil
 }
 
-// within has the server bound how long a transaction of our own can hold on to anything, where
-// it can do that.
+// within has the server bound how long a transaction of our own can keep locks, if the server can
+// do that.
 func (s *Store) within(ctx context.Context, tx bun.Tx, limit time.Duration) error {
 	if s.names.Within == "" {
 		return nil

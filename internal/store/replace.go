@@ -13,9 +13,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// replace has rows take the place of those that are pending with their insert ids. A new row
-// id is what makes that safe: who runs the old message finds nothing to remove, and so cannot
-// remove a payload that it has not seen.
+// replace replaces pending rows with the same insert ids. The new row ids make that safe: a run of
+// the old message finds nothing to remove, and so cannot remove a payload that it has not seen.
 func (s *Store) replace(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
 	rows = latest(rows)
 	if err := s.replaceFormer(ctx, db, rows); err != nil {
@@ -32,9 +31,10 @@ func (s *Store) replace(ctx context.Context, db bun.IDB, rows []dialect.NewMessa
 	return dialect.Each(rows, func(row dialect.NewMessage) uuid.UUID { return row.MessageID }), nil
 }
 
-// replaceRows locks the rows in the order of their keys, as all producers do. What settles and claims locks rows in
-// another order. It passes over locked ones, but PostgreSQL waits even so for one that is updated a second time
-// while it looks (heap_lock_updated_tuple of its sources knows no SKIP LOCKED), and so may close a circle.
+// replaceRows locks the rows in the order of their keys, as all producers do. Settling and claiming
+// lock rows in another order. They skip locked rows, but PostgreSQL waits even so for a row that is
+// updated a second time while it looks (heap_lock_updated_tuple of its sources does not know SKIP
+// LOCKED), and so may close a cycle.
 func (s *Store) replaceRows(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) error {
 	replace := func(db bun.IDB) error { return s.dialect.Replace(ctx, db, rows) }
 	db, err := txn.Handle(db)
@@ -61,8 +61,7 @@ func latest(rows []dialect.NewMessage) (last []dialect.NewMessage) {
 	return last
 }
 
-// replaceFormer removes what is pending under former names of the rows' consumers, and gives
-// the rows its place.
+// replaceFormer replaces rows that are pending under former names of their consumers.
 func (s *Store) replaceFormer(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) error {
 	of := make(map[dialect.PendingKey]*dialect.NewMessage)
 	var keys []dialect.PendingKey
@@ -83,9 +82,9 @@ func (s *Store) replaceFormer(ctx context.Context, db bun.IDB, rows []dialect.Ne
 	return err
 }
 
-// insertRarely leaves out rows, too, whose insert ids are still taken since their last
-// message was consumed. It looks once they are written: who consumes that message removes it,
-// and so is waited for.
+// insertRarely is insertUnique that also leaves out rows whose insert ids stay taken since their
+// last message was consumed. It looks after writing: the insert waits for a transaction that
+// removes that message.
 func (s *Store) insertRarely(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
 	ids, err = s.insertUnique(ctx, db, rows)
 	if err != nil || len(ids) == 0 {
@@ -113,8 +112,8 @@ func (s *Store) insertRarely(ctx context.Context, db bun.IDB, rows []dialect.New
 	return ids, err
 }
 
-// Remember has the insert ids of consumed messages stay taken. It is part of the transaction
-// in which the messages are removed.
+// Remember keeps the insert ids of consumed messages taken, in the transaction that removes the
+// messages.
 func (s *Store) Remember(ctx context.Context, tx bun.IDB, all []dialect.Recent) error {
 	if len(all) == 0 || s.Supersedes() != nil {
 		return nil
@@ -135,7 +134,7 @@ func (s *Store) Remember(ctx context.Context, tx bun.IDB, all []dialect.Recent) 
 			return fmt.Errorf("remember insert ids: %w", err)
 		}
 	}
-	// Each call removes more than it adds, so that what is over does not pile up.
+	// Each call removes more than it adds, so that expired ids do not pile up.
 	_, err := s.names.Query(ctx, tx, `DELETE FROM {recent} WHERE (insert_id, consumer_type) IN (
   SELECT insert_id, consumer_type FROM {recent} WHERE until < {now} ORDER BY until LIMIT ? {lock free})`, 2*len(all)).Exec(ctx)
 	if err != nil {
@@ -144,7 +143,7 @@ func (s *Store) Remember(ctx context.Context, tx bun.IDB, all []dialect.Recent) 
 	return nil
 }
 
-// consumed lists the insert ids that stay taken of results that were written.
+// consumed returns the insert ids that stay taken after the written results.
 func consumed(results []dialect.Result) (all []dialect.Recent) {
 	for _, r := range results {
 		if r.Recent != nil && r.Outcome == dialect.Done {

@@ -16,9 +16,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Process is a run that works on the tables, as it tells of itself.
+// Process is a run that works on the tables, as it reports itself.
 type Process struct {
-	ID        string         `bun:"id"` // of a processor the owner of its claims
+	ID        string         `bun:"id"` // for a processor, the owner of its claims
 	Kind      string         `bun:"kind"`
 	Host      string         `bun:"host"`
 	PID       int            `bun:"pid"`
@@ -26,7 +26,7 @@ type Process struct {
 	Version   string         `bun:"version"`
 	StartedAt dialect.Moment `bun:"started_at"`
 	SeenAt    dialect.Moment `bun:"seen_at"`
-	StoppedAt dialect.Moment `bun:"stopped_at"` // zero unless it has stopped in order
+	StoppedAt dialect.Moment `bun:"stopped_at"` // zero unless it has shut down cleanly
 	Manifest  []byte         `bun:"manifest"`   // JSON: what it takes
 	State     []byte         `bun:"state"`      // JSON: how it is doing
 	Now       dialect.Moment `bun:"now"`        // when the row was read
@@ -35,7 +35,7 @@ type Process struct {
 // Buckets is how many parts a histogram has.
 const Buckets = 12
 
-// Bounds are the longest durations of each part of a histogram but the last.
+// Bounds returns the longest duration of each part of a histogram except the last.
 func Bounds() [Buckets - 1]time.Duration {
 	return [...]time.Duration{
 		time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,
@@ -43,7 +43,7 @@ func Bounds() [Buckets - 1]time.Duration {
 	}
 }
 
-// Tally is how many runs had which outcome, how long they took, and how late they began.
+// Tally counts runs by outcome, by duration, and by how late they began.
 type Tally struct {
 	Done, Retried, Poisoned, Snoozed, Discarded int64
 	Run, Lag                                    [Buckets]int64
@@ -56,43 +56,44 @@ type Minute struct {
 	Tally
 }
 
-// FailureGroup is what failures of a consumer have in common that belong together.
+// FailureGroup is a group of related failures of a consumer.
 type FailureGroup struct {
 	ConsumerType string         `bun:"consumer_type"`
 	Fingerprint  string         `bun:"fingerprint"`
 	ErrorType    string         `bun:"error_type"`
-	Sample       string         `bun:"sample"` // the text of the last one
+	Sample       string         `bun:"sample"` // the text of the last failure
 	Runs         int64          `bun:"runs"`
 	FirstAt      dialect.Moment `bun:"first_at"`
 	LastAt       dialect.Moment `bun:"last_at"`
-	FirstVersion string         `bun:"first_version"` // of the program that met it first
+	FirstVersion string         `bun:"first_version"` // of the program that had it first
 	RowID        int64          `bun:"row_id"`        // of the last message
-	First, Last  time.Time      `bun:"-"`             // of those that are reported, on the clock of this process; zero is now
+	First, Last  time.Time      `bun:"-"`             // of the reported ones, on the clock of this process; zero is now
 }
 
-// AsRest counts failures among those of too many kinds to be told apart.
+// AsRest returns the failures as part of the group for everything beyond the bound.
 func (f FailureGroup) AsRest() FailureGroup {
 	f.Fingerprint, f.ErrorType = "other", "_OTHER" // the convention of OpenTelemetry
 	return f
 }
 
-// Report is what a process tells of itself, and what has become of messages since the last one.
+// Report is what a process reports about itself, with the outcomes of messages since its last
+// report.
 type Report struct {
-	Process  Process // but for its instants
-	Stopped  bool    // it is the last one
+	Process  Process // without its instants
+	Stopped  bool    // it is the last report
 	Minutes  []Minute
 	Failures []FailureGroup
 }
 
 const (
-	sampleBytes = 2 << 10 // of an error's text, for those that belong together
-	keptKinds   = 500     // kinds of failures of a consumer that are told apart
-	// reportIdle is less than the 2 s for which others wait to write to the same rows.
+	sampleBytes = 2 << 10 // of an error's text, kept for its group
+	keptKinds   = 500     // separate groups of failures of a consumer
+	// reportIdle is less than the 2 s for which other processes wait to write to the same rows.
 	reportIdle = time.Second
 )
 
-// Report writes what a process tells of itself. That it is there is a statement of its own, before all
-// else: for the rest, which is written all or nothing, it may have to wait for others.
+// Report writes the report of a process. It first writes in a statement of its own that the process
+// exists. The rest is written all or nothing, and may have to wait for other processes.
 func (s *Store) Report(ctx context.Context, db bun.IDB, r Report) error {
 	if err := s.present(ctx, db, r); err != nil {
 		return fmt.Errorf("process: %w", err)
@@ -114,14 +115,14 @@ func (s *Store) Report(ctx context.Context, db bun.IDB, r Report) error {
 	})
 }
 
-// present notes that a process is there.
+// present records that a process exists.
 func (s *Store) present(ctx context.Context, db bun.IDB, r Report) error {
 	p, stopped := r.Process, "NULL"
 	if r.Stopped {
 		stopped = "{now}"
 	}
 	known, err := dialect.AffectedOne(s.names.Query(ctx, db, `UPDATE {processes} SET seen_at = {now}, stopped_at = `+stopped+`, state = ? WHERE id = ?`, string(p.State), p.ID).Exec(ctx))
-	if err != nil || known { // MariaDB does not know one that had these values already
+	if err != nil || known { // MariaDB does not count a row that had these values already
 		return err
 	}
 	_, err = s.names.Query(ctx, db, `INSERT INTO {processes}{as row} (id, kind, host, pid, program, version, started_at, seen_at, stopped_at, manifest, state)
@@ -141,7 +142,7 @@ func tallyColumns() []string {
 	return columns
 }
 
-// fields are where the columns of a tally are.
+// fields returns pointers to the columns of a tally.
 func (t *Tally) fields() []*int64 {
 	fields := []*int64{&t.Done, &t.Retried, &t.Poisoned, &t.Snoozed, &t.Discarded}
 	for _, histogram := range []*[Buckets]int64{&t.Run, &t.Lag} {
@@ -152,7 +153,7 @@ func (t *Tally) fields() []*int64 {
 	return fields
 }
 
-// Add adds what another tally has counted.
+// Add adds the counts of another tally.
 func (t *Tally) Add(other *Tally) {
 	add := other.fields()
 	for i, field := range t.fields() {
@@ -160,7 +161,8 @@ func (t *Tally) Add(other *Tally) {
 	}
 }
 
-// addMinutes adds tallies to the present minute, in one order, so that no two processes can deadlock.
+// addMinutes adds tallies to the current minute, in one order, so that no two processes can
+// deadlock.
 func (s *Store) addMinutes(ctx context.Context, db bun.IDB, minutes []Minute) error {
 	if len(minutes) == 0 {
 		return nil
@@ -181,7 +183,7 @@ func (s *Store) addMinutes(ctx context.Context, db bun.IDB, minutes []Minute) er
 	return err
 }
 
-// addFailures adds to what belongs together, in one order as well.
+// addFailures adds to groups of failures, also in one order.
 func (s *Store) addFailures(ctx context.Context, db bun.IDB, failures []FailureGroup) error {
 	if len(failures) == 0 {
 		return nil
@@ -202,7 +204,7 @@ func (s *Store) addFailures(ctx context.Context, db bun.IDB, failures []FailureG
 	return err
 }
 
-// ago is an instant of this process's clock on that of the database.
+// ago converts an instant of this process's clock to the database's clock.
 func (s *Store) ago(ctx context.Context, at time.Time) bun.Safe {
 	var ago time.Duration
 	if !at.IsZero() {
@@ -211,8 +213,9 @@ func (s *Store) ago(ctx context.Context, at time.Time) bun.Safe {
 	return bun.Safe(s.names.After(ctx, -ago))
 }
 
-// fold counts together what would be one kind of failure too many of its consumer. Who reports of a consumer has
-// locked its row of the minute by then, so that two can find the same place free at the turn of a minute only.
+// fold merges failures beyond keptKinds groups of a consumer into one. A process that reports on a
+// consumer has locked its row of the minute, so two can find the same place free only at the turn
+// of a minute.
 func (s *Store) fold(ctx context.Context, db bun.IDB, failures []FailureGroup) ([]FailureGroup, error) {
 	var kept []GroupKey
 	if err := s.names.Query(ctx, db, `SELECT consumer_type, fingerprint FROM {failures} WHERE consumer_type IN (?)`,

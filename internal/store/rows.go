@@ -59,29 +59,29 @@ const (
 	Unclassified    = dialect.Unclassified
 )
 
-// WithClock makes every statement run under the context take its time from now
-// instead of the database's clock. Test kits use it.
+// WithClock makes every statement under the context take its time from now instead of the
+// database's clock. Test kits use it.
 func WithClock(ctx context.Context, now func() time.Time) context.Context {
 	return dialect.WithClock(ctx, now)
 }
 
-// Clock is the time on the clock of this process, or on that of WithClock.
+// Clock returns the time of this process's clock, or that of WithClock.
 func Clock(ctx context.Context) time.Time { return dialect.Clock(ctx) }
 
-// Headers reads headers as they are stored.
+// Headers decodes stored headers.
 func Headers(text []byte) map[string]string { return dialect.Headers(text) }
 
-// Each returns what fn makes of each row.
+// Each returns the result of fn for each row.
 func Each[R, T any](rows []R, fn func(R) T) []T { return dialect.Each(rows, fn) }
 
-// Counted is the number of crashes of a row as it is stored.
+// Counted returns the number of crashes from its stored form.
 func Counted(crashes int) int { return dialect.Counted(crashes) }
 
-// CrashReason says why a message is poisoned whose processes were lost so often.
+// CrashReason returns why a message is poisoned after so many lost processes.
 func CrashReason(crashes int) string { return dialect.CrashReason(crashes) }
 
-// Unbounded is the PerKey of a source that shares among keys, and does not bound them.
+// Unbounded is the PerKey of a source that shares among keys and does not bound them.
 const Unbounded = dialect.Unbounded
 
-// Lane is what the messages of one key share.
+// Lane returns the number that the messages of one key share.
 func Lane(key string) int64 { return dialect.Lane(key) }

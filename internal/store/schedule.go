@@ -29,14 +29,14 @@ type Schedule struct {
 	LastFiredAt    dialect.Moment `bun:"last_fired_at"`
 	LastError      string         `bun:"last_error"`
 	CreatedAt      dialect.Moment `bun:"created_at"`
-	Recent         []byte         `bun:"recent"` // its last fires, see FiresOf, only where it is listed
+	Recent         []byte         `bun:"recent"` // its last fires, see FiresOf, only in lists
 	Now            dialect.Moment `bun:"now"`    // when the row was read
 }
 
-// Due tells whether the schedule's own fire time has come.
+// Due reports whether the schedule's own fire time has come.
 func (s Schedule) Due() bool { return !s.Paused && !s.AvailableAfter.After(s.Now.Time) }
 
-// RunNow tells whether somebody has asked for a run beside those.
+// RunNow reports whether an extra run was requested.
 func (s Schedule) RunNow() bool { return !s.RunAt.IsZero() && !s.RunAt.After(s.Now.Time) }
 
 // ScheduleFilter selects schedules; zero fields select all.
@@ -45,8 +45,8 @@ type ScheduleFilter struct {
 	IDs       []int64 // only these
 	Except    []int64 // all but these
 	Name, Tag string
-	Failed    bool  // only those that could not fire the last time
-	Sound     bool  // only the others
+	Failed    bool  // only those that failed to fire the last time
+	Sound     bool  // only those that did not fail
 	After     int64 // only those with greater ids
 }
 
@@ -72,9 +72,9 @@ func (s *Store) Now(ctx context.Context, db bun.IDB) (time.Time, error) {
 	return now.Time, err
 }
 
-// SaveSchedule inserts a schedule and returns its id. A named schedule that
-// exists is replaced; it keeps its place in time as long as its expression and
-// zone stay, so that saving it at every boot postpones nothing.
+// SaveSchedule inserts a schedule and returns its id. It replaces a named schedule that exists,
+// which keeps its next fire time while its expression and zone stay. So saving it at every boot
+// postpones nothing.
 func (s *Store) SaveSchedule(ctx context.Context, db bun.IDB, row Schedule) (id int64, err error) {
 	return s.dialect.SaveSchedule(ctx, db, []any{
 		bun.NullZero(row.Name), bun.NullZero(row.Tag), row.PayloadType, string(row.Payload), bun.NullZero(string(row.Headers)),
@@ -85,8 +85,8 @@ func (s *Store) SaveSchedule(ctx context.Context, db bun.IDB, row Schedule) (id 
 const listSchedules = `SELECT id, name, tag, payload_type, cron_expression, cron_timezone, available_after, run_at, paused,
 	last_fired_at, last_error, created_at, (SELECT f.recent FROM {fires} f WHERE f.schedule_id = s.id) AS recent%s FROM {schedules} s WHERE `
 
-// Schedules lists schedules by id, with their last fires; brief leaves out what can be large, payloads
-// and headers.
+// Schedules returns schedules by id, with their last fires. brief leaves out payloads and headers,
+// which can be large.
 func (s *Store) Schedules(ctx context.Context, db bun.IDB, f ScheduleFilter, brief bool, limit int) ([]Schedule, error) {
 	t, large := f.terms(), ", payload, headers"
 	if brief {
@@ -95,7 +95,8 @@ func (s *Store) Schedules(ctx context.Context, db bun.IDB, f ScheduleFilter, bri
 	return read[[]Schedule](ctx, s, db, fmt.Sprintf(listSchedules, large)+t.where()+" ORDER BY id LIMIT ?", append(t.args, limit)...)
 }
 
-// DeleteSchedules deletes schedules and returns how many. A filter that selects all is an error.
+// DeleteSchedules deletes schedules and returns how many. It returns an error for a filter that
+// selects all.
 func (s *Store) DeleteSchedules(ctx context.Context, db bun.IDB, f ScheduleFilter) (int, error) {
 	t := f.terms()
 	if len(t.texts) == 0 {
@@ -110,7 +111,7 @@ type ScheduleChange struct {
 	AvailableAfter time.Time // zero leaves it
 	RunAt          time.Time // zero leaves it, unless Ran
 	RunNow         bool      // asks for a run, on the database's clock
-	Ran            bool      // nobody asks for a run any more
+	Ran            bool      // the requested run is over
 	CronExpression string    // empty leaves expression and zone
 	CronTimezone   string
 	Payload        []byte // nil leaves payload and type
@@ -119,7 +120,7 @@ type ScheduleChange struct {
 	Error          *string
 }
 
-// UpdateSchedule changes a schedule and tells whether there is one.
+// UpdateSchedule changes a schedule and reports whether it exists.
 func (s *Store) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, c ScheduleChange) (bool, error) {
 	var set terms
 	if c.Paused != nil {
@@ -150,9 +151,8 @@ func (s *Store) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, c Sche
 	return changed, err
 }
 
-// LockSchedules locks the schedules that match for the rest of the transaction,
-// and reads the clock once it has them: whatever was firing them has committed by
-// then.
+// LockSchedules locks matching schedules for the rest of the transaction and then reads the clock:
+// any fire of them in progress has committed by then.
 func (s *Store) LockSchedules(ctx context.Context, tx bun.Tx, f ScheduleFilter) (rows []Schedule, now time.Time, err error) {
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, time.Time{}, err
@@ -165,9 +165,9 @@ func (s *Store) LockSchedules(ctx context.Context, tx bun.Tx, f ScheduleFilter) 
 	return rows, now, err
 }
 
-// LockScheduleSet keeps others from locking the schedules of a tag, as a set, until the
-// end of the transaction. Where only rows can be locked that is not all there is to
-// it: a conflict is repeated.
+// LockScheduleSet keeps other transactions from locking the schedules of a tag, as a set, until the
+// end of the transaction. Where only rows can be locked it does not prevent every conflict: those
+// are repeated.
 func (s *Store) LockScheduleSet(ctx context.Context, tx bun.Tx, tag string) error {
 	err := s.dialect.AdvisoryLock(ctx, tx, "schedules tagged "+tag, true)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -176,10 +176,9 @@ func (s *Store) LockScheduleSet(ctx context.Context, tx bun.Tx, tag string) erro
 	return err
 }
 
-// LockDueSchedules locks schedules of the given payload types that are due, or
-// that somebody wants to run now, and that nobody else has locked, for the rest
-// of the transaction, of which the server bounds each statement and each wait for
-// the next one by the limit.
+// LockDueSchedules locks schedules of the given payload types for the rest of the transaction:
+// those that are due or requested, and not locked. The server bounds each statement and each wait
+// for the next one by limit.
 func (s *Store) LockDueSchedules(ctx context.Context, tx bun.Tx, payloadTypes []string, f ScheduleFilter, n int, limit time.Duration) (rows []Schedule, err error) {
 	if err := s.within(ctx, tx, limit); err != nil {
 		return nil, fmt.Errorf("preamble: %w", err)
@@ -192,8 +191,8 @@ func (s *Store) LockDueSchedules(ctx context.Context, tx bun.Tx, payloadTypes []
 	return rows, err
 }
 
-// DueScheduleIDs returns the ids of schedules that are due, locked or not. It reads
-// nothing else of them, so that it finds those, too, that cannot be read.
+// DueScheduleIDs returns the ids of due schedules, locked or not. It reads nothing else, so it also
+// finds schedules that cannot be decoded.
 func (s *Store) DueScheduleIDs(ctx context.Context, db *bun.DB, payloadTypes []string, f ScheduleFilter, limit int) ([]int64, error) {
 	due, args := dueSchedules(payloadTypes, f, limit)
 	return read[[]int64](ctx, s, db, "SELECT id FROM {schedules} WHERE "+due, args...)
@@ -206,8 +205,8 @@ func dueSchedules(payloadTypes []string, f ScheduleFilter, limit int) (condition
 	return t.where() + " ORDER BY available_after, id LIMIT ?", append(t.args, limit)
 }
 
-// UnregisteredSchedules lists the schedules, 20 at most, that should have fired so
-// long ago and have not, and whose payload type is none of the given.
+// UnregisteredSchedules returns at most 20 schedules that are overdue for that long and have none
+// of the given payload types.
 func (s *Store) UnregisteredSchedules(ctx context.Context, db *bun.DB, payloadTypes []string, overdue time.Duration) ([]Schedule, error) {
 	var t terms
 	t.add(true, "NOT paused AND available_after < "+s.names.After(ctx, -overdue))
@@ -215,8 +214,8 @@ func (s *Store) UnregisteredSchedules(ctx context.Context, db *bun.DB, payloadTy
 	return read[[]Schedule](ctx, s, db, selectSchedules+t.where()+" ORDER BY available_after, id LIMIT 20", t.args...)
 }
 
-// NextSchedule returns the time until the next schedule of the payload types is
-// due, those with the given ids left out; false means that there is none.
+// NextSchedule returns the time until the next schedule of the payload types is due, except for the
+// given ids. It returns false if there is none.
 func (s *Store) NextSchedule(ctx context.Context, db *bun.DB, payloadTypes []string, except []int64) (time.Duration, bool, error) {
 	type next struct {
 		Now  dialect.Moment `bun:"now"`

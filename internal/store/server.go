@@ -14,8 +14,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// refused is an outbox.ErrUnsupportedServer unless the library is made for the server, or it is only
-// untested and that is allowed.
+// refused returns an outbox.ErrUnsupportedServer unless the library supports the server, or the
+// server is only untested and that is allowed.
 func refused(s dialect.Server, untested bool) error {
 	switch {
 	case s.Name == "" || s.Why == "" && untested:
@@ -31,9 +31,9 @@ const (
 	dropReceived  = `DELETE FROM {inbox} WHERE receiver = ?`
 )
 
-// readsCommitted reports a server on which READ COMMITTED is only a word: a second statement of
-// a transaction must see what was committed since the first, or messages are claimed twice.
-// No setting tells that of every server, so it is tried, with a row that is removed again.
+// readsCommitted returns an error if READ COMMITTED has no effect on a server. A second statement
+// of a transaction must see what was committed since the first, or messages are claimed twice. No
+// setting shows that on every server, so it is tried with a row that is removed again.
 func (s *Store) readsCommitted(ctx context.Context, db *bun.DB, server dialect.Server) error {
 	receiver := "server-check." + rand.Text()
 	defer func() {

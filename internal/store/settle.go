@@ -12,26 +12,24 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Finish ends claims of which every message is done, and removes the messages.
-// Claims that are not returned were no longer held: nothing of them was written. When
-// somebody keeps one of the messages locked, nothing is written at all, and the error
-// [dberr.IsLockTimeout].
+// Finish ends claims whose messages are all done, and removes the messages. Claims that it does not
+// return were no longer held; nothing of them was written. If another transaction keeps a message
+// locked, nothing is written at all, and the error is [dberr.IsLockTimeout].
 func (s *Store) Finish(ctx context.Context, db *bun.DB, owner string, claims []int64) ([]dialect.Finished, error) {
 	return retried(ctx, db, func(db bun.IDB) ([]dialect.Finished, error) { return s.dialect.Finish(ctx, db, owner, claims) })
 }
 
-// Settle writes results of any number of claims, each message at most once. A
-// result counts only while its message is in a claim of the owner, so settling
-// twice, late or out of order changes nothing. Live claims get a new lease. When
-// somebody keeps one of the messages locked, nothing is written at all, and the error
-// [dberr.IsLockTimeout]: [Store.SettleFree] writes the others.
+// Settle writes results of any number of claims, each message at most once. A result counts only
+// while its message is in a claim of the owner, so settling twice, late or out of order changes
+// nothing. Live claims get a new lease. If another transaction keeps a message locked, nothing is
+// written at all, and the error is [dberr.IsLockTimeout]: [Store.SettleFree] writes the others.
 func (s *Store) Settle(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result) (settled dialect.Settled, err error) {
 	return s.settleWith(ctx, db, owner, lease, results, false)
 }
 
-// SettleFree is Settle, but does not wait for messages that somebody else has locked:
-// their results are [dialect.Settled.Busy], and they stay in their claims. Where one writer locks
-// the whole database it is the same as Settle.
+// SettleFree is Settle without waiting for locked messages: their results are
+// [dialect.Settled.Busy], and they stay in their claims. Where one writer locks the whole database
+// it is the same as Settle.
 func (s *Store) SettleFree(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result) (dialect.Settled, error) {
 	return s.settleWith(ctx, db, owner, lease, results, true)
 }
@@ -60,7 +58,7 @@ func (s *Store) settleWith(ctx context.Context, db *bun.DB, owner string, lease 
 	})
 }
 
-// appliedOf are the results that count: their claims were live, and nobody had their messages locked.
+// appliedOf returns the results that count: their claims were live and their messages not locked.
 func appliedOf(results []dialect.Result, settled dialect.Settled) (applied []dialect.Result) {
 	for _, r := range results {
 		busy := slices.ContainsFunc(settled.Busy, func(b dialect.Result) bool { return b.Message == r.Message })
@@ -71,9 +69,8 @@ func appliedOf(results []dialect.Result, settled dialect.Settled) (applied []dia
 	return applied
 }
 
-// Extend renews every claim of the owner and returns their ids. A claim that is
-// missing was taken away; one that the caller does not know was made by a claim
-// whose commit was never confirmed.
+// Extend renews every claim of the owner and returns their ids. A missing claim was taken away. An
+// id unknown to the caller belongs to a claim whose commit was never confirmed.
 func (s *Store) Extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) ([]int64, error) {
 	return retried(ctx, db, func(db bun.IDB) ([]int64, error) { return s.dialect.Extend(ctx, db, owner, lease) })
 }
@@ -90,9 +87,9 @@ func (s *Store) Recover(ctx context.Context, db *bun.DB, maxCrashes int) (dialec
 	return retried(ctx, db, func(db bun.IDB) (dialect.Recovered, error) { return s.dialect.Recover(ctx, db, maxCrashes) })
 }
 
-// Fence locks claimed messages for the rest of the transaction, and returns those
-// that are still ours to run. For one that somebody else has locked it waits a
-// while, and returns none: roll back. Among several it leaves those out.
+// Fence locks claimed messages for the rest of the transaction, and returns those that are still
+// ours to run. It waits a while for a message that another transaction has locked, and then returns
+// none: roll back. Among several it leaves locked ones out.
 func (s *Store) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) (held []int64, err error) {
 	held, err = s.dialect.Fence(ctx, tx, f)
 	if dberr.IsLockTimeout(err) {
@@ -101,9 +98,9 @@ func (s *Store) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) (held []
 	return held, err
 }
 
-// Interrupt ends the statement, and maybe the whole session, that an abandoned
-// transaction is in, so that it can be rolled back. ended is when its context was
-// cancelled or its connection lost, so that it began no further statement.
+// Interrupt ends the statement, and maybe the whole session, of an abandoned transaction, so that
+// it can be rolled back. ended is when its context was cancelled or its connection lost: it began
+// no statement after that.
 func (s *Store) Interrupt(ctx context.Context, db *bun.DB, session dialect.Session, ended time.Time) error {
 	if session == (dialect.Session{}) {
 		return nil
@@ -111,15 +108,15 @@ func (s *Store) Interrupt(ctx context.Context, db *bun.DB, session dialect.Sessi
 	return s.dialect.Interrupt(ctx, db, session, ended)
 }
 
-// Remove deletes messages that were fenced in a session, as its transaction began: what a
-// consumer has done to its search_path or role does not count any more. It returns how many
-// there were.
+// Remove deletes messages that were fenced in a session, with the search_path and role that its
+// transaction began with: a consumer's changes to them no longer count. It returns how many
+// messages there were.
 func (s *Store) Remove(ctx context.Context, tx bun.IDB, session dialect.Session, ids ...int64) (int, error) {
 	return s.dialect.Remove(ctx, tx, session, ids)
 }
 
-// Replaced counts messages that have taken the place of others, in a transaction that has
-// these locked, or has removed them, and so did it itself.
+// Replaced counts messages that have replaced others. The transaction has locked or removed the
+// others, so it has replaced them itself.
 func (s *Store) Replaced(ctx context.Context, tx bun.IDB, others []dialect.Message) (n int, err error) {
 	for _, m := range others {
 		if m.InsertID == "" {
@@ -135,42 +132,40 @@ func (s *Store) Replaced(ctx context.Context, tx bun.IDB, others []dialect.Messa
 	return n, nil
 }
 
-// Savepoint marks the state of a transaction for [Store.Undo] to go back to. It
-// hides the one before.
+// Savepoint marks the state of a transaction for [Store.Undo]. It hides the one before.
 func (s *Store) Savepoint(ctx context.Context, tx bun.IDB) error {
 	_, err := tx.NewRaw(`SAVEPOINT asyncmonolith`).Exec(ctx)
 	return err
 }
 
-// Undo takes back what the transaction has done since the savepoint, which
-// remains.
+// Undo rolls back to the savepoint, which remains.
 func (s *Store) Undo(ctx context.Context, tx bun.IDB) error {
 	_, err := tx.NewRaw(`ROLLBACK TO SAVEPOINT asyncmonolith`).Exec(ctx)
 	return err
 }
 
-// Exists waits until no transaction is undecided about a message, and tells
-// whether it is still there.
+// Exists waits until no transaction is undecided about a message, and reports whether it still
+// exists.
 func (s *Store) Exists(ctx context.Context, db *bun.DB, id int64) (bool, error) {
 	_, exists, err := first[int64](ctx, s, db, s.names.Exists, id)
 	return exists, err
 }
 
-// retried runs a single statement; when it loses a conflict, which it can under a
-// stricter default isolation, it runs again in an explicit READ COMMITTED
-// transaction. In the caller's transaction a conflict is the caller's to retry.
+// retried runs a single statement. After a conflict, which a stricter default isolation can cause,
+// it runs it again in an explicit READ COMMITTED transaction. In a caller's transaction a conflict
+// is the caller's to retry.
 func retried[T any](ctx context.Context, db bun.IDB, statement func(bun.IDB) (T, error)) (result T, err error) {
 	err = retry(ctx, db, func(db bun.IDB) (err error) {
 		result, err = statement(db)
 		return err
 	})
-	if err != nil { // what was rolled back is no result
+	if err != nil { // a result that was rolled back is none
 		return *new(T), err
 	}
 	return result, nil
 }
 
-// read runs a statement that only reads, and lets no conflict surface.
+// read runs a statement that only reads, and repeats it after a conflict.
 func read[T any](ctx context.Context, s *Store, db bun.IDB, statement string, args ...any) (into T, err error) {
 	err = retry(ctx, db, func(db bun.IDB) error {
 		into = *new(T)
@@ -182,7 +177,7 @@ func read[T any](ctx context.Context, s *Store, db bun.IDB, statement string, ar
 	return into, nil
 }
 
-// first reads a row, if there is one.
+// first reads the first row, if there is one.
 func first[T any](ctx context.Context, s *Store, db bun.IDB, statement string, args ...any) (row T, found bool, err error) {
 	rows, err := read[[]T](ctx, s, db, statement, args...)
 	if err != nil || len(rows) == 0 {

@@ -12,17 +12,18 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Slot is the right to run one consumer of those that share a limit.
+// Slot is the right to run one of the consumers that share a limit.
 type Slot struct {
 	Name string `bun:"name"`
 	N    int    `bun:"n"`
 }
 
-// slotWanted is for how long it is known that an owner without a slot waits for one.
+// slotWanted is how long a waiting owner without a slot stays recorded.
 const slotWanted = time.Second
 
-// TakeSlots leases up to so many of the limit's slots that nobody has, and returns them. It
-// waits for nobody. An owner that has none, and gets none, is noted in slot 0, which is no slot: see SlotsWanted.
+// TakeSlots leases up to wanted free slots of the limit and returns them. It does not wait for
+// locks. An owner without a slot that gets none is recorded in slot 0, which is no slot: see
+// SlotsWanted.
 func (s *Store) TakeSlots(ctx context.Context, db *bun.DB, owner, name string, limit, wanted int, lease time.Duration) (taken []Slot, err error) {
 	err = txn.InTx(txn.Shared(ctx), db, func(tx bun.Tx) error {
 		taken = nil
@@ -54,7 +55,7 @@ func (s *Store) TakeSlots(ctx context.Context, db *bun.DB, owner, name string, l
 	return taken, nil
 }
 
-// ensureSlots makes those of a limit that there are not yet.
+// ensureSlots creates the missing slots of a limit.
 func (s *Store) ensureSlots(ctx context.Context, tx bun.Tx, name string, limit int) error {
 	var have int
 	if err := s.names.Query(ctx, tx, `SELECT count(*) FROM {slots} WHERE name = ? AND n <= ?`, name, limit).Scan(ctx, &have); err != nil || have > limit {
@@ -68,7 +69,8 @@ func (s *Store) ensureSlots(ctx context.Context, tx bun.Tx, name string, limit i
 	return err
 }
 
-// wantSlot notes an owner that waits for a slot, unless it has one, or somebody was noted just now.
+// wantSlot records an owner that waits for a slot, unless it has one or another owner was recorded
+// just now.
 func (s *Store) wantSlot(ctx context.Context, tx bun.Tx, owner, name string) error {
 	var has int
 	err := s.names.Query(ctx, tx, `SELECT count(*) FROM {slots} WHERE name = ? AND owner = ? AND n > 0 AND leased_until > {now}`, name, owner).Scan(ctx, &has)
@@ -80,14 +82,14 @@ func (s *Store) wantSlot(ctx context.Context, tx bun.Tx, owner, name string) err
 	return err
 }
 
-// SlotsWanted returns those of the limits for whose slots another owner waits that has none.
+// SlotsWanted returns the limits for whose slots another owner without any waits.
 func (s *Store) SlotsWanted(ctx context.Context, db bun.IDB, owner string, names []string) (wanted []string, err error) {
 	err = s.names.Query(ctx, db, `SELECT name FROM {slots} WHERE name IN (?) AND n = 0 AND owner <> ? AND leased_until > {now}`, bun.List(names), owner).Scan(ctx, &wanted)
 	return wanted, err
 }
 
-// ExtendSlots renews slots of the owner, by the names of their limits, and returns those that
-// it still has. One that it was given without hearing of it is left to end with its lease.
+// ExtendSlots renews slots of the owner, by the names of their limits, and returns those that it
+// still has. A slot that the owner does not know it has ends with its lease.
 func (s *Store) ExtendSlots(ctx context.Context, db bun.IDB, owner string, slots map[string][]int, lease time.Duration) ([]Slot, error) {
 	return retried(ctx, db, func(db bun.IDB) (held []Slot, err error) {
 		for _, name := range slices.Sorted(maps.Keys(slots)) { // in one order, so that no two can deadlock
@@ -102,7 +104,7 @@ func (s *Store) ExtendSlots(ctx context.Context, db bun.IDB, owner string, slots
 	})
 }
 
-// ReturnSlots gives slots of the owner back.
+// ReturnSlots releases slots of the owner.
 func (s *Store) ReturnSlots(ctx context.Context, db bun.IDB, owner, name string, slots []int) error {
 	return retry(ctx, db, func(db bun.IDB) error {
 		_, err := s.names.Query(ctx, db, `UPDATE {slots} SET owner = '', leased_until = {now} WHERE name = ? AND n IN (?) AND owner = ?`, name, bun.List(slots), owner).Exec(ctx)
@@ -110,13 +112,13 @@ func (s *Store) ReturnSlots(ctx context.Context, db bun.IDB, owner, name string,
 	})
 }
 
-// SlotOwner is who has slots of a limit.
+// SlotOwner is an owner of slots of a limit.
 type SlotOwner struct {
 	Owner string `bun:"owner"`
 	Slots int    `bun:"slots"`
 }
 
-// SlotOwners lists who has slots of a limit now.
+// SlotOwners returns the current owners of slots of a limit.
 func (s *Store) SlotOwners(ctx context.Context, db bun.IDB, name string) ([]SlotOwner, error) {
 	return read[[]SlotOwner](ctx, s, db, `SELECT owner, count(*) AS slots FROM {slots} WHERE name = ? AND n > 0 AND owner <> '' AND leased_until > {now} GROUP BY owner ORDER BY owner`, name)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// Stats tells what waits for each of the stored consumer types.
+// Stats returns what waits for each of the stored consumer types.
 func (s *Store) Stats(ctx context.Context, db bun.IDB, consumers []string) (rows []dialect.QueueStats, err error) {
 	for part := range slices.Chunk(consumers, 100) { // one statement for all would have too many parts
 		var of []dialect.QueueStats

@@ -25,7 +25,7 @@ type Store struct {
 	names   dialect.Names
 }
 
-// engines makes what speaks to each database, by bun's name for it. It is immutable.
+// engines creates the dialect of each database, by bun's name for it. It is immutable.
 var engines = map[bundialect.Name]func(bus.Tables) (dialect.Dialect, error){
 	bundialect.PG:     postgres.New,
 	bundialect.SQLite: sqlite.New,
@@ -45,8 +45,8 @@ func For(d bundialect.Name, tables bus.Tables) (*Store, error) {
 	return &Store{e, e, e.Tables()}, nil
 }
 
-// Stores are those of all dialects, for callers that learn the dialect only call by call.
-// Make them with [All]: the zero value is that of a user's zero value.
+// Stores holds the stores of all dialects, for callers that learn the dialect only call by call.
+// Make it with [All]: the zero value stands for a user's zero value.
 type Stores struct {
 	tables bus.Tables
 	byName map[bundialect.Name]*Store
@@ -63,8 +63,8 @@ func All(tables bus.Tables) Stores {
 	return stores
 }
 
-// Of checks a handle, see [txn.Handle], and returns the store for its dialect. unmade is the
-// error of the zero value.
+// Of checks a handle, see [txn.Handle], and returns the store for its dialect. unmade is the error
+// of the zero value.
 func (s Stores) Of(db bun.IDB, unmade error) (*Store, bun.IDB, error) {
 	if s.byName == nil {
 		return nil, nil, unmade
@@ -89,12 +89,12 @@ func (s Stores) In(ctx context.Context, db bun.IDB, unmade error) (*Store, bun.I
 	return st, db, err
 }
 
-// RowLocks tells whether the database locks rows rather than itself.
+// RowLocks reports whether the database locks rows rather than itself.
 func (s *Store) RowLocks() bool { return s.names.RowLocks }
 
-// Ready reports, in the given time, why nobody could work with the live database: it cannot
-// be reached, it is a server that is refused, its tables are missing or too old, or its settings
-// break promises. untested allows a server that nobody has tried.
+// Ready reports, in the given time, why the library cannot work with the live database: it cannot
+// be reached, its server is refused, its tables are missing or too old, or its settings break
+// promises. untested allows a server that was never tested.
 func (s *Store) Ready(ctx context.Context, db *bun.DB, within time.Duration, untested bool) (dialect.Settings, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -14,13 +14,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// Subscription is how far one shard of one version of a reader of the log has come.
+// Subscription is the position of one shard of one version of a reader of the log.
 type Subscription struct {
 	Name        string `bun:"name"`
 	Version     int    `bun:"version"`
 	Shard       int    `bun:"shard"`
 	Shards      int    `bun:"shards"`
-	Filter      string `bun:"filter"` // what the reader selects: a hash, or of a relay the types, as JSON
+	Filter      string `bun:"filter"` // what the reader selects: a hash, or a relay's types as JSON
 	Position    int64  `bun:"position"`
 	ReplayUntil int64  `bun:"replay_until"` // up to here everything was applied before
 	Status      string `bun:"status"`
@@ -32,9 +32,9 @@ type Subscription struct {
 	// Only AllSubscriptions fills in these.
 	NextAt  dialect.Moment `bun:"next_at"`
 	MovedAt dialect.Moment `bun:"moved_at"`
-	Active  int            `bun:"active"` // the version to use, 0 if none was made so
+	Active  int            `bun:"active"` // the version in use, 0 if none
 
-	// Session is where it is locked, by LockSubscription.
+	// Session is the locked session, set by LockSubscription.
 	dialect.Session `bun:",extend"`
 }
 
@@ -42,21 +42,21 @@ type Subscription struct {
 const (
 	Running = "running"
 	Halted  = "halted"  // it waits for a person
-	Retired = "retired" // another version has taken its place
+	Retired = "retired" // another version has replaced it
 )
 
 const readSubscriptions = `SELECT name, version, shard, shards, filter, position, replay_until, status, attempts, last_error, mark, {last} AS head
 FROM {subscriptions} WHERE name = ? ORDER BY version, shard`
 
-// AllSubscriptions lists the shards of all readers. Receivers into the log read nothing: their rows say whose turn it is.
+// AllSubscriptions returns the shards of all readers. Receivers into the log read nothing: their
+// rows record whose turn it is.
 func (s *Store) AllSubscriptions(ctx context.Context, db bun.IDB, limit int) ([]Subscription, error) {
 	return read[[]Subscription](ctx, s, db, `SELECT s.name, s.version, s.shard, s.shards, s.filter, s.position, s.replay_until, s.status, s.attempts, s.last_error, s.mark, {last} AS head,
 	s.next_at, s.moved_at, (SELECT p.active_version FROM {projections} p WHERE p.name = s.name) AS active
 FROM {subscriptions} s WHERE s.name NOT LIKE 'receive:%' ORDER BY s.name, s.version, s.shard LIMIT ?`, limit)
 }
 
-// Subscribe enters a subscription's shards unless they are there, in one
-// transaction of the caller.
+// Subscribe adds a subscription's shards unless they exist, in a transaction of the caller.
 func (s *Store) Subscribe(ctx context.Context, tx bun.Tx, sub Subscription) error {
 	if err := s.AdvisoryLock(ctx, tx, "subscribe "+sub.Name, true); err != nil {
 		return err
@@ -94,8 +94,8 @@ func (s *Store) Subscriptions(ctx context.Context, db bun.IDB, name string) ([]S
 const behindSubscriptions = `SELECT '' AS name, 0 AS version, 0 AS shard WHERE EXISTS (SELECT 1 FROM {events} e WHERE {unplaced})
 UNION ALL SELECT name, version, shard FROM {subscriptions} WHERE status = ? AND next_at <= {now} AND position < {last} AND name IN (?)`
 
-// Behind returns the shards of the named readers that have something to read, and
-// tells whether there are events to number first.
+// Behind returns the shards of the named readers that have something to read. pending reports
+// whether there are events to number first.
 func (s *Store) Behind(ctx context.Context, db bun.IDB, names []string) (rows []Subscription, pending bool, err error) {
 	if len(names) == 0 {
 		names = []string{""}
@@ -109,7 +109,7 @@ func (s *Store) Behind(ctx context.Context, db bun.IDB, names []string) (rows []
 
 const unnumbered = `SELECT count(*) AS n FROM (SELECT 1 FROM {events} e WHERE {unplaced} LIMIT ?) u`
 
-// Unnumbered counts events that have no place yet, up to a limit.
+// Unnumbered counts events without a place, up to a limit.
 func (s *Store) Unnumbered(ctx context.Context, db bun.IDB, limit int) (int64, error) {
 	return read[int64](ctx, s, db, unnumbered, limit)
 }
@@ -117,10 +117,10 @@ func (s *Store) Unnumbered(ctx context.Context, db bun.IDB, limit int) (int64, e
 const lockSubscription = `SELECT name, version, shard, shards, filter, position, replay_until, status, attempts, last_error{session}
 FROM {subscriptions} WHERE name = ? AND version = ? AND shard = ? AND status = ? AND next_at <= {now} {lock free}`
 
-// LockSubscription locks a shard until the end of the transaction: what is read
-// and applied meanwhile is nobody else's. False means that somebody has it, or
-// that it is not to run now. idle bounds how long the server keeps the transaction
-// open without a statement, should this process vanish.
+// LockSubscription locks a shard until the end of the transaction, in which only this process reads
+// and applies its events. It returns false if another process has the shard, or if it must not run
+// now. idle bounds how long the server keeps the transaction open without a statement, in case this
+// process vanishes.
 func (s *Store) LockSubscription(ctx context.Context, tx bun.Tx, name string, version, shard int, idle time.Duration) (Subscription, bool, error) {
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return Subscription{}, false, err
@@ -139,8 +139,8 @@ func (s *Store) LockSubscription(ctx context.Context, tx bun.Tx, name string, ve
 	return rows[0].Subscription, true, nil
 }
 
-// Session tells where the transaction runs, and bounds how long the server keeps it open
-// without a statement, should this process vanish.
+// Session returns the session of the transaction. idle bounds how long the server keeps it open
+// without a statement, in case this process vanishes.
 func (s *Store) Session(ctx context.Context, tx bun.Tx, idle time.Duration) (dialect.Session, error) {
 	var row struct {
 		dialect.Session `bun:",extend"`
@@ -157,16 +157,16 @@ func (s *Store) Session(ctx context.Context, tx bun.Tx, idle time.Duration) (dia
 const moveSubscription = `UPDATE {subscriptions} SET position = ?, attempts = 0, last_error = NULL, moved_at = {now}
 WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ?`
 
-// MoveSubscription moves a locked shard from where it was to another position, as its
-// transaction began, see [Store.Remove]; and so is what follows it. False means that
-// somebody else has moved it.
+// MoveSubscription moves a locked shard to another position. It runs with the role and search_path
+// that its transaction began with, see [Store.Remove], and so do later statements. It returns false
+// if another process has moved the shard.
 func (s *Store) MoveSubscription(ctx context.Context, tx bun.Tx, sub Subscription, to int64) (bool, error) {
 	before, args := s.names.AsBegun(sub.Session)
 	args = append(args, to, sub.Name, sub.Version, sub.Shard, sub.Position, Running)
 	return dialect.AffectedOne(s.names.Query(ctx, tx, before+moveSubscription, args...).Exec(ctx))
 }
 
-// Failure is what is written down of a shard that could not go on.
+// Failure is the record of a shard that could not go on.
 type Failure struct {
 	Status   string
 	Attempts int
@@ -174,14 +174,14 @@ type Failure struct {
 	Error    string
 }
 
-// FailSubscription writes down that a shard could not get past where it is.
+// FailSubscription records that a shard could not go on from its position.
 func (s *Store) FailSubscription(ctx context.Context, db bun.IDB, sub Subscription, f Failure) error {
 	_, err := s.FailLeased(ctx, db, sub, "", f)
 	return err
 }
 
-// LockReader locks all shards of one version, or of all for 0, and waits for
-// whoever has them.
+// LockReader locks all shards of one version, or of all versions for 0. It waits for other
+// transactions that have them.
 func (s *Store) LockReader(ctx context.Context, tx bun.Tx, name string, version int) ([]Subscription, error) {
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, err
@@ -194,8 +194,7 @@ func (s *Store) LockReader(ctx context.Context, tx bun.Tx, name string, version 
 	return slices.DeleteFunc(all, func(row Subscription) bool { return version != 0 && row.Version != version }), err
 }
 
-// Rewind has one version of a reader begin again. What each shard has applied
-// before is a replay.
+// Rewind starts one version of a reader again. Events that a shard has applied before are replays.
 func (s *Store) Rewind(ctx context.Context, tx bun.Tx, name string, version int) error {
 	_, err := s.names.Query(ctx, tx, `UPDATE {subscriptions} SET replay_until = CASE WHEN position > replay_until THEN position ELSE replay_until END,
 position = 0, mark = ?, status = ?, attempts = 0, last_error = NULL, next_at = {now}, moved_at = {now} WHERE name = ? AND version = ?`, Rewound, Running, name, version).Exec(ctx)
@@ -205,7 +204,7 @@ position = 0, mark = ?, status = ?, attempts = 0, last_error = NULL, next_at = {
 	return err
 }
 
-// ResumeReader has halted shards of one version try again, and returns how many there were.
+// ResumeReader restarts halted shards of one version and returns how many there were.
 func (s *Store) ResumeReader(ctx context.Context, db bun.IDB, name string, version int) (n int, err error) {
 	err = retry(ctx, db, func(db bun.IDB) (err error) {
 		n, err = dialect.Affected(s.names.Query(ctx, db, `UPDATE {subscriptions} SET status = ?, attempts = 0, next_at = {now} WHERE name = ? AND version = ? AND status = ?`,
@@ -215,7 +214,7 @@ func (s *Store) ResumeReader(ctx context.Context, db bun.IDB, name string, versi
 	return n, err
 }
 
-// Activate makes one version of a reader the one to use, and retires older ones.
+// Activate makes one version of a reader the active one and retires older ones.
 func (s *Store) Activate(ctx context.Context, tx bun.Tx, name string, version int) error {
 	_, err := s.names.Query(ctx, tx, `INSERT INTO {projections} (name, active_version) VALUES (?, ?)
 ON CONFLICT (name) DO UPDATE SET active_version = EXCLUDED.active_version`, name, version).Exec(ctx)
@@ -225,7 +224,7 @@ ON CONFLICT (name) DO UPDATE SET active_version = EXCLUDED.active_version`, name
 	return err
 }
 
-// Active returns the version of a reader to use; false means that none was ever made so.
+// Active returns the active version of a reader, or false if there never was one.
 func (s *Store) Active(ctx context.Context, db bun.IDB, name string) (int, bool, error) {
 	return first[int](ctx, s, db, `SELECT active_version FROM {projections} WHERE name = ?`, name)
 }
@@ -250,18 +249,19 @@ ON CONFLICT (name, version, position) DO NOTHING`, p.Name, p.Version, p.Position
 	return nil
 }
 
-// ParkedEvents lists what one version of a reader has put aside, in order, behind a position.
+// ParkedEvents returns events that one version of a reader has put aside, in order, behind a
+// position.
 func (s *Store) ParkedEvents(ctx context.Context, db bun.IDB, name string, version int, after int64, limit int) ([]Parked, error) {
 	return read[[]Parked](ctx, s, db, `SELECT name, version, position, stream, reason, parked_at FROM {parked}
 WHERE name = ? AND version = ? AND position > ? ORDER BY position LIMIT ?`, name, version, after, limit)
 }
 
-// CountParked counts them, up to a limit.
+// CountParked counts these events, up to a limit.
 func (s *Store) CountParked(ctx context.Context, db bun.IDB, name string, version, limit int) (int, error) {
 	return read[int](ctx, s, db, `SELECT count(*) AS n FROM (SELECT 1 FROM {parked} WHERE name = ? AND version = ? LIMIT ?) p`, name, version, limit)
 }
 
-// Unpark forgets that an event was put aside, and tells whether it was.
+// Unpark forgets that an event was put aside, and reports whether it was.
 func (s *Store) Unpark(ctx context.Context, tx bun.Tx, name string, version int, position int64) (bool, error) {
 	return dialect.AffectedOne(s.names.Query(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ? AND position = ?`, name, version, position).Exec(ctx))
 }

@@ -8,14 +8,14 @@ type terms struct {
 	args  []any
 }
 
-// add takes a term that is wanted.
+// add adds a term if it is wanted.
 func (t *terms) add(wanted bool, text string, args ...any) {
 	if wanted {
 		t.texts, t.args = append(t.texts, text), append(t.args, args...)
 	}
 }
 
-// where joins conditions; without any, everything is selected.
+// where joins conditions; without any it selects everything.
 func (t *terms) where() string {
 	if len(t.texts) == 0 {
 		return "TRUE"

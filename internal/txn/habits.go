@@ -5,20 +5,20 @@ import (
 	"github.com/uptrace/bun/dialect"
 )
 
-// habits are how a database, with the driver that people use for it, treats
-// transactions. This is the only place that tells databases apart here.
+// habits are how a database, with its usual driver, treats transactions. This package distinguishes
+// databases only here.
 type habits struct {
-	// statementsEnd: COMMIT and ROLLBACK are sent as statements, since those of the
-	// driver have no context, and put a connection back whose transaction may be open.
+	// statementsEnd: COMMIT and ROLLBACK are sent as statements. Those of the driver have no
+	// context, and return a connection whose transaction may be open.
 	statementsEnd bool
-	// takesTurns: those that lose a conflict lose it again when they all repeat at once.
+	// takesTurns: transactions that lose a conflict lose it again when they all repeat at once.
 	takesTurns bool
 	// namesHide: a savepoint makes the server forget an older one of the same name.
 	namesHide bool
 	// endsByItself: an interrupted statement may roll back the whole transaction.
 	endsByItself bool
-	// bound is a statement that has the server end the transaction when its client stands still in the middle for so many
-	// milliseconds.
+	// bound is a statement that has the server end the transaction when its client is idle in it
+	// for so many milliseconds.
 	bound string
 	// aborts: after an error a transaction can only be rolled back.
 	aborts bool

@@ -12,9 +12,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
-// Handle checks a database handle that a user passed in, which may be nil, the zero value
-// of its type or put together by hand, and returns a pointer to a transaction as the
-// transaction itself.
+// Handle checks a database handle from a user, which may be nil, the zero value of its type or put
+// together by hand. It returns a pointer to a transaction as the transaction itself.
 func Handle(db bun.IDB) (handle bun.IDB, err error) {
 	err = errors.New("the database handle is nil, or was not made by bun")
 	defer func() { _ = recover() }() // out of a handle that has no database
@@ -37,15 +36,15 @@ var ErrNotInTx = errors.New("the context belongs to a transaction, but the handl
 
 type withinKey struct{}
 
-// Within marks the context of a transaction that the library has begun for its
-// user, for [HandleIn] to recognise.
+// Within marks the context of a transaction that the library has begun for its user: see
+// [HandleIn].
 func Within(ctx context.Context) context.Context {
 	return context.WithValue(ctx, withinKey{}, true)
 }
 
-// HandleIn is [Handle] for a write: in the context of such a transaction the
-// handle must be a transaction, or the write would happen apart from it, and on
-// a database with a single writer wait for it in vain.
+// HandleIn is [Handle] for a write. With a context from [Within] the handle must be a transaction.
+// Otherwise the write would happen outside of it, and wait for it in vain on a database with a
+// single writer.
 func HandleIn(ctx context.Context, db bun.IDB) (bun.IDB, error) {
 	db, err := Handle(db)
 	if err != nil {
@@ -57,11 +56,11 @@ func HandleIn(ctx context.Context, db bun.IDB) (bun.IDB, error) {
 	return db, nil
 }
 
-// ownTries is how often a transaction of our own is tried that loses conflicts.
+// ownTries is how often a transaction of our own that loses conflicts is tried.
 const ownTries = 4
 
-// InTx runs fn in the caller's transaction, see [Whole], or else in a READ COMMITTED one
-// of its own, which it repeats when it loses a conflict.
+// InTx runs fn in the caller's transaction, see [Whole]. Without one it runs fn in a READ COMMITTED
+// transaction of its own, which it repeats after a conflict.
 func InTx(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) error {
 	db, err := Handle(db)
 	if err != nil {
@@ -83,11 +82,12 @@ func readCommitted(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) er
 	return RunOwn(ctx, db, func(_ context.Context, tx bun.Tx) error { return fn(tx) })
 }
 
-// RunOwn runs fn in a READ COMMITTED transaction of the library's own. All of these begin here, but for claims, which
-// are bounded in the same way in fewer statements, and those that run functions of the application, which set a bound of
-// their own: a client that stands still or vanishes in the middle keeps its locks for 5 s where the database has
-// a bound for that, which is PostgreSQL. No transaction of the library asks for READ WRITE: that would override
-// default_transaction_read_only, with which a database was made read-only on purpose.
+// RunOwn runs fn in a READ COMMITTED transaction of the library's own. All of these begin here,
+// except claims, which are bounded in the same way with fewer statements, and those that run
+// functions of the application, which set their own bound. On PostgreSQL, which has such a bound, a
+// client that stands still or vanishes keeps its locks for 5 s. No transaction of the library asks
+// for READ WRITE: that would override default_transaction_read_only, which makes a database
+// read-only on purpose.
 func RunOwn(ctx context.Context, db bun.IDB, fn func(ctx context.Context, tx bun.Tx) error) error {
 	return RunInTx(ctx, db, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
 		idle := ownIdle
@@ -103,21 +103,22 @@ func RunOwn(ctx context.Context, db bun.IDB, fn func(ctx context.Context, tx bun
 	})
 }
 
-// ownIdle is for how long a transaction of the library's own may stand still.
+// ownIdle is how long a transaction of the library's own may be idle.
 const ownIdle = 5 * time.Second
 
 type idleKey struct{}
 
-// WithIdle is for transactions in which functions of the application run: these may stand still for so long, or, if that is
-// zero, for as long as the application's own.
+// WithIdle sets how long transactions that run functions of the application may be idle. Zero means
+// as long as the application's own.
 func WithIdle(ctx context.Context, idle time.Duration) context.Context {
 	return context.WithValue(ctx, idleKey{}, idle)
 }
 
-// sharedIdle is less than the 5 s for which others wait.
+// sharedIdle is less than the 5 s for which other transactions wait.
 const sharedIdle = 2 * time.Second
 
-// Shared is [WithIdle] for transactions whose locks others of this library wait for, which are to go on when one stands still.
+// Shared is [WithIdle] for transactions whose locks others of the library wait for: if one stands
+// still, the others are to go on.
 func Shared(ctx context.Context) context.Context { return WithIdle(ctx, sharedIdle) }
 
 type ownKey struct{}
@@ -127,7 +128,7 @@ func Own(ctx context.Context) context.Context {
 	return context.WithValue(ctx, ownKey{}, true)
 }
 
-// IsOwn tells whether a transaction with that context is the library's own, rather than a caller's.
+// IsOwn reports whether a transaction with the context is the library's own rather than a caller's.
 func IsOwn(ctx context.Context) bool {
 	own, _ := ctx.Value(ownKey{}).(bool)
 	return own

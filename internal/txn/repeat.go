@@ -10,17 +10,16 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
-// turnTries is how often a transaction is repeated that lost a deadlock. Those that
-// repeat take turns, so it can only lose again to one that runs for the first time.
+// turnTries is how often a transaction that lost a deadlock is repeated. Repeated ones take turns,
+// so one can lose again only to a first try.
 const turnTries = 16
 
 const turn = `CONCAT('asyncmonolith.turn.', MD5(DATABASE()))`
 
-// repeatInTurn repeats a transaction that lost a deadlock, which on MariaDB takes no more
-// than two inserts of one insert id: each is granted a shared lock on the entry that
-// the last such message has left among the insert ids, and neither can write over it
-// beside the lock of the other. Of a crowd that repeats at once one gets on and the others
-// lose again. So one repeats at a time; nobody waits longer than a second for that.
+// repeatInTurn repeats a transaction that lost a deadlock. On MariaDB two inserts of one insert id
+// are enough: each gets a shared lock on the entry that the last such message left among the insert
+// ids, and neither can overwrite it beside the other's lock. If many repeat at once, one succeeds
+// and the others lose again. So one repeats at a time; the others wait for a second at most.
 func repeatInTurn(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) (err error) {
 	conn, own := db.(bun.Conn)
 	if pool, ok := db.(*bun.DB); ok {
@@ -28,7 +27,7 @@ func repeatInTurn(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) (er
 			return fmt.Errorf("connection for another try: %w", err)
 		}
 		defer conn.Close()
-	} else if !own { // a type of the caller's, of which there is no telling
+	} else if !own { // a type of the caller's, about which nothing is known
 		return repeat(ctx, db, turnTries, fn)
 	}
 	if _, err := conn.NewRaw(`DO GET_LOCK(` + turn + `, 1)`).Exec(ctx); err != nil {
@@ -53,13 +52,13 @@ func repeat(ctx context.Context, db bun.IDB, tries int, fn func(tx bun.Tx) error
 
 type repeatKey struct{}
 
-// WithRepeat says that what runs with the context has lost a conflict before, and is tried again.
+// WithRepeat marks a context as that of another try after a lost conflict.
 func WithRepeat(ctx context.Context) context.Context {
 	return context.WithValue(ctx, repeatKey{}, true)
 }
 
-// Repeated says whether the context belongs to such a try. Whoever may lose the same conflict once more can then take
-// its locks first.
+// Repeated reports whether the context belongs to such a try. Code that may lose the same conflict
+// again can then take its locks first.
 func Repeated(ctx context.Context) bool {
 	repeated, _ := ctx.Value(repeatKey{}).(bool)
 	return repeated

@@ -12,13 +12,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
-// RunInTx is db.RunInTx, with [Commit] and [Rollback].
+// RunInTx is db.RunInTx with [Commit] and [Rollback].
 func RunInTx(ctx context.Context, db bun.IDB, options *sql.TxOptions, fn func(ctx context.Context, tx bun.Tx) error) error {
 	if !habitsOf(db).statementsEnd {
 		return db.RunInTx(ctx, options, fn)
 	}
-	// With ctx database/sql would roll back asynchronously and hide the result. So only
-	// the beginning of the transaction ends with ctx.
+	// With ctx, database/sql would roll back asynchronously and hide the result. So ctx ends only
+	// the start of the transaction.
 	inner, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	begun := context.AfterFunc(ctx, end)
@@ -43,9 +43,8 @@ func RunInTx(ctx context.Context, db bun.IDB, options *sql.TxOptions, fn func(ct
 	return Commit(ctx, tx)
 }
 
-// Commit commits. When that fails, or ctx ends before it does, the connection is given up
-// where the driver would put it back with the transaction open: the next to use it would
-// write into that.
+// Commit commits. If that fails, or ctx ends first, it gives the connection up where the driver
+// would return it with the transaction open: its next user would write into that.
 func Commit(ctx context.Context, tx bun.Tx) error {
 	if !habitsOf(tx).statementsEnd {
 		return tx.Commit()
@@ -58,11 +57,11 @@ func Commit(ctx context.Context, tx bun.Tx) error {
 	return nil
 }
 
-// rollbackTimeout bounds what a rollback waits for.
+// rollbackTimeout bounds the wait of a rollback.
 const rollbackTimeout = 5 * time.Second
 
-// Rollback rolls back, and gives the connection up when that fails, as [Commit] does.
-// It does not end with ctx, but in time.
+// Rollback rolls back, and gives the connection up if that fails, as [Commit] does. It does not end
+// with ctx, but after rollbackTimeout.
 func Rollback(ctx context.Context, tx bun.Tx) error {
 	if !habitsOf(tx).statementsEnd {
 		return tx.Rollback()
@@ -77,8 +76,8 @@ func Rollback(ctx context.Context, tx bun.Tx) error {
 	return nil
 }
 
-// giveUp ends a session whose transaction may still be open, so that its connection
-// cannot be used again. It fails on one that is broken, which is as good.
+// giveUp ends a session whose transaction may still be open, so that its connection is not used
+// again. On a broken connection it fails, which has the same effect.
 func giveUp(ctx context.Context, tx bun.Tx) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 	defer cancel()
@@ -86,10 +85,9 @@ func giveUp(ctx context.Context, tx bun.Tx) {
 	_ = tx.Rollback()
 }
 
-// Whole runs fn, which writes in several statements. In a caller's transaction it does so
-// behind a savepoint: after an error, or a panic, nothing of it is written, and the
-// transaction can go on. One that lost a conflict stays as that left it: it is for its
-// owner to repeat.
+// Whole runs fn, which writes in several statements. In a caller's transaction it sets a savepoint:
+// after an error or a panic nothing of fn is written, and the transaction can go on. After a lost
+// conflict the transaction stays as it is, for its owner to repeat.
 func Whole(ctx context.Context, db bun.IDB, fn func() error) (err error) {
 	if db, err = Handle(db); err != nil {
 		return err
@@ -124,11 +122,13 @@ func Whole(ctx context.Context, db bun.IDB, fn func() error) (err error) {
 	return fmt.Errorf("%w; the transaction must not be committed: %v", err, undone)
 }
 
-// deadlockTries is how often a statement is run in a caller's transaction that PostgreSQL ends for a deadlock.
+// deadlockTries is how often a statement that PostgreSQL ends for a deadlock is run in a caller's
+// transaction.
 const deadlockTries = 5
 
-// ThroughDeadlocks runs a statement in a caller's transaction behind a savepoint, and repeats it when PostgreSQL
-// ends it for a deadlock. Nothing else is repeated, and an error leaves the transaction as the statement left it.
+// ThroughDeadlocks runs a statement in a caller's transaction behind a savepoint, and repeats it if
+// PostgreSQL ends it for a deadlock. It repeats nothing else. An error leaves the transaction as
+// the statement left it.
 func ThroughDeadlocks(ctx context.Context, tx bun.Tx, statement func() error) error {
 	name := savepoint(tx)
 	if _, err := tx.NewRaw(`SAVEPOINT ` + name).Exec(ctx); err != nil {
@@ -149,8 +149,8 @@ func ThroughDeadlocks(ctx context.Context, tx bun.Tx, statement func() error) er
 	}
 }
 
-// Counted is [Whole] for fn that counts what it does: after an error, too, it returns what is
-// done, which in a caller's transaction is nothing.
+// Counted is [Whole] for an fn that counts what it does. After an error it returns what is done,
+// which is nothing in a caller's transaction.
 func Counted[T any](ctx context.Context, db bun.IDB, fn func(total *T) error) (total T, err error) {
 	if db, err = Handle(db); err != nil {
 		return total, err
@@ -162,9 +162,9 @@ func Counted[T any](ctx context.Context, db bun.IDB, fn func(total *T) error) (t
 	return total, err
 }
 
-// CloseEnded closes a caller's transaction that the database has rolled back by itself, as
-// SQLite does when a statement that writes is interrupted: what the caller wrote next would
-// be committed statement by statement. A transaction that is still open stays so.
+// CloseEnded closes a caller's transaction that the database has rolled back by itself, as SQLite
+// does when a writing statement is interrupted. Otherwise the caller's next writes would be
+// committed one by one. A transaction that is still open stays open.
 func CloseEnded(ctx context.Context, db bun.IDB) {
 	tx, ok := db.(bun.Tx)
 	if !ok || !habitsOf(tx).endsByItself {
@@ -177,8 +177,8 @@ func CloseEnded(ctx context.Context, db bun.IDB) {
 	}
 }
 
-// savepoint names one that may stand behind others. Where those of one name are a stack,
-// one name keeps the server's statistics short.
+// savepoint returns the name of a savepoint that may stand behind others. Where savepoints of one
+// name form a stack, a single name keeps the server's statistics short.
 func savepoint(tx bun.Tx) string {
 	if habitsOf(tx).namesHide {
 		return `asyncmonolith_` + rand.Text()[:12]
@@ -186,7 +186,7 @@ func savepoint(tx bun.Tx) string {
 	return `asyncmonolith_call`
 }
 
-// undo takes back what was written since the savepoint, and the savepoint.
+// undo rolls back to the savepoint and releases it.
 func undo(ctx context.Context, tx bun.Tx, name string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 	defer cancel()
@@ -204,10 +204,10 @@ func broken(ctx context.Context, tx bun.Tx) bool {
 	return err != nil
 }
 
-// Spoil sees to it that a caller's transaction can only be rolled back, at least to a
-// savepoint before, since a call has stopped half way: where errors abort transactions, as
-// on PostgreSQL. That is cheaper than a savepoint for what hardly ever happens, such as a
-// context that ends between two statements.
+// Spoil has a caller's transaction fail after a call that stopped half way, where errors abort
+// transactions, as on PostgreSQL. It can then only be rolled back, at least to an earlier
+// savepoint. For rare cases, such as a context that ends between two statements, that is cheaper
+// than a savepoint.
 func Spoil(ctx context.Context, db bun.IDB) {
 	if tx, ok := db.(bun.Tx); ok && habitsOf(tx).aborts {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)

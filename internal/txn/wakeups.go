@@ -13,16 +13,16 @@ import (
 
 type wakeupsKey struct{}
 
-// Wakeups collects what is written in a transaction until it commits, for whoever
-// begins transactions for users. It is safe for concurrent use.
+// Wakeups collects what is written in a transaction until it commits, for code that begins
+// transactions for users. It is safe for concurrent use.
 type Wakeups struct {
 	mu                sync.Mutex
 	payloadTypes      []string
 	schedules, events bool
 }
 
-// WithWakeups returns the context for such a transaction: see [Within]. What is
-// announced with it waits for [Wakeups.Send].
+// WithWakeups returns the context for such a transaction: see [Within]. Announcements with it wait
+// for [Wakeups.Send].
 func WithWakeups(ctx context.Context) (context.Context, *Wakeups) {
 	w := new(Wakeups)
 	return context.WithValue(Within(ctx), wakeupsKey{}, w), w
@@ -35,9 +35,9 @@ func AnnounceMessages(ctx context.Context, db bun.IDB, registry *bus.Registry, p
 	}
 }
 
-// Announce wakes this process's processors for what was written through db: at
-// once; when db is a transaction, at its commit, if that will be known; and else
-// soon, a few times.
+// Announce wakes this process's processors for what was written through db. Without a transaction
+// that happens at once. With one it happens at its commit, if that will be known, or else a few
+// times soon.
 func Announce(ctx context.Context, db bun.IDB, registry *bus.Registry, wake wakeup.Wake) {
 	_, inTx := db.(bun.Tx)
 	if pending, ok := ctx.Value(wakeupsKey{}).(*Wakeups); ok && inTx {
@@ -60,7 +60,7 @@ func (w *Wakeups) add(wake wakeup.Wake) {
 	}
 }
 
-// Send announces it all, after the commit.
+// Send announces everything after the commit.
 func (w *Wakeups) Send(registry *bus.Registry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -2,11 +2,11 @@ package dialect
 
 import "strings"
 
-// Behind is true of what comes behind a place in the order of columns, which an index has, the last
-// one an id. Its values are those of [Names.BehindArgs].
+// Behind is true for rows behind a place in the order of columns, for which there is an index; the
+// last column is an id. Its values are those of [Names.BehindArgs].
 func (n Names) Behind(columns ...string) string {
 	if !n.OneByOne {
-		// With > a planner would take all of the place's consumer for what is not behind it.
+		// With > a planner would read all of the place's consumer for rows not behind it.
 		return "(" + strings.Join(columns, ", ") + ") >= (" + Rows("?", len(columns)) + " + 1)"
 	}
 	steps := make([]string, len(columns))
@@ -16,7 +16,7 @@ func (n Names) Behind(columns ...string) string {
 	return "(" + strings.Join(steps, " OR ") + ")"
 }
 
-// BehindArgs are the values of [Names.Behind], given those of the place.
+// BehindArgs returns the values of [Names.Behind] from those of the place.
 func (n Names) BehindArgs(place ...any) []any {
 	if !n.OneByOne {
 		return place

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// A claim looks for lanes among so many messages for each that it may take, held or not, and
-	// for no fewer than leastLook: a few that cannot run must not hide the others.
+	// A claim looks for lanes among this many messages, held or not, for each that it may take, and
+	// among leastLook at least: a few that cannot run must not hide the others.
 	look      = 4
 	leastLook = 100
-	// MostWalked is the number of lanes that a claim walks over when it has found few.
+	// MostWalked is how many lanes a claim walks over when it has found few.
 	MostWalked = 100
 )
 
-// proposeSQL lists lanes that nobody holds, nor parks, by the ranks of their messages that are
-// due, among the first behind a rank.
+// proposeSQL lists lanes that are neither held nor parked, by the ranks of their due messages,
+// among the first behind a rank.
 const proposeSQL = `
 SELECT w.lane, MIN(w.rank) AS first, MAX(w.rank) AS last, count(*) AS n FROM (
   SELECT f.lane, f.rank FROM (
@@ -30,12 +30,12 @@ SELECT w.lane, MIN(w.rank) AS first, MAX(w.rank) AS last, count(*) AS n FROM (
     AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type {names} AND p.lane = f.lane AND p.parks){unspent} ORDER BY f.rank LIMIT ?) w
 GROUP BY w.lane ORDER BY 2`
 
-// edgeSQL tells how many messages that look has met, and the last.
+// edgeSQL returns how many messages that look has met, and the last one.
 const edgeSQL = `{plan}SELECT count(*) AS n, COALESCE(MAX(f.rank), 0) AS last FROM (
   SELECT m.rank FROM {by rank} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ?{loose}
     AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = ?) ORDER BY m.rank LIMIT ?) f`
 
-// Looks are the statements that propose lanes of a source.
+// Looks returns the statements that propose lanes of a source.
 func (n Names) Looks(s Source) (propose, edge string) {
 	return s.For(cmp.Or(n.Lanes.Propose, proposeSQL)), s.For(edgeSQL)
 }
@@ -49,9 +49,9 @@ WITH RECURSIVE walk(lane, step) AS (
   FROM walk w WHERE w.lane IS NOT NULL AND w.step < ?)
 SELECT w.lane, w.lane NOT IN ({busy lanes}) AS free FROM walk w WHERE w.lane IS NOT NULL ORDER BY w.step`
 
-// ClaimLanes claims messages of one consumer, in a transaction that sees, and changes, the
-// newest state. Whoever claims for the consumer does so alone: what is held, and then what
-// comes first, is read by statements that begin once the gate is locked.
+// ClaimLanes claims messages of one consumer, in a transaction that sees, and changes, the newest
+// state. Claims for a consumer exclude each other: what is held, and then what comes first, is read
+// by statements that begin once the gate is locked.
 func (n Names) ClaimLanes(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimRequest) (Claim, error) {
 	rated, err := n.Rated(ctx, tx, r)
 	if err != nil {
@@ -112,8 +112,8 @@ func (n Names) ClaimLanes(ctx context.Context, tx bun.IDB, d LaneDialect, r Clai
 	return c, rated.Spend(ctx, tx, c)
 }
 
-// findRuns looks for lanes, and picks the first messages of those that are free, until one
-// comes that may not run yet.
+// findRuns looks for lanes and picks the first messages of the free ones, up to the first that may
+// not run yet.
 func (n Names) findRuns(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimRequest) (picks []LanePick, news LaneNews, err error) {
 	l := r.Lanes
 	near, free, err := n.propose(ctx, d, r, &news)
@@ -121,8 +121,8 @@ func (n Names) findRuns(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimR
 		return nil, news, err
 	}
 	lanes := slices.Clone(l.Sticky[:min(len(l.Sticky), r.Limit)])
-	// What shares among keys gives each its turn, however many messages those in front have, and
-	// however few there is room for.
+	// A source that shares among keys gives each its turn, even if those in front have many
+	// messages or there is little room.
 	turns, elsewhere := l.PerKey > 0, news.Full || l.Hint > 0
 	if l.Walk || turns && (elsewhere || len(near) > r.Limit) || elsewhere && len(near)*10 < r.Limit {
 		walked, err := walkOn(ctx, tx, d, r, &news)
@@ -157,14 +157,13 @@ func (n Names) findRuns(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimR
 	return r.share(picks, &news), news, nil
 }
 
-// fewDeep tells whether there are few lanes with many messages, of which another claim may have
-// no more than this one leaves.
+// fewDeep reports whether there are few lanes with many messages: another claim may get no more of
+// them than this one leaves.
 func (r ClaimRequest) fewDeep(lanes int, news LaneNews) bool {
 	return r.Lanes.PerKey == 0 && news.Full && lanes*10 < r.Limit
 }
 
-// share leaves the other half of few lanes that are deep to another claim, which can begin
-// meanwhile.
+// share leaves half of a few deep lanes to another claim, which can begin meanwhile.
 func (r ClaimRequest) share(picks []LanePick, news *LaneNews) []LanePick {
 	ends := make([]int, 0, len(picks)) // where the messages of each lane end
 	for i := range picks {
@@ -184,17 +183,17 @@ func (r ClaimRequest) share(picks []LanePick, news *LaneNews) []LanePick {
 	return kept
 }
 
-// most is how many messages of free lanes a look is content with.
+// most returns how many messages of free lanes are enough for a look.
 func (r ClaimRequest) most() int { return max(r.Limit, leastLook, r.Lanes.Look) }
 
-// met is a lane that a look has met, or all that it has.
+// met is a lane that a look has met, or the total of the look.
 type met struct {
 	Lane, First, Last int64
 	N                 int // messages
 }
 
-// propose returns the lanes that are free among the first messages, and how many of these
-// messages are theirs.
+// propose returns the free lanes among the first messages, and how many of these messages are
+// theirs.
 func (n Names) propose(ctx context.Context, d LaneDialect, r ClaimRequest, news *LaneNews) (near []met, free int, err error) {
 	l, most := r.Lanes, r.most()
 	propose, edge := n.Looks(l.Source)
@@ -221,8 +220,8 @@ func (n Names) propose(ctx context.Context, d LaneDialect, r ClaimRequest, news 
 	return near, free, nil
 }
 
-// walkOn returns the free ones of the next lanes behind the cursor: of those that share, no
-// more than can be claimed, since the next claim begins behind them.
+// walkOn returns the free ones of the next lanes behind the cursor. For sources that share, these
+// are no more than can be claimed, since the next claim begins behind them.
 func walkOn(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimRequest, news *LaneNews) (free []int64, err error) {
 	rows, more, err := d.Walk(ctx, tx, r.Lanes)
 	if err != nil {
@@ -249,7 +248,7 @@ func (n Names) Walk(ctx context.Context, tx bun.IDB, l *Lanes) (lanes []Walked, 
 	return lanes, len(lanes) == MostWalked, err
 }
 
-// distinct drops what is there before.
+// distinct drops duplicates.
 func distinct(lanes []int64) []int64 {
 	seen := make(map[int64]bool, len(lanes))
 	return slices.DeleteFunc(lanes, func(lane int64) bool {
@@ -259,8 +258,8 @@ func distinct(lanes []int64) []int64 {
 	})
 }
 
-// runs cuts what was found of each lane before the first message that may not run now, and
-// notes the lanes that have more, maybe. What has crashed is left to claims of its own.
+// runs cuts the messages of each lane before the first that may not run now, and notes the lanes
+// that may have more. Crashed messages are left to claims of their own.
 func (r ClaimRequest) runs(found []LanePick, each int, news *LaneNews) (picks []LanePick) {
 	length, over := 0, false
 	for i, p := range found {
@@ -294,7 +293,7 @@ func (r ClaimRequest) fit(picks []LanePick) []LanePick {
 	return picks
 }
 
-// findStuck picks messages that have crashed.
+// findStuck picks crashed messages.
 func (n Names) findStuck(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimRequest) (picks []LanePick, _ LaneNews, err error) {
 	low, high := r.Select.Crashes()
 	free, values := n.Free("m", "m", r.Lanes.Source)
@@ -307,7 +306,7 @@ func (n Names) findStuck(ctx context.Context, tx bun.IDB, d LaneDialect, r Claim
 	return picks, LaneNews{}, err
 }
 
-// gate is the row that whoever claims for a consumer holds.
+// gate is the row that a claim for a consumer locks.
 type gate struct {
 	ConsumerType string
 	Parks        bool
@@ -338,8 +337,7 @@ func (n Names) lockGates(ctx context.Context, tx bun.IDB, l *Lanes) error {
 	}
 }
 
-// repark notes that poisoned messages of a consumer park their keys from now on, or that none
-// does any more.
+// repark records whether poisoned messages of a consumer park their keys from now on.
 func (n Names) repark(ctx context.Context, tx bun.IDB, l *Lanes) error {
 	_, err := n.Query(ctx, tx, `UPDATE {gates}{by key} SET parks = ? WHERE consumer_type IN (?)`, l.Parks, bun.List(l.Names)).Exec(ctx)
 	if err != nil || l.Parks {

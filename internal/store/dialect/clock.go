@@ -9,8 +9,8 @@ import (
 
 type clockKey struct{}
 
-// WithClock makes every statement run under the context take its time from now
-// instead of the database's clock. Test kits use it.
+// WithClock makes every statement under the context take its time from now instead of the
+// database's clock. Test kits use it.
 func WithClock(ctx context.Context, now func() time.Time) context.Context {
 	return context.WithValue(ctx, clockKey{}, now)
 }
@@ -23,7 +23,7 @@ func fixedClock(ctx context.Context) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Clock is the time on the clock of this process, or the fixed instant of a test kit.
+// Clock returns the time of this process's clock, or the fixed instant of a test kit.
 func Clock(ctx context.Context) time.Time {
 	if t, ok := fixedClock(ctx); ok {
 		return t
@@ -31,13 +31,13 @@ func Clock(ctx context.Context) time.Time {
 	return time.Now()
 }
 
-// HasFixedClock tells whether statements take their time from a test kit.
+// HasFixedClock reports whether statements take their time from a test kit.
 func HasFixedClock(ctx context.Context) bool {
 	_, ok := fixedClock(ctx)
 	return ok
 }
 
-// Now is the database's clock, or the fixed instant of a test kit, as SQL.
+// Now returns the database's clock, or the fixed instant of a test kit, as SQL.
 func (n Names) Now(ctx context.Context) string {
 	if t, ok := fixedClock(ctx); ok {
 		return n.Instant(t)
@@ -45,13 +45,13 @@ func (n Names) Now(ctx context.Context) string {
 	return n.Clock
 }
 
-// After is an instant on the database's clock, d from now.
+// After returns the instant d from now on the database's clock, as SQL.
 func (n Names) After(ctx context.Context, d time.Duration) string {
 	return fmt.Sprintf("%s + %d%s", n.Now(ctx), d.Microseconds(), n.Unit)
 }
 
-// SameMicros are the microseconds of an instant that is stored as such.
+// SameMicros returns the microseconds of an instant that is stored as such.
 func SameMicros(instant string) string { return instant }
 
-// Micros writes an instant for databases that have integers for them: microseconds since 1970.
+// Micros formats an instant for databases that store integers: microseconds since 1970.
 func Micros(t time.Time) string { return strconv.FormatInt(t.UnixMicro(), 10) }

@@ -12,8 +12,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// RefersTo returns the sequence number of the event that a message refers to, and
-// the size of the event's text, for what a claim may read.
+// RefersTo returns the sequence number of the event that a message refers to, and the size of the
+// event's payload, which bounds what a claim reads.
 func (m *Message) RefersTo() (sequence int64, size int, ok bool) {
 	if len(m.Payload) > 0 || len(m.Headers) == 0 {
 		return 0, 0, false
@@ -27,8 +27,8 @@ func (m *Message) RefersTo() (sequence int64, size int, ok bool) {
 	return sequence, max(size, 0), true
 }
 
-// WithFormer are the headers of a message with the name that it is stored under, for when it gets
-// another. The first one stays: it is what the message was produced for.
+// WithFormer returns the headers of a message with the name that it is stored under, for a rename.
+// An earlier former name stays: the message was produced for it.
 func (m *Message) WithFormer() string {
 	all := Headers(m.Headers)
 	if all == nil {
@@ -40,8 +40,8 @@ func (m *Message) WithFormer() string {
 	return AsJSON(all)
 }
 
-// Deliver says in a message what has no column: what it delivers, when that is an event, whether
-// it does so again, for how long its insert id stays taken, and for whom it was produced.
+// Deliver sets in a message what has no column: its event, whether it is a replay, how long its
+// insert id stays taken, and for which consumer it was produced.
 func (m *Message) Deliver(to *bus.Message) {
 	if name, ok := to.Headers[FormerHeader]; ok {
 		to.ConsumerAlias = name
@@ -79,11 +79,11 @@ type Event struct {
 	Data       []byte    `bun:"data"`
 	Headers    []byte    `bun:"headers"`
 	RecordedAt Moment    `bun:"recorded_at"`
-	Parked     bool      `bun:"parked"` // its stream is, for the projection that reads
+	Parked     bool      `bun:"parked"` // its stream is parked for the projection that reads
 }
 
-// Headers reads headers as they are stored. Only the library writes them; should
-// they be unreadable all the same, that is no reason to withhold a message.
+// Headers decodes stored headers. Only the library writes them; unreadable ones are no reason to
+// withhold a message.
 func Headers(text []byte) map[string]string {
 	var headers map[string]string
 	if len(text) > 0 {
@@ -93,27 +93,28 @@ func Headers(text []byte) map[string]string {
 }
 
 const (
-	// By EventHeader a message refers to an event instead of carrying its text.
+	// EventHeader refers to an event, in place of its payload.
 	EventHeader = "asyncmonolith-event"
 
-	// ModeHeader has ModeReplay where a message is delivered again on request.
+	// ModeHeader is ModeReplay if a message is delivered again on request.
 	ModeHeader = "asyncmonolith-mode"
 	ModeReplay = "replay"
 
-	// DeliverByHeader has the instant by which a message is to start, in RFC 3339, and what
-	// becomes of it afterwards.
+	// DeliverByHeader has the instant by which a message is to start, in RFC 3339, and what happens
+	// to it afterwards.
 	DeliverByHeader = "asyncmonolith-deliver-by"
 
-	// UniqueForHeader has for how long the insert id stays taken, as a Go duration.
+	// UniqueForHeader has how long the insert id stays taken, as a Go duration.
 	UniqueForHeader = "asyncmonolith-unique-for"
 
-	// KeyHeader has the key of a message for consumers that pass it on, and do not go by it.
+	// KeyHeader has the key of a message for consumers that pass it on and do not order by it.
 	KeyHeader = "asyncmonolith-key"
 
-	// FormerHeader has the name under which a message was produced, once it is stored under the
-	// present one of its consumer.
+	// FormerHeader has the name under which a message was produced, if it is now stored under its
+	// consumer's present one.
 	FormerHeader = "asyncmonolith-former-consumer"
 
-	// ConsumersHeader lists at times for which consumers a message was written, one in a line.
+	// ConsumersHeader lists, in some messages, the consumers for which the message was written, one
+	// in a line.
 	ConsumersHeader = "asyncmonolith-consumers"
 )

@@ -8,26 +8,26 @@ import (
 // OnPending leaves out rows whose insert id is pending.
 const OnPending = `CONFLICT (insert_id, consumer_type) WHERE insert_id IS NOT NULL DO NOTHING`
 
-// PausedNames is asked by every claim and every probe, so that a pause holds
-// from its commit on, for everybody. The table is all but empty, and the question
-// is asked once for each statement or want, not for each message.
+// PausedNames is part of every claim and every probe, so that a pause holds everywhere from its
+// commit on. The table is almost empty, and it is read once for each statement or want, not for
+// each message.
 const PausedNames = `SELECT consumer_type FROM {paused}`
 
-// OnConsumer leaves the row of a consumer that has one as it is.
+// OnConsumer leaves an existing row of a consumer unchanged.
 const OnConsumer = `ON CONFLICT (consumer_type) DO NOTHING`
 
-// OnSlot leaves a slot that there is as it is.
+// OnSlot leaves an existing slot unchanged.
 const OnSlot = `ON CONFLICT (name, n) DO NOTHING`
 
-// OnNamed leaves a row that its name is the key of as it is.
+// OnNamed leaves an existing row with that name as its key unchanged.
 const OnNamed = `ON CONFLICT (name) DO NOTHING`
 
-// Crash is the fingerprint of a message whose owners were lost with it, as SQL.
+// Crash is the fingerprint, as SQL, of a message whose processes were lost while running it.
 const Crash = "'crash'"
 
-// PoisonedID is the id under which a message is poisoned, as SQL: its own, or where a
-// poisoned message has that already, since somebody has let the numbers begin anew
-// (TRUNCATE ... RESTART IDENTITY), one that neither table has.
+// PoisonedID returns the id under which a message is poisoned, as SQL. It is the message's own,
+// unless a poisoned message has that id because the numbers were restarted (TRUNCATE ... RESTART
+// IDENTITY). Then it is one that neither table has.
 func PoisonedID(id string) string {
 	return strings.ReplaceAll(`CASE WHEN EXISTS (SELECT 1 FROM {poisoned} p WHERE p.id = {id}) THEN {id}
     + (SELECT COALESCE(MAX(p.id), 0) FROM {poisoned} p) + (SELECT COALESCE(MAX(o.id), 0) FROM {messages} o) ELSE {id} END`, "{id}", id)
@@ -37,8 +37,8 @@ func PoisonedID(id string) string {
 const MessageColumns = `m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id,
 	m.created_at, m.available_after, m.attempts, m.crashes, m.errors`
 
-// PickColumns are the same for a pick, which brings only what is small along, and
-// the size of what can be large. length is how the dialect counts bytes.
+// PickColumns are the same for a pick, which contains only small columns and the size of the large
+// ones. length is how the dialect counts bytes.
 func PickColumns(length string) string {
 	text := fmt.Sprintf(length, "m.payload")
 	size := fmt.Sprintf("("+text+" + COALESCE("+length+", 0) + COALESCE("+length+", 0))", "m.headers", "m.errors")
@@ -49,12 +49,11 @@ func PickColumns(length string) string {
 	return columns + ", " + size + " AS size, " + text + " AS text"
 }
 
-// PoisonedColumns are the columns of poisoned_messages: the message's, then two
-// of its own.
+// PoisonedColumns are the columns of poisoned_messages: the message's, then two of its own.
 const PoisonedColumns = `id, message_id, consumer_type, payload_type, payload, headers, insert_id,
 	created_at, available_after, attempts, crashes, errors, poisoned_at, reason`
 
-// BriefColumns are those that are never large.
+// BriefColumns are the columns that are never large.
 const BriefColumns = `id, message_id, consumer_type, payload_type, insert_id, created_at, available_after, attempts, crashes, poisoned_at, reason`
 
 // OnConflict merges rows: see [Traits].

@@ -8,7 +8,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
-// AsJSON passes a list to a database that takes no arrays.
+// AsJSON formats a list for a database that has no arrays.
 func AsJSON(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -20,19 +20,19 @@ func AsJSON(v any) string {
 // Rows repeats a row of values.
 func Rows(row string, n int) string { return strings.TrimPrefix(strings.Repeat(", "+row, n), ", ") }
 
-// Ordered is a list of ids, in the order in which rows are locked.
+// Ordered formats a list of ids in the order in which rows are locked.
 func Ordered(ids []int64) string {
 	sorted := slices.AppendSeq([]int64{}, slices.Values(ids)) // never nil, which would be a null
 	slices.Sort(sorted)
 	return AsJSON(slices.Compact(sorted))
 }
 
-// Pairs lists the kinds of messages that are wanted.
+// Pairs formats the kinds of messages that are wanted.
 func Pairs(wants []Want) string {
 	return AsJSON(Each(wants, func(w Want) [2]string { return [2]string{w.Consumer, w.Payload} }))
 }
 
-// ResultsJSON passes results.
+// ResultsJSON formats results.
 func ResultsJSON(results []Result) string {
 	type row struct {
 		Claim   int64   `json:"c"`

@@ -12,12 +12,12 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// hidden is what the crashes of a keyed message are counted from. Whatever takes messages
-// without regard to their order, a program of an older version included, looks for those with
-// no crashes or more, and so finds none that have a key.
+// hidden is the number from which the crashes of a keyed message are counted. Code that ignores the
+// order of messages, also in older versions, looks for zero or more crashes, and so finds no keyed
+// messages.
 const hidden = -10_000
 
-// Counted is the number of crashes of a row, which has a key or not.
+// Counted returns the number of crashes of a row, with or without a key.
 func Counted(crashes int) int {
 	if crashes < 0 {
 		return crashes - hidden
@@ -25,45 +25,46 @@ func Counted(crashes int) int {
 	return crashes
 }
 
-// Lane is what the messages of one key share. Two keys may share one: that is slower, never
-// wrong. It is a hash that nobody can aim at another's key, and not 0, which is no lane.
+// Lane returns the number that the messages of one key share. Two keys may share one, which is
+// slower but never wrong. It is a hash that cannot be aimed at another's key, and not 0, which is
+// no lane.
 func Lane(key string) int64 {
 	sum := sha256.Sum256([]byte(key))
 	return max(int64(binary.BigEndian.Uint64(sum[:])>>1), 1)
 }
 
-// Lanes asks for messages of a consumer that goes by keys, under one of its names. What is
-// taken of a lane in order begins with its first message. Hint, Cursor and Sticky only propose
-// lanes, so that a wrong one costs time at most.
+// Lanes asks for messages of a keyed consumer under one of its names. Messages of an ordered lane
+// are taken from its first one on. Hint, Cursor and Sticky only propose lanes: a wrong one costs
+// only time.
 type Lanes struct {
 	Source
 	Parks  bool          // a poisoned message keeps those behind it from running
-	Run    int           // how many of one lane at most
+	Run    int           // how many messages of one lane at most
 	Hint   int64         // the rank behind which to look
-	Cursor int64         // the lane behind which to walk, when there is little behind the hint
+	Cursor int64         // the lane behind which to walk, if there is little behind the hint
 	Sticky []int64       // lanes that may have more
-	Walk   bool          // the last look brought nothing
-	Look   int           // at least so many messages to look at
-	Unused map[int64]int // how many of lanes were claimed and did not start, of a key rate
+	Walk   bool          // the last look found nothing
+	Look   int           // at least this many messages to look at
+	Unused map[int64]int // by lane: messages that a key rate counted and that did not start
 }
 
-// LaneNews is what a claim of lanes has found out for the next.
+// LaneNews is what a claim of lanes found out for the next one.
 type LaneNews struct {
-	First  int64 // the rank of the first message of a free lane; 0: there was none
+	First  int64 // the rank of the first message of a free lane; 0: none
 	Full   bool  // there may be more to look at behind the hint
-	Last   int64 // the rank up to which it has looked; 0: at none
-	Left   bool  // it has seen messages that it did not take
-	Walked int64 // how far it walked; 0: it did not, or came to the end
-	// Spent are lanes of which it took as much as their rates allow.
+	Last   int64 // the rank up to which it looked; 0: none
+	Left   bool  // it saw messages and did not take them
+	Walked int64 // how far it walked; 0: not at all, or to the end
+	// Spent are lanes from which it took as much as their rates allow.
 	Spent []SpentLane
-	// Wait is for how long the rates of all keys that are spent allow no more; zero: none is.
+	// Wait is how long the spent rates of all keys allow no more; zero: none is spent.
 	Wait    time.Duration
-	Unknown string  // the payload type of a first message that the consumer does not take
-	Deep    []int64 // lanes of which it took as much as it asked for
+	Unknown string  // the payload type of a first message that the consumer does not accept
+	Deep    []int64 // lanes from which it took as much as it asked for
 }
 
-// SpentLane is a lane that may have more than its rate has allowed, and how long until that
-// allows the next.
+// SpentLane is a lane that may have more messages than its rate allows, and how long until the rate
+// allows the next one.
 type SpentLane struct {
 	Lane int64
 	Wait time.Duration
@@ -71,58 +72,57 @@ type SpentLane struct {
 
 var lanesParts = regexp.MustCompile(`«[^»]*»`) // immutable
 
-// WithLanes is a statement with what it needs where messages have keys, which stands between
-// « and ».
+// WithLanes returns a statement with its parts for messages with keys, which stand between « and ».
 func WithLanes(statement string) string {
 	return strings.NewReplacer("«", "", "»", "").Replace(statement)
 }
 
-// WithoutLanes is the statement without that.
+// WithoutLanes returns the statement without these parts.
 func WithoutLanes(statement string) string { return lanesParts.ReplaceAllString(statement, "") }
 
-// OfLanes tells whether some of the results are of messages with keys.
+// OfLanes reports whether some of the results are for messages with keys.
 func OfLanes(results []Result) bool {
 	return slices.ContainsFunc(results, func(r Result) bool { return r.Lane != 0 })
 }
 
-// LaneDialect is what differs between databases about lanes.
+// LaneDialect is what differs between databases for lanes.
 type LaneDialect interface {
-	// Run is one of the statements for lanes.
+	// Run prepares one of the statements for lanes.
 	Run(ctx context.Context, statement string, args ...any) *bun.RawQuery
-	// Heads picks the first messages, at most each, of those lanes that are free, in the
-	// order of the lanes and their ranks.
+	// Heads picks the first messages, at most each, of those lanes that are free, in the order of
+	// the lanes and their ranks.
 	Heads(ctx context.Context, l *Lanes, lanes []int64, each int) ([]LanePick, error)
 	// Record records a claim of the picks.
 	Record(ctx context.Context, r ClaimRequest, picks []LanePick) (id int64, err error)
-	// Walk lists the next lanes behind the cursor, and tells whether there may be more.
+	// Walk returns the next lanes behind the cursor, and whether there may be more.
 	Walk(ctx context.Context, tx bun.IDB, l *Lanes) (lanes []Walked, more bool, err error)
 }
 
-// Walked is a lane that a walk has come by.
+// Walked is a lane that a walk has passed.
 type Walked struct {
 	Lane int64
-	Free bool // nobody holds it
+	Free bool // it is not held
 }
 
-// LanePick is a message of a lane that was found.
+// LanePick is a found message of a lane.
 type LanePick struct {
 	Pick `bun:",extend"`
 	Due  bool `bun:"due"`
 }
 
-// stuck is true of a message m that has crashed, is due, and in order the first of its lane.
+// stuck is true for a message m that has crashed, is due and, in order, is the first of its lane.
 const stuck = `m.consumer_type = ? AND m.crashes < 0 AND m.crashes > -10000 AND m.available_after <= {now}{first}
   AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = m.consumer_type){loose}`
 
-// LaneLook asks whether there is anything to claim for a consumer that goes by keys.
+// LaneLook asks whether there are messages to claim for a keyed consumer.
 type LaneLook struct {
 	Source
 	After int64 // the rank behind which to look
 }
 
-// LaneState is what was found for one of the looks: that there are messages, which says
-// nothing of whether they may run; with Crashes of 1 or 2, that some are due which crashed
-// once, or more often; or in how many microseconds the next is due that is not.
+// LaneState is a result of one of the looks. Without Crashes or Next there are messages, which may
+// or may not run. With Crashes of 1 or 2, some due messages crashed once, or more often. Next is
+// the microseconds until the next message is due.
 type LaneState struct {
 	Look    int   `bun:"look"`
 	Crashes int   `bun:"crashes"`
@@ -137,8 +137,8 @@ const (
   SELECT m.rank FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > {micros now} ORDER BY m.rank LIMIT 1) n`
 )
 
-// ProbeLanes looks for what there is to claim; with crashed, for messages that have crashed, and
-// for when the next are due, too.
+// ProbeLanes looks for messages to claim. With crashed it also looks for crashed messages and for
+// when the next are due.
 func (n Names) ProbeLanes(ctx context.Context, db bun.IDB, looks []LaneLook, crashed bool) (found []LaneState, err error) {
 	var parts []string
 	var args []any

@@ -12,47 +12,47 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Messages of one key run in order, or in any order. In order their ranks are numbers in the
-// order in which they were produced. In any order they are instants, in microseconds since
-// 1970: when a message is due, so that those that wait are behind those that may run. All
-// from FirstInstant on are instants.
+// Messages of one key run in order, or in any order. In order their ranks are numbers in the order
+// of production. In any order they are instants, in microseconds since 1970, at which the messages
+// are due: waiting messages are thus behind those that may run. Ranks from FirstInstant on are
+// instants.
 const FirstInstant = "100000000000000" // in 1973
 
 const firstInstant = 100_000_000_000_000
 
-// Unbounded is the PerKey of a source that shares among keys, and does not bound them.
+// Unbounded is the PerKey of a source that shares among keys and does not bound them.
 const Unbounded = math.MaxInt32
 
-// Source is where messages with keys are, of a consumer under one of its names, and by what
-// rules they run.
+// Source is the keyed messages of a consumer under one of its names, and the rules by which they
+// run.
 type Source struct {
 	Name     string
 	Names    []string // all names of the consumer: ranks are one sequence for all of them
-	Payloads []string // the types that it takes
-	// PerKey is how many of one key may be held at once, in any order. Zero is in order.
+	Payloads []string // the types that it accepts
+	// PerKey is how many of one key may be held at once, in any order. Zero means in order.
 	PerKey int
-	// KeyRate bounds how many of one key start by when. Nil is no such bound.
+	// KeyRate bounds how many of one key start in a time. Nil means no such bound.
 	KeyRate *Rate
 }
 
 const (
-	// freeLane is true of a lane l of which messages may be claimed: it is not busy, no
-	// poisoned message parks it, and the consumer is not paused. Renamed is true besides of a
-	// message m before which none of its key waits under another name of the consumer, and unspent where its
-	// rate, if it has one, allows a message. They are the guard of each claim.
+	// freeLane is true for a lane l whose messages may be claimed: it is not busy, no poisoned
+	// message parks it, and the consumer is not paused. renamed is also true for a message m
+	// without a predecessor of its key under another name of the consumer. unspent is true if the
+	// rate of the lane, if any, allows a message. They guard each claim.
 	freeLane = `l.lane NOT IN ({busy lanes}) AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type {names} AND p.lane = l.lane AND p.parks)
   AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type {names})`
 	renamed = ` AND NOT EXISTS (SELECT 1 FROM {by lane} e WHERE e.consumer_type {names} AND e.lane = l.lane AND e.lane IS NOT NULL AND e.rank < m.rank)`
-	unspent = ` AND COALESCE((SELECT k.used_to FROM {key rates} k WHERE k.name = ? AND k.lane = l.lane), {now}) - {now} <= CAST(? AS bigint){unit}` // no join, of which plans go astray
+	unspent = ` AND COALESCE((SELECT k.used_to FROM {key rates} k WHERE k.name = ? AND k.lane = l.lane), {now}) - {now} <= CAST(? AS bigint){unit}` // no join: its plans go astray
 
 	fullLanes = `SELECT h.lane FROM ({held lanes}) h GROUP BY h.lane HAVING count(*) >= ?`
 )
 
-// For is a statement as it is for the source. {busy lanes} are those of which no more may be
-// claimed, and {unspent} is true of lanes f whose rate allows a message. In any order {loose}
-// leaves out messages m that are held, or not due, and {runnable} what else may not run now,
-// since that does not keep those behind them from running. In order {first} is true of the
-// first message m of a lane.
+// For returns a statement for the source. {busy lanes} are those that may not be claimed any more,
+// and {unspent} is true for lanes f whose rate allows a message. In any order, {loose} leaves out
+// messages m that are held or not due, and {runnable} what else may not run now, since such
+// messages do not block those behind them. In order, {first} is true for the first message m of a
+// lane.
 func (s Source) For(statement string) string {
 	busy, loose, runnable, allowed := "{held lanes}", "", "", ""
 	first := ` AND NOT EXISTS (SELECT 1 FROM {by lane} f WHERE f.consumer_type = m.consumer_type AND f.lane = m.lane AND f.lane IS NOT NULL AND f.rank < m.rank)`
@@ -67,7 +67,7 @@ func (s Source) For(statement string) string {
 	return strings.NewReplacer("{busy lanes}", busy, "{loose}", loose, "{first}", first, "{runnable}", runnable, "{unspent}", allowed).Replace(statement)
 }
 
-// busy are the values of {busy lanes}.
+// busy returns the values of {busy lanes}.
 func (s Source) busy(n Names) []any {
 	if s.PerKey > 0 {
 		return []any{n.NameList(s.Names), s.PerKey}
@@ -75,7 +75,7 @@ func (s Source) busy(n Names) []any {
 	return []any{n.NameList(s.Names)}
 }
 
-// loose are the values of {loose}.
+// loose returns the values of {loose}.
 func (s Source) loose(n Names) []any {
 	if s.PerKey > 0 {
 		return []any{n.NameList(s.Names)}
@@ -83,7 +83,7 @@ func (s Source) loose(n Names) []any {
 	return nil
 }
 
-// Runnable are the values of {runnable}.
+// Runnable returns the values of {runnable}.
 func (s Source) Runnable(n Names) []any {
 	if s.PerKey > 0 {
 		return append(s.loose(n), n.NameList(s.Payloads))
@@ -91,7 +91,8 @@ func (s Source) Runnable(n Names) []any {
 	return nil
 }
 
-// others are the names of the consumer under which messages may come before those under Name, in order.
+// others returns the names of the consumer under which messages may come before those under Name,
+// in order.
 func (s Source) others() []string {
 	if s.PerKey > 0 {
 		return nil
@@ -99,7 +100,7 @@ func (s Source) others() []string {
 	return slices.DeleteFunc(slices.Clone(s.Names), func(name string) bool { return name == s.Name })
 }
 
-// unspent are the values of {unspent}.
+// unspent returns the values of {unspent}.
 func (s Source) unspent() []any {
 	if s.KeyRate == nil {
 		return nil
@@ -107,8 +108,8 @@ func (s Source) unspent() []any {
 	return []any{s.KeyRate.Name, s.KeyRate.lastAllowed().Microseconds()}
 }
 
-// Free is the condition under which messages may be claimed of the lane of an alias, with its
-// values. The message is that of the alias m.
+// Free returns the condition under which messages of an alias's lane may be claimed, with its
+// values. The message has the alias m.
 func (n Names) Free(alias, m string, s Source) (condition string, values []any) {
 	names := n.NameList(s.Names)
 	condition, values = s.For(freeLane), append(s.busy(n), names, n.NameList([]string{s.Name}))
@@ -121,13 +122,13 @@ func (n Names) Free(alias, m string, s Source) (condition string, values []any) 
 	return strings.NewReplacer("l.lane", alias+".lane", "m.rank", m+".rank").Replace(condition), values
 }
 
-// Moved is the rank of a message that becomes due at an instant, of which micros makes the
+// Moved returns the rank of a message that becomes due at an instant. micros formats its
 // microseconds.
 func Moved(rank, due string, micros func(string) string) string {
 	return "CASE WHEN " + rank + " >= " + FirstInstant + " THEN " + micros(due) + " ELSE " + rank + " END"
 }
 
-// lastAllowed is how far ahead of now a rate may be used for one more to be allowed.
+// lastAllowed returns how far ahead of now a rate may be used if it is to allow one more.
 func (r Rate) lastAllowed() time.Duration { return r.after(r.Burst - 1) }
 
 // quotas bound how many messages of each lane a claim takes.
@@ -137,8 +138,8 @@ type quotas struct {
 	now    time.Time
 }
 
-// quotasOf reads how many messages of lanes may be claimed, where that is a matter of
-// numbers. Nil is no bound.
+// quotasOf reads how many messages of lanes may be claimed, if numbers bound that. Nil means no
+// bound.
 func (n Names) quotasOf(ctx context.Context, tx bun.IDB, s Source, picks []LanePick) (*quotas, error) {
 	counted := s.PerKey > 0 && s.PerKey < Unbounded
 	if !counted && s.KeyRate == nil || len(picks) == 0 {
@@ -192,7 +193,7 @@ func (n Names) rates(ctx context.Context, tx bun.IDB, r Rate, lanes []int64, all
 	return nil
 }
 
-// cut leaves out what exceeds the quotas.
+// cut drops what exceeds the quotas.
 func (all *quotas) cut(picks []LanePick, news *LaneNews) (kept []LanePick) {
 	if all == nil {
 		return picks
@@ -208,7 +209,7 @@ func (all *quotas) cut(picks []LanePick, news *LaneNews) (kept []LanePick) {
 	return kept
 }
 
-// spendKeys uses up the rates of the lanes of a claim, and sweeps those that have rested.
+// spendKeys uses the rates of a claim's lanes, and deletes those that have recovered.
 func (n Names) spendKeys(ctx context.Context, tx bun.IDB, r Rate, all *quotas, picks []LanePick, news *LaneNews) error {
 	started := make(map[int64]int)
 	for _, p := range picks {
@@ -234,8 +235,8 @@ func (n Names) spendKeys(ctx context.Context, tx bun.IDB, r Rate, all *quotas, p
 	return nil
 }
 
-// clampKeys has no key's rate be used further ahead than a whole burst brings it, and gives back what was claimed of
-// keys and did not start. Most claims have nothing to write.
+// clampKeys keeps the rates of keys from being used further ahead than a whole burst, and returns
+// claims that did not start. Most claims have nothing to write.
 func (n Names) clampKeys(ctx context.Context, tx bun.IDB, l *Lanes) error {
 	r := l.KeyRate
 	if r == nil {
@@ -251,7 +252,8 @@ func (n Names) clampKeys(ctx context.Context, tx bun.IDB, l *Lanes) error {
 	return err
 }
 
-// nextOfKeys is how long it takes until the first rate that is spent allows a message; zero when none is.
+// nextOfKeys returns how long until the first spent rate allows a message, or zero if none is
+// spent.
 func (n Names) nextOfKeys(ctx context.Context, tx bun.IDB, r Rate) (time.Duration, error) {
 	bound := r.lastAllowed()
 	var rows []RateUse

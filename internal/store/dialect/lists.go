@@ -10,43 +10,42 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Lists is code shared by dialects whose claims list ids as JSON. No statement of theirs
-// writes to two tables, so what is one on PostgreSQL is a short transaction, in which what
-// depends on a list is computed here, from rows that nobody else can change.
+// Lists is code shared by dialects whose claims store ids as JSON. Their statements write to one
+// table each, so one statement on PostgreSQL is a short transaction here. What depends on a list is
+// computed in Go, from locked rows.
 type Lists struct {
 	SQL     ListStatements
 	Dialect interface {
 		Query(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery
 		// Run executes one of the statements that take a list of ids, unless it is empty.
 		Run(ctx context.Context, tx bun.IDB, statement string, ids []int64) error
-		// InTx runs fn in the caller's transaction or one of its own, whose statements
-		// see, and change, the newest state.
+		// InTx runs fn in the caller's transaction or one of its own, whose statements see, and
+		// change, the newest state.
 		InTx(ctx context.Context, db bun.IDB, fn func(tx bun.IDB) error) error
-		// Live locks those of the claims that the owner still holds; with lanes it reads
-		// those, too.
+		// Live locks those of the claims that the owner still holds; with lanes it reads their
+		// lanes, too.
 		Live(ctx context.Context, tx bun.IDB, owner string, claims []int64, lanes bool) ([]Leased, error)
-		// Unlocked parts off the results whose message somebody else has locked. The
-		// claims are locked. What is not found at all counts as free: there is nothing
-		// to wait for.
+		// Unlocked separates the results whose messages other transactions have locked. The claims
+		// are locked. Missing messages count as free: there is nothing to wait for.
 		Unlocked(ctx context.Context, tx bun.IDB, live []Leased, results []Result) (free, busy []Result, err error)
 	}
 }
 
-// ListStatements are those that [Lists] needs.
+// ListStatements are the statements that [Lists] needs.
 type ListStatements struct {
 	Dead          string // locks claims that have outlived their lease
-	Hit           string // locks messages of a list, but those that somebody else has locked
-	Bury          string // poisons messages for a reason: that, and a list
-	Died          string // notes which owners were lost with which messages
-	Bump          string // sets how often messages have crashed: a list of pairs
+	Hit           string // locks messages of a list, except those locked by other transactions
+	Bury          string // poisons messages: a reason and a list
+	Died          string // records which owners were lost with which messages
+	Bump          string // sets the number of crashes of messages: a list of pairs
 	Forget        string // ends the claims of a list
 	Delete        string // removes the messages of a list
-	Rest          string // what is left of a claim: a list, a lease and the claim
-	Poison, Again string // of results: poisons messages, and has others run again
-	// The same where some of the messages have keys, with what is left of the lanes of a claim
-	// behind what is left of it.
+	Rest          string // writes the rest of a claim: a list, a lease and the claim
+	Poison, Again string // of results: poisons messages, and makes others run again
+	// The same if some messages have keys, with the rest of the claim's lanes behind the rest of
+	// its ids.
 	RestLanes, PoisonLanes, AgainLanes string
-	Present                            string // of a list: the messages that there are, and whether they run in order
+	Present                            string // of a list: the messages that exist, and whether they run in order
 }
 
 // Finish implements [Dialect].
@@ -97,8 +96,8 @@ func (l *Lists) Settle(ctx context.Context, db bun.IDB, owner string, lease time
 	return settled, err
 }
 
-// subtract takes what is settled out of the claims, which are locked, and returns
-// the results that count.
+// subtract removes settled messages from the claims, which are locked, and returns the results that
+// count.
 func (l *Lists) subtract(ctx context.Context, tx bun.IDB, live []Leased, lease time.Duration, results []Result) ([]Result, error) {
 	held, rests, ended := Subtract(live, results)
 	for _, c := range rests {
@@ -113,8 +112,8 @@ func (l *Lists) subtract(ctx context.Context, tx bun.IDB, live []Leased, lease t
 	return held, l.Dialect.Run(ctx, tx, l.SQL.Forget, ended)
 }
 
-// apply writes results that count: messages that are removed, some of which are poisoned
-// before, and messages that stay. What was released stays as it is.
+// apply writes results that count. It removes messages, some of which are poisoned before, or makes
+// them run again. Released messages do not change.
 func (l *Lists) apply(ctx context.Context, tx bun.IDB, held []Result) error {
 	slices.SortFunc(held, func(a, b Result) int { return cmp.Compare(a.Message, b.Message) })
 	var gone []int64
@@ -145,9 +144,9 @@ func (l *Lists) apply(ctx context.Context, tx bun.IDB, held []Result) error {
 	return nil
 }
 
-// settleBytes bounds the texts of one statement: quoted as JSON and then as SQL they
-// can become four times as long, and must fit into what a server takes at once, which is
-// 16 MiB or more. What does not is never answered, so that it would be sent for ever.
+// settleBytes bounds the texts of one statement. Quoted as JSON and then as SQL they can become
+// four times as long, and must fit into what a server accepts at once, which is 16 MiB or more. A
+// longer statement would get no answer and be repeated forever.
 const settleBytes = 2 << 20
 
 // write executes one of the statements that take results, for a part of them at a time.
@@ -160,8 +159,8 @@ func (l *Lists) write(ctx context.Context, tx bun.IDB, statement string, results
 	return nil
 }
 
-// Recover leaves messages alone that somebody has locked: a transactional
-// consumer that outlived its lease is still at work on them, not crashed.
+// Recover leaves locked messages alone: a transactional consumer that outlived its lease still
+// works on them and has not crashed.
 func (l *Lists) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found Recovered, err error) {
 	err = l.Dialect.InTx(ctx, db, func(tx bun.IDB) error {
 		found = Recovered{}
@@ -215,8 +214,8 @@ func (l *Lists) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found 
 	return found, err
 }
 
-// begun lists the messages of a claim that may have begun: of each lane in order the first
-// only that there is.
+// begun returns the messages of a claim that may have begun. Of each ordered lane that is only the
+// first existing one.
 func (l *Lists) begun(ctx context.Context, tx bun.IDB, c Leased) (ids []int64, err error) {
 	if len(c.Lanes) == 0 {
 		return c.MessageIDs, nil
@@ -241,7 +240,7 @@ func (l *Lists) begun(ctx context.Context, tx bun.IDB, c Leased) (ids []int64, e
 	return ids, nil
 }
 
-// count writes the crashes of messages that are locked.
+// count writes the crashes of locked messages.
 func (l *Lists) count(ctx context.Context, tx bun.IDB, dying []int64, bumped [][2]int64, maxCrashes int) error {
 	if len(dying) > 0 {
 		if _, err := l.Dialect.Query(ctx, tx, l.SQL.Bury, CrashReason(maxCrashes), Ordered(dying)).Exec(ctx); err != nil {

@@ -13,90 +13,90 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// Names fill tables and traits into statements.
+// Names fills tables and traits into statements.
 type Names struct {
 	Prefix, Schema string
 	Traits
 	replacer *strings.Replacer
 }
 
-// Traits are what is fixed about a database: what it can do, and SQL that differs, in
-// statements that all share.
+// Traits is what is fixed about a database: what it can do, and the SQL that differs in statements
+// that all share.
 type Traits struct {
 	Files    embed.FS               // the migrations, with {names} to fill in
 	RowLocks bool                   // it locks rows rather than itself
 	Clock    string                 // its clock
-	Instant  func(time.Time) string // writes an instant
-	Unit     string                 // makes of microseconds what can be added to one
+	Instant  func(time.Time) string // formats an instant
+	Unit     string                 // converts microseconds to what can be added to one
 	// Micros are the microseconds since 1970 of an instant.
 	Micros func(instant string) string
-	// ReadOnly asks whether the server takes no writes. It is empty where a handler
-	// that runs proves that it does.
+	// ReadOnly asks whether the server accepts no writes. It is empty if a running handler proves
+	// that it does.
 	ReadOnly string
-	// Notify sends a text (the second value) on a channel to other processes. It is
-	// empty where there are no notifications.
+	// Notify sends a text (the second value) on a channel to other processes. It is empty if there
+	// are no notifications.
 	Notify string
-	// Installed selects the schemas and prefixes, empty where it is the one that is used, of tables
-	// like ours that this session sees, given the end of a name to look for.
+	// Installed selects the schema and prefix of tables like ours that this session sees, given the
+	// end of a name. The schema is empty if it is the current one.
 	Installed string
-	// Session are columns of the Session, and with them bound how many milliseconds,
-	// {idle}, that may idle in its transaction. They may be empty.
+	// Session are columns of the Session. With them {idle} bounds the milliseconds that the session
+	// may idle in its transaction. They may be empty.
 	Session string
-	// Within limits to a time (the value) how long a transaction of our own can hold on to
-	// anything when its client vanishes: each statement, and each wait for the next one.
-	// It is empty where a client that vanishes is this process, or settings for it would stay.
+	// Within bounds (by the value) how long a transaction of our own can keep locks when its client
+	// vanishes: each statement, and each wait for the next one. It is empty if the client is this
+	// process, or if such settings would stay.
 	Within string
-	// Brief is a setting of sessions, in seconds, that bounds each statement. It is empty where Within
-	// does, or where a statement of ours ends with its context.
+	// Brief is a setting of sessions, in seconds, that bounds each statement. It is empty if Within
+	// does that, or if a statement of ours ends with its context.
 	Brief string
-	// AsBegun sets back the role and the path (the values), which decide as whom a statement
-	// looks for tables, and where: what to send before it. Empty where there is no such.
+	// AsBegun resets the role and the path (the values), which decide where a statement looks for
+	// tables, and as which role. It is sent before the statement. It is empty if there are none.
 	AsBegun string
-	// Exists selects a message, and waits for a transaction that is still deciding about it.
+	// Exists selects a message and waits for undecided transactions about it.
 	Exists       string
 	Place        string                                       // the column with an event's place, NULL until it has one
-	Unplaced     string                                       // true of an event e that has no place yet
-	Last         string                                       // the last place that is given
-	Once         string                                       // asks for a named query to be evaluated once
+	Unplaced     string                                       // true for an event e without a place
+	Last         string                                       // the last given place
+	Once         string                                       // has a named query evaluated once
 	Size         string                                       // how many messages a claim c has
-	IDs          string                                       // begins FROM with the rows of a list of ids, where that takes more than a function
+	IDs          string                                       // begins FROM with the rows of a list of ids, if that takes more than a function
 	Held         string                                       // selects the ids of all claimed messages
 	Holds        string                                       // selects them, as mid, with their claims, as claim_id
-	KeepConsumer string                                       // ends an insert that leaves the row of a consumer as it is
-	KeepSlot     string                                       // ends one that leaves a slot as it is
-	KeepNamed    string                                       // ends one that leaves a row of a name as it is
-	Merge        func(key string, sums, news []string) string // ends an insert AS r: what is there gets sums of columns, and new values
+	KeepConsumer string                                       // ends an insert that leaves an existing row of a consumer unchanged
+	KeepSlot     string                                       // ends an insert that leaves an existing slot unchanged
+	KeepNamed    string                                       // ends an insert that leaves an existing row of a name unchanged
+	Merge        func(key string, sums, news []string) string // ends an insert AS r: an existing row gets sums of columns, and new values
 	AsRow        string                                       // names the row r that such an insert finds
 	Minute       string                                       // the minute that {now} is in
-	Keys         string                                       // the table of pending insert ids, where they have one of their own
-	GroupOrder   string                                       // by what else to sort a group of poisoned messages, for its index to be read in the order of ids
-	Bytes        string                                       // the length of a text in bytes, given that (a format)
-	Keyed        string                                       // true of a pending message m with an insert id
-	KeyRates     string                                       // the table of rates of keys, where there are such
+	Keys         string                                       // the table of pending insert ids, if there is one
+	GroupOrder   string                                       // further sort columns for groups of poisoned messages, for the index to be read in the order of ids
+	Bytes        string                                       // the length of a given text in bytes (a format)
+	Keyed        string                                       // true for a pending message m with an insert id
+	KeyRates     string                                       // the table of rates of keys, if there is one
 	LastRank     string                                       // the place behind all others, for an insert
 	HeldLanes    string                                       // selects the lanes that claims of some consumers hold, given their names
 	HeldIDs      string                                       // selects the ids of their messages with keys, given their names
-	Columns      string                                       // those of a Pick m
+	Columns      string                                       // of a Pick m
 	KeyOf        string                                       // the key and lane of a message m
-	HasKey       string                                       // true of a pending message m of a key
+	HasKey       string                                       // true for a pending message m with a key
 	KeyParked    string                                       // the key of a poisoned message, and whether it parks that
-	Instr        string                                       // the function that tells where a text has another
+	Instr        string                                       // the function that returns the position of a text in another
 	OneByOne     bool                                         // rows are not looked up by comparing several columns at once
-	Lateral      bool                                         // a join may depend on what stands before it
-	Among        string                                       // true of what stands before it, among the names of a list, given that
+	Lateral      bool                                         // a join may refer to what stands before it
+	Among        string                                       // true if what stands before it is in a given list of names
 	NameList     func([]string) any                           // the list
 	Lanes        LaneTraits
 }
 
-// LaneTraits are for databases whose messages have their keys, lanes and ranks in a table of
-// their own. They are empty where that is the table of messages.
+// LaneTraits are for databases with the keys, lanes and ranks of messages in a table of their own.
+// They are empty if that is the table of messages.
 type LaneTraits struct {
 	Table   string // its name
 	ByRank  string // messages with keys: consumer_type, rank, crashes
 	ByLane  string // the same: id, consumer_type, lane, rank
-	Crashed string // those that have crashed, with all columns
+	Crashed string // crashed messages with keys, with all columns
 	Plan    string // begins a statement, to leave the planner no choice
-	ByKey   string // behind a table: look for rows by its primary key only
+	ByKey   string // behind a table: look up rows by its primary key only
 	Nothing string // begins FROM with a row of nothing
 	Propose string // in place of proposeSQL
 }
@@ -151,7 +151,7 @@ func (n Names) Query(ctx context.Context, db bun.IDB, statement string, args ...
 	return db.NewRaw(strings.ReplaceAll(n.Expand(statement), "{now}", n.Now(ctx)), args...)
 }
 
-// Run executes one of the statements that take a list of ids, unless it is empty.
+// Run executes one of the statements that take a list of ids, unless the list is empty.
 func (n Names) Run(ctx context.Context, tx bun.IDB, statement string, ids []int64) error {
 	if len(ids) == 0 {
 		return nil
@@ -160,7 +160,7 @@ func (n Names) Run(ctx context.Context, tx bun.IDB, statement string, ids []int6
 	return err
 }
 
-// Said is a table's name as people write it, with its schema.
+// Said returns a table's name as people write it, with its schema.
 func (n Names) Said(table string) string {
 	if n.Schema != "" {
 		return n.Schema + "." + n.Prefix + table
@@ -168,8 +168,8 @@ func (n Names) Said(table string) string {
 	return n.Prefix + table
 }
 
-// AsBegun is what to send before a statement of a session in which a function of the
-// application's has run.
+// AsBegun returns what to send before a statement of a session in which a function of the
+// application has run.
 func (n Names) AsBegun(session Session) (statement string, args []any) {
 	if session.Role == "" {
 		return "", nil
@@ -177,7 +177,7 @@ func (n Names) AsBegun(session Session) (statement string, args []any) {
 	return n.Traits.AsBegun, []any{session.Role, session.Path}
 }
 
-// Unprepared is false where nothing is prepared: it is part of [Dialect].
+// Unprepared returns false for databases that prepare nothing: it is part of [Dialect].
 func (n Names) Unprepared() bool { return false }
 
 // Tables returns the names: it is part of [Dialect] for those that embed them.

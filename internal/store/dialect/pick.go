@@ -12,26 +12,26 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// inlinePayload is the size, with headers and errors, up to which a payload comes with
-// the pick. What is larger is read when it is certain that it is claimed.
+// inlinePayload is the size, with headers and errors, up to which a pick contains the payload.
+// Larger ones are read once the claim is certain.
 const inlinePayload = 4 << 10
 
-// maxReferred is what an event counts for while nobody knows how large it is.
+// maxReferred is the size of an event whose size is unknown.
 const maxReferred = 2 << 20
 
-// Pick is a message that was found and locked, before it is claimed. Its payload,
-// headers and errors are missing when they are larger than inlinePayload together.
+// Pick is a message that was found and locked, before it is claimed. It lacks payload, headers and
+// errors if they exceed inlinePayload together.
 type Pick struct {
 	Want     int `bun:"i"`
 	Size     int `bun:"size"`     // of payload, headers and errors
 	Text     int `bun:"text"`     // of the payload
-	Priority int `bun:"priority"` // where the request has regard to that
+	Priority int `bun:"priority"` // if the request regards it
 	Message  `bun:",extend"`
 }
 
-// bytes is what a pick brings along once it is claimed.
+// bytes returns how much a pick contributes once it is claimed.
 func (p *Pick) bytes() int {
-	if p.Text > 0 { // only what refers to an event has no text of its own
+	if p.Text > 0 { // only a message that refers to an event has no payload of its own
 		return p.Size
 	}
 	if p.Size > inlinePayload {
@@ -41,8 +41,8 @@ func (p *Pick) bytes() int {
 	return p.Size + event
 }
 
-// Trim puts the picks in order, the oldest first, drops what exceeds MaxBytes or
-// Limit, and notes how far each want has come.
+// Trim sorts the picks, the oldest first, drops what exceeds MaxBytes or Limit, and notes how far
+// each want has come.
 func (r ClaimRequest) Trim(picks []Pick) (Claim, []Pick) {
 	n := len(r.Wants)
 	if n > 1 || r.Ageing > 0 {
@@ -56,7 +56,7 @@ func (r ClaimRequest) Trim(picks []Pick) (Claim, []Pick) {
 			c.Cut, c.Dropped = true, firstOf(picks[i:], n)
 			return c, picks[:i]
 		}
-		c.Found[p.Want]++ // one with a priority may be far ahead; what is dropped for it tells where to go on
+		c.Found[p.Want]++ // one with a priority may be far ahead; the first dropped one shows where to go on
 		at := Position{At: p.AvailableAfter.Time, ID: p.ID}
 		if c.Last[p.Want].Before(at) {
 			c.Last[p.Want] = at
@@ -65,7 +65,7 @@ func (r ClaimRequest) Trim(picks []Pick) (Claim, []Pick) {
 	return c, picks
 }
 
-// firstOf says for each want where the first of the picks is.
+// firstOf returns where the first pick of each want is.
 func firstOf(picks []Pick, wants int) []Position {
 	first := make([]Position, wants)
 	for _, p := range picks {
@@ -77,12 +77,12 @@ func firstOf(picks []Pick, wants int) []Position {
 	return first
 }
 
-// Levels are the priorities above the normal one, the highest first. There is none below: the index of due messages
-// would have to leave such messages out.
+// Levels are the priorities above the normal one, the highest first. There are none below: the
+// index of due messages would have to leave such messages out.
 const Levels = "2, 1"
 
-// order sorts picks by how long they have been due, with the head start of their priority. What
-// was found by its priority as well comes once.
+// order sorts picks by how long they have been due, with the head start of their priority. A
+// message that was also found by its priority comes once.
 func (r ClaimRequest) order(picks []Pick) []Pick {
 	due := func(p Pick) time.Time { return p.AvailableAfter.Add(-time.Duration(p.Priority) * r.Ageing) }
 	slices.SortFunc(picks, func(a, b Pick) int {
@@ -99,11 +99,10 @@ func (r ClaimRequest) order(picks []Pick) []Pick {
 	})
 }
 
-// PickedIDs lists the ids of picks, in their order.
+// PickedIDs returns the ids of picks, in their order.
 func PickedIDs(picks []Pick) []int64 { return Each(picks, func(p Pick) int64 { return p.ID }) }
 
-// Take completes the claim with those picks that were recorded, and reads what is
-// still missing of them.
+// Take completes the claim with the recorded picks, and reads what they lack.
 func (n Names) Take(ctx context.Context, tx bun.IDB, c *Claim, picks []Pick, recorded []int64) error {
 	if len(recorded) < len(picks) {
 		kept := make(map[int64]bool, len(recorded))
@@ -112,7 +111,7 @@ func (n Names) Take(ctx context.Context, tx bun.IDB, c *Claim, picks []Pick, rec
 		}
 		picks = slices.DeleteFunc(picks, func(p Pick) bool { return !kept[p.ID] })
 	}
-	var large map[int64]*Message // nil in a claim that has none, as most
+	var large map[int64]*Message // nil in a claim without large messages, as most are
 	c.Messages = make([]Message, len(picks))
 	for i, p := range picks {
 		c.Messages[i] = p.Message

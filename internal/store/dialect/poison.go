@@ -13,16 +13,16 @@ type Poisoned struct {
 	Message    `bun:",extend"`
 	PoisonedAt Moment `bun:"poisoned_at"`
 	Reason     string `bun:"reason"`
-	Parks      bool   `bun:"parks"` // it keeps those of its key from running
-	// Fingerprint is of what belongs together.
+	Parks      bool   `bun:"parks"` // it keeps others of its key from running
+	// Fingerprint identifies its group.
 	Fingerprint string `bun:"fingerprint"`
-	// PayloadBytes is the size of the whole payload, where it was asked for.
+	// PayloadBytes is the size of the whole payload, if it was asked for.
 	PayloadBytes int `bun:"payload_bytes"`
 	// NewID is the row of the pending message that it has become.
 	NewID int64 `bun:"-"`
 }
 
-// Requeued is a pending message that was a poisoned one.
+// Requeued is a pending message that was poisoned before.
 type Requeued struct {
 	ID         int64     `bun:"id"`
 	MessageID  uuid.UUID `bun:"message_id"`
@@ -32,30 +32,29 @@ type Requeued struct {
 // Unclassified selects poisoned messages without a fingerprint.
 const Unclassified = "unclassified"
 
-// GroupKey tells poisoned messages apart that do not belong together.
+// GroupKey identifies a group of poisoned messages.
 type GroupKey struct {
 	ConsumerType string `bun:"consumer_type"`
 	Fingerprint  string `bun:"fingerprint"` // empty: they have none
 }
 
-// Requeuing is what changes about messages while they are requeued.
+// Requeuing is what changes in messages when they are requeued.
 type Requeuing struct {
 	Renamed map[string]string // consumer types that have another name now
-	// Former are the former names of consumers, by their present one: an insert id
-	// must not be pending under these either.
+	// Former are the former names of consumers, by their present one: the insert id must not be
+	// pending under these either.
 	Former map[string][]string
 	// Payload replaces the payload, unless it is nil; its type goes with it.
 	Payload     []byte
 	PayloadType string
 }
 
-// Key is what a poisoned message will have when it is pending.
+// Key returns the key that a poisoned message will have when it is pending.
 func (r Requeuing) Key(row Poisoned) PendingKey {
 	return PendingKey{row.InsertID, cmp.Or(r.Renamed[row.ConsumerType], row.ConsumerType)}
 }
 
-// Columns are what becomes of the columns of a poisoned message p, with the values for
-// that.
+// Columns returns the new columns for a poisoned message p, with their values.
 func (r Requeuing) Columns() (consumer, payload string, args []any) {
 	consumer, payload = "p.consumer_type", "p.payload_type, p.payload"
 	if r.Payload != nil {
@@ -70,8 +69,8 @@ func (r Requeuing) Columns() (consumer, payload string, args []any) {
 	return consumer, payload, args
 }
 
-// RequeuedHeaders are the headers of a poisoned message p without its deadline, which
-// whoever requeues it lifts: under another name, so that one can still see it.
+// RequeuedHeaders are the headers of a poisoned message p. A requeue lifts its deadline, which
+// stays visible under another name.
 const RequeuedHeaders = `REPLACE(p.headers, '"` + DeliverByHeader + `":', '"asyncmonolith-lifted-deliver-by":')`
 
 // PendingKey is the unique key of a pending message, unless its insert id is empty.
@@ -86,21 +85,21 @@ type Recent struct {
 	For time.Duration
 }
 
-// Superseded is a pending message that another takes the place of.
+// Superseded is a pending message that another one replaces.
 type Superseded struct {
 	InsertID       string `bun:"insert_id"`
 	ConsumerType   string `bun:"consumer_type"`
 	CreatedAt      Moment `bun:"created_at"`
 	AvailableAfter Moment `bun:"available_after"`
 	Crashes        int    `bun:"crashes"`
-	Held           bool   `bun:"held"` // somebody has claimed it
+	Held           bool   `bun:"held"` // it is claimed
 	Now            Moment `bun:"now"`  // the database's clock
 }
 
-// Compare gives keys the order in which they are locked.
+// Compare orders keys in the order in which they are locked.
 func (k PendingKey) Compare(o PendingKey) int {
 	return cmp.Or(cmp.Compare(k.InsertID, o.InsertID), cmp.Compare(k.ConsumerType, o.ConsumerType))
 }
 
-// IDsOf lists the row ids.
+// IDsOf returns the row ids.
 func IDsOf(rows []Poisoned) []int64 { return Each(rows, func(row Poisoned) int64 { return row.ID }) }

@@ -20,7 +20,7 @@ const (
 	foundNow      = 5 // the database's clock
 )
 
-// NewProbe puts together what a probe has found.
+// NewProbe builds a probe from its findings.
 func NewProbe(found []Finding) Probe {
 	var p Probe
 	for _, f := range found {

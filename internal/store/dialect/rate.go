@@ -10,19 +10,20 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// after is the time that n messages use of the rate.
+// after returns the time that n messages use of the rate.
 func (r Rate) after(n int) time.Duration {
 	return time.Duration(float64(r.Per) * float64(n) / float64(r.N)) // the product may exceed an integer
 }
 
-// In is how many it allows in a time, on average.
+// In returns how many messages the rate allows in a time, on average.
 func (r Rate) In(d time.Duration) int {
 	const rounding = 1e-6 // of a message
 	return int(float64(d)*float64(r.N)/float64(r.Per) + rounding)
 }
 
-// used is the instant up to which the rate is used, of what is stored: no further ahead than a whole burst
-// brings it, so that what a smaller rate has used, or a clock that was ahead, is soon over.
+// used returns the instant up to which the rate is used, from the stored one. It is no further
+// ahead than a whole burst, so that the use by a smaller rate, or by a clock that was ahead, is
+// soon over.
 func (r Rate) used(now, stored time.Time) time.Time {
 	if most := now.Add(r.after(r.Burst)); stored.After(most) {
 		return most
@@ -30,9 +31,9 @@ func (r Rate) used(now, stored time.Time) time.Time {
 	return later(now, stored)
 }
 
-// allows tells how many of the wanted may start now, when those before have used the rate up
-// to an instant, and how long to wait for the next if that is fewer: the generic cell rate
-// algorithm (ITU-T I.371).
+// allows returns how many of the wanted messages may start now, when the rate is used up to an
+// instant. If that is fewer, it returns how long to wait for the next one. This is the generic cell
+// rate algorithm (ITU-T I.371).
 func (r Rate) allows(now, usedTo time.Time, wanted int) (n int, wait time.Duration) {
 	left := now.Add(r.after(r.Burst)).Sub(r.used(now, usedTo))
 	if left > 0 {
@@ -51,25 +52,25 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// RateUsed reads a [RateUse], of a rate by its name.
+// RateUsed reads a [RateUse] by the name of a rate.
 const RateUsed = `SELECT used_to, {now} AS now FROM {rates} WHERE name = ?`
 
-// KeyRateUsed is the same of a lane, by the rate's name and the lane.
+// KeyRateUsed is the same for a lane, by the rate's name and the lane.
 const KeyRateUsed = `SELECT used_to, {now} AS now FROM {key rates} WHERE name = ? AND lane = ?`
 
-// RateUse is up to which instant a rate is used, and what time it is.
+// RateUse is the instant up to which a rate is used, and the current time.
 type RateUse struct {
 	UsedTo Moment `bun:"used_to"`
 	Now    Moment `bun:"now"`
 }
 
-// Wait is for how long the rate allows nothing.
+// Wait returns how long the rate allows nothing.
 func (r Rate) Wait(use RateUse) time.Duration {
 	_, wait := r.allows(use.Now.Time, use.UsedTo.Time, 1)
 	return wait
 }
 
-// RatedRequest is a request that asks for no more than its rate allows, if it has one.
+// RatedRequest is a request bounded by its rate, if it has one.
 type RatedRequest struct {
 	ClaimRequest
 	Spent bool // nothing may be claimed now
@@ -125,8 +126,8 @@ func (r *RatedRequest) lock(ctx context.Context, tx bun.IDB) error {
 	}
 }
 
-// clamp writes down what used makes of the stored instant, which would stay a whole burst ahead otherwise. The clock was
-// read before others let go of the row, so that it is read again first.
+// clamp writes the bounded instant, which would otherwise stay a whole burst ahead. The clock was
+// read before other transactions released the row, so it is read again first.
 func (r *RatedRequest) clamp(ctx context.Context, tx bun.IDB) error {
 	if !r.usedTo.After(r.Rate.used(r.now, r.usedTo)) {
 		return nil
@@ -141,22 +142,21 @@ func (r *RatedRequest) clamp(ctx context.Context, tx bun.IDB) error {
 	return r.store(ctx, tx, r.Rate.used(r.now, r.usedTo))
 }
 
-// Trim is that of the request.
+// Trim is Trim of the request.
 func (r *RatedRequest) Trim(picks []Pick) (Claim, []Pick) {
 	c, picks := r.ClaimRequest.Trim(picks)
 	r.hold(&c, len(picks))
 	return c, picks
 }
 
-// hold has a claim of n messages say that there may be more, and when, if it is the rate that
-// has bounded it.
+// hold marks a claim of n messages that the rate has bounded: there may be more, and when.
 func (r *RatedRequest) hold(c *Claim, n int) {
 	if r.wait > 0 && n >= r.Limit {
 		c.Cut, c.Wait = true, r.wait
 	}
 }
 
-// Spend uses up of the rate what was claimed.
+// Spend uses the rate for what was claimed.
 func (r *RatedRequest) Spend(ctx context.Context, tx bun.IDB, c Claim) error {
 	if r.Rate == nil || len(c.Messages) == 0 {
 		return nil

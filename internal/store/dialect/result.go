@@ -2,7 +2,7 @@ package dialect
 
 import "database/sql"
 
-// Affected is how many rows a statement has changed.
+// Affected returns how many rows a statement changed.
 func Affected(res sql.Result, err error) (int, error) {
 	if err != nil {
 		return 0, err
@@ -11,13 +11,13 @@ func Affected(res sql.Result, err error) (int, error) {
 	return int(n), err
 }
 
-// AffectedOne tells whether it was one.
+// AffectedOne reports whether it changed a row.
 func AffectedOne(res sql.Result, err error) (bool, error) {
 	n, err := Affected(res, err)
 	return n == 1, err
 }
 
-// Each returns what fn makes of each row.
+// Each returns the result of fn for each row.
 func Each[R, T any](rows []R, fn func(R) T) []T {
 	list := make([]T, len(rows))
 	for i, row := range rows {
@@ -26,8 +26,8 @@ func Each[R, T any](rows []R, fn func(R) T) []T {
 	return list
 }
 
-// Cut makes parts for one statement each, by number and by bytes. Only what is
-// larger by itself exceeds the bytes.
+// Cut splits rows into parts for one statement each, by number and by bytes. Only a single row that
+// is larger exceeds the bytes.
 func Cut[T any](rows []T, bytes int, sizeOf func(T) int) (parts [][]T) {
 	start, size := 0, 0
 	for i, row := range rows {

@@ -21,13 +21,13 @@ type Returning struct {
 	}
 }
 
-// Priorities is nil: messages have priorities.
+// Priorities returns nil: messages have priorities.
 func (r *Returning) Priorities() error { return nil }
 
-// AnyOrder is nil: messages with keys may run in any order.
+// AnyOrder returns nil: messages with keys may run in any order.
 func (r *Returning) AnyOrder() error { return nil }
 
-// Events is nil: there is an event log.
+// Events returns nil: there is an event log.
 func (r *Returning) Events() error { return nil }
 
 // Usable implements [Dialect].
@@ -65,15 +65,14 @@ func (r *Returning) RequeueAs(ctx context.Context, tx bun.Tx, ids []int64, how R
 	return written, err
 }
 
-// FreeKeys writes messages with the keys and deletes them again, which nobody else
-// ever sees.
+// FreeKeys inserts messages with the keys and deletes them again; no other transaction sees them.
 func (r *Returning) FreeKeys(ctx context.Context, tx bun.Tx, keys []PendingKey) (free map[PendingKey]bool, err error) {
 	free = make(map[PendingKey]bool, len(keys))
 	for part := range slices.Chunk(keys, insertRows) {
 		rows, byID := make([]NewMessage, len(part)), make(map[uuid.UUID]PendingKey, len(part))
 		args := make([]any, 0, 2*len(part))
 		for i, k := range part {
-			var id uuid.UUID // of no meaning to anybody else
+			var id uuid.UUID // it has no meaning elsewhere
 			binary.BigEndian.PutUint64(id[8:], uint64(i+1))
 			rows[i], byID[id] = NewMessage{MessageID: id, ConsumerType: k.ConsumerType, InsertID: k.InsertID}, k
 		}
@@ -111,8 +110,8 @@ func (r *Returning) SaveSchedule(ctx context.Context, db bun.IDB, columns []any)
   cron_expression = EXCLUDED.cron_expression, cron_timezone = EXCLUDED.cron_timezone, last_error = NULL`, columns...)
 }
 
-// storedConsumers finds the distinct consumer types by skipping through the
-// indexes, one look for each.
+// storedConsumers finds the distinct consumer types by skipping through the indexes, with one
+// lookup each.
 const storedConsumers = `
 WITH RECURSIVE
 clean(name) AS (SELECT (SELECT MIN(consumer_type) FROM {messages} WHERE crashes = 0) UNION ALL
@@ -132,7 +131,8 @@ func (r *Returning) StoredConsumers(ctx context.Context, db bun.IDB) (names []st
 }
 
 // groupsStatement walks from one group of poisoned messages to the next, and to those without a
-// fingerprint, by skipping through the index. Behind the last there is one of no consumer.
+// fingerprint, by skipping through the index. Behind the last group it returns one without a
+// consumer.
 const groupsStatement = `
 WITH RECURSIVE walk(consumer, print, n) AS (SELECT %s, '', 0 UNION ALL
   SELECT CASE WHEN ` + nextPrint + ` IS NULL THEN %s ELSE w.consumer END, COALESCE(` + nextPrint + `, ''), w.n + 1
@@ -155,10 +155,9 @@ func (r *Returning) PoisonGroups(ctx context.Context, db bun.IDB, consumer strin
 	return groups, whole, err
 }
 
-// unregisteredStatement walks first the consumers and then the kinds of messages by
-// skipping through the index, one look for each. It looks only between those that
-// somebody takes, so that it does not meet the entries of what has been removed, which
-// a long transaction keeps. {wanted} is the list of those that somebody takes.
+// unregisteredStatement walks first the consumers and then the kinds of messages by skipping
+// through the index, with one lookup each. It looks only between the wanted kinds, so that it does
+// not meet dead entries that a long transaction keeps. {wanted} is the list of wanted kinds.
 const unregisteredStatement = `
 WITH RECURSIVE taken(consumer, payload) AS ({wanted}),
 consumers(name, upto) AS (
@@ -176,15 +175,16 @@ kinds(consumer, payload, upto) AS (
   FROM kinds k WHERE k.payload IS NOT NULL)
 SELECT consumer AS consumer_type, payload AS payload_type FROM kinds WHERE payload <> '' AND (consumer, payload) NOT IN (SELECT * FROM taken) ORDER BY 1, 2 LIMIT 20`
 
-// UnregisteredAmong finds kinds of messages that are not in the list, given as SQL.
+// UnregisteredAmong returns the statement for kinds of messages that are not in the list, given as
+// SQL.
 func UnregisteredAmong(wanted string) string {
 	return strings.Replace(unregisteredStatement, "{wanted}", wanted, 1)
 }
 
-// statsStatement counts per consumer with bounds, so that a large backlog costs
-// no more than a small one: it skips from one payload type to the next, which is how
-// the index goes. What is leased is looked up once for all of them. {consumers} is
-// the list of them as a table, {with keys} counts messages with keys.
+// statsStatement counts per consumer with bounds, so that a large backlog costs no more than a
+// small one. It skips from one payload type to the next, in the order of the index. It looks up
+// what is leased once for all of them. {consumers} is their list as a table, {with keys} counts
+// messages with keys.
 const statsStatement = `
 WITH RECURSIVE held AS ({held}),
 leased AS MATERIALIZED (SELECT m.consumer_type AS consumer, count(*) AS n FROM held h JOIN {messages} m ON m.id = h.id GROUP BY m.consumer_type),
@@ -219,9 +219,9 @@ FROM (SELECT * FROM clean UNION ALL SELECT * FROM crashed UNION ALL SELECT * FRO
 JOIN poisoned p ON p.consumer = a.consumer LEFT JOIN leased l ON l.consumer = a.consumer
 GROUP BY a.consumer ORDER BY a.consumer`
 
-// Messages with keys have no index by when they are due. They are counted among the first 20,000 of each consumer, by their
-// ranks, so that where there are more one of the two counts is at its bound: in one pass where a join may be LATERAL, or
-// else in three.
+// Messages with keys have no index by due time. The first 20,000 of each consumer are counted, by
+// rank, so that with more of them one of the two counts is at its bound. That takes one pass where
+// a join may be LATERAL, otherwise three.
 const (
 	keyedTogether = `SELECT n.consumer, x.ready, x.waits, x.oldest FROM names n CROSS JOIN LATERAL (
   SELECT LEAST(count(*) FILTER (WHERE k.due AND k.free), ?) AS ready, LEAST(count(*) FILTER (WHERE NOT k.due), ?) AS waits, MIN(k.available_after) FILTER (WHERE k.due AND k.free) AS oldest

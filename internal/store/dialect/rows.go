@@ -24,8 +24,8 @@ type Message struct {
 	Crashes        int       `bun:"crashes"`
 	Errors         string    `bun:"errors"`
 
-	// Of a message with a key: the key, its lane, and the message's place in that. A lane of
-	// 0 is none.
+	// Of a message with a key: the key, its lane, and the message's place in the lane. A lane of 0
+	// is none.
 	OrderKey string `bun:"order_key"`
 	Lane     int64  `bun:"lane"`
 	Rank     int64  `bun:"rank"`
@@ -38,8 +38,8 @@ type Message struct {
 // microseconds since 1970 UTC.
 type Moment struct{ time.Time }
 
-// Scan implements sql.Scanner. What it cannot read, such as an infinite instant that somebody
-// has written by hand, is the zero one: an error would hold up whatever is read with it.
+// Scan implements sql.Scanner. A value that it cannot read, such as an infinite instant written by
+// hand, becomes the zero instant: an error would block everything read with it.
 func (m *Moment) Scan(src any) error {
 	switch v := src.(type) {
 	case nil:
@@ -48,7 +48,7 @@ func (m *Moment) Scan(src any) error {
 		m.Time = v.UTC()
 	case int64:
 		m.Time = time.UnixMicro(v).UTC()
-	case []byte: // what an older driver of MariaDB makes of a number
+	case []byte: // an older MariaDB driver returns numbers like this
 		n, _ := strconv.ParseInt(string(v), 10, 64)
 		m.Time = time.UnixMicro(n).UTC()
 	default:
@@ -63,12 +63,12 @@ type Position struct {
 	ID int64
 }
 
-// Before tells whether p comes before q.
+// Before reports whether p comes before q.
 func (p Position) Before(q Position) bool {
 	return p.At.Before(q.At) || p.At.Equal(q.At) && p.ID < q.ID
 }
 
-// Micros is the instant as the dialects write it that have no type for instants.
+// Micros returns the instant as dialects without a type for instants write it.
 func (p Position) Micros() int64 {
 	if p.At.IsZero() {
 		return math.MinInt64
@@ -82,33 +82,33 @@ type Want struct {
 	Payload  string
 	// Limit is the number of messages to claim at most.
 	Limit int
-	// After skips everything up to and including this place, which saves walking
-	// dead index entries; the zero value means the start.
+	// After skips everything up to and including this place, which saves walking dead index
+	// entries. The zero value means the start.
 	After Position
 }
 
 // Probe is what one look at the tables found to do.
 type Probe struct {
-	// Due lists the indexes of the wants that have messages to claim, First where
-	// the first of each is.
+	// Due lists the indexes of the wants that have messages to claim, First the place of the first
+	// message of each.
 	Due   []int
 	First []Position
-	// Suspects lists the indexes of the wants of which messages are due that crashed once, Killers those
-	// of which some crashed more often.
+	// Suspects lists the indexes of the wants with due messages that crashed once, Killers those
+	// with messages that crashed more often.
 	Suspects, Killers []int
-	// Expired is true when a claim has outlived its lease, the first by Overdue. Lease is the
-	// time until the first of the others does, if it is not renewed; zero when there is none.
+	// Expired is true if a claim has outlived its lease, the first by Overdue. Lease is the time
+	// until the first of the others does, if it is not renewed; zero if there is none.
 	Expired bool
 	Overdue time.Duration
 	Lease   time.Duration
 	// Next is the time until the next message that is not due yet; zero when
 	// there is none.
 	Next time.Duration
-	// Now is the database's clock, at the look.
+	// Now is the database's clock at the time of the look.
 	Now time.Time
 }
 
-// Selection says which messages a claim may take.
+// Selection is which messages a claim may take.
 type Selection uint8
 
 // The selections.
@@ -126,33 +126,33 @@ type ClaimRequest struct {
 	Owner string
 	Lease time.Duration
 	Wants []Want
-	// Select says which messages. The limits of the wants apply only to Clean.
-	// Limit bounds all wants together; for Clean, zero means no such bound.
+	// Select is which messages to claim. The limits of the wants apply only to Clean. Limit bounds
+	// all wants together; for Clean, zero means no such bound.
 	Select Selection
 	Limit  int
-	// Solo records that the process has no other message in flight that has crashed.
+	// Solo records that the process has no other crashed message in flight.
 	Solo bool
 	// MaxBytes bounds the payloads, events, headers and errors claimed; the first
 	// message is always taken.
 	MaxBytes int
-	// Ageing is the head start that a level of priority is worth. All wants are of one consumer
-	// then. Zero is no regard to priorities.
+	// Ageing is the head start of a level of priority. All wants are then of one consumer. Zero
+	// ignores priorities.
 	Ageing time.Duration
 	// Lanes asks for messages with keys instead, of one consumer.
 	Lanes *Lanes
-	// Stuck are where to look for messages with keys when no others were found, unless Select
+	// Stuck are where to look for crashed messages with keys if no others were found, unless Select
 	// is Clean.
 	Stuck []Lanes
-	// Rate bounds how many may be claimed by when, in all processes together. All wants are
-	// of one consumer then. Nil is no such bound.
+	// Rate bounds how many messages may be claimed in a time, in all processes together. All wants
+	// are then of one consumer. Nil means no such bound.
 	Rate *Rate
-	// Unused is how many messages were claimed of the rate before that did not start: a claim that
-	// brings some gives them back to it.
+	// Unused is how many messages the rate has counted that did not start. A claim that brings
+	// messages returns them to the rate.
 	Unused int
 }
 
-// Rate is how many messages a consumer starts in a time: N in each Per, and up to Burst at
-// once after it has started fewer.
+// Rate is how many messages a consumer starts in a time: N in each Per, and up to Burst at once
+// after it has started fewer.
 type Rate struct {
 	Name  string
 	N     int
@@ -167,20 +167,20 @@ type Claim struct {
 	// Sent is when the lease began at the earliest: on this process's clock, right
 	// before the statement that grants it was sent.
 	Sent time.Time
-	// Found says for each want how many messages were found, claimed or not.
+	// Found is how many messages were found for each want, claimed or not.
 	Found []int
-	// Last says for each want where its last message was.
+	// Last is the place of the last message of each want.
 	Last []Position
-	// Dropped says for each want where the first message was that was locked and not claimed:
-	// others may have passed over it meanwhile. It is empty where there was none.
+	// Dropped is, for each want, the place of the first message that was locked and not claimed:
+	// other claims may have skipped it. It is empty if there was none.
 	Dropped []Position
-	// Unasked is true when the rate allowed nothing, so that nothing was looked at.
+	// Unasked is true if the rate allowed nothing, so there was no look.
 	Unasked bool
 	// Cut is true when MaxBytes, or the rate, left messages behind.
 	Cut bool
-	// Wait is for how long the rate allows no more; zero when it is not spent.
+	// Wait is how long the rate allows no more; zero if it is not spent.
 	Wait time.Duration
-	// News are of a claim of lanes.
+	// News are the results of a claim of lanes.
 	News LaneNews
 }
 
@@ -204,10 +204,10 @@ type Result struct {
 	Delay   time.Duration
 	// Errors replaces the message's list of errors; empty leaves it.
 	Errors string
-	// Reason says why a message is poisoned, and Fingerprint with which others it belongs together.
+	// Reason is why a message is poisoned, and Fingerprint identifies its group.
 	Reason, Fingerprint string
-	// Lane and Rank are those of a message with a key, and Parks says whether it keeps those
-	// behind it from running once it is poisoned.
+	// Lane and Rank are those of a message with a key. Parks means that it keeps those behind it
+	// from running once it is poisoned.
 	Lane, Rank int64
 	Parks      bool
 	// Recent is the insert id of a message that is done, if it stays taken.
@@ -216,16 +216,16 @@ type Result struct {
 	Stop string
 }
 
-// InOrder tells whether the message runs in the order of its key.
+// InOrder reports whether the message runs in the order of its key.
 func (r Result) InOrder() bool { return r.Lane != 0 && r.Rank < firstInstant }
 
-// Settled tells what a settle did.
+// Settled is the result of a settle.
 type Settled struct {
 	// Live lists the claims that were still held.
 	Live []int64
 	// Applied is the number of results written; the others were fenced, or are Busy.
 	Applied int
-	// Busy are results that still count, but whose messages somebody else has locked.
+	// Busy are results that still count, but whose messages another transaction has locked.
 	Busy []Result
 }
 
@@ -242,7 +242,7 @@ type Recovered struct {
 	Poisoned int `bun:"poisoned"`
 }
 
-// Unregistered is a kind of message that nobody in this process consumes.
+// Unhandled is a kind of message that no consumer in this process takes.
 type Unhandled struct {
 	ConsumerType string `bun:"consumer_type"`
 	PayloadType  string `bun:"payload_type"`
@@ -252,20 +252,20 @@ type Unhandled struct {
 type Fence struct {
 	Owner    string
 	Messages []Fenced
-	// Idle bounds how long the server keeps the transaction open without a
-	// statement, should this process vanish.
+	// Idle bounds how long the server keeps the transaction open without a statement, in case this
+	// process vanishes.
 	Idle time.Duration
-	// Session learns where the transaction runs. Optional.
+	// Session is set to the session of the transaction. Optional.
 	Session *Session
 }
 
-// Session is where and since when a transaction runs, for [Store.Interrupt]. The
-// zero value is nowhere.
+// Session is where and since when a transaction runs, for [Store.Interrupt]. The zero value is no
+// session.
 type Session struct {
 	PID   int64 `bun:"pid"`
 	Begun int64 `bun:"begun"` // microseconds since 1970
-	// Path and Role are where it looks for tables, and as whom, for what is written
-	// once a function of the application's, which may have set them, has run.
+	// Path and Role are the search path and role of statements that run after a function of the
+	// application, which may have changed them.
 	Path string `bun:"path"`
 	Role string `bun:"role"`
 }
@@ -279,7 +279,7 @@ type Fenced struct {
 	Lane     int64
 }
 
-// Stored is the number of crashes as it is stored.
+// Stored returns the number of crashes in stored form.
 func (f Fenced) Stored() int {
 	if f.Lane != 0 {
 		return f.Crashes + hidden
@@ -287,5 +287,5 @@ func (f Fenced) Stored() int {
 	return f.Crashes
 }
 
-// CrashReason is the reason given to a message that was poisoned by recovery.
+// CrashReason returns the reason of a message that was poisoned by recovery.
 func CrashReason(crashes int) string { return fmt.Sprintf("process lost %d times", crashes) }

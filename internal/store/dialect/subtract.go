@@ -6,9 +6,8 @@ import (
 	"slices"
 )
 
-// Where lists of ids are JSON, what is left of a claim is computed here, from its list
-// and the results, each of which is looked at once. In SQL every result would look
-// through the whole list.
+// Where lists of ids are JSON, the rest of a claim is computed here from its list and the results,
+// each of which is read once. In SQL every result would scan the whole list.
 
 // IDList is a list of ids as it is stored.
 type IDList []int64
@@ -29,19 +28,19 @@ func (l *IDList) Scan(src any) error {
 // Leased is a locked row of message_claims.
 type Leased struct {
 	ID         int64  `bun:"id"`
-	Owner      string `bun:"owner"` // of one that has outlived its lease
+	Owner      string `bun:"owner"` // of a claim that has outlived its lease
 	Solo       bool   `bun:"solo"`
 	MessageIDs IDList `bun:"message_ids"`
-	Lanes      IDList `bun:"lanes"` // of each of them, or empty
+	Lanes      IDList `bun:"lanes"` // of each id, or empty
 }
 
-// ResultKey says what a result is of.
+// ResultKey identifies a result.
 type ResultKey struct{ Claim, Message int64 }
 
-// Key returns it.
+// Key returns the key of the result.
 func (r Result) Key() ResultKey { return ResultKey{r.Claim, r.Message} }
 
-// ClaimsOf lists the claims of results, each once.
+// ClaimsOf returns the distinct claims of results.
 func ClaimsOf(results []Result) (claims []int64) {
 	seen := make(map[int64]bool)
 	for _, r := range results {
@@ -53,8 +52,8 @@ func ClaimsOf(results []Result) (claims []int64) {
 	return claims
 }
 
-// Subtract returns the results that count, which are those whose message is still in its
-// claim, what they leave of the claims, and the claims of which they leave nothing.
+// Subtract returns the results that count, whose messages are still in their claims, the rests of
+// claims, and the claims that have no rest.
 func Subtract(live []Leased, results []Result) (held []Result, rests []Leased, ended []int64) {
 	byKey := make(map[ResultKey]Result, len(results))
 	for _, r := range results {

@@ -17,34 +17,34 @@ type NewMessage struct {
 	Payload      string
 	Headers      string
 	InsertID     string
-	// FormerConsumers are former names of the consumer: the insert id must not be
-	// pending under these either.
+	// FormerConsumers are former names of the consumer: the insert id must not be pending under
+	// these either.
 	FormerConsumers []string
-	// AvailableAt, when not zero, is a fixed instant; otherwise the message is
-	// available Delay after the insert, on the database's clock.
+	// AvailableAt, if not zero, is a fixed instant. Otherwise the message is available Delay after
+	// the insert, on the database's clock.
 	AvailableAt time.Time
 	Delay       time.Duration
-	// Replace has the row take the place of the one whose insert id is pending, of which the
-	// first was created up to DebounceMax before the row is due, unless that is zero.
+	// Replace makes the row replace the one whose insert id is pending. MaxPostponed bounds how
+	// long after the first one's creation the row is due, unless it is zero.
 	Replace      bool
 	MaxPostponed time.Duration
-	// UniqueFor is for how long the insert id stays taken after the message was consumed.
+	// UniqueFor is how long the insert id stays taken after the message was consumed.
 	UniqueFor time.Duration
-	// OrderKey is the key of a message of a consumer that goes by keys. Rank is its place among
-	// those of the key; zero is behind those that there are, or with AnyOrder when it is due.
+	// OrderKey is the key of a message of a keyed consumer. Rank is its place among those of the
+	// key. Zero is behind the existing ones or, with AnyOrder, when the message is due.
 	OrderKey string
 	Rank     int64
 	AnyOrder bool
-	// Priority is above 0 of a message that comes before others of its consumer. It has no key.
+	// Priority is above 0 for a message that comes before others of its consumer. It has no key.
 	Priority int
-	// CreatedAt is when the first message was created in whose place this one is; zero is now.
+	// CreatedAt is when the first message that this one replaces was created; zero is now.
 	CreatedAt time.Time
 	// Crashes are those of that message.
 	Crashes int
 }
 
-// TakePlace gives the row the place of a pending one: when the first of them was created, and
-// due no sooner, but within the bound. One that runs is not waited for: a new row begins.
+// TakePlace gives the row the creation time of the pending row that it replaces. It makes it due no
+// sooner than that one, within the bound. If that one is claimed, the row keeps its own times.
 func (row *NewMessage) TakePlace(old Superseded) {
 	row.Crashes = Counted(old.Crashes)
 	if old.Held {
@@ -62,11 +62,11 @@ func (row *NewMessage) TakePlace(old Superseded) {
 	row.AvailableAt, row.Delay = due, 0
 }
 
-// Key is the unique key that the message will have.
+// Key returns the unique key that the message will have.
 func (row NewMessage) Key() PendingKey { return PendingKey{row.InsertID, row.ConsumerType} }
 
-// InsertMessages writes messages as a list of values; these are the values. All rows have a
-// key, or all a priority, or none has either.
+// InsertMessages returns a statement that inserts messages as a list of values, and the values.
+// Either all rows have a key, or all have a priority, or none has either.
 func (n Names) InsertMessages(ctx context.Context, rows []NewMessage) (statement string, values []any) {
 	columns, row := "", "(?, ?, ?, ?, ?, ?, ?, ?)"
 	keyed := len(rows) > 0 && rows[0].OrderKey != ""
@@ -106,7 +106,8 @@ func (n Names) InsertMessages(ctx context.Context, rows []NewMessage) (statement
 		Rows(row, len(rows)), values
 }
 
-// rankOf is the place of a message that is due at an instant, or what gives it the last one.
+// rankOf returns the place of a message that is due at an instant, or the expression for the last
+// place.
 func (n Names) rankOf(row NewMessage, due string) any {
 	switch {
 	case row.AnyOrder:
@@ -127,10 +128,10 @@ type NewEvent struct {
 	Type          string
 	Schema        int
 	Data, Headers string
-	Sequence      int64 // filled in by the insert
+	Sequence      int64 // set by the insert
 }
 
-// NumberInserted fills in sequence numbers by event id.
+// NumberInserted sets sequence numbers by event id.
 func NumberInserted(rows []*NewEvent, inserted []InsertedEvent) error {
 	sequences := make(map[uuid.UUID]int64, len(inserted))
 	for _, row := range inserted {
@@ -144,7 +145,7 @@ func NumberInserted(rows []*NewEvent, inserted []InsertedEvent) error {
 	return nil
 }
 
-// InsertedEvent is what an insert of events returns for each.
+// InsertedEvent is what an insert returns for each event.
 type InsertedEvent struct {
 	Sequence int64     `bun:"sequence"`
 	ID       uuid.UUID `bun:"event_id"`
@@ -154,7 +155,7 @@ type InsertedEvent struct {
 const InsertSchedule = `INSERT INTO {schedules} (name, tag, payload_type, payload, headers, cron_expression, cron_timezone, available_after, created_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, {now})`
 
-// ChangedRow is a message that was changed.
+// ChangedRow is a changed message.
 type ChangedRow struct {
 	ID          int64
 	PayloadType string
@@ -163,14 +164,14 @@ type ChangedRow struct {
 // MostCounted is the largest number of a statistic; it means "or more".
 const MostCounted = 10_000
 
-// QueueStats is what waits for one consumer. What is counted is so up to a bound.
+// QueueStats is what waits for one consumer. Counts have a bound.
 type QueueStats struct {
 	Consumer                         string
 	Ready, Delayed, Leased, Poisoned int64
 	OldestReady, OldestPoisoned, Now Moment
 }
 
-// Age is how long ago an instant was; that of none is 0.
+// Age returns how long ago an instant was, or 0 for none.
 func (q QueueStats) Age(since Moment) time.Duration {
 	if since.IsZero() {
 		return 0

@@ -12,36 +12,34 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// dueSQL finds what is due, held or not, and locks nothing: two claimers may find
-// the same.
+// dueSQL finds due messages, held or not, and locks nothing: two claims may find the same.
 const dueSQL = `
 (SELECT ? AS i, m.id, m.available_after, NULL AS held FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)
 WHERE m.crashes = 0 AND m.consumer_type = ? AND m.payload_type = ? AND m.available_after <= {now}
   AND (m.available_after > ? OR (m.available_after = ? AND m.id > ?)) AND NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)
 ORDER BY m.available_after, m.id LIMIT ?)`
 
-// listsSQL reads all that is claimed, once, to be left out here. A condition in
-// dueSQL would have the server take the lists apart for each want.
+// listsSQL reads all claimed ids once, to leave them out in Go. A condition in dueSQL would make
+// the server parse the lists for each want.
 const listsSQL = ` UNION ALL SELECT -1, id, 0, message_ids FROM {claims}`
 
-// candidatesCrashedSQL finds messages that have crashed.
+// candidatesCrashedSQL finds crashed messages.
 const candidatesCrashedSQL = `
 SELECT 0 AS i, m.id, m.available_after FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)
 WHERE m.crashes BETWEEN ? AND ? AND (m.consumer_type, m.payload_type) IN (?) AND m.available_after <= {now}
   AND m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
 ORDER BY m.available_after, m.id LIMIT ?`
 
-// pickSQL locks those of them that nobody else has locked, and sees their
-// newest versions, which may not be due any more. It is immutable.
+// pickSQL locks those of them that are not locked, and sees their newest versions, which may not be
+// due any more. It is immutable.
 var pickSQL = `
 SELECT ` + dialect.PickColumns("OCTET_LENGTH(%s)") + ` FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id
 WHERE m.crashes BETWEEN ? AND ? AND m.available_after <= {now} FOR UPDATE SKIP LOCKED`
 
-// takenSQL reads which of the picks are in a claim, and once more what is paused.
-// Nobody can claim them once they are locked, and what was committed before that this
-// statement sees. A pause that came while candidates were looked for it sees, too.
-// No id gets into two claims because InnoDB makes a commit visible before it releases row
-// locks, an order that only the server's source states.
+// takenSQL reads which of the picks are in a claim, and again what is paused. Once locked they
+// cannot be claimed, and this statement sees what was committed before. It also sees a pause that
+// came while candidates were looked for. No id gets into two claims because InnoDB makes a commit
+// visible before it releases row locks. Only the server's source documents that order.
 const takenSQL = `SELECT h.id, '' AS paused FROM (` + heldSQL + `) h WHERE h.id IN (?)
 UNION ALL SELECT 0, p.consumer_type FROM {paused} p`
 
@@ -106,7 +104,7 @@ func (m *database) record(ctx context.Context, tx bun.Tx, r dialect.ClaimRequest
 	return m.Take(ctx, tx, c, picks, free)
 }
 
-// candidate is a message that was found, before it is locked, or the list of a claim.
+// candidate is a message found but not yet locked, or the list of a claim.
 type candidate struct {
 	Want           int            `bun:"i"` // -1: a list
 	ID             int64          `bun:"id"`
@@ -114,16 +112,16 @@ type candidate struct {
 	Held           dialect.IDList `bun:"held"`
 }
 
-// look is how far somebody has come who looks for messages of one want.
+// look is the progress of a look for messages of one want.
 type look struct {
 	want    int
 	missing int
-	limit   int // how many are looked at next; none are left when it is 0
+	limit   int // how many to look at next; 0 at the end
 	at      dialect.Position
 }
 
-// minLook is how far a look goes at first. Behind what others hold or have locked it goes
-// twice as far as the time before, until it has come to the end.
+// minLook is how many messages a first look covers. Behind held or locked messages each look covers
+// twice as many as the one before, until the end.
 const minLook = 16
 
 func (m *database) pick(ctx context.Context, tx bun.Tx, r dialect.ClaimRequest) (picks []dialect.Pick, err error) {
@@ -188,7 +186,7 @@ func (m *database) pickCrashed(ctx context.Context, tx bun.Tx, r dialect.ClaimRe
 
 func (l look) over() bool { return l.missing <= 0 || l.limit <= 0 }
 
-// advance returns those that are free, as many as are missing, and goes on behind them.
+// advance returns free candidates, as many as are missing, and moves on behind them.
 func (l *look) advance(found []candidate, held map[int64]bool) (free []candidate) {
 	seen := 0
 	for _, c := range found {
@@ -210,9 +208,8 @@ func (l *look) advance(found []candidate, held map[int64]bool) (free []candidate
 	return free
 }
 
-// candidates looks for messages, and returns those of a want in the order in which they
-// are due. It reads what is held unless that is known; what has changed since record
-// finds out.
+// candidates looks for messages and returns those of each want in the order in which they are due.
+// It reads what is held unless that is known. record finds out what has changed since.
 func (m *database) candidates(ctx context.Context, db bun.IDB, wants []dialect.Want, looks []look, known map[int64]bool) (found []candidate, held map[int64]bool, err error) {
 	statement, args := m.due(wants, looks)
 	if known == nil {
@@ -230,7 +227,7 @@ func (m *database) candidates(ctx context.Context, db bun.IDB, wants []dialect.W
 	return found, held, nil
 }
 
-// due is dueSQL for each look.
+// due returns dueSQL for each look.
 func (m *database) due(wants []dialect.Want, looks []look) (statement string, args []any) {
 	for _, l := range looks {
 		w := wants[l.want]

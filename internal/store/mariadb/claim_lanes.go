@@ -11,9 +11,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// laneTraits find messages with keys in the table of lanes, by the index that the question is
-// about. A subquery in FROM is merged with what is around it. Who has a lane has less than no
-// crashes, so that what asks for ranks alone need not read the messages.
+// laneTraits find messages with keys in the table of lanes, each by a suitable index. A subquery in
+// FROM is merged with the query around it. Rows with a lane have less than zero crashes, so a query
+// for ranks need not read the messages.
 func laneTraits() dialect.LaneTraits {
 	return dialect.LaneTraits{
 		Table:  "message_lanes",
@@ -25,11 +25,11 @@ func laneTraits() dialect.LaneTraits {
 	}
 }
 
-// planSQL has the lists of claims read once for a statement, and never all lanes of a consumer,
-// or all that are parked, to find out about one.
+// planSQL has the lists of claims read once for a statement, and never all lanes of a consumer, or
+// all parked ones, to find out about one.
 const planSQL = `/*M! SET STATEMENT optimizer_switch='derived_merge=on,materialization=on,in_to_exists=off,exists_to_in=off' FOR */ `
 
-// proposeSQL is that of package dialect, and reads only those messages whose lane is free.
+// proposeSQL is that of package dialect. It reads only messages whose lane is free.
 const proposeSQL = planSQL + `
 SELECT w.lane, MIN(w.rank) AS first, MAX(w.rank) AS last, count(*) AS n FROM (
   SELECT f.lane, f.rank FROM (
@@ -46,9 +46,9 @@ SELECT ` + dialect.PickColumns("OCTET_LENGTH(%s)") + `, k.order_key, k.lane, k.r
 FROM ({heads}) h STRAIGHT_JOIN {lanes} k FORCE INDEX (PRIMARY) ON k.id = h.id STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = k.id
 WHERE {free} ORDER BY h.o, k.rank`
 
-// These look into the index once for each lane. Statements are made of as few of them as can
-// be, since each takes the server longer to plan than to run: one for each lane, or one for
-// all that are first, second and so on.
+// These look into the index once for each lane. A statement contains as few of them as possible,
+// since planning each takes the server longer than running it: one for each lane, or one for all
+// first messages, all second ones and so on.
 const (
 	headsOfLaneSQL = `(SELECT ? AS o, l.id FROM {lanes} l FORCE INDEX ({prefix}message_lanes_lane)
 WHERE l.consumer_type = ? AND l.lane = ? ORDER BY l.lane, l.rank LIMIT ?)`
@@ -70,8 +70,8 @@ func (m *database) claimLanes(ctx context.Context, db *bun.DB, r dialect.ClaimRe
 	return c, nil
 }
 
-// laneTx is a transaction in which messages with keys are claimed. Nothing but the gate is
-// locked in it, and each statement sees what was committed before it began.
+// laneTx is a transaction in which messages with keys are claimed. It locks nothing but the gate,
+// and each statement sees what was committed before it began.
 type laneTx struct {
 	*database
 	tx bun.IDB
@@ -106,9 +106,9 @@ func (m laneTx) Record(ctx context.Context, r dialect.ClaimRequest, picks []dial
 	return m.InsertID(ctx, m.tx, recordLanesSQL, r.Owner, r.Solo, r.Lease.Microseconds(), r.Lanes.Name, dialect.AsJSON(ids), dialect.AsJSON(lanes))
 }
 
-// A walk reads so many entries of the index at a time, and begins anew behind the lane that it
-// has come to, since no statement skips from one lane to the next. Where lanes have many
-// messages it reads one entry at a time.
+// A walk reads this many entries of the index at a time, and begins anew behind the last lane,
+// since no statement skips from one lane to the next. Where lanes have many messages it reads one
+// entry at a time.
 const (
 	walkEntries = 200
 	walkSteps   = 20
@@ -153,7 +153,7 @@ func (m *database) Walk(ctx context.Context, tx bun.IDB, l *dialect.Lanes) (lane
 	return lanes, more, nil
 }
 
-// KeyedConsumers looks for the next name behind one: see [database.types].
+// KeyedConsumers looks up the next name behind one: see [database.types].
 func (m *database) KeyedConsumers(ctx context.Context, db bun.IDB) ([]string, error) {
 	return m.types(ctx, db, nextKeyedSQL)
 }

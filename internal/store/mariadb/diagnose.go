@@ -17,17 +17,19 @@ const (
 	mostSQL        = `SHOW GLOBAL VARIABLES WHERE Variable_name = 'max_connections'`
 	historySQL     = `SHOW GLOBAL STATUS WHERE Variable_name = 'Innodb_history_list_length'`
 
-	// indexesSQL lists those of the database that has our tables.
+	// indexesSQL lists the indexes of the database with our tables.
 	indexesSQL = `SELECT DISTINCT s.INDEX_NAME AS name, TRUE AS valid FROM information_schema.STATISTICS s WHERE s.TABLE_SCHEMA = DATABASE()`
 
-	// holdersSQL reads when transactions began, which InnoDB tells in the zone of the server, whatever
-	// that of the session is. It tells neither whose they are nor whether they have a snapshot yet.
+	// holdersSQL reads when transactions began. InnoDB returns that in the server's time zone,
+	// whatever the session's is. It does not return the user of a transaction, nor whether it has a
+	// snapshot yet.
 	holdersSQL = `SELECT 'transaction' AS kind, t.trx_mysql_thread_id AS pid, '' AS name, 0 AS behind,
   {now} - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + TIMESTAMPDIFF(MICROSECOND, t.trx_started, CONVERT_TZ(UTC_TIMESTAMP(6), '+00:00', 'SYSTEM')) AS micros
 FROM information_schema.INNODB_TRX t WHERE t.trx_mysql_thread_id <> CONNECTION_ID() ORDER BY t.trx_started LIMIT 20`
 )
 
-// Diagnose asks for variables and statistics. Transactions of others take the privilege PROCESS.
+// Diagnose reads variables and statistics. To see other users' transactions takes the privilege
+// PROCESS.
 func (m *database) Diagnose(ctx context.Context, db bun.IDB, part dialect.Vital) (d dialect.Diagnosis, err error) {
 	switch part {
 	case dialect.Weaknesses:
@@ -58,7 +60,8 @@ type variable struct {
 	Value string `bun:"Value"`
 }
 
-// number is the value of the one variable that a statement shows, or 0 where the server does not know it.
+// number returns the value of the one variable that a statement shows, or 0 if the server does not
+// know it.
 func number(ctx context.Context, db bun.IDB, statement string) (int, error) {
 	var found []variable
 	if err := db.NewRaw(statement).Scan(ctx, &found); err != nil || len(found) == 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// Requeue writes messages as [database.InsertKeyed] does. In which order the server numbers
-// what it selects by itself is not said, so their row ids are looked up.
+// Requeue writes messages as [database.InsertKeyed] does. In which order the server numbers rows
+// that it selects itself is undocumented, so their row ids are looked up.
 func (m *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) (written []dialect.Requeued, err error) {
 	var keys []dialect.PendingKey
 	for _, row := range rows {
@@ -44,7 +44,7 @@ func (m *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poison
 	if err := m.requeueLanes(ctx, tx, first, keyed, how); err != nil {
 		return nil, fmt.Errorf("lanes: %w", err)
 	}
-	// Read from the table they might be missing: a caller's snapshot may be older.
+	// The message ids come from rows: a caller's snapshot of the table may be older and lack them.
 	messages := dialect.Each(rows, func(row dialect.Poisoned) uuid.UUID { return row.MessageID })
 	err = m.Query(ctx, tx, `SELECT id, message_id, insert_id, consumer_type FROM {messages} WHERE id >= ? AND message_id IN (?) ORDER BY id`,
 		first, bun.List(messages)).Scan(ctx, &written)
@@ -61,15 +61,14 @@ func (m *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poison
 	return written, m.assign(ctx, tx, reserved)
 }
 
-// keyed reads those of the poisoned messages, which are locked, that have keys.
+// keyed returns the poisoned messages, which are locked, that have keys.
 func (m *database) keyed(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned) (keyed []dialect.Poisoned, err error) {
 	err = m.Query(ctx, tx, `SELECT p.id, p.message_id, p.consumer_type, p.order_key, p.lane, p.rank
 FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id WHERE p.lane IS NOT NULL ORDER BY p.id FOR UPDATE`, dialect.Ordered(dialect.IDsOf(rows))).Scan(ctx, &keyed)
 	return keyed, err
 }
 
-// requeueLanes gives messages with keys that were written with ids from the first on their old
-// places.
+// requeueLanes gives requeued messages with keys, whose ids begin with first, their old places.
 func (m *database) requeueLanes(ctx context.Context, tx bun.Tx, first int64, keyed []dialect.Poisoned, how dialect.Requeuing) error {
 	type message struct {
 		MessageID    uuid.UUID
@@ -110,8 +109,7 @@ func (m *database) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) 
 	return dialect.Affected(m.Query(ctx, db, `DELETE p FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id`, dialect.Ordered(ids)).Exec(ctx))
 }
 
-// SaveSchedule replaces a schedule of the same name. What is assigned first is
-// seen by what is assigned later.
+// SaveSchedule replaces a schedule of the same name. Later assignments see the earlier ones.
 func (m *database) SaveSchedule(ctx context.Context, db bun.IDB, columns []any) (int64, error) {
 	return m.InsertID(ctx, db, dialect.InsertSchedule+` ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id),
   tag = VALUES(tag), payload_type = VALUES(payload_type), payload = VALUES(payload), headers = VALUES(headers),
@@ -120,14 +118,14 @@ func (m *database) SaveSchedule(ctx context.Context, db bun.IDB, columns []any) 
   cron_expression = VALUES(cron_expression), cron_timezone = VALUES(cron_timezone), last_error = NULL`, columns...)
 }
 
-// LockPending locks those of the messages that nobody else has locked, or whose insert
-// ids nobody else has. A caller's transaction is refused, since there is no telling
-// whether it would see the newest claims: the default is repeatable read.
+// LockPending locks those of the messages that are not locked, and whose insert ids are not locked
+// either. It refuses a caller's transaction, which may not see the newest claims: the default is
+// repeatable read.
 func (m *database) LockPending(ctx context.Context, tx bun.Tx, callers bool, ids []int64) (locked []int64, err error) {
 	if callers {
 		return nil, fmt.Errorf("%w: a transaction of the caller's, which on MariaDB might not see the newest claims: pass the *bun.DB", bus.ErrInvalidOption)
 	}
-	var free []int64 // what is claimed is not locked at all: whoever has the claim could not settle it
+	var free []int64 // claimed messages are not locked at all: their claims could not be settled
 	if err := m.Query(ctx, tx, messagesSQL+` WHERE t.id NOT IN (`+heldSQL+`)`, dialect.Ordered(ids)).Scan(ctx, &free); err != nil || len(free) == 0 {
 		return nil, err
 	}
@@ -139,7 +137,7 @@ func (m *database) LockPending(ctx context.Context, tx bun.Tx, callers bool, ids
 	return dialect.Without(locked, met), err
 }
 
-// ChangeLocked looks which of the messages no claim has, and then changes them.
+// ChangeLocked looks up which of the messages are in no claim, and then changes them.
 func (m *database) ChangeLocked(ctx context.Context, tx bun.Tx, ids []int64, due string) (rows []dialect.ChangedRow, err error) {
 	err = m.Query(ctx, tx, `SELECT m.id, m.payload_type FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id WHERE m.id NOT IN (`+heldSQL+`) ORDER BY m.id`,
 		dialect.Ordered(ids)).Scan(ctx, &rows)

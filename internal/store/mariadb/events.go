@@ -10,7 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// errNoEvents says what is missing here; there are no tables for events either.
+// errNoEvents is returned for events: MariaDB has no tables for them.
 var errNoEvents = fmt.Errorf("the event log is not available on MariaDB, it needs PostgreSQL or SQLite: %w", errors.ErrUnsupported) // immutable
 
 func (m *database) Events() error { return errNoEvents }

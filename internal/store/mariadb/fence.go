@@ -12,8 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// fenceSQL gives up after a second. MySQL waits as long as
-// innodb_lock_wait_timeout says.
+// fenceSQL gives up after a second. MySQL waits as long as innodb_lock_wait_timeout.
 const fenceSQL = fenceRowsSQL + ` /*M! WAIT 1 */`
 
 // fenceFreeSQL is for several messages: one that is locked must not hold up the others.
@@ -23,13 +22,13 @@ const fenceRowsSQL = `SELECT m.id, m.attempts, m.crashes FROM {ids} {messages} m
 
 const claimsSQL = `SELECT id, message_ids, CONNECTION_ID() AS pid, DATABASE() AS path FROM {claims} WHERE id IN (?) AND owner = ?`
 
-// fencePoint marks that the transaction in which messages were fenced is still the
-// same: a deadlock ends a transaction here, and so does a statement that changes a
-// table, and what follows would be written outside of any.
+// fencePoint marks that the transaction in which messages were fenced is still the same. A deadlock
+// ends a transaction here, and so does a statement that changes a table; later statements would be
+// written outside of any.
 const fencePoint = `fence_of_asyncmonolith`
 
-// Fence locks the messages, then asks for their claims: what was committed before
-// the locks were there it sees, and nobody can take them any more.
+// Fence locks the messages and then reads their claims. It sees what was committed before the
+// locks, and after that the messages cannot be claimed.
 func (m *database) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) ([]int64, error) {
 	begun := time.Now()
 	var ids, claims []int64
@@ -77,7 +76,7 @@ func (m *database) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) ([]in
 	return held, err
 }
 
-// Intact reports that the transaction is not that of the fence any more.
+// Intact returns an error if the transaction is not that of the fence any more.
 func (m *database) Intact(ctx context.Context, tx bun.IDB) error {
 	if _, err := tx.NewRaw(`RELEASE SAVEPOINT ` + fencePoint).Exec(ctx); err != nil {
 		return fmt.Errorf("the transaction has ended early, by the consumer, a deadlock or a statement that commits: %w", err)
@@ -85,8 +84,8 @@ func (m *database) Intact(ctx context.Context, tx bun.IDB) error {
 	return nil
 }
 
-// Remove finds nothing once a function has changed to another database, where there may
-// be tables of the same names.
+// Remove finds nothing once a function has changed to another database, where tables of the same
+// names may exist.
 func (m *database) Remove(ctx context.Context, db bun.IDB, session dialect.Session, ids []int64) (int, error) {
 	statement, args := deleteSQL, []any{dialect.Ordered(ids)}
 	if session.Path != "" {
@@ -95,21 +94,20 @@ func (m *database) Remove(ctx context.Context, db bun.IDB, session dialect.Sessi
 	return dialect.Affected(m.Query(ctx, db, statement, args...).Exec(ctx))
 }
 
-// Usable tells whether a transaction is still open.
+// Usable reports whether a transaction is still open.
 func (m *database) Usable(ctx context.Context, tx bun.IDB) bool {
 	var open []int
 	err := tx.NewRaw(`SELECT 1 FROM DUAL WHERE /*M! @@in_transaction = 1 AND */ TRUE`).Scan(ctx, &open)
 	return err == nil && len(open) == 1
 }
 
-// busySQL tells what a session is doing, and for how long. Nobody needs a privilege
-// to see sessions of their own user. MySQL can tell neither.
+// busySQL returns the current statement of a session, and for how long it runs. Sessions of the
+// same user are visible without a privilege. MySQL can return neither.
 const busySQL = `SELECT /*M! QUERY_ID + */ 0 AS id, /*M! TIME_MS + */ 0 AS busy FROM information_schema.PROCESSLIST WHERE ID = ? AND COMMAND <> 'Sleep'`
 
-// Interrupt ends one statement by its id, which is never reused. The statement is the
-// transaction's if it has been running since before that ended: until then its session
-// could not become somebody else's. A statement that is older than the transaction is not
-// its own, on a server that has taken over, say.
+// Interrupt ends one statement by its id, which is never reused. The statement is the transaction's
+// if it began before the transaction ended: until then its session could not be used otherwise. A
+// statement older than the transaction is not its own, for example after a failover.
 func (m *database) Interrupt(ctx context.Context, db *bun.DB, session dialect.Session, ended time.Time) error {
 	var statements []struct {
 		ID   int64

@@ -12,8 +12,8 @@ import (
 
 const rememberedSQL = `SELECT LOWER(HEX(hash)) FROM {inbox} WHERE receiver = ? AND hash IN (`
 
-// Receive looks which hashes there are, since an insert does not say which it has left out.
-// Should others write some in between, those that are new are found one by one.
+// Receive looks up which hashes exist, since an insert does not return which it left out. If others
+// write some in between, the new ones are found one by one.
 func (m *database) Receive(ctx context.Context, tx bun.IDB, receiver string, hashes []string) (added []string, err error) {
 	args := make([]any, 0, len(hashes)+1)
 	args = append(args, receiver)
@@ -55,7 +55,7 @@ func (m *database) Receive(ctx context.Context, tx bun.IDB, receiver string, has
 	return added, nil
 }
 
-// remember writes hashes that are not there, and returns how many that were.
+// remember writes hashes that do not exist, and returns how many these were.
 func (m *database) remember(ctx context.Context, tx bun.IDB, receiver string, hashes []string) (int, error) {
 	args := make([]any, 0, 2*len(hashes))
 	for _, hash := range hashes {
@@ -65,8 +65,8 @@ func (m *database) remember(ctx context.Context, tx bun.IDB, receiver string, ha
 		dialect.Rows("(?, UNHEX(?), {now})", len(hashes)), args...).Exec(ctx))
 }
 
-// Trim names the index. A statement that deletes from one table has a limit here, but takes no such hint, and sorts all
-// rows of the primary key's range.
+// Trim names the index. A DELETE from one table has a limit here, but accepts no index hint, and
+// sorts all rows of the primary key's range.
 func (m *database) Trim(ctx context.Context, db bun.IDB, t dialect.Trimmed, limit int) (int, error) {
 	return dialect.Affected(m.Query(ctx, db, `DELETE t FROM (SELECT `+t.Key+` FROM `+t.Table+` FORCE INDEX (`+t.Index+`) WHERE `+t.Where+`
   ORDER BY `+t.OldestBy+` LIMIT ? {lock free}) o STRAIGHT_JOIN `+t.Table+` t FORCE INDEX (PRIMARY) USING (`+t.Key+`)`, append(t.Args, limit)...).Exec(ctx))

@@ -26,7 +26,7 @@ func (m *database) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMes
 	})
 }
 
-// insert returns the id of the first row. The others follow it, in their order.
+// insert returns the id of the first row. The others follow in their order.
 func (m *database) insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (first int64, err error) {
 	if err := checkPacket(ctx, db, rows[0]); err != nil {
 		return 0, err
@@ -39,8 +39,8 @@ func (m *database) insert(ctx context.Context, db bun.IDB, rows []dialect.NewMes
 	return first, m.insertLanes(ctx, db, first, rows)
 }
 
-// checkPacket reports a row that the server would hang up on, rather than refuse. Rows that may be
-// too large are written alone.
+// checkPacket returns an error for a row that would make the server close the connection. Rows that
+// may be too large are written alone.
 func checkPacket(ctx context.Context, db bun.IDB, row dialect.NewMessage) error {
 	const others = 64 << 10 // the rest of the statement
 	size := others + len(row.Payload) + len(row.Headers)
@@ -48,7 +48,7 @@ func checkPacket(ctx context.Context, db bun.IDB, row dialect.NewMessage) error 
 		return nil
 	}
 	for _, text := range []string{row.Payload, row.Headers} {
-		for _, c := range []byte("\\'\"\x00\n\r\x1a") { // what is escaped
+		for _, c := range []byte("\\'\"\x00\n\r\x1a") { // characters that are escaped
 			size += strings.Count(text, string(rune(c)))
 		}
 	}
@@ -62,13 +62,13 @@ func checkPacket(ctx context.Context, db bun.IDB, row dialect.NewMessage) error 
 	return nil
 }
 
-// nthID is the id of a row of an insert, given that of the first, and its place.
+// nthID is the id of a row of an insert, from the id of the first and the row's place.
 const nthID = `? + ? * @@auto_increment_increment`
 
 const insertLanesSQL = `INSERT INTO {lanes} (id, consumer_type, lane, order_key, ` + "`rank`" + `) VALUES `
 
-// insertLanes gives messages their lanes, and their ranks, which are their ids unless one was
-// reserved. Ids are handed out in the order of the statements.
+// insertLanes gives messages their lanes and ranks. A rank is the message's id unless one was
+// reserved. Ids are assigned in the order of the statements.
 func (m *database) insertLanes(ctx context.Context, tx bun.IDB, first int64, rows []dialect.NewMessage) error {
 	var values []string
 	var args []any
@@ -89,9 +89,9 @@ func (m *database) insertLanes(ctx context.Context, tx bun.IDB, first int64, row
 	return nil
 }
 
-// InsertKeyed writes insert ids, then the messages whose insert ids were not pending
-// yet, and then which message is whose. Messages first would write every payload that
-// is to be left out, and removing it again would hold up those who settle.
+// InsertKeyed writes insert ids, then the messages whose insert ids were not pending, and then the
+// message of each insert id. Writing messages first would write every payload that is then left
+// out, and removing it would block settles.
 func (m *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		ids = nil
@@ -132,24 +132,24 @@ func (m *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.N
 	return ids, err
 }
 
-// Supersedes is an error: what removes a message locks that first and its insert id then, and
-// who replaces one would meet it the other way round, in a transaction of the caller's.
+// Supersedes returns an error. A removal locks the message first and then its insert id; a
+// replacement would lock them the other way round, in a transaction of the caller's.
 func (m *database) Supersedes() error {
 	return fmt.Errorf("to replace pending messages, or keep insert ids taken, needs PostgreSQL or SQLite: %w", errors.ErrUnsupported)
 }
 
-// AnyOrder is an error: places in a lane are ids here.
+// AnyOrder returns an error: places in a lane are ids here.
 func (m *database) AnyOrder() error {
 	return fmt.Errorf("so many of a key at once, a share for each, and rates of keys need PostgreSQL or SQLite: %w", errors.ErrUnsupported)
 }
 
-// Priorities is an error: the index of messages has no part for those.
+// Priorities returns an error: the index of messages has no part for them.
 func (m *database) Priorities() error {
 	return fmt.Errorf("priorities need PostgreSQL or SQLite: %w", errors.ErrUnsupported)
 }
 
-// Ranks reserves ids, by messages that nobody ever sees: ranks are ids, and only the server
-// hands those out in the order of all produces.
+// Ranks reserves ids by inserting messages that are never visible: ranks are ids, and only the
+// server assigns those in the order of all producers.
 func (m *database) Ranks(ctx context.Context, tx bun.IDB, n int) ([]int64, error) {
 	first, err := m.InsertID(ctx, tx, `INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, created_at, available_after, crashes) VALUES `+
 		dialect.Rows("('', '', '', '', 0, 0, -32768)", n))

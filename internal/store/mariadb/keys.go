@@ -17,9 +17,9 @@ type reservation struct {
 	Place              int `bun:"-"`
 }
 
-// reserve writes those insert ids that are not pending yet, and returns which these are.
-// One that somebody else is writing, or removing, is waited for. IGNORE would also cut
-// text that is too long, and make another key of it: package bus refuses that before.
+// reserve writes the insert ids that are not pending yet, and returns these. It waits for an insert
+// id that another transaction is writing or removing. IGNORE would also cut text that is too long,
+// and so change the key: package bus refuses that before.
 func (m *database) reserve(ctx context.Context, tx bun.Tx, keys []dialect.PendingKey) (free map[dialect.PendingKey]bool, err error) {
 	free = make(map[dialect.PendingKey]bool, len(keys))
 	if len(keys) == 0 {
@@ -46,8 +46,8 @@ func (m *database) reserve(ctx context.Context, tx bun.Tx, keys []dialect.Pendin
 	return free, nil
 }
 
-// FreeKeys only looks, and waits for nobody: locks on keys that are not there would be on
-// the gaps between others, at which transactions of callers deadlock.
+// FreeKeys only reads and waits for no lock: locks on missing keys would be gap locks, at which
+// callers' transactions deadlock.
 func (m *database) FreeKeys(ctx context.Context, tx bun.Tx, keys []dialect.PendingKey) (free map[dialect.PendingKey]bool, err error) {
 	var pending []dialect.PendingKey
 	if err := m.Query(ctx, tx, pendingSQL, dialect.AsJSON(keys)).Scan(ctx, &pending); err != nil {
@@ -63,11 +63,11 @@ func (m *database) FreeKeys(ctx context.Context, tx bun.Tx, keys []dialect.Pendi
 	return free, nil
 }
 
-// listedSQL are those of a list of insert ids that there are.
+// listedSQL selects the existing ones of a list of insert ids.
 const listedSQL = `SELECT k.insert_id, k.consumer_type FROM JSON_TABLE(?, '$[*]' COLUMNS (insert_id VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.InsertID', consumer VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.ConsumerType')) j
 STRAIGHT_JOIN {keys} k FORCE INDEX (PRIMARY) ON k.insert_id = j.insert_id AND k.consumer_type = j.consumer`
 
-// assign writes which messages the reserved insert ids have.
+// assign writes the message of each reserved insert id.
 func (m *database) assign(ctx context.Context, tx bun.Tx, reserved []reservation) error {
 	if len(reserved) == 0 {
 		return nil
@@ -86,7 +86,7 @@ func (m *database) assign(ctx context.Context, tx bun.Tx, reserved []reservation
 
 const pendingSQL = listedSQL + ` WHERE k.id IS NOT NULL`
 
-// reservedSQL finds insert ids that have no message yet: what was just written, and
-// what a produce that failed has left behind when its caller committed nevertheless. The
-// locks it takes, and so needs no snapshot, are those that the insert has already.
+// reservedSQL finds insert ids without a message: those just written, and those of a failed produce
+// whose caller committed nevertheless. It locks rows, and so needs no snapshot; the insert has the
+// same locks already.
 const reservedSQL = listedSQL + ` WHERE k.id IS NULL LOCK IN SHARE MODE`

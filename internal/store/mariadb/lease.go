@@ -15,11 +15,11 @@ const (
 	extendSQL = longerSQL + `UPDATE {ids} {claims} c FORCE INDEX (PRIMARY) ON c.id = j.id SET c.leased_until = {now} + ? WHERE c.owner = ?`
 )
 
-// Extend asks for the owner's claims before, so as not to wait for those of others, and
-// after: what is there still was renewed, or claimed meanwhile. A transaction would take
-// twice as many round trips, each of which shortens what is left of the leases. How many
-// rows an update has changed says nothing: a driver may be set to count otherwise. The
-// update is sent for no claims, too: it shows that the server takes writes.
+// Extend reads the owner's claims before the update, to avoid waiting for other claims, and after
+// it: those that still exist were renewed, or claimed meanwhile. A transaction would take twice as
+// many round trips, each of which shortens the leases. The number of changed rows shows nothing: a
+// driver may be set to count otherwise. The update is sent even without claims: it shows that the
+// server accepts writes.
 func (m *database) Extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) (held []int64, err error) {
 	var owned []int64
 	if err := m.Query(ctx, db, ownedSQL, owner).Scan(ctx, &owned); err != nil {

@@ -9,20 +9,18 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// database is the engine for MariaDB 10.6 and later. MySQL 8 understands the same
-// statements, but nobody has tested it.
+// database is the dialect for MariaDB 10.6 and later. MySQL 8 understands the same statements, but
+// is untested.
 //
-// The protocol is that of postgres, in more statements, most in one READ COMMITTED
-// transaction, since here no statement writes to two tables or tells what it
-// wrote. Each statement of such a transaction sees what was committed before it
-// began, and a statement that locks sees the newest version of what it locks.
-// What depends on a list of ids is computed here, from rows that are locked.
+// The protocol is that of postgres, in more statements, most in one READ COMMITTED transaction,
+// since here no statement writes to two tables or returns what it wrote. Each statement of such a
+// transaction sees what was committed before it began, and a statement that locks sees the newest
+// version of what it locks. What depends on a list of ids is computed in Go, from locked rows.
 //
-// Rows are locked by primary key, insert ids by that or by their message's, looked up
-// one by one in the order of a list: a scan would lock, or wait for, what it only
-// passes by. STRAIGHT_JOIN and FORCE INDEX leave the planner no choice in that, however
-// few rows there are. Instants are integers: microseconds since 1970. Lists of ids are
-// JSON.
+// Rows are locked by primary key, insert ids by that or by their message's, one by one in the order
+// of a list: a scan would lock, or wait for, rows that it only passes. STRAIGHT_JOIN and FORCE
+// INDEX leave the planner no choice, however few rows there are. Instants are integers:
+// microseconds since 1970. Lists of ids are JSON.
 type database struct {
 	dialect.Names
 	dialect.Lists

@@ -9,7 +9,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// These ask what is left when it is known which messages are due.
+// These find the rest once it is known which messages are due.
 const (
 	probeCrashedSQL = `SELECT DISTINCT LEAST(m.crashes, 2) AS kind, 0 AS value, NULL AS at, m.consumer_type AS consumer, m.payload_type AS payload FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)
   WHERE m.crashes > 0 AND (m.consumer_type, m.payload_type) IN (?) AND m.available_after <= {now}
@@ -22,11 +22,11 @@ UNION ALL SELECT 4, MIN(due) - {now}, NULL, '', '' FROM (`
 	probeEndSQL = `) n HAVING MIN(due) IS NOT NULL`
 )
 
-// Probe takes two statements, since what is due has to be compared with what is held,
-// and more to look behind that.
+// Probe takes two statements, since due messages have to be compared with held ones, and more to
+// look behind those.
 func (m *database) Probe(ctx context.Context, db bun.IDB, wants []dialect.Want, all bool) (dialect.Probe, error) {
 	if len(wants) == 0 {
-		wants = []dialect.Want{{}} // nobody's messages: the other questions stay
+		wants = []dialect.Want{{}} // matches no messages: the other queries remain
 	}
 	due, first, err := m.free(ctx, db, wants)
 	if err != nil || !all {
@@ -52,7 +52,7 @@ func (m *database) Probe(ctx context.Context, db bun.IDB, wants []dialect.Want, 
 	return probe, err
 }
 
-// free returns those wants of which something is due that is not held, and where.
+// free returns the wants that have due messages which are not held, and where.
 func (m *database) free(ctx context.Context, db bun.IDB, wants []dialect.Want) (due []int, first []dialect.Position, err error) {
 	looks := make([]look, len(wants))
 	for i := range wants {
@@ -76,7 +76,7 @@ func (m *database) free(ctx context.Context, db bun.IDB, wants []dialect.Want) (
 	}
 }
 
-// wantedPairs lists the kinds of messages that are wanted, for (a, b) IN (?).
+// wantedPairs returns the wanted kinds of messages, for (a, b) IN (?).
 func wantedPairs(wants []dialect.Want) any {
 	pairs := make([]bun.TupleValues, len(wants))
 	for i, w := range wants {

@@ -10,7 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// Server asks for version(). A limit of no rows leaves it unanswered; Check speaks of that.
+// Server reads version(). A limit of no rows leaves the query empty; Check reports that.
 func (m *database) Server(ctx context.Context, db bun.IDB) (dialect.Server, error) {
 	var said []string
 	if err := db.NewRaw(`SELECT version()`).Scan(ctx, &said); err != nil || len(said) == 0 {
@@ -19,10 +19,10 @@ func (m *database) Server(ctx context.Context, db bun.IDB) (dialect.Server, erro
 	return serverOf(said[0]), nil
 }
 
-// numbered is how MySQL says its version: with what a distribution adds, and no other name.
+// numbered matches MySQL's version, with a distribution's suffix and no other name.
 var numbered = regexp.MustCompile(`^(\d+)\.\d+\.\d+(-log|-\d\S*)?$`) // immutable
 
-// serverOf tells which server has such a version().
+// serverOf returns the server with such a version().
 func serverOf(said string) dialect.Server {
 	server := dialect.Server{Said: said}
 	release := numbered.FindStringSubmatch(said)

@@ -11,10 +11,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Whoever locks a message, or its insert id, may take any time, and a statement goes on
-// waiting when its client has hung up, with all that its transaction has locked. So what
-// waits while claims are locked gives up before its client does; a renewal outwaits it.
-// MySQL waits as long as innodb_lock_wait_timeout says.
+// A transaction may lock a message, or its insert id, for any time. A statement goes on waiting
+// after its client has hung up, and keeps all its transaction's locks. So statements that wait
+// while claims are locked give up before their client does; a renewal waits longer. MySQL waits as
+// long as innodb_lock_wait_timeout.
 const (
 	brieflySQL = `/*M! SET STATEMENT innodb_lock_wait_timeout=1 FOR */ `
 	longerSQL  = `/*M! SET STATEMENT innodb_lock_wait_timeout=3 FOR */ `
@@ -49,11 +49,11 @@ func listStatements() dialect.ListStatements {
 	return l
 }
 
-// keySQL is the row of a message m with a key. It goes with the message, and so need not wait
-// for anybody once that is locked.
+// keySQL is the row of a message m with a key. It is locked with the message, and so need not wait
+// once that is locked.
 const keySQL = ` LEFT JOIN {lanes} k FORCE INDEX (PRIMARY) ON k.id = m.id`
 
-// statements are those for messages with keys, or for others.
+// statements returns the statements for messages with keys, or for others.
 func statements(of func(string) string) dialect.ListStatements {
 	return dialect.ListStatements{
 		Dead:    `SELECT id, owner, solo, message_ids, lanes FROM {claims} FORCE INDEX (PRIMARY) WHERE leased_until < {now} ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED`,
@@ -86,19 +86,19 @@ UPDATE ` + resSQL + ` SET m.attempts = m.attempts + CASE r.outcome WHEN 'failed'
 	}
 }
 
-// InTx is the caller's transaction or a READ COMMITTED one, repeated when it loses a conflict.
+// InTx runs fn in the caller's transaction or a READ COMMITTED one, repeated after a conflict.
 func (m *database) InTx(ctx context.Context, db bun.IDB, fn func(tx bun.IDB) error) error {
 	return txn.InTx(ctx, db, func(tx bun.Tx) error { return fn(tx) })
 }
 
-// A produce that has met an insert id keeps a lock on that, and leaves the message free,
-// with which it is to go.
+// A produce that has met an insert id keeps it locked and leaves the message free, although the two
+// are removed together.
 const (
 	messagesSQL  = `SELECT t.id FROM {ids} {messages} t FORCE INDEX (PRIMARY) ON t.id = j.id`
 	insertIDsSQL = `SELECT t.id FROM {ids} {keys} t FORCE INDEX ({prefix}pending_insert_ids_message) ON t.id = j.id`
 )
 
-// busy locks the rows of messages that nobody else has locked, and returns the others.
+// busy locks the rows of messages that are not locked, and returns the others.
 func (m *database) busy(ctx context.Context, tx bun.IDB, rows string, messages []int64) ([]int64, error) {
 	if len(messages) == 0 {
 		return nil, nil

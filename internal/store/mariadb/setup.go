@@ -17,9 +17,8 @@ import (
 //go:embed migrations
 var migrations embed.FS // immutable
 
-// Migrating holds a lock of this connection's: a change of tables commits, so no
-// transaction could keep others away. For the same reason each statement of a
-// migration can be run again.
+// Migrating holds a lock of this connection: a change of tables commits, so no transaction could
+// exclude others. For the same reason each statement of a migration can be run again.
 func (m *database) Migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) (err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -51,10 +50,10 @@ func (m *database) Migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB
 	return fn(conn)
 }
 
-// Check reads the settings back that decide whether text is stored as it was
-// sent, and whether what is written can be trusted.
+// Check reads back the settings that decide whether text is stored as sent, and whether writes can
+// be trusted.
 func (m *database) Check(ctx context.Context, db bun.IDB) (dialect.Settings, error) {
-	var limits []string // first, and one row: a limit would cut what comes next
+	var limits []string // first, and one row: a limit would cut later results
 	if err := db.NewRaw(`SELECT CAST(@@sql_select_limit AS CHAR)`).Scan(ctx, &limits); err != nil {
 		return dialect.Settings{}, err
 	}
@@ -96,10 +95,10 @@ func (m *database) Literals(ctx context.Context, db bun.IDB) error {
 // noSelectLimit is the server's default.
 const noSelectLimit = "18446744073709551615"
 
-// minPacket is what an insert of the largest size needs once it is escaped.
+// minPacket is the size of the largest insert once it is escaped.
 const minPacket = 16 << 20
 
-// settingMistakes lists settings under which the library cannot keep its promises.
+// settingMistakes returns errors for settings under which the library cannot keep its promises.
 func settingMistakes(set map[string]string) (mistakes []error) {
 	mistake := func(bad bool, format string, args ...any) {
 		if bad {
@@ -128,10 +127,10 @@ func settingMistakes(set map[string]string) (mistakes []error) {
 	return mistakes
 }
 
-// knows tells whether a server of that version has what the statements need.
+// knows reports whether a server of that version supports the statements.
 func knows(version string) bool {
 	maria := strings.Contains(version, "MariaDB")
-	version = strings.TrimPrefix(version, "5.5.5-") // what MariaDB says to old clients
+	version = strings.TrimPrefix(version, "5.5.5-") // the prefix that MariaDB sends to old clients
 	var major, minor int
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
 		return false

@@ -12,14 +12,14 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// leasedSQL counts what is held.
+// leasedSQL counts held messages.
 const leasedSQL = `
 SELECT m.consumer_type AS consumer, count(*) AS leased, SUM(m.crashes = 0 AND m.available_after <= {now}) AS due, SUM(m.crashes > 0) AS crashed
 FROM (` + heldSQL + `) h STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = h.id GROUP BY m.consumer_type`
 
-// cleanSQL and othersSQL are statsStatement for one kind of message, and for what
-// has no kinds: here a subquery in FROM cannot refer to a list outside of it. They
-// count what is held, too.
+// cleanSQL and othersSQL are statsStatement for one kind of message, and for messages without
+// kinds: here a subquery in FROM cannot refer to a list outside of it. They count held messages,
+// too.
 const (
 	cleanSQL = `
 SELECT ? AS consumer,
@@ -35,7 +35,7 @@ SELECT ? AS consumer,
   {now} AS now`
 )
 
-// keyedSQL looks at messages with keys, which have no index by when they are due, up to a bound.
+// keyedSQL looks at messages with keys, which have no index by due time, up to a bound.
 const keyedSQL = planSQL + `
 SELECT ? AS consumer, COALESCE(LEAST(SUM(x.due AND x.free), ?), 0) AS ready, COALESCE(LEAST(SUM(NOT x.due), ?), 0) AS ` + "`delayed`" + `,
   MIN(CASE WHEN x.due AND x.free THEN x.available_after END) AS oldest_ready, {now} AS now
@@ -43,7 +43,7 @@ FROM (SELECT m.available_after, m.available_after <= {now} AS due, m.id NOT IN (
   FROM {lanes} l FORCE INDEX ({prefix}message_lanes_ranked) STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = l.id
   WHERE l.consumer_type = ? ORDER BY l.rank LIMIT 20000) x`
 
-// oldestSQL finds the oldest of those that are not held, among one more than are.
+// oldestSQL finds the oldest message that is not held, among one more than are held.
 const (
 	oldestSQL      = `SELECT c.consumer, MIN(c.available_after) AS oldest_ready FROM (%s) c WHERE c.id NOT IN (` + heldSQL + `) GROUP BY c.consumer`
 	oldestCleanSQL = `
@@ -62,7 +62,7 @@ type leasedCount struct {
 	Leased, Due, Crashed int64
 }
 
-// Stats reads all that is claimed a few times, however many consumers there are.
+// Stats reads all claims a few times, however many consumers there are.
 func (m *database) Stats(ctx context.Context, db bun.IDB, consumers []string) ([]dialect.QueueStats, error) {
 	var leased []leasedCount
 	if err := m.Query(ctx, db, leasedSQL).Scan(ctx, &leased); err != nil {
@@ -85,14 +85,14 @@ func (m *database) Stats(ctx context.Context, db bun.IDB, consumers []string) ([
 	return t.rows, nil
 }
 
-// tally adds up what is found of the consumers that were asked for.
+// tally adds up the results for the requested consumers.
 type tally struct {
 	held map[string]leasedCount
 	rows []dialect.QueueStats
 	of   map[string]*dialect.QueueStats
 }
 
-// asked walks names and keeps those that were asked for.
+// asked walks names and returns the requested ones.
 func (t tally) asked(ctx context.Context, m *database, db bun.IDB, next string) (names []string, err error) {
 	names, err = m.types(ctx, db, next)
 	return slices.DeleteFunc(names, func(name string) bool { return t.of[name] == nil }), err
@@ -172,7 +172,7 @@ func (t tally) add(ctx context.Context, m *database, db bun.IDB, n int, counting
 	return nil
 }
 
-// take adds up counts, and keeps the oldest of those that are waiting.
+// take adds up counts, and keeps the oldest waiting messages.
 func (t tally) take(counts, waiting []dialect.QueueStats) {
 	for _, c := range counts {
 		row := t.of[c.Consumer]
@@ -189,8 +189,8 @@ func (t tally) take(counts, waiting []dialect.QueueStats) {
 	}
 }
 
-// The next name behind one: with constants these are looked up at the edge of an
-// index, where a recursive query would read all of it for each name.
+// Queries for the next name behind one. With constants they are looked up at the edge of an index,
+// where a recursive query would read all of it for each name.
 const (
 	nextCleanSQL    = `SELECT MIN(consumer_type) FROM {messages} WHERE crashes = 0 AND consumer_type > ?`
 	nextCrashedSQL  = `SELECT MIN(consumer_type) FROM {messages} WHERE crashes > 0 AND consumer_type > ?`
@@ -200,7 +200,7 @@ const (
 	nextPrintSQL    = `SELECT MIN(fingerprint) FROM {poisoned} WHERE consumer_type = ? AND fingerprint > ?`
 )
 
-// types walks distinct names from one to the next; of is what next asks for before.
+// types walks distinct names from one to the next; of are the first arguments of next.
 func (m *database) types(ctx context.Context, db bun.IDB, next string, of ...any) (names []string, err error) {
 	for last := ""; ; {
 		var name sql.NullString
@@ -223,7 +223,7 @@ func (m *database) StoredConsumers(ctx context.Context, db bun.IDB) (names []str
 	return slices.Compact(slices.Sorted(slices.Values(names))), nil
 }
 
-// kinds walks the payload types of pending messages of the given consumer types.
+// kinds returns the payload types of pending messages of the given consumer types.
 func (m *database) kinds(ctx context.Context, db bun.IDB, consumers []string) (found []dialect.Unhandled, err error) {
 	for _, consumer := range consumers {
 		payloads, err := m.types(ctx, db, nextPayloadSQL, consumer)

@@ -11,7 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// pickSQL locks what is due. It is immutable.
+// pickSQL locks due messages. It is immutable.
 var pickSQL = `
 SELECT w.i, m.*
 FROM unnest(?::int[], ?::text[], ?::text[], ?::int[], ?::timestamptz[], ?::bigint[]) w(i, consumer, payload, n, after_at, after_id)
@@ -23,7 +23,7 @@ CROSS JOIN LATERAL (
   ORDER BY m.available_after, m.id LIMIT w.n FOR UPDATE SKIP LOCKED) m
 WHERE w.consumer NOT IN (` + dialect.PausedNames + `)`
 
-// pickPriorSQL locks what is due of the higher priorities. It is immutable.
+// pickPriorSQL locks due messages of the higher priorities. It is immutable.
 var pickPriorSQL = `
 SELECT w.i, m.*
 FROM unnest(?::int[], ?::text[], ?::text[], ?::int[]) w(i, consumer, payload, n)
@@ -35,7 +35,7 @@ CROSS JOIN LATERAL (
   ORDER BY m.available_after, m.id LIMIT w.n FOR UPDATE SKIP LOCKED) m
 WHERE w.consumer NOT IN (` + dialect.PausedNames + `)`
 
-// pickCrashedSQL does so for messages that have crashed. It is immutable.
+// pickCrashedSQL locks due messages that have crashed. It is immutable.
 var pickCrashedSQL = `
 SELECT 0 AS i, ` + dialect.PickColumns("octet_length(%s)") + ` FROM {messages} m
 WHERE (m.consumer_type, m.payload_type) IN (SELECT * FROM unnest(?::text[], ?::text[])) AND m.crashes > 0
@@ -98,7 +98,7 @@ func (p *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest
 	return c, nil
 }
 
-// pickByPriority locks what comes before its turn.
+// pickByPriority locks messages that come early by their priority.
 func (s session) pickByPriority(ctx context.Context, r dialect.ClaimRequest) (picks []dialect.Pick, err error) {
 	if r.Ageing == 0 || r.Select != dialect.Clean {
 		return nil, nil
@@ -133,7 +133,7 @@ func pickValues(r dialect.ClaimRequest) []any {
 		pgdialect.Array(w.limits), pgdialect.Array(w.afterAt), pgdialect.Array(w.afterID)}
 }
 
-// wantColumns are wants turned on their side, as arrays for the database.
+// wantColumns are wants as columns: arrays for the database.
 type wantColumns struct {
 	indexes, limits     []int
 	consumers, payloads []string

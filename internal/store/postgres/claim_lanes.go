@@ -10,11 +10,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// beginLanesSQL leaves the planner no choice: with statistics that are out of date it would
-// sort all messages of a consumer to find the first.
+// beginLanesSQL leaves the planner no choice: with outdated statistics it would sort all messages
+// of a consumer to find the first.
 const beginLanesSQL = beginSharedSQL + `; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL max_parallel_workers_per_gather = 0`
 
-// headsSQL reads the first messages of lanes, by one look into the index for each.
+// headsSQL reads the first messages of lanes, by one index lookup each.
 const headsSQL = `
 SELECT r.* FROM unnest(?::bigint[]) WITH ORDINALITY l(lane, o) CROSS JOIN LATERAL (
   SELECT {lane columns}, m.available_after <= {now} AS due FROM {messages} m
@@ -41,13 +41,13 @@ func (p *database) claimLanes(ctx context.Context, db *bun.DB, r dialect.ClaimRe
 	return c, nil
 }
 
-// headsOf is headsSQL as it is for the lanes, with the values of its conditions.
+// headsOf returns headsSQL for the lanes, with the values of its conditions.
 func (p *database) headsOf(l *dialect.Lanes) (statement string, values []any) {
 	free, values := p.Free("l", "r", l.Source)
 	return l.For(strings.Replace(headsSQL, "{free}", free, 1)), values
 }
 
-// laneStatement is a statement about lanes, which differs by their rules.
+// laneStatement returns a statement about lanes, which differs by their rules.
 func (p *database) laneStatement(text string) *fixed {
 	if f, ok := p.lanes.Load(text); ok {
 		return f.(*fixed)

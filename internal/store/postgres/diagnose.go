@@ -12,12 +12,12 @@ const (
 	settingsSQL = `SELECT name, setting AS value FROM pg_catalog.pg_settings
   WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit', 'autovacuum') AND setting = 'off' ORDER BY name`
 
-	// connectionsSQL counts what has a place among those of clients. What is kept free for superusers
-	// nobody else gets, and from PostgreSQL 16 on some more.
+	// connectionsSQL counts the backends that take a place of clients. Places kept for superusers
+	// are not available to others, from PostgreSQL 16 on even more of them.
 	connectionsSQL = `SELECT (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE datid IS NOT NULL AND backend_type IS DISTINCT FROM 'autovacuum worker'),
   current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int - COALESCE(current_setting('reserved_connections', true), '0')::int`
 
-	// indexesSQL lists those of the schema that has our tables.
+	// indexesSQL lists the indexes of the schema with our tables.
 	indexesSQL = `SELECT c.relname AS name, i.indisvalid AND i.indisready AND i.indislive AS valid FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
   WHERE c.relnamespace = (SELECT t.relnamespace FROM pg_catalog.pg_class t WHERE t.oid = to_regclass('{messages}'))`
 
@@ -25,9 +25,9 @@ const (
   WHERE relid IN (to_regclass('{messages}'), to_regclass('{claims}'), to_regclass('{poisoned}'), to_regclass('{slots}'), to_regclass('{rates}'), to_regclass('{recent}'), to_regclass('{inbox}'))
   ORDER BY n_dead_tup DESC, relname`
 
-	// holdersSQL lists what VACUUM of our tables waits for. A transaction that has written does so by
-	// its own id, too. When a session of somebody else's began may be hidden; how far it is behind is not.
-	// A slot has no age, and what it keeps of the catalog only is no concern.
+	// holdersSQL lists what VACUUM of our tables waits for. A transaction that has written also
+	// holds it back by its own id. The start of another role's session may be hidden; how far it is
+	// behind is not. A slot has no age, and one that keeps only the catalog is left out.
 	holdersSQL = `SELECT * FROM (
 SELECT 'transaction' AS kind, a.pid::bigint AS pid, COALESCE(a.application_name, '') AS name, GREATEST(age(a.backend_xmin), age(a.backend_xid))::bigint AS behind,
   COALESCE({micros now} - (EXTRACT(EPOCH FROM a.xact_start) * 1000000)::bigint, 0) AS micros
@@ -42,7 +42,7 @@ SELECT 'replication slot', COALESCE(s.active_pid, 0)::bigint, s.slot_name, age(s
 ) x ORDER BY micros DESC, behind DESC LIMIT 20`
 )
 
-// Diagnose asks the catalog and the statistics, which everybody may read.
+// Diagnose reads the catalog and the statistics, which every role may read.
 func (p *database) Diagnose(ctx context.Context, db bun.IDB, part dialect.Vital) (d dialect.Diagnosis, err error) {
 	switch part {
 	case dialect.Weaknesses:

@@ -10,9 +10,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// lockPendingSQL also tells whether the transaction, which may be the caller's, would
-// see the newest claims. What is claimed it does not lock: the transaction may take any
-// time, and whoever has the claim could not settle it.
+// lockPendingSQL also returns whether the transaction, which may be the caller's, would see the
+// newest claims. It does not lock claimed messages: the transaction may take any time, in which
+// their claims could not be settled.
 const lockPendingSQL = `SELECT id, current_setting('transaction_isolation') AS isolation FROM {messages}
 	WHERE id IN (?) AND id NOT IN (` + heldSQL + `) ORDER BY id FOR UPDATE SKIP LOCKED`
 

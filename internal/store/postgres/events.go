@@ -13,8 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// insertEventsSQL inserts in the order of the arrays, so that sequence numbers
-// ascend in it.
+// insertEventsSQL inserts in the order of the arrays, so that sequence numbers ascend in it.
 const insertEventsSQL = `
 INSERT INTO {events} (event_id, stream, version, category, slot, event_type, schema, data, headers, recorded_at)
 SELECT u.id, u.stream, u.version, u.category, u.slot, u.type, u.schema, u.data, NULLIF(u.headers, ''), {now}
@@ -47,20 +46,19 @@ func (p *database) InsertEvents(ctx context.Context, tx bun.IDB, rows []*dialect
 	return dialect.NumberInserted(rows, inserted)
 }
 
-// numberPreambleSQL keeps the planner, which may know nothing yet of a table that
-// grows fast, from sorting all that is unnumbered to find the first few, and from
-// comparing each event with each place.
+// numberPreambleSQL keeps the planner, which may have no statistics yet of a fast-growing table,
+// from sorting all unnumbered events to find the first few, and from comparing each event with each
+// place.
 const numberPreambleSQL = preambleSQL + `, set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
 	set_config('enable_nestloop', 'off', true)`
 
-// numberLockSQL makes numbers commit in their order: whoever sees one sees all
-// before it. It is a statement of its own, so that numberSQL has a snapshot from
-// after the lock and sees what the one before has numbered.
+// numberLockSQL makes numbers commit in their order: a transaction that sees one sees all before
+// it. It is a statement of its own, so that the snapshot of numberSQL is from after the lock and
+// contains the previous numbers.
 const numberLockSQL = `SELECT position FROM {head} WHERE id = 1 FOR UPDATE SKIP LOCKED`
 
-// numberSQL takes the lowest sequence numbers of all that are committed and not
-// numbered, never those above some bound: whatever an event was appended after is
-// visible with it and has a lower one.
+// numberSQL takes the lowest sequence numbers of all committed events without a number, never those
+// above some bound: the predecessors of a visible event are visible and have lower numbers.
 const numberSQL = `
 WITH todo AS MATERIALIZED (SELECT sequence FROM {events} WHERE position IS NULL ORDER BY sequence LIMIT ?),
 places AS MATERIALIZED (SELECT sequence, row_number() OVER (ORDER BY sequence) AS n FROM todo),
@@ -83,7 +81,7 @@ func (p *database) Number(ctx context.Context, db *bun.DB, limit int) (numbered 
 		if err := p.Query(ctx, tx, numberSQL, limit, head[0]).Scan(ctx, &did); err != nil {
 			return err
 		}
-		if did.Found != did.Numbered { // impossible as long as everybody takes the lock
+		if did.Found != did.Numbered { // impossible while every process takes the lock
 			return fmt.Errorf("%d of %d events were numbered meanwhile", did.Found-did.Numbered, did.Found)
 		}
 		numbered = did.Numbered
@@ -92,8 +90,8 @@ func (p *database) Number(ctx context.Context, db *bun.DB, limit int) (numbered 
 	return numbered, err
 }
 
-// sessionSQL are columns with the Session, and with how long the server keeps it
-// idle in this transaction, which they set.
+// sessionSQL are columns with the Session. They also set how long the server keeps it idle in this
+// transaction.
 const sessionSQL = `, pg_backend_pid() AS pid, (extract(epoch FROM now()) * 1000000)::bigint AS begun,
   current_setting('search_path') AS path, current_setting('role') AS role, set_config('idle_in_transaction_session_timeout', '{idle}ms', true) AS idle`
 

@@ -11,16 +11,17 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// fenceSQL locks the messages, not their claims: neighbours in a claim stay free, and
-// recovery skips the locked rows. Before, it bounds the wait for them, and how long a
-// lost client can keep them locked; once it has them it sets lock_timeout back, which
-// from then on is the consumer's affair. Each row tells of the Session as well.
+// fenceSQL locks the messages, not their claims: other messages of a claim stay free, and recovery
+// skips the locked rows. First it bounds the wait for them, and how long a lost client can keep
+// them locked. Once it has them it resets lock_timeout, which then is the consumer's to set. Each
+// row contains the Session, too.
 const fenceSQL = fenceRowsSQL + `) f`
 
 // fenceFreeSQL is for several messages: one that is locked must not hold up the others.
 const fenceFreeSQL = fenceRowsSQL + ` SKIP LOCKED) f`
 
-// fenceRowsSQL begins them. The rows refer to what is set, so that it is set before.
+// fenceRowsSQL is the beginning of both. The rows refer to the settings, so that these are set
+// first.
 const fenceRowsSQL = `
 SELECT f.id, s.pid, s.begun, s.path, s.role, set_config('lock_timeout', s.previous, true) AS now
 FROM (SELECT pg_backend_pid() AS pid, (extract(epoch FROM now()) * 1000000)::bigint AS begun,
@@ -60,9 +61,9 @@ func (p *database) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) (held
 	return held, err
 }
 
-// asBegunSQL is sent along with the statement that it is for. It sets the session, since
-// what a function has set without LOCAL would outlive the transaction, and lead astray
-// whoever is given the connection next.
+// asBegunSQL is sent along with the statement that it is for. It sets the session: settings that a
+// function has made without LOCAL would outlive the transaction and affect the next user of the
+// connection.
 const asBegunSQL = `SELECT set_config('role', ?, false), set_config('search_path', ?, false); `
 
 const interruptSQL = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -73,5 +74,5 @@ func (p *database) Interrupt(ctx context.Context, db *bun.DB, session dialect.Se
 	return err
 }
 
-// Intact need not ask: a transaction that has failed refuses to remove the message.
+// Intact need not ask: a failed transaction refuses to remove the message.
 func (p *database) Intact(context.Context, bun.IDB) error { return nil }

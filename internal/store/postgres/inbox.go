@@ -18,9 +18,9 @@ func (p *database) Receive(ctx context.Context, tx bun.IDB, receiver string, has
 	return added, err
 }
 
-// Trim deletes rows by where they are. By their keys the planner would rather read all of a table of some 100,000 rows, and
-// of a large one each would cost a look into another page of its primary key. An update that comes between spares its row: where
-// that is now the statement does not see.
+// Trim deletes rows by their ctid. By their keys the planner would read all of a table of some
+// 100,000 rows, and in a large one each row would cost a read of another page of its primary key. A
+// concurrent update spares its row, because the statement does not see its new place.
 func (p *database) Trim(ctx context.Context, db bun.IDB, t dialect.Trimmed, limit int) (int, error) {
 	return dialect.Affected(p.Query(ctx, db, `DELETE FROM `+t.Table+` WHERE ctid = ANY(ARRAY(SELECT ctid FROM `+t.Table+` WHERE `+t.Where+` ORDER BY `+t.OldestBy+` LIMIT ? FOR UPDATE SKIP LOCKED))`,
 		append(t.Args, limit)...).Exec(ctx))

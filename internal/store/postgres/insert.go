@@ -13,8 +13,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// insertSQL takes rows turned on their side: the server parses a few long literals in half
-// the time that it takes for a list of values.
+// insertSQL takes rows as columns: the server parses a few long literals in half the time of a list
+// of values.
 const insertSQL = `
 INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after«, crashes, order_key, lane, rank»)
 SELECT u.id, COALESCE(u.consumer, ''), COALESCE(u.kind, ''), COALESCE(u.payload, ''), NULLIF(u.headers, ''), NULLIF(u.key, ''), {now},
@@ -58,13 +58,13 @@ func (p *database) insertQuery(ctx context.Context, db bun.IDB, rows []dialect.N
 	return p.Query(ctx, db, strings.Replace(dialect.WithLanes(insertSQL), "{place}", place, 1)+suffix, values...)
 }
 
-// Ranks are reserved where messages are not written in the order of the call.
+// Ranks reserves places, because messages are not written in the order of the call.
 func (p *database) Ranks(ctx context.Context, db bun.IDB, n int) (ranks []int64, err error) {
 	err = p.Query(ctx, db, `SELECT nextval('{ranks}') FROM generate_series(1, ?)`, n).Scan(ctx, &ranks)
 	return ranks, err
 }
 
-// column is a value of each row. What all rows have in common is sent once, and what none
+// column returns a value of each row. A value that all rows share is sent once, and one that no row
 // has as NULL.
 func column[T comparable](rows []dialect.NewMessage, sqlType string, of func(*dialect.NewMessage) T) any {
 	var zero T
@@ -85,7 +85,7 @@ func column[T comparable](rows []dialect.NewMessage, sqlType string, of func(*di
 	return bun.SafeQuery("?::"+sqlType, first)
 }
 
-// idColumn is the one that makes the rows.
+// idColumn returns the column that makes the rows.
 func idColumn(rows []dialect.NewMessage) bun.Safe {
 	literal := append(make([]byte, 0, 33*len(rows)+20), "unnest('{"...)
 	for i := range rows {
@@ -107,8 +107,9 @@ func (p *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.N
 	return ids, err
 }
 
-// replaceSQL updates what is pending, also its id, row by row: who meets another's row waits
-// for that, and nobody loses. Of a message that runs the new one does not take the place.
+// replaceSQL updates pending messages, including their ids, row by row. Producers of the same key
+// wait for its row instead of deadlocking. The new message does not inherit the times of a claimed
+// one.
 const replaceSQL = ` ON CONFLICT (insert_id, consumer_type) WHERE insert_id IS NOT NULL DO UPDATE SET id = DEFAULT, message_id = EXCLUDED.message_id,
   priority = EXCLUDED.priority, payload_type = EXCLUDED.payload_type, payload = EXCLUDED.payload, headers = EXCLUDED.headers, attempts = 0, errors = NULL«,
   order_key = EXCLUDED.order_key, lane = EXCLUDED.lane, rank = EXCLUDED.rank, crashes = CASE WHEN m.lane IS NULL THEN m.crashes - 10000 ELSE m.crashes END»,
@@ -147,7 +148,7 @@ func (p *database) Withdraw(ctx context.Context, db bun.IDB, rows []dialect.NewM
 	return ids, err
 }
 
-// keyColumns are keys turned on their side.
+// keyColumns returns keys as columns.
 func keyColumns(keys []dialect.PendingKey) (insertIDs, consumers any) {
 	return pgdialect.Array(dialect.Each(keys, func(k dialect.PendingKey) string { return k.InsertID })),
 		pgdialect.Array(dialect.Each(keys, func(k dialect.PendingKey) string { return k.ConsumerType }))

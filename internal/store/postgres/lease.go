@@ -10,10 +10,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// extendSQL renews everything the owner holds, also a claim that has expired but
-// that nobody has taken yet.
-// Like every statement that locks several claims it does so in the order of
-// their ids, so that no two can deadlock.
+// extendSQL renews all claims of the owner, also an expired one that was not recovered yet. Like
+// every statement that locks several claims it does so in the order of their ids, so that no two
+// can deadlock.
 const extendSQL = `
 WITH live AS MATERIALIZED (SELECT id FROM {claims} WHERE owner = ? ORDER BY id FOR UPDATE)
 UPDATE {claims} c SET leased_until = {now} + ?::bigint * interval '1 microsecond' FROM live l WHERE c.id = l.id RETURNING c.id`
@@ -34,9 +33,9 @@ func (p *database) Disclaim(ctx context.Context, db bun.IDB, owner string, claim
 	return err
 }
 
-// recoverSQL leaves messages alone that somebody has locked: a transactional
-// consumer that outlived its lease is still at work on them, not crashed. Of those of a key in
-// order it counts a crash of the first only: the others had not begun. It is immutable.
+// recoverSQL leaves locked messages alone: a transactional consumer that outlived its lease still
+// works on them and has not crashed. Of the ordered messages of a key it counts a crash only for
+// the first: the others had not begun. It is immutable.
 var recoverSQL = `
 WITH dead AS MATERIALIZED (
   SELECT id, owner, message_ids, lanes, solo FROM {claims} WHERE leased_until < {now} ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED),

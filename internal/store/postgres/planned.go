@@ -19,9 +19,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// fixed is a statement whose text is always the same, since lists go in as arrays. A
-// connection plans it once, with PREPARE, and runs it with EXECUTE: to plan these costs
-// more than to run them.
+// fixed is a statement whose text is always the same, because lists are passed as arrays. A
+// connection plans it once, with PREPARE, and runs it with EXECUTE: planning these costs more than
+// running them.
 type fixed struct {
 	name string
 	text string // with ? for each value
@@ -46,7 +46,7 @@ func (p *database) fix(what, statement string) *fixed {
 	return &fixed{name: name, text: statement, body: body.String(), call: "EXECUTE " + name + "(" + strings.TrimSuffix(strings.Repeat("?, ", values), ", ") + ")"}
 }
 
-// plans are the statements that connections have planned. They are safe for concurrent use.
+// plans records the statements that connections have planned. It is safe for concurrent use.
 type plans struct {
 	off atomic.Bool // a pooler gives a client another connection for each transaction
 
@@ -54,7 +54,7 @@ type plans struct {
 	of map[any]map[string]bool // by the driver's connection: the names of its statements
 }
 
-// session is a connection, with the statements that it has planned.
+// session is a connection with the statements that it has planned.
 type session struct {
 	*database
 	bun.IDB
@@ -63,7 +63,7 @@ type session struct {
 	planned bool
 }
 
-// run is one of the fixed statements, with its values.
+// run returns one of the fixed statements with its values.
 func (s session) run(ctx context.Context, f *fixed, args ...any) *bun.RawQuery {
 	if s.planned {
 		return s.NewRaw(f.call, args...)
@@ -71,12 +71,12 @@ func (s session) run(ctx context.Context, f *fixed, args ...any) *bun.RawQuery {
 	return s.Query(ctx, s.IDB, f.text, args...)
 }
 
-// maxDead is how many connections of a pool may turn out to be dead, one after the other,
-// until that is an error. Whoever does not choose a connection has database/sql repeat that.
+// maxDead is how many dead connections in a row a pool may return before that is an error. Callers
+// that do not choose a connection have database/sql repeat that.
 const maxDead = 16
 
-// on calls fn with a connection that has planned the given statements. Where that cannot
-// be, and once more when it turns out that they are gone, the statements are sent as text.
+// on calls fn with a connection that has planned the given statements. If that is impossible, or
+// once more if they turn out to be gone, the statements are sent as text.
 func (p *database) on(ctx context.Context, db bun.IDB, statements []*fixed, fn func(session) error) error {
 	pool, isPool := db.(*bun.DB)
 	if conn, ok := db.(bun.Conn); ok {
@@ -91,13 +91,13 @@ func (p *database) on(ctx context.Context, db bun.IDB, statements []*fixed, fn f
 		}
 		begun := false
 		err = func() error {
-			defer conn.Close() //nolint:errcheck // it goes back to the pool
+			defer conn.Close() //nolint:errcheck // it returns to the pool
 			return p.onConn(ctx, conn, statements, func(s session) error {
 				s.begun = &begun
 				return fn(s)
 			})
 		}()
-		// What has begun a transaction may have been committed: that nobody repeats unasked.
+		// A transaction that has begun may have been committed: it is not repeated.
 		if !errors.Is(err, driver.ErrBadConn) || begun || dead == maxDead {
 			return err
 		}
@@ -121,8 +121,8 @@ func (p *database) onConn(ctx context.Context, conn bun.Conn, statements []*fixe
 
 func (p *database) Unprepared() bool { return p.plans.off.Load() }
 
-// keyOf is what the plans of a connection are known by, or nil: the driver's connection, or
-// what that stands for, since a pool of the driver's own may wrap it anew each time.
+// keyOf returns the key of a connection's plans, or nil. It is the driver's connection, or what
+// that stands for, since the driver's own pool may wrap it anew each time.
 func keyOf(conn bun.Conn) (key any, err error) {
 	err = conn.Raw(func(driverConn any) error {
 		v := reflect.ValueOf(driverConn)
@@ -137,7 +137,7 @@ func keyOf(conn bun.Conn) (key any, err error) {
 	return key, err
 }
 
-// plan has a connection plan statements, unless it has. False means that it does not.
+// plan has a connection plan statements unless it has. It returns false if the connection does not.
 func (p *database) plan(ctx context.Context, conn bun.Conn, statements []*fixed) (ok bool, err error) {
 	key, err := keyOf(conn)
 	if err != nil || key == nil {
@@ -150,7 +150,7 @@ func (p *database) plan(ctx context.Context, conn bun.Conn, statements []*fixed)
 	if !missing() {
 		return true, nil
 	}
-	// Another store may have planned them: a program has one for each of its parts.
+	// Another store may have planned them: a program has one store for each of its parts.
 	var found []string
 	if err := conn.NewRaw(`SELECT name FROM pg_catalog.pg_prepared_statements WHERE name LIKE 'asyncmonolith%'`).Scan(ctx, &found); err == nil {
 		p.plans.add(key, found...)
@@ -164,10 +164,10 @@ func (p *database) plan(ctx context.Context, conn bun.Conn, statements []*fixed)
 		switch {
 		case err == nil, dberr.IsPlanned(err):
 			p.plans.add(key, f.name)
-		case dberr.IsUnknownStatement(err): // it knows no PREPARE
+		case dberr.IsUnknownStatement(err): // it does not support PREPARE
 			p.plans.off.Store(true)
 			return false, nil
-		case dberr.ClassOf(err) == dberr.Other: // as text it gets an error of its own, or none
+		case dberr.ClassOf(err) == dberr.Other: // as text it fails with its own error, or succeeds
 			return false, nil
 		default:
 			return false, fmt.Errorf("prepare: %w", err)
@@ -176,8 +176,7 @@ func (p *database) plan(ctx context.Context, conn bun.Conn, statements []*fixed)
 	return true, nil
 }
 
-// gone tells whether an error says that statements which a connection has planned are no
-// longer there, or no longer of use.
+// gone reports whether an error means that planned statements of a connection are gone or outdated.
 func (p *database) gone(ctx context.Context, conn bun.Conn, statements []*fixed, err error) bool {
 	switch {
 	case dberr.IsPlanLost(err):
@@ -195,8 +194,8 @@ func (p *database) gone(ctx context.Context, conn bun.Conn, statements []*fixed,
 	return false
 }
 
-// inTx runs fn in a transaction of settings that the fixed statements need, which begins
-// with one round trip. It is ended by statements, since that of the driver would take two.
+// inTx runs fn in a transaction with the settings that the fixed statements need. It begins in one
+// round trip. It ends by statements, since the driver's end would take two round trips.
 func (s session) inTx(ctx context.Context, begin string, fn func() error) error {
 	if _, err := s.ExecContext(ctx, begin); err != nil {
 		s.abandon(ctx)
@@ -219,8 +218,8 @@ func (s session) inTx(ctx context.Context, begin string, fn func() error) error 
 	return nil
 }
 
-// abandon rolls back, or else has the pool drop the connection. It does so past the hooks
-// of queries, of which one may be why.
+// abandon rolls back, or else makes the pool drop the connection. It bypasses query hooks, one of
+// which may be the cause.
 func (s session) abandon(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -229,8 +228,8 @@ func (s session) abandon(ctx context.Context) {
 	}
 }
 
-// maxPlanners is how many connections are remembered. Those that were closed are among
-// them: when there are too many it begins anew.
+// maxPlanners bounds the remembered connections, including closed ones. If there are more, the
+// record begins anew.
 const maxPlanners = 256
 
 // has returns the names of the statements that a connection has planned.
@@ -246,7 +245,7 @@ func (p *plans) add(key any, names ...string) {
 	if len(p.of) >= maxPlanners && p.of[key] == nil {
 		clear(p.of)
 	}
-	has := make(map[string]bool) // a new one, as others read the old
+	has := make(map[string]bool) // a new map: others read the old one
 	for _, name := range names {
 		has[name] = true
 	}

@@ -10,14 +10,12 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// database is the engine for PostgreSQL 13 and later.
+// database is the dialect for PostgreSQL 13 and later.
 //
-// A claim is one row in message_claims. Two statements make it: pick locks rows
-// that no claim holds, and record writes the claim with a snapshot of its own,
-// which sees every claim committed since pick began. While a claimer holds a
-// row lock nobody else can pick the row; once it lets go, its claim is visible
-// to everyone else's record. Both halves are needed, and both need READ
-// COMMITTED.
+// A claim is one row in message_claims. Two statements make it: pick locks rows that no claim
+// holds, and record writes the claim with its own snapshot, which sees every claim committed since
+// pick began. While a claim holds a row lock, no other can pick the row. Once it releases the lock,
+// it is visible to every other record. Both halves are needed, and both need READ COMMITTED.
 type database struct {
 	dialect.Returning
 	plans plans
@@ -27,7 +25,7 @@ type database struct {
 
 	pickPrior *fixed // by priority
 
-	// Those for messages with keys, of which some differ by the rules of their consumers.
+	// For messages with keys; some differ by the rules of their consumers.
 	settleLanes, settleLanesFree, recordLanes *fixed
 	lanes                                     sync.Map // *fixed by text
 }
@@ -69,26 +67,25 @@ func micros(instant string) string { return "(EXTRACT(EPOCH FROM " + instant + "
 
 func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999999+00:00") }
 
-// preambleSQL bounds what a lost client can hold on to, and keeps the
-// planner from turning the claims subquery into a scan per row.
+// preambleSQL bounds how long a lost client can keep locks, and keeps the planner from turning the
+// claims subquery into a scan per row.
 const preambleSQL = `SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('statement_timeout', '5s', true),
 	set_config('work_mem', '16MB', true), set_config('jit', 'off', true)`
 
-// beginSQL begins a transaction with the same settings, and with plans that hold for any
-// values: lists are arrays, of which the planner knows nothing anyway.
+// beginSQL begins a transaction with the same settings, and with plans for any values: lists are
+// arrays, about which the planner knows nothing anyway.
 const beginSQL = `BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '5s'; SET LOCAL statement_timeout = '5s';
 	SET LOCAL work_mem = '16MB'; SET LOCAL jit = off; SET LOCAL plan_cache_mode = force_generic_plan`
 
-// beginSharedSQL is for claims that others have to wait for: a process that is stopped in the
-// middle of one holds them up for no longer than that.
+// beginSharedSQL is for claims that other processes wait for: a process stopped in the middle of
+// one blocks them no longer than that.
 const beginSharedSQL = beginSQL + `; SET LOCAL idle_in_transaction_session_timeout = '1s'`
 
-// notifySQL does not wait for the disk: a crash that loses a notification ends the
-// connections of those it was for. That also keeps short the one lock which all
-// transactions of a server that notify hold while they commit.
+// notifySQL does not wait for the disk: a crash that loses a notification also ends the connections
+// of its receivers. That also shortens the one lock that all notifying transactions of a server
+// hold while they commit.
 const notifySQL = `SELECT set_config('synchronous_commit', 'off', true), pg_notify(?, ?)`
 
-// heldSQL is limited for the planner's sake only: with the limit it always
-// hashes the subquery. Missing a claim here costs a wasted pick; recordSQL, which
-// is the guard, has no limit.
+// heldSQL has a limit only for the planner: with it the subquery is always hashed. A claim missed
+// here costs a wasted pick; recordSQL, the guard, has no limit.
 const heldSQL = `SELECT unnest(message_ids) AS id FROM {claims} LIMIT 100000`

@@ -9,10 +9,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// probeSQL is the idle poll: one statement that finds everything there may be to
-// do. It asks for the first due message rather than whether one exists: EXISTS would
-// become a join, and with stale statistics one that reads the whole table. An instant that
-// somebody has put at infinity by hand is taken for one in a year: nothing can be subtracted from it.
+// probeSQL is the idle poll: one statement that finds everything there may be to do. It selects the
+// first due message rather than whether one exists: EXISTS would become a join, and with stale
+// statistics one that reads the whole table. An instant set to infinity by hand counts as one in a
+// year: nothing can be subtracted from it.
 const probeSQL = probeDueSQL + `
 UNION ALL SELECT DISTINCT LEAST(m.crashes, 2), w.i, 0, NULL::timestamptz FROM unnest(?::bigint[], ?::text[], ?::text[]) w(i, consumer, payload)
   JOIN {messages} m ON m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.crashes > 0

@@ -11,7 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// Server asks version() before anything else: most of what follows, other servers do not have.
+// Server asks version() first: other servers lack most of what follows.
 func (p *database) Server(ctx context.Context, db bun.IDB) (dialect.Server, error) {
 	var said string
 	if err := db.NewRaw(`SELECT version()`).Scan(ctx, &said); err != nil {
@@ -49,21 +49,21 @@ const (
 	whySpanner   = "it has no savepoints, no partial indexes and no SKIP LOCKED: use PostgreSQL"
 )
 
-// marksSQL looks for relations by which servers are known that say no name, or PostgreSQL's.
+// marksSQL looks for relations that identify servers without a name, or with PostgreSQL's.
 const marksSQL = `SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
   WHERE n.nspname = 'sys' AND c.relname = 'iam_pg_role_mappings' OR n.nspname = 'spanner_sys' OR n.nspname = 'pg_catalog' AND c.relname = 'pg_dist_partition'`
 
-// built is how PostgreSQL says what it was built from. Who packages it adds words in front of
-// "on"; a fork adds to the number or the end, or leaves the rest away. On Windows there is no "on".
+// built matches how PostgreSQL describes its build. Packagers add words before "on"; forks change
+// the number or the end, or leave the rest out. On Windows there is no "on".
 var built = regexp.MustCompile(`^PostgreSQL \d+(\.\d+)*(devel|(alpha|beta|rc)\d+)?( .*)?, compiled by .+, (32|64)-bit$`) // immutable
 
-// serverOf tells which server has such a version().
+// serverOf returns the server with such a version().
 func serverOf(said string) dialect.Server {
 	server := dialect.Server{Said: said}
 	switch {
 	case strings.HasPrefix(said, "CockroachDB"):
 		server.Name, server.Why = "CockroachDB", whyCockroach
-	case said == "PostgreSQL 14.1", strings.Contains(said, "Spanner"): // what PGAdapter says unless it is told otherwise
+	case said == "PostgreSQL 14.1", strings.Contains(said, "Spanner"): // the version that PGAdapter returns by default
 		server.Name, server.Why = "Cloud Spanner", whySpanner
 	case strings.Contains(said, "DSQL"):
 		server.Name, server.Why = "Aurora DSQL", whyDSQL
@@ -75,8 +75,8 @@ func serverOf(said string) dialect.Server {
 	return server
 }
 
-// distributedSQL finds tables that Citus has spread over nodes or copied to all. Those that it
-// knows and left where they are have no colocation.
+// distributedSQL finds tables that Citus has distributed or copied to all nodes. Those that it
+// knows and left in place have no colocation.
 const distributedSQL = `SELECT d.logicalrelid::text FROM pg_catalog.pg_dist_partition d
   WHERE (d.partmethod <> 'n' OR d.repmodel = 't' OR d.colocationid <> 0) AND d.logicalrelid IN (
     to_regclass('{messages}'), to_regclass('{claims}'), to_regclass('{poisoned}'), to_regclass('{schedules}'), to_regclass('{paused}'),
@@ -85,7 +85,7 @@ const distributedSQL = `SELECT d.logicalrelid::text FROM pg_catalog.pg_dist_part
     to_regclass('{events}'), to_regclass('{streams}'), to_regclass('{head}'), to_regclass('{subscriptions}'),
     to_regclass('{projections}'), to_regclass('{parked}'), to_regclass('{snapshots}')) ORDER BY 1`
 
-// undistributed refuses Citus where it has one of our tables; else it is PostgreSQL.
+// undistributed refuses Citus if it has distributed one of our tables; otherwise it is PostgreSQL.
 func (p *database) undistributed(ctx context.Context, db bun.IDB, server dialect.Server) (dialect.Server, error) {
 	var tables []string
 	if err := p.Query(ctx, db, distributedSQL).Scan(ctx, &tables); err != nil {

@@ -11,13 +11,14 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// brieflySQL bounds what the statement around it waits for a lock. It must be evaluated
-// before the locks are taken, so it is joined to the first rows that are locked. The bound is less than PostgreSQL's
-// deadlock_timeout (1 s): a settle that meets a batch of replaced messages gives way before a deadlock is declared.
+// brieflySQL bounds the lock waits of the statement around it. It must be evaluated before the
+// locks are taken, so it is joined to the first locked rows. The bound is less than PostgreSQL's
+// deadlock_timeout (1 s): a settle that meets a batch of replaced messages gives way before a
+// deadlock is declared.
 const brieflySQL = `(SELECT set_config('lock_timeout', '500ms', true) OFFSET 0) s`
 
-// finishSQL ends claims of which every message is done. What is left in a claim
-// is a subset of what its owner took, so the ids need not be sent.
+// finishSQL ends claims whose messages are all done. What is left in a claim is a subset of what
+// its owner took, so the ids need not be sent.
 const finishSQL = `
 WITH live AS MATERIALIZED (SELECT c.id FROM ` + brieflySQL + `, {claims} c WHERE c.id = ANY(?::bigint[]) AND c.owner = ? ORDER BY c.id FOR UPDATE OF c),
 gone AS (DELETE FROM {claims} c USING live l WHERE c.id = l.id RETURNING c.id, c.message_ids),
@@ -31,11 +32,11 @@ func (p *database) Finish(ctx context.Context, db bun.IDB, owner string, claims 
 	return finished, err
 }
 
-// What stands between « and » is for messages with keys: see dialect.WithLanes.
+// The parts between « and » are for messages with keys: see dialect.WithLanes.
 
-// settleSQL guards every result by membership: its id must still be in a live
-// claim of this owner. What stays in a claim is computed by subtraction here, so
-// the statement is idempotent and can be sent again or out of order. It is immutable.
+// settleSQL guards every result by membership: its id must still be in a live claim of this owner.
+// The rest of a claim is computed here by subtraction, so the statement is idempotent and can be
+// sent again or out of order. It is immutable.
 var settleSQL = `
 WITH live AS MATERIALIZED (
   SELECT c.id, c.message_ids«, c.lanes» FROM ` + brieflySQL + `, {claims} c WHERE c.id = ANY(?::bigint[]) AND c.owner = ? ORDER BY c.id FOR UPDATE OF c),
@@ -43,8 +44,8 @@ held AS MATERIALIZED (` + holdsSQL + `),
 res AS MATERIALIZED (` + resultsSQL + `),` + applySQL + `
 SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages FROM live l`
 
-// settleFreeSQL leaves out what somebody else has locked, and says which. What is gone is
-// not locked; and to give back touches no message. It is immutable.
+// settleFreeSQL leaves out messages that other transactions have locked, and returns them. A
+// message that is gone is not locked, and releasing touches no message. It is immutable.
 var settleFreeSQL = `
 WITH live AS MATERIALIZED (
   SELECT id, message_ids«, lanes» FROM {claims} WHERE id = ANY(?::bigint[]) AND owner = ? ORDER BY id FOR UPDATE),
@@ -130,7 +131,7 @@ func (p *database) Settle(ctx context.Context, db bun.IDB, owner string, lease t
 	return settled, err
 }
 
-// resultArrays are results turned on their side, as arrays for the database.
+// resultArrays are results as columns: arrays for the database.
 type resultArrays struct {
 	claims                    []int64 // distinct
 	claimOf, messages, delays []int64

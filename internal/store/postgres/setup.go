@@ -18,8 +18,8 @@ import (
 //go:embed migrations
 var migrations embed.FS // immutable
 
-// Migrating begins anew when it has lost a deadlock: programs that are at work on the tables lock
-// them in an order of their own.
+// Migrating begins anew after a lost deadlock: programs that use the tables lock them in another
+// order.
 func (p *database) Migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB) error) (err error) {
 	const tries = 10
 	for range tries {
@@ -45,9 +45,9 @@ func (p *database) migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB
 	})
 }
 
-// createSchema looks for it in the catalog: a connection that has once heard that there
-// is no such schema may still believe it, and IF NOT EXISTS with it. Nor is it allowed
-// to everybody, even where it has nothing to do.
+// createSchema looks for the schema in the catalog. A connection that once failed to find it may
+// still miss it, and IF NOT EXISTS with it. Also, not every role may run that, even if there is
+// nothing to do.
 func (p *database) createSchema(ctx context.Context, tx bun.Tx) error {
 	var exists bool
 	err := tx.NewRaw(`SELECT ? = '' OR EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = ?)`, p.Schema, p.Schema).Scan(ctx, &exists)
@@ -58,18 +58,18 @@ func (p *database) createSchema(ctx context.Context, tx bun.Tx) error {
 	return err
 }
 
-// advisoryKey is one per schema: sets of tables in it may both want to create it.
+// advisoryKey returns one key per schema: several sets of tables in it may want to create it.
 func (p *database) advisoryKey() int64 {
 	h := fnv.New64a()
 	h.Write([]byte("asyncmonolith " + p.Schema))
 	return int64(h.Sum64())
 }
 
-// withinSQL also has statements interpreted: those for people walk from one name to the next, and
-// PostgreSQL would compile them, for longer than they take.
+// withinSQL also turns JIT off: statements for people walk from one name to the next, and
+// PostgreSQL would compile them for longer than they take.
 const withinSQL = `SELECT set_config('idle_in_transaction_session_timeout', ?0, true), set_config('statement_timeout', ?0, true), set_config('jit', 'off', true), set_config('enable_bitmapscan', 'off', true)`
 
-// Check asks for the settings under which the library cannot work, all in one statement.
+// Check reads, in one statement, the settings under which the library cannot work.
 func (p *database) Check(ctx context.Context, db bun.IDB) (dialect.Settings, error) {
 	var rows []struct {
 		Name, Setting string
@@ -90,7 +90,7 @@ func (p *database) Check(ctx context.Context, db bun.IDB) (dialect.Settings, err
 const neededSQL = `SELECT 'standby' AS name, pg_is_in_recovery()::text AS setting UNION ALL SELECT name, setting FROM pg_catalog.pg_settings
   WHERE name IN ('standard_conforming_strings', 'DateStyle', 'jit', 'enable_seqscan', 'enable_indexscan', 'enable_nestloop', 'enable_sort')`
 
-// settingMistakes lists settings under which the library cannot keep its promises.
+// settingMistakes returns errors for settings under which the library cannot keep its promises.
 func settingMistakes(set map[string]string) (mistakes []error) {
 	const where = "set it back for the server, the database, the role or the DSN, wherever it was changed"
 	if value := set[literals]; value != "on" {
@@ -109,8 +109,8 @@ func settingMistakes(set map[string]string) (mistakes []error) {
 
 const literals = "standard_conforming_strings"
 
-// Literals wants what has been the default since PostgreSQL 9.1: with off, a backslash in a
-// value would escape the quote that ends it.
+// Literals requires the default since PostgreSQL 9.1: with off, a backslash in a value would escape
+// the quote that ends it.
 func (p *database) Literals(ctx context.Context, db bun.IDB) error {
 	var setting string
 	err := db.NewRaw(`SELECT current_setting('`+literals+`')`).Scan(ctx, &setting)

@@ -35,10 +35,10 @@ func (p *database) PoisonGroups(ctx context.Context, db bun.IDB, consumer string
 	return groups, whole, err
 }
 
-// interpreted runs a statement that PostgreSQL would compile, for seconds on a busy machine:
-// it walks from one name to the next, and the planner takes it for far more work than it is. Nor is it
-// to read all of a consumer for the first of them, by a bitmap, where an index has their order.
-// In a caller's transaction it is left alone, since the setting would stay.
+// interpreted runs a statement with JIT off. It walks from one name to the next, the planner
+// overestimates it, and PostgreSQL would compile it, for seconds on a busy machine. It also must
+// not read all of a consumer by a bitmap, to find the first, where an index has their order. In a
+// caller's transaction nothing is set, since the setting would stay.
 func interpreted[T any](ctx context.Context, db bun.IDB, fn func(bun.IDB) (T, error)) (result T, err error) {
 	if _, callers := db.(bun.Tx); callers {
 		return fn(db)

@@ -10,7 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// pickSQL finds what is due. It is immutable.
+// pickSQL finds due messages. It is immutable.
 var pickSQL = `
 SELECT ? AS i, ` + dialect.PickColumns("length(CAST(%s AS BLOB))") + ` FROM {messages} m
 WHERE m.consumer_type = ? AND m.payload_type = ? AND m.crashes = 0 AND m.available_after <= {now}
@@ -18,14 +18,14 @@ WHERE m.consumer_type = ? AND m.payload_type = ? AND m.crashes = 0 AND m.availab
   AND NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)
 ORDER BY m.available_after, m.id LIMIT ?`
 
-// pickPriorSQL finds what is due of a higher priority. It is immutable.
+// pickPriorSQL finds due messages of a higher priority. It is immutable.
 var pickPriorSQL = `
 SELECT ? AS i, ` + dialect.PickColumns("length(CAST(%s AS BLOB))") + `, m.priority FROM (SELECT value AS priority FROM json_each('[` + dialect.Levels + `]')) l JOIN {messages} m ON m.id IN (
   SELECT h.id FROM {messages} h WHERE h.consumer_type = ? AND h.payload_type = ? AND h.priority = l.priority AND h.priority > 0 AND h.crashes = 0
     AND h.available_after <= {now} AND h.id NOT IN (` + heldSQL + `) ORDER BY h.available_after, h.id LIMIT ?)
 WHERE NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)`
 
-// pickCrashedSQL does so for messages that have crashed. It is immutable.
+// pickCrashedSQL finds due messages that have crashed. It is immutable.
 var pickCrashedSQL = `
 SELECT 0 AS i, ` + dialect.PickColumns("length(CAST(%s AS BLOB))") + ` FROM {messages} m
 WHERE (m.consumer_type, m.payload_type) IN (SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j) AND m.crashes > 0
@@ -33,8 +33,7 @@ WHERE (m.consumer_type, m.payload_type) IN (SELECT j.value ->> 0, j.value ->> 1 
   AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
 ORDER BY m.available_after, m.id LIMIT ?`
 
-// unchangedSQL reads what may have become of picks meanwhile, of those that may still be
-// claimed.
+// unchangedSQL reads what may have changed in picks meanwhile, of those that may still be claimed.
 const unchangedSQL = `
 SELECT m.id, m.attempts, m.crashes, m.available_after FROM json_each(?) j JOIN {messages} m ON m.id = j.value
 WHERE m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)`
@@ -43,8 +42,8 @@ const recordSQL = `
 INSERT INTO {claims} (owner, solo, claimed_at, leased_until, message_ids)
 VALUES (?, ?, {now}, {now} + ?, ?) RETURNING id`
 
-// Claim picks without the write lock, which reading the messages would hold for most of
-// its time, and takes it to record those that are as they were.
+// Claim picks without the write lock, since reading the messages takes most of its time. It takes
+// the lock to record the picks that have not changed.
 func (s *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
 	switch {
 	case r.Lanes != nil:
@@ -69,7 +68,7 @@ func (s *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest
 	return c, err
 }
 
-// claimRated looks what the rate allows before it picks, and so holds the write lock for both.
+// claimRated reads what the rate allows before it picks, and so holds the write lock for both.
 func (s *database) claimRated(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
 	err = s.InTx(ctx, db, func(tx bun.IDB) error {
 		rated, err := s.Rated(ctx, tx, r)

@@ -9,7 +9,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// headsSQL reads the first messages of lanes, by one look into the index for each.
+// headsSQL reads the first messages of lanes, by one index lookup each.
 const headsSQL = `
 SELECT {lane columns}, m.available_after <= {now} AS due FROM (SELECT j.key AS o, j.value AS lane FROM json_each(?) j) l JOIN {messages} m ON m.id IN (
   SELECT m.id FROM {messages} m WHERE m.consumer_type = ? AND m.lane = l.lane AND m.lane IS NOT NULL{runnable} ORDER BY m.lane, m.rank LIMIT ?)
@@ -19,7 +19,7 @@ const recordLanesSQL = `
 INSERT INTO {claims} (owner, solo, claimed_at, leased_until, consumer_type, message_ids, lanes)
 VALUES (?, ?, {now}, {now} + ?, ?, ?, ?) RETURNING id`
 
-// claimLanes has the only write lock, beside which the gate says what becomes of lanes.
+// claimLanes holds the only write lock. Of the gate it needs only the state of the lanes.
 func (s *database) claimLanes(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
 	err = s.InTx(ctx, db, func(tx bun.IDB) (err error) {
 		c, err = s.ClaimLanes(ctx, tx, laneTx{s, tx}, r)

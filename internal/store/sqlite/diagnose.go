@@ -8,12 +8,12 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// indexesSQL lists those of the file that has our tables.
+// indexesSQL lists the indexes of the file with our tables.
 const indexesSQL = `SELECT name, TRUE AS valid FROM sqlite_master WHERE type = 'index'`
 
-// Diagnose has few questions: there is no server, and who deletes a row clears it. How far a commit is
-// written is a setting of each connection, of which this is one of this program's; its journal Check
-// looks at.
+// Diagnose reads little: there is no server, and a delete clears its rows itself. How durable a
+// commit is depends on each connection, of which this is one of this program's; Check looks at its
+// journal.
 func (s *database) Diagnose(ctx context.Context, db bun.IDB, part dialect.Vital) (d dialect.Diagnosis, err error) {
 	switch part {
 	case dialect.Weaknesses:

@@ -8,7 +8,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// LockPending need not: the transaction has the write lock.
+// LockPending locks nothing: the transaction has the write lock.
 func (s *database) LockPending(_ context.Context, _ bun.Tx, _ bool, ids []int64) ([]int64, error) {
 	return ids, nil
 }

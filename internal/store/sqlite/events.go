@@ -8,8 +8,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// With one writer at a time, sequence numbers become visible in their order and
-// have no gaps: they are the places.
+// Number has nothing to do. With one writer at a time, sequence numbers become visible in their
+// order and have no gaps: they are the places.
 func (s *database) Number(context.Context, *bun.DB, int) (int, error) { return 0, nil }
 
 func (s *database) InsertEvents(ctx context.Context, tx bun.IDB, rows []*dialect.NewEvent) error {
@@ -26,5 +26,5 @@ func (s *database) InsertEvents(ctx context.Context, tx bun.IDB, rows []*dialect
 	return dialect.NumberInserted(rows, inserted)
 }
 
-// AdvisoryLock has nothing to do: whoever writes is alone.
+// AdvisoryLock has nothing to do: there is only one writer.
 func (s *database) AdvisoryLock(context.Context, bun.IDB, string, bool) error { return nil }

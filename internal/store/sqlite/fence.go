@@ -45,10 +45,9 @@ func (s *database) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) (held
 	return held, err
 }
 
-// Intact looks for the savepoint of the fence. Some errors, an interrupted write
-// for one, make SQLite roll back the whole transaction; when a consumer hides such
-// an error, statements go on and commit one by one, or in a transaction that the
-// next savepoint begins.
+// Intact looks for the savepoint of the fence. Some errors, such as an interrupted write, make
+// SQLite roll back the whole transaction. If a consumer hides such an error, its next statements
+// commit one by one, or in a transaction that the next savepoint begins.
 func (s *database) Intact(ctx context.Context, tx bun.IDB) error {
 	if _, err := tx.NewRaw(`RELEASE fence_of_asyncmonolith`).Exec(ctx); err != nil {
 		return fmt.Errorf("rolled back by SQLite after a failed statement: %w", err)

@@ -21,7 +21,7 @@ func (s *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.N
 	return ids, err
 }
 
-// Replace removes what is pending and writes new rows: there is no other writer meanwhile.
+// Replace removes pending rows and writes new ones: there is no other writer meanwhile.
 func (s *database) Replace(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) error {
 	gone, err := s.Supersede(ctx, db, dialect.Each(rows, dialect.NewMessage.Key))
 	if err != nil {
@@ -73,5 +73,5 @@ func (s *database) Supersede(ctx context.Context, tx bun.IDB, keys []dialect.Pen
 
 func (s *database) Supersedes() error { return nil }
 
-// Ranks are none: messages get them when they are written.
+// Ranks returns none: messages get their ranks when they are written.
 func (s *database) Ranks(context.Context, bun.IDB, int) ([]int64, error) { return nil, nil }

@@ -19,7 +19,7 @@ func listStatements() dialect.ListStatements {
 	return l
 }
 
-// statements are those for messages with keys, or for others.
+// statements returns the statements for messages with keys, or for others.
 func statements(of func(string) string) dialect.ListStatements {
 	const those = ` WHERE id IN (SELECT value FROM json_each(?))`
 	return dialect.ListStatements{
@@ -53,7 +53,7 @@ FROM ` + resSQL + ` r WHERE m.id = r.mid`),
 // claimsSQL reads claims of an owner.
 const claimsSQL = `SELECT id, solo, message_ids«, lanes» FROM {claims} WHERE id IN (SELECT value FROM json_each(?)) AND owner = ?`
 
-// Live need not lock: the transaction has the write lock.
+// Live locks nothing: the transaction has the write lock.
 func (s *database) Live(ctx context.Context, tx bun.IDB, owner string, claims []int64, lanes bool) (live []dialect.Leased, err error) {
 	statement := dialect.WithoutLanes(claimsSQL)
 	if lanes {
@@ -63,7 +63,7 @@ func (s *database) Live(ctx context.Context, tx bun.IDB, owner string, claims []
 	return live, err
 }
 
-// Unlocked are all of them.
+// Unlocked returns all results as free.
 func (s *database) Unlocked(_ context.Context, _ bun.IDB, _ []dialect.Leased, results []dialect.Result) (free, busy []dialect.Result, err error) {
 	return results, nil, nil
 }

@@ -20,11 +20,11 @@ func (s *database) Migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB
 	return whileBusy(ctx, func() error { return s.migrateOnce(ctx, db, fn) })
 }
 
-// whileBusy tries again while the database is locked: the first connections
-// to a new file make it a WAL database, which does not wait for busy_timeout.
+// whileBusy retries while the database is locked: the first connections to a new file make it a WAL
+// database, which does not wait for busy_timeout.
 func whileBusy(ctx context.Context, migrate func() error) error {
 	const patience, wait = 5 * time.Second, 20 * time.Millisecond
-	deadline := time.Now().Add(patience) // somebody else's long transaction has had busy_timeout already
+	deadline := time.Now().Add(patience) // another process's long transaction has had busy_timeout already
 	for {
 		err := migrate()
 		if dberr.SQLiteCode(err) != dberr.SQLiteBusy || time.Now().After(deadline) {
@@ -50,12 +50,12 @@ func (s *database) migrateOnce(ctx context.Context, db *bun.DB, fn func(tx bun.I
 	})
 }
 
-// Server need not ask: there is no protocol that others could speak.
+// Server asks nothing: SQLite has no protocol that another server could speak.
 func (s *database) Server(context.Context, bun.IDB) (dialect.Server, error) {
 	return dialect.Server{}, nil
 }
 
-// Check reads settings back, since SQLite ignores a misspelt pragma in silence.
+// Check reads settings back, since SQLite silently ignores a misspelt pragma.
 func (s *database) Check(ctx context.Context, db bun.IDB) (dialect.Settings, error) {
 	var journal string
 	if err := db.NewRaw(`PRAGMA journal_mode`).Scan(ctx, &journal); err != nil {
@@ -78,9 +78,8 @@ func (s *database) Check(ctx context.Context, db bun.IDB) (dialect.Settings, err
 	return dialect.Settings{LockWait: time.Duration(wait) * time.Millisecond}, errors.Join(mistakes...)
 }
 
-// sharedMemory makes sure that two connections see the same database in memory. Its
-// name does not tell: SQLite has none even for those that are shared. What does is
-// whether both have a schema.
+// sharedMemory checks that two connections see the same database in memory. Its name does not show
+// that: SQLite reports none even for shared ones. What shows it is whether both have a schema.
 func sharedMemory(ctx context.Context, db *bun.DB) error {
 	if db.Stats().MaxOpenConnections == 1 {
 		return nil
@@ -104,5 +103,5 @@ func sharedMemory(ctx context.Context, db *bun.DB) error {
 	return nil
 }
 
-// Literals need not ask: there is one way to write text.
+// Literals checks nothing: there is one way to write text.
 func (s *database) Literals(context.Context, bun.IDB) error { return nil }

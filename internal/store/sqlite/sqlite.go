@@ -10,16 +10,15 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// database is the engine for SQLite 3.42 and later.
+// database is the dialect for SQLite 3.42 and later.
 //
-// The protocol is that of postgres, without row locks: the first statement of
-// every transaction is a write, which takes the database's only write lock, so
-// what follows sees and changes the newest state. Instants are integers:
-// microseconds since 1970. Lists of ids are JSON.
+// The protocol is that of postgres, without row locks. The first statement of every transaction is
+// a write, which takes the database's only write lock, so later statements see and change the
+// newest state. Instants are integers: microseconds since 1970. Lists of ids are JSON.
 type database struct {
 	dialect.Returning
 	dialect.Lists
-	turn chan struct{} // of size 1: who writes
+	turn chan struct{} // of size 1: held by the writer
 }
 
 // New returns the dialect for tables of these names.
@@ -34,12 +33,12 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 }
 
 func traits() dialect.Traits {
-	return dialect.Traits{ // not ReadOnly: a handler that runs has the one write lock
+	return dialect.Traits{ // not ReadOnly: a running handler has the one write lock
 		Files: migrations, Clock: "CAST(unixepoch('subsec') * 1000000 AS INTEGER)", Instant: dialect.Micros, Micros: dialect.SameMicros,
 		Installed: `SELECT '' AS "schema", substr(name, 1, length(name) - length(?0)) AS "prefix" FROM sqlite_master WHERE type = 'table' AND substr(name, -length(?0)) = ?0`,
-		Exists:    `UPDATE {messages} SET id = id WHERE id = ? RETURNING id`, // waits for whoever has the write lock
+		Exists:    `UPDATE {messages} SET id = id WHERE id = ? RETURNING id`, // waits for the write lock
 		Held:      heldSQL, Holds: `SELECT c.id AS claim_id, j.value AS mid FROM {claims} c, json_each(c.message_ids) j`,
-		Place: "sequence", Unplaced: "0", Last: "(SELECT COALESCE(MAX(h.sequence), 0) FROM {events} h)", // 0: nothing is looked at
+		Place: "sequence", Unplaced: "0", Last: "(SELECT COALESCE(MAX(h.sequence), 0) FROM {events} h)", // 0: there is no lookup
 		Once: "MATERIALIZED", Size: "json_array_length(c.message_ids)", KeepConsumer: dialect.OnConsumer, KeepSlot: dialect.OnSlot, Merge: dialect.OnConflict, AsRow: " AS r", Minute: "{now} - {now} % 60000000", KeepNamed: dialect.OnNamed,
 		KeyRates: "message_key_rates", KeyOf: "m.order_key, m.lane", KeyParked: "order_key, parks",
 		Instr: "instr", Bytes: "length(CAST(%s AS BLOB))", Keyed: "m.insert_id = ?", LastRank: "NULL", Columns: dialect.PickColumns("length(CAST(%s AS BLOB))"),
@@ -48,9 +47,9 @@ func traits() dialect.Traits {
 	}
 }
 
-// InTx runs fn in a transaction that holds the write lock from the start.
-// Those of one processor wait for each other here: SQLite has them sleep for ever longer
-// instead, and look again.
+// InTx runs fn in a transaction that holds the write lock from the start. Transactions of one
+// processor wait for each other here. Otherwise SQLite would have them sleep for ever longer and
+// try again.
 func (s *database) InTx(ctx context.Context, db bun.IDB, fn func(tx bun.IDB) error) error {
 	if _, ours := db.(*bun.DB); ours { // else it may have the lock already
 		select {
@@ -68,9 +67,8 @@ func (s *database) InTx(ctx context.Context, db bun.IDB, fn func(tx bun.IDB) err
 	})
 }
 
-// lockSQL changes nothing, but it is a write: it waits for the write lock as
-// long as busy_timeout says. A read first would fail at once instead, when
-// another connection has written since.
+// lockSQL changes nothing, but as a write it waits for the write lock as long as busy_timeout. A
+// transaction that reads first would fail at once when another connection has written since.
 const lockSQL = `UPDATE {claims} SET owner = owner WHERE id < 0`
 
 const heldSQL = `SELECT j.value AS id FROM {claims} c, json_each(c.message_ids) j`
