@@ -214,8 +214,7 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 	switch {
 	case enough:
 		l.wide /= 2
-		// Returned messages lie before the hint: a sweep finds them even while this scan finds
-		// enough.
+		// Returned messages lie before the hint: a sweep finds them even while this scan is busy.
 		l.scanning = !l.whole || now.Before(later(l.nextWhole, l.nextSweep))
 		return
 	case news.Full:
