@@ -392,7 +392,7 @@ func TestDoctorLooksAtOperations(t *testing.T) {
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "operations", ops.OK)
 		for columns, says := range map[string]string{
 			"state = 'paused'": "stopped itself",
-			"state = 'started', created_at = " + testapp.In(db, -20*time.Minute): "begun 20 minutes ago",
+			"state = 'started', created_at = " + testapp.In(db, -20*time.Minute): "started 20 minutes ago",
 			"state = 'waiting', starts_at = " + testapp.In(db, -20*time.Minute):  "to start 20 minutes ago",
 		} {
 			a.Exec("UPDATE message_operations SET " + columns)
