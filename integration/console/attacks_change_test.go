@@ -33,7 +33,7 @@ func everyName(t testing.TB) (names []string) {
 		switch path {
 		case "settings":
 		case "do":
-			for _, deed := range match("deed.go", `\{name: "([^"]+)", (?:action|of):`) {
+			for _, deed := range match("action.go", `\{name: "([^"]+)", (?:permission|of):`) {
 				names = append(names, "do "+deed)
 			}
 		case "plan":

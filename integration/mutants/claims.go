@@ -45,6 +45,8 @@ func suspectMutants() []mutant {
 			`renewal right after the outage: got \[\]`},
 		{"suspect: blamed alone while others are in flight", in("quarantine.order", without("s.outlasts")),
 			blamed("TestASoloRunDoesNotWaitForEver"), `limit 1, solo true, want`},
+		{"suspect: a solo run is blamed for the next", in("quarantine.claimed", never("r.Solo")),
+			blamed("TestASoloRunIsNotBlamedForTheNext"), `want it acquitted`},
 		{"suspect: convicted on an old look", in("quarantine.want", without("now.Sub(s.looked)")), blamed("TestWhoLooksSeldomConvictsNobody"),
 			`the last look is too old`},
 		{"suspect: convicted by a process that just started", in("quarantine.want", never("s.mature")),

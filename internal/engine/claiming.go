@@ -158,11 +158,11 @@ func (d *dispatcher) failed(o order, slow, outage bool, now time.Time) (apart bo
 	defer d.mu.Unlock()
 	defer d.room.Signal()
 	if o.request.Select != store.Clean {
-		if o.acquits {
-			d.quarantine.acquitting, d.quarantine.acquitted = false, false
-		}
 		d.suspectTurn++
 		d.quarantine.claimed(o.request, 0, now)
+		if o.acquits || o.request.Solo { // the claim may have been committed
+			d.quarantine.acquitting, d.quarantine.blamed = false, true
+		}
 	} else {
 		d.returnLocked(o)
 		d.unusedLocked(o)

@@ -43,12 +43,13 @@ type quarantine struct {
 	soloAsked bool      // its claim is under way
 	soloRuns  int
 	soloSince time.Time
-	// acquitting: store.Acquit is under way for the solo run, since others are about to run beside
-	// it. acquitted: it is done.
-	acquitting, acquitted bool
-	needsWorker           bool // a worker is kept free for the solo run
-	served                bool // the last order was for crashed messages
-	queued                int  // claimed, not started
+	// blamed: a claim of this process may count as solo in the database, since its outcome is not
+	// known to be written. acquitting: store.Acquit is under way for it, since another crashed
+	// message is about to run.
+	blamed, acquitting bool
+	needsWorker        bool // a worker is kept free for the solo run
+	served             bool // the last order was for crashed messages
+	queued             int  // claimed, not started
 }
 
 // width is how many may run at once: solo and then all, or a few and then twice as many.
@@ -140,9 +141,10 @@ func (s *quarantine) order(kind store.Selection, wants []store.Want, free int) (
 		o.request.Limit = min(s.solo.n, free)
 		// A message that does not run alone is not blamed alone.
 		o.request.Solo = s.inFlight+s.reserved+s.outlasts == 0 && s.solo.n == 1
+		o.acquits = s.blamed // the run before may be over, but its outcome not written
 		return o, true
 	}
-	o.acquits = s.soloRuns > 0 && !s.acquitted
+	o.acquits = s.blamed
 	s.acquitting = o.acquits
 	s.waiting, s.yields = false, false
 	o.request.Limit = min(s.together.n-s.inFlight-s.reserved, max(free, flow.FewSuspects))
@@ -165,13 +167,13 @@ func (s *quarantine) claimed(r store.ClaimRequest, n int, now time.Time) {
 		// Not n: the message may have finished before we get here.
 		s.soloAsked, s.needsWorker = false, false
 		s.soloRuns += n
-		s.soloSince, s.acquitted = now, !r.Solo
+		s.soloSince, s.blamed = now, r.Solo && n > 0
 		s.killers = s.killers && n > 0
 		s.again(now)
 		return
 	}
 	if s.acquitting {
-		s.acquitting, s.acquitted = false, true
+		s.acquitting, s.blamed = false, false
 	}
 	s.inFlight += n
 	s.reserved -= r.Limit

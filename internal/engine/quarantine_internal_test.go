@@ -101,6 +101,38 @@ func TestASoloRunHasNoOtherSuspectBesideIt(t *testing.T) {
 	})
 }
 
+// TestASoloRunIsNotBlamedForTheNext: the outcome of the one before may not be written yet, when the next ends the process.
+func TestASoloRunIsNotBlamedForTheNext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newTestDispatcher(t, ProcessorConfig{}, "c")
+		d.look(store.Probe{Killers: []int{0}})
+		o := d.mustOrder(t)
+		o.is(t, store.Killers, 1, true)
+		if o.acquits {
+			t.Error("the first: got an acquittal, want none")
+		}
+		d.end(d.suspect(t, o, 1, 2)...)
+		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
+		o = d.mustOrder(t)
+		o.is(t, store.Suspects, 8, false)
+		if !o.acquits {
+			t.Error("suspects after it: got it still counted as solo, want it acquitted")
+		}
+		d.end(d.suspect(t, o, 1, 1)...)
+		d.look(store.Probe{Killers: []int{0}})
+		for i := range 2 {
+			o = d.mustOrder(t)
+			o.is(t, store.Killers, 1, true)
+			if o.acquits != (i > 0) {
+				t.Errorf("solo run %d: got an acquittal %t, want it where one was before", i, o.acquits)
+			}
+			d.end(d.suspect(t, o, 1, 2)...)
+			d.look(store.Probe{Killers: []int{0}})
+		}
+	})
+}
+
 func TestSoloRunsGiveWayOnceTheySurvive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
