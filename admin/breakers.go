@@ -25,12 +25,11 @@ type OpenBreaker struct {
 
 // String describes the circuit breaker for log lines and pages.
 func (b OpenBreaker) String() string {
-	return flow.OpenBreaker{OpenedAt: b.OpenedAt, NextProbeAt: b.NextProbeAt, Failed: b.Failed, Runs: b.Runs}.String()
+	return flow.OpenBreaker(b).String()
 }
 
 func newOpenBreaker(row store.Breaker) OpenBreaker {
-	b := flow.NewOpenBreaker(row)
-	return OpenBreaker{OpenedAt: b.OpenedAt, NextProbeAt: b.NextProbeAt, Failed: b.Failed, Runs: b.Runs}
+	return OpenBreaker(flow.NewOpenBreaker(row))
 }
 
 // openBreakers returns the open circuit breakers by every name of their consumers.

@@ -20,8 +20,9 @@ func Rounded(d time.Duration) time.Duration {
 
 // OpenBreaker is an open circuit breaker.
 type OpenBreaker struct {
-	OpenedAt, NextProbeAt time.Time
-	Failed, Runs          int64
+	OpenedAt     time.Time
+	Failed, Runs int64
+	NextProbeAt  time.Time
 }
 
 // NewOpenBreaker reads the row of an open circuit breaker.
