@@ -63,7 +63,7 @@ func (a *app) listOperationsCommand() *cobra.Command {
 
 func operations() list[ops.Operation] {
 	return list[ops.Operation]{
-		columns: []show.Column{{Title: "OPERATION", Kind: show.Number}, {Title: "ACTION"}, {Title: "STATE"}, {Title: "CHANGED", Kind: show.Number}, {Title: "LEFT ALONE", Kind: show.Number, Gives: 3}, {Title: "CREATED", Kind: show.Whole, Gives: 5}, {Title: "FINISHED", Kind: show.Whole, Gives: 2}, {Title: "BY", Gives: 4}, {Title: "TARGET", Gives: 1}},
+		columns: []show.Column{{Title: "OPERATION", Kind: show.Number}, {Title: "ACTION"}, {Title: "STATE"}, {Title: "CHANGED", Kind: show.Number}, {Title: "SKIPPED", Kind: show.Number, Gives: 3}, {Title: "CREATED", Kind: show.Whole, Gives: 5}, {Title: "FINISHED", Kind: show.Whole, Gives: 2}, {Title: "BY", Gives: 4}, {Title: "TARGET", Gives: 1}},
 		row: func(o ops.Operation) []any {
 			return []any{o.ID, o.Action, o.State, changedOf(o), count(o.Skipped), o.CreatedAt, o.FinishedAt, o.Actor, targetText(o.Target)}
 		},
@@ -114,7 +114,7 @@ func (a *app) showOperationCommand() *cobra.Command {
 		if err != nil || a.json {
 			return a.operation(o, err)
 		}
-		pairs := []any{"id", o.ID, "action", o.Action, "state", o.State, "note", o.Note, "by", o.Actor, "reason", o.Reason, "target", targetText(o.Target), "changed", o.Changed, "left alone", o.Skipped}
+		pairs := []any{"id", o.ID, "action", o.Action, "state", o.State, "note", o.Note, "by", o.Actor, "reason", o.Reason, "target", targetText(o.Target), "changed", o.Changed, "skipped", o.Skipped}
 		if o.Preview != nil && o.Preview.Messages > 0 {
 			matched := fmt.Sprint(o.Preview.Messages)
 			if o.Preview.More {
