@@ -92,8 +92,8 @@ type Appender interface {
 }
 
 // OutageNotifier is a [Subscriber] that detects whether its broker answers. With it, a receiver
-// reports outages: in the log, when one begins and ends, in relay.Stats and in the health of
-// relay.Runner.
+// reports outages: in the log, when one begins and ends, in inbox.Stats and in the health of
+// inbox.Runner.
 type OutageNotifier interface {
 	// OnOutage registers f, which is called while Subscribe runs: with an error whenever the broker
 	// does not answer, and with nil when it does. f returns at once, and may be called often.

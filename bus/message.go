@@ -52,7 +52,7 @@ type Message struct {
 	// was produced rather than appended.
 	Event *Event
 	// Replay is true when the message is delivered again on request: its event is replayed, or a
-	// relay.Receiver with relay.MarkAsReplay received it. It is stored with the message.
+	// inbox.Receiver with inbox.MarkAsReplay received it. It is stored with the message.
 	Replay bool
 
 	// Delay postpones a message by this much on the database's clock. It is used on the produce

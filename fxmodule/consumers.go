@@ -30,9 +30,14 @@ const (
 // As always with fx, results and parameters match by exact type: a constructor that returns a
 // named slice type is rejected.
 func Consumers(consumers ...any) fx.Option {
-	options := make([]fx.Option, len(consumers))
-	for i, c := range consumers {
-		options[i] = memberOption[bus.Consumer]("Consumers", "a bus.Consumer", consumersGroup, i, c)
+	return members[bus.Consumer]("Consumers", "a bus.Consumer", consumersGroup, consumers)
+}
+
+// members provides values, lists, or constructors of either to a group.
+func members[T any](function, single, group string, all []any) fx.Option {
+	options := make([]fx.Option, len(all))
+	for i, member := range all {
+		options[i] = memberOption[T](function, single, group, i, member)
 	}
 	return fx.Options(options...)
 }

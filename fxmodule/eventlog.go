@@ -34,11 +34,7 @@ func EventLog(types ...eventlog.Type) fx.Option {
 // projection.Projection, a []projection.Projection, or a constructor of either. It needs
 // [EventLog].
 func Projections(projections ...any) fx.Option {
-	options := []fx.Option{fx.Invoke(needEventLog)}
-	for i, p := range projections {
-		options = append(options, memberOption[projection.Projection]("Projections", "a projection.Projection", projectionsGroup, i, p))
-	}
-	return fx.Options(options...)
+	return fx.Options(fx.Invoke(needEventLog), members[projection.Projection]("Projections", "a projection.Projection", projectionsGroup, projections))
 }
 
 type needEventLogParams struct {

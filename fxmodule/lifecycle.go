@@ -13,6 +13,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/notify"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
@@ -39,6 +40,7 @@ type runParams struct {
 	Schedules  *schedule.Processor
 	Notifier   *notify.Notifier
 	Readers    *projection.Runner `optional:"true"`
+	Receivers  *inbox.Runner
 	Relays     *relay.Runner
 	Operations *ops.Runner
 	Telemetry  *amotel.Telemetry
@@ -85,6 +87,9 @@ func (l *lifecycle) start(ctx context.Context) error {
 	if p.Readers != nil {
 		l.background(running, &l.workers, "runner of projections", p.Readers.Run)
 	}
+	if p.Receivers != nil {
+		l.background(running, &l.workers, "runner of receivers", p.Receivers.Run)
+	}
 	if p.Relays != nil {
 		l.background(running, &l.workers, "runner of relays", p.Relays.Run)
 	}
@@ -105,6 +110,11 @@ func (l *lifecycle) observe(running context.Context) {
 				return p.Telemetry.ObserveReaders(ctx, p.Readers, sampleEvery)
 			})
 		}
+		if p.Receivers != nil {
+			l.background(running, &l.workers, "telemetry of receivers", func(ctx context.Context) error {
+				return p.Telemetry.ObserveReceivers(ctx, p.Receivers, sampleEvery)
+			})
+		}
 		if p.Relays != nil {
 			l.background(running, &l.workers, "telemetry of relays", func(ctx context.Context) error {
 				return p.Telemetry.ObserveRelays(ctx, p.Relays, sampleEvery)
@@ -121,6 +131,9 @@ func (l *lifecycle) check(ctx context.Context) error {
 	}
 	if err == nil && l.params.Readers != nil {
 		err = l.params.Readers.Check(ctx)
+	}
+	if err == nil && l.params.Receivers != nil {
+		err = l.params.Receivers.Check(ctx)
 	}
 	if err == nil && l.params.Relays != nil {
 		err = l.params.Relays.Check(ctx)

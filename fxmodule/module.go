@@ -15,7 +15,7 @@ import (
 //     notify.Listener. With it, processes wake each other;
 //   - *amotel.Telemetry (amotel is this library's package otel), which is nil if the application
 //     has no telemetry: see below;
-//   - *relay.Runner, which it runs; it is nil without [Relays];
+//   - *inbox.Runner and *relay.Runner, which it runs; they are nil without [Receivers] and [Relays];
 //   - *ops.Service, for operators, and an *ops.Runner, which it runs and which carries out their
 //     operations.
 //
@@ -25,7 +25,7 @@ import (
 // The application must provide a *bun.DB. It may provide [ConsumeMiddleware], [OuterMiddleware],
 // [ProduceMiddleware], middleware.OnPoison, *slog.Logger, notify.Listener, and bus.RegistryConfig,
 // outbox.ProducerConfig, outbox.ProcessorConfig, schedule.SchedulerConfig,
-// schedule.ProcessorConfig, notify.NotifierConfig, relay.RunnerConfig, ops.Config (whose DB and
+// schedule.ProcessorConfig, notify.NotifierConfig, inbox.RunnerConfig, relay.RunnerConfig, ops.Config (whose DB and
 // Registry it fills in) and amotel.TelemetryConfig, each as a value. fx matches by exact type: it
 // finds a *slog.Logger, and a pointer to a configuration is an error. Give Module to an
 // application once. It is immutable.
@@ -72,7 +72,7 @@ var Module = module() // immutable
 func module() fx.Option {
 	return fx.Options(
 		fx.Module("asyncmonolith",
-			fx.Provide(newMigration, newHandles, makeRegistry, newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier, newParkedConsumers, newRelayRunner, newService, newOperationRunner),
+			fx.Provide(newMigration, newHandles, makeRegistry, newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier, newParkedConsumers, newReceiverRunner, newRelayRunner, newService, newOperationRunner),
 			fx.Invoke(refusePointers, refuseConcrete, refuseMistakes, fill),
 		),
 		fx.Invoke(run), // not in the fx.Module, whose Invokes come before the application's

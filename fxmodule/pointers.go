@@ -10,6 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/notify"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
@@ -32,6 +33,7 @@ type pointers struct {
 	Notify     *notify.NotifierConfig    `optional:"true"`
 	Log        *eventlog.LogConfig       `optional:"true"`
 	Projection *projection.RunnerConfig  `optional:"true"`
+	Receive    *inbox.RunnerConfig       `optional:"true"`
 	Relay      *relay.RunnerConfig       `optional:"true"`
 	Service    *ops.Config               `optional:"true"`
 	Consume    *ConsumeMiddleware        `optional:"true"`

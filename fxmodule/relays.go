@@ -3,7 +3,6 @@ package fxmodule
 import (
 	"cmp"
 	"log/slog"
-	"reflect"
 	"slices"
 
 	"github.com/uptrace/bun"
@@ -12,44 +11,36 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
 const (
+	receiversGroup = "asyncmonolith.receivers"
 	relaysGroup    = "asyncmonolith.relays"
-	logRelaysGroup = "asyncmonolith.logrelays"
 )
 
-// Relays registers receivers and log relays, as [Consumers] does consumers. Each argument is a
-// relay.Receiver, a []relay.Receiver, or a constructor of either; or the same of
-// relay.LogForwarder, which needs [EventLog]. [Module] also registers the receivers' consumers of
-// parked records, and starts and stops all relays with the processors. The application may provide
-// a relay.RunnerConfig as a value. Forwarders that publish messages are consumers: use Consumers.
-func Relays(relays ...any) fx.Option {
-	options := make([]fx.Option, len(relays))
-	for i, r := range relays {
-		if isLogRelay(reflect.TypeOf(r)) {
-			options[i] = memberOption[relay.LogForwarder]("Relays", "a relay.LogForwarder", logRelaysGroup, i, r)
-		} else {
-			options[i] = memberOption[relay.Receiver]("Relays", "a relay.Receiver", relaysGroup, i, r)
-		}
-	}
-	return fx.Options(options...)
+// Receivers registers receivers, as [Consumers] does consumers. Each argument is an inbox.Receiver,
+// an []inbox.Receiver, or a constructor of either. [Module] also registers their consumers of parked
+// records, and starts and stops them with the processors. The application may provide an
+// inbox.RunnerConfig as a value.
+func Receivers(receivers ...any) fx.Option {
+	return members[inbox.Receiver]("Receivers", "an inbox.Receiver", receiversGroup, receivers)
 }
 
-// isLogRelay reports whether t is a log relay, a list of them, or a constructor of either.
-func isLogRelay(t reflect.Type) bool {
-	if t != nil && t.Kind() == reflect.Func && t.NumOut() > 0 {
-		t = t.Out(0)
-	}
-	return t == reflect.TypeFor[relay.LogForwarder]() || t == reflect.TypeFor[[]relay.LogForwarder]()
+// Relays registers relays of the event log, as [Consumers] does consumers. Each argument is a
+// relay.LogForwarder, a []relay.LogForwarder, or a constructor of either. They need [EventLog].
+// [Module] starts and stops them with the processors. The application may provide a
+// relay.RunnerConfig as a value. Forwarders that publish messages are consumers: use Consumers.
+func Relays(relays ...any) fx.Option {
+	return members[relay.LogForwarder]("Relays", "a relay.LogForwarder", relaysGroup, relays)
 }
 
 type parkedParams struct {
 	fx.In
 
-	Receivers []relay.Receiver `group:"asyncmonolith.relays"`
+	Receivers []inbox.Receiver `group:"asyncmonolith.relays"`
 }
 
 type parkedConsumers struct {
@@ -68,25 +59,24 @@ func newParkedConsumers(p parkedParams) (c parkedConsumers) {
 	return c
 }
 
-type relayParams struct {
+type receiverParams struct {
 	fx.In
 
 	DB        *bun.DB
 	Registry  *bus.Registry
 	Handles   *handles
 	Telemetry *amotel.Telemetry
-	Config    relay.RunnerConfig   `optional:"true"`
-	Receivers []relay.Receiver     `group:"asyncmonolith.relays"`
-	Logs      []relay.LogForwarder `group:"asyncmonolith.logrelays"`
-	Logger    *slog.Logger         `optional:"true"`
-	Log       *eventlog.Log        `optional:"true"`
+	Config    inbox.RunnerConfig `optional:"true"`
+	Receivers []inbox.Receiver   `group:"asyncmonolith.receivers"`
+	Logger    *slog.Logger       `optional:"true"`
+	Log       *eventlog.Log      `optional:"true"`
 	// Readers makes fx fill in the log first.
 	Readers *projection.Runner `optional:"true"`
 }
 
-// newRelayRunner returns nil when the application has no relays.
-func newRelayRunner(p relayParams) (*relay.Runner, error) {
-	if len(p.Receivers) == 0 && len(p.Logs) == 0 {
+// newReceiverRunner returns nil when the application has no receivers.
+func newReceiverRunner(p receiverParams) (*inbox.Runner, error) {
+	if len(p.Receivers) == 0 {
 		return nil, nil
 	}
 	config := p.Config
@@ -95,17 +85,35 @@ func newRelayRunner(p relayParams) (*relay.Runner, error) {
 	if config.Telemetry == nil && p.Telemetry != nil {
 		config.Telemetry = p.Telemetry.Receive()
 	}
-	if config.PublishTelemetry == nil && p.Telemetry != nil {
-		config.PublishTelemetry = p.Telemetry.Publish()
+	slices.SortStableFunc(p.Receivers, func(a, b inbox.Receiver) int { return cmp.Compare(a.Name(), b.Name()) }) // fx shuffles groups
+	return inbox.NewRunner(p.DB, p.Registry, p.Handles.producer, config, p.Receivers...)
+}
+
+type relayParams struct {
+	fx.In
+
+	DB         *bun.DB
+	Registry   *bus.Registry
+	Telemetry  *amotel.Telemetry
+	Config     relay.RunnerConfig   `optional:"true"`
+	Forwarders []relay.LogForwarder `group:"asyncmonolith.relays"`
+	Logger     *slog.Logger         `optional:"true"`
+	Log        *eventlog.Log        `optional:"true"`
+	// Readers makes fx fill in the log first.
+	Readers *projection.Runner `optional:"true"`
+}
+
+// newRelayRunner returns nil when the application has no relays of its log.
+func newRelayRunner(p relayParams) (*relay.Runner, error) {
+	if len(p.Forwarders) == 0 {
+		return nil, nil
 	}
-	slices.SortStableFunc(p.Receivers, func(a, b relay.Receiver) int { return cmp.Compare(a.Name(), b.Name()) }) // fx shuffles groups
-	slices.SortStableFunc(p.Logs, func(a, b relay.LogForwarder) int { return cmp.Compare(a.Name(), b.Name()) })
-	var relays []relay.Relay
-	for _, r := range p.Receivers {
-		relays = append(relays, r)
+	config := p.Config
+	config.Log = cmp.Or(config.Log, p.Log)
+	config.Logger = cmp.Or(config.Logger, p.Logger)
+	if config.Telemetry == nil && p.Telemetry != nil {
+		config.Telemetry = p.Telemetry.Publish()
 	}
-	for _, l := range p.Logs {
-		relays = append(relays, l)
-	}
-	return relay.NewRunner(p.DB, p.Registry, p.Handles.producer, config, relays...)
+	slices.SortStableFunc(p.Forwarders, func(a, b relay.LogForwarder) int { return cmp.Compare(a.Name(), b.Name()) }) // fx shuffles groups
+	return relay.NewRunner(p.DB, p.Registry, config, p.Forwarders...)
 }

@@ -39,6 +39,7 @@ type Telemetry struct {
 	tracer     trace.Tracer
 	meter      metric.Meter
 	metrics    instruments
+	propagator propagator
 	sends      *cache[string, *sendRoute]
 	deliveries *cache[deliveryKey, *deliveryRoute]
 	attempts   *cache[int, trace.SpanStartOption]
@@ -54,6 +55,7 @@ func NewTelemetry(config TelemetryConfig) (*Telemetry, error) {
 		config:     config,
 		tracer:     config.TracerProvider.Tracer(scope, trace.WithSchemaURL(schemaURL)),
 		meter:      config.MeterProvider.Meter(scope, metric.WithSchemaURL(schemaURL)),
+		propagator: propagator{config.Propagator},
 		sends:      newCache(newSendRoute),
 		deliveries: newCache(newDeliveryRoute),
 		attempts:   newCache(newAttempt),

@@ -116,7 +116,7 @@ func (t *Telemetry) forwarded(ctx context.Context, m *bus.Message) *bus.Message 
 func (t *Telemetry) startProcess(ctx context.Context, r *deliveryRoute, m *bus.Message) (context.Context, trace.Span) {
 	ctx = withoutSpan(ctx) // Run may have been called inside a span
 	scheduling := schedulingContext(ctx, m.Headers)
-	ctx, creation := t.extract(ctx, m.Headers)
+	ctx, creation := t.propagator.extract(ctx, m.Headers)
 	options := append(make([]trace.SpanStartOption, 0, 6), r.start...) // without another allocation
 	options = append(options, t.attempts.get(m.Attempt))
 	if !t.isChild(m, creation) {

@@ -50,6 +50,25 @@ func (t *Telemetry) Observe(ctx context.Context, source Source, every time.Durat
 	return t.observe(ctx, "observe", source == nil, &gauges{source: source}, every)
 }
 
+// ObserveReaders is [Telemetry.Observe] for the readers of an event log: their lag, halted shards
+// and parked events, and how many events have no position.
+func (t *Telemetry) ObserveReaders(ctx context.Context, source ReaderSource, every time.Duration) error {
+	return t.observe(ctx, "observe readers", source == nil, &readerGauges{source: source}, every)
+}
+
+// ObserveReceivers is [Telemetry.Observe] for receivers: received records, their delay, whether
+// fetching is paused, and the size of the inbox.
+func (t *Telemetry) ObserveReceivers(ctx context.Context, source ReceiverSource, every time.Duration) error {
+	return t.observe(ctx, "observe receivers", source == nil, &receiverGauges{source: source}, every)
+}
+
+// ObserveRelays shows log forwarders as [Telemetry.ObserveReaders] shows projections, under
+// "relay:" and their name. Forwarders that publish messages are consumers and are shown as such,
+// with their circuit.
+func (t *Telemetry) ObserveRelays(ctx context.Context, source RelaySource, every time.Duration) error {
+	return t.observe(ctx, "observe relays", source == nil, &relayGauges{source: source}, every)
+}
+
 // observed is a source with its instruments.
 type observed interface {
 	register(meter metric.Meter) ([]metric.Observable, error)

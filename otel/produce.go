@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -96,7 +97,7 @@ func (t *Telemetry) send(ctx context.Context, b *bus.Batch, next bus.ProduceFunc
 // startSend starts the span of a single message. The span is its creation context unless it
 // already has one.
 func (t *Telemetry) startSend(ctx context.Context, r *sendRoute, m *bus.Message) (context.Context, trace.Span) {
-	creation := t.creationOf(ctx, m)
+	creation := t.propagator.creationOf(ctx, m)
 	var span trace.Span
 	if creation.IsValid() {
 		ctx, span = t.tracer.Start(ctx, r.send, with(r.client, trace.WithLinks(trace.Link{SpanContext: creation}))...)
@@ -113,7 +114,7 @@ func (t *Telemetry) startSendBatch(ctx context.Context, r *sendRoute, batch []*b
 	links := make([]trace.Link, 0, len(batch))
 	var bare []*bus.Message
 	for _, m := range batch {
-		creation := t.creationOf(ctx, m)
+		creation := t.propagator.creationOf(ctx, m)
 		if !creation.IsValid() {
 			if t.config.SkipCreateSpans {
 				bare = append(bare, m)
@@ -134,7 +135,7 @@ func (t *Telemetry) startSendBatch(ctx context.Context, r *sendRoute, batch []*b
 		span.SetAttributes(batchCountKey.Int(len(batch)))
 	}
 	for _, m := range bare {
-		t.inject(ctx, m)
+		t.propagator.inject(ctx, m)
 	}
 	return ctx, span
 }
@@ -155,7 +156,7 @@ func (t *Telemetry) startCreation(ctx context.Context, name string, options []tr
 		options = with(options, trace.WithLinks(scheduleLink(scheduling)))
 	}
 	ctx, span := t.tracer.Start(ctx, name, options...)
-	t.inject(ctx, m)
+	t.propagator.inject(ctx, m)
 	return ctx, span
 }
 
@@ -213,4 +214,59 @@ func (t *Telemetry) sent(ctx context.Context, r *sendRoute, batch []*bus.Message
 			t.metrics.sent.Add(ctx, 1, sent.add...)
 		}
 	}
+}
+
+// Fire returns the layer around the fires of schedules: set it as
+// schedule.ProcessorConfig.Telemetry. Every message that a schedule produces begins its own trace,
+// with a link to the span that wrote the schedule; for the link, set [Telemetry.Headers] on the
+// scheduler. Use it once: each use makes a span.
+func (t *Telemetry) Fire() bus.ProduceMiddleware {
+	return func(next bus.ProduceFunc) bus.ProduceFunc {
+		return func(ctx context.Context, b *bus.Batch) error { return t.fire(ctx, b, next) }
+	}
+}
+
+func (t *Telemetry) fire(ctx context.Context, b *bus.Batch, next bus.ProduceFunc) error {
+	ctx, batch := withoutSpan(ctx), b.Messages // Run may have been called inside a span
+	spans, late := make([]trace.Span, len(batch)), make([]float64, len(batch))
+	inner := ctx
+	for i, m := range batch {
+		inner, spans[i] = t.startFire(ctx, m)
+		late[i] = seconds(m.CreatedAt.Sub(m.AvailableAt)) // the produce function resets it
+	}
+	if len(batch) > 1 { // a batch belongs to none of the spans
+		inner = ctx
+	}
+	result := errUnwound
+	defer func() {
+		for i, span := range spans {
+			identify(span, batch[i]) // its id was just assigned
+			if result == nil {
+				t.metrics.lateness.Record(trace.ContextWithSpan(ctx, span), late[i], t.sends.get(batch[i].PayloadType).late.record...)
+			}
+			end(span, result)
+		}
+	}()
+	result = next(inner, b)
+	return result
+}
+
+func (t *Telemetry) startFire(ctx context.Context, m *bus.Message) (context.Context, trace.Span) {
+	r := t.sends.get(m.PayloadType)
+	if creation := t.propagator.creationOf(ctx, m); creation.IsValid() { // the application set it in the schedule's headers
+		return t.tracer.Start(ctx, r.fire, with(r.firing, trace.WithLinks(trace.Link{SpanContext: creation}))...)
+	}
+	return t.startCreation(ctx, r.fire, r.firing, m)
+}
+
+// Headers returns the headers that let a schedule's messages link to the span of ctx: set it as
+// schedule.SchedulerConfig.Headers. They do not include baggage, because a schedule outlives it.
+// It returns nil if ctx has no span.
+func (t *Telemetry) Headers(ctx context.Context) map[string]string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	if carrier[traceparent] == "" {
+		return nil
+	}
+	return map[string]string{scheduledBy: carrier[traceparent]}
 }

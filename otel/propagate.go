@@ -36,18 +36,6 @@ const (
 	maxInjected = limits.Headers / 2
 )
 
-// Headers returns the headers that let a schedule's messages link to the span of ctx: set it as
-// schedule.SchedulerConfig.Headers. They do not include baggage, because a schedule outlives it.
-// It returns nil if ctx has no span.
-func (t *Telemetry) Headers(ctx context.Context) map[string]string {
-	carrier := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, carrier)
-	if carrier[traceparent] == "" {
-		return nil
-	}
-	return map[string]string{scheduledBy: carrier[traceparent]}
-}
-
 // schedulingContext reads what Headers wrote. ctx must have no span.
 func schedulingContext(ctx context.Context, headers map[string]string) trace.SpanContext {
 	value, ok := headers[scheduledBy]
@@ -75,10 +63,13 @@ func withoutSpan(ctx context.Context) context.Context {
 	return trace.ContextWithSpanContext(ctx, trace.SpanContext{})
 }
 
+// propagator carries trace contexts in the headers of messages.
+type propagator struct{ format propagation.TextMapPropagator }
+
 // extract returns ctx with what the headers carry, and the creation context, which is invalid if
 // there is none. ctx must have no span. Headers may be malformed: the message is processed
 // regardless.
-func (t *Telemetry) extract(ctx context.Context, headers map[string]string) (extracted context.Context, creation trace.SpanContext) {
+func (p propagator) extract(ctx context.Context, headers map[string]string) (extracted context.Context, creation trace.SpanContext) {
 	if len(headers) == 0 {
 		return ctx, trace.SpanContext{}
 	}
@@ -88,21 +79,21 @@ func (t *Telemetry) extract(ctx context.Context, headers map[string]string) (ext
 			extracted, creation = ctx, trace.SpanContext{}
 		}
 	}()
-	extracted = t.config.Propagator.Extract(ctx, carrier(headers))
+	extracted = p.format.Extract(ctx, carrier(headers))
 	return extracted, trace.SpanContextFromContext(extracted)
 }
 
 // creationOf returns the creation context that a message on the produce side already has: it was
 // forwarded, or a schedule fired it.
-func (t *Telemetry) creationOf(ctx context.Context, m *bus.Message) trace.SpanContext {
-	_, creation := t.extract(withoutSpan(ctx), m.Headers)
+func (p propagator) creationOf(ctx context.Context, m *bus.Message) trace.SpanContext {
+	_, creation := p.extract(withoutSpan(ctx), m.Headers)
 	return creation
 }
 
 // inject makes the span of ctx the creation context of a message without one. It replaces the map
 // of headers, which the caller may share.
-func (t *Telemetry) inject(ctx context.Context, m *bus.Message) {
-	t.config.Propagator.Inject(ctx, &injector{message: m, propagator: t.config.Propagator})
+func (p propagator) inject(ctx context.Context, m *bus.Message) {
+	p.format.Inject(ctx, &injector{message: m, propagator: p.format})
 }
 
 // carrier lets a propagator read a message's headers.

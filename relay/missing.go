@@ -12,6 +12,8 @@ import (
 )
 
 const (
+	firstRetry   = time.Second
+	longestRetry = 30 * time.Second
 	leastMissing = time.Second
 	mostMissing  = 5 * time.Minute
 	// forgotten is how long after its retry a destination's state becomes outdated, if nothing

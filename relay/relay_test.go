@@ -41,27 +41,38 @@ func (a *answers) Publish(_ context.Context, records []broker.Record) []error {
 	return a.errs
 }
 
-func TestMistakesOfPublishAreReportedTogether(t *testing.T) {
+func TestMistakesOfForwardersAreReportedTogether(t *testing.T) {
 	t.Parallel()
-	source, route, pub := relay.Source("/shop"), relay.Route[placed]("orders"), &answers{}
+	pub := &answers{}
+	forwarder := func(change func(c *relay.Config), options ...bus.ConsumerOption) bus.Consumer {
+		config := relay.Config{Source: "/shop", Routes: []relay.Route{relay.To[placed]("orders")}}
+		change(&config)
+		return relay.NewForwarder("c", pub, config, options...)
+	}
+	routes := func(routes ...relay.Route) bus.Consumer {
+		return forwarder(func(c *relay.Config) { c.Routes = routes })
+	}
+	as := func(*relay.Config) {}
+	elsewhere := relay.DestinationFunc(func(*bus.Message, other) (string, error) { return "", nil })
 	tests := map[string]bus.Consumer{
-		"the publisher is nil":                relay.NewForwarder("c", nil, source, route),
-		`source "": a URI reference`:          relay.NewForwarder("c", pub, route),
-		`source "a\nb"`:                       relay.NewForwarder("c", pub, route, relay.Source("a\nb")),
-		"PublishTimeout 0s":                   relay.NewForwarder("c", pub, source, route, relay.PublishTimeout(0)),
-		"more than the PublishTimeout":        relay.NewForwarder("c", pub, source, route, bus.Timeout(time.Second)),
-		`ContentType ""`:                      relay.NewForwarder("c", pub, source, route, relay.ContentType("")),
-		"give it a relay.Route":               relay.NewForwarder("c", pub, source),
-		"For: a name is empty":                relay.NewForwarder("c", pub, source, route, relay.Recipients("")),
-		"has one already":                     relay.NewForwarder("c", pub, source, route, route),
-		"the destination is empty":            relay.NewForwarder("c", pub, source, relay.Route[placed]("")),
-		`DataSchema "order"`:                  relay.NewForwarder("c", pub, source, relay.Route[placed]("d", relay.DataSchema("order"))),
-		"option 0 is nil":                     relay.NewForwarder("c", pub, source, relay.Route[placed]("d", nil)),
-		"passed by value":                     relay.NewForwarder("c", pub, source, relay.Route[*placed]("d")),
-		"DestinationFunc takes relay_test.ot": relay.NewForwarder("c", pub, source, relay.Route[placed]("", relay.DestinationFunc(func(*bus.Message, other) (string, error) { return "", nil }))),
-		"As makes relay_test.other of":        relay.NewForwarder("c", pub, source, relay.Route[placed]("d", relay.MapPayload[placed, other](nil))),
-		"BatchSize 2000":                      relay.NewForwarder("c", pub, source, route, bus.BatchSize(2000)),
-		"option 6 is nil":                     relay.NewForwarder("c", pub, source, route, nil),
+		"the publisher is nil":                relay.NewForwarder("c", nil, relay.Config{Source: "/shop", Routes: []relay.Route{relay.To[placed]("orders")}}),
+		`Source "": a URI reference`:          forwarder(func(c *relay.Config) { c.Source = "" }),
+		`Source "a\nb"`:                       forwarder(func(c *relay.Config) { c.Source = "a\nb" }),
+		"PublishTimeout -1ns":                 forwarder(func(c *relay.Config) { c.PublishTimeout = -1 }),
+		"more than the PublishTimeout":        forwarder(as, bus.Timeout(time.Second)),
+		`ContentType "a\n"`:                   forwarder(func(c *relay.Config) { c.ContentType = "a\n" }),
+		"give it a relay.To":                  routes(),
+		"by relay.To, not as a zero value":    routes(relay.Route{}),
+		"Recipients: a name is empty":         forwarder(func(c *relay.Config) { c.Recipients = []string{""} }),
+		"has one already":                     routes(relay.To[placed]("orders"), relay.To[placed]("orders")),
+		"the destination is empty":            routes(relay.To[placed]("")),
+		`DataSchema "order"`:                  routes(relay.To[placed]("d", relay.DataSchema("order"))),
+		"option 0 is nil":                     routes(relay.To[placed]("d", nil)),
+		"passed by value":                     routes(relay.To[*placed]("d")),
+		"DestinationFunc takes relay_test.ot": routes(relay.To[placed]("", elsewhere)),
+		"MapPayload makes relay_test.other":   routes(relay.To[placed]("d", relay.MapPayload[placed, other](nil))),
+		"BatchSize 2000":                      forwarder(as, bus.BatchSize(2000)),
+		"option 4 is nil":                     forwarder(as, nil),
 	}
 	for want, consumer := range tests {
 		if _, err := bus.NewRegistry(consumer); err == nil || !strings.Contains(err.Error(), want) {
@@ -69,59 +80,16 @@ func TestMistakesOfPublishAreReportedTogether(t *testing.T) {
 		}
 	}
 	for _, c := range []bus.Consumer{
-		relay.NewForwarder("c", pub, source, route),
-		relay.NewForwarder("c", pub, source, route, bus.Aliases("b"), bus.BatchSize(1), relay.Route[other]("o", relay.PayloadAliases("o1", "o2"))),
+		forwarder(as, bus.Aliases("b"), bus.BatchSize(1)),
+		routes(relay.To[placed]("orders"), relay.To[other]("o", relay.PayloadAliases("o1", "o2"))),
 	} {
 		if _, err := bus.NewRegistry(c); err != nil {
 			t.Errorf("got %v, want none", err)
 		}
 	}
-	if c := relay.NewForwarder("c", pub, source, route).Config(); c.BatchSize != 256 || c.Concurrency != 4 || c.Timeout != 10*time.Second || !c.Forwards {
+	if c := forwarder(as).Config(); c.BatchSize != 256 || c.Concurrency != 4 || c.Timeout != 10*time.Second || !c.Forwards {
 		t.Errorf("defaults: got %+v", c)
 	}
-}
-
-func TestMistakesOfReceiversAreReportedTogether(t *testing.T) {
-	t.Parallel()
-	var sub subscriber
-	accept := relay.Accept[placed]()
-	tests := map[string]relay.Receiver{
-		"the subscriber is nil":     relay.Receive("r", nil, accept),
-		"it accepts nothing":        relay.Receive("r", sub),
-		"Retention 1s":              relay.Receive("r", sub, accept, relay.DeduplicationWindow(time.Second)),
-		"MaxBacklog 0":              relay.Receive("r", sub, accept, relay.MaxBacklog(0)),
-		"option 1 is nil":           relay.Receive("r", sub, accept, nil),
-		"Map: the function is nil":  relay.Receive("r", sub, accept, relay.MapRecord(nil)),
-		"accepted already":          relay.Receive("r", sub, accept, accept),
-		"Accept of *relay_test":     relay.Receive("r", sub, relay.Accept[*placed]()),
-		"as a zero value":           {},
-		"no consumer is registered": relay.Receive("r", sub, relay.Accept[other]()),
-	}
-	for want, receiver := range tests {
-		consumers := []bus.Consumer{bus.Consume("c", func(context.Context, placed) error { return nil })}
-		if receiver.Name() != "" {
-			consumers = append(consumers, receiver.Consumer())
-		}
-		if err := relay.Fits(t, receiver, consumers...); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q in it", err, want)
-		}
-	}
-	if err := relay.Fits(t, relay.Receive("r", sub, accept), bus.Consume("c", func(context.Context, placed) error { return nil })); err == nil || !strings.Contains(err.Error(), "does not have its Consumer") {
-		t.Errorf("not registered: got %v, want an error", err)
-	}
-	if _, err := bus.NewRegistry(relay.Receive(strings.Repeat("r", 248), sub, accept).Consumer()); err == nil {
-		t.Error("a name of 248 bytes: got no error, want one")
-	}
-	if _, err := relay.NewRunner(nil, nil, nil, relay.RunnerConfig{}); err == nil {
-		t.Error("no database: got no error, want one")
-	}
-}
-
-type subscriber struct{}
-
-func (subscriber) Subscribe(ctx context.Context, _ func(context.Context, []broker.Record) error) error {
-	<-ctx.Done()
-	return nil
 }
 
 // consume has a relay publish messages, and returns what becomes of each.
@@ -137,7 +105,7 @@ func consume(t *testing.T, c bus.Consumer, n int) []error {
 func TestAnswersThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	pub := &answers{errs: []error{nil}}
-	c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"))
+	c := relay.NewForwarder("c", pub, relay.Config{Source: "/shop", Routes: []relay.Route{relay.To[placed]("orders")}})
 	for i, err := range consume(t, c, 3) {
 		if err == nil || !strings.Contains(err.Error(), "1 results for 3 records") {
 			t.Errorf("message %d: got %v, want an error", i, err)
@@ -157,7 +125,7 @@ func TestWaitsGrowWithTheTimeADestinationIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pub := &answers{errs: []error{fmt.Errorf("%w: no stream", broker.ErrNoDestination)}}
 		var circuit outbox.Circuit
-		c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.WithCircuit(&circuit))
+		c := relay.NewForwarder("c", pub, relay.Config{Source: "/shop", Circuit: &circuit, Routes: []relay.Route{relay.To[placed]("orders")}})
 		for _, want := range []time.Duration{1, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
 			v := bus.OutcomeOf(consume(t, c, 1)[0])
 			if v.Outcome != bus.Snoozed || v.Delay != want*time.Second || !errors.Is(v.Err, broker.ErrNoDestination) {
@@ -185,7 +153,7 @@ func TestIDsForBrokers(t *testing.T) {
 	t.Parallel()
 	id := func(source, destination, name, stored string) string {
 		pub := &answers{}
-		c := relay.NewForwarder(name, pub, relay.Source(source), relay.Route[placed](destination), relay.Recipients("x", "old", "older"), relay.Structured())
+		c := relay.NewForwarder(name, pub, relay.Config{Source: source, Recipients: []string{"x", "old", "older"}, Structured: true, Routes: []relay.Route{relay.To[placed](destination)}})
 		c.ConsumeBatch(t.Context(), bus.JSON{}, []*bus.Message{{PayloadType: "order.placed", Payload: []byte(`{}`), ConsumerAlias: stored}})
 		return pub.got[0].ID
 	}
@@ -217,7 +185,7 @@ func TestAMessageIsDoneOnceTheBrokerHasIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		pub := new(slow)
-		c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"))
+		c := relay.NewForwarder("c", pub, relay.Config{Source: "/shop", Routes: []relay.Route{relay.To[placed]("orders")}})
 		if err := consume(t, c, 1)[0]; err != nil || !pub.has {
 			t.Errorf("got it done with %v before the broker had it", err)
 		}
@@ -231,7 +199,7 @@ func TestEachAnswerIsForItsRecord(t *testing.T) {
 	odd := errors.New("odd")
 	pub := &answers{errs: []error{nil, fmt.Errorf("%w: 2 MB", broker.ErrRejected), broker.ErrNoDestination, nil, odd, broker.ErrUnavailable, context.DeadlineExceeded}}
 	var circuit outbox.Circuit
-	c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.WithCircuit(&circuit))
+	c := relay.NewForwarder("c", pub, relay.Config{Source: "/shop", Circuit: &circuit, Routes: []relay.Route{relay.To[placed]("orders")}})
 	errs := consume(t, c, len(pub.errs))
 	for i, want := range []bus.Outcome{bus.Done, bus.Condemned, bus.Snoozed, bus.Done, bus.Errored, bus.Snoozed, bus.Snoozed} {
 		if got := bus.OutcomeOf(errs[i]).Outcome; got != want {
@@ -258,7 +226,7 @@ func TestALostConnectionOpensTheCircuit(t *testing.T) {
 	var circuit outbox.Circuit
 	pub := &answers{errs: []error{broker.ErrUnavailable, fmt.Errorf("dial: %w", broker.ErrDisconnected), broker.ErrDisconnected}}
 	to := relay.DestinationFunc(func(_ *bus.Message, p placed) (string, error) { return "orders." + p.ID, nil })
-	c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("", to), relay.WithCircuit(&circuit))
+	c := relay.NewForwarder("c", pub, relay.Config{Source: "/shop", Circuit: &circuit, Routes: []relay.Route{relay.To[placed]("", to)}})
 	for i, err := range consume(t, c, 3)[1:] {
 		if got := bus.OutcomeOf(err).Outcome; got != bus.Released {
 			t.Errorf("message %d: got %s, want released", i+1, got)
@@ -306,7 +274,7 @@ func TestTheCircuitOpensOnceNoDestinationAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var circuit outbox.Circuit
 		pub := &silences{silent: map[string]bool{"refunds": true}, sent: make(map[string]int)}
-		c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.Route[refunded]("refunds"), relay.WithCircuit(&circuit))
+		c := relay.NewForwarder("c", pub, relay.Config{Source: "/shop", Circuit: &circuit, Routes: []relay.Route{relay.To[placed]("orders"), relay.To[refunded]("refunds")}})
 		step := func(want ...bus.Outcome) {
 			t.Helper()
 			var batch []*bus.Message
@@ -350,7 +318,7 @@ func TestAKeyThatIsNotAnsweredHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		pub := &silences{silent: map[string]bool{"orders/a": true}, sent: make(map[string]int)}
-		c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"))
+		c := relay.NewForwarder("c", pub, relay.Config{Source: "/shop", Routes: []relay.Route{relay.To[placed]("orders")}})
 		for range 100 {
 			var batch []*bus.Message
 			for _, key := range []string{"a", "b", "a"} {
@@ -379,8 +347,7 @@ func (r *returns) OnReconnect(f func()) { r.back = f }
 func TestTheCircuitClosesOnceTheBrokerIsBack(t *testing.T) {
 	t.Parallel()
 	pub, circuit := &returns{}, new(outbox.Circuit)
-	relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.WithCircuit(circuit))
-	relay.NewForwarder("d", pub, relay.Source("/shop"), relay.Route[placed]("orders"), relay.WithCircuit(nil))
+	relay.NewForwarder("c", pub, relay.Config{Source: "/shop", Circuit: circuit, Routes: []relay.Route{relay.To[placed]("orders")}})
 	_ = circuit.Trip(errors.New("away"))
 	if pub.back == nil {
 		t.Fatal("nobody asked for it")
@@ -398,7 +365,7 @@ func TestADestinationThatIsMissingIsWarnedOf(t *testing.T) {
 		missing := fmt.Errorf("%w: no stream", broker.ErrNoDestination)
 		pub := &answers{errs: []error{missing, missing, nil, missing}}
 		destination := relay.DestinationFunc(func(m *bus.Message, _ placed) (string, error) { return []string{"a", "b", "c"}[m.ID[15]%3], nil })
-		c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("", destination))
+		c := relay.NewForwarder("c", pub, relay.Config{Source: "/shop", Routes: []relay.Route{relay.To[placed]("", destination)}})
 		var lines []string
 		log := middleware.Log(slog.New(slog.NewTextHandler(writer(func(line string) { lines = append(lines, line) }), nil)))
 		began := time.Now()
@@ -438,7 +405,7 @@ func TestAReplayIsPublishedLikeAnyOther(t *testing.T) {
 	var sent []string
 	for _, replay := range []bool{false, true} {
 		pub := &answers{}
-		c := relay.NewForwarder("c", pub, relay.Source("/shop"), relay.Route[placed]("orders"))
+		c := relay.NewForwarder("c", pub, relay.Config{Source: "/shop", Routes: []relay.Route{relay.To[placed]("orders")}})
 		c.ConsumeBatch(t.Context(), bus.JSON{}, []*bus.Message{{PayloadType: "order.placed", Payload: []byte(`{}`), Headers: map[string]string{"a": "b"}, Replay: replay}})
 		sent = append(sent, fmt.Sprintf("%+v", pub.got))
 	}

@@ -8,11 +8,16 @@ import (
 	"runtime/debug"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
 )
 
-// Route makes a [NewForwarder] publish payloads of a type to a destination of the broker. The
-// destination may be empty if [DestinationFunc] returns it.
-func Route[T bus.Payload](destination string, options ...RouteOption) bus.ConsumerOption {
+// Route says how payloads of one type are published. [To] makes one.
+type Route struct{ route *route }
+
+// To publishes payloads of type T to a destination of the broker. The destination may be empty if
+// [DestinationFunc] returns it, or if the publisher of a [NewLogForwarder] is a [broker.Appender],
+// which has a destination for each shard.
+func To[T bus.Payload](destination string, options ...RouteOption) Route {
 	r := &route{destination: destination}
 	r.name, r.goType = payloadName[T]()
 	r.names, r.public = []string{r.name}, r.name
@@ -32,17 +37,10 @@ func Route[T bus.Payload](destination string, options ...RouteOption) bus.Consum
 	if r.name == "" {
 		r.mistake("a struct with a stored name is allowed, passed by value")
 	}
-	return publishOption(func(p *publishing) { p.add(r) })
+	return Route{r}
 }
 
-// Events makes a [NewLogForwarder] publish events of a type. It is a [Route] without a
-// destination, for a [broker.Appender], which has one for each shard. Any other publisher needs a
-// destination.
-func Events[T bus.Payload](options ...RouteOption) bus.ConsumerOption {
-	return Route[T]("", options...)
-}
-
-// RouteOption configures a [Route].
+// RouteOption configures a [Route] that [To] makes.
 type RouteOption func(*route)
 
 // DestinationFunc chooses the destination of each message with fn. T must be the route's type. An
@@ -63,7 +61,7 @@ func MapPayload[T, Public bus.Payload](fn func(payload T) (Public, error)) Route
 	return func(r *route) {
 		public, _ := payloadName[Public]()
 		if fn == nil || r.goType != reflect.TypeFor[T]() || public == "" {
-			r.mistake("As makes %s of %s: a function of the route's type that returns a struct is allowed", reflect.TypeFor[Public](), reflect.TypeFor[T]())
+			r.mistake("MapPayload makes %s of %s: a function of the route's type that returns a struct is allowed", reflect.TypeFor[Public](), reflect.TypeFor[T]())
 			return
 		}
 		r.public, r.as = public, func(value any) (any, error) { return fn(value.(T)) }
@@ -80,7 +78,7 @@ func PayloadAliases(names ...string) RouteOption {
 // data's schema and its version. Defaults to none.
 func DataSchema(uri string) RouteOption {
 	return func(r *route) {
-		if u, err := url.Parse(uri); err != nil || !u.IsAbs() || printable(uri) != uri {
+		if u, err := url.Parse(uri); err != nil || !u.IsAbs() || cloudevents.Printable(uri) != uri {
 			r.mistake("DataSchema %q: an absolute URI is allowed", uri)
 			return
 		}
@@ -111,10 +109,11 @@ func (r *route) mistake(format string, args ...any) {
 }
 
 func (p *publishing) add(r *route) {
-	p.mistakes, p.inOrder = append(p.mistakes, r.mistakes...), append(p.inOrder, r)
-	if p.routes == nil {
-		p.routes = make(map[string]*route)
+	if r == nil {
+		p.mistake("a Route must be made by relay.To, not as a zero value")
+		return
 	}
+	p.mistakes, p.inOrder = append(p.mistakes, r.mistakes...), append(p.inOrder, r)
 	for _, name := range r.names {
 		if p.routes[name] != nil {
 			p.mistake("route of %s: payload type %q has one already", r.goType, name)
@@ -162,7 +161,8 @@ func (r *route) resolve(codec bus.Codec, m *bus.Message) (to resolved, err error
 		to.key = of.OrderingKey()
 	}
 	if r.destinationOf != nil {
-		if to.destination, err = r.destinationOf(m, value); err == nil && to.destination == "" {
+		to.destination, err = r.destinationOf(m, value)
+		if err == nil && to.destination == "" {
 			err = errors.New("the destination is empty")
 		}
 		if err != nil {

@@ -27,14 +27,15 @@ const (
 
 // shard is a part of a log relay. One goroutine at a time works on it.
 type shard struct {
-	*logging
+	*services
+	*logForwarder
 	number int
 	busy   atomic.Bool
 
 	sub    store.Subscription // as last leased or moved
 	reads  []string           // types that are published, here or in other processes
 	leased time.Time          // when it was last leased
-	told   bool               // the broker's position is known, and no other process has moved it since
+	known  bool               // the broker's position is known, and no other process has moved it since
 	limit  int                // of the next batch; lower after a failure
 	window int64              // positions to read; higher if few events match
 
@@ -42,11 +43,11 @@ type shard struct {
 	overtaken int          // in a row
 	until     atomic.Int64 // when it is retried, in Unix nanoseconds
 	gated     atomic.Bool  // wait until then, or until the circuit closes
-	hanging   atomic.Int32 // abandoned broker calls that still run
+	abandoned atomic.Int32 // abandoned broker calls that still run
 }
 
 // lease is the lease of a shard: longer than a batch takes.
-func (l *logging) lease() time.Duration { return 2*l.timeout + leaseGrace }
+func (l *logForwarder) lease() time.Duration { return 2*l.config.PublishTimeout + leaseGrace }
 
 // outgoingBatch is one batch of a shard.
 type outgoingBatch struct {
@@ -59,32 +60,32 @@ type outgoingBatch struct {
 }
 
 // step publishes a batch of a shard and reports whether there may be more.
-func (r *Runner) step(ctx context.Context, s *shard) (more bool, err error) {
-	if held, err := r.hold(ctx, s); err != nil || !held {
+func (s *shard) step(ctx context.Context) (more bool, err error) {
+	if held, err := s.hold(ctx); err != nil || !held {
 		return false, err
 	}
-	if !s.told {
-		if err := r.catchOn(ctx, s); err != nil {
-			return r.afterFailure(ctx, s, nil, err)
+	if !s.known {
+		if err := s.locate(ctx); err != nil {
+			return s.afterFailure(ctx, nil, err)
 		}
 	}
-	b, err := r.next(ctx, s)
+	b, err := s.next(ctx)
 	if err != nil || b.to == s.sub.Position && b.failed == nil {
 		return false, err
 	}
 	mark := s.sub.Mark
 	if len(b.records) > 0 {
-		n, newest, err := r.put(ctx, s, b)
+		n, newest, err := s.put(ctx, b)
 		if err == nil {
 			s.answered()
 		}
 		if n > 0 && n < len(b.records) { // those before the first failure are published
-			if _, moved := r.move(ctx, s, b.events[n-1].Position, newest); moved != nil {
+			if _, moved := s.move(ctx, b.events[n-1].Position, newest); moved != nil {
 				return false, moved
 			}
 		}
 		if err != nil {
-			return r.afterFailure(ctx, s, b.events[n:], err)
+			return s.afterFailure(ctx, b.events[n:], err)
 		}
 		if n < len(b.records) { // there was no time for the rest
 			return true, nil
@@ -92,57 +93,59 @@ func (r *Runner) step(ctx context.Context, s *shard) (more bool, err error) {
 		mark = newest
 	}
 	if b.to > s.sub.Position {
-		if moved, err := r.move(ctx, s, b.to, mark); err != nil || !moved {
+		if moved, err := s.move(ctx, b.to, mark); err != nil || !moved {
 			return false, err
 		}
 	}
 	if b.failed != nil {
-		return r.afterFailure(ctx, s, []store.Event{*b.failed}, b.err)
+		return s.afterFailure(ctx, []store.Event{*b.failed}, b.err)
 	}
-	s.limit = min(2*s.limit, s.batch)
+	s.limit = min(2*s.limit, s.logConfig.BatchSize)
 	return s.sub.Position < s.sub.Head, nil
 }
 
 // hold leases the shard. False means that another process has it. While there is more to read and
 // half of the lease is left, it skips the query.
-func (r *Runner) hold(ctx context.Context, s *shard) (bool, error) {
+func (s *shard) hold(ctx context.Context) (bool, error) {
 	now := time.Now()
-	if s.told && s.sub.Position < s.sub.Head && now.Sub(s.leased) < s.lease()/2 {
+	if s.known && s.sub.Position < s.sub.Head && now.Sub(s.leased) < s.lease()/2 {
 		return true, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	wanted := store.Subscription{Name: s.checkpoint(), Version: logVersion, Shard: s.number}
-	sub, ok, err := r.store.LeaseSubscription(ctx, r.db, wanted, r.owner, s.lease())
+	sub, ok, err := s.store.LeaseSubscription(ctx, s.db, wanted, s.owner, s.lease())
 	if err != nil {
-		s.told = false
+		s.known = false
 		return false, fmt.Errorf("log relay %q: %w", s.name, err)
 	}
 	if !ok {
-		s.told, s.failures, s.overtaken = false, 0, 0 // failures before the takeover no longer count
+		s.known, s.failures, s.overtaken = false, 0, 0 // failures before the takeover no longer count
 		s.wait(elsewhere, false)
 		return false, nil
 	}
 	if sub.Position != s.sub.Position || sub.Mark != s.sub.Mark {
-		s.told = false
+		s.known = false
 	}
 	s.sub, s.leased = sub, now
-	if s.reads = union(typesOf(sub.Filter), s.stored); len(s.reads) > len(typesOf(sub.Filter)) { // Resume removed types that this process has
-		return false, r.announce(ctx, s.logging)
+	s.reads = union(typesOf(sub.Filter), s.stored)
+	if len(s.reads) > len(typesOf(sub.Filter)) { // Resume removed types that this process has
+		return false, s.announce(ctx, s.services)
 	}
 	return true, nil
 }
 
-// catchOn asks the broker where to continue. The checkpoint counts in three cases: its mark is
+// locate asks the broker where to continue. The checkpoint counts in three cases: its mark is
 // that of the broker's last record, the old records were removed and none is left, or once after a
 // rewind. Otherwise the last record's position counts. It is beyond the checkpoint if a process
 // died before it moved the checkpoint, and before it if the broker lost records.
-func (r *Runner) catchOn(ctx context.Context, s *shard) error {
+func (s *shard) locate(ctx context.Context) error {
 	if s.appender == nil {
-		s.told = true
+		s.known = true
 		return nil
 	}
-	position, mark, err := s.last(ctx, s.timeout)
+	last, err := s.last(ctx, s.config.PublishTimeout)
+	position, mark := last.position, last.mark
 	switch {
 	case err != nil:
 		return fmt.Errorf("relay: log relay %q: look for the last record of shard %d: %w", s.name, s.number, err)
@@ -162,22 +165,22 @@ func (r *Runner) catchOn(ctx context.Context, s *shard) error {
 		position = s.sub.Position
 	}
 	if position != s.sub.Position {
-		if moved, err := r.move(ctx, s, position, int64(mark)); err != nil || !moved {
+		if moved, err := s.move(ctx, position, int64(mark)); err != nil || !moved {
 			return err
 		}
 	}
-	s.sub.Mark, s.told = int64(mark), true
+	s.sub.Mark, s.known = int64(mark), true
 	return nil
 }
 
 // move moves the checkpoint and reports whether this process still has the shard.
-func (r *Runner) move(ctx context.Context, s *shard, to, mark int64) (bool, error) {
+func (s *shard) move(ctx context.Context, to, mark int64) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
 	before := s.sub
-	moved, err := r.store.MoveLeased(ctx, r.db, before, r.owner, to, mark)
+	moved, err := s.store.MoveLeased(ctx, s.db, before, s.owner, to, mark)
 	if err != nil || !moved {
-		s.told = false
+		s.known = false
 		return false, err
 	}
 	s.sub.Position, s.sub.Mark, s.sub.Attempts = to, mark, 0
@@ -185,7 +188,7 @@ func (r *Runner) move(ctx context.Context, s *shard, to, mark int64) (bool, erro
 }
 
 // next reads the events after the checkpoint.
-func (r *Runner) next(ctx context.Context, s *shard) (b outgoingBatch, err error) {
+func (s *shard) next(ctx context.Context) (b outgoingBatch, err error) {
 	statement, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	limit := s.limit
@@ -193,13 +196,14 @@ func (r *Runner) next(ctx context.Context, s *shard) (b outgoingBatch, err error
 		limit = 1
 	}
 	page := store.Page{After: s.sub.Position, UpTo: min(s.sub.Head, s.sub.Position+s.window), Limit: limit, EventFilter: store.EventFilter{Types: s.reads}}
-	if s.shardCount > 1 {
-		page.SlotFrom, page.SlotTo = s.number*store.Slots/s.shardCount, (s.number+1)*store.Slots/s.shardCount
+	if s.logConfig.Shards > 1 {
+		page.SlotFrom, page.SlotTo = s.number*store.Slots/s.logConfig.Shards, (s.number+1)*store.Slots/s.logConfig.Shards
 	}
-	if b.to = page.After; page.UpTo <= page.After {
+	b.to = page.After
+	if page.UpTo <= page.After {
 		return b, nil
 	}
-	rows, err := r.store.ReadEvents(statement, r.db, page)
+	rows, err := s.store.ReadEvents(statement, s.db, page)
 	if err != nil {
 		return b, fmt.Errorf("read events: %w", err)
 	}
@@ -209,12 +213,13 @@ func (r *Runner) next(ctx context.Context, s *shard) (b outgoingBatch, err error
 			b.failed, b.err = &row, errLacksType
 			return b, nil
 		}
-		record, m, err := s.outgoing(ctx, r.registry.Codec(), row)
+		record, m, err := s.outgoing(ctx, s.registry.Codec(), row)
 		if err != nil {
 			b.failed, b.err = &row, err
 			return b, nil
 		}
-		if size += len(record.Body); size > batchSize && len(b.records) > 0 {
+		size += len(record.Body)
+		if size > batchSize && len(b.records) > 0 {
 			return b, nil
 		}
 		b.to = row.Position
@@ -231,7 +236,7 @@ func (r *Runner) next(ctx context.Context, s *shard) (b outgoingBatch, err error
 
 // outgoing makes a record and a message from an event. The message is nil if the event is
 // obsolete.
-func (l *logging) outgoing(ctx context.Context, codec bus.Codec, row store.Event) (record broker.Record, m *bus.Message, err error) {
+func (l *logForwarder) outgoing(ctx context.Context, codec bus.Codec, row store.Event) (record broker.Record, m *bus.Message, err error) {
 	defer func() { // of application functions
 		if value := recover(); value != nil {
 			err = fmt.Errorf("relay: event %q: %w", row.Type, &bus.PanicError{Value: value, Stack: debug.Stack()})
@@ -249,85 +254,8 @@ func (l *logging) outgoing(ctx context.Context, codec bus.Codec, row store.Event
 		Event: &bus.Event{Sequence: row.Sequence, Stream: row.Stream, Version: row.Version, Position: row.Position, Schema: row.Schema},
 	}
 	record, err = l.record(codec, m)
-	if m.PayloadType == tombstone && !l.structured {
+	if m.PayloadType == tombstone && !l.config.Structured {
 		record.Body = nil
 	}
 	return record, m, err
-}
-
-// put publishes a batch. It returns how many records were published before the first failure, and
-// the mark of the last one.
-func (r *Runner) put(ctx context.Context, s *shard, b outgoingBatch) (n int, mark int64, err error) {
-	mark = s.sub.Mark
-	err = guarded("RunnerConfig.PublishTelemetry", func() error {
-		return bus.RunProduce(ctx, r.leaving, b.messages, func(ctx context.Context, _ []*bus.Message) (err error) {
-			if s.appender != nil {
-				n, mark, err = s.appendAll(ctx, b.records)
-			} else {
-				n, err = s.publishAll(ctx, b.records)
-			}
-			return err
-		})
-	})
-	if err == nil && n == 0 {
-		err = errors.New("relay: RunnerConfig.PublishTelemetry has not passed a batch on")
-	}
-	return n, mark, err
-}
-
-// publisherCall names a shard's calls in errors.
-const publisherCall = "the publisher"
-
-// newest is the broker's last record of a shard.
-type newest struct {
-	position int64
-	mark     uint64
-}
-
-// last asks the broker for its last record.
-func (s *shard) last(ctx context.Context, timeout time.Duration) (position int64, mark uint64, err error) {
-	last, err := ask(ctx, publisherCall, &s.hanging, timeout, func(ctx context.Context) (last newest, err error) {
-		last.position, last.mark, err = s.appender.Last(ctx, s.number)
-		return last, err
-	})
-	return last.position, last.mark, err
-}
-
-func (s *shard) appendAll(ctx context.Context, records []broker.Record) (n int, mark int64, err error) {
-	before := s.sub.Mark
-	newest, err := ask(ctx, publisherCall, &s.hanging, s.timeout, func(ctx context.Context) (uint64, error) {
-		return s.appender.Append(ctx, s.number, uint64(before), records)
-	})
-	if err == nil && (newest == 0 || newest > math.MaxInt64) {
-		err = fmt.Errorf("relay: append: the mark is %d: 1 to %d is allowed", newest, int64(math.MaxInt64))
-	}
-	if err != nil {
-		return 0, before, err
-	}
-	return len(records), int64(newest), nil
-}
-
-func (s *shard) publishAll(ctx context.Context, records []broker.Record) (n int, err error) {
-	if s.sequence != nil {
-		n, err = ask(ctx, publisherCall, &s.hanging, s.timeout, func(ctx context.Context) (int, error) { return s.sequence.PublishInOrder(ctx, records) })
-		if n < 0 || n > len(records) || n == 0 && err == nil || n == len(records) && err != nil {
-			return 0, fmt.Errorf("relay: publish: %d of %d records, and error %v: some are allowed, or an error of the next one", n, len(records), err)
-		}
-		return n, err
-	}
-	results, err := ask(ctx, publisherCall, &s.hanging, s.timeout, func(ctx context.Context) ([]error, error) {
-		return s.pub.Publish(ctx, records), nil
-	})
-	if err != nil {
-		return 0, err
-	}
-	if len(results) != 0 && len(results) != len(records) {
-		return 0, fmt.Errorf("relay: publish: %d results for %d records: one for each is allowed, or none", len(results), len(records))
-	}
-	for i, err := range results {
-		if err != nil {
-			return i, err
-		}
-	}
-	return len(records), nil
 }

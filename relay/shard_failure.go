@@ -25,24 +25,25 @@ const (
 
 // afterFailure decides how a shard continues after a failure: of the first of these events, or of
 // any of them. Without events, the broker's position could not be read.
-func (r *Runner) afterFailure(ctx context.Context, s *shard, events []store.Event, err error) (more bool, _ error) {
-	s.told = false // some records may be published
+func (s *shard) afterFailure(ctx context.Context, events []store.Event, err error) (more bool, _ error) {
+	s.known = false // some records may be published
 	var permanent bool
 	switch {
 	case errors.Is(err, broker.ErrSequenceConflict):
-		if s.overtaken++; s.overtaken > mostOvertaken {
+		s.overtaken++
+		if s.overtaken > mostOvertaken {
 			s.wait(firstRetry, false)
 		}
 		return s.overtaken <= mostOvertaken, nil
 	case errors.Is(err, errLacksType):
-		return false, r.leave(ctx, s, events[0], err)
+		return false, s.leave(ctx, events[0], err)
 	case errors.Is(err, broker.ErrNoDestination):
-		r.away(s, err)
+		s.away(err)
 		s.wait(s.missingFor(), false)
 		return false, nil
 	case errors.Is(err, broker.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		_ = s.circuit.Trip(err)
-		r.away(s, err)
+		_ = s.config.Circuit.Trip(err)
+		s.away(err)
 		if s.appender == nil { // an appender is asked for its position instead
 			s.limit = 1
 		}
@@ -55,18 +56,19 @@ func (r *Runner) afterFailure(ctx context.Context, s *shard, events []store.Even
 		s.limit = max(len(events)/2, 1)
 		return true, nil
 	}
-	if s.sub.Attempts+1 < s.attempts && !permanent {
-		delay := max(min(s.delay<<min(s.sub.Attempts, 16), longestDelay), s.delay)
-		_, err := r.writeFailure(ctx, s, store.Failure{Status: store.Running, Attempts: s.sub.Attempts + 1, Delay: delay, Error: errorlog.Text(err)})
+	if s.sub.Attempts+1 < s.logConfig.MaxAttempts && !permanent {
+		delay := max(min(s.logConfig.AttemptDelay<<min(s.sub.Attempts, 16), longestDelay), s.logConfig.AttemptDelay)
+		_, err := s.writeFailure(ctx, store.Failure{Status: store.Running, Attempts: s.sub.Attempts + 1, Delay: delay, Error: errorlog.Text(err)})
 		return false, err
 	}
-	return r.giveUp(ctx, s, events, err)
+	return s.giveUp(ctx, events, err)
 }
 
 // away counts broker failures in a row and logs the first.
-func (r *Runner) away(s *shard, err error) {
-	if s.failures++; s.failures == 1 {
-		r.config.Logger.Warn("log relay waits for the broker", "relay", s.name, "shard", s.number, "error", errorlog.Text(err))
+func (s *shard) away(err error) {
+	s.failures++
+	if s.failures == 1 {
+		s.logger.Warn("log relay waits for the broker", "relay", s.name, "shard", s.number, "error", errorlog.Text(err))
 	}
 }
 
@@ -84,7 +86,7 @@ func (s *shard) missingFor() time.Duration {
 // waits returns until when the shard is paused, and whether it still is.
 func (s *shard) waits(now time.Time) (until time.Time, waits bool) {
 	until = time.Unix(0, s.until.Load())
-	_, _, open := s.circuit.Tripped()
+	_, _, open := s.config.Circuit.Tripped()
 	if s.gated.Load() && !open { // the broker answered meanwhile
 		return time.Time{}, false
 	}
@@ -96,8 +98,8 @@ func (s *shard) waits(now time.Time) (until time.Time, waits bool) {
 func (s *shard) seen() {
 	waited := s.gated.Swap(false)
 	others := slices.ContainsFunc(s.shards, func(other *shard) bool { return other.gated.Load() })
-	if _, _, open := s.circuit.Tripped(); open && (waited || !others) {
-		s.circuit.Reset()
+	if _, _, open := s.config.Circuit.Tripped(); open && (waited || !others) {
+		s.config.Circuit.Reset()
 	}
 }
 
@@ -109,41 +111,58 @@ func (s *shard) answered() {
 
 // writeFailure stores a failure and reports whether this process still has the shard. After the
 // lease is lost, a failure does not count, because another process continues.
-func (r *Runner) writeFailure(ctx context.Context, s *shard, f store.Failure) (written bool, err error) {
+func (s *shard) writeFailure(ctx context.Context, f store.Failure) (written bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
-	if written, err = r.store.FailLeased(ctx, r.db, s.sub, r.owner, f); err != nil {
+	if written, err = s.store.FailLeased(ctx, s.db, s.sub, s.owner, f); err != nil {
 		return false, fmt.Errorf("write down a failure: %w", err)
 	}
 	return written, nil
 }
 
 // giveUp halts the shard or parks the event.
-func (r *Runner) giveUp(ctx context.Context, s *shard, events []store.Event, err error) (more bool, _ error) {
+func (s *shard) giveUp(ctx context.Context, events []store.Event, err error) (more bool, _ error) {
 	attributes := []any{"relay", s.name, "shard", s.number, "position", s.sub.Position, "error", errorlog.Text(err)}
 	if len(events) > 0 {
 		attributes = append(attributes, "event_type", events[0].Type, "stream", events[0].Stream, "event_version", events[0].Version, "event_position", events[0].Position)
 	}
-	if !s.park || len(events) == 0 {
-		halted, err := r.writeFailure(ctx, s, store.Failure{Status: store.Halted, Attempts: s.sub.Attempts + 1, Error: errorlog.Text(err)})
+	if !s.logConfig.ParkFailures || len(events) == 0 {
+		halted, err := s.writeFailure(ctx, store.Failure{Status: store.Halted, Attempts: s.sub.Attempts + 1, Error: errorlog.Text(err)})
 		if halted {
-			r.config.Logger.ErrorContext(ctx, "log relay halted", attributes...)
+			s.logger.ErrorContext(ctx, "log relay halted", attributes...)
 		}
 		return false, err
 	}
-	r.config.Logger.ErrorContext(ctx, "event parked", attributes...)
+	s.logger.ErrorContext(ctx, "event parked", attributes...)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
 	event, before, reason := events[0], s.sub, errorlog.Text(err)
-	err = txn.InTx(ctx, r.db, func(tx bun.Tx) error {
-		moved, err := r.store.MoveLeased(ctx, tx, before, r.owner, event.Position, before.Mark)
+	err = txn.InTx(ctx, s.db, func(tx bun.Tx) error {
+		moved, err := s.store.MoveLeased(ctx, tx, before, s.owner, event.Position, before.Mark)
 		if err != nil || !moved {
 			return err
 		}
-		return r.store.Park(ctx, tx, store.Parked{Name: s.checkpoint(), Version: logVersion, Position: event.Position, Stream: event.Stream, Reason: reason})
+		return s.store.Park(ctx, tx, store.Parked{Name: s.checkpoint(), Version: logVersion, Position: event.Position, Stream: event.Stream, Reason: reason})
 	})
 	if err != nil {
 		return false, fmt.Errorf("park an event: %w", err)
 	}
 	return true, nil
+}
+
+// leave leaves a shard to a process that has the type of its next event.
+func (s *shard) leave(ctx context.Context, event store.Event, err error) error {
+	s.known = false
+	err = fmt.Errorf("%w: event %q at position %d", err, event.Type, event.Position)
+	s.failures++
+	if s.failures == 1 {
+		s.logger.Warn("log relay leaves a shard to other processes", "relay", s.name, "shard", s.number, "error", errorlog.Text(err))
+	}
+	s.wait(min(firstRetry<<min(s.failures-1, 5), longestRetry), false)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+	defer cancel()
+	if err := s.store.LeaveLeased(ctx, s.db, s.sub, s.owner, errorlog.Text(err)); err != nil {
+		return fmt.Errorf("leave a shard: %w", err)
+	}
+	return nil
 }

@@ -28,7 +28,7 @@ type SubscriberConfig struct {
 	// Batch is how many records fn gets at once, at most. Defaults to 256.
 	Batch int
 	// Ordered brings messages in the order of the stream even when some are delivered again,
-	// after a kill for instance: for relay.AppendToLog. Have one such subscriber of a consumer: two hold
+	// after a kill for instance: for inbox.AppendToLog. Have one such subscriber of a consumer: two hold
 	// each other up, for some times its AckWait. After a kill it waits until that is over. Defaults
 	// to false.
 	Ordered bool

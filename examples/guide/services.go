@@ -10,6 +10,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
@@ -28,19 +29,22 @@ func (OrderAccepted) PayloadType() string { return "shop.order-accepted" }
 // ToServices publishes what other services are to know.
 func ToServices(publisher broker.Publisher) bus.Consumer {
 	// snippet: publish
-	return relay.NewForwarder("to-broker", publisher, relay.Source("/shop/orders"),
-		relay.Route[OrderPlaced]("orders.placed",
-			relay.MapPayload(func(o OrderPlaced) (OrderAccepted, error) { return OrderAccepted{Number: o.OrderID}, nil })),
-		relay.Route[AddressChanged]("", relay.DestinationFunc(func(_ *bus.Message, a AddressChanged) (string, error) {
-			return "addresses." + a.CustomerID, nil
-		})))
+	public := relay.MapPayload(func(o OrderPlaced) (OrderAccepted, error) { return OrderAccepted{Number: o.OrderID}, nil })
+	customer := relay.DestinationFunc(func(_ *bus.Message, a AddressChanged) (string, error) { return "addresses." + a.CustomerID, nil })
+	return relay.NewForwarder("to-broker", publisher, relay.Config{
+		Source: "/shop/orders",
+		Routes: []relay.Route{
+			relay.To[OrderPlaced]("orders.placed", public),
+			relay.To[AddressChanged]("", customer),
+		},
+	})
 	// end
 }
 
 // Shipping ships what the shop takes orders for, until ctx ends.
 func Shipping(ctx context.Context, db *bun.DB, subscriber broker.Subscriber, ship func(context.Context, bun.Tx, OrderPlaced) error) error {
 	// snippet: shipping
-	receiver := relay.Receive("from-shop", subscriber, relay.Accept[OrderPlaced]())
+	receiver := inbox.NewReceiver("from-shop", subscriber, inbox.Accept[OrderPlaced]())
 	registry, err := bus.NewRegistry(outbox.ConsumeTx("ship", ship), receiver.Consumer())
 	if err != nil {
 		return err
@@ -55,7 +59,7 @@ func Shipping(ctx context.Context, db *bun.DB, subscriber broker.Subscriber, shi
 // FromServices takes over what arrives and runs the consumers of it, until ctx ends.
 func FromServices(ctx context.Context, db *bun.DB, subscriber broker.Subscriber, consumers []bus.Consumer) error {
 	// snippet: receive
-	receiver := relay.Receive("from-shop", subscriber, relay.Accept[OrderAccepted]("shop.order-placed")) // its former name
+	receiver := inbox.NewReceiver("from-shop", subscriber, inbox.Accept[OrderAccepted]("shop.order-placed")) // its former name
 	registry, err := bus.NewRegistry(append(consumers, receiver.Consumer())...)
 	// end
 	if err != nil {
@@ -65,7 +69,7 @@ func FromServices(ctx context.Context, db *bun.DB, subscriber broker.Subscriber,
 }
 
 // runServices runs the processor of the consumers, and beside it what arrives.
-func runServices(ctx context.Context, db *bun.DB, registry *bus.Registry, receiver relay.Receiver) error {
+func runServices(ctx context.Context, db *bun.DB, registry *bus.Registry, receiver inbox.Receiver) error {
 	// snippet: plain
 	telemetry, err := amotel.NewTelemetry(amotel.TelemetryConfig{})
 	if err != nil {
@@ -81,7 +85,7 @@ func runServices(ctx context.Context, db *bun.DB, registry *bus.Registry, receiv
 	if err != nil {
 		return err
 	}
-	runner, err := relay.NewRunner(db, registry, producer, relay.RunnerConfig{Telemetry: telemetry.Receive()}, receiver)
+	runner, err := inbox.NewRunner(db, registry, producer, inbox.RunnerConfig{Telemetry: telemetry.Receive()}, receiver)
 	if err != nil {
 		return err
 	}
@@ -89,7 +93,7 @@ func runServices(ctx context.Context, db *bun.DB, registry *bus.Registry, receiv
 		processor.Run, // runs the consumers, those that publish among them
 		runner.Run,    // takes over what arrives; not needed where nothing does
 		func(ctx context.Context) error { return telemetry.Observe(ctx, processor, 15*time.Second) },
-		func(ctx context.Context) error { return telemetry.ObserveRelays(ctx, runner, 15*time.Second) },
+		func(ctx context.Context) error { return telemetry.ObserveReceivers(ctx, runner, 15*time.Second) },
 	}
 	ctx, stop := context.WithCancel(ctx) // when one ends, so do the others
 	defer stop()
@@ -107,25 +111,28 @@ func runServices(ctx context.Context, db *bun.DB, registry *bus.Registry, receiv
 // LogToServices publishes the event log in its order.
 func LogToServices(publisher broker.Publisher) relay.LogForwarder {
 	// snippet: log
-	return relay.NewLogForwarder("stock", publisher, relay.Source("/warehouse"), relay.Shards(4),
-		relay.Events[Received](), relay.Events[Sent]()) // relay.Route, for a publisher that is no Appender
+	return relay.NewLogForwarder("stock", publisher, relay.LogConfig{
+		Source: "/warehouse",
+		Routes: []relay.Route{relay.To[Received](""), relay.To[Sent]("")}, // with a destination, if the publisher is no Appender
+		Shards: 4,
+	})
 	// end
 }
 
 // LogOfWarehouse takes the log of the warehouse into that of this service.
-func LogOfWarehouse(subscriber broker.Subscriber) relay.Receiver {
+func LogOfWarehouse(subscriber broker.Subscriber) inbox.Receiver {
 	// snippet: into-log
-	receiver := relay.Receive("from-warehouse", subscriber, relay.AppendToLog("warehouse"),
-		relay.Accept[Received](), relay.Accept[Sent]())
+	receiver := inbox.NewReceiver("from-warehouse", subscriber, inbox.AppendToLog("warehouse"),
+		inbox.Accept[Received](), inbox.Accept[Sent]())
 	// end
 	return receiver
 }
 
 // FromElsewhere takes what is in a format of somebody's own.
-func FromElsewhere(subscriber broker.Subscriber) relay.Receiver {
+func FromElsewhere(subscriber broker.Subscriber) inbox.Receiver {
 	// snippet: map
-	receiver := relay.Receive("from-billing", subscriber, relay.Accept[OrderAccepted](),
-		relay.MapRecord(func(r broker.Record) (broker.Record, error) {
+	receiver := inbox.NewReceiver("from-billing", subscriber, inbox.Accept[OrderAccepted](),
+		inbox.MapRecord(func(r broker.Record) (broker.Record, error) {
 			var invoice struct{ Number string }
 			if err := json.Unmarshal(r.Body, &invoice); err != nil || invoice.Number == "" {
 				return r, errors.New("it is no invoice") // it is poisoned, under receive:from-billing
@@ -144,8 +151,10 @@ func FromElsewhere(subscriber broker.Subscriber) relay.Receiver {
 // MovedToPayments is what takes the place of the consumer "charge-card" that has moved.
 func MovedToPayments(publisher broker.Publisher) bus.Consumer {
 	// snippet: move
-	return relay.NewForwarder("to-payments", publisher, relay.Source("/shop/orders"), relay.Route[OrderPlaced]("payments.order-placed"),
-		bus.Aliases("charge-card"),      // what waits under its name is forwarded, too
-		relay.Recipients("charge-card")) // the only consumer there that gets it
+	return relay.NewForwarder("to-payments", publisher, relay.Config{
+		Source:     "/shop/orders",
+		Routes:     []relay.Route{relay.To[OrderPlaced]("payments.order-placed")},
+		Recipients: []string{"charge-card"}, // the only consumer there that gets it
+	}, bus.Aliases("charge-card"))
 	// end
 }

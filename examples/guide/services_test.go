@@ -12,8 +12,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
 	"github.com/asyncmonolith/asyncmonolith-go/examples/guide"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
-	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
 // wire is a broker of one subscription.
@@ -121,7 +121,7 @@ func TestForeignRecordsAreMapped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runner, err := relay.NewRunner(db, registry, producer, relay.RunnerConfig{}, receiver)
+	runner, err := inbox.NewRunner(db, registry, producer, inbox.RunnerConfig{}, receiver)
 	if err != nil {
 		t.Fatal(err)
 	}

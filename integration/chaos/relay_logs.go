@@ -66,13 +66,12 @@ func (c LogConfig) log(registry *bus.Registry, producer *outbox.Producer) (*even
 }
 
 // logRelay is what passes the log on.
-func (r *relays) logRelay() (relay.Relay, error) {
+func (r *relays) logForwarder() (forwarder relay.LogForwarder, err error) {
 	appender, err := amnats.NewAppender(r.nc, amnats.AppenderConfig{Stream: LogStream, Prefix: LogStream, Timeout: logTimeout})
 	if err != nil {
-		return nil, err
+		return forwarder, err
 	}
-	return relay.NewLogForwarder(LogStream, &frozen{Appender: appender, relays: r, shards: make(map[int]bool)}, relay.Source("/chaos"), relay.Events[Job](),
-		relay.Shards(r.config.Log.Shards), relay.PublishTimeout(logTimeout), bus.BatchSize(100), bus.AttemptDelay(50*time.Millisecond)), nil
+	return relay.NewLogForwarder(LogStream, &frozen{Appender: appender, relays: r, shards: make(map[int]bool)}, relay.LogConfig{Source: "/chaos", Shards: r.config.Log.Shards, PublishTimeout: logTimeout, BatchSize: 100, AttemptDelay: 50 * time.Millisecond, Routes: []relay.Route{relay.To[Job]("")}}), nil
 }
 
 // frozen is an appender whose process is killed around an append, or stopped in front of it.

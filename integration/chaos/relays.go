@@ -19,6 +19,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 
@@ -80,7 +81,7 @@ type relays struct {
 	recorder *Recorder
 	nc       *nats.Conn
 	rabbit   *rabbitmq.Publisher
-	receiver relay.Receiver
+	receiver inbox.Receiver
 	passed   atomic.Int64 // the point to hold at
 }
 
@@ -117,21 +118,23 @@ func (r *relays) consumers() ([]bus.Consumer, error) {
 			return nil, err
 		}
 		to := relay.DestinationFunc(func(_ *bus.Message, job Job) (string, error) { return job.subject(), nil })
-		options := []bus.ConsumerOption{relay.Source("/chaos"), relay.Route[Job]("", to)}
+		config := relay.Config{Source: "/chaos", Routes: []relay.Route{relay.To[Job]("", to)}}
+		var options []bus.ConsumerOption
 		if ring := r.config.Ring; ring.Next != "" {
-			options[1] = ring.route()
+			config.Routes[0] = ring.route()
 		}
 		if r.config.Moves != "" {
-			options = append(options, bus.Aliases(r.config.Moves), relay.Recipients(r.config.Moves))
+			config.Recipients = []string{r.config.Moves}
+			options = append(options, bus.Aliases(r.config.Moves))
 		}
-		consumers = append(consumers, relay.NewForwarder(r.config.Publishes, &watched{r, publisher}, options...))
+		consumers = append(consumers, relay.NewForwarder(r.config.Publishes, &watched{r, publisher}, config, options...))
 	}
 	if r.config.Log.Enters {
 		subscriber, err := amnats.NewSubscriber(r.nc, amnats.SubscriberConfig{Stream: LogStream, Consumer: RelayConsumer, Ordered: true})
 		if err != nil {
 			return nil, err
 		}
-		r.receiver = relay.Receive(LogStream, subscriber, relay.AppendToLog(LogCategory), relay.Accept[Job]())
+		r.receiver = inbox.NewReceiver(LogStream, subscriber, inbox.AppendToLog(LogCategory), inbox.Accept[Job]())
 		consumers = append(consumers, r.receiver.Consumer())
 	}
 	if r.config.Receives {
@@ -139,7 +142,7 @@ func (r *relays) consumers() ([]bus.Consumer, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.receiver = relay.Receive("jobs", subscriber, append(r.config.Ring.retention(), relay.Accept[Job]())...)
+		r.receiver = inbox.NewReceiver("jobs", subscriber, append(r.config.Ring.retention(), inbox.Accept[Job]())...)
 		consumers = append(consumers, r.receiver.Consumer())
 	}
 	return consumers, nil
@@ -194,11 +197,11 @@ func (r *relays) runs(db *bun.DB, registry *bus.Registry) ([]func(context.Contex
 	if !r.config.Receives && !r.config.Log.logged() {
 		return nil, nil
 	}
-	runner, err := r.runner(db, registry)
+	run, err := r.runner(db, registry)
 	if err != nil {
 		return nil, err
 	}
-	runs := []func(context.Context) error{runner.Run}
+	runs := []func(context.Context) error{run}
 	if r.config.Ring.Next != "" {
 		runs = append(runs, r.recorder.weigh)
 	}
@@ -214,7 +217,7 @@ func (j Job) subject() string {
 }
 
 // runner runs the receiver, or the log's relay.
-func (r *relays) runner(db *bun.DB, registry *bus.Registry) (*relay.Runner, error) {
+func (r *relays) runner(db *bun.DB, registry *bus.Registry) (run func(context.Context) error, err error) {
 	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{r.around("", Inserted)}})
 	if err != nil {
 		return nil, err
@@ -223,14 +226,24 @@ func (r *relays) runner(db *bun.DB, registry *bus.Registry) (*relay.Runner, erro
 	if err != nil {
 		return nil, err
 	}
-	runs := relay.Relay(r.receiver)
-	if r.config.Log.Shards > 0 {
-		if runs, err = r.logRelay(); err != nil {
+	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	if r.config.Log.Shards == 0 {
+		config := inbox.RunnerConfig{Telemetry: r.around(Received, Taken), Log: log, Logger: logger}
+		runner, err := inbox.NewRunner(db, registry, producer, config, r.receiver)
+		if err != nil {
 			return nil, err
 		}
+		return runner.Run, nil
 	}
-	config := relay.RunnerConfig{Telemetry: r.around(Received, Taken), Log: log, Logger: slog.New(slog.NewJSONHandler(os.Stderr, nil))}
-	return relay.NewRunner(db, registry, producer, config, runs)
+	forwarder, err := r.logForwarder()
+	if err != nil {
+		return nil, err
+	}
+	runner, err := relay.NewRunner(db, registry, relay.RunnerConfig{Log: log, Logger: logger}, forwarder)
+	if err != nil {
+		return nil, err
+	}
+	return runner.Run, nil
 }
 
 // around passes a point before a batch is sent, and another after it.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
@@ -34,13 +34,13 @@ type Hop struct{ Job }
 func (Hop) PayloadType() string { return "chaos.hop" }
 
 // route publishes hops as jobs.
-func (c RingConfig) route() bus.ConsumerOption {
-	return relay.Route[Hop](c.Next, relay.MapPayload(func(h Hop) (Job, error) { return h.Job, nil }))
+func (c RingConfig) route() relay.Route {
+	return relay.To[Hop](c.Next, relay.MapPayload(func(h Hop) (Job, error) { return h.Job, nil }))
 }
 
-func (c RingConfig) retention() (options []relay.ReceiveOption) {
+func (c RingConfig) retention() (options []inbox.Option) {
 	if c.Retention > 0 {
-		options = append(options, relay.DeduplicationWindow(c.Retention))
+		options = append(options, inbox.DeduplicationWindow(c.Retention))
 	}
 	return options
 }

@@ -31,7 +31,7 @@ func TestFxRunsLogRelays(t *testing.T) {
 	t.Parallel()
 	db, out := testdb.SQLite(t), make(letters, 10)
 	of := func(name string) relay.LogForwarder {
-		return relay.NewLogForwarder(name, out, relay.Source("/shop"), relay.Route[order]("orders"))
+		return relay.NewLogForwarder(name, out, relay.LogConfig{Source: "/shop", Routes: []relay.Route{relay.To[order]("orders")}})
 	}
 	var log *eventlog.Log
 	app := fxtest.New(t, fx.Supply(db), fxmodule.Module, fxmodule.Migrate(), fxmodule.EventLog(eventlog.Event[order]()),
@@ -59,7 +59,7 @@ func TestFxDoesNotStartWhatRelaysRefuse(t *testing.T) {
 	db, out := testdb.SQLite(t), make(letters, 10)
 	with := func(shards int) *fx.App {
 		return fx.New(fx.NopLogger, fx.Supply(db), fxmodule.Module, fxmodule.Migrate(), fxmodule.EventLog(eventlog.Event[order]()),
-			fxmodule.Relays(relay.NewLogForwarder("one", out, relay.Source("/shop"), relay.Route[order]("orders"), relay.Shards(shards))))
+			fxmodule.Relays(relay.NewLogForwarder("one", out, relay.LogConfig{Source: "/shop", Shards: shards, Routes: []relay.Route{relay.To[order]("orders")}})))
 	}
 	for _, test := range []struct {
 		shards int

@@ -12,8 +12,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/fxmodule"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
-	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
 // postbox delivers one record, and then waits.
@@ -35,11 +35,11 @@ func TestFxRunsRelays(t *testing.T) {
 	attributes := map[string]string{"specversion": "1.0", "id": "1", "source": "/shop", "type": order{}.PayloadType()}
 	good := postbox{broker.Record{Attributes: attributes, ContentType: "application/json", Body: []byte(`{}`)}}
 	bad := postbox{broker.Record{Body: []byte("no event")}}
-	var runner *relay.Runner
+	var runner *inbox.Runner
 	var registry *bus.Registry
 	app := fxtest.New(t, fx.Supply(testdb.SQLite(t)), fxmodule.Module, fxmodule.Migrate(),
-		fxmodule.Relays(func() relay.Receiver { return relay.Receive("from-shop", good, relay.Accept[order]()) }),
-		fxmodule.Relays([]relay.Receiver{relay.Receive("from-elsewhere", bad, relay.Accept[order]())}),
+		fxmodule.Relays(func() inbox.Receiver { return inbox.NewReceiver("from-shop", good, inbox.Accept[order]()) }),
+		fxmodule.Relays([]inbox.Receiver{inbox.NewReceiver("from-elsewhere", bad, inbox.Accept[order]())}),
 		fxmodule.Consumers(bus.Consume("c", func(_ context.Context, o order) error { consumed <- o; return nil })),
 		fx.Populate(&runner, &registry)).RequireStart()
 	<-consumed
@@ -63,11 +63,11 @@ func TestFxRunsRelays(t *testing.T) {
 func TestFxReportsMistakesOfRelays(t *testing.T) {
 	t.Parallel()
 	for want, option := range map[string]fx.Option{
-		"a relay.Receiver, a []relay.Receiver": fxmodule.Relays(7),
-		"the subscriber is nil":                fxmodule.Relays(relay.Receive("r", nil, relay.Accept[order]())),
-		"not as a zero value":                  fxmodule.Relays(relay.Receiver{}),
-		"no consumer is registered":            fxmodule.Relays(relay.Receive("r", postbox{}, relay.Accept[order]())),
-		"provide the value":                    fx.Supply(&relay.RunnerConfig{}),
+		"a inbox.Receiver, a []inbox.Receiver": fxmodule.Relays(7),
+		"the subscriber is nil":                fxmodule.Relays(inbox.NewReceiver("r", nil, inbox.Accept[order]())),
+		"not as a zero value":                  fxmodule.Relays(inbox.Receiver{}),
+		"no consumer is registered":            fxmodule.Relays(inbox.NewReceiver("r", postbox{}, inbox.Accept[order]())),
+		"provide the value":                    fx.Supply(&inbox.RunnerConfig{}),
 	} {
 		app := fx.New(fx.Supply(testdb.SQLite(t)), fxmodule.Module, option, fx.NopLogger)
 		if err := app.Err(); err == nil || !strings.Contains(fmt.Sprint(err), want) {

@@ -34,19 +34,19 @@ func publishMutants() []mutant {
 // receiveMutants lose or double what arrives from another service.
 func receiveMutants() []mutant {
 	return []mutant{
-		{"relay: acknowledged before the commit", in("relay.Runner.receive", never("cmp.Or(err, left)")),
+		{"relay: acknowledged before the commit", in("acceptor.accept", never("cmp.Or(err, written)")),
 			perRelay("TestNothingIsAcknowledgedThatIsNotCommitted"), `got [1-9]\d* acknowledged and 0 rows, want none`},
 		{"relay: deduplicated in another transaction", receivedApart(), perRelay("TestNothingIsAcknowledgedThatIsNotCommitted"),
 			`got \d+ acknowledged and [1-9]\d* rows, want none`},
-		{"relay: not deduplicated", in("relay.Runner.takeTogether", never("a.isNew")), perRelay("TestOneEffectEach"),
+		{"relay: not deduplicated", in("acceptor.fresh", replace("!one.isNew(added)", "!one.isNew(added) && false")), perRelay("TestOneEffectEach"),
 			`effects other than one: got [1-9]`},
-		{"relay: receivers share an inbox", in("relay.Runner.takeTogether", argument("r.store.Receive", 2, `""`)),
+		{"relay: receivers share an inbox", in("acceptor.writeTogether", argument("a.store.Receive", 2, `""`)),
 			perRelay("TestEachReceiverHasItsOwnInbox"), `got 1 messages, want one for each name`},
-		{"relay: the inbox key ignores the consumers", in("receiving.understand", omit("joinNames(consumers)")), perRelay("TestIDs"),
+		{"relay: the inbox key ignores the consumers", in("reader.understand", omit("cloudevents.JoinNames(consumers)")), perRelay("TestIDs"),
 			`messages: got map\[`},
-		{"relay: an older instance drops what a newer one accepts", in("relay.Runner.mayDrop", never("slices.Contains")),
+		{"relay: an older instance drops what a newer one accepts", in("typeTable.mayIgnore", never("slices.Contains")),
 			perRelay("TestAnOlderInstanceLeavesANewTypeToNewerOnes"), `want the batch given back`},
-		{"relay: a replayed record is live", in("receiving.understand", drop("m.Replay = r.replay")), perRelay("TestAReplayFromTheBroker"),
+		{"relay: a replayed record is live", in("reader.understand", drop("m.Replay = r.receiver.replay")), perRelay("TestAReplayFromTheBroker"),
 			`replay: got \[mail`},
 		{"relay: retention forgets other receivers", in("Store.Forget", text("receiver = ? AND received_at", "receiver <> ? AND received_at")),
 			inStore("TestStore/postgres/inbox"), `left of b`},
@@ -54,22 +54,22 @@ func receiveMutants() []mutant {
 }
 
 func receivedApart() mistake {
-	return in("relay.Runner.takeTogether", replace("added, err := r.store.Receive(ctx, tx, rc.name, hashes)", "var added map[string]bool; "+
-		"err := txn.InTx(ctx, r.db, func(tx bun.Tx) (err error) { added, err = r.store.Receive(ctx, tx, rc.name, hashes); return err })"))
+	return in("acceptor.writeTogether", replace("added, err := a.store.Receive(ctx, tx, a.receiver.name, hashes)", "var added map[string]bool; "+
+		"err := txn.InTx(ctx, a.db, func(tx bun.Tx) (err error) { added, err = a.store.Receive(ctx, tx, a.receiver.name, hashes); return err })"))
 }
 
 // parkMutants lose or double what cannot be taken, or what comes with it.
 func parkMutants() []mutant {
 	return []mutant{
-		{"park: a panic of the application holds up others", in("relay.Runner.write", replace("recover()", "any(nil)")),
+		{"park: a panic of the application holds up others", in("acceptor.writeMessages", replace("recover()", "any(nil)")),
 			perRelay("TestAPayloadOnWhichTheApplicationPanics"), `gave up waiting: all is acknowledged`},
-		{"park: nothing behind a record that stays is taken", in("relay.Runner.take", after("kept = append(kept, …)", "return err")),
+		{"park: nothing behind a record that stays is taken", in("acceptor.write", after("kept = append(kept, …)", "return err")),
 			inRelay("TestARecordThatCannotBeStored"), `want those of the others`},
 		{"park: a failed record has all others tried at once",
-			in("relay.Runner.sift", replace("size, suspects = 1, 0", "size, suspects = len(arrivals), 0")),
+			in("acceptor.sift", replace("size, suspects = 1, 0", "size, suspects = len(arrivals), 0")),
 			inRelay("TestRecordsThatAllFailTakeFewWrites"), `writes: got [1-9]\d{3}, want at most 290`},
 		{"park: a parked record is parked each time",
-			in("arrival.park", replace("hashOf(parts...)", "hashOf(append(parts, time.Now().String())...)")),
+			in("arrival.park", replace("cloudevents.Hash(parts...)", "cloudevents.Hash(append(parts, time.Now().String())...)")),
 			perRelay("TestWhatCannotBeTakenIsParked"), `poisoned: got \d+, want 18`},
 	}
 }
@@ -92,22 +92,22 @@ func moveMutants() []mutant {
 func logRelayMutants() []mutant {
 	return []mutant{
 		{"log relay: the cursor moves before the append",
-			in("relay.Runner.step", after("mark := s.sub.Mark", "if _, err := r.move(ctx, s, b.to, mark); err != nil { return false, err }")),
+			in("relay.shard.step", after("mark := s.sub.Mark", "if _, err := s.move(ctx, b.to, mark); err != nil { return false, err }")),
 			perRelay("TestAnAppendThatFailsLeavesNoGap"), `\d+ of 200 events are there`},
 		{"log relay: appends without a fence", notFenced(), perRelay("TestAZombieIsFenced"), `is there twice|comes after`},
-		{"log relay: ignores the broker's last record", in("relay.Runner.catchOn", replace("s.sub.Mark == int64(mark)", "s.sub.Mark >= 0")),
+		{"log relay: ignores the broker's last record", in("relay.shard.locate", replace("s.sub.Mark == int64(mark)", "s.sub.Mark >= 0")),
 			perRelay("TestAKillBetweenAppendAndMove"), `is there twice|comes after`},
 		{"log relay: a leased shard is free",
 			in("leaseSubscription", text("AND (owner = ? OR leased_until IS NULL", "AND (1 = 1 OR owner = ? OR leased_until IS NULL")),
 			inStore("TestStore/postgres/leases_of_subscriptions"), `by another`},
 		{"log relay: the cursor passes a failed event", in("shard.publishAll", replace("return i, err", "_ = i")),
 			perRelay("TestAPublisherThatIsNoAppender"), `got \d+ events, want 100`},
-		{"into log: several processes append at once", in("receiving.alone", returns("false")),
+		{"into log: several processes append at once", in("inbox.receiver.exclusive", returns("false")),
 			perRelay("TestOneProcessAtATimeReceivesIntoTheLog"), `want it to stand by`},
-		{"into log: appends after its turn", in("relay.Runner.takeTogether", replace("r.holdsTurn(ctx, tx, rc)", "nil")),
+		{"into log: appends after its turn", in("acceptor.writeTogether", replace("a.worker.lease.holds(ctx, tx)", "nil")),
 			perRelay("TestAProcessWhoseTurnIsOverAppendsNothing"), `got 2 events, and 2 acknowledged, want those`},
 		{"into log: an erased stream is kept",
-			in("relay.Runner.appendToLog", replace("r.config.Log.Tombstone(ctx, tx, m.Event.Stream)", "r.config.Log.Import(ctx, tx, m)")),
+			in("acceptor.appendToLog", replace("a.log.Tombstone(ctx, tx, m.Event.Stream)", "a.log.Import(ctx, tx, m)")),
 			perRelay("TestALogIntoAnother"), `of the stream: got 21 events, want the last one alone`},
 	}
 }

@@ -20,10 +20,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
-	"github.com/asyncmonolith/asyncmonolith-go/relay"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
@@ -74,7 +74,7 @@ func starters(t *testing.T, db *bun.DB, events, untested bool) map[string]func(c
 	producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(registry, outbox.ProducerConfig{}))
 	processor := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(db, registry, outbox.ProcessorConfig{AllowUntestedServer: untested}))
 	schedules := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, registry, producer, schedule.ProcessorConfig{}))
-	receivers := testapp.Must[*relay.Runner](t)(relay.NewRunner(db, registry, producer, relay.RunnerConfig{}))
+	receivers := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(db, registry, producer, inbox.RunnerConfig{}))
 	all := map[string]func(context.Context) error{
 		"Check": processor.Check, "schedule.Check": schedules.Check, "relay.Check": receivers.Check,
 		"Run": func(ctx context.Context) error {

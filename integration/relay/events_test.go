@@ -29,7 +29,7 @@ func TestEventsArePublished(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		b := newBroker()
-		to := relay.NewForwarder("to-broker", b, relay.Source(shop), relay.Route[opened]("accounts", relay.DataSchema("urn:shop:account.opened:2")), relay.Route[order]("orders"))
+		to := relay.NewForwarder("to-broker", b, relay.Config{Source: shop, Routes: []relay.Route{relay.To[opened]("accounts", relay.DataSchema("urn:shop:account.opened:2")), relay.To[order]("orders")}})
 		types := testapp.Must[*eventlog.Types](t)(eventlog.NewTypes(eventlog.Event[opened](eventlog.Schema(2), eventlog.PayloadAliases("account.made"),
 			eventlog.Upcaster(1, func(_ context.Context, text []byte) ([]byte, error) {
 				var old struct{ Name string }

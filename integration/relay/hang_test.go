@@ -11,8 +11,8 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
-	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
 // TestFunctionsThatHang: a Map and a subscriber that do not return are given up, and seen. The receiver beside goes on, Run returns,
@@ -28,14 +28,14 @@ func TestFunctionsThatHang(t *testing.T) {
 				b := newBroker()
 				b.put(event("1", order{ID: "1"}))
 				sub, paused := b.subscribe(), "Map has not returned"
-				hangs := relay.Receive("hangs", sub, relay.Accept[order](), relay.MapRecord(func(r broker.Record) (broker.Record, error) {
+				hangs := inbox.NewReceiver("hangs", sub, inbox.Accept[order](), inbox.MapRecord(func(r broker.Record) (broker.Record, error) {
 					calls.Add(1)
 					<-release
 					return r, nil
 				}))
 				if what == "a subscriber" {
 					paused = "the subscriber has not returned"
-					hangs = relay.Receive("hangs", subscriber(func(ctx context.Context, fn func(context.Context, []broker.Record) error) error {
+					hangs = inbox.NewReceiver("hangs", subscriber(func(ctx context.Context, fn func(context.Context, []broker.Record) error) error {
 						calls.Add(1)
 						<-release
 						if ctx.Err() == nil {
@@ -45,11 +45,11 @@ func TestFunctionsThatHang(t *testing.T) {
 							t.Error("a batch of a subscriber that was given up: got it taken over")
 						}
 						return nil
-					}), relay.Accept[order]())
+					}), inbox.Accept[order]())
 				}
-				well := relay.Receive("well", b.subscribe(), relay.Accept[order]())
+				well := inbox.NewReceiver("well", b.subscribe(), inbox.Accept[order]())
 				a := newApp(testapp.Consumed("ship"), hangs.Consumer(), well.Consumer())
-				runner := testapp.Must[*relay.Runner](t)(relay.NewRunner(a.DB, a.Registry, a.Producer, relay.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, hangs, well))
+				runner := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(a.DB, a.Registry, a.Producer, inbox.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, hangs, well))
 				run := func() (stop func()) {
 					ctx, cancel := context.WithCancel(ctx)
 					ended := make(chan error, 1)
@@ -68,10 +68,10 @@ func TestFunctionsThatHang(t *testing.T) {
 						}
 					}
 				}
-				stats := func() relay.Stats { return testapp.Must[[]relay.Stats](t)(runner.Stats(ctx))[0] }
+				stats := func() inbox.Stats { return testapp.Must[[]inbox.Stats](t)(runner.Stats(ctx))[0] }
 				stop := run()
 				<-time.After(10 * time.Minute)
-				if all := testapp.Must[[]relay.Stats](t)(runner.Stats(ctx)); all[1].Accepted != 1 || all[1].Paused != "" {
+				if all := testapp.Must[[]inbox.Stats](t)(runner.Stats(ctx)); all[1].Accepted != 1 || all[1].Paused != "" {
 					t.Errorf("the other receiver: got %+v, want it to receive", all[1])
 				}
 				if what == "a Map" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -35,7 +36,7 @@ func TestABrokerThatIsAwayIsShown(t *testing.T) {
 	b := newBroker()
 	sub := &watching{subscription: b.subscribe()}
 	var log testapp.Lines
-	s := receivesWith(t, testdb.SQLite(t), relay.RunnerConfig{Logger: log.Logger()}, relay.Receive("from-shop", sub, relay.Accept[order]()), testapp.Consumed("ship"))
+	s := receivesWith(t, testdb.SQLite(t), inbox.RunnerConfig{Logger: log.Logger()}, inbox.NewReceiver("from-shop", sub, inbox.Accept[order]()), testapp.Consumed("ship"))
 	if h := s.runner.Health(); h.Ready || h.Err != nil {
 		t.Errorf("before it runs: got %+v, want it not ready", h)
 	}
@@ -74,11 +75,11 @@ func TestABrokerThatIsAwayIsShown(t *testing.T) {
 // TestHealthOfARunner: it knows of the database although no record arrives.
 func TestHealthOfARunner(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
-		receiver := relay.Receive("from-shop", newBroker().subscribe(), relay.Accept[order]())
+		receiver := inbox.NewReceiver("from-shop", newBroker().subscribe(), inbox.Accept[order]())
 		a := newApp(testapp.Consumed("ship"), receiver.Consumer())
 		var away atomic.Bool
 		db := a.DB.WithQueryHook(breaks{&away})
-		runner := testapp.Must[*relay.Runner](t)(relay.NewRunner(db, a.Registry, a.Producer, relay.RunnerConfig{}, receiver))
+		runner := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(db, a.Registry, a.Producer, inbox.RunnerConfig{}, receiver))
 		ctx, cancel := context.WithCancel(ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- runner.Run(ctx) }()
@@ -124,7 +125,7 @@ func TestACircuitOfALogRelayIsShown(t *testing.T) {
 	var circuit outbox.Circuit
 	l := newLedger(t, testdb.SQLite(t))
 	_ = circuit.Trip(errors.New("away")) // before the first report
-	r, _ := l.runs(bank(newBroker(), relay.WithCircuit(&circuit)))
+	r, _ := l.runs(bankWith(newBroker(), relay.LogConfig{Circuit: &circuit}))
 	testapp.Eventually(t, "it is ready", func() bool { return r.Health().Ready })
 	if h := r.Health(); !h.Ready || len(h.OpenCircuits) != 1 || h.OpenCircuits[0].Consumer != "relay:ledger" || h.OpenCircuits[0].Reason != "away" {
 		t.Errorf("got %+v, want it ready, and the circuit", h)

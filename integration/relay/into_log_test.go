@@ -16,14 +16,15 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
-func intoLog(sub broker.Subscriber) relay.Receiver {
-	return relay.Receive("from-bank", sub, relay.AppendToLog("bank"), relay.Accept[opened](), relay.Accept[deposited]())
+func intoLog(sub broker.Subscriber) inbox.Receiver {
+	return inbox.NewReceiver("from-bank", sub, inbox.AppendToLog("bank"), inbox.Accept[opened](), inbox.Accept[deposited]())
 }
 
 // amounts are those of the events of each stream, in their order.
@@ -73,7 +74,7 @@ func TestALogIntoAnother(t *testing.T) {
 		total := to.total()
 		from.deposit(10, 20)
 		from.runs(bank(b))
-		r, _ := to.runs(receiver)
+		r, _ := to.receives(receiver)
 		testapp.Eventually(t, "all is there", func() bool { return to.Count("SELECT count(*) FROM events") == from.events })
 		readers := testapp.Must[*projection.Admin](t)(projection.NewAdmin(to.Registry))
 		for _, s := range testapp.Must[[]projection.State](t)(readers.States(t.Context(), db)) {
@@ -110,7 +111,7 @@ func TestALogIntoAnother(t *testing.T) {
 		}
 		// What comes of it once more, to a receiver that has forgotten, is not kept.
 		to.Exec("DELETE FROM inbox_messages")
-		again := testapp.Must[[]relay.Stats](t)(r.Stats(t.Context()))[0].Accepted
+		again := testapp.Must[[]inbox.Stats](t)(r.Stats(t.Context()))[0].Accepted
 		b.put(b.all()[3])
 		testapp.Eventually(t, "it has arrived", func() bool {
 			return to.Count("SELECT count(*) FROM inbox_messages") == 1 && to.Count("SELECT count(*) FROM consumer_messages") == 0
@@ -127,8 +128,8 @@ func TestNothingIsKeptOfAnErasedStream(t *testing.T) {
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		var fixed atomic.Bool
 		b := newBroker()
-		receiver := relay.Receive("from-bank", b.subscribe(), relay.AppendToLog("bank"), relay.Accept[opened](), relay.Accept[deposited](),
-			relay.MapRecord(func(r broker.Record) (broker.Record, error) {
+		receiver := inbox.NewReceiver("from-bank", b.subscribe(), inbox.AppendToLog("bank"), inbox.Accept[opened](), inbox.Accept[deposited](),
+			inbox.MapRecord(func(r broker.Record) (broker.Record, error) {
 				if r.Attributes == nil && !fixed.Load() {
 					return r, errors.New("not yet")
 				} else if r.Attributes == nil {
@@ -137,7 +138,7 @@ func TestNothingIsKeptOfAnErasedStream(t *testing.T) {
 				return r, nil
 			}))
 		to := newLedger(t, db, receiver.Consumer())
-		to.runs(receiver)
+		to.receives(receiver)
 		to.Start(testapp.Fast())
 		b.put(deposit("account-1", 1), broker.Record{Body: []byte("7 on account-1")})
 		testapp.Eventually(t, "one is poisoned", func() bool { return len(to.Poisoned()) == 1 && len(to.amounts()["bank-account-1"]) == 1 })
@@ -164,7 +165,7 @@ func TestALateRecordOfAnErasedStreamHoldsUpNoOther(t *testing.T) {
 		sub := b.subscribe()
 		receiver := intoLog(sub)
 		to := newLedger(t, db, receiver.Consumer())
-		to.runs(receiver)
+		to.receives(receiver)
 		testapp.Eventually(t, "all arrived", func() bool { return sub.acked.Load() == 5 })
 		if got := to.amounts(); fmt.Sprint(got) != "map[bank-account-1:[-1] bank-account-2:[1 2]]" {
 			t.Errorf("got %v, want the one stream erased, and the other whole", got)
@@ -184,7 +185,7 @@ func TestEventsKeepWhatTheyAre(t *testing.T) {
 			got <- *m
 			return nil
 		}))
-		to.runs(receiver)
+		to.receives(receiver)
 		to.Start(testapp.Fast())
 		b.put(broker.Record{Key: "account-1", Headers: map[string]string{"tenant": "a"}, Body: []byte(`{"amount":7}`), ContentType: "application/json",
 			Attributes: map[string]string{"specversion": "1.0", "id": id.String(), "source": "/bank", "type": "account.deposited"}},
@@ -212,7 +213,7 @@ func TestAnEventIsAppendedOnceWhoeverItIsFor(t *testing.T) {
 		sub := b.subscribe()
 		receiver := intoLog(sub)
 		to := newLedger(t, db, receiver.Consumer())
-		to.runs(receiver)
+		to.receives(receiver)
 		testapp.Eventually(t, "all arrived", func() bool { return sub.acked.Load() == 4 })
 		if got := to.amounts()["bank-account-1"]; fmt.Sprint(got) != "[1]" {
 			t.Errorf("got %v, want it once", got)
@@ -226,8 +227,9 @@ func TestNoEventLog(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		receiver := intoLog(newBroker().subscribe())
 		a := testapp.New(t, db, receiver.Consumer())
-		_, err := relay.NewRunner(db, a.Registry, a.Producer, relay.RunnerConfig{}, receiver, bank(newShelf()))
-		if err == nil || strings.Contains(t.Name(), "mariadb") != errors.Is(err, errors.ErrUnsupported) {
+		_, receives := inbox.NewRunner(db, a.Registry, a.Producer, inbox.RunnerConfig{}, receiver)
+		_, forwards := relay.NewRunner(db, a.Registry, relay.RunnerConfig{}, bank(newShelf()))
+		if err := errors.Join(receives, forwards); receives == nil || forwards == nil || strings.Contains(t.Name(), "mariadb") != errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("got %v, want ErrUnsupported on MariaDB, and elsewhere that there is no log", err)
 		}
 	})

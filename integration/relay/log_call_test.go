@@ -13,6 +13,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -46,7 +47,7 @@ func TestALogRelayWhosePublisherHangs(t *testing.T) {
 			<-goes
 			return broker.ErrUnavailable
 		}
-		r, stop := l.runs(bank(s, relay.PublishTimeout(time.Millisecond), relay.WithCircuit(circuit)))
+		r, stop := l.runs(bankWith(s, relay.LogConfig{PublishTimeout: time.Millisecond, Circuit: circuit}))
 		t.Cleanup(goOn) // before the end of the runner
 		testapp.Eventually(t, "the first is given up", func() bool { _, _, open := circuit.Tripped(); return open })
 		hangs.Store(false)
@@ -81,7 +82,7 @@ func TestAPublisherThatPanics(t *testing.T) {
 		l, s := newLedger(t, db), newShelf()
 		l.deposit(1, 1)
 		s.before = func(int, []broker.Record) error { panic("no more") }
-		r, _ := l.runs(bank(s, bus.MaxAttempts(2)))
+		r, _ := l.runs(bankWith(s, relay.LogConfig{MaxAttempts: 2}))
 		testapp.Eventually(t, "it halts", func() bool { return l.stats(r).Halted == 1 })
 		if stats := l.stats(r); !strings.Contains(stats.LastError, "no more") {
 			t.Errorf("got %q, want what it panicked with", stats.LastError)
@@ -98,8 +99,8 @@ func TestPublishTelemetryThatPanics(t *testing.T) {
 		panics := func(bus.ProduceFunc) bus.ProduceFunc {
 			return func(context.Context, *bus.Batch) error { panic("no span") }
 		}
-		config := relay.RunnerConfig{Logger: slog.New(slog.DiscardHandler), PublishTelemetry: panics}
-		r, _ := l.runsWith(config, bank(newShelf(), bus.MaxAttempts(2)))
+		config := relay.RunnerConfig{Logger: slog.New(slog.DiscardHandler), Telemetry: panics}
+		r, _ := l.runsWith(config, bankWith(newShelf(), relay.LogConfig{MaxAttempts: 2}))
 		testapp.Eventually(t, "it halts", func() bool { return l.stats(r).Halted == 1 })
 		if stats := l.stats(r); !strings.Contains(stats.LastError, "no span") {
 			t.Errorf("got %q, want what it panicked with", stats.LastError)
@@ -119,8 +120,8 @@ func TestTheTraceOfAnEvent(t *testing.T) {
 		from.deposit(1, 1)
 		receiver := intoLog(b.subscribe())
 		to := newLedger(t, db, receiver.Consumer(), bus.Consume("tell", func(context.Context, deposited) error { return nil }))
-		runWith(from, relay.RunnerConfig{Log: from.log, PublishTelemetry: one.Publish()}, bank(b))
-		runWith(to, relay.RunnerConfig{Log: to.log, Telemetry: two.Receive()}, receiver)
+		from.runsWith(relay.RunnerConfig{Telemetry: one.Publish()}, bank(b))
+		to.receivesWith(inbox.RunnerConfig{Telemetry: two.Receive()}, receiver)
 		to.Start(two.config())
 		created, published, received, consumed := one.span(t, "send "), one.span(t, "publish ledger"), two.span(t, "receive from-bank"), two.span(t, "process ")
 		if parent := consumed.Parent(); parent.TraceID() != created.SpanContext().TraceID() || parent.SpanID() != created.SpanContext().SpanID() {
@@ -135,13 +136,6 @@ func TestTheTraceOfAnEvent(t *testing.T) {
 			t.Errorf("%s: got a span of kind %s, want client", published.Name(), kind)
 		}
 	})
-}
-
-// runWith runs one relay until the end of the test.
-func runWith(l *ledger, config relay.RunnerConfig, one relay.Relay) {
-	l.Helper()
-	r := testapp.Must[*relay.Runner](l.T)(relay.NewRunner(l.DB, l.Registry, l.Producer, config, one))
-	(&service{app: l.app, runner: r}).run()
 }
 
 // stalls is a shelf whose answers to the second question, where it stands, and later ones wait.
@@ -166,7 +160,7 @@ func TestWhoIsBehindHaltsNothing(t *testing.T) {
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		from, s := newLedger(t, db), &stalls{shelf: newShelf(), goOn: make(chan struct{})}
 		from.deposit(1, 1)
-		r, _ := from.runs(bank(s, relay.PublishTimeout(time.Minute)))
+		r, _ := from.runs(bankWith(s, relay.LogConfig{PublishTimeout: time.Minute}))
 		testapp.Eventually(t, "it asks where the broker stands", func() bool { return s.asked.Load() == 2 })
 		from.Exec("UPDATE event_subscriptions SET owner = 'another'")
 		from.deposit(1, 1)

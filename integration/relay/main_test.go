@@ -10,6 +10,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
@@ -26,50 +27,60 @@ const shop = "/shop/orders"
 
 // publishes is the consumer of a service that sends orders to a broker.
 func publishes(b broker.Publisher, options ...bus.ConsumerOption) bus.Consumer {
-	all := append([]bus.ConsumerOption{relay.Source(shop), relay.Route[order]("orders"), bus.AttemptDelay(1)}, options...)
-	return relay.NewForwarder("to-broker", b, all...)
+	return publishesWith(b, relay.Config{}, options...)
+}
+
+// publishesWith is publishes with settings other than the source and the routes.
+func publishesWith(b broker.Publisher, config relay.Config, options ...bus.ConsumerOption) bus.Consumer {
+	config.Source, config.Routes = shop, []relay.Route{relay.To[order]("orders")}
+	return relay.NewForwarder("to-broker", b, config, append([]bus.ConsumerOption{bus.AttemptDelay(1)}, options...)...)
 }
 
 // service is an application that receives.
 type service struct {
 	*app
-	runner *relay.Runner
+	runner *inbox.Runner
 	stop   func()
 }
 
 // receives makes an application with a receiver and these consumers. Nothing runs yet.
-func receives(t *testing.T, db *bun.DB, receiver relay.Receiver, consumers ...bus.Consumer) *service {
+func receives(t *testing.T, db *bun.DB, receiver inbox.Receiver, consumers ...bus.Consumer) *service {
 	t.Helper()
-	return receivesWith(t, db, relay.RunnerConfig{}, receiver, consumers...)
+	return receivesWith(t, db, inbox.RunnerConfig{}, receiver, consumers...)
 }
 
-func receivesWith(t *testing.T, db *bun.DB, config relay.RunnerConfig, receiver relay.Receiver, consumers ...bus.Consumer) *service {
+func receivesWith(t *testing.T, db *bun.DB, config inbox.RunnerConfig, receiver inbox.Receiver, consumers ...bus.Consumer) *service {
 	t.Helper()
 	a := testapp.New(t, db, append(consumers, receiver.Consumer())...)
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	runner := testapp.Must[*relay.Runner](t)(relay.NewRunner(db, a.Registry, a.Producer, config, receiver))
+	runner := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(db, a.Registry, a.Producer, config, receiver))
 	return &service{app: a, runner: runner, stop: func() {}}
 }
 
 // run runs the receiver until the end of the test, or stop.
-func (s *service) run() {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
+func (s *service) run() { s.stop = untilStop(s.T, s.runner.Run) }
+
+// untilStop runs a part until stop, or the end of the test.
+func untilStop(t *testing.T, run func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := s.runner.Run(ctx); err != nil {
-			s.Errorf("run: got %v, want nil", err)
+		if err := run(ctx); err != nil {
+			t.Errorf("run: got %v, want nil", err)
 		}
 	}()
-	s.stop = func() { cancel(); <-done }
-	s.Cleanup(s.stop)
+	stop = sync.OnceFunc(func() { cancel(); <-done })
+	t.Cleanup(stop)
+	return stop
 }
 
-func (s *service) stats() relay.Stats {
+func (s *service) stats() inbox.Stats {
 	s.Helper()
-	all := testapp.Must[[]relay.Stats](s.T)(s.runner.Stats(s.Context()))
+	all := testapp.Must[[]inbox.Stats](s.T)(s.runner.Stats(s.Context()))
 	return all[0]
 }
 

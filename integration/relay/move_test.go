@@ -16,6 +16,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -30,7 +31,7 @@ func TestAConsumerMovesToAnotherService(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		const n = 300
 		b := newBroker()
-		target := receives(t, testdb.SQLite(t), relay.Receive("from-shop", b.subscribe(), relay.Accept[order]()), effects(t, db, "charge-card"), testapp.Consumed("unrelated"))
+		target := receives(t, testdb.SQLite(t), inbox.NewReceiver("from-shop", b.subscribe(), inbox.Accept[order]()), effects(t, db, "charge-card"), testapp.Consumed("unrelated"))
 		effects(t, target.DB, "charge-card") // its table, too
 		target.run()
 		target.Start(testapp.Fast())
@@ -41,7 +42,7 @@ func TestAConsumerMovesToAnotherService(t *testing.T) {
 		}
 		old := testapp.New(t, db, effects(t, db, "charge-card"))
 		produce(old, 0, n/3)
-		forwards := testapp.New(t, db, publishes(b, bus.Aliases("charge-card"), relay.Recipients("charge-card")))
+		forwards := testapp.New(t, db, publishesWith(b, relay.Config{Recipients: []string{"charge-card"}}, bus.Aliases("charge-card")))
 		running := old.Start(testapp.Fast())
 		forwards.Start(testapp.Fast())
 		produce(forwards, n/3, 2*n/3)
@@ -66,13 +67,13 @@ func TestWhoIsRenamed(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var charged, sent atomic.Int64
 		b := newBroker()
-		target := receives(t, testdb.SQLite(t), relay.Receive("from-shop", b.subscribe(), relay.Accept[order]()),
+		target := receives(t, testdb.SQLite(t), inbox.NewReceiver("from-shop", b.subscribe(), inbox.Accept[order]()),
 			testapp.Counting("charge", &charged, bus.Aliases("charge-card")), testapp.Counting("send-receipt", &sent))
 		target.run()
 		target.Start(testapp.Fast())
 		testapp.New(t, db, bus.Declare[order]("to-payments", bus.Forwards())).Produce(order{ID: "of the relay"})
 		testapp.New(t, db, testapp.Consumed("charge-card")).Produce(order{ID: "of the consumer"})
-		shop := testapp.New(t, db, publishes(b, bus.Aliases("to-payments", "charge-card"), relay.Recipients("charge-card", "send-receipt")))
+		shop := testapp.New(t, db, publishesWith(b, relay.Config{Recipients: []string{"charge-card", "send-receipt"}}, bus.Aliases("to-payments", "charge-card")))
 		shop.Start(testapp.Fast())
 		shop.Produce(order{ID: "of today"})
 		testapp.Eventually(t, "all are taken over", func() bool { return shop.Empty() && target.stats().Accepted+target.stats().Parked == 3 })
@@ -112,7 +113,8 @@ func TestWhatIsForwardedIsNotConsumedHere(t *testing.T) {
 		for i := range n {
 			old.Produce(order{ID: fmt.Sprint(i)}, outbox.InsertID(fmt.Sprint(i)), outbox.Header("tenant", "acme"))
 		}
-		move := []bus.ConsumerOption{bus.Aliases("charge-card", "send-receipt"), relay.Recipients("charge-card", "send-receipt")}
+		move := relay.Config{Recipients: []string{"charge-card", "send-receipt"}}
+		former := bus.Aliases("charge-card", "send-receipt")
 		b, has, free := newBroker(), make(chan struct{}, 1), make(chan struct{})
 		stuck := publisher(func(_ context.Context, records []broker.Record) []error {
 			if b.put(records...); len(b.all()) == 2*n {
@@ -122,10 +124,11 @@ func TestWhatIsForwardedIsNotConsumedHere(t *testing.T) {
 			return slices.Repeat([]error{broker.ErrUnavailable}, len(records))
 		})
 		// Each message has a call and a worker of its own: calls that a busy machine splits would wait for the first, which stays.
-		apart := append(slices.Clone(move), relay.PublishTimeout(time.Minute), bus.BatchSize(1), bus.Concurrency(2*n))
+		apart := move
+		apart.PublishTimeout = time.Minute
 		config := testapp.Fast()
 		config.Concurrency = 2 * n
-		vanishes := testapp.New(t, db, publishes(stuck, apart...)).Start(config)
+		vanishes := testapp.New(t, db, publishesWith(stuck, apart, former, bus.BatchSize(1), bus.Concurrency(2*n))).Start(config)
 		<-has
 		old.Exec("DELETE FROM message_claims") // as if the lease were over
 		processor := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(db, old.Registry, testapp.Fast()))
@@ -141,7 +144,7 @@ func TestWhatIsForwardedIsNotConsumedHere(t *testing.T) {
 			}
 			return nil
 		})
-		testapp.New(t, db, publishes(b, move...)).Start(testapp.Fast())
+		testapp.New(t, db, publishesWith(b, move, former)).Start(testapp.Fast())
 		testapp.Eventually(t, "all are gone", old.Empty)
 		ids := make(map[string]int)
 		for _, r := range b.all() {
@@ -271,7 +274,7 @@ func TestWhoKeepsTheFormerName(t *testing.T) {
 				meet()
 				b.put(records...)
 				return nil
-			}), relay.Source(shop), relay.Route[order]("orders"), bus.Aliases(from))
+			}), relay.Config{Source: shop, Routes: []relay.Route{relay.To[order]("orders")}}, bus.Aliases(from))
 		}
 		testapp.New(t, db, forwards("to-charge", "charge-card"), forwards("to-note", "note"),
 			bus.Consume("make-bill", func(context.Context, order) error { meet(); return nil }, bus.Aliases("bill"))).Start(testapp.Fast())

@@ -12,9 +12,9 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
-	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
 // queue gives each batch to one of its subscribers, and once more until one acknowledges it.
@@ -74,7 +74,7 @@ func TestAnOlderInstanceLeavesANewTypeToNewerOnes(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		q := newQueue()
 		older := func() *service {
-			return receives(t, db, relay.Receive("from-shop", q, relay.Accept[order]()), testapp.Consumed("ship"))
+			return receives(t, db, inbox.NewReceiver("from-shop", q, inbox.Accept[order]()), testapp.Consumed("ship"))
 		}
 		first := older()
 		first.run()
@@ -82,7 +82,7 @@ func TestAnOlderInstanceLeavesANewTypeToNewerOnes(t *testing.T) {
 		testapp.Eventually(t, "what no instance accepts is dropped", func() bool { return q.acked.Load() == 2 && first.stats().Ignored == 1 })
 
 		gate := held{q, make(chan struct{})}
-		receiver := relay.Receive("from-shop", gate, relay.Accept[order](), relay.Accept[testapp.Refund]())
+		receiver := inbox.NewReceiver("from-shop", gate, inbox.Accept[order](), inbox.Accept[testapp.Refund]())
 		repay := bus.Consume("repay", func(context.Context, testapp.Refund) error { return nil })
 		newer := receives(t, db, receiver, testapp.Consumed("ship"), repay)
 		newer.run()
@@ -127,13 +127,13 @@ func TestAnOlderInstanceGivesItsTurnToANewerOne(t *testing.T) {
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		b := newBroker()
 		sub := b.subscribe() // each goes on where the other one was
-		olderReceiver := relay.Receive("from-bank", sub, relay.AppendToLog("bank"), relay.Accept[opened]())
+		olderReceiver := inbox.NewReceiver("from-bank", sub, inbox.AppendToLog("bank"), inbox.Accept[opened]())
 		newerReceiver := intoLog(sub)
 		older := newLedger(t, db, olderReceiver.Consumer())
 		newer := newLedger(t, db, newerReceiver.Consumer())
-		first, _ := older.runs(olderReceiver)
+		first, _ := older.receives(olderReceiver)
 		testapp.Eventually(t, "the older one receives", sub.active.Load)
-		second, _ := newer.runs(newerReceiver)
+		second, _ := newer.receives(newerReceiver)
 		testapp.Eventually(t, "the newer one stands by", func() bool { return receiverStats(newer, second).Standby })
 		b.put(deposit("account-1", 1), deposit("account-1", 2), deposit("account-1", 3))
 		testapp.Eventually(t, "the newer one has all", func() bool { return sub.acked.Load() == 3 })

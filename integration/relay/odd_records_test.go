@@ -8,9 +8,9 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
-	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
 // crate is a payload as applications have it.
@@ -42,13 +42,13 @@ func (b *once) Subscribe(ctx context.Context, fn func(context.Context, []broker.
 type odd struct {
 	runs     []crate
 	poisoned []string
-	relay.Stats
+	inbox.Stats
 }
 
-func receive(t *testing.T, records []broker.Record, options ...relay.ReceiveOption) (o odd) {
+func receive(t *testing.T, records []broker.Record, options ...inbox.Option) (o odd) {
 	t.Helper()
 	b := &once{records, make(chan struct{})}
-	receiver := relay.Receive("from", b, append(options, relay.Accept[crate]())...)
+	receiver := inbox.NewReceiver("from", b, append(options, inbox.Accept[crate]())...)
 	var n atomic.Int64
 	runs := make(chan crate, len(records))
 	a := testapp.New(t, testdb.SQLite(t), receiver.Consumer(), bus.Consume("ship", func(_ context.Context, p crate) error {
@@ -56,14 +56,14 @@ func receive(t *testing.T, records []broker.Record, options ...relay.ReceiveOpti
 		runs <- p
 		return nil
 	}))
-	runner := testapp.Must[*relay.Runner](t)(relay.NewRunner(a.DB, a.Registry, a.Producer, relay.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver))
+	runner := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(a.DB, a.Registry, a.Producer, inbox.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error)
 	go func() { ended <- runner.Run(ctx) }()
 	<-b.done
 	p := a.Start(testapp.Fast())
 	testapp.Eventually(t, "done", a.Empty)
-	stats := testapp.Must[[]relay.Stats](t)(runner.Stats(t.Context()))
+	stats := testapp.Must[[]inbox.Stats](t)(runner.Stats(t.Context()))
 	cancel()
 	<-ended
 	p.MustStop()
@@ -117,18 +117,14 @@ func attributes(pairs ...string) map[string]string {
 
 // TestNullDataIsPoisoned: an event whose data is null has none, and its consumer does not run with a zero payload.
 func TestNullDataIsPoisoned(t *testing.T) {
-	outbox := map[string]string{"id": "4d47e190-0402-4048-bc2c-89dd54343cdc", "eventType": "crate"}
 	for _, c := range []struct {
 		name    string
 		record  broker.Record
-		options []relay.ReceiveOption
+		options []inbox.Option
 	}{
 		{"structured", structured(`{"specversion":"1.0","id":"1","source":"/s","type":"crate","data":null}`), nil},
 		{"structured, with its type", structured(`{"specversion":"1.0","id":"1","source":"/s","type":"crate","datacontenttype":"application/json","data":null}`), nil},
 		{"binary", broker.Record{ContentType: "application/json", Attributes: attributes(), Body: []byte("null")}, nil},
-		{"Debezium, payload column NULL, JsonConverter with its envelope", broker.Record{Destination: "outbox.event.crate", Headers: outbox, Body: []byte(`{"schema":{"type":"string","optional":true},"payload":null}`)}, []relay.ReceiveOption{relay.Debezium()}},
-		{"Debezium, payload column NULL, JsonConverter without", broker.Record{Destination: "outbox.event.crate", Headers: outbox, Body: []byte(`null`)}, []relay.ReceiveOption{relay.Debezium()}},
-		{"Debezium, payload column NULL, no value", broker.Record{Destination: "outbox.event.crate", Headers: outbox}, []relay.ReceiveOption{relay.Debezium()}},
 		{"structured, text", structured(`{"specversion":"1.0","id":"1","source":"/s","type":"crate","datacontenttype":"text/plain","data":null}`), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -146,40 +142,10 @@ func TestNullDataIsPoisoned(t *testing.T) {
 	})
 }
 
-// TestForeignRecordsOfDebeziumAreIgnored: a null without headers is what a compacted topic has for a removed key.
-func TestForeignRecordsOfDebeziumAreIgnored(t *testing.T) {
-	for name, r := range map[string]broker.Record{
-		"a null":                         {Destination: "outbox.event.crate", Key: "1"},
-		"other eventType, without an id": {Destination: "outbox.event.crate", Key: "1", Headers: map[string]string{"eventType": "OrderShipped"}, Body: []byte(`{}`)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := receive(t, []broker.Record{r}, relay.Debezium())
-			if o.Ignored != 1 || len(o.poisoned) != 0 {
-				t.Errorf("got unknown %d, poisoned %v, want unknown 1 and nothing poisoned", o.Ignored, o.poisoned)
-			}
-		})
-	}
-	t.Run("a null, without Debezium", func(t *testing.T) {
-		o := receive(t, []broker.Record{{Destination: "outbox.event.crate", Key: "1"}})
-		if o.Ignored != 1 || len(o.poisoned) != 0 {
-			t.Errorf("got unknown %d, poisoned %v, want unknown 1 and nothing poisoned", o.Ignored, o.poisoned)
-		}
-	})
-}
-
-// TestDebeziumKeepsAnEnvelopeOfTheApplicationsOwn: what Kafka Connect writes has a schema that is an object with a type, or null.
-func TestDebeziumKeepsAnEnvelopeOfTheApplicationsOwn(t *testing.T) {
-	headers := map[string]string{"id": "4d47e190-0402-4048-bc2c-89dd54343cdc", "eventType": "crate"}
-	for name, body := range map[string]string{
-		"schema is a text":   `{"schema":"v2","payload":{"id":"inner"}}`,
-		"schema is a number": `{"schema":3,"payload":{"id":"inner"}}`,
-		"upper case":         `{"Schema":{"name":"v2"},"Payload":{"id":"inner"}}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := receive(t, []broker.Record{{Destination: "outbox.event.crate", Headers: headers, Body: []byte(body)}}, relay.Debezium())
-			if len(o.runs) == 1 && o.runs[0].ID == "inner" {
-				t.Errorf("the consumer got %+v, which is only a part of %s", o.runs[0], body)
-			}
-		})
+// TestANullIsIgnored: a compacted topic has one for a removed key.
+func TestANullIsIgnored(t *testing.T) {
+	o := receive(t, []broker.Record{{Destination: "outbox.event.crate", Key: "1"}})
+	if o.Ignored != 1 || len(o.poisoned) != 0 {
+		t.Errorf("got unknown %d, poisoned %v, want unknown 1 and nothing poisoned", o.Ignored, o.poisoned)
 	}
 }

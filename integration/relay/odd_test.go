@@ -14,10 +14,10 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
-	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
 // TestARecordThatCannotBeStored: MariaDB takes no packet of the size of one, so that it stays at the broker,
@@ -28,7 +28,7 @@ func TestARecordThatCannotBeStored(t *testing.T) {
 	huge := broker.Record{Destination: "orders", Body: bytes.Repeat([]byte{0xff}, 13<<20)} // a third more in base64
 	b.put(event("1", order{ID: "1"}), huge, event("2", order{ID: "2"}))
 	sub := b.subscribe()
-	s := receives(t, testdb.MariaDB(t), relay.Receive("from-shop", sub, relay.Accept[order]()), testapp.Consumed("ship"))
+	s := receives(t, testdb.MariaDB(t), inbox.NewReceiver("from-shop", sub, inbox.Accept[order]()), testapp.Consumed("ship"))
 	s.run()
 	testapp.Eventually(t, "the receiver says why it pauses", func() bool {
 		paused := s.stats().Paused
@@ -67,7 +67,7 @@ func TestAPayloadOnWhichTheApplicationPanics(t *testing.T) {
 				Attributes: map[string]string{"specversion": "1.0", "id": fmt.Sprint(i), "source": "/odd", "type": "touchy"}})
 		}
 		sub := b.subscribe()
-		s := receives(t, db, relay.Receive("from-odd", sub, relay.Accept[touchy]()),
+		s := receives(t, db, inbox.NewReceiver("from-odd", sub, inbox.Accept[touchy]()),
 			bus.Consume("feel", func(context.Context, touchy) error { return nil }, bus.Ordered(bus.BlockKey)))
 		s.run()
 		s.Start(testapp.Fast())
@@ -85,7 +85,7 @@ func TestWhatALayerOfTheProducerRefuses(t *testing.T) {
 		b := newBroker()
 		b.put(event("1", order{ID: "1"}), event("2", order{ID: "bad"}), event("3", order{ID: "3"}))
 		sub := b.subscribe()
-		receiver := relay.Receive("from-shop", sub, relay.Accept[order]())
+		receiver := inbox.NewReceiver("from-shop", sub, inbox.Accept[order]())
 		a := testapp.New(t, db, testapp.Consumed("ship"), receiver.Consumer())
 		var down atomic.Bool
 		down.Store(true)
@@ -102,7 +102,7 @@ func TestWhatALayerOfTheProducerRefuses(t *testing.T) {
 				return next(ctx, batch)
 			}
 		}}}))
-		runner := testapp.Must[*relay.Runner](t)(relay.NewRunner(db, a.Registry, producer, relay.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver))
+		runner := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(db, a.Registry, producer, inbox.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver))
 		s := &service{app: a, runner: runner, stop: func() {}}
 		s.run()
 		testapp.Eventually(t, "it comes again", func() bool { return sub.given.Load() > 1 && strings.Contains(s.stats().Paused, "away") })
@@ -129,7 +129,7 @@ func TestLayersOfTheProducerChangeAMessageOnce(t *testing.T) {
 			b.put(r)
 		}
 		sub := b.subscribe()
-		receiver := relay.Receive("from-shop", sub, relay.Accept[order]())
+		receiver := inbox.NewReceiver("from-shop", sub, inbox.Accept[order]())
 		a := testapp.New(t, db, testapp.Consumed("ship"), receiver.Consumer())
 		seal := func(next bus.ProduceFunc) bus.ProduceFunc {
 			return func(ctx context.Context, batch *bus.Batch) error {
@@ -146,7 +146,7 @@ func TestLayersOfTheProducerChangeAMessageOnce(t *testing.T) {
 			}
 		}
 		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{seal}}))
-		s := &service{app: a, runner: testapp.Must[*relay.Runner](t)(relay.NewRunner(db, a.Registry, producer, relay.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver)), stop: func() {}}
+		s := &service{app: a, runner: testapp.Must[*inbox.Runner](t)(inbox.NewRunner(db, a.Registry, producer, inbox.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver)), stop: func() {}}
 		s.run()
 		testapp.Eventually(t, "all is acknowledged", func() bool { return sub.acked.Load() == 4 })
 		for _, row := range s.Pending() {
@@ -198,7 +198,7 @@ func TestRecordsThatAllFailTakeFewWrites(t *testing.T) {
 					tried.Add(1)
 				}
 			}))
-			s := receives(t, db, relay.Receive("from-odd", sub, relay.Accept[touchy]()),
+			s := receives(t, db, inbox.NewReceiver("from-odd", sub, inbox.Accept[touchy]()),
 				bus.Consume("feel", func(context.Context, touchy) error { return nil }, bus.Ordered(bus.BlockKey)))
 			s.run()
 			testapp.Eventually(t, "all is acknowledged", func() bool { return sub.acked.Load() == batch })

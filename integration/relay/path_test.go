@@ -7,10 +7,10 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
-	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
 // TestFromOneServiceToAnother: what is produced in one database is consumed in another, with
@@ -21,7 +21,7 @@ func TestFromOneServiceToAnother(t *testing.T) {
 		b := newBroker()
 		sender := testapp.New(t, testdb.SQLite(t), publishes(b))
 		var got seen
-		receiver := receives(t, db, relay.Receive("from-shop", b.subscribe(), relay.Accept[order]()), got.consumer("ship"))
+		receiver := receives(t, db, inbox.NewReceiver("from-shop", b.subscribe(), inbox.Accept[order]()), got.consumer("ship"))
 		receiver.run()
 		receiver.Start(testapp.Fast())
 		receipt := sender.Produce(order{ID: "1", N: 7}, outbox.OrderingKey("customer:1"), outbox.Header("tenant", "acme"), outbox.Header("odd name", "a\nb"))
@@ -57,7 +57,7 @@ func TestOneEffectEach(t *testing.T) {
 		sender := testapp.New(t, testdb.SQLite(t), publishes(b))
 		sub := b.subscribe()
 		sub.again = 2
-		receiver := receives(t, db, relay.Receive("from-shop", sub, relay.Accept[order]()), effects(t, db, "ship"))
+		receiver := receives(t, db, inbox.NewReceiver("from-shop", sub, inbox.Accept[order]()), effects(t, db, "ship"))
 		receiver.run()
 		receiver.Start(testapp.Fast())
 		sender.ProduceMany(n)
@@ -93,11 +93,11 @@ func TestALostAcknowledgementIsDeliveredAgain(t *testing.T) {
 			return nil
 		}
 		ship := effects(t, db, "ship")
-		receiver := receives(t, db, relay.Receive("from-shop", first, relay.Accept[order]()), ship)
+		receiver := receives(t, db, inbox.NewReceiver("from-shop", first, inbox.Accept[order]()), ship)
 		receiver.run()
 		testapp.Eventually(t, "some is acknowledged", func() bool { return first.acked.Load() >= 100 })
 		receiver.stop()
-		other := receives(t, db, relay.Receive("from-shop", b.subscribe(), relay.Accept[order]()), ship)
+		other := receives(t, db, inbox.NewReceiver("from-shop", b.subscribe(), inbox.Accept[order]()), ship)
 		other.run()
 		other.Start(testapp.Fast())
 		testapp.Eventually(t, "all arrived", func() bool { s := other.stats(); return s.Accepted+s.Duplicates == n && other.Empty() })
@@ -120,7 +120,7 @@ func TestEachReceiverHasItsOwnInbox(t *testing.T) {
 		var got seen
 		for _, name := range []string{"one", "two", "two"} {
 			sub := b.subscribe()
-			s := receives(t, db, relay.Receive(name, sub, relay.Accept[order]()), got.consumer("ship"))
+			s := receives(t, db, inbox.NewReceiver(name, sub, inbox.Accept[order]()), got.consumer("ship"))
 			s.run()
 			testapp.Eventually(t, "it is acknowledged", func() bool { return sub.acked.Load() == 1 })
 			s.stop()

@@ -74,7 +74,7 @@ func TestAnOutageWritesNothing(t *testing.T) {
 				b := newBroker()
 				b.failWith(func(broker.Record) error { return away })
 				var circuit outbox.Circuit
-				a := testapp.New(t, db, publishes(b, relay.WithCircuit(&circuit), bus.MaxAttempts(1)))
+				a := testapp.New(t, db, publishesWith(b, relay.Config{Circuit: &circuit}, bus.MaxAttempts(1)))
 				a.ProduceMany(n)
 				before := a.Pending()
 				a.Start(testapp.Fast())
@@ -125,8 +125,7 @@ func TestADestinationThatIsAwayHoldsUpNoOther(t *testing.T) {
 			}
 			return nil
 		})
-		a := testapp.New(t, db, relay.NewForwarder("to-broker", b, relay.Source(shop), bus.MaxAttempts(1), bus.Concurrency(1),
-			relay.Route[order]("orders"), relay.Route[testapp.Refund]("refunds")))
+		a := testapp.New(t, db, relay.NewForwarder("to-broker", b, relay.Config{Source: shop, Routes: []relay.Route{relay.To[order]("orders"), relay.To[testapp.Refund]("refunds")}}, bus.MaxAttempts(1), bus.Concurrency(1)))
 		for i := range refunds {
 			a.Produce(testapp.Refund{ID: fmt.Sprint(i)})
 		}
@@ -166,7 +165,7 @@ func TestAPublisherThatHangs(t *testing.T) {
 		}
 		return errs
 	})
-	a = testapp.New(t, a.DB, publishes(hang, relay.WithCircuit(&circuit), relay.PublishTimeout(50*time.Millisecond)))
+	a = testapp.New(t, a.DB, publishesWith(hang, relay.Config{Circuit: &circuit, PublishTimeout: 50 * time.Millisecond}))
 	a.ProduceMany(3)
 	r := a.Start(testapp.Fast())
 	testapp.Eventually(t, "the circuit is open", func() bool { _, _, open := circuit.Tripped(); return open })
@@ -185,7 +184,7 @@ func TestAPublisherThatIgnoresItsTimeout(t *testing.T) {
 	free := make(chan struct{})
 	t.Cleanup(func() { close(free) })
 	stuck := publisher(func(context.Context, []broker.Record) []error { <-free; return nil })
-	a := testapp.New(t, testdb.SQLite(t), publishes(stuck, relay.WithCircuit(&circuit), relay.PublishTimeout(50*time.Millisecond), bus.Timeout(100*time.Millisecond), bus.MaxAttempts(1)))
+	a := testapp.New(t, testdb.SQLite(t), publishesWith(stuck, relay.Config{Circuit: &circuit, PublishTimeout: 50 * time.Millisecond}, bus.Timeout(100*time.Millisecond), bus.MaxAttempts(1)))
 	a.ProduceMany(3)
 	config := testapp.Fast()
 	config.DrainTimeout = 100 * time.Millisecond
@@ -216,7 +215,7 @@ func TestAStopIsNoOutage(t *testing.T) {
 		}
 		return errs
 	})
-	a := testapp.New(t, testdb.SQLite(t), publishes(hang, relay.WithCircuit(&circuit)))
+	a := testapp.New(t, testdb.SQLite(t), publishesWith(hang, relay.Config{Circuit: &circuit}))
 	a.ProduceMany(3)
 	config := testapp.Fast()
 	config.DrainTimeout = 10 * time.Millisecond
@@ -262,7 +261,7 @@ func TestAProbeThatIsNotTakenClosesTheCircuit(t *testing.T) {
 				}
 				return nil
 			})
-			a := testapp.New(t, testdb.SQLite(t), publishes(b, relay.WithCircuit(&circuit), bus.BatchSize(1), bus.Concurrency(1)))
+			a := testapp.New(t, testdb.SQLite(t), publishesWith(b, relay.Config{Circuit: &circuit}, bus.BatchSize(1), bus.Concurrency(1)))
 			a.ProduceMany(20)
 			a.Start(testapp.Fast())
 			testapp.Eventually(t, "the others are published", func() bool { return len(b.all()) >= 19 })
@@ -290,14 +289,12 @@ func TestRoutes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		b := newBroker()
-		to := relay.NewForwarder("to-broker", b, relay.Source(shop), relay.Structured(), relay.Recipients("ship", "a, b", "bill"),
-			relay.Route[order]("", relay.DestinationFunc(func(m *bus.Message, o order) (string, error) {
-				if o.ID == "panic" {
-					panic("no")
-				}
-				return fmt.Sprintf("orders.%d", o.N), nil
-			}), relay.MapPayload(func(o order) (public, error) { return public{Number: o.ID}, nil })),
-			relay.Route[keyedRefund]("refunds", relay.PayloadAliases("refund")), bus.MaxAttempts(1), bus.Aliases("bill"))
+		to := relay.NewForwarder("to-broker", b, relay.Config{Source: shop, Structured: true, Recipients: []string{"ship", "a, b", "bill"}, Routes: []relay.Route{relay.To[order]("", relay.DestinationFunc(func(m *bus.Message, o order) (string, error) {
+			if o.ID == "panic" {
+				panic("no")
+			}
+			return fmt.Sprintf("orders.%d", o.N), nil
+		}), relay.MapPayload(func(o order) (public, error) { return public{Number: o.ID}, nil })), relay.To[keyedRefund]("refunds", relay.PayloadAliases("refund"))}}, bus.MaxAttempts(1), bus.Aliases("bill"))
 		a := testapp.New(t, db, to)
 		a.Produce(order{ID: "1", N: 4}, outbox.OrderingKey("customer"))
 		a.Produce(order{ID: "panic"})

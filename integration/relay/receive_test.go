@@ -16,11 +16,11 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
-	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
 // hostile are records that nobody can take, by what is said of them.
@@ -76,7 +76,7 @@ func TestWhatCannotBeTakenIsParked(t *testing.T) {
 		b.put(unknown)
 		sub := b.subscribe()
 		sub.batch, sub.again = 17, 1
-		s := receives(t, db, relay.Receive("from-shop", sub, relay.Accept[order]()), effects(t, db, "ship"))
+		s := receives(t, db, inbox.NewReceiver("from-shop", sub, inbox.Accept[order]()), effects(t, db, "ship"))
 		s.run()
 		s.Start(testapp.Fast())
 		testapp.Eventually(t, "all is acknowledged", func() bool { return sub.acked.Load() == int64(len(b.all())) })
@@ -116,7 +116,7 @@ func TestAParkedRecordIsTakenOnceItCanBe(t *testing.T) {
 		var fixed atomic.Bool
 		b := newBroker()
 		b.put(broker.Record{Destination: "orders", ID: "1", Headers: map[string]string{"odd": "\xff"}, Body: []byte{0xff, 0, 1}})
-		mapping := relay.MapRecord(func(r broker.Record) (broker.Record, error) {
+		mapping := inbox.MapRecord(func(r broker.Record) (broker.Record, error) {
 			if r.Attributes != nil {
 				return r, nil
 			}
@@ -128,7 +128,7 @@ func TestAParkedRecordIsTakenOnceItCanBe(t *testing.T) {
 			}
 			return event("1", order{ID: "1"}), nil
 		})
-		s := receives(t, db, relay.Receive("from-shop", b.subscribe(), relay.Accept[order](), mapping), effects(t, db, "ship"))
+		s := receives(t, db, inbox.NewReceiver("from-shop", b.subscribe(), inbox.Accept[order](), mapping), effects(t, db, "ship"))
 		s.run()
 		s.Start(testapp.Fast())
 		testapp.Eventually(t, "it is poisoned", func() bool { return len(s.Poisoned()) == 1 })
@@ -163,7 +163,7 @@ func TestIDs(t *testing.T) {
 			b.put(r)
 		}
 		b.put(event("no uuid", order{ID: "2"}))
-		s := receives(t, db, relay.Receive("from-shop", b.subscribe(), relay.Accept[order]()), testapp.Consumed("ship"), testapp.Consumed("now-bill", bus.Aliases("bill")), testapp.Consumed("other"))
+		s := receives(t, db, inbox.NewReceiver("from-shop", b.subscribe(), inbox.Accept[order]()), testapp.Consumed("ship"), testapp.Consumed("now-bill", bus.Aliases("bill")), testapp.Consumed("other"))
 		s.run()
 		testapp.Eventually(t, "all arrived", func() bool { st := s.stats(); return st.Accepted+st.Duplicates == 4 })
 		got := make(map[string]string)
@@ -194,7 +194,7 @@ func TestAConsumerIsToldOnceWhoeverElseIs(t *testing.T) {
 		for _, size := range []int{1, 100} { // of batches: apart, and in one
 			sub := b.subscribe()
 			sub.batch = size
-			s := receives(t, db, relay.Receive(fmt.Sprint("from-shop-", size), sub, relay.Accept[order]()), testapp.Consumed("ship"), testapp.Consumed("bill"), testapp.Consumed("mail"))
+			s := receives(t, db, inbox.NewReceiver(fmt.Sprint("from-shop-", size), sub, inbox.Accept[order]()), testapp.Consumed("ship"), testapp.Consumed("bill"), testapp.Consumed("mail"))
 			s.run()
 			testapp.Eventually(t, "all arrived", func() bool { return sub.acked.Load() == int64(n) })
 			s.stop()
@@ -224,7 +224,7 @@ func TestRetention(t *testing.T) {
 		for i := range n {
 			b.put(event(fmt.Sprint(i), order{ID: fmt.Sprint(i)}))
 		}
-		s := receives(t, db, relay.Receive("from-shop", sub, relay.Accept[order](), relay.DeduplicationWindow(time.Minute)), testapp.Consumed("ship"))
+		s := receives(t, db, inbox.NewReceiver("from-shop", sub, inbox.Accept[order](), inbox.DeduplicationWindow(time.Minute)), testapp.Consumed("ship"))
 		s.run()
 		testapp.Eventually(t, "all arrived", func() bool { return s.stats().Accepted == n })
 		s.stop()
@@ -257,7 +257,7 @@ func TestBackPressure(t *testing.T) {
 		sub.batch = batch
 		var paused atomic.Bool
 		paused.Store(true)
-		s := receives(t, db, relay.Receive("from-shop", sub, relay.Accept[order](), relay.MaxBacklog(most)), effects(t, db, "ship"))
+		s := receives(t, db, inbox.NewReceiver("from-shop", sub, inbox.Accept[order](), inbox.MaxBacklog(most)), effects(t, db, "ship"))
 		s.run()
 		testapp.Eventually(t, "nothing is fetched", func() bool { return s.stats().Paused != "" && !sub.active.Load() || sub.acked.Load() == n })
 		if waiting := len(s.Pending()); waiting <= most || waiting > most+2*batch {
@@ -281,7 +281,7 @@ func TestABacklogIsCountedRarely(t *testing.T) {
 		b := newBroker()
 		sub := b.subscribe()
 		sub.batch = 1
-		receiver := relay.Receive("from-shop", sub, relay.Accept[order](), relay.MaxBacklog(most))
+		receiver := inbox.NewReceiver("from-shop", sub, inbox.Accept[order](), inbox.MaxBacklog(most))
 		a := newApp(testapp.Consumed("ship"), receiver.Consumer())
 		a.ProduceMany(most - room)
 		var counts atomic.Int64
@@ -290,7 +290,7 @@ func TestABacklogIsCountedRarely(t *testing.T) {
 				counts.Add(1)
 			}
 		}))
-		runner := testapp.Must[*relay.Runner](t)(relay.NewRunner(db, a.Registry, a.Producer, relay.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver))
+		runner := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(db, a.Registry, a.Producer, inbox.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver))
 		ctx, cancel := context.WithCancel(ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- runner.Run(ctx) }()
@@ -349,10 +349,10 @@ func TestNothingIsAcknowledgedThatIsNotCommitted(t *testing.T) {
 				return errors.New("away")
 			}
 		}
-		receiver := relay.Receive("from-shop", sub, relay.Accept[order]())
+		receiver := inbox.NewReceiver("from-shop", sub, inbox.Accept[order]())
 		a := testapp.New(t, db, effects(t, db, "ship"), receiver.Consumer())
 		a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{fails}}))
-		runner := testapp.Must[*relay.Runner](t)(relay.NewRunner(db, a.Registry, a.Producer, relay.RunnerConfig{}, receiver))
+		runner := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(db, a.Registry, a.Producer, inbox.RunnerConfig{}, receiver))
 		s := &service{app: a, runner: runner}
 		s.run()
 		testapp.Eventually(t, "some went back", func() bool { return sub.given.Load() > 2 || sub.acked.Load() > 0 })
@@ -395,7 +395,7 @@ func TestTelemetryAcknowledgesNothing(t *testing.T) {
 				}
 			}
 			sub := b.subscribe()
-			receiver := relay.Receive("from-shop", sub, relay.Accept[order]())
+			receiver := inbox.NewReceiver("from-shop", sub, inbox.Accept[order]())
 			a := testapp.New(t, testdb.SQLite(t), testapp.Consumed("ship"), receiver.Consumer())
 			breaks := func(next bus.ProduceFunc) bus.ProduceFunc {
 				return func(ctx context.Context, batch *bus.Batch) error {
@@ -406,8 +406,8 @@ func TestTelemetryAcknowledgesNothing(t *testing.T) {
 				}
 			}
 			producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{breaks}}))
-			config := relay.RunnerConfig{Telemetry: telemetry, Logger: slog.New(slog.DiscardHandler)}
-			s := &service{app: a, runner: testapp.Must[*relay.Runner](t)(relay.NewRunner(a.DB, a.Registry, producer, config, receiver))}
+			config := inbox.RunnerConfig{Telemetry: telemetry, Logger: slog.New(slog.DiscardHandler)}
+			s := &service{app: a, runner: testapp.Must[*inbox.Runner](t)(inbox.NewRunner(a.DB, a.Registry, producer, config, receiver))}
 			b.put(event("1", order{ID: "1"}))
 			s.run()
 			testapp.Eventually(t, "it came back, or was acknowledged", func() bool { return sub.given.Load()+sub.acked.Load() > 0 })
@@ -429,7 +429,7 @@ func TestASubscriptionThatEndsIsTriedAgain(t *testing.T) {
 	missing := errors.New("no such subscription")
 	sub.fails.Store(&missing)
 	var log testapp.Lines
-	s := receivesWith(t, testdb.SQLite(t), relay.RunnerConfig{Logger: log.Logger()}, relay.Receive("from-shop", sub, relay.Accept[order]()), testapp.Consumed("ship"))
+	s := receivesWith(t, testdb.SQLite(t), inbox.RunnerConfig{Logger: log.Logger()}, inbox.NewReceiver("from-shop", sub, inbox.Accept[order]()), testapp.Consumed("ship"))
 	s.run()
 	testapp.Eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "no such subscription") && s.stats().Paused != "" })
 	sub.fails.Store(nil)
@@ -449,7 +449,7 @@ func TestASubscriberThatPanics(t *testing.T) {
 		<-ctx.Done()
 		return err
 	})
-	s := receivesWith(t, testdb.SQLite(t), relay.RunnerConfig{Logger: log.Logger()}, relay.Receive("from-shop", panics, relay.Accept[order]()), testapp.Consumed("ship"))
+	s := receivesWith(t, testdb.SQLite(t), inbox.RunnerConfig{Logger: log.Logger()}, inbox.NewReceiver("from-shop", panics, inbox.Accept[order]()), testapp.Consumed("ship"))
 	s.run()
 	testapp.Eventually(t, "it goes on", func() bool { return s.stats().Accepted == 1 })
 	if text := log.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "no such field") {
@@ -483,7 +483,7 @@ func (f *flaky) Subscribe(ctx context.Context, fn func(context.Context, []broker
 func TestASubscriptionThatHasWorkedIsTriedAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	var log testapp.Lines
-	s := receivesWith(t, testdb.SQLite(t), relay.RunnerConfig{Logger: log.Logger()}, relay.Receive("from-shop", &flaky{}, relay.Accept[order]()), testapp.Consumed("ship"))
+	s := receivesWith(t, testdb.SQLite(t), inbox.RunnerConfig{Logger: log.Logger()}, inbox.NewReceiver("from-shop", &flaky{}, inbox.Accept[order]()), testapp.Consumed("ship"))
 	s.run()
 	testapp.Eventually(t, "it has ended three times", func() bool { return strings.Count(log.String(), "next_try_within") == 3 })
 	for within, n := range map[string]int{"next_try_within=1s": 2, "next_try_within=2s": 1} {
@@ -501,7 +501,7 @@ func TestKeys(t *testing.T) {
 		byKey, byAttribute, none := event("1", order{ID: "1"}), event("2", order{ID: "2"}), event("3", order{ID: "3"})
 		byKey.Key, byAttribute.Attributes["partitionkey"] = "a", "b"
 		b.put(byKey, byAttribute, none)
-		s := receives(t, db, relay.Receive("from-shop", b.subscribe(), relay.Accept[order]()), testapp.Consumed("ship", bus.Ordered(bus.BlockKey)))
+		s := receives(t, db, inbox.NewReceiver("from-shop", b.subscribe(), inbox.Accept[order]()), testapp.Consumed("ship", bus.Ordered(bus.BlockKey)))
 		s.run()
 		testapp.Eventually(t, "all arrived", func() bool { st := s.stats(); return st.Accepted == 2 && st.Parked == 1 })
 	})
@@ -530,10 +530,10 @@ func TestABatchThatIsTooMuchIsTakenInParts(t *testing.T) {
 						return fmt.Errorf("layer: %w", context.DeadlineExceeded)
 					}
 				}
-				receiver := relay.Receive("from-"+name, sub, relay.Accept[order]())
+				receiver := inbox.NewReceiver("from-"+name, sub, inbox.Accept[order]())
 				a := testapp.New(t, db, testapp.Consumed("ship"), receiver.Consumer())
 				a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{slow}}))
-				s := &service{app: a, runner: testapp.Must[*relay.Runner](t)(relay.NewRunner(db, a.Registry, a.Producer, relay.RunnerConfig{}, receiver))}
+				s := &service{app: a, runner: testapp.Must[*inbox.Runner](t)(inbox.NewRunner(db, a.Registry, a.Producer, inbox.RunnerConfig{}, receiver))}
 				s.run()
 				testapp.Eventually(t, "all are acknowledged", func() bool { return sub.acked.Load() == int64(test.records) })
 				a.Exec("DELETE FROM consumer_messages")

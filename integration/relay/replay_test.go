@@ -11,12 +11,12 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
-	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
 // modes is what ran, and in which mode, below a layer that skips mails on a replay.
@@ -60,7 +60,7 @@ func TestAReplayFromTheBroker(t *testing.T) {
 		var ran modes
 		note := func(ctx context.Context, _ order) error { return ran.note(ctx) }
 		consumers := []bus.Consumer{bus.Consume("ship", note), bus.Consume("mail", note)}
-		live := receives(t, db, relay.Receive("from-shop", b.subscribe(), relay.Accept[order]()), consumers...)
+		live := receives(t, db, inbox.NewReceiver("from-shop", b.subscribe(), inbox.Accept[order]()), consumers...)
 		live.run()
 		stopLive := live.Start(skipping()).MustStop
 		testapp.Eventually(t, "it has run", func() bool { return live.stats().Accepted == 1 && live.Empty() && len(live.Poisoned()) == 1 })
@@ -72,7 +72,7 @@ func TestAReplayFromTheBroker(t *testing.T) {
 		ran.all = nil
 		live.Exec("DELETE FROM poisoned_messages")
 
-		again := receives(t, db, relay.Receive("from-shop-again", b.subscribe(), relay.Accept[order](), relay.MarkAsReplay()), consumers...)
+		again := receives(t, db, inbox.NewReceiver("from-shop-again", b.subscribe(), inbox.Accept[order](), inbox.MarkAsReplay()), consumers...)
 		again.run()
 		stopAgain := again.Start(skipping()).MustStop
 		testapp.Eventually(t, "it is over", func() bool { return again.stats().Accepted == 1 && again.Empty() && len(again.Poisoned()) == 1 })
@@ -84,7 +84,7 @@ func TestAReplayFromTheBroker(t *testing.T) {
 		ran.all = nil
 
 		// What was for a consumer that nobody knew is marked, too, once it is known.
-		known := receives(t, db, relay.Receive("from-shop-again", b.subscribe(), relay.Accept[order](), relay.MarkAsReplay()), append(consumers, bus.Consume("later", note))...)
+		known := receives(t, db, inbox.NewReceiver("from-shop-again", b.subscribe(), inbox.Accept[order](), inbox.MarkAsReplay()), append(consumers, bus.Consume("later", note))...)
 		known.run()
 		known.Start(skipping())
 		requeue(known.app)
@@ -108,9 +108,9 @@ func TestAReplayIntoTheLog(t *testing.T) {
 		b := newBroker()
 		var ran modes
 		note := func(ctx context.Context, _ deposited) error { return ran.note(ctx) }
-		receiver := relay.Receive("again", b.subscribe(), relay.AppendToLog("bank"), relay.Accept[deposited](), relay.MarkAsReplay())
+		receiver := inbox.NewReceiver("again", b.subscribe(), inbox.AppendToLog("bank"), inbox.Accept[deposited](), inbox.MarkAsReplay())
 		to := newLedger(t, db, receiver.Consumer(), bus.Consume("tell", note), bus.Consume("mail", note))
-		to.runs(receiver)
+		to.receives(receiver)
 		to.Start(skipping())
 		b.put(broker.Record{Key: "account-1", Body: []byte(`{"amount":7}`), ContentType: "application/json",
 			Attributes: map[string]string{"specversion": "1.0", "id": "1", "source": "/bank", "type": "account.deposited"}})
@@ -129,7 +129,7 @@ func TestAReplayThatIsForwarded(t *testing.T) {
 			t.Parallel()
 			from, to := newBroker(), newBroker()
 			from.put(event("1", order{ID: "1"}), event("2", order{ID: "2"}))
-			s := receives(t, testdb.SQLite(t), relay.Receive("again", from.subscribe(), relay.Accept[order](), relay.MarkAsReplay()), publishes(to))
+			s := receives(t, testdb.SQLite(t), inbox.NewReceiver("again", from.subscribe(), inbox.Accept[order](), inbox.MarkAsReplay()), publishes(to))
 			config := testapp.Fast()
 			if skips {
 				config.Middleware = middleware.Default(middleware.Options{Middleware: []bus.Middleware{middleware.SkipOnReplay("to-broker")}})
@@ -141,7 +141,7 @@ func TestAReplayThatIsForwarded(t *testing.T) {
 				t.Fatalf("published: got %d, want %d", len(to.all()), want)
 			}
 			var ran modes
-			other := receives(t, testdb.SQLite(t), relay.Receive("there", to.subscribe(), relay.Accept[order]()),
+			other := receives(t, testdb.SQLite(t), inbox.NewReceiver("there", to.subscribe(), inbox.Accept[order]()),
 				bus.Consume("mail", func(ctx context.Context, _ order) error { return ran.note(ctx) }))
 			other.run()
 			other.Start(testapp.Fast())

@@ -20,7 +20,7 @@ func TestAStopWhileTheDatabaseHangs(t *testing.T) {
 	t.Cleanup(proxy.Close)
 	l, s := newLedger(t, testdb.OpenPostgres(t, through)), newShelf()
 	l.deposit(40, 2)
-	_, stop := l.runs(bank(s, relay.Shards(8)))
+	_, stop := l.runs(bankWith(s, relay.LogConfig{Shards: 8}))
 	testapp.Eventually(t, "all is published", func() bool { return l.done() })
 	proxy.Stall(true)
 	t.Cleanup(func() { proxy.Stall(false) }) // also for what else is cleaned up

@@ -7,9 +7,9 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
-	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
 // TestTwoProcessesReceiveTheSame: both are given everything, in batches that overlap, and each
@@ -25,7 +25,7 @@ func TestTwoProcessesReceiveTheSame(t *testing.T) {
 		for i := range 3 {
 			sub := b.subscribe()
 			sub.batch = 30 + 7*i
-			services, subs = append(services, receives(t, db, relay.Receive("from-shop", sub, relay.Accept[order]()), ship)), append(subs, sub)
+			services, subs = append(services, receives(t, db, inbox.NewReceiver("from-shop", sub, inbox.Accept[order]()), ship)), append(subs, sub)
 		}
 		for _, s := range services {
 			s.run()
@@ -68,7 +68,7 @@ func TestAnInboxThatIsAway(t *testing.T) {
 		}
 		for _, table := range []string{"inbox_messages", "consumer_messages"} {
 			sub := b.subscribe()
-			s := receives(t, db, relay.Receive("from-"+table, sub, relay.Accept[order]()), testapp.Consumed("ship"))
+			s := receives(t, db, inbox.NewReceiver("from-"+table, sub, inbox.Accept[order]()), testapp.Consumed("ship"))
 			s.run()
 			testapp.Eventually(t, "all is acknowledged", func() bool { return sub.acked.Load() == n })
 			s.Exec("ALTER TABLE " + table + " RENAME TO away")

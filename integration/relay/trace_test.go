@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -19,7 +20,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
@@ -63,7 +63,7 @@ func (tr traced) producer(a *app) *outbox.Producer {
 // at first. No key or payload is among what is recorded.
 func TestOneTraceOverBothServices(t *testing.T) {
 	t.Parallel()
-	for name, options := range map[string][]bus.ConsumerOption{"binary": nil, "structured": {relay.Structured()}} {
+	for name, config := range map[string]relay.Config{"binary": {}, "structured": {Structured: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -76,11 +76,11 @@ func TestOneTraceOverBothServices(t *testing.T) {
 					}
 					return nil
 				})
-				sender := testapp.New(t, testdb.SQLite(t), publishes(b, options...))
+				sender := testapp.New(t, testdb.SQLite(t), publishesWith(b, config))
 				sender.Producer = one.producer(sender)
-				receiver := relay.Receive("from-shop", b.subscribe(), relay.Accept[order]())
+				receiver := inbox.NewReceiver("from-shop", b.subscribe(), inbox.Accept[order]())
 				a := testapp.New(t, db, testapp.Consumed("ship"), receiver.Consumer())
-				runner := testapp.Must[*relay.Runner](t)(relay.NewRunner(db, a.Registry, two.producer(a), relay.RunnerConfig{Telemetry: two.Receive()}, receiver))
+				runner := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(db, a.Registry, two.producer(a), inbox.RunnerConfig{Telemetry: two.Receive()}, receiver))
 				s := &service{app: a, runner: runner}
 				s.run()
 				s.Start(two.config())
@@ -146,14 +146,14 @@ func TestReceiversAreShown(t *testing.T) {
 		late := event("1", order{ID: "secret"})
 		late.Attributes["time"] = time.Now().Add(-time.Hour).Format(time.RFC3339)
 		b.put(broker.Record{Body: []byte("secret")}, event("1", order{ID: "secret"}), late)
-		s := receives(t, db, relay.Receive("from-shop", b.subscribe(), relay.Accept[order](), relay.MaxBacklog(1)), testapp.Consumed("one"), testapp.Consumed("two"))
+		s := receives(t, db, inbox.NewReceiver("from-shop", b.subscribe(), inbox.Accept[order](), inbox.MaxBacklog(1)), testapp.Consumed("one"), testapp.Consumed("two"))
 		s.run()
 		testapp.Eventually(t, "all arrived", func() bool { return s.stats().Duplicates == 1 })
 		b.put(event("2", order{ID: "2"}))
 		testapp.Eventually(t, "it is paused", func() bool { return s.stats().Paused != "" })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- telemetry.ObserveRelays(ctx, s.runner, 10*time.Millisecond) }()
+		go func() { done <- telemetry.ObserveReceivers(ctx, s.runner, 10*time.Millisecond) }()
 		defer func() { cancel(); <-done }()
 		var got map[string]float64
 		testapp.Eventually(t, "it is shown", func() bool { got = telemetry.points(t); return len(got) > 0 })

@@ -2,15 +2,14 @@ package relay_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
-	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
 // deposit is a record of an event of a stream.
@@ -19,9 +18,9 @@ func deposit(stream string, n int) broker.Record {
 		Attributes: map[string]string{"specversion": "1.0", "id": fmt.Sprint(stream, " ", n), "source": "/bank", "type": "account.deposited"}}
 }
 
-func receiverStats(l *ledger, r *relay.Runner) relay.Stats {
+func receiverStats(l *ledger, r *inbox.Runner) inbox.Stats {
 	l.Helper()
-	return testapp.Must[[]relay.Stats](l.T)(r.Stats(l.Context()))[0]
+	return testapp.Must[[]inbox.Stats](l.T)(r.Stats(l.Context()))[0]
 }
 
 // TestOneProcessAtATimeReceivesIntoTheLog: a second one stands by, and goes on when the first stops,
@@ -31,12 +30,12 @@ func TestOneProcessAtATimeReceivesIntoTheLog(t *testing.T) {
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		b := newBroker()
 		subs := []*subscription{b.subscribe(), b.subscribe()}
-		receivers := []relay.Receiver{intoLog(subs[0]), intoLog(subs[1])}
+		receivers := []inbox.Receiver{intoLog(subs[0]), intoLog(subs[1])}
 		to := newLedger(t, db, receivers[0].Consumer())
-		_, stop := to.runs(receivers[0])
+		_, stop := to.receives(receivers[0])
 		b.put(deposit("account-1", 1))
 		testapp.Eventually(t, "the first receives", func() bool { return subs[0].acked.Load() == 1 })
-		r, _ := to.runs(receivers[1])
+		r, _ := to.receives(receivers[1])
 		testapp.Eventually(t, "the second stands by", func() bool { return receiverStats(to, r).Standby || subs[1].active.Load() })
 		b.put(deposit("account-1", 2))
 		testapp.Eventually(t, "the first receives", func() bool { return subs[0].acked.Load() == 2 })
@@ -60,7 +59,7 @@ func TestAProcessWhoseTurnIsOverAppendsNothing(t *testing.T) {
 		sub := b.subscribe()
 		receiver := intoLog(sub)
 		to := newLedger(t, db, receiver.Consumer())
-		r, _ := to.runs(receiver)
+		r, _ := to.receives(receiver)
 		b.put(deposit("account-1", 1))
 		testapp.Eventually(t, "it receives", func() bool { return sub.acked.Load() == 1 })
 		to.Exec("UPDATE event_subscriptions SET owner = 'another' WHERE name = 'receive:from-bank'")
@@ -83,16 +82,11 @@ func TestSeveralProcessesShareAReceiver(t *testing.T) {
 		var to *ledger
 		for range 2 {
 			sub := b.subscribe()
-			receiver := relay.Receive("from-bank", sub, relay.AppendToLog("bank"), relay.Accept[deposited](), relay.CompetingReceivers())
+			receiver := inbox.NewReceiver("from-bank", sub, inbox.AppendPartitionsToLog("bank"), inbox.Accept[deposited]())
 			to = newLedger(t, db, receiver.Consumer())
-			to.runs(receiver)
+			to.receives(receiver)
 			subs = append(subs, sub)
 		}
 		testapp.Eventually(t, "both subscribe", func() bool { return subs[0].active.Load() && subs[1].active.Load() })
-		receiver := relay.Receive("r", b.subscribe(), relay.Accept[order](), relay.CompetingReceivers())
-		_, err := relay.NewRunner(db, to.Registry, to.Producer, relay.RunnerConfig{}, receiver)
-		if err == nil || !strings.Contains(err.Error(), "Shared means nothing without AppendToLog") {
-			t.Errorf("got %v, want an error", err)
-		}
 	})
 }

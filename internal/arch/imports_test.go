@@ -20,7 +20,7 @@ type allowance struct {
 
 // public are the packages that users import, but for console, fxmodule and bustest.
 func public() []string {
-	return []string{"bus", "middleware", "admin", "outbox", "schedule", "schedule/cron", "poison", "notify", "otel", "eventlog/...", "broker", "relay", "ops"}
+	return []string{"bus", "middleware", "admin", "outbox", "schedule", "schedule/cron", "poison", "notify", "otel", "eventlog/...", "broker", "inbox", "relay", "ops"}
 }
 
 // ground is what bus stands on. Who may import bus may import that, too.
@@ -65,11 +65,12 @@ func law() []allowance {
 		{"ops", []string{"bus", "outbox", "admin", "poison", "schedule", "eventlog/projection", "internal/store", "internal/dberr", "internal/txn", "internal/presence"}, append([]string{uuid}, bun...)},
 		{"console", []string{"bus", "admin", "outbox", "poison", "schedule", "eventlog/projection", "ops", "internal/dberr"}, nil},
 		{"broker", nil, nil},
-		{"relay", []string{"bus", "broker", "outbox", "eventlog", "internal/cloudevents", "internal/presence", "internal/store", "internal/txn", "internal/dberr", "internal/isolate", "internal/outage", "internal/alarm"}, bun},
+		{"relay", []string{"bus", "broker", "outbox", "eventlog", "internal/cloudevents", "internal/presence", "internal/store", "internal/txn", "internal/dberr", "internal/isolate", "internal/outage", "internal/alarm"}, append([]string{uuid}, bun...)},
+		{"inbox", []string{"bus", "broker", "outbox", "eventlog", "internal/cloudevents", "internal/presence", "internal/store", "internal/txn", "internal/dberr", "internal/isolate", "internal/outage"}, append([]string{uuid}, bun...)},
 		{"internal/cloudevents", nil, nil},
 		{"notify", []string{"bus", "internal/store", "internal/outage"}, append([]string{backoff}, bun...)},
 		{"notify/pgxnotify", nil, []string{"github.com/jackc/pgx/v5"}}, // a module of its own, for the driver's sake
-		{"otel", []string{"bus", "admin", "outbox", "eventlog/projection", "relay", "internal/errtype"}, otelAPI},
+		{"otel", []string{"bus", "admin", "outbox", "eventlog/projection", "inbox", "relay", "internal/errtype"}, otelAPI},
 		{"fxmodule", append([]string{"internal/store"}, public()...), slices.Concat(bun, fx, otelAPI)},
 		{"bustest", append([]string{"internal/store", "internal/isolate"}, public()...), bun},
 		{"eventlog", []string{"bus", "internal/store", "internal/txn", "internal/dberr", "internal/outage"}, bun},

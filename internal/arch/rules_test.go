@@ -139,9 +139,9 @@ func goroutines(t *tree) []string {
 		"internal/engine/sweeper.go":           "sweeps",
 		"internal/engine/worker.go":            "messages, whose consumers are isolated",
 		"broker/internal/adapter/reconnect.go": "connections to brokers",
-		"relay/log_runner.go":                  "shards, whose publishers are isolated",
-		"relay/subscribe.go":                   "the lease of a turn; the subscriber is isolated",
-		"relay/runner.go":                      "the library's own loops",
+		"relay/dispatcher.go":                  "shards, whose publishers are isolated",
+		"inbox/subscription.go":                "the renewal of a lease; the subscriber is isolated",
+		"inbox/runner.go":                      "receivers, whose functions are isolated",
 		"schedule/processor.go":                "the library's own loops",
 	}
 	var violations []string

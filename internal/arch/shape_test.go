@@ -62,11 +62,7 @@ func tooLarge() map[string][2]int {
 		"internal/store/dialect.Names":         {31, 9},
 		"ops.Service":                          {31, 10},
 		"ops.Session":                          {80, 15},
-		"otel.Telemetry":                       {31, 8},
 		"poison.Store":                         {27, 7},
-		"relay.Runner":                         {59, 15},
-		"relay.receiving":                      {14, 7},
-		"relay.running":                        {14, 5},
 	}
 }
 

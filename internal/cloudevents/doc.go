@@ -1,4 +1,3 @@
-// Package cloudevents is the events of CloudEvents 1.0, and their JSON format.
-//
-// It knows no broker.
+// Package cloudevents reads and writes CloudEvents 1.0 events, their JSON format, and the
+// conventions of the library on top of them: headers and the names of consumers.
 package cloudevents

@@ -95,7 +95,10 @@ func wire(ctx context.Context, db *bun.DB, nc *nats.Conn, tracers trace.TracerPr
 		return nil, err
 	}
 	registry, err := bus.NewRegistry( // this, and the other consumers of the service
-		relay.NewForwarder("to-broker", publisher, relay.Source("/orders"), relay.Route[OrderPlaced]("orders.placed")),
+		relay.NewForwarder("to-broker", publisher, relay.Config{
+			Source: "/orders",
+			Routes: []relay.Route{relay.To[OrderPlaced]("orders.placed")},
+		}),
 	)
 	// end
 	if err != nil {

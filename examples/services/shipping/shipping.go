@@ -16,8 +16,8 @@ import (
 	amnats "github.com/asyncmonolith/asyncmonolith-go/broker/nats"
 	"github.com/asyncmonolith/asyncmonolith-go/examples/services/service"
 	"github.com/asyncmonolith/asyncmonolith-go/fxmodule"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
-	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
 // The stream of the broker, and this service's consumer of it, which exist already.
@@ -56,7 +56,7 @@ func Run(ctx context.Context, s service.Settings) error {
 		fxmodule.Module,
 		fxmodule.Migrate(),
 		fxmodule.Consumers(outbox.ConsumeTx("ship", ship)),
-		fxmodule.Relays(newReceiver),
+		fxmodule.Receivers(newReceiver),
 	)
 	// end
 	if err := app.Start(ctx); err != nil {
@@ -74,12 +74,12 @@ func Run(ctx context.Context, s service.Settings) error {
 }
 
 // newReceiver takes orders from the broker.
-func newReceiver(nc *nats.Conn, s service.Settings) (relay.Receiver, error) {
+func newReceiver(nc *nats.Conn, s service.Settings) (inbox.Receiver, error) {
 	subscriber, err := amnats.NewSubscriber(nc, amnats.SubscriberConfig{Stream: Stream, Consumer: Consumer, Batch: Batch})
 	if err != nil {
-		return relay.Receiver{}, err
+		return inbox.Receiver{}, err
 	}
-	return relay.Receive("from-orders", heldAt(s.HoldAt, subscriber), relay.Accept[OrderPlaced]()), nil
+	return inbox.NewReceiver("from-orders", heldAt(s.HoldAt, subscriber), inbox.Accept[OrderPlaced]()), nil
 }
 
 // snippet: ship

@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -26,8 +25,7 @@ func TestALogSurvivesLeaders(t *testing.T) {
 	const rounds, each, streams = 3, 2000, 20
 	at, appender := newShelf(t, brokers.StartNATS(t, 3), 3)
 	from := newBank(t, testdb.SQLite(t))
-	from.runs(relay.NewLogForwarder("ledger", appender, relay.Source("/bank"), relay.Events[deposited](), relay.Shards(2), bus.BatchSize(20),
-		bus.AttemptDelay(time.Millisecond), bus.MaxAttempts(1000)))
+	from.runs(relay.NewLogForwarder("ledger", appender, relay.LogConfig{Source: "/bank", Shards: 2, BatchSize: 20, AttemptDelay: time.Millisecond, MaxAttempts: 1000, Routes: []relay.Route{relay.To[deposited]("")}}))
 	for range rounds {
 		from.deposit(each, streams)
 		if err := at.killLeader(t); err != nil {

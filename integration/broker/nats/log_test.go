@@ -18,6 +18,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -66,14 +67,26 @@ func (b *bank) deposit(n, streams int) {
 }
 
 // runs runs a relay until stop, or the end of the test.
-func (b *bank) runs(r relay.Relay) (stop func()) {
+func (b *bank) runs(l relay.LogForwarder) (stop func()) {
 	b.Helper()
-	runner := testapp.Must[*relay.Runner](b.T)(relay.NewRunner(b.DB, b.Registry, b.Producer, relay.RunnerConfig{Log: b.log, Logger: slog.New(slog.DiscardHandler)}, r))
+	runner := testapp.Must[*relay.Runner](b.T)(relay.NewRunner(b.DB, b.Registry, relay.RunnerConfig{Log: b.log, Logger: slog.New(slog.DiscardHandler)}, l))
+	return b.untilStop(runner.Run)
+}
+
+// receives runs a receiver until stop, or the end of the test.
+func (b *bank) receives(r inbox.Receiver) (stop func()) {
+	b.Helper()
+	runner := testapp.Must[*inbox.Runner](b.T)(inbox.NewRunner(b.DB, b.Registry, b.Producer, inbox.RunnerConfig{Log: b.log, Logger: slog.New(slog.DiscardHandler)}, r))
+	return b.untilStop(runner.Run)
+}
+
+func (b *bank) untilStop(run func(context.Context) error) (stop func()) {
+	b.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(b.Context()))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := runner.Run(ctx); err != nil {
+		if err := run(ctx); err != nil {
 			b.Errorf("run: got %v, want nil", err)
 		}
 	}()
@@ -90,7 +103,7 @@ func TestAStreamThatIsMadeAnew(t *testing.T) {
 	from := newBank(t, db)
 	publishes := func(events, stored int) {
 		t.Helper()
-		stop := from.runs(relay.NewLogForwarder("ledger", appender, relay.Source("/bank"), relay.Events[deposited]()))
+		stop := from.runs(relay.NewLogForwarder("ledger", appender, relay.LogConfig{Source: "/bank", Routes: []relay.Route{relay.To[deposited]("")}}))
 		from.deposit(events, 5)
 		testapp.Poll(t, "all are there", 20*time.Second, 50*time.Millisecond, func() bool { return at.count(t) >= stored })
 		stop()
@@ -142,8 +155,7 @@ func TestALogOverJetStreamIntoAnother(t *testing.T) {
 		from := newBank(t, db)
 		from.deposit(n/2, streams)
 		gives := func() relay.LogForwarder {
-			return relay.NewLogForwarder("ledger", loses{appender}, relay.Source("/bank"), relay.Events[deposited](), relay.Shards(shards), bus.BatchSize(20),
-				bus.AttemptDelay(time.Millisecond), bus.MaxAttempts(1000), relay.PublishTimeout(timeout))
+			return relay.NewLogForwarder("ledger", loses{appender}, relay.LogConfig{Source: "/bank", Shards: shards, BatchSize: 20, AttemptDelay: time.Millisecond, MaxAttempts: 1000, PublishTimeout: timeout, Routes: []relay.Route{relay.To[deposited]("")}})
 		}
 		from.runs(gives())
 		from.runs(gives())
@@ -151,9 +163,9 @@ func TestALogOverJetStreamIntoAnother(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		receiver := relay.Receive("from-bank", subscriber, relay.AppendToLog("bank"), relay.Accept[deposited]())
+		receiver := inbox.NewReceiver("from-bank", subscriber, inbox.AppendToLog("bank"), inbox.Accept[deposited]())
 		to := newBank(t, testdb.SQLite(t), receiver.Consumer())
-		to.runs(receiver)
+		to.receives(receiver)
 		testapp.Eventually(t, "some are there", func() bool { return to.Count("SELECT count(*) FROM events") > 100 })
 		if err := servers.Kill(); err != nil {
 			t.Fatal(err)

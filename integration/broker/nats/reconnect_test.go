@@ -31,8 +31,7 @@ func TestTheCircuitClosesOnceTheServerIsBack(t *testing.T) {
 	at := newPlace(t, brokers.StartNATS(t, 1), 1)
 	nc := connectTo(t, at.servers.URL()) // with Options alone
 	var circuit outbox.Circuit
-	a := testapp.New(t, testdb.SQLite(t), relay.NewForwarder("to-nats", newPublisher(t, nc, timeout), relay.Source("/here"), relay.WithCircuit(&circuit),
-		relay.Route[testapp.Order](at.name+".x")))
+	a := testapp.New(t, testdb.SQLite(t), relay.NewForwarder("to-nats", newPublisher(t, nc, timeout), relay.Config{Source: "/here", Circuit: &circuit, Routes: []relay.Route{relay.To[testapp.Order](at.name + ".x")}}))
 	if err := at.servers.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	servers "github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/broker"
-	"github.com/asyncmonolith/asyncmonolith-go/relay"
 
 	amnats "github.com/asyncmonolith/asyncmonolith-go/broker/nats"
 	"github.com/asyncmonolith/asyncmonolith-go/broker/rabbitmq"
@@ -20,7 +20,7 @@ const maxBacklog = 10_000_000
 // link is what connects ours with a broker. The zero value is none.
 type link struct {
 	publisher broker.Publisher
-	receiver  relay.Receiver
+	receiver  inbox.Receiver
 	end       func()
 }
 
@@ -47,7 +47,7 @@ func dial(at servers.Address, v Variant) (l link, err error) {
 	if l.publisher, err = amnats.NewPublisher(nc, amnats.PublisherConfig{}); err == nil && v.Receive {
 		var sub broker.Subscriber
 		sub, err = amnats.NewSubscriber(nc, amnats.SubscriberConfig{Stream: at.Name, Consumer: at.Subscription})
-		l.receiver = relay.Receive("from-bench", sub, relay.Accept[Signup](), relay.MaxBacklog(maxBacklog))
+		l.receiver = inbox.NewReceiver("from-bench", sub, inbox.Accept[Signup](), inbox.MaxBacklog(maxBacklog))
 	}
 	if err != nil {
 		l.close()

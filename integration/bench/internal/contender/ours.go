@@ -16,6 +16,7 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/notify"
 	"github.com/asyncmonolith/asyncmonolith-go/notify/pgxnotify"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -187,7 +188,7 @@ func (s *ours) consumers() []bus.Consumer {
 		name := fmt.Sprintf("%s-%d", s.variant.Consumer, i)
 		switch {
 		case s.variant.Relay:
-			consumers[i] = relay.NewForwarder(name, s.link.publisher, relay.Source("/bench"), relay.Route[Signup](s.work.Place.Destination))
+			consumers[i] = relay.NewForwarder(name, s.link.publisher, relay.Config{Source: "/bench", Routes: []relay.Route{relay.To[Signup](s.work.Place.Destination)}})
 		case s.work.Transactional:
 			consumers[i] = outbox.ConsumeTx(name, s.insertEffect, s.variant.TxOptions...)
 		case s.variant.Batch > 0:
@@ -283,7 +284,7 @@ func (s *ours) Start(ctx context.Context) (stop func() error, err error) {
 	}
 	runs := []func(context.Context) error{processor.Run}
 	if s.variant.Receive {
-		runner, err := relay.NewRunner(s.db, s.registry, s.producer, relay.RunnerConfig{Logger: logger()}, s.link.receiver)
+		runner, err := inbox.NewRunner(s.db, s.registry, s.producer, inbox.RunnerConfig{Logger: logger()}, s.link.receiver)
 		if err != nil {
 			return nil, err
 		}

@@ -49,7 +49,7 @@ func (b *Bench) LogRelay(ctx context.Context, to *broker.JetStream, events, shar
 			if err != nil || n < events {
 				return n, err
 			}
-			stats, err := runner.Logs(ctx)
+			stats, err := runner.Stats(ctx)
 			if err != nil {
 				return 0, err
 			}
@@ -76,8 +76,8 @@ func (l *ledger) relay(at broker.Address, shards int) (_ *relay.Runner, end func
 		nc.Close()
 		return nil, nil, err
 	}
-	out := relay.NewLogForwarder("bench", appender, relay.Source("/bench"), relay.Events[booked](), relay.Shards(shards))
-	runner, err := relay.NewRunner(l.db, l.registry, l.producer, relay.RunnerConfig{Log: l.log, Logger: slog.New(slog.DiscardHandler)}, out)
+	out := relay.NewLogForwarder("bench", appender, relay.LogConfig{Source: "/bench", Shards: shards, Routes: []relay.Route{relay.To[booked]("")}})
+	runner, err := relay.NewRunner(l.db, l.registry, relay.RunnerConfig{Log: l.log, Logger: slog.New(slog.DiscardHandler)}, out)
 	if err != nil {
 		nc.Close()
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
@@ -40,8 +41,8 @@ type added struct {
 	consumers []bus.Consumer
 	audited   []string // payload types of a consumer that both have
 	types     []eventlog.Type
-	routes    []bus.ConsumerOption
-	accepts   []relay.ReceiveOption
+	routes    []relay.Route
+	accepts   []inbox.Option
 }
 
 type program struct {
@@ -49,7 +50,8 @@ type program struct {
 	producer  *outbox.Producer
 	log       *eventlog.Log
 	processor *outbox.Processor
-	relays    *relay.Runner
+	receiver  *inbox.Runner
+	forwarder *relay.Runner
 	session   *ops.Session
 	operator  *ops.Runner
 	running   sync.WaitGroup
@@ -80,7 +82,7 @@ func open(dsn string) (p *program, err error) {
 	p = &program{db: bun.NewDB(conns, pgdialect.New())}
 	adds, wait := additions(p), func(context.Context, later) error { return nil }
 	broker := table{p.db}
-	receiver := relay.Receive("inbox", broker, append(adds.accepts, relay.Accept[order]())...)
+	receiver := inbox.NewReceiver("inbox", broker, append(adds.accepts, inbox.Accept[order]())...)
 	types, err := eventlog.NewTypes(append(adds.types, eventlog.Event[opened]())...)
 	if err != nil {
 		return nil, err
@@ -93,12 +95,13 @@ func open(dsn string) (p *program, err error) {
 		return nil, err
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	var errs [6]error
+	var errs [7]error
 	p.producer, errs[0] = outbox.NewProducer(registry, outbox.ProducerConfig{})
 	p.log, errs[1] = eventlog.NewLog(registry, p.producer, eventlog.LogConfig{})
 	p.processor, errs[2] = outbox.NewProcessor(p.db, registry, outbox.ProcessorConfig{PollInterval: 50 * time.Millisecond, Logger: quiet})
-	p.relays, errs[3] = relay.NewRunner(p.db, registry, p.producer, relay.RunnerConfig{Log: p.log, Logger: quiet}, receiver,
-		relay.NewLogForwarder("ledger", broker, append(adds.routes, relay.Source("/bank"), relay.Route[opened]("accounts"))...))
+	p.receiver, errs[3] = inbox.NewRunner(p.db, registry, p.producer, inbox.RunnerConfig{Logger: quiet}, receiver)
+	p.forwarder, errs[6] = relay.NewRunner(p.db, registry, relay.RunnerConfig{Log: p.log, Logger: quiet},
+		relay.NewLogForwarder("ledger", broker, relay.LogConfig{Source: "/bank", Routes: append(adds.routes, relay.To[opened]("accounts"))}))
 	service, err := ops.New(ops.Config{DB: p.db, Registry: registry, UndoWindow: -1, Logger: quiet})
 	if err == nil {
 		p.session = service.As(ops.Principal{Name: release, Role: ops.Administrator})
@@ -113,8 +116,9 @@ func (p *program) do(ctx context.Context, command string) error {
 	switch command {
 	case "run":
 		p.running.Go(func() { _ = p.processor.Run(ctx) })
-		p.running.Go(func() { _ = p.relays.Run(ctx) })
-		for !p.processor.Health().Ready || !p.relays.Health().Ready {
+		p.running.Go(func() { _ = p.receiver.Run(ctx) })
+		p.running.Go(func() { _ = p.forwarder.Run(ctx) })
+		for !p.processor.Health().Ready || !p.receiver.Health().Ready || !p.forwarder.Health().Ready {
 			<-time.After(time.Millisecond)
 		}
 		return nil

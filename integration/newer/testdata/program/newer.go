@@ -10,6 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
@@ -44,8 +45,8 @@ func additions(p *program) added {
 		consumers: []bus.Consumer{outbox.ConsumeTx("repay", repay)},
 		audited:   []string{refund{}.PayloadType()},
 		types:     []eventlog.Type{eventlog.Event[deposited]()},
-		routes:    []bus.ConsumerOption{relay.Route[deposited]("accounts")},
-		accepts:   []relay.ReceiveOption{relay.Accept[refund]()},
+		routes:    []relay.Route{relay.To[deposited]("accounts")},
+		accepts:   []inbox.Option{inbox.Accept[refund]()},
 	}
 }
 

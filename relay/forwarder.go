@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -25,15 +27,42 @@ const (
 	publishGrace = 5 * time.Second
 )
 
-// NewForwarder makes a consumer that publishes the payloads for which it has a [Route]. It needs a
-// [Source]. It accepts the options of this package and those of any consumer, among them
-// bus.BatchSize, which defaults to 256 here, and bus.Concurrency, which limits concurrent batches
-// and defaults to 4. bus.NewRegistry reports mistakes. All batches share pub.
+// Config says how a relay publishes. Source and Routes are required.
+type Config struct {
+	// Source is the CloudEvents source of the relay's events, a URI reference: "/shop/orders" or
+	// "https://shop.example/orders". Together with the id it identifies an event globally, so it must
+	// differ from every other service's and must not change.
+	Source string
+	// Routes has a [To] for each payload type.
+	Routes []Route
+	// Recipients names the consumers of the records: a receiver writes messages only for those. A
+	// message produced for one of the relay's aliases that is also a recipient is for that consumer
+	// alone; any other alias is a former name of the relay. Use the consumer's name in this service;
+	// it may be an alias in the receiving service. Defaults to all consumers of the payload.
+	Recipients []string
+	// Structured makes records carry the whole event in one JSON object, for brokers that allow few
+	// attributes. Defaults to binary mode, where the payload is the body.
+	Structured bool
+	// ContentType is the media type of payloads, for registries with their own codec. Defaults to
+	// application/json.
+	ContentType string
+	// PublishTimeout limits one call of the publisher: up to 10 min. Defaults to 5 s.
+	PublishTimeout time.Duration
+	// Circuit is the circuit that the relay trips while the broker is unavailable. Set it to share a
+	// circuit between relays, or to reset it when the broker is known to be back. By default the
+	// relay has its own.
+	Circuit *outbox.Circuit
+}
+
+// NewForwarder makes a consumer that publishes the payloads for which config has a [Route]. It
+// accepts the options of any consumer, among them bus.BatchSize, which defaults to 256 here, and
+// bus.Concurrency, which limits concurrent batches and defaults to 4. bus.NewRegistry reports
+// mistakes. All batches share pub.
 //
 // A message is done once the broker has it. [broker.Publisher] lists the errors it distinguishes.
-// While the broker does not answer, or not within [PublishTimeout], pending messages are not
-// changed: a circuit (see outbox.Circuit) stops claims and lets single messages probe. It closes
-// when a probe succeeds, or when a [broker.ReconnectNotifier] reports that the broker is back.
+// While the broker does not answer, or not within PublishTimeout, pending messages are not changed:
+// a circuit (see outbox.Circuit) stops claims and lets single messages probe. It closes when a
+// probe succeeds, or when a [broker.ReconnectNotifier] reports that the broker is back.
 //
 // The circuit opens if there is no connection ([broker.ErrDisconnected]), or if no destination of
 // the routes answers. If only one destination does not answer, its messages are snoozed for as
@@ -51,132 +80,64 @@ const (
 //
 // The key of a record is the stream of an event, otherwise outbox.OrderingKey, otherwise what the
 // payload's OrderingKey method returns.
-func NewForwarder(name string, pub broker.Publisher, options ...bus.ConsumerOption) bus.Consumer {
-	p, config := newPublishing(name, pub, options)
-	if config.Timeout > 0 && config.Timeout <= p.timeout {
-		p.mistake("Timeout %s: more than the PublishTimeout of %s is allowed", config.Timeout, p.timeout)
-	}
-	if p.shardCount != 0 || p.park {
-		p.mistake("Shards and Park are for relay.NewLogForwarder")
-	}
+func NewForwarder(name string, pub broker.Publisher, config Config, options ...bus.ConsumerOption) bus.Consumer {
+	p := newPublishing(name, pub, config)
 	p.needDestinations()
-	all := []bus.ConsumerOption{bus.BatchSize(publishBatch), bus.Concurrency(publishAtOnce), bus.Timeout(p.timeout + publishGrace), bus.Forwards()}
-	all = append(append(all, options...), outbox.WithCircuit(p.circuit), p.refuse)
+	all := []bus.ConsumerOption{bus.BatchSize(publishBatch), bus.Concurrency(publishAtOnce), bus.Timeout(p.config.PublishTimeout + publishGrace), bus.Forwards()}
+	all = append(append(all, options...), outbox.WithCircuit(p.config.Circuit), p.refuse)
 	return bus.ConsumeRaw(name, p.consume, p.payloadTypes, all...)
 }
 
-// Source is the CloudEvents source of a relay's events, a URI reference: "/shop/orders" or
-// "https://shop.example/orders". Together with the id it identifies an event globally, so it must
-// differ from every other service's and must not change. It is required.
-func Source(source string) bus.ConsumerOption {
-	return publishOption(func(p *publishing) { p.source = source })
-}
-
-// Structured makes records carry the whole event in one JSON object, for brokers that allow few
-// attributes. Defaults to binary mode, where the payload is the body.
-func Structured() bus.ConsumerOption {
-	return publishOption(func(p *publishing) { p.structured = true })
-}
-
-// ContentType is the media type of payloads, for registries with their own codec. Defaults to
-// application/json.
-func ContentType(mediaType string) bus.ConsumerOption {
-	return publishOption(func(p *publishing) { p.contentType = mediaType })
-}
-
-// PublishTimeout limits one call of the publisher: up to 10 min. Defaults to 5 s.
-func PublishTimeout(d time.Duration) bus.ConsumerOption {
-	return publishOption(func(p *publishing) { p.timeout = d })
-}
-
-// WithCircuit sets the circuit that the relay trips while the broker is unavailable. Use it to
-// share a circuit between relays, or to reset it when the broker is known to be back. By default
-// the relay has its own.
-func WithCircuit(g *outbox.Circuit) bus.ConsumerOption {
-	return publishOption(func(p *publishing) { p.circuit = g })
-}
-
-// Recipients names the consumers of the records: [Receive] writes messages only for those. A
-// message produced for one of the relay's aliases that is also a recipient is for that consumer
-// alone; any other alias is a former name of the relay. Use the consumer's name in this service;
-// it may be an alias in the receiving service. Defaults to all consumers of the payload.
-func Recipients(consumers ...string) bus.ConsumerOption {
-	return publishOption(func(p *publishing) { p.consumers = append(p.consumers, consumers...) })
-}
-
-type publishKey struct{}
-
-// publishOption makes an option of this package a consumer option.
-func publishOption(set func(*publishing)) bus.ConsumerOption {
-	return func(c *bus.ConsumerConfig) {
-		p, ok := c.Value(publishKey{}).(*publishing)
-		if !ok {
-			p = &publishing{contentType: cloudevents.JSON, timeout: publishTimeout, circuit: new(outbox.Circuit)}
-			c.SetValue(publishKey{}, p)
-		}
-		set(p)
-	}
-}
-
-// publishing is a relay to a broker. It changes only behind pointers.
+// publishing publishes to a broker. It changes only behind pointers.
 type publishing struct {
 	name         string
 	pub          broker.Publisher
-	source       string
-	structured   bool
-	contentType  string
-	timeout      time.Duration
-	circuit      *outbox.Circuit
-	consumers    []string
+	config       Config            // with defaults
 	routes       map[string]*route // by stored names
 	inOrder      []*route
 	payloadTypes []string // the same names, in order
 	mistakes     []string
 	missing      *missing
-	shardCount   int  // of a log relay
-	park         bool // a log relay parks what it cannot publish
 }
 
-// newPublishing reads this package's options, and returns the other options in config.
-func newPublishing(name string, pub broker.Publisher, options []bus.ConsumerOption) (p *publishing, config bus.ConsumerConfig) {
-	publishOption(func(*publishing) {})(&config)
-	for _, option := range options {
-		if option != nil { // the consumer reports nil options
-			option(&config)
-		}
+func newPublishing(name string, pub broker.Publisher, config Config) *publishing {
+	config.Recipients = slices.Clone(config.Recipients)
+	config.ContentType = cmp.Or(config.ContentType, cloudevents.JSON)
+	config.PublishTimeout = cmp.Or(config.PublishTimeout, publishTimeout)
+	if config.Circuit == nil {
+		config.Circuit = new(outbox.Circuit)
 	}
-	p = config.Value(publishKey{}).(*publishing)
-	p.name, p.pub, p.missing = name, pub, new(missing)
+	p := &publishing{name: name, pub: pub, config: config, routes: make(map[string]*route), missing: new(missing)}
+	for _, r := range config.Routes {
+		p.add(r.route)
+	}
 	p.check()
-	if r, ok := pub.(broker.ReconnectNotifier); ok && p.circuit != nil {
-		r.OnReconnect(p.circuit.Reset)
+	if r, ok := pub.(broker.ReconnectNotifier); ok {
+		r.OnReconnect(config.Circuit.Reset)
 	}
-	if p.timeout <= 0 || p.timeout > maxTimeout {
-		p.timeout = publishTimeout // reported as a mistake
-	}
-	return p, config
+	return p
 }
 
 func (p *publishing) check() {
+	c := &p.config
 	if p.pub == nil {
 		p.mistake("the publisher is nil")
 	}
-	if _, err := url.Parse(p.source); p.source == "" || err != nil || printable(p.source) != p.source {
-		p.mistake("source %q: a URI reference is allowed, give one with relay.Source", p.source)
+	if _, err := url.Parse(c.Source); c.Source == "" || err != nil || cloudevents.Printable(c.Source) != c.Source {
+		p.mistake("Config.Source %q: a URI reference is allowed", c.Source)
 	}
-	if p.timeout <= 0 || p.timeout > maxTimeout {
-		p.mistake("PublishTimeout %s: more than 0 and up to %s is allowed", p.timeout, maxTimeout)
+	if c.PublishTimeout <= 0 || c.PublishTimeout > maxTimeout {
+		p.mistake("Config.PublishTimeout %s: more than 0 and up to %s is allowed", c.PublishTimeout, maxTimeout)
+		c.PublishTimeout = publishTimeout
 	}
-	if p.contentType == "" || printable(p.contentType) != p.contentType {
-		p.mistake("ContentType %q: a media type is allowed", p.contentType)
+	if cloudevents.Printable(c.ContentType) != c.ContentType {
+		p.mistake("Config.ContentType %q: a media type is allowed", c.ContentType)
 	}
-	if len(p.routes) == 0 {
-		p.mistake("it publishes nothing: give it a relay.Route")
+	if len(c.Routes) == 0 {
+		p.mistake("Config.Routes: it publishes nothing: give it a relay.To")
 	}
-	for _, consumer := range p.consumers {
-		if consumer == "" {
-			p.mistake("For: a name is empty")
-		}
+	if slices.Contains(c.Recipients, "") {
+		p.mistake("Config.Recipients: a name is empty")
 	}
 }
 
@@ -184,8 +145,11 @@ func (p *publishing) mistake(format string, args ...any) {
 	p.mistakes = append(p.mistakes, fmt.Sprintf("relay: "+format, args...))
 }
 
-// refuse is the option that reports mistakes in the others.
+// refuse is the option that reports mistakes in the configuration and in the options before it.
 func (p *publishing) refuse(c *bus.ConsumerConfig) {
+	if c.Timeout > 0 && c.Timeout <= p.config.PublishTimeout {
+		c.Mistake(fmt.Sprintf("relay: Timeout %s: more than the PublishTimeout of %s is allowed", c.Timeout, p.config.PublishTimeout))
+	}
 	for _, text := range p.mistakes {
 		c.Mistake(text)
 	}
@@ -217,26 +181,24 @@ func (p *publishing) consume(ctx context.Context, batch []*bus.Message) error {
 	return failed
 }
 
-var errTimeout = fmt.Errorf("relay: a call took longer than its timeout: %w", context.DeadlineExceeded)
-
 // publish returns an outcome for each record. Records for a destination that does not answer wait
 // without delaying others.
 func (p *publishing) publish(ctx context.Context, records []broker.Record) []error {
-	_, _, probes := p.circuit.Tripped()
+	_, _, probes := p.config.Circuit.Tripped()
 	if !probes {
 		p.missing.opened()
 	}
 	outcomes := make([]error, len(records))
 	sent, places := make([]broker.Record, 0, len(records)), make([]int, 0, len(records))
 	for i, record := range records {
-		if wait, held := p.missing.holds(record, p.timeout); held && !probes {
+		if wait, held := p.missing.holds(record, p.config.PublishTimeout); held && !probes {
 			outcomes[i] = p.snoozed(record, wait, fmt.Errorf("relay: destination %q does not answer: %w", record.Destination, broker.ErrUnavailable))
 			continue
 		}
 		sent, places = append(sent, record), append(places, i)
 	}
 	if len(sent) == 0 {
-		outage.Pause(ctx, p.missing.pace(p.timeout/2))
+		outage.Pause(ctx, p.missing.pace(p.config.PublishTimeout/2))
 		return outcomes
 	}
 	results := p.call(ctx, sent)
@@ -250,20 +212,20 @@ func (p *publishing) publish(ctx context.Context, records []broker.Record) []err
 		answered = answered && !away
 	}
 	if probes && answered && ctx.Err() == nil {
-		p.circuit.Reset() // also if the broker rejected the probe
+		p.config.Circuit.Reset() // also if the broker rejected the probe
 	}
 	return outcomes
 }
 
 // call calls the publisher and returns a result for each record.
 func (p *publishing) call(ctx context.Context, records []broker.Record) []error {
-	calling, cancel := context.WithTimeoutCause(ctx, p.timeout, errTimeout)
+	calling, cancel := context.WithTimeoutCause(ctx, p.config.PublishTimeout, isolate.ErrTimeout)
 	defer cancel()
 	// A publisher may ignore its context and be abandoned; then the failing destination is
 	// unknown.
 	defer context.AfterFunc(ctx, func() {
 		if errors.Is(context.Cause(ctx), bus.ErrTimeout) {
-			_ = p.circuit.Trip(errTimeout)
+			_ = p.config.Circuit.Trip(isolate.ErrTimeout)
 		}
 	})()
 	results := p.pub.Publish(calling, records)
@@ -290,7 +252,7 @@ func (p *publishing) outcome(ctx context.Context, record broker.Record, err erro
 		return err, true
 	case errors.Is(err, broker.ErrDisconnected):
 		p.missing.disconnected()
-		return p.circuit.Trip(err), true
+		return p.config.Circuit.Trip(err), true
 	case isSilence(err):
 		return p.unanswered(record, err), true
 	}
@@ -305,7 +267,7 @@ func (p *publishing) unanswered(record broker.Record, err error) error {
 	if others || !p.missing.silentAll(destinations) {
 		return p.snoozed(record, p.missing.wait(record), err)
 	}
-	released := p.circuit.Trip(err)
+	released := p.config.Circuit.Trip(err)
 	if len(destinations) == 1 {
 		return released
 	}

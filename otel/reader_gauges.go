@@ -3,7 +3,6 @@ package otel
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -18,12 +17,6 @@ type ReaderSource interface {
 	Stats(ctx context.Context) ([]projection.Stats, error)
 	// Unnumbered counts the events without a position.
 	Unnumbered(ctx context.Context) (int64, error)
-}
-
-// ObserveReaders is [Telemetry.Observe] for the readers of an event log: their lag, halted shards
-// and parked events, and how many events have no position.
-func (t *Telemetry) ObserveReaders(ctx context.Context, source ReaderSource, every time.Duration) error {
-	return t.observe(ctx, "observe readers", source == nil, &readerGauges{source: source}, every)
 }
 
 // readerGauges show the readers of an event log.

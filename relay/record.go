@@ -4,16 +4,12 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
 )
-
-// consumersAttribute is the extension attribute that names the event's consumers.
-const consumersAttribute = "consumers"
 
 // record makes a record from a message.
 func (p *publishing) record(codec bus.Codec, m *bus.Message) (broker.Record, error) {
@@ -28,37 +24,37 @@ func (p *publishing) record(codec bus.Codec, m *bus.Message) (broker.Record, err
 	if err != nil {
 		return broker.Record{}, err
 	}
-	names := joinNames(p.recipients(m))
+	names := cloudevents.JoinNames(p.recipients(m))
 	e := cloudevents.Event{Attributes: map[string]string{
-		"specversion": cloudevents.SpecVersion, "id": m.ID.String(), "source": p.source, "type": r.public,
-	}, ContentType: p.contentType, Data: to.payload}
+		"specversion": cloudevents.SpecVersion, "id": m.ID.String(), "source": p.config.Source, "type": r.public,
+	}, ContentType: p.config.ContentType, Data: to.payload}
 	if !m.CreatedAt.IsZero() {
 		e.Attributes["time"] = m.CreatedAt.UTC().Format(time.RFC3339Nano)
 	}
-	e.Set("partitionkey", printable(to.key))
-	e.Set(consumersAttribute, names)
+	e.Set("partitionkey", cloudevents.Printable(to.key))
+	e.Set(cloudevents.ConsumersAttribute, names)
 	if m.Event != nil {
-		e.Set("subject", printable(m.Event.Stream))
+		e.Set("subject", cloudevents.Printable(m.Event.Stream))
 		if m.Event.Position > 0 { // unknown for an event that was just recorded
 			e.Set("sequence", fmt.Sprintf("%019d", m.Event.Position))
 		}
 	}
 	e.Set("dataschema", r.schema)
-	e.Set("traceparent", printable(m.Headers["traceparent"]))
-	e.Set("tracestate", printable(m.Headers["tracestate"]))
+	e.Set("traceparent", cloudevents.Printable(m.Headers["traceparent"]))
+	e.Set("tracestate", cloudevents.Printable(m.Headers["tracestate"]))
 	record := broker.Record{ContentType: e.ContentType, Attributes: e.Attributes, Body: e.Data}
-	if p.structured {
+	if p.config.Structured {
 		body, err := e.JSON()
 		if err != nil {
 			return broker.Record{}, bus.Permanent(fmt.Errorf("relay: %w", err))
 		}
 		record = broker.Record{ContentType: cloudevents.Structured, Body: body}
 	}
-	record.Destination, record.Key, record.Headers = to.destination, to.key, outgoing(m.Headers)
+	record.Destination, record.Key, record.Headers = to.destination, to.key, cloudevents.Outgoing(m.Headers)
 	// Brokers drop records with a known id, even for another destination. Message ids are unique
 	// only within their source: two services may forward one event to one destination, with relays
 	// of the same name.
-	record.ID = m.ID.String() + "/" + hashOf(p.source, to.destination) + "/" + url.PathEscape(p.name)
+	record.ID = m.ID.String() + "/" + cloudevents.Hash(p.config.Source, to.destination) + "/" + url.PathEscape(p.name)
 	if names != "" {
 		record.ID += "/" + names
 	}
@@ -68,31 +64,8 @@ func (p *publishing) record(codec bus.Codec, m *bus.Message) (broker.Record, err
 // recipients are the consumers of a message; none means all. An alias that is not one of them is a
 // former name of the relay.
 func (p *publishing) recipients(m *bus.Message) []string {
-	if slices.Contains(p.consumers, m.ConsumerAlias) && m.ConsumerAlias != p.name {
+	if slices.Contains(p.config.Recipients, m.ConsumerAlias) && m.ConsumerAlias != p.name {
 		return []string{m.ConsumerAlias}
 	}
-	return p.consumers
-}
-
-// joinNames encodes consumer names as one attribute; splitNames decodes them.
-func joinNames(names []string) string {
-	escaped := make([]string, len(names))
-	for i, name := range names {
-		escaped[i] = url.QueryEscape(name)
-	}
-	return strings.Join(escaped, ",")
-}
-
-func splitNames(text string) (names []string, err error) {
-	if text == "" {
-		return nil, nil
-	}
-	for part := range strings.SplitSeq(text, ",") {
-		name, err := url.QueryUnescape(part)
-		if err != nil || name == "" {
-			return nil, fmt.Errorf("attribute %s %q: names separated by commas are allowed", consumersAttribute, cloudevents.Short(text))
-		}
-		names = append(names, name)
-	}
-	return names, nil
+	return p.config.Recipients
 }

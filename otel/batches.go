@@ -25,7 +25,7 @@ func (t *Telemetry) apply(ctx context.Context, b *bus.Batch, next bus.ProduceFun
 }
 
 // Receive returns the layer around batches that receivers of package relay accept: set it as
-// relay.RunnerConfig.Telemetry. It makes one span per batch, in its own trace, with links to the
+// inbox.RunnerConfig.Telemetry. It makes one span per batch, in its own trace, with links to the
 // spans that published its first records. The messages continue the traces of those spans. Use it
 // once.
 func (t *Telemetry) Receive() bus.ProduceMiddleware {
@@ -37,7 +37,7 @@ func (t *Telemetry) Receive() bus.ProduceMiddleware {
 }
 
 // Publish returns the layer around batches that log relays publish: set it as
-// relay.RunnerConfig.PublishTelemetry. It makes one span per batch, in its own trace, with links
+// relay.RunnerConfig.Telemetry. It makes one span per batch, in its own trace, with links
 // to the spans that appended its first events. The published events carry the context of those
 // spans, not of this span. Use it once.
 func (t *Telemetry) Publish() bus.ProduceMiddleware {
@@ -74,7 +74,7 @@ func (t *Telemetry) creationLinks(ctx context.Context, batch []*bus.Message) (li
 		if len(links) == maxLinks {
 			break
 		}
-		if _, creation := t.extract(ctx, m.Headers); creation.IsValid() && !seen[creation.SpanID()] {
+		if _, creation := t.propagator.extract(ctx, m.Headers); creation.IsValid() && !seen[creation.SpanID()] {
 			seen[creation.SpanID()] = true
 			links = append(links, trace.Link{SpanContext: creation})
 		}

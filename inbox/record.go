@@ -1,4 +1,4 @@
-package relay
+package inbox
 
 import (
 	"encoding/base64"
@@ -65,7 +65,7 @@ func encodeRecord(r broker.Record) (string, error) {
 	}
 	text, err := json.Marshal(p)
 	if err != nil {
-		return "", fmt.Errorf("relay: encode a record: %w", err)
+		return "", fmt.Errorf("inbox: encode a record: %w", err)
 	}
 	return string(text), nil
 }
@@ -74,7 +74,7 @@ func encodeRecord(r broker.Record) (string, error) {
 func decodeRecord(text []byte) (broker.Record, error) {
 	var p parkedRecord
 	if err := json.Unmarshal(text, &p); err != nil {
-		return broker.Record{}, errors.New("relay: the payload is no parked record")
+		return broker.Record{}, errors.New("inbox: the payload is no parked record")
 	}
 	r := broker.Record{Destination: string(p.Destination), Key: string(p.Key), ID: string(p.ID), ContentType: string(p.ContentType),
 		Attributes: fields(p.Attributes), Headers: fields(p.Headers)}

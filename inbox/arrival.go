@@ -1,18 +1,15 @@
-package relay
+package inbox
 
 import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,6 +18,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 )
 
 // arrival is a received record.
@@ -38,52 +36,59 @@ type arrival struct {
 // recipient is one of a record's several consumers, with the hash of a record for it alone.
 type recipient struct{ name, hash string }
 
-// read makes a message of a record. It returns an error only if Map does not return; then nothing
-// is known of the record.
-func (r *receiving) read(ctx context.Context, registry *bus.Registry, record broker.Record) (arrival, error) {
+// reader makes messages of a receiver's records.
+type reader struct {
+	receiver  *receiver
+	registry  *bus.Registry
+	abandoned *atomic.Int32 // calls of MapRecord's function that still run
+}
+
+// read makes a message of a record. It returns an error only if MapRecord's function does not
+// return; then nothing is known of the record.
+func (r *reader) read(ctx context.Context, record broker.Record) (arrival, error) {
 	mapped, e, err := r.mapped(ctx, record)
-	if errors.Is(err, errTimeout) {
+	if errors.Is(err, isolate.ErrTimeout) {
 		return arrival{}, err
 	}
-	return r.understand(registry, record, mapped, e, err), nil
+	return r.understand(record, mapped, e, err), nil
 }
 
 // understand makes a message of a record, given the result of mapped.
-func (r *receiving) understand(registry *bus.Registry, record, mapped broker.Record, e cloudevents.Event, err error) arrival {
+func (r *reader) understand(record, mapped broker.Record, e cloudevents.Event, err error) arrival {
 	a := arrival{record: record}
 	if err != nil {
 		// A shared topic may carry invalid events of other programs, which are ignored.
-		if kind := typeOf(mapped); kind != "" && r.types[kind] == "" || errors.Is(err, errNoEvent) && record.Body == nil {
+		if kind := typeOf(mapped); kind != "" && r.receiver.types[kind] == "" || errors.Is(err, errNoEvent) && mapped.Body == nil {
 			a.unknown = kind
 			return a
 		}
 		return a.park(err)
 	}
 	a.sent, _ = time.Parse(time.RFC3339, e.Attributes["time"]) //nolint:errcheck // it is shown only
-	payloadType, known := r.types[e.Attributes["type"]]
+	payloadType, known := r.receiver.types[e.Attributes["type"]]
 	if !known {
 		a.unknown = e.Attributes["type"]
 		return a
 	}
 	if payloadType == tombstone && len(e.Data) == 0 {
-		if e.Data, err = registry.Codec().Encode(eventlog.Tombstoned{Stream: e.Attributes["subject"]}); err != nil {
+		if e.Data, err = r.registry.Codec().Encode(eventlog.Tombstoned{Stream: e.Attributes["subject"]}); err != nil {
 			return a.park(err)
 		}
 	}
 	m, err := message(payloadType, e, mapped)
 	switch {
 	case err != nil:
-	case r.intoLog:
-		err = r.asEvent(m)
+	case r.receiver.appends:
+		err = r.event(m)
 	default:
-		err = unknownConsumer(registry, m)
+		err = unknownConsumer(r.registry, m)
 	}
 	if err != nil {
 		return a.park(err)
 	}
-	m.Replay = r.replay
+	m.Replay = r.receiver.replay
 	hashFor := func(consumers []string) string {
-		return hashOf("event", e.Attributes["source"], e.Attributes["id"], joinNames(consumers))
+		return cloudevents.Hash("event", e.Attributes["source"], e.Attributes["id"], cloudevents.JoinNames(consumers))
 	}
 	a.message, a.hash = m, hashFor(m.Recipients)
 	if len(m.Recipients) > 1 {
@@ -136,35 +141,23 @@ func (a arrival) park(reason error) arrival {
 			parts = append(parts, name, fields[name])
 		}
 	}
-	a.message, a.each, a.parked, a.hash = nil, nil, reason, hashOf(parts...)
+	a.message, a.each, a.parked, a.hash = nil, nil, reason, cloudevents.Hash(parts...)
 	return a
 }
 
-// hashOf returns 16 bytes of a hash of the parts, in hex.
-func hashOf(parts ...string) string {
-	h := sha256.New()
-	var size [8]byte
-	for _, part := range parts {
-		binary.BigEndian.PutUint64(size[:], uint64(len(part)))
-		h.Write(size[:])
-		h.Write([]byte(part))
-	}
-	return hex.EncodeToString(h.Sum(nil)[:16])
-}
-
-// mapTimeout is Map's timeout for one record, without callGrace.
+// mapTimeout is the timeout of MapRecord's function for one record, without isolate.AskGrace.
 const mapTimeout = 5 * time.Second
 
-// mapped applies Map to a record and reads its event.
-func (r *receiving) mapped(ctx context.Context, record broker.Record) (mapped broker.Record, e cloudevents.Event, err error) {
-	if r.mapping != nil {
-		given := record // an abandoned Map may still read it
-		record, err = ask(ctx, "Map", &r.runs.hanging, mapTimeout, func(context.Context) (broker.Record, error) { return r.mapping(given) })
+// mapped applies MapRecord's function to a record and reads its event.
+func (r *reader) mapped(ctx context.Context, record broker.Record) (mapped broker.Record, e cloudevents.Event, err error) {
+	if r.receiver.mapping != nil {
+		given := record // an abandoned call may still read it
+		record, err = isolate.Ask(ctx, "MapRecord", r.abandoned, mapTimeout, func(context.Context) (broker.Record, error) { return r.receiver.mapping(given) })
 		switch {
-		case errors.Is(err, errTimeout):
-			return broker.Record{}, cloudevents.Event{}, fmt.Errorf("%w: Map has not returned within %s", errTimeout, mapTimeout)
+		case errors.Is(err, isolate.ErrTimeout):
+			return broker.Record{}, cloudevents.Event{}, fmt.Errorf("%w: MapRecord's function has not returned within %s", isolate.ErrTimeout, mapTimeout)
 		case err != nil:
-			return broker.Record{}, cloudevents.Event{}, fmt.Errorf("map: %w", err)
+			return broker.Record{}, cloudevents.Event{}, fmt.Errorf("MapRecord: %w", err)
 		}
 	}
 	e, err = readEvent(record)
@@ -206,13 +199,13 @@ func message(payloadType string, e cloudevents.Event, record broker.Record) (*bu
 	if data := bytes.TrimSpace(e.Data); len(data) == 0 || string(data) == "null" {
 		return nil, errors.New("it has no data")
 	}
-	headers, err := incoming(record.Headers)
+	headers, err := cloudevents.Incoming(record.Headers)
 	if err != nil {
 		return nil, err
 	}
 	m := &bus.Message{ID: messageID(e.Attributes["source"], e.Attributes["id"]), PayloadType: payloadType, Payload: e.Data, Headers: headers}
 	m.OrderingKey = cmp.Or(record.Key, e.Attributes["partitionkey"])
-	if m.Recipients, err = splitNames(e.Attributes[consumersAttribute]); err != nil {
+	if m.Recipients, err = cloudevents.SplitNames(e.Attributes[cloudevents.ConsumersAttribute]); err != nil {
 		return nil, err
 	}
 	if m.Headers["traceparent"] == "" && e.Attributes["traceparent"] != "" {
@@ -249,24 +242,12 @@ func unknownConsumer(registry *bus.Registry, m *bus.Message) error {
 	return nil
 }
 
-// isSchema distinguishes a Kafka Connect schema from an application's member: it is null, or an
-// object with a type.
-func isSchema(text json.RawMessage) bool {
-	var schema struct {
-		Type string `json:"type"`
+// event turns a message into an event.
+func (r *reader) event(m *bus.Message) error {
+	if m.OrderingKey == "" {
+		return errors.New("it has no key, which would be its stream")
 	}
-	return string(text) == "null" || len(text) > 0 && text[0] == '{' && json.Unmarshal(text, &schema) == nil && schema.Type != ""
-}
-
-// unwrapped removes a connector's envelope from a payload.
-func unwrapped(body []byte) []byte {
-	var members map[string]json.RawMessage
-	if strings.HasPrefix(string(body), "{") && json.Unmarshal(body, &members) == nil && len(members) == 2 && isSchema(members["schema"]) && members["payload"] != nil {
-		body = members["payload"]
-	}
-	var text string
-	if len(body) > 0 && body[0] == '"' && json.Unmarshal(body, &text) == nil && json.Valid([]byte(text)) {
-		return []byte(text)
-	}
-	return body
+	m.Event = &bus.Event{Stream: r.receiver.category + "-" + m.OrderingKey}
+	m.OrderingKey, m.Recipients = "", nil
+	return nil
 }

@@ -1,4 +1,4 @@
-package relay
+package cloudevents
 
 import (
 	"fmt"
@@ -21,8 +21,8 @@ func stays(name string) bool {
 	return strings.HasPrefix(name, "asyncmonolith-") || strings.HasPrefix(name, "nats-") || strings.HasPrefix(name, "x-")
 }
 
-// outgoing converts a message's headers to those of its record.
-func outgoing(headers map[string]string) map[string]string {
+// Outgoing converts a message's headers to those of its record.
+func Outgoing(headers map[string]string) map[string]string {
 	out := make(map[string]string, len(headers))
 	hostile := false
 	for name, value := range headers {
@@ -38,7 +38,7 @@ func outgoing(headers map[string]string) map[string]string {
 			}
 		}
 		out[name] = value
-		hostile = hostile || !isToken(name) || printable(value) != value || strings.TrimSpace(value) != value
+		hostile = hostile || !isToken(name) || Printable(value) != value || strings.TrimSpace(value) != value
 	}
 	if len(out) == 0 {
 		return nil
@@ -54,8 +54,8 @@ func outgoing(headers map[string]string) map[string]string {
 	return escaped
 }
 
-// incoming converts a record's headers to those of its message.
-func incoming(headers map[string]string) (map[string]string, error) {
+// Incoming converts a record's headers to those of its message.
+func Incoming(headers map[string]string) (map[string]string, error) {
 	_, escaped := headers[escapedHeader]
 	var in map[string]string
 	for name, value := range headers {
@@ -101,9 +101,9 @@ func escapeName(name string) string {
 	return b.String()
 }
 
-// printable percent-encodes invalid UTF-8 and control characters, which attributes may not
+// Printable percent-encodes invalid UTF-8 and control characters, which attributes may not
 // contain.
-func printable(text string) string {
+func Printable(text string) string {
 	if strings.IndexFunc(text, isHostile) < 0 {
 		return text
 	}

@@ -17,8 +17,8 @@ import (
 // ErrUnknownRelay is returned for a log relay that the runner does not have.
 var ErrUnknownRelay = errors.New("relay: the log relay is not known")
 
-// LogStats is the progress of a log relay, in the whole database.
-type LogStats struct {
+// Stats is the progress of a log relay, in the whole database.
+type Stats struct {
 	Relay string
 	// Lag is how many positions the slowest shard is behind the log.
 	Lag int64
@@ -34,12 +34,12 @@ type LogStats struct {
 	Reason error
 }
 
-// Logs returns the progress of the log relays, in the order in which they were given.
-func (r *Runner) Logs(ctx context.Context) ([]LogStats, error) {
-	all := make([]LogStats, 0, len(r.logs))
-	for _, l := range r.logs {
+// Stats returns the progress of the log relays, in the order in which they were given.
+func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
+	all := make([]Stats, 0, len(r.forwarders))
+	for _, l := range r.forwarders {
 		rows, err := r.store.Subscriptions(ctx, r.db, l.checkpoint())
-		s := LogStats{Relay: l.name}
+		s := Stats{Relay: l.name}
 		for _, row := range rows {
 			s.Lag = max(s.Lag, row.Head-row.Position)
 			if row.Status == store.Halted {
@@ -56,9 +56,9 @@ func (r *Runner) Logs(ctx context.Context) ([]LogStats, error) {
 			s.Parked, err = r.store.CountParked(ctx, r.db, l.checkpoint(), logVersion, store.MostCounted)
 		}
 		if err != nil {
-			return nil, dberr.Wrap(err, "relay: stats of log relays")
+			return nil, dberr.Wrap(err, "relay: stats")
 		}
-		if since, reason, open := l.circuit.Tripped(); open {
+		if since, reason, open := l.config.Circuit.Tripped(); open {
 			s.Closed, s.Reason = since, reason
 		}
 		all = append(all, s)
@@ -66,7 +66,7 @@ func (r *Runner) Logs(ctx context.Context) ([]LogStats, error) {
 	return all, nil
 }
 
-// Parked is an event that a log relay has parked: see [Park].
+// Parked is an event that a log relay has parked: see [LogConfig].
 type Parked struct {
 	Position int64
 	Stream   string
@@ -96,16 +96,16 @@ func (r *Runner) Resume(ctx context.Context, name string) (n int, err error) {
 	if err = r.known(name); err == nil {
 		n, err = r.store.ResumeReader(ctx, r.db, logPrefix+name, logVersion)
 	}
-	for _, l := range r.logs {
+	for _, l := range r.forwarders {
 		if l.name == name && err == nil {
-			err = r.setTypes(ctx, l, func([]string) []string { return l.stored })
+			err = l.setTypes(ctx, &r.services, func([]string) []string { return l.stored })
 		}
 	}
 	return n, dberr.Wrap(err, "relay: resume %q", name)
 }
 
 // Rewind publishes everything again from the beginning of the log, after what the broker already
-// has. Receivers that still have the records in their inbox drop them: see [DeduplicationWindow].
+// has. Receivers that still have the records in their inbox drop them: see inbox.DeduplicationWindow.
 // Parked events are retried.
 func (r *Runner) Rewind(ctx context.Context, name string) error {
 	err := r.known(name)
@@ -122,11 +122,11 @@ func (r *Runner) Rewind(ctx context.Context, name string) error {
 
 // known returns an error if the runner does not have the log relay.
 func (r *Runner) known(name string) error {
-	if slices.ContainsFunc(r.logs, func(l *logging) bool { return l.name == name }) {
+	if slices.ContainsFunc(r.forwarders, func(l *logForwarder) bool { return l.name == name }) {
 		return nil
 	}
-	names := make([]string, len(r.logs))
-	for i, l := range r.logs {
+	names := make([]string, len(r.forwarders))
+	for i, l := range r.forwarders {
 		names[i] = l.name
 	}
 	return fmt.Errorf("%w: the runner was given %q", ErrUnknownRelay, names)

@@ -1,0 +1,100 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+)
+
+// parkedRow makes the message of a parked record. It bypasses the produce chain, whose layers are
+// for the application's messages, and may exceed its size limit.
+func (r *receiver) parkedRow(a *arrival) (_ store.NewMessage, err error) {
+	if a.encoded == "" { // otherwise an earlier attempt encoded it
+		if a.encoded, err = encodeRecord(a.record); err != nil {
+			return store.NewMessage{}, err
+		}
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return store.NewMessage{}, fmt.Errorf("inbox: make an id: %w", err)
+	}
+	return store.NewMessage{MessageID: id, ConsumerType: r.consumerName(), PayloadType: parkedType, Payload: a.encoded}, nil
+}
+
+// park writes parked records for their receiver's consumer.
+func (a *acceptor) park(ctx context.Context, tx bun.Tx, rows []store.NewMessage) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	if _, err := a.store.Insert(ctx, tx, rows); err != nil {
+		return fmt.Errorf("park: %w", err)
+	}
+	txn.AnnounceMessages(ctx, tx, a.registry, []string{parkedType})
+	return nil
+}
+
+// retryDelay is how long a parked record is snoozed in a program that does not run its receiver.
+const retryDelay = 30 * time.Second
+
+// retry tries parked records again; those that still fail are poisoned.
+func (r *receiver) retry(ctx context.Context, batch []*bus.Message) error {
+	failed := make(bus.BatchError)
+	for i, m := range batch {
+		w := r.attached.Load()
+		if w == nil {
+			failed[i] = bus.Snooze(retryDelay)
+		} else if err := w.acceptor.retry(ctx, m); err != nil {
+			failed[i] = err
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return failed
+}
+
+func (a *acceptor) retry(ctx context.Context, m *bus.Message) error {
+	record, err := decodeRecord(m.Payload)
+	if err != nil {
+		return bus.Permanent(err)
+	}
+	wrap := func(err error) error { return fmt.Errorf("inbox: receiver %q: %w", a.receiver.name, err) }
+	one, err := a.reader.read(ctx, record)
+	switch {
+	case err != nil:
+		return wrap(err)
+	case one.parked != nil:
+		return bus.Permanent(wrap(one.parked))
+	case one.message == nil:
+		return a.retryUnknown(ctx, one.unknown, wrap)
+	}
+	err = a.writeTogether(ctx, false, one)
+	switch {
+	case errors.Is(err, eventlog.ErrTombstoned): // nothing of the stream may be kept
+		return bus.Discard(wrap(err))
+	case err != nil && isInput(err):
+		return bus.Permanent(wrap(err))
+	}
+	return err
+}
+
+// retryUnknown discards a record of a type that no instance accepts.
+func (a *acceptor) retryUnknown(ctx context.Context, eventType string, wrap func(error) error) error {
+	err := a.worker.types.mayIgnore(ctx, eventType)
+	if _, newer := errors.AsType[*newerError](err); newer {
+		return bus.Snooze(retryDelay)
+	}
+	if err != nil {
+		return err
+	}
+	return bus.Discard(wrap(errors.New("the type of the event is not accepted")))
+}

@@ -1,0 +1,237 @@
+package inbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/presence"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// RunnerConfig configures a [Runner]. The zero value works.
+type RunnerConfig struct {
+	// StartTimeout is how long Run waits at its start for an unavailable database. Defaults to 0:
+	// Run returns the error at once.
+	StartTimeout time.Duration
+	// Telemetry wraps every received batch; the produce function passed to it accepts the batch.
+	// Defaults to none.
+	Telemetry bus.ProduceMiddleware
+	// Log is the application's event log, made with the same registry. [AppendToLog] needs it.
+	// Defaults to none.
+	Log *eventlog.Log
+	// Logger logs the runner's events. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// ErrRunning is returned by [Runner.Run] while another Run of the same Runner has not returned.
+var ErrRunning = errors.New("inbox: the runner is running already")
+
+const statementTimeout = 5 * time.Second
+
+// services are what all workers of a runner use.
+type services struct {
+	db       *bun.DB
+	registry *bus.Registry
+	producer *outbox.Producer
+	store    *store.Store
+	log      *eventlog.Log
+	logger   *slog.Logger
+	outage   *outage.Outage
+	produce  bus.ProduceFunc // around received batches
+	owner    string          // of leases
+}
+
+// Runner runs receivers. Any number of runners in any number of processes may run receivers of the
+// same name, as far as the subscription allows it. A Runner is safe for concurrent use.
+type Runner struct {
+	services
+	startTimeout time.Duration
+	workers      []*worker
+	running      atomic.Bool
+	serving      atomic.Bool // Run has started
+}
+
+// NewRunner makes a runner. The registry must have each receiver's [Receiver.Consumer], and
+// consumers for all accepted payloads. The producer must have the same registry; it writes
+// received messages through its layers. NewRunner reports all mistakes in its arguments at once
+// and does not touch the database. A receiver belongs to one runner. On MariaDB, which has no event
+// log, NewRunner returns errors.ErrUnsupported for [AppendToLog].
+func NewRunner(db *bun.DB, registry *bus.Registry, producer *outbox.Producer, config RunnerConfig, receivers ...Receiver) (*Runner, error) {
+	if db == nil || registry == nil || producer == nil {
+		return nil, errors.New("inbox: NewRunner: the database handle, the registry or the producer is nil")
+	}
+	s, err := store.For(db.Dialect().Name(), registry.Tables())
+	if err != nil {
+		return nil, fmt.Errorf("inbox: NewRunner: %w", err)
+	}
+	r := &Runner{startTimeout: config.StartTimeout, services: services{
+		db: db, registry: registry, producer: producer, store: s, log: config.Log, logger: cmp.Or(config.Logger, slog.Default()),
+		produce: bus.ComposeProduce(nil), owner: uuid.Must(uuid.NewV7()).String(), // cannot fail
+	}}
+	if config.Telemetry != nil {
+		r.produce = config.Telemetry(r.produce)
+	}
+	r.outage = outage.New(r.logger, 0, s.Look(db))
+	var errs []error
+	if config.StartTimeout < 0 {
+		errs = append(errs, fmt.Errorf("inbox: RunnerConfig.StartTimeout %s: 0 or more is allowed", config.StartTimeout))
+	}
+	if config.Log != nil && config.Log.Registry() != registry {
+		errs = append(errs, errors.New("inbox: RunnerConfig.Log: it was made of another registry, or not by eventlog.NewLog"))
+	}
+	for i, receiver := range receivers {
+		if receiver.receiver == nil {
+			errs = append(errs, errors.New("inbox: a Receiver must be made by inbox.NewReceiver, not as a zero value"))
+			continue
+		}
+		if slices.ContainsFunc(receivers[:i], func(other Receiver) bool { return other.Name() == receiver.Name() }) {
+			errs = append(errs, fmt.Errorf("inbox: receiver %q is given twice", receiver.Name()))
+		}
+		errs = append(errs, receiver.receiver.check(registry, s, config.Log))
+		r.workers = append(r.workers, newWorker(&r.services, receiver.receiver))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return r, r.own()
+}
+
+// own makes all receivers belong to this runner, or none.
+func (r *Runner) own() error {
+	for i, w := range r.workers {
+		if w.attached.CompareAndSwap(nil, w) {
+			continue
+		}
+		for _, owned := range r.workers[:i] {
+			owned.attached.Store(nil)
+		}
+		return fmt.Errorf("inbox: receiver %q belongs to another runner: make it anew", w.name)
+	}
+	return nil
+}
+
+// Run receives records until ctx is cancelled. Then it finishes each receiver's current batch and
+// returns nil. A subscriber that does not return within 10 s is abandoned. So are calls of
+// [MapRecord] that take longer than 5 s; at most four of them may still run.
+//
+// Run returns an error at its start in these cases:
+//
+//   - the database cannot be reached and StartTimeout has passed
+//   - the server is rejected (outbox.ErrUnsupportedServer); an untested version is accepted unless
+//     its isolation level is wrong (see outbox.ProcessorConfig)
+//   - the tables are missing or too old (outbox.ErrSchemaOutdated)
+//
+// During later outages, which are logged, Run waits. It acknowledges nothing, and returns current
+// batches to the broker. A subscription that ends is logged and retried after 1 s, then after
+// twice as long each time, up to 30 s, until records arrive. A second concurrent Run returns
+// [ErrRunning].
+func (r *Runner) Run(ctx context.Context) error {
+	if !r.running.CompareAndSwap(false, true) {
+		return ErrRunning
+	}
+	defer r.running.Store(false)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err := outage.Await(ctx, r.startTimeout, r.logger, r.start); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("inbox: run: %w", err)
+	}
+	defer presence.New(presence.Config{
+		Store: r.store, DB: r.db, Registry: r.registry, ID: r.owner, Kind: "receivers", Logger: r.logger,
+		Takes: presence.Manifest{Relays: store.Each(r.workers, func(w *worker) string { return w.name })}, Doing: r.reported,
+	}).Start(ctx)()
+	r.serving.Store(true)
+	defer r.serving.Store(false)
+	var wg sync.WaitGroup
+	for _, w := range r.workers {
+		wg.Go(func() { w.run(ctx) })
+		wg.Go(func() { w.forget(ctx) })
+	}
+	wg.Wait()
+	return nil
+}
+
+// Check checks the database as [Runner.Run] does before it starts, and returns the same errors. It
+// takes at most 10 s.
+func (r *Runner) Check(ctx context.Context) error {
+	return dberr.Wrap(r.ready(ctx), "inbox: check")
+}
+
+// start checks that Run can begin. From then on, older instances do not drop what this one
+// accepts.
+func (r *Runner) start(ctx context.Context) error {
+	err := r.ready(ctx)
+	for _, w := range r.workers {
+		if err == nil {
+			err = w.types.announce(ctx)
+		}
+	}
+	return err
+}
+
+func (r *Runner) ready(ctx context.Context) error {
+	if _, err := r.store.Ready(ctx, r.db, 2*statementTimeout, r.registry.Events() == nil); err != nil {
+		return err
+	}
+	for _, w := range r.workers {
+		if err := w.lease.create(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Health returns the runner's health without querying the database. The runner is ready while Run
+// runs and the last query succeeded. OpenCircuits has "receive:" and the name of each receiver that
+// receives nothing: its broker is unavailable, as reported by a [broker.OutageNotifier], or it
+// leaves its records to a newer instance.
+func (r *Runner) Health() bus.Health {
+	h := bus.Health{Err: r.outage.Err()}
+	for _, w := range r.workers {
+		if away := w.state.absent(); !away.since.IsZero() {
+			h.OpenCircuits = append(h.OpenCircuits, bus.OpenCircuit{Consumer: w.consumerName(), Since: away.since, Reason: errorlog.Text(away.reason)})
+		}
+	}
+	h.Ready = h.Err == nil && r.serving.Load()
+	return h
+}
+
+// reported is the state in the heartbeat: which receivers receive nothing.
+func (r *Runner) reported() presence.State {
+	return presence.State{OpenCircuits: store.Each(r.Health().OpenCircuits, func(c bus.OpenCircuit) string { return c.Consumer })}
+}
+
+// Stats returns the receivers' states, in the order in which they were given. It queries the
+// database for each.
+func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
+	all := make([]Stats, 0, len(r.workers))
+	for _, w := range r.workers {
+		inbox, err := r.store.Inbox(ctx, r.db, w.name, maxCounted)
+		if err != nil {
+			return nil, dberr.Wrap(err, "inbox: stats")
+		}
+		s := w.state.stats()
+		s.Receiver, s.InboxSize = w.name, inbox.Hashes
+		if !inbox.Oldest.IsZero() {
+			s.Oldest = inbox.Now.Sub(inbox.Oldest.Time)
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}

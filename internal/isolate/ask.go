@@ -1,0 +1,72 @@
+package isolate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// AskGrace is the extra time after the timeout of [Ask] before the call is abandoned.
+	AskGrace = time.Second
+	// maxAbandoned limits abandoned calls that still run, for each counter given to [Ask].
+	maxAbandoned = 4
+)
+
+// ErrTimeout is returned by [Ask] for a call that took too long. It wraps
+// context.DeadlineExceeded.
+var ErrTimeout = fmt.Errorf("a call took longer than its timeout: %w", context.DeadlineExceeded)
+
+// Func is a call of an application function.
+type Func func() error
+
+// Run implements Call.
+func (f Func) Run() error { return f() }
+
+// Try runs an application function and returns its panic as an error. what names the function.
+func Try(what string, fn func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("%s: %w", what, NewPanic(value))
+		}
+	}()
+	return fn()
+}
+
+// AsError returns the result of a call as an error, with what in front of a panic.
+func AsError(what string, err error) error {
+	if panicked, ok := errors.AsType[*Panicked](err); ok {
+		return fmt.Errorf("%s: %w", what, panicked.PanicError)
+	}
+	return err
+}
+
+// Ask calls an application function, such as a publisher, on its own goroutine. A call that
+// ignores its timeout is abandoned; its later effects count as a lost answer. abandoned counts
+// such calls while they run. If it reaches 4, no more calls are made.
+func Ask[T any](ctx context.Context, what string, abandoned *atomic.Int32, timeout time.Duration, fn func(ctx context.Context) (T, error)) (answer T, err error) {
+	if abandoned.Load() >= maxAbandoned {
+		return answer, fmt.Errorf("%s: %d calls have not returned: %w", what, maxAbandoned, ErrTimeout)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ErrTimeout)
+	defer cancel()
+	got := new(T) // an abandoned call may still write it
+	var calls Runner[Func]
+	result := calls.Begin(func() (err error) {
+		*got, err = fn(ctx)
+		return err
+	})
+	patience := time.NewTimer(timeout + AskGrace)
+	defer patience.Stop()
+	select {
+	case err = <-result:
+		calls.Dismiss()
+		return *got, AsError(what, err)
+	case <-patience.C:
+		abandoned.Add(1)
+		calls.Abandon(func() { abandoned.Add(-1) })
+		return answer, ErrTimeout
+	}
+}

@@ -1,0 +1,89 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
+)
+
+// put publishes a batch. It returns how many records were published before the first failure, and
+// the mark of the last one.
+func (s *shard) put(ctx context.Context, b outgoingBatch) (n int, mark int64, err error) {
+	mark = s.sub.Mark
+	err = isolate.Try("relay: RunnerConfig.Telemetry", func() error {
+		return bus.RunProduce(ctx, s.produce, b.messages, func(ctx context.Context, _ []*bus.Message) (err error) {
+			if s.appender != nil {
+				n, mark, err = s.appendAll(ctx, b.records)
+			} else {
+				n, err = s.publishAll(ctx, b.records)
+			}
+			return err
+		})
+	})
+	if err == nil && n == 0 {
+		err = errors.New("relay: RunnerConfig.Telemetry has not passed a batch on")
+	}
+	return n, mark, err
+}
+
+// publisherCall names a shard's calls in errors.
+const publisherCall = "relay: the publisher"
+
+// lastRecord is the broker's last record of a shard.
+type lastRecord struct {
+	position int64
+	mark     uint64
+}
+
+// last asks the broker for its last record.
+func (s *shard) last(ctx context.Context, timeout time.Duration) (lastRecord, error) {
+	return isolate.Ask(ctx, publisherCall, &s.abandoned, timeout, func(ctx context.Context) (last lastRecord, err error) {
+		last.position, last.mark, err = s.appender.Last(ctx, s.number)
+		return last, err
+	})
+}
+
+func (s *shard) appendAll(ctx context.Context, records []broker.Record) (n int, mark int64, err error) {
+	before := s.sub.Mark
+	newest, err := isolate.Ask(ctx, publisherCall, &s.abandoned, s.config.PublishTimeout, func(ctx context.Context) (uint64, error) {
+		return s.appender.Append(ctx, s.number, uint64(before), records)
+	})
+	if err == nil && (newest == 0 || newest > math.MaxInt64) {
+		err = fmt.Errorf("relay: append: the mark is %d: 1 to %d is allowed", newest, int64(math.MaxInt64))
+	}
+	if err != nil {
+		return 0, before, err
+	}
+	return len(records), int64(newest), nil
+}
+
+func (s *shard) publishAll(ctx context.Context, records []broker.Record) (n int, err error) {
+	if s.sequence != nil {
+		n, err = isolate.Ask(ctx, publisherCall, &s.abandoned, s.config.PublishTimeout, func(ctx context.Context) (int, error) { return s.sequence.PublishInOrder(ctx, records) })
+		if n < 0 || n > len(records) || n == 0 && err == nil || n == len(records) && err != nil {
+			return 0, fmt.Errorf("relay: publish: %d of %d records, and error %v: some are allowed, or an error of the next one", n, len(records), err)
+		}
+		return n, err
+	}
+	results, err := isolate.Ask(ctx, publisherCall, &s.abandoned, s.config.PublishTimeout, func(ctx context.Context) ([]error, error) {
+		return s.pub.Publish(ctx, records), nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	if len(results) != 0 && len(results) != len(records) {
+		return 0, fmt.Errorf("relay: publish: %d results for %d records: one for each is allowed, or none", len(results), len(records))
+	}
+	for i, err := range results {
+		if err != nil {
+			return i, err
+		}
+	}
+	return len(records), nil
+}
