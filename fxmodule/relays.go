@@ -26,7 +26,7 @@ const (
 // records, and starts and stops them with the processors. The application may provide an
 // inbox.RunnerConfig as a value.
 func Receivers(receivers ...any) fx.Option {
-	return members[inbox.Receiver]("Receivers", "an inbox.Receiver", receiversGroup, receivers)
+	return members[inbox.Receiver]("Receivers", "a inbox.Receiver", receiversGroup, receivers)
 }
 
 // Relays registers relays of the event log, as [Consumers] does consumers. Each argument is a

@@ -155,7 +155,7 @@ func (r *reader) mapped(ctx context.Context, record broker.Record) (mapped broke
 		record, err = isolate.Ask(ctx, "MapRecord", r.abandoned, mapTimeout, func(context.Context) (broker.Record, error) { return r.receiver.mapping(given) })
 		switch {
 		case errors.Is(err, isolate.ErrTimeout):
-			return broker.Record{}, cloudevents.Event{}, fmt.Errorf("%w: MapRecord's function has not returned within %s", isolate.ErrTimeout, mapTimeout)
+			return broker.Record{}, cloudevents.Event{}, fmt.Errorf("MapRecord's function has not returned within %s: %w", mapTimeout, isolate.ErrTimeout)
 		case err != nil:
 			return broker.Record{}, cloudevents.Event{}, fmt.Errorf("MapRecord: %w", err)
 		}

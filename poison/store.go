@@ -66,16 +66,24 @@ func NewStore(registry *bus.Registry) (*Store, error) {
 // which is nil after the last one. Pass the same filter with each page. Concurrent changes do not
 // disturb it: a message that exists from the first page to the last is listed exactly once.
 func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page admin.Page) ([]Message, *admin.Page, error) {
-	return s.list(ctx, db, filter, page, (*store.Store).PoisonedMessages)
+	return s.list(ctx, db, filter, page, readAll)
 }
 
 // ListBrief is [Store.List] without payloads, headers and errors. A payload may have 1 MiB.
 func (s *Store) ListBrief(ctx context.Context, db bun.IDB, filter Filter, page admin.Page) ([]Message, *admin.Page, error) {
-	return s.list(ctx, db, filter, page, (*store.Store).PoisonedBriefly)
+	return s.list(ctx, db, filter, page, readBriefly)
 }
 
 // reading reads messages, newest first.
 type reading func(*store.Store, context.Context, bun.IDB, store.PoisonFilter, int) ([]store.Poisoned, error)
+
+func readAll(st *store.Store, ctx context.Context, db bun.IDB, f store.PoisonFilter, limit int) ([]store.Poisoned, error) {
+	return st.PoisonedMessages(ctx, db, f, limit)
+}
+
+func readBriefly(st *store.Store, ctx context.Context, db bun.IDB, f store.PoisonFilter, limit int) ([]store.Poisoned, error) {
+	return st.PoisonedBriefly(ctx, db, f, limit)
+}
 
 func (s *Store) list(ctx context.Context, db bun.IDB, filter Filter, page admin.Page, read reading) ([]Message, *admin.Page, error) {
 	size, place, mistake := paging.Start(page.Size, page.After)

@@ -27,7 +27,7 @@ func TestFunctionsThatHang(t *testing.T) {
 				defer free()
 				b := newBroker()
 				b.put(event("1", order{ID: "1"}))
-				sub, paused := b.subscribe(), "Map has not returned"
+				sub, paused := b.subscribe(), "MapRecord's function has not returned"
 				hangs := inbox.NewReceiver("hangs", sub, inbox.Accept[order](), inbox.MapRecord(func(r broker.Record) (broker.Record, error) {
 					calls.Add(1)
 					<-release

@@ -58,7 +58,7 @@ func TestALogRelayWhosePublisherHangs(t *testing.T) {
 		l.deposit(10, 2)
 		testapp.Eventually(t, "all that may hang do", func() bool {
 			circuit.Reset()
-			return hanging.Load() > 4 || strings.Contains(fmt.Sprint(l.stats(r).Reason), "4 calls of the publisher have not returned")
+			return hanging.Load() > 4 || strings.Contains(fmt.Sprint(l.stats(r).Reason), "the publisher: 4 calls have not returned")
 		})
 		if n := hanging.Load(); n != 4 {
 			t.Errorf("got %d calls that hang, want 4", n)

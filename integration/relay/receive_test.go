@@ -133,7 +133,7 @@ func TestAParkedRecordIsTakenOnceItCanBe(t *testing.T) {
 		s.Start(testapp.Fast())
 		testapp.Eventually(t, "it is poisoned", func() bool { return len(s.Poisoned()) == 1 })
 		row := s.Poisoned()[0]
-		if !strings.Contains(row.Errors, "map: not yet") || !strings.Contains(row.Payload, base64.StdEncoding.EncodeToString([]byte{0xff, 0, 1})) {
+		if !strings.Contains(row.Errors, "MapRecord: not yet") || !strings.Contains(row.Payload, base64.StdEncoding.EncodeToString([]byte{0xff, 0, 1})) {
 			t.Errorf("poisoned: got %+v, want its reason, and its body as base64", row)
 		}
 		store := testapp.Must[*poison.Store](t)(poison.NewStore(s.Registry))

@@ -39,12 +39,12 @@ const breakerColumns = `SELECT name, half_since, done, failed, was_done, was_fai
 
 // Breakers returns the breakers of these names that exist.
 func (s *Store) Breakers(ctx context.Context, db bun.IDB, names []string) ([]Breaker, error) {
-	return read[[]Breaker](ctx, s, db, breakerColumns+`name IN (?)`, bun.List(names))
+	return read[[]Breaker](ctx, s.tables, db, breakerColumns+`name IN (?)`, bun.List(names))
 }
 
 // OpenBreakers returns the open breakers.
 func (s *Store) OpenBreakers(ctx context.Context, db bun.IDB) ([]Breaker, error) {
-	return read[[]Breaker](ctx, s, db, breakerColumns+`open_until IS NOT NULL ORDER BY name`)
+	return read[[]Breaker](ctx, s.tables, db, breakerColumns+`open_until IS NOT NULL ORDER BY name`)
 }
 
 // CountRuns adds runs to a breaker, and opens it when too many have failed.

@@ -72,7 +72,7 @@ func (s *Store) FillIn(ctx context.Context, db bun.IDB, messages []dialect.Messa
 	if len(sequences) == 0 {
 		return nil
 	}
-	rows, err := read[[]dialect.Event](ctx, s, db, readReferred, bun.List(sequences))
+	rows, err := read[[]dialect.Event](ctx, s.tables, db, readReferred, bun.List(sequences))
 	if err != nil {
 		return fmt.Errorf("read events: %w", err)
 	}

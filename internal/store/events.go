@@ -98,7 +98,7 @@ func (s *Store) KeepOpen(ctx context.Context, tx bun.IDB, stream string) (open b
 }
 
 func (s *Store) stream(ctx context.Context, db bun.IDB, stream string) (Reserved, error) {
-	row, _, err := first[Reserved](ctx, s, db, readStreamRow, stream)
+	row, _, err := first[Reserved](ctx, s.tables, db, readStreamRow, stream)
 	if err != nil {
 		return Reserved{}, fmt.Errorf("read stream: %w", err)
 	}
@@ -121,7 +121,7 @@ WHERE e.stream = ? AND e.version > ? AND e.data IS NOT NULL ORDER BY e.version L
 
 // ReadStream returns events of a stream after a version. Erased ones are left out.
 func (s *Store) ReadStream(ctx context.Context, db bun.IDB, stream string, after int64, limit int) ([]dialect.Event, error) {
-	return read[[]dialect.Event](ctx, s, db, readStream, stream, after, limit)
+	return read[[]dialect.Event](ctx, s.tables, db, readStream, stream, after, limit)
 }
 
 // EventFilter selects events; empty fields select all.
@@ -159,22 +159,22 @@ func (s *Store) ReadEvents(ctx context.Context, db bun.IDB, p Page) ([]dialect.E
 	t.add(len(p.Types) > 0, `e.event_type IN (?)`, bun.List(p.Types))
 	t.add(len(p.Categories) > 0, `e.category IN (?)`, bun.List(p.Categories))
 	t.add(p.SlotTo > 0, `e.slot >= ? AND e.slot < ?`, p.SlotFrom, p.SlotTo)
-	return read[[]dialect.Event](ctx, s, db, `SELECT `+columns+` FROM {events} e WHERE `+t.where()+` ORDER BY `+by+` LIMIT ?`, append(t.args, p.Limit)...)
+	return read[[]dialect.Event](ctx, s.tables, db, `SELECT `+columns+` FROM {events} e WHERE `+t.where()+` ORDER BY `+by+` LIMIT ?`, append(t.args, p.Limit)...)
 }
 
 // Head returns the place of the last numbered event.
 func (s *Store) Head(ctx context.Context, db bun.IDB) (int64, error) {
-	return read[int64](ctx, s, db, `SELECT {last} AS position`)
+	return read[int64](ctx, s.tables, db, `SELECT {last} AS position`)
 }
 
 // Place returns the place of an event, or false while it has none.
 func (s *Store) Place(ctx context.Context, db bun.IDB, sequence int64) (int64, bool, error) {
-	return first[int64](ctx, s, db, `SELECT {place} AS position FROM {events} WHERE sequence = ? AND {place} IS NOT NULL`, sequence)
+	return first[int64](ctx, s.tables, db, `SELECT {place} AS position FROM {events} WHERE sequence = ? AND {place} IS NOT NULL`, sequence)
 }
 
 // LastUnnumbered returns the greatest sequence number up to upTo of an event without a place, or 0.
 func (s *Store) LastUnnumbered(ctx context.Context, db bun.IDB, upTo int64) (int64, error) {
-	return read[int64](ctx, s, db, `SELECT COALESCE(MAX(e.sequence), 0) AS last FROM {events} e WHERE {unplaced} AND e.sequence <= ?`, upTo)
+	return read[int64](ctx, s.tables, db, `SELECT COALESCE(MAX(e.sequence), 0) AS last FROM {events} e WHERE {unplaced} AND e.sequence <= ?`, upTo)
 }
 
 // Erase empties the events of a stream before a version, closes the stream, and removes what was

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -30,16 +29,4 @@ func (s *Store) Look(db *bun.DB) func(context.Context) error {
 		var one int
 		return db.NewRaw(`SELECT 1`).Scan(ctx, &one)
 	}
-}
-
-// WriteFirst makes a transaction begin with a write where one writer locks the whole database. A
-// transaction that reads first cannot become a writer once another one has written.
-func (s *Store) WriteFirst(ctx context.Context, tx bun.Tx) error {
-	if s.RowLocks() {
-		return nil
-	}
-	if _, err := s.names.Query(ctx, tx, `UPDATE {messages} SET id = id WHERE id < 0`).Exec(ctx); err != nil {
-		return fmt.Errorf("lock: %w", err)
-	}
-	return nil
 }

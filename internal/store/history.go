@@ -22,7 +22,7 @@ const processColumns = `SELECT id, kind, host, pid, program, version, started_at
 
 // Processes returns processes that were seen within a time, the last seen first.
 func (s *Store) Processes(ctx context.Context, db bun.IDB, within time.Duration, limit int) ([]Process, error) {
-	return read[[]Process](ctx, s, db, processColumns+` WHERE seen_at > ? ORDER BY seen_at DESC, id LIMIT ?`, bun.Safe(s.names.After(ctx, -within)), limit)
+	return read[[]Process](ctx, s.tables, db, processColumns+` WHERE seen_at > ? ORDER BY seen_at DESC, id LIMIT ?`, bun.Safe(s.names.After(ctx, -within)), limit)
 }
 
 // Minutes returns the tallies of the given time until now, of all consumers or of some, by consumer
@@ -61,7 +61,7 @@ const failureColumns = `SELECT consumer_type, fingerprint, error_type, sample, r
 func (s *Store) Failures(ctx context.Context, db bun.IDB, consumer string, limit int) ([]FailureGroup, error) {
 	var t terms
 	t.add(consumer != "", "consumer_type = ?", consumer)
-	return read[[]FailureGroup](ctx, s, db, failureColumns+t.where()+` ORDER BY last_at DESC, consumer_type, fingerprint LIMIT ?`,
+	return read[[]FailureGroup](ctx, s.tables, db, failureColumns+t.where()+` ORDER BY last_at DESC, consumer_type, fingerprint LIMIT ?`,
 		append(t.args, limit)...)
 }
 
@@ -78,7 +78,7 @@ type Crash struct {
 func (s *Store) Crashes(ctx context.Context, db bun.IDB, rowID int64, limit int) ([]Crash, error) {
 	var t terms
 	t.add(rowID != 0, "row_id = ?", rowID)
-	return read[[]Crash](ctx, s, db, `SELECT row_id, consumer_type, owner, solo, crashed_at FROM {crashes} WHERE `+t.where()+` ORDER BY crashed_at DESC, id DESC LIMIT ?`, append(t.args, limit)...)
+	return read[[]Crash](ctx, s.tables, db, `SELECT row_id, consumer_type, owner, solo, crashed_at FROM {crashes} WHERE `+t.where()+` ORDER BY crashed_at DESC, id DESC LIMIT ?`, append(t.args, limit)...)
 }
 
 // ForgetReports deletes expired reports, at most limit rows in a statement, and returns how many

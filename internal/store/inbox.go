@@ -63,7 +63,7 @@ func (s *Store) KeepTypes(ctx context.Context, db bun.IDB, receiver string, type
 // KeptTypes returns the types of events that instances of a receiver accept.
 func (s *Store) KeptTypes(ctx context.Context, db bun.IDB, receiver string) ([]string, error) {
 	const kept = `SELECT event_type FROM {inbox types} WHERE receiver = ? AND until > {now} ORDER BY event_type`
-	return read[[]string](ctx, s, db, kept, receiver)
+	return read[[]string](ctx, s.tables, db, kept, receiver)
 }
 
 // Inbox is what a receiver remembers.
@@ -80,7 +80,7 @@ const readInbox = `SELECT (SELECT count(*) FROM (SELECT 1 FROM {inbox} WHERE rec
 
 // Inbox looks at what a receiver remembers, and counts up to limit.
 func (s *Store) Inbox(ctx context.Context, db bun.IDB, receiver string, limit int) (Inbox, error) {
-	return read[Inbox](ctx, s, db, readInbox, receiver, limit, receiver)
+	return read[Inbox](ctx, s.tables, db, readInbox, receiver, limit, receiver)
 }
 
 // countWaiting counts messages without a key, and those with one, each by its index.
@@ -93,7 +93,7 @@ func (s *Store) Waiting(ctx context.Context, db bun.IDB, consumers []string, lim
 		if n >= limit {
 			break
 		}
-		more, err := read[int](ctx, s, db, countWaiting, consumer, consumer, limit-n)
+		more, err := read[int](ctx, s.tables, db, countWaiting, consumer, consumer, limit-n)
 		if err != nil {
 			return 0, fmt.Errorf("count what waits: %w", err)
 		}

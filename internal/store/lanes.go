@@ -22,7 +22,7 @@ type ParkedKey struct {
 
 // ParkedKeys returns parked keys, those parked for longest first.
 func (s *Store) ParkedKeys(ctx context.Context, db bun.IDB, limit int) ([]ParkedKey, error) {
-	keys, err := read[[]ParkedKey](ctx, s, db, `
+	keys, err := read[[]ParkedKey](ctx, s.tables, db, `
 SELECT consumer_type, lane, MIN(order_key) AS order_key, MIN(id) AS poisoned, MIN(poisoned_at) AS since FROM {poisoned} WHERE parks
 GROUP BY consumer_type, lane ORDER BY MIN(poisoned_at), MIN(id) LIMIT ?`, limit)
 	if err != nil {
@@ -39,7 +39,7 @@ GROUP BY consumer_type, lane ORDER BY MIN(poisoned_at), MIN(id) LIMIT ?`, limit)
 			Place int
 			N     int64
 		}
-		waiting, err := read[[]count](ctx, s, db, strings.Join(counts, "\nUNION ALL "), args...)
+		waiting, err := read[[]count](ctx, s.tables, db, strings.Join(counts, "\nUNION ALL "), args...)
 		if err != nil {
 			return nil, err
 		}
@@ -66,7 +66,7 @@ func (s *Store) CountParkedKeys(ctx context.Context, db bun.IDB, consumers []str
 			counts = append(counts, `SELECT ? AS consumer_type, (SELECT count(DISTINCT x.lane) FROM (SELECT p.lane FROM {poisoned} p WHERE p.consumer_type = ? AND p.parks ORDER BY p.lane LIMIT ?) x) AS n`)
 			args = append(args, name, name, dialect.MostCounted)
 		}
-		rows, err := read[[]parkedKeys](ctx, s, db, strings.Join(counts, "\nUNION ALL "), args...)
+		rows, err := read[[]parkedKeys](ctx, s.tables, db, strings.Join(counts, "\nUNION ALL "), args...)
 		if err != nil {
 			return nil, err
 		}
@@ -79,16 +79,16 @@ func (s *Store) CountParkedKeys(ctx context.Context, db bun.IDB, consumers []str
 
 // ParkedBy returns the message that parks a lane of a consumer, if one does.
 func (s *Store) ParkedBy(ctx context.Context, db bun.IDB, names []string, lane int64) (ParkedKey, bool, error) {
-	return first[ParkedKey](ctx, s, db, `SELECT consumer_type, order_key, id AS poisoned, poisoned_at AS since FROM {poisoned}
+	return first[ParkedKey](ctx, s.tables, db, `SELECT consumer_type, order_key, id AS poisoned, poisoned_at AS since FROM {poisoned}
 WHERE consumer_type IN (?) AND lane = ? AND parks ORDER BY rank, id LIMIT 1`, bun.List(names), lane)
 }
 
 // FirstOfLane returns the first message of a consumer's lane, under any of its names.
 func (s *Store) FirstOfLane(ctx context.Context, db bun.IDB, names []string, lane int64) (id int64, found bool, err error) {
-	return first[int64](ctx, s, db, `SELECT id FROM {by lane} m WHERE consumer_type IN (?) AND lane = ? AND lane IS NOT NULL ORDER BY rank LIMIT 1`, bun.List(names), lane)
+	return first[int64](ctx, s.tables, db, `SELECT id FROM {by lane} m WHERE consumer_type IN (?) AND lane = ? AND lane IS NOT NULL ORDER BY rank LIMIT 1`, bun.List(names), lane)
 }
 
 // HeldOfLane returns how many messages of a lane are claimed.
 func (s *Store) HeldOfLane(ctx context.Context, db bun.IDB, names []string, lane int64) (int, error) {
-	return read[int](ctx, s, db, `SELECT count(*) FROM ({held lanes}) h WHERE h.lane = ?`, s.names.NameList(names), lane)
+	return read[int](ctx, s.tables, db, `SELECT count(*) FROM ({held lanes}) h WHERE h.lane = ?`, s.names.NameList(names), lane)
 }

@@ -123,7 +123,7 @@ func (s *Store) ConsumersOfPoisoned(ctx context.Context, db bun.IDB, ids []int64
 
 func (s *Store) consumersOf(ctx context.Context, db bun.IDB, table string, ids []int64) (names []string, err error) {
 	for part := range slices.Chunk(ids, 1000) {
-		found, err := read[[]string](ctx, s, db, `SELECT DISTINCT consumer_type FROM `+table+` WHERE id IN (?)`, bun.List(part))
+		found, err := read[[]string](ctx, s.tables, db, `SELECT DISTINCT consumer_type FROM `+table+` WHERE id IN (?)`, bun.List(part))
 		if err != nil {
 			return nil, err
 		}
@@ -137,9 +137,9 @@ func (s *Store) consumersOf(ctx context.Context, db bun.IDB, table string, ids [
 func (s *Store) Operations(ctx context.Context, db bun.IDB, f OperationFilter, limit int) ([]Operation, error) {
 	t := f.terms()
 	if f.OldestFirst {
-		return read[[]Operation](ctx, s, db, selectOperations+t.where()+` ORDER BY id LIMIT ?`, append(t.args, limit)...)
+		return read[[]Operation](ctx, s.tables, db, selectOperations+t.where()+` ORDER BY id LIMIT ?`, append(t.args, limit)...)
 	}
-	return read[[]Operation](ctx, s, db, selectOperations+t.where()+` ORDER BY id DESC LIMIT ?`, append(t.args, limit)...)
+	return read[[]Operation](ctx, s.tables, db, selectOperations+t.where()+` ORDER BY id DESC LIMIT ?`, append(t.args, limit)...)
 }
 
 // LockOperation locks an operation for the rest of the transaction. found is false if there is
@@ -267,7 +267,7 @@ func (s *Store) Fates(ctx context.Context, db bun.IDB, ids []int64) (failed, wai
 		Failed  int `bun:"failed"`
 		Waiting int `bun:"waiting"`
 	}
-	found, _, err := first[fates](ctx, s, db, `SELECT
+	found, _, err := first[fates](ctx, s.tables, db, `SELECT
   (SELECT count(*) FROM {messages} WHERE id IN (?0) AND attempts > 0) + (SELECT count(*) FROM {poisoned} WHERE id IN (?0)) AS failed,
   (SELECT count(*) FROM {messages} WHERE id IN (?0) AND attempts = 0) AS waiting`, bun.List(ids))
 	return found.Failed, found.Waiting, err

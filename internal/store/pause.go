@@ -52,5 +52,5 @@ func (s *Store) forEach(ctx context.Context, db bun.IDB, statement string, names
 
 // PausedConsumers returns the paused consumers, by name.
 func (s *Store) PausedConsumers(ctx context.Context, db bun.IDB) ([]Paused, error) {
-	return read[[]Paused](ctx, s, db, `SELECT consumer_type, paused_at, paused_by, note FROM {paused} ORDER BY consumer_type`)
+	return read[[]Paused](ctx, s.tables, db, `SELECT consumer_type, paused_at, paused_by, note FROM {paused} ORDER BY consumer_type`)
 }

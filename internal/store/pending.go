@@ -79,14 +79,14 @@ func (s *Store) pendingWhere(ctx context.Context, f PendingFilter) (conditions s
 	t.add(f.State == Leased, "m.id IN ({held})")
 	t.add(f.Retrying, "m.attempts > 0")
 	if f.After.ID != 0 {
-		t.add(true, s.names.Behind("m.consumer_type", "m.payload_type", "m.available_after", "m.id"), f.After.args(s)...)
+		t.add(true, s.names.Behind("m.consumer_type", "m.payload_type", "m.available_after", "m.id"), f.After.args(s.tables)...)
 	}
 	return t.where(), t.args
 }
 
 // args returns the values of the place, in the order of the list.
-func (p PendingPlace) args(s *Store) []any {
-	return s.names.BehindArgs(p.Consumer, p.Payload, bun.Safe(s.names.Instant(p.At)), p.ID)
+func (p PendingPlace) args(t *tables) []any {
+	return t.names.BehindArgs(p.Consumer, p.Payload, bun.Safe(t.names.Instant(p.At)), p.ID)
 }
 
 const (
@@ -128,12 +128,12 @@ func (s *Store) PendingMessages(ctx context.Context, db bun.IDB, f PendingFilter
 	for range pages {
 		args = append(append(args, values...), limit)
 	}
-	return read[[]Pending](ctx, s, db, s.around(strings.ReplaceAll(page, "{where}", conditions)), append(args, limit)...)
+	return read[[]Pending](ctx, s.tables, db, s.around(strings.ReplaceAll(page, "{where}", conditions)), append(args, limit)...)
 }
 
 // Messages lists pending messages by id, claimed or not.
 func (s *Store) Messages(ctx context.Context, db bun.IDB) ([]dialect.Message, error) {
-	return read[[]dialect.Message](ctx, s, db, `SELECT `+dialect.MessageColumns+` FROM {messages} m ORDER BY m.id`)
+	return read[[]dialect.Message](ctx, s.tables, db, `SELECT `+dialect.MessageColumns+` FROM {messages} m ORDER BY m.id`)
 }
 
 func (s *Store) around(messages string) string {
@@ -146,23 +146,23 @@ func (s *Store) PendingMessage(ctx context.Context, db bun.IDB, id int64, full b
 	if full {
 		columns = dialect.MessageColumns + ", {key of}, {payload bytes} AS payload_bytes"
 	}
-	return first[Pending](ctx, s, db, s.around("SELECT "+columns+" FROM {messages} m WHERE m.id = ?"), id, 1)
+	return first[Pending](ctx, s.tables, db, s.around("SELECT "+columns+" FROM {messages} m WHERE m.id = ?"), id, 1)
 }
 
 // PendingHead reads one message with its headers and errors, and the first characters of its payload.
 func (s *Store) PendingHead(ctx context.Context, db bun.IDB, id int64, characters int) (Pending, bool, error) {
 	columns := strings.Replace(dialect.MessageColumns, "m.payload,", "substr(m.payload, 1, ?) AS payload,", 1) + ", {key of}, {payload bytes} AS payload_bytes"
-	return first[Pending](ctx, s, db, s.around("SELECT "+columns+" FROM {messages} m WHERE m.id = ?"), characters, id, 1)
+	return first[Pending](ctx, s.tables, db, s.around("SELECT "+columns+" FROM {messages} m WHERE m.id = ?"), characters, id, 1)
 }
 
 // PendingByID lists messages by their ids, as [Store.PendingMessages] does. There must be some.
 func (s *Store) PendingByID(ctx context.Context, db bun.IDB, ids []int64) ([]Pending, error) {
-	return read[[]Pending](ctx, s, db, s.around("SELECT "+pendingColumns+" FROM {messages} m WHERE m.id IN (?)"), bun.List(ids), len(ids))
+	return read[[]Pending](ctx, s.tables, db, s.around("SELECT "+pendingColumns+" FROM {messages} m WHERE m.id IN (?)"), bun.List(ids), len(ids))
 }
 
 // ClaimedMessages lists the messages of a claim, in the order of the list.
 func (s *Store) ClaimedMessages(ctx context.Context, db bun.IDB, claim int64) ([]Pending, error) {
-	ids, err := read[[]int64](ctx, s, db, `SELECT h.mid FROM ({holds}) h WHERE h.claim_id = ?`, claim)
+	ids, err := read[[]int64](ctx, s.tables, db, `SELECT h.mid FROM ({holds}) h WHERE h.claim_id = ?`, claim)
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
@@ -176,12 +176,12 @@ func (s *Store) CountPending(ctx context.Context, db bun.IDB, f PendingFilter) (
 	if f.Crashed {
 		conditions += " AND (m.crashes > 0 OR m.crashes BETWEEN -9999 AND -1)"
 	}
-	return read[int](ctx, s, db, "SELECT count(*) FROM {messages} m WHERE "+conditions, args...)
+	return read[int](ctx, s.tables, db, "SELECT count(*) FROM {messages} m WHERE "+conditions, args...)
 }
 
 // Claims lists claims by id.
 func (s *Store) Claims(ctx context.Context, db bun.IDB) ([]HeldBy, error) {
-	return read[[]HeldBy](ctx, s, db, `SELECT `+claimColumns+` FROM {claims} c ORDER BY c.id`)
+	return read[[]HeldBy](ctx, s.tables, db, `SELECT `+claimColumns+` FROM {claims} c ORDER BY c.id`)
 }
 
 // StoredConsumers lists the consumer types of pending and poisoned messages.

@@ -17,7 +17,7 @@ func (s *Store) Matching(ctx context.Context, db bun.IDB, f PendingFilter, after
 	chunk, _, err := first[struct {
 		Greatest int64
 		Looked   int
-	}](ctx, s, db, `SELECT COALESCE(MAX(x.id), ?) AS greatest, count(*) AS looked FROM (SELECT m.id FROM {messages} m WHERE `+t.where()+` ORDER BY m.id LIMIT ?) x`,
+	}](ctx, s.tables, db, `SELECT COALESCE(MAX(x.id), ?) AS greatest, count(*) AS looked FROM (SELECT m.id FROM {messages} m WHERE `+t.where()+` ORDER BY m.id LIMIT ?) x`,
 		append(append([]any{after}, t.args...), findChunk)...)
 	if err != nil || chunk.Looked == 0 {
 		return nil, after, false, err
@@ -26,7 +26,7 @@ func (s *Store) Matching(ctx context.Context, db bun.IDB, f PendingFilter, after
 	if f.Crashed {
 		where += " AND (m.crashes > 0 OR m.crashes BETWEEN -9999 AND -1)"
 	}
-	ids, err = read[[]int64](ctx, s, db, `SELECT m.id FROM {messages} m WHERE m.id > ? AND m.id <= ? AND `+where+` ORDER BY m.id LIMIT ?`,
+	ids, err = read[[]int64](ctx, s.tables, db, `SELECT m.id FROM {messages} m WHERE m.id > ? AND m.id <= ? AND `+where+` ORDER BY m.id LIMIT ?`,
 		append(append([]any{after, chunk.Greatest}, values...), limit)...)
 	if err != nil {
 		return nil, after, false, err
@@ -46,7 +46,7 @@ func (s *Store) PendingOf(ctx context.Context, db bun.IDB, ids []int64, consumer
 	rows, err := read[[]struct {
 		ID           int64
 		ConsumerType string
-	}](ctx, s, db, `SELECT id, consumer_type FROM {messages} WHERE id IN (?) ORDER BY id`, bun.List(ids))
+	}](ctx, s.tables, db, `SELECT id, consumer_type FROM {messages} WHERE id IN (?) ORDER BY id`, bun.List(ids))
 	for _, row := range rows {
 		if slices.Contains(consumers, row.ConsumerType) {
 			of = append(of, row.ID)
@@ -59,5 +59,5 @@ func (s *Store) PendingOf(ctx context.Context, db bun.IDB, ids []int64, consumer
 
 // LastPending returns the greatest id among pending messages, or 0.
 func (s *Store) LastPending(ctx context.Context, db bun.IDB) (int64, error) {
-	return read[int64](ctx, s, db, `SELECT COALESCE(MAX(id), 0) FROM {messages}`)
+	return read[int64](ctx, s.tables, db, `SELECT COALESCE(MAX(id), 0) FROM {messages}`)
 }

@@ -128,5 +128,5 @@ func (s *Store) examined(ctx context.Context, db bun.IDB, f PendingFilter, most,
 	}
 	text := strings.NewReplacer("{parts}", strings.ReplaceAll(parts, "{start}", start.where()), "{where}", where, "{order u}", order("u.", ""),
 		"{order m}", order("m.", ""), "{order s desc}", order("s.", " DESC"), "{order r}", order("r.", "")).Replace(examine)
-	return read[[]inspected](ctx, s, db, text, append(append(append(args, most), values...), limit)...)
+	return read[[]inspected](ctx, s.tables, db, text, append(append(append(args, most), values...), limit)...)
 }

@@ -39,14 +39,14 @@ func (s *Store) FindStart(ctx context.Context, db bun.IDB, around time.Time) (Fi
 		ID        int64          `bun:"id"`
 		CreatedAt dialect.Moment `bun:"created_at"`
 	}
-	bounds, _, err := first[struct{ Least, Greatest int64 }](ctx, s, db, `SELECT COALESCE((SELECT MIN(id) FROM {messages}), 0) AS least, COALESCE((SELECT MAX(id) FROM {messages}), 0) AS greatest`)
+	bounds, _, err := first[struct{ Least, Greatest int64 }](ctx, s.tables, db, `SELECT COALESCE((SELECT MIN(id) FROM {messages}), 0) AS least, COALESCE((SELECT MAX(id) FROM {messages}), 0) AS greatest`)
 	if err != nil || around.IsZero() {
 		return FindPlace{Low: bounds.Greatest + 1, High: bounds.Greatest, Most: true}, err
 	}
 	low, high := bounds.Least, bounds.Greatest
 	for high-low > findChunk/100 {
 		middle := low + (high-low)/2
-		next, found, err := first[row](ctx, s, db, `SELECT m.id, m.created_at FROM {messages} m WHERE m.id >= ? ORDER BY m.id LIMIT 1`, middle)
+		next, found, err := first[row](ctx, s.tables, db, `SELECT m.id, m.created_at FROM {messages} m WHERE m.id >= ? ORDER BY m.id LIMIT 1`, middle)
 		if err != nil {
 			return FindPlace{}, err
 		}
@@ -56,7 +56,7 @@ func (s *Store) FindStart(ctx context.Context, db bun.IDB, around time.Time) (Fi
 			low = next.ID
 		}
 	}
-	from, err := read[int64](ctx, s, db, `SELECT COALESCE(MIN(x.id), ?) AS id FROM (SELECT m.id FROM {messages} m WHERE m.id <= ? ORDER BY m.id DESC LIMIT ?) x`, low, low, findChunk/2)
+	from, err := read[int64](ctx, s.tables, db, `SELECT COALESCE(MIN(x.id), ?) AS id FROM (SELECT m.id FROM {messages} m WHERE m.id <= ? ORDER BY m.id DESC LIMIT ?) x`, low, low, findChunk/2)
 	return FindPlace{Low: from, High: from - 1, Up: true}, err
 }
 
@@ -71,7 +71,7 @@ func (s *Store) FindPending(ctx context.Context, db bun.IDB, search PendingSearc
 	chunk, _, err := first[struct {
 		Least, Greatest int64
 		Looked          int
-	}](ctx, s, db, `SELECT COALESCE(MIN(x.id), 0) AS least, COALESCE(MAX(x.id), 0) AS greatest, count(*) AS looked FROM (SELECT m.id FROM {messages} m WHERE `+side+` LIMIT ?) x`, args...)
+	}](ctx, s.tables, db, `SELECT COALESCE(MIN(x.id), 0) AS least, COALESCE(MAX(x.id), 0) AS greatest, count(*) AS looked FROM (SELECT m.id FROM {messages} m WHERE `+side+` LIMIT ?) x`, args...)
 	if err != nil {
 		return nil, 0, at, err
 	}
@@ -88,9 +88,9 @@ func (s *Store) FindPending(ctx context.Context, db bun.IDB, search PendingSearc
 	if chunk.Looked > 0 {
 		// Their surroundings are read by id: a planner overestimates the rows that match conditions
 		// on headers.
-		ids, err := read[[]int64](ctx, s, db, "SELECT m.id FROM {messages} m WHERE "+t.where()+order, append(t.args, findMost)...)
+		ids, err := read[[]int64](ctx, s.tables, db, "SELECT m.id FROM {messages} m WHERE "+t.where()+order, append(t.args, findMost)...)
 		if err == nil && len(ids) > 0 {
-			found, err = read[[]Pending](ctx, s, db, s.around("SELECT "+pendingColumns+" FROM {messages} m WHERE m.id IN (?)"), bun.List(ids), len(ids))
+			found, err = read[[]Pending](ctx, s.tables, db, s.around("SELECT "+pendingColumns+" FROM {messages} m WHERE m.id IN (?)"), bun.List(ids), len(ids))
 		}
 		if err != nil {
 			return nil, 0, at, err

@@ -67,12 +67,12 @@ func (s *Store) PoisonedBriefly(ctx context.Context, db bun.IDB, f PoisonFilter,
 
 func (s *Store) listPoisoned(ctx context.Context, db bun.IDB, columns string, f PoisonFilter, limit int) ([]dialect.Poisoned, error) {
 	statement, args := s.poisoned(ctx, columns+", fingerprint, {key parked}", f)
-	return read[[]dialect.Poisoned](ctx, s, db, statement+" ORDER BY poisoned_at DESC, id DESC LIMIT ?", append(args, limit)...)
+	return read[[]dialect.Poisoned](ctx, s.tables, db, statement+" ORDER BY poisoned_at DESC, id DESC LIMIT ?", append(args, limit)...)
 }
 
 // PoisonedHead returns a poisoned message with the first characters of its payload, if it exists.
 func (s *Store) PoisonedHead(ctx context.Context, db bun.IDB, id int64, characters int) (dialect.Poisoned, bool, error) {
-	return first[dialect.Poisoned](ctx, s, db, `SELECT `+dialect.BriefColumns+`, fingerprint, {key parked}, headers, errors,
+	return first[dialect.Poisoned](ctx, s.tables, db, `SELECT `+dialect.BriefColumns+`, fingerprint, {key parked}, headers, errors,
 	substr(payload, 1, ?) AS payload, `+s.bytesOf("payload")+` AS payload_bytes FROM {poisoned} WHERE id = ?`, characters, id)
 }
 
@@ -90,30 +90,30 @@ type PoisonedSize struct {
 // PoisonedSizes lists poisoned messages with their sizes, in ascending order.
 func (s *Store) PoisonedSizes(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) ([]PoisonedSize, error) {
 	statement, args := s.poisoned(ctx, "id, "+s.bytesOf("payload", "headers", "errors")+" AS bytes", f)
-	return read[[]PoisonedSize](ctx, s, db, statement+" ORDER BY id LIMIT ?", append(args, limit)...)
+	return read[[]PoisonedSize](ctx, s.tables, db, statement+" ORDER BY id LIMIT ?", append(args, limit)...)
 }
 
 // CountPoisoned counts poisoned messages up to a bound.
 func (s *Store) CountPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter, most int) (int, error) {
 	statement, args := s.poisoned(ctx, "1 AS one", f)
-	return read[int](ctx, s, db, "SELECT count(*) FROM ("+statement+" LIMIT ?) x", append(args, most)...)
+	return read[int](ctx, s.tables, db, "SELECT count(*) FROM ("+statement+" LIMIT ?) x", append(args, most)...)
 }
 
 // PoisonedIDs lists the ids of poisoned messages in ascending order.
 func (s *Store) PoisonedIDs(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) ([]int64, error) {
 	statement, args := s.poisoned(ctx, "id", f)
-	return read[[]int64](ctx, s, db, statement+" ORDER BY id LIMIT ?", append(args, limit)...)
+	return read[[]int64](ctx, s.tables, db, statement+" ORDER BY id LIMIT ?", append(args, limit)...)
 }
 
 // LastPoisoned returns the greatest id among the matching poisoned messages, or 0.
 func (s *Store) LastPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (int64, error) {
 	statement, args := s.poisoned(ctx, "COALESCE(MAX(id), 0)", f)
-	return read[int64](ctx, s, db, statement, args...)
+	return read[int64](ctx, s.tables, db, statement, args...)
 }
 
 // LastOfPoisoned returns the greatest id among all poisoned messages, or 0.
 func (s *Store) LastOfPoisoned(ctx context.Context, db bun.IDB) (int64, error) {
-	return read[int64](ctx, s, db, `SELECT COALESCE(MAX(id), 0) FROM {poisoned}`)
+	return read[int64](ctx, s.tables, db, `SELECT COALESCE(MAX(id), 0) FROM {poisoned}`)
 }
 
 // DeletePoisoned deletes poisoned messages and returns how many. It locks them in the order of

@@ -67,7 +67,7 @@ func (s *Store) ofGroups(ctx context.Context, db bun.IDB, columns string, parts 
 			args = append(args, g.ConsumerType, g.Fingerprint)
 			args = append(args, slices.Repeat(of, strings.Count(columns, "{group}"))...)
 		}
-		found, err := read[[]PoisonGroup](ctx, s, db, strings.Join(statements, " UNION ALL "), args...)
+		found, err := read[[]PoisonGroup](ctx, s.tables, db, strings.Join(statements, " UNION ALL "), args...)
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +84,7 @@ func (s *Store) FailuresOf(ctx context.Context, db bun.IDB, groups []GroupKey) (
 			args = append(args, g.ConsumerType, g.Fingerprint)
 		}
 		conditions := strings.TrimSuffix(strings.Repeat("consumer_type = ? AND fingerprint = ? OR ", len(part)), " OR ")
-		found, err := read[[]FailureGroup](ctx, s, db, failureColumns+conditions, args...)
+		found, err := read[[]FailureGroup](ctx, s.tables, db, failureColumns+conditions, args...)
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +114,7 @@ func (s *Store) PreviewPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter,
 		args = append(args, bun.List(of), bun.List(of))
 	}
 	where := s.poisonWhere(ctx, f)
-	return read[[]PoisonKind](ctx, s, db, `SELECT x.consumer_type, x.payload_type, count(*) AS messages, SUM(x.conflict) AS conflicts, MIN(x.poisoned_at) AS oldest, MAX(x.poisoned_at) AS newest, MAX(x.id) AS last, {now} AS now
+	return read[[]PoisonKind](ctx, s.tables, db, `SELECT x.consumer_type, x.payload_type, count(*) AS messages, SUM(x.conflict) AS conflicts, MIN(x.poisoned_at) AS oldest, MAX(x.poisoned_at) AS newest, MAX(x.id) AS last, {now} AS now
 FROM (SELECT p.id, p.consumer_type, p.payload_type, p.poisoned_at,
     CASE WHEN p.insert_id IS NOT NULL AND (SELECT 1 FROM {keys} k WHERE k.insert_id = p.insert_id AND k.id IS NOT NULL AND (`+taken+`) LIMIT 1) IS NOT NULL THEN 1 ELSE 0 END AS conflict
   FROM {poisoned} p WHERE `+where.where()+` ORDER BY p.id LIMIT ?) x

@@ -16,7 +16,7 @@ func (s *Store) RateWait(ctx context.Context, db bun.IDB, rate dialect.Rate, lan
 	if lane != 0 {
 		statement, args = dialect.KeyRateUsed, append(args, lane)
 	}
-	row, found, err := first[dialect.RateUse](ctx, s, db, statement, args...)
+	row, found, err := first[dialect.RateUse](ctx, s.tables, db, statement, args...)
 	if err != nil || !found {
 		return 0, err
 	}

@@ -147,13 +147,3 @@ func (s *Store) rename(ctx context.Context, tx bun.Tx, rows []Former) (headers m
 	}
 	return headers, nil
 }
-
-// within has the server bound how long a transaction of our own can keep locks, if the server can
-// do that.
-func (s *Store) within(ctx context.Context, tx bun.Tx, limit time.Duration) error {
-	if s.names.Within == "" {
-		return nil
-	}
-	_, err := tx.NewRaw(s.names.Within, fmt.Sprintf("%dms", limit.Milliseconds())).Exec(ctx)
-	return err
-}

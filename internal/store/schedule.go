@@ -65,13 +65,6 @@ func (f ScheduleFilter) terms() (t terms) {
 const selectSchedules = `SELECT id, name, tag, payload_type, payload, headers, cron_expression, cron_timezone, available_after, run_at, paused,
 	last_fired_at, last_error, created_at, {now} AS now FROM {schedules} WHERE `
 
-// Now returns the database's time.
-func (s *Store) Now(ctx context.Context, db bun.IDB) (time.Time, error) {
-	var now dialect.Moment
-	err := db.NewRaw("SELECT "+s.names.Now(ctx)+" AS now").Scan(ctx, &now)
-	return now.Time, err
-}
-
 // SaveSchedule inserts a schedule and returns its id. It replaces a named schedule that exists,
 // which keeps its next fire time while its expression and zone stay. So saving it at every boot
 // postpones nothing.
@@ -92,7 +85,7 @@ func (s *Store) Schedules(ctx context.Context, db bun.IDB, f ScheduleFilter, bri
 	if brief {
 		large = ""
 	}
-	return read[[]Schedule](ctx, s, db, fmt.Sprintf(listSchedules, large)+t.where()+" ORDER BY id LIMIT ?", append(t.args, limit)...)
+	return read[[]Schedule](ctx, s.tables, db, fmt.Sprintf(listSchedules, large)+t.where()+" ORDER BY id LIMIT ?", append(t.args, limit)...)
 }
 
 // DeleteSchedules deletes schedules and returns how many. It returns an error for a filter that
@@ -195,7 +188,7 @@ func (s *Store) LockDueSchedules(ctx context.Context, tx bun.Tx, payloadTypes []
 // finds schedules that cannot be decoded.
 func (s *Store) DueScheduleIDs(ctx context.Context, db *bun.DB, payloadTypes []string, f ScheduleFilter, limit int) ([]int64, error) {
 	due, args := dueSchedules(payloadTypes, f, limit)
-	return read[[]int64](ctx, s, db, "SELECT id FROM {schedules} WHERE "+due, args...)
+	return read[[]int64](ctx, s.tables, db, "SELECT id FROM {schedules} WHERE "+due, args...)
 }
 
 func dueSchedules(payloadTypes []string, f ScheduleFilter, limit int) (conditions string, args []any) {
@@ -211,7 +204,7 @@ func (s *Store) UnregisteredSchedules(ctx context.Context, db *bun.DB, payloadTy
 	var t terms
 	t.add(true, "NOT paused AND available_after < "+s.names.After(ctx, -overdue))
 	t.add(len(payloadTypes) > 0, "payload_type NOT IN (?)", bun.List(payloadTypes))
-	return read[[]Schedule](ctx, s, db, selectSchedules+t.where()+" ORDER BY available_after, id LIMIT 20", t.args...)
+	return read[[]Schedule](ctx, s.tables, db, selectSchedules+t.where()+" ORDER BY available_after, id LIMIT 20", t.args...)
 }
 
 // NextSchedule returns the time until the next schedule of the payload types is due, except for the
@@ -226,7 +219,7 @@ func (s *Store) NextSchedule(ctx context.Context, db *bun.DB, payloadTypes []str
 	if len(except) > 0 {
 		which, args = which+" AND id NOT IN (?)", append(args, bun.List(except))
 	}
-	found, _, err := first[next](ctx, s, db, "SELECT {now} AS now,"+
+	found, _, err := first[next](ctx, s.tables, db, "SELECT {now} AS now,"+
 		" (SELECT MIN(available_after) FROM {schedules} WHERE NOT paused AND "+which+") AS due,"+
 		" (SELECT MIN(run_at) FROM {schedules} WHERE run_at IS NOT NULL AND "+which+") AS asks", append(args, args...)...)
 	if err != nil || found.Due.IsZero() && found.Asks.IsZero() {

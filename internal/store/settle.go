@@ -147,54 +147,6 @@ func (s *Store) Undo(ctx context.Context, tx bun.IDB) error {
 // Exists waits until no transaction is undecided about a message, and reports whether it still
 // exists.
 func (s *Store) Exists(ctx context.Context, db *bun.DB, id int64) (bool, error) {
-	_, exists, err := first[int64](ctx, s, db, s.names.Exists, id)
+	_, exists, err := first[int64](ctx, s.tables, db, s.names.Exists, id)
 	return exists, err
-}
-
-// retried runs a single statement. After a conflict, which a stricter default isolation can cause,
-// it runs it again in an explicit READ COMMITTED transaction. In a caller's transaction a conflict
-// is the caller's to retry.
-func retried[T any](ctx context.Context, db bun.IDB, statement func(bun.IDB) (T, error)) (result T, err error) {
-	err = retry(ctx, db, func(db bun.IDB) (err error) {
-		result, err = statement(db)
-		return err
-	})
-	if err != nil { // a result that was rolled back is none
-		return *new(T), err
-	}
-	return result, nil
-}
-
-// read runs a statement that only reads, and repeats it after a conflict.
-func read[T any](ctx context.Context, s *Store, db bun.IDB, statement string, args ...any) (into T, err error) {
-	err = retry(ctx, db, func(db bun.IDB) error {
-		into = *new(T)
-		return s.names.Query(ctx, db, statement, args...).Scan(ctx, &into)
-	})
-	if err != nil {
-		return *new(T), err
-	}
-	return into, nil
-}
-
-// first reads the first row, if there is one.
-func first[T any](ctx context.Context, s *Store, db bun.IDB, statement string, args ...any) (row T, found bool, err error) {
-	rows, err := read[[]T](ctx, s, db, statement, args...)
-	if err != nil || len(rows) == 0 {
-		return row, false, err
-	}
-	return rows[0], true, nil
-}
-
-// retry is retried for a statement that returns nothing.
-func retry(ctx context.Context, db bun.IDB, statement func(bun.IDB) error) error {
-	db, err := txn.Handle(db)
-	if err != nil {
-		return err
-	}
-	err = statement(db)
-	if _, isTx := db.(bun.Tx); !isTx && dberr.IsConflict(err) {
-		err = txn.InTx(ctx, db, func(tx bun.Tx) error { return statement(tx) })
-	}
-	return err
 }

@@ -120,5 +120,5 @@ type SlotOwner struct {
 
 // SlotOwners returns the current owners of slots of a limit.
 func (s *Store) SlotOwners(ctx context.Context, db bun.IDB, name string) ([]SlotOwner, error) {
-	return read[[]SlotOwner](ctx, s, db, `SELECT owner, count(*) AS slots FROM {slots} WHERE name = ? AND n > 0 AND owner <> '' AND leased_until > {now} GROUP BY owner ORDER BY owner`, name)
+	return read[[]SlotOwner](ctx, s.tables, db, `SELECT owner, count(*) AS slots FROM {slots} WHERE name = ? AND n > 0 AND owner <> '' AND leased_until > {now} GROUP BY owner ORDER BY owner`, name)
 }

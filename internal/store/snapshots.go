@@ -14,7 +14,7 @@ type Snapshot struct {
 
 // Snapshot returns the last saved state of a kind.
 func (s *Store) Snapshot(ctx context.Context, db bun.IDB, stream, kind string) (Snapshot, bool, error) {
-	return first[Snapshot](ctx, s, db, `SELECT version, state FROM {snapshots} WHERE stream = ? AND kind = ?`, stream, kind)
+	return first[Snapshot](ctx, s.tables, db, `SELECT version, state FROM {snapshots} WHERE stream = ? AND kind = ?`, stream, kind)
 }
 
 // SaveSnapshot saves a state unless there is one of a later version.

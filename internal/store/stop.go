@@ -32,7 +32,7 @@ func (s *Store) AskToStop(ctx context.Context, db *bun.DB, message int64, owner 
 
 // StopRequests returns the messages that the owner is asked to stop and has not answered.
 func (s *Store) StopRequests(ctx context.Context, db bun.IDB, owner string) ([]int64, error) {
-	return read[[]int64](ctx, s, db, `SELECT message_id FROM {stops} WHERE owner = ? AND outcome IS NULL`, owner)
+	return read[[]int64](ctx, s.tables, db, `SELECT message_id FROM {stops} WHERE owner = ? AND outcome IS NULL`, owner)
 }
 
 // answerStop records the outcome of a request, in the transaction that settles the message.
@@ -49,7 +49,7 @@ type StopRequest struct {
 
 // StopAnswer returns the request for a message, or false if there is none.
 func (s *Store) StopAnswer(ctx context.Context, db bun.IDB, message int64) (StopRequest, bool, error) {
-	return first[StopRequest](ctx, s, db, `SELECT owner, outcome FROM {stops} WHERE message_id = ?`, message)
+	return first[StopRequest](ctx, s.tables, db, `SELECT owner, outcome FROM {stops} WHERE message_id = ?`, message)
 }
 
 // ForgetStop deletes the request for a message.

@@ -14,15 +14,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/mariadb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/postgres"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/sqlite"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Store runs the library's statements against one kind of database. It holds no
 // connection: every call is given one. It is safe for concurrent use.
 type Store struct {
 	dialect.Direct
-	dialect dialect.Dialect
-	names   dialect.Names
+	*tables
 }
 
 // engines creates the dialect of each database, by bun's name for it. It is immutable.
@@ -42,55 +40,8 @@ func For(d bundialect.Name, tables bus.Tables) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{e, e, e.Tables()}, nil
+	return &Store{e, newTables(e)}, nil
 }
-
-// Stores holds the stores of all dialects, for callers that learn the dialect only call by call.
-// Make it with [All]: the zero value stands for a user's zero value.
-type Stores struct {
-	tables bus.Tables
-	byName map[bundialect.Name]*Store
-}
-
-// All returns the store of every dialect that can work with the tables.
-func All(tables bus.Tables) Stores {
-	stores := Stores{tables, make(map[bundialect.Name]*Store)}
-	for name := range engines {
-		if s, err := For(name, tables); err == nil {
-			stores.byName[name] = s
-		}
-	}
-	return stores
-}
-
-// Of checks a handle, see [txn.Handle], and returns the store for its dialect. unmade is the error
-// of the zero value.
-func (s Stores) Of(db bun.IDB, unmade error) (*Store, bun.IDB, error) {
-	if s.byName == nil {
-		return nil, nil, unmade
-	}
-	db, err := txn.Handle(db)
-	if err != nil {
-		return nil, nil, err
-	}
-	if st, ok := s.byName[db.Dialect().Name()]; ok {
-		return st, db, nil
-	}
-	_, err = For(db.Dialect().Name(), s.tables) // why there is none
-	return nil, nil, err
-}
-
-// In is [Stores.Of] for a write, see [txn.HandleIn].
-func (s Stores) In(ctx context.Context, db bun.IDB, unmade error) (*Store, bun.IDB, error) {
-	st, db, err := s.Of(db, unmade)
-	if err == nil {
-		db, err = txn.HandleIn(ctx, db)
-	}
-	return st, db, err
-}
-
-// RowLocks reports whether the database locks rows rather than itself.
-func (s *Store) RowLocks() bool { return s.names.RowLocks }
 
 // Ready reports, in the given time, why the library cannot work with the live database: it cannot
 // be reached, its server is refused, its tables are missing or too old, or its settings break

@@ -51,7 +51,7 @@ FROM {subscriptions} WHERE name = ? ORDER BY version, shard`
 // AllSubscriptions returns the shards of all readers. Receivers into the log read nothing: their
 // rows record whose turn it is.
 func (s *Store) AllSubscriptions(ctx context.Context, db bun.IDB, limit int) ([]Subscription, error) {
-	return read[[]Subscription](ctx, s, db, `SELECT s.name, s.version, s.shard, s.shards, s.filter, s.position, s.replay_until, s.status, s.attempts, s.last_error, s.mark, {last} AS head,
+	return read[[]Subscription](ctx, s.tables, db, `SELECT s.name, s.version, s.shard, s.shards, s.filter, s.position, s.replay_until, s.status, s.attempts, s.last_error, s.mark, {last} AS head,
 	s.next_at, s.moved_at, (SELECT p.active_version FROM {projections} p WHERE p.name = s.name) AS active
 FROM {subscriptions} s WHERE s.name NOT LIKE 'receive:%' ORDER BY s.name, s.version, s.shard LIMIT ?`, limit)
 }
@@ -88,7 +88,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, {now}, {now}) ON CONFLICT (name, version, shard)
 
 // Subscriptions returns all shards of all versions of a reader.
 func (s *Store) Subscriptions(ctx context.Context, db bun.IDB, name string) ([]Subscription, error) {
-	return read[[]Subscription](ctx, s, db, readSubscriptions, name)
+	return read[[]Subscription](ctx, s.tables, db, readSubscriptions, name)
 }
 
 const behindSubscriptions = `SELECT '' AS name, 0 AS version, 0 AS shard WHERE EXISTS (SELECT 1 FROM {events} e WHERE {unplaced})
@@ -100,7 +100,7 @@ func (s *Store) Behind(ctx context.Context, db bun.IDB, names []string) (rows []
 	if len(names) == 0 {
 		names = []string{""}
 	}
-	rows, err = read[[]Subscription](ctx, s, db, behindSubscriptions, Running, bun.List(names))
+	rows, err = read[[]Subscription](ctx, s.tables, db, behindSubscriptions, Running, bun.List(names))
 	if len(rows) > 0 && rows[0].Name == "" {
 		return rows[1:], true, nil
 	}
@@ -111,7 +111,7 @@ const unnumbered = `SELECT count(*) AS n FROM (SELECT 1 FROM {events} e WHERE {u
 
 // Unnumbered counts events without a place, up to a limit.
 func (s *Store) Unnumbered(ctx context.Context, db bun.IDB, limit int) (int64, error) {
-	return read[int64](ctx, s, db, unnumbered, limit)
+	return read[int64](ctx, s.tables, db, unnumbered, limit)
 }
 
 const lockSubscription = `SELECT name, version, shard, shards, filter, position, replay_until, status, attempts, last_error{session}
@@ -226,7 +226,7 @@ ON CONFLICT (name) DO UPDATE SET active_version = EXCLUDED.active_version`, name
 
 // Active returns the active version of a reader, or false if there never was one.
 func (s *Store) Active(ctx context.Context, db bun.IDB, name string) (int, bool, error) {
-	return first[int](ctx, s, db, `SELECT active_version FROM {projections} WHERE name = ?`, name)
+	return first[int](ctx, s.tables, db, `SELECT active_version FROM {projections} WHERE name = ?`, name)
 }
 
 // Parked is an event that a reader has put aside.
@@ -252,13 +252,13 @@ ON CONFLICT (name, version, position) DO NOTHING`, p.Name, p.Version, p.Position
 // ParkedEvents returns events that one version of a reader has put aside, in order, behind a
 // position.
 func (s *Store) ParkedEvents(ctx context.Context, db bun.IDB, name string, version int, after int64, limit int) ([]Parked, error) {
-	return read[[]Parked](ctx, s, db, `SELECT name, version, position, stream, reason, parked_at FROM {parked}
+	return read[[]Parked](ctx, s.tables, db, `SELECT name, version, position, stream, reason, parked_at FROM {parked}
 WHERE name = ? AND version = ? AND position > ? ORDER BY position LIMIT ?`, name, version, after, limit)
 }
 
 // CountParked counts these events, up to a limit.
 func (s *Store) CountParked(ctx context.Context, db bun.IDB, name string, version, limit int) (int, error) {
-	return read[int](ctx, s, db, `SELECT count(*) AS n FROM (SELECT 1 FROM {parked} WHERE name = ? AND version = ? LIMIT ?) p`, name, version, limit)
+	return read[int](ctx, s.tables, db, `SELECT count(*) AS n FROM (SELECT 1 FROM {parked} WHERE name = ? AND version = ? LIMIT ?) p`, name, version, limit)
 }
 
 // Unpark forgets that an event was put aside, and reports whether it was.

@@ -27,9 +27,9 @@ func (p postbox) Subscribe(ctx context.Context, fn func(context.Context, []broke
 	return nil
 }
 
-// TestFxRunsRelays: a receiver, given by a constructor, is run, and so is its consumer of
+// TestFxRunsReceivers: a receiver, given by a constructor, is run, and so is its consumer of
 // what cannot be taken.
-func TestFxRunsRelays(t *testing.T) {
+func TestFxRunsReceivers(t *testing.T) {
 	t.Parallel()
 	consumed := make(chan order, 1)
 	attributes := map[string]string{"specversion": "1.0", "id": "1", "source": "/shop", "type": order{}.PayloadType()}
@@ -38,8 +38,8 @@ func TestFxRunsRelays(t *testing.T) {
 	var runner *inbox.Runner
 	var registry *bus.Registry
 	app := fxtest.New(t, fx.Supply(testdb.SQLite(t)), fxmodule.Module, fxmodule.Migrate(),
-		fxmodule.Relays(func() inbox.Receiver { return inbox.NewReceiver("from-shop", good, inbox.Accept[order]()) }),
-		fxmodule.Relays([]inbox.Receiver{inbox.NewReceiver("from-elsewhere", bad, inbox.Accept[order]())}),
+		fxmodule.Receivers(func() inbox.Receiver { return inbox.NewReceiver("from-shop", good, inbox.Accept[order]()) }),
+		fxmodule.Receivers([]inbox.Receiver{inbox.NewReceiver("from-elsewhere", bad, inbox.Accept[order]())}),
 		fxmodule.Consumers(bus.Consume("c", func(_ context.Context, o order) error { consumed <- o; return nil })),
 		fx.Populate(&runner, &registry)).RequireStart()
 	<-consumed
@@ -59,14 +59,14 @@ func TestFxRunsRelays(t *testing.T) {
 	}
 }
 
-// TestFxReportsMistakesOfRelays: what cannot be run is an error of the application.
-func TestFxReportsMistakesOfRelays(t *testing.T) {
+// TestFxReportsMistakesOfReceivers: what cannot be run is an error of the application.
+func TestFxReportsMistakesOfReceivers(t *testing.T) {
 	t.Parallel()
 	for want, option := range map[string]fx.Option{
-		"a inbox.Receiver, a []inbox.Receiver": fxmodule.Relays(7),
-		"the subscriber is nil":                fxmodule.Relays(inbox.NewReceiver("r", nil, inbox.Accept[order]())),
-		"not as a zero value":                  fxmodule.Relays(inbox.Receiver{}),
-		"no consumer is registered":            fxmodule.Relays(inbox.NewReceiver("r", postbox{}, inbox.Accept[order]())),
+		"a inbox.Receiver, a []inbox.Receiver": fxmodule.Receivers(7),
+		"the subscriber is nil":                fxmodule.Receivers(inbox.NewReceiver("r", nil, inbox.Accept[order]())),
+		"not as a zero value":                  fxmodule.Receivers(inbox.Receiver{}),
+		"no consumer is registered":            fxmodule.Receivers(inbox.NewReceiver("r", postbox{}, inbox.Accept[order]())),
 		"provide the value":                    fx.Supply(&inbox.RunnerConfig{}),
 	} {
 		app := fx.New(fx.Supply(testdb.SQLite(t)), fxmodule.Module, option, fx.NopLogger)

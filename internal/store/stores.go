@@ -1,0 +1,55 @@
+package store
+
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+	bundialect "github.com/uptrace/bun/dialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+)
+
+// Stores holds the stores of all dialects, for callers that learn the dialect only call by call.
+// Make it with [All]: the zero value stands for a user's zero value.
+type Stores struct {
+	tables bus.Tables
+	byName map[bundialect.Name]*Store
+}
+
+// All returns the store of every dialect that can work with the tables.
+func All(tables bus.Tables) Stores {
+	stores := Stores{tables, make(map[bundialect.Name]*Store)}
+	for name := range engines {
+		if s, err := For(name, tables); err == nil {
+			stores.byName[name] = s
+		}
+	}
+	return stores
+}
+
+// Of checks a handle, see [txn.Handle], and returns the store for its dialect. unmade is the error
+// of the zero value.
+func (s Stores) Of(db bun.IDB, unmade error) (*Store, bun.IDB, error) {
+	if s.byName == nil {
+		return nil, nil, unmade
+	}
+	db, err := txn.Handle(db)
+	if err != nil {
+		return nil, nil, err
+	}
+	if st, ok := s.byName[db.Dialect().Name()]; ok {
+		return st, db, nil
+	}
+	_, err = For(db.Dialect().Name(), s.tables) // why there is none
+	return nil, nil, err
+}
+
+// In is [Stores.Of] for a write, see [txn.HandleIn].
+func (s Stores) In(ctx context.Context, db bun.IDB, unmade error) (*Store, bun.IDB, error) {
+	st, db, err := s.Of(db, unmade)
+	if err == nil {
+		db, err = txn.HandleIn(ctx, db)
+	}
+	return st, db, err
+}
