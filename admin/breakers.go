@@ -34,7 +34,7 @@ func newOpenBreaker(row store.Breaker) OpenBreaker {
 
 // openBreakers returns the open circuit breakers by every name of their consumers.
 func (a *Client) openBreakers(ctx context.Context, db bun.IDB, st *store.Store) (map[string]*OpenBreaker, error) {
-	rows, err := st.OpenBreakers(ctx, db)
+	rows, err := st.Flow.OpenBreakers(ctx, db)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (a *Client) Probe(ctx context.Context, db bun.IDB, consumer string) error {
 	st, db, err := a.stores.In(ctx, db, errNotMade)
 	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
 		err = a.underAllNames(ctx, st, db, consumer, func(tx bun.Tx, names []string) error {
-			open, err := st.ProbeBreaker(ctx, tx, names)
+			open, err := st.Flow.ProbeBreaker(ctx, tx, names)
 			if err == nil && !open {
 				err = ErrNotOpen
 			}

@@ -71,7 +71,7 @@ func (a *Client) change(ctx context.Context, db bun.IDB, what string, c store.Pe
 	}
 	total, err := txn.Counted(ctx, db, func(total *Result) error {
 		for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), adminBatch) {
-			changed, err := st.ChangePending(ctx, db, part, c)
+			changed, err := st.Pending.Change(ctx, db, part, c)
 			if err != nil {
 				return err
 			}

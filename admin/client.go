@@ -70,9 +70,9 @@ func (a *Client) List(ctx context.Context, db bun.IDB, filter Filter, page Page)
 	}
 	var found store.Examined
 	if page.ScanLimit > 0 && filter.InsertID == "" {
-		found, err = st.ExaminePending(ctx, db, f, page.ScanLimit, size)
+		found, err = st.Pending.Examine(ctx, db, f, page.ScanLimit, size)
 	} else {
-		found.Rows, err = st.PendingMessages(ctx, db, f, size+1)
+		found.Rows, err = st.Pending.List(ctx, db, f, size+1)
 	}
 	if err != nil {
 		return nil, nil, dberr.Wrap(err, "admin: list")
@@ -99,7 +99,7 @@ func (a *Client) Count(ctx context.Context, db bun.IDB, filter Filter) (int, err
 	if err = errors.Join(err, filter.check()); err != nil {
 		return 0, dberr.Wrap(err, "admin: count")
 	}
-	n, err := st.CountPending(ctx, db, filter.rows())
+	n, err := st.Pending.Count(ctx, db, filter.rows())
 	return n, dberr.Wrap(err, "admin: count")
 }
 
@@ -110,7 +110,7 @@ func (a *Client) ListByID(ctx context.Context, db bun.IDB, ids ...int64) ([]Mess
 	if err = errors.Join(checkLimit(max(len(ids), 1)), err); err != nil || len(ids) == 0 {
 		return nil, dberr.Wrap(err, "admin: list by id")
 	}
-	rows, err := st.PendingByID(ctx, db, ids)
+	rows, err := st.Pending.ByID(ctx, db, ids)
 	return store.Each(rows, newMessage), dberr.Wrap(err, "admin: list by id")
 }
 
@@ -118,7 +118,7 @@ func (a *Client) ListByID(ctx context.Context, db bun.IDB, ids ...int64) ([]Mess
 // [ErrNotFound].
 func (a *Client) Get(ctx context.Context, db bun.IDB, id int64) (Message, error) {
 	return a.get(db, id, func(st *store.Store, db bun.IDB) (store.Pending, bool, error) {
-		return st.PendingMessage(ctx, db, id, true)
+		return st.Pending.Get(ctx, db, id, true)
 	})
 }
 
@@ -130,7 +130,7 @@ func (a *Client) GetHead(ctx context.Context, db bun.IDB, id int64, maxBytes int
 		if maxBytes < 0 {
 			return store.Pending{}, false, fmt.Errorf("%d bytes of its payload: %w: 0 or more are allowed", maxBytes, bus.ErrInvalidOption)
 		}
-		return st.PendingHead(ctx, db, id, maxBytes)
+		return st.Pending.Head(ctx, db, id, maxBytes)
 	})
 	if err == nil && len(m.Payload) > maxBytes {
 		end := maxBytes

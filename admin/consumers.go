@@ -72,7 +72,7 @@ func (a *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: queues")
 	}
-	paused, err := st.PausedConsumers(ctx, db)
+	paused, err := st.Flow.PausedConsumers(ctx, db)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: queues")
 	}
@@ -86,7 +86,7 @@ func (a *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([
 	}
 	names := slices.Clone(consumers)
 	if len(consumers) == 0 {
-		if names, err = st.StoredConsumers(ctx, db); err != nil {
+		if names, err = st.Pending.StoredConsumers(ctx, db); err != nil {
 			return nil, dberr.Wrap(err, "admin: queues")
 		}
 		names = slices.AppendSeq(slices.AppendSeq(names, maps.Keys(pauses)), maps.Keys(breakers))
@@ -103,11 +103,11 @@ func (a *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([
 			return !registered || !flow.BlocksKeys(c)
 		})
 	}
-	stats, err := st.Stats(ctx, db, names)
+	stats, err := st.Reports.Stats(ctx, db, names)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: queues")
 	}
-	parked, err := st.CountParkedKeys(ctx, db, parking)
+	parked, err := st.Keys.Count(ctx, db, parking)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: queues")
 	}
@@ -142,7 +142,7 @@ func (a *Client) Unhandled(ctx context.Context, db bun.IDB) ([]Unhandled, error)
 	for _, c := range a.registry.Consumers() {
 		wants = append(wants, flow.Wants(c)...)
 	}
-	rows, err := st.Unhandled(ctx, db, wants)
+	rows, err := st.Claims.Unhandled(ctx, db, wants)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: unhandled")
 	}
@@ -158,7 +158,7 @@ func (a *Client) Claims(ctx context.Context, db bun.IDB) ([]Claim, error) {
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: claims")
 	}
-	rows, err := st.Claims(ctx, db)
+	rows, err := st.Pending.Claims(ctx, db)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: claims")
 	}
@@ -172,7 +172,7 @@ func (a *Client) ClaimMessages(ctx context.Context, db bun.IDB, claim int64) ([]
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: messages of claim %d", claim)
 	}
-	rows, err := st.ClaimedMessages(ctx, db, claim)
+	rows, err := st.Pending.ClaimedMessages(ctx, db, claim)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: messages of claim %d", claim)
 	}
@@ -199,7 +199,7 @@ type PauseNote struct {
 func (a *Client) Pause(ctx context.Context, db bun.IDB, consumer string, note PauseNote) error {
 	st, db, err := a.stores.In(ctx, db, errNotMade)
 	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
-		err = a.underAllNames(ctx, st, db, consumer, func(tx bun.Tx, names []string) error { return st.Pause(ctx, tx, names, note.By, note.Reason) })
+		err = a.underAllNames(ctx, st, db, consumer, func(tx bun.Tx, names []string) error { return st.Flow.Pause(ctx, tx, names, note.By, note.Reason) })
 	}
 	return dberr.Wrap(err, "admin: pause %q", consumer)
 }
@@ -214,7 +214,7 @@ func (a *Client) Resume(ctx context.Context, db bun.IDB, consumer string) error 
 	st, db, err := a.stores.In(ctx, db, errNotMade)
 	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
 		err = a.underAllNames(ctx, st, db, consumer, func(tx bun.Tx, names []string) error {
-			paused, err := st.Resume(ctx, tx, names)
+			paused, err := st.Flow.Resume(ctx, tx, names)
 			if err == nil && !paused {
 				err = ErrNotPaused
 			}

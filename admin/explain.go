@@ -46,7 +46,7 @@ func (a *Client) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation
 	if err != nil {
 		return Explanation{}, dberr.Wrap(err, "admin: explain %d", id)
 	}
-	row, found, err := st.PendingMessage(ctx, db, id, false)
+	row, found, err := st.Pending.Get(ctx, db, id, false)
 	if err != nil {
 		return Explanation{}, dberr.Wrap(err, "admin: explain %d", id)
 	}
@@ -57,7 +57,7 @@ func (a *Client) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation
 		}
 		return e, nil
 	}
-	poisoned, err := st.PoisonedMessages(ctx, db, store.PoisonFilter{IDs: []int64{id}}, 1)
+	poisoned, err := st.Poison.List(ctx, db, store.PoisonFilter{IDs: []int64{id}}, 1)
 	if err == nil && len(poisoned) == 0 {
 		err = ErrNotFound
 	}
@@ -188,7 +188,7 @@ func (a *Client) explainLimit(ctx context.Context, db bun.IDB, st *store.Store, 
 	if limit == 0 || e.Reason != Ready {
 		return nil
 	}
-	owners, err := st.SlotOwners(ctx, db, name)
+	owners, err := st.Flow.SlotOwners(ctx, db, name)
 	if err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (a *Client) explainRate(ctx context.Context, db bun.IDB, st *store.Store, e
 		if rate == nil || e.Reason != Ready {
 			continue
 		}
-		wait, err := st.RateWait(ctx, db, *rate, of.lane)
+		wait, err := st.Flow.RateWait(ctx, db, *rate, of.lane)
 		if err != nil {
 			return err
 		}

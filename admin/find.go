@@ -60,7 +60,7 @@ func (a *Client) Find(ctx context.Context, db bun.IDB, search Search, place Curs
 		if search.MessageID.Version() == 7 {
 			around = time.Unix(search.MessageID.Time().UnixTime())
 		}
-		at, err = st.FindStart(ctx, db, around)
+		at, err = st.Pending.FindStart(ctx, db, around)
 	}
 	if err != nil {
 		return nil, nil, dberr.Wrap(err, "admin: find")
@@ -68,7 +68,7 @@ func (a *Client) Find(ctx context.Context, db bun.IDB, search Search, place Curs
 	var found []store.Pending
 	looked := 0
 	for looked == 0 && !(at.Most && at.End) { // there may be nothing on one side
-		if found, looked, at, err = st.FindPending(ctx, db, rows, at); err != nil {
+		if found, looked, at, err = st.Pending.Find(ctx, db, rows, at); err != nil {
 			return nil, nil, dberr.Wrap(err, "admin: find")
 		}
 	}

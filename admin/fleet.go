@@ -25,7 +25,7 @@ type fleet struct {
 }
 
 func (a *Client) fleet(ctx context.Context, db bun.IDB, st *store.Store, m Message) (f fleet, err error) {
-	rows, err := st.Processes(ctx, db, fleetSince, mostListed)
+	rows, err := st.Reports.Processes(ctx, db, fleetSince, mostListed)
 	if err != nil {
 		return f, err
 	}

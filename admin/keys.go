@@ -43,7 +43,7 @@ func (a *Client) BlockedKeys(ctx context.Context, db bun.IDB, n int) ([]BlockedK
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: keys")
 	}
-	rows, err := st.ParkedKeys(ctx, db, n)
+	rows, err := st.Keys.List(ctx, db, n)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: keys")
 	}
@@ -66,7 +66,7 @@ func (a *Client) explainKey(ctx context.Context, db bun.IDB, st *store.Store, ro
 	if elsewhere || a.operates() {
 		names, unless = []string{e.Message.Consumer}, ", if its consumer runs those of a key in their order"
 	}
-	parked, found, err := st.ParkedBy(ctx, db, names, row.Lane)
+	parked, found, err := st.Keys.ParkedBy(ctx, db, names, row.Lane)
 	if err != nil {
 		return err
 	}
@@ -76,11 +76,11 @@ func (a *Client) explainKey(ctx context.Context, db bun.IDB, st *store.Store, ro
 			parked.Poisoned, parked.OrderKey, flow.Instant(parked.Since.Time))
 		return nil
 	}
-	id, found, err := st.FirstOfLane(ctx, db, names, row.Lane)
+	id, found, err := st.Keys.FirstOfLane(ctx, db, names, row.Lane)
 	if err != nil || !found || id == row.ID {
 		return err
 	}
-	first, found, err := st.PendingMessage(ctx, db, id, false)
+	first, found, err := st.Pending.Get(ctx, db, id, false)
 	if err != nil || !found {
 		return err
 	}
@@ -95,7 +95,7 @@ func (a *Client) explainKey(ctx context.Context, db bun.IDB, st *store.Store, ro
 
 // explainShare checks whether the concurrency limit of the message's key is reached.
 func (a *Client) explainShare(ctx context.Context, db bun.IDB, st *store.Store, consumer bus.Consumer, row store.Pending, e *Explanation) error {
-	held, err := st.HeldOfLane(ctx, db, consumer.Names(), row.Lane)
+	held, err := st.Keys.HeldOfLane(ctx, db, consumer.Names(), row.Lane)
 	if err != nil || e.Reason != Ready || held < consumer.KeyConcurrency() {
 		return err
 	}

@@ -28,7 +28,7 @@ func (a *Client) Names(ctx context.Context, db bun.IDB) (Names, error) {
 	if err != nil {
 		return Names{}, dberr.Wrap(err, "admin: names")
 	}
-	rows, err := st.Processes(ctx, db, namesSince, mostListed)
+	rows, err := st.Reports.Processes(ctx, db, namesSince, mostListed)
 	if err != nil {
 		return Names{}, dberr.Wrap(err, "admin: names")
 	}

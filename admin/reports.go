@@ -100,7 +100,7 @@ func (a *Client) Processes(ctx context.Context, db bun.IDB, within time.Duration
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: processes")
 	}
-	rows, err := st.Processes(ctx, db, within, mostListed)
+	rows, err := st.Reports.Processes(ctx, db, within, mostListed)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: processes")
 	}
@@ -150,7 +150,7 @@ func (a *Client) Minutes(ctx context.Context, db bun.IDB, within time.Duration, 
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: minutes")
 	}
-	rows, err := st.Minutes(ctx, db, within, consumers)
+	rows, err := st.Reports.Minutes(ctx, db, within, consumers)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: minutes")
 	}
@@ -185,7 +185,7 @@ func (a *Client) Failures(ctx context.Context, db bun.IDB, consumer string, limi
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: failures")
 	}
-	rows, err := st.Failures(ctx, db, consumer, limit)
+	rows, err := st.Reports.Failures(ctx, db, consumer, limit)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: failures")
 	}
@@ -216,7 +216,7 @@ func (a *Client) Crashes(ctx context.Context, db bun.IDB, id int64, limit int) (
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: crashes of %d", id)
 	}
-	rows, err := st.Crashes(ctx, db, id, limit)
+	rows, err := st.Reports.Crashes(ctx, db, id, limit)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: crashes of %d", id)
 	}

@@ -54,7 +54,7 @@ func (a *Client) stop(ctx context.Context, st *store.Store, db *bun.DB, id int64
 	asked := ""
 	var gone time.Time // when the message was first seen missing
 	for {
-		changed, err := st.ChangePending(ctx, db, []int64{id}, store.PendingChange{Cancel: true})
+		changed, err := st.Pending.Change(ctx, db, []int64{id}, store.PendingChange{Cancel: true})
 		switch {
 		case err != nil:
 			return "", err
@@ -63,7 +63,7 @@ func (a *Client) stop(ctx context.Context, st *store.Store, db *bun.DB, id int64
 		case len(changed.Missing) > 0 && asked == "":
 			return "", ErrNotFound
 		}
-		request, _, err := st.StopAnswer(ctx, db, id)
+		request, _, err := st.Operations.StopAnswer(ctx, db, id)
 		if err != nil {
 			return "", err
 		}
@@ -86,11 +86,11 @@ func (a *Client) stop(ctx context.Context, st *store.Store, db *bun.DB, id int64
 // askToStop asks the process that holds the message now, unless it was asked before, and returns
 // its owner id.
 func (a *Client) askToStop(ctx context.Context, st *store.Store, db *bun.DB, id int64, asked string) (string, error) {
-	owner, _, err := st.Holder(ctx, db, id)
+	owner, _, err := st.Operations.Holder(ctx, db, id)
 	if err != nil || owner == "" || owner == asked {
 		return asked, err
 	}
-	return owner, st.AskToStop(ctx, db, id, owner)
+	return owner, st.Operations.AskToStop(ctx, db, id, owner)
 }
 
 // forget deletes the stop request, if one was made.
@@ -98,5 +98,5 @@ func forget(ctx context.Context, st *store.Store, db *bun.DB, id int64, asked st
 	if asked == "" {
 		return nil
 	}
-	return st.ForgetStop(ctx, db, id)
+	return st.Operations.ForgetStop(ctx, db, id)
 }

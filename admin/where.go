@@ -71,7 +71,7 @@ func (a *Client) changeWhere(ctx context.Context, db bun.IDB, what string, c sto
 	if err != nil {
 		return result, dberr.Wrap(err, "admin: %s where", what)
 	}
-	ids, last, more, err := st.Matching(ctx, db, b.Filter.rows(), b.After, b.UpTo, b.Limit)
+	ids, last, more, err := st.Pending.Matching(ctx, db, b.Filter.rows(), b.After, b.UpTo, b.Limit)
 	if err != nil {
 		return result, dberr.Wrap(err, "admin: %s where", what)
 	}
@@ -103,17 +103,17 @@ func (a *Client) Preview(ctx context.Context, db bun.IDB, filter Filter, most in
 		err = fmt.Errorf("of up to %d: %w: 1 or more is allowed", most, bus.ErrInvalidOption)
 	}
 	if err == nil {
-		p.UpTo, err = st.LastPending(ctx, db)
+		p.UpTo, err = st.Pending.Last(ctx, db)
 	}
 	after := int64(0)
 	for more := p.UpTo > 0; more && err == nil && !p.More; {
 		var ids []int64
-		ids, after, more, err = st.Matching(ctx, db, filter.rows(), after, p.UpTo, most-p.Messages)
+		ids, after, more, err = st.Pending.Matching(ctx, db, filter.rows(), after, p.UpTo, most-p.Messages)
 		p.Messages += len(ids)
 		p.More = more && p.Messages == most
 		if err == nil {
 			var names []string
-			names, err = st.ConsumersOf(ctx, db, ids)
+			names, err = st.Operations.ConsumersOf(ctx, db, ids)
 			p.Consumers = append(p.Consumers, names...)
 		}
 	}

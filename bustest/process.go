@@ -125,7 +125,7 @@ func (k *Kit) nextSchedule(operation string) (time.Duration, bool) {
 	if len(payloadTypes) == 0 {
 		return 0, false
 	}
-	wait, ok, err := k.store.NextSchedule(k.Context(), k.db, payloadTypes, nil)
+	wait, ok, err := k.store.Schedules.Next(k.Context(), k.db, payloadTypes, nil)
 	if err != nil {
 		k.t.Fatalf("bustest: %s: look for schedules: %v", operation, err)
 	}
@@ -205,7 +205,7 @@ func withoutJitter(config *bus.ConsumerConfig) *bus.ConsumerConfig {
 // waiting describes what is pending, for failure messages.
 func (k *Kit) waiting(operation string) string {
 	k.t.Helper()
-	rows, err := k.store.Messages(k.Context(), k.db)
+	rows, err := k.store.Pending.Messages(k.Context(), k.db)
 	if err != nil {
 		k.t.Fatalf("bustest: %s: read messages: %v", operation, err)
 	}

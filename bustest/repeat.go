@@ -74,7 +74,7 @@ func (k *Kit) loseClaims(ctx context.Context) {
 	}
 	k.recovered = true
 	k.turnTo(k.Now().Add(k.lease + time.Millisecond))
-	found, err := k.store.Recover(ctx, k.db, math.MaxInt16)
+	found, err := k.store.Claims.Recover(ctx, k.db, math.MaxInt16)
 	if err != nil || found.Claims == 0 {
 		k.problem = fmt.Sprintf("recover the message of a lost process: got %d claims, %v, want one", found.Claims, err)
 	}
@@ -124,7 +124,7 @@ func (k *Kit) read(ctx context.Context, state func() any) (e effects) {
 	if state != nil {
 		e.state = state()
 	}
-	messages, err := k.store.Messages(ctx, k.db)
+	messages, err := k.store.Pending.Messages(ctx, k.db)
 	if err != nil {
 		k.problem = fmt.Sprintf("read messages: %v", err)
 	}
@@ -139,8 +139,8 @@ func (k *Kit) read(ctx context.Context, state func() any) (e effects) {
 		e.others = append(e.others, fmt.Sprintf("schedule %q of %s, %s %s: %s", s.Name, s.PayloadType, s.Expression, s.Zone, s.Payload))
 	}
 	if k.store.Events() == nil {
-		numbered, headErr := k.store.Head(ctx, k.db)
-		others, err := k.store.Unnumbered(ctx, k.db, store.MostCounted)
+		numbered, headErr := k.store.EventLog.Head(ctx, k.db)
+		others, err := k.store.Readers.Unnumbered(ctx, k.db, store.MostCounted)
 		if err := errors.Join(headErr, err); err != nil {
 			k.problem = fmt.Sprintf("count events: %v", err)
 		}

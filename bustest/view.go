@@ -46,7 +46,7 @@ func (k *Kit) In(tx bun.IDB) View { return View{kit: k, db: tx} }
 // produced returns pending, poisoned and delivered messages, each produced message once.
 func (v View) produced() ([]*bus.Message, bus.Codec, error) {
 	found := map[uuid.UUID]*bus.Message{}
-	rows, err := v.kit.store.Messages(v.kit.Context(), v.db)
+	rows, err := v.kit.store.Pending.Messages(v.kit.Context(), v.db)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read messages: %w", err)
 	}

@@ -281,7 +281,7 @@ func (a *appending) insert(ctx context.Context, db bun.IDB) error {
 			Type: m.PayloadType, Schema: m.Event.Schema, Data: string(m.Payload), Headers: headers,
 		}
 	}
-	if err := a.store.InsertEvents(ctx, db, rows); err != nil {
+	if err := a.store.EventLog.InsertEvents(ctx, db, rows); err != nil {
 		return err
 	}
 	n := 0
@@ -316,7 +316,7 @@ func (a *appending) reserve(ctx context.Context, db bun.IDB) error {
 	next := map[string]int64{}
 	for _, i := range a.order {
 		w := a.writes[i]
-		r, err := a.store.Reserve(ctx, db, store.Reservation{Stream: w.Stream, Category: category(w.Stream), Want: int64(w.Want), Count: len(w.Events)})
+		r, err := a.store.EventLog.Reserve(ctx, db, store.Reservation{Stream: w.Stream, Category: category(w.Stream), Want: int64(w.Want), Count: len(w.Events)})
 		switch {
 		case err != nil:
 			return err

@@ -118,13 +118,13 @@ func (l *Log) streamPages(ctx context.Context, stream string, after *int64) next
 				return nil, false, err
 			}
 			if tx, ok := db.(bun.Tx); ok && txn.Repeated(ctx) {
-				if err := s.LockStream(ctx, tx, stream); err != nil {
+				if err := s.EventLog.LockStream(ctx, tx, stream); err != nil {
 					return nil, false, err
 				}
 			}
 			begun = true
 		}
-		rows, err = s.ReadStream(ctx, db, stream, *after, readPage)
+		rows, err = s.EventLog.ReadStream(ctx, db, stream, *after, readPage)
 		if len(rows) > 0 {
 			*after = rows[len(rows)-1].Version
 		}
@@ -181,12 +181,12 @@ func (l *Log) ReadLog(ctx context.Context, db bun.IDB, after int64, filter Filte
 				if types, err = l.types.withAliases(filter.Types); err != nil {
 					return nil, false, err
 				}
-				if head, err = s.Head(ctx, db); err != nil {
+				if head, err = s.EventLog.Head(ctx, db); err != nil {
 					return nil, false, err
 				}
 			}
 			upTo := min(head, after+window)
-			rows, err = s.ReadEvents(ctx, db, store.Page{After: after, UpTo: upTo, Limit: readPage,
+			rows, err = s.EventLog.ReadEvents(ctx, db, store.Page{After: after, UpTo: upTo, Limit: readPage,
 				EventFilter: store.EventFilter{Types: types, Categories: filter.Categories}})
 			after = upTo
 			if len(rows) == readPage {
@@ -240,7 +240,7 @@ func (l *Log) Head(ctx context.Context, db bun.IDB) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("eventlog: head: %w", err)
 	}
-	head, err := s.Head(ctx, db)
+	head, err := s.EventLog.Head(ctx, db)
 	return head, dberr.Wrap(err, "eventlog: head")
 }
 
@@ -257,7 +257,7 @@ func (l *Log) AssignPositions(ctx context.Context, db *bun.DB) (total int, err e
 }
 
 func number(ctx context.Context, s *store.Store, db *bun.DB) (total int, err error) {
-	last, err := s.LastUnnumbered(ctx, db, math.MaxInt64)
+	last, err := s.EventLog.LastUnnumbered(ctx, db, math.MaxInt64)
 	for last > 0 && err == nil {
 		var n int
 		if n, err = s.Number(ctx, db, numberPage); err != nil {
@@ -271,7 +271,7 @@ func number(ctx context.Context, s *store.Store, db *bun.DB) (total int, err err
 		}
 		// Another process is assigning positions. It may have begun before the last event was
 		// committed.
-		if last, err = s.LastUnnumbered(ctx, db, last); last > 0 && err == nil {
+		if last, err = s.EventLog.LastUnnumbered(ctx, db, last); last > 0 && err == nil {
 			if !outage.Pause(ctx, numberPause) {
 				err = context.Cause(ctx)
 			}

@@ -120,7 +120,7 @@ func (l *Log) eventsOf(c bus.Consumer) []string {
 // enterReplay creates the replay's row, or checks that it is the same, and returns the replay's
 // end.
 func (l *Log) enterReplay(ctx context.Context, s *store.Store, db *bun.DB, r Replay) (upTo int64, err error) {
-	head, err := s.Head(ctx, db)
+	head, err := s.EventLog.Head(ctx, db)
 	if err != nil {
 		return 0, err
 	}
@@ -130,10 +130,10 @@ func (l *Log) enterReplay(ctx context.Context, s *store.Store, db *bun.DB, r Rep
 		return 0, err
 	}
 	sub := store.Subscription{Name: replayPrefix + r.Name, Version: 1, Shards: 1, Filter: string(text), Position: r.After, ReplayUntil: head}
-	if err := txn.InTx(ctx, db, func(tx bun.Tx) error { return s.Subscribe(ctx, tx, sub) }); err != nil {
+	if err := txn.InTx(ctx, db, func(tx bun.Tx) error { return s.Readers.Subscribe(ctx, tx, sub) }); err != nil {
 		return 0, err
 	}
-	rows, err := s.Subscriptions(ctx, db, sub.Name)
+	rows, err := s.Readers.List(ctx, db, sub.Name)
 	if err != nil {
 		return 0, err
 	}
@@ -151,7 +151,7 @@ func (l *Log) enterReplay(ctx context.Context, s *store.Store, db *bun.DB, r Rep
 func (l *Log) replayPage(ctx context.Context, s *store.Store, db *bun.DB, r Replay, consumer bus.Consumer, upTo int64) (n int, done bool, err error) {
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		n, done = 0, false
-		sub, ok, err := s.LockSubscription(ctx, tx, replayPrefix+r.Name, 1, 0, replayIdle)
+		sub, ok, err := s.Readers.Lock(ctx, tx, replayPrefix+r.Name, 1, 0, replayIdle)
 		if err != nil || !ok { // another process holds it
 			return err
 		}
@@ -160,7 +160,7 @@ func (l *Log) replayPage(ctx context.Context, s *store.Store, db *bun.DB, r Repl
 		}
 		page := store.Page{After: sub.Position, UpTo: min(upTo, sub.Position+readWindow), Limit: min(replayPage, r.Rate),
 			EventFilter: store.EventFilter{Types: l.eventsOf(consumer)}}
-		rows, err := s.ReadEvents(ctx, tx, page)
+		rows, err := s.EventLog.ReadEvents(ctx, tx, page)
 		if err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func (l *Log) replayPage(ctx context.Context, s *store.Store, db *bun.DB, r Repl
 		if n, err = l.deliverAgain(ctx, s, tx, r, consumer, rows); err != nil {
 			return err
 		}
-		_, err = s.MoveSubscription(ctx, tx, sub, to)
+		_, err = s.Readers.Move(ctx, tx, sub, to)
 		return err
 	})
 	if err != nil { // this page was rolled back
@@ -191,6 +191,6 @@ func (l *Log) deliverAgain(ctx context.Context, s *store.Store, tx bun.Tx, r Rep
 			InsertID: replayPrefix + r.Name + ":" + strconv.FormatInt(e.Sequence, 10)}
 		rows[i] = store.RowOf(&m, consumer, headers)
 	}
-	written, err := s.Insert(ctx, tx, rows)
+	written, err := s.Outbox.Insert(ctx, tx, rows)
 	return len(written), err
 }

@@ -28,7 +28,7 @@ func (l *Log) Snapshot(ctx context.Context, db bun.IDB, stream, kind string) (Sn
 	if err = errors.Join(err, checkText("stream", stream), checkText("kind", kind)); err != nil {
 		return Snapshot{}, false, fmt.Errorf("eventlog: snapshot: %w", err)
 	}
-	found, ok, err := s.Snapshot(ctx, db, stream, kind)
+	found, ok, err := s.EventLog.Snapshot(ctx, db, stream, kind)
 	return Snapshot{Version: found.Version, State: found.State}, ok, dberr.Wrap(err, "eventlog: snapshot")
 }
 
@@ -47,12 +47,12 @@ func (l *Log) SaveSnapshot(ctx context.Context, tx bun.Tx, stream, kind string, 
 	}
 	if err == nil {
 		var open bool
-		if open, err = s.KeepOpen(ctx, db, stream); err == nil && !open {
+		if open, err = s.EventLog.KeepOpen(ctx, db, stream); err == nil && !open {
 			err = fmt.Errorf("stream %q: %w", stream, ErrTombstoned)
 		}
 	}
 	if err == nil {
-		err = s.SaveSnapshot(ctx, db, stream, kind, store.Snapshot{Version: snapshot.Version, State: snapshot.State})
+		err = s.EventLog.SaveSnapshot(ctx, db, stream, kind, store.Snapshot{Version: snapshot.Version, State: snapshot.State})
 	}
 	return dberr.Wrap(err, "eventlog: save snapshot")
 }

@@ -29,7 +29,7 @@ func (l *Log) Tombstone(ctx context.Context, tx bun.Tx, stream string) error {
 		if err != nil {
 			return err
 		}
-		if err := s.Erase(ctx, db, stream, last.Version); err != nil {
+		if err := s.EventLog.Erase(ctx, db, stream, last.Version); err != nil {
 			return fmt.Errorf("eventlog: tombstone: %w", dberr.Explained(err))
 		}
 		return nil

@@ -220,7 +220,7 @@ func (a *acceptor) writeTogether(ctx context.Context, received bool, arrivals ..
 	ctx, cancel := context.WithTimeout(ctx, acceptTimeout)
 	defer cancel()
 	err := txn.InTx(txn.WithIdle(ctx, acceptTimeout+statementTimeout), a.db, func(tx bun.Tx) error {
-		added, err := a.store.Receive(ctx, tx, a.receiver.name, hashes)
+		added, err := a.store.Inbox.Receive(ctx, tx, a.receiver.name, hashes)
 		if err != nil {
 			return err
 		}

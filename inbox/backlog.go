@@ -68,7 +68,7 @@ func (b *backlog) outdated(most int, now time.Time) bool {
 func (b *backlog) count(ctx context.Context, most int) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	pending, err := b.store.Waiting(ctx, b.db, b.receiver.consumers(b.registry), most+1)
+	pending, err := b.store.Inbox.Waiting(ctx, b.db, b.receiver.consumers(b.registry), most+1)
 	if err == nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()

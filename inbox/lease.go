@@ -40,7 +40,7 @@ func (l *lease) create(ctx context.Context) error {
 	if !l.receiver.exclusive() {
 		return nil
 	}
-	if err := txn.InTx(ctx, l.db, func(tx bun.Tx) error { return l.store.Subscribe(ctx, tx, l.row()) }); err != nil {
+	if err := txn.InTx(ctx, l.db, func(tx bun.Tx) error { return l.store.Readers.Subscribe(ctx, tx, l.row()) }); err != nil {
 		return fmt.Errorf("receiver %q: %w", l.receiver.name, err)
 	}
 	return nil
@@ -80,7 +80,7 @@ func (l *lease) await(ctx context.Context) bool {
 func (l *lease) take(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	_, held, err := l.store.LeaseSubscription(ctx, l.db, l.row(), l.owner, leaseDuration)
+	_, held, err := l.store.Readers.Lease(ctx, l.db, l.row(), l.owner, leaseDuration)
 	return held, err
 }
 
@@ -107,7 +107,7 @@ func (l *lease) holds(ctx context.Context, tx bun.Tx) error {
 	if !l.receiver.exclusive() {
 		return nil
 	}
-	held, err := l.store.HoldLeased(ctx, tx, l.row(), l.owner)
+	held, err := l.store.Readers.HoldLeased(ctx, tx, l.row(), l.owner)
 	if err == nil && !held {
 		err = errLeaseLost
 	}
@@ -118,7 +118,7 @@ func (l *lease) holds(ctx context.Context, tx bun.Tx) error {
 func (l *lease) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
-	if err := l.store.ReturnLeases(ctx, l.db, []string{l.receiver.consumerName()}, l.owner); err != nil {
+	if err := l.store.Readers.ReturnLeases(ctx, l.db, []string{l.receiver.consumerName()}, l.owner); err != nil {
 		l.outage.Failed("let others receive", err)
 	}
 }

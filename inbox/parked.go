@@ -35,7 +35,7 @@ func (a *acceptor) park(ctx context.Context, tx bun.Tx, rows []store.NewMessage)
 	if len(rows) == 0 {
 		return nil
 	}
-	if _, err := a.store.Insert(ctx, tx, rows); err != nil {
+	if _, err := a.store.Outbox.Insert(ctx, tx, rows); err != nil {
 		return fmt.Errorf("park: %w", err)
 	}
 	txn.AnnounceMessages(ctx, tx, a.registry, []string{parkedType})

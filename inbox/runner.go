@@ -222,7 +222,7 @@ func (r *Runner) reported() presence.State {
 func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
 	all := make([]Stats, 0, len(r.workers))
 	for _, w := range r.workers {
-		inbox, err := r.store.Inbox(ctx, r.db, w.name, maxCounted)
+		inbox, err := r.store.Inbox.Size(ctx, r.db, w.name, maxCounted)
 		if err != nil {
 			return nil, dberr.Wrap(err, "inbox: stats")
 		}

@@ -34,7 +34,7 @@ type typeTable struct {
 func (t *typeTable) announce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	if err := t.store.KeepTypes(ctx, t.db, t.receiver.name, slices.Collect(maps.Keys(t.receiver.types)), acceptedFor); err != nil {
+	if err := t.store.Inbox.KeepTypes(ctx, t.db, t.receiver.name, slices.Collect(maps.Keys(t.receiver.types)), acceptedFor); err != nil {
 		return fmt.Errorf("receiver %q: store its types: %w", t.receiver.name, err)
 	}
 	return nil
@@ -48,7 +48,7 @@ func (t *typeTable) mayIgnore(ctx context.Context, unknown ...string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	kept, err := t.store.KeptTypes(ctx, t.db, t.receiver.name)
+	kept, err := t.store.Inbox.KeptTypes(ctx, t.db, t.receiver.name)
 	if err != nil {
 		t.outage.Failed("look which types are accepted", err)
 		t.state.failed(err)

@@ -109,7 +109,7 @@ func (w *worker) forget(ctx context.Context) {
 func (w *worker) forgetSome(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	return w.store.Forget(ctx, w.db, w.name, w.window, forgetRows)
+	return w.store.Inbox.Forget(ctx, w.db, w.name, w.window, forgetRows)
 }
 
 // brokerAnswers is called by the subscriber with its broker's state. It logs the begin and end of

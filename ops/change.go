@@ -46,9 +46,9 @@ func (s *Session) allowed(ctx context.Context, c Change) error {
 // allowedEach returns an error unless the principal may change the consumers of the named
 // messages.
 func (s *Session) allowedEach(ctx context.Context, c Change) error {
-	consumersOf := s.service.store.ConsumersOf
+	consumersOf := s.service.store.Operations.ConsumersOf
 	if c.Action == Requeue || c.Action == Discard || c.Action == Edit {
-		consumersOf = s.service.store.ConsumersOfPoisoned
+		consumersOf = s.service.store.Operations.ConsumersOfPoisoned
 	}
 	consumers, err := consumersOf(ctx, s.service.config.DB, c.Target.IDs)
 	if err != nil {
@@ -71,7 +71,7 @@ func (c Change) few() bool {
 func (s *Session) noted(ctx context.Context, db bun.IDB, c *Change, state OperationState) error {
 	c.Actor = s.who.Name
 	row := store.Operation{Kind: string(c.Action), Actor: c.Actor, Reason: c.Reason, Target: asJSON(c.Target), State: string(state), Changed: c.Changed, Rate: int64(c.Rate)}
-	id, err := s.service.store.AddOperation(ctx, db, row, state == Done)
+	id, err := s.service.store.Operations.Add(ctx, db, row, state == Done)
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
@@ -153,7 +153,7 @@ func (s *Session) changeAfter(ctx context.Context, c Change, fn func(ctx context
 	}
 	within, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), stepTime, errStepTime)
 	defer cancel()
-	if _, failed := s.service.store.ChangeOperation(within, db, store.OperationFilter{ID: c.Operation}, end); err == nil && failed != nil {
+	if _, failed := s.service.store.Operations.Change(within, db, store.OperationFilter{ID: c.Operation}, end); err == nil && failed != nil {
 		err = fmt.Errorf("audit: %w", failed)
 	}
 	if err == nil || c.Changed > 0 {

@@ -109,7 +109,7 @@ func (s *Session) decide(ctx context.Context, id int64, d decision) (after Opera
 
 // decideIn is decide in a transaction. In a wrong state it returns the operation unchanged.
 func (s *Session) decideIn(ctx context.Context, tx bun.Tx, id int64, d decision) (Operation, error) {
-	row, found, err := s.service.store.LockOperation(ctx, tx, id)
+	row, found, err := s.service.store.Operations.Lock(ctx, tx, id)
 	if err == nil && !found {
 		err = ErrNotFound
 	}
@@ -132,7 +132,7 @@ func (s *Session) decideIn(ctx context.Context, tx bun.Tx, id int64, d decision)
 	if err != nil {
 		return o, err
 	}
-	if _, err := s.service.store.ChangeOperation(ctx, tx, store.OperationFilter{ID: id}, change); err != nil {
+	if _, err := s.service.store.Operations.Change(ctx, tx, store.OperationFilter{ID: id}, change); err != nil {
 		return o, err
 	}
 	target := o.Target
@@ -156,7 +156,7 @@ func (s *Session) Start(ctx context.Context, id int64, terms StartOptions) (afte
 		})
 	}
 	if errors.Is(err, ErrInProgress) && after.ID != id {
-		_ = s.service.store.ForgetPlan(ctx, s.service.config.DB, id, string(Planned)) // otherwise it expires in an hour
+		_ = s.service.store.Operations.ForgetPlan(ctx, s.service.config.DB, id, string(Planned)) // otherwise it expires in an hour
 	}
 	if err != nil {
 		return s.operation(ctx, after), fmt.Errorf("ops: start operation %d: %w", id, err)
@@ -197,7 +197,7 @@ func (s *Session) start(ctx context.Context, tx bun.Tx, id int64, terms StartOpt
 	}
 	canary := int64(terms.Canary)
 	change := store.OperationChange{State: string(Waiting), Reason: terms.Reason, Rate: int64(terms.Rate), Canary: &canary, StartsIn: max(s.service.config.UndoWindow, time.Microsecond)}
-	if _, err := s.service.store.ChangeOperation(ctx, tx, store.OperationFilter{ID: id}, change); err != nil {
+	if _, err := s.service.store.Operations.Change(ctx, tx, store.OperationFilter{ID: id}, change); err != nil {
 		return o, err
 	}
 	if err := s.audit(ctx, Change{Operation: id, Actor: s.who.Name, Action: o.Action, Reason: cmp.Or(terms.Reason, o.Reason), Target: o.Target, Rate: terms.Rate}); err != nil {
@@ -222,7 +222,7 @@ func (d *Service) lockPlans(ctx context.Context, tx bun.Tx, id int64) (store.Ope
 		return store.Operation{}, err
 	}
 	ids := append(store.Each(plans, func(o Operation) int64 { return o.ID }), id)
-	rows, err := d.store.LockOperations(ctx, tx, store.OperationFilter{IDs: ids})
+	rows, err := d.store.Operations.LockMany(ctx, tx, store.OperationFilter{IDs: ids})
 	if err != nil {
 		return store.Operation{}, err
 	}
@@ -237,7 +237,7 @@ func (d *Service) lockPlans(ctx context.Context, tx bun.Tx, id int64) (store.Ope
 // same returns the other operations with the same action and target in some states, the oldest
 // first.
 func (d *Service) same(ctx context.Context, db bun.IDB, o Operation, states ...OperationState) (found []Operation, err error) {
-	rows, err := d.store.Operations(ctx, db, store.OperationFilter{States: names(states...), Kinds: []string{string(o.Action)}, OldestFirst: true}, math.MaxInt32)
+	rows, err := d.store.Operations.List(ctx, db, store.OperationFilter{States: names(states...), Kinds: []string{string(o.Action)}, OldestFirst: true}, math.MaxInt32)
 	for _, row := range rows {
 		if other := newOperation(row); other.ID != o.ID && other.sameAs(o) {
 			found = append(found, other)

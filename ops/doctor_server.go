@@ -29,18 +29,18 @@ const (
 
 // checkSchema reports problems as an error, outbox.ErrSchemaOutdated, which ends the diagnosis.
 func (d *Service) checkSchema(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	return nil, d.store.CheckSchema(ctx, db)
+	return nil, d.store.Schema.CheckSchema(ctx, db)
 }
 
 func (d *Service) checkServer(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	mistakes, err := d.store.Mistakes(ctx, db)
+	mistakes, err := d.store.Schema.Mistakes(ctx, db)
 	return store.Each(mistakes, func(mistake error) Finding {
 		return Finding{Severity: Critical, Text: mistake.Error() + ".", Remedy: "Set that right, for all connections, and start the programs anew. Until then no processor starts."}
 	}), err
 }
 
 func (d *Service) checkSafety(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	found, err := d.store.Diagnose(ctx, db, store.Weaknesses)
+	found, err := d.store.Schema.Diagnose(ctx, db, store.Weaknesses)
 	return store.Each(found.Weaknesses, weakness), err
 }
 
@@ -83,7 +83,7 @@ func (d *Service) checkPool(ctx context.Context, db bun.IDB) ([]Finding, error) 
 }
 
 func (d *Service) checkConnections(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	found, err := d.store.Diagnose(ctx, db, store.Connections)
+	found, err := d.store.Schema.Diagnose(ctx, db, store.Connections)
 	switch {
 	case err != nil:
 		return nil, err
@@ -102,7 +102,7 @@ func connections(found store.Diagnosis) []Finding {
 }
 
 func (d *Service) checkIndexes(ctx context.Context, db bun.IDB) (found []Finding, err error) {
-	lost, of, err := d.store.LostIndexes(ctx, db)
+	lost, of, err := d.store.Schema.LostIndexes(ctx, db)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (d *Service) checkIndexes(ctx context.Context, db bun.IDB) (found []Finding
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 func (d *Service) checkDeadRows(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	found, err := d.store.Diagnose(ctx, db, store.DeadRows)
+	found, err := d.store.Schema.Diagnose(ctx, db, store.DeadRows)
 	switch {
 	case err != nil:
 		return nil, err
@@ -147,7 +147,7 @@ func deadRows(d store.Diagnosis) (found []Finding) {
 }
 
 func (d *Service) checkHolders(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	found, err := d.store.Diagnose(ctx, db, store.Holders)
+	found, err := d.store.Schema.Diagnose(ctx, db, store.Holders)
 	switch {
 	case err != nil:
 		return nil, err

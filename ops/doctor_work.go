@@ -50,11 +50,11 @@ func (d *Service) strangers(ctx context.Context, db bun.IDB, fleet []admin.Proce
 			}
 		}
 	}
-	rows, err := d.store.Unhandled(ctx, db, wants)
+	rows, err := d.store.Claims.Unhandled(ctx, db, wants)
 	if err != nil {
 		return nil, err
 	}
-	keyed, err := d.store.KeyedConsumers(ctx, db)
+	keyed, err := d.store.Claims.KeyedConsumers(ctx, db)
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +217,7 @@ func (d *Service) checkPauses(ctx context.Context, db bun.IDB) (found []Finding,
 	if err != nil {
 		return nil, err
 	}
-	paused, err := d.store.PausedConsumers(ctx, db)
+	paused, err := d.store.Flow.PausedConsumers(ctx, db)
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +228,7 @@ func (d *Service) checkPauses(ctx context.Context, db bun.IDB) (found []Finding,
 			old[p.ConsumerType], names = p, append(names, p.ConsumerType)
 		}
 	}
-	queues, err := d.store.Stats(ctx, db, names)
+	queues, err := d.store.Reports.Stats(ctx, db, names)
 	for _, q := range queues {
 		p, waiting := old[q.Consumer], q.Ready+q.Delayed
 		if waiting == 0 {
@@ -245,7 +245,7 @@ func (d *Service) checkPauses(ctx context.Context, db bun.IDB) (found []Finding,
 }
 
 func (d *Service) checkOperations(ctx context.Context, db bun.IDB) (found []Finding, err error) {
-	rows, err := d.store.Operations(ctx, db, store.OperationFilter{States: names(Waiting, Canary, Running, Paused, Started)}, operationsLooked)
+	rows, err := d.store.Operations.List(ctx, db, store.OperationFilter{States: names(Waiting, Canary, Running, Paused, Started)}, operationsLooked)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,6 @@ import (
 // visible to the database user. Use it if the registry's tables are not found.
 func (s *Session) FindInstallations(ctx context.Context) ([]bus.Tables, error) {
 	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]bus.Tables, error) {
-		return s.service.store.Installed(ctx, db)
+		return s.service.store.Schema.Installed(ctx, db)
 	})
 }

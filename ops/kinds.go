@@ -122,7 +122,7 @@ func (s step) pending(ctx context.Context, d *Service, tx bun.Tx) (ids []int64, 
 		if filter.OlderThan > 0 {
 			filter.OlderThan += s.row.Now.Sub(s.row.CreatedAt.Time)
 		}
-		return d.store.Matching(ctx, tx, pendingRows(filter), s.row.AfterID, s.row.UpToID, s.limit)
+		return d.store.Pending.Matching(ctx, tx, pendingRows(filter), s.row.AfterID, s.row.UpToID, s.limit)
 	}
 	if ids, more = s.target.Pinned.behind(s.row.AfterID, s.limit); len(ids) > 0 {
 		last = ids[len(ids)-1]
@@ -135,7 +135,7 @@ func (s step) changePending(ctx context.Context, d *Service, tx bun.Tx, change f
 	if err != nil {
 		return moved{}, err
 	}
-	ours, others, err := d.store.PendingOf(ctx, tx, ids, s.consumers())
+	ours, others, err := d.store.Pending.PendingOf(ctx, tx, ids, s.consumers())
 	if err != nil {
 		return moved{}, err
 	}

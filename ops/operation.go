@@ -156,7 +156,7 @@ func (s *Session) Operations(ctx context.Context, page admin.Page) ([]Operation,
 		return nil, nil, fmt.Errorf("ops: operations: %w: page %+v: sizes of 1 to 1000 are allowed, and what a listing returned", bus.ErrInvalidOption, page)
 	}
 	rows, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]store.Operation, error) {
-		return s.service.store.Operations(ctx, db, store.OperationFilter{Before: before}, size+1)
+		return s.service.store.Operations.List(ctx, db, store.OperationFilter{Before: before}, size+1)
 	})
 	var next *admin.Page
 	if len(rows) > size {
@@ -191,7 +191,7 @@ func (s *Session) Operation(ctx context.Context, id int64) (o Operation, err err
 }
 
 func (d *Service) operationIn(ctx context.Context, db bun.IDB, id int64) (Operation, error) {
-	rows, err := d.store.Operations(ctx, db, store.OperationFilter{ID: id}, 1)
+	rows, err := d.store.Operations.List(ctx, db, store.OperationFilter{ID: id}, 1)
 	if err == nil && len(rows) == 0 {
 		err = ErrNotFound
 	}

@@ -123,7 +123,7 @@ func (d *Service) seeQueues(ctx context.Context, o *Overview, last Overview) err
 		o.Queues = all
 		return err
 	}
-	names, nameless := lookFor(ctx, d, lookTime, d.store.StoredConsumers)
+	names, nameless := lookFor(ctx, d, lookTime, d.store.Pending.StoredConsumers)
 	if nameless != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (d *Service) seeProcesses(ctx context.Context, db bun.IDB, o *Overview) err
 }
 
 func (d *Service) seeOperations(ctx context.Context, db bun.IDB, o *Overview) error {
-	rows, err := d.store.Operations(ctx, db, store.OperationFilter{States: names(Waiting, Canary, Running, Paused, Started)}, 20)
+	rows, err := d.store.Operations.List(ctx, db, store.OperationFilter{States: names(Waiting, Canary, Running, Paused, Started)}, 20)
 	if err != nil {
 		return err
 	}

@@ -74,14 +74,14 @@ func (s *Session) Plan(ctx context.Context, a Action, target Target) (Operation,
 		return Operation{}, fmt.Errorf("ops: plan %s: %w", a, err)
 	}
 	d := s.service
-	if err := d.store.ForgetPlans(ctx, d.config.DB, string(Planned), planKept, planSweep); err != nil {
+	if err := d.store.Operations.ForgetPlans(ctx, d.config.DB, string(Planned), planKept, planSweep); err != nil {
 		return Operation{}, fmt.Errorf("ops: plan %s: forget old plans: %w", a, err)
 	}
 	row := store.Operation{
 		Kind: string(a), Actor: s.who.Name, Target: asJSON(pinnedTarget{target, preview.ids}), Preview: asJSON(preview),
 		State: string(Planned), Rate: defaultRate, UpToID: preview.UpTo,
 	}
-	id, err := d.store.AddOperation(ctx, d.config.DB, row, false)
+	id, err := d.store.Operations.Add(ctx, d.config.DB, row, false)
 	if err != nil {
 		return Operation{}, fmt.Errorf("ops: plan %s: %w", a, err)
 	}
@@ -138,7 +138,7 @@ func (s *Session) preview(ctx context.Context, a Action, target *Target) (p Prev
 // already returns the equal operation that is in progress, or that another principal has planned.
 func (s *Session) already(ctx context.Context, o Operation) (int64, error) {
 	rows, err := briefly(ctx, s.service, s.service.config.DB, lookTime, func(ctx context.Context, db bun.IDB) ([]store.Operation, error) {
-		return s.service.store.Operations(ctx, db, store.OperationFilter{States: names(Planned, Waiting, Canary, Running, Paused), Kinds: []string{string(o.Action)}}, mostOpen)
+		return s.service.store.Operations.List(ctx, db, store.OperationFilter{States: names(Planned, Waiting, Canary, Running, Paused), Kinds: []string{string(o.Action)}}, mostOpen)
 	})
 	planned := int64(0)
 	for _, row := range rows {

@@ -77,12 +77,12 @@ func (d *Service) touched(ctx context.Context, named string, seen []string, whol
 	case whole:
 		return seen, nil
 	}
-	return briefly(ctx, d, d.config.DB, lookTime, d.store.StoredConsumers)
+	return briefly(ctx, d, d.config.DB, lookTime, d.store.Pending.StoredConsumers)
 }
 
 func previewPoisoned(ctx context.Context, d *Service, t *Target) (p Preview, err error) {
 	filter := *t.Poisoned
-	pin, err := d.pinned(ctx, d.store.LastOfPoisoned)
+	pin, err := d.pinned(ctx, d.store.Poison.LastOf)
 	if err != nil {
 		return Preview{}, err
 	}
@@ -118,7 +118,7 @@ func previewPoisoned(ctx context.Context, d *Service, t *Target) (p Preview, err
 // or be claimed before the operation runs. It pins only the highest id if there are too many
 // matches and the filter does not depend on such state.
 func previewPending(ctx context.Context, d *Service, t *Target) (p Preview, err error) {
-	pin, err := d.pinned(ctx, d.store.LastPending)
+	pin, err := d.pinned(ctx, d.store.Pending.Last)
 	if err != nil {
 		return Preview{}, err
 	}
@@ -158,13 +158,13 @@ func (d *Service) seePending(ctx context.Context, db bun.IDB, filter admin.Filte
 	after := int64(0)
 	for more := upTo > 0; more && !seen.more; {
 		var ids []int64
-		if ids, after, more, err = d.store.Matching(ctx, db, pendingRows(filter), after, upTo, mostPreviewed-len(seen.ids)); err != nil {
+		if ids, after, more, err = d.store.Pending.Matching(ctx, db, pendingRows(filter), after, upTo, mostPreviewed-len(seen.ids)); err != nil {
 			return seenPending{}, err
 		}
 		seen.ids = append(seen.ids, ids...)
 		seen.more = more && len(seen.ids) == mostPreviewed
 	}
-	seen.consumers, err = d.store.ConsumersOf(ctx, db, seen.ids)
+	seen.consumers, err = d.store.Operations.ConsumersOf(ctx, db, seen.ids)
 	return seen, err
 }
 

@@ -113,7 +113,7 @@ func (r *Runner) doing() presence.State {
 // is over.
 func (r *Runner) take(ctx context.Context, only int64, working *sync.WaitGroup) (wait time.Duration, over bool, err error) {
 	states := names(Waiting, Canary, Running)
-	rows, err := r.service.store.Operations(ctx, r.service.config.DB, store.OperationFilter{ID: only, States: states, OldestFirst: true}, mostOpen)
+	rows, err := r.service.store.Operations.List(ctx, r.service.config.DB, store.OperationFilter{ID: only, States: states, OldestFirst: true}, mostOpen)
 	if err != nil {
 		return lookEvery, false, err
 	}
@@ -134,7 +134,7 @@ func (r *Runner) take(ctx context.Context, only int64, working *sync.WaitGroup) 
 		if w == nil {
 			continue
 		}
-		leased, err := r.service.store.LeaseOperation(ctx, r.service.config.DB, store.OperationFilter{ID: row.ID, States: states, Free: true}, r.owner, lease)
+		leased, err := r.service.store.Operations.Lease(ctx, r.service.config.DB, store.OperationFilter{ID: row.ID, States: states, Free: true}, r.owner, lease)
 		if err != nil || !leased {
 			w.end()
 			if err != nil {
@@ -251,7 +251,7 @@ type work struct {
 func (w *work) free(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if _, err := w.service.store.ChangeOperation(ctx, w.service.config.DB, w.own(), store.OperationChange{Free: true}); err != nil {
+	if _, err := w.service.store.Operations.Change(ctx, w.service.config.DB, w.own(), store.OperationChange{Free: true}); err != nil {
 		w.log.Warn("an operation could not be given back, and goes on later", "error", err.Error(), "after", lease.String())
 	}
 }
@@ -263,7 +263,7 @@ func (w *work) own() store.OperationFilter {
 
 // change changes the operation while this runner holds its lease.
 func (w *work) change(ctx context.Context, c store.OperationChange) error {
-	_, err := w.service.store.ChangeOperation(ctx, w.service.config.DB, w.own(), c)
+	_, err := w.service.store.Operations.Change(ctx, w.service.config.DB, w.own(), c)
 	return err
 }
 

@@ -27,7 +27,7 @@ var errStepTime = errors.New("a step of an operation takes longer than 10 s") //
 func (w *work) step(ctx context.Context) (wait time.Duration, over bool, err error) {
 	within, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), stepTime, errStepTime)
 	defer cancel()
-	rows, err := w.service.store.Operations(within, w.service.config.DB, store.OperationFilter{ID: w.id}, 1)
+	rows, err := w.service.store.Operations.List(within, w.service.config.DB, store.OperationFilter{ID: w.id}, 1)
 	if err != nil || len(rows) == 0 || !w.workOn(rows[0]) {
 		return 0, err == nil, err
 	}
@@ -78,7 +78,7 @@ func (w *work) move(ctx context.Context, kind kind) (after store.Operation, err 
 	ctx, wakeups := txn.WithWakeups(txn.Own(ctx))
 	n := 0
 	err = txn.InTx(ctx, w.service.config.DB, func(tx bun.Tx) error {
-		locked, found, err := w.service.store.HoldOperation(ctx, tx, w.id)
+		locked, found, err := w.service.store.Operations.Hold(ctx, tx, w.id)
 		if err != nil || !found || !w.workOn(locked) { // it was stopped, or the lease has expired
 			after, n = locked, 0
 			return err
@@ -137,9 +137,9 @@ func (w *work) part(ctx context.Context, tx bun.Tx, kind kind, row store.Operati
 	default:
 		change.State, change.Finished, change.Free, change.Lease = string(Done), true, true, 0
 	}
-	if _, err := w.service.store.ChangeOperation(ctx, tx, w.own(), change); err != nil {
+	if _, err := w.service.store.Operations.Change(ctx, tx, w.own(), change); err != nil {
 		return row, 0, err
 	}
-	after, _, err := w.service.store.LockOperation(ctx, tx, w.id)
+	after, _, err := w.service.store.Operations.Lock(ctx, tx, w.id)
 	return after, done.changed + done.alone, err
 }

@@ -78,7 +78,7 @@ func (t *trial) sample(id int64) {
 // failed again or they take too long.
 func (w *work) judge(ctx context.Context, row store.Operation) error {
 	t := trialOf(row)
-	failed, waiting, err := w.service.store.Fates(ctx, w.service.config.DB, t.IDs)
+	failed, waiting, err := w.service.store.Operations.Fates(ctx, w.service.config.DB, t.IDs)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (w *work) comesBack(ctx context.Context, row store.Operation) (bool, error)
 		return false, nil
 	}
 	w.looked = time.Now()
-	n, err := w.service.store.CountPoisoned(ctx, w.service.config.DB, store.PoisonFilter{IDs: t.Sample}, len(t.Sample))
+	n, err := w.service.store.Poison.Count(ctx, w.service.config.DB, store.PoisonFilter{IDs: t.Sample}, len(t.Sample))
 	if err != nil || n*badPart <= len(t.Sample) {
 		return false, err
 	}

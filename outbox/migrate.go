@@ -35,7 +35,7 @@ func Migrate(ctx context.Context, db *bun.DB, tables bus.Tables) error {
 	if err != nil {
 		return fmt.Errorf("outbox: migrate: %w", err)
 	}
-	if err := s.Migrate(ctx, db); err != nil {
+	if err := s.Schema.Migrate(ctx, db); err != nil {
 		return fmt.Errorf("outbox: migrate: %w", err)
 	}
 	return nil
@@ -49,7 +49,7 @@ func Migrations(db *bun.DB, tables bus.Tables) (fs.FS, error) {
 	if err != nil {
 		return nil, fmt.Errorf("outbox: migrations: %w", err)
 	}
-	return s.Migrations()
+	return s.Schema.Migrations()
 }
 
 func storeFor(db *bun.DB, tables bus.Tables) (*store.Store, error) {

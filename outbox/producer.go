@@ -311,7 +311,7 @@ func (p *Producer) checked(batch []*bus.Message, now time.Time, records bool, wr
 // enough.
 func writeAll(ctx context.Context, s *store.Store, db bun.IDB, rows []store.NewMessage) (written map[uuid.UUID]int, err error) {
 	if store.Statements(rows) <= 1 {
-		written, err = s.Insert(ctx, db, rows)
+		written, err = s.Outbox.Insert(ctx, db, rows)
 		if err != nil && ctx.Err() != nil {
 			txn.CloseEnded(ctx, db)
 		}
@@ -321,7 +321,7 @@ func writeAll(ctx context.Context, s *store.Store, db bun.IDB, rows []store.NewM
 		// A stricter default isolation let the statement lose a conflict.
 	}
 	err = txn.InTx(ctx, db, func(tx bun.Tx) (err error) {
-		written, err = s.Insert(ctx, tx, rows)
+		written, err = s.Outbox.Insert(ctx, tx, rows)
 		return err
 	})
 	return written, err

@@ -65,7 +65,7 @@ func (s *Store) DiscardChunk(ctx context.Context, db bun.IDB, b Chunk) (discarde
 	}
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		discarded, last = 0, 0
-		rows, err := st.LockPoisoned(ctx, tx, f, b.Limit)
+		rows, err := st.Poison.Lock(ctx, tx, f, b.Limit)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
@@ -73,7 +73,7 @@ func (s *Store) DiscardChunk(ctx context.Context, db bun.IDB, b Chunk) (discarde
 		if rows = ofConsumers(rows, b.Consumers); len(rows) == 0 {
 			return nil
 		}
-		discarded, err = st.DeletePoisoned(ctx, tx, store.Each(rows, func(row store.Poisoned) int64 { return row.ID }))
+		discarded, err = st.Poison.Delete(ctx, tx, store.Each(rows, func(row store.Poisoned) int64 { return row.ID }))
 		return err
 	})
 	if err != nil {

@@ -25,7 +25,7 @@ func (s *Store) Export(ctx context.Context, db bun.IDB, filter Filter, fn func(M
 		return 0, dberr.Wrap(err, "poison: export")
 	}
 	f := filter.rows()
-	if f.UpToID, err = st.LastPoisoned(ctx, db, f); err != nil {
+	if f.UpToID, err = st.Poison.Last(ctx, db, f); err != nil {
 		return 0, dberr.Wrap(err, "poison: export")
 	}
 	for f.UpToID > 0 {
@@ -48,7 +48,7 @@ func (s *Store) Export(ctx context.Context, db bun.IDB, filter Filter, fn func(M
 
 // exportPage reads the next messages and returns the last id among them.
 func exportPage(ctx context.Context, st *store.Store, db bun.IDB, f store.PoisonFilter) (page []store.Poisoned, last int64, err error) {
-	sizes, err := st.PoisonedSizes(ctx, db, f, batch)
+	sizes, err := st.Poison.Sizes(ctx, db, f, batch)
 	if err != nil || len(sizes) == 0 {
 		return nil, 0, err
 	}
@@ -60,7 +60,7 @@ func exportPage(ctx context.Context, st *store.Store, db bun.IDB, f store.Poison
 		}
 		ids = append(ids, row.ID)
 	}
-	page, err = st.PoisonedMessages(ctx, db, store.PoisonFilter{IDs: ids}, len(ids))
+	page, err = st.Poison.List(ctx, db, store.PoisonFilter{IDs: ids}, len(ids))
 	slices.SortFunc(page, func(a, b store.Poisoned) int { return cmp.Compare(a.ID, b.ID) })
 	return page, ids[len(ids)-1], err
 }

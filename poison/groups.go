@@ -59,11 +59,11 @@ func (s *Store) Groups(ctx context.Context, db bun.IDB, consumer string) (groups
 }
 
 func (s *Store) groups(ctx context.Context, st *store.Store, db bun.IDB, consumer string) (groups []Group, more bool, err error) {
-	keys, whole, err := st.PoisonGroups(ctx, db, consumer, groupsLooked)
+	keys, whole, err := st.Poison.Groups(ctx, db, consumer, groupsLooked)
 	if err != nil {
 		return nil, false, err
 	}
-	told, err := st.FailuresOf(ctx, db, keys)
+	told, err := st.Poison.FailuresOf(ctx, db, keys)
 	if err != nil {
 		return nil, false, err
 	}
@@ -73,7 +73,7 @@ func (s *Store) groups(ctx context.Context, st *store.Store, db bun.IDB, consume
 		failures[of], last[of] = f, f.LastAt.Time
 	}
 	untold := slices.DeleteFunc(slices.Clone(keys), func(of store.GroupKey) bool { return !last[of].IsZero() })
-	sizes, err := st.PoisonGroupsLast(ctx, db, untold)
+	sizes, err := st.Poison.GroupsLast(ctx, db, untold)
 	if err != nil {
 		return nil, false, err
 	}
@@ -82,7 +82,7 @@ func (s *Store) groups(ctx context.Context, st *store.Store, db bun.IDB, consume
 	}
 	slices.SortStableFunc(keys, func(a, b store.GroupKey) int { return cmp.Compare(last[b].UnixMicro(), last[a].UnixMicro()) })
 	shown := keys[:min(len(keys), groupsShown)]
-	if sizes, err = st.PoisonGroupSizes(ctx, db, shown, store.MostCounted); err != nil {
+	if sizes, err = st.Poison.GroupSizes(ctx, db, shown, store.MostCounted); err != nil {
 		return nil, false, err
 	}
 	for _, size := range sizes {

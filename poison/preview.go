@@ -84,7 +84,7 @@ func (s *Store) Preview(ctx context.Context, db bun.IDB, filter Filter, most int
 }
 
 func (s *Store) preview(ctx context.Context, st *store.Store, db bun.IDB, f store.PoisonFilter, most int) (p Preview, err error) {
-	if p.UpTo, err = st.LastPoisoned(ctx, db, f); err != nil || p.UpTo == 0 {
+	if p.UpTo, err = st.Poison.Last(ctx, db, f); err != nil || p.UpTo == 0 {
 		return Preview{}, err
 	}
 	f.UpToID = p.UpTo
@@ -92,7 +92,7 @@ func (s *Store) preview(ctx context.Context, st *store.Store, db bun.IDB, f stor
 	if err != nil {
 		return Preview{}, err
 	}
-	seen, err := st.PreviewPoisoned(ctx, db, f, names.Several(), most)
+	seen, err := st.Poison.Preview(ctx, db, f, names.Several(), most)
 	if err != nil {
 		return Preview{}, err
 	}

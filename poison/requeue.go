@@ -58,7 +58,7 @@ func (s *Store) RequeueWhere(ctx context.Context, db bun.IDB, filter Filter, lim
 
 func (s *Store) requeueWhere(ctx context.Context, st *store.Store, db bun.IDB, f store.PoisonFilter, limit int, total *Result) (err error) {
 	// Messages poisoned from now on may have been requeued by this call.
-	if f.UpToID, err = st.LastPoisoned(ctx, db, f); err != nil || f.UpToID == 0 {
+	if f.UpToID, err = st.Poison.Last(ctx, db, f); err != nil || f.UpToID == 0 {
 		return err
 	}
 	for limit > 0 {
@@ -92,7 +92,7 @@ func (s *Store) requeue(
 	var payloadTypes []string
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		done, payloadTypes = ChunkResult{}, nil
-		rows, err := st.LockPoisoned(ctx, tx, f, limit)
+		rows, err := st.Poison.Lock(ctx, tx, f, limit)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
@@ -104,7 +104,7 @@ func (s *Store) requeue(
 		if err != nil {
 			return err
 		}
-		requeued, err := st.Requeue(ctx, tx, rows, how)
+		requeued, err := st.Poison.Requeue(ctx, tx, rows, how)
 		if err != nil {
 			return err
 		}
@@ -183,7 +183,7 @@ func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fit
 	}
 	var payloadType string
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
-		rows, err := st.LockPoisoned(ctx, tx, store.PoisonFilter{IDs: []int64{id}}, 1)
+		rows, err := st.Poison.Lock(ctx, tx, store.PoisonFilter{IDs: []int64{id}}, 1)
 		switch {
 		case err != nil:
 			return err
@@ -209,7 +209,7 @@ func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fit
 			return err
 		}
 		how.Payload, how.PayloadType = text, payloadType
-		requeued, err := st.Requeue(ctx, tx, rows, how)
+		requeued, err := st.Poison.Requeue(ctx, tx, rows, how)
 		if err == nil && len(requeued) == 0 {
 			return ErrConflict
 		}

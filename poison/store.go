@@ -78,11 +78,11 @@ func (s *Store) ListBrief(ctx context.Context, db bun.IDB, filter Filter, page a
 type reading func(*store.Store, context.Context, bun.IDB, store.PoisonFilter, int) ([]store.Poisoned, error)
 
 func readAll(st *store.Store, ctx context.Context, db bun.IDB, f store.PoisonFilter, limit int) ([]store.Poisoned, error) {
-	return st.PoisonedMessages(ctx, db, f, limit)
+	return st.Poison.List(ctx, db, f, limit)
 }
 
 func readBriefly(st *store.Store, ctx context.Context, db bun.IDB, f store.PoisonFilter, limit int) ([]store.Poisoned, error) {
-	return st.PoisonedBriefly(ctx, db, f, limit)
+	return st.Poison.ListBriefly(ctx, db, f, limit)
 }
 
 func (s *Store) list(ctx context.Context, db bun.IDB, filter Filter, page admin.Page, read reading) ([]Message, *admin.Page, error) {
@@ -124,7 +124,7 @@ func (s *Store) CountUpTo(ctx context.Context, db bun.IDB, filter Filter, most i
 	if err = errors.Join(err, filter.check()); err != nil {
 		return 0, dberr.Wrap(err, "poison: count")
 	}
-	n, err := st.CountPoisoned(ctx, db, filter.rows(), most)
+	n, err := st.Poison.Count(ctx, db, filter.rows(), most)
 	return n, dberr.Wrap(err, "poison: count")
 }
 
@@ -134,7 +134,7 @@ func (s *Store) Get(ctx context.Context, db bun.IDB, id int64) (Message, error) 
 	if err != nil {
 		return Message{}, dberr.Wrap(err, "poison: get %d", id)
 	}
-	rows, err := st.PoisonedMessages(ctx, db, store.PoisonFilter{IDs: []int64{id}}, 1)
+	rows, err := st.Poison.List(ctx, db, store.PoisonFilter{IDs: []int64{id}}, 1)
 	if err == nil && len(rows) == 0 {
 		err = ErrNotFound
 	}
@@ -154,7 +154,7 @@ func (s *Store) GetHead(ctx context.Context, db bun.IDB, id int64, maxBytes int)
 	if err != nil {
 		return Message{}, dberr.Wrap(err, "poison: get %d", id)
 	}
-	row, found, err := st.PoisonedHead(ctx, db, id, min(maxBytes, math.MaxInt32))
+	row, found, err := st.Poison.Head(ctx, db, id, min(maxBytes, math.MaxInt32))
 	if err == nil && !found {
 		err = ErrNotFound
 	}
@@ -174,7 +174,7 @@ func (s *Store) Discard(ctx context.Context, db bun.IDB, ids ...int64) (int, err
 	}
 	total, err := txn.Counted(ctx, db, func(total *int) error {
 		for part := range slices.Chunk(slices.Sorted(slices.Values(ids)), batch) {
-			n, err := st.DeletePoisoned(ctx, db, part)
+			n, err := st.Poison.Delete(ctx, db, part)
 			if err != nil {
 				return err
 			}
@@ -203,11 +203,11 @@ func purge(ctx context.Context, st *store.Store, db bun.IDB, age time.Duration, 
 	f := store.PoisonFilter{Aged: true, OlderThan: age}
 	for {
 		// The ids come first: if others delete some of them meanwhile, more may still follow.
-		ids, err := st.PoisonedIDs(ctx, db, f, batch)
+		ids, err := st.Poison.IDs(ctx, db, f, batch)
 		if err != nil || len(ids) == 0 {
 			return err
 		}
-		n, err := st.DeletePoisoned(ctx, db, ids)
+		n, err := st.Poison.Delete(ctx, db, ids)
 		if err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ type Stats struct {
 func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
 	all := make([]Stats, 0, len(r.forwarders))
 	for _, l := range r.forwarders {
-		rows, err := r.store.Subscriptions(ctx, r.db, l.checkpoint())
+		rows, err := r.store.Readers.List(ctx, r.db, l.checkpoint())
 		s := Stats{Relay: l.name}
 		for _, row := range rows {
 			s.Lag = max(s.Lag, row.Head-row.Position)
@@ -50,10 +50,10 @@ func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
 			}
 		}
 		if err == nil && len(rows) == 0 { // never run
-			s.Lag, err = r.store.Head(ctx, r.db)
+			s.Lag, err = r.store.EventLog.Head(ctx, r.db)
 		}
 		if err == nil {
-			s.Parked, err = r.store.CountParked(ctx, r.db, l.checkpoint(), logVersion, store.MostCounted)
+			s.Parked, err = r.store.Readers.CountParked(ctx, r.db, l.checkpoint(), logVersion, store.MostCounted)
 		}
 		if err != nil {
 			return nil, dberr.Wrap(err, "relay: stats")
@@ -80,7 +80,7 @@ func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, 
 	err := r.known(name)
 	var rows []store.Parked
 	if err == nil {
-		rows, err = r.store.ParkedEvents(ctx, r.db, logPrefix+name, logVersion, 0, limit)
+		rows, err = r.store.Readers.Parked(ctx, r.db, logPrefix+name, logVersion, 0, limit)
 	}
 	if err != nil {
 		return nil, dberr.Wrap(err, "relay: parked events of %q", name)
@@ -94,7 +94,7 @@ func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, 
 // were. It also removes event types that no process has: see [NewLogForwarder].
 func (r *Runner) Resume(ctx context.Context, name string) (n int, err error) {
 	if err = r.known(name); err == nil {
-		n, err = r.store.ResumeReader(ctx, r.db, logPrefix+name, logVersion)
+		n, err = r.store.Readers.Resume(ctx, r.db, logPrefix+name, logVersion)
 	}
 	for _, l := range r.forwarders {
 		if l.name == name && err == nil {
@@ -111,10 +111,10 @@ func (r *Runner) Rewind(ctx context.Context, name string) error {
 	err := r.known(name)
 	if err == nil {
 		err = txn.InTx(ctx, r.db, func(tx bun.Tx) error {
-			if _, err := r.store.LockReader(ctx, tx, logPrefix+name, logVersion); err != nil {
+			if _, err := r.store.Readers.LockAll(ctx, tx, logPrefix+name, logVersion); err != nil {
 				return err
 			}
-			return r.store.Rewind(ctx, tx, logPrefix+name, logVersion)
+			return r.store.Readers.Rewind(ctx, tx, logPrefix+name, logVersion)
 		})
 	}
 	return dberr.Wrap(err, "relay: rewind %q", name)

@@ -23,11 +23,11 @@ var errLacksType = errors.New("relay: this process has no route for a type of ev
 // enter creates the relay's checkpoints, unless they exist.
 func (l *logForwarder) enter(ctx context.Context, s *services) error {
 	sub := store.Subscription{Name: l.checkpoint(), Version: logVersion, Shards: l.logConfig.Shards, Filter: "{}"}
-	rows, err := s.store.Subscriptions(ctx, s.db, sub.Name)
+	rows, err := s.store.Readers.List(ctx, s.db, sub.Name)
 	if err == nil && len(rows) == 0 {
-		err = txn.InTx(ctx, s.db, func(tx bun.Tx) error { return s.store.Subscribe(ctx, tx, sub) })
+		err = txn.InTx(ctx, s.db, func(tx bun.Tx) error { return s.store.Readers.Subscribe(ctx, tx, sub) })
 		if err == nil {
-			rows, err = s.store.Subscriptions(ctx, s.db, sub.Name)
+			rows, err = s.store.Readers.List(ctx, s.db, sub.Name)
 		}
 	}
 	if err != nil {
@@ -75,7 +75,7 @@ func (l *logForwarder) announce(ctx context.Context, s *services) error {
 // setTypes changes the stored types.
 func (l *logForwarder) setTypes(ctx context.Context, s *services, change func(stored []string) []string) error {
 	for range 10 { // other processes may change them concurrently
-		rows, err := s.store.Subscriptions(ctx, s.db, l.checkpoint())
+		rows, err := s.store.Readers.List(ctx, s.db, l.checkpoint())
 		if err != nil {
 			return fmt.Errorf("log relay %q: look which types it has: %w", l.name, err)
 		}
@@ -89,7 +89,7 @@ func (l *logForwarder) setTypes(ctx context.Context, s *services, change func(st
 				continue
 			}
 			same, changed[row.Filter] = false, true
-			if _, err := s.store.SetFilter(ctx, s.db, l.checkpoint(), logVersion, row.Filter, string(after)); err != nil {
+			if _, err := s.store.Readers.SetFilter(ctx, s.db, l.checkpoint(), logVersion, row.Filter, string(after)); err != nil {
 				return fmt.Errorf("log relay %q: store its types: %w", l.name, err)
 			}
 		}

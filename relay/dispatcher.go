@@ -60,7 +60,7 @@ func (d *dispatcher) run() {
 func (d *dispatcher) returnLeases() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), statementTimeout)
 	defer cancel()
-	if err := d.store.ReturnLeases(ctx, d.db, store.Each(d.forwarders, (*logForwarder).checkpoint), d.owner); err != nil {
+	if err := d.store.Readers.ReturnLeases(ctx, d.db, store.Each(d.forwarders, (*logForwarder).checkpoint), d.owner); err != nil {
 		d.outage.Failed("return leases", err)
 	}
 	for _, l := range d.forwarders {
@@ -114,7 +114,7 @@ func (d *dispatcher) behind(free map[string][]*shard) ([]store.Subscription, boo
 			names = append(names, name)
 		}
 	}
-	return d.store.Behind(ctx, d.db, names)
+	return d.store.Readers.Behind(ctx, d.db, names)
 }
 
 // assign assigns positions within a statement timeout; the next poll continues.

@@ -114,7 +114,7 @@ func (s *shard) hold(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	wanted := store.Subscription{Name: s.checkpoint(), Version: logVersion, Shard: s.number}
-	sub, ok, err := s.store.LeaseSubscription(ctx, s.db, wanted, s.owner, s.lease())
+	sub, ok, err := s.store.Readers.Lease(ctx, s.db, wanted, s.owner, s.lease())
 	if err != nil {
 		s.known = false
 		return false, fmt.Errorf("log relay %q: %w", s.name, err)
@@ -178,7 +178,7 @@ func (s *shard) move(ctx context.Context, to, mark int64) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
 	before := s.sub
-	moved, err := s.store.MoveLeased(ctx, s.db, before, s.owner, to, mark)
+	moved, err := s.store.Readers.MoveLeased(ctx, s.db, before, s.owner, to, mark)
 	if err != nil || !moved {
 		s.known = false
 		return false, err
@@ -203,7 +203,7 @@ func (s *shard) next(ctx context.Context) (b outgoingBatch, err error) {
 	if page.UpTo <= page.After {
 		return b, nil
 	}
-	rows, err := s.store.ReadEvents(statement, s.db, page)
+	rows, err := s.store.EventLog.ReadEvents(statement, s.db, page)
 	if err != nil {
 		return b, fmt.Errorf("read events: %w", err)
 	}

@@ -114,7 +114,7 @@ func (s *shard) answered() {
 func (s *shard) writeFailure(ctx context.Context, f store.Failure) (written bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
-	if written, err = s.store.FailLeased(ctx, s.db, s.sub, s.owner, f); err != nil {
+	if written, err = s.store.Readers.FailLeased(ctx, s.db, s.sub, s.owner, f); err != nil {
 		return false, fmt.Errorf("write down a failure: %w", err)
 	}
 	return written, nil
@@ -138,11 +138,11 @@ func (s *shard) giveUp(ctx context.Context, events []store.Event, err error) (mo
 	defer cancel()
 	event, before, reason := events[0], s.sub, errorlog.Text(err)
 	err = txn.InTx(ctx, s.db, func(tx bun.Tx) error {
-		moved, err := s.store.MoveLeased(ctx, tx, before, s.owner, event.Position, before.Mark)
+		moved, err := s.store.Readers.MoveLeased(ctx, tx, before, s.owner, event.Position, before.Mark)
 		if err != nil || !moved {
 			return err
 		}
-		return s.store.Park(ctx, tx, store.Parked{Name: s.checkpoint(), Version: logVersion, Position: event.Position, Stream: event.Stream, Reason: reason})
+		return s.store.Readers.Park(ctx, tx, store.Parked{Name: s.checkpoint(), Version: logVersion, Position: event.Position, Stream: event.Stream, Reason: reason})
 	})
 	if err != nil {
 		return false, fmt.Errorf("park an event: %w", err)
@@ -161,7 +161,7 @@ func (s *shard) leave(ctx context.Context, event store.Event, err error) error {
 	s.wait(min(firstRetry<<min(s.failures-1, 5), longestRetry), false)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
-	if err := s.store.LeaveLeased(ctx, s.db, s.sub, s.owner, errorlog.Text(err)); err != nil {
+	if err := s.store.Readers.LeaveLeased(ctx, s.db, s.sub, s.owner, errorlog.Text(err)); err != nil {
 		return fmt.Errorf("leave a shard: %w", err)
 	}
 	return nil

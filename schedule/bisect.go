@@ -109,7 +109,7 @@ func (p *Processor) putAside(ctx context.Context, payloadTypes []string, n int, 
 func (p *Processor) postponeLater(ctx context.Context, payloadTypes []string, refused store.Schedule, cause error) error {
 	postponed := false
 	err := p.inTx(ctx, func(ctx context.Context, tx bun.Tx) error {
-		rows, err := p.store.LockDueSchedules(ctx, tx, payloadTypes, store.ScheduleFilter{ID: refused.ID}, 1, fireTimeout+serverGrace)
+		rows, err := p.store.Schedules.LockDue(ctx, tx, payloadTypes, store.ScheduleFilter{ID: refused.ID}, 1, fireTimeout+serverGrace)
 		if err != nil || len(rows) == 0 {
 			return err
 		}

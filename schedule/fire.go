@@ -71,7 +71,7 @@ func (p *Processor) fire(ctx context.Context, payloadTypes []string) (n int, err
 func (p *Processor) dueIDs(ctx context.Context, payloadTypes []string, filter store.ScheduleFilter, limit int) ([]int64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fireTimeout, errTooSlow)
 	defer cancel()
-	return p.store.DueScheduleIDs(ctx, p.db, payloadTypes, filter, limit)
+	return p.store.Schedules.DueIDs(ctx, p.db, payloadTypes, filter, limit)
 }
 
 // refusedError is an error about the messages rather than the database.
@@ -87,7 +87,7 @@ func (p *Processor) fireTx(ctx context.Context, payloadTypes []string, filter st
 	var sent []*bus.Message
 	var bad []failure
 	err = p.inTx(ctx, func(ctx context.Context, tx bun.Tx) error {
-		if rows, err = p.store.LockDueSchedules(ctx, tx, payloadTypes, filter, limit, fireTimeout+serverGrace); err != nil || len(rows) == 0 {
+		if rows, err = p.store.Schedules.LockDue(ctx, tx, payloadTypes, filter, limit, fireTimeout+serverGrace); err != nil || len(rows) == 0 {
 			return err
 		}
 		if sent, bad, err = p.advance(ctx, tx, rows); err != nil || len(sent) == 0 {
@@ -162,11 +162,11 @@ func (p *Processor) advance(ctx context.Context, tx bun.Tx, rows []store.Schedul
 			}
 			batch = append(batch, m)
 		}
-		if _, err := p.store.UpdateSchedule(ctx, tx, row.ID, change); err != nil {
+		if _, err := p.store.Schedules.Update(ctx, tx, row.ID, change); err != nil {
 			return nil, nil, err
 		}
 	}
-	return batch, bad, p.store.NoteFires(ctx, tx, notes)
+	return batch, bad, p.store.Schedules.NoteFires(ctx, tx, notes)
 }
 
 // note returns the record of a fire.
@@ -255,9 +255,9 @@ func (p *Processor) postpone(ctx context.Context, tx bun.Tx, row store.Schedule,
 		change.AvailableAfter = later
 		notes = append(notes, p.note(row, instant(row), cause))
 	}
-	_, err := p.store.UpdateSchedule(ctx, tx, row.ID, change)
+	_, err := p.store.Schedules.Update(ctx, tx, row.ID, change)
 	if err == nil {
-		err = p.store.NoteFires(ctx, tx, notes)
+		err = p.store.Schedules.NoteFires(ctx, tx, notes)
 	}
 	return err
 }

@@ -91,7 +91,7 @@ func (s *Scheduler) List(ctx context.Context, db bun.IDB, filter Filter, page Pa
 	if err = errors.Join(err, mistake, limits.CheckKey("name", filter.Name), limits.CheckKey("tag", filter.Tag)); err != nil {
 		return nil, nil, dberr.Wrap(err, "schedule: list")
 	}
-	rows, err := st.Schedules(ctx, db, store.ScheduleFilter{Name: filter.Name, Tag: filter.Tag, After: place.ID}, page.Brief, size+1)
+	rows, err := st.Schedules.List(ctx, db, store.ScheduleFilter{Name: filter.Name, Tag: filter.Tag, After: place.ID}, page.Brief, size+1)
 	if err != nil {
 		return nil, nil, dberr.Wrap(err, "schedule: list")
 	}
@@ -111,7 +111,7 @@ func (s *Scheduler) Get(ctx context.Context, db bun.IDB, id int64) (Schedule, er
 	}
 	var rows []store.Schedule
 	if err == nil {
-		rows, err = st.Schedules(ctx, db, store.ScheduleFilter{ID: id}, false, 1)
+		rows, err = st.Schedules.List(ctx, db, store.ScheduleFilter{ID: id}, false, 1)
 	}
 	if err == nil && len(rows) == 0 {
 		err = ErrNotFound

@@ -81,7 +81,7 @@ func (p *Processor) next(ctx context.Context, payloadTypes []string) (time.Durat
 	defer cancel()
 	now := time.Now()
 	aside, at := p.aside.waiting(now)
-	wait, ok, err := p.store.NextSchedule(ctx, p.db, payloadTypes, aside)
+	wait, ok, err := p.store.Schedules.Next(ctx, p.db, payloadTypes, aside)
 	if err == nil && !at.IsZero() && (!ok || at.Sub(now) < wait) {
 		return max(at.Sub(now), 1), true, nil
 	}
@@ -102,7 +102,7 @@ func (p *Processor) reportUnregistered(ctx context.Context, payloadTypes []strin
 	}
 	ctx, cancel := context.WithTimeout(ctx, fireTimeout)
 	defer cancel()
-	rows, err := p.store.UnregisteredSchedules(ctx, p.db, payloadTypes, unregisteredOverdue)
+	rows, err := p.store.Schedules.Unregistered(ctx, p.db, payloadTypes, unregisteredOverdue)
 	for _, row := range rows {
 		p.config.Logger.Warn("schedule is due, but no consumer registered here takes its payload",
 			"schedule", row.ID, "name", row.Name, "tag", row.Tag, "payload_type", row.PayloadType, "due", row.AvailableAfter.Time)

@@ -21,7 +21,7 @@ func (s *Scheduler) DeleteByTag(ctx context.Context, db bun.IDB, tag string) (n 
 	}
 	if err = limits.CheckKey("tag", tag); err == nil {
 		err = s.writing(ctx, db, func(st *store.Store, tx bun.Tx) (err error) {
-			n, err = st.DeleteSchedules(ctx, tx, store.ScheduleFilter{Tag: tag})
+			n, err = st.Schedules.Delete(ctx, tx, store.ScheduleFilter{Tag: tag})
 			return err
 		})
 	}
@@ -37,7 +37,7 @@ func (s *Scheduler) DeleteByID(ctx context.Context, db bun.IDB, id int64) error 
 		if id == 0 { // a zero filter would select all
 			return ErrNotFound
 		}
-		n, err := st.DeleteSchedules(ctx, tx, store.ScheduleFilter{ID: id})
+		n, err := st.Schedules.Delete(ctx, tx, store.ScheduleFilter{ID: id})
 		if err == nil && n == 0 {
 			return ErrNotFound
 		}
@@ -116,7 +116,7 @@ func (s *Scheduler) change(ctx context.Context, db bun.IDB, what string, id int6
 		if id == 0 { // a zero filter would select all
 			return ErrNotFound
 		}
-		rows, now, err := st.LockSchedules(ctx, tx, store.ScheduleFilter{ID: id})
+		rows, now, err := st.Schedules.Lock(ctx, tx, store.ScheduleFilter{ID: id})
 		if err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func (s *Scheduler) change(ctx context.Context, db bun.IDB, what string, id int6
 		if err != nil {
 			return err
 		}
-		_, err = st.UpdateSchedule(ctx, tx, id, changed)
+		_, err = st.Schedules.Update(ctx, tx, id, changed)
 		return err
 	})
 	return dberr.Wrap(err, "schedule: %s %d", what, id)

@@ -197,7 +197,7 @@ func (s *Scheduler) save(ctx context.Context, st *store.Store, tx bun.Tx, row st
 		return 0, err
 	}
 	row.AvailableAfter = store.Moment{Time: next}
-	return st.SaveSchedule(ctx, tx, row)
+	return st.Schedules.Save(ctx, tx, row)
 }
 
 // clock reads the database's clock after it has locked the schedule that is to be replaced, if
@@ -206,7 +206,7 @@ func (s *Scheduler) clock(ctx context.Context, st *store.Store, tx bun.Tx, name 
 	if name == "" {
 		return st.Now(ctx, tx)
 	}
-	_, now, err := st.LockSchedules(ctx, tx, store.ScheduleFilter{Name: name})
+	_, now, err := st.Schedules.Lock(ctx, tx, store.ScheduleFilter{Name: name})
 	return now, err
 }
 

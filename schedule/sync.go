@@ -44,7 +44,7 @@ func (s *Scheduler) Sync(ctx context.Context, db bun.IDB, tag string, set ...Spe
 		return fmt.Errorf("schedule: sync %q: %w", tag, err)
 	}
 	err = s.writing(ctx, db, func(st *store.Store, tx bun.Tx) error {
-		if err := st.LockScheduleSet(ctx, tx, tag); err != nil {
+		if err := st.Schedules.LockSet(ctx, tx, tag); err != nil {
 			return err
 		}
 		kept := make([]int64, len(rows))
@@ -56,7 +56,7 @@ func (s *Scheduler) Sync(ctx context.Context, db bun.IDB, tag string, set ...Spe
 				return fmt.Errorf("schedule %q: %w", row.Name, err)
 			}
 		}
-		_, err := st.DeleteSchedules(ctx, tx, store.ScheduleFilter{Tag: tag, Except: kept})
+		_, err := st.Schedules.Delete(ctx, tx, store.ScheduleFilter{Tag: tag, Except: kept})
 		return err
 	})
 	return dberr.Wrap(err, "schedule: sync %q", tag)
@@ -65,7 +65,7 @@ func (s *Scheduler) Sync(ctx context.Context, db bun.IDB, tag string, set ...Spe
 // otherSet refuses a name of another set: each of the two would take the schedule over at every
 // boot.
 func otherSet(ctx context.Context, st *store.Store, tx bun.Tx, row store.Schedule) error {
-	old, _, err := st.LockSchedules(ctx, tx, store.ScheduleFilter{Name: row.Name})
+	old, _, err := st.Schedules.Lock(ctx, tx, store.ScheduleFilter{Name: row.Name})
 	if err == nil && len(old) > 0 && old[0].Tag != "" && old[0].Tag != row.Tag {
 		err = fmt.Errorf("schedule %q: %w: it belongs to the set %q", row.Name, bus.ErrInvalidOption, old[0].Tag)
 	}

@@ -58,7 +58,7 @@ func (a *Admin) States(ctx context.Context, db bun.IDB) ([]State, error) {
 	if err != nil {
 		return nil, dberr.Wrap(err, "projection: states")
 	}
-	rows, err := st.AllSubscriptions(ctx, db, mostStates)
+	rows, err := st.Readers.All(ctx, db, mostStates)
 	if err != nil {
 		return nil, dberr.Wrap(err, "projection: states")
 	}
@@ -79,7 +79,7 @@ func (a *Admin) Parked(ctx context.Context, db bun.IDB, name string, version int
 	if err != nil {
 		return nil, dberr.Wrap(err, "projection: parked events of %q", name)
 	}
-	rows, err := st.ParkedEvents(ctx, db, name, version, after, limit)
+	rows, err := st.Readers.Parked(ctx, db, name, version, after, limit)
 	if err != nil {
 		return nil, dberr.Wrap(err, "projection: parked events of %q", name)
 	}

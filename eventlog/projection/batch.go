@@ -100,7 +100,7 @@ func (b *batch) applied() (n int) {
 
 // run does everything except the commit.
 func (b *batch) run(ctx context.Context, stop <-chan struct{}) (more bool, err error) {
-	sub, ok, err := b.runner.store.LockSubscription(ctx, b.tx, b.Name, b.Version, b.number, b.Timeout+abandonGrace+statementTimeout)
+	sub, ok, err := b.runner.store.Readers.Lock(ctx, b.tx, b.Name, b.Version, b.number, b.Timeout+abandonGrace+statementTimeout)
 	if err != nil || !ok {
 		return false, err
 	}
@@ -115,7 +115,7 @@ func (b *batch) run(ctx context.Context, stop <-chan struct{}) (more bool, err e
 		}
 		more = more || b.to < planned
 	}
-	moved, err := b.runner.store.MoveSubscription(ctx, b.tx, sub, b.to)
+	moved, err := b.runner.store.Readers.Move(ctx, b.tx, sub, b.to)
 	if err != nil && len(b.messages) > 0 && dberr.IsAborted(err) {
 		return false, b.spoilt(ctx, err)
 	}
@@ -131,7 +131,7 @@ func (b *batch) run(ctx context.Context, stop <-chan struct{}) (more bool, err e
 // read reads the events after the checkpoint. It reads the head before the page, so that the
 // checkpoint never passes an event that the page could not see.
 func (b *batch) read(ctx context.Context) (more bool, err error) {
-	head, err := b.runner.store.Head(ctx, b.tx)
+	head, err := b.runner.store.EventLog.Head(ctx, b.tx)
 	if err != nil {
 		return false, fmt.Errorf("read head: %w", err)
 	}
@@ -144,7 +144,7 @@ func (b *batch) read(ctx context.Context) (more bool, err error) {
 		b.to = page.After
 		return false, nil
 	}
-	rows, err := b.runner.store.ReadEvents(ctx, b.tx, page)
+	rows, err := b.runner.store.EventLog.ReadEvents(ctx, b.tx, page)
 	if err != nil {
 		return false, fmt.Errorf("read events: %w", err)
 	}

@@ -63,7 +63,7 @@ func (b *batch) abandon(ctx context.Context, m *bus.Message) error {
 		"shard", b.number, "stream", m.Event.Stream, "event_version", m.Event.Version, "position", m.Event.Position, "timeout", b.Timeout)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
-	if err := b.runner.store.Interrupt(ctx, b.runner.db, b.sub.Session, time.Now()); err != nil {
+	if err := b.runner.store.Claims.Interrupt(ctx, b.runner.db, b.sub.Session, time.Now()); err != nil {
 		b.runner.outage.Failed("interrupt", err)
 	}
 	return bus.ErrAbandoned

@@ -51,7 +51,7 @@ func (r *Runner) afterFailure(ctx context.Context, s *shard, f *failure) (more b
 func (r *Runner) writeFailure(ctx context.Context, f *failure, failed store.Failure) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
-	if err := r.store.FailSubscription(ctx, r.db, f.sub, failed); err != nil {
+	if err := r.store.Readers.Fail(ctx, r.db, f.sub, failed); err != nil {
 		return fmt.Errorf("write down a failure: %w", err)
 	}
 	return f
@@ -80,19 +80,19 @@ func (r *Runner) passOver(ctx context.Context, s *shard, f *failure, park *store
 	defer cancel()
 	position := f.message.Event.Position
 	return txn.InTx(ctx, r.db, func(tx bun.Tx) error {
-		sub, ok, err := r.store.LockSubscription(ctx, tx, s.Name, s.Version, s.number, statementTimeout)
+		sub, ok, err := r.store.Readers.Lock(ctx, tx, s.Name, s.Version, s.number, statementTimeout)
 		if err != nil || !ok || sub.Position != f.sub.Position {
 			return err // another process continued
 		}
 		if park != nil {
-			if err := r.store.Park(ctx, tx, *park); err != nil {
+			if err := r.store.Readers.Park(ctx, tx, *park); err != nil {
 				return err
 			}
 		}
 		if err := r.parkRest(ctx, tx, s, f.parked, position); err != nil { // the checkpoint passes them too
 			return err
 		}
-		_, err = r.store.MoveSubscription(ctx, tx, sub, position)
+		_, err = r.store.Readers.Move(ctx, tx, sub, position)
 		return err
 	})
 }
@@ -104,7 +104,7 @@ func (r *Runner) parkRest(ctx context.Context, tx bun.Tx, s *shard, rows []store
 			break
 		}
 		p := store.Parked{Name: s.Name, Version: s.Version, Position: row.Position, Stream: row.Stream, Reason: "its stream is parked"}
-		if err := r.store.Park(ctx, tx, p); err != nil {
+		if err := r.store.Readers.Park(ctx, tx, p); err != nil {
 			return err
 		}
 	}

@@ -98,7 +98,7 @@ func (i *Inline) rebuild(ctx context.Context, s *store.Store, tx bun.Tx, log *ev
 	}
 	page := store.Page{UpTo: math.MaxInt64, Limit: i.reader.BatchSize, BySequence: true, EventFilter: store.EventFilter{Types: i.reader.stored}}
 	for {
-		rows, err := s.ReadEvents(ctx, tx, page)
+		rows, err := s.EventLog.ReadEvents(ctx, tx, page)
 		if err != nil || len(rows) == 0 {
 			return err
 		}

@@ -96,7 +96,7 @@ func (c *crew) dispatch(ctx context.Context) error {
 func (c *crew) behind(ctx context.Context) ([]store.Subscription, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	return c.store.Behind(ctx, c.db, slices.Collect(maps.Keys(c.byName)))
+	return c.store.Readers.Behind(ctx, c.db, slices.Collect(maps.Keys(c.byName)))
 }
 
 // number assigns positions within a statement timeout. If there is more to do, here or in another

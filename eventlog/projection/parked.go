@@ -26,7 +26,7 @@ func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, 
 	if reader == nil {
 		return nil, fmt.Errorf("projection: parked events of %q: %w", name, r.unknown())
 	}
-	rows, err := r.store.ParkedEvents(ctx, r.db, name, reader.Version, 0, limit)
+	rows, err := r.store.Readers.Parked(ctx, r.db, name, reader.Version, 0, limit)
 	if err != nil {
 		return nil, fmt.Errorf("projection: parked events of %q: %w", name, dberr.Explained(err))
 	}
@@ -47,7 +47,7 @@ func (r *Runner) RetryParked(ctx context.Context, name string) (int, error) {
 		return 0, fmt.Errorf("projection: retry parked events of %q: %w", name, r.unknown())
 	}
 	for n := 0; ; n++ {
-		rows, err := r.store.ParkedEvents(ctx, r.db, name, reader.Version, 0, 1)
+		rows, err := r.store.Readers.Parked(ctx, r.db, name, reader.Version, 0, 1)
 		if err == nil && len(rows) > 0 {
 			err = r.retry(ctx, reader, rows[0])
 		}
@@ -64,18 +64,18 @@ func (r *Runner) RetryParked(ctx context.Context, name string) (int, error) {
 // stream is applied concurrently.
 func (r *Runner) retry(ctx context.Context, reader *reader, p store.Parked) error {
 	return txn.RunOwn(ctx, r.db, func(ctx context.Context, tx bun.Tx) error {
-		if _, err := r.store.LockReader(ctx, tx, reader.Name, reader.Version); err != nil {
+		if _, err := r.store.Readers.LockAll(ctx, tx, reader.Name, reader.Version); err != nil {
 			return err
 		}
-		if ours, err := r.store.Unpark(ctx, tx, reader.Name, reader.Version, p.Position); err != nil || !ours {
+		if ours, err := r.store.Readers.Unpark(ctx, tx, reader.Name, reader.Version, p.Position); err != nil || !ours {
 			return err
 		}
-		rows, err := r.store.ReadEvents(ctx, tx, store.Page{After: p.Position - 1, UpTo: p.Position, Limit: 1})
+		rows, err := r.store.EventLog.ReadEvents(ctx, tx, store.Page{After: p.Position - 1, UpTo: p.Position, Limit: 1})
 		if err != nil || len(rows) == 0 { // the event was erased
 			return err
 		}
 		b := &batch{shard: reader.shards[0], runner: r, tx: tx}
-		if b.sub.Session, err = r.store.Session(ctx, tx, b.Timeout+abandonGrace+statementTimeout); err != nil {
+		if b.sub.Session, err = r.store.Readers.Session(ctx, tx, b.Timeout+abandonGrace+statementTimeout); err != nil {
 			return err
 		}
 		defer b.isolate.Dismiss()

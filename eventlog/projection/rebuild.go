@@ -32,13 +32,13 @@ func (r *Runner) Rebuild(ctx context.Context, name string) error {
 		return fmt.Errorf("projection: rebuild: %w", err)
 	}
 	err := txn.InTx(ctx, r.db, func(tx bun.Tx) error {
-		if _, err := r.store.LockReader(ctx, tx, name, reader.Version); err != nil {
+		if _, err := r.store.Readers.LockAll(ctx, tx, name, reader.Version); err != nil {
 			return err
 		}
-		if err := r.store.Rewind(ctx, tx, name, reader.Version); err != nil {
+		if err := r.store.Readers.Rewind(ctx, tx, name, reader.Version); err != nil {
 			return err
 		}
-		if _, err := r.store.Session(ctx, tx, reader.Timeout+abandonGrace+statementTimeout); err != nil { // Reset may take long
+		if _, err := r.store.Readers.Session(ctx, tx, reader.Timeout+abandonGrace+statementTimeout); err != nil { // Reset may take long
 			return err
 		}
 		if err := reset(txn.Within(ctx), reader.Reset, tx); err != nil { // last: it may change search_path
@@ -78,7 +78,7 @@ func (r *Runner) Promote(ctx context.Context, name string, version int, maxLag i
 		return fmt.Errorf("projection: promote %q: %w", name, err)
 	}
 	err = txn.InTx(ctx, r.db, func(tx bun.Tx) error {
-		rows, err := r.store.LockReader(ctx, tx, name, 0)
+		rows, err := r.store.Readers.LockAll(ctx, tx, name, 0)
 		if err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func (r *Runner) Promote(ctx context.Context, name string, version int, maxLag i
 		case lag > maxLag:
 			return &LagError{Name: name, Version: version, Lag: lag, Allowed: maxLag}
 		}
-		return r.store.Activate(ctx, tx, name, version)
+		return r.store.Readers.Activate(ctx, tx, name, version)
 	})
 	if _, late := errors.AsType[*LagError](err); late || err == nil {
 		return err
@@ -114,7 +114,7 @@ func (r *Runner) Active(ctx context.Context, db bun.IDB, name string) (int, erro
 	if err = errors.Join(err, limits.CheckKey("name", name)); err != nil {
 		return 0, fmt.Errorf("projection: active version of %q: %w", name, err)
 	}
-	version, ok, err := r.store.Active(ctx, db, name)
+	version, ok, err := r.store.Readers.Active(ctx, db, name)
 	if err != nil {
 		return 0, fmt.Errorf("projection: active version of %q: %w", name, dberr.Explained(err))
 	}
@@ -133,7 +133,7 @@ func (r *Runner) Resume(ctx context.Context, name string, version int) (int, err
 func resume(ctx context.Context, s *store.Store, db bun.IDB, name string, version int) (int, error) {
 	n, err := 0, limits.CheckKey("name", name)
 	if err == nil {
-		n, err = s.ResumeReader(ctx, db, name, version)
+		n, err = s.Readers.Resume(ctx, db, name, version)
 	}
 	if err == nil && n == 0 {
 		err = known(ctx, s, db, name, version)
@@ -143,7 +143,7 @@ func resume(ctx context.Context, s *store.Store, db bun.IDB, name string, versio
 
 // known returns an error for a version that has no checkpoints.
 func known(ctx context.Context, s *store.Store, db bun.IDB, name string, version int) error {
-	rows, err := s.Subscriptions(ctx, db, name)
+	rows, err := s.Readers.List(ctx, db, name)
 	if err == nil && !slices.ContainsFunc(rows, func(row store.Subscription) bool { return row.Version == version }) {
 		err = fmt.Errorf("version %d has never run: %w", version, ErrUnknown)
 	}

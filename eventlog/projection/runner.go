@@ -228,7 +228,7 @@ func (r *Runner) enter(ctx context.Context, reader *reader) error {
 				return err
 			}
 		}
-		err = txn.InTx(ctx, r.db, func(tx bun.Tx) error { return r.store.Subscribe(ctx, tx, sub) })
+		err = txn.InTx(ctx, r.db, func(tx bun.Tx) error { return r.store.Readers.Subscribe(ctx, tx, sub) })
 		if err == nil {
 			rows, err = r.subscriptions(ctx, r.db, reader)
 		}
@@ -249,7 +249,7 @@ func (r *Runner) enter(ctx context.Context, reader *reader) error {
 
 // subscriptions returns the shards of one version.
 func (r *Runner) subscriptions(ctx context.Context, db bun.IDB, reader *reader) ([]store.Subscription, error) {
-	all, err := r.store.Subscriptions(ctx, db, reader.Name)
+	all, err := r.store.Readers.List(ctx, db, reader.Name)
 	return slices.DeleteFunc(all, func(row store.Subscription) bool { return row.Version != reader.Version }), dberr.Explained(err)
 }
 

@@ -54,7 +54,7 @@ func (r *Runner) waitFor(ctx context.Context, name string, appended eventlog.App
 		var place int64
 		var ok bool
 		if err == nil {
-			place, ok, err = r.store.Place(ctx, r.db, appended.Sequence)
+			place, ok, err = r.store.EventLog.Place(ctx, r.db, appended.Sequence)
 		}
 		if err == nil && !ok {
 			_, err = r.log.AssignPositions(ctx, r.db)
@@ -214,7 +214,7 @@ func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
 				s.Halted++
 			}
 		}
-		if s.Parked, err = r.store.CountParked(ctx, r.db, reader.Name, reader.Version, store.MostCounted); err != nil {
+		if s.Parked, err = r.store.Readers.CountParked(ctx, r.db, reader.Name, reader.Version, store.MostCounted); err != nil {
 			return nil, fmt.Errorf("projection: stats: %w", dberr.Explained(err))
 		}
 		stats = append(stats, s)
@@ -227,6 +227,6 @@ func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
 
 // Unnumbered counts committed events without a position, up to 10,000.
 func (r *Runner) Unnumbered(ctx context.Context) (int64, error) {
-	n, err := r.store.Unnumbered(ctx, r.db, store.MostCounted)
+	n, err := r.store.Readers.Unnumbered(ctx, r.db, store.MostCounted)
 	return n, dberr.Wrap(err, "projection: unnumbered")
 }

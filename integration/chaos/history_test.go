@@ -171,7 +171,7 @@ func TestHistoryTellsWhatWasDoneToClaims(t *testing.T) {
 		t.Fatal(err)
 	}
 	jobs := r.plant(make([]chaos.Job, 4)...)
-	claim, err := s.Claim(r.ctx, r.db, store.ClaimRequest{
+	claim, err := s.Claims.Claim(r.ctx, r.db, store.ClaimRequest{
 		Owner: "a", Lease: time.Hour, Wants: []store.Want{{Consumer: "one", Payload: chaos.Job{}.PayloadType(), Limit: 4}}, Limit: 4, MaxBytes: 1 << 20,
 	})
 	if err != nil || len(claim.Messages) != 4 {
@@ -181,10 +181,10 @@ func TestHistoryTellsWhatWasDoneToClaims(t *testing.T) {
 		{Claim: claim.ID, Message: claim.Messages[0].ID, Outcome: store.Done},
 		{Claim: claim.ID, Message: claim.Messages[1].ID, Outcome: store.Failed},
 	}
-	if settled, err := s.Settle(r.ctx, r.db, "a", time.Hour, results); err != nil || settled.Applied != 2 {
+	if settled, err := s.Claims.Settle(r.ctx, r.db, "a", time.Hour, results); err != nil || settled.Applied != 2 {
 		t.Fatalf("settle: got %+v and error %v, want 2 applied", settled, err)
 	}
-	if _, err := s.Extend(r.ctx, r.db, "a", time.Hour); err != nil {
+	if _, err := s.Claims.Extend(r.ctx, r.db, "a", time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if f := chaos.Judge(r.evidence()); len(f.Twice)+len(f.Taken)+len(f.Stale) > 0 {

@@ -169,7 +169,7 @@ func (r *run) inherit(n int, locked bool) (letGo func()) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	recovered, err := s.Recover(r.ctx, r.db, 3)
+	recovered, err := s.Claims.Recover(r.ctx, r.db, 3)
 	want := store.Recovered{Claims: recovered.Claims, Crashed: n}
 	if locked {
 		want.Crashed = 0
@@ -181,7 +181,7 @@ func (r *run) inherit(n int, locked bool) (letGo func()) {
 		return func() {}
 	}
 	const heir = "heir"
-	claim, err := s.Claim(r.ctx, r.db, store.ClaimRequest{
+	claim, err := s.Claims.Claim(r.ctx, r.db, store.ClaimRequest{
 		Owner: heir, Lease: time.Hour, Wants: []store.Want{{Consumer: "one", Payload: chaos.Job{}.PayloadType(), Limit: n}},
 		Select: store.Suspects, Limit: n, MaxBytes: 1 << 20,
 	})
@@ -190,7 +190,7 @@ func (r *run) inherit(n int, locked bool) (letGo func()) {
 	}
 	return func() {
 		r.Helper()
-		if err := s.Disclaim(r.ctx, r.db, heir, []int64{claim.ID}); err != nil {
+		if err := s.Claims.Disclaim(r.ctx, r.db, heir, []int64{claim.ID}); err != nil {
 			r.Fatal(err)
 		}
 	}

@@ -49,7 +49,7 @@ func OpenDatabase(ctx context.Context, db *bun.DB) (*Database, error) {
 	}
 	d := &Database{db: db, store: s}
 	d.ctx = store.WithClock(ctx, func() time.Time { return epoch().Add(d.elapse) })
-	if err := s.Migrate(d.ctx, db); err != nil {
+	if err := s.Schema.Migrate(d.ctx, db); err != nil {
 		return nil, err
 	}
 	_, err = db.NewRaw("CREATE TABLE effects (message bigint NOT NULL, consumer text NOT NULL)").Exec(ctx)
@@ -95,7 +95,7 @@ func (d *Database) Produce(p Produce) (written int) {
 	}
 	undo := errors.New("rolled back, as drawn")
 	err := d.db.RunInTx(d.ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-		counts, err := d.store.Insert(ctx, tx, rows)
+		counts, err := d.store.Outbox.Insert(ctx, tx, rows)
 		if err == nil && p.RolledBack {
 			return undo
 		}
@@ -155,7 +155,7 @@ func (d *Database) Claim(r Request) (keys []Key) {
 }
 
 func (d *Database) claim(request store.ClaimRequest) (keys []Key) {
-	c, err := d.store.Claim(d.ctx, d.db, request)
+	c, err := d.store.Claims.Claim(d.ctx, d.db, request)
 	must(err)
 	if c.ID != 0 {
 		n := len(d.claims) + 1
@@ -176,7 +176,7 @@ func (d *Database) Settle(owner string, results []Result) (out Settled) {
 			rows[i].Rank, rows[i].Parks = d.rank[r.Key], rulesOf(r.Key.Consumer).Parks
 		}
 	}
-	settled, err := d.store.Settle(d.ctx, d.db, owner, Lease, rows)
+	settled, err := d.store.Claims.Settle(d.ctx, d.db, owner, Lease, rows)
 	must(err)
 	return Settled{Live: d.numbers(settled.Live), Applied: settled.Applied}
 }
@@ -198,7 +198,7 @@ func (d *Database) idsOf(claims []int) (ids []int64) {
 
 // Finish implements System.
 func (d *Database) Finish(owner string, claims []int) map[int]int {
-	finished, err := d.store.Finish(d.ctx, d.db, owner, d.idsOf(claims))
+	finished, err := d.store.Claims.Finish(d.ctx, d.db, owner, d.idsOf(claims))
 	must(err)
 	out := make(map[int]int)
 	for _, f := range finished {
@@ -209,19 +209,19 @@ func (d *Database) Finish(owner string, claims []int) map[int]int {
 
 // Extend implements System.
 func (d *Database) Extend(owner string) []int {
-	held, err := d.store.Extend(d.ctx, d.db, owner, Lease)
+	held, err := d.store.Claims.Extend(d.ctx, d.db, owner, Lease)
 	must(err)
 	return d.numbers(held)
 }
 
 // Disclaim implements System.
 func (d *Database) Disclaim(owner string, claims []int) {
-	must(d.store.Disclaim(d.ctx, d.db, owner, d.idsOf(claims)))
+	must(d.store.Claims.Disclaim(d.ctx, d.db, owner, d.idsOf(claims)))
 }
 
 // Recover implements System.
 func (d *Database) Recover() store.Recovered {
-	found, err := d.store.Recover(d.ctx, d.db, MaxCrashes)
+	found, err := d.store.Claims.Recover(d.ctx, d.db, MaxCrashes)
 	must(err)
 	return found
 }
@@ -231,13 +231,13 @@ func (d *Database) Transact(t Transaction) bool {
 	refused := errors.New("fenced, or rolled back as drawn")
 	err := d.db.RunInTx(d.ctx, &sql.TxOptions{Isolation: d.isolation()}, func(ctx context.Context, tx bun.Tx) error {
 		f := store.Fence{Owner: t.Owner, Idle: time.Minute, Messages: []store.Fenced{{Claim: d.claims[t.Claim], ID: d.ids[t.Key], Attempts: t.Attempts, Crashes: t.Crashes, Lane: d.lane(t.Key)}}}
-		if held, err := d.store.Fence(ctx, tx, f); err != nil || len(held) == 0 {
+		if held, err := d.store.Claims.Fence(ctx, tx, f); err != nil || len(held) == 0 {
 			return errors.Join(err, refused)
 		}
 		if _, err := tx.NewRaw("INSERT INTO effects (message, consumer) VALUES (?, ?)", t.Key.Message, t.Key.Consumer).Exec(ctx); err != nil {
 			return err
 		}
-		if removed, err := d.store.Remove(ctx, tx, store.Session{}, f.Messages[0].ID); err != nil || removed != 1 {
+		if removed, err := d.store.Claims.Remove(ctx, tx, store.Session{}, f.Messages[0].ID); err != nil || removed != 1 {
 			return fmt.Errorf("remove: got %d, error %w, want 1", removed, err)
 		}
 		if t.RolledBack {

@@ -47,11 +47,11 @@ func (d *Database) askLanes(request store.ClaimRequest, r Request, rules Rules) 
 // Requeue implements System.
 func (d *Database) Requeue(key Key) (pending bool) {
 	must(d.db.RunInTx(d.ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-		rows, err := d.store.LockPoisoned(ctx, tx, store.PoisonFilter{IDs: []int64{d.ids[key]}}, 1)
+		rows, err := d.store.Poison.Lock(ctx, tx, store.PoisonFilter{IDs: []int64{d.ids[key]}}, 1)
 		if err != nil {
 			return err
 		}
-		requeued, err := d.store.Requeue(ctx, tx, rows, store.Requeuing{})
+		requeued, err := d.store.Poison.Requeue(ctx, tx, rows, store.Requeuing{})
 		pending = len(requeued) == 1
 		return err
 	}))
@@ -61,7 +61,7 @@ func (d *Database) Requeue(key Key) (pending bool) {
 
 // Discard implements System.
 func (d *Database) Discard(key Key) {
-	_, err := d.store.DeletePoisoned(d.ctx, d.db, []int64{d.ids[key]})
+	_, err := d.store.Poison.Delete(d.ctx, d.db, []int64{d.ids[key]})
 	must(err)
 }
 
@@ -70,21 +70,21 @@ const slots = "limit"
 
 // TakeSlots implements System.
 func (d *Database) TakeSlots(owner string, wanted int) []int {
-	taken, err := d.store.TakeSlots(d.ctx, d.db, owner, slots, Slots, wanted, Lease)
+	taken, err := d.store.Flow.TakeSlots(d.ctx, d.db, owner, slots, Slots, wanted, Lease)
 	must(err)
 	return numbersOf(taken)
 }
 
 // ExtendSlots implements System.
 func (d *Database) ExtendSlots(owner string, extended []int) []int {
-	held, err := d.store.ExtendSlots(d.ctx, d.db, owner, map[string][]int{slots: extended}, Lease)
+	held, err := d.store.Flow.ExtendSlots(d.ctx, d.db, owner, map[string][]int{slots: extended}, Lease)
 	must(err)
 	return numbersOf(held)
 }
 
 // ReturnSlots implements System.
 func (d *Database) ReturnSlots(owner string, returned []int) {
-	must(d.store.ReturnSlots(d.ctx, d.db, owner, slots, returned))
+	must(d.store.Flow.ReturnSlots(d.ctx, d.db, owner, slots, returned))
 }
 
 func numbersOf(held []store.Slot) (numbers []int) {

@@ -93,7 +93,7 @@ func (s *State) Pass(d time.Duration) { s.now += d }
 // Produce implements System.
 func (s *State) Produce(p Produce) (written int) {
 	parts := p.parts()
-	if s.flaw == RanksSorted { // as Store.Insert sorts what it writes
+	if s.flaw == RanksSorted { // as OutboxStore.Insert sorts what it writes
 		slices.SortFunc(parts, func(a, b Produce) int { return cmp.Compare(a.InsertID, b.InsertID) })
 	}
 	for _, part := range parts {

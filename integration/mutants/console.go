@@ -136,12 +136,12 @@ func filterMutants() []mutant {
 	wild, tables := inConsole("TestAttack24Wildcards"), inConsole("TestAttack25TablesOfOthers")
 	return []mutant{
 		{"console 24: a text of an error is a pattern",
-			in("Store.poisonWhere", text("({instr}(reason, ?) > 0 OR", "(reason LIKE '%' || ? || '%' OR")), wild,
+			in("PoisonStore.poisonWhere", text("({instr}(reason, ?) > 0 OR", "(reason LIKE '%' || ? || '%' OR")), wild,
 			`error ".*: got \d+ messages, want`},
 		{"console 24: a payload type is SQL",
-			in("Store.poisonWhere", replace(`t.add(f.PayloadType != "", …)`, `t.add(f.PayloadType != "", "payload_type = '"+f.PayloadType+"'")`)),
+			in("PoisonStore.poisonWhere", replace(`t.add(f.PayloadType != "", …)`, `t.add(f.PayloadType != "", "payload_type = '"+f.PayloadType+"'")`)),
 			wild, `type ".*: got`},
-		{"console 25: poisoned messages of all prefixes", in("Store.PoisonedHead", text("{poisoned} WHERE", "poisoned_messages WHERE")), tables,
+		{"console 25: poisoned messages of all prefixes", in("PoisonStore.Head", text("{poisoned} WHERE", "poisoned_messages WHERE")), tables,
 			`message\?id=.*want status 404`},
 	}
 }

@@ -61,7 +61,7 @@ func flowMutants() []mutant {
 	rate := func(database string) suite { return inOutbox("TestARateHoldsOverAllProcesses/" + database) }
 	return []mutant{
 		{"limit: counted in one process", in("limiter.valid", returns("l.limit")), limit("sqlite"), `want 3 in 120`},
-		{"limit: a slot is taken from its owner", in("Store.TakeSlots", text("AND leased_until <= {now} ORDER BY n", "ORDER BY n")),
+		{"limit: a slot is taken from its owner", in("FlowStore.TakeSlots", text("AND leased_until <= {now} ORDER BY n", "ORDER BY n")),
 			limit("postgres"), `want 3 in 120`},
 		{"limit: a message without a slot runs on", in("dispatcher.withoutSlots", never("l.running > …")),
 			inOutbox("TestWhatRunsWithoutASlotIsCancelled/sqlite"), `gave up waiting: it is cancelled`},
@@ -69,7 +69,7 @@ func flowMutants() []mutant {
 		{"rate: not locked", in("RatedRequest.lock", text("{lock}", "")), inStore("TestStore/postgres/claim/eight_claimers_at_once_keep_to_a_rate"), `claimed at once: got`},
 		{"breaker: open in one process only", in("breaker.told", never("row.Opened != b.probing")),
 			inOutbox("TestABreakerOpensInAllProcesses/sqlite"), `gave up waiting: it is open everywhere`},
-		{"breaker: all processes probe", in("Store.TakeProbe", always("n == 1")), inStore("TestStore/sqlite/breakers"), `won:`},
+		{"breaker: all processes probe", in("FlowStore.TakeProbe", always("n == 1")), inStore("TestStore/sqlite/breakers"), `won:`},
 		{"breaker: successes do not count", in("breaker.count", drop("b.done++")), inOutbox("TestABreakerStaysClosedWhileMostIsDone/sqlite"),
 			`gave up waiting|want none`},
 	}

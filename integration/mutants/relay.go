@@ -40,7 +40,7 @@ func receiveMutants() []mutant {
 			`got \d+ acknowledged and [1-9]\d* rows, want none`},
 		{"relay: not deduplicated", in("acceptor.fresh", replace("!one.isNew(added)", "!one.isNew(added) && false")), perRelay("TestOneEffectEach"),
 			`effects other than one: got [1-9]`},
-		{"relay: receivers share an inbox", in("acceptor.writeTogether", argument("a.store.Receive", 2, `""`)),
+		{"relay: receivers share an inbox", in("acceptor.writeTogether", argument("a.store.Inbox.Receive", 2, `""`)),
 			perRelay("TestEachReceiverHasItsOwnInbox"), `got 1 messages, want one for each name`},
 		{"relay: the inbox key ignores the consumers", in("reader.understand", omit("cloudevents.JoinNames(consumers)")), perRelay("TestIDs"),
 			`messages: got map\[`},
@@ -48,14 +48,14 @@ func receiveMutants() []mutant {
 			perRelay("TestAnOlderInstanceLeavesANewTypeToNewerOnes"), `want the batch given back`},
 		{"relay: a replayed record is live", in("reader.understand", drop("m.Replay = r.receiver.replay")), perRelay("TestAReplayFromTheBroker"),
 			`replay: got \[mail`},
-		{"relay: retention forgets other receivers", in("Store.Forget", text("receiver = ? AND received_at", "receiver <> ? AND received_at")),
+		{"relay: retention forgets other receivers", in("InboxStore.Forget", text("receiver = ? AND received_at", "receiver <> ? AND received_at")),
 			inStore("TestStore/postgres/inbox"), `left of b`},
 	}
 }
 
 func receivedApart() mistake {
-	return in("acceptor.writeTogether", replace("added, err := a.store.Receive(ctx, tx, a.receiver.name, hashes)", "var added map[string]bool; "+
-		"err := txn.InTx(ctx, a.db, func(tx bun.Tx) (err error) { added, err = a.store.Receive(ctx, tx, a.receiver.name, hashes); return err })"))
+	return in("acceptor.writeTogether", replace("added, err := a.store.Inbox.Receive(ctx, tx, a.receiver.name, hashes)", "var added map[string]bool; "+
+		"err := txn.InTx(ctx, a.db, func(tx bun.Tx) (err error) { added, err = a.store.Inbox.Receive(ctx, tx, a.receiver.name, hashes); return err })"))
 }
 
 // parkMutants lose or double what cannot be taken, or what comes with it.
@@ -82,9 +82,9 @@ func moveMutants() []mutant {
 			`names while they run: got`},
 		{"move: every alias is renamed", in("run.rename", without("to.Forwards()")), perRelay("TestWhoKeepsTheFormerName"),
 			`names while they run: got \[charge-card make-bill`},
-		{"move: renamed without asking for the claim", in("Store.fenceFormer", replace("return nil, errNotHeld", "return rows, nil")),
+		{"move: renamed without asking for the claim", in("ClaimStore.fenceFormer", replace("return nil, errNotHeld", "return rows, nil")),
 			stored("postgres"), `renamed by somebody else`},
-		{"move: an insert id is pending twice", in("Store.dropKeys", drop("delete")), stored("sqlite"), `rename: got error`},
+		{"move: an insert id is pending twice", in("ClaimStore.dropKeys", drop("delete")), stored("sqlite"), `rename: got error`},
 	}
 }
 

@@ -25,7 +25,7 @@ func settleMutants() []mutant {
 		{"settle: poisoned under an id that is taken",
 			in("PoisonedID", text("CASE WHEN EXISTS (SELECT 1 FROM {poisoned} p WHERE p.id = {id})", "CASE WHEN FALSE")),
 			inStore("TestPoisoningFindsAFreeID/sqlite"), `gave up waiting: poisoned again`},
-		{"lease: not renewed", in("run.renew", replace("r.store.Extend(…)", "[]int64(nil), error(nil)")),
+		{"lease: not renewed", in("run.renew", replace("r.store.Claims.Extend(…)", "[]int64(nil), error(nil)")),
 			inOutbox("TestATrickleDoesNotPutOffTheKeeper"), `got 1 claims recovered`},
 		{"lease: a consumer starts after it", in("call.held", returns("true")), tests("internal/engine", "TestNoHandlerBeginsAfterItsLease"),
 			`one, lease over true: got 1 runs`},
@@ -41,7 +41,7 @@ func releaseAttempted() mistake {
 
 func removedFirst() mistake {
 	return in("task.consume", before("r.invoke",
-		"if _, err := r.store.Remove(ctx, r.db, store.Session{}, t.row.ID); err != nil { return err }"))
+		"if _, err := r.store.Claims.Remove(ctx, r.db, store.Session{}, t.row.ID); err != nil { return err }"))
 }
 
 // transactionMutants break what a transaction promises: that of a consumer, and that of a caller.
@@ -50,7 +50,7 @@ func transactionMutants() []mutant {
 		{"tx: the fence does not check the claim", in("postgres.fenceRowsSQL",
 			text("EXISTS (SELECT 1 FROM {claims} c WHERE c.id = w.claim AND c.owner = ? AND m.id = ANY(c.message_ids))", "? <> ''")),
 			inStore("TestStore/postgres/transaction"), `fence, (release|another owner|a foreign claim)`},
-		{"tx: a failed message leaves its writes to its group", in("Store.Undo", text("ROLLBACK TO SAVEPOINT", "SAVEPOINT")),
+		{"tx: a failed message leaves its writes to its group", in("ClaimStore.Undo", text("ROLLBACK TO SAVEPOINT", "SAVEPOINT")),
 			inOutbox("TestOneOfAGroupFailsAlone"), `message 7: got effects in attempts \[`},
 		{"tx: a group succeeds although its commit failed", in("group.settle", replace("g.oneByOne(s.done)", "answer(s.done, nil)")),
 			inOutbox("TestOneOfAGroupBreaksTheTransaction"), `message \d+: got effects in attempts \[\]`},

@@ -57,7 +57,7 @@ func TestMessagesByID(t *testing.T) {
 		a.ProduceMany(2)
 		d := serviceOf(t, db, a.Registry)
 		claim := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), a.Registry.Tables()))
-		held := testapp.Must[store.Claim](t)(claim.Claim(t.Context(), db, store.ClaimRequest{Owner: "o", Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "d", Payload: testapp.Order{}.PayloadType(), Limit: 1}}}))
+		held := testapp.Must[store.Claim](t)(claim.Claims.Claim(t.Context(), db, store.ClaimRequest{Owner: "o", Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "d", Payload: testapp.Order{}.PayloadType(), Limit: 1}}}))
 		ids := store.Each(a.Pending(), func(m testapp.Row) int64 { return m.ID })
 		found := testapp.Must[[]admin.Message](t)(d.As(someone(ops.Viewer)).MessagesByID(t.Context(), append(ids[1:], ids[3]+1000)...))
 		for _, m := range found {

@@ -181,12 +181,12 @@ func BenchmarkClaimSettle(b *testing.B) {
 				b.Fatal(err)
 			}
 			b.StartTimer()
-			claim, err := s.Claim(b.Context(), db, store.ClaimRequest{Owner: "bench", Lease: time.Minute, MaxBytes: 1 << 30,
+			claim, err := s.Claims.Claim(b.Context(), db, store.ClaimRequest{Owner: "bench", Lease: time.Minute, MaxBytes: 1 << 30,
 				Wants: []store.Want{{Consumer: "count", Payload: "user.signed_up", Limit: size}}})
 			if err != nil || len(claim.Messages) != size {
 				b.Fatalf("claim: got %d messages, %v", len(claim.Messages), err)
 			}
-			if _, err := s.Finish(b.Context(), db, "bench", []int64{claim.ID}); err != nil {
+			if _, err := s.Claims.Finish(b.Context(), db, "bench", []int64{claim.ID}); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -291,7 +291,7 @@ func TestAFreshProcessLetsOwnersRenew(t *testing.T) {
 		<-time.After(10 * time.Second) // an outage
 		r := a.StartWith(ctx, outbox.ProcessorConfig{LeaseDuration: 3 * time.Second})
 		<-time.After(1500 * time.Millisecond)
-		if held, err := testapp.Must[*store.Store](t)(store.For(a.DB.Dialect().Name(), bus.Tables{})).Extend(ctx, a.DB, "vanished", time.Minute); err != nil || len(held) != 1 {
+		if held, err := testapp.Must[*store.Store](t)(store.For(a.DB.Dialect().Name(), bus.Tables{})).Claims.Extend(ctx, a.DB, "vanished", time.Minute); err != nil || len(held) != 1 {
 			t.Fatalf("renewal right after the outage: got %v, %v, want the claim", held, err)
 		}
 		<-time.After(10 * time.Second)

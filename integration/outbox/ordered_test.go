@@ -405,7 +405,7 @@ func TestACrashIsTheFirstOnes(t *testing.T) {
 		a.Exec("INSERT INTO message_claims (owner, solo, claimed_at, leased_until, consumer_type, message_ids, lanes) SELECT 'dead', FALSE, " + testapp.NowOf(db) + ", " + testapp.In(db, -time.Second) + ", 'c', " +
 			fmt.Sprintf(list, "id") + ", " + fmt.Sprintf(list, "lane"))
 		st := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{}))
-		testapp.Must[store.Recovered](t)(st.Recover(t.Context(), db, 8))
+		testapp.Must[store.Recovered](t)(st.Claims.Recover(t.Context(), db, 8))
 		for _, row := range a.Pending() {
 			first := strings.Contains(row.Payload, `"N":1`)
 			if want := -10000; row.Crashes != want && !first || first && row.Crashes != want+1 {

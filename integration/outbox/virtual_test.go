@@ -176,7 +176,7 @@ func vanish(ctx context.Context, a *app, lease time.Duration, solo bool) {
 	if solo {
 		request.Select = store.Killers
 	}
-	claim, err := s.Claim(ctx, a.DB, request)
+	claim, err := s.Claims.Claim(ctx, a.DB, request)
 	if err != nil || claim.ID == 0 {
 		a.Fatalf("claim of a vanished owner: got %+v, %v", claim, err)
 	}

@@ -48,7 +48,7 @@ func TestAdminReadsIndexes(t *testing.T) {
 		if cancelled.Changed != 3 || ran.Changed != 3 {
 			t.Errorf("changes: got %+v and %+v, want 3 each", cancelled, ran)
 		}
-		claim, claimErr := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{})).Claim(ctx, db,
+		claim, claimErr := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{})).Claims.Claim(ctx, db,
 			store.ClaimRequest{Owner: "o", Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "c7", Payload: "order.placed", Limit: 5}}})
 		held, heldErr := client.ClaimMessages(ctx, hooked, claim.ID)
 		if len(held) != 5 || len(claim.Messages) != 5 {

@@ -23,7 +23,7 @@ func BenchmarkSettle(b *testing.B) {
 					s, c := claimOf(b, db, size)
 					b.StartTimer()
 					for ; len(c.Messages) > 0; c.Messages = c.Messages[part:] {
-						settled, err := s.Settle(b.Context(), db, "bench", time.Minute, mixed(c, part))
+						settled, err := s.Claims.Settle(b.Context(), db, "bench", time.Minute, mixed(c, part))
 						if err != nil || settled.Applied != part {
 							b.Fatalf("settle: got %+v, %v", settled, err)
 						}
@@ -42,7 +42,7 @@ func claimOf(tb testing.TB, db *bun.DB, n int) (*store.Store, store.Claim) {
 	for i := range wants {
 		wants[i].Limit = n / len(wants)
 	}
-	c, err := s.Claim(tb.Context(), db, store.ClaimRequest{Owner: "bench", Lease: time.Minute, MaxBytes: 1 << 30, Wants: wants})
+	c, err := s.Claims.Claim(tb.Context(), db, store.ClaimRequest{Owner: "bench", Lease: time.Minute, MaxBytes: 1 << 30, Wants: wants})
 	if err != nil || len(c.Messages) != n {
 		tb.Fatalf("claim: got %d messages, %v, want %d", len(c.Messages), err, n)
 	}
@@ -58,17 +58,17 @@ func BenchmarkClaimBehind(b *testing.B) {
 				s, wants := backlogOfTwenty(b, db, held+500)
 				r := store.ClaimRequest{Owner: "others", Lease: time.Hour, MaxBytes: 1 << 30, Wants: wants}
 				for range held / 500 {
-					if c, err := s.Claim(b.Context(), db, r); err != nil || len(c.Messages) != 500 {
+					if c, err := s.Claims.Claim(b.Context(), db, r); err != nil || len(c.Messages) != 500 {
 						b.Fatalf("claim of others: got %d messages, %v", len(c.Messages), err)
 					}
 				}
 				r.Owner = "bench"
 				for b.Loop() {
-					c, err := s.Claim(b.Context(), db, r)
+					c, err := s.Claims.Claim(b.Context(), db, r)
 					if err != nil || len(c.Messages) != 500 {
 						b.Fatalf("claim: got %d messages, %v", len(c.Messages), err)
 					}
-					if err := s.Disclaim(b.Context(), db, "bench", []int64{c.ID}); err != nil {
+					if err := s.Claims.Disclaim(b.Context(), db, "bench", []int64{c.ID}); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -82,7 +82,7 @@ func backlogOfTwenty(tb testing.TB, db *bun.DB, n int) (*store.Store, []store.Wa
 	tb.Helper()
 	s, err := store.For(db.Dialect().Name(), bus.Tables{})
 	if err == nil {
-		err = s.Migrate(tb.Context(), db)
+		err = s.Schema.Migrate(tb.Context(), db)
 	}
 	rows := make([]store.NewMessage, n)
 	for i := range rows {
@@ -90,7 +90,7 @@ func backlogOfTwenty(tb testing.TB, db *bun.DB, n int) (*store.Store, []store.Wa
 		rows[i].MessageID[0], rows[i].MessageID[1] = byte(i), byte(i>>8)
 	}
 	if err == nil {
-		_, err = s.Insert(tb.Context(), db, rows)
+		_, err = s.Outbox.Insert(tb.Context(), db, rows)
 	}
 	if err != nil {
 		tb.Fatal(err)

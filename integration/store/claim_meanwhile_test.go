@@ -53,10 +53,10 @@ func claimMeanwhile(t *testing.T, open func(testing.TB) *bun.DB, locks string) {
 		return r
 	}
 	for name, happens := range map[string]func(context.Context, world) error{
-		"paused": func(ctx context.Context, w world) error { return w.Pause(ctx, w.db, []string{"c1"}, "", "") },
+		"paused": func(ctx context.Context, w world) error { return w.Flow.Pause(ctx, w.db, []string{"c1"}, "", "") },
 		"claimed": func(ctx context.Context, w world) error {
-			_, clean := w.Claim(ctx, w.db, request("b", store.Clean, "c1"))
-			_, suspects := w.Claim(ctx, w.db, request("b", store.Suspects, "c1"))
+			_, clean := w.Claims.Claim(ctx, w.db, request("b", store.Clean, "c1"))
+			_, suspects := w.Claims.Claim(ctx, w.db, request("b", store.Suspects, "c1"))
 			return errors.Join(clean, suspects)
 		},
 		"put off":     exec("UPDATE consumer_messages SET available_after = 1 << 60 WHERE consumer_type = 'c1'"),
@@ -72,14 +72,14 @@ func claimMeanwhile(t *testing.T, open func(testing.TB) *bun.DB, locks string) {
 					return testapp.Must[*store.Store](t)(store.For(w.db.Dialect().Name(), bus.Tables{}))
 				}
 				w.Store = newStore() // another process
-				if err := w.Migrate(t.Context(), w.db); err != nil {
+				if err := w.Schema.Migrate(t.Context(), w.db); err != nil {
 					t.Fatal(err)
 				}
 				var rows []store.NewMessage // 20 of each consumer, of which 10 have crashed
 				for i := range 40 {
 					rows = append(rows, store.NewMessage{MessageID: uuid.New(), ConsumerType: fmt.Sprint("c", i%2), PayloadType: "p", Payload: "{}"})
 				}
-				_, err := w.Insert(t.Context(), w.db, rows)
+				_, err := w.Outbox.Insert(t.Context(), w.db, rows)
 				if err := errors.Join(err, exec("UPDATE consumer_messages SET available_after = 0, crashes = CASE WHEN id % 4 >= 2 THEN 1 ELSE 0 END")(t.Context(), w)); err != nil {
 					t.Fatal(err)
 				}
@@ -92,7 +92,7 @@ func claimMeanwhile(t *testing.T, open func(testing.TB) *bun.DB, locks string) {
 						}
 					}
 				}))
-				c, err := newStore().Claim(t.Context(), hooked, request("a", selection, "c0", "c1"))
+				c, err := newStore().Claims.Claim(t.Context(), hooked, request("a", selection, "c0", "c1"))
 				if err != nil || !happened {
 					t.Fatalf("claim: got error %v, happened %v, want none and true", err, happened)
 				}

@@ -48,9 +48,9 @@ func TestForeignMessagesAreInNobodysWay(t *testing.T) {
 		a.Fill(200_000, "old")
 		s, ctx := storeOf(t, db), t.Context()
 		wants := []store.Want{{Consumer: "c", Payload: "order.placed", Limit: 10}, {Consumer: "d", Payload: "order.placed", Limit: 10}}
-		probe := quickest(t, func() error { _, err := s.Probe(ctx, db, wants); return err })
+		probe := quickest(t, func() error { _, err := s.Claims.Probe(ctx, db, wants); return err })
 		claim := quickest(t, func() error {
-			_, err := s.Claim(ctx, db, store.ClaimRequest{Owner: "o", Lease: time.Minute, Wants: wants, MaxBytes: 1})
+			_, err := s.Claims.Claim(ctx, db, store.ClaimRequest{Owner: "o", Lease: time.Minute, Wants: wants, MaxBytes: 1})
 			return err
 		})
 		if limit := 25 * time.Millisecond; probe > limit || claim > limit {
@@ -73,7 +73,7 @@ func TestAClaimReadsNoMoreThanItTakes(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
-			c, err := storeOf(t, db).Claim(t.Context(), db, request)
+			c, err := storeOf(t, db).Claims.Claim(t.Context(), db, request)
 			runtime.ReadMemStats(&after)
 			if err != nil || len(c.Messages) != 4 || !c.Cut {
 				t.Fatalf("claim: got %d messages, cut %t, %v, want 4 and the others left", len(c.Messages), c.Cut, err)
@@ -103,7 +103,7 @@ func TestQueuesOfManyConsumers(t *testing.T) {
 			names = append(names, fmt.Sprintf("idle-%05d", i))
 		}
 		began := time.Now()
-		stats, err := storeOf(t, db).Stats(t.Context(), db, names)
+		stats, err := storeOf(t, db).Reports.Stats(t.Context(), db, names)
 		if err != nil {
 			t.Fatal(err)
 		}

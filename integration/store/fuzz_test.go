@@ -97,7 +97,7 @@ func fuzzDatabases(f *testing.F) []stored {
 		if err != nil {
 			f.Fatal(err)
 		}
-		if err := s.Migrate(context.Background(), db); err != nil {
+		if err := s.Schema.Migrate(context.Background(), db); err != nil {
 			f.Fatal(err)
 		}
 		all = append(all, stored{db, s, registry, producer})
@@ -116,7 +116,7 @@ func (d stored) clear(t *testing.T) {
 
 func (d stored) claim(t *testing.T) store.Claim {
 	t.Helper()
-	c, err := d.store.Claim(t.Context(), d.db, store.ClaimRequest{
+	c, err := d.store.Claims.Claim(t.Context(), d.db, store.ClaimRequest{
 		Owner: "o", Lease: time.Minute, MaxBytes: 1 << 30, Wants: []store.Want{{Consumer: "c", Payload: "raw", Limit: 100}},
 	})
 	if err != nil {
@@ -224,7 +224,7 @@ func (d stored) consumed(t *testing.T, text string) {
 			want[o]++
 		}
 	}
-	if _, err := d.store.Insert(t.Context(), d.db, rows); err != nil {
+	if _, err := d.store.Outbox.Insert(t.Context(), d.db, rows); err != nil {
 		t.Fatal(err)
 	}
 	a := &app{T: t, DB: d.db, Registry: registry}
@@ -263,7 +263,7 @@ func (d stored) outcomes(t *testing.T, text, reason string) {
 	for i := range rows {
 		rows[i] = store.NewMessage{ConsumerType: "c", PayloadType: "raw", Payload: "{}"}
 	}
-	if _, err := d.store.Insert(t.Context(), d.db, rows); err != nil {
+	if _, err := d.store.Outbox.Insert(t.Context(), d.db, rows); err != nil {
 		t.Fatal(err)
 	}
 	c := d.claim(t)
@@ -276,7 +276,7 @@ func (d stored) outcomes(t *testing.T, text, reason string) {
 	for i := range results {
 		results[i].Claim, results[i].Message = c.ID, c.Messages[i].ID
 	}
-	settled, err := d.store.Settle(t.Context(), d.db, "o", time.Minute, results)
+	settled, err := d.store.Claims.Settle(t.Context(), d.db, "o", time.Minute, results)
 	if err != nil || settled.Applied != len(results) {
 		t.Fatalf("%s: settle: got %+v and error %v, want all applied", d.db.Dialect().Name(), settled, err)
 	}
@@ -284,13 +284,13 @@ func (d stored) outcomes(t *testing.T, text, reason string) {
 	if len(failed) != 2 || failed[0].Errors != list || failed[1].Errors != errorlog.Clean(text, 0) {
 		t.Fatalf("%s: failed: got %+v, want the lists %q and %q", d.db.Dialect().Name(), failed, list, text)
 	}
-	poisoned, err := d.store.PoisonedMessages(t.Context(), d.db, store.PoisonFilter{}, 10)
+	poisoned, err := d.store.Poison.List(t.Context(), d.db, store.PoisonFilter{}, 10)
 	if err != nil || len(poisoned) != 1 || poisoned[0].Errors != list || poisoned[0].Reason != errorlog.Clean(reason, maxText) {
 		t.Fatalf("%s: poisoned: got %+v and error %v, want the list %q and the reason %q", d.db.Dialect().Name(), poisoned, err, list, reason)
 	}
 	if reason != "" && !strings.ContainsAny(reason, "\x00\ufffd") {
 		part := poisoned[0].Reason // every character of it, those with a meaning in LIKE too
-		if found, err := d.store.PoisonedMessages(t.Context(), d.db, store.PoisonFilter{Error: part}, 10); err != nil || len(found) != 1 {
+		if found, err := d.store.Poison.List(t.Context(), d.db, store.PoisonFilter{Error: part}, 10); err != nil || len(found) != 1 {
 			t.Fatalf("%s: search for %q: got %d and error %v, want 1", d.db.Dialect().Name(), part, len(found), err)
 		}
 	}
@@ -324,11 +324,11 @@ func (d stored) tables(t *testing.T, tables bus.Tables) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := s.Migrate(t.Context(), d.db); err != nil {
+		if err := s.Schema.Migrate(t.Context(), d.db); err != nil {
 			t.Fatalf("migrate %+v: %v", tables, err)
 		}
 	}
-	if _, err := s.Insert(t.Context(), d.db, []store.NewMessage{{ConsumerType: "c", PayloadType: "raw", Payload: "{}", InsertID: "i"}}); err != nil {
+	if _, err := s.Outbox.Insert(t.Context(), d.db, []store.NewMessage{{ConsumerType: "c", PayloadType: "raw", Payload: "{}", InsertID: "i"}}); err != nil {
 		t.Fatalf("insert into %+v: %v", tables, err)
 	}
 	for _, name := range []string{
@@ -400,7 +400,7 @@ func (d stored) fired(t *testing.T, expression, zone string) {
 		{PayloadType: "raw", Payload: []byte("good"), CronExpression: "@yearly", CronTimezone: "UTC", AvailableAfter: due},
 		{PayloadType: "raw", Payload: []byte("bad"), CronExpression: "@yearly", CronTimezone: zone, AvailableAfter: due},
 	} {
-		if _, err := d.store.SaveSchedule(t.Context(), d.db, row); err != nil {
+		if _, err := d.store.Schedules.Save(t.Context(), d.db, row); err != nil {
 			t.Fatal(err)
 		}
 	}

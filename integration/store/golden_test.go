@@ -121,30 +121,30 @@ func goldenOperations() []goldenOperation {
 	suspects.Select, suspects.Limit = store.Suspects, 8
 	solo.Select, solo.Limit, solo.Solo = store.Killers, 1, true
 	claim := func(r store.ClaimRequest) func(*golden) error {
-		return func(g *golden) error { _, err := g.Claim(g.Context(), g.db, r); return err }
+		return func(g *golden) error { _, err := g.Claims.Claim(g.Context(), g.db, r); return err }
 	}
 	return []goldenOperation{
 		{"server", func(g *golden) error { _, err := g.Server(g.Context(), g.db); return err }},
 		{"check", func(g *golden) error { _, err := g.Check(g.Context(), g.db); return err }},
-		{"migrate", func(g *golden) error { return g.Migrate(g.Context(), g.db) }},
-		{"check_schema", func(g *golden) error { return g.CheckSchema(g.Context(), g.db) }},
+		{"migrate", func(g *golden) error { return g.Schema.Migrate(g.Context(), g.db) }},
+		{"check_schema", func(g *golden) error { return g.Schema.CheckSchema(g.Context(), g.db) }},
 		{"diagnose", (*golden).diagnose},
 		{"insert", func(g *golden) error { return g.insert("") }},
 		{"insert_keyed", func(g *golden) error { return g.insert("order:1") }},
-		{"probe", func(g *golden) error { _, err := g.Probe(g.Context(), g.db, wants); return err }},
+		{"probe", func(g *golden) error { _, err := g.Claims.Probe(g.Context(), g.db, wants); return err }},
 		{"claim", claim(clean)},
 		{"claim_suspects", claim(suspects)},
 		{"claim_killers", claim(solo)},
-		{"extend", func(g *golden) error { _, err := g.Extend(g.Context(), g.db, owner, 30*time.Second); return err }},
+		{"extend", func(g *golden) error { _, err := g.Claims.Extend(g.Context(), g.db, owner, 30*time.Second); return err }},
 		{"settle", func(g *golden) error { return g.settle(owner) }},
 		{"fence", func(g *golden) error {
 			f := store.Fence{Owner: owner, Idle: 15 * time.Second, Messages: []store.Fenced{{Claim: 1, ID: 5}}}
-			return g.db.RunInTx(g.Context(), nil, func(ctx context.Context, tx bun.Tx) error { _, err := g.Fence(ctx, tx, f); return err })
+			return g.db.RunInTx(g.Context(), nil, func(ctx context.Context, tx bun.Tx) error { _, err := g.Claims.Fence(ctx, tx, f); return err })
 		}},
-		{"remove", func(g *golden) error { _, err := g.Remove(g.Context(), g.db, store.Session{}, 5); return err }},
-		{"exists", func(g *golden) error { _, err := g.Exists(g.Context(), g.db, 5); return err }},
-		{"finish", func(g *golden) error { _, err := g.Finish(g.Context(), g.db, owner, []int64{1, 2}); return err }},
-		{"disclaim", func(g *golden) error { return g.Disclaim(g.Context(), g.db, owner, []int64{1, 2}) }},
+		{"remove", func(g *golden) error { _, err := g.Claims.Remove(g.Context(), g.db, store.Session{}, 5); return err }},
+		{"exists", func(g *golden) error { _, err := g.Claims.Exists(g.Context(), g.db, 5); return err }},
+		{"finish", func(g *golden) error { _, err := g.Claims.Finish(g.Context(), g.db, owner, []int64{1, 2}); return err }},
+		{"disclaim", func(g *golden) error { return g.Claims.Disclaim(g.Context(), g.db, owner, []int64{1, 2}) }},
 		{"recover", (*golden).recover},
 		{"notify", func(g *golden) error {
 			channel, ok := g.Channel()
@@ -153,33 +153,33 @@ func goldenOperations() []goldenOperation {
 			}
 			return g.Notify(g.Context(), g.db, channel, "sender messages")
 		}},
-		{"unregistered", func(g *golden) error { _, err := g.Unhandled(g.Context(), g.db, wants); return err }},
+		{"unregistered", func(g *golden) error { _, err := g.Claims.Unhandled(g.Context(), g.db, wants); return err }},
 		{"pause", func(g *golden) error {
-			return g.Pause(g.Context(), g.db, []string{"update-stock"}, "ann", "since the deploy")
+			return g.Flow.Pause(g.Context(), g.db, []string{"update-stock"}, "ann", "since the deploy")
 		}},
-		{"resume", func(g *golden) error { _, err := g.Resume(g.Context(), g.db, []string{"update-stock"}); return err }},
+		{"resume", func(g *golden) error { _, err := g.Flow.Resume(g.Context(), g.db, []string{"update-stock"}); return err }},
 		{"list_pending", func(g *golden) error {
 			f := store.PendingFilter{Consumer: "send-receipt", State: store.Ready, After: store.PendingPlace{Consumer: "send-receipt", At: place.At, ID: 1}}
-			_, err := g.PendingMessages(g.Context(), g.db, f, 50)
+			_, err := g.Pending.List(g.Context(), g.db, f, 50)
 			return err
 		}},
 		{"examine_pending", func(g *golden) error {
 			f := store.PendingFilter{Consumer: "send-receipt", Retrying: true, After: store.PendingPlace{Consumer: "send-receipt", At: place.At, ID: 1}}
-			_, err := g.ExaminePending(g.Context(), g.db, f, 2000, 50)
+			_, err := g.Pending.Examine(g.Context(), g.db, f, 2000, 50)
 			return err
 		}},
-		{"claimed_messages", func(g *golden) error { _, err := g.ClaimedMessages(g.Context(), g.db, 1); return err }},
-		{"head_pending", func(g *golden) error { _, _, err := g.PendingHead(g.Context(), g.db, 3, 1000); return err }},
-		{"get_pending", func(g *golden) error { _, _, err := g.PendingMessage(g.Context(), g.db, 3, true); return err }},
+		{"claimed_messages", func(g *golden) error { _, err := g.Pending.ClaimedMessages(g.Context(), g.db, 1); return err }},
+		{"head_pending", func(g *golden) error { _, _, err := g.Pending.Head(g.Context(), g.db, 3, 1000); return err }},
+		{"get_pending", func(g *golden) error { _, _, err := g.Pending.Get(g.Context(), g.db, 3, true); return err }},
 		{"cancel", (*golden).cancel},
 		{"insert_pending", func(g *golden) error { return g.insert("order:3") }},
 		{"settle_poison", (*golden).settlePoison},
 		{"poison_groups", (*golden).poisonGroups},
 		{"preview_poisoned", func(g *golden) error {
-			_, err := g.PreviewPoisoned(g.Context(), g.db, store.PoisonFilter{Fingerprint: store.Unclassified}, [][]string{{"update-stock", "stock"}}, 100)
+			_, err := g.Poison.Preview(g.Context(), g.db, store.PoisonFilter{Fingerprint: store.Unclassified}, [][]string{{"update-stock", "stock"}}, 100)
 			return err
 		}},
-		{"head_poisoned", func(g *golden) error { _, _, err := g.PoisonedHead(g.Context(), g.db, 1, 100); return err }},
+		{"head_poisoned", func(g *golden) error { _, _, err := g.Poison.Head(g.Context(), g.db, 1, 100); return err }},
 		{"requeue", (*golden).requeue},
 		{"settle_free", (*golden).settleFree},
 		{"insert_lanes", func(g *golden) error { return g.insertLanes("lane:1") }},
@@ -190,28 +190,28 @@ func goldenOperations() []goldenOperation {
 			return claim(stuck)(g)
 		}},
 		{"probe_lanes", func(g *golden) error {
-			_, err := g.ProbeLanes(g.Context(), g.db, []store.LaneLook{{Source: goldenSource(), After: 3}}, true)
+			_, err := g.Claims.ProbeLanes(g.Context(), g.db, []store.LaneLook{{Source: goldenSource(), After: 3}}, true)
 			return err
 		}},
-		{"settle_lanes", func(g *golden) error { return g.settleLanes("lane:2", owner, g.Settle) }},
-		{"settle_lanes_free", func(g *golden) error { return g.settleLanes("lane:3", owner, g.SettleFree) }},
+		{"settle_lanes", func(g *golden) error { return g.settleLanes("lane:2", owner, g.Claims.Settle) }},
+		{"settle_lanes_free", func(g *golden) error { return g.settleLanes("lane:3", owner, g.Claims.SettleFree) }},
 		{"receive", func(g *golden) error {
 			return g.db.RunInTx(g.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-				_, err := g.Receive(ctx, tx, "from-orders", []string{"000102030405060708090a0b0c0d0e0f"})
+				_, err := g.Inbox.Receive(ctx, tx, "from-orders", []string{"000102030405060708090a0b0c0d0e0f"})
 				return err
 			})
 		}},
 		{"forget_received", func(g *golden) error {
-			_, err := g.Forget(g.Context(), g.db, "from-orders", time.Hour, 1000)
+			_, err := g.Inbox.Forget(g.Context(), g.db, "from-orders", time.Hour, 1000)
 			return err
 		}},
-		{"inbox", func(g *golden) error { _, err := g.Inbox(g.Context(), g.db, "from-orders", 10000); return err }},
+		{"inbox", func(g *golden) error { _, err := g.Inbox.Size(g.Context(), g.db, "from-orders", 10000); return err }},
 		{"waiting", func(g *golden) error {
-			_, err := g.Waiting(g.Context(), g.db, []string{"send-receipt"}, 100001)
+			_, err := g.Inbox.Waiting(g.Context(), g.db, []string{"send-receipt"}, 100001)
 			return err
 		}},
 		{"insert_many", func(g *golden) error {
-			_, err := g.Insert(g.Context(), g.db, slices.Repeat(goldenRows(""), 2))
+			_, err := g.Outbox.Insert(g.Context(), g.db, slices.Repeat(goldenRows(""), 2))
 			return err
 		}},
 		{"rename", func(g *golden) error { return g.rename(owner) }},
@@ -219,7 +219,7 @@ func goldenOperations() []goldenOperation {
 }
 
 func (g *golden) insert(key string) error {
-	_, err := g.Insert(g.Context(), g.db, goldenRows(key))
+	_, err := g.Outbox.Insert(g.Context(), g.db, goldenRows(key))
 	return err
 }
 
@@ -229,15 +229,15 @@ func (g *golden) rename(owner string) error {
 	rows[0].ConsumerType = "charge-card"
 	rows = append(rows, rows[0])
 	rows[1].InsertID, rows[1].Headers = "", ""
-	if _, err := g.Insert(g.Context(), g.db, rows); err != nil {
+	if _, err := g.Outbox.Insert(g.Context(), g.db, rows); err != nil {
 		return err
 	}
-	c, err := g.Claim(g.Context(), g.db, store.ClaimRequest{Owner: owner, Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "charge-card", Payload: "order.placed", Limit: 2}}})
+	c, err := g.Claims.Claim(g.Context(), g.db, store.ClaimRequest{Owner: owner, Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "charge-card", Payload: "order.placed", Limit: 2}}})
 	if err != nil || len(c.Messages) != 2 {
 		return fmt.Errorf("claim: got %d messages, error %v, want two", len(c.Messages), err)
 	}
 	g.sent.take()
-	_, err = g.Rename(g.Context(), g.db, owner, c.ID, []store.Former{{Message: &c.Messages[0], Name: "to-broker"}, {Message: &c.Messages[1], Name: "to-broker"}})
+	_, err = g.Claims.Rename(g.Context(), g.db, owner, c.ID, []store.Former{{Message: &c.Messages[0], Name: "to-broker"}, {Message: &c.Messages[1], Name: "to-broker"}})
 	return err
 }
 
@@ -250,13 +250,13 @@ func (g *golden) insertLanes(key string) error {
 	for i := range rows {
 		rows[i].OrderKey, rows[i].InsertID, rows[i].Delay = key, fmt.Sprint(key, i), 0
 	}
-	_, err := g.Insert(g.Context(), g.db, rows)
+	_, err := g.Outbox.Insert(g.Context(), g.db, rows)
 	return err
 }
 
 func (g *golden) claimLanes(owner string) error {
 	r := store.ClaimRequest{Owner: owner, Lease: time.Minute, Limit: 5, MaxBytes: 1 << 20, Lanes: &store.Lanes{Source: goldenSource(), Parks: true, Run: 5}}
-	_, err := g.Claim(g.Context(), g.db, r)
+	_, err := g.Claims.Claim(g.Context(), g.db, r)
 	return err
 }
 
@@ -266,7 +266,7 @@ func (g *golden) settleLanes(key, owner string, settle func(context.Context, *bu
 	if err := g.insertLanes(key); err != nil {
 		return err
 	}
-	c, err := g.Claim(g.Context(), g.db, r)
+	c, err := g.Claims.Claim(g.Context(), g.db, r)
 	if err != nil || len(c.Messages) != 2 {
 		return fmt.Errorf("claim: got %d messages, error %v, want two", len(c.Messages), err)
 	}
@@ -291,7 +291,7 @@ func goldenRows(key string) []store.NewMessage {
 }
 
 func (g *golden) settle(owner string) error {
-	_, err := g.Settle(g.Context(), g.db, owner, 30*time.Second, []store.Result{
+	_, err := g.Claims.Settle(g.Context(), g.db, owner, 30*time.Second, []store.Result{
 		{Claim: 1, Message: 1, Outcome: store.Failed, Delay: 10 * time.Second, Errors: `[{"attempt":1,"error":"it's \"bad\""}]`},
 		{Claim: 1, Message: 2, Outcome: store.Release},
 		{Claim: 1, Message: 4, Outcome: store.Done},
@@ -307,11 +307,11 @@ func (g *golden) recover() error {
 		return err
 	}
 	r := store.ClaimRequest{Owner: "vanished", Lease: -time.Second, MaxBytes: 1, Wants: []store.Want{{Consumer: "update-stock", Payload: "order.placed", Limit: 1}}}
-	if c, err := g.Claim(g.Context(), g.db, r); err != nil || c.ID == 0 {
+	if c, err := g.Claims.Claim(g.Context(), g.db, r); err != nil || c.ID == 0 {
 		return fmt.Errorf("claim of a vanished owner: got claim %d, error %v, want one", c.ID, err)
 	}
 	g.sent.take()
-	_, err := g.Recover(g.Context(), g.db, 3)
+	_, err := g.Claims.Recover(g.Context(), g.db, 3)
 	return err
 }
 
@@ -322,7 +322,7 @@ func (g *golden) cancel() error {
 		return err
 	}
 	g.sent.take()
-	_, err := g.ChangePending(g.Context(), g.db, []int64{last, 99}, store.PendingChange{Cancel: true})
+	_, err := g.Pending.Change(g.Context(), g.db, []int64{last, 99}, store.PendingChange{Cancel: true})
 	return err
 }
 
@@ -332,7 +332,7 @@ func (g *golden) claimOne(owner string) (store.Result, error) {
 		return store.Result{}, err
 	}
 	r := store.ClaimRequest{Owner: owner, Lease: time.Minute, MaxBytes: 1, Wants: []store.Want{{Consumer: "update-stock", Payload: "order.placed", Limit: 1}}}
-	c, err := g.Claim(g.Context(), g.db, r)
+	c, err := g.Claims.Claim(g.Context(), g.db, r)
 	if err != nil || len(c.Messages) != 1 {
 		return store.Result{}, fmt.Errorf("claim: got %d messages, error %v, want one", len(c.Messages), err)
 	}
@@ -349,7 +349,7 @@ func (g *golden) settleFree() error {
 		return err
 	}
 	g.sent.take()
-	_, err = g.SettleFree(g.Context(), g.db, "settler", time.Minute, []store.Result{held})
+	_, err = g.Claims.SettleFree(g.Context(), g.db, "settler", time.Minute, []store.Result{held})
 	return err
 }
 
@@ -361,30 +361,30 @@ func (g *golden) settlePoison() error {
 	}
 	held.Outcome = store.Poison
 	g.sent.take()
-	_, err = g.Settle(g.Context(), g.db, "poisoner", time.Minute, []store.Result{held})
+	_, err = g.Claims.Settle(g.Context(), g.db, "poisoner", time.Minute, []store.Result{held})
 	return err
 }
 
 // poisonGroups looks for groups and asks what they are.
 func (g *golden) poisonGroups() error {
-	groups, _, err := g.PoisonGroups(g.Context(), g.db, "", 500)
+	groups, _, err := g.Poison.Groups(g.Context(), g.db, "", 500)
 	if err != nil || len(groups) != 1 {
 		return fmt.Errorf("groups: got %d, error %v, want one", len(groups), err)
 	}
-	_, failed := g.FailuresOf(g.Context(), g.db, groups)
-	_, last := g.PoisonGroupsLast(g.Context(), g.db, groups)
-	_, sizes := g.PoisonGroupSizes(g.Context(), g.db, groups, 10_000)
+	_, failed := g.Poison.FailuresOf(g.Context(), g.db, groups)
+	_, last := g.Poison.GroupsLast(g.Context(), g.db, groups)
+	_, sizes := g.Poison.GroupSizes(g.Context(), g.db, groups, 10_000)
 	return errors.Join(failed, last, sizes)
 }
 
 // requeue requeues a message that was poisoned, under another name of its consumer.
 func (g *golden) requeue() error {
 	return g.db.RunInTx(g.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-		rows, err := g.LockPoisoned(ctx, tx, store.PoisonFilter{}, 10)
+		rows, err := g.Poison.Lock(ctx, tx, store.PoisonFilter{}, 10)
 		if err != nil || len(rows) == 0 {
 			return fmt.Errorf("lock: got %d poisoned messages, error %v, want some", len(rows), err)
 		}
-		_, err = g.Requeue(ctx, tx, rows, store.Requeuing{Renamed: map[string]string{rows[0].ConsumerType: "renamed"}})
+		_, err = g.Poison.Requeue(ctx, tx, rows, store.Requeuing{Renamed: map[string]string{rows[0].ConsumerType: "renamed"}})
 		return err
 	})
 }
@@ -393,7 +393,7 @@ func (g *golden) requeue() error {
 func (g *golden) diagnose() error {
 	var errs []error
 	for _, part := range []store.Vital{store.Weaknesses, store.Connections, store.Indexes, store.DeadRows, store.Holders} {
-		_, err := g.Diagnose(g.Context(), g.db, part)
+		_, err := g.Schema.Diagnose(g.Context(), g.db, part)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

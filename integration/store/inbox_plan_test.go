@@ -44,7 +44,7 @@ func TestForgettingReadsNoMoreThanItDeletes(t *testing.T) {
 		s := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{}))
 		var sent []string
 		hooked := db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) { sent = append(sent, query) }))
-		n, err := s.Forget(t.Context(), hooked, "from-shop", 7*24*time.Hour, limit)
+		n, err := s.Inbox.Forget(t.Context(), hooked, "from-shop", 7*24*time.Hour, limit)
 		if err != nil || n != limit || len(sent) != 1 {
 			t.Fatalf("forget: got %d, error %v and %d statements, want %d in one", n, err, len(sent), limit)
 		}
@@ -67,7 +67,7 @@ func TestReportsAreForgottenByTheirAge(t *testing.T) {
 		s := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{}))
 		var sent []string
 		hooked := db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) { sent = append(sent, query) }))
-		if n, err := s.ForgetReports(t.Context(), hooked, 100); err != nil || n != 0 || len(sent) != 5 {
+		if n, err := s.Reports.ForgetReports(t.Context(), hooked, 100); err != nil || n != 0 || len(sent) != 5 {
 			t.Fatalf("forget: got %d, error %v and %d statements, want 0 in 5", n, err, len(sent))
 		}
 		for _, query := range sent {
@@ -99,7 +99,7 @@ func TestAnInboxIsCountedByItsIndex(t *testing.T) {
 		a.Exec(map[dialect.Name]string{dialect.PG: "ANALYZE inbox_messages", dialect.MySQL: "ANALYZE TABLE inbox_messages", dialect.SQLite: "ANALYZE"}[db.Dialect().Name()])
 		var sent string
 		hooked := db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) { sent = query }))
-		inbox, err := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{})).Inbox(t.Context(), hooked, "b", 10_000)
+		inbox, err := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{})).Inbox.Size(t.Context(), hooked, "b", 10_000)
 		if err != nil || inbox.Hashes != 10_000 {
 			t.Fatalf("got %d hashes, error %v, want 10,000", inbox.Hashes, err)
 		}

@@ -118,21 +118,21 @@ func (l *ledger) explained(c store.Claim) []explained {
 	later := store.WithClock(l.ctx, func() time.Time { return time.Now().Add(time.Hour) })
 	suspects := store.ClaimRequest{Owner: "b", Lease: time.Minute, Wants: wants, Select: store.Suspects, Limit: 8}
 	return []explained{
-		{"claim", []string{due}, func(db *bun.DB) error { _, err := l.Claim(l.ctx, db, manyRequest("b")); return err }},
-		{"claim of crashed messages", []string{crashed}, func(db *bun.DB) error { _, err := l.Claim(l.ctx, db, suspects); return err }},
-		{"probe", []string{due, crashed}, func(db *bun.DB) error { _, err := l.Probe(l.ctx, db, wants); return err }},
-		{"settle", []string{key}, func(db *bun.DB) error { _, err := l.Settle(l.ctx, db, "a", time.Minute, results); return err }},
-		{"finish", []string{key}, func(db *bun.DB) error { _, err := l.Finish(l.ctx, db, "a", []int64{c.ID}); return err }},
-		{"recover", []string{key}, func(db *bun.DB) error { _, err := l.Recover(later, db, 3); return err }},
+		{"claim", []string{due}, func(db *bun.DB) error { _, err := l.Claims.Claim(l.ctx, db, manyRequest("b")); return err }},
+		{"claim of crashed messages", []string{crashed}, func(db *bun.DB) error { _, err := l.Claims.Claim(l.ctx, db, suspects); return err }},
+		{"probe", []string{due, crashed}, func(db *bun.DB) error { _, err := l.Claims.Probe(l.ctx, db, wants); return err }},
+		{"settle", []string{key}, func(db *bun.DB) error { _, err := l.Claims.Settle(l.ctx, db, "a", time.Minute, results); return err }},
+		{"finish", []string{key}, func(db *bun.DB) error { _, err := l.Claims.Finish(l.ctx, db, "a", []int64{c.ID}); return err }},
+		{"recover", []string{key}, func(db *bun.DB) error { _, err := l.Claims.Recover(later, db, 3); return err }},
 		{"fence", []string{key}, func(db *bun.DB) error {
-			_, err := l.Fence(l.ctx, db, store.Fence{Owner: "a", Idle: time.Minute, Messages: []store.Fenced{{Claim: c.ID, ID: first}}})
+			_, err := l.Claims.Fence(l.ctx, db, store.Fence{Owner: "a", Idle: time.Minute, Messages: []store.Fenced{{Claim: c.ID, ID: first}}})
 			return err
 		}},
-		{"exists", []string{key}, func(db *bun.DB) error { _, err := l.Exists(l.ctx, db, first); return err }},
-		{"remove", []string{key}, func(db *bun.DB) error { _, err := l.Remove(l.ctx, db, store.Session{}, first); return err }},
-		{"unregistered", []string{due}, func(db *bun.DB) error { _, err := l.Unhandled(l.ctx, db, wants); return err }},
-		{"stored consumers", nil, func(db *bun.DB) error { _, err := l.StoredConsumers(l.ctx, db); return err }},
-		{"stats", nil, func(db *bun.DB) error { _, err := l.Stats(l.ctx, db, manyConsumers()); return err }},
+		{"exists", []string{key}, func(db *bun.DB) error { _, err := l.Claims.Exists(l.ctx, db, first); return err }},
+		{"remove", []string{key}, func(db *bun.DB) error { _, err := l.Claims.Remove(l.ctx, db, store.Session{}, first); return err }},
+		{"unregistered", []string{due}, func(db *bun.DB) error { _, err := l.Claims.Unhandled(l.ctx, db, wants); return err }},
+		{"stored consumers", nil, func(db *bun.DB) error { _, err := l.Pending.StoredConsumers(l.ctx, db); return err }},
+		{"stats", nil, func(db *bun.DB) error { _, err := l.Reports.Stats(l.ctx, db, manyConsumers()); return err }},
 	}
 }
 
@@ -199,7 +199,7 @@ func (l *ledger) claimForExplain(claims int) store.Claim {
 	l.Helper()
 	var first store.Claim
 	for range claims {
-		c, err := l.Claim(l.ctx, l.db, manyRequest("a"))
+		c, err := l.Claims.Claim(l.ctx, l.db, manyRequest("a"))
 		if err != nil {
 			l.Fatalf("claim: %v", err)
 		}
@@ -261,7 +261,7 @@ func TestUnregisteredReadsNoDeadEntries(t *testing.T) {
 	l.fill(50_000, ledgerConsumers())
 	l.exec("DELETE FROM consumer_messages")
 	for name, wants := range map[string][]store.Want{"all taken": ledgerWants(1), "the last is not": ledgerWants(1)[:2]} {
-		plan := l.plan(func(db *bun.DB) error { _, err := l.Unhandled(l.ctx, db, wants); return err })
+		plan := l.plan(func(db *bun.DB) error { _, err := l.Claims.Unhandled(l.ctx, db, wants); return err })
 		var hit, read int
 		if _, after, ok := strings.Cut(plan, "Buffers: shared "); ok {
 			if _, err := fmt.Sscanf(after, "hit=%d read=%d", &hit, &read); hit == 0 {

@@ -210,7 +210,7 @@ func (s *stress) watcher(ctx context.Context) {
 
 func (s *stress) recoverer(ctx context.Context) {
 	for ctx.Err() == nil {
-		found, err := s.Recover(s.ctx, s.recoveries, 3)
+		found, err := s.Claims.Recover(s.ctx, s.recoveries, 3)
 		s.check("recover", err)
 		s.recovered.Add(int64(found.Claims))
 		s.poisoned.Add(int64(found.Poisoned))
@@ -223,7 +223,7 @@ func (s *stress) claimer(ctx context.Context, owner string, dice *rand.Rand) {
 	for renewed := time.Now(); ctx.Err() == nil; {
 		if time.Since(renewed) > stressLease/3 {
 			renewed = time.Now()
-			_, err := s.Extend(s.ctx, s.settles, owner, stressLease)
+			_, err := s.Claims.Extend(s.ctx, s.settles, owner, stressLease)
 			s.check("extend", err)
 		}
 		// Renewing renews all of an owner's claims, so what is to be lost needs another.
@@ -244,7 +244,7 @@ func (s *stress) claimer(ctx context.Context, owner string, dice *rand.Rand) {
 				wants[i].After = store.Position{}
 			}
 		}
-		c, err := s.Claim(s.ctx, s.claims, r)
+		c, err := s.Claims.Claim(s.ctx, s.claims, r)
 		s.check("claim", err)
 		if c.ID == 0 {
 			pause(ctx, time.Duration(dice.IntN(3000))*time.Microsecond)
@@ -279,7 +279,7 @@ func (s *stress) work(c store.Claim, owner string, fate int, dice *rand.Rand) {
 			s.settle(owner, results)
 		})
 	case fate < 24:
-		s.check("disclaim", s.Disclaim(s.ctx, s.claims, owner, []int64{c.ID}))
+		s.check("disclaim", s.Claims.Disclaim(s.ctx, s.claims, owner, []int64{c.ID}))
 	case fate < 34:
 		hold := time.Duration(dice.IntN(2 * int(stressLease)))
 		s.late.Go(func() { s.transact(owner, c, hold) })
@@ -344,14 +344,14 @@ func (s *stress) settleInParts(owner string, results []store.Result, dice *rand.
 }
 
 func (s *stress) settle(owner string, results []store.Result) {
-	settled, err := s.Settle(s.ctx, s.settles, owner, stressLease, results)
+	settled, err := s.Claims.Settle(s.ctx, s.settles, owner, stressLease, results)
 	s.check("settle", err)
 	s.applied.Add(int64(settled.Applied))
 	s.fenced.Add(int64(len(results) - settled.Applied))
 }
 
 func (s *stress) finish(owner string, c store.Claim) {
-	finished, err := s.Finish(s.ctx, s.settles, owner, []int64{c.ID})
+	finished, err := s.Claims.Finish(s.ctx, s.settles, owner, []int64{c.ID})
 	s.check("finish", err)
 	for _, f := range finished {
 		s.applied.Add(int64(f.Messages))
@@ -364,14 +364,14 @@ func (s *stress) transact(owner string, c store.Claim, hold time.Duration) {
 	for _, m := range c.Messages {
 		err := s.settles.RunInTx(s.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
 			f := store.Fence{Owner: owner, Idle: time.Minute, Messages: []store.Fenced{{Claim: c.ID, ID: m.ID, Attempts: m.Attempts, Crashes: m.Crashes}}}
-			if held, err := s.Fence(ctx, tx, f); err != nil || len(held) == 0 {
+			if held, err := s.Claims.Fence(ctx, tx, f); err != nil || len(held) == 0 {
 				return errors.Join(refused, err)
 			}
 			if _, err := tx.NewRaw("INSERT INTO audit (event, message) VALUES ('effect', ?)", m.ID).Exec(ctx); err != nil {
 				return err
 			}
 			<-time.After(hold / time.Duration(len(c.Messages)))
-			if removed, err := s.Remove(ctx, tx, store.Session{}, m.ID); err != nil || removed != 1 {
+			if removed, err := s.Claims.Remove(ctx, tx, store.Session{}, m.ID); err != nil || removed != 1 {
 				return fmt.Errorf("remove: got %d, error %v, want 1", removed, err)
 			}
 			return nil

@@ -40,7 +40,7 @@ func newLedger(t *testing.T, settings ...string) *ledger {
 	if l.Store, err = store.For(l.db.Dialect().Name(), bus.Tables{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Migrate(l.ctx, l.db); err != nil {
+	if err := l.Schema.Migrate(l.ctx, l.db); err != nil {
 		t.Fatalf("migrate: %v", err)
 	}
 	return l
@@ -72,7 +72,7 @@ func (l *ledger) add(n int) {
 	for i := range rows {
 		rows[i] = store.NewMessage{ConsumerType: ledgerConsumers()[i%3], PayloadType: "p", Payload: "{}"}
 	}
-	if err := testapp.Insist(func() error { _, err := l.Insert(l.ctx, l.db, rows); return err }); err != nil {
+	if err := testapp.Insist(func() error { _, err := l.Outbox.Insert(l.ctx, l.db, rows); return err }); err != nil {
 		l.Fatalf("insert: %v", err)
 	}
 }
@@ -132,7 +132,7 @@ func (l *ledger) claimTogether(db *bun.DB, round, claimers, messages int) {
 			ready.Done()
 			<-gate
 			for {
-				c, err := l.Claim(l.ctx, db, ledgerRequest(owner, 1+(i+round)%5))
+				c, err := l.Claims.Claim(l.ctx, db, ledgerRequest(owner, 1+(i+round)%5))
 				if err != nil {
 					l.Errorf("claim: %v", err)
 					return
@@ -176,7 +176,7 @@ func (l *ledger) giveBack(db *bun.DB, owners int, claims map[int64]int64) {
 	var done sync.WaitGroup
 	for i := range owners {
 		done.Go(func() {
-			settled, err := l.Settle(l.ctx, db, fmt.Sprint("owner-", i), time.Minute, results)
+			settled, err := l.Claims.Settle(l.ctx, db, fmt.Sprint("owner-", i), time.Minute, results)
 			if err != nil {
 				l.Errorf("settle: %v", err)
 			}
@@ -236,12 +236,12 @@ func TestLedgerRecordDropsWhatPickFoundTooEarly(t *testing.T) {
 					return err
 				}
 				go func() {
-					c, err := l.Claim(l.ctx, slow, ledgerRequest("slow", 10))
+					c, err := l.Claims.Claim(l.ctx, slow, ledgerRequest("slow", 10))
 					slowClaim <- answer{c, err}
 				}()
 				testapp.Eventually(t, "the pick waits", func() bool { return l.waiting() == 1 })
 				var err error
-				first, err = l.Claim(l.ctx, l.db, ledgerRequest("first", 10))
+				first, err = l.Claims.Claim(l.ctx, l.db, ledgerRequest("first", 10))
 				return err
 			})
 			if err != nil || len(first.Messages) != 6 {
@@ -282,17 +282,17 @@ func TestLedgerVanishedClientFreesItsRows(t *testing.T) {
 	})
 	gone := make(chan error, 1)
 	go func() {
-		_, err := l.Claim(l.ctx, vanishing, ledgerRequest("vanishing", 10))
+		_, err := l.Claims.Claim(l.ctx, vanishing, ledgerRequest("vanishing", 10))
 		gone <- err
 	}()
 	<-stuck
 	start := time.Now()
-	if c, err := l.Claim(l.ctx, l.db, ledgerRequest("other", 10)); err != nil || c.ID != 0 {
+	if c, err := l.Claims.Claim(l.ctx, l.db, ledgerRequest("other", 10)); err != nil || c.ID != 0 {
 		t.Errorf("claim while the rows are locked: got %d messages, %v, want none", len(c.Messages), err)
 	}
 	claimed := 0 // by one claim, or by two when the session ends in the middle of a pick
 	testapp.Eventually(t, "the rows are free", func() bool {
-		c, err := l.Claim(l.ctx, l.db, ledgerRequest("other", 10))
+		c, err := l.Claims.Claim(l.ctx, l.db, ledgerRequest("other", 10))
 		claimed += len(c.Messages)
 		return err == nil && claimed == 9
 	})
@@ -314,7 +314,7 @@ func TestLedgerFenceGivesUpOnALockedRow(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	l.add(1)
-	c, err := l.Claim(l.ctx, l.db, ledgerRequest("a", 1))
+	c, err := l.Claims.Claim(l.ctx, l.db, ledgerRequest("a", 1))
 	if err != nil || len(c.Messages) != 1 {
 		t.Fatalf("claim: got %d messages, %v, want 1", len(c.Messages), err)
 	}
@@ -326,7 +326,7 @@ func TestLedgerFenceGivesUpOnALockedRow(t *testing.T) {
 		if _, err := tx.NewRaw("SET LOCAL lock_timeout = '33s'").Exec(ctx); err != nil {
 			return err
 		}
-		if held, err := l.Fence(ctx, tx, fence); err != nil || len(held) == 0 {
+		if held, err := l.Claims.Fence(ctx, tx, fence); err != nil || len(held) == 0 {
 			return fmt.Errorf("fence: got %v, error %w, want one message", held, err)
 		}
 		for setting, want := range map[string]string{"idle_in_transaction_session_timeout": "7s", "lock_timeout": "33s"} {
@@ -337,7 +337,7 @@ func TestLedgerFenceGivesUpOnALockedRow(t *testing.T) {
 		}
 		start := time.Now()
 		err := inTx(func(ctx context.Context, tx bun.Tx) error {
-			held, err := l.Fence(ctx, tx, fence)
+			held, err := l.Claims.Fence(ctx, tx, fence)
 			if err != nil || len(held) > 0 {
 				t.Errorf("fence of a locked row: got %v, %v, want none", held, err)
 			}
@@ -368,7 +368,7 @@ func TestLedgerFenceSeesWhatHappenedWhileItWaited(t *testing.T) {
 			t.Parallel()
 			l := newLedger(t)
 			l.add(1)
-			c, err := l.Claim(l.ctx, l.db, ledgerRequest("a", 1))
+			c, err := l.Claims.Claim(l.ctx, l.db, ledgerRequest("a", 1))
 			if err != nil || len(c.Messages) != 1 {
 				t.Fatalf("claim: got %d messages, %v, want 1", len(c.Messages), err)
 			}
@@ -379,7 +379,7 @@ func TestLedgerFenceSeesWhatHappenedWhileItWaited(t *testing.T) {
 				}
 				go func() {
 					_ = l.db.RunInTx(l.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
-						held, err := l.Fence(ctx, tx, store.Fence{Owner: "a", Idle: time.Second, Messages: []store.Fenced{{Claim: c.ID, ID: c.Messages[0].ID}}})
+						held, err := l.Claims.Fence(ctx, tx, store.Fence{Owner: "a", Idle: time.Second, Messages: []store.Fenced{{Claim: c.ID, ID: c.Messages[0].ID}}})
 						if err != nil {
 							t.Errorf("fence: %v", err)
 						}
@@ -414,12 +414,12 @@ func TestLedgerStatementsLockClaimsInOneOrder(t *testing.T) {
 	t.Parallel()
 	for name, statement := range map[string]func(l *ledger, db *bun.DB) error{
 		"settle": func(l *ledger, db *bun.DB) error { return settleClaims(l, db, 4, 3, 2, 1) },
-		"extend": func(l *ledger, db *bun.DB) error { _, err := l.Extend(l.ctx, db, "a", time.Minute); return err },
+		"extend": func(l *ledger, db *bun.DB) error { _, err := l.Claims.Extend(l.ctx, db, "a", time.Minute); return err },
 		"finish": func(l *ledger, db *bun.DB) error {
-			_, err := l.Finish(l.ctx, db, "a", []int64{4, 3, 2, 1})
+			_, err := l.Claims.Finish(l.ctx, db, "a", []int64{4, 3, 2, 1})
 			return err
 		},
-		"disclaim": func(l *ledger, db *bun.DB) error { return l.Disclaim(l.ctx, db, "a", []int64{4, 3, 2, 1}) },
+		"disclaim": func(l *ledger, db *bun.DB) error { return l.Claims.Disclaim(l.ctx, db, "a", []int64{4, 3, 2, 1}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -471,7 +471,7 @@ func settleClaims(l *ledger, db *bun.DB, claims ...int64) error {
 	for _, id := range claims {
 		results = append(results, store.Result{Claim: id, Outcome: store.Done})
 	}
-	_, err := l.Settle(l.ctx, db, "a", time.Minute, results)
+	_, err := l.Claims.Settle(l.ctx, db, "a", time.Minute, results)
 	return err
 }
 

@@ -32,9 +32,9 @@ func newMariaLocker(t *testing.T) *mariaLocker {
 	l.Store = mariaStore(t, l.db)
 	for i, insertID := range []string{"met", "", "", "free"} {
 		row := store.NewMessage{ConsumerType: "c", PayloadType: "p", Payload: "{}", InsertID: insertID, MessageID: uuid.UUID{byte(i)}}
-		_ = testapp.Must[map[uuid.UUID]int](t)(l.Insert(t.Context(), l.db, []store.NewMessage{row}))
+		_ = testapp.Must[map[uuid.UUID]int](t)(l.Outbox.Insert(t.Context(), l.db, []store.NewMessage{row}))
 	}
-	l.held = testapp.Must[store.Claim](t)(l.Claim(t.Context(), l.db, store.ClaimRequest{Owner: "a", Lease: time.Minute,
+	l.held = testapp.Must[store.Claim](t)(l.Claims.Claim(t.Context(), l.db, store.ClaimRequest{Owner: "a", Lease: time.Minute,
 		Wants: []store.Want{{Consumer: "c", Payload: "p", Limit: 4}}, MaxBytes: 1 << 20}))
 	if len(l.held.Messages) != 4 {
 		t.Fatalf("claimed: got %d messages, want 4", len(l.held.Messages))
@@ -43,7 +43,7 @@ func newMariaLocker(t *testing.T) *mariaLocker {
 	l.tx = testapp.Must[bun.Tx](t)(l.db.BeginTx(context.WithoutCancel(t.Context()), nil))
 	t.Cleanup(func() { _ = l.tx.Rollback() })
 	again := store.NewMessage{ConsumerType: "c", PayloadType: "p", Payload: "{}", InsertID: "met", MessageID: uuid.UUID{9}}
-	if written, err := l.Insert(t.Context(), l.tx, []store.NewMessage{again}); err != nil || len(written) != 0 {
+	if written, err := l.Outbox.Insert(t.Context(), l.tx, []store.NewMessage{again}); err != nil || len(written) != 0 {
 		t.Fatalf("insert of an insert id that is pending: got %v, error %v, want nothing written", written, err)
 	}
 	if _, err := l.tx.NewRaw("SELECT id FROM consumer_messages WHERE id = ? FOR UPDATE", l.held.Messages[1].ID).Exec(t.Context()); err != nil {
@@ -78,22 +78,22 @@ func TestMariaDBSettlesWhatIsFree(t *testing.T) {
 	l := newMariaLocker(t)
 	results := append(l.results(store.Done, store.Failed, store.Done, store.Done), store.Result{Claim: 1000, Message: l.held.Messages[0].ID, Outcome: store.Done})
 	for what, statement := range map[string]func() error{
-		"settle": func() error { _, err := l.Settle(t.Context(), l.db, "a", time.Minute, results); return err },
-		"finish": func() error { _, err := l.Finish(t.Context(), l.db, "a", []int64{l.held.ID}); return err },
+		"settle": func() error { _, err := l.Claims.Settle(t.Context(), l.db, "a", time.Minute, results); return err },
+		"finish": func() error { _, err := l.Claims.Finish(t.Context(), l.db, "a", []int64{l.held.ID}); return err },
 	} {
 		began := time.Now()
 		if err := statement(); !dberr.IsLockTimeout(err) || time.Since(began) > 30*time.Second || l.left() != 4 {
 			t.Errorf("%s: got error %v after %s and %d messages in the claim, want a lock timeout after a second and all 4", what, err, time.Since(began), l.left())
 		}
 	}
-	settled, err := l.SettleFree(t.Context(), l.db, "a", time.Minute, results)
+	settled, err := l.Claims.SettleFree(t.Context(), l.db, "a", time.Minute, results)
 	if err != nil || settled.Applied != 2 || !slices.Equal(settled.Live, []int64{l.held.ID}) || !slices.Equal(settled.Busy, results[:2]) || l.left() != 2 {
 		t.Fatalf("settle what is free: got %+v, error %v, %d left in the claim, want 2 applied and 2 busy", settled, err, l.left())
 	}
 	if err := l.tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	if settled, err := l.SettleFree(t.Context(), l.db, "a", time.Minute, l.results(store.Done, store.Failed)); err != nil || settled.Applied != 2 || len(settled.Busy) != 0 {
+	if settled, err := l.Claims.SettleFree(t.Context(), l.db, "a", time.Minute, l.results(store.Done, store.Failed)); err != nil || settled.Applied != 2 || len(settled.Busy) != 0 {
 		t.Errorf("settle once the transaction is over: got %+v, error %v, want 2 applied", settled, err)
 	}
 }
@@ -106,7 +106,7 @@ func TestMariaDBAdminLeavesWhatIsLocked(t *testing.T) {
 	for i, m := range l.held.Messages {
 		ids[i] = m.ID
 	}
-	if err := l.Disclaim(t.Context(), l.db, "a", []int64{l.held.ID}); err != nil {
+	if err := l.Claims.Disclaim(t.Context(), l.db, "a", []int64{l.held.ID}); err != nil {
 		t.Fatal(err)
 	}
 	a := testapp.New(t, l.db, testapp.Consumed("c"))
@@ -122,7 +122,7 @@ func TestMariaDBAdminLeavesWhatIsLocked(t *testing.T) {
 func TestMariaDBReleasesWhatIsLocked(t *testing.T) {
 	t.Parallel()
 	l := newMariaLocker(t)
-	settled, err := l.SettleFree(t.Context(), l.db, "a", time.Minute, l.results(store.Release, store.Release))
+	settled, err := l.Claims.SettleFree(t.Context(), l.db, "a", time.Minute, l.results(store.Release, store.Release))
 	if err != nil || settled.Applied != 2 || len(settled.Busy) != 0 || l.left() != 2 {
 		t.Errorf("release: got %+v, error %v, %d left in the claim, want 2 applied", settled, err, l.left())
 	}
@@ -135,12 +135,12 @@ func TestMariaDBLetsGoOfClaims(t *testing.T) {
 	l := newMariaLocker(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := l.Settle(ctx, l.db, "a", time.Minute, l.results(store.Done)); err == nil {
+	if _, err := l.Claims.Settle(ctx, l.db, "a", time.Minute, l.results(store.Done)); err == nil {
 		t.Fatal("settle of a locked message: got no error, want one of the context")
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if held, err := l.Extend(ctx, l.db, "a", time.Minute); err != nil || !slices.Equal(held, []int64{l.held.ID}) {
+	if held, err := l.Claims.Extend(ctx, l.db, "a", time.Minute); err != nil || !slices.Equal(held, []int64{l.held.ID}) {
 		t.Errorf("extend right after: got %v, error %v, want the claim renewed", held, err)
 	}
 }
@@ -158,7 +158,7 @@ func TestMariaDBRenewalMissesWhatIsTakenAway(t *testing.T) {
 	var held []int64
 	var extended error
 	var renewal sync.WaitGroup
-	renewal.Go(func() { held, extended = l.Extend(t.Context(), l.db, "a", time.Minute) })
+	renewal.Go(func() { held, extended = l.Claims.Extend(t.Context(), l.db, "a", time.Minute) })
 	testapp.Eventually(t, "the renewal waits", func() (waits bool) {
 		err := l.db.NewRaw("SELECT COUNT(*) > 0 FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND INFO LIKE '%SET c.leased_until%' AND ID <> CONNECTION_ID()").Scan(t.Context(), &waits)
 		return err != nil || waits

@@ -31,7 +31,7 @@ import (
 func mariaStore(t *testing.T, db *bun.DB) *store.Store {
 	t.Helper()
 	s := testapp.Must[*store.Store](t)(store.For(dialect.MySQL, bus.Tables{}))
-	if err := s.Migrate(t.Context(), db); err != nil {
+	if err := s.Schema.Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -89,7 +89,7 @@ func TestMariaDBNeedsADatabase(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no database is selected") {
 		t.Errorf("migrate without a database: got error %v, want one that says so", err)
 	}
-	if err := testapp.Must[*store.Store](t)(store.For(dialect.MySQL, bus.Tables{})).CheckSchema(t.Context(), db); err == nil || !strings.Contains(err.Error(), "no database is selected") {
+	if err := testapp.Must[*store.Store](t)(store.For(dialect.MySQL, bus.Tables{})).Schema.CheckSchema(t.Context(), db); err == nil || !strings.Contains(err.Error(), "no database is selected") {
 		t.Errorf("look at the tables without a database: got error %v, want one that says so", err)
 	}
 }
@@ -106,12 +106,12 @@ func TestMariaDBStatementsFitIntoPackets(t *testing.T) {
 		list = errorlog.Append(list, errorlog.Attempt{Attempt: i, Error: strings.Repeat("goroutine 1:\n\t\"x\"", 500)})
 	}
 	for _, outcome := range []store.Outcome{store.Failed, store.Poison} {
-		c := testapp.Must[store.Claim](t)(s.Claim(t.Context(), db, store.ClaimRequest{Owner: "a", Lease: time.Minute, Wants: []store.Want{{Consumer: "c1", Payload: "p", Limit: 100}}, MaxBytes: 16 << 20}))
+		c := testapp.Must[store.Claim](t)(s.Claims.Claim(t.Context(), db, store.ClaimRequest{Owner: "a", Lease: time.Minute, Wants: []store.Want{{Consumer: "c1", Payload: "p", Limit: 100}}, MaxBytes: 16 << 20}))
 		var results []store.Result
 		for _, m := range c.Messages {
 			results = append(results, store.Result{Claim: c.ID, Message: m.ID, Outcome: outcome, Errors: list, Delay: time.Hour})
 		}
-		if settled, err := s.Settle(t.Context(), db, "a", time.Minute, results); err != nil || settled.Applied != 100 {
+		if settled, err := s.Claims.Settle(t.Context(), db, "a", time.Minute, results); err != nil || settled.Applied != 100 {
 			t.Errorf("settle of long errors, %s: got %d applied, error %v, want 100", outcome, settled.Applied, err)
 		}
 	}
@@ -120,7 +120,7 @@ func TestMariaDBStatementsFitIntoPackets(t *testing.T) {
 		rows[i] = store.NewMessage{ConsumerType: "c", PayloadType: "p", Payload: "{}", Headers: `{"h":"` + strings.Repeat(`\"`, limits.Headers) + `"}`}
 		rows[i].MessageID[0], rows[i].MessageID[1] = byte(i), byte(i>>8)
 	}
-	if _, err := s.Insert(t.Context(), db, rows); err != nil {
+	if _, err := s.Outbox.Insert(t.Context(), db, rows); err != nil {
 		t.Errorf("insert of large headers: got error %v, want none", err)
 	}
 }
@@ -138,7 +138,7 @@ func TestMariaDBClaimersDoNotStarveEachOther(t *testing.T) {
 	if _, err := held.NewRaw("SELECT id FROM consumer_messages WHERE id <= 1000 FOR UPDATE").Exec(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c, err := s.Claim(t.Context(), db, store.ClaimRequest{Owner: "a", Lease: time.Minute, Wants: wants, MaxBytes: 1 << 20})
+	c, err := s.Claims.Claim(t.Context(), db, store.ClaimRequest{Owner: "a", Lease: time.Minute, Wants: wants, MaxBytes: 1 << 20})
 	if err != nil || len(c.Messages) != 100 {
 		t.Fatalf("claim beside another: got %d messages, error %v, want 100", len(c.Messages), err)
 	}
@@ -162,13 +162,13 @@ func TestMariaDBWithGapsBetweenIDs(t *testing.T) {
 			rows[i] = store.NewMessage{ConsumerType: "c", PayloadType: "p", Payload: "{}", InsertID: fmt.Sprint(first + i)}
 			rows[i].MessageID[0], rows[i].MessageID[1] = byte(first), byte(i)
 		}
-		if written := testapp.Must[map[uuid.UUID]int](t)(s.Insert(t.Context(), db, rows)); len(written) != want {
+		if written := testapp.Must[map[uuid.UUID]int](t)(s.Outbox.Insert(t.Context(), db, rows)); len(written) != want {
 			t.Errorf("insert of %d: got %d written, want %d", n, len(written), want)
 		}
 	}
 	claim := func(want int) (c store.Claim) {
 		t.Helper()
-		c = testapp.Must[store.Claim](t)(s.Claim(t.Context(), db, store.ClaimRequest{Owner: "a", Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "c", Payload: "p", Limit: 100}}}))
+		c = testapp.Must[store.Claim](t)(s.Claims.Claim(t.Context(), db, store.ClaimRequest{Owner: "a", Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "c", Payload: "p", Limit: 100}}}))
 		if len(c.Messages) != want {
 			t.Fatalf("claim: got %d, want %d", len(c.Messages), want)
 		}
@@ -181,16 +181,16 @@ func TestMariaDBWithGapsBetweenIDs(t *testing.T) {
 	for i, m := range c.Messages {
 		results[i] = store.Result{Claim: c.ID, Message: m.ID, Outcome: store.Poison, Reason: "r"}
 	}
-	if settled := testapp.Must[store.Settled](t)(s.Settle(t.Context(), db, "a", time.Minute, results)); settled.Applied != 15 {
+	if settled := testapp.Must[store.Settled](t)(s.Claims.Settle(t.Context(), db, "a", time.Minute, results)); settled.Applied != 15 {
 		t.Fatalf("settle: got %d applied, want 15", settled.Applied)
 	}
 	produce(1, 5, 5)
 	err := txn.InTx(t.Context(), db, func(tx bun.Tx) error {
-		rows, err := s.LockPoisoned(t.Context(), tx, store.PoisonFilter{}, 100)
+		rows, err := s.Poison.Lock(t.Context(), tx, store.PoisonFilter{}, 100)
 		if err != nil {
 			return err
 		}
-		requeued, err := s.Requeue(t.Context(), tx, rows, store.Requeuing{})
+		requeued, err := s.Poison.Requeue(t.Context(), tx, rows, store.Requeuing{})
 		if len(requeued) != 10 {
 			t.Errorf("requeue beside 5 of 15 insert ids: got %d requeued, want 10", len(requeued))
 		}
@@ -215,13 +215,13 @@ func TestMariaDBLooksBehindWhatIsHeld(t *testing.T) {
 		for i := range request.Wants {
 			request.Wants[i].Limit = n
 		}
-		if c, err := s.Claim(t.Context(), db, request); err != nil || len(c.Messages) != n*len(request.Wants) {
+		if c, err := s.Claims.Claim(t.Context(), db, request); err != nil || len(c.Messages) != n*len(request.Wants) {
 			t.Fatalf("claim of %d each: got %d messages, error %v", n, len(c.Messages), err)
 		}
 	}
 	due := func(want int) {
 		t.Helper()
-		if p, err := s.Probe(t.Context(), db, wants); err != nil || len(p.Due) != want {
+		if p, err := s.Claims.Probe(t.Context(), db, wants); err != nil || len(p.Due) != want {
 			t.Errorf("probe: got %d consumers with something due, error %v, want %d", len(p.Due), err, want)
 		}
 	}
@@ -243,10 +243,10 @@ func TestMariaDBLooksBehindHoweverMuchIsHeld(t *testing.T) {
 		SELECT 'others', 0, ?, FALSE, JSON_ARRAYAGG(id) FROM consumer_messages`, time.Now().Add(time.Hour).UnixMicro())
 	a.Produce(order{ID: "behind"})
 	s, wants := storeOf(t, db), []store.Want{{Consumer: "c", Payload: "order.placed", Limit: 10}}
-	if p, err := s.Probe(t.Context(), db, wants); err != nil || len(p.Due) != 1 {
+	if p, err := s.Claims.Probe(t.Context(), db, wants); err != nil || len(p.Due) != 1 {
 		t.Errorf("probe: got %d consumers with something due, error %v, want 1", len(p.Due), err)
 	}
-	c, err := s.Claim(t.Context(), db, store.ClaimRequest{Owner: "a", Lease: time.Minute, Wants: wants, MaxBytes: 1 << 20})
+	c, err := s.Claims.Claim(t.Context(), db, store.ClaimRequest{Owner: "a", Lease: time.Minute, Wants: wants, MaxBytes: 1 << 20})
 	if err != nil || len(c.Messages) != 1 {
 		t.Errorf("claim: got %d messages, error %v, want 1", len(c.Messages), err)
 	}
@@ -260,7 +260,7 @@ func TestMariaDBRenewalsWrite(t *testing.T) {
 	s := mariaStore(t, db)
 	tx := testapp.Must[bun.Tx](t)(db.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true}))
 	defer tx.Rollback() //nolint:errcheck // nothing is written
-	if _, err := s.Extend(t.Context(), tx, "nobody", time.Minute); dberr.ClassOf(err) != dberr.ReadOnly {
+	if _, err := s.Claims.Extend(t.Context(), tx, "nobody", time.Minute); dberr.ClassOf(err) != dberr.ReadOnly {
 		t.Errorf("renewal of nothing, read-only: got error %v, want one that says so", err)
 	}
 }
@@ -272,7 +272,7 @@ func TestMariaDBFenceAsksForTheClaimLast(t *testing.T) {
 	db := testdb.MariaDB(t)
 	s := mariaStore(t, db)
 	fill(t, db, 20)
-	c, err := s.Claim(t.Context(), db, store.ClaimRequest{Owner: "a", Lease: time.Minute, Wants: []store.Want{{Consumer: "c1", Payload: "p", Limit: 1}}, MaxBytes: 1 << 20})
+	c, err := s.Claims.Claim(t.Context(), db, store.ClaimRequest{Owner: "a", Lease: time.Minute, Wants: []store.Want{{Consumer: "c1", Payload: "p", Limit: 1}}, MaxBytes: 1 << 20})
 	if err != nil || len(c.Messages) != 1 {
 		t.Fatalf("claim: got %d messages, error %v, want 1", len(c.Messages), err)
 	}
@@ -280,14 +280,14 @@ func TestMariaDBFenceAsksForTheClaimLast(t *testing.T) {
 	hooked := db.WithQueryHook(testapp.QueryHook(func(ctx context.Context, query string) {
 		if strings.Contains(query, "FOR UPDATE") && given == 0 {
 			given++
-			if err := s.Disclaim(ctx, db, "a", []int64{c.ID}); err != nil {
+			if err := s.Claims.Disclaim(ctx, db, "a", []int64{c.ID}); err != nil {
 				t.Error(err)
 			}
 		}
 	}))
 	tx := testapp.Must[bun.Tx](t)(hooked.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted}))
 	defer tx.Rollback() //nolint:errcheck // nothing is written
-	held, err := s.Fence(t.Context(), tx, store.Fence{Owner: "a", Messages: []store.Fenced{{ID: c.Messages[0].ID, Claim: c.ID}}})
+	held, err := s.Claims.Fence(t.Context(), tx, store.Fence{Owner: "a", Messages: []store.Fenced{{ID: c.Messages[0].ID, Claim: c.ID}}})
 	if err != nil || given != 1 || len(held) > 0 {
 		t.Errorf("fence: got %v, error %v, after the claim was given back %d times, want none after 1", held, err, given)
 	}
@@ -321,14 +321,14 @@ func TestMariaDBSurfacesNoConflicts(t *testing.T) {
 				rows[n] = store.NewMessage{ConsumerType: "c", PayloadType: "p", Payload: "{}", InsertID: fmt.Sprint((worker*7 + i*3 + n*11) % 60)}
 				rows[n].MessageID[0], rows[n].MessageID[1], rows[n].MessageID[2], rows[n].MessageID[3] = byte(worker), byte(i), byte(i>>8), byte(n)
 			}
-			_, err := s.Insert(ctx, db, rows)
+			_, err := s.Outbox.Insert(ctx, db, rows)
 			return err
 		})
 	}
 	for worker := range 4 {
 		owner := fmt.Sprint("owner-", worker)
 		work("claim and settle", func(i int) error {
-			c, err := s.Claim(ctx, db, store.ClaimRequest{Owner: owner, Lease: time.Minute, Wants: []store.Want{{Consumer: "c", Payload: "p", Limit: 10}}, MaxBytes: 1 << 20})
+			c, err := s.Claims.Claim(ctx, db, store.ClaimRequest{Owner: owner, Lease: time.Minute, Wants: []store.Want{{Consumer: "c", Payload: "p", Limit: 10}}, MaxBytes: 1 << 20})
 			if err != nil || c.ID == 0 {
 				return err
 			}
@@ -347,17 +347,17 @@ func TestMariaDBSurfacesNoConflicts(t *testing.T) {
 				results = append(results, store.Result{Claim: c.ID, Message: m.ID, Outcome: []store.Outcome{store.Done, store.Failed, store.Snoozed, store.Release}[(i+n)%4]})
 			}
 			mu.Unlock()
-			if _, err := s.Extend(ctx, db, owner, time.Minute); err != nil {
+			if _, err := s.Claims.Extend(ctx, db, owner, time.Minute); err != nil {
 				return err
 			}
-			settled, err := s.Settle(ctx, db, owner, time.Minute, results)
+			settled, err := s.Claims.Settle(ctx, db, owner, time.Minute, results)
 			if err == nil && settled.Applied != len(results) {
 				t.Errorf("settle: got %d applied, want %d", settled.Applied, len(results))
 			}
 			return err
 		})
 	}
-	work("recover", func(int) error { _, err := s.Recover(ctx, db, 3); return err })
+	work("recover", func(int) error { _, err := s.Claims.Recover(ctx, db, 3); return err })
 	all.Wait()
 }
 
@@ -378,21 +378,21 @@ func TestMariaDBPlans(t *testing.T) {
 	request := store.ClaimRequest{Owner: "a", Lease: time.Minute, Wants: wants, MaxBytes: 1 << 20}
 	var claims []store.Claim
 	for range 8 {
-		claims = append(claims, testapp.Must[store.Claim](t)(s.Claim(ctx, hooked, request)))
+		claims = append(claims, testapp.Must[store.Claim](t)(s.Claims.Claim(ctx, hooked, request)))
 	}
 	request.Select, request.Limit = store.Suspects, 8
-	_, crashed := s.Claim(ctx, hooked, request)
-	_, probed := s.Probe(ctx, hooked, wants)
+	_, crashed := s.Claims.Claim(ctx, hooked, request)
+	_, probed := s.Claims.Probe(ctx, hooked, wants)
 	var results []store.Result
 	for n, m := range claims[0].Messages {
 		results = append(results, store.Result{Claim: claims[0].ID, Message: m.ID, Outcome: []store.Outcome{store.Done, store.Failed, store.Poison}[n%3], Reason: "r"})
 	}
-	_, settled := s.Settle(ctx, hooked, "a", time.Minute, results[:len(results)-1])
-	_, free := s.SettleFree(ctx, hooked, "a", time.Minute, []store.Result{{Claim: claims[2].ID, Message: claims[2].Messages[0].ID, Outcome: store.Done}})
-	_, finished := s.Finish(ctx, hooked, "a", []int64{claims[1].ID})
-	_, extended := s.Extend(ctx, hooked, "a", -time.Minute)
-	_, recovered := s.Recover(ctx, hooked, 3)
-	_, unregistered := s.Unhandled(ctx, hooked, wants)
+	_, settled := s.Claims.Settle(ctx, hooked, "a", time.Minute, results[:len(results)-1])
+	_, free := s.Claims.SettleFree(ctx, hooked, "a", time.Minute, []store.Result{{Claim: claims[2].ID, Message: claims[2].Messages[0].ID, Outcome: store.Done}})
+	_, finished := s.Claims.Finish(ctx, hooked, "a", []int64{claims[1].ID})
+	_, extended := s.Claims.Extend(ctx, hooked, "a", -time.Minute)
+	_, recovered := s.Claims.Recover(ctx, hooked, 3)
+	_, unregistered := s.Claims.Unhandled(ctx, hooked, wants)
 	if err := errors.Join(crashed, probed, settled, free, finished, extended, recovered, unregistered); err != nil {
 		t.Fatal(err)
 	}
@@ -435,8 +435,8 @@ func TestMariaDBFindsNamesWithoutReadingAll(t *testing.T) {
 		return n
 	}
 	before := rowsRead()
-	unregistered := testapp.Must[[]store.Unhandled](t)(s.Unhandled(t.Context(), conn, []store.Want{{Consumer: "c1", Payload: "p"}}))
-	stored := testapp.Must[[]string](t)(s.StoredConsumers(t.Context(), conn))
+	unregistered := testapp.Must[[]store.Unhandled](t)(s.Claims.Unhandled(t.Context(), conn, []store.Want{{Consumer: "c1", Payload: "p"}}))
+	stored := testapp.Must[[]string](t)(s.Pending.StoredConsumers(t.Context(), conn))
 	if read := rowsRead() - before; len(unregistered) != 19 || len(stored) != 20 || read > 10_000 {
 		t.Errorf("names: got %d unregistered and %d consumers from %d rows, want 19 and 20 from 10,000 at most", len(unregistered), len(stored), read)
 	}

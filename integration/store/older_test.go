@@ -31,7 +31,7 @@ func TestAnOlderProgramKeepsTheOrder(t *testing.T) {
 	for n := range 3 {
 		rows = append(rows, store.NewMessage{MessageID: uuid.New(), ConsumerType: "c", PayloadType: "p", Payload: fmt.Sprint(n), OrderKey: "k"})
 	}
-	testapp.Must[map[uuid.UUID]int](t)(s.Insert(t.Context(), db, rows))
+	testapp.Must[map[uuid.UUID]int](t)(s.Outbox.Insert(t.Context(), db, rows))
 	lanes := store.Lanes{Source: store.Source{Name: "c", Names: []string{"c"}, Payloads: []string{"p"}}, Parks: true, Run: 10}
 	claim := func(owner string, lease time.Duration, selection store.Selection) (got string) {
 		t.Helper()
@@ -42,11 +42,11 @@ func TestAnOlderProgramKeepsTheOrder(t *testing.T) {
 		} else {
 			r.Stuck = []store.Lanes{lanes}
 		}
-		c := testapp.Must[store.Claim](t)(s.Claim(t.Context(), db, r))
+		c := testapp.Must[store.Claim](t)(s.Claims.Claim(t.Context(), db, r))
 		for _, m := range c.Messages {
 			got += string(m.Payload)
 			if owner != "vanishing" {
-				testapp.Must[store.Settled](t)(s.Settle(t.Context(), db, owner, lease, []store.Result{{Claim: c.ID, Message: m.ID, Lane: m.Lane, Outcome: store.Done}}))
+				testapp.Must[store.Settled](t)(s.Claims.Settle(t.Context(), db, owner, lease, []store.Result{{Claim: c.ID, Message: m.ID, Lane: m.Lane, Outcome: store.Done}}))
 			}
 		}
 		return got
@@ -65,7 +65,7 @@ func TestAnOlderProgramKeepsTheOrder(t *testing.T) {
 			t.Errorf("claim %d of those that have crashed: got %q, want %d, the first of the key", n, got, n)
 		}
 	}
-	left := testapp.Must[[]store.Message](t)(s.Messages(t.Context(), db))
+	left := testapp.Must[[]store.Message](t)(s.Pending.Messages(t.Context(), db))
 	if len(left) > 0 {
 		t.Errorf("got %d messages left, want none", len(left))
 	}

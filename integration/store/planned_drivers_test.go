@@ -142,7 +142,7 @@ func TestDeadConnectionsOfThePoolAreReplaced(t *testing.T) {
 		_ = conn.Close()
 	}
 	dead.Store(true)
-	if _, err := l.Probe(l.ctx, db, ledgerWants(1)); err != nil {
+	if _, err := l.Claims.Probe(l.ctx, db, ledgerWants(1)); err != nil {
 		t.Errorf("probe: got %v, want another connection tried", err)
 	}
 }
@@ -157,14 +157,14 @@ func TestAStatementThatCannotBePreparedOnceIsSentAsTextOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Store = inSchema
-	if err := l.Migrate(l.ctx, l.db); err != nil {
+	if err := l.Schema.Migrate(l.ctx, l.db); err != nil {
 		t.Fatal(err)
 	}
 	role := fmt.Sprintf("bare_%d", l.number("SELECT pg_backend_pid()"))
 	l.db.SetMaxOpenConns(1)
 	l.exec("CREATE ROLE " + role)
 	l.exec("SET ROLE " + role)
-	if _, err := l.Finish(l.ctx, l.db, "a", []int64{1}); err == nil || l.Unprepared() {
+	if _, err := l.Claims.Finish(l.ctx, l.db, "a", []int64{1}); err == nil || l.Unprepared() {
 		t.Errorf("finish without the permission: got error %v, unprepared %t, want an error, and not", err, l.Unprepared())
 	}
 	l.exec("RESET ROLE")

@@ -15,11 +15,11 @@ import (
 func (l *ledger) claimAndFinish(db *bun.DB) {
 	l.Helper()
 	l.add(1)
-	c, err := l.Claim(l.ctx, db, ledgerRequest("a", 10))
+	c, err := l.Claims.Claim(l.ctx, db, ledgerRequest("a", 10))
 	if err != nil || len(c.Messages) != 1 {
 		l.Fatalf("claim: got %d messages, %v, want 1", len(c.Messages), err)
 	}
-	if done, err := l.Finish(l.ctx, db, "a", []int64{c.ID}); err != nil || len(done) != 1 {
+	if done, err := l.Claims.Finish(l.ctx, db, "a", []int64{c.ID}); err != nil || len(done) != 1 {
 		l.Fatalf("finish: got %v, %v, want one claim", done, err)
 	}
 }

@@ -54,7 +54,7 @@ func TestPoisonReadsNoMoreThanItShows(t *testing.T) {
 		conn := testapp.Must[bun.Conn](t)(db.Conn(t.Context()))
 		defer conn.Close()
 		inner := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{}))
-		sizes, err := inner.PoisonGroupSizes(t.Context(), db, []store.GroupKey{{ConsumerType: "c7", Fingerprint: "1a"}, {ConsumerType: "c7"}, {ConsumerType: "c7", Fingerprint: "gone"}}, 100)
+		sizes, err := inner.Poison.GroupSizes(t.Context(), db, []store.GroupKey{{ConsumerType: "c7", Fingerprint: "1a"}, {ConsumerType: "c7"}, {ConsumerType: "c7", Fingerprint: "gone"}}, 100)
 		if err != nil || len(sizes) != 3 || sizes[0].Messages != 100 || sizes[1].Messages != 100 || sizes[2].Messages != 0 {
 			t.Errorf("counted up to 100: got %+v, error %v, want 100, 100 and 0", sizes, err)
 		}

@@ -52,13 +52,13 @@ func TestLargeClaimsAreSettledInTime(t *testing.T) {
 				return settled.Applied, err
 			}
 		}
-		inTime("settle", settle(s.Settle), part)
-		inTime("settle what is free", settle(s.SettleFree), part)
+		inTime("settle", settle(s.Claims.Settle), part)
+		inTime("settle what is free", settle(s.Claims.SettleFree), part)
 		inTime("recover", func(ctx context.Context) (int, error) {
-			if _, err := s.Extend(ctx, db, "bench", -time.Minute); err != nil {
+			if _, err := s.Claims.Extend(ctx, db, "bench", -time.Minute); err != nil {
 				return 0, err
 			}
-			found, err := s.Recover(ctx, db, 3)
+			found, err := s.Claims.Recover(ctx, db, 3)
 			return found.Crashed, err
 		}, size-2*part)
 	})
@@ -76,10 +76,10 @@ func TestSQLiteSettlesByLookups(t *testing.T) {
 	var sent []string
 	hooked := db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) { sent = append(sent, query) }))
 	ctx := t.Context()
-	_, settled := s.Settle(ctx, hooked, "bench", time.Minute, mixed(c, 100))
-	_, finished := s.Finish(ctx, hooked, "bench", nil)
-	_, extended := s.Extend(ctx, hooked, "bench", -time.Minute)
-	_, recovered := s.Recover(ctx, hooked, 3)
+	_, settled := s.Claims.Settle(ctx, hooked, "bench", time.Minute, mixed(c, 100))
+	_, finished := s.Claims.Finish(ctx, hooked, "bench", nil)
+	_, extended := s.Claims.Extend(ctx, hooked, "bench", -time.Minute)
+	_, recovered := s.Claims.Recover(ctx, hooked, 3)
 	if err := errors.Join(settled, finished, extended, recovered); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestAGroupIsFencedAtOnce(t *testing.T) {
 		sent := 0
 		hooked := db.WithQueryHook(testapp.QueryHook(func(context.Context, string) { sent++ }))
 		err := hooked.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-			held, err := s.Fence(ctx, tx, f)
+			held, err := s.Claims.Fence(ctx, tx, f)
 			if len(held) != group {
 				t.Errorf("fence: got %d messages, want %d", len(held), group)
 			}

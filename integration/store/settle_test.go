@@ -27,13 +27,13 @@ func TestStaleResultInTheBatchOfANewOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		request := store.ClaimRequest{Owner: "me", Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "c", Payload: "order.placed", Limit: 1}}}
-		old := testapp.Must[store.Claim](t)(s.Claim(t.Context(), db, request))
-		if err := s.Disclaim(t.Context(), db, "me", []int64{old.ID}); err != nil {
+		old := testapp.Must[store.Claim](t)(s.Claims.Claim(t.Context(), db, request))
+		if err := s.Claims.Disclaim(t.Context(), db, "me", []int64{old.ID}); err != nil {
 			t.Fatal(err)
 		}
-		young := testapp.Must[store.Claim](t)(s.Claim(t.Context(), db, request))
+		young := testapp.Must[store.Claim](t)(s.Claims.Claim(t.Context(), db, request))
 		id := young.Messages[0].ID
-		testapp.Must[store.Settled](t)(s.Settle(t.Context(), db, "me", time.Minute, []store.Result{
+		testapp.Must[store.Settled](t)(s.Claims.Settle(t.Context(), db, "me", time.Minute, []store.Result{
 			{Claim: young.ID, Message: id, Outcome: store.Failed, Delay: time.Hour},
 			{Claim: old.ID, Message: id, Outcome: store.Done},
 		}))
@@ -66,14 +66,14 @@ func TestPoisoningFindsAFreeID(t *testing.T) {
 		r.MustStop()
 		again(2)
 		for _, row := range a.Pending() {
-			c, err := s.Claim(t.Context(), db, store.ClaimRequest{Owner: "gone", Lease: time.Millisecond, Select: store.Killers, Solo: true, Limit: 1,
+			c, err := s.Claims.Claim(t.Context(), db, store.ClaimRequest{Owner: "gone", Lease: time.Millisecond, Select: store.Killers, Solo: true, Limit: 1,
 				Wants: []store.Want{{Consumer: row.ConsumerType, Payload: row.PayloadType}}, MaxBytes: 1 << 20})
 			if err != nil || len(c.Messages) != 1 {
 				t.Fatalf("claim: got %d messages, error %v, want 1", len(c.Messages), err)
 			}
 		}
 		testapp.Eventually(t, "recovered as poisoned", func() bool {
-			if _, err := s.Recover(t.Context(), db, 3); err != nil {
+			if _, err := s.Claims.Recover(t.Context(), db, 3); err != nil {
 				t.Fatalf("recover: %v", err)
 			}
 			return a.Empty()
@@ -100,7 +100,7 @@ func TestMariaDBAcquitLeavesOthersClaimsAlone(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{})).Acquit(ctx, db, "me"); err != nil {
+	if err := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{})).Claims.Acquit(ctx, db, "me"); err != nil {
 		t.Errorf("acquit beside a lock on another's claim: %v", err)
 	}
 	if n := a.Count(`SELECT count(*) FROM message_claims WHERE owner = 'me' AND NOT solo`); n != 1 {

@@ -75,7 +75,7 @@ func TestStoreWritesFirst(t *testing.T) {
 	var migrations sync.WaitGroup
 	for range 4 {
 		migrations.Go(func() {
-			if err := s.Migrate(ctx, db); err != nil {
+			if err := s.Schema.Migrate(ctx, db); err != nil {
 				t.Errorf("migrate: %v", err)
 			}
 		})
@@ -102,23 +102,23 @@ func writeFirst(ctx context.Context, s *store.Store, db *bun.DB, owner string, w
 	for i := range rows {
 		rows[i] = store.NewMessage{ConsumerType: "c", PayloadType: "p", Payload: "{}", InsertID: fmt.Sprint(owner, i)}
 	}
-	_, inserted := s.Insert(ctx, db, rows)
-	done, claimed := s.Claim(ctx, db, store.ClaimRequest{Owner: owner, Lease: time.Minute, Wants: wants, MaxBytes: 1 << 20})
-	_, finished := s.Finish(ctx, db, owner, []int64{done.ID})
-	c, claimedAgain := s.Claim(ctx, db, store.ClaimRequest{Owner: owner, Lease: time.Minute, Wants: wants, MaxBytes: 1 << 20})
+	_, inserted := s.Outbox.Insert(ctx, db, rows)
+	done, claimed := s.Claims.Claim(ctx, db, store.ClaimRequest{Owner: owner, Lease: time.Minute, Wants: wants, MaxBytes: 1 << 20})
+	_, finished := s.Claims.Finish(ctx, db, owner, []int64{done.ID})
+	c, claimedAgain := s.Claims.Claim(ctx, db, store.ClaimRequest{Owner: owner, Lease: time.Minute, Wants: wants, MaxBytes: 1 << 20})
 	var fenced, settled error
 	if len(c.Messages) > 0 {
 		m := c.Messages[0]
 		fenced = db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-			_, err := s.Fence(ctx, tx, store.Fence{Owner: owner, Messages: []store.Fenced{{Claim: c.ID, ID: m.ID, Attempts: m.Attempts, Crashes: m.Crashes}}})
+			_, err := s.Claims.Fence(ctx, tx, store.Fence{Owner: owner, Messages: []store.Fenced{{Claim: c.ID, ID: m.ID, Attempts: m.Attempts, Crashes: m.Crashes}}})
 			return err
 		})
-		_, settled = s.Settle(ctx, db, owner, time.Minute, []store.Result{{Claim: c.ID, Message: m.ID, Outcome: store.Failed}})
+		_, settled = s.Claims.Settle(ctx, db, owner, time.Minute, []store.Result{{Claim: c.ID, Message: m.ID, Outcome: store.Failed}})
 	}
-	_, extended := s.Extend(ctx, db, owner, time.Minute)
-	disclaimed := s.Disclaim(ctx, db, owner, []int64{c.ID})
-	_, recovered := s.Recover(ctx, db, 3)
-	_, existing := s.Exists(ctx, db, 1)
+	_, extended := s.Claims.Extend(ctx, db, owner, time.Minute)
+	disclaimed := s.Claims.Disclaim(ctx, db, owner, []int64{c.ID})
+	_, recovered := s.Claims.Recover(ctx, db, 3)
+	_, existing := s.Claims.Exists(ctx, db, 1)
 	return errors.Join(inserted, claimed, finished, claimedAgain, fenced, settled, extended, disclaimed, recovered, existing)
 }
 

@@ -66,7 +66,7 @@ func TestRoundTrips(t *testing.T) {
 	db := counted.open(t, l.dsn)
 	var c store.Claim
 	claim := func() (err error) {
-		c, err = l.Claim(l.ctx, db, ledgerRequest("a", 10))
+		c, err = l.Claims.Claim(l.ctx, db, ledgerRequest("a", 10))
 		return err
 	}
 	result := func() []store.Result {
@@ -80,19 +80,19 @@ func TestRoundTrips(t *testing.T) {
 	}{
 		{"a claim of nothing", 3, nil, claim}, // begin, pick, commit
 		{"a claim", 4, nil, claim},            // and record
-		{"a probe", 1, nil, func() error { _, err := l.Probe(l.ctx, db, ledgerWants(1)); return err }},
-		{"a look for what is due", 1, nil, func() error { _, err := l.ProbeDue(l.ctx, db, ledgerWants(1)); return err }},
-		{"a renewal", 1, nil, func() error { _, err := l.Extend(l.ctx, db, "a", time.Minute); return err }},
-		{"a finish", 1, claim, func() error { _, err := l.Finish(l.ctx, db, "a", []int64{c.ID}); return err }},
-		{"a settle", 1, claim, func() error { _, err := l.Settle(l.ctx, db, "a", time.Minute, result()); return err }},
-		{"a settle of what is free", 1, claim, func() error { _, err := l.SettleFree(l.ctx, db, "a", time.Minute, result()); return err }},
+		{"a probe", 1, nil, func() error { _, err := l.Claims.Probe(l.ctx, db, ledgerWants(1)); return err }},
+		{"a look for what is due", 1, nil, func() error { _, err := l.Claims.ProbeDue(l.ctx, db, ledgerWants(1)); return err }},
+		{"a renewal", 1, nil, func() error { _, err := l.Claims.Extend(l.ctx, db, "a", time.Minute); return err }},
+		{"a finish", 1, claim, func() error { _, err := l.Claims.Finish(l.ctx, db, "a", []int64{c.ID}); return err }},
+		{"a settle", 1, claim, func() error { _, err := l.Claims.Settle(l.ctx, db, "a", time.Minute, result()); return err }},
+		{"a settle of what is free", 1, claim, func() error { _, err := l.Claims.SettleFree(l.ctx, db, "a", time.Minute, result()); return err }},
 		{"a fence, with begin and rollback", 3, claim, func() error {
 			tx, err := db.BeginTx(l.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 			if err != nil {
 				return err
 			}
 			defer tx.Rollback() //nolint:errcheck // nothing is written
-			_, err = l.Fence(l.ctx, tx, store.Fence{Owner: "a", Idle: time.Minute, Messages: []store.Fenced{{Claim: c.ID, ID: c.Messages[0].ID}}})
+			_, err = l.Claims.Fence(l.ctx, tx, store.Fence{Owner: "a", Idle: time.Minute, Messages: []store.Fenced{{Claim: c.ID, ID: c.Messages[0].ID}}})
 			return err
 		}},
 	} {

@@ -58,7 +58,6 @@ func tooLarge() map[string][2]int {
 		"eventlog/projection.Runner":           {36, 7},
 		"internal/engine.dispatcher":           {89, 14},
 		"internal/engine.run":                  {86, 20},
-		"internal/store.Store":                 {218, 37},
 		"internal/store/dialect.Names":         {31, 9},
 		"ops.Service":                          {31, 10},
 		"ops.Session":                          {80, 15},

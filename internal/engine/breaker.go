@@ -150,9 +150,9 @@ func (r *run) compareNotes(ctx context.Context, all map[string]*breaker) {
 		_, err := ask(ctx, r, "count runs", statementTimeout, func(ctx context.Context) (struct{}, error) {
 			switch {
 			case over:
-				return struct{}{}, r.store.CloseBreaker(ctx, r.db, name)
+				return struct{}{}, r.store.Flow.CloseBreaker(ctx, r.db, name)
 			case done+failed > 0:
-				_, err := r.store.CountRuns(ctx, r.db, name, b.config, done, failed)
+				_, err := r.store.Flow.CountRuns(ctx, r.db, name, b.config, done, failed)
 				return struct{}{}, err
 			}
 			return struct{}{}, nil
@@ -161,7 +161,7 @@ func (r *run) compareNotes(ctx context.Context, all map[string]*breaker) {
 			b.keep(over)
 		}
 	}
-	rows, err := ask(ctx, r, "look at breakers", statementTimeout, func(ctx context.Context) ([]store.Breaker, error) { return r.store.Breakers(ctx, r.db, names) })
+	rows, err := ask(ctx, r, "look at breakers", statementTimeout, func(ctx context.Context) ([]store.Breaker, error) { return r.store.Flow.Breakers(ctx, r.db, names) })
 	if err != nil {
 		return
 	}
@@ -186,7 +186,7 @@ func (r *run) heed(ctx context.Context, b *breaker, row store.Breaker) {
 	if !row.Open() || row.OpenUntil.After(row.Now.Time) || !r.dispatcher.couldProbe(row.Name) {
 		return
 	}
-	won, err := ask(ctx, r, "take a probe", statementTimeout, func(ctx context.Context) (bool, error) { return r.store.TakeProbe(ctx, r.db, row, b.config) })
+	won, err := ask(ctx, r, "take a probe", statementTimeout, func(ctx context.Context) (bool, error) { return r.store.Flow.TakeProbe(ctx, r.db, row, b.config) })
 	if err == nil && won {
 		b.mayProbe(row.Opened+1, time.Now())
 		r.dispatcher.wake()

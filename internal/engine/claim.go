@@ -58,13 +58,13 @@ func (r *run) claim(o order) (store.Claim, error) {
 	ctx, cancel := context.WithTimeout(r.claiming, statementTimeout)
 	defer cancel()
 	if o.acquits {
-		if err := r.store.Acquit(ctx, r.db, r.owner); err != nil {
+		if err := r.store.Claims.Acquit(ctx, r.db, r.owner); err != nil {
 			return store.Claim{}, fmt.Errorf("acquit: %w", err)
 		}
 	}
 	end := r.underway.begin()
 	defer end()
-	c, err := r.store.Claim(ctx, r.db, o.request)
+	c, err := r.store.Claims.Claim(ctx, r.db, o.request)
 	if err != nil {
 		return store.Claim{}, fmt.Errorf("claim: %w", err)
 	}
@@ -90,7 +90,7 @@ func (r *run) queue(ctx context.Context, c store.Claim) (store.Claim, error) {
 	l.unique = slices.ContainsFunc(c.Messages, func(m store.Message) bool { return m.InsertID != "" })
 	stay, err := r.rename(ctx, c)
 	if err == nil {
-		err = r.store.FillIn(ctx, r.db, c.Messages)
+		err = r.store.EventLog.FillIn(ctx, r.db, c.Messages)
 	}
 	tasks := make([]task, len(c.Messages))
 	now := time.Now()

@@ -146,7 +146,7 @@ func (t *consumerTx) fence(tasks []*task) (held []int64, err error) {
 	for _, task := range tasks {
 		f.Messages = append(f.Messages, store.Fenced{Claim: task.lease.id, ID: task.row.ID, Attempts: task.row.Attempts, Crashes: task.row.Crashes, Lane: task.row.Lane})
 	}
-	return t.store.Fence(ctx, t.tx, f)
+	return t.store.Claims.Fence(ctx, t.tx, f)
 }
 
 // interrupt ends the transaction of an abandoned handler. A rollback has to wait for the handler's
@@ -156,7 +156,7 @@ func (t *consumerTx) interrupt() {
 	t.end() // no further statement begins
 	ctx, cancel := context.WithTimeout(t.run.ctx, statementTimeout)
 	defer cancel()
-	if err := t.store.Interrupt(ctx, t.db, t.session, ended); err != nil {
+	if err := t.store.Claims.Interrupt(ctx, t.db, t.session, ended); err != nil {
 		t.outage.Failed("interrupt", err)
 	}
 }
@@ -171,10 +171,10 @@ func (t *consumerTx) commit(tasks []*task) error {
 		t.rollback()
 		return ofTransaction("before the commit", err)
 	}
-	n, err := t.store.Remove(statement, t.tx, t.session, ids...)
+	n, err := t.store.Claims.Remove(statement, t.tx, t.session, ids...)
 	if err == nil && n < len(ids) {
 		var replaced int // by the consumer, in this transaction
-		replaced, err = t.store.Replaced(statement, t.tx, store.Each(tasks, func(t *task) store.Message { return t.row }))
+		replaced, err = t.store.Claims.Replaced(statement, t.tx, store.Each(tasks, func(t *task) store.Message { return t.row }))
 		if err == nil && n+replaced < len(ids) {
 			err = errHidden
 		}
@@ -211,7 +211,7 @@ func (t *consumerTx) remember(ctx context.Context, tasks []*task) error {
 	if len(all) == 0 {
 		return nil
 	}
-	return t.store.Remember(ctx, t.tx, all)
+	return t.store.Outbox.Remember(ctx, t.tx, all)
 }
 
 // afterLostCommit finds out whether a commit with a lost answer succeeded.
@@ -219,7 +219,7 @@ func (r *run) afterLostCommit(ctx context.Context, t *task, lost error) error {
 	retry := outage.NewRetry()
 	for {
 		look, cancel := context.WithTimeout(ctx, statementTimeout)
-		exists, err := r.store.Exists(look, r.db, t.row.ID)
+		exists, err := r.store.Claims.Exists(look, r.db, t.row.ID)
 		cancel()
 		switch {
 		case err == nil && exists:

@@ -188,7 +188,7 @@ func (s *sharedTx) mark() bool {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, statementTimeout)
 	defer cancel()
-	if err := s.store.Savepoint(ctx, s.tx); err != nil {
+	if err := s.store.Claims.Savepoint(ctx, s.tx); err != nil {
 		s.err = fmt.Errorf("savepoint: %w", err)
 		return false
 	}
@@ -207,7 +207,7 @@ func (s *sharedTx) undo(failure error) bool {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, statementTimeout)
 	defer cancel()
-	if err := s.store.Undo(ctx, s.tx); err != nil {
+	if err := s.store.Claims.Undo(ctx, s.tx); err != nil {
 		s.err = fmt.Errorf("undo: %w", err)
 		return false
 	}

@@ -130,7 +130,7 @@ func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
 func (r *run) renew(ctx context.Context, db bun.IDB) (unknown []int64, err error) {
 	slotsErr := r.renewSlots(ctx, db) // a run without a slot is cancelled elsewhere
 	before, sent := r.ledger.held(), time.Now()
-	held, err := r.store.Extend(ctx, db, r.owner, r.config.LeaseDuration)
+	held, err := r.store.Claims.Extend(ctx, db, r.owner, r.config.LeaseDuration)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (r *run) giveBack(ctx context.Context, conn *renewalConn, seen map[int64]ti
 	if len(again) == 0 {
 		return
 	}
-	err := conn.use(ctx, func(ctx context.Context, db bun.IDB) error { return r.store.Disclaim(ctx, db, r.owner, again) })
+	err := conn.use(ctx, func(ctx context.Context, db bun.IDB) error { return r.store.Claims.Disclaim(ctx, db, r.owner, again) })
 	if err != nil {
 		r.outage.Failed("disclaim", err)
 		return

@@ -60,7 +60,7 @@ func (r *run) inParts(ctx context.Context, looks []store.LaneLook, found func(fr
 	for i := 0; i < parts && ctx.Err() == nil; i++ {
 		from := (first + i) % parts * most
 		to := min(from+most, len(looks))
-		states, failed := r.store.ProbeLanes(ctx, r.db, looks[from:to], crashed)
+		states, failed := r.store.Claims.ProbeLanes(ctx, r.db, looks[from:to], crashed)
 		if failed == nil {
 			found(from, to, states)
 		}

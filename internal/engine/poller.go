@@ -48,7 +48,7 @@ func (r *run) expecting(ctx context.Context) {
 		asked, news := r.lookForExpected(ctx, began, woken)
 		if wants := r.dispatcher.expected(began, woken); len(wants) > 0 {
 			asked = true
-			probe, err := ask(ctx, r, "poll", statementTimeout, func(ctx context.Context) (store.Probe, error) { return r.store.ProbeDue(ctx, r.db, wants) })
+			probe, err := ask(ctx, r, "poll", statementTimeout, func(ctx context.Context) (store.Probe, error) { return r.store.Claims.ProbeDue(ctx, r.db, wants) })
 			news = err == nil && r.dispatcher.appeared(wants, probe) || news
 		}
 		pause := r.rest(began)
@@ -145,7 +145,7 @@ func (r *run) comeBack(ctx context.Context) error {
 // recoverClaims ends claims that have outlived their lease. Every process does so when it finds
 // one; there is no leader.
 func (r *run) recoverClaims(ctx context.Context) {
-	found, err := ask(ctx, r, "recover", statementTimeout, func(ctx context.Context) (store.Recovered, error) { return r.store.Recover(ctx, r.db, maxCrashes) })
+	found, err := ask(ctx, r, "recover", statementTimeout, func(ctx context.Context) (store.Recovered, error) { return r.store.Claims.Recover(ctx, r.db, maxCrashes) })
 	if err != nil || found.Claims == 0 {
 		return
 	}
@@ -164,7 +164,7 @@ func (r *run) recoverClaims(ctx context.Context) {
 func (r *run) reportKillers(ctx context.Context, n int) {
 	killers := store.PoisonFilter{Error: store.CrashReason(maxCrashes)}
 	found, _ := ask(ctx, r, "look for what was poisoned", statementTimeout, func(ctx context.Context) ([]store.Poisoned, error) {
-		return r.store.PoisonedMessages(ctx, r.db, killers, n)
+		return r.store.Poison.List(ctx, r.db, killers, n)
 	})
 	for _, m := range found {
 		r.config.Logger.Error("message poisoned", "consumer", m.ConsumerType, "payload_type", m.PayloadType, "message_id", m.MessageID, "reason", killers.Error)
@@ -185,12 +185,12 @@ func (r *run) unregistered(ctx context.Context) {
 // consume them.
 func (r *run) reportUnregistered(ctx context.Context) {
 	found, _ := ask(ctx, r, "look for unregistered messages", statementTimeout, func(ctx context.Context) ([]store.Unhandled, error) {
-		return r.store.Unhandled(ctx, r.db, r.dispatcher.wants)
+		return r.store.Claims.Unhandled(ctx, r.db, r.dispatcher.wants)
 	})
 	for _, s := range found {
 		r.warnOf(s)
 	}
-	names, _ := ask(ctx, r, "look for messages with keys", statementTimeout, func(ctx context.Context) ([]string, error) { return r.store.KeyedConsumers(ctx, r.db) })
+	names, _ := ask(ctx, r, "look for messages with keys", statementTimeout, func(ctx context.Context) ([]string, error) { return r.store.Claims.KeyedConsumers(ctx, r.db) })
 	for _, name := range r.dispatcher.adopt(names) {
 		r.warnOf(store.Unhandled{ConsumerType: name, PayloadType: "any with a key"})
 	}

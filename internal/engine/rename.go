@@ -24,7 +24,7 @@ func (r *run) rename(ctx context.Context, c store.Claim) (stay int, err error) {
 	if len(rows) == 0 {
 		return 0, nil
 	}
-	renamed, err := r.store.Rename(ctx, r.db, r.owner, c.ID, rows)
+	renamed, err := r.store.Claims.Rename(ctx, r.db, r.owner, c.ID, rows)
 	if err != nil || len(renamed) == len(rows) {
 		return 0, err
 	}

@@ -181,9 +181,9 @@ func (r *run) releaseRest(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, stopGrace)
 	defer cancel()
-	held, err := r.store.Extend(ctx, r.db, r.owner, r.config.LeaseDuration)
+	held, err := r.store.Claims.Extend(ctx, r.db, r.owner, r.config.LeaseDuration)
 	if err == nil && len(held) > 0 {
-		err = r.store.Disclaim(ctx, r.db, r.owner, held)
+		err = r.store.Claims.Disclaim(ctx, r.db, r.owner, held)
 	}
 	if err != nil {
 		r.outage.Failed("release", err)

@@ -97,7 +97,7 @@ func (r *run) settle(ctx context.Context, b batch) error {
 	if len(b.finished) > 0 {
 		ids := store.Each(b.finished, func(l *lease) int64 { return l.id })
 		err := r.persist(ctx, func(ctx context.Context) (err error) {
-			finished, err = r.store.Finish(ctx, r.db, r.owner, ids)
+			finished, err = r.store.Claims.Finish(ctx, r.db, r.owner, ids)
 			return err
 		})
 		if err != nil && ctx.Err() == nil {
@@ -231,9 +231,9 @@ func (s *settlement) settleEnds(ctx context.Context, results []store.Result, cau
 
 // send writes results in one statement.
 func (s *settlement) send(ctx context.Context, results []store.Result, freeOnly bool) error {
-	settle := s.store.Settle
+	settle := s.store.Claims.Settle
 	if freeOnly {
-		settle = s.store.SettleFree
+		settle = s.store.Claims.SettleFree
 	}
 	return s.persist(ctx, func(ctx context.Context) error {
 		part, err := settle(ctx, s.db, s.owner, s.config.LeaseDuration, results)

@@ -46,7 +46,7 @@ func (r *run) shareSlots(ctx context.Context) {
 		return
 	}
 	wanted, err := ask(ctx, r, "look who waits for slots", statementTimeout, func(ctx context.Context) ([]string, error) {
-		return r.store.SlotsWanted(ctx, r.db, r.owner, names)
+		return r.store.Flow.SlotsWanted(ctx, r.db, r.owner, names)
 	})
 	if err == nil && len(wanted) > 0 {
 		r.dispatcher.share(wanted)
@@ -58,13 +58,13 @@ func (r *run) supply(ctx context.Context, need slotNeed) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	if len(need.excess) > 0 {
-		if err := r.store.ReturnSlots(ctx, r.db, r.owner, need.name, need.excess); err != nil {
+		if err := r.store.Flow.ReturnSlots(ctx, r.db, r.owner, need.name, need.excess); err != nil {
 			r.unsupplied(ctx, need, "return slots", err) // they are free when their lease is over
 		}
 		return
 	}
 	sent := time.Now()
-	taken, err := r.store.TakeSlots(ctx, r.db, r.owner, need.name, need.limit, need.more, r.config.LeaseDuration)
+	taken, err := r.store.Flow.TakeSlots(ctx, r.db, r.owner, need.name, need.limit, need.more, r.config.LeaseDuration)
 	if err != nil {
 		r.unsupplied(ctx, need, "take slots", err)
 	}
@@ -117,7 +117,7 @@ func (r *run) renewSlots(ctx context.Context, db bun.IDB) error {
 		return nil
 	}
 	sent := time.Now()
-	held, err := r.store.ExtendSlots(ctx, db, r.owner, before, r.config.LeaseDuration)
+	held, err := r.store.Flow.ExtendSlots(ctx, db, r.owner, before, r.config.LeaseDuration)
 	if err == nil {
 		r.dispatcher.renewedSlots(before, held, sent.Add(r.config.LeaseDuration))
 	}
@@ -202,7 +202,7 @@ func (r *run) slotsForStep(wants []store.Want) (left []store.Want, err error) {
 			continue
 		}
 		sent := time.Now()
-		taken, err := r.store.TakeSlots(ctx, r.db, r.owner, l.name, l.limit, 1, r.config.LeaseDuration)
+		taken, err := r.store.Flow.TakeSlots(ctx, r.db, r.owner, l.name, l.limit, 1, r.config.LeaseDuration)
 		if err != nil {
 			return nil, err
 		}

@@ -79,7 +79,7 @@ func (r *run) probe(wants []store.Want) (store.Probe, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
 	defer cancel()
-	probe, err := r.store.Probe(ctx, r.db, wants)
+	probe, err := r.store.Claims.Probe(ctx, r.db, wants)
 	if err == nil {
 		err = r.lookAtLanes(ctx, &probe)
 	}
@@ -202,7 +202,7 @@ func (r *run) claimStep(wants []store.Want) (bool, error) {
 
 // claimLane claims one message with a key, or a batch.
 func (r *run) claimLane(wants []store.Want) (bool, error) {
-	names, err := r.store.KeyedConsumers(r.ctx, r.db)
+	names, err := r.store.Claims.KeyedConsumers(r.ctx, r.db)
 	if err != nil {
 		return false, err
 	}

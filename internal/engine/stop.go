@@ -52,7 +52,7 @@ func (r *run) lookForStops(ctx context.Context) (open bool) {
 	if len(r.ledger.held()) == 0 && !r.stops.known() {
 		return false
 	}
-	requests, err := ask(ctx, r, "look for stops", statementTimeout, func(ctx context.Context) ([]int64, error) { return r.store.StopRequests(ctx, r.db, r.owner) })
+	requests, err := ask(ctx, r, "look for stops", statementTimeout, func(ctx context.Context) ([]int64, error) { return r.store.Operations.StopRequests(ctx, r.db, r.owner) })
 	if err != nil {
 		return false
 	}

@@ -94,7 +94,7 @@ func (r *run) sweepBack(ctx context.Context) (ok bool) {
 			from.At = now.Add(-back)
 		}
 		wants, _ := r.dispatcher.looks(&from)
-		probe, err := r.store.ProbeDue(store.WithClock(ctx, func() time.Time { return until }), r.db, wants)
+		probe, err := r.store.Claims.ProbeDue(store.WithClock(ctx, func() time.Time { return until }), r.db, wants)
 		if ctx.Err() != nil {
 			return true
 		}
@@ -138,7 +138,7 @@ func (r *run) look(ctx context.Context, from *store.Position, patience time.Dura
 	began := time.Now()
 	wants, stood := r.dispatcher.looks(from)
 	probe, err = ask(ctx, r, "poll", patience, func(ctx context.Context) (probe store.Probe, err error) {
-		if probe, err = r.store.Probe(ctx, r.db, wants); err == nil {
+		if probe, err = r.store.Claims.Probe(ctx, r.db, wants); err == nil {
 			err = r.lookAtLanes(ctx, &probe)
 		}
 		return probe, err

@@ -150,7 +150,7 @@ func (r *Reporter) report(ctx context.Context, patience time.Duration, last bool
 	state.Every = r.config.Registry.HeartbeatInterval()
 	report.Process.State = asJSON(state)
 	report.Minutes, report.Failures = r.take()
-	err := r.config.Store.Report(ctx, r.config.DB, report)
+	err := r.config.Store.Reports.Report(ctx, r.config.DB, report)
 	if err != nil {
 		r.putBack(report.Minutes, report.Failures)
 	}
@@ -160,7 +160,7 @@ func (r *Reporter) report(ctx context.Context, patience time.Duration, last bool
 	r.failing = err != nil
 	if now := time.Now(); err == nil && !last && now.Sub(r.cleaned) > cleaning {
 		r.cleaned = now
-		if _, err := r.config.Store.ForgetReports(ctx, r.config.DB, deleted); err != nil && ctx.Err() == nil {
+		if _, err := r.config.Store.Reports.ForgetReports(ctx, r.config.DB, deleted); err != nil && ctx.Err() == nil {
 			r.config.Logger.Warn("what operators looked at long ago could not be deleted", "error", errorlog.Text(err))
 		}
 	}

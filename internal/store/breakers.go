@@ -38,17 +38,17 @@ func (b Breaker) Troubled() bool { return b.Failed+b.WasFailed > 0 }
 const breakerColumns = `SELECT name, half_since, done, failed, was_done, was_failed, opened, opened_at, open_until, {now} AS now FROM {breakers} WHERE `
 
 // Breakers returns the breakers of these names that exist.
-func (s *Store) Breakers(ctx context.Context, db bun.IDB, names []string) ([]Breaker, error) {
+func (s *FlowStore) Breakers(ctx context.Context, db bun.IDB, names []string) ([]Breaker, error) {
 	return read[[]Breaker](ctx, s.tables, db, breakerColumns+`name IN (?)`, bun.List(names))
 }
 
 // OpenBreakers returns the open breakers.
-func (s *Store) OpenBreakers(ctx context.Context, db bun.IDB) ([]Breaker, error) {
+func (s *FlowStore) OpenBreakers(ctx context.Context, db bun.IDB) ([]Breaker, error) {
 	return read[[]Breaker](ctx, s.tables, db, breakerColumns+`open_until IS NOT NULL ORDER BY name`)
 }
 
 // CountRuns adds runs to a breaker, and opens it when too many have failed.
-func (s *Store) CountRuns(ctx context.Context, db bun.IDB, name string, config bus.CircuitBreakerConfig, done, failed int64) (b Breaker, err error) {
+func (s *FlowStore) CountRuns(ctx context.Context, db bun.IDB, name string, config bus.CircuitBreakerConfig, done, failed int64) (b Breaker, err error) {
 	err = txn.InTx(txn.Shared(ctx), db, func(tx bun.Tx) error {
 		if err := s.WriteFirst(ctx, tx); err != nil {
 			return err
@@ -92,7 +92,7 @@ func (b *Breaker) count(config bus.CircuitBreakerConfig, done, failed int64) {
 
 // TakeProbe gives one process the right to probe an open breaker once its time is over. The others
 // then wait longer than before.
-func (s *Store) TakeProbe(ctx context.Context, db bun.IDB, b Breaker, config bus.CircuitBreakerConfig) (won bool, err error) {
+func (s *FlowStore) TakeProbe(ctx context.Context, db bun.IDB, b Breaker, config bus.CircuitBreakerConfig) (won bool, err error) {
 	wait := config.Cooldown
 	for range b.Opened {
 		if wait >= mostCooldown {
@@ -109,7 +109,7 @@ func (s *Store) TakeProbe(ctx context.Context, db bun.IDB, b Breaker, config bus
 
 // ProbeBreaker lets the first process with a message of the consumer probe an open breaker now. It
 // returns false if none is open.
-func (s *Store) ProbeBreaker(ctx context.Context, db bun.IDB, names []string) (open bool, err error) {
+func (s *FlowStore) ProbeBreaker(ctx context.Context, db bun.IDB, names []string) (open bool, err error) {
 	n, err := retried(ctx, db, func(db bun.IDB) (int, error) {
 		return dialect.Affected(s.names.Query(ctx, db, `UPDATE {breakers} SET open_until = {now} WHERE name IN (?) AND open_until IS NOT NULL`, bun.List(names)).Exec(ctx))
 	})
@@ -117,7 +117,7 @@ func (s *Store) ProbeBreaker(ctx context.Context, db bun.IDB, names []string) (o
 }
 
 // CloseBreaker closes a breaker and forgets its counts.
-func (s *Store) CloseBreaker(ctx context.Context, db bun.IDB, name string) error {
+func (s *FlowStore) CloseBreaker(ctx context.Context, db bun.IDB, name string) error {
 	return retry(ctx, db, func(db bun.IDB) error {
 		_, err := s.names.Query(ctx, db, `UPDATE {breakers} SET half_since = {now}, done = 0, failed = 0, was_done = 0, was_failed = 0, opened = 0, opened_at = NULL, open_until = NULL WHERE name = ?`, name).Exec(ctx)
 		return err

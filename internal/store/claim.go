@@ -9,8 +9,8 @@ import (
 )
 
 // Claim leases messages. Cancelling ctx while it runs may leave a claim behind that no process
-// knows of; see [Store.Extend].
-func (s *Store) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
+// knows of; see [ClaimStore.Extend].
+func (s *ClaimStore) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
 	stuck := r.Stuck
 	if r.Stuck = nil; len(r.Wants) > 0 || len(stuck) == 0 {
 		c, err = s.dialect.Claim(ctx, db, r)
@@ -24,28 +24,28 @@ func (s *Store) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (
 
 // ProbeLanes looks for messages to claim for ordered consumers and, with crashed, for crashed ones,
 // too.
-func (s *Store) ProbeLanes(ctx context.Context, db *bun.DB, looks []dialect.LaneLook, crashed bool) ([]dialect.LaneState, error) {
+func (s *ClaimStore) ProbeLanes(ctx context.Context, db *bun.DB, looks []dialect.LaneLook, crashed bool) ([]dialect.LaneState, error) {
 	return retried(ctx, db, func(db bun.IDB) ([]dialect.LaneState, error) { return s.dialect.ProbeLanes(ctx, db, looks, crashed) })
 }
 
 // Probe looks for anything to do for the given wants, behind their places, in one statement if the
 // database allows that.
-func (s *Store) Probe(ctx context.Context, db *bun.DB, wants []dialect.Want) (dialect.Probe, error) {
+func (s *ClaimStore) Probe(ctx context.Context, db *bun.DB, wants []dialect.Want) (dialect.Probe, error) {
 	return s.look(ctx, db, wants, true)
 }
 
-// ProbeDue is [Store.Probe] only for due messages that have not crashed.
-func (s *Store) ProbeDue(ctx context.Context, db *bun.DB, wants []dialect.Want) (dialect.Probe, error) {
+// ProbeDue is [ClaimStore.Probe] only for due messages that have not crashed.
+func (s *ClaimStore) ProbeDue(ctx context.Context, db *bun.DB, wants []dialect.Want) (dialect.Probe, error) {
 	return s.look(ctx, db, wants, false)
 }
 
-func (s *Store) look(ctx context.Context, db *bun.DB, wants []dialect.Want, all bool) (dialect.Probe, error) {
+func (s *ClaimStore) look(ctx context.Context, db *bun.DB, wants []dialect.Want, all bool) (dialect.Probe, error) {
 	return retried(ctx, db, func(db bun.IDB) (dialect.Probe, error) { return s.dialect.Probe(ctx, db, wants, all) })
 }
 
 // Acquit has the owner's solo claims count like any other: a message that may have crashed is about
 // to run beside them.
-func (s *Store) Acquit(ctx context.Context, db bun.IDB, owner string) error {
+func (s *ClaimStore) Acquit(ctx context.Context, db bun.IDB, owner string) error {
 	return retry(ctx, db, func(db bun.IDB) error {
 		var ids []int64
 		if err := s.names.Query(ctx, db, `SELECT id FROM {claims} WHERE owner = ? AND solo = TRUE`, owner).Scan(ctx, &ids); err != nil {
@@ -61,12 +61,12 @@ func (s *Store) Acquit(ctx context.Context, db bun.IDB, owner string) error {
 }
 
 // KeyedConsumers returns the consumer types of messages with keys, by one lookup each.
-func (s *Store) KeyedConsumers(ctx context.Context, db bun.IDB) ([]string, error) {
+func (s *ClaimStore) KeyedConsumers(ctx context.Context, db bun.IDB) ([]string, error) {
 	return retried(ctx, db, func(db bun.IDB) ([]string, error) { return s.dialect.KeyedConsumers(ctx, db) })
 }
 
 // Unhandled returns the kinds of messages that no want matches: their consumer or payload type is
 // not registered here.
-func (s *Store) Unhandled(ctx context.Context, db bun.IDB, wants []dialect.Want) ([]dialect.Unhandled, error) {
+func (s *ClaimStore) Unhandled(ctx context.Context, db bun.IDB, wants []dialect.Want) ([]dialect.Unhandled, error) {
 	return retried(ctx, db, func(db bun.IDB) ([]dialect.Unhandled, error) { return s.dialect.Unhandled(ctx, db, wants) })
 }

@@ -33,21 +33,21 @@ const (
 )
 
 // Diagnose looks at a part of the live database and changes nothing.
-func (s *Store) Diagnose(ctx context.Context, db bun.IDB, part Vital) (Diagnosis, error) {
+func (s *SchemaStore) Diagnose(ctx context.Context, db bun.IDB, part Vital) (Diagnosis, error) {
 	return s.dialect.Diagnose(ctx, db, part)
 }
 
 // Mistakes returns the reasons why the library cannot work with the live database: its server or
 // its settings. It does not look at the tables. err means that it could not find out.
-func (s *Store) Mistakes(ctx context.Context, db bun.IDB) (mistakes []error, err error) {
-	server, err := s.Server(ctx, db)
+func (s *SchemaStore) Mistakes(ctx context.Context, db bun.IDB) (mistakes []error, err error) {
+	server, err := s.dialect.Server(ctx, db)
 	if err != nil {
 		return nil, err
 	}
 	if mistake := refused(server, true); mistake != nil {
 		return []error{mistake}, nil
 	}
-	_, err = s.Check(ctx, db)
+	_, err = s.dialect.Check(ctx, db)
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		mistakes = joined.Unwrap()
 	} else if err != nil {
@@ -72,7 +72,7 @@ type Index struct {
 
 // LostIndexes returns the indexes of applied migrations that are missing or invalid, and how many
 // there should be.
-func (s *Store) LostIndexes(ctx context.Context, db bun.IDB) (lost []Index, of int, err error) {
+func (s *SchemaStore) LostIndexes(ctx context.Context, db bun.IDB) (lost []Index, of int, err error) {
 	version, err := s.version(ctx, db)
 	if err != nil {
 		return nil, 0, err
@@ -110,7 +110,7 @@ var (
 
 // indexes reads from the migrations which indexes a version of the tables has, by name. It leaves
 // out those of keys without a name.
-func (s *Store) indexes(version int) ([]Index, error) {
+func (s *SchemaStore) indexes(version int) ([]Index, error) {
 	all, err := s.migrations()
 	if err != nil {
 		return nil, err

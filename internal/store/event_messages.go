@@ -61,7 +61,7 @@ func EncodeHeaders(headers map[string]string, extra Extras) (string, error) {
 const readReferred = `SELECT ` + eventColumns + ` FROM {events} e WHERE e.sequence IN (?)`
 
 // FillIn reads the events that messages refer to. The message of an erased event has no payload.
-func (s *Store) FillIn(ctx context.Context, db bun.IDB, messages []dialect.Message) error {
+func (s *EventStore) FillIn(ctx context.Context, db bun.IDB, messages []dialect.Message) error {
 	var sequences []int64
 	for i := range messages {
 		if sequence, _, ok := messages[i].RefersTo(); ok {

@@ -47,7 +47,7 @@ ON CONFLICT (stream) DO NOTHING RETURNING version`
 
 // Reserve locks a stream until the end of the transaction and takes its next versions. A stream
 // that is not as wanted is no database error, so the transaction stays usable.
-func (s *Store) Reserve(ctx context.Context, tx bun.IDB, r Reservation) (Reserved, error) {
+func (s *EventStore) Reserve(ctx context.Context, tx bun.IDB, r Reservation) (Reserved, error) {
 	var q *bun.RawQuery
 	switch r.Want {
 	case AnyStream:
@@ -71,7 +71,7 @@ func (s *Store) Reserve(ctx context.Context, tx bun.IDB, r Reservation) (Reserve
 
 // LockStream waits for appends to a stream and prevents others until the end of the transaction.
 // Where one writer locks the whole database, that is the lock.
-func (s *Store) LockStream(ctx context.Context, tx bun.Tx, stream string) error {
+func (s *EventStore) LockStream(ctx context.Context, tx bun.Tx, stream string) error {
 	if !s.RowLocks() {
 		return s.WriteFirst(ctx, tx)
 	}
@@ -85,7 +85,7 @@ func (s *Store) LockStream(ctx context.Context, tx bun.Tx, stream string) error 
 // KeepOpen keeps a stream from being closed until the end of the transaction, and reports whether
 // it accepts events. It writes the row: a transaction with a stricter isolation that began to read
 // earlier would not notice a lock that is gone.
-func (s *Store) KeepOpen(ctx context.Context, tx bun.IDB, stream string) (open bool, err error) {
+func (s *EventStore) KeepOpen(ctx context.Context, tx bun.IDB, stream string) (open bool, err error) {
 	open, err = dialect.AffectedOne(s.names.Query(ctx, tx, `UPDATE {streams} SET version = version WHERE stream = ? AND NOT closed`, stream).Exec(ctx))
 	if err != nil {
 		return false, fmt.Errorf("lock stream: %w", err)
@@ -97,7 +97,7 @@ func (s *Store) KeepOpen(ctx context.Context, tx bun.IDB, stream string) (open b
 	return err == nil && !row.Closed, err // it may not exist yet
 }
 
-func (s *Store) stream(ctx context.Context, db bun.IDB, stream string) (Reserved, error) {
+func (s *EventStore) stream(ctx context.Context, db bun.IDB, stream string) (Reserved, error) {
 	row, _, err := first[Reserved](ctx, s.tables, db, readStreamRow, stream)
 	if err != nil {
 		return Reserved{}, fmt.Errorf("read stream: %w", err)
@@ -107,7 +107,7 @@ func (s *Store) stream(ctx context.Context, db bun.IDB, stream string) (Reserved
 
 // InsertEvents writes events in the order given, which becomes their order in
 // the log, and fills in their sequence numbers.
-func (s *Store) InsertEvents(ctx context.Context, tx bun.IDB, rows []*dialect.NewEvent) error {
+func (s *EventStore) InsertEvents(ctx context.Context, tx bun.IDB, rows []*dialect.NewEvent) error {
 	for _, part := range dialect.Cut(rows, dialect.InsertBytes, func(row *dialect.NewEvent) int { return len(row.Data) }) {
 		if err := s.dialect.InsertEvents(ctx, tx, part); err != nil {
 			return fmt.Errorf("insert events: %w", err)
@@ -120,7 +120,7 @@ const readStream = `SELECT ` + eventColumns + ` FROM {events} e
 WHERE e.stream = ? AND e.version > ? AND e.data IS NOT NULL ORDER BY e.version LIMIT ?`
 
 // ReadStream returns events of a stream after a version. Erased ones are left out.
-func (s *Store) ReadStream(ctx context.Context, db bun.IDB, stream string, after int64, limit int) ([]dialect.Event, error) {
+func (s *EventStore) ReadStream(ctx context.Context, db bun.IDB, stream string, after int64, limit int) ([]dialect.Event, error) {
 	return read[[]dialect.Event](ctx, s.tables, db, readStream, stream, after, limit)
 }
 
@@ -144,7 +144,7 @@ type Page struct {
 }
 
 // ReadEvents returns the events of a page in their order. Erased ones are left out.
-func (s *Store) ReadEvents(ctx context.Context, db bun.IDB, p Page) ([]dialect.Event, error) {
+func (s *EventStore) ReadEvents(ctx context.Context, db bun.IDB, p Page) ([]dialect.Event, error) {
 	var t terms
 	columns := eventColumns
 	if p.Parked != "" {
@@ -163,23 +163,23 @@ func (s *Store) ReadEvents(ctx context.Context, db bun.IDB, p Page) ([]dialect.E
 }
 
 // Head returns the place of the last numbered event.
-func (s *Store) Head(ctx context.Context, db bun.IDB) (int64, error) {
+func (s *EventStore) Head(ctx context.Context, db bun.IDB) (int64, error) {
 	return read[int64](ctx, s.tables, db, `SELECT {last} AS position`)
 }
 
 // Place returns the place of an event, or false while it has none.
-func (s *Store) Place(ctx context.Context, db bun.IDB, sequence int64) (int64, bool, error) {
+func (s *EventStore) Place(ctx context.Context, db bun.IDB, sequence int64) (int64, bool, error) {
 	return first[int64](ctx, s.tables, db, `SELECT {place} AS position FROM {events} WHERE sequence = ? AND {place} IS NOT NULL`, sequence)
 }
 
 // LastUnnumbered returns the greatest sequence number up to upTo of an event without a place, or 0.
-func (s *Store) LastUnnumbered(ctx context.Context, db bun.IDB, upTo int64) (int64, error) {
+func (s *EventStore) LastUnnumbered(ctx context.Context, db bun.IDB, upTo int64) (int64, error) {
 	return read[int64](ctx, s.tables, db, `SELECT COALESCE(MAX(e.sequence), 0) AS last FROM {events} e WHERE {unplaced} AND e.sequence <= ?`, upTo)
 }
 
 // Erase empties the events of a stream before a version, closes the stream, and removes what was
 // derived from it.
-func (s *Store) Erase(ctx context.Context, tx bun.IDB, stream string, before int64) error {
+func (s *EventStore) Erase(ctx context.Context, tx bun.IDB, stream string, before int64) error {
 	for _, q := range []*bun.RawQuery{
 		s.names.Query(ctx, tx, `UPDATE {events} SET data = NULL, headers = NULL WHERE stream = ? AND version < ?`, stream, before),
 		s.names.Query(ctx, tx, `UPDATE {streams} SET closed = ? WHERE stream = ?`, true, stream),

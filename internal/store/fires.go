@@ -37,7 +37,7 @@ func FiresOf(recent []byte) (fires []Fire) {
 }
 
 // NoteFires adds to the last fires of schedules that the transaction has locked.
-func (s *Store) NoteFires(ctx context.Context, tx bun.Tx, fires []Fire) error {
+func (s *ScheduleStore) NoteFires(ctx context.Context, tx bun.Tx, fires []Fire) error {
 	if len(fires) == 0 {
 		return nil
 	}

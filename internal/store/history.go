@@ -21,13 +21,13 @@ const (
 const processColumns = `SELECT id, kind, host, pid, program, version, started_at, seen_at, stopped_at, manifest, state, {now} AS now FROM {processes}`
 
 // Processes returns processes that were seen within a time, the last seen first.
-func (s *Store) Processes(ctx context.Context, db bun.IDB, within time.Duration, limit int) ([]Process, error) {
+func (s *ReportStore) Processes(ctx context.Context, db bun.IDB, within time.Duration, limit int) ([]Process, error) {
 	return read[[]Process](ctx, s.tables, db, processColumns+` WHERE seen_at > ? ORDER BY seen_at DESC, id LIMIT ?`, bun.Safe(s.names.After(ctx, -within)), limit)
 }
 
 // Minutes returns the tallies of the given time until now, of all consumers or of some, by consumer
 // and minute. Minutes without runs are left out.
-func (s *Store) Minutes(ctx context.Context, db bun.IDB, within time.Duration, consumers []string) (minutes []Minute, err error) {
+func (s *ReportStore) Minutes(ctx context.Context, db bun.IDB, within time.Duration, consumers []string) (minutes []Minute, err error) {
 	where, args := "minute > ?", []any{bun.Safe(s.names.After(ctx, -within))}
 	if len(consumers) > 0 {
 		where, args = "consumer_type IN (?) AND "+where, append([]any{bun.List(consumers)}, args...)
@@ -58,7 +58,7 @@ func (s *Store) Minutes(ctx context.Context, db bun.IDB, within time.Duration, c
 const failureColumns = `SELECT consumer_type, fingerprint, error_type, sample, runs, first_at, last_at, first_version, row_id FROM {failures} WHERE `
 
 // Failures returns groups of failures, the most recent first.
-func (s *Store) Failures(ctx context.Context, db bun.IDB, consumer string, limit int) ([]FailureGroup, error) {
+func (s *ReportStore) Failures(ctx context.Context, db bun.IDB, consumer string, limit int) ([]FailureGroup, error) {
 	var t terms
 	t.add(consumer != "", "consumer_type = ?", consumer)
 	return read[[]FailureGroup](ctx, s.tables, db, failureColumns+t.where()+` ORDER BY last_at DESC, consumer_type, fingerprint LIMIT ?`,
@@ -75,7 +75,7 @@ type Crash struct {
 }
 
 // Crashes returns processes that were lost with a given message, or with any, the last first.
-func (s *Store) Crashes(ctx context.Context, db bun.IDB, rowID int64, limit int) ([]Crash, error) {
+func (s *ReportStore) Crashes(ctx context.Context, db bun.IDB, rowID int64, limit int) ([]Crash, error) {
 	var t terms
 	t.add(rowID != 0, "row_id = ?", rowID)
 	return read[[]Crash](ctx, s.tables, db, `SELECT row_id, consumer_type, owner, solo, crashed_at FROM {crashes} WHERE `+t.where()+` ORDER BY crashed_at DESC, id DESC LIMIT ?`, append(t.args, limit)...)
@@ -83,7 +83,7 @@ func (s *Store) Crashes(ctx context.Context, db bun.IDB, rowID int64, limit int)
 
 // ForgetReports deletes expired reports, at most limit rows in a statement, and returns how many
 // rows it was. It goes on until there are no more, or ctx ends.
-func (s *Store) ForgetReports(ctx context.Context, db bun.IDB, limit int) (total int, err error) {
+func (s *ReportStore) ForgetReports(ctx context.Context, db bun.IDB, limit int) (total int, err error) {
 	for _, old := range []struct {
 		table, key, at, index string
 		kept                  time.Duration

@@ -16,7 +16,7 @@ const inboxRows = 1000
 
 // Receive remembers hashes of a receiver, in hex, in the caller's transaction. It returns those not
 // remembered before. It writes them in order, so that no two callers can deadlock.
-func (s *Store) Receive(ctx context.Context, tx bun.Tx, receiver string, hashes []string) (added map[string]bool, err error) {
+func (s *InboxStore) Receive(ctx context.Context, tx bun.Tx, receiver string, hashes []string) (added map[string]bool, err error) {
 	added = make(map[string]bool, len(hashes))
 	sorted := slices.Compact(slices.Sorted(slices.Values(hashes)))
 	for part := range slices.Chunk(sorted, inboxRows) {
@@ -33,7 +33,7 @@ func (s *Store) Receive(ctx context.Context, tx bun.Tx, receiver string, hashes 
 
 // Forget forgets at most limit hashes that a receiver has remembered for longer than age, by
 // the database's clock, and returns how many.
-func (s *Store) Forget(ctx context.Context, db bun.IDB, receiver string, age time.Duration, limit int) (int, error) {
+func (s *InboxStore) Forget(ctx context.Context, db bun.IDB, receiver string, age time.Duration, limit int) (int, error) {
 	return retried(ctx, db, func(db bun.IDB) (int, error) {
 		old := dialect.Trimmed{Table: "{inbox}", Key: "receiver, hash", Where: "receiver = ? AND received_at < " + s.names.After(ctx, -age), OldestBy: "received_at", Index: "{prefix}inbox_messages_received", Args: []any{receiver}}
 		return s.dialect.Trim(ctx, db, old, limit)
@@ -42,7 +42,7 @@ func (s *Store) Forget(ctx context.Context, db bun.IDB, receiver string, age tim
 
 // KeepTypes stores the types of events that an instance of a receiver accepts, for some time from
 // now.
-func (s *Store) KeepTypes(ctx context.Context, db bun.IDB, receiver string, types []string, kept time.Duration) error {
+func (s *InboxStore) KeepTypes(ctx context.Context, db bun.IDB, receiver string, types []string, kept time.Duration) error {
 	return retry(ctx, db, func(db bun.IDB) error {
 		for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(types))), inboxRows) {
 			args := make([]any, 0, 2*len(part))
@@ -61,7 +61,7 @@ func (s *Store) KeepTypes(ctx context.Context, db bun.IDB, receiver string, type
 }
 
 // KeptTypes returns the types of events that instances of a receiver accept.
-func (s *Store) KeptTypes(ctx context.Context, db bun.IDB, receiver string) ([]string, error) {
+func (s *InboxStore) KeptTypes(ctx context.Context, db bun.IDB, receiver string) ([]string, error) {
 	const kept = `SELECT event_type FROM {inbox types} WHERE receiver = ? AND until > {now} ORDER BY event_type`
 	return read[[]string](ctx, s.tables, db, kept, receiver)
 }
@@ -78,8 +78,8 @@ type Inbox struct {
 const readInbox = `SELECT (SELECT count(*) FROM (SELECT 1 FROM {inbox} WHERE receiver = ? ORDER BY received_at LIMIT ?) i) AS hashes,
 (SELECT MIN(received_at) FROM {inbox} WHERE receiver = ?) AS oldest, {now} AS now`
 
-// Inbox looks at what a receiver remembers, and counts up to limit.
-func (s *Store) Inbox(ctx context.Context, db bun.IDB, receiver string, limit int) (Inbox, error) {
+// Size looks at what a receiver remembers, and counts up to limit.
+func (s *InboxStore) Size(ctx context.Context, db bun.IDB, receiver string, limit int) (Inbox, error) {
 	return read[Inbox](ctx, s.tables, db, readInbox, receiver, limit, receiver)
 }
 
@@ -88,7 +88,7 @@ const countWaiting = `SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.c
   UNION ALL SELECT 1 FROM {by lane} m WHERE m.consumer_type = ? AND m.lane IS NOT NULL LIMIT ?) w`
 
 // Waiting counts messages that wait for consumers of these names, up to limit.
-func (s *Store) Waiting(ctx context.Context, db bun.IDB, consumers []string, limit int) (n int, err error) {
+func (s *InboxStore) Waiting(ctx context.Context, db bun.IDB, consumers []string, limit int) (n int, err error) {
 	for _, consumer := range consumers {
 		if n >= limit {
 			break

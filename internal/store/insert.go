@@ -17,7 +17,7 @@ import (
 // Insert writes the rows in as few statements as possible and returns how many were written for
 // each message id. It leaves out rows whose insert id is already pending. For several statements
 // (see [Statements]) the caller provides the transaction.
-func (s *Store) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (map[uuid.UUID]int, error) {
+func (s *OutboxStore) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (map[uuid.UUID]int, error) {
 	if err := s.rank(ctx, db, rows); err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func (s *Store) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessag
 
 // rank reserves places for the rows in the order of the call, if sorting could change the order of
 // a key.
-func (s *Store) rank(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) error {
+func (s *OutboxStore) rank(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) error {
 	if !ranked(rows) {
 		return nil
 	}
@@ -94,19 +94,19 @@ func kindOf(row dialect.NewMessage) kind {
 	return kind{replace: row.Replace, keyed: row.OrderKey != "", anyOrder: row.AnyOrder, prior: row.Priority > 0, rare: row.UniqueFor > 0, postponed: row.MaxPostponed}
 }
 
-func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []dialect.NewMessage, written map[uuid.UUID]int) error {
+func (s *OutboxStore) insertChunk(ctx context.Context, db bun.IDB, rows []dialect.NewMessage, written map[uuid.UUID]int) error {
 	if orders(rows[0]) {
-		if err := s.Supersedes(); err != nil {
+		if err := s.dialect.Supersedes(); err != nil {
 			return err
 		}
 	}
 	if rows[0].AnyOrder {
-		if err := s.AnyOrder(); err != nil {
+		if err := s.dialect.AnyOrder(); err != nil {
 			return err
 		}
 	}
 	if rows[0].Priority > 0 {
-		if err := s.Priorities(); err != nil {
+		if err := s.dialect.Priorities(); err != nil {
 			return err
 		}
 	}
@@ -130,7 +130,7 @@ func (s *Store) insertChunk(ctx context.Context, db bun.IDB, rows []dialect.NewM
 }
 
 // insertUnique leaves out rows whose insert id is pending under any name of their consumer.
-func (s *Store) insertUnique(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
+func (s *OutboxStore) insertUnique(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
 	former := make(formerKeys)
 	for _, row := range rows {
 		former.add(row.Key(), row.FormerConsumers)
@@ -167,7 +167,7 @@ func (f formerKeys) add(key dialect.PendingKey, names []string) {
 // takenBefore returns which insert ids are pending under the present or a former name of their
 // consumer. Where the database allows it, it finds out as a producer that uses that name would: it
 // waits for other writers of the same.
-func (s *Store) takenBefore(ctx context.Context, tx bun.Tx, former formerKeys) (taken map[dialect.PendingKey]bool, err error) {
+func (s *OutboxStore) takenBefore(ctx context.Context, tx bun.Tx, former formerKeys) (taken map[dialect.PendingKey]bool, err error) {
 	var keys []dialect.PendingKey
 	for key, names := range former {
 		keys = append(append(keys, key), names...)

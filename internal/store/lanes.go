@@ -20,8 +20,8 @@ type ParkedKey struct {
 	Waiting      int64          `bun:"waiting"`
 }
 
-// ParkedKeys returns parked keys, those parked for longest first.
-func (s *Store) ParkedKeys(ctx context.Context, db bun.IDB, limit int) ([]ParkedKey, error) {
+// List returns parked keys, those parked for longest first.
+func (s *KeyStore) List(ctx context.Context, db bun.IDB, limit int) ([]ParkedKey, error) {
 	keys, err := read[[]ParkedKey](ctx, s.tables, db, `
 SELECT consumer_type, lane, MIN(order_key) AS order_key, MIN(id) AS poisoned, MIN(poisoned_at) AS since FROM {poisoned} WHERE parks
 GROUP BY consumer_type, lane ORDER BY MIN(poisoned_at), MIN(id) LIMIT ?`, limit)
@@ -56,8 +56,8 @@ type parkedKeys struct {
 	N            int64  `bun:"n"`
 }
 
-// CountParkedKeys counts the parked keys of each stored consumer type, up to a bound.
-func (s *Store) CountParkedKeys(ctx context.Context, db bun.IDB, consumers []string) (parked map[string]int64, err error) {
+// Count counts the parked keys of each stored consumer type, up to a bound.
+func (s *KeyStore) Count(ctx context.Context, db bun.IDB, consumers []string) (parked map[string]int64, err error) {
 	parked = make(map[string]int64, len(consumers))
 	for part := range slices.Chunk(consumers, 100) {
 		var counts []string
@@ -78,17 +78,17 @@ func (s *Store) CountParkedKeys(ctx context.Context, db bun.IDB, consumers []str
 }
 
 // ParkedBy returns the message that parks a lane of a consumer, if one does.
-func (s *Store) ParkedBy(ctx context.Context, db bun.IDB, names []string, lane int64) (ParkedKey, bool, error) {
+func (s *KeyStore) ParkedBy(ctx context.Context, db bun.IDB, names []string, lane int64) (ParkedKey, bool, error) {
 	return first[ParkedKey](ctx, s.tables, db, `SELECT consumer_type, order_key, id AS poisoned, poisoned_at AS since FROM {poisoned}
 WHERE consumer_type IN (?) AND lane = ? AND parks ORDER BY rank, id LIMIT 1`, bun.List(names), lane)
 }
 
 // FirstOfLane returns the first message of a consumer's lane, under any of its names.
-func (s *Store) FirstOfLane(ctx context.Context, db bun.IDB, names []string, lane int64) (id int64, found bool, err error) {
+func (s *KeyStore) FirstOfLane(ctx context.Context, db bun.IDB, names []string, lane int64) (id int64, found bool, err error) {
 	return first[int64](ctx, s.tables, db, `SELECT id FROM {by lane} m WHERE consumer_type IN (?) AND lane = ? AND lane IS NOT NULL ORDER BY rank LIMIT 1`, bun.List(names), lane)
 }
 
 // HeldOfLane returns how many messages of a lane are claimed.
-func (s *Store) HeldOfLane(ctx context.Context, db bun.IDB, names []string, lane int64) (int, error) {
+func (s *KeyStore) HeldOfLane(ctx context.Context, db bun.IDB, names []string, lane int64) (int, error) {
 	return read[int](ctx, s.tables, db, `SELECT count(*) FROM ({held lanes}) h WHERE h.lane = ?`, s.names.NameList(names), lane)
 }

@@ -25,7 +25,7 @@ type migration struct {
 
 // Migrations returns the migration files of the store's dialect with its table
 // names filled in.
-func (s *Store) Migrations() (fs.FS, error) {
+func (s *SchemaStore) Migrations() (fs.FS, error) {
 	const dir = "migrations"
 	entries, err := s.names.Files.ReadDir(dir)
 	if err != nil {
@@ -44,12 +44,12 @@ func (s *Store) Migrations() (fs.FS, error) {
 
 // Migrate brings the tables up to date. It may run in many instances at once, and again at any
 // time.
-func (s *Store) Migrate(ctx context.Context, db *bun.DB) error {
+func (s *SchemaStore) Migrate(ctx context.Context, db *bun.DB) error {
 	all, err := s.migrations()
 	if err != nil {
 		return err
 	}
-	server, err := s.Server(ctx, db)
+	server, err := s.dialect.Server(ctx, db)
 	if err == nil {
 		err = refused(server, true)
 	}
@@ -83,7 +83,7 @@ func (e *foreignError) Error() string {
 
 // checkTables reads a column of each required table that foreign tables of these names do not have.
 // all means that every table must exist.
-func (s *Store) checkTables(ctx context.Context, db bun.IDB, all bool) error {
+func (s *SchemaStore) checkTables(ctx context.Context, db bun.IDB, all bool) error {
 	tables := []struct{ name, table, column string }{
 		{"consumer_messages", "{messages}", "crashes"}, {"message_claims", "{claims}", "message_ids"}, {"poisoned_messages", "{poisoned}", "crashes"},
 		{"scheduled_messages", "{schedules}", "run_at"}, {"schedule_fires", "{fires}", "recent"}, {"paused_consumers", "{paused}", "paused_at"}, {s.names.Keys, "{keys}", "insert_id"},
@@ -114,7 +114,7 @@ func (s *Store) checkTables(ctx context.Context, db bun.IDB, all bool) error {
 }
 
 // apply runs the migrations that the tables do not have yet.
-func (s *Store) apply(ctx context.Context, all []migration) func(tx bun.IDB) error {
+func (s *SchemaStore) apply(ctx context.Context, all []migration) func(tx bun.IDB) error {
 	return func(tx bun.IDB) error {
 		version, err := s.version(ctx, tx)
 		if err != nil {
@@ -145,7 +145,7 @@ const readVersion = `SELECT COALESCE(MAX(version), 0) FROM {migrations}`
 
 // CheckSchema returns outbox.ErrSchemaOutdated unless the tables are at least as new as this
 // version of the library. Newer ones are fine: migrations only ever add.
-func (s *Store) CheckSchema(ctx context.Context, db bun.IDB) error {
+func (s *SchemaStore) CheckSchema(ctx context.Context, db bun.IDB) error {
 	all, err := s.migrations()
 	if err != nil {
 		return err
@@ -166,18 +166,18 @@ func (s *Store) CheckSchema(ctx context.Context, db bun.IDB) error {
 
 // Installed returns up to 20 pairs of schema and prefix with tables of this library that this
 // session can see.
-func (s *Store) Installed(ctx context.Context, db bun.IDB) (tables []bus.Tables, err error) {
+func (s *SchemaStore) Installed(ctx context.Context, db bun.IDB) (tables []bus.Tables, err error) {
 	err = db.NewRaw(s.names.Expand(s.names.Traits.Installed)+` ORDER BY 1, 2 LIMIT 20`, "asyncmonolith_migrations").Scan(ctx, &tables)
 	return tables, err
 }
 
-func (s *Store) version(ctx context.Context, db bun.IDB) (version int, err error) {
+func (s *SchemaStore) version(ctx context.Context, db bun.IDB) (version int, err error) {
 	err = s.names.Query(ctx, db, readVersion).Scan(ctx, &version)
 	return version, err
 }
 
 // migrations reads the embedded files in order.
-func (s *Store) migrations() ([]migration, error) {
+func (s *SchemaStore) migrations() ([]migration, error) {
 	files, err := s.Migrations()
 	if err != nil {
 		return nil, err

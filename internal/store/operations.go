@@ -51,9 +51,9 @@ const (
   leased_by, leased_until, deaths, created_at, starts_at, finished_at, {now} AS now FROM {operations} WHERE `
 )
 
-// AddOperation writes an operation, created now, and returns its id. With finished it is finished,
+// Add writes an operation, created now, and returns its id. With finished it is finished,
 // too.
-func (s *Store) AddOperation(ctx context.Context, db bun.IDB, o Operation, finished bool) (id int64, err error) {
+func (s *OperationStore) Add(ctx context.Context, db bun.IDB, o Operation, finished bool) (id int64, err error) {
 	end := "NULL"
 	if finished {
 		end = "{now}"
@@ -91,7 +91,7 @@ func (f OperationFilter) terms() (t terms) {
 
 // ForgetPlans deletes operations that have been in a state for kept, the oldest first, and at most
 // limit of them.
-func (s *Store) ForgetPlans(ctx context.Context, db bun.IDB, state string, kept time.Duration, limit int) error {
+func (s *OperationStore) ForgetPlans(ctx context.Context, db bun.IDB, state string, kept time.Duration, limit int) error {
 	return retry(ctx, db, func(db bun.IDB) error {
 		var ids []int64
 		err := s.names.Query(ctx, db, `SELECT id FROM {operations} WHERE state = ? AND created_at < `+s.names.After(ctx, -kept)+` ORDER BY id LIMIT ?`, state, limit).Scan(ctx, &ids)
@@ -104,7 +104,7 @@ func (s *Store) ForgetPlans(ctx context.Context, db bun.IDB, state string, kept 
 }
 
 // ForgetPlan deletes an operation if it is in a state.
-func (s *Store) ForgetPlan(ctx context.Context, db bun.IDB, id int64, state string) error {
+func (s *OperationStore) ForgetPlan(ctx context.Context, db bun.IDB, id int64, state string) error {
 	return retry(ctx, db, func(db bun.IDB) error {
 		_, err := s.names.Query(ctx, db, `DELETE FROM {operations} WHERE id = ? AND state = ?`, id, state).Exec(ctx)
 		return err
@@ -112,16 +112,16 @@ func (s *Store) ForgetPlan(ctx context.Context, db bun.IDB, id int64, state stri
 }
 
 // ConsumersOf returns the stored consumer types of pending messages.
-func (s *Store) ConsumersOf(ctx context.Context, db bun.IDB, ids []int64) ([]string, error) {
+func (s *OperationStore) ConsumersOf(ctx context.Context, db bun.IDB, ids []int64) ([]string, error) {
 	return s.consumersOf(ctx, db, "{messages}", ids)
 }
 
 // ConsumersOfPoisoned is ConsumersOf for poisoned messages.
-func (s *Store) ConsumersOfPoisoned(ctx context.Context, db bun.IDB, ids []int64) ([]string, error) {
+func (s *OperationStore) ConsumersOfPoisoned(ctx context.Context, db bun.IDB, ids []int64) ([]string, error) {
 	return s.consumersOf(ctx, db, "{poisoned}", ids)
 }
 
-func (s *Store) consumersOf(ctx context.Context, db bun.IDB, table string, ids []int64) (names []string, err error) {
+func (s *OperationStore) consumersOf(ctx context.Context, db bun.IDB, table string, ids []int64) (names []string, err error) {
 	for part := range slices.Chunk(ids, 1000) {
 		found, err := read[[]string](ctx, s.tables, db, `SELECT DISTINCT consumer_type FROM `+table+` WHERE id IN (?)`, bun.List(part))
 		if err != nil {
@@ -133,8 +133,8 @@ func (s *Store) consumersOf(ctx context.Context, db bun.IDB, table string, ids [
 	return slices.Compact(names), nil
 }
 
-// Operations lists operations, the newest first unless the filter says otherwise.
-func (s *Store) Operations(ctx context.Context, db bun.IDB, f OperationFilter, limit int) ([]Operation, error) {
+// List lists operations, the newest first unless the filter says otherwise.
+func (s *OperationStore) List(ctx context.Context, db bun.IDB, f OperationFilter, limit int) ([]Operation, error) {
 	t := f.terms()
 	if f.OldestFirst {
 		return read[[]Operation](ctx, s.tables, db, selectOperations+t.where()+` ORDER BY id LIMIT ?`, append(t.args, limit)...)
@@ -142,9 +142,9 @@ func (s *Store) Operations(ctx context.Context, db bun.IDB, f OperationFilter, l
 	return read[[]Operation](ctx, s.tables, db, selectOperations+t.where()+` ORDER BY id DESC LIMIT ?`, append(t.args, limit)...)
 }
 
-// LockOperation locks an operation for the rest of the transaction. found is false if there is
+// Lock locks an operation for the rest of the transaction. found is false if there is
 // none.
-func (s *Store) LockOperation(ctx context.Context, tx bun.Tx, id int64) (o Operation, found bool, err error) {
+func (s *OperationStore) Lock(ctx context.Context, tx bun.Tx, id int64) (o Operation, found bool, err error) {
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return o, false, err
 	}
@@ -155,8 +155,8 @@ func (s *Store) LockOperation(ctx context.Context, tx bun.Tx, id int64) (o Opera
 	return rows[0], true, nil
 }
 
-// LockOperations locks operations for the rest of the transaction, in the order of their ids.
-func (s *Store) LockOperations(ctx context.Context, tx bun.Tx, f OperationFilter) (rows []Operation, err error) {
+// LockMany locks operations for the rest of the transaction, in the order of their ids.
+func (s *OperationStore) LockMany(ctx context.Context, tx bun.Tx, f OperationFilter) (rows []Operation, err error) {
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, err
 	}
@@ -165,22 +165,22 @@ func (s *Store) LockOperations(ctx context.Context, tx bun.Tx, f OperationFilter
 	return rows, err
 }
 
-// HoldOperation is [Store.LockOperation] in a transaction of our own. Where the server can bound
+// Hold is [OperationStore.Lock] in a transaction of our own. Where the server can bound
 // it, it ends after some seconds if the process stands still.
-func (s *Store) HoldOperation(ctx context.Context, tx bun.Tx, id int64) (o Operation, found bool, err error) {
+func (s *OperationStore) Hold(ctx context.Context, tx bun.Tx, id int64) (o Operation, found bool, err error) {
 	if err := s.within(ctx, tx, operationPatience); err != nil {
 		return o, false, err
 	}
-	return s.LockOperation(ctx, tx, id)
+	return s.Lock(ctx, tx, id)
 }
 
 // operationPatience bounds each statement on a locked operation, and the time between two.
 const operationPatience = 5 * time.Second
 
-// LeaseOperation leases an operation if it is still free. It skips a locked one. An operation that
+// Lease leases an operation if it is still free. It skips a locked one. An operation that
 // still has another owner after its lease has run out counts a death: that process did not get to
 // free it.
-func (s *Store) LeaseOperation(ctx context.Context, db bun.IDB, f OperationFilter, owner string, lease time.Duration) (leased bool, err error) {
+func (s *OperationStore) Lease(ctx context.Context, db bun.IDB, f OperationFilter, owner string, lease time.Duration) (leased bool, err error) {
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		leased = false
 		if err := s.WriteFirst(ctx, tx); err != nil {
@@ -221,7 +221,7 @@ type OperationChange struct {
 	Changed, LeftAlone int64
 }
 
-func (s *Store) operationTerms(ctx context.Context, c OperationChange) (set terms) {
+func (s *OperationStore) operationTerms(ctx context.Context, c OperationChange) (set terms) {
 	set.add(c.State != "", "state = ?", c.State)
 	if c.Note != nil {
 		set.add(true, "note = ?", errorlog.Clean(*c.Note, maxReason))
@@ -243,8 +243,8 @@ func (s *Store) operationTerms(ctx context.Context, c OperationChange) (set term
 	return set
 }
 
-// ChangeOperation changes the operation that the filter matches, and reports whether there was one.
-func (s *Store) ChangeOperation(ctx context.Context, db bun.IDB, f OperationFilter, c OperationChange) (bool, error) {
+// Change changes the operation that the filter matches, and reports whether there was one.
+func (s *OperationStore) Change(ctx context.Context, db bun.IDB, f OperationFilter, c OperationChange) (bool, error) {
 	set := s.operationTerms(ctx, c)
 	if len(set.texts) == 0 || f.ID == 0 {
 		return false, fmt.Errorf("change operation %d: nothing changes", f.ID)
@@ -254,7 +254,7 @@ func (s *Store) ChangeOperation(ctx context.Context, db bun.IDB, f OperationFilt
 }
 
 // changedOne reports whether a statement changed a row.
-func (s *Store) changedOne(ctx context.Context, db bun.IDB, statement string, args ...any) (bool, error) {
+func (s *OperationStore) changedOne(ctx context.Context, db bun.IDB, statement string, args ...any) (bool, error) {
 	return retried(ctx, db, func(db bun.IDB) (bool, error) {
 		return dialect.AffectedOne(s.names.Query(ctx, db, statement, args...).Exec(ctx))
 	})
@@ -262,7 +262,7 @@ func (s *Store) changedOne(ctx context.Context, db bun.IDB, statement string, ar
 
 // Fates returns how many requeued messages have failed since, and how many of the others have not
 // run. The rest is done.
-func (s *Store) Fates(ctx context.Context, db bun.IDB, ids []int64) (failed, waiting int, err error) {
+func (s *OperationStore) Fates(ctx context.Context, db bun.IDB, ids []int64) (failed, waiting int, err error) {
 	type fates struct {
 		Failed  int `bun:"failed"`
 		Waiting int `bun:"waiting"`

@@ -21,7 +21,7 @@ type Paused struct {
 
 // Pause keeps messages of the stored consumer types from being claimed. Consumers that are already
 // paused keep their time and author.
-func (s *Store) Pause(ctx context.Context, db bun.IDB, consumers []string, by, note string) error {
+func (s *FlowStore) Pause(ctx context.Context, db bun.IDB, consumers []string, by, note string) error {
 	_, err := s.forEach(ctx, db, `INSERT INTO {paused} (consumer_type, paused_at, paused_by, note) VALUES (?, {now}, ?, ?) {keep consumer}`, consumers,
 		errorlog.Clean(by, 255), errorlog.Clean(note, 1000))
 	return err
@@ -29,14 +29,14 @@ func (s *Store) Pause(ctx context.Context, db bun.IDB, consumers []string, by, n
 
 // Resume lets messages of the stored consumer types be claimed again. It returns false if none was
 // paused.
-func (s *Store) Resume(ctx context.Context, db bun.IDB, consumers []string) (paused bool, err error) {
+func (s *FlowStore) Resume(ctx context.Context, db bun.IDB, consumers []string) (paused bool, err error) {
 	n, err := s.forEach(ctx, db, `DELETE FROM {paused} WHERE consumer_type = ?`, consumers)
 	return n > 0, err
 }
 
 // forEach runs a statement for each name and counts the rows. It goes in one order, so that no two
 // callers can deadlock.
-func (s *Store) forEach(ctx context.Context, db bun.IDB, statement string, names []string, args ...any) (rows int, err error) {
+func (s *FlowStore) forEach(ctx context.Context, db bun.IDB, statement string, names []string, args ...any) (rows int, err error) {
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		for _, name := range slices.Sorted(slices.Values(names)) {
 			n, err := dialect.Affected(s.names.Query(ctx, tx, statement, append([]any{name}, args...)...).Exec(ctx))
@@ -51,6 +51,6 @@ func (s *Store) forEach(ctx context.Context, db bun.IDB, statement string, names
 }
 
 // PausedConsumers returns the paused consumers, by name.
-func (s *Store) PausedConsumers(ctx context.Context, db bun.IDB) ([]Paused, error) {
+func (s *FlowStore) PausedConsumers(ctx context.Context, db bun.IDB) ([]Paused, error) {
 	return read[[]Paused](ctx, s.tables, db, `SELECT consumer_type, paused_at, paused_by, note FROM {paused} ORDER BY consumer_type`)
 }

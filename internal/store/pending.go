@@ -66,7 +66,7 @@ type PendingFilter struct {
 }
 
 // pendingWhere writes the filter as conditions on m.
-func (s *Store) pendingWhere(ctx context.Context, f PendingFilter) (conditions string, args []any) {
+func (s *PendingStore) pendingWhere(ctx context.Context, f PendingFilter) (conditions string, args []any) {
 	var t terms
 	t.add(f.Consumer != "", "m.consumer_type = ?", f.Consumer)
 	t.add(f.PayloadType != "", "m.payload_type = ?", f.PayloadType)
@@ -115,9 +115,9 @@ SELECT r.*, ` + claimColumns + `, p.paused_at AS paused_since, {now} AS now
 FROM page r LEFT JOIN held h ON h.mid = r.id LEFT JOIN {claims} c ON c.id = h.claim_id LEFT JOIN {paused} p ON p.consumer_type = r.consumer_type
 ORDER BY r.consumer_type, r.payload_type, r.available_after, r.id LIMIT ?`
 
-// PendingMessages lists messages by consumer and payload type, in the order in which they are due,
+// List lists messages by consumer and payload type, in the order in which they are due,
 // without payloads, headers and errors.
-func (s *Store) PendingMessages(ctx context.Context, db bun.IDB, f PendingFilter, limit int) ([]Pending, error) {
+func (s *PendingStore) List(ctx context.Context, db bun.IDB, f PendingFilter, limit int) ([]Pending, error) {
 	conditions, values := s.pendingWhere(ctx, f)
 	pages := []string{cleanPage, crashedPage, keyedPage}
 	if f.Crashed {
@@ -132,16 +132,16 @@ func (s *Store) PendingMessages(ctx context.Context, db bun.IDB, f PendingFilter
 }
 
 // Messages lists pending messages by id, claimed or not.
-func (s *Store) Messages(ctx context.Context, db bun.IDB) ([]dialect.Message, error) {
+func (s *PendingStore) Messages(ctx context.Context, db bun.IDB) ([]dialect.Message, error) {
 	return read[[]dialect.Message](ctx, s.tables, db, `SELECT `+dialect.MessageColumns+` FROM {messages} m ORDER BY m.id`)
 }
 
-func (s *Store) around(messages string) string {
+func (s *PendingStore) around(messages string) string {
 	return strings.Replace(pendingAround, "{messages of}", messages, 1)
 }
 
-// PendingMessage reads one message with its headers and, with full, its payload and errors.
-func (s *Store) PendingMessage(ctx context.Context, db bun.IDB, id int64, full bool) (Pending, bool, error) {
+// Get reads one message with its headers and, with full, its payload and errors.
+func (s *PendingStore) Get(ctx context.Context, db bun.IDB, id int64, full bool) (Pending, bool, error) {
 	columns := pendingColumns + ", m.headers"
 	if full {
 		columns = dialect.MessageColumns + ", {key of}, {payload bytes} AS payload_bytes"
@@ -149,29 +149,29 @@ func (s *Store) PendingMessage(ctx context.Context, db bun.IDB, id int64, full b
 	return first[Pending](ctx, s.tables, db, s.around("SELECT "+columns+" FROM {messages} m WHERE m.id = ?"), id, 1)
 }
 
-// PendingHead reads one message with its headers and errors, and the first characters of its payload.
-func (s *Store) PendingHead(ctx context.Context, db bun.IDB, id int64, characters int) (Pending, bool, error) {
+// Head reads one message with its headers and errors, and the first characters of its payload.
+func (s *PendingStore) Head(ctx context.Context, db bun.IDB, id int64, characters int) (Pending, bool, error) {
 	columns := strings.Replace(dialect.MessageColumns, "m.payload,", "substr(m.payload, 1, ?) AS payload,", 1) + ", {key of}, {payload bytes} AS payload_bytes"
 	return first[Pending](ctx, s.tables, db, s.around("SELECT "+columns+" FROM {messages} m WHERE m.id = ?"), characters, id, 1)
 }
 
-// PendingByID lists messages by their ids, as [Store.PendingMessages] does. There must be some.
-func (s *Store) PendingByID(ctx context.Context, db bun.IDB, ids []int64) ([]Pending, error) {
+// ByID lists messages by their ids, as [PendingStore.List] does. There must be some.
+func (s *PendingStore) ByID(ctx context.Context, db bun.IDB, ids []int64) ([]Pending, error) {
 	return read[[]Pending](ctx, s.tables, db, s.around("SELECT "+pendingColumns+" FROM {messages} m WHERE m.id IN (?)"), bun.List(ids), len(ids))
 }
 
 // ClaimedMessages lists the messages of a claim, in the order of the list.
-func (s *Store) ClaimedMessages(ctx context.Context, db bun.IDB, claim int64) ([]Pending, error) {
+func (s *PendingStore) ClaimedMessages(ctx context.Context, db bun.IDB, claim int64) ([]Pending, error) {
 	ids, err := read[[]int64](ctx, s.tables, db, `SELECT h.mid FROM ({holds}) h WHERE h.claim_id = ?`, claim)
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	rows, err := s.PendingByID(ctx, db, ids)
+	rows, err := s.ByID(ctx, db, ids)
 	return slices.DeleteFunc(rows, func(row Pending) bool { return row.ClaimID != claim }), err
 }
 
-// CountPending counts messages; it reads each one.
-func (s *Store) CountPending(ctx context.Context, db bun.IDB, f PendingFilter) (int, error) {
+// Count counts messages; it reads each one.
+func (s *PendingStore) Count(ctx context.Context, db bun.IDB, f PendingFilter) (int, error) {
 	conditions, args := s.pendingWhere(ctx, f)
 	if f.Crashed {
 		conditions += " AND (m.crashes > 0 OR m.crashes BETWEEN -9999 AND -1)"
@@ -180,11 +180,11 @@ func (s *Store) CountPending(ctx context.Context, db bun.IDB, f PendingFilter) (
 }
 
 // Claims lists claims by id.
-func (s *Store) Claims(ctx context.Context, db bun.IDB) ([]HeldBy, error) {
+func (s *PendingStore) Claims(ctx context.Context, db bun.IDB) ([]HeldBy, error) {
 	return read[[]HeldBy](ctx, s.tables, db, `SELECT `+claimColumns+` FROM {claims} c ORDER BY c.id`)
 }
 
 // StoredConsumers lists the consumer types of pending and poisoned messages.
-func (s *Store) StoredConsumers(ctx context.Context, db bun.IDB) ([]string, error) {
+func (s *PendingStore) StoredConsumers(ctx context.Context, db bun.IDB) ([]string, error) {
 	return retried(ctx, db, func(db bun.IDB) ([]string, error) { return s.dialect.StoredConsumers(ctx, db) })
 }

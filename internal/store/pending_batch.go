@@ -10,7 +10,7 @@ import (
 // Matching returns the next matching messages by id: behind after, and up to upTo unless that is 0.
 // It looks at as many as one part of a search has. last is the last of these, and more reports
 // whether there may be others.
-func (s *Store) Matching(ctx context.Context, db bun.IDB, f PendingFilter, after, upTo int64, limit int) (ids []int64, last int64, more bool, err error) {
+func (s *PendingStore) Matching(ctx context.Context, db bun.IDB, f PendingFilter, after, upTo int64, limit int) (ids []int64, last int64, more bool, err error) {
 	var t terms
 	t.add(true, "m.id > ?", after)
 	t.add(upTo != 0, "m.id <= ?", upTo)
@@ -39,7 +39,7 @@ func (s *Store) Matching(ctx context.Context, db bun.IDB, f PendingFilter, after
 
 // PendingOf returns those of the messages that belong to some consumers, and how many belong to
 // others. No consumers means all.
-func (s *Store) PendingOf(ctx context.Context, db bun.IDB, ids []int64, consumers []string) (of []int64, others int, err error) {
+func (s *PendingStore) PendingOf(ctx context.Context, db bun.IDB, ids []int64, consumers []string) (of []int64, others int, err error) {
 	if len(ids) == 0 || len(consumers) == 0 {
 		return ids, 0, nil
 	}
@@ -57,7 +57,7 @@ func (s *Store) PendingOf(ctx context.Context, db bun.IDB, ids []int64, consumer
 	return of, others, err
 }
 
-// LastPending returns the greatest id among pending messages, or 0.
-func (s *Store) LastPending(ctx context.Context, db bun.IDB) (int64, error) {
+// Last returns the greatest id among pending messages, or 0.
+func (s *PendingStore) Last(ctx context.Context, db bun.IDB) (int64, error) {
 	return read[int64](ctx, s.tables, db, `SELECT COALESCE(MAX(id), 0) FROM {messages}`)
 }

@@ -26,13 +26,13 @@ type Changed struct {
 	Missing      []int64
 }
 
-// ChangePending changes those of the messages that are neither claimed nor locked. It waits for no
+// Change changes those of the messages that are neither claimed nor locked. It waits for no
 // lock: locked messages count as held.
 //
 // Like a claim it needs two statements. The first locks rows. The second has its own snapshot,
 // which sees every claim committed before the rows were locked. From then on the rows cannot be
 // claimed.
-func (s *Store) ChangePending(ctx context.Context, db bun.IDB, ids []int64, c PendingChange) (changed Changed, err error) {
+func (s *PendingStore) Change(ctx context.Context, db bun.IDB, ids []int64, c PendingChange) (changed Changed, err error) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	if _, isTx := db.(bun.Tx); !isTx && !s.RowLocks() {
 		// A consumer's transaction may hold the only write lock. A request for just its own
@@ -75,7 +75,7 @@ const gatePatience = 5 * time.Second
 
 // lockGatesOf keeps messages with keys from being claimed: a claim does not lock their rows. Others
 // may wait for the gates, so a caller's transaction must not keep them locked.
-func (s *Store) lockGatesOf(ctx context.Context, tx bun.Tx, callers bool, ids []int64) error {
+func (s *PendingStore) lockGatesOf(ctx context.Context, tx bun.Tx, callers bool, ids []int64) error {
 	if !s.RowLocks() {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (s *Store) lockGatesOf(ctx context.Context, tx bun.Tx, callers bool, ids []
 }
 
 // unchangeable returns which messages are held or missing, without a lock.
-func (s *Store) unchangeable(ctx context.Context, db bun.IDB, ids []int64) (found Changed, err error) {
+func (s *PendingStore) unchangeable(ctx context.Context, db bun.IDB, ids []int64) (found Changed, err error) {
 	var held []int64
 	err = s.names.Query(ctx, db, `SELECT m.id FROM {messages} m WHERE m.id IN (?) AND m.id IN (SELECT mid FROM ({holds}) h)`, bun.List(ids)).Scan(ctx, &held)
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Store) unchangeable(ctx context.Context, db bun.IDB, ids []int64) (foun
 	return found, nil
 }
 
-func (s *Store) changeLocked(ctx context.Context, tx bun.Tx, ids []int64, c PendingChange, changed *Changed) error {
+func (s *PendingStore) changeLocked(ctx context.Context, tx bun.Tx, ids []int64, c PendingChange, changed *Changed) error {
 	due := ""
 	if !c.Cancel {
 		due = s.names.Now(ctx)
@@ -136,7 +136,7 @@ func (s *Store) changeLocked(ctx context.Context, tx bun.Tx, ids []int64, c Pend
 }
 
 // existing returns which of the messages exist and which are missing.
-func (s *Store) existing(ctx context.Context, db bun.IDB, ids []int64) (existing, missing []int64, err error) {
+func (s *PendingStore) existing(ctx context.Context, db bun.IDB, ids []int64) (existing, missing []int64, err error) {
 	if len(ids) == 0 {
 		return nil, nil, nil
 	}

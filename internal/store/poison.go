@@ -30,7 +30,7 @@ type PoisonFilter struct {
 	Aged                          bool          // OlderThan counts, even when it is zero
 }
 
-func (s *Store) poisonWhere(ctx context.Context, f PoisonFilter) (t terms) {
+func (s *PoisonStore) poisonWhere(ctx context.Context, f PoisonFilter) (t terms) {
 	t.add(len(f.IDs) > 0, "id IN (?)", bun.List(f.IDs))
 	t.add(f.Consumer != "", "consumer_type = ?", f.Consumer)
 	t.add(f.PayloadType != "", "payload_type = ?", f.PayloadType)
@@ -50,34 +50,34 @@ func (s *Store) poisonWhere(ctx context.Context, f PoisonFilter) (t terms) {
 }
 
 // poisoned selects columns of the poisoned messages that match.
-func (s *Store) poisoned(ctx context.Context, columns string, f PoisonFilter) (statement string, args []any) {
+func (s *PoisonStore) poisoned(ctx context.Context, columns string, f PoisonFilter) (statement string, args []any) {
 	t := s.poisonWhere(ctx, f)
 	return "SELECT " + columns + " FROM {poisoned} WHERE " + t.where(), t.args
 }
 
-// PoisonedMessages lists poisoned messages, newest first.
-func (s *Store) PoisonedMessages(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) ([]dialect.Poisoned, error) {
+// List lists poisoned messages, newest first.
+func (s *PoisonStore) List(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) ([]dialect.Poisoned, error) {
 	return s.listPoisoned(ctx, db, dialect.PoisonedColumns, f, limit)
 }
 
-// PoisonedBriefly is PoisonedMessages without the columns that may be large.
-func (s *Store) PoisonedBriefly(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) ([]dialect.Poisoned, error) {
+// ListBriefly is PoisonedMessages without the columns that may be large.
+func (s *PoisonStore) ListBriefly(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) ([]dialect.Poisoned, error) {
 	return s.listPoisoned(ctx, db, dialect.BriefColumns, f, limit)
 }
 
-func (s *Store) listPoisoned(ctx context.Context, db bun.IDB, columns string, f PoisonFilter, limit int) ([]dialect.Poisoned, error) {
+func (s *PoisonStore) listPoisoned(ctx context.Context, db bun.IDB, columns string, f PoisonFilter, limit int) ([]dialect.Poisoned, error) {
 	statement, args := s.poisoned(ctx, columns+", fingerprint, {key parked}", f)
 	return read[[]dialect.Poisoned](ctx, s.tables, db, statement+" ORDER BY poisoned_at DESC, id DESC LIMIT ?", append(args, limit)...)
 }
 
-// PoisonedHead returns a poisoned message with the first characters of its payload, if it exists.
-func (s *Store) PoisonedHead(ctx context.Context, db bun.IDB, id int64, characters int) (dialect.Poisoned, bool, error) {
+// Head returns a poisoned message with the first characters of its payload, if it exists.
+func (s *PoisonStore) Head(ctx context.Context, db bun.IDB, id int64, characters int) (dialect.Poisoned, bool, error) {
 	return first[dialect.Poisoned](ctx, s.tables, db, `SELECT `+dialect.BriefColumns+`, fingerprint, {key parked}, headers, errors,
 	substr(payload, 1, ?) AS payload, `+s.bytesOf("payload")+` AS payload_bytes FROM {poisoned} WHERE id = ?`, characters, id)
 }
 
 // bytesOf returns the size of columns in bytes, as SQL.
-func (s *Store) bytesOf(columns ...string) string {
+func (s *PoisonStore) bytesOf(columns ...string) string {
 	return strings.Join(dialect.Each(columns, func(column string) string { return "COALESCE(" + fmt.Sprintf(s.names.Bytes, column) + ", 0)" }), " + ")
 }
 
@@ -87,45 +87,45 @@ type PoisonedSize struct {
 	Bytes int   `bun:"bytes"`
 }
 
-// PoisonedSizes lists poisoned messages with their sizes, in ascending order.
-func (s *Store) PoisonedSizes(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) ([]PoisonedSize, error) {
+// Sizes lists poisoned messages with their sizes, in ascending order.
+func (s *PoisonStore) Sizes(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) ([]PoisonedSize, error) {
 	statement, args := s.poisoned(ctx, "id, "+s.bytesOf("payload", "headers", "errors")+" AS bytes", f)
 	return read[[]PoisonedSize](ctx, s.tables, db, statement+" ORDER BY id LIMIT ?", append(args, limit)...)
 }
 
-// CountPoisoned counts poisoned messages up to a bound.
-func (s *Store) CountPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter, most int) (int, error) {
+// Count counts poisoned messages up to a bound.
+func (s *PoisonStore) Count(ctx context.Context, db bun.IDB, f PoisonFilter, most int) (int, error) {
 	statement, args := s.poisoned(ctx, "1 AS one", f)
 	return read[int](ctx, s.tables, db, "SELECT count(*) FROM ("+statement+" LIMIT ?) x", append(args, most)...)
 }
 
-// PoisonedIDs lists the ids of poisoned messages in ascending order.
-func (s *Store) PoisonedIDs(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) ([]int64, error) {
+// IDs lists the ids of poisoned messages in ascending order.
+func (s *PoisonStore) IDs(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) ([]int64, error) {
 	statement, args := s.poisoned(ctx, "id", f)
 	return read[[]int64](ctx, s.tables, db, statement+" ORDER BY id LIMIT ?", append(args, limit)...)
 }
 
-// LastPoisoned returns the greatest id among the matching poisoned messages, or 0.
-func (s *Store) LastPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter) (int64, error) {
+// Last returns the greatest id among the matching poisoned messages, or 0.
+func (s *PoisonStore) Last(ctx context.Context, db bun.IDB, f PoisonFilter) (int64, error) {
 	statement, args := s.poisoned(ctx, "COALESCE(MAX(id), 0)", f)
 	return read[int64](ctx, s.tables, db, statement, args...)
 }
 
-// LastOfPoisoned returns the greatest id among all poisoned messages, or 0.
-func (s *Store) LastOfPoisoned(ctx context.Context, db bun.IDB) (int64, error) {
+// LastOf returns the greatest id among all poisoned messages, or 0.
+func (s *PoisonStore) LastOf(ctx context.Context, db bun.IDB) (int64, error) {
 	return read[int64](ctx, s.tables, db, `SELECT COALESCE(MAX(id), 0) FROM {poisoned}`)
 }
 
-// DeletePoisoned deletes poisoned messages and returns how many. It locks them in the order of
+// Delete deletes poisoned messages and returns how many. It locks them in the order of
 // their ids, so that no two callers can deadlock.
-func (s *Store) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error) {
+func (s *PoisonStore) Delete(ctx context.Context, db bun.IDB, ids []int64) (int, error) {
 	return retried(ctx, db, func(db bun.IDB) (int, error) { return s.dialect.DeletePoisoned(ctx, db, ids) })
 }
 
-// LockPoisoned locks poisoned messages for the rest of the transaction, in the order of their ids.
+// Lock locks poisoned messages for the rest of the transaction, in the order of their ids.
 // Two callers cannot deadlock, and the second finds them gone. It does not read payloads, headers
 // and errors.
-func (s *Store) LockPoisoned(ctx context.Context, tx bun.Tx, f PoisonFilter, limit int) (rows []dialect.Poisoned, err error) {
+func (s *PoisonStore) Lock(ctx context.Context, tx bun.Tx, f PoisonFilter, limit int) (rows []dialect.Poisoned, err error) {
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (s *Store) LockPoisoned(ctx context.Context, tx bun.Tx, f PoisonFilter, lim
 
 // Requeue turns locked poisoned messages into pending ones with new row ids and returns those it
 // did, with the new ids. A message whose insert id is already pending does not change.
-func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) (requeued []dialect.Poisoned, err error) {
+func (s *PoisonStore) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) (requeued []dialect.Poisoned, err error) {
 	seen := make(map[dialect.PendingKey]bool, len(rows))
 	first := make([]dialect.Poisoned, 0, len(rows)) // of several with one key only the first can be pending
 	for _, row := range rows {
@@ -172,7 +172,7 @@ func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned,
 	if len(requeued) == 0 {
 		return nil, nil
 	}
-	if _, err := s.DeletePoisoned(ctx, tx, dialect.IDsOf(requeued)); err != nil {
+	if _, err := s.Delete(ctx, tx, dialect.IDsOf(requeued)); err != nil {
 		return nil, fmt.Errorf("delete: %w", err)
 	}
 	return requeued, nil
@@ -180,7 +180,7 @@ func (s *Store) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned,
 
 // withoutTaken leaves out messages whose insert ids are pending under a former name of their
 // consumer.
-func (s *Store) withoutTaken(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) ([]dialect.Poisoned, error) {
+func (s *PoisonStore) withoutTaken(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) ([]dialect.Poisoned, error) {
 	former := make(formerKeys)
 	for _, row := range rows {
 		key := how.Key(row)
@@ -189,7 +189,7 @@ func (s *Store) withoutTaken(ctx context.Context, tx bun.Tx, rows []dialect.Pois
 	if len(former) == 0 {
 		return rows, nil
 	}
-	taken, err := s.takenBefore(ctx, tx, former)
+	taken, err := s.outbox.takenBefore(ctx, tx, former)
 	if err != nil {
 		return nil, fmt.Errorf("insert ids under former names: %w", err)
 	}

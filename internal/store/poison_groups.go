@@ -17,9 +17,9 @@ const (
 	countedTogether = 30_000 // rows that one counts: for more PostgreSQL would compile it, which takes far longer
 )
 
-// PoisonGroups returns groups of poisoned messages, of a consumer or of all, by consumer, and at
+// Groups returns groups of poisoned messages, of a consumer or of all, by consumer, and at
 // most so many. whole reports whether these are all.
-func (s *Store) PoisonGroups(ctx context.Context, db bun.IDB, consumer string, most int) (groups []GroupKey, whole bool, err error) {
+func (s *PoisonStore) Groups(ctx context.Context, db bun.IDB, consumer string, most int) (groups []GroupKey, whole bool, err error) {
 	groups, err = retried(ctx, db, func(db bun.IDB) (found []GroupKey, err error) {
 		found, whole, err = s.dialect.PoisonGroups(ctx, db, consumer, most)
 		return found, err
@@ -44,17 +44,17 @@ const (
   (SELECT count(*) FROM (SELECT 1 AS one FROM {poisoned} p WHERE {group} LIMIT %d) x) AS messages`
 )
 
-// PoisonGroupSizes counts groups up to a bound.
-func (s *Store) PoisonGroupSizes(ctx context.Context, db bun.IDB, groups []GroupKey, most int) ([]PoisonGroup, error) {
+// GroupSizes counts groups up to a bound.
+func (s *PoisonStore) GroupSizes(ctx context.Context, db bun.IDB, groups []GroupKey, most int) ([]PoisonGroup, error) {
 	return s.ofGroups(ctx, db, fmt.Sprintf(groupSize, most), slices.Chunk(groups, min(max(countedTogether/most, 1), together)))
 }
 
-// PoisonGroupsLast fills in their LastAt only.
-func (s *Store) PoisonGroupsLast(ctx context.Context, db bun.IDB, groups []GroupKey) ([]PoisonGroup, error) {
+// GroupsLast fills in their LastAt only.
+func (s *PoisonStore) GroupsLast(ctx context.Context, db bun.IDB, groups []GroupKey) ([]PoisonGroup, error) {
 	return s.ofGroups(ctx, db, groupLast, slices.Chunk(groups, together))
 }
 
-func (s *Store) ofGroups(ctx context.Context, db bun.IDB, columns string, parts iter.Seq[[]GroupKey]) (all []PoisonGroup, err error) {
+func (s *PoisonStore) ofGroups(ctx context.Context, db bun.IDB, columns string, parts iter.Seq[[]GroupKey]) (all []PoisonGroup, err error) {
 	for part := range parts {
 		var statements []string
 		var args []any
@@ -77,7 +77,7 @@ func (s *Store) ofGroups(ctx context.Context, db bun.IDB, columns string, parts 
 }
 
 // FailuresOf returns the reported failures of groups, if there are any.
-func (s *Store) FailuresOf(ctx context.Context, db bun.IDB, groups []GroupKey) (failures []FailureGroup, err error) {
+func (s *PoisonStore) FailuresOf(ctx context.Context, db bun.IDB, groups []GroupKey) (failures []FailureGroup, err error) {
 	for part := range slices.Chunk(groups, together) {
 		var args []any
 		for _, g := range part {
@@ -105,9 +105,9 @@ type PoisonKind struct {
 	Now          dialect.Moment `bun:"now"`
 }
 
-// PreviewPoisoned looks at the first matching messages in the order of their ids. An insert id may
+// Preview looks at the first matching messages in the order of their ids. An insert id may
 // be pending under any name of its consumer.
-func (s *Store) PreviewPoisoned(ctx context.Context, db bun.IDB, f PoisonFilter, names [][]string, limit int) ([]PoisonKind, error) {
+func (s *PoisonStore) Preview(ctx context.Context, db bun.IDB, f PoisonFilter, names [][]string, limit int) ([]PoisonKind, error) {
 	taken, args := "k.consumer_type = p.consumer_type", []any(nil)
 	for _, of := range names {
 		taken += " OR p.consumer_type IN (?) AND k.consumer_type IN (?)"

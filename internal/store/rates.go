@@ -11,7 +11,7 @@ import (
 
 // RateWait returns how long a rate allows nothing for a lane or, if that is 0, at all. Zero means
 // that it allows a message.
-func (s *Store) RateWait(ctx context.Context, db bun.IDB, rate dialect.Rate, lane int64) (time.Duration, error) {
+func (s *FlowStore) RateWait(ctx context.Context, db bun.IDB, rate dialect.Rate, lane int64) (time.Duration, error) {
 	statement, args := dialect.RateUsed, []any{rate.Name}
 	if lane != 0 {
 		statement, args = dialect.KeyRateUsed, append(args, lane)

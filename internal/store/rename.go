@@ -36,7 +36,7 @@ var errNotHeld = errors.New("no message is held") // immutable
 // An insert id is renamed with its message, unless it is pending under the present name: then the
 // message loses it. Where insert ids have a table of their own they stay under the former name,
 // where producers look as well.
-func (s *Store) Rename(ctx context.Context, db *bun.DB, owner string, claim int64, rows []Former) (renamed map[int64]bool, err error) {
+func (s *ClaimStore) Rename(ctx context.Context, db *bun.DB, owner string, claim int64, rows []Former) (renamed map[int64]bool, err error) {
 	var held []Former
 	var headers map[int64]string
 	var bare map[int64]bool
@@ -68,7 +68,7 @@ func (s *Store) Rename(ctx context.Context, db *bun.DB, owner string, claim int6
 
 // fenceFormer locks those of the messages that are still in the claim. Other processes cannot claim
 // them before the end of the transaction, even if the lease ends.
-func (s *Store) fenceFormer(ctx context.Context, tx bun.Tx, owner string, claim int64, rows []Former) ([]Former, error) {
+func (s *ClaimStore) fenceFormer(ctx context.Context, tx bun.Tx, owner string, claim int64, rows []Former) ([]Former, error) {
 	if err := s.within(ctx, tx, renamePatience); err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (s *Store) fenceFormer(ctx context.Context, tx bun.Tx, owner string, claim 
 
 // dropKeys removes the insert ids of messages whose present names have them pending. It keeps
 // others from inserting them until the end of the transaction.
-func (s *Store) dropKeys(ctx context.Context, tx bun.Tx, rows []Former) (bare map[int64]bool, err error) {
+func (s *ClaimStore) dropKeys(ctx context.Context, tx bun.Tx, rows []Former) (bare map[int64]bool, err error) {
 	var keys []dialect.PendingKey
 	for _, row := range rows {
 		if row.InsertID != "" {
@@ -123,7 +123,7 @@ func (f Former) key() dialect.PendingKey {
 }
 
 // rename writes locked messages and returns their headers.
-func (s *Store) rename(ctx context.Context, tx bun.Tx, rows []Former) (headers map[int64]string, err error) {
+func (s *ClaimStore) rename(ctx context.Context, tx bun.Tx, rows []Former) (headers map[int64]string, err error) {
 	headers = make(map[int64]string, len(rows))
 	byName := make(map[string][]Former)
 	for _, row := range rows {

@@ -15,7 +15,7 @@ import (
 
 // replace replaces pending rows with the same insert ids. The new row ids make that safe: a run of
 // the old message finds nothing to remove, and so cannot remove a payload that it has not seen.
-func (s *Store) replace(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
+func (s *OutboxStore) replace(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
 	rows = latest(rows)
 	if err := s.replaceFormer(ctx, db, rows); err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (s *Store) replace(ctx context.Context, db bun.IDB, rows []dialect.NewMessa
 // lock rows in another order. They skip locked rows, but PostgreSQL waits even so for a row that is
 // updated a second time while it looks (heap_lock_updated_tuple of its sources does not know SKIP
 // LOCKED), and so may close a cycle.
-func (s *Store) replaceRows(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) error {
+func (s *OutboxStore) replaceRows(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) error {
 	replace := func(db bun.IDB) error { return s.dialect.Replace(ctx, db, rows) }
 	db, err := txn.Handle(db)
 	if err != nil {
@@ -62,7 +62,7 @@ func latest(rows []dialect.NewMessage) (last []dialect.NewMessage) {
 }
 
 // replaceFormer replaces rows that are pending under former names of their consumers.
-func (s *Store) replaceFormer(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) error {
+func (s *OutboxStore) replaceFormer(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) error {
 	of := make(map[dialect.PendingKey]*dialect.NewMessage)
 	var keys []dialect.PendingKey
 	for i := range rows {
@@ -85,7 +85,7 @@ func (s *Store) replaceFormer(ctx context.Context, db bun.IDB, rows []dialect.Ne
 // insertRarely is insertUnique that also leaves out rows whose insert ids stay taken since their
 // last message was consumed. It looks after writing: the insert waits for a transaction that
 // removes that message.
-func (s *Store) insertRarely(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
+func (s *OutboxStore) insertRarely(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
 	ids, err = s.insertUnique(ctx, db, rows)
 	if err != nil || len(ids) == 0 {
 		return nil, err
@@ -114,8 +114,8 @@ func (s *Store) insertRarely(ctx context.Context, db bun.IDB, rows []dialect.New
 
 // Remember keeps the insert ids of consumed messages taken, in the transaction that removes the
 // messages.
-func (s *Store) Remember(ctx context.Context, tx bun.IDB, all []dialect.Recent) error {
-	if len(all) == 0 || s.Supersedes() != nil {
+func (s *OutboxStore) Remember(ctx context.Context, tx bun.IDB, all []dialect.Recent) error {
+	if len(all) == 0 || s.dialect.Supersedes() != nil {
 		return nil
 	}
 	all = slices.Clone(all)

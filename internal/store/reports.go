@@ -94,7 +94,7 @@ const (
 
 // Report writes the report of a process. It first writes in a statement of its own that the process
 // exists. The rest is written all or nothing, and may have to wait for other processes.
-func (s *Store) Report(ctx context.Context, db bun.IDB, r Report) error {
+func (s *ReportStore) Report(ctx context.Context, db bun.IDB, r Report) error {
 	if err := s.present(ctx, db, r); err != nil {
 		return fmt.Errorf("process: %w", err)
 	}
@@ -116,7 +116,7 @@ func (s *Store) Report(ctx context.Context, db bun.IDB, r Report) error {
 }
 
 // present records that a process exists.
-func (s *Store) present(ctx context.Context, db bun.IDB, r Report) error {
+func (s *ReportStore) present(ctx context.Context, db bun.IDB, r Report) error {
 	p, stopped := r.Process, "NULL"
 	if r.Stopped {
 		stopped = "{now}"
@@ -163,7 +163,7 @@ func (t *Tally) Add(other *Tally) {
 
 // addMinutes adds tallies to the current minute, in one order, so that no two processes can
 // deadlock.
-func (s *Store) addMinutes(ctx context.Context, db bun.IDB, minutes []Minute) error {
+func (s *ReportStore) addMinutes(ctx context.Context, db bun.IDB, minutes []Minute) error {
 	if len(minutes) == 0 {
 		return nil
 	}
@@ -184,7 +184,7 @@ func (s *Store) addMinutes(ctx context.Context, db bun.IDB, minutes []Minute) er
 }
 
 // addFailures adds to groups of failures, also in one order.
-func (s *Store) addFailures(ctx context.Context, db bun.IDB, failures []FailureGroup) error {
+func (s *ReportStore) addFailures(ctx context.Context, db bun.IDB, failures []FailureGroup) error {
 	if len(failures) == 0 {
 		return nil
 	}
@@ -205,7 +205,7 @@ func (s *Store) addFailures(ctx context.Context, db bun.IDB, failures []FailureG
 }
 
 // ago converts an instant of this process's clock to the database's clock.
-func (s *Store) ago(ctx context.Context, at time.Time) bun.Safe {
+func (s *ReportStore) ago(ctx context.Context, at time.Time) bun.Safe {
 	var ago time.Duration
 	if !at.IsZero() {
 		ago = time.Since(at)
@@ -216,7 +216,7 @@ func (s *Store) ago(ctx context.Context, at time.Time) bun.Safe {
 // fold merges failures beyond keptKinds groups of a consumer into one. A process that reports on a
 // consumer has locked its row of the minute, so two can find the same place free only at the turn
 // of a minute.
-func (s *Store) fold(ctx context.Context, db bun.IDB, failures []FailureGroup) ([]FailureGroup, error) {
+func (s *ReportStore) fold(ctx context.Context, db bun.IDB, failures []FailureGroup) ([]FailureGroup, error) {
 	var kept []GroupKey
 	if err := s.names.Query(ctx, db, `SELECT consumer_type, fingerprint FROM {failures} WHERE consumer_type IN (?)`,
 		bun.List(Each(failures, func(f FailureGroup) string { return f.ConsumerType }))).Scan(ctx, &kept); err != nil {

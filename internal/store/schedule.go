@@ -65,10 +65,10 @@ func (f ScheduleFilter) terms() (t terms) {
 const selectSchedules = `SELECT id, name, tag, payload_type, payload, headers, cron_expression, cron_timezone, available_after, run_at, paused,
 	last_fired_at, last_error, created_at, {now} AS now FROM {schedules} WHERE `
 
-// SaveSchedule inserts a schedule and returns its id. It replaces a named schedule that exists,
+// Save inserts a schedule and returns its id. It replaces a named schedule that exists,
 // which keeps its next fire time while its expression and zone stay. So saving it at every boot
 // postpones nothing.
-func (s *Store) SaveSchedule(ctx context.Context, db bun.IDB, row Schedule) (id int64, err error) {
+func (s *ScheduleStore) Save(ctx context.Context, db bun.IDB, row Schedule) (id int64, err error) {
 	return s.dialect.SaveSchedule(ctx, db, []any{
 		bun.NullZero(row.Name), bun.NullZero(row.Tag), row.PayloadType, string(row.Payload), bun.NullZero(string(row.Headers)),
 		row.CronExpression, row.CronTimezone, bun.Safe(s.names.Instant(row.AvailableAfter.Time)),
@@ -78,9 +78,9 @@ func (s *Store) SaveSchedule(ctx context.Context, db bun.IDB, row Schedule) (id 
 const listSchedules = `SELECT id, name, tag, payload_type, cron_expression, cron_timezone, available_after, run_at, paused,
 	last_fired_at, last_error, created_at, (SELECT f.recent FROM {fires} f WHERE f.schedule_id = s.id) AS recent%s FROM {schedules} s WHERE `
 
-// Schedules returns schedules by id, with their last fires. brief leaves out payloads and headers,
+// List returns schedules by id, with their last fires. brief leaves out payloads and headers,
 // which can be large.
-func (s *Store) Schedules(ctx context.Context, db bun.IDB, f ScheduleFilter, brief bool, limit int) ([]Schedule, error) {
+func (s *ScheduleStore) List(ctx context.Context, db bun.IDB, f ScheduleFilter, brief bool, limit int) ([]Schedule, error) {
 	t, large := f.terms(), ", payload, headers"
 	if brief {
 		large = ""
@@ -88,9 +88,9 @@ func (s *Store) Schedules(ctx context.Context, db bun.IDB, f ScheduleFilter, bri
 	return read[[]Schedule](ctx, s.tables, db, fmt.Sprintf(listSchedules, large)+t.where()+" ORDER BY id LIMIT ?", append(t.args, limit)...)
 }
 
-// DeleteSchedules deletes schedules and returns how many. It returns an error for a filter that
+// Delete deletes schedules and returns how many. It returns an error for a filter that
 // selects all.
-func (s *Store) DeleteSchedules(ctx context.Context, db bun.IDB, f ScheduleFilter) (int, error) {
+func (s *ScheduleStore) Delete(ctx context.Context, db bun.IDB, f ScheduleFilter) (int, error) {
 	t := f.terms()
 	if len(t.texts) == 0 {
 		return 0, errors.New("delete schedules: the filter selects all")
@@ -113,8 +113,8 @@ type ScheduleChange struct {
 	Error          *string
 }
 
-// UpdateSchedule changes a schedule and reports whether it exists.
-func (s *Store) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, c ScheduleChange) (bool, error) {
+// Update changes a schedule and reports whether it exists.
+func (s *ScheduleStore) Update(ctx context.Context, db bun.IDB, id int64, c ScheduleChange) (bool, error) {
 	var set terms
 	if c.Paused != nil {
 		set.add(true, "paused = ?", *c.Paused)
@@ -144,9 +144,9 @@ func (s *Store) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, c Sche
 	return changed, err
 }
 
-// LockSchedules locks matching schedules for the rest of the transaction and then reads the clock:
+// Lock locks matching schedules for the rest of the transaction and then reads the clock:
 // any fire of them in progress has committed by then.
-func (s *Store) LockSchedules(ctx context.Context, tx bun.Tx, f ScheduleFilter) (rows []Schedule, now time.Time, err error) {
+func (s *ScheduleStore) Lock(ctx context.Context, tx bun.Tx, f ScheduleFilter) (rows []Schedule, now time.Time, err error) {
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, time.Time{}, err
 	}
@@ -158,21 +158,21 @@ func (s *Store) LockSchedules(ctx context.Context, tx bun.Tx, f ScheduleFilter) 
 	return rows, now, err
 }
 
-// LockScheduleSet keeps other transactions from locking the schedules of a tag, as a set, until the
+// LockSet keeps other transactions from locking the schedules of a tag, as a set, until the
 // end of the transaction. Where only rows can be locked it does not prevent every conflict: those
 // are repeated.
-func (s *Store) LockScheduleSet(ctx context.Context, tx bun.Tx, tag string) error {
+func (s *ScheduleStore) LockSet(ctx context.Context, tx bun.Tx, tag string) error {
 	err := s.dialect.AdvisoryLock(ctx, tx, "schedules tagged "+tag, true)
 	if errors.Is(err, errors.ErrUnsupported) {
-		_, _, err = s.LockSchedules(ctx, tx, ScheduleFilter{Tag: tag})
+		_, _, err = s.Lock(ctx, tx, ScheduleFilter{Tag: tag})
 	}
 	return err
 }
 
-// LockDueSchedules locks schedules of the given payload types for the rest of the transaction:
+// LockDue locks schedules of the given payload types for the rest of the transaction:
 // those that are due or requested, and not locked. The server bounds each statement and each wait
 // for the next one by limit.
-func (s *Store) LockDueSchedules(ctx context.Context, tx bun.Tx, payloadTypes []string, f ScheduleFilter, n int, limit time.Duration) (rows []Schedule, err error) {
+func (s *ScheduleStore) LockDue(ctx context.Context, tx bun.Tx, payloadTypes []string, f ScheduleFilter, n int, limit time.Duration) (rows []Schedule, err error) {
 	if err := s.within(ctx, tx, limit); err != nil {
 		return nil, fmt.Errorf("preamble: %w", err)
 	}
@@ -184,9 +184,9 @@ func (s *Store) LockDueSchedules(ctx context.Context, tx bun.Tx, payloadTypes []
 	return rows, err
 }
 
-// DueScheduleIDs returns the ids of due schedules, locked or not. It reads nothing else, so it also
+// DueIDs returns the ids of due schedules, locked or not. It reads nothing else, so it also
 // finds schedules that cannot be decoded.
-func (s *Store) DueScheduleIDs(ctx context.Context, db *bun.DB, payloadTypes []string, f ScheduleFilter, limit int) ([]int64, error) {
+func (s *ScheduleStore) DueIDs(ctx context.Context, db *bun.DB, payloadTypes []string, f ScheduleFilter, limit int) ([]int64, error) {
 	due, args := dueSchedules(payloadTypes, f, limit)
 	return read[[]int64](ctx, s.tables, db, "SELECT id FROM {schedules} WHERE "+due, args...)
 }
@@ -198,18 +198,18 @@ func dueSchedules(payloadTypes []string, f ScheduleFilter, limit int) (condition
 	return t.where() + " ORDER BY available_after, id LIMIT ?", append(t.args, limit)
 }
 
-// UnregisteredSchedules returns at most 20 schedules that are overdue for that long and have none
+// Unregistered returns at most 20 schedules that are overdue for that long and have none
 // of the given payload types.
-func (s *Store) UnregisteredSchedules(ctx context.Context, db *bun.DB, payloadTypes []string, overdue time.Duration) ([]Schedule, error) {
+func (s *ScheduleStore) Unregistered(ctx context.Context, db *bun.DB, payloadTypes []string, overdue time.Duration) ([]Schedule, error) {
 	var t terms
 	t.add(true, "NOT paused AND available_after < "+s.names.After(ctx, -overdue))
 	t.add(len(payloadTypes) > 0, "payload_type NOT IN (?)", bun.List(payloadTypes))
 	return read[[]Schedule](ctx, s.tables, db, selectSchedules+t.where()+" ORDER BY available_after, id LIMIT 20", t.args...)
 }
 
-// NextSchedule returns the time until the next schedule of the payload types is due, except for the
+// Next returns the time until the next schedule of the payload types is due, except for the
 // given ids. It returns false if there is none.
-func (s *Store) NextSchedule(ctx context.Context, db *bun.DB, payloadTypes []string, except []int64) (time.Duration, bool, error) {
+func (s *ScheduleStore) Next(ctx context.Context, db *bun.DB, payloadTypes []string, except []int64) (time.Duration, bool, error) {
 	type next struct {
 		Now  dialect.Moment `bun:"now"`
 		Due  dialect.Moment `bun:"due"`

@@ -34,7 +34,7 @@ const (
 // readsCommitted returns an error if READ COMMITTED has no effect on a server. A second statement
 // of a transaction must see what was committed since the first, or messages are claimed twice. No
 // setting shows that on every server, so it is tried with a row that is removed again.
-func (s *Store) readsCommitted(ctx context.Context, db *bun.DB, server dialect.Server) error {
+func (s *SchemaStore) readsCommitted(ctx context.Context, db *bun.DB, server dialect.Server) error {
 	receiver := "server-check." + rand.Text()
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)

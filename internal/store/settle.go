@@ -15,26 +15,26 @@ import (
 // Finish ends claims whose messages are all done, and removes the messages. Claims that it does not
 // return were no longer held; nothing of them was written. If another transaction keeps a message
 // locked, nothing is written at all, and the error is [dberr.IsLockTimeout].
-func (s *Store) Finish(ctx context.Context, db *bun.DB, owner string, claims []int64) ([]dialect.Finished, error) {
+func (s *ClaimStore) Finish(ctx context.Context, db *bun.DB, owner string, claims []int64) ([]dialect.Finished, error) {
 	return retried(ctx, db, func(db bun.IDB) ([]dialect.Finished, error) { return s.dialect.Finish(ctx, db, owner, claims) })
 }
 
 // Settle writes results of any number of claims, each message at most once. A result counts only
 // while its message is in a claim of the owner, so settling twice, late or out of order changes
 // nothing. Live claims get a new lease. If another transaction keeps a message locked, nothing is
-// written at all, and the error is [dberr.IsLockTimeout]: [Store.SettleFree] writes the others.
-func (s *Store) Settle(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result) (settled dialect.Settled, err error) {
+// written at all, and the error is [dberr.IsLockTimeout]: [ClaimStore.SettleFree] writes the others.
+func (s *ClaimStore) Settle(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result) (settled dialect.Settled, err error) {
 	return s.settleWith(ctx, db, owner, lease, results, false)
 }
 
 // SettleFree is Settle without waiting for locked messages: their results are
 // [dialect.Settled.Busy], and they stay in their claims. Where one writer locks the whole database
 // it is the same as Settle.
-func (s *Store) SettleFree(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result) (dialect.Settled, error) {
+func (s *ClaimStore) SettleFree(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result) (dialect.Settled, error) {
 	return s.settleWith(ctx, db, owner, lease, results, true)
 }
 
-func (s *Store) settleWith(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool) (dialect.Settled, error) {
+func (s *ClaimStore) settleWith(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool) (dialect.Settled, error) {
 	return retried(ctx, db, func(db bun.IDB) (settled dialect.Settled, err error) {
 		if !slices.ContainsFunc(results, func(r dialect.Result) bool { return r.Recent != nil || r.Stop != "" }) {
 			return s.dialect.Settle(ctx, db, owner, lease, results, freeOnly)
@@ -45,11 +45,11 @@ func (s *Store) settleWith(ctx context.Context, db *bun.DB, owner string, lease 
 			}
 			applied := appliedOf(results, settled)
 			if recent := consumed(applied); len(recent) > 0 {
-				err = s.Remember(ctx, tx, recent)
+				err = s.outbox.Remember(ctx, tx, recent)
 			}
 			for _, r := range applied {
 				if err == nil && r.Stop != "" {
-					err = s.answerStop(ctx, tx, r.Message, owner, r.Stop)
+					err = s.operations.answerStop(ctx, tx, r.Message, owner, r.Stop)
 				}
 			}
 			return err
@@ -71,26 +71,26 @@ func appliedOf(results []dialect.Result, settled dialect.Settled) (applied []dia
 
 // Extend renews every claim of the owner and returns their ids. A missing claim was taken away. An
 // id unknown to the caller belongs to a claim whose commit was never confirmed.
-func (s *Store) Extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) ([]int64, error) {
+func (s *ClaimStore) Extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) ([]int64, error) {
 	return retried(ctx, db, func(db bun.IDB) ([]int64, error) { return s.dialect.Extend(ctx, db, owner, lease) })
 }
 
 // Disclaim ends claims of the owner without touching their messages, which are
 // available again at once.
-func (s *Store) Disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error {
+func (s *ClaimStore) Disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error {
 	return retry(ctx, db, func(db bun.IDB) error { return s.dialect.Disclaim(ctx, db, owner, claims) })
 }
 
 // Recover ends claims that have outlived their lease and counts a crash on
 // their messages. A message whose solo claim brings it to maxCrashes is poisoned.
-func (s *Store) Recover(ctx context.Context, db *bun.DB, maxCrashes int) (dialect.Recovered, error) {
+func (s *ClaimStore) Recover(ctx context.Context, db *bun.DB, maxCrashes int) (dialect.Recovered, error) {
 	return retried(ctx, db, func(db bun.IDB) (dialect.Recovered, error) { return s.dialect.Recover(ctx, db, maxCrashes) })
 }
 
 // Fence locks claimed messages for the rest of the transaction, and returns those that are still
 // ours to run. It waits a while for a message that another transaction has locked, and then returns
 // none: roll back. Among several it leaves locked ones out.
-func (s *Store) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) (held []int64, err error) {
+func (s *ClaimStore) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) (held []int64, err error) {
 	held, err = s.dialect.Fence(ctx, tx, f)
 	if dberr.IsLockTimeout(err) {
 		return nil, nil
@@ -101,7 +101,7 @@ func (s *Store) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) (held []
 // Interrupt ends the statement, and maybe the whole session, of an abandoned transaction, so that
 // it can be rolled back. ended is when its context was cancelled or its connection lost: it began
 // no statement after that.
-func (s *Store) Interrupt(ctx context.Context, db *bun.DB, session dialect.Session, ended time.Time) error {
+func (s *ClaimStore) Interrupt(ctx context.Context, db *bun.DB, session dialect.Session, ended time.Time) error {
 	if session == (dialect.Session{}) {
 		return nil
 	}
@@ -111,13 +111,13 @@ func (s *Store) Interrupt(ctx context.Context, db *bun.DB, session dialect.Sessi
 // Remove deletes messages that were fenced in a session, with the search_path and role that its
 // transaction began with: a consumer's changes to them no longer count. It returns how many
 // messages there were.
-func (s *Store) Remove(ctx context.Context, tx bun.IDB, session dialect.Session, ids ...int64) (int, error) {
+func (s *ClaimStore) Remove(ctx context.Context, tx bun.IDB, session dialect.Session, ids ...int64) (int, error) {
 	return s.dialect.Remove(ctx, tx, session, ids)
 }
 
 // Replaced counts messages that have replaced others. The transaction has locked or removed the
 // others, so it has replaced them itself.
-func (s *Store) Replaced(ctx context.Context, tx bun.IDB, others []dialect.Message) (n int, err error) {
+func (s *ClaimStore) Replaced(ctx context.Context, tx bun.IDB, others []dialect.Message) (n int, err error) {
 	for _, m := range others {
 		if m.InsertID == "" {
 			continue
@@ -132,21 +132,21 @@ func (s *Store) Replaced(ctx context.Context, tx bun.IDB, others []dialect.Messa
 	return n, nil
 }
 
-// Savepoint marks the state of a transaction for [Store.Undo]. It hides the one before.
-func (s *Store) Savepoint(ctx context.Context, tx bun.IDB) error {
+// Savepoint marks the state of a transaction for [ClaimStore.Undo]. It hides the one before.
+func (s *ClaimStore) Savepoint(ctx context.Context, tx bun.IDB) error {
 	_, err := tx.NewRaw(`SAVEPOINT asyncmonolith`).Exec(ctx)
 	return err
 }
 
 // Undo rolls back to the savepoint, which remains.
-func (s *Store) Undo(ctx context.Context, tx bun.IDB) error {
+func (s *ClaimStore) Undo(ctx context.Context, tx bun.IDB) error {
 	_, err := tx.NewRaw(`ROLLBACK TO SAVEPOINT asyncmonolith`).Exec(ctx)
 	return err
 }
 
 // Exists waits until no transaction is undecided about a message, and reports whether it still
 // exists.
-func (s *Store) Exists(ctx context.Context, db *bun.DB, id int64) (bool, error) {
+func (s *ClaimStore) Exists(ctx context.Context, db *bun.DB, id int64) (bool, error) {
 	_, exists, err := first[int64](ctx, s.tables, db, s.names.Exists, id)
 	return exists, err
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Stats returns what waits for each of the stored consumer types.
-func (s *Store) Stats(ctx context.Context, db bun.IDB, consumers []string) (rows []dialect.QueueStats, err error) {
+func (s *ReportStore) Stats(ctx context.Context, db bun.IDB, consumers []string) (rows []dialect.QueueStats, err error) {
 	for part := range slices.Chunk(consumers, 100) { // one statement for all would have too many parts
 		var of []dialect.QueueStats
 		err := retry(ctx, db, func(db bun.IDB) (err error) {

@@ -20,7 +20,7 @@ const (
 
 // AskToStop asks the owner of a claim to stop a message in it. It replaces an earlier request for
 // that message, and deletes old requests.
-func (s *Store) AskToStop(ctx context.Context, db *bun.DB, message int64, owner string) error {
+func (s *OperationStore) AskToStop(ctx context.Context, db *bun.DB, message int64, owner string) error {
 	return txn.InTx(ctx, db, func(tx bun.Tx) error {
 		if _, err := s.names.Query(ctx, tx, `DELETE FROM {stops} WHERE message_id = ? OR asked_at < ?`, message, bun.Safe(s.names.After(ctx, -stopsKept))).Exec(ctx); err != nil {
 			return err
@@ -31,12 +31,12 @@ func (s *Store) AskToStop(ctx context.Context, db *bun.DB, message int64, owner 
 }
 
 // StopRequests returns the messages that the owner is asked to stop and has not answered.
-func (s *Store) StopRequests(ctx context.Context, db bun.IDB, owner string) ([]int64, error) {
+func (s *OperationStore) StopRequests(ctx context.Context, db bun.IDB, owner string) ([]int64, error) {
 	return read[[]int64](ctx, s.tables, db, `SELECT message_id FROM {stops} WHERE owner = ? AND outcome IS NULL`, owner)
 }
 
 // answerStop records the outcome of a request, in the transaction that settles the message.
-func (s *Store) answerStop(ctx context.Context, tx bun.IDB, message int64, owner, outcome string) error {
+func (s *OperationStore) answerStop(ctx context.Context, tx bun.IDB, message int64, owner, outcome string) error {
 	_, err := s.names.Query(ctx, tx, `UPDATE {stops} SET outcome = ? WHERE message_id = ? AND owner = ?`, outcome, message, owner).Exec(ctx)
 	return err
 }
@@ -48,12 +48,12 @@ type StopRequest struct {
 }
 
 // StopAnswer returns the request for a message, or false if there is none.
-func (s *Store) StopAnswer(ctx context.Context, db bun.IDB, message int64) (StopRequest, bool, error) {
+func (s *OperationStore) StopAnswer(ctx context.Context, db bun.IDB, message int64) (StopRequest, bool, error) {
 	return first[StopRequest](ctx, s.tables, db, `SELECT owner, outcome FROM {stops} WHERE message_id = ?`, message)
 }
 
 // ForgetStop deletes the request for a message.
-func (s *Store) ForgetStop(ctx context.Context, db bun.IDB, message int64) error {
+func (s *OperationStore) ForgetStop(ctx context.Context, db bun.IDB, message int64) error {
 	return retry(ctx, db, func(db bun.IDB) error {
 		_, err := s.names.Query(ctx, db, `DELETE FROM {stops} WHERE message_id = ?`, message).Exec(ctx)
 		return err
@@ -62,8 +62,8 @@ func (s *Store) ForgetStop(ctx context.Context, db bun.IDB, message int64) error
 
 // Holder returns the owner of the claim of a message, which is empty if it is not claimed. found is
 // false if there is no such message.
-func (s *Store) Holder(ctx context.Context, db bun.IDB, message int64) (owner string, found bool, err error) {
-	row, found, err := s.PendingMessage(ctx, db, message, false)
+func (s *OperationStore) Holder(ctx context.Context, db bun.IDB, message int64) (owner string, found bool, err error) {
+	row, found, err := s.pending.Get(ctx, db, message, false)
 	if row.ClaimID == 0 {
 		return "", found, err
 	}

@@ -16,11 +16,78 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/sqlite"
 )
 
-// Store runs the library's statements against one kind of database. It holds no
-// connection: every call is given one. It is safe for concurrent use.
+// Store runs the library's statements against one kind of database: it has a store for each
+// subject. It holds no connection: every call is given one. It is safe for concurrent use.
 type Store struct {
 	dialect.Direct
 	*tables
+
+	Schema     *SchemaStore
+	Outbox     *OutboxStore
+	Claims     *ClaimStore
+	Pending    *PendingStore
+	Poison     *PoisonStore
+	Keys       *KeyStore
+	Flow       *FlowStore
+	Schedules  *ScheduleStore
+	EventLog   *EventStore
+	Readers    *ReaderStore
+	Inbox      *InboxStore
+	Operations *OperationStore
+	Reports    *ReportStore
+}
+
+// The stores of the subjects.
+type (
+	// SchemaStore migrates and checks the tables.
+	SchemaStore struct{ *tables }
+	// OutboxStore inserts messages.
+	OutboxStore struct{ *tables }
+	// ClaimStore claims messages, keeps their leases, and settles them.
+	ClaimStore struct {
+		*tables
+		outbox     *OutboxStore
+		operations *OperationStore
+	}
+	// PendingStore lists, counts and changes pending messages.
+	PendingStore struct{ *tables }
+	// PoisonStore lists, counts, requeues and deletes poisoned messages.
+	PoisonStore struct {
+		*tables
+		outbox *OutboxStore
+	}
+	// KeyStore lists blocked keys.
+	KeyStore struct{ *tables }
+	// FlowStore has what keeps messages from starting: pauses, circuit breakers, limits and rates.
+	FlowStore struct{ *tables }
+	// ScheduleStore has the schedules and their fires.
+	ScheduleStore struct{ *tables }
+	// EventStore appends, reads and erases events, and has the snapshots of streams.
+	EventStore struct{ *tables }
+	// ReaderStore has the checkpoints and leases of those who read the event log.
+	ReaderStore struct{ *tables }
+	// InboxStore has the records that receivers have accepted.
+	InboxStore struct{ *tables }
+	// OperationStore has the operations of operators, their audit, and requests to stop a message.
+	OperationStore struct {
+		*tables
+		pending *PendingStore
+	}
+	// ReportStore has what processes report, and counts what waits.
+	ReportStore struct{ *tables }
+)
+
+func newStore(d dialect.Dialect) *Store {
+	t := &tables{d, d.Tables()}
+	s := &Store{
+		Direct: d, tables: t, Schema: &SchemaStore{t}, Outbox: &OutboxStore{t}, Pending: &PendingStore{t}, Keys: &KeyStore{t},
+		Flow: &FlowStore{t}, Schedules: &ScheduleStore{t}, EventLog: &EventStore{t}, Readers: &ReaderStore{t}, Inbox: &InboxStore{t},
+		Reports: &ReportStore{t},
+	}
+	s.Operations = &OperationStore{t, s.Pending}
+	s.Claims = &ClaimStore{t, s.Outbox, s.Operations}
+	s.Poison = &PoisonStore{t, s.Outbox}
+	return s
 }
 
 // engines creates the dialect of each database, by bun's name for it. It is immutable.
@@ -40,7 +107,7 @@ func For(d bundialect.Name, tables bus.Tables) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{e, newTables(e)}, nil
+	return newStore(e), nil
 }
 
 // Ready reports, in the given time, why the library cannot work with the live database: it cannot
@@ -60,8 +127,8 @@ func (s *Store) Ready(ctx context.Context, db *bun.DB, within time.Duration, unt
 		return dialect.Settings{}, err
 	}
 	settings, err := s.Check(ctx, db)
-	if err = errors.Join(s.CheckSchema(ctx, db), err); err == nil && server.Name != "" {
-		err = s.readsCommitted(ctx, db, server)
+	if err = errors.Join(s.Schema.CheckSchema(ctx, db), err); err == nil && server.Name != "" {
+		err = s.Schema.readsCommitted(ctx, db, server)
 	}
 	return settings, err
 }

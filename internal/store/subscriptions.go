@@ -48,23 +48,23 @@ const (
 const readSubscriptions = `SELECT name, version, shard, shards, filter, position, replay_until, status, attempts, last_error, mark, {last} AS head
 FROM {subscriptions} WHERE name = ? ORDER BY version, shard`
 
-// AllSubscriptions returns the shards of all readers. Receivers into the log read nothing: their
+// All returns the shards of all readers. Receivers into the log read nothing: their
 // rows record whose turn it is.
-func (s *Store) AllSubscriptions(ctx context.Context, db bun.IDB, limit int) ([]Subscription, error) {
+func (s *ReaderStore) All(ctx context.Context, db bun.IDB, limit int) ([]Subscription, error) {
 	return read[[]Subscription](ctx, s.tables, db, `SELECT s.name, s.version, s.shard, s.shards, s.filter, s.position, s.replay_until, s.status, s.attempts, s.last_error, s.mark, {last} AS head,
 	s.next_at, s.moved_at, (SELECT p.active_version FROM {projections} p WHERE p.name = s.name) AS active
 FROM {subscriptions} s WHERE s.name NOT LIKE 'receive:%' ORDER BY s.name, s.version, s.shard LIMIT ?`, limit)
 }
 
 // Subscribe adds a subscription's shards unless they exist, in a transaction of the caller.
-func (s *Store) Subscribe(ctx context.Context, tx bun.Tx, sub Subscription) error {
-	if err := s.AdvisoryLock(ctx, tx, "subscribe "+sub.Name, true); err != nil {
+func (s *ReaderStore) Subscribe(ctx context.Context, tx bun.Tx, sub Subscription) error {
+	if err := s.dialect.AdvisoryLock(ctx, tx, "subscribe "+sub.Name, true); err != nil {
 		return err
 	}
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return err
 	}
-	old, err := s.Subscriptions(ctx, tx, sub.Name)
+	old, err := s.List(ctx, tx, sub.Name)
 	if err != nil {
 		return err
 	}
@@ -86,8 +86,8 @@ func (s *Store) Subscribe(ctx context.Context, tx bun.Tx, sub Subscription) erro
 const enterSubscription = `INSERT INTO {subscriptions} (name, version, shard, shards, filter, position, replay_until, status, next_at, moved_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, {now}, {now}) ON CONFLICT (name, version, shard) DO NOTHING`
 
-// Subscriptions returns all shards of all versions of a reader.
-func (s *Store) Subscriptions(ctx context.Context, db bun.IDB, name string) ([]Subscription, error) {
+// List returns all shards of all versions of a reader.
+func (s *ReaderStore) List(ctx context.Context, db bun.IDB, name string) ([]Subscription, error) {
 	return read[[]Subscription](ctx, s.tables, db, readSubscriptions, name)
 }
 
@@ -96,7 +96,7 @@ UNION ALL SELECT name, version, shard FROM {subscriptions} WHERE status = ? AND 
 
 // Behind returns the shards of the named readers that have something to read. pending reports
 // whether there are events to number first.
-func (s *Store) Behind(ctx context.Context, db bun.IDB, names []string) (rows []Subscription, pending bool, err error) {
+func (s *ReaderStore) Behind(ctx context.Context, db bun.IDB, names []string) (rows []Subscription, pending bool, err error) {
 	if len(names) == 0 {
 		names = []string{""}
 	}
@@ -110,18 +110,18 @@ func (s *Store) Behind(ctx context.Context, db bun.IDB, names []string) (rows []
 const unnumbered = `SELECT count(*) AS n FROM (SELECT 1 FROM {events} e WHERE {unplaced} LIMIT ?) u`
 
 // Unnumbered counts events without a place, up to a limit.
-func (s *Store) Unnumbered(ctx context.Context, db bun.IDB, limit int) (int64, error) {
+func (s *ReaderStore) Unnumbered(ctx context.Context, db bun.IDB, limit int) (int64, error) {
 	return read[int64](ctx, s.tables, db, unnumbered, limit)
 }
 
 const lockSubscription = `SELECT name, version, shard, shards, filter, position, replay_until, status, attempts, last_error{session}
 FROM {subscriptions} WHERE name = ? AND version = ? AND shard = ? AND status = ? AND next_at <= {now} {lock free}`
 
-// LockSubscription locks a shard until the end of the transaction, in which only this process reads
+// Lock locks a shard until the end of the transaction, in which only this process reads
 // and applies its events. It returns false if another process has the shard, or if it must not run
 // now. idle bounds how long the server keeps the transaction open without a statement, in case this
 // process vanishes.
-func (s *Store) LockSubscription(ctx context.Context, tx bun.Tx, name string, version, shard int, idle time.Duration) (Subscription, bool, error) {
+func (s *ReaderStore) Lock(ctx context.Context, tx bun.Tx, name string, version, shard int, idle time.Duration) (Subscription, bool, error) {
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return Subscription{}, false, err
 	}
@@ -141,7 +141,7 @@ func (s *Store) LockSubscription(ctx context.Context, tx bun.Tx, name string, ve
 
 // Session returns the session of the transaction. idle bounds how long the server keeps it open
 // without a statement, in case this process vanishes.
-func (s *Store) Session(ctx context.Context, tx bun.Tx, idle time.Duration) (dialect.Session, error) {
+func (s *ReaderStore) Session(ctx context.Context, tx bun.Tx, idle time.Duration) (dialect.Session, error) {
 	var row struct {
 		dialect.Session `bun:",extend"`
 		Idle            string
@@ -157,10 +157,10 @@ func (s *Store) Session(ctx context.Context, tx bun.Tx, idle time.Duration) (dia
 const moveSubscription = `UPDATE {subscriptions} SET position = ?, attempts = 0, last_error = NULL, moved_at = {now}
 WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ?`
 
-// MoveSubscription moves a locked shard to another position. It runs with the role and search_path
-// that its transaction began with, see [Store.Remove], and so do later statements. It returns false
+// Move moves a locked shard to another position. It runs with the role and search_path
+// that its transaction began with, see [ClaimStore.Remove], and so do later statements. It returns false
 // if another process has moved the shard.
-func (s *Store) MoveSubscription(ctx context.Context, tx bun.Tx, sub Subscription, to int64) (bool, error) {
+func (s *ReaderStore) Move(ctx context.Context, tx bun.Tx, sub Subscription, to int64) (bool, error) {
 	before, args := s.names.AsBegun(sub.Session)
 	args = append(args, to, sub.Name, sub.Version, sub.Shard, sub.Position, Running)
 	return dialect.AffectedOne(s.names.Query(ctx, tx, before+moveSubscription, args...).Exec(ctx))
@@ -174,15 +174,15 @@ type Failure struct {
 	Error    string
 }
 
-// FailSubscription records that a shard could not go on from its position.
-func (s *Store) FailSubscription(ctx context.Context, db bun.IDB, sub Subscription, f Failure) error {
+// Fail records that a shard could not go on from its position.
+func (s *ReaderStore) Fail(ctx context.Context, db bun.IDB, sub Subscription, f Failure) error {
 	_, err := s.FailLeased(ctx, db, sub, "", f)
 	return err
 }
 
-// LockReader locks all shards of one version, or of all versions for 0. It waits for other
+// LockAll locks all shards of one version, or of all versions for 0. It waits for other
 // transactions that have them.
-func (s *Store) LockReader(ctx context.Context, tx bun.Tx, name string, version int) ([]Subscription, error) {
+func (s *ReaderStore) LockAll(ctx context.Context, tx bun.Tx, name string, version int) ([]Subscription, error) {
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, err
 	}
@@ -190,12 +190,12 @@ func (s *Store) LockReader(ctx context.Context, tx bun.Tx, name string, version 
 	if err := s.names.Query(ctx, tx, `SELECT shard FROM {subscriptions} WHERE name = ? ORDER BY version, shard {lock}`, name).Scan(ctx, &locked); err != nil {
 		return nil, fmt.Errorf("lock subscriptions: %w", err)
 	}
-	all, err := s.Subscriptions(ctx, tx, name)
+	all, err := s.List(ctx, tx, name)
 	return slices.DeleteFunc(all, func(row Subscription) bool { return version != 0 && row.Version != version }), err
 }
 
 // Rewind starts one version of a reader again. Events that a shard has applied before are replays.
-func (s *Store) Rewind(ctx context.Context, tx bun.Tx, name string, version int) error {
+func (s *ReaderStore) Rewind(ctx context.Context, tx bun.Tx, name string, version int) error {
 	_, err := s.names.Query(ctx, tx, `UPDATE {subscriptions} SET replay_until = CASE WHEN position > replay_until THEN position ELSE replay_until END,
 position = 0, mark = ?, status = ?, attempts = 0, last_error = NULL, next_at = {now}, moved_at = {now} WHERE name = ? AND version = ?`, Rewound, Running, name, version).Exec(ctx)
 	if err == nil {
@@ -204,8 +204,8 @@ position = 0, mark = ?, status = ?, attempts = 0, last_error = NULL, next_at = {
 	return err
 }
 
-// ResumeReader restarts halted shards of one version and returns how many there were.
-func (s *Store) ResumeReader(ctx context.Context, db bun.IDB, name string, version int) (n int, err error) {
+// Resume restarts halted shards of one version and returns how many there were.
+func (s *ReaderStore) Resume(ctx context.Context, db bun.IDB, name string, version int) (n int, err error) {
 	err = retry(ctx, db, func(db bun.IDB) (err error) {
 		n, err = dialect.Affected(s.names.Query(ctx, db, `UPDATE {subscriptions} SET status = ?, attempts = 0, next_at = {now} WHERE name = ? AND version = ? AND status = ?`,
 			Running, name, version, Halted).Exec(ctx))
@@ -215,7 +215,7 @@ func (s *Store) ResumeReader(ctx context.Context, db bun.IDB, name string, versi
 }
 
 // Activate makes one version of a reader the active one and retires older ones.
-func (s *Store) Activate(ctx context.Context, tx bun.Tx, name string, version int) error {
+func (s *ReaderStore) Activate(ctx context.Context, tx bun.Tx, name string, version int) error {
 	_, err := s.names.Query(ctx, tx, `INSERT INTO {projections} (name, active_version) VALUES (?, ?)
 ON CONFLICT (name) DO UPDATE SET active_version = EXCLUDED.active_version`, name, version).Exec(ctx)
 	if err == nil {
@@ -225,7 +225,7 @@ ON CONFLICT (name) DO UPDATE SET active_version = EXCLUDED.active_version`, name
 }
 
 // Active returns the active version of a reader, or false if there never was one.
-func (s *Store) Active(ctx context.Context, db bun.IDB, name string) (int, bool, error) {
+func (s *ReaderStore) Active(ctx context.Context, db bun.IDB, name string) (int, bool, error) {
 	return first[int](ctx, s.tables, db, `SELECT active_version FROM {projections} WHERE name = ?`, name)
 }
 
@@ -240,7 +240,7 @@ type Parked struct {
 }
 
 // Park puts an event aside.
-func (s *Store) Park(ctx context.Context, tx bun.Tx, p Parked) error {
+func (s *ReaderStore) Park(ctx context.Context, tx bun.Tx, p Parked) error {
 	_, err := s.names.Query(ctx, tx, `INSERT INTO {parked} (name, version, position, stream, reason, parked_at) VALUES (?, ?, ?, ?, ?, {now})
 ON CONFLICT (name, version, position) DO NOTHING`, p.Name, p.Version, p.Position, p.Stream, errorlog.Clean(p.Reason, errorlog.MaxBytes)).Exec(ctx)
 	if err != nil {
@@ -249,19 +249,19 @@ ON CONFLICT (name, version, position) DO NOTHING`, p.Name, p.Version, p.Position
 	return nil
 }
 
-// ParkedEvents returns events that one version of a reader has put aside, in order, behind a
+// Parked returns events that one version of a reader has put aside, in order, behind a
 // position.
-func (s *Store) ParkedEvents(ctx context.Context, db bun.IDB, name string, version int, after int64, limit int) ([]Parked, error) {
+func (s *ReaderStore) Parked(ctx context.Context, db bun.IDB, name string, version int, after int64, limit int) ([]Parked, error) {
 	return read[[]Parked](ctx, s.tables, db, `SELECT name, version, position, stream, reason, parked_at FROM {parked}
 WHERE name = ? AND version = ? AND position > ? ORDER BY position LIMIT ?`, name, version, after, limit)
 }
 
 // CountParked counts these events, up to a limit.
-func (s *Store) CountParked(ctx context.Context, db bun.IDB, name string, version, limit int) (int, error) {
+func (s *ReaderStore) CountParked(ctx context.Context, db bun.IDB, name string, version, limit int) (int, error) {
 	return read[int](ctx, s.tables, db, `SELECT count(*) AS n FROM (SELECT 1 FROM {parked} WHERE name = ? AND version = ? LIMIT ?) p`, name, version, limit)
 }
 
 // Unpark forgets that an event was put aside, and reports whether it was.
-func (s *Store) Unpark(ctx context.Context, tx bun.Tx, name string, version int, position int64) (bool, error) {
+func (s *ReaderStore) Unpark(ctx context.Context, tx bun.Tx, name string, version int, position int64) (bool, error) {
 	return dialect.AffectedOne(s.names.Query(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ? AND position = ?`, name, version, position).Exec(ctx))
 }

@@ -48,5 +48,3 @@ func (t *tables) within(ctx context.Context, tx bun.Tx, limit time.Duration) err
 	_, err := tx.NewRaw(t.names.Within, fmt.Sprintf("%dms", limit.Milliseconds())).Exec(ctx)
 	return err
 }
-
-func newTables(d dialect.Dialect) *tables { return &tables{d, d.Tables()} }

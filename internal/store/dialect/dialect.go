@@ -50,7 +50,7 @@ type Dialect interface {
 
 	// Claims.
 
-	// Claim is store.Store.Claim without the request's Stuck.
+	// Claim is store.ClaimStore.Claim without the request's Stuck.
 	Claim(ctx context.Context, db *bun.DB, r ClaimRequest) (Claim, error)
 	// ProbeLanes looks for messages to claim for keyed consumers. With crashed it also looks for
 	// crashed messages and for when the next are due.

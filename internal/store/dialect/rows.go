@@ -30,7 +30,7 @@ type Message struct {
 	Lane     int64  `bun:"lane"`
 	Rank     int64  `bun:"rank"`
 
-	// Event is what the message refers to, once [Store.FillIn] has read it.
+	// Event is what the message refers to, once [EventStore.FillIn] has read it.
 	Event *Event `bun:"-"`
 }
 
@@ -259,7 +259,7 @@ type Fence struct {
 	Session *Session
 }
 
-// Session is where and since when a transaction runs, for [Store.Interrupt]. The zero value is no
+// Session is where and since when a transaction runs, for [ClaimStore.Interrupt]. The zero value is no
 // session.
 type Session struct {
 	PID   int64 `bun:"pid"`

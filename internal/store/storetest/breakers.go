@@ -20,7 +20,7 @@ func breakerConfig() bus.CircuitBreakerConfig {
 
 func (k *kit) countRuns(done, failed int64) store.Breaker {
 	k.Helper()
-	b, err := k.store.CountRuns(k.ctx, k.db, "c", breakerConfig(), done, failed)
+	b, err := k.store.Flow.CountRuns(k.ctx, k.db, "c", breakerConfig(), done, failed)
 	k.must("count runs", err)
 	return b
 }
@@ -36,18 +36,18 @@ func breakerOpens(k *kit) {
 	k.pass(time.Second)
 	b := k.countRuns(0, 1)
 	equal(k, "open, at, until", []string{span(b.OpenedAt.Time), span(b.OpenUntil.Time)}, []string{k.now(), k.in(4 * time.Second)})
-	open, err := k.store.OpenBreakers(k.ctx, k.db)
+	open, err := k.store.Flow.OpenBreakers(k.ctx, k.db)
 	k.must("read those that are open", err)
 	if len(open) != 1 || open[0].Name != "c" || open[0].Done != 8 || open[0].Failed != 8 {
 		k.Errorf("open breakers: got %+v, want c with 8 failed of 16", open)
 	}
 	again := k.countRuns(100, 0)
 	equal(k, "what comes later", span(again.OpenUntil.Time), span(b.OpenUntil.Time))
-	k.must("close", k.store.CloseBreaker(k.ctx, k.db, "c"))
-	if open, err = k.store.OpenBreakers(k.ctx, k.db); err != nil || len(open) != 0 {
+	k.must("close", k.store.Flow.CloseBreaker(k.ctx, k.db, "c"))
+	if open, err = k.store.Flow.OpenBreakers(k.ctx, k.db); err != nil || len(open) != 0 {
 		k.Errorf("open breakers: got %+v, error %v, want none", open, err)
 	}
-	rows, err := k.store.Breakers(k.ctx, k.db, []string{"c", "other"})
+	rows, err := k.store.Flow.Breakers(k.ctx, k.db, []string{"c", "other"})
 	k.must("read", err)
 	if len(rows) != 1 || rows[0].Open() || rows[0].Troubled() {
 		k.Errorf("breakers: got %+v, want one, closed and without failures", rows)
@@ -57,16 +57,16 @@ func breakerOpens(k *kit) {
 func breakerProbes(k *kit) {
 	b := k.countRuns(0, 10)
 	for _, wait := range []time.Duration{4, 8, 16} {
-		if won, err := k.store.TakeProbe(k.ctx, k.db, b, breakerConfig()); won || err != nil {
+		if won, err := k.store.Flow.TakeProbe(k.ctx, k.db, b, breakerConfig()); won || err != nil {
 			k.Errorf("probe before its time: got %t, error %v, want false", won, err)
 		}
 		k.pass(wait * time.Second)
 		for _, want := range []bool{true, false} {
-			won, err := k.store.TakeProbe(k.ctx, k.db, b, breakerConfig())
+			won, err := k.store.Flow.TakeProbe(k.ctx, k.db, b, breakerConfig())
 			k.must("take the probe", err)
 			equal(k, "won", won, want)
 		}
-		rows, err := k.store.Breakers(k.ctx, k.db, []string{"c"})
+		rows, err := k.store.Flow.Breakers(k.ctx, k.db, []string{"c"})
 		k.must("read", err)
 		b = rows[0]
 		equal(k, "open until", span(b.OpenUntil.Time), k.in(2*wait*time.Second))

@@ -238,7 +238,7 @@ func claimAtOnce(k *kit) {
 	var got []int64
 	errs := together(8, func(i int) error {
 		for {
-			c, err := k.store.Claim(k.ctx, k.db, request(fmt.Sprint("owner ", i), want("c", 7)))
+			c, err := k.store.Claims.Claim(k.ctx, k.db, request(fmt.Sprint("owner ", i), want("c", 7)))
 			if err != nil {
 				return err
 			}
@@ -268,7 +268,7 @@ func claimAtOnceByRate(k *kit) {
 		errs := together(8, func(i int) error {
 			r := request(fmt.Sprint("owner ", i), want(consumer, 1))
 			r.Rate = &store.Rate{Name: consumer, N: 1, Per: time.Hour, Burst: 3}
-			c, err := k.store.Claim(k.ctx, k.db, r)
+			c, err := k.store.Claims.Claim(k.ctx, k.db, r)
 			mu.Lock()
 			defer mu.Unlock()
 			got += len(c.Messages)

@@ -38,7 +38,7 @@ func claimCrashedBehind(k *kit) {
 func claimCrashedNobody(k *kit) {
 	k.add("c", 1)
 	k.crash("c", 1)
-	c, err := k.store.Claim(k.ctx, k.db, crashed("a", store.Suspects, 10))
+	c, err := k.store.Claims.Claim(k.ctx, k.db, crashed("a", store.Suspects, 10))
 	k.must("claim", err)
 	equal(k, "messages", idsOf(c), nil)
 }

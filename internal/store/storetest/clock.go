@@ -35,7 +35,7 @@ func clockOfDatabase(k *kit) {
 	}
 	c := real.claim(request("a", want("c", 10)))
 	equal(k, "claimed", len(c.Messages), 1)
-	probe, err := k.store.Probe(real.ctx, k.db, []store.Want{want("c", 1)})
+	probe, err := k.store.Claims.Probe(real.ctx, k.db, []store.Want{want("c", 1)})
 	k.must("probe", err)
 	if probe.Next <= 59*time.Minute || probe.Next > time.Hour || len(probe.Due) != 0 || probe.Expired {
 		k.Errorf("probe: got %+v, want only a next message in an hour", probe)
@@ -50,7 +50,7 @@ func clockPerCall(k *kit) {
 		calls++
 		return epoch().Add(time.Hour)
 	})
-	_, err := k.store.Insert(ctx, k.db, []store.NewMessage{k.message("c")})
+	_, err := k.store.Outbox.Insert(ctx, k.db, []store.NewMessage{k.message("c")})
 	k.must("insert", err)
 	if calls == 0 {
 		k.Error("the clock of the context: got 0 calls, want some")
@@ -58,7 +58,7 @@ func clockPerCall(k *kit) {
 	if c := k.claim(request("a", want("c", 1))); c.ID != 0 {
 		k.Errorf("claim an hour early: got messages %v, want none", idsOf(c))
 	}
-	c, err := k.store.Claim(ctx, k.db, request("a", want("c", 1)))
+	c, err := k.store.Claims.Claim(ctx, k.db, request("a", want("c", 1)))
 	k.must("claim", err)
 	equal(k, "claimed an hour later", len(c.Messages), 1)
 }
@@ -68,14 +68,14 @@ func clockEverywhere(k *kit) {
 	at := func(d time.Duration) context.Context {
 		return store.WithClock(k.Context(), func() time.Time { return epoch().Add(d) })
 	}
-	_, err := k.store.Extend(at(time.Hour), k.db, "a", lease)
+	_, err := k.store.Claims.Extend(at(time.Hour), k.db, "a", lease)
 	k.must("extend", err)
 	equal(k, "lease extended", k.claims()[0].LeasedTo, "1h0m30s")
-	_, err = k.store.Settle(at(2*time.Hour), k.db, "a", lease, results(c, store.Snoozed, c.Messages[0].ID))
+	_, err = k.store.Claims.Settle(at(2*time.Hour), k.db, "a", lease, results(c, store.Snoozed, c.Messages[0].ID))
 	k.must("settle", err)
 	equal(k, "snoozed until", k.row(c.Messages[0].ID).Available, "2h0m0s")
 	equal(k, "lease after settling", k.claims()[0].LeasedTo, "2h0m30s")
-	got, err := k.store.Recover(at(3*time.Hour), k.db, 3)
+	got, err := k.store.Claims.Recover(at(3*time.Hour), k.db, 3)
 	k.must("recover", err)
 	equal(k, "recovered", got, store.Recovered{Claims: 1, Crashed: 1})
 }

@@ -19,7 +19,7 @@ func diagnoseCases() []testCase {
 
 func diagnoseAll(k *kit) {
 	for _, part := range []store.Vital{store.Weaknesses, store.Connections, store.Indexes, store.DeadRows, store.Holders} {
-		d, err := k.store.Diagnose(k.ctx, k.db, part)
+		d, err := k.store.Schema.Diagnose(k.ctx, k.db, part)
 		k.must("diagnose", err)
 		if part == store.Connections && !d.Absent && (d.Used < 1 || d.Most < d.Used) {
 			k.Errorf("connections: got %d of %d, want one at least", d.Used, d.Most)
@@ -29,10 +29,10 @@ func diagnoseAll(k *kit) {
 
 // diagnoseIndexes compares what the migrations say with what they have made.
 func diagnoseIndexes(k *kit) {
-	lost, of, err := k.store.LostIndexes(k.ctx, k.db)
+	lost, of, err := k.store.Schema.LostIndexes(k.ctx, k.db)
 	k.must("lost indexes", err)
 	equal(k, "lost", lost, nil)
-	d, err := k.store.Diagnose(k.ctx, k.db, store.Indexes)
+	d, err := k.store.Schema.Diagnose(k.ctx, k.db, store.Indexes)
 	k.must("indexes", err)
 	var named []string
 	for _, index := range d.Indexes {
@@ -53,20 +53,20 @@ func diagnoseLostIndex(k *kit) {
 	}
 	_, err := k.db.NewRaw(drop, k.table(name)).Exec(k.ctx)
 	k.must("drop", err)
-	lost, _, err := k.store.LostIndexes(k.ctx, k.db)
+	lost, _, err := k.store.Schema.LostIndexes(k.ctx, k.db)
 	k.must("lost indexes", err)
 	if len(lost) != 1 || lost[0].Name != k.tables.Prefix+name || lost[0].Invalid {
 		k.Fatalf("lost: got %+v, want %s", lost, name)
 	}
 	_, err = k.db.NewRaw(lost[0].Statement).Exec(k.ctx)
 	k.must("make again", err)
-	lost, _, err = k.store.LostIndexes(k.ctx, k.db)
+	lost, _, err = k.store.Schema.LostIndexes(k.ctx, k.db)
 	k.must("lost indexes", err)
 	equal(k, "lost afterwards", lost, nil)
 }
 
 func diagnoseMistakes(k *kit) {
-	mistakes, err := k.store.Mistakes(k.ctx, k.db)
+	mistakes, err := k.store.Schema.Mistakes(k.ctx, k.db)
 	k.must("mistakes", err)
 	equal(k, "mistakes", mistakes, nil)
 }

@@ -62,7 +62,7 @@ func finishAtOnce(k *kit) {
 		if i%2 == 0 {
 			slices.Reverse(claims)
 		}
-		finished[i], err = k.store.Finish(k.ctx, k.db, "a", claims)
+		finished[i], err = k.store.Claims.Finish(k.ctx, k.db, "a", claims)
 		return err
 	})
 	for _, err := range errs {

@@ -30,7 +30,7 @@ func hash(n int) string { return fmt.Sprintf("%032x", n) }
 func (k *kit) receive(receiver string, hashes ...string) (added []string) {
 	k.Helper()
 	err := txn.InTx(k.ctx, k.db, func(tx bun.Tx) error {
-		found, err := k.store.Receive(k.ctx, tx, receiver, hashes)
+		found, err := k.store.Inbox.Receive(k.ctx, tx, receiver, hashes)
 		added = slices.Sorted(maps.Keys(found))
 		return err
 	})
@@ -53,11 +53,11 @@ func inboxOnce(k *kit) {
 func inboxTypes(k *kit) {
 	keep := func(receiver string, kept time.Duration, types ...string) {
 		k.Helper()
-		k.must("keep", k.store.KeepTypes(k.ctx, k.db, receiver, types, kept))
+		k.must("keep", k.store.Inbox.KeepTypes(k.ctx, k.db, receiver, types, kept))
 	}
 	kept := func(receiver string, want ...string) {
 		k.Helper()
-		types, err := k.store.KeptTypes(k.ctx, k.db, receiver)
+		types, err := k.store.Inbox.KeptTypes(k.ctx, k.db, receiver)
 		k.must("kept", err)
 		if !slices.Equal(types, want) {
 			k.Errorf("types of %s: got %q, want %q", receiver, types, want)
@@ -83,7 +83,7 @@ func inboxTypes(k *kit) {
 
 func inboxRolledBack(k *kit) {
 	err := txn.InTx(k.ctx, k.db, func(tx bun.Tx) error {
-		if _, err := k.store.Receive(k.ctx, tx, "a", []string{hash(1)}); err != nil {
+		if _, err := k.store.Inbox.Receive(k.ctx, tx, "a", []string{hash(1)}); err != nil {
 			return err
 		}
 		return fmt.Errorf("the process vanishes")
@@ -130,12 +130,12 @@ func inboxForgets(k *kit) {
 		k.pass(time.Minute)
 	}
 	for _, want := range []int{2, 1, 0} {
-		n, err := k.store.Forget(k.ctx, k.db, "a", 150*time.Second, 2)
+		n, err := k.store.Inbox.Forget(k.ctx, k.db, "a", 150*time.Second, 2)
 		k.must("forget", err)
 		equal(k, "forgotten", n, want)
 	}
 	for receiver, want := range map[string]int{"a": 2, "b": 5, "c": 0} {
-		inbox, err := k.store.Inbox(k.ctx, k.db, receiver, 10)
+		inbox, err := k.store.Inbox.Size(k.ctx, k.db, receiver, 10)
 		k.must("inbox", err)
 		equal(k, "left of "+receiver, inbox.Hashes, want)
 		if want > 0 {
@@ -158,11 +158,11 @@ func inboxWaiting(k *kit) {
 	}
 	k.insert(rows...)
 	for _, test := range []struct{ limit, want int }{{10, 6}, {5, 5}, {2, 2}} {
-		n, err := k.store.Waiting(k.ctx, k.db, []string{"c0", "c1"}, test.limit)
+		n, err := k.store.Inbox.Waiting(k.ctx, k.db, []string{"c0", "c1"}, test.limit)
 		k.must("waiting", err)
 		equal(k, "waiting", n, test.want)
 	}
-	n, err := k.store.Waiting(k.ctx, k.db, []string{"c1"}, 10)
+	n, err := k.store.Inbox.Waiting(k.ctx, k.db, []string{"c1"}, 10)
 	k.must("waiting", err)
 	equal(k, "waiting for one", n, 3)
 }

@@ -285,7 +285,7 @@ func insertIDContended(k *kit) {
 		}
 		errs := together(writers, func(i int) error {
 			return k.inTx(func(ctx context.Context, tx bun.Tx) error {
-				_, err := k.store.Insert(ctx, tx, batches[i])
+				_, err := k.store.Outbox.Insert(ctx, tx, batches[i])
 				return err
 			})
 		})
@@ -300,7 +300,7 @@ func insertInTransaction(k *kit) {
 	undo := errors.New("undo")
 	insert := func(outcome error) error {
 		return k.inTx(func(ctx context.Context, tx bun.Tx) error {
-			if _, err := k.store.Insert(ctx, tx, []store.NewMessage{k.message("c"), k.keyed("c", "key")}); err != nil {
+			if _, err := k.store.Outbox.Insert(ctx, tx, []store.NewMessage{k.message("c"), k.keyed("c", "key")}); err != nil {
 				return err
 			}
 			return outcome

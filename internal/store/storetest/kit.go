@@ -62,7 +62,7 @@ func (k *kit) with(tables bus.Tables) *kit {
 
 func (k *kit) migrate() {
 	k.Helper()
-	k.must("migrate", k.store.Migrate(k.ctx, k.db))
+	k.must("migrate", k.store.Schema.Migrate(k.ctx, k.db))
 }
 
 func (k *kit) must(what string, err error) {
@@ -95,7 +95,7 @@ func (k *kit) message(consumer string) store.NewMessage {
 
 func (k *kit) insert(rows ...store.NewMessage) map[uuid.UUID]int {
 	k.Helper()
-	written, err := k.store.Insert(k.ctx, k.db, rows)
+	written, err := k.store.Outbox.Insert(k.ctx, k.db, rows)
 	k.must("insert", err)
 	return written
 }
@@ -143,7 +143,7 @@ func crashed(owner string, selection store.Selection, limit int, wants ...store.
 
 func (k *kit) claim(r store.ClaimRequest) store.Claim {
 	k.Helper()
-	c, err := k.store.Claim(k.ctx, k.db, r)
+	c, err := k.store.Claims.Claim(k.ctx, k.db, r)
 	k.must("claim", err)
 	return c
 }
@@ -177,7 +177,7 @@ func results(c store.Claim, outcome store.Outcome, ids ...int64) []store.Result 
 
 func (k *kit) settle(owner string, results ...store.Result) store.Settled {
 	k.Helper()
-	settled, err := k.store.Settle(k.ctx, k.db, owner, lease, results)
+	settled, err := k.store.Claims.Settle(k.ctx, k.db, owner, lease, results)
 	k.must("settle", err)
 	slices.Sort(settled.Live)
 	return settled
@@ -185,7 +185,7 @@ func (k *kit) settle(owner string, results ...store.Result) store.Settled {
 
 func (k *kit) finish(owner string, claims ...int64) []store.Finished {
 	k.Helper()
-	finished, err := k.store.Finish(k.ctx, k.db, owner, claims)
+	finished, err := k.store.Claims.Finish(k.ctx, k.db, owner, claims)
 	k.must("finish", err)
 	slices.SortFunc(finished, func(a, b store.Finished) int { return int(a.Claim - b.Claim) })
 	return finished
@@ -193,7 +193,7 @@ func (k *kit) finish(owner string, claims ...int64) []store.Finished {
 
 func (k *kit) extend(owner string) []int64 {
 	k.Helper()
-	held, err := k.store.Extend(k.ctx, k.db, owner, lease)
+	held, err := k.store.Claims.Extend(k.ctx, k.db, owner, lease)
 	k.must("extend", err)
 	slices.Sort(held)
 	return held
@@ -201,7 +201,7 @@ func (k *kit) extend(owner string) []int64 {
 
 func (k *kit) recover(maxCrashes int) store.Recovered {
 	k.Helper()
-	recovered, err := k.store.Recover(k.ctx, k.db, maxCrashes)
+	recovered, err := k.store.Claims.Recover(k.ctx, k.db, maxCrashes)
 	k.must("recover", err)
 	return recovered
 }

@@ -106,7 +106,7 @@ func (s *shift) work(random *rand.Rand, owner string) error {
 	for range random.IntN(3) {
 		l.Sticky = append(l.Sticky, store.Lane(fmt.Sprint(random.IntN(5))))
 	}
-	c, err := s.store.Claim(s.ctx, s.db, ofLanes(owner, 1+random.IntN(8), l))
+	c, err := s.store.Claims.Claim(s.ctx, s.db, ofLanes(owner, 1+random.IntN(8), l))
 	if err != nil || c.ID == 0 {
 		s.pass(time.Millisecond)
 		return s.requeue(random, err)
@@ -147,7 +147,7 @@ func (s *shift) run(random *rand.Rand, owner string, claim int64, run []store.Me
 			}
 		}
 		s.end(key, r.Outcome, over)
-		if _, err := s.store.Settle(s.ctx, s.db, owner, lease, results); err != nil || over {
+		if _, err := s.store.Claims.Settle(s.ctx, s.db, owner, lease, results); err != nil || over {
 			return err
 		}
 	}
@@ -191,18 +191,18 @@ func (s *shift) requeue(random *rand.Rand, err error) error {
 		return err
 	}
 	return s.inTx(func(ctx context.Context, tx bun.Tx) error {
-		rows, err := s.store.LockPoisoned(ctx, tx, store.PoisonFilter{}, 1)
+		rows, err := s.store.Poison.Lock(ctx, tx, store.PoisonFilter{}, 1)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
-		all, err := s.store.PoisonedMessages(ctx, tx, store.PoisonFilter{IDs: store.Each(rows, func(p store.Poisoned) int64 { return p.ID })}, 1)
+		all, err := s.store.Poison.List(ctx, tx, store.PoisonFilter{IDs: store.Each(rows, func(p store.Poisoned) int64 { return p.ID })}, 1)
 		if err != nil {
 			return err
 		}
 		s.mu.Lock()
 		s.parked[all[0].OrderKey] = false
 		s.mu.Unlock()
-		_, err = s.store.Requeue(ctx, tx, rows, store.Requeuing{})
+		_, err = s.store.Poison.Requeue(ctx, tx, rows, store.Requeuing{})
 		return err
 	})
 }
@@ -220,7 +220,7 @@ func laneRanks(k *kit) {
 		conns = append(conns, conn)
 	}
 	for n := range 6 {
-		_, err := k.store.Insert(k.ctx, conns[n%2], []store.NewMessage{k.ofKey("c", "a", n)})
+		_, err := k.store.Outbox.Insert(k.ctx, conns[n%2], []store.NewMessage{k.ofKey("c", "a", n)})
 		k.must("insert", err)
 	}
 	c := k.claim(ofLanes("o", 10, store.Lanes{Source: source("c"), Run: 10}))
@@ -240,7 +240,7 @@ func lanesApart(k *kit) {
 			k.Errorf("claim without regard to keys: got messages %v, want none", idsOf(c))
 		}
 	}
-	probe, err := k.store.Probe(k.ctx, k.db, []store.Want{want("c", 10)})
+	probe, err := k.store.Claims.Probe(k.ctx, k.db, []store.Want{want("c", 10)})
 	k.must("probe", err)
 	if len(probe.Due) > 0 || len(probe.Suspects)+len(probe.Killers) > 0 || probe.Next > 0 {
 		k.Errorf("probe without regard to keys: got %+v, want nothing", probe)
@@ -262,15 +262,15 @@ func laneRequeued(k *kit) {
 		k.Errorf("claim of what is parked, or held: got %v, want none", idsOf(c))
 	}
 	parked := func(want int64) {
-		counted, err := k.store.CountParkedKeys(k.ctx, k.db, []string{"b", "c"})
+		counted, err := k.store.Keys.Count(k.ctx, k.db, []string{"b", "c"})
 		k.must("count parked keys", err)
 		equal(k, "parked keys", counted, map[string]int64{"b": 0, "c": want})
 	}
 	parked(1)
 	err := k.inTx(func(ctx context.Context, tx bun.Tx) error {
-		rows, err := k.store.LockPoisoned(ctx, tx, store.PoisonFilter{}, 10)
+		rows, err := k.store.Poison.Lock(ctx, tx, store.PoisonFilter{}, 10)
 		k.must("lock", err)
-		_, err = k.store.Requeue(ctx, tx, rows, store.Requeuing{})
+		_, err = k.store.Poison.Requeue(ctx, tx, rows, store.Requeuing{})
 		return err
 	})
 	k.must("requeue", err)
@@ -339,7 +339,7 @@ func laneCrashes(k *kit) {
 	if c := k.claim(ofLanes("o", 10, lanes)); c.ID != 0 {
 		k.Errorf("claim of the clean: got %v, want none: those behind wait", idsOf(c))
 	}
-	states, err := k.store.ProbeLanes(k.ctx, k.db, []store.LaneLook{{Source: source("c")}}, true)
+	states, err := k.store.Claims.ProbeLanes(k.ctx, k.db, []store.LaneLook{{Source: source("c")}}, true)
 	k.must("probe", err)
 	slices.SortFunc(states, func(a, b store.LaneState) int { return a.Crashes - b.Crashes })
 	equal(k, "states", states, []store.LaneState{{}, {Crashes: 1}})
@@ -352,7 +352,7 @@ func laneCrashes(k *kit) {
 		k.pass(lease + time.Second)
 		equal(k, "recovered", k.recover(most).Poisoned, crash/(most-1))
 	}
-	rows, err := k.store.PoisonedMessages(k.ctx, k.db, store.PoisonFilter{}, 10)
+	rows, err := k.store.Poison.List(k.ctx, k.db, store.PoisonFilter{}, 10)
 	k.must("poisoned", err)
 	if len(rows) != 1 || !rows[0].Parks || rows[0].OrderKey != "a" || rows[0].Crashes != most {
 		k.Errorf("poisoned: got %+v, want the first of the key, which parks it", rows)

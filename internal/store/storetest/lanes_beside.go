@@ -19,7 +19,7 @@ func laneStats(k *kit) {
 	k.insert(late, k.message("c"))
 	held := k.claim(ofLanes("o", 1, store.Lanes{Source: source("c"), Run: 1}))
 	equal(k, "held", len(held.Messages), 1)
-	rows, err := k.store.Stats(k.ctx, k.db, []string{"c", "d", "none"})
+	rows, err := k.store.Reports.Stats(k.ctx, k.db, []string{"c", "d", "none"})
 	k.must("stats", err)
 	var got [][3]int64
 	for _, row := range rows {
@@ -29,11 +29,11 @@ func laneStats(k *kit) {
 	for i, old := range []bool{true, true, false} {
 		equal(k, "there is an oldest", !rows[i].OldestReady.IsZero(), old)
 	}
-	names, err := k.store.StoredConsumers(k.ctx, k.db)
+	names, err := k.store.Pending.StoredConsumers(k.ctx, k.db)
 	k.must("consumers", err)
 	slices.Sort(names)
 	equal(k, "consumers", names, []string{"c", "d"})
-	keyed, err := k.store.KeyedConsumers(k.ctx, k.db)
+	keyed, err := k.store.Claims.KeyedConsumers(k.ctx, k.db)
 	k.must("consumers of keys", err)
 	equal(k, "consumers of keys", keyed, []string{"c", "d"})
 }
@@ -57,19 +57,19 @@ func laneGate(k *kit) {
 		var parks bool
 		err := tx.NewRaw("SELECT parks FROM ? WHERE consumer_type = 'c' FOR UPDATE", k.table("message_gates")).Scan(ctx, &parks)
 		k.must("lock the gate", err)
-		_, err = k.store.Insert(ctx, k.db, []store.NewMessage{k.ofKey("c", "a", 1), k.ofKey("b", "e", 0), k.ofKey("d", "e", 0)})
+		_, err = k.store.Outbox.Insert(ctx, k.db, []store.NewMessage{k.ofKey("c", "a", 1), k.ofKey("b", "e", 0), k.ofKey("d", "e", 0)})
 		k.must("produce", err)
 		for i, outcome := range []store.Outcome{store.Done, store.Poison} {
 			m := c.Messages[i]
-			_, err = k.store.Settle(ctx, k.db, "o", lease, []store.Result{{Claim: c.ID, Message: m.ID, Lane: m.Lane, Outcome: outcome, Parks: true, Reason: "r"}})
+			_, err = k.store.Claims.Settle(ctx, k.db, "o", lease, []store.Result{{Claim: c.ID, Message: m.ID, Lane: m.Lane, Outcome: outcome, Parks: true, Reason: "r"}})
 			k.must("settle", err)
 		}
-		recovered, err := k.store.Recover(ctx, k.db, 1)
+		recovered, err := k.store.Claims.Recover(ctx, k.db, 1)
 		k.must("recover", err)
 		equal(k, "recovered", recovered.Poisoned, 1)
-		_, err = k.store.ProbeLanes(ctx, k.db, []store.LaneLook{{Source: source("c")}}, true)
+		_, err = k.store.Claims.ProbeLanes(ctx, k.db, []store.LaneLook{{Source: source("c")}}, true)
 		k.must("probe", err)
-		_, err = k.store.Claim(ctx, k.db, ofLanes("o", 1, store.Lanes{Source: source("d", "b"), Parks: true, Run: 1}))
+		_, err = k.store.Claims.Claim(ctx, k.db, ofLanes("o", 1, store.Lanes{Source: source("d", "b"), Parks: true, Run: 1}))
 		k.must("claim of another", err)
 		return nil
 	})
@@ -87,14 +87,14 @@ func laneRemovals(k *kit) {
 	ctx, cancel := context.WithTimeout(k.ctx, 20*time.Second)
 	defer cancel()
 	err := k.inTx(func(_ context.Context, tx bun.Tx) error {
-		_, err := k.store.Remove(ctx, tx, store.Session{}, plain...)
+		_, err := k.store.Claims.Remove(ctx, tx, store.Session{}, plain...)
 		k.must("remove", err)
-		_, err = k.store.Insert(ctx, k.db, []store.NewMessage{k.ofKey("c", "a", 1), k.ofKey("c", "b", 0)})
+		_, err = k.store.Outbox.Insert(ctx, k.db, []store.NewMessage{k.ofKey("c", "a", 1), k.ofKey("c", "b", 0)})
 		k.must("produce", err)
-		c, err := k.store.Claim(ctx, k.db, ofLanes("o", 10, store.Lanes{Source: source("c"), Run: 10}))
+		c, err := k.store.Claims.Claim(ctx, k.db, ofLanes("o", 10, store.Lanes{Source: source("c"), Run: 10}))
 		k.must("claim", err)
 		equal(k, "claimed", len(c.Messages), 3)
-		_, err = k.store.Finish(ctx, k.db, "o", []int64{c.ID})
+		_, err = k.store.Claims.Finish(ctx, k.db, "o", []int64{c.ID})
 		k.must("finish", err)
 		return nil
 	})

@@ -69,7 +69,7 @@ func disclaimOwn(k *kit) {
 	three := k.claim(crashed("a", store.Suspects, 1, want("c", 1)))
 	foreign := k.claim(crashed("b", store.Suspects, 1, want("c", 1)))
 	for range 2 {
-		k.must("disclaim", k.store.Disclaim(k.ctx, k.db, "a", []int64{three.ID, foreign.ID, one.ID, 1_000_000}))
+		k.must("disclaim", k.store.Claims.Disclaim(k.ctx, k.db, "a", []int64{three.ID, foreign.ID, one.ID, 1_000_000}))
 	}
 	equal(k, "messages", k.messages(), before)
 	equal(k, "claims left", []int64{k.claims()[0].ID, k.claims()[1].ID}, []int64{two.ID, foreign.ID})

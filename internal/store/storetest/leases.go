@@ -22,7 +22,7 @@ func leaseSubscriptionCases() []testCase {
 // leased tells whether an owner gets the first shard of the reader p, and what it is told.
 func (k *kit) leased(owner string) (store.Subscription, bool) {
 	k.Helper()
-	sub, ok, err := k.store.LeaseSubscription(k.ctx, k.db, reader(1), owner, time.Minute)
+	sub, ok, err := k.store.Readers.Lease(k.ctx, k.db, reader(1), owner, time.Minute)
 	k.must("lease", err)
 	return sub, ok
 }
@@ -44,13 +44,13 @@ func leaseShard(k *kit) {
 	equal(k, "by another when it is over", ok, true)
 	_, ok = k.leased("one")
 	equal(k, "by whoever had it", ok, false)
-	k.must("return", k.store.ReturnLeases(k.ctx, k.db, []string{"p"}, "one"))
+	k.must("return", k.store.Readers.ReturnLeases(k.ctx, k.db, []string{"p"}, "one"))
 	_, ok = k.leased("one")
 	equal(k, "after it was returned by somebody else", ok, false)
-	k.must("return", k.store.ReturnLeases(k.ctx, k.db, []string{"q"}, "two"))
+	k.must("return", k.store.Readers.ReturnLeases(k.ctx, k.db, []string{"q"}, "two"))
 	_, ok = k.leased("one")
 	equal(k, "after that of another reader was returned", ok, false)
-	k.must("return", k.store.ReturnLeases(k.ctx, k.db, []string{"q", "p"}, "two"))
+	k.must("return", k.store.Readers.ReturnLeases(k.ctx, k.db, []string{"q", "p"}, "two"))
 	_, ok = k.leased("one")
 	equal(k, "after it was returned", ok, true)
 }
@@ -59,7 +59,7 @@ func moveLeasedShard(k *kit) {
 	k.subscribe(reader(1))
 	move := func(what string, sub store.Subscription, owner string, to, mark int64, want bool) {
 		k.Helper()
-		moved, err := k.store.MoveLeased(k.ctx, k.db, sub, owner, to, mark)
+		moved, err := k.store.Readers.MoveLeased(k.ctx, k.db, sub, owner, to, mark)
 		k.must(what, err)
 		equal(k, what, moved, want)
 	}
@@ -78,17 +78,17 @@ func moveLeasedShard(k *kit) {
 		before, after string
 		want          int
 	}{{"something else", "all", 0}, {sub.Filter, "all", 1}, {"all", `["a"]`, 1}} {
-		n, err := k.store.SetFilter(k.ctx, k.db, sub.Name, sub.Version, step.before, step.after)
+		n, err := k.store.Readers.SetFilter(k.ctx, k.db, sub.Name, sub.Version, step.before, step.after)
 		k.must("set filter", err)
 		equal(k, "shards whose filter was "+step.before, n, step.want)
 	}
 	move("moved by who has not seen the filter", sub, "two", 7, 79, false)
-	k.must("leave", k.store.LeaveLeased(k.ctx, k.db, sub, "one", "it is another's"))
+	k.must("leave", k.store.Readers.LeaveLeased(k.ctx, k.db, sub, "one", "it is another's"))
 	sub, _ = k.leased("two")
 	equal(k, "filter", sub.Filter, `["a"]`)
 	move("moved by who has", sub, "two", 7, 79, true)
-	k.must("leave", k.store.LeaveLeased(k.ctx, k.db, sub, "two", "not mine"))
-	rows, err := k.store.Subscriptions(k.ctx, k.db, sub.Name)
+	k.must("leave", k.store.Readers.LeaveLeased(k.ctx, k.db, sub, "two", "not mine"))
+	rows, err := k.store.Readers.List(k.ctx, k.db, sub.Name)
 	k.must("subscriptions", err)
 	equal(k, "reason", rows[0].LastError, "not mine")
 	_, ok := k.leased("one")
@@ -100,7 +100,7 @@ func holdLeased(k *kit) {
 	holds := func(owner string) (held bool) {
 		k.Helper()
 		k.must("hold", k.inTx(func(ctx context.Context, tx bun.Tx) (err error) {
-			held, err = k.store.HoldLeased(ctx, tx, reader(1), owner)
+			held, err = k.store.Readers.HoldLeased(ctx, tx, reader(1), owner)
 			return err
 		}))
 		return held
@@ -119,7 +119,7 @@ func leaseNothing(k *kit) {
 	k.subscribe(reader(1))
 	fail := func(owner string, f store.Failure) bool {
 		k.Helper()
-		failed, err := k.store.FailLeased(k.ctx, k.db, reader(1), owner, f)
+		failed, err := k.store.Readers.FailLeased(k.ctx, k.db, reader(1), owner, f)
 		k.must("fail", err)
 		return failed
 	}
@@ -137,7 +137,7 @@ func leaseNothing(k *kit) {
 	equal(k, "halts", fail("one", store.Failure{Status: store.Halted, Attempts: 2}), true)
 	_, ok = k.leased("one")
 	equal(k, "halted", ok, false)
-	moved, err := k.store.MoveLeased(k.ctx, k.db, sub, "one", 1, 1)
+	moved, err := k.store.Readers.MoveLeased(k.ctx, k.db, sub, "one", 1, 1)
 	k.must("move", err)
 	equal(k, "moved while it is halted", moved, false)
 }
@@ -145,11 +145,11 @@ func leaseNothing(k *kit) {
 func rewindLeased(k *kit) {
 	k.subscribe(reader(1))
 	sub, _ := k.leased("one")
-	_, err := k.store.MoveLeased(k.ctx, k.db, sub, "one", 5, 77)
+	_, err := k.store.Readers.MoveLeased(k.ctx, k.db, sub, "one", 5, 77)
 	k.must("move", err)
 	sub, _ = k.leased("one")
-	k.must("rewind", k.inTx(func(ctx context.Context, tx bun.Tx) error { return k.store.Rewind(ctx, tx, "p", 1) }))
-	moved, err := k.store.MoveLeased(k.ctx, k.db, sub, "one", 6, 78)
+	k.must("rewind", k.inTx(func(ctx context.Context, tx bun.Tx) error { return k.store.Readers.Rewind(ctx, tx, "p", 1) }))
+	moved, err := k.store.Readers.MoveLeased(k.ctx, k.db, sub, "one", 6, 78)
 	k.must("move", err)
 	equal(k, "moved from where it was before", moved, false)
 	sub, _ = k.leased("one")

@@ -32,7 +32,7 @@ func eventSequences(k *kit) {
 	if !slices.IsSorted(sequences) || len(slices.Compact(slices.Clone(sequences))) != len(events) {
 		k.Errorf("sequence numbers: got %v, want them ascending", sequences)
 	}
-	rows, err := k.store.ReadStream(k.ctx, k.db, "a-3", 0, 1)
+	rows, err := k.store.EventLog.ReadStream(k.ctx, k.db, "a-3", 0, 1)
 	k.must("read", err)
 	got := rows[0]
 	equal(k, "text", string(got.Data), events[3].Data)
@@ -51,14 +51,14 @@ func (k *kit) number(limit int) int {
 
 func (k *kit) unnumbered() int64 {
 	k.Helper()
-	n, err := k.store.Unnumbered(k.ctx, k.db, 1000)
+	n, err := k.store.Readers.Unnumbered(k.ctx, k.db, 1000)
 	k.must("unnumbered", err)
 	return n
 }
 
 func (k *kit) head() int64 {
 	k.Helper()
-	head, err := k.store.Head(k.ctx, k.db)
+	head, err := k.store.EventLog.Head(k.ctx, k.db)
 	k.must("head", err)
 	return head
 }
@@ -72,13 +72,13 @@ func numberDense(k *kit) {
 	sequences := k.record(k.event("a-1", 1), k.event("a-1", 2), k.event("a-1", 3))
 	if k.numbers() {
 		equal(k, "unnumbered", k.unnumbered(), 3)
-		last, err := k.store.LastUnnumbered(k.ctx, k.db, math.MaxInt64)
+		last, err := k.store.EventLog.LastUnnumbered(k.ctx, k.db, math.MaxInt64)
 		k.must("last", err)
 		equal(k, "last", last, sequences[2])
-		last, err = k.store.LastUnnumbered(k.ctx, k.db, sequences[2]-1)
+		last, err = k.store.EventLog.LastUnnumbered(k.ctx, k.db, sequences[2]-1)
 		k.must("last", err)
 		equal(k, "last of those before", last, sequences[1])
-		_, ok, err := k.store.Place(k.ctx, k.db, sequences[0])
+		_, ok, err := k.store.EventLog.Place(k.ctx, k.db, sequences[0])
 		k.must("place", err)
 		equal(k, "has a place", ok, false)
 		equal(k, "first page", k.number(2), 2)
@@ -89,12 +89,12 @@ func numberDense(k *kit) {
 	equal(k, "unnumbered", k.unnumbered(), 0)
 	equal(k, "head", k.head(), 3)
 	for i, sequence := range sequences {
-		place, ok, err := k.store.Place(k.ctx, k.db, sequence)
+		place, ok, err := k.store.EventLog.Place(k.ctx, k.db, sequence)
 		k.must("place", err)
 		equal(k, "place", place, int64(i+1))
 		equal(k, "has a place", ok, true)
 	}
-	_, ok, err := k.store.Place(k.ctx, k.db, sequences[2]+1000)
+	_, ok, err := k.store.EventLog.Place(k.ctx, k.db, sequences[2]+1000)
 	k.must("place", err)
 	equal(k, "of no event", ok, false)
 }
@@ -107,7 +107,7 @@ func numberUncommitted(k *kit) {
 	open, err := k.db.BeginTx(k.ctx, readCommitted(k))
 	k.must("begin", err)
 	defer open.Rollback() //nolint:errcheck // a no-op after Commit
-	k.must("insert", k.store.InsertEvents(k.ctx, open, []*store.NewEvent{late}))
+	k.must("insert", k.store.EventLog.InsertEvents(k.ctx, open, []*store.NewEvent{late}))
 	early := k.record(k.event("a-2", 1), k.event("a-2", 2))
 	equal(k, "numbered past it", k.number(10), 2)
 	k.must("commit", open.Commit())
@@ -115,7 +115,7 @@ func numberUncommitted(k *kit) {
 	equal(k, "numbered then", k.number(10), 2)
 	var got []int64
 	for _, sequence := range append(early, late.Sequence, after[0]) {
-		place, _, err := k.store.Place(k.ctx, k.db, sequence)
+		place, _, err := k.store.EventLog.Place(k.ctx, k.db, sequence)
 		k.must("place", err)
 		got = append(got, place)
 	}
@@ -154,9 +154,9 @@ func pageFilter(k *kit) {
 	}
 	k.record(events...)
 	k.number(100)
-	k.must("erase the second", k.inTx(func(ctx context.Context, tx bun.Tx) error { return k.store.Erase(ctx, tx, "b-1", 2) }))
+	k.must("erase the second", k.inTx(func(ctx context.Context, tx bun.Tx) error { return k.store.EventLog.Erase(ctx, tx, "b-1", 2) }))
 	k.must("park", k.inTx(func(ctx context.Context, tx bun.Tx) error {
-		return k.store.Park(ctx, tx, store.Parked{Name: "p", Version: 2, Position: 1, Stream: "a-1"})
+		return k.store.Readers.Park(ctx, tx, store.Parked{Name: "p", Version: 2, Position: 1, Stream: "a-1"})
 	}))
 	all := store.Page{UpTo: 6, Limit: 100}
 	for _, c := range []struct {
@@ -178,7 +178,7 @@ func pageFilter(k *kit) {
 	} {
 		p := all
 		c.change(&p)
-		rows, err := k.store.ReadEvents(k.ctx, k.db, p)
+		rows, err := k.store.EventLog.ReadEvents(k.ctx, k.db, p)
 		k.must(c.name, err)
 		var got []int64
 		for _, row := range rows {
@@ -188,7 +188,7 @@ func pageFilter(k *kit) {
 		equal(k, c.name, got, c.want)
 	}
 	all.Parked, all.Version = "p", 2
-	rows, err := k.store.ReadEvents(k.ctx, k.db, all)
+	rows, err := k.store.EventLog.ReadEvents(k.ctx, k.db, all)
 	k.must("with what is parked", err)
 	var parked []int64
 	for _, row := range rows {
@@ -208,7 +208,7 @@ func streamPage(k *kit) {
 		limit int
 		want  []int64
 	}{{0, 2, []int64{1, 2}}, {2, 100, []int64{3, 4, 5}}, {5, 100, nil}} {
-		rows, err := k.store.ReadStream(k.ctx, k.db, "a-1", c.after, c.limit)
+		rows, err := k.store.EventLog.ReadStream(k.ctx, k.db, "a-1", c.after, c.limit)
 		k.must("read", err)
 		equal(k, fmt.Sprintf("after %d", c.after), versionsOf(rows), c.want)
 	}

@@ -45,17 +45,17 @@ func migrateAgain(k *kit) {
 	k.migrate()
 	equal(k, "versions after migrating again", k.versions(), before)
 	equal(k, "messages after migrating again", k.pending(), ids)
-	k.must("check schema", k.store.CheckSchema(k.ctx, k.db))
+	k.must("check schema", k.store.Schema.CheckSchema(k.ctx, k.db))
 }
 
 func migrateAtOnce(k *kit) {
 	versions := k.versions()
 	fresh := k.with(bus.Tables{Prefix: k.tables.Prefix + "once_"})
-	for _, err := range together(8, func(int) error { return fresh.store.Migrate(k.ctx, k.db) }) {
+	for _, err := range together(8, func(int) error { return fresh.store.Schema.Migrate(k.ctx, k.db) }) {
 		k.Errorf("migrate with seven others: got error %v, want none", err)
 	}
 	equal(k, "versions", fresh.versions(), versions)
-	k.must("check schema", fresh.store.CheckSchema(k.ctx, k.db))
+	k.must("check schema", fresh.store.Schema.CheckSchema(k.ctx, k.db))
 	fresh.add("c", 1)
 }
 
@@ -74,7 +74,7 @@ func migrateSets(k *kit, schema string) {
 	for _, name := range []string{"a_", "b_", "c_", "d_"} {
 		sets = append(sets, k.with(bus.Tables{Schema: schema, Prefix: k.tables.Prefix + name}))
 	}
-	for _, err := range together(2*len(sets), func(i int) error { return sets[i/2].store.Migrate(k.ctx, k.db) }) {
+	for _, err := range together(2*len(sets), func(i int) error { return sets[i/2].store.Schema.Migrate(k.ctx, k.db) }) {
 		k.Errorf("migrate beside other tables: got error %v, want none", err)
 	}
 	if k.Failed() {
@@ -98,7 +98,7 @@ func tablesApart(k *kit) {
 	if c := other.claim(request("a", want("c", 10))); c.ID != 0 {
 		k.Errorf("claim in other tables: got messages %v, want none", idsOf(c))
 	}
-	probe, err := other.store.Probe(k.ctx, k.db, []store.Want{want("c", 1)})
+	probe, err := other.store.Claims.Probe(k.ctx, k.db, []store.Want{want("c", 1)})
 	k.must("probe", err)
 	equal(k, "probe of other tables", probe, store.Probe{Now: probe.Now})
 	k.take("a", "c", ids...)
@@ -115,7 +115,7 @@ func tablesInSchema(k *kit) {
 	in := k.with(bus.Tables{Schema: k.tables.Prefix + "schema", Prefix: "p_"})
 	in.migrate()
 	in.migrate()
-	k.must("check schema", in.store.CheckSchema(k.ctx, k.db))
+	k.must("check schema", in.store.Schema.CheckSchema(k.ctx, k.db))
 	ids := in.add("c", 4)
 	c := in.take("a", "c", ids...)
 	in.settle("a", append(results(c, store.Poison, ids[0]), results(c, store.Failed, ids[1])...)...)
@@ -125,14 +125,14 @@ func tablesInSchema(k *kit) {
 	equal(k, "recovered", in.recover(3), store.Recovered{Claims: 1, Crashed: 2})
 	equal(k, "poisoned", len(in.poisoned()), 1)
 	equal(k, "messages outside of the schema", k.pending(), nil)
-	unregistered, err := in.store.Unhandled(k.ctx, k.db, []store.Want{want("other", 1)})
+	unregistered, err := in.store.Claims.Unhandled(k.ctx, k.db, []store.Want{want("other", 1)})
 	k.must("unregistered", err)
 	equal(k, "unregistered", unregistered, []store.Unhandled{{ConsumerType: "c", PayloadType: payload}})
 }
 
 func schemaMissing(k *kit) {
 	fresh := k.with(bus.Tables{Prefix: k.tables.Prefix + "none_"})
-	if err := fresh.store.CheckSchema(k.ctx, k.db); !isSchemaError(err) {
+	if err := fresh.store.Schema.CheckSchema(k.ctx, k.db); !isSchemaError(err) {
 		k.Errorf("check without tables: got %v, want ErrSchemaOutdated", err)
 	}
 }
@@ -140,7 +140,7 @@ func schemaMissing(k *kit) {
 func tableGone(k *kit) {
 	_, err := k.db.NewRaw("ALTER TABLE ? RENAME TO ?", k.table("poisoned_messages"), bun.Ident(k.tables.Prefix+"elsewhere")).Exec(k.ctx)
 	k.must("rename", err)
-	for what, err := range map[string]error{"check": k.store.CheckSchema(k.ctx, k.db), "migrate": k.store.Migrate(k.ctx, k.db)} {
+	for what, err := range map[string]error{"check": k.store.Schema.CheckSchema(k.ctx, k.db), "migrate": k.store.Schema.Migrate(k.ctx, k.db)} {
 		if !errors.Is(err, dberr.ErrSchema) || !strings.Contains(err.Error(), k.tables.Prefix+"poisoned_messages") {
 			k.Errorf("%s without a table that was there: got error %v, want ErrSchemaOutdated and its name", what, err)
 		}
@@ -154,10 +154,10 @@ func foreignTable(k *kit) {
 		theirs := fresh.tables.Prefix + name
 		_, err := k.db.NewRaw("CREATE TABLE ? (id varchar(36) PRIMARY KEY, available_after bigint)", bun.Ident(theirs)).Exec(k.ctx)
 		k.must("create", err)
-		if err = fresh.store.Migrate(k.ctx, k.db); err == nil || !strings.Contains(err.Error(), theirs) || !strings.Contains(err.Error(), "Tables.Prefix") {
+		if err = fresh.store.Schema.Migrate(k.ctx, k.db); err == nil || !strings.Contains(err.Error(), theirs) || !strings.Contains(err.Error(), "Tables.Prefix") {
 			k.Errorf("migrate beside a foreign table: got error %v, want one that names %s and Tables.Prefix", err, theirs)
 		}
-		if err = fresh.store.CheckSchema(k.ctx, k.db); !errors.Is(err, dberr.ErrSchema) {
+		if err = fresh.store.Schema.CheckSchema(k.ctx, k.db); !errors.Is(err, dberr.ErrSchema) {
 			k.Errorf("check beside a foreign table: got error %v, want ErrSchemaOutdated: nothing was made", err)
 		}
 	}
@@ -167,7 +167,7 @@ func schemaOlder(k *kit) {
 	newest := k.versions()[len(k.versions())-1]
 	_, err := k.db.NewRaw("DELETE FROM ? WHERE version = ?", k.table("asyncmonolith_migrations"), newest).Exec(k.ctx)
 	k.must("forget the newest migration", err)
-	if err := k.store.CheckSchema(k.ctx, k.db); !isSchemaError(err) {
+	if err := k.store.Schema.CheckSchema(k.ctx, k.db); !isSchemaError(err) {
 		k.Errorf("check of older tables: got %v, want ErrSchemaOutdated", err)
 	}
 }
@@ -176,14 +176,14 @@ func schemaNewer(k *kit) {
 	_, err := k.db.NewRaw("INSERT INTO ? (version, applied_at) VALUES (1000, CURRENT_TIMESTAMP)", k.table("asyncmonolith_migrations")).Exec(k.ctx)
 	k.must("record a newer migration", err)
 	versions := k.versions()
-	k.must("check newer tables", k.store.CheckSchema(k.ctx, k.db))
+	k.must("check newer tables", k.store.Schema.CheckSchema(k.ctx, k.db))
 	k.migrate()
 	equal(k, "versions", k.versions(), versions)
 }
 
 func migrateByHand(k *kit) {
 	fresh := k.with(bus.Tables{Prefix: k.tables.Prefix + "hand_"})
-	files, err := fresh.store.Migrations()
+	files, err := fresh.store.Schema.Migrations()
 	k.must("migrations", err)
 	names, err := fs.Glob(files, "*.sql")
 	k.must("list migrations", err)
@@ -199,7 +199,7 @@ func migrateByHand(k *kit) {
 			k.must("run "+name, err)
 		}
 	}
-	k.must("check schema", fresh.store.CheckSchema(k.ctx, k.db))
+	k.must("check schema", fresh.store.Schema.CheckSchema(k.ctx, k.db))
 	fresh.migrate()
 	equal(k, "versions", fresh.versions(), k.versions())
 }
@@ -214,7 +214,7 @@ func statements(k *kit, file string) []string {
 }
 
 func migrationFiles(k *kit) {
-	files, err := k.store.Migrations()
+	files, err := k.store.Schema.Migrations()
 	k.must("migrations", err)
 	names, err := fs.Glob(files, "*.sql")
 	k.must("list migrations", err)

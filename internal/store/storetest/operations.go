@@ -27,14 +27,14 @@ func operationCases() []testCase {
 
 func (k *kit) plan() int64 {
 	k.Helper()
-	id, err := k.store.AddOperation(k.ctx, k.db, store.Operation{Kind: "requeue", Actor: "ada", Target: []byte(`{"a":1}`), Preview: []byte(`{"n":2}`), State: "planned", Rate: 100, UpToID: 7}, false)
+	id, err := k.store.Operations.Add(k.ctx, k.db, store.Operation{Kind: "requeue", Actor: "ada", Target: []byte(`{"a":1}`), Preview: []byte(`{"n":2}`), State: "planned", Rate: 100, UpToID: 7}, false)
 	k.must("add", err)
 	return id
 }
 
 func (k *kit) operation(id int64) store.Operation {
 	k.Helper()
-	found, err := k.store.Operations(k.ctx, k.db, store.OperationFilter{ID: id}, 10)
+	found, err := k.store.Operations.List(k.ctx, k.db, store.OperationFilter{ID: id}, 10)
 	k.must("operations", err)
 	if len(found) != 1 {
 		k.Fatalf("got %d operations, want one", len(found))
@@ -44,7 +44,7 @@ func (k *kit) operation(id int64) store.Operation {
 
 func (k *kit) changeOperation(id int64, from string, c store.OperationChange) bool {
 	k.Helper()
-	changed, err := k.store.ChangeOperation(k.ctx, k.db, store.OperationFilter{ID: id, States: []string{from}}, c)
+	changed, err := k.store.Operations.Change(k.ctx, k.db, store.OperationFilter{ID: id, States: []string{from}}, c)
 	k.must("change", err)
 	return changed
 }
@@ -52,7 +52,7 @@ func (k *kit) changeOperation(id int64, from string, c store.OperationChange) bo
 func operationKept(k *kit) {
 	first := k.plan()
 	k.pass(time.Second)
-	second, err := k.store.AddOperation(k.ctx, k.db, store.Operation{Kind: "pause", Actor: "bob", Reason: "it burns", State: "done", Changed: 3}, true)
+	second, err := k.store.Operations.Add(k.ctx, k.db, store.Operation{Kind: "pause", Actor: "bob", Reason: "it burns", State: "done", Changed: 3}, true)
 	k.must("add", err)
 	if second <= first {
 		k.Errorf("got id %d after %d", second, first)
@@ -63,10 +63,10 @@ func operationKept(k *kit) {
 	equal(k, "age", o.Now.Sub(o.CreatedAt.Time), time.Second)
 	equal(k, "open", o.StartsAt.IsZero() && o.FinishedAt.IsZero(), true)
 	equal(k, "finished", k.operation(second).FinishedAt.IsZero(), false)
-	found, err := k.store.Operations(k.ctx, k.db, store.OperationFilter{}, 10)
+	found, err := k.store.Operations.List(k.ctx, k.db, store.OperationFilter{}, 10)
 	k.must("operations", err)
 	equal(k, "listed", store.Each(found, func(o store.Operation) int64 { return o.ID }), []int64{second, first})
-	found, err = k.store.Operations(k.ctx, k.db, store.OperationFilter{Before: second, States: []string{"planned", "done"}, Kinds: []string{"requeue"}}, 10)
+	found, err = k.store.Operations.List(k.ctx, k.db, store.OperationFilter{Before: second, States: []string{"planned", "done"}, Kinds: []string{"requeue"}}, 10)
 	k.must("operations", err)
 	equal(k, "listed before", store.Each(found, func(o store.Operation) int64 { return o.ID }), []int64{first})
 }
@@ -81,7 +81,7 @@ func operationStates(k *kit) {
 	o := k.operation(id)
 	equal(k, "said", []string{o.State, o.Reason, o.Note}, []string{"undone", "why", "gone"})
 	equal(k, "starts in", o.StartsAt.Sub(o.CreatedAt.Time), time.Minute)
-	if _, err := k.store.ChangeOperation(k.ctx, k.db, store.OperationFilter{ID: id}, store.OperationChange{}); err == nil {
+	if _, err := k.store.Operations.Change(k.ctx, k.db, store.OperationFilter{ID: id}, store.OperationChange{}); err == nil {
 		k.Error("a change of nothing is no error")
 	}
 }
@@ -103,7 +103,7 @@ func operationTogether(k *kit) {
 
 func (k *kit) lease(id int64, owner string) bool {
 	k.Helper()
-	may, err := k.store.LeaseOperation(k.ctx, k.db, store.OperationFilter{ID: id, States: []string{"waiting"}, Free: true}, owner, 10*time.Second)
+	may, err := k.store.Operations.Lease(k.ctx, k.db, store.OperationFilter{ID: id, States: []string{"waiting"}, Free: true}, owner, 10*time.Second)
 	k.must("lease", err)
 	return may
 }
@@ -114,7 +114,7 @@ func operationLeases(k *kit) {
 	k.changeOperation(id, "planned", store.OperationChange{State: "waiting", StartsIn: 5 * time.Second})
 	equal(k, "too early", k.lease(id, "a"), false)
 	k.pass(5 * time.Second)
-	free, err := k.store.Operations(k.ctx, k.db, store.OperationFilter{States: []string{"waiting"}, Free: true}, 10)
+	free, err := k.store.Operations.List(k.ctx, k.db, store.OperationFilter{States: []string{"waiting"}, Free: true}, 10)
 	k.must("operations", err)
 	equal(k, "free", len(free), 1)
 	var leased atomic.Int32
@@ -172,10 +172,10 @@ func operationSteps(k *kit) {
 		tx, err := k.db.BeginTx(k.ctx, nil)
 		k.must("begin", err)
 		defer func() { _ = tx.Rollback() }()
-		o, found, err := k.store.LockOperation(k.ctx, tx, id)
+		o, found, err := k.store.Operations.Lock(k.ctx, tx, id)
 		k.must("lock", err)
 		equal(k, "found", found, true)
-		_, err = k.store.ChangeOperation(k.ctx, tx, store.OperationFilter{ID: id}, store.OperationChange{AfterID: o.AfterID + 2, Changed: 2, LeftAlone: 1, Canaries: []byte(`[1]`)})
+		_, err = k.store.Operations.Change(k.ctx, tx, store.OperationFilter{ID: id}, store.OperationChange{AfterID: o.AfterID + 2, Changed: 2, LeftAlone: 1, Canaries: []byte(`[1]`)})
 		k.must("step", err)
 		if commit {
 			k.must("commit", tx.Commit())
@@ -188,7 +188,7 @@ func operationSteps(k *kit) {
 	equal(k, "steps", []int64{o.AfterID, o.Changed, o.Skipped}, []int64{4, 4, 2})
 	equal(k, "canaries", string(o.Canaries), `[1]`)
 	k.must("transaction", k.db.RunInTx(k.ctx, nil, func(_ context.Context, tx bun.Tx) error {
-		_, found, err := k.store.LockOperation(k.ctx, tx, id+1000)
+		_, found, err := k.store.Operations.Lock(k.ctx, tx, id+1000)
 		equal(k, "another", found, false)
 		return err
 	}))
@@ -199,7 +199,7 @@ func operationsLocked(k *kit) {
 	k.plan() // which is left alone
 	k.changeOperation(first, "planned", store.OperationChange{State: "waiting", StartsIn: time.Second})
 	k.must("transaction", k.db.RunInTx(k.ctx, nil, func(_ context.Context, tx bun.Tx) error {
-		rows, err := k.store.LockOperations(k.ctx, tx, store.OperationFilter{IDs: []int64{second, first}, Kinds: []string{"requeue"}, States: []string{"planned", "waiting"}})
+		rows, err := k.store.Operations.LockMany(k.ctx, tx, store.OperationFilter{IDs: []int64{second, first}, Kinds: []string{"requeue"}, States: []string{"planned", "waiting"}})
 		equal(k, "locked", store.Each(rows, func(o store.Operation) int64 { return o.ID }), []int64{first, second})
 		equal(k, "states", store.Each(rows, func(o store.Operation) string { return o.State }), []string{"waiting", "planned"})
 		return err
@@ -207,7 +207,7 @@ func operationsLocked(k *kit) {
 }
 
 func tablesFound(k *kit) {
-	found, err := k.store.Installed(k.ctx, k.db)
+	found, err := k.store.Schema.Installed(k.ctx, k.db)
 	k.must("installed", err)
 	if len(found) == 0 {
 		k.Error("installed: got none, want these tables at least")
@@ -218,9 +218,9 @@ func operationsForgotten(k *kit) {
 	k.plan()
 	k.pass(91 * 24 * time.Hour)
 	young := k.plan()
-	_, err := k.store.ForgetReports(k.ctx, k.db, 100)
+	_, err := k.store.Reports.ForgetReports(k.ctx, k.db, 100)
 	k.must("forget", err)
-	found, err := k.store.Operations(k.ctx, k.db, store.OperationFilter{}, 10)
+	found, err := k.store.Operations.List(k.ctx, k.db, store.OperationFilter{}, 10)
 	k.must("operations", err)
 	equal(k, "left", store.Each(found, func(o store.Operation) int64 { return o.ID }), []int64{young})
 }

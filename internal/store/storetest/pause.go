@@ -20,7 +20,7 @@ func pauseCases() []testCase {
 
 func (k *kit) pause(consumers ...string) {
 	k.Helper()
-	k.must("pause", k.store.Pause(k.ctx, k.db, consumers, "ann", "since the deploy"))
+	k.must("pause", k.store.Flow.Pause(k.ctx, k.db, consumers, "ann", "since the deploy"))
 }
 
 func (k *kit) resume(consumers ...string) {
@@ -30,7 +30,7 @@ func (k *kit) resume(consumers ...string) {
 
 func (k *kit) resumed(want bool, consumers ...string) {
 	k.Helper()
-	paused, err := k.store.Resume(k.ctx, k.db, consumers)
+	paused, err := k.store.Flow.Resume(k.ctx, k.db, consumers)
 	k.must("resume", err)
 	equal(k, "was paused", paused, want)
 }
@@ -86,7 +86,7 @@ func pausedList(k *kit) {
 	k.pass(time.Minute)
 	k.pause("c", "d")
 	k.resumed(false, "none")
-	rows, err := k.store.PausedConsumers(k.ctx, k.db)
+	rows, err := k.store.Flow.PausedConsumers(k.ctx, k.db)
 	k.must("list what is paused", err)
 	got := map[string]string{}
 	for _, row := range rows {

@@ -30,7 +30,7 @@ func pendingCases() []testCase {
 
 func (k *kit) list(f store.PendingFilter, limit int) []store.Pending {
 	k.Helper()
-	rows, err := k.store.PendingMessages(k.ctx, k.db, f, limit)
+	rows, err := k.store.Pending.List(k.ctx, k.db, f, limit)
 	k.must("list", err)
 	return rows
 }
@@ -114,7 +114,7 @@ func pendingFilters(k *kit) {
 		{"all fields match", store.PendingFilter{Consumer: "c", PayloadType: payload, State: store.Ready}, []int64{1, 4}},
 	} {
 		equal(k, "filter by "+test.name, idsOfPending(k.list(test.filter, 10)), test.want)
-		n, err := k.store.CountPending(k.ctx, k.db, test.filter)
+		n, err := k.store.Pending.Count(k.ctx, k.db, test.filter)
 		k.must("count", err)
 		equal(k, "count by "+test.name, n, len(test.want))
 	}
@@ -126,20 +126,20 @@ func pendingHeld(k *kit) {
 	k.pause("c")
 	k.pass(time.Second)
 	for i, claim := range []int64{c.ID, c.ID, 0} {
-		row, found, err := k.store.PendingMessage(k.ctx, k.db, ids[i], true)
+		row, found, err := k.store.Pending.Get(k.ctx, k.db, ids[i], true)
 		k.must("read", err)
 		equal(k, "found", found, true)
 		equal(k, "claim", row.ClaimID, claim)
 		equal(k, "payload", string(row.Payload), "{}")
 		equal(k, "paused", span(row.PausedSince.Time), "0s")
 	}
-	row, _, err := k.store.PendingMessage(k.ctx, k.db, ids[0], false)
+	row, _, err := k.store.Pending.Get(k.ctx, k.db, ids[0], false)
 	k.must("read", err)
 	equal(k, "payload that was not asked for", len(row.Payload), 0)
 	equal(k, "owner", row.Owner, "a")
 	equal(k, "messages", row.HeldBy.Messages, 2)
 	equal(k, "claimed and leased", span(row.ClaimedAt.Time)+" "+span(row.LeasedUntil.Time), "0s 30s")
-	_, found, err := k.store.PendingMessage(k.ctx, k.db, 9999, true)
+	_, found, err := k.store.Pending.Get(k.ctx, k.db, 9999, true)
 	k.must("read what is missing", err)
 	equal(k, "missing found", found, false)
 }
@@ -152,7 +152,7 @@ func pendingClaims(k *kit) {
 	k.settle("a", results(first, store.Done, ids[0])...)
 	k.pass(lease + time.Second)
 	k.extend("b")
-	rows, err := k.store.Claims(k.ctx, k.db)
+	rows, err := k.store.Pending.Claims(k.ctx, k.db)
 	k.must("claims", err)
 	var got []string
 	for _, row := range rows {
@@ -162,7 +162,7 @@ func pendingClaims(k *kit) {
 }
 
 func pendingConsumers(k *kit) {
-	names, err := k.store.StoredConsumers(k.ctx, k.db)
+	names, err := k.store.Pending.StoredConsumers(k.ctx, k.db)
 	k.must("stored consumers", err)
 	equal(k, "of empty tables", names, nil)
 	k.add("c", 3)
@@ -171,7 +171,7 @@ func pendingConsumers(k *kit) {
 	k.add("d", 2)
 	k.settle("a", results(k.take("a", "d", k.messages()[4].ID), store.Poison, k.messages()[4].ID)...)
 	k.settle("a", results(k.take("a", "d", k.messages()[4].ID), store.Poison, k.messages()[4].ID)...)
-	names, err = k.store.StoredConsumers(k.ctx, k.db)
+	names, err = k.store.Pending.StoredConsumers(k.ctx, k.db)
 	k.must("stored consumers", err)
 	slices.Sort(names)
 	equal(k, "pending, crashed and poisoned", names, []string{"c", "d", "e"})
@@ -179,7 +179,7 @@ func pendingConsumers(k *kit) {
 
 func (k *kit) change(db bun.IDB, c store.PendingChange, ids ...int64) store.Changed {
 	k.Helper()
-	changed, err := k.store.ChangePending(k.ctx, db, ids, c)
+	changed, err := k.store.Pending.Change(k.ctx, db, ids, c)
 	k.must("change", err)
 	return changed
 }
@@ -242,7 +242,7 @@ func pendingInTransaction(k *kit) {
 	tx, err := k.db.BeginTx(k.ctx, readCommitted(k))
 	k.must("begin", err)
 	if k.db.Dialect().Name() == dialect.MySQL { // it cannot tell whether that sees the newest claims
-		_, err := k.store.ChangePending(k.ctx, tx, ids, store.PendingChange{Cancel: true})
+		_, err := k.store.Pending.Change(k.ctx, tx, ids, store.PendingChange{Cancel: true})
 		k.must("roll back", tx.Rollback())
 		if !errors.Is(err, bus.ErrInvalidOption) {
 			k.Errorf("change in a transaction: got error %v, want ErrInvalidOption", err)

@@ -45,7 +45,7 @@ func examinePages(k *kit) {
 			var got []int64
 			at := f
 			for pages := 0; ; pages++ {
-				found, err := k.store.ExaminePending(k.ctx, k.db, at, most, size)
+				found, err := k.store.Pending.Examine(k.ctx, k.db, at, most, size)
 				k.must("examine", err)
 				if len(found.Rows) > min(size, most) || pages > 40 {
 					k.Fatalf("examine %d of %+v, page %d: got %d messages, want %d at most", most, f, pages, len(found.Rows), min(size, most))
@@ -61,7 +61,7 @@ func examinePages(k *kit) {
 		}
 	}
 	equal(k, "of a key", idsOfPending(k.list(store.PendingFilter{Key: "key1"}, 100)), []int64{10, 7, 13})
-	found, err := k.store.ExaminePending(k.ctx, k.db, store.PendingFilter{}, 100, 100)
+	found, err := k.store.Pending.Examine(k.ctx, k.db, store.PendingFilter{}, 100, 100)
 	k.must("examine", err)
 	equal(k, "the order without keys", idsOfPending(found.Rows)[:5], []int64{5, 1, 4, 3, 2})
 	keys := store.Each(found.Rows[5:], func(p store.Pending) string { return p.ConsumerType })
@@ -76,14 +76,14 @@ func examineBounds(k *kit) {
 	k.exec("UPDATE ? SET attempts = 1 WHERE id = 25", k.table("consumer_messages"))
 	f := store.PendingFilter{Retrying: true}
 	for page := range 3 {
-		found, err := k.store.ExaminePending(k.ctx, k.db, f, 10, 5)
+		found, err := k.store.Pending.Examine(k.ctx, k.db, f, 10, 5)
 		k.must("examine", err)
 		equal(k, fmt.Sprintf("matches of page %d", page), len(found.Rows), page/2)
 		equal(k, "the last one examined", found.Next.ID, int64(10*page+10))
 		equal(k, "more", found.More, true)
 		f.After = found.Next
 	}
-	found, err := k.store.ExaminePending(k.ctx, k.db, f, 10, 5)
+	found, err := k.store.Pending.Examine(k.ctx, k.db, f, 10, 5)
 	k.must("examine the end", err)
 	equal(k, "the end", len(found.Rows) == 0 && !found.More, true)
 }
@@ -95,7 +95,7 @@ func examineCrashed(k *kit) {
 	k.insert(m)
 	k.exec("UPDATE ? SET crashes = 1 WHERE id = 25", k.table("consumer_messages"))
 	k.exec("UPDATE ? SET crashes = -9998 WHERE id = 31", k.table("consumer_messages"))
-	found, err := k.store.ExaminePending(k.ctx, k.db, store.PendingFilter{Crashed: true}, 10, 5)
+	found, err := k.store.Pending.Examine(k.ctx, k.db, store.PendingFilter{Crashed: true}, 10, 5)
 	k.must("examine", err)
 	equal(k, "the first page", idsOfPending(found.Rows), []int64{25, 31})
 	equal(k, "more", found.More, false)
@@ -107,14 +107,14 @@ func pendingHead(k *kit) {
 	m.Headers = `{"h":"v"}`
 	k.insert(m)
 	for characters, want := range []string{"", `"`, `"ä`, `"äö`, `"äö€`, `"äö€𝄞`, m.Payload, m.Payload} {
-		row, found, err := k.store.PendingHead(k.ctx, k.db, 1, characters)
+		row, found, err := k.store.Pending.Head(k.ctx, k.db, 1, characters)
 		k.must("head", err)
 		equal(k, "head", fmt.Sprint(found, string(row.Payload), row.PayloadBytes, string(row.Headers)), fmt.Sprint(true, want, len(m.Payload), `{"h":"v"}`))
 	}
-	row, _, err := k.store.PendingMessage(k.ctx, k.db, 1, true)
+	row, _, err := k.store.Pending.Get(k.ctx, k.db, 1, true)
 	k.must("read", err)
 	equal(k, "size", row.PayloadBytes, len(m.Payload))
-	_, found, err := k.store.PendingHead(k.ctx, k.db, 2, 1)
+	_, found, err := k.store.Pending.Head(k.ctx, k.db, 2, 1)
 	k.must("head of nothing", err)
 	equal(k, "found", found, false)
 }
@@ -123,14 +123,14 @@ func claimedMessages(k *kit) {
 	ids := k.add("c", 5)
 	one, two := k.take("a", "c", ids[0], ids[1]), k.take("b", "c", ids[2])
 	for claim, want := range map[int64][]int64{one.ID: ids[:2], two.ID: ids[2:3], one.ID + 1000: nil} {
-		rows, err := k.store.ClaimedMessages(k.ctx, k.db, claim)
+		rows, err := k.store.Pending.ClaimedMessages(k.ctx, k.db, claim)
 		k.must("list", err)
 		equal(k, "messages of the claim", idsOfPending(rows), want)
 	}
 	k.pass(time.Second)
-	_, err := k.store.Finish(k.ctx, k.db, "b", []int64{two.ID})
+	_, err := k.store.Claims.Finish(k.ctx, k.db, "b", []int64{two.ID})
 	k.must("finish", err)
-	rows, err := k.store.ClaimedMessages(k.ctx, k.db, two.ID)
+	rows, err := k.store.Pending.ClaimedMessages(k.ctx, k.db, two.ID)
 	k.must("list", err)
 	equal(k, "messages of a settled claim", len(rows), 0)
 }

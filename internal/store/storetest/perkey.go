@@ -90,7 +90,7 @@ func (s *tenants) work(random *rand.Rand, owner string, bound int) error {
 	for range random.IntN(3) {
 		l.Sticky = append(l.Sticky, store.Lane(fmt.Sprint(random.IntN(4))))
 	}
-	c, err := s.store.Claim(s.ctx, s.db, ofLanes(owner, 1+random.IntN(10), l))
+	c, err := s.store.Claims.Claim(s.ctx, s.db, ofLanes(owner, 1+random.IntN(10), l))
 	if err != nil || c.ID == 0 {
 		s.pass(time.Millisecond)
 		return err
@@ -118,7 +118,7 @@ func (s *tenants) work(random *rand.Rand, owner string, bound int) error {
 			s.left--
 		}
 		s.mu.Unlock()
-		if _, err := s.store.Settle(s.ctx, s.db, owner, lease, []store.Result{r}); err != nil {
+		if _, err := s.store.Claims.Settle(s.ctx, s.db, owner, lease, []store.Result{r}); err != nil {
 			return err
 		}
 	}
@@ -171,7 +171,7 @@ func perKeyLater(k *kit) {
 	later.Delay = time.Hour
 	k.insert(later)
 	look := []store.LaneLook{{Source: perKey(2, nil).Source}}
-	states, err := k.store.ProbeLanes(k.ctx, k.db, look, true)
+	states, err := k.store.Claims.ProbeLanes(k.ctx, k.db, look, true)
 	k.must("probe", err)
 	equal(k, "states", states, []store.LaneState{{Next: time.Hour.Microseconds()}})
 	if c := k.claim(ofLanes("o", 10, perKey(2, nil))); c.ID != 0 {
@@ -179,7 +179,7 @@ func perKeyLater(k *kit) {
 	}
 	id := k.messages()[0].ID
 	for _, at := range []time.Time{epoch().Add(2 * time.Hour), epoch().Add(time.Minute)} {
-		_, err = k.store.ChangePending(k.ctx, k.db, []int64{id}, store.PendingChange{AvailableAt: at})
+		_, err = k.store.Pending.Change(k.ctx, k.db, []int64{id}, store.PendingChange{AvailableAt: at})
 		k.must("reschedule", err)
 		equal(k, "place", k.places()[id], at.UnixMicro())
 	}

@@ -25,7 +25,7 @@ func probeCases() []testCase {
 
 func (k *kit) probe(what string, want store.Probe, wants ...store.Want) {
 	k.Helper()
-	got, err := k.store.Probe(k.ctx, k.db, wants)
+	got, err := k.store.Claims.Probe(k.ctx, k.db, wants)
 	k.must("probe", err)
 	slices.Sort(got.Due)
 	got.First, got.Lease, got.Now = nil, 0, time.Time{} // have cases of their own
@@ -117,7 +117,7 @@ func probeNext(k *kit) {
 func probePlaces(k *kit) {
 	ofC, ofD := k.aged("c", 5, 9, 1), k.aged("d", 7)
 	k.take("a", "c", ofC[1].ID)
-	p, err := k.store.Probe(k.ctx, k.db, []store.Want{want("d", 1), want("none", 1), want("c", 1)})
+	p, err := k.store.Claims.Probe(k.ctx, k.db, []store.Want{want("d", 1), want("none", 1), want("c", 1)})
 	k.must("probe", err)
 	found := make(map[int]store.Position)
 	for i, due := range p.Due {
@@ -132,7 +132,7 @@ func probeBehind(k *kit) {
 	at := k.aged("c", 5, 4)
 	k.probe("the second behind the first", store.Probe{Due: []int{0}}, after("c", 1, at[0]))
 	k.probe("nothing behind the second", store.Probe{}, after("c", 1, at[1]))
-	p, err := k.store.Probe(k.ctx, k.db, []store.Want{after("c", 1, at[0])})
+	p, err := k.store.Claims.Probe(k.ctx, k.db, []store.Want{after("c", 1, at[0])})
 	k.must("probe", err)
 	equal(k, "place", places(p.First...), places(at[1]))
 }
@@ -141,7 +141,7 @@ func probeLease(k *kit) {
 	k.take("a", "c", k.add("c", 1)...)
 	k.pass(lease / 4)
 	k.take("b", "d", k.add("d", 1)...)
-	p, err := k.store.Probe(k.ctx, k.db, []store.Want{want("c", 1)})
+	p, err := k.store.Claims.Probe(k.ctx, k.db, []store.Want{want("c", 1)})
 	k.must("probe", err)
 	equal(k, "time left", p.Lease, lease-lease/4)
 }
@@ -150,7 +150,7 @@ func probeShort(k *kit) {
 	at := k.aged("c", 5)
 	k.add("d", 1)
 	k.crash("d", 1)
-	p, err := k.store.ProbeDue(k.ctx, k.db, []store.Want{want("d", 1), want("c", 1)})
+	p, err := k.store.Claims.ProbeDue(k.ctx, k.db, []store.Want{want("d", 1), want("c", 1)})
 	k.must("probe", err)
 	equal(k, "due", p.Due, []int{1})
 	equal(k, "places", places(p.First...), places(at[0]))

@@ -42,7 +42,7 @@ func recoverLive(k *kit) {
 func recoverExpired(k *kit) {
 	ids := k.add("c", 3)
 	k.settle("a", store.Result{Claim: k.take("a", "c", ids...).ID, Message: ids[0], Outcome: store.Failed, Errors: "e"})
-	k.must("disclaim", k.store.Disclaim(k.ctx, k.db, "a", []int64{k.claims()[0].ID}))
+	k.must("disclaim", k.store.Claims.Disclaim(k.ctx, k.db, "a", []int64{k.claims()[0].ID}))
 	lost := k.claim(request("lost", want("c", 2)))
 	k.pass(lease)
 	live := k.claim(request("live", want("c", 2)))
@@ -168,17 +168,17 @@ func recoverLocked(k *kit) {
 	}
 	recovered := make(chan outcome, 1)
 	err := k.inTx(func(ctx context.Context, tx bun.Tx) error {
-		if held, err := k.store.Fence(ctx, tx, fenceOf(c, 0, "a")); err != nil || len(held) == 0 {
+		if held, err := k.store.Claims.Fence(ctx, tx, fenceOf(c, 0, "a")); err != nil || len(held) == 0 {
 			return fmt.Errorf("fence: got %v, error %v, want one message", held, err)
 		}
 		go func() {
-			got, err := k.store.Recover(k.ctx, k.db, 3)
+			got, err := k.store.Claims.Recover(k.ctx, k.db, 3)
 			recovered <- outcome{got, err}
 		}()
 		if k.store.RowLocks() {
 			equal(k, "recovered", <-recovered, outcome{Recovered: store.Recovered{Claims: 1, Crashed: 1}})
 		}
-		_, err := k.store.Remove(ctx, tx, store.Session{}, ids[0])
+		_, err := k.store.Claims.Remove(ctx, tx, store.Session{}, ids[0])
 		return err
 	})
 	k.must("transaction", err)
@@ -200,7 +200,7 @@ func recoverAtOnce(k *kit) {
 	found := make([]store.Recovered, 8)
 	for len(k.claims()) > 0 && !k.Failed() {
 		errs := together(len(found), func(i int) error {
-			got, err := k.store.Recover(k.ctx, k.db, 3)
+			got, err := k.store.Claims.Recover(k.ctx, k.db, 3)
 			found[i].Claims += got.Claims
 			found[i].Crashed += got.Crashed
 			return err

@@ -36,7 +36,7 @@ func former(c store.Claim, name string) []store.Former {
 // rename returns the ids of those of the claim that were renamed.
 func (k *kit) rename(owner string, c store.Claim, name string) []int64 {
 	k.Helper()
-	renamed, err := k.store.Rename(k.ctx, k.db, owner, c.ID, former(c, name))
+	renamed, err := k.store.Claims.Rename(k.ctx, k.db, owner, c.ID, former(c, name))
 	k.must("rename", err)
 	return slices.DeleteFunc(idsOf(c), func(id int64) bool { return !renamed[id] })
 }

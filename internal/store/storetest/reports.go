@@ -29,12 +29,12 @@ func process(id string) store.Process {
 
 func (k *kit) report(r store.Report) {
 	k.Helper()
-	k.must("report", k.store.Report(k.ctx, k.db, r))
+	k.must("report", k.store.Reports.Report(k.ctx, k.db, r))
 }
 
 func (k *kit) processes() []store.Process {
 	k.Helper()
-	found, err := k.store.Processes(k.ctx, k.db, time.Hour, 10)
+	found, err := k.store.Reports.Processes(k.ctx, k.db, time.Hour, 10)
 	k.must("processes", err)
 	return found
 }
@@ -70,7 +70,7 @@ func tallied(done, retried int64) store.Tally {
 
 func (k *kit) minutes(consumers ...string) map[string][]store.Tally {
 	k.Helper()
-	found, err := k.store.Minutes(k.ctx, k.db, time.Hour, consumers)
+	found, err := k.store.Reports.Minutes(k.ctx, k.db, time.Hour, consumers)
 	k.must("minutes", err)
 	of := make(map[string][]store.Tally)
 	for _, m := range found {
@@ -105,7 +105,7 @@ func reportFailures(k *kit) {
 	later := group("c", "1a", "a 2", 3)
 	later.FirstVersion = "v2"
 	k.report(store.Report{Process: process("b"), Failures: []store.FailureGroup{later, group("d", "1a", "d", 1)}})
-	found, err := k.store.Failures(k.ctx, k.db, "c", 10)
+	found, err := k.store.Reports.Failures(k.ctx, k.db, "c", 10)
 	k.must("failures", err)
 	if len(found) != 2 || found[0].LastAt.Sub(found[0].FirstAt.Time) != time.Minute || found[1].LastAt != found[1].FirstAt {
 		k.Fatalf("got %+v, want two groups, of which the first lasts for a minute", found)
@@ -116,7 +116,7 @@ func reportFailures(k *kit) {
 	want := group("c", "1a", "a 2", 5)
 	want.RowID = 3
 	equal(k, "failures", found, []store.FailureGroup{want, group("c", "1b", "b 1", 1)})
-	all, err := k.store.Failures(k.ctx, k.db, "", 2)
+	all, err := k.store.Reports.Failures(k.ctx, k.db, "", 2)
 	k.must("failures", err)
 	equal(k, "of all consumers, the last two", []string{all[0].ConsumerType, all[1].ConsumerType}, []string{"c", "d"})
 }
@@ -126,7 +126,7 @@ func reportFailureTimes(k *kit) {
 	f := group("c", "1a", "a", 3)
 	f.First, f.Last = time.Now().Add(-40*time.Second), time.Now().Add(-10*time.Second)
 	k.report(store.Report{Process: process("a"), Failures: []store.FailureGroup{f}})
-	found, err := k.store.Failures(k.ctx, k.db, "c", 10)
+	found, err := k.store.Reports.Failures(k.ctx, k.db, "c", 10)
 	k.must("failures", err)
 	now := epoch().Add(time.Duration(k.elapse.Load()))
 	equal(k, "first and last", []time.Duration{now.Sub(found[0].FirstAt.Time).Round(5 * time.Second), now.Sub(found[0].LastAt.Time).Round(5 * time.Second)}, []time.Duration{40 * time.Second, 10 * time.Second})
@@ -152,7 +152,7 @@ func reportTogether(k *kit) {
 	for name, tallies := range k.minutes() {
 		equal(k, "done of "+name, tallies, []store.Tally{tallied(processes*times, 0)})
 	}
-	failures, err := k.store.Failures(k.ctx, k.db, "", 100)
+	failures, err := k.store.Reports.Failures(k.ctx, k.db, "", 100)
 	k.must("failures", err)
 	for _, f := range failures {
 		equal(k, "failures of "+f.ConsumerType, f.Runs, int64(processes*times))
@@ -162,7 +162,7 @@ func reportTogether(k *kit) {
 
 func reportWhole(k *kit) {
 	unwritable := group("c", "a fingerprint that is far too long for any of the databases, or no text: \xff\x00", "e", 1)
-	if err := k.store.Report(k.ctx, k.db, store.Report{Process: process("a"), Minutes: []store.Minute{{ConsumerType: "c", Tally: tallied(1, 0)}}, Failures: []store.FailureGroup{unwritable}}); err == nil {
+	if err := k.store.Reports.Report(k.ctx, k.db, store.Report{Process: process("a"), Minutes: []store.Minute{{ConsumerType: "c", Tally: tallied(1, 0)}}, Failures: []store.FailureGroup{unwritable}}); err == nil {
 		return // this database takes it
 	}
 	equal(k, "minutes", k.minutes(), map[string][]store.Tally{})
@@ -187,7 +187,7 @@ func reportKinds(k *kit) {
 	}
 	wg.Wait()
 	k.report(store.Report{Process: process("a"), Failures: []store.FailureGroup{group("d", "1a", "e", 1), group("c", "10-0-0", "e", 1), group("c", "1new", "last", 1)}})
-	found, err := k.store.Failures(k.ctx, k.db, "c", 1000)
+	found, err := k.store.Reports.Failures(k.ctx, k.db, "c", 1000)
 	k.must("failures", err)
 	var kinds, runs int64
 	for _, f := range found {
@@ -200,7 +200,7 @@ func reportKinds(k *kit) {
 	}
 	equal(k, "kinds of c", kinds, 500)
 	equal(k, "failures of c", runs, processes*times*each+2)
-	found, err = k.store.Failures(k.ctx, k.db, "d", 10)
+	found, err = k.store.Reports.Failures(k.ctx, k.db, "d", 10)
 	k.must("failures", err)
 	equal(k, "kinds of d", store.Each(found, func(f store.FailureGroup) string { return f.Fingerprint }), []string{"1a"})
 }
@@ -212,7 +212,7 @@ func reportCrashes(k *kit) {
 	k.recover(3)
 	k.vanish(true, store.Suspects)
 	k.recover(2)
-	found, err := k.store.Crashes(k.ctx, k.db, ids[1], 10)
+	found, err := k.store.Reports.Crashes(k.ctx, k.db, ids[1], 10)
 	k.must("crashes", err)
 	if len(found) != 2 {
 		k.Fatalf("got %+v, want two", found)
@@ -222,7 +222,7 @@ func reportCrashes(k *kit) {
 		found[i].CrashedAt.Time = time.Time{}
 	}
 	equal(k, "crashes", found, []store.Crash{{RowID: ids[1], ConsumerType: "c", Owner: "vanishing", Solo: true}, {RowID: ids[1], ConsumerType: "c", Owner: "lost"}})
-	all, err := k.store.Crashes(k.ctx, k.db, 0, 3)
+	all, err := k.store.Reports.Crashes(k.ctx, k.db, 0, 3)
 	k.must("crashes", err)
 	equal(k, "of all messages, the last three", len(all), 3)
 }
@@ -240,7 +240,7 @@ func reportPoisoned(k *kit) {
 	k.recover(3)
 	k.vanish(true, store.Suspects)
 	k.recover(2)
-	found, err := k.store.PoisonedMessages(k.ctx, k.db, store.PoisonFilter{}, 10)
+	found, err := k.store.Poison.List(k.ctx, k.db, store.PoisonFilter{}, 10)
 	k.must("poisoned", err)
 	prints := make(map[int64]string)
 	for _, m := range found {
@@ -258,7 +258,7 @@ func reportForgotten(k *kit) {
 	k.pass(31 * 24 * time.Hour)
 	k.report(store.Report{Process: process("new"), Minutes: []store.Minute{{ConsumerType: "c", Tally: tallied(2, 0)}, {ConsumerType: "d", Tally: tallied(1, 0)}}, Failures: []store.FailureGroup{group("c", "1b", "e", 1)}})
 	for _, want := range []int{3 + 24, 0} {
-		n, err := k.store.ForgetReports(k.ctx, k.db, 10)
+		n, err := k.store.Reports.ForgetReports(k.ctx, k.db, 10)
 		k.must("forget", err)
 		equal(k, "forgotten", n, want)
 	}

@@ -207,7 +207,7 @@ func settleNothing(k *kit) {
 	k.pass(time.Second)
 	equal(k, "settled", k.settle("a"), store.Settled{})
 	equal(k, "finished", k.finish("a"), nil)
-	k.must("disclaim", k.store.Disclaim(k.ctx, k.db, "a", nil))
+	k.must("disclaim", k.store.Claims.Disclaim(k.ctx, k.db, "a", nil))
 	equal(k, "claims", k.claims(), before)
 	equal(k, "messages", k.pending(), ids)
 }

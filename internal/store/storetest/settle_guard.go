@@ -196,7 +196,7 @@ func guardAtOnce(k *kit) {
 	part, rest := results(c, store.Failed, ids[:10]...), results(c, store.Failed, ids[10:]...)
 	applied := make([]int, 16)
 	errs := together(len(applied), func(i int) error {
-		settled, err := k.store.Settle(k.ctx, k.db, "a", lease, [][]store.Result{part, rest}[i%2])
+		settled, err := k.store.Claims.Settle(k.ctx, k.db, "a", lease, [][]store.Result{part, rest}[i%2])
 		applied[i] = settled.Applied
 		return err
 	})

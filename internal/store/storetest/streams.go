@@ -40,7 +40,7 @@ func category(stream string) string {
 // numbers.
 func (k *kit) record(events ...*store.NewEvent) []int64 {
 	k.Helper()
-	k.must("insert events", k.inTx(func(ctx context.Context, tx bun.Tx) error { return k.store.InsertEvents(ctx, tx, events) }))
+	k.must("insert events", k.inTx(func(ctx context.Context, tx bun.Tx) error { return k.store.EventLog.InsertEvents(ctx, tx, events) }))
 	var sequences []int64
 	for _, e := range events {
 		sequences = append(sequences, e.Sequence)
@@ -52,7 +52,7 @@ func (k *kit) record(events ...*store.NewEvent) []int64 {
 func (k *kit) reserve(stream string, wanted int64, count int) (r store.Reserved) {
 	k.Helper()
 	k.must("reserve", k.inTx(func(ctx context.Context, tx bun.Tx) (err error) {
-		r, err = k.store.Reserve(ctx, tx, store.Reservation{Stream: stream, Category: category(stream), Want: wanted, Count: count})
+		r, err = k.store.EventLog.Reserve(ctx, tx, store.Reservation{Stream: stream, Category: category(stream), Want: wanted, Count: count})
 		return err
 	}))
 	return r
@@ -78,11 +78,11 @@ func reserveRefused(k *kit) {
 	k.reserve("a-1", store.NewStream, 1)
 	k.must("transaction", k.inTx(func(ctx context.Context, tx bun.Tx) error {
 		for _, wanted := range []int64{store.NewStream, 7} {
-			r, err := k.store.Reserve(ctx, tx, store.Reservation{Stream: "a-1", Category: "a", Want: wanted, Count: 1})
+			r, err := k.store.EventLog.Reserve(ctx, tx, store.Reservation{Stream: "a-1", Category: "a", Want: wanted, Count: 1})
 			k.must("refused", err)
 			equal(k, "refused", r, store.Reserved{Version: 1})
 		}
-		r, err := k.store.Reserve(ctx, tx, store.Reservation{Stream: "a-1", Category: "a", Want: 1, Count: 1})
+		r, err := k.store.EventLog.Reserve(ctx, tx, store.Reservation{Stream: "a-1", Category: "a", Want: 1, Count: 1})
 		equal(k, "then", r, store.Reserved{OK: true, Version: 2})
 		return err
 	}))
@@ -93,7 +93,7 @@ func reserveTogether(k *kit) {
 	got := make([]store.Reserved, 8)
 	errs := together(len(got), func(i int) error {
 		return txn.InTx(k.ctx, k.db, func(tx bun.Tx) error {
-			r, err := k.store.Reserve(k.ctx, tx, store.Reservation{Stream: "a-1", Category: "a", Want: store.AnyStream, Count: 2})
+			r, err := k.store.EventLog.Reserve(k.ctx, tx, store.Reservation{Stream: "a-1", Category: "a", Want: store.AnyStream, Count: 2})
 			got[i] = r
 			return err
 		})
@@ -119,23 +119,23 @@ func eraseStream(k *kit) {
 	k.record(events...)
 	k.must("erase", k.inTx(func(ctx context.Context, tx bun.Tx) error {
 		for _, stream := range []string{"a-1", "a-2"} {
-			k.must("snapshot", k.store.SaveSnapshot(ctx, tx, stream, "s", store.Snapshot{Version: 1, State: []byte("{}")}))
+			k.must("snapshot", k.store.EventLog.SaveSnapshot(ctx, tx, stream, "s", store.Snapshot{Version: 1, State: []byte("{}")}))
 		}
-		return k.store.Erase(ctx, tx, "a-1", 3)
+		return k.store.EventLog.Erase(ctx, tx, "a-1", 3)
 	}))
-	rows, err := k.store.ReadStream(k.ctx, k.db, "a-1", 0, 10)
+	rows, err := k.store.EventLog.ReadStream(k.ctx, k.db, "a-1", 0, 10)
 	k.must("read", err)
 	equal(k, "left", versionsOf(rows), []int64{3})
-	rows, err = k.store.ReadStream(k.ctx, k.db, "a-2", 0, 10)
+	rows, err = k.store.EventLog.ReadStream(k.ctx, k.db, "a-2", 0, 10)
 	k.must("read", err)
 	equal(k, "the other stream", versionsOf(rows), []int64{1})
 	for _, wanted := range []int64{store.AnyStream, store.OldStream, store.NewStream, 3} {
 		equal(k, "closed", k.reserve("a-1", wanted, 1), store.Reserved{Version: 3, Closed: true})
 	}
-	_, ok, err := k.store.Snapshot(k.ctx, k.db, "a-1", "s")
+	_, ok, err := k.store.EventLog.Snapshot(k.ctx, k.db, "a-1", "s")
 	equal(k, "its snapshot", ok, false)
 	k.must("snapshot", err)
-	_, ok, err = k.store.Snapshot(k.ctx, k.db, "a-2", "s")
+	_, ok, err = k.store.EventLog.Snapshot(k.ctx, k.db, "a-2", "s")
 	equal(k, "the other's snapshot", ok, true)
 	k.must("snapshot", err)
 }
@@ -150,13 +150,15 @@ func versionsOf(rows []store.Event) []int64 {
 
 func snapshotLater(k *kit) {
 	for _, s := range []store.Snapshot{{Version: 5, State: []byte(`"five"`)}, {Version: 3, State: []byte(`"three"`)}, {Version: 5, State: []byte(`"again"`)}} {
-		k.must("save", k.inTx(func(ctx context.Context, tx bun.Tx) error { return k.store.SaveSnapshot(ctx, tx, "a-1", "s", s) }))
+		k.must("save", k.inTx(func(ctx context.Context, tx bun.Tx) error {
+			return k.store.EventLog.SaveSnapshot(ctx, tx, "a-1", "s", s)
+		}))
 	}
-	got, ok, err := k.store.Snapshot(k.ctx, k.db, "a-1", "s")
+	got, ok, err := k.store.EventLog.Snapshot(k.ctx, k.db, "a-1", "s")
 	k.must("snapshot", err)
 	equal(k, "kept", got, store.Snapshot{Version: 5, State: []byte(`"five"`)})
 	equal(k, "found", ok, true)
-	_, ok, err = k.store.Snapshot(k.ctx, k.db, "a-1", "other")
+	_, ok, err = k.store.EventLog.Snapshot(k.ctx, k.db, "a-1", "other")
 	k.must("snapshot", err)
 	equal(k, "of another kind", ok, false)
 }
@@ -177,10 +179,10 @@ func fillIn(k *kit) {
 	e.Data = `{"amount":1}`
 	sequence := k.record(e)[0]
 	gone := k.record(k.event("a-2", 1))[0]
-	k.must("erase", k.inTx(func(ctx context.Context, tx bun.Tx) error { return k.store.Erase(ctx, tx, "a-2", 2) }))
+	k.must("erase", k.inTx(func(ctx context.Context, tx bun.Tx) error { return k.store.EventLog.Erase(ctx, tx, "a-2", 2) }))
 	k.insert(k.referring("c", sequence, 12), k.referring("c", gone, 2), k.message("c"))
 	c := k.claim(request("a", want("c", 3)))
-	k.must("fill in", k.store.FillIn(k.ctx, k.db, c.Messages))
+	k.must("fill in", k.store.EventLog.FillIn(k.ctx, k.db, c.Messages))
 	var texts []string
 	for _, m := range c.Messages {
 		texts = append(texts, string(m.Payload))

@@ -30,13 +30,13 @@ func reader(shards int) store.Subscription {
 
 func (k *kit) subscribe(sub store.Subscription) {
 	k.Helper()
-	k.must("subscribe", txn.InTx(k.ctx, k.db, func(tx bun.Tx) error { return k.store.Subscribe(k.ctx, tx, sub) }))
+	k.must("subscribe", txn.InTx(k.ctx, k.db, func(tx bun.Tx) error { return k.store.Readers.Subscribe(k.ctx, tx, sub) }))
 }
 
 // shards describes the shards of the reader p.
 func (k *kit) shards() []string {
 	k.Helper()
-	rows, err := k.store.Subscriptions(k.ctx, k.db, "p")
+	rows, err := k.store.Readers.List(k.ctx, k.db, "p")
 	k.must("subscriptions", err)
 	var out []string
 	for _, row := range rows {
@@ -49,7 +49,7 @@ func (k *kit) shards() []string {
 func (k *kit) locked(shard int, fn func(ctx context.Context, tx bun.Tx, sub store.Subscription) error) {
 	k.Helper()
 	k.must("locked", k.inTx(func(ctx context.Context, tx bun.Tx) error {
-		sub, ok, err := k.store.LockSubscription(ctx, tx, "p", 1, shard, time.Minute)
+		sub, ok, err := k.store.Readers.Lock(ctx, tx, "p", 1, shard, time.Minute)
 		k.must("lock", err)
 		equal(k, "locked", ok, true)
 		return fn(ctx, tx, sub)
@@ -59,7 +59,7 @@ func (k *kit) locked(shard int, fn func(ctx context.Context, tx bun.Tx, sub stor
 // behind lists the shards that are behind.
 func (k *kit) behind(names ...string) []string {
 	k.Helper()
-	rows, _, err := k.store.Behind(k.ctx, k.db, names)
+	rows, _, err := k.store.Readers.Behind(k.ctx, k.db, names)
 	k.must("behind", err)
 	var out []string
 	for _, row := range rows {
@@ -70,7 +70,7 @@ func (k *kit) behind(names ...string) []string {
 
 func subscribeOnce(k *kit) {
 	equal(k, "errors", together(6, func(int) error {
-		return txn.InTx(k.ctx, k.db, func(tx bun.Tx) error { return k.store.Subscribe(k.ctx, tx, reader(2)) })
+		return txn.InTx(k.ctx, k.db, func(tx bun.Tx) error { return k.store.Readers.Subscribe(k.ctx, tx, reader(2)) })
 	}), nil)
 	want := []string{"v1 0/2 at 0, replay 0, running, 0 failed", "v1 1/2 at 0, replay 0, running, 0 failed"}
 	equal(k, "shards", k.shards(), want)
@@ -83,7 +83,7 @@ func subscribeOnce(k *kit) {
 func subscribeVersion(k *kit) {
 	k.subscribe(reader(2))
 	k.locked(1, func(ctx context.Context, tx bun.Tx, sub store.Subscription) error {
-		_, err := k.store.MoveSubscription(ctx, tx, sub, 7)
+		_, err := k.store.Readers.Move(ctx, tx, sub, 7)
 		return err
 	})
 	second := reader(1)
@@ -97,7 +97,7 @@ func moveShard(k *kit) {
 	equal(k, "of an empty log", k.behind("p"), nil)
 	k.record(k.event("a-1", 1), k.event("a-1", 2))
 	if k.numbers() {
-		rows, pending, err := k.store.Behind(k.ctx, k.db, nil)
+		rows, pending, err := k.store.Readers.Behind(k.ctx, k.db, nil)
 		k.must("behind", err)
 		equal(k, "events to number", pending, true)
 		equal(k, "of no reader", len(rows), 0)
@@ -106,10 +106,10 @@ func moveShard(k *kit) {
 	equal(k, "with events", k.behind("p", "other"), []string{"p v1 0", "p v1 1"})
 	equal(k, "of others", k.behind("other"), nil)
 	k.locked(0, func(ctx context.Context, tx bun.Tx, sub store.Subscription) error {
-		moved, err := k.store.MoveSubscription(ctx, tx, sub, 2)
+		moved, err := k.store.Readers.Move(ctx, tx, sub, 2)
 		equal(k, "moved", moved, true)
 		k.must("move", err)
-		moved, err = k.store.MoveSubscription(ctx, tx, sub, 2)
+		moved, err = k.store.Readers.Move(ctx, tx, sub, 2)
 		equal(k, "moved from where it no longer is", moved, false)
 		return err
 	})
@@ -123,10 +123,10 @@ func lockShard(k *kit) {
 	}
 	k.locked(0, func(context.Context, bun.Tx, store.Subscription) error {
 		return k.inTx(func(ctx context.Context, tx bun.Tx) error {
-			_, ok, err := k.store.LockSubscription(ctx, tx, "p", 1, 0, time.Minute)
+			_, ok, err := k.store.Readers.Lock(ctx, tx, "p", 1, 0, time.Minute)
 			equal(k, "the same shard", ok, false)
 			k.must("lock", err)
-			_, ok, err = k.store.LockSubscription(ctx, tx, "p", 1, 1, time.Minute)
+			_, ok, err = k.store.Readers.Lock(ctx, tx, "p", 1, 1, time.Minute)
 			equal(k, "the other shard", ok, true)
 			return err
 		})
@@ -138,32 +138,32 @@ func failShard(k *kit) {
 	k.record(k.event("a-1", 1))
 	k.number(10)
 	sub := reader(1)
-	fail := func(f store.Failure) { k.Helper(); k.must("fail", k.store.FailSubscription(k.ctx, k.db, sub, f)) }
+	fail := func(f store.Failure) { k.Helper(); k.must("fail", k.store.Readers.Fail(k.ctx, k.db, sub, f)) }
 	fail(store.Failure{Status: store.Running, Attempts: 1, Delay: time.Minute, Error: "one\x00" + strings.Repeat("x", 100_000)})
 	equal(k, "after a failure", k.shards(), []string{"v1 0/1 at 0, replay 0, running, 1 failed"})
 	equal(k, "while it waits", k.behind("p"), nil)
 	k.must("lock", k.inTx(func(ctx context.Context, tx bun.Tx) error {
-		_, ok, err := k.store.LockSubscription(ctx, tx, "p", 1, 0, time.Minute)
+		_, ok, err := k.store.Readers.Lock(ctx, tx, "p", 1, 0, time.Minute)
 		equal(k, "locked while it waits", ok, false)
 		return err
 	}))
 	k.pass(time.Minute)
 	equal(k, "when it has waited", k.behind("p"), []string{"p v1 0"})
 	fail(store.Failure{Status: store.Halted, Attempts: 2, Error: "two"})
-	rows, err := k.store.Subscriptions(k.ctx, k.db, "p")
+	rows, err := k.store.Readers.List(k.ctx, k.db, "p")
 	k.must("subscriptions", err)
 	equal(k, "last error", rows[0].LastError, "two")
 	equal(k, "halted", k.behind("p"), nil)
 	fail(store.Failure{Status: store.Running})
 	equal(k, "a failure of one that is halted", k.shards(), []string{"v1 0/1 at 0, replay 0, halted, 2 failed"})
 	for _, want := range []int{1, 0} {
-		n, err := k.store.ResumeReader(k.ctx, k.db, "p", 1)
+		n, err := k.store.Readers.Resume(k.ctx, k.db, "p", 1)
 		k.must("resume", err)
 		equal(k, "resumed", n, want)
 	}
 	equal(k, "resumed", k.behind("p"), []string{"p v1 0"})
 	k.locked(0, func(ctx context.Context, tx bun.Tx, sub store.Subscription) error {
-		_, err := k.store.MoveSubscription(ctx, tx, sub, 1)
+		_, err := k.store.Readers.Move(ctx, tx, sub, 1)
 		return err
 	})
 	fail(store.Failure{Status: store.Halted})
@@ -175,25 +175,25 @@ func rewindReader(k *kit) {
 	second := reader(1)
 	second.Version = 2
 	k.subscribe(second)
-	version, ok, err := k.store.Active(k.ctx, k.db, "p")
+	version, ok, err := k.store.Readers.Active(k.ctx, k.db, "p")
 	k.must("active", err)
 	equal(k, "active of none", ok, false)
 	equal(k, "active of none", version, 0)
 	k.must("rewind", k.inTx(func(ctx context.Context, tx bun.Tx) error {
-		rows, err := k.store.LockReader(ctx, tx, "p", 2)
+		rows, err := k.store.Readers.LockAll(ctx, tx, "p", 2)
 		k.must("lock", err)
 		equal(k, "shards of the second", len(rows), 1)
-		rows, err = k.store.LockReader(ctx, tx, "p", 0)
+		rows, err = k.store.Readers.LockAll(ctx, tx, "p", 0)
 		k.must("lock", err)
 		equal(k, "shards of all", len(rows), 2)
-		_, err = k.store.MoveSubscription(ctx, tx, rows[1], 5)
+		_, err = k.store.Readers.Move(ctx, tx, rows[1], 5)
 		k.must("move", err)
-		return k.store.Rewind(ctx, tx, "p", 2)
+		return k.store.Readers.Rewind(ctx, tx, "p", 2)
 	}))
-	k.must("activate", k.inTx(func(ctx context.Context, tx bun.Tx) error { return k.store.Activate(ctx, tx, "p", 2) }))
-	k.must("activate again", k.inTx(func(ctx context.Context, tx bun.Tx) error { return k.store.Activate(ctx, tx, "p", 2) }))
+	k.must("activate", k.inTx(func(ctx context.Context, tx bun.Tx) error { return k.store.Readers.Activate(ctx, tx, "p", 2) }))
+	k.must("activate again", k.inTx(func(ctx context.Context, tx bun.Tx) error { return k.store.Readers.Activate(ctx, tx, "p", 2) }))
 	equal(k, "shards", k.shards(), []string{"v1 0/1 at 0, replay 0, retired, 0 failed", "v2 0/1 at 0, replay 5, running, 0 failed"})
-	version, ok, err = k.store.Active(k.ctx, k.db, "p")
+	version, ok, err = k.store.Readers.Active(k.ctx, k.db, "p")
 	k.must("active", err)
 	equal(k, "active", version, 2)
 	equal(k, "active", ok, true)
@@ -202,7 +202,7 @@ func rewindReader(k *kit) {
 func parkEvents(k *kit) {
 	park := func(name string, version int, position int64) {
 		k.must("park", k.inTx(func(ctx context.Context, tx bun.Tx) error {
-			return k.store.Park(ctx, tx, store.Parked{Name: name, Version: version, Position: position, Stream: "a-1", Reason: "because\x00"})
+			return k.store.Readers.Park(ctx, tx, store.Parked{Name: name, Version: version, Position: position, Stream: "a-1", Reason: "because\x00"})
 		}))
 	}
 	for _, position := range []int64{9, 4, 4} {
@@ -210,7 +210,7 @@ func parkEvents(k *kit) {
 	}
 	park("p", 2, 1)
 	park("q", 1, 1)
-	rows, err := k.store.ParkedEvents(k.ctx, k.db, "p", 1, 0, 10)
+	rows, err := k.store.Readers.Parked(k.ctx, k.db, "p", 1, 0, 10)
 	k.must("parked", err)
 	var positions []int64
 	for _, row := range rows {
@@ -218,20 +218,20 @@ func parkEvents(k *kit) {
 	}
 	equal(k, "parked", positions, []int64{4, 9})
 	equal(k, "since", span(rows[0].ParkedAt.Time), k.now())
-	n, err := k.store.CountParked(k.ctx, k.db, "p", 1, 10)
+	n, err := k.store.Readers.CountParked(k.ctx, k.db, "p", 1, 10)
 	k.must("count", err)
 	equal(k, "count", n, 2)
-	n, err = k.store.CountParked(k.ctx, k.db, "p", 1, 1)
+	n, err = k.store.Readers.CountParked(k.ctx, k.db, "p", 1, 1)
 	k.must("count", err)
 	equal(k, "count, up to one", n, 1)
 	for _, want := range []bool{true, false} {
 		k.must("unpark", k.inTx(func(ctx context.Context, tx bun.Tx) error {
-			was, err := k.store.Unpark(ctx, tx, "p", 1, 4)
+			was, err := k.store.Readers.Unpark(ctx, tx, "p", 1, 4)
 			equal(k, "was parked", was, want)
 			return err
 		}))
 	}
-	n, err = k.store.CountParked(k.ctx, k.db, "p", 1, 10)
+	n, err = k.store.Readers.CountParked(k.ctx, k.db, "p", 1, 10)
 	k.must("count", err)
 	equal(k, "left", n, 1)
 }

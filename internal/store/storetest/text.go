@@ -70,10 +70,10 @@ func textNames(k *kit) {
 	if c := k.claim(request("a", others...)); c.ID != 0 {
 		k.Errorf("claim of other payload types: got %d messages, want none", len(c.Messages))
 	}
-	unregistered, err := k.store.Unhandled(k.ctx, k.db, wants)
+	unregistered, err := k.store.Claims.Unhandled(k.ctx, k.db, wants)
 	k.must("unregistered", err)
 	equal(k, "unregistered", unregistered, nil)
-	probe, err := k.store.Probe(k.ctx, k.db, wants)
+	probe, err := k.store.Claims.Probe(k.ctx, k.db, wants)
 	k.must("probe", err)
 	equal(k, "wants that have something due", len(probe.Due), len(wants))
 	c := k.claim(request("it's \\ ? {now} \"owner\"", wants...))

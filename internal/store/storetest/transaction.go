@@ -40,7 +40,7 @@ func fenceOf(c store.Claim, i int, owner string) store.Fence {
 func (k *kit) fence(f store.Fence, fn func(ctx context.Context, tx bun.Tx) error) (held bool, err error) {
 	refused := errors.New("refused")
 	err = k.inTx(func(ctx context.Context, tx bun.Tx) (err error) {
-		ids, err := k.store.Fence(ctx, tx, f)
+		ids, err := k.store.Claims.Fence(ctx, tx, f)
 		switch held = len(ids) > 0; {
 		case err != nil:
 			return err
@@ -67,7 +67,7 @@ func (k *kit) fenced(what string, f store.Fence, want bool) {
 // removing removes the message of a fence.
 func (k *kit) removing(f store.Fence) func(context.Context, bun.Tx) error {
 	return func(ctx context.Context, tx bun.Tx) error {
-		if removed, err := k.store.Remove(ctx, tx, store.Session{}, f.Messages[0].ID); err != nil || removed != 1 {
+		if removed, err := k.store.Claims.Remove(ctx, tx, store.Session{}, f.Messages[0].ID); err != nil || removed != 1 {
 			return fmt.Errorf("remove: got %d, error %v, want 1", removed, err)
 		}
 		return nil
@@ -118,19 +118,19 @@ func fenceSeveral(k *kit) {
 	}
 	f.Messages[1].Attempts++
 	err := k.inTx(func(ctx context.Context, tx bun.Tx) error {
-		held, err := k.store.Fence(ctx, tx, f)
+		held, err := k.store.Claims.Fence(ctx, tx, f)
 		if err != nil {
 			return err
 		}
 		slices.Sort(held)
 		equal(k, "fenced", held, []int64{ids[0], ids[3], ids[4]})
-		removed, err := k.store.Remove(ctx, tx, store.Session{}, held...)
+		removed, err := k.store.Claims.Remove(ctx, tx, store.Session{}, held...)
 		equal(k, "removed", removed, 3)
 		return err
 	})
 	k.must("transaction", err)
 	equal(k, "messages", k.pending(), []int64{ids[1], ids[2]})
-	removed, err := k.store.Remove(k.ctx, k.db, store.Session{}, ids[0], ids[1])
+	removed, err := k.store.Claims.Remove(k.ctx, k.db, store.Session{}, ids[0], ids[1])
 	k.must("remove again", err)
 	equal(k, "removed, though one was gone", removed, 1)
 }
@@ -138,14 +138,14 @@ func fenceSeveral(k *kit) {
 func undoPart(k *kit) {
 	ids := k.add("c", 3)
 	remove := func(ctx context.Context, tx bun.Tx, id int64) error {
-		_, err := k.store.Remove(ctx, tx, store.Session{}, id)
+		_, err := k.store.Claims.Remove(ctx, tx, store.Session{}, id)
 		return err
 	}
 	err := k.inTx(func(ctx context.Context, tx bun.Tx) error {
 		return errors.Join(
-			k.store.Savepoint(ctx, tx), remove(ctx, tx, ids[0]),
-			k.store.Savepoint(ctx, tx), remove(ctx, tx, ids[1]), k.store.Undo(ctx, tx),
-			remove(ctx, tx, ids[2]), k.store.Undo(ctx, tx))
+			k.store.Claims.Savepoint(ctx, tx), remove(ctx, tx, ids[0]),
+			k.store.Claims.Savepoint(ctx, tx), remove(ctx, tx, ids[1]), k.store.Claims.Undo(ctx, tx),
+			remove(ctx, tx, ids[2]), k.store.Claims.Undo(ctx, tx))
 	})
 	k.must("transaction", err)
 	equal(k, "messages", k.pending(), []int64{ids[1], ids[2]})
@@ -218,7 +218,7 @@ func fenceRolledBack(k *kit) {
 func removeOnce(k *kit) {
 	ids := k.add("c", 2)
 	for _, want := range []int{1, 0} {
-		removed, err := k.store.Remove(k.ctx, k.db, store.Session{}, ids[0])
+		removed, err := k.store.Claims.Remove(k.ctx, k.db, store.Session{}, ids[0])
 		k.must("remove", err)
 		equal(k, "removed", removed, want)
 	}
@@ -228,7 +228,7 @@ func removeOnce(k *kit) {
 func exists(k *kit) {
 	ids := k.add("c", 1)
 	for id, want := range map[int64]bool{ids[0]: true, ids[0] + 1000: false} {
-		got, err := k.store.Exists(k.ctx, k.db, id)
+		got, err := k.store.Claims.Exists(k.ctx, k.db, id)
 		k.must("exists", err)
 		equal(k, fmt.Sprintf("message %d exists", id), got, want)
 	}
@@ -242,11 +242,11 @@ func existsWaits(k *kit) {
 		ids := k.add("c", 1)
 		answer := make(chan bool, 1)
 		err := k.inTx(func(ctx context.Context, tx bun.Tx) error {
-			if _, err := k.store.Remove(ctx, tx, store.Session{}, ids[0]); err != nil {
+			if _, err := k.store.Claims.Remove(ctx, tx, store.Session{}, ids[0]); err != nil {
 				return err
 			}
 			go func() {
-				got, err := k.store.Exists(k.ctx, k.db, ids[0])
+				got, err := k.store.Claims.Exists(k.ctx, k.db, ids[0])
 				if err != nil {
 					k.Errorf("exists: got error %v, want none", err)
 				}

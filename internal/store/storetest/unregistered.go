@@ -18,7 +18,7 @@ func unregisteredCases() []testCase {
 
 func (k *kit) unregistered(what string, wants []store.Want, want ...store.Unhandled) {
 	k.Helper()
-	got, err := k.store.Unhandled(k.ctx, k.db, wants)
+	got, err := k.store.Claims.Unhandled(k.ctx, k.db, wants)
 	k.must("unregistered", err)
 	equal(k, "unregistered, "+what, got, want)
 }
