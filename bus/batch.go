@@ -107,18 +107,6 @@ func BatchWait(d time.Duration) ConsumerOption {
 	return func(c *ConsumerConfig) { set(c, "BatchWait", &c.BatchWait, d) }
 }
 
-// validateBatch records mistakes in batch options.
-func (c *Consumer) validateBatch() {
-	switch config := c.config; {
-	case c.batch == nil && (config.BatchSize != 0 || config.BatchWait != 0):
-		c.mistake("BatchSize and BatchWait are for consumers made by ConsumeBatch or ConsumeRaw")
-	case config.BatchSize > maxBatchSize:
-		c.mistake("BatchSize %d: 1 to %d are allowed", config.BatchSize, maxBatchSize)
-	case config.BatchWait > maxBatchWait:
-		c.mistake("BatchWait %s: up to %s is allowed", config.BatchWait, maxBatchWait)
-	}
-}
-
 // BatchError has the errors of the failed payloads of a batch, by their index in the slice passed
 // to the function. The others are done. Each error acts as in a consumer of single messages,
 // including [Permanent], [RetryAfter], [Snooze] and [Discard]. A nil error means success.

@@ -1,7 +1,6 @@
 package bus
 
 import (
-	"cmp"
 	"time"
 )
 
@@ -27,29 +26,4 @@ type CircuitBreakerConfig struct {
 // discarded do not count.
 func CircuitBreaker(config CircuitBreakerConfig) ConsumerOption {
 	return func(c *ConsumerConfig) { c.Breaker = &config }
-}
-
-// validateBreaker records mistakes in a circuit breaker and sets its defaults.
-func (c *Consumer) validateBreaker() {
-	if c.config.Breaker == nil {
-		return
-	}
-	b := *c.config.Breaker
-	b.MinRequests, b.FailureRatio = cmp.Or(b.MinRequests, 20), cmp.Or(b.FailureRatio, 0.5)
-	b.Window, b.Cooldown = cmp.Or(b.Window, 30*time.Second), cmp.Or(b.Cooldown, 10*time.Second)
-	if b.MinRequests < 1 {
-		c.mistake("CircuitBreaker: MinRequests %d: 1 or more is allowed", b.MinRequests)
-	}
-	if !(b.FailureRatio > 0 && b.FailureRatio <= 1) {
-		c.mistake("CircuitBreaker: FailureRatio %g: more than 0, up to 1, is allowed", b.FailureRatio)
-	}
-	for _, d := range []struct {
-		field string
-		value time.Duration
-	}{{"Window", b.Window}, {"Cooldown", b.Cooldown}} {
-		if d.value < time.Second || d.value > time.Hour {
-			c.mistake("CircuitBreaker: %s %s: 1 s to 1 h are allowed", d.field, d.value)
-		}
-	}
-	c.config.Breaker = &b
 }

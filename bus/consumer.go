@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"runtime/debug"
 	"slices"
@@ -226,40 +227,6 @@ func (c ConsumerConfig) clone() ConsumerConfig {
 	return c
 }
 
-// validate records mistakes in the options.
-func (c *Consumer) validate() {
-	config := &c.config
-	for _, text := range config.mistakes {
-		c.mistake("%s", text)
-	}
-	if config.Timeout > limits.Timeout {
-		c.mistake("Timeout %s: up to %s is allowed", config.Timeout, limits.Timeout)
-	}
-	for _, set := range []struct {
-		field string
-		value int
-	}{{"Timeout", int(config.Timeout)}, {"MaxAttempts", config.MaxAttempts}, {"AttemptDelay", int(config.AttemptDelay)}, {"Concurrency", config.Concurrency},
-		{"GlobalConcurrency", config.GlobalConcurrency}, {"BatchSize", config.BatchSize}, {"BatchWait", int(config.BatchWait)}} {
-		if set.value < 0 { // set by another package's option
-			c.mistake("%s %d: more than 0 is allowed", set.field, set.value)
-		}
-	}
-	c.validateBatch()
-	c.validateKeys()
-	c.validateBreaker()
-	c.validateLimits()
-	for _, alias := range config.Aliases {
-		if err := limits.CheckName(alias); err != nil {
-			c.mistake("alias %q %w", alias, err)
-		}
-	}
-	for _, alias := range config.PayloadAliases {
-		if err := limits.CheckName(alias); err != nil {
-			c.mistake("payload alias %q %w", alias, err)
-		}
-	}
-}
-
 // ConsumerOption configures a consumer.
 type ConsumerOption func(*ConsumerConfig)
 
@@ -326,3 +293,36 @@ func set[N ~int | ~int64](c *ConsumerConfig, field string, target *N, value N) {
 	}
 	*target = value
 }
+
+// Ordered reports whether the consumer runs the messages of one key in order.
+func (c Consumer) Ordered() bool { return c.config.Ordered != 0 }
+
+// key returns the message's own key: from its event or its payload.
+func (c Consumer) key(codec Codec, m *Message) (string, error) {
+	switch {
+	case m.Event != nil:
+		return m.Event.Stream, nil
+	case m.Value != nil:
+		return keyOf(m.Value), nil
+	}
+	value, err := c.decode(codec, m.Payload)
+	return keyOf(value), err
+}
+
+// Keyed reports whether the consumer uses the keys of messages.
+func (c Consumer) Keyed() bool { return c.Ordered() || c.KeyConcurrency() > 0 }
+
+// KeyConcurrency returns how many messages of one key may run at once, in any order. Zero means
+// that the consumer runs them in order, or ignores keys.
+func (c Consumer) KeyConcurrency() int {
+	switch {
+	case c.Ordered():
+		return 0
+	case c.config.Fair || c.config.KeyConcurrency == 0 && c.config.KeyRate > 0:
+		return math.MaxInt32
+	}
+	return c.config.KeyConcurrency
+}
+
+// Prioritizes reports whether the consumer uses priorities.
+func (c Consumer) Prioritizes() bool { return c.config.Aging > 0 }

@@ -62,28 +62,3 @@ func setsRate(c *ConsumerConfig, option string, n int, per time.Duration, burst 
 	}
 	return ok
 }
-
-// validateLimits records mistakes in limits that span all processes.
-func (c *Consumer) validateLimits() {
-	config := c.config
-	if config.GlobalConcurrency > maxLimit {
-		c.mistake("GlobalConcurrency %d: 1 to %d are allowed", config.GlobalConcurrency, maxLimit)
-	}
-	c.validateRate("RateLimit", config.Rate, config.RatePer, config.RateBurst)
-	c.validateRate("KeyRateLimit", config.KeyRate, config.KeyRatePer, config.KeyRateBurst)
-}
-
-// validateRate records mistakes in a rate.
-func (c *Consumer) validateRate(option string, n int, per time.Duration, burst int) {
-	switch {
-	case n == 0 && per == 0 && burst == 0:
-	case n <= 0 || per <= 0 || burst <= 0:
-		c.mistake("%s %d in %s, burst %d: all are needed", option, n, per, burst)
-	case per > maxPer:
-		c.mistake("%s: the time %s: up to %s is allowed", option, per, maxPer)
-	case float64(n)/per.Seconds() > maxRate:
-		c.mistake("%s %d in %s: up to %d a second are allowed", option, n, per, maxRate)
-	case burst > n:
-		c.mistake("%s: the burst %d: 1 to %d are allowed", option, burst, n)
-	}
-}

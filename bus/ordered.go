@@ -53,9 +53,6 @@ func keyOf(payload any) string {
 	return ""
 }
 
-// Ordered reports whether the consumer runs the messages of one key in order.
-func (c Consumer) Ordered() bool { return c.config.Ordered != 0 }
-
 // Key sets a message's key from its payload, unless it has one. It returns an error if a consumer
 // needs a key and there is none.
 func (r *Registry) Key(m *Message) error {
@@ -86,16 +83,4 @@ func (r *Registry) key(m *Message, c Consumer) (err error) {
 		return fmt.Errorf("%w: consumer %q is ordered: a message that waits would hold up its key", ErrInvalidOption, c.name)
 	}
 	return limits.CheckKey("key", m.OrderingKey)
-}
-
-// key returns the message's own key: from its event or its payload.
-func (c Consumer) key(codec Codec, m *Message) (string, error) {
-	switch {
-	case m.Event != nil:
-		return m.Event.Stream, nil
-	case m.Value != nil:
-		return keyOf(m.Value), nil
-	}
-	value, err := c.decode(codec, m.Payload)
-	return keyOf(value), err
 }

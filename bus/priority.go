@@ -28,6 +28,3 @@ func Prioritized(ageing time.Duration) ConsumerOption {
 		}
 	}
 }
-
-// Prioritizes reports whether the consumer uses priorities.
-func (c Consumer) Prioritizes() bool { return c.config.Aging > 0 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -133,4 +134,88 @@ func (l *Log) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Conte
 	}
 	wakeups.Send(l.registry)
 	return nil
+}
+
+// Replay writes a message for each event of the consumer, marked as a replay (bus.Message), and
+// returns how many this call has written. An outbox.Processor runs them as usual;
+// middleware.SkipOnReplay protects consumers whose effects must not happen twice. Each event is
+// written once per name, even after crashes: pages and the replay's progress commit together.
+// Continuing with another consumer or range is an error.
+func (l *Log) Replay(ctx context.Context, db *bun.DB, replay Replay) (total int, err error) {
+	s, _, err := l.on(db)
+	if err == nil {
+		r := &replayer{Replay: replay, log: l, store: s, db: db}
+		total, err = r.run(ctx)
+	}
+	return total, dberr.Wrap(err, "eventlog: replay %q", replay.Name)
+}
+
+// Snapshot is the state of a stream up to a version, stored to avoid reading its events. It is a
+// cache: the events are authoritative.
+type Snapshot struct {
+	Version int64
+	State   []byte // text: valid UTF-8 without NUL bytes
+}
+
+// Snapshot returns the last snapshot of a kind, and false if there is none. Package decider
+// manages snapshots automatically. For a stream or kind that is not valid text it returns
+// bus.ErrInvalidText.
+func (l *Log) Snapshot(ctx context.Context, db bun.IDB, stream, kind string) (Snapshot, bool, error) {
+	s, db, err := l.on(db)
+	if err = errors.Join(err, checkText("stream", stream), checkText("kind", kind)); err != nil {
+		return Snapshot{}, false, fmt.Errorf("eventlog: snapshot: %w", err)
+	}
+	found, ok, err := s.EventLog.Snapshot(ctx, db, stream, kind)
+	return Snapshot{Version: found.Version, State: found.State}, ok, dberr.Wrap(err, "eventlog: snapshot")
+}
+
+// SaveSnapshot stores a snapshot, unless a later version is stored. For a tombstoned stream it
+// returns [ErrTombstoned]. Appends to the stream, and [Log.Tombstone], wait for the end of the
+// transaction. The error is bus.ErrInvalidText if the stream, kind or state is not valid text,
+// bus.ErrTooLarge for a kind of more than 255 bytes, and bus.ErrInvalidOption for an invalid
+// stream name.
+func (l *Log) SaveSnapshot(ctx context.Context, tx bun.Tx, stream, kind string, snapshot Snapshot) error {
+	s, db, err := l.on(tx)
+	if err == nil {
+		err = errors.Join(checkStream(stream), limits.CheckKey("kind", kind))
+	}
+	if bad := limits.CheckText(string(snapshot.State)); err == nil && bad != nil { // the state must not be in the error
+		err = fmt.Errorf("state: %w: %w", bus.ErrInvalidText, bad)
+	}
+	if err == nil {
+		var open bool
+		if open, err = s.EventLog.KeepOpen(ctx, db, stream); err == nil && !open {
+			err = fmt.Errorf("stream %q: %w", stream, ErrTombstoned)
+		}
+	}
+	if err == nil {
+		err = s.EventLog.SaveSnapshot(ctx, db, stream, kind, store.Snapshot{Version: snapshot.Version, State: snapshot.State})
+	}
+	return dberr.Wrap(err, "eventlog: save snapshot")
+}
+
+// Tombstone erases a stream in the transaction: it removes its snapshots, and the payloads and
+// headers of its events. The events' positions and ids remain. It then appends a [Tombstoned]
+// event, so that projections and consumers can erase what they derived from the stream. The stream
+// accepts no further events or snapshots. A pending message that delivers an erased event is
+// discarded when it runs.
+//
+// For a stream that does not exist the error is a *[ConflictError], for a tombstoned one
+// [ErrTombstoned]. Tombstone does not erase headers, errors and edited payloads of poisoned
+// messages: delete those. Nor does it reach backups or other systems.
+func (l *Log) Tombstone(ctx context.Context, tx bun.Tx, stream string) error {
+	s, db, err := l.on(tx)
+	if err != nil {
+		return fmt.Errorf("eventlog: tombstone: %w", err)
+	}
+	return txn.Whole(ctx, db, func() error {
+		last, err := l.Append(ctx, tx, stream, StreamExists, Tombstoned{Stream: stream})
+		if err != nil {
+			return err
+		}
+		if err := s.EventLog.Erase(ctx, db, stream, last.Version); err != nil {
+			return fmt.Errorf("eventlog: tombstone: %w", dberr.Explained(err))
+		}
+		return nil
+	})
 }

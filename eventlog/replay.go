@@ -13,7 +13,6 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -50,48 +49,45 @@ const (
 	replayPrefix = "replay:"
 )
 
-// Replay writes a message for each event of the consumer, marked as a replay (bus.Message), and
-// returns how many this call has written. An outbox.Processor runs them as usual;
-// middleware.SkipOnReplay protects consumers whose effects must not happen twice. Each event is
-// written once per name, even after crashes: pages and the replay's progress commit together.
-// Continuing with another consumer or range is an error.
-func (l *Log) Replay(ctx context.Context, db *bun.DB, replay Replay) (total int, err error) {
-	total, err = l.replay(ctx, db, replay)
-	return total, dberr.Wrap(err, "eventlog: replay %q", replay.Name)
+// replayer carries out a replay.
+type replayer struct {
+	Replay
+	log      *Log
+	store    *store.Store
+	db       *bun.DB
+	consumer bus.Consumer
+	types    []string // of the consumer's events, under all their names
+	end      int64    // the last position
 }
 
-func (l *Log) replay(ctx context.Context, db *bun.DB, replay Replay) (total int, err error) {
-	s, _, err := l.on(db)
-	if err != nil {
+func (r *replayer) run(ctx context.Context) (total int, err error) {
+	if err := r.check(); err != nil {
 		return 0, err
 	}
-	consumer, err := l.checkReplay(&replay)
-	if err != nil {
+	if _, err := r.log.AssignPositions(ctx, r.db); err != nil {
 		return 0, err
 	}
-	if _, err := l.AssignPositions(ctx, db); err != nil {
-		return 0, err
-	}
-	upTo, err := l.enterReplay(ctx, s, db, replay)
-	if err != nil {
+	if err := r.enter(ctx); err != nil {
 		return 0, err
 	}
 	for begun := time.Now(); ; {
-		n, done, err := l.replayPage(ctx, s, db, replay, consumer, upTo)
-		if total += n; err != nil || done {
+		n, done, err := r.page(ctx)
+		total += n
+		if err != nil || done {
 			return total, err
 		}
 		if n > 0 {
-			l.registry.Wakeups().Send(wakeup.Wake{PayloadTypes: consumer.PayloadTypes()})
+			r.log.registry.Wakeups().Send(wakeup.Wake{PayloadTypes: r.consumer.PayloadTypes()})
 		}
-		due := begun.Add(time.Duration(total) * time.Second / time.Duration(replay.Rate))
+		due := begun.Add(time.Duration(total) * time.Second / time.Duration(r.Rate))
 		if !outage.Pause(ctx, max(time.Until(due), replayPause)) {
 			return total, context.Cause(ctx)
 		}
 	}
 }
 
-func (l *Log) checkReplay(r *Replay) (bus.Consumer, error) {
+// check completes the replay and returns all mistakes in it.
+func (r *replayer) check() error {
 	r.Rate = cmp.Or(r.Rate, 1000)
 	var errs []error
 	if r.Name == "" || len(r.Name) > maxReplay {
@@ -103,64 +99,60 @@ func (l *Log) checkReplay(r *Replay) (bus.Consumer, error) {
 	if r.UpTo > 0 && r.UpTo <= r.After {
 		errs = append(errs, fmt.Errorf("%w: After %d, UpTo %d: there is nothing between them", bus.ErrInvalidOption, r.After, r.UpTo))
 	}
-	consumer, ok := l.registry.Consumer(r.Consumer)
+	consumer, ok := r.log.registry.Consumer(r.Consumer)
+	r.consumer = consumer
+	r.types = slices.DeleteFunc(consumer.PayloadTypes(), func(name string) bool { return r.log.types.Names(name) == nil })
 	if !ok {
-		errs = append(errs, fmt.Errorf("consumer %q: %w", r.Consumer, bus.ErrNoConsumer))
-	} else if len(l.eventsOf(consumer)) == 0 {
-		errs = append(errs, fmt.Errorf("consumer %q: %w", r.Consumer, &UnknownTypeError{Type: consumer.PayloadType()}))
+		errs = append(errs, fmt.Errorf("consumer %q: %w", r.Replay.Consumer, bus.ErrNoConsumer))
+	} else if len(r.types) == 0 {
+		errs = append(errs, fmt.Errorf("consumer %q: %w", r.Replay.Consumer, &UnknownTypeError{Type: consumer.PayloadType()}))
 	}
-	return consumer, errors.Join(append(errs, limits.CheckKey("name", r.Name))...)
+	return errors.Join(append(errs, limits.CheckKey("name", r.Name))...)
 }
 
-// eventsOf returns the event types of a consumer, under all their names.
-func (l *Log) eventsOf(c bus.Consumer) []string {
-	return slices.DeleteFunc(c.PayloadTypes(), func(name string) bool { return l.types.Names(name) == nil })
-}
-
-// enterReplay creates the replay's row, or checks that it is the same, and returns the replay's
-// end.
-func (l *Log) enterReplay(ctx context.Context, s *store.Store, db *bun.DB, r Replay) (upTo int64, err error) {
-	head, err := s.EventLog.Head(ctx, db)
+// enter creates the replay's row, or checks that it is the same, and sets the replay's end.
+func (r *replayer) enter(ctx context.Context) error {
+	head, err := r.store.EventLog.Head(ctx, r.db)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	wanted := replayed{Consumer: r.Consumer, After: r.After, UpTo: r.UpTo}
+	wanted := replayed{Consumer: r.Replay.Consumer, After: r.After, UpTo: r.UpTo}
 	text, err := json.Marshal(wanted)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	sub := store.Subscription{Name: replayPrefix + r.Name, Version: 1, Shards: 1, Filter: string(text), Position: r.After, ReplayUntil: head}
-	if err := txn.InTx(ctx, db, func(tx bun.Tx) error { return s.Readers.Subscribe(ctx, tx, sub) }); err != nil {
-		return 0, err
+	if err := txn.InTx(ctx, r.db, func(tx bun.Tx) error { return r.store.Readers.Subscribe(ctx, tx, sub) }); err != nil {
+		return err
 	}
-	rows, err := s.Readers.List(ctx, db, sub.Name)
+	rows, err := r.store.Readers.List(ctx, r.db, sub.Name)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if rows[0].Filter != sub.Filter {
-		return 0, fmt.Errorf("%w: it has begun as %s: give it another name", bus.ErrInvalidOption, rows[0].Filter)
+		return fmt.Errorf("%w: it has begun as %s: give it another name", bus.ErrInvalidOption, rows[0].Filter)
 	}
-	upTo = rows[0].ReplayUntil
+	r.end = rows[0].ReplayUntil
 	if r.UpTo > 0 {
-		upTo = min(upTo, r.UpTo)
+		r.end = min(r.end, r.UpTo)
 	}
-	return upTo, nil
+	return nil
 }
 
-// replayPage writes one page of messages and moves the replay past it.
-func (l *Log) replayPage(ctx context.Context, s *store.Store, db *bun.DB, r Replay, consumer bus.Consumer, upTo int64) (n int, done bool, err error) {
-	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
+// page writes one page of messages and moves the replay past it.
+func (r *replayer) page(ctx context.Context) (n int, done bool, err error) {
+	err = txn.InTx(ctx, r.db, func(tx bun.Tx) error {
 		n, done = 0, false
-		sub, ok, err := s.Readers.Lock(ctx, tx, replayPrefix+r.Name, 1, 0, replayIdle)
+		sub, ok, err := r.store.Readers.Lock(ctx, tx, replayPrefix+r.Name, 1, 0, replayIdle)
 		if err != nil || !ok { // another process holds it
 			return err
 		}
-		if done = sub.Position >= upTo; done {
+		done = sub.Position >= r.end
+		if done {
 			return nil
 		}
-		page := store.Page{After: sub.Position, UpTo: min(upTo, sub.Position+readWindow), Limit: min(replayPage, r.Rate),
-			EventFilter: store.EventFilter{Types: l.eventsOf(consumer)}}
-		rows, err := s.EventLog.ReadEvents(ctx, tx, page)
+		page := store.Page{After: sub.Position, UpTo: min(r.end, sub.Position+readWindow), Limit: min(replayPage, r.Rate), EventFilter: store.EventFilter{Types: r.types}}
+		rows, err := r.store.EventLog.ReadEvents(ctx, tx, page)
 		if err != nil {
 			return err
 		}
@@ -168,10 +160,11 @@ func (l *Log) replayPage(ctx context.Context, s *store.Store, db *bun.DB, r Repl
 		if len(rows) == page.Limit {
 			to = rows[len(rows)-1].Position
 		}
-		if n, err = l.deliverAgain(ctx, s, tx, r, consumer, rows); err != nil {
+		n, err = r.write(ctx, tx, rows)
+		if err != nil {
 			return err
 		}
-		_, err = s.Readers.Move(ctx, tx, sub, to)
+		_, err = r.store.Readers.Move(ctx, tx, sub, to)
 		return err
 	})
 	if err != nil { // this page was rolled back
@@ -180,7 +173,8 @@ func (l *Log) replayPage(ctx context.Context, s *store.Store, db *bun.DB, r Repl
 	return n, done, err
 }
 
-func (l *Log) deliverAgain(ctx context.Context, s *store.Store, tx bun.Tx, r Replay, consumer bus.Consumer, events []store.Event) (int, error) {
+// write writes a message for each event, and returns how many were not there yet.
+func (r *replayer) write(ctx context.Context, tx bun.Tx, events []store.Event) (int, error) {
 	rows := make([]store.NewMessage, len(events))
 	for i, e := range events {
 		headers, err := store.EncodeHeaders(store.Headers(e.Headers), store.Extras{Event: &bus.Event{Sequence: e.Sequence}, EventSize: len(e.Data), Replay: true})
@@ -189,8 +183,8 @@ func (l *Log) deliverAgain(ctx context.Context, s *store.Store, tx bun.Tx, r Rep
 		}
 		m := bus.Message{ID: e.ID, PayloadType: e.Type, OrderingKey: e.Stream, Event: &bus.Event{Sequence: e.Sequence},
 			InsertID: replayPrefix + r.Name + ":" + strconv.FormatInt(e.Sequence, 10)}
-		rows[i] = store.RowOf(&m, consumer, headers)
+		rows[i] = store.RowOf(&m, r.consumer, headers)
 	}
-	written, err := s.Outbox.Insert(ctx, tx, rows)
+	written, err := r.store.Outbox.Insert(ctx, tx, rows)
 	return len(written), err
 }

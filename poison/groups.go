@@ -101,3 +101,103 @@ func newGroup(size store.PoisonGroup, f store.FailureGroup) Group {
 	}
 	return g
 }
+
+// knownWithin is the age limit of process reports.
+const knownWithin = 7 * 24 * time.Hour
+
+// Preview describes what a change of many messages would change.
+type Preview struct {
+	// UpTo is the highest id that matches, for [Chunk.UpTo]. It is 0 if no message matches; a chunk
+	// refuses 0.
+	UpTo int64 `json:"up_to"`
+	// At is the time of the preview on the database's clock, and zero if no message matches. A
+	// message that fails later may have a lower id than UpTo: set [Filter.PoisonedBefore] to At to
+	// exclude it. A message that was being poisoned at that instant may still be included.
+	At time.Time `json:"at,omitzero"`
+	// More is true if the limit was reached. The other fields then cover the first messages that
+	// match, in the order of their ids.
+	More bool `json:"more,omitempty"`
+	PreviewCounts
+	// Kinds lists the same counts by consumer and payload type.
+	Kinds []PreviewKind `json:"kinds,omitempty"`
+}
+
+// PreviewKind is the part of a [Preview] for one stored consumer and payload type.
+type PreviewKind struct {
+	Consumer    string `json:"consumer"`
+	PayloadType string `json:"payload_type"`
+	PreviewCounts
+}
+
+// PreviewCounts counts messages.
+type PreviewCounts struct {
+	Messages int       `json:"messages"`
+	Oldest   time.Time `json:"oldest,omitzero"` // when the first one was poisoned
+	Newest   time.Time `json:"newest,omitzero"` // when the last one was poisoned
+	// Conflicts counts messages whose insert id is pending: a requeue would leave them poisoned.
+	// Poisoned messages that share an insert id are not counted, although only one of them can be
+	// requeued.
+	Conflicts int `json:"conflicts"`
+	// Unhandled counts messages whose consumer and payload type no live process handles. It is 0 if
+	// no processor has reported within 7 days: see admin.Client.Processes.
+	Unhandled int `json:"unhandled"`
+}
+
+func (c *PreviewCounts) add(o PreviewCounts) {
+	if c.Oldest.IsZero() || o.Oldest.Before(c.Oldest) {
+		c.Oldest = o.Oldest
+	}
+	if o.Newest.After(c.Newest) {
+		c.Newest = o.Newest
+	}
+	c.Messages, c.Conflicts, c.Unhandled = c.Messages+o.Messages, c.Conflicts+o.Conflicts, c.Unhandled+o.Unhandled
+}
+
+// Preview counts up to most messages that match, 1 or more, before they are requeued or discarded.
+// It reads no payloads and changes nothing.
+func (s *Store) Preview(ctx context.Context, db bun.IDB, filter Filter, most int) (Preview, error) {
+	if most < 1 {
+		return Preview{}, fmt.Errorf("poison: preview: of up to %d: %w: 1 or more is allowed", most, bus.ErrInvalidOption)
+	}
+	st, db, err := s.stores.Of(db, errUnmade)
+	if err = errors.Join(err, filter.check()); err != nil {
+		return Preview{}, dberr.Wrap(err, "poison: preview")
+	}
+	p, err := s.preview(ctx, st, db, filter.rows(), most)
+	if err != nil {
+		return Preview{}, dberr.Wrap(err, "poison: preview")
+	}
+	return p, nil
+}
+
+func (s *Store) preview(ctx context.Context, st *store.Store, db bun.IDB, f store.PoisonFilter, most int) (p Preview, err error) {
+	if p.UpTo, err = st.Poison.Last(ctx, db, f); err != nil || p.UpTo == 0 {
+		return Preview{}, err
+	}
+	f.UpToID = p.UpTo
+	names, err := s.admin.Names(ctx, db)
+	if err != nil {
+		return Preview{}, err
+	}
+	seen, err := st.Poison.Preview(ctx, db, f, names.Several(), most)
+	if err != nil {
+		return Preview{}, err
+	}
+	fleet, err := s.admin.Processes(ctx, db, knownWithin)
+	if err != nil {
+		return Preview{}, err
+	}
+	fleet = slices.DeleteFunc(fleet, func(p admin.Process) bool { return p.Kind != "processor" })
+	alive := slices.DeleteFunc(slices.Clone(fleet), func(p admin.Process) bool { return p.Status != admin.ProcessAlive })
+	var last int64
+	for _, row := range seen {
+		k := PreviewKind{row.ConsumerType, row.PayloadType, PreviewCounts{Messages: row.Messages, Oldest: row.Oldest.Time, Newest: row.Newest.Time, Conflicts: row.Conflicts}}
+		if len(fleet) > 0 && !slices.ContainsFunc(alive, func(p admin.Process) bool { return p.Takes(k.Consumer, k.PayloadType) }) {
+			k.Unhandled = k.Messages
+		}
+		p.add(k.PreviewCounts)
+		p.At, p.Kinds, last = row.Now.Time, append(p.Kinds, k), max(last, row.Last)
+	}
+	p.More = last < p.UpTo && p.Messages >= most
+	return p, nil
+}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -145,79 +144,90 @@ func (s *Store) requeuing(ctx context.Context, tx bun.Tx, rows []store.Poisoned)
 	return how, nil
 }
 
-// EditAndRequeue requeues one message with another payload, in one transaction. The payload must be
-// of a type that the message's consumer handles. Headers, message id and insert id stay; attempts,
-// crashes and errors are reset.
-//
-// It returns [ErrNotFound], [ErrConflict], [ErrPayload], bus.ErrNoConsumer if the message's
-// consumer is not registered, bus.ErrTooLarge above 1 MiB, or the errors of bus.Registry.Encode.
-func (s *Store) EditAndRequeue(ctx context.Context, db bun.IDB, id int64, payload bus.Payload) error {
-	if s.registry == nil {
-		return dberr.Wrap(errUnmade, "poison: edit and requeue %d", id)
-	}
-	payloadType, text, err := s.registry.Encode(payload)
-	if err != nil {
-		return dberr.Wrap(err, "poison: edit and requeue %d", id)
-	}
-	return s.edit(ctx, db, id, text, func(c bus.Consumer) error {
-		if !slices.Contains(c.PayloadTypes(), payloadType) {
-			return fmt.Errorf("%w: consumer %q takes %q, not %q", ErrPayload, c.Name(), c.PayloadTypes(), payloadType)
-		}
-		return nil
-	})
+// Chunk is a part of a change of many messages: those that match, in the order of their ids.
+type Chunk struct {
+	Filter Filter
+	// After excludes ids up to this one: [ChunkResult.Last] of the previous chunk, or 0.
+	After int64
+	// UpTo excludes ids above this one and is required: a message that is requeued and fails again
+	// gets a higher id. Use [Preview.UpTo]. It is 0 if no message matches; a chunk refuses 0.
+	UpTo int64
+	// Limit is the maximum number of messages in the chunk: 1 to 500.
+	Limit int
+	// Consumers, unless empty, lists the consumers whose messages may be changed. Other messages in
+	// the chunk stay unchanged and are not counted.
+	Consumers []string
 }
 
-// EditAndRequeueText is [Store.EditAndRequeue] for an encoded payload, such as one typed by an
-// operator. It must decode into the consumer's type with the registry's codec, else the error is
-// [ErrPayload]. bus.JSON is as lenient as encoding/json: unknown fields are stored and ignored by
-// the consumer, and missing fields are zero. A misspelt name is therefore not detected. To detect
-// it, use [Store.CheckEdit] or EditAndRequeue.
-func (s *Store) EditAndRequeueText(ctx context.Context, db bun.IDB, id int64, text []byte) error {
-	return s.edit(ctx, db, id, text, func(bus.Consumer) error { return nil })
+// ChunkResult is the outcome of a chunk.
+type ChunkResult struct {
+	Result
+	// Last is the highest id in the chunk, and After of the next one. It is 0 when no message
+	// matched, which is the end.
+	Last int64 `json:"last"`
+	// Moved lists the messages that are pending again, in the order of their old ids.
+	Moved []Moved `json:"moved,omitempty"`
 }
 
-func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fits func(bus.Consumer) error) error {
-	st, db, err := s.stores.In(ctx, db, errUnmade)
+// Moved maps a poisoned message to the pending one it has become.
+type Moved struct {
+	Old int64 `json:"old"` // id while it was poisoned
+	New int64 `json:"new"` // id for admin.Client
+}
+
+// RequeueChunk is [Store.Requeue] for one chunk. A caller that stores Last in the same transaction
+// repeats and skips no message after a crash.
+func (s *Store) RequeueChunk(ctx context.Context, db bun.IDB, b Chunk) (ChunkResult, error) {
+	_, _, f, err := s.batch(ctx, db, b)
 	if err != nil {
-		return dberr.Wrap(err, "poison: edit and requeue %d", id)
+		return ChunkResult{}, dberr.Wrap(err, "poison: requeue batch")
 	}
-	var payloadType string
+	done, err := s.requeue(ctx, db, f, b.Limit, b.Consumers)
+	return done, dberr.Wrap(err, "poison: requeue batch")
+}
+
+// DiscardChunk is [Store.Discard] for one chunk. It returns the number of deleted messages, and the
+// highest id in the chunk as [ChunkResult.Last] does.
+func (s *Store) DiscardChunk(ctx context.Context, db bun.IDB, b Chunk) (discarded int, last int64, err error) {
+	st, db, f, err := s.batch(ctx, db, b)
+	if err != nil {
+		return 0, 0, dberr.Wrap(err, "poison: discard batch")
+	}
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
-		rows, err := st.Poison.Lock(ctx, tx, store.PoisonFilter{IDs: []int64{id}}, 1)
-		switch {
-		case err != nil:
-			return err
-		case len(rows) == 0:
-			return ErrNotFound
-		}
-		c, ok := s.registry.Consumer(rows[0].ConsumerType)
-		if !ok {
-			return fmt.Errorf("consumer %q: %w", rows[0].ConsumerType, bus.ErrNoConsumer)
-		}
-		if payloadType = c.PayloadType(); c.Raw() {
-			payloadType = rows[0].PayloadType
-		}
-		m := bus.Message{PayloadType: payloadType, Payload: text}
-		if err := errors.Join(fits(c), m.Check(limits.Payload)); err != nil {
+		discarded, last = 0, 0
+		rows, err := st.Poison.Lock(ctx, tx, f, b.Limit)
+		if err != nil || len(rows) == 0 {
 			return err
 		}
-		if err := c.CheckPayload(s.registry.Codec(), text); err != nil {
-			return fmt.Errorf("%w: %w", ErrPayload, err)
+		last = rows[len(rows)-1].ID
+		if rows = ofConsumers(rows, b.Consumers); len(rows) == 0 {
+			return nil
 		}
-		how, err := s.requeuing(ctx, tx, rows)
-		if err != nil {
-			return err
-		}
-		how.Payload, how.PayloadType = text, payloadType
-		requeued, err := st.Poison.Requeue(ctx, tx, rows, how)
-		if err == nil && len(requeued) == 0 {
-			return ErrConflict
-		}
+		discarded, err = st.Poison.Delete(ctx, tx, store.Each(rows, func(row store.Poisoned) int64 { return row.ID }))
 		return err
 	})
 	if err != nil {
-		return dberr.Wrap(err, "poison: edit and requeue %d", id)
+		return 0, 0, dberr.Wrap(err, "poison: discard batch")
 	}
-	txn.AnnounceMessages(ctx, db, s.registry, []string{payloadType})
-	return nil
+	return discarded, last, nil
+}
+
+// ofConsumers returns the rows of the given consumers, or all rows without consumers.
+func ofConsumers(rows []store.Poisoned, consumers []string) []store.Poisoned {
+	return slices.DeleteFunc(rows, func(row store.Poisoned) bool {
+		return len(consumers) > 0 && !slices.Contains(consumers, row.ConsumerType)
+	})
+}
+
+func (s *Store) batch(ctx context.Context, db bun.IDB, b Chunk) (*store.Store, bun.IDB, store.PoisonFilter, error) {
+	st, db, err := s.stores.In(ctx, db, errUnmade)
+	if b.Limit < 1 || b.Limit > batch {
+		err = errors.Join(err, fmt.Errorf("limit %d: %w: 1 to %d are allowed", b.Limit, bus.ErrInvalidOption, batch))
+	}
+	if b.After < 0 || b.UpTo < 1 {
+		err = errors.Join(err, fmt.Errorf("after %d, up to %d: %w: after 0 or more, and up to 1 or more, are allowed", b.After, b.UpTo, bus.ErrInvalidOption))
+	}
+	f := b.Filter.rows()
+	f.AfterID, f.UpToID = b.After, b.UpTo
+	return st, db, f, errors.Join(err, b.Filter.check())
 }

@@ -32,7 +32,6 @@ const (
 // batch is one transaction of a shard: its locked checkpoint and the events after it.
 type batch struct {
 	*shard
-	runner   *Runner
 	tx       bun.Tx
 	sub      store.Subscription
 	messages []*bus.Message
@@ -63,18 +62,19 @@ func (f *failure) named(s *shard) error {
 
 // step applies one batch of a shard and reports whether there may be more. A returned *failure is
 // already stored.
-func (r *Runner) step(ctx context.Context, s *shard, stop <-chan struct{}) (more bool, err error) {
+func (s *shard) step(ctx context.Context, stop <-chan struct{}) (more bool, err error) {
 	applied := 0
-	err = txn.RunOwn(ctx, r.db, func(ctx context.Context, tx bun.Tx) (err error) {
-		b := &batch{shard: s, runner: r, tx: tx}
+	err = txn.RunOwn(ctx, s.runner.db, func(ctx context.Context, tx bun.Tx) (err error) {
+		b := &batch{shard: s, tx: tx}
 		defer b.isolate.Dismiss()
-		if more, err = b.run(ctx, stop); err == nil {
+		more, err = b.run(ctx, stop)
+		if err == nil {
 			applied = b.applied()
 		}
 		return err
 	})
 	if f, failed := errors.AsType[*failure](err); failed {
-		return r.afterFailure(ctx, s, f)
+		return s.afterFailure(ctx, f)
 	}
 	if err != nil {
 		return false, fmt.Errorf("projection %q: %w", s.Name, err)
@@ -84,7 +84,7 @@ func (r *Runner) step(ctx context.Context, s *shard, stop <-chan struct{}) (more
 	if more {
 		s.limit.Store(min(2*s.limit.Load(), int64(s.BatchSize)))
 	}
-	r.announce()
+	s.runner.moves.announce()
 	return more, nil
 }
 
@@ -125,7 +125,7 @@ func (b *batch) run(ctx context.Context, stop <-chan struct{}) (more bool, err e
 	if err != nil {
 		return false, err
 	}
-	return more, b.runner.parkRest(ctx, b.tx, b.shard, b.parked, b.to)
+	return more, b.parkRest(ctx, b.tx, b.parked, b.to)
 }
 
 // read reads the events after the checkpoint. It reads the head before the page, so that the

@@ -3,7 +3,6 @@ package projection
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/uptrace/bun"
 
@@ -17,10 +16,10 @@ import (
 //
 // A conflict or a lost connection is not a failure of the event, unless it repeats too often. Then
 // the event, or its function, is the cause, and it counts.
-func (r *Runner) afterFailure(ctx context.Context, s *shard, f *failure) (more bool, err error) {
+func (s *shard) afterFailure(ctx context.Context, f *failure) (more bool, err error) {
 	if n := s.blameless.Load(); f.blameless && n < blamelessRuns {
 		s.blameless.Store(n + 1)
-		return false, r.writeFailure(ctx, f, store.Failure{Status: store.Running, Attempts: f.sub.Attempts,
+		return false, s.writeFailure(ctx, f, store.Failure{Status: store.Running, Attempts: f.sub.Attempts,
 			Delay: min(conflictDelay<<n, maxDelay), Error: f.Error()})
 	}
 	f.blameless = false
@@ -36,104 +35,77 @@ func (r *Runner) afterFailure(ctx context.Context, s *shard, f *failure) (more b
 	failed := store.Failure{Status: store.Running, Attempts: f.sub.Attempts, Delay: s.AttemptDelay, Error: f.Error()}
 	switch v.Outcome {
 	case bus.Poisoned:
-		return r.poisoned(ctx, s, f, v)
+		return s.poisoned(ctx, f, v)
 	case bus.Discarded: // its writes were rolled back, which is harmless
-		return true, r.passOver(ctx, s, f, nil)
+		return true, s.passOver(ctx, f, nil)
 	case bus.Retried:
 		failed.Attempts, failed.Delay = failed.Attempts+1, v.Delay
 	case bus.Snoozed:
 		failed.Delay = v.Delay
 	}
-	return false, r.writeFailure(ctx, f, failed)
+	return false, s.writeFailure(ctx, f, failed)
 }
 
 // writeFailure stores the failure and returns it.
-func (r *Runner) writeFailure(ctx context.Context, f *failure, failed store.Failure) error {
+func (s *shard) writeFailure(ctx context.Context, f *failure, failed store.Failure) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
-	if err := r.store.Readers.Fail(ctx, r.db, f.sub, failed); err != nil {
+	if err := s.runner.store.Readers.Fail(ctx, s.runner.db, f.sub, failed); err != nil {
 		return fmt.Errorf("write down a failure: %w", err)
 	}
 	return f
 }
 
 // poisoned applies the projection's OnError to an event.
-func (r *Runner) poisoned(ctx context.Context, s *shard, f *failure, v bus.OutcomeError) (more bool, err error) {
+func (s *shard) poisoned(ctx context.Context, f *failure, v bus.OutcomeError) (more bool, err error) {
 	event, reason := f.message.Event, fmt.Sprintf("%s: %s", v.Reason, f.Error())
 	if s.OnError == Halt {
-		r.config.Logger.ErrorContext(ctx, "projection halted", "projection", s.Name, "version", s.Version, "shard", s.number,
+		s.runner.config.Logger.ErrorContext(ctx, "projection halted", "projection", s.Name, "version", s.Version, "shard", s.number,
 			"stream", event.Stream, "event_version", event.Version, "position", event.Position, "error", reason)
-		return false, r.writeFailure(ctx, f, store.Failure{Status: store.Halted, Attempts: f.sub.Attempts + 1, Error: reason})
+		return false, s.writeFailure(ctx, f, store.Failure{Status: store.Halted, Attempts: f.sub.Attempts + 1, Error: reason})
 	}
-	r.config.Logger.ErrorContext(ctx, "event parked", "projection", s.Name, "version", s.Version, "shard", s.number,
+	s.runner.config.Logger.ErrorContext(ctx, "event parked", "projection", s.Name, "version", s.Version, "shard", s.number,
 		"stream", event.Stream, "event_version", event.Version, "position", event.Position, "error", reason)
 	p := store.Parked{Name: s.Name, Version: s.Version, Position: event.Position, Stream: event.Stream, Reason: reason}
-	if err := r.passOver(ctx, s, f, &p); err != nil {
+	if err := s.passOver(ctx, f, &p); err != nil {
 		return false, fmt.Errorf("park an event: %w", err)
 	}
 	return true, nil
 }
 
 // passOver moves a shard past the failed event, and parks the event if park is not nil.
-func (r *Runner) passOver(ctx context.Context, s *shard, f *failure, park *store.Parked) error {
+func (s *shard) passOver(ctx context.Context, f *failure, park *store.Parked) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
 	position := f.message.Event.Position
-	return txn.InTx(ctx, r.db, func(tx bun.Tx) error {
-		sub, ok, err := r.store.Readers.Lock(ctx, tx, s.Name, s.Version, s.number, statementTimeout)
+	return txn.InTx(ctx, s.runner.db, func(tx bun.Tx) error {
+		sub, ok, err := s.runner.store.Readers.Lock(ctx, tx, s.Name, s.Version, s.number, statementTimeout)
 		if err != nil || !ok || sub.Position != f.sub.Position {
 			return err // another process continued
 		}
 		if park != nil {
-			if err := r.store.Readers.Park(ctx, tx, *park); err != nil {
+			if err := s.runner.store.Readers.Park(ctx, tx, *park); err != nil {
 				return err
 			}
 		}
-		if err := r.parkRest(ctx, tx, s, f.parked, position); err != nil { // the checkpoint passes them too
+		if err := s.parkRest(ctx, tx, f.parked, position); err != nil { // the checkpoint passes them too
 			return err
 		}
-		_, err = r.store.Readers.Move(ctx, tx, sub, position)
+		_, err = s.runner.store.Readers.Move(ctx, tx, sub, position)
 		return err
 	})
 }
 
 // parkRest parks events of already parked streams, up to a position.
-func (r *Runner) parkRest(ctx context.Context, tx bun.Tx, s *shard, rows []store.Event, upTo int64) error {
+func (s *shard) parkRest(ctx context.Context, tx bun.Tx, rows []store.Event, upTo int64) error {
 	for _, row := range rows {
 		if row.Position > upTo {
 			break
 		}
 		p := store.Parked{Name: s.Name, Version: s.Version, Position: row.Position, Stream: row.Stream, Reason: "its stream is parked"}
-		if err := r.store.Readers.Park(ctx, tx, p); err != nil {
+		if err := s.runner.store.Readers.Park(ctx, tx, p); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// announce wakes callers that wait for a shard to move.
-func (r *Runner) announce() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	close(r.moved)
-	r.moved = make(chan struct{})
-}
-
-// await waits until a shard has moved, at most for wait.
-func (r *Runner) await(ctx context.Context, moved <-chan struct{}, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-moved:
-	case <-timer.C:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	return nil
-}
-
-func (r *Runner) nextMove() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.moved
 }

@@ -74,7 +74,7 @@ func (r *Runner) retry(ctx context.Context, reader *reader, p store.Parked) erro
 		if err != nil || len(rows) == 0 { // the event was erased
 			return err
 		}
-		b := &batch{shard: reader.shards[0], runner: r, tx: tx}
+		b := &batch{shard: reader.shards[0], tx: tx}
 		if b.sub.Session, err = r.store.Readers.Session(ctx, tx, b.Timeout+abandonGrace+statementTimeout); err != nil {
 			return err
 		}

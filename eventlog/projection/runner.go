@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -64,9 +63,7 @@ type Runner struct {
 	outage  *outage.Outage
 	running atomic.Bool
 	left    atomic.Int64 // abandoned functions that still run
-
-	mu    sync.Mutex
-	moved chan struct{} // closed and replaced when a shard moves
+	moves   *moves
 }
 
 // NewRunner makes a runner. It reports all mistakes in its arguments at once and does not touch
@@ -86,7 +83,7 @@ func NewRunner(db *bun.DB, log *eventlog.Log, config RunnerConfig, projections .
 	if err != nil {
 		return nil, fmt.Errorf("projection: NewRunner: %w", err)
 	}
-	r := &Runner{db: db, log: log, store: s, byName: map[string]*reader{}, moved: make(chan struct{})}
+	r := &Runner{db: db, log: log, store: s, byName: map[string]*reader{}, moves: newMoves()}
 	var errs []error
 	r.config, err = config.complete(s.RowLocks())
 	errs = append(errs, err)
@@ -98,6 +95,9 @@ func NewRunner(db *bun.DB, log *eventlog.Log, config RunnerConfig, projections .
 		}
 		if slices.ContainsFunc(r.readers, func(r *reader) bool { return r.Name == added.Name && r.Version == added.Version }) {
 			errs = append(errs, fmt.Errorf("projection: NewRunner: projection %q version %d is given twice", added.Name, added.Version))
+		}
+		for _, shard := range added.shards {
+			shard.runner = r
 		}
 		r.readers = append(r.readers, added)
 		if newest := r.byName[added.Name]; newest == nil || newest.Version < added.Version {
@@ -186,7 +186,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		Store: r.store, DB: r.db, Registry: r.log.Registry(), Kind: "projections", Logger: r.config.Logger,
 		Takes: presence.Manifest{Projections: r.names()}, Doing: r.state,
 	}).Start(ctx)()
-	r.loop(ctx)
+	dispatch(ctx, r)
 	return nil
 }
 

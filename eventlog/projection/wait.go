@@ -49,7 +49,7 @@ func (r *Runner) waitFor(ctx context.Context, name string, appended eventlog.App
 		return nil
 	}
 	for wait := waitMin; ; wait = min(2*wait, waitMax) {
-		moved := r.nextMove()
+		moved := r.moves.coming()
 		reader, err := r.toRead(ctx, name) // another one once it is promoted
 		var place int64
 		var ok bool
@@ -73,7 +73,7 @@ func (r *Runner) waitFor(ctx context.Context, name string, appended eventlog.App
 		if err != nil && ctx.Err() == nil {
 			return dberr.Explained(err)
 		}
-		if err := r.await(ctx, moved, wait); err != nil {
+		if err := await(ctx, moved, wait); err != nil {
 			return fmt.Errorf("%w: it has not come to sequence %d: is it run, and is the append committed?", err, appended.Sequence)
 		}
 	}
@@ -156,10 +156,10 @@ func (r *Runner) catchUp(ctx context.Context) error {
 	}
 	for _, reader := range r.readers {
 		for {
-			moved := r.nextMove()
+			moved := r.moves.coming()
 			for _, shard := range reader.shards {
 				for more := true; more && ctx.Err() == nil; {
-					more, err = r.step(ctx, shard, ctx.Done())
+					more, err = shard.step(ctx, ctx.Done())
 					f, failed := errors.AsType[*failure](err)
 					switch {
 					case failed && !f.blameless:
@@ -176,7 +176,7 @@ func (r *Runner) catchUp(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if err := r.await(ctx, moved, waitMin); err != nil {
+			if err := await(ctx, moved, waitMin); err != nil {
 				return err
 			}
 		}

@@ -127,7 +127,7 @@ func ownTransactions(t *tree) []string {
 // return, goes through internal/isolate.
 func goroutines(t *tree) []string {
 	allowed := map[string]string{
-		"eventlog/projection/loop.go":          "shards, whose handlers are isolated",
+		"eventlog/projection/dispatcher.go":    "shards, whose handlers are isolated",
 		"fxmodule/lifecycle.go":                "Run of the library's own parts",
 		"internal/presence/presence.go":        "reports",
 		"notify/listen.go":                     "checks of a connection",

@@ -50,18 +50,14 @@ func tooLarge() map[string][2]int {
 	return map[string][2]int{
 		"admin.Client":                         {46, 12},
 		"broker/brokertest.trial":              {16, 5},
-		"bus.Consumer":                         {25, 7},
 		"cmd/asyncmonolith.app":                {106, 27},
 		"cmd/asyncmonolith/internal/top.model": {31, 5},
 		"console.request":                      {109, 22},
-		"eventlog.Log":                         {28, 7},
-		"eventlog/projection.Runner":           {36, 7},
 		"internal/engine.dispatcher":           {89, 14},
 		"internal/engine.run":                  {86, 20},
 		"internal/store/dialect.Names":         {31, 9},
 		"ops.Service":                          {31, 10},
 		"ops.Session":                          {80, 15},
-		"poison.Store":                         {27, 7},
 	}
 }
 

@@ -13,6 +13,9 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Edit lists the fields in which an edited payload differs, deliberately or by mistake. A field is
@@ -149,4 +152,81 @@ func (strict) Decode(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	return d.Decode(into)
+}
+
+// EditAndRequeue requeues one message with another payload, in one transaction. The payload must be
+// of a type that the message's consumer handles. Headers, message id and insert id stay; attempts,
+// crashes and errors are reset.
+//
+// It returns [ErrNotFound], [ErrConflict], [ErrPayload], bus.ErrNoConsumer if the message's
+// consumer is not registered, bus.ErrTooLarge above 1 MiB, or the errors of bus.Registry.Encode.
+func (s *Store) EditAndRequeue(ctx context.Context, db bun.IDB, id int64, payload bus.Payload) error {
+	if s.registry == nil {
+		return dberr.Wrap(errUnmade, "poison: edit and requeue %d", id)
+	}
+	payloadType, text, err := s.registry.Encode(payload)
+	if err != nil {
+		return dberr.Wrap(err, "poison: edit and requeue %d", id)
+	}
+	return s.edit(ctx, db, id, text, func(c bus.Consumer) error {
+		if !slices.Contains(c.PayloadTypes(), payloadType) {
+			return fmt.Errorf("%w: consumer %q takes %q, not %q", ErrPayload, c.Name(), c.PayloadTypes(), payloadType)
+		}
+		return nil
+	})
+}
+
+// EditAndRequeueText is [Store.EditAndRequeue] for an encoded payload, such as one typed by an
+// operator. It must decode into the consumer's type with the registry's codec, else the error is
+// [ErrPayload]. bus.JSON is as lenient as encoding/json: unknown fields are stored and ignored by
+// the consumer, and missing fields are zero. A misspelt name is therefore not detected. To detect
+// it, use [Store.CheckEdit] or EditAndRequeue.
+func (s *Store) EditAndRequeueText(ctx context.Context, db bun.IDB, id int64, text []byte) error {
+	return s.edit(ctx, db, id, text, func(bus.Consumer) error { return nil })
+}
+
+func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fits func(bus.Consumer) error) error {
+	st, db, err := s.stores.In(ctx, db, errUnmade)
+	if err != nil {
+		return dberr.Wrap(err, "poison: edit and requeue %d", id)
+	}
+	var payloadType string
+	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
+		rows, err := st.Poison.Lock(ctx, tx, store.PoisonFilter{IDs: []int64{id}}, 1)
+		switch {
+		case err != nil:
+			return err
+		case len(rows) == 0:
+			return ErrNotFound
+		}
+		c, ok := s.registry.Consumer(rows[0].ConsumerType)
+		if !ok {
+			return fmt.Errorf("consumer %q: %w", rows[0].ConsumerType, bus.ErrNoConsumer)
+		}
+		if payloadType = c.PayloadType(); c.Raw() {
+			payloadType = rows[0].PayloadType
+		}
+		m := bus.Message{PayloadType: payloadType, Payload: text}
+		if err := errors.Join(fits(c), m.Check(limits.Payload)); err != nil {
+			return err
+		}
+		if err := c.CheckPayload(s.registry.Codec(), text); err != nil {
+			return fmt.Errorf("%w: %w", ErrPayload, err)
+		}
+		how, err := s.requeuing(ctx, tx, rows)
+		if err != nil {
+			return err
+		}
+		how.Payload, how.PayloadType = text, payloadType
+		requeued, err := st.Poison.Requeue(ctx, tx, rows, how)
+		if err == nil && len(requeued) == 0 {
+			return ErrConflict
+		}
+		return err
+	})
+	if err != nil {
+		return dberr.Wrap(err, "poison: edit and requeue %d", id)
+	}
+	txn.AnnounceMessages(ctx, db, s.registry, []string{payloadType})
+	return nil
 }

@@ -19,6 +19,7 @@ import (
 // shard is a part of a projection.
 type shard struct {
 	*reader
+	runner *Runner
 	number int
 	limit  atomic.Int64 // of the next batch; less than BatchSize after a failure
 	window atomic.Int64 // positions to read; more if few events match
@@ -33,8 +34,8 @@ func (s *shard) is(row store.Subscription) bool {
 	return row.Name == s.Name && row.Version == s.Version && row.Shard == s.number
 }
 
-// crew runs the goroutines of one Run.
-type crew struct {
+// dispatcher runs the goroutines of one Run.
+type dispatcher struct {
 	*Runner
 	ctx     context.Context // of the work; a stop does not cancel it at once
 	stop    <-chan struct{}
@@ -43,71 +44,71 @@ type crew struct {
 	workers sync.WaitGroup
 }
 
-// loop starts work on shards that are behind, until ctx ends.
-func (r *Runner) loop(ctx context.Context) {
+// dispatch starts work on shards that are behind, until ctx ends.
+func dispatch(ctx context.Context, r *Runner) {
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	c := &crew{Runner: r, ctx: work, stop: ctx.Done(), alarm: alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond), slots: make(chan struct{}, r.config.Concurrency)}
+	d := &dispatcher{Runner: r, ctx: work, stop: ctx.Done(), alarm: alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond), slots: make(chan struct{}, r.config.Concurrency)}
 	defer r.log.Registry().Wakeups().Listen(func(w wakeup.Wake) {
 		if w.Events {
-			c.alarm.Ring(w.Expected)
+			d.alarm.Ring(w.Expected)
 		}
 	})()
 	retry := outage.NewRetry()
-	c.alarm.Loop(ctx, c.config.PollInterval, func() {
-		err := c.dispatch(ctx)
+	d.alarm.Loop(ctx, r.config.PollInterval, func() {
+		err := d.poll(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			c.outage.Failed("look for events", err)
+			r.outage.Failed("look for events", err)
 			now := time.Now()
-			c.alarm.Rearm(now, now.Add(retry.NextBackOff()))
+			d.alarm.Rearm(now, now.Add(retry.NextBackOff()))
 		default:
-			c.outage.Recovered()
+			r.outage.Recovered()
 			retry.Reset()
 		}
 	})
 	cut := time.AfterFunc(r.config.DrainTimeout, func() { cancel(bus.ErrStopping) })
 	defer cut.Stop()
-	c.workers.Wait()
+	d.workers.Wait()
 }
 
-// dispatch assigns positions to events and starts work on shards that are behind. An idle poll is
+// poll assigns positions to events and starts work on shards that are behind. An idle poll is
 // one statement.
-func (c *crew) dispatch(ctx context.Context) error {
-	rows, pending, err := c.behind(ctx)
+func (d *dispatcher) poll(ctx context.Context) error {
+	rows, pending, err := d.behind(ctx)
 	if err == nil && pending {
-		if err = c.number(ctx); err == nil {
-			rows, _, err = c.behind(ctx)
+		if err = d.assign(ctx); err == nil {
+			rows, _, err = d.behind(ctx)
 		}
 	}
 	// Even if assigning positions failed, projections continue with events that have positions.
-	for _, reader := range c.readers {
+	for _, reader := range d.readers {
 		for _, shard := range reader.shards {
 			if slices.ContainsFunc(rows, shard.is) {
-				c.start(shard)
+				d.start(shard)
 			}
 		}
 	}
 	return err
 }
 
-func (c *crew) behind(ctx context.Context) ([]store.Subscription, bool, error) {
+func (d *dispatcher) behind(ctx context.Context) ([]store.Subscription, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	return c.store.Readers.Behind(ctx, c.db, slices.Collect(maps.Keys(c.byName)))
+	return d.store.Readers.Behind(ctx, d.db, slices.Collect(maps.Keys(d.byName)))
 }
 
-// number assigns positions within a statement timeout. If there is more to do, here or in another
+// assign assigns positions within a statement timeout. If there is more to do, here or in another
 // process, projections continue with events that have positions, and the next poll follows at
 // once. The next statement shows whether the database still answers.
-func (c *crew) number(ctx context.Context) error {
+func (d *dispatcher) assign(ctx context.Context) error {
 	turn, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	_, err := c.log.AssignPositions(turn, c.db)
+	_, err := d.log.AssignPositions(turn, d.db)
 	if turn.Err() != nil && ctx.Err() == nil {
-		c.alarm.By(time.Now())
+		d.alarm.By(time.Now())
 		return nil
 	}
 	return err
@@ -115,22 +116,22 @@ func (c *crew) number(ctx context.Context) error {
 
 // start works on a shard unless it is busy. If all slots are taken, the next worker to end
 // triggers another poll.
-func (c *crew) start(s *shard) {
-	if s.busy.Load() || c.left.Load() >= maxLeft {
+func (d *dispatcher) start(s *shard) {
+	if s.busy.Load() || d.left.Load() >= maxLeft {
 		return
 	}
 	select {
-	case c.slots <- struct{}{}:
+	case d.slots <- struct{}{}:
 	default:
 		return
 	}
 	s.busy.Store(true)
-	c.workers.Go(func() {
+	d.workers.Go(func() {
 		defer func() {
 			s.busy.Store(false)
-			<-c.slots
+			<-d.slots
 		}()
-		c.work(s)
+		d.work(s)
 	})
 }
 
@@ -140,19 +141,19 @@ const turn = 5 * time.Second
 // work applies batches until nothing is left, one fails, or its turn is over. Then it triggers
 // another poll, for shards that wait for the slot and for events appended meanwhile, unless it did
 // nothing.
-func (c *crew) work(s *shard) {
+func (d *dispatcher) work(s *shard) {
 	for begun, worked := time.Now(), false; ; worked = true {
-		if stopped(c.stop) {
+		if stopped(d.stop) {
 			return
 		}
-		more, err := c.step(c.ctx, s, c.stop)
+		more, err := s.step(d.ctx, d.stop)
 		if _, failed := errors.AsType[*failure](err); err != nil && !failed {
-			c.outage.Failed("apply events", err)
+			d.outage.Failed("apply events", err)
 			return
 		}
 		if err != nil || !more || time.Since(begun) > turn {
 			if worked || more {
-				c.alarm.By(time.Now())
+				d.alarm.By(time.Now())
 			}
 			return
 		}
