@@ -8,8 +8,12 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"cmp"
+	"errors"
+
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -85,4 +89,203 @@ func (a *Client) change(ctx context.Context, db bun.IDB, what string, c store.Pe
 		return nil
 	})
 	return total, dberr.Wrap(err, "admin: %s", what)
+}
+
+// mostInBatch is the maximum number of messages changed by one call.
+const mostInBatch = 10_000
+
+// Chunk selects the messages that [Client.CancelWhere] and [Client.RescheduleWhere] change next:
+// the first that match, in order of their ids.
+type Chunk struct {
+	// Filter selects the messages; the zero value matches all.
+	Filter Filter
+	// After excludes ids up to this one: [ChunkResult.Last] of the previous chunk, or 0.
+	After int64
+	// UpTo is the last id that may be changed; 0 is no bound. Messages produced or requeued later
+	// have greater ids.
+	UpTo int64
+	// Limit is the maximum number of messages to change: 1 to 10,000. Each 500 use one transaction,
+	// unless db is a transaction.
+	Limit int
+}
+
+// ChunkResult is the outcome of a chunk. Messages in Missing were consumed meanwhile.
+type ChunkResult struct {
+	Result
+	// Last is how far the chunk got: each match up to this id was changed, or is in Running or
+	// Missing. It may be greater than the id of the last match.
+	Last int64 `json:"last"`
+	// More is false once the scan is complete.
+	More bool `json:"more"`
+}
+
+// CancelWhere is [Client.Cancel] for the next messages that match a filter. Repeat it with
+// [ChunkResult.Last] as the next [Chunk.After] while [ChunkResult.More] is true. It scans at most
+// 50,000 messages, so a chunk may change none although more follow. A message that matches during
+// the scan is changed, even if it stops matching meanwhile.
+//
+// On an error it returns what is done, with Chunk.After as Last, so the chunk can be repeated.
+// An invalid limit or id is bus.ErrInvalidOption. Otherwise it behaves like Cancel.
+func (a *Client) CancelWhere(ctx context.Context, db bun.IDB, b Chunk) (ChunkResult, error) {
+	return a.changeWhere(ctx, db, "cancel", store.PendingChange{Cancel: true}, b)
+}
+
+// RescheduleWhere is [Client.Reschedule] for the next messages that match a filter, in chunks like
+// [Client.CancelWhere].
+func (a *Client) RescheduleWhere(ctx context.Context, db bun.IDB, at time.Time, b Chunk) (ChunkResult, error) {
+	if err := checkDue(at); err != nil {
+		return ChunkResult{Last: b.After}, err
+	}
+	return a.changeWhere(ctx, db, "reschedule", store.PendingChange{AvailableAt: at}, b)
+}
+
+func (a *Client) changeWhere(ctx context.Context, db bun.IDB, what string, c store.PendingChange, b Chunk) (ChunkResult, error) {
+	result := ChunkResult{Last: b.After, More: true}
+	st, db, err := a.stores.In(ctx, db, errNotMade)
+	if err = errors.Join(err, b.Filter.check()); err == nil && (b.Limit < 1 || b.Limit > mostInBatch || b.After < 0 || b.UpTo < 0) {
+		err = fmt.Errorf("batch of %d after %d up to %d: %w: 1 to %d messages are allowed, and ids of 0 or more", b.Limit, b.After, b.UpTo, bus.ErrInvalidOption, mostInBatch)
+	}
+	if err != nil {
+		return result, dberr.Wrap(err, "admin: %s where", what)
+	}
+	ids, last, more, err := st.Pending.Matching(ctx, db, b.Filter.rows(), b.After, b.UpTo, b.Limit)
+	if err != nil {
+		return result, dberr.Wrap(err, "admin: %s where", what)
+	}
+	if len(ids) > 0 {
+		if result.Result, err = a.change(ctx, db, what+" where", c, ids); err != nil {
+			return result, err
+		}
+	}
+	result.Last, result.More = last, more
+	return result, nil
+}
+
+// Preview describes what chunks of a filter would change.
+type Preview struct {
+	// UpTo is the greatest pending id, for [Chunk.UpTo]. It is 0 when no message is pending.
+	UpTo int64 `json:"up_to"`
+	// Messages is the number of matches; More is true if there may be more.
+	Messages int  `json:"messages"`
+	More     bool `json:"more,omitempty"`
+	// Consumers lists the stored consumer names of these messages, sorted.
+	Consumers []string `json:"consumers,omitempty"`
+}
+
+// Preview counts the messages that match before they are changed, up to the given maximum. Rare
+// matches scan the whole table. It changes nothing.
+func (a *Client) Preview(ctx context.Context, db bun.IDB, filter Filter, most int) (p Preview, err error) {
+	st, db, err := a.stores.Of(db, errNotMade)
+	if err = errors.Join(err, filter.check()); err == nil && most < 1 {
+		err = fmt.Errorf("of up to %d: %w: 1 or more is allowed", most, bus.ErrInvalidOption)
+	}
+	if err == nil {
+		p.UpTo, err = st.Pending.Last(ctx, db)
+	}
+	after := int64(0)
+	for more := p.UpTo > 0; more && err == nil && !p.More; {
+		var ids []int64
+		ids, after, more, err = st.Pending.Matching(ctx, db, filter.rows(), after, p.UpTo, most-p.Messages)
+		p.Messages += len(ids)
+		p.More = more && p.Messages == most
+		if err == nil {
+			var names []string
+			names, err = st.Operations.ConsumersOf(ctx, db, ids)
+			p.Consumers = append(p.Consumers, names...)
+		}
+	}
+	slices.Sort(p.Consumers)
+	p.Consumers = slices.Compact(p.Consumers)
+	if err != nil {
+		return Preview{}, dberr.Wrap(err, "admin: preview")
+	}
+	return p, nil
+}
+
+// StopResult is the outcome of [Client.Stop].
+type StopResult string
+
+// The outcomes of [Client.Stop].
+const (
+	// StopCancelled: the message is deleted without having succeeded. It did not run, or its
+	// consumer returned an error after its context was cancelled.
+	StopCancelled StopResult = store.StopCancelled
+	// StopTooLate: the run had its own outcome. The message succeeded or was poisoned, or is
+	// pending after a failure or snooze.
+	StopTooLate StopResult = store.StopTooLate
+)
+
+const (
+	// stopLook is the interval between checks for an answer.
+	stopLook = 100 * time.Millisecond
+	// stopAnswer is how long to wait for an answer once the message is gone.
+	stopAnswer = 5 * time.Second
+)
+
+// Stop deletes a message as [Client.Cancel] does. If a process holds it, Stop asks that process to
+// end the run, which cancels the consumer's context with bus.ErrCancelled. Stop waits for the
+// outcome until ctx ends, and then returns the context's error. The request stays, and the process
+// may still act on it. A process checks for requests with each poll, once a second by default. A
+// consumer that ignores its context runs on.
+//
+// Stopping one message of a running batch ends the whole call. The other messages run again, with
+// no attempt counted. Stop returns [ErrNotFound] when no pending message has the id.
+func (a *Client) Stop(ctx context.Context, db *bun.DB, id int64) (StopResult, error) {
+	st, _, err := a.stores.Of(db, errNotMade)
+	if err != nil {
+		return "", dberr.Wrap(err, "admin: stop %d", id)
+	}
+	stopped, err := a.stop(ctx, st, db, id)
+	return stopped, dberr.Wrap(err, "admin: stop %d", id)
+}
+
+func (a *Client) stop(ctx context.Context, st *store.Store, db *bun.DB, id int64) (StopResult, error) {
+	asked := ""
+	var gone time.Time // when the message was first seen missing
+	for {
+		changed, err := st.Pending.Change(ctx, db, []int64{id}, store.PendingChange{Cancel: true})
+		switch {
+		case err != nil:
+			return "", err
+		case len(changed.IDs) > 0:
+			return StopCancelled, forget(ctx, st, db, id, asked)
+		case len(changed.Missing) > 0 && asked == "":
+			return "", ErrNotFound
+		}
+		request, _, err := st.Operations.StopAnswer(ctx, db, id)
+		if err != nil {
+			return "", err
+		}
+		if asked != "" && request.Outcome != "" {
+			return StopResult(request.Outcome), forget(ctx, st, db, id, asked)
+		}
+		if len(changed.Missing) > 0 {
+			if gone = cmp.Or(gone, time.Now()); time.Since(gone) > stopAnswer { // no answer will come any more
+				return StopTooLate, forget(ctx, st, db, id, asked)
+			}
+		} else if asked, err = a.askToStop(ctx, st, db, id, asked); err != nil {
+			return "", err
+		}
+		if !outage.Pause(ctx, stopLook) {
+			return "", fmt.Errorf("no answer yet from owner %s: %w", asked, context.Cause(ctx))
+		}
+	}
+}
+
+// askToStop asks the process that holds the message now, unless it was asked before, and returns
+// its owner id.
+func (a *Client) askToStop(ctx context.Context, st *store.Store, db *bun.DB, id int64, asked string) (string, error) {
+	owner, _, err := st.Operations.Holder(ctx, db, id)
+	if err != nil || owner == "" || owner == asked {
+		return asked, err
+	}
+	return owner, st.Operations.AskToStop(ctx, db, id, owner)
+}
+
+// forget deletes the stop request, if one was made.
+func forget(ctx context.Context, st *store.Store, db *bun.DB, id int64, asked string) error {
+	if asked == "" {
+		return nil
+	}
+	return st.Operations.ForgetStop(ctx, db, id)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -249,4 +250,95 @@ func (a *Client) underAllNames(ctx context.Context, st *store.Store, db bun.IDB,
 		}
 		return change(tx, names.Of(consumer))
 	})
+}
+
+// BlockedKeys returns the n keys that have been blocked the longest; n is 1 to 1000.
+func (a *Client) BlockedKeys(ctx context.Context, db bun.IDB, n int) ([]BlockedKey, error) {
+	st, db, err := a.stores.Of(db, errNotMade)
+	if err == nil {
+		err = checkLimit(n)
+	}
+	if err != nil {
+		return nil, dberr.Wrap(err, "admin: keys")
+	}
+	rows, err := st.Keys.List(ctx, db, n)
+	if err != nil {
+		return nil, dberr.Wrap(err, "admin: keys")
+	}
+	return store.Each(rows, func(row store.ParkedKey) BlockedKey {
+		return BlockedKey{Consumer: row.ConsumerType, Key: row.OrderKey, Poisoned: row.Poisoned, Since: row.Since.Time, Waiting: row.Waiting}
+	}), nil
+}
+
+// Names returns the names of consumers in the registry and in reports of processes of the last 7
+// days. Another program may have renamed a consumer that this program knows by a former name, or
+// does not have. See bus.Aliases.
+func (a *Client) Names(ctx context.Context, db bun.IDB) (Names, error) {
+	st, db, err := a.stores.Of(db, errNotMade)
+	if err != nil {
+		return Names{}, dberr.Wrap(err, "admin: names")
+	}
+	rows, err := st.Reports.Processes(ctx, db, namesSince, mostListed)
+	if err != nil {
+		return Names{}, dberr.Wrap(err, "admin: names")
+	}
+	told := toldBy(rows)
+	var n Names
+	seen := make(map[string]bool)
+	add := func(names []string) {
+		if key := strings.Join(names, "\x00"); !seen[key] {
+			seen[key] = true
+			n.known = append(n.known, names)
+		}
+	}
+	for _, c := range a.registry.Consumers() {
+		add(c.Names())
+	}
+	// Live processes first; among those, consumers with the most names, since they include the
+	// renames.
+	for _, alive := range []bool{true, false} {
+		slices.SortStableFunc(told[alive], func(a, b []string) int { return len(b) - len(a) })
+		for _, names := range told[alive] {
+			add(names)
+		}
+	}
+	return n, nil
+}
+
+// openBreakers returns the open circuit breakers by every name of their consumers.
+func (a *Client) openBreakers(ctx context.Context, db bun.IDB, st *store.Store) (map[string]*OpenBreaker, error) {
+	rows, err := st.Flow.OpenBreakers(ctx, db)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	names, err := a.Names(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	open := make(map[string]*OpenBreaker)
+	for _, row := range rows {
+		b := newOpenBreaker(row)
+		for _, name := range names.Of(row.Name) {
+			open[name] = &b
+		}
+	}
+	return open, nil
+}
+
+// Probe runs one message of a consumer with an open bus.CircuitBreaker now instead of at
+// [OpenBreaker.NextProbeAt]. A successful run closes the circuit breaker. A process with such a
+// message sees the request after about a second. Probe returns [ErrNotOpen] if no circuit breaker
+// of the consumer is open, and otherwise the errors of [Client.Pause].
+func (a *Client) Probe(ctx context.Context, db bun.IDB, consumer string) error {
+	st, db, err := a.stores.In(ctx, db, errNotMade)
+	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
+		err = a.underAllNames(ctx, st, db, consumer, func(tx bun.Tx, names []string) error {
+			open, err := st.Flow.ProbeBreaker(ctx, tx, names)
+			if err == nil && !open {
+				err = ErrNotOpen
+			}
+			return err
+		})
+	}
+	return dberr.Wrap(err, "admin: probe %q", consumer)
 }

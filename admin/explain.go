@@ -11,7 +11,6 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -35,83 +34,60 @@ type Explanation struct {
 	CircuitError string `json:"circuit_error,omitempty"`
 }
 
-// Explain returns why a message does not run yet, judged from the database and the registry. With a
-// registry without consumers it relies on the reports of other processes alone. It returns
-// [ErrNotFound] when no pending or poisoned message has the id.
-//
-// Explain takes no locks, so it cannot see that another transaction has locked the row and claims
-// skip it: [Client.RunNow] reports that.
-func (a *Client) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation, error) {
-	st, db, err := a.stores.Of(db, errNotMade)
-	if err != nil {
-		return Explanation{}, dberr.Wrap(err, "admin: explain %d", id)
-	}
-	row, found, err := st.Pending.Get(ctx, db, id, false)
-	if err != nil {
-		return Explanation{}, dberr.Wrap(err, "admin: explain %d", id)
-	}
-	if found {
-		e, err := a.explainPending(ctx, db, st, row)
-		if err != nil {
-			return Explanation{}, dberr.Wrap(err, "admin: explain %d", id)
-		}
-		return e, nil
-	}
-	poisoned, err := st.Poison.List(ctx, db, store.PoisonFilter{IDs: []int64{id}}, 1)
-	if err == nil && len(poisoned) == 0 {
-		err = ErrNotFound
-	}
-	if err != nil {
-		return Explanation{}, dberr.Wrap(err, "admin: explain %d", id)
-	}
-	return explainPoisoned(poisoned[0]), nil
+// explainer explains a pending message.
+type explainer struct {
+	client    *Client
+	db        bun.IDB
+	store     *store.Store
+	row       store.Pending
+	now       time.Time
+	elsewhere bool // other processes consume it; this one cannot see their circuits, limits and rates
+	e         Explanation
 }
 
-func (a *Client) explainPending(ctx context.Context, db bun.IDB, st *store.Store, row store.Pending) (Explanation, error) {
+func newExplainer(client *Client, db bun.IDB, st *store.Store, row store.Pending) *explainer {
 	e := Explanation{Message: newMessage(row), PausedAt: row.PausedSince.Time}
-	now := row.Now.Time
-	e.Reason, e.Text = a.reason(e.Message, e.PausedAt, now)
-	var others fleet
-	elsewhere := false // other processes consume it; this one cannot see their circuits, limits and rates
-	if e.Reason == NoConsumer || e.Reason == OtherPayload {
-		var err error
-		if others, err = a.fleet(ctx, db, st, e.Message); err != nil {
-			return e, err
-		}
-		if elsewhere = len(others.takers) > 0; elsewhere {
-			e.Reason, e.Text = a.waits(e.Message, e.PausedAt, now)
-		}
-	}
-	if err := a.explainKey(ctx, db, st, row, elsewhere, &e); err != nil {
-		return e, err
-	}
-	if err := a.explainBreaker(ctx, db, st, &e); err != nil {
-		return e, err
-	}
-	if e.Reason == Ready && !elsewhere {
-		if err := errors.Join(a.explainLimit(ctx, db, st, &e), a.explainRate(ctx, db, st, &e)); err != nil {
-			return e, err
-		}
-	}
-	e.Message.Headers = nil
-	if e.Reason == CircuitOpen {
-		e.CircuitError = a.circuitError(e.Message.Consumer)
-	}
-	if e.Reason == Ready && !elsewhere {
-		var err error
-		if others, err = a.fleet(ctx, db, st, e.Message); err != nil {
-			return e, err
-		}
-	}
-	a.explainFleet(others, elsewhere, now, &e)
-	return e, nil
+	return &explainer{client: client, db: db, store: st, row: row, now: row.Now.Time, e: e}
 }
 
-// operates reports whether the registry has no consumers. Such a program only operates: the reports
-// of other processes decide.
-func (a *Client) operates() bool { return len(a.registry.Consumers()) == 0 }
+func (x *explainer) explain(ctx context.Context) (err error) {
+	x.e.Reason, x.e.Text = x.reason()
+	var others fleet
+	if x.e.Reason == NoConsumer || x.e.Reason == OtherPayload {
+		if others, err = x.fleet(ctx); err != nil {
+			return err
+		}
+		x.elsewhere = len(others.takers) > 0
+		if x.elsewhere {
+			x.e.Reason, x.e.Text = x.waits()
+		}
+	}
+	if err := x.explainKey(ctx); err != nil {
+		return err
+	}
+	if err := x.explainBreaker(ctx); err != nil {
+		return err
+	}
+	if x.e.Reason == Ready && !x.elsewhere {
+		if err := errors.Join(x.explainLimit(ctx), x.explainRate(ctx)); err != nil {
+			return err
+		}
+	}
+	x.e.Message.Headers = nil
+	if x.e.Reason == CircuitOpen {
+		x.e.CircuitError = x.circuitError(x.e.Message.Consumer)
+	}
+	if x.e.Reason == Ready && !x.elsewhere {
+		if others, err = x.fleet(ctx); err != nil {
+			return err
+		}
+	}
+	x.explainFleet(others)
+	return nil
+}
 
-func (a *Client) reason(m Message, pausedAt, now time.Time) (State, string) {
+func (x *explainer) reason() (State, string) {
+	m, now := x.e.Message, x.now
 	if c := m.Claim; c != nil && c.Expired {
 		return LeaseExpired, fmt.Sprintf("Owner %s claimed it at %s and has not renewed its lease, which ended %s ago. A processor takes it back once it has run for a third of its lease, and counts a crash.",
 			c.Owner, flow.Instant(c.ClaimedAt), flow.Rounded(now.Sub(c.LeasedUntil)))
@@ -119,19 +95,20 @@ func (a *Client) reason(m Message, pausedAt, now time.Time) (State, string) {
 		return Leased, fmt.Sprintf("Owner %s claimed it at %s%s, and holds it until %s unless it renews its lease. It runs there, or waits for a worker.",
 			c.Owner, flow.Instant(c.ClaimedAt), besides(c.Messages-1), flow.Instant(c.LeasedUntil))
 	}
-	consumer, registered := a.registry.Consumer(m.Consumer)
-	switch operates := a.operates(); {
+	consumer, registered := x.client.registry.Consumer(m.Consumer)
+	switch operates := x.client.operates(); {
 	case !registered && !operates:
 		return NoConsumer, fmt.Sprintf("No consumer %q is registered here. It waits for a program that has one, by name or by alias.", m.Consumer)
 	case !operates && !slices.Contains(consumer.PayloadTypes(), m.PayloadType):
 		return OtherPayload, fmt.Sprintf("Consumer %q takes %q here, not %q. It waits for a program whose consumer takes that, by name or by alias.",
 			m.Consumer, consumer.PayloadTypes(), m.PayloadType)
 	}
-	return a.waits(m, pausedAt, now)
+	return x.waits()
 }
 
 // waits explains why an unclaimed message does not run although it has a consumer.
-func (a *Client) waits(m Message, pausedAt, now time.Time) (State, string) {
+func (x *explainer) waits() (State, string) {
+	m, now, pausedAt := x.e.Message, x.now, x.e.PausedAt
 	switch {
 	case !pausedAt.IsZero():
 		return Paused, fmt.Sprintf("Consumer %q has been paused since %s.", m.Consumer, flow.Instant(pausedAt))
@@ -147,7 +124,7 @@ func (a *Client) waits(m Message, pausedAt, now time.Time) (State, string) {
 	if by, late, ok := flow.Deadline(m.Headers); ok && now.After(by) {
 		return Expired, fmt.Sprintf("It was to start by %s, %s ago. The process that claims it has it %s.", flow.Instant(by), flow.Rounded(now.Sub(by)), late)
 	}
-	consumer, _ := a.registry.Consumer(m.Consumer)
+	consumer, _ := x.client.registry.Consumer(m.Consumer)
 	if circuit, _ := flow.CircuitOf(m.Consumer, consumer.Config()); circuit != nil {
 		if since, _, open := circuit.Tripped(); open {
 			return CircuitOpen, fmt.Sprintf("It has been due since %s. The circuit of consumer %q has been open in this process since %s. One message at a time probes whether that is over.",
@@ -158,8 +135,8 @@ func (a *Client) waits(m Message, pausedAt, now time.Time) (State, string) {
 }
 
 // circuitError returns why the circuit of a consumer is open in this process.
-func (a *Client) circuitError(name string) string {
-	consumer, _ := a.registry.Consumer(name)
+func (x *explainer) circuitError(name string) string {
+	consumer, _ := x.client.registry.Consumer(name)
 	if circuit, _ := flow.CircuitOf(name, consumer.Config()); circuit != nil {
 		if _, reason, open := circuit.Tripped(); open {
 			return errorlog.Text(reason)
@@ -170,25 +147,25 @@ func (a *Client) circuitError(name string) string {
 
 // explainBreaker checks whether the circuit breaker of the message's consumer is open in the
 // database.
-func (a *Client) explainBreaker(ctx context.Context, db bun.IDB, st *store.Store, e *Explanation) error {
-	if e.Reason != Ready {
+func (x *explainer) explainBreaker(ctx context.Context) error {
+	if x.e.Reason != Ready {
 		return nil
 	}
-	open, err := a.openBreakers(ctx, db, st)
-	if b := open[e.Message.Consumer]; err == nil && b != nil {
-		e.Reason, e.Text = CircuitBreakerOpen, fmt.Sprintf("It has been due since %s. Consumer %q: %s.", flow.Instant(e.Message.AvailableAt), e.Message.Consumer, b)
+	open, err := x.client.openBreakers(ctx, x.db, x.store)
+	if b := open[x.e.Message.Consumer]; err == nil && b != nil {
+		x.e.Reason, x.e.Text = CircuitBreakerOpen, fmt.Sprintf("It has been due since %s. Consumer %q: %s.", flow.Instant(x.e.Message.AvailableAt), x.e.Message.Consumer, b)
 	}
 	return err
 }
 
 // explainLimit checks whether the consumer's concurrency limit is reached.
-func (a *Client) explainLimit(ctx context.Context, db bun.IDB, st *store.Store, e *Explanation) error {
-	consumer, _ := a.registry.Consumer(e.Message.Consumer)
+func (x *explainer) explainLimit(ctx context.Context) error {
+	consumer, _ := x.client.registry.Consumer(x.e.Message.Consumer)
 	name, limit := flow.LimitOf(consumer.Name(), consumer.Config())
-	if limit == 0 || e.Reason != Ready {
+	if limit == 0 || x.e.Reason != Ready {
 		return nil
 	}
-	owners, err := st.Flow.SlotOwners(ctx, db, name)
+	owners, err := x.store.Flow.SlotOwners(ctx, x.db, name)
 	if err != nil {
 		return err
 	}
@@ -200,32 +177,32 @@ func (a *Client) explainLimit(ctx context.Context, db bun.IDB, st *store.Store, 
 	if taken < limit {
 		return nil
 	}
-	e.Reason = Limited
-	e.Text = fmt.Sprintf("It has been due since %s. Its consumer is at the limit %q of %d, which is taken by owner %s. It runs when one of them has a worker for it, or gives up its place.",
-		flow.Instant(e.Message.AvailableAt), cmp.Or(consumer.Config().SharedConcurrency, consumer.Name()), limit, strings.Join(by, ", "))
+	x.e.Reason = Limited
+	x.e.Text = fmt.Sprintf("It has been due since %s. Its consumer is at the limit %q of %d, which is taken by owner %s. It runs when one of them has a worker for it, or gives up its place.",
+		flow.Instant(x.e.Message.AvailableAt), cmp.Or(consumer.Config().SharedConcurrency, consumer.Name()), limit, strings.Join(by, ", "))
 	return nil
 }
 
 // explainRate checks whether the rate limit of the consumer or of the key is used up.
-func (a *Client) explainRate(ctx context.Context, db bun.IDB, st *store.Store, e *Explanation) error {
-	consumer, _ := a.registry.Consumer(e.Message.Consumer)
+func (x *explainer) explainRate(ctx context.Context) error {
+	consumer, _ := x.client.registry.Consumer(x.e.Message.Consumer)
 	for _, of := range []struct {
 		who  string
 		rate *store.Rate
 		lane int64
-	}{{"Its consumer", flow.RateOf(consumer), 0}, {"Its key", flow.KeyRateOf(consumer), store.Lane(e.Message.OrderingKey)}} {
+	}{{"Its consumer", flow.RateOf(consumer), 0}, {"Its key", flow.KeyRateOf(consumer), store.Lane(x.e.Message.OrderingKey)}} {
 		rate := of.rate
-		if rate == nil || e.Reason != Ready {
+		if rate == nil || x.e.Reason != Ready {
 			continue
 		}
-		wait, err := st.Flow.RateWait(ctx, db, *rate, of.lane)
+		wait, err := x.store.Flow.RateWait(ctx, x.db, *rate, of.lane)
 		if err != nil {
 			return err
 		}
 		if wait > 0 {
-			e.Reason = RateLimited
-			e.Text = fmt.Sprintf("It has been due since %s. %s starts %d in %s, in all processes together, and that is used up: the next may start in %s.",
-				flow.Instant(e.Message.AvailableAt), of.who, rate.N, rate.Per, flow.Rounded(wait))
+			x.e.Reason = RateLimited
+			x.e.Text = fmt.Sprintf("It has been due since %s. %s starts %d in %s, in all processes together, and that is used up: the next may start in %s.",
+				flow.Instant(x.e.Message.AvailableAt), of.who, rate.N, rate.Per, flow.Rounded(wait))
 		}
 	}
 	return nil

@@ -1,14 +1,9 @@
 package admin
 
 import (
-	"context"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/uptrace/bun"
-
-	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -18,41 +13,6 @@ const namesSince = 7 * 24 * time.Hour
 // Names holds the names under which messages of consumers may be stored. It is immutable.
 type Names struct {
 	known [][]string // names of each consumer, the present one first; the most reliable source first
-}
-
-// Names returns the names of consumers in the registry and in reports of processes of the last 7
-// days. Another program may have renamed a consumer that this program knows by a former name, or
-// does not have. See bus.Aliases.
-func (a *Client) Names(ctx context.Context, db bun.IDB) (Names, error) {
-	st, db, err := a.stores.Of(db, errNotMade)
-	if err != nil {
-		return Names{}, dberr.Wrap(err, "admin: names")
-	}
-	rows, err := st.Reports.Processes(ctx, db, namesSince, mostListed)
-	if err != nil {
-		return Names{}, dberr.Wrap(err, "admin: names")
-	}
-	told := toldBy(rows)
-	var n Names
-	seen := make(map[string]bool)
-	add := func(names []string) {
-		if key := strings.Join(names, "\x00"); !seen[key] {
-			seen[key] = true
-			n.known = append(n.known, names)
-		}
-	}
-	for _, c := range a.registry.Consumers() {
-		add(c.Names())
-	}
-	// Live processes first; among those, consumers with the most names, since they include the
-	// renames.
-	for _, alive := range []bool{true, false} {
-		slices.SortStableFunc(told[alive], func(a, b []string) int { return len(b) - len(a) })
-		for _, names := range told[alive] {
-			add(names)
-		}
-	}
-	return n, nil
 }
 
 // toldBy returns the names of consumers in process reports, by whether the process is alive. All

@@ -48,7 +48,6 @@ const (
 // may grow, and none may join them.
 func tooLarge() map[string][2]int {
 	return map[string][2]int{
-		"admin.Client":                         {46, 12},
 		"broker/brokertest.trial":              {16, 5},
 		"cmd/asyncmonolith.app":                {106, 27},
 		"cmd/asyncmonolith/internal/top.model": {31, 5},

@@ -1,0 +1,103 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+const (
+	fleetSince = 7 * 24 * time.Hour // age limit of the process reports that are used
+	fleetNamed = 3                  // processes named in a sentence
+)
+
+// fleet is what processes report about a message.
+type fleet struct {
+	known        bool      // at least one processor has reported
+	takers, gone []Process // processes that consume it: alive, and not alive
+}
+
+// fleet reads what processes report about the message.
+func (x *explainer) fleet(ctx context.Context) (f fleet, err error) {
+	rows, err := x.store.Reports.Processes(ctx, x.db, fleetSince, mostListed)
+	if err != nil {
+		return f, err
+	}
+	for _, p := range store.Each(rows, newProcess) {
+		f.known = f.known || p.Kind == "processor"
+		switch takes := p.Takes(x.e.Message.Consumer, x.e.Message.PayloadType); {
+		case takes && p.Status == ProcessAlive:
+			f.takers = append(f.takers, p)
+		case takes:
+			f.gone = append(f.gone, p)
+		}
+	}
+	return f, nil
+}
+
+// explainFleet uses the reports of processes instead of this process's registry: which processes
+// consume the message, and whether they are alive and have free capacity. Without reports it
+// changes nothing, unless this program has no consumers.
+func (x *explainer) explainFleet(f fleet) {
+	if !slices.Contains([]State{NoConsumer, OtherPayload, Ready}, x.e.Reason) {
+		return
+	}
+	due := fmt.Sprintf("It has been due since %s.", flow.Instant(x.e.Message.AvailableAt))
+	if x.e.Message.AvailableAt.After(x.now) {
+		due = fmt.Sprintf("It is due at %s.", flow.Instant(x.e.Message.AvailableAt))
+	}
+	switch {
+	case !f.known && x.client.operates() && x.e.Reason == Ready:
+		x.e.Reason = NoConsumer
+		x.e.Text = fmt.Sprintf("%s This program has no consumers, and no process has told in the last 7 days which it has.", due)
+	case !f.known:
+	case len(f.takers) == 0 && len(f.gone) == 0:
+		if x.e.Reason == Ready && x.client.operates() {
+			x.e.Reason = NoLiveProcess
+			x.e.Text = fmt.Sprintf("%s No process that has told of itself in the last 7 days takes it: start one with consumer %q for payload type %q.", due, x.e.Message.Consumer, x.e.Message.PayloadType)
+		} else if x.e.Reason == Ready {
+			x.e.Reason = NoLiveProcess
+			x.e.Text = fmt.Sprintf("%s No process that has told of itself in the last 7 days takes it, though this program has consumer %q: start a processor of it.", due, x.e.Message.Consumer)
+		}
+	case len(f.takers) == 0:
+		last := f.gone[0] // seen last
+		x.e.Reason = NoLiveProcess
+		x.e.Text = fmt.Sprintf("%s No live process takes it. The last that did was %s, which %s at %s.", due, last.said(), last.Status, flow.Instant(last.SeenAt))
+	case !slices.ContainsFunc(f.takers, func(p Process) bool { return !slices.Contains(p.OpenCircuits, x.e.Message.Consumer) }):
+		x.e.Reason = CircuitOpen
+		x.e.Text = fmt.Sprintf("%s The circuit of consumer %q is open in every process that takes it: %s. Their logs, and Processor.Health, say why.", due, x.e.Message.Consumer, said(f.takers))
+	case !slices.ContainsFunc(f.takers, func(p Process) bool { return p.Running < p.Limit }):
+		x.e.Reason = Saturated
+		x.e.Text = fmt.Sprintf("%s Every process that takes it was at its limit when it was last seen: %s.", due, said(f.takers))
+	case x.elsewhere, x.client.operates():
+		x.e.Text = fmt.Sprintf("%s It is taken by %s, and waits for room there.", due, said(f.takers))
+	}
+}
+
+// Takes reports whether the process consumes messages with that stored consumer and payload type.
+func (p Process) Takes(consumer, payloadType string) bool {
+	return slices.ContainsFunc(p.Consumers, func(c ProcessConsumer) bool { return c.takes(consumer, payloadType) })
+}
+
+// said formats a process for a sentence.
+func (p Process) said() string {
+	name := p.Program
+	if p.Version != "" {
+		name += " " + p.Version
+	}
+	return fmt.Sprintf("%s (pid %d on %s)", name, p.PID, p.Host)
+}
+
+// said formats a list of processes for a sentence.
+func said(processes []Process) string {
+	names := store.Each(processes[:min(len(processes), fleetNamed)], Process.said)
+	if more := len(processes) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
+}
