@@ -22,36 +22,6 @@ func endCases() []aCase {
 	}
 }
 
-// held publishes records and ends Subscribe while fn has some of them. release has fn return.
-func (c *trial) held(n int, answer error) (records []broker.Record, w *watched, release func(), err error) {
-	records = c.make(n)
-	if err := c.publish(records...); err != nil {
-		return nil, nil, nil, fmt.Errorf("publish: %w", err)
-	}
-	let, inside := make(chan struct{}), make(chan struct{}, 1) // one is enough to know
-	w = c.subscribe(func(context.Context, []broker.Record) error {
-		select {
-		case inside <- struct{}{}:
-		default:
-		}
-		<-let
-		return answer
-	})
-	select {
-	case <-inside:
-	case <-w.ended:
-		err = fmt.Errorf("subscribe returned %v before it brought anything", w.err)
-	case <-time.After(c.MaxWait):
-		err = fmt.Errorf("waited %s for the first batch", c.MaxWait)
-	}
-	if err != nil {
-		close(let)
-		return nil, nil, nil, err
-	}
-	w.cancel()
-	return records, w, func() { close(let) }, nil
-}
-
 func waitsForFn(c *trial) error {
 	_, w, release, err := c.held(5, nil)
 	if err != nil {

@@ -18,7 +18,7 @@ func mariaClaimMutants() []mutant {
 			inStore("TestMariaDBClaimersDoNotStarveEachOther"), `got 0 messages`},
 		{"MariaDB: conflicting transactions repeat at once", in("txn.InTx", replace("return repeatInTurn(ctx, db, fn)", "_ = repeatInTurn")),
 			inStore("TestMariaDBSurfacesNoConflicts"), `got error .*1213`},
-		{"MariaDB: claims of a consumer run side by side", in("Names.lockGates", text("{lock}", "")), lanes("mariadb", atOnce), outOfOrder},
+		{"MariaDB: claims of a consumer run side by side", in("laneClaim.lockGates", text("{lock}", "")), lanes("mariadb", atOnce), outOfOrder},
 	}
 }
 

@@ -10,7 +10,7 @@ func lanes(database, names string) suite { return inStore("TestStore/" + databas
 // orderMutants break the order of messages with keys.
 func orderMutants() []mutant {
 	return []mutant{
-		{"order: claims of a consumer run side by side", in("Names.lockGates", text("{lock}", "")), lanes("postgres", atOnce), outOfOrder},
+		{"order: claims of a consumer run side by side", in("laneClaim.lockGates", text("{lock}", "")), lanes("postgres", atOnce), outOfOrder},
 		{"order: a claim reads what was there before its lock", in("postgres.beginSQL", text("READ COMMITTED", "REPEATABLE READ")),
 			lanes("postgres", atOnce), outOfOrder + `|could not serialize`},
 		{"order: keys in a claim are claimed", in("freeLane", text("l.lane NOT IN ({busy lanes})", "(1 = 1 OR l.lane NOT IN ({busy lanes}))")),
@@ -48,7 +48,7 @@ func keyMutants() []mutant {
 			tooMany},
 		{"key: a claimed message is claimed again", in("Source.For", text("AND m.id NOT IN ({held ids})", "")), of("sqlite", atOnce),
 			tooMany + `|are left after`},
-		{"key: its rate is not spent", in("Names.spendKeys", text("used_to = excluded.used_to", "used_to = {now}")),
+		{"key: its rate is not spent", in("keyRates.spend", text("used_to = excluded.used_to", "used_to = {now}")),
 			of("sqlite", "rates_of_keys*"), `ran after`},
 		{"key: freed during a claim, it is not asked for again", in("lanes.claimed", never("l.frees")),
 			tests("internal/engine", "TestWhatIsFreedDuringAClaimIsAskedForAgain"), `freed meanwhile: got it asked for again: false`},

@@ -48,13 +48,11 @@ const (
 // may grow, and none may join them.
 func tooLarge() map[string][2]int {
 	return map[string][2]int{
-		"broker/brokertest.trial":              {16, 5},
 		"cmd/asyncmonolith.app":                {106, 27},
 		"cmd/asyncmonolith/internal/top.model": {31, 5},
 		"console.request":                      {109, 22},
 		"internal/engine.dispatcher":           {89, 14},
 		"internal/engine.run":                  {86, 20},
-		"internal/store/dialect.Names":         {31, 9},
 		"ops.Service":                          {31, 10},
 		"ops.Session":                          {80, 15},
 	}

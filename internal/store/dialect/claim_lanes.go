@@ -1,7 +1,6 @@
 package dialect
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -35,11 +34,6 @@ const edgeSQL = `{plan}SELECT count(*) AS n, COALESCE(MAX(f.rank), 0) AS last FR
   SELECT m.rank FROM {by rank} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ?{loose}
     AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = ?) ORDER BY m.rank LIMIT ?) f`
 
-// Looks returns the statements that propose lanes of a source.
-func (n Names) Looks(s Source) (propose, edge string) {
-	return s.For(cmp.Or(n.Lanes.Propose, proposeSQL)), s.For(edgeSQL)
-}
-
 // walkSQL lists the next lanes behind one, and whether they are free.
 const walkSQL = `
 WITH RECURSIVE walk(lane, step) AS (
@@ -49,85 +43,97 @@ WITH RECURSIVE walk(lane, step) AS (
   FROM walk w WHERE w.lane IS NOT NULL AND w.step < ?)
 SELECT w.lane, w.lane NOT IN ({busy lanes}) AS free FROM walk w WHERE w.lane IS NOT NULL ORDER BY w.step`
 
-// ClaimLanes claims messages of one consumer, in a transaction that sees, and changes, the newest
-// state. Claims for a consumer exclude each other: what is held, and then what comes first, is read
-// by statements that begin once the gate is locked.
-func (n Names) ClaimLanes(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimRequest) (Claim, error) {
-	rated, err := n.Rated(ctx, tx, r)
+// laneClaim is one claim of messages with keys.
+type laneClaim struct {
+	Names
+	tx      bun.IDB
+	dialect LaneDialect
+	r       ClaimRequest
+	keys    *keyRates // nil if the keys have no rate
+	news    LaneNews
+}
+
+func (c *laneClaim) claim(ctx context.Context) (claim Claim, err error) {
+	rated, err := c.Rated(ctx, c.tx, c.r)
 	if err != nil {
 		return Claim{}, err
 	}
-	var c Claim
 	if rated.Spent {
-		rated.hold(&c, 0)
-		c.Unasked = true
-		return c, nil
+		rated.hold(&claim, 0)
+		claim.Unasked = true
+		return claim, nil
 	}
-	if err := n.lockGates(ctx, tx, r.Lanes); err != nil {
+	if err := c.lockGates(ctx); err != nil {
 		return Claim{}, fmt.Errorf("gate: %w", err)
 	}
-	if err := n.clampKeys(ctx, tx, r.Lanes); err != nil {
+	if err := c.keys.clamp(ctx, c.r.Lanes.Unused); err != nil {
 		return Claim{}, fmt.Errorf("rates: %w", err)
 	}
-	find := n.findRuns
-	if r.Select != Clean {
-		find = n.findStuck
+	c.r = rated.ClaimRequest
+	find := c.findRuns
+	if c.r.Select != Clean {
+		find = c.findStuck
 	}
-	found, news, err := find(ctx, tx, d, rated.ClaimRequest)
+	found, err := find(ctx)
 	if err != nil {
 		return Claim{}, fmt.Errorf("pick: %w", err)
 	}
-	quotas, err := n.quotasOf(ctx, tx, r.Lanes.Source, found)
+	quotas, err := c.quotas(ctx, found)
 	if err != nil {
 		return Claim{}, fmt.Errorf("quotas: %w", err)
 	}
-	allowed := quotas.cut(found, &news)
+	allowed := quotas.cut(found, &c.news)
 	picks := rated.fit(allowed)
 	if len(picks) < len(allowed) {
-		c.Cut, news.Left = true, true
+		claim.Cut, c.news.Left = true, true
 	}
-	rated.hold(&c, len(picks))
-	if news.Left && r.Lanes.KeyRate != nil {
-		if news.Wait, err = n.nextOfKeys(ctx, tx, *r.Lanes.KeyRate); err != nil {
+	rated.hold(&claim, len(picks))
+	if c.news.Left && c.keys != nil {
+		if c.news.Wait, err = c.keys.wait(ctx); err != nil {
 			return Claim{}, fmt.Errorf("rates: %w", err)
 		}
 	}
-	c.News = news
+	claim.News = c.news
 	if len(picks) == 0 {
-		return c, nil
+		return claim, nil
 	}
-	c.Sent = time.Now()
-	if c.ID, err = d.Record(ctx, r, picks); err != nil {
-		return Claim{}, fmt.Errorf("record: %w", err)
-	}
-	plain := Each(picks, func(p LanePick) Pick { return p.Pick })
-	if err := n.Take(ctx, tx, &c, plain, PickedIDs(plain)); err != nil {
+	if err := c.take(ctx, &claim, picks); err != nil {
 		return Claim{}, err
 	}
-	if r.Lanes.KeyRate != nil {
-		if err := n.spendKeys(ctx, tx, *r.Lanes.KeyRate, quotas, picks, &c.News); err != nil {
+	if c.keys != nil {
+		if err := c.keys.spend(ctx, quotas, picks, &claim.News); err != nil {
 			return Claim{}, err
 		}
 	}
-	return c, rated.Spend(ctx, tx, c)
+	return claim, rated.Spend(ctx, c.tx, claim)
+}
+
+// take records the claim and takes what it has picked.
+func (c *laneClaim) take(ctx context.Context, claim *Claim, picks []LanePick) (err error) {
+	claim.Sent = time.Now()
+	if claim.ID, err = c.dialect.Record(ctx, c.r, picks); err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	plain := Each(picks, func(p LanePick) Pick { return p.Pick })
+	return c.Take(ctx, c.tx, claim, plain, PickedIDs(plain))
 }
 
 // findRuns looks for lanes and picks the first messages of the free ones, up to the first that may
 // not run yet.
-func (n Names) findRuns(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimRequest) (picks []LanePick, news LaneNews, err error) {
-	l := r.Lanes
-	near, free, err := n.propose(ctx, d, r, &news)
+func (c *laneClaim) findRuns(ctx context.Context) (picks []LanePick, err error) {
+	r, l, news := c.r, c.r.Lanes, &c.news
+	near, free, err := c.propose(ctx)
 	if err != nil {
-		return nil, news, err
+		return nil, err
 	}
 	lanes := slices.Clone(l.Sticky[:min(len(l.Sticky), r.Limit)])
 	// A source that shares among keys gives each its turn, even if those in front have many
 	// messages or there is little room.
 	turns, elsewhere := l.PerKey > 0, news.Full || l.Hint > 0
 	if l.Walk || turns && (elsewhere || len(near) > r.Limit) || elsewhere && len(near)*10 < r.Limit {
-		walked, err := walkOn(ctx, tx, d, r, &news)
+		walked, err := c.walkOn(ctx)
 		if err != nil {
-			return nil, news, err
+			return nil, err
 		}
 		if turns {
 			lanes = append(walked, lanes...)
@@ -141,20 +147,20 @@ func (n Names) findRuns(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimR
 	}
 	lanes = distinct(append(lanes, Each(near, func(m met) int64 { return m.Lane })...))
 	if len(lanes) == 0 {
-		return nil, news, nil
+		return nil, nil
 	}
 	sharers := len(lanes)
-	if r.fewDeep(sharers, news) {
+	if r.fewDeep(sharers, *news) {
 		sharers = (sharers + 1) / 2
 	}
 	each := min(max(r.Limit/sharers, 1), max(l.Run, 1))
-	found, err := d.Heads(ctx, l, lanes, each)
+	found, err := c.dialect.Heads(ctx, l, lanes, each)
 	if err != nil {
-		return nil, news, err
+		return nil, err
 	}
-	picks = r.runs(found, each, &news)
+	picks = r.runs(found, each, news)
 	news.Left = news.Left || free > len(picks)
-	return r.share(picks, &news), news, nil
+	return r.share(picks, news), nil
 }
 
 // fewDeep reports whether there are few lanes with many messages: another claim may get no more of
@@ -194,8 +200,8 @@ type met struct {
 
 // propose returns the free lanes among the first messages, and how many of these messages are
 // theirs.
-func (n Names) propose(ctx context.Context, d LaneDialect, r ClaimRequest, news *LaneNews) (near []met, free int, err error) {
-	l, most := r.Lanes, r.most()
+func (c *laneClaim) propose(ctx context.Context) (near []met, free int, err error) {
+	n, d, news, l, most := c.Names, c.dialect, &c.news, c.r.Lanes, c.r.most()
 	propose, edge := n.Looks(l.Source)
 	seen := slices.Concat([]any{l.Name, l.Hint}, l.loose(n), []any{l.Name, look * most})
 	if err = d.Run(ctx, propose, slices.Concat(seen, l.busy(n), []any{n.NameList(l.Names)}, l.unspent(), []any{most})...).Scan(ctx, &near); err != nil {
@@ -222,8 +228,9 @@ func (n Names) propose(ctx context.Context, d LaneDialect, r ClaimRequest, news 
 
 // walkOn returns the free ones of the next lanes behind the cursor. For sources that share, these
 // are no more than can be claimed, since the next claim begins behind them.
-func walkOn(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimRequest, news *LaneNews) (free []int64, err error) {
-	rows, more, err := d.Walk(ctx, tx, r.Lanes)
+func (c *laneClaim) walkOn(ctx context.Context) (free []int64, err error) {
+	r, news := c.r, &c.news
+	rows, more, err := c.dialect.Walk(ctx, c.tx, r.Lanes)
 	if err != nil {
 		return nil, err
 	}
@@ -240,12 +247,6 @@ func walkOn(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimRequest, news
 		news.Walked = rows[len(rows)-1].Lane
 	}
 	return free, nil
-}
-
-// Walk implements [LaneDialect].
-func (n Names) Walk(ctx context.Context, tx bun.IDB, l *Lanes) (lanes []Walked, more bool, err error) {
-	err = n.Query(ctx, tx, l.For(walkSQL), append([]any{l.Name, l.Cursor, l.Name, MostWalked}, l.busy(n)...)...).Scan(ctx, &lanes)
-	return lanes, len(lanes) == MostWalked, err
 }
 
 // distinct drops duplicates.
@@ -294,16 +295,17 @@ func (r ClaimRequest) fit(picks []LanePick) []LanePick {
 }
 
 // findStuck picks crashed messages.
-func (n Names) findStuck(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimRequest) (picks []LanePick, _ LaneNews, err error) {
+func (c *laneClaim) findStuck(ctx context.Context) (picks []LanePick, err error) {
+	n, r := c.Names, c.r
 	low, high := r.Select.Crashes()
 	free, values := n.Free("m", "m", r.Lanes.Source)
 	args := slices.Concat([]any{r.Lanes.Name}, r.Lanes.loose(n), []any{hidden + low, min(hidden+high, -1), bun.List(r.Lanes.Payloads)}, values, []any{r.Limit})
-	err = n.Query(ctx, tx, r.Lanes.For(`{plan}SELECT {lane columns}, TRUE AS due FROM {crashed by lane} m WHERE `+stuck)+`
+	err = n.Query(ctx, c.tx, r.Lanes.For(`{plan}SELECT {lane columns}, TRUE AS due FROM {crashed by lane} m WHERE `+stuck)+`
   AND m.crashes BETWEEN ? AND ? AND m.payload_type IN (?) AND `+free+` ORDER BY m.rank LIMIT ?`, args...).Scan(ctx, &picks)
 	for i := range picks {
 		picks[i].Crashes = Counted(picks[i].Crashes)
 	}
-	return picks, LaneNews{}, err
+	return picks, err
 }
 
 // gate is the row that a claim for a consumer locks.
@@ -313,16 +315,17 @@ type gate struct {
 }
 
 // lockGates locks the rows of a consumer's names until the end of the transaction.
-func (n Names) lockGates(ctx context.Context, tx bun.IDB, l *Lanes) error {
+func (c *laneClaim) lockGates(ctx context.Context) error {
+	l := c.r.Lanes
 	for try := 1; ; try++ {
 		var gates []gate
-		err := n.Query(ctx, tx, `SELECT consumer_type, parks FROM {gates}{by key} WHERE consumer_type IN (?) ORDER BY consumer_type {lock}`, bun.List(l.Names)).Scan(ctx, &gates)
+		err := c.Query(ctx, c.tx, `SELECT consumer_type, parks FROM {gates}{by key} WHERE consumer_type IN (?) ORDER BY consumer_type {lock}`, bun.List(l.Names)).Scan(ctx, &gates)
 		if err != nil {
 			return err
 		}
 		if len(gates) == len(l.Names) {
 			if slices.ContainsFunc(gates, func(g gate) bool { return g.Parks != l.Parks }) {
-				return n.repark(ctx, tx, l)
+				return c.repark(ctx)
 			}
 			return nil
 		}
@@ -330,7 +333,7 @@ func (n Names) lockGates(ctx context.Context, tx bun.IDB, l *Lanes) error {
 			return errHidden
 		}
 		for _, name := range slices.Sorted(slices.Values(l.Names)) {
-			if _, err := n.Query(ctx, tx, `INSERT INTO {gates} (consumer_type, parks) VALUES (?, ?) {keep consumer}`, name, l.Parks).Exec(ctx); err != nil {
+			if _, err := c.Query(ctx, c.tx, `INSERT INTO {gates} (consumer_type, parks) VALUES (?, ?) {keep consumer}`, name, l.Parks).Exec(ctx); err != nil {
 				return err
 			}
 		}
@@ -338,11 +341,12 @@ func (n Names) lockGates(ctx context.Context, tx bun.IDB, l *Lanes) error {
 }
 
 // repark records whether poisoned messages of a consumer park their keys from now on.
-func (n Names) repark(ctx context.Context, tx bun.IDB, l *Lanes) error {
-	_, err := n.Query(ctx, tx, `UPDATE {gates}{by key} SET parks = ? WHERE consumer_type IN (?)`, l.Parks, bun.List(l.Names)).Exec(ctx)
+func (c *laneClaim) repark(ctx context.Context) error {
+	l := c.r.Lanes
+	_, err := c.Query(ctx, c.tx, `UPDATE {gates}{by key} SET parks = ? WHERE consumer_type IN (?)`, l.Parks, bun.List(l.Names)).Exec(ctx)
 	if err != nil || l.Parks {
 		return err
 	}
-	_, err = n.Query(ctx, tx, `UPDATE {poisoned} SET parks = FALSE WHERE consumer_type IN (?) AND parks`, bun.List(l.Names)).Exec(ctx)
+	_, err = c.Query(ctx, c.tx, `UPDATE {poisoned} SET parks = FALSE WHERE consumer_type IN (?) AND parks`, bun.List(l.Names)).Exec(ctx)
 	return err
 }

@@ -2,7 +2,6 @@ package dialect
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 )
@@ -35,19 +34,6 @@ func Clock(ctx context.Context) time.Time {
 func HasFixedClock(ctx context.Context) bool {
 	_, ok := fixedClock(ctx)
 	return ok
-}
-
-// Now returns the database's clock, or the fixed instant of a test kit, as SQL.
-func (n Names) Now(ctx context.Context) string {
-	if t, ok := fixedClock(ctx); ok {
-		return n.Instant(t)
-	}
-	return n.Clock
-}
-
-// After returns the instant d from now on the database's clock, as SQL.
-func (n Names) After(ctx context.Context, d time.Duration) string {
-	return fmt.Sprintf("%s + %d%s", n.Now(ctx), d.Microseconds(), n.Unit)
 }
 
 // SameMicros returns the microseconds of an instant that is stored as such.

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -165,4 +166,40 @@ WITH RECURSIVE names(name) AS (
   UNION ALL SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes < 0 AND m.consumer_type > n.name) FROM names n WHERE n.name IS NOT NULL)
 SELECT name FROM names WHERE name IS NOT NULL`).Scan(ctx, &names)
 	return names, err
+}
+
+// Looks returns the statements that propose lanes of a source.
+func (n Names) Looks(s Source) (propose, edge string) {
+	return s.For(cmp.Or(n.Lanes.Propose, proposeSQL)), s.For(edgeSQL)
+}
+
+// Walk implements [LaneDialect].
+func (n Names) Walk(ctx context.Context, tx bun.IDB, l *Lanes) (lanes []Walked, more bool, err error) {
+	err = n.Query(ctx, tx, l.For(walkSQL), append([]any{l.Name, l.Cursor, l.Name, MostWalked}, l.busy(n)...)...).Scan(ctx, &lanes)
+	return lanes, len(lanes) == MostWalked, err
+}
+
+// ClaimLanes claims messages of one consumer, in a transaction that sees, and changes, the newest
+// state. Claims for a consumer exclude each other: what is held, and then what comes first, is read
+// by statements that begin once the gate is locked.
+func (n Names) ClaimLanes(ctx context.Context, tx bun.IDB, d LaneDialect, r ClaimRequest) (Claim, error) {
+	c := &laneClaim{Names: n, tx: tx, dialect: d, r: r}
+	if r.Lanes.KeyRate != nil {
+		c.keys = &keyRates{Names: n, tx: tx, rate: *r.Lanes.KeyRate}
+	}
+	return c.claim(ctx)
+}
+
+// Free returns the condition under which messages of an alias's lane may be claimed, with its
+// values. The message has the alias m.
+func (n Names) Free(alias, m string, s Source) (condition string, values []any) {
+	names := n.NameList(s.Names)
+	condition, values = s.For(freeLane), append(s.busy(n), names, n.NameList([]string{s.Name}))
+	if s.KeyRate != nil {
+		condition, values = condition+unspent, append(values, s.unspent()...)
+	}
+	if others := s.others(); len(others) > 0 {
+		condition, values = condition+renamed, append(values, n.NameList(others))
+	}
+	return strings.NewReplacer("l.lane", alias+".lane", "m.rank", m+".rank").Replace(condition), values
 }

@@ -108,20 +108,6 @@ func (s Source) unspent() []any {
 	return []any{s.KeyRate.Name, s.KeyRate.lastAllowed().Microseconds()}
 }
 
-// Free returns the condition under which messages of an alias's lane may be claimed, with its
-// values. The message has the alias m.
-func (n Names) Free(alias, m string, s Source) (condition string, values []any) {
-	names := n.NameList(s.Names)
-	condition, values = s.For(freeLane), append(s.busy(n), names, n.NameList([]string{s.Name}))
-	if s.KeyRate != nil {
-		condition, values = condition+unspent, append(values, s.unspent()...)
-	}
-	if others := s.others(); len(others) > 0 {
-		condition, values = condition+renamed, append(values, n.NameList(others))
-	}
-	return strings.NewReplacer("l.lane", alias+".lane", "m.rank", m+".rank").Replace(condition), values
-}
-
 // Moved returns the rank of a message that becomes due at an instant. micros formats its
 // microseconds.
 func Moved(rank, due string, micros func(string) string) string {
@@ -138,9 +124,10 @@ type quotas struct {
 	now    time.Time
 }
 
-// quotasOf reads how many messages of lanes may be claimed, if numbers bound that. Nil means no
+// quotas reads how many messages of lanes may be claimed, if numbers bound that. Nil means no
 // bound.
-func (n Names) quotasOf(ctx context.Context, tx bun.IDB, s Source, picks []LanePick) (*quotas, error) {
+func (c *laneClaim) quotas(ctx context.Context, picks []LanePick) (*quotas, error) {
+	s := c.r.Lanes.Source
 	counted := s.PerKey > 0 && s.PerKey < Unbounded
 	if !counted && s.KeyRate == nil || len(picks) == 0 {
 		return nil, nil
@@ -158,7 +145,7 @@ func (n Names) quotasOf(ctx context.Context, tx bun.IDB, s Source, picks []LaneP
 			Lane int64
 			N    int
 		}
-		err := n.Query(ctx, tx, `SELECT h.lane, count(*) AS n FROM ({held lanes}) h WHERE h.lane IN (?) GROUP BY h.lane`, n.NameList(s.Names), bun.List(lanes)).Scan(ctx, &held)
+		err := c.Query(ctx, c.tx, `SELECT h.lane, count(*) AS n FROM ({held lanes}) h WHERE h.lane IN (?) GROUP BY h.lane`, c.NameList(s.Names), bun.List(lanes)).Scan(ctx, &held)
 		if err != nil {
 			return nil, fmt.Errorf("held: %w", err)
 		}
@@ -166,20 +153,29 @@ func (n Names) quotasOf(ctx context.Context, tx bun.IDB, s Source, picks []LaneP
 			all.of[h.Lane] -= h.N
 		}
 	}
-	if s.KeyRate == nil {
+	if c.keys == nil {
 		return all, nil
 	}
-	return all, n.rates(ctx, tx, *s.KeyRate, lanes, all)
+	return all, c.keys.read(ctx, lanes, all)
 }
 
-// rates reads how far the rates of lanes are used.
-func (n Names) rates(ctx context.Context, tx bun.IDB, r Rate, lanes []int64, all *quotas) error {
+// keyRates are the rates of the keys of one consumer, in the transaction of a claim. The nil
+// keyRates has no rates.
+type keyRates struct {
+	Names
+	tx   bun.IDB
+	rate Rate
+}
+
+// read reads how far the rates of lanes are used.
+func (k *keyRates) read(ctx context.Context, lanes []int64, all *quotas) error {
+	r := k.rate
 	var rows []struct {
 		Lane   int64
 		UsedTo Moment
 		Now    Moment
 	}
-	err := n.Query(ctx, tx, `SELECT 0 AS lane, NULL AS used_to, {now} AS now UNION ALL SELECT lane, used_to, {now} FROM {key rates} WHERE name = ? AND lane IN (?)`,
+	err := k.Query(ctx, k.tx, `SELECT 0 AS lane, NULL AS used_to, {now} AS now UNION ALL SELECT lane, used_to, {now} FROM {key rates} WHERE name = ? AND lane IN (?)`,
 		r.Name, bun.List(lanes)).Scan(ctx, &rows)
 	if err != nil {
 		return fmt.Errorf("rates: %w", err)
@@ -209,8 +205,9 @@ func (all *quotas) cut(picks []LanePick, news *LaneNews) (kept []LanePick) {
 	return kept
 }
 
-// spendKeys uses the rates of a claim's lanes, and deletes those that have recovered.
-func (n Names) spendKeys(ctx context.Context, tx bun.IDB, r Rate, all *quotas, picks []LanePick, news *LaneNews) error {
+// spend uses the rates of a claim's lanes, and deletes those that have recovered.
+func (k *keyRates) spend(ctx context.Context, all *quotas, picks []LanePick, news *LaneNews) error {
+	r := k.rate
 	started := make(map[int64]int)
 	for _, p := range picks {
 		started[p.Lane]++
@@ -221,12 +218,12 @@ func (n Names) spendKeys(ctx context.Context, tx bun.IDB, r Rate, all *quotas, p
 		if wait := usedTo.Sub(all.now.Add(r.lastAllowed())); all.of[lane] <= 0 && wait > 0 {
 			news.Spent = append(news.Spent, SpentLane{Lane: lane, Wait: wait})
 		}
-		values = append(values, r.Name, lane, bun.Safe(n.Instant(usedTo)))
+		values = append(values, r.Name, lane, bun.Safe(k.Instant(usedTo)))
 	}
-	_, err := n.Query(ctx, tx, `INSERT INTO {key rates} (name, lane, used_to) VALUES `+Rows("(?, ?, ?)", len(started))+
+	_, err := k.Query(ctx, k.tx, `INSERT INTO {key rates} (name, lane, used_to) VALUES `+Rows("(?, ?, ?)", len(started))+
 		` ON CONFLICT (name, lane) DO UPDATE SET used_to = excluded.used_to`, values...).Exec(ctx)
 	if err == nil { // each claim removes more than it adds
-		_, err = n.Query(ctx, tx, `DELETE FROM {key rates} WHERE name = ? AND lane IN (SELECT lane FROM {key rates} WHERE name = ? AND used_to < {now} ORDER BY used_to LIMIT ?)`,
+		_, err = k.Query(ctx, k.tx, `DELETE FROM {key rates} WHERE name = ? AND lane IN (SELECT lane FROM {key rates} WHERE name = ? AND used_to < {now} ORDER BY used_to LIMIT ?)`,
 			r.Name, r.Name, 2*len(started)).Exec(ctx)
 	}
 	if err != nil {
@@ -235,29 +232,30 @@ func (n Names) spendKeys(ctx context.Context, tx bun.IDB, r Rate, all *quotas, p
 	return nil
 }
 
-// clampKeys keeps the rates of keys from being used further ahead than a whole burst, and returns
+// clamp keeps the rates of keys from being used further ahead than a whole burst, and returns
 // claims that did not start. Most claims have nothing to write.
-func (n Names) clampKeys(ctx context.Context, tx bun.IDB, l *Lanes) error {
-	r := l.KeyRate
-	if r == nil {
+func (k *keyRates) clamp(ctx context.Context, unused map[int64]int) error {
+	if k == nil {
 		return nil
 	}
+	r := k.rate
 	most := `{now} + CAST(? AS bigint){unit}`
-	_, err := n.Query(ctx, tx, `UPDATE {key rates} SET used_to = `+most+` WHERE name = ? AND used_to > `+most, r.after(r.Burst).Microseconds(), r.Name, r.after(r.Burst).Microseconds()).Exec(ctx)
-	for _, lane := range slices.Sorted(maps.Keys(l.Unused)) {
+	_, err := k.Query(ctx, k.tx, `UPDATE {key rates} SET used_to = `+most+` WHERE name = ? AND used_to > `+most, r.after(r.Burst).Microseconds(), r.Name, r.after(r.Burst).Microseconds()).Exec(ctx)
+	for _, lane := range slices.Sorted(maps.Keys(unused)) {
 		if err == nil {
-			_, err = n.Query(ctx, tx, `UPDATE {key rates} SET used_to = used_to - CAST(? AS bigint){unit} WHERE name = ? AND lane = ?`, r.after(l.Unused[lane]).Microseconds(), r.Name, lane).Exec(ctx)
+			_, err = k.Query(ctx, k.tx, `UPDATE {key rates} SET used_to = used_to - CAST(? AS bigint){unit} WHERE name = ? AND lane = ?`, r.after(unused[lane]).Microseconds(), r.Name, lane).Exec(ctx)
 		}
 	}
 	return err
 }
 
-// nextOfKeys returns how long until the first spent rate allows a message, or zero if none is
+// wait returns how long until the first spent rate allows a message, or zero if none is
 // spent.
-func (n Names) nextOfKeys(ctx context.Context, tx bun.IDB, r Rate) (time.Duration, error) {
+func (k *keyRates) wait(ctx context.Context) (time.Duration, error) {
+	r := k.rate
 	bound := r.lastAllowed()
 	var rows []RateUse
-	err := n.Query(ctx, tx, `SELECT used_to, {now} AS now FROM {key rates} WHERE name = ? AND used_to > {now} + CAST(? AS bigint){unit} ORDER BY used_to LIMIT 1`,
+	err := k.Query(ctx, k.tx, `SELECT used_to, {now} AS now FROM {key rates} WHERE name = ? AND used_to > {now} + CAST(? AS bigint){unit} ORDER BY used_to LIMIT 1`,
 		r.Name, bound.Microseconds()).Scan(ctx, &rows)
 	if err != nil || len(rows) == 0 {
 		return 0, err

@@ -182,3 +182,42 @@ func (n Names) Unprepared() bool { return false }
 
 // Tables returns the names: it is part of [Dialect] for those that embed them.
 func (n Names) Tables() Names { return n }
+
+// Now returns the database's clock, or the fixed instant of a test kit, as SQL.
+func (n Names) Now(ctx context.Context) string {
+	if t, ok := fixedClock(ctx); ok {
+		return n.Instant(t)
+	}
+	return n.Clock
+}
+
+// After returns the instant d from now on the database's clock, as SQL.
+func (n Names) After(ctx context.Context, d time.Duration) string {
+	return fmt.Sprintf("%s + %d%s", n.Now(ctx), d.Microseconds(), n.Unit)
+}
+
+// Behind is true for rows behind a place in the order of columns, for which there is an index; the
+// last column is an id. Its values are those of [Names.BehindArgs].
+func (n Names) Behind(columns ...string) string {
+	if !n.OneByOne {
+		// With > a planner would read all of the place's consumer for rows not behind it.
+		return "(" + strings.Join(columns, ", ") + ") >= (" + Rows("?", len(columns)) + " + 1)"
+	}
+	steps := make([]string, len(columns))
+	for i, column := range columns {
+		steps[i] = strings.Join(append(Each(columns[:i], func(c string) string { return c + " = ?" }), column+" > ?"), " AND ")
+	}
+	return "(" + strings.Join(steps, " OR ") + ")"
+}
+
+// BehindArgs returns the values of [Names.Behind] from those of the place.
+func (n Names) BehindArgs(place ...any) []any {
+	if !n.OneByOne {
+		return place
+	}
+	var args []any
+	for i := range place {
+		args = append(args, place[:i+1]...)
+	}
+	return args
+}

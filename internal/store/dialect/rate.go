@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -78,31 +77,6 @@ type RatedRequest struct {
 	names       Names
 	wait        time.Duration
 	now, usedTo time.Time
-}
-
-// Rated locks the rate of a request, if it has one, until the end of the transaction.
-func (n Names) Rated(ctx context.Context, tx bun.IDB, r ClaimRequest) (RatedRequest, error) {
-	rated := RatedRequest{ClaimRequest: r, names: n}
-	if r.Rate == nil {
-		return rated, nil
-	}
-	err := rated.lock(ctx, tx)
-	if err == nil {
-		err = rated.clamp(ctx, tx)
-	}
-	if err != nil {
-		return rated, fmt.Errorf("rate %q: %w", r.Rate.Name, err)
-	}
-	if r.Unused > 0 {
-		rated.usedTo = later(rated.now, rated.usedTo).Add(-r.Rate.after(r.Unused))
-	}
-	rated.Limit, rated.wait = r.Rate.allows(rated.now, rated.usedTo, r.Limit)
-	rated.Spent = rated.Limit == 0
-	rated.Wants = slices.Clone(r.Wants)
-	for i := range rated.Wants {
-		rated.Wants[i].Limit = min(rated.Wants[i].Limit, rated.Limit)
-	}
-	return rated, nil
 }
 
 var errHidden = errors.New("its row is hidden")
