@@ -44,7 +44,7 @@ func keyMutants() []mutant {
 	of := func(database, names string) suite { return inStore("TestStore/" + database + "/per_key/" + names) }
 	const tooMany = `bound: got \d+ violations|the most of a key`
 	return []mutant{
-		{"key: claimed messages do not count towards its bound", in("Names.quotasOf", drop("all.of[h.Lane] -= h.N")), of("sqlite", atOnce),
+		{"key: claimed messages do not count towards its bound", in("laneClaim.quotas", drop("all.of[h.Lane] -= h.N")), of("sqlite", atOnce),
 			tooMany},
 		{"key: a claimed message is claimed again", in("Source.For", text("AND m.id NOT IN ({held ids})", "")), of("sqlite", atOnce),
 			tooMany + `|are left after`},
