@@ -147,7 +147,7 @@ func (v *request) after(o actionRequest) link {
 }
 
 func (v *request) runNow(o actionRequest) (outcome, error) {
-	result, err := v.session.RunMessages(v.ctx(), o.reason, o.ids...)
+	result, err := v.session.Messages().RunNow(v.ctx(), o.reason, o.ids...)
 	return outcome{"due", []int{result.Changed, len(result.Running), len(result.Missing)}}, err
 }
 
@@ -155,61 +155,61 @@ func (v *request) reschedule(o actionRequest) (outcome, error) {
 	if o.at.IsZero() {
 		return outcome{}, httpError{400, "Say when the messages are to be due."}
 	}
-	result, err := v.session.Reschedule(v.ctx(), o.reason, o.at, o.ids...)
+	result, err := v.session.Messages().Reschedule(v.ctx(), o.reason, o.at, o.ids...)
 	return outcome{"rescheduled", []int{result.Changed, len(result.Running), len(result.Missing)}}, err
 }
 
 func (v *request) cancel(o actionRequest) (outcome, error) {
-	result, err := v.session.Cancel(v.ctx(), o.reason, o.ids...)
+	result, err := v.session.Messages().Cancel(v.ctx(), o.reason, o.ids...)
 	return outcome{"cancelled", []int{result.Changed, len(result.Running), len(result.Missing)}}, err
 }
 
 func (v *request) requeue(o actionRequest) (outcome, error) {
-	result, err := v.session.Requeue(v.ctx(), o.reason, o.ids...)
+	result, err := v.session.Poisoned().Requeue(v.ctx(), o.reason, o.ids...)
 	return outcome{"requeued", []int{result.Requeued, result.Conflicts, result.Missing}}, err
 }
 
 func (v *request) discard(o actionRequest) (outcome, error) {
-	n, err := v.session.Discard(v.ctx(), o.reason, o.ids...)
+	n, err := v.session.Poisoned().Discard(v.ctx(), o.reason, o.ids...)
 	return outcome{"discarded", []int{n, 0, len(o.ids) - n}}, err
 }
 
 func (v *request) pause(o actionRequest) (outcome, error) {
-	return outcome{code: "paused"}, v.session.Pause(v.ctx(), o.consumer, o.reason)
+	return outcome{code: "paused"}, v.session.Consumers().Pause(v.ctx(), o.consumer, o.reason)
 }
 
 func (v *request) resume(o actionRequest) (outcome, error) {
-	return outcome{code: "resumed"}, v.session.Resume(v.ctx(), o.consumer, o.reason)
+	return outcome{code: "resumed"}, v.session.Consumers().Resume(v.ctx(), o.consumer, o.reason)
 }
 
 func (v *request) probe(o actionRequest) (outcome, error) {
-	return outcome{code: "probed"}, v.session.Probe(v.ctx(), o.consumer, o.reason)
+	return outcome{code: "probed"}, v.session.Consumers().Probe(v.ctx(), o.consumer, o.reason)
 }
 
 func (v *request) updateSchedule(o actionRequest) (outcome, error) {
-	return outcome{code: "changed"}, v.session.UpdateSchedule(v.ctx(), o.reason, o.schedule, o.expression, o.zone)
+	return outcome{code: "changed"}, v.session.Schedules().Update(v.ctx(), o.reason, o.schedule, o.expression, o.zone)
 }
 
 func (v *request) deleteSchedule(o actionRequest) (outcome, error) {
-	return outcome{code: "deleted"}, v.session.DeleteSchedule(v.ctx(), o.reason, o.schedule)
+	return outcome{code: "deleted"}, v.session.Schedules().Delete(v.ctx(), o.reason, o.schedule)
 }
 
 func (v *request) resumeProjection(o actionRequest) (outcome, error) {
-	n, err := v.session.ResumeProjection(v.ctx(), o.reason, o.projection, o.version)
+	n, err := v.session.Projections().Resume(v.ctx(), o.reason, o.projection, o.version)
 	return outcome{"shards", []int{n}}, err
 }
 
 func (v *request) undo(o actionRequest) (outcome, error) {
-	_, err := v.session.Undo(v.ctx(), o.reason, o.operation)
+	_, err := v.session.Operations().Undo(v.ctx(), o.reason, o.operation)
 	return outcome{code: "undone"}, err
 }
 
 func (v *request) stop(o actionRequest) (outcome, error) {
-	_, err := v.session.Stop(v.ctx(), o.reason, o.operation)
+	_, err := v.session.Operations().Stop(v.ctx(), o.reason, o.operation)
 	return outcome{code: "stopped"}, err
 }
 
 func (v *request) goOnWith(o actionRequest) (outcome, error) {
-	_, err := v.session.Continue(v.ctx(), o.reason, o.operation)
+	_, err := v.session.Operations().Resume(v.ctx(), o.reason, o.operation)
 	return outcome{code: "continued"}, err
 }

@@ -106,7 +106,7 @@ func (v *request) mayDo(a ops.Action, consumers ...string) error {
 }
 
 func (v *request) confirmPending(data *confirmPage, o actionRequest) error {
-	found, err := v.session.MessagesByID(v.ctx(), o.ids...)
+	found, err := v.session.Messages().ListByID(v.ctx(), o.ids...)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (v *request) confirmPending(data *confirmPage, o actionRequest) error {
 }
 
 func (v *request) confirmPoisoned(data *confirmPage, o actionRequest) error {
-	found, _, err := v.session.PoisonedMessages(v.ctx(), poison.Filter{IDs: o.ids}, admin.Page{Size: mostChosen})
+	found, _, err := v.session.Poisoned().List(v.ctx(), poison.Filter{IDs: o.ids}, admin.Page{Size: mostChosen})
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (v *request) confirmSchedule(data *confirmPage, o actionRequest) error {
 	if err := v.mayDo(o.action.permission, ""); err != nil {
 		return err
 	}
-	found, err := v.session.Schedule(v.ctx(), o.schedule)
+	found, err := v.session.Schedules().Get(v.ctx(), o.schedule)
 	data.Schedule = &scheduleRow{found}
 	return err
 }
@@ -199,7 +199,7 @@ func (v *request) confirmVersion(data *confirmPage, o actionRequest) error {
 }
 
 func (v *request) confirmOperation(data *confirmPage, o actionRequest) error {
-	found, err := v.session.Operation(v.ctx(), o.operation)
+	found, err := v.session.Operations().Get(v.ctx(), o.operation)
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func (v *request) consumer() (page, error) {
 }
 
 func (v *request) consumerChart(data *consumerPage, _ []admin.Process) error {
-	minutes, err := v.session.Minutes(v.ctx(), chartTime, data.Name)
+	minutes, err := v.session.Consumers().Minutes(v.ctx(), chartTime, data.Name)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (v *request) consumerChart(data *consumerPage, _ []admin.Process) error {
 }
 
 func (v *request) consumerFailures(data *consumerPage, fleet []admin.Process) error {
-	groups, more, err := v.session.PoisonGroups(v.ctx(), data.Name)
+	groups, more, err := v.session.Poisoned().Groups(v.ctx(), data.Name)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (v *request) consumerFailures(data *consumerPage, fleet []admin.Process) er
 		known[g.Fingerprint] = true
 		data.Groups = append(data.Groups, failingGroup(g, fleet))
 	}
-	failures, err := v.session.Failures(v.ctx(), data.Name, failingShown)
+	failures, err := v.session.Consumers().Failures(v.ctx(), data.Name, failingShown)
 	for _, f := range failures {
 		if !known[f.Fingerprint] { // none of its messages is poisoned yet
 			data.Failures = append(data.Failures, failingNow(f, fleet))
@@ -105,7 +105,7 @@ func (v *request) consumerFailures(data *consumerPage, fleet []admin.Process) er
 
 func (v *request) consumerOldest(data *consumerPage, _ []admin.Process) error {
 	var err error
-	data.Oldest, _, err = v.session.Messages(v.ctx(), admin.Filter{Consumer: data.Name}, admin.Page{Size: oldestShown})
+	data.Oldest, _, err = v.session.Messages().List(v.ctx(), admin.Filter{Consumer: data.Name}, admin.Page{Size: oldestShown})
 	if err != nil || len(data.Oldest) == 0 {
 		return err
 	}
@@ -114,7 +114,7 @@ func (v *request) consumerOldest(data *consumerPage, _ []admin.Process) error {
 		waits = data.Oldest
 	}
 	oldest := slices.MinFunc(waits, func(a, b admin.Message) int { return a.AvailableAt.Compare(b.AvailableAt) })
-	why, err := v.session.Explain(v.ctx(), oldest.ID)
+	why, err := v.session.Messages().Explain(v.ctx(), oldest.ID)
 	if err == nil {
 		data.Why = &why
 	}
@@ -123,7 +123,7 @@ func (v *request) consumerOldest(data *consumerPage, _ []admin.Process) error {
 
 // consumerParked lists keys whose messages wait for a poisoned one.
 func (v *request) consumerParked(data *consumerPage, _ []admin.Process) error {
-	found, err := v.session.BlockedKeys(v.ctx(), parkedRead)
+	found, err := v.session.Consumers().BlockedKeys(v.ctx(), parkedRead)
 	for _, key := range found {
 		if key.Consumer == data.Name && len(data.Parked) < pageSize {
 			data.Parked = append(data.Parked, key)

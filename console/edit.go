@@ -48,7 +48,7 @@ func (v *request) edit() (page, error) {
 
 // editable is a message of which the principal sees the whole payload, as it is.
 func (v *request) editable(id int64) (m ops.Poisoned, err error) {
-	if m, err = v.session.PoisonedMessage(v.ctx(), id); err != nil {
+	if m, err = v.session.Poisoned().Get(v.ctx(), id); err != nil {
 		return m, err
 	}
 	if err := v.mayDo(ops.Edit, m.Consumer); err != nil {
@@ -62,7 +62,7 @@ func (v *request) editable(id int64) (m ops.Poisoned, err error) {
 
 // unredacted is an error where a part of the payload is hidden, which an edit would lose.
 func (v *request) unredacted(id int64, payload []byte) error {
-	if _, err := v.session.CheckEdit(v.ctx(), id, payload); errors.Is(err, ops.ErrForbidden) || errors.Is(err, poison.ErrNotFound) || errors.Is(err, ops.ErrBusy) {
+	if _, err := v.session.Poisoned().CheckEdit(v.ctx(), id, payload); errors.Is(err, ops.ErrForbidden) || errors.Is(err, poison.ErrNotFound) || errors.Is(err, ops.ErrBusy) {
 		return err
 	}
 	return nil // what else is wrong with it is what the edit is to mend
@@ -85,7 +85,7 @@ func (v *request) edited() (page, error) {
 		data.Wrong = fmt.Sprintf("The payload is too large: %d bytes are allowed.", mostEdited)
 		return v.editor(data, http.StatusRequestEntityTooLarge), nil
 	}
-	check, err := v.session.CheckEdit(v.ctx(), id, []byte(data.Text))
+	check, err := v.session.Poisoned().CheckEdit(v.ctx(), id, []byte(data.Text))
 	if data.Wrong = wrongEdit(err, data.Text); data.Wrong != "" {
 		return v.editor(data, http.StatusUnprocessableEntity), nil
 	} else if err != nil && !errors.Is(err, errors.ErrUnsupported) {
@@ -105,7 +105,7 @@ func (v *request) edited() (page, error) {
 	if data.Wrong != "" {
 		return v.editor(data, http.StatusUnprocessableEntity), nil
 	}
-	err = v.session.EditAndRequeue(v.ctx(), data.Reason, id, []byte(data.Text))
+	err = v.session.Poisoned().EditAndRequeue(v.ctx(), data.Reason, id, []byte(data.Text))
 	if data.Wrong = wrongEdit(err, data.Text); data.Wrong != "" {
 		return v.editor(data, http.StatusUnprocessableEntity), nil
 	} else if err != nil {

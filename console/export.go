@@ -29,7 +29,7 @@ func (v *request) export() error {
 		v.w.WriteHeader(http.StatusOK)
 		begun = true
 	}
-	_, err := v.session.Export(v.ctx(), reason, filter.Filter, func(m ops.Poisoned) error {
+	_, err := v.session.Poisoned().Export(v.ctx(), reason, filter.Filter, func(m ops.Poisoned) error {
 		if !begun {
 			begin()
 		}

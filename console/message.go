@@ -57,12 +57,12 @@ func (v *request) message() (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	crashes, err := v.session.Crashes(v.ctx(), id, 20)
+	crashes, err := v.session.Messages().Crashes(v.ctx(), id, 20)
 	if err != nil {
 		return page{}, err
 	}
 	if data.Poisoned == nil {
-		why, err := v.session.Explain(v.ctx(), id)
+		why, err := v.session.Messages().Explain(v.ctx(), id)
 		if err == nil {
 			data.Why = &why
 		}
@@ -105,12 +105,12 @@ func (v *request) pauseOf(consumer string) (*admin.Queue, error) {
 
 // readMessage reads a message wherever it is.
 func (v *request) readMessage(id int64) (data messagePage, err error) {
-	m, err := v.session.Message(v.ctx(), id)
+	m, err := v.session.Messages().Get(v.ctx(), id)
 	switch {
 	case err == nil:
 		data = messagePage{Message: m.Message, Hidden: m.Hidden}
 	case errors.Is(err, admin.ErrNotFound):
-		p, err := v.session.PoisonedMessage(v.ctx(), id)
+		p, err := v.session.Poisoned().Get(v.ctx(), id)
 		if err != nil {
 			return data, err
 		}
@@ -142,12 +142,12 @@ func readable(payload []byte) (text string, binary bool) {
 
 // kin finds the other consumers' messages of the same payload: pending ones as far as a first look finds them.
 func (v *request) kin(data *messagePage) error {
-	pending, _, err := v.session.Find(v.ctx(), admin.Search{MessageID: data.MessageID}, admin.Cursor{})
+	pending, _, err := v.session.Messages().Find(v.ctx(), admin.Search{MessageID: data.MessageID}, admin.Cursor{})
 	if err != nil {
 		return err
 	}
 	data.Siblings = slices.DeleteFunc(pending, func(m admin.Message) bool { return m.ID == data.ID })
-	poisoned, _, err := v.session.PoisonedMessages(v.ctx(), poison.Filter{MessageID: data.MessageID}, admin.Page{})
+	poisoned, _, err := v.session.Poisoned().List(v.ctx(), poison.Filter{MessageID: data.MessageID}, admin.Page{})
 	data.PoisonedKin = slices.DeleteFunc(poisoned, func(m poison.Message) bool { return m.ID == data.ID })
 	return err
 }

@@ -75,7 +75,7 @@ func (v *request) messages() (page, error) {
 	if err := a.err(); err != nil {
 		return page{}, err
 	}
-	found, next, err := v.session.Messages(v.ctx(), data.Filter.Filter, at)
+	found, next, err := v.session.Messages().List(v.ctx(), data.Filter.Filter, at)
 	if err != nil {
 		return page{}, err
 	}
@@ -130,7 +130,7 @@ func (v *request) find() (page, error) {
 	}
 	until := time.Now().Add(findTime)
 	for next := &place; next != nil; {
-		found, after, err := v.session.Find(v.ctx(), search, *next)
+		found, after, err := v.session.Messages().Find(v.ctx(), search, *next)
 		if err != nil {
 			return page{}, err
 		}

@@ -199,7 +199,7 @@ func (v *request) operations() (page, error) {
 	if err := a.err(); err != nil {
 		return page{}, err
 	}
-	found, next, err := v.session.Operations(v.ctx(), at)
+	found, next, err := v.session.Operations().List(v.ctx(), at)
 	if err != nil {
 		return page{}, err
 	}
@@ -264,7 +264,7 @@ func (v *request) operation() (page, error) {
 	if err := a.err(); err != nil {
 		return page{}, err
 	}
-	found, err := v.session.Operation(v.ctx(), id)
+	found, err := v.session.Operations().Get(v.ctx(), id)
 	if err != nil {
 		return page{}, err
 	}
@@ -272,7 +272,7 @@ func (v *request) operation() (page, error) {
 	data.Mine = found.CreatedBy(v.who)
 	data.Expired = found.State == ops.Planned && time.Since(found.CreatedAt) > planTime
 	if data.Orphan() { // until one is found
-		if data.Runner, err = v.session.HasRunner(v.ctx()); err != nil {
+		if data.Runner, err = v.session.Operations().HasRunner(v.ctx()); err != nil {
 			return page{}, err
 		}
 	}

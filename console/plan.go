@@ -33,7 +33,7 @@ func (v *request) plan() (link, error) {
 	if err := a.err(); err != nil {
 		return link{}, err
 	}
-	planned, err := v.session.Plan(v.ctx(), action, target)
+	planned, err := v.session.Operations().Plan(v.ctx(), action, target)
 	if errors.Is(err, ops.ErrNoMatch) {
 		v.tell(outcome{code: "nothing"})
 		return from, nil
@@ -61,7 +61,7 @@ func (v *request) start() (link, error) {
 	if err := a.err(); err != nil {
 		return link{}, err
 	}
-	started, err := v.session.Start(v.ctx(), id, terms)
+	started, err := v.session.Operations().Start(v.ctx(), id, terms)
 	switch {
 	case errors.Is(err, ops.ErrInProgress) && started.ID != 0:
 		v.tell(outcome{code: "already"})
@@ -82,7 +82,7 @@ func (v *request) rate() (link, error) {
 	if err := a.err(); err != nil {
 		return link{}, err
 	}
-	if _, err := v.session.SetRate(v.ctx(), a.text("reason"), id, rate); err != nil {
+	if _, err := v.session.Operations().SetRate(v.ctx(), a.text("reason"), id, rate); err != nil {
 		return link{}, err
 	}
 	v.tell(outcome{code: "rate"})

@@ -25,7 +25,7 @@ func (v *request) poisoned() (page, error) {
 	if err := a.err(); err != nil {
 		return page{}, err
 	}
-	groups, more, err := v.session.PoisonGroups(v.ctx(), data.Consumer)
+	groups, more, err := v.session.Poisoned().Groups(v.ctx(), data.Consumer)
 	if err != nil {
 		return page{}, err
 	}
@@ -98,12 +98,12 @@ func (v *request) group() (page, error) {
 		return page{}, err
 	}
 	filter := data.Filter.Filter
-	found, next, err := v.session.PoisonedMessages(v.ctx(), filter, at)
+	found, next, err := v.session.Poisoned().List(v.ctx(), filter, at)
 	if err != nil {
 		return page{}, err
 	}
 	data.Found, data.Paging = found, v.paging(next)
-	if data.Count, err = v.session.CountPoisoned(v.ctx(), filter); err != nil {
+	if data.Count, err = v.session.Poisoned().Count(v.ctx(), filter); err != nil {
 		return page{}, err
 	}
 	title := "Poisoned messages"
@@ -132,7 +132,7 @@ func (v *request) groupFacts(data *groupPage) error {
 			data.Versions = append(data.Versions, version)
 		}
 	}
-	groups, _, err := v.session.PoisonGroups(v.ctx(), filter.Consumer)
+	groups, _, err := v.session.Poisoned().Groups(v.ctx(), filter.Consumer)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (v *request) groupFacts(data *groupPage) error {
 		data.Fails = &fails
 	}
 	if data.Fails == nil {
-		failures, err := v.session.Failures(v.ctx(), filter.Consumer, 200)
+		failures, err := v.session.Consumers().Failures(v.ctx(), filter.Consumer, 200)
 		if err != nil {
 			return err
 		}

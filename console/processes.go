@@ -36,7 +36,7 @@ func (v *request) processes() (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	claims, err := v.session.Claims(v.ctx())
+	claims, err := v.session.Consumers().Claims(v.ctx())
 	if err != nil {
 		return page{}, err
 	}
@@ -120,6 +120,6 @@ func (v *request) claim() (page, error) {
 		return page{}, err
 	}
 	var err error
-	data.Found, err = v.session.ClaimMessages(v.ctx(), data.ID)
+	data.Found, err = v.session.Messages().ListClaimed(v.ctx(), data.ID)
 	return page{Title: "Claim " + linkTo("", "id", data.ID).query.Get("id"), Tab: "processes", Data: data}, err
 }

@@ -60,7 +60,7 @@ func (v *request) projections() (page, error) {
 
 // versions are all versions of all projections.
 func (v *request) versions() (all []version, err error) {
-	states, err := v.session.Projections(v.ctx())
+	states, err := v.session.Projections().List(v.ctx())
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (v *request) projection() (page, error) {
 		return page{}, httpError{404, "There is no such version of a projection."}
 	}
 	data := projectionPage{version: all[i]}
-	if data.Parked, err = v.session.ParkedEvents(v.ctx(), name, number, after, pageSize+1); err != nil {
+	if data.Parked, err = v.session.Projections().Parked(v.ctx(), name, number, after, pageSize+1); err != nil {
 		return page{}, err
 	}
 	if len(data.Parked) > pageSize {

@@ -21,7 +21,7 @@ func (v *request) schedules() (page, error) {
 	if err := a.err(); err != nil {
 		return page{}, err
 	}
-	found, next, err := v.session.Schedules(v.ctx(), data.Filter, at)
+	found, next, err := v.session.Schedules().List(v.ctx(), data.Filter, at)
 	data.Paging = v.paging(next)
 	for _, s := range found {
 		data.Found = append(data.Found, scheduleRow{s})
@@ -66,7 +66,7 @@ func (v *request) schedule() (page, error) {
 	if err := a.err(); err != nil {
 		return page{}, err
 	}
-	found, err := v.session.Schedule(v.ctx(), id)
+	found, err := v.session.Schedules().Get(v.ctx(), id)
 	if err != nil {
 		return page{}, err
 	}

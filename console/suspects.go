@@ -29,7 +29,7 @@ func (v *request) suspects() (page, error) {
 	if err := a.err(); err != nil {
 		return page{}, err
 	}
-	found, next, err := v.session.Messages(v.ctx(), admin.Filter{Crashed: true}, at)
+	found, next, err := v.session.Messages().List(v.ctx(), admin.Filter{Crashed: true}, at)
 	if err != nil {
 		return page{}, err
 	}
@@ -37,7 +37,7 @@ func (v *request) suspects() (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	known, err := v.session.Crashes(v.ctx(), 0, crashesShown)
+	known, err := v.session.Messages().Crashes(v.ctx(), 0, crashesShown)
 	if err != nil {
 		return page{}, err
 	}

@@ -29,7 +29,7 @@ const mostIDs = 500
 
 // allowed returns an error unless the principal may make the change, and it can be made in one
 // call.
-func (s *Session) allowed(ctx context.Context, c Change) error {
+func (s access) allowed(ctx context.Context, c Change) error {
 	err := s.may(c.Action, c.Target.consumer())
 	if n := len(c.Target.IDs); err == nil && c.few() && (n < 1 || n > mostIDs) {
 		err = fmt.Errorf("%d ids: %w: 1 to %d are allowed; plan an operation for more", n, bus.ErrInvalidOption, mostIDs)
@@ -45,7 +45,7 @@ func (s *Session) allowed(ctx context.Context, c Change) error {
 
 // allowedEach returns an error unless the principal may change the consumers of the named
 // messages.
-func (s *Session) allowedEach(ctx context.Context, c Change) error {
+func (s access) allowedEach(ctx context.Context, c Change) error {
 	consumersOf := s.service.store.Operations.ConsumersOf
 	if c.Action == Requeue || c.Action == Discard || c.Action == Edit {
 		consumersOf = s.service.store.Operations.ConsumersOfPoisoned
@@ -68,7 +68,7 @@ func (c Change) few() bool {
 }
 
 // noted writes a change into the audit and calls [Config].Audit.
-func (s *Session) noted(ctx context.Context, db bun.IDB, c *Change, state OperationState) error {
+func (s access) noted(ctx context.Context, db bun.IDB, c *Change, state OperationState) error {
 	c.Actor = s.who.Name
 	row := store.Operation{Kind: string(c.Action), Actor: c.Actor, Reason: c.Reason, Target: asJSON(c.Target), State: string(state), Changed: c.Changed, Rate: int64(c.Rate)}
 	id, err := s.service.store.Operations.Add(ctx, db, row, state == Done)
@@ -80,7 +80,7 @@ func (s *Session) noted(ctx context.Context, db bun.IDB, c *Change, state Operat
 }
 
 // audit calls [Config].Audit.
-func (s *Session) audit(ctx context.Context, c Change) error {
+func (s access) audit(ctx context.Context, c Change) error {
 	if s.service.config.Audit == nil {
 		return nil
 	}
@@ -96,7 +96,7 @@ const askTime = time.Minute
 
 // inTx runs fn in a transaction. The transaction may be idle while Config.Audit or Principal.Allow
 // runs.
-func (s *Session) inTx(ctx context.Context, fn func(tx bun.Tx) error) error {
+func (s access) inTx(ctx context.Context, fn func(tx bun.Tx) error) error {
 	if s.service.config.Audit != nil || s.who.Allow != nil {
 		ctx = txn.WithIdle(ctx, askTime)
 	}
@@ -104,13 +104,13 @@ func (s *Session) inTx(ctx context.Context, fn func(tx bun.Tx) error) error {
 }
 
 // changed logs a change and invalidates the overview.
-func (s *Session) changed(c Change) {
+func (s access) changed(c Change) {
 	s.service.overview.change()
 	s.service.config.Logger.Info("operation applied", "actor", c.Actor, "action", string(c.Action), "operation", c.Operation, "changed", c.Changed)
 }
 
 // change makes a change and writes its audit row in one transaction.
-func (s *Session) change(ctx context.Context, c Change, fn func(ctx context.Context, tx bun.Tx) (changed int, err error)) error {
+func (s access) change(ctx context.Context, c Change, fn func(ctx context.Context, tx bun.Tx) (changed int, err error)) error {
 	if err := s.allowed(ctx, c); err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (s *Session) change(ctx context.Context, c Change, fn func(ctx context.Cont
 
 // changeAfter is change for work that cannot be part of one transaction. It writes the audit row
 // first, as [Started]. The row stays [Started] if the process dies before the outcome is known.
-func (s *Session) changeAfter(ctx context.Context, c Change, fn func(ctx context.Context, db *bun.DB) (changed int, err error)) error {
+func (s access) changeAfter(ctx context.Context, c Change, fn func(ctx context.Context, db *bun.DB) (changed int, err error)) error {
 	if err := s.allowed(ctx, c); err != nil {
 		return err
 	}

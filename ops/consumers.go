@@ -11,9 +11,12 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
+// Consumers shows and changes consumers. [Session.Consumers] makes it; it is safe for concurrent use.
+type Consumers struct{ access }
+
 // Minutes lists the last minutes of the named consumers, or of all if none are named: see
 // admin.Client.
-func (s *Session) Minutes(ctx context.Context, within time.Duration, consumers ...string) ([]admin.MinuteStats, error) {
+func (s *Consumers) Minutes(ctx context.Context, within time.Duration, consumers ...string) ([]admin.MinuteStats, error) {
 	if err := s.mayEach(View, consumers); err != nil {
 		return nil, fmt.Errorf("ops: minutes: %w", err)
 	}
@@ -24,15 +27,15 @@ func (s *Session) Minutes(ctx context.Context, within time.Duration, consumers .
 
 // Failures lists failure groups, the most recent first: of one consumer, or of all if consumer is
 // empty. A principal that may not read contents sees no error texts.
-func (s *Session) Failures(ctx context.Context, consumer string, limit int) ([]admin.FailureGroup, error) {
-	found, err := look(ctx, s, View, consumer, func(ctx context.Context, db bun.IDB) ([]admin.FailureGroup, error) {
+func (s *Consumers) Failures(ctx context.Context, consumer string, limit int) ([]admin.FailureGroup, error) {
+	found, err := look(ctx, s.access, View, consumer, func(ctx context.Context, db bun.IDB) ([]admin.FailureGroup, error) {
 		return s.service.admin.Failures(ctx, db, consumer, limit)
 	})
 	return store.Each(found, func(f admin.FailureGroup) admin.FailureGroup { return s.failure(ctx, f) }), err
 }
 
 // failure redacts a failure group for the principal.
-func (s *Session) failure(ctx context.Context, f admin.FailureGroup) admin.FailureGroup {
+func (s *Consumers) failure(ctx context.Context, f admin.FailureGroup) admin.FailureGroup {
 	c, _ := s.shown(ctx, Content{Consumer: f.Consumer, Errors: []string{f.Sample}})
 	f.Sample = ""
 	if len(c.Errors) > 0 {
@@ -43,20 +46,20 @@ func (s *Session) failure(ctx context.Context, f admin.FailureGroup) admin.Failu
 
 // Processes lists the processes seen within a duration, the last seen first.
 func (s *Session) Processes(ctx context.Context, within time.Duration) ([]admin.Process, error) {
-	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]admin.Process, error) {
+	return look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) ([]admin.Process, error) {
 		return s.service.admin.Processes(ctx, db, within)
 	})
 }
 
 // Claims lists the processors' claims, the oldest first.
-func (s *Session) Claims(ctx context.Context) ([]admin.Claim, error) {
-	return look(ctx, s, View, "", s.service.admin.Claims)
+func (s *Consumers) Claims(ctx context.Context) ([]admin.Claim, error) {
+	return look(ctx, s.access, View, "", s.service.admin.Claims)
 }
 
 // Crashes lists processes lost while they held a message, the most recent first. An id of 0 lists
 // the crashes of all messages.
-func (s *Session) Crashes(ctx context.Context, id int64, limit int) ([]admin.Crash, error) {
-	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]admin.Crash, error) {
+func (s *Messages) Crashes(ctx context.Context, id int64, limit int) ([]admin.Crash, error) {
+	found, err := look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) ([]admin.Crash, error) {
 		return s.service.admin.Crashes(ctx, db, id, limit)
 	})
 	for _, c := range found {
@@ -71,15 +74,15 @@ func (s *Session) Crashes(ctx context.Context, id int64, limit int) ([]admin.Cra
 }
 
 // BlockedKeys lists the keys that have been blocked the longest: see admin.Client.BlockedKeys.
-func (s *Session) BlockedKeys(ctx context.Context, limit int) ([]admin.BlockedKey, error) {
-	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]admin.BlockedKey, error) {
+func (s *Consumers) BlockedKeys(ctx context.Context, limit int) ([]admin.BlockedKey, error) {
+	return look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) ([]admin.BlockedKey, error) {
 		return s.service.admin.BlockedKeys(ctx, db, limit)
 	})
 }
 
 // Pause stops claims of a consumer's messages until [Session.Resume]. The note is shown to other
 // operators.
-func (s *Session) Pause(ctx context.Context, consumer, note string) error {
+func (s *Consumers) Pause(ctx context.Context, consumer, note string) error {
 	return s.change(ctx, Change{Action: Pause, Reason: note, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {
 		return 0, s.service.admin.Pause(ctx, tx, consumer, admin.PauseNote{By: s.who.Name, Reason: note})
 	})
@@ -87,7 +90,7 @@ func (s *Session) Pause(ctx context.Context, consumer, note string) error {
 
 // Probe runs one message of a consumer whose circuit breaker is open. It returns admin.ErrNotOpen
 // if the breaker is not open.
-func (s *Session) Probe(ctx context.Context, consumer, reason string) error {
+func (s *Consumers) Probe(ctx context.Context, consumer, reason string) error {
 	return s.change(ctx, Change{Action: Probe, Reason: reason, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {
 		return 0, s.service.admin.Probe(ctx, tx, consumer)
 	})
@@ -95,7 +98,7 @@ func (s *Session) Probe(ctx context.Context, consumer, reason string) error {
 
 // Resume lets a paused consumer's messages be claimed again. It returns admin.ErrNotPaused if the
 // consumer is not paused.
-func (s *Session) Resume(ctx context.Context, consumer, reason string) error {
+func (s *Consumers) Resume(ctx context.Context, consumer, reason string) error {
 	return s.change(ctx, Change{Action: Resume, Reason: reason, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {
 		return 0, s.service.admin.Resume(ctx, tx, consumer)
 	})

@@ -24,7 +24,7 @@ func ShowAll(_ context.Context, c Content) Content { return c }
 
 // shown returns what the principal may see of a content, and whether it may see any. It does not
 // modify c.
-func (s *Session) shown(ctx context.Context, c Content) (Content, bool) {
+func (s access) shown(ctx context.Context, c Content) (Content, bool) {
 	redact := s.service.config.Redact
 	if redact == nil || s.may(Read, c.Consumer) != nil {
 		return Content{Consumer: c.Consumer, PayloadType: c.PayloadType}, false
@@ -39,7 +39,7 @@ var ErrRedacted = fmt.Errorf("%w: a part of its content is hidden", ErrForbidden
 
 // maySearch returns an error unless the principal may search for part. It needs the right to read
 // contents, and [Config].Redact must show part unchanged.
-func (s *Session) maySearch(ctx context.Context, part Content) error {
+func (s access) maySearch(ctx context.Context, part Content) error {
 	if len(part.Errors)+len(part.Headers) == 0 {
 		return nil
 	}

@@ -18,7 +18,7 @@ import (
 
 // Undo cancels an operation that has changed nothing yet. After it returns, the operation never
 // runs. The reason may be empty and is written to the audit.
-func (s *Session) Undo(ctx context.Context, reason string, id int64) (Operation, error) {
+func (s *Operations) Undo(ctx context.Context, reason string, id int64) (Operation, error) {
 	return s.decide(ctx, id, decision{action: UndoOperation, reason: reason, from: []OperationState{Planned, Waiting}, how: func(o Operation, _ store.Operation) (store.OperationChange, error) {
 		note := o.noted("undone by "+s.who.Name, reason)
 		return store.OperationChange{State: string(Undone), Note: &note, Finished: true, Free: true}, nil
@@ -32,7 +32,7 @@ func (s *Session) Undo(ctx context.Context, reason string, id int64) (Operation,
 //
 // Stop also closes a change that is still [Started] after 10 minutes, because its process probably
 // died. This does not interrupt the change: if its process is alive, it still writes the outcome.
-func (s *Session) Stop(ctx context.Context, reason string, id int64) (Operation, error) {
+func (s *Operations) Stop(ctx context.Context, reason string, id int64) (Operation, error) {
 	open := []OperationState{Planned, Waiting, Canary, Running, Paused, Started}
 	return s.decide(ctx, id, decision{action: StopOperation, reason: reason, from: open, how: func(o Operation, row store.Operation) (store.OperationChange, error) {
 		if o.State == Started && row.Now.Sub(o.CreatedAt) <= changeForgotten {
@@ -46,9 +46,9 @@ func (s *Session) Stop(ctx context.Context, reason string, id int64) (Operation,
 	}})
 }
 
-// Continue resumes an operation that paused itself, without canaries. It also needs the role of
+// Resume resumes an operation that paused itself, without canaries. It also needs the role of
 // the operation's own action. The reason may be empty and is written to the audit.
-func (s *Session) Continue(ctx context.Context, reason string, id int64) (Operation, error) {
+func (s *Operations) Resume(ctx context.Context, reason string, id int64) (Operation, error) {
 	return s.decide(ctx, id, decision{action: ResumeOperation, reason: reason, as: true, from: []OperationState{Paused}, how: func(o Operation, _ store.Operation) (store.OperationChange, error) {
 		none, note := int64(0), o.noted("continued by "+s.who.Name, reason)
 		return store.OperationChange{State: string(Running), Canary: &none, Canaries: asJSON(trial{}), Note: &note}, nil
@@ -73,7 +73,7 @@ const mostNoted = 500
 
 // SetRate changes an operation's messages per second: 1 to 100,000. It also needs the role of the
 // operation's own action. The reason may be empty and is written to the audit.
-func (s *Session) SetRate(ctx context.Context, reason string, id int64, rate int) (Operation, error) {
+func (s *Operations) SetRate(ctx context.Context, reason string, id int64, rate int) (Operation, error) {
 	return s.decide(ctx, id, decision{action: SetOperationRate, reason: reason, as: true, from: []OperationState{Waiting, Canary, Running, Paused}, how: func(Operation, store.Operation) (store.OperationChange, error) {
 		if rate < 1 || rate > mostRate {
 			return store.OperationChange{}, fmt.Errorf("%w: rate %d: 1 to %d are allowed", bus.ErrInvalidOption, rate, mostRate)
@@ -92,7 +92,7 @@ type decision struct {
 }
 
 // decide changes an operation and writes the audit row, in one transaction.
-func (s *Session) decide(ctx context.Context, id int64, d decision) (after Operation, err error) {
+func (s *Operations) decide(ctx context.Context, id int64, d decision) (after Operation, err error) {
 	if err = s.may(View, ""); err == nil { // before revealing whether it exists
 		err = s.inTx(ctx, func(tx bun.Tx) (err error) {
 			after, err = s.decideIn(ctx, tx, id, d)
@@ -108,7 +108,7 @@ func (s *Session) decide(ctx context.Context, id int64, d decision) (after Opera
 }
 
 // decideIn is decide in a transaction. In a wrong state it returns the operation unchanged.
-func (s *Session) decideIn(ctx context.Context, tx bun.Tx, id int64, d decision) (Operation, error) {
+func (s *Operations) decideIn(ctx context.Context, tx bun.Tx, id int64, d decision) (Operation, error) {
 	row, found, err := s.service.store.Operations.Lock(ctx, tx, id)
 	if err == nil && !found {
 		err = ErrNotFound
@@ -148,7 +148,7 @@ func (s *Session) decideIn(ctx context.Context, tx bun.Tx, id int64, d decision)
 // minutes; otherwise the error is [ErrForbidden] or [ErrExpired]. If the operation, or one with
 // the same target, is already in progress, Start returns that one with [ErrInProgress] and
 // discards the plan.
-func (s *Session) Start(ctx context.Context, id int64, terms StartOptions) (after Operation, err error) {
+func (s *Operations) Start(ctx context.Context, id int64, terms StartOptions) (after Operation, err error) {
 	if err = s.may(View, ""); err == nil { // before revealing whether it exists
 		err = s.inTx(ctx, func(tx bun.Tx) (err error) {
 			after, err = s.start(ctx, tx, id, terms)
@@ -166,7 +166,7 @@ func (s *Session) Start(ctx context.Context, id int64, terms StartOptions) (afte
 	return s.operation(ctx, after), nil
 }
 
-func (s *Session) start(ctx context.Context, tx bun.Tx, id int64, terms StartOptions) (Operation, error) {
+func (s *Operations) start(ctx context.Context, tx bun.Tx, id int64, terms StartOptions) (Operation, error) {
 	row, err := s.service.lockPlans(ctx, tx, id)
 	if err != nil {
 		return Operation{}, err

@@ -16,7 +16,7 @@ func (m Message) MarshalJSON() ([]byte, error) {
 }
 
 // MarshalJSON implements json.Marshaler. The embedded message's MarshalJSON would omit Hidden.
-func (p Poisoned) MarshalJSON() ([]byte, error) {
+func (p PoisonedMessage) MarshalJSON() ([]byte, error) {
 	return together(p.Message, struct {
 		Hidden bool `json:"hidden,omitempty"`
 	}{p.Hidden})

@@ -16,7 +16,7 @@ import (
 var ErrBusy = errors.New("too many concurrent queries, or the database is slow")
 
 // look runs a query for a principal that may do the action: two at once, for at most [lookTime].
-func look[T any](ctx context.Context, s *Session, a Action, consumer string, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
+func look[T any](ctx context.Context, s access, a Action, consumer string, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
 	if err := s.may(a, consumer); err != nil {
 		return result, fmt.Errorf("ops: %s: %w", a, err)
 	}

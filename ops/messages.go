@@ -12,27 +12,30 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
+// Messages shows and changes pending messages. [Session.Messages] makes it; it is safe for concurrent use.
+type Messages struct{ access }
+
 const (
 	examined  = 2000     // messages read for a page
 	headBytes = 64 << 10 // of a payload
 )
 
-// Messages lists pending messages without contents. next is the following page, or nil if there is
+// List lists pending messages without contents. next is the following page, or nil if there is
 // none. A page reads at most 2,000 messages, so it may return few or none although next is not
 // nil.
-func (s *Session) Messages(ctx context.Context, filter admin.Filter, page admin.Page) (found []admin.Message, next *admin.Page, err error) {
+func (s *Messages) List(ctx context.Context, filter admin.Filter, page admin.Page) (found []admin.Message, next *admin.Page, err error) {
 	page.ScanLimit = examined
-	found, err = look(ctx, s, View, filter.Consumer, func(ctx context.Context, db bun.IDB) (found []admin.Message, err error) {
+	found, err = look(ctx, s.access, View, filter.Consumer, func(ctx context.Context, db bun.IDB) (found []admin.Message, err error) {
 		found, next, err = s.service.admin.List(ctx, db, filter, page)
 		return found, err
 	})
 	return found, next, err
 }
 
-// MessagesByID lists up to 1,000 pending messages by id, without contents. Ids that are not
+// ListByID lists up to 1,000 pending messages by id, without contents. Ids that are not
 // pending are left out.
-func (s *Session) MessagesByID(ctx context.Context, ids ...int64) ([]admin.Message, error) {
-	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]admin.Message, error) {
+func (s *Messages) ListByID(ctx context.Context, ids ...int64) ([]admin.Message, error) {
+	found, err := look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) ([]admin.Message, error) {
 		return s.service.admin.ListByID(ctx, db, ids...)
 	})
 	for _, m := range found {
@@ -45,20 +48,20 @@ func (s *Session) MessagesByID(ctx context.Context, ids ...int64) ([]admin.Messa
 
 // Find searches pending messages in parts and returns a cursor, which is nil at the end: see
 // admin.Client.Find. A search for a header needs the right to read contents: see [ErrRedacted].
-func (s *Session) Find(ctx context.Context, search admin.Search, place admin.Cursor) (found []admin.Message, next *admin.Cursor, err error) {
+func (s *Messages) Find(ctx context.Context, search admin.Search, place admin.Cursor) (found []admin.Message, next *admin.Cursor, err error) {
 	if err := s.maySearch(ctx, headerOf(search)); err != nil {
 		return nil, nil, fmt.Errorf("ops: find: %w", err)
 	}
-	found, err = look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (found []admin.Message, err error) {
+	found, err = look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) (found []admin.Message, err error) {
 		found, next, err = s.service.admin.Find(ctx, db, search, place)
 		return found, err
 	})
 	return found, next, err
 }
 
-// ClaimMessages lists the messages that a claim holds now, without contents.
-func (s *Session) ClaimMessages(ctx context.Context, claim int64) ([]admin.Message, error) {
-	return look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]admin.Message, error) {
+// ListClaimed lists the messages that a claim holds now, without contents.
+func (s *Messages) ListClaimed(ctx context.Context, claim int64) ([]admin.Message, error) {
+	return look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) ([]admin.Message, error) {
 		return s.service.admin.ClaimMessages(ctx, db, claim)
 	})
 }
@@ -70,9 +73,9 @@ type Message struct {
 	Hidden bool `json:"hidden,omitempty"`
 }
 
-// Message returns one pending message with the first 64 KiB of its payload, or admin.ErrNotFound.
-func (s *Session) Message(ctx context.Context, id int64) (Message, error) {
-	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (admin.Message, error) {
+// Get returns one pending message with the first 64 KiB of its payload, or admin.ErrNotFound.
+func (s *Messages) Get(ctx context.Context, id int64) (Message, error) {
+	found, err := look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) (admin.Message, error) {
 		return s.service.admin.GetHead(ctx, db, id, headBytes)
 	})
 	if err != nil {
@@ -106,8 +109,8 @@ func withTexts(attempts []admin.Attempt, texts []string) []admin.Attempt {
 
 // Explain reports why a message does not run: see admin.Client.Explain. A principal that may not
 // read contents does not see the error that opened a circuit.
-func (s *Session) Explain(ctx context.Context, id int64) (admin.Explanation, error) {
-	e, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (admin.Explanation, error) {
+func (s *Messages) Explain(ctx context.Context, id int64) (admin.Explanation, error) {
+	e, err := look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) (admin.Explanation, error) {
 		return s.service.admin.Explain(ctx, db, id)
 	})
 	if err == nil {
@@ -123,22 +126,22 @@ func (s *Session) Explain(ctx context.Context, id int64) (admin.Explanation, err
 	return e, nil
 }
 
-// RunMessages makes pending messages due now.
-func (s *Session) RunMessages(ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
+// RunNow makes pending messages due now.
+func (s *Messages) RunNow(ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
 	return s.changePending(ctx, Change{Action: RunNow, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, db *bun.DB) (admin.Result, error) {
 		return s.service.admin.RunNow(ctx, db, ids...)
 	})
 }
 
 // Reschedule makes pending messages due at the given time.
-func (s *Session) Reschedule(ctx context.Context, reason string, at time.Time, ids ...int64) (admin.Result, error) {
+func (s *Messages) Reschedule(ctx context.Context, reason string, at time.Time, ids ...int64) (admin.Result, error) {
 	return s.changePending(ctx, Change{Action: Reschedule, Reason: reason, Target: Target{IDs: ids, At: at}}, func(ctx context.Context, db *bun.DB) (admin.Result, error) {
 		return s.service.admin.Reschedule(ctx, db, at, ids...)
 	})
 }
 
 // Cancel deletes pending messages for good.
-func (s *Session) Cancel(ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
+func (s *Messages) Cancel(ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
 	return s.changePending(ctx, Change{Action: Cancel, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, db *bun.DB) (admin.Result, error) {
 		return s.service.admin.Cancel(ctx, db, ids...)
 	})
@@ -146,7 +149,7 @@ func (s *Session) Cancel(ctx context.Context, reason string, ids ...int64) (admi
 
 // changePending changes messages that processors may hold, which needs admin.Client's own
 // transactions.
-func (s *Session) changePending(ctx context.Context, c Change, fn func(context.Context, *bun.DB) (admin.Result, error)) (result admin.Result, err error) {
+func (s *Messages) changePending(ctx context.Context, c Change, fn func(context.Context, *bun.DB) (admin.Result, error)) (result admin.Result, err error) {
 	err = s.changeAfter(ctx, c, func(ctx context.Context, db *bun.DB) (int, error) {
 		result, err = fn(ctx, db)
 		return result.Changed, err

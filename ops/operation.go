@@ -18,6 +18,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
+// Operations shows and changes operations. [Session.Operations] makes it; it is safe for concurrent use.
+type Operations struct{ access }
+
 // Operation is a change by a principal: a finished change, or one of many messages that a [Runner]
 // carries out. Operations are kept for 90 days. Times are in UTC, on the database's clock.
 type Operation struct {
@@ -114,7 +117,7 @@ func newOperation(row store.Operation) Operation {
 }
 
 // operation redacts an operation for the principal.
-func (s *Session) operation(ctx context.Context, o Operation) Operation {
+func (s *Operations) operation(ctx context.Context, o Operation) Operation {
 	f := o.Target.Poisoned
 	searched := f != nil && f.Error != ""
 	if o.Note == "" && !searched {
@@ -124,7 +127,7 @@ func (s *Session) operation(ctx context.Context, o Operation) Operation {
 		o.Note, o.Hidden = "", true
 	} else if ours, theirs, found := strings.Cut(o.Note, foreign); found {
 		o.Note = ours
-		if theirs = s.text(ctx, theirs); theirs != "" {
+		if theirs = (&Projections{s.access}).text(ctx, theirs); theirs != "" {
 			o.Note += foreign + theirs
 		} else {
 			o.Hidden = true
@@ -141,9 +144,9 @@ func (s *Session) operation(ctx context.Context, o Operation) Operation {
 // foreign separates a note's own text from the text of an error.
 const foreign = ", and said: "
 
-// Operations lists operations, the newest first. The second result is the following page, or nil
+// List lists operations, the newest first. The second result is the following page, or nil
 // if there is none.
-func (s *Session) Operations(ctx context.Context, page admin.Page) ([]Operation, *admin.Page, error) {
+func (s *Operations) List(ctx context.Context, page admin.Page) ([]Operation, *admin.Page, error) {
 	size, before := page.Size, int64(0)
 	if size == 0 {
 		size = 50
@@ -155,7 +158,7 @@ func (s *Session) Operations(ctx context.Context, page admin.Page) ([]Operation,
 	if err != nil || size < 0 || size > 1000 {
 		return nil, nil, fmt.Errorf("ops: operations: %w: page %+v: sizes of 1 to 1000 are allowed, and what a listing returned", bus.ErrInvalidOption, page)
 	}
-	rows, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]store.Operation, error) {
+	rows, err := look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) ([]store.Operation, error) {
 		return s.service.store.Operations.List(ctx, db, store.OperationFilter{Before: before}, size+1)
 	})
 	var next *admin.Page
@@ -167,8 +170,8 @@ func (s *Session) Operations(ctx context.Context, page admin.Page) ([]Operation,
 }
 
 // HasRunner reports whether a live process runs a [Runner].
-func (s *Session) HasRunner(ctx context.Context) (bool, error) {
-	return look(ctx, s, View, "", s.service.carried)
+func (s *Operations) HasRunner(ctx context.Context) (bool, error) {
+	return look(ctx, s.access, View, "", s.service.carried)
 }
 
 // runnerKind is the process kind of a Runner.
@@ -179,8 +182,8 @@ func (d *Service) carried(ctx context.Context, db bun.IDB) (bool, error) {
 	return slices.ContainsFunc(fleet, func(p admin.Process) bool { return p.Kind == runnerKind && p.Status == admin.ProcessAlive }), err
 }
 
-// Operation returns one operation from [Config].DB, or [ErrNotFound].
-func (s *Session) Operation(ctx context.Context, id int64) (o Operation, err error) {
+// Get returns one operation from [Config].DB, or [ErrNotFound].
+func (s *Operations) Get(ctx context.Context, id int64) (o Operation, err error) {
 	if err = s.may(View, ""); err == nil {
 		o, err = lookIn(ctx, s.service, s.service.config.DB, lookTime, func(ctx context.Context, db bun.IDB) (Operation, error) { return s.service.operationIn(ctx, db, id) })
 	}

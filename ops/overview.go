@@ -92,8 +92,8 @@ func (s *Session) CachedOverview(ctx context.Context) (o Overview, due bool, err
 
 // overview redacts an overview for the principal.
 func (s *Session) overview(ctx context.Context, o Overview) Overview {
-	o.Failures = store.Each(o.Failures, func(f admin.FailureGroup) admin.FailureGroup { return s.failure(ctx, f) })
-	o.Operations = store.Each(o.Operations, func(of Operation) Operation { return s.operation(ctx, of) })
+	o.Failures = store.Each(o.Failures, func(f admin.FailureGroup) admin.FailureGroup { return s.Consumers().failure(ctx, f) })
+	o.Operations = store.Each(o.Operations, func(of Operation) Operation { return s.Operations().operation(ctx, of) })
 	o.Attention = s.told(o.needs())
 	if s.may(Read, "") != nil {
 		o.Unseen = store.Each(o.Unseen, func(u Unseen) Unseen { u.Why = "the database did not answer"; return u })

@@ -68,7 +68,7 @@ func (t StartOptions) check(a Action) (StartOptions, error) {
 // The same principal can start the plan for 10 minutes. Plans are deleted after an hour. At most
 // two plans are made at once, in at most 10 s each including the wait; otherwise Plan returns
 // [ErrBusy].
-func (s *Session) Plan(ctx context.Context, a Action, target Target) (Operation, error) {
+func (s *Operations) Plan(ctx context.Context, a Action, target Target) (Operation, error) {
 	preview, err := s.preview(ctx, a, &target)
 	if err != nil {
 		return Operation{}, fmt.Errorf("ops: plan %s: %w", a, err)
@@ -93,7 +93,7 @@ func (s *Session) Plan(ctx context.Context, a Action, target Target) (Operation,
 }
 
 // Preview is [Session.Plan] without a stored plan: it writes nothing.
-func (s *Session) Preview(ctx context.Context, a Action, target Target) (Preview, error) {
+func (s *Operations) Preview(ctx context.Context, a Action, target Target) (Preview, error) {
 	preview, err := s.preview(ctx, a, &target)
 	if err != nil {
 		return Preview{}, fmt.Errorf("ops: preview %s: %w", a, err)
@@ -102,7 +102,7 @@ func (s *Session) Preview(ctx context.Context, a Action, target Target) (Preview
 }
 
 // preview pins the target to what matches now.
-func (s *Session) preview(ctx context.Context, a Action, target *Target) (p Preview, err error) {
+func (s *Operations) preview(ctx context.Context, a Action, target *Target) (p Preview, err error) {
 	if err := s.may(a, target.consumer()); err != nil {
 		return Preview{}, err
 	}
@@ -136,7 +136,7 @@ func (s *Session) preview(ctx context.Context, a Action, target *Target) (p Prev
 }
 
 // already returns the equal operation that is in progress, or that another principal has planned.
-func (s *Session) already(ctx context.Context, o Operation) (int64, error) {
+func (s *Operations) already(ctx context.Context, o Operation) (int64, error) {
 	rows, err := briefly(ctx, s.service, s.service.config.DB, lookTime, func(ctx context.Context, db bun.IDB) ([]store.Operation, error) {
 		return s.service.store.Operations.List(ctx, db, store.OperationFilter{States: names(Planned, Waiting, Canary, Running, Paused), Kinds: []string{string(o.Action)}}, mostOpen)
 	})

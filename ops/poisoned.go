@@ -12,30 +12,33 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// PoisonGroups returns groups of poisoned messages, the most recent failure first, and whether
+// Poisoned shows and changes poisoned messages. [Session.Poisoned] makes it; it is safe for concurrent use.
+type Poisoned struct{ access }
+
+// Groups returns groups of poisoned messages, the most recent failure first, and whether
 // there are more: see poison.Store.Groups. An empty consumer means all.
-func (s *Session) PoisonGroups(ctx context.Context, consumer string) (groups []poison.Group, more bool, err error) {
-	groups, err = look(ctx, s, View, consumer, func(ctx context.Context, db bun.IDB) (groups []poison.Group, err error) {
+func (s *Poisoned) Groups(ctx context.Context, consumer string) (groups []poison.Group, more bool, err error) {
+	groups, err = look(ctx, s.access, View, consumer, func(ctx context.Context, db bun.IDB) (groups []poison.Group, err error) {
 		groups, more, err = s.service.poisoned.Groups(ctx, db, consumer)
 		return groups, err
 	})
 	for i, g := range groups {
 		if g.Failure != nil {
-			f := s.failure(ctx, *g.Failure)
+			f := (&Consumers{s.access}).failure(ctx, *g.Failure)
 			groups[i].Failure = &f
 		}
 	}
 	return groups, more, err
 }
 
-// PoisonedMessages lists poisoned messages without contents, the newest first. next is the
+// List lists poisoned messages without contents, the newest first. next is the
 // following page, or nil if there is none. A filter by [poison.Filter].Error needs the right to
 // read contents: see [ErrRedacted].
-func (s *Session) PoisonedMessages(ctx context.Context, filter poison.Filter, page admin.Page) (found []poison.Message, next *admin.Page, err error) {
+func (s *Poisoned) List(ctx context.Context, filter poison.Filter, page admin.Page) (found []poison.Message, next *admin.Page, err error) {
 	if err := s.maySearch(ctx, textOf(filter)); err != nil {
 		return nil, nil, fmt.Errorf("ops: poisoned messages: %w", err)
 	}
-	found, err = look(ctx, s, View, filter.Consumer, func(ctx context.Context, db bun.IDB) (found []poison.Message, err error) {
+	found, err = look(ctx, s.access, View, filter.Consumer, func(ctx context.Context, db bun.IDB) (found []poison.Message, err error) {
 		found, next, err = s.service.poisoned.ListBrief(ctx, db, filter, page)
 		return found, err
 	})
@@ -45,48 +48,48 @@ func (s *Session) PoisonedMessages(ctx context.Context, filter poison.Filter, pa
 	return found, next, err
 }
 
-// CountPoisoned counts matching poisoned messages, up to 10,000. It filters as
+// Count counts matching poisoned messages, up to 10,000. It filters as
 // [Session.PoisonedMessages] does.
-func (s *Session) CountPoisoned(ctx context.Context, filter poison.Filter) (int, error) {
+func (s *Poisoned) Count(ctx context.Context, filter poison.Filter) (int, error) {
 	if err := s.maySearch(ctx, textOf(filter)); err != nil {
 		return 0, fmt.Errorf("ops: count poisoned: %w", err)
 	}
-	return look(ctx, s, View, filter.Consumer, func(ctx context.Context, db bun.IDB) (int, error) {
+	return look(ctx, s.access, View, filter.Consumer, func(ctx context.Context, db bun.IDB) (int, error) {
 		return s.service.poisoned.CountUpTo(ctx, db, filter, mostPreviewed)
 	})
 }
 
-// Poisoned is a poisoned message as the principal may see it.
-type Poisoned struct {
+// PoisonedMessage is a poisoned message as the principal may see it.
+type PoisonedMessage struct {
 	poison.Message
 	// Hidden is true if the payload, the headers and the error texts are not shown.
 	Hidden bool `json:"hidden,omitempty"`
 }
 
-// PoisonedMessage returns one poisoned message with the first 64 KiB of its payload, or
+// Get returns one poisoned message with the first 64 KiB of its payload, or
 // poison.ErrNotFound.
-func (s *Session) PoisonedMessage(ctx context.Context, id int64) (Poisoned, error) {
-	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (poison.Message, error) {
+func (s *Poisoned) Get(ctx context.Context, id int64) (PoisonedMessage, error) {
+	found, err := look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) (poison.Message, error) {
 		return s.service.poisoned.GetHead(ctx, db, id, headBytes)
 	})
 	if err != nil {
-		return Poisoned{}, err
+		return PoisonedMessage{}, err
 	}
 	if err := s.may(View, found.Consumer); err != nil {
-		return Poisoned{}, err
+		return PoisonedMessage{}, err
 	}
 	return s.poisoned(ctx, found), nil
 }
 
-func (s *Session) poisoned(ctx context.Context, m poison.Message) Poisoned {
+func (s *Poisoned) poisoned(ctx context.Context, m poison.Message) PoisonedMessage {
 	c, shown := s.shown(ctx, Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers, Errors: texts(m.Errors)})
 	m.Reason = s.reason(ctx, m)
 	m.Payload, m.Headers, m.Errors = c.Payload, c.Headers, withTexts(m.Errors, c.Errors)
-	return Poisoned{Message: m, Hidden: !shown}
+	return PoisonedMessage{Message: m, Hidden: !shown}
 }
 
 // reason redacts why a message was poisoned, which may quote its error.
-func (s *Session) reason(ctx context.Context, m poison.Message) string {
+func (s *Poisoned) reason(ctx context.Context, m poison.Message) string {
 	c, _ := s.shown(ctx, Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Errors: []string{m.Reason}})
 	if len(c.Errors) == 0 {
 		return ""
@@ -96,7 +99,7 @@ func (s *Session) reason(ctx context.Context, m poison.Message) string {
 
 // Requeue makes poisoned messages pending again and returns their new ids. Unregistered in the
 // result depends on the consumers of this program.
-func (s *Session) Requeue(ctx context.Context, reason string, ids ...int64) (result poison.ChunkResult, err error) {
+func (s *Poisoned) Requeue(ctx context.Context, reason string, ids ...int64) (result poison.ChunkResult, err error) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	err = s.change(ctx, Change{Action: Requeue, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, tx bun.Tx) (int, error) {
 		result, err = s.service.poisoned.RequeueChunk(ctx, tx, poison.Chunk{Filter: poison.Filter{IDs: ids}, UpTo: math.MaxInt64, Limit: mostIDs})
@@ -110,7 +113,7 @@ func (s *Session) Requeue(ctx context.Context, reason string, ids ...int64) (res
 }
 
 // Discard deletes poisoned messages for good and returns how many it deleted.
-func (s *Session) Discard(ctx context.Context, reason string, ids ...int64) (discarded int, err error) {
+func (s *Poisoned) Discard(ctx context.Context, reason string, ids ...int64) (discarded int, err error) {
 	err = s.change(ctx, Change{Action: Discard, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, tx bun.Tx) (int, error) {
 		discarded, err = s.service.poisoned.Discard(ctx, tx, ids...)
 		return discarded, err
@@ -120,11 +123,11 @@ func (s *Session) Discard(ctx context.Context, reason string, ids ...int64) (dis
 
 // CheckEdit returns which fields of an edited payload the consumer does not know, and which are
 // missing: see poison.Store.CheckEdit.
-func (s *Session) CheckEdit(ctx context.Context, id int64, text []byte) (poison.Edit, error) {
+func (s *Poisoned) CheckEdit(ctx context.Context, id int64, text []byte) (poison.Edit, error) {
 	if err := s.editable(ctx, id); err != nil {
 		return poison.Edit{}, err
 	}
-	return look(ctx, s, Edit, "", func(ctx context.Context, db bun.IDB) (poison.Edit, error) {
+	return look(ctx, s.access, Edit, "", func(ctx context.Context, db bun.IDB) (poison.Edit, error) {
 		return s.service.poisoned.CheckEdit(ctx, db, id, text)
 	})
 }
@@ -132,7 +135,7 @@ func (s *Session) CheckEdit(ctx context.Context, id int64, text []byte) (poison.
 // EditAndRequeue requeues a poisoned message with another payload: see
 // poison.Store.EditAndRequeueText. It returns [ErrRedacted] if part of the payload is hidden from
 // the principal.
-func (s *Session) EditAndRequeue(ctx context.Context, reason string, id int64, text []byte) error {
+func (s *Poisoned) EditAndRequeue(ctx context.Context, reason string, id int64, text []byte) error {
 	if err := s.editable(ctx, id); err != nil {
 		return err
 	}
@@ -142,8 +145,8 @@ func (s *Session) EditAndRequeue(ctx context.Context, reason string, id int64, t
 }
 
 // editable returns an error unless the principal may edit a message and sees all of its payload.
-func (s *Session) editable(ctx context.Context, id int64) error {
-	m, err := look(ctx, s, Edit, "", func(ctx context.Context, db bun.IDB) (poison.Message, error) {
+func (s *Poisoned) editable(ctx context.Context, id int64) error {
+	m, err := look(ctx, s.access, Edit, "", func(ctx context.Context, db bun.IDB) (poison.Message, error) {
 		return s.service.poisoned.Get(ctx, db, id)
 	})
 	if err != nil {
@@ -162,7 +165,7 @@ func (s *Session) editable(ctx context.Context, id int64) error {
 // Export calls fn with each matching poisoned message, in the order of their ids, and returns how
 // many there were. The export is audited. It ends with [ErrForbidden] at the first message of a
 // consumer that the principal may not export.
-func (s *Session) Export(ctx context.Context, reason string, filter poison.Filter, fn func(Poisoned) error) (exported int, err error) {
+func (s *Poisoned) Export(ctx context.Context, reason string, filter poison.Filter, fn func(PoisonedMessage) error) (exported int, err error) {
 	if err := s.maySearch(ctx, textOf(filter)); err != nil {
 		return 0, fmt.Errorf("ops: export: %w", err)
 	}

@@ -8,20 +8,24 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 )
 
-// Projections lists the shards of all projections and their progress. A principal that may not
+// Projections shows and changes projections and relays of the event log. [Session.Projections] makes it; it is safe for
+// concurrent use.
+type Projections struct{ access }
+
+// List lists the shards of all projections and their progress. A principal that may not
 // read contents sees no error texts. Without an event log the error is errors.ErrUnsupported.
-func (s *Session) Projections(ctx context.Context) ([]projection.State, error) {
-	found, err := look(ctx, s, View, "", s.service.projections.States)
+func (s *Projections) List(ctx context.Context) ([]projection.State, error) {
+	found, err := look(ctx, s.access, View, "", s.service.projections.States)
 	for i := range found {
 		found[i].LastError = s.text(ctx, found[i].LastError)
 	}
 	return found, err
 }
 
-// ParkedEvents lists the parked events of a projection's version: see projection.Admin.Parked. A
+// Parked lists the parked events of a projection's version: see projection.Admin.Parked. A
 // principal that may not read contents sees no reasons.
-func (s *Session) ParkedEvents(ctx context.Context, name string, version int, after int64, limit int) ([]projection.Parked, error) {
-	found, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]projection.Parked, error) {
+func (s *Projections) Parked(ctx context.Context, name string, version int, after int64, limit int) ([]projection.Parked, error) {
+	found, err := look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) ([]projection.Parked, error) {
 		return s.service.projections.Parked(ctx, db, name, version, after, limit)
 	})
 	for i := range found {
@@ -30,9 +34,9 @@ func (s *Session) ParkedEvents(ctx context.Context, name string, version int, af
 	return found, err
 }
 
-// ResumeProjection resumes the halted shards of a projection's version and returns how many there
+// Resume resumes the halted shards of a projection's version and returns how many there
 // were.
-func (s *Session) ResumeProjection(ctx context.Context, reason, name string, version int) (resumed int, err error) {
+func (s *Projections) Resume(ctx context.Context, reason, name string, version int) (resumed int, err error) {
 	err = s.change(ctx, Change{Action: ResumeProjection, Reason: reason, Target: Target{Projection: name, Version: version}}, func(ctx context.Context, tx bun.Tx) (int, error) {
 		resumed, err = s.service.projections.Resume(ctx, tx, name, version)
 		return 0, err
@@ -41,7 +45,7 @@ func (s *Session) ResumeProjection(ctx context.Context, reason, name string, ver
 }
 
 // text redacts an error text that belongs to no consumer.
-func (s *Session) text(ctx context.Context, text string) string {
+func (s *Projections) text(ctx context.Context, text string) string {
 	if c, _ := s.shown(ctx, Content{Errors: []string{text}}); text != "" && len(c.Errors) > 0 {
 		return c.Errors[0]
 	}

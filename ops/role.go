@@ -122,11 +122,11 @@ func (p Principal) May(a Action, consumer string) error {
 	return nil
 }
 
-func (s *Session) may(a Action, consumer string) error { return s.who.May(a, consumer) }
+func (s access) may(a Action, consumer string) error { return s.who.May(a, consumer) }
 
 // mayEach returns ErrForbidden unless the principal may do the action to each of the consumers.
 // For several or none, it must also be allowed without a consumer.
-func (s *Session) mayEach(a Action, consumers []string) error {
+func (s access) mayEach(a Action, consumers []string) error {
 	if len(consumers) != 1 {
 		if err := s.may(a, ""); err != nil {
 			return err

@@ -10,6 +10,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
+// Schedules shows and changes schedules. [Session.Schedules] makes it; it is safe for concurrent use.
+type Schedules struct{ access }
+
 // Schedule is a schedule as the principal may see it.
 type Schedule struct {
 	schedule.Schedule
@@ -22,10 +25,10 @@ type Schedule struct {
 
 const nextFires = 5
 
-// Schedules lists schedules without contents, in the order of their creation. next is the
+// List lists schedules without contents, in the order of their creation. next is the
 // following page, or nil if there is none.
-func (s *Session) Schedules(ctx context.Context, filter schedule.Filter, page admin.Page) (found []Schedule, next *admin.Page, err error) {
-	rows, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) ([]schedule.Schedule, error) {
+func (s *Schedules) List(ctx context.Context, filter schedule.Filter, page admin.Page) (found []Schedule, next *admin.Page, err error) {
+	rows, err := look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) ([]schedule.Schedule, error) {
 		rows, after, err := s.service.schedules.List(ctx, db, filter, schedule.Page{Size: page.Size, After: page.After, Brief: true})
 		if after != nil {
 			next = &admin.Page{Size: after.Size, After: after.After}
@@ -38,9 +41,9 @@ func (s *Session) Schedules(ctx context.Context, filter schedule.Filter, page ad
 	return found, next, err
 }
 
-// Schedule returns one schedule, or schedule.ErrNotFound.
-func (s *Session) Schedule(ctx context.Context, id int64) (Schedule, error) {
-	row, err := look(ctx, s, View, "", func(ctx context.Context, db bun.IDB) (schedule.Schedule, error) {
+// Get returns one schedule, or schedule.ErrNotFound.
+func (s *Schedules) Get(ctx context.Context, id int64) (Schedule, error) {
+	row, err := look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) (schedule.Schedule, error) {
 		return s.service.schedules.Get(ctx, db, id)
 	})
 	if err != nil {
@@ -49,7 +52,7 @@ func (s *Session) Schedule(ctx context.Context, id int64) (Schedule, error) {
 	return s.schedule(ctx, row), nil
 }
 
-func (s *Session) schedule(ctx context.Context, row schedule.Schedule) Schedule {
+func (s *Schedules) schedule(ctx context.Context, row schedule.Schedule) Schedule {
 	errors := []string{row.LastError}
 	for _, f := range row.Recent {
 		errors = append(errors, f.Error)
@@ -78,34 +81,34 @@ func fires(row schedule.Schedule) []time.Time {
 	return append([]time.Time{row.NextFire.In(after[0].Location())}, after...)
 }
 
-// RunSchedule fires a schedule once, in addition to its own times.
-func (s *Session) RunSchedule(ctx context.Context, reason string, id int64) error {
+// Trigger fires a schedule once, in addition to its own times.
+func (s *Schedules) Trigger(ctx context.Context, reason string, id int64) error {
 	return s.changeSchedule(ctx, RunSchedule, reason, id, s.service.schedules.Trigger)
 }
 
-// PauseSchedule stops a schedule from firing until [Session.ResumeSchedule].
-func (s *Session) PauseSchedule(ctx context.Context, reason string, id int64) error {
+// Pause stops a schedule from firing until [Session.ResumeSchedule].
+func (s *Schedules) Pause(ctx context.Context, reason string, id int64) error {
 	return s.changeSchedule(ctx, PauseSchedule, reason, id, s.service.schedules.Pause)
 }
 
-// ResumeSchedule lets a paused schedule fire again, from its first time after now.
-func (s *Session) ResumeSchedule(ctx context.Context, reason string, id int64) error {
+// Resume lets a paused schedule fire again, from its first time after now.
+func (s *Schedules) Resume(ctx context.Context, reason string, id int64) error {
 	return s.changeSchedule(ctx, ResumeSchedule, reason, id, s.service.schedules.Resume)
 }
 
-// DeleteSchedule deletes a schedule for good. Messages that it produced stay.
-func (s *Session) DeleteSchedule(ctx context.Context, reason string, id int64) error {
+// Delete deletes a schedule for good. Messages that it produced stay.
+func (s *Schedules) Delete(ctx context.Context, reason string, id int64) error {
 	return s.changeSchedule(ctx, DeleteSchedule, reason, id, s.service.schedules.DeleteByID)
 }
 
-// UpdateSchedule sets a schedule's expression and time zone.
-func (s *Session) UpdateSchedule(ctx context.Context, reason string, id int64, expression, zone string) error {
+// Update sets a schedule's expression and time zone.
+func (s *Schedules) Update(ctx context.Context, reason string, id int64, expression, zone string) error {
 	return s.changeSchedule(ctx, UpdateSchedule, reason, id, func(ctx context.Context, db bun.IDB, id int64) error {
 		return s.service.schedules.UpdateSchedule(ctx, db, id, expression, zone)
 	})
 }
 
-func (s *Session) changeSchedule(ctx context.Context, a Action, reason string, id int64, fn func(context.Context, bun.IDB, int64) error) error {
+func (s *Schedules) changeSchedule(ctx context.Context, a Action, reason string, id int64, fn func(context.Context, bun.IDB, int64) error) error {
 	return s.change(ctx, Change{Action: a, Reason: reason, Target: Target{Schedule: id}}, func(ctx context.Context, tx bun.Tx) (int, error) {
 		return 0, fn(ctx, tx, id)
 	})

@@ -34,7 +34,7 @@ func (a *app) requeueCommand() *cobra.Command {
 	var filter poisonFilter
 	b := &bulk{app: a, action: ops.Requeue, done: "requeued", target: filter.target}
 	b.named = func(ctx context.Context, s *ops.Session, ids []int64) error {
-		return b.poisonedByIDs(ctx, s, ids, func() (poison.ChunkResult, error) { return s.Requeue(ctx, a.reason, ids...) })
+		return b.poisonedByIDs(ctx, s, ids, func() (poison.ChunkResult, error) { return s.Poisoned().Requeue(ctx, a.reason, ids...) })
 	}
 	c := b.command(&cobra.Command{
 		Use: "requeue [ID...]", Short: "Make poisoned messages pending again",
@@ -55,7 +55,7 @@ func (a *app) discardCommand() *cobra.Command {
 	b := &bulk{app: a, action: ops.Discard, done: "discarded", target: filter.target}
 	b.named = func(ctx context.Context, s *ops.Session, ids []int64) error {
 		return b.poisonedByIDs(ctx, s, ids, func() (poison.ChunkResult, error) {
-			n, err := s.Discard(ctx, a.reason, ids...)
+			n, err := s.Poisoned().Discard(ctx, a.reason, ids...)
 			return poison.ChunkResult{Result: poison.Result{Requeued: n, Missing: len(ids) - n}}, err
 		})
 	}
@@ -124,7 +124,7 @@ func (b *bulk) poisonedByIDs(ctx context.Context, session *ops.Session, named []
 	}
 	var found []poison.Message
 	if b.action == ops.Requeue && len(named) <= mostPreviewed { // whose consumers may be paused: it is a hint
-		found, _, _ = session.PoisonedMessages(ctx, poison.Filter{IDs: named}, admin.Page{Size: len(named)})
+		found, _, _ = session.Poisoned().List(ctx, poison.Filter{IDs: named}, admin.Page{Size: len(named)})
 	}
 	result, err := do()
 	if err != nil {
@@ -183,7 +183,7 @@ func (b *bulk) previewNamed(ctx context.Context, session *ops.Session, named []i
 	if len(named) > mostPreviewed {
 		return usage(fmt.Errorf("%d ids: at most %d are allowed: use flags that select messages", len(named), mostPreviewed))
 	}
-	found, _, err := session.PoisonedMessages(ctx, poison.Filter{IDs: named}, admin.Page{Size: len(named)})
+	found, _, err := session.Poisoned().List(ctx, poison.Filter{IDs: named}, admin.Page{Size: len(named)})
 	if err != nil {
 		return err
 	}

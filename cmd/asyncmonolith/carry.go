@@ -16,7 +16,7 @@ const nobodyLives = "No live process runs ops.Runner, so nothing happens by itse
 // carried reports whether a live process carries out operations. What cannot be looked at is taken to be so: what
 // the person asked for is done.
 func carried(ctx context.Context, session *ops.Session) bool {
-	lives, err := session.HasRunner(ctx)
+	lives, err := session.Operations().HasRunner(ctx)
 	return lives || err != nil
 }
 

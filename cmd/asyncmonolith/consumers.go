@@ -121,7 +121,7 @@ runs; within about a second nothing more of the consumer starts. The reason is f
 				}
 			}
 			return a.change(session, fmt.Sprintf("pause consumer %q in all processes", args[0]), func(s *ops.Session) error {
-				return s.Pause(c.Context(), args[0], a.reason)
+				return s.Consumers().Pause(c.Context(), args[0], a.reason)
 			}, map[string]string{"paused": args[0]}, fmt.Sprintf("Consumer %q is paused.", args[0]))
 		},
 	}
@@ -143,7 +143,7 @@ func (a *app) resumeCommand() *cobra.Command {
 				return err
 			}
 			return a.change(session, fmt.Sprintf("resume consumer %q", args[0]), func(s *ops.Session) error {
-				return s.Resume(c.Context(), args[0], a.reason)
+				return s.Consumers().Resume(c.Context(), args[0], a.reason)
 			}, map[string]string{"resumed": args[0]}, fmt.Sprintf("Consumer %q is resumed.", args[0]))
 		},
 	})
@@ -164,7 +164,7 @@ breaker closes, and the others run. Use it when you know that what the consumer 
 				return err
 			}
 			return a.change(session, fmt.Sprintf("run one message of consumer %q although its breaker is open", args[0]), func(s *ops.Session) error {
-				return s.Probe(c.Context(), args[0], a.reason)
+				return s.Consumers().Probe(c.Context(), args[0], a.reason)
 			}, map[string]string{"probed": args[0]}, fmt.Sprintf("Consumer %q tries one message within about a second.", args[0]))
 		},
 	})

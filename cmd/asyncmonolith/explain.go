@@ -27,7 +27,7 @@ what they take. Ids are those of pending and of poisoned messages.`,
 			}
 			missing := 0
 			for _, id := range named {
-				e, err := session.Explain(c.Context(), id)
+				e, err := session.Messages().Explain(c.Context(), id)
 				switch {
 				case errors.Is(err, admin.ErrNotFound):
 					missing++

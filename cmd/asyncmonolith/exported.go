@@ -60,7 +60,7 @@ func (b *bulk) discardExported(ctx context.Context, name string) error {
 	for part := range slices.Chunk(kept, mostPreviewed) {
 		ids, err := stillThere(ctx, session, part)
 		if err == nil && len(ids) > 0 && unconfirmed == nil {
-			_, err = session.Discard(ctx, b.reason, ids...)
+			_, err = session.Poisoned().Discard(ctx, b.reason, ids...)
 		}
 		if err != nil {
 			return errors.Join(err, b.say("%s %s before that.", messages(n), b.done))
@@ -95,7 +95,7 @@ func stillThere(ctx context.Context, session *ops.Session, kept []exported) (ids
 		of[m.ID] = m.MessageID
 		ids = append(ids, m.ID)
 	}
-	found, _, err := session.PoisonedMessages(ctx, poison.Filter{IDs: ids}, admin.Page{Size: len(ids)})
+	found, _, err := session.Poisoned().List(ctx, poison.Filter{IDs: ids}, admin.Page{Size: len(ids)})
 	ids = nil
 	for _, m := range found {
 		if of[m.ID] == m.MessageID {

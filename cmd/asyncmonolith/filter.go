@@ -79,7 +79,7 @@ func (f *poisonFilter) flags(a *app, c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("consumer", a.consumerFlag)
 	_ = c.RegisterFlagCompletionFunc("fingerprint", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return a.completions(func(ctx context.Context, session *ops.Session) (names []string, err error) {
-			groups, _, err := session.PoisonGroups(ctx, f.filter.Consumer)
+			groups, _, err := session.Poisoned().Groups(ctx, f.filter.Consumer)
 			for _, g := range groups {
 				names = append(names, g.Fingerprint)
 			}

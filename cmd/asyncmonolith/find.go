@@ -56,7 +56,7 @@ func (a *app) search(c *cobra.Command, search admin.Search, most int) error {
 	var found []admin.Message
 	more := false
 	for place := (admin.Cursor{}); ; {
-		part, next, err := session.Find(c.Context(), search, place)
+		part, next, err := session.Messages().Find(c.Context(), search, place)
 		if err != nil {
 			p.end()
 			return err

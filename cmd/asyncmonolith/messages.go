@@ -84,7 +84,7 @@ func (a *app) find(ctx context.Context, session *ops.Session, filter admin.Filte
 	defer p.end()
 	for pages := 1; ; pages++ {
 		page.Size = size - len(found)
-		part, next, err := session.Messages(ctx, filter, page)
+		part, next, err := session.Messages().List(ctx, filter, page)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -112,7 +112,7 @@ for the longest. Counts stop at 10,000.`,
 			if err != nil {
 				return err
 			}
-			found, err := session.BlockedKeys(c.Context(), most)
+			found, err := session.Consumers().BlockedKeys(c.Context(), most)
 			if err != nil {
 				return err
 			}
@@ -143,7 +143,7 @@ func (a *app) getMessageCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			m, err := session.Message(c.Context(), named[0])
+			m, err := session.Messages().Get(c.Context(), named[0])
 			if err != nil {
 				return err
 			}

@@ -24,7 +24,7 @@ func (b *bulk) matching(ctx context.Context, target ops.Target) error {
 		return err
 	}
 	if err := b.unconfirmed(); err != nil {
-		preview, failed := session.Preview(ctx, b.action, target)
+		preview, failed := session.Operations().Preview(ctx, b.action, target)
 		if failed != nil {
 			return b.nothing(ctx, session, target, failed)
 		}
@@ -32,7 +32,7 @@ func (b *bulk) matching(ctx context.Context, target ops.Target) error {
 		b.pausedIn(ctx, session, &preview)
 		return errors.Join(said, err)
 	}
-	planned, err := session.Plan(ctx, b.action, target)
+	planned, err := session.Operations().Plan(ctx, b.action, target)
 	if err != nil {
 		return b.nothing(ctx, session, target, err)
 	}
@@ -41,7 +41,7 @@ func (b *bulk) matching(ctx context.Context, target ops.Target) error {
 	if terms.Canary == 0 {
 		terms.Canary = -1 // none
 	}
-	started, err := session.Start(ctx, planned.ID, terms)
+	started, err := session.Operations().Start(ctx, planned.ID, terms)
 	already := errors.Is(err, ops.ErrInProgress)
 	if already {
 		err = b.already(started)

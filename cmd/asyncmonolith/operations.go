@@ -49,7 +49,7 @@ func (a *app) listOperationsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			found, next, err := session.Operations(c.Context(), page)
+			found, next, err := session.Operations().List(c.Context(), page)
 			if err != nil {
 				return err
 			}
@@ -110,7 +110,7 @@ func (a *app) showOperationCommand() *cobra.Command {
 	c := a.operationCommand(&cobra.Command{
 		Use: "show", Short: "Show one operation", Long: "Show one operation: what it is about, who began it and why, and how far it is. With --show-payloads there are the texts of errors.", Example: "  asyncmonolith operations show 12",
 	}, func(ctx context.Context, session *ops.Session, id int64) error {
-		o, err := session.Operation(ctx, id)
+		o, err := session.Operations().Get(ctx, id)
 		if err != nil || a.json {
 			return a.operation(o, err)
 		}
@@ -229,7 +229,7 @@ func (a *app) rateCommand() *cobra.Command {
 			return nil
 		},
 	}, func(o ops.Operation) string { return fmt.Sprintf("%s; %d messages a second", how(o), o.Rate) }, func(s *ops.Session, ctx context.Context, reason string, id int64) (ops.Operation, error) {
-		return s.SetRate(ctx, reason, id, rate)
+		return s.Operations().SetRate(ctx, reason, id, rate)
 	})
 }
 
@@ -240,7 +240,7 @@ const mostRate = 100_000
 func (a *app) decideAskedCommand(c *cobra.Command, said func(ops.Operation) string, do func(*ops.Session, context.Context, string, int64) (ops.Operation, error)) *cobra.Command {
 	return a.changing(a.operationCommand(c, func(ctx context.Context, session *ops.Session, id int64) error {
 		if err := a.unconfirmed(); err != nil {
-			o, failed := session.Operation(ctx, id)
+			o, failed := session.Operations().Get(ctx, id)
 			return cmp.Or(a.operation(o, failed), err)
 		}
 		o, err := do(session, ctx, a.reason, id)

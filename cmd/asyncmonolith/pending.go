@@ -24,7 +24,7 @@ flags as an operation, which begins after 10 s, in which it can be undone.`
 func (a *app) cancelCommand() *cobra.Command {
 	var filter pendingFilter
 	c := a.pendingBulk(ops.Cancel, "cancelled", &filter, func(ctx context.Context, s *ops.Session, ids []int64) (admin.Result, error) {
-		return s.Cancel(ctx, a.reason, ids...)
+		return s.Messages().Cancel(ctx, a.reason, ids...)
 	}).command(&cobra.Command{
 		Use: "cancel [ID...]", Short: "Delete pending messages for good",
 		Long: "Delete pending messages for good. One that runs is skipped, and the exit code is 5." + asOperation,
@@ -38,7 +38,7 @@ func (a *app) cancelCommand() *cobra.Command {
 func (a *app) runNowCommand() *cobra.Command {
 	var filter pendingFilter
 	c := a.pendingBulk(ops.RunNow, "due now", &filter, func(ctx context.Context, s *ops.Session, ids []int64) (admin.Result, error) {
-		return s.RunMessages(ctx, a.reason, ids...)
+		return s.Messages().RunNow(ctx, a.reason, ids...)
 	}).command(&cobra.Command{
 		Use: "run-now [ID...]", Short: "Make pending messages due now",
 		Long: "Make pending messages due now: they run as soon as a process has room. One of a paused consumer waits for its\nresumption." + asOperation,
@@ -53,7 +53,7 @@ func (a *app) rescheduleCommand() *cobra.Command {
 	var filter pendingFilter
 	var at instant
 	b := a.pendingBulk(ops.Reschedule, "rescheduled", &filter, func(ctx context.Context, s *ops.Session, ids []int64) (admin.Result, error) {
-		return s.Reschedule(ctx, a.reason, at.Time, ids...)
+		return s.Messages().Reschedule(ctx, a.reason, at.Time, ids...)
 	})
 	b.target = func() (ops.Target, bool) {
 		target, narrow := filter.target()
@@ -102,7 +102,7 @@ func (a *app) previewPending(ctx context.Context, session *ops.Session, named []
 	var found []admin.Message
 	var missing []int64
 	for _, id := range named {
-		m, err := session.Message(ctx, id)
+		m, err := session.Messages().Get(ctx, id)
 		switch {
 		case errors.Is(err, admin.ErrNotFound):
 			missing = append(missing, id)

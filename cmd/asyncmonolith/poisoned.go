@@ -39,7 +39,7 @@ version of the program met it first. With --show-payloads there is the text of t
 			if err != nil {
 				return err
 			}
-			groups, more, err := session.PoisonGroups(c.Context(), consumer)
+			groups, more, err := session.Poisoned().Groups(c.Context(), consumer)
 			if err != nil {
 				return err
 			}
@@ -121,7 +121,7 @@ its whole text is in "poisoned get" and "poisoned groups".
 				return err
 			}
 			f, _ := filter.get()
-			found, next, err := session.PoisonedMessages(c.Context(), f, page)
+			found, next, err := session.Poisoned().List(c.Context(), f, page)
 			if err != nil {
 				return err
 			}
@@ -153,7 +153,7 @@ func (a *app) getPoisonedCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			m, err := session.PoisonedMessage(c.Context(), named[0])
+			m, err := session.Poisoned().Get(c.Context(), named[0])
 			if err != nil {
 				return err
 			}
@@ -188,7 +188,7 @@ asyncmonolith discard --exported FILE deletes what is in the file.`,
 			}
 			f, _ := filter.get()
 			n, p := 0, a.progress()
-			_, err = session.Export(c.Context(), a.reason, f, func(m ops.Poisoned) error {
+			_, err = session.Poisoned().Export(c.Context(), a.reason, f, func(m ops.Poisoned) error {
 				n++
 				p.show(fmt.Sprintf("%s written", messages(n)))
 				return a.line(m)

@@ -41,7 +41,7 @@ func (a *app) listProjectionsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			found, err := session.Projections(c.Context())
+			found, err := session.Projections().List(c.Context())
 			if err != nil {
 				return err
 			}
@@ -78,7 +78,7 @@ func (a *app) parkedCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			found, err := session.ParkedEvents(c.Context(), args[0], v, after, most)
+			found, err := session.Projections().Parked(c.Context(), args[0], v, after, most)
 			if err != nil {
 				return err
 			}
@@ -113,7 +113,7 @@ func (a *app) resumeProjectionCommand() *cobra.Command {
 				return err
 			}
 			return a.change(session, fmt.Sprintf("resume projection %q, version %d", args[0], v), func(s *ops.Session) error {
-				_, err := s.ResumeProjection(c.Context(), a.reason, args[0], v)
+				_, err := s.Projections().Resume(c.Context(), a.reason, args[0], v)
 				return err
 			}, map[string]any{"resumed": args[0], "version": v}, fmt.Sprintf("Projection %q, version %d, goes on.", args[0], v))
 		},
@@ -172,7 +172,7 @@ func versionFlag(c *cobra.Command, version *int) {
 
 // versionOf is the version that is meant of a projection.
 func versionOf(ctx context.Context, session *ops.Session, name string, version int) (int, error) {
-	states, err := session.Projections(ctx)
+	states, err := session.Projections().List(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -207,7 +207,7 @@ func (a *app) completeProjections(_ *cobra.Command, args []string, _ string) ([]
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return a.completions(func(ctx context.Context, session *ops.Session) (names []string, err error) {
-		states, err := session.Projections(ctx)
+		states, err := session.Projections().List(ctx)
 		for _, s := range states {
 			names = append(names, s.Name)
 		}

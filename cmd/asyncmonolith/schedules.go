@@ -47,7 +47,7 @@ func (a *app) listSchedulesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			found, next, err := session.Schedules(c.Context(), filter, page)
+			found, next, err := session.Schedules().List(c.Context(), filter, page)
 			if err != nil {
 				return err
 			}
@@ -140,18 +140,18 @@ func (a *app) scheduleCommand(name, short, would, said string, do func(*ops.Sess
 
 // scheduleOf is the schedule with a name, or else an id.
 func scheduleOf(ctx context.Context, session *ops.Session, name string) (ops.Schedule, error) {
-	named, _, err := session.Schedules(ctx, schedule.Filter{Name: name}, admin.Page{Size: 1})
+	named, _, err := session.Schedules().List(ctx, schedule.Filter{Name: name}, admin.Page{Size: 1})
 	if err != nil {
 		return ops.Schedule{}, err
 	}
 	if len(named) > 0 {
-		return session.Schedule(ctx, named[0].ID)
+		return session.Schedules().Get(ctx, named[0].ID)
 	}
 	id, err := strconv.ParseInt(name, 10, 64)
 	if err == nil {
-		return session.Schedule(ctx, id)
+		return session.Schedules().Get(ctx, id)
 	}
-	all, _, err := session.Schedules(ctx, schedule.Filter{}, admin.Page{Size: mostListed})
+	all, _, err := session.Schedules().List(ctx, schedule.Filter{}, admin.Page{Size: mostListed})
 	names := make([]string, 0, len(all))
 	for _, s := range all {
 		names = append(names, s.Name)
@@ -168,7 +168,7 @@ func (a *app) completeSchedules(_ *cobra.Command, args []string, _ string) ([]st
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return a.completions(func(ctx context.Context, session *ops.Session) (names []string, err error) {
-		found, _, err := session.Schedules(ctx, schedule.Filter{}, admin.Page{Size: mostListed})
+		found, _, err := session.Schedules().List(ctx, schedule.Filter{}, admin.Page{Size: mostListed})
 		for _, s := range found {
 			names = append(names, s.Name)
 		}

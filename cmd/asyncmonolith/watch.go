@@ -30,7 +30,7 @@ func (a *app) watch(ctx context.Context, session *ops.Session, id int64, work bo
 	var o ops.Operation
 	lost := false
 	for {
-		now, err := session.Operation(ctx, id)
+		now, err := session.Operations().Get(ctx, id)
 		switch {
 		case ctx.Err() != nil:
 			p.end()

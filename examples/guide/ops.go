@@ -51,12 +51,12 @@ func AtTheService(ctx context.Context, service *ops.Service, out io.Writer) erro
 	for _, q := range overview.Queues {
 		fmt.Fprintln(out, q.Consumer, q.Ready, "ready", q.Poisoned, "poisoned", q.PausedBy)
 	}
-	planned, err := session.Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "charge-card"}})
+	planned, err := session.Operations().Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "charge-card"}})
 	if err != nil {
 		return err // ops.ErrNoMatch, ops.ErrForbidden
 	}
 	fmt.Fprintln(out, planned.Preview.Messages, "messages") // ask, and then
-	started, err := session.Start(ctx, planned.ID, ops.StartOptions{Rate: 100, Canary: 10, Reason: "fixed in 1.4.3"})
+	started, err := session.Operations().Start(ctx, planned.ID, ops.StartOptions{Rate: 100, Canary: 10, Reason: "fixed in 1.4.3"})
 	if err != nil {
 		return err
 	}

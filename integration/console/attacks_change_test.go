@@ -273,15 +273,15 @@ func TestAttack23OthersPlans(t *testing.T) {
 	if a := ada.post(start.action, filledIn(start)); a.status != http.StatusSeeOther {
 		t.Fatalf("start: got %s", a)
 	}
-	started := testapp.Must[ops.Operation](t)(ada.session().Operation(t.Context(), o.ID))
+	started := testapp.Must[ops.Operation](t)(ada.session().Operations().Get(t.Context(), o.ID))
 	faster := filledIn(start)
 	faster.Set("rate", "100000")
 	ada.post(start.action, faster)
-	if again := testapp.Must[ops.Operation](t)(ada.session().Operation(t.Context(), o.ID)); again.StartsAt != started.StartsAt || again.Rate != started.Rate || started.State != ops.Waiting {
+	if again := testapp.Must[ops.Operation](t)(ada.session().Operations().Get(t.Context(), o.ID)); again.StartsAt != started.StartsAt || again.Rate != started.Rate || started.State != ops.Waiting {
 		t.Errorf("started again: got %+v, want %+v", again, started)
 	}
 	// What somebody sends beside the plan does not change what it does.
-	_ = testapp.Must[ops.Operation](t)(ada.session().Undo(t.Context(), "because", o.ID))
+	_ = testapp.Must[ops.Operation](t)(ada.session().Operations().Undo(t.Context(), "because", o.ID))
 	if a := ada.post(start.action, filledIn(start)); a.status < 400 || a.status >= 500 {
 		t.Errorf("started again after it was taken back: got %s, want that it is refused", a)
 	}

@@ -97,7 +97,7 @@ func startWithoutLimits(t *testing.T) {
 				t.Errorf("start with %s=%.50s: got %s", field, number, a)
 			}
 			withinLimits(t, s.db, "start with "+field+"="+number)
-			_, _ = s.session().Undo(t.Context(), "because", o.ID) // where it was started: the same is started once
+			_, _ = s.session().Operations().Undo(t.Context(), "because", o.ID) // where it was started: the same is started once
 		}
 	}
 }

@@ -269,7 +269,7 @@ func (c *changesFound) of(t testing.TB) map[string]form {
 		ada := newSite(t, s.db, ops.Administrator, named("ada"), patient)
 		planned := planOf(ada)
 		c.all["start"] = ada.formOf(planned.ID, "start")
-		testapp.Must[ops.Operation](t)(ada.session().Start(t.Context(), planned.ID, ops.StartOptions{Reason: "because"}))
+		testapp.Must[ops.Operation](t)(ada.session().Operations().Start(t.Context(), planned.ID, ops.StartOptions{Reason: "because"}))
 		c.all["do undo"] = ada.formOf(planned.ID, "do undo")
 		c.paths = slices.Collect(maps.Keys(pages))
 		c.paths = append(c.paths, pages[""].assets...)
@@ -295,7 +295,7 @@ func (s *site) session() *ops.Session {
 // planOf plans to requeue a group.
 func planOf(s *site) ops.Operation {
 	s.Helper()
-	return testapp.Must[ops.Operation](s.TB)(s.session().Plan(s.Context(), ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "consumer-03", Fingerprint: fingerprint(3)}}))
+	return testapp.Must[ops.Operation](s.TB)(s.session().Operations().Plan(s.Context(), ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "consumer-03", Fingerprint: fingerprint(3)}}))
 }
 
 // formOf is one of the page of an operation.

@@ -653,7 +653,7 @@ func TestAFormIsSentOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Administrator, named("ada"), patient)
 	plan := planOf(s)
-	testapp.Must[ops.Operation](t)(s.session().Start(t.Context(), plan.ID, ops.StartOptions{Reason: "because"}))
+	testapp.Must[ops.Operation](t)(s.session().Operations().Start(t.Context(), plan.ID, ops.StartOptions{Reason: "because"}))
 	v := s.visits(t, fmt.Sprintf("operation?id=%d", plan.ID))
 	v.run("pace = 200")
 	held, goOn := make(chan bool, 9), make(chan bool)

@@ -61,7 +61,7 @@ func TestAnOperationThatNobodyCarriesOut(t *testing.T) {
 	path := fmt.Sprintf("operation?id=%d", planned.ID)
 	const orphan = "No live process runs ops.Runner"
 	s.reads("a plan", path, texts{[]string{orphan, "It begins after ten seconds"}, nil})
-	testapp.Must[ops.Operation](t)(s.session().Start(t.Context(), planned.ID, ops.StartOptions{Reason: "because", Rate: 100, Canary: 10}))
+	testapp.Must[ops.Operation](t)(s.session().Operations().Start(t.Context(), planned.ID, ops.StartOptions{Reason: "because", Rate: 100, Canary: 10}))
 	s.reads("one that begins", path, texts{[]string{"It begins in 59 min", orphan, "10 go first", "as undone"}, []string{"Remaining", "without a trace", "went first"}})
 	begins := func(in time.Duration) {
 		s.exec("UPDATE message_operations SET starts_at = ? WHERE id = ?", bun.Safe(testapp.In(s.db, in)), planned.ID)

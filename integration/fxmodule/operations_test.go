@@ -32,18 +32,18 @@ func TestFxCarriesOutOperations(t *testing.T) {
 	if _, err := producer.Produce(ctx, db, order{}); err != nil {
 		t.Fatal(err)
 	}
-	poisoned := func() int { return testapp.Must[int](t)(s.CountPoisoned(ctx, poison.Filter{Consumer: "c"})) }
+	poisoned := func() int { return testapp.Must[int](t)(s.Poisoned().Count(ctx, poison.Filter{Consumer: "c"})) }
 	testapp.Eventually(t, "it is poisoned", func() bool { return poisoned() == 1 })
 	var o ops.Operation
 	var err error
 	testapp.Eventually(t, "it is older than the plan", func() bool { // SQLite counts milliseconds
-		o, err = s.Plan(ctx, ops.Discard, ops.Target{Poisoned: &poison.Filter{Consumer: "c"}})
+		o, err = s.Operations().Plan(ctx, ops.Discard, ops.Target{Poisoned: &poison.Filter{Consumer: "c"}})
 		return !errors.Is(err, ops.ErrNoMatch)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = testapp.Must[ops.Operation](t)(s.Start(ctx, o.ID, ops.StartOptions{Reason: "never"}))
+	_ = testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, o.ID, ops.StartOptions{Reason: "never"}))
 	testapp.Eventually(t, "it is discarded", func() bool { return poisoned() == 0 })
 	if err := fx.New(fx.Supply(db), fxmodule.Module, fx.Supply(&ops.Config{}), fx.NopLogger).Err(); err == nil {
 		t.Error("a pointer to a configuration: got no error")

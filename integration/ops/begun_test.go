@@ -20,7 +20,7 @@ func TestWhatIsBegunCanBeClosed(t *testing.T) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		a.ProduceMany(1)
 		s := serviceOf(t, db, a.Registry).As(someone(ops.Administrator))
-		if _, err := s.Cancel(t.Context(), "why", int64(a.Count("SELECT MAX(id) FROM consumer_messages"))); err != nil {
+		if _, err := s.Messages().Cancel(t.Context(), "why", int64(a.Count("SELECT MAX(id) FROM consumer_messages"))); err != nil {
 			t.Fatal(err)
 		}
 		id := int64(a.Count("SELECT MAX(id) FROM message_operations"))
@@ -29,7 +29,7 @@ func TestWhatIsBegunCanBeClosed(t *testing.T) {
 			a.Exec("UPDATE message_operations SET state = 'started', finished_at = NULL, created_at = "+testapp.In(db, -ago)+" WHERE id = ?", id)
 		}
 		begun(9 * time.Minute)
-		if o, err := s.Stop(t.Context(), "it must be dead", id); !errors.Is(err, ops.ErrInvalidState) || o.State != ops.Started {
+		if o, err := s.Operations().Stop(t.Context(), "it must be dead", id); !errors.Is(err, ops.ErrInvalidState) || o.State != ops.Started {
 			t.Errorf("within ten minutes: got %+v, error %v, want it as it was", o, err)
 		}
 		begun(11 * time.Minute)
@@ -43,10 +43,10 @@ func TestWhatIsBegunCanBeClosed(t *testing.T) {
 		if !stands() {
 			t.Error("want the doctor to find it")
 		}
-		if _, err := serviceOf(t, db, a.Registry).As(someone(ops.Viewer)).Stop(t.Context(), "", id); !errors.Is(err, ops.ErrForbidden) {
+		if _, err := serviceOf(t, db, a.Registry).As(someone(ops.Viewer)).Operations().Stop(t.Context(), "", id); !errors.Is(err, ops.ErrForbidden) {
 			t.Errorf("by a viewer: got error %v, want ErrForbidden", err)
 		}
-		if o, err := s.Stop(t.Context(), "it is done", id); err != nil || o.State != ops.Stopped || o.FinishedAt.IsZero() || o.Note != "stopped by ada: it is done" {
+		if o, err := s.Operations().Stop(t.Context(), "it is done", id); err != nil || o.State != ops.Stopped || o.FinishedAt.IsZero() || o.Note != "stopped by ada: it is done" {
 			t.Errorf("got %+v, error %v, want it closed", o, err)
 		}
 		if stands() {
@@ -66,17 +66,17 @@ func TestAllowIsAskedOfTheNamed(t *testing.T) {
 			err  error
 			want error
 		}{
-			"minutes of c":    {testapp.Second(narrow.Minutes(t.Context(), time.Hour, "c")), nil},
-			"minutes of d":    {testapp.Second(narrow.Minutes(t.Context(), time.Hour, "d")), ops.ErrForbidden},
-			"minutes of both": {testapp.Second(narrow.Minutes(t.Context(), time.Hour, "c", "d")), ops.ErrForbidden},
-			"crashes of c's":  {testapp.Second(narrow.Crashes(t.Context(), 1, 10)), nil},
-			"crashes of d's":  {testapp.Second(narrow.Crashes(t.Context(), 2, 10)), ops.ErrForbidden},
+			"minutes of c":    {testapp.Second(narrow.Consumers().Minutes(t.Context(), time.Hour, "c")), nil},
+			"minutes of d":    {testapp.Second(narrow.Consumers().Minutes(t.Context(), time.Hour, "d")), ops.ErrForbidden},
+			"minutes of both": {testapp.Second(narrow.Consumers().Minutes(t.Context(), time.Hour, "c", "d")), ops.ErrForbidden},
+			"crashes of c's":  {testapp.Second(narrow.Messages().Crashes(t.Context(), 1, 10)), nil},
+			"crashes of d's":  {testapp.Second(narrow.Messages().Crashes(t.Context(), 2, 10)), ops.ErrForbidden},
 		} {
 			if !errors.Is(test.err, test.want) {
 				t.Errorf("%s: got error %v, want %v", what, test.err, test.want)
 			}
 		}
-		if found := testapp.Must[[]admin.Crash](t)(narrow.Crashes(t.Context(), 1, 10)); len(found) != 1 || found[0].Consumer != "c" {
+		if found := testapp.Must[[]admin.Crash](t)(narrow.Messages().Crashes(t.Context(), 1, 10)); len(found) != 1 || found[0].Consumer != "c" {
 			t.Errorf("got %+v, want the one", found)
 		}
 	})

@@ -88,7 +88,7 @@ func BenchmarkService(b *testing.B) {
 	testdb.EachBenchmark(b, func(b *testing.B, db *bun.DB) {
 		d, rows := crowded(b, db)
 		s, ctx := d.As(someone(ops.Administrator)), context.WithoutCancel(b.Context())
-		wanted, _, err := s.Messages(ctx, admin.Filter{Consumer: "consumer-07"}, admin.Page{})
+		wanted, _, err := s.Messages().List(ctx, admin.Filter{Consumer: "consumer-07"}, admin.Page{})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -97,23 +97,23 @@ func BenchmarkService(b *testing.B) {
 			look func() error
 		}{
 			{"page", func() error {
-				_, _, err := s.Messages(ctx, admin.Filter{Consumer: "consumer-07"}, admin.Page{})
+				_, _, err := s.Messages().List(ctx, admin.Filter{Consumer: "consumer-07"}, admin.Page{})
 				return err
 			}},
 			{"rare", func() error {
-				_, _, err := s.Messages(ctx, admin.Filter{Retrying: true}, admin.Page{})
+				_, _, err := s.Messages().List(ctx, admin.Filter{Retrying: true}, admin.Page{})
 				return err
 			}},
-			{"explain", func() error { return testapp.Second(s.Explain(ctx, wanted[0].ID)) }},
-			{"groups", func() error { _, _, err := s.PoisonGroups(ctx, ""); return err }},
+			{"explain", func() error { return testapp.Second(s.Messages().Explain(ctx, wanted[0].ID)) }},
+			{"groups", func() error { _, _, err := s.Poisoned().Groups(ctx, ""); return err }},
 			{"poisoned", func() error {
-				_, _, err := s.PoisonedMessages(ctx, poison.Filter{Consumer: "consumer-07"}, admin.Page{})
+				_, _, err := s.Poisoned().List(ctx, poison.Filter{Consumer: "consumer-07"}, admin.Page{})
 				return err
 			}},
 			{"find", func() error {
 				var place admin.Cursor
 				for {
-					found, next, err := s.Find(ctx, admin.Search{MessageID: wanted[len(wanted)-1].MessageID}, place)
+					found, next, err := s.Messages().Find(ctx, admin.Search{MessageID: wanted[len(wanted)-1].MessageID}, place)
 					if err != nil || len(found) > 0 {
 						return err
 					}
@@ -124,7 +124,7 @@ func BenchmarkService(b *testing.B) {
 				}
 			}},
 			{"preview", func() error {
-				return testapp.Second(s.Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "consumer-07"}}))
+				return testapp.Second(s.Operations().Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "consumer-07"}}))
 			}},
 		}
 		for _, l := range looks {
@@ -175,15 +175,15 @@ func benchUndo(b *testing.B, db *bun.DB, poisoned int) {
 	defer running(b, d)()
 	s, ctx, tried := d.As(someone(ops.Administrator)), context.WithoutCancel(b.Context()), 0
 	for found := 0; found < undone; tried++ {
-		o, err := s.Plan(ctx, ops.Discard, ops.Target{Poisoned: &poison.Filter{Consumer: "consumer-03"}})
+		o, err := s.Operations().Plan(ctx, ops.Discard, ops.Target{Poisoned: &poison.Filter{Consumer: "consumer-03"}})
 		if err == nil {
-			o, err = s.Start(ctx, o.ID, ops.StartOptions{Rate: 1, Canary: -1, Reason: "bench"})
+			o, err = s.Operations().Start(ctx, o.ID, ops.StartOptions{Rate: 1, Canary: -1, Reason: "bench"})
 		}
 		if err != nil {
 			b.Fatal(err)
 		}
 		<-time.After(undoWindow * time.Duration(found) / undone / 2)
-		switch _, err := s.Undo(ctx, "", o.ID); {
+		switch _, err := s.Operations().Undo(ctx, "", o.ID); {
 		case err == nil:
 			found++
 		case !errors.Is(err, ops.ErrBusy) && !errors.Is(err, ops.ErrInvalidState):
@@ -217,12 +217,12 @@ func benchRequeue(b *testing.B, d *ops.Service, s *ops.Session, target ops.Targe
 	b.Helper()
 	defer running(b, d)()
 	ctx := context.WithoutCancel(b.Context())
-	o, err := s.Plan(ctx, ops.Requeue, target)
+	o, err := s.Operations().Plan(ctx, ops.Requeue, target)
 	if err == nil {
-		o, err = s.Start(ctx, o.ID, ops.StartOptions{Rate: rate, Canary: -1, Reason: "bench"})
+		o, err = s.Operations().Start(ctx, o.ID, ops.StartOptions{Rate: rate, Canary: -1, Reason: "bench"})
 	}
 	for began := time.Now(); err == nil && o.State != ops.Done; <-time.After(20 * time.Millisecond) {
-		now, failed := s.Operation(ctx, o.ID)
+		now, failed := s.Operations().Get(ctx, o.ID)
 		if failed == nil {
 			o = now
 		} else if !errors.Is(failed, ops.ErrBusy) {

@@ -46,7 +46,7 @@ func TestCheck(t *testing.T) {
 		}
 		a.ProduceMany(1)
 		seen(a, db, "stuck", 0, `{"every": 15000000000, "stuck": ["c"]}`)
-		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), planned(t, s, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}}).ID, ops.StartOptions{Reason: "why"}))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), planned(t, s, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}}).ID, ops.StartOptions{Reason: "why"}))
 		a.Exec("UPDATE message_operations SET state = 'paused', note = 'a secret'")
 		all := check()
 		wantFinding(t, all, "consumers", ops.Critical, "c: ", "no live process takes them")
@@ -161,7 +161,7 @@ func TestABusyDatabase(t *testing.T) {
 		exec("BEGIN")
 		exec(lock)
 		defer exec(unlock)
-		if _, _, err := s.PoisonGroups(t.Context(), "c"); !errors.Is(err, ops.ErrBusy) {
+		if _, _, err := s.Poisoned().Groups(t.Context(), "c"); !errors.Is(err, ops.ErrBusy) {
 			t.Errorf("got error %v, want ErrBusy", err)
 		}
 	})
@@ -182,7 +182,7 @@ func TestDoctorFindsWhatTheCheckFinds(t *testing.T) {
 		seen(a, db, "stuck", 0, `{"every": 15000000000, "stuck": ["c"]}`)
 		seen(a, db, "closed", 0, `{"every": 15000000000, "open_circuits": ["c"]}`)
 		s := serviceOf(t, db, keyed.Registry).As(someone(ops.Administrator))
-		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), planned(t, s, ops.Requeue, ofConsumer("c")).ID, ops.StartOptions{Reason: "why"}))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), planned(t, s, ops.Requeue, ofConsumer("c")).ID, ops.StartOptions{Reason: "why"}))
 		a.Exec("UPDATE message_operations SET state = 'paused'")
 		if !isMariaDB(db) {
 			a.Exec("INSERT INTO event_subscriptions (name, version, shard, shards, filter, position, status, next_at, moved_at) VALUES ('p', 2, 3, 4, '', 17, 'halted', " + testapp.In(db, 0) + ", " + testapp.In(db, 0) + ")")
@@ -224,7 +224,7 @@ func TestCheckOfOperations(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
 		s := serviceOf(t, db, a.Registry).As(someone(ops.Administrator))
-		o := testapp.Must[ops.Operation](t)(s.Start(t.Context(), planned(t, s, ops.Requeue, ofConsumer("c")).ID, ops.StartOptions{Reason: "why"}))
+		o := testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), planned(t, s, ops.Requeue, ofConsumer("c")).ID, ops.StartOptions{Reason: "why"}))
 		for _, test := range []struct {
 			state string
 			ago   time.Duration
@@ -244,7 +244,7 @@ func TestCheckOfOperations(t *testing.T) {
 			}
 			a.Exec("UPDATE message_operations SET state = ?, starts_at = "+testapp.In(db, -test.ago), test.state)
 			viewer := serviceOf(t, db, a.Registry).As(someone(ops.Viewer))
-			if got := testapp.Must[bool](t)(viewer.HasRunner(t.Context())); got != test.lives {
+			if got := testapp.Must[bool](t)(viewer.Operations().HasRunner(t.Context())); got != test.lives {
 				t.Errorf("%+v: carried: got %t", test, got)
 			}
 			all := testapp.Must[[]ops.Finding](t)(viewer.Check(t.Context()))

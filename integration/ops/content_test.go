@@ -39,29 +39,29 @@ func everything(t *testing.T, s *ops.Session) string {
 		shown.Write(append(text, '\n'))
 	}
 	first := func(value any, _ any, err error) { t.Helper(); add(value, err) }
-	pending, _, err := s.Messages(ctx, admin.Filter{}, admin.Page{})
+	pending, _, err := s.Messages().List(ctx, admin.Filter{}, admin.Page{})
 	add(pending, err)
 	for _, m := range pending {
-		add(s.Message(ctx, m.ID))
-		add(s.Explain(ctx, m.ID))
+		add(s.Messages().Get(ctx, m.ID))
+		add(s.Messages().Explain(ctx, m.ID))
 	}
-	poisoned, _, err := s.PoisonedMessages(ctx, poison.Filter{}, admin.Page{})
+	poisoned, _, err := s.Poisoned().List(ctx, poison.Filter{}, admin.Page{})
 	add(poisoned, err)
 	for _, m := range poisoned {
-		add(s.PoisonedMessage(ctx, m.ID))
+		add(s.Poisoned().Get(ctx, m.ID))
 	}
-	schedules, _, err := s.Schedules(ctx, schedule.Filter{}, admin.Page{})
+	schedules, _, err := s.Schedules().List(ctx, schedule.Filter{}, admin.Page{})
 	add(schedules, err)
 	for _, m := range schedules {
-		add(s.Schedule(ctx, m.ID))
+		add(s.Schedules().Get(ctx, m.ID))
 	}
-	first(s.PoisonGroups(ctx, ""))
-	add(s.Failures(ctx, "", 100))
+	first(s.Poisoned().Groups(ctx, ""))
+	add(s.Consumers().Failures(ctx, "", 100))
 	add(s.Overview(ctx))
-	add(s.Projections(ctx))
-	first(s.Operations(ctx, admin.Page{}))
-	var exported []ops.Poisoned
-	_, err = s.Export(ctx, "look", poison.Filter{}, func(m ops.Poisoned) error {
+	add(s.Projections().List(ctx))
+	first(s.Operations().List(ctx, admin.Page{}))
+	var exported []ops.PoisonedMessage
+	_, err = s.Poisoned().Export(ctx, "look", poison.Filter{}, func(m ops.PoisonedMessage) error {
 		exported = append(exported, m)
 		return nil
 	})
@@ -151,19 +151,19 @@ func TestNoEditOfWhatIsHidden(t *testing.T) {
 		}
 		s := serviceOf(t, db, a.Registry, covering).As(someone(ops.Administrator))
 		for what, err := range map[string]error{
-			"edit":  s.EditAndRequeue(ctx, "why", id, []byte(`{"id":"new"}`)),
-			"check": testapp.Second(s.CheckEdit(ctx, id, []byte(`{"id":"new"}`))),
+			"edit":  s.Poisoned().EditAndRequeue(ctx, "why", id, []byte(`{"id":"new"}`)),
+			"check": testapp.Second(s.Poisoned().CheckEdit(ctx, id, []byte(`{"id":"new"}`))),
 		} {
 			if !errors.Is(err, ops.ErrRedacted) {
 				t.Errorf("%s: got error %v, want ErrRedacted", what, err)
 			}
 		}
 		s = serviceOf(t, db, a.Registry).As(someone(ops.Administrator))
-		edit, err := s.CheckEdit(ctx, id, []byte(`{"idd":"new"}`))
+		edit, err := s.Poisoned().CheckEdit(ctx, id, []byte(`{"idd":"new"}`))
 		if err != nil || len(edit.Unknown) != 1 {
 			t.Errorf("check: got %+v, error %v, want one unknown field", edit, err)
 		}
-		if err := s.EditAndRequeue(ctx, "typo", id, []byte(`{"id":"new"}`)); err != nil || len(a.Poisoned()) != 0 {
+		if err := s.Poisoned().EditAndRequeue(ctx, "typo", id, []byte(`{"id":"new"}`)); err != nil || len(a.Poisoned()) != 0 {
 			t.Errorf("edit: got error %v and %d poisoned, want it requeued", err, len(a.Poisoned()))
 		}
 	})

@@ -83,7 +83,7 @@ func TestAnOperationThatEndsProcessesIsPaused(t *testing.T) {
 		}
 		s := service.As(someone(ops.Administrator))
 		o := planned(t, s, ops.Rebuild, ops.Target{Projection: "balances"})
-		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Reason: "columns were added"}))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "columns were added"}))
 		isPaused := func() bool { return operationOf(t, s, o.ID).State == ops.Paused }
 		if died := dies(t, db, dsn, o.ID, 5, isPaused); died != 3 {
 			t.Errorf("got %d processes that died, want 3", died)
@@ -91,7 +91,7 @@ func TestAnOperationThatEndsProcessesIsPaused(t *testing.T) {
 		if got := operationOf(t, s, o.ID); got.State != ops.Paused || got.Note != "paused after 3 processes died while they ran it" {
 			t.Errorf("got %s, %q, want paused, and why", got.State, got.Note)
 		}
-		_ = testapp.Must[ops.Operation](t)(s.Continue(t.Context(), "it is mended", o.ID))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Resume(t.Context(), "it is mended", o.ID))
 		if died := dies(t, db, dsn, o.ID, 1, isPaused); died != 1 {
 			t.Error("the operation is not tried again after it was continued")
 		}

@@ -42,16 +42,16 @@ func TestDecisionsAreInTheAudit(t *testing.T) {
 		s, bob, ctx := d.As(someone(ops.Administrator)), d.As(ops.Principal{Name: "bob", Role: ops.Administrator}), t.Context()
 		start := func(action ops.Action) ops.Operation {
 			t.Helper()
-			return testapp.Must[ops.Operation](t)(s.Start(ctx, planned(t, s, action, ofConsumer("c")).ID, ops.StartOptions{Reason: "why"}))
+			return testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, planned(t, s, action, ofConsumer("c")).ID, ops.StartOptions{Reason: "why"}))
 		}
 		o, other := start(ops.Discard), start(ops.Requeue)
 		decide := map[string]func() error{
-			"set_operation_rate": func() error { return testapp.Second(bob.SetRate(ctx, "slower", o.ID, 7)) },
-			"stop_operation":     func() error { return testapp.Second(bob.Stop(ctx, "enough", o.ID)) },
-			"undo_operation":     func() error { return testapp.Second(bob.Undo(ctx, "a mistake", other.ID)) },
+			"set_operation_rate": func() error { return testapp.Second(bob.Operations().SetRate(ctx, "slower", o.ID, 7)) },
+			"stop_operation":     func() error { return testapp.Second(bob.Operations().Stop(ctx, "enough", o.ID)) },
+			"undo_operation":     func() error { return testapp.Second(bob.Operations().Undo(ctx, "a mistake", other.ID)) },
 			"resume_operation": func() error {
 				a.Exec("UPDATE message_operations SET state = 'paused' WHERE id = ?", o.ID)
-				return testapp.Second(bob.Continue(ctx, "it is mended", o.ID))
+				return testapp.Second(bob.Operations().Resume(ctx, "it is mended", o.ID))
 			},
 		}
 		order := []string{"set_operation_rate", "resume_operation", "stop_operation", "undo_operation"}
@@ -74,7 +74,7 @@ func TestDecisionsAreInTheAudit(t *testing.T) {
 				t.Errorf("%s: the audit was told %+v", what, told)
 			}
 		}
-		log, _, err := s.Operations(ctx, admin.Page{Size: 4})
+		log, _, err := s.Operations().List(ctx, admin.Page{Size: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,11 +110,11 @@ func TestPlansExpire(t *testing.T) {
 			t.Errorf("a plan that has expired: got already %d, want none", later.Preview.Duplicate)
 		}
 		fresh := planned(t, ada, ops.Discard, ofConsumer("c"))
-		started := testapp.Must[ops.Operation](t)(ada.Start(ctx, fresh.ID, ops.StartOptions{Reason: "why"}))
-		if same, err := ada.Start(ctx, fresh.ID, ops.StartOptions{Reason: "why"}); !errors.Is(err, ops.ErrInProgress) || same.ID != started.ID || same.State != ops.Waiting {
+		started := testapp.Must[ops.Operation](t)(ada.Operations().Start(ctx, fresh.ID, ops.StartOptions{Reason: "why"}))
+		if same, err := ada.Operations().Start(ctx, fresh.ID, ops.StartOptions{Reason: "why"}); !errors.Is(err, ops.ErrInProgress) || same.ID != started.ID || same.State != ops.Waiting {
 			t.Errorf("started twice: got %+v and error %v, want the same and ErrInProgress", same, err)
 		}
-		if p := testapp.Must[ops.Preview](t)(bob.Preview(ctx, ops.Discard, ofConsumer("c"))); p.Duplicate != started.ID || p.At.IsZero() || p.Incomplete {
+		if p := testapp.Must[ops.Preview](t)(bob.Operations().Preview(ctx, ops.Discard, ofConsumer("c"))); p.Duplicate != started.ID || p.At.IsZero() || p.Incomplete {
 			t.Errorf("while it is under way: got %+v, want already %d", p, started.ID)
 		}
 		a.Exec("UPDATE message_operations SET created_at = " + testapp.In(db, -61*time.Minute))
@@ -141,8 +141,8 @@ func TestAllowIsAskedOfEach(t *testing.T) {
 			}
 			return found
 		}
-		only := func(consumer string) func(ops.Poisoned) error {
-			return func(m ops.Poisoned) error {
+		only := func(consumer string) func(ops.PoisonedMessage) error {
+			return func(m ops.PoisonedMessage) error {
 				if m.Consumer != consumer {
 					t.Errorf("export: got %+v, want those of %s only", m, consumer)
 				}
@@ -151,35 +151,35 @@ func TestAllowIsAskedOfEach(t *testing.T) {
 		}
 		everything := ops.Target{Poisoned: &poison.Filter{}}
 		o := planned(t, all, ops.Discard, everything)
-		_ = testapp.Must[ops.Operation](t)(all.Start(ctx, o.ID, ops.StartOptions{Reason: "why"}))
+		_ = testapp.Must[ops.Operation](t)(all.Operations().Start(ctx, o.ID, ops.StartOptions{Reason: "why"}))
 		poisoned, pending := append(ids("poisoned_messages", "c")[:1], ids("poisoned_messages", "d")[0]), append(ids("consumer_messages", "c"), ids("consumer_messages", "d")...)
 		for what, err := range map[string]error{
-			"requeue":     testapp.Second(narrow.Requeue(ctx, "", poisoned...)),
-			"discard":     testapp.Second(narrow.Discard(ctx, "", poisoned...)),
-			"edit":        narrow.EditAndRequeue(ctx, "", poisoned[1], []byte("{}")),
-			"cancel":      testapp.Second(narrow.Cancel(ctx, "", pending...)),
-			"run now":     testapp.Second(narrow.RunMessages(ctx, "", pending...)),
-			"reschedule":  testapp.Second(narrow.Reschedule(ctx, "", time.Now(), pending...)),
-			"plan":        testapp.Second(narrow.Plan(ctx, ops.Requeue, everything)),
-			"plan of d":   testapp.Second(narrow.Plan(ctx, ops.Requeue, ofConsumer("d"))),
-			"plan cancel": testapp.Second(narrow.Plan(ctx, ops.Cancel, ops.Target{Pending: &admin.Filter{}})),
-			"plan of ids": testapp.Second(narrow.Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{IDs: poisoned}})),
-			"export":      testapp.Second(narrow.Export(ctx, "", poison.Filter{}, only("c"))),
-			"undo":        testapp.Second(narrow.Undo(ctx, "", o.ID)),
-			"stop":        testapp.Second(narrow.Stop(ctx, "", o.ID)),
-			"set rate":    testapp.Second(narrow.SetRate(ctx, "", o.ID, 5)),
+			"requeue":     testapp.Second(narrow.Poisoned().Requeue(ctx, "", poisoned...)),
+			"discard":     testapp.Second(narrow.Poisoned().Discard(ctx, "", poisoned...)),
+			"edit":        narrow.Poisoned().EditAndRequeue(ctx, "", poisoned[1], []byte("{}")),
+			"cancel":      testapp.Second(narrow.Messages().Cancel(ctx, "", pending...)),
+			"run now":     testapp.Second(narrow.Messages().RunNow(ctx, "", pending...)),
+			"reschedule":  testapp.Second(narrow.Messages().Reschedule(ctx, "", time.Now(), pending...)),
+			"plan":        testapp.Second(narrow.Operations().Plan(ctx, ops.Requeue, everything)),
+			"plan of d":   testapp.Second(narrow.Operations().Plan(ctx, ops.Requeue, ofConsumer("d"))),
+			"plan cancel": testapp.Second(narrow.Operations().Plan(ctx, ops.Cancel, ops.Target{Pending: &admin.Filter{}})),
+			"plan of ids": testapp.Second(narrow.Operations().Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{IDs: poisoned}})),
+			"export":      testapp.Second(narrow.Poisoned().Export(ctx, "", poison.Filter{}, only("c"))),
+			"undo":        testapp.Second(narrow.Operations().Undo(ctx, "", o.ID)),
+			"stop":        testapp.Second(narrow.Operations().Stop(ctx, "", o.ID)),
+			"set rate":    testapp.Second(narrow.Operations().SetRate(ctx, "", o.ID, 5)),
 		} {
 			if !errors.Is(err, ops.ErrForbidden) {
 				t.Errorf("%s: got error %v, want ErrForbidden", what, err)
 			}
 		}
 		for what, err := range map[string]error{
-			"requeue of c": testapp.Second(narrow.Requeue(ctx, "", poisoned[0])),
-			"plan of c":    testapp.Second(narrow.Plan(ctx, ops.Requeue, ofConsumer("c"))),
-			"plan of ids":  testapp.Second(narrow.Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{IDs: ids("poisoned_messages", "c")}})),
-			"run c":        testapp.Second(narrow.RunMessages(ctx, "", ids("consumer_messages", "c")...)),
-			"export of c":  testapp.Second(narrow.Export(ctx, "", poison.Filter{Consumer: "c"}, only("c"))),
-			"undo by all":  testapp.Second(all.Undo(ctx, "", o.ID)),
+			"requeue of c": testapp.Second(narrow.Poisoned().Requeue(ctx, "", poisoned[0])),
+			"plan of c":    testapp.Second(narrow.Operations().Plan(ctx, ops.Requeue, ofConsumer("c"))),
+			"plan of ids":  testapp.Second(narrow.Operations().Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{IDs: ids("poisoned_messages", "c")}})),
+			"run c":        testapp.Second(narrow.Messages().RunNow(ctx, "", ids("consumer_messages", "c")...)),
+			"export of c":  testapp.Second(narrow.Poisoned().Export(ctx, "", poison.Filter{Consumer: "c"}, only("c"))),
+			"undo by all":  testapp.Second(all.Operations().Undo(ctx, "", o.ID)),
 		} {
 			if err != nil {
 				t.Errorf("%s: %v", what, err)
@@ -205,7 +205,7 @@ func TestPreviewsHaveTheirOwnRoom(t *testing.T) {
 		var all sync.WaitGroup
 		for range 2 {
 			all.Go(func() {
-				o, err := s.Plan(t.Context(), ops.Discard, ops.Target{Poisoned: &poison.Filter{}})
+				o, err := s.Operations().Plan(t.Context(), ops.Discard, ops.Target{Poisoned: &poison.Filter{}})
 				if err != nil || !o.Preview.Incomplete || !o.Preview.More || o.Preview.UpTo != 6 || o.Target.Poisoned.PoisonedBefore.IsZero() || len(o.Preview.Consumers) != 2 {
 					t.Errorf("got %+v with %+v, error %v, want it bounded and pinned", o, o.Preview, err)
 				}
@@ -214,7 +214,7 @@ func TestPreviewsHaveTheirOwnRoom(t *testing.T) {
 		<-counting
 		<-counting
 		for range 4 {
-			if _, _, err := s.PoisonGroups(t.Context(), ""); err != nil {
+			if _, _, err := s.Poisoned().Groups(t.Context(), ""); err != nil {
 				t.Errorf("who looks meanwhile: got error %v", err)
 			}
 		}

@@ -369,7 +369,7 @@ func TestDoctorLooksAtPauses(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		s := serviceOf(t, db, a.Registry).As(someone(ops.Operator))
-		if err := s.Pause(t.Context(), "c", "burns"); err != nil {
+		if err := s.Consumers().Pause(t.Context(), "c", "burns"); err != nil {
 			t.Fatal(err)
 		}
 		a.ProduceMany(3)
@@ -388,7 +388,7 @@ func TestDoctorLooksAtOperations(t *testing.T) {
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
 		s := serviceOf(t, db, a.Registry).As(someone(ops.Administrator))
 		o := planned(t, s, ops.Requeue, ofConsumer("c"))
-		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Reason: "fixed"}))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "fixed"}))
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "operations", ops.OK)
 		for columns, says := range map[string]string{
 			"state = 'paused'": "stopped itself",

@@ -83,12 +83,12 @@ func TestKilledRunners(t *testing.T) {
 		a, _ := testapp.NewPoisoned(t, db, n, testapp.Consumed("c"))
 		s := serviceOf(t, db, a.Registry).As(someone(ops.Administrator))
 		o := planned(t, s, ops.Requeue, ofConsumer("c"))
-		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 100, Canary: -1, Reason: "all of them"}))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 100, Canary: -1, Reason: "all of them"}))
 		killed := 0
 		for ; killed < kills && operationOf(t, s, o.ID).State != ops.Done; killed++ {
 			killOne(t, a, dsn, o.ID)
 		}
-		_ = testapp.Must[ops.Operation](t)(s.SetRate(t.Context(), "", o.ID, 10_000)) // and now to the end
+		_ = testapp.Must[ops.Operation](t)(s.Operations().SetRate(t.Context(), "", o.ID, 10_000)) // and now to the end
 		a.Exec("UPDATE message_operations SET leased_until = "+testapp.In(db, -time.Second)+" WHERE id = ? AND leased_by IS NOT NULL", o.ID)
 		runner(t, serviceOf(t, db, a.Registry))
 		o = awaitState(t, s, o.ID, ops.Done)

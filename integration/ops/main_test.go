@@ -79,7 +79,7 @@ func operationOf(t *testing.T, s *ops.Session, id int64) (o ops.Operation) {
 	t.Helper()
 	testapp.Eventually(t, "it can be looked at", func() bool {
 		var err error
-		if o, err = s.Operation(t.Context(), id); err != nil && !errors.Is(err, ops.ErrBusy) {
+		if o, err = s.Operations().Get(t.Context(), id); err != nil && !errors.Is(err, ops.ErrBusy) {
 			t.Fatal(err)
 		}
 		return err == nil

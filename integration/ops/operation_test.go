@@ -24,7 +24,7 @@ func ofConsumer(name string) ops.Target { return ops.Target{Poisoned: &poison.Fi
 
 func planned(t *testing.T, s *ops.Session, a ops.Action, target ops.Target) ops.Operation {
 	t.Helper()
-	return testapp.Must[ops.Operation](t)(s.Plan(t.Context(), a, target))
+	return testapp.Must[ops.Operation](t)(s.Operations().Plan(t.Context(), a, target))
 }
 
 // TestAnOperation requeues all that was seen, and nothing that came later.
@@ -40,7 +40,7 @@ func TestAnOperation(t *testing.T) {
 			t.Fatalf("planned: got %+v with %+v, want 30 messages up to 30", o, o.Preview)
 		}
 		a.Exec("UPDATE poisoned_messages SET id = 1000, poisoned_at = " + testapp.In(db, time.Minute) + " WHERE id = 7") // which fails later
-		started := testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 1000, Canary: -1, Reason: "fixed"}))
+		started := testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 1000, Canary: -1, Reason: "fixed"}))
 		if started.State != ops.Waiting || started.Reason != "fixed" || started.Rate != 1000 {
 			t.Errorf("started: got %+v", started)
 		}
@@ -63,12 +63,12 @@ func TestTheSameIsStartedOnce(t *testing.T) {
 		for i := range 6 {
 			all.Go(func() {
 				s := d.As(ops.Principal{Name: fmt.Sprintf("ada %d", i), Role: ops.Administrator})
-				o, err := s.Plan(t.Context(), ops.Requeue, ofConsumer("c"))
+				o, err := s.Operations().Plan(t.Context(), ops.Requeue, ofConsumer("c"))
 				if err != nil {
 					t.Errorf("plan: %v", err)
 					return
 				}
-				switch o, err = s.Start(t.Context(), o.ID, ops.StartOptions{Reason: "fixed"}); {
+				switch o, err = s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "fixed"}); {
 				case err == nil:
 					started.Add(o.ID)
 				case errors.Is(err, ops.ErrInProgress):
@@ -84,12 +84,12 @@ func TestTheSameIsStartedOnce(t *testing.T) {
 		}
 		s := d.As(someone(ops.Administrator))
 		other := planned(t, s, ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "c", PayloadType: testapp.Order{}.PayloadType()}})
-		if _, err := s.Start(t.Context(), other.ID, ops.StartOptions{Reason: "fixed"}); err != nil {
+		if _, err := s.Operations().Start(t.Context(), other.ID, ops.StartOptions{Reason: "fixed"}); err != nil {
 			t.Errorf("another target: got %v", err)
 		}
-		testapp.Must[ops.Operation](t)(s.Undo(t.Context(), "", started.Load()))
+		testapp.Must[ops.Operation](t)(s.Operations().Undo(t.Context(), "", started.Load()))
 		again := planned(t, s, ops.Requeue, ofConsumer("c"))
-		if _, err := s.Start(t.Context(), again.ID, ops.StartOptions{Reason: "fixed"}); err != nil {
+		if _, err := s.Operations().Start(t.Context(), again.ID, ops.StartOptions{Reason: "fixed"}); err != nil {
 			t.Errorf("the same once it was undone: got %v", err)
 		}
 	})
@@ -115,7 +115,7 @@ func TestStartsMeet(t *testing.T) {
 			start := func(ctx context.Context, id int64) (ops.Operation, error) {
 				ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 				defer cancel()
-				return s.Start(ctx, id, terms)
+				return s.Operations().Start(ctx, id, terms)
 			}
 			plan := func(consumer string) int64 { return planned(t, s, ops.Requeue, ofConsumer(consumer)).ID }
 
@@ -175,11 +175,11 @@ func TestPreview(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 5, testapp.Consumed("c"))
 		s := serviceOf(t, db, a.Registry).As(someone(ops.Administrator))
-		p := testapp.Must[ops.Preview](t)(s.Preview(t.Context(), ops.Discard, ofConsumer("c")))
+		p := testapp.Must[ops.Preview](t)(s.Operations().Preview(t.Context(), ops.Discard, ofConsumer("c")))
 		if n := a.Count("SELECT count(*) FROM message_operations"); p.Messages != 5 || n != 0 {
 			t.Errorf("got %+v and %d operations, want 5 messages and none", p, n)
 		}
-		if _, err := s.Preview(t.Context(), ops.Discard, ofConsumer("nobody")); !errors.Is(err, ops.ErrNoMatch) {
+		if _, err := s.Operations().Preview(t.Context(), ops.Discard, ofConsumer("nobody")); !errors.Is(err, ops.ErrNoMatch) {
 			t.Errorf("nothing: got %v", err)
 		}
 		found := testapp.Must[[]bus.Tables](t)(s.FindInstallations(t.Context()))
@@ -204,9 +204,9 @@ func TestUndo(t *testing.T) {
 			}
 			o := planned(t, s, ops.Discard, ofConsumer("c"))
 			before := len(a.Poisoned())
-			_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 1, Reason: "no use"}))
+			_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 1, Reason: "no use"}))
 			<-time.After(time.Duration(15+undone) * time.Millisecond)
-			switch after, err := s.Undo(t.Context(), "", o.ID); {
+			switch after, err := s.Operations().Undo(t.Context(), "", o.ID); {
 			case err == nil:
 				undone++
 				if after.State != ops.Undone || after.Changed != 0 || len(a.Poisoned()) != before {
@@ -214,7 +214,7 @@ func TestUndo(t *testing.T) {
 				}
 			case errors.Is(err, ops.ErrInvalidState):
 				done++
-				_, _ = s.Stop(t.Context(), "", o.ID)
+				_, _ = s.Operations().Stop(t.Context(), "", o.ID)
 			default:
 				t.Fatal(err)
 			}
@@ -237,15 +237,15 @@ func TestWhoStarts(t *testing.T) {
 		o := planned(t, ada, ops.Discard, ofConsumer("c"))
 		terms := ops.StartOptions{Reason: "why"}
 		for what, got := range map[string]struct{ err, want error }{
-			"by another":  {testapp.Second(bob.Start(ctx, o.ID, terms)), ops.ErrForbidden},
-			"no reason":   {testapp.Second(ada.Start(ctx, o.ID, ops.StartOptions{})), bus.ErrInvalidOption},
-			"rate":        {testapp.Second(ada.Start(ctx, o.ID, ops.StartOptions{Reason: "why", Rate: -1})), bus.ErrInvalidOption},
-			"canary":      {testapp.Second(ada.Start(ctx, planned(t, ada, ops.Requeue, ofConsumer("c")).ID, ops.StartOptions{Reason: "why", Canary: 501})), bus.ErrInvalidOption},
-			"no such":     {testapp.Second(ada.Start(ctx, 999, terms)), ops.ErrNotFound},
-			"an operator": {testapp.Second(d.As(someone(ops.Operator)).Start(ctx, o.ID, terms)), ops.ErrForbidden},
-			"nothing":     {testapp.Second(ada.Plan(ctx, ops.Discard, ofConsumer("nobody"))), ops.ErrNoMatch},
-			"no target":   {testapp.Second(ada.Plan(ctx, ops.Discard, ops.Target{})), bus.ErrInvalidOption},
-			"no action":   {testapp.Second(ada.Plan(ctx, "dance", ofConsumer("c"))), bus.ErrInvalidOption},
+			"by another":  {testapp.Second(bob.Operations().Start(ctx, o.ID, terms)), ops.ErrForbidden},
+			"no reason":   {testapp.Second(ada.Operations().Start(ctx, o.ID, ops.StartOptions{})), bus.ErrInvalidOption},
+			"rate":        {testapp.Second(ada.Operations().Start(ctx, o.ID, ops.StartOptions{Reason: "why", Rate: -1})), bus.ErrInvalidOption},
+			"canary":      {testapp.Second(ada.Operations().Start(ctx, planned(t, ada, ops.Requeue, ofConsumer("c")).ID, ops.StartOptions{Reason: "why", Canary: 501})), bus.ErrInvalidOption},
+			"no such":     {testapp.Second(ada.Operations().Start(ctx, 999, terms)), ops.ErrNotFound},
+			"an operator": {testapp.Second(d.As(someone(ops.Operator)).Operations().Start(ctx, o.ID, terms)), ops.ErrForbidden},
+			"nothing":     {testapp.Second(ada.Operations().Plan(ctx, ops.Discard, ofConsumer("nobody"))), ops.ErrNoMatch},
+			"no target":   {testapp.Second(ada.Operations().Plan(ctx, ops.Discard, ops.Target{})), bus.ErrInvalidOption},
+			"no action":   {testapp.Second(ada.Operations().Plan(ctx, "dance", ofConsumer("c"))), bus.ErrInvalidOption},
 		} {
 			if !errors.Is(got.err, got.want) {
 				t.Errorf("%s: got error %v, want %v", what, got.err, got.want)
@@ -255,7 +255,7 @@ func TestWhoStarts(t *testing.T) {
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
-				if _, err := ada.Start(ctx, o.ID, terms); err == nil {
+				if _, err := ada.Operations().Start(ctx, o.ID, terms); err == nil {
 					started.Add(1)
 				} else if !errors.Is(err, ops.ErrInProgress) {
 					t.Errorf("got error %v, want ErrInProgress", err)
@@ -268,7 +268,7 @@ func TestWhoStarts(t *testing.T) {
 		}
 		old := planned(t, ada, ops.Discard, ofConsumer("c"))
 		a.Exec("UPDATE message_operations SET created_at = "+testapp.In(db, -11*time.Minute)+" WHERE id = ?", old.ID)
-		if _, err := ada.Start(ctx, old.ID, terms); !errors.Is(err, ops.ErrExpired) || !errors.Is(err, ops.ErrInvalidState) {
+		if _, err := ada.Operations().Start(ctx, old.ID, terms); !errors.Is(err, ops.ErrExpired) || !errors.Is(err, ops.ErrInvalidState) {
 			t.Errorf("an old plan: got error %v, want ErrExpired", err)
 		}
 	})
@@ -283,10 +283,10 @@ func TestLongNames(t *testing.T) {
 		for _, name := range []string{"CN=" + strings.Repeat("ä", 200), "a\x00b", "a\xffb"} {
 			s := d.As(ops.Principal{Name: name, Role: ops.Administrator})
 			id := planned(t, s, ops.Requeue, ofConsumer("c")).ID
-			if _, err := s.Start(t.Context(), id, ops.StartOptions{Reason: "why"}); err != nil {
+			if _, err := s.Operations().Start(t.Context(), id, ops.StartOptions{Reason: "why"}); err != nil {
 				t.Fatal(err)
 			}
-			o, err := s.Undo(t.Context(), "", id)
+			o, err := s.Operations().Undo(t.Context(), "", id)
 			if err != nil || !o.CreatedBy(ops.Principal{Name: name}) || o.CreatedBy(ops.Principal{Name: "eve"}) {
 				t.Errorf("got %+v and %v, want one by whom it is", o, err)
 			}
@@ -311,17 +311,17 @@ func TestCanaries(t *testing.T) {
 		runner(t, d)
 		p := a.Start(testapp.Fast())
 		o := planned(t, s, ops.Requeue, ofConsumer("c"))
-		_ = testapp.Must[ops.Operation](t)(s.Start(ctx, o.ID, ops.StartOptions{Rate: 1000, Canary: 5, Reason: "try"}))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, o.ID, ops.StartOptions{Rate: 1000, Canary: 5, Reason: "try"}))
 		o = awaitState(t, s, o.ID, ops.Paused)
 		if o.Changed != 5 || o.Note == "" || len(a.Poisoned()) != 40 {
 			t.Errorf("got %+v and %d poisoned, want 5 changed, a note, and 40 poisoned", o, len(a.Poisoned()))
 		}
 		fails.Store(false)
-		o = testapp.Must[ops.Operation](t)(s.Continue(ctx, "", o.ID))
+		o = testapp.Must[ops.Operation](t)(s.Operations().Resume(ctx, "", o.ID))
 		o = awaitState(t, s, o.ID, ops.Done)
 		testapp.Eventually(t, "those that were left are done", func() bool { return len(a.Poisoned()) == 5 && len(a.Pending()) == 0 })
 		again := planned(t, s, ops.Requeue, ofConsumer("c"))
-		_ = testapp.Must[ops.Operation](t)(s.Start(ctx, again.ID, ops.StartOptions{Rate: 1000, Canary: 10, Reason: "fewer than canaries"}))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, again.ID, ops.StartOptions{Rate: 1000, Canary: 10, Reason: "fewer than canaries"}))
 		if o = awaitState(t, s, again.ID, ops.Done); o.Changed != 5 {
 			t.Errorf("got %+v, want 5 changed", o)
 		}
@@ -338,7 +338,7 @@ func TestPace(t *testing.T) {
 		s := d.As(someone(ops.Administrator))
 		runner(t, d)
 		o := planned(t, s, ops.Discard, ofConsumer("c"))
-		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 30, Reason: "slowly"}))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 30, Reason: "slowly"}))
 		o = awaitState(t, s, o.ID, ops.Done)
 		if took := o.FinishedAt.Sub(o.StartsAt); took < 1700*time.Millisecond { // it begins with those of a tick
 			t.Errorf("60 at 30/s took %s, want 2 s", took)
@@ -355,7 +355,7 @@ func TestOperationsOutliveTheirRunners(t *testing.T) {
 		d := serviceOf(t, db, a.Registry)
 		s := d.As(someone(ops.Administrator))
 		o := planned(t, s, ops.Requeue, ofConsumer("c"))
-		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 400, Canary: -1, Reason: "all of them"}))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 400, Canary: -1, Reason: "all of them"}))
 		for i := 0; ; i++ {
 			stop := runner(t, serviceOf(t, db, a.Registry))
 			<-time.After(time.Duration(20+i%7*30) * time.Millisecond)
@@ -378,23 +378,23 @@ func TestNotesOfDecisions(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 1, testapp.Consumed("c"))
 		s, ctx := serviceOf(t, db, a.Registry).As(someone(ops.Administrator)), t.Context()
-		started := testapp.Must[ops.Operation](t)(s.Start(ctx, planned(t, s, ops.Discard, ofConsumer("c")).ID, ops.StartOptions{Reason: "void"}))
+		started := testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, planned(t, s, ops.Discard, ofConsumer("c")).ID, ops.StartOptions{Reason: "void"}))
 		pause := func() { a.Exec("UPDATE message_operations SET state = 'paused' WHERE id = ?", started.ID) }
 		a.Exec("UPDATE message_operations SET note = 'it failed' WHERE id = ?", started.ID)
 		pause()
 		const cause, more = "it failed", "; before that: "
-		o := testapp.Must[ops.Operation](t)(s.Continue(ctx, strings.Repeat("mended ", 285), started.ID))
+		o := testapp.Must[ops.Operation](t)(s.Operations().Resume(ctx, strings.Repeat("mended ", 285), started.ID))
 		first := "continued by ada: " + strings.Repeat("mended ", 285)
 		if before, after, found := strings.Cut(o.Note, more); !found || after != cause || !strings.HasPrefix(first, before) || o.Reason != "void" {
 			t.Errorf("continued: got %q for %q, want who and why, and %q", o.Note, o.Reason, cause)
 		}
 		pause()
 		continued := o.Note
-		if o = testapp.Must[ops.Operation](t)(s.Stop(ctx, "enough", started.ID)); o.Note != "stopped by ada: enough"+more+continued || o.Reason != "void" {
+		if o = testapp.Must[ops.Operation](t)(s.Operations().Stop(ctx, "enough", started.ID)); o.Note != "stopped by ada: enough"+more+continued || o.Reason != "void" {
 			t.Errorf("stopped: got %q for %q, want %q added to %q", o.Note, o.Reason, "enough", continued)
 		}
 		for reason, want := range map[string]string{"": "undone by ada", "the wrong ones": "undone by ada: the wrong ones"} {
-			if o = testapp.Must[ops.Operation](t)(s.Undo(ctx, reason, planned(t, s, ops.Discard, ofConsumer("c")).ID)); o.Note != want {
+			if o = testapp.Must[ops.Operation](t)(s.Operations().Undo(ctx, reason, planned(t, s, ops.Discard, ofConsumer("c")).ID)); o.Note != want {
 				t.Errorf("undone for %q: got %q, want %q", reason, o.Note, want)
 			}
 		}
@@ -410,9 +410,9 @@ func TestStop(t *testing.T) {
 		s, ctx := d.As(someone(ops.Administrator)), t.Context()
 		runner(t, d)
 		o := planned(t, s, ops.Discard, ofConsumer("c"))
-		_ = testapp.Must[ops.Operation](t)(s.Start(ctx, o.ID, ops.StartOptions{Rate: 20, Reason: "why"}))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, o.ID, ops.StartOptions{Rate: 20, Reason: "why"}))
 		testapp.Eventually(t, "it has begun", func() bool { return len(a.Poisoned()) < 100 })
-		stopped := testapp.Must[ops.Operation](t)(s.Stop(ctx, "", o.ID))
+		stopped := testapp.Must[ops.Operation](t)(s.Operations().Stop(ctx, "", o.ID))
 		left := len(a.Poisoned())
 		if stopped.State != ops.Stopped || left == 0 || int64(100-left) != stopped.Changed {
 			t.Errorf("got %+v with %d left", stopped, left)
@@ -422,10 +422,10 @@ func TestStop(t *testing.T) {
 			t.Errorf("%d are left later, want %d", now, left)
 		}
 		for what, err := range map[string]error{
-			"undo":     testapp.Second(s.Undo(ctx, "", o.ID)),
-			"start":    testapp.Second(s.Start(ctx, o.ID, ops.StartOptions{Reason: "again"})),
-			"continue": testapp.Second(s.Continue(ctx, "", o.ID)),
-			"rate":     testapp.Second(s.SetRate(ctx, "", o.ID, 5)),
+			"undo":     testapp.Second(s.Operations().Undo(ctx, "", o.ID)),
+			"start":    testapp.Second(s.Operations().Start(ctx, o.ID, ops.StartOptions{Reason: "again"})),
+			"continue": testapp.Second(s.Operations().Resume(ctx, "", o.ID)),
+			"rate":     testapp.Second(s.Operations().SetRate(ctx, "", o.ID, 5)),
 		} {
 			if !errors.Is(err, ops.ErrInvalidState) {
 				t.Errorf("%s: got error %v, want ErrInvalidState", what, err)
@@ -454,18 +454,18 @@ func TestAudit(t *testing.T) {
 		s, ctx := d.As(someone(ops.Administrator)), t.Context()
 		pending := a.Pending()
 		changes := map[string]func() error{
-			"pause":   func() error { return s.Pause(ctx, "c", "burns") },
-			"requeue": func() error { return testapp.Second(s.Requeue(ctx, "fixed", 1, 2)) },
-			"discard": func() error { return testapp.Second(s.Discard(ctx, "old", 3)) },
-			"cancel":  func() error { return testapp.Second(s.Cancel(ctx, "twice", pending[0].ID)) },
-			"resume":  func() error { return s.Resume(ctx, "other", "done") },
+			"pause":   func() error { return s.Consumers().Pause(ctx, "c", "burns") },
+			"requeue": func() error { return testapp.Second(s.Poisoned().Requeue(ctx, "fixed", 1, 2)) },
+			"discard": func() error { return testapp.Second(s.Poisoned().Discard(ctx, "old", 3)) },
+			"cancel":  func() error { return testapp.Second(s.Messages().Cancel(ctx, "twice", pending[0].ID)) },
+			"resume":  func() error { return s.Consumers().Resume(ctx, "other", "done") },
 		}
 		if err := a.Admin().Pause(ctx, db, "other", admin.PauseNote{}); err != nil {
 			t.Fatal(err)
 		}
 		o := planned(t, s, ops.Discard, ofConsumer("c"))
 		refusing.Store(true)
-		_, err := s.Start(ctx, o.ID, ops.StartOptions{Reason: "why"})
+		_, err := s.Operations().Start(ctx, o.ID, ops.StartOptions{Reason: "why"})
 		if now := operationOf(t, s, o.ID); !errors.Is(err, refuse) || now.State != ops.Planned {
 			t.Errorf("start: got error %v and %+v, want the audit's", err, now)
 		}
@@ -484,7 +484,7 @@ func TestAudit(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		log, _, err := s.Operations(ctx, admin.Page{})
+		log, _, err := s.Operations().List(ctx, admin.Page{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,7 @@ func TestOperationsOnWhatIsPending(t *testing.T) {
 			t.Helper()
 			o := planned(t, s, action, target)
 			a.ProduceMany(1) // which comes too late
-			_ = testapp.Must[ops.Operation](t)(s.Start(ctx, o.ID, ops.StartOptions{Rate: 1000, Reason: "why"}))
+			_ = testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, o.ID, ops.StartOptions{Rate: 1000, Reason: "why"}))
 			return awaitState(t, s, o.ID, ops.Done)
 		}
 		tomorrow := time.Now().Add(24 * time.Hour)
@@ -59,7 +59,7 @@ func TestMessagesByID(t *testing.T) {
 		claim := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), a.Registry.Tables()))
 		held := testapp.Must[store.Claim](t)(claim.Claims.Claim(t.Context(), db, store.ClaimRequest{Owner: "o", Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "d", Payload: testapp.Order{}.PayloadType(), Limit: 1}}}))
 		ids := store.Each(a.Pending(), func(m testapp.Row) int64 { return m.ID })
-		found := testapp.Must[[]admin.Message](t)(d.As(someone(ops.Viewer)).MessagesByID(t.Context(), append(ids[1:], ids[3]+1000)...))
+		found := testapp.Must[[]admin.Message](t)(d.As(someone(ops.Viewer)).Messages().ListByID(t.Context(), append(ids[1:], ids[3]+1000)...))
 		for _, m := range found {
 			if holds := m.Claim != nil && m.Claim.ID == held.ID; holds != (m.ID == held.Messages[0].ID) || !slices.Contains(ids[1:], m.ID) || m.Payload != nil {
 				t.Errorf("got %+v, want one of %v that is held if it is %d", m, ids[1:], held.Messages[0].ID)
@@ -69,7 +69,7 @@ func TestMessagesByID(t *testing.T) {
 			t.Errorf("got %+v, want 3", found)
 		}
 		narrow := d.As(ops.Principal{Name: "ada", Role: ops.Viewer, Allow: func(_ ops.Action, consumer string) bool { return consumer != "d" }})
-		if found, err := narrow.MessagesByID(t.Context(), ids...); !errors.Is(err, ops.ErrForbidden) || len(found) != 0 {
+		if found, err := narrow.Messages().ListByID(t.Context(), ids...); !errors.Is(err, ops.ErrForbidden) || len(found) != 0 {
 			t.Errorf("not all are allowed: got %+v and %v, want ErrForbidden", found, err)
 		}
 	})
@@ -88,7 +88,7 @@ func TestOneRunnerAtATime(t *testing.T) {
 		var all []int64
 		for _, filter := range []poison.Filter{{Consumer: "c"}, {PayloadType: "order.placed"}, {}} { // which match the same messages
 			o := planned(t, s, ops.Requeue, ops.Target{Poisoned: &filter})
-			_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 2000, Canary: -1, Reason: "why"}))
+			_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 2000, Canary: -1, Reason: "why"}))
 			all = append(all, o.ID)
 		}
 		runner(t, d)
@@ -115,14 +115,14 @@ func TestWhatComesBackStopsIt(t *testing.T) {
 		s := d.As(someone(ops.Administrator))
 		runner(t, d)
 		a.Start(testapp.Fast())
-		groups, _, err := s.PoisonGroups(t.Context(), "")
+		groups, _, err := s.Poisoned().Groups(t.Context(), "")
 		if err != nil || len(groups) != 1 {
 			t.Fatalf("got %+v, error %v, want one group", groups, err)
 		}
 		target := ofConsumer("c")
 		target.Poisoned.Fingerprint = groups[0].Fingerprint
 		o := planned(t, s, ops.Requeue, target)
-		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 30, Canary: -1, Reason: "hope"}))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 30, Canary: -1, Reason: "hope"}))
 		if o = awaitState(t, s, o.ID, ops.Paused); o.Changed < 20 || o.Changed >= 200 {
 			t.Errorf("got %+v, want it paused on the way", o)
 		}
@@ -137,19 +137,19 @@ func TestExplainWithoutConsumers(t *testing.T) {
 		a.Produce(testapp.Order{})
 		s := serviceOf(t, db, testapp.Must[*bus.Registry](t)(bus.NewRegistry())).As(someone(ops.Administrator))
 		id := int64(a.Count("SELECT MAX(id) FROM consumer_messages"))
-		if e := testapp.Must[admin.Explanation](t)(s.Explain(t.Context(), id)); e.Reason != admin.NoConsumer {
+		if e := testapp.Must[admin.Explanation](t)(s.Messages().Explain(t.Context(), id)); e.Reason != admin.NoConsumer {
 			t.Errorf("with nobody known: got %+v, want no consumer", e)
 		}
 		ago := testapp.In(db, -time.Hour)
 		a.Exec("INSERT INTO message_processes (id, kind, host, pid, program, version, started_at, seen_at, manifest, state) VALUES ('p', 'processor', 'h', 1, 'shop', 'v1', "+ago+", "+ago+", ?, '{}')",
 			`{"consumers":[{"name":"c","payload_types":["order.placed"]}]}`)
-		if e := testapp.Must[admin.Explanation](t)(s.Explain(t.Context(), id)); e.Reason != admin.NoLiveProcess {
+		if e := testapp.Must[admin.Explanation](t)(s.Messages().Explain(t.Context(), id)); e.Reason != admin.NoLiveProcess {
 			t.Errorf("with nobody alive: got %+v, want no live process", e)
 		}
-		if err := s.Pause(t.Context(), "c", "it burns"); err != nil {
+		if err := s.Consumers().Pause(t.Context(), "c", "it burns"); err != nil {
 			t.Fatal(err)
 		}
-		if e := testapp.Must[admin.Explanation](t)(s.Explain(t.Context(), id)); e.Reason != admin.Paused {
+		if e := testapp.Must[admin.Explanation](t)(s.Messages().Explain(t.Context(), id)); e.Reason != admin.Paused {
 			t.Errorf("paused: got %+v, want that", e)
 		}
 	})

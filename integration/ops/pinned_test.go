@@ -40,7 +40,7 @@ func TestAPlanChangesWhatItHasSeen(t *testing.T) {
 			o := planned(t, s, ops.Cancel, ops.Target{Pending: &test.filter})
 			a.Exec("UPDATE consumer_messages SET "+test.differs+" WHERE id = ?", first) // it changes nothing that it does not match any more
 			a.Exec("UPDATE consumer_messages SET "+test.matches+" WHERE id > ?", first)
-			_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Reason: "the first is wrong"}))
+			_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "the first is wrong"}))
 			if after := awaitState(t, s, o.ID, ops.Done); o.Preview.Messages != 1 || after.Changed != 1 || len(a.Pending()) != 5 || a.Count("SELECT count(*) FROM consumer_messages WHERE id = ?", first) != 0 {
 				t.Errorf("%s: %d planned, %d changed, %d left, want 1, 1 and 5", what, o.Preview.Messages, after.Changed, len(a.Pending()))
 			}
@@ -51,7 +51,7 @@ func TestAPlanChangesWhatItHasSeen(t *testing.T) {
 		a.Exec("UPDATE consumer_messages SET consumer_type = 'unseen' WHERE id = ?", late)
 		o := planned(t, s, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}})
 		a.Exec("UPDATE consumer_messages SET consumer_type = 'c' WHERE id = ?", late)
-		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Reason: "why"}))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "why"}))
 		if after := awaitState(t, s, o.ID, ops.Done); o.Preview.Messages != 2 || after.Changed != 2 || len(a.Pending()) != 1 {
 			t.Errorf("a producer that commits late: %d planned, %d changed, %d left, want 2, 2 and 1", o.Preview.Messages, after.Changed, len(a.Pending()))
 		}
@@ -77,7 +77,7 @@ func TestAPlanOfManyIsOfTheFirst(t *testing.T) {
 			{admin.Filter{Consumer: "c"}, false, 10_020},
 		} {
 			o := planned(t, s, ops.RunNow, ops.Target{Pending: &test.filter})
-			_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 100_000, Reason: "why"}))
+			_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 100_000, Reason: "why"}))
 			after := awaitState(t, s, o.ID, ops.Done)
 			if p := after.Preview; p.Messages != 10_000 || !p.More || p.First != test.first || int(after.Changed) != test.changes {
 				t.Errorf("%+v: got %+v and %d changed, want %d", test.filter, p, after.Changed, test.changes)
@@ -112,7 +112,7 @@ func TestOthersAreNotTouched(t *testing.T) {
 		a.Exec("UPDATE consumer_messages SET available_after = " + testapp.In(db, -time.Hour)) // those of the others come to match
 		a.Exec("UPDATE poisoned_messages SET payload_type = ?", order{}.PayloadType())
 		for _, o := range all {
-			_ = testapp.Must[ops.Operation](t)(narrow.Start(t.Context(), o.ID, ops.StartOptions{Reason: "why"}))
+			_ = testapp.Must[ops.Operation](t)(narrow.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "why"}))
 			if after := awaitState(t, narrow, o.ID, ops.Done); o.Preview.Messages != 4 || after.Changed != 4 {
 				t.Errorf("%s: %d planned, %d changed, want 4", o.Action, o.Preview.Messages, after.Changed)
 			}

@@ -42,23 +42,23 @@ func TestThroughAPooler(t *testing.T) {
 			s, ctx := d.As(someone(ops.Administrator)), t.Context()
 			runner(t, d)
 			o := planned(t, s, ops.Requeue, ofConsumer("c"))
-			testapp.Must[ops.Operation](t)(s.Start(ctx, o.ID, ops.StartOptions{Rate: 1000, Canary: 10, Reason: "fixed"}))
+			testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, o.ID, ops.StartOptions{Rate: 1000, Canary: 10, Reason: "fixed"}))
 			if o = awaitState(t, s, o.ID, ops.Done); o.Changed != 300 {
 				t.Errorf("done: got %+v, want 300 changed", o)
 			}
 			testapp.Eventually(t, "all have run", func() bool { return runs.Load() == 300 && len(a.Pending()) == 0 })
 			patient := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour }).As(someone(ops.Administrator))
 			o = planned(t, patient, ops.Discard, ofConsumer("fails"))
-			testapp.Must[ops.Operation](t)(patient.Start(ctx, o.ID, ops.StartOptions{Reason: "no use"}))
-			if o = testapp.Must[ops.Operation](t)(patient.Undo(ctx, "of use", o.ID)); o.State != ops.Undone || len(a.Poisoned()) != 1 {
+			testapp.Must[ops.Operation](t)(patient.Operations().Start(ctx, o.ID, ops.StartOptions{Reason: "no use"}))
+			if o = testapp.Must[ops.Operation](t)(patient.Operations().Undo(ctx, "of use", o.ID)); o.State != ops.Undone || len(a.Poisoned()) != 1 {
 				t.Errorf("undone: got %+v and %d poisoned, want 1", o, len(a.Poisoned()))
 			}
-			groups, _, err := s.PoisonGroups(ctx, "")
+			groups, _, err := s.Poisoned().Groups(ctx, "")
 			if err != nil || len(groups) != 1 {
 				t.Errorf("groups: got %+v, error %v, want one", groups, err)
 			}
-			_, _, listed := s.PoisonedMessages(ctx, poison.Filter{Error: "no"}, admin.Page{})
-			if err := errors.Join(listed, s.Pause(ctx, "c", "wait"), s.Resume(ctx, "c", "go on"), testapp.Second(s.Overview(ctx)), testapp.Second(s.Doctor(ctx)), testapp.Second(s.Check(ctx))); err != nil {
+			_, _, listed := s.Poisoned().List(ctx, poison.Filter{Error: "no"}, admin.Page{})
+			if err := errors.Join(listed, s.Consumers().Pause(ctx, "c", "wait"), s.Consumers().Resume(ctx, "c", "go on"), testapp.Second(s.Overview(ctx)), testapp.Second(s.Doctor(ctx)), testapp.Second(s.Check(ctx))); err != nil {
 				t.Error(err)
 			}
 			p.MustStop()

@@ -60,9 +60,9 @@ func readsOf(of anybody) []read {
 		{"CachedOverview", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Session) error { return testapp.Third(s.CachedOverview(ctx)) }},
 		{"Check", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Check(ctx)) }},
 		{"Doctor", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Doctor(ctx)) }},
-		{"PoisonGroups", "of all", groupReads, func(ctx context.Context, s *ops.Session) error { return testapp.Third(s.PoisonGroups(ctx, "")) }},
+		{"PoisonGroups", "of all", groupReads, func(ctx context.Context, s *ops.Session) error { return testapp.Third(s.Poisoned().Groups(ctx, "")) }},
 		{"PoisonGroups", "of one", groupReads, func(ctx context.Context, s *ops.Session) error {
-			return testapp.Third(s.PoisonGroups(ctx, "consumer-00"))
+			return testapp.Third(s.Poisoned().Groups(ctx, "consumer-00"))
 		}},
 	}
 	add := func(method, what string, look func(ctx context.Context, s *ops.Session) error) {
@@ -70,7 +70,7 @@ func readsOf(of anybody) []read {
 	}
 	messages := func(what string, f admin.Filter) {
 		add("Messages", what, func(ctx context.Context, s *ops.Session) error {
-			return testapp.Third(s.Messages(ctx, f, admin.Page{Size: 1000}))
+			return testapp.Third(s.Messages().List(ctx, f, admin.Page{Size: 1000}))
 		})
 	}
 	messages("all", admin.Filter{})
@@ -92,11 +92,11 @@ func readsOf(of anybody) []read {
 			all = append(all, read{method, what, most + beside, look})
 		}
 		add("PoisonedMessages", what, 0, func(ctx context.Context, s *ops.Session) error {
-			return testapp.Third(s.PoisonedMessages(ctx, f, admin.Page{Size: 1000}))
+			return testapp.Third(s.Poisoned().List(ctx, f, admin.Page{Size: 1000}))
 		})
-		add("CountPoisoned", what, 0, func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.CountPoisoned(ctx, f)) })
+		add("CountPoisoned", what, 0, func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Poisoned().Count(ctx, f)) })
 		add("Preview", what, previewReads-pageReads, func(ctx context.Context, s *ops.Session) error {
-			return unless(ops.ErrNoMatch, testapp.Second(s.Preview(ctx, ops.Requeue, ops.Target{Poisoned: &f})))
+			return unless(ops.ErrNoMatch, testapp.Second(s.Operations().Preview(ctx, ops.Requeue, ops.Target{Poisoned: &f})))
 		})
 	}
 	poisoned("all", pageReads, poison.Filter{})
@@ -113,46 +113,46 @@ func readsOf(of anybody) []read {
 	poisoned("of a rare text", crowd.Poisoned, poison.Filter{Error: "nobody has said this"})
 	poisoned("of a key", crowd.Poisoned, poison.Filter{OrderingKey: "key-1"})
 	all = append(all, read{"Preview", "of few pending messages", 2*crowd.Pending + previewReads, func(ctx context.Context, s *ops.Session) error { // through all parts
-		return testapp.Second(s.Preview(ctx, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "consumer-02", Retrying: true}}))
+		return testapp.Second(s.Operations().Preview(ctx, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "consumer-02", Retrying: true}}))
 	}})
 	id := func(method string, look func(ctx context.Context, s *ops.Session) error) { add(method, "", look) }
-	id("Message", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Message(ctx, of.message)) })
+	id("Message", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Messages().Get(ctx, of.message)) })
 	id("PoisonedMessage", func(ctx context.Context, s *ops.Session) error {
-		return testapp.Second(s.PoisonedMessage(ctx, of.poisoned))
+		return testapp.Second(s.Poisoned().Get(ctx, of.poisoned))
 	})
-	id("Explain", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Explain(ctx, of.message)) })
-	add("Explain", "of one with a key", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Explain(ctx, of.keyed)) })
+	id("Explain", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Messages().Explain(ctx, of.message)) })
+	add("Explain", "of one with a key", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Messages().Explain(ctx, of.keyed)) })
 	id("MessagesByID", func(ctx context.Context, s *ops.Session) error {
-		return testapp.Second(s.MessagesByID(ctx, of.message, of.keyed))
+		return testapp.Second(s.Messages().ListByID(ctx, of.message, of.keyed))
 	})
-	id("ClaimMessages", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.ClaimMessages(ctx, of.claim)) })
-	id("Claims", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Claims(ctx)) })
-	id("Crashes", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Crashes(ctx, 0, 100)) })
-	id("BlockedKeys", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.BlockedKeys(ctx, 100)) })
+	id("ClaimMessages", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Messages().ListClaimed(ctx, of.claim)) })
+	id("Claims", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Consumers().Claims(ctx)) })
+	id("Crashes", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Messages().Crashes(ctx, 0, 100)) })
+	id("BlockedKeys", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Consumers().BlockedKeys(ctx, 100)) })
 	id("Minutes", func(ctx context.Context, s *ops.Session) error {
-		return testapp.Second(s.Minutes(ctx, 48*time.Hour, "consumer-07"))
+		return testapp.Second(s.Consumers().Minutes(ctx, 48*time.Hour, "consumer-07"))
 	})
-	id("Failures", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Failures(ctx, "", 100)) })
+	id("Failures", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Consumers().Failures(ctx, "", 100)) })
 	id("Processes", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Processes(ctx, 24*time.Hour)) })
-	id("HasRunner", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.HasRunner(ctx)) })
+	id("HasRunner", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Operations().HasRunner(ctx)) })
 	id("Schedules", func(ctx context.Context, s *ops.Session) error {
-		return testapp.Third(s.Schedules(ctx, schedule.Filter{}, admin.Page{Size: 1000}))
+		return testapp.Third(s.Schedules().List(ctx, schedule.Filter{}, admin.Page{Size: 1000}))
 	})
-	id("Schedule", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Schedule(ctx, of.schedule)) })
+	id("Schedule", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Schedules().Get(ctx, of.schedule)) })
 	id("Operations", func(ctx context.Context, s *ops.Session) error {
-		return testapp.Third(s.Operations(ctx, admin.Page{Size: 1000}))
+		return testapp.Third(s.Operations().List(ctx, admin.Page{Size: 1000}))
 	})
-	id("Operation", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Operation(ctx, of.operation)) })
-	id("Projections", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Projections(ctx)) })
+	id("Operation", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Operations().Get(ctx, of.operation)) })
+	id("Projections", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Projections().List(ctx)) })
 	id("ParkedEvents", func(ctx context.Context, s *ops.Session) error {
-		return testapp.Second(s.ParkedEvents(ctx, "projection-1", 1, 0, 100))
+		return testapp.Second(s.Projections().Parked(ctx, "projection-1", 1, 0, 100))
 	})
 	id("FindInstallations", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.FindInstallations(ctx)) })
 	id("CheckEdit", func(ctx context.Context, s *ops.Session) error {
-		return unless(bus.ErrNoConsumer, testapp.Second(s.CheckEdit(ctx, of.poisoned, []byte(`{}`))))
+		return unless(bus.ErrNoConsumer, testapp.Second(s.Poisoned().CheckEdit(ctx, of.poisoned, []byte(`{}`))))
 	})
 	return append(all, read{"Find", "", findReads, func(ctx context.Context, s *ops.Session) error {
-		return testapp.Third(s.Find(ctx, admin.Search{MessageID: of.messageID}, admin.Cursor{}))
+		return testapp.Third(s.Messages().Find(ctx, admin.Search{MessageID: of.messageID}, admin.Cursor{}))
 	}})
 }
 

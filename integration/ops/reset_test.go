@@ -41,14 +41,14 @@ func TestAResetThatPanicsPausesItsOperation(t *testing.T) {
 					t.Fatal(err)
 				}
 				session := service.As(ops.Principal{Name: "ada", Role: ops.Administrator})
-				o := testapp.Must[ops.Operation](t)(session.Plan(t.Context(), ops.Rebuild, ops.Target{Projection: "balances"}))
-				testapp.Must[ops.Operation](t)(session.Start(t.Context(), o.ID, ops.StartOptions{Reason: "columns were added"}))
+				o := testapp.Must[ops.Operation](t)(session.Operations().Plan(t.Context(), ops.Rebuild, ops.Target{Projection: "balances"}))
+				testapp.Must[ops.Operation](t)(session.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "columns were added"}))
 				runner := testapp.Must[*ops.Runner](t)(ops.NewRunner(service, readers))
 				ctx, stop := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- runner.Run(ctx) }()
 				paused := func() bool {
-					found, _, err := session.Operations(t.Context(), admin.Page{})
+					found, _, err := session.Operations().List(t.Context(), admin.Page{})
 					return err == nil && found[0].State == ops.Paused && strings.HasPrefix(found[0].Note, "it failed")
 				}
 				testapp.Eventually(t, "the operation is paused, and says why", paused)
@@ -72,8 +72,8 @@ func TestAnOperationOfANewerVersionIsLeftToIt(t *testing.T) {
 		service := testapp.Must[*ops.Service](t)(ops.New(ops.Config{DB: db, Registry: a.Registry, UndoWindow: -1, Logger: slog.New(slog.DiscardHandler)}))
 		session := service.As(ops.Principal{Name: "ada", Role: ops.Administrator})
 		plan := func(consumer, change string, args ...any) int64 {
-			o := testapp.Must[ops.Operation](t)(session.Plan(t.Context(), ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: consumer}}))
-			testapp.Must[ops.Operation](t)(session.Start(t.Context(), o.ID, ops.StartOptions{Reason: "of a test"}))
+			o := testapp.Must[ops.Operation](t)(session.Operations().Plan(t.Context(), ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: consumer}}))
+			testapp.Must[ops.Operation](t)(session.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "of a test"}))
 			a.Exec("UPDATE message_operations SET "+change+" WHERE id = ?", append(args, o.ID)...)
 			return o.ID
 		}

@@ -101,11 +101,11 @@ func TestNoGuessing(t *testing.T) {
 	search := func(s *ops.Session, text string) map[string]error {
 		ctx, filter := t.Context(), poison.Filter{Error: text}
 		return map[string]error{
-			"find":    testapp.Third(s.Find(ctx, admin.Search{Header: "token", Value: text}, admin.Cursor{})),
-			"list":    testapp.Third(s.PoisonedMessages(ctx, filter, admin.Page{})),
-			"count":   testapp.Second(s.CountPoisoned(ctx, filter)),
-			"preview": testapp.Second(s.Preview(ctx, ops.Requeue, ops.Target{Poisoned: &filter})),
-			"plan":    testapp.Second(s.Plan(ctx, ops.Requeue, ops.Target{Poisoned: &filter})),
+			"find":    testapp.Third(s.Messages().Find(ctx, admin.Search{Header: "token", Value: text}, admin.Cursor{})),
+			"list":    testapp.Third(s.Poisoned().List(ctx, filter, admin.Page{})),
+			"count":   testapp.Second(s.Poisoned().Count(ctx, filter)),
+			"preview": testapp.Second(s.Operations().Preview(ctx, ops.Requeue, ops.Target{Poisoned: &filter})),
+			"plan":    testapp.Second(s.Operations().Plan(ctx, ops.Requeue, ops.Target{Poisoned: &filter})),
 		}
 	}
 	for what, err := range search(session(ops.Viewer, ops.ShowAll), "secret") {
@@ -126,7 +126,7 @@ func TestNoGuessing(t *testing.T) {
 		}
 	}
 	s := session(ops.Administrator, nil)
-	if err := testapp.Second(s.Export(t.Context(), "why", poison.Filter{Error: "secret"}, nil)); !errors.Is(err, ops.ErrRedacted) {
+	if err := testapp.Second(s.Poisoned().Export(t.Context(), "why", poison.Filter{Error: "secret"}, nil)); !errors.Is(err, ops.ErrRedacted) {
 		t.Errorf("export: got error %v, want ErrRedacted", err)
 	}
 }
@@ -151,7 +151,7 @@ func TestWhatOperationsTell(t *testing.T) {
 			"a viewer":             {d.As(someone(ops.Viewer)), "", ""},
 		} {
 			one := operationOf(t, of.session, o.ID)
-			list, _, err := of.session.Operations(t.Context(), admin.Page{})
+			list, _, err := of.session.Operations().List(t.Context(), admin.Page{})
 			if err != nil || len(list) != 1 {
 				t.Fatalf("%s: got %+v, error %v", name, list, err)
 			}

@@ -83,7 +83,7 @@ func TestRunnersEndAtEachStatement(t *testing.T) {
 				d := serviceOf(t, hooked, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
 				s := d.As(someone(ops.Administrator))
 				o := planned(t, s, ops.Requeue, ofConsumer("c"))
-				_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 50, Canary: -1, Reason: "all of them"}))
+				_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 50, Canary: -1, Reason: "all of them"}))
 				for k := int64(1); k <= 25; k++ { // which is some steps
 					ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 					end.Store(cancel)
@@ -97,7 +97,7 @@ func TestRunnersEndAtEachStatement(t *testing.T) {
 					var o ops.Operation
 					testapp.Eventually(t, "it can be asked", func() (ok bool) {
 						var err error
-						o, err = s.Operation(t.Context(), 1)
+						o, err = s.Operations().Get(t.Context(), 1)
 						return err == nil
 					})
 					pending := a.Count("SELECT count(*) FROM consumer_messages")
@@ -131,14 +131,14 @@ func TestStopWaitsForTheStep(t *testing.T) {
 		d := serviceOf(t, hooked, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
 		s := d.As(someone(ops.Administrator))
 		o := planned(t, s, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}})
-		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 50, Reason: "why"}))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 50, Reason: "why"}))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := watchedRunner(t, ctx, d)
 		defer func() { cancel(); <-done }()
 		<-reached
 		stopped := make(chan ops.Operation)
 		go func() {
-			o, err := s.Stop(context.WithoutCancel(t.Context()), "enough", o.ID)
+			o, err := s.Operations().Stop(context.WithoutCancel(t.Context()), "enough", o.ID)
 			if err != nil {
 				t.Errorf("stop: %v", err)
 			}
@@ -174,7 +174,7 @@ func TestAStepUnderWayIsDone(t *testing.T) {
 		d := serviceOf(t, hooked, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
 		s := d.As(someone(ops.Administrator))
 		o := planned(t, s, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}})
-		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 50, Reason: "why"}))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 50, Reason: "why"}))
 		<-watchedRunner(t, ctx, d)
 		o = operationOf(t, s, o.ID)
 		if left := len(a.Pending()); o.Changed == 0 || int64(60-left) != o.Changed || a.Count("SELECT count(*) FROM message_operations WHERE leased_by IS NOT NULL") != 0 {
@@ -193,7 +193,7 @@ func TestRunnersWaitForNobody(t *testing.T) {
 		s, ctx := d.As(someone(ops.Administrator)), context.WithoutCancel(t.Context())
 		start := func(action ops.Action, consumer string) int64 {
 			t.Helper()
-			return testapp.Must[ops.Operation](t)(s.Start(ctx, planned(t, s, action, ofConsumer(consumer)).ID, ops.StartOptions{Canary: 3, Reason: "why"})).ID
+			return testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, planned(t, s, action, ofConsumer(consumer)).ID, ops.StartOptions{Canary: 3, Reason: "why"})).ID
 		}
 		var trying []int64
 		for i := range 4 {
@@ -237,7 +237,7 @@ func TestOnlyWhatWasRequeuedCounts(t *testing.T) {
 		o := planned(t, s, ops.Requeue, target)
 		a.Exec("INSERT INTO poisoned_messages (id, message_id, consumer_type, payload_type, payload, created_at, available_after, attempts, crashes, poisoned_at, reason, fingerprint) " +
 			"SELECT id + 1000, message_id, consumer_type, payload_type, payload, created_at, available_after, attempts, crashes, " + testapp.In(db, time.Minute) + ", reason, fingerprint FROM poisoned_messages")
-		_ = testapp.Must[ops.Operation](t)(s.Start(t.Context(), o.ID, ops.StartOptions{Rate: 15, Canary: -1, Reason: "why"}))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 15, Canary: -1, Reason: "why"}))
 		runner(t, d)
 		if o = awaitState(t, s, o.ID, ops.Done); o.Changed != 60 {
 			t.Errorf("got %+v, want 60 changed", o)
@@ -254,7 +254,7 @@ func TestRunOnly(t *testing.T) {
 		s, ctx := d.As(someone(ops.Administrator)), t.Context()
 		var ids []int64
 		for _, consumer := range []string{"c", "d"} {
-			ids = append(ids, testapp.Must[ops.Operation](t)(s.Start(ctx, planned(t, s, ops.Discard, ofConsumer(consumer)).ID, ops.StartOptions{Reason: "why"})).ID)
+			ids = append(ids, testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, planned(t, s, ops.Discard, ofConsumer(consumer)).ID, ops.StartOptions{Reason: "why"})).ID)
 		}
 		r := testapp.Must[*ops.Runner](t)(ops.NewRunner(d, nil))
 		if err := r.RunOnly(ctx, ids[1]); err != nil {
@@ -282,7 +282,7 @@ func TestUnknownKinds(t *testing.T) {
 		s := d.As(someone(ops.Administrator))
 		start := func(consumer string) int64 {
 			t.Helper()
-			return testapp.Must[ops.Operation](t)(s.Start(t.Context(), planned(t, s, ops.Discard, ofConsumer(consumer)).ID, ops.StartOptions{Reason: "why"})).ID
+			return testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), planned(t, s, ops.Discard, ofConsumer(consumer)).ID, ops.StartOptions{Reason: "why"})).ID
 		}
 		later := start("c")
 		a.Exec("UPDATE message_operations SET kind = 'reclassify' WHERE id = ?", later)

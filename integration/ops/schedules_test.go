@@ -20,7 +20,7 @@ func TestNextFires(t *testing.T) {
 		s := serviceOf(t, db, a.Registry).As(someone(ops.Viewer))
 		for expression, every := range map[string]time.Duration{"@every 90m": 90 * time.Minute, "@hourly": time.Hour} {
 			id := testapp.Must[int64](t)(a.Scheduler().Upsert(t.Context(), db, order{}, expression, "Asia/Tokyo", schedule.Name(expression)))
-			got := testapp.Must[ops.Schedule](t)(s.Schedule(t.Context(), id))
+			got := testapp.Must[ops.Schedule](t)(s.Schedules().Get(t.Context(), id))
 			if len(got.Next) != 5 {
 				t.Fatalf("%s: got %s, want five", expression, got.Next)
 			}

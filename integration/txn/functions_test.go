@@ -311,7 +311,7 @@ func auditedService(t *testing.T, a *app) *ops.Session {
 
 func pausingAudit(t *testing.T, db *bun.DB) {
 	a := testapp.New(t, db, testapp.Consumed("c"))
-	if err := auditedService(t, a).Pause(t.Context(), "c", "it is broken"); err != nil {
+	if err := auditedService(t, a).Consumers().Pause(t.Context(), "c", "it is broken"); err != nil {
 		t.Errorf("pause: %v", err)
 	}
 	if got := a.Count("SELECT count(*) FROM paused_consumers"); got != 1 {
@@ -324,9 +324,9 @@ func pausingAuditOfDecision(t *testing.T, db *bun.DB) {
 	a := testapp.New(t, db, testapp.Consumed("c"))
 	a.ProduceMany(1)
 	session := auditedService(t, a)
-	o, err := session.Plan(t.Context(), ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}})
+	o, err := session.Operations().Plan(t.Context(), ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}})
 	if err == nil {
-		o, err = session.Start(t.Context(), o.ID, ops.StartOptions{Reason: "nobody wants it"})
+		o, err = session.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "nobody wants it"})
 	}
 	if err != nil || o.State != ops.Waiting {
 		t.Errorf("start: got %s and %v, want it to wait", o.State, err)

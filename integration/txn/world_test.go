@@ -244,31 +244,31 @@ func (w *world) change(ctx context.Context, i int) error {
 	const why, yearly = "why", 3 // the schedule
 	switch i % 10 {
 	case 0:
-		return w.session.Pause(ctx, "later", why)
+		return w.session.Consumers().Pause(ctx, "later", why)
 	case 1:
-		return w.session.Resume(ctx, "later", why)
+		return w.session.Consumers().Resume(ctx, "later", why)
 	case 2:
 		return w.carryOut(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "poisoned"}})
 	case 3:
 		return w.carryOut(ctx, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "later"}})
 	case 4:
-		return w.session.PauseSchedule(ctx, why, yearly)
+		return w.session.Schedules().Pause(ctx, why, yearly)
 	case 5:
-		return w.session.ResumeSchedule(ctx, why, yearly)
+		return w.session.Schedules().Resume(ctx, why, yearly)
 	case 6:
-		found, _, err := w.session.PoisonedMessages(ctx, poison.Filter{Consumer: "poisoned"}, admin.Page{Size: 1})
+		found, _, err := w.session.Poisoned().List(ctx, poison.Filter{Consumer: "poisoned"}, admin.Page{Size: 1})
 		if err == nil && len(found) > 0 {
-			_, err = w.session.Requeue(ctx, why, found[0].ID)
+			_, err = w.session.Poisoned().Requeue(ctx, why, found[0].ID)
 		}
 		return err
 	case 7:
-		found, _, err := w.session.Messages(ctx, admin.Filter{Consumer: "later"}, admin.Page{Size: 1})
+		found, _, err := w.session.Messages().List(ctx, admin.Filter{Consumer: "later"}, admin.Page{Size: 1})
 		if err == nil && len(found) > 0 {
-			_, err = w.session.Reschedule(ctx, why, time.Now().Add(time.Hour), found[0].ID)
+			_, err = w.session.Messages().Reschedule(ctx, why, time.Now().Add(time.Hour), found[0].ID)
 		}
 		return err
 	case 8:
-		return w.session.UpdateSchedule(ctx, why, yearly, "@yearly", "UTC")
+		return w.session.Schedules().Update(ctx, why, yearly, "@yearly", "UTC")
 	}
 	_, err := w.session.Overview(ctx)
 	return err
@@ -276,9 +276,9 @@ func (w *world) change(ctx context.Context, i int) error {
 
 // carryOut has an operation carried out by the runner of any program.
 func (w *world) carryOut(ctx context.Context, action ops.Action, target ops.Target) error {
-	o, err := w.session.Plan(ctx, action, target)
+	o, err := w.session.Operations().Plan(ctx, action, target)
 	if err == nil {
-		_, err = w.session.Start(ctx, o.ID, ops.StartOptions{Rate: 1000, Canary: -1, Reason: "why"})
+		_, err = w.session.Operations().Start(ctx, o.ID, ops.StartOptions{Rate: 1000, Canary: -1, Reason: "why"})
 	}
 	return err
 }
