@@ -151,7 +151,9 @@ const (
 // levels are the bounds of a histogram, the lines' scale from the bottom up.
 func levels() []time.Duration {
 	const ms = time.Millisecond
-	return []time.Duration{ms, 2 * ms, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms, time.Second, 10 * time.Second, time.Hour}
+	return []time.Duration{
+		ms, 2 * ms, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms, time.Second, 10 * time.Second, time.Hour,
+	}
 }
 
 func linesOf(slots []slot) lines {

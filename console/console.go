@@ -91,7 +91,9 @@ func New(service *ops.Service, c Config) (*Console, error) {
 	if err != nil {
 		return nil, fmt.Errorf("console: new: %w", err)
 	}
-	return &Console{config: c, service: service, routes: byPath(served.routes(), routes()), origins: origins, pages: pages, assets: served}, nil
+	return &Console{
+		config: c, service: service, routes: byPath(served.routes(), routes()), origins: origins, pages: pages, assets: served,
+	}, nil
 }
 
 func (c Config) check() (errs []error) {
@@ -105,13 +107,15 @@ func (c Config) check() (errs []error) {
 		u, err := url.Parse(c.LoginURL)
 		path, _, _ := strings.Cut(c.LoginURL, "?")
 		if err != nil || u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https" || strings.Contains(path, urlMark) {
-			errs = append(errs, fmt.Errorf("config: LoginURL %q: a path, or an address with http or https, is allowed, and %s in its query", c.LoginURL, urlMark))
+			errs = append(errs, fmt.Errorf("config: LoginURL %q: a path, or an address with http or https, is allowed, and %s in its query",
+				c.LoginURL, urlMark))
 		}
 	}
 	if c.TraceURL != "" {
 		u, err := url.Parse(strings.ReplaceAll(c.TraceURL, traceMark, "trace"))
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || !strings.Contains(c.TraceURL, traceMark) {
-			errs = append(errs, fmt.Errorf("config: TraceURL %q: an address with http or https, and %s in it, is allowed", c.TraceURL, traceMark))
+			errs = append(errs, fmt.Errorf("config: TraceURL %q: an address with http or https, and %s in it, is allowed",
+				c.TraceURL, traceMark))
 		}
 	}
 	for _, host := range c.Hosts {
@@ -125,13 +129,13 @@ func (c Config) check() (errs []error) {
 // ServeHTTP answers one request.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	secure(w.Header())
-	v := &request{Console: c, w: w, r: r}
-	if err := v.admit(); err != nil {
-		v.refuse(err)
+	req := &request{Console: c, Request: r, w: w}
+	if err := req.admit(); err != nil {
+		req.refuse(err)
 		return
 	}
-	if err := v.route.answer(v); err != nil {
-		v.refuse(err)
+	if err := req.route.answer(req); err != nil {
+		req.refuse(err)
 	}
-	v.finish()
+	req.finish()
 }

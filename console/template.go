@@ -199,9 +199,11 @@ func shortTo(text string, most int) string {
 // tone is the colour of a state.
 func tone(state any) string {
 	switch reflect.ValueOf(state).String() {
-	case string(ops.Critical), string(admin.Poisoned), string(admin.ProcessLost), string(admin.LeaseExpired), string(admin.NoConsumer), string(admin.NoLiveProcess), string(admin.KeyBlocked), string(admin.Suspect), halted:
+	case string(ops.Critical), string(admin.Poisoned), string(admin.ProcessLost), string(admin.LeaseExpired),
+		string(admin.NoConsumer), string(admin.NoLiveProcess), string(admin.KeyBlocked), string(admin.Suspect), halted:
 		return "bad"
-	case string(ops.Warning), string(admin.Paused), string(admin.OtherPayload), string(admin.CircuitOpen), string(admin.CircuitBreakerOpen), string(admin.Expired), string(admin.Saturated), string(admin.Limited), string(admin.RateLimited):
+	case string(ops.Warning), string(admin.Paused), string(admin.OtherPayload), string(admin.CircuitOpen),
+		string(admin.CircuitBreakerOpen), string(admin.Expired), string(admin.Saturated), string(admin.Limited), string(admin.RateLimited):
 		return "warn"
 	case string(ops.OK), string(admin.ProcessAlive), "running":
 		return "good"
@@ -252,42 +254,4 @@ func dict(pairs ...any) map[string]any {
 		values[fmt.Sprint(pairs[i])] = pairs[i+1]
 	}
 	return values
-}
-
-// Asset is where a file is that pages bring along.
-func (v *request) Asset(name string) string { return v.assets.Path(name) }
-
-// Who is the principal.
-func (v *request) Who() ops.Principal { return v.who }
-
-// May reports whether the principal may do that to a consumer.
-func (v *request) May(action ops.Action, consumer string) bool {
-	return v.who.May(action, consumer) == nil
-}
-
-// tab is one of those at the top of each page.
-type tab struct{ Path, Name, Key string }
-
-// Tabs are those at the top of each page. With g and the key the script goes there.
-func (v *request) Tabs() []tab {
-	return []tab{
-		{"", "Overview", "o"}, {"messages", "Messages", "m"}, {"poisoned", "Poisoned", "p"}, {"suspects", "Suspects", "u"}, {"schedules", "Schedules", "s"},
-		{"processes", "Processes", "r"}, {"projections", "Projections", "j"}, {"operations", "Operations", "a"}, {"doctor", "Doctor", "d"},
-	}
-}
-
-// Environment is shown on each page.
-func (v *request) Environment() string { return v.config.Environment }
-
-// Tone is the colour of the environment: that of production warns.
-func (v *request) Tone() string {
-	name := strings.ToLower(v.config.Environment)
-	switch {
-	case strings.Contains(name, "prod") || name == "live":
-		return "bad"
-	case strings.Contains(name, "stag") || strings.Contains(name, "pre"):
-		return "warn"
-	default:
-		return "calm"
-	}
 }

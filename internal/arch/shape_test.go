@@ -53,7 +53,6 @@ func tooLarge() map[string][2]int {
 		"bus.Consumer":                         {25, 7},
 		"cmd/asyncmonolith.app":                {106, 27},
 		"cmd/asyncmonolith/internal/top.model": {31, 5},
-		"console.request":                      {109, 22},
 		"eventlog.Log":                         {28, 7},
 		"eventlog/projection.Runner":           {36, 7},
 		"internal/engine.dispatcher":           {89, 14},
