@@ -136,11 +136,11 @@ func (a *actionRequest) submit(r *request) (link, error) {
 	if a.action.danger && a.reason == "" {
 		return link{}, httpError{http.StatusBadRequest, noReason("change")}
 	}
-	came, err := a.action.do(r.Context(), r.session, a)
+	result, err := a.action.do(r.Context(), r.session, a)
 	if err != nil {
 		return link{}, err
 	}
-	r.setFlash(came)
+	r.setFlash(result)
 	return a.next(r.pageAt(a.back)), nil
 }
 

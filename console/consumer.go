@@ -15,12 +15,12 @@ type consumerPage struct {
 	Runs     chart
 	Times    lines
 	Slots    []slot
-	Groups   []failing // of poisoned messages
+	Groups   []failure // of poisoned messages
 	More     bool      // groups
 	Oldest   []admin.Message
 	Why      *admin.Explanation
 	Takers   []taker
-	Failures []failing // without poisoned messages
+	Failures []failure // without poisoned messages
 	Blocked  []admin.BlockedKey
 }
 
@@ -29,7 +29,7 @@ const (
 	slotTime        = 30 * time.Minute
 	oldestShown     = 10
 	blockedKeysRead = 1000 // of all consumers
-	failingShown    = 20
+	failuresShown   = 20
 )
 
 func (p *consumerPage) read(q *params) {
@@ -85,12 +85,12 @@ func (p *consumerPage) loadFailures(r *request, fleet []admin.Process) error {
 	known := map[string]bool{}
 	for _, g := range groups {
 		known[g.Fingerprint] = true
-		p.Groups = append(p.Groups, failingGroup(g, fleet))
+		p.Groups = append(p.Groups, failureOfGroup(g, fleet))
 	}
-	failures, err := r.session.Failures(r.Context(), p.Name, failingShown)
+	failures, err := r.session.Failures(r.Context(), p.Name, failuresShown)
 	for _, f := range failures {
 		if !known[f.Fingerprint] {
-			p.Failures = append(p.Failures, failingNow(f, fleet))
+			p.Failures = append(p.Failures, failureOf(f, fleet))
 		}
 	}
 	return err

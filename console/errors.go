@@ -50,25 +50,25 @@ func (r *request) refuse(err error) {
 		r.w.WriteHeader(http.StatusSeeOther)
 		return
 	}
-	said := r.said(err)
-	if said.status >= http.StatusInternalServerError && r.Context().Err() == nil {
+	known := r.httpErrorOf(err)
+	if known.status >= http.StatusInternalServerError && r.Context().Err() == nil {
 		r.warn("the console could not answer", "page", r.route.path, "error", err.Error())
 	}
 	if r.session != nil && r.Method != http.MethodHead && !r.isFragment() {
-		l := layout{title: http.StatusText(said.status), tab: "none", status: said.status}
-		passes := said.status == http.StatusServiceUnavailable && r.Method == http.MethodGet
-		if r.show("error.html", l, errorPage{said.text, passes}) == nil {
+		l := layout{title: http.StatusText(known.status), tab: "none", status: known.status}
+		passes := known.status == http.StatusServiceUnavailable && r.Method == http.MethodGet
+		if r.show("error.html", l, errorPage{known.text, passes}) == nil {
 			return
 		}
 	}
 	r.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	r.w.WriteHeader(said.status)
-	_, _ = r.w.Write([]byte(said.text + "\n"))
+	r.w.WriteHeader(known.status)
+	_, _ = r.w.Write([]byte(known.text + "\n"))
 }
 
-// said is what the client learns of an error. The error's own text may contain a part of a payload, or the
+// httpErrorOf is what the client learns of an error. The error's own text may contain a part of a payload, or the
 // address of the database, unless it is about the parameters.
-func (r *request) said(err error) httpError {
+func (r *request) httpErrorOf(err error) httpError {
 	var known httpError
 	if errors.As(err, &known) {
 		return known

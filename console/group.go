@@ -11,7 +11,7 @@ import (
 type groupPage struct {
 	Filter   poisonedFilter
 	Count    int
-	Fails    *failing // what they have in common, if they are of a group
+	Fails    *failure // what they have in common, if they are of a group
 	Versions []string // of the live processes that take them
 	Live     bool     // there is such a process
 	Found    []poison.Message
@@ -73,7 +73,7 @@ func (p *groupPage) loadFails(r *request, fleet []admin.Process) error {
 		return err
 	}
 	if i := slices.IndexFunc(groups, func(g poison.Group) bool { return g.Fingerprint == p.Filter.Fingerprint }); i >= 0 {
-		fails := failingGroup(groups[i], fleet)
+		fails := failureOfGroup(groups[i], fleet)
 		p.Fails = &fails
 		return nil
 	}
@@ -82,7 +82,7 @@ func (p *groupPage) loadFails(r *request, fleet []admin.Process) error {
 		return err
 	}
 	if i := slices.IndexFunc(failures, func(f admin.FailureGroup) bool { return f.Fingerprint == p.Filter.Fingerprint }); i >= 0 {
-		fails := failingNow(failures[i], fleet)
+		fails := failureOf(failures[i], fleet)
 		p.Fails = &fails
 	}
 	return nil

@@ -31,10 +31,10 @@ func guards() []func(*request) error {
 		(*request).isOurOwnGet,
 		(*request).hasSmallBody,
 		(*request).isAuthorized,
-		(*request).isSeldom,
+		(*request).isWithinRate,
 		(*request).isRouted,
 		(*request).hasRole,
-		(*request).changesSeldom,
+		(*request).isWithinChangeRate,
 		(*request).hasForm,
 	}
 }
@@ -127,7 +127,7 @@ func (r *request) hasSmallBody() error {
 }
 
 func (r *request) isAuthorized() error {
-	who, err := r.whoAsks()
+	who, err := r.authorize()
 	switch {
 	case err != nil && !errors.Is(err, errPanicked) && r.config.LoginURL != "" && r.Method == http.MethodGet && !r.isFragment():
 		return redirect{r.login()}
@@ -159,8 +159,8 @@ func (r *request) login() string {
 
 var errPanicked = errors.New("it has panicked")
 
-// whoAsks calls Config.Authorize. A panic there does not grant access.
-func (r *request) whoAsks() (who ops.Principal, err error) {
+// authorize calls Config.Authorize. A panic there does not grant access.
+func (r *request) authorize() (who ops.Principal, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.warn("Config.Authorize has panicked, and the request is refused", "stack", string(debug.Stack()))
@@ -170,11 +170,11 @@ func (r *request) whoAsks() (who ops.Principal, err error) {
 	return r.config.Authorize(r.Request)
 }
 
-func (r *request) isSeldom() error {
-	return r.within(r.limits.ask(r.who.Name), "requests")
+func (r *request) isWithinRate() error {
+	return r.limited(r.limits.request(r.who.Name), "requests")
 }
 
-func (r *request) within(wait time.Duration, what string) error {
+func (r *request) limited(wait time.Duration, what string) error {
 	if wait <= 0 {
 		return nil
 	}
@@ -206,11 +206,11 @@ func (r *request) hasRole() error {
 	return nil
 }
 
-func (r *request) changesSeldom() error {
+func (r *request) isWithinChangeRate() error {
 	if !r.route.changes {
 		return nil
 	}
-	return r.within(r.limits.change(r.who.Name), "changes")
+	return r.limited(r.limits.change(r.who.Name), "changes")
 }
 
 func (r *request) hasForm() error {

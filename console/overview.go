@@ -13,7 +13,7 @@ type overviewPage struct {
 	ops.Overview
 	Consumers []consumerRow
 	Alive     alive
-	Fails     []failing
+	Fails     []failure
 	Troubles  []trouble
 	Open      []operation
 }
@@ -34,7 +34,7 @@ func (p *overviewPage) load(r *request) (err error) {
 		p.Consumers = append(p.Consumers, consumerRow{q, recently(p.At, minutes[q.Consumer]), unhandled})
 	}
 	for _, f := range p.Failures {
-		p.Fails = append(p.Fails, failingNow(f, p.Processes))
+		p.Fails = append(p.Fails, failureOf(f, p.Processes))
 	}
 	for _, o := range p.Operations {
 		p.Open = append(p.Open, operation{o})

@@ -4,7 +4,7 @@ package console
 type poisonedPage struct {
 	Consumer  string
 	Consumers []string // to choose from
-	Groups    []failing
+	Groups    []failure
 	More      bool
 }
 
@@ -20,7 +20,7 @@ func (p *poisonedPage) load(r *request) error {
 		return err
 	}
 	for _, g := range groups {
-		p.Groups = append(p.Groups, failingGroup(g, fleet))
+		p.Groups = append(p.Groups, failureOfGroup(g, fleet))
 	}
 	p.More = more
 	all, err := r.queues()

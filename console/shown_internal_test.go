@@ -130,9 +130,9 @@ func TestLimits(t *testing.T) {
 		t.Error("after a second there is one change")
 	}
 	for i := range 2 * mostKnown {
-		l.ask(time.Duration(i).String())
+		l.request(time.Duration(i).String())
 	}
-	if n := len(l.asks); n > mostKnown {
+	if n := len(l.requests); n > mostKnown {
 		t.Errorf("%d names are remembered, at most %d are wanted", n, mostKnown)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// failing is something that fails, and since when.
-type failing struct {
+// failure is something that fails, and since when.
+type failure struct {
 	Consumer    string
 	Fingerprint string
 	ErrorType   string
@@ -21,17 +21,17 @@ type failing struct {
 	Since       string // a sentence, if a deploy may have begun it
 }
 
-func failingNow(f admin.FailureGroup, fleet []admin.Process) failing {
-	return failing{
+func failureOf(f admin.FailureGroup, fleet []admin.Process) failure {
+	return failure{
 		Consumer: f.Consumer, Fingerprint: f.Fingerprint, ErrorType: f.ErrorType, Sample: f.Sample, Runs: f.Runs,
 		FirstAt: f.FirstAt, LastAt: f.LastAt, Since: since(f, fleet),
 	}
 }
 
-func failingGroup(g poison.Group, fleet []admin.Process) failing {
-	f := failing{Consumer: g.Consumer, Fingerprint: g.Fingerprint, FirstAt: g.FirstAt, LastAt: g.LastAt}
+func failureOfGroup(g poison.Group, fleet []admin.Process) failure {
+	f := failure{Consumer: g.Consumer, Fingerprint: g.Fingerprint, FirstAt: g.FirstAt, LastAt: g.LastAt}
 	if g.Failure != nil {
-		f = failingNow(*g.Failure, fleet)
+		f = failureOf(*g.Failure, fleet)
 		f.FirstAt, f.LastAt = earlier(f.FirstAt, g.FirstAt), later(f.LastAt, g.LastAt)
 	}
 	f.Messages = g.Messages
