@@ -49,14 +49,19 @@ func (p *confirmPage) load(r *request) error {
 		return p.loadPending(r)
 	case poisonedOnes:
 		return p.loadPoisoned(r)
+	case oneOperation:
+		return p.loadOperation(r)
+	}
+	if err := r.who.May(do.permission, p.args.consumer); err != nil {
+		return err
+	}
+	switch do.of {
 	case oneConsumer:
 		return p.loadConsumer(r)
 	case oneSchedule:
 		return p.loadSchedule(r)
-	case oneVersion:
-		return p.loadVersion(r)
 	default:
-		return p.loadOperation(r)
+		return p.loadVersion(r)
 	}
 }
 
@@ -139,9 +144,6 @@ func (p *confirmPage) checkMessages(r *request, consumers []string) error {
 }
 
 func (p *confirmPage) loadConsumer(r *request) error {
-	if err := r.who.May(p.args.action.permission, p.args.consumer); err != nil {
-		return err
-	}
 	all, err := r.queues()
 	queue := all.of(p.args.consumer)
 	p.Consumer = &queue
@@ -149,18 +151,12 @@ func (p *confirmPage) loadConsumer(r *request) error {
 }
 
 func (p *confirmPage) loadSchedule(r *request) error {
-	if err := r.who.May(p.args.action.permission, ""); err != nil {
-		return err
-	}
 	found, err := r.session.Schedule(r.Context(), p.args.schedule)
 	p.Schedule = &scheduleRow{found}
 	return err
 }
 
 func (p *confirmPage) loadVersion(r *request) error {
-	if err := r.who.May(p.args.action.permission, ""); err != nil {
-		return err
-	}
 	all, err := loadVersions(r)
 	if err != nil {
 		return err
