@@ -43,20 +43,21 @@ func (p *processesPage) load(r *request) error {
 		return err
 	}
 	claims, err := r.session.Claims(r.Context())
-	if err != nil {
-		return err
-	}
+	p.set(fleet, claims)
+	return err
+}
+
+func (p *processesPage) set(fleet []admin.Process, claims []admin.Claim) {
+	rank := map[admin.ProcessStatus]int{admin.ProcessLost: 0, admin.ProcessAlive: 1, admin.ProcessStopped: 2}
+	slices.SortStableFunc(fleet, func(a, b admin.Process) int { // before claims point into it
+		return cmp.Or(cmp.Compare(rank[a.Status], rank[b.Status]), cmp.Compare(a.Host, b.Host),
+			cmp.Compare(a.PID, b.PID), cmp.Compare(a.Kind, b.Kind))
+	})
 	p.Alive, p.Found, p.MoreClaims = aliveOf(fleet), fleet, max(0, len(claims)-claimsShown)
 	for _, c := range claims[:min(len(claims), claimsShown)] {
 		p.Claims = append(p.Claims, claim{c, processOf(fleet, c.Owner)})
 	}
 	p.Versions, p.Matrix = matrix(fleet)
-	rank := map[admin.ProcessStatus]int{admin.ProcessLost: 0, admin.ProcessAlive: 1, admin.ProcessStopped: 2}
-	slices.SortStableFunc(p.Found, func(a, b admin.Process) int {
-		return cmp.Or(cmp.Compare(rank[a.Status], rank[b.Status]), cmp.Compare(a.Host, b.Host),
-			cmp.Compare(a.PID, b.PID), cmp.Compare(a.Kind, b.Kind))
-	})
-	return nil
 }
 
 func (*processesPage) layout() layout { return layout{title: "Processes", tab: "processes"} }
