@@ -15,9 +15,9 @@ import (
 //go:embed assets
 var assetFiles embed.FS
 
-// asset is a file that pages bring along.
+// asset is an embedded file that pages need.
 type asset struct {
-	path    string // has a hash of its content, so that browsers keep it
+	path    string // with a hash of the content, so that browsers can keep it
 	kind    string
 	content []byte
 }

@@ -30,7 +30,8 @@ func (p *groupPage) load(r *request) error {
 		return err
 	}
 	p.Found, p.Paging = found, r.here().paging(next)
-	if p.Count, err = r.session.CountPoisoned(r.Context(), p.Filter.Filter); err != nil || !p.Filter.Of() {
+	p.Count, err = r.session.CountPoisoned(r.Context(), p.Filter.Filter)
+	if err != nil || !p.Filter.Of() { // the rest is of a group
 		return err
 	}
 	fleet, err := r.session.Processes(r.Context(), fleetTime)
@@ -66,7 +67,7 @@ func (p *groupPage) setVersions(fleet []admin.Process) {
 	}
 }
 
-// loadFails reads what the messages of a group failed of. It is in the failures only if no message is poisoned any more.
+// loadFails reads what the messages of a group failed of. Without poisoned messages it is among the failures only.
 func (p *groupPage) loadFails(r *request, fleet []admin.Process) error {
 	groups, _, err := r.session.PoisonGroups(r.Context(), p.Filter.Consumer)
 	if err != nil {

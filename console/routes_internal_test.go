@@ -1,6 +1,7 @@
 package console
 
 import (
+	"io"
 	"io/fs"
 	"net/http"
 	"reflect"
@@ -51,6 +52,23 @@ func TestTable(t *testing.T) {
 			t.Errorf("route %q has role %s", r.path, r.role)
 		}
 		seen[r.path] = true
+	}
+}
+
+// TestTemplatesFitTheirPages: a template names fields and methods that its page has, as far as an empty page shows them.
+func TestTemplatesFitTheirPages(t *testing.T) {
+	t.Parallel()
+	templates, err := parsePages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range routes() {
+		if r.page == nil {
+			continue
+		}
+		if err := templates[r.template].ExecuteTemplate(io.Discard, "layout", view{Data: r.page()}); err != nil {
+			t.Errorf("route %q: %v", r.path, err)
+		}
 	}
 }
 

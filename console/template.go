@@ -72,7 +72,7 @@ func functions() template.FuncMap {
 	}
 }
 
-// when is an instant for people, in UTC: without a date where that is today's.
+// when is an instant in UTC.
 func when(t time.Time) string {
 	if t.IsZero() {
 		return "–"
@@ -214,7 +214,7 @@ func tone(state any) string {
 	}
 }
 
-// reversed is a list from its end.
+// reversed is a list, the last element first.
 func reversed(list any) (all []any) {
 	v := reflect.ValueOf(list)
 	for i := v.Len() - 1; i >= 0; i-- {
@@ -223,7 +223,7 @@ func reversed(list any) (all []any) {
 	return all
 }
 
-// takes says what a process does, a few names of it.
+// takes are the first names of what a process runs.
 func takes(p admin.Process) string {
 	const few = 3
 	names := slices.Concat(p.Schedules, p.Projections, p.Relays)
