@@ -1,22 +1,25 @@
 package console
 
 import (
-	"slices"
+	"context"
+	"net/http"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// action is a change of few things, over a page that says what it touches.
+// action is a change of few things. A page says what it touches before it is done.
 type action struct {
 	name       string // in links and forms
 	permission ops.Action
 	of         subject
 	verb       string // of the button
-	says       string // what comes of it
-	danger     bool   // it cannot be taken back: a reason is required
+	says       string // what it does
+	danger     bool   // it cannot be undone: a reason is required
+	removes    bool   // the page of what it is about is gone afterwards
 	direct     bool   // without a page in between
-	do         func(*request, actionRequest) (outcome, error)
+	do         actionFunc
 }
 
 // subject is what an action is about.
@@ -31,7 +34,60 @@ const (
 	oneOperation subject = "operation"
 )
 
-// actionRequest is an action with its arguments.
+// tab is the path of the list that the subject is in, or empty.
+func (s subject) tab() string {
+	return map[subject]string{
+		pendingOnes: "messages", poisonedOnes: "poisoned", oneSchedule: "schedules", oneVersion: "projections", oneOperation: "operations",
+	}[s]
+}
+
+// actions are all of them.
+func actions() []action {
+	return []action{
+		{name: "run_now", permission: ops.RunNow, of: pendingOnes, verb: "Run now", do: onPending("due", (*ops.Session).RunMessages),
+			says: "They become due now, and run as soon as a process has room."},
+		{name: "reschedule", permission: ops.Reschedule, of: pendingOnes, verb: "Reschedule", do: reschedule,
+			says: "They become due at the time that you say. One in the past means now."},
+		{name: "cancel", permission: ops.Cancel, of: pendingOnes, verb: "Cancel", do: onPending("cancelled", (*ops.Session).Cancel),
+			danger: true, removes: true,
+			says: "They are deleted for good, with their attempts and errors. One that a process holds runs on."},
+		{name: "requeue", permission: ops.Requeue, of: poisonedOnes, verb: "Requeue", do: requeue, removes: true,
+			says: "They wait again, under new ids, and no failed runs are counted any more."},
+		{name: "discard", permission: ops.Discard, of: poisonedOnes, verb: "Discard", do: discard, removes: true,
+			says: "They are deleted for good, with their payloads and errors.", danger: true},
+		{name: "pause", permission: ops.Pause, of: oneConsumer, verb: "Pause", do: onConsumer("paused", (*ops.Session).Pause),
+			says: "No process claims its messages any more until it is resumed. They are produced and kept as ever; what runs goes on."},
+		{name: "resume", permission: ops.Resume, of: oneConsumer, verb: "Resume", do: onConsumer("resumed", (*ops.Session).Resume),
+			says: "Its messages are claimed again, at once, as many as there is room for."},
+		{name: "probe", permission: ops.Probe, of: oneConsumer, verb: "Try one now", do: onConsumer("probed", (*ops.Session).Probe),
+			says: "One of its messages runs now, although its breaker is open. If it is done the breaker closes, and the others run."},
+		{name: "run_schedule", permission: ops.RunSchedule, of: oneSchedule, verb: "Run now",
+			do:   onSchedule("fires", (*ops.Session).RunSchedule),
+			says: "It fires once, beside its own times, which stay as they are."},
+		{name: "pause_schedule", permission: ops.PauseSchedule, of: oneSchedule, verb: "Pause",
+			do:   onSchedule("schedule paused", (*ops.Session).PauseSchedule),
+			says: "It does not fire until it is resumed. What it misses is skipped."},
+		{name: "resume_schedule", permission: ops.ResumeSchedule, of: oneSchedule, verb: "Resume",
+			do:   onSchedule("schedule resumed", (*ops.Session).ResumeSchedule),
+			says: "It fires again, from its first time after now."},
+		{name: "update_schedule", permission: ops.UpdateSchedule, of: oneSchedule, verb: "Change", do: updateSchedule, danger: true,
+			says: "It fires at the times of the new expression. A program that writes this schedule at boot overwrites that then."},
+		{name: "delete_schedule", permission: ops.DeleteSchedule, of: oneSchedule, verb: "Delete", danger: true, removes: true,
+			do:   onSchedule("deleted", (*ops.Session).DeleteSchedule),
+			says: "It is deleted for good. Messages that it has made stay, and a program that writes it at boot makes it anew."},
+		{name: "resume_projection", permission: ops.ResumeProjection, of: oneVersion, verb: "Resume", do: resumeProjection,
+			says: "Its halted shards try again at the event that they failed at."},
+		{name: "undo", permission: ops.UndoOperation, of: oneOperation, verb: "Undo", direct: true,
+			do: onOperation("undone", (*ops.Session).Undo)},
+		{name: "stop", permission: ops.StopOperation, of: oneOperation, verb: "Stop", do: onOperation("stopped", (*ops.Session).Stop),
+			says: "It ends where it is. What it has changed stays changed, and it cannot be continued.", danger: true},
+		{name: "continue", permission: ops.ResumeOperation, of: oneOperation, verb: "Continue",
+			do:   onOperation("continued", (*ops.Session).Continue),
+			says: "It goes on where it has paused itself, without a canary."},
+	}
+}
+
+// actionRequest is an action with its arguments. It is the form of a confirmed action.
 type actionRequest struct {
 	action     action
 	ids        []int64
@@ -44,172 +100,133 @@ type actionRequest struct {
 	expression string
 	zone       string
 	reason     string
+	back       string // the page where it was chosen
 }
 
-// actions are all of them.
-func actions() []action {
-	return []action{
-		{name: "run_now", permission: ops.RunNow, of: pendingOnes, verb: "Run now", says: "They become due now, and run as soon as a process has room.", do: (*request).runNow},
-		{name: "reschedule", permission: ops.Reschedule, of: pendingOnes, verb: "Reschedule", says: "They become due at the time that you say. One in the past means now.", do: (*request).reschedule},
-		{name: "cancel", permission: ops.Cancel, of: pendingOnes, verb: "Cancel", says: "They are deleted for good, with their attempts and errors. One that a process holds runs on.", danger: true, do: (*request).cancel},
-		{name: "requeue", permission: ops.Requeue, of: poisonedOnes, verb: "Requeue", says: "They wait again, under new ids, and no failed runs are counted any more.", do: (*request).requeue},
-		{name: "discard", permission: ops.Discard, of: poisonedOnes, verb: "Discard", says: "They are deleted for good, with their payloads and errors.", danger: true, do: (*request).discard},
-		{name: "pause", permission: ops.Pause, of: oneConsumer, verb: "Pause", says: "No process claims its messages any more until it is resumed. They are produced and kept as ever; what runs goes on.", do: (*request).pause},
-		{name: "resume", permission: ops.Resume, of: oneConsumer, verb: "Resume", says: "Its messages are claimed again, at once, as many as there is room for.", do: (*request).resume},
-		{name: "probe", permission: ops.Probe, of: oneConsumer, verb: "Try one now", says: "One of its messages runs now, although its breaker is open. If it is done the breaker closes, and the others run.", do: (*request).probe},
-		{name: "run_schedule", permission: ops.RunSchedule, of: oneSchedule, verb: "Run now", says: "It fires once, beside its own times, which stay as they are.", do: scheduleAction((*ops.Session).RunSchedule)},
-		{name: "pause_schedule", permission: ops.PauseSchedule, of: oneSchedule, verb: "Pause", says: "It does not fire until it is resumed. What it misses is skipped.", do: scheduleAction((*ops.Session).PauseSchedule)},
-		{name: "resume_schedule", permission: ops.ResumeSchedule, of: oneSchedule, verb: "Resume", says: "It fires again, from its first time after now.", do: scheduleAction((*ops.Session).ResumeSchedule)},
-		{name: "update_schedule", permission: ops.UpdateSchedule, of: oneSchedule, verb: "Change", says: "It fires at the times of the new expression. A program that writes this schedule at boot overwrites that then.", danger: true, do: (*request).updateSchedule},
-		{name: "delete_schedule", permission: ops.DeleteSchedule, of: oneSchedule, verb: "Delete", says: "It is deleted for good. Messages that it has made stay, and a program that writes it at boot makes it anew.", danger: true, do: (*request).deleteSchedule},
-		{name: "resume_projection", permission: ops.ResumeProjection, of: oneVersion, verb: "Resume", says: "Its halted shards try again at the event that they failed at.", do: (*request).resumeProjection},
-		{name: "undo", permission: ops.UndoOperation, of: oneOperation, verb: "Undo", direct: true, do: (*request).undo},
-		{name: "stop", permission: ops.StopOperation, of: oneOperation, verb: "Stop", says: "It ends where it is. What it has changed stays changed, and it cannot be continued.", danger: true, do: (*request).stop},
-		{name: "continue", permission: ops.ResumeOperation, of: oneOperation, verb: "Continue", says: "It goes on where it has paused itself, without a canary.", do: (*request).goOnWith},
-	}
-}
-
-// actionRequest reads the action and its arguments.
-func (a *asked) actionRequest() (o actionRequest) {
-	name := a.text("do")
-	for _, d := range actions() {
-		if d.name == name {
-			o.action = d
+func (a *actionRequest) read(q *params) {
+	name := q.text("do")
+	for _, known := range actions() {
+		if known.name == name {
+			a.action = known
 		}
 	}
-	switch o.action.of {
+	switch a.action.of {
 	case pendingOnes, poisonedOnes:
-		if o.ids = a.ids("id"); len(o.ids) == 0 {
-			a.fail("No message is chosen. Go back, and choose some.")
+		a.ids = q.ids("id")
+		if len(a.ids) == 0 {
+			q.fail("No message is chosen. Go back, and choose some.")
 		}
 	case oneConsumer:
-		if o.consumer = a.text("consumer"); o.consumer == "" {
-			a.fail("consumer is missing.")
+		a.consumer = q.text("consumer")
+		if a.consumer == "" {
+			q.fail("consumer is missing.")
 		}
 	case oneSchedule:
-		o.schedule = a.needID("schedule")
+		a.schedule = q.needID("schedule")
 	case oneVersion:
-		o.projection, o.version = a.text("projection"), a.small("version", 1<<31-1, 1)
+		a.projection, a.version = q.text("projection"), q.version()
 	case oneOperation:
-		o.operation = a.needID("operation")
+		a.operation = q.needID("operation")
 	default:
-		a.fail("There is no such action.")
+		q.fail("There is no such action.")
 	}
-	o.at, o.expression, o.zone, o.reason = a.instant("at"), a.text("expression"), a.text("zone"), a.text("reason")
-	return o
+	a.at, a.expression, a.zone, a.reason, a.back = q.instant("at"), q.text("expression"), q.text("zone"), q.text("reason"), q.raw("back")
 }
 
-// do changes what a confirmed form says.
-func (v *request) do() (link, error) {
-	a := v.sends()
-	o := a.actionRequest()
-	if o.action.danger && o.reason == "" {
-		a.fail("Say why: the reason is missing. It is kept with the change, for others to see.")
+func (a *actionRequest) submit(r *request) (link, error) {
+	if a.action.danger && a.reason == "" {
+		return link{}, httpError{http.StatusBadRequest, noReason("change")}
 	}
-	if err := a.err(); err != nil {
-		return link{}, err
-	}
-	came, err := o.action.do(v, o)
+	result, err := a.action.do(r.Context(), r.session, a)
 	if err != nil {
 		return link{}, err
 	}
-	v.tell(came)
-	return v.after(o), nil
+	r.setFlash(result)
+	return a.next(r.pageAt(a.back)), nil
 }
 
-// after is where to go on: what was changed, or where it was chosen.
-func (v *request) after(o actionRequest) link {
-	gone := slices.Contains([]string{"cancel", "discard", "requeue", "delete_schedule"}, o.action.name) && v.form != nil
-	switch o.action.of {
-	case pendingOnes, poisonedOnes:
-		if len(o.ids) == 1 && !gone {
-			return linkTo("message", "id", o.ids[0])
-		}
-		if to := v.back(v.form.Get("back")); to.path != "" && to.path != "message" {
-			return to
-		}
-		if o.action.of == poisonedOnes {
-			return linkTo("poisoned")
-		}
-		return linkTo("messages")
-	case oneConsumer:
-		return linkTo("consumer", "name", o.consumer)
-	case oneSchedule:
-		if gone {
-			return linkTo("schedules")
-		}
-		return linkTo("schedule", "id", o.schedule)
-	case oneVersion:
-		return linkTo("projection", "name", o.projection, "version", o.version)
+// next is the page after the action: that of what was changed, or the one where it was chosen.
+func (a *actionRequest) next(back link) link {
+	switch {
+	case len(a.ids) <= 1 && !a.action.removes:
+		return a.about()
+	case len(a.ids) > 0 && back.path != "" && back.path != "message":
+		return back
 	default:
-		return linkTo("operation", "id", o.operation)
+		return linkTo(a.action.of.tab())
 	}
 }
 
-func (v *request) runNow(o actionRequest) (outcome, error) {
-	result, err := v.session.Messages().RunNow(v.ctx(), o.reason, o.ids...)
-	return outcome{"due", []int{result.Changed, len(result.Running), len(result.Missing)}}, err
-}
-
-func (v *request) reschedule(o actionRequest) (outcome, error) {
-	if o.at.IsZero() {
-		return outcome{}, httpError{400, "Say when the messages are to be due."}
+// about is the page of what the action is about.
+func (a *actionRequest) about() link {
+	switch a.action.of {
+	case oneConsumer:
+		return linkTo("consumer", "name", a.consumer)
+	case oneSchedule:
+		return linkTo("schedule", "id", a.schedule)
+	case oneVersion:
+		return linkTo("projection", "name", a.projection, "version", a.version)
+	case oneOperation:
+		return linkTo("operation", "id", a.operation)
 	}
-	result, err := v.session.Messages().Reschedule(v.ctx(), o.reason, o.at, o.ids...)
-	return outcome{"rescheduled", []int{result.Changed, len(result.Running), len(result.Missing)}}, err
+	if len(a.ids) == 1 {
+		return linkTo("message", "id", a.ids[0])
+	}
+	return linkTo(a.action.of.tab())
 }
 
-func (v *request) cancel(o actionRequest) (outcome, error) {
-	result, err := v.session.Messages().Cancel(v.ctx(), o.reason, o.ids...)
-	return outcome{"cancelled", []int{result.Changed, len(result.Running), len(result.Missing)}}, err
+type actionFunc func(context.Context, *ops.Session, *actionRequest) (outcome, error)
+
+func onPending(code string, do func(*ops.Session, context.Context, string, ...int64) (admin.Result, error)) actionFunc {
+	return func(ctx context.Context, s *ops.Session, a *actionRequest) (outcome, error) {
+		result, err := do(s, ctx, a.reason, a.ids...)
+		return outcome{code, []int{result.Changed, len(result.Running), len(result.Missing)}}, err
+	}
 }
 
-func (v *request) requeue(o actionRequest) (outcome, error) {
-	result, err := v.session.Poisoned().Requeue(v.ctx(), o.reason, o.ids...)
+func reschedule(ctx context.Context, s *ops.Session, a *actionRequest) (outcome, error) {
+	if a.at.IsZero() {
+		return outcome{}, httpError{http.StatusBadRequest, "Say when the messages are to be due."}
+	}
+	return onPending("rescheduled", func(s *ops.Session, ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
+		return s.Reschedule(ctx, reason, a.at, ids...)
+	})(ctx, s, a)
+}
+
+func requeue(ctx context.Context, s *ops.Session, a *actionRequest) (outcome, error) {
+	result, err := s.Requeue(ctx, a.reason, a.ids...)
 	return outcome{"requeued", []int{result.Requeued, result.Conflicts, result.Missing}}, err
 }
 
-func (v *request) discard(o actionRequest) (outcome, error) {
-	n, err := v.session.Poisoned().Discard(v.ctx(), o.reason, o.ids...)
-	return outcome{"discarded", []int{n, 0, len(o.ids) - n}}, err
+func discard(ctx context.Context, s *ops.Session, a *actionRequest) (outcome, error) {
+	n, err := s.Discard(ctx, a.reason, a.ids...)
+	return outcome{"discarded", []int{n, 0, len(a.ids) - n}}, err
 }
 
-func (v *request) pause(o actionRequest) (outcome, error) {
-	return outcome{code: "paused"}, v.session.Consumers().Pause(v.ctx(), o.consumer, o.reason)
+func onConsumer(code string, do func(*ops.Session, context.Context, string, string) error) actionFunc {
+	return func(ctx context.Context, s *ops.Session, a *actionRequest) (outcome, error) {
+		return outcome{code: code}, do(s, ctx, a.consumer, a.reason)
+	}
 }
 
-func (v *request) resume(o actionRequest) (outcome, error) {
-	return outcome{code: "resumed"}, v.session.Consumers().Resume(v.ctx(), o.consumer, o.reason)
+func onSchedule(code string, do func(*ops.Session, context.Context, string, int64) error) actionFunc {
+	return func(ctx context.Context, s *ops.Session, a *actionRequest) (outcome, error) {
+		return outcome{code: code}, do(s, ctx, a.reason, a.schedule)
+	}
 }
 
-func (v *request) probe(o actionRequest) (outcome, error) {
-	return outcome{code: "probed"}, v.session.Consumers().Probe(v.ctx(), o.consumer, o.reason)
+func updateSchedule(ctx context.Context, s *ops.Session, a *actionRequest) (outcome, error) {
+	return outcome{code: "changed"}, s.UpdateSchedule(ctx, a.reason, a.schedule, a.expression, a.zone)
 }
 
-func (v *request) updateSchedule(o actionRequest) (outcome, error) {
-	return outcome{code: "changed"}, v.session.Schedules().Update(v.ctx(), o.reason, o.schedule, o.expression, o.zone)
-}
-
-func (v *request) deleteSchedule(o actionRequest) (outcome, error) {
-	return outcome{code: "deleted"}, v.session.Schedules().Delete(v.ctx(), o.reason, o.schedule)
-}
-
-func (v *request) resumeProjection(o actionRequest) (outcome, error) {
-	n, err := v.session.Projections().Resume(v.ctx(), o.reason, o.projection, o.version)
+func resumeProjection(ctx context.Context, s *ops.Session, a *actionRequest) (outcome, error) {
+	n, err := s.ResumeProjection(ctx, a.reason, a.projection, a.version)
 	return outcome{"shards", []int{n}}, err
 }
 
-func (v *request) undo(o actionRequest) (outcome, error) {
-	_, err := v.session.Operations().Undo(v.ctx(), o.reason, o.operation)
-	return outcome{code: "undone"}, err
-}
-
-func (v *request) stop(o actionRequest) (outcome, error) {
-	_, err := v.session.Operations().Stop(v.ctx(), o.reason, o.operation)
-	return outcome{code: "stopped"}, err
-}
-
-func (v *request) goOnWith(o actionRequest) (outcome, error) {
-	_, err := v.session.Operations().Resume(v.ctx(), o.reason, o.operation)
-	return outcome{code: "continued"}, err
+func onOperation(code string, do func(*ops.Session, context.Context, string, int64) (ops.Operation, error)) actionFunc {
+	return func(ctx context.Context, s *ops.Session, a *actionRequest) (outcome, error) {
+		_, err := do(s, ctx, a.reason, a.operation)
+		return outcome{code: code}, err
+	}
 }

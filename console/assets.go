@@ -15,9 +15,9 @@ import (
 //go:embed assets
 var assetFiles embed.FS
 
-// asset is a file that pages bring along.
+// asset is an embedded file that pages need.
 type asset struct {
-	path    string // has a hash of its content, so that browsers keep it
+	path    string // with a hash of the content, so that browsers can keep it
 	kind    string
 	content []byte
 }
@@ -39,7 +39,8 @@ func loadAssets() (assets, error) {
 			return nil, fmt.Errorf("assets: %w", err)
 		}
 		hash, ext := sha256.Sum256(content), path.Ext(name)
-		all[name] = asset{path: strings.TrimSuffix(name, ext) + "." + hex.EncodeToString(hash[:6]) + ext, kind: kinds[ext], content: content}
+		hashed := strings.TrimSuffix(name, ext) + "." + hex.EncodeToString(hash[:6]) + ext
+		all[name] = asset{path: hashed, kind: kinds[ext], content: content}
 	}
 	return all, nil
 }
@@ -54,10 +55,10 @@ func (a assets) routes() (routes []route) {
 	return routes
 }
 
-func (a asset) serve(v *request) error {
-	h := v.w.Header()
+func (a asset) serve(r *request) error {
+	h := r.w.Header()
 	h.Set("Content-Type", a.kind)
 	h.Set("Cache-Control", "private, max-age=31536000, immutable") // it has no secrets, and another name when it changes
-	_, _ = v.w.Write(a.content)                                    // who has asked may have gone
+	_, _ = r.w.Write(a.content)                                    // the client may have gone
 	return nil
 }

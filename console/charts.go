@@ -15,11 +15,11 @@ type chart struct {
 	Marks         []mark
 	Most          int64 // the highest column
 	Total         int64
-	Bad           int64 // of it, what failed
+	Bad           int64 // of Total: failed
 	Label         string
 }
 
-// column is one of a chart, in the chart's units: what was done, and what failed above it.
+// column is one of a chart, in the chart's units: done runs, and failed ones above them.
 type column struct {
 	X, Width        int
 	GoodY, GoodHigh int
@@ -37,7 +37,7 @@ type mark struct {
 const (
 	sparkMinutes = 60
 	sparkHeight  = 20
-	markWidth    = 36 // what is nearer to the end would be cut off
+	markWidth    = 36 // a text nearer to the end is cut off
 )
 
 // spark is the last hour of a consumer, minute by minute.
@@ -90,7 +90,7 @@ func hour(at time.Time) string {
 	return at.Format("15:04")
 }
 
-// high is how high a column is: what is there is seen.
+// high is the height of a column: at least 1 if it has runs.
 func high(n, most int64, height int) int {
 	if n == 0 || most == 0 {
 		return 0
@@ -102,7 +102,7 @@ func high(n, most int64, height int) int {
 type slot struct {
 	At                                          time.Time
 	Done, Retried, Poisoned, Snoozed, Discarded int64
-	P50, P99, Waited                            time.Duration // of runs; and for how long 99 of 100 were due when they began
+	P50, P99, Waited                            time.Duration // of runs; Waited: 99 of 100 were due for less when they began
 	run, lag                                    admin.Histogram
 }
 
@@ -151,7 +151,9 @@ const (
 // levels are the bounds of a histogram, the lines' scale from the bottom up.
 func levels() []time.Duration {
 	const ms = time.Millisecond
-	return []time.Duration{ms, 2 * ms, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms, time.Second, 10 * time.Second, time.Hour}
+	return []time.Duration{
+		ms, 2 * ms, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms, time.Second, 10 * time.Second, time.Hour,
+	}
 }
 
 func linesOf(slots []slot) lines {
@@ -173,7 +175,7 @@ func linesOf(slots []slot) lines {
 
 func levelY(level int) int { return linesHeight - 4 - level*(linesHeight-12)/(len(levels())-1) }
 
-// step draws one slot of a line: there is none where nothing ran.
+// step draws one slot of a line, or nothing if nothing ran.
 func step(path *strings.Builder, i int, d time.Duration) {
 	if d <= 0 {
 		return

@@ -2,9 +2,7 @@ package console
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
@@ -17,11 +15,10 @@ type confirmPage struct {
 	Verb      string
 	Says      string
 	Danger    bool
-	Of        subject
 	Pending   []admin.Message
 	Poisoned  []poison.Message
-	Gone      []int64 // chosen, and there no more
-	Held      int     // pending ones that a process holds
+	Gone      []int64 // of those that were chosen
+	Held      int     // by a process
 	Paused    []string
 	Consumer  *admin.Queue
 	Schedule  *scheduleRow
@@ -29,59 +26,54 @@ type confirmPage struct {
 	Operation *operation
 	Back      string // to come back to
 	IDs       []int64
+	args      actionRequest
 }
 
-// Button is the text of the button.
-func (p confirmPage) Button() string {
-	if n := len(p.Pending) + len(p.Poisoned); n > 0 {
-		return fmt.Sprintf("%s %s", p.Verb, plural(n, "message"))
+func (p *confirmPage) read(q *params) {
+	p.args.read(q)
+	if p.args.action.direct {
+		q.fail("This needs no confirmation.")
 	}
-	return p.Verb
 }
 
-// Any reports whether there is anything left to do it to.
-func (p confirmPage) Any() bool {
-	return len(p.Pending)+len(p.Poisoned) > 0 || p.Of != pendingOnes && p.Of != poisonedOnes
+func (p *confirmPage) load(r *request) error {
+	do := p.args.action
+	p.Action, p.Verb, p.Says, p.Danger = do.name, do.verb, do.says, do.danger
+	back := r.pageAt(p.args.back)
+	if back.path == "" {
+		back = p.args.about()
+	}
+	p.Back = back.String()
+	switch do.of {
+	case pendingOnes:
+		return p.loadPending(r)
+	case poisonedOnes:
+		return p.loadPoisoned(r)
+	case oneOperation:
+		return p.loadOperation(r)
+	}
+	if err := r.who.May(do.permission, p.args.consumer); err != nil {
+		return err
+	}
+	switch do.of {
+	case oneConsumer:
+		return p.loadConsumer(r)
+	case oneSchedule:
+		return p.loadSchedule(r)
+	default:
+		return p.loadVersion(r)
+	}
 }
 
-func (v *request) confirm() (page, error) {
-	a := v.asks()
-	o := a.actionRequest()
-	if o.action.direct {
-		a.fail("This needs no confirmation.")
-	}
-	if err := a.err(); err != nil {
-		return page{}, err
-	}
-	d := o.action
-	data := confirmPage{Action: d.name, Verb: d.verb, Says: d.says, Danger: d.danger, Of: d.of, Back: v.cameFrom(o).String()}
-	read := map[subject]func(*confirmPage, actionRequest) error{
-		pendingOnes: v.confirmPending, poisonedOnes: v.confirmPoisoned, oneConsumer: v.confirmConsumer, oneSchedule: v.confirmSchedule, oneVersion: v.confirmVersion, oneOperation: v.confirmOperation,
-	}[d.of]
-	if err := read(&data, o); err != nil {
-		return page{}, err
-	}
-	return page{Title: data.Title(), Tab: data.tab(), Data: data}, nil
-}
+func (p *confirmPage) layout() layout { return layout{title: p.Title(), tab: p.args.action.of.tab()} }
 
-// cameFrom is the page from which the action was requested.
-func (v *request) cameFrom(o actionRequest) link {
-	if to := v.back(v.query.Get("back")); to.path != "" {
-		return to
-	}
-	if len(o.ids) == 1 {
-		return linkTo("message", "id", o.ids[0])
-	}
-	return v.after(o)
-}
-
-// Title is what is asked.
-func (p confirmPage) Title() string {
+// Title is the question.
+func (p *confirmPage) Title() string {
 	switch {
 	case p.Consumer != nil:
 		return p.Verb + " " + p.Consumer.Consumer + "?"
 	case p.Schedule != nil:
-		return p.Verb + ": " + scheduleName(p.Schedule.Schedule) + "?"
+		return p.Verb + ": " + p.Schedule.name() + "?"
 	case p.Version != nil:
 		return p.Verb + " " + p.Version.Title() + "?"
 	case p.Operation != nil:
@@ -91,128 +83,99 @@ func (p confirmPage) Title() string {
 	}
 }
 
-func (p confirmPage) tab() string {
-	return map[subject]string{pendingOnes: "messages", poisonedOnes: "poisoned", oneSchedule: "schedules", oneVersion: "projections", oneOperation: "operations"}[p.Of]
-}
-
-// mayDo is ErrForbidden unless the principal may do it to each of some consumers.
-func (v *request) mayDo(a ops.Action, consumers ...string) error {
-	for _, consumer := range consumers {
-		if err := v.who.May(a, consumer); err != nil {
-			return err
-		}
+// Button is the text of the button.
+func (p *confirmPage) Button() string {
+	if n := len(p.IDs); n > 0 {
+		return fmt.Sprintf("%s %s", p.Verb, plural(n, "message"))
 	}
-	return nil
+	return p.Verb
 }
 
-func (v *request) confirmPending(data *confirmPage, o actionRequest) error {
-	found, err := v.session.Messages().ListByID(v.ctx(), o.ids...)
-	if err != nil {
+// Any reports whether there is anything left to do it to.
+func (p *confirmPage) Any() bool { return len(p.IDs) > 0 || len(p.args.ids) == 0 }
+
+// Numbers are the ids in Gone in a sentence.
+func (p *confirmPage) Numbers() string { return idsText(p.Gone) }
+
+func (p *confirmPage) loadPending(r *request) (err error) {
+	if p.Pending, err = r.session.MessagesByID(r.Context(), p.args.ids...); err != nil {
 		return err
 	}
 	var consumers []string
-	for _, m := range found {
-		data.IDs = append(data.IDs, m.ID)
-		consumers = append(consumers, m.Consumer)
+	for _, m := range p.Pending {
+		p.IDs, consumers = append(p.IDs, m.ID), append(consumers, m.Consumer)
 		if m.State == admin.Leased {
-			data.Held++
+			p.Held++
 		}
 	}
-	data.Pending = found
-	data.leaveOut(o.ids)
-	if err := v.mayDo(o.action.permission, consumers...); err != nil {
-		return err
-	}
-	return v.pausedAmong(data, consumers)
+	return p.checkMessages(r, consumers)
 }
 
-func (v *request) confirmPoisoned(data *confirmPage, o actionRequest) error {
-	found, _, err := v.session.Poisoned().List(v.ctx(), poison.Filter{IDs: o.ids}, admin.Page{Size: mostChosen})
+func (p *confirmPage) loadPoisoned(r *request) (err error) {
+	p.Poisoned, _, err = r.session.PoisonedMessages(r.Context(), poison.Filter{IDs: p.args.ids}, admin.Page{Size: mostChosen})
 	if err != nil {
 		return err
 	}
 	var consumers []string
-	for _, m := range found {
-		data.IDs = append(data.IDs, m.ID)
-		consumers = append(consumers, m.Consumer)
+	for _, m := range p.Poisoned {
+		p.IDs, consumers = append(p.IDs, m.ID), append(consumers, m.Consumer)
 	}
-	data.Poisoned = found
-	data.leaveOut(o.ids)
-	if err := v.mayDo(o.action.permission, consumers...); err != nil {
-		return err
-	}
-	return v.pausedAmong(data, consumers)
+	return p.checkMessages(r, consumers)
 }
 
-// leaveOut notes which of those that were chosen are there no more.
-func (p *confirmPage) leaveOut(chosen []int64) {
-	for _, id := range chosen {
+// checkMessages sets which of the chosen messages are gone, and which of their consumers are paused.
+func (p *confirmPage) checkMessages(r *request, consumers []string) error {
+	for _, id := range p.args.ids {
 		if !slices.Contains(p.IDs, id) {
 			p.Gone = append(p.Gone, id)
 		}
 	}
-}
-
-// pausedAmong notes consumers that are paused: what waits for them goes on waiting.
-func (v *request) pausedAmong(data *confirmPage, consumers []string) (err error) {
-	if !data.Danger {
-		data.Paused, err = v.paused(consumers...)
-	}
-	return err
-}
-
-func (v *request) confirmConsumer(data *confirmPage, o actionRequest) error {
-	if err := v.mayDo(o.action.permission, o.consumer); err != nil {
-		return err
-	}
-	overview, err := v.glance()
-	data.Consumer = &admin.Queue{Consumer: o.consumer}
-	if i := slices.IndexFunc(overview.Queues, func(q admin.Queue) bool { return q.Consumer == o.consumer }); i >= 0 {
-		data.Consumer = &overview.Queues[i]
-	}
-	return err
-}
-
-func (v *request) confirmSchedule(data *confirmPage, o actionRequest) error {
-	if err := v.mayDo(o.action.permission, ""); err != nil {
-		return err
-	}
-	found, err := v.session.Schedules().Get(v.ctx(), o.schedule)
-	data.Schedule = &scheduleRow{found}
-	return err
-}
-
-func (v *request) confirmVersion(data *confirmPage, o actionRequest) error {
-	if err := v.mayDo(o.action.permission, ""); err != nil {
-		return err
-	}
-	all, err := v.versions()
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(all, func(v version) bool { return v.Name == o.projection && v.Version == o.version })
-	if i < 0 {
-		return httpError{http.StatusNotFound, "There is no such version of a projection."}
-	}
-	data.Version = &all[i]
-	return nil
-}
-
-func (v *request) confirmOperation(data *confirmPage, o actionRequest) error {
-	found, err := v.session.Operations().Get(v.ctx(), o.operation)
-	if err != nil {
-		return err
-	}
-	data.Operation = &operation{found}
-	if o.action.permission == ops.ResumeOperation { // it takes what the operation itself does
-		if err := v.mayDo(found.Action, consumerOf(found.Target)); err != nil {
+	for _, consumer := range consumers {
+		if err := r.who.May(p.args.action.permission, consumer); err != nil {
 			return err
 		}
 	}
-	return v.mayDo(o.action.permission, consumerOf(found.Target))
+	if p.Danger {
+		return nil
+	}
+	all, err := r.queues()
+	p.Paused = all.paused(consumers...)
+	return err
 }
 
-// Numbers are ids in a sentence.
-func (p confirmPage) Numbers() string {
-	return strings.TrimPrefix(strings.TrimPrefix(messagesOf(p.Gone), "messages "), "message ")
+func (p *confirmPage) loadConsumer(r *request) error {
+	all, err := r.queues()
+	queue := all.of(p.args.consumer)
+	p.Consumer = &queue
+	return err
+}
+
+func (p *confirmPage) loadSchedule(r *request) error {
+	found, err := r.session.Schedule(r.Context(), p.args.schedule)
+	p.Schedule = &scheduleRow{found}
+	return err
+}
+
+func (p *confirmPage) loadVersion(r *request) error {
+	all, err := loadVersions(r)
+	if err != nil {
+		return err
+	}
+	found, err := all.of(p.args.projection, p.args.version)
+	p.Version = &found
+	return err
+}
+
+func (p *confirmPage) loadOperation(r *request) error {
+	found, err := r.session.Operation(r.Context(), p.args.operation)
+	if err != nil {
+		return err
+	}
+	p.Operation = &operation{found}
+	if p.args.action.permission == ops.ResumeOperation { // the operation's own action is needed, too
+		if err := r.who.May(found.Action, consumerOf(found.Target)); err != nil {
+			return err
+		}
+	}
+	return r.who.May(p.args.action.permission, consumerOf(found.Target))
 }

@@ -14,45 +14,44 @@ import (
 
 // Config sets up a [Console].
 type Config struct {
-	// Authorize says who asks, by the application's own login. It is required, and is called for each
-	// request. An error, a panic, a principal without a name and [ops.None] are refused. It may be called
-	// by many goroutines at once.
+	// Authorize returns the principal of a request, by the application's own login. It is required. It runs for each
+	// request, and must be safe for concurrent use. An error, a panic, a principal without a name and [ops.None] are
+	// refused.
 	Authorize func(*http.Request) (ops.Principal, error)
-	// Prefix is the path below which requests arrive: it begins and ends with a slash. Defaults to
+	// Prefix is the path below which requests arrive. It begins and ends with a slash. Defaults to
 	// "/asyncmonolith/".
 	Prefix string
-	// LoginURL is where people are sent whom Authorize returns an error for, such as "/login?next={url}":
-	// in its query "{url}" stands for the path and query that was asked for, as they arrived here. It is
-	// escaped, begins with Prefix, and never names a host. Defaults to none: they see that they are not
-	// logged in.
+	// LoginURL is the page to which a GET is redirected if Authorize returns an error, such as "/login?next={url}".
+	// "{url}" in its query stands for the path and query of the request, as they arrived here, escaped. The path
+	// begins with Prefix, and never names a host. Defaults to none: the answer is that the user is not logged in.
 	LoginURL string
-	// TraceURL is the address of a trace, where "{trace}" stands for its id, with http or https. Defaults
-	// to none, and then there are no links to traces.
+	// TraceURL is the http or https address of a trace. "{trace}" stands for its id. Defaults to none: pages have no
+	// links to traces.
 	TraceURL string
 	// Environment is shown on each page, such as "production". Defaults to none.
 	Environment string
-	// Hosts are those that requests may be for, such as "ops.example.com" or "localhost:8080"; one
-	// without a port allows each port. Defaults to any.
+	// Hosts are the allowed Host headers, such as "ops.example.com" or "localhost:8080". One without a port allows
+	// each port. Set it if browsers reach the console without a proxy. Defaults to any.
 	Hosts []string
-	// TrustedOrigins are those whose pages may send changes beside the console's own, such as
+	// TrustedOrigins are origins whose pages may send changes, besides the console's own, such as
 	// "https://example.com". Defaults to none.
 	TrustedOrigins []string
-	// Logger is told of what fails here, of each thing once in 10 s at most. Defaults to slog.Default.
+	// Logger gets failures, each text at most once in 10 s. Defaults to slog.Default.
 	Logger *slog.Logger
 }
 
-// Console is the handler. It starts nothing, and is safe for concurrent use. Make it with [New].
+// Console is the handler. It starts no goroutine, and is safe for concurrent use. Make it with [New].
 type Console struct {
-	config  Config
-	service *ops.Service
-	routes  map[string]route // by path
-	origins *http.CrossOriginProtection
-	pages   map[string]*template.Template
-	assets  assets
-	limits  limits
-	warned  warned
-	speeds  speeds
-	costs   costs
+	config   Config
+	service  *ops.Service
+	routes   map[string]route // by path
+	origins  *http.CrossOriginProtection
+	pages    map[string]*template.Template
+	assets   assets
+	limits   limits
+	warnings warnings
+	speeds   speeds
+	costs    costs
 }
 
 const (
@@ -61,8 +60,8 @@ const (
 	urlMark       = "{url}"
 )
 
-// New makes a console. It reports everything that is wrong with its configuration at once, and does not
-// touch the database.
+// New makes a console. Its error joins everything that is wrong with the configuration. It does not query the
+// database.
 func New(service *ops.Service, c Config) (*Console, error) {
 	if c.Prefix == "" {
 		c.Prefix = defaultPrefix
@@ -91,7 +90,9 @@ func New(service *ops.Service, c Config) (*Console, error) {
 	if err != nil {
 		return nil, fmt.Errorf("console: new: %w", err)
 	}
-	return &Console{config: c, service: service, routes: byPath(served.routes(), routes()), origins: origins, pages: pages, assets: served}, nil
+	return &Console{
+		config: c, service: service, routes: byPath(served.routes(), routes()), origins: origins, pages: pages, assets: served,
+	}, nil
 }
 
 func (c Config) check() (errs []error) {
@@ -105,13 +106,15 @@ func (c Config) check() (errs []error) {
 		u, err := url.Parse(c.LoginURL)
 		path, _, _ := strings.Cut(c.LoginURL, "?")
 		if err != nil || u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https" || strings.Contains(path, urlMark) {
-			errs = append(errs, fmt.Errorf("config: LoginURL %q: a path, or an address with http or https, is allowed, and %s in its query", c.LoginURL, urlMark))
+			errs = append(errs, fmt.Errorf("config: LoginURL %q: a path, or an address with http or https, is allowed, and %s in its query",
+				c.LoginURL, urlMark))
 		}
 	}
 	if c.TraceURL != "" {
 		u, err := url.Parse(strings.ReplaceAll(c.TraceURL, traceMark, "trace"))
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || !strings.Contains(c.TraceURL, traceMark) {
-			errs = append(errs, fmt.Errorf("config: TraceURL %q: an address with http or https, and %s in it, is allowed", c.TraceURL, traceMark))
+			errs = append(errs, fmt.Errorf("config: TraceURL %q: an address with http or https, and %s in it, is allowed",
+				c.TraceURL, traceMark))
 		}
 	}
 	for _, host := range c.Hosts {
@@ -125,13 +128,13 @@ func (c Config) check() (errs []error) {
 // ServeHTTP answers one request.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	secure(w.Header())
-	v := &request{Console: c, w: w, r: r}
-	if err := v.admit(); err != nil {
-		v.refuse(err)
+	req := &request{Console: c, Request: r, w: w}
+	if err := req.admit(); err != nil {
+		req.refuse(err)
 		return
 	}
-	if err := v.route.answer(v); err != nil {
-		v.refuse(err)
+	if err := req.route.answer(req); err != nil {
+		req.refuse(err)
 	}
-	v.finish()
+	req.finish()
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
-	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
 // consumerPage is one consumer: what it does, and why it does not.
@@ -16,197 +15,107 @@ type consumerPage struct {
 	Runs     chart
 	Times    lines
 	Slots    []slot
-	Groups   []failing
-	More     bool // groups
+	Groups   []failure // of poisoned messages
+	More     bool      // groups
 	Oldest   []admin.Message
 	Why      *admin.Explanation
 	Takers   []taker
-	Failures []failing
-	Parked   []admin.BlockedKey
-}
-
-// taker is a process that takes the consumer's messages.
-type taker struct {
-	admin.Process
-	Consumer admin.ProcessConsumer
+	Failures []failure // without poisoned messages
+	Blocked  []admin.BlockedKey
 }
 
 const (
-	chartTime    = 48 * time.Hour
-	slotTime     = 30 * time.Minute
-	fleetTime    = 24 * time.Hour
-	oldestShown  = 10
-	parkedRead   = 1000 // keys of all consumers
-	failingShown = 20
+	chartTime       = 48 * time.Hour
+	slotTime        = 30 * time.Minute
+	oldestShown     = 10
+	blockedKeysRead = 1000 // of all consumers
+	failuresShown   = 20
 )
 
-func (v *request) consumer() (page, error) {
-	a := v.asks()
-	name := a.text("name")
-	if name == "" {
-		a.fail("name is missing: it is that of a consumer.")
+func (p *consumerPage) read(q *params) {
+	p.Name = q.text("name")
+	if p.Name == "" {
+		q.fail("name is missing: it is that of a consumer.")
 	}
-	if err := a.err(); err != nil {
-		return page{}, err
-	}
-	data := consumerPage{Name: name, Queue: admin.Queue{Consumer: name}}
-	o, err := v.glance()
-	if err != nil {
-		return page{}, err
-	}
-	data.At = o.At
-	if i := slices.IndexFunc(o.Queues, func(q admin.Queue) bool { return q.Consumer == name }); i >= 0 {
-		data.Queue = o.Queues[i]
-	}
-	fleet, err := v.session.Processes(v.ctx(), fleetTime)
-	if err != nil {
-		return page{}, err
-	}
-	data.Takers = takersOf(fleet, name)
-	for _, read := range []func(*consumerPage, []admin.Process) error{v.consumerChart, v.consumerFailures, v.consumerOldest, v.consumerParked} {
-		if err := read(&data, fleet); err != nil {
-			return page{}, err
-		}
-	}
-	return page{Title: name, Data: data}, nil
 }
 
-func (v *request) consumerChart(data *consumerPage, _ []admin.Process) error {
-	minutes, err := v.session.Consumers().Minutes(v.ctx(), chartTime, data.Name)
+func (p *consumerPage) load(r *request) error {
+	o, err := r.overview()
 	if err != nil {
 		return err
 	}
-	first := data.At.UTC().Truncate(slotTime).Add(slotTime - chartTime)
-	data.Slots = slotsOf(first, minutes)
-	data.Runs = columns(first, slotTime, int(chartTime/slotTime), slotWidth, linesHeight, minutes)
-	data.Times = linesOf(data.Slots)
+	p.At, p.Queue = o.At, queues(o.Queues).of(p.Name)
+	fleet, err := r.session.Processes(r.Context(), fleetTime)
+	if err != nil {
+		return err
+	}
+	p.Takers = takersOf(fleet, p.Name)
+	if err := p.loadCharts(r); err != nil {
+		return err
+	}
+	if err := p.loadFailures(r, fleet); err != nil {
+		return err
+	}
+	if err := p.loadOldest(r); err != nil {
+		return err
+	}
+	return p.loadBlocked(r)
+}
+
+func (p *consumerPage) layout() layout { return layout{title: p.Name} }
+
+func (p *consumerPage) loadCharts(r *request) error {
+	minutes, err := r.session.Minutes(r.Context(), chartTime, p.Name)
+	if err != nil {
+		return err
+	}
+	first := p.At.UTC().Truncate(slotTime).Add(slotTime - chartTime)
+	p.Slots = slotsOf(first, minutes)
+	p.Runs = columns(first, slotTime, int(chartTime/slotTime), slotWidth, linesHeight, minutes)
+	p.Times = linesOf(p.Slots)
 	return nil
 }
 
-func (v *request) consumerFailures(data *consumerPage, fleet []admin.Process) error {
-	groups, more, err := v.session.Poisoned().Groups(v.ctx(), data.Name)
+func (p *consumerPage) loadFailures(r *request, fleet []admin.Process) error {
+	groups, more, err := r.session.PoisonGroups(r.Context(), p.Name)
 	if err != nil {
 		return err
 	}
-	data.More = more
+	p.More = more
 	known := map[string]bool{}
 	for _, g := range groups {
 		known[g.Fingerprint] = true
-		data.Groups = append(data.Groups, failingGroup(g, fleet))
+		p.Groups = append(p.Groups, failureOfGroup(g, fleet))
 	}
-	failures, err := v.session.Consumers().Failures(v.ctx(), data.Name, failingShown)
+	failures, err := r.session.Failures(r.Context(), p.Name, failuresShown)
 	for _, f := range failures {
-		if !known[f.Fingerprint] { // none of its messages is poisoned yet
-			data.Failures = append(data.Failures, failingNow(f, fleet))
+		if !known[f.Fingerprint] {
+			p.Failures = append(p.Failures, failureOf(f, fleet))
 		}
 	}
 	return err
 }
 
-func (v *request) consumerOldest(data *consumerPage, _ []admin.Process) error {
-	var err error
-	data.Oldest, _, err = v.session.Messages().List(v.ctx(), admin.Filter{Consumer: data.Name}, admin.Page{Size: oldestShown})
-	if err != nil || len(data.Oldest) == 0 {
+func (p *consumerPage) loadOldest(r *request) (err error) {
+	p.Oldest, _, err = r.session.Messages(r.Context(), admin.Filter{Consumer: p.Name}, admin.Page{Size: oldestShown})
+	if err != nil || len(p.Oldest) == 0 {
 		return err
 	}
-	waits := slices.DeleteFunc(slices.Clone(data.Oldest), func(m admin.Message) bool { return m.State == admin.Leased })
+	waits := slices.DeleteFunc(slices.Clone(p.Oldest), func(m admin.Message) bool { return m.State == admin.Leased })
 	if len(waits) == 0 {
-		waits = data.Oldest
+		waits = p.Oldest
 	}
 	oldest := slices.MinFunc(waits, func(a, b admin.Message) int { return a.AvailableAt.Compare(b.AvailableAt) })
-	why, err := v.session.Messages().Explain(v.ctx(), oldest.ID)
-	if err == nil {
-		data.Why = &why
-	}
-	return ignoreGone(err)
-}
-
-// consumerParked lists keys whose messages wait for a poisoned one.
-func (v *request) consumerParked(data *consumerPage, _ []admin.Process) error {
-	found, err := v.session.Consumers().BlockedKeys(v.ctx(), parkedRead)
-	for _, key := range found {
-		if key.Consumer == data.Name && len(data.Parked) < pageSize {
-			data.Parked = append(data.Parked, key)
-		}
-	}
+	p.Why, err = explain(r, oldest.ID)
 	return err
 }
 
-// takersOf are the processes that take a consumer's messages, alive or lost.
-func takersOf(fleet []admin.Process, name string) (takers []taker) {
-	for _, p := range fleet {
-		for _, c := range p.Consumers {
-			if p.Status != admin.ProcessStopped && (c.Name == name || slices.Contains(c.Former, name)) {
-				takers = append(takers, taker{p, c})
-			}
+func (p *consumerPage) loadBlocked(r *request) error {
+	found, err := r.session.BlockedKeys(r.Context(), blockedKeysRead)
+	for _, key := range found {
+		if key.Consumer == p.Name && len(p.Blocked) < pageSize {
+			p.Blocked = append(p.Blocked, key)
 		}
 	}
-	return takers
-}
-
-// failing is something that fails, and since when.
-type failing struct {
-	Consumer    string
-	Fingerprint string
-	ErrorType   string
-	Sample      string
-	Messages    int // poisoned
-	Runs        int64
-	FirstAt     time.Time
-	LastAt      time.Time
-	Since       string // in words, if a deploy may have begun it
-}
-
-func failingNow(f admin.FailureGroup, fleet []admin.Process) failing {
-	return failing{Consumer: f.Consumer, Fingerprint: f.Fingerprint, ErrorType: f.ErrorType, Sample: f.Sample, Runs: f.Runs, FirstAt: f.FirstAt, LastAt: f.LastAt, Since: since(f, fleet)}
-}
-
-func failingGroup(g poison.Group, fleet []admin.Process) failing {
-	f := failing{Consumer: g.Consumer, Fingerprint: g.Fingerprint, FirstAt: g.FirstAt, LastAt: g.LastAt}
-	if g.Failure != nil {
-		f = failingNow(*g.Failure, fleet)
-		f.FirstAt, f.LastAt = earlier(f.FirstAt, g.FirstAt), later(f.LastAt, g.LastAt)
-	}
-	f.Messages = g.Messages
-	return f
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
-}
-
-const deployTime = time.Hour // for what began after a deploy to be its work, perhaps
-
-// since says which version met a failure first, and how soon after that came.
-func since(f admin.FailureGroup, fleet []admin.Process) string {
-	if f.FirstVersion == "" {
-		return ""
-	}
-	var came time.Time
-	for _, p := range fleet {
-		if p.Version == f.FirstVersion && slices.ContainsFunc(p.Consumers, func(c admin.ProcessConsumer) bool { return p.Takes(f.Consumer, firstOf(c.PayloadTypes)) }) {
-			came = earlier(came, p.StartedAt)
-		}
-	}
-	if after := f.FirstAt.Sub(came); !came.IsZero() && after >= 0 && after <= deployTime {
-		return duration(max(after, time.Second)) + " after " + f.FirstVersion + " started"
-	}
-	return "first met by " + f.FirstVersion
-}
-
-func firstOf(names []string) string {
-	if len(names) == 0 {
-		return ""
-	}
-	return names[0]
+	return err
 }

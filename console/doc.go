@@ -1,8 +1,7 @@
-// Package console is a handler of net/http with pages at which people see what their messages do, and
-// change it: what fails, since when, and why something waits. It is made of templates, one stylesheet and one
-// script, all embedded, and works without the script.
+// Package console is a handler of net/http with pages that show messages and change them: what fails, since when,
+// and why a message waits. It is made of templates, one stylesheet and one script, all embedded, and works without
+// the script.
 //
-// It shows nothing that package ops does not return, except what an error of the database means,
-// and allows nothing that the principal may not do there. It asks the database only while a page is
-// open.
+// It shows what package ops returns, and what an error of the database means. It allows what the principal may do
+// there. It queries the database only for requests.
 package console

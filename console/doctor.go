@@ -12,26 +12,30 @@ import (
 // doctorPage is what is wrong, and what each page costs.
 type doctorPage struct {
 	Found []finding
-	Bad   int // that need attention
+	Bad   int // of those found
 	Costs []cost
 }
 
-func (v *request) doctor() (page, error) {
-	found, err := v.session.Doctor(v.ctx())
+func (*doctorPage) read(*params) {}
+
+func (p *doctorPage) load(r *request) error {
+	found, err := r.session.Doctor(r.Context())
 	if err != nil {
-		return page{}, err
+		return err
 	}
-	data := doctorPage{Costs: v.costs.all()}
+	p.Costs = r.costs.all()
 	for _, f := range found {
-		data.Found = append(data.Found, finding{f})
+		p.Found = append(p.Found, finding{f})
 		if f.Severity != ops.OK {
-			data.Bad++
+			p.Bad++
 		}
 	}
-	return page{Title: "Doctor", Tab: "doctor", Data: data}, nil
+	return nil
 }
 
-// cost is what a page took since this process began.
+func (*doctorPage) layout() layout { return layout{title: "Doctor", tab: "doctor"} }
+
+// cost is the time that a page took since this process began.
 type cost struct {
 	Page    string
 	Times   int64
@@ -45,7 +49,7 @@ type costs struct {
 	of map[string]cost
 }
 
-// note notes that a page took so long.
+// note adds the time of one page.
 func (c *costs) note(page string, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,118 +12,128 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// editPage is the payload of a poisoned message, to be mended.
+// editPage is a form with the payload of a poisoned message.
 type editPage struct {
 	ID       int64
 	Consumer string
 	Type     string
 	Text     string
 	Reason   string
-	Wrong    string // why it is not taken, in words
+	Wrong    string // why it is refused
 	Check    *poison.Edit
 	Checked  bool // nothing is wrong with it
-	Sure     bool // it is asked whether unknown and missing fields are meant
+	Sure     bool // the form asks whether unknown and missing fields are meant
+	status   int
 }
 
 const mostEdited = 1 << 20 // bytes of a payload
 
-// edit shows the form.
-func (v *request) edit() (page, error) {
-	a := v.asks()
-	id := a.needID("id")
-	if err := a.err(); err != nil {
-		return page{}, err
-	}
-	m, err := v.editable(id)
+func (p *editPage) read(q *params) { p.ID = q.needID("id") }
+
+func (p *editPage) load(r *request) error {
+	payload, err := p.loadMessage(r)
 	if err != nil {
-		return page{}, err
-	}
-	text, binary := readable(m.Payload)
-	if binary {
-		return page{}, httpError{http.StatusConflict, "The payload is not text, and cannot be edited here."}
-	}
-	data := editPage{ID: id, Consumer: m.Consumer, Type: m.PayloadType, Text: text}
-	return v.editor(data, 0), nil
-}
-
-// editable is a message of which the principal sees the whole payload, as it is.
-func (v *request) editable(id int64) (m ops.Poisoned, err error) {
-	if m, err = v.session.Poisoned().Get(v.ctx(), id); err != nil {
-		return m, err
-	}
-	if err := v.mayDo(ops.Edit, m.Consumer); err != nil {
-		return m, err
-	}
-	if m.PayloadBytes > len(m.Payload) && len(m.Payload) >= headBytes {
-		return m, httpError{http.StatusConflict, "The payload is too large to be edited here. A program can: poison.Store.EditAndRequeue."}
-	}
-	return m, v.unredacted(id, m.Payload)
-}
-
-// unredacted is an error where a part of the payload is hidden, which an edit would lose.
-func (v *request) unredacted(id int64, payload []byte) error {
-	if _, err := v.session.Poisoned().CheckEdit(v.ctx(), id, payload); errors.Is(err, ops.ErrForbidden) || errors.Is(err, poison.ErrNotFound) || errors.Is(err, ops.ErrBusy) {
 		return err
 	}
-	return nil // what else is wrong with it is what the edit is to mend
+	text, binary := readable(payload)
+	if binary {
+		return httpError{http.StatusConflict, "The payload is not text, and cannot be edited here."}
+	}
+	p.Text = text
+	return nil
 }
 
-// edited checks an edit, and requeues the message with it. What is wrong is said, and the text is kept.
-func (v *request) edited() (page, error) {
-	a := v.sends()
-	id := a.needID("id")
-	data := editPage{ID: id, Reason: a.text("reason"), Text: strings.ReplaceAll(v.form.Get("text"), "\r\n", "\n")}
-	if err := a.err(); err != nil {
-		return page{}, err
-	}
-	m, err := v.editable(id)
+func (p *editPage) layout() layout {
+	return layout{title: fmt.Sprintf("Edit message %d", p.ID), tab: "poisoned", status: p.status}
+}
+
+// loadMessage returns the payload, if the principal may edit it and sees all of it.
+func (p *editPage) loadMessage(r *request) ([]byte, error) {
+	m, err := r.session.PoisonedMessage(r.Context(), p.ID)
 	if err != nil {
-		return page{}, err
+		return nil, err
 	}
-	data.Consumer, data.Type = m.Consumer, m.PayloadType
-	if len(data.Text) > mostEdited {
-		data.Wrong = fmt.Sprintf("The payload is too large: %d bytes are allowed.", mostEdited)
-		return v.editor(data, http.StatusRequestEntityTooLarge), nil
+	if err := r.who.May(ops.Edit, m.Consumer); err != nil {
+		return nil, err
 	}
-	check, err := v.session.Poisoned().CheckEdit(v.ctx(), id, []byte(data.Text))
-	if data.Wrong = wrongEdit(err, data.Text); data.Wrong != "" {
-		return v.editor(data, http.StatusUnprocessableEntity), nil
-	} else if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return page{}, err
+	if m.PayloadBytes > len(m.Payload) && len(m.Payload) >= headBytes {
+		return nil, httpError{http.StatusConflict,
+			"The payload is too large to be edited here. A program can: poison.Store.EditAndRequeue."}
 	}
-	data.Check, data.Checked = &check, true
-	data.Sure = len(check.Unknown)+len(check.Missing) > 0
-	if v.form.Get("go") != "requeue" {
-		return v.editor(data, 0), nil
+	p.Consumer, p.Type = m.Consumer, m.PayloadType
+	return m.Payload, unredacted(r, p.ID, m.Payload)
+}
+
+// unredacted is an error if a part of the payload is hidden, which an edit would lose.
+func unredacted(r *request, id int64, payload []byte) error {
+	_, err := r.session.CheckEdit(r.Context(), id, payload)
+	if errors.Is(err, ops.ErrForbidden) || errors.Is(err, poison.ErrNotFound) || errors.Is(err, ops.ErrBusy) {
+		return err
 	}
+	return nil // the edit is to mend whatever else is wrong
+}
+
+// editedPage is the form that was sent. Once the message is requeued, it redirects.
+type editedPage struct {
+	editPage
+	requeue bool // else the payload is only checked
+	sure    bool // unknown and missing fields are meant
+}
+
+func (p *editedPage) read(q *params) {
+	p.ID, p.Reason, p.Text = q.needID("id"), q.text("reason"), strings.ReplaceAll(q.raw("text"), "\r\n", "\n")
+	p.requeue, p.sure = q.raw("go") == "requeue", q.raw("sure") != ""
+}
+
+func (p *editedPage) load(r *request) error {
+	if _, err := p.loadMessage(r); err != nil {
+		return err
+	}
+	if len(p.Text) > mostEdited {
+		p.refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("The payload is too large: %d bytes are allowed.", mostEdited))
+		return nil
+	}
+	check, err := r.session.CheckEdit(r.Context(), p.ID, []byte(p.Text))
+	if wrong := wrongEdit(err, p.Text); wrong != "" {
+		p.refuse(http.StatusUnprocessableEntity, wrong)
+		return nil
+	}
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	p.Check, p.Checked, p.Sure = &check, true, len(check.Unknown)+len(check.Missing) > 0
 	switch {
-	case data.Reason == "":
-		data.Wrong = "Say why: the reason is missing. It is kept with the change, for others to see."
-	case data.Sure && v.form.Get("sure") == "":
-		data.Wrong = "Some fields are unknown to the consumer, or are missing. If that is meant, say so below."
+	case !p.requeue:
+		return nil
+	case p.Reason == "":
+		p.refuse(http.StatusUnprocessableEntity, noReason("change"))
+		return nil
+	case p.Sure && !p.sure:
+		p.refuse(http.StatusUnprocessableEntity,
+			"Some fields are unknown to the consumer, or are missing. If that is meant, say so below.")
+		return nil
 	}
-	if data.Wrong != "" {
-		return v.editor(data, http.StatusUnprocessableEntity), nil
+	err = r.session.EditAndRequeue(r.Context(), p.Reason, p.ID, []byte(p.Text))
+	if wrong := wrongEdit(err, p.Text); wrong != "" {
+		p.refuse(http.StatusUnprocessableEntity, wrong)
+		return nil
 	}
-	err = v.session.Poisoned().EditAndRequeue(v.ctx(), data.Reason, id, []byte(data.Text))
-	if data.Wrong = wrongEdit(err, data.Text); data.Wrong != "" {
-		return v.editor(data, http.StatusUnprocessableEntity), nil
-	} else if err != nil {
-		return page{}, err
+	if err != nil {
+		return err
 	}
-	v.tell(outcome{code: "edited"})
-	return page{}, elsewhere{linkTo("group", "consumer", data.Consumer).String()}
+	r.setFlash(outcome{code: "edited"})
+	return redirect{linkTo("group", "consumer", p.Consumer).String()}
 }
 
-func (v *request) editor(data editPage, status int) page {
-	return page{Title: fmt.Sprintf("Edit message %d", data.ID), Tab: "poisoned", Data: data, Status: status}
-}
+// refuse shows the form again, with the text that was sent.
+func (p *editedPage) refuse(status int, wrong string) { p.status, p.Wrong = status, wrong }
 
-// wrongEdit is what is wrong with an edit, in words, or empty where it is something else.
+// wrongEdit says what is wrong with an edit, and is empty for any other error.
 func wrongEdit(err error, text string) string {
 	switch {
 	case errors.Is(err, bus.ErrNoConsumer):
-		return "This process does not have the consumer, and cannot tell whether the payload fits it. Edit where the consumer runs, or requeue the message as it is."
+		return "This process does not have the consumer, and cannot tell whether the payload fits it. " +
+			"Edit where the consumer runs, or requeue the message as it is."
 	case errors.Is(err, poison.ErrPayload), errors.Is(err, bus.ErrInvalidPayload), errors.Is(err, bus.ErrInvalidText):
 		return "The consumer cannot read this payload: " + jsonTrouble(text)
 	case errors.Is(err, bus.ErrTooLarge):
@@ -135,10 +145,10 @@ func wrongEdit(err error, text string) string {
 	}
 }
 
-// jsonTrouble says where a text is no JSON.
+// jsonTrouble says where a text is not JSON.
 func jsonTrouble(text string) string {
-	var any json.RawMessage
-	err := json.Unmarshal([]byte(text), &any)
+	var payload json.RawMessage
+	err := json.Unmarshal([]byte(text), &payload)
 	var syntax *json.SyntaxError
 	if !errors.As(err, &syntax) {
 		return "it is JSON, but not what the consumer takes."

@@ -9,47 +9,62 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-const lineTime = 30 * time.Second // for a line to be written
+// export writes poisoned messages, a line of JSON each. The audit has it before its first line.
+type export struct {
+	filter poisonedFilter
+	reason string
+	w      http.ResponseWriter
+	begun  bool
+}
 
-// export writes poisoned messages, a line of JSON each. It is in the audit before it begins.
-func (v *request) export() error {
-	a := v.sends()
-	filter, reason := a.poisoned(), a.text("reason")
-	if reason == "" {
-		a.fail("Say why: the reason is missing. It is kept with the export, for others to see.")
+const lineTime = 30 * time.Second // to write a line
+
+func (e *export) read(q *params) {
+	e.filter, e.reason = q.poisoned(), q.text("reason")
+	if e.reason == "" {
+		q.fail("%s", noReason("export"))
 	}
-	if err := a.err(); err != nil {
+}
+
+func (e *export) serve(r *request) error {
+	if err := r.params().into(e); err != nil {
 		return err
 	}
-	begun := false
-	begin := func() {
-		h := v.w.Header()
-		h.Set("Content-Type", "application/x-ndjson; charset=utf-8")
-		h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="poisoned-%s.ndjson"`, time.Now().UTC().Format("20060102-150405")))
-		v.w.WriteHeader(http.StatusOK)
-		begun = true
-	}
-	_, err := v.session.Poisoned().Export(v.ctx(), reason, filter.Filter, func(m ops.Poisoned) error {
-		if !begun {
-			begin()
-		}
-		line, err := json.Marshal(m)
-		if err != nil {
-			return err
-		}
-		// However long all of it takes, as long as the client reads it.
-		_ = http.NewResponseController(v.w).SetWriteDeadline(time.Now().Add(lineTime))
-		_, err = v.w.Write(append(append([]byte(`{"v":1,`), line[1:]...), '\n'))
-		return err
-	})
+	e.w = r.w
+	_, err := r.session.Export(r.Context(), e.reason, e.filter.Filter, e.write)
 	switch {
-	case err != nil && !begun:
+	case err != nil && !e.begun:
 		return err
-	case err != nil: // the answer has begun: its last line says that it is not whole
-		v.warn("an export ended early", "error", err.Error())
-		_, _ = fmt.Fprintln(v.w, `{"v":1,"error":"the export ended early: it is not whole"}`)
-	case !begun:
-		begin()
+	case err != nil: // the status is sent already: the last line says that the answer is not whole
+		r.warn("an export ended early", "error", err.Error())
+		_, _ = fmt.Fprintln(e.w, `{"v":1,"error":"the export ended early: it is not whole"}`)
+	default:
+		e.begin()
 	}
 	return nil
+}
+
+// begin sends the headers before the first line.
+func (e *export) begin() {
+	if e.begun {
+		return
+	}
+	e.begun = true
+	h := e.w.Header()
+	h.Set("Content-Type", "application/x-ndjson; charset=utf-8")
+	name := fmt.Sprintf("poisoned-%s.ndjson", time.Now().UTC().Format("20060102-150405"))
+	h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s"`, name))
+	e.w.WriteHeader(http.StatusOK)
+}
+
+func (e *export) write(m ops.Poisoned) error {
+	e.begin()
+	line, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	// The export may take long, as long as the client reads it.
+	_ = http.NewResponseController(e.w).SetWriteDeadline(time.Now().Add(lineTime))
+	_, err = e.w.Write(append(append([]byte(`{"v":1,`), line[1:]...), '\n'))
+	return err
 }

@@ -6,32 +6,32 @@ import (
 )
 
 const (
-	asksPerSecond    = 10
-	asksAtOnce       = 40 // a page brings its stylesheet, script and icon, and people open tabs
-	changesPerSecond = 1
-	changesAtOnce    = 2 // a plan, and its start
+	requestsPerSecond = 10
+	requestsAtOnce    = 40 // a page needs a stylesheet, a script and an icon, and people open tabs
+	changesPerSecond  = 1
+	changesAtOnce     = 2 // a plan, and its start
 
-	mostKnown = 10_000 // principals of whom is known what they have left
+	mostKnown = 10_000 // principals
 )
 
-// limits bound what one principal can ask for. It is safe for concurrent use; its zero value is ready.
+// limits bound the rates of each principal. It is safe for concurrent use; its zero value is ready.
 type limits struct {
-	mu      sync.Mutex
-	asks    map[string]bucket
-	changes map[string]bucket
+	mu       sync.Mutex
+	requests map[string]bucket
+	changes  map[string]bucket
 }
 
-// bucket is what a client had left at a time.
+// bucket is what a principal had left at a time.
 type bucket struct {
 	left float64
 	at   time.Time
 }
 
-// ask takes one request, or returns how long to wait for one.
-func (l *limits) ask(name string) time.Duration {
+// request takes one request, or returns how long to wait for one.
+func (l *limits) request(name string) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return take(&l.asks, name, asksPerSecond, asksAtOnce)
+	return take(&l.requests, name, requestsPerSecond, requestsAtOnce)
 }
 
 // change takes one change, or returns how long to wait for one.
@@ -45,7 +45,7 @@ func take(buckets *map[string]bucket, name string, perSecond, atOnce float64) ti
 	now := time.Now()
 	b, known := (*buckets)[name]
 	if !known && len(*buckets) >= mostKnown || *buckets == nil {
-		*buckets = map[string]bucket{} // so many names are made up, so forgetting the known ones does no harm
+		*buckets = map[string]bucket{} // most are invented names: forgetting all does no harm
 	}
 	if !known {
 		b = bucket{left: atOnce, at: now}
@@ -64,40 +64,42 @@ func take(buckets *map[string]bucket, name string, perSecond, atOnce float64) ti
 
 const warnEvery = 10 * time.Second
 
-// warned keeps refused clients from filling the log: each thing is logged once in a while.
-type warned struct {
+// warnings bound how often each is logged, so that refused clients cannot fill the log.
+type warnings struct {
 	mu   sync.Mutex
-	last map[string]lastSaid
+	last map[string]warning
 }
 
-type lastSaid struct {
-	at   time.Time
-	more int // times that it was not said since
+type warning struct {
+	at      time.Time
+	skipped int // since then
 }
 
-// again reports whether something is to be said now, and how often it was not.
-func (w *warned) again(what string) (now bool, more int) {
+// due reports whether a warning is to be logged now, and how often it was skipped.
+func (w *warnings) due(text string) (due bool, skipped int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.last == nil {
-		w.last = map[string]lastSaid{}
+		w.last = map[string]warning{}
 	}
-	s, known := w.last[what]
-	if known && time.Since(s.at) < warnEvery {
-		s.more++
-		w.last[what] = s
+	last, known := w.last[text]
+	if known && time.Since(last.at) < warnEvery {
+		last.skipped++
+		w.last[text] = last
 		return false, 0
 	}
-	w.last[what] = lastSaid{at: time.Now()}
-	return true, s.more
+	w.last[text] = warning{at: time.Now()}
+	return true, last.skipped
 }
 
-// warn logs something, at most once in ten seconds. Its text is ours, never the client's.
-func (c *Console) warn(what string, fields ...any) {
-	if now, more := c.warned.again(what); now {
-		if more > 0 {
-			fields = append(fields, "times_before", more)
-		}
-		c.config.Logger.Warn(what, fields...)
+// warn logs a constant text, at most once in ten seconds.
+func (c *Console) warn(text string, fields ...any) {
+	due, skipped := c.warnings.due(text)
+	if !due {
+		return
 	}
+	if skipped > 0 {
+		fields = append(fields, "times_before", skipped)
+	}
+	c.config.Logger.Warn(text, fields...)
 }

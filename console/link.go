@@ -2,21 +2,21 @@ package console
 
 import (
 	"fmt"
-	"iter"
 	"maps"
 	"net/url"
 	"reflect"
-	"slices"
+
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 )
 
-// link is a path of the console with its query. It is relative, so that it holds behind a proxy that
-// moves the console elsewhere. Names are in queries and not in paths: a consumer may be called "..".
+// link is a path of the console with its query. It is relative, so that it works behind a proxy that
+// moves paths. Names are in queries and not in paths: a consumer may be called "..".
 type link struct {
 	path  string
 	query url.Values
 }
 
-// linkTo makes a link. Zero values are left out: a text "0" is none, and may be all that narrows a filter.
+// linkTo makes a link. It leaves out zero values, but not the text "0", which may be all that narrows a filter.
 func linkTo(path string, pairs ...any) link {
 	query := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -27,7 +27,7 @@ func linkTo(path string, pairs ...any) link {
 	return link{path, query}
 }
 
-// String is the link as an attribute or a header has it.
+// String is the link as an address.
 func (l link) String() string {
 	path := l.path
 	if path == "" {
@@ -39,13 +39,26 @@ func (l link) String() string {
 	return path + "?" + l.query.Encode()
 }
 
-// ordered are the values of a query by name, those that have one.
-func ordered(query url.Values) iter.Seq2[string, string] {
-	return func(yield func(string, string) bool) {
-		for _, name := range slices.Sorted(maps.Keys(query)) {
-			if !yield(name, query.Get(name)) {
-				return
-			}
-		}
+// paging are the links below a list. They are empty where there is no such page.
+type paging struct{ First, Next string }
+
+// paging returns the links from one page of a list to the others.
+func (l link) paging(next *admin.Page) (p paging) {
+	if l.query.Has("after") {
+		p.First = l.after("").String()
 	}
+	if next != nil {
+		p.Next = l.after(next.After).String()
+	}
+	return p
+}
+
+// after is the page of the list that begins after that place, or the first one.
+func (l link) after(place string) link {
+	query := maps.Clone(l.query)
+	query.Del("after")
+	if place != "" {
+		query.Set("after", place)
+	}
+	return link{l.path, query}
 }

@@ -20,115 +20,166 @@ type messagePage struct {
 	admin.Message               // what both have
 	Poisoned      *ops.Poisoned // nil: it is pending
 	Hidden        bool
-	Content       string // the payload, to be read
+	Content       string // the payload as a text
 	Binary, Cut   bool
 	Why           *admin.Explanation
 	Pause         *admin.Queue // whose pause it waits for
-	Past          []happened
-	Siblings      []admin.Message // other consumers' messages of the payload
+	Past          []event
+	Siblings      []admin.Message // of the same payload, for other consumers
 	PoisonedKin   []poison.Message
-	Trace         string // where it is shown
+	Trace         string // its address
 	TraceID       string
 	Owner         *admin.Process
 	Editable      bool
 }
 
-// happened is something that has happened to a message.
-type happened struct {
+const (
+	seenTime     = 7 * 24 * time.Hour // processes are kept for as long
+	crashesOfOne = 20
+)
+
+func (p *messagePage) read(q *params) { p.ID = q.needID("id") }
+
+func (p *messagePage) load(r *request) error {
+	if err := p.loadMessage(r); err != nil {
+		return err
+	}
+	fleet, err := r.session.Processes(r.Context(), seenTime)
+	if err != nil {
+		return err
+	}
+	crashes, err := r.session.Crashes(r.Context(), p.ID, crashesOfOne)
+	if err != nil {
+		return err
+	}
+	if p.Poisoned == nil {
+		if err := p.loadWhy(r); err != nil {
+			return err
+		}
+	}
+	if p.Claim != nil {
+		p.Owner = processOf(fleet, p.Claim.Owner)
+	}
+	p.Past = p.past(crashes, fleet)
+	if err := p.loadSiblings(r); err != nil {
+		return err
+	}
+	p.TraceID = traceOf(p.Headers)
+	if p.TraceID != "" && r.config.TraceURL != "" {
+		p.Trace = strings.ReplaceAll(r.config.TraceURL, traceMark, p.TraceID)
+	}
+	p.Editable = p.Poisoned != nil && !p.Hidden && r.who.May(ops.Edit, p.Consumer) == nil && unredacted(r, p.ID, p.Payload) == nil
+	return nil
+}
+
+func (p *messagePage) layout() layout {
+	l := layout{title: fmt.Sprintf("Message %d", p.ID), tab: "messages"}
+	if p.Poisoned != nil {
+		l.tab = "poisoned"
+	}
+	return l
+}
+
+// loadMessage reads the message wherever it is.
+func (p *messagePage) loadMessage(r *request) error {
+	pending, err := r.session.Message(r.Context(), p.ID)
+	switch {
+	case err == nil:
+		p.Message, p.Hidden = pending.Message, pending.Hidden
+	case errors.Is(err, admin.ErrNotFound):
+		m, err := r.session.PoisonedMessage(r.Context(), p.ID)
+		if err != nil {
+			return err
+		}
+		p.Poisoned, p.Hidden = &m, m.Hidden
+		p.Message = admin.Message{
+			ID: m.ID, MessageID: m.MessageID, Consumer: m.Consumer, PayloadType: m.PayloadType, InsertID: m.InsertID,
+			OrderingKey: m.OrderingKey, CreatedAt: m.CreatedAt, AvailableAt: m.AvailableAt, Attempts: m.Attempts, Crashes: m.Crashes,
+			State: admin.Poisoned, Payload: m.Payload, PayloadBytes: m.PayloadBytes, Headers: m.Headers, Errors: m.Errors,
+		}
+	default:
+		return err
+	}
+	p.Content, p.Binary = readable(p.Payload)
+	p.Cut = len(p.Payload) >= headBytes && p.PayloadBytes > len(p.Payload)
+	return nil
+}
+
+// loadWhy reads why a pending message does not run, and who has paused its consumer.
+func (p *messagePage) loadWhy(r *request) (err error) {
+	p.Why, err = explain(r, p.ID)
+	if err != nil || p.Why == nil || p.Why.Reason != admin.Paused {
+		return err
+	}
+	all, err := r.queues()
+	if q := all.of(p.Consumer); !q.PausedAt.IsZero() {
+		p.Pause = &q
+	}
+	return err
+}
+
+// loadSiblings reads the other consumers' messages of the payload: pending ones as far as the first part of a search
+// finds them.
+func (p *messagePage) loadSiblings(r *request) error {
+	pending, _, err := r.session.Find(r.Context(), admin.Search{MessageID: p.MessageID}, admin.Cursor{})
+	if err != nil {
+		return err
+	}
+	p.Siblings = slices.DeleteFunc(pending, func(m admin.Message) bool { return m.ID == p.ID })
+	poisoned, _, err := r.session.PoisonedMessages(r.Context(), poison.Filter{MessageID: p.MessageID}, admin.Page{})
+	p.PoisonedKin = slices.DeleteFunc(poisoned, func(m poison.Message) bool { return m.ID == p.ID })
+	return err
+}
+
+// event is something that happened to a message.
+type event struct {
 	At   time.Time
 	Text string
-	More string // of an error
 	Tone string
 }
 
-const seenTime = 7 * 24 * time.Hour // for as long processes are kept
-
-func (v *request) message() (page, error) {
-	a := v.asks()
-	id := a.needID("id")
-	if err := a.err(); err != nil {
-		return page{}, err
+// past is what is known of the message, the first event first.
+func (p *messagePage) past(crashes []admin.Crash, fleet []admin.Process) []event {
+	all := []event{{At: p.CreatedAt, Text: "produced"}}
+	if p.AvailableAt.After(p.CreatedAt) {
+		all = append(all, event{At: p.AvailableAt, Text: "due"})
 	}
-	data, err := v.readMessage(id)
-	if err != nil {
-		return page{}, err
-	}
-	fleet, err := v.session.Processes(v.ctx(), seenTime)
-	if err != nil {
-		return page{}, err
-	}
-	crashes, err := v.session.Messages().Crashes(v.ctx(), id, 20)
-	if err != nil {
-		return page{}, err
-	}
-	if data.Poisoned == nil {
-		why, err := v.session.Messages().Explain(v.ctx(), id)
-		if err == nil {
-			data.Why = &why
+	for _, e := range p.Errors {
+		text := fmt.Sprintf("run %d failed", e.Attempt)
+		if e.Uncounted {
+			text = "a run failed, which does not count"
 		}
-		if err := ignoreGone(err); err != nil {
-			return page{}, err
+		all = append(all, event{At: e.At, Text: text, Tone: "bad"})
+	}
+	for _, c := range crashes {
+		text := "its process was lost"
+		if lost := processOf(fleet, c.Owner); lost != nil {
+			text = fmt.Sprintf("process %d of %s on %s was lost with it", lost.PID, lost.Program, lost.Host)
 		}
-		if data.Why != nil && data.Why.Reason == admin.Paused {
-			if data.Pause, err = v.pauseOf(data.Consumer); err != nil {
-				return page{}, err
-			}
-		}
+		all = append(all, event{At: c.At, Text: text, Tone: "bad"})
 	}
-	if data.Claim != nil {
-		data.Owner = processOf(fleet, data.Claim.Owner)
+	if p.Claim != nil {
+		all = append(all, event{At: p.Claim.ClaimedAt, Text: "claimed", Tone: "good"})
 	}
-	data.Past = past(data, crashes, fleet)
-	if err := v.kin(&data); err != nil {
-		return page{}, err
+	if p.Poisoned != nil {
+		all = append(all, event{At: p.Poisoned.PoisonedAt, Text: "poisoned", Tone: "bad"})
 	}
-	data.TraceID = traceOf(data.Headers)
-	if data.TraceID != "" && v.config.TraceURL != "" {
-		data.Trace = strings.ReplaceAll(v.config.TraceURL, traceMark, data.TraceID)
-	}
-	data.Editable = data.Poisoned != nil && !data.Hidden && v.May(ops.Edit, data.Consumer) && v.unredacted(id, data.Payload) == nil
-	tab := "messages"
-	if data.Poisoned != nil {
-		tab = "poisoned"
-	}
-	return page{Title: fmt.Sprintf("Message %d", id), Tab: tab, Data: data}, nil
+	slices.SortStableFunc(all, func(a, b event) int { return a.At.Compare(b.At) })
+	return all
 }
 
-// pauseOf is the queue of a consumer that is paused, or nil.
-func (v *request) pauseOf(consumer string) (*admin.Queue, error) {
-	o, err := v.glance()
-	if i := slices.IndexFunc(o.Queues, func(q admin.Queue) bool { return q.Consumer == consumer && !q.PausedAt.IsZero() }); i >= 0 {
-		return &o.Queues[i], err
+// explain is why a message does not run, or nil if it is gone.
+func explain(r *request, id int64) (*admin.Explanation, error) {
+	why, err := r.session.Explain(r.Context(), id)
+	if err != nil {
+		return nil, ignoreGone(err)
 	}
-	return nil, err
-}
-
-// readMessage reads a message wherever it is.
-func (v *request) readMessage(id int64) (data messagePage, err error) {
-	m, err := v.session.Messages().Get(v.ctx(), id)
-	switch {
-	case err == nil:
-		data = messagePage{Message: m.Message, Hidden: m.Hidden}
-	case errors.Is(err, admin.ErrNotFound):
-		p, err := v.session.Poisoned().Get(v.ctx(), id)
-		if err != nil {
-			return data, err
-		}
-		data = messagePage{Poisoned: &p, Hidden: p.Hidden, Message: admin.Message{
-			ID: p.ID, MessageID: p.MessageID, Consumer: p.Consumer, PayloadType: p.PayloadType, InsertID: p.InsertID, OrderingKey: p.OrderingKey, CreatedAt: p.CreatedAt, AvailableAt: p.AvailableAt,
-			Attempts: p.Attempts, Crashes: p.Crashes, State: admin.Poisoned, Payload: p.Payload, PayloadBytes: p.PayloadBytes, Headers: p.Headers, Errors: p.Errors,
-		}}
-	default:
-		return data, err
-	}
-	data.Content, data.Binary = readable(data.Payload)
-	data.Cut = len(data.Payload) >= headBytes && data.PayloadBytes > len(data.Payload)
-	return data, nil
+	return &why, nil
 }
 
 const headBytes = 60 << 10 // of a payload that may be cut: ops returns 64 KiB
 
-// readable is a payload as people read it: JSON with line breaks.
+// readable is a payload as a text: JSON with line breaks.
 func readable(payload []byte) (text string, binary bool) {
 	if !utf8.Valid(payload) {
 		return "", true
@@ -140,56 +191,7 @@ func readable(payload []byte) (text string, binary bool) {
 	return string(payload), false
 }
 
-// kin finds the other consumers' messages of the same payload: pending ones as far as a first look finds them.
-func (v *request) kin(data *messagePage) error {
-	pending, _, err := v.session.Messages().Find(v.ctx(), admin.Search{MessageID: data.MessageID}, admin.Cursor{})
-	if err != nil {
-		return err
-	}
-	data.Siblings = slices.DeleteFunc(pending, func(m admin.Message) bool { return m.ID == data.ID })
-	poisoned, _, err := v.session.Poisoned().List(v.ctx(), poison.Filter{MessageID: data.MessageID}, admin.Page{})
-	data.PoisonedKin = slices.DeleteFunc(poisoned, func(m poison.Message) bool { return m.ID == data.ID })
-	return err
-}
-
-// past is what is known of a message, the first thing first.
-func past(m messagePage, crashes []admin.Crash, fleet []admin.Process) []happened {
-	all := []happened{{At: m.CreatedAt, Text: "produced"}}
-	if m.AvailableAt.After(m.CreatedAt) {
-		all = append(all, happened{At: m.AvailableAt, Text: "due"})
-	}
-	for _, e := range m.Errors {
-		text := fmt.Sprintf("run %d failed", e.Attempt)
-		if e.Uncounted {
-			text = "a run failed, which does not count"
-		}
-		all = append(all, happened{At: e.At, Text: text, More: e.Error, Tone: "bad"})
-	}
-	for _, c := range crashes {
-		text := "its process was lost"
-		if p := processOf(fleet, c.Owner); p != nil {
-			text = fmt.Sprintf("process %d of %s on %s was lost with it", p.PID, p.Program, p.Host)
-		}
-		all = append(all, happened{At: c.At, Text: text, Tone: "bad"})
-	}
-	if m.Claim != nil {
-		all = append(all, happened{At: m.Claim.ClaimedAt, Text: "claimed", Tone: "good"})
-	}
-	if p := m.Poisoned; p != nil {
-		all = append(all, happened{At: p.PoisonedAt, Text: "poisoned", More: p.Reason, Tone: "bad"})
-	}
-	slices.SortStableFunc(all, func(a, b happened) int { return a.At.Compare(b.At) })
-	return all
-}
-
-func processOf(fleet []admin.Process, id string) *admin.Process {
-	if i := slices.IndexFunc(fleet, func(p admin.Process) bool { return p.ID == id }); i >= 0 {
-		return &fleet[i]
-	}
-	return nil
-}
-
-// traceOf is the trace that a message was produced in, as its header traceparent has it, or empty.
+// traceOf is the trace id in the header traceparent, or empty.
 func traceOf(headers map[string]string) string {
 	parts := strings.Split(headers["traceparent"], "-")
 	if len(parts) < 4 || len(parts[1]) != 32 || strings.Trim(parts[1], "0123456789abcdef") != "" {

@@ -3,18 +3,40 @@ package console
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// operationsPage is what people have changed, and are changing: the audit.
+// operationsPage is the audit: what people have changed, and are changing.
 type operationsPage struct {
 	Found  []operation
 	Paging paging
+	at     admin.Page
 }
+
+func (p *operationsPage) read(q *params) { p.at = q.page() }
+
+func (p *operationsPage) load(r *request) error {
+	found, next, err := r.session.Operations(r.Context(), p.at)
+	if err != nil {
+		return err
+	}
+	p.Paging = r.here().paging(next)
+	for _, o := range found {
+		if o.State != ops.Planned || o.CreatedBy(r.who) { // only its author can start a plan, which has changed nothing
+			p.Found = append(p.Found, operation{o})
+		}
+	}
+	return nil
+}
+
+func (*operationsPage) layout() layout { return layout{title: "Operations", tab: "operations"} }
 
 // operation is one as a page shows it.
 type operation struct{ ops.Operation }
@@ -35,7 +57,7 @@ func (o operation) Stoppable() bool {
 	return slices.Contains([]ops.OperationState{ops.Waiting, ops.Canary, ops.Running, ops.Paused}, o.State)
 }
 
-// Closable reports whether it is a change whose process must have died before it was known what became of it.
+// Closable reports whether it is a change whose process must have died before it stored the outcome.
 func (o operation) Closable() bool {
 	return o.State == ops.Started && time.Since(o.CreatedAt) > changeForgotten
 }
@@ -59,12 +81,10 @@ func (o operation) Tone() string {
 
 // Messages is how many it is about, or 0 where that is not known.
 func (o operation) Messages() int64 {
-	switch {
-	case o.Preview != nil:
+	if o.Preview != nil {
 		return int64(o.Preview.Messages)
-	default:
-		return int64(len(o.Target.IDs))
 	}
+	return int64(len(o.Target.IDs))
 }
 
 // OfMessages reports whether it is about messages, which are counted.
@@ -85,16 +105,17 @@ func (o operation) Size() string {
 	if !o.OfMessages() {
 		return ""
 	}
-	if o.Preview != nil && o.Preview.Incomplete {
+	messages := plural(o.Messages(), "message")
+	switch p := o.Preview; {
+	case p != nil && p.Incomplete:
 		return "messages, which took too long to count"
+	case p != nil && p.First:
+		return "the first " + messages
+	case p != nil && p.More:
+		return "at least " + messages
+	default:
+		return messages
 	}
-	if o.Preview != nil && o.Preview.First {
-		return "the first " + plural(o.Messages(), "message")
-	}
-	if o.Preview != nil && o.Preview.More {
-		return "at least " + plural(o.Messages(), "message")
-	}
-	return plural(o.Messages(), "message")
 }
 
 // endless reports whether the number of its messages is not known.
@@ -123,40 +144,16 @@ func (o operation) ToGo() time.Duration {
 
 // About says what it is about.
 func (o operation) About() string {
-	t := o.Target
-	var said []string
-	say := func(name, value string) {
-		if value != "" {
-			said = append(said, name+" "+value)
-		}
-	}
-	if o.Hidden {
-		said = append(said, "what is hidden")
-	}
-	switch {
+	switch t := o.Target; {
 	case t.Operation != 0:
 		return fmt.Sprintf("operation %d", t.Operation)
 	case len(t.IDs) > 0:
 		return messagesOf(t.IDs)
 	case t.Poisoned != nil:
 		f := o.poisoned()
-		if len(f.IDs) > 0 {
-			say("ids among", strings.TrimPrefix(strings.TrimPrefix(messagesOf(f.IDs), "messages "), "message "))
-		}
-		fields := f.Fields()
-		fields.Del("consumer")
-		for name, values := range ordered(fields) {
-			say(name, values)
-		}
-		return "poisoned messages" + of(f.Consumer, said)
+		return "poisoned messages" + o.narrowed(f.Fields(), f.IDs)
 	case t.Pending != nil:
-		f := pendingOf(*t.Pending)
-		fields := f.Fields()
-		fields.Del("consumer")
-		for name, values := range ordered(fields) {
-			say(name, values)
-		}
-		return "pending messages" + of(f.Consumer, said)
+		return "pending messages" + o.narrowed(pendingOf(*t.Pending).Fields(), nil)
 	case t.Schedule != 0:
 		return fmt.Sprintf("schedule %d", t.Schedule)
 	case t.Projection != "":
@@ -166,8 +163,21 @@ func (o operation) About() string {
 	}
 }
 
-func of(consumer string, said []string) (text string) {
-	if consumer != "" {
+// narrowed says which messages a filter selects.
+func (o operation) narrowed(fields url.Values, ids []int64) (text string) {
+	var said []string
+	if o.Hidden {
+		said = append(said, "what is hidden")
+	}
+	if len(ids) > 0 {
+		said = append(said, "ids among "+idsText(ids))
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if name != "consumer" {
+			said = append(said, name+" "+fields.Get(name))
+		}
+	}
+	if consumer := fields.Get("consumer"); consumer != "" {
 		text = " of " + consumer
 	}
 	if len(said) == 0 {
@@ -176,74 +186,26 @@ func of(consumer string, said []string) (text string) {
 	return text + " with " + strings.Join(said, ", ")
 }
 
-// messagesOf names messages by their ids, the first of them.
+// messagesOf names messages by their ids.
 func messagesOf(ids []int64) string {
+	if len(ids) == 1 {
+		return "message " + idsText(ids)
+	}
+	return "messages " + idsText(ids)
+}
+
+// idsText names the first of some ids.
+func idsText(ids []int64) string {
 	const named = 5
 	var names []string
 	for _, id := range ids[:min(len(ids), named)] {
 		names = append(names, fmt.Sprint(id))
 	}
-	text := "message " + strings.Join(names, ", ")
-	if len(ids) > 1 {
-		text = "messages " + strings.Join(names, ", ")
-	}
+	text := strings.Join(names, ", ")
 	if more := len(ids) - named; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
-}
-
-func (v *request) operations() (page, error) {
-	a := v.asks()
-	at := a.page()
-	if err := a.err(); err != nil {
-		return page{}, err
-	}
-	found, next, err := v.session.Operations().List(v.ctx(), at)
-	if err != nil {
-		return page{}, err
-	}
-	data := operationsPage{Paging: v.paging(next)}
-	for _, o := range found {
-		if o.State != ops.Planned || o.CreatedBy(v.who) { // the plan of another principal has changed nothing, and only that one can start it
-			data.Found = append(data.Found, operation{o})
-		}
-	}
-	return page{Title: "Operations", Tab: "operations", Data: data}, nil
-}
-
-// operationPage is one operation.
-type operationPage struct {
-	operation
-	Mine    bool     // who looks has planned it
-	Expired bool     // it is a plan that can be started no more
-	Paused  []string // consumers of it that are
-	Back    string
-	At      time.Time // when it was looked at
-	Runner  bool      // a live process can carry out operations
-}
-
-const (
-	planTime  = 10 * time.Minute // for which a plan can be started, see ops.Session.Start
-	lateStart = 30 * time.Second // after it was to begin
-)
-
-// Due reports whether it waits although the time to begin is over.
-func (o operationPage) Due() bool {
-	return o.State == ops.Waiting && o.At.Sub(o.StartsAt) >= time.Second
-}
-
-// Late reports whether it waits for longer than a runner with room takes to find it.
-func (o operationPage) Late() bool { return o.Due() && o.At.Sub(o.StartsAt) > lateStart }
-
-// Orphan reports whether it takes a runner to go on, or would, and none is known.
-func (o operationPage) Orphan() bool {
-	return !o.Runner && slices.Contains([]ops.OperationState{ops.Planned, ops.Waiting, ops.Canary, ops.Running}, o.State)
-}
-
-// Moving reports whether a runner carries it out.
-func (o operationPage) Moving() bool {
-	return o.Runner && (o.State == ops.Canary || o.State == ops.Running)
 }
 
 // Went says how its canary is, or was.
@@ -258,34 +220,7 @@ func (o operation) Went() string {
 	}
 }
 
-func (v *request) operation() (page, error) {
-	a := v.asks()
-	id := a.needID("id")
-	if err := a.err(); err != nil {
-		return page{}, err
-	}
-	found, err := v.session.Operations().Get(v.ctx(), id)
-	if err != nil {
-		return page{}, err
-	}
-	data := operationPage{operation: operation{found}, At: time.Now()}
-	data.Mine = found.CreatedBy(v.who)
-	data.Expired = found.State == ops.Planned && time.Since(found.CreatedAt) > planTime
-	if data.Orphan() { // until one is found
-		if data.Runner, err = v.session.Operations().HasRunner(v.ctx()); err != nil {
-			return page{}, err
-		}
-	}
-	if found.State == ops.Planned && !data.Danger() && found.Preview != nil {
-		if data.Paused, err = v.paused(found.Preview.Consumers...); err != nil {
-			return page{}, err
-		}
-	}
-	data.Back = data.aboutLink()
-	return page{Title: data.Title(), Tab: "operations", Data: data}, nil
-}
-
-// poisoned is the filter as it was asked for: a plan is pinned to the instant of its preview, which the page shows.
+// poisoned is the filter without the instant of the preview, to which a plan is pinned.
 func (o operation) poisoned() poisonedFilter {
 	f := poisonedFilter{*o.Target.Poisoned}
 	if o.Preview != nil && f.PoisonedBefore.Equal(o.Preview.At) {
@@ -294,7 +229,7 @@ func (o operation) poisoned() poisonedFilter {
 	return f
 }
 
-// aboutLink is where what an operation is about is to be seen.
+// aboutLink is the page of what it is about, or empty.
 func (o operation) aboutLink() string {
 	switch t := o.Target; {
 	case t.Operation != 0:
@@ -302,7 +237,7 @@ func (o operation) aboutLink() string {
 	case len(t.IDs) == 1:
 		return linkTo("message", "id", t.IDs[0]).String()
 	case t.Poisoned != nil && len(t.Poisoned.IDs) > 0:
-		return "" // no page is of such
+		return "" // no page shows a filter of ids
 	case t.Poisoned != nil:
 		return link{"group", o.poisoned().Fields()}.String()
 	case t.Pending != nil:
@@ -316,11 +251,6 @@ func (o operation) aboutLink() string {
 	default:
 		return ""
 	}
-}
-
-// MayDecide reports whether the principal may do that to an operation, which takes what the operation does, too.
-func (v *request) MayDecide(action ops.Action, o ops.Operation) bool {
-	return v.mayDo(action, consumerOf(o.Target)) == nil && v.mayDo(o.Action, consumerOf(o.Target)) == nil
 }
 
 // consumerOf is the one consumer that a target is about, or empty.

@@ -1,9 +1,6 @@
 package console
 
 import (
-	"net"
-	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,46 +9,36 @@ import (
 // prefs are how a user wants to see pages. They are in a cookie.
 type prefs struct {
 	Theme string // auto, light or dark
-	Every int    // seconds between looks; 0: none
+	Every int    // seconds between refreshes; 0: none
 	Keys  bool
 }
 
-const prefsCookie = "asyncmonolith-view"
+// Themes and Refreshes are the choices.
+func (prefs) Themes() []string { return []string{"auto", "light", "dark"} }
 
-func themes() []string { return []string{"auto", "light", "dark"} }
-
-func refreshes() []int { return []int{0, 2, 5, 15} }
-
-// Themes and Refreshes are what can be chosen.
-func (prefs) Themes() []string { return themes() }
-
-// Refreshes are what can be chosen.
-func (prefs) Refreshes() []int { return refreshes() }
+// Refreshes are the choices for Every.
+func (prefs) Refreshes() []int { return []int{0, 2, 5, 15} }
 
 func (p prefs) String() string {
 	return p.Theme + "." + strconv.Itoa(p.Every) + "." + strconv.FormatBool(p.Keys)
 }
 
-// prefs are those of the cookie, or the defaults where it has none.
-func (v *request) prefs() prefs {
+// parsePrefs reads what String has written, and is the defaults for any other text.
+func parsePrefs(text string) prefs {
 	p := prefs{Theme: "auto", Every: 5, Keys: true}
-	cookie, err := v.r.Cookie(v.cookieName(prefsCookie))
-	if err != nil {
-		return p
-	}
-	parts := strings.Split(cookie.Value, ".")
+	parts := strings.Split(text, ".")
 	if len(parts) != 3 {
 		return p
 	}
-	return chosen(parts[0], parts[1], parts[2], p)
+	return p.with(parts[0], parts[1], parts[2])
 }
 
-// chosen is what was chosen of what there is.
-func chosen(theme, every, keys string, p prefs) prefs {
-	if slices.Contains(themes(), theme) {
+// with changes what is a choice, and keeps the rest.
+func (p prefs) with(theme, every, keys string) prefs {
+	if slices.Contains(p.Themes(), theme) {
 		p.Theme = theme
 	}
-	if n, err := strconv.Atoi(every); err == nil && slices.Contains(refreshes(), n) {
+	if n, err := strconv.Atoi(every); err == nil && slices.Contains(p.Refreshes(), n) {
 		p.Every = n
 	}
 	if on, err := strconv.ParseBool(keys); err == nil {
@@ -60,40 +47,14 @@ func chosen(theme, every, keys string, p prefs) prefs {
 	return p
 }
 
-// settings keeps preferences, and goes back to the page.
-func (v *request) settings() (link, error) {
-	p := chosen(v.form.Get("theme"), v.form.Get("every"), v.form.Get("keys"), v.prefs())
-	v.setCookie(prefsCookie, p.String(), 365*24*60*60)
-	return v.back(v.form.Get("back")), nil
+// settingsForm keeps preferences, and goes back to the page.
+type settingsForm struct{ theme, every, keys, back string }
+
+func (f *settingsForm) read(q *params) {
+	f.theme, f.every, f.keys, f.back = q.raw("theme"), q.raw("every"), q.raw("keys"), q.raw("back")
 }
 
-// back is a page of the console, the first one unless there is one with that address.
-func (v *request) back(to string) link {
-	u, err := url.Parse(to)
-	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" || len(u.RawQuery) > mostQuery {
-		return link{}
-	}
-	path := strings.TrimPrefix(u.Path, "./")
-	if r, known := v.routes[path]; !known || r.page == nil || r.method != http.MethodGet {
-		return link{}
-	}
-	return link{path, u.Query()}
-}
-
-// Here is the page that is shown, to come back to.
-func (v *request) Here() string { return link{v.path, v.query}.String() }
-
-// setCookie sets a cookie for the console's own pages: without a path it holds for those beside this one,
-// wherever a proxy has put them.
-func (v *request) setCookie(name, value string, seconds int) {
-	http.SetCookie(v.w, &http.Cookie{Name: v.cookieName(name), Value: value, MaxAge: seconds, HttpOnly: true, Secure: v.r.TLS != nil, SameSite: http.SameSiteLaxMode})
-}
-
-// cookieName is a name of this port: cookies of a host are those of all its ports.
-func (v *request) cookieName(name string) string {
-	_, port, err := net.SplitHostPort(v.r.Host)
-	if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil {
-		return name
-	}
-	return name + "-" + port
+func (f *settingsForm) submit(r *request) (link, error) {
+	r.setCookie(prefsCookie, r.prefs().with(f.theme, f.every, f.keys).String(), 365*24*60*60)
+	return r.pageAt(f.back), nil
 }

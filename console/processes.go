@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 )
@@ -29,31 +30,65 @@ type matrixRow struct {
 	Processes []int
 }
 
-const claimsShown = 200
+const (
+	fleetTime   = 24 * time.Hour // processes that were not seen for longer are left out
+	claimsShown = 200
+)
 
-func (v *request) processes() (page, error) {
-	fleet, err := v.session.Processes(v.ctx(), fleetTime)
+func (*processesPage) read(*params) {}
+
+func (p *processesPage) load(r *request) error {
+	fleet, err := r.session.Processes(r.Context(), fleetTime)
 	if err != nil {
-		return page{}, err
+		return err
 	}
-	claims, err := v.session.Consumers().Claims(v.ctx())
-	if err != nil {
-		return page{}, err
-	}
-	data := processesPage{Alive: aliveOf(fleet), Found: fleet, MoreClaims: max(0, len(claims)-claimsShown)}
-	for _, c := range claims[:min(len(claims), claimsShown)] {
-		data.Claims = append(data.Claims, claim{c, processOf(fleet, c.Owner)})
-	}
-	data.Versions, data.Matrix = matrix(fleet)
-	rank := map[admin.ProcessStatus]int{admin.ProcessLost: 0, admin.ProcessAlive: 1, admin.ProcessStopped: 2}
-	slices.SortStableFunc(data.Found, func(a, b admin.Process) int {
-		return cmp.Or(cmp.Compare(rank[a.Status], rank[b.Status]), cmp.Compare(a.Host, b.Host), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Kind, b.Kind))
-	})
-	return page{Title: "Processes", Tab: "processes", Data: data}, nil
+	claims, err := r.session.Claims(r.Context())
+	p.set(fleet, claims)
+	return err
 }
 
-// alive is how many programs live, and how many of their runs tell of themselves: a program has several, such
-// as a processor and a scheduler.
+func (p *processesPage) set(fleet []admin.Process, claims []admin.Claim) {
+	rank := map[admin.ProcessStatus]int{admin.ProcessLost: 0, admin.ProcessAlive: 1, admin.ProcessStopped: 2}
+	slices.SortStableFunc(fleet, func(a, b admin.Process) int { // before claims point into it
+		return cmp.Or(cmp.Compare(rank[a.Status], rank[b.Status]), cmp.Compare(a.Host, b.Host),
+			cmp.Compare(a.PID, b.PID), cmp.Compare(a.Kind, b.Kind))
+	})
+	p.Alive, p.Found, p.MoreClaims = aliveOf(fleet), fleet, max(0, len(claims)-claimsShown)
+	for _, c := range claims[:min(len(claims), claimsShown)] {
+		p.Claims = append(p.Claims, claim{c, processOf(fleet, c.Owner)})
+	}
+	p.Versions, p.Matrix = matrix(fleet)
+}
+
+func (*processesPage) layout() layout { return layout{title: "Processes", tab: "processes"} }
+
+// processOf is the process with that id, or nil.
+func processOf(fleet []admin.Process, id string) *admin.Process {
+	if i := slices.IndexFunc(fleet, func(p admin.Process) bool { return p.ID == id }); i >= 0 {
+		return &fleet[i]
+	}
+	return nil
+}
+
+// taker is a process that takes a consumer's messages.
+type taker struct {
+	admin.Process
+	Consumer admin.ProcessConsumer
+}
+
+// takersOf are the processes that take a consumer's messages, alive or lost.
+func takersOf(fleet []admin.Process, name string) (takers []taker) {
+	for _, p := range fleet {
+		for _, c := range p.Consumers {
+			if p.Status != admin.ProcessStopped && (c.Name == name || slices.Contains(c.Former, name)) {
+				takers = append(takers, taker{p, c})
+			}
+		}
+	}
+	return takers
+}
+
+// alive counts live programs and their runs: a program has several, such as a processor and a scheduler.
 type alive struct{ Programs, Runs int }
 
 func aliveOf(fleet []admin.Process) (a alive) {
@@ -105,21 +140,4 @@ func matrix(fleet []admin.Process) (versions []string, rows []matrixRow) {
 	}
 	slices.SortFunc(rows, func(a, b matrixRow) int { return cmp.Compare(a.Consumer, b.Consumer) })
 	return versions, rows
-}
-
-// claimPage is what is in one claim.
-type claimPage struct {
-	ID    int64
-	Found []admin.Message
-}
-
-func (v *request) claim() (page, error) {
-	a := v.asks()
-	data := claimPage{ID: a.needID("id")}
-	if err := a.err(); err != nil {
-		return page{}, err
-	}
-	var err error
-	data.Found, err = v.session.Messages().ListClaimed(v.ctx(), data.ID)
-	return page{Title: "Claim " + linkTo("", "id", data.ID).query.Get("id"), Tab: "processes", Data: data}, err
 }

@@ -3,8 +3,8 @@ package console
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
@@ -14,8 +14,20 @@ import (
 // projectionsPage is all projections, and how far they have come.
 type projectionsPage struct {
 	Unsupported bool
-	Found       []version
+	Found       versions
 }
+
+func (*projectionsPage) read(*params) {}
+
+func (p *projectionsPage) load(r *request) (err error) {
+	p.Found, err = loadVersions(r)
+	if errors.Is(err, errors.ErrUnsupported) {
+		p.Unsupported, err = true, nil
+	}
+	return err
+}
+
+func (*projectionsPage) layout() layout { return layout{title: "Projections", tab: "projections"} }
 
 // version is one version of a projection.
 type version struct {
@@ -26,6 +38,9 @@ type version struct {
 	Works   bool // a live process has it
 	Halted  int
 }
+
+// Title names it in a sentence.
+func (v version) Title() string { return fmt.Sprintf("%s, version %d", v.Name, v.Version) }
 
 // shard is how far a part of it has come, and how fast.
 type shard struct {
@@ -45,37 +60,26 @@ func (s shard) Done() int64 {
 	return min(1000, s.Position*1000/s.Head)
 }
 
-// Title names it in a sentence.
-func (v version) Title() string { return fmt.Sprintf("%s, version %d", v.Name, v.Version) }
-
-func (v *request) projections() (page, error) {
-	data := projectionsPage{}
-	found, err := v.versions()
-	if errors.Is(err, errors.ErrUnsupported) {
-		data.Unsupported, err = true, nil
-	}
-	data.Found = found
-	return page{Title: "Projections", Tab: "projections", Data: data}, err
-}
-
 // versions are all versions of all projections.
-func (v *request) versions() (all []version, err error) {
-	states, err := v.session.Projections().List(v.ctx())
+type versions []version
+
+func loadVersions(r *request) (all versions, err error) {
+	states, err := r.session.Projections(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	fleet, err := v.session.Processes(v.ctx(), fleetTime)
+	fleet, err := r.session.Processes(r.Context(), fleetTime)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
 	for _, s := range states {
-		i := slices.IndexFunc(all, func(v version) bool { return v.Name == s.Name && v.Version == s.Version })
+		i := all.index(s.Name, s.Version)
 		if i < 0 {
 			all = append(all, version{Name: s.Name, Version: s.Version, Active: s.Active, Works: works(fleet, s)})
 			i = len(all) - 1
 		}
-		one := shard{State: s, PerSecond: v.speeds.of(s, now)}
+		one := shard{State: s, PerSecond: r.speeds.of(s, now)}
 		if one.PerSecond > 0 {
 			one.ToGo = time.Duration(float64(one.Behind()) / one.PerSecond * float64(time.Second))
 		}
@@ -87,85 +91,22 @@ func (v *request) versions() (all []version, err error) {
 	return all, nil
 }
 
+func (all versions) index(name string, number int) int {
+	return slices.IndexFunc(all, func(v version) bool { return v.Name == name && v.Version == number })
+}
+
+func (all versions) of(name string, number int) (version, error) {
+	i := all.index(name, number)
+	if i < 0 {
+		return version{}, httpError{http.StatusNotFound, "There is no such version of a projection."}
+	}
+	return all[i], nil
+}
+
 const halted = "halted"
 
 func works(fleet []admin.Process, s projection.State) bool {
 	return slices.ContainsFunc(fleet, func(p admin.Process) bool {
 		return p.Status == admin.ProcessAlive && slices.Contains(p.Projections, fmt.Sprintf("%s/%d", s.Name, s.Version))
 	})
-}
-
-// projectionPage is one version of a projection, with what it has put aside.
-type projectionPage struct {
-	version
-	Parked []projection.Parked
-	Next   string
-	First  string
-}
-
-func (v *request) projection() (page, error) {
-	a := v.asks()
-	name, number, after := a.text("name"), a.small("version", 1<<31-1, 1), a.id("after")
-	if err := a.err(); err != nil {
-		return page{}, err
-	}
-	all, err := v.versions()
-	if err != nil {
-		return page{}, err
-	}
-	i := slices.IndexFunc(all, func(v version) bool { return v.Name == name && v.Version == number })
-	if i < 0 {
-		return page{}, httpError{404, "There is no such version of a projection."}
-	}
-	data := projectionPage{version: all[i]}
-	if data.Parked, err = v.session.Projections().Parked(v.ctx(), name, number, after, pageSize+1); err != nil {
-		return page{}, err
-	}
-	if len(data.Parked) > pageSize {
-		data.Parked = data.Parked[:pageSize]
-		data.Next = linkTo("projection", "name", name, "version", number, "after", data.Parked[pageSize-1].Position).String()
-	}
-	if after > 0 {
-		data.First = linkTo("projection", "name", name, "version", number).String()
-	}
-	return page{Title: "Projection " + data.Title(), Tab: "projections", Data: data}, nil
-}
-
-// speeds measures how fast shards come on, from one look to the next. Its zero value is ready.
-type speeds struct {
-	mu   sync.Mutex
-	seen map[string]seen
-}
-
-type seen struct {
-	position  int64
-	at        time.Time
-	perSecond float64
-}
-
-const (
-	betweenLooks = time.Second      // at least, for a speed to be true
-	forgetLook   = 10 * time.Minute // after this it is too old
-	mostShards   = 10_000
-)
-
-// of is how many positions of a shard pass in a second, or 0 where that is not known yet.
-func (s *speeds) of(state projection.State, now time.Time) float64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := fmt.Sprintf("%s/%d/%d", state.Name, state.Version, state.Shard)
-	last, known := s.seen[key]
-	age := now.Sub(last.at)
-	if known && age < betweenLooks {
-		return last.perSecond
-	}
-	next := seen{position: state.Position, at: now}
-	if known && age < forgetLook {
-		next.perSecond = max(0, float64(state.Position-last.position)/age.Seconds())
-	}
-	if s.seen == nil || len(s.seen) >= mostShards {
-		s.seen = map[string]seen{}
-	}
-	s.seen[key] = next
-	return next.perSecond
 }

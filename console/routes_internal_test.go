@@ -1,6 +1,7 @@
 package console
 
 import (
+	"io"
 	"io/fs"
 	"net/http"
 	"reflect"
@@ -29,7 +30,7 @@ func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range routes() {
 		ways := 0
-		for _, set := range []bool{r.page != nil, r.do != nil, r.serve != nil} {
+		for _, set := range []bool{r.page != nil, r.form != nil, r.serve != nil} {
 			if set {
 				ways++
 			}
@@ -43,7 +44,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("route %q: there is no template %q", r.path, r.template)
 		case strings.Contains(r.path, "/"):
 			t.Errorf("route %q: relative links need paths of one word", r.path)
-		case r.method == http.MethodGet && (r.changes || r.do != nil):
+		case r.method == http.MethodGet && (r.changes || r.form != nil):
 			t.Errorf("route %q changes something by GET", r.path)
 		case r.method == http.MethodPost && !r.changes && r.path != "settings":
 			t.Errorf("route %q: changes are bounded by a rate", r.path)
@@ -51,6 +52,23 @@ func TestTable(t *testing.T) {
 			t.Errorf("route %q has role %s", r.path, r.role)
 		}
 		seen[r.path] = true
+	}
+}
+
+// TestTemplatesFitTheirPages: a template names fields and methods that its page has, as far as an empty page shows them.
+func TestTemplatesFitTheirPages(t *testing.T) {
+	t.Parallel()
+	templates, err := parsePages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range routes() {
+		if r.page == nil {
+			continue
+		}
+		if err := templates[r.template].ExecuteTemplate(io.Discard, "layout", view{Data: r.page()}); err != nil {
+			t.Errorf("route %q: %v", r.path, err)
+		}
 	}
 }
 
@@ -136,7 +154,7 @@ func TestNarrowedTargets(t *testing.T) {
 		{Consumer: "0"}, {PayloadType: "false"}, {InsertID: "0"}, {OrderingKey: "0"}, {MessageID: id}, {State: admin.Ready}, {Crashed: true}, {Retrying: true}, {OlderThan: time.Hour},
 	} {
 		o := operation{ops.Operation{Target: ops.Target{Pending: &f}}}
-		if got := (&asked{values: pendingOf(f).Fields()}).pending().Filter; got != f {
+		if got := (&params{values: pendingOf(f).Fields()}).pending().Filter; got != f {
 			t.Errorf("form of %+v: got %+v", f, got)
 		}
 		if to := o.aboutLink(); !strings.Contains(to, "?") || f.Consumer == "" && strings.Contains(o.About(), "all of them") {
@@ -147,7 +165,7 @@ func TestNarrowedTargets(t *testing.T) {
 		{Consumer: "0"}, {PayloadType: "false"}, {Fingerprint: "0"}, {OrderingKey: "0"}, {MessageID: id}, {Error: "0"}, {PoisonedAfter: time.Unix(1_700_000_000, 0).UTC()}, {PoisonedBefore: time.UnixMicro(1_700_000_000_123_456).UTC()},
 	} {
 		o := operation{ops.Operation{Target: ops.Target{Poisoned: &f}}}
-		if got := (&asked{values: poisonedFilter{f}.Fields()}).poisoned().Filter; !reflect.DeepEqual(got, f) {
+		if got := (&params{values: poisonedFilter{f}.Fields()}).poisoned().Filter; !reflect.DeepEqual(got, f) {
 			t.Errorf("form of %+v: got %+v", f, got)
 		}
 		if to := o.aboutLink(); !strings.Contains(to, "?") || f.Consumer == "" && strings.Contains(o.About(), "all of them") {

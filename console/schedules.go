@@ -1,8 +1,10 @@
 package console
 
 import (
+	"strconv"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
@@ -12,27 +14,29 @@ type schedulesPage struct {
 	Filter schedule.Filter
 	Found  []scheduleRow
 	Paging paging
+	at     admin.Page
 }
 
-func (v *request) schedules() (page, error) {
-	a := v.asks()
-	data := schedulesPage{Filter: schedule.Filter{Name: a.text("name"), Tag: a.text("tag")}}
-	at := a.page()
-	if err := a.err(); err != nil {
-		return page{}, err
-	}
-	found, next, err := v.session.Schedules().List(v.ctx(), data.Filter, at)
-	data.Paging = v.paging(next)
-	for _, s := range found {
-		data.Found = append(data.Found, scheduleRow{s})
-	}
-	return page{Title: "Schedules", Tab: "schedules", Data: data}, err
+func (p *schedulesPage) read(q *params) {
+	p.Filter, p.at = schedule.Filter{Name: q.text("name"), Tag: q.text("tag")}, q.page()
 }
+
+func (p *schedulesPage) load(r *request) error {
+	found, next, err := r.session.Schedules(r.Context(), p.Filter, p.at)
+	p.Paging = r.here().paging(next)
+	for _, s := range found {
+		p.Found = append(p.Found, scheduleRow{s})
+	}
+	return err
+}
+
+func (*schedulesPage) layout() layout { return layout{title: "Schedules", tab: "schedules"} }
 
 // scheduleRow is a schedule as pages show it.
 type scheduleRow struct{ ops.Schedule }
 
-// Failed reports whether it could not fire when it last was to: who may not read its error sees that, too.
+// Failed reports whether it could not fire when it last was to. Without its error, which may be hidden, a fire that
+// made no message says so.
 func (s scheduleRow) Failed() bool {
 	if s.LastError != "" {
 		return true
@@ -46,54 +50,10 @@ func (s scheduleRow) Overdue() bool {
 	return !s.Paused && time.Since(s.NextFire) > time.Minute
 }
 
-// schedulePage is one schedule.
-type schedulePage struct {
-	scheduleRow
-	Fires   []fire
-	Content string
-	Binary  bool
-}
-
-// fire is a time at which a schedule is to fire.
-type fire struct {
-	At    time.Time // in the schedule's zone
-	Shift string    // of the clock since the one before, such as "+01:00 → +02:00"
-}
-
-func (v *request) schedule() (page, error) {
-	a := v.asks()
-	id := a.needID("id")
-	if err := a.err(); err != nil {
-		return page{}, err
-	}
-	found, err := v.session.Schedules().Get(v.ctx(), id)
-	if err != nil {
-		return page{}, err
-	}
-	data := schedulePage{scheduleRow: scheduleRow{found}, Fires: firesOf(found.Next)}
-	data.Content, data.Binary = readable(found.Payload)
-	return page{Title: "Schedule " + scheduleName(found), Tab: "schedules", Data: data}, nil
-}
-
-// scheduleName is how people call a schedule.
-func scheduleName(s ops.Schedule) string {
+// name is its name, or else its id.
+func (s scheduleRow) name() string {
 	if s.Name != "" {
 		return s.Name
 	}
-	return linkTo("", "id", s.ID).query.Get("id")
-}
-
-// firesOf marks where the clock of the zone changes between fires.
-func firesOf(next []time.Time) (fires []fire) {
-	for i, at := range next {
-		f := fire{At: at}
-		if i > 0 {
-			_, before := next[i-1].Zone()
-			if _, now := at.Zone(); now != before {
-				f.Shift = next[i-1].Format("-07:00") + " → " + at.Format("-07:00")
-			}
-		}
-		fires = append(fires, f)
-	}
-	return fires
+	return strconv.FormatInt(s.ID, 10)
 }

@@ -130,9 +130,9 @@ func TestLimits(t *testing.T) {
 		t.Error("after a second there is one change")
 	}
 	for i := range 2 * mostKnown {
-		l.ask(time.Duration(i).String())
+		l.request(time.Duration(i).String())
 	}
-	if n := len(l.asks); n > mostKnown {
+	if n := len(l.requests); n > mostKnown {
 		t.Errorf("%d names are remembered, at most %d are wanted", n, mostKnown)
 	}
 }
@@ -151,6 +151,24 @@ func TestAlive(t *testing.T) {
 		if got := aliveOf(fleet[:n]).String(); got != want {
 			t.Errorf("of %d: got %q, want %q", n, got, want)
 		}
+	}
+}
+
+// TestClaimsNameTheirProcess: processes are shown in another order than they are read in.
+func TestClaimsNameTheirProcess(t *testing.T) {
+	t.Parallel()
+	fleet := []admin.Process{
+		{ID: "b", PID: 2, Status: admin.ProcessAlive}, {ID: "a", PID: 1, Status: admin.ProcessAlive}, {ID: "c", PID: 3, Status: admin.ProcessLost},
+	}
+	var p processesPage
+	p.set(fleet, []admin.Claim{{ID: 1, Owner: "a"}, {ID: 2, Owner: "b"}, {ID: 3, Owner: "c"}, {ID: 4, Owner: "d"}})
+	for _, c := range p.Claims {
+		if c.Owner == nil && c.Claim.Owner != "d" || c.Owner != nil && c.Owner.ID != c.Claim.Owner {
+			t.Errorf("claim %d of %q is shown as that of %+v", c.ID, c.Claim.Owner, c.Owner)
+		}
+	}
+	if first := p.Found[0].ID; first != "c" {
+		t.Errorf("the first process is %q, want the lost one", first)
 	}
 }
 

@@ -7,6 +7,7 @@ type suspectsPage struct {
 	Found   []suspect
 	Paging  paging
 	Crashes []crash // of the last days, also of messages that are gone
+	at      admin.Page
 }
 
 // suspect is a pending message whose last process was lost.
@@ -23,33 +24,32 @@ type crash struct {
 
 const crashesShown = 200
 
-func (v *request) suspects() (page, error) {
-	a := v.asks()
-	at := a.page()
-	if err := a.err(); err != nil {
-		return page{}, err
-	}
-	found, next, err := v.session.Messages().List(v.ctx(), admin.Filter{Crashed: true}, at)
+func (p *suspectsPage) read(q *params) { p.at = q.page() }
+
+func (p *suspectsPage) load(r *request) error {
+	found, next, err := r.session.Messages(r.Context(), admin.Filter{Crashed: true}, p.at)
 	if err != nil {
-		return page{}, err
+		return err
 	}
-	fleet, err := v.session.Processes(v.ctx(), seenTime)
+	p.Paging = r.here().paging(next)
+	fleet, err := r.session.Processes(r.Context(), seenTime)
 	if err != nil {
-		return page{}, err
+		return err
 	}
-	known, err := v.session.Messages().Crashes(v.ctx(), 0, crashesShown)
+	crashes, err := r.session.Crashes(r.Context(), 0, crashesShown)
 	if err != nil {
-		return page{}, err
+		return err
 	}
-	data := suspectsPage{Paging: v.paging(next)}
 	of := map[int64][]crash{}
-	for _, c := range known {
+	for _, c := range crashes {
 		seen := crash{c, processOf(fleet, c.Owner)}
-		data.Crashes = append(data.Crashes, seen)
+		p.Crashes = append(p.Crashes, seen)
 		of[c.ID] = append(of[c.ID], seen)
 	}
 	for _, m := range found {
-		data.Found = append(data.Found, suspect{m, of[m.ID]})
+		p.Found = append(p.Found, suspect{m, of[m.ID]})
 	}
-	return page{Title: "Crash suspects", Tab: "suspects", Data: data}, nil
+	return nil
 }
+
+func (*suspectsPage) layout() layout { return layout{title: "Crash suspects", tab: "suspects"} }

@@ -72,7 +72,7 @@ func functions() template.FuncMap {
 	}
 }
 
-// when is an instant for people, in UTC: without a date where that is today's.
+// when is an instant in UTC.
 func when(t time.Time) string {
 	if t.IsZero() {
 		return "–"
@@ -199,9 +199,11 @@ func shortTo(text string, most int) string {
 // tone is the colour of a state.
 func tone(state any) string {
 	switch reflect.ValueOf(state).String() {
-	case string(ops.Critical), string(admin.Poisoned), string(admin.ProcessLost), string(admin.LeaseExpired), string(admin.NoConsumer), string(admin.NoLiveProcess), string(admin.KeyBlocked), string(admin.Suspect), halted:
+	case string(ops.Critical), string(admin.Poisoned), string(admin.ProcessLost), string(admin.LeaseExpired),
+		string(admin.NoConsumer), string(admin.NoLiveProcess), string(admin.KeyBlocked), string(admin.Suspect), halted:
 		return "bad"
-	case string(ops.Warning), string(admin.Paused), string(admin.OtherPayload), string(admin.CircuitOpen), string(admin.CircuitBreakerOpen), string(admin.Expired), string(admin.Saturated), string(admin.Limited), string(admin.RateLimited):
+	case string(ops.Warning), string(admin.Paused), string(admin.OtherPayload), string(admin.CircuitOpen),
+		string(admin.CircuitBreakerOpen), string(admin.Expired), string(admin.Saturated), string(admin.Limited), string(admin.RateLimited):
 		return "warn"
 	case string(ops.OK), string(admin.ProcessAlive), "running":
 		return "good"
@@ -212,7 +214,7 @@ func tone(state any) string {
 	}
 }
 
-// reversed is a list from its end.
+// reversed is a list, the last element first.
 func reversed(list any) (all []any) {
 	v := reflect.ValueOf(list)
 	for i := v.Len() - 1; i >= 0; i-- {
@@ -221,7 +223,7 @@ func reversed(list any) (all []any) {
 	return all
 }
 
-// takes says what a process does, a few names of it.
+// takes are the first names of what a process runs.
 func takes(p admin.Process) string {
 	const few = 3
 	names := slices.Concat(p.Schedules, p.Projections, p.Relays)
@@ -252,42 +254,4 @@ func dict(pairs ...any) map[string]any {
 		values[fmt.Sprint(pairs[i])] = pairs[i+1]
 	}
 	return values
-}
-
-// Asset is where a file is that pages bring along.
-func (v *request) Asset(name string) string { return v.assets.Path(name) }
-
-// Who is the principal.
-func (v *request) Who() ops.Principal { return v.who }
-
-// May reports whether the principal may do that to a consumer.
-func (v *request) May(action ops.Action, consumer string) bool {
-	return v.who.May(action, consumer) == nil
-}
-
-// tab is one of those at the top of each page.
-type tab struct{ Path, Name, Key string }
-
-// Tabs are those at the top of each page. With g and the key the script goes there.
-func (v *request) Tabs() []tab {
-	return []tab{
-		{"", "Overview", "o"}, {"messages", "Messages", "m"}, {"poisoned", "Poisoned", "p"}, {"suspects", "Suspects", "u"}, {"schedules", "Schedules", "s"},
-		{"processes", "Processes", "r"}, {"projections", "Projections", "j"}, {"operations", "Operations", "a"}, {"doctor", "Doctor", "d"},
-	}
-}
-
-// Environment is shown on each page.
-func (v *request) Environment() string { return v.config.Environment }
-
-// Tone is the colour of the environment: that of production warns.
-func (v *request) Tone() string {
-	name := strings.ToLower(v.config.Environment)
-	switch {
-	case strings.Contains(name, "prod") || name == "live":
-		return "bad"
-	case strings.Contains(name, "stag") || strings.Contains(name, "pre"):
-		return "warn"
-	default:
-		return "calm"
-	}
 }

@@ -5,7 +5,7 @@ package main
 // The attacks on the console have numbers: see integration/console. None of these tests needs a browser.
 
 // anAsset lets a request in as that of a viewer.
-const anAsset = `v.who = ops.Principal{Name: "asset", Role: ops.Viewer}; v.session = v.service.As(v.who); return nil`
+const anAsset = `r.who = ops.Principal{Name: "asset", Role: ops.Viewer}; r.session = r.service.As(r.who); return nil`
 
 // doorMutants let people into the console who may not look.
 func doorMutants() []mutant {
@@ -16,20 +16,20 @@ func doorMutants() []mutant {
 		{"console 01: open without Authorize", in("console.Config.check", before("if c.Authorize == nil {…}",
 			"c.Authorize = func(*http.Request) (p ops.Principal, err error) { p.Name, p.Role = `x`, ops.Viewer; return }")),
 			inConsole("TestAttack01NobodySaysWhoMayLook"), `no Authorize: got console true`},
-		{"console 02: a login that panics lets in", in("request.whoAsks",
+		{"console 02: a login that panics lets in", in("request.authorize",
 			replace("who, err = ops.Principal{}, errPanicked", `who, err = ops.Principal{Name: "somebody", Role: ops.Viewer}, nil`)),
 			inConsole("TestAttack02TheLoginPanics"), `got status 200, .* want a status of \[403\]`},
 		{"console 03: a principal with an error is let in", in("request.isAuthorized", before("switch {…}", "if who.Name != \"\" { err = nil }")),
 			inConsole("TestAttack03TheLoginRefuses"), `got status 200, .* want a status of \[401\]`},
 		{"console 04: no role is enough", in("request.isAuthorized", without("ops.None")), unnamed, refused},
 		{"console 07: whatever looks like an asset needs no login",
-			both(in("request.isAuthorized", before("who, err := v.whoAsks()", "if strings.Contains(v.path, `assets/`) { "+anAsset+" }")),
-				in("request.isRouted", replace("v.routes[v.path]", `v.routes[v.path[strings.LastIndex(v.path, "/")+1:]]`))), around,
+			both(in("request.isAuthorized", before("who, err := r.authorize()", "if strings.Contains(r.path, `assets/`) { "+anAsset+" }")),
+				in("request.isRouted", replace("r.routes[r.path]", `r.routes[r.path[strings.LastIndex(r.path, "/")+1:]]`))), around,
 			`assets/.*messages": got status 200`},
 		{"console 13: a host may just begin like a known one",
 			in("console.knownHost", replace("strings.EqualFold(known, withoutPort(host))", "strings.HasPrefix(strings.ToLower(host), known)")),
 			hosts, `of "console.example.evil.example": got`},
-		{"console: any number of requests", in("console.guards", omit("(*request).isSeldom")), inConsole("TestTooOften"),
+		{"console: any number of requests", in("console.guards", omit("(*request).isWithinRate")), inConsole("TestTooOften"),
 			`of 200 requests at once`},
 		{"console: invented names fill the memory", in("console.take", replace("len(*buckets) >= mostKnown", "false")),
 			tests("console", "TestLimits"), `names are remembered`},
@@ -38,19 +38,19 @@ func doorMutants() []mutant {
 
 // changeMutants let people change what they may not, or in a way that they may not.
 func changeMutants() []mutant {
-	const asAdministrator = "v.service.As(ops.Principal{Name: who.Name, Role: ops.Administrator})"
+	const asAdministrator = "r.service.As(ops.Principal{Name: who.Name, Role: ops.Administrator})"
 	viewer, get, plans := inConsole("TestAttack05AViewerChanges"), inConsole("TestAttack08ChangesByGet"), inConsole("TestAttack23OthersPlans")
 	undone := inConsole("TestAttack06AnOperatorDoesWhatCannotBeUndone")
 	return []mutant{
 		{"console 05: a viewer changes",
-			both(in("request.isAuthorized", replace("v.service.As(who)", asAdministrator)), in("request.hasRole", never("v.route.role"))), viewer,
+			both(in("request.isAuthorized", replace("r.service.As(who)", asAdministrator)), in("request.hasRole", never("r.route.role"))), viewer,
 			`changes were let through: \[`},
-		{"console 06: an operator acts as an administrator", in("request.isAuthorized", replace("v.service.As(who)", asAdministrator)), undone,
+		{"console 06: an operator acts as an administrator", in("request.isAuthorized", replace("r.service.As(who)", asAdministrator)), undone,
 			`were let through: \[`},
 		{"console: roles of routes are not checked", in("console.guards", omit("(*request).hasRole")), tests("console", "TestGuards"),
 			`GET edit\?id=1: got 500`},
-		{"console 08: a change by GET", both(in("request.isRouted", never("found.method != method")),
-			in("request.hasForm", before("if v.r.Method != http.MethodPost {…}", "v.form = v.query"))), get, `want status 405`},
+		{"console 08: a change by GET", both(in("request.isRouted", never("found.method != r.Method")),
+			in("request.hasForm", before("if r.Method != http.MethodPost {…}", "r.form = r.query"))), get, `want status 405`},
 		{"console 23: a plan is started by another person", in("Session.start", never("!o.CreatedBy(s.who)")), plans, `another has started it`},
 	}
 }
@@ -58,30 +58,30 @@ func changeMutants() []mutant {
 // originMutants take changes from pages of others, have their pages frame ours, or lead people to them.
 func originMutants() []mutant {
 	unless := func(what string) mistake {
-		return in("request.isOurOwnPost", before("if v.r.Header.Get(…", "if "+what+" { return nil }"))
+		return in("request.isOurOwnPost", before("if r.Header.Get(…", "if "+what+" { return nil }"))
 	}
 	sites, frames := inConsole("TestAttack09ChangesFromOtherSites"), inConsole("TestAttack17Frames")
 	redirects := inConsole("TestAttack18OpenRedirects")
 	return []mutant{
-		{"console 09: old browsers are trusted", unless(`v.r.Header.Get("Sec-Fetch-Site") != "cross-site"`), sites, `an old browser: got`},
-		{"console 10: other origins of the site are trusted", unless(`v.r.Header.Get("Sec-Fetch-Site") == "same-site"`),
+		{"console 09: old browsers are trusted", unless(`r.Header.Get("Sec-Fetch-Site") != "cross-site"`), sites, `an old browser: got`},
+		{"console 10: other origins of the site are trusted", unless(`r.Header.Get("Sec-Fetch-Site") == "same-site"`),
 			inConsole("TestAttack10ChangesFromTheSameSite"), `a neighbour.*: got`},
-		{"console 11: the origin null is trusted", unless(`v.r.Header.Get("Origin") == "null"`), inConsole("TestAttack11ChangesOfNoOrigin"),
+		{"console 11: the origin null is trusted", unless(`r.Header.Get("Origin") == "null"`), inConsole("TestAttack11ChangesOfNoOrigin"),
 			`a sandboxed frame.*: got`},
 		{"console 12: a request without an origin is trusted",
-			unless(`v.r.Header.Get("Sec-Fetch-Site") == "" && v.r.Header.Get("Origin") == ""`), inConsole("TestAttack12ChangesOfNobody"),
+			unless(`r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == ""`), inConsole("TestAttack12ChangesOfNobody"),
 			`neither header: got`},
 		{"console 17: the policy allows frames", in("console.secure", text("frame-ancestors 'none';", "")), frames,
 			`want frame-ancestors 'none'`},
 		{"console 17: the policy allows inline scripts", in("console.secure", text("script-src 'self';", "script-src 'self' 'unsafe-inline';")),
 			frames, `want script-src 'self'`},
 		{"console 17: a refusal has no policy",
-			in("Console.ServeHTTP", drop("secure"), before("if err := v.route.answer(v); err != nil {…}", "secure(w.Header())")), frames,
+			in("Console.ServeHTTP", drop("secure"), before("if err := req.route.answer(req); err != nil {…}", "secure(w.Header())")), frames,
 			`got policy \[""\]`},
 		{"console 17: other sites frame pages", in("request.isOurOwnGet", without(`"Sec-Fetch-Dest"`)), frames,
 			`in a frame of another site: got status 200`},
 		{"console 18: a form leads back to any address",
-			in("request.settings", replace(`v.back(v.form.Get("back"))`, `link{path: v.form.Get("back")}`)), redirects,
+			in("settingsForm.submit", replace(`r.pageAt(f.back)`, `link{path: f.back}`)), redirects,
 			`back to ".*want a page of the console`},
 	}
 }
@@ -100,7 +100,7 @@ func markupMutants() []mutant {
 			replace(`err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || !strings.Contains(c.TraceURL, traceMark)`,
 				`err != nil || u.Scheme == ""`)), traces, `TraceURL "javascript:`},
 		{"console 16: quotes of a query end an attribute",
-			in("request.show", before("h := v.w.Header()", "b = *bytes.NewBuffer(bytes.ReplaceAll(b.Bytes(), []byte(\"&#34;\"), []byte(`\"`)))")),
+			in("request.show", before("h := r.w.Header()", "b = *bytes.NewBuffer(bytes.ReplaceAll(b.Bytes(), []byte(\"&#34;\"), []byte(`\"`)))")),
 			inConsole("TestAttack16ParametersAsMarkup"), nobodys},
 		{"console 26: the command prints texts as they are", in("show.Text", always("utf8.ValidString(s)")), commands,
 			`which a terminal would act upon`},
@@ -122,7 +122,7 @@ func contentMutants() []mutant {
 		{"console 22: the log has contents",
 			in("Session.poisoned", before("m.Reason = s.reason(ctx, m)", `s.service.config.Logger.Info("somebody looks", "payload", string(m.Payload))`)),
 			hidden, `the log has what is hidden`},
-		{"console 27: errors of the database are shown", in("request.said", replace("away(err)", "err.Error()")), secrets,
+		{"console 27: errors of the database are shown", in("request.httpErrorOf", replace("away(err)", "err.Error()")), secrets,
 			`which tells of the connection`},
 		{"console 27: the command shows errors of the connection", in("connect.Trouble", replace("cause(err)", "err.Error()")), secrets,
 			`want an error that does not tell of the connection`},
@@ -155,7 +155,7 @@ func boundMutants() []mutant {
 			both(in("console.mostRate", replace("100_000", "1<<63 - 1")), in("Session.SetRate", without("rate > mostRate"))), numbers,
 			`rate > 100000 .*: got [1-9]`},
 		{"console 19: times have no limit",
-			both(in("asked.instant", without("1970"), without("10_000")), in("admin.checkDue", without("year < 1"), without("year > 9999"))),
+			both(in("params.instant", without("1970"), without("10_000")), in("admin.checkDue", without("year < 1"), without("year > 9999"))),
 			numbers, `available_after .*: got [1-9]`},
 		{"console 19: addresses have no limit", in("request.isShort", never("mostQuery")), numbers, `aaa|a&a&.*want that it is refused`},
 		{"console 20: a day that never comes is looked for",

@@ -50,7 +50,6 @@ func tooLarge() map[string][2]int {
 	return map[string][2]int{
 		"cmd/asyncmonolith.app":                {106, 27},
 		"cmd/asyncmonolith/internal/top.model": {31, 5},
-		"console.request":                      {109, 22},
 		"internal/engine.dispatcher":           {89, 14},
 		"internal/engine.run":                  {86, 20},
 		"ops.Service":                          {31, 10},

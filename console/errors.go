@@ -1,0 +1,150 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+// httpError is an answer other than the page. Its text is shown, and contains nothing of the request.
+type httpError struct {
+	status int
+	text   string
+}
+
+func (e httpError) Error() string { return e.text }
+
+var errNoPage error = httpError{http.StatusNotFound, "There is no such page."} // immutable
+
+// noReason is the text for a form that lacks a reason. The reason is stored with what the form asks for.
+func noReason(with string) string {
+	return "Say why: the reason is missing. It is kept with the " + with + ", for others to see."
+}
+
+// redirect sends the browser to another address.
+type redirect struct{ to string }
+
+func (redirect) Error() string { return "redirect" }
+
+// errorPage is the text of an error.
+type errorPage struct {
+	Text   string
+	Passes bool // it passes by itself: the page looks again
+}
+
+// refuse answers with an error.
+func (r *request) refuse(err error) {
+	var to redirect
+	if errors.As(err, &to) { // http.Redirect makes the address absolute, which breaks behind a proxy that moves paths
+		r.w.Header().Set("Location", to.to)
+		r.w.WriteHeader(http.StatusSeeOther)
+		return
+	}
+	known := r.httpErrorOf(err)
+	if known.status >= http.StatusInternalServerError && r.Context().Err() == nil {
+		r.warn("the console could not answer", "page", r.route.path, "error", err.Error())
+	}
+	if r.session != nil && r.Method != http.MethodHead && !r.isFragment() {
+		l := layout{title: http.StatusText(known.status), tab: "none", status: known.status}
+		passes := known.status == http.StatusServiceUnavailable && r.Method == http.MethodGet
+		if r.show("error.html", l, errorPage{known.text, passes}) == nil {
+			return
+		}
+	}
+	r.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	r.w.WriteHeader(known.status)
+	_, _ = r.w.Write([]byte(known.text + "\n"))
+}
+
+// httpErrorOf is what the client learns of an error. The error's own text may contain a part of a payload, or the
+// address of the database, unless it is about the parameters.
+func (r *request) httpErrorOf(err error) httpError {
+	var known httpError
+	if errors.As(err, &known) {
+		return known
+	}
+	for _, a := range answers() {
+		if slices.ContainsFunc(a.to, func(target error) bool { return errors.Is(err, target) }) {
+			if a.retry {
+				r.w.Header().Set("Retry-After", "1")
+			}
+			return httpError{a.status, a.text}
+		}
+	}
+	if dberr.IsUnavailable(err) {
+		r.w.Header().Set("Retry-After", "5")
+		return httpError{http.StatusServiceUnavailable, away(err) +
+			" Messages are kept as they are, and run once that is over. The log of this process says what is wrong."}
+	}
+	return httpError{http.StatusInternalServerError,
+		"The database could not be asked, or something else went wrong. The log of this process says what."}
+}
+
+// answer is the status and the text for some errors.
+type answer struct {
+	to     []error
+	status int
+	retry  bool // in a second
+	text   string
+}
+
+// answers are in the order in which they are tried.
+func answers() []answer {
+	return []answer{
+		{to: []error{ops.ErrRedacted}, status: http.StatusForbidden,
+			text: "A part of the content is hidden from you: it can neither be edited, since it would be lost, nor be searched."},
+		{to: []error{ops.ErrForbidden}, status: http.StatusForbidden, text: "Permission denied."},
+		{to: []error{ops.ErrBusy, context.DeadlineExceeded}, status: http.StatusServiceUnavailable, retry: true,
+			text: "The database is busy: it did not answer within a second, or others look at the same time. Try again in a moment."},
+		{to: append(goneErrors(), schedule.ErrNotFound, projection.ErrUnknown), status: http.StatusNotFound,
+			text: "It is not there, or not any more."},
+		{to: []error{outbox.ErrSchemaOutdated}, status: http.StatusServiceUnavailable,
+			text: "The tables of the library are missing, or older than this console. Run asyncmonolith migrate, or outbox.Migrate."},
+		{to: []error{errors.ErrUnsupported}, status: http.StatusNotFound, text: "This database does not have it."},
+		{to: []error{ops.ErrExpired}, status: http.StatusConflict,
+			text: "The plan is older than 10 minutes, and cannot be started any more. " +
+				"Plan it again: what it would change may be something else by now."},
+		{to: []error{admin.ErrNotOpen}, status: http.StatusConflict, text: "The breaker of the consumer is not open: its messages run."},
+		{to: []error{admin.ErrNotPaused}, status: http.StatusConflict, text: "The consumer is not paused."},
+		{to: []error{ops.ErrInvalidState, ops.ErrInProgress}, status: http.StatusConflict,
+			text: "It is not in the state for that any more: another person was faster, or it is over. Look at it again."},
+		{to: []error{schedule.ErrExpression}, status: http.StatusBadRequest,
+			text: "The expression or the zone cannot be read. An expression has five or six fields, or is a word such as @daily; " +
+				"a zone is a name such as Europe/Amsterdam."},
+		{to: []error{bus.ErrInvalidOption, bus.ErrInvalidText, bus.ErrTooLarge}, status: http.StatusBadRequest,
+			text: "Something that was asked for is not allowed, or cannot be read."},
+	}
+}
+
+// goneErrors are those of a message or operation that does not exist any more.
+func goneErrors() []error { return []error{admin.ErrNotFound, poison.ErrNotFound, ops.ErrNotFound} }
+
+// ignoreGone is nil for an error of something that does not exist any more.
+func ignoreGone(err error) error {
+	if slices.ContainsFunc(goneErrors(), func(target error) bool { return errors.Is(err, target) }) {
+		return nil
+	}
+	return err
+}
+
+// away says why a database cannot answer now.
+func away(err error) string {
+	switch dberr.ClassOf(err) {
+	case dberr.ReadOnly:
+		return "The database takes no changes: it is read-only."
+	case dberr.Exhausted:
+		return "The database has no connection, memory or room left."
+	default:
+		return "The database does not answer."
+	}
+}

@@ -1,0 +1,47 @@
+package console
+
+import "time"
+
+// schedulePage is one schedule.
+type schedulePage struct {
+	scheduleRow
+	Fires   []fire
+	Content string // the payload as a text
+	Binary  bool
+}
+
+// fire is a time at which a schedule is to fire.
+type fire struct {
+	At    time.Time // in the schedule's zone
+	Shift string    // of the clock since the one before, such as "+01:00 → +02:00"
+}
+
+func (p *schedulePage) read(q *params) { p.ID = q.needID("id") }
+
+func (p *schedulePage) load(r *request) (err error) {
+	if p.Schedule, err = r.session.Schedule(r.Context(), p.ID); err != nil {
+		return err
+	}
+	p.Fires = firesOf(p.Next)
+	p.Content, p.Binary = readable(p.Payload)
+	return nil
+}
+
+func (p *schedulePage) layout() layout {
+	return layout{title: "Schedule " + p.name(), tab: "schedules"}
+}
+
+// firesOf marks where the clock of the zone changes between fires.
+func firesOf(next []time.Time) (fires []fire) {
+	for i, at := range next {
+		f := fire{At: at}
+		if i > 0 {
+			_, before := next[i-1].Zone()
+			if _, now := at.Zone(); now != before {
+				f.Shift = next[i-1].Format("-07:00") + " → " + at.Format("-07:00")
+			}
+		}
+		fires = append(fires, f)
+	}
+	return fires
+}
