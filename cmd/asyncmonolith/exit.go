@@ -38,9 +38,11 @@ func exitOf(err error) int {
 		err  error
 		code int
 	}{
-		{nil, exitDone}, {errUsage, exitUsage}, {connect.ErrDSN, exitUsage}, {errNotConfirmed, exitNotConfirmed}, {errNotFound, exitNotFound}, {errPartly, exitPartly}, {errCheckFailed, exitCheckFailed},
-		{outbox.ErrSchemaOutdated, exitSchema}, {admin.ErrNotFound, exitNotFound}, {admin.ErrNotOpen, exitNotFound}, {admin.ErrNotPaused, exitNotFound}, {poison.ErrNotFound, exitNotFound}, {schedule.ErrNotFound, exitNotFound},
-		{ops.ErrNotFound, exitNotFound}, {ops.ErrNoMatch, exitNotFound}, {bus.ErrInvalidOption, exitUsage}, {bus.ErrInvalidText, exitUsage},
+		{nil, exitDone}, {errUsage, exitUsage}, {connect.ErrDSN, exitUsage}, {errNotConfirmed, exitNotConfirmed},
+		{errNotFound, exitNotFound}, {errPartly, exitPartly}, {errCheckFailed, exitCheckFailed}, {outbox.ErrSchemaOutdated, exitSchema},
+		{admin.ErrNotFound, exitNotFound}, {admin.ErrNotOpen, exitNotFound}, {admin.ErrNotPaused, exitNotFound},
+		{poison.ErrNotFound, exitNotFound}, {schedule.ErrNotFound, exitNotFound}, {ops.ErrNotFound, exitNotFound},
+		{ops.ErrNoMatch, exitNotFound}, {bus.ErrInvalidOption, exitUsage}, {bus.ErrInvalidText, exitUsage},
 	} {
 		if known.err == nil && err == nil || known.err != nil && errors.Is(err, known.err) {
 			return known.code

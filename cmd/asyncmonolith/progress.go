@@ -17,19 +17,19 @@ const (
 // progress says on stderr how far long work is: in one line that changes on a terminal, else in a line
 // now and then.
 type progress struct {
-	a     *app
+	out   *output
 	began time.Time
 	last  time.Time
 	said  string
 	wide  int // how wide the line on the terminal is
 }
 
-func (a *app) progress() *progress { return &progress{a: a, began: time.Now()} }
+func (o *output) progress() *progress { return &progress{out: o, began: time.Now()} }
 
 // show says how far it is, if it is time to.
 func (p *progress) show(text string) {
 	every := progressEvery
-	if p.a.errTTY {
+	if p.out.errTTY {
 		every = redrawEvery
 	}
 	if time.Since(p.began) < progressAfter || time.Since(p.last) < every {
@@ -45,19 +45,19 @@ func (p *progress) now(text string) {
 		return
 	}
 	p.said = text
-	if !p.a.errTTY {
-		_, _ = fmt.Fprintln(p.a.err, text)
+	if !p.out.errTTY {
+		_, _ = fmt.Fprintln(p.out.err, text)
 		return
 	}
 	wide := len([]rune(text))
-	_, _ = fmt.Fprint(p.a.err, "\r"+text+strings.Repeat(" ", max(p.wide-wide, 0)))
+	_, _ = fmt.Fprint(p.out.err, "\r"+text+strings.Repeat(" ", max(p.wide-wide, 0)))
 	p.wide = wide
 }
 
 // end leaves the line.
 func (p *progress) end() {
 	if p.wide > 0 {
-		_, _ = fmt.Fprintln(p.a.err)
+		_, _ = fmt.Fprintln(p.out.err)
 		p.wide = 0
 	}
 }

@@ -16,10 +16,16 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-func (a *app) serveCommand() *cobra.Command {
-	var port uint16
-	var role string
-	var work bool
+// serveCommand is "serve".
+type serveCommand struct {
+	app     *app
+	port    uint16
+	role    string
+	work    bool
+	content contentFlag
+}
+
+func (s *serveCommand) command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Show the console in a browser of this machine",
@@ -30,31 +36,33 @@ Each person with the link may look (viewer); --role lets them change something, 
 where --show-payloads says so, to operators and administrators.`,
 		Example: "  asyncmonolith serve\n  asyncmonolith serve --role operator --show-payloads --port 8484",
 		Args:    takes(nothing),
-		RunE: func(c *cobra.Command, _ []string) error {
-			may, err := roleOf(role)
-			if err != nil {
-				return err
-			}
-			if _, err := a.session(); err != nil {
-				return err
-			}
-			if work {
-				end, err := a.work(c.Context(), (*ops.Runner).Run)
-				if err != nil {
-					return err
-				}
-				defer end()
-			}
-			return a.serve(c.Context(), port, may)
-		},
+		RunE:    s.run,
 	}
 	flags := c.Flags()
-	flags.Uint16Var(&port, "port", 0, "port to listen on; 0 takes one that is free")
-	flags.StringVar(&role, "role", ops.Viewer.String(), "what the browser may do: viewer, operator or administrator")
-	flags.BoolVar(&a.content, "show-payloads", false, "show payloads, headers and errors to operators and administrators")
-	flags.BoolVar(&work, "run-operations", false, "carry out operations from here, too")
+	flags.Uint16Var(&s.port, "port", 0, "port to listen on; 0 takes one that is free")
+	flags.StringVar(&s.role, "role", ops.Viewer.String(), "what the browser may do: viewer, operator or administrator")
+	flags.BoolVar(&s.content.shown, "show-payloads", false, "show payloads, headers and errors to operators and administrators")
+	flags.BoolVar(&s.work, "run-operations", false, "carry out operations from here, too")
 	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(roles(), cobra.ShellCompDirectiveNoFileComp))
 	return c
+}
+
+func (s *serveCommand) run(c *cobra.Command, _ []string) error {
+	role, err := roleOf(s.role)
+	if err != nil {
+		return err
+	}
+	if _, err := s.app.session(c.Context(), s.content.config); err != nil {
+		return err
+	}
+	if s.work {
+		end, err := startRunner(c.Context(), s.app.service, (*ops.Runner).Run)
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
+	return s.serve(c.Context(), role)
 }
 
 func roles() []string {
@@ -78,23 +86,25 @@ const (
 )
 
 // serve serves the console of the service until ctx ends.
-func (a *app) serve(ctx context.Context, port uint16, role ops.Role) error {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+func (s *serveCommand) serve(ctx context.Context, role ops.Role) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", s.port))
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
 	address := listener.Addr().(*net.TCPAddr)
-	door := newDoor(address.Port, ops.Principal{Name: actor(), Role: role})
-	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	pages, err := console.New(a.service, console.Config{Prefix: door.prefix, Authorize: door.authorize, Hosts: door.hosts(), Logger: logger})
+	login := newLogin(address.Port, ops.Principal{Name: actor(), Role: role})
+	logger := slog.New(slog.NewTextHandler(s.app.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	pages, err := console.New(s.app.service, console.Config{
+		Prefix: login.prefix, Authorize: login.authorize, Hosts: login.hosts(), Logger: logger,
+	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("serve: %w", err), listener.Close())
 	}
 	server := &http.Server{
-		Handler: door.before(pages), ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, WriteTimeout: requestTime, IdleTimeout: idleTime,
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+		Handler: login.handler(pages), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+		ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, WriteTimeout: requestTime, IdleTimeout: idleTime,
 	}
-	if err := a.invite(door, role); err != nil {
+	if err := s.writeLink(login, role); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	ended := make(chan error, 1)
@@ -113,22 +123,24 @@ func (a *app) serve(ctx context.Context, port uint16, role ops.Role) error {
 	return nil
 }
 
-// seesNothing says why a browser sees no contents, if so.
-func (a *app) seesNothing(role ops.Role) string {
+// writeLink says where the console is.
+func (s *serveCommand) writeLink(l *login, role ops.Role) error {
+	if s.app.json {
+		return s.app.line(map[string]string{"url": l.link(), "role": role.String()})
+	}
+	return errors.Join(
+		s.app.say("The console is at %s", l.link()),
+		s.app.say("The link works once, and lets a browser in as %s%s. Ctrl-C ends it.", role, s.noContents(role)))
+}
+
+// noContents says why a browser sees no contents, if so.
+func (s *serveCommand) noContents(role ops.Role) string {
 	switch {
 	case role == ops.Viewer:
 		return ", who sees no contents: see --role and --show-payloads"
-	case !a.content:
+	case !s.content.shown:
 		return ", who sees no contents: see --show-payloads"
 	default:
 		return ""
 	}
-}
-
-// invite says where the console is.
-func (a *app) invite(d *door, role ops.Role) error {
-	if a.json {
-		return a.line(map[string]string{"url": d.link(), "role": role.String()})
-	}
-	return errors.Join(a.say("The console is at %s", d.link()), a.say("The link works once, and lets a browser in as %s%s. Ctrl-C ends it.", role, a.seesNothing(role)))
 }
