@@ -2,6 +2,7 @@ package top
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,116 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
+
+// snapshot is an overview, with consumers in an order.
+type snapshot struct {
+	overview ops.Overview
+	queues   []queue
+	order    int // of queues: see orders
+}
+
+// set takes a new overview.
+func (s *snapshot) set(o ops.Overview) {
+	s.overview = o
+	s.queues = queuesOf(o)
+	s.sort()
+}
+
+func (s *snapshot) sort() {
+	compare := orders()[s.order].compare
+	slices.SortStableFunc(s.queues, func(a, b queue) int { return cmp.Or(compare(a, b), cmp.Compare(a.Consumer, b.Consumer)) })
+}
+
+// keys are those of the lines of a view.
+func (s *snapshot) keys(view int) []string {
+	var keys []string
+	switch view {
+	case consumers:
+		for _, q := range s.queues {
+			keys = append(keys, q.Consumer)
+		}
+	case failures:
+		for _, f := range s.overview.Failures {
+			keys = append(keys, f.Consumer+"\x00"+f.Fingerprint)
+		}
+	default:
+		for _, p := range s.overview.Processes {
+			keys = append(keys, p.ID)
+		}
+		for _, o := range s.overview.Operations {
+			keys = append(keys, fmt.Sprint("#", o.ID))
+		}
+	}
+	return keys
+}
+
+// totals says how much there is of everything.
+func (s *snapshot) totals() string {
+	var perSecond float64
+	var sums []string
+	for _, sum := range []struct {
+		says string
+		of   func(queue) int64
+	}{
+		{"ready", func(q queue) int64 { return q.Ready }}, {"delayed", func(q queue) int64 { return q.Delayed }},
+		{"leased", func(q queue) int64 { return q.Leased }}, {"poisoned", func(q queue) int64 { return q.Poisoned }},
+	} {
+		n, more := int64(0), ""
+		for _, q := range s.queues {
+			n += sum.of(q)
+			if sum.of(q) >= most {
+				more = "+"
+			}
+		}
+		sums = append(sums, countAll(n)+more+" "+sum.says)
+	}
+	for _, q := range s.queues {
+		perSecond += q.perSecond
+	}
+	if r := rate(perSecond); r != "" {
+		sums = append(sums, r+"/s")
+	}
+	return strings.Join(sums, " · ")
+}
+
+// since is how long ago something was when the overview was made.
+func (s *snapshot) since(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return max(s.overview.At.Sub(t), time.Millisecond)
+}
+
+// read reads an overview. It reads keys only where the overview is a new one, so that both go by its pace.
+func read(ctx context.Context, service Service, last ops.Overview) (ops.Overview, error) {
+	o, err := service.Overview(ctx)
+	if err != nil {
+		return o, err
+	}
+	parked := make(map[string]int64)
+	if o.At.Equal(last.At) {
+		for _, q := range last.Queues {
+			parked[q.Consumer] = q.BlockedKeys
+		}
+	} else {
+		keys, err := service.BlockedKeys(ctx, mostKeys)
+		if err != nil {
+			return o, err
+		}
+		for _, key := range keys {
+			parked[key.Consumer]++
+		}
+	}
+	queues := slices.Clone(o.Queues) // which others see, too
+	for i := range queues {
+		queues[i].BlockedKeys = parked[queues[i].Consumer]
+	}
+	o.Queues = queues
+	return o, nil
+}
+
+// mostKeys is how many keys that are parked are counted.
+const mostKeys = 1000
 
 // window is over how long rates and times are told: as many whole minutes, and the present one.
 const window = 5 * time.Minute
@@ -106,8 +217,8 @@ func taken(o ops.Overview, consumer string) bool {
 
 // order is a way to sort consumers.
 type order struct {
-	title string // of its column
-	less  func(a, b queue) int
+	title   string // of its column
+	compare func(a, b queue) int
 }
 
 func orders() []order {
@@ -118,86 +229,5 @@ func orders() []order {
 		{"RATE", func(a, b queue) int { return cmp.Compare(b.perSecond, a.perSecond) }},
 		{"P99", func(a, b queue) int { return cmp.Compare(b.most, a.most) }},
 		{"OLDEST", func(a, b queue) int { return cmp.Compare(b.OldestReady, a.OldestReady) }},
-	}
-}
-
-func (m *model) sort() {
-	less := orders()[m.order].less
-	slices.SortStableFunc(m.queues, func(a, b queue) int { return cmp.Or(less(a, b), cmp.Compare(a.Consumer, b.Consumer)) })
-}
-
-// plural counts things.
-func plural(n int64, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	if strings.HasSuffix(thing, "s") {
-		return count(n) + " " + thing + "es"
-	}
-	return count(n) + " " + thing + "s"
-}
-
-// most is the number from which on messages are not counted.
-const most = 10_000
-
-// count is a number of messages; nothing is nothing.
-func count(n int64) string {
-	switch {
-	case n == 0:
-		return ""
-	case n >= most:
-		return "10,000+"
-	case n >= 1000:
-		return fmt.Sprintf("%d,%03d", n/1000, n%1000)
-	default:
-		return fmt.Sprint(n)
-	}
-}
-
-// rate is how many there are in a second.
-func rate(perSecond float64) string {
-	switch {
-	case perSecond == 0:
-		return ""
-	case perSecond < 0.05:
-		return "<0.1"
-	case perSecond < 100:
-		return fmt.Sprintf("%.1f", perSecond)
-	default:
-		return fmt.Sprintf("%.0f", perSecond)
-	}
-}
-
-// atMost is the upper end of a part of a histogram.
-func atMost(d time.Duration) string {
-	switch {
-	case d == 0:
-		return ""
-	case d > 10*time.Second:
-		return ">10s"
-	default:
-		return d.String()
-	}
-}
-
-// age is how long ago something was, in one unit or two.
-func age(d time.Duration) string {
-	switch {
-	case d <= 0:
-		return ""
-	case d < time.Second:
-		return "<1s"
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < 10*time.Minute:
-		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	case d < 24*time.Hour:
-		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	default:
-		return fmt.Sprintf("%dd", d/(24*time.Hour))
 	}
 }
