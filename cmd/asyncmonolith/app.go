@@ -12,12 +12,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// terminal is where the command reads from and writes to.
 type terminal struct {
 	in       io.Reader
 	out, err io.Writer
 	env      func(string) string
-	width    int  // of out, if that is a terminal; else 0
+	width    int  // of out; 0 unless out is a terminal
 	errTTY   bool // err is a terminal
 }
 
@@ -25,17 +24,17 @@ func newTerminal() terminal {
 	return terminal{in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv, width: widthOf(os.Stdout), errTTY: isTerminal(os.Stderr)}
 }
 
-// app is one run of the command: its output, the flags of every command, and the database that they name.
+// app is one run of the program: its output, the flags that all commands share, and the database that they name.
 type app struct {
 	*output
 	dsn, dsnFile string
 	tables       bus.Tables
 
 	db      *bun.DB
-	service *ops.Service // of the last session
+	service *ops.Service // see session
 }
 
-// run runs the command with arguments, and returns its exit code.
+// run runs the program with args and returns its exit code.
 func run(ctx context.Context, args []string, t terminal) int {
 	a := &app{output: &output{terminal: t}}
 	defer a.close()

@@ -10,7 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// bulkChange is a command that changes messages: those with some ids at once, or all that flags select as an operation.
+// bulkChange is a command that changes messages: those with the given ids at once, or all that its flags select as an operation.
 type bulkChange struct {
 	operationStart
 	selected selection
@@ -20,7 +20,7 @@ type bulkChange struct {
 	at  time.Time // see ops.Target.At
 }
 
-// selection is flags that select messages.
+// selection is the flags that select messages. target also reports whether they select less than all.
 type selection interface {
 	add(a *app, c *cobra.Command)
 	config(c *ops.Config)

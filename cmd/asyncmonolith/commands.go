@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// addCommands gives root all commands, in the groups in which help lists them.
+// addCommands adds all commands to root, in the groups that help shows.
 func addCommands(root *cobra.Command, a *app) {
 	for _, group := range []struct {
 		title    string
@@ -27,13 +27,13 @@ func addCommands(root *cobra.Command, a *app) {
 			c.GroupID = group.title
 			root.AddCommand(c)
 		}
-		root.SetHelpCommandGroupID(group.title) // in the end it is the last
+		root.SetHelpCommandGroupID(group.title) // the last group
 		root.SetCompletionCommandGroupID(group.title)
 	}
 	addCobras(root)
 }
 
-// addCobras adds the commands that cobra brings along, which are as strict as ours.
+// addCobras adds cobra's own commands, with checked arguments like ours.
 func addCobras(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -11,10 +11,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// completionTime is how long a shell waits for names.
+// completionTime bounds how long a shell waits for names.
 const completionTime = time.Second
 
-// completeArg completes the argument of a command that has one.
+// completeArg completes the argument of a command that takes one.
 func (a *app) completeArg(find func(context.Context, *ops.Session) ([]string, error)) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -24,8 +24,8 @@ func (a *app) completeArg(find func(context.Context, *ops.Session) ([]string, er
 	}
 }
 
-// completeFlag completes the value of a flag with what the database has. It ignores errors. It leaves out names that a
-// shell would not show as they are.
+// completeFlag completes the value of a flag with names from the database. It offers none after an error, and no name that a
+// shell would show differently.
 func (a *app) completeFlag(find func(context.Context, *ops.Session) ([]string, error)) cobra.CompletionFunc {
 	return func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(c.Context(), completionTime)

@@ -7,13 +7,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// confirmation is the flags of a command that changes something.
+// confirmation is the flags of a command that changes data.
 type confirmation struct {
 	yes    bool
 	reason string
 }
 
-// confirmed gives a command the flags.
+// confirmed adds the flags to c and returns it.
 func (f *confirmation) confirmed(c *cobra.Command) *cobra.Command {
 	c.Flags().BoolVar(&f.yes, "yes", false, "do it: without, the command shows what it would do and exits with 4")
 	c.Flags().StringVar(&f.reason, "reason", "", "why, for the audit and for others to see")
@@ -26,7 +26,7 @@ func (f *confirmation) confirmed(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// unconfirmed is an error unless the person wants a change.
+// unconfirmed returns an error unless --yes is given.
 func (f *confirmation) unconfirmed() error {
 	if f.yes {
 		return nil
@@ -34,7 +34,7 @@ func (f *confirmation) unconfirmed() error {
 	return errNotConfirmed
 }
 
-// change makes one change and says so, or says that it would be made.
+// change makes one change and reports it. Without --yes it writes what it would do.
 func (f *confirmation) change(o *output, would string, do func() error, done any, said string) error {
 	if err := f.unconfirmed(); err != nil {
 		return o.result(map[string]string{"would": would}, "This would "+would+".", err)

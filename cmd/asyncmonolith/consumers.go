@@ -14,7 +14,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// consumersGroup is "consumers".
 func consumersGroup(a *app) *cobra.Command {
 	group := &cobra.Command{
 		Use:   "consumers",
@@ -31,7 +30,6 @@ kept as ever.`,
 	return asGroup(group)
 }
 
-// consumersList is "consumers list".
 type consumersList struct{ app *app }
 
 func (l *consumersList) command() *cobra.Command {
@@ -56,7 +54,7 @@ func (l *consumersList) run(ctx context.Context, session *ops.Session, _ []strin
 	return queues().write(l.app.output, o.Queues, nil)
 }
 
-// queuesSeen is an error where nothing is known of queues.
+// queuesSeen returns an error if the overview has no queues because they could not be read.
 func queuesSeen(o ops.Overview) error {
 	for _, u := range o.Unseen {
 		if slices.Contains(u.Parts, "queues") && u.From.IsZero() {
@@ -66,7 +64,7 @@ func queuesSeen(o ops.Overview) error {
 	return nil
 }
 
-// queues is how consumers are listed. Counts stop at 10,000.
+// queues lists consumers.
 func queues() list[admin.Queue] {
 	return list[admin.Queue]{
 		columns: []show.Column{{Title: "CONSUMER"}, {Title: "READY", Kind: show.Number}, {Title: "DELAYED", Kind: show.Number},
@@ -79,7 +77,7 @@ func queues() list[admin.Queue] {
 	}
 }
 
-// noteOf says what there is to know of a consumer beside its numbers.
+// noteOf says whether a consumer is paused, its breaker is open or keys are blocked.
 func noteOf(q admin.Queue) string {
 	var parts []string
 	if !q.PausedAt.IsZero() {
@@ -98,13 +96,13 @@ func noteOf(q admin.Queue) string {
 	return strings.Join(parts, "; ")
 }
 
-// consumerChange is a command that changes one consumer. The texts have its name in the place of %q.
+// consumerChange is a command that changes one consumer: pause, resume or probe.
 type consumerChange struct {
 	app *app
 	confirmation
-	would, said  string
-	done         string // the key of the name in JSON
-	otherwise    string // what else to do if the database does not know the consumer
+	would, said  string // formats with the name
+	done         string // the JSON key of the name
+	otherwise    string // advice if the consumer is unknown
 	allowUnknown bool
 	do           func(*ops.Session, context.Context, string, string) error
 }
@@ -170,7 +168,7 @@ breaker closes, and the others run. Use it when you know that what the consumer 
 	})
 }
 
-// consumersOf are the names that the database knows: of messages, pauses and live processes.
+// consumersOf returns the consumers that have messages, are paused, or are registered in a live process.
 func consumersOf(o ops.Overview) (names []string) {
 	for _, q := range o.Queues {
 		names = append(names, q.Consumer)
@@ -184,14 +182,13 @@ func consumersOf(o ops.Overview) (names []string) {
 	return slices.Compact(names)
 }
 
-// consumerNames completes names of consumers.
 func consumerNames(ctx context.Context, session *ops.Session) ([]string, error) {
 	o, err := session.Overview(ctx)
 	return consumersOf(o), err
 }
 
-// known is an error unless the database knows the consumer: a name that is mistyped would be paused, too. It ends with
-// what else there is to do.
+// known returns an error if the consumer is unknown, since a mistyped name could be paused, too. The error ends in a similar
+// name, or in the advice otherwise.
 func known(ctx context.Context, session *ops.Session, name, otherwise string) error {
 	o, err := session.Overview(ctx)
 	if err != nil {
@@ -211,14 +208,14 @@ func known(ctx context.Context, session *ops.Session, name, otherwise string) er
 	return fmt.Errorf("consumer %q: %w: %s", name, errNotFound, says)
 }
 
-// mistyped is a mistake of usage if nothing was found for a consumer that is not known, and whose name is nearly another's.
+// mistyped returns a usage error if nothing was found and the consumer is unknown, but its name is close to another's.
 func mistyped(ctx context.Context, session *ops.Session, consumer string, found int) error {
 	if consumer == "" || found > 0 {
 		return nil
 	}
 	o, err := session.Overview(ctx)
 	if err != nil {
-		return nil // nothing was found, which is said
+		return nil // the caller reports that nothing was found
 	}
 	names := consumersOf(o)
 	if name := nearest(consumer, names); !slices.Contains(names, consumer) && near(consumer, name) {

@@ -18,10 +18,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// connectTime is how long the database may take to answer at all.
+// connectTime bounds how long the database may take to answer.
 const connectTime = 10 * time.Second
 
-// open opens the database once, and sees that it answers. With create it makes the file of one that is a file.
+// open connects to the database, once. With create it makes the file of a SQLite database.
 func (a *app) open(ctx context.Context, create bool) (*bun.DB, error) {
 	if a.db != nil {
 		return a.db, nil
@@ -72,8 +72,8 @@ func (a *app) findDSN() (string, error) {
 	}
 }
 
-// session opens a session of the person who runs the command, who has the DSN and so may do everything. Each setting may
-// change its configuration.
+// session opens a session for the user, who has the DSN and may therefore do everything. It also sets a.service. The settings
+// change the service's configuration.
 func (a *app) session(ctx context.Context, settings ...func(*ops.Config)) (*ops.Session, error) {
 	db, err := a.open(ctx, false)
 	if err != nil {
@@ -88,13 +88,13 @@ func (a *app) session(ctx context.Context, settings ...func(*ops.Config)) (*ops.
 		set(&c)
 	}
 	a.service, err = ops.New(c)
-	if err != nil { // tables that this database cannot have
+	if err != nil { // the database cannot have such tables
 		return nil, usage(err)
 	}
 	return a.service.As(ops.Principal{Name: actor(), Role: ops.Administrator}), nil
 }
 
-// onSession runs a command on a session with settings.
+// onSession returns a RunE that opens a session and calls run with it.
 func (a *app) onSession(
 	run func(context.Context, *ops.Session, []string) error, settings ...func(*ops.Config),
 ) func(*cobra.Command, []string) error {
@@ -107,7 +107,7 @@ func (a *app) onSession(
 	}
 }
 
-// onIDs runs a command whose arguments are ids on a session with settings.
+// onIDs is onSession for a command whose arguments are ids.
 func (a *app) onIDs(
 	run func(context.Context, *ops.Session, []int64) error, settings ...func(*ops.Config),
 ) func(*cobra.Command, []string) error {
@@ -121,7 +121,7 @@ func (a *app) onIDs(
 	}
 }
 
-// actor is the name of this person in the audit.
+// actor is the name of the user in the audit.
 func actor() string {
 	name, host := "unknown", "unknown"
 	if u, err := user.Current(); err == nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 )
 
-// demoCommand is "demo".
 type demoCommand struct {
 	app         *app
 	path        string
@@ -75,7 +74,7 @@ func (d *demoCommand) run(c *cobra.Command, _ []string) error {
 	return errors.Join(err, said, shop.Close())
 }
 
-// writeNext says what there is to see, as commands to copy. The message with the id waiting does not run.
+// writeNext suggests commands to copy. waiting is the id of a message that does not run.
 func (d *demoCommand) writeNext(root *cobra.Command, waiting int64, took time.Duration) error {
 	dsn := "sqlite:" + filepath.Clean(d.path)
 	if d.app.json {
@@ -108,7 +107,7 @@ func (d *demoCommand) writeNext(root *cobra.Command, waiting int64, took time.Du
 	return err
 }
 
-// quoted is a text as one word of a shell.
+// quoted quotes a word for a shell.
 func quoted(word string) string {
 	special := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("/.:_-+,@", r)

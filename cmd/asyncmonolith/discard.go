@@ -18,10 +18,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// discardCommand is "discard".
 type discardCommand struct {
 	*poisonedChange
-	exported string // a file with the messages
+	exported string // the file of --exported
 }
 
 func newDiscard(a *app) *discardCommand {
@@ -68,14 +67,14 @@ func (d *discardCommand) run(c *cobra.Command, args []string) error {
 	return d.discardExported(c.Context(), session, kept)
 }
 
-// exported is a poisoned message in a file that "poisoned export" has written.
+// exported is a line of a file that "poisoned export" wrote.
 type exported struct {
 	ID        int64     `json:"id"`
 	MessageID uuid.UUID `json:"message_id"`
 	Hidden    bool      `json:"hidden"`
 }
 
-// readExport reads all of such a file, so that nothing is deleted if that is not whole.
+// readExport reads the whole file first, so that nothing is deleted if it is damaged.
 func readExport(name string) (kept []exported, err error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -99,7 +98,7 @@ func readExport(name string) (kept []exported, err error) {
 	}
 }
 
-// discardExported deletes the messages of an export, and no others: what was poisoned since is not in it.
+// discardExported deletes the exported messages. Messages that were poisoned later stay.
 func (d *discardCommand) discardExported(ctx context.Context, session *ops.Session, kept []exported) error {
 	unconfirmed, p, n := d.unconfirmed(), d.app.progress(), 0
 	for part := range slices.Chunk(kept, mostPreviewed) {
@@ -130,7 +129,8 @@ func (d *discardCommand) discardExported(ctx context.Context, session *ops.Sessi
 	}
 }
 
-// stillThere are the ids of those that are poisoned in this database: the file may be of another.
+// stillThere returns the ids whose message is still poisoned. It compares message ids, since the file may come from
+// another database.
 func stillThere(ctx context.Context, session *ops.Session, kept []exported) (ids []int64, err error) {
 	of := make(map[int64]uuid.UUID, len(kept))
 	for _, m := range kept {

@@ -10,7 +10,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// doctorCommand is "doctor".
 type doctorCommand struct{ app *app }
 
 func (d *doctorCommand) command() *cobra.Command {
@@ -33,10 +32,10 @@ func (d *doctorCommand) run(ctx context.Context, session *ops.Session, _ []strin
 	return findings(found).write(d.app.output, true)
 }
 
-// findings are sorted by their severity.
+// findings are sorted by severity.
 type findings []ops.Finding
 
-// write writes findings, with their remedies or without, and returns an error if there is a critical one.
+// write writes the findings and returns an error if one is critical.
 func (found findings) write(o *output, remedies bool) error {
 	critical := 0
 	for start := 0; start < len(found); {
@@ -58,8 +57,7 @@ func (found findings) write(o *output, remedies bool) error {
 	return nil
 }
 
-// writeGroup writes findings of one severity: for people below a heading, and a remedy below those that it is
-// for.
+// writeGroup writes findings of one severity. Equal remedies in a row are written once.
 func (found findings) writeGroup(o *output, remedies, last bool) error {
 	if o.json {
 		return list[ops.Finding]{}.write(o, found, nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// sentence says in one sentence what went wrong.
+// sentence is an error as users read it.
 func (a *app) sentence(ctx context.Context, err error) string {
 	trouble := connect.Trouble(err)
 	switch {
@@ -31,7 +31,7 @@ func (a *app) sentence(ctx context.Context, err error) string {
 	}
 }
 
-// withoutPackage is the text of an error of the library as people read it.
+// withoutPackage cuts the name of a package of ours off an error text.
 func withoutPackage(text string) string {
 	for _, name := range []string{"ops: ", "outbox: ", "admin: ", "poison: ", "schedule: ", "projection: "} {
 		text = strings.TrimPrefix(text, name)
@@ -39,7 +39,7 @@ func withoutPackage(text string) string {
 	return text
 }
 
-// schemaSentence says what to do about tables that are missing or old.
+// schemaSentence says what to do about missing or outdated tables.
 func (a *app) schemaSentence(ctx context.Context) string {
 	const old = "the library's tables are missing here, or older than this version needs: " +
 		"asyncmonolith migrate makes them, or brings them up to date"
@@ -66,7 +66,7 @@ func (a *app) schemaSentence(ctx context.Context) string {
 	return "there are no tables of the library under this schema and prefix; there are with " + strings.Join(others, "; with ")
 }
 
-// flagsOf are the flags that name tables.
+// flagsOf returns the flags that name the tables.
 func flagsOf(t bus.Tables) string {
 	var flags []string
 	if t.Schema != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// What the command exits with. They are part of its interface.
+// The exit codes are part of the program's interface.
 const (
 	exitDone         = 0
 	exitError        = 1
@@ -32,7 +32,6 @@ var (
 	errCheckFailed  = errors.New("the check has failed")
 )
 
-// exitOf is the code for an error.
 func exitOf(err error) int {
 	for _, known := range []struct {
 		err  error

@@ -12,7 +12,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// explainCommand is "explain".
 type explainCommand struct{ app *app }
 
 func (e *explainCommand) command() *cobra.Command {
@@ -51,7 +50,6 @@ func (e *explainCommand) run(ctx context.Context, session *ops.Session, ids []in
 	}
 }
 
-// write writes why a message does not run.
 func (e *explainCommand) write(found admin.Explanation) error {
 	if e.app.json {
 		return e.app.line(found)

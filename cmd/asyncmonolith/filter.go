@@ -11,7 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// poisonFilter are flags that select poisoned messages.
+// poisonFilter is the flags that select poisoned messages.
 type poisonFilter struct {
 	filter        poison.Filter
 	message       messageID
@@ -32,7 +32,7 @@ func (f *poisonFilter) add(a *app, c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("fingerprint", a.completeFlag(f.fingerprints))
 }
 
-// fingerprints are those of the consumer, if one is given.
+// fingerprints completes fingerprints of the consumer that --consumer names, or of all.
 func (f *poisonFilter) fingerprints(ctx context.Context, session *ops.Session) (found []string, err error) {
 	groups, _, err := session.PoisonGroups(ctx, f.filter.Consumer)
 	for _, g := range groups {
@@ -41,7 +41,7 @@ func (f *poisonFilter) fingerprints(ctx context.Context, session *ops.Session) (
 	return found, err
 }
 
-// config is a setting of a session. It lets the person search for a text of errors.
+// config is a setting of a session. It allows the search for --error.
 func (f *poisonFilter) config(c *ops.Config) {
 	if c.Redact == nil && f.filter.Error != "" {
 		c.Redact = searched(f.filter.Error, nil)
@@ -54,13 +54,12 @@ func (f *poisonFilter) get() poison.Filter {
 	return filter
 }
 
-// target is what the flags select, and whether they select anything but all.
 func (f *poisonFilter) target() (ops.Target, bool) {
 	filter := f.get()
 	return ops.Target{Poisoned: &filter}, isSet(filter)
 }
 
-// pendingFilter are flags that select pending messages.
+// pendingFilter is the flags that select pending messages.
 type pendingFilter struct {
 	filter  admin.Filter
 	message messageID
@@ -83,7 +82,7 @@ func (f *pendingFilter) add(a *app, c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// config is a setting of a session. Nothing that the flags select is a content.
+// config sets nothing, since no flag searches contents.
 func (*pendingFilter) config(*ops.Config) {}
 
 func (f *pendingFilter) get() admin.Filter {
@@ -92,7 +91,6 @@ func (f *pendingFilter) get() admin.Filter {
 	return filter
 }
 
-// target is what the flags select, and whether they select anything but all.
 func (f *pendingFilter) target() (ops.Target, bool) {
 	filter := f.get()
 	return ops.Target{Pending: &filter}, isSet(filter)

@@ -17,7 +17,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// contentFlag is the flag that shows payloads, headers and the texts of errors.
+// contentFlag is --show-payloads.
 type contentFlag struct{ shown bool }
 
 func (f *contentFlag) add(c *cobra.Command) {
@@ -31,14 +31,14 @@ func (f *contentFlag) config(c *ops.Config) {
 	}
 }
 
-// withheld says, for people, that texts of errors are left out, if there are some.
+// withheld points users to the flag if there are error texts and they are not shown.
 func (f *contentFlag) withheld(o *output, some bool) {
 	if some && !f.shown && !o.json {
 		o.note("Texts of errors are shown with --show-payloads.")
 	}
 }
 
-// searched is a Redact that shows only the text of an error and the headers that the person has searched for, and so knows.
+// searched returns a Redact that shows only what the user searches for, and so knows: the text of an error, or headers.
 func searched(text string, headers map[string]string) func(context.Context, ops.Content) ops.Content {
 	return func(_ context.Context, c ops.Content) ops.Content {
 		c.Payload = nil
@@ -55,13 +55,12 @@ func searched(text string, headers map[string]string) func(context.Context, ops.
 	}
 }
 
-// mostListed is the most rows of one page, as package admin has it.
+// mostListed is package admin's limit for a page.
 const mostListed = 1000
 
-// pageFlags are the flags of a list.
+// pageFlags is --limit and --after.
 type pageFlags struct{ admin.Page }
 
-// add adds --limit, which it checks, and --after.
 func (f *pageFlags) add(c *cobra.Command) {
 	f.addLimit(c)
 	c.Flags().StringVar(&f.After, "after", "", "where to go on: what the listing before ended with")
@@ -79,7 +78,7 @@ func (f *pageFlags) check() error {
 	return nil
 }
 
-// messageID is a flag with the id of a payload.
+// messageID is the value of a flag: a UUID.
 type messageID struct{ uuid.UUID }
 
 // String implements pflag.Value.
@@ -101,7 +100,7 @@ func (m *messageID) Set(text string) (err error) {
 	return nil
 }
 
-// choice is a flag that takes one of some words.
+// choice is the value of a flag: one of some words.
 type choice struct {
 	word *string
 	of   []string
@@ -131,7 +130,7 @@ func (c choice) Set(word string) error {
 	return nil
 }
 
-// instant is a flag with a time in UTC.
+// instant is the value of a flag: a time.
 type instant struct{ time.Time }
 
 // String implements pflag.Value.

@@ -8,18 +8,18 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 )
 
-// mostBelow is how many lines a text below a row takes on a terminal: errors may be long.
+// mostBelow is how many lines a text below a row may take on a terminal, since errors can be long.
 const mostBelow = 3
 
-// list is rows as people and programs read them.
+// list writes rows as a table, or as JSON.
 type list[T any] struct {
 	columns []show.Column
 	row     func(T) []any
-	below   func(T) []string // texts in lines of their own, if it is not nil
-	empty   string           // what people read where there is none
+	below   func(T) []string // texts below the row; may be nil
+	empty   string           // written if there are no rows
 }
 
-// write writes rows, and where the next ones begin.
+// write writes rows, and the cursor of the next page.
 func (l list[T]) write(o *output, rows []T, next *admin.Page) error {
 	if o.json {
 		for _, row := range rows {
@@ -55,7 +55,7 @@ func (l list[T]) write(o *output, rows []T, next *admin.Page) error {
 	return nil
 }
 
-// count is a number that stops at 10,000, and nothing of none.
+// count shows a number up to 10,000, and "" for 0.
 func count(n int64) string {
 	switch {
 	case n == 0:
@@ -67,7 +67,6 @@ func count(n int64) string {
 	}
 }
 
-// many is a number of things.
 func many(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
@@ -75,7 +74,7 @@ func many(n int, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// some is a part of a text about things, unless there are none.
+// some fills a format with things; it returns "" if there are none.
 func some(format string, things []string) string {
 	if len(things) == 0 {
 		return ""

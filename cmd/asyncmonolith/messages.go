@@ -14,7 +14,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// messagesGroup is "messages".
 func messagesGroup(a *app) *cobra.Command {
 	group := &cobra.Command{
 		Use:   "messages",
@@ -30,7 +29,7 @@ those of asyncmonolith poisoned.`,
 	return asGroup(group)
 }
 
-// pending is how pending messages are listed.
+// pending lists pending messages.
 func pending(empty string) list[admin.Message] {
 	return list[admin.Message]{
 		columns: []show.Column{{Title: "ID", Kind: show.Number}, {Title: "CONSUMER"}, {Title: "PAYLOAD TYPE", Gives: 3},
@@ -45,7 +44,6 @@ func pending(empty string) list[admin.Message] {
 	}
 }
 
-// messagesList is "messages list".
 type messagesList struct {
 	app    *app
 	filter pendingFilter
@@ -80,8 +78,7 @@ func (l *messagesList) run(ctx context.Context, session *ops.Session, _ []string
 	return pending("No pending message matches.").write(l.app.output, found, next)
 }
 
-// find reads pages until one is full, or nothing is left: where what is looked for is rare, pages are
-// empty for a while.
+// find reads pages until it has a full one, or reaches the end. Pages can be empty if matches are rare.
 func (l *messagesList) find(
 	ctx context.Context, session *ops.Session, filter admin.Filter,
 ) (found []admin.Message, next *admin.Page, err error) {
@@ -133,7 +130,6 @@ func (k *blockedKeys) run(ctx context.Context, session *ops.Session, _ []string)
 	}.write(k.app.output, found, nil)
 }
 
-// messagesGet is "messages get".
 type messagesGet struct {
 	app     *app
 	content contentFlag
@@ -169,7 +165,7 @@ func (g *messagesGet) run(ctx context.Context, session *ops.Session, ids []int64
 	return g.app.fields(append(pairs, contents(m.Headers, m.Payload, m.Errors)...)...)
 }
 
-// contents are what a message carries, and its failed runs.
+// contents returns fields: the failed runs of a message, its headers and its payload.
 func contents(headers map[string]string, payload []byte, errors []admin.Attempt) (pairs []any) {
 	for _, attempt := range errors {
 		pairs = append(pairs, fmt.Sprintf("failed run %d", attempt.Attempt), strings.TrimSpace(show.Value(attempt.At)+" "+attempt.Error))

@@ -72,7 +72,6 @@ func rescheduleCommand(a *app) *cobra.Command {
 	return c
 }
 
-// changeIDs shows the messages with some ids, or changes them and says what became of them.
 func (x *pendingChange) changeIDs(ctx context.Context, session *ops.Session, ids []int64) error {
 	if err := x.unconfirmed(); err != nil {
 		return x.previewIDs(ctx, session, ids, err)
@@ -92,7 +91,6 @@ func (x *pendingChange) changeIDs(ctx context.Context, session *ops.Session, ids
 	return x.app.result(result, text, err)
 }
 
-// previewIDs shows the messages with some ids, and for which there is none.
 func (x *pendingChange) previewIDs(ctx context.Context, session *ops.Session, ids []int64, unconfirmed error) error {
 	var found []admin.Message
 	var missing []int64
@@ -117,7 +115,7 @@ func (x *pendingChange) previewIDs(ctx context.Context, session *ops.Session, id
 	return errors.Join(x.app.say("%s", text), unconfirmed)
 }
 
-// theOnes is a part of a sentence about ids, unless there are none.
+// theOnes fills a format with a number of messages and their ids; it returns "" if there are none.
 func theOnes(format string, ids []int64) string {
 	if len(ids) == 0 {
 		return ""

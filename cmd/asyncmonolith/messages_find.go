@@ -13,7 +13,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// messagesFind is "messages find".
 type messagesFind struct {
 	app     *app
 	search  admin.Search
@@ -39,7 +38,7 @@ header. It looks at all of them, beginning near the time of the message id, and 
 	return c
 }
 
-// check reads what is looked for.
+// check parses and checks the flags.
 func (f *messagesFind) check() error {
 	f.search.MessageID = f.message.UUID
 	if f.header != "" {
@@ -55,7 +54,7 @@ func (f *messagesFind) check() error {
 	return f.page.check()
 }
 
-// config is a setting of the session. It lets the person search for the header.
+// config is a setting of the session. It allows the search for --header.
 func (f *messagesFind) config(c *ops.Config) {
 	if f.header != "" {
 		c.Redact = searched("", map[string]string{f.search.Header: f.search.Value})
@@ -77,7 +76,7 @@ func (f *messagesFind) run(ctx context.Context, session *ops.Session, _ []string
 	return pending("").write(f.app.output, found[:most], nil)
 }
 
-// find looks for messages until it has as many as are wanted, or has looked at all.
+// find searches until it has --limit messages, or reaches the end.
 func (f *messagesFind) find(ctx context.Context, session *ops.Session) (found []admin.Message, more bool, err error) {
 	p := f.app.progress()
 	defer p.end()

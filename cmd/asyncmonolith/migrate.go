@@ -10,7 +10,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// migrateCommand is "migrate".
 type migrateCommand struct {
 	app *app
 	sql bool
@@ -34,7 +33,7 @@ func (m *migrateCommand) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := m.app.session(c.Context()); err != nil { // which finds tables that this database cannot have
+	if _, err := m.app.session(c.Context()); err != nil { // it checks that the database can have such tables
 		return err
 	}
 	if m.sql {
@@ -46,7 +45,6 @@ func (m *migrateCommand) run(c *cobra.Command, _ []string) error {
 	return m.app.result(map[string]bool{"migrated": true}, "The tables are up to date.", nil)
 }
 
-// writeSQL writes the files of all migrations.
 func (m *migrateCommand) writeSQL(db *bun.DB) error {
 	files, err := outbox.Migrations(db, m.app.tables)
 	if err != nil {

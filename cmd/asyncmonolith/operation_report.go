@@ -10,7 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// operationReport says how far an operation is, and which process runs it.
+// operationReport reports the progress of an operation, and which process runs it.
 type operationReport struct {
 	*output
 	session *ops.Session
@@ -21,17 +21,15 @@ func newOperationReport(a *app, session *ops.Session) operationReport {
 	return operationReport{a.output, session, a.service}
 }
 
-// noRunner is why nothing would happen by itself.
 const noRunner = "No live process runs ops.Runner, so nothing happens by itself"
 
-// hasRunner reports whether a live process runs operations, and true if that cannot be read: what the person asked for
-// is done.
+// hasRunner reports whether a live process runs operations. It is true if that cannot be read: the operation is stored.
 func (r operationReport) hasRunner(ctx context.Context) bool {
 	found, err := r.session.HasRunner(ctx)
 	return found || err != nil
 }
 
-// runner says which process runs an operation that is not run from here.
+// runner says which process runs an operation.
 func (r operationReport) runner(ctx context.Context, o ops.Operation) string {
 	switch found := r.hasRunner(ctx); {
 	case found && o.Target.Projection != "":
@@ -45,15 +43,15 @@ func (r operationReport) runner(ctx context.Context, o ops.Operation) string {
 	}
 }
 
-// noteUntaken says that no process runs an operation which is under way, unless one does.
+// noteUntaken warns if no process runs an operation that is in progress.
 func (r operationReport) noteUntaken(ctx context.Context, o ops.Operation) {
 	if !over(o) && !r.hasRunner(ctx) {
 		r.note("%s", r.runner(ctx, o))
 	}
 }
 
-// already says that an operation with the same target is under way. One that has paused itself does nothing of what
-// was asked.
+// already reports that an operation with the same target is in progress. If that has paused itself, nothing happens, which is
+// an error.
 func (r operationReport) already(o ops.Operation) error {
 	text := fmt.Sprintf("The same is under way: operation %d, started by %s.", o.ID, o.Actor)
 	if o.State != ops.Paused {
@@ -70,7 +68,7 @@ func (r operationReport) already(o ops.Operation) error {
 	return err
 }
 
-// started says of an operation that is under way how to take it back and how to see how far it is.
+// started reports that an operation is in progress, and how to undo and to watch it.
 func (r operationReport) started(ctx context.Context, o ops.Operation) error {
 	back := fmt.Sprintf("To take it back before then:  asyncmonolith operations undo %d", o.ID)
 	if o.State != ops.Waiting {
@@ -86,11 +84,11 @@ func (r operationReport) started(ctx context.Context, o ops.Operation) error {
 		r.say("To see how far it is:         asyncmonolith operations watch %d%s", o.ID, here))
 }
 
-// notePaused says which of some consumers are paused, since what is requeued waits then.
+// notePaused says which consumers are paused: their requeued messages wait.
 func (r operationReport) notePaused(ctx context.Context, consumers []string) {
 	o, err := r.session.Overview(ctx)
 	if err != nil {
-		return // it is a hint
+		return // it is only a hint
 	}
 	for _, q := range o.Queues {
 		if q.PausedAt.IsZero() || !slices.Contains(consumers, q.Consumer) {
@@ -104,10 +102,9 @@ func (r operationReport) notePaused(ctx context.Context, consumers []string) {
 	}
 }
 
-// write writes what an operation is now.
 func (r operationReport) write(o ops.Operation) error { return r.result(o, stateText(o)+".", nil) }
 
-// outcome is what became of an operation.
+// outcome writes the final state of an operation, and returns an error unless all is done.
 func (r operationReport) outcome(o ops.Operation) error {
 	var err error
 	switch {
@@ -121,7 +118,7 @@ func (r operationReport) outcome(o ops.Operation) error {
 	return r.result(o, stateText(o)+".", err)
 }
 
-// left says what becomes of an operation that is not watched from here any more.
+// left says how to go on with an operation after Ctrl-C.
 func (r operationReport) left(id int64, o ops.Operation) error {
 	r.note("Left as it is: %s. A live process that runs ops.Runner goes on with it, if there is one.", stateText(o))
 	r.note("To go on from here:  asyncmonolith operations run %d", id)
@@ -133,7 +130,7 @@ func (r operationReport) left(id int64, o ops.Operation) error {
 	return fmt.Errorf("%w: operation %d is left under way", errPartly, id)
 }
 
-// over reports whether nothing more happens by itself.
+// over reports whether an operation stays in its state until a person changes that.
 func over(o ops.Operation) bool {
 	switch o.State {
 	case ops.Done, ops.Undone, ops.Stopped, ops.Paused, ops.Planned, ops.Started:
@@ -143,7 +140,6 @@ func over(o ops.Operation) bool {
 	}
 }
 
-// stateText is how far an operation is.
 func stateText(o ops.Operation) string {
 	text := fmt.Sprintf("operation %d (%s) is %s", o.ID, o.Action, o.State)
 	if o.State == ops.Waiting {

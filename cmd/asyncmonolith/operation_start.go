@@ -14,18 +14,18 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// operationStart is the part of a command that starts an operation, or shows what it would change.
+// operationStart is the part of a command that previews or starts an operation.
 type operationStart struct {
 	app *app
 	confirmation
 	action     ops.Action
-	done       string // what the messages are then
+	done       string // a participle for messages
 	undoWindow time.Duration
 	wait       bool
 	options    ops.StartOptions
 }
 
-// add adds the flags; waits says what --wait does.
+// add adds the flags. waits is the help of --wait.
 func (s *operationStart) add(c *cobra.Command, waits string) {
 	c.Flags().BoolVar(&s.wait, "wait", false, waits)
 	c.Flags().DurationVar(&s.undoWindow, "undo-window", 10*time.Second, "how long it can be undone before it begins")
@@ -44,7 +44,7 @@ func (s *operationStart) checkUndoWindow() error {
 	return nil
 }
 
-// start shows what an operation would change, or starts one.
+// start starts an operation. Without --yes it writes a preview.
 func (s *operationStart) start(ctx context.Context, session *ops.Session, target ops.Target) error {
 	if err := s.unconfirmed(); err != nil {
 		preview, failed := session.Preview(ctx, s.action, target)
@@ -89,7 +89,7 @@ func (s *operationStart) start(ctx context.Context, session *ops.Session, target
 	return report.started(ctx, started)
 }
 
-// noMatch is the error where nothing matches, which may be a mistake of usage.
+// noMatch turns ErrNoMatch into a usage error if the consumer is mistyped.
 func (s *operationStart) noMatch(ctx context.Context, session *ops.Session, t ops.Target, err error) error {
 	consumer := ""
 	switch {
@@ -102,14 +102,13 @@ func (s *operationStart) noMatch(ctx context.Context, session *ops.Session, t op
 	return cmp.Or(mistyped(ctx, session, consumer, 0), err)
 }
 
-// notePaused says which of the consumers are paused, if messages are requeued: they wait then.
+// notePaused says which consumers are paused, if messages are requeued.
 func (s *operationStart) notePaused(ctx context.Context, session *ops.Session, consumers []string) {
 	if s.action == ops.Requeue && len(consumers) > 0 {
 		newOperationReport(s.app, session).notePaused(ctx, consumers)
 	}
 }
 
-// preview writes what an operation changes.
 func (s *operationStart) preview(p ops.Preview) error {
 	if s.app.json {
 		return s.app.line(p)
@@ -139,7 +138,6 @@ func (s *operationStart) preview(p ops.Preview) error {
 	}
 }
 
-// previewKinds is how the poisoned messages of an operation are listed.
 func previewKinds() list[poison.PreviewKind] {
 	return list[poison.PreviewKind]{
 		columns: []show.Column{{Title: "CONSUMER"}, {Title: "PAYLOAD TYPE", Gives: 3}, {Title: "MESSAGES", Kind: show.Number},

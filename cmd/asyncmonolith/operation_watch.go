@@ -11,8 +11,8 @@ import (
 
 const watchEvery = 250 * time.Millisecond
 
-// watch shows how far an operation is until it is over, and with here runs it from here, unless another process does. Where
-// ctx ends it leaves the operation as it is.
+// watch shows the progress of an operation until it is over. With here this process runs the operation, unless another does.
+// If ctx is done, watch leaves the operation as it is.
 func (r operationReport) watch(ctx context.Context, id int64, here bool) error {
 	if here {
 		end, err := startRunner(ctx, r.service, func(r *ops.Runner, ctx context.Context) error { return r.RunOnly(ctx, id) })
@@ -33,16 +33,16 @@ func (r operationReport) watch(ctx context.Context, id int64, here bool) error {
 		case ctx.Err() != nil:
 			p.end()
 			return r.left(id, o)
-		case errors.Is(err, ops.ErrBusy): // it is looked at again
+		case errors.Is(err, ops.ErrBusy): // the next read may succeed
 			now, err = o, nil
 		case err != nil && (o.ID == 0 || connect.Trouble(err) == ""):
 			return err
 		case err != nil && !lost:
 			p.now("the operation makes no progress: " + connect.Trouble(err))
-		case err == nil && o.ID == 0 && !here && !over(now): // it is looked at for the first time
+		case err == nil && o.ID == 0 && !here && !over(now): // the first read
 			r.noteUntaken(ctx, now)
 			p.now(stateText(now))
-		case err == nil && over(now): // its outcome is said
+		case err == nil && over(now): // outcome writes it
 		case err == nil && (now.State != o.State || lost):
 			p.now(stateText(now))
 		case err == nil:
@@ -63,7 +63,7 @@ func (r operationReport) watch(ctx context.Context, id int64, here bool) error {
 	}
 }
 
-// startRunner has a runner run operations, as run has it, until end is called.
+// startRunner calls run with a runner, in a goroutine that end stops.
 func startRunner(
 	ctx context.Context, service *ops.Service, run func(*ops.Runner, context.Context) error,
 ) (end func(), err error) {
@@ -75,7 +75,7 @@ func startRunner(
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = run(runner, ctx) // its only error is that it runs already
+		_ = run(runner, ctx) // it fails only if it runs already
 	}()
 	return func() {
 		cancel()

@@ -13,7 +13,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// operationsGroup is "operations".
 func operationsGroup(a *app) *cobra.Command {
 	group := &cobra.Command{
 		Use:   "operations",
@@ -31,7 +30,6 @@ neither --yes nor --reason.`,
 	return asGroup(group)
 }
 
-// operationsList is "operations list".
 type operationsList struct {
 	app     *app
 	page    pageFlags
@@ -72,7 +70,7 @@ func operations() list[ops.Operation] {
 	}
 }
 
-// changedOf is how many messages an operation has changed, of how many that it is about.
+// changedOf shows how many messages an operation has changed, of how many.
 func changedOf(o ops.Operation) string {
 	switch {
 	case o.Preview != nil && o.Preview.More:
@@ -84,7 +82,6 @@ func changedOf(o ops.Operation) string {
 	}
 }
 
-// operationShow is "operations show".
 type operationShow struct {
 	app     *app
 	content contentFlag
@@ -102,7 +99,7 @@ func (s *operationShow) command() *cobra.Command {
 	return c
 }
 
-// oneOperation has a command take the id of an operation.
+// oneOperation makes c take the id of an operation.
 func oneOperation(a *app, c *cobra.Command) *cobra.Command {
 	if c.Args == nil {
 		c.Args = takes(one("operation", "operations list"))
@@ -132,7 +129,6 @@ func (s *operationShow) run(ctx context.Context, session *ops.Session, ids []int
 	return s.app.fields(pairs...)
 }
 
-// targetText is what an operation is about.
 func targetText(t ops.Target) string {
 	var parts []string
 	add := func(name string, value any) {
@@ -184,10 +180,10 @@ func targetText(t ops.Target) string {
 	return strings.Join(parts, ", ")
 }
 
-// operationWatch is "operations watch", and "operations run" if it runs the operation here.
+// operationWatch is the commands watch and run.
 type operationWatch struct {
 	app  *app
-	here bool
+	here bool // this process runs the operation
 }
 
 func watchCommand(a *app) *cobra.Command {
@@ -216,7 +212,7 @@ func (w *operationWatch) run(ctx context.Context, session *ops.Session, ids []in
 	return newOperationReport(w.app, session).watch(ctx, ids[0], w.here)
 }
 
-// openOperations completes ids of operations that are not over.
+// openOperations completes the ids of unfinished operations.
 func openOperations(ctx context.Context, session *ops.Session) (ids []string, err error) {
 	o, err := session.Overview(ctx)
 	for _, operation := range o.Operations {

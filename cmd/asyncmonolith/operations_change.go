@@ -11,7 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// operationDecision is "operations undo" and "operations stop", which keep things from changing and need no confirmation.
+// operationDecision is undo or stop. These prevent changes and so need no confirmation.
 type operationDecision struct {
 	app    *app
 	reason string
@@ -51,12 +51,12 @@ func (d *operationDecision) run(ctx context.Context, session *ops.Session, ids [
 	return newOperationReport(d.app, session).write(o)
 }
 
-// operationChange is "operations resume" and "operations set-rate", which have more happen, and so are to be confirmed.
+// operationChange is resume or set-rate.
 type operationChange struct {
 	app *app
 	confirmation
 	decide func(*ops.Session, context.Context, string, int64) (ops.Operation, error)
-	rate   int // messages a second, if that is changed
+	rate   int // of set-rate
 }
 
 func resumeOperationCommand(a *app) *cobra.Command {
@@ -82,10 +82,9 @@ func setRateCommand(a *app) *cobra.Command {
 	})
 }
 
-// mostRate is the most messages a second of an operation, as package ops has it.
+// mostRate is package ops' limit.
 const mostRate = 100_000
 
-// rateArgs reads the rate.
 func (x *operationChange) rateArgs(c *cobra.Command, args []string) (err error) {
 	if err := takes(one("operation", "operations list"))(c, args[:min(len(args), 1)]); err != nil {
 		return err

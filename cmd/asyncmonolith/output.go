@@ -11,23 +11,22 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 )
 
-// output is where a command writes: its result to out, and everything else to err.
+// output writes results to out, as text or JSON, and everything else to err.
 type output struct {
 	terminal
 	json   bool
-	secret connect.Secret // is never written
+	secret connect.Secret // kept out of notes
 }
 
-// line writes a value as JSON.
 func (o *output) line(value any) error { return show.JSON(o.out, value) }
 
-// say writes a line for people. What is in it may be anything.
+// say writes a line of text, escaped for terminals.
 func (o *output) say(format string, args ...any) error {
 	_, err := fmt.Fprintln(o.out, show.Text(fmt.Sprintf(format, args...)))
 	return err
 }
 
-// result writes a value for programs or a text for people, and returns err in either case.
+// result writes the value if the output is JSON, else the text. It returns err, too.
 func (o *output) result(value any, text string, err error) error {
 	if o.json {
 		return errors.Join(o.line(value), err)
@@ -35,12 +34,12 @@ func (o *output) result(value any, text string, err error) error {
 	return errors.Join(o.say("%s", text), err)
 }
 
-// note says something beside the result. It shows no secret, and nothing that a terminal would take for a command.
+// note writes a line to err, escaped for terminals and without secrets.
 func (o *output) note(format string, args ...any) {
 	fmt.Fprintln(o.err, show.Text(o.secret.Scrub(fmt.Sprintf(format, args...))))
 }
 
-// fields writes what is set of names and values, in a line each.
+// fields writes pairs of a name and a value, one per line. It leaves out values that are not set.
 func (o *output) fields(pairs ...any) error {
 	width := 0
 	for i := 0; i < len(pairs); i += 2 {
@@ -61,17 +60,17 @@ func (o *output) fields(pairs ...any) error {
 	return nil
 }
 
-// isSet reports whether there is a value at all. A text is one, also where it reads 0 or false.
+// isSet reports whether a value is not the zero value of its type.
 func isSet(value any) bool {
 	v := reflect.ValueOf(value)
 	return v.IsValid() && !v.IsZero()
 }
 
-// lines writes lines that are safe to show.
+// lines writes lines that are escaped already.
 func (o *output) lines(lines []string) error {
 	_, err := io.WriteString(o.out, strings.Join(lines, "\n")+"\n")
 	return err
 }
 
-// gap writes an empty line for people.
+// gap writes an empty line.
 func (o *output) gap() { _, _ = io.WriteString(o.out, "\n") }

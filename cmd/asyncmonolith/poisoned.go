@@ -14,7 +14,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// poisonedGroup is "poisoned".
 func poisonedGroup(a *app) *cobra.Command {
 	group := &cobra.Command{
 		Use:   "poisoned",
@@ -30,7 +29,6 @@ them as JSON. asyncmonolith requeue and asyncmonolith discard change them.`,
 	return asGroup(group)
 }
 
-// poisonedGroups is "poisoned groups".
 type poisonedGroups struct {
 	app      *app
 	consumer string
@@ -83,7 +81,7 @@ func poisonGroups() list[poison.Group] {
 	}
 }
 
-// failureOf is what is known of how a group failed.
+// failureOf returns the failure group, or an empty one.
 func failureOf(g poison.Group) admin.FailureGroup {
 	if g.Failure == nil {
 		return admin.FailureGroup{}
@@ -91,7 +89,7 @@ func failureOf(g poison.Group) admin.FailureGroup {
 	return *g.Failure
 }
 
-// poisonedRows is how poisoned messages are listed.
+// poisonedRows lists poisoned messages.
 func poisonedRows() list[poison.Message] {
 	return list[poison.Message]{
 		columns: []show.Column{{Title: "ID", Kind: show.Number}, {Title: "CONSUMER"}, {Title: "PAYLOAD TYPE", Gives: 3},
@@ -112,7 +110,6 @@ func poisonedRows() list[poison.Message] {
 	}
 }
 
-// poisonedList is "poisoned list".
 type poisonedList struct {
 	app     *app
 	filter  poisonFilter
@@ -147,7 +144,6 @@ func (l *poisonedList) run(ctx context.Context, session *ops.Session, _ []string
 	return poisonedRows().write(l.app.output, found, next)
 }
 
-// poisonedGet is "poisoned get".
 type poisonedGet struct {
 	app     *app
 	content contentFlag
@@ -180,7 +176,6 @@ func (g *poisonedGet) run(ctx context.Context, session *ops.Session, ids []int64
 	return g.app.fields(append(pairs, contents(m.Headers, m.Payload, m.Errors)...)...)
 }
 
-// poisonedExport is "poisoned export".
 type poisonedExport struct {
 	app     *app
 	filter  poisonFilter

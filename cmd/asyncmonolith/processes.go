@@ -15,7 +15,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// processesCommand is "processes".
 type processesCommand struct {
 	app    *app
 	within time.Duration
@@ -65,7 +64,7 @@ func processes() list[admin.Process] {
 	}
 }
 
-// runningIn is how many messages run in a process, of how many that may, and how many more it has claimed.
+// runningIn shows running messages, claimed messages that wait for a slot, and the limit.
 func runningIn(p admin.Process) string {
 	switch {
 	case p.Limit == 0:
@@ -77,7 +76,7 @@ func runningIn(p admin.Process) string {
 	}
 }
 
-// takenBy are names of what a process works on.
+// takenBy names what a process works on.
 func takenBy(p admin.Process) string {
 	var names []string
 	for _, c := range p.Consumers {

@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	progressAfter = time.Second     // of silence before
-	progressEvery = 5 * time.Second // lines are written where they stay
+	progressAfter = time.Second     // before the first line
+	progressEvery = 5 * time.Second // between lines, unless err is a terminal
 	redrawEvery   = 100 * time.Millisecond
 )
 
-// progress says on stderr how far long work is: in one line that changes on a terminal, else in a line
-// now and then.
+// progress shows the progress of long work on stderr: in one line that is redrawn on a terminal, else in a line
+// every 5 s.
 type progress struct {
 	out   *output
 	began time.Time
 	last  time.Time
 	said  string
-	wide  int // how wide the line on the terminal is
+	wide  int // runes of the line on the terminal
 }
 
 func (o *output) progress() *progress { return &progress{out: o, began: time.Now()} }
 
-// show says how far it is, if it is time to.
+// show writes text unless the last was written just now.
 func (p *progress) show(text string) {
 	every := progressEvery
 	if p.out.errTTY {
@@ -38,7 +38,7 @@ func (p *progress) show(text string) {
 	p.now(text)
 }
 
-// now says how far it is.
+// now writes text.
 func (p *progress) now(text string) {
 	p.last = time.Now()
 	if text = show.Text(text); text == p.said {
@@ -54,7 +54,7 @@ func (p *progress) now(text string) {
 	p.wide = wide
 }
 
-// end leaves the line.
+// end ends the line on the terminal.
 func (p *progress) end() {
 	if p.wide > 0 {
 		_, _ = fmt.Fprintln(p.out.err)

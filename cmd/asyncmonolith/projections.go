@@ -13,7 +13,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// projectionsGroup is "projections".
 func projectionsGroup(a *app) *cobra.Command {
 	group := &cobra.Command{
 		Use:   "projections",
@@ -31,7 +30,6 @@ process with that code carries out. There is no event log on MariaDB.`,
 	return asGroup(group)
 }
 
-// projectionsList is "projections list".
 type projectionsList struct {
 	app     *app
 	content contentFlag
@@ -67,7 +65,6 @@ func (l *projectionsList) run(ctx context.Context, session *ops.Session, _ []str
 	}.write(l.app.output, found, nil)
 }
 
-// parkedEvents is "projections parked".
 type parkedEvents struct {
 	app     *app
 	version versionFlag
@@ -102,7 +99,6 @@ func (p *parkedEvents) run(ctx context.Context, session *ops.Session, name strin
 	}.write(p.app.output, found, nil)
 }
 
-// projectionResume is "projections resume".
 type projectionResume struct {
 	app *app
 	confirmation
@@ -126,7 +122,7 @@ func (r *projectionResume) run(ctx context.Context, session *ops.Session, name s
 		map[string]any{"resumed": name, "version": version}, fmt.Sprintf("Projection %q, version %d, goes on.", name, version))
 }
 
-// projectionOperation is a command that starts an operation on a projection, for a process with its code.
+// projectionOperation is a command that starts an operation on a projection. A process with the projection's code runs it.
 type projectionOperation struct {
 	operationStart
 	version versionFlag
@@ -156,10 +152,10 @@ func (p *projectionOperation) run(ctx context.Context, session *ops.Session, nam
 	return p.start(ctx, session, ops.Target{Projection: name, Version: version})
 }
 
-// versionFlag is the flag with the version of a projection.
+// versionFlag is --version: which version of a projection.
 type versionFlag struct{ version int }
 
-// command has a command take the name of a projection, and the flag.
+// command makes c take the name of a projection, and the flag. It calls run with both.
 func (f *versionFlag) command(
 	a *app, c *cobra.Command, run func(ctx context.Context, session *ops.Session, name string, version int) error,
 	settings ...func(*ops.Config),
@@ -177,7 +173,7 @@ func (f *versionFlag) command(
 	return c
 }
 
-// shardOf is the number of a shard, where there are several.
+// shardOf shows the number of a shard, or "" if there is only one.
 func shardOf(s projection.State) string {
 	if s.Shards == 1 {
 		return ""
@@ -185,7 +181,7 @@ func shardOf(s projection.State) string {
 	return fmt.Sprintf("%d/%d", s.Shard, s.Shards)
 }
 
-// activeVersion is the version of a shard, and whether it is one that is not read yet, or not any more.
+// activeVersion shows the version, and whether it is inactive.
 func activeVersion(s projection.State) string {
 	if s.Active {
 		return strconv.Itoa(s.Version)
@@ -193,7 +189,7 @@ func activeVersion(s projection.State) string {
 	return strconv.Itoa(s.Version) + " (inactive)"
 }
 
-// find finds the version of a projection that is meant.
+// find returns the version that is given, or else the only one.
 func (f *versionFlag) find(ctx context.Context, session *ops.Session, name string) (int, error) {
 	version := f.version
 	states, err := session.Projections(ctx)
@@ -226,7 +222,6 @@ func (f *versionFlag) find(ctx context.Context, session *ops.Session, name strin
 	}
 }
 
-// projectionNames completes names of projections.
 func projectionNames(ctx context.Context, session *ops.Session) (names []string, err error) {
 	states, err := session.Projections(ctx)
 	for _, s := range states {

@@ -43,16 +43,15 @@ of these fail again it pauses itself. It covers what was poisoned when it was st
 	return c
 }
 
-// mostPreviewed is how many messages are listed before they are changed by their ids.
+// mostPreviewed is how many messages are read at once.
 const mostPreviewed = 500
 
-// changeIDs shows the messages with some ids, or changes them and says what became of them.
 func (x *poisonedChange) changeIDs(ctx context.Context, session *ops.Session, ids []int64) error {
 	if err := x.unconfirmed(); err != nil {
 		return x.previewIDs(ctx, session, ids, err)
 	}
 	var found []poison.Message
-	if x.action == ops.Requeue && len(ids) <= mostPreviewed { // whose consumers may be paused: it is a hint
+	if x.action == ops.Requeue && len(ids) <= mostPreviewed { // for a hint: their consumers may be paused
 		found, _, _ = session.PoisonedMessages(ctx, poison.Filter{IDs: ids}, admin.Page{Size: len(ids)})
 	}
 	result, err := x.do(session, ctx, x.reason, ids...)
@@ -83,15 +82,15 @@ func (x *poisonedChange) changeIDs(ctx context.Context, session *ops.Session, id
 	return x.app.result(map[string]int{"discarded": result.Requeued, "missing": result.Missing}, text, err)
 }
 
-// requeued is what became of messages, as programs read it. What this program has no consumers of is no news.
+// requeued is the JSON of a requeue. It leaves out which consumers are unknown here, since this program has none.
 type requeued struct {
 	Requeued  int     `json:"requeued"`
 	Conflicts int     `json:"conflicts"`
 	Missing   int     `json:"missing"`
-	IDs       []int64 `json:"ids,omitempty"` // what they are called now, in the order of their old ids
+	IDs       []int64 `json:"ids,omitempty"` // the new ids, in the order of the old ones
 }
 
-// becameIDs is what messages that were requeued are called now, where they are few.
+// becameIDs shows the new ids of requeued messages, if they are few.
 func becameIDs(ids []int64) string {
 	const few = 10
 	switch {
@@ -104,7 +103,6 @@ func becameIDs(ids []int64) string {
 	}
 }
 
-// consumersOfPoisoned are the consumers of messages.
 func consumersOfPoisoned(found []poison.Message) (consumers []string) {
 	for _, m := range found {
 		consumers = append(consumers, m.Consumer)
@@ -112,7 +110,6 @@ func consumersOfPoisoned(found []poison.Message) (consumers []string) {
 	return consumers
 }
 
-// previewIDs shows the messages with some ids.
 func (x *poisonedChange) previewIDs(ctx context.Context, session *ops.Session, ids []int64, unconfirmed error) error {
 	if len(ids) > mostPreviewed {
 		return usage(fmt.Errorf("%d ids: at most %d are allowed: use flags that select messages", len(ids), mostPreviewed))

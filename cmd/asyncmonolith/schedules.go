@@ -15,7 +15,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// schedulesGroup is "schedules".
 func schedulesGroup(a *app) *cobra.Command {
 	group := &cobra.Command{
 		Use:   "schedules",
@@ -41,7 +40,6 @@ func schedulesGroup(a *app) *cobra.Command {
 	return asGroup(group)
 }
 
-// schedulesList is "schedules list".
 type schedulesList struct {
 	app     *app
 	filter  schedule.Filter
@@ -89,7 +87,6 @@ func schedules() list[ops.Schedule] {
 	}
 }
 
-// scheduleNext is "schedules next".
 type scheduleNext struct{ app *app }
 
 func (n *scheduleNext) command() *cobra.Command {
@@ -126,12 +123,12 @@ func (n *scheduleNext) run(_ context.Context, _ *ops.Session, s ops.Schedule) er
 	}.write(out, s.Recent, nil)
 }
 
-// scheduleChange is a command that changes one schedule.
+// scheduleChange is a command that changes one schedule: run, pause, resume or delete.
 type scheduleChange struct {
 	app *app
 	confirmation
 	name, short string
-	would, said string // before and behind the schedule
+	would, said string // verbs
 	do          func(*ops.Session, context.Context, string, int64) error
 }
 
@@ -152,7 +149,7 @@ func (x *scheduleChange) run(ctx context.Context, session *ops.Session, s ops.Sc
 	return x.change(x.app.output, x.would+" "+named, do, map[string]any{"schedule": s.ID, "done": x.name}, "The "+named+" "+x.said+".")
 }
 
-// oneSchedule has a command take the name or the id of a schedule.
+// oneSchedule makes c take the name or the id of a schedule, and calls run with the schedule.
 func oneSchedule(a *app, c *cobra.Command, run func(context.Context, *ops.Session, ops.Schedule) error) *cobra.Command {
 	c.Args = takes(one("schedule", "schedules list"))
 	c.ValidArgsFunction = a.completeArg(scheduleNames)
@@ -166,7 +163,7 @@ func oneSchedule(a *app, c *cobra.Command, run func(context.Context, *ops.Sessio
 	return c
 }
 
-// findSchedule finds the schedule with a name, or else an id.
+// findSchedule looks for a name first, since a name can look like an id.
 func findSchedule(ctx context.Context, session *ops.Session, name string) (ops.Schedule, error) {
 	named, _, err := session.Schedules(ctx, schedule.Filter{Name: name}, admin.Page{Size: 1})
 	if err != nil {
@@ -186,7 +183,6 @@ func findSchedule(ctx context.Context, session *ops.Session, name string) (ops.S
 	return ops.Schedule{}, fmt.Errorf("schedule %q: %w%s", name, errNotFound, meant(name, names, quotedName, "asyncmonolith schedules list"))
 }
 
-// scheduleNames completes names of schedules.
 func scheduleNames(ctx context.Context, session *ops.Session) (names []string, err error) {
 	found, _, err := session.Schedules(ctx, schedule.Filter{}, admin.Page{Size: mostListed})
 	for _, s := range found {

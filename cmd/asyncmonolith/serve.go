@@ -16,7 +16,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// serveCommand is "serve".
 type serveCommand struct {
 	app     *app
 	port    uint16
@@ -79,13 +78,13 @@ func roleOf(name string) (ops.Role, error) {
 }
 
 const (
-	headerTime   = 5 * time.Second  // for a request's headers
-	requestTime  = 30 * time.Second // for all of it, and for its answer
+	headerTime   = 5 * time.Second  // to read the headers of a request
+	requestTime  = 30 * time.Second // to read a request, and to answer it
 	idleTime     = time.Minute
-	shutdownTime = 3 * time.Second // for what is under way at the end
+	shutdownTime = 3 * time.Second // for open requests
 )
 
-// serve serves the console of the service until ctx ends.
+// serve serves the console until ctx is done.
 func (s *serveCommand) serve(ctx context.Context, role ops.Role) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", s.port))
 	if err != nil {
@@ -117,13 +116,12 @@ func (s *serveCommand) serve(ctx context.Context, role ops.Role) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
 	if server.Shutdown(ctx) != nil {
-		_ = server.Close() // what still waits has waited long enough
+		_ = server.Close() // requests that are still open
 	}
 	<-ended
 	return nil
 }
 
-// writeLink says where the console is.
 func (s *serveCommand) writeLink(l *login, role ops.Role) error {
 	if s.app.json {
 		return s.app.line(map[string]string{"url": l.link(), "role": role.String()})
@@ -133,7 +131,7 @@ func (s *serveCommand) writeLink(l *login, role ops.Role) error {
 		s.app.say("The link works once, and lets a browser in as %s%s. Ctrl-C ends it.", role, s.noContents(role)))
 }
 
-// noContents says why a browser sees no contents, if so.
+// noContents says why the console shows no contents, or "" if it does.
 func (s *serveCommand) noContents(role ops.Role) string {
 	switch {
 	case role == ops.Viewer:

@@ -12,7 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// login lets one browser into the console: the one that opens the link first. It is safe for concurrent use.
+// login authorizes one browser: the first that opens the link. It is safe for concurrent use.
 type login struct {
 	port   int
 	prefix string // of all pages
@@ -20,23 +20,22 @@ type login struct {
 	key    string // of the cookie
 
 	mu    sync.Mutex
-	token string // of the link; empty once it was used
+	token string // of the link; empty after its use
 }
 
 const loginPath = "enter"
 
-// newLogin has pages below a random path. Browsers send a cookie to all ports of a machine, where other programs may
+// newLogin puts the console below a random path. Browsers send a cookie to all ports of a host, where other programs may
 // listen, but to no other path.
 func newLogin(port int, who ops.Principal) *login {
 	return &login{port: port, prefix: "/" + strings.ToLower(rand.Text()) + "/", who: who, key: rand.Text(), token: rand.Text()}
 }
 
-// link is the address that logs a browser in.
 func (l *login) link() string {
 	return fmt.Sprintf("http://127.0.0.1:%d%s?token=%s", l.port, l.prefix+loginPath, l.token)
 }
 
-// hosts are the names of this machine: a request under another name gets nothing.
+// hosts are the allowed Host headers.
 func (l *login) hosts() []string {
 	return []string{fmt.Sprintf("127.0.0.1:%d", l.port), fmt.Sprintf("localhost:%d", l.port)}
 }
@@ -45,7 +44,6 @@ const loginCookie = "asyncmonolith-serve"
 
 var errNotLoggedIn = errors.New("this browser has not used the link") // immutable
 
-// authorize returns the principal of a browser that is logged in.
 func (l *login) authorize(r *http.Request) (ops.Principal, error) {
 	cookie, err := r.Cookie(loginCookie)
 	if err != nil || !same(cookie.Value, l.key) {
@@ -54,7 +52,7 @@ func (l *login) authorize(r *http.Request) (ops.Principal, error) {
 	return l.who, nil
 }
 
-// handler answers requests of the link, and leaves all others to the console.
+// handler handles requests to the link, and passes all others to the console.
 func (l *login) handler(console http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != l.prefix+loginPath {
@@ -62,22 +60,22 @@ func (l *login) handler(console http.Handler) http.Handler {
 			return
 		}
 		w.Header().Set("Cache-Control", "no-store")
-		w.Header().Set("Referrer-Policy", "no-referrer") // the link is in the address
+		w.Header().Set("Referrer-Policy", "no-referrer") // the address has the token
 		status, text := l.redeem(r)
 		if status != http.StatusSeeOther {
 			http.Error(w, text, status)
 			return
 		}
-		// Lax, and not strict: a link from a chat or a ticket is to find the browser let in.
+		// Lax, since links from a chat or a ticket must send the cookie, too.
 		http.SetCookie(w, &http.Cookie{Name: loginCookie, Value: l.key, Path: l.prefix, HttpOnly: true, SameSite: http.SameSiteLaxMode})
 		w.Header().Set("Location", "./")
 		w.WriteHeader(http.StatusSeeOther)
 	})
 }
 
-// redeem checks a request of the link, which it uses up.
+// redeem checks a request to the link and invalidates the token.
 func (l *login) redeem(r *http.Request) (status int, text string) {
-	if r.Method != http.MethodGet { // as those send that look what a link leads to
+	if r.Method != http.MethodGet { // link previews send HEAD
 		return http.StatusMethodNotAllowed, "GET is allowed."
 	}
 	if r.Host != l.hosts()[0] && r.Host != l.hosts()[1] {

@@ -11,7 +11,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// statusCommand is "status".
 type statusCommand struct {
 	app     *app
 	check   bool
@@ -53,7 +52,6 @@ func (s *statusCommand) run(ctx context.Context, session *ops.Session, _ []strin
 	}
 }
 
-// attention says what needs attention.
 func (s *statusCommand) attention(ctx context.Context, session *ops.Session) error {
 	found, err := session.Check(ctx)
 	if err != nil {
@@ -65,7 +63,7 @@ func (s *statusCommand) attention(ctx context.Context, session *ops.Session) err
 	return findings(found).write(s.app.output, false)
 }
 
-// overview writes an overview for people.
+// overview writes an overview as text.
 func (s *statusCommand) overview(o ops.Overview) error {
 	out := s.app.output
 	noteUnseen(out, o)
@@ -97,8 +95,7 @@ func noteUnseen(out *output, o ops.Overview) {
 	}
 }
 
-// failures are kinds of them, in the order of their last runs: a narrow terminal says since when something fails, and leaves
-// out when it last did.
+// failures lists failure groups. A narrow terminal shows the first failure rather than the last.
 func failures() list[admin.FailureGroup] {
 	return list[admin.FailureGroup]{
 		columns: []show.Column{{Title: "FAILS LATELY"}, {Title: "FINGERPRINT"}, {Title: "RUNS", Kind: show.Number},
@@ -111,7 +108,7 @@ func failures() list[admin.FailureGroup] {
 	}
 }
 
-// status is an overview as programs read it: what there may be much of, they ask other commands for.
+// status is the JSON of an overview. It leaves out long parts that other commands have.
 type status struct {
 	At         time.Time            `json:"at"`
 	Unseen     []ops.Unseen         `json:"unseen,omitempty"`
@@ -122,7 +119,7 @@ type status struct {
 	Operations []ops.Operation      `json:"operations,omitempty"`
 }
 
-// mostSample is how much of the text of an error a status has.
+// mostSample is how many runes of an error's text a status has.
 const mostSample = 300
 
 func newStatus(o ops.Overview) status {

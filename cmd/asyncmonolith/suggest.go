@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// near reports whether a word may be a name that is mistyped.
+// near reports whether word can be name with a typing error.
 func near(word, name string) bool { return distance(word, name) <= max(1, len(name)/4) }
 
-// guess is the name that was meant, if one is nearly a word.
+// guess returns the name that is closest to word, or "" if none is close.
 func guess(word string, names []string) string {
 	name := nearest(word, names)
 	if d := distance(word, name); d >= len(word) || d > max(2, len(name)/3) {
@@ -17,7 +17,7 @@ func guess(word string, names []string) string {
 	return name
 }
 
-// meant asks whether a name was meant, if one is nearly a word, and says where to look.
+// meant suggests a name that is close to word, and where to look.
 func meant(word string, names []string, shown func(name string) string, see string) string {
 	if name := guess(word, names); name != "" {
 		return ": did you mean " + shown(name) + "? See " + see
@@ -25,10 +25,9 @@ func meant(word string, names []string, shown func(name string) string, see stri
 	return ": see " + see
 }
 
-// quotedName shows a name alone.
 func quotedName(name string) string { return fmt.Sprintf("%q", name) }
 
-// nearest is the name that differs least from a word.
+// nearest returns the name with the smallest distance to word.
 func nearest(word string, names []string) string {
 	best := ""
 	for _, name := range slices.Sorted(slices.Values(names)) {
@@ -40,7 +39,7 @@ func nearest(word string, names []string) string {
 	return best
 }
 
-// shared is how many letters they begin with in common.
+// shared is the length of the common prefix.
 func shared(a, b string) (n int) {
 	for n < min(len(a), len(b)) && a[n] == b[n] {
 		n++
@@ -48,7 +47,7 @@ func shared(a, b string) (n int) {
 	return n
 }
 
-// distance is how many letters must be changed, added or left out.
+// distance is the Levenshtein distance.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -12,11 +12,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/top"
 )
 
-// leastInterval keeps top from reading all the time. How often the database is really read goes by how
-// long it takes.
+// leastInterval is the shortest --interval. Overviews are cached, so the database is read less often.
 const leastInterval = 200 * time.Millisecond
 
-// topCommand is "top".
 type topCommand struct {
 	app      *app
 	interval time.Duration
@@ -57,7 +55,7 @@ func (t *topCommand) run(c *cobra.Command, _ []string) error {
 	})
 }
 
-// widthOf is how many cells a line of a terminal has, and 0 of what is none.
+// widthOf is the width of a terminal, or 0 if the file is none.
 func widthOf(file *os.File) int {
 	if !isTerminal(file) {
 		return 0
@@ -69,7 +67,6 @@ func widthOf(file *os.File) int {
 	return width
 }
 
-// isTerminal reports whether a file is a terminal.
 func isTerminal(file any) bool {
 	f, ok := file.(*os.File)
 	return ok && term.IsTerminal(f.Fd())

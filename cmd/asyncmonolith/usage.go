@@ -12,7 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 )
 
-// usage marks an error as a mistake in how the command was called.
+// usage marks an error as wrong usage.
 func usage(err error) error {
 	if err == nil || errors.Is(err, errUsage) {
 		return err
@@ -20,7 +20,7 @@ func usage(err error) error {
 	return fmt.Errorf("%w: %w", errUsage, err)
 }
 
-// one takes the name, or the id, of one thing, which a command lists.
+// one takes one argument: the name or the id of a thing. The command listed shows them.
 func one(thing, listed string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
@@ -34,7 +34,7 @@ func one(thing, listed string) cobra.PositionalArgs {
 	}
 }
 
-// atLeastOne takes those of one thing or of several.
+// atLeastOne takes one argument or several.
 func atLeastOne(thing, listed string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -56,7 +56,7 @@ func nothing(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// takes makes arguments that a command does not take a mistake of usage.
+// takes turns errors of check into usage errors that name the help.
 func takes(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if err := check(c, args); err != nil {
@@ -66,8 +66,7 @@ func takes(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// asGroup makes a command of those below it: alone it shows them, and it names the nearest one to a word
-// that is none.
+// asGroup makes c show its help without arguments, and suggest a subcommand for an unknown word.
 func asGroup(c *cobra.Command) *cobra.Command {
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -87,7 +86,7 @@ func asGroup(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// nearestFlag says which flag may have been meant.
+// nearestFlag explains an invalid value, and suggests a flag for an unknown one.
 func nearestFlag(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var wrong *pflag.InvalidValueError
@@ -104,7 +103,7 @@ func nearestFlag(c *cobra.Command, err error) error {
 	return usage(fmt.Errorf("there is no flag %q%s", name, meant(name, names, dashed, c.CommandPath()+" --help")))
 }
 
-// allowedBy is what a flag takes.
+// allowedBy says which values a flag accepts.
 func allowedBy(wrong *pflag.InvalidValueError) string {
 	switch wrong.GetFlag().Value.Type() {
 	case "int", "int64":
@@ -118,7 +117,7 @@ func allowedBy(wrong *pflag.InvalidValueError) string {
 	}
 }
 
-// parseIDs reads ids of rows.
+// parseIDs parses ids and drops duplicates.
 func parseIDs(args []string) ([]int64, error) {
 	found := make([]int64, 0, len(args))
 	for _, arg := range args {

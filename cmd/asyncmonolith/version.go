@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// versionCommand is "version".
 type versionCommand struct{ app *app }
 
 func (v *versionCommand) command() *cobra.Command {
@@ -35,7 +34,7 @@ func (v *versionCommand) run(*cobra.Command, []string) error {
 	return v.app.result(build, text+", "+build.Go, nil)
 }
 
-// build is what this program was built from.
+// build is the version of this program.
 type build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`

@@ -8,14 +8,14 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 )
 
-// page is the lines of a view of a snapshot, of which one is chosen.
+// page draws a view of a snapshot, with one line chosen.
 type page struct {
 	*snapshot
 	width  int
-	chosen int
+	chosen int // index of a line
 }
 
-// scroll is the first line to show of so many, where there is room for some.
+// scroll returns the first line to show so that the chosen one is visible.
 func scroll(chosen, room int) int { return max(chosen-max(room, 1)+1, 0) }
 
 func (p page) consumers(room int) []string {
@@ -71,22 +71,22 @@ func (p page) queueTable() table {
 		note}}
 }
 
-// mostBelow is how many failures, and operations, there are below consumers.
+// mostBelow is how many failures and operations are shown below consumers.
 const mostBelow = 4
 
-// failing are the failures of now.
+// failing draws the failures of the last minutes.
 func (p page) failing() []string {
 	found := slices.DeleteFunc(slices.Clone(p.overview.Failures), func(f admin.FailureGroup) bool { return !p.failsNow(f) })
 	if len(found) == 0 {
 		return nil
 	}
 	t := p.failureTable(found[:min(len(found), mostBelow)])
-	t.columns = slices.Delete(t.columns, 2, 3) // they all came lately
+	t.columns = slices.Delete(t.columns, 2, 3) // LAST, which is recent for all
 	t.columns[0].title, t.columns[3].drop = "FAILING NOW", 1
 	return p.withMore(t, len(found), "2")
 }
 
-// withMore are the lines of a table of the first few, and how many more there are behind a key.
+// withMore draws the first lines of a table, and which key shows the rest.
 func (p page) withMore(t table, all int, key string) []string {
 	lines := t.lines(p.width, 0, mostBelow, -1)
 	if all > mostBelow {
@@ -95,7 +95,6 @@ func (p page) withMore(t table, all int, key string) []string {
 	return lines
 }
 
-// programs says how many there are.
 func (p page) programs() string {
 	alive, lost := p.overview.Programs()
 	last := ""
@@ -111,7 +110,7 @@ func (p page) programs() string {
 	return line
 }
 
-// openOperations are those that are not over.
+// openOperations draws the unfinished operations, with fewer columns.
 func (p page) openOperations() []string {
 	if len(p.overview.Operations) == 0 {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 )
 
-// failures are the kinds that came last, and all that is known of the chosen one.
+// failures draws failure groups, and the details of the chosen one.
 func (p page) failures(room int) []string {
 	found := p.overview.Failures
 	if len(found) == 0 {
@@ -44,10 +44,8 @@ func (p page) failureTable(found []admin.FailureGroup) table {
 		text}}
 }
 
-// failsNow reports whether a failure counts as one of now.
 func (p page) failsNow(f admin.FailureGroup) bool { return p.since(f.LastAt) <= 15*time.Minute }
 
-// detail is the whole text of a failure.
 func (p page) detail(f admin.FailureGroup) []string {
 	lines := []string{styled(bold, fit(f.ErrorType, p.width))}
 	for line := range strings.SplitSeq(ansi.Wrap(show.Text(f.Sample), max(p.width-2, 1), ""), "\n") {

@@ -10,10 +10,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// queryTime is how long one query may take.
+// queryTime bounds each query.
 const queryTime = 10 * time.Second
 
-// model is what is on the screen.
+// model is the state of the program. It is a [tea.Model].
 type model struct {
 	Config
 	ctx      context.Context
@@ -21,12 +21,12 @@ type model struct {
 
 	width, height int
 	snapshot
-	trouble string // why the snapshot is not newer
+	trouble string // why the snapshot is not up to date
 
 	selection
 	help  bool
 	asked *question
-	said  string // what became of the last change
+	said  string // result of the last change
 }
 
 func newModel(ctx context.Context, c Config, first ops.Overview, err error) *model {
@@ -35,7 +35,7 @@ func newModel(ctx context.Context, c Config, first ops.Overview, err error) *mod
 	return m
 }
 
-// What a model is told beside keys.
+// The messages to a model, besides those of the terminal.
 type (
 	looked struct {
 		overview ops.Overview
@@ -48,10 +48,10 @@ type (
 	}
 )
 
-// Init begins to look. It is of [tea.Model].
+// Init implements [tea.Model].
 func (m *model) Init() tea.Cmd { return m.later() }
 
-// Update is told what has happened. It is of [tea.Model].
+// Update implements [tea.Model].
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -76,12 +76,12 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// later looks again after a while.
+// later reads again after the interval.
 func (m *model) later() tea.Cmd {
 	return tea.Tick(m.Every, func(time.Time) tea.Msg { return lookNow{} })
 }
 
-// do asks the database for something.
+// do runs a query.
 func (m *model) do(fn func(context.Context) tea.Msg) tea.Msg {
 	if !m.inFlight.begin() {
 		return nil
@@ -92,7 +92,7 @@ func (m *model) do(fn func(context.Context) tea.Msg) tea.Msg {
 	return fn(ctx)
 }
 
-// look asks what there is to see.
+// look reads a new overview.
 func (m *model) look() tea.Cmd {
 	last := m.overview
 	return func() tea.Msg {
@@ -103,7 +103,7 @@ func (m *model) look() tea.Cmd {
 	}
 }
 
-// see takes a new overview, or notes why there is none.
+// see shows a new overview, or why there is none.
 func (m *model) see(o ops.Overview, err error) {
 	m.trouble = ""
 	switch {
@@ -111,13 +111,12 @@ func (m *model) see(o ops.Overview, err error) {
 		m.trouble = "Not newer: " + m.plain(err)
 		return
 	case len(o.Unseen) > 0:
-		m.trouble = o.Unseen[0].String() // why tells where the database is
+		m.trouble = o.Unseen[0].String() // Why may show where the database is
 	}
 	m.set(o)
 	m.follow(m.keys)
 }
 
-// plain is an error as it may be shown.
 func (m *model) plain(err error) string { return show.Text(m.Say(err)) }
 
 func (m *model) press(key tea.KeyPressMsg) tea.Cmd {

@@ -8,7 +8,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// processes are all, and operations that are not over.
+// processes draws processes, and unfinished operations.
 func (p page) processes(room int) []string {
 	found, operations := p.overview.Processes, p.overview.Operations
 	var lines []string
@@ -60,7 +60,6 @@ func (p page) processTable() table {
 		note}}
 }
 
-// processNote says which consumers of a process are stuck, and which circuits are open.
 func processNote(p admin.Process) string {
 	var notes []string
 	if len(p.Stuck) > 0 {
@@ -92,7 +91,7 @@ func (p page) operationTable() table {
 		note}}
 }
 
-// why is why an operation stands still, or else why it was begun.
+// why is why an operation has paused itself, or else why it was started.
 func why(o ops.Operation) string {
 	if o.Note != "" {
 		return o.Note
@@ -100,7 +99,7 @@ func why(o ops.Operation) string {
 	return o.Reason
 }
 
-// changedOf is how far it is.
+// changedOf shows how many messages an operation has changed, of how many.
 func changedOf(o ops.Operation) string {
 	text := countAll(o.Changed)
 	if o.Preview != nil {
@@ -112,7 +111,7 @@ func changedOf(o ops.Operation) string {
 	return text
 }
 
-// target is the consumer, or the projection, that an operation is about.
+// target is the consumer or projection of an operation.
 func target(o ops.Operation) string {
 	switch {
 	case o.Target.Poisoned != nil && o.Target.Poisoned.Consumer != "":

@@ -8,7 +8,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// View is the screen. It is of [tea.Model].
+// View implements [tea.Model].
 func (m *model) View() tea.View {
 	v := tea.NewView(m.screen())
 	v.AltScreen = true
@@ -16,7 +16,6 @@ func (m *model) View() tea.View {
 	return v
 }
 
-// screen is all lines: a head, what there is to see, and a foot.
 func (m *model) screen() string {
 	head, foot := m.head(), m.foot()
 	room := max(m.height-len(head)-len(foot), 1)
@@ -48,7 +47,7 @@ func (m *model) screen() string {
 	return strings.Join(lines, "\n")
 }
 
-// head is the first lines: totals, and what is wrong with the database.
+// head draws the totals, and any trouble with the database.
 func (m *model) head() []string {
 	title, at := "asyncmonolith top", m.overview.At.UTC().Format("15:04:05")+" UTC"
 	text := m.totals()
@@ -69,7 +68,7 @@ func (m *model) head() []string {
 	return []string{first, second}
 }
 
-// foot is the last lines: what is asked or said, and the keys.
+// foot draws the question or the last result, and the keys.
 func (m *model) foot() []string {
 	said := fit(m.said, m.width)
 	if m.asked != nil {

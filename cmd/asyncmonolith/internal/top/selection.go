@@ -8,14 +8,14 @@ const (
 	views
 )
 
-// selection is the view that is shown, and the chosen line of each.
+// selection is the current view, and the chosen line of each view.
 type selection struct {
 	view   int
-	chosen [views]string // the key of a line
-	line   [views]int    // where that stands
+	chosen [views]string // keys of lines
+	line   [views]int    // their indexes
 }
 
-// move chooses another line of the view, whose lines have these keys.
+// move chooses another line of the current view.
 func (s *selection) move(by int, keys []string) {
 	if len(keys) == 0 {
 		return
@@ -24,7 +24,7 @@ func (s *selection) move(by int, keys []string) {
 	s.chosen[s.view] = keys[s.line[s.view]]
 }
 
-// follow keeps the same line of each view chosen, wherever it stands now.
+// follow keeps the same lines chosen in new data.
 func (s *selection) follow(keysOf func(view int) []string) {
 	for view := range views {
 		keys := keysOf(view)

@@ -12,14 +12,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// snapshot is an overview, with consumers in an order.
+// snapshot is an overview, with its consumers sorted.
 type snapshot struct {
 	overview ops.Overview
 	queues   []queue
-	order    int // of queues: see orders
+	order    int // index of orders()
 }
 
-// set takes a new overview.
 func (s *snapshot) set(o ops.Overview) {
 	s.overview = o
 	s.queues = queuesOf(o)
@@ -31,7 +30,7 @@ func (s *snapshot) sort() {
 	slices.SortStableFunc(s.queues, func(a, b queue) int { return cmp.Or(compare(a, b), cmp.Compare(a.Consumer, b.Consumer)) })
 }
 
-// keys are those of the lines of a view.
+// keys identify the lines of a view.
 func (s *snapshot) keys(view int) []string {
 	var keys []string
 	switch view {
@@ -54,7 +53,7 @@ func (s *snapshot) keys(view int) []string {
 	return keys
 }
 
-// totals says how much there is of everything.
+// totals sums up all consumers.
 func (s *snapshot) totals() string {
 	var perSecond float64
 	var sums []string
@@ -83,7 +82,7 @@ func (s *snapshot) totals() string {
 	return strings.Join(sums, " · ")
 }
 
-// since is how long ago something was when the overview was made.
+// since is the time from t to the overview.
 func (s *snapshot) since(t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0
@@ -91,7 +90,7 @@ func (s *snapshot) since(t time.Time) time.Duration {
 	return max(s.overview.At.Sub(t), time.Millisecond)
 }
 
-// read reads an overview. It reads keys only where the overview is a new one, so that both go by its pace.
+// read reads an overview. It reads blocked keys only if the overview is a new one, since overviews are cached.
 func read(ctx context.Context, service Service, last ops.Overview) (ops.Overview, error) {
 	o, err := service.Overview(ctx)
 	if err != nil {
@@ -111,7 +110,7 @@ func read(ctx context.Context, service Service, last ops.Overview) (ops.Overview
 			parked[key.Consumer]++
 		}
 	}
-	queues := slices.Clone(o.Queues) // which others see, too
+	queues := slices.Clone(o.Queues) // a cached overview is shared
 	for i := range queues {
 		queues[i].BlockedKeys = parked[queues[i].Consumer]
 	}
@@ -119,20 +118,20 @@ func read(ctx context.Context, service Service, last ops.Overview) (ops.Overview
 	return o, nil
 }
 
-// mostKeys is how many keys that are parked are counted.
+// mostKeys is how many blocked keys are counted.
 const mostKeys = 1000
 
-// window is over how long rates and times are told: as many whole minutes, and the present one.
+// window is the time of rates and quantiles: whole minutes, and the current one.
 const window = 5 * time.Minute
 
-// queue is a consumer as it is shown.
+// queue is a consumer with its rate, quantiles and note.
 type queue struct {
 	admin.Queue
 	perSecond        float64
-	failed           bool // some of its runs did, in the window
+	failed           bool // some runs, in the window
 	half, most, late time.Duration
 	note             string
-	stopped          bool // nothing of it runs, until a person does something
+	stopped          bool // until a person intervenes
 }
 
 func queuesOf(o ops.Overview) []queue {
@@ -161,8 +160,7 @@ func queuesOf(o ops.Overview) []queue {
 	return found
 }
 
-// span is when the window begins, and how many seconds it has. The minutes are those of the database's
-// clock, of which the last minute says something.
+// span returns the start of the window and its seconds. Minutes go by the database's clock, which can be ahead of o.At.
 func span(o ops.Overview) (from time.Time, seconds float64) {
 	at := o.At
 	for _, m := range o.Minutes {
@@ -174,7 +172,7 @@ func span(o ops.Overview) (from time.Time, seconds float64) {
 	return from, max(at.Sub(from).Seconds(), 1)
 }
 
-// note is what else there is to know of a consumer.
+// note says whether a consumer is paused, its breaker is open, no process takes it or keys are blocked.
 func note(o ops.Overview, q admin.Queue) (text string, stopped bool) {
 	var notes []string
 	if !q.PausedAt.IsZero() {
@@ -199,7 +197,7 @@ func note(o ops.Overview, q admin.Queue) (text string, stopped bool) {
 	return strings.Join(notes, "; "), stopped
 }
 
-// taken reports whether a process that is alive takes messages of a consumer, as far as any reports.
+// taken reports whether a live process takes messages of a consumer. It is true if no process reports its consumers.
 func taken(o ops.Overview, consumer string) bool {
 	any := false
 	for _, p := range o.Processes {
@@ -215,7 +213,6 @@ func taken(o ops.Overview, consumer string) bool {
 	return !any
 }
 
-// order is a way to sort consumers.
 type order struct {
 	title   string // of its column
 	compare func(a, b queue) int

@@ -6,20 +6,19 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 )
 
-// column is one of a table: the cells of all its lines.
+// column is a column of a table, with the cells of all lines.
 type column struct {
 	title string
 	right bool
-	most  int // cells that it may have; 0 is no bound
-	drop  int // where a table is too wide, the column with the highest goes first; 0 stays
+	most  int // largest width; 0 is no bound
+	drop  int // if the table is too wide, the column with the highest goes first; 0 stays
 	cells []string
 	style func(line int) string
 }
 
-// rows makes columns with a cell for each row. Where a table is too wide, the column with the highest drop goes first.
+// rows makes columns with a cell for each row.
 type rows[T any] []T
 
-// left is a column of texts.
 func (r rows[T]) left(title string, drop int, cell func(T) string) column {
 	c := column{title: title, drop: drop}
 	for _, row := range r {
@@ -28,20 +27,18 @@ func (r rows[T]) left(title string, drop int, cell func(T) string) column {
 	return c
 }
 
-// right is a column of numbers.
 func (r rows[T]) right(title string, drop int, cell func(T) string) column {
 	c := r.left(title, drop, cell)
 	c.right = true
 	return c
 }
 
-// styled gives the cells of a column styles.
 func (r rows[T]) styled(c column, style func(T) string) column {
 	c.style = func(line int) string { return style(r[line]) }
 	return c
 }
 
-// table is lines of cells below their titles, of which the last column has what is left of the width.
+// table is columns, the last of which gets the rest of the width.
 type table struct {
 	columns []column
 	sorted  string // the title of the column by which it is sorted
@@ -49,10 +46,10 @@ type table struct {
 
 const (
 	gap      = 2
-	leastCut = 15 // cells of the last column, before another goes
+	leastCut = 15 // width that the last column keeps before another goes
 )
 
-// widths are those of the columns that have room, and these.
+// widths returns the columns that fit, and their widths.
 func (t table) widths(width int) ([]column, []int) {
 	columns := append([]column(nil), t.columns...)
 	for {
@@ -89,7 +86,7 @@ func (t table) widths(width int) ([]column, []int) {
 	}
 }
 
-// lines draws the table: titles, and lines from first on, so many; the chosen one is marked.
+// lines draws the titles and at most so many lines from first on. The chosen one is inverted.
 func (t table) lines(width, first, most, chosen int) []string {
 	columns, widths := t.widths(width)
 	var titles []string

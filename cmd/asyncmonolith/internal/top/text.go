@@ -10,7 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 )
 
-// Styles of a terminal. Colours are left out where NO_COLOR is set; the rest says enough without them.
+// Styles of a terminal. Bubble Tea drops colours if NO_COLOR is set, so no information is in colours alone.
 const (
 	bold   = "\x1b[1m"
 	dim    = "\x1b[2m"
@@ -20,7 +20,6 @@ const (
 	plain  = "\x1b[m"
 )
 
-// styled is a text in a style.
 func styled(style, text string) string {
 	if style == "" || text == "" {
 		return text
@@ -28,10 +27,10 @@ func styled(style, text string) string {
 	return style + text + plain
 }
 
-// wide is how many cells a text takes.
+// wide is the width of a text in cells.
 func wide(text string) int { return ansi.StringWidth(text) }
 
-// fit is a text as it is safe to show, cut to so many cells.
+// fit escapes a text and cuts it to a width.
 func fit(text string, width int) string {
 	if width <= 0 {
 		return ""
@@ -39,7 +38,7 @@ func fit(text string, width int) string {
 	return ansi.Truncate(show.Text(text), width, "…")
 }
 
-// tail is the end of a text.
+// tail escapes a text and cuts its beginning.
 func tail(text string, width int) string {
 	text = show.Text(text)
 	if over := wide(text) - max(width, 1); over > 0 {
@@ -48,7 +47,7 @@ func tail(text string, width int) string {
 	return text
 }
 
-// fill is a text with space before or behind it.
+// fill pads a text to a width.
 func fill(text string, width int, right bool) string {
 	space := strings.Repeat(" ", max(width-wide(text), 0))
 	if right {
@@ -57,7 +56,6 @@ func fill(text string, width int, right bool) string {
 	return text + space
 }
 
-// plural counts things.
 func plural(n int64, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -68,10 +66,10 @@ func plural(n int64, thing string) string {
 	return count(n) + " " + thing + "s"
 }
 
-// most is the number from which on messages are not counted.
+// most is where counts of messages stop.
 const most = 10_000
 
-// count is a number of messages; nothing is nothing.
+// count shows a number up to most, and "" for 0.
 func count(n int64) string {
 	switch {
 	case n == 0:
@@ -85,7 +83,7 @@ func count(n int64) string {
 	}
 }
 
-// rate is how many there are in a second.
+// rate shows a number per second.
 func rate(perSecond float64) string {
 	switch {
 	case perSecond == 0:
@@ -99,7 +97,7 @@ func rate(perSecond float64) string {
 	}
 }
 
-// atMost is the upper end of a part of a histogram.
+// atMost shows the upper bound of a bucket of a histogram.
 func atMost(d time.Duration) string {
 	switch {
 	case d == 0:
@@ -111,7 +109,7 @@ func atMost(d time.Duration) string {
 	}
 }
 
-// age is how long ago something was, in one unit or two.
+// age shows a duration in one unit or two.
 func age(d time.Duration) string {
 	switch {
 	case d <= 0:
@@ -133,7 +131,7 @@ func age(d time.Duration) string {
 	}
 }
 
-// countAll is a number without a bound.
+// countAll shows a number in full.
 func countAll(n int64) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {

@@ -14,7 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// Service reads what the pages show, and pauses consumers. *ops.Session implements it.
+// Service reads what is shown, and pauses consumers. *ops.Session implements it.
 type Service interface {
 	Overview(ctx context.Context) (ops.Overview, error)
 	BlockedKeys(ctx context.Context, limit int) ([]admin.BlockedKey, error)
@@ -22,10 +22,10 @@ type Service interface {
 	Resume(ctx context.Context, consumer, reason string) error
 }
 
-// Config is what is shown to whom.
+// Config is the configuration of [Run].
 type Config struct {
 	Service Service
-	Every   time.Duration      // between looks
+	Every   time.Duration      // between reads
 	Say     func(error) string // an error as a sentence, without secrets
 	// In and Out are a terminal. Env is its environment, in the form of os.Environ.
 	In  io.Reader
@@ -33,8 +33,8 @@ type Config struct {
 	Env []string
 }
 
-// Run shows what there is to see until the user quits or ctx is done. A database that fails at first is
-// an error, and later is waited for. Whatever it has asked for is over when it returns.
+// Run shows the screen until the user quits or ctx is done. It returns an error if the first read fails, and retries later
+// ones. All queries have returned when it returns.
 func Run(ctx context.Context, c Config) error {
 	first, err := read(ctx, c.Service, ops.Overview{})
 	if err != nil && !errors.Is(err, ops.ErrBusy) {
