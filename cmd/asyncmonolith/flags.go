@@ -20,8 +20,9 @@ import (
 // contentFlag is --show-payloads.
 type contentFlag struct{ shown bool }
 
-func (f *contentFlag) add(c *cobra.Command) {
+func (f *contentFlag) add(c *cobra.Command) *cobra.Command {
 	c.Flags().BoolVar(&f.shown, "show-payloads", false, "show payloads, headers and texts of errors")
+	return c
 }
 
 // config is a setting of a session.
@@ -61,14 +62,15 @@ const mostListed = 1000
 // pageFlags is --limit and --after.
 type pageFlags struct{ admin.Page }
 
-func (f *pageFlags) add(c *cobra.Command) {
-	f.addLimit(c)
+func (f *pageFlags) add(c *cobra.Command) *cobra.Command {
 	c.Flags().StringVar(&f.After, "after", "", "where to go on: what the listing before ended with")
+	return f.addLimit(c)
 }
 
-func (f *pageFlags) addLimit(c *cobra.Command) {
+func (f *pageFlags) addLimit(c *cobra.Command) *cobra.Command {
 	c.Flags().IntVar(&f.Size, "limit", 50, "most rows, up to 1000")
 	c.PreRunE = func(*cobra.Command, []string) error { return f.check() }
+	return c
 }
 
 func (f *pageFlags) check() error {

@@ -62,8 +62,7 @@ message, which takes a while in millions.`,
 		RunE: l.app.onSession(l.run),
 	}
 	l.filter.add(l.app, c)
-	l.page.add(c)
-	return c
+	return l.page.add(c)
 }
 
 func (l *messagesList) run(ctx context.Context, session *ops.Session, _ []string) error {
@@ -106,15 +105,13 @@ type blockedKeys struct {
 }
 
 func (k *blockedKeys) command() *cobra.Command {
-	c := &cobra.Command{
+	return k.page.addLimit(&cobra.Command{
 		Use: "blocked-keys", Short: "List keys that a poisoned message blocks", Args: takes(nothing),
 		Long: `List keys whose messages wait until a poisoned one is requeued or discarded, those first that have waited
 for the longest. Counts stop at 10,000.`,
 		Example: "  asyncmonolith messages blocked-keys\n  asyncmonolith messages list --consumer ship --key order-17",
 		RunE:    k.app.onSession(k.run),
-	}
-	k.page.addLimit(c)
-	return c
+	})
 }
 
 func (k *blockedKeys) run(ctx context.Context, session *ops.Session, _ []string) error {
@@ -136,15 +133,13 @@ type messagesGet struct {
 }
 
 func (g *messagesGet) command() *cobra.Command {
-	c := &cobra.Command{
+	return g.content.add(&cobra.Command{
 		Use: "get ID", Short: "Show one pending message", Args: takes(one("message", "messages list")),
 		Long: "Show one pending message. Its payload, up to 64 KiB of it, its headers and the texts of its errors " +
 			"are shown with --show-payloads.",
 		Example: "  asyncmonolith messages get 4711 --show-payloads",
 		RunE:    g.app.onIDs(g.run, g.content.config),
-	}
-	g.content.add(c)
-	return c
+	})
 }
 
 func (g *messagesGet) run(ctx context.Context, session *ops.Session, ids []int64) error {

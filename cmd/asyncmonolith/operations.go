@@ -44,8 +44,7 @@ func (l *operationsList) command() *cobra.Command {
 		RunE:    l.app.onSession(l.run, l.content.config),
 	}
 	l.page.add(c)
-	l.content.add(c)
-	return c
+	return l.content.add(c)
 }
 
 func (l *operationsList) run(ctx context.Context, session *ops.Session, _ []string) error {
@@ -88,15 +87,13 @@ type operationShow struct {
 }
 
 func (s *operationShow) command() *cobra.Command {
-	c := oneOperation(s.app, &cobra.Command{
+	return s.content.add(oneOperation(s.app, &cobra.Command{
 		Use: "show ID", Short: "Show one operation",
 		Long: "Show one operation: what it is about, who began it and why, and how far it is. With --show-payloads there are " +
 			"the texts of errors.",
 		Example: "  asyncmonolith operations show 12",
 		RunE:    s.app.onIDs(s.run, s.content.config),
-	})
-	s.content.add(c)
-	return c
+	}))
 }
 
 // oneOperation makes c take the id of an operation.

@@ -45,8 +45,7 @@ version of the program met it first. With --show-payloads there is the text of t
 	}
 	c.Flags().StringVar(&g.consumer, "consumer", "", "those of a consumer")
 	_ = c.RegisterFlagCompletionFunc("consumer", g.app.completeFlag(consumerNames))
-	g.content.add(c)
-	return c
+	return g.content.add(c)
 }
 
 func (g *poisonedGroups) run(ctx context.Context, session *ops.Session, _ []string) error {
@@ -128,8 +127,7 @@ its whole text is in "poisoned get" and "poisoned groups".
 	}
 	l.filter.add(l.app, c)
 	l.page.add(c)
-	l.content.add(c)
-	return c
+	return l.content.add(c)
 }
 
 func (l *poisonedList) run(ctx context.Context, session *ops.Session, _ []string) error {
@@ -150,15 +148,13 @@ type poisonedGet struct {
 }
 
 func (g *poisonedGet) command() *cobra.Command {
-	c := &cobra.Command{
+	return g.content.add(&cobra.Command{
 		Use: "get ID", Short: "Show one poisoned message", Args: takes(one("message", "poisoned list")),
 		Long: "Show one poisoned message. Its payload, up to 64 KiB of it, its headers, its reason and the texts of its errors " +
 			"are shown with --show-payloads.",
 		Example: "  asyncmonolith poisoned get 17 --show-payloads",
 		RunE:    g.app.onIDs(g.run, g.content.config),
-	}
-	g.content.add(c)
-	return c
+	})
 }
 
 func (g *poisonedGet) run(ctx context.Context, session *ops.Session, ids []int64) error {

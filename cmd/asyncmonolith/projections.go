@@ -36,15 +36,13 @@ type projectionsList struct {
 }
 
 func (l *projectionsList) command() *cobra.Command {
-	c := &cobra.Command{
+	return l.content.add(&cobra.Command{
 		Use: "list", Short: "List projections, and how far they have come", Args: takes(nothing),
 		Long: "List the shards of all projections, and how far each has come. " +
 			"With --show-payloads there is the text of the last error.",
 		Example: "  asyncmonolith projections list",
 		RunE:    l.app.onSession(l.run, l.content.config),
-	}
-	l.content.add(c)
-	return c
+	})
 }
 
 func (l *projectionsList) run(ctx context.Context, session *ops.Session, _ []string) error {
@@ -82,8 +80,7 @@ func (p *parkedEvents) command() *cobra.Command {
 	}, p.run, p.content.config)
 	c.Flags().Int64Var(&p.after, "after", 0, "only those behind a position")
 	p.page.addLimit(c)
-	p.content.add(c)
-	return c
+	return p.content.add(c)
 }
 
 func (p *parkedEvents) run(ctx context.Context, session *ops.Session, name string, version int) error {

@@ -58,8 +58,7 @@ func (l *schedulesList) command() *cobra.Command {
 	c.Flags().StringVar(&l.filter.Tag, "tag", "", "those with a tag")
 	_ = c.RegisterFlagCompletionFunc("name", l.app.completeFlag(scheduleNames))
 	l.page.add(c)
-	l.content.add(c)
-	return c
+	return l.content.add(c)
 }
 
 func (l *schedulesList) run(ctx context.Context, session *ops.Session, _ []string) error {

@@ -31,8 +31,7 @@ stand still. It asks little, and so may be asked often: doctor looks deeper.`,
 		RunE:    s.app.onSession(s.run, s.content.config),
 	}
 	c.Flags().BoolVar(&s.check, "check", false, "say what needs attention, and exit with 6 if there is a problem")
-	s.content.add(c)
-	return c
+	return s.content.add(c)
 }
 
 func (s *statusCommand) run(ctx context.Context, session *ops.Session, _ []string) error {

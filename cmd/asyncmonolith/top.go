@@ -32,8 +32,7 @@ func (t *topCommand) command() *cobra.Command {
 		RunE:    t.run,
 	}
 	c.Flags().DurationVar(&t.interval, "interval", 2*time.Second, "time between looks")
-	t.content.add(c)
-	return c
+	return t.content.add(c)
 }
 
 func (t *topCommand) run(c *cobra.Command, _ []string) error {
