@@ -102,7 +102,7 @@ type consumerChange struct {
 	confirmation
 	would, said  string // formats with the name
 	done         string // the JSON key of the name
-	otherwise    string // advice if the consumer is unknown
+	otherwise    string // advice if the consumer is unknown; may be empty
 	allowUnknown bool
 	do           func(*ops.Session, context.Context, string, string) error
 }
@@ -117,7 +117,7 @@ func (x *consumerChange) command(c *cobra.Command) *cobra.Command {
 func (x *consumerChange) run(ctx context.Context, session *ops.Session, args []string) error {
 	name := args[0]
 	if !x.allowUnknown {
-		if err := known(ctx, session, name, x.otherwise); err != nil {
+		if err := known(ctx, session, name, cmp.Or(x.otherwise, "see asyncmonolith consumers list")); err != nil {
 			return err
 		}
 	}
@@ -140,12 +140,9 @@ runs; within about a second nothing more of the consumer starts. The reason is f
 	return c
 }
 
-const seeConsumers = "see asyncmonolith consumers list"
-
 func resumeCommand(a *app) *cobra.Command {
 	x := &consumerChange{
 		app: a, would: "resume consumer %q", said: "Consumer %q is resumed.", done: "resumed", do: (*ops.Session).Resume,
-		otherwise: seeConsumers,
 	}
 	return x.command(&cobra.Command{
 		Use: "resume NAME", Short: "Let a paused consumer's messages be claimed again",
@@ -158,7 +155,6 @@ func probeCommand(a *app) *cobra.Command {
 	x := &consumerChange{
 		app: a, would: "run one message of consumer %q although its breaker is open",
 		said: "Consumer %q tries one message within about a second.", done: "probed", do: (*ops.Session).Probe,
-		otherwise: seeConsumers,
 	}
 	return x.command(&cobra.Command{
 		Use: "probe NAME", Short: "Have one message of a consumer with an open breaker run now",

@@ -63,6 +63,22 @@ func (l *projectionsList) run(ctx context.Context, session *ops.Session, _ []str
 	}.write(l.app.output, found, nil)
 }
 
+// shardOf shows the number of a shard, or "" if there is only one.
+func shardOf(s projection.State) string {
+	if s.Shards == 1 {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d", s.Shard, s.Shards)
+}
+
+// activeVersion shows the version, and whether it is inactive.
+func activeVersion(s projection.State) string {
+	if s.Active {
+		return strconv.Itoa(s.Version)
+	}
+	return strconv.Itoa(s.Version) + " (inactive)"
+}
+
 type parkedEvents struct {
 	app     *app
 	version versionFlag
@@ -168,22 +184,6 @@ func (f *versionFlag) command(
 	}, settings...)
 	c.Flags().IntVar(&f.version, "version", 0, "of which version, where there are several")
 	return c
-}
-
-// shardOf shows the number of a shard, or "" if there is only one.
-func shardOf(s projection.State) string {
-	if s.Shards == 1 {
-		return ""
-	}
-	return fmt.Sprintf("%d/%d", s.Shard, s.Shards)
-}
-
-// activeVersion shows the version, and whether it is inactive.
-func activeVersion(s projection.State) string {
-	if s.Active {
-		return strconv.Itoa(s.Version)
-	}
-	return strconv.Itoa(s.Version) + " (inactive)"
 }
 
 // find returns the version that is given, or else the only one.
