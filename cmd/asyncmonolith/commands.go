@@ -53,7 +53,7 @@ func addCobras(root *cobra.Command) {
 			asGroup(c)
 			for _, shell := range c.Commands() {
 				shell.Example = "  asyncmonolith completion " + shell.Name()
-				shell.Args = takes(nothing)
+				shell.Args = checkArgs(noArgs)
 			}
 		}
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 func consumersGroup(a *app) *cobra.Command {
-	group := &cobra.Command{
+	return asGroup(&cobra.Command{
 		Use:   "consumers",
 		Short: "List, pause and resume consumers",
 		Long: `List consumers with what waits for each, and pause and resume them for all processes.
@@ -25,16 +25,15 @@ kept as ever.`,
 		Example: `  asyncmonolith consumers list
   asyncmonolith consumers pause mail --yes --reason "the provider is down"
   asyncmonolith consumers resume mail --yes --reason "it is back"`,
-	}
-	group.AddCommand((&consumersList{app: a}).command(), pauseCommand(a), resumeCommand(a), probeCommand(a))
-	return asGroup(group)
+	},
+		(&consumersList{app: a}).command(), pauseCommand(a), resumeCommand(a), probeCommand(a))
 }
 
 type consumersList struct{ app *app }
 
 func (l *consumersList) command() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List consumers, what waits for each, and which are paused", Args: takes(nothing),
+		Use: "list", Short: "List consumers, what waits for each, and which are paused", Args: checkArgs(noArgs),
 		Long: "List the consumers that have messages, or are paused: how many wait, run and are poisoned, and for how long\n" +
 			"the oldest has been due. Counts stop at 10,000.",
 		Example: "  asyncmonolith consumers list --json",
@@ -91,7 +90,7 @@ func noteOf(q admin.Queue) string {
 		parts = append(parts, q.Breaker.String())
 	}
 	if q.BlockedKeys > 0 {
-		parts = append(parts, many(int(q.BlockedKeys), "key")+" parked")
+		parts = append(parts, plural(int(q.BlockedKeys), "key")+" parked")
 	}
 	return strings.Join(parts, "; ")
 }
@@ -108,7 +107,7 @@ type consumerChange struct {
 }
 
 func (x *consumerChange) command(c *cobra.Command) *cobra.Command {
-	c.Args = takes(one("consumer", "consumers list"))
+	c.Args = checkArgs(exactlyOne("consumer", "consumers list"))
 	c.ValidArgsFunction = x.app.completeArg(consumerNames)
 	c.RunE = x.app.onSession(x.run)
 	return x.confirmed(c)
@@ -117,7 +116,7 @@ func (x *consumerChange) command(c *cobra.Command) *cobra.Command {
 func (x *consumerChange) run(ctx context.Context, session *ops.Session, args []string) error {
 	name := args[0]
 	if !x.allowUnknown {
-		if err := known(ctx, session, name, cmp.Or(x.otherwise, "see asyncmonolith consumers list")); err != nil {
+		if err := checkKnown(ctx, session, name, cmp.Or(x.otherwise, "see asyncmonolith consumers list")); err != nil {
 			return err
 		}
 	}
@@ -183,9 +182,9 @@ func consumerNames(ctx context.Context, session *ops.Session) ([]string, error) 
 	return consumersOf(o), err
 }
 
-// known returns an error if the consumer is unknown, since a mistyped name could be paused, too. The error ends in a similar
+// checkKnown returns an error if the consumer is unknown, since a mistyped name could be paused, too. The error ends in a similar
 // name, or in the advice otherwise.
-func known(ctx context.Context, session *ops.Session, name, otherwise string) error {
+func checkKnown(ctx context.Context, session *ops.Session, name, otherwise string) error {
 	o, err := session.Overview(ctx)
 	if err != nil {
 		return err
@@ -198,14 +197,14 @@ func known(ctx context.Context, session *ops.Session, name, otherwise string) er
 		return nil
 	}
 	says := otherwise
-	if near := guess(name, names); near != "" {
+	if near := similar(name, names); near != "" {
 		says = fmt.Sprintf("did you mean %q?", near)
 	}
 	return fmt.Errorf("consumer %q: %w: %s", name, errNotFound, says)
 }
 
-// mistyped returns a usage error if nothing was found and the consumer is unknown, but its name is close to another's.
-func mistyped(ctx context.Context, session *ops.Session, consumer string, found int) error {
+// checkSpelling returns a usage error if nothing was found and the consumer is unknown, but its name is close to another's.
+func checkSpelling(ctx context.Context, session *ops.Session, consumer string, found int) error {
 	if consumer == "" || found > 0 {
 		return nil
 	}

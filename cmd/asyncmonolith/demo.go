@@ -27,7 +27,7 @@ func (d *demoCommand) command() *cobra.Command {
 		Long: "Make a SQLite database with something of everything in it, to look at: a shop whose messages run, wait and\n" +
 			"fail. It takes some seconds, and leaves nothing running.",
 		Example: "  asyncmonolith demo\n  asyncmonolith demo --path shop.db --live",
-		Args:    takes(nothing),
+		Args:    checkArgs(noArgs),
 		PreRunE: d.check,
 		RunE:    d.run,
 	}

@@ -102,18 +102,18 @@ func readExport(name string) (kept []exported, err error) {
 func (d *discardCommand) discardExported(ctx context.Context, session *ops.Session, kept []exported) error {
 	unconfirmed, p, n := d.unconfirmed(), d.app.progress(), 0
 	for part := range slices.Chunk(kept, mostPreviewed) {
-		ids, err := stillThere(ctx, session, part)
+		ids, err := stillPoisoned(ctx, session, part)
 		if err == nil && len(ids) > 0 && unconfirmed == nil {
 			_, err = session.Discard(ctx, d.reason, ids...)
 		}
 		if err != nil {
-			return errors.Join(err, d.app.say("%s %s before that.", many(n, "message"), d.done))
+			return errors.Join(err, d.app.say("%s %s before that.", plural(n, "message"), d.done))
 		}
 		n += len(ids)
-		p.show(fmt.Sprintf("%s of %d %s", many(n, "message"), len(kept), d.done))
+		p.show(fmt.Sprintf("%s of %d %s", plural(n, "message"), len(kept), d.done))
 	}
 	p.end()
-	discarded, missing := many(n, "message"), len(kept)-n
+	discarded, missing := plural(n, "message"), len(kept)-n
 	result := map[string]int{"discarded": n, "missing": missing}
 	switch {
 	case n == 0:
@@ -129,9 +129,9 @@ func (d *discardCommand) discardExported(ctx context.Context, session *ops.Sessi
 	}
 }
 
-// stillThere returns the ids whose message is still poisoned. It compares message ids, since the file may come from
+// stillPoisoned returns the ids whose message is still poisoned. It compares message ids, since the file may come from
 // another database.
-func stillThere(ctx context.Context, session *ops.Session, kept []exported) (ids []int64, err error) {
+func stillPoisoned(ctx context.Context, session *ops.Session, kept []exported) (ids []int64, err error) {
 	of := make(map[int64]uuid.UUID, len(kept))
 	for _, m := range kept {
 		of[m.ID] = m.MessageID

@@ -19,7 +19,7 @@ func (d *doctorCommand) command() *cobra.Command {
 		Long: "What is wrong with the database and what runs on it, and how to cure it: the worst first, and what was\n" +
 			"looked at and is fine. It changes nothing. It exits with 6 if there is a problem.",
 		Example: "  asyncmonolith doctor --json",
-		Args:    takes(nothing),
+		Args:    checkArgs(noArgs),
 		RunE:    d.app.onSession(d.run),
 	}
 }
@@ -52,7 +52,7 @@ func (found findings) write(o *output, remedies bool) error {
 		start = end
 	}
 	if critical > 0 {
-		return fmt.Errorf("%w: %s", errCheckFailed, many(critical, "critical finding"))
+		return fmt.Errorf("%w: %s", errCheckFailed, plural(critical, "critical finding"))
 	}
 	return nil
 }
@@ -64,7 +64,7 @@ func (found findings) writeGroup(o *output, remedies, last bool) error {
 	}
 	t := show.Table{Columns: []show.Column{{Title: fmt.Sprintf("%d %s", len(found), found[0].Severity)}, {}}, Width: o.width}
 	if found[0].Severity == ops.Warning {
-		t.Columns[0].Title = many(len(found), "warning")
+		t.Columns[0].Title = plural(len(found), "warning")
 	}
 	if found[0].Severity == ops.OK {
 		for _, f := range found {

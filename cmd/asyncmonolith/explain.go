@@ -16,7 +16,7 @@ type explainCommand struct{ app *app }
 
 func (e *explainCommand) command() *cobra.Command {
 	return &cobra.Command{
-		Use: "explain ID...", Short: "Say why messages do not run", Args: takes(atLeastOne("message", "messages list")),
+		Use: "explain ID...", Short: "Say why messages do not run", Args: checkArgs(atLeastOne("message", "messages list")),
 		Long: `Say why messages do not run, or have not yet: as far as the database knows, which knows the live processes and
 what they take. Ids are those of pending and of poisoned messages.`,
 		Example: "  asyncmonolith explain 4711",

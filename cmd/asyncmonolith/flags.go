@@ -123,7 +123,7 @@ func (choice) Type() string { return "WORD" }
 func (c choice) Set(word string) error {
 	if !slices.Contains(c.of, word) {
 		allowed := strings.Join(c.of, ", ") + " are allowed"
-		if name := guess(word, c.of); name != "" {
+		if name := similar(word, c.of); name != "" {
 			return fmt.Errorf("did you mean %q? %s", name, allowed)
 		}
 		return errors.New(allowed)

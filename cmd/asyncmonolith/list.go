@@ -67,15 +67,15 @@ func count(n int64) string {
 	}
 }
 
-func many(n int, thing string) string {
+func plural(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
 	}
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// some fills a format with things; it returns "" if there are none.
-func some(format string, things []string) string {
+// formatNames fills a format with things; it returns "" if there are none.
+func formatNames(format string, things []string) string {
 	if len(things) == 0 {
 		return ""
 	}

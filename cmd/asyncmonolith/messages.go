@@ -15,7 +15,7 @@ import (
 )
 
 func messagesGroup(a *app) *cobra.Command {
-	group := &cobra.Command{
+	return asGroup(&cobra.Command{
 		Use:   "messages",
 		Short: "List pending messages, and cancel, reschedule or run them",
 		Long: `List messages that wait or run, show one, and cancel, reschedule or run them now. Those that are poisoned are
@@ -23,10 +23,9 @@ those of asyncmonolith poisoned.`,
 		Example: `  asyncmonolith messages list --consumer mail --retrying
   asyncmonolith messages get 4711 --show-payloads
   asyncmonolith messages run-now 4711 4712 --yes --reason "the provider is back"`,
-	}
-	group.AddCommand((&messagesList{app: a}).command(), (&messagesGet{app: a}).command(), (&messagesFind{app: a}).command(),
+	},
+		(&messagesList{app: a}).command(), (&messagesGet{app: a}).command(), (&messagesFind{app: a}).command(),
 		(&blockedKeys{app: a}).command(), cancelCommand(a), rescheduleCommand(a), runNowCommand(a))
-	return asGroup(group)
 }
 
 // pending lists pending messages.
@@ -52,7 +51,7 @@ type messagesList struct {
 
 func (l *messagesList) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "list", Short: "List pending messages", Args: takes(nothing),
+		Use: "list", Short: "List pending messages", Args: checkArgs(noArgs),
 		Long: `List pending messages, by consumer and payload type, and for each of these in the order in which they are
 due. It reads an index for --consumer, for --insert-id, and for --key with --consumer; what else is asked for is looked for message by
 message, which takes a while in millions.`,
@@ -71,7 +70,7 @@ func (l *messagesList) run(ctx context.Context, session *ops.Session, _ []string
 	if err != nil {
 		return err
 	}
-	if err := mistyped(ctx, session, filter.Consumer, len(found)); err != nil {
+	if err := checkSpelling(ctx, session, filter.Consumer, len(found)); err != nil {
 		return err
 	}
 	return pending("No pending message matches.").write(l.app.output, found, next)
@@ -106,7 +105,7 @@ type blockedKeys struct {
 
 func (k *blockedKeys) command() *cobra.Command {
 	return k.page.addLimit(&cobra.Command{
-		Use: "blocked-keys", Short: "List keys that a poisoned message blocks", Args: takes(nothing),
+		Use: "blocked-keys", Short: "List keys that a poisoned message blocks", Args: checkArgs(noArgs),
 		Long: `List keys whose messages wait until a poisoned one is requeued or discarded, those first that have waited
 for the longest. Counts stop at 10,000.`,
 		Example: "  asyncmonolith messages blocked-keys\n  asyncmonolith messages list --consumer ship --key order-17",
@@ -134,7 +133,7 @@ type messagesGet struct {
 
 func (g *messagesGet) command() *cobra.Command {
 	return g.content.add(&cobra.Command{
-		Use: "get ID", Short: "Show one pending message", Args: takes(one("message", "messages list")),
+		Use: "get ID", Short: "Show one pending message", Args: checkArgs(exactlyOne("message", "messages list")),
 		Long: "Show one pending message. Its payload, up to 64 KiB of it, its headers and the texts of its errors " +
 			"are shown with --show-payloads.",
 		Example: "  asyncmonolith messages get 4711 --show-payloads",

@@ -86,8 +86,8 @@ func (x *pendingChange) changeIDs(ctx context.Context, session *ops.Session, ids
 	case len(result.Running)+len(result.Missing) > 0:
 		err = errPartly
 	}
-	text := fmt.Sprintf("%s %s.", many(result.Changed, "message"), x.done)
-	text += theOnes(" %s leased and skipped: %v.", result.Running) + theOnes(" %s not pending: %v.", result.Missing)
+	text := fmt.Sprintf("%s %s.", plural(result.Changed, "message"), x.done)
+	text += formatIDs(" %s leased and skipped: %v.", result.Running) + formatIDs(" %s not pending: %v.", result.Missing)
 	return x.app.result(result, text, err)
 }
 
@@ -111,14 +111,14 @@ func (x *pendingChange) previewIDs(ctx context.Context, session *ops.Session, id
 	if err := pending("").write(x.app.output, found, nil); err != nil || x.app.json {
 		return errors.Join(err, unconfirmed)
 	}
-	text := fmt.Sprintf("%s would be %s.%s", many(len(found), "message"), x.done, theOnes(" %s not pending: %v.", missing))
+	text := fmt.Sprintf("%s would be %s.%s", plural(len(found), "message"), x.done, formatIDs(" %s not pending: %v.", missing))
 	return errors.Join(x.app.say("%s", text), unconfirmed)
 }
 
-// theOnes fills a format with a number of messages and their ids; it returns "" if there are none.
-func theOnes(format string, ids []int64) string {
+// formatIDs fills a format with a number of messages and their ids; it returns "" if there are none.
+func formatIDs(format string, ids []int64) string {
 	if len(ids) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(format, many(len(ids), "message"), ids)
+	return fmt.Sprintf(format, plural(len(ids), "message"), ids)
 }

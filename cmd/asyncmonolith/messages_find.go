@@ -23,7 +23,7 @@ type messagesFind struct {
 
 func (f *messagesFind) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "find", Short: "Look for pending messages by message id, trace or header", Args: takes(nothing),
+		Use: "find", Short: "Look for pending messages by message id, trace or header", Args: checkArgs(noArgs),
 		Long: `Look for pending messages by what no index has: the id of the payload, the trace in which it was produced, a
 header. It looks at all of them, beginning near the time of the message id, and says how far it is.`,
 		Example: `  asyncmonolith messages find --message-id 0199f1a2-7c3d-7abc-8def-0123456789ab

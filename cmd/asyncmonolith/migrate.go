@@ -17,7 +17,7 @@ type migrateCommand struct {
 
 func (m *migrateCommand) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "migrate", Short: "Create the library's tables, or bring them up to date", Args: takes(nothing),
+		Use: "migrate", Short: "Create the library's tables, or bring them up to date", Args: checkArgs(noArgs),
 		Long: `Create the library's tables, or bring them up to date. Migrations only add, so that what runs already works on,
 and to migrate again changes nothing. With --sql the statements are written and nothing is changed: for other
 tools, in the order in which they are to be run.`,

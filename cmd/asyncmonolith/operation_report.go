@@ -118,8 +118,8 @@ func (r operationReport) outcome(o ops.Operation) error {
 	return r.result(o, stateText(o)+".", err)
 }
 
-// left says how to go on with an operation after Ctrl-C.
-func (r operationReport) left(id int64, o ops.Operation) error {
+// interrupted says how to go on with an operation after Ctrl-C.
+func (r operationReport) interrupted(id int64, o ops.Operation) error {
 	r.note("Left as it is: %s. A live process that runs ops.Runner goes on with it, if there is one.", stateText(o))
 	r.note("To go on from here:  asyncmonolith operations run %d", id)
 	if o.State == ops.Waiting {

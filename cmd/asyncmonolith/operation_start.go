@@ -99,7 +99,7 @@ func (s *operationStart) noMatch(ctx context.Context, session *ops.Session, t op
 	case t.Pending != nil:
 		consumer = t.Pending.Consumer
 	}
-	return cmp.Or(mistyped(ctx, session, consumer, 0), err)
+	return cmp.Or(checkSpelling(ctx, session, consumer, 0), err)
 }
 
 // notePaused says which consumers are paused, if messages are requeued.
@@ -124,9 +124,9 @@ func (s *operationStart) preview(p ops.Preview) error {
 	case p.Messages == 0:
 		return nil
 	case s.action == ops.RetryParked:
-		return s.app.say("%s to be applied again, and none that is parked later.", many(p.Messages, "event"))
+		return s.app.say("%s to be applied again, and none that is parked later.", plural(p.Messages, "event"))
 	}
-	switch said := fmt.Sprintf("%s to be %s, and nothing that comes later.", many(p.Messages, "message"), s.done); {
+	switch said := fmt.Sprintf("%s to be %s, and nothing that comes later.", plural(p.Messages, "message"), s.done); {
 	case p.First:
 		return s.app.say("The first %s More match, and stay as they are: do it again for them.", said)
 	case p.More && p.Poisoned != nil:

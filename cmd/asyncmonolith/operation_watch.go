@@ -32,7 +32,7 @@ func (r operationReport) watch(ctx context.Context, id int64, here bool) error {
 		switch {
 		case ctx.Err() != nil:
 			p.end()
-			return r.left(id, o)
+			return r.interrupted(id, o)
 		case errors.Is(err, ops.ErrBusy): // the next read may succeed
 			now, err = o, nil
 		case err != nil && (o.ID == 0 || connect.Trouble(err) == ""):

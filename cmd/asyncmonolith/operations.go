@@ -14,7 +14,7 @@ import (
 )
 
 func operationsGroup(a *app) *cobra.Command {
-	group := &cobra.Command{
+	return asGroup(&cobra.Command{
 		Use:   "operations",
 		Short: "List what people have changed, and undo, stop or watch what is under way",
 		Long: `List what people have changed, which is the audit, and what is under way: operations change many messages, and
@@ -24,10 +24,9 @@ neither --yes nor --reason.`,
   asyncmonolith operations undo 12
   asyncmonolith operations set-rate 12 500 --yes --reason "the provider allows it"
   asyncmonolith operations run 12`,
-	}
-	group.AddCommand((&operationsList{app: a}).command(), (&operationShow{app: a}).command(), undoCommand(a), stopCommand(a),
+	},
+		(&operationsList{app: a}).command(), (&operationShow{app: a}).command(), undoCommand(a), stopCommand(a),
 		resumeOperationCommand(a), setRateCommand(a), watchCommand(a), runOperationCommand(a))
-	return asGroup(group)
 }
 
 type operationsList struct {
@@ -38,7 +37,7 @@ type operationsList struct {
 
 func (l *operationsList) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "list", Short: "List changes by people, the newest first", Args: takes(nothing),
+		Use: "list", Short: "List changes by people, the newest first", Args: checkArgs(noArgs),
 		Long:    "List changes by people, the newest first. They are kept for 90 days.",
 		Example: "  asyncmonolith operations list --limit 20",
 		RunE:    l.app.onSession(l.run, l.content.config),
@@ -99,7 +98,7 @@ func (s *operationShow) command() *cobra.Command {
 // oneOperation makes c take the id of an operation.
 func oneOperation(a *app, c *cobra.Command) *cobra.Command {
 	if c.Args == nil {
-		c.Args = takes(one("operation", "operations list"))
+		c.Args = checkArgs(exactlyOne("operation", "operations list"))
 	}
 	c.ValidArgsFunction = a.completeArg(openOperations)
 	return c

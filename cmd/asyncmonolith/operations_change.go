@@ -86,7 +86,7 @@ func setRateCommand(a *app) *cobra.Command {
 const mostRate = 100_000
 
 func (x *operationChange) rateArgs(c *cobra.Command, args []string) (err error) {
-	if err := takes(one("operation", "operations list"))(c, args[:min(len(args), 1)]); err != nil {
+	if err := checkArgs(exactlyOne("operation", "operations list"))(c, args[:min(len(args), 1)]); err != nil {
 		return err
 	}
 	if len(args) != 2 {

@@ -72,5 +72,4 @@ func (o *output) lines(lines []string) error {
 	return err
 }
 
-// gap writes an empty line.
-func (o *output) gap() { _, _ = io.WriteString(o.out, "\n") }
+func (o *output) blankLine() { _, _ = io.WriteString(o.out, "\n") }

@@ -15,7 +15,7 @@ import (
 )
 
 func poisonedGroup(a *app) *cobra.Command {
-	group := &cobra.Command{
+	return asGroup(&cobra.Command{
 		Use:   "poisoned",
 		Short: "List poisoned messages, by what failed",
 		Long: `List messages that have failed for good: in groups of those that failed in the same way, one by one, or all of
@@ -23,10 +23,9 @@ them as JSON. asyncmonolith requeue and asyncmonolith discard change them.`,
 		Example: `  asyncmonolith poisoned groups --show-payloads
   asyncmonolith poisoned list --consumer mail --fingerprint 1f00ba5e1f00ba5e1
   asyncmonolith poisoned get 17 --show-payloads`,
-	}
-	group.AddCommand((&poisonedGroups{app: a}).command(), (&poisonedList{app: a}).command(), (&poisonedGet{app: a}).command(),
+	},
+		(&poisonedGroups{app: a}).command(), (&poisonedList{app: a}).command(), (&poisonedGet{app: a}).command(),
 		(&poisonedExport{app: a}).command())
-	return asGroup(group)
 }
 
 type poisonedGroups struct {
@@ -37,7 +36,7 @@ type poisonedGroups struct {
 
 func (g *poisonedGroups) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "groups", Short: "Count poisoned messages by what failed", Args: takes(nothing),
+		Use: "groups", Short: "Count poisoned messages by what failed", Args: checkArgs(noArgs),
 		Long: `Count poisoned messages by consumer and by what failed, those first that failed last: since when, and which
 version of the program met it first. With --show-payloads there is the text of the last error.`,
 		Example: "  asyncmonolith poisoned groups --consumer mail --show-payloads",
@@ -53,7 +52,7 @@ func (g *poisonedGroups) run(ctx context.Context, session *ops.Session, _ []stri
 	if err != nil {
 		return err
 	}
-	if err := mistyped(ctx, session, g.consumer, len(groups)); err != nil {
+	if err := checkSpelling(ctx, session, g.consumer, len(groups)); err != nil {
 		return err
 	}
 	if err := poisonGroups().write(g.app.output, groups, nil); err != nil {
@@ -118,7 +117,7 @@ type poisonedList struct {
 
 func (l *poisonedList) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "list", Short: "List poisoned messages, the newest first", Args: takes(nothing),
+		Use: "list", Short: "List poisoned messages, the newest first", Args: checkArgs(noArgs),
 		Long: `List poisoned messages, the newest first. With --show-payloads there is the reason, which may quote the error;
 its whole text is in "poisoned get" and "poisoned groups".
 --error looks into every message that the other flags select: give --consumer, too, where there are many.`,
@@ -136,7 +135,7 @@ func (l *poisonedList) run(ctx context.Context, session *ops.Session, _ []string
 	if err != nil {
 		return err
 	}
-	if err := mistyped(ctx, session, filter.Consumer, len(found)); err != nil {
+	if err := checkSpelling(ctx, session, filter.Consumer, len(found)); err != nil {
 		return err
 	}
 	return poisonedRows().write(l.app.output, found, next)
@@ -149,7 +148,7 @@ type poisonedGet struct {
 
 func (g *poisonedGet) command() *cobra.Command {
 	return g.content.add(&cobra.Command{
-		Use: "get ID", Short: "Show one poisoned message", Args: takes(one("message", "poisoned list")),
+		Use: "get ID", Short: "Show one poisoned message", Args: checkArgs(exactlyOne("message", "poisoned list")),
 		Long: "Show one poisoned message. Its payload, up to 64 KiB of it, its headers, its reason and the texts of its errors " +
 			"are shown with --show-payloads.",
 		Example: "  asyncmonolith poisoned get 17 --show-payloads",
@@ -181,7 +180,7 @@ type poisonedExport struct {
 
 func (e *poisonedExport) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "export --reason TEXT", Short: "Write poisoned messages as JSON, one in each line", Args: takes(nothing),
+		Use: "export --reason TEXT", Short: "Write poisoned messages as JSON, one in each line", Args: checkArgs(noArgs),
 		Long: `Write poisoned messages as JSON, one in each line, in the order of their ids. With --show-payloads each has its
 payload, headers and errors. It changes nothing, but stands in the audit, with the reason.
 asyncmonolith discard --exported FILE deletes what is in the file.`,
@@ -204,10 +203,10 @@ func (e *poisonedExport) run(ctx context.Context, session *ops.Session, _ []stri
 	n, p := 0, e.app.progress()
 	_, err := session.Export(ctx, e.reason, e.filter.get(), func(m ops.Poisoned) error {
 		n++
-		p.show(fmt.Sprintf("%s written", many(n, "message")))
+		p.show(fmt.Sprintf("%s written", plural(n, "message")))
 		return e.app.line(m)
 	})
 	p.end()
-	e.app.note("%s written.", many(n, "message"))
+	e.app.note("%s written.", plural(n, "message"))
 	return err
 }

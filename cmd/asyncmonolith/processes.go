@@ -22,7 +22,7 @@ type processesCommand struct {
 
 func (p *processesCommand) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "processes", Short: "List the processes that work on the tables", Args: takes(nothing),
+		Use: "processes", Short: "List the processes that work on the tables", Args: checkArgs(noArgs),
 		Long: `List the processes that work on the tables, those that are alive first, by host: where they run, which version, and
 how busy they are. One that is lost was not seen lately, and has not said that it stops.`,
 		Example: "  asyncmonolith processes --within 1h",
@@ -58,7 +58,7 @@ func processes() list[admin.Process] {
 			return []any{p.Status, p.Kind, p.Host, p.PID, p.Program, p.Version, p.SeenAt, p.StartedAt, runningIn(p), takenBy(p)}
 		},
 		below: func(p admin.Process) []string {
-			return []string{some("stuck in: %s", p.Stuck), some("stopped by a circuit or breaker: %s", p.OpenCircuits)}
+			return []string{formatNames("stuck in: %s", p.Stuck), formatNames("stopped by a circuit or breaker: %s", p.OpenCircuits)}
 		},
 		empty: "No process has told of itself.",
 	}

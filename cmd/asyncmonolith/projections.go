@@ -14,7 +14,7 @@ import (
 )
 
 func projectionsGroup(a *app) *cobra.Command {
-	group := &cobra.Command{
+	return asGroup(&cobra.Command{
 		Use:   "projections",
 		Short: "List projections of the event log, and resume or rebuild them",
 		Long: `List projections of the event log and how far they have come, resume those that have halted, show and retry
@@ -22,12 +22,11 @@ events that were parked, rebuild and promote. What takes the application's code 
 process with that code carries out. There is no event log on MariaDB.`,
 		Example: `  asyncmonolith projections list
   asyncmonolith projections resume totals --yes --reason "fixed in 1.4.2"`,
-	}
-	group.AddCommand((&projectionsList{app: a}).command(), (&parkedEvents{app: a}).command(), (&projectionResume{app: a}).command(),
+	},
+		(&projectionsList{app: a}).command(), (&parkedEvents{app: a}).command(), (&projectionResume{app: a}).command(),
 		newProjectionOperation(a, ops.RetryParked, "retry").command("Apply the events again that were parked"),
 		newProjectionOperation(a, ops.Rebuild, "rebuild").command("Empty a projection's tables and read the log from the beginning"),
 		newProjectionOperation(a, ops.Promote, "promote").command("Have a version of a projection be the one to read"))
-	return asGroup(group)
 }
 
 type projectionsList struct {
@@ -37,7 +36,7 @@ type projectionsList struct {
 
 func (l *projectionsList) command() *cobra.Command {
 	return l.content.add(&cobra.Command{
-		Use: "list", Short: "List projections, and how far they have come", Args: takes(nothing),
+		Use: "list", Short: "List projections, and how far they have come", Args: checkArgs(noArgs),
 		Long: "List the shards of all projections, and how far each has come. " +
 			"With --show-payloads there is the text of the last error.",
 		Example: "  asyncmonolith projections list",
@@ -173,7 +172,7 @@ func (f *versionFlag) command(
 	a *app, c *cobra.Command, run func(ctx context.Context, session *ops.Session, name string, version int) error,
 	settings ...func(*ops.Config),
 ) *cobra.Command {
-	c.Args = takes(one("projection", "projections list"))
+	c.Args = checkArgs(exactlyOne("projection", "projections list"))
 	c.ValidArgsFunction = a.completeArg(projectionNames)
 	c.RunE = a.onSession(func(ctx context.Context, session *ops.Session, args []string) error {
 		version, err := f.find(ctx, session, args[0])
@@ -207,7 +206,7 @@ func (f *versionFlag) find(ctx context.Context, session *ops.Session, name strin
 	case len(names) == 0:
 		return 0, fmt.Errorf("projection %q: %w: there are no projections", name, errNotFound)
 	case len(versions) == 0:
-		return 0, fmt.Errorf("projection %q: %w%s", name, errNotFound, meant(name, names, quotedName, "asyncmonolith projections list"))
+		return 0, fmt.Errorf("projection %q: %w%s", name, errNotFound, suggestion(name, names, quotedName, "asyncmonolith projections list"))
 	case version == 0 && len(versions) > 1:
 		return 0, usage(fmt.Errorf("projection %q has versions %v: say --version", name, versions))
 	case version == 0:

@@ -61,7 +61,7 @@ func (x *poisonedChange) changeIDs(ctx context.Context, session *ops.Session, id
 	if result.Requeued+result.Conflicts == 0 {
 		return fmt.Errorf("%w: no poisoned message has one of these ids", errNotFound)
 	}
-	x.notePaused(ctx, session, consumersOfPoisoned(found))
+	x.notePaused(ctx, session, consumersOfMessages(found))
 	if result.Missing+result.Conflicts > 0 {
 		err = errPartly
 	}
@@ -69,9 +69,9 @@ func (x *poisonedChange) changeIDs(ctx context.Context, session *ops.Session, id
 	for _, m := range result.Moved {
 		became = append(became, m.New)
 	}
-	text := fmt.Sprintf("%s %s%s.", many(result.Requeued, "message"), x.done, becameIDs(became))
+	text := fmt.Sprintf("%s %s%s.", plural(result.Requeued, "message"), x.done, newIDsText(became))
 	if result.Conflicts > 0 {
-		text += fmt.Sprintf(" %s left poisoned, since the insert id is pending already.", many(result.Conflicts, "message"))
+		text += fmt.Sprintf(" %s left poisoned, since the insert id is pending already.", plural(result.Conflicts, "message"))
 	}
 	if result.Missing > 0 {
 		text += fmt.Sprintf(" %d of the ids are of no poisoned message.", result.Missing)
@@ -90,8 +90,8 @@ type requeued struct {
 	IDs       []int64 `json:"ids,omitempty"` // the new ids, in the order of the old ones
 }
 
-// becameIDs shows the new ids of requeued messages, if they are few.
-func becameIDs(ids []int64) string {
+// newIDsText shows the new ids of requeued messages, if they are few.
+func newIDsText(ids []int64) string {
 	const few = 10
 	switch {
 	case len(ids) == 0 || len(ids) > few:
@@ -103,7 +103,7 @@ func becameIDs(ids []int64) string {
 	}
 }
 
-func consumersOfPoisoned(found []poison.Message) (consumers []string) {
+func consumersOfMessages(found []poison.Message) (consumers []string) {
 	for _, m := range found {
 		consumers = append(consumers, m.Consumer)
 	}
@@ -122,9 +122,9 @@ func (x *poisonedChange) previewIDs(ctx context.Context, session *ops.Session, i
 		return fmt.Errorf("%w: no poisoned message has one of these ids", errNotFound)
 	}
 	slices.Reverse(found)
-	defer x.notePaused(ctx, session, consumersOfPoisoned(found))
+	defer x.notePaused(ctx, session, consumersOfMessages(found))
 	if err := poisonedRows().write(x.app.output, found, nil); err != nil || x.app.json {
 		return errors.Join(err, unconfirmed)
 	}
-	return errors.Join(x.app.say("%s would be %s.", many(len(found), "message"), x.done), unconfirmed)
+	return errors.Join(x.app.say("%s would be %s.", plural(len(found), "message"), x.done), unconfirmed)
 }

@@ -49,7 +49,7 @@ type schedulesList struct {
 
 func (l *schedulesList) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "list", Short: "List schedules", Args: takes(nothing),
+		Use: "list", Short: "List schedules", Args: checkArgs(noArgs),
 		Long:    "List schedules in the order in which they were first written. With --show-payloads there is the text of the last error.",
 		Example: "  asyncmonolith schedules list --tag billing",
 		RunE:    l.app.onSession(l.run, l.content.config),
@@ -114,7 +114,7 @@ func (n *scheduleNext) run(_ context.Context, _ *ops.Session, s ops.Schedule) er
 	if err != nil || len(s.Recent) == 0 {
 		return err
 	}
-	out.gap()
+	out.blankLine()
 	return list[schedule.Fire]{
 		columns: []show.Column{{Title: "DUE"}, {Title: "FIRED"}, {Title: "MESSAGES", Kind: show.Number}},
 		row:     func(f schedule.Fire) []any { return []any{f.Due, f.FiredAt, f.Messages} },
@@ -150,7 +150,7 @@ func (x *scheduleChange) run(ctx context.Context, session *ops.Session, s ops.Sc
 
 // oneSchedule makes c take the name or the id of a schedule, and calls run with the schedule.
 func oneSchedule(a *app, c *cobra.Command, run func(context.Context, *ops.Session, ops.Schedule) error) *cobra.Command {
-	c.Args = takes(one("schedule", "schedules list"))
+	c.Args = checkArgs(exactlyOne("schedule", "schedules list"))
 	c.ValidArgsFunction = a.completeArg(scheduleNames)
 	c.RunE = a.onSession(func(ctx context.Context, session *ops.Session, args []string) error {
 		s, err := findSchedule(ctx, session, args[0])
@@ -179,7 +179,8 @@ func findSchedule(ctx context.Context, session *ops.Session, name string) (ops.S
 	if len(names) == 0 {
 		return ops.Schedule{}, errors.Join(err, fmt.Errorf("schedule %q: %w: there are no schedules", name, errNotFound))
 	}
-	return ops.Schedule{}, fmt.Errorf("schedule %q: %w%s", name, errNotFound, meant(name, names, quotedName, "asyncmonolith schedules list"))
+	text := suggestion(name, names, quotedName, "asyncmonolith schedules list")
+	return ops.Schedule{}, fmt.Errorf("schedule %q: %w%s", name, errNotFound, text)
 }
 
 func scheduleNames(ctx context.Context, session *ops.Session) (names []string, err error) {

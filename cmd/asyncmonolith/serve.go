@@ -34,7 +34,7 @@ func (s *serveCommand) command() *cobra.Command {
 Each person with the link may look (viewer); --role lets them change something, too. Contents of messages are shown
 where --show-payloads says so, to operators and administrators.`,
 		Example: "  asyncmonolith serve\n  asyncmonolith serve --role operator --show-payloads --port 8484",
-		Args:    takes(nothing),
+		Args:    checkArgs(noArgs),
 		RunE:    s.run,
 	}
 	flags := c.Flags()

@@ -19,7 +19,7 @@ type statusCommand struct {
 
 func (s *statusCommand) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "status", Short: "Show what waits and what fails, at one glance", Args: takes(nothing),
+		Use: "status", Short: "Show what waits and what fails, at one glance", Args: checkArgs(noArgs),
 		Long: `Show what waits for each consumer, what has failed lately, who runs, and what people change. Counts stop at
 10,000, so that looking costs the same however much there is.
 
@@ -70,18 +70,18 @@ func (s *statusCommand) overview(o ops.Overview) error {
 		return err
 	}
 	alive, lost := o.Programs()
-	out.gap()
+	out.blankLine()
 	if err := out.say("Programs: %d alive, %d lost within a day.", alive, lost); err != nil {
 		return err
 	}
 	if len(o.Failures) > 0 {
-		out.gap()
+		out.blankLine()
 		if err := failures().write(out, o.Failures, nil); err != nil {
 			return err
 		}
 	}
 	if len(o.Operations) > 0 {
-		out.gap()
+		out.blankLine()
 		return operations().write(out, o.Operations, nil)
 	}
 	return nil

@@ -8,8 +8,8 @@ import (
 // near reports whether word can be name with a typing error.
 func near(word, name string) bool { return distance(word, name) <= max(1, len(name)/4) }
 
-// guess returns the name that is closest to word, or "" if none is close.
-func guess(word string, names []string) string {
+// similar returns the name that is closest to word, or "" if none is close.
+func similar(word string, names []string) string {
 	name := nearest(word, names)
 	if d := distance(word, name); d >= len(word) || d > max(2, len(name)/3) {
 		return ""
@@ -17,9 +17,9 @@ func guess(word string, names []string) string {
 	return name
 }
 
-// meant suggests a name that is close to word, and where to look.
-func meant(word string, names []string, shown func(name string) string, see string) string {
-	if name := guess(word, names); name != "" {
+// suggestion suggests a name that is close to word, and where to look.
+func suggestion(word string, names []string, shown func(name string) string, see string) string {
+	if name := similar(word, names); name != "" {
 		return ": did you mean " + shown(name) + "? See " + see
 	}
 	return ": see " + see

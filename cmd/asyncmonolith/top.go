@@ -28,7 +28,7 @@ func (t *topCommand) command() *cobra.Command {
 		Long: "Watch what waits, runs and fails, on a terminal. However many watch, and however often, the database is\n" +
 			"asked no more than every two seconds by each, and for a fiftieth of its time.",
 		Example: "  asyncmonolith top\n  asyncmonolith top --show-payloads --interval 5s",
-		Args:    takes(nothing),
+		Args:    checkArgs(noArgs),
 		RunE:    t.run,
 	}
 	c.Flags().DurationVar(&t.interval, "interval", 2*time.Second, "time between looks")

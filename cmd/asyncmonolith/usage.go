@@ -20,8 +20,8 @@ func usage(err error) error {
 	return fmt.Errorf("%w: %w", errUsage, err)
 }
 
-// one takes one argument: the name or the id of a thing. The command listed shows them.
-func one(thing, listed string) cobra.PositionalArgs {
+// exactlyOne takes one argument: the name or the id of a thing. The command listed shows them.
+func exactlyOne(thing, listed string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
 		case len(args) == 0:
@@ -48,16 +48,16 @@ func missing(thing, listed string) error {
 	return fmt.Errorf("name the %s, which asyncmonolith %s shows", thing, listed)
 }
 
-// nothing takes no arguments.
-func nothing(_ *cobra.Command, args []string) error {
+// noArgs takes no arguments.
+func noArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%q is one word too many", args[0])
 	}
 	return nil
 }
 
-// takes turns errors of check into usage errors that name the help.
-func takes(check cobra.PositionalArgs) cobra.PositionalArgs {
+// checkArgs turns errors of check into usage errors that name the help.
+func checkArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if err := check(c, args); err != nil {
 			return usage(fmt.Errorf("%w: see %s --help", err, c.CommandPath()))
@@ -66,8 +66,9 @@ func takes(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// asGroup makes c show its help without arguments, and suggest a subcommand for an unknown word.
-func asGroup(c *cobra.Command) *cobra.Command {
+// asGroup adds subcommands to c. Without arguments c shows its help, and for an unknown word it suggests a subcommand.
+func asGroup(c *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
+	c.AddCommand(subcommands...)
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil
@@ -80,7 +81,7 @@ func asGroup(c *cobra.Command) *cobra.Command {
 		}
 		path := c.CommandPath()
 		quoted := func(name string) string { return quotedName(path + " " + name) }
-		return usage(fmt.Errorf("there is no command %q%s", path+" "+args[0], meant(args[0], names, quoted, path+" --help")))
+		return usage(fmt.Errorf("there is no command %q%s", path+" "+args[0], suggestion(args[0], names, quoted, path+" --help")))
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	return c
@@ -100,7 +101,7 @@ func nearestFlag(c *cobra.Command, err error) error {
 	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	dashed := func(name string) string { return "--" + name }
 	name := unknown.GetSpecifiedName()
-	return usage(fmt.Errorf("there is no flag %q%s", name, meant(name, names, dashed, c.CommandPath()+" --help")))
+	return usage(fmt.Errorf("there is no flag %q%s", name, suggestion(name, names, dashed, c.CommandPath()+" --help")))
 }
 
 // allowedBy says which values a flag accepts.
