@@ -213,7 +213,8 @@ func checkSpelling(ctx context.Context, session *ops.Session, consumer string, f
 		return nil // the caller reports that nothing was found
 	}
 	names := consumersOf(o)
-	if name := nearest(consumer, names); !slices.Contains(names, consumer) && near(consumer, name) {
+	name := nearest(consumer, names)
+	if !slices.Contains(names, consumer) && near(consumer, name) {
 		return usage(fmt.Errorf("--consumer %q: it is not known: did you mean %q?", consumer, name))
 	}
 	return nil

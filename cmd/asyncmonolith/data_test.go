@@ -134,7 +134,8 @@ func TestTextsThatReadZero(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	o := &output{terminal: terminal{out: &out}}
-	if err := o.fields("key", "0", "payload", "false", "rate", 0, "parks", false, "note", ""); err != nil || out.String() != "key      0\npayload  false\n" {
+	err := o.fields("key", "0", "payload", "false", "rate", 0, "parks", false, "note", "")
+	if err != nil || out.String() != "key      0\npayload  false\n" {
 		t.Errorf("got %q and error %v, want the texts", out.String(), err)
 	}
 	for want, target := range map[string]ops.Target{

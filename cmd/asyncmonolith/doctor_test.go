@@ -28,7 +28,8 @@ func TestDoctorForPeople(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	o := &output{terminal: terminal{out: &out}}
-	if err := findings(someFindings()).write(o, true); !errors.Is(err, errCheckFailed) || exitOf(err) != exitCheckFailed || !strings.Contains(err.Error(), "2 critical findings") {
+	err := findings(someFindings()).write(o, true)
+	if !errors.Is(err, errCheckFailed) || exitOf(err) != exitCheckFailed || !strings.Contains(err.Error(), "2 critical findings") {
 		t.Errorf("got error %v, want a failed check of 2 critical findings", err)
 	}
 	want := `2 critical

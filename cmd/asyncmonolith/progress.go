@@ -41,7 +41,8 @@ func (p *progress) show(text string) {
 // now writes text.
 func (p *progress) now(text string) {
 	p.last = time.Now()
-	if text = show.Text(text); text == p.said {
+	text = show.Text(text)
+	if text == p.said {
 		return
 	}
 	p.said = text
