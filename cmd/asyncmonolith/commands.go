@@ -4,30 +4,37 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// add gives root all commands, in the groups in which help lists them.
-func (a *app) add(root *cobra.Command) {
+// addCommands adds all commands to root, in the groups that help shows.
+func addCommands(root *cobra.Command, a *app) {
 	for _, group := range []struct {
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Inspect:", []*cobra.Command{a.statusCommand(), a.topCommand(), a.doctorCommand(), a.explainCommand(), a.processesCommand(), a.serveCommand()}},
-		{"Manage:", []*cobra.Command{a.consumersCommand(), a.messagesCommand(), a.poisonedCommand(), a.requeueCommand(), a.discardCommand(),
-			a.schedulesCommand(), a.projectionsCommand(), a.operationsCommand()}},
-		{"Set up:", []*cobra.Command{a.migrateCommand(), a.demoCommand(), a.versionCommand()}},
+		{"Inspect:", []*cobra.Command{
+			(&statusCommand{app: a}).command(), (&topCommand{app: a}).command(), (&doctorCommand{app: a}).command(),
+			(&explainCommand{app: a}).command(), (&processesCommand{app: a}).command(), (&serveCommand{app: a}).command(),
+		}},
+		{"Manage:", []*cobra.Command{
+			consumersGroup(a), messagesGroup(a), poisonedGroup(a), requeueCommand(a), newDiscard(a).command(),
+			schedulesGroup(a), projectionsGroup(a), operationsGroup(a),
+		}},
+		{"Set up:", []*cobra.Command{
+			(&migrateCommand{app: a}).command(), (&demoCommand{app: a}).command(), (&versionCommand{app: a}).command(),
+		}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
 		for _, c := range group.commands {
 			c.GroupID = group.title
 			root.AddCommand(c)
 		}
-		root.SetHelpCommandGroupID(group.title) // in the end it is the last
+		root.SetHelpCommandGroupID(group.title) // the last group
 		root.SetCompletionCommandGroupID(group.title)
 	}
-	a.addCobras(root)
+	addCobras(root)
 }
 
-// addCobras adds the commands that cobra brings along, which are as strict as ours.
-func (a *app) addCobras(root *cobra.Command) {
+// addCobras adds cobra's own commands, with checked arguments like ours.
+func addCobras(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
@@ -46,7 +53,7 @@ func (a *app) addCobras(root *cobra.Command) {
 			asGroup(c)
 			for _, shell := range c.Commands() {
 				shell.Example = "  asyncmonolith completion " + shell.Name()
-				shell.Args = takes(nothing)
+				shell.Args = checkArgs(noArgs)
 			}
 		}
 	}

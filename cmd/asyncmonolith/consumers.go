@@ -14,8 +14,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-func (a *app) consumersCommand() *cobra.Command {
-	root := &cobra.Command{
+func consumersGroup(a *app) *cobra.Command {
+	return asGroup(&cobra.Command{
 		Use:   "consumers",
 		Short: "List, pause and resume consumers",
 		Long: `List consumers with what waits for each, and pause and resume them for all processes.
@@ -25,32 +25,35 @@ kept as ever.`,
 		Example: `  asyncmonolith consumers list
   asyncmonolith consumers pause mail --yes --reason "the provider is down"
   asyncmonolith consumers resume mail --yes --reason "it is back"`,
-	}
-	listing := &cobra.Command{
-		Use: "list", Short: "List consumers, what waits for each, and which are paused", Args: takes(nothing),
-		Long:    "List the consumers that have messages, or are paused: how many wait, run and are poisoned, and for how long\nthe oldest has been due. Counts stop at 10,000.",
-		Example: "  asyncmonolith consumers list --json",
-		RunE: func(c *cobra.Command, _ []string) error {
-			session, err := a.session()
-			if err != nil {
-				return err
-			}
-			o, err := session.Overview(c.Context())
-			if err != nil {
-				return err
-			}
-			if err := queuesSeen(o); err != nil {
-				return err
-			}
-			a.unseen(o)
-			return queues().write(a, o.Queues, nil)
-		},
-	}
-	root.AddCommand(listing, a.pauseCommand(), a.resumeCommand(), a.probeCommand())
-	return asGroup(root)
+	},
+		(&consumersList{app: a}).command(), pauseCommand(a), resumeCommand(a), probeCommand(a))
 }
 
-// queuesSeen is an error where nothing is known of queues.
+type consumersList struct{ app *app }
+
+func (l *consumersList) command() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List consumers, what waits for each, and which are paused", Args: checkArgs(noArgs),
+		Long: "List the consumers that have messages, or are paused: how many wait, run and are poisoned, and for how long\n" +
+			"the oldest has been due. Counts stop at 10,000.",
+		Example: "  asyncmonolith consumers list --json",
+		RunE:    l.app.onSession(l.run),
+	}
+}
+
+func (l *consumersList) run(ctx context.Context, session *ops.Session, _ []string) error {
+	o, err := session.Overview(ctx)
+	if err != nil {
+		return err
+	}
+	if err := queuesSeen(o); err != nil {
+		return err
+	}
+	noteUnseen(l.app.output, o)
+	return queues().write(l.app.output, o.Queues, nil)
+}
+
+// queuesSeen returns an error if the overview has no queues because they could not be read.
 func queuesSeen(o ops.Overview) error {
 	for _, u := range o.Unseen {
 		if slices.Contains(u.Parts, "queues") && u.From.IsZero() {
@@ -60,10 +63,11 @@ func queuesSeen(o ops.Overview) error {
 	return nil
 }
 
-// queues is how consumers are listed. Counts stop at 10,000.
+// queues lists consumers.
 func queues() list[admin.Queue] {
 	return list[admin.Queue]{
-		columns: []show.Column{{Title: "CONSUMER"}, {Title: "READY", Kind: show.Number}, {Title: "DELAYED", Kind: show.Number}, {Title: "LEASED", Kind: show.Number}, {Title: "POISONED", Kind: show.Number}, {Title: "OLDEST", Kind: show.Number}},
+		columns: []show.Column{{Title: "CONSUMER"}, {Title: "READY", Kind: show.Number}, {Title: "DELAYED", Kind: show.Number},
+			{Title: "LEASED", Kind: show.Number}, {Title: "POISONED", Kind: show.Number}, {Title: "OLDEST", Kind: show.Number}},
 		row: func(q admin.Queue) []any {
 			return []any{q.Consumer, count(q.Ready), count(q.Delayed), count(q.Leased), count(q.Poisoned), q.OldestReady}
 		},
@@ -72,7 +76,7 @@ func queues() list[admin.Queue] {
 	}
 }
 
-// noteOf says what there is to know of a consumer beside its numbers.
+// noteOf says whether a consumer is paused, its breaker is open or keys are blocked.
 func noteOf(q admin.Queue) string {
 	var parts []string
 	if !q.PausedAt.IsZero() {
@@ -86,91 +90,80 @@ func noteOf(q admin.Queue) string {
 		parts = append(parts, q.Breaker.String())
 	}
 	if q.BlockedKeys > 0 {
-		parts = append(parts, many(int(q.BlockedKeys), "key")+" parked")
+		parts = append(parts, plural(int(q.BlockedKeys), "key")+" parked")
 	}
 	return strings.Join(parts, "; ")
 }
 
-// count is a number that stops at 10,000, and nothing of none.
-func count(n int64) string {
-	switch {
-	case n == 0:
-		return ""
-	case n >= 10_000:
-		return "10,000+"
-	default:
-		return fmt.Sprint(n)
-	}
+// consumerChange is a command that changes one consumer: pause, resume or probe.
+type consumerChange struct {
+	app *app
+	confirmation
+	would, said  string // formats with the name
+	done         string // the JSON key of the name
+	otherwise    string // advice if the consumer is unknown; may be empty
+	allowUnknown bool
+	do           func(*ops.Session, context.Context, string, string) error
 }
 
-func (a *app) pauseCommand() *cobra.Command {
-	unknown := false
-	c := &cobra.Command{
-		Use: "pause NAME", Short: "Keep a consumer's messages from being claimed", Args: takes(one("consumer", "consumers list")), ValidArgsFunction: a.completeConsumers,
+func (x *consumerChange) command(c *cobra.Command) *cobra.Command {
+	c.Args = checkArgs(exactlyOne("consumer", "consumers list"))
+	c.ValidArgsFunction = x.app.completeArg(consumerNames)
+	c.RunE = x.app.onSession(x.run)
+	return x.confirmed(c)
+}
+
+func (x *consumerChange) run(ctx context.Context, session *ops.Session, args []string) error {
+	name := args[0]
+	if !x.allowUnknown {
+		if err := checkKnown(ctx, session, name, cmp.Or(x.otherwise, "see asyncmonolith consumers list")); err != nil {
+			return err
+		}
+	}
+	do := func() error { return x.do(session, ctx, name, x.reason) }
+	return x.change(x.app.output, fmt.Sprintf(x.would, name), do, map[string]string{x.done: name}, fmt.Sprintf(x.said, name))
+}
+
+func pauseCommand(a *app) *cobra.Command {
+	x := &consumerChange{
+		app: a, would: "pause consumer %q in all processes", said: "Consumer %q is paused.", done: "paused", do: (*ops.Session).Pause,
+		otherwise: "--allow-unknown-consumer pauses a name that is not known yet",
+	}
+	c := x.command(&cobra.Command{
+		Use: "pause NAME", Short: "Keep a consumer's messages from being claimed",
 		Long: `Keep a consumer's messages from being claimed until it is resumed. What is claimed already still
 runs; within about a second nothing more of the consumer starts. The reason is for others to see.`,
 		Example: `  asyncmonolith consumers pause mail --yes --reason "the provider is down"`,
-		RunE: func(c *cobra.Command, args []string) error {
-			session, err := a.session()
-			if err != nil {
-				return err
-			}
-			if !unknown {
-				if err := known(c.Context(), session, args[0], "--allow-unknown-consumer pauses a name that is not known yet"); err != nil {
-					return err
-				}
-			}
-			return a.change(session, fmt.Sprintf("pause consumer %q in all processes", args[0]), func(s *ops.Session) error {
-				return s.Consumers().Pause(c.Context(), args[0], a.reason)
-			}, map[string]string{"paused": args[0]}, fmt.Sprintf("Consumer %q is paused.", args[0]))
-		},
-	}
-	c.Flags().BoolVar(&unknown, "allow-unknown-consumer", false, "also a name that has no messages and that no live process takes")
-	return a.changing(c)
+	})
+	c.Flags().BoolVar(&x.allowUnknown, "allow-unknown-consumer", false, "also a name that has no messages and that no live process takes")
+	return c
 }
 
-func (a *app) resumeCommand() *cobra.Command {
-	return a.changing(&cobra.Command{
-		Use: "resume NAME", Short: "Let a paused consumer's messages be claimed again", Args: takes(one("consumer", "consumers list")), ValidArgsFunction: a.completeConsumers,
+func resumeCommand(a *app) *cobra.Command {
+	x := &consumerChange{
+		app: a, would: "resume consumer %q", said: "Consumer %q is resumed.", done: "resumed", do: (*ops.Session).Resume,
+	}
+	return x.command(&cobra.Command{
+		Use: "resume NAME", Short: "Let a paused consumer's messages be claimed again",
 		Long:    "Let a paused consumer's messages be claimed again. Those that are due run then, as many as there is room for.",
 		Example: `  asyncmonolith consumers resume mail --yes --reason "it is back"`,
-		RunE: func(c *cobra.Command, args []string) error {
-			session, err := a.session()
-			if err != nil {
-				return err
-			}
-			if err := known(c.Context(), session, args[0], "see asyncmonolith consumers list"); err != nil {
-				return err
-			}
-			return a.change(session, fmt.Sprintf("resume consumer %q", args[0]), func(s *ops.Session) error {
-				return s.Consumers().Resume(c.Context(), args[0], a.reason)
-			}, map[string]string{"resumed": args[0]}, fmt.Sprintf("Consumer %q is resumed.", args[0]))
-		},
 	})
 }
 
-func (a *app) probeCommand() *cobra.Command {
-	return a.changing(&cobra.Command{
-		Use: "probe NAME", Short: "Have one message of a consumer with an open breaker run now", Args: takes(one("consumer", "consumers list")), ValidArgsFunction: a.completeConsumers,
+func probeCommand(a *app) *cobra.Command {
+	x := &consumerChange{
+		app: a, would: "run one message of consumer %q although its breaker is open",
+		said: "Consumer %q tries one message within about a second.", done: "probed", do: (*ops.Session).Probe,
+	}
+	return x.command(&cobra.Command{
+		Use: "probe NAME", Short: "Have one message of a consumer with an open breaker run now",
 		Long: `Have one message of a consumer with an open breaker run now, rather than when its cooldown is over. If it is done the
 breaker closes, and the others run. Use it when you know that what the consumer needs is back.`,
 		Example: `  asyncmonolith consumers probe charge-card --yes --reason "the provider is back"`,
-		RunE: func(c *cobra.Command, args []string) error {
-			session, err := a.session()
-			if err != nil {
-				return err
-			}
-			if err := known(c.Context(), session, args[0], "see asyncmonolith consumers list"); err != nil {
-				return err
-			}
-			return a.change(session, fmt.Sprintf("run one message of consumer %q although its breaker is open", args[0]), func(s *ops.Session) error {
-				return s.Consumers().Probe(c.Context(), args[0], a.reason)
-			}, map[string]string{"probed": args[0]}, fmt.Sprintf("Consumer %q tries one message within about a second.", args[0]))
-		},
 	})
 }
 
-// consumersOf are the names that the database knows: of messages, pauses and live processes.
+// consumersOf returns the consumers that have messages, are paused, or are registered in a live process.
 func consumersOf(o ops.Overview) (names []string) {
 	for _, q := range o.Queues {
 		names = append(names, q.Consumer)
@@ -184,9 +177,14 @@ func consumersOf(o ops.Overview) (names []string) {
 	return slices.Compact(names)
 }
 
-// known is an error unless the database knows the consumer: a name that is mistyped would be paused, too. It ends with
-// what else there is to do.
-func known(ctx context.Context, session *ops.Session, name, otherwise string) error {
+func consumerNames(ctx context.Context, session *ops.Session) ([]string, error) {
+	o, err := session.Overview(ctx)
+	return consumersOf(o), err
+}
+
+// checkKnown returns an error if the consumer is unknown, since a mistyped name could be paused, too. The error ends in a similar
+// name, or in the advice otherwise.
+func checkKnown(ctx context.Context, session *ops.Session, name, otherwise string) error {
 	o, err := session.Overview(ctx)
 	if err != nil {
 		return err
@@ -199,36 +197,25 @@ func known(ctx context.Context, session *ops.Session, name, otherwise string) er
 		return nil
 	}
 	says := otherwise
-	if near := guess(name, names); near != "" {
+	if near := similar(name, names); near != "" {
 		says = fmt.Sprintf("did you mean %q?", near)
 	}
 	return fmt.Errorf("consumer %q: %w: %s", name, errNotFound, says)
 }
 
-// completeConsumers completes names of consumers. It is silent about errors.
-func (a *app) completeConsumers(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// checkSpelling returns a usage error if nothing was found and the consumer is unknown, but its name is close to another's.
+func checkSpelling(ctx context.Context, session *ops.Session, consumer string, found int) error {
+	if consumer == "" || found > 0 {
+		return nil
 	}
-	return a.completions(func(ctx context.Context, session *ops.Session) ([]string, error) {
-		o, err := session.Overview(ctx)
-		return consumersOf(o), err
-	})
-}
-
-// completions are what the database knows within a second. A name that a shell would not show as it is
-// stays out.
-func (a *app) completions(find func(context.Context, *ops.Session) ([]string, error)) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(a.ctx, completionTime)
-	defer cancel()
-	a.ctx = ctx
-	session, err := a.session()
+	o, err := session.Overview(ctx)
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return nil // the caller reports that nothing was found
 	}
-	names, err := find(ctx, session)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+	names := consumersOf(o)
+	name := nearest(consumer, names)
+	if !slices.Contains(names, consumer) && near(consumer, name) {
+		return usage(fmt.Errorf("--consumer %q: it is not known: did you mean %q?", consumer, name))
 	}
-	return slices.DeleteFunc(names, func(name string) bool { return name == "" || show.Text(name) != name }), cobra.ShellCompDirectiveNoFileComp
+	return nil
 }

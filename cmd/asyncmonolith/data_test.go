@@ -3,9 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -130,8 +133,9 @@ func TestNamesThatAreMistyped(t *testing.T) {
 func TestTextsThatReadZero(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	a := &app{terminal: terminal{out: &out}}
-	if err := a.fields("key", "0", "payload", "false", "rate", 0, "parks", false, "note", ""); err != nil || out.String() != "key      0\npayload  false\n" {
+	o := &output{terminal: terminal{out: &out}}
+	err := o.fields("key", "0", "payload", "false", "rate", 0, "parks", false, "note", "")
+	if err != nil || out.String() != "key      0\npayload  false\n" {
 		t.Errorf("got %q and error %v, want the texts", out.String(), err)
 	}
 	for want, target := range map[string]ops.Target{
@@ -166,6 +170,34 @@ func TestFindSaysThatThereIsMore(t *testing.T) {
 		got := called(t, dsn, "messages", "find", "--header", "tenant=acme", "--limit", limit)
 		if got.code != exitDone || strings.Contains(got.err, "There may be more") != more {
 			t.Errorf("--limit %s: got %+v, want that there is more: %t", limit, got, more)
+		}
+	}
+}
+
+// TestNoUndoWindow: with --undo-window 0 an operation starts at once.
+func TestNoUndoWindow(t *testing.T) {
+	t.Parallel()
+	dsn := stocked(t)
+	db, err := connect.Open(t.Context(), connect.Secret(dsn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	const columns = "name, version, shard, shards, filter, position, status, next_at, moved_at"
+	if _, err := db.Exec("INSERT INTO event_subscriptions (" + columns + ") VALUES ('totals', 1, 0, 1, '', 0, 'running', 0, 0)"); err != nil {
+		t.Fatal(err)
+	}
+	for window, least := range map[string]time.Duration{"0": 0, "1h": time.Hour} {
+		for _, args := range [][]string{{"messages", "run-now", "--all"}, {"projections", "rebuild", "totals"}} {
+			got := called(t, dsn, append(args, "--undo-window", window, "--yes", "--reason", "why", "--json")...)
+			var o ops.Operation
+			if err := json.Unmarshal([]byte(got.out), &o); err != nil {
+				t.Fatalf("%v: got %+v, %v", args, got, err)
+			}
+			if waits := o.StartsAt.Sub(o.CreatedAt); waits < least || waits > least+5*time.Second {
+				t.Errorf("%v: --undo-window %s: it starts after %s", args, window, waits)
+			}
+			called(t, dsn, "operations", "stop", fmt.Sprint(o.ID))
 		}
 	}
 }

@@ -27,8 +27,9 @@ func someFindings() []ops.Finding {
 func TestDoctorForPeople(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	a := &app{terminal: terminal{out: &out}}
-	if err := a.showFindings(someFindings(), true); !errors.Is(err, errCheckFailed) || exitOf(err) != exitCheckFailed || !strings.Contains(err.Error(), "2 critical findings") {
+	o := &output{terminal: terminal{out: &out}}
+	err := findings(someFindings()).write(o, true)
+	if !errors.Is(err, errCheckFailed) || exitOf(err) != exitCheckFailed || !strings.Contains(err.Error(), "2 critical findings") {
 		t.Errorf("got error %v, want a failed check of 2 critical findings", err)
 	}
 	want := `2 critical
@@ -57,8 +58,8 @@ clock  It agrees.
 func TestDoctorForPrograms(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	a := &app{terminal: terminal{out: &out}, json: true}
-	if err := a.showFindings(someFindings()[2:], true); err != nil {
+	o := &output{terminal: terminal{out: &out}, json: true}
+	if err := findings(someFindings()[2:]).write(o, true); err != nil {
 		t.Errorf("got error %v, want none", err)
 	}
 	want := `{"v":1,"check":"pauses","severity":"warning","subject":"mail","text":"It has been paused for 2 days.","remedy":"Resume it."}

@@ -3,35 +3,23 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/connect"
-	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// complain says in one sentence what went wrong. It shows no secret.
-func (a *app) complain(err error) {
-	a.note("asyncmonolith: %s", a.sentence(err))
-}
-
-// note says something beside what the command writes. It shows no secret, and nothing that a terminal
-// would take for a command.
-func (a *app) note(format string, args ...any) {
-	fmt.Fprintln(a.err, show.Text(a.secret.Scrub(fmt.Sprintf(format, args...))))
-}
-
-func (a *app) sentence(err error) string {
+// sentence is an error as users read it.
+func (a *app) sentence(ctx context.Context, err error) string {
 	trouble := connect.Trouble(err)
 	switch {
-	case a.ctx.Err() != nil && errors.Is(err, context.Canceled):
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return "interrupted"
 	case errors.Is(err, outbox.ErrSchemaOutdated), connect.NoTables(err):
-		return a.schemaSentence()
+		return a.schemaSentence(ctx)
 	case errors.Is(err, errors.ErrUnsupported):
 		return "there is no event log on MariaDB, and so there are no projections: PostgreSQL and SQLite have it"
 	case errors.Is(err, ops.ErrNoMatch):
@@ -43,7 +31,7 @@ func (a *app) sentence(err error) string {
 	}
 }
 
-// withoutPackage is the text of an error of the library as people read it.
+// withoutPackage cuts the name of a package of ours off an error text.
 func withoutPackage(text string) string {
 	for _, name := range []string{"ops: ", "outbox: ", "admin: ", "poison: ", "schedule: ", "projection: "} {
 		text = strings.TrimPrefix(text, name)
@@ -51,12 +39,13 @@ func withoutPackage(text string) string {
 	return text
 }
 
-// schemaSentence says what to do about tables that are missing or old.
-func (a *app) schemaSentence() string {
-	const old = "the library's tables are missing here, or older than this version needs: asyncmonolith migrate makes them, or brings them up to date"
-	ctx, cancel := context.WithTimeout(a.ctx, time.Second)
+// schemaSentence says what to do about missing or outdated tables.
+func (a *app) schemaSentence(ctx context.Context) string {
+	const old = "the library's tables are missing here, or older than this version needs: " +
+		"asyncmonolith migrate makes them, or brings them up to date"
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	session, err := a.session()
+	session, err := a.session(ctx)
 	if err != nil {
 		return old
 	}
@@ -66,7 +55,7 @@ func (a *app) schemaSentence() string {
 	}
 	var others []string
 	for _, t := range found {
-		if t == a.tables() {
+		if t == a.tables {
 			return "the library's tables are older than this version needs: asyncmonolith migrate brings them up to date"
 		}
 		others = append(others, flagsOf(t))
@@ -77,7 +66,7 @@ func (a *app) schemaSentence() string {
 	return "there are no tables of the library under this schema and prefix; there are with " + strings.Join(others, "; with ")
 }
 
-// flagsOf are the flags that name tables.
+// flagsOf returns the flags that name the tables.
 func flagsOf(t bus.Tables) string {
 	var flags []string
 	if t.Schema != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// What the command exits with. They are part of its interface.
+// The exit codes are part of the program's interface.
 const (
 	exitDone         = 0
 	exitError        = 1
@@ -32,15 +32,16 @@ var (
 	errCheckFailed  = errors.New("the check has failed")
 )
 
-// exitOf is the code for an error.
 func exitOf(err error) int {
 	for _, known := range []struct {
 		err  error
 		code int
 	}{
-		{nil, exitDone}, {errUsage, exitUsage}, {connect.ErrDSN, exitUsage}, {errNotConfirmed, exitNotConfirmed}, {errNotFound, exitNotFound}, {errPartly, exitPartly}, {errCheckFailed, exitCheckFailed},
-		{outbox.ErrSchemaOutdated, exitSchema}, {admin.ErrNotFound, exitNotFound}, {admin.ErrNotOpen, exitNotFound}, {admin.ErrNotPaused, exitNotFound}, {poison.ErrNotFound, exitNotFound}, {schedule.ErrNotFound, exitNotFound},
-		{ops.ErrNotFound, exitNotFound}, {ops.ErrNoMatch, exitNotFound}, {bus.ErrInvalidOption, exitUsage}, {bus.ErrInvalidText, exitUsage},
+		{nil, exitDone}, {errUsage, exitUsage}, {connect.ErrDSN, exitUsage}, {errNotConfirmed, exitNotConfirmed},
+		{errNotFound, exitNotFound}, {errPartly, exitPartly}, {errCheckFailed, exitCheckFailed}, {outbox.ErrSchemaOutdated, exitSchema},
+		{admin.ErrNotFound, exitNotFound}, {admin.ErrNotOpen, exitNotFound}, {admin.ErrNotPaused, exitNotFound},
+		{poison.ErrNotFound, exitNotFound}, {schedule.ErrNotFound, exitNotFound}, {ops.ErrNotFound, exitNotFound},
+		{ops.ErrNoMatch, exitNotFound}, {bus.ErrInvalidOption, exitUsage}, {bus.ErrInvalidText, exitUsage},
 	} {
 		if known.err == nil && err == nil || known.err != nil && errors.Is(err, known.err) {
 			return known.code

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -8,58 +9,54 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-func (a *app) explainCommand() *cobra.Command {
+type explainCommand struct{ app *app }
+
+func (e *explainCommand) command() *cobra.Command {
 	return &cobra.Command{
-		Use: "explain ID...", Short: "Say why messages do not run", Args: takes(atLeastOne("message", "messages list")),
+		Use: "explain ID...", Short: "Say why messages do not run", Args: checkArgs(atLeastOne("message", "messages list")),
 		Long: `Say why messages do not run, or have not yet: as far as the database knows, which knows the live processes and
 what they take. Ids are those of pending and of poisoned messages.`,
 		Example: "  asyncmonolith explain 4711",
-		RunE: func(c *cobra.Command, args []string) error {
-			named, err := ids(args)
-			if err != nil {
-				return err
-			}
-			session, err := a.session()
-			if err != nil {
-				return err
-			}
-			missing := 0
-			for _, id := range named {
-				e, err := session.Messages().Explain(c.Context(), id)
-				switch {
-				case errors.Is(err, admin.ErrNotFound):
-					missing++
-					a.note("message %d: there is none with that id, neither pending nor poisoned", id)
-					continue
-				case err != nil:
-					return err
-				case a.json:
-					err = a.line(e)
-				default:
-					err = a.explanation(e)
-				}
-				if err != nil {
-					return err
-				}
-			}
-			switch {
-			case missing == len(named):
-				return fmt.Errorf("%w: none of these ids", errNotFound)
-			case missing > 0:
-				return errPartly
-			default:
-				return nil
-			}
-		},
+		RunE:    e.app.onIDs(e.run),
 	}
 }
 
-// explanation writes why a message does not run.
-func (a *app) explanation(e admin.Explanation) error {
-	if err := a.say("%d  %s (%s): %s", e.Message.ID, e.Message.Consumer, e.Message.PayloadType, e.Reason); err != nil {
+func (e *explainCommand) run(ctx context.Context, session *ops.Session, ids []int64) error {
+	missing := 0
+	for _, id := range ids {
+		found, err := session.Explain(ctx, id)
+		if errors.Is(err, admin.ErrNotFound) {
+			missing++
+			e.app.note("message %d: there is none with that id, neither pending nor poisoned", id)
+			continue
+		}
+		if err == nil {
+			err = e.write(found)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	switch {
+	case missing == len(ids):
+		return fmt.Errorf("%w: none of these ids", errNotFound)
+	case missing > 0:
+		return errPartly
+	default:
+		return nil
+	}
+}
+
+func (e *explainCommand) write(found admin.Explanation) error {
+	if e.app.json {
+		return e.app.line(found)
+	}
+	m := found.Message
+	if err := e.app.say("%d  %s (%s): %s", m.ID, m.Consumer, m.PayloadType, found.Reason); err != nil {
 		return err
 	}
-	return a.lines(show.Wrap(show.Text(e.Text), a.width, "  ", 0))
+	return e.app.lines(show.Wrap(show.Text(found.Text), e.app.width, "  ", 0))
 }

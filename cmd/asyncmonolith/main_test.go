@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -166,7 +165,7 @@ func TestPasswordsOfArgumentsAreRefused(t *testing.T) {
 // TestEveryCommandHelps: short and long, with an example, and flags that say what they are.
 func TestEveryCommandHelps(t *testing.T) {
 	t.Parallel()
-	a := &app{ctx: context.Background()}
+	a := &app{output: &output{}}
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {
 		if c.Short == "" || c.Long == "" || c.Example == "" {

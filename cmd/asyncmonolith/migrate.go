@@ -5,42 +5,48 @@ import (
 	"io/fs"
 
 	"github.com/spf13/cobra"
+	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-func (a *app) migrateCommand() *cobra.Command {
-	sql := false
+type migrateCommand struct {
+	app *app
+	sql bool
+}
+
+func (m *migrateCommand) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "migrate", Short: "Create the library's tables, or bring them up to date", Args: takes(nothing),
+		Use: "migrate", Short: "Create the library's tables, or bring them up to date", Args: checkArgs(noArgs),
 		Long: `Create the library's tables, or bring them up to date. Migrations only add, so that what runs already works on,
 and to migrate again changes nothing. With --sql the statements are written and nothing is changed: for other
 tools, in the order in which they are to be run.`,
 		Example: "  asyncmonolith migrate\n  asyncmonolith migrate --prefix shop_ --sql > shop.sql",
-		RunE: func(c *cobra.Command, _ []string) error {
-			a.creates = !sql
-			if _, err := a.session(); err != nil { // which also tells of tables that this database cannot have
-				return err
-			}
-			if sql {
-				return a.writeSQL()
-			}
-			if err := outbox.Migrate(c.Context(), a.db, a.tables()); err != nil {
-				return err
-			}
-			if a.json {
-				return a.line(map[string]bool{"migrated": true})
-			}
-			return a.say("The tables are up to date.")
-		},
+		RunE:    m.run,
 	}
-	c.Flags().BoolVar(&sql, "sql", false, "write the statements, and change nothing")
+	c.Flags().BoolVar(&m.sql, "sql", false, "write the statements, and change nothing")
 	return c
 }
 
-// writeSQL writes the files of all migrations.
-func (a *app) writeSQL() error {
-	files, err := outbox.Migrations(a.db, a.tables())
+func (m *migrateCommand) run(c *cobra.Command, _ []string) error {
+	db, err := m.app.open(c.Context(), !m.sql)
+	if err != nil {
+		return err
+	}
+	if _, err := m.app.session(c.Context()); err != nil { // it checks that the database can have such tables
+		return err
+	}
+	if m.sql {
+		return m.writeSQL(db)
+	}
+	if err := outbox.Migrate(c.Context(), db, m.app.tables); err != nil {
+		return err
+	}
+	return m.app.result(map[string]bool{"migrated": true}, "The tables are up to date.", nil)
+}
+
+func (m *migrateCommand) writeSQL(db *bun.DB) error {
+	files, err := outbox.Migrations(db, m.app.tables)
 	if err != nil {
 		return usage(err)
 	}
@@ -52,10 +58,10 @@ func (a *app) writeSQL() error {
 		if err != nil {
 			return err
 		}
-		if a.json {
-			return a.line(map[string]string{"file": path, "sql": string(text)})
+		if m.app.json {
+			return m.app.line(map[string]string{"file": path, "sql": string(text)})
 		}
-		_, err = fmt.Fprintf(a.out, "-- %s\n%s\n", path, text)
+		_, err = fmt.Fprintf(m.app.out, "-- %s\n%s\n", path, text)
 		return err
 	})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,8 +14,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-func (a *app) poisonedCommand() *cobra.Command {
-	root := &cobra.Command{
+func poisonedGroup(a *app) *cobra.Command {
+	return asGroup(&cobra.Command{
 		Use:   "poisoned",
 		Short: "List poisoned messages, by what failed",
 		Long: `List messages that have failed for good: in groups of those that failed in the same way, one by one, or all of
@@ -22,52 +23,53 @@ them as JSON. asyncmonolith requeue and asyncmonolith discard change them.`,
 		Example: `  asyncmonolith poisoned groups --show-payloads
   asyncmonolith poisoned list --consumer mail --fingerprint 1f00ba5e1f00ba5e1
   asyncmonolith poisoned get 17 --show-payloads`,
-	}
-	root.AddCommand(a.groupsCommand(), a.listPoisonedCommand(), a.getPoisonedCommand(), a.exportCommand())
-	return asGroup(root)
+	},
+		(&poisonedGroups{app: a}).command(), (&poisonedList{app: a}).command(), (&poisonedGet{app: a}).command(),
+		(&poisonedExport{app: a}).command())
 }
 
-func (a *app) groupsCommand() *cobra.Command {
-	consumer := ""
+type poisonedGroups struct {
+	app      *app
+	consumer string
+	content  contentFlag
+}
+
+func (g *poisonedGroups) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "groups", Short: "Count poisoned messages by what failed", Args: takes(nothing),
+		Use: "groups", Short: "Count poisoned messages by what failed", Args: checkArgs(noArgs),
 		Long: `Count poisoned messages by consumer and by what failed, those first that failed last: since when, and which
 version of the program met it first. With --show-payloads there is the text of the last error.`,
 		Example: "  asyncmonolith poisoned groups --consumer mail --show-payloads",
-		RunE: func(c *cobra.Command, _ []string) error {
-			session, err := a.session()
-			if err != nil {
-				return err
-			}
-			groups, more, err := session.Poisoned().Groups(c.Context(), consumer)
-			if err != nil {
-				return err
-			}
-			if len(groups) == 0 {
-				if err := a.mistyped(c.Context(), session, consumer); err != nil {
-					return err
-				}
-			}
-			if err := poisonGroups().write(a, groups, nil); err != nil {
-				return err
-			}
-			a.withheld(slices.ContainsFunc(groups, func(g poison.Group) bool { return g.Failure != nil }))
-			if !more {
-				return nil
-			}
-			a.note("There are more groups than are listed.")
-			return nil
-		},
+		RunE:    g.app.onSession(g.run, g.content.config),
 	}
-	c.Flags().StringVar(&consumer, "consumer", "", "those of a consumer")
-	_ = c.RegisterFlagCompletionFunc("consumer", a.consumerFlag)
-	a.contentFlag(c)
-	return c
+	c.Flags().StringVar(&g.consumer, "consumer", "", "those of a consumer")
+	_ = c.RegisterFlagCompletionFunc("consumer", g.app.completeFlag(consumerNames))
+	return g.content.add(c)
+}
+
+func (g *poisonedGroups) run(ctx context.Context, session *ops.Session, _ []string) error {
+	groups, more, err := session.PoisonGroups(ctx, g.consumer)
+	if err != nil {
+		return err
+	}
+	if err := checkSpelling(ctx, session, g.consumer, len(groups)); err != nil {
+		return err
+	}
+	if err := poisonGroups().write(g.app.output, groups, nil); err != nil {
+		return err
+	}
+	g.content.withheld(g.app.output, slices.ContainsFunc(groups, func(g poison.Group) bool { return g.Failure != nil }))
+	if more {
+		g.app.note("There are more groups than are listed.")
+	}
+	return nil
 }
 
 func poisonGroups() list[poison.Group] {
 	return list[poison.Group]{
-		columns: []show.Column{{Title: "CONSUMER"}, {Title: "FINGERPRINT"}, {Title: "MESSAGES", Kind: show.Number}, {Title: "FIRST", Kind: show.Whole, Gives: 3}, {Title: "LAST", Kind: show.Whole, Gives: 1}, {Title: "SINCE", Gives: 4}, {Title: "ERROR TYPE", Gives: 2}},
+		columns: []show.Column{{Title: "CONSUMER"}, {Title: "FINGERPRINT"}, {Title: "MESSAGES", Kind: show.Number},
+			{Title: "FIRST", Kind: show.Whole, Gives: 3}, {Title: "LAST", Kind: show.Whole, Gives: 1},
+			{Title: "SINCE", Gives: 4}, {Title: "ERROR TYPE", Gives: 2}},
 		row: func(g poison.Group) []any {
 			f := failureOf(g)
 			return []any{g.Consumer, g.Fingerprint, count(int64(g.Messages)), g.FirstAt, g.LastAt, f.FirstVersion, f.ErrorType}
@@ -77,7 +79,7 @@ func poisonGroups() list[poison.Group] {
 	}
 }
 
-// failureOf is what is known of how a group failed.
+// failureOf returns the failure group, or an empty one.
 func failureOf(g poison.Group) admin.FailureGroup {
 	if g.Failure == nil {
 		return admin.FailureGroup{}
@@ -85,13 +87,16 @@ func failureOf(g poison.Group) admin.FailureGroup {
 	return *g.Failure
 }
 
-// poisonedRows is how poisoned messages are listed.
+// poisonedRows lists poisoned messages.
 func poisonedRows() list[poison.Message] {
 	return list[poison.Message]{
-		columns: []show.Column{{Title: "ID", Kind: show.Number}, {Title: "CONSUMER"}, {Title: "PAYLOAD TYPE", Gives: 3}, {Title: "FINGERPRINT"}, {Title: "POISONED", Kind: show.Whole}, {Title: "CREATED", Kind: show.Whole, Gives: 1},
-			{Title: "ATTEMPTS", Kind: show.Number, Gives: 4}, {Title: "CRASHES", Kind: show.Number, Gives: 6}, {Title: "KEY", Gives: 5}, {Title: "INSERT ID", Gives: 2}},
+		columns: []show.Column{{Title: "ID", Kind: show.Number}, {Title: "CONSUMER"}, {Title: "PAYLOAD TYPE", Gives: 3},
+			{Title: "FINGERPRINT"}, {Title: "POISONED", Kind: show.Whole}, {Title: "CREATED", Kind: show.Whole, Gives: 1},
+			{Title: "ATTEMPTS", Kind: show.Number, Gives: 4}, {Title: "CRASHES", Kind: show.Number, Gives: 6},
+			{Title: "KEY", Gives: 5}, {Title: "INSERT ID", Gives: 2}},
 		row: func(m poison.Message) []any {
-			return []any{m.ID, m.Consumer, m.PayloadType, m.Fingerprint, m.PoisonedAt, m.CreatedAt, count(int64(m.Attempts)), count(int64(m.Crashes)), m.OrderingKey, m.InsertID}
+			return []any{m.ID, m.Consumer, m.PayloadType, m.Fingerprint, m.PoisonedAt, m.CreatedAt,
+				count(int64(m.Attempts)), count(int64(m.Crashes)), m.OrderingKey, m.InsertID}
 		},
 		below: func(m poison.Message) []string {
 			if m.Reason == "" {
@@ -103,103 +108,105 @@ func poisonedRows() list[poison.Message] {
 	}
 }
 
-func (a *app) listPoisonedCommand() *cobra.Command {
-	var filter poisonFilter
-	var page admin.Page
+type poisonedList struct {
+	app     *app
+	filter  poisonFilter
+	page    pageFlags
+	content contentFlag
+}
+
+func (l *poisonedList) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "list", Short: "List poisoned messages, the newest first", Args: takes(nothing),
+		Use: "list", Short: "List poisoned messages, the newest first", Args: checkArgs(noArgs),
 		Long: `List poisoned messages, the newest first. With --show-payloads there is the reason, which may quote the error;
 its whole text is in "poisoned get" and "poisoned groups".
 --error looks into every message that the other flags select: give --consumer, too, where there are many.`,
 		Example: `  asyncmonolith poisoned list --consumer mail --poisoned-after "2026-01-02 15:00:00"`,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkPage(page); err != nil {
-				return err
-			}
-			session, err := a.session()
-			if err != nil {
-				return err
-			}
-			f, _ := filter.get()
-			found, next, err := session.Poisoned().List(c.Context(), f, page)
-			if err != nil {
-				return err
-			}
-			if len(found) == 0 {
-				if err := a.mistyped(c.Context(), session, f.Consumer); err != nil {
-					return err
-				}
-			}
-			return poisonedRows().write(a, found, next)
-		},
+		RunE:    l.app.onSession(l.run, l.content.config, l.filter.config),
 	}
-	filter.flags(a, c)
-	pageFlags(c, &page)
-	a.contentFlag(c)
-	return c
+	l.filter.add(l.app, c)
+	l.page.add(c)
+	return l.content.add(c)
 }
 
-func (a *app) getPoisonedCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use: "get ID", Short: "Show one poisoned message", Args: takes(one("message", "poisoned list")),
-		Long:    "Show one poisoned message. Its payload, up to 64 KiB of it, its headers, its reason and the texts of its errors are shown with --show-payloads.",
+func (l *poisonedList) run(ctx context.Context, session *ops.Session, _ []string) error {
+	filter := l.filter.get()
+	found, next, err := session.PoisonedMessages(ctx, filter, l.page.Page)
+	if err != nil {
+		return err
+	}
+	if err := checkSpelling(ctx, session, filter.Consumer, len(found)); err != nil {
+		return err
+	}
+	return poisonedRows().write(l.app.output, found, next)
+}
+
+type poisonedGet struct {
+	app     *app
+	content contentFlag
+}
+
+func (g *poisonedGet) command() *cobra.Command {
+	return g.content.add(&cobra.Command{
+		Use: "get ID", Short: "Show one poisoned message", Args: checkArgs(exactlyOne("message", "poisoned list")),
+		Long: "Show one poisoned message. Its payload, up to 64 KiB of it, its headers, its reason and the texts of its errors " +
+			"are shown with --show-payloads.",
 		Example: "  asyncmonolith poisoned get 17 --show-payloads",
-		RunE: func(c *cobra.Command, args []string) error {
-			named, err := ids(args)
-			if err != nil {
-				return err
-			}
-			session, err := a.session()
-			if err != nil {
-				return err
-			}
-			m, err := session.Poisoned().Get(c.Context(), named[0])
-			if err != nil {
-				return err
-			}
-			if a.json {
-				return a.line(m)
-			}
-			pairs := []any{"id", m.ID, "message id", m.MessageID, "consumer", m.Consumer, "payload type", m.PayloadType, "fingerprint", m.Fingerprint, "reason", m.Reason, "poisoned", m.PoisonedAt,
-				"created", m.CreatedAt, "attempts", m.Attempts, "crashes", m.Crashes, "insert id", m.InsertID, "key", m.OrderingKey, "payload bytes", m.PayloadBytes}
-			a.withheld(len(m.Errors) > 0)
-			return a.fields(append(pairs, contents(m.Headers, m.Payload, m.Errors)...)...)
-		},
-	}
-	a.contentFlag(c)
-	return c
+		RunE:    g.app.onIDs(g.run, g.content.config),
+	})
 }
 
-func (a *app) exportCommand() *cobra.Command {
-	var filter poisonFilter
+func (g *poisonedGet) run(ctx context.Context, session *ops.Session, ids []int64) error {
+	m, err := session.PoisonedMessage(ctx, ids[0])
+	if err != nil {
+		return err
+	}
+	if g.app.json {
+		return g.app.line(m)
+	}
+	pairs := []any{"id", m.ID, "message id", m.MessageID, "consumer", m.Consumer, "payload type", m.PayloadType,
+		"fingerprint", m.Fingerprint, "reason", m.Reason, "poisoned", m.PoisonedAt, "created", m.CreatedAt,
+		"attempts", m.Attempts, "crashes", m.Crashes, "insert id", m.InsertID, "key", m.OrderingKey, "payload bytes", m.PayloadBytes}
+	g.content.withheld(g.app.output, len(m.Errors) > 0)
+	return g.app.fields(append(pairs, contents(m.Headers, m.Payload, m.Errors)...)...)
+}
+
+type poisonedExport struct {
+	app     *app
+	filter  poisonFilter
+	content contentFlag
+	reason  string
+}
+
+func (e *poisonedExport) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "export --reason TEXT", Short: "Write poisoned messages as JSON, one in each line", Args: takes(nothing),
+		Use: "export --reason TEXT", Short: "Write poisoned messages as JSON, one in each line", Args: checkArgs(noArgs),
 		Long: `Write poisoned messages as JSON, one in each line, in the order of their ids. With --show-payloads each has its
 payload, headers and errors. It changes nothing, but stands in the audit, with the reason.
 asyncmonolith discard --exported FILE deletes what is in the file.`,
 		Example: `  asyncmonolith poisoned export --consumer mail --show-payloads --reason "for the provider" > mail.ndjson`,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if a.reason == "" {
+		PreRunE: func(*cobra.Command, []string) error {
+			if e.reason == "" {
 				return usage(errors.New("--reason is missing: an export stands in the audit"))
 			}
-			session, err := a.session()
-			if err != nil {
-				return err
-			}
-			f, _ := filter.get()
-			n, p := 0, a.progress()
-			_, err = session.Poisoned().Export(c.Context(), a.reason, f, func(m ops.Poisoned) error {
-				n++
-				p.show(fmt.Sprintf("%s written", messages(n)))
-				return a.line(m)
-			})
-			p.end()
-			a.note("%s written.", messages(n))
-			return err
+			return nil
 		},
+		RunE: e.app.onSession(e.run, e.content.config, e.filter.config),
 	}
-	filter.flags(a, c)
-	a.contentFlag(c)
-	c.Flags().StringVar(&a.reason, "reason", "", "why, for the audit")
+	e.filter.add(e.app, c)
+	e.content.add(c)
+	c.Flags().StringVar(&e.reason, "reason", "", "why, for the audit")
 	return c
+}
+
+func (e *poisonedExport) run(ctx context.Context, session *ops.Session, _ []string) error {
+	n, p := 0, e.app.progress()
+	_, err := session.Export(ctx, e.reason, e.filter.get(), func(m ops.Poisoned) error {
+		n++
+		p.show(fmt.Sprintf("%s written", plural(n, "message")))
+		return e.app.line(m)
+	})
+	p.end()
+	e.app.note("%s written.", plural(n, "message"))
+	return err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,52 +12,59 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-func (a *app) processesCommand() *cobra.Command {
-	within := 24 * time.Hour
+type processesCommand struct {
+	app    *app
+	within time.Duration
+}
+
+func (p *processesCommand) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "processes", Short: "List the processes that work on the tables", Args: takes(nothing),
+		Use: "processes", Short: "List the processes that work on the tables", Args: checkArgs(noArgs),
 		Long: `List the processes that work on the tables, those that are alive first, by host: where they run, which version, and
 how busy they are. One that is lost was not seen lately, and has not said that it stops.`,
 		Example: "  asyncmonolith processes --within 1h",
-		RunE: func(c *cobra.Command, _ []string) error {
-			if within <= 0 {
-				return usage(fmt.Errorf("--within %s: more than 0 is allowed", within))
+		PreRunE: func(*cobra.Command, []string) error {
+			if p.within <= 0 {
+				return usage(fmt.Errorf("--within %s: more than 0 is allowed", p.within))
 			}
-			session, err := a.session()
-			if err != nil {
-				return err
-			}
-			found, err := session.Processes(c.Context(), within)
-			if err != nil {
-				return err
-			}
-			slices.SortStableFunc(found, func(a, b admin.Process) int {
-				return cmp.Or(cmp.Compare(a.Status, b.Status), cmp.Compare(a.Host, b.Host), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Kind, b.Kind))
-			})
-			return processes().write(a, found, nil)
+			return nil
 		},
+		RunE: p.app.onSession(p.run),
 	}
-	c.Flags().DurationVar(&within, "within", within, "those seen within a time; they are kept for 7 days")
+	c.Flags().DurationVar(&p.within, "within", 24*time.Hour, "those seen within a time; they are kept for 7 days")
 	return c
+}
+
+func (p *processesCommand) run(ctx context.Context, session *ops.Session, _ []string) error {
+	found, err := session.Processes(ctx, p.within)
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(found, func(a, b admin.Process) int {
+		return cmp.Or(cmp.Compare(a.Status, b.Status), cmp.Compare(a.Host, b.Host), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Kind, b.Kind))
+	})
+	return processes().write(p.app.output, found, nil)
 }
 
 func processes() list[admin.Process] {
 	return list[admin.Process]{
-		columns: []show.Column{{Title: "STATUS"}, {Title: "KIND"}, {Title: "HOST"}, {Title: "PID", Kind: show.Number}, {Title: "PROGRAM", Gives: 3}, {Title: "VERSION", Gives: 6}, {Title: "SEEN", Kind: show.Whole, Gives: 5}, {Title: "STARTED", Kind: show.Whole, Gives: 2},
-			{Title: "RUNNING", Kind: show.Number, Gives: 7}, {Title: "TAKES", Gives: 1}},
+		columns: []show.Column{{Title: "STATUS"}, {Title: "KIND"}, {Title: "HOST"}, {Title: "PID", Kind: show.Number},
+			{Title: "PROGRAM", Gives: 3}, {Title: "VERSION", Gives: 6}, {Title: "SEEN", Kind: show.Whole, Gives: 5},
+			{Title: "STARTED", Kind: show.Whole, Gives: 2}, {Title: "RUNNING", Kind: show.Number, Gives: 7}, {Title: "TAKES", Gives: 1}},
 		row: func(p admin.Process) []any {
 			return []any{p.Status, p.Kind, p.Host, p.PID, p.Program, p.Version, p.SeenAt, p.StartedAt, runningIn(p), takenBy(p)}
 		},
 		below: func(p admin.Process) []string {
-			return []string{some("stuck in: %s", p.Stuck), some("stopped by a circuit or breaker: %s", p.OpenCircuits)}
+			return []string{formatNames("stuck in: %s", p.Stuck), formatNames("stopped by a circuit or breaker: %s", p.OpenCircuits)}
 		},
 		empty: "No process has told of itself.",
 	}
 }
 
-// runningIn is how many messages run in a process, of how many that may, and how many more it has claimed.
+// runningIn shows running messages, claimed messages that wait for a slot, and the limit.
 func runningIn(p admin.Process) string {
 	switch {
 	case p.Limit == 0:
@@ -68,15 +76,7 @@ func runningIn(p admin.Process) string {
 	}
 }
 
-// some is a part of a text about things, unless there are none.
-func some(format string, things []string) string {
-	if len(things) == 0 {
-		return ""
-	}
-	return fmt.Sprintf(format, strings.Join(things, ", "))
-}
-
-// takenBy are names of what a process works on.
+// takenBy names what a process works on.
 func takenBy(p admin.Process) string {
 	var names []string
 	for _, c := range p.Consumers {

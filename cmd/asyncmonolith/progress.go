@@ -9,27 +9,27 @@ import (
 )
 
 const (
-	progressAfter = time.Second     // of silence before
-	progressEvery = 5 * time.Second // lines are written where they stay
+	progressAfter = time.Second     // before the first line
+	progressEvery = 5 * time.Second // between lines, unless err is a terminal
 	redrawEvery   = 100 * time.Millisecond
 )
 
-// progress says on stderr how far long work is: in one line that changes on a terminal, else in a line
-// now and then.
+// progress shows the progress of long work on stderr: in one line that is redrawn on a terminal, else in a line
+// every 5 s.
 type progress struct {
-	a     *app
+	out   *output
 	began time.Time
 	last  time.Time
 	said  string
-	wide  int // how wide the line on the terminal is
+	wide  int // runes of the line on the terminal
 }
 
-func (a *app) progress() *progress { return &progress{a: a, began: time.Now()} }
+func (o *output) progress() *progress { return &progress{out: o, began: time.Now()} }
 
-// show says how far it is, if it is time to.
+// show writes text unless the last was written just now.
 func (p *progress) show(text string) {
 	every := progressEvery
-	if p.a.errTTY {
+	if p.out.errTTY {
 		every = redrawEvery
 	}
 	if time.Since(p.began) < progressAfter || time.Since(p.last) < every {
@@ -38,26 +38,27 @@ func (p *progress) show(text string) {
 	p.now(text)
 }
 
-// now says how far it is.
+// now writes text.
 func (p *progress) now(text string) {
 	p.last = time.Now()
-	if text = show.Text(text); text == p.said {
+	text = show.Text(text)
+	if text == p.said {
 		return
 	}
 	p.said = text
-	if !p.a.errTTY {
-		_, _ = fmt.Fprintln(p.a.err, text)
+	if !p.out.errTTY {
+		_, _ = fmt.Fprintln(p.out.err, text)
 		return
 	}
 	wide := len([]rune(text))
-	_, _ = fmt.Fprint(p.a.err, "\r"+text+strings.Repeat(" ", max(p.wide-wide, 0)))
+	_, _ = fmt.Fprint(p.out.err, "\r"+text+strings.Repeat(" ", max(p.wide-wide, 0)))
 	p.wide = wide
 }
 
-// end leaves the line.
+// end ends the line on the terminal.
 func (p *progress) end() {
 	if p.wide > 0 {
-		_, _ = fmt.Fprintln(p.a.err)
+		_, _ = fmt.Fprintln(p.out.err)
 		p.wide = 0
 	}
 }

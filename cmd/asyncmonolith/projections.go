@@ -8,14 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-func (a *app) projectionsCommand() *cobra.Command {
-	root := &cobra.Command{
+func projectionsGroup(a *app) *cobra.Command {
+	return asGroup(&cobra.Command{
 		Use:   "projections",
 		Short: "List projections of the event log, and resume or rebuild them",
 		Long: `List projections of the event log and how far they have come, resume those that have halted, show and retry
@@ -23,134 +22,47 @@ events that were parked, rebuild and promote. What takes the application's code 
 process with that code carries out. There is no event log on MariaDB.`,
 		Example: `  asyncmonolith projections list
   asyncmonolith projections resume totals --yes --reason "fixed in 1.4.2"`,
-	}
-	root.AddCommand(a.listProjectionsCommand(), a.parkedCommand(), a.resumeProjectionCommand(),
-		a.projectionCommand(ops.RetryParked, "retry", "Apply the events again that were parked"),
-		a.projectionCommand(ops.Rebuild, "rebuild", "Empty a projection's tables and read the log from the beginning"),
-		a.projectionCommand(ops.Promote, "promote", "Have a version of a projection be the one to read"))
-	return asGroup(root)
+	},
+		(&projectionsList{app: a}).command(), (&parkedEvents{app: a}).command(), (&projectionResume{app: a}).command(),
+		newProjectionOperation(a, ops.RetryParked, "retry").command("Apply the events again that were parked"),
+		newProjectionOperation(a, ops.Rebuild, "rebuild").command("Empty a projection's tables and read the log from the beginning"),
+		newProjectionOperation(a, ops.Promote, "promote").command("Have a version of a projection be the one to read"))
 }
 
-func (a *app) listProjectionsCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use: "list", Short: "List projections, and how far they have come", Args: takes(nothing),
-		Long:    "List the shards of all projections, and how far each has come. With --show-payloads there is the text of the last error.",
+type projectionsList struct {
+	app     *app
+	content contentFlag
+}
+
+func (l *projectionsList) command() *cobra.Command {
+	return l.content.add(&cobra.Command{
+		Use: "list", Short: "List projections, and how far they have come", Args: checkArgs(noArgs),
+		Long: "List the shards of all projections, and how far each has come. " +
+			"With --show-payloads there is the text of the last error.",
 		Example: "  asyncmonolith projections list",
-		RunE: func(c *cobra.Command, _ []string) error {
-			session, err := a.session()
-			if err != nil {
-				return err
-			}
-			found, err := session.Projections().List(c.Context())
-			if err != nil {
-				return err
-			}
-			return list[projection.State]{
-				columns: []show.Column{{Title: "PROJECTION"}, {Title: "VERSION", Kind: show.Number}, {Title: "SHARD", Kind: show.Number}, {Title: "STATUS"}, {Title: "POSITION", Kind: show.Number}, {Title: "BEHIND", Kind: show.Number}, {Title: "ATTEMPTS", Kind: show.Number, Gives: 2}, {Title: "MOVED", Kind: show.Whole, Gives: 1}},
-				row: func(s projection.State) []any {
-					return []any{s.Name, activeVersion(s), shardOf(s), s.Status, s.Position, max(s.Head-s.Position, 0), count(int64(s.Attempts)), s.MovedAt}
-				},
-				below: func(s projection.State) []string { return []string{s.LastError} },
-				empty: "There are no projections.",
-			}.write(a, found, nil)
-		},
-	}
-	a.contentFlag(c)
-	return c
-}
-
-func (a *app) parkedCommand() *cobra.Command {
-	version, most := 0, 0
-	after := int64(0)
-	c := &cobra.Command{
-		Use: "parked PROJECTION", Short: "List events that a projection has parked", Args: takes(one("projection", "projections list")), ValidArgsFunction: a.completeProjections,
-		Long:    "List events that a projection has parked, in the order of their positions. With --show-payloads there is the reason.",
-		Example: "  asyncmonolith projections parked totals --show-payloads",
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := checkPage(admin.Page{Size: most}); err != nil {
-				return err
-			}
-			session, err := a.session()
-			if err != nil {
-				return err
-			}
-			v, err := versionOf(c.Context(), session, args[0], version)
-			if err != nil {
-				return err
-			}
-			found, err := session.Projections().Parked(c.Context(), args[0], v, after, most)
-			if err != nil {
-				return err
-			}
-			return list[projection.Parked]{
-				columns: []show.Column{{Title: "POSITION", Kind: show.Number}, {Title: "PARKED", Kind: show.Whole}, {Title: "STREAM"}},
-				row:     func(p projection.Parked) []any { return []any{p.Position, p.ParkedAt, p.Stream} },
-				below:   func(p projection.Parked) []string { return []string{p.Reason} },
-				empty:   "No event is parked.",
-			}.write(a, found, nil)
-		},
-	}
-	versionFlag(c, &version)
-	c.Flags().Int64Var(&after, "after", 0, "only those behind a position")
-	c.Flags().IntVar(&most, "limit", 50, "most rows, up to 1000")
-	a.contentFlag(c)
-	return c
-}
-
-func (a *app) resumeProjectionCommand() *cobra.Command {
-	version := 0
-	c := a.changing(&cobra.Command{
-		Use: "resume PROJECTION", Short: "Have the halted shards of a projection try again", Args: takes(one("projection", "projections list")), ValidArgsFunction: a.completeProjections,
-		Long:    "Have the halted shards of a version of a projection try again, from where they are.",
-		Example: `  asyncmonolith projections resume totals --yes --reason "fixed in 1.4.2"`,
-		RunE: func(c *cobra.Command, args []string) error {
-			session, err := a.session()
-			if err != nil {
-				return err
-			}
-			v, err := versionOf(c.Context(), session, args[0], version)
-			if err != nil {
-				return err
-			}
-			return a.change(session, fmt.Sprintf("resume projection %q, version %d", args[0], v), func(s *ops.Session) error {
-				_, err := s.Projections().Resume(c.Context(), a.reason, args[0], v)
-				return err
-			}, map[string]any{"resumed": args[0], "version": v}, fmt.Sprintf("Projection %q, version %d, goes on.", args[0], v))
-		},
+		RunE:    l.app.onSession(l.run, l.content.config),
 	})
-	versionFlag(c, &version)
-	return c
 }
 
-// projectionCommand is an operation on a projection, for a process with its code.
-func (a *app) projectionCommand(action ops.Action, name, short string) *cobra.Command {
-	version := 0
-	b := &bulk{app: a, action: action, done: name}
-	c := &cobra.Command{
-		Use: name + " PROJECTION", Short: short, Args: takes(one("projection", "projections list")), ValidArgsFunction: a.completeProjections,
-		Long:    short + ". It is an operation, which a process with the application's code carries out.",
-		Example: fmt.Sprintf("  asyncmonolith projections %s totals --yes --reason \"as agreed\"", name),
-		RunE: func(c *cobra.Command, args []string) error {
-			session, err := a.session()
-			if err != nil {
-				return err
-			}
-			v, err := versionOf(c.Context(), session, args[0], version)
-			if err != nil {
-				return err
-			}
-			if err := a.unconfirmed(); err != nil {
-				return a.change(session, fmt.Sprintf("%s projection %q, version %d", action, args[0], v), nil, nil, "")
-			}
-			return b.matching(c.Context(), ops.Target{Projection: args[0], Version: v})
-		},
+func (l *projectionsList) run(ctx context.Context, session *ops.Session, _ []string) error {
+	found, err := session.Projections(ctx)
+	if err != nil {
+		return err
 	}
-	versionFlag(c, &version)
-	b.operationFlags(c, "show how far it is, until it is over")
-	return a.changing(c)
+	return list[projection.State]{
+		columns: []show.Column{{Title: "PROJECTION"}, {Title: "VERSION", Kind: show.Number}, {Title: "SHARD", Kind: show.Number},
+			{Title: "STATUS"}, {Title: "POSITION", Kind: show.Number}, {Title: "BEHIND", Kind: show.Number},
+			{Title: "ATTEMPTS", Kind: show.Number, Gives: 2}, {Title: "MOVED", Kind: show.Whole, Gives: 1}},
+		row: func(s projection.State) []any {
+			return []any{s.Name, activeVersion(s), shardOf(s), s.Status, s.Position, max(s.Head-s.Position, 0),
+				count(int64(s.Attempts)), s.MovedAt}
+		},
+		below: func(s projection.State) []string { return []string{s.LastError} },
+		empty: "There are no projections.",
+	}.write(l.app.output, found, nil)
 }
 
-// shardOf is the number of a shard, where there are several.
+// shardOf shows the number of a shard, or "" if there is only one.
 func shardOf(s projection.State) string {
 	if s.Shards == 1 {
 		return ""
@@ -158,7 +70,7 @@ func shardOf(s projection.State) string {
 	return fmt.Sprintf("%d/%d", s.Shard, s.Shards)
 }
 
-// activeVersion is the version of a shard, and whether it is one that is not read yet, or not any more.
+// activeVersion shows the version, and whether it is inactive.
 func activeVersion(s projection.State) string {
 	if s.Active {
 		return strconv.Itoa(s.Version)
@@ -166,20 +78,125 @@ func activeVersion(s projection.State) string {
 	return strconv.Itoa(s.Version) + " (inactive)"
 }
 
-func versionFlag(c *cobra.Command, version *int) {
-	c.Flags().IntVar(version, "version", 0, "of which version, where there are several")
+type parkedEvents struct {
+	app     *app
+	version versionFlag
+	page    pageFlags
+	after   int64
+	content contentFlag
 }
 
-// versionOf is the version that is meant of a projection.
-func versionOf(ctx context.Context, session *ops.Session, name string, version int) (int, error) {
-	states, err := session.Projections().List(ctx)
+func (p *parkedEvents) command() *cobra.Command {
+	c := p.version.command(p.app, &cobra.Command{
+		Use: "parked PROJECTION", Short: "List events that a projection has parked",
+		Long: "List events that a projection has parked, in the order of their positions. " +
+			"With --show-payloads there is the reason.",
+		Example: "  asyncmonolith projections parked totals --show-payloads",
+	}, p.run, p.content.config)
+	c.Flags().Int64Var(&p.after, "after", 0, "only those behind a position")
+	p.page.addLimit(c)
+	return p.content.add(c)
+}
+
+func (p *parkedEvents) run(ctx context.Context, session *ops.Session, name string, version int) error {
+	found, err := session.ParkedEvents(ctx, name, version, p.after, p.page.Size)
+	if err != nil {
+		return err
+	}
+	return list[projection.Parked]{
+		columns: []show.Column{{Title: "POSITION", Kind: show.Number}, {Title: "PARKED", Kind: show.Whole}, {Title: "STREAM"}},
+		row:     func(p projection.Parked) []any { return []any{p.Position, p.ParkedAt, p.Stream} },
+		below:   func(p projection.Parked) []string { return []string{p.Reason} },
+		empty:   "No event is parked.",
+	}.write(p.app.output, found, nil)
+}
+
+type projectionResume struct {
+	app *app
+	confirmation
+	version versionFlag
+}
+
+func (r *projectionResume) command() *cobra.Command {
+	return r.confirmed(r.version.command(r.app, &cobra.Command{
+		Use: "resume PROJECTION", Short: "Have the halted shards of a projection try again",
+		Long:    "Have the halted shards of a version of a projection try again, from where they are.",
+		Example: `  asyncmonolith projections resume totals --yes --reason "fixed in 1.4.2"`,
+	}, r.run))
+}
+
+func (r *projectionResume) run(ctx context.Context, session *ops.Session, name string, version int) error {
+	do := func() error {
+		_, err := session.ResumeProjection(ctx, r.reason, name, version)
+		return err
+	}
+	return r.change(r.app.output, fmt.Sprintf("resume projection %q, version %d", name, version), do,
+		map[string]any{"resumed": name, "version": version}, fmt.Sprintf("Projection %q, version %d, goes on.", name, version))
+}
+
+// projectionOperation is a command that starts an operation on a projection. A process with the projection's code runs it.
+type projectionOperation struct {
+	operationStart
+	version versionFlag
+}
+
+func newProjectionOperation(a *app, action ops.Action, name string) *projectionOperation {
+	return &projectionOperation{operationStart: operationStart{app: a, action: action, done: name}}
+}
+
+func (p *projectionOperation) command(short string) *cobra.Command {
+	c := p.version.command(p.app, &cobra.Command{
+		Use: p.done + " PROJECTION", Short: short,
+		Long:    short + ". It is an operation, which a process with the application's code carries out.",
+		Example: fmt.Sprintf("  asyncmonolith projections %s totals --yes --reason \"as agreed\"", p.done),
+	}, p.run, p.config)
+	p.add(c, "show how far it is, until it is over")
+	return c
+}
+
+func (p *projectionOperation) run(ctx context.Context, session *ops.Session, name string, version int) error {
+	if !p.yes {
+		return p.change(p.app.output, fmt.Sprintf("%s projection %q, version %d", p.action, name, version), nil, nil, "")
+	}
+	if err := p.checkUndoWindow(); err != nil {
+		return err
+	}
+	return p.start(ctx, session, ops.Target{Projection: name, Version: version})
+}
+
+// versionFlag is --version: which version of a projection.
+type versionFlag struct{ version int }
+
+// command makes c take the name of a projection, and the flag. It calls run with both.
+func (f *versionFlag) command(
+	a *app, c *cobra.Command, run func(ctx context.Context, session *ops.Session, name string, version int) error,
+	settings ...func(*ops.Config),
+) *cobra.Command {
+	c.Args = checkArgs(exactlyOne("projection", "projections list"))
+	c.ValidArgsFunction = a.completeArg(projectionNames)
+	c.RunE = a.onSession(func(ctx context.Context, session *ops.Session, args []string) error {
+		version, err := f.find(ctx, session, args[0])
+		if err != nil {
+			return err
+		}
+		return run(ctx, session, args[0], version)
+	}, settings...)
+	c.Flags().IntVar(&f.version, "version", 0, "of which version, where there are several")
+	return c
+}
+
+// find returns the version that is given, or else the only one.
+func (f *versionFlag) find(ctx context.Context, session *ops.Session, name string) (int, error) {
+	version := f.version
+	states, err := session.Projections(ctx)
 	if err != nil {
 		return 0, err
 	}
 	var names []string
 	var versions []int
 	for _, s := range states {
-		if names = append(names, s.Name); s.Name == name {
+		names = append(names, s.Name)
+		if s.Name == name {
 			versions = append(versions, s.Version)
 		}
 	}
@@ -189,7 +206,7 @@ func versionOf(ctx context.Context, session *ops.Session, name string, version i
 	case len(names) == 0:
 		return 0, fmt.Errorf("projection %q: %w: there are no projections", name, errNotFound)
 	case len(versions) == 0:
-		return 0, fmt.Errorf("projection %q: %w%s", name, errNotFound, meant(name, names, quotedName, "asyncmonolith projections list"))
+		return 0, fmt.Errorf("projection %q: %w%s", name, errNotFound, suggestion(name, names, quotedName, "asyncmonolith projections list"))
 	case version == 0 && len(versions) > 1:
 		return 0, usage(fmt.Errorf("projection %q has versions %v: say --version", name, versions))
 	case version == 0:
@@ -201,17 +218,11 @@ func versionOf(ctx context.Context, session *ops.Session, name string, version i
 	}
 }
 
-// completeProjections completes names of projections.
-func (a *app) completeProjections(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+func projectionNames(ctx context.Context, session *ops.Session) (names []string, err error) {
+	states, err := session.Projections(ctx)
+	for _, s := range states {
+		names = append(names, s.Name)
 	}
-	return a.completions(func(ctx context.Context, session *ops.Session) (names []string, err error) {
-		states, err := session.Projections().List(ctx)
-		for _, s := range states {
-			names = append(names, s.Name)
-		}
-		slices.Sort(names)
-		return slices.Compact(names), err
-	})
+	slices.Sort(names)
+	return slices.Compact(names), err
 }

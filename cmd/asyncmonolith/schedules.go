@@ -15,56 +15,65 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-func (a *app) schedulesCommand() *cobra.Command {
-	root := &cobra.Command{
+func schedulesGroup(a *app) *cobra.Command {
+	group := &cobra.Command{
 		Use:   "schedules",
 		Short: "List schedules, and run, pause or delete them",
-		Long:  "List schedules and when they fire next, fire one at once, pause, resume and delete. A schedule is named by its id or by its name.",
+		Long: "List schedules and when they fire next, fire one at once, pause, resume and delete. " +
+			"A schedule is named by its id or by its name.",
 		Example: `  asyncmonolith schedules list
   asyncmonolith schedules next nightly-report
   asyncmonolith schedules run nightly-report --yes --reason "the report was wrong"`,
 	}
-	root.AddCommand(a.listSchedulesCommand(), a.nextCommand(),
-		a.scheduleCommand("run", "Fire a schedule once, beside its own times", "fire", "fires as soon as a process that has its payload type looks", (*ops.Session).RunSchedule),
-		a.scheduleCommand("pause", "Keep a schedule from firing", "pause", "is paused", (*ops.Session).PauseSchedule),
-		a.scheduleCommand("resume", "Let a paused schedule fire again, from its first time after now", "resume", "is resumed", (*ops.Session).ResumeSchedule),
-		a.scheduleCommand("delete", "Delete a schedule for good", "delete", "is deleted", (*ops.Session).DeleteSchedule))
-	return asGroup(root)
+	group.AddCommand((&schedulesList{app: a}).command(), (&scheduleNext{app: a}).command())
+	for _, x := range []scheduleChange{
+		{name: "run", short: "Fire a schedule once, beside its own times", would: "fire",
+			said: "fires as soon as a process that has its payload type looks", do: (*ops.Session).RunSchedule},
+		{name: "pause", short: "Keep a schedule from firing", would: "pause", said: "is paused", do: (*ops.Session).PauseSchedule},
+		{name: "resume", short: "Let a paused schedule fire again, from its first time after now", would: "resume",
+			said: "is resumed", do: (*ops.Session).ResumeSchedule},
+		{name: "delete", short: "Delete a schedule for good", would: "delete", said: "is deleted", do: (*ops.Session).DeleteSchedule},
+	} {
+		x.app = a
+		group.AddCommand(x.command())
+	}
+	return asGroup(group)
 }
 
-func (a *app) listSchedulesCommand() *cobra.Command {
-	var filter schedule.Filter
-	var page admin.Page
+type schedulesList struct {
+	app     *app
+	filter  schedule.Filter
+	page    pageFlags
+	content contentFlag
+}
+
+func (l *schedulesList) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "list", Short: "List schedules", Args: takes(nothing),
+		Use: "list", Short: "List schedules", Args: checkArgs(noArgs),
 		Long:    "List schedules in the order in which they were first written. With --show-payloads there is the text of the last error.",
 		Example: "  asyncmonolith schedules list --tag billing",
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkPage(page); err != nil {
-				return err
-			}
-			session, err := a.session()
-			if err != nil {
-				return err
-			}
-			found, next, err := session.Schedules().List(c.Context(), filter, page)
-			if err != nil {
-				return err
-			}
-			return schedules().write(a, found, next)
-		},
+		RunE:    l.app.onSession(l.run, l.content.config),
 	}
-	c.Flags().StringVar(&filter.Name, "name", "", "the one with a name")
-	c.Flags().StringVar(&filter.Tag, "tag", "", "those with a tag")
-	_ = c.RegisterFlagCompletionFunc("name", a.completeSchedules)
-	pageFlags(c, &page)
-	a.contentFlag(c)
-	return c
+	c.Flags().StringVar(&l.filter.Name, "name", "", "the one with a name")
+	c.Flags().StringVar(&l.filter.Tag, "tag", "", "those with a tag")
+	_ = c.RegisterFlagCompletionFunc("name", l.app.completeFlag(scheduleNames))
+	l.page.add(c)
+	return l.content.add(c)
+}
+
+func (l *schedulesList) run(ctx context.Context, session *ops.Session, _ []string) error {
+	found, next, err := session.Schedules(ctx, l.filter, l.page.Page)
+	if err != nil {
+		return err
+	}
+	return schedules().write(l.app.output, found, next)
 }
 
 func schedules() list[ops.Schedule] {
 	return list[ops.Schedule]{
-		columns: []show.Column{{Title: "ID", Kind: show.Number}, {Title: "NAME"}, {Title: "NEXT", Kind: show.Whole}, {Title: "LAST", Kind: show.Whole, Gives: 4}, {Title: "EXPRESSION", Kind: show.Whole, Gives: 5}, {Title: "ZONE", Gives: 3}, {Title: "TAG", Gives: 1}, {Title: "PAYLOAD TYPE", Gives: 2}},
+		columns: []show.Column{{Title: "ID", Kind: show.Number}, {Title: "NAME"}, {Title: "NEXT", Kind: show.Whole},
+			{Title: "LAST", Kind: show.Whole, Gives: 4}, {Title: "EXPRESSION", Kind: show.Whole, Gives: 5},
+			{Title: "ZONE", Gives: 3}, {Title: "TAG", Gives: 1}, {Title: "PAYLOAD TYPE", Gives: 2}},
 		row: func(s ops.Schedule) []any {
 			next := show.Value(s.NextFire)
 			if s.Paused {
@@ -77,101 +86,107 @@ func schedules() list[ops.Schedule] {
 	}
 }
 
-func (a *app) nextCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "next SCHEDULE", Short: "Show when a schedule fires next, and its last fires", Args: takes(one("schedule", "schedules list")), ValidArgsFunction: a.completeSchedules,
+type scheduleNext struct{ app *app }
+
+func (n *scheduleNext) command() *cobra.Command {
+	return oneSchedule(n.app, &cobra.Command{
+		Use: "next SCHEDULE", Short: "Show when a schedule fires next, and its last fires",
 		Long:    "Show the next five times at which a schedule fires, in its time zone and in UTC, and its last ten fires.",
 		Example: "  asyncmonolith schedules next nightly-report",
-		RunE: func(c *cobra.Command, args []string) error {
-			session, err := a.session()
-			if err != nil {
-				return err
-			}
-			s, err := scheduleOf(c.Context(), session, args[0])
-			if err != nil {
-				return err
-			}
-			if a.json {
-				return a.line(s)
-			}
-			if s.Paused {
-				if err := a.say("The schedule is paused."); err != nil {
-					return err
-				}
-			}
-			times := list[time.Time]{columns: []show.Column{{Title: "NEXT"}, {Title: "IN ITS ZONE"}}, row: func(t time.Time) []any {
-				return []any{t, t.Format("2006-01-02 15:04:05 MST")}
-			}, empty: "No fire is ahead."}
-			if err := times.write(a, s.Next, nil); err != nil || len(s.Recent) == 0 {
-				return err
-			}
-			a.gap()
-			return list[schedule.Fire]{columns: []show.Column{{Title: "DUE"}, {Title: "FIRED"}, {Title: "MESSAGES", Kind: show.Number}}, row: func(f schedule.Fire) []any {
-				return []any{f.Due, f.FiredAt, f.Messages}
-			}, below: func(f schedule.Fire) []string { return []string{f.Error} }}.write(a, s.Recent, nil)
-		},
+	}, n.run)
+}
+
+func (n *scheduleNext) run(_ context.Context, _ *ops.Session, s ops.Schedule) error {
+	out := n.app.output
+	if out.json {
+		return out.line(s)
 	}
+	if s.Paused {
+		if err := out.say("The schedule is paused."); err != nil {
+			return err
+		}
+	}
+	err := list[time.Time]{
+		columns: []show.Column{{Title: "NEXT"}, {Title: "IN ITS ZONE"}},
+		row:     func(t time.Time) []any { return []any{t, t.Format("2006-01-02 15:04:05 MST")} },
+		empty:   "No fire is ahead.",
+	}.write(out, s.Next, nil)
+	if err != nil || len(s.Recent) == 0 {
+		return err
+	}
+	out.blankLine()
+	return list[schedule.Fire]{
+		columns: []show.Column{{Title: "DUE"}, {Title: "FIRED"}, {Title: "MESSAGES", Kind: show.Number}},
+		row:     func(f schedule.Fire) []any { return []any{f.Due, f.FiredAt, f.Messages} },
+		below:   func(f schedule.Fire) []string { return []string{f.Error} },
+	}.write(out, s.Recent, nil)
 }
 
-// scheduleCommand is one that changes a schedule.
-func (a *app) scheduleCommand(name, short, would, said string, do func(*ops.Session, context.Context, string, int64) error) *cobra.Command {
-	return a.changing(&cobra.Command{
-		Use: name + " SCHEDULE", Short: short, Args: takes(one("schedule", "schedules list")), ValidArgsFunction: a.completeSchedules,
-		Long:    short + ". It is named by its id or by its name.",
-		Example: fmt.Sprintf("  asyncmonolith schedules %s nightly-report --yes --reason \"as agreed\"", name),
-		RunE: func(c *cobra.Command, args []string) error {
-			session, err := a.session()
-			if err != nil {
-				return err
-			}
-			s, err := scheduleOf(c.Context(), session, args[0])
-			if err != nil {
-				return err
-			}
-			who := fmt.Sprintf("schedule %d (%s, %s)", s.ID, s.PayloadType, s.Expression)
-			if s.Name != "" {
-				who = fmt.Sprintf("schedule %d (%q, %s)", s.ID, s.Name, s.Expression)
-			}
-			return a.change(session, would+" "+who, func(session *ops.Session) error { return do(session, c.Context(), a.reason, s.ID) },
-				map[string]any{"schedule": s.ID, "done": name}, "The "+who+" "+said+".")
-		},
+// scheduleChange is a command that changes one schedule: run, pause, resume or delete.
+type scheduleChange struct {
+	app *app
+	confirmation
+	name, short string
+	would, said string // verbs
+	do          func(*ops.Session, context.Context, string, int64) error
+}
+
+func (x *scheduleChange) command() *cobra.Command {
+	return x.confirmed(oneSchedule(x.app, &cobra.Command{
+		Use: x.name + " SCHEDULE", Short: x.short,
+		Long:    x.short + ". It is named by its id or by its name.",
+		Example: fmt.Sprintf("  asyncmonolith schedules %s nightly-report --yes --reason \"as agreed\"", x.name),
+	}, x.run))
+}
+
+func (x *scheduleChange) run(ctx context.Context, session *ops.Session, s ops.Schedule) error {
+	named := fmt.Sprintf("schedule %d (%s, %s)", s.ID, s.PayloadType, s.Expression)
+	if s.Name != "" {
+		named = fmt.Sprintf("schedule %d (%q, %s)", s.ID, s.Name, s.Expression)
+	}
+	do := func() error { return x.do(session, ctx, x.reason, s.ID) }
+	return x.change(x.app.output, x.would+" "+named, do, map[string]any{"schedule": s.ID, "done": x.name}, "The "+named+" "+x.said+".")
+}
+
+// oneSchedule makes c take the name or the id of a schedule, and calls run with the schedule.
+func oneSchedule(a *app, c *cobra.Command, run func(context.Context, *ops.Session, ops.Schedule) error) *cobra.Command {
+	c.Args = checkArgs(exactlyOne("schedule", "schedules list"))
+	c.ValidArgsFunction = a.completeArg(scheduleNames)
+	c.RunE = a.onSession(func(ctx context.Context, session *ops.Session, args []string) error {
+		s, err := findSchedule(ctx, session, args[0])
+		if err != nil {
+			return err
+		}
+		return run(ctx, session, s)
 	})
+	return c
 }
 
-// scheduleOf is the schedule with a name, or else an id.
-func scheduleOf(ctx context.Context, session *ops.Session, name string) (ops.Schedule, error) {
-	named, _, err := session.Schedules().List(ctx, schedule.Filter{Name: name}, admin.Page{Size: 1})
+// findSchedule looks for a name first, since a name can look like an id.
+func findSchedule(ctx context.Context, session *ops.Session, name string) (ops.Schedule, error) {
+	named, _, err := session.Schedules(ctx, schedule.Filter{Name: name}, admin.Page{Size: 1})
 	if err != nil {
 		return ops.Schedule{}, err
 	}
 	if len(named) > 0 {
-		return session.Schedules().Get(ctx, named[0].ID)
+		return session.Schedule(ctx, named[0].ID)
 	}
 	id, err := strconv.ParseInt(name, 10, 64)
 	if err == nil {
-		return session.Schedules().Get(ctx, id)
+		return session.Schedule(ctx, id)
 	}
-	all, _, err := session.Schedules().List(ctx, schedule.Filter{}, admin.Page{Size: mostListed})
-	names := make([]string, 0, len(all))
-	for _, s := range all {
-		names = append(names, s.Name)
-	}
+	names, err := scheduleNames(ctx, session)
 	if len(names) == 0 {
 		return ops.Schedule{}, errors.Join(err, fmt.Errorf("schedule %q: %w: there are no schedules", name, errNotFound))
 	}
-	return ops.Schedule{}, fmt.Errorf("schedule %q: %w%s", name, errNotFound, meant(name, names, quotedName, "asyncmonolith schedules list"))
+	text := suggestion(name, names, quotedName, "asyncmonolith schedules list")
+	return ops.Schedule{}, fmt.Errorf("schedule %q: %w%s", name, errNotFound, text)
 }
 
-// completeSchedules completes names of schedules.
-func (a *app) completeSchedules(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+func scheduleNames(ctx context.Context, session *ops.Session) (names []string, err error) {
+	found, _, err := session.Schedules(ctx, schedule.Filter{}, admin.Page{Size: mostListed})
+	for _, s := range found {
+		names = append(names, s.Name)
 	}
-	return a.completions(func(ctx context.Context, session *ops.Session) (names []string, err error) {
-		found, _, err := session.Schedules().List(ctx, schedule.Filter{}, admin.Page{Size: mostListed})
-		for _, s := range found {
-			names = append(names, s.Name)
-		}
-		return names, err
-	})
+	return names, err
 }

@@ -16,10 +16,15 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-func (a *app) serveCommand() *cobra.Command {
-	var port uint16
-	var role string
-	var work bool
+type serveCommand struct {
+	app     *app
+	port    uint16
+	role    string
+	work    bool
+	content contentFlag
+}
+
+func (s *serveCommand) command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Show the console in a browser of this machine",
@@ -29,32 +34,34 @@ func (a *app) serveCommand() *cobra.Command {
 Each person with the link may look (viewer); --role lets them change something, too. Contents of messages are shown
 where --show-payloads says so, to operators and administrators.`,
 		Example: "  asyncmonolith serve\n  asyncmonolith serve --role operator --show-payloads --port 8484",
-		Args:    takes(nothing),
-		RunE: func(c *cobra.Command, _ []string) error {
-			may, err := roleOf(role)
-			if err != nil {
-				return err
-			}
-			if _, err := a.session(); err != nil {
-				return err
-			}
-			if work {
-				end, err := a.work(c.Context(), (*ops.Runner).Run)
-				if err != nil {
-					return err
-				}
-				defer end()
-			}
-			return a.serve(c.Context(), port, may)
-		},
+		Args:    checkArgs(noArgs),
+		RunE:    s.run,
 	}
 	flags := c.Flags()
-	flags.Uint16Var(&port, "port", 0, "port to listen on; 0 takes one that is free")
-	flags.StringVar(&role, "role", ops.Viewer.String(), "what the browser may do: viewer, operator or administrator")
-	flags.BoolVar(&a.content, "show-payloads", false, "show payloads, headers and errors to operators and administrators")
-	flags.BoolVar(&work, "run-operations", false, "carry out operations from here, too")
+	flags.Uint16Var(&s.port, "port", 0, "port to listen on; 0 takes one that is free")
+	flags.StringVar(&s.role, "role", ops.Viewer.String(), "what the browser may do: viewer, operator or administrator")
+	flags.BoolVar(&s.content.shown, "show-payloads", false, "show payloads, headers and errors to operators and administrators")
+	flags.BoolVar(&s.work, "run-operations", false, "carry out operations from here, too")
 	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(roles(), cobra.ShellCompDirectiveNoFileComp))
 	return c
+}
+
+func (s *serveCommand) run(c *cobra.Command, _ []string) error {
+	role, err := roleOf(s.role)
+	if err != nil {
+		return err
+	}
+	if _, err := s.app.session(c.Context(), s.content.config); err != nil {
+		return err
+	}
+	if s.work {
+		end, err := startRunner(c.Context(), s.app.service, (*ops.Runner).Run)
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
+	return s.serve(c.Context(), role)
 }
 
 func roles() []string {
@@ -71,30 +78,32 @@ func roleOf(name string) (ops.Role, error) {
 }
 
 const (
-	headerTime   = 5 * time.Second  // for a request's headers
-	requestTime  = 30 * time.Second // for all of it, and for its answer
+	headerTime   = 5 * time.Second  // to read the headers of a request
+	requestTime  = 30 * time.Second // to read a request, and to answer it
 	idleTime     = time.Minute
-	shutdownTime = 3 * time.Second // for what is under way at the end
+	shutdownTime = 3 * time.Second // for open requests
 )
 
-// serve serves the console of the service until ctx ends.
-func (a *app) serve(ctx context.Context, port uint16, role ops.Role) error {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+// serve serves the console until ctx is done.
+func (s *serveCommand) serve(ctx context.Context, role ops.Role) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", s.port))
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
 	address := listener.Addr().(*net.TCPAddr)
-	door := newDoor(address.Port, ops.Principal{Name: actor(), Role: role})
-	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	pages, err := console.New(a.service, console.Config{Prefix: door.prefix, Authorize: door.authorize, Hosts: door.hosts(), Logger: logger})
+	login := newLogin(address.Port, ops.Principal{Name: actor(), Role: role})
+	logger := slog.New(slog.NewTextHandler(s.app.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	pages, err := console.New(s.app.service, console.Config{
+		Prefix: login.prefix, Authorize: login.authorize, Hosts: login.hosts(), Logger: logger,
+	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("serve: %w", err), listener.Close())
 	}
 	server := &http.Server{
-		Handler: door.before(pages), ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, WriteTimeout: requestTime, IdleTimeout: idleTime,
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+		Handler: login.handler(pages), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+		ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, WriteTimeout: requestTime, IdleTimeout: idleTime,
 	}
-	if err := a.invite(door, role); err != nil {
+	if err := s.writeLink(login, role); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	ended := make(chan error, 1)
@@ -107,28 +116,29 @@ func (a *app) serve(ctx context.Context, port uint16, role ops.Role) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
 	if server.Shutdown(ctx) != nil {
-		_ = server.Close() // what still waits has waited long enough
+		_ = server.Close() // requests that are still open
 	}
 	<-ended
 	return nil
 }
 
-// seesNothing says why a browser sees no contents, if so.
-func (a *app) seesNothing(role ops.Role) string {
+func (s *serveCommand) writeLink(l *login, role ops.Role) error {
+	if s.app.json {
+		return s.app.line(map[string]string{"url": l.link(), "role": role.String()})
+	}
+	return errors.Join(
+		s.app.say("The console is at %s", l.link()),
+		s.app.say("The link works once, and lets a browser in as %s%s. Ctrl-C ends it.", role, s.noContents(role)))
+}
+
+// noContents says why the console shows no contents, or "" if it does.
+func (s *serveCommand) noContents(role ops.Role) string {
 	switch {
 	case role == ops.Viewer:
 		return ", who sees no contents: see --role and --show-payloads"
-	case !a.content:
+	case !s.content.shown:
 		return ", who sees no contents: see --show-payloads"
 	default:
 		return ""
 	}
-}
-
-// invite says where the console is.
-func (a *app) invite(d *door, role ops.Role) error {
-	if a.json {
-		return a.line(map[string]string{"url": d.link(), "role": role.String()})
-	}
-	return errors.Join(a.say("The console is at %s", d.link()), a.say("The link works once, and lets a browser in as %s%s. Ctrl-C ends it.", role, a.seesNothing(role)))
 }

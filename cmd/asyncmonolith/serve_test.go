@@ -223,8 +223,8 @@ func TestInvitation(t *testing.T) {
 		{ops.Operator, true, "as operator. Ctrl-C"},
 	} {
 		var out bytes.Buffer
-		a := &app{terminal: terminal{out: &out}, content: test.content}
-		if err := a.invite(newDoor(1, ops.Principal{Role: test.role}), test.role); err != nil || !strings.Contains(out.String(), test.says) {
+		s := &serveCommand{app: &app{output: &output{terminal: terminal{out: &out}}}, content: contentFlag{test.content}}
+		if err := s.writeLink(newLogin(1, ops.Principal{Role: test.role}), test.role); err != nil || !strings.Contains(out.String(), test.says) {
 			t.Errorf("%+v: got %q, error %v", test, out.String(), err)
 		}
 	}

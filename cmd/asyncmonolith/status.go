@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,10 +11,15 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-func (a *app) statusCommand() *cobra.Command {
-	check := false
+type statusCommand struct {
+	app     *app
+	check   bool
+	content contentFlag
+}
+
+func (s *statusCommand) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "status", Short: "Show what waits and what fails, at one glance", Args: takes(nothing),
+		Use: "status", Short: "Show what waits and what fails, at one glance", Args: checkArgs(noArgs),
 		Long: `Show what waits for each consumer, what has failed lately, who runs, and what people change. Counts stop at
 10,000, so that looking costs the same however much there is.
 
@@ -22,45 +28,86 @@ blocked keys, open circuits, messages that no live process takes, consumers that
 a circuit, projections that have halted. It warns of processes that were lost within a day, and of operations that
 stand still. It asks little, and so may be asked often: doctor looks deeper.`,
 		Example: "  asyncmonolith status\n  asyncmonolith status --check --json",
-		RunE: func(c *cobra.Command, _ []string) error {
-			session, err := a.session()
-			if err != nil {
-				return err
-			}
-			if check {
-				return a.check(c, session)
-			}
-			o, err := session.Overview(c.Context())
-			switch {
-			case err != nil:
-				return err
-			case a.json:
-				return a.line(newStatus(o))
-			default:
-				err := a.overview(o)
-				a.withheld(len(o.Failures) > 0)
-				return err
-			}
-		},
+		RunE:    s.app.onSession(s.run, s.content.config),
 	}
-	c.Flags().BoolVar(&check, "check", false, "say what needs attention, and exit with 6 if there is a problem")
-	a.contentFlag(c)
-	return c
+	c.Flags().BoolVar(&s.check, "check", false, "say what needs attention, and exit with 6 if there is a problem")
+	return s.content.add(c)
 }
 
-// check says what needs attention.
-func (a *app) check(c *cobra.Command, session *ops.Session) error {
-	found, err := session.Check(c.Context())
+func (s *statusCommand) run(ctx context.Context, session *ops.Session, _ []string) error {
+	if s.check {
+		return s.attention(ctx, session)
+	}
+	o, err := session.Overview(ctx)
+	switch {
+	case err != nil:
+		return err
+	case s.app.json:
+		return s.app.line(newStatus(o))
+	default:
+		err := s.overview(o)
+		s.content.withheld(s.app.output, len(o.Failures) > 0)
+		return err
+	}
+}
+
+func (s *statusCommand) attention(ctx context.Context, session *ops.Session) error {
+	found, err := session.Check(ctx)
 	if err != nil {
 		return err
 	}
-	if len(found) == 0 && !a.json {
-		return a.say("All clear.")
+	if len(found) == 0 && !s.app.json {
+		return s.app.say("All clear.")
 	}
-	return a.showFindings(found, false)
+	return findings(found).write(s.app.output, false)
 }
 
-// status is an overview as programs read it: what there may be much of, they ask other commands for.
+// overview writes an overview as text.
+func (s *statusCommand) overview(o ops.Overview) error {
+	out := s.app.output
+	noteUnseen(out, o)
+	if err := queues().write(out, o.Queues, nil); err != nil {
+		return err
+	}
+	alive, lost := o.Programs()
+	out.blankLine()
+	if err := out.say("Programs: %d alive, %d lost within a day.", alive, lost); err != nil {
+		return err
+	}
+	if len(o.Failures) > 0 {
+		out.blankLine()
+		if err := failures().write(out, o.Failures, nil); err != nil {
+			return err
+		}
+	}
+	if len(o.Operations) > 0 {
+		out.blankLine()
+		return operations().write(out, o.Operations, nil)
+	}
+	return nil
+}
+
+// noteUnseen says which parts of an overview could not be read.
+func noteUnseen(out *output, o ops.Overview) {
+	for _, u := range o.Unseen {
+		out.note("%s", u)
+	}
+}
+
+// failures lists failure groups. A narrow terminal shows the first failure rather than the last.
+func failures() list[admin.FailureGroup] {
+	return list[admin.FailureGroup]{
+		columns: []show.Column{{Title: "FAILS LATELY"}, {Title: "FINGERPRINT"}, {Title: "RUNS", Kind: show.Number},
+			{Title: "FIRST", Kind: show.Whole, Gives: 3}, {Title: "LAST", Kind: show.Whole, Gives: 1},
+			{Title: "SINCE", Gives: 4}, {Title: "ERROR TYPE", Gives: 2}},
+		row: func(f admin.FailureGroup) []any {
+			return []any{f.Consumer, f.Fingerprint, f.Runs, f.FirstAt, f.LastAt, f.FirstVersion, f.ErrorType}
+		},
+		below: func(f admin.FailureGroup) []string { return []string{f.Sample} },
+	}
+}
+
+// status is the JSON of an overview. It leaves out long parts that other commands have.
 type status struct {
 	At         time.Time            `json:"at"`
 	Unseen     []ops.Unseen         `json:"unseen,omitempty"`
@@ -71,7 +118,7 @@ type status struct {
 	Operations []ops.Operation      `json:"operations,omitempty"`
 }
 
-// mostSample is how much of the text of an error a status has.
+// mostSample is how many runes of an error's text a status has.
 const mostSample = 300
 
 func newStatus(o ops.Overview) status {
@@ -94,47 +141,4 @@ func newStatus(o ops.Overview) status {
 		s.Operations = append(s.Operations, operation)
 	}
 	return s
-}
-
-// overview writes it for people.
-func (a *app) overview(o ops.Overview) error {
-	a.unseen(o)
-	if err := queues().write(a, o.Queues, nil); err != nil {
-		return err
-	}
-	alive, lost := o.Programs()
-	a.gap()
-	if err := a.say("Programs: %d alive, %d lost within a day.", alive, lost); err != nil {
-		return err
-	}
-	if len(o.Failures) > 0 {
-		a.gap()
-		if err := failures().write(a, o.Failures, nil); err != nil {
-			return err
-		}
-	}
-	if len(o.Operations) > 0 {
-		a.gap()
-		return operations().write(a, o.Operations, nil)
-	}
-	return nil
-}
-
-// unseen says which parts could not be looked at.
-func (a *app) unseen(o ops.Overview) {
-	for _, u := range o.Unseen {
-		a.note("%s", u)
-	}
-}
-
-// failures are kinds of them, in the order of their last runs: a narrow terminal says since when something fails, and leaves
-// out when it last did.
-func failures() list[admin.FailureGroup] {
-	return list[admin.FailureGroup]{
-		columns: []show.Column{{Title: "FAILS LATELY"}, {Title: "FINGERPRINT"}, {Title: "RUNS", Kind: show.Number}, {Title: "FIRST", Kind: show.Whole, Gives: 3}, {Title: "LAST", Kind: show.Whole, Gives: 1}, {Title: "SINCE", Gives: 4}, {Title: "ERROR TYPE", Gives: 2}},
-		row: func(f admin.FailureGroup) []any {
-			return []any{f.Consumer, f.Fingerprint, f.Runs, f.FirstAt, f.LastAt, f.FirstVersion, f.ErrorType}
-		},
-		below: func(f admin.FailureGroup) []string { return []string{f.Sample} },
-	}
 }

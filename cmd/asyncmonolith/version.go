@@ -7,53 +7,53 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is which command this is, as it was built.
-type version struct {
+type versionCommand struct{ app *app }
+
+func (v *versionCommand) command() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Show the version of this command", Args: checkArgs(noArgs),
+		Long:    "Show the version of this command, and the revision of its source, as far as its build has them. It needs no database.",
+		Example: "  asyncmonolith version --json",
+		RunE:    v.run,
+	}
+}
+
+func (v *versionCommand) run(*cobra.Command, []string) error {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v.app.say("This build does not tell its version.")
+	}
+	build := newBuild(info)
+	text := "asyncmonolith " + build.Version
+	if build.Revision != "" {
+		text += ", revision " + build.Revision
+	}
+	if build.Modified {
+		text += ", modified"
+	}
+	return v.app.result(build, text+", "+build.Go, nil)
+}
+
+// build is the version of this program.
+type build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
 	Modified bool   `json:"modified,omitempty"` // since that revision
 	Go       string `json:"go"`
 }
 
-func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Show the version of this command", Args: takes(nothing),
-		Long:    "Show the version of this command, and the revision of its source, as far as its build has them. It needs no database.",
-		Example: "  asyncmonolith version --json",
-		RunE: func(*cobra.Command, []string) error {
-			info, ok := debug.ReadBuildInfo()
-			if !ok {
-				return a.say("This build does not tell its version.")
-			}
-			v := versionOfBuild(info)
-			if a.json {
-				return a.line(v)
-			}
-			text := "asyncmonolith " + v.Version
-			if v.Revision != "" {
-				text += ", revision " + v.Revision
-			}
-			if v.Modified {
-				text += ", modified"
-			}
-			return a.say("%s, %s", text, v.Go)
-		},
-	}
-}
-
-// versionOfBuild is what a build says of itself.
-func versionOfBuild(info *debug.BuildInfo) version {
-	v := version{Version: info.Main.Version, Go: info.GoVersion}
-	if v.Version == "" {
-		v.Version = "(devel)"
+func newBuild(info *debug.BuildInfo) build {
+	b := build{Version: info.Main.Version, Go: info.GoVersion}
+	if b.Version == "" {
+		b.Version = "(devel)"
 	}
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
-			v.Revision = s.Value
+			b.Revision = s.Value
 		case "vcs.modified":
-			v.Modified = s.Value == fmt.Sprint(true)
+			b.Modified = s.Value == fmt.Sprint(true)
 		}
 	}
-	return v
+	return b
 }

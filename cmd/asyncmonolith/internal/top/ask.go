@@ -10,19 +10,18 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 )
 
-// mostNote is how long a note may be: the database keeps no more.
+// mostNote is how many bytes of a note the database keeps.
 const mostNote = 1000
 
-// question is what a person is asked before a consumer is paused or resumed: for a note, and then
-// whether that is meant.
+// question asks the user for a note before a consumer is paused or resumed, and then for a confirmation.
 type question struct {
 	consumer string
 	resume   bool
 	note     string
-	sure     bool // the note is written
+	sure     bool // the note is complete
 }
 
-// askPause begins to ask about the consumer that is chosen.
+// askPause asks about the chosen consumer.
 func (m *model) askPause() {
 	if m.view != consumers || len(m.queues) == 0 {
 		return
@@ -31,7 +30,7 @@ func (m *model) askPause() {
 	m.asked = &question{consumer: q.Consumer, resume: !q.PausedAt.IsZero()}
 }
 
-// write adds to the note.
+// write adds printable text to the note.
 func (q *question) write(text string) {
 	if q.sure {
 		return
@@ -47,7 +46,7 @@ func (q *question) write(text string) {
 	}
 }
 
-// answer takes a key while something is asked.
+// answer handles a key while a question is open.
 func (m *model) answer(key tea.KeyPressMsg) tea.Cmd {
 	q := m.asked
 	switch pressed := key.String(); {
@@ -71,7 +70,6 @@ func (m *model) answer(key tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-// carryOut pauses or resumes.
 func (m *model) carryOut(q *question) func(context.Context) tea.Msg {
 	return func(ctx context.Context) tea.Msg {
 		if q.resume {
@@ -81,7 +79,6 @@ func (m *model) carryOut(q *question) func(context.Context) tea.Msg {
 	}
 }
 
-// prompt is the question as it is shown.
 func (q *question) prompt(width int) string {
 	does := "Pause "
 	if q.resume {

@@ -1,3 +1,2 @@
-// Package top is a live view of what waits and what fails, on a terminal. It asks for an overview every
-// so often, and stays when the database is away.
+// Package top shows what waits and what fails, live on a terminal. It keeps the last data while the database is away.
 package top

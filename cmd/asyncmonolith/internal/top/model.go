@@ -2,7 +2,6 @@ package top
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -11,44 +10,32 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// patience is how long one question to the database may take.
-const patience = 10 * time.Second
+// queryTime bounds each query.
+const queryTime = 10 * time.Second
 
-// The views, in the order of their keys.
-const (
-	consumers = iota
-	failures
-	fleet
-	views
-)
-
-// model is what is on the screen.
+// model is the state of the program. It is a [tea.Model].
 type model struct {
 	Config
-	ctx   context.Context
-	under *underway
+	ctx      context.Context
+	inFlight *inFlight
 
 	width, height int
-	overview      ops.Overview
-	queues        []queue
-	trouble       string // why the overview is not newer
+	snapshot
+	trouble string // why the snapshot is not up to date
 
-	view   int
-	order  int           // of consumers
-	chosen [views]string // the key of a line
-	line   [views]int    // where that stands
-	help   bool
-	asked  *question
-	said   string // what became of the last change
+	selection
+	help  bool
+	asked *question
+	said  string // result of the last change
 }
 
 func newModel(ctx context.Context, c Config, first ops.Overview, err error) *model {
-	m := &model{Config: c, ctx: ctx, width: 80, height: 24, under: new(underway)}
+	m := &model{Config: c, ctx: ctx, width: 80, height: 24, inFlight: new(inFlight)}
 	m.see(first, err)
 	return m
 }
 
-// What a model is told beside keys.
+// The messages to a model, besides those of the terminal.
 type (
 	looked struct {
 		overview ops.Overview
@@ -61,10 +48,10 @@ type (
 	}
 )
 
-// Init begins to look. It is of [tea.Model].
+// Init implements [tea.Model].
 func (m *model) Init() tea.Cmd { return m.later() }
 
-// Update is told what has happened. It is of [tea.Model].
+// Update implements [tea.Model].
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -89,34 +76,34 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// later looks again after a while.
+// later reads again after the interval.
 func (m *model) later() tea.Cmd {
 	return tea.Tick(m.Every, func(time.Time) tea.Msg { return lookNow{} })
 }
 
-// do asks the database for something.
+// do runs a query.
 func (m *model) do(fn func(context.Context) tea.Msg) tea.Msg {
-	if !m.under.begin() {
+	if !m.inFlight.begin() {
 		return nil
 	}
-	defer m.under.all.Done()
-	ctx, cancel := context.WithTimeout(m.ctx, patience)
+	defer m.inFlight.all.Done()
+	ctx, cancel := context.WithTimeout(m.ctx, queryTime)
 	defer cancel()
 	return fn(ctx)
 }
 
-// look asks what there is to see.
+// look reads a new overview.
 func (m *model) look() tea.Cmd {
 	last := m.overview
 	return func() tea.Msg {
 		return m.do(func(ctx context.Context) tea.Msg {
-			o, err := see(ctx, m.Service, last)
+			o, err := read(ctx, m.Service, last)
 			return looked{o, err}
 		})
 	}
 }
 
-// see takes a new overview, or notes why there is none.
+// see shows a new overview, or why there is none.
 func (m *model) see(o ops.Overview, err error) {
 	m.trouble = ""
 	switch {
@@ -124,15 +111,12 @@ func (m *model) see(o ops.Overview, err error) {
 		m.trouble = "Not newer: " + m.plain(err)
 		return
 	case len(o.Unseen) > 0:
-		m.trouble = o.Unseen[0].String() // why tells where the database is
+		m.trouble = o.Unseen[0].String() // Why may show where the database is
 	}
-	m.overview = o
-	m.queues = queuesOf(o)
-	m.sort()
-	m.follow()
+	m.set(o)
+	m.follow(m.keys)
 }
 
-// plain is an error as it may be shown.
 func (m *model) plain(err error) string { return show.Text(m.Say(err)) }
 
 func (m *model) press(key tea.KeyPressMsg) tea.Cmd {
@@ -161,74 +145,25 @@ func (m *model) press(key tea.KeyPressMsg) tea.Cmd {
 	case "tab":
 		m.view = (m.view + 1) % views
 	case "up", "k":
-		m.move(-1)
+		m.move(-1, m.keys(m.view))
 	case "down", "j":
-		m.move(1)
+		m.move(1, m.keys(m.view))
 	case "pgup":
-		m.move(-10)
+		m.move(-10, m.keys(m.view))
 	case "pgdown":
-		m.move(10)
+		m.move(10, m.keys(m.view))
 	case "home", "g":
-		m.move(-1 << 20)
+		m.move(-1<<20, m.keys(m.view))
 	case "end", "G":
-		m.move(1 << 20)
+		m.move(1<<20, m.keys(m.view))
 	case "s":
 		if m.view == consumers {
 			m.order = (m.order + 1) % len(orders())
 			m.sort()
-			m.follow()
+			m.follow(m.keys)
 		}
 	case "p":
 		m.askPause()
 	}
 	return nil
-}
-
-// keys are those of the lines of a view.
-func (m *model) keys(view int) []string {
-	var keys []string
-	switch view {
-	case consumers:
-		for _, q := range m.queues {
-			keys = append(keys, q.Consumer)
-		}
-	case failures:
-		for _, f := range m.overview.Failures {
-			keys = append(keys, f.Consumer+"\x00"+f.Fingerprint)
-		}
-	default:
-		for _, p := range m.overview.Processes {
-			keys = append(keys, p.ID)
-		}
-		for _, o := range m.overview.Operations {
-			keys = append(keys, fmt.Sprint("#", o.ID))
-		}
-	}
-	return keys
-}
-
-// move chooses another line.
-func (m *model) move(by int) {
-	keys := m.keys(m.view)
-	if len(keys) == 0 {
-		return
-	}
-	m.line[m.view] = min(max(m.line[m.view]+by, 0), len(keys)-1)
-	m.chosen[m.view] = keys[m.line[m.view]]
-}
-
-// follow keeps the same line chosen, wherever it stands now.
-func (m *model) follow() {
-	for view := range views {
-		keys := m.keys(view)
-		m.line[view] = min(m.line[view], max(len(keys)-1, 0))
-		for i, key := range keys {
-			if key == m.chosen[view] {
-				m.line[view] = i
-			}
-		}
-		if len(keys) > 0 {
-			m.chosen[view] = keys[m.line[view]]
-		}
-	}
 }

@@ -1,14 +1,16 @@
 package top
 
 import (
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 )
 
-// Styles of a terminal. Colours are left out where NO_COLOR is set; the rest says enough without them.
+// Styles of a terminal. Bubble Tea drops colours if NO_COLOR is set, so no information is in colours alone.
 const (
 	bold   = "\x1b[1m"
 	dim    = "\x1b[2m"
@@ -18,7 +20,6 @@ const (
 	plain  = "\x1b[m"
 )
 
-// styled is a text in a style.
 func styled(style, text string) string {
 	if style == "" || text == "" {
 		return text
@@ -26,10 +27,10 @@ func styled(style, text string) string {
 	return style + text + plain
 }
 
-// wide is how many cells a text takes.
+// wide is the width of a text in cells.
 func wide(text string) int { return ansi.StringWidth(text) }
 
-// fit is a text as it is safe to show, cut to so many cells.
+// fit escapes a text and cuts it to a width.
 func fit(text string, width int) string {
 	if width <= 0 {
 		return ""
@@ -37,7 +38,7 @@ func fit(text string, width int) string {
 	return ansi.Truncate(show.Text(text), width, "…")
 }
 
-// tail is the end of a text.
+// tail escapes a text and cuts its beginning.
 func tail(text string, width int) string {
 	text = show.Text(text)
 	if over := wide(text) - max(width, 1); over > 0 {
@@ -46,7 +47,7 @@ func tail(text string, width int) string {
 	return text
 }
 
-// fill is a text with space before or behind it.
+// fill pads a text to a width.
 func fill(text string, width int, right bool) string {
 	space := strings.Repeat(" ", max(width-wide(text), 0))
 	if right {
@@ -55,89 +56,86 @@ func fill(text string, width int, right bool) string {
 	return text + space
 }
 
-// column is one of a table: the cells of all its lines.
-type column struct {
-	title string
-	right bool
-	most  int // cells that it may have; 0 is no bound
-	drop  int // where a table is too wide, the column with the highest goes first; 0 stays
-	cells []string
-	style func(line int) string
+func plural(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	if strings.HasSuffix(thing, "s") {
+		return count(n) + " " + thing + "es"
+	}
+	return count(n) + " " + thing + "s"
 }
 
-// table is lines of cells below their titles, of which the last column has what is left of the width.
-type table struct {
-	columns []column
-	sorted  string // the title of the column by which it is sorted
-}
+// most is where counts of messages stop.
+const most = 10_000
 
-const (
-	gap      = 2
-	leastCut = 15 // cells of the last column, before another goes
-)
-
-// widths are those of the columns that have room, and these.
-func (t table) widths(width int) ([]column, []int) {
-	columns := append([]column(nil), t.columns...)
-	for {
-		widths, sum, worst := make([]int, len(columns)), 0, -1
-		for i, c := range columns {
-			widths[i] = wide(c.title)
-			if c.title != "" && c.title == t.sorted {
-				widths[i]++
-			}
-			for _, cell := range c.cells {
-				widths[i] = max(widths[i], wide(show.Text(cell)))
-			}
-			if c.most > 0 {
-				widths[i] = max(min(widths[i], c.most), wide(c.title))
-			}
-			if sum += widths[i] + gap; c.drop > 0 && (worst < 0 || c.drop >= columns[worst].drop) {
-				worst = i
-			}
-		}
-		last := len(columns) - 1
-		over := sum - gap - width
-		switch {
-		case over <= 0:
-			return columns, widths
-		case columns[last].drop == 0 && columns[last].most < 0 && widths[last]-over >= leastCut: // it may be cut
-			widths[last] -= over
-			return columns, widths
-		case worst < 0:
-			widths[0] = max(widths[0]-over, 6)
-			return columns, widths
-		}
-		columns = append(columns[:worst:worst], columns[worst+1:]...)
+// count shows a number up to most, and "" for 0.
+func count(n int64) string {
+	switch {
+	case n == 0:
+		return ""
+	case n >= most:
+		return "10,000+"
+	case n >= 1000:
+		return fmt.Sprintf("%d,%03d", n/1000, n%1000)
+	default:
+		return fmt.Sprint(n)
 	}
 }
 
-// lines draws the table: titles, and lines from first on, so many; the chosen one is marked.
-func (t table) lines(width, first, most, chosen int) []string {
-	columns, widths := t.widths(width)
-	var titles []string
-	for i, c := range columns {
-		title := c.title
-		if title != "" && title == t.sorted {
-			title += "▾"
-		}
-		titles = append(titles, fill(title, widths[i], c.right))
+// rate shows a number per second.
+func rate(perSecond float64) string {
+	switch {
+	case perSecond == 0:
+		return ""
+	case perSecond < 0.05:
+		return "<0.1"
+	case perSecond < 100:
+		return fmt.Sprintf("%.1f", perSecond)
+	default:
+		return fmt.Sprintf("%.0f", perSecond)
 	}
-	lines := []string{styled(bold, strings.TrimRight(strings.Join(titles, "  "), " "))}
-	for line := first; len(columns) > 0 && line < min(first+most, len(columns[0].cells)); line++ {
-		var cells []string
-		for i, c := range columns {
-			cell := fill(fit(c.cells[line], widths[i]), widths[i], c.right)
-			if c.style != nil && line != chosen {
-				cell = styled(c.style(line), cell)
-			}
-			cells = append(cells, cell)
-		}
-		text := strings.Join(cells, "  ")
-		if line == chosen {
-			text = styled(invert, fill(text, width, false))
-		}
-		lines = append(lines, text)
+}
+
+// atMost shows the upper bound of a bucket of a histogram.
+func atMost(d time.Duration) string {
+	switch {
+	case d == 0:
+		return ""
+	case d > 10*time.Second:
+		return ">10s"
+	default:
+		return d.String()
 	}
-	return lines
+}
+
+// age shows a duration in one unit or two.
+func age(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return ""
+	case d < time.Second:
+		return "<1s"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < 10*time.Minute:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	default:
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	}
+}
+
+// countAll shows a number in full.
+func countAll(n int64) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
 }

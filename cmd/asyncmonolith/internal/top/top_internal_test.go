@@ -286,7 +286,7 @@ func TestKeysGoByThePaceOfTheOverview(t *testing.T) {
 	last := ops.Overview{}
 	for range 3 {
 		var err error
-		if last, err = see(t.Context(), d, last); err != nil || last.Queues[0].BlockedKeys != 2 {
+		if last, err = read(t.Context(), d, last); err != nil || last.Queues[0].BlockedKeys != 2 {
 			t.Fatalf("got %+v, %v", last.Queues[0], err)
 		}
 	}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+)
+
+type messagesFind struct {
+	app     *app
+	search  admin.Search
+	message messageID
+	header  string // NAME=VALUE
+	page    pageFlags
+}
+
+func (f *messagesFind) command() *cobra.Command {
+	c := &cobra.Command{
+		Use: "find", Short: "Look for pending messages by message id, trace or header", Args: checkArgs(noArgs),
+		Long: `Look for pending messages by what no index has: the id of the payload, the trace in which it was produced, a
+header. It looks at all of them, beginning near the time of the message id, and says how far it is.`,
+		Example: `  asyncmonolith messages find --message-id 0199f1a2-7c3d-7abc-8def-0123456789ab
+  asyncmonolith messages find --header tenant=acme --limit 10`,
+		RunE: f.app.onSession(f.run, f.config),
+	}
+	c.Flags().Var(&f.message, "message-id", "the id of the payload")
+	c.Flags().StringVar(&f.search.TraceID, "trace-id", "", "the trace in which it was produced: 32 hexadecimal digits")
+	c.Flags().StringVar(&f.header, "header", "", "a header, as NAME=VALUE")
+	f.page.addLimit(c)
+	c.PreRunE = func(*cobra.Command, []string) error { return f.check() }
+	return c
+}
+
+// check parses and checks the flags.
+func (f *messagesFind) check() error {
+	f.search.MessageID = f.message.UUID
+	if f.header != "" {
+		var ok bool
+		f.search.Header, f.search.Value, ok = strings.Cut(f.header, "=")
+		if !ok {
+			return usage(fmt.Errorf("--header %q: NAME=VALUE is allowed", f.header))
+		}
+	}
+	if f.search.MessageID == uuid.Nil && f.search.TraceID == "" && f.header == "" {
+		return usage(errors.New("nothing says what to look for: give --message-id, --trace-id or --header"))
+	}
+	return f.page.check()
+}
+
+// config is a setting of the session. It allows the search for --header.
+func (f *messagesFind) config(c *ops.Config) {
+	if f.header != "" {
+		c.Redact = searched("", map[string]string{f.search.Header: f.search.Value})
+	}
+}
+
+func (f *messagesFind) run(ctx context.Context, session *ops.Session, _ []string) error {
+	found, more, err := f.find(ctx, session)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("%w: no pending message has that", errNotFound)
+	}
+	most := min(f.page.Size, len(found))
+	if more || len(found) > most {
+		f.app.note("There may be more than are listed: --limit says how many are.")
+	}
+	return pending("").write(f.app.output, found[:most], nil)
+}
+
+// find searches until it has --limit messages, or reaches the end.
+func (f *messagesFind) find(ctx context.Context, session *ops.Session) (found []admin.Message, more bool, err error) {
+	p := f.app.progress()
+	defer p.end()
+	for cursor := (admin.Cursor{}); ; {
+		part, next, err := session.Find(ctx, f.search, cursor)
+		if err != nil {
+			return nil, false, err
+		}
+		found = append(found, part...)
+		if next == nil || len(found) >= f.page.Size {
+			return found, next != nil, nil
+		}
+		cursor = *next
+		p.show(fmt.Sprintf("looked at %d messages, found %d", cursor.Examined, len(found)))
+	}
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+)
+
+// operationReport reports the progress of an operation, and which process runs it.
+type operationReport struct {
+	*output
+	session *ops.Session
+	service *ops.Service // of the session
+}
+
+func newOperationReport(a *app, session *ops.Session) operationReport {
+	return operationReport{a.output, session, a.service}
+}
+
+const noRunner = "No live process runs ops.Runner, so nothing happens by itself"
+
+// hasRunner reports whether a live process runs operations. It is true if that cannot be read: the operation is stored.
+func (r operationReport) hasRunner(ctx context.Context) bool {
+	found, err := r.session.HasRunner(ctx)
+	return found || err != nil
+}
+
+// runner says which process runs an operation.
+func (r operationReport) runner(ctx context.Context, o ops.Operation) string {
+	switch found := r.hasRunner(ctx); {
+	case found && o.Target.Projection != "":
+		return "A process that runs ops.Runner, and has the projection's code, carries it out."
+	case found:
+		return "A process that runs ops.Runner carries it out."
+	case o.Target.Projection != "":
+		return noRunner + ": start a process that runs it, and has the projection's code."
+	default:
+		return fmt.Sprintf("%s: asyncmonolith operations run %d carries it out from here.", noRunner, o.ID)
+	}
+}
+
+// noteUntaken warns if no process runs an operation that is in progress.
+func (r operationReport) noteUntaken(ctx context.Context, o ops.Operation) {
+	if !over(o) && !r.hasRunner(ctx) {
+		r.note("%s", r.runner(ctx, o))
+	}
+}
+
+// already reports that an operation with the same target is in progress. If that has paused itself, nothing happens, which is
+// an error.
+func (r operationReport) already(o ops.Operation) error {
+	text := fmt.Sprintf("The same is under way: operation %d, started by %s.", o.ID, o.Actor)
+	if o.State != ops.Paused {
+		r.note("%s", text)
+		return nil
+	}
+	r.note("%s It has paused itself, and nothing more happens until a person decides.", text)
+	r.note("To have it go on:  asyncmonolith operations resume %d --yes --reason TEXT", o.ID)
+	r.note("To end it:         asyncmonolith operations stop %d --reason TEXT", o.ID)
+	err := fmt.Errorf("%w: operation %d has paused itself", errPartly, o.ID)
+	if r.json {
+		return errors.Join(r.line(o), err)
+	}
+	return err
+}
+
+// started reports that an operation is in progress, and how to undo and to watch it.
+func (r operationReport) started(ctx context.Context, o ops.Operation) error {
+	back := fmt.Sprintf("To take it back before then:  asyncmonolith operations undo %d", o.ID)
+	if o.State != ops.Waiting {
+		back = fmt.Sprintf("To end it where it is:        asyncmonolith operations stop %d", o.ID)
+	}
+	here := fmt.Sprintf("\nTo carry it out from here:    asyncmonolith operations run %d", o.ID)
+	if o.Target.Projection != "" {
+		here = ""
+	}
+	return errors.Join(
+		r.say("%s. %s", stateText(o), r.runner(ctx, o)),
+		r.say("%s", back),
+		r.say("To see how far it is:         asyncmonolith operations watch %d%s", o.ID, here))
+}
+
+// notePaused says which consumers are paused: their requeued messages wait.
+func (r operationReport) notePaused(ctx context.Context, consumers []string) {
+	o, err := r.session.Overview(ctx)
+	if err != nil {
+		return // it is only a hint
+	}
+	for _, q := range o.Queues {
+		if q.PausedAt.IsZero() || !slices.Contains(consumers, q.Consumer) {
+			continue
+		}
+		by := ""
+		if q.PausedBy != "" {
+			by = " by " + q.PausedBy
+		}
+		r.note("%s is paused%s: what is requeued waits until it is resumed.", q.Consumer, by)
+	}
+}
+
+func (r operationReport) write(o ops.Operation) error { return r.result(o, stateText(o)+".", nil) }
+
+// outcome writes the final state of an operation, and returns an error unless all is done.
+func (r operationReport) outcome(o ops.Operation) error {
+	var err error
+	switch {
+	case o.State == ops.Done && o.Skipped == 0:
+	case o.State == ops.Paused:
+		err = fmt.Errorf("%w: it has paused itself: asyncmonolith operations show %d --show-payloads says why, "+
+			"then operations resume %d or stop %d", errPartly, o.ID, o.ID, o.ID)
+	default:
+		err = errPartly
+	}
+	return r.result(o, stateText(o)+".", err)
+}
+
+// interrupted says how to go on with an operation after Ctrl-C.
+func (r operationReport) interrupted(id int64, o ops.Operation) error {
+	r.note("Left as it is: %s. A live process that runs ops.Runner goes on with it, if there is one.", stateText(o))
+	r.note("To go on from here:  asyncmonolith operations run %d", id)
+	if o.State == ops.Waiting {
+		r.note("To take it back:     asyncmonolith operations undo %d", id)
+	} else {
+		r.note("To end it:           asyncmonolith operations stop %d", id)
+	}
+	return fmt.Errorf("%w: operation %d is left under way", errPartly, id)
+}
+
+// over reports whether an operation stays in its state until a person changes that.
+func over(o ops.Operation) bool {
+	switch o.State {
+	case ops.Done, ops.Undone, ops.Stopped, ops.Paused, ops.Planned, ops.Started:
+		return true
+	default:
+		return false
+	}
+}
+
+func stateText(o ops.Operation) string {
+	text := fmt.Sprintf("operation %d (%s) is %s", o.ID, o.Action, o.State)
+	if o.State == ops.Waiting {
+		return text + ", and begins at " + show.Value(o.StartsAt) + " UTC"
+	}
+	text += fmt.Sprintf(": %d", o.Changed)
+	if o.Preview != nil && o.Preview.Messages > 0 {
+		of := fmt.Sprint(o.Preview.Messages)
+		if o.Preview.More {
+			of += "+"
+		}
+		text += " of " + of
+	}
+	text += " changed"
+	if o.Skipped > 0 {
+		text += fmt.Sprintf(", %d skipped", o.Skipped)
+	}
+	if o.Note != "" {
+		text += "; " + o.Note
+	}
+	return text
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/connect"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+)
+
+const watchEvery = 250 * time.Millisecond
+
+// watch shows the progress of an operation until it is over. With here this process runs the operation, unless another does.
+// If ctx is done, watch leaves the operation as it is.
+func (r operationReport) watch(ctx context.Context, id int64, here bool) error {
+	if here {
+		end, err := startRunner(ctx, r.service, func(r *ops.Runner, ctx context.Context) error { return r.RunOnly(ctx, id) })
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
+	p := r.progress()
+	defer p.end()
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	var o ops.Operation
+	lost := false
+	for {
+		now, err := r.session.Operation(ctx, id)
+		switch {
+		case ctx.Err() != nil:
+			p.end()
+			return r.interrupted(id, o)
+		case errors.Is(err, ops.ErrBusy): // the next read may succeed
+			now, err = o, nil
+		case err != nil && (o.ID == 0 || connect.Trouble(err) == ""):
+			return err
+		case err != nil && !lost:
+			p.now("the operation makes no progress: " + connect.Trouble(err))
+		case err == nil && o.ID == 0 && !here && !over(now): // the first read
+			r.noteUntaken(ctx, now)
+			p.now(stateText(now))
+		case err == nil && over(now): // outcome writes it
+		case err == nil && (now.State != o.State || lost):
+			p.now(stateText(now))
+		case err == nil:
+			p.show(stateText(now))
+		}
+		lost = err != nil
+		if !lost {
+			o = now
+		}
+		if o.ID != 0 && over(o) && !lost {
+			p.end()
+			return r.outcome(o)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// startRunner calls run with a runner, in a goroutine that end stops.
+func startRunner(
+	ctx context.Context, service *ops.Service, run func(*ops.Runner, context.Context) error,
+) (end func(), err error) {
+	runner, err := ops.NewRunner(service, nil)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = run(runner, ctx) // it fails only if it runs already
+	}()
+	return func() {
+		cancel()
+		<-done
+	}, nil
+}

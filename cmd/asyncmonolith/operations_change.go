@@ -1,0 +1,126 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+)
+
+// operationDecision is undo or stop. These prevent changes and so need no confirmation.
+type operationDecision struct {
+	app    *app
+	reason string
+	decide func(*ops.Session, context.Context, string, int64) (ops.Operation, error)
+}
+
+func undoCommand(a *app) *cobra.Command {
+	d := &operationDecision{app: a, decide: (*ops.Session).Undo}
+	return d.command(&cobra.Command{
+		Use: "undo ID", Short: "Take back an operation that has not begun",
+		Long:    "Take back an operation that has not begun. Afterwards nothing of it ever happens.",
+		Example: "  asyncmonolith operations undo 12",
+	})
+}
+
+func stopCommand(a *app) *cobra.Command {
+	d := &operationDecision{app: a, decide: (*ops.Session).Stop}
+	return d.command(&cobra.Command{
+		Use: "stop ID", Short: "End an operation where it is",
+		Long: `End an operation where it is. What it has changed stays changed.
+It also closes what was begun by a process that has died since.`,
+		Example: "  asyncmonolith operations stop 12",
+	})
+}
+
+func (d *operationDecision) command(c *cobra.Command) *cobra.Command {
+	c.RunE = d.app.onIDs(d.run)
+	c.Flags().StringVar(&d.reason, "reason", "", "why, for the audit")
+	return oneOperation(d.app, c)
+}
+
+func (d *operationDecision) run(ctx context.Context, session *ops.Session, ids []int64) error {
+	o, err := d.decide(session, ctx, d.reason, ids[0])
+	if err != nil {
+		return err
+	}
+	return newOperationReport(d.app, session).write(o)
+}
+
+// operationChange is resume or set-rate.
+type operationChange struct {
+	app *app
+	confirmation
+	decide func(*ops.Session, context.Context, string, int64) (ops.Operation, error)
+	rate   int // of set-rate
+}
+
+func resumeOperationCommand(a *app) *cobra.Command {
+	x := &operationChange{app: a, decide: (*ops.Session).Continue}
+	return x.command(&cobra.Command{
+		Use: "resume ID", Short: "Resume an operation that has paused itself",
+		Long: "Resume an operation that has paused itself, since too much failed again or processes died while they ran it. " +
+			"It goes on without canaries.",
+		Example: "  asyncmonolith operations resume 12 --yes --reason \"the rest is other orders\"",
+	})
+}
+
+func setRateCommand(a *app) *cobra.Command {
+	x := &operationChange{app: a}
+	x.decide = func(s *ops.Session, ctx context.Context, reason string, id int64) (ops.Operation, error) {
+		return s.SetRate(ctx, reason, id, x.rate)
+	}
+	return x.command(&cobra.Command{
+		Use: "set-rate ID MESSAGES", Short: "Change how fast an operation goes",
+		Long:    "Change how many messages a second an operation changes, up to 100000.",
+		Example: "  asyncmonolith operations set-rate 12 500 --yes --reason \"the provider allows it\"",
+		Args:    x.rateArgs,
+	})
+}
+
+// mostRate is package ops' limit.
+const mostRate = 100_000
+
+func (x *operationChange) rateArgs(c *cobra.Command, args []string) (err error) {
+	if err := checkArgs(exactlyOne("operation", "operations list"))(c, args[:min(len(args), 1)]); err != nil {
+		return err
+	}
+	if len(args) != 2 {
+		return usage(fmt.Errorf("say how many messages a second, and nothing more: see %s --help", c.CommandPath()))
+	}
+	x.rate, err = strconv.Atoi(args[1])
+	if err != nil || x.rate < 1 || x.rate > mostRate {
+		return usage(fmt.Errorf("rate %q: 1 to %d messages a second are allowed", args[1], mostRate))
+	}
+	return nil
+}
+
+func (x *operationChange) command(c *cobra.Command) *cobra.Command {
+	c.RunE = func(c *cobra.Command, args []string) error { return x.app.onIDs(x.run)(c, args[:1]) }
+	return x.confirmed(oneOperation(x.app, c))
+}
+
+func (x *operationChange) run(ctx context.Context, session *ops.Session, ids []int64) error {
+	report := newOperationReport(x.app, session)
+	if err := x.unconfirmed(); err != nil {
+		o, failed := session.Operation(ctx, ids[0])
+		if failed != nil {
+			return failed
+		}
+		return cmp.Or(report.write(o), err)
+	}
+	o, err := x.decide(session, ctx, x.reason, ids[0])
+	if err != nil {
+		return err
+	}
+	report.noteUntaken(ctx, o)
+	text := stateText(o)
+	if x.rate > 0 {
+		text += fmt.Sprintf("; %d messages a second", o.Rate)
+	}
+	return x.app.result(o, text+".", nil)
+}
