@@ -15,7 +15,7 @@ type claimPage struct {
 func (p *claimPage) read(q *params) { p.ID = q.needID("id") }
 
 func (p *claimPage) load(r *request) (err error) {
-	p.Found, err = r.session.ClaimMessages(r.Context(), p.ID)
+	p.Found, err = r.session.Messages().ListClaimed(r.Context(), p.ID)
 	return err
 }
 

@@ -98,7 +98,7 @@ func (p *confirmPage) Any() bool { return len(p.IDs) > 0 || len(p.args.ids) == 0
 func (p *confirmPage) Numbers() string { return idsText(p.Gone) }
 
 func (p *confirmPage) loadPending(r *request) (err error) {
-	if p.Pending, err = r.session.MessagesByID(r.Context(), p.args.ids...); err != nil {
+	if p.Pending, err = r.session.Messages().ListByID(r.Context(), p.args.ids...); err != nil {
 		return err
 	}
 	var consumers []string
@@ -112,7 +112,7 @@ func (p *confirmPage) loadPending(r *request) (err error) {
 }
 
 func (p *confirmPage) loadPoisoned(r *request) (err error) {
-	p.Poisoned, _, err = r.session.PoisonedMessages(r.Context(), poison.Filter{IDs: p.args.ids}, admin.Page{Size: mostChosen})
+	p.Poisoned, _, err = r.session.Poisoned().List(r.Context(), poison.Filter{IDs: p.args.ids}, admin.Page{Size: mostChosen})
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (p *confirmPage) loadConsumer(r *request) error {
 }
 
 func (p *confirmPage) loadSchedule(r *request) error {
-	found, err := r.session.Schedule(r.Context(), p.args.schedule)
+	found, err := r.session.Schedules().Get(r.Context(), p.args.schedule)
 	p.Schedule = &scheduleRow{found}
 	return err
 }
@@ -167,7 +167,7 @@ func (p *confirmPage) loadVersion(r *request) error {
 }
 
 func (p *confirmPage) loadOperation(r *request) error {
-	found, err := r.session.Operation(r.Context(), p.args.operation)
+	found, err := r.session.Operations().Get(r.Context(), p.args.operation)
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func (p *consumerPage) load(r *request) error {
 func (p *consumerPage) layout() layout { return layout{title: p.Name} }
 
 func (p *consumerPage) loadCharts(r *request) error {
-	minutes, err := r.session.Minutes(r.Context(), chartTime, p.Name)
+	minutes, err := r.session.Consumers().Minutes(r.Context(), chartTime, p.Name)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (p *consumerPage) loadCharts(r *request) error {
 }
 
 func (p *consumerPage) loadFailures(r *request, fleet []admin.Process) error {
-	groups, more, err := r.session.PoisonGroups(r.Context(), p.Name)
+	groups, more, err := r.session.Poisoned().Groups(r.Context(), p.Name)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (p *consumerPage) loadFailures(r *request, fleet []admin.Process) error {
 		known[g.Fingerprint] = true
 		p.Groups = append(p.Groups, failureOfGroup(g, fleet))
 	}
-	failures, err := r.session.Failures(r.Context(), p.Name, failuresShown)
+	failures, err := r.session.Consumers().Failures(r.Context(), p.Name, failuresShown)
 	for _, f := range failures {
 		if !known[f.Fingerprint] {
 			p.Failures = append(p.Failures, failureOf(f, fleet))
@@ -97,7 +97,7 @@ func (p *consumerPage) loadFailures(r *request, fleet []admin.Process) error {
 }
 
 func (p *consumerPage) loadOldest(r *request) (err error) {
-	p.Oldest, _, err = r.session.Messages(r.Context(), admin.Filter{Consumer: p.Name}, admin.Page{Size: oldestShown})
+	p.Oldest, _, err = r.session.Messages().List(r.Context(), admin.Filter{Consumer: p.Name}, admin.Page{Size: oldestShown})
 	if err != nil || len(p.Oldest) == 0 {
 		return err
 	}
@@ -111,7 +111,7 @@ func (p *consumerPage) loadOldest(r *request) (err error) {
 }
 
 func (p *consumerPage) loadBlocked(r *request) error {
-	found, err := r.session.BlockedKeys(r.Context(), blockedKeysRead)
+	found, err := r.session.Consumers().BlockedKeys(r.Context(), blockedKeysRead)
 	for _, key := range found {
 		if key.Consumer == p.Name && len(p.Blocked) < pageSize {
 			p.Blocked = append(p.Blocked, key)

@@ -49,7 +49,7 @@ func (p *editPage) layout() layout {
 
 // loadMessage returns the payload, if the principal may edit it and sees all of it.
 func (p *editPage) loadMessage(r *request) ([]byte, error) {
-	m, err := r.session.PoisonedMessage(r.Context(), p.ID)
+	m, err := r.session.Poisoned().Get(r.Context(), p.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (p *editPage) loadMessage(r *request) ([]byte, error) {
 
 // unredacted is an error if a part of the payload is hidden, which an edit would lose.
 func unredacted(r *request, id int64, payload []byte) error {
-	_, err := r.session.CheckEdit(r.Context(), id, payload)
+	_, err := r.session.Poisoned().CheckEdit(r.Context(), id, payload)
 	if errors.Is(err, ops.ErrForbidden) || errors.Is(err, poison.ErrNotFound) || errors.Is(err, ops.ErrBusy) {
 		return err
 	}
@@ -93,7 +93,7 @@ func (p *editedPage) load(r *request) error {
 		p.refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("The payload is too large: %d bytes are allowed.", mostEdited))
 		return nil
 	}
-	check, err := r.session.CheckEdit(r.Context(), p.ID, []byte(p.Text))
+	check, err := r.session.Poisoned().CheckEdit(r.Context(), p.ID, []byte(p.Text))
 	if wrong := wrongEdit(err, p.Text); wrong != "" {
 		p.refuse(http.StatusUnprocessableEntity, wrong)
 		return nil
@@ -113,7 +113,7 @@ func (p *editedPage) load(r *request) error {
 			"Some fields are unknown to the consumer, or are missing. If that is meant, say so below.")
 		return nil
 	}
-	err = r.session.EditAndRequeue(r.Context(), p.Reason, p.ID, []byte(p.Text))
+	err = r.session.Poisoned().EditAndRequeue(r.Context(), p.Reason, p.ID, []byte(p.Text))
 	if wrong := wrongEdit(err, p.Text); wrong != "" {
 		p.refuse(http.StatusUnprocessableEntity, wrong)
 		return nil

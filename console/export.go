@@ -31,7 +31,7 @@ func (e *export) serve(r *request) error {
 		return err
 	}
 	e.w = r.w
-	_, err := r.session.Export(r.Context(), e.reason, e.filter.Filter, e.write)
+	_, err := r.session.Poisoned().Export(r.Context(), e.reason, e.filter.Filter, e.write)
 	switch {
 	case err != nil && !e.begun:
 		return err
@@ -57,7 +57,7 @@ func (e *export) begin() {
 	e.w.WriteHeader(http.StatusOK)
 }
 
-func (e *export) write(m ops.Poisoned) error {
+func (e *export) write(m ops.PoisonedMessage) error {
 	e.begin()
 	line, err := json.Marshal(m)
 	if err != nil {

@@ -48,7 +48,7 @@ func (p *findPage) load(r *request) error {
 	}
 	until := time.Now().Add(findTime)
 	for next := &p.place; next != nil; {
-		found, after, err := r.session.Find(r.Context(), p.search, *next)
+		found, after, err := r.session.Messages().Find(r.Context(), p.search, *next)
 		if err != nil {
 			return err
 		}

@@ -25,12 +25,12 @@ const failuresRead = 200
 func (p *groupPage) read(q *params) { p.Filter, p.at = q.poisoned(), q.page() }
 
 func (p *groupPage) load(r *request) error {
-	found, next, err := r.session.PoisonedMessages(r.Context(), p.Filter.Filter, p.at)
+	found, next, err := r.session.Poisoned().List(r.Context(), p.Filter.Filter, p.at)
 	if err != nil {
 		return err
 	}
 	p.Found, p.Paging = found, r.here().paging(next)
-	p.Count, err = r.session.CountPoisoned(r.Context(), p.Filter.Filter)
+	p.Count, err = r.session.Poisoned().Count(r.Context(), p.Filter.Filter)
 	if err != nil || !p.Filter.Of() { // the rest is of a group
 		return err
 	}
@@ -69,7 +69,7 @@ func (p *groupPage) setVersions(fleet []admin.Process) {
 
 // loadFails reads what the messages of a group failed of. Without poisoned messages it is among the failures only.
 func (p *groupPage) loadFails(r *request, fleet []admin.Process) error {
-	groups, _, err := r.session.PoisonGroups(r.Context(), p.Filter.Consumer)
+	groups, _, err := r.session.Poisoned().Groups(r.Context(), p.Filter.Consumer)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (p *groupPage) loadFails(r *request, fleet []admin.Process) error {
 		p.Fails = &fails
 		return nil
 	}
-	failures, err := r.session.Failures(r.Context(), p.Filter.Consumer, failuresRead)
+	failures, err := r.session.Consumers().Failures(r.Context(), p.Filter.Consumer, failuresRead)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 // messagePage is one message, pending or poisoned.
 type messagePage struct {
 	admin.Message               // what both have
-	Poisoned      *ops.Poisoned // nil: it is pending
+	Poisoned      *ops.PoisonedMessage // nil: it is pending
 	Hidden        bool
 	Content       string // the payload as a text
 	Binary, Cut   bool
@@ -48,7 +48,7 @@ func (p *messagePage) load(r *request) error {
 	if err != nil {
 		return err
 	}
-	crashes, err := r.session.Crashes(r.Context(), p.ID, crashesOfOne)
+	crashes, err := r.session.Messages().Crashes(r.Context(), p.ID, crashesOfOne)
 	if err != nil {
 		return err
 	}
@@ -82,12 +82,12 @@ func (p *messagePage) layout() layout {
 
 // loadMessage reads the message wherever it is.
 func (p *messagePage) loadMessage(r *request) error {
-	pending, err := r.session.Message(r.Context(), p.ID)
+	pending, err := r.session.Messages().Get(r.Context(), p.ID)
 	switch {
 	case err == nil:
 		p.Message, p.Hidden = pending.Message, pending.Hidden
 	case errors.Is(err, admin.ErrNotFound):
-		m, err := r.session.PoisonedMessage(r.Context(), p.ID)
+		m, err := r.session.Poisoned().Get(r.Context(), p.ID)
 		if err != nil {
 			return err
 		}
@@ -121,12 +121,12 @@ func (p *messagePage) loadWhy(r *request) (err error) {
 // loadSiblings reads the other consumers' messages of the payload: pending ones as far as the first part of a search
 // finds them.
 func (p *messagePage) loadSiblings(r *request) error {
-	pending, _, err := r.session.Find(r.Context(), admin.Search{MessageID: p.MessageID}, admin.Cursor{})
+	pending, _, err := r.session.Messages().Find(r.Context(), admin.Search{MessageID: p.MessageID}, admin.Cursor{})
 	if err != nil {
 		return err
 	}
 	p.Siblings = slices.DeleteFunc(pending, func(m admin.Message) bool { return m.ID == p.ID })
-	poisoned, _, err := r.session.PoisonedMessages(r.Context(), poison.Filter{MessageID: p.MessageID}, admin.Page{})
+	poisoned, _, err := r.session.Poisoned().List(r.Context(), poison.Filter{MessageID: p.MessageID}, admin.Page{})
 	p.PoisonedKin = slices.DeleteFunc(poisoned, func(m poison.Message) bool { return m.ID == p.ID })
 	return err
 }
@@ -170,7 +170,7 @@ func (p *messagePage) past(crashes []admin.Crash, fleet []admin.Process) []event
 
 // explain is why a message does not run, or nil if it is gone.
 func explain(r *request, id int64) (*admin.Explanation, error) {
-	why, err := r.session.Explain(r.Context(), id)
+	why, err := r.session.Messages().Explain(r.Context(), id)
 	if err != nil {
 		return nil, ignoreGone(err)
 	}

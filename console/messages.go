@@ -14,7 +14,7 @@ type messagesPage struct {
 func (p *messagesPage) read(q *params) { p.Filter, p.at = q.pending(), q.page() }
 
 func (p *messagesPage) load(r *request) error {
-	found, next, err := r.session.Messages(r.Context(), p.Filter.Filter, p.at)
+	found, next, err := r.session.Messages().List(r.Context(), p.Filter.Filter, p.at)
 	if err != nil {
 		return err
 	}

@@ -26,13 +26,13 @@ const (
 func (p *operationPage) read(q *params) { p.ID = q.needID("id") }
 
 func (p *operationPage) load(r *request) (err error) {
-	if p.Operation, err = r.session.Operation(r.Context(), p.ID); err != nil {
+	if p.Operation, err = r.session.Operations().Get(r.Context(), p.ID); err != nil {
 		return err
 	}
 	p.At, p.Mine, p.Back = time.Now(), p.CreatedBy(r.who), p.aboutLink()
 	p.Expired = p.State == ops.Planned && time.Since(p.CreatedAt) > planTime
 	if p.Orphan() { // until a runner is found
-		if p.Runner, err = r.session.HasRunner(r.Context()); err != nil {
+		if p.Runner, err = r.session.Operations().HasRunner(r.Context()); err != nil {
 			return err
 		}
 	}
@@ -79,7 +79,7 @@ func (f *rateForm) read(q *params) {
 }
 
 func (f *rateForm) submit(r *request) (link, error) {
-	if _, err := r.session.SetRate(r.Context(), f.reason, f.id, f.rate); err != nil {
+	if _, err := r.session.Operations().SetRate(r.Context(), f.reason, f.id, f.rate); err != nil {
 		return link{}, err
 	}
 	r.setFlash(outcome{code: "rate"})

@@ -23,7 +23,7 @@ type operationsPage struct {
 func (p *operationsPage) read(q *params) { p.at = q.page() }
 
 func (p *operationsPage) load(r *request) error {
-	found, next, err := r.session.Operations(r.Context(), p.at)
+	found, next, err := r.session.Operations().List(r.Context(), p.at)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func (f *planForm) read(q *params) {
 }
 
 func (f *planForm) submit(r *request) (link, error) {
-	planned, err := r.session.Plan(r.Context(), f.action, f.target)
+	planned, err := r.session.Operations().Plan(r.Context(), f.action, f.target)
 	if errors.Is(err, ops.ErrNoMatch) {
 		r.setFlash(outcome{code: "nothing"})
 		return f.from, nil
@@ -70,7 +70,7 @@ func (f *startForm) read(q *params) {
 }
 
 func (f *startForm) submit(r *request) (link, error) {
-	started, err := r.session.Start(r.Context(), f.id, f.options)
+	started, err := r.session.Operations().Start(r.Context(), f.id, f.options)
 	switch {
 	case errors.Is(err, ops.ErrInProgress) && started.ID != 0:
 		r.setFlash(outcome{code: "already"})

@@ -11,7 +11,7 @@ type poisonedPage struct {
 func (p *poisonedPage) read(q *params) { p.Consumer = q.text("consumer") }
 
 func (p *poisonedPage) load(r *request) error {
-	groups, more, err := r.session.PoisonGroups(r.Context(), p.Consumer)
+	groups, more, err := r.session.Poisoned().Groups(r.Context(), p.Consumer)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (p *processesPage) load(r *request) error {
 	if err != nil {
 		return err
 	}
-	claims, err := r.session.Claims(r.Context())
+	claims, err := r.session.Consumers().Claims(r.Context())
 	p.set(fleet, claims)
 	return err
 }

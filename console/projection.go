@@ -23,7 +23,7 @@ func (p *projectionPage) load(r *request) error {
 	if p.version, err = all.of(p.Name, p.Version); err != nil {
 		return err
 	}
-	if p.Parked, err = r.session.ParkedEvents(r.Context(), p.Name, p.Version, p.after, pageSize+1); err != nil {
+	if p.Parked, err = r.session.Projections().Parked(r.Context(), p.Name, p.Version, p.after, pageSize+1); err != nil {
 		return err
 	}
 	if len(p.Parked) > pageSize {

@@ -64,7 +64,7 @@ func (s shard) Done() int64 {
 type versions []version
 
 func loadVersions(r *request) (all versions, err error) {
-	states, err := r.session.Projections(r.Context())
+	states, err := r.session.Projections().List(r.Context())
 	if err != nil {
 		return nil, err
 	}

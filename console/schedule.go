@@ -19,7 +19,7 @@ type fire struct {
 func (p *schedulePage) read(q *params) { p.ID = q.needID("id") }
 
 func (p *schedulePage) load(r *request) (err error) {
-	if p.Schedule, err = r.session.Schedule(r.Context(), p.ID); err != nil {
+	if p.Schedule, err = r.session.Schedules().Get(r.Context(), p.ID); err != nil {
 		return err
 	}
 	p.Fires = firesOf(p.Next)

@@ -22,7 +22,7 @@ func (p *schedulesPage) read(q *params) {
 }
 
 func (p *schedulesPage) load(r *request) error {
-	found, next, err := r.session.Schedules(r.Context(), p.Filter, p.at)
+	found, next, err := r.session.Schedules().List(r.Context(), p.Filter, p.at)
 	p.Paging = r.here().paging(next)
 	for _, s := range found {
 		p.Found = append(p.Found, scheduleRow{s})

@@ -27,7 +27,7 @@ const crashesShown = 200
 func (p *suspectsPage) read(q *params) { p.at = q.page() }
 
 func (p *suspectsPage) load(r *request) error {
-	found, next, err := r.session.Messages(r.Context(), admin.Filter{Crashed: true}, p.at)
+	found, next, err := r.session.Messages().List(r.Context(), admin.Filter{Crashed: true}, p.at)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (p *suspectsPage) load(r *request) error {
 	if err != nil {
 		return err
 	}
-	crashes, err := r.session.Crashes(r.Context(), 0, crashesShown)
+	crashes, err := r.session.Messages().Crashes(r.Context(), 0, crashesShown)
 	if err != nil {
 		return err
 	}

@@ -184,8 +184,8 @@ func processName(p admin.Process) string {
 }
 
 // checkProjections finds halted shards. Without an event log it finds none.
-func (d *Service) checkProjections(ctx context.Context, db bun.IDB) (found []Finding, err error) {
-	states, err := d.projections.States(ctx, db)
+func (d *doctor) checkProjections(ctx context.Context, db bun.IDB) (found []Finding, err error) {
+	states, err := d.service.projections.States(ctx, db)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil, nil
 	}

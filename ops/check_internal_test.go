@@ -25,7 +25,7 @@ func TestNobodyReadsWhereTheDatabaseIs(t *testing.T) {
 		t.Fatalf("got error %v, want one with the address", refused)
 	}
 	refused = fmt.Errorf("failed to connect to `user=ada database=shop`: %w", refused)
-	session := &Session{who: Principal{Name: "ada", Role: Administrator}}
+	session := &Session{access{who: Principal{Name: "ada", Role: Administrator}}}
 	for _, test := range []struct {
 		err  error
 		want string

@@ -9,6 +9,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -59,33 +60,39 @@ func (s Severity) rank() int { return slices.Index([]Severity{Critical, Warning,
 type check struct {
 	name string
 	fine string
-	look func(d *Service, ctx context.Context, db bun.IDB) ([]Finding, error)
+	look func(ctx context.Context, db bun.IDB) ([]Finding, error)
 }
 
 var errAbsent = errors.New("the database has no such thing") // immutable
 
+// doctor is one diagnosis.
+type doctor struct {
+	service *Service
+	queues  []admin.Queue
+	known   bool // the queues were read
+}
+
 // checks are all checks, in the order in which they run and are shown.
-func checks() []check {
-	var counted counts
+func (d *doctor) checks() []check {
 	return []check{
-		{"schema", "The tables are up to date.", (*Service).checkSchema},
-		{"server", "The library is made for this server, and it is set as it must be.", (*Service).checkServer},
-		{"safety", "What is committed survives a crash, as far as settings go.", (*Service).checkSafety},
-		{"pool", "The pool has room for what runs in this process.", (*Service).checkPool},
-		{"connections", "The server has connections left.", (*Service).checkConnections},
-		{"indexes", "All indexes are there and valid.", (*Service).checkIndexes},
-		{"dead_rows", "What was deleted is cleared.", (*Service).checkDeadRows},
-		{"snapshots", "No transaction keeps what was deleted from being cleared.", (*Service).checkHolders},
-		{"clock", "This machine's clock agrees with that of the database.", (*Service).checkClock},
-		{"poisoned", "No message is poisoned.", counted.checkPoisoned},
-		{"blocked_keys", "No key is blocked.", counted.checkBlocked},
-		{"consumers", "Live processes take all messages that wait.", (*Service).checkStrangers},
-		{"circuit_breakers", "No circuit breaker is open.", counted.checkBreakers},
-		{"processes", "No process was lost within a day, is stuck, or stops a consumer.", counted.checkProcesses},
-		{"schedules", "All schedules fire.", (*Service).checkSchedules},
-		{"pauses", "No consumer is paused for long while messages wait.", (*Service).checkPauses},
-		{"operations", "No operation is stuck.", (*Service).checkOperations},
-		{"projections", "No projection has halted.", (*Service).checkProjections},
+		{"schema", "The tables are up to date.", d.checkSchema},
+		{"server", "The library is made for this server, and it is set as it must be.", d.checkServer},
+		{"safety", "What is committed survives a crash, as far as settings go.", d.checkSafety},
+		{"pool", "The pool has room for what runs in this process.", d.checkPool},
+		{"connections", "The server has connections left.", d.checkConnections},
+		{"indexes", "All indexes are there and valid.", d.checkIndexes},
+		{"dead_rows", "What was deleted is cleared.", d.checkDeadRows},
+		{"snapshots", "No transaction keeps what was deleted from being cleared.", d.checkHolders},
+		{"clock", "This machine's clock agrees with that of the database.", d.checkClock},
+		{"poisoned", "No message is poisoned.", d.checkPoisoned},
+		{"blocked_keys", "No key is blocked.", d.checkBlocked},
+		{"consumers", "Live processes take all messages that wait.", d.checkStrangers},
+		{"circuit_breakers", "No circuit breaker is open.", d.checkBreakers},
+		{"processes", "No process was lost within a day, is stuck, or stops a consumer.", d.checkProcesses},
+		{"schedules", "All schedules fire.", d.checkSchedules},
+		{"pauses", "No consumer is paused for long while messages wait.", d.checkPauses},
+		{"operations", "No operation is stuck.", d.checkOperations},
+		{"projections", "No projection has halted.", d.checkProjections},
 	}
 }
 
@@ -108,8 +115,8 @@ func (s *Session) Doctor(ctx context.Context) ([]Finding, error) {
 		return nil, fmt.Errorf("ops: doctor: the database does not answer: %w", err)
 	}
 	var all []Finding
-	for _, c := range checks() {
-		found, err := lookIn(ctx, d, d.config.DB, lookTime, func(ctx context.Context, db bun.IDB) ([]Finding, error) { return c.look(d, ctx, db) })
+	for _, c := range (&doctor{service: d}).checks() {
+		found, err := lookIn(ctx, d, d.config.DB, lookTime, func(ctx context.Context, db bun.IDB) ([]Finding, error) { return c.look(ctx, db) })
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("ops: doctor: %w", context.Cause(ctx))
 		}

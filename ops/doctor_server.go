@@ -28,19 +28,19 @@ const (
 )
 
 // checkSchema reports problems as an error, outbox.ErrSchemaOutdated, which ends the diagnosis.
-func (d *Service) checkSchema(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	return nil, d.store.Schema.CheckSchema(ctx, db)
+func (d *doctor) checkSchema(ctx context.Context, db bun.IDB) ([]Finding, error) {
+	return nil, d.service.store.Schema.CheckSchema(ctx, db)
 }
 
-func (d *Service) checkServer(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	mistakes, err := d.store.Schema.Mistakes(ctx, db)
+func (d *doctor) checkServer(ctx context.Context, db bun.IDB) ([]Finding, error) {
+	mistakes, err := d.service.store.Schema.Mistakes(ctx, db)
 	return store.Each(mistakes, func(mistake error) Finding {
 		return Finding{Severity: Critical, Text: mistake.Error() + ".", Remedy: "Set that right, for all connections, and start the programs anew. Until then no processor starts."}
 	}), err
 }
 
-func (d *Service) checkSafety(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	found, err := d.store.Schema.Diagnose(ctx, db, store.Weaknesses)
+func (d *doctor) checkSafety(ctx context.Context, db bun.IDB) ([]Finding, error) {
+	found, err := d.service.store.Schema.Diagnose(ctx, db, store.Weaknesses)
 	return store.Each(found.Weaknesses, weakness), err
 }
 
@@ -58,8 +58,8 @@ func weakness(w store.Weakness) Finding {
 
 // checkPool adds up the connections that this process's Runs may hold at once. A Run that does not
 // report them counts as one.
-func (d *Service) checkPool(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	fleet, err := d.admin.Processes(ctx, db, lostWithin)
+func (d *doctor) checkPool(ctx context.Context, db bun.IDB) ([]Finding, error) {
+	fleet, err := d.service.admin.Processes(ctx, db, lostWithin)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (d *Service) checkPool(ctx context.Context, db bun.IDB) ([]Finding, error) 
 			need += max(p.Connections, 1)
 		}
 	}
-	most := d.config.DB.Stats().MaxOpenConnections
+	most := d.service.config.DB.Stats().MaxOpenConnections
 	switch {
 	case runs == 0:
 		return []Finding{{Severity: OK, Text: "Nothing runs in this process that could want for connections."}}, nil
@@ -82,8 +82,8 @@ func (d *Service) checkPool(ctx context.Context, db bun.IDB) ([]Finding, error) 
 	return nil, nil
 }
 
-func (d *Service) checkConnections(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	found, err := d.store.Schema.Diagnose(ctx, db, store.Connections)
+func (d *doctor) checkConnections(ctx context.Context, db bun.IDB) ([]Finding, error) {
+	found, err := d.service.store.Schema.Diagnose(ctx, db, store.Connections)
 	switch {
 	case err != nil:
 		return nil, err
@@ -101,8 +101,8 @@ func connections(found store.Diagnosis) []Finding {
 	return []Finding{{Severity: OK, Text: text}}
 }
 
-func (d *Service) checkIndexes(ctx context.Context, db bun.IDB) (found []Finding, err error) {
-	lost, of, err := d.store.Schema.LostIndexes(ctx, db)
+func (d *doctor) checkIndexes(ctx context.Context, db bun.IDB) (found []Finding, err error) {
+	lost, of, err := d.service.store.Schema.LostIndexes(ctx, db)
 	if err != nil {
 		return nil, err
 	}
@@ -121,8 +121,8 @@ func (d *Service) checkIndexes(ctx context.Context, db bun.IDB) (found []Finding
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-func (d *Service) checkDeadRows(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	found, err := d.store.Schema.Diagnose(ctx, db, store.DeadRows)
+func (d *doctor) checkDeadRows(ctx context.Context, db bun.IDB) ([]Finding, error) {
+	found, err := d.service.store.Schema.Diagnose(ctx, db, store.DeadRows)
 	switch {
 	case err != nil:
 		return nil, err
@@ -146,8 +146,8 @@ func deadRows(d store.Diagnosis) (found []Finding) {
 	return found
 }
 
-func (d *Service) checkHolders(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	found, err := d.store.Schema.Diagnose(ctx, db, store.Holders)
+func (d *doctor) checkHolders(ctx context.Context, db bun.IDB) ([]Finding, error) {
+	found, err := d.service.store.Schema.Diagnose(ctx, db, store.Holders)
 	switch {
 	case err != nil:
 		return nil, err
@@ -183,11 +183,11 @@ func holders(d store.Diagnosis) (found []Finding) {
 
 // checkClock uses the fastest of several answers, because the database read its clock at an
 // unknown time during the call.
-func (d *Service) checkClock(ctx context.Context, db bun.IDB) ([]Finding, error) {
+func (d *doctor) checkClock(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	var skew, within time.Duration
 	for i := range clockLooks {
 		asked := time.Now()
-		now, err := d.store.Now(ctx, db)
+		now, err := d.service.store.Now(ctx, db)
 		if err != nil {
 			return nil, err
 		}

@@ -69,12 +69,12 @@ func (d *Service) strangers(ctx context.Context, db bun.IDB, fleet []admin.Proce
 	return found, nil
 }
 
-func (d *Service) checkStrangers(ctx context.Context, db bun.IDB) (found []Finding, err error) {
-	fleet, err := d.admin.Processes(ctx, db, processorsKnown)
+func (d *doctor) checkStrangers(ctx context.Context, db bun.IDB) (found []Finding, err error) {
+	fleet, err := d.service.admin.Processes(ctx, db, processorsKnown)
 	if err != nil {
 		return nil, err
 	}
-	strangers, err := d.strangers(ctx, db, fleet)
+	strangers, err := d.service.strangers(ctx, db, fleet)
 	if err != nil || len(strangers) == 0 {
 		return nil, err
 	}
@@ -98,38 +98,34 @@ func strange(strangers []admin.Unhandled) (found []Finding) {
 	return found
 }
 
-// counts caches the queue counts for several checks, because they are the most expensive query.
-type counts struct {
-	queues []admin.Queue
-	known  bool
-}
-
-func (c *counts) read(ctx context.Context, d *Service, db bun.IDB) (_ []admin.Queue, err error) {
-	if !c.known {
-		c.queues, err = d.admin.Queues(ctx, db)
-		c.known = err == nil
+// readQueues returns the queues. Several checks share them, because they are the most expensive
+// query.
+func (d *doctor) readQueues(ctx context.Context, db bun.IDB) (_ []admin.Queue, err error) {
+	if !d.known {
+		d.queues, err = d.service.admin.Queues(ctx, db)
+		d.known = err == nil
 	}
-	return c.queues, err
+	return d.queues, err
 }
 
-func (c *counts) checkPoisoned(d *Service, ctx context.Context, db bun.IDB) ([]Finding, error) {
-	queues, err := c.read(ctx, d, db)
+func (d *doctor) checkPoisoned(ctx context.Context, db bun.IDB) ([]Finding, error) {
+	queues, err := d.readQueues(ctx, db)
 	return poisonedIn(queues), err
 }
 
-func (c *counts) checkBlocked(d *Service, ctx context.Context, db bun.IDB) ([]Finding, error) {
-	queues, err := c.read(ctx, d, db)
+func (d *doctor) checkBlocked(ctx context.Context, db bun.IDB) ([]Finding, error) {
+	queues, err := d.readQueues(ctx, db)
 	return blockedIn(queues), err
 }
 
-func (c *counts) checkBreakers(d *Service, ctx context.Context, db bun.IDB) ([]Finding, error) {
-	queues, err := c.read(ctx, d, db)
+func (d *doctor) checkBreakers(ctx context.Context, db bun.IDB) ([]Finding, error) {
+	queues, err := d.readQueues(ctx, db)
 	return breakersIn(queues), err
 }
 
-func (c *counts) checkProcesses(d *Service, ctx context.Context, db bun.IDB) ([]Finding, error) {
-	fleet, err := d.admin.Processes(ctx, db, lostWithin)
-	return troubled(fleet, c.queues), err // without queues, circuit breakers are reported as open circuits
+func (d *doctor) checkProcesses(ctx context.Context, db bun.IDB) ([]Finding, error) {
+	fleet, err := d.service.admin.Processes(ctx, db, lostWithin)
+	return troubled(fleet, d.queues), err // without queues, circuit breakers are reported as open circuits
 }
 
 // lost is the finding for a program whose runs were lost.
@@ -155,16 +151,16 @@ func lost(runs []admin.Process) Finding {
 }
 
 // checkSchedules computes the next fire of each schedule, as far as time allows.
-func (d *Service) checkSchedules(ctx context.Context, db bun.IDB) (found []Finding, err error) {
-	now, err := d.store.Now(ctx, db)
+func (d *doctor) checkSchedules(ctx context.Context, db bun.IDB) (found []Finding, err error) {
+	now, err := d.service.store.Now(ctx, db)
 	if err != nil {
 		return nil, err
 	}
-	fleet, err := d.admin.Processes(ctx, db, lostWithin)
+	fleet, err := d.service.admin.Processes(ctx, db, lostWithin)
 	if err != nil {
 		return nil, err
 	}
-	rows, next, err := d.schedules.List(ctx, db, schedule.Filter{}, schedule.Page{Size: schedulesLooked, Brief: true})
+	rows, next, err := d.service.schedules.List(ctx, db, schedule.Filter{}, schedule.Page{Size: schedulesLooked, Brief: true})
 	if err != nil {
 		return nil, err
 	}
@@ -212,12 +208,12 @@ func sickness(row schedule.Schedule, now time.Time, fleet []admin.Process) Findi
 	return Finding{}
 }
 
-func (d *Service) checkPauses(ctx context.Context, db bun.IDB) (found []Finding, err error) {
-	now, err := d.store.Now(ctx, db)
+func (d *doctor) checkPauses(ctx context.Context, db bun.IDB) (found []Finding, err error) {
+	now, err := d.service.store.Now(ctx, db)
 	if err != nil {
 		return nil, err
 	}
-	paused, err := d.store.Flow.PausedConsumers(ctx, db)
+	paused, err := d.service.store.Flow.PausedConsumers(ctx, db)
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +224,7 @@ func (d *Service) checkPauses(ctx context.Context, db bun.IDB) (found []Finding,
 			old[p.ConsumerType], names = p, append(names, p.ConsumerType)
 		}
 	}
-	queues, err := d.store.Reports.Stats(ctx, db, names)
+	queues, err := d.service.store.Reports.Stats(ctx, db, names)
 	for _, q := range queues {
 		p, waiting := old[q.Consumer], q.Ready+q.Delayed
 		if waiting == 0 {
@@ -244,14 +240,14 @@ func (d *Service) checkPauses(ctx context.Context, db bun.IDB) (found []Finding,
 	return found, err
 }
 
-func (d *Service) checkOperations(ctx context.Context, db bun.IDB) (found []Finding, err error) {
-	rows, err := d.store.Operations.List(ctx, db, store.OperationFilter{States: names(Waiting, Canary, Running, Paused, Started)}, operationsLooked)
+func (d *doctor) checkOperations(ctx context.Context, db bun.IDB) (found []Finding, err error) {
+	rows, err := d.service.store.Operations.List(ctx, db, store.OperationFilter{States: names(Waiting, Canary, Running, Paused, Started)}, operationsLooked)
 	if err != nil {
 		return nil, err
 	}
 	runners := true
 	if slices.ContainsFunc(rows, func(row store.Operation) bool { return awaits(row, nobodyLate) }) { // otherwise the answer is not needed
-		if runners, err = d.carried(ctx, db); err != nil {
+		if runners, err = d.service.carried(ctx, db); err != nil {
 			return nil, err
 		}
 	}

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
-
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 // ErrBusy is returned when too many queries run at once, or the database takes too long. The
@@ -38,20 +36,6 @@ func lookIn[T any](ctx context.Context, d *Service, db *bun.DB, limit time.Durat
 	return briefly(ctx, d, db, limit, fn)
 }
 
-// enter acquires a slot of a semaphore.
-func (d *Service) enter(ctx context.Context, room chan struct{}, patience time.Duration) (leave func(), err error) {
-	free := time.NewTimer(patience)
-	defer free.Stop()
-	select {
-	case room <- struct{}{}:
-		return func() { <-room }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-free.C:
-		return nil, fmt.Errorf("ops: look: %w: none of the %d concurrent queries was done within %s", ErrBusy, cap(room), patience)
-	}
-}
-
 // briefly runs a query with a time limit, without a slot.
 func briefly[T any](ctx context.Context, d *Service, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
 	err = d.within(ctx, db, limit, func(ctx context.Context, db bun.IDB) (err error) {
@@ -59,14 +43,4 @@ func briefly[T any](ctx context.Context, d *Service, db *bun.DB, limit time.Dura
 		return err
 	})
 	return result, err
-}
-
-func (d *Service) within(ctx context.Context, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) error) error {
-	within, cancel := context.WithTimeoutCause(ctx, limit, ErrBusy)
-	defer cancel()
-	err := d.store.Briefly(within, db, limit, func(db bun.IDB) error { return fn(within, db) })
-	if ctx.Err() == nil && (errors.Is(err, store.ErrLate) || err != nil && context.Cause(within) == ErrBusy) {
-		err = fmt.Errorf("ops: look: %w: the database did not answer within %s", ErrBusy, limit)
-	}
-	return err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -202,4 +203,53 @@ func (d *Service) operationIn(ctx context.Context, db bun.IDB, id int64) (Operat
 		return Operation{}, err
 	}
 	return newOperation(rows[0]), nil
+}
+
+// lockPlans locks a plan and all equal plans, in the order of their ids, so that only one of them
+// starts. Of two concurrent starts, the later one locks both plans. The other checks for
+// operations in progress once it holds its own lock.
+func (d *Service) lockPlans(ctx context.Context, tx bun.Tx, id int64) (store.Operation, error) {
+	if err := d.store.WriteFirst(ctx, tx); err != nil {
+		return store.Operation{}, err
+	}
+	o, err := d.operationIn(ctx, tx, id)
+	if err != nil {
+		return store.Operation{}, err
+	}
+	plans, err := d.same(ctx, tx, o, Planned)
+	if err != nil {
+		return store.Operation{}, err
+	}
+	ids := append(store.Each(plans, func(o Operation) int64 { return o.ID }), id)
+	rows, err := d.store.Operations.LockMany(ctx, tx, store.OperationFilter{IDs: ids})
+	if err != nil {
+		return store.Operation{}, err
+	}
+	for _, row := range rows {
+		if row.ID == id {
+			return row, nil
+		}
+	}
+	return store.Operation{}, ErrNotFound // deleted meanwhile
+}
+
+// same returns the other operations with the same action and target in some states, the oldest
+// first.
+func (d *Service) same(ctx context.Context, db bun.IDB, o Operation, states ...OperationState) (found []Operation, err error) {
+	rows, err := d.store.Operations.List(ctx, db, store.OperationFilter{States: names(states...), Kinds: []string{string(o.Action)}, OldestFirst: true}, math.MaxInt32)
+	for _, row := range rows {
+		if other := newOperation(row); other.ID != o.ID && other.sameAs(o) {
+			found = append(found, other)
+		}
+	}
+	return found, err
+}
+
+// wake makes this service's Runner poll at once and invalidates the overview.
+func (d *Service) wake() {
+	d.overview.change()
+	select {
+	case d.started <- struct{}{}:
+	default: // already signalled
+	}
 }

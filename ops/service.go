@@ -134,3 +134,27 @@ func (s *Session) Operations() *Operations { return &Operations{s.access} }
 
 // As returns the session of a principal. A principal without a name may do nothing.
 func (d *Service) As(who Principal) *Session { return &Session{access{service: d, who: who}} }
+
+// enter acquires a slot of a semaphore.
+func (d *Service) enter(ctx context.Context, room chan struct{}, patience time.Duration) (leave func(), err error) {
+	free := time.NewTimer(patience)
+	defer free.Stop()
+	select {
+	case room <- struct{}{}:
+		return func() { <-room }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-free.C:
+		return nil, fmt.Errorf("ops: look: %w: none of the %d concurrent queries was done within %s", ErrBusy, cap(room), patience)
+	}
+}
+
+func (d *Service) within(ctx context.Context, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) error) error {
+	within, cancel := context.WithTimeoutCause(ctx, limit, ErrBusy)
+	defer cancel()
+	err := d.store.Briefly(within, db, limit, func(db bun.IDB) error { return fn(within, db) })
+	if ctx.Err() == nil && (errors.Is(err, store.ErrLate) || err != nil && context.Cause(within) == ErrBusy) {
+		err = fmt.Errorf("ops: look: %w: the database did not answer within %s", ErrBusy, limit)
+	}
+	return err
+}

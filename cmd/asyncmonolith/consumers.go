@@ -103,7 +103,7 @@ type consumerChange struct {
 	done         string // the JSON key of the name
 	otherwise    string // advice if the consumer is unknown; may be empty
 	allowUnknown bool
-	do           func(*ops.Session, context.Context, string, string) error
+	do           func(*ops.Consumers, context.Context, string, string) error
 }
 
 func (x *consumerChange) command(c *cobra.Command) *cobra.Command {
@@ -120,13 +120,13 @@ func (x *consumerChange) run(ctx context.Context, session *ops.Session, args []s
 			return err
 		}
 	}
-	do := func() error { return x.do(session, ctx, name, x.reason) }
+	do := func() error { return x.do(session.Consumers(), ctx, name, x.reason) }
 	return x.change(x.app.output, fmt.Sprintf(x.would, name), do, map[string]string{x.done: name}, fmt.Sprintf(x.said, name))
 }
 
 func pauseCommand(a *app) *cobra.Command {
 	x := &consumerChange{
-		app: a, would: "pause consumer %q in all processes", said: "Consumer %q is paused.", done: "paused", do: (*ops.Session).Pause,
+		app: a, would: "pause consumer %q in all processes", said: "Consumer %q is paused.", done: "paused", do: (*ops.Consumers).Pause,
 		otherwise: "--allow-unknown-consumer pauses a name that is not known yet",
 	}
 	c := x.command(&cobra.Command{
@@ -141,7 +141,7 @@ runs; within about a second nothing more of the consumer starts. The reason is f
 
 func resumeCommand(a *app) *cobra.Command {
 	x := &consumerChange{
-		app: a, would: "resume consumer %q", said: "Consumer %q is resumed.", done: "resumed", do: (*ops.Session).Resume,
+		app: a, would: "resume consumer %q", said: "Consumer %q is resumed.", done: "resumed", do: (*ops.Consumers).Resume,
 	}
 	return x.command(&cobra.Command{
 		Use: "resume NAME", Short: "Let a paused consumer's messages be claimed again",
@@ -153,7 +153,7 @@ func resumeCommand(a *app) *cobra.Command {
 func probeCommand(a *app) *cobra.Command {
 	x := &consumerChange{
 		app: a, would: "run one message of consumer %q although its breaker is open",
-		said: "Consumer %q tries one message within about a second.", done: "probed", do: (*ops.Session).Probe,
+		said: "Consumer %q tries one message within about a second.", done: "probed", do: (*ops.Consumers).Probe,
 	}
 	return x.command(&cobra.Command{
 		Use: "probe NAME", Short: "Have one message of a consumer with an open breaker run now",

@@ -25,7 +25,7 @@ type discardCommand struct {
 
 func newDiscard(a *app) *discardCommand {
 	d := &discardCommand{poisonedChange: newPoisonedChange(a, ops.Discard, "discarded")}
-	d.do = func(s *ops.Session, ctx context.Context, reason string, ids ...int64) (poison.ChunkResult, error) {
+	d.do = func(s *ops.Poisoned, ctx context.Context, reason string, ids ...int64) (poison.ChunkResult, error) {
 		n, err := s.Discard(ctx, reason, ids...)
 		return poison.ChunkResult{Result: poison.Result{Requeued: n, Missing: len(ids) - n}}, err
 	}
@@ -104,7 +104,7 @@ func (d *discardCommand) discardExported(ctx context.Context, session *ops.Sessi
 	for part := range slices.Chunk(kept, mostPreviewed) {
 		ids, err := stillPoisoned(ctx, session, part)
 		if err == nil && len(ids) > 0 && unconfirmed == nil {
-			_, err = session.Discard(ctx, d.reason, ids...)
+			_, err = session.Poisoned().Discard(ctx, d.reason, ids...)
 		}
 		if err != nil {
 			return errors.Join(err, d.app.say("%s %s before that.", plural(n, "message"), d.done))
@@ -137,7 +137,7 @@ func stillPoisoned(ctx context.Context, session *ops.Session, kept []exported) (
 		of[m.ID] = m.MessageID
 		ids = append(ids, m.ID)
 	}
-	found, _, err := session.PoisonedMessages(ctx, poison.Filter{IDs: ids}, admin.Page{Size: len(ids)})
+	found, _, err := session.Poisoned().List(ctx, poison.Filter{IDs: ids}, admin.Page{Size: len(ids)})
 	ids = nil
 	for _, m := range found {
 		if of[m.ID] == m.MessageID {

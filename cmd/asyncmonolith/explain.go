@@ -27,7 +27,7 @@ what they take. Ids are those of pending and of poisoned messages.`,
 func (e *explainCommand) run(ctx context.Context, session *ops.Session, ids []int64) error {
 	missing := 0
 	for _, id := range ids {
-		found, err := session.Explain(ctx, id)
+		found, err := session.Messages().Explain(ctx, id)
 		if errors.Is(err, admin.ErrNotFound) {
 			missing++
 			e.app.note("message %d: there is none with that id, neither pending nor poisoned", id)

@@ -34,7 +34,7 @@ func (f *poisonFilter) add(a *app, c *cobra.Command) {
 
 // fingerprints completes fingerprints of the consumer that --consumer names, or of all.
 func (f *poisonFilter) fingerprints(ctx context.Context, session *ops.Session) (found []string, err error) {
-	groups, _, err := session.PoisonGroups(ctx, f.filter.Consumer)
+	groups, _, err := session.Poisoned().Groups(ctx, f.filter.Consumer)
 	for _, g := range groups {
 		found = append(found, g.Fingerprint)
 	}

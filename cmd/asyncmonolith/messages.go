@@ -84,7 +84,7 @@ func (l *messagesList) find(
 	defer p.end()
 	for pages := 1; ; pages++ {
 		page.Size = l.page.Size - len(found)
-		part, next, err := session.Messages(ctx, filter, page)
+		part, next, err := session.Messages().List(ctx, filter, page)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -114,7 +114,7 @@ for the longest. Counts stop at 10,000.`,
 }
 
 func (k *blockedKeys) run(ctx context.Context, session *ops.Session, _ []string) error {
-	found, err := session.BlockedKeys(ctx, k.page.Size)
+	found, err := session.Consumers().BlockedKeys(ctx, k.page.Size)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (g *messagesGet) command() *cobra.Command {
 }
 
 func (g *messagesGet) run(ctx context.Context, session *ops.Session, ids []int64) error {
-	m, err := session.Message(ctx, ids[0])
+	m, err := session.Messages().Get(ctx, ids[0])
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 type pendingChange struct {
 	bulkChange
 	filter pendingFilter
-	do     func(session *ops.Session, ctx context.Context, reason string, ids ...int64) (admin.Result, error)
+	do     func(messages *ops.Messages, ctx context.Context, reason string, ids ...int64) (admin.Result, error)
 }
 
 func newPendingChange(a *app, action ops.Action, done string) *pendingChange {
@@ -29,7 +29,7 @@ flags as an operation, which begins after 10 s, in which it can be undone.`
 
 func cancelCommand(a *app) *cobra.Command {
 	x := newPendingChange(a, ops.Cancel, "cancelled")
-	x.do = (*ops.Session).Cancel
+	x.do = (*ops.Messages).Cancel
 	return x.command(&cobra.Command{
 		Use: "cancel [ID...]", Short: "Delete pending messages for good",
 		Long: "Delete pending messages for good. One that runs is skipped, and the exit code is 5." + asOperation,
@@ -40,7 +40,7 @@ func cancelCommand(a *app) *cobra.Command {
 
 func runNowCommand(a *app) *cobra.Command {
 	x := newPendingChange(a, ops.RunNow, "due now")
-	x.do = (*ops.Session).RunMessages
+	x.do = (*ops.Messages).RunNow
 	return x.command(&cobra.Command{
 		Use: "run-now [ID...]", Short: "Make pending messages due now",
 		Long: "Make pending messages due now: they run as soon as a process has room. One of a paused consumer waits for its\n" +
@@ -53,7 +53,7 @@ func runNowCommand(a *app) *cobra.Command {
 func rescheduleCommand(a *app) *cobra.Command {
 	x := newPendingChange(a, ops.Reschedule, "rescheduled")
 	var at instant
-	x.do = func(s *ops.Session, ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
+	x.do = func(s *ops.Messages, ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
 		return s.Reschedule(ctx, reason, at.Time, ids...)
 	}
 	c := x.command(&cobra.Command{
@@ -76,7 +76,7 @@ func (x *pendingChange) changeIDs(ctx context.Context, session *ops.Session, ids
 	if err := x.unconfirmed(); err != nil {
 		return x.previewIDs(ctx, session, ids, err)
 	}
-	result, err := x.do(session, ctx, x.reason, ids...)
+	result, err := x.do(session.Messages(), ctx, x.reason, ids...)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (x *pendingChange) previewIDs(ctx context.Context, session *ops.Session, id
 	var found []admin.Message
 	var missing []int64
 	for _, id := range ids {
-		m, err := session.Message(ctx, id)
+		m, err := session.Messages().Get(ctx, id)
 		switch {
 		case errors.Is(err, admin.ErrNotFound):
 			missing = append(missing, id)

@@ -81,7 +81,7 @@ func (f *messagesFind) find(ctx context.Context, session *ops.Session) (found []
 	p := f.app.progress()
 	defer p.end()
 	for cursor := (admin.Cursor{}); ; {
-		part, next, err := session.Find(ctx, f.search, cursor)
+		part, next, err := session.Messages().Find(ctx, f.search, cursor)
 		if err != nil {
 			return nil, false, err
 		}

@@ -25,7 +25,7 @@ const noRunner = "No live process runs ops.Runner, so nothing happens by itself"
 
 // hasRunner reports whether a live process runs operations. It is true if that cannot be read: the operation is stored.
 func (r operationReport) hasRunner(ctx context.Context) bool {
-	found, err := r.session.HasRunner(ctx)
+	found, err := r.session.Operations().HasRunner(ctx)
 	return found || err != nil
 }
 

@@ -47,7 +47,7 @@ func (s *operationStart) checkUndoWindow() error {
 // start starts an operation. Without --yes it writes a preview.
 func (s *operationStart) start(ctx context.Context, session *ops.Session, target ops.Target) error {
 	if err := s.unconfirmed(); err != nil {
-		preview, failed := session.Preview(ctx, s.action, target)
+		preview, failed := session.Operations().Preview(ctx, s.action, target)
 		if failed != nil {
 			return s.noMatch(ctx, session, target, failed)
 		}
@@ -55,7 +55,7 @@ func (s *operationStart) start(ctx context.Context, session *ops.Session, target
 		s.notePaused(ctx, session, preview.Consumers)
 		return errors.Join(said, err)
 	}
-	planned, err := session.Plan(ctx, s.action, target)
+	planned, err := session.Operations().Plan(ctx, s.action, target)
 	if err != nil {
 		return s.noMatch(ctx, session, target, err)
 	}
@@ -63,7 +63,7 @@ func (s *operationStart) start(ctx context.Context, session *ops.Session, target
 	options.Reason = s.reason
 	options.Canary = cmp.Or(options.Canary, -1) // 0 would be the default
 	report := newOperationReport(s.app, session)
-	started, err := session.Start(ctx, planned.ID, options)
+	started, err := session.Operations().Start(ctx, planned.ID, options)
 	already := errors.Is(err, ops.ErrInProgress)
 	if already {
 		err = report.already(started)

@@ -28,7 +28,7 @@ func (r operationReport) watch(ctx context.Context, id int64, here bool) error {
 	var o ops.Operation
 	lost := false
 	for {
-		now, err := r.session.Operation(ctx, id)
+		now, err := r.session.Operations().Get(ctx, id)
 		switch {
 		case ctx.Err() != nil:
 			p.end()

@@ -47,7 +47,7 @@ func (l *operationsList) command() *cobra.Command {
 }
 
 func (l *operationsList) run(ctx context.Context, session *ops.Session, _ []string) error {
-	found, next, err := session.Operations(ctx, l.page.Page)
+	found, next, err := session.Operations().List(ctx, l.page.Page)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func oneOperation(a *app, c *cobra.Command) *cobra.Command {
 }
 
 func (s *operationShow) run(ctx context.Context, session *ops.Session, ids []int64) error {
-	o, err := session.Operation(ctx, ids[0])
+	o, err := session.Operations().Get(ctx, ids[0])
 	if err != nil {
 		return err
 	}

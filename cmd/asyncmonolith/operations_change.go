@@ -15,11 +15,11 @@ import (
 type operationDecision struct {
 	app    *app
 	reason string
-	decide func(*ops.Session, context.Context, string, int64) (ops.Operation, error)
+	decide func(*ops.Operations, context.Context, string, int64) (ops.Operation, error)
 }
 
 func undoCommand(a *app) *cobra.Command {
-	d := &operationDecision{app: a, decide: (*ops.Session).Undo}
+	d := &operationDecision{app: a, decide: (*ops.Operations).Undo}
 	return d.command(&cobra.Command{
 		Use: "undo ID", Short: "Take back an operation that has not begun",
 		Long:    "Take back an operation that has not begun. Afterwards nothing of it ever happens.",
@@ -28,7 +28,7 @@ func undoCommand(a *app) *cobra.Command {
 }
 
 func stopCommand(a *app) *cobra.Command {
-	d := &operationDecision{app: a, decide: (*ops.Session).Stop}
+	d := &operationDecision{app: a, decide: (*ops.Operations).Stop}
 	return d.command(&cobra.Command{
 		Use: "stop ID", Short: "End an operation where it is",
 		Long: `End an operation where it is. What it has changed stays changed.
@@ -44,7 +44,7 @@ func (d *operationDecision) command(c *cobra.Command) *cobra.Command {
 }
 
 func (d *operationDecision) run(ctx context.Context, session *ops.Session, ids []int64) error {
-	o, err := d.decide(session, ctx, d.reason, ids[0])
+	o, err := d.decide(session.Operations(), ctx, d.reason, ids[0])
 	if err != nil {
 		return err
 	}
@@ -55,12 +55,12 @@ func (d *operationDecision) run(ctx context.Context, session *ops.Session, ids [
 type operationChange struct {
 	app *app
 	confirmation
-	decide func(*ops.Session, context.Context, string, int64) (ops.Operation, error)
+	decide func(*ops.Operations, context.Context, string, int64) (ops.Operation, error)
 	rate   int // of set-rate
 }
 
 func resumeOperationCommand(a *app) *cobra.Command {
-	x := &operationChange{app: a, decide: (*ops.Session).Continue}
+	x := &operationChange{app: a, decide: (*ops.Operations).Resume}
 	return x.command(&cobra.Command{
 		Use: "resume ID", Short: "Resume an operation that has paused itself",
 		Long: "Resume an operation that has paused itself, since too much failed again or processes died while they ran it. " +
@@ -71,7 +71,7 @@ func resumeOperationCommand(a *app) *cobra.Command {
 
 func setRateCommand(a *app) *cobra.Command {
 	x := &operationChange{app: a}
-	x.decide = func(s *ops.Session, ctx context.Context, reason string, id int64) (ops.Operation, error) {
+	x.decide = func(s *ops.Operations, ctx context.Context, reason string, id int64) (ops.Operation, error) {
 		return s.SetRate(ctx, reason, id, x.rate)
 	}
 	return x.command(&cobra.Command{
@@ -107,13 +107,13 @@ func (x *operationChange) command(c *cobra.Command) *cobra.Command {
 func (x *operationChange) run(ctx context.Context, session *ops.Session, ids []int64) error {
 	report := newOperationReport(x.app, session)
 	if err := x.unconfirmed(); err != nil {
-		o, failed := session.Operation(ctx, ids[0])
+		o, failed := session.Operations().Get(ctx, ids[0])
 		if failed != nil {
 			return failed
 		}
 		return cmp.Or(report.write(o), err)
 	}
-	o, err := x.decide(session, ctx, x.reason, ids[0])
+	o, err := x.decide(session.Operations(), ctx, x.reason, ids[0])
 	if err != nil {
 		return err
 	}

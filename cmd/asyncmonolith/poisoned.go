@@ -48,7 +48,7 @@ version of the program met it first. With --show-payloads there is the text of t
 }
 
 func (g *poisonedGroups) run(ctx context.Context, session *ops.Session, _ []string) error {
-	groups, more, err := session.PoisonGroups(ctx, g.consumer)
+	groups, more, err := session.Poisoned().Groups(ctx, g.consumer)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ its whole text is in "poisoned get" and "poisoned groups".
 
 func (l *poisonedList) run(ctx context.Context, session *ops.Session, _ []string) error {
 	filter := l.filter.get()
-	found, next, err := session.PoisonedMessages(ctx, filter, l.page.Page)
+	found, next, err := session.Poisoned().List(ctx, filter, l.page.Page)
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (g *poisonedGet) command() *cobra.Command {
 }
 
 func (g *poisonedGet) run(ctx context.Context, session *ops.Session, ids []int64) error {
-	m, err := session.PoisonedMessage(ctx, ids[0])
+	m, err := session.Poisoned().Get(ctx, ids[0])
 	if err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ asyncmonolith discard --exported FILE deletes what is in the file.`,
 
 func (e *poisonedExport) run(ctx context.Context, session *ops.Session, _ []string) error {
 	n, p := 0, e.app.progress()
-	_, err := session.Export(ctx, e.reason, e.filter.get(), func(m ops.Poisoned) error {
+	_, err := session.Poisoned().Export(ctx, e.reason, e.filter.get(), func(m ops.PoisonedMessage) error {
 		n++
 		p.show(fmt.Sprintf("%s written", plural(n, "message")))
 		return e.app.line(m)

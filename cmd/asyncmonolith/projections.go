@@ -45,7 +45,7 @@ func (l *projectionsList) command() *cobra.Command {
 }
 
 func (l *projectionsList) run(ctx context.Context, session *ops.Session, _ []string) error {
-	found, err := session.Projections(ctx)
+	found, err := session.Projections().List(ctx)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (p *parkedEvents) command() *cobra.Command {
 }
 
 func (p *parkedEvents) run(ctx context.Context, session *ops.Session, name string, version int) error {
-	found, err := session.ParkedEvents(ctx, name, version, p.after, p.page.Size)
+	found, err := session.Projections().Parked(ctx, name, version, p.after, p.page.Size)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (r *projectionResume) command() *cobra.Command {
 
 func (r *projectionResume) run(ctx context.Context, session *ops.Session, name string, version int) error {
 	do := func() error {
-		_, err := session.ResumeProjection(ctx, r.reason, name, version)
+		_, err := session.Projections().Resume(ctx, r.reason, name, version)
 		return err
 	}
 	return r.change(r.app.output, fmt.Sprintf("resume projection %q, version %d", name, version), do,
@@ -188,7 +188,7 @@ func (f *versionFlag) command(
 // find returns the version that is given, or else the only one.
 func (f *versionFlag) find(ctx context.Context, session *ops.Session, name string) (int, error) {
 	version := f.version
-	states, err := session.Projections(ctx)
+	states, err := session.Projections().List(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -219,7 +219,7 @@ func (f *versionFlag) find(ctx context.Context, session *ops.Session, name strin
 }
 
 func projectionNames(ctx context.Context, session *ops.Session) (names []string, err error) {
-	states, err := session.Projections(ctx)
+	states, err := session.Projections().List(ctx)
 	for _, s := range states {
 		names = append(names, s.Name)
 	}

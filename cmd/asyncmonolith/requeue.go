@@ -18,7 +18,7 @@ import (
 type poisonedChange struct {
 	bulkChange
 	filter poisonFilter
-	do     func(session *ops.Session, ctx context.Context, reason string, ids ...int64) (poison.ChunkResult, error)
+	do     func(poisoned *ops.Poisoned, ctx context.Context, reason string, ids ...int64) (poison.ChunkResult, error)
 }
 
 func newPoisonedChange(a *app, action ops.Action, done string) *poisonedChange {
@@ -29,7 +29,7 @@ func newPoisonedChange(a *app, action ops.Action, done string) *poisonedChange {
 
 func requeueCommand(a *app) *cobra.Command {
 	x := newPoisonedChange(a, ops.Requeue, "requeued")
-	x.do = (*ops.Session).Requeue
+	x.do = (*ops.Poisoned).Requeue
 	c := x.command(&cobra.Command{
 		Use: "requeue [ID...]", Short: "Make poisoned messages pending again",
 		Long: `Make poisoned messages pending again: those with the ids at once, or all that match the flags as an operation.
@@ -52,9 +52,9 @@ func (x *poisonedChange) changeIDs(ctx context.Context, session *ops.Session, id
 	}
 	var found []poison.Message
 	if x.action == ops.Requeue && len(ids) <= mostPreviewed { // for a hint: their consumers may be paused
-		found, _, _ = session.PoisonedMessages(ctx, poison.Filter{IDs: ids}, admin.Page{Size: len(ids)})
+		found, _, _ = session.Poisoned().List(ctx, poison.Filter{IDs: ids}, admin.Page{Size: len(ids)})
 	}
-	result, err := x.do(session, ctx, x.reason, ids...)
+	result, err := x.do(session.Poisoned(), ctx, x.reason, ids...)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (x *poisonedChange) previewIDs(ctx context.Context, session *ops.Session, i
 	if len(ids) > mostPreviewed {
 		return usage(fmt.Errorf("%d ids: at most %d are allowed: use flags that select messages", len(ids), mostPreviewed))
 	}
-	found, _, err := session.PoisonedMessages(ctx, poison.Filter{IDs: ids}, admin.Page{Size: len(ids)})
+	found, _, err := session.Poisoned().List(ctx, poison.Filter{IDs: ids}, admin.Page{Size: len(ids)})
 	if err != nil {
 		return err
 	}

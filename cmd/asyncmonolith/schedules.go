@@ -28,11 +28,11 @@ func schedulesGroup(a *app) *cobra.Command {
 	group.AddCommand((&schedulesList{app: a}).command(), (&scheduleNext{app: a}).command())
 	for _, x := range []scheduleChange{
 		{name: "run", short: "Fire a schedule once, beside its own times", would: "fire",
-			said: "fires as soon as a process that has its payload type looks", do: (*ops.Session).RunSchedule},
-		{name: "pause", short: "Keep a schedule from firing", would: "pause", said: "is paused", do: (*ops.Session).PauseSchedule},
+			said: "fires as soon as a process that has its payload type looks", do: (*ops.Schedules).Trigger},
+		{name: "pause", short: "Keep a schedule from firing", would: "pause", said: "is paused", do: (*ops.Schedules).Pause},
 		{name: "resume", short: "Let a paused schedule fire again, from its first time after now", would: "resume",
-			said: "is resumed", do: (*ops.Session).ResumeSchedule},
-		{name: "delete", short: "Delete a schedule for good", would: "delete", said: "is deleted", do: (*ops.Session).DeleteSchedule},
+			said: "is resumed", do: (*ops.Schedules).Resume},
+		{name: "delete", short: "Delete a schedule for good", would: "delete", said: "is deleted", do: (*ops.Schedules).Delete},
 	} {
 		x.app = a
 		group.AddCommand(x.command())
@@ -62,7 +62,7 @@ func (l *schedulesList) command() *cobra.Command {
 }
 
 func (l *schedulesList) run(ctx context.Context, session *ops.Session, _ []string) error {
-	found, next, err := session.Schedules(ctx, l.filter, l.page.Page)
+	found, next, err := session.Schedules().List(ctx, l.filter, l.page.Page)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ type scheduleChange struct {
 	confirmation
 	name, short string
 	would, said string // verbs
-	do          func(*ops.Session, context.Context, string, int64) error
+	do          func(*ops.Schedules, context.Context, string, int64) error
 }
 
 func (x *scheduleChange) command() *cobra.Command {
@@ -144,7 +144,7 @@ func (x *scheduleChange) run(ctx context.Context, session *ops.Session, s ops.Sc
 	if s.Name != "" {
 		named = fmt.Sprintf("schedule %d (%q, %s)", s.ID, s.Name, s.Expression)
 	}
-	do := func() error { return x.do(session, ctx, x.reason, s.ID) }
+	do := func() error { return x.do(session.Schedules(), ctx, x.reason, s.ID) }
 	return x.change(x.app.output, x.would+" "+named, do, map[string]any{"schedule": s.ID, "done": x.name}, "The "+named+" "+x.said+".")
 }
 
@@ -164,16 +164,16 @@ func oneSchedule(a *app, c *cobra.Command, run func(context.Context, *ops.Sessio
 
 // findSchedule looks for a name first, since a name can look like an id.
 func findSchedule(ctx context.Context, session *ops.Session, name string) (ops.Schedule, error) {
-	named, _, err := session.Schedules(ctx, schedule.Filter{Name: name}, admin.Page{Size: 1})
+	named, _, err := session.Schedules().List(ctx, schedule.Filter{Name: name}, admin.Page{Size: 1})
 	if err != nil {
 		return ops.Schedule{}, err
 	}
 	if len(named) > 0 {
-		return session.Schedule(ctx, named[0].ID)
+		return session.Schedules().Get(ctx, named[0].ID)
 	}
 	id, err := strconv.ParseInt(name, 10, 64)
 	if err == nil {
-		return session.Schedule(ctx, id)
+		return session.Schedules().Get(ctx, id)
 	}
 	names, err := scheduleNames(ctx, session)
 	if len(names) == 0 {
@@ -184,7 +184,7 @@ func findSchedule(ctx context.Context, session *ops.Session, name string) (ops.S
 }
 
 func scheduleNames(ctx context.Context, session *ops.Session) (names []string, err error) {
-	found, _, err := session.Schedules(ctx, schedule.Filter{}, admin.Page{Size: mostListed})
+	found, _, err := session.Schedules().List(ctx, schedule.Filter{}, admin.Page{Size: mostListed})
 	for _, s := range found {
 		names = append(names, s.Name)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/top"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
 // leastInterval is the shortest --interval. Overviews are cached, so the database is read less often.
@@ -50,8 +52,18 @@ func (t *topCommand) run(c *cobra.Command, _ []string) error {
 	}
 	say := func(err error) string { return t.app.secret.Scrub(t.app.sentence(c.Context(), err)) }
 	return top.Run(c.Context(), top.Config{
-		Service: session, Every: t.interval, Say: say, In: t.app.in, Out: t.app.out, Env: os.Environ(),
+		Service: topService{session.Consumers(), session}, Every: t.interval, Say: say, In: t.app.in, Out: t.app.out, Env: os.Environ(),
 	})
+}
+
+// topService is what top reads and changes.
+type topService struct {
+	*ops.Consumers
+	session *ops.Session
+}
+
+func (s topService) Overview(ctx context.Context) (ops.Overview, error) {
+	return s.session.Overview(ctx)
 }
 
 // widthOf is the width of a terminal, or 0 if the file is none.

@@ -85,7 +85,7 @@ func checkMessages(t *testing.T, d *Demo, o ops.Overview) {
 	}
 	retrying := must[int](t)(d.admin.Count(t.Context(), d.db, admin.Filter{Retrying: true}))
 	suspects := must[int](t)(d.admin.Count(t.Context(), d.db, admin.Filter{Crashed: true}))
-	if keys := must[[]admin.BlockedKey](t)(d.session(ada).BlockedKeys(t.Context(), 100)); retrying != 14 || suspects != 1 || len(keys) != 2 {
+	if keys := must[[]admin.BlockedKey](t)(d.session(ada).Consumers().BlockedKeys(t.Context(), 100)); retrying != 14 || suspects != 1 || len(keys) != 2 {
 		t.Errorf("got %d retrying, %d suspects, keys %+v, want 14, 1 and 2", retrying, suspects, keys)
 	}
 }
@@ -101,7 +101,7 @@ func checkFailures(t *testing.T, session *ops.Session, o ops.Overview) {
 	if len(o.Failures) < 8 || versions[newVersion] != 1 || versions[oldVersion] == 0 {
 		t.Errorf("got %d kinds of failures, by versions %v", len(o.Failures), versions)
 	}
-	groups, _, err := session.PoisonGroups(t.Context(), "")
+	groups, _, err := session.Poisoned().Groups(t.Context(), "")
 	var sizes []int
 	for _, g := range groups {
 		sizes = append(sizes, g.Messages)
@@ -124,17 +124,17 @@ func checkProcesses(t *testing.T, session *ops.Session, o ops.Overview) {
 	if status[admin.ProcessAlive] != workers+2 || status[admin.ProcessLost] != 1 || len(versions) != 2 {
 		t.Errorf("got %v of versions %v", status, versions)
 	}
-	if must[bool](t)(session.HasRunner(t.Context())) {
+	if must[bool](t)(session.Operations().HasRunner(t.Context())) {
 		t.Error("a process says that it carries out operations, and nobody does")
 	}
-	crashes := must[[]admin.Crash](t)(session.Crashes(t.Context(), 0, 10))
+	crashes := must[[]admin.Crash](t)(session.Messages().Crashes(t.Context(), 0, 10))
 	if len(crashes) != 1 || crashes[0].Owner != lost {
 		t.Fatalf("crashes: got %+v", crashes)
 	}
-	if m, err := session.Message(t.Context(), crashes[0].ID); err != nil || m.Crashes != 1 || m.Consumer != invoices {
+	if m, err := session.Messages().Get(t.Context(), crashes[0].ID); err != nil || m.Crashes != 1 || m.Consumer != invoices {
 		t.Errorf("suspect: got %+v, %v", m, err)
 	}
-	for _, c := range must[[]admin.Claim](t)(session.Claims(t.Context())) {
+	for _, c := range must[[]admin.Claim](t)(session.Consumers().Claims(t.Context())) {
 		if c.Expired || !slices.ContainsFunc(o.Processes, func(p admin.Process) bool { return p.ID == c.Owner && p.Status == admin.ProcessAlive }) {
 			t.Errorf("claim of nobody: %+v", c)
 		}
@@ -142,7 +142,7 @@ func checkProcesses(t *testing.T, session *ops.Session, o ops.Overview) {
 }
 
 func checkOperations(t *testing.T, session *ops.Session) {
-	all, _, err := session.Operations(t.Context(), admin.Page{})
+	all, _, err := session.Operations().List(t.Context(), admin.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func checkOperations(t *testing.T, session *ops.Session) {
 }
 
 func checkSchedules(t *testing.T, session *ops.Session) {
-	all, _, err := session.Schedules(t.Context(), schedule.Filter{}, admin.Page{})
+	all, _, err := session.Schedules().List(t.Context(), schedule.Filter{}, admin.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestAnotherShop(t *testing.T) {
 			t.Errorf("%s %s on %s: got %s, want stopped", p.Kind, p.Version, p.Host, p.Status)
 		}
 	}
-	if claims := must[[]admin.Claim](t)(d.session(ada).Claims(t.Context())); len(claims) > 0 {
+	if claims := must[[]admin.Claim](t)(d.session(ada).Consumers().Claims(t.Context())); len(claims) > 0 {
 		t.Errorf("claims are left: %+v", claims)
 	}
 }

@@ -48,7 +48,7 @@ func (d *Demo) processes(ctx context.Context) ([]admin.Process, error) {
 }
 
 func (d *Demo) failures(ctx context.Context) ([]admin.FailureGroup, error) {
-	return d.session(ada).Failures(ctx, "", 100)
+	return d.session(ada).Consumers().Failures(ctx, "", 100)
 }
 
 // dressUp has what runs in this process look like a program on several machines, of two versions.

@@ -31,7 +31,7 @@ func (d *Demo) session(name string) *ops.Session {
 // open is the morning: what has been ordered, with everything that will go wrong.
 func (d *Demo) open(ctx context.Context) error {
 	d.shop.searchFull.Store(14)
-	if err := d.session(ada).Pause(ctx, catalogue, "supplier sends prices in the wrong currency, fixed on Thursday"); err != nil {
+	if err := d.session(ada).Consumers().Pause(ctx, catalogue, "supplier sends prices in the wrong currency, fixed on Thursday"); err != nil {
 		return err
 	}
 	var items []outbox.Item
@@ -151,7 +151,7 @@ func (d *Demo) plan(ctx context.Context) error {
 	}
 	for _, s := range all {
 		if s.Name == "summer sale" {
-			err = d.session(grace).PauseSchedule(ctx, "it is over", s.ID)
+			err = d.session(grace).Schedules().Pause(ctx, "it is over", s.ID)
 		} else {
 			err = d.scheduler.Trigger(ctx, d.db, s.ID)
 		}
@@ -201,7 +201,7 @@ func (d *Demo) settled(ctx context.Context) (bool, error) {
 func (d *Demo) operate(ctx, running context.Context) error {
 	d.shop.mailBack.Store(true)
 	groups, err := insist(ctx, func(ctx context.Context) ([]poison.Group, error) {
-		groups, _, err := d.session(ada).PoisonGroups(ctx, "")
+		groups, _, err := d.session(ada).Poisoned().Groups(ctx, "")
 		return groups, err
 	})
 	if err != nil {
@@ -222,10 +222,10 @@ func (d *Demo) operate(ctx, running context.Context) error {
 			o, err = d.operation(ctx, grace, target, ops.StartOptions{Reason: "try again after the rollback of the till"})
 			wanted[o.ID] = ops.Paused
 		case g.Consumer == charges:
-			_, err = d.session(grace).Plan(ctx, ops.Discard, target)
+			_, err = d.session(grace).Operations().Plan(ctx, ops.Discard, target)
 		case g.Consumer == invoices:
-			if o, err = d.session(ada).Plan(ctx, ops.Requeue, target); err == nil {
-				_, err = d.session(ada).Undo(ctx, "", o.ID)
+			if o, err = d.session(ada).Operations().Plan(ctx, ops.Requeue, target); err == nil {
+				_, err = d.session(ada).Operations().Undo(ctx, "", o.ID)
 			}
 		}
 		if err != nil {
@@ -234,7 +234,7 @@ func (d *Demo) operate(ctx, running context.Context) error {
 	}
 	return until(ctx, running, func(ctx context.Context) (bool, error) {
 		for id, state := range wanted {
-			if o, err := d.session(ada).Operation(ctx, id); err != nil || o.State != state && o.FinishedAt.IsZero() {
+			if o, err := d.session(ada).Operations().Get(ctx, id); err != nil || o.State != state && o.FinishedAt.IsZero() {
 				return false, err
 			}
 		}
@@ -244,11 +244,11 @@ func (d *Demo) operate(ctx, running context.Context) error {
 
 // operation starts to requeue what has failed.
 func (d *Demo) operation(ctx context.Context, who string, target ops.Target, terms ops.StartOptions) (ops.Operation, error) {
-	planned, err := insist(ctx, func(ctx context.Context) (ops.Operation, error) { return d.session(who).Plan(ctx, ops.Requeue, target) })
+	planned, err := insist(ctx, func(ctx context.Context) (ops.Operation, error) { return d.session(who).Operations().Plan(ctx, ops.Requeue, target) })
 	if err != nil {
 		return planned, err
 	}
-	return d.session(who).Start(ctx, planned.ID, terms)
+	return d.session(who).Operations().Start(ctx, planned.ID, terms)
 }
 
 // aftermath is what waits now, and what people remember of the hours before.
