@@ -15,7 +15,7 @@ import (
 
 // Change is one audited change. It holds no message content.
 type Change struct {
-	Operation int64 // id of its [Session.Operation]
+	Operation int64 // id of its [Operations.Get]
 	Actor     string
 	Action    Action
 	Reason    string

@@ -44,13 +44,6 @@ func (s *Consumers) failure(ctx context.Context, f admin.FailureGroup) admin.Fai
 	return f
 }
 
-// Processes lists the processes seen within a duration, the last seen first.
-func (s *Session) Processes(ctx context.Context, within time.Duration) ([]admin.Process, error) {
-	return look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) ([]admin.Process, error) {
-		return s.service.admin.Processes(ctx, db, within)
-	})
-}
-
 // Claims lists the processors' claims, the oldest first.
 func (s *Consumers) Claims(ctx context.Context) ([]admin.Claim, error) {
 	return look(ctx, s.access, View, "", s.service.admin.Claims)
@@ -80,7 +73,7 @@ func (s *Consumers) BlockedKeys(ctx context.Context, limit int) ([]admin.Blocked
 	})
 }
 
-// Pause stops claims of a consumer's messages until [Session.Resume]. The note is shown to other
+// Pause stops claims of a consumer's messages until [Consumers.Resume]. The note is shown to other
 // operators.
 func (s *Consumers) Pause(ctx context.Context, consumer, note string) error {
 	return s.change(ctx, Change{Action: Pause, Reason: note, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {

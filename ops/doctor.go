@@ -27,7 +27,7 @@ type Finding struct {
 }
 
 // told redacts findings: only principals that may read error texts see causes.
-func (s *Session) told(found []Finding) []Finding {
+func (s access) told(found []Finding) []Finding {
 	may := s.may(Read, "") == nil
 	for i, f := range found {
 		if f.cause != "" && may {

@@ -12,7 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Messages shows and changes pending messages. [Session.Messages] makes it; it is safe for concurrent use.
+// Messages shows and changes pending messages. [Messages.List] makes it; it is safe for concurrent use.
 type Messages struct{ access }
 
 const (

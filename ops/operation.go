@@ -19,7 +19,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// Operations shows and changes operations. [Session.Operations] makes it; it is safe for concurrent use.
+// Operations shows and changes operations. [Operations.List] makes it; it is safe for concurrent use.
 type Operations struct{ access }
 
 // Operation is a change by a principal: a finished change, or one of many messages that a [Runner]

@@ -325,3 +325,40 @@ func (d *Service) seeOperations(ctx context.Context, db bun.IDB, o *Overview) er
 	o.Attention = d.standing(ctx, db)
 	return nil
 }
+
+// strangers returns up to 20 kinds of messages that no live process handles, and such consumers of
+// messages with keys, whose payload type is empty.
+func (d *Service) strangers(ctx context.Context, db bun.IDB, fleet []admin.Process) ([]admin.Unhandled, error) {
+	var wants []store.Want
+	taken := make(map[string]bool)
+	for _, p := range fleet {
+		if p.Status != admin.ProcessAlive {
+			continue
+		}
+		for _, c := range p.Consumers {
+			for _, name := range append([]string{c.Name}, c.Former...) {
+				taken[name] = true
+				for _, payloadType := range c.PayloadTypes {
+					wants = append(wants, store.Want{Consumer: name, Payload: payloadType})
+				}
+			}
+		}
+	}
+	rows, err := d.store.Claims.Unhandled(ctx, db, wants)
+	if err != nil {
+		return nil, err
+	}
+	keyed, err := d.store.Claims.KeyedConsumers(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	found := store.Each(rows, func(row store.Unhandled) admin.Unhandled {
+		return admin.Unhandled{Consumer: row.ConsumerType, PayloadType: row.PayloadType}
+	})
+	for _, name := range keyed {
+		if !taken[name] {
+			found = append(found, admin.Unhandled{Consumer: name})
+		}
+	}
+	return found, nil
+}

@@ -92,7 +92,7 @@ func (s *Operations) Plan(ctx context.Context, a Action, target Target) (Operati
 	return s.operation(ctx, o), nil
 }
 
-// Preview is [Session.Plan] without a stored plan: it writes nothing.
+// Preview is [Operations.Plan] without a stored plan: it writes nothing.
 func (s *Operations) Preview(ctx context.Context, a Action, target Target) (Preview, error) {
 	preview, err := s.preview(ctx, a, &target)
 	if err != nil {

@@ -49,7 +49,7 @@ func (s *Poisoned) List(ctx context.Context, filter poison.Filter, page admin.Pa
 }
 
 // Count counts matching poisoned messages, up to 10,000. It filters as
-// [Session.PoisonedMessages] does.
+// [Poisoned.List] does.
 func (s *Poisoned) Count(ctx context.Context, filter poison.Filter) (int, error) {
 	if err := s.maySearch(ctx, textOf(filter)); err != nil {
 		return 0, fmt.Errorf("ops: count poisoned: %w", err)

@@ -8,7 +8,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 )
 
-// Projections shows and changes projections and relays of the event log. [Session.Projections] makes it; it is safe for
+// Projections shows and changes projections and relays of the event log. [Projections.List] makes it; it is safe for
 // concurrent use.
 type Projections struct{ access }
 

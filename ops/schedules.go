@@ -10,7 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// Schedules shows and changes schedules. [Session.Schedules] makes it; it is safe for concurrent use.
+// Schedules shows and changes schedules. [Schedules.List] makes it; it is safe for concurrent use.
 type Schedules struct{ access }
 
 // Schedule is a schedule as the principal may see it.
@@ -86,7 +86,7 @@ func (s *Schedules) Trigger(ctx context.Context, reason string, id int64) error 
 	return s.changeSchedule(ctx, RunSchedule, reason, id, s.service.schedules.Trigger)
 }
 
-// Pause stops a schedule from firing until [Session.ResumeSchedule].
+// Pause stops a schedule from firing until [Schedules.Resume].
 func (s *Schedules) Pause(ctx context.Context, reason string, id int64) error {
 	return s.changeSchedule(ctx, PauseSchedule, reason, id, s.service.schedules.Pause)
 }

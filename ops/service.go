@@ -105,33 +105,6 @@ func New(c Config) (*Service, error) {
 	return d, nil
 }
 
-// Session is the service for one principal. It is safe for concurrent use.
-type Session struct{ access }
-
-// access is what a principal may do with a service.
-type access struct {
-	service *Service
-	who     Principal
-}
-
-// Messages returns what the principal may do with pending messages.
-func (s *Session) Messages() *Messages { return &Messages{s.access} }
-
-// Poisoned returns what the principal may do with poisoned messages.
-func (s *Session) Poisoned() *Poisoned { return &Poisoned{s.access} }
-
-// Consumers returns what the principal may do with consumers.
-func (s *Session) Consumers() *Consumers { return &Consumers{s.access} }
-
-// Schedules returns what the principal may do with schedules.
-func (s *Session) Schedules() *Schedules { return &Schedules{s.access} }
-
-// Projections returns what the principal may do with projections and relays of the event log.
-func (s *Session) Projections() *Projections { return &Projections{s.access} }
-
-// Operations returns what the principal may do with operations: changes of many messages.
-func (s *Session) Operations() *Operations { return &Operations{s.access} }
-
 // As returns the session of a principal. A principal without a name may do nothing.
 func (d *Service) As(who Principal) *Session { return &Session{access{service: d, who: who}} }
 

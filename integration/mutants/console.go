@@ -51,7 +51,7 @@ func changeMutants() []mutant {
 			`GET edit\?id=1: got 500`},
 		{"console 08: a change by GET", both(in("request.isRouted", never("found.method != r.Method")),
 			in("request.hasForm", before("if r.Method != http.MethodPost {…}", "r.form = r.query"))), get, `want status 405`},
-		{"console 23: a plan is started by another person", in("Session.start", never("!o.CreatedBy(s.who)")), plans, `another has started it`},
+		{"console 23: a plan is started by another person", in("ops.Operations.start", never("!o.CreatedBy(s.who)")), plans, `another has started it`},
 	}
 }
 
@@ -114,13 +114,13 @@ func contentMutants() []mutant {
 	hidden, secrets := inConsole("TestAttack22WhatIsHidden"), inConsole("TestAttack27SecretsOfTheConnection")
 	return []mutant{
 		{"console 22: contents are shown without Redact",
-			in("Session.shown", before("if redact == nil || …", "if redact == nil { redact = ShowAll }")), hidden, `shows what is hidden`},
-		{"console 22: exports are not redacted", in("Session.Export", replace("s.poisoned(ctx, m)", "Poisoned{Message: m}")), hidden,
+			in("ops.access.shown", before("if redact == nil || …", "if redact == nil { redact = ShowAll }")), hidden, `shows what is hidden`},
+		{"console 22: exports are not redacted", in("ops.Poisoned.Export", replace("s.poisoned(ctx, m)", "PoisonedMessage{Message: m}")), hidden,
 			`its answer has what is hidden`},
-		{"console 22: hidden errors can be guessed", in("Session.maySearch", replace("len(part.Errors)+len(part.Headers)", "len(part.Headers)")),
+		{"console 22: hidden errors can be guessed", in("ops.access.maySearch", replace("len(part.Errors)+len(part.Headers)", "len(part.Headers)")),
 			hidden, `somebody can guess what is hidden`},
 		{"console 22: the log has contents",
-			in("Session.poisoned", before("m.Reason = s.reason(ctx, m)", `s.service.config.Logger.Info("somebody looks", "payload", string(m.Payload))`)),
+			in("ops.Poisoned.poisoned", before("m.Reason = s.reason(ctx, m)", `s.service.config.Logger.Info("somebody looks", "payload", string(m.Payload))`)),
 			hidden, `the log has what is hidden`},
 		{"console 27: errors of the database are shown", in("request.httpErrorOf", replace("away(err)", "err.Error()")), secrets,
 			`which tells of the connection`},
@@ -152,7 +152,7 @@ func boundMutants() []mutant {
 	bodies := inConsole("TestAttack21LargeBodies")
 	return []mutant{
 		{"console 19: rates have no limit",
-			both(in("console.mostRate", replace("100_000", "1<<63 - 1")), in("Session.SetRate", without("rate > mostRate"))), numbers,
+			both(in("console.mostRate", replace("100_000", "1<<63 - 1")), in("ops.Operations.SetRate", without("rate > mostRate"))), numbers,
 			`rate > 100000 .*: got [1-9]`},
 		{"console 19: times have no limit",
 			both(in("params.instant", without("1970"), without("10_000")), in("admin.checkDue", without("year < 1"), without("year > 9999"))),

@@ -11,19 +11,19 @@ func permissionMutants() []mutant {
 			`Discard as operator: forbidden is false`},
 		{"ops: a principal without a name has its role", in("Principal.May", drop("p.Role = None")), inOps("TestNobodyMayDoAnything"),
 			`no name: .*: got error`},
-		{"ops: a plan needs no permission", in("Session.preview", never("s.may(a, target.consumer())")), inOps("TestNobodyMayDoAnything"),
+		{"ops: a plan needs no permission", in("ops.Operations.preview", never("s.may(a, target.consumer())")), inOps("TestNobodyMayDoAnything"),
 			`Plan: got error`},
-		{"ops: a plan of all consumers does not ask Allow", in("Session.preview", argument("s.mayEach", 1, "nil")),
+		{"ops: a plan of all consumers does not ask Allow", in("ops.Operations.preview", argument("s.mayEach", 1, "nil")),
 			onPostgres("TestAllowIsAskedOfEach"), `plan: got error`},
-		{"ops: a change by ids does not ask Allow", in("Session.allowed", never("s.who.Allow != nil")), onPostgres("TestAllowIsAskedOfEach"),
+		{"ops: a change by ids does not ask Allow", in("ops.access.allowed", never("s.who.Allow != nil")), onPostgres("TestAllowIsAskedOfEach"),
 			`(requeue|cancel): got error`},
-		{"ops: contents are shown to viewers", in("Session.shown", without("s.may")), onPostgres("TestContents"), `a viewer sees the secret`},
-		{"ops: reasons are not redacted", in("Session.reason", returns("m.Reason")), onPostgres("TestContents"), `sees the secret`},
-		{"ops: an edit overwrites redacted content", in("Session.editable", without("string(c.Payload) != …")),
+		{"ops: contents are shown to viewers", in("ops.access.shown", without("s.may")), onPostgres("TestContents"), `a viewer sees the secret`},
+		{"ops: reasons are not redacted", in("ops.Poisoned.reason", returns("m.Reason")), onPostgres("TestContents"), `sees the secret`},
+		{"ops: an edit overwrites redacted content", in("ops.Poisoned.editable", without("string(c.Payload) != …")),
 			onPostgres("TestNoEditOfWhatIsHidden"), `want ErrRedacted`},
-		{"audit: asked after the change", in("Session.changeAfter", before("s.noted", "_, _ = fn(ctx, db)")), onPostgres("TestAudit"),
+		{"audit: asked after the change", in("ops.access.changeAfter", before("s.noted", "_, _ = fn(ctx, db)")), onPostgres("TestAudit"),
 			`something was changed all the same`},
-		{"audit: decisions are not recorded", in("Session.decideIn", never("s.noted")), onPostgres("TestDecisionsAreInTheAudit"),
+		{"audit: decisions are not recorded", in("ops.Operations.decideIn", never("s.noted")), onPostgres("TestDecisionsAreInTheAudit"),
 			`want the audit's|the audit was told`},
 	}
 }
@@ -34,19 +34,19 @@ func planMutants() []mutant {
 	return []mutant{
 		{"plan: includes later failures", in("ops.step.poisoned", replace("s.row.UpToID", "1 << 62"),
 			replace("*s.target.Poisoned", "poison.Filter{Consumer: s.target.Poisoned.Consumer}")), onPostgres("TestAnOperation"), `done: got`},
-		{"plan: includes later matches", in("Session.Plan", replace("preview.ids", "nil")), onPostgres("TestAPlanChangesWhatItHasSeen"),
+		{"plan: includes later matches", in("ops.Operations.Plan", replace("preview.ids", "nil")), onPostgres("TestAPlanChangesWhatItHasSeen"),
 			`commits late: 2 planned, 3 changed`},
 		{"plan: touches consumers that Allow was not asked for", in("ops.step.poisoned", omit("Consumers")),
 			onPostgres("TestOthersAreNotTouched"), `discard: 4 planned, 8 changed`},
 		{"plan: started twice", startedTwice(), starts, `it was started [2-8] times`},
-		{"plan: started after it expired", in("Session.start", never("planTime")), starts, `want ErrExpired`},
+		{"plan: started after it expired", in("ops.Operations.start", never("planTime")), starts, `want ErrExpired`},
 		{"plan: started beside an equal operation", in("Operation.sameAs", never("o.aim()")), onPostgres("TestTheSameIsStartedOnce"),
 			`the same: got [2-6] operations`},
 	}
 }
 
 func startedTwice() mistake {
-	return in("Session.start", never("o.underWay()"), replace("o.State != Planned", "o.State == Done"))
+	return in("ops.Operations.start", never("o.underWay()"), replace("o.State != Planned", "o.State == Done"))
 }
 
 // stepMutants have a runner work twice, too late, too fast or on what was stopped.
