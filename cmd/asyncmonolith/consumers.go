@@ -90,7 +90,7 @@ func noteOf(q admin.Queue) string {
 		parts = append(parts, q.Breaker.String())
 	}
 	if q.BlockedKeys > 0 {
-		parts = append(parts, plural(int(q.BlockedKeys), "key")+" parked")
+		parts = append(parts, plural(int(q.BlockedKeys), "key")+" blocked")
 	}
 	return strings.Join(parts, "; ")
 }

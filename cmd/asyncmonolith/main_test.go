@@ -57,7 +57,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"status"}, exitDone, "No consumer has messages."},
 		{[]string{"status", "--check"}, exitDone, "All clear."},
 		{[]string{"status", "--check", "--json"}, exitDone, ""},
-		{[]string{"messages", "blocked-keys"}, exitDone, "No key is parked."},
+		{[]string{"messages", "blocked-keys"}, exitDone, "No key is blocked."},
 		{[]string{"messages", "list", "--key", "k"}, exitDone, "No pending message matches."},
 		{[]string{"stauts"}, exitUsage, `did you mean "asyncmonolith status"?`},
 		{[]string{"consumers", "puase"}, exitUsage, `did you mean "asyncmonolith consumers pause"?`},

@@ -122,7 +122,7 @@ func (k *blockedKeys) run(ctx context.Context, session *ops.Session, _ []string)
 		columns: []show.Column{{Title: "CONSUMER"}, {Title: "KEY"}, {Title: "WAITING", Kind: show.Number},
 			{Title: "SINCE", Kind: show.Whole}, {Title: "POISONED", Kind: show.Number}},
 		row:   func(b admin.BlockedKey) []any { return []any{b.Consumer, b.Key, count(b.Waiting), b.Since, b.Poisoned} },
-		empty: "No key is parked.",
+		empty: "No key is blocked.",
 	}.write(k.app.output, found, nil)
 }
 

@@ -84,12 +84,13 @@ type seeder struct {
 	t   testing.TB
 	db  *bun.DB
 	ctx context.Context
+	now time.Time // of all rows
 }
 
 // seed writes a world.
 func seed(t testing.TB, db *bun.DB, w world) {
 	t.Helper()
-	s := seeder{w, t, db, context.WithoutCancel(t.Context())}
+	s := seeder{w, t, db, context.WithoutCancel(t.Context()), time.Now()}
 	if w.consumers == 0 {
 		return
 	}
@@ -234,7 +235,7 @@ func cut(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)]
 
 // minute is the beginning of one, as the database stores it.
 func (s seeder) minute(ago int) any {
-	at := time.Now().Truncate(time.Minute).Add(-time.Duration(ago) * time.Minute)
+	at := s.now.Truncate(time.Minute).Add(-time.Duration(ago) * time.Minute)
 	if s.db.Dialect().Name() == dialect.PG {
 		return at
 	}

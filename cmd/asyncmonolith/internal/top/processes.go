@@ -66,7 +66,7 @@ func processNote(p admin.Process) string {
 		notes = append(notes, "stuck: "+strings.Join(p.Stuck, ", "))
 	}
 	if len(p.OpenCircuits) > 0 {
-		notes = append(notes, "closed: "+strings.Join(p.OpenCircuits, ", "))
+		notes = append(notes, "circuit open: "+strings.Join(p.OpenCircuits, ", "))
 	}
 	return strings.Join(notes, "; ")
 }

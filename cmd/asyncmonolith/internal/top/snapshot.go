@@ -192,7 +192,7 @@ func note(o ops.Overview, q admin.Queue) (text string, stopped bool) {
 		notes, stopped = append(notes, "no live process takes it"), true
 	}
 	if q.BlockedKeys > 0 {
-		notes = append(notes, plural(q.BlockedKeys, "key")+" parked")
+		notes = append(notes, plural(q.BlockedKeys, "key")+" blocked")
 	}
 	return strings.Join(notes, "; "), stopped
 }
