@@ -62,7 +62,7 @@ func (r *run) claim(o order) (store.Claim, error) {
 			return store.Claim{}, fmt.Errorf("acquit: %w", err)
 		}
 	}
-	end := r.underway.begin()
+	end := r.inFlight.begin()
 	defer end()
 	c, err := r.store.Claim(ctx, r.db, o.request)
 	if err != nil {

@@ -112,7 +112,7 @@ func (w *worker) runGroup(tasks []*task) {
 func (g *group) start(t *task) {
 	g.turns.start(t)
 	g.chains.Add(1)
-	g.worker.run.hands.do(func() {
+	g.worker.run.pool.do(func() {
 		defer g.chains.Done()
 		defer func() { g.left <- t }()
 		g.worker.run.runChain(t)

@@ -79,7 +79,7 @@ func (r *run) report(pause time.Duration) {
 
 // cancelled reports claims whose handlers the ledger has cancelled and releases their unstarted
 // messages.
-func (r *run) cancelled(why *notice, leases []*lease) {
+func (r *run) cancelled(why *rateLimitedLog, leases []*lease) {
 	if len(leases) == 0 {
 		return
 	}
@@ -151,7 +151,7 @@ func (r *run) giveBack(ctx context.Context, conn *renewalConn, seen map[int64]ti
 	for _, id := range unknown {
 		if since, ok := seen[id]; !ok {
 			seen[id] = now
-		} else if !r.underway.before(since) {
+		} else if !r.inFlight.startedBefore(since) {
 			again = append(again, id)
 		}
 	}

@@ -41,11 +41,11 @@ type lanes struct {
 	wakeups   int
 	frees     int // counts settles that have freed lanes
 	notBefore time.Time
-	idle      time.Time // until then nothing is to be found, unless something is new or rests no more
+	idle      time.Time // until then nothing is to be found, unless something is new or cools down no longer
 	stuck     bool      // some messages have crashed
 	left      bool      // the last claims saw messages and did not take them
 	deep      []int64   // lanes that may have more
-	resting   resting
+	cooldowns cooldowns
 	unused    map[int64]int // by lane: messages that the key rate counted and that did not start
 	cursor    int64
 	barren    bool // the last look found nothing
@@ -99,7 +99,7 @@ func (l *lanes) activate() { l.active, l.wakeups, l.idle = true, l.wakeups+1, ti
 
 // pending reports whether there may be messages to claim now, and if not, when to look again.
 func (l *lanes) pending(now time.Time) (ready bool, until time.Time) {
-	until = later(l.notBefore, l.resting.sooner(l.idle))
+	until = later(l.notBefore, l.cooldowns.sooner(l.idle))
 	return l.active && !now.Before(until), until
 }
 
@@ -113,7 +113,7 @@ func (l *lanes) request(now time.Time, limit int) *store.Lanes {
 		hint = max(l.newest(), l.hint)
 	}
 	l.heeded = l.wakeups
-	deep := append(l.resting.take(now, limit), l.deep...)
+	deep := append(l.cooldowns.take(now, limit), l.deep...)
 	l.deep = nil
 	unused := maps.Clone(l.unused)
 	clear(l.unused)
@@ -192,7 +192,7 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 	if l.left = l.left || news.Left; news.Left && l.frees != o.parts[0].frees { // the rest may be free by now
 		l.free(nil, 0)
 	}
-	l.resting.add(news.Spent, now)
+	l.cooldowns.add(news.Spent, now)
 	l.barren = len(c.Messages) == 0 && news.Full
 	if c.Wait > 0 {
 		l.notBefore = now.Add(c.Wait)
@@ -234,8 +234,8 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 		l.idle = l.nextWhole
 	case news.Wait > 0:
 		l.again, l.idle = true, later(l.nextWhole, now.Add(news.Wait))
-	case len(l.resting) > 0:
-		l.idle = l.resting[len(l.resting)-1].till
+	case len(l.cooldowns) > 0:
+		l.idle = l.cooldowns[len(l.cooldowns)-1].till
 	default:
 		l.active = false
 	}

@@ -28,6 +28,7 @@ type unreachable struct{}
 func (unreachable) Connect(context.Context) (driver.Conn, error) {
 	return nil, errors.New("unreachable")
 }
+
 func (unreachable) Driver() driver.Driver { return nil }
 
 // TestNoHandlerBeginsAfterItsLease, as it would in a process that stood still for longer: its messages
@@ -99,7 +100,7 @@ func runLeased(t *testing.T, consumer bus.Consumer, over bool) []store.Result {
 		w.process(tasks[1])
 	}
 	w.isolate.Dismiss()
-	r.hands.dismiss()
+	r.pool.close()
 	r.workers.Wait()
 	b, _ := r.ledger.collect(time.Now(), true)
 	if len(b.finished) == 1 {

@@ -163,19 +163,19 @@ type run struct {
 	dispatcher    *dispatcher
 	ledger        *ledger
 	outage        *outage.Outage
-	unrenewed     notice
-	takenAway     notice
-	recovered     notice
+	unrenewed     rateLimitedLog
+	takenAway     rateLimitedLog
+	recovered     rateLimitedLog
 	alarm         *alarm.Alarm // of the poller
 	soon          *alarm.Alarm // of looks for expected messages
 	sweeper       sweeper
-	underway      underway
+	inFlight      inFlightClaims
 	stops         stops
 	gathers       time.Duration      // see gatherPatience
 	reports       *presence.Reporter // nil while nothing is reported
 	slots         []*worker
-	workers       sync.WaitGroup // and hands
-	hands         *hands
+	workers       sync.WaitGroup // and those of pool
+	pool          *goroutinePool
 	work          context.Context // the root of all handlers' contexts
 	cancelWork    context.CancelCauseFunc
 	lastClaim     atomic.Int64

@@ -453,20 +453,20 @@ func TestFullClaimsNeedNoRest(t *testing.T) {
 func TestClaimsUnderWayAreNotStrays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var u underway
-		if u.before(time.Now()) {
+		var u inFlightClaims
+		if u.startedBefore(time.Now()) {
 			t.Error("no claim: got one under way, want none")
 		}
 		end := u.begin()
 		<-time.After(time.Second)
 		seen := time.Now()
 		u.begin() // later claims are not what was seen
-		if !u.before(seen) {
+		if !u.startedBefore(seen) {
 			t.Error("a claim that began before: got none under way, want one")
 		}
 		<-time.After(time.Second)
 		end()
-		if u.before(seen) {
+		if u.startedBefore(seen) {
 			t.Error("a claim that is over: got it under way, want none")
 		}
 	})

@@ -39,16 +39,16 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		// After an outage no claims are recovered for a third of a lease, so that their owners can
 		// renew what expired meanwhile.
 		outage:    outage.New(p.config.Logger, p.config.LeaseDuration/3, p.store.Look(p.db)),
-		unrenewed: notice{logger: p.config.Logger, text: "leases cannot be renewed, their consumers are cancelled"},
-		takenAway: notice{logger: p.config.Logger, text: "claims were taken away, their consumers are cancelled"},
-		recovered: notice{logger: p.config.Logger, text: "claims of lost processes recovered"},
+		unrenewed: rateLimitedLog{logger: p.config.Logger, text: "leases cannot be renewed, their consumers are cancelled"},
+		takenAway: rateLimitedLog{logger: p.config.Logger, text: "claims were taken away, their consumers are cancelled"},
+		recovered: rateLimitedLog{logger: p.config.Logger, text: "claims of lost processes recovered"},
 	}
 	consumers := make([]*consumer, len(p.consumers))
 	for i, c := range p.consumers {
 		consumers[i] = &c
 	}
 	r.claiming = r.ctx
-	r.hands = newHands(&r.workers)
+	r.pool = newGoroutinePool(&r.workers)
 	r.dispatcher = newDispatcher(p.config, consumers)
 	r.born(time.Now())
 	r.chain = bus.Compose(nil, p.config.Middleware...)
@@ -106,7 +106,7 @@ func (r *run) serve(ctx context.Context) error {
 	for _, t := range r.dispatcher.close() {
 		r.settled(t, errUnstarted)
 	}
-	r.hands.dismiss()
+	r.pool.close()
 	r.ledger.close()
 	running := r.drain(deadline)
 	looped := background(loops.Wait)

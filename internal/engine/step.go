@@ -163,7 +163,7 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 	}()
 	defer w.isolate.Dismiss()
 	defer r.workers.Wait()
-	defer r.hands.dismiss()
+	defer r.pool.close()
 	defer r.dispatcher.finished(t)
 	defer context.AfterFunc(ctx, func() { r.cancelWork(bus.ErrStopping) })()
 	if t.together() {

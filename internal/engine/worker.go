@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -329,3 +330,51 @@ func (w *worker) giveUp(number uint64) {
 	default: // signalled already
 	}
 }
+
+// maxIdleGoroutines bounds the idle goroutines.
+const maxIdleGoroutines = 256
+
+// goroutinePool runs the chains of groups on goroutines that it keeps. A new goroutine has to
+// grow its stack, which takes as long as the chain.
+type goroutinePool struct {
+	all  *sync.WaitGroup
+	work chan func()
+	over chan struct{}
+	idle atomic.Int32
+}
+
+func newGoroutinePool(all *sync.WaitGroup) *goroutinePool {
+	return &goroutinePool{all: all, work: make(chan func()), over: make(chan struct{})}
+}
+
+// do runs f on an idle goroutine or a new one. f may end the goroutine.
+func (p *goroutinePool) do(f func()) {
+	select {
+	case p.work <- f:
+	default:
+		p.all.Go(func() { p.serve(f) })
+	}
+}
+
+func (p *goroutinePool) serve(f func()) {
+	for f != nil {
+		f()
+		f = p.next()
+	}
+}
+
+// next waits for more to do. It returns nil at the end, or if enough others are idle.
+func (p *goroutinePool) next() (f func()) {
+	defer p.idle.Add(-1)
+	if p.idle.Add(1) > maxIdleGoroutines {
+		return nil
+	}
+	select {
+	case f = <-p.work:
+	case <-p.over:
+	}
+	return f
+}
+
+// close ends the idle goroutines, and the others once they are idle.
+func (p *goroutinePool) close() { close(p.over) }
