@@ -22,7 +22,7 @@ func claimMutants() []mutant {
 			tests("internal/engine", "TestLooksMoveCursors"), `cursor: got`},
 		{"claim: only the first sweep is run", in("sweeper.due", replace("!s.running && !now.Before(s.next)", "s.next.IsZero()")),
 			inOutbox("TestLateCommitsAreFound/sqlite"), `the late one ran`},
-		{"claim: one consumer may hold all workers", in("dispatcher.startsLocked", replace("max(d.config.Concurrency/8, 1)", "0")),
+		{"claim: one consumer may hold all workers", in("capacity.starts", replace("max(cp.config.Concurrency/8, 1)", "0")),
 			inOutbox("TestASlowConsumerDelaysNobody"), `the quick one waited for up to`},
 		{"claim: a stop waits for claims in progress", in("run.serve", drop("stopClaims()")), inOutbox("TestAStopWaitsForNoClaim/postgres"),
 			`after the stop`},

@@ -115,7 +115,7 @@ func (b *breaker) mayProbe(opened int, now time.Time) {
 
 // breakers opens and closes circuit breakers together with the other processes, until ctx ends.
 func (r *run) breakers(ctx context.Context) {
-	all := r.dispatcher.breakersOf()
+	all := r.dispatcher.catalog.breakers()
 	if len(all) == 0 {
 		return
 	}
@@ -129,16 +129,6 @@ func (r *run) breakers(ctx context.Context) {
 		case <-ticker.C:
 		}
 	}
-}
-
-func (d *dispatcher) breakersOf() map[string]*breaker {
-	all := make(map[string]*breaker)
-	for _, c := range d.consumers {
-		if c.breaker != nil {
-			all[c.Name()] = c.breaker
-		}
-	}
-	return all
 }
 
 // compareNotes writes this process's counts and applies the shared state of all circuit breakers.
@@ -191,12 +181,4 @@ func (r *run) heed(ctx context.Context, b *breaker, row store.Breaker) {
 		b.mayProbe(row.Opened+1, time.Now())
 		r.dispatcher.wake()
 	}
-}
-
-// wake wakes the goroutines that wait for a circuit.
-func (d *dispatcher) wake() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.room.Broadcast()
-	d.work.Broadcast()
 }

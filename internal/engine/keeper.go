@@ -26,7 +26,7 @@ func (r *run) keeper(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.dispatcher.busy:
+		case <-r.dispatcher.queue.busy:
 			if idle { // else the next look is near and must not be delayed
 				timer.Reset(busy)
 				idle = false
@@ -39,8 +39,8 @@ func (r *run) keeper(ctx context.Context) {
 				default: // the last renewal is still under way
 				}
 			}
-			running, queued := r.dispatcher.load()
-			if idle = running+queued+len(r.ledger.held())+len(r.dispatcher.heldSlots()) == 0; idle {
+			running, queued := r.dispatcher.queue.load()
+			if idle = running+queued+len(r.ledger.held())+len(r.dispatcher.limiters.heldSlots()) == 0; idle {
 				timer.Reset(lease / 4) // when idle, waking up costs more than a poll
 			} else {
 				timer.Reset(busy)
@@ -57,7 +57,7 @@ func (r *run) keep(now time.Time) {
 	for _, w := range r.slots {
 		w.overdue(now)
 	}
-	stale := r.dispatcher.stale(now.Add(-time.Second))
+	stale := r.dispatcher.queue.stale(now.Add(-time.Second))
 	for _, t := range stale {
 		r.notStarted(t)
 	}
@@ -84,7 +84,7 @@ func (r *run) cancelled(why *rateLimitedLog, leases []*lease) {
 		return
 	}
 	why.add(len(leases), 0)
-	for _, t := range r.dispatcher.withdraw(func(t *task) bool { return slices.Contains(leases, t.lease) }) {
+	for _, t := range r.dispatcher.queue.withdraw(func(t *task) bool { return slices.Contains(leases, t.lease) }) {
 		r.settled(t, errUnstarted)
 	}
 }
@@ -105,7 +105,7 @@ func (r *run) renewer(ctx context.Context, renewals <-chan struct{}) {
 			return
 		case <-renewals:
 		}
-		if len(r.ledger.held()) == 0 && len(unknownSince) == 0 && len(r.dispatcher.heldSlots()) == 0 && !r.unknownClaims.Swap(false) {
+		if len(r.ledger.held()) == 0 && len(unknownSince) == 0 && len(r.dispatcher.limiters.heldSlots()) == 0 && !r.unknownClaims.Swap(false) {
 			continue
 		}
 		var unknown []int64

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -139,57 +138,21 @@ func (l *lanes) begin(now time.Time) {
 // bounded reports whether a key may run only so many messages that others wait for their results.
 func (l *lanes) bounded() bool { return l.PerKey > 0 && l.PerKey < store.Unbounded }
 
-// exhausted reports whether more messages exist, but their keys may run no more at once. A batch
-// would wait for them in vain.
-func (c *consumer) exhausted(now time.Time) bool {
-	return slices.ContainsFunc(c.lanes, func(l *lanes) bool {
-		ready, _ := l.pending(now)
-		return l.bounded() && l.left && !ready
-	})
-}
-
 // parks reports whether a poisoned message blocks its key.
 func (l *lanes) parks() bool { return l.of.settings.Ordered == bus.BlockKey }
 
-// runLength returns how many messages of one key may be claimed together.
-func (c *consumer) runLength(limit int) int {
-	switch {
-	case c.KeyConcurrency() > 0: // they do not depend on each other
-		return min(c.KeyConcurrency(), limit)
-	case c.group > 1: // they share a transaction
-		return min(c.group, limit)
-	case c.pace == 0:
-		return min(firstRun, limit)
-	case c.pace*time.Duration(limit) < maxRun:
-		return limit
-	}
-	return max(int(maxRun/c.pace), 1)
-}
-
-// ran notes the approximate duration of each message of a run.
-func (c *consumer) ran(n int, took time.Duration) {
-	if n == 0 {
-		return
-	}
-	each := max(took/time.Duration(n), 1)
-	if c.pace == 0 {
-		c.pace = each
-	}
-	c.pace = (3*c.pace + each) / 4
-}
-
 // claimed accounts for the result of a claim. A scan goes on while there may be more behind the
 // look and it found less than there is room for.
-func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
-	news, from := c.News, o.request.Lanes.Hint
+func (l *lanes) claimed(plan claimPlan, c store.Claim, now time.Time) {
+	news, from := c.News, plan.request.Lanes.Hint
 	if c.Unasked { // its looks did not happen
-		l.deep, l.heeded = append(o.request.Lanes.Sticky, l.deep...), l.wakeups-1
+		l.deep, l.heeded = append(plan.request.Lanes.Sticky, l.deep...), l.wakeups-1
 		l.notBefore = now.Add(c.Wait)
 		l.of.spent.hold(now, l.notBefore)
 		return
 	}
 	l.last, l.cursor = max(l.last, news.Last), news.Walked
-	if l.left = l.left || news.Left; news.Left && l.frees != o.parts[0].frees { // the rest may be free by now
+	if l.left = l.left || news.Left; news.Left && l.frees != plan.parts[0].frees { // the rest may be free by now
 		l.free(nil, 0)
 	}
 	l.cooldowns.add(news.Spent, now)
@@ -208,9 +171,9 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 		l.floor, l.hint = news.First-1, news.First-1 // dead entries before it are walked once
 	}
 	if l.sweeping {
-		l.sweeping, l.nextSweep = false, now.Add(max(laneSweeps*now.Sub(o.began), leastSweep))
+		l.sweeping, l.nextSweep = false, now.Add(max(laneSweeps*now.Sub(plan.began), leastSweep))
 	}
-	enough := len(c.Messages) >= o.request.Limit || c.Cut && len(c.Messages) > 0
+	enough := len(c.Messages) >= plan.request.Limit || c.Cut && len(c.Messages) > 0
 	switch {
 	case enough:
 		l.wide /= 2
@@ -218,7 +181,7 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 		l.scanning = !l.whole || now.Before(later(l.nextWhole, l.nextSweep))
 		return
 	case news.Full:
-		l.spent, l.wide = l.spent+now.Sub(o.began), min(max(2*l.wide, o.request.Limit), widestLook)
+		l.spent, l.wide = l.spent+now.Sub(plan.began), min(max(2*l.wide, plan.request.Limit), widestLook)
 		l.goOn(news.Last)
 		return
 	}
@@ -229,7 +192,7 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 		l.nextWhole = now.Add(min(scanShare*l.spent, longestWait))
 	}
 	switch {
-	case l.wakeups != o.parts[0].wakeups:
+	case l.wakeups != plan.parts[0].wakeups:
 	case l.again: // once it may be
 		l.idle = l.nextWhole
 	case news.Wait > 0:
@@ -266,43 +229,6 @@ func (l *lanes) failed(now time.Time) {
 	l.nextWhole, l.nextSweep = now.Add(longestWait), now.Add(laneSweeps*longestWait)
 }
 
-// freed lets messages be claimed that waited for the settled ones of their keys, and messages that
-// were given back.
-func (d *dispatcher) freed(claims []*lease, results []store.Result) {
-	if !slices.ContainsFunc(claims, func(l *lease) bool { return l.lanes != nil }) {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	of := make(map[int64]*lanes)
-	for _, claim := range claims {
-		if l := claim.lanes; l != nil {
-			of[claim.id] = l
-			if l.PerKey < store.Unbounded { // else nothing has waited for it
-				l.free(claim.deep, d.config.BatchSize)
-			}
-			for _, other := range l.of.lanes { // its successor may be stored under another name
-				if other != l && l.PerKey == 0 {
-					other.again = true
-					other.activate()
-				}
-			}
-		}
-	}
-	for _, r := range results {
-		if l := of[r.Claim]; l != nil && r.Outcome != store.Done {
-			if r.Outcome == store.Release {
-				l.free([]int64{r.Lane}, d.config.BatchSize)
-			}
-			l.floor, l.again = min(l.floor, r.Rank-1), true
-			if l.whole && l.spent == 0 { // the scan has not left the floor
-				l.hint = min(l.hint, l.floor)
-			}
-		}
-	}
-	d.room.Signal()
-}
-
 // free notes that more lanes may be claimed.
 func (l *lanes) free(deep []int64, most int) {
 	l.frees++
@@ -314,61 +240,4 @@ func (l *lanes) free(deep []int64, most int) {
 	}
 	l.again = l.again || l.left
 	l.activate()
-}
-
-// allLanes returns the lanes of all consumers.
-func (d *dispatcher) allLanes() (all []*lanes) {
-	for _, c := range d.consumers {
-		all = append(all, c.lanes...)
-	}
-	return all
-}
-
-// adopt adds lanes to consumers that are no longer keyed but have keyed messages. It returns the
-// names of consumers that are not registered here.
-func (d *dispatcher) adopt(names []string) (unknown []string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, name := range names {
-		c, ok := d.byName[name]
-		switch {
-		case !ok:
-			unknown = append(unknown, name)
-		case c.lanes == nil:
-			c.lanes = lanesOf(c)
-		}
-	}
-	return unknown
-}
-
-// stuckLocked returns where to look for crashed keyed messages of the consumers that may start one.
-func (d *dispatcher) stuckLocked(may func(*consumer) bool) (stuck []store.Lanes) {
-	for _, l := range d.allLanes() {
-		if l.stuck && may(l.of) {
-			stuck = append(stuck, store.Lanes{Source: l.Source, Parks: l.parks()})
-		}
-	}
-	return stuck
-}
-
-// lanesAmong returns the lanes of wanted consumers.
-func (d *dispatcher) lanesAmong(wants []store.Want) (all []*lanes) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	wanted := d.amongLocked(wants)
-	return slices.DeleteFunc(d.allLanes(), func(l *lanes) bool { return !wanted(l.of) })
-}
-
-// stuckOf is stuckLocked for wanted consumers.
-func (d *dispatcher) stuckOf(wants []store.Want) []store.Lanes {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.stuckLocked(d.amongLocked(wants))
-}
-
-// amongLocked returns a function that reports whether a consumer is wanted.
-func (d *dispatcher) amongLocked(wants []store.Want) func(*consumer) bool {
-	return func(c *consumer) bool {
-		return slices.ContainsFunc(wants, func(w store.Want) bool { return d.byName[w.Consumer] == c })
-	}
 }

@@ -90,10 +90,10 @@ func runLeased(t *testing.T, consumer bus.Consumer, over bool) []store.Result {
 	tasks := []*task{new(task), new(task)}
 	for i, c := range tasks {
 		row := store.Message{ID: int64(i + 1), MessageID: uuid.Must(uuid.NewV7()), ConsumerType: consumer.Name(), PayloadType: "leased", Payload: []byte("{}")}
-		newTask(c, row, r.dispatcher.consumers[0], l, time.Now())
+		newTask(c, row, r.dispatcher.catalog.consumers[0], l, time.Now())
 	}
 	w := r.newWorker()
-	if r.dispatcher.consumers[0].group > 1 {
+	if r.dispatcher.catalog.consumers[0].group > 1 {
 		w.runGroup(tasks)
 	} else {
 		w.process(tasks[0])

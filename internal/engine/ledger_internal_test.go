@@ -190,8 +190,8 @@ func TestNothingBeginsUnderALeaseThatIsOver(t *testing.T) {
 	t.Parallel()
 	d := newTestDispatcher(t, ProcessorConfig{}, "c")
 	r := &run{ledger: newLedger(10, new(atomic.Int64)), dispatcher: d}
-	over := &task{lease: r.ledger.open(t.Context(), 1, 1, time.Now().Add(-time.Second)), consumer: d.consumers[0], worker: &worker{run: r}}
-	live := &task{lease: r.ledger.open(t.Context(), 2, 1, time.Now().Add(time.Hour)), consumer: d.consumers[0], worker: over.worker}
+	over := &task{lease: r.ledger.open(t.Context(), 1, 1, time.Now().Add(-time.Second)), consumer: d.catalog.consumers[0], worker: &worker{run: r}}
+	live := &task{lease: r.ledger.open(t.Context(), 2, 1, time.Now().Add(time.Hour)), consumer: d.catalog.consumers[0], worker: over.worker}
 	if err := r.begin(t.Context(), over, call{}); err != errFenced || over.called {
 		t.Errorf("got %v, called %t, want that the message is given back", err, over.called)
 	}

@@ -46,10 +46,10 @@ func (r *run) expecting(ctx context.Context) {
 	r.soon.Loop(ctx, time.Hour, func() {
 		began, woken := time.Now(), r.wakePacer.take()
 		asked, news := r.lookForExpected(ctx, began, woken)
-		if wants := r.dispatcher.expected(began, woken); len(wants) > 0 {
+		if wants := r.dispatcher.probes.expected(began, woken); len(wants) > 0 {
 			asked = true
 			probe, err := ask(ctx, r, "poll", statementTimeout, func(ctx context.Context) (store.Probe, error) { return r.store.ProbeDue(ctx, r.db, wants) })
-			news = err == nil && r.dispatcher.appeared(wants, probe) || news
+			news = err == nil && r.dispatcher.probes.appeared(wants, probe) || news
 		}
 		pause := r.rest(began)
 		if woken {
@@ -95,7 +95,7 @@ func (r *run) poll(ctx context.Context) (ok bool) {
 		r.alarm.By(now.Add(max(probe.Next, pollFloor)))
 	}
 	if len(probe.Killers) > 0 {
-		r.alarm.By(r.dispatcher.nextVerdict(now))
+		r.alarm.By(r.dispatcher.probes.nextVerdict(now))
 	}
 	if probe.Lease > 0 {
 		r.alarm.By(now.Add(probe.Lease + pollFloor))
@@ -185,13 +185,13 @@ func (r *run) unregistered(ctx context.Context) {
 // consume them.
 func (r *run) reportUnregistered(ctx context.Context) {
 	found, _ := ask(ctx, r, "look for unregistered messages", statementTimeout, func(ctx context.Context) ([]store.Unhandled, error) {
-		return r.store.Unhandled(ctx, r.db, r.dispatcher.wants)
+		return r.store.Unhandled(ctx, r.db, r.dispatcher.catalog.wants)
 	})
 	for _, s := range found {
 		r.warnOf(s)
 	}
 	names, _ := ask(ctx, r, "look for messages with keys", statementTimeout, func(ctx context.Context) ([]string, error) { return r.store.KeyedConsumers(ctx, r.db) })
-	for _, name := range r.dispatcher.adopt(names) {
+	for _, name := range r.dispatcher.catalog.adopt(names) {
 		r.warnOf(store.Unhandled{ConsumerType: name, PayloadType: "any with a key"})
 	}
 }

@@ -195,7 +195,7 @@ type run struct {
 }
 
 func (r *run) health() bus.Health {
-	h := bus.Health{Err: r.outage.Err(), Abandoned: r.dispatcher.leftBehind(), Unprepared: r.store.Unprepared(), OpenCircuits: r.dispatcher.openCircuits()}
+	h := bus.Health{Err: r.outage.Err(), Abandoned: r.dispatcher.queue.abandonedConsumers(), Unprepared: r.store.Unprepared(), OpenCircuits: r.dispatcher.catalog.openCircuits()}
 	if last := r.lastClaim.Load(); last != 0 {
 		h.LastClaim = time.Unix(0, last)
 	}

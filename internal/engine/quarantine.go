@@ -130,26 +130,26 @@ func (s *quarantine) next(now time.Time, solo bool) store.Selection {
 
 // order returns a claim for crashed messages of a kind. A solo run is claimed only if it can begin
 // at once: otherwise it would be blamed for what others do while it waits.
-func (s *quarantine) order(kind store.Selection, wants []store.Want, free int) (order, bool) {
-	o := order{request: store.ClaimRequest{Wants: wants, MaxBytes: maxClaimBytes, Select: kind}}
+func (s *quarantine) order(kind store.Selection, wants []store.Want, free int) (claimPlan, bool) {
+	plan := claimPlan{request: store.ClaimRequest{Wants: wants, MaxBytes: maxClaimBytes, Select: kind}}
 	s.needsWorker = kind == store.Killers && len(wants) > 0
 	switch {
 	case len(wants) == 0, s.needsWorker && free <= 0:
-		return order{}, false
+		return claimPlan{}, false
 	case s.needsWorker:
 		s.wanted, s.soloAsked = time.Time{}, true
-		o.request.Limit = min(s.solo.n, free)
+		plan.request.Limit = min(s.solo.n, free)
 		// A message that does not run alone is not blamed alone.
-		o.request.Solo = s.inFlight+s.reserved+s.outlasts == 0 && s.solo.n == 1
-		o.acquits = s.blamed // the run before may be over, but its outcome not written
-		return o, true
+		plan.request.Solo = s.inFlight+s.reserved+s.outlasts == 0 && s.solo.n == 1
+		plan.acquits = s.blamed // the run before may be over, but its outcome not written
+		return plan, true
 	}
-	o.acquits = s.blamed
-	s.acquitting = o.acquits
+	plan.acquits = s.blamed
+	s.acquitting = plan.acquits
 	s.waiting, s.yields = false, false
-	o.request.Limit = min(s.together.n-s.inFlight-s.reserved, max(free, flow.FewSuspects))
-	s.reserved += o.request.Limit
-	return o, true
+	plan.request.Limit = min(s.together.n-s.inFlight-s.reserved, max(free, flow.FewSuspects))
+	s.reserved += plan.request.Limit
+	return plan, true
 }
 
 // remain notes that consumers left out of a claim may have more messages of a kind.

@@ -16,7 +16,7 @@ func (r *run) rename(ctx context.Context, c store.Claim) (stay int, err error) {
 	var rows []store.Former
 	for i := range c.Messages {
 		row := &c.Messages[i]
-		to := r.dispatcher.byName[row.ConsumerType]
+		to := r.dispatcher.catalog.byName[row.ConsumerType]
 		if inOrder := row.Lane != 0 && to.KeyConcurrency() == 0; to.Forwards() && to.Name() != row.ConsumerType && !inOrder {
 			rows = append(rows, store.Former{Message: row, Name: to.Name()})
 		}

@@ -16,7 +16,7 @@ func (r *run) reporting(ctx context.Context) (end func()) {
 		Store: r.store, DB: r.db, Registry: r.registry, ID: r.owner, Kind: "processor", Logger: r.config.Logger,
 		Takes: r.manifest(), Doing: r.state,
 	})
-	for _, c := range r.dispatcher.consumers {
+	for _, c := range r.dispatcher.catalog.consumers {
 		c.tally = r.reports.Tally(c.Name())
 	}
 	return r.reports.Start(ctx)
@@ -24,7 +24,7 @@ func (r *run) reporting(ctx context.Context) (end func()) {
 
 func (r *run) manifest() (m presence.Manifest) {
 	transactional := false
-	for _, c := range r.dispatcher.consumers {
+	for _, c := range r.dispatcher.catalog.consumers {
 		transactional = transactional || c.transactional
 		m.Consumers = append(m.Consumers, presence.Consumer{
 			Name: c.Name(), Former: c.Names()[1:], PayloadTypes: c.PayloadTypes(), Timeout: c.settings.Timeout, MaxAttempts: c.settings.MaxAttempts,
@@ -37,7 +37,7 @@ func (r *run) manifest() (m presence.Manifest) {
 func (r *run) state() presence.State {
 	health := r.health()
 	s := presence.State{Limit: r.config.Concurrency, Stuck: health.Abandoned, OpenCircuits: store.Each(health.OpenCircuits, func(g bus.OpenCircuit) string { return g.Consumer })}
-	s.Running, s.Queued = r.dispatcher.load()
+	s.Running, s.Queued = r.dispatcher.queue.load()
 	return s
 }
 

@@ -114,7 +114,7 @@ func (r *run) serve(ctx context.Context) error {
 		stopClaims()
 	}
 	<-looped
-	r.dispatcher.stopSpending(time.Now())
+	r.dispatcher.catalog.endRateWaits(time.Now())
 	close(finish)
 	if !waitFor(settled, max(time.Until(deadline), settleGrace), r.stopNow) && !waitFor(settled, stopGrace, nil) {
 		giveUp()
@@ -162,12 +162,12 @@ func (r *run) drain(deadline time.Time) (running []string) {
 			}
 			// A worker cannot abandon a middleware that hangs.
 			if !waitFor(done, stopGrace/2, nil) {
-				return append(r.dispatcher.leftBehind(), r.runningInMiddleware()...)
+				return append(r.dispatcher.queue.abandonedConsumers(), r.runningInMiddleware()...)
 			}
 		}
 	}
 	<-done
-	return r.dispatcher.leftBehind()
+	return r.dispatcher.queue.abandonedConsumers()
 }
 
 // releaseRest releases claims left after settling: of runs that hang in a middleware, and of

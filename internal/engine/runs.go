@@ -46,7 +46,7 @@ func (w *worker) runInOrder(t *task) {
 		for _, m := range waiting {
 			w.run.notStarted(m)
 		}
-		w.run.dispatcher.paced(t.consumer, n-len(waiting), time.Since(began))
+		w.run.dispatcher.queue.paced(t.consumer, n-len(waiting), time.Since(began))
 	}()
 	for len(waiting) > 0 {
 		m := waiting[0]
@@ -66,11 +66,4 @@ func (r *run) notStarted(t *task) {
 		return
 	}
 	r.settled(t, errUnstarted)
-}
-
-// paced notes how long the messages of a run took.
-func (d *dispatcher) paced(c *consumer, n int, took time.Duration) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	c.ran(n, took)
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -13,14 +12,14 @@ import (
 
 // slotKeeper takes slots for limits and returns those not needed, until ctx ends.
 func (r *run) slotKeeper(ctx context.Context) {
-	if len(r.dispatcher.limiters) == 0 {
+	if len(r.dispatcher.limiters.all) == 0 {
 		return
 	}
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		r.shareSlots(ctx)
-		needs, again := r.dispatcher.slotNeeds(time.Now())
+		needs, again := r.dispatcher.limiters.slotNeeds(time.Now())
 		for _, need := range needs {
 			r.supply(ctx, need)
 		}
@@ -34,14 +33,14 @@ func (r *run) slotKeeper(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-r.dispatcher.slotsWanted:
+		case <-r.dispatcher.capacity.slotsWanted:
 		}
 	}
 }
 
 // shareSlots asks whether other processes wait for slots that this one has used for a while.
 func (r *run) shareSlots(ctx context.Context) {
-	names := r.dispatcher.busyLimits(time.Now())
+	names := r.dispatcher.limiters.busyLimits(time.Now())
 	if len(names) == 0 {
 		return
 	}
@@ -49,7 +48,7 @@ func (r *run) shareSlots(ctx context.Context) {
 		return r.store.SlotsWanted(ctx, r.db, r.owner, names)
 	})
 	if err == nil && len(wanted) > 0 {
-		r.dispatcher.share(wanted)
+		r.dispatcher.limiters.share(wanted)
 	}
 }
 
@@ -68,95 +67,34 @@ func (r *run) supply(ctx context.Context, need slotNeed) {
 	if err != nil {
 		r.unsupplied(ctx, need, "take slots", err)
 	}
-	r.dispatcher.supplied(need, taken, sent.Add(r.config.LeaseDuration))
+	r.dispatcher.limiters.supplied(need, taken, sent.Add(r.config.LeaseDuration))
 }
 
 // unsupplied notes that the state of slots is unknown, so that all are returned at the end.
 func (r *run) unsupplied(ctx context.Context, need slotNeed, what string, err error) {
-	r.dispatcher.mu.Lock()
-	need.unsure = true
-	r.dispatcher.mu.Unlock()
+	r.dispatcher.limiters.setUnsure(need.limiter)
 	if ctx.Err() == nil {
 		r.outage.Failed(what, err)
 	}
 }
 
-// supplied adds taken slots and wakes the goroutines that wait for them.
-func (d *dispatcher) supplied(need slotNeed, taken []store.Slot, until time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, slot := range taken {
-		need.slots[slot.N] = until
-	}
-	if len(taken) < need.more {
-		need.again = time.Now().Add(jitter(slotsAgain))
-	}
-	if len(taken) > 0 {
-		d.work.Broadcast()
-		d.room.Broadcast()
-	}
-}
-
-// heldSlots returns the slots whose leases are to be renewed, by the names of their limits.
-func (d *dispatcher) heldSlots() map[string][]int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	held := make(map[string][]int)
-	for _, l := range d.limiters {
-		if len(l.slots) > 0 {
-			held[l.name] = slices.Collect(maps.Keys(l.slots))
-		}
-	}
-	return held
-}
-
 // renewSlots extends the leases of all slots of this process.
 func (r *run) renewSlots(ctx context.Context, db bun.IDB) error {
-	before := r.dispatcher.heldSlots()
+	before := r.dispatcher.limiters.heldSlots()
 	if len(before) == 0 {
 		return nil
 	}
 	sent := time.Now()
 	held, err := r.store.ExtendSlots(ctx, db, r.owner, before, r.config.LeaseDuration)
 	if err == nil {
-		r.dispatcher.renewedSlots(before, held, sent.Add(r.config.LeaseDuration))
+		r.dispatcher.limiters.renewedSlots(before, held, sent.Add(r.config.LeaseDuration))
 	}
 	return err
 }
 
-// renewedSlots extends the slots that were renewed. The others of before are lost.
-func (d *dispatcher) renewedSlots(before map[string][]int, held []store.Slot, until time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, l := range d.limiters {
-		for _, n := range before[l.name] {
-			if _, ok := l.slots[n]; !ok {
-				continue // given back meanwhile
-			}
-			if slices.Contains(held, store.Slot{Name: l.name, N: n}) {
-				l.slots[n] = later(l.slots[n], until)
-			} else {
-				delete(l.slots, n)
-			}
-		}
-	}
-}
-
-// withoutSlots returns the limiters that run more calls than they have slots for.
-func (d *dispatcher) withoutSlots(now time.Time) (over []*limiter) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, l := range d.limiters {
-		if l.running > l.valid(now, d.config.LeaseDuration) {
-			over = append(over, l)
-		}
-	}
-	return over
-}
-
 // unslotted cancels the handlers of limits whose slots could not be renewed.
 func (r *run) unslotted(now time.Time) {
-	for _, l := range r.dispatcher.withoutSlots(now) {
+	for _, l := range r.dispatcher.limiters.withoutSlots(now) {
 		var leases []*lease
 		for _, w := range r.slots {
 			if t := w.current.Load(); t != nil && t.consumer.limiter == l {
@@ -169,27 +107,11 @@ func (r *run) unslotted(now time.Time) {
 
 // returnSlots returns all slots at the end.
 func (r *run) returnSlots(ctx context.Context) {
-	for _, l := range r.dispatcher.limiters {
-		r.dispatcher.mu.Lock()
-		slots := l.takeOutLocked(len(l.slots) - l.running)
-		if l.unsure {
-			slots = l.othersLocked()
-		}
-		r.dispatcher.mu.Unlock()
-		if len(slots) > 0 {
+	for _, l := range r.dispatcher.limiters.all {
+		if slots := r.dispatcher.limiters.takeOut(l); len(slots) > 0 {
 			r.supply(ctx, slotNeed{limiter: l, excess: slots})
 		}
 	}
-}
-
-// othersLocked returns the numbers of all slots except those known to be ours.
-func (l *limiter) othersLocked() (others []int) {
-	for n := range l.limit {
-		if _, ours := l.slots[n+1]; !ours {
-			others = append(others, n+1)
-		}
-	}
-	return others
 }
 
 // slotsForStep takes a slot for each limit of the wanted consumers. It returns the wants of
@@ -197,8 +119,8 @@ func (l *limiter) othersLocked() (others []int) {
 func (r *run) slotsForStep(wants []store.Want) (left []store.Want, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
 	defer cancel()
-	for _, l := range r.dispatcher.limiters {
-		if !slices.ContainsFunc(wants, func(w store.Want) bool { return r.dispatcher.byName[w.Consumer].limiter == l }) {
+	for _, l := range r.dispatcher.limiters.all {
+		if !slices.ContainsFunc(wants, func(w store.Want) bool { return r.dispatcher.catalog.byName[w.Consumer].limiter == l }) {
 			continue
 		}
 		sent := time.Now()
@@ -206,10 +128,10 @@ func (r *run) slotsForStep(wants []store.Want) (left []store.Want, err error) {
 		if err != nil {
 			return nil, err
 		}
-		r.dispatcher.supplied(slotNeed{limiter: l}, taken, sent.Add(r.config.LeaseDuration))
+		r.dispatcher.limiters.supplied(slotNeed{limiter: l}, taken, sent.Add(r.config.LeaseDuration))
 	}
 	for _, want := range wants {
-		if l := r.dispatcher.byName[want.Consumer].limiter; l == nil || len(l.slots) > 0 {
+		if l := r.dispatcher.catalog.byName[want.Consumer].limiter; l == nil || len(l.slots) > 0 {
 			left = append(left, want)
 		}
 	}

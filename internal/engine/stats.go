@@ -57,7 +57,7 @@ func (p *Processor) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.current != nil {
-		stats.Running, stats.Queued = p.current.dispatcher.load()
+		stats.Running, stats.Queued = p.current.dispatcher.queue.load()
 		stats.Unsettled = p.current.ledger.putAside()
 		stats.Circuits, stats.Limits = p.current.dispatcher.bounds()
 	}
@@ -68,13 +68,13 @@ func (p *Processor) Stats() Stats {
 func (d *dispatcher) bounds() (circuits map[string]bool, limits map[string]LimitStats) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, c := range d.consumers {
+	for _, c := range d.catalog.consumers {
 		if c.circuit != nil {
 			_, _, open := c.circuit.Tripped()
 			put(&circuits, c.Name(), open)
 		}
 	}
-	for _, l := range d.limiters {
+	for _, l := range d.limiters.all {
 		put(&limits, strings.TrimPrefix(l.name, flow.SharedLimit), LimitStats{Slots: len(l.slots), Used: l.running, Max: l.limit})
 	}
 	return circuits, limits

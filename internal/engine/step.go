@@ -23,23 +23,6 @@ func (p *Processor) ProcessNext(ctx context.Context, consumers ...string) (ran b
 	return ran, nil
 }
 
-// wantsOf returns the wants of the named consumers, or all of them.
-func (d *dispatcher) wantsOf(names []string) (wants []store.Want, err error) {
-	if len(names) == 0 {
-		return d.wants, nil
-	}
-	for _, name := range names {
-		c, ok := d.byName[name]
-		if !ok {
-			return nil, fmt.Errorf("consumer %q: %w", name, bus.ErrNoConsumer)
-		}
-		for _, want := range c.wants {
-			wants = append(wants, d.wants[want])
-		}
-	}
-	return wants, nil
-}
-
 // nextStep looks for one message to claim, as the poller does for many. It returns false if there
 // is none.
 func (r *run) nextStep(wants []store.Want) (store.ClaimRequest, bool, error) {
@@ -47,7 +30,7 @@ func (r *run) nextStep(wants []store.Want) (store.ClaimRequest, bool, error) {
 	request := store.ClaimRequest{Wants: wants, Limit: 1, MaxBytes: maxClaimBytes}
 	sent := time.Now()
 	probe, err := r.probe(wants)
-	r.dispatcher.tell(probe.Now, sent)
+	r.dispatcher.probes.setClock(probe.Now, sent)
 	if err == nil && probe.Overdue > r.config.LeaseDuration/3 { // else an outage may have delayed its renewal
 		r.recoverClaims(r.ctx)
 		probe, err = r.probe(wants)
@@ -59,14 +42,14 @@ func (r *run) nextStep(wants []store.Want) (store.ClaimRequest, bool, error) {
 		if request.Select = store.Suspects; len(probe.Killers) > 0 {
 			request.Select, request.Solo = store.Killers, true
 		}
-		request.Stuck = r.dispatcher.stuckOf(wants)
+		request.Stuck = r.dispatcher.catalog.stuckOf(wants)
 	case len(probe.Due) > 0:
 		request.Wants = make([]store.Want, len(probe.Due))
 		for i, due := range probe.Due {
 			request.Wants[i] = wants[due]
 			request.Wants[i].Limit = 1
 		}
-		r.dispatcher.ofFirst(&request, probe)
+		r.dispatcher.catalog.narrow(&request, probe)
 	default:
 		return request, false, nil
 	}
@@ -92,7 +75,7 @@ func (r *run) findWork(wants []store.Want) error {
 	if err != nil {
 		return err
 	}
-	r.dispatcher.appeared(wants, probe)
+	r.dispatcher.probes.appeared(wants, probe)
 	return nil
 }
 
@@ -123,13 +106,13 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	wants, err := r.dispatcher.wantsOf(consumers)
+	wants, err := r.dispatcher.catalog.wantsOf(consumers)
 	if err != nil {
 		return false, err
 	}
 	defer r.over()
 	defer r.returnSlots(r.ctx)
-	if breakers := r.dispatcher.breakersOf(); len(breakers) > 0 {
+	if breakers := r.dispatcher.catalog.breakers(); len(breakers) > 0 {
 		if err := r.findWork(wants); err != nil { // an open circuit breaker probes only if there is work
 			return false, err
 		}
@@ -139,7 +122,7 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 	if wants, err = r.slotsForStep(wants); err != nil {
 		return false, err
 	}
-	r.dispatcher.impatient = true
+	r.dispatcher.queue.impatient = true
 	w := r.newWorker()
 	r.slots = []*worker{w}
 	defer func() { // also when a middleware ends this goroutine
@@ -148,7 +131,7 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 	if claimed, err := r.claimStep(wants); err != nil || !claimed {
 		return false, err
 	}
-	t := r.dispatcher.takeNow()
+	t := r.dispatcher.queue.takeNow()
 	for _, left := range r.dispatcher.close() { // the circuit has opened meanwhile, or it joins no batch
 		r.settled(left, errUnstarted)
 	}
@@ -164,7 +147,7 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 	defer w.isolate.Dismiss()
 	defer r.workers.Wait()
 	defer r.pool.close()
-	defer r.dispatcher.finished(t)
+	defer r.dispatcher.queue.finished(t)
 	defer context.AfterFunc(ctx, func() { r.cancelWork(bus.ErrStopping) })()
 	if t.together() {
 		w.runGroup(append([]*task{t}, t.others...))
@@ -188,7 +171,7 @@ func (r *run) claimStep(wants []store.Want) (bool, error) {
 		if !ok {
 			return r.claimLane(wants)
 		}
-		claimed, err := r.claim(order{request: request})
+		claimed, err := r.claim(claimPlan{request: request})
 		if err != nil {
 			r.unknownClaims.Store(true) // it may have been committed
 			return false, err
@@ -206,18 +189,18 @@ func (r *run) claimLane(wants []store.Want) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	r.dispatcher.adopt(names)
-	for _, l := range r.dispatcher.lanesAmong(wants) {
+	r.dispatcher.catalog.adopt(names)
+	for _, l := range r.dispatcher.catalog.lanesAmong(wants) {
 		if !slices.Contains(names, l.Name) {
 			continue
 		}
 		ready := func() bool { ok, _ := l.pending(time.Now()); return ok }
 		for l.activate(); ready(); { // nothing else uses the dispatcher
 			began := time.Now()
-			o := order{began: began, parts: []part{l.part()}}
+			plan := claimPlan{began: began, parts: []part{l.part()}}
 			limit := max(l.of.settings.BatchSize, 1)
-			o.request = store.ClaimRequest{Limit: limit, MaxBytes: maxClaimBytes, Rate: l.of.rate, Lanes: l.request(began, limit)}
-			claimed, err := r.claim(o)
+			plan.request = store.ClaimRequest{Limit: limit, MaxBytes: maxClaimBytes, Rate: l.of.rate, Lanes: l.request(began, limit)}
+			claimed, err := r.claim(plan)
 			if err != nil {
 				r.unknownClaims.Store(true)
 				return false, err
@@ -225,17 +208,10 @@ func (r *run) claimLane(wants []store.Want) (bool, error) {
 			if len(claimed.Messages) > 0 {
 				return true, nil
 			}
-			l.claimed(o, claimed, time.Now())
+			l.claimed(plan, claimed, time.Now())
 		}
 	}
 	return false, nil
-}
-
-// finished counts a task as no longer running.
-func (d *dispatcher) finished(t *task) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.finishedLocked(t)
 }
 
 // writeOutcomes settles what it can and releases the rest.
@@ -247,4 +223,29 @@ func (r *run) writeOutcomes() error {
 	err := r.settler(ctx, finish)
 	r.releaseRest(r.ctx)
 	return err
+}
+
+// narrow narrows a request to the consumer whose message is due first, if it has a rate,
+// priorities or batches. Otherwise it leaves such consumers out.
+func (ct *catalog) narrow(request *store.ClaimRequest, probe store.Probe) {
+	first := 0
+	for i := range probe.First {
+		if probe.First[i].Before(probe.First[first]) {
+			first = i
+		}
+	}
+	c := ct.byName[request.Wants[first].Consumer]
+	request.Rate, request.Ageing = c.rate, c.settings.Aging
+	alone := func(c *consumer) bool { return c.rate != nil || c.Prioritizes() || c.settings.BatchSize > 0 }
+	request.Wants = slices.DeleteFunc(request.Wants, func(w store.Want) bool {
+		other := ct.byName[w.Consumer]
+		return alone(c) && other != c || !alone(c) && alone(other)
+	})
+	if _, closed := c.circuit.NextProbe(); c.settings.BatchSize == 0 || closed { // a probe is one message
+		return
+	}
+	request.Limit = c.settings.BatchSize
+	for i := range request.Wants {
+		request.Wants[i].Limit = request.Limit
+	}
 }

@@ -71,7 +71,7 @@ var errStopped = bus.Discard(bus.ErrCancelled)
 // does not have it.
 func (r *run) stopMessage(id int64) bool {
 	is := func(t *task) bool { return t.row.ID == id }
-	for _, t := range r.dispatcher.withdraw(is) {
+	for _, t := range r.dispatcher.queue.withdraw(is) {
 		t.stopped.Store(true)
 		r.settled(t, errStopped)
 		return true

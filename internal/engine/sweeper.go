@@ -86,14 +86,14 @@ func (s *sweeper) aside(sweep func() (ok bool)) {
 func (r *run) sweepBack(ctx context.Context) (ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
-	now := r.dispatcher.clock(time.Now())
+	now := r.dispatcher.probes.clock(time.Now())
 	until := now
 	for _, back := range []time.Duration{10 * time.Second, 2 * time.Minute, 20 * time.Minute, 4 * time.Hour, 2 * 24 * time.Hour, 30 * 24 * time.Hour, 0} {
 		var from store.Position
 		if back > 0 {
 			from.At = now.Add(-back)
 		}
-		wants, _ := r.dispatcher.looks(&from)
+		wants, _ := r.dispatcher.probes.looks(&from)
 		probe, err := r.store.ProbeDue(store.WithClock(ctx, func() time.Time { return until }), r.db, wants)
 		if ctx.Err() != nil {
 			return true
@@ -102,7 +102,7 @@ func (r *run) sweepBack(ctx context.Context) (ok bool) {
 			r.outage.Failed("sweep", err)
 			return false
 		}
-		r.dispatcher.foundBehind(probe)
+		r.dispatcher.probes.foundBehind(probe)
 		until = from.At
 	}
 	return true
@@ -120,7 +120,7 @@ func (r *run) lookAll(ctx context.Context) (probe store.Probe, err error) {
 		if time.Since(began) < sweepPolling || ctx.Err() != nil || r.outage.Err() != nil {
 			return probe, err
 		}
-		r.dispatcher.skip(time.Now()) // cursors without a better place begin where messages are new
+		r.dispatcher.probes.skip(time.Now()) // cursors without a better place begin where messages are new
 		r.sweeper.aside(func() bool { return r.sweepBack(ctx) })
 	} else if due {
 		r.sweeper.aside(func() bool { return r.sweepBack(ctx) })
@@ -128,7 +128,7 @@ func (r *run) lookAll(ctx context.Context) (probe store.Probe, err error) {
 	began := time.Now()
 	probe, err = r.look(ctx, nil, statementTimeout)
 	if err != nil && tooSlow(began) && r.outage.Err() == nil {
-		r.dispatcher.skip(time.Now())
+		r.dispatcher.probes.skip(time.Now())
 	}
 	return probe, err
 }
@@ -136,7 +136,7 @@ func (r *run) lookAll(ctx context.Context) (probe store.Probe, err error) {
 // look probes the database and updates the dispatcher.
 func (r *run) look(ctx context.Context, from *store.Position, patience time.Duration) (probe store.Probe, err error) {
 	began := time.Now()
-	wants, stood := r.dispatcher.looks(from)
+	wants, stood := r.dispatcher.probes.looks(from)
 	probe, err = ask(ctx, r, "poll", patience, func(ctx context.Context) (probe store.Probe, err error) {
 		if probe, err = r.store.Probe(ctx, r.db, wants); err == nil {
 			err = r.lookAtLanes(ctx, &probe)
@@ -144,7 +144,7 @@ func (r *run) look(ctx context.Context, from *store.Position, patience time.Dura
 		return probe, err
 	})
 	if !probe.Now.IsZero() { // what was found counts, even if a later part failed
-		r.dispatcher.found(probe, wants, stood, began)
+		r.dispatcher.probes.found(probe, wants, stood, began)
 	}
 	return probe, err
 }

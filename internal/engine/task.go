@@ -10,46 +10,8 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/presence"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
-
-// consumer is a registered consumer with its resolved settings and its state in the dispatcher.
-type consumer struct {
-	bus.Consumer
-	settings      bus.ConsumerConfig
-	tally         *presence.Tally
-	transactional bool
-	group         int           // how many messages may run together
-	circuit       *flow.Circuit // nil if it has none
-	breaker       *breaker      // nil if it has none; its circuit is the consumer's
-	limiter       *limiter
-	rate          *store.Rate // nil if it has none
-	spent         *spent      // of its rate
-	wants         []int       // indexes of its wants
-
-	// Guarded by dispatcher.mu.
-	queue      []*task
-	waiting    int       // messages in the queue
-	running    int       // a group counts once
-	reserved   int       // asked for by claims in flight
-	active     bool      // may have messages to claim
-	wakeups    int       // counts activations, to notice one during a claim
-	suspects   suspicion // which kinds of its crashed messages are to be claimed
-	finished   rate
-	lanes      []*lanes      // where it has messages with keys
-	unused     int           // messages that its rate counted and that did not start
-	plainFirst bool          // messages without keys come first in the next claim
-	pace       time.Duration // how long a message of a run takes; 0: unknown
-
-	fillsUntil time.Time // when workers look again for a batch that is not full
-
-	announced bool      // a commit was announced, and no claim has come back since
-	expected  time.Time // until then a message may be committed unannounced
-	failures  int       // of claims for it alone, in a row
-	notBefore time.Time // no claims for it before then
-}
 
 // task is one claimed message on its way through the chain.
 type task struct {
@@ -161,37 +123,4 @@ func (t *task) recent() *store.Recent {
 // errors returns the message's list of errors with err added.
 func (t *task) errors(err error, uncounted bool) string {
 	return errorlog.Append(t.row.Errors, errorlog.Attempt{Attempt: t.message.Attempt, At: time.Now().UTC(), Error: errorlog.Text(err), Uncounted: uncounted})
-}
-
-// rate counts events of the last second in eighths.
-type rate struct {
-	slots [8]int
-	at    int64 // the slot counted last, in eighths of a second
-}
-
-func eighths(t time.Time) int64 { return t.UnixMilli() / 125 }
-
-func (r *rate) add(now time.Time, n int) {
-	r.forget(now)
-	r.slots[eighths(now)%8] += n
-}
-
-func (r *rate) lastSecond(now time.Time) int {
-	r.forget(now)
-	sum := 0
-	for _, n := range r.slots {
-		sum += n
-	}
-	return sum
-}
-
-func (r *rate) forget(now time.Time) {
-	slot := eighths(now)
-	if slot < r.at { // the clock was set back
-		*r = rate{}
-	}
-	for i := max(r.at+1, slot-7); i <= slot; i++ {
-		r.slots[i%8] = 0
-	}
-	r.at = max(r.at, slot)
 }

@@ -14,7 +14,7 @@ func (r *run) tooLate(m *bus.Message) error {
 	if !ok {
 		return nil
 	}
-	now := r.dispatcher.clock(time.Now())
+	now := r.dispatcher.probes.clock(time.Now())
 	if !now.After(by) {
 		return nil
 	}

@@ -22,7 +22,7 @@ func (r *run) checkRoutes(m *bus.Message) {
 		known[name] = true
 	}
 consumers:
-	for _, c := range r.dispatcher.byPayload[m.PayloadType] {
+	for _, c := range r.dispatcher.catalog.byPayload[m.PayloadType] {
 		for _, name := range c.Names() {
 			if known[name] {
 				continue consumers

@@ -102,7 +102,7 @@ func (r *run) startWorker(w *worker, done *task) {
 			}
 		}()
 		for {
-			t := r.dispatcher.next(done)
+			t := r.dispatcher.queue.next(done)
 			if t == nil {
 				stopped = true
 				return
@@ -305,8 +305,8 @@ func (r *run) begin(ctx context.Context, t *task, c call) error {
 // abandonCall abandons the worker's current call.
 func (w *worker) abandonCall(ctx context.Context, t *task) error {
 	r, name := w.run, t.consumer.Name()
-	r.dispatcher.abandon(name)
-	w.isolate.Abandon(func() { r.dispatcher.ended(name) })
+	r.dispatcher.queue.abandon(name)
+	w.isolate.Abandon(func() { r.dispatcher.queue.ended(name) })
 	if context.Cause(ctx) == bus.ErrStopping {
 		return fmt.Errorf("%w: %w", bus.ErrStopping, bus.ErrAbandoned) // it had no chance to finish
 	}
