@@ -39,9 +39,9 @@ func suspectMutants() []mutant {
 		{"suspect: poisoned without having run alone",
 			in("postgres.recoverSQL", text("h.id AND h.solo AND", "h.id AND"), text("NOT (h.solo AND h.crashes", "NOT (h.crashes")),
 			inStore("TestStore/postgres/recover"), `recovered without solo:`},
-		{"suspect: recovered right after an outage", in("run.mayRecover", without("r.outage.Stable")),
+		{"suspect: recovered right after an outage", in("recoverer.mayRecover", without("rc.outage.Stable")),
 			inOutbox("TestReadsDoNotEndAnOutageOfWrites"), `messages with a crash: got \d+ now`},
-		{"suspect: recovered right after a start", in("run.mayRecover", without("r.graceEnds")), inOutbox("TestAFreshProcessLetsOwnersRenew"),
+		{"suspect: recovered right after a start", in("recoverer.mayRecover", without("rc.graceEnds")), inOutbox("TestAFreshProcessLetsOwnersRenew"),
 			`renewal right after the outage: got \[\]`},
 		{"suspect: blamed alone while others are in flight", in("quarantine.order", without("s.outlasts")),
 			blamed("TestASoloRunDoesNotWaitForEver"), `limit 1, solo true, want`},
@@ -51,7 +51,7 @@ func suspectMutants() []mutant {
 			`the last look is too old`},
 		{"suspect: convicted by a process that just started", in("quarantine.want", never("s.mature")),
 			blamed("TestAYoungProcessConvictsNobody"), `the process is young`},
-		{"suspect: steps run crashed messages side by side", in("run.alone", without("r.crashed")),
+		{"suspect: steps run crashed messages side by side", in("run.alone", without("r.processor.crashed")),
 			inOutbox("TestStepsBlameNoNeighbour/sqlite"), `a step beside it: got true`},
 	}
 }

@@ -56,7 +56,6 @@ func tooLarge() map[string][2]int {
 		"console.request":                      {109, 22},
 		"eventlog.Log":                         {28, 7},
 		"eventlog/projection.Runner":           {36, 7},
-		"internal/engine.run":                  {86, 20},
 		"internal/store.Store":                 {218, 37},
 		"internal/store/dialect.Names":         {31, 9},
 		"ops.Service":                          {31, 10},

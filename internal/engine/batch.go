@@ -49,7 +49,7 @@ func (g *group) consume(waiting []*member) (rest []*member) {
 // tryBatch runs all members in one transaction. If some fail, it answers those and returns the
 // others, which have no outcome yet.
 func (g *group) tryBatch(members []*member) (rest []*member) {
-	own := g.worker.run.newConsumerTx(members[0].ctx)
+	own := g.worker.executor.newConsumerTx(members[0].ctx)
 	defer own.end() // also when a query hook of the application panics
 	ids, err := own.begin(tasksOf(members))
 	if err != nil {
@@ -94,7 +94,7 @@ func (g *group) tryBatch(members []*member) (rest []*member) {
 	for _, m := range held {
 		m.task.committed = true
 	}
-	wakeups.Send(g.worker.run.registry)
+	wakeups.Send(g.worker.executor.registry)
 	answerEach(held, errs)
 	return nil
 }
@@ -184,7 +184,7 @@ func together(members []*member) (context.Context, func()) {
 func (g *group) inTime(members []*member) (left []*member) {
 	var poisoned []*task
 	for _, m := range members {
-		err := g.worker.run.tooLate(m.message)
+		err := g.worker.executor.expired(m.message)
 		if before := g.turns.before(m.task); before != nil && slices.Contains(poisoned, before) {
 			err = behind(m.task)
 		}
@@ -206,8 +206,8 @@ func (g *group) call(ctx context.Context, members []*member) []error {
 	for i, m := range members {
 		batch[i] = m.message
 	}
-	r, t := g.worker.run, members[0].task
-	err := r.begin(ctx, t, call{ctx: ctx, consumer: t.consumer, batch: batch, members: members, codec: r.registry.Codec()})
+	e, t := g.worker.executor, members[0].task
+	err := e.begin(ctx, t, call{ctx: ctx, consumer: t.consumer, batch: batch, members: members, codec: e.registry.Codec()})
 	errs, ok := err.(outcomes)
 	if !ok {
 		errs = slices.Repeat([]error{err}, len(members))

@@ -60,15 +60,15 @@ const statementTimeout = 5 * time.Second
 
 // runInTx is the innermost layer for transactional consumers. A run that loses a conflict is tried
 // again at once, in a new transaction under the same timeout.
-func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
+func (e *executor) runInTx(ctx context.Context, t *task, payload []byte) error {
 	for try := 1; ; try++ {
-		err := r.tryInTx(ctx, t, payload)
+		err := e.tryInTx(ctx, t, payload)
 		f, ok := err.(*fault)
 		switch {
 		case !ok:
 			return err
 		case f.of != conflict, try == conflictTries, ctx.Err() != nil:
-			return r.blamed(t, f)
+			return e.uncounted.outcome(t, f)
 		}
 		ctx = txn.WithRepeat(ctx)
 	}
@@ -76,8 +76,8 @@ func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
 
 // tryInTx runs one transaction: begin, fence, decode and consume, remove, commit. A failed commit
 // is an error of the handler, a *fault is not.
-func (r *run) tryInTx(ctx context.Context, t *task, payload []byte) error {
-	own := r.newConsumerTx(ctx)
+func (e *executor) tryInTx(ctx context.Context, t *task, payload []byte) error {
+	own := e.newConsumerTx(ctx)
 	defer own.end() // also when a query hook of the application panics
 	held, err := own.begin([]*task{t})
 	if err != nil {
@@ -88,7 +88,7 @@ func (r *run) tryInTx(ctx context.Context, t *task, payload []byte) error {
 		return errFenced
 	}
 	handlerCtx, wakeups := txn.WithWakeups(context.WithValue(ctx, txKey{}, own.tx))
-	if err := r.invoke(handlerCtx, t, payload); err != nil {
+	if err := e.invoke(handlerCtx, t, payload); err != nil {
 		if errors.Is(err, bus.ErrAbandoned) {
 			own.interrupt()
 			return err
@@ -101,15 +101,15 @@ func (r *run) tryInTx(ctx context.Context, t *task, payload []byte) error {
 		return err
 	}
 	t.committed = true
-	wakeups.Send(r.registry)
+	wakeups.Send(e.registry)
 	return nil
 }
 
 // consumerTx is a transaction in which consumers run.
 type consumerTx struct {
-	*run
-	tx      bun.Tx
-	session store.Session
+	executor *executor
+	tx       bun.Tx
+	session  store.Session
 	// The handler's timeout is not the transaction's: when a transaction's context ends,
 	// database/sql rolls back asynchronously and hides the result. This context is ended only for a
 	// transaction that nothing else can end.
@@ -117,8 +117,8 @@ type consumerTx struct {
 	end context.CancelFunc
 }
 
-func (r *run) newConsumerTx(ctx context.Context) *consumerTx {
-	t := &consumerTx{run: r}
+func (e *executor) newConsumerTx(ctx context.Context) *consumerTx {
+	t := &consumerTx{executor: e}
 	t.ctx, t.end = context.WithCancel(context.WithoutCancel(ctx))
 	return t
 }
@@ -127,7 +127,7 @@ func (r *run) newConsumerTx(ctx context.Context) *consumerTx {
 // waits for a connection no longer than for a statement.
 func (t *consumerTx) begin(tasks []*task) (held []int64, err error) {
 	late := time.AfterFunc(statementTimeout, t.end)
-	t.tx, err = t.db.BeginTx(t.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	t.tx, err = t.executor.db.BeginTx(t.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	late.Stop()
 	if err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
@@ -142,11 +142,11 @@ func (t *consumerTx) begin(tasks []*task) (held []int64, err error) {
 func (t *consumerTx) fence(tasks []*task) (held []int64, err error) {
 	ctx, cancel := context.WithTimeout(t.ctx, statementTimeout)
 	defer cancel()
-	f := store.Fence{Owner: t.owner, Session: &t.session, Idle: tasks[0].consumer.settings.Timeout + abandonGrace + statementTimeout}
+	f := store.Fence{Owner: t.executor.owner, Session: &t.session, Idle: tasks[0].consumer.settings.Timeout + abandonGrace + statementTimeout}
 	for _, task := range tasks {
 		f.Messages = append(f.Messages, store.Fenced{Claim: task.lease.id, ID: task.row.ID, Attempts: task.row.Attempts, Crashes: task.row.Crashes, Lane: task.row.Lane})
 	}
-	return t.store.Fence(ctx, t.tx, f)
+	return t.executor.store.Fence(ctx, t.tx, f)
 }
 
 // interrupt ends the transaction of an abandoned handler. A rollback has to wait for the handler's
@@ -154,10 +154,10 @@ func (t *consumerTx) fence(tasks []*task) (held []int64, err error) {
 func (t *consumerTx) interrupt() {
 	ended := time.Now()
 	t.end() // no further statement begins
-	ctx, cancel := context.WithTimeout(t.run.ctx, statementTimeout)
+	ctx, cancel := context.WithTimeout(t.executor.ctx, statementTimeout)
 	defer cancel()
-	if err := t.store.Interrupt(ctx, t.db, t.session, ended); err != nil {
-		t.outage.Failed("interrupt", err)
+	if err := t.executor.store.Interrupt(ctx, t.executor.db, t.session, ended); err != nil {
+		t.executor.outage.Failed("interrupt", err)
 	}
 }
 
@@ -167,14 +167,14 @@ func (t *consumerTx) commit(tasks []*task) error {
 	statement, cancel := context.WithTimeout(t.ctx, statementTimeout)
 	defer cancel()
 	ids := store.Each(tasks, func(t *task) int64 { return t.row.ID })
-	if err := t.store.Intact(statement, t.tx); err != nil {
+	if err := t.executor.store.Intact(statement, t.tx); err != nil {
 		t.rollback()
 		return ofTransaction("before the commit", err)
 	}
-	n, err := t.store.Remove(statement, t.tx, t.session, ids...)
+	n, err := t.executor.store.Remove(statement, t.tx, t.session, ids...)
 	if err == nil && n < len(ids) {
 		var replaced int // by the consumer, in this transaction
-		replaced, err = t.store.Replaced(statement, t.tx, store.Each(tasks, func(t *task) store.Message { return t.row }))
+		replaced, err = t.executor.store.Replaced(statement, t.tx, store.Each(tasks, func(t *task) store.Message { return t.row }))
 		if err == nil && n+replaced < len(ids) {
 			err = errHidden
 		}
@@ -195,7 +195,7 @@ func (t *consumerTx) commit(tasks []*task) error {
 		return nil
 	}
 	if class := dberr.ClassOf(err); class != dberr.Conflict && (t.ctx.Err() != nil || class.Outage() || class == dberr.Timeout) {
-		return t.afterLostCommit(context.WithoutCancel(t.ctx), tasks[0], err)
+		return t.executor.afterLostCommit(context.WithoutCancel(t.ctx), tasks[0], err)
 	}
 	return ofTransaction("commit", err)
 }
@@ -211,15 +211,15 @@ func (t *consumerTx) remember(ctx context.Context, tasks []*task) error {
 	if len(all) == 0 {
 		return nil
 	}
-	return t.store.Remember(ctx, t.tx, all)
+	return t.executor.store.Remember(ctx, t.tx, all)
 }
 
 // afterLostCommit finds out whether a commit with a lost answer succeeded.
-func (r *run) afterLostCommit(ctx context.Context, t *task, lost error) error {
+func (e *executor) afterLostCommit(ctx context.Context, t *task, lost error) error {
 	retry := outage.NewRetry()
 	for {
 		look, cancel := context.WithTimeout(ctx, statementTimeout)
-		exists, err := r.store.Exists(look, r.db, t.row.ID)
+		exists, err := e.store.Exists(look, e.db, t.row.ID)
 		cancel()
 		switch {
 		case err == nil && exists:
@@ -241,8 +241,8 @@ func (r *run) afterLostCommit(ctx context.Context, t *task, lost error) error {
 // gets no notice, and pgx's cancel request may not pass a pooler.
 func (t *consumerTx) rollback() {
 	defer time.AfterFunc(statementTimeout, t.end).Stop()
-	if err := txn.Rollback(t.run.ctx, t.tx); err != nil && !errors.Is(err, sql.ErrTxDone) {
-		t.config.Logger.Debug("rollback", "error", err)
+	if err := txn.Rollback(t.executor.ctx, t.tx); err != nil && !errors.Is(err, sql.ErrTxDone) {
+		t.executor.config.Logger.Debug("rollback", "error", err)
 		t.interrupt()
 	}
 }

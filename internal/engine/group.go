@@ -112,10 +112,10 @@ func (w *worker) runGroup(tasks []*task) {
 func (g *group) start(t *task) {
 	g.turns.start(t)
 	g.chains.Add(1)
-	g.worker.run.pool.do(func() {
+	g.worker.executor.pool.do(func() {
 		defer g.chains.Done()
 		defer func() { g.left <- t }()
-		g.worker.run.runChain(t)
+		g.worker.executor.runChain(t)
 	})
 }
 
@@ -143,7 +143,7 @@ func (g *group) giveBack(t *task) {
 	for next := g.turns.next(t); next != nil; next = g.turns.next(next) {
 		g.turns.start(next)
 		g.inside--
-		g.worker.run.notStarted(next)
+		g.worker.executor.recorder.notStarted(next)
 	}
 }
 
@@ -185,7 +185,7 @@ func (g *group) serve(members []*member) (rest []*member) {
 // gather waits until every message inside a chain has arrived. Once some have, it waits for the
 // next no longer than gathers.
 func (g *group) gather(waiting []*member) []*member {
-	timer := time.NewTimer(g.worker.run.gathers)
+	timer := time.NewTimer(g.worker.executor.gathers)
 	defer timer.Stop()
 	for len(waiting) < g.inside {
 		var late <-chan time.Time
@@ -195,7 +195,7 @@ func (g *group) gather(waiting []*member) []*member {
 		select {
 		case m := <-g.joined:
 			waiting = append(waiting, m)
-			timer.Reset(g.worker.run.gathers)
+			timer.Reset(g.worker.executor.gathers)
 			g.startNext(m.task)
 		case t := <-g.left:
 			g.leave(t)

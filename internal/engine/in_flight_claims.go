@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,6 +12,8 @@ import (
 type inFlightClaims struct {
 	mu    sync.Mutex
 	since []time.Time // the oldest first
+
+	unknown atomic.Bool // the database may hold claims for us that are not in the ledger
 }
 
 // begin notes a claim, which is over when end is called.

@@ -92,7 +92,7 @@ func runLeased(t *testing.T, consumer bus.Consumer, over bool) []store.Result {
 		row := store.Message{ID: int64(i + 1), MessageID: uuid.Must(uuid.NewV7()), ConsumerType: consumer.Name(), PayloadType: "leased", Payload: []byte("{}")}
 		newTask(c, row, r.dispatcher.catalog.consumers[0], l, time.Now())
 	}
-	w := r.newWorker()
+	w := newWorker(&r.executor)
 	if r.dispatcher.catalog.consumers[0].group > 1 {
 		w.runGroup(tasks)
 	} else {
@@ -100,8 +100,8 @@ func runLeased(t *testing.T, consumer bus.Consumer, over bool) []store.Result {
 		w.process(tasks[1])
 	}
 	w.isolate.Dismiss()
-	r.pool.close()
-	r.workers.Wait()
+	r.executor.pool.close()
+	r.workers.running.Wait()
 	b, _ := r.ledger.collect(time.Now(), true)
 	if len(b.finished) == 1 {
 		return b.whole[0]

@@ -42,3 +42,17 @@ func (l *rateLimitedLog) flush(pause time.Duration) {
 	l.logger.Warn(l.text, numbers...)
 	l.claims, l.messages, l.logged = 0, 0, now
 }
+
+// warnings are the warnings about leases.
+type warnings struct {
+	unrenewed rateLimitedLog
+	takenAway rateLimitedLog
+	recovered rateLimitedLog
+}
+
+// flush logs kept warnings if the last one is older than pause.
+func (ws *warnings) flush(pause time.Duration) {
+	ws.unrenewed.flush(pause)
+	ws.takenAway.flush(pause)
+	ws.recovered.flush(pause)
+}

@@ -12,11 +12,11 @@ import (
 // them again if this process is lost. rename returns how many messages could not be renamed and so
 // must not run; they come last. Messages that run in the order of keys keep their names, on which
 // that order depends.
-func (r *run) rename(ctx context.Context, c store.Claim) (stay int, err error) {
+func (cl *claimer) rename(ctx context.Context, c store.Claim) (stay int, err error) {
 	var rows []store.Former
 	for i := range c.Messages {
 		row := &c.Messages[i]
-		to := r.dispatcher.catalog.byName[row.ConsumerType]
+		to := cl.catalog.byName[row.ConsumerType]
 		if inOrder := row.Lane != 0 && to.KeyConcurrency() == 0; to.Forwards() && to.Name() != row.ConsumerType && !inOrder {
 			rows = append(rows, store.Former{Message: row, Name: to.Name()})
 		}
@@ -24,7 +24,7 @@ func (r *run) rename(ctx context.Context, c store.Claim) (stay int, err error) {
 	if len(rows) == 0 {
 		return 0, nil
 	}
-	renamed, err := r.store.Rename(ctx, r.db, r.owner, c.ID, rows)
+	renamed, err := cl.store.Rename(ctx, cl.db, cl.owner, c.ID, rows)
 	if err != nil || len(renamed) == len(rows) {
 		return 0, err
 	}

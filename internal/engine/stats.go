@@ -38,7 +38,7 @@ type LimitStats struct {
 
 // counters add up over all runs of a processor.
 type counters struct {
-	claims, emptyClaims, claimed, fenced, recovered, crashed, crashPoisoned, abandoned, uncounted, unordered atomic.Int64
+	claims, emptyClaims, claimed, fenced, recovered, crashed, crashPoisoned, abandoned, unordered atomic.Int64
 }
 
 // Stats returns what the processor has done and is doing. It does not touch the database.
@@ -46,7 +46,7 @@ func (p *Processor) Stats() Stats {
 	c := &p.counters
 	stats := Stats{
 		Claims: c.claims.Load(), EmptyClaims: c.emptyClaims.Load(), Claimed: c.claimed.Load(), Fenced: c.fenced.Load(),
-		Recovered: c.recovered.Load(), Crashed: c.crashed.Load(), CrashPoisoned: c.crashPoisoned.Load(), Abandoned: c.abandoned.Load(), Uncounted: c.uncounted.Load(), Unordered: c.unordered.Load(),
+		Recovered: c.recovered.Load(), Crashed: c.crashed.Load(), CrashPoisoned: c.crashPoisoned.Load(), Abandoned: c.abandoned.Load(), Uncounted: p.uncounted.total.Load(), Unordered: c.unordered.Load(),
 		Limit: p.config.Concurrency,
 	}
 	for _, c := range p.consumers {

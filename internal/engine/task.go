@@ -124,3 +124,34 @@ func (t *task) recent() *store.Recent {
 func (t *task) errors(err error, uncounted bool) string {
 	return errorlog.Append(t.row.Errors, errorlog.Attempt{Attempt: t.message.Attempt, At: time.Now().UTC(), Error: errorlog.Text(err), Uncounted: uncounted})
 }
+
+// size returns how many messages a task stands for.
+func (t *task) size() int { return 1 + len(t.others) }
+
+// together reports whether a task shares transactions or calls with the others taken with it. If
+// not, they are of its lane, and it may be alone to probe a circuit.
+func (t *task) together() bool {
+	return len(t.others) > 0 && (t.row.Lane == 0 || t.consumer.group > 1 && t.groupable() && !t.probe)
+}
+
+// without removes matching messages from a run. It returns the rest of the run and the removed
+// ones.
+func (t *task) without(match func(*task) bool) (left *task, out []*task) {
+	var kept []*task
+	for _, m := range append([]*task{t}, t.others...) {
+		if match(m) {
+			out = append(out, m)
+		} else {
+			kept = append(kept, m)
+		}
+	}
+	if len(out) == 0 {
+		return t, nil
+	}
+	t.others = nil
+	if len(kept) == 0 {
+		return nil, out
+	}
+	kept[0].others = slices.Clone(kept[1:])
+	return kept[0], out
+}

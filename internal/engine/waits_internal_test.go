@@ -21,16 +21,16 @@ func TestUnannouncedCommitsAreLookedForSoon(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := (&Processor{registry: registry, config: ProcessorConfig{}.withDefaults(true)}).newRun(t.Context())
-		defer r.listen()()
+		defer r.listener.listen()()
 		now := time.Now()
-		r.soon.Rearm(now, now.Add(time.Minute))
+		r.listener.soon.Rearm(now, now.Add(time.Minute))
 		registry.Wakeups().Send(wakeup.Wake{PayloadTypes: []string{"order.placed"}, Expected: true})
 		for _, ms := range []time.Duration{2, 10, 50, 250, 60_000} {
-			<-time.After(r.soon.Next(time.Now()))
+			<-time.After(r.listener.soon.Next(time.Now()))
 			if got, want := time.Since(now), ms*time.Millisecond; got != want {
 				t.Fatalf("look: got one after %s, want one after %s", got, want)
 			}
-			r.soon.Rearm(time.Now(), now.Add(time.Minute))
+			r.listener.soon.Rearm(time.Now(), now.Add(time.Minute))
 		}
 	})
 }
@@ -162,12 +162,12 @@ func TestASweepThatOutlastsAnOutageDoesNotPostponeTheNext(t *testing.T) {
 }
 
 func TestRunsThatNeverBeganDoNotCountAgainstTheFirstConflict(t *testing.T) {
-	r := &run{Processor: &Processor{}}
+	var u uncountedRuns
 	m := &task{row: store.Message{ID: 1}}
 	for range maxUncounted {
-		_ = r.blamed(m, &fault{unstarted, errors.New("begin")})
+		_ = u.outcome(m, &fault{unstarted, errors.New("begin")})
 	}
-	err := r.blamed(m, &fault{conflict, errors.New("conflict")})
+	err := u.outcome(m, &fault{conflict, errors.New("conflict")})
 	if got := bus.OutcomeOf(err).Outcome; got != bus.Snoozed {
 		t.Errorf("the first conflict after ten runs that never began: got %s, want snoozed", got)
 	}
@@ -232,9 +232,8 @@ func TestASoloRunGetsAWorkerHoweverBusyTheOthersAre(t *testing.T) {
 // A look that took seconds is no reason to come later than without.
 func TestALongLookDoesNotSilenceThePoller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &run{Processor: &Processor{config: ProcessorConfig{}.withDefaults(true)}}
 		for took, want := range map[time.Duration]time.Duration{0: pollFloor, 20 * time.Millisecond: 200 * time.Millisecond, 5 * time.Second: time.Second} {
-			if got := r.rest(time.Now().Add(-took)); got != want {
+			if got := pauseAfter(time.Now().Add(-took), time.Second); got != want {
 				t.Errorf("after a look of %s: got a rest of %s, want %s", took, got, want)
 			}
 		}

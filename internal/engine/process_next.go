@@ -15,7 +15,7 @@ import (
 // ProcessNext claims one message that is due, runs its consumer and writes the outcome.
 func (p *Processor) ProcessNext(ctx context.Context, consumers ...string) (ran bool, err error) {
 	r := p.newRun(ctx)
-	r.gathers = stepPatience
+	r.executor.gathers = stepPatience
 	defer r.cancelWork(nil)
 	if ran, err = r.step(ctx, consumers); err != nil {
 		return ran, fmt.Errorf("outbox: step: %w", dberr.Explained(err))
@@ -31,8 +31,8 @@ func (r *run) nextStep(wants []store.Want) (store.ClaimRequest, bool, error) {
 	sent := time.Now()
 	probe, err := r.probe(wants)
 	r.dispatcher.probes.setClock(probe.Now, sent)
-	if err == nil && probe.Overdue > r.config.LeaseDuration/3 { // else an outage may have delayed its renewal
-		r.recoverClaims(r.ctx)
+	if err == nil && probe.Overdue > r.processor.config.LeaseDuration/3 { // else an outage may have delayed its renewal
+		r.recoverer.recoverClaims(r.ctx)
 		probe, err = r.probe(wants)
 	}
 	switch {
@@ -62,11 +62,7 @@ func (r *run) probe(wants []store.Want) (store.Probe, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
 	defer cancel()
-	probe, err := r.store.Probe(ctx, r.db, wants)
-	if err == nil {
-		err = r.lookAtLanes(ctx, &probe)
-	}
-	return probe, err
+	return r.prober.probe(ctx, wants)
 }
 
 // findWork notes which consumers have messages that are due.
@@ -82,21 +78,21 @@ func (r *run) findWork(wants []store.Want) error {
 // alone reports whether nothing else in this processor may run a crashed message, neither Run nor
 // another ProcessNext. That holds until this one ends.
 func (r *run) alone() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.current != nil || r.crashed != nil {
+	r.processor.mu.Lock()
+	defer r.processor.mu.Unlock()
+	if r.processor.current != nil || r.processor.crashed != nil {
 		return false
 	}
-	r.crashed = r
+	r.processor.crashed = r
 	return true
 }
 
 // over lets other calls of ProcessNext run crashed messages.
 func (r *run) over() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.crashed == r {
-		r.crashed = nil
+	r.processor.mu.Lock()
+	defer r.processor.mu.Unlock()
+	if r.processor.crashed == r {
+		r.processor.crashed = nil
 	}
 }
 
@@ -111,20 +107,20 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 		return false, err
 	}
 	defer r.over()
-	defer r.returnSlots(r.ctx)
+	defer r.slots.returnAll(r.ctx)
 	if breakers := r.dispatcher.catalog.breakers(); len(breakers) > 0 {
 		if err := r.findWork(wants); err != nil { // an open circuit breaker probes only if there is work
 			return false, err
 		}
-		r.compareNotes(r.ctx, breakers)
-		defer func() { r.compareNotes(r.ctx, breakers) }()
+		r.breakers.sync(r.ctx, breakers)
+		defer func() { r.breakers.sync(r.ctx, breakers) }()
 	}
-	if wants, err = r.slotsForStep(wants); err != nil {
+	if wants, err = r.slots.takeOneEach(wants); err != nil {
 		return false, err
 	}
 	r.dispatcher.queue.impatient = true
-	w := r.newWorker()
-	r.slots = []*worker{w}
+	w := newWorker(&r.executor)
+	r.workers.all = []*worker{w}
 	defer func() { // also when a middleware ends this goroutine
 		err = errors.Join(err, r.writeOutcomes())
 	}()
@@ -133,20 +129,20 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 	}
 	t := r.dispatcher.queue.takeNow()
 	for _, left := range r.dispatcher.close() { // the circuit has opened meanwhile, or it joins no batch
-		r.settled(left, errUnstarted)
+		r.recorder.record(left, errUnstarted)
 	}
 	if t == nil {
 		return false, nil
 	}
 	keeperCtx, stopKeeper := context.WithCancel(r.ctx)
-	keeper := background(func() { r.keeper(keeperCtx) })
+	keeper := background(func() { r.keeper.loop(keeperCtx) })
 	defer func() {
 		stopKeeper()
 		<-keeper
 	}()
 	defer w.isolate.Dismiss()
-	defer r.workers.Wait()
-	defer r.pool.close()
+	defer r.workers.running.Wait()
+	defer r.executor.pool.close()
 	defer r.dispatcher.queue.finished(t)
 	defer context.AfterFunc(ctx, func() { r.cancelWork(bus.ErrStopping) })()
 	if t.together() {
@@ -154,7 +150,7 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 		return true, nil
 	}
 	for _, behind := range t.others { // they join no batch with a message that has failed before
-		r.notStarted(behind)
+		r.recorder.notStarted(behind)
 	}
 	t.others = nil
 	w.process(t)
@@ -171,9 +167,9 @@ func (r *run) claimStep(wants []store.Want) (bool, error) {
 		if !ok {
 			return r.claimLane(wants)
 		}
-		claimed, err := r.claim(claimPlan{request: request})
+		claimed, err := r.claimer.claim(claimPlan{request: request})
 		if err != nil {
-			r.unknownClaims.Store(true) // it may have been committed
+			r.inFlight.unknown.Store(true) // it may have been committed
 			return false, err
 		}
 		if len(claimed.Messages) > 0 || claimed.Wait == 0 {
@@ -185,7 +181,7 @@ func (r *run) claimStep(wants []store.Want) (bool, error) {
 
 // claimLane claims one message with a key, or a batch.
 func (r *run) claimLane(wants []store.Want) (bool, error) {
-	names, err := r.store.KeyedConsumers(r.ctx, r.db)
+	names, err := r.processor.store.KeyedConsumers(r.ctx, r.processor.db)
 	if err != nil {
 		return false, err
 	}
@@ -200,9 +196,9 @@ func (r *run) claimLane(wants []store.Want) (bool, error) {
 			plan := claimPlan{began: began, parts: []part{l.part()}}
 			limit := max(l.of.settings.BatchSize, 1)
 			plan.request = store.ClaimRequest{Limit: limit, MaxBytes: maxClaimBytes, Rate: l.of.rate, Lanes: l.request(began, limit)}
-			claimed, err := r.claim(plan)
+			claimed, err := r.claimer.claim(plan)
 			if err != nil {
-				r.unknownClaims.Store(true)
+				r.inFlight.unknown.Store(true)
 				return false, err
 			}
 			if len(claimed.Messages) > 0 {
@@ -220,8 +216,8 @@ func (r *run) writeOutcomes() error {
 	defer cancel()
 	finish := make(chan struct{})
 	close(finish)
-	err := r.settler(ctx, finish)
-	r.releaseRest(r.ctx)
+	err := r.settler.loop(ctx, finish)
+	r.renewer.releaseRest(r.ctx)
 	return err
 }
 
