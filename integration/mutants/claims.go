@@ -43,7 +43,7 @@ func suspectMutants() []mutant {
 			inOutbox("TestReadsDoNotEndAnOutageOfWrites"), `messages with a crash: got \d+ now`},
 		{"suspect: recovered right after a start", in("recoverer.mayRecover", without("rc.graceEnds")), inOutbox("TestAFreshProcessLetsOwnersRenew"),
 			`renewal right after the outage: got \[\]`},
-		{"suspect: blamed alone while others are in flight", in("quarantine.order", without("s.outlasts")),
+		{"suspect: blamed alone while others are in flight", in("quarantine.plan", without("s.outlasts")),
 			blamed("TestASoloRunDoesNotWaitForEver"), `limit 1, solo true, want`},
 		{"suspect: a solo run is blamed for the next", in("quarantine.claimed", never("r.Solo")),
 			blamed("TestASoloRunIsNotBlamedForTheNext"), `want it acquitted`},

@@ -14,7 +14,9 @@ import (
 )
 
 // ConsumeBatchTx makes a transactional consumer of batches: see outbox.ConsumeBatchTx.
-func ConsumeBatchTx[T bus.Payload](name string, fn func(ctx context.Context, tx bun.Tx, payloads []T) error, options ...bus.ConsumerOption) bus.Consumer {
+func ConsumeBatchTx[T bus.Payload](
+	name string, fn func(ctx context.Context, tx bun.Tx, payloads []T) error, options ...bus.ConsumerOption,
+) bus.Consumer {
 	if fn == nil {
 		return bus.ConsumeBatch[T](name, nil, options...)
 	}
@@ -67,7 +69,7 @@ func (g *group) tryBatch(members []*member) (rest []*member) {
 	ctx, wakeups := txn.WithWakeups(context.WithValue(ctx, txKey{}, own.tx))
 	errs := g.call(ctx, held)
 	switch own.judge(ctx, held, errs) {
-	case leftBehind:
+	case callAbandoned:
 		own.interrupt()
 		answerEach(held, errs)
 		return nil
@@ -103,10 +105,10 @@ func (g *group) tryBatch(members []*member) (rest []*member) {
 type judgement uint8
 
 const (
-	allDone      judgement = iota
-	partlyFailed           // some or all of the members have a failure
-	blameless              // the database or another transaction is to blame
-	leftBehind             // the call was abandoned
+	allDone       judgement = iota
+	partlyFailed            // some or all of the members have a failure
+	blameless               // the database or another transaction is to blame
+	callAbandoned           // the call was abandoned
 )
 
 // judge decides what is to blame for the errors of a batch. An error shared by all is judged once.
@@ -117,7 +119,7 @@ func (t *consumerTx) judge(ctx context.Context, members []*member, errs []error)
 		case err == nil:
 			continue
 		case errors.Is(err, bus.ErrAbandoned):
-			return leftBehind
+			return callAbandoned
 		case i > 0 && identical(err, errs[i-1]):
 		default:
 			if f, ok := t.blame(ctx, err).(*fault); ok {
@@ -148,7 +150,7 @@ func identical(a, b error) bool {
 // others in the order of its key is one of them, too.
 func (g *group) split(members []*member, ids []int64) (with, without []*member) {
 	for _, m := range members {
-		if slices.Contains(ids, m.task.row.ID) && g.turns.come(m.task, with) {
+		if slices.Contains(ids, m.task.row.ID) && g.order.mayRun(m.task, with) {
 			with = append(with, m)
 		} else {
 			without = append(without, m)
@@ -185,7 +187,7 @@ func (g *group) inTime(members []*member) (left []*member) {
 	var poisoned []*task
 	for _, m := range members {
 		err := g.worker.executor.expired(m.message)
-		if before := g.turns.before(m.task); before != nil && slices.Contains(poisoned, before) {
+		if before := g.order.before(m.task); before != nil && slices.Contains(poisoned, before) {
 			err = behind(m.task)
 		}
 		if err == nil {
@@ -213,9 +215,9 @@ func (g *group) call(ctx context.Context, members []*member) []error {
 		errs = slices.Repeat([]error{err}, len(members))
 	}
 	for i := range errs { // one member may have cancelled the call
-		errs[i] = withoutChance(ctx, errs[i])
+		errs[i] = releaseCancelled(ctx, errs[i])
 	}
-	return g.turns.answers(members, besideStopped(members, errs))
+	return g.order.releaseBehind(members, besideStopped(members, errs))
 }
 
 // outcomes are the errors of a batch's messages.

@@ -42,7 +42,7 @@ func breakerOf(name string, settings bus.ConsumerConfig, circuit *flow.Circuit) 
 // count counts the outcome of a run, unless the circuit breaker has opened since the run began. A
 // successful probe ends the opening.
 func (b *breaker) count(err error, probe bool) {
-	if _, _, closed := b.Tripped(); closed && !probe {
+	if _, _, open := b.Tripped(); open && !probe {
 		return
 	}
 	b.mu.Lock()
@@ -76,15 +76,15 @@ func (b *breaker) keep(over bool) {
 	b.over = b.over || over
 }
 
-// told applies the state of the circuit breaker in the database.
-func (b *breaker) told(row store.Breaker, now time.Time) {
+// apply applies the state of the circuit breaker in the database.
+func (b *breaker) apply(row store.Breaker, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.troubled = row.Troubled()
 	switch {
 	case b.over: // it is about to be closed
 	case !row.Open():
-		if _, _, closed := b.Tripped(); closed {
+		if _, _, open := b.Tripped(); open {
 			b.Reset()
 		}
 	case row.Opened != b.probing:

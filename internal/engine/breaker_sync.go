@@ -61,7 +61,8 @@ func (bs *breakerSync) sync(ctx context.Context, all map[string]*breaker) {
 			b.keep(over)
 		}
 	}
-	rows, err := ask(ctx, bs.outage, "look at breakers", statementTimeout, func(ctx context.Context) ([]store.Breaker, error) { return bs.store.Breakers(ctx, bs.db, names) })
+	rows, err := ask(ctx, bs.outage, "look at breakers", statementTimeout,
+		func(ctx context.Context) ([]store.Breaker, error) { return bs.store.Breakers(ctx, bs.db, names) })
 	if err != nil {
 		return
 	}
@@ -70,23 +71,25 @@ func (bs *breakerSync) sync(ctx context.Context, all map[string]*breaker) {
 	}
 }
 
-// apply applies the state of a circuit breaker. It takes the right to probe if there is a message to
-// probe with.
+// apply applies the state of a circuit breaker. It takes the right to probe if there is a message
+// to probe with.
 func (bs *breakerSync) apply(ctx context.Context, b *breaker, row store.Breaker) {
-	open := func() bool { _, _, closed := b.Tripped(); return closed }
-	before := open()
-	b.told(row, time.Now())
-	switch after := open(); {
+	isOpen := func() bool { _, _, open := b.Tripped(); return open }
+	before := isOpen()
+	b.apply(row, time.Now())
+	switch after := isOpen(); {
 	case after && !before:
 		open := flow.NewOpenBreaker(row)
-		bs.config.Logger.Warn("circuit breaker opened: messages wait, and one at a time is tried", "consumer", row.Name, "failed", open.Failed, "runs", open.Runs, "next_probe_at", open.NextProbeAt)
+		bs.config.Logger.Warn("circuit breaker opened: messages wait, and one at a time is tried",
+			"consumer", row.Name, "failed", open.Failed, "runs", open.Runs, "next_probe_at", open.NextProbeAt)
 	case before && !after:
 		bs.config.Logger.Info("circuit breaker closed", "consumer", row.Name)
 	}
 	if !row.Open() || row.OpenUntil.After(row.Now.Time) || !bs.dispatcher.couldProbe(row.Name) {
 		return
 	}
-	won, err := ask(ctx, bs.outage, "take a probe", statementTimeout, func(ctx context.Context) (bool, error) { return bs.store.TakeProbe(ctx, bs.db, row, b.config) })
+	won, err := ask(ctx, bs.outage, "take a probe", statementTimeout,
+		func(ctx context.Context) (bool, error) { return bs.store.TakeProbe(ctx, bs.db, row, b.config) })
 	if err == nil && won {
 		b.mayProbe(row.Opened+1, time.Now())
 		bs.dispatcher.wake()

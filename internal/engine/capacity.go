@@ -33,7 +33,7 @@ type startable struct {
 // of the other consumers.
 func (cp *capacity) startable(c *consumer, now time.Time) (s startable) {
 	s.n = cp.free(c)
-	if probe, closed := c.circuit.NextProbe(); closed {
+	if probe, open := c.circuit.NextProbe(); open {
 		if s.n = min(s.n, 1); now.Before(probe) {
 			return startable{until: probe}
 		}

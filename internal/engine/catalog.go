@@ -154,7 +154,7 @@ func (ct *catalog) openCircuits() (list []bus.OpenCircuit) {
 		if c.circuit == nil {
 			continue
 		}
-		if since, reason, closed := c.circuit.Tripped(); closed {
+		if since, reason, open := c.circuit.Tripped(); open {
 			list = append(list, bus.OpenCircuit{Consumer: c.Name(), Since: since, Reason: errorlog.Text(reason)})
 		}
 	}
@@ -164,8 +164,8 @@ func (ct *catalog) openCircuits() (list []bus.OpenCircuit) {
 // endRateWaits ends open periods, since the run is over.
 func (ct *catalog) endRateWaits(now time.Time) {
 	for _, c := range ct.consumers {
-		if c.spent != nil {
-			c.spent.hold(now, now)
+		if c.rateWaits != nil {
+			c.rateWaits.begin(now, now)
 		}
 	}
 }

@@ -141,7 +141,7 @@ func (pl *planner) planSuspectsLocked(now time.Time) (claimPlan, bool) {
 			wants = append(wants, want)
 		}
 	}
-	plan, ok := pl.quarantine.order(kind, wants, pl.config.Concurrency-pl.capacity.running)
+	plan, ok := pl.quarantine.plan(kind, wants, pl.config.Concurrency-pl.capacity.running)
 	plan.request.Stuck = pl.catalog.stuckLocked(func(c *consumer) bool { return slices.Contains(asked, c) })
 	return plan, ok
 }
@@ -163,7 +163,7 @@ func (pl *planner) planCleanLocked(now time.Time) (claimPlan, bool) {
 	if left <= 0 { // what runs is large: a consumer that holds nothing may still get one message
 		parts, budget = withNothing(parts), 1
 	}
-	parts = apart(parts)
+	parts = separate(parts)
 	if len(parts) > 1 && now.Before(pl.oneByOneUntil) {
 		parts = parts[:1]
 	}
@@ -174,7 +174,7 @@ func (pl *planner) planCleanLocked(now time.Time) (claimPlan, bool) {
 		budget = min(2*budget, pl.config.BatchSize)
 	}
 	pl.claimFrom++
-	deal(parts, budget)
+	distribute(parts, budget)
 	return pl.writePlanLocked(parts, min(left, maxClaimBytes), now), true
 }
 
@@ -183,9 +183,9 @@ func withNothing(parts []part) []part {
 	return slices.DeleteFunc(parts, func(p part) bool { return p.running+p.waiting+p.reserved > 0 })
 }
 
-// apart leaves a consumer with a rate alone in its claim, which is for what the rate allows. Keyed
-// and prioritized messages, which are claimed differently, are alone, too. Each has its turn.
-func apart(parts []part) []part {
+// separate leaves a consumer with a rate alone in its claim, which is for what the rate allows.
+// Keyed and prioritized messages, which are claimed differently, are alone, too. Each has its turn.
+func separate(parts []part) []part {
 	alone := func(p part) bool { return p.rate != nil || p.lanes != nil || p.Prioritizes() }
 	if len(parts) > 0 && alone(parts[0]) {
 		return parts[:1]
@@ -234,7 +234,7 @@ func (pl *planner) roomsLocked(now time.Time) (parts []part) {
 // roomLocked returns how many messages of a consumer to claim.
 func (pl *planner) roomLocked(c *consumer, now time.Time) int {
 	waiting, s := c.waiting+c.reserved, pl.capacity.mayStart(c, now)
-	if _, closed := c.circuit.NextProbe(); closed {
+	if _, open := c.circuit.NextProbe(); open {
 		return max(s.n-waiting, 0)
 	}
 	room := min(pl.capacity.starts(c), s.n) * c.group
@@ -253,8 +253,8 @@ func (pl *planner) roomLocked(c *consumer, now time.Time) int {
 	return room
 }
 
-// deal hands out the budget to parts with room, in equal shares.
-func deal(parts []part, budget int) {
+// distribute hands out the budget to parts with room, in equal shares.
+func distribute(parts []part, budget int) {
 	for budget > 0 {
 		// Each part with room gets an equal share of the rest, at least one.
 		open := 0

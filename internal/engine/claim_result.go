@@ -53,7 +53,7 @@ func (pl *planner) claimed(plan claimPlan, c store.Claim, now time.Time) (unsure
 		}
 		if p.failures = 0; c.Wait > 0 {
 			p.notBefore = now.Add(c.Wait)
-			p.spent.hold(now, p.notBefore)
+			p.rateWaits.begin(now, p.notBefore)
 		}
 		if p.consumer.wakeups != p.wakeups || !all {
 			continue
@@ -117,20 +117,6 @@ func (pl *planner) returnLocked(plan claimPlan) {
 func (pl *planner) roomFreedLocked(now time.Time) {
 	if pl.waiting > 0 && !now.Before(pl.paceTo) && (pl.quarantine.pending() || pl.catalog.activeLocked()) {
 		pl.room.Signal()
-	}
-}
-
-// keepUnused keeps what a failed claim was to return to rates.
-func (plan claimPlan) keepUnused() {
-	if len(plan.parts) == 0 {
-		return
-	}
-	p := plan.parts[0]
-	p.consumer.unused += plan.request.Unused
-	if p.lanes != nil {
-		for lane, n := range plan.request.Lanes.Unused {
-			p.lanes.unused[lane] += n
-		}
 	}
 }
 

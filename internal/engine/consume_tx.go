@@ -17,7 +17,9 @@ import (
 )
 
 // ConsumeTx makes a transactional consumer: see outbox.ConsumeTx.
-func ConsumeTx[T bus.Payload](name string, fn func(ctx context.Context, tx bun.Tx, payload T) error, options ...bus.ConsumerOption) bus.Consumer {
+func ConsumeTx[T bus.Payload](
+	name string, fn func(ctx context.Context, tx bun.Tx, payload T) error, options ...bus.ConsumerOption,
+) bus.Consumer {
 	if fn == nil {
 		return bus.Consume[T](name, nil, options...)
 	}
@@ -54,7 +56,8 @@ func isTransactional(c bus.ConsumerConfig) bool { return c.Value(transactionalKe
 var errFenced error = &bus.OutcomeError{Outcome: bus.Released, Err: bus.ErrLeaseLost}
 
 // errHidden counts as an attempt: the transaction holds the row lock, so no other one removed it.
-var errHidden = errors.New("the message is not to be found any more, be it that the consumer has removed it, has changed to another database, or that row-level security hides it")
+var errHidden = errors.New("the message is not to be found any more, be it that the consumer has removed it, " +
+	"has changed to another database, or that row-level security hides it")
 
 const statementTimeout = 5 * time.Second
 
@@ -144,7 +147,10 @@ func (t *consumerTx) fence(tasks []*task) (held []int64, err error) {
 	defer cancel()
 	f := store.Fence{Owner: t.executor.owner, Session: &t.session, Idle: tasks[0].consumer.settings.Timeout + abandonGrace + statementTimeout}
 	for _, task := range tasks {
-		f.Messages = append(f.Messages, store.Fenced{Claim: task.lease.id, ID: task.row.ID, Attempts: task.row.Attempts, Crashes: task.row.Crashes, Lane: task.row.Lane})
+		row := &task.row
+		f.Messages = append(f.Messages, store.Fenced{
+			Claim: task.lease.id, ID: row.ID, Attempts: row.Attempts, Crashes: row.Crashes, Lane: row.Lane,
+		})
 	}
 	return t.executor.store.Fence(ctx, t.tx, f)
 }

@@ -21,7 +21,7 @@ type consumer struct {
 	breaker       *breaker      // nil if it has none; its circuit is the consumer's
 	limiter       *limiter
 	rate          *store.Rate // nil if it has none
-	spent         *spent      // of its rate
+	rateWaits     *rateWaits  // of its rate
 	wants         []int       // indexes of its wants
 
 	// Guarded by dispatcher.mu.
@@ -36,7 +36,7 @@ type consumer struct {
 	lanes      []*lanes      // where it has messages with keys
 	unused     int           // messages that its rate counted and that did not start
 	plainFirst bool          // messages without keys come first in the next claim
-	pace       time.Duration // how long a message of a run takes; 0: unknown
+	perMessage time.Duration // how long a message of a sequence takes; 0: unknown
 
 	fillsUntil time.Time // when workers look again for a batch that is not full
 
@@ -122,29 +122,29 @@ func (c *consumer) exhausted(now time.Time) bool {
 	})
 }
 
-// runLength returns how many messages of one key may be claimed together.
-func (c *consumer) runLength(limit int) int {
+// sequenceLength returns how many messages of one key may be claimed together.
+func (c *consumer) sequenceLength(limit int) int {
 	switch {
 	case c.KeyConcurrency() > 0: // they do not depend on each other
 		return min(c.KeyConcurrency(), limit)
 	case c.group > 1: // they share a transaction
 		return min(c.group, limit)
-	case c.pace == 0:
-		return min(firstRun, limit)
-	case c.pace*time.Duration(limit) < maxRun:
+	case c.perMessage == 0:
+		return min(firstSequence, limit)
+	case c.perMessage*time.Duration(limit) < maxSequence:
 		return limit
 	}
-	return max(int(maxRun/c.pace), 1)
+	return max(int(maxSequence/c.perMessage), 1)
 }
 
-// ran notes the approximate duration of each message of a run.
-func (c *consumer) ran(n int, took time.Duration) {
+// measured notes the approximate duration of each message of a sequence.
+func (c *consumer) measured(n int, took time.Duration) {
 	if n == 0 {
 		return
 	}
 	each := max(took/time.Duration(n), 1)
-	if c.pace == 0 {
-		c.pace = each
+	if c.perMessage == 0 {
+		c.perMessage = each
 	}
-	c.pace = (3*c.pace + each) / 4
+	c.perMessage = (3*c.perMessage + each) / 4
 }

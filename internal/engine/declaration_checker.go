@@ -47,7 +47,8 @@ func (dc *declarationChecker) report(ctx context.Context) {
 	for _, s := range found {
 		dc.warn(s)
 	}
-	names, _ := ask(ctx, dc.outage, "look for messages with keys", statementTimeout, func(ctx context.Context) ([]string, error) { return dc.store.KeyedConsumers(ctx, dc.db) })
+	names, _ := ask(ctx, dc.outage, "look for messages with keys", statementTimeout,
+		func(ctx context.Context) ([]string, error) { return dc.store.KeyedConsumers(ctx, dc.db) })
 	for _, name := range dc.catalog.adopt(names) {
 		dc.warn(store.Unhandled{ConsumerType: name, PayloadType: "any with a key"})
 	}
@@ -61,12 +62,13 @@ func (dc *declarationChecker) warn(s store.Unhandled) {
 
 // declared reports whether this program knows that another one runs the consumer.
 func (dc *declarationChecker) declared(s store.Unhandled) bool {
-	return slices.ContainsFunc(dc.registry.ConsumersOf(s.PayloadType), func(c bus.Consumer) bool { return slices.Contains(c.Names(), s.ConsumerType) })
+	is := func(c bus.Consumer) bool { return slices.Contains(c.Names(), s.ConsumerType) }
+	return slices.ContainsFunc(dc.registry.ConsumersOf(s.PayloadType), is)
 }
 
 // checkRoutes warns once of each consumer for which the message's producer writes no messages.
 func (dc *declarationChecker) checkRoutes(m *bus.Message) {
-	said, ok := m.Headers[store.ConsumersHeader]
+	declared, ok := m.Headers[store.ConsumersHeader]
 	if !ok {
 		return
 	}
@@ -75,7 +77,7 @@ func (dc *declarationChecker) checkRoutes(m *bus.Message) {
 		return
 	}
 	known := make(map[string]bool)
-	for name := range strings.SplitSeq(said, "\n") {
+	for name := range strings.SplitSeq(declared, "\n") {
 		known[name] = true
 	}
 consumers:
@@ -99,7 +101,7 @@ func (dc *declarationChecker) checkOrder(t *task) {
 	}
 	dc.counters.unordered.Add(1)
 	if _, before := dc.warned.LoadOrStore(t.consumer.Name(), true); !before {
-		dc.config.Logger.Warn("messages of an ordered consumer have no key and run in any order: a program that produces them declares the consumer without Ordered",
-			"consumer", t.consumer.Name())
+		dc.config.Logger.Warn("messages of an ordered consumer have no key and run in any order: "+
+			"a program that produces them declares the consumer without Ordered", "consumer", t.consumer.Name())
 	}
 }

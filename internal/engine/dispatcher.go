@@ -9,8 +9,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// dispatcher connects the fetchers, which bring messages, with the workers, which run them. Its mutex
-// guards all its parts and the state of the consumers. A part calls those above it in this list only.
+// dispatcher connects the fetchers, which bring messages, with the workers, which run them. Its
+// mutex guards all its parts and the state of the consumers. A part calls those above it in this
+// list only.
 type dispatcher struct {
 	config ProcessorConfig
 
@@ -154,31 +155,6 @@ func (d *dispatcher) couldProbe(name string) bool {
 	c := d.catalog.byName[name]
 	has, _ := c.work(time.Now())
 	return has && d.capacity.free(c) > 0
-}
-
-// unstarted notes that a claimed message did not start, so its consumer's rates counted it in vain.
-// The next claim returns that to the rates.
-func (d *dispatcher) unstarted(t *task) {
-	c := t.consumer
-	if c.rate == nil && c.settings.KeyRate == 0 {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if c.rate != nil {
-		if c.unused++; c.failures == 0 {
-			c.notBefore = time.Time{}
-		}
-		c.activate()
-	}
-	for _, l := range c.lanes {
-		l.notBefore = time.Time{}
-		if l.KeyRate != nil && t.row.Lane != 0 && l.Name == t.row.ConsumerType {
-			l.unused[t.row.Lane]++
-			l.free([]int64{t.row.Lane}, d.config.BatchSize)
-		}
-	}
-	d.room.Signal()
 }
 
 // freed lets messages be claimed that waited for the settled ones of their keys, and messages that

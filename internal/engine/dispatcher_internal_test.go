@@ -38,10 +38,10 @@ func TestDealIsFairAndComplete(t *testing.T) {
 			for i, room := range test.rooms {
 				parts[i].room = room
 			}
-			deal(parts, test.budget)
+			distribute(parts, test.budget)
 			got := store.Each(parts, func(p part) int { return p.asked })
 			if !slices.Equal(got, test.want) {
-				t.Errorf("deal(%v, %d): got %v, want %v", test.rooms, test.budget, got, test.want)
+				t.Errorf("distribute(%v, %d): got %v, want %v", test.rooms, test.budget, got, test.want)
 			}
 		})
 	}
@@ -98,7 +98,7 @@ func (d *dispatcher) findDue(want int) {
 	d.look(store.Probe{Due: []int{want}, First: []store.Position{{At: time.Now(), ID: 1}}, Now: time.Now()})
 }
 
-func (d *dispatcher) mustOrder(t *testing.T) claimPlan {
+func (d *dispatcher) mustPlan(t *testing.T) claimPlan {
 	t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -109,7 +109,7 @@ func (d *dispatcher) mustOrder(t *testing.T) claimPlan {
 	return plan
 }
 
-func (d *dispatcher) mustNotOrder(t *testing.T, why string) {
+func (d *dispatcher) mustNotPlan(t *testing.T, why string) {
 	t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -122,25 +122,25 @@ func TestRoomIsFreeWorkersPlusWhatWasFinished(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 4, Fetchers: 1}, "c")
-		d.mustNotOrder(t, "nothing is known to wait")
+		d.mustNotPlan(t, "nothing is known to wait")
 		d.findDue(0)
-		first := d.mustOrder(t)
+		first := d.mustPlan(t)
 		if got := first.parts[0].asked; got != 4 {
 			t.Errorf("first order: got %d, want the 4 free workers", got)
 		}
-		d.mustNotOrder(t, "all room is reserved")
+		d.mustNotPlan(t, "all room is reserved")
 		d.bring(first, 4)
 		var running []*task
 		for range 4 {
 			running = append(running, d.queue.next(nil))
 		}
-		d.mustNotOrder(t, "all workers are busy and nothing was finished")
+		d.mustNotPlan(t, "all workers are busy and nothing was finished")
 		for _, done := range running {
 			d.mu.Lock()
 			d.queue.finishedLocked(done)
 			d.mu.Unlock()
 		}
-		if got := d.mustOrder(t).parts[0].asked; got != 8 {
+		if got := d.mustPlan(t).parts[0].asked; got != 8 {
 			t.Errorf("second order: got %d, want 4 free workers and the 4 finished in the last second", got)
 		}
 	})
@@ -153,7 +153,7 @@ func TestBatchesFollowTheRate(t *testing.T) {
 			d := newTestDispatcher(t, ProcessorConfig{}, "c")
 			d.findDue(0)
 			d.catalog.consumers[0].finished.add(time.Now(), finished)
-			if got := d.mustOrder(t).parts[0].asked; got != want {
+			if got := d.mustPlan(t).parts[0].asked; got != want {
 				t.Errorf("%d finished in the last second: got %d asked for, want %d", finished, got, want)
 			}
 		}
@@ -168,13 +168,13 @@ func TestAConsumerWithEnoughToDoIsNotClaimedFor(t *testing.T) {
 		c.transactional = true
 		d.findDue(0)
 		c.finished.add(time.Now(), 100)
-		d.bring(d.mustOrder(t), 108)
+		d.bring(d.mustPlan(t), 108)
 		var running []*task
 		for range 8 {
 			running = append(running, d.queue.next(nil))
 		}
 		for i := range 30 { // one is done, and another begins
-			d.mustNotOrder(t, fmt.Sprintf("%d of a hundred are done", i))
+			d.mustNotPlan(t, fmt.Sprintf("%d of a hundred are done", i))
 			d.mu.Lock()
 			d.queue.finishedLocked(running[0])
 			d.mu.Unlock()
@@ -182,7 +182,7 @@ func TestAConsumerWithEnoughToDoIsNotClaimedFor(t *testing.T) {
 			d.findDue(0)
 		}
 		d.end(running...)
-		if got := d.mustOrder(t).parts[0].asked; got < 50 {
+		if got := d.mustPlan(t).parts[0].asked; got < 50 {
 			t.Errorf("a third of it is done: got %d asked for, want 50 or more", got)
 		}
 	})
@@ -193,15 +193,15 @@ func TestShortClaimRestsTheConsumerUntilItIsWoken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
 		d.activate()
-		plan := d.mustOrder(t)
+		plan := d.mustPlan(t)
 		d.bring(plan, 3)
-		d.mustNotOrder(t, "the claim came back short from the start")
+		d.mustNotPlan(t, "the claim came back short from the start")
 
 		d.activate("test")
-		plan = d.mustOrder(t)
+		plan = d.mustPlan(t)
 		d.activate("test") // a wake-up while the claim is under way
 		d.planner.claimed(plan, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
-		d.mustOrder(t)
+		d.mustPlan(t)
 	})
 }
 
@@ -211,25 +211,25 @@ func TestClaimsBeginAtTheirCursor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 2}, "c")
 		d.activate("test")
-		plan := d.mustOrder(t)
+		plan := d.mustPlan(t)
 		at := store.Position{At: time.Now(), ID: 7}
 		d.planner.claimed(plan, store.Claim{Found: []int{2}, Last: []store.Position{at}}, time.Now())
-		plan = d.mustOrder(t)
+		plan = d.mustPlan(t)
 		if got := plan.request.Wants[0].After; got != at {
 			t.Errorf("after a full claim: got cursor %+v, want %+v", got, at)
 		}
 		d.planner.claimed(plan, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
-		plan = d.mustOrder(t) // still active: the short claim looked from further on
+		plan = d.mustPlan(t) // still active: the short claim looked from further on
 		edge := store.Position{At: at.At.Add(-margin)}
 		if got := plan.request.Wants[0].After; got != edge {
 			t.Errorf("after a short claim: got cursor %+v, want %+v", got, edge)
 		}
 		d.planner.claimed(plan, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
-		d.mustNotOrder(t, "short from the edge")
+		d.mustNotPlan(t, "short from the edge")
 		d.activate("test")
-		plan = d.mustOrder(t)
+		plan = d.mustPlan(t)
 		d.planner.claimed(plan, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
-		d.mustNotOrder(t, "one claim for a wake-up that brings nothing")
+		d.mustNotPlan(t, "one claim for a wake-up that brings nothing")
 	})
 }
 
@@ -296,7 +296,7 @@ func TestUnstartedMessagesAreTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 1}, "c")
 		d.activate("test")
-		d.bring(d.mustOrder(t), 3)
+		d.bring(d.mustPlan(t), 3)
 		running := d.queue.next(nil)
 		if got := d.queue.stale(time.Now().Add(-time.Second)); len(got) != 0 {
 			t.Errorf("at once: got %d taken back, want none", len(got))
@@ -375,12 +375,12 @@ func TestLargeMessagesThatRunKeepNoOtherConsumerWaiting(t *testing.T) {
 		d.queue.push([]task{{consumer: d.catalog.consumers[0], row: store.Message{Payload: make([]byte, maxHeldBytes)}}})
 		d.queue.next(nil)
 		d.findDue(0)
-		d.mustNotOrder(t, "what runs of the consumer fills the memory")
+		d.mustNotPlan(t, "what runs of the consumer fills the memory")
 		d.findDue(1)
-		plan := d.mustOrder(t)
+		plan := d.mustPlan(t)
 		if len(plan.parts) != 1 || plan.parts[0].consumer != d.catalog.consumers[1] || plan.request.Limit != 1 {
 			t.Errorf("got %d messages of %q, want one of the consumer that holds none", plan.request.Limit, plan.parts[0].Name())
 		}
-		d.mustNotOrder(t, "that is under way")
+		d.mustNotPlan(t, "that is under way")
 	})
 }

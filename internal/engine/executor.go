@@ -79,16 +79,16 @@ func (c call) Run() error {
 		return errLapsed
 	}
 	if c.batch == nil {
-		return sound(c.consumer.Consume(c.ctx, c.codec, c.payload))
+		return safeError(c.consumer.Consume(c.ctx, c.codec, c.payload))
 	}
 	errs := c.consumer.ConsumeBatch(c.ctx, c.codec, c.batch)
 	for i := range errs {
-		errs[i] = sound(errs[i])
+		errs[i] = safeError(errs[i])
 	}
 	return outcomes(errs)
 }
 
-func sound(err error) error {
+func safeError(err error) error {
 	switch v := bus.OutcomeOf(err); v.Outcome {
 	case bus.Done:
 		return nil
@@ -112,9 +112,9 @@ func (e *executor) runChain(t *task) {
 			err = isolate.NewPanic(value)
 		}
 		t.innermost.Lock()
-		e.recorder.record(t, t.inTurn(err))
+		e.recorder.record(t, t.awaitBefore(err))
 		if t.group != nil {
-			t.group.turns.over(t)
+			t.group.order.over(t)
 		}
 	}()
 	err = bus.Deliver(t, e.chain, &t.message, t.consume)
@@ -132,12 +132,12 @@ func (t *task) consume(ctx context.Context, m *bus.Message) error {
 	defer t.innermost.Unlock()
 	payload, err := e.payload(ctx, m)
 	if err != nil {
-		return t.inTurn(err)
+		return t.awaitBefore(err)
 	}
 	switch {
 	case t.group != nil:
 		if err = t.group.join(ctx, t, withPayload(m, payload)); errors.Is(err, bus.ErrExpired) {
-			err = t.inTurn(err)
+			err = t.awaitBefore(err)
 		}
 	case t.stopped.Load(): // while it waited behind others
 		err = errStopped
@@ -149,9 +149,9 @@ func (t *task) consume(ctx context.Context, m *bus.Message) error {
 	err = t.asStopped(err)
 	_, panicked := err.(*isolate.Panicked)
 	if !panicked {
-		err = withoutChance(ctx, err)
+		err = releaseCancelled(ctx, err)
 	}
-	if err = t.throughCircuit(err, panicked); err == nil {
+	if err = t.reportToCircuit(err, panicked); err == nil {
 		return nil
 	}
 	// A panic unwinds from here, so that the chain decides whether to recover.
@@ -161,9 +161,9 @@ func (t *task) consume(ctx context.Context, m *bus.Message) error {
 	return err
 }
 
-// throughCircuit reports the result of a call to the consumer's circuit and returns the resulting
+// reportToCircuit reports the result of a call to the consumer's circuit and returns the resulting
 // error. A message that never reached the function shows nothing about what the function needs.
-func (t *task) throughCircuit(err error, panicked bool) error {
+func (t *task) reportToCircuit(err error, panicked bool) error {
 	circuit := t.consumer.circuit
 	if undecodable := new(bus.DecodeError); errors.As(err, &undecodable) {
 		t.called = false
@@ -181,8 +181,8 @@ func (t *task) throughCircuit(err error, panicked bool) error {
 	return passed
 }
 
-// withoutChance releases a message whose handler failed because we cancelled it.
-func withoutChance(ctx context.Context, err error) error {
+// releaseCancelled releases a message whose handler failed because we cancelled it.
+func releaseCancelled(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -20,9 +20,9 @@ const (
 	groupPatience = 250 * time.Millisecond
 	// gatherPatience is how long members at the innermost layer wait for the next of their group.
 	gatherPatience = 10 * time.Millisecond
-	// stepPatience is gatherPatience for [Processor.ProcessNext], where nothing else waits: tests
+	// nextPatience is gatherPatience for [Processor.ProcessNext], where nothing else waits: tests
 	// expect whole batches on a busy machine, too.
-	stepPatience = 100 * time.Millisecond
+	nextPatience = 100 * time.Millisecond
 )
 
 type groupKey struct{}
@@ -57,7 +57,7 @@ type group struct {
 	left   chan *task    // returned from the chain
 	over   chan struct{} // closed when the group waits for no more messages
 	err    error         // for members that still wait then
-	turns  turns         // of messages with keys
+	order  keyOrder      // of messages with keys
 	inside int           // chains that have not returned or not begun
 	chains sync.WaitGroup
 }
@@ -97,11 +97,14 @@ func (g *group) join(ctx context.Context, t *task, message *bus.Message) error {
 func (w *worker) runGroup(tasks []*task) {
 	w.current.Store(tasks[0])
 	defer w.current.Store(nil)
-	g := &group{worker: w, joined: make(chan *member, len(tasks)), left: make(chan *task, len(tasks)), over: make(chan struct{}), turns: newTurns(tasks)}
+	g := &group{
+		worker: w, joined: make(chan *member, len(tasks)), left: make(chan *task, len(tasks)), over: make(chan struct{}),
+		order: newKeyOrder(tasks),
+	}
 	defer g.chains.Wait()
 	for _, t := range tasks {
 		t.worker, t.group = w, g
-		if g.inside++; g.turns.before(t) == nil {
+		if g.inside++; g.order.before(t) == nil {
 			g.start(t)
 		}
 	}
@@ -110,7 +113,7 @@ func (w *worker) runGroup(tasks []*task) {
 
 // start starts the chain of a message.
 func (g *group) start(t *task) {
-	g.turns.start(t)
+	g.order.start(t)
 	g.chains.Add(1)
 	g.worker.executor.pool.do(func() {
 		defer g.chains.Done()
@@ -121,7 +124,7 @@ func (g *group) start(t *task) {
 
 // startNext starts the chain of the message behind one that has arrived or is done.
 func (g *group) startNext(t *task) {
-	if next := g.turns.next(t); next != nil {
+	if next := g.order.next(t); next != nil {
 		g.start(next)
 	}
 }
@@ -129,19 +132,19 @@ func (g *group) startNext(t *task) {
 // leave notes that the chain of a message has returned. The next one of its key begins, or all
 // behind it are released.
 func (g *group) leave(t *task) {
-	g.turns.leave(t)
+	g.order.leave(t)
 	g.inside--
 	if t.passed {
 		g.startNext(t)
 		return
 	}
-	g.giveBack(t)
+	g.releaseBehind(t)
 }
 
-// giveBack releases the messages behind t that have not begun.
-func (g *group) giveBack(t *task) {
-	for next := g.turns.next(t); next != nil; next = g.turns.next(next) {
-		g.turns.start(next)
+// releaseBehind releases the messages behind t that have not begun.
+func (g *group) releaseBehind(t *task) {
+	for next := g.order.next(t); next != nil; next = g.order.next(next) {
+		g.order.start(next)
 		g.inside--
 		g.worker.executor.recorder.notStarted(next)
 	}
@@ -158,14 +161,14 @@ func (g *group) run() {
 			g.err = &isolate.Panicked{PanicError: isolate.NewPanic(value)}
 		}
 		close(g.over)
-		for t := range g.turns {
-			g.giveBack(t)
+		for t := range g.order {
+			g.releaseBehind(t)
 		}
 	}()
 	var waiting []*member
 	for g.inside > 0 {
 		waiting = g.gather(waiting)
-		ready, later := g.turns.ready(slices.DeleteFunc(waiting, g.tooLate))
+		ready, later := g.order.ready(slices.DeleteFunc(waiting, g.tooLate))
 		if len(ready) > 0 {
 			ready = g.serve(ready)
 		}

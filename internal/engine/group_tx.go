@@ -28,7 +28,7 @@ func (g *group) transact(waiting []*member) (rest []*member) {
 	held, others := g.split(waiting, ids) // the rows of the others may only be locked
 	rest = shared.consume(g, held)
 	g.settle(shared)
-	g.oneByOne(append(others, shared.beaten...))
+	g.oneByOne(append(others, shared.conflicted...))
 	return rest
 }
 
@@ -65,7 +65,7 @@ func (g *group) oneByOne(members []*member) {
 	for _, m := range members {
 		switch {
 		case g.tooLate(m):
-		case !g.turns.come(m.task, nil):
+		case !g.order.mayRun(m.task, nil):
 			m.outcome <- behind(m.task)
 		default:
 			m.outcome <- g.worker.executor.runInTx(m.ctx, m.task, m.message.Payload)
@@ -116,11 +116,11 @@ func tasksOf(members []*member) []*task {
 // sharedTx is one transaction of a group.
 type sharedTx struct {
 	*consumerTx
-	marked bool // the savepoint covers what done has written
-	done   []*member
-	failed []*member
-	beaten []*member // lost a conflict and run again separately
-	err    error     // why it cannot be committed
+	marked     bool // the savepoint covers what done has written
+	done       []*member
+	failed     []*member
+	conflicted []*member // lost a conflict and run again separately
+	err        error     // why it cannot be committed
 
 	abandoned bool // by the worker: a handler may still use it
 }
@@ -140,7 +140,7 @@ func (s *sharedTx) consume(g *group, members []*member) (rest []*member) {
 		if g.tooLate(m) {
 			continue
 		}
-		if !g.turns.come(m.task, s.done) {
+		if !g.order.mayRun(m.task, s.done) {
 			m.outcome <- behind(m.task)
 			continue
 		}
@@ -171,7 +171,7 @@ func (s *sharedTx) sort(m *member) {
 	switch {
 	case ok && f.of == conflict:
 		m.ctx = txn.WithRepeat(m.ctx)
-		s.beaten = append(s.beaten, m)
+		s.conflicted = append(s.conflicted, m)
 		return
 	case ok:
 		m.failure = s.executor.uncounted.outcome(m.task, f)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// inFlightClaims records when the claims in flight began. The database may have them before this process
-// knows.
+// inFlightClaims records when the claims in flight began. The database may have them before this
+// process knows.
 type inFlightClaims struct {
 	mu    sync.Mutex
 	since []time.Time // the oldest first

@@ -12,10 +12,11 @@ import (
 )
 
 const (
-	// maxRun is how long a run of messages of one key goes on, so that other processes get their
-	// share of a long key. firstRun bounds a run until the duration of a message is known.
-	maxRun   = 250 * time.Millisecond
-	firstRun = 50
+	// maxSequence is how long a sequence of messages of one key goes on, so that other processes
+	// get their share of a long key. firstSequence bounds a sequence until the duration of a
+	// message is known.
+	maxSequence   = 250 * time.Millisecond
+	firstSequence = 50
 	// Looks at everything, and at everything from the very beginning, take at most this share of
 	// the time.
 	scanShare   = 10
@@ -47,12 +48,12 @@ type lanes struct {
 	cooldowns cooldowns
 	unused    map[int64]int // by lane: messages that the key rate counted and that did not start
 	cursor    int64
-	barren    bool // the last look found nothing
+	empty     bool // the last look found nothing
 	wide      int  // messages for the next look to cover, since the last did not find enough
 
 	floor, tail int64
 	scanning    bool
-	heeded      int           // the wakeups that looks at the tail have covered
+	covered     int           // the wakeups that looks at the tail have covered
 	hint        int64         // how far the scan has come
 	whole       bool          // it has begun at the floor
 	sweeping    bool          // ... or at the very beginning
@@ -83,7 +84,9 @@ func unsupported(c bus.Consumer, s *store.Store) error {
 func lanesOf(c *consumer) (all []*lanes) {
 	names := c.Names()
 	for _, name := range names {
-		source := store.Source{Name: name, Names: names, Payloads: c.PayloadTypes(), PerKey: c.KeyConcurrency(), KeyRate: flow.KeyRateOf(c.Consumer)}
+		source := store.Source{
+			Name: name, Names: names, Payloads: c.PayloadTypes(), PerKey: c.KeyConcurrency(), KeyRate: flow.KeyRateOf(c.Consumer),
+		}
 		all = append(all, &lanes{of: c, Source: source, unused: make(map[int64]int)})
 	}
 	return all
@@ -108,15 +111,18 @@ func (l *lanes) request(now time.Time, limit int) *store.Lanes {
 		l.begin(now)
 	}
 	hint := l.hint
-	if l.heeded != l.wakeups && l.whole { // new messages do not wait for the end of the scan
+	if l.covered != l.wakeups && l.whole { // new messages do not wait for the end of the scan
 		hint = max(l.newest(), l.hint)
 	}
-	l.heeded = l.wakeups
+	l.covered = l.wakeups
 	deep := append(l.cooldowns.take(now, limit), l.deep...)
 	l.deep = nil
 	unused := maps.Clone(l.unused)
 	clear(l.unused)
-	return &store.Lanes{Unused: unused, Source: l.Source, Parks: l.parks(), Run: l.of.runLength(limit), Hint: hint, Cursor: l.cursor, Sticky: deep, Walk: l.barren, Look: l.wide}
+	return &store.Lanes{
+		Unused: unused, Source: l.Source, Parks: l.parks(), Run: l.of.sequenceLength(limit),
+		Hint: hint, Cursor: l.cursor, Sticky: deep, Walk: l.empty, Look: l.wide,
+	}
 }
 
 // begin begins a scan.
@@ -127,7 +133,7 @@ func (l *lanes) begin(now time.Time) {
 		return
 	}
 	if !l.costly { // its first look covers the tail as well
-		l.heeded = l.wakeups
+		l.covered = l.wakeups
 	}
 	l.again, l.left, l.hint = false, false, l.floor
 	if l.sweeping = !now.Before(l.nextSweep); l.sweeping {
@@ -146,9 +152,9 @@ func (l *lanes) parks() bool { return l.of.settings.Ordered == bus.BlockKey }
 func (l *lanes) claimed(plan claimPlan, c store.Claim, now time.Time) {
 	news, from := c.News, plan.request.Lanes.Hint
 	if c.Unasked { // its looks did not happen
-		l.deep, l.heeded = append(plan.request.Lanes.Sticky, l.deep...), l.wakeups-1
+		l.deep, l.covered = append(plan.request.Lanes.Sticky, l.deep...), l.wakeups-1
 		l.notBefore = now.Add(c.Wait)
-		l.of.spent.hold(now, l.notBefore)
+		l.of.rateWaits.begin(now, l.notBefore)
 		return
 	}
 	l.last, l.cursor = max(l.last, news.Last), news.Walked
@@ -156,10 +162,10 @@ func (l *lanes) claimed(plan claimPlan, c store.Claim, now time.Time) {
 		l.free(nil, 0)
 	}
 	l.cooldowns.add(news.Spent, now)
-	l.barren = len(c.Messages) == 0 && news.Full
+	l.empty = len(c.Messages) == 0 && news.Full
 	if c.Wait > 0 {
 		l.notBefore = now.Add(c.Wait)
-		l.of.spent.hold(now, l.notBefore)
+		l.of.rateWaits.begin(now, l.notBefore)
 	}
 	if from != l.hint || !l.scanning { // a look at new messages, or another claim has gone on
 		if !news.Full && from >= l.newest() {

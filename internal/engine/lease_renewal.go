@@ -77,7 +77,8 @@ func (rn *renewer) renew(ctx context.Context, db bun.IDB) (unknown []int64, err 
 	return unknown, slotsErr
 }
 
-// releaseUnknown ends claims that were already unknown before, and notes when the others were first seen.
+// releaseUnknown ends claims that were already unknown before, and notes when the others were first
+// seen.
 func (rn *renewer) releaseUnknown(ctx context.Context, conn *renewalConn, seen map[int64]time.Time, unknown []int64) {
 	var again []int64
 	now := time.Now()

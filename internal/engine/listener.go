@@ -60,7 +60,8 @@ func (ln *listener) loop(ctx context.Context) {
 		asked, news := ln.lookForExpected(ctx, began, woken)
 		if wants := ln.dispatcher.probes.expected(began, woken); len(wants) > 0 {
 			asked = true
-			probe, err := ask(ctx, ln.outage, "poll", statementTimeout, func(ctx context.Context) (store.Probe, error) { return ln.store.ProbeDue(ctx, ln.db, wants) })
+			probe, err := ask(ctx, ln.outage, "poll", statementTimeout,
+				func(ctx context.Context) (store.Probe, error) { return ln.store.ProbeDue(ctx, ln.db, wants) })
 			news = err == nil && ln.dispatcher.probes.appeared(wants, probe) || news
 		}
 		pause := pauseAfter(began, ln.config.PollInterval)

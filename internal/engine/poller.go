@@ -54,8 +54,8 @@ func (p *poller) loop(ctx context.Context) {
 	})
 }
 
-// pauseAfter returns the pause after a look that began then. Looks take at most a tenth of the time,
-// but the pause is at most PollInterval.
+// pauseAfter returns the pause after a look that began then. Looks take at most a tenth of the
+// time, but the pause is at most PollInterval.
 func pauseAfter(began time.Time, interval time.Duration) time.Duration {
 	return max(pollFloor, min(10*time.Since(began), interval))
 }
@@ -78,7 +78,8 @@ func (p *poller) poll(ctx context.Context) (ok bool) {
 	p.retry.Reset()
 	if p.store.Unprepared() && !p.unpreparedLogged {
 		p.unpreparedLogged = true
-		p.config.Logger.Info("statements are sent as text: a connection lost those that were prepared, as behind a connection pooler or after DISCARD ALL")
+		p.config.Logger.Info("statements are sent as text: a connection lost those that were prepared, " +
+			"as behind a connection pooler or after DISCARD ALL")
 	}
 	if p.stopper.look(ctx) {
 		p.alarm.By(now.Add(stopInterval))
@@ -92,7 +93,7 @@ func (p *poller) poll(ctx context.Context) (ok bool) {
 		p.alarm.By(now.Add(max(probe.Next, pollFloor)))
 	}
 	if len(probe.Killers) > 0 {
-		p.alarm.By(p.probes.nextVerdict(now))
+		p.alarm.By(p.probes.nextSoloCheck(now))
 	}
 	if probe.Lease > 0 {
 		p.alarm.By(now.Add(probe.Lease + pollFloor))

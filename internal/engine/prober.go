@@ -39,7 +39,9 @@ func (pb *prober) lookAtLanes(ctx context.Context, probe *store.Probe) error {
 // inParts looks at some lanes at a time: one statement for many would have too many parts or take
 // too long. A failed part does not stop the others. It begins at a random part, so that each has
 // its turn if time runs out.
-func (pb *prober) inParts(ctx context.Context, looks []store.LaneLook, found func(from, to int, states []store.LaneState), crashed bool) (err error) {
+func (pb *prober) inParts(
+	ctx context.Context, looks []store.LaneLook, found func(from, to int, states []store.LaneState), crashed bool,
+) (err error) {
 	const most = 50
 	parts := (len(looks) + most - 1) / most
 	first := rand.IntN(max(parts, 1))
@@ -55,13 +57,16 @@ func (pb *prober) inParts(ctx context.Context, looks []store.LaneLook, found fun
 	return cmp.Or(err, ctx.Err())
 }
 
-// ask runs a statement of a loop and reports an error to the outage. It does not if ctx has ended, or if
-// patience was short: the caller then has another way.
-func ask[T any](ctx context.Context, o *outage.Outage, what string, patience time.Duration, statement func(context.Context) (T, error)) (T, error) {
+// ask runs a statement of a loop and reports an error to the outage. It does not if ctx has ended,
+// or if patience was short: the caller then has another way.
+func ask[T any](
+	ctx context.Context, o *outage.Outage, what string, patience time.Duration, statement func(context.Context) (T, error),
+) (T, error) {
 	inTime, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	answer, err := statement(inTime)
-	if hasty := patience < statementTimeout && inTime.Err() != nil; err != nil && ctx.Err() == nil && !hasty {
+	short := patience < statementTimeout && inTime.Err() != nil
+	if err != nil && ctx.Err() == nil && !short {
 		o.Failed(what, err)
 	}
 	return answer, err

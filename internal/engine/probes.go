@@ -124,9 +124,9 @@ func (pr *probes) appeared(wants []store.Want, p store.Probe) (news bool) {
 	return news
 }
 
-// nextVerdict returns when to look again while messages wait to run solo: when that may begin, and
-// often enough to notice lost processes.
-func (pr *probes) nextVerdict(now time.Time) time.Time {
+// nextSoloCheck returns when to look again while messages wait to run solo: when that may begin,
+// and often enough to notice lost processes.
+func (pr *probes) nextSoloCheck(now time.Time) time.Time {
 	pr.mu.Lock()
 	defer pr.mu.Unlock()
 	soon := now.Add(pr.quarantine.lease / 4)
@@ -153,8 +153,8 @@ func (pr *probes) setClock(clock, sent time.Time) {
 	pr.setClockLocked(clock, sent, time.Now())
 }
 
-// setClockLocked uses the time before the statement: the estimate is then early rather than late, and
-// no run starts after its deadline. A slow statement does not replace an earlier estimate.
+// setClockLocked uses the time before the statement: the estimate is then early rather than late,
+// and no run starts after its deadline. A slow statement does not replace an earlier estimate.
 func (pr *probes) setClockLocked(clock, sent, now time.Time) {
 	if known := pr.ahead != 0; !clock.IsZero() && (!known || now.Sub(sent) < time.Second) {
 		pr.ahead = clock.Sub(sent)

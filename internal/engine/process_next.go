@@ -15,17 +15,17 @@ import (
 // ProcessNext claims one message that is due, runs its consumer and writes the outcome.
 func (p *Processor) ProcessNext(ctx context.Context, consumers ...string) (ran bool, err error) {
 	r := p.newRun(ctx)
-	r.executor.gathers = stepPatience
+	r.executor.gathers = nextPatience
 	defer r.cancelWork(nil)
-	if ran, err = r.step(ctx, consumers); err != nil {
+	if ran, err = r.processNext(ctx, consumers); err != nil {
 		return ran, fmt.Errorf("outbox: step: %w", dberr.Explained(err))
 	}
 	return ran, nil
 }
 
-// nextStep looks for one message to claim, as the poller does for many. It returns false if there
-// is none.
-func (r *run) nextStep(wants []store.Want) (store.ClaimRequest, bool, error) {
+// nextRequest looks for one message to claim, as the poller does for many. It returns false if
+// there is none.
+func (r *run) nextRequest(wants []store.Want) (store.ClaimRequest, bool, error) {
 	wants = r.dispatcher.withoutOpenCircuits(wants)
 	request := store.ClaimRequest{Wants: wants, Limit: 1, MaxBytes: maxClaimBytes}
 	sent := time.Now()
@@ -87,8 +87,8 @@ func (r *run) alone() bool {
 	return true
 }
 
-// over lets other calls of ProcessNext run crashed messages.
-func (r *run) over() {
+// endAlone lets other calls of ProcessNext run crashed messages.
+func (r *run) endAlone() {
 	r.processor.mu.Lock()
 	defer r.processor.mu.Unlock()
 	if r.processor.crashed == r {
@@ -96,9 +96,9 @@ func (r *run) over() {
 	}
 }
 
-// step claims, runs and settles one message. Meanwhile the keeper renews the lease and enforces the
-// timeout.
-func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error) {
+// processNext claims, runs and settles one message. Meanwhile the keeper renews the lease and
+// enforces the timeout.
+func (r *run) processNext(ctx context.Context, consumers []string) (ran bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
@@ -106,7 +106,7 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 	if err != nil {
 		return false, err
 	}
-	defer r.over()
+	defer r.endAlone()
 	defer r.slots.returnAll(r.ctx)
 	if breakers := r.dispatcher.catalog.breakers(); len(breakers) > 0 {
 		if err := r.findWork(wants); err != nil { // an open circuit breaker probes only if there is work
@@ -124,7 +124,7 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 	defer func() { // also when a middleware ends this goroutine
 		err = errors.Join(err, r.writeOutcomes())
 	}()
-	if claimed, err := r.claimStep(wants); err != nil || !claimed {
+	if claimed, err := r.claimNext(wants); err != nil || !claimed {
 		return false, err
 	}
 	t := r.dispatcher.queue.takeNow()
@@ -157,15 +157,15 @@ func (r *run) step(ctx context.Context, consumers []string) (ran bool, err error
 	return true, nil
 }
 
-// claimStep claims one message. If its consumer's rate is spent, it looks for another.
-func (r *run) claimStep(wants []store.Want) (bool, error) {
+// claimNext claims one message. If its consumer's rate is spent, it looks for another.
+func (r *run) claimNext(wants []store.Want) (bool, error) {
 	for {
-		request, ok, err := r.nextStep(wants)
+		request, ok, err := r.nextRequest(wants)
 		if err != nil {
 			return false, err
 		}
 		if !ok {
-			return r.claimLane(wants)
+			return r.claimKeyed(wants)
 		}
 		claimed, err := r.claimer.claim(claimPlan{request: request})
 		if err != nil {
@@ -179,8 +179,8 @@ func (r *run) claimStep(wants []store.Want) (bool, error) {
 	}
 }
 
-// claimLane claims one message with a key, or a batch.
-func (r *run) claimLane(wants []store.Want) (bool, error) {
+// claimKeyed claims one message with a key, or a batch.
+func (r *run) claimKeyed(wants []store.Want) (bool, error) {
 	names, err := r.processor.store.KeyedConsumers(r.ctx, r.processor.db)
 	if err != nil {
 		return false, err
@@ -237,7 +237,7 @@ func (ct *catalog) narrow(request *store.ClaimRequest, probe store.Probe) {
 		other := ct.byName[w.Consumer]
 		return alone(c) && other != c || !alone(c) && alone(other)
 	})
-	if _, closed := c.circuit.NextProbe(); c.settings.BatchSize == 0 || closed { // a probe is one message
+	if _, open := c.circuit.NextProbe(); c.settings.BatchSize == 0 || open { // a probe is one message
 		return
 	}
 	request.Limit = c.settings.BatchSize

@@ -68,9 +68,12 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 		if breaker != nil {
 			circuit = breaker.Circuit
 		}
-		c := consumer{Consumer: registered, settings: settings, transactional: isTransactional(settings), group: group, circuit: circuit, breaker: breaker, rate: flow.RateOf(registered)}
+		c := consumer{
+			Consumer: registered, settings: settings, transactional: isTransactional(settings), group: group,
+			circuit: circuit, breaker: breaker, rate: flow.RateOf(registered),
+		}
 		if c.rate != nil {
-			c.spent = new(spent)
+			c.rateWaits = new(rateWaits)
 		}
 		transactional = transactional || c.transactional
 		p.consumers = append(p.consumers, c)
@@ -129,7 +132,8 @@ func (p *Processor) check(ctx context.Context) error {
 	errs := []error{err}
 	for _, c := range p.consumers {
 		if wait := settings.LockWait; c.transactional && wait > 0 && c.settings.Timeout >= wait {
-			errs = append(errs, fmt.Errorf("transactional consumer %q: Timeout %s: it holds the database's only write lock, so less than busy_timeout, %s, is allowed: set bus.Timeout or raise busy_timeout",
+			errs = append(errs, fmt.Errorf("transactional consumer %q: Timeout %s: it holds the database's only write lock, "+
+				"so less than busy_timeout, %s, is allowed: set bus.Timeout or raise busy_timeout",
 				c.Name(), c.settings.Timeout, wait))
 		}
 	}

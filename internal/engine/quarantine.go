@@ -128,9 +128,9 @@ func (s *quarantine) next(now time.Time, solo bool) store.Selection {
 	return store.Suspects
 }
 
-// order returns a claim for crashed messages of a kind. A solo run is claimed only if it can begin
+// plan returns a claim for crashed messages of a kind. A solo run is claimed only if it can begin
 // at once: otherwise it would be blamed for what others do while it waits.
-func (s *quarantine) order(kind store.Selection, wants []store.Want, free int) (claimPlan, bool) {
+func (s *quarantine) plan(kind store.Selection, wants []store.Want, free int) (claimPlan, bool) {
 	plan := claimPlan{request: store.ClaimRequest{Wants: wants, MaxBytes: maxClaimBytes, Select: kind}}
 	s.needsWorker = kind == store.Killers && len(wants) > 0
 	switch {

@@ -61,15 +61,15 @@ func TestSuspectsComeBackFasterAsTheySurvive(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 40}, "c")
 		d.look(store.Probe{Suspects: []int{0}})
 		for _, want := range []int{8, 16, 20, 20} {
-			plan := d.mustOrder(t)
+			plan := d.mustPlan(t)
 			plan.is(t, store.Suspects, want, false)
 			running := d.suspect(t, plan, want, 1)
-			d.mustNotOrder(t, "as many run as may")
+			d.mustNotPlan(t, "as many run as may")
 			d.end(running...)
 		}
 		d.look(store.Probe{})
 		d.look(store.Probe{Suspects: []int{0}})
-		d.mustOrder(t).is(t, store.Suspects, 8, false)
+		d.mustPlan(t).is(t, store.Suspects, 8, false)
 	})
 }
 
@@ -78,20 +78,20 @@ func TestASoloRunHasNoOtherSuspectBesideIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
 		d.look(store.Probe{Suspects: []int{0}})
-		running := d.suspect(t, d.mustOrder(t), 3, 1)
+		running := d.suspect(t, d.mustPlan(t), 3, 1)
 		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
-		d.mustNotOrder(t, "the solo run waits for the suspects in flight, and others for it")
+		d.mustNotPlan(t, "the solo run waits for the suspects in flight, and others for it")
 		d.findDue(0)
-		d.mustOrder(t).is(t, store.Clean, 61, false) // clean ones go on
+		d.mustPlan(t).is(t, store.Clean, 61, false) // clean ones go on
 		d.catalog.consumers[0].active = false
 		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
 		d.end(running...)
-		plan := d.mustOrder(t)
+		plan := d.mustPlan(t)
 		plan.is(t, store.Killers, 1, true)
 		solo := d.suspect(t, plan, 1, 2)
-		d.mustNotOrder(t, "a suspect runs solo")
+		d.mustNotPlan(t, "a suspect runs solo")
 		<-time.After(soloPatience)
-		plan = d.mustOrder(t)
+		plan = d.mustPlan(t)
 		plan.is(t, store.Suspects, 8, false)
 		if !plan.acquits {
 			t.Error("suspects beside a solo run: got it still counted as solo, want it acquitted")
@@ -107,14 +107,14 @@ func TestASoloRunIsNotBlamedForTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
 		d.look(store.Probe{Killers: []int{0}})
-		plan := d.mustOrder(t)
+		plan := d.mustPlan(t)
 		plan.is(t, store.Killers, 1, true)
 		if plan.acquits {
 			t.Error("the first: got an acquittal, want none")
 		}
 		d.end(d.suspect(t, plan, 1, 2)...)
 		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
-		plan = d.mustOrder(t)
+		plan = d.mustPlan(t)
 		plan.is(t, store.Suspects, 8, false)
 		if !plan.acquits {
 			t.Error("suspects after it: got it still counted as solo, want it acquitted")
@@ -122,7 +122,7 @@ func TestASoloRunIsNotBlamedForTheNext(t *testing.T) {
 		d.end(d.suspect(t, plan, 1, 1)...)
 		d.look(store.Probe{Killers: []int{0}})
 		for i := range 2 {
-			plan = d.mustOrder(t)
+			plan = d.mustPlan(t)
 			plan.is(t, store.Killers, 1, true)
 			if plan.acquits != (i > 0) {
 				t.Errorf("solo run %d: got an acquittal %t, want it where one was before", i, plan.acquits)
@@ -143,26 +143,26 @@ func TestSoloRunsGiveWayOnceTheySurvive(t *testing.T) {
 		for range 2 {
 			for range 20 {
 				d.look(store.Probe{Killers: []int{0}, Lease: lease})
-				plan := d.mustOrder(t)
+				plan := d.mustPlan(t)
 				plan.is(t, store.Killers, 1, true)
 				d.end(d.suspect(t, plan, 1, 2)...)
 			}
 			for _, want := range []int{20, 20} {
 				d.look(store.Probe{Killers: []int{0}, Lease: lease})
-				plan := d.mustOrder(t)
+				plan := d.mustPlan(t)
 				plan.is(t, store.Killers, want, false)
 				running := d.suspect(t, plan, want, 2)
 				d.look(store.Probe{Killers: []int{0}, Lease: lease})
-				d.mustNotOrder(t, "as many run as may")
+				d.mustNotPlan(t, "as many run as may")
 				d.end(running...)
 			}
 			d.look(store.Probe{Killers: []int{0}, Lease: lease*3/5 - 1}) // somebody has vanished
-			d.mustNotOrder(t, "what killed may be among them")
+			d.mustNotPlan(t, "what killed may be among them")
 			d.watch(2 * lease)
 		}
 		d.look(store.Probe{Lease: lease})
 		d.look(store.Probe{Killers: []int{0}, Lease: lease})
-		d.mustOrder(t).is(t, store.Killers, 1, true) // they are others now
+		d.mustPlan(t).is(t, store.Killers, 1, true) // they are others now
 	})
 }
 
@@ -171,10 +171,10 @@ func TestASoloRunDoesNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
 		d.look(store.Probe{Suspects: []int{0}})
-		d.suspect(t, d.mustOrder(t), 1, 1) // runs for long
+		d.suspect(t, d.mustPlan(t), 1, 1) // runs for long
 		d.look(store.Probe{Killers: []int{0}})
 		<-time.After(soloPatience)
-		d.mustOrder(t).is(t, store.Killers, 1, false) // it is not alone
+		d.mustPlan(t).is(t, store.Killers, 1, false) // it is not alone
 	})
 }
 
@@ -184,10 +184,10 @@ func TestSuspectsAndSoloRunsTakeTurns(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
 		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
 		for range 3 {
-			plan := d.mustOrder(t)
+			plan := d.mustPlan(t)
 			plan.is(t, store.Killers, 1, true)
 			d.end(d.suspect(t, plan, 1, 2)...)
-			plan = d.mustOrder(t)
+			plan = d.mustPlan(t)
 			plan.is(t, store.Suspects, 8, false)
 			d.end(d.suspect(t, plan, 8, 1)...)
 			d.quarantine.together, d.quarantine.solo = width{}, width{}
@@ -202,22 +202,22 @@ func TestAYoungProcessConvictsNobody(t *testing.T) {
 		const lease = 5 * time.Second
 		d.quarantine.begin(lease, time.Now())
 		d.look(store.Probe{Killers: []int{0}})
-		d.mustNotOrder(t, "the process is young")
+		d.mustNotPlan(t, "the process is young")
 		d.watch(lease)
 		d.look(store.Probe{Killers: []int{0}, Lease: lease / 3})
-		d.mustNotOrder(t, "somebody does not renew")
+		d.mustNotPlan(t, "somebody does not renew")
 		d.watch(lease*9/5 - lease + lease/3 - 1)
 		d.look(store.Probe{Killers: []int{0}, Lease: lease})
-		d.mustNotOrder(t, "it renewed its lease less than nine fifths of one ago")
+		d.mustNotPlan(t, "it renewed its lease less than nine fifths of one ago")
 		<-time.After(1)
 		d.look(store.Probe{Killers: []int{0}, Lease: lease})
-		plan := d.mustOrder(t)
+		plan := d.mustPlan(t)
 		plan.is(t, store.Killers, 1, true)
 		d.end(d.suspect(t, plan, 1, 2)...)
 		d.quarantine.wanted = time.Time{}
 		<-time.After(soloAge)
 		d.look(store.Probe{Killers: []int{0}, Expired: true})
-		d.mustOrder(t).is(t, store.Killers, 1, true) // it has lived for long
+		d.mustPlan(t).is(t, store.Killers, 1, true) // it has lived for long
 	})
 }
 
@@ -233,7 +233,7 @@ func TestASoloRunThatIsCalledOffKeepsNoWorker(t *testing.T) {
 		d.queue.push([]task{{consumer: d.catalog.consumers[0]}, {consumer: d.catalog.consumers[0]}})
 		clean := d.queue.next(nil)
 		d.look(store.Probe{Killers: []int{0}, Lease: lease})
-		d.mustNotOrder(t, "the only worker is busy")
+		d.mustNotPlan(t, "the only worker is busy")
 		d.end(clean)
 		next := make(chan *task, 1)
 		go func() { next <- d.queue.next(nil) }()
@@ -242,7 +242,7 @@ func TestASoloRunThatIsCalledOffKeepsNoWorker(t *testing.T) {
 			t.Error("a clean message: got it run, want the worker kept for the solo run")
 		}
 		d.look(store.Probe{Killers: []int{0}, Lease: lease / 3})
-		d.mustNotOrder(t, "somebody has vanished")
+		d.mustNotPlan(t, "somebody has vanished")
 		synctest.Wait()
 		if len(next) == 0 {
 			t.Error("the next clean message: got it kept from the worker, want it run")
@@ -263,7 +263,7 @@ func TestALateSweepCountsForNothing(t *testing.T) {
 		d.look(store.Probe{Killers: []int{0}, Lease: lease})
 		wants, stood := d.probes.looks(nil)
 		d.probes.found(store.Probe{Killers: []int{0}, Lease: lease}, wants, stood, began)
-		d.mustOrder(t).is(t, store.Killers, 1, true)
+		d.mustPlan(t).is(t, store.Killers, 1, true)
 	})
 }
 
@@ -277,17 +277,17 @@ func TestWhoLooksSeldomConvictsNobody(t *testing.T) {
 		d.quarantine.begin(lease, time.Now())
 		d.watch(lease)
 		d.look(store.Probe{Killers: []int{0}, Lease: lease})
-		plan := d.mustOrder(t)
+		plan := d.mustPlan(t)
 		plan.is(t, store.Killers, 1, true)
 		solo := d.suspect(t, plan, 1, 2)
 		<-time.After(lease/2 + 1)
 		d.end(solo...)
-		d.mustNotOrder(t, "the last look is too old")
+		d.mustNotPlan(t, "the last look is too old")
 		d.look(store.Probe{Killers: []int{0}, Lease: lease})
-		d.mustNotOrder(t, "there was none for so long")
+		d.mustNotPlan(t, "there was none for so long")
 		d.watch(lease)
 		d.look(store.Probe{Killers: []int{0}, Lease: lease})
-		d.mustOrder(t).is(t, store.Killers, 1, true)
+		d.mustPlan(t).is(t, store.Killers, 1, true)
 	})
 }
 
@@ -295,12 +295,12 @@ func TestSoloMessageThatFinishesBeforeItsClaimIsAccountedFor(t *testing.T) {
 	t.Parallel()
 	d := newTestDispatcher(t, ProcessorConfig{}, "c")
 	d.look(store.Probe{Killers: []int{0}})
-	plan := d.mustOrder(t)
+	plan := d.mustPlan(t)
 	plan.is(t, store.Killers, 1, true)
 	d.queue.push([]task{{consumer: d.catalog.consumers[0], row: store.Message{Crashes: 2}}})
 	d.end(d.queue.next(nil))
 	d.planner.claimed(plan, store.Claim{Messages: make([]store.Message, 1)}, time.Now())
-	d.mustOrder(t).is(t, store.Killers, 1, true) // the next, which must not wait for ever
+	d.mustPlan(t).is(t, store.Killers, 1, true) // the next, which must not wait for ever
 }
 
 func TestNoConsumerHoldsTheLastWorkers(t *testing.T) {
@@ -350,7 +350,7 @@ func TestWhatIsHeldIsBoundedByBytes(t *testing.T) {
 	var running []*task
 	for held := 0; held < 4; held++ {
 		d.activate("test")
-		plan := d.mustOrder(t)
+		plan := d.mustPlan(t)
 		if want := min(maxClaimBytes, maxHeldBytes-held*len(big)); plan.request.MaxBytes != want {
 			t.Errorf("with %d held: got %d bytes asked for, want %d", held, plan.request.MaxBytes, want)
 		}
@@ -358,9 +358,9 @@ func TestWhatIsHeldIsBoundedByBytes(t *testing.T) {
 		d.planner.claimed(plan, store.Claim{Messages: make([]store.Message, 1), Found: []int{1}, Last: make([]store.Position, 1), Cut: true}, time.Now())
 		running = append(running, d.queue.next(nil))
 	}
-	d.mustNotOrder(t, "all bytes are held")
+	d.mustNotPlan(t, "all bytes are held")
 	d.end(running[0])
-	d.mustOrder(t)
+	d.mustPlan(t)
 	if d.end(running[1:]...); d.capacity.held != 0 {
 		t.Errorf("held at the end: got %d bytes, want none", d.capacity.held)
 	}
@@ -371,13 +371,13 @@ func TestAFailingConsumerIsClaimedForByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "good", "bad")
 		d.activate()
-		plan := d.mustOrder(t)
+		plan := d.mustPlan(t)
 		if !d.planner.failed(plan, false, false, time.Now()) {
 			t.Error("a claim for two failed: got a wait, want a claim for each")
 		}
 		ordered := make(map[string]int)
 		for range 4 {
-			plan := d.mustOrder(t)
+			plan := d.mustPlan(t)
 			if len(plan.parts) != 1 {
 				t.Fatalf("order after a failure: got %d consumers, want one", len(plan.parts))
 			}
@@ -394,7 +394,7 @@ func TestAFailingConsumerIsClaimedForByItself(t *testing.T) {
 		<-time.After(minPostponed)
 		both := map[string]bool{}
 		for range 2 {
-			both[d.mustOrder(t).parts[0].Name()] = true
+			both[d.mustPlan(t).parts[0].Name()] = true
 		}
 		if !both["bad"] {
 			t.Error("after its wait: got no order for the bad, want one")

@@ -200,11 +200,11 @@ func (q *queue) finished(t *task) {
 	q.finishedLocked(t)
 }
 
-// paced notes how long the messages of a run took.
-func (q *queue) paced(c *consumer, n int, took time.Duration) {
+// measured notes how long the messages of a sequence took.
+func (q *queue) measured(c *consumer, n int, took time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c.ran(n, took)
+	c.measured(n, took)
 }
 
 // stale takes back the messages that have waited for a worker since before the given instant, or
@@ -271,6 +271,6 @@ func (q *queue) abandonedConsumers() []string {
 
 // behindCircuit reports whether an open circuit keeps a message from starting, even as a probe.
 func behindCircuit(t *task) bool {
-	probe, closed := t.consumer.circuit.NextProbe()
-	return closed && (time.Now().Before(probe) || len(t.consumer.queue) > 1)
+	probe, open := t.consumer.circuit.NextProbe()
+	return open && (time.Now().Before(probe) || len(t.consumer.queue) > 1)
 }

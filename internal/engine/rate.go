@@ -8,30 +8,69 @@ import (
 // rateAhead is how long messages that a rate has counted may wait for a worker.
 const rateAhead = 25 * time.Millisecond
 
-// spent sums up how long a rate kept a process from claiming.
-type spent struct {
+// rateWaits sums up how long a rate kept a process from claiming.
+type rateWaits struct {
 	mu       sync.Mutex
 	sum      time.Duration // without the last period
 	from, to time.Time     // the last period, which may not be over
 }
 
-// hold begins a period and ends the one before.
-func (s *spent) hold(now, until time.Time) {
+// begin begins a period and ends the one before.
+func (s *rateWaits) begin(now, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sum, s.from, s.to = s.atLocked(now), now, until
+	s.sum, s.from, s.to = s.totalLocked(now), now, until
 }
 
-// until returns the sum up to now.
-func (s *spent) until(now time.Time) time.Duration {
+// total returns the sum up to now.
+func (s *rateWaits) total(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.atLocked(now)
+	return s.totalLocked(now)
 }
 
-func (s *spent) atLocked(now time.Time) time.Duration {
+func (s *rateWaits) totalLocked(now time.Time) time.Duration {
 	if now.After(s.to) {
 		now = s.to
 	}
 	return s.sum + max(now.Sub(s.from), 0)
+}
+
+// unstarted notes that a claimed message did not start, so its consumer's rates counted it in vain.
+// The next claim returns that to the rates.
+func (d *dispatcher) unstarted(t *task) {
+	c := t.consumer
+	if c.rate == nil && c.settings.KeyRate == 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c.rate != nil {
+		if c.unused++; c.failures == 0 {
+			c.notBefore = time.Time{}
+		}
+		c.activate()
+	}
+	for _, l := range c.lanes {
+		l.notBefore = time.Time{}
+		if l.KeyRate != nil && t.row.Lane != 0 && l.Name == t.row.ConsumerType {
+			l.unused[t.row.Lane]++
+			l.free([]int64{t.row.Lane}, d.config.BatchSize)
+		}
+	}
+	d.room.Signal()
+}
+
+// keepUnused keeps what a failed claim was to return to rates.
+func (plan claimPlan) keepUnused() {
+	if len(plan.parts) == 0 {
+		return
+	}
+	p := plan.parts[0]
+	p.consumer.unused += plan.request.Unused
+	if p.lanes != nil {
+		for lane, n := range plan.request.Lanes.Unused {
+			p.lanes.unused[lane] += n
+		}
+	}
 }

@@ -33,7 +33,8 @@ func (rec *recorder) record(t *task, err error) {
 	if !t.called {
 		rec.dispatcher.unstarted(t)
 	}
-	if uncounted := result.Outcome == store.Snoozed && result.Errors != ""; t.consumer.transactional && !uncounted && (t.committed || result.Outcome != store.Release) {
+	uncounted := result.Outcome == store.Snoozed && result.Errors != ""
+	if t.consumer.transactional && !uncounted && (t.committed || result.Outcome != store.Release) {
 		rec.uncounted.forget(t.row.ID)
 	}
 	if t.stopped.Load() {

@@ -36,7 +36,8 @@ func (rc *recoverer) graceEnds() time.Time {
 // recoverClaims ends claims that have outlived their lease. Every process does so when it finds
 // one; there is no leader.
 func (rc *recoverer) recoverClaims(ctx context.Context) {
-	found, err := ask(ctx, rc.outage, "recover", statementTimeout, func(ctx context.Context) (store.Recovered, error) { return rc.store.Recover(ctx, rc.db, maxCrashes) })
+	found, err := ask(ctx, rc.outage, "recover", statementTimeout,
+		func(ctx context.Context) (store.Recovered, error) { return rc.store.Recover(ctx, rc.db, maxCrashes) })
 	if err != nil || found.Claims == 0 {
 		return
 	}
@@ -58,6 +59,7 @@ func (rc *recoverer) reportKillers(ctx context.Context, n int) {
 		return rc.store.PoisonedMessages(ctx, rc.db, killers, n)
 	})
 	for _, m := range found {
-		rc.config.Logger.Error("message poisoned", "consumer", m.ConsumerType, "payload_type", m.PayloadType, "message_id", m.MessageID, "reason", killers.Error)
+		rc.config.Logger.Error("message poisoned",
+			"consumer", m.ConsumerType, "payload_type", m.PayloadType, "message_id", m.MessageID, "reason", killers.Error)
 	}
 }

@@ -11,8 +11,9 @@ import (
 
 // reporting reports on the run to the database until end is called.
 func (r *run) reporting(ctx context.Context) (end func()) {
+	p := r.processor
 	reports := presence.New(presence.Config{
-		Store: r.processor.store, DB: r.processor.db, Registry: r.processor.registry, ID: r.owner, Kind: "processor", Logger: r.processor.config.Logger,
+		Store: p.store, DB: p.db, Registry: p.registry, ID: r.owner, Kind: "processor", Logger: p.config.Logger,
 		Takes: r.manifest(), Doing: r.state,
 	})
 	for _, c := range r.dispatcher.catalog.consumers {
@@ -36,13 +37,19 @@ func (r *run) manifest() (m presence.Manifest) {
 
 func (r *run) state() presence.State {
 	health := r.health()
-	s := presence.State{Limit: r.processor.config.Concurrency, Stuck: health.Abandoned, OpenCircuits: store.Each(health.OpenCircuits, func(g bus.OpenCircuit) string { return g.Consumer })}
+	s := presence.State{
+		Limit: r.processor.config.Concurrency, Stuck: health.Abandoned,
+		OpenCircuits: store.Each(health.OpenCircuits, func(c bus.OpenCircuit) string { return c.Consumer }),
+	}
 	s.Running, s.Queued = r.dispatcher.queue.load()
 	return s
 }
 
 func (r *run) health() bus.Health {
-	h := bus.Health{Err: r.outage.Err(), Abandoned: r.dispatcher.queue.abandonedConsumers(), Unprepared: r.processor.store.Unprepared(), OpenCircuits: r.dispatcher.catalog.openCircuits()}
+	h := bus.Health{
+		Err: r.outage.Err(), Abandoned: r.dispatcher.queue.abandonedConsumers(), Unprepared: r.processor.store.Unprepared(),
+		OpenCircuits: r.dispatcher.catalog.openCircuits(),
+	}
 	if last := r.claimer.last.Load(); last != 0 {
 		h.LastClaim = time.Unix(0, last)
 	}

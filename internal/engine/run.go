@@ -26,8 +26,8 @@ const (
 // errUnstarted releases a message that was claimed and never run.
 var errUnstarted error = &bus.OutcomeError{Outcome: bus.Released, Reason: "not started"}
 
-// run is one Run of a processor, or one ProcessNext. It starts its parts and stops them. A part calls
-// parts above it in this list only.
+// run is one Run of a processor, or one ProcessNext. It starts its parts and stops them. A part
+// calls parts above it in this list only.
 type run struct {
 	processor  *Processor
 	ctx        context.Context // of the statements that must outlive a stop

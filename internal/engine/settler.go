@@ -21,7 +21,8 @@ const (
 )
 
 // errLocked is returned if a stop would have had to wait for other transactions.
-var errLocked = errors.New("outbox: settle: some outcomes were not written, since other transactions keep their messages locked, or the database did not take them")
+var errLocked = errors.New("outbox: settle: some outcomes were not written, " +
+	"since other transactions keep their messages locked, or the database did not take them")
 
 // settler writes the results of the ledger to the database.
 type settler struct {
@@ -157,7 +158,7 @@ func settleable(results []store.Result) int {
 // the others: one that the database refuses, that takes too long, or whose message is locked.
 // special means that others were written meanwhile, so one of these results must be at fault.
 func (s *settlement) settlePart(ctx context.Context, results []store.Result, special bool) error {
-	results, behind := inTurn(results, s.Busy)
+	results, behind := splitBehind(results, s.Busy)
 	if s.Busy = append(s.Busy, behind...); len(results) == 0 {
 		return nil
 	}
@@ -240,7 +241,8 @@ func (s *settlement) putAside(results []store.Result, err error) {
 // settleBare writes the outcome without its texts, the only part that a database can refuse. If
 // even that fails, the result is put aside.
 func (s *settlement) settleBare(ctx context.Context, result store.Result, cause error) error {
-	s.settler.config.Logger.Error("outcome refused by the database, written without its error text", "row", result.Message, "error", errorlog.Text(cause))
+	s.settler.config.Logger.Error("outcome refused by the database, written without its error text",
+		"row", result.Message, "error", errorlog.Text(cause))
 	result.Errors, result.Reason = "", "see the log"
 	bare := []store.Result{result}
 	err := s.send(ctx, bare, true)

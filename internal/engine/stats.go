@@ -46,12 +46,13 @@ func (p *Processor) Stats() Stats {
 	c := &p.counters
 	stats := Stats{
 		Claims: c.claims.Load(), EmptyClaims: c.emptyClaims.Load(), Claimed: c.claimed.Load(), Fenced: c.fenced.Load(),
-		Recovered: c.recovered.Load(), Crashed: c.crashed.Load(), CrashPoisoned: c.crashPoisoned.Load(), Abandoned: c.abandoned.Load(), Uncounted: p.uncounted.total.Load(), Unordered: c.unordered.Load(),
+		Recovered: c.recovered.Load(), Crashed: c.crashed.Load(), CrashPoisoned: c.crashPoisoned.Load(),
+		Abandoned: c.abandoned.Load(), Uncounted: p.uncounted.total.Load(), Unordered: c.unordered.Load(),
 		Limit: p.config.Concurrency,
 	}
 	for _, c := range p.consumers {
-		if c.spent != nil {
-			put(&stats.RatesSpent, c.Name(), c.spent.until(time.Now()))
+		if c.rateWaits != nil {
+			put(&stats.RatesSpent, c.Name(), c.rateWaits.total(time.Now()))
 		}
 	}
 	p.mu.Lock()

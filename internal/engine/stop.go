@@ -17,7 +17,8 @@ import (
 // stopInterval is the wait between looks for stop requests while some are open.
 const stopInterval = 100 * time.Millisecond
 
-// stopRequests are the stop requests that this process handles: those whose answers are not settled.
+// stopRequests are the stop requests that this process handles: those whose answers are not
+// settled.
 type stopRequests struct {
 	mu    sync.Mutex
 	asked map[int64]bool
@@ -69,7 +70,8 @@ func (sp *stopper) look(ctx context.Context) (open bool) {
 	if len(sp.ledger.held()) == 0 && !sp.stops.known() {
 		return false
 	}
-	requests, err := ask(ctx, sp.outage, "look for stops", statementTimeout, func(ctx context.Context) ([]int64, error) { return sp.store.StopRequests(ctx, sp.db, sp.owner) })
+	requests, err := ask(ctx, sp.outage, "look for stops", statementTimeout,
+		func(ctx context.Context) ([]int64, error) { return sp.store.StopRequests(ctx, sp.db, sp.owner) })
 	if err != nil {
 		return false
 	}
@@ -84,8 +86,8 @@ func (sp *stopper) look(ctx context.Context) (open bool) {
 // errStopped is the outcome error of a message that was stopped before it ran.
 var errStopped = bus.Discard(bus.ErrCancelled)
 
-// stop ends the run of a message or keeps it from starting. It returns false if this process does not
-// have it.
+// stop ends the run of a message or keeps it from starting. It returns false if this process does
+// not have it.
 func (sp *stopper) stop(id int64) bool {
 	is := func(t *task) bool { return t.row.ID == id }
 	for _, t := range sp.queue.withdraw(is) {

@@ -91,7 +91,8 @@ func (p *poller) sweepBack(ctx context.Context) (ok bool) {
 	defer cancel()
 	now := p.probes.clock(time.Now())
 	until := now
-	for _, back := range []time.Duration{10 * time.Second, 2 * time.Minute, 20 * time.Minute, 4 * time.Hour, 2 * 24 * time.Hour, 30 * 24 * time.Hour, 0} {
+	const day = 24 * time.Hour
+	for _, back := range []time.Duration{10 * time.Second, 2 * time.Minute, 20 * time.Minute, 4 * time.Hour, 2 * day, 30 * day, 0} {
 		var from store.Position
 		if back > 0 {
 			from.At = now.Add(-back)

@@ -45,12 +45,12 @@ func (t *task) groupable() bool {
 // bytes returns about how much memory a task holds.
 func (t *task) bytes() int { return len(t.row.Payload) + len(t.row.Headers) + len(t.row.Errors) }
 
-// inTurn returns the error of the task's chain, in view of the message before it.
-func (t *task) inTurn(err error) error {
+// awaitBefore returns the error of the task's chain, in view of the message before it.
+func (t *task) awaitBefore(err error) error {
 	if t.group == nil {
 		return err
 	}
-	return t.group.turns.inTurn(t, err)
+	return t.group.order.awaitBefore(t, err)
 }
 
 // weight returns the bytes of a task and the others taken with it.
@@ -70,7 +70,8 @@ func newTask(t *task, row store.Message, c *consumer, l *lease, now time.Time) {
 	*t = task{
 		Context: l.ctx, row: row, consumer: c, lease: l, queuedAt: now,
 		message: bus.Message{
-			ID: row.MessageID, PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers), InsertID: row.InsertID, OrderingKey: row.OrderKey,
+			ID: row.MessageID, PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers),
+			InsertID: row.InsertID, OrderingKey: row.OrderKey,
 			Consumer: c.Name(), ConsumerAlias: row.ConsumerType, Config: &c.settings, Attempt: row.Attempts + 1, CrashCount: row.Crashes,
 			CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time,
 		},
@@ -80,7 +81,10 @@ func newTask(t *task, row store.Message, c *consumer, l *lease, now time.Time) {
 
 // result converts the outcome of the chain into the result to settle.
 func (t *task) result(v bus.OutcomeError, attemptDelay time.Duration) store.Result {
-	r := store.Result{Claim: t.lease.id, Message: t.row.ID, Delay: v.Delay, Reason: v.Reason, Lane: t.row.Lane, Rank: t.row.Rank, Parks: t.consumer.settings.Ordered == bus.BlockKey}
+	r := store.Result{
+		Claim: t.lease.id, Message: t.row.ID, Delay: v.Delay, Reason: v.Reason, Lane: t.row.Lane, Rank: t.row.Rank,
+		Parks: t.consumer.settings.Ordered == bus.BlockKey,
+	}
 	if t.committed { // the message is gone, whatever outer layers return
 		r.Outcome = store.Release
 		return r
@@ -117,12 +121,15 @@ func (t *task) recent() *store.Recent {
 	if t.message.UniqueFor <= 0 || t.row.InsertID == "" {
 		return nil
 	}
-	return &store.Recent{PendingKey: store.PendingKey{InsertID: t.row.InsertID, ConsumerType: t.message.ConsumerAlias}, For: t.message.UniqueFor}
+	key := store.PendingKey{InsertID: t.row.InsertID, ConsumerType: t.message.ConsumerAlias}
+	return &store.Recent{PendingKey: key, For: t.message.UniqueFor}
 }
 
 // errors returns the message's list of errors with err added.
 func (t *task) errors(err error, uncounted bool) string {
-	return errorlog.Append(t.row.Errors, errorlog.Attempt{Attempt: t.message.Attempt, At: time.Now().UTC(), Error: errorlog.Text(err), Uncounted: uncounted})
+	return errorlog.Append(t.row.Errors, errorlog.Attempt{
+		Attempt: t.message.Attempt, At: time.Now().UTC(), Error: errorlog.Text(err), Uncounted: uncounted,
+	})
 }
 
 // size returns how many messages a task stands for.

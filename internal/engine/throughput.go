@@ -4,33 +4,33 @@ import "time"
 
 // throughput counts events of the last second in eighths.
 type throughput struct {
-	slots [8]int
-	at    int64 // the slot counted last, in eighths of a second
+	counts [8]int
+	at     int64 // the eighth counted last, in eighths of a second
 }
 
 func eighths(t time.Time) int64 { return t.UnixMilli() / 125 }
 
 func (t *throughput) add(now time.Time, n int) {
 	t.forget(now)
-	t.slots[eighths(now)%8] += n
+	t.counts[eighths(now)%8] += n
 }
 
 func (t *throughput) lastSecond(now time.Time) int {
 	t.forget(now)
 	sum := 0
-	for _, n := range t.slots {
+	for _, n := range t.counts {
 		sum += n
 	}
 	return sum
 }
 
 func (t *throughput) forget(now time.Time) {
-	slot := eighths(now)
-	if slot < t.at { // the clock was set back
+	eighth := eighths(now)
+	if eighth < t.at { // the clock was set back
 		*t = throughput{}
 	}
-	for i := max(t.at+1, slot-7); i <= slot; i++ {
-		t.slots[i%8] = 0
+	for i := max(t.at+1, eighth-7); i <= eighth; i++ {
+		t.counts[i%8] = 0
 	}
-	t.at = max(t.at, slot)
+	t.at = max(t.at, eighth)
 }

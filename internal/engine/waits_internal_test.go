@@ -39,7 +39,7 @@ func TestAConsumerIsClaimedForOnceItsWaitIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
 		d.activate("test")
-		plan := d.mustOrder(t)
+		plan := d.mustPlan(t)
 		d.planner.failed(plan, false, false, time.Now())
 		start := time.Now()
 		time.AfterFunc(time.Minute, func() { d.look(store.Probe{Due: []int{0}, First: []store.Position{{}}}) }) // the next poll
@@ -54,16 +54,16 @@ func TestAFailedAcquittalIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
 		d.look(store.Probe{Killers: []int{0}})
-		d.suspect(t, d.mustOrder(t), 1, 2)
+		d.suspect(t, d.mustPlan(t), 1, 2)
 		<-time.After(soloPatience)
 		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
-		plan := d.mustOrder(t)
+		plan := d.mustPlan(t)
 		if !plan.acquits {
 			t.Fatal("no acquittal")
 		}
 		d.planner.failed(plan, false, false, time.Now()) // store.Acquit failed
 		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
-		if plan = d.mustOrder(t); !plan.acquits {
+		if plan = d.mustPlan(t); !plan.acquits {
 			t.Error("suspects beside a solo run whose acquittal failed: got none, want another")
 		}
 	})
@@ -73,7 +73,7 @@ func TestWhatWasGivenBackHasNotSurvived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 64}, "c")
 		d.look(store.Probe{Suspects: []int{0}})
-		plan := d.mustOrder(t)
+		plan := d.mustPlan(t)
 		tasks := make([]task, 8)
 		for i := range tasks {
 			tasks[i] = task{consumer: d.catalog.consumers[0], row: store.Message{Crashes: 1}, queuedAt: time.Now()}
@@ -83,7 +83,7 @@ func TestWhatWasGivenBackHasNotSurvived(t *testing.T) {
 		d.queue.stale(time.Now().Add(time.Hour))
 		d.look(store.Probe{Suspects: []int{0}})
 		d.quarantine.waiting = true
-		d.mustOrder(t).is(t, store.Suspects, 8, false)
+		d.mustPlan(t).is(t, store.Suspects, 8, false)
 	})
 }
 
@@ -97,14 +97,14 @@ func TestSuspectsThatCannotStartAreNotClaimed(t *testing.T) {
 		d.queue.push([]task{{consumer: one}, {consumer: one}})
 		running := d.queue.next(nil) // a long run
 		d.look(store.Probe{Suspects: []int{0}})
-		d.mustNotOrder(t, "the consumer has no room")
+		d.mustNotPlan(t, "the consumer has no room")
 		d.look(store.Probe{Suspects: []int{0}, Due: []int{1}, First: []store.Position{{At: time.Now(), ID: 1}}, Now: time.Now()})
-		d.planner.claimed(d.mustOrder(t), store.Claim{Found: make([]int, 1), Last: make([]store.Position, 1)}, time.Now())
+		d.planner.claimed(d.mustPlan(t), store.Claim{Found: make([]int, 1), Last: make([]store.Position, 1)}, time.Now())
 		d.end(running)
 		if next := d.queue.takeNow(); next != nil {
 			t.Fatal("a clean message began, want the room kept for what has crashed")
 		}
-		plan := d.mustOrder(t)
+		plan := d.mustPlan(t)
 		plan.is(t, store.Suspects, 8, false)
 		d.planner.claimed(plan, store.Claim{}, time.Now())
 		if next := d.queue.takeNow(); next == nil {
@@ -121,7 +121,7 @@ func TestNothingIsSoloBeforeItCanRun(t *testing.T) {
 			d.queue.next(nil)
 		}
 		d.look(store.Probe{Killers: []int{0}})
-		d.mustNotOrder(t, "no worker is free: a solo claim would be blamed without a run")
+		d.mustNotPlan(t, "no worker is free: a solo claim would be blamed without a run")
 	})
 }
 
@@ -129,19 +129,19 @@ func TestASoloRunWaitsNoLongerThanItsPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
 		d.look(store.Probe{Killers: []int{0}})
-		solo := d.suspect(t, d.mustOrder(t), 1, 2)
+		solo := d.suspect(t, d.mustPlan(t), 1, 2)
 		<-time.After(soloPatience)
 		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
-		plan := d.mustOrder(t)
+		plan := d.mustPlan(t)
 		d.suspect(t, plan, 8, 1) // they run for an hour
 		d.end(solo...)
 		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}}) // more of both
 		<-time.After(3 * soloPatience)
 		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
-		plan = d.mustOrder(t) // they wait no longer for those that go on
+		plan = d.mustPlan(t) // they wait no longer for those that go on
 		plan.is(t, store.Suspects, 16, false)
 		d.suspect(t, plan, 0, 1)
-		d.mustOrder(t).is(t, store.Killers, 1, false)
+		d.mustPlan(t).is(t, store.Killers, 1, false)
 	})
 }
 
@@ -192,7 +192,7 @@ func TestCleanMessagesAreClaimedBetweenSuspects(t *testing.T) {
 		d.findDue(0)
 		d.look(store.Probe{Suspects: []int{0}})
 		for range 30 { // one claim loop, as on SQLite, and quick suspects
-			plan := d.mustOrder(t)
+			plan := d.mustPlan(t)
 			if plan.request.Select == store.Clean {
 				return
 			}
@@ -210,7 +210,7 @@ func TestASoloRunGetsAWorkerHoweverBusyTheOthersAre(t *testing.T) {
 		first := d.queue.next(nil)
 		d.queue.next(nil)
 		d.look(store.Probe{Killers: []int{0}})
-		d.mustNotOrder(t, "nothing solo is claimed before it can begin")
+		d.mustNotPlan(t, "nothing solo is claimed before it can begin")
 		taken := make(chan *task, 1)
 		go func() { taken <- d.queue.next(first) }()
 		synctest.Wait()
@@ -219,7 +219,7 @@ func TestASoloRunGetsAWorkerHoweverBusyTheOthersAre(t *testing.T) {
 			t.Fatalf("the free worker took a message with %d crashes, want it kept", got.row.Crashes)
 		default:
 		}
-		plan := d.mustOrder(t)
+		plan := d.mustPlan(t)
 		plan.is(t, store.Killers, 1, true)
 		d.queue.push([]task{{consumer: c, row: store.Message{Crashes: 2}}})
 		d.planner.claimed(plan, store.Claim{Messages: make([]store.Message, 1)}, time.Now())

@@ -44,14 +44,14 @@ func (w *worker) runInOrder(t *task) {
 		for _, m := range waiting {
 			w.executor.recorder.notStarted(m)
 		}
-		w.executor.queue.paced(t.consumer, n-len(waiting), time.Since(began))
+		w.executor.queue.measured(t.consumer, n-len(waiting), time.Since(began))
 	}()
 	for len(waiting) > 0 {
 		m := waiting[0]
 		waiting = waiting[1:]
 		m.others = waiting
 		w.process(m)
-		if now := time.Now(); !m.passed || w.executor.stopping.Load() || now.Sub(began) > maxRun || !w.executor.ledger.live(m.lease, now) {
+		if now := time.Now(); !m.passed || w.executor.stopping.Load() || now.Sub(began) > maxSequence || !w.executor.ledger.live(m.lease, now) {
 			return
 		}
 	}
