@@ -208,8 +208,10 @@ func (g *group) call(ctx context.Context, members []*member) []error {
 	for i, m := range members {
 		batch[i] = m.message
 	}
-	e, t := g.worker.executor, members[0].task
-	err := e.begin(ctx, t, call{ctx: ctx, consumer: t.consumer, batch: batch, members: members, codec: e.registry.Codec()})
+	t := members[0].task
+	err := g.worker.begin(ctx, t, call{
+		ctx: ctx, consumer: t.consumer, batch: batch, members: members, codec: g.worker.executor.registry.Codec(),
+	})
 	errs, ok := err.(outcomes)
 	if !ok {
 		errs = slices.Repeat([]error{err}, len(members))

@@ -34,7 +34,8 @@ type startable struct {
 func (cp *capacity) startable(c *consumer, now time.Time) (s startable) {
 	s.n = cp.free(c)
 	if probe, open := c.circuit.NextProbe(); open {
-		if s.n = min(s.n, 1); now.Before(probe) {
+		s.n = min(s.n, 1)
+		if now.Before(probe) {
 			return startable{until: probe}
 		}
 	}

@@ -130,7 +130,8 @@ func (cl *claimer) enqueue(ctx context.Context, c store.Claim) (store.Claim, err
 	for i := len(tasks) - stay; i < len(tasks); i++ {
 		cl.recorder.record(&tasks[i], errUnstarted)
 	}
-	if tasks = tasks[:len(tasks)-stay]; len(tasks) > 0 && !cl.queue.push(tasks) {
+	tasks = tasks[:len(tasks)-stay]
+	if len(tasks) > 0 && !cl.queue.push(tasks) {
 		for i := range tasks {
 			cl.recorder.record(&tasks[i], errUnstarted)
 		}

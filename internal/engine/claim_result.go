@@ -51,7 +51,8 @@ func (pl *planner) claimed(plan claimPlan, c store.Claim, now time.Time) (unsure
 			found += c.Found[i]
 			i++
 		}
-		if p.failures = 0; c.Wait > 0 {
+		p.failures = 0
+		if c.Wait > 0 {
 			p.notBefore = now.Add(c.Wait)
 			p.rateWaits.begin(now, p.notBefore)
 		}
@@ -84,7 +85,8 @@ func (pl *planner) failed(plan claimPlan, slow, outage bool, now time.Time) (apa
 	if outage {
 		return false
 	}
-	if pl.oneByOneUntil = now.Add(oneByOneFor); plan.request.Select != store.Clean {
+	pl.oneByOneUntil = now.Add(oneByOneFor)
+	if plan.request.Select != store.Clean {
 		return false
 	}
 	if len(plan.parts) > 1 {

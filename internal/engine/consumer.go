@@ -60,7 +60,8 @@ func (c *consumer) work(now time.Time) (has bool, until time.Time) {
 		return true, time.Time{}
 	}
 	note := func(at time.Time) {
-		if has = has || !now.Before(at); until.IsZero() || at.Before(until) {
+		has = has || !now.Before(at)
+		if until.IsZero() || at.Before(until) {
 			until = at
 		}
 	}

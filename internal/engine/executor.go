@@ -175,7 +175,8 @@ func (t *task) reportToCircuit(err error, panicked bool) error {
 		t.consumer.breaker.count(err, t.probe)
 	}
 	passed := circuit.Ended(err, t.probe)
-	if t.probe = false; panicked {
+	t.probe = false
+	if panicked {
 		return err
 	}
 	return passed
@@ -222,53 +223,5 @@ func (e *executor) payload(ctx context.Context, m *bus.Message) ([]byte, error) 
 // invoke runs the consumer's function on a goroutine of its own. It waits for it until its deadline
 // and a grace period are over. It returns a panic as an *isolate.Panicked.
 func (e *executor) invoke(ctx context.Context, t *task, payload []byte) error {
-	return e.begin(ctx, t, call{ctx: ctx, consumer: t.consumer, payload: payload, codec: e.registry.Codec()})
-}
-
-func (e *executor) begin(ctx context.Context, t *task, c call) error {
-	if c.members == nil { // expired messages of a batch are left out before
-		if err := e.expired(&t.message); err != nil {
-			return err
-		}
-	}
-	c.task, c.lease, c.ledger = t, t.lease, e.ledger
-	if !c.held() {
-		return errFenced
-	}
-	w := t.worker
-	number := w.call.Add(1)
-	if deadline, ok := ctx.Deadline(); ok { // the keeper lets it run until then
-		w.deadline.Store(int64(deadline.Add(abandonGrace).Sub(e.started)))
-	}
-	defer w.deadline.Store(0)
-	stop := &t.stop
-	if stop.of != nil { // it was called before
-		stop = new(stoppable)
-	}
-	stop.Context, stop.of, stop.with = ctx, t, c.members
-	c.ctx = stop
-	c.called(true)
-	w.calling.Store(stop)
-	defer func() {
-		w.calling.Store(nil)
-		stop.end()
-	}()
-	if c.stopped(t) { // requested before there was a call to stop
-		stop.stop(bus.ErrCancelled)
-	}
-	result := w.isolate.Begin(c)
-	for {
-		select {
-		case err := <-result:
-			if err == errLapsed {
-				c.called(false)
-				return errFenced
-			}
-			return err
-		case abandoned := <-w.abandon:
-			if abandoned == number { // not an earlier call
-				return w.abandonCall(ctx, t)
-			}
-		}
-	}
+	return t.worker.begin(ctx, t, call{ctx: ctx, consumer: t.consumer, payload: payload, codec: e.registry.Codec()})
 }

@@ -53,7 +53,8 @@ func (t *consumerTx) blame(ctx context.Context, err error) error {
 	of := database
 	switch dberr.ClassOf(err) {
 	case dberr.Conflict:
-		if of = conflict; dberr.SaysConflict(err) {
+		of = conflict
+		if dberr.SaysConflict(err) {
 			return &fault{of, err} // even if the transaction is usable: it has written nothing
 		}
 	case dberr.ReadOnly:

@@ -104,7 +104,8 @@ func (w *worker) runGroup(tasks []*task) {
 	defer g.chains.Wait()
 	for _, t := range tasks {
 		t.worker, t.group = w, g
-		if g.inside++; g.order.before(t) == nil {
+		g.inside++
+		if g.order.before(t) == nil {
 			g.start(t)
 		}
 	}

@@ -153,19 +153,18 @@ func (l *lanes) claimed(plan claimPlan, c store.Claim, now time.Time) {
 	news, from := c.News, plan.request.Lanes.Hint
 	if c.Unasked { // its looks did not happen
 		l.deep, l.covered = append(plan.request.Lanes.Sticky, l.deep...), l.wakeups-1
-		l.notBefore = now.Add(c.Wait)
-		l.of.rateWaits.begin(now, l.notBefore)
+		l.waitForRate(now, c.Wait)
 		return
 	}
 	l.last, l.cursor = max(l.last, news.Last), news.Walked
-	if l.left = l.left || news.Left; news.Left && l.frees != plan.parts[0].frees { // the rest may be free by now
+	l.left = l.left || news.Left
+	if news.Left && l.frees != plan.parts[0].frees { // the rest may be free by now
 		l.free(nil, 0)
 	}
 	l.cooldowns.add(news.Spent, now)
 	l.empty = len(c.Messages) == 0 && news.Full
 	if c.Wait > 0 {
-		l.notBefore = now.Add(c.Wait)
-		l.of.rateWaits.begin(now, l.notBefore)
+		l.waitForRate(now, c.Wait)
 	}
 	if from != l.hint || !l.scanning { // a look at new messages, or another claim has gone on
 		if !news.Full && from >= l.newest() {
@@ -208,6 +207,12 @@ func (l *lanes) claimed(plan claimPlan, c store.Claim, now time.Time) {
 	default:
 		l.active = false
 	}
+}
+
+// waitForRate has no claim begin before the consumer's rate allows more.
+func (l *lanes) waitForRate(now time.Time, wait time.Duration) {
+	l.notBefore = now.Add(wait)
+	l.of.rateWaits.begin(now, l.notBefore)
 }
 
 // goOn continues the scan behind a look. Several messages may be due at one instant. Those of the

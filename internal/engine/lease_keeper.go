@@ -44,7 +44,8 @@ func (k *leaseKeeper) loop(ctx context.Context) {
 				idle = false
 			}
 		case now := <-timer.C:
-			if k.keep(now); !now.Before(next) {
+			k.keep(now)
+			if !now.Before(next) {
 				next = now.Add(lease / 4)
 				select {
 				case renewals <- struct{}{}:

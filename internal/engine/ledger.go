@@ -157,7 +157,8 @@ func (l *ledger) collect(now time.Time, force bool) (batch, time.Duration) {
 	if !b.empty() {
 		l.drained.Broadcast()
 	}
-	if overdue = max(overdue, 0); wait < 0 || overdue < wait {
+	overdue = max(overdue, 0)
+	if wait < 0 || overdue < wait {
 		wait = overdue
 	}
 	return b, wait

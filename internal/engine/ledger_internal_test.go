@@ -192,10 +192,10 @@ func TestNothingBeginsUnderALeaseThatIsOver(t *testing.T) {
 	e := &executor{ledger: newLedger(10, new(atomic.Int64)), probes: &d.probes}
 	over := &task{lease: e.ledger.open(t.Context(), 1, 1, time.Now().Add(-time.Second)), consumer: d.catalog.consumers[0], worker: newWorker(e)}
 	live := &task{lease: e.ledger.open(t.Context(), 2, 1, time.Now().Add(time.Hour)), consumer: d.catalog.consumers[0], worker: over.worker}
-	if err := e.begin(t.Context(), over, call{}); err != errFenced || over.called {
+	if err := over.worker.begin(t.Context(), over, call{}); err != errFenced || over.called {
 		t.Errorf("got %v, called %t, want that the message is given back", err, over.called)
 	}
-	if err := e.begin(t.Context(), live, call{members: []*member{{task: live}, {task: over}}}); err != errFenced || live.called {
+	if err := live.worker.begin(t.Context(), live, call{members: []*member{{task: live}, {task: over}}}); err != errFenced || live.called {
 		t.Errorf("a batch with it: got %v, called %t, want that it is given back", err, live.called)
 	}
 	over.called = true

@@ -145,11 +145,13 @@ func (ls *limiters) slotNeeds(now time.Time) (needs []slotNeed, again time.Durat
 			l.again = now.Add(jitter(2 * slotsAgain)) // the other processes ask first
 			soon(slotsAgain)
 		case wanted && free <= 0 && l.owed == 0 && room > 0:
-			if soon(slotsAgain); !now.Before(l.again) { // twice as many each time, so that other processes find some
+			soon(slotsAgain)
+			if !now.Before(l.again) { // twice as many each time, so that other processes find some
 				needs = append(needs, slotNeed{limiter: l, more: min(max(len(l.slots), 1), room)})
 			}
 		case free > 0 && !wanted:
-			if soon(slotsIdle / 2); l.needless.IsZero() {
+			soon(slotsIdle / 2)
+			if l.needless.IsZero() {
 				l.needless = now
 			} else if now.Sub(l.needless) >= slotsIdle {
 				needs = append(needs, slotNeed{limiter: l, excess: l.takeOutLocked(free)})
@@ -174,7 +176,8 @@ func (ls *limiters) busyLimits(now time.Time) (names []string) {
 		case len(l.slots) == 0:
 			l.shared = now
 		case now.Sub(l.shared) >= slotsShared:
-			if l.shared = now; l.owed == 0 && ls.wantedLocked(l, now) {
+			l.shared = now
+			if l.owed == 0 && ls.wantedLocked(l, now) {
 				names = append(names, l.name)
 			}
 		}

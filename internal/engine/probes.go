@@ -67,7 +67,8 @@ func (pr *probes) found(p store.Probe, wants []store.Want, stood []store.Positio
 	kept := pr.quarantine.pending() || pr.quarantine.needsWorker
 	pr.suspectLocked(p)
 	pr.quarantine.outlast(now, pr.config.Concurrency)
-	if pr.quarantine.found(p, began, now); kept {
+	pr.quarantine.found(p, began, now)
+	if kept {
 		pr.work.Broadcast() // what was kept for crashed messages may be free
 	}
 	pr.room.Broadcast()

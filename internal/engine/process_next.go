@@ -39,7 +39,8 @@ func (r *run) nextRequest(wants []store.Want) (store.ClaimRequest, bool, error) 
 	case err != nil:
 		return request, false, err
 	case len(probe.Killers)+len(probe.Suspects) > 0 && r.alone():
-		if request.Select = store.Suspects; len(probe.Killers) > 0 {
+		request.Select = store.Suspects
+		if len(probe.Killers) > 0 {
 			request.Select, request.Solo = store.Killers, true
 		}
 		request.Stuck = r.dispatcher.catalog.stuckOf(wants)

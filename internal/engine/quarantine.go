@@ -204,7 +204,8 @@ func (s *quarantine) givenBack(crashes int) {
 
 // started accounts for a crashed message that begins to run.
 func (s *quarantine) started(t *task, now time.Time) {
-	if s.queued--; t.row.Crashes > 1 {
+	s.queued--
+	if t.row.Crashes > 1 {
 		return
 	}
 	if s.running == nil {

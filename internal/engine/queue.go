@@ -178,7 +178,8 @@ func (q *queue) finishedLocked(t *task) {
 	q.capacity.running--
 	c.running--
 	if c.limiter != nil {
-		if c.limiter.running--; c.limiter.owed > 0 {
+		c.limiter.running--
+		if c.limiter.owed > 0 {
 			q.capacity.askForSlots()
 		}
 	}

@@ -46,7 +46,8 @@ func (d *dispatcher) unstarted(t *task) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if c.rate != nil {
-		if c.unused++; c.failures == 0 {
+		c.unused++
+		if c.failures == 0 {
 			c.notBefore = time.Time{}
 		}
 		c.activate()

@@ -27,7 +27,7 @@ const (
 var errUnstarted error = &bus.OutcomeError{Outcome: bus.Released, Reason: "not started"}
 
 // run is one Run of a processor, or one ProcessNext. It starts its parts and stops them. A part
-// calls parts above it in this list only.
+// calls parts above it in this list only, except that the executor and a worker call each other.
 type run struct {
 	processor  *Processor
 	ctx        context.Context // of the statements that must outlive a stop

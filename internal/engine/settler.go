@@ -22,6 +22,7 @@ const (
 
 // errLocked is returned if a stop would have had to wait for other transactions.
 var errLocked = errors.New("outbox: settle: some outcomes were not written, " +
+
 	"since other transactions keep their messages locked, or the database did not take them")
 
 // settler writes the results of the ledger to the database.
@@ -159,7 +160,8 @@ func settleable(results []store.Result) int {
 // special means that others were written meanwhile, so one of these results must be at fault.
 func (s *settlement) settlePart(ctx context.Context, results []store.Result, special bool) error {
 	results, behind := splitBehind(results, s.Busy)
-	if s.Busy = append(s.Busy, behind...); len(results) == 0 {
+	s.Busy = append(s.Busy, behind...)
+	if len(results) == 0 {
 		return nil
 	}
 	if s.freeOnly { // nothing may be written that comes behind a locked one

@@ -102,7 +102,8 @@ func (sp *stopper) stop(id int64) bool {
 		}
 		for _, t := range append([]*task{head}, head.others...) {
 			if is(t) {
-				if t.stopped.Store(true); t.over.Load() { // its outcome is known already
+				t.stopped.Store(true)
+				if t.over.Load() { // its outcome is known already
 					return false
 				}
 				if call := w.calling.Load(); call != nil && call.isOf(t) {

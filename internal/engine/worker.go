@@ -57,6 +57,54 @@ func (w *worker) runInOrder(t *task) {
 	}
 }
 
+// begin runs a call on a goroutine of its own and waits for it.
+func (w *worker) begin(ctx context.Context, t *task, c call) error {
+	if c.members == nil { // expired messages of a batch are left out before
+		if err := w.executor.expired(&t.message); err != nil {
+			return err
+		}
+	}
+	c.task, c.lease, c.ledger = t, t.lease, w.executor.ledger
+	if !c.held() {
+		return errFenced
+	}
+	number := w.call.Add(1)
+	if deadline, ok := ctx.Deadline(); ok { // the keeper lets it run until then
+		w.deadline.Store(int64(deadline.Add(abandonGrace).Sub(w.executor.started)))
+	}
+	defer w.deadline.Store(0)
+	stop := &t.stop
+	if stop.of != nil { // it was called before
+		stop = new(stoppable)
+	}
+	stop.Context, stop.of, stop.with = ctx, t, c.members
+	c.ctx = stop
+	c.called(true)
+	w.calling.Store(stop)
+	defer func() {
+		w.calling.Store(nil)
+		stop.end()
+	}()
+	if c.stopped(t) { // requested before there was a call to stop
+		stop.stop(bus.ErrCancelled)
+	}
+	result := w.isolate.Begin(c)
+	for {
+		select {
+		case err := <-result:
+			if err == errLapsed {
+				c.called(false)
+				return errFenced
+			}
+			return err
+		case abandoned := <-w.abandon:
+			if abandoned == number { // not an earlier call
+				return w.abandonCall(ctx, t)
+			}
+		}
+	}
+}
+
 // abandonCall abandons the worker's current call.
 func (w *worker) abandonCall(ctx context.Context, t *task) error {
 	e, name := w.executor, t.consumer.Name()
