@@ -41,7 +41,7 @@ func (g *group) consume(waiting []*member) (rest []*member) {
 		if waiting = g.inTime(waiting); len(waiting) == 0 {
 			return nil
 		}
-		ctx, over := together(waiting)
+		ctx, over := joinContexts(waiting)
 		defer over()
 		answerEach(waiting, g.call(ctx, waiting))
 	}
@@ -64,7 +64,7 @@ func (g *group) tryBatch(members []*member) (rest []*member) {
 		own.rollback()
 		return nil
 	}
-	ctx, over := together(held)
+	ctx, over := joinContexts(held)
 	defer over()
 	ctx, wakeups := txn.WithWakeups(context.WithValue(ctx, txKey{}, own.tx))
 	errs := g.call(ctx, held)
@@ -165,9 +165,9 @@ func answerEach(members []*member, errs []error) {
 	}
 }
 
-// together returns a context that ends with the first of the members' contexts. Its values are the
-// first member's.
-func together(members []*member) (context.Context, func()) {
+// joinContexts returns a context that ends with the first of the members' contexts. Its values are
+// the first member's.
+func joinContexts(members []*member) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(members[0].ctx)
 	stops := make([]func() bool, 0, len(members))
 	for _, m := range members[1:] {

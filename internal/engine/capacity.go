@@ -98,7 +98,7 @@ func (cp *capacity) starts(c *consumer) int {
 // limit.
 func (cp *capacity) waits(c *consumer, now time.Time) bool {
 	s := cp.startable(c, now)
-	has, _ := c.work(now)
+	has, _ := c.hasWork(now)
 	return has && (s.n > 0 || s.slots)
 }
 
@@ -106,7 +106,7 @@ func (cp *capacity) waits(c *consumer, now time.Time) bool {
 // unknown.
 func (cp *capacity) nextStart(now time.Time) (wait time.Duration) {
 	for _, c := range cp.consumers {
-		has, until := c.work(now)
+		has, until := c.hasWork(now)
 		if !has && until.IsZero() {
 			continue
 		}
@@ -125,9 +125,9 @@ func (cp *capacity) mayRunSolo(now time.Time) bool {
 	})
 }
 
-// kept returns how many of a consumer's startable messages are reserved for crashed ones, so
-// that an endless backlog does not delay them: one, until they were asked for.
-func (cp *capacity) kept(c *consumer, now time.Time) int {
+// keptForCrashed returns how many of a consumer's startable messages are reserved for crashed ones,
+// so that an endless backlog does not delay them: one, until they were asked for.
+func (cp *capacity) keptForCrashed(c *consumer, now time.Time) int {
 	kind := crashedMore // the kind whose claim is in flight
 	if !cp.quarantine.soloAsked {
 		if !cp.quarantine.pending() {

@@ -161,7 +161,7 @@ func (pl *planner) planCleanLocked(now time.Time) (claimPlan, bool) {
 	}
 	parts := pl.roomsLocked(now)
 	if left <= 0 { // what runs is large: a consumer that holds nothing may still get one message
-		parts, budget = withNothing(parts), 1
+		parts, budget = holdingNothing(parts), 1
 	}
 	parts = separate(parts)
 	if len(parts) > 1 && now.Before(pl.oneByOneUntil) {
@@ -178,8 +178,8 @@ func (pl *planner) planCleanLocked(now time.Time) (claimPlan, bool) {
 	return pl.writePlanLocked(parts, min(left, maxClaimBytes), now), true
 }
 
-// withNothing returns the parts of consumers that hold no message.
-func withNothing(parts []part) []part {
+// holdingNothing returns the parts of consumers that hold no message.
+func holdingNothing(parts []part) []part {
 	return slices.DeleteFunc(parts, func(p part) bool { return p.running+p.waiting+p.reserved > 0 })
 }
 

@@ -16,7 +16,7 @@ func (pl *planner) claimed(plan claimPlan, c store.Claim, now time.Time) (unsure
 	if plan.request.Select != store.Clean {
 		pl.suspectFrom++
 		pl.quarantine.claimed(plan.request, len(c.Messages), now)
-		pl.askedLocked(plan.request, len(c.Messages) < plan.request.Limit && !c.Cut, now)
+		pl.suspectsClaimedLocked(plan.request, len(c.Messages) < plan.request.Limit && !c.Cut, now)
 		pl.work.Broadcast() // a worker may have been kept free for nothing
 		return false
 	}
@@ -26,7 +26,7 @@ func (pl *planner) claimed(plan claimPlan, c store.Claim, now time.Time) (unsure
 	case len(c.Messages) < plan.request.Limit && !c.Cut: // such claims take half of the time at most
 		pl.paceTo = later(pl.paceTo, plan.began.Add(min(2*now.Sub(plan.began), mostPace)))
 	}
-	pl.returnLocked(plan)
+	pl.unreserveLocked(plan)
 	if len(c.Messages) == 0 {
 		plan.keepUnused()
 	}
@@ -79,7 +79,7 @@ func (pl *planner) failed(plan claimPlan, slow, outage bool, now time.Time) (apa
 			pl.quarantine.acquitting, pl.quarantine.blamed = false, true
 		}
 	} else {
-		pl.returnLocked(plan)
+		pl.unreserveLocked(plan)
 		plan.keepUnused()
 	}
 	if outage {
@@ -106,8 +106,8 @@ func (pl *planner) failed(plan claimPlan, slow, outage bool, now time.Time) (apa
 	return len(pl.catalog.consumers) > 1
 }
 
-// returnLocked releases the room that a claim had reserved.
-func (pl *planner) returnLocked(plan claimPlan) {
+// unreserveLocked releases the room that a claim had reserved.
+func (pl *planner) unreserveLocked(plan claimPlan) {
 	pl.asked -= plan.request.MaxBytes
 	for _, p := range plan.parts {
 		p.reserved -= p.asked
@@ -122,9 +122,10 @@ func (pl *planner) roomFreedLocked(now time.Time) {
 	}
 }
 
-// askedLocked notes that a claim has asked for the crashed messages of some consumers, and whether
-// it found all of them. Those of consumers that could not start any wait until they can.
-func (pl *planner) askedLocked(request store.ClaimRequest, all bool, now time.Time) {
+// suspectsClaimedLocked notes that a claim has asked for the crashed messages of some consumers,
+// and whether it found all of them. Those of consumers that could not start any wait until they
+// can.
+func (pl *planner) suspectsClaimedLocked(request store.ClaimRequest, all bool, now time.Time) {
 	kind, asked := suspicionOf(request.Select), pl.catalog.amongLocked(request.Wants)
 	left := false
 	for _, c := range pl.catalog.consumers {

@@ -57,7 +57,6 @@ var errFenced error = &bus.OutcomeError{Outcome: bus.Released, Err: bus.ErrLease
 
 // errHidden counts as an attempt: the transaction holds the row lock, so no other one removed it.
 var errHidden = errors.New("the message is not to be found any more, be it that the consumer has removed it, " +
-
 	"has changed to another database, or that row-level security hides it")
 
 const statementTimeout = 5 * time.Second

@@ -53,9 +53,9 @@ func (c *consumer) pending() bool {
 	return c.active || slices.ContainsFunc(c.lanes, func(l *lanes) bool { return l.active })
 }
 
-// work reports whether a consumer has something to start or claim now, and if not, when it
+// hasWork reports whether a consumer has something to start or claim now, and if not, when it
 // may. Zero means not before something changes.
-func (c *consumer) work(now time.Time) (has bool, until time.Time) {
+func (c *consumer) hasWork(now time.Time) (has bool, until time.Time) {
 	if len(c.queue) > 0 || c.suspects != 0 {
 		return true, time.Time{}
 	}

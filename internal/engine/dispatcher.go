@@ -153,7 +153,7 @@ func (d *dispatcher) couldProbe(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c := d.catalog.byName[name]
-	has, _ := c.work(time.Now())
+	has, _ := c.hasWork(time.Now())
 	return has && d.capacity.free(c) > 0
 }
 

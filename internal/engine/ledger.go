@@ -352,8 +352,8 @@ func (l *ledger) await() {
 	}
 }
 
-// putAside returns the number of results to be sent again.
-func (l *ledger) putAside() int {
+// unsettled returns the number of results to be sent again.
+func (l *ledger) unsettled() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.busy

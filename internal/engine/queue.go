@@ -169,7 +169,7 @@ func (q *queue) startsNowLocked(c *consumer, t *task) bool {
 		return s.n > 0
 	}
 	kept := q.quarantine.needsWorker && q.capacity.running >= q.config.Concurrency-1
-	return !kept && s.n > q.capacity.kept(c, now) && q.capacity.starts(c) > 0
+	return !kept && s.n > q.capacity.keptForCrashed(c, now) && q.capacity.starts(c) > 0
 }
 
 func (q *queue) finishedLocked(t *task) {

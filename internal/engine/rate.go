@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// A claim spends the rate of its consumer in the database: see store.ClaimRequest.Rate. The next
+// claim gives back what was counted for messages that did not start.
+
 // rateAhead is how long messages that a rate has counted may wait for a worker.
 const rateAhead = 25 * time.Millisecond
 

@@ -22,7 +22,6 @@ const (
 
 // errLocked is returned if a stop would have had to wait for other transactions.
 var errLocked = errors.New("outbox: settle: some outcomes were not written, " +
-
 	"since other transactions keep their messages locked, or the database did not take them")
 
 // settler writes the results of the ledger to the database.

@@ -59,7 +59,7 @@ func (p *Processor) Stats() Stats {
 	defer p.mu.Unlock()
 	if p.current != nil {
 		stats.Running, stats.Queued = p.current.dispatcher.queue.load()
-		stats.Unsettled = p.current.ledger.putAside()
+		stats.Unsettled = p.current.ledger.unsettled()
 		stats.Circuits, stats.Limits = p.current.dispatcher.bounds()
 	}
 	return stats
