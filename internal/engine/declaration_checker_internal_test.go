@@ -14,7 +14,8 @@ func TestConsumersThatNobodyDeclaresAreReportedOnce(t *testing.T) {
 	var log strings.Builder
 	ignore := func(context.Context, testPayload) error { return nil }
 	catalog := newCatalog([]*consumer{
-		{Consumer: bus.Consume("known", ignore)}, {Consumer: bus.Consume("renamed", ignore, bus.Aliases("former"))}, {Consumer: bus.Consume("missing", ignore)},
+		{Consumer: bus.Consume("known", ignore)}, {Consumer: bus.Consume("renamed", ignore, bus.Aliases("former"))},
+		{Consumer: bus.Consume("missing", ignore)},
 	})
 	checker := declarationChecker{config: &ProcessorConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))}, catalog: &catalog}
 	for range 2 {

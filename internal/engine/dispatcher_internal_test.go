@@ -104,7 +104,7 @@ func (d *dispatcher) mustPlan(t *testing.T) claimPlan {
 	defer d.mu.Unlock()
 	plan, ok := d.planner.planLocked(time.Now())
 	if !ok {
-		t.Fatal("no order, want one")
+		t.Fatal("no plan, want one")
 	}
 	return plan
 }
@@ -114,7 +114,7 @@ func (d *dispatcher) mustNotPlan(t *testing.T, why string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if plan, ok := d.planner.planLocked(time.Now()); ok {
-		t.Fatalf("%s: got order %+v, want none", why, plan)
+		t.Fatalf("%s: got plan %+v, want none", why, plan)
 	}
 }
 
@@ -247,8 +247,12 @@ func TestLooksMoveCursors(t *testing.T) {
 		want  store.Position
 	}{
 		{"nothing due: all but the margin lies behind", start, func(c *wantCursor) { c.looked(start, start, none, false, now) }, edge},
-		{"something due: it comes next", start, func(c *wantCursor) { c.looked(start, start, place(time.Hour, 7), true, now) }, place(time.Hour, 6)},
-		{"a sweep moves back to what it finds", edge, func(c *wantCursor) { c.looked(start, edge, place(time.Hour, 7), true, now) }, place(time.Hour, 6)},
+		{"something due: it comes next", start, func(c *wantCursor) {
+			c.looked(start, start, place(time.Hour, 7), true, now)
+		}, place(time.Hour, 6)},
+		{"a sweep moves back to what it finds", edge, func(c *wantCursor) {
+			c.looked(start, edge, place(time.Hour, 7), true, now)
+		}, place(time.Hour, 6)},
 		{"a sweep does not find what was claimed during it", place(time.Minute, 9), func(c *wantCursor) {
 			c.looked(start, place(time.Hour, 0), place(time.Minute, 3), true, now)
 		}, place(time.Minute, 9)},

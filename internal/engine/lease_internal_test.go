@@ -59,7 +59,8 @@ func TestNoHandlerBeginsAfterItsLease(t *testing.T) {
 				want, outcome = 0, store.Release
 			}
 			if runs != want || len(results) != 2 || results[0].Outcome != outcome || results[1].Outcome != outcome {
-				t.Errorf("%s, lease over %t: got %d runs and %+v, want %d runs and both messages with outcome %v", name, over, runs, results, want, outcome)
+				t.Errorf("%s, lease over %t: got %d runs and %+v, want %d runs and both messages with outcome %v",
+					name, over, runs, results, want, outcome)
 			}
 			for len(began) > 0 {
 				<-began
@@ -89,7 +90,9 @@ func runLeased(t *testing.T, consumer bus.Consumer, over bool) []store.Result {
 	l := r.ledger.open(r.work, 1, 2, until)
 	tasks := []*task{new(task), new(task)}
 	for i, c := range tasks {
-		row := store.Message{ID: int64(i + 1), MessageID: uuid.Must(uuid.NewV7()), ConsumerType: consumer.Name(), PayloadType: "leased", Payload: []byte("{}")}
+		row := store.Message{
+			ID: int64(i + 1), MessageID: uuid.Must(uuid.NewV7()), ConsumerType: consumer.Name(), PayloadType: "leased", Payload: []byte("{}"),
+		}
 		newTask(c, row, r.dispatcher.catalog.consumers[0], l, time.Now())
 	}
 	w := newWorker(&r.executor)

@@ -190,8 +190,10 @@ func TestNothingBeginsUnderALeaseThatIsOver(t *testing.T) {
 	t.Parallel()
 	d := newTestDispatcher(t, ProcessorConfig{}, "c")
 	e := &executor{ledger: newLedger(10, new(atomic.Int64)), probes: &d.probes}
-	over := &task{lease: e.ledger.open(t.Context(), 1, 1, time.Now().Add(-time.Second)), consumer: d.catalog.consumers[0], worker: newWorker(e)}
-	live := &task{lease: e.ledger.open(t.Context(), 2, 1, time.Now().Add(time.Hour)), consumer: d.catalog.consumers[0], worker: over.worker}
+	over := &task{consumer: d.catalog.consumers[0], worker: newWorker(e)}
+	live := &task{consumer: d.catalog.consumers[0], worker: over.worker}
+	over.lease = e.ledger.open(t.Context(), 1, 1, time.Now().Add(-time.Second))
+	live.lease = e.ledger.open(t.Context(), 2, 1, time.Now().Add(time.Hour))
 	if err := over.worker.begin(t.Context(), over, call{}); err != errFenced || over.called {
 		t.Errorf("got %v, called %t, want that the message is given back", err, over.called)
 	}

@@ -355,7 +355,8 @@ func TestWhatIsHeldIsBoundedByBytes(t *testing.T) {
 			t.Errorf("with %d held: got %d bytes asked for, want %d", held, plan.request.MaxBytes, want)
 		}
 		d.queue.push([]task{{consumer: d.catalog.consumers[0], row: store.Message{Payload: big}}})
-		d.planner.claimed(plan, store.Claim{Messages: make([]store.Message, 1), Found: []int{1}, Last: make([]store.Position, 1), Cut: true}, time.Now())
+		claim := store.Claim{Messages: make([]store.Message, 1), Found: []int{1}, Last: make([]store.Position, 1), Cut: true}
+		d.planner.claimed(plan, claim, time.Now())
 		running = append(running, d.queue.next(nil))
 	}
 	d.mustNotPlan(t, "all bytes are held")
@@ -416,7 +417,9 @@ func TestClaimsThatBringLittleArePaced(t *testing.T) {
 		if took := time.Since(start); took != 9*pace {
 			t.Errorf("ten claims of nothing: got %s, want %s", took, 9*pace)
 		}
-		for took, want := range map[time.Duration]time.Duration{0: pace, 1500 * time.Microsecond: 3 * time.Millisecond, 3 * time.Millisecond: mostPace, time.Second: time.Second} {
+		for took, want := range map[time.Duration]time.Duration{
+			0: pace, 1500 * time.Microsecond: 3 * time.Millisecond, 3 * time.Millisecond: mostPace, time.Second: time.Second,
+		} {
 			<-time.After(time.Second)
 			d.activate("test")
 			plan, _ = d.planner.nextClaim()
@@ -445,7 +448,8 @@ func TestFullClaimsNeedNoRest(t *testing.T) {
 		d.planner.claimed(plan, store.Claim{Messages: make([]store.Message, 10), Found: []int{10}, Last: make([]store.Position, 1)}, time.Now())
 		d.planner.nextClaim()
 		if took := time.Since(start); plan.request.Limit != 10 || took != pace {
-			t.Errorf("after a claim of %d messages that took %s: got the next %s after its beginning, want it at once", plan.request.Limit, pace, took)
+			t.Errorf("after a claim of %d messages that took %s: got the next %s after its beginning, want it at once",
+				plan.request.Limit, pace, took)
 		}
 	})
 }

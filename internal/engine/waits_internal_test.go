@@ -116,7 +116,8 @@ func TestSuspectsThatCannotStartAreNotClaimed(t *testing.T) {
 func TestNothingIsSoloBeforeItCanRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 4}, "c")
-		d.queue.push([]task{{consumer: d.catalog.consumers[0]}, {consumer: d.catalog.consumers[0]}, {consumer: d.catalog.consumers[0]}, {consumer: d.catalog.consumers[0]}})
+		c := d.catalog.consumers[0]
+		d.queue.push([]task{{consumer: c}, {consumer: c}, {consumer: c}, {consumer: c}})
 		for range 4 {
 			d.queue.next(nil)
 		}
@@ -232,7 +233,9 @@ func TestASoloRunGetsAWorkerHoweverBusyTheOthersAre(t *testing.T) {
 // A look that took seconds is no reason to come later than without.
 func TestALongLookDoesNotSilenceThePoller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for took, want := range map[time.Duration]time.Duration{0: pollFloor, 20 * time.Millisecond: 200 * time.Millisecond, 5 * time.Second: time.Second} {
+		for took, want := range map[time.Duration]time.Duration{
+			0: pollFloor, 20 * time.Millisecond: 200 * time.Millisecond, 5 * time.Second: time.Second,
+		} {
 			if got := pauseAfter(time.Now().Add(-took), time.Second); got != want {
 				t.Errorf("after a look of %s: got a rest of %s, want %s", took, got, want)
 			}
