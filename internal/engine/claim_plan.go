@@ -103,17 +103,17 @@ func (pl *planner) planLocked(now time.Time) (claimPlan, bool) {
 	if len(pl.capacity.abandoned) >= pl.config.Concurrency {
 		return claimPlan{}, false
 	}
-	if !pl.quarantine.served {
+	if !pl.quarantine.crashedLast {
 		if plan, ok := pl.planSuspectsLocked(now); ok {
-			pl.quarantine.served = true
+			pl.quarantine.crashedLast = true
 			return plan, true
 		}
 	}
 	if plan, ok := pl.planCleanLocked(now); ok {
-		pl.quarantine.served = false
+		pl.quarantine.crashedLast = false
 		return plan, true
 	}
-	if !pl.quarantine.served {
+	if !pl.quarantine.crashedLast {
 		return claimPlan{}, false
 	}
 	return pl.planSuspectsLocked(now)

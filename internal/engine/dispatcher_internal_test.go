@@ -15,7 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-func TestDealIsFairAndComplete(t *testing.T) {
+func TestDistributionIsFairAndComplete(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string

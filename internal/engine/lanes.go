@@ -41,7 +41,7 @@ type lanes struct {
 	wakeups   int
 	frees     int // counts settles that have freed lanes
 	notBefore time.Time
-	idle      time.Time // until then nothing is to be found, unless something is new or cools down no longer
+	idle      time.Time // until then nothing is to be found, unless something is new or a cooldown ends
 	stuck     bool      // some messages have crashed
 	left      bool      // the last claims saw messages and did not take them
 	deep      []int64   // lanes that may have more

@@ -66,7 +66,7 @@ func (pr *probes) found(p store.Probe, wants []store.Want, stood []store.Positio
 	}
 	kept := pr.quarantine.pending() || pr.quarantine.needsWorker
 	pr.suspectLocked(p)
-	pr.quarantine.outlast(now, pr.config.Concurrency)
+	pr.quarantine.countLongRunning(now, pr.config.Concurrency)
 	pr.quarantine.found(p, began, now)
 	if kept {
 		pr.work.Broadcast() // what was kept for crashed messages may be free
@@ -131,8 +131,8 @@ func (pr *probes) nextSoloCheck(now time.Time) time.Time {
 	pr.mu.Lock()
 	defer pr.mu.Unlock()
 	soon := now.Add(pr.quarantine.lease / 4)
-	if calm := pr.quarantine.calm; calm.After(now) && calm.Before(soon) {
-		return calm
+	if from := pr.quarantine.soloFrom; from.After(now) && from.Before(soon) {
+		return from
 	}
 	return soon
 }

@@ -215,7 +215,7 @@ func TestAYoungProcessConvictsNobody(t *testing.T) {
 		plan.is(t, store.Killers, 1, true)
 		d.end(d.suspect(t, plan, 1, 2)...)
 		d.quarantine.wanted = time.Time{}
-		<-time.After(soloAge)
+		<-time.After(maxSoloDelay)
 		d.look(store.Probe{Killers: []int{0}, Expired: true})
 		d.mustPlan(t).is(t, store.Killers, 1, true) // it has lived for long
 	})
