@@ -14,10 +14,6 @@ const (
 	pace     = 2 * time.Millisecond
 	mostPace = 4 * time.Millisecond
 	paceFrom = 32 // messages; claims that bring more are not paced
-	// oneByOneFor is how long each consumer has its own claims after a failure.
-	oneByOneFor = 10 * time.Second
-	// The wait of a consumer whose claims fail. It doubles each time.
-	minPostponed, maxPostponed = 50 * time.Millisecond, 10 * time.Second
 )
 
 // claimPlan is a claim for a fetcher to make.

@@ -6,6 +6,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
+const (
+	// oneByOneFor is how long each consumer has its own claims after a failure.
+	oneByOneFor = 10 * time.Second
+	// The wait of a consumer whose claims fail. It doubles each time.
+	minPostponed, maxPostponed = 50 * time.Millisecond, 10 * time.Second
+)
+
 // claimed accounts for the result of a claim. A consumer has no more for now if it got fewer
 // messages than asked for, counted from the edge of its cursors. unsure reports that a commit was
 // announced and its message was not found.

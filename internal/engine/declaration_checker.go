@@ -14,6 +14,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
+const unregisteredEvery = time.Minute
+
 // declarationChecker warns once of each difference between what the programs that share the
 // database have registered.
 type declarationChecker struct {

@@ -13,8 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
-// listener reacts to wake-ups. Messages committed in this process are claimed at once. Messages of
-// other processes, and commits that are not announced, are looked for.
+// listener reacts to wake-ups.
 type listener struct {
 	store      *store.Store
 	db         *bun.DB

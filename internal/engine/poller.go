@@ -13,11 +13,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-const (
-	pollFloor         = 5 * time.Millisecond // between polls for messages that become due
-	unregisteredEvery = time.Minute
-	startGrace        = 2 * time.Second // no claims are recovered for this long after the start, or a third of a lease
-)
+// pollFloor is the least pause between polls for messages that become due.
+const pollFloor = 5 * time.Millisecond
 
 // poller looks for work for all fetchers of the process: every PollInterval, and sooner when
 // something is known to become due.

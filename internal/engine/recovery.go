@@ -11,6 +11,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
+// startGrace is how long no claims are recovered after the start, or a third of a lease if longer.
+const startGrace = 2 * time.Second
+
 // recoverer ends the claims of lost processes, whose messages then run again.
 type recoverer struct {
 	store    *store.Store
