@@ -40,8 +40,8 @@ func releaseAttempted() mistake {
 }
 
 func removedFirst() mistake {
-	return in("task.consume", before("e.invoke",
-		"if _, err := e.store.Remove(ctx, e.db, store.Session{}, t.row.ID); err != nil { return err }"))
+	return in("task.consume", before("t.worker.invoke",
+		"if _, err := e.transactor.store.Remove(ctx, e.transactor.db, store.Session{}, t.row.ID); err != nil { return err }"))
 }
 
 // transactionMutants break what a transaction promises: that of a consumer, and that of a caller.

@@ -51,7 +51,7 @@ func (g *group) consume(waiting []*member) (rest []*member) {
 // tryBatch runs all members in one transaction. If some fail, it answers those and returns the
 // others, which have no outcome yet.
 func (g *group) tryBatch(members []*member) (rest []*member) {
-	own := g.worker.executor.newConsumerTx(members[0].ctx)
+	own := g.worker.executor.transactor.newConsumerTx(members[0].ctx)
 	defer own.end() // also when a query hook of the application panics
 	ids, err := own.begin(tasksOf(members))
 	if err != nil {

@@ -8,34 +8,26 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/uptrace/bun"
-
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 // executor runs messages through the consume chain. Workers call it.
 type executor struct {
-	store     *store.Store
-	db        *bun.DB
-	owner     string
-	config    *ProcessorConfig
-	registry  *bus.Registry
-	counters  *counters
-	ctx       context.Context // of statements that must outlive a stop
-	chain     bus.Handler
-	ledger    *ledger
-	queue     *queue
-	probes    *probes // have the clock of the database
-	recorder  *recorder
-	uncounted *uncountedRuns
-	outage    *outage.Outage
-	pool      *goroutinePool
-	gathers   time.Duration // see gatherPatience
-	started   time.Time     // of the run
-	stopping  *atomic.Bool  // no further message of a key begins
+	config     *ProcessorConfig
+	registry   *bus.Registry
+	counters   *counters
+	chain      bus.Handler
+	transactor *transactor
+	ledger     *ledger
+	queue      *queue
+	probes     *probes // have the clock of the database
+	recorder   *recorder
+	pool       *goroutinePool
+	gathers    time.Duration // see gatherPatience
+	started    time.Time     // of the run
+	stopping   *atomic.Bool  // no further message of a key begins
 }
 
 type call struct {
@@ -142,9 +134,9 @@ func (t *task) consume(ctx context.Context, m *bus.Message) error {
 	case t.stopped.Load(): // while it waited behind others
 		err = errStopped
 	case t.consumer.transactional:
-		err = e.runInTx(ctx, t, payload)
+		err = e.transactor.runInTx(ctx, t, payload)
 	default:
-		err = e.invoke(ctx, t, payload)
+		err = t.worker.invoke(ctx, t, payload)
 	}
 	err = t.asStopped(err)
 	_, panicked := err.(*isolate.Panicked)
@@ -218,10 +210,4 @@ func (e *executor) payload(ctx context.Context, m *bus.Message) ([]byte, error) 
 		return nil, bus.Discard(err)
 	}
 	return payload, err
-}
-
-// invoke runs the consumer's function on a goroutine of its own. It waits for it until its deadline
-// and a grace period are over. It returns a panic as an *isolate.Panicked.
-func (e *executor) invoke(ctx context.Context, t *task, payload []byte) error {
-	return t.worker.begin(ctx, t, call{ctx: ctx, consumer: t.consumer, payload: payload, codec: e.registry.Codec()})
 }

@@ -58,7 +58,7 @@ func (t *consumerTx) blame(ctx context.Context, err error) error {
 			return &fault{of, err} // even if the transaction is usable: it has written nothing
 		}
 	case dberr.ReadOnly:
-		if !t.executor.store.ReadOnly(t.ctx, t.executor.db) {
+		if !t.transactor.store.ReadOnly(t.ctx, t.transactor.db) {
 			return err
 		}
 		return &fault{of, err}
@@ -68,7 +68,7 @@ func (t *consumerTx) blame(ctx context.Context, err error) error {
 	}
 	statement, cancel := context.WithTimeout(t.ctx, statementTimeout)
 	defer cancel()
-	if t.executor.store.Usable(statement, t.tx) {
+	if t.transactor.store.Usable(statement, t.tx) {
 		return err
 	}
 	return &fault{of, err}

@@ -18,7 +18,7 @@ func (g *group) transact(waiting []*member) (rest []*member) {
 		g.oneByOne(waiting)
 		return nil
 	}
-	shared := &sharedTx{consumerTx: g.worker.executor.newConsumerTx(waiting[0].ctx)}
+	shared := &sharedTx{consumerTx: g.worker.executor.transactor.newConsumerTx(waiting[0].ctx)}
 	defer shared.end()
 	ids, err := shared.begin(tasksOf(waiting))
 	if err != nil {
@@ -46,7 +46,7 @@ func (g *group) settle(s *sharedTx) {
 	case err == nil:
 		for _, m := range s.done {
 			m.task.committed = true
-			m.wakeups.Send(s.executor.registry)
+			m.wakeups.Send(s.transactor.registry)
 			m.outcome <- nil
 		}
 	case s.abandoned:
@@ -68,7 +68,7 @@ func (g *group) oneByOne(members []*member) {
 		case !g.order.mayRun(m.task, nil):
 			m.outcome <- behind(m.task)
 		default:
-			m.outcome <- g.worker.executor.runInTx(m.ctx, m.task, m.message.Payload)
+			m.outcome <- g.worker.executor.transactor.runInTx(m.ctx, m.task, m.message.Payload)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func (g *group) tooLate(m *member) bool {
 // unstarted answers members whose handlers have not begun.
 func (g *group) unstarted(members []*member, err error) {
 	for _, m := range members {
-		m.outcome <- g.worker.executor.uncounted.outcome(m.task, &fault{unstarted, err})
+		m.outcome <- g.worker.executor.transactor.uncounted.outcome(m.task, &fault{unstarted, err})
 	}
 }
 
@@ -159,7 +159,7 @@ func (s *sharedTx) consume(g *group, members []*member) (rest []*member) {
 func (s *sharedTx) call(m *member) error {
 	ctx, wakeups := txn.WithWakeups(context.WithValue(m.ctx, txKey{}, s.tx))
 	m.wakeups = wakeups
-	if err := s.executor.invoke(ctx, m.task, m.message.Payload); err != nil {
+	if err := m.task.worker.invoke(ctx, m.task, m.message.Payload); err != nil {
 		return s.blame(m.ctx, err)
 	}
 	return nil
@@ -174,7 +174,7 @@ func (s *sharedTx) sort(m *member) {
 		s.conflicted = append(s.conflicted, m)
 		return
 	case ok:
-		m.failure = s.executor.uncounted.outcome(m.task, f)
+		m.failure = s.transactor.uncounted.outcome(m.task, f)
 	}
 	s.failed = append(s.failed, m)
 }
@@ -188,7 +188,7 @@ func (s *sharedTx) mark() bool {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, statementTimeout)
 	defer cancel()
-	if err := s.executor.store.Savepoint(ctx, s.tx); err != nil {
+	if err := s.transactor.store.Savepoint(ctx, s.tx); err != nil {
 		s.err = fmt.Errorf("savepoint: %w", err)
 		return false
 	}
@@ -207,7 +207,7 @@ func (s *sharedTx) undo(failure error) bool {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, statementTimeout)
 	defer cancel()
-	if err := s.executor.store.Undo(ctx, s.tx); err != nil {
+	if err := s.transactor.store.Undo(ctx, s.tx); err != nil {
 		s.err = fmt.Errorf("undo: %w", err)
 		return false
 	}

@@ -27,7 +27,8 @@ const (
 var errUnstarted error = &bus.OutcomeError{Outcome: bus.Released, Reason: "not started"}
 
 // run is one Run of a processor, or one ProcessNext. It starts its parts and stops them. A part
-// calls parts above it in this list only, except that the executor and a worker call each other.
+// calls parts above it in this list only, except that a worker calls the executor, which has the
+// worker of a message make its calls.
 type run struct {
 	processor  *Processor
 	ctx        context.Context // of the statements that must outlive a stop
@@ -40,21 +41,22 @@ type run struct {
 	inFlight   inFlightClaims
 	stops      stopRequests
 
-	recorder  recorder
-	checker   declarationChecker
-	executor  executor
-	workers   workerPool
-	slots     slotKeeper
-	breakers  breakerSync
-	renewer   renewer
-	keeper    leaseKeeper
-	settler   settler
-	stopper   stopper
-	recoverer recoverer
-	prober    prober
-	poller    poller
-	claimer   claimer
-	listener  listener
+	recorder   recorder
+	checker    declarationChecker
+	transactor transactor
+	executor   executor
+	workers    workerPool
+	slots      slotKeeper
+	breakers   breakerSync
+	renewer    renewer
+	keeper     leaseKeeper
+	settler    settler
+	stopper    stopper
+	recoverer  recoverer
+	prober     prober
+	poller     poller
+	claimer    claimer
+	listener   listener
 
 	work        context.Context // the root of all handlers' contexts
 	cancelWork  context.CancelCauseFunc
@@ -98,11 +100,14 @@ func (p *Processor) newRun(ctx context.Context) *run {
 func (r *run) assembleWork() {
 	p, d := r.processor, r.dispatcher
 	r.recorder = recorder{ledger: r.ledger, dispatcher: d, stops: &r.stops, uncounted: &p.uncounted}
+	r.transactor = transactor{
+		store: p.store, db: p.db, owner: r.owner, config: &p.config, registry: p.registry, ctx: r.ctx, outage: r.outage,
+		uncounted: &p.uncounted,
+	}
 	r.executor = executor{
-		store: p.store, db: p.db, owner: r.owner, config: &p.config, registry: p.registry, counters: &p.counters, ctx: r.ctx,
-		chain: bus.Compose(nil, p.config.Middleware...), ledger: r.ledger, queue: &d.queue, probes: &d.probes,
-		recorder: &r.recorder, uncounted: &p.uncounted, outage: r.outage, pool: newGoroutinePool(&r.workers.running),
-		gathers: gatherPatience, stopping: &r.stopping,
+		config: &p.config, registry: p.registry, counters: &p.counters, chain: bus.Compose(nil, p.config.Middleware...),
+		transactor: &r.transactor, ledger: r.ledger, queue: &d.queue, probes: &d.probes, recorder: &r.recorder,
+		pool: newGoroutinePool(&r.workers.running), gathers: gatherPatience, stopping: &r.stopping,
 	}
 	r.workers.executor, r.workers.queue = &r.executor, &d.queue
 	r.slots = slotKeeper{

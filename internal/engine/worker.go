@@ -57,6 +57,12 @@ func (w *worker) runInOrder(t *task) {
 	}
 }
 
+// invoke runs the consumer's function on a goroutine of its own. It waits for it until its deadline
+// and a grace period are over. It returns a panic as an *isolate.Panicked.
+func (w *worker) invoke(ctx context.Context, t *task, payload []byte) error {
+	return w.begin(ctx, t, call{ctx: ctx, consumer: t.consumer, payload: payload, codec: w.executor.registry.Codec()})
+}
+
 // begin runs a call on a goroutine of its own and waits for it.
 func (w *worker) begin(ctx context.Context, t *task, c call) error {
 	if c.members == nil { // expired messages of a batch are left out before
