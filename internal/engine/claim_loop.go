@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// claimer leases messages whenever there is room for them, and queues them.
+// claimer leases messages whenever there is room for them.
 type claimer struct {
 	store    *store.Store
 	db       *bun.DB
@@ -22,13 +21,9 @@ type claimer struct {
 	config   *ProcessorConfig
 	counters *counters
 	ctx      context.Context // of claims, which a stop does not end at once
-	parent   context.Context // of the contexts of leases
-	catalog  *catalog
 	planner  *planner
-	queue    *queue
-	probes   *probes
 	ledger   *ledger
-	recorder *recorder
+	enqueuer *enqueuer
 	poller   *poller
 	checker  *declarationChecker
 	outage   *outage.Outage
@@ -102,44 +97,5 @@ func (cl *claimer) claim(plan claimPlan) (store.Claim, error) {
 	cl.counters.claims.Add(1)
 	cl.counters.claimed.Add(int64(len(c.Messages)))
 	cl.last.Store(time.Now().UnixNano())
-	return cl.enqueue(ctx, c)
-}
-
-// enqueue hands claimed messages to the workers and returns the claim with those accepted.
-func (cl *claimer) enqueue(ctx context.Context, c store.Claim) (store.Claim, error) {
-	// Opened first, so that the lease is renewed while messages are renamed and events are read.
-	l := cl.ledger.open(cl.parent, c.ID, len(c.Messages), c.Sent.Add(cl.config.LeaseDuration))
-	l.lanes, l.deep = cl.catalog.lanesOf(c), c.News.Deep
-	l.urgent = l.lanes != nil && l.lanes.bounded()
-	l.unique = slices.ContainsFunc(c.Messages, func(m store.Message) bool { return m.InsertID != "" })
-	stay, err := cl.rename(ctx, c)
-	if err == nil {
-		err = cl.store.FillIn(ctx, cl.db, c.Messages)
-	}
-	tasks := make([]task, len(c.Messages))
-	now := time.Now()
-	l.ahead = cl.probes.clock(now).Sub(now)
-	for i, row := range c.Messages {
-		newTask(&tasks[i], row, cl.catalog.byName[row.ConsumerType], l, now)
-		cl.checker.checkRoutes(&tasks[i].message)
-		cl.checker.checkOrder(&tasks[i])
-	}
-	if err != nil || l.ctx.Err() != nil {
-		stay = len(tasks)
-	}
-	for i := len(tasks) - stay; i < len(tasks); i++ {
-		cl.recorder.record(&tasks[i], errUnstarted)
-	}
-	tasks = tasks[:len(tasks)-stay]
-	if len(tasks) > 0 && !cl.queue.push(tasks) {
-		for i := range tasks {
-			cl.recorder.record(&tasks[i], errUnstarted)
-		}
-		tasks = nil
-	}
-	c.Messages = c.Messages[:len(tasks)] // the rest is not in flight
-	if err != nil {
-		return store.Claim{}, fmt.Errorf("claim: %w", err)
-	}
-	return c, nil
+	return cl.enqueuer.enqueue(ctx, c)
 }

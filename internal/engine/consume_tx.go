@@ -157,7 +157,8 @@ func (t *consumerTx) begin(tasks []*task) (held []int64, err error) {
 func (t *consumerTx) fence(tasks []*task) (held []int64, err error) {
 	ctx, cancel := context.WithTimeout(t.ctx, statementTimeout)
 	defer cancel()
-	f := store.Fence{Owner: t.transactor.owner, Session: &t.session, Idle: tasks[0].consumer.settings.Timeout + abandonGrace + statementTimeout}
+	idle := tasks[0].consumer.settings.Timeout + abandonGrace + statementTimeout
+	f := store.Fence{Owner: t.transactor.owner, Session: &t.session, Idle: idle}
 	for _, task := range tasks {
 		row := &task.row
 		f.Messages = append(f.Messages, store.Fenced{

@@ -55,6 +55,7 @@ type run struct {
 	recoverer  recoverer
 	prober     prober
 	poller     poller
+	enqueuer   enqueuer
 	claimer    claimer
 	listener   listener
 
@@ -149,10 +150,13 @@ func (r *run) assembleLoops() {
 		store: p.store, db: p.db, config: &p.config, outage: r.outage, alarm: r.alarm, prober: &r.prober, probes: &d.probes,
 		recoverer: &r.recoverer, renewer: &r.renewer, stopper: &r.stopper, warnings: &r.warnings, retry: outage.NewRetry(),
 	}
+	r.enqueuer = enqueuer{
+		store: p.store, db: p.db, owner: r.owner, config: &p.config, parent: r.work, catalog: &d.catalog, queue: &d.queue,
+		probes: &d.probes, ledger: r.ledger, recorder: &r.recorder, checker: &r.checker,
+	}
 	r.claimer = claimer{
-		store: p.store, db: p.db, owner: r.owner, config: &p.config, counters: &p.counters, ctx: r.ctx, parent: r.work,
-		catalog: &d.catalog, planner: &d.planner, queue: &d.queue, probes: &d.probes, ledger: r.ledger,
-		recorder: &r.recorder, poller: &r.poller, checker: &r.checker, outage: r.outage, inFlight: &r.inFlight,
+		store: p.store, db: p.db, owner: r.owner, config: &p.config, counters: &p.counters, ctx: r.ctx, planner: &d.planner,
+		ledger: r.ledger, enqueuer: &r.enqueuer, poller: &r.poller, checker: &r.checker, outage: r.outage, inFlight: &r.inFlight,
 	}
 	r.listener = listener{
 		store: p.store, db: p.db, registry: p.registry, config: &p.config, counters: &p.counters, dispatcher: d,
