@@ -88,11 +88,11 @@ func TestAMutantWithoutOnePlaceIsAnError(t *testing.T) {
 		"many constants": {in("recordSQL", text("a", "b")), "ambiguous: mariadb.recordSQL (internal/store/mariadb/claim.go:"},
 		"no place":       {in("postgres.recordSQL", text("no such text", "")), "0 places, want one"},
 		"many places":    {in("postgres.recordSQL", text("FROM", "")), "places, want one: internal/store/postgres/claim.go:"},
-		"one place twice": {in("run.mayRecover", negate("r.outage.Stable"), always("r.outage.Stable")),
+		"one place twice": {in("recoverer.mayRecover", negate("rc.outage.Stable"), always("rc.outage.Stable")),
 			"two steps change the same place"},
 		"no file":    {file("none.css", "a", "b"), "0 files have this name"},
 		"many files": {file("0001_initial.sql", "a", "b"), "3 files have this name"},
-		"no code":    {in("run.mayRecover", replace("r.outage.Stable()", "][")), "the mutant does not parse"},
+		"no code":    {in("recoverer.mayRecover", replace("rc.outage.Stable()", "][")), "the mutant does not parse"},
 	} {
 		_, err := test.mistake.apply(code)
 		if err == nil || !strings.Contains(err.Error(), test.want) {

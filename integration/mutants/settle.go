@@ -20,16 +20,16 @@ func settleMutants() []mutant {
 		{"settle: waits for locked messages", both(in("postgres.settleFreeSQL", text("FOR UPDATE SKIP LOCKED), busy", "FOR UPDATE), busy")),
 			in("postgres.brieflySQL", text("500ms", "0"))), inOutbox("TestALockedMessageHoldsUpNobody/postgres"),
 			`gave up waiting: the (outcome is put aside|others are settled)|beside a locked message: the others were settled|health: got .* want ready`},
-		{"settle: a result that cannot be stored holds up others", in("run.persist", never("r.outage.Failed")),
+		{"settle: a result that cannot be stored holds up others", in("settler.persist", never("st.outage.Failed")),
 			inOutbox("TestWhatCannotBeSettledIsPutAside/a_timeout"), `gave up waiting: the others are settled`},
 		{"settle: poisoned under an id that is taken",
 			in("PoisonedID", text("CASE WHEN EXISTS (SELECT 1 FROM {poisoned} p WHERE p.id = {id})", "CASE WHEN FALSE")),
 			inStore("TestPoisoningFindsAFreeID/sqlite"), `gave up waiting: poisoned again`},
-		{"lease: not renewed", in("run.renew", replace("r.store.Claims.Extend(…)", "[]int64(nil), error(nil)")),
+		{"lease: not renewed", in("renewer.renew", replace("rn.store.Claims.Extend(…)", "[]int64(nil), error(nil)")),
 			inOutbox("TestATrickleDoesNotPutOffTheKeeper"), `got 1 claims recovered`},
 		{"lease: a consumer starts after it", in("call.held", returns("true")), tests("internal/engine", "TestNoHandlerBeginsAfterItsLease"),
 			`one, lease over true: got 1 runs`},
-		{"lease: a batch starts after it", both(in("group.tooLate", never("g.worker.run.ledger.live")), in("call.held", returns("true"))),
+		{"lease: a batch starts after it", both(in("group.tooLate", never("g.worker.executor.ledger.live")), in("call.held", returns("true"))),
 			tests("internal/engine", "TestNoHandlerBeginsAfterItsLease"), `many, lease over true: got 1 runs`},
 	}
 }
@@ -40,8 +40,8 @@ func releaseAttempted() mistake {
 }
 
 func removedFirst() mistake {
-	return in("task.consume", before("r.invoke",
-		"if _, err := r.store.Claims.Remove(ctx, r.db, store.Session{}, t.row.ID); err != nil { return err }"))
+	return in("task.consume", before("t.worker.invoke",
+		"if _, err := e.transactor.store.Claims.Remove(ctx, e.transactor.db, store.Session{}, t.row.ID); err != nil { return err }"))
 }
 
 // transactionMutants break what a transaction promises: that of a consumer, and that of a caller.
@@ -54,7 +54,7 @@ func transactionMutants() []mutant {
 			inOutbox("TestOneOfAGroupFailsAlone"), `message 7: got effects in attempts \[`},
 		{"tx: a group succeeds although its commit failed", in("group.settle", replace("g.oneByOne(s.done)", "answer(s.done, nil)")),
 			inOutbox("TestOneOfAGroupBreaksTheTransaction"), `message \d+: got effects in attempts \[\]`},
-		{"tx: a layer may run its consumer after the message is settled", in("run.runChain", drop("t.innermost.Lock")),
+		{"tx: a layer may run its consumer after the message is settled", in("executor.runChain", drop("t.innermost.Lock")),
 			inOutbox("TestLayerThatCallsWhatIsOver"), `the layer below, too late: got error`},
 		{"tx: a partly failed batch is committed",
 			in("group.tryBatch", within("case partlyFailed: …", replace("own.rollback()", "_ = own.tx.Commit()"))),

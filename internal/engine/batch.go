@@ -14,7 +14,9 @@ import (
 )
 
 // ConsumeBatchTx makes a transactional consumer of batches: see outbox.ConsumeBatchTx.
-func ConsumeBatchTx[T bus.Payload](name string, fn func(ctx context.Context, tx bun.Tx, payloads []T) error, options ...bus.ConsumerOption) bus.Consumer {
+func ConsumeBatchTx[T bus.Payload](
+	name string, fn func(ctx context.Context, tx bun.Tx, payloads []T) error, options ...bus.ConsumerOption,
+) bus.Consumer {
 	if fn == nil {
 		return bus.ConsumeBatch[T](name, nil, options...)
 	}
@@ -39,7 +41,7 @@ func (g *group) consume(waiting []*member) (rest []*member) {
 		if waiting = g.inTime(waiting); len(waiting) == 0 {
 			return nil
 		}
-		ctx, over := together(waiting)
+		ctx, over := joinContexts(waiting)
 		defer over()
 		answerEach(waiting, g.call(ctx, waiting))
 	}
@@ -49,7 +51,7 @@ func (g *group) consume(waiting []*member) (rest []*member) {
 // tryBatch runs all members in one transaction. If some fail, it answers those and returns the
 // others, which have no outcome yet.
 func (g *group) tryBatch(members []*member) (rest []*member) {
-	own := g.worker.run.newConsumerTx(members[0].ctx)
+	own := g.worker.executor.transactor.newConsumerTx(members[0].ctx)
 	defer own.end() // also when a query hook of the application panics
 	ids, err := own.begin(tasksOf(members))
 	if err != nil {
@@ -62,12 +64,12 @@ func (g *group) tryBatch(members []*member) (rest []*member) {
 		own.rollback()
 		return nil
 	}
-	ctx, over := together(held)
+	ctx, over := joinContexts(held)
 	defer over()
 	ctx, wakeups := txn.WithWakeups(context.WithValue(ctx, txKey{}, own.tx))
 	errs := g.call(ctx, held)
 	switch own.judge(ctx, held, errs) {
-	case leftBehind:
+	case callAbandoned:
 		own.interrupt()
 		answerEach(held, errs)
 		return nil
@@ -94,7 +96,7 @@ func (g *group) tryBatch(members []*member) (rest []*member) {
 	for _, m := range held {
 		m.task.committed = true
 	}
-	wakeups.Send(g.worker.run.registry)
+	wakeups.Send(g.worker.executor.registry)
 	answerEach(held, errs)
 	return nil
 }
@@ -103,10 +105,10 @@ func (g *group) tryBatch(members []*member) (rest []*member) {
 type judgement uint8
 
 const (
-	allDone      judgement = iota
-	partlyFailed           // some or all of the members have a failure
-	blameless              // the database or another transaction is to blame
-	leftBehind             // the call was abandoned
+	allDone       judgement = iota
+	partlyFailed            // some or all of the members have a failure
+	blameless               // the database or another transaction is to blame
+	callAbandoned           // the call was abandoned
 )
 
 // judge decides what is to blame for the errors of a batch. An error shared by all is judged once.
@@ -117,7 +119,7 @@ func (t *consumerTx) judge(ctx context.Context, members []*member, errs []error)
 		case err == nil:
 			continue
 		case errors.Is(err, bus.ErrAbandoned):
-			return leftBehind
+			return callAbandoned
 		case i > 0 && identical(err, errs[i-1]):
 		default:
 			if f, ok := t.blame(ctx, err).(*fault); ok {
@@ -148,7 +150,7 @@ func identical(a, b error) bool {
 // others in the order of its key is one of them, too.
 func (g *group) split(members []*member, ids []int64) (with, without []*member) {
 	for _, m := range members {
-		if slices.Contains(ids, m.task.row.ID) && g.turns.come(m.task, with) {
+		if slices.Contains(ids, m.task.row.ID) && g.order.mayRun(m.task, with) {
 			with = append(with, m)
 		} else {
 			without = append(without, m)
@@ -163,9 +165,9 @@ func answerEach(members []*member, errs []error) {
 	}
 }
 
-// together returns a context that ends with the first of the members' contexts. Its values are the
-// first member's.
-func together(members []*member) (context.Context, func()) {
+// joinContexts returns a context that ends with the first of the members' contexts. Its values are
+// the first member's.
+func joinContexts(members []*member) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(members[0].ctx)
 	stops := make([]func() bool, 0, len(members))
 	for _, m := range members[1:] {
@@ -184,8 +186,8 @@ func together(members []*member) (context.Context, func()) {
 func (g *group) inTime(members []*member) (left []*member) {
 	var poisoned []*task
 	for _, m := range members {
-		err := g.worker.run.tooLate(m.message)
-		if before := g.turns.before(m.task); before != nil && slices.Contains(poisoned, before) {
+		err := g.worker.executor.expired(m.message)
+		if before := g.order.before(m.task); before != nil && slices.Contains(poisoned, before) {
 			err = behind(m.task)
 		}
 		if err == nil {
@@ -206,16 +208,18 @@ func (g *group) call(ctx context.Context, members []*member) []error {
 	for i, m := range members {
 		batch[i] = m.message
 	}
-	r, t := g.worker.run, members[0].task
-	err := r.begin(ctx, t, call{ctx: ctx, consumer: t.consumer, batch: batch, members: members, codec: r.registry.Codec()})
+	t := members[0].task
+	err := g.worker.begin(ctx, t, call{
+		ctx: ctx, consumer: t.consumer, batch: batch, members: members, codec: g.worker.executor.registry.Codec(),
+	})
 	errs, ok := err.(outcomes)
 	if !ok {
 		errs = slices.Repeat([]error{err}, len(members))
 	}
 	for i := range errs { // one member may have cancelled the call
-		errs[i] = withoutChance(ctx, errs[i])
+		errs[i] = releaseCancelled(ctx, errs[i])
 	}
-	return g.turns.answers(members, besideStopped(members, errs))
+	return g.order.releaseBehind(members, besideStopped(members, errs))
 }
 
 // outcomes are the errors of a batch's messages.

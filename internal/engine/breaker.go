@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -12,9 +11,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
-
-// breakerEvery is how often a process compares its circuit breakers with those of the others.
-const breakerEvery = time.Second
 
 // breaker is this process's part of a consumer's circuit breaker. All processes trip and reset its
 // circuit together. It counts the outcomes of runs since the last read.
@@ -46,7 +42,7 @@ func breakerOf(name string, settings bus.ConsumerConfig, circuit *flow.Circuit) 
 // count counts the outcome of a run, unless the circuit breaker has opened since the run began. A
 // successful probe ends the opening.
 func (b *breaker) count(err error, probe bool) {
-	if _, _, closed := b.Tripped(); closed && !probe {
+	if _, _, open := b.Tripped(); open && !probe {
 		return
 	}
 	b.mu.Lock()
@@ -80,15 +76,15 @@ func (b *breaker) keep(over bool) {
 	b.over = b.over || over
 }
 
-// told applies the state of the circuit breaker in the database.
-func (b *breaker) told(row store.Breaker, now time.Time) {
+// apply applies the state of the circuit breaker in the database.
+func (b *breaker) apply(row store.Breaker, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.troubled = row.Troubled()
 	switch {
 	case b.over: // it is about to be closed
 	case !row.Open():
-		if _, _, closed := b.Tripped(); closed {
+		if _, _, open := b.Tripped(); open {
 			b.Reset()
 		}
 	case row.Opened != b.probing:
@@ -111,92 +107,4 @@ func (b *breaker) mayProbe(opened int, now time.Time) {
 	defer b.mu.Unlock()
 	b.probing = opened
 	b.Hold(b.reasonLocked(), now)
-}
-
-// breakers opens and closes circuit breakers together with the other processes, until ctx ends.
-func (r *run) breakers(ctx context.Context) {
-	all := r.dispatcher.breakersOf()
-	if len(all) == 0 {
-		return
-	}
-	ticker := time.NewTicker(breakerEvery)
-	defer ticker.Stop()
-	for {
-		r.compareNotes(ctx, all)
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
-}
-
-func (d *dispatcher) breakersOf() map[string]*breaker {
-	all := make(map[string]*breaker)
-	for _, c := range d.consumers {
-		if c.breaker != nil {
-			all[c.Name()] = c.breaker
-		}
-	}
-	return all
-}
-
-// compareNotes writes this process's counts and applies the shared state of all circuit breakers.
-func (r *run) compareNotes(ctx context.Context, all map[string]*breaker) {
-	names := make([]string, 0, len(all))
-	for name, b := range all {
-		names = append(names, name)
-		done, failed, over := b.take()
-		_, err := ask(ctx, r, "count runs", statementTimeout, func(ctx context.Context) (struct{}, error) {
-			switch {
-			case over:
-				return struct{}{}, r.store.Flow.CloseBreaker(ctx, r.db, name)
-			case done+failed > 0:
-				_, err := r.store.Flow.CountRuns(ctx, r.db, name, b.config, done, failed)
-				return struct{}{}, err
-			}
-			return struct{}{}, nil
-		})
-		if err != nil { // continue with the others
-			b.keep(over)
-		}
-	}
-	rows, err := ask(ctx, r, "look at breakers", statementTimeout, func(ctx context.Context) ([]store.Breaker, error) { return r.store.Flow.Breakers(ctx, r.db, names) })
-	if err != nil {
-		return
-	}
-	for _, row := range rows {
-		r.heed(ctx, all[row.Name], row)
-	}
-}
-
-// heed applies the state of a circuit breaker. It takes the right to probe if there is a message to
-// probe with.
-func (r *run) heed(ctx context.Context, b *breaker, row store.Breaker) {
-	open := func() bool { _, _, closed := b.Tripped(); return closed }
-	before := open()
-	b.told(row, time.Now())
-	switch after := open(); {
-	case after && !before:
-		open := flow.NewOpenBreaker(row)
-		r.config.Logger.Warn("circuit breaker opened: messages wait, and one at a time is tried", "consumer", row.Name, "failed", open.Failed, "runs", open.Runs, "next_probe_at", open.NextProbeAt)
-	case before && !after:
-		r.config.Logger.Info("circuit breaker closed", "consumer", row.Name)
-	}
-	if !row.Open() || row.OpenUntil.After(row.Now.Time) || !r.dispatcher.couldProbe(row.Name) {
-		return
-	}
-	won, err := ask(ctx, r, "take a probe", statementTimeout, func(ctx context.Context) (bool, error) { return r.store.Flow.TakeProbe(ctx, r.db, row, b.config) })
-	if err == nil && won {
-		b.mayProbe(row.Opened+1, time.Now())
-		r.dispatcher.wake()
-	}
-}
-
-// wake wakes the goroutines that wait for a circuit.
-func (d *dispatcher) wake() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.room.Broadcast()
-	d.work.Broadcast()
 }

@@ -140,5 +140,6 @@ func (c ProcessorConfig) connections(s *store.Store, transactional bool) (need i
 	if !s.RowLocks() { // claims and settles wait for each other anyway
 		return transactions + 1, fmt.Sprintf("%d transactional consumers, and 1 for all else): raise SetMaxOpenConns", transactions)
 	}
-	return c.Fetchers + transactions + 1, fmt.Sprintf("%d claim loops, %d transactional consumers, and 1 that renews leases): raise SetMaxOpenConns, or lower Fetchers or TxConcurrency", c.Fetchers, transactions)
+	return c.Fetchers + transactions + 1, fmt.Sprintf("%d claim loops, %d transactional consumers, and 1 that renews leases): "+
+		"raise SetMaxOpenConns, or lower Fetchers or TxConcurrency", c.Fetchers, transactions)
 }

@@ -17,7 +17,9 @@ import (
 )
 
 // ConsumeTx makes a transactional consumer: see outbox.ConsumeTx.
-func ConsumeTx[T bus.Payload](name string, fn func(ctx context.Context, tx bun.Tx, payload T) error, options ...bus.ConsumerOption) bus.Consumer {
+func ConsumeTx[T bus.Payload](
+	name string, fn func(ctx context.Context, tx bun.Tx, payload T) error, options ...bus.ConsumerOption,
+) bus.Consumer {
 	if fn == nil {
 		return bus.Consume[T](name, nil, options...)
 	}
@@ -54,21 +56,34 @@ func isTransactional(c bus.ConsumerConfig) bool { return c.Value(transactionalKe
 var errFenced error = &bus.OutcomeError{Outcome: bus.Released, Err: bus.ErrLeaseLost}
 
 // errHidden counts as an attempt: the transaction holds the row lock, so no other one removed it.
-var errHidden = errors.New("the message is not to be found any more, be it that the consumer has removed it, has changed to another database, or that row-level security hides it")
+var errHidden = errors.New("the message is not to be found any more, be it that the consumer has removed it, " +
+	"has changed to another database, or that row-level security hides it")
 
 const statementTimeout = 5 * time.Second
 
+// transactor runs transactional consumers.
+type transactor struct {
+	store     *store.Store
+	db        *bun.DB
+	owner     string
+	config    *ProcessorConfig
+	registry  *bus.Registry
+	ctx       context.Context // of statements that must outlive a stop
+	outage    *outage.Outage
+	uncounted *uncountedRuns
+}
+
 // runInTx is the innermost layer for transactional consumers. A run that loses a conflict is tried
 // again at once, in a new transaction under the same timeout.
-func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
+func (tr *transactor) runInTx(ctx context.Context, t *task, payload []byte) error {
 	for try := 1; ; try++ {
-		err := r.tryInTx(ctx, t, payload)
+		err := tr.tryInTx(ctx, t, payload)
 		f, ok := err.(*fault)
 		switch {
 		case !ok:
 			return err
 		case f.of != conflict, try == conflictTries, ctx.Err() != nil:
-			return r.blamed(t, f)
+			return tr.uncounted.outcome(t, f)
 		}
 		ctx = txn.WithRepeat(ctx)
 	}
@@ -76,8 +91,8 @@ func (r *run) runInTx(ctx context.Context, t *task, payload []byte) error {
 
 // tryInTx runs one transaction: begin, fence, decode and consume, remove, commit. A failed commit
 // is an error of the handler, a *fault is not.
-func (r *run) tryInTx(ctx context.Context, t *task, payload []byte) error {
-	own := r.newConsumerTx(ctx)
+func (tr *transactor) tryInTx(ctx context.Context, t *task, payload []byte) error {
+	own := tr.newConsumerTx(ctx)
 	defer own.end() // also when a query hook of the application panics
 	held, err := own.begin([]*task{t})
 	if err != nil {
@@ -88,7 +103,7 @@ func (r *run) tryInTx(ctx context.Context, t *task, payload []byte) error {
 		return errFenced
 	}
 	handlerCtx, wakeups := txn.WithWakeups(context.WithValue(ctx, txKey{}, own.tx))
-	if err := r.invoke(handlerCtx, t, payload); err != nil {
+	if err := t.worker.invoke(handlerCtx, t, payload); err != nil {
 		if errors.Is(err, bus.ErrAbandoned) {
 			own.interrupt()
 			return err
@@ -101,15 +116,15 @@ func (r *run) tryInTx(ctx context.Context, t *task, payload []byte) error {
 		return err
 	}
 	t.committed = true
-	wakeups.Send(r.registry)
+	wakeups.Send(tr.registry)
 	return nil
 }
 
 // consumerTx is a transaction in which consumers run.
 type consumerTx struct {
-	*run
-	tx      bun.Tx
-	session store.Session
+	transactor *transactor
+	tx         bun.Tx
+	session    store.Session
 	// The handler's timeout is not the transaction's: when a transaction's context ends,
 	// database/sql rolls back asynchronously and hides the result. This context is ended only for a
 	// transaction that nothing else can end.
@@ -117,8 +132,8 @@ type consumerTx struct {
 	end context.CancelFunc
 }
 
-func (r *run) newConsumerTx(ctx context.Context) *consumerTx {
-	t := &consumerTx{run: r}
+func (tr *transactor) newConsumerTx(ctx context.Context) *consumerTx {
+	t := &consumerTx{transactor: tr}
 	t.ctx, t.end = context.WithCancel(context.WithoutCancel(ctx))
 	return t
 }
@@ -127,7 +142,7 @@ func (r *run) newConsumerTx(ctx context.Context) *consumerTx {
 // waits for a connection no longer than for a statement.
 func (t *consumerTx) begin(tasks []*task) (held []int64, err error) {
 	late := time.AfterFunc(statementTimeout, t.end)
-	t.tx, err = t.db.BeginTx(t.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	t.tx, err = t.transactor.db.BeginTx(t.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	late.Stop()
 	if err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
@@ -142,11 +157,15 @@ func (t *consumerTx) begin(tasks []*task) (held []int64, err error) {
 func (t *consumerTx) fence(tasks []*task) (held []int64, err error) {
 	ctx, cancel := context.WithTimeout(t.ctx, statementTimeout)
 	defer cancel()
-	f := store.Fence{Owner: t.owner, Session: &t.session, Idle: tasks[0].consumer.settings.Timeout + abandonGrace + statementTimeout}
+	idle := tasks[0].consumer.settings.Timeout + abandonGrace + statementTimeout
+	f := store.Fence{Owner: t.transactor.owner, Session: &t.session, Idle: idle}
 	for _, task := range tasks {
-		f.Messages = append(f.Messages, store.Fenced{Claim: task.lease.id, ID: task.row.ID, Attempts: task.row.Attempts, Crashes: task.row.Crashes, Lane: task.row.Lane})
+		row := &task.row
+		f.Messages = append(f.Messages, store.Fenced{
+			Claim: task.lease.id, ID: row.ID, Attempts: row.Attempts, Crashes: row.Crashes, Lane: row.Lane,
+		})
 	}
-	return t.store.Claims.Fence(ctx, t.tx, f)
+	return t.transactor.store.Claims.Fence(ctx, t.tx, f)
 }
 
 // interrupt ends the transaction of an abandoned handler. A rollback has to wait for the handler's
@@ -154,10 +173,10 @@ func (t *consumerTx) fence(tasks []*task) (held []int64, err error) {
 func (t *consumerTx) interrupt() {
 	ended := time.Now()
 	t.end() // no further statement begins
-	ctx, cancel := context.WithTimeout(t.run.ctx, statementTimeout)
+	ctx, cancel := context.WithTimeout(t.transactor.ctx, statementTimeout)
 	defer cancel()
-	if err := t.store.Claims.Interrupt(ctx, t.db, t.session, ended); err != nil {
-		t.outage.Failed("interrupt", err)
+	if err := t.transactor.store.Claims.Interrupt(ctx, t.transactor.db, t.session, ended); err != nil {
+		t.transactor.outage.Failed("interrupt", err)
 	}
 }
 
@@ -167,14 +186,14 @@ func (t *consumerTx) commit(tasks []*task) error {
 	statement, cancel := context.WithTimeout(t.ctx, statementTimeout)
 	defer cancel()
 	ids := store.Each(tasks, func(t *task) int64 { return t.row.ID })
-	if err := t.store.Intact(statement, t.tx); err != nil {
+	if err := t.transactor.store.Intact(statement, t.tx); err != nil {
 		t.rollback()
 		return ofTransaction("before the commit", err)
 	}
-	n, err := t.store.Claims.Remove(statement, t.tx, t.session, ids...)
+	n, err := t.transactor.store.Claims.Remove(statement, t.tx, t.session, ids...)
 	if err == nil && n < len(ids) {
 		var replaced int // by the consumer, in this transaction
-		replaced, err = t.store.Claims.Replaced(statement, t.tx, store.Each(tasks, func(t *task) store.Message { return t.row }))
+		replaced, err = t.transactor.store.Claims.Replaced(statement, t.tx, store.Each(tasks, func(t *task) store.Message { return t.row }))
 		if err == nil && n+replaced < len(ids) {
 			err = errHidden
 		}
@@ -195,7 +214,7 @@ func (t *consumerTx) commit(tasks []*task) error {
 		return nil
 	}
 	if class := dberr.ClassOf(err); class != dberr.Conflict && (t.ctx.Err() != nil || class.Outage() || class == dberr.Timeout) {
-		return t.afterLostCommit(context.WithoutCancel(t.ctx), tasks[0], err)
+		return t.transactor.afterLostCommit(context.WithoutCancel(t.ctx), tasks[0], err)
 	}
 	return ofTransaction("commit", err)
 }
@@ -211,15 +230,15 @@ func (t *consumerTx) remember(ctx context.Context, tasks []*task) error {
 	if len(all) == 0 {
 		return nil
 	}
-	return t.store.Outbox.Remember(ctx, t.tx, all)
+	return t.transactor.store.Outbox.Remember(ctx, t.tx, all)
 }
 
 // afterLostCommit finds out whether a commit with a lost answer succeeded.
-func (r *run) afterLostCommit(ctx context.Context, t *task, lost error) error {
+func (tr *transactor) afterLostCommit(ctx context.Context, t *task, lost error) error {
 	retry := outage.NewRetry()
 	for {
 		look, cancel := context.WithTimeout(ctx, statementTimeout)
-		exists, err := r.store.Claims.Exists(look, r.db, t.row.ID)
+		exists, err := tr.store.Claims.Exists(look, tr.db, t.row.ID)
 		cancel()
 		switch {
 		case err == nil && exists:
@@ -241,8 +260,8 @@ func (r *run) afterLostCommit(ctx context.Context, t *task, lost error) error {
 // gets no notice, and pgx's cancel request may not pass a pooler.
 func (t *consumerTx) rollback() {
 	defer time.AfterFunc(statementTimeout, t.end).Stop()
-	if err := txn.Rollback(t.run.ctx, t.tx); err != nil && !errors.Is(err, sql.ErrTxDone) {
-		t.config.Logger.Debug("rollback", "error", err)
+	if err := txn.Rollback(t.transactor.ctx, t.tx); err != nil && !errors.Is(err, sql.ErrTxDone) {
+		t.transactor.config.Logger.Debug("rollback", "error", err)
 		t.interrupt()
 	}
 }

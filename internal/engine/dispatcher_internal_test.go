@@ -15,7 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-func TestDealIsFairAndComplete(t *testing.T) {
+func TestDistributionIsFairAndComplete(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
@@ -38,10 +38,10 @@ func TestDealIsFairAndComplete(t *testing.T) {
 			for i, room := range test.rooms {
 				parts[i].room = room
 			}
-			deal(parts, test.budget)
+			distribute(parts, test.budget)
 			got := store.Each(parts, func(p part) int { return p.asked })
 			if !slices.Equal(got, test.want) {
-				t.Errorf("deal(%v, %d): got %v, want %v", test.rooms, test.budget, got, test.want)
+				t.Errorf("distribute(%v, %d): got %v, want %v", test.rooms, test.budget, got, test.want)
 			}
 		})
 	}
@@ -49,7 +49,7 @@ func TestDealIsFairAndComplete(t *testing.T) {
 
 func TestRateCountsTheLastSecond(t *testing.T) {
 	t.Parallel()
-	var r rate
+	var r throughput
 	start := time.UnixMilli(1_000_000)
 	for i := range 10 {
 		r.add(start.Add(time.Duration(i)*100*time.Millisecond), 1)
@@ -83,13 +83,13 @@ type testPayload struct{}
 func (testPayload) PayloadType() string { return "test" }
 
 // bring pushes n tasks for the only consumer, as a claim would.
-func (d *dispatcher) bring(o order, n int) []task {
+func (d *dispatcher) bring(plan claimPlan, n int) []task {
 	tasks := make([]task, n)
 	for i := range tasks {
-		tasks[i] = task{consumer: d.consumers[0], queuedAt: time.Now()}
+		tasks[i] = task{consumer: d.catalog.consumers[0], queuedAt: time.Now()}
 	}
-	d.push(tasks)
-	d.claimed(o, store.Claim{Found: []int{n}, Last: make([]store.Position, 1)}, time.Now())
+	d.queue.push(tasks)
+	d.planner.claimed(plan, store.Claim{Found: []int{n}, Last: make([]store.Position, 1)}, time.Now())
 	return tasks
 }
 
@@ -98,23 +98,23 @@ func (d *dispatcher) findDue(want int) {
 	d.look(store.Probe{Due: []int{want}, First: []store.Position{{At: time.Now(), ID: 1}}, Now: time.Now()})
 }
 
-func (d *dispatcher) mustOrder(t *testing.T) order {
+func (d *dispatcher) mustPlan(t *testing.T) claimPlan {
 	t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	o, ok := d.orderLocked(time.Now())
+	plan, ok := d.planner.planLocked(time.Now())
 	if !ok {
-		t.Fatal("no order, want one")
+		t.Fatal("no plan, want one")
 	}
-	return o
+	return plan
 }
 
-func (d *dispatcher) mustNotOrder(t *testing.T, why string) {
+func (d *dispatcher) mustNotPlan(t *testing.T, why string) {
 	t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if o, ok := d.orderLocked(time.Now()); ok {
-		t.Fatalf("%s: got order %+v, want none", why, o)
+	if plan, ok := d.planner.planLocked(time.Now()); ok {
+		t.Fatalf("%s: got plan %+v, want none", why, plan)
 	}
 }
 
@@ -122,25 +122,25 @@ func TestRoomIsFreeWorkersPlusWhatWasFinished(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 4, Fetchers: 1}, "c")
-		d.mustNotOrder(t, "nothing is known to wait")
+		d.mustNotPlan(t, "nothing is known to wait")
 		d.findDue(0)
-		first := d.mustOrder(t)
+		first := d.mustPlan(t)
 		if got := first.parts[0].asked; got != 4 {
 			t.Errorf("first order: got %d, want the 4 free workers", got)
 		}
-		d.mustNotOrder(t, "all room is reserved")
+		d.mustNotPlan(t, "all room is reserved")
 		d.bring(first, 4)
 		var running []*task
 		for range 4 {
-			running = append(running, d.next(nil))
+			running = append(running, d.queue.next(nil))
 		}
-		d.mustNotOrder(t, "all workers are busy and nothing was finished")
+		d.mustNotPlan(t, "all workers are busy and nothing was finished")
 		for _, done := range running {
 			d.mu.Lock()
-			d.finishedLocked(done)
+			d.queue.finishedLocked(done)
 			d.mu.Unlock()
 		}
-		if got := d.mustOrder(t).parts[0].asked; got != 8 {
+		if got := d.mustPlan(t).parts[0].asked; got != 8 {
 			t.Errorf("second order: got %d, want 4 free workers and the 4 finished in the last second", got)
 		}
 	})
@@ -152,8 +152,8 @@ func TestBatchesFollowTheRate(t *testing.T) {
 		for finished, want := range map[int]int{0: 64, 300: 364, 5_000: 500, 32_000: 1_000, 100_000: 2_000} {
 			d := newTestDispatcher(t, ProcessorConfig{}, "c")
 			d.findDue(0)
-			d.consumers[0].finished.add(time.Now(), finished)
-			if got := d.mustOrder(t).parts[0].asked; got != want {
+			d.catalog.consumers[0].finished.add(time.Now(), finished)
+			if got := d.mustPlan(t).parts[0].asked; got != want {
 				t.Errorf("%d finished in the last second: got %d asked for, want %d", finished, got, want)
 			}
 		}
@@ -164,25 +164,25 @@ func TestAConsumerWithEnoughToDoIsNotClaimedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{TxConcurrency: 8, Fetchers: 1}, "c")
-		c := d.consumers[0]
+		c := d.catalog.consumers[0]
 		c.transactional = true
 		d.findDue(0)
 		c.finished.add(time.Now(), 100)
-		d.bring(d.mustOrder(t), 108)
+		d.bring(d.mustPlan(t), 108)
 		var running []*task
 		for range 8 {
-			running = append(running, d.next(nil))
+			running = append(running, d.queue.next(nil))
 		}
 		for i := range 30 { // one is done, and another begins
-			d.mustNotOrder(t, fmt.Sprintf("%d of a hundred are done", i))
+			d.mustNotPlan(t, fmt.Sprintf("%d of a hundred are done", i))
 			d.mu.Lock()
-			d.finishedLocked(running[0])
+			d.queue.finishedLocked(running[0])
 			d.mu.Unlock()
-			running = append(running[1:], d.next(nil))
+			running = append(running[1:], d.queue.next(nil))
 			d.findDue(0)
 		}
 		d.end(running...)
-		if got := d.mustOrder(t).parts[0].asked; got < 50 {
+		if got := d.mustPlan(t).parts[0].asked; got < 50 {
 			t.Errorf("a third of it is done: got %d asked for, want 50 or more", got)
 		}
 	})
@@ -193,15 +193,15 @@ func TestShortClaimRestsTheConsumerUntilItIsWoken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
 		d.activate()
-		o := d.mustOrder(t)
-		d.bring(o, 3)
-		d.mustNotOrder(t, "the claim came back short from the start")
+		plan := d.mustPlan(t)
+		d.bring(plan, 3)
+		d.mustNotPlan(t, "the claim came back short from the start")
 
 		d.activate("test")
-		o = d.mustOrder(t)
+		plan = d.mustPlan(t)
 		d.activate("test") // a wake-up while the claim is under way
-		d.claimed(o, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
-		d.mustOrder(t)
+		d.planner.claimed(plan, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
+		d.mustPlan(t)
 	})
 }
 
@@ -211,25 +211,25 @@ func TestClaimsBeginAtTheirCursor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 2}, "c")
 		d.activate("test")
-		o := d.mustOrder(t)
+		plan := d.mustPlan(t)
 		at := store.Position{At: time.Now(), ID: 7}
-		d.claimed(o, store.Claim{Found: []int{2}, Last: []store.Position{at}}, time.Now())
-		o = d.mustOrder(t)
-		if got := o.request.Wants[0].After; got != at {
+		d.planner.claimed(plan, store.Claim{Found: []int{2}, Last: []store.Position{at}}, time.Now())
+		plan = d.mustPlan(t)
+		if got := plan.request.Wants[0].After; got != at {
 			t.Errorf("after a full claim: got cursor %+v, want %+v", got, at)
 		}
-		d.claimed(o, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
-		o = d.mustOrder(t) // still active: the short claim looked from further on
+		d.planner.claimed(plan, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
+		plan = d.mustPlan(t) // still active: the short claim looked from further on
 		edge := store.Position{At: at.At.Add(-margin)}
-		if got := o.request.Wants[0].After; got != edge {
+		if got := plan.request.Wants[0].After; got != edge {
 			t.Errorf("after a short claim: got cursor %+v, want %+v", got, edge)
 		}
-		d.claimed(o, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
-		d.mustNotOrder(t, "short from the edge")
+		d.planner.claimed(plan, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
+		d.mustNotPlan(t, "short from the edge")
 		d.activate("test")
-		o = d.mustOrder(t)
-		d.claimed(o, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
-		d.mustNotOrder(t, "one claim for a wake-up that brings nothing")
+		plan = d.mustPlan(t)
+		d.planner.claimed(plan, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
+		d.mustNotPlan(t, "one claim for a wake-up that brings nothing")
 	})
 }
 
@@ -247,8 +247,12 @@ func TestLooksMoveCursors(t *testing.T) {
 		want  store.Position
 	}{
 		{"nothing due: all but the margin lies behind", start, func(c *wantCursor) { c.looked(start, start, none, false, now) }, edge},
-		{"something due: it comes next", start, func(c *wantCursor) { c.looked(start, start, place(time.Hour, 7), true, now) }, place(time.Hour, 6)},
-		{"a sweep moves back to what it finds", edge, func(c *wantCursor) { c.looked(start, edge, place(time.Hour, 7), true, now) }, place(time.Hour, 6)},
+		{"something due: it comes next", start, func(c *wantCursor) {
+			c.looked(start, start, place(time.Hour, 7), true, now)
+		}, place(time.Hour, 6)},
+		{"a sweep moves back to what it finds", edge, func(c *wantCursor) {
+			c.looked(start, edge, place(time.Hour, 7), true, now)
+		}, place(time.Hour, 6)},
 		{"a sweep does not find what was claimed during it", place(time.Minute, 9), func(c *wantCursor) {
 			c.looked(start, place(time.Hour, 0), place(time.Minute, 3), true, now)
 		}, place(time.Minute, 9)},
@@ -296,16 +300,16 @@ func TestUnstartedMessagesAreTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 1}, "c")
 		d.activate("test")
-		d.bring(d.mustOrder(t), 3)
-		running := d.next(nil)
-		if got := d.stale(time.Now().Add(-time.Second)); len(got) != 0 {
+		d.bring(d.mustPlan(t), 3)
+		running := d.queue.next(nil)
+		if got := d.queue.stale(time.Now().Add(-time.Second)); len(got) != 0 {
 			t.Errorf("at once: got %d taken back, want none", len(got))
 		}
 		<-time.After(2 * time.Second)
-		if got := d.stale(time.Now().Add(-time.Second)); len(got) != 2 || slices.Contains(got, running) {
+		if got := d.queue.stale(time.Now().Add(-time.Second)); len(got) != 2 || slices.Contains(got, running) {
 			t.Errorf("after two seconds: got %d taken back, want the 2 that wait", len(got))
 		}
-		if d.close(); d.next(nil) != nil {
+		if d.close(); d.queue.next(nil) != nil {
 			t.Error("next after close: got a task, want nil")
 		}
 	})
@@ -314,15 +318,15 @@ func TestUnstartedMessagesAreTakenBack(t *testing.T) {
 func TestConsumerConcurrencyHoldsBackOnlyThatConsumer(t *testing.T) {
 	t.Parallel()
 	d := newTestDispatcher(t, ProcessorConfig{}, "limited", "free")
-	d.consumers[0].settings.Concurrency = 1
+	d.catalog.consumers[0].settings.Concurrency = 1
 	var tasks []task
 	for i := range 4 {
-		tasks = append(tasks, task{consumer: d.consumers[i%2]})
+		tasks = append(tasks, task{consumer: d.catalog.consumers[i%2]})
 	}
-	d.push(tasks)
+	d.queue.push(tasks)
 	var started []string
 	for range 3 {
-		started = append(started, d.next(nil).consumer.Name())
+		started = append(started, d.queue.next(nil).consumer.Name())
 	}
 	slices.Sort(started)
 	if want := []string{"free", "free", "limited"}; !slices.Equal(started, want) {
@@ -347,18 +351,18 @@ func TestGroupsShareTheQueue(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			d := newTestDispatcher(t, ProcessorConfig{TxConcurrency: 4}, "c")
-			d.consumers[0].transactional, d.consumers[0].group = true, 5
+			d.catalog.consumers[0].transactional, d.catalog.consumers[0].group = true, 5
 			tasks := make([]task, test.queue)
 			for i := range tasks {
-				tasks[i] = task{consumer: d.consumers[0]}
+				tasks[i] = task{consumer: d.catalog.consumers[0]}
 			}
 			if test.failed >= 0 {
 				tasks[test.failed].row.Attempts = 1
 			}
-			d.push(tasks)
+			d.queue.push(tasks)
 			var got []int
-			for d.queued > 0 && d.runTx < 4 {
-				got = append(got, 1+len(d.next(nil).others))
+			for d.capacity.queued > 0 && d.capacity.runningTx < 4 {
+				got = append(got, 1+len(d.queue.next(nil).others))
 			}
 			if !slices.Equal(got, test.want) {
 				t.Errorf("groups of %d: got %v, want %v", test.queue, got, test.want)
@@ -372,15 +376,15 @@ func TestLargeMessagesThatRunKeepNoOtherConsumerWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 4}, "large", "small")
-		d.push([]task{{consumer: d.consumers[0], row: store.Message{Payload: make([]byte, maxHeldBytes)}}})
-		d.next(nil)
+		d.queue.push([]task{{consumer: d.catalog.consumers[0], row: store.Message{Payload: make([]byte, maxHeldBytes)}}})
+		d.queue.next(nil)
 		d.findDue(0)
-		d.mustNotOrder(t, "what runs of the consumer fills the memory")
+		d.mustNotPlan(t, "what runs of the consumer fills the memory")
 		d.findDue(1)
-		o := d.mustOrder(t)
-		if len(o.parts) != 1 || o.parts[0].consumer != d.consumers[1] || o.request.Limit != 1 {
-			t.Errorf("got %d messages of %q, want one of the consumer that holds none", o.request.Limit, o.parts[0].Name())
+		plan := d.mustPlan(t)
+		if len(plan.parts) != 1 || plan.parts[0].consumer != d.catalog.consumers[1] || plan.request.Limit != 1 {
+			t.Errorf("got %d messages of %q, want one of the consumer that holds none", plan.request.Limit, plan.parts[0].Name())
 		}
-		d.mustNotOrder(t, "that is under way")
+		d.mustNotPlan(t, "that is under way")
 	})
 }

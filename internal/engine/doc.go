@@ -1,4 +1,12 @@
-// Package engine runs consumers for outbox.Processor. A run has a poller that looks for work, claim
-// loops that lease messages in batches, a dispatcher that hands them out, workers that call the
-// consumers, a keeper that renews leases, and a settler that writes outcomes.
+// Package engine runs consumers for outbox.Processor.
+//
+// A run starts and stops loops: the poller looks for messages that are due, the listener reacts to
+// wake-ups, claimers lease messages in batches and enqueue them, workers run them through the
+// executor, the settler writes the outcomes that the recorder has entered in the ledger, the lease
+// keeper renews leases, and the slot keeper leases the slots of limits. The recoverer ends the
+// claims of lost processes.
+//
+// They meet in the dispatcher. Its queue holds claimed messages, its planner decides what to claim
+// next, its probes know where looks for messages begin, and its limiters count slots. The
+// quarantine keeps messages apart that have run in lost processes.
 package engine

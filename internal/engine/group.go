@@ -20,9 +20,9 @@ const (
 	groupPatience = 250 * time.Millisecond
 	// gatherPatience is how long members at the innermost layer wait for the next of their group.
 	gatherPatience = 10 * time.Millisecond
-	// stepPatience is gatherPatience for [Processor.ProcessNext], where nothing else waits: tests
+	// nextPatience is gatherPatience for [Processor.ProcessNext], where nothing else waits: tests
 	// expect whole batches on a busy machine, too.
-	stepPatience = 100 * time.Millisecond
+	nextPatience = 100 * time.Millisecond
 )
 
 type groupKey struct{}
@@ -57,7 +57,7 @@ type group struct {
 	left   chan *task    // returned from the chain
 	over   chan struct{} // closed when the group waits for no more messages
 	err    error         // for members that still wait then
-	turns  turns         // of messages with keys
+	order  keyOrder      // of messages with keys
 	inside int           // chains that have not returned or not begun
 	chains sync.WaitGroup
 }
@@ -97,11 +97,15 @@ func (g *group) join(ctx context.Context, t *task, message *bus.Message) error {
 func (w *worker) runGroup(tasks []*task) {
 	w.current.Store(tasks[0])
 	defer w.current.Store(nil)
-	g := &group{worker: w, joined: make(chan *member, len(tasks)), left: make(chan *task, len(tasks)), over: make(chan struct{}), turns: newTurns(tasks)}
+	g := &group{
+		worker: w, joined: make(chan *member, len(tasks)), left: make(chan *task, len(tasks)), over: make(chan struct{}),
+		order: newKeyOrder(tasks),
+	}
 	defer g.chains.Wait()
 	for _, t := range tasks {
 		t.worker, t.group = w, g
-		if g.inside++; g.turns.before(t) == nil {
+		g.inside++
+		if g.order.before(t) == nil {
 			g.start(t)
 		}
 	}
@@ -110,18 +114,18 @@ func (w *worker) runGroup(tasks []*task) {
 
 // start starts the chain of a message.
 func (g *group) start(t *task) {
-	g.turns.start(t)
+	g.order.start(t)
 	g.chains.Add(1)
-	g.worker.run.hands.do(func() {
+	g.worker.executor.pool.do(func() {
 		defer g.chains.Done()
 		defer func() { g.left <- t }()
-		g.worker.run.runChain(t)
+		g.worker.executor.runChain(t)
 	})
 }
 
 // startNext starts the chain of the message behind one that has arrived or is done.
 func (g *group) startNext(t *task) {
-	if next := g.turns.next(t); next != nil {
+	if next := g.order.next(t); next != nil {
 		g.start(next)
 	}
 }
@@ -129,21 +133,21 @@ func (g *group) startNext(t *task) {
 // leave notes that the chain of a message has returned. The next one of its key begins, or all
 // behind it are released.
 func (g *group) leave(t *task) {
-	g.turns.leave(t)
+	g.order.leave(t)
 	g.inside--
 	if t.passed {
 		g.startNext(t)
 		return
 	}
-	g.giveBack(t)
+	g.releaseBehind(t)
 }
 
-// giveBack releases the messages behind t that have not begun.
-func (g *group) giveBack(t *task) {
-	for next := g.turns.next(t); next != nil; next = g.turns.next(next) {
-		g.turns.start(next)
+// releaseBehind releases the messages behind t that have not begun.
+func (g *group) releaseBehind(t *task) {
+	for next := g.order.next(t); next != nil; next = g.order.next(next) {
+		g.order.start(next)
 		g.inside--
-		g.worker.run.notStarted(next)
+		g.worker.executor.recorder.notStarted(next)
 	}
 }
 
@@ -158,14 +162,14 @@ func (g *group) run() {
 			g.err = &isolate.Panicked{PanicError: isolate.NewPanic(value)}
 		}
 		close(g.over)
-		for t := range g.turns {
-			g.giveBack(t)
+		for t := range g.order {
+			g.releaseBehind(t)
 		}
 	}()
 	var waiting []*member
 	for g.inside > 0 {
 		waiting = g.gather(waiting)
-		ready, later := g.turns.ready(slices.DeleteFunc(waiting, g.tooLate))
+		ready, later := g.order.ready(slices.DeleteFunc(waiting, g.tooLate))
 		if len(ready) > 0 {
 			ready = g.serve(ready)
 		}
@@ -185,7 +189,7 @@ func (g *group) serve(members []*member) (rest []*member) {
 // gather waits until every message inside a chain has arrived. Once some have, it waits for the
 // next no longer than gathers.
 func (g *group) gather(waiting []*member) []*member {
-	timer := time.NewTimer(g.worker.run.gathers)
+	timer := time.NewTimer(g.worker.executor.gathers)
 	defer timer.Stop()
 	for len(waiting) < g.inside {
 		var late <-chan time.Time
@@ -195,7 +199,7 @@ func (g *group) gather(waiting []*member) []*member {
 		select {
 		case m := <-g.joined:
 			waiting = append(waiting, m)
-			timer.Reset(g.worker.run.gathers)
+			timer.Reset(g.worker.executor.gathers)
 			g.startNext(m.task)
 		case t := <-g.left:
 			g.leave(t)

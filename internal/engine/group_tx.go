@@ -18,7 +18,7 @@ func (g *group) transact(waiting []*member) (rest []*member) {
 		g.oneByOne(waiting)
 		return nil
 	}
-	shared := &sharedTx{consumerTx: g.worker.run.newConsumerTx(waiting[0].ctx)}
+	shared := &sharedTx{consumerTx: g.worker.executor.transactor.newConsumerTx(waiting[0].ctx)}
 	defer shared.end()
 	ids, err := shared.begin(tasksOf(waiting))
 	if err != nil {
@@ -28,7 +28,7 @@ func (g *group) transact(waiting []*member) (rest []*member) {
 	held, others := g.split(waiting, ids) // the rows of the others may only be locked
 	rest = shared.consume(g, held)
 	g.settle(shared)
-	g.oneByOne(append(others, shared.beaten...))
+	g.oneByOne(append(others, shared.conflicted...))
 	return rest
 }
 
@@ -46,7 +46,7 @@ func (g *group) settle(s *sharedTx) {
 	case err == nil:
 		for _, m := range s.done {
 			m.task.committed = true
-			m.wakeups.Send(s.registry)
+			m.wakeups.Send(s.transactor.registry)
 			m.outcome <- nil
 		}
 	case s.abandoned:
@@ -65,10 +65,10 @@ func (g *group) oneByOne(members []*member) {
 	for _, m := range members {
 		switch {
 		case g.tooLate(m):
-		case !g.turns.come(m.task, nil):
+		case !g.order.mayRun(m.task, nil):
 			m.outcome <- behind(m.task)
 		default:
-			m.outcome <- g.worker.run.runInTx(m.ctx, m.task, m.message.Payload)
+			m.outcome <- g.worker.executor.transactor.runInTx(m.ctx, m.task, m.message.Payload)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func (g *group) oneByOne(members []*member) {
 // timeout.
 func (g *group) tooLate(m *member) bool {
 	err := context.Cause(m.ctx)
-	if err == nil && !g.worker.run.ledger.live(m.task.lease, time.Now()) {
+	if err == nil && !g.worker.executor.ledger.live(m.task.lease, time.Now()) {
 		err = bus.ErrLeaseLost
 	}
 	if waited := time.Since(m.since); err == nil && waited > m.task.consumer.settings.Timeout/2 {
@@ -99,7 +99,7 @@ func (g *group) tooLate(m *member) bool {
 // unstarted answers members whose handlers have not begun.
 func (g *group) unstarted(members []*member, err error) {
 	for _, m := range members {
-		m.outcome <- g.worker.run.blamed(m.task, &fault{unstarted, err})
+		m.outcome <- g.worker.executor.transactor.uncounted.outcome(m.task, &fault{unstarted, err})
 	}
 }
 
@@ -116,11 +116,11 @@ func tasksOf(members []*member) []*task {
 // sharedTx is one transaction of a group.
 type sharedTx struct {
 	*consumerTx
-	marked bool // the savepoint covers what done has written
-	done   []*member
-	failed []*member
-	beaten []*member // lost a conflict and run again separately
-	err    error     // why it cannot be committed
+	marked     bool // the savepoint covers what done has written
+	done       []*member
+	failed     []*member
+	conflicted []*member // lost a conflict and run again separately
+	err        error     // why it cannot be committed
 
 	abandoned bool // by the worker: a handler may still use it
 }
@@ -140,7 +140,7 @@ func (s *sharedTx) consume(g *group, members []*member) (rest []*member) {
 		if g.tooLate(m) {
 			continue
 		}
-		if !g.turns.come(m.task, s.done) {
+		if !g.order.mayRun(m.task, s.done) {
 			m.outcome <- behind(m.task)
 			continue
 		}
@@ -159,7 +159,7 @@ func (s *sharedTx) consume(g *group, members []*member) (rest []*member) {
 func (s *sharedTx) call(m *member) error {
 	ctx, wakeups := txn.WithWakeups(context.WithValue(m.ctx, txKey{}, s.tx))
 	m.wakeups = wakeups
-	if err := s.invoke(ctx, m.task, m.message.Payload); err != nil {
+	if err := m.task.worker.invoke(ctx, m.task, m.message.Payload); err != nil {
 		return s.blame(m.ctx, err)
 	}
 	return nil
@@ -171,10 +171,10 @@ func (s *sharedTx) sort(m *member) {
 	switch {
 	case ok && f.of == conflict:
 		m.ctx = txn.WithRepeat(m.ctx)
-		s.beaten = append(s.beaten, m)
+		s.conflicted = append(s.conflicted, m)
 		return
 	case ok:
-		m.failure = s.blamed(m.task, f)
+		m.failure = s.transactor.uncounted.outcome(m.task, f)
 	}
 	s.failed = append(s.failed, m)
 }
@@ -188,7 +188,7 @@ func (s *sharedTx) mark() bool {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, statementTimeout)
 	defer cancel()
-	if err := s.store.Claims.Savepoint(ctx, s.tx); err != nil {
+	if err := s.transactor.store.Claims.Savepoint(ctx, s.tx); err != nil {
 		s.err = fmt.Errorf("savepoint: %w", err)
 		return false
 	}
@@ -207,7 +207,7 @@ func (s *sharedTx) undo(failure error) bool {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, statementTimeout)
 	defer cancel()
-	if err := s.store.Claims.Undo(ctx, s.tx); err != nil {
+	if err := s.transactor.store.Claims.Undo(ctx, s.tx); err != nil {
 		s.err = fmt.Errorf("undo: %w", err)
 		return false
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -13,10 +12,11 @@ import (
 )
 
 const (
-	// maxRun is how long a run of messages of one key goes on, so that other processes get their
-	// share of a long key. firstRun bounds a run until the duration of a message is known.
-	maxRun   = 250 * time.Millisecond
-	firstRun = 50
+	// maxSequence is how long a sequence of messages of one key goes on, so that other processes
+	// get their share of a long key. firstSequence bounds a sequence until the duration of a
+	// message is known.
+	maxSequence   = 250 * time.Millisecond
+	firstSequence = 50
 	// Looks at everything, and at everything from the very beginning, take at most this share of
 	// the time.
 	scanShare   = 10
@@ -41,19 +41,19 @@ type lanes struct {
 	wakeups   int
 	frees     int // counts settles that have freed lanes
 	notBefore time.Time
-	idle      time.Time // until then nothing is to be found, unless something is new or rests no more
+	idle      time.Time // until then nothing is to be found, unless something is new or a cooldown ends
 	stuck     bool      // some messages have crashed
 	left      bool      // the last claims saw messages and did not take them
 	deep      []int64   // lanes that may have more
-	resting   resting
+	cooldowns cooldowns
 	unused    map[int64]int // by lane: messages that the key rate counted and that did not start
 	cursor    int64
-	barren    bool // the last look found nothing
+	empty     bool // the last look found nothing
 	wide      int  // messages for the next look to cover, since the last did not find enough
 
 	floor, tail int64
 	scanning    bool
-	heeded      int           // the wakeups that looks at the tail have covered
+	covered     int           // the wakeups that looks at the tail have covered
 	hint        int64         // how far the scan has come
 	whole       bool          // it has begun at the floor
 	sweeping    bool          // ... or at the very beginning
@@ -84,7 +84,9 @@ func unsupported(c bus.Consumer, s *store.Store) error {
 func lanesOf(c *consumer) (all []*lanes) {
 	names := c.Names()
 	for _, name := range names {
-		source := store.Source{Name: name, Names: names, Payloads: c.PayloadTypes(), PerKey: c.KeyConcurrency(), KeyRate: flow.KeyRateOf(c.Consumer)}
+		source := store.Source{
+			Name: name, Names: names, Payloads: c.PayloadTypes(), PerKey: c.KeyConcurrency(), KeyRate: flow.KeyRateOf(c.Consumer),
+		}
 		all = append(all, &lanes{of: c, Source: source, unused: make(map[int64]int)})
 	}
 	return all
@@ -99,7 +101,7 @@ func (l *lanes) activate() { l.active, l.wakeups, l.idle = true, l.wakeups+1, ti
 
 // pending reports whether there may be messages to claim now, and if not, when to look again.
 func (l *lanes) pending(now time.Time) (ready bool, until time.Time) {
-	until = later(l.notBefore, l.resting.sooner(l.idle))
+	until = later(l.notBefore, l.cooldowns.sooner(l.idle))
 	return l.active && !now.Before(until), until
 }
 
@@ -109,15 +111,18 @@ func (l *lanes) request(now time.Time, limit int) *store.Lanes {
 		l.begin(now)
 	}
 	hint := l.hint
-	if l.heeded != l.wakeups && l.whole { // new messages do not wait for the end of the scan
+	if l.covered != l.wakeups && l.whole { // new messages do not wait for the end of the scan
 		hint = max(l.newest(), l.hint)
 	}
-	l.heeded = l.wakeups
-	deep := append(l.resting.take(now, limit), l.deep...)
+	l.covered = l.wakeups
+	deep := append(l.cooldowns.take(now, limit), l.deep...)
 	l.deep = nil
 	unused := maps.Clone(l.unused)
 	clear(l.unused)
-	return &store.Lanes{Unused: unused, Source: l.Source, Parks: l.parks(), Run: l.of.runLength(limit), Hint: hint, Cursor: l.cursor, Sticky: deep, Walk: l.barren, Look: l.wide}
+	return &store.Lanes{
+		Unused: unused, Source: l.Source, Parks: l.parks(), Run: l.of.sequenceLength(limit),
+		Hint: hint, Cursor: l.cursor, Sticky: deep, Walk: l.empty, Look: l.wide,
+	}
 }
 
 // begin begins a scan.
@@ -128,7 +133,7 @@ func (l *lanes) begin(now time.Time) {
 		return
 	}
 	if !l.costly { // its first look covers the tail as well
-		l.heeded = l.wakeups
+		l.covered = l.wakeups
 	}
 	l.again, l.left, l.hint = false, false, l.floor
 	if l.sweeping = !now.Before(l.nextSweep); l.sweeping {
@@ -139,64 +144,27 @@ func (l *lanes) begin(now time.Time) {
 // bounded reports whether a key may run only so many messages that others wait for their results.
 func (l *lanes) bounded() bool { return l.PerKey > 0 && l.PerKey < store.Unbounded }
 
-// exhausted reports whether more messages exist, but their keys may run no more at once. A batch
-// would wait for them in vain.
-func (c *consumer) exhausted(now time.Time) bool {
-	return slices.ContainsFunc(c.lanes, func(l *lanes) bool {
-		ready, _ := l.pending(now)
-		return l.bounded() && l.left && !ready
-	})
-}
-
 // parks reports whether a poisoned message blocks its key.
 func (l *lanes) parks() bool { return l.of.settings.Ordered == bus.BlockKey }
 
-// runLength returns how many messages of one key may be claimed together.
-func (c *consumer) runLength(limit int) int {
-	switch {
-	case c.KeyConcurrency() > 0: // they do not depend on each other
-		return min(c.KeyConcurrency(), limit)
-	case c.group > 1: // they share a transaction
-		return min(c.group, limit)
-	case c.pace == 0:
-		return min(firstRun, limit)
-	case c.pace*time.Duration(limit) < maxRun:
-		return limit
-	}
-	return max(int(maxRun/c.pace), 1)
-}
-
-// ran notes the approximate duration of each message of a run.
-func (c *consumer) ran(n int, took time.Duration) {
-	if n == 0 {
-		return
-	}
-	each := max(took/time.Duration(n), 1)
-	if c.pace == 0 {
-		c.pace = each
-	}
-	c.pace = (3*c.pace + each) / 4
-}
-
 // claimed accounts for the result of a claim. A scan goes on while there may be more behind the
 // look and it found less than there is room for.
-func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
-	news, from := c.News, o.request.Lanes.Hint
+func (l *lanes) claimed(plan claimPlan, c store.Claim, now time.Time) {
+	news, from := c.News, plan.request.Lanes.Hint
 	if c.Unasked { // its looks did not happen
-		l.deep, l.heeded = append(o.request.Lanes.Sticky, l.deep...), l.wakeups-1
-		l.notBefore = now.Add(c.Wait)
-		l.of.spent.hold(now, l.notBefore)
+		l.deep, l.covered = append(plan.request.Lanes.Sticky, l.deep...), l.wakeups-1
+		l.waitForRate(now, c.Wait)
 		return
 	}
 	l.last, l.cursor = max(l.last, news.Last), news.Walked
-	if l.left = l.left || news.Left; news.Left && l.frees != o.parts[0].frees { // the rest may be free by now
+	l.left = l.left || news.Left
+	if news.Left && l.frees != plan.parts[0].frees { // the rest may be free by now
 		l.free(nil, 0)
 	}
-	l.resting.add(news.Spent, now)
-	l.barren = len(c.Messages) == 0 && news.Full
+	l.cooldowns.add(news.Spent, now)
+	l.empty = len(c.Messages) == 0 && news.Full
 	if c.Wait > 0 {
-		l.notBefore = now.Add(c.Wait)
-		l.of.spent.hold(now, l.notBefore)
+		l.waitForRate(now, c.Wait)
 	}
 	if from != l.hint || !l.scanning { // a look at new messages, or another claim has gone on
 		if !news.Full && from >= l.newest() {
@@ -208,9 +176,9 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 		l.floor, l.hint = news.First-1, news.First-1 // dead entries before it are walked once
 	}
 	if l.sweeping {
-		l.sweeping, l.nextSweep = false, now.Add(max(laneSweeps*now.Sub(o.began), leastSweep))
+		l.sweeping, l.nextSweep = false, now.Add(max(laneSweeps*now.Sub(plan.began), leastSweep))
 	}
-	enough := len(c.Messages) >= o.request.Limit || c.Cut && len(c.Messages) > 0
+	enough := len(c.Messages) >= plan.request.Limit || c.Cut && len(c.Messages) > 0
 	switch {
 	case enough:
 		l.wide /= 2
@@ -218,7 +186,7 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 		l.scanning = !l.whole || now.Before(later(l.nextWhole, l.nextSweep))
 		return
 	case news.Full:
-		l.spent, l.wide = l.spent+now.Sub(o.began), min(max(2*l.wide, o.request.Limit), widestLook)
+		l.spent, l.wide = l.spent+now.Sub(plan.began), min(max(2*l.wide, plan.request.Limit), widestLook)
 		l.goOn(news.Last)
 		return
 	}
@@ -229,16 +197,22 @@ func (l *lanes) claimed(o order, c store.Claim, now time.Time) {
 		l.nextWhole = now.Add(min(scanShare*l.spent, longestWait))
 	}
 	switch {
-	case l.wakeups != o.parts[0].wakeups:
+	case l.wakeups != plan.parts[0].wakeups:
 	case l.again: // once it may be
 		l.idle = l.nextWhole
 	case news.Wait > 0:
 		l.again, l.idle = true, later(l.nextWhole, now.Add(news.Wait))
-	case len(l.resting) > 0:
-		l.idle = l.resting[len(l.resting)-1].till
+	case len(l.cooldowns) > 0:
+		l.idle = l.cooldowns[len(l.cooldowns)-1].till
 	default:
 		l.active = false
 	}
+}
+
+// waitForRate has no claim begin before the consumer's rate allows more.
+func (l *lanes) waitForRate(now time.Time, wait time.Duration) {
+	l.notBefore = now.Add(wait)
+	l.of.rateWaits.begin(now, l.notBefore)
 }
 
 // goOn continues the scan behind a look. Several messages may be due at one instant. Those of the
@@ -266,43 +240,6 @@ func (l *lanes) failed(now time.Time) {
 	l.nextWhole, l.nextSweep = now.Add(longestWait), now.Add(laneSweeps*longestWait)
 }
 
-// freed lets messages be claimed that waited for the settled ones of their keys, and messages that
-// were given back.
-func (d *dispatcher) freed(claims []*lease, results []store.Result) {
-	if !slices.ContainsFunc(claims, func(l *lease) bool { return l.lanes != nil }) {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	of := make(map[int64]*lanes)
-	for _, claim := range claims {
-		if l := claim.lanes; l != nil {
-			of[claim.id] = l
-			if l.PerKey < store.Unbounded { // else nothing has waited for it
-				l.free(claim.deep, d.config.BatchSize)
-			}
-			for _, other := range l.of.lanes { // its successor may be stored under another name
-				if other != l && l.PerKey == 0 {
-					other.again = true
-					other.activate()
-				}
-			}
-		}
-	}
-	for _, r := range results {
-		if l := of[r.Claim]; l != nil && r.Outcome != store.Done {
-			if r.Outcome == store.Release {
-				l.free([]int64{r.Lane}, d.config.BatchSize)
-			}
-			l.floor, l.again = min(l.floor, r.Rank-1), true
-			if l.whole && l.spent == 0 { // the scan has not left the floor
-				l.hint = min(l.hint, l.floor)
-			}
-		}
-	}
-	d.room.Signal()
-}
-
 // free notes that more lanes may be claimed.
 func (l *lanes) free(deep []int64, most int) {
 	l.frees++
@@ -314,61 +251,4 @@ func (l *lanes) free(deep []int64, most int) {
 	}
 	l.again = l.again || l.left
 	l.activate()
-}
-
-// allLanes returns the lanes of all consumers.
-func (d *dispatcher) allLanes() (all []*lanes) {
-	for _, c := range d.consumers {
-		all = append(all, c.lanes...)
-	}
-	return all
-}
-
-// adopt adds lanes to consumers that are no longer keyed but have keyed messages. It returns the
-// names of consumers that are not registered here.
-func (d *dispatcher) adopt(names []string) (unknown []string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, name := range names {
-		c, ok := d.byName[name]
-		switch {
-		case !ok:
-			unknown = append(unknown, name)
-		case c.lanes == nil:
-			c.lanes = lanesOf(c)
-		}
-	}
-	return unknown
-}
-
-// stuckLocked returns where to look for crashed keyed messages of the consumers that may start one.
-func (d *dispatcher) stuckLocked(may func(*consumer) bool) (stuck []store.Lanes) {
-	for _, l := range d.allLanes() {
-		if l.stuck && may(l.of) {
-			stuck = append(stuck, store.Lanes{Source: l.Source, Parks: l.parks()})
-		}
-	}
-	return stuck
-}
-
-// lanesAmong returns the lanes of wanted consumers.
-func (d *dispatcher) lanesAmong(wants []store.Want) (all []*lanes) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	wanted := d.amongLocked(wants)
-	return slices.DeleteFunc(d.allLanes(), func(l *lanes) bool { return !wanted(l.of) })
-}
-
-// stuckOf is stuckLocked for wanted consumers.
-func (d *dispatcher) stuckOf(wants []store.Want) []store.Lanes {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.stuckLocked(d.amongLocked(wants))
-}
-
-// amongLocked returns a function that reports whether a consumer is wanted.
-func (d *dispatcher) amongLocked(wants []store.Want) func(*consumer) bool {
-	return func(c *consumer) bool {
-		return slices.ContainsFunc(wants, func(w store.Want) bool { return d.byName[w.Consumer] == c })
-	}
 }

@@ -19,14 +19,14 @@ func TestWhatIsFreedDuringAClaimIsAskedForAgain(t *testing.T) {
 		l := lanesOf(&consumer{Consumer: bus.Consume("c", func(context.Context, testPayload) error { return nil }, bus.KeyConcurrency(1))})[0]
 		now := time.Now()
 		l.activate()
-		o := order{parts: []part{l.part()}, began: now, request: store.ClaimRequest{Limit: 10, Lanes: l.request(now, 10)}}
+		plan := claimPlan{parts: []part{l.part()}, began: now, request: store.ClaimRequest{Limit: 10, Lanes: l.request(now, 10)}}
 		l.active = false
 		if freed {
 			l.free(nil, 10)
 		}
 		var c store.Claim
 		c.News.Left = true
-		l.claimed(o, c, now)
+		l.claimed(plan, c, now)
 		if ready, _ := l.pending(now); ready != freed {
 			t.Errorf("%s: got it asked for again: %v, want %v", name, ready, freed)
 		}

@@ -28,6 +28,7 @@ type unreachable struct{}
 func (unreachable) Connect(context.Context) (driver.Conn, error) {
 	return nil, errors.New("unreachable")
 }
+
 func (unreachable) Driver() driver.Driver { return nil }
 
 // TestNoHandlerBeginsAfterItsLease, as it would in a process that stood still for longer: its messages
@@ -58,7 +59,8 @@ func TestNoHandlerBeginsAfterItsLease(t *testing.T) {
 				want, outcome = 0, store.Release
 			}
 			if runs != want || len(results) != 2 || results[0].Outcome != outcome || results[1].Outcome != outcome {
-				t.Errorf("%s, lease over %t: got %d runs and %+v, want %d runs and both messages with outcome %v", name, over, runs, results, want, outcome)
+				t.Errorf("%s, lease over %t: got %d runs and %+v, want %d runs and both messages with outcome %v",
+					name, over, runs, results, want, outcome)
 			}
 			for len(began) > 0 {
 				<-began
@@ -88,19 +90,21 @@ func runLeased(t *testing.T, consumer bus.Consumer, over bool) []store.Result {
 	l := r.ledger.open(r.work, 1, 2, until)
 	tasks := []*task{new(task), new(task)}
 	for i, c := range tasks {
-		row := store.Message{ID: int64(i + 1), MessageID: uuid.Must(uuid.NewV7()), ConsumerType: consumer.Name(), PayloadType: "leased", Payload: []byte("{}")}
-		newTask(c, row, r.dispatcher.consumers[0], l, time.Now())
+		row := store.Message{
+			ID: int64(i + 1), MessageID: uuid.Must(uuid.NewV7()), ConsumerType: consumer.Name(), PayloadType: "leased", Payload: []byte("{}"),
+		}
+		newTask(c, row, r.dispatcher.catalog.consumers[0], l, time.Now())
 	}
-	w := r.newWorker()
-	if r.dispatcher.consumers[0].group > 1 {
+	w := newWorker(&r.executor)
+	if r.dispatcher.catalog.consumers[0].group > 1 {
 		w.runGroup(tasks)
 	} else {
 		w.process(tasks[0])
 		w.process(tasks[1])
 	}
 	w.isolate.Dismiss()
-	r.hands.dismiss()
-	r.workers.Wait()
+	r.executor.pool.close()
+	r.workers.running.Wait()
 	b, _ := r.ledger.collect(time.Now(), true)
 	if len(b.finished) == 1 {
 		return b.whole[0]

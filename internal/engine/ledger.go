@@ -59,7 +59,10 @@ type ledger struct {
 }
 
 func newLedger(batchSize int, fenced *atomic.Int64) *ledger {
-	l := &ledger{leases: make(map[int64]*lease), flush: make(chan struct{}, 1), fenced: fenced, maxUnsent: max(unsentBatch*batchSize, leastUnsent)}
+	l := &ledger{
+		leases: make(map[int64]*lease), flush: make(chan struct{}, 1), fenced: fenced,
+		maxUnsent: max(unsentBatch*batchSize, leastUnsent),
+	}
 	l.drained.L = &l.mu
 	return l
 }
@@ -121,7 +124,10 @@ type batch struct {
 
 // byResult returns the batch with finished claims to be settled by result.
 func (b batch) byResult() batch {
-	return batch{settling: append(b.settling, b.finished...), results: append(b.results, slices.Concat(b.whole...)...), freeOnly: true, resent: b.resent}
+	return batch{
+		settling: append(b.settling, b.finished...), results: append(b.results, slices.Concat(b.whole...)...),
+		freeOnly: true, resent: b.resent,
+	}
 }
 
 func (b batch) empty() bool { return len(b.finished) == 0 && len(b.settling) == 0 }
@@ -151,7 +157,8 @@ func (l *ledger) collect(now time.Time, force bool) (batch, time.Duration) {
 	if !b.empty() {
 		l.drained.Broadcast()
 	}
-	if overdue = max(overdue, 0); wait < 0 || overdue < wait {
+	overdue = max(overdue, 0)
+	if wait < 0 || overdue < wait {
 		wait = overdue
 	}
 	return b, wait
@@ -171,7 +178,7 @@ func (l *ledger) takeLocked(b *batch, entry *lease, all, resend bool) {
 		entry.busy = nil
 	} else if len(entry.busy) > 0 {
 		var behind []store.Result
-		results, behind = inTurn(results, entry.busy)
+		results, behind = splitBehind(results, entry.busy)
 		entry.busy, l.busy = append(entry.busy, behind...), l.busy+len(behind)
 	}
 	if len(results) == 0 {
@@ -228,8 +235,8 @@ func (l *ledger) confirm(b batch, finished []store.Finished, settled store.Settl
 	return lost
 }
 
-// postponeLocked keeps results to be sent again. Those that are neither locked nor taken wait longer
-// each time, since sending them can take a whole statement timeout.
+// postponeLocked keeps results to be sent again. Those that are neither locked nor taken wait
+// longer each time, since sending them can take a whole statement timeout.
 func (l *ledger) postponeLocked(busy []store.Result, b batch) {
 	switch {
 	case b.aside && b.resent:
@@ -345,8 +352,8 @@ func (l *ledger) await() {
 	}
 }
 
-// putAside returns the number of results to be sent again.
-func (l *ledger) putAside() int {
+// unsettled returns the number of results to be sent again.
+func (l *ledger) unsettled() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.busy

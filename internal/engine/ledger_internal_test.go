@@ -189,17 +189,19 @@ func TestResultsOfLockedMessagesAreSentAgain(t *testing.T) {
 func TestNothingBeginsUnderALeaseThatIsOver(t *testing.T) {
 	t.Parallel()
 	d := newTestDispatcher(t, ProcessorConfig{}, "c")
-	r := &run{ledger: newLedger(10, new(atomic.Int64)), dispatcher: d}
-	over := &task{lease: r.ledger.open(t.Context(), 1, 1, time.Now().Add(-time.Second)), consumer: d.consumers[0], worker: &worker{run: r}}
-	live := &task{lease: r.ledger.open(t.Context(), 2, 1, time.Now().Add(time.Hour)), consumer: d.consumers[0], worker: over.worker}
-	if err := r.begin(t.Context(), over, call{}); err != errFenced || over.called {
+	e := &executor{ledger: newLedger(10, new(atomic.Int64)), probes: &d.probes}
+	over := &task{consumer: d.catalog.consumers[0], worker: newWorker(e)}
+	live := &task{consumer: d.catalog.consumers[0], worker: over.worker}
+	over.lease = e.ledger.open(t.Context(), 1, 1, time.Now().Add(-time.Second))
+	live.lease = e.ledger.open(t.Context(), 2, 1, time.Now().Add(time.Hour))
+	if err := over.worker.begin(t.Context(), over, call{}); err != errFenced || over.called {
 		t.Errorf("got %v, called %t, want that the message is given back", err, over.called)
 	}
-	if err := r.begin(t.Context(), live, call{members: []*member{{task: live}, {task: over}}}); err != errFenced || live.called {
+	if err := live.worker.begin(t.Context(), live, call{members: []*member{{task: live}, {task: over}}}); err != errFenced || live.called {
 		t.Errorf("a batch with it: got %v, called %t, want that it is given back", err, live.called)
 	}
 	over.called = true
-	if err := (call{task: over, lease: over.lease, ledger: r.ledger}).Run(); err != errLapsed {
+	if err := (call{task: over, lease: over.lease, ledger: e.ledger}).Run(); err != errLapsed {
 		t.Errorf("a call that has waited for a processor: got %v, want that nothing is called", err)
 	}
 }

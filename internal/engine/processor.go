@@ -5,17 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
-	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/presence"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -30,8 +25,7 @@ type Processor struct {
 	config    ProcessorConfig
 	consumers []consumer // each run works on copies
 	counters  counters
-	streaks   streaks // of uncounted runs
-	unstarted streaks // of runs that never began
+	uncounted uncountedRuns
 
 	mu      sync.Mutex
 	current *run // nil while it does not run
@@ -74,9 +68,12 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 		if breaker != nil {
 			circuit = breaker.Circuit
 		}
-		c := consumer{Consumer: registered, settings: settings, transactional: isTransactional(settings), group: group, circuit: circuit, breaker: breaker, rate: flow.RateOf(registered)}
+		c := consumer{
+			Consumer: registered, settings: settings, transactional: isTransactional(settings), group: group,
+			circuit: circuit, breaker: breaker, rate: flow.RateOf(registered),
+		}
 		if c.rate != nil {
-			c.spent = new(spent)
+			c.rateWaits = new(rateWaits)
 		}
 		transactional = transactional || c.transactional
 		p.consumers = append(p.consumers, c)
@@ -135,7 +132,8 @@ func (p *Processor) check(ctx context.Context) error {
 	errs := []error{err}
 	for _, c := range p.consumers {
 		if wait := settings.LockWait; c.transactional && wait > 0 && c.settings.Timeout >= wait {
-			errs = append(errs, fmt.Errorf("transactional consumer %q: Timeout %s: it holds the database's only write lock, so less than busy_timeout, %s, is allowed: set bus.Timeout or raise busy_timeout",
+			errs = append(errs, fmt.Errorf("transactional consumer %q: Timeout %s: it holds the database's only write lock, "+
+				"so less than busy_timeout, %s, is allowed: set bus.Timeout or raise busy_timeout",
 				c.Name(), c.settings.Timeout, wait))
 		}
 	}
@@ -150,55 +148,4 @@ func (p *Processor) Health() bus.Health {
 		return bus.Health{Err: p.lastErr}
 	}
 	return p.current.health()
-}
-
-// run is one Run of a processor.
-type run struct {
-	*Processor
-	ctx           context.Context // of the statements that must outlive a stop
-	claiming      context.Context // of claims, which a stop does not end at once
-	owner         string
-	started       time.Time
-	chain         bus.Handler
-	dispatcher    *dispatcher
-	ledger        *ledger
-	outage        *outage.Outage
-	unrenewed     notice
-	takenAway     notice
-	recovered     notice
-	alarm         *alarm.Alarm // of the poller
-	soon          *alarm.Alarm // of looks for expected messages
-	sweeper       sweeper
-	underway      underway
-	stops         stops
-	gathers       time.Duration      // see gatherPatience
-	reports       *presence.Reporter // nil while nothing is reported
-	slots         []*worker
-	workers       sync.WaitGroup // and hands
-	hands         *hands
-	work          context.Context // the root of all handlers' contexts
-	cancelWork    context.CancelCauseFunc
-	lastClaim     atomic.Int64
-	wakePacer     wakePacer
-	unknownClaims atomic.Bool // the database may hold claims for us that we do not know of
-	serving       atomic.Bool // false before the start and once it stops
-	stopping      atomic.Bool
-	stopNow       chan struct{}
-	stopNowOnce   sync.Once
-
-	// Used by the poller only.
-	pollRetry      backoff.BackOff
-	toldUnprepared bool
-
-	warned     sync.Map // kinds of messages without a consumer here that were reported
-	undeclared sync.Map // consumers of payload types that were reported
-}
-
-func (r *run) health() bus.Health {
-	h := bus.Health{Err: r.outage.Err(), Abandoned: r.dispatcher.leftBehind(), Unprepared: r.store.Unprepared(), OpenCircuits: r.dispatcher.openCircuits()}
-	if last := r.lastClaim.Load(); last != 0 {
-		h.LastClaim = time.Unix(0, last)
-	}
-	h.Ready = h.Err == nil && r.serving.Load() && len(h.Abandoned) < r.config.Concurrency
-	return h
 }

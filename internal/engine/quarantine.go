@@ -11,12 +11,12 @@ const (
 	// soloPatience is how long a solo run waits for other suspects to end, and how
 	// long they wait for it.
 	soloPatience = 10 * time.Second
-	// A process runs messages solo once it has lived for a lease, or soloCalm if longer, and nine
+	// A process runs messages solo once it has lived for a lease, or soloDelay if longer, and nine
 	// fifths of that have passed since the last renewal of a lost process. It does so in any case
-	// once it has lived for ten leases, or soloAge if shorter. Where many processes are lost, what
-	// they ran shows nothing.
-	soloCalm = 3 * time.Second
-	soloAge  = 30 * time.Second
+	// once it has lived for ten leases, or maxSoloDelay if shorter. Where many processes are lost,
+	// what they ran shows nothing.
+	soloDelay    = 3 * time.Second
+	maxSoloDelay = 30 * time.Second
 )
 
 // quarantine keeps crashed messages apart from each other. Those that crashed once run a few at a
@@ -25,19 +25,19 @@ const (
 // them have survived, the rest run together, where none is convicted. Clean messages go on
 // meanwhile.
 type quarantine struct {
-	lease    time.Duration
-	calm     time.Time // nothing runs solo before a look that began later finds no lost process
-	looked   time.Time // when the last look began
-	mature   time.Time // from then on solo runs are allowed in any case
-	waiting  bool      // there may be messages that crashed once
-	killers  bool      // ... or more often
-	together width     // how many of the former may run at once
-	solo     width     // of the latter
-	inFlight int
-	reserved int
-	running  map[*task]time.Time // crashed once, by start; zero: they have outlasted soloPatience
-	outlasts int                 // how many of running have outlasted it
-	yields   bool                // others have their turn before the next solo run
+	lease       time.Duration
+	soloFrom    time.Time // nothing runs solo before a look that began later finds no lost process
+	looked      time.Time // when the last look began
+	soloAnyway  time.Time // from then on solo runs are allowed in any case
+	waiting     bool      // there may be messages that crashed once
+	killers     bool      // there may be messages that crashed more often
+	together    width     // how many of the former may run at once
+	solo        width     // of the latter
+	inFlight    int
+	reserved    int
+	running     map[*task]time.Time // crashed once, by start; zero: they have outlasted soloPatience
+	longRunning int                 // how many of running have outlasted it
+	othersFirst bool                // others have their turn before the next solo run
 
 	wanted    time.Time // since when a solo run waits for others to end; zero: none waits
 	soloAsked bool      // its claim is under way
@@ -48,7 +48,7 @@ type quarantine struct {
 	// message is about to run.
 	blamed, acquitting bool
 	needsWorker        bool // a worker is kept free for the solo run
-	served             bool // the last order was for crashed messages
+	crashedLast        bool // the last plan was for crashed messages
 	queued             int  // claimed, not started
 }
 
@@ -69,7 +69,7 @@ func (w *width) survive(limit int) {
 
 // begin starts the time without solo runs.
 func (s *quarantine) begin(lease time.Duration, now time.Time) {
-	s.lease, s.calm, s.mature = lease, now.Add(max(lease, soloCalm)), now.Add(min(10*lease, soloAge))
+	s.lease, s.soloFrom, s.soloAnyway = lease, now.Add(max(lease, soloDelay)), now.Add(min(10*lease, maxSoloDelay))
 }
 
 // found notes lost processes and crashed messages. A live process renews a lease after a quarter of
@@ -84,7 +84,7 @@ func (s *quarantine) found(p store.Probe, began, now time.Time) {
 	case !s.looked.IsZero() && began.Sub(s.looked) > s.lease/2: // a lost process may have been missed
 		renewed = now.Add(-s.lease)
 	}
-	s.calm, s.looked = later(s.calm, renewed.Add(max(s.lease, soloCalm)*9/5)), later(s.looked, began)
+	s.soloFrom, s.looked = later(s.soloFrom, renewed.Add(max(s.lease, soloDelay)*9/5)), later(s.looked, began)
 	s.waiting, s.killers = len(p.Suspects) > 0, len(p.Killers) > 0
 	if !s.waiting && s.inFlight+s.reserved == 0 {
 		s.together = width{}
@@ -92,12 +92,12 @@ func (s *quarantine) found(p store.Probe, began, now time.Time) {
 	if !s.killers && s.soloRuns == 0 {
 		s.solo = width{}
 	}
-	s.want(now)
+	s.requestSolo(now)
 }
 
-func (s *quarantine) want(now time.Time) {
+func (s *quarantine) requestSolo(now time.Time) {
 	switch {
-	case (s.looked.Before(s.calm) || now.Sub(s.looked) > s.lease/2) && now.Before(s.mature):
+	case (s.looked.Before(s.soloFrom) || now.Sub(s.looked) > s.lease/2) && now.Before(s.soloAnyway):
 		s.wanted, s.needsWorker = time.Time{}, false
 	case s.killers && s.wanted.IsZero() && !s.soloAsked && s.soloRuns == 0:
 		s.wanted = now
@@ -116,11 +116,11 @@ func (s *quarantine) next(now time.Time, solo bool) store.Selection {
 	s.together.n, s.solo.n = max(s.together.n, flow.FewSuspects), max(s.solo.n, 1)
 	others, wanted := s.inFlight+s.reserved, solo && !s.wanted.IsZero()
 	room := s.together.n - others
-	yields := s.yields && s.waiting && room > 0
+	othersFirst := s.othersFirst && s.waiting && room > 0
 	switch {
-	case wanted && !yields && (others+s.outlasts == 0 || now.Sub(s.wanted) >= soloPatience):
+	case wanted && !othersFirst && (others+s.longRunning == 0 || now.Sub(s.wanted) >= soloPatience):
 		return store.Killers
-	case !s.waiting, wanted && !yields, s.soloRuns > 0 && now.Sub(s.soloSince) < soloPatience:
+	case !s.waiting, wanted && !othersFirst, s.soloRuns > 0 && now.Sub(s.soloSince) < soloPatience:
 		return store.Clean
 	case room <= 0, others > 0 && room < s.together.n/4: // not worth a claim
 		return store.Clean
@@ -128,28 +128,28 @@ func (s *quarantine) next(now time.Time, solo bool) store.Selection {
 	return store.Suspects
 }
 
-// order returns a claim for crashed messages of a kind. A solo run is claimed only if it can begin
+// plan returns a claim for crashed messages of a kind. A solo run is claimed only if it can begin
 // at once: otherwise it would be blamed for what others do while it waits.
-func (s *quarantine) order(kind store.Selection, wants []store.Want, free int) (order, bool) {
-	o := order{request: store.ClaimRequest{Wants: wants, MaxBytes: maxClaimBytes, Select: kind}}
+func (s *quarantine) plan(kind store.Selection, wants []store.Want, free int) (claimPlan, bool) {
+	plan := claimPlan{request: store.ClaimRequest{Wants: wants, MaxBytes: maxClaimBytes, Select: kind}}
 	s.needsWorker = kind == store.Killers && len(wants) > 0
 	switch {
 	case len(wants) == 0, s.needsWorker && free <= 0:
-		return order{}, false
+		return claimPlan{}, false
 	case s.needsWorker:
 		s.wanted, s.soloAsked = time.Time{}, true
-		o.request.Limit = min(s.solo.n, free)
+		plan.request.Limit = min(s.solo.n, free)
 		// A message that does not run alone is not blamed alone.
-		o.request.Solo = s.inFlight+s.reserved+s.outlasts == 0 && s.solo.n == 1
-		o.acquits = s.blamed // the run before may be over, but its outcome not written
-		return o, true
+		plan.request.Solo = s.inFlight+s.reserved+s.longRunning == 0 && s.solo.n == 1
+		plan.acquits = s.blamed // the run before may be over, but its outcome not written
+		return plan, true
 	}
-	o.acquits = s.blamed
-	s.acquitting = o.acquits
-	s.waiting, s.yields = false, false
-	o.request.Limit = min(s.together.n-s.inFlight-s.reserved, max(free, flow.FewSuspects))
-	s.reserved += o.request.Limit
-	return o, true
+	plan.acquits = s.blamed
+	s.acquitting = plan.acquits
+	s.waiting, s.othersFirst = false, false
+	plan.request.Limit = min(s.together.n-s.inFlight-s.reserved, max(free, flow.FewSuspects))
+	s.reserved += plan.request.Limit
+	return plan, true
 }
 
 // remain notes that consumers left out of a claim may have more messages of a kind.
@@ -159,7 +159,7 @@ func (s *quarantine) remain(kind store.Selection, now time.Time) {
 		return
 	}
 	s.killers = true
-	s.want(now)
+	s.requestSolo(now)
 }
 
 func (s *quarantine) claimed(r store.ClaimRequest, n int, now time.Time) {
@@ -169,7 +169,7 @@ func (s *quarantine) claimed(r store.ClaimRequest, n int, now time.Time) {
 		s.soloRuns += n
 		s.soloSince, s.blamed = now, r.Solo && n > 0
 		s.killers = s.killers && n > 0
-		s.again(now)
+		s.requestNextSolo(now)
 		return
 	}
 	if s.acquitting {
@@ -180,11 +180,11 @@ func (s *quarantine) claimed(r store.ClaimRequest, n int, now time.Time) {
 	s.waiting = s.waiting || n == r.Limit // a full claim: there may be more
 }
 
-// again asks for the next solo run when one is over, after a turn of the others.
-func (s *quarantine) again(now time.Time) {
+// requestNextSolo asks for the next solo run when one is over, after a turn of the others.
+func (s *quarantine) requestNextSolo(now time.Time) {
 	if s.soloRuns == 0 {
-		s.yields = true
-		s.want(now)
+		s.othersFirst = true
+		s.requestSolo(now)
 	}
 }
 
@@ -197,14 +197,15 @@ func (s *quarantine) givenBack(crashes int) {
 		s.inFlight--
 	default:
 		s.soloRuns--
-		s.again(time.Now())
+		s.requestNextSolo(time.Now())
 	}
 	s.queued--
 }
 
 // started accounts for a crashed message that begins to run.
 func (s *quarantine) started(t *task, now time.Time) {
-	if s.queued--; t.row.Crashes > 1 {
+	s.queued--
+	if t.row.Crashes > 1 {
 		return
 	}
 	if s.running == nil {
@@ -218,7 +219,7 @@ func (s *quarantine) finished(t *task, workers int) {
 	if t.row.Crashes > 1 {
 		s.soloRuns--
 		s.solo.survive(workers / 2)
-		s.again(time.Now())
+		s.requestNextSolo(time.Now())
 		return
 	}
 	since, ok := s.running[t]
@@ -226,20 +227,20 @@ func (s *quarantine) finished(t *task, workers int) {
 	switch {
 	case !ok:
 	case since.IsZero():
-		s.outlasts--
+		s.longRunning--
 	default:
 		s.inFlight--
 		s.together.survive(workers / 2)
 	}
 }
 
-// outlast counts messages that crashed once and have run for a while as survived: they may go on
-// for hours while others wait for them.
-func (s *quarantine) outlast(now time.Time, workers int) {
+// countLongRunning counts messages that crashed once and have run for a while as survived: they may
+// go on for hours while others wait for them.
+func (s *quarantine) countLongRunning(now time.Time, workers int) {
 	for t, since := range s.running {
 		if !since.IsZero() && now.Sub(since) >= soloPatience {
 			s.finished(t, workers)
-			s.running[t], s.outlasts = time.Time{}, s.outlasts+1
+			s.running[t], s.longRunning = time.Time{}, s.longRunning+1
 		}
 	}
 }

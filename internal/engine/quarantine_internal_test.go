@@ -11,18 +11,18 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// suspects brings what an order asks for, n messages that crashed so often, and
+// suspects brings what a plan asks for, n messages that crashed so often, and
 // returns them as they run.
-func (d *dispatcher) suspect(t *testing.T, o order, n, crashes int) (running []*task) {
+func (d *dispatcher) suspect(t *testing.T, plan claimPlan, n, crashes int) (running []*task) {
 	t.Helper()
 	tasks := make([]task, n)
 	for i := range tasks {
-		tasks[i] = task{consumer: d.consumers[0], row: store.Message{Crashes: crashes}, queuedAt: time.Now()}
+		tasks[i] = task{consumer: d.catalog.consumers[0], row: store.Message{Crashes: crashes}, queuedAt: time.Now()}
 	}
-	d.push(tasks)
-	d.claimed(o, store.Claim{Messages: make([]store.Message, n)}, time.Now())
+	d.queue.push(tasks)
+	d.planner.claimed(plan, store.Claim{Messages: make([]store.Message, n)}, time.Now())
 	for range n {
-		running = append(running, d.next(nil))
+		running = append(running, d.queue.next(nil))
 	}
 	return running
 }
@@ -31,13 +31,13 @@ func (d *dispatcher) end(tasks ...*task) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, t := range tasks {
-		d.finishedLocked(t)
+		d.queue.finishedLocked(t)
 	}
 }
 
 func (d *dispatcher) look(p store.Probe) {
-	wants, stood := d.looks(nil)
-	d.found(p, wants, stood, time.Now())
+	wants, stood := d.probes.looks(nil)
+	d.probes.found(p, wants, stood, time.Now())
 }
 
 // watch looks now and then for a while, and finds that nobody has vanished.
@@ -48,9 +48,9 @@ func (d *dispatcher) watch(while time.Duration) {
 	}
 }
 
-func (o order) is(t *testing.T, selection store.Selection, limit int, solo bool) {
+func (plan claimPlan) is(t *testing.T, selection store.Selection, limit int, solo bool) {
 	t.Helper()
-	if r := o.request; r.Select != selection || r.Limit != limit || r.Solo != solo {
+	if r := plan.request; r.Select != selection || r.Limit != limit || r.Solo != solo {
 		t.Fatalf("order: got selection %d, limit %d, solo %t, want %d, %d, %t", r.Select, r.Limit, r.Solo, selection, limit, solo)
 	}
 }
@@ -61,15 +61,15 @@ func TestSuspectsComeBackFasterAsTheySurvive(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 40}, "c")
 		d.look(store.Probe{Suspects: []int{0}})
 		for _, want := range []int{8, 16, 20, 20} {
-			o := d.mustOrder(t)
-			o.is(t, store.Suspects, want, false)
-			running := d.suspect(t, o, want, 1)
-			d.mustNotOrder(t, "as many run as may")
+			plan := d.mustPlan(t)
+			plan.is(t, store.Suspects, want, false)
+			running := d.suspect(t, plan, want, 1)
+			d.mustNotPlan(t, "as many run as may")
 			d.end(running...)
 		}
 		d.look(store.Probe{})
 		d.look(store.Probe{Suspects: []int{0}})
-		d.mustOrder(t).is(t, store.Suspects, 8, false)
+		d.mustPlan(t).is(t, store.Suspects, 8, false)
 	})
 }
 
@@ -78,25 +78,25 @@ func TestASoloRunHasNoOtherSuspectBesideIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
 		d.look(store.Probe{Suspects: []int{0}})
-		running := d.suspect(t, d.mustOrder(t), 3, 1)
+		running := d.suspect(t, d.mustPlan(t), 3, 1)
 		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
-		d.mustNotOrder(t, "the solo run waits for the suspects in flight, and others for it")
+		d.mustNotPlan(t, "the solo run waits for the suspects in flight, and others for it")
 		d.findDue(0)
-		d.mustOrder(t).is(t, store.Clean, 61, false) // clean ones go on
-		d.consumers[0].active = false
+		d.mustPlan(t).is(t, store.Clean, 61, false) // clean ones go on
+		d.catalog.consumers[0].active = false
 		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
 		d.end(running...)
-		o := d.mustOrder(t)
-		o.is(t, store.Killers, 1, true)
-		solo := d.suspect(t, o, 1, 2)
-		d.mustNotOrder(t, "a suspect runs solo")
+		plan := d.mustPlan(t)
+		plan.is(t, store.Killers, 1, true)
+		solo := d.suspect(t, plan, 1, 2)
+		d.mustNotPlan(t, "a suspect runs solo")
 		<-time.After(soloPatience)
-		o = d.mustOrder(t)
-		o.is(t, store.Suspects, 8, false)
-		if !o.acquits {
+		plan = d.mustPlan(t)
+		plan.is(t, store.Suspects, 8, false)
+		if !plan.acquits {
 			t.Error("suspects beside a solo run: got it still counted as solo, want it acquitted")
 		}
-		d.suspect(t, o, 1, 1)
+		d.suspect(t, plan, 1, 1)
 		d.end(solo...)
 	})
 }
@@ -107,27 +107,27 @@ func TestASoloRunIsNotBlamedForTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
 		d.look(store.Probe{Killers: []int{0}})
-		o := d.mustOrder(t)
-		o.is(t, store.Killers, 1, true)
-		if o.acquits {
+		plan := d.mustPlan(t)
+		plan.is(t, store.Killers, 1, true)
+		if plan.acquits {
 			t.Error("the first: got an acquittal, want none")
 		}
-		d.end(d.suspect(t, o, 1, 2)...)
+		d.end(d.suspect(t, plan, 1, 2)...)
 		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
-		o = d.mustOrder(t)
-		o.is(t, store.Suspects, 8, false)
-		if !o.acquits {
+		plan = d.mustPlan(t)
+		plan.is(t, store.Suspects, 8, false)
+		if !plan.acquits {
 			t.Error("suspects after it: got it still counted as solo, want it acquitted")
 		}
-		d.end(d.suspect(t, o, 1, 1)...)
+		d.end(d.suspect(t, plan, 1, 1)...)
 		d.look(store.Probe{Killers: []int{0}})
 		for i := range 2 {
-			o = d.mustOrder(t)
-			o.is(t, store.Killers, 1, true)
-			if o.acquits != (i > 0) {
-				t.Errorf("solo run %d: got an acquittal %t, want it where one was before", i, o.acquits)
+			plan = d.mustPlan(t)
+			plan.is(t, store.Killers, 1, true)
+			if plan.acquits != (i > 0) {
+				t.Errorf("solo run %d: got an acquittal %t, want it where one was before", i, plan.acquits)
 			}
-			d.end(d.suspect(t, o, 1, 2)...)
+			d.end(d.suspect(t, plan, 1, 2)...)
 			d.look(store.Probe{Killers: []int{0}})
 		}
 	})
@@ -143,26 +143,26 @@ func TestSoloRunsGiveWayOnceTheySurvive(t *testing.T) {
 		for range 2 {
 			for range 20 {
 				d.look(store.Probe{Killers: []int{0}, Lease: lease})
-				o := d.mustOrder(t)
-				o.is(t, store.Killers, 1, true)
-				d.end(d.suspect(t, o, 1, 2)...)
+				plan := d.mustPlan(t)
+				plan.is(t, store.Killers, 1, true)
+				d.end(d.suspect(t, plan, 1, 2)...)
 			}
 			for _, want := range []int{20, 20} {
 				d.look(store.Probe{Killers: []int{0}, Lease: lease})
-				o := d.mustOrder(t)
-				o.is(t, store.Killers, want, false)
-				running := d.suspect(t, o, want, 2)
+				plan := d.mustPlan(t)
+				plan.is(t, store.Killers, want, false)
+				running := d.suspect(t, plan, want, 2)
 				d.look(store.Probe{Killers: []int{0}, Lease: lease})
-				d.mustNotOrder(t, "as many run as may")
+				d.mustNotPlan(t, "as many run as may")
 				d.end(running...)
 			}
 			d.look(store.Probe{Killers: []int{0}, Lease: lease*3/5 - 1}) // somebody has vanished
-			d.mustNotOrder(t, "what killed may be among them")
+			d.mustNotPlan(t, "what killed may be among them")
 			d.watch(2 * lease)
 		}
 		d.look(store.Probe{Lease: lease})
 		d.look(store.Probe{Killers: []int{0}, Lease: lease})
-		d.mustOrder(t).is(t, store.Killers, 1, true) // they are others now
+		d.mustPlan(t).is(t, store.Killers, 1, true) // they are others now
 	})
 }
 
@@ -171,10 +171,10 @@ func TestASoloRunDoesNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
 		d.look(store.Probe{Suspects: []int{0}})
-		d.suspect(t, d.mustOrder(t), 1, 1) // runs for long
+		d.suspect(t, d.mustPlan(t), 1, 1) // runs for long
 		d.look(store.Probe{Killers: []int{0}})
 		<-time.After(soloPatience)
-		d.mustOrder(t).is(t, store.Killers, 1, false) // it is not alone
+		d.mustPlan(t).is(t, store.Killers, 1, false) // it is not alone
 	})
 }
 
@@ -184,12 +184,12 @@ func TestSuspectsAndSoloRunsTakeTurns(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
 		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
 		for range 3 {
-			o := d.mustOrder(t)
-			o.is(t, store.Killers, 1, true)
-			d.end(d.suspect(t, o, 1, 2)...)
-			o = d.mustOrder(t)
-			o.is(t, store.Suspects, 8, false)
-			d.end(d.suspect(t, o, 8, 1)...)
+			plan := d.mustPlan(t)
+			plan.is(t, store.Killers, 1, true)
+			d.end(d.suspect(t, plan, 1, 2)...)
+			plan = d.mustPlan(t)
+			plan.is(t, store.Suspects, 8, false)
+			d.end(d.suspect(t, plan, 8, 1)...)
 			d.quarantine.together, d.quarantine.solo = width{}, width{}
 		}
 	})
@@ -202,22 +202,22 @@ func TestAYoungProcessConvictsNobody(t *testing.T) {
 		const lease = 5 * time.Second
 		d.quarantine.begin(lease, time.Now())
 		d.look(store.Probe{Killers: []int{0}})
-		d.mustNotOrder(t, "the process is young")
+		d.mustNotPlan(t, "the process is young")
 		d.watch(lease)
 		d.look(store.Probe{Killers: []int{0}, Lease: lease / 3})
-		d.mustNotOrder(t, "somebody does not renew")
+		d.mustNotPlan(t, "somebody does not renew")
 		d.watch(lease*9/5 - lease + lease/3 - 1)
 		d.look(store.Probe{Killers: []int{0}, Lease: lease})
-		d.mustNotOrder(t, "it renewed its lease less than nine fifths of one ago")
+		d.mustNotPlan(t, "it renewed its lease less than nine fifths of one ago")
 		<-time.After(1)
 		d.look(store.Probe{Killers: []int{0}, Lease: lease})
-		o := d.mustOrder(t)
-		o.is(t, store.Killers, 1, true)
-		d.end(d.suspect(t, o, 1, 2)...)
+		plan := d.mustPlan(t)
+		plan.is(t, store.Killers, 1, true)
+		d.end(d.suspect(t, plan, 1, 2)...)
 		d.quarantine.wanted = time.Time{}
-		<-time.After(soloAge)
+		<-time.After(maxSoloDelay)
 		d.look(store.Probe{Killers: []int{0}, Expired: true})
-		d.mustOrder(t).is(t, store.Killers, 1, true) // it has lived for long
+		d.mustPlan(t).is(t, store.Killers, 1, true) // it has lived for long
 	})
 }
 
@@ -230,19 +230,19 @@ func TestASoloRunThatIsCalledOffKeepsNoWorker(t *testing.T) {
 		const lease = 4 * time.Second
 		d.quarantine.begin(lease, time.Now())
 		d.watch(lease)
-		d.push([]task{{consumer: d.consumers[0]}, {consumer: d.consumers[0]}})
-		clean := d.next(nil)
+		d.queue.push([]task{{consumer: d.catalog.consumers[0]}, {consumer: d.catalog.consumers[0]}})
+		clean := d.queue.next(nil)
 		d.look(store.Probe{Killers: []int{0}, Lease: lease})
-		d.mustNotOrder(t, "the only worker is busy")
+		d.mustNotPlan(t, "the only worker is busy")
 		d.end(clean)
 		next := make(chan *task, 1)
-		go func() { next <- d.next(nil) }()
+		go func() { next <- d.queue.next(nil) }()
 		synctest.Wait()
 		if len(next) > 0 {
 			t.Error("a clean message: got it run, want the worker kept for the solo run")
 		}
 		d.look(store.Probe{Killers: []int{0}, Lease: lease / 3})
-		d.mustNotOrder(t, "somebody has vanished")
+		d.mustNotPlan(t, "somebody has vanished")
 		synctest.Wait()
 		if len(next) == 0 {
 			t.Error("the next clean message: got it kept from the worker, want it run")
@@ -261,9 +261,9 @@ func TestALateSweepCountsForNothing(t *testing.T) {
 		began := time.Now()
 		d.watch(lease)
 		d.look(store.Probe{Killers: []int{0}, Lease: lease})
-		wants, stood := d.looks(nil)
-		d.found(store.Probe{Killers: []int{0}, Lease: lease}, wants, stood, began)
-		d.mustOrder(t).is(t, store.Killers, 1, true)
+		wants, stood := d.probes.looks(nil)
+		d.probes.found(store.Probe{Killers: []int{0}, Lease: lease}, wants, stood, began)
+		d.mustPlan(t).is(t, store.Killers, 1, true)
 	})
 }
 
@@ -277,17 +277,17 @@ func TestWhoLooksSeldomConvictsNobody(t *testing.T) {
 		d.quarantine.begin(lease, time.Now())
 		d.watch(lease)
 		d.look(store.Probe{Killers: []int{0}, Lease: lease})
-		o := d.mustOrder(t)
-		o.is(t, store.Killers, 1, true)
-		solo := d.suspect(t, o, 1, 2)
+		plan := d.mustPlan(t)
+		plan.is(t, store.Killers, 1, true)
+		solo := d.suspect(t, plan, 1, 2)
 		<-time.After(lease/2 + 1)
 		d.end(solo...)
-		d.mustNotOrder(t, "the last look is too old")
+		d.mustNotPlan(t, "the last look is too old")
 		d.look(store.Probe{Killers: []int{0}, Lease: lease})
-		d.mustNotOrder(t, "there was none for so long")
+		d.mustNotPlan(t, "there was none for so long")
 		d.watch(lease)
 		d.look(store.Probe{Killers: []int{0}, Lease: lease})
-		d.mustOrder(t).is(t, store.Killers, 1, true)
+		d.mustPlan(t).is(t, store.Killers, 1, true)
 	})
 }
 
@@ -295,12 +295,12 @@ func TestSoloMessageThatFinishesBeforeItsClaimIsAccountedFor(t *testing.T) {
 	t.Parallel()
 	d := newTestDispatcher(t, ProcessorConfig{}, "c")
 	d.look(store.Probe{Killers: []int{0}})
-	o := d.mustOrder(t)
-	o.is(t, store.Killers, 1, true)
-	d.push([]task{{consumer: d.consumers[0], row: store.Message{Crashes: 2}}})
-	d.end(d.next(nil))
-	d.claimed(o, store.Claim{Messages: make([]store.Message, 1)}, time.Now())
-	d.mustOrder(t).is(t, store.Killers, 1, true) // the next, which must not wait for ever
+	plan := d.mustPlan(t)
+	plan.is(t, store.Killers, 1, true)
+	d.queue.push([]task{{consumer: d.catalog.consumers[0], row: store.Message{Crashes: 2}}})
+	d.end(d.queue.next(nil))
+	d.planner.claimed(plan, store.Claim{Messages: make([]store.Message, 1)}, time.Now())
+	d.mustPlan(t).is(t, store.Killers, 1, true) // the next, which must not wait for ever
 }
 
 func TestNoConsumerHoldsTheLastWorkers(t *testing.T) {
@@ -309,16 +309,16 @@ func TestNoConsumerHoldsTheLastWorkers(t *testing.T) {
 	for _, concurrency := range []int{1, 2, 8, 64, 1000} {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: concurrency}, names...)
 		var running []int
-		for i, c := range d.consumers {
+		for i, c := range d.catalog.consumers {
 			tasks := make([]task, concurrency)
 			for j := range tasks {
 				tasks[j].consumer = c
 			}
-			d.push(tasks)
+			d.queue.push(tasks)
 			for {
 				d.mu.Lock()
-				can := d.startsLocked(c)
-				task := d.takeLocked()
+				can := d.capacity.starts(c)
+				task := d.queue.takeLocked()
 				d.mu.Unlock()
 				if (can > 0) != (task != nil) {
 					t.Fatalf("concurrency %d, %s: got room for %d, and a start %t", concurrency, names[i], can, task != nil)
@@ -338,7 +338,7 @@ func TestNoConsumerHoldsTheLastWorkers(t *testing.T) {
 		}
 	}
 	alone := newTestDispatcher(t, ProcessorConfig{}, "only")
-	if got := alone.startsLocked(alone.consumers[0]); got != 64 {
+	if got := alone.capacity.starts(alone.catalog.consumers[0]); got != 64 {
 		t.Errorf("a single consumer: got room for %d, want all 64 workers", got)
 	}
 }
@@ -350,19 +350,20 @@ func TestWhatIsHeldIsBoundedByBytes(t *testing.T) {
 	var running []*task
 	for held := 0; held < 4; held++ {
 		d.activate("test")
-		o := d.mustOrder(t)
-		if want := min(maxClaimBytes, maxHeldBytes-held*len(big)); o.request.MaxBytes != want {
-			t.Errorf("with %d held: got %d bytes asked for, want %d", held, o.request.MaxBytes, want)
+		plan := d.mustPlan(t)
+		if want := min(maxClaimBytes, maxHeldBytes-held*len(big)); plan.request.MaxBytes != want {
+			t.Errorf("with %d held: got %d bytes asked for, want %d", held, plan.request.MaxBytes, want)
 		}
-		d.push([]task{{consumer: d.consumers[0], row: store.Message{Payload: big}}})
-		d.claimed(o, store.Claim{Messages: make([]store.Message, 1), Found: []int{1}, Last: make([]store.Position, 1), Cut: true}, time.Now())
-		running = append(running, d.next(nil))
+		d.queue.push([]task{{consumer: d.catalog.consumers[0], row: store.Message{Payload: big}}})
+		claim := store.Claim{Messages: make([]store.Message, 1), Found: []int{1}, Last: make([]store.Position, 1), Cut: true}
+		d.planner.claimed(plan, claim, time.Now())
+		running = append(running, d.queue.next(nil))
 	}
-	d.mustNotOrder(t, "all bytes are held")
+	d.mustNotPlan(t, "all bytes are held")
 	d.end(running[0])
-	d.mustOrder(t)
-	if d.end(running[1:]...); d.held != 0 {
-		t.Errorf("held at the end: got %d bytes, want none", d.held)
+	d.mustPlan(t)
+	if d.end(running[1:]...); d.capacity.held != 0 {
+		t.Errorf("held at the end: got %d bytes, want none", d.capacity.held)
 	}
 }
 
@@ -371,22 +372,22 @@ func TestAFailingConsumerIsClaimedForByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "good", "bad")
 		d.activate()
-		o := d.mustOrder(t)
-		if !d.failed(o, false, false, time.Now()) {
+		plan := d.mustPlan(t)
+		if !d.planner.failed(plan, false, false, time.Now()) {
 			t.Error("a claim for two failed: got a wait, want a claim for each")
 		}
 		ordered := make(map[string]int)
 		for range 4 {
-			o := d.mustOrder(t)
-			if len(o.parts) != 1 {
-				t.Fatalf("order after a failure: got %d consumers, want one", len(o.parts))
+			plan := d.mustPlan(t)
+			if len(plan.parts) != 1 {
+				t.Fatalf("order after a failure: got %d consumers, want one", len(plan.parts))
 			}
-			name := o.parts[0].Name()
+			name := plan.parts[0].Name()
 			if ordered[name]++; name == "bad" {
-				d.failed(o, false, false, time.Now())
+				d.planner.failed(plan, false, false, time.Now())
 				continue
 			}
-			d.claimed(o, store.Claim{Found: []int{o.parts[0].asked}, Last: make([]store.Position, 1), Cut: true}, time.Now())
+			d.planner.claimed(plan, store.Claim{Found: []int{plan.parts[0].asked}, Last: make([]store.Position, 1), Cut: true}, time.Now())
 		}
 		if ordered["bad"] != 1 || ordered["good"] != 3 {
 			t.Errorf("orders: got %v, want one of the bad, which waits then, and 3 of the good", ordered)
@@ -394,7 +395,7 @@ func TestAFailingConsumerIsClaimedForByItself(t *testing.T) {
 		<-time.After(minPostponed)
 		both := map[string]bool{}
 		for range 2 {
-			both[d.mustOrder(t).parts[0].Name()] = true
+			both[d.mustPlan(t).parts[0].Name()] = true
 		}
 		if !both["bad"] {
 			t.Error("after its wait: got no order for the bad, want one")
@@ -407,28 +408,30 @@ func TestClaimsThatBringLittleArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
 		start := time.Now()
-		var o order
+		var plan claimPlan
 		for range 10 {
 			d.activate("test")
-			o, _ = d.nextClaim()
-			d.claimed(o, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
+			plan, _ = d.planner.nextClaim()
+			d.planner.claimed(plan, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
 		}
 		if took := time.Since(start); took != 9*pace {
 			t.Errorf("ten claims of nothing: got %s, want %s", took, 9*pace)
 		}
-		for took, want := range map[time.Duration]time.Duration{0: pace, 1500 * time.Microsecond: 3 * time.Millisecond, 3 * time.Millisecond: mostPace, time.Second: time.Second} {
+		for took, want := range map[time.Duration]time.Duration{
+			0: pace, 1500 * time.Microsecond: 3 * time.Millisecond, 3 * time.Millisecond: mostPace, time.Second: time.Second,
+		} {
 			<-time.After(time.Second)
 			d.activate("test")
-			o, _ = d.nextClaim()
+			plan, _ = d.planner.nextClaim()
 			start = time.Now()
 			<-time.After(took)
-			d.claimed(o, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
+			d.planner.claimed(plan, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
 			d.activate("test")
-			o, _ = d.nextClaim()
+			plan, _ = d.planner.nextClaim()
 			if got := time.Since(start); got != want {
 				t.Errorf("a claim of %s: got the next after %s, want %s", took, got, want)
 			}
-			d.claimed(o, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
+			d.planner.claimed(plan, store.Claim{Found: []int{0}, Last: make([]store.Position, 1)}, time.Now())
 		}
 	})
 }
@@ -439,13 +442,14 @@ func TestFullClaimsNeedNoRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{BatchSize: 10}, "c")
 		d.activate("test")
-		o, _ := d.nextClaim()
+		plan, _ := d.planner.nextClaim()
 		start := time.Now()
 		<-time.After(pace)
-		d.claimed(o, store.Claim{Messages: make([]store.Message, 10), Found: []int{10}, Last: make([]store.Position, 1)}, time.Now())
-		d.nextClaim()
-		if took := time.Since(start); o.request.Limit != 10 || took != pace {
-			t.Errorf("after a claim of %d messages that took %s: got the next %s after its beginning, want it at once", o.request.Limit, pace, took)
+		d.planner.claimed(plan, store.Claim{Messages: make([]store.Message, 10), Found: []int{10}, Last: make([]store.Position, 1)}, time.Now())
+		d.planner.nextClaim()
+		if took := time.Since(start); plan.request.Limit != 10 || took != pace {
+			t.Errorf("after a claim of %d messages that took %s: got the next %s after its beginning, want it at once",
+				plan.request.Limit, pace, took)
 		}
 	})
 }
@@ -453,20 +457,20 @@ func TestFullClaimsNeedNoRest(t *testing.T) {
 func TestClaimsUnderWayAreNotStrays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var u underway
-		if u.before(time.Now()) {
+		var u inFlightClaims
+		if u.startedBefore(time.Now()) {
 			t.Error("no claim: got one under way, want none")
 		}
 		end := u.begin()
 		<-time.After(time.Second)
 		seen := time.Now()
 		u.begin() // later claims are not what was seen
-		if !u.before(seen) {
+		if !u.startedBefore(seen) {
 			t.Error("a claim that began before: got none under way, want one")
 		}
 		<-time.After(time.Second)
 		end()
-		if u.before(seen) {
+		if u.startedBefore(seen) {
 			t.Error("a claim that is over: got it under way, want none")
 		}
 	})
@@ -475,21 +479,23 @@ func TestClaimsUnderWayAreNotStrays(t *testing.T) {
 func TestExpectedMessagesAreLookedForByConsumer(t *testing.T) {
 	t.Parallel()
 	a, b, c := &consumer{}, &consumer{}, &consumer{}
-	d := &dispatcher{owner: []*consumer{a, b, c}, byPayload: map[string][]*consumer{"one": {a, c}, "two": {b}}}
-	d.wants = []store.Want{{Consumer: "a", Payload: "one"}, {Consumer: "b", Payload: "two"}, {Consumer: "c", Payload: "one"}}
-	d.cursors = make([]wantCursor, len(d.wants))
-	d.byName, d.room.L = map[string]*consumer{"a": a, "b": b, "c": c}, &d.mu
+	d := assemble(ProcessorConfig{}, catalog{
+		wants:     []store.Want{{Consumer: "a", Payload: "one"}, {Consumer: "b", Payload: "two"}, {Consumer: "c", Payload: "one"}},
+		owner:     []*consumer{a, b, c},
+		byName:    map[string]*consumer{"a": a, "b": b, "c": c},
+		byPayload: map[string][]*consumer{"one": {a, c}, "two": {b}},
+	})
 	now := time.Now()
 	d.expect(now, []string{"one"})
-	wants := d.expected(now, false)
+	wants := d.probes.expected(now, false)
 	if len(wants) != 2 || wants[0].Consumer != "a" || wants[1].Consumer != "c" {
 		t.Errorf("wants: got %+v, want those of payload type one", wants)
 	}
-	d.appeared(wants, store.Probe{Due: []int{1}})
+	d.probes.appeared(wants, store.Probe{Due: []int{1}})
 	if a.active || b.active || !c.active {
 		t.Errorf("active: got a %t, b %t, c %t, want c alone", a.active, b.active, c.active)
 	}
-	if got := d.expected(now.Add(2*time.Second), false); len(got) != 0 {
+	if got := d.probes.expected(now.Add(2*time.Second), false); len(got) != 0 {
 		t.Errorf("two seconds later: got %v expected, want nothing", got)
 	}
 }

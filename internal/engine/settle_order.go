@@ -15,8 +15,8 @@ func sameKey(a, b store.Result) bool {
 	return a.Lane != 0 && a.Lane == b.Lane && a.Claim == b.Claim && a.InOrder()
 }
 
-// inTurn separates the results that come behind an unwritten one of their key.
-func inTurn(results, unwritten []store.Result) (ready, behind []store.Result) {
+// splitBehind separates the results that come behind an unwritten one of their key.
+func splitBehind(results, unwritten []store.Result) (ready, behind []store.Result) {
 	if len(unwritten) == 0 {
 		return results, nil
 	}

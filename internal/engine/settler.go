@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
@@ -19,52 +21,35 @@ const (
 )
 
 // errLocked is returned if a stop would have had to wait for other transactions.
-var errLocked = errors.New("outbox: settle: some outcomes were not written, since other transactions keep their messages locked, or the database did not take them")
+var errLocked = errors.New("outbox: settle: some outcomes were not written, " +
+	"since other transactions keep their messages locked, or the database did not take them")
 
-// settled records the outcome of a message; the settler writes it.
-func (r *run) settled(t *task, err error) {
-	t.over.Store(true)
-	v := bus.OutcomeOf(err)
-	result := t.result(v, t.consumer.settings.AttemptDelay)
-	r.tell(t, v, &result)
-	t.passed = t.committed || result.Outcome == store.Done
-	if t.probe { // the consumer's function was not reached
-		t.consumer.circuit.ReturnProbe()
-	}
-	if !t.called {
-		r.dispatcher.unstarted(t)
-	}
-	if uncounted := result.Outcome == store.Snoozed && result.Errors != ""; t.consumer.transactional && !uncounted && (t.committed || result.Outcome != store.Release) {
-		r.streaks.forget(t.row.ID)
-		r.unstarted.forget(t.row.ID)
-	}
-	if t.stopped.Load() {
-		r.stops.drop(t.row.ID)
-		switch {
-		case t.committed:
-			result.Stop = store.StopTooLate
-		case result.Outcome == store.Release: // it can be cancelled like any waiting message
-		case result.Outcome == store.Done && errors.Is(v.Err, bus.ErrCancelled):
-			result.Stop = store.StopCancelled
-		default:
-			result.Stop = store.StopTooLate
-		}
-	}
-	r.ledger.add(t.lease, result)
+// settler writes the results of the ledger to the database.
+type settler struct {
+	store      *store.Store
+	db         *bun.DB
+	owner      string
+	config     *ProcessorConfig
+	ledger     *ledger
+	dispatcher *dispatcher
+	recorder   *recorder
+	outage     *outage.Outage
+	alarm      *alarm.Alarm // of the poller
+	warnings   *warnings
 }
 
-// settler writes results as they come in. Once finish is closed, it writes the rest and returns.
+// loop writes results as they come in. Once finish is closed, it writes the rest and returns.
 // When ctx ends, it no longer waits, even for locked messages.
-func (r *run) settler(ctx context.Context, finish <-chan struct{}) error {
+func (st *settler) loop(ctx context.Context, finish <-chan struct{}) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	finishing := false
 	for {
-		b, wait := r.ledger.collect(time.Now(), finishing)
+		b, wait := st.ledger.collect(time.Now(), finishing)
 		switch {
 		case !b.empty():
-			err := r.settle(ctx, b)
-			if err != nil && b.freeOnly && ctx.Err() != nil && r.outage.Err() == nil {
+			err := st.settle(ctx, b)
+			if err != nil && b.freeOnly && ctx.Err() != nil && st.outage.Err() == nil {
 				err = errLocked // the statement was cut off
 			}
 			if err != nil {
@@ -79,7 +64,7 @@ func (r *run) settler(ctx context.Context, finish <-chan struct{}) error {
 		timer.Reset(wait)
 		select {
 		case <-timer.C:
-		case <-r.ledger.flush:
+		case <-st.ledger.flush:
 		case <-finish:
 			finishing, finish = true, nil
 		case <-ctx.Done():
@@ -91,13 +76,13 @@ func (r *run) settler(ctx context.Context, finish <-chan struct{}) error {
 // settle writes one batch, again and again while the database does not answer. Sending a batch
 // twice is harmless, so an unknown outcome needs no care. Results that the database does not take
 // are settled separately, in ever smaller parts, and at last put aside. They hold up no others.
-func (r *run) settle(ctx context.Context, b batch) error {
+func (st *settler) settle(ctx context.Context, b batch) error {
 	var finished []store.Finished
 	var renewed time.Time
 	if len(b.finished) > 0 {
 		ids := store.Each(b.finished, func(l *lease) int64 { return l.id })
-		err := r.persist(ctx, func(ctx context.Context) (err error) {
-			finished, err = r.store.Claims.Finish(ctx, r.db, r.owner, ids)
+		err := st.persist(ctx, func(ctx context.Context) (err error) {
+			finished, err = st.store.Claims.Finish(ctx, st.db, st.owner, ids)
 			return err
 		})
 		if err != nil && ctx.Err() == nil {
@@ -107,29 +92,29 @@ func (r *run) settle(ctx context.Context, b batch) error {
 			return err
 		}
 	}
-	s := &settlement{run: r, freeOnly: b.freeOnly}
+	s := &settlement{settler: st, freeOnly: b.freeOnly}
 	if len(b.results) > 0 {
-		renewed = time.Now().Add(r.config.LeaseDuration)
+		renewed = time.Now().Add(st.config.LeaseDuration)
 		if err := s.settleResults(ctx, b.results); err != nil {
 			return err
 		}
 	}
 	b.aside = s.aside
-	r.cancelled(&r.takenAway, r.ledger.confirm(b, finished, s.Settled, renewed))
-	r.dispatcher.freed(append(b.finished, b.settling...), b.results)
-	r.expectReturns(b.results)
+	st.recorder.withdraw(&st.warnings.takenAway, st.ledger.confirm(b, finished, s.Settled, renewed))
+	st.dispatcher.freed(append(b.finished, b.settling...), b.results)
+	st.expectReturns(b.results)
 	return nil
 }
 
 // expectReturns has the poller look again when messages that were just snoozed or retried become
 // due.
-func (r *run) expectReturns(results []store.Result) {
+func (st *settler) expectReturns(results []store.Result) {
 	now := time.Now()
 	for _, result := range results {
 		switch result.Outcome {
 		case store.Failed, store.Snoozed:
-			if result.Delay < r.config.PollInterval {
-				r.alarm.By(now.Add(max(result.Delay, pollFloor)))
+			if result.Delay < st.config.PollInterval {
+				st.alarm.By(now.Add(max(result.Delay, pollFloor)))
 			}
 		}
 	}
@@ -137,7 +122,7 @@ func (r *run) expectReturns(results []store.Result) {
 
 // settlement collects the outcomes of results that are sent.
 type settlement struct {
-	*run
+	settler *settler
 	store.Settled
 	freeOnly bool // some messages are locked: no statement may wait for them
 	aside    bool // some busy results are not locked: the database did not take them
@@ -173,8 +158,9 @@ func settleable(results []store.Result) int {
 // the others: one that the database refuses, that takes too long, or whose message is locked.
 // special means that others were written meanwhile, so one of these results must be at fault.
 func (s *settlement) settlePart(ctx context.Context, results []store.Result, special bool) error {
-	results, behind := inTurn(results, s.Busy)
-	if s.Busy = append(s.Busy, behind...); len(results) == 0 {
+	results, behind := splitBehind(results, s.Busy)
+	s.Busy = append(s.Busy, behind...)
+	if len(results) == 0 {
 		return nil
 	}
 	if s.freeOnly { // nothing may be written that comes behind a locked one
@@ -231,12 +217,12 @@ func (s *settlement) settleEnds(ctx context.Context, results []store.Result, cau
 
 // send writes results in one statement.
 func (s *settlement) send(ctx context.Context, results []store.Result, freeOnly bool) error {
-	settle := s.store.Claims.Settle
+	settle := s.settler.store.Claims.Settle
 	if freeOnly {
-		settle = s.store.Claims.SettleFree
+		settle = s.settler.store.Claims.SettleFree
 	}
-	return s.persist(ctx, func(ctx context.Context) error {
-		part, err := settle(ctx, s.db, s.owner, s.config.LeaseDuration, results)
+	return s.settler.persist(ctx, func(ctx context.Context) error {
+		part, err := settle(ctx, s.settler.db, s.settler.owner, s.settler.config.LeaseDuration, results)
 		if err == nil {
 			s.Applied += part.Applied
 			s.Live, s.Busy = append(s.Live, part.Live...), append(s.Busy, part.Busy...)
@@ -248,7 +234,7 @@ func (s *settlement) send(ctx context.Context, results []store.Result, freeOnly 
 // putAside keeps results for later that the database does not take now.
 func (s *settlement) putAside(results []store.Result, err error) {
 	if dberr.IsRefused(err) { // other errors were reported before
-		s.outage.Failed("settle", err, maxAside)
+		s.settler.outage.Failed("settle", err, maxAside)
 	}
 	s.Busy, s.aside = append(s.Busy, results...), true
 }
@@ -256,7 +242,8 @@ func (s *settlement) putAside(results []store.Result, err error) {
 // settleBare writes the outcome without its texts, the only part that a database can refuse. If
 // even that fails, the result is put aside.
 func (s *settlement) settleBare(ctx context.Context, result store.Result, cause error) error {
-	s.config.Logger.Error("outcome refused by the database, written without its error text", "row", result.Message, "error", errorlog.Text(cause))
+	s.settler.config.Logger.Error("outcome refused by the database, written without its error text",
+		"row", result.Message, "error", errorlog.Text(cause))
 	result.Errors, result.Reason = "", "see the log"
 	bare := []store.Result{result}
 	err := s.send(ctx, bare, true)
@@ -269,14 +256,14 @@ func (s *settlement) settleBare(ctx context.Context, result store.Result, cause 
 
 // persist repeats a statement while the database does not answer. It returns any other error, and
 // the error when ctx ends.
-func (r *run) persist(ctx context.Context, statement func(context.Context) error) error {
+func (st *settler) persist(ctx context.Context, statement func(context.Context) error) error {
 	retry := outage.NewRetry()
 	for {
 		attempt, cancel := context.WithTimeout(ctx, statementTimeout)
 		err := statement(attempt)
 		cancel()
 		if err == nil {
-			r.outage.Recovered()
+			st.outage.Recovered()
 			return nil
 		}
 		switch class := dberr.ClassOf(err); {
@@ -286,7 +273,7 @@ func (r *run) persist(ctx context.Context, statement func(context.Context) error
 			return err
 		}
 		wait := retry.NextBackOff()
-		if ctx.Err() == nil && !r.outage.Failed("settle", err, wait) {
+		if ctx.Err() == nil && !st.outage.Failed("settle", err, wait) {
 			return err
 		}
 		if !outage.Pause(ctx, wait) {

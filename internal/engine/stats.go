@@ -38,7 +38,7 @@ type LimitStats struct {
 
 // counters add up over all runs of a processor.
 type counters struct {
-	claims, emptyClaims, claimed, fenced, recovered, crashed, crashPoisoned, abandoned, uncounted, unordered atomic.Int64
+	claims, emptyClaims, claimed, fenced, recovered, crashed, crashPoisoned, abandoned, unordered atomic.Int64
 }
 
 // Stats returns what the processor has done and is doing. It does not touch the database.
@@ -46,19 +46,20 @@ func (p *Processor) Stats() Stats {
 	c := &p.counters
 	stats := Stats{
 		Claims: c.claims.Load(), EmptyClaims: c.emptyClaims.Load(), Claimed: c.claimed.Load(), Fenced: c.fenced.Load(),
-		Recovered: c.recovered.Load(), Crashed: c.crashed.Load(), CrashPoisoned: c.crashPoisoned.Load(), Abandoned: c.abandoned.Load(), Uncounted: c.uncounted.Load(), Unordered: c.unordered.Load(),
+		Recovered: c.recovered.Load(), Crashed: c.crashed.Load(), CrashPoisoned: c.crashPoisoned.Load(),
+		Abandoned: c.abandoned.Load(), Uncounted: p.uncounted.total.Load(), Unordered: c.unordered.Load(),
 		Limit: p.config.Concurrency,
 	}
 	for _, c := range p.consumers {
-		if c.spent != nil {
-			put(&stats.RatesSpent, c.Name(), c.spent.until(time.Now()))
+		if c.rateWaits != nil {
+			put(&stats.RatesSpent, c.Name(), c.rateWaits.total(time.Now()))
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.current != nil {
-		stats.Running, stats.Queued = p.current.dispatcher.load()
-		stats.Unsettled = p.current.ledger.putAside()
+		stats.Running, stats.Queued = p.current.dispatcher.queue.load()
+		stats.Unsettled = p.current.ledger.unsettled()
 		stats.Circuits, stats.Limits = p.current.dispatcher.bounds()
 	}
 	return stats
@@ -68,13 +69,13 @@ func (p *Processor) Stats() Stats {
 func (d *dispatcher) bounds() (circuits map[string]bool, limits map[string]LimitStats) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, c := range d.consumers {
+	for _, c := range d.catalog.consumers {
 		if c.circuit != nil {
 			_, _, open := c.circuit.Tripped()
 			put(&circuits, c.Name(), open)
 		}
 	}
-	for _, l := range d.limiters {
+	for _, l := range d.limiters.all {
 		put(&limits, strings.TrimPrefix(l.name, flow.SharedLimit), LimitStats{Slots: len(l.slots), Used: l.running, Max: l.limit})
 	}
 	return circuits, limits

@@ -7,20 +7,25 @@ import (
 	"sync"
 	"time"
 
+	"github.com/uptrace/bun"
+
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 // stopInterval is the wait between looks for stop requests while some are open.
 const stopInterval = 100 * time.Millisecond
 
-// stops are the stop requests that this process handles: those whose answers are not settled.
-type stops struct {
+// stopRequests are the stop requests that this process handles: those whose answers are not
+// settled.
+type stopRequests struct {
 	mu    sync.Mutex
 	asked map[int64]bool
 }
 
 // begin notes a request. It returns false for a known one.
-func (s *stops) begin(id int64) bool {
+func (s *stopRequests) begin(id int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.asked[id] {
@@ -34,56 +39,73 @@ func (s *stops) begin(id int64) bool {
 }
 
 // drop forgets a request.
-func (s *stops) drop(id int64) {
+func (s *stopRequests) drop(id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.asked, id)
 }
 
 // known reports whether there are open requests.
-func (s *stops) known() bool {
+func (s *stopRequests) known() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.asked) > 0
 }
 
-// lookForStops handles requests to stop messages and reports whether some are open.
-func (r *run) lookForStops(ctx context.Context) (open bool) {
-	if len(r.ledger.held()) == 0 && !r.stops.known() {
+// stopper handles requests to stop messages.
+type stopper struct {
+	store    *store.Store
+	db       *bun.DB
+	owner    string
+	outage   *outage.Outage
+	ledger   *ledger
+	stops    *stopRequests
+	queue    *queue
+	workers  *workerPool
+	recorder *recorder
+}
+
+// look handles requests to stop messages and reports whether some are open.
+func (sp *stopper) look(ctx context.Context) (open bool) {
+	if len(sp.ledger.held()) == 0 && !sp.stops.known() {
 		return false
 	}
-	requests, err := ask(ctx, r, "look for stops", statementTimeout, func(ctx context.Context) ([]int64, error) { return r.store.Operations.StopRequests(ctx, r.db, r.owner) })
+	requests, err := ask(ctx, sp.outage, "look for stops", statementTimeout,
+		func(ctx context.Context) ([]int64, error) {
+			return sp.store.Operations.StopRequests(ctx, sp.db, sp.owner)
+		})
 	if err != nil {
 		return false
 	}
 	for _, id := range requests {
-		if r.stops.begin(id) && !r.stopMessage(id) {
-			r.stops.drop(id) // it is over, or about to start: the next look decides
+		if sp.stops.begin(id) && !sp.stop(id) {
+			sp.stops.drop(id) // it is over, or about to start: the next look decides
 		}
 	}
-	return r.stops.known()
+	return sp.stops.known()
 }
 
 // errStopped is the outcome error of a message that was stopped before it ran.
 var errStopped = bus.Discard(bus.ErrCancelled)
 
-// stopMessage ends the run of a message or keeps it from starting. It returns false if this process
-// does not have it.
-func (r *run) stopMessage(id int64) bool {
+// stop ends the run of a message or keeps it from starting. It returns false if this process does
+// not have it.
+func (sp *stopper) stop(id int64) bool {
 	is := func(t *task) bool { return t.row.ID == id }
-	for _, t := range r.dispatcher.withdraw(is) {
+	for _, t := range sp.queue.withdraw(is) {
 		t.stopped.Store(true)
-		r.settled(t, errStopped)
+		sp.recorder.record(t, errStopped)
 		return true
 	}
-	for _, w := range r.slots {
+	for _, w := range sp.workers.all {
 		head := w.current.Load()
 		if head == nil {
 			continue
 		}
 		for _, t := range append([]*task{head}, head.others...) {
 			if is(t) {
-				if t.stopped.Store(true); t.over.Load() { // its outcome is known already
+				t.stopped.Store(true)
+				if t.over.Load() { // its outcome is known already
 					return false
 				}
 				if call := w.calling.Load(); call != nil && call.isOf(t) {

@@ -79,72 +79,71 @@ func (s *sweeper) aside(sweep func() (ok bool)) {
 	})
 }
 
+// sweepSoon has the loop look once a sweep may begin.
+func (p *poller) sweepSoon() { p.alarm.By(later(p.sweeper.at(), time.Now())) }
+
 // sweepBack looks at one part of what is due after the other, from the newest back to the
 // beginning, until that takes too long. At least new messages are then found. Each part ends where
 // the one before began, so that dead entries are walked once. It returns false if a look failed for
 // another reason.
-func (r *run) sweepBack(ctx context.Context) (ok bool) {
+func (p *poller) sweepBack(ctx context.Context) (ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
-	now := r.dispatcher.clock(time.Now())
+	now := p.probes.clock(time.Now())
 	until := now
-	for _, back := range []time.Duration{10 * time.Second, 2 * time.Minute, 20 * time.Minute, 4 * time.Hour, 2 * 24 * time.Hour, 30 * 24 * time.Hour, 0} {
+	const day = 24 * time.Hour
+	for _, back := range []time.Duration{10 * time.Second, 2 * time.Minute, 20 * time.Minute, 4 * time.Hour, 2 * day, 30 * day, 0} {
 		var from store.Position
 		if back > 0 {
 			from.At = now.Add(-back)
 		}
-		wants, _ := r.dispatcher.looks(&from)
-		probe, err := r.store.Claims.ProbeDue(store.WithClock(ctx, func() time.Time { return until }), r.db, wants)
+		wants, _ := p.probes.looks(&from)
+		probe, err := p.store.Claims.ProbeDue(store.WithClock(ctx, func() time.Time { return until }), p.db, wants)
 		if ctx.Err() != nil {
 			return true
 		}
 		if err != nil {
-			r.outage.Failed("sweep", err)
+			p.outage.Failed("sweep", err)
 			return false
 		}
-		r.dispatcher.foundBehind(probe)
+		p.probes.foundBehind(probe)
 		until = from.At
 	}
 	return true
 }
 
 // lookAll is the look of a poll: from the beginning when a sweep is due, else from the cursors.
-func (r *run) lookAll(ctx context.Context) (probe store.Probe, err error) {
-	if due, polling := r.sweeper.due(time.Now(), r.outage.Ended()); due && polling {
+func (p *poller) lookAll(ctx context.Context) (probe store.Probe, err error) {
+	if due, polling := p.sweeper.due(time.Now(), p.outage.Ended()); due && polling {
 		began := time.Now()
-		probe, err = r.look(ctx, &store.Position{}, sweepPolling)
-		r.sweeper.done(began, err == nil)
+		probe, err = p.look(ctx, &store.Position{}, sweepPolling)
+		p.sweeper.done(began, err == nil)
 		if err == nil {
 			return probe, nil
 		}
-		if time.Since(began) < sweepPolling || ctx.Err() != nil || r.outage.Err() != nil {
+		if time.Since(began) < sweepPolling || ctx.Err() != nil || p.outage.Err() != nil {
 			return probe, err
 		}
-		r.dispatcher.skip(time.Now()) // cursors without a better place begin where messages are new
-		r.sweeper.aside(func() bool { return r.sweepBack(ctx) })
+		p.probes.skip(time.Now()) // cursors without a better place begin where messages are new
+		p.sweeper.aside(func() bool { return p.sweepBack(ctx) })
 	} else if due {
-		r.sweeper.aside(func() bool { return r.sweepBack(ctx) })
+		p.sweeper.aside(func() bool { return p.sweepBack(ctx) })
 	}
 	began := time.Now()
-	probe, err = r.look(ctx, nil, statementTimeout)
-	if err != nil && tooSlow(began) && r.outage.Err() == nil {
-		r.dispatcher.skip(time.Now())
+	probe, err = p.look(ctx, nil, statementTimeout)
+	if err != nil && tooSlow(began) && p.outage.Err() == nil {
+		p.probes.skip(time.Now())
 	}
 	return probe, err
 }
 
 // look probes the database and updates the dispatcher.
-func (r *run) look(ctx context.Context, from *store.Position, patience time.Duration) (probe store.Probe, err error) {
+func (p *poller) look(ctx context.Context, from *store.Position, patience time.Duration) (probe store.Probe, err error) {
 	began := time.Now()
-	wants, stood := r.dispatcher.looks(from)
-	probe, err = ask(ctx, r, "poll", patience, func(ctx context.Context) (probe store.Probe, err error) {
-		if probe, err = r.store.Claims.Probe(ctx, r.db, wants); err == nil {
-			err = r.lookAtLanes(ctx, &probe)
-		}
-		return probe, err
-	})
+	wants, stood := p.probes.looks(from)
+	probe, err = ask(ctx, p.outage, "poll", patience, func(ctx context.Context) (store.Probe, error) { return p.prober.probe(ctx, wants) })
 	if !probe.Now.IsZero() { // what was found counts, even if a later part failed
-		r.dispatcher.found(probe, wants, stood, began)
+		p.probes.found(probe, wants, stood, began)
 	}
 	return probe, err
 }

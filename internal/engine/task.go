@@ -10,46 +10,8 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/presence"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
-
-// consumer is a registered consumer with its resolved settings and its state in the dispatcher.
-type consumer struct {
-	bus.Consumer
-	settings      bus.ConsumerConfig
-	tally         *presence.Tally
-	transactional bool
-	group         int           // how many messages may run together
-	circuit       *flow.Circuit // nil if it has none
-	breaker       *breaker      // nil if it has none; its circuit is the consumer's
-	limiter       *limiter
-	rate          *store.Rate // nil if it has none
-	spent         *spent      // of its rate
-	wants         []int       // indexes of its wants
-
-	// Guarded by dispatcher.mu.
-	queue      []*task
-	waiting    int       // messages in the queue
-	running    int       // a group counts once
-	reserved   int       // asked for by claims in flight
-	active     bool      // may have messages to claim
-	wakeups    int       // counts activations, to notice one during a claim
-	suspects   suspicion // which kinds of its crashed messages are to be claimed
-	finished   rate
-	lanes      []*lanes      // where it has messages with keys
-	unused     int           // messages that its rate counted and that did not start
-	plainFirst bool          // messages without keys come first in the next claim
-	pace       time.Duration // how long a message of a run takes; 0: unknown
-
-	fillsUntil time.Time // when workers look again for a batch that is not full
-
-	announced bool      // a commit was announced, and no claim has come back since
-	expected  time.Time // until then a message may be committed unannounced
-	failures  int       // of claims for it alone, in a row
-	notBefore time.Time // no claims for it before then
-}
 
 // task is one claimed message on its way through the chain.
 type task struct {
@@ -83,12 +45,12 @@ func (t *task) groupable() bool {
 // bytes returns about how much memory a task holds.
 func (t *task) bytes() int { return len(t.row.Payload) + len(t.row.Headers) + len(t.row.Errors) }
 
-// inTurn returns the error of the task's chain, in view of the message before it.
-func (t *task) inTurn(err error) error {
+// awaitBefore returns the error of the task's chain, in view of the message before it.
+func (t *task) awaitBefore(err error) error {
 	if t.group == nil {
 		return err
 	}
-	return t.group.turns.inTurn(t, err)
+	return t.group.order.awaitBefore(t, err)
 }
 
 // weight returns the bytes of a task and the others taken with it.
@@ -108,7 +70,8 @@ func newTask(t *task, row store.Message, c *consumer, l *lease, now time.Time) {
 	*t = task{
 		Context: l.ctx, row: row, consumer: c, lease: l, queuedAt: now,
 		message: bus.Message{
-			ID: row.MessageID, PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers), InsertID: row.InsertID, OrderingKey: row.OrderKey,
+			ID: row.MessageID, PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers),
+			InsertID: row.InsertID, OrderingKey: row.OrderKey,
 			Consumer: c.Name(), ConsumerAlias: row.ConsumerType, Config: &c.settings, Attempt: row.Attempts + 1, CrashCount: row.Crashes,
 			CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time,
 		},
@@ -118,7 +81,10 @@ func newTask(t *task, row store.Message, c *consumer, l *lease, now time.Time) {
 
 // result converts the outcome of the chain into the result to settle.
 func (t *task) result(v bus.OutcomeError, attemptDelay time.Duration) store.Result {
-	r := store.Result{Claim: t.lease.id, Message: t.row.ID, Delay: v.Delay, Reason: v.Reason, Lane: t.row.Lane, Rank: t.row.Rank, Parks: t.consumer.settings.Ordered == bus.BlockKey}
+	r := store.Result{
+		Claim: t.lease.id, Message: t.row.ID, Delay: v.Delay, Reason: v.Reason, Lane: t.row.Lane, Rank: t.row.Rank,
+		Parks: t.consumer.settings.Ordered == bus.BlockKey,
+	}
 	if t.committed { // the message is gone, whatever outer layers return
 		r.Outcome = store.Release
 		return r
@@ -155,43 +121,44 @@ func (t *task) recent() *store.Recent {
 	if t.message.UniqueFor <= 0 || t.row.InsertID == "" {
 		return nil
 	}
-	return &store.Recent{PendingKey: store.PendingKey{InsertID: t.row.InsertID, ConsumerType: t.message.ConsumerAlias}, For: t.message.UniqueFor}
+	key := store.PendingKey{InsertID: t.row.InsertID, ConsumerType: t.message.ConsumerAlias}
+	return &store.Recent{PendingKey: key, For: t.message.UniqueFor}
 }
 
 // errors returns the message's list of errors with err added.
 func (t *task) errors(err error, uncounted bool) string {
-	return errorlog.Append(t.row.Errors, errorlog.Attempt{Attempt: t.message.Attempt, At: time.Now().UTC(), Error: errorlog.Text(err), Uncounted: uncounted})
+	return errorlog.Append(t.row.Errors, errorlog.Attempt{
+		Attempt: t.message.Attempt, At: time.Now().UTC(), Error: errorlog.Text(err), Uncounted: uncounted,
+	})
 }
 
-// rate counts events of the last second in eighths.
-type rate struct {
-	slots [8]int
-	at    int64 // the slot counted last, in eighths of a second
+// size returns how many messages a task stands for.
+func (t *task) size() int { return 1 + len(t.others) }
+
+// together reports whether a task shares transactions or calls with the others taken with it. If
+// not, they are of its lane, and it may be alone to probe a circuit.
+func (t *task) together() bool {
+	return len(t.others) > 0 && (t.row.Lane == 0 || t.consumer.group > 1 && t.groupable() && !t.probe)
 }
 
-func eighths(t time.Time) int64 { return t.UnixMilli() / 125 }
-
-func (r *rate) add(now time.Time, n int) {
-	r.forget(now)
-	r.slots[eighths(now)%8] += n
-}
-
-func (r *rate) lastSecond(now time.Time) int {
-	r.forget(now)
-	sum := 0
-	for _, n := range r.slots {
-		sum += n
+// without removes matching messages from a run. It returns the rest of the run and the removed
+// ones.
+func (t *task) without(match func(*task) bool) (left *task, out []*task) {
+	var kept []*task
+	for _, m := range append([]*task{t}, t.others...) {
+		if match(m) {
+			out = append(out, m)
+		} else {
+			kept = append(kept, m)
+		}
 	}
-	return sum
-}
-
-func (r *rate) forget(now time.Time) {
-	slot := eighths(now)
-	if slot < r.at { // the clock was set back
-		*r = rate{}
+	if len(out) == 0 {
+		return t, nil
 	}
-	for i := max(r.at+1, slot-7); i <= slot; i++ {
-		r.slots[i%8] = 0
+	t.others = nil
+	if len(kept) == 0 {
+		return nil, out
 	}
-	r.at = max(r.at, slot)
+	kept[0].others = slices.Clone(kept[1:])
+	return kept[0], out
 }

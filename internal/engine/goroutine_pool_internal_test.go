@@ -7,12 +7,12 @@ import (
 	"testing/synctest"
 )
 
-// TestHandsAreUsedAgain, and are gone once nobody needs them: also one whose work ended it.
-func TestHandsAreUsedAgain(t *testing.T) {
+// TestIdleGoroutinesAreReused also checks that they end at close, and that work may end its goroutine.
+func TestIdleGoroutinesAreReused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var all sync.WaitGroup
-		h := newHands(&all)
+		h := newGoroutinePool(&all)
 		h.do(runtime.Goexit)
 		synctest.Wait()
 		for range 10 {
@@ -23,9 +23,9 @@ func TestHandsAreUsedAgain(t *testing.T) {
 			}
 		}
 		var begun, end sync.WaitGroup
-		begun.Add(2 * maxIdleHands)
+		begun.Add(2 * maxIdleGoroutines)
 		end.Add(1)
-		for range 2 * maxIdleHands {
+		for range 2 * maxIdleGoroutines {
 			h.do(func() {
 				begun.Done()
 				end.Wait()
@@ -34,10 +34,10 @@ func TestHandsAreUsedAgain(t *testing.T) {
 		begun.Wait()
 		end.Done()
 		synctest.Wait()
-		if idle := h.idle.Load(); idle != maxIdleHands {
-			t.Errorf("got %d that are idle, want no more than %d to stay", idle, maxIdleHands)
+		if idle := h.idle.Load(); idle != maxIdleGoroutines {
+			t.Errorf("got %d that are idle, want no more than %d to stay", idle, maxIdleGoroutines)
 		}
-		h.dismiss()
+		h.close()
 		all.Wait()
 	})
 }

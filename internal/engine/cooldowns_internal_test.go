@@ -8,9 +8,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-func TestLanesRestUntilTheirRatesAllowMore(t *testing.T) {
+func TestLanesCoolDownUntilTheirRatesAllowMore(t *testing.T) {
 	t.Parallel()
-	var all resting
+	var all cooldowns
 	now := time.Now()
 	all.add([]store.SpentLane{{Lane: 3, Wait: 3 * time.Second}, {Lane: 1, Wait: time.Second}, {Lane: 2, Wait: 2 * time.Second}}, now)
 	if at := all.sooner(now.Add(time.Hour)); !at.Equal(now.Add(time.Second)) {
@@ -28,8 +28,8 @@ func TestLanesRestUntilTheirRatesAllowMore(t *testing.T) {
 			t.Errorf("after %s, at most %d: got lanes %v, want %v", step.after, step.most, got, step.want)
 		}
 	}
-	all.add(make([]store.SpentLane, maxResting+1), now)
-	if len(all) != maxResting {
-		t.Errorf("got %d lanes, want %d at most", len(all), maxResting)
+	all.add(make([]store.SpentLane, maxCooldowns+1), now)
+	if len(all) != maxCooldowns {
+		t.Errorf("got %d lanes, want %d at most", len(all), maxCooldowns)
 	}
 }

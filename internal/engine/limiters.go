@@ -2,10 +2,13 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 const (
@@ -58,18 +61,14 @@ func checkLimits(consumers []consumer) (errs []error) {
 	for _, c := range consumers {
 		name, n := flow.LimitOf(c.Name(), c.settings)
 		if other, ok := numbers[name]; ok && n > 0 && other.settings.GlobalConcurrency != n {
-			errs = append(errs, fmt.Errorf("outbox: consumer %q: the limit %q is %d, and %d for consumer %q: one number is allowed", c.Name(), c.settings.SharedConcurrency, n, other.settings.GlobalConcurrency, other.Name()))
+			errs = append(errs, fmt.Errorf("outbox: consumer %q: the limit %q is %d, and %d for consumer %q: one number is allowed",
+				c.Name(), c.settings.SharedConcurrency, n, other.settings.GlobalConcurrency, other.Name()))
 		}
 		if n > 0 {
 			numbers[name] = c
 		}
 	}
 	return errs
-}
-
-// freeSlotsLocked returns how many more calls the limit allows here.
-func (d *dispatcher) freeSlotsLocked(l *limiter, now time.Time) int {
-	return l.valid(now, d.config.LeaseDuration) - l.running - l.owed
 }
 
 // valid counts the slots leased for long enough to start a call.
@@ -82,17 +81,13 @@ func (l *limiter) valid(now time.Time, lease time.Duration) (n int) {
 	return n
 }
 
-// wantedLocked reports whether a consumer of the limit could start a message if it had a slot.
-func (d *dispatcher) wantedLocked(l *limiter, now time.Time) bool {
-	return slices.ContainsFunc(l.consumers, func(c *consumer) bool { return d.waitsLocked(c, now) })
-}
-
-// askForSlots wakes the slot keeper.
-func (d *dispatcher) askForSlots() {
-	select {
-	case d.slotsWanted <- struct{}{}:
-	default:
-	}
+// limiters is the slots that this process has leased, and what its limits need.
+type limiters struct {
+	mu         *sync.Mutex // the dispatcher's
+	work, room *sync.Cond
+	config     *ProcessorConfig
+	capacity   *capacity
+	all        []*limiter
 }
 
 // slotNeed is what a limiter needs from the database: more slots, or to return excess ones.
@@ -102,19 +97,43 @@ type slotNeed struct {
 	excess []int
 }
 
+// wantedLocked reports whether a consumer of the limit could start a message if it had a slot.
+func (ls *limiters) wantedLocked(l *limiter, now time.Time) bool {
+	return slices.ContainsFunc(l.consumers, func(c *consumer) bool { return ls.capacity.waits(c, now) })
+}
+
+// setUnsure notes that a statement about slots had no answer.
+func (ls *limiters) setUnsure(l *limiter) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l.unsure = true
+}
+
+// takeOut removes and returns the slots to return at the end of a run: all that are unused, or all
+// that may be ours.
+func (ls *limiters) takeOut(l *limiter) []int {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	slots := l.takeOutLocked(len(l.slots) - l.running)
+	if l.unsure {
+		return l.othersLocked()
+	}
+	return slots
+}
+
 // slotNeeds returns what limiters need now and when to look again; zero means when asked. It
 // removes slots to be returned from use.
-func (d *dispatcher) slotNeeds(now time.Time) (needs []slotNeed, again time.Duration) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (ls *limiters) slotNeeds(now time.Time) (needs []slotNeed, again time.Duration) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	soon := func(wait time.Duration) {
 		if again == 0 || wait < again {
 			again = wait
 		}
 	}
-	for _, l := range d.limiters {
-		wanted, free := d.wantedLocked(l, now), l.valid(now, d.config.LeaseDuration)-l.running
-		room := min(l.limit, d.config.Concurrency) - len(l.slots)
+	for _, l := range ls.all {
+		wanted, free := ls.wantedLocked(l, now), l.valid(now, ls.config.LeaseDuration)-l.running
+		room := min(l.limit, ls.config.Concurrency) - len(l.slots)
 		if wanted && free > 0 || !wanted && free <= 0 {
 			l.needless = time.Time{}
 		}
@@ -126,11 +145,13 @@ func (d *dispatcher) slotNeeds(now time.Time) (needs []slotNeed, again time.Dura
 			l.again = now.Add(jitter(2 * slotsAgain)) // the other processes ask first
 			soon(slotsAgain)
 		case wanted && free <= 0 && l.owed == 0 && room > 0:
-			if soon(slotsAgain); !now.Before(l.again) { // twice as many each time, so that other processes find some
+			soon(slotsAgain)
+			if !now.Before(l.again) { // twice as many each time, so that other processes find some
 				needs = append(needs, slotNeed{limiter: l, more: min(max(len(l.slots), 1), room)})
 			}
 		case free > 0 && !wanted:
-			if soon(slotsIdle / 2); l.needless.IsZero() {
+			soon(slotsIdle / 2)
+			if l.needless.IsZero() {
 				l.needless = now
 			} else if now.Sub(l.needless) >= slotsIdle {
 				needs = append(needs, slotNeed{limiter: l, excess: l.takeOutLocked(free)})
@@ -147,15 +168,16 @@ func (d *dispatcher) slotNeeds(now time.Time) (needs []slotNeed, again time.Dura
 
 // busyLimits returns the limits whose slots this process has used for a while and still needs. For
 // these it has to ask whether other processes wait for a slot.
-func (d *dispatcher) busyLimits(now time.Time) (names []string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, l := range d.limiters {
+func (ls *limiters) busyLimits(now time.Time) (names []string) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.all {
 		switch {
 		case len(l.slots) == 0:
 			l.shared = now
 		case now.Sub(l.shared) >= slotsShared:
-			if l.shared = now; l.owed == 0 && d.wantedLocked(l, now) {
+			l.shared = now
+			if l.owed == 0 && ls.wantedLocked(l, now) {
 				names = append(names, l.name)
 			}
 		}
@@ -164,10 +186,10 @@ func (d *dispatcher) busyLimits(now time.Time) (names []string) {
 }
 
 // share marks half of the slots of limits to be given to processes without any, once they are free.
-func (d *dispatcher) share(names []string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, l := range d.limiters {
+func (ls *limiters) share(names []string) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.all {
 		if slices.Contains(names, l.name) {
 			l.owed = max(len(l.slots)/2, min(len(l.slots), 1))
 		}
@@ -186,4 +208,73 @@ func (l *limiter) takeOutLocked(n int) (out []int) {
 		out = append(out, slot)
 	}
 	return out
+}
+
+// supplied adds taken slots and wakes the goroutines that wait for them.
+func (ls *limiters) supplied(need slotNeed, taken []store.Slot, until time.Time) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, slot := range taken {
+		need.slots[slot.N] = until
+	}
+	if len(taken) < need.more {
+		need.again = time.Now().Add(jitter(slotsAgain))
+	}
+	if len(taken) > 0 {
+		ls.work.Broadcast()
+		ls.room.Broadcast()
+	}
+}
+
+// heldSlots returns the slots whose leases are to be renewed, by the names of their limits.
+func (ls *limiters) heldSlots() map[string][]int {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	held := make(map[string][]int)
+	for _, l := range ls.all {
+		if len(l.slots) > 0 {
+			held[l.name] = slices.Collect(maps.Keys(l.slots))
+		}
+	}
+	return held
+}
+
+// renewedSlots extends the slots that were renewed. The others of before are lost.
+func (ls *limiters) renewedSlots(before map[string][]int, held []store.Slot, until time.Time) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.all {
+		for _, n := range before[l.name] {
+			if _, ok := l.slots[n]; !ok {
+				continue // given back meanwhile
+			}
+			if slices.Contains(held, store.Slot{Name: l.name, N: n}) {
+				l.slots[n] = later(l.slots[n], until)
+			} else {
+				delete(l.slots, n)
+			}
+		}
+	}
+}
+
+// withoutSlots returns the limiters that run more calls than they have slots for.
+func (ls *limiters) withoutSlots(now time.Time) (over []*limiter) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.all {
+		if l.running > l.valid(now, ls.config.LeaseDuration) {
+			over = append(over, l)
+		}
+	}
+	return over
+}
+
+// othersLocked returns the numbers of all slots except those known to be ours.
+func (l *limiter) othersLocked() (others []int) {
+	for n := range l.limit {
+		if _, ours := l.slots[n+1]; !ours {
+			others = append(others, n+1)
+		}
+	}
+	return others
 }

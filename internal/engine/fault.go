@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -52,11 +53,12 @@ func (t *consumerTx) blame(ctx context.Context, err error) error {
 	of := database
 	switch dberr.ClassOf(err) {
 	case dberr.Conflict:
-		if of = conflict; dberr.SaysConflict(err) {
+		of = conflict
+		if dberr.SaysConflict(err) {
 			return &fault{of, err} // even if the transaction is usable: it has written nothing
 		}
 	case dberr.ReadOnly:
-		if !t.store.ReadOnly(t.ctx, t.db) {
+		if !t.transactor.store.ReadOnly(t.ctx, t.transactor.db) {
 			return err
 		}
 		return &fault{of, err}
@@ -66,7 +68,7 @@ func (t *consumerTx) blame(ctx context.Context, err error) error {
 	}
 	statement, cancel := context.WithTimeout(t.ctx, statementTimeout)
 	defer cancel()
-	if t.store.Usable(statement, t.tx) {
+	if t.transactor.store.Usable(statement, t.tx) {
 		return err
 	}
 	return &fault{of, err}
@@ -84,21 +86,35 @@ func ofTransaction(statement string, err error) error {
 	return fmt.Errorf("outbox: the consumer's transaction: %s: %w", statement, err)
 }
 
-// blamed returns the outcome error of a run that failed with a fault: it is repeated without
+// uncountedRuns counts the runs in a row that failed without fault of the handler. It is safe for
+// concurrent use.
+type uncountedRuns struct {
+	failed    streaks
+	unstarted streaks // of runs whose handlers never began
+	total     atomic.Int64
+}
+
+// outcome returns the outcome error of a run that failed with a fault: it is repeated without
 // costing an attempt. The last of maxUncounted such runs in a row counts, unless the handler never
 // began.
-func (r *run) blamed(t *task, f *fault) error {
-	counts := &r.streaks
+func (u *uncountedRuns) outcome(t *task, f *fault) error {
+	counts := &u.failed
 	if f.of == unstarted {
-		counts = &r.unstarted
+		counts = &u.unstarted
 	}
 	n := counts.add(t.row.ID)
 	if n >= maxUncounted && f.of != unstarted {
-		r.streaks.forget(t.row.ID)
+		u.failed.forget(t.row.ID)
 		return fmt.Errorf("outbox: the %dth run in a row that was not to count: %w", n, f.err)
 	}
-	r.counters.uncounted.Add(1)
+	u.total.Add(1)
 	return &bus.OutcomeError{Outcome: bus.Snoozed, Delay: uncountedDelay(n), Err: fmt.Errorf("%w: %w", bus.ErrNotCounted, f.err)}
+}
+
+// forget ends the streaks of a message.
+func (u *uncountedRuns) forget(row int64) {
+	u.failed.forget(row)
+	u.unstarted.forget(row)
 }
 
 // uncountedDelay returns the wait after the n-th uncounted run in a row, ±50 %.

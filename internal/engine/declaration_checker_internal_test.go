@@ -12,14 +12,15 @@ import (
 
 func TestConsumersThatNobodyDeclaresAreReportedOnce(t *testing.T) {
 	var log strings.Builder
-	run := &run{Processor: &Processor{config: ProcessorConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))}}}
 	ignore := func(context.Context, testPayload) error { return nil }
-	run.dispatcher = newDispatcher(ProcessorConfig{}, []*consumer{
-		{Consumer: bus.Consume("known", ignore)}, {Consumer: bus.Consume("renamed", ignore, bus.Aliases("former"))}, {Consumer: bus.Consume("missing", ignore)},
+	catalog := newCatalog([]*consumer{
+		{Consumer: bus.Consume("known", ignore)}, {Consumer: bus.Consume("renamed", ignore, bus.Aliases("former"))},
+		{Consumer: bus.Consume("missing", ignore)},
 	})
+	checker := declarationChecker{config: &ProcessorConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))}, catalog: &catalog}
 	for range 2 {
 		m := &bus.Message{PayloadType: "test", Headers: map[string]string{store.ConsumersHeader: "known\nformer\nelsewhere", "k": "v"}}
-		run.checkRoutes(m)
+		checker.checkRoutes(m)
 		if len(m.Headers) != 1 {
 			t.Errorf("headers: got %v, want those of the application", m.Headers)
 		}

@@ -8,13 +8,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 )
 
-// tooLate returns the outcome error of an expired message, else nil.
-func (r *run) tooLate(m *bus.Message) error {
+// expired returns the outcome error of an expired message, else nil.
+func (e *executor) expired(m *bus.Message) error {
 	by, late, ok := flow.Deadline(m.Headers)
 	if !ok {
 		return nil
 	}
-	now := r.dispatcher.clock(time.Now())
+	now := e.probes.clock(time.Now())
 	if !now.After(by) {
 		return nil
 	}

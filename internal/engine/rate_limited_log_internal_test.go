@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Internal, since what a notice does is not to log.
-func TestNoticeIsLoggedOnceASecond(t *testing.T) {
+// Internal, since only the absence of log lines shows from outside.
+func TestWarningsAreLoggedOnceASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		n := notice{logger: slog.New(slog.NewTextHandler(&log, nil)), text: "claims recovered"}
+		n := rateLimitedLog{logger: slog.New(slog.NewTextHandler(&log, nil)), text: "claims recovered"}
 		lines := func() []string { return strings.Split(strings.TrimSpace(log.String()), "\n") }
 		n.add(1, 5)
 		<-time.After(999 * time.Millisecond)

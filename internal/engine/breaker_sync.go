@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// breakerEvery is how often a process compares its circuit breakers with those of the others.
+const breakerEvery = time.Second
+
+// breakerSync opens and closes circuit breakers together with the other processes.
+type breakerSync struct {
+	store      *store.Store
+	db         *bun.DB
+	config     *ProcessorConfig
+	outage     *outage.Outage
+	dispatcher *dispatcher
+}
+
+// loop syncs until ctx ends.
+func (bs *breakerSync) loop(ctx context.Context) {
+	all := bs.dispatcher.catalog.breakers()
+	if len(all) == 0 {
+		return
+	}
+	ticker := time.NewTicker(breakerEvery)
+	defer ticker.Stop()
+	for {
+		bs.sync(ctx, all)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// sync writes this process's counts and applies the shared state of all circuit breakers.
+func (bs *breakerSync) sync(ctx context.Context, all map[string]*breaker) {
+	names := make([]string, 0, len(all))
+	for name, b := range all {
+		names = append(names, name)
+		done, failed, over := b.take()
+		_, err := ask(ctx, bs.outage, "count runs", statementTimeout, func(ctx context.Context) (struct{}, error) {
+			switch {
+			case over:
+				return struct{}{}, bs.store.Flow.CloseBreaker(ctx, bs.db, name)
+			case done+failed > 0:
+				_, err := bs.store.Flow.CountRuns(ctx, bs.db, name, b.config, done, failed)
+				return struct{}{}, err
+			}
+			return struct{}{}, nil
+		})
+		if err != nil { // continue with the others
+			b.keep(over)
+		}
+	}
+	rows, err := ask(ctx, bs.outage, "look at breakers", statementTimeout,
+		func(ctx context.Context) ([]store.Breaker, error) { return bs.store.Flow.Breakers(ctx, bs.db, names) })
+	if err != nil {
+		return
+	}
+	for _, row := range rows {
+		bs.apply(ctx, all[row.Name], row)
+	}
+}
+
+// apply applies the state of a circuit breaker. It takes the right to probe if there is a message
+// to probe with.
+func (bs *breakerSync) apply(ctx context.Context, b *breaker, row store.Breaker) {
+	isOpen := func() bool { _, _, open := b.Tripped(); return open }
+	before := isOpen()
+	b.apply(row, time.Now())
+	switch after := isOpen(); {
+	case after && !before:
+		open := flow.NewOpenBreaker(row)
+		bs.config.Logger.Warn("circuit breaker opened: messages wait, and one at a time is tried",
+			"consumer", row.Name, "failed", open.Failed, "runs", open.Runs, "next_probe_at", open.NextProbeAt)
+	case before && !after:
+		bs.config.Logger.Info("circuit breaker closed", "consumer", row.Name)
+	}
+	if !row.Open() || row.OpenUntil.After(row.Now.Time) || !bs.dispatcher.couldProbe(row.Name) {
+		return
+	}
+	won, err := ask(ctx, bs.outage, "take a probe", statementTimeout,
+		func(ctx context.Context) (bool, error) { return bs.store.Flow.TakeProbe(ctx, bs.db, row, b.config) })
+	if err == nil && won {
+		b.mayProbe(row.Opened+1, time.Now())
+		bs.dispatcher.wake()
+	}
+}

@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"slices"
+	"time"
+)
+
+// capacity is what runs and waits in this process, and what of it may start. It is guarded by
+// dispatcher.mu.
+type capacity struct {
+	config      *ProcessorConfig
+	consumers   []*consumer
+	quarantine  *quarantine
+	slotsWanted chan struct{} // of size 1: a message waits for a slot
+
+	running   int
+	runningTx int      // running transactional consumers
+	queued    int      // claimed, not started
+	held      int      // bytes of messages that are queued or run
+	abandoned []string // consumers of handlers that ignored their timeout; with too many nothing is claimed
+}
+
+// startable is what a consumer could start now.
+type startable struct {
+	n     int       // how many messages, as far as the consumer is concerned
+	slots bool      // none, only because its limit has no free slot
+	until time.Time // none before then, unless something changes; zero if unknown
+}
+
+// startable returns how many messages of a consumer could start now, as its circuit, its
+// concurrency, that of transactions and its limit allow. Everything that claims, starts, probes,
+// keeps slots or waits uses it. [capacity.starts] decides whether a worker is free, in view
+// of the other consumers.
+func (cp *capacity) startable(c *consumer, now time.Time) (s startable) {
+	s.n = cp.free(c)
+	if probe, open := c.circuit.NextProbe(); open {
+		s.n = min(s.n, 1)
+		if now.Before(probe) {
+			return startable{until: probe}
+		}
+	}
+	if s.n > 0 && c.limiter != nil {
+		if s.n = min(s.n, cp.freeSlots(c.limiter, now)); s.n <= 0 {
+			return startable{slots: true}
+		}
+	}
+	s.n = max(s.n, 0)
+	return s
+}
+
+// mayStart is startable for callers that would start or claim now. It also asks for slots.
+func (cp *capacity) mayStart(c *consumer, now time.Time) startable {
+	s := cp.startable(c, now)
+	if s.slots {
+		cp.askForSlots()
+	}
+	return s
+}
+
+// free returns how many more messages a consumer may run in this process.
+func (cp *capacity) free(c *consumer) int {
+	n := cp.config.Concurrency - c.running
+	if c.settings.Concurrency > 0 {
+		n = min(n, c.settings.Concurrency-c.running)
+	}
+	if c.transactional {
+		n = min(n, cp.config.TxConcurrency-cp.runningTx)
+	}
+	return n
+}
+
+// freeSlots returns how many more calls the limit allows here.
+func (cp *capacity) freeSlots(l *limiter, now time.Time) int {
+	return l.valid(now, cp.config.LeaseDuration) - l.running - l.owed
+}
+
+// askForSlots wakes the slot keeper.
+func (cp *capacity) askForSlots() {
+	select {
+	case cp.slotsWanted <- struct{}{}:
+	default:
+	}
+}
+
+// starts returns how many messages of a consumer may start now in view of the others. A
+// consumer leaves as many workers free as it keeps busy, up to an eighth of them. So the others
+// find a free one, those that run little first.
+func (cp *capacity) starts(c *consumer) int {
+	free := cp.config.Concurrency - cp.running
+	if len(cp.consumers) == 1 {
+		return max(free, 0)
+	}
+	share := max(cp.config.Concurrency/8, 1)
+	return max(free-share, (free-c.running+1)/2, 0)
+}
+
+// waits reports whether a consumer has work that could start now, or could with a slot of its
+// limit.
+func (cp *capacity) waits(c *consumer, now time.Time) bool {
+	s := cp.startable(c, now)
+	has, _ := c.hasWork(now)
+	return has && (s.n > 0 || s.slots)
+}
+
+// nextStart returns how long until a consumer may start or claim its work, or zero if that is
+// unknown.
+func (cp *capacity) nextStart(now time.Time) (wait time.Duration) {
+	for _, c := range cp.consumers {
+		has, until := c.hasWork(now)
+		if !has && until.IsZero() {
+			continue
+		}
+		until = later(until, cp.startable(c, now).until)
+		if left := until.Sub(now); left > 0 && (wait == 0 || left < wait) {
+			wait = left
+		}
+	}
+	return wait
+}
+
+// mayRunSolo reports whether the circuits let a message start that crashed more than once.
+func (cp *capacity) mayRunSolo(now time.Time) bool {
+	return slices.ContainsFunc(cp.consumers, func(c *consumer) bool {
+		return c.suspects&crashedMore != 0 && cp.startable(c, now).until.IsZero()
+	})
+}
+
+// keptForCrashed returns how many of a consumer's startable messages are reserved for crashed ones,
+// so that an endless backlog does not delay them: one, until they were asked for.
+func (cp *capacity) keptForCrashed(c *consumer, now time.Time) int {
+	kind := crashedMore // the kind whose claim is in flight
+	if !cp.quarantine.soloAsked {
+		if !cp.quarantine.pending() {
+			return 0
+		}
+		kind = suspicionOf(cp.quarantine.next(now, cp.mayRunSolo(now)))
+	}
+	shares := func(other *consumer) bool {
+		return other == c || c.limiter != nil && other.limiter == c.limiter || c.transactional && other.transactional
+	}
+	if slices.ContainsFunc(cp.consumers, func(other *consumer) bool { return other.suspects&kind != 0 && shares(other) }) {
+		return 1
+	}
+	return 0
+}
+
+// enqueued counts messages that wait for a worker and the bytes of held messages.
+func (cp *capacity) enqueued(t *task, n, bytes int) {
+	t.consumer.waiting += n
+	cp.queued += n
+	cp.held += bytes
+}

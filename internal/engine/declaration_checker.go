@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+const unregisteredEvery = time.Minute
+
+// declarationChecker warns once of each difference between what the programs that share the
+// database have registered.
+type declarationChecker struct {
+	store      *store.Store
+	db         *bun.DB
+	config     *ProcessorConfig
+	registry   *bus.Registry
+	counters   *counters
+	catalog    *catalog
+	outage     *outage.Outage
+	started    time.Time // of the run
+	warned     sync.Map  // kinds of messages without a consumer here that were reported
+	undeclared sync.Map  // consumers of payload types that were reported
+}
+
+// loop looks for messages whose consumer or payload type is not registered here. It is separate
+// from the polls because it may be slow.
+func (dc *declarationChecker) loop(ctx context.Context) {
+	for wait := unregisteredEvery / 30; outage.Pause(ctx, wait); wait = unregisteredEvery {
+		if dc.outage.Err() == nil {
+			dc.report(ctx)
+		}
+	}
+}
+
+// report warns once of each kind. The messages stay in place: another program may consume them.
+func (dc *declarationChecker) report(ctx context.Context) {
+	found, _ := ask(ctx, dc.outage, "look for unregistered messages", statementTimeout, func(ctx context.Context) ([]store.Unhandled, error) {
+		return dc.store.Claims.Unhandled(ctx, dc.db, dc.catalog.wants)
+	})
+	for _, s := range found {
+		dc.warn(s)
+	}
+	names, _ := ask(ctx, dc.outage, "look for messages with keys", statementTimeout,
+		func(ctx context.Context) ([]string, error) { return dc.store.Claims.KeyedConsumers(ctx, dc.db) })
+	for _, name := range dc.catalog.adopt(names) {
+		dc.warn(store.Unhandled{ConsumerType: name, PayloadType: "any with a key"})
+	}
+}
+
+func (dc *declarationChecker) warn(s store.Unhandled) {
+	if _, before := dc.warned.LoadOrStore(s, true); !before && !dc.declared(s) {
+		dc.config.Logger.Warn("messages wait that no consumer registered here takes", "consumer", s.ConsumerType, "payload_type", s.PayloadType)
+	}
+}
+
+// declared reports whether this program knows that another one runs the consumer.
+func (dc *declarationChecker) declared(s store.Unhandled) bool {
+	is := func(c bus.Consumer) bool { return slices.Contains(c.Names(), s.ConsumerType) }
+	return slices.ContainsFunc(dc.registry.ConsumersOf(s.PayloadType), is)
+}
+
+// checkRoutes warns once of each consumer for which the message's producer writes no messages.
+func (dc *declarationChecker) checkRoutes(m *bus.Message) {
+	declared, ok := m.Headers[store.ConsumersHeader]
+	if !ok {
+		return
+	}
+	delete(m.Headers, store.ConsumersHeader)
+	if m.CreatedAt.Before(dc.started) { // its producer may be gone
+		return
+	}
+	known := make(map[string]bool)
+	for name := range strings.SplitSeq(declared, "\n") {
+		known[name] = true
+	}
+consumers:
+	for _, c := range dc.catalog.byPayload[m.PayloadType] {
+		for _, name := range c.Names() {
+			if known[name] {
+				continue consumers
+			}
+		}
+		if _, before := dc.undeclared.LoadOrStore([2]string{c.Name(), m.PayloadType}, true); !before {
+			dc.config.Logger.Warn("a producer writes messages that this consumer does not get: declare it there, with bus.Declare",
+				"consumer", c.Name(), "payload_type", m.PayloadType)
+		}
+	}
+}
+
+// checkOrder counts messages of ordered consumers without a key, and warns once.
+func (dc *declarationChecker) checkOrder(t *task) {
+	if t.row.Lane != 0 || !t.consumer.Ordered() {
+		return
+	}
+	dc.counters.unordered.Add(1)
+	if _, before := dc.warned.LoadOrStore(t.consumer.Name(), true); !before {
+		dc.config.Logger.Warn("messages of an ordered consumer have no key and run in any order: "+
+			"a program that produces them declares the consumer without Ordered", "consumer", t.consumer.Name())
+	}
+}
