@@ -40,7 +40,7 @@ func Relays(relays ...any) fx.Option {
 type parkedParams struct {
 	fx.In
 
-	Receivers []inbox.Receiver `group:"asyncmonolith.relays"`
+	Receivers []inbox.Receiver `group:"asyncmonolith.receivers"`
 }
 
 type parkedConsumers struct {

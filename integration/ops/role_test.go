@@ -3,6 +3,7 @@ package ops_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"reflect"
 	"strings"
 	"testing"
@@ -41,6 +42,28 @@ func call(method reflect.Value) error {
 	return err
 }
 
+// methodsOf are the methods of a session, and of what it hands out: "Pause" of consumers is "Consumers.Pause".
+func methodsOf(session *ops.Session) iter.Seq2[string, reflect.Value] {
+	return func(yield func(string, reflect.Value) bool) {
+		of := reflect.ValueOf(session)
+		for i := range of.NumMethod() {
+			name, method := of.Type().Method(i).Name, of.Method(i)
+			if method.Type().NumIn() > 0 {
+				if !yield(name, method) {
+					return
+				}
+				continue
+			}
+			handle := method.Call(nil)[0]
+			for j := range handle.NumMethod() {
+				if !yield(name+"."+handle.Type().Method(j).Name, handle.Method(j)) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // TestNobodyMayDoAnything: each method of a session asks for the role, before anything else.
 func TestNobodyMayDoAnything(t *testing.T) {
 	d := serviceOf(t, closed(t), testapp.Must[*bus.Registry](t)(bus.NewRegistry()))
@@ -51,10 +74,9 @@ func TestNobodyMayDoAnything(t *testing.T) {
 		"not allowed":  d.As(ops.Principal{Name: "ada", Role: ops.Administrator, Allow: func(ops.Action, string) bool { return false }}),
 	}
 	for name, session := range sessions {
-		methods := reflect.ValueOf(session)
-		for i := range methods.NumMethod() {
-			if err := call(methods.Method(i)); !errors.Is(err, ops.ErrForbidden) {
-				t.Errorf("%s: %s: got error %v, want ErrForbidden", name, methods.Type().Method(i).Name, err)
+		for method, value := range methodsOf(session) {
+			if err := call(value); !errors.Is(err, ops.ErrForbidden) {
+				t.Errorf("%s: %s: got error %v, want ErrForbidden", name, method, err)
 			}
 		}
 	}
@@ -64,20 +86,18 @@ func TestNobodyMayDoAnything(t *testing.T) {
 func TestRoles(t *testing.T) {
 	d := serviceOf(t, closed(t), testapp.Must[*bus.Registry](t)(bus.NewRegistry()))
 	least := map[string]ops.Role{
-		"Pause": ops.Operator, "Resume": ops.Operator, "Probe": ops.Operator, "RunMessages": ops.Operator, "Reschedule": ops.Operator, "Requeue": ops.Operator,
-		"ResumeProjection": ops.Operator, "RunSchedule": ops.Operator, "PauseSchedule": ops.Operator, "ResumeSchedule": ops.Operator,
-		"Cancel": ops.Administrator, "Discard": ops.Administrator, "EditAndRequeue": ops.Administrator, "CheckEdit": ops.Administrator, "Export": ops.Administrator,
-		"DeleteSchedule": ops.Administrator, "UpdateSchedule": ops.Administrator, "Plan": ops.Administrator, "Preview": ops.Administrator, // of no action
+		"Consumers.Pause": ops.Operator, "Consumers.Resume": ops.Operator, "Consumers.Probe": ops.Operator, "Messages.RunNow": ops.Operator, "Messages.Reschedule": ops.Operator, "Poisoned.Requeue": ops.Operator,
+		"Projections.Resume": ops.Operator, "Schedules.Trigger": ops.Operator, "Schedules.Pause": ops.Operator, "Schedules.Resume": ops.Operator,
+		"Messages.Cancel": ops.Administrator, "Poisoned.Discard": ops.Administrator, "Poisoned.EditAndRequeue": ops.Administrator, "Poisoned.CheckEdit": ops.Administrator, "Poisoned.Export": ops.Administrator,
+		"Schedules.Delete": ops.Administrator, "Schedules.Update": ops.Administrator, "Operations.Plan": ops.Administrator, "Operations.Preview": ops.Administrator, // of no action
 	}
 	for _, role := range []ops.Role{ops.None, ops.Viewer, ops.Operator, ops.Administrator} {
-		methods := reflect.ValueOf(d.As(someone(role)))
-		for i := range methods.NumMethod() {
-			name := methods.Type().Method(i).Name
+		for name, method := range methodsOf(d.As(someone(role))) {
 			needs, ok := least[name]
 			if !ok {
 				needs = ops.Viewer
 			}
-			if forbidden := errors.Is(call(methods.Method(i)), ops.ErrForbidden); forbidden != (role < needs) {
+			if forbidden := errors.Is(call(method), ops.ErrForbidden); forbidden != (role < needs) {
 				t.Errorf("%s as %s: forbidden is %t, want %t", name, role, forbidden, role < needs)
 			}
 		}
