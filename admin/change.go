@@ -143,7 +143,10 @@ func (a *Client) changeWhere(ctx context.Context, db bun.IDB, what string, c sto
 	result := ChunkResult{Last: b.After, More: true}
 	st, db, err := a.stores.In(ctx, db, errNotMade)
 	if err = errors.Join(err, b.Filter.check()); err == nil && (b.Limit < 1 || b.Limit > mostInBatch || b.After < 0 || b.UpTo < 0) {
-		err = fmt.Errorf("batch of %d after %d up to %d: %w: 1 to %d messages are allowed, and ids of 0 or more", b.Limit, b.After, b.UpTo, bus.ErrInvalidOption, mostInBatch)
+		err = fmt.Errorf(
+			"batch of %d after %d up to %d: %w: 1 to %d messages are allowed, and ids of 0 or more", b.Limit, b.After, b.UpTo,
+			bus.ErrInvalidOption, mostInBatch,
+		)
 	}
 	if err != nil {
 		return result, dberr.Wrap(err, "admin: %s where", what)

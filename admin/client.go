@@ -75,7 +75,10 @@ func (a *Client) List(ctx context.Context, db bun.IDB, filter Filter, page Page)
 	}
 	f := filter.rows()
 	if page.After != "" {
-		f.After = store.PendingPlace{Consumer: place.Consumer, Payload: place.Payload, At: place.At(), ID: place.ID, Keyed: place.Keyed, Lane: place.Lane, Rank: place.Rank}
+		f.After = store.PendingPlace{
+			Consumer: place.Consumer, Payload: place.Payload, At: place.At(), ID: place.ID, Keyed: place.Keyed, Lane: place.Lane,
+			Rank: place.Rank,
+		}
 	}
 	var found store.Examined
 	if page.ScanLimit > 0 && filter.InsertID == "" {
@@ -90,7 +93,9 @@ func (a *Client) List(ctx context.Context, db bun.IDB, filter Filter, page Page)
 	if len(rows) > size {
 		rows = rows[:size]
 		last := rows[size-1]
-		found.Next, found.More = store.PendingPlace{Consumer: last.ConsumerType, Payload: last.PayloadType, At: last.AvailableAfter.Time, ID: last.ID}, true
+		found.Next, found.More = store.PendingPlace{
+			Consumer: last.ConsumerType, Payload: last.PayloadType, At: last.AvailableAfter.Time, ID: last.ID,
+		}, true
 	}
 	var next *Page
 	if p := found.Next; found.More {

@@ -61,8 +61,10 @@ func (q Queue) MarshalJSON() ([]byte, error) {
 }
 
 func newQueue(row store.QueueStats, parked map[string]int64) Queue {
-	return Queue{Consumer: row.Consumer, Ready: row.Ready, Delayed: row.Delayed, Leased: row.Leased, Poisoned: row.Poisoned, BlockedKeys: parked[row.Consumer],
-		OldestReady: row.Age(row.OldestReady), OldestPoisoned: row.Age(row.OldestPoisoned)}
+	return Queue{
+		Consumer: row.Consumer, Ready: row.Ready, Delayed: row.Delayed, Leased: row.Leased, Poisoned: row.Poisoned,
+		BlockedKeys: parked[row.Consumer], OldestReady: row.Age(row.OldestReady), OldestPoisoned: row.Age(row.OldestPoisoned),
+	}
 }
 
 // Queues returns one Queue per stored consumer name. Without names it covers the consumers of the
@@ -200,7 +202,9 @@ type PauseNote struct {
 func (a *Client) Pause(ctx context.Context, db bun.IDB, consumer string, note PauseNote) error {
 	st, db, err := a.stores.In(ctx, db, errNotMade)
 	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
-		err = a.underAllNames(ctx, st, db, consumer, func(tx bun.Tx, names []string) error { return st.Flow.Pause(ctx, tx, names, note.By, note.Reason) })
+		err = a.underAllNames(
+			ctx, st, db, consumer, func(tx bun.Tx, names []string) error { return st.Flow.Pause(ctx, tx, names, note.By, note.Reason) },
+		)
 	}
 	return dberr.Wrap(err, "admin: pause %q", consumer)
 }
@@ -239,7 +243,9 @@ func checkConsumer(name string) error {
 }
 
 // underAllNames applies a change to all names under which a consumer's messages are stored.
-func (a *Client) underAllNames(ctx context.Context, st *store.Store, db bun.IDB, consumer string, change func(tx bun.Tx, names []string) error) error {
+func (a *Client) underAllNames(
+	ctx context.Context, st *store.Store, db bun.IDB, consumer string, change func(tx bun.Tx, names []string) error,
+) error {
 	return txn.InTx(ctx, db, func(tx bun.Tx) error {
 		if err := st.WriteFirst(ctx, tx); err != nil {
 			return err

@@ -89,10 +89,14 @@ func (x *explainer) explain(ctx context.Context) (err error) {
 func (x *explainer) reason() (State, string) {
 	m, now := x.e.Message, x.now
 	if c := m.Claim; c != nil && c.Expired {
-		return LeaseExpired, fmt.Sprintf("Owner %s claimed it at %s and has not renewed its lease, which ended %s ago. A processor takes it back once it has run for a third of its lease, and counts a crash.",
-			c.Owner, flow.Instant(c.ClaimedAt), flow.Rounded(now.Sub(c.LeasedUntil)))
+		return LeaseExpired, fmt.Sprintf(
+			"Owner %s claimed it at %s and has not renewed its lease, which ended %s ago. A processor takes it back once it has run for a "+
+				"third of its lease, and counts a crash.",
+			c.Owner, flow.Instant(c.ClaimedAt), flow.Rounded(now.Sub(c.LeasedUntil)),
+		)
 	} else if c != nil {
-		return Leased, fmt.Sprintf("Owner %s claimed it at %s%s, and holds it until %s unless it renews its lease. It runs there, or waits for a worker.",
+		return Leased, fmt.Sprintf("Owner %s claimed it at %s%s, and holds it until %s unless it renews its lease. It runs there, or "+
+			"waits for a worker.",
 			c.Owner, flow.Instant(c.ClaimedAt), besides(c.Messages-1), flow.Instant(c.LeasedUntil))
 	}
 	consumer, registered := x.client.registry.Consumer(m.Consumer)
@@ -100,8 +104,10 @@ func (x *explainer) reason() (State, string) {
 	case !registered && !operates:
 		return NoConsumer, fmt.Sprintf("No consumer %q is registered here. It waits for a program that has one, by name or by alias.", m.Consumer)
 	case !operates && !slices.Contains(consumer.PayloadTypes(), m.PayloadType):
-		return OtherPayload, fmt.Sprintf("Consumer %q takes %q here, not %q. It waits for a program whose consumer takes that, by name or by alias.",
-			m.Consumer, consumer.PayloadTypes(), m.PayloadType)
+		return OtherPayload, fmt.Sprintf(
+			"Consumer %q takes %q here, not %q. It waits for a program whose consumer takes that, by name or by alias.", m.Consumer,
+			consumer.PayloadTypes(), m.PayloadType,
+		)
 	}
 	return x.waits()
 }
@@ -113,25 +119,45 @@ func (x *explainer) waits() (State, string) {
 	case !pausedAt.IsZero():
 		return Paused, fmt.Sprintf("Consumer %q has been paused since %s.", m.Consumer, flow.Instant(pausedAt))
 	case m.State == Delayed && m.Attempts > 0:
-		return Delayed, fmt.Sprintf("%d of its runs failed; it is due again in %s, at %s.", m.Attempts, flow.Rounded(m.AvailableAt.Sub(now)), flow.Instant(m.AvailableAt))
+		return Delayed, fmt.Sprintf(
+			"%d of its runs failed; it is due again in %s, at %s.", m.Attempts, flow.Rounded(m.AvailableAt.Sub(now)),
+			flow.Instant(m.AvailableAt),
+		)
 	case m.State == Delayed:
 		return Delayed, fmt.Sprintf("It is due in %s, at %s.", flow.Rounded(m.AvailableAt.Sub(now)), flow.Instant(m.AvailableAt))
 	case m.Crashes == 1:
-		return Suspect, fmt.Sprintf("It has been due since %s. Its last process was lost while it held the message, so a process runs at most %d like it at a time, and more and more while they survive.", flow.Instant(m.AvailableAt), flow.FewSuspects)
+		return Suspect, fmt.Sprintf(
+			"It has been due since %s. Its last process was lost while it held the message, so a process runs at most %d like it at a time, "+
+				"and more and more while they survive.",
+			flow.Instant(m.AvailableAt), flow.FewSuspects,
+		)
 	case m.Crashes > 1:
-		return Suspect, fmt.Sprintf("It has been due since %s. Its last %d processes were lost while they held the message, so it runs alone among suspects, or beside others like it once many have survived that, in a process that has lived for a while and has seen no other lost.", flow.Instant(m.AvailableAt), m.Crashes)
+		return Suspect, fmt.Sprintf(
+			"It has been due since %s. Its last %d processes were lost while they held the message, so it runs alone among suspects, or "+
+				"beside others like it once many have survived that, in a process that has lived for a while and has seen no other lost.",
+			flow.Instant(m.AvailableAt), m.Crashes,
+		)
 	}
 	if by, late, ok := flow.Deadline(m.Headers); ok && now.After(by) {
-		return Expired, fmt.Sprintf("It was to start by %s, %s ago. The process that claims it has it %s.", flow.Instant(by), flow.Rounded(now.Sub(by)), late)
+		return Expired, fmt.Sprintf(
+			"It was to start by %s, %s ago. The process that claims it has it %s.", flow.Instant(by), flow.Rounded(now.Sub(by)), late,
+		)
 	}
 	consumer, _ := x.client.registry.Consumer(m.Consumer)
 	if circuit, _ := flow.CircuitOf(m.Consumer, consumer.Config()); circuit != nil {
 		if since, _, open := circuit.Tripped(); open {
-			return CircuitOpen, fmt.Sprintf("It has been due since %s. The circuit of consumer %q has been open in this process since %s. One message at a time probes whether that is over.",
-				flow.Instant(m.AvailableAt), m.Consumer, flow.Instant(since))
+			return CircuitOpen, fmt.Sprintf(
+				"It has been due since %s. The circuit of consumer %q has been open in this process since %s. One message at a time probes "+
+					"whether that is over.",
+				flow.Instant(m.AvailableAt), m.Consumer, flow.Instant(since),
+			)
 		}
 	}
-	return Ready, fmt.Sprintf("It has been due since %s and waits for a processor with room for consumer %q. If it stays, see whether processors run, and what they are at.", flow.Instant(m.AvailableAt), m.Consumer)
+	return Ready, fmt.Sprintf(
+		"It has been due since %s and waits for a processor with room for consumer %q. If it stays, see whether processors run, and what "+
+			"they are at.",
+		flow.Instant(m.AvailableAt), m.Consumer,
+	)
 }
 
 // circuitError returns why the circuit of a consumer is open in this process.
@@ -153,7 +179,9 @@ func (x *explainer) explainBreaker(ctx context.Context) error {
 	}
 	open, err := x.client.openBreakers(ctx, x.db, x.store)
 	if b := open[x.e.Message.Consumer]; err == nil && b != nil {
-		x.e.Reason, x.e.Text = CircuitBreakerOpen, fmt.Sprintf("It has been due since %s. Consumer %q: %s.", flow.Instant(x.e.Message.AvailableAt), x.e.Message.Consumer, b)
+		x.e.Reason, x.e.Text = CircuitBreakerOpen, fmt.Sprintf(
+			"It has been due since %s. Consumer %q: %s.", flow.Instant(x.e.Message.AvailableAt), x.e.Message.Consumer, b,
+		)
 	}
 	return err
 }
@@ -178,8 +206,12 @@ func (x *explainer) explainLimit(ctx context.Context) error {
 		return nil
 	}
 	x.e.Reason = Limited
-	x.e.Text = fmt.Sprintf("It has been due since %s. Its consumer is at the limit %q of %d, which is taken by owner %s. It runs when one of them has a worker for it, or gives up its place.",
-		flow.Instant(x.e.Message.AvailableAt), cmp.Or(consumer.Config().SharedConcurrency, consumer.Name()), limit, strings.Join(by, ", "))
+	x.e.Text = fmt.Sprintf(
+		"It has been due since %s. Its consumer is at the limit %q of %d, which is taken by owner %s. It runs when one of them has a "+
+			"worker for it, or gives up its place.",
+		flow.Instant(x.e.Message.AvailableAt), cmp.Or(consumer.Config().SharedConcurrency, consumer.Name()), limit,
+		strings.Join(by, ", "),
+	)
 	return nil
 }
 
@@ -201,8 +233,10 @@ func (x *explainer) explainRate(ctx context.Context) error {
 		}
 		if wait > 0 {
 			x.e.Reason = RateLimited
-			x.e.Text = fmt.Sprintf("It has been due since %s. %s starts %d in %s, in all processes together, and that is used up: the next may start in %s.",
-				flow.Instant(x.e.Message.AvailableAt), of.who, rate.N, rate.Per, flow.Rounded(wait))
+			x.e.Text = fmt.Sprintf(
+				"It has been due since %s. %s starts %d in %s, in all processes together, and that is used up: the next may start in %s.",
+				flow.Instant(x.e.Message.AvailableAt), of.who, rate.N, rate.Per, flow.Rounded(wait),
+			)
 		}
 	}
 	return nil

@@ -59,18 +59,28 @@ func (x *explainer) explainFleet(f fleet) {
 	case len(f.takers) == 0 && len(f.gone) == 0:
 		if x.e.Reason == Ready && x.client.operates() {
 			x.e.Reason = NoLiveProcess
-			x.e.Text = fmt.Sprintf("%s No process that has told of itself in the last 7 days takes it: start one with consumer %q for payload type %q.", due, x.e.Message.Consumer, x.e.Message.PayloadType)
+			x.e.Text = fmt.Sprintf(
+				"%s No process that has told of itself in the last 7 days takes it: start one with consumer %q for payload type %q.", due,
+				x.e.Message.Consumer, x.e.Message.PayloadType,
+			)
 		} else if x.e.Reason == Ready {
 			x.e.Reason = NoLiveProcess
-			x.e.Text = fmt.Sprintf("%s No process that has told of itself in the last 7 days takes it, though this program has consumer %q: start a processor of it.", due, x.e.Message.Consumer)
+			x.e.Text = fmt.Sprintf("%s No process that has told of itself in the last 7 days takes it, though this program has consumer %q: "+
+				"start a processor of it.", due, x.e.Message.Consumer)
 		}
 	case len(f.takers) == 0:
 		last := f.gone[0] // seen last
 		x.e.Reason = NoLiveProcess
-		x.e.Text = fmt.Sprintf("%s No live process takes it. The last that did was %s, which %s at %s.", due, last.said(), last.Status, flow.Instant(last.SeenAt))
+		x.e.Text = fmt.Sprintf(
+			"%s No live process takes it. The last that did was %s, which %s at %s.", due, last.said(), last.Status,
+			flow.Instant(last.SeenAt),
+		)
 	case !slices.ContainsFunc(f.takers, func(p Process) bool { return !slices.Contains(p.OpenCircuits, x.e.Message.Consumer) }):
 		x.e.Reason = CircuitOpen
-		x.e.Text = fmt.Sprintf("%s The circuit of consumer %q is open in every process that takes it: %s. Their logs, and Processor.Health, say why.", due, x.e.Message.Consumer, said(f.takers))
+		x.e.Text = fmt.Sprintf(
+			"%s The circuit of consumer %q is open in every process that takes it: %s. Their logs, and Processor.Health, say why.", due,
+			x.e.Message.Consumer, said(f.takers),
+		)
 	case !slices.ContainsFunc(f.takers, func(p Process) bool { return p.Running < p.Limit }):
 		x.e.Reason = Saturated
 		x.e.Text = fmt.Sprintf("%s Every process that takes it was at its limit when it was last seen: %s.", due, said(f.takers))

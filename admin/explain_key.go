@@ -29,8 +29,11 @@ func (x *explainer) explainKey(ctx context.Context) error {
 	}
 	if found {
 		x.e.Reason = KeyBlocked
-		x.e.Text = fmt.Sprintf("Message %d of key %q was poisoned at %s, and the others of the key wait until it is requeued or discarded. poison.Store shows why, and does so.",
-			parked.Poisoned, parked.OrderKey, flow.Instant(parked.Since.Time))
+		x.e.Text = fmt.Sprintf(
+			"Message %d of key %q was poisoned at %s, and the others of the key wait until it is requeued or discarded. poison.Store shows "+
+				"why, and does so.",
+			parked.Poisoned, parked.OrderKey, flow.Instant(parked.Since.Time),
+		)
 		return nil
 	}
 	id, found, err := x.store.Keys.FirstOfLane(ctx, x.db, names, x.row.Lane)
@@ -58,7 +61,9 @@ func (x *explainer) explainShare(ctx context.Context, consumer bus.Consumer) err
 		return err
 	}
 	x.e.Reason = KeyLimited
-	x.e.Text = fmt.Sprintf("It has been due since %s. %d messages of key %q are claimed, and consumer %q runs no more of a key at once, in all processes together.",
-		flow.Instant(x.e.Message.AvailableAt), held, x.row.OrderKey, consumer.Name())
+	x.e.Text = fmt.Sprintf(
+		"It has been due since %s. %d messages of key %q are claimed, and consumer %q runs no more of a key at once, in all processes together.",
+		flow.Instant(x.e.Message.AvailableAt), held, x.row.OrderKey, consumer.Name(),
+	)
 	return nil
 }

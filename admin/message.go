@@ -135,9 +135,12 @@ func newClaim(row store.HeldBy) Claim {
 }
 
 func newMessage(row store.Pending) Message {
-	m := Message{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, InsertID: row.InsertID, OrderingKey: row.OrderKey,
-		CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time, Attempts: row.Attempts, Crashes: store.Counted(row.Crashes), State: Ready,
-		Payload: row.Payload, PayloadBytes: row.PayloadBytes, Headers: store.Headers(row.Headers)}
+	m := Message{
+		ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, InsertID: row.InsertID,
+		OrderingKey: row.OrderKey, CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time, Attempts: row.Attempts,
+		Crashes: store.Counted(row.Crashes), State: Ready, Payload: row.Payload, PayloadBytes: row.PayloadBytes,
+		Headers: store.Headers(row.Headers),
+	}
 	for _, e := range errorlog.Attempts(row.Errors) {
 		m.Errors = append(m.Errors, Attempt(e))
 	}
@@ -204,7 +207,8 @@ func (f *Filter) UnmarshalJSON(text []byte) (err error) {
 
 // check rejects values that no row can match or that are not allowed.
 func (f Filter) check() error {
-	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "insert id": f.InsertID, "key": f.OrderingKey} {
+	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "insert id": f.InsertID,
+		"key": f.OrderingKey} {
 		if err := limits.CheckText(text); err != nil {
 			return fmt.Errorf("filter by %s %q: %w: %w", what, text, bus.ErrInvalidText, err)
 		}
@@ -222,8 +226,10 @@ func (f Filter) check() error {
 
 func (f Filter) rows() store.PendingFilter {
 	states := map[State]store.PendingState{Ready: store.Ready, Delayed: store.Delayed, Leased: store.Leased}
-	return store.PendingFilter{Consumer: f.Consumer, PayloadType: f.PayloadType, InsertID: f.InsertID, Key: f.OrderingKey, MessageID: f.MessageID,
-		State: states[f.State], Crashed: f.Crashed, Retrying: f.Retrying, OlderThan: f.OlderThan}
+	return store.PendingFilter{
+		Consumer: f.Consumer, PayloadType: f.PayloadType, InsertID: f.InsertID, Key: f.OrderingKey, MessageID: f.MessageID,
+		State: states[f.State], Crashed: f.Crashed, Retrying: f.Retrying, OlderThan: f.OlderThan,
+	}
 }
 
 // Page selects a part of a listing. The zero value is the first page.

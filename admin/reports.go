@@ -81,7 +81,10 @@ func newProcess(row store.Process) Process {
 	_, _ = json.Unmarshal(row.Manifest, &m), json.Unmarshal(row.State, &s) // another version may have left out fields
 	p.Schedules, p.Projections, p.Relays, p.Connections = m.Schedules, m.Projections, m.Relays, m.Connections
 	for _, c := range m.Consumers {
-		p.Consumers = append(p.Consumers, ProcessConsumer{Name: c.Name, Former: c.Former, PayloadTypes: c.PayloadTypes, Timeout: c.Timeout, MaxAttempts: c.MaxAttempts})
+		p.Consumers = append(
+			p.Consumers,
+			ProcessConsumer{Name: c.Name, Former: c.Former, PayloadTypes: c.PayloadTypes, Timeout: c.Timeout, MaxAttempts: c.MaxAttempts},
+		)
 	}
 	p.Running, p.Queued, p.Limit, p.Stuck, p.OpenCircuits = s.Running, s.Queued, s.Limit, s.Stuck, s.OpenCircuits
 	switch {
@@ -155,8 +158,10 @@ func (a *Client) Minutes(ctx context.Context, db bun.IDB, within time.Duration, 
 		return nil, dberr.Wrap(err, "admin: minutes")
 	}
 	return store.Each(rows, func(row store.Minute) MinuteStats {
-		return MinuteStats{Consumer: row.ConsumerType, At: row.At.Time, Done: row.Done, Retried: row.Retried, Poisoned: row.Poisoned, Snoozed: row.Snoozed,
-			Discarded: row.Discarded, Run: row.Run, Lag: row.Lag}
+		return MinuteStats{
+			Consumer: row.ConsumerType, At: row.At.Time, Done: row.Done, Retried: row.Retried, Poisoned: row.Poisoned,
+			Snoozed: row.Snoozed, Discarded: row.Discarded, Run: row.Run, Lag: row.Lag,
+		}
 	}), nil
 }
 
@@ -190,8 +195,10 @@ func (a *Client) Failures(ctx context.Context, db bun.IDB, consumer string, limi
 		return nil, dberr.Wrap(err, "admin: failures")
 	}
 	return store.Each(rows, func(row store.FailureGroup) FailureGroup {
-		return FailureGroup{Consumer: row.ConsumerType, Fingerprint: row.Fingerprint, ErrorType: row.ErrorType, Sample: row.Sample, Runs: row.Runs,
-			FirstAt: row.FirstAt.Time, LastAt: row.LastAt.Time, FirstVersion: row.FirstVersion, LastID: row.RowID}
+		return FailureGroup{
+			Consumer: row.ConsumerType, Fingerprint: row.Fingerprint, ErrorType: row.ErrorType, Sample: row.Sample, Runs: row.Runs,
+			FirstAt: row.FirstAt.Time, LastAt: row.LastAt.Time, FirstVersion: row.FirstVersion, LastID: row.RowID,
+		}
 	}), nil
 }
 

@@ -88,7 +88,9 @@ func deliver(ctx context.Context, m *Message) error {
 
 // RunProduce runs messages through a produce chain. write gets the messages that the layers pass
 // on.
-func RunProduce(ctx context.Context, chain ProduceFunc, messages []*Message, write func(ctx context.Context, messages []*Message) error) error {
+func RunProduce(
+	ctx context.Context, chain ProduceFunc, messages []*Message, write func(ctx context.Context, messages []*Message) error,
+) error {
 	return chain(ctx, &Batch{Messages: slices.Clone(messages), write: write})
 }
 

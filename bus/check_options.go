@@ -19,7 +19,8 @@ func (c *Consumer) validate() {
 	for _, set := range []struct {
 		field string
 		value int
-	}{{"Timeout", int(config.Timeout)}, {"MaxAttempts", config.MaxAttempts}, {"AttemptDelay", int(config.AttemptDelay)}, {"Concurrency", config.Concurrency},
+	}{{"Timeout", int(config.Timeout)}, {"MaxAttempts", config.MaxAttempts}, {"AttemptDelay", int(config.AttemptDelay)},
+		{"Concurrency", config.Concurrency},
 		{"GlobalConcurrency", config.GlobalConcurrency}, {"BatchSize", config.BatchSize}, {"BatchWait", int(config.BatchWait)}} {
 		if set.value < 0 { // set by another package's option
 			c.mistake("%s %d: more than 0 is allowed", set.field, set.value)

@@ -67,7 +67,10 @@ func (r *Registry) adopt(c Consumer) (Consumer, error) {
 	for _, payloadType := range own {
 		goType, ok := r.events.GoType(payloadType)
 		if ok && !c.Raw() && goType != c.goType {
-			return c, fmt.Errorf("bus: consumer %q: payload type %q is %s here and %s as an event", c.name, payloadType, fullName(c.goType), fullName(goType))
+			return c, fmt.Errorf(
+				"bus: consumer %q: payload type %q is %s here and %s as an event", c.name, payloadType, fullName(c.goType),
+				fullName(goType),
+			)
 		}
 		for _, alias := range r.events.Aliases(payloadType) {
 			if ok && !slices.Contains(c.PayloadTypes(), alias) {

@@ -27,7 +27,8 @@ func SharedConcurrency(name string, n int) ConsumerOption {
 		if err := limits.CheckName(name); err != nil {
 			c.mistakes = append(c.mistakes, fmt.Sprintf("SharedConcurrency: the name %q %v", name, err))
 		} else if len(name) > maxLimitName {
-			c.mistakes = append(c.mistakes, fmt.Sprintf("SharedConcurrency: the name %q has %d bytes, at most %d are allowed", name, len(name), maxLimitName))
+			c.mistakes = append(c.mistakes, fmt.Sprintf("SharedConcurrency: the name %q has %d bytes, at most %d are "+
+				"allowed", name, len(name), maxLimitName))
 		}
 		setLimit(c, "SharedConcurrency", name, n)
 	}
@@ -58,7 +59,10 @@ func RateLimit(n int, per time.Duration, burst int) ConsumerOption {
 func setsRate(c *ConsumerConfig, option string, n int, per time.Duration, burst int) bool {
 	ok := n > 0 && per > 0 && burst > 0
 	if !ok {
-		c.mistakes = append(c.mistakes, fmt.Sprintf("%s %d in %s, burst %d: n of 1 or more, a time of more than 0, and a burst of 1 to n are allowed", option, n, per, burst))
+		c.mistakes = append(
+			c.mistakes,
+			fmt.Sprintf("%s %d in %s, burst %d: n of 1 or more, a time of more than 0, and a burst of 1 to n are allowed", option, n, per, burst),
+		)
 	}
 	return ok
 }

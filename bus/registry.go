@@ -107,7 +107,10 @@ func (r *Registry) add(c Consumer) (mistakes []error) {
 		case other.name == c.name && name == c.name:
 			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q is registered twice", name))
 		default:
-			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: the name %q is taken by consumer %q (%s)", c.name, name, other.name, other.payloadType))
+			mistakes = append(
+				mistakes,
+				fmt.Errorf("bus: consumer %q: the name %q is taken by consumer %q (%s)", c.name, name, other.name, other.payloadType),
+			)
 		}
 	}
 	for i, payloadType := range c.PayloadTypes() {
@@ -142,7 +145,9 @@ func (r *Registry) declare(c Consumer) []error {
 	}
 	if own, ok := r.byName[c.name]; ok {
 		if !slices.Contains(own.PayloadTypes(), c.payloadType) {
-			return []error{fmt.Errorf("bus: consumer %q is declared with payload type %q, and takes %q here", c.name, c.payloadType, own.PayloadTypes())}
+			return []error{
+				fmt.Errorf("bus: consumer %q is declared with payload type %q, and takes %q here", c.name, c.payloadType, own.PayloadTypes()),
+			}
 		}
 		return nil
 	}

@@ -82,7 +82,9 @@ func (m *Message) check(maxPayload int) error {
 	case m.UniqueFor < 0:
 		return fmt.Errorf("%w: unique for %s, more than 0 is allowed", ErrInvalidOption, m.UniqueFor)
 	case m.DebounceMax < 0 || m.DebounceMax > 0 && !m.Replace:
-		return fmt.Errorf("%w: postponed for %s at most, which is for messages that replace others, and more than 0", ErrInvalidOption, m.DebounceMax)
+		return fmt.Errorf(
+			"%w: postponed for %s at most, which is for messages that replace others, and more than 0", ErrInvalidOption, m.DebounceMax,
+		)
 	case m.Replace && m.UniqueFor != 0:
 		return fmt.Errorf("%w: a message either replaces others or stays unique", ErrInvalidOption)
 	case m.Replace && m.Event != nil:

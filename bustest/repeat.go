@@ -129,7 +129,10 @@ func (k *Kit) read(ctx context.Context, state func() any) (e effects) {
 		k.problem = fmt.Sprintf("read messages: %v", err)
 	}
 	for _, m := range messages {
-		e.messages = append(e.messages, pending{delivery{m.MessageID, m.ConsumerType}, fmt.Sprintf("message %s for %s: %s", m.PayloadType, m.ConsumerType, m.Payload)})
+		e.messages = append(
+			e.messages,
+			pending{delivery{m.MessageID, m.ConsumerType}, fmt.Sprintf("message %s for %s: %s", m.PayloadType, m.ConsumerType, m.Payload)},
+		)
 	}
 	schedules, _, err := k.all().scheduled()
 	if err != nil {
@@ -166,7 +169,9 @@ func (k *Kit) compare(ctx context.Context, what string, m *bus.Message, before e
 	case !reflect.DeepEqual(before.state, after.state):
 		k.problem = fmt.Sprintf("%s: got the state %+v, want it unchanged: %+v", run, after.state, before.state)
 	case !slices.Equal(was, is):
-		k.problem = fmt.Sprintf("%s: got stored messages, schedules or events changed, want none: %s", run, strings.Join(difference(was, is), "; "))
+		k.problem = fmt.Sprintf(
+			"%s: got stored messages, schedules or events changed, want none: %s", run, strings.Join(difference(was, is), "; "),
+		)
 	}
 }
 

@@ -51,8 +51,10 @@ func (v View) produced() ([]*bus.Message, bus.Codec, error) {
 		return nil, nil, fmt.Errorf("read messages: %w", err)
 	}
 	for _, row := range rows {
-		found[row.MessageID] = &bus.Message{ID: row.MessageID, PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers),
-			InsertID: row.InsertID, CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time}
+		found[row.MessageID] = &bus.Message{
+			ID: row.MessageID, PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers),
+			InsertID: row.InsertID, CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time,
+		}
 	}
 	poisoned, _, err := v.poisoned()
 	if err != nil {

@@ -207,7 +207,10 @@ func (a *appending) prepare() error {
 		}
 		seen[w.Stream] = true
 		if w.Want < StreamExists {
-			return fmt.Errorf("stream %q: %w: expected version %d, a version, NoStream, Any or Exists is allowed", w.Stream, bus.ErrInvalidOption, int64(w.Want))
+			return fmt.Errorf(
+				"stream %q: %w: expected version %d, a version, NoStream, Any or Exists is allowed", w.Stream, bus.ErrInvalidOption,
+				int64(w.Want),
+			)
 		}
 		if len(w.Events) > 0 {
 			a.order = append(a.order, i)
@@ -332,7 +335,9 @@ func (a *appending) reserve(ctx context.Context, db bun.IDB) error {
 	next := map[string]int64{}
 	for _, i := range a.order {
 		w := a.writes[i]
-		r, err := a.store.EventLog.Reserve(ctx, db, store.Reservation{Stream: w.Stream, Category: category(w.Stream), Want: int64(w.Want), Count: len(w.Events)})
+		r, err := a.store.EventLog.Reserve(
+			ctx, db, store.Reservation{Stream: w.Stream, Category: category(w.Stream), Want: int64(w.Want), Count: len(w.Events)},
+		)
 		switch {
 		case err != nil:
 			return err

@@ -19,7 +19,10 @@ import (
 type Producer interface {
 	// SendEvents writes the messages atomically in the transaction db. At the end of the chain it
 	// calls record, which writes the events that the messages deliver.
-	SendEvents(ctx context.Context, db bun.IDB, batch []*bus.Message, record func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error) error
+	SendEvents(
+		ctx context.Context, db bun.IDB, batch []*bus.Message,
+		record func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error,
+	) error
 }
 
 // Inline is called with events in the transaction that appends them. Package projection makes an
@@ -65,7 +68,8 @@ func NewLog(registry *bus.Registry, producer Producer, config LogConfig) (*Log, 
 	} else {
 		var ok bool
 		if l.types, ok = registry.Events().(*Types); !ok || l.types == nil {
-			errs = append(errs, errors.New("eventlog: NewLog: the registry has no events: make it with an *eventlog.Types as bus.RegistryConfig.Events"))
+			errs = append(errs, errors.New("eventlog: NewLog: the registry has no events: make it with an *eventlog.Types as "+
+				"bus.RegistryConfig.Events"))
 		}
 	}
 	if producer == nil {

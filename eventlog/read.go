@@ -94,7 +94,9 @@ func (l *Log) ReadStream(ctx context.Context, db bun.IDB, stream string, after i
 // event, even if that one is left out. Expect this version for an append that is based on these
 // events. Without events it is after. The first error of apply ends the call and is returned
 // unchanged.
-func (l *Log) FoldStream(ctx context.Context, db bun.IDB, stream string, after int64, apply func(RecordedEvent) error) (version int64, err error) {
+func (l *Log) FoldStream(
+	ctx context.Context, db bun.IDB, stream string, after int64, apply func(RecordedEvent) error,
+) (version int64, err error) {
 	version = after
 	events := l.read(ctx, db, "fold stream", func() nextPage { return l.streamPages(ctx, stream, &version) })
 	for event, err := range events {
@@ -153,7 +155,9 @@ type Filter struct {
 func checkCategories(categories []string) error {
 	for _, c := range categories {
 		if c == "" || strings.Contains(c, "-") {
-			return fmt.Errorf("category %q: %w: no stream has it: a category ends before the first \"-\" of a stream's name", c, bus.ErrInvalidOption)
+			return fmt.Errorf(
+				"category %q: %w: no stream has it: a category ends before the first \"-\" of a stream's name", c, bus.ErrInvalidOption,
+			)
 		}
 		if err := checkText("category", c); err != nil {
 			return err

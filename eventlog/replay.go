@@ -151,7 +151,10 @@ func (r *replayer) page(ctx context.Context) (n int, done bool, err error) {
 		if done {
 			return nil
 		}
-		page := store.Page{After: sub.Position, UpTo: min(r.end, sub.Position+readWindow), Limit: min(replayPage, r.Rate), EventFilter: store.EventFilter{Types: r.types}}
+		page := store.Page{
+			After: sub.Position, UpTo: min(r.end, sub.Position+readWindow), Limit: min(replayPage, r.Rate),
+			EventFilter: store.EventFilter{Types: r.types},
+		}
 		rows, err := r.store.EventLog.ReadEvents(ctx, tx, page)
 		if err != nil {
 			return err
@@ -177,7 +180,9 @@ func (r *replayer) page(ctx context.Context) (n int, done bool, err error) {
 func (r *replayer) write(ctx context.Context, tx bun.Tx, events []store.Event) (int, error) {
 	rows := make([]store.NewMessage, len(events))
 	for i, e := range events {
-		headers, err := store.EncodeHeaders(store.Headers(e.Headers), store.Extras{Event: &bus.Event{Sequence: e.Sequence}, EventSize: len(e.Data), Replay: true})
+		headers, err := store.EncodeHeaders(
+			store.Headers(e.Headers), store.Extras{Event: &bus.Event{Sequence: e.Sequence}, EventSize: len(e.Data), Replay: true},
+		)
 		if err != nil {
 			return 0, err
 		}

@@ -109,7 +109,13 @@ func (t Type) check() []error {
 	}
 	for _, from := range slices.Sorted(maps.Keys(t.upcasts)) {
 		if from < 1 || from >= t.schema {
-			mistakes = append(mistakes, fmt.Errorf("eventlog: event %q: Upcaster(%d, ...): only schemas before %d, the newest, have one: raise Schema, or leave it out", t.name, from, t.schema))
+			mistakes = append(
+				mistakes,
+				fmt.Errorf(
+					"eventlog: event %q: Upcaster(%d, ...): only schemas before %d, the newest, have one: raise Schema, or leave it out",
+					t.name, from, t.schema,
+				),
+			)
 		}
 	}
 	return mistakes
@@ -193,7 +199,10 @@ type UnknownTypeError struct {
 // Error implements error.
 func (e *UnknownTypeError) Error() string {
 	if e.Schema > 0 {
-		return fmt.Sprintf("eventlog: event %q: schema %d is not known, 1 to %d are: a newer version of the application has written it", e.Type, e.Schema, e.Newest)
+		return fmt.Sprintf(
+			"eventlog: event %q: schema %d is not known, 1 to %d are: a newer version of the application has written it", e.Type,
+			e.Schema, e.Newest,
+		)
 	}
 	return fmt.Sprintf("eventlog: event %q is not known: give it to NewTypes", e.Type)
 }

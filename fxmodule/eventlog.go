@@ -34,7 +34,10 @@ func EventLog(types ...eventlog.Type) fx.Option {
 // projection.Projection, a []projection.Projection, or a constructor of either. It needs
 // [EventLog].
 func Projections(projections ...any) fx.Option {
-	return fx.Options(fx.Invoke(needEventLog), members[projection.Projection]("Projections", "a projection.Projection", projectionsGroup, projections))
+	return fx.Options(
+		fx.Invoke(needEventLog),
+		members[projection.Projection]("Projections", "a projection.Projection", projectionsGroup, projections),
+	)
 }
 
 type needEventLogParams struct {

@@ -71,8 +71,12 @@ var Module = module() // immutable
 
 func module() fx.Option {
 	return fx.Options(
-		fx.Module("asyncmonolith",
-			fx.Provide(newMigration, newHandles, makeRegistry, newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier, newParkedConsumers, newReceiverRunner, newRelayRunner, newService, newOperationRunner),
+		fx.Module(
+			"asyncmonolith",
+			fx.Provide(
+				newMigration, newHandles, makeRegistry, newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier,
+				newParkedConsumers, newReceiverRunner, newRelayRunner, newService, newOperationRunner,
+			),
 			fx.Invoke(refusePointers, refuseConcrete, refuseMistakes, fill),
 		),
 		fx.Invoke(run), // not in the fx.Module, whose Invokes come before the application's

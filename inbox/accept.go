@@ -198,7 +198,8 @@ func (a *acceptor) answers(ctx context.Context) bool {
 
 // isInput reports whether an error is caused by the input rather than the database.
 func isInput(err error) bool {
-	for _, input := range []error{eventlog.ErrTombstoned, bus.ErrNoConsumer, bus.ErrInvalidPayload, bus.ErrTooLarge, bus.ErrInvalidText, bus.ErrInvalidOption, bus.ErrNoKey} {
+	for _, input := range []error{eventlog.ErrTombstoned, bus.ErrNoConsumer, bus.ErrInvalidPayload, bus.ErrTooLarge,
+		bus.ErrInvalidText, bus.ErrInvalidOption, bus.ErrNoKey} {
 		if errors.Is(err, input) {
 			return true
 		}

@@ -152,10 +152,14 @@ const mapTimeout = 5 * time.Second
 func (r *reader) mapped(ctx context.Context, record broker.Record) (mapped broker.Record, e cloudevents.Event, err error) {
 	if r.receiver.mapping != nil {
 		given := record // an abandoned call may still read it
-		record, err = isolate.Ask(ctx, "MapRecord", r.abandoned, mapTimeout, func(context.Context) (broker.Record, error) { return r.receiver.mapping(given) })
+		record, err = isolate.Ask(
+			ctx, "MapRecord", r.abandoned, mapTimeout, func(context.Context) (broker.Record, error) { return r.receiver.mapping(given) },
+		)
 		switch {
 		case errors.Is(err, isolate.ErrTimeout):
-			return broker.Record{}, cloudevents.Event{}, fmt.Errorf("MapRecord's function has not returned within %s: %w", mapTimeout, isolate.ErrTimeout)
+			return broker.Record{}, cloudevents.Event{}, fmt.Errorf(
+				"MapRecord's function has not returned within %s: %w", mapTimeout, isolate.ErrTimeout,
+			)
 		case err != nil:
 			return broker.Record{}, cloudevents.Event{}, fmt.Errorf("MapRecord: %w", err)
 		}

@@ -57,8 +57,10 @@ func (t *parkedText) UnmarshalJSON(text []byte) error {
 
 // encodeRecord encodes a record for storage.
 func encodeRecord(r broker.Record) (string, error) {
-	p := parkedRecord{Destination: parkedText(r.Destination), Key: parkedText(r.Key), ID: parkedText(r.ID), ContentType: parkedText(r.ContentType),
-		Attributes: pairs(r.Attributes), Headers: pairs(r.Headers)}
+	p := parkedRecord{
+		Destination: parkedText(r.Destination), Key: parkedText(r.Key), ID: parkedText(r.ID), ContentType: parkedText(r.ContentType),
+		Attributes: pairs(r.Attributes), Headers: pairs(r.Headers),
+	}
 	if r.Body != nil {
 		body := parkedText(r.Body)
 		p.Body = &body

@@ -205,7 +205,9 @@ func (r *Runner) Health() bus.Health {
 	h := bus.Health{Err: r.outage.Err()}
 	for _, w := range r.workers {
 		if away := w.state.absent(); !away.since.IsZero() {
-			h.OpenCircuits = append(h.OpenCircuits, bus.OpenCircuit{Consumer: w.consumerName(), Since: away.since, Reason: errorlog.Text(away.reason)})
+			h.OpenCircuits = append(
+				h.OpenCircuits, bus.OpenCircuit{Consumer: w.consumerName(), Since: away.since, Reason: errorlog.Text(away.reason)},
+			)
 		}
 	}
 	h.Ready = h.Err == nil && r.serving.Load()

@@ -26,8 +26,10 @@ const (
 var (
 	errNotListening = fmt.Errorf("not listening after %s", checkTimeout) // immutable
 	// immutable
-	errUnheard = fmt.Errorf("a notification to ourselves was not heard within %s: do listener and application use the same database?", checkTimeout)
-	errEnded   = errors.New("the listener ended by itself") // immutable
+	errUnheard = fmt.Errorf(
+		"a notification to ourselves was not heard within %s: do listener and application use the same database?", checkTimeout,
+	)
+	errEnded = errors.New("the listener ended by itself") // immutable
 )
 
 // listenLoop listens until ctx ends.

@@ -65,7 +65,9 @@ func NewNotifier(db *bun.DB, registry *bus.Registry, config NotifierConfig) (*No
 	}
 	channel, ok := s.Channel()
 	if !ok {
-		return nil, fmt.Errorf("notify: NewNotifier: dialect %q has no notifications, PostgreSQL has: %w", db.Dialect().Name(), errors.ErrUnsupported)
+		return nil, fmt.Errorf(
+			"notify: NewNotifier: dialect %q has no notifications, PostgreSQL has: %w", db.Dialect().Name(), errors.ErrUnsupported,
+		)
 	}
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	return newNotifier(channel, registry, config, func(ctx context.Context, text string) error {

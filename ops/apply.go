@@ -40,7 +40,9 @@ func (r *Runner) can(row store.Operation) bool {
 // apply carries out an operation that needs the application's code, in one call. If it is
 // interrupted, another process repeats it; repeating does no harm.
 func (w *work) apply(ctx context.Context, kind kind, row store.Operation) error {
-	if ours, err := w.service.store.Operations.Change(ctx, w.service.config.DB, w.own(), store.OperationChange{State: string(Running), Lease: lease}); err != nil || !ours {
+	if ours, err := w.service.store.Operations.Change(ctx, w.service.config.DB, w.own(),
+		store.OperationChange{State: string(Running), Lease: lease}); err != nil ||
+		!ours {
 		return err // it was undone or taken over
 	}
 	target, err := targetOf(row)

@@ -70,7 +70,10 @@ func (c Change) few() bool {
 // noted writes a change into the audit and calls [Config].Audit.
 func (s access) noted(ctx context.Context, db bun.IDB, c *Change, state OperationState) error {
 	c.Actor = s.who.Name
-	row := store.Operation{Kind: string(c.Action), Actor: c.Actor, Reason: c.Reason, Target: asJSON(c.Target), State: string(state), Changed: c.Changed, Rate: int64(c.Rate)}
+	row := store.Operation{
+		Kind: string(c.Action), Actor: c.Actor, Reason: c.Reason, Target: asJSON(c.Target), State: string(state), Changed: c.Changed,
+		Rate: int64(c.Rate),
+	}
 	id, err := s.service.store.Operations.Add(ctx, db, row, state == Done)
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
@@ -106,7 +109,9 @@ func (s access) inTx(ctx context.Context, fn func(tx bun.Tx) error) error {
 // changed logs a change and invalidates the overview.
 func (s access) changed(c Change) {
 	s.service.overview.change()
-	s.service.config.Logger.Info("operation applied", "actor", c.Actor, "action", string(c.Action), "operation", c.Operation, "changed", c.Changed)
+	s.service.config.Logger.Info(
+		"operation applied", "actor", c.Actor, "action", string(c.Action), "operation", c.Operation, "changed", c.Changed,
+	)
 }
 
 // change makes a change and writes its audit row in one transaction.

@@ -76,23 +76,35 @@ func (s *Consumers) BlockedKeys(ctx context.Context, limit int) ([]admin.Blocked
 // Pause stops claims of a consumer's messages until [Consumers.Resume]. The note is shown to other
 // operators.
 func (s *Consumers) Pause(ctx context.Context, consumer, note string) error {
-	return s.change(ctx, Change{Action: Pause, Reason: note, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {
-		return 0, s.service.admin.Pause(ctx, tx, consumer, admin.PauseNote{By: s.who.Name, Reason: note})
-	})
+	return s.change(
+		ctx,
+		Change{Action: Pause, Reason: note, Target: Target{Consumer: consumer}},
+		func(ctx context.Context, tx bun.Tx) (int, error) {
+			return 0, s.service.admin.Pause(ctx, tx, consumer, admin.PauseNote{By: s.who.Name, Reason: note})
+		},
+	)
 }
 
 // Probe runs one message of a consumer whose circuit breaker is open. It returns admin.ErrNotOpen
 // if the breaker is not open.
 func (s *Consumers) Probe(ctx context.Context, consumer, reason string) error {
-	return s.change(ctx, Change{Action: Probe, Reason: reason, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {
-		return 0, s.service.admin.Probe(ctx, tx, consumer)
-	})
+	return s.change(
+		ctx,
+		Change{Action: Probe, Reason: reason, Target: Target{Consumer: consumer}},
+		func(ctx context.Context, tx bun.Tx) (int, error) {
+			return 0, s.service.admin.Probe(ctx, tx, consumer)
+		},
+	)
 }
 
 // Resume lets a paused consumer's messages be claimed again. It returns admin.ErrNotPaused if the
 // consumer is not paused.
 func (s *Consumers) Resume(ctx context.Context, consumer, reason string) error {
-	return s.change(ctx, Change{Action: Resume, Reason: reason, Target: Target{Consumer: consumer}}, func(ctx context.Context, tx bun.Tx) (int, error) {
-		return 0, s.service.admin.Resume(ctx, tx, consumer)
-	})
+	return s.change(
+		ctx,
+		Change{Action: Resume, Reason: reason, Target: Target{Consumer: consumer}},
+		func(ctx context.Context, tx bun.Tx) (int, error) {
+			return 0, s.service.admin.Resume(ctx, tx, consumer)
+		},
+	)
 }

@@ -50,7 +50,8 @@ func (s access) maySearch(ctx context.Context, part Content) error {
 	if !shown {
 		return fmt.Errorf("%w: no Config.Redact shows contents, so that they cannot be searched", ErrRedacted)
 	}
-	if !maps.Equal(seen.Headers, part.Headers) || len(seen.Errors) != len(part.Errors) || len(part.Errors) > 0 && seen.Errors[0] != part.Errors[0] {
+	if !maps.Equal(seen.Headers, part.Headers) || len(seen.Errors) != len(part.Errors) ||
+		len(part.Errors) > 0 && seen.Errors[0] != part.Errors[0] {
 		return fmt.Errorf("%w: Config.Redact does not show what is looked for", ErrRedacted)
 	}
 	return nil

@@ -18,10 +18,19 @@ import (
 // Undo cancels an operation that has changed nothing yet. After it returns, the operation never
 // runs. The reason may be empty and is written to the audit.
 func (s *Operations) Undo(ctx context.Context, reason string, id int64) (Operation, error) {
-	return s.decide(ctx, id, decision{action: UndoOperation, reason: reason, from: []OperationState{Planned, Waiting}, how: func(o Operation, _ store.Operation) (store.OperationChange, error) {
-		note := o.noted("undone by "+s.who.Name, reason)
-		return store.OperationChange{State: string(Undone), Note: &note, Finished: true, Free: true}, nil
-	}})
+	return s.decide(
+		ctx,
+		id,
+		decision{
+			action: UndoOperation,
+			reason: reason,
+			from:   []OperationState{Planned, Waiting},
+			how: func(o Operation, _ store.Operation) (store.OperationChange, error) {
+				note := o.noted("undone by "+s.who.Name, reason)
+				return store.OperationChange{State: string(Undone), Note: &note, Finished: true, Free: true}, nil
+			},
+		},
+	)
 }
 
 // Stop ends an operation before it is done. It waits for the current step; after it returns,
@@ -33,25 +42,39 @@ func (s *Operations) Undo(ctx context.Context, reason string, id int64) (Operati
 // died. This does not interrupt the change: if its process is alive, it still writes the outcome.
 func (s *Operations) Stop(ctx context.Context, reason string, id int64) (Operation, error) {
 	open := []OperationState{Planned, Waiting, Canary, Running, Paused, Started}
-	return s.decide(ctx, id, decision{action: StopOperation, reason: reason, from: open, how: func(o Operation, row store.Operation) (store.OperationChange, error) {
-		if o.State == Started && row.Now.Sub(o.CreatedAt) <= changeForgotten {
-			return store.OperationChange{}, fmt.Errorf("%w: it was begun within %s, and may be under way", ErrInvalidState, changeForgotten)
-		}
-		if kinds()[o.Action].apply != nil && o.State == Running && row.LeasedUntil.After(row.Now.Time) {
-			return store.OperationChange{}, fmt.Errorf("%w: %q is being done, all at once", ErrInvalidState, string(o.Action))
-		}
-		note := o.noted("stopped by "+s.who.Name, reason)
-		return store.OperationChange{State: string(Stopped), Note: &note, Finished: true, Free: true}, nil
-	}})
+	return s.decide(
+		ctx,
+		id,
+		decision{action: StopOperation, reason: reason, from: open, how: func(o Operation, row store.Operation) (store.OperationChange, error) {
+			if o.State == Started && row.Now.Sub(o.CreatedAt) <= changeForgotten {
+				return store.OperationChange{}, fmt.Errorf("%w: it was begun within %s, and may be under way", ErrInvalidState, changeForgotten)
+			}
+			if kinds()[o.Action].apply != nil && o.State == Running && row.LeasedUntil.After(row.Now.Time) {
+				return store.OperationChange{}, fmt.Errorf("%w: %q is being done, all at once", ErrInvalidState, string(o.Action))
+			}
+			note := o.noted("stopped by "+s.who.Name, reason)
+			return store.OperationChange{State: string(Stopped), Note: &note, Finished: true, Free: true}, nil
+		}},
+	)
 }
 
 // Resume resumes an operation that paused itself, without canaries. It also needs the role of
 // the operation's own action. The reason may be empty and is written to the audit.
 func (s *Operations) Resume(ctx context.Context, reason string, id int64) (Operation, error) {
-	return s.decide(ctx, id, decision{action: ResumeOperation, reason: reason, as: true, from: []OperationState{Paused}, how: func(o Operation, _ store.Operation) (store.OperationChange, error) {
-		none, note := int64(0), o.noted("continued by "+s.who.Name, reason)
-		return store.OperationChange{State: string(Running), Canary: &none, Canaries: asJSON(trial{}), Note: &note}, nil
-	}})
+	return s.decide(
+		ctx,
+		id,
+		decision{
+			action: ResumeOperation,
+			reason: reason,
+			as:     true,
+			from:   []OperationState{Paused},
+			how: func(o Operation, _ store.Operation) (store.OperationChange, error) {
+				none, note := int64(0), o.noted("continued by "+s.who.Name, reason)
+				return store.OperationChange{State: string(Running), Canary: &none, Canaries: asJSON(trial{}), Note: &note}, nil
+			},
+		},
+	)
 }
 
 // noted prepends a note and keeps the previous one. The new note comes first because the rest may
@@ -73,12 +96,22 @@ const mostNoted = 500
 // SetRate changes an operation's messages per second: 1 to 100,000. It also needs the role of the
 // operation's own action. The reason may be empty and is written to the audit.
 func (s *Operations) SetRate(ctx context.Context, reason string, id int64, rate int) (Operation, error) {
-	return s.decide(ctx, id, decision{action: SetOperationRate, reason: reason, as: true, from: []OperationState{Waiting, Canary, Running, Paused}, how: func(Operation, store.Operation) (store.OperationChange, error) {
-		if rate < 1 || rate > mostRate {
-			return store.OperationChange{}, fmt.Errorf("%w: rate %d: 1 to %d are allowed", bus.ErrInvalidOption, rate, mostRate)
-		}
-		return store.OperationChange{Rate: int64(rate)}, nil
-	}})
+	return s.decide(
+		ctx,
+		id,
+		decision{
+			action: SetOperationRate,
+			reason: reason,
+			as:     true,
+			from:   []OperationState{Waiting, Canary, Running, Paused},
+			how: func(Operation, store.Operation) (store.OperationChange, error) {
+				if rate < 1 || rate > mostRate {
+					return store.OperationChange{}, fmt.Errorf("%w: rate %d: 1 to %d are allowed", bus.ErrInvalidOption, rate, mostRate)
+				}
+				return store.OperationChange{Rate: int64(rate)}, nil
+			},
+		},
+	)
 }
 
 // decision is a principal's decision on an operation.
@@ -101,7 +134,10 @@ func (s *Operations) decide(ctx context.Context, id int64, d decision) (after Op
 	if err != nil {
 		return s.operation(ctx, after), fmt.Errorf("ops: %s %d: %w", d.action, id, err)
 	}
-	s.service.config.Logger.Info("an operation was decided on", "actor", s.who.Name, "decision", string(d.action), "operation", id, "action", string(after.Action), "state", string(after.State))
+	s.service.config.Logger.Info(
+		"an operation was decided on", "actor", s.who.Name, "decision", string(d.action), "operation", id, "action",
+		string(after.Action), "state", string(after.State),
+	)
 	s.service.wake()
 	return s.operation(ctx, after), nil
 }
@@ -160,7 +196,9 @@ func (s *Operations) Start(ctx context.Context, id int64, terms StartOptions) (a
 	if err != nil {
 		return s.operation(ctx, after), fmt.Errorf("ops: start operation %d: %w", id, err)
 	}
-	s.service.config.Logger.Info("an operation was started", "actor", s.who.Name, "operation", id, "action", string(after.Action), "rate", after.Rate)
+	s.service.config.Logger.Info(
+		"an operation was started", "actor", s.who.Name, "operation", id, "action", string(after.Action), "rate", after.Rate,
+	)
 	s.service.wake()
 	return s.operation(ctx, after), nil
 }
@@ -185,7 +223,10 @@ func (s *Operations) start(ctx context.Context, tx bun.Tx, id int64, terms Start
 	case o.State != Planned:
 		return o, fmt.Errorf("%w: it is %s", ErrInvalidState, o.State)
 	case row.Now.Sub(o.CreatedAt) > planTime:
-		return o, fmt.Errorf("%w: it was planned %s ago, and can be started for %s: plan it again", ErrExpired, row.Now.Sub(o.CreatedAt).Round(time.Second), planTime)
+		return o, fmt.Errorf(
+			"%w: it was planned %s ago, and can be started for %s: plan it again", ErrExpired,
+			row.Now.Sub(o.CreatedAt).Round(time.Second), planTime,
+		)
 	}
 	open, err := s.service.same(ctx, tx, o, Waiting, Canary, Running, Paused)
 	if err != nil {
@@ -195,11 +236,15 @@ func (s *Operations) start(ctx context.Context, tx bun.Tx, id int64, terms Start
 		return open[0], fmt.Errorf("%w: operation %d of %q", ErrInProgress, open[0].ID, open[0].Actor)
 	}
 	canary := int64(terms.Canary)
-	change := store.OperationChange{State: string(Waiting), Reason: terms.Reason, Rate: int64(terms.Rate), Canary: &canary, StartsIn: max(s.service.config.UndoWindow, time.Microsecond)}
+	change := store.OperationChange{
+		State: string(Waiting), Reason: terms.Reason, Rate: int64(terms.Rate), Canary: &canary,
+		StartsIn: max(s.service.config.UndoWindow, time.Microsecond),
+	}
 	if _, err := s.service.store.Operations.Change(ctx, tx, store.OperationFilter{ID: id}, change); err != nil {
 		return o, err
 	}
-	if err := s.audit(ctx, Change{Operation: id, Actor: s.who.Name, Action: o.Action, Reason: cmp.Or(terms.Reason, o.Reason), Target: o.Target, Rate: terms.Rate}); err != nil {
+	if err := s.audit(ctx, Change{Operation: id, Actor: s.who.Name, Action: o.Action, Reason: cmp.Or(terms.Reason, o.Reason),
+		Target: o.Target, Rate: terms.Rate}); err != nil {
 		return o, err
 	}
 	return s.service.operationIn(ctx, tx, id)

@@ -124,7 +124,13 @@ func (s *Session) Doctor(ctx context.Context) ([]Finding, error) {
 		case errors.Is(err, errAbsent), isSchema(err) && behind: // which already explains it
 			continue
 		case isSchema(err) && len(all) == 0:
-			found = []Finding{{Severity: Critical, Text: fmt.Sprintf("The tables are not up to date: %s.", strings.TrimPrefix(err.Error(), outbox.ErrSchemaOutdated.Error()+": ")), Remedy: "Run asyncmonolith migrate, or outbox.Migrate. Migrations only add: what runs goes on running."}}
+			found = []Finding{
+				{
+					Severity: Critical,
+					Text:     fmt.Sprintf("The tables are not up to date: %s.", strings.TrimPrefix(err.Error(), outbox.ErrSchemaOutdated.Error()+": ")),
+					Remedy:   "Run asyncmonolith migrate, or outbox.Migrate. Migrations only add: what runs goes on running.",
+				},
+			}
 		case err != nil:
 			found = []Finding{unseen(err)}
 		case len(found) == 0:

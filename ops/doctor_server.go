@@ -35,7 +35,10 @@ func (d *doctor) checkSchema(ctx context.Context, db bun.IDB) ([]Finding, error)
 func (d *doctor) checkServer(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	mistakes, err := d.service.store.Schema.Mistakes(ctx, db)
 	return store.Each(mistakes, func(mistake error) Finding {
-		return Finding{Severity: Critical, Text: mistake.Error() + ".", Remedy: "Set that right, for all connections, and start the programs anew. Until then no processor starts."}
+		return Finding{
+			Severity: Critical, Text: mistake.Error() + ".",
+			Remedy: "Set that right, for all connections, and start the programs anew. Until then no processor starts.",
+		}
 	}), err
 }
 
@@ -45,13 +48,22 @@ func (d *doctor) checkSafety(ctx context.Context, db bun.IDB) ([]Finding, error)
 }
 
 func weakness(w store.Weakness) Finding {
-	f := Finding{Severity: Warning, Subject: w.Name, Text: fmt.Sprintf("%s is %s: a crash takes what was committed right before, with the messages that it produced, and messages that were done run again.", w.Name, w.Value),
-		Remedy: fmt.Sprintf("Set %s to %s.", w.Name, w.Want)}
+	f := Finding{
+		Severity: Warning,
+		Subject:  w.Name,
+		Text: fmt.Sprintf(
+			"%s is %s: a crash takes what was committed right before, with the messages that it produced, and messages that were done run again.",
+			w.Name, w.Value,
+		),
+		Remedy: fmt.Sprintf("Set %s to %s.", w.Name, w.Want),
+	}
 	switch {
 	case w.Damages:
 		f.Severity, f.Text = Critical, fmt.Sprintf("%s is %s: a crash of the machine can damage the whole database.", w.Name, w.Value)
 	case w.Idles:
-		f.Severity, f.Text = Critical, fmt.Sprintf("%s is %s: what was deleted is never cleared, and every claim takes longer than the last.", w.Name, w.Value)
+		f.Severity, f.Text = Critical, fmt.Sprintf(
+			"%s is %s: what was deleted is never cleared, and every claim takes longer than the last.", w.Name, w.Value,
+		)
 	}
 	return f
 }
@@ -76,8 +88,17 @@ func (d *doctor) checkPool(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	case runs == 0:
 		return []Finding{{Severity: OK, Text: "Nothing runs in this process that could want for connections."}}, nil
 	case most > 0 && most < need:
-		return []Finding{{Severity: Warning, Text: fmt.Sprintf("The pool has %d connections, and %d runs of this process may hold %d at once: they wait for each other, and leases may run out meanwhile.", most, runs, need),
-			Remedy: fmt.Sprintf("Raise SetMaxOpenConns to %d and what the application itself needs, unless they have other pools.", need)}}, nil
+		return []Finding{
+			{
+				Severity: Warning,
+				Text: fmt.Sprintf(
+					"The pool has %d connections, and %d runs of this process may hold %d at once: they wait for each other, and leases may run "+
+						"out meanwhile.",
+					most, runs, need,
+				),
+				Remedy: fmt.Sprintf("Raise SetMaxOpenConns to %d and what the application itself needs, unless they have other pools.", need),
+			},
+		}, nil
 	}
 	return nil, nil
 }
@@ -96,7 +117,13 @@ func (d *doctor) checkConnections(ctx context.Context, db bun.IDB) ([]Finding, e
 func connections(found store.Diagnosis) []Finding {
 	text := fmt.Sprintf("%d of the server's %d connections are used.", found.Used, found.Most)
 	if found.Most > 0 && float64(found.Used) >= nearlyUsed*float64(found.Most) {
-		return []Finding{{Severity: Critical, Text: text + " The next program may find none.", Remedy: "Lower SetMaxOpenConns of programs that have more than they use, put a pooler in front of the server, or raise max_connections."}}
+		return []Finding{
+			{
+				Severity: Critical, Text: text + " The next program may find none.",
+				Remedy: "Lower SetMaxOpenConns of programs that have more than they use, put a pooler in front of the server, or raise " +
+					"max_connections.",
+			},
+		}
 	}
 	return []Finding{{Severity: OK, Text: text}}
 }
@@ -107,9 +134,15 @@ func (d *doctor) checkIndexes(ctx context.Context, db bun.IDB) (found []Finding,
 		return nil, err
 	}
 	for _, index := range lost {
-		f := Finding{Severity: Critical, Subject: index.Name, Text: "This index is missing. What it is for reads whole tables.", Remedy: "Make it again: " + oneLine(index.Statement)}
+		f := Finding{
+			Severity: Critical, Subject: index.Name, Text: "This index is missing. What it is for reads whole tables.",
+			Remedy: "Make it again: " + oneLine(index.Statement),
+		}
 		if index.Invalid {
-			f.Text, f.Remedy = "This index is invalid, since its making was interrupted. What it is for reads whole tables.", "Drop it, and make it again: "+oneLine(index.Statement)
+			f.Text, f.Remedy = "This index is invalid, since its making was interrupted. What it is for reads whole "+
+				"tables.", "Drop it, and make it again: "+oneLine(
+				index.Statement,
+			)
 		}
 		found = append(found, f)
 	}
@@ -135,13 +168,26 @@ func (d *doctor) checkDeadRows(ctx context.Context, db bun.IDB) ([]Finding, erro
 func deadRows(d store.Diagnosis) (found []Finding) {
 	for _, t := range d.DeadRows {
 		if t.Dead >= manyDead && t.Dead > t.Live {
-			found = append(found, Finding{Severity: Warning, Subject: t.Name, Text: fmt.Sprintf("%d dead rows beside %d live ones: every look at the table reads past them.", t.Dead, t.Live),
-				Remedy: "If the doctor knows of an old snapshot, end that. Then VACUUM the table, and have autovacuum come by more often: autovacuum_vacuum_scale_factor = 0.01 for this table."})
+			found = append(
+				found,
+				Finding{
+					Severity: Warning, Subject: t.Name,
+					Text: fmt.Sprintf("%d dead rows beside %d live ones: every look at the table reads past them.", t.Dead, t.Live),
+					Remedy: "If the doctor knows of an old snapshot, end that. Then VACUUM the table, and have autovacuum come by more often: " +
+						"autovacuum_vacuum_scale_factor = 0.01 for this table.",
+				},
+			)
 		}
 	}
 	if d.HistoryList >= longHistory {
-		found = append(found, Finding{Severity: Warning, Text: fmt.Sprintf("Old rows of %d transactions are not cleared: every look at the tables reads past them.", d.HistoryList),
-			Remedy: "If the doctor knows of an old snapshot, end that; else raise innodb_purge_threads."})
+		found = append(
+			found,
+			Finding{
+				Severity: Warning,
+				Text:     fmt.Sprintf("Old rows of %d transactions are not cleared: every look at the tables reads past them.", d.HistoryList),
+				Remedy:   "If the doctor knows of an old snapshot, end that; else raise innodb_purge_threads.",
+			},
+		)
 	}
 	return found
 }
@@ -166,7 +212,12 @@ func holders(d store.Diagnosis) (found []Finding) {
 		if h.Age() > 0 {
 			since = "for " + roughly(h.Age())
 		}
-		f := Finding{Severity: Warning, Text: fmt.Sprintf("A %s has kept %s what was deleted from being cleared: every claim takes longer the longer it lasts.", h.Kind, since)}
+		f := Finding{
+			Severity: Warning,
+			Text: fmt.Sprintf(
+				"A %s has kept %s what was deleted from being cleared: every claim takes longer the longer it lasts.", h.Kind, since,
+			),
+		}
 		switch h.Kind {
 		case store.OfPrepared:
 			f.Subject, f.Remedy = h.Name, "COMMIT PREPARED or ROLLBACK PREPARED it: the program that prepared it may be gone."
@@ -203,7 +254,14 @@ func clock(skew, within time.Duration) []Finding {
 	f := Finding{Severity: Warning, Remedy: "Have both machines keep time, with chrony for instance."}
 	switch surely := off - within; {
 	case surely < skewWarned:
-		return []Finding{{Severity: OK, Text: fmt.Sprintf("This machine's clock is within %s of the database's.", max(off+within, time.Millisecond).Round(time.Millisecond))}}
+		return []Finding{
+			{
+				Severity: OK,
+				Text: fmt.Sprintf(
+					"This machine's clock is within %s of the database's.", max(off+within, time.Millisecond).Round(time.Millisecond),
+				),
+			},
+		}
 	case surely >= skewBroken:
 		f.Severity = Critical
 	}
@@ -211,8 +269,11 @@ func clock(skew, within time.Duration) []Finding {
 	if skew < 0 {
 		side = "behind"
 	}
-	f.Text = fmt.Sprintf("This machine's clock is %s %s the database's, give or take %s. The library goes by the database's: times that programs on this machine work out are off by that.",
-		off.Round(time.Millisecond), side, max(within, time.Millisecond).Round(time.Millisecond))
+	f.Text = fmt.Sprintf(
+		"This machine's clock is %s %s the database's, give or take %s. The library goes by the database's: times that programs on this "+
+			"machine work out are off by that.",
+		off.Round(time.Millisecond), side, max(within, time.Millisecond).Round(time.Millisecond),
+	)
 	return []Finding{f}
 }
 

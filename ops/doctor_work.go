@@ -42,8 +42,11 @@ func (d *doctor) checkStrangers(ctx context.Context, db bun.IDB) (found []Findin
 		return nil, err
 	}
 	if !slices.ContainsFunc(fleet, func(p admin.Process) bool { return p.Kind == "processor" }) {
-		return []Finding{{Severity: Warning, Subject: strangers[0].Consumer, Text: "Messages wait, and no processor has told of itself in the last 7 days.",
-			Remedy: "Start a processor of this consumer. Programs whose bus.RegistryConfig.HeartbeatInterval is less than zero do not tell of themselves."}}, nil
+		return []Finding{
+			{Severity: Warning, Subject: strangers[0].Consumer, Text: "Messages wait, and no processor has told of itself in the last 7 days.",
+				Remedy: "Start a processor of this consumer. Programs whose bus.RegistryConfig.HeartbeatInterval is less than zero do not tell " +
+					"of themselves."},
+		}, nil
 	}
 	return strange(strangers), nil
 }
@@ -55,8 +58,12 @@ func strange(strangers []admin.Unhandled) (found []Finding) {
 		if s.PayloadType == "" {
 			what = "with keys"
 		}
-		found = append(found, Finding{Severity: Critical, Subject: s.Consumer, Text: fmt.Sprintf("Messages %s wait, and no live process takes them.", what),
-			Remedy: "Start a program that has this consumer with this payload type. After a rename, give it the former name (bus.Aliases); if they are not wanted any more, cancel them."})
+		found = append(
+			found,
+			Finding{Severity: Critical, Subject: s.Consumer, Text: fmt.Sprintf("Messages %s wait, and no live process takes them.", what),
+				Remedy: "Start a program that has this consumer with this payload type. After a rename, give it the former name (bus.Aliases); " +
+					"if they are not wanted any more, cancel them."},
+		)
 	}
 	return found
 }
@@ -110,7 +117,15 @@ func lost(runs []admin.Process) Finding {
 		}
 	}
 	slices.Sort(kinds)
-	return Finding{Severity: Warning, Subject: processName(runs[0]), Text: fmt.Sprintf("This %s was last seen at %s, and has not said that it stops. What it held, others take over.", strings.Join(slices.Compact(kinds), " and "), instant(seen)), Remedy: cure}
+	return Finding{
+		Severity: Warning,
+		Subject:  processName(runs[0]),
+		Text: fmt.Sprintf(
+			"This %s was last seen at %s, and has not said that it stops. What it held, others take over.",
+			strings.Join(slices.Compact(kinds), " and "), instant(seen),
+		),
+		Remedy: cure,
+	}
 }
 
 // checkSchedules computes the next fire of each schedule, as far as time allows.
@@ -142,7 +157,10 @@ func (d *doctor) checkSchedules(ctx context.Context, db bun.IDB) (found []Findin
 		}
 	}
 	if next != nil {
-		found = append(found, Finding{Severity: Warning, Text: "There are more schedules than the doctor looks at.", Remedy: "Look at the others page by page."})
+		found = append(
+			found,
+			Finding{Severity: Warning, Text: "There are more schedules than the doctor looks at.", Remedy: "Look at the others page by page."},
+		)
 	}
 	return found, nil
 }
@@ -153,10 +171,16 @@ func sickness(row schedule.Schedule, now time.Time, fleet []admin.Process) Findi
 		return Finding{}
 	}
 	if row.LastError != "" {
-		return Finding{Text: fmt.Sprintf("It could not fire when it last was to; it is tried again at %s. Its error says why.", instant(row.NextFire)), Remedy: "Read the error with the schedule, and mend its expression, its zone, its payload or the produce chain."}
+		return Finding{
+			Text:   fmt.Sprintf("It could not fire when it last was to; it is tried again at %s. Its error says why.", instant(row.NextFire)),
+			Remedy: "Read the error with the schedule, and mend its expression, its zone, its payload or the produce chain.",
+		}
 	}
 	if _, err := schedule.Next(row.Expression, row.Zone, row.NextFire.Add(-time.Nanosecond), 1); err != nil {
-		return Finding{Text: "Its expression or zone cannot be used, or has no fire any more.", Remedy: "Give it another expression or zone, or delete it."}
+		return Finding{
+			Text:   "Its expression or zone cannot be used, or has no fire any more.",
+			Remedy: "Give it another expression or zone, or delete it.",
+		}
 	}
 	if late := now.Sub(row.NextFire); late > overdue {
 		text := fmt.Sprintf("It has been due for %s.", roughly(late))
@@ -164,7 +188,10 @@ func sickness(row schedule.Schedule, now time.Time, fleet []admin.Process) Findi
 			return p.Status == admin.ProcessAlive && slices.Contains(p.Schedules, row.PayloadType)
 		}
 		if !slices.ContainsFunc(fleet, fires) {
-			return Finding{Text: fmt.Sprintf("%s No live process fires schedules of payload type %q.", text, row.PayloadType), Remedy: "Run a schedule.Processor in a program that has consumers of this payload type."}
+			return Finding{
+				Text:   fmt.Sprintf("%s No live process fires schedules of payload type %q.", text, row.PayloadType),
+				Remedy: "Run a schedule.Processor in a program that has consumers of this payload type.",
+			}
 		}
 		return Finding{Text: text, Remedy: "Look at the logs of the processes that fire it: they hang, or cannot write."}
 	}
@@ -197,14 +224,22 @@ func (d *doctor) checkPauses(ctx context.Context, db bun.IDB) (found []Finding, 
 		if p.PausedBy != "" {
 			by = " by " + p.PausedBy
 		}
-		found = append(found, Finding{Severity: Warning, Subject: q.Consumer, Text: fmt.Sprintf("It has been paused%s for %s, and messages wait: %s.", by, roughly(now.Sub(p.PausedAt.Time)), counted(waiting)),
-			Remedy: "Resume it; or cancel its messages, if they are not wanted any more."})
+		found = append(
+			found,
+			Finding{
+				Severity: Warning, Subject: q.Consumer,
+				Text:   fmt.Sprintf("It has been paused%s for %s, and messages wait: %s.", by, roughly(now.Sub(p.PausedAt.Time)), counted(waiting)),
+				Remedy: "Resume it; or cancel its messages, if they are not wanted any more.",
+			},
+		)
 	}
 	return found, err
 }
 
 func (d *doctor) checkOperations(ctx context.Context, db bun.IDB) (found []Finding, err error) {
-	rows, err := d.service.store.Operations.List(ctx, db, store.OperationFilter{States: names(Waiting, Canary, Running, Paused, Started)}, operationsLooked)
+	rows, err := d.service.store.Operations.List(
+		ctx, db, store.OperationFilter{States: names(Waiting, Canary, Running, Paused, Started)}, operationsLooked,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -241,8 +276,15 @@ func stillness(row store.Operation, runners bool) Finding {
 	case state == Paused:
 		return Finding{Text: "It has stopped itself: its note says why.", Remedy: "Mend what it stumbles over and continue it, or stop it."}
 	case state == Started && row.Now.Sub(row.CreatedAt.Time) > changeForgotten:
-		return Finding{Text: fmt.Sprintf("It was started %s ago, and its outcome is not known: its process may have died.", roughly(row.Now.Sub(row.CreatedAt.Time))),
-			Remedy: fmt.Sprintf("Look at the messages that it was about, do it again where it was not done, and close it: asyncmonolith operations stop %d.", row.ID)}
+		return Finding{
+			Text: fmt.Sprintf(
+				"It was started %s ago, and its outcome is not known: its process may have died.", roughly(row.Now.Sub(row.CreatedAt.Time)),
+			),
+			Remedy: fmt.Sprintf(
+				"Look at the messages that it was about, do it again where it was not done, and close it: asyncmonolith operations stop %d.",
+				row.ID,
+			),
+		}
 	case !runners && awaits(row, nobodyLate):
 		cure := fmt.Sprintf("Run an ops.Runner in some process; or carry it out from the command: asyncmonolith operations run %d.", row.ID)
 		if kinds()[Action(row.Kind)].apply != nil {
@@ -250,7 +292,10 @@ func stillness(row store.Operation, runners bool) Finding {
 		}
 		return Finding{Text: fmt.Sprintf("It was to start %s ago, and no live process runs ops.Runner.", late()), Remedy: cure}
 	case awaits(row, runnerLate):
-		return Finding{Text: fmt.Sprintf("It was to start %s ago, and no process carries it out.", late()), Remedy: "Run an ops.Runner in some process."}
+		return Finding{
+			Text:   fmt.Sprintf("It was to start %s ago, and no process carries it out.", late()),
+			Remedy: "Run an ops.Runner in some process.",
+		}
 	default:
 		return Finding{}
 	}

@@ -44,9 +44,13 @@ func kinds() map[Action]kind {
 		RunNow: {check: ofPending, preview: previewPending, step: func(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) {
 			return s.changePending(ctx, d, tx, func(ids []int64) (admin.Result, error) { return d.admin.RunNow(ctx, tx, ids...) })
 		}},
-		RetryParked: {check: ofProjection, preview: previewProjection, apply: func(ctx context.Context, r *projection.Runner, t Target) (int, error) {
-			return r.RetryParked(ctx, t.Projection)
-		}},
+		RetryParked: {
+			check:   ofProjection,
+			preview: previewProjection,
+			apply: func(ctx context.Context, r *projection.Runner, t Target) (int, error) {
+				return r.RetryParked(ctx, t.Projection)
+			},
+		},
 		Rebuild: {check: ofProjection, preview: previewProjection, apply: func(ctx context.Context, r *projection.Runner, t Target) (int, error) {
 			return 0, r.Rebuild(ctx, t.Projection)
 		}},
@@ -106,7 +110,10 @@ func (s step) consumers() []string { return newOperation(s.row).consumers() }
 
 func requeue(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) {
 	done, err := d.poisoned.RequeueChunk(ctx, tx, s.poisoned())
-	return moved{last: done.Last, end: done.Last == 0, changed: done.Requeued, alone: done.Conflicts, ids: store.Each(done.Moved, func(m poison.Moved) int64 { return m.New })}, err
+	return moved{
+		last: done.Last, end: done.Last == 0, changed: done.Requeued, alone: done.Conflicts,
+		ids: store.Each(done.Moved, func(m poison.Moved) int64 { return m.New }),
+	}, err
 }
 
 func discard(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) {

@@ -14,7 +14,9 @@ import (
 var ErrBusy = errors.New("too many concurrent queries, or the database is slow")
 
 // look runs a query for a principal that may do the action: two at once, for at most [lookTime].
-func look[T any](ctx context.Context, s access, a Action, consumer string, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
+func look[T any](
+	ctx context.Context, s access, a Action, consumer string, fn func(ctx context.Context, db bun.IDB) (T, error),
+) (result T, err error) {
 	if err := s.may(a, consumer); err != nil {
 		return result, fmt.Errorf("ops: %s: %w", a, err)
 	}
@@ -22,12 +24,16 @@ func look[T any](ctx context.Context, s access, a Action, consumer string, fn fu
 }
 
 // lookFor is look with another time limit.
-func lookFor[T any](ctx context.Context, d *Service, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
+func lookFor[T any](
+	ctx context.Context, d *Service, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error),
+) (result T, err error) {
 	return lookIn(ctx, d, d.config.ReadDB, limit, fn)
 }
 
 // lookIn is lookFor on one of the databases.
-func lookIn[T any](ctx context.Context, d *Service, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
+func lookIn[T any](
+	ctx context.Context, d *Service, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error),
+) (result T, err error) {
 	leave, err := d.enter(ctx, d.looks, lookWait)
 	if err != nil {
 		return result, err
@@ -37,7 +43,9 @@ func lookIn[T any](ctx context.Context, d *Service, db *bun.DB, limit time.Durat
 }
 
 // briefly runs a query with a time limit, without a slot.
-func briefly[T any](ctx context.Context, d *Service, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
+func briefly[T any](
+	ctx context.Context, d *Service, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error),
+) (result T, err error) {
 	err = d.within(ctx, db, limit, func(ctx context.Context, db bun.IDB) (err error) {
 		result, err = fn(ctx, db)
 		return err

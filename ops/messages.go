@@ -48,7 +48,9 @@ func (s *Messages) ListByID(ctx context.Context, ids ...int64) ([]admin.Message,
 
 // Find searches pending messages in parts and returns a cursor, which is nil at the end: see
 // admin.Client.Find. A search for a header needs the right to read contents: see [ErrRedacted].
-func (s *Messages) Find(ctx context.Context, search admin.Search, place admin.Cursor) (found []admin.Message, next *admin.Cursor, err error) {
+func (s *Messages) Find(
+	ctx context.Context, search admin.Search, place admin.Cursor,
+) (found []admin.Message, next *admin.Cursor, err error) {
 	if err := s.maySearch(ctx, headerOf(search)); err != nil {
 		return nil, nil, fmt.Errorf("ops: find: %w", err)
 	}
@@ -86,7 +88,10 @@ func (s *Messages) Get(ctx context.Context, id int64) (Message, error) {
 	}
 	m := Message{Message: found}
 	var c Content
-	c, shown := s.shown(ctx, Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers, Errors: texts(m.Errors)})
+	c, shown := s.shown(
+		ctx,
+		Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers, Errors: texts(m.Errors)},
+	)
 	m.Payload, m.Headers, m.Errors, m.Hidden = c.Payload, c.Headers, withTexts(m.Errors, c.Errors), !shown
 	return m, nil
 }
@@ -128,28 +133,42 @@ func (s *Messages) Explain(ctx context.Context, id int64) (admin.Explanation, er
 
 // RunNow makes pending messages due now.
 func (s *Messages) RunNow(ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
-	return s.changePending(ctx, Change{Action: RunNow, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, db *bun.DB) (admin.Result, error) {
-		return s.service.admin.RunNow(ctx, db, ids...)
-	})
+	return s.changePending(
+		ctx,
+		Change{Action: RunNow, Reason: reason, Target: Target{IDs: ids}},
+		func(ctx context.Context, db *bun.DB) (admin.Result, error) {
+			return s.service.admin.RunNow(ctx, db, ids...)
+		},
+	)
 }
 
 // Reschedule makes pending messages due at the given time.
 func (s *Messages) Reschedule(ctx context.Context, reason string, at time.Time, ids ...int64) (admin.Result, error) {
-	return s.changePending(ctx, Change{Action: Reschedule, Reason: reason, Target: Target{IDs: ids, At: at}}, func(ctx context.Context, db *bun.DB) (admin.Result, error) {
-		return s.service.admin.Reschedule(ctx, db, at, ids...)
-	})
+	return s.changePending(
+		ctx,
+		Change{Action: Reschedule, Reason: reason, Target: Target{IDs: ids, At: at}},
+		func(ctx context.Context, db *bun.DB) (admin.Result, error) {
+			return s.service.admin.Reschedule(ctx, db, at, ids...)
+		},
+	)
 }
 
 // Cancel deletes pending messages for good.
 func (s *Messages) Cancel(ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
-	return s.changePending(ctx, Change{Action: Cancel, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, db *bun.DB) (admin.Result, error) {
-		return s.service.admin.Cancel(ctx, db, ids...)
-	})
+	return s.changePending(
+		ctx,
+		Change{Action: Cancel, Reason: reason, Target: Target{IDs: ids}},
+		func(ctx context.Context, db *bun.DB) (admin.Result, error) {
+			return s.service.admin.Cancel(ctx, db, ids...)
+		},
+	)
 }
 
 // changePending changes messages that processors may hold, which needs admin.Client's own
 // transactions.
-func (s *Messages) changePending(ctx context.Context, c Change, fn func(context.Context, *bun.DB) (admin.Result, error)) (result admin.Result, err error) {
+func (s *Messages) changePending(
+	ctx context.Context, c Change, fn func(context.Context, *bun.DB) (admin.Result, error),
+) (result admin.Result, err error) {
 	err = s.changeAfter(ctx, c, func(ctx context.Context, db *bun.DB) (int, error) {
 		result, err = fn(ctx, db)
 		return result.Changed, err

@@ -106,8 +106,10 @@ var (
 
 func newOperation(row store.Operation) Operation {
 	o := Operation{
-		ID: row.ID, Action: Action(row.Kind), Actor: row.Actor, Reason: row.Reason, State: OperationState(row.State), Rate: int(row.Rate), Canary: int(row.Canary),
-		Changed: row.Changed, Skipped: row.Skipped, Note: row.Note, CreatedAt: row.CreatedAt.Time, StartsAt: row.StartsAt.Time, FinishedAt: row.FinishedAt.Time,
+		ID: row.ID, Action: Action(row.Kind), Actor: row.Actor, Reason: row.Reason, State: OperationState(row.State),
+		Rate: int(row.Rate), Canary: int(row.Canary),
+		Changed: row.Changed, Skipped: row.Skipped, Note: row.Note, CreatedAt: row.CreatedAt.Time, StartsAt: row.StartsAt.Time,
+		FinishedAt: row.FinishedAt.Time,
 	}
 	_ = json.Unmarshal(row.Target, &o.Target) // another version may write other fields
 	if len(row.Preview) > 0 {
@@ -157,7 +159,9 @@ func (s *Operations) List(ctx context.Context, page admin.Page) ([]Operation, *a
 		before, err = strconv.ParseInt(page.After, 10, 64)
 	}
 	if err != nil || size < 0 || size > 1000 {
-		return nil, nil, fmt.Errorf("ops: operations: %w: page %+v: sizes of 1 to 1000 are allowed, and what a listing returned", bus.ErrInvalidOption, page)
+		return nil, nil, fmt.Errorf(
+			"ops: operations: %w: page %+v: sizes of 1 to 1000 are allowed, and what a listing returned", bus.ErrInvalidOption, page,
+		)
 	}
 	rows, err := look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) ([]store.Operation, error) {
 		return s.service.store.Operations.List(ctx, db, store.OperationFilter{Before: before}, size+1)
@@ -186,7 +190,10 @@ func (d *Service) carried(ctx context.Context, db bun.IDB) (bool, error) {
 // Get returns one operation from [Config].DB, or [ErrNotFound].
 func (s *Operations) Get(ctx context.Context, id int64) (o Operation, err error) {
 	if err = s.may(View, ""); err == nil {
-		o, err = lookIn(ctx, s.service, s.service.config.DB, lookTime, func(ctx context.Context, db bun.IDB) (Operation, error) { return s.service.operationIn(ctx, db, id) })
+		o, err = lookIn(
+			ctx, s.service, s.service.config.DB, lookTime,
+			func(ctx context.Context, db bun.IDB) (Operation, error) { return s.service.operationIn(ctx, db, id) },
+		)
 	}
 	if err != nil {
 		return Operation{}, fmt.Errorf("ops: operation %d: %w", id, err)
@@ -236,7 +243,9 @@ func (d *Service) lockPlans(ctx context.Context, tx bun.Tx, id int64) (store.Ope
 // same returns the other operations with the same action and target in some states, the oldest
 // first.
 func (d *Service) same(ctx context.Context, db bun.IDB, o Operation, states ...OperationState) (found []Operation, err error) {
-	rows, err := d.store.Operations.List(ctx, db, store.OperationFilter{States: names(states...), Kinds: []string{string(o.Action)}, OldestFirst: true}, math.MaxInt32)
+	rows, err := d.store.Operations.List(
+		ctx, db, store.OperationFilter{States: names(states...), Kinds: []string{string(o.Action)}, OldestFirst: true}, math.MaxInt32,
+	)
 	for _, row := range rows {
 		if other := newOperation(row); other.ID != o.ID && other.sameAs(o) {
 			found = append(found, other)

@@ -138,7 +138,9 @@ func (o *overview) get(ctx context.Context, remake func(ctx context.Context, las
 	}
 }
 
-func (o *overview) remake(ctx context.Context, last Overview, changes int, remake func(ctx context.Context, last Overview) (Overview, error)) (Overview, error) {
+func (o *overview) remake(
+	ctx context.Context, last Overview, changes int, remake func(ctx context.Context, last Overview) (Overview, error),
+) (Overview, error) {
 	began := time.Now()
 	made, err := remake(ctx, last)
 	o.mu.Lock()
@@ -221,13 +223,21 @@ func parts() []part {
 			o.Failures, err = d.admin.Failures(ctx, db, "", failuresShown)
 			return err
 		}), func(o *Overview, last Overview) { o.Failures = last.Failures }},
-		{"processes", seen((*Service).seeProcesses), func(o *Overview, last Overview) { o.Processes, o.Unhandled = last.Processes, last.Unhandled }},
-		{"operations", seen((*Service).seeOperations), func(o *Overview, last Overview) { o.Operations, o.Attention = last.Operations, last.Attention }},
+		{
+			"processes", seen((*Service).seeProcesses),
+			func(o *Overview, last Overview) { o.Processes, o.Unhandled = last.Processes, last.Unhandled },
+		},
+		{
+			"operations", seen((*Service).seeOperations),
+			func(o *Overview, last Overview) { o.Operations, o.Attention = last.Operations, last.Attention },
+		},
 	}
 }
 
 // seen limits a part's query to lookTime.
-func seen(read func(d *Service, ctx context.Context, db bun.IDB, o *Overview) error) func(*Service, context.Context, *Overview, Overview) error {
+func seen(
+	read func(d *Service, ctx context.Context, db bun.IDB, o *Overview) error,
+) func(*Service, context.Context, *Overview, Overview) error {
 	return func(d *Service, ctx context.Context, o *Overview, _ Overview) error {
 		found, err := lookFor(ctx, d, lookTime, func(ctx context.Context, db bun.IDB) (now Overview, err error) {
 			now = *o

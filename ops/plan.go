@@ -108,7 +108,10 @@ func (s *Operations) preview(ctx context.Context, a Action, target *Target) (p P
 	}
 	kind, ok := kinds()[a]
 	if !ok {
-		return Preview{}, fmt.Errorf("%w: %q: use one of requeue, discard, cancel, reschedule, run_now, retry_parked, rebuild, promote", bus.ErrInvalidOption, string(a))
+		return Preview{}, fmt.Errorf(
+			"%w: %q: use one of requeue, discard, cancel, reschedule, run_now, retry_parked, rebuild, promote", bus.ErrInvalidOption,
+			string(a),
+		)
 	}
 	if err := kind.check(*target); err != nil {
 		return Preview{}, err
@@ -138,7 +141,10 @@ func (s *Operations) preview(ctx context.Context, a Action, target *Target) (p P
 // already returns the equal operation that is in progress, or that another principal has planned.
 func (s *Operations) already(ctx context.Context, o Operation) (int64, error) {
 	rows, err := briefly(ctx, s.service, s.service.config.DB, lookTime, func(ctx context.Context, db bun.IDB) ([]store.Operation, error) {
-		return s.service.store.Operations.List(ctx, db, store.OperationFilter{States: names(Planned, Waiting, Canary, Running, Paused), Kinds: []string{string(o.Action)}}, mostOpen)
+		return s.service.store.Operations.List(
+			ctx, db, store.OperationFilter{States: names(Planned, Waiting, Canary, Running, Paused), Kinds: []string{string(o.Action)}},
+			mostOpen,
+		)
 	})
 	planned := int64(0)
 	for _, row := range rows {

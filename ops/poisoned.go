@@ -82,7 +82,10 @@ func (s *Poisoned) Get(ctx context.Context, id int64) (PoisonedMessage, error) {
 }
 
 func (s *Poisoned) poisoned(ctx context.Context, m poison.Message) PoisonedMessage {
-	c, shown := s.shown(ctx, Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers, Errors: texts(m.Errors)})
+	c, shown := s.shown(
+		ctx,
+		Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers, Errors: texts(m.Errors)},
+	)
 	m.Reason = s.reason(ctx, m)
 	m.Payload, m.Headers, m.Errors = c.Payload, c.Headers, withTexts(m.Errors, c.Errors)
 	return PoisonedMessage{Message: m, Hidden: !shown}
@@ -139,9 +142,13 @@ func (s *Poisoned) EditAndRequeue(ctx context.Context, reason string, id int64, 
 	if err := s.editable(ctx, id); err != nil {
 		return err
 	}
-	return s.change(ctx, Change{Action: Edit, Reason: reason, Target: Target{IDs: []int64{id}}}, func(ctx context.Context, tx bun.Tx) (int, error) {
-		return 1, s.service.poisoned.EditAndRequeueText(ctx, tx, id, text)
-	})
+	return s.change(
+		ctx,
+		Change{Action: Edit, Reason: reason, Target: Target{IDs: []int64{id}}},
+		func(ctx context.Context, tx bun.Tx) (int, error) {
+			return 1, s.service.poisoned.EditAndRequeueText(ctx, tx, id, text)
+		},
+	)
 }
 
 // editable returns an error unless the principal may edit a message and sees all of its payload.
@@ -155,7 +162,10 @@ func (s *Poisoned) editable(ctx context.Context, id int64) error {
 	if err := s.may(Edit, m.Consumer); err != nil {
 		return fmt.Errorf("ops: edit %d: %w", id, err)
 	}
-	c, shown := s.shown(ctx, Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers, Errors: texts(m.Errors)})
+	c, shown := s.shown(
+		ctx,
+		Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers, Errors: texts(m.Errors)},
+	)
 	if !shown || string(c.Payload) != string(m.Payload) {
 		return fmt.Errorf("ops: edit %d: %w", id, ErrRedacted)
 	}
@@ -165,18 +175,24 @@ func (s *Poisoned) editable(ctx context.Context, id int64) error {
 // Export calls fn with each matching poisoned message, in the order of their ids, and returns how
 // many there were. The export is audited. It ends with [ErrForbidden] at the first message of a
 // consumer that the principal may not export.
-func (s *Poisoned) Export(ctx context.Context, reason string, filter poison.Filter, fn func(PoisonedMessage) error) (exported int, err error) {
+func (s *Poisoned) Export(
+	ctx context.Context, reason string, filter poison.Filter, fn func(PoisonedMessage) error,
+) (exported int, err error) {
 	if err := s.maySearch(ctx, textOf(filter)); err != nil {
 		return 0, fmt.Errorf("ops: export: %w", err)
 	}
-	err = s.changeAfter(ctx, Change{Action: Export, Reason: reason, Target: Target{Poisoned: &filter}}, func(ctx context.Context, _ *bun.DB) (int, error) {
-		exported, err = s.service.poisoned.Export(ctx, s.service.config.ReadDB, filter, func(m poison.Message) error {
-			if err := s.may(Export, m.Consumer); err != nil {
-				return err
-			}
-			return fn(s.poisoned(ctx, m))
-		})
-		return exported, err
-	})
+	err = s.changeAfter(
+		ctx,
+		Change{Action: Export, Reason: reason, Target: Target{Poisoned: &filter}},
+		func(ctx context.Context, _ *bun.DB) (int, error) {
+			exported, err = s.service.poisoned.Export(ctx, s.service.config.ReadDB, filter, func(m poison.Message) error {
+				if err := s.may(Export, m.Consumer); err != nil {
+					return err
+				}
+				return fn(s.poisoned(ctx, m))
+			})
+			return exported, err
+		},
+	)
 	return exported, err
 }

@@ -61,7 +61,9 @@ func (d *Service) pinned(ctx context.Context, last func(ctx context.Context, db 
 }
 
 // countIn runs a count within a preview's time limit and reports whether it finished.
-func countIn[T any](ctx context.Context, d *Service, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, whole bool, err error) {
+func countIn[T any](
+	ctx context.Context, d *Service, fn func(ctx context.Context, db bun.IDB) (T, error),
+) (result T, whole bool, err error) {
 	result, err = briefly(ctx, d, d.config.DB, previewTime-2*lookTime, fn)
 	if errors.Is(err, ErrBusy) {
 		return *new(T), false, nil

@@ -37,10 +37,14 @@ func (s *Projections) Parked(ctx context.Context, name string, version int, afte
 // Resume resumes the halted shards of a projection's version and returns how many there
 // were.
 func (s *Projections) Resume(ctx context.Context, reason, name string, version int) (resumed int, err error) {
-	err = s.change(ctx, Change{Action: ResumeProjection, Reason: reason, Target: Target{Projection: name, Version: version}}, func(ctx context.Context, tx bun.Tx) (int, error) {
-		resumed, err = s.service.projections.Resume(ctx, tx, name, version)
-		return 0, err
-	})
+	err = s.change(
+		ctx,
+		Change{Action: ResumeProjection, Reason: reason, Target: Target{Projection: name, Version: version}},
+		func(ctx context.Context, tx bun.Tx) (int, error) {
+			resumed, err = s.service.projections.Resume(ctx, tx, name, version)
+			return 0, err
+		},
+	)
 	return resumed, err
 }
 

@@ -52,7 +52,10 @@ func NewRunner(d *Service, projections *projection.Runner) (*Runner, error) {
 	if d == nil {
 		return nil, errors.New("ops: NewRunner: the service is nil")
 	}
-	return &Runner{service: d, projections: projections, owner: uuid.NewString(), places: make(chan struct{}, operationsAt), ours: make(map[int64]bool), freed: make(chan struct{}, 1)}, nil
+	return &Runner{
+		service: d, projections: projections, owner: uuid.NewString(), places: make(chan struct{}, operationsAt),
+		ours: make(map[int64]bool), freed: make(chan struct{}, 1),
+	}, nil
 }
 
 // Run carries out operations until ctx is cancelled. It then finishes the current steps, in at
@@ -78,7 +81,8 @@ func (r *Runner) run(ctx context.Context, only int64) error {
 	}
 	defer r.running.Store(false)
 	defer presence.New(presence.Config{
-		Store: r.service.store, DB: r.service.config.DB, Registry: r.service.config.Registry, ID: r.owner, Kind: runnerKind, Doing: r.doing, Logger: r.service.config.Logger,
+		Store: r.service.store, DB: r.service.config.DB, Registry: r.service.config.Registry, ID: r.owner, Kind: runnerKind,
+		Doing: r.doing, Logger: r.service.config.Logger,
 	}).Start(ctx)()
 	var working sync.WaitGroup
 	defer working.Wait()
@@ -113,7 +117,9 @@ func (r *Runner) doing() presence.State {
 // is over.
 func (r *Runner) take(ctx context.Context, only int64, working *sync.WaitGroup) (wait time.Duration, over bool, err error) {
 	states := names(Waiting, Canary, Running)
-	rows, err := r.service.store.Operations.List(ctx, r.service.config.DB, store.OperationFilter{ID: only, States: states, OldestFirst: true}, mostOpen)
+	rows, err := r.service.store.Operations.List(
+		ctx, r.service.config.DB, store.OperationFilter{ID: only, States: states, OldestFirst: true}, mostOpen,
+	)
 	if err != nil {
 		return lookEvery, false, err
 	}
@@ -134,7 +140,9 @@ func (r *Runner) take(ctx context.Context, only int64, working *sync.WaitGroup) 
 		if w == nil {
 			continue
 		}
-		leased, err := r.service.store.Operations.Lease(ctx, r.service.config.DB, store.OperationFilter{ID: row.ID, States: states, Free: true}, r.owner, lease)
+		leased, err := r.service.store.Operations.Lease(
+			ctx, r.service.config.DB, store.OperationFilter{ID: row.ID, States: states, Free: true}, r.owner, lease,
+		)
 		if err != nil || !leased {
 			w.end()
 			if err != nil {

@@ -108,7 +108,9 @@ func (s *Schedules) Update(ctx context.Context, reason string, id int64, express
 	})
 }
 
-func (s *Schedules) changeSchedule(ctx context.Context, a Action, reason string, id int64, fn func(context.Context, bun.IDB, int64) error) error {
+func (s *Schedules) changeSchedule(
+	ctx context.Context, a Action, reason string, id int64, fn func(context.Context, bun.IDB, int64) error,
+) error {
 	return s.change(ctx, Change{Action: a, Reason: reason, Target: Target{Schedule: id}}, func(ctx context.Context, tx bun.Tx) (int, error) {
 		return 0, fn(ctx, tx, id)
 	})

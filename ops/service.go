@@ -78,7 +78,10 @@ func New(c Config) (*Service, error) {
 		errs = append(errs, errors.New("config: Registry is nil"))
 	}
 	if c.DB != nil && c.ReadDB != nil && c.DB.Dialect().Name() != c.ReadDB.Dialect().Name() {
-		errs = append(errs, fmt.Errorf("config: ReadDB speaks %q and DB %q: they must be the same", c.ReadDB.Dialect().Name(), c.DB.Dialect().Name()))
+		errs = append(
+			errs,
+			fmt.Errorf("config: ReadDB speaks %q and DB %q: they must be the same", c.ReadDB.Dialect().Name(), c.DB.Dialect().Name()),
+		)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("ops: new: %w", err)
@@ -92,7 +95,10 @@ func New(c Config) (*Service, error) {
 	if c.UndoWindow == 0 {
 		c.UndoWindow = undoWindow
 	}
-	d := &Service{config: c, looks: make(chan struct{}, looksAtOnce), previews: make(chan struct{}, previewsAtOnce), started: make(chan struct{}, 1)}
+	d := &Service{
+		config: c, looks: make(chan struct{}, looksAtOnce), previews: make(chan struct{}, previewsAtOnce),
+		started: make(chan struct{}, 1),
+	}
 	var err [5]error
 	d.store, err[0] = store.For(c.DB.Dialect().Name(), c.Registry.Tables())
 	d.admin, err[1] = admin.NewClient(c.Registry)

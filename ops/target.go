@@ -70,6 +70,8 @@ func targetOf(row store.Operation) (target pinnedTarget, err error) {
 // pendingRows converts a filter for the store.
 func pendingRows(f admin.Filter) store.PendingFilter {
 	states := map[admin.State]store.PendingState{admin.Ready: store.Ready, admin.Delayed: store.Delayed, admin.Leased: store.Leased}
-	return store.PendingFilter{Consumer: f.Consumer, PayloadType: f.PayloadType, InsertID: f.InsertID, Key: f.OrderingKey, MessageID: f.MessageID,
-		State: states[f.State], Crashed: f.Crashed, Retrying: f.Retrying, OlderThan: f.OlderThan}
+	return store.PendingFilter{
+		Consumer: f.Consumer, PayloadType: f.PayloadType, InsertID: f.InsertID, Key: f.OrderingKey, MessageID: f.MessageID,
+		State: states[f.State], Crashed: f.Crashed, Retrying: f.Retrying, OlderThan: f.OlderThan,
+	}
 }

@@ -143,7 +143,9 @@ func (t *Telemetry) startProcess(ctx context.Context, r *deliveryRoute, m *bus.M
 // a circuit breaker.
 func describeFlow(span trace.Span, m *bus.Message, start time.Time) {
 	c := m.Config
-	if c == nil || c.GlobalConcurrency == 0 && c.Rate == 0 && c.Ordered == 0 && c.KeyConcurrency == 0 && !c.Fair && c.KeyRate == 0 && c.Breaker == nil || !span.IsRecording() {
+	if c == nil ||
+		c.GlobalConcurrency == 0 && c.Rate == 0 && c.Ordered == 0 && c.KeyConcurrency == 0 && !c.Fair && c.KeyRate == 0 && c.Breaker == nil ||
+		!span.IsRecording() {
 		return
 	}
 	if c.GlobalConcurrency > 0 {

@@ -41,10 +41,14 @@ func (g *gauges) register(meter metric.Meter) ([]metric.Observable, error) {
 		{".claim.messages", "{message}", "Messages claimed.", func(s outbox.Stats) int64 { return s.Claimed }},
 		{".lease.recovered", "{claim}", "Claims of lost processes that were recovered.", func(s outbox.Stats) int64 { return s.Recovered }},
 		{".message.crashed", "{message}", "Messages whose process was lost.", func(s outbox.Stats) int64 { return s.Crashed }},
-		{".message.crash_poisoned", "{message}", "Messages poisoned because their process kept vanishing.", func(s outbox.Stats) int64 { return s.CrashPoisoned }},
-		{".message.fenced", "{message}", "Results that were void because the claim had been taken away.", func(s outbox.Stats) int64 { return s.Fenced }},
-		{".process.abandoned", "{message}", "Consumers abandoned after ignoring their timeout.", func(s outbox.Stats) int64 { return s.Abandoned }},
-		{".process.uncounted", "{message}", "Runs that did not count as an attempt: a conflict or a lost connection.", func(s outbox.Stats) int64 { return s.Uncounted }},
+		{".message.crash_poisoned", "{message}", "Messages poisoned because their process kept vanishing.",
+			func(s outbox.Stats) int64 { return s.CrashPoisoned }},
+		{".message.fenced", "{message}", "Results that were void because the claim had been taken away.",
+			func(s outbox.Stats) int64 { return s.Fenced }},
+		{".process.abandoned", "{message}", "Consumers abandoned after ignoring their timeout.",
+			func(s outbox.Stats) int64 { return s.Abandoned }},
+		{".process.uncounted", "{message}", "Runs that did not count as an attempt: a conflict or a lost " +
+			"connection.", func(s outbox.Stats) int64 { return s.Uncounted }},
 	} {
 		instrument, err := meter.Int64ObservableCounter(system+c.name, metric.WithUnit(c.unit), metric.WithDescription(c.description))
 		g.stats, m.errs = append(g.stats, statistic{instrument, c.of}), append(m.errs, err)
@@ -72,7 +76,9 @@ func (g *gauges) registerQueues(m *maker) []metric.Observable {
 	g.age = m.age(".queue.oldest_age", "How long the oldest ready message has been due; 0 when there is none.")
 	g.poisonDepth = m.gauge(".poison.depth", "{message}", "Poisoned messages; counted up to a bound.")
 	g.poisonAge = m.age(".poison.oldest_age", "How long ago the oldest poisoned message was poisoned; 0 when there is none.")
-	g.parked = m.gauge(".key.blocked", "{key}", "Keys whose messages wait for a poisoned one to be requeued or discarded; counted up to a bound.")
+	g.parked = m.gauge(
+		".key.blocked", "{key}", "Keys whose messages wait for a poisoned one to be requeued or discarded; counted up to a bound.",
+	)
 	return []metric.Observable{g.depth, g.age, g.poisonDepth, g.poisonAge, g.parked}
 }
 

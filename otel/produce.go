@@ -151,7 +151,9 @@ func (t *Telemetry) create(ctx context.Context, m *bus.Message) trace.SpanContex
 
 // startCreation starts a span and writes its context into the headers of a message without a
 // creation context. It links to the span that scheduled the message.
-func (t *Telemetry) startCreation(ctx context.Context, name string, options []trace.SpanStartOption, m *bus.Message) (context.Context, trace.Span) {
+func (t *Telemetry) startCreation(
+	ctx context.Context, name string, options []trace.SpanStartOption, m *bus.Message,
+) (context.Context, trace.Span) {
 	if scheduling := schedulingContext(withoutSpan(ctx), m.Headers); scheduling.IsValid() {
 		options = with(options, trace.WithLinks(scheduleLink(scheduling)))
 	}

@@ -17,7 +17,9 @@ import (
 // connection and a row lock. On SQLite each holds the database's write lock, and its timeout must
 // be less than busy_timeout. Effects outside of tx, and through any other connection, are
 // at-least-once.
-func ConsumeTx[T bus.Payload](name string, fn func(ctx context.Context, tx bun.Tx, payload T) error, options ...bus.ConsumerOption) bus.Consumer {
+func ConsumeTx[T bus.Payload](
+	name string, fn func(ctx context.Context, tx bun.Tx, payload T) error, options ...bus.ConsumerOption,
+) bus.Consumer {
 	return engine.ConsumeTx(name, fn, options...)
 }
 
@@ -25,7 +27,9 @@ func ConsumeTx[T bus.Payload](name string, fn func(ctx context.Context, tx bun.T
 // bus.ConsumeBatch, in a transaction that also removes their messages, as with [ConsumeTx]. When
 // one payload fails, the transaction is rolled back. Failed messages are retried like any other.
 // The rest of the batch is passed to fn again at once, in a new transaction.
-func ConsumeBatchTx[T bus.Payload](name string, fn func(ctx context.Context, tx bun.Tx, payloads []T) error, options ...bus.ConsumerOption) bus.Consumer {
+func ConsumeBatchTx[T bus.Payload](
+	name string, fn func(ctx context.Context, tx bun.Tx, payloads []T) error, options ...bus.ConsumerOption,
+) bus.Consumer {
 	return engine.ConsumeBatchTx(name, fn, options...)
 }
 

@@ -15,7 +15,9 @@ import (
 type recorder = func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error
 
 // deliver sends a batch through the chain and returns the receipts by message id.
-func (p *Producer) deliver(ctx context.Context, db bun.IDB, batch []*bus.Message, record recorder) (receipts map[uuid.UUID]Receipt, err error) {
+func (p *Producer) deliver(
+	ctx context.Context, db bun.IDB, batch []*bus.Message, record recorder,
+) (receipts map[uuid.UUID]Receipt, err error) {
 	db, err = txn.HandleIn(ctx, db)
 	if err != nil || len(batch) == 0 {
 		return nil, err

@@ -82,7 +82,9 @@ func setInsertID(m *bus.Message, key string, by keying) error {
 	case key == "":
 		return fmt.Errorf("%w: the insert id is empty", bus.ErrInvalidOption)
 	case m.InsertID != "" && m.InsertID != key && keyingOf(m) != by:
-		return fmt.Errorf("%w: two of InsertID, Replace, Debounce and UniqueFor give a message two insert ids: one is allowed", bus.ErrInvalidOption)
+		return fmt.Errorf(
+			"%w: two of InsertID, Replace, Debounce and UniqueFor give a message two insert ids: one is allowed", bus.ErrInvalidOption,
+		)
 	}
 	m.InsertID = key
 	return nil
@@ -110,7 +112,9 @@ func Replace(key string) Option {
 func Debounce(key string, quiet, most time.Duration) Option {
 	return func(m *bus.Message) error {
 		if quiet <= 0 || most < quiet {
-			return fmt.Errorf("%w: debounce for %s, at most %s: more than 0, and no more than the bound, is allowed", bus.ErrInvalidOption, quiet, most)
+			return fmt.Errorf(
+				"%w: debounce for %s, at most %s: more than 0, and no more than the bound, is allowed", bus.ErrInvalidOption, quiet, most,
+			)
 		}
 		err := errors.Join(setInsertID(m, key, debounces), debounced(m.DebounceMax == 0 && (m.Delay != 0 || !m.AvailableAt.IsZero())))
 		m.Replace, m.Delay, m.DebounceMax = true, quiet, most

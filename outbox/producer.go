@@ -220,7 +220,10 @@ func (p *Producer) Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) 
 // SendEvents is Send for messages that deliver events; eventlog.Log calls it. At the end of the
 // chain, record writes the events in the transaction db, before their messages. It gets the
 // registry whose consumers receive them.
-func (p *Producer) SendEvents(ctx context.Context, db bun.IDB, batch []*bus.Message, record func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error) error {
+func (p *Producer) SendEvents(
+	ctx context.Context, db bun.IDB, batch []*bus.Message,
+	record func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error,
+) error {
 	if p == nil || p.registry == nil {
 		return fmt.Errorf("outbox: send: %w", errUnmade)
 	}
@@ -282,7 +285,9 @@ func (p *Producer) write(ctx context.Context, db bun.IDB, batch []*bus.Message, 
 
 // checked returns an error for a batch that cannot be written, and the events that must be
 // recorded. Messages that a layer has added get ids.
-func (p *Producer) checked(batch []*bus.Message, now time.Time, records bool, written map[uuid.UUID]Receipt) (events []*bus.Message, err error) {
+func (p *Producer) checked(
+	batch []*bus.Message, now time.Time, records bool, written map[uuid.UUID]Receipt,
+) (events []*bus.Message, err error) {
 	var seen map[uuid.UUID]bool
 	if len(batch) > 1 {
 		seen = make(map[uuid.UUID]bool, len(batch))
@@ -341,7 +346,13 @@ func (p *Producer) rows(batch []*bus.Message) ([]store.NewMessage, error) {
 		if len(consumers) == 0 && m.Event == nil {
 			return nil, fmt.Errorf("payload %q: %w", m.PayloadType, bus.ErrNoConsumer)
 		}
-		headers, err := store.EncodeHeaders(m.Headers, store.Extras{Event: m.Event, EventSize: len(m.Payload), Replay: m.Replay, UniqueFor: m.UniqueFor, Consumers: names, Key: forwardedKey(m, consumers)})
+		headers, err := store.EncodeHeaders(
+			m.Headers,
+			store.Extras{
+				Event: m.Event, EventSize: len(m.Payload), Replay: m.Replay, UniqueFor: m.UniqueFor, Consumers: names,
+				Key: forwardedKey(m, consumers),
+			},
+		)
 		if err != nil {
 			return nil, err
 		}

@@ -56,7 +56,10 @@ func (s *Store) checkEdit(m Message, text []byte) (Edit, error) {
 		return Edit{}, fmt.Errorf("consumer %q: %w", m.Consumer, bus.ErrNoConsumer)
 	}
 	if _, isJSON := s.registry.Codec().(bus.JSON); !isJSON || c.Raw() {
-		return Edit{}, fmt.Errorf("consumer %q with codec %T: %w: a consumer with a type, and codec bus.JSON, are allowed", c.Name(), s.registry.Codec(), errors.ErrUnsupported)
+		return Edit{}, fmt.Errorf(
+			"consumer %q with codec %T: %w: a consumer with a type, and codec bus.JSON, are allowed", c.Name(), s.registry.Codec(),
+			errors.ErrUnsupported,
+		)
 	}
 	if err := c.CheckPayload(s.registry.Codec(), text); err != nil {
 		return Edit{}, fmt.Errorf("%w: %w", ErrPayload, err)

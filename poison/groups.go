@@ -94,10 +94,15 @@ func (s *Store) groups(ctx context.Context, st *store.Store, db bun.IDB, consume
 }
 
 func newGroup(size store.PoisonGroup, f store.FailureGroup) Group {
-	g := Group{Consumer: size.ConsumerType, Fingerprint: cmp.Or(size.Fingerprint, Unclassified), Messages: size.Messages, FirstAt: size.FirstAt.Time, LastAt: size.LastAt.Time}
+	g := Group{
+		Consumer: size.ConsumerType, Fingerprint: cmp.Or(size.Fingerprint, Unclassified), Messages: size.Messages,
+		FirstAt: size.FirstAt.Time, LastAt: size.LastAt.Time,
+	}
 	if f.Fingerprint != "" {
-		g.Failure = &admin.FailureGroup{Consumer: f.ConsumerType, Fingerprint: f.Fingerprint, ErrorType: f.ErrorType, Sample: f.Sample, Runs: f.Runs,
-			FirstAt: f.FirstAt.Time, LastAt: f.LastAt.Time, FirstVersion: f.FirstVersion, LastID: f.RowID}
+		g.Failure = &admin.FailureGroup{
+			Consumer: f.ConsumerType, Fingerprint: f.Fingerprint, ErrorType: f.ErrorType, Sample: f.Sample, Runs: f.Runs,
+			FirstAt: f.FirstAt.Time, LastAt: f.LastAt.Time, FirstVersion: f.FirstVersion, LastID: f.RowID,
+		}
 	}
 	return g
 }
@@ -191,7 +196,10 @@ func (s *Store) preview(ctx context.Context, st *store.Store, db bun.IDB, f stor
 	alive := slices.DeleteFunc(slices.Clone(fleet), func(p admin.Process) bool { return p.Status != admin.ProcessAlive })
 	var last int64
 	for _, row := range seen {
-		k := PreviewKind{row.ConsumerType, row.PayloadType, PreviewCounts{Messages: row.Messages, Oldest: row.Oldest.Time, Newest: row.Newest.Time, Conflicts: row.Conflicts}}
+		k := PreviewKind{
+			row.ConsumerType, row.PayloadType,
+			PreviewCounts{Messages: row.Messages, Oldest: row.Oldest.Time, Newest: row.Newest.Time, Conflicts: row.Conflicts},
+		}
 		if len(fleet) > 0 && !slices.ContainsFunc(alive, func(p admin.Process) bool { return p.Takes(k.Consumer, k.PayloadType) }) {
 			k.Unhandled = k.Messages
 		}

@@ -58,7 +58,10 @@ func (m Message) MarshalJSON() ([]byte, error) {
 
 func shown(row store.Poisoned) Message {
 	m := Message{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, Payload: row.Payload,
-		Headers: store.Headers(row.Headers), InsertID: row.InsertID, OrderingKey: row.OrderKey, BlocksKey: row.Parks, CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time, PoisonedAt: row.PoisonedAt.Time, Attempts: row.Attempts,
+		Headers: store.Headers(
+			row.Headers,
+		), InsertID: row.InsertID, OrderingKey: row.OrderKey, BlocksKey: row.Parks, CreatedAt: row.CreatedAt.Time,
+		AvailableAt: row.AvailableAfter.Time, PoisonedAt: row.PoisonedAt.Time, Attempts: row.Attempts,
 		Crashes: row.Crashes, Reason: row.Reason, Fingerprint: row.Fingerprint}
 	if m.PayloadBytes = row.PayloadBytes; m.PayloadBytes == 0 {
 		m.PayloadBytes = len(row.Payload)
@@ -102,7 +105,8 @@ func (f Filter) check() error {
 	if n := len(f.IDs); f.IDs != nil && (n == 0 || n > mostIDs) {
 		return fmt.Errorf("filter by %d ids: %w: 1 to %d are allowed, or nil for all", n, bus.ErrInvalidOption, mostIDs)
 	}
-	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "fingerprint": f.Fingerprint, "key": f.OrderingKey, "error": f.Error} {
+	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "fingerprint": f.Fingerprint,
+		"key": f.OrderingKey, "error": f.Error} {
 		if err := limits.CheckText(text); err != nil {
 			return fmt.Errorf("filter by %s %q: %w: %w", what, text, bus.ErrInvalidText, err)
 		}
@@ -111,8 +115,10 @@ func (f Filter) check() error {
 }
 
 func (f Filter) rows() store.PoisonFilter {
-	return store.PoisonFilter{IDs: f.IDs, Consumer: f.Consumer, PayloadType: f.PayloadType, Fingerprint: f.Fingerprint, Key: f.OrderingKey, MessageID: f.MessageID, PoisonedAfter: f.PoisonedAfter,
-		PoisonedBefore: f.PoisonedBefore, Error: f.Error}
+	return store.PoisonFilter{
+		IDs: f.IDs, Consumer: f.Consumer, PayloadType: f.PayloadType, Fingerprint: f.Fingerprint, Key: f.OrderingKey,
+		MessageID: f.MessageID, PoisonedAfter: f.PoisonedAfter, PoisonedBefore: f.PoisonedBefore, Error: f.Error,
+	}
 }
 
 // Unclassified is the fingerprint that selects messages without a fingerprint in a [Filter], and

@@ -225,7 +225,10 @@ func (s *Store) batch(ctx context.Context, db bun.IDB, b Chunk) (*store.Store, b
 		err = errors.Join(err, fmt.Errorf("limit %d: %w: 1 to %d are allowed", b.Limit, bus.ErrInvalidOption, batch))
 	}
 	if b.After < 0 || b.UpTo < 1 {
-		err = errors.Join(err, fmt.Errorf("after %d, up to %d: %w: after 0 or more, and up to 1 or more, are allowed", b.After, b.UpTo, bus.ErrInvalidOption))
+		err = errors.Join(
+			err,
+			fmt.Errorf("after %d, up to %d: %w: after 0 or more, and up to 1 or more, are allowed", b.After, b.UpTo, bus.ErrInvalidOption),
+		)
 	}
 	f := b.Filter.rows()
 	f.AfterID, f.UpToID = b.After, b.UpTo

@@ -26,7 +26,10 @@ type dispatcher struct {
 }
 
 func newDispatcher(ctx context.Context, r *Runner) *dispatcher {
-	return &dispatcher{services: &r.services, forwarders: r.forwarders, ctx: ctx, alarm: alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond)}
+	return &dispatcher{
+		services: &r.services, forwarders: r.forwarders, ctx: ctx,
+		alarm: alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond),
+	}
 }
 
 // run starts work on shards that are behind, until the context ends. Then it returns their leases.

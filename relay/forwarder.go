@@ -83,7 +83,10 @@ type Config struct {
 func NewForwarder(name string, pub broker.Publisher, config Config, options ...bus.ConsumerOption) bus.Consumer {
 	p := newPublishing(name, pub, config)
 	p.needDestinations()
-	all := []bus.ConsumerOption{bus.BatchSize(publishBatch), bus.Concurrency(publishAtOnce), bus.Timeout(p.config.PublishTimeout + publishGrace), bus.Forwards()}
+	all := []bus.ConsumerOption{
+		bus.BatchSize(publishBatch), bus.Concurrency(publishAtOnce), bus.Timeout(p.config.PublishTimeout + publishGrace),
+		bus.Forwards(),
+	}
 	all = append(append(all, options...), outbox.WithCircuit(p.config.Circuit), p.refuse)
 	return bus.ConsumeRaw(name, p.consume, p.payloadTypes, all...)
 }
@@ -202,7 +205,8 @@ func (p *publishing) publish(ctx context.Context, records []broker.Record) []err
 		return outcomes
 	}
 	results := p.call(ctx, sent)
-	if cause := context.Cause(ctx); cause == nil || errors.Is(cause, bus.ErrTimeout) { // otherwise the call was cut off, which is not the broker's fault
+	if cause := context.Cause(ctx); cause == nil ||
+		errors.Is(cause, bus.ErrTimeout) { // otherwise the call was cut off, which is not the broker's fault
 		p.missing.note(sent, results)
 	}
 	answered := true

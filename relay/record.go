@@ -18,7 +18,9 @@ func (p *publishing) record(codec bus.Codec, m *bus.Message) (broker.Record, err
 		r = p.routes[m.Config.NewestName(m.PayloadType)]
 	}
 	if r == nil {
-		return broker.Record{}, fmt.Errorf("relay: no route for payload type %q: name it with relay.PayloadAliases, if it is a former name", m.PayloadType)
+		return broker.Record{}, fmt.Errorf(
+			"relay: no route for payload type %q: name it with relay.PayloadAliases, if it is a former name", m.PayloadType,
+		)
 	}
 	to, err := r.resolve(codec, m)
 	if err != nil {

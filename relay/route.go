@@ -61,7 +61,10 @@ func MapPayload[T, Public bus.Payload](fn func(payload T) (Public, error)) Route
 	return func(r *route) {
 		public, _ := payloadName[Public]()
 		if fn == nil || r.goType != reflect.TypeFor[T]() || public == "" {
-			r.mistake("MapPayload makes %s of %s: a function of the route's type that returns a struct is allowed", reflect.TypeFor[Public](), reflect.TypeFor[T]())
+			r.mistake(
+				"MapPayload makes %s of %s: a function of the route's type that returns a struct is allowed", reflect.TypeFor[Public](),
+				reflect.TypeFor[T](),
+			)
 			return
 		}
 		r.public, r.as = public, func(value any) (any, error) { return fn(value.(T)) }

@@ -152,8 +152,13 @@ func (s *shard) locate(ctx context.Context) error {
 	case mark > math.MaxInt64:
 		return fmt.Errorf("relay: log relay %q: mark %d of shard %d: up to %d is allowed", s.name, mark, s.number, int64(math.MaxInt64))
 	case position > s.sub.Head:
-		return bus.Permanent(fmt.Errorf("relay: log relay %q: the last record of shard %d is of position %d, and the log ends at %d: is this another database, or an older one?",
-			s.name, s.number, position, s.sub.Head))
+		return bus.Permanent(
+			fmt.Errorf(
+				"relay: log relay %q: the last record of shard %d is of position %d, and the log ends at %d: is this another database, or an "+
+					"older one?",
+				s.name, s.number, position, s.sub.Head,
+			),
+		)
 	}
 	s.seen()
 	// If the shard is empty, its old records were removed, or the broker lost everything.
@@ -195,7 +200,10 @@ func (s *shard) next(ctx context.Context) (b outgoingBatch, err error) {
 	if s.sub.Attempts > 0 {
 		limit = 1
 	}
-	page := store.Page{After: s.sub.Position, UpTo: min(s.sub.Head, s.sub.Position+s.window), Limit: limit, EventFilter: store.EventFilter{Types: s.reads}}
+	page := store.Page{
+		After: s.sub.Position, UpTo: min(s.sub.Head, s.sub.Position+s.window), Limit: limit,
+		EventFilter: store.EventFilter{Types: s.reads},
+	}
 	if s.logConfig.Shards > 1 {
 		page.SlotFrom, page.SlotTo = s.number*store.Slots/s.logConfig.Shards, (s.number+1)*store.Slots/s.logConfig.Shards
 	}
@@ -250,8 +258,9 @@ func (l *logForwarder) outgoing(ctx context.Context, codec bus.Codec, row store.
 		return broker.Record{}, nil, err
 	}
 	m = &bus.Message{
-		ID: row.ID, Consumer: l.name, PayloadType: l.types.Names(row.Type)[0], Payload: text, Headers: store.Headers(row.Headers), CreatedAt: row.RecordedAt.Time,
-		Event: &bus.Event{Sequence: row.Sequence, Stream: row.Stream, Version: row.Version, Position: row.Position, Schema: row.Schema},
+		ID: row.ID, Consumer: l.name, PayloadType: l.types.Names(row.Type)[0], Payload: text, Headers: store.Headers(row.Headers),
+		CreatedAt: row.RecordedAt.Time,
+		Event:     &bus.Event{Sequence: row.Sequence, Stream: row.Stream, Version: row.Version, Position: row.Position, Schema: row.Schema},
 	}
 	record, err = l.record(codec, m)
 	if m.PayloadType == tombstone && !l.config.Structured {

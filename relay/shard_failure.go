@@ -124,7 +124,10 @@ func (s *shard) writeFailure(ctx context.Context, f store.Failure) (written bool
 func (s *shard) giveUp(ctx context.Context, events []store.Event, err error) (more bool, _ error) {
 	attributes := []any{"relay", s.name, "shard", s.number, "position", s.sub.Position, "error", errorlog.Text(err)}
 	if len(events) > 0 {
-		attributes = append(attributes, "event_type", events[0].Type, "stream", events[0].Stream, "event_version", events[0].Version, "event_position", events[0].Position)
+		attributes = append(
+			attributes, "event_type", events[0].Type, "stream", events[0].Stream, "event_version", events[0].Version, "event_position",
+			events[0].Position,
+		)
 	}
 	if !s.logConfig.ParkFailures || len(events) == 0 {
 		halted, err := s.writeFailure(ctx, store.Failure{Status: store.Halted, Attempts: s.sub.Attempts + 1, Error: errorlog.Text(err)})
@@ -142,7 +145,10 @@ func (s *shard) giveUp(ctx context.Context, events []store.Event, err error) (mo
 		if err != nil || !moved {
 			return err
 		}
-		return s.store.Readers.Park(ctx, tx, store.Parked{Name: s.checkpoint(), Version: logVersion, Position: event.Position, Stream: event.Stream, Reason: reason})
+		return s.store.Readers.Park(
+			ctx, tx,
+			store.Parked{Name: s.checkpoint(), Version: logVersion, Position: event.Position, Stream: event.Stream, Reason: reason},
+		)
 	})
 	if err != nil {
 		return false, fmt.Errorf("park an event: %w", err)

@@ -65,9 +65,14 @@ func (s *shard) appendAll(ctx context.Context, records []broker.Record) (n int, 
 
 func (s *shard) publishAll(ctx context.Context, records []broker.Record) (n int, err error) {
 	if s.sequence != nil {
-		n, err = isolate.Ask(ctx, publisherCall, &s.abandoned, s.config.PublishTimeout, func(ctx context.Context) (int, error) { return s.sequence.PublishInOrder(ctx, records) })
+		n, err = isolate.Ask(
+			ctx, publisherCall, &s.abandoned, s.config.PublishTimeout,
+			func(ctx context.Context) (int, error) { return s.sequence.PublishInOrder(ctx, records) },
+		)
 		if n < 0 || n > len(records) || n == 0 && err == nil || n == len(records) && err != nil {
-			return 0, fmt.Errorf("relay: publish: %d of %d records, and error %v: some are allowed, or an error of the next one", n, len(records), err)
+			return 0, fmt.Errorf(
+				"relay: publish: %d of %d records, and error %v: some are allowed, or an error of the next one", n, len(records), err,
+			)
 		}
 		return n, err
 	}

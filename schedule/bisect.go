@@ -41,7 +41,9 @@ func (p *Processor) answers(ctx context.Context, payloadTypes []string, cause er
 
 // bisect fires schedules whose transaction failed in halves. It returns those that fail on their
 // own. Its error means that the database is unavailable.
-func (p *Processor) bisect(ctx context.Context, payloadTypes []string, ids []int64, rows []store.Schedule, cause error) (n int, bad []failure, err error) {
+func (p *Processor) bisect(
+	ctx context.Context, payloadTypes []string, ids []int64, rows []store.Schedule, cause error,
+) (n int, bad []failure, err error) {
 	if ctx.Err() != nil || len(ids) == 0 || !p.answers(ctx, payloadTypes, cause) {
 		return 0, nil, cause
 	}
@@ -99,7 +101,9 @@ func (p *Processor) putAside(ctx context.Context, payloadTypes []string, n int, 
 	}
 	for _, f := range left {
 		wait := p.aside.put(f.id)
-		p.config.Logger.Error("schedule cannot fire, and that cannot be written down", "schedule", f.id, "error", errorlog.Text(f.cause), "next_try", wait)
+		p.config.Logger.Error(
+			"schedule cannot fire, and that cannot be written down", "schedule", f.id, "error", errorlog.Text(f.cause), "next_try", wait,
+		)
 	}
 	return n + len(left), nil
 }
@@ -127,7 +131,10 @@ func (p *Processor) postponeLater(ctx context.Context, payloadTypes []string, re
 }
 
 func (p *Processor) complain(row store.Schedule, cause error) {
-	p.config.Logger.Error("schedule cannot fire", "schedule", row.ID, "name", row.Name, "tag", row.Tag, "error", errorlog.Text(cause), "next_try", badDelay)
+	p.config.Logger.Error(
+		"schedule cannot fire", "schedule", row.ID, "name", row.Name, "tag", row.Tag, "error", errorlog.Text(cause), "next_try",
+		badDelay,
+	)
 }
 
 // aside holds, in the memory of one processor, the schedules that failed and could not be marked.

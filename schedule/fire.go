@@ -83,7 +83,9 @@ func (e *refusedError) Unwrap() error { return e.cause }
 // fireTx sends due messages and sets the next fire times in one transaction: exactly one message
 // per schedule and fire time, even after a crash. With an error it returns the schedules that it
 // had locked.
-func (p *Processor) fireTx(ctx context.Context, payloadTypes []string, filter store.ScheduleFilter, limit int) (rows []store.Schedule, err error) {
+func (p *Processor) fireTx(
+	ctx context.Context, payloadTypes []string, filter store.ScheduleFilter, limit int,
+) (rows []store.Schedule, err error) {
 	var sent []*bus.Message
 	var bad []failure
 	err = p.inTx(ctx, func(ctx context.Context, tx bun.Tx) error {

@@ -124,10 +124,24 @@ func (s *Scheduler) Get(ctx context.Context, db bun.IDB, id int64) (Schedule, er
 
 func newSchedule(row store.Schedule) Schedule {
 	headers, skipOverlap := headersOf(row)
-	return Schedule{ID: row.ID, Name: row.Name, Tag: row.Tag, PayloadType: row.PayloadType, Payload: row.Payload, Headers: headers, SkipOverlap: skipOverlap,
-		Expression: row.CronExpression, Zone: row.CronTimezone, NextFire: row.AvailableAfter.Time, RunAt: row.RunAt.Time, Paused: row.Paused,
-		LastFire: row.LastFiredAt.Time, LastError: row.LastError, CreatedAt: row.CreatedAt.Time,
+	return Schedule{
+		ID:          row.ID,
+		Name:        row.Name,
+		Tag:         row.Tag,
+		PayloadType: row.PayloadType,
+		Payload:     row.Payload,
+		Headers:     headers,
+		SkipOverlap: skipOverlap,
+		Expression:  row.CronExpression,
+		Zone:        row.CronTimezone,
+		NextFire:    row.AvailableAfter.Time,
+		RunAt:       row.RunAt.Time,
+		Paused:      row.Paused,
+		LastFire:    row.LastFiredAt.Time,
+		LastError:   row.LastError,
+		CreatedAt:   row.CreatedAt.Time,
 		Recent: store.Each(store.FiresOf(row.Recent), func(f store.Fire) Fire {
 			return Fire{Due: time.UnixMicro(f.Due).UTC(), FiredAt: time.UnixMicro(f.Fired).UTC(), Messages: f.Messages, Error: f.Error}
-		})}
+		}),
+	}
 }

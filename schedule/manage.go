@@ -111,7 +111,10 @@ func (s *Scheduler) UpdatePayload(ctx context.Context, db bun.IDB, id int64, pay
 
 // change changes one existing schedule. It locks the row before it reads the clock, so that a fire
 // is either over or still to come.
-func (s *Scheduler) change(ctx context.Context, db bun.IDB, what string, id int64, change func(row store.Schedule, now time.Time) (store.ScheduleChange, error)) error {
+func (s *Scheduler) change(
+	ctx context.Context, db bun.IDB, what string, id int64,
+	change func(row store.Schedule, now time.Time) (store.ScheduleChange, error),
+) error {
 	err := s.writing(ctx, db, func(st *store.Store, tx bun.Tx) error {
 		if id == 0 { // a zero filter would select all
 			return ErrNotFound

@@ -51,7 +51,14 @@ var ErrRunning = errors.New("schedule: the processor is running already")
 // NewProcessor makes a processor that fires schedules through the producer. It reports all errors
 // in its arguments at once, and does not access the database.
 func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config ProcessorConfig) (*Processor, error) {
-	config.Concurrency, config.PollInterval, config.Logger = cmp.Or(config.Concurrency, 1), cmp.Or(config.PollInterval, 5*time.Second), cmp.Or(config.Logger, slog.Default())
+	config.Concurrency, config.PollInterval, config.Logger = cmp.Or(
+		config.Concurrency, 1,
+	), cmp.Or(
+		config.PollInterval,
+		5*time.Second,
+	), cmp.Or(
+		config.Logger, slog.Default(),
+	)
 	var errs []error
 	for _, part := range []struct {
 		missing bool
@@ -112,7 +119,9 @@ func (p *Processor) Run(ctx context.Context) error {
 	defer p.working.Store(false)
 	defer presence.New(presence.Config{
 		Store: p.store, DB: p.db, Registry: p.registry, Kind: "scheduler", Logger: p.config.Logger,
-		Takes: presence.Manifest{Schedules: p.registry.PayloadTypes(), Connections: p.config.Concurrency}, Doing: func() presence.State { return presence.State{Limit: p.config.Concurrency} },
+		Takes: presence.Manifest{
+			Schedules: p.registry.PayloadTypes(), Connections: p.config.Concurrency,
+		}, Doing: func() presence.State { return presence.State{Limit: p.config.Concurrency} },
 	}).Start(ctx)()
 	var loops sync.WaitGroup
 	for range p.config.Concurrency {

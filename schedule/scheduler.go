@@ -145,7 +145,9 @@ func SkipOverlap() Option {
 // Invalid input is [ErrExpression], bus.ErrNoConsumer, bus.ErrInvalidPayload, bus.ErrTooLarge,
 // bus.ErrInvalidText, bus.ErrInvalidOption or outbox.ErrNotInTx, joined if there are several; then
 // nothing was sent to the database.
-func (s *Scheduler) Upsert(ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options ...Option) (int64, error) {
+func (s *Scheduler) Upsert(
+	ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options ...Option,
+) (int64, error) {
 	return s.write(ctx, db, payload, expression, zone, append(options[:len(options):len(options)], func(s *Schedule) error {
 		if s.Name == "" {
 			return fmt.Errorf("%w: the schedule has no name: schedule.Name is needed, or Create for one more with every call", bus.ErrInvalidOption)
@@ -157,7 +159,9 @@ func (s *Scheduler) Upsert(ctx context.Context, db bun.IDB, payload bus.Payload,
 // Create is [Scheduler.Upsert] for a schedule without a name. Every call makes another one: use it
 // on user requests, not at every boot. Delete the schedule by its id or [Tag]. A [Name] is
 // bus.ErrInvalidOption.
-func (s *Scheduler) Create(ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options ...Option) (int64, error) {
+func (s *Scheduler) Create(
+	ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options ...Option,
+) (int64, error) {
 	return s.write(ctx, db, payload, expression, zone, append(options[:len(options):len(options)], func(s *Schedule) error {
 		if s.Name != "" {
 			return fmt.Errorf("%w: Create makes schedules without a name, Schedule those with one", bus.ErrInvalidOption)

@@ -29,10 +29,22 @@ func outageCases() []aCase {
 		{name: "Subscribe ends while the broker hangs", applies: hangs, run: func(c *trial) error { return c.endsAway(c.Freeze) }},
 		{name: "all goes on by itself after the broker was gone", applies: stops, run: func(c *trial) error { return c.goesOn(c.Stop) }},
 		{name: "all goes on by itself after the broker hung", applies: hangs, run: func(c *trial) error { return c.goesOn(c.Freeze) }},
-		{name: "it is told that the broker is back after it was gone", applies: func(s Setup) bool { return stops(s) && tells(s) }, run: func(c *trial) error { return c.toldBack(c.Stop) }},
-		{name: "it is told that the broker is back after it hung", applies: func(s Setup) bool { return hangs(s) && tells(s) }, run: func(c *trial) error { return c.toldBack(c.Freeze) }},
-		{name: "who subscribes is told that the broker is gone, and back", applies: func(s Setup) bool { return stops(s) && watches(s) }, run: func(c *trial) error { return c.toldAway(c.Stop) }},
-		{name: "who subscribes is told that the broker hangs, and is back", applies: func(s Setup) bool { return hangs(s) && watches(s) }, run: func(c *trial) error { return c.toldAway(c.Freeze) }},
+		{
+			name: "it is told that the broker is back after it was gone", applies: func(s Setup) bool { return stops(s) && tells(s) },
+			run: func(c *trial) error { return c.toldBack(c.Stop) },
+		},
+		{
+			name: "it is told that the broker is back after it hung", applies: func(s Setup) bool { return hangs(s) && tells(s) },
+			run: func(c *trial) error { return c.toldBack(c.Freeze) },
+		},
+		{
+			name:    "who subscribes is told that the broker is gone, and back",
+			applies: func(s Setup) bool { return stops(s) && watches(s) }, run: func(c *trial) error { return c.toldAway(c.Stop) },
+		},
+		{
+			name:    "who subscribes is told that the broker hangs, and is back",
+			applies: func(s Setup) bool { return hangs(s) && watches(s) }, run: func(c *trial) error { return c.toldAway(c.Freeze) },
+		},
 		{
 			name:    "nothing is lost when connections break",
 			applies: func(s Setup) bool { return s.Disconnect != nil },

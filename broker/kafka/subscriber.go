@@ -76,7 +76,9 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []b
 	defer cancel()
 	// The wait of a fetch is what a batch that is read again may wait for, too. What was published
 	// in a transaction counts once that is committed.
-	options := append([]kgo.Opt{kgo.SeedBrokers(s.config.Brokers...), kgo.FetchMaxWait(time.Second), kgo.FetchIsolationLevel(kgo.ReadCommitted())}, s.config.Options...)
+	options := append(
+		[]kgo.Opt{kgo.SeedBrokers(s.config.Brokers...), kgo.FetchMaxWait(time.Second), kgo.FetchIsolationLevel(kgo.ReadCommitted())},
+		s.config.Options...)
 	options = append(options,
 		kgo.WithContext(clientCtx),
 		kgo.ConsumerGroup(s.config.Group),
@@ -119,7 +121,9 @@ func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []b
 const commitTimeout = 5 * time.Second
 
 // hand gives a batch to fn, and commits it, or goes back to where it began.
-func (s *Subscriber) hand(ctx context.Context, client *kgo.Client, records []*kgo.Record, fn func(context.Context, []broker.Record) error) error {
+func (s *Subscriber) hand(
+	ctx context.Context, client *kgo.Client, records []*kgo.Record, fn func(context.Context, []broker.Record) error,
+) error {
 	given := make([]broker.Record, len(records))
 	for i := range records {
 		given[i] = record(records[i])

@@ -50,7 +50,10 @@ func NewAppender(nc *nats.Conn, config AppenderConfig) (*Appender, error) {
 		errs = append(errs, errors.New("nats: AppenderConfig.Stream is required"))
 	}
 	if config.Prefix == "" || token(config.Prefix) != config.Prefix {
-		errs = append(errs, fmt.Errorf("nats: AppenderConfig.Prefix %q: letters, digits, \"-\", \"_\" and single dots inside are allowed", config.Prefix))
+		errs = append(
+			errs,
+			fmt.Errorf("nats: AppenderConfig.Prefix %q: letters, digits, \"-\", \"_\" and single dots inside are allowed", config.Prefix),
+		)
 	}
 	if nc != nil && nc.IsConnected() {
 		errs = append(errs, atomicSince(nc.ConnectedServerVersion()))
@@ -88,13 +91,18 @@ func (a *Appender) Last(ctx context.Context, shard int) (position int64, mark ui
 		return 0, 0, a.lookError("look up the stream", err)
 	}
 	if config := stream.CachedInfo().Config; !config.AllowAtomicPublish {
-		return 0, 0, fmt.Errorf("nats: stream %s takes no atomic batches: set AllowAtomicPublish (allow_atomic), on NATS 2.12 or newer, which this server of %s has to be",
-			a.config.Stream, a.nc.ConnectedServerVersion())
+		return 0, 0, fmt.Errorf(
+			"nats: stream %s takes no atomic batches: set AllowAtomicPublish (allow_atomic), on NATS 2.12 or newer, which this server of %s "+
+				"has to be",
+			a.config.Stream, a.nc.ConnectedServerVersion(),
+		)
 	} else if config.NoAck || !covers(config.Subjects, a.config.Prefix) {
-		return 0, 0, fmt.Errorf("nats: stream %s: its subjects are %q, %s.> is needed among them, and no_ack must not be set", a.config.Stream, config.Subjects, a.config.Prefix)
+		return 0, 0, fmt.Errorf("nats: stream %s: its subjects are %q, %s.> is needed among them, and no_ack must not be "+
+			"set", a.config.Stream, config.Subjects, a.config.Prefix)
 	} else if config.Retention != jetstream.LimitsPolicy {
 		// The last record would be older than those that were taken: they would leave once more.
-		return 0, 0, fmt.Errorf("nats: stream %s: its retention is %s, want limits: its last records must not go before others", a.config.Stream, config.Retention)
+		return 0, 0, fmt.Errorf("nats: stream %s: its retention is %s, want limits: its last records must not go before "+
+			"others", a.config.Stream, config.Retention)
 	}
 	msg, err := stream.GetLastMsgForSubject(ctx, a.filter(shard))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -108,7 +116,10 @@ func (a *Appender) Last(ctx context.Context, shard int) (position int64, mark ui
 		return 0, 0, a.lookError("look for the last message", err)
 	}
 	if position, err = positionOf(record(&nats.Msg{Subject: msg.Subject, Header: msg.Header, Data: msg.Data})); err != nil {
-		return 0, 0, fmt.Errorf("nats: message %d of stream %s, on %s, is no record of a relay: no other program may publish there", msg.Sequence, a.config.Stream, msg.Subject)
+		return 0, 0, fmt.Errorf(
+			"nats: message %d of stream %s, on %s, is no record of a relay: no other program may publish there", msg.Sequence,
+			a.config.Stream, msg.Subject,
+		)
 	}
 	return position, msg.Sequence, nil
 }

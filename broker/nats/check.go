@@ -41,8 +41,11 @@ func (p *Publisher) checkSubject(ctx context.Context, subject string) error {
 		errs = append(errs, fmt.Errorf("stream %s does not acknowledge (no_ack): nothing that is published to it counts as arrived", name))
 	}
 	if config.Duplicates < p.timeout {
-		errs = append(errs, fmt.Errorf("stream %s drops duplicates for %s, want at least %s (duplicate_window): what is published again would come twice",
-			name, config.Duplicates, p.timeout))
+		errs = append(
+			errs,
+			fmt.Errorf("stream %s drops duplicates for %s, want at least %s (duplicate_window): what is published again would come twice",
+				name, config.Duplicates, p.timeout),
+		)
 	}
 	return errors.Join(errs...)
 }

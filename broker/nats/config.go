@@ -36,10 +36,19 @@ func checkConnection(nc *nats.Conn) error {
 	}
 	var errs []error
 	if nc.Opts.MaxReconnect >= 0 {
-		errs = append(errs, fmt.Errorf("nats: the connection gives up after %d attempts to reconnect: use nats.MaxReconnects(-1), or Options", nc.Opts.MaxReconnect))
+		errs = append(
+			errs,
+			fmt.Errorf("nats: the connection gives up after %d attempts to reconnect: use nats.MaxReconnects(-1), or Options", nc.Opts.MaxReconnect),
+		)
 	}
 	if nc.Opts.ReconnectBufSize >= 0 {
-		errs = append(errs, fmt.Errorf("nats: the connection buffers %d bytes while it reconnects: use nats.ReconnectBufSize(-1), or Options", nc.Opts.ReconnectBufSize))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"nats: the connection buffers %d bytes while it reconnects: use nats.ReconnectBufSize(-1), or Options",
+				nc.Opts.ReconnectBufSize,
+			),
+		)
 	}
 	if nc.IsConnected() && !nc.HeadersSupported() {
 		errs = append(errs, fmt.Errorf("nats: server %s has no headers, 2.2 or newer is needed", nc.ConnectedServerVersion()))

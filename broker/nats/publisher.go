@@ -185,7 +185,10 @@ func (p *Publisher) sendError(ctx context.Context, record broker.Record, err err
 	case ctx.Err() != nil:
 		return p.unavailable(context.Cause(ctx))
 	case errors.Is(err, nats.ErrMaxPayload):
-		return fmt.Errorf("%d bytes and the headers are more than the server's max_payload of %d: %w", len(record.Body), p.nc.MaxPayload(), broker.ErrRejected)
+		return fmt.Errorf(
+			"%d bytes and the headers are more than the server's max_payload of %d: %w", len(record.Body), p.nc.MaxPayload(),
+			broker.ErrRejected,
+		)
 	}
 	return p.unavailable(err)
 }
@@ -258,7 +261,9 @@ func (p *Publisher) explain(ctx context.Context, records []broker.Record, errs [
 // whyNobody asks the servers for the stream that has a subject, if what is sent to it has no
 // listener.
 func (p *Publisher) whyNobody(ctx context.Context, subject string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, p.timeout/2, fmt.Errorf("no stream takes it, and no answer within %s says which would", p.timeout/2))
+	ctx, cancel := context.WithTimeoutCause(
+		ctx, p.timeout/2, fmt.Errorf("no stream takes it, and no answer within %s says which would", p.timeout/2),
+	)
 	defer cancel()
 	name, err := p.js.StreamNameBySubject(ctx, subject)
 	if err == nil {
@@ -269,7 +274,10 @@ func (p *Publisher) whyNobody(ctx context.Context, subject string) error {
 	case errors.As(err, &api) && api.Code == 503: // the servers elect whom to ask
 	case ctx.Err() != nil && errors.Is(said, nats.ErrPermissionViolation) && strings.Contains(said.Error(), "STREAM.NAMES"):
 		return fmt.Errorf("no stream takes it, or its leader is being elected: %w: %w", said, broker.ErrNoDestination)
-	case errors.As(err, &api), errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrInvalidSubject), errors.Is(err, nats.ErrNoResponders):
+	case errors.As(err, &api),
+		errors.Is(err, jetstream.ErrStreamNotFound),
+		errors.Is(err, jetstream.ErrInvalidSubject),
+		errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("no stream has the subject: %w: %w", err, broker.ErrNoDestination)
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)

@@ -138,7 +138,9 @@ func (s *Subscriber) ended(err error) error {
 }
 
 // handAll gives messages to fn, batch after batch, and those behind one that failed back.
-func (s *Subscriber) handAll(ctx context.Context, msgs []*nats.Msg, ackWait time.Duration, fn func(context.Context, []broker.Record) error) error {
+func (s *Subscriber) handAll(
+	ctx context.Context, msgs []*nats.Msg, ackWait time.Duration, fn func(context.Context, []broker.Record) error,
+) error {
 	for part := range slices.Chunk(msgs, s.config.Batch) {
 		msgs = msgs[len(part):]
 		if err := s.hand(ctx, part, ackWait, fn); err != nil {
@@ -150,7 +152,9 @@ func (s *Subscriber) handAll(ctx context.Context, msgs []*nats.Msg, ackWait time
 }
 
 // hand gives a batch to fn, and sends the server what it returns.
-func (s *Subscriber) hand(ctx context.Context, msgs []*nats.Msg, ackWait time.Duration, fn func(context.Context, []broker.Record) error) error {
+func (s *Subscriber) hand(
+	ctx context.Context, msgs []*nats.Msg, ackWait time.Duration, fn func(context.Context, []broker.Record) error,
+) error {
 	records := make([]broker.Record, len(msgs))
 	for i, msg := range msgs {
 		records[i] = record(msg)

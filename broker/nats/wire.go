@@ -74,7 +74,9 @@ const (
 // answer, as if the stream were away, or a stream keeps what no consumer asks for.
 func checkSubject(subject, reply string) error {
 	if len(subject)+len(reply) > maxControlLine-lineRest {
-		return fmt.Errorf("the subject has %d bytes, at most %d are allowed: %w", len(subject), maxControlLine-lineRest-len(reply), broker.ErrRejected)
+		return fmt.Errorf(
+			"the subject has %d bytes, at most %d are allowed: %w", len(subject), maxControlLine-lineRest-len(reply), broker.ErrRejected,
+		)
 	}
 	if strings.HasPrefix(subject, "$JS.") || strings.HasPrefix(subject, "$SYS.") {
 		return fmt.Errorf("the subject is the server's own: %w", broker.ErrRejected)

@@ -120,7 +120,9 @@ func (d Decider[S, C, E]) load(ctx context.Context, log *eventlog.Log, db bun.ID
 // [Execute], can retry.
 //
 // An error of Decide is returned wrapped, and nothing is appended.
-func Handle[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, tx bun.Tx, d Decider[S, C, E], id string, command C) (S, eventlog.Appended, error) {
+func Handle[S, C any, E bus.Payload](
+	ctx context.Context, log *eventlog.Log, tx bun.Tx, d Decider[S, C, E], id string, command C,
+) (S, eventlog.Appended, error) {
 	state, appended, err := d.handle(ctx, log, tx, id, command)
 	if err != nil {
 		return state, eventlog.Appended{}, fmt.Errorf("decider: %s: %w", d.Stream(id), err)
@@ -172,7 +174,9 @@ const tries = 5 // of Execute
 // processors and projections. The errors are those of [Handle] and of the database. Inside a
 // transaction that the library began, such as that of a transactional consumer, the error is
 // outbox.ErrNotInTx: use Handle there.
-func Execute[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, db *bun.DB, d Decider[S, C, E], id string, command C) (state S, appended eventlog.Appended, err error) {
+func Execute[S, C any, E bus.Payload](
+	ctx context.Context, log *eventlog.Log, db *bun.DB, d Decider[S, C, E], id string, command C,
+) (state S, appended eventlog.Appended, err error) {
 	within := ctx
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(5*time.Millisecond), backoff.WithMaxInterval(100*time.Millisecond))
 	for try := 1; ; try++ {

@@ -77,7 +77,9 @@ func (d Decider[S, C, E]) encode(ctx context.Context, id string, l loaded[S]) []
 	}
 	text, err := json.Marshal(kept[S]{Form: formOf(reflect.TypeFor[S]()), State: l.state})
 	if err != nil {
-		slog.WarnContext(ctx, "no snapshot was made: the state cannot be encoded", "stream", d.Stream(id), "version", l.version, "error", err.Error())
+		slog.WarnContext(
+			ctx, "no snapshot was made: the state cannot be encoded", "stream", d.Stream(id), "version", l.version, "error", err.Error(),
+		)
 		return nil
 	}
 	return text
@@ -109,7 +111,10 @@ func survives(t reflect.Type, path string, above []reflect.Type) error {
 			case f.Tag.Get("json") == "-":
 				continue
 			case !f.IsExported() && !f.Anonymous:
-				return fmt.Errorf("%s.%s is not exported, and would not be in a snapshot: export it, give its type MarshalJSON and UnmarshalJSON, or tag it json:\"-\"", path, f.Name)
+				return fmt.Errorf(
+					"%s.%s is not exported, and would not be in a snapshot: export it, give its type MarshalJSON and UnmarshalJSON, or tag it json:\"-\"",
+					path, f.Name,
+				)
 			}
 			if err := survives(f.Type, path+"."+f.Name, above); err != nil {
 				return err
@@ -134,7 +139,10 @@ func Verify[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, tx 
 	a, errA := json.Marshal(short.state)
 	b, errB := json.Marshal(long.state)
 	if errA != nil || errB != nil || !bytes.Equal(a, b) {
-		return fmt.Errorf("decider: verify %s: the snapshot of version %d does not lead to what the events make: raise Snapshots.Schema", d.Stream(id), short.snapshot)
+		return fmt.Errorf(
+			"decider: verify %s: the snapshot of version %d does not lead to what the events make: raise Snapshots.Schema", d.Stream(id),
+			short.snapshot,
+		)
 	}
 	return nil
 }

@@ -63,8 +63,11 @@ func (a *Admin) States(ctx context.Context, db bun.IDB) ([]State, error) {
 		return nil, dberr.Wrap(err, "projection: states")
 	}
 	return store.Each(rows, func(row store.Subscription) State {
-		return State{Name: row.Name, Version: row.Version, Shard: row.Shard, Shards: row.Shards, Active: row.Version == max(row.Active, 1), Position: row.Position, Head: row.Head,
-			Status: row.Status, Attempts: row.Attempts, LastError: row.LastError, NextAt: row.NextAt.Time, MovedAt: row.MovedAt.Time}
+		return State{
+			Name: row.Name, Version: row.Version, Shard: row.Shard, Shards: row.Shards, Active: row.Version == max(row.Active, 1),
+			Position: row.Position, Head: row.Head, Status: row.Status, Attempts: row.Attempts, LastError: row.LastError,
+			NextAt: row.NextAt.Time, MovedAt: row.MovedAt.Time,
+		}
 	}), nil
 }
 

@@ -57,7 +57,9 @@ func (f *failure) Unwrap() error { return f.err }
 // named adds the projection and event to the error, for callers without a log.
 func (f *failure) named(s *shard) error {
 	e := f.message.Event
-	return fmt.Errorf("projection %q version %d at position %d, stream %q version %d: %w", s.Name, s.Version, e.Position, e.Stream, e.Version, f)
+	return fmt.Errorf(
+		"projection %q version %d at position %d, stream %q version %d: %w", s.Name, s.Version, e.Position, e.Stream, e.Version, f,
+	)
 }
 
 // step applies one batch of a shard and reports whether there may be more. A returned *failure is

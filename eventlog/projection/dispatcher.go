@@ -48,7 +48,10 @@ type dispatcher struct {
 func dispatch(ctx context.Context, r *Runner) {
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	d := &dispatcher{Runner: r, ctx: work, stop: ctx.Done(), alarm: alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond), slots: make(chan struct{}, r.config.Concurrency)}
+	d := &dispatcher{
+		Runner: r, ctx: work, stop: ctx.Done(), alarm: alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond),
+		slots: make(chan struct{}, r.config.Concurrency),
+	}
 	defer r.log.Registry().Wakeups().Listen(func(w wakeup.Wake) {
 		if w.Events {
 			d.alarm.Ring(w.Expected)

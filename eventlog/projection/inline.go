@@ -58,8 +58,11 @@ func (i *Inline) ApplyInline(ctx context.Context, tx bun.Tx, events []eventlog.R
 		return i.projection.Batch(ctx, tx, events)
 	}
 	for _, e := range events {
-		m := &bus.Message{ID: e.ID, PayloadType: e.Type, Value: e.Data, Headers: e.Headers, Consumer: i.projection.Name, Attempt: 1, CreatedAt: e.RecordedAt,
-			Event: &bus.Event{Sequence: e.Sequence, Stream: e.Stream, Version: e.Version, Position: e.Position, Schema: e.Schema}}
+		m := &bus.Message{
+			ID: e.ID, PayloadType: e.Type, Value: e.Data, Headers: e.Headers, Consumer: i.projection.Name, Attempt: 1,
+			CreatedAt: e.RecordedAt,
+			Event:     &bus.Event{Sequence: e.Sequence, Stream: e.Stream, Version: e.Version, Position: e.Position, Schema: e.Schema},
+		}
 		if err := i.reader.apply[e.Type].fn(bus.ContextWithMessage(ctx, m), tx, e.Data); err != nil {
 			return err
 		}
@@ -73,7 +76,9 @@ func (i *Inline) ApplyInline(ctx context.Context, tx bun.Tx, events []eventlog.R
 func (i *Inline) Rebuild(ctx context.Context, db *bun.DB, log *eventlog.Log) error {
 	switch {
 	case db == nil || log == nil || log.Registry() == nil:
-		return fmt.Errorf("projection: rebuild inline %q: the database handle is nil, or the log was not made by eventlog.NewLog", i.projection.Name)
+		return fmt.Errorf(
+			"projection: rebuild inline %q: the database handle is nil, or the log was not made by eventlog.NewLog", i.projection.Name,
+		)
 	case i.projection.Reset == nil:
 		return fmt.Errorf("projection: rebuild inline %q: it has no Reset: give it one", i.projection.Name)
 	}
@@ -96,7 +101,9 @@ func (i *Inline) rebuild(ctx context.Context, s *store.Store, tx bun.Tx, log *ev
 	if err := i.projection.Reset(txn.Within(ctx), tx); err != nil {
 		return fmt.Errorf("reset: %w", err)
 	}
-	page := store.Page{UpTo: math.MaxInt64, Limit: i.reader.BatchSize, BySequence: true, EventFilter: store.EventFilter{Types: i.reader.stored}}
+	page := store.Page{
+		UpTo: math.MaxInt64, Limit: i.reader.BatchSize, BySequence: true, EventFilter: store.EventFilter{Types: i.reader.stored},
+	}
 	for {
 		rows, err := s.EventLog.ReadEvents(ctx, tx, page)
 		if err != nil || len(rows) == 0 {

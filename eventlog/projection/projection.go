@@ -177,8 +177,14 @@ func (p Projection) check() (errs []error) {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(p.Name != "" && limits.CheckKey("name", p.Name) == nil && !slices.ContainsFunc(others, func(prefix string) bool { return strings.HasPrefix(p.Name, prefix) }),
-		"Name %q: 1 to %d bytes of text that do not begin with one of %q are allowed", p.Name, limits.Key, others)
+	check(
+		p.Name != "" && limits.CheckKey("name", p.Name) == nil &&
+			!slices.ContainsFunc(others, func(prefix string) bool { return strings.HasPrefix(p.Name, prefix) }),
+		"Name %q: 1 to %d bytes of text that do not begin with one of %q are allowed",
+		p.Name,
+		limits.Key,
+		others,
+	)
 	check(p.Version >= 1, "Version %d: 1 or more is allowed", p.Version)
 	check(p.Shards >= 1 && p.Shards <= store.Slots, "Shards %d: 1 to %d are allowed", p.Shards, store.Slots)
 	check(p.BatchSize >= 1, "BatchSize %d: 1 or more is allowed", p.BatchSize)

@@ -137,7 +137,13 @@ func (c RunnerConfig) complete(rowLocks bool) (RunnerConfig, error) {
 	}
 	var errs []error
 	if c.Concurrency < 1 || c.Concurrency > 1 && !rowLocks {
-		errs = append(errs, fmt.Errorf("projection: RunnerConfig.Concurrency %d: 1 or more is allowed, and 1 on SQLite, which has one writer at a time", c.Concurrency))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"projection: RunnerConfig.Concurrency %d: 1 or more is allowed, and 1 on SQLite, which has one writer at a time",
+				c.Concurrency,
+			),
+		)
 	}
 	if c.PollInterval < 0 || c.DrainTimeout < 0 || c.StartTimeout < 0 {
 		errs = append(errs, fmt.Errorf("projection: RunnerConfig.PollInterval %s, DrainTimeout %s and StartTimeout %s: 0 or more is allowed",
@@ -239,9 +245,15 @@ func (r *Runner) enter(ctx context.Context, reader *reader) error {
 	for _, row := range rows {
 		switch {
 		case row.Shards != reader.Shards:
-			return fmt.Errorf("projection %q version %d: Shards %d: it has %d already: raise the Version", reader.Name, reader.Version, reader.Shards, row.Shards)
+			return fmt.Errorf(
+				"projection %q version %d: Shards %d: it has %d already: raise the Version", reader.Name, reader.Version, reader.Shards,
+				row.Shards,
+			)
 		case !reader.same(row.Filter, r.log.Types()):
-			return fmt.Errorf("projection %q version %d reads %s, but under this version it has read %s: raise the Version", reader.Name, reader.Version, reader.filter, row.Filter)
+			return fmt.Errorf(
+				"projection %q version %d reads %s, but under this version it has read %s: raise the Version", reader.Name, reader.Version,
+				reader.filter, row.Filter,
+			)
 		}
 	}
 	return nil

@@ -174,7 +174,10 @@ func Prioritized(remind func(context.Context, ReminderDue) error) []bus.Consumer
 func Broken(charge func(context.Context, OrderPlaced) error) []bus.Consumer {
 	return []bus.Consumer{
 		// snippet: breaker
-		bus.Consume("charge", charge, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 50, FailureRatio: 0.8, Cooldown: 30 * time.Second})),
+		bus.Consume(
+			"charge", charge,
+			bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 50, FailureRatio: 0.8, Cooldown: 30 * time.Second}),
+		),
 		// end
 	}
 }

@@ -54,7 +54,9 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	conns, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "ledger.db")+"?_txlock=immediate&_pragma=busy_timeout(15000)&_pragma=journal_mode(WAL)")
+	conns, err := sql.Open(
+		"sqlite", "file:"+filepath.Join(dir, "ledger.db")+"?_txlock=immediate&_pragma=busy_timeout(15000)&_pragma=journal_mode(WAL)",
+	)
 	if err != nil {
 		return err
 	}

@@ -100,6 +100,10 @@ func (s *shop) ship(ctx context.Context, tx bun.Tx, e OrderCharged) error {
 
 // mark notes when a step of an order was done first.
 func mark(ctx context.Context, db bun.IDB, orderID, column string) error {
-	_, err := db.NewUpdate().Model((*Order)(nil)).Set("? = COALESCE(?, ?)", bun.Ident(column), bun.Ident(column), time.Now()).Where("id = ?", orderID).Exec(ctx)
+	_, err := db.NewUpdate().
+		Model((*Order)(nil)).
+		Set("? = COALESCE(?, ?)", bun.Ident(column), bun.Ident(column), time.Now()).
+		Where("id = ?", orderID).
+		Exec(ctx)
 	return err
 }

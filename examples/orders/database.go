@@ -56,7 +56,9 @@ func newDB(lifecycle fx.Lifecycle, s settings) (*bun.DB, error) {
 	case "mysql":
 		open = openMariaDB
 	default: // which is not printed: it may have a password
-		return nil, errors.New("-dsn: want postgres://user@host/database or mysql://user@host/database (for a socket, mysql://user@/database?socket=/path)")
+		return nil, errors.New(
+			"-dsn: want postgres://user@host/database or mysql://user@host/database (for a socket, mysql://user@/database?socket=/path)",
+		)
 	}
 	db, err := open(s.dsn)
 	if err != nil {

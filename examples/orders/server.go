@@ -25,7 +25,10 @@ type api struct {
 	logger    *slog.Logger
 }
 
-func newServer(db *bun.DB, producer *outbox.Producer, processor *outbox.Processor, pages *console.Console, s settings, tracers trace.TracerProvider, logger *slog.Logger) *http.Server {
+func newServer(
+	db *bun.DB, producer *outbox.Producer, processor *outbox.Processor, pages *console.Console, s settings,
+	tracers trace.TracerProvider, logger *slog.Logger,
+) *http.Server {
 	a := &api{db: db, producer: producer, processor: processor, logger: logger}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders", a.placeOrder)

@@ -71,6 +71,9 @@ func (s *Story) printEnd(ctx context.Context, db *bun.DB) error {
 	if err := db.NewSelect().Model(&order).Where("id = ?", "o-1").Scan(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(s.out, "\nat the end: order %s reserved: %t, messages waiting: %d, poisoned: %d\n", order.ID, order.Reserved, waiting, poisoned)
+	fmt.Fprintf(
+		s.out, "\nat the end: order %s reserved: %t, messages waiting: %d, poisoned: %d\n", order.ID, order.Reserved, waiting,
+		poisoned,
+	)
 	return nil
 }

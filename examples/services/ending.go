@@ -52,10 +52,17 @@ func lookAtTheEnd(ctx context.Context, b *broker, d *databases, spans []service.
 func (end ending) print(out io.Writer, d *databases) {
 	fmt.Fprintf(out, "\norders placed       %4d   in the %s of orders\n", end.placed, d.kind())
 	fmt.Fprintf(out, "records             %4d   at the broker\n", end.records)
-	fmt.Fprintf(out, "deliveries          %4d   %d of them again, after the kill: shipping knew them, and dropped them\n", end.deliveries, end.deliveries-end.records)
+	fmt.Fprintf(
+		out, "deliveries          %4d   %d of them again, after the kill: shipping knew them, and dropped them\n", end.deliveries,
+		end.deliveries-end.records,
+	)
 	fmt.Fprintf(out, "shipments           %4d   in the SQLite of shipping\n", end.shipments)
 	fmt.Fprintf(out, "orders shipped once %4d   never: %d, more often: %d\n", end.once, end.never, end.moreOften)
-	fmt.Fprintf(out, "whole traces        %4d   from the customer to the shipment; others: %d. What the killed process had no time to tell of is missing\n", end.sample.whole, end.sample.broken)
+	fmt.Fprintf(
+		out,
+		"whole traces        %4d   from the customer to the shipment; others: %d. What the killed process had no time to tell of is missing\n",
+		end.sample.whole, end.sample.broken,
+	)
 	end.sample.print(out)
 }
 
@@ -107,7 +114,10 @@ func (s sample) print(out io.Writer) {
 	for _, span := range s.chain {
 		fmt.Fprintf(out, "  %-16s  %-16s  %-8s  %-7d  %s\n", span.ID, span.Parent, span.Service, span.Process, named(span))
 	}
-	fmt.Fprintf(out, "\nshipping received it %d times, in batches with traces of their own that link to %s:\n", len(s.received), s.chain[len(s.chain)-2].ID)
+	fmt.Fprintf(
+		out, "\nshipping received it %d times, in batches with traces of their own that link to %s:\n", len(s.received),
+		s.chain[len(s.chain)-2].ID,
+	)
 	for _, span := range s.received {
 		fmt.Fprintf(out, "  %-16s  %-16s  %-8s  %-7d  %s\n", span.ID, "", span.Service, span.Process, span.Name)
 	}

@@ -28,10 +28,18 @@ func flowSteps() []step {
 	return []step{
 		{name: "ordered", quick: true, take: (*session).ordered, goals: orderedGoals()},
 		{name: "per-key", quick: true, take: (*session).perKey, goals: []report.Goal{
-			{Name: "per-key-10000", Measurement: "per-key-10000", Against: nameUnordered, AtLeast: 0.4}, {Name: "fair-100", Measurement: "fair-100", Against: nameUnordered, AtLeast: 0.4}}},
-		{name: "batch", quick: true, take: (*session).batch, goals: []report.Goal{{Name: "batch", Measurement: "batch", Against: nameSingle, AtLeast: 1.5}}},
+			{
+				Name: "per-key-10000", Measurement: "per-key-10000", Against: nameUnordered, AtLeast: 0.4,
+			}, {Name: "fair-100", Measurement: "fair-100", Against: nameUnordered, AtLeast: 0.4}}},
+		{
+			name: "batch", quick: true, take: (*session).batch,
+			goals: []report.Goal{{Name: "batch", Measurement: "batch", Against: nameSingle, AtLeast: 1.5}},
+		},
 		{name: "rate", quick: true, take: (*session).rate, goals: []report.Goal{{Name: "rate", Measurement: "rate", AtLeast: 0.95}}},
-		{name: "limit", quick: true, take: (*session).limit, goals: []report.Goal{{Name: "limit", Measurement: "limit", Against: nameLocal, AtLeast: 0.9}}},
+		{
+			name: "limit", quick: true, take: (*session).limit,
+			goals: []report.Goal{{Name: "limit", Measurement: "limit", Against: nameLocal, AtLeast: 0.9}},
+		},
 	}
 }
 
@@ -91,7 +99,9 @@ func (s *session) batch(ctx context.Context) error {
 // its own.
 func (s *session) limit(ctx context.Context) error {
 	return s.variants(ctx, "limit", measure.Drain{Messages: s.sized(10_000, 4_000), Handler: time.Millisecond}, map[string]contender.Variant{
-		contender.NameOurs: {Options: []bus.ConsumerOption{bus.GlobalConcurrency(flowLimit)}}, nameLocal: {Processor: outbox.ProcessorConfig{Concurrency: flowLimit}},
+		contender.NameOurs: {
+			Options: []bus.ConsumerOption{bus.GlobalConcurrency(flowLimit)},
+		}, nameLocal: {Processor: outbox.ProcessorConfig{Concurrency: flowLimit}},
 	})
 }
 

@@ -34,7 +34,10 @@ func parseOptions(args []string, output io.Writer) (options, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(output)
 	flags.BoolVar(&o.quick, "quick", false, "small sizes, no curves, and one line per bar")
-	flags.IntVar(&o.rounds, "rounds", 0, fmt.Sprintf("how often each contender is measured (default %d, with -quick %d)", fullRounds, quickRounds))
+	flags.IntVar(
+		&o.rounds, "rounds", 0,
+		fmt.Sprintf("how often each contender is measured (default %d, with -quick %d)", fullRounds, quickRounds),
+	)
 	flags.StringVar(&only, "only", "", "comma-separated `names` of bars or steps: "+strings.Join(names(false), ", "))
 	flags.StringVar(&o.json, "json", "", "write everything into this `file`")
 	flags.StringVar(&o.plots, "plots", "", "write plots into this `directory`")

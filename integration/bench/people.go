@@ -23,8 +23,14 @@ const (
 // peopleSteps are those of what people see.
 func peopleSteps() []step {
 	return []step{
-		{name: "reports", take: (*session).reports, goals: []report.Goal{{Name: "reports", Measurement: "reports", Against: nameSilent, AtLeast: 0.99}}},
-		{name: "viewers", take: (*session).viewers, goals: []report.Goal{{Name: "viewers", Measurement: "viewers", Against: nameUnseen, AtLeast: 0.98}}},
+		{
+			name: "reports", take: (*session).reports,
+			goals: []report.Goal{{Name: "reports", Measurement: "reports", Against: nameSilent, AtLeast: 0.99}},
+		},
+		{
+			name: "viewers", take: (*session).viewers,
+			goals: []report.Goal{{Name: "viewers", Measurement: "viewers", Against: nameUnseen, AtLeast: 0.98}},
+		},
 	}
 }
 

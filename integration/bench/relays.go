@@ -32,7 +32,10 @@ func relaySteps() []step {
 			{Name: "relay-drain", Measurement: "relay", Against: nameDrain, AtLeast: 0.45},
 		}},
 		{name: "relay-r3", take: (*session).relayCluster, goals: []report.Goal{{Name: "relay-r3", Measurement: "relay-r3", AtLeast: 12_000}}},
-		{name: "relay-rabbitmq", take: (*session).relayRabbitMQ, goals: []report.Goal{{Name: "relay-rabbitmq", Measurement: "relay-rabbitmq", AtLeast: 4_000}}},
+		{
+			name: "relay-rabbitmq", take: (*session).relayRabbitMQ,
+			goals: []report.Goal{{Name: "relay-rabbitmq", Measurement: "relay-rabbitmq", AtLeast: 4_000}},
+		},
 		{name: "inbox", take: (*session).inbox, goals: []report.Goal{
 			{Name: "inbox-new", Measurement: "inbox-new", AtLeast: 15_000},
 			{Name: "inbox-duplicates", Measurement: "inbox-duplicates", AtLeast: 40_000},
@@ -70,7 +73,9 @@ func (s *session) relayOf(ctx context.Context, js *broker.JetStream, name string
 	case contender.NameForwarder:
 		return s.relayed(ctx, "relay", name, contender.Forwarder(), js, slowMessages)
 	case nameDrain:
-		found, err := s.bench.Drain(ctx, contender.Ours(name, contender.Variant{}), measure.Drain{Messages: relayMessages, Size: measure.RelaySize})
+		found, err := s.bench.Drain(
+			ctx, contender.Ours(name, contender.Variant{}), measure.Drain{Messages: relayMessages, Size: measure.RelaySize},
+		)
 		if err != nil {
 			return err
 		}
@@ -124,7 +129,9 @@ func (s *session) relayRabbitMQ(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, mq.Close()) }()
 	if n := mq.Nodes(); n != clusterSize {
-		return &broker.MissingError{Broker: "cluster of RabbitMQ", Err: fmt.Errorf("%s names %d nodes, want %d", broker.RabbitVariable, n, clusterSize)}
+		return &broker.MissingError{
+			Broker: "cluster of RabbitMQ", Err: fmt.Errorf("%s names %d nodes, want %d", broker.RabbitVariable, n, clusterSize),
+		}
 	}
 	for range s.options.rounds {
 		if err := s.relayed(ctx, "relay-rabbitmq", contender.NameOurs, oursRelay(), mq, 50_000); err != nil {

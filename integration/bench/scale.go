@@ -124,13 +124,17 @@ func (s *session) payload(ctx context.Context) error {
 // largePayloads measures the drain of 64 MB of payloads of 64 KiB.
 func (s *session) largePayloads(ctx context.Context) error {
 	const size, messages = 64 << 10, 1000
-	return s.rounds(s.options.rounds, []entry{{contender.NameOurs, messages}, {contender.NameRaw, messages}}, func(c contender.Contender, messages int) error {
-		found, err := s.bench.Drain(ctx, c, measure.Drain{Messages: messages, Size: size})
-		if err == nil {
-			s.found("large-payloads", c.Name, "MB/s", found.Rate*size/1e6)
-		}
-		return err
-	})
+	return s.rounds(
+		s.options.rounds,
+		[]entry{{contender.NameOurs, messages}, {contender.NameRaw, messages}},
+		func(c contender.Contender, messages int) error {
+			found, err := s.bench.Drain(ctx, c, measure.Drain{Messages: messages, Size: size})
+			if err == nil {
+				s.found("large-payloads", c.Name, "MB/s", found.Rate*size/1e6)
+			}
+			return err
+		},
+	)
 }
 
 // handlerSeconds is about how long the drain of slow handlers takes.
@@ -162,7 +166,10 @@ func (s *session) inFlight(ctx context.Context) error {
 	}
 	_, err := s.curve(c, counts, 0, func(x int) (float64, error) {
 		messages := min(scaleMessages, int(float64(x)/handler.Seconds()*handlerSeconds))
-		return s.drainRate(ctx, contender.Variant{Processor: outbox.ProcessorConfig{Concurrency: x}}, measure.Drain{Messages: messages, Handler: handler})
+		return s.drainRate(
+			ctx, contender.Variant{Processor: outbox.ProcessorConfig{Concurrency: x}},
+			measure.Drain{Messages: messages, Handler: handler},
+		)
 	})
 	return err
 }

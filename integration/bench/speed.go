@@ -76,7 +76,9 @@ func (s *session) latencies(ctx context.Context, name, ours string, across bool)
 		if ours != contender.NameOurs {
 			entries = append(entries, entry{contender.NameOurs, 2_000})
 		}
-		entries = append(entries, entry{contender.NameRiver, 2_000}, entry{contender.NameRiverDefaults, 2_000}, entry{contender.NameWatermill, 2_000})
+		entries = append(
+			entries, entry{contender.NameRiver, 2_000}, entry{contender.NameRiverDefaults, 2_000}, entry{contender.NameWatermill, 2_000},
+		)
 	}
 	return s.rounds(s.options.fewRounds, entries, func(c contender.Contender, messages int) error {
 		found, err := s.bench.Latency(ctx, c, messages, across)

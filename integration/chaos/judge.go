@@ -204,9 +204,11 @@ func (f Findings) Violations() (lines []string) {
 		"I2: in two places": f.Both, "I3: two workers at once": f.Overlaps,
 		"I3: in two live claims": f.Twice, "I3: ran unclaimed": f.Unclaimed,
 		"I4: taken from a live owner": f.Taken, "I4: settled without a claim": f.Stale,
-		"I5: charged for nothing": f.Charged, "repeated though not killed": f.Repeated, "unknown": f.Unknown, "I6: effects other than one": f.Effects,
+		"I5: charged for nothing": f.Charged, "repeated though not killed": f.Repeated, "unknown": f.Unknown, "I6: effects other than " +
+			"one": f.Effects,
 		"poisoned though innocent": f.Innocent, "O1: before its turn": f.Inverted, "O1: beside another of its key": f.Beside,
-		"D1: after its deadline": f.Late, "F1: behind more of another key than of its own": f.Unfair, "P1: behind those of lower priorities": f.Overtaken, "I7: left over": f.Left,
+		"D1: after its deadline": f.Late, "F1: behind more of another key than of its own": f.Unfair, "P1: behind those of lower " +
+			"priorities": f.Overtaken, "I7: left over": f.Left,
 	} {
 		if len(runs) > 0 {
 			lines = append(lines, fmt.Sprintf("%s: %d of them, such as %v", name, len(runs), runs[:min(len(runs), 5)]))

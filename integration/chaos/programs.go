@@ -65,7 +65,9 @@ func serverBinaries() (string, error) {
 			return dir, nil
 		}
 	}
-	return "", errors.New("chaos: server: the binaries of PostgreSQL (initdb, postgres) were not found: install them, or put their directory on PATH")
+	return "", errors.New(
+		"chaos: server: the binaries of PostgreSQL (initdb, postgres) were not found: install them, or put their directory on PATH",
+	)
 }
 
 // mariadb finds the installed MariaDB; some distributions keep its server out of PATH.
@@ -80,13 +82,19 @@ func mariadb() (program, error) {
 	server, errServer := find("mariadbd")
 	install, errInstall := find("mariadb-install-db")
 	if err := errors.Join(errServer, errInstall); err != nil {
-		return program{}, fmt.Errorf("chaos: server: the programs of MariaDB (mariadbd, mariadb-install-db) were not found: install them, or put their directories on PATH: %w", err)
+		return program{}, fmt.Errorf(
+			"chaos: server: the programs of MariaDB (mariadbd, mariadb-install-db) were not found: install them, or put their directories on "+
+				"PATH: %w",
+			err,
+		)
 	}
 	// A directory for temporary tables of its own: a server that starts removes all it
 	// finds in there.
 	return program{
 		initialise: func(dir string) (string, []string) {
-			return install, []string{"--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--tmpdir=" + dir, "--auth-root-authentication-method=normal"}
+			return install, []string{
+				"--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--tmpdir=" + dir, "--auth-root-authentication-method=normal",
+			}
 		},
 		serve: func(dir string, settings []string) (string, []string) {
 			args := []string{"--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--tmpdir=" + dir, "--socket=" + filepath.Join(dir, "s"),

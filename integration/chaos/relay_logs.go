@@ -71,7 +71,14 @@ func (r *relays) logForwarder() (forwarder relay.LogForwarder, err error) {
 	if err != nil {
 		return forwarder, err
 	}
-	return relay.NewLogForwarder(LogStream, &frozen{Appender: appender, relays: r, shards: make(map[int]bool)}, relay.LogConfig{Source: "/chaos", Shards: r.config.Log.Shards, PublishTimeout: logTimeout, BatchSize: 100, AttemptDelay: 50 * time.Millisecond, Routes: []relay.Route{relay.To[Job]("")}}), nil
+	return relay.NewLogForwarder(
+		LogStream,
+		&frozen{Appender: appender, relays: r, shards: make(map[int]bool)},
+		relay.LogConfig{
+			Source: "/chaos", Shards: r.config.Log.Shards, PublishTimeout: logTimeout, BatchSize: 100,
+			AttemptDelay: 50 * time.Millisecond, Routes: []relay.Route{relay.To[Job]("")},
+		},
+	), nil
 }
 
 // frozen is an appender whose process is killed around an append, or stopped in front of it.

@@ -62,7 +62,9 @@ func (d *Database) Reset() {
 	d.ids, d.keys = make(map[Key]int64), make(map[int64]Key)
 	d.claims, d.number = make(map[int]int64), make(map[int64]int)
 	d.orderKey, d.rank = make(map[Key]string), make(map[Key]int64)
-	tables := []string{"consumer_messages", "message_claims", "poisoned_messages", "effects", "message_gates", "message_slots", "message_rates"}
+	tables := []string{
+		"consumer_messages", "message_claims", "poisoned_messages", "effects", "message_gates", "message_slots", "message_rates",
+	}
 	if d.AnyOrder() {
 		tables = append(tables, "message_key_rates")
 	}
@@ -86,7 +88,10 @@ func (d *Database) Produce(p Produce) (written int) {
 	var rows []store.NewMessage
 	for _, part := range p.parts() {
 		for _, consumer := range p.Consumers {
-			row := store.NewMessage{MessageID: messageID(part.Message), ConsumerType: consumer, PayloadType: payloadType, Payload: "{}", InsertID: part.InsertID, Delay: part.Delay}
+			row := store.NewMessage{
+				MessageID: messageID(part.Message), ConsumerType: consumer, PayloadType: payloadType, Payload: "{}",
+				InsertID: part.InsertID, Delay: part.Delay,
+			}
 			if rules := rulesOf(consumer); rules.Keyed {
 				row.OrderKey, row.AnyOrder = p.OrderKey, rules.PerKey > 0
 			}
@@ -171,7 +176,9 @@ func (d *Database) claim(request store.ClaimRequest) (keys []Key) {
 func (d *Database) Settle(owner string, results []Result) (out Settled) {
 	rows := make([]store.Result, len(results))
 	for i, r := range results {
-		rows[i] = store.Result{Claim: d.claims[r.Claim], Message: d.ids[r.Key], Outcome: r.Outcome, Delay: r.Delay, Errors: r.Errors, Reason: r.Reason}
+		rows[i] = store.Result{
+			Claim: d.claims[r.Claim], Message: d.ids[r.Key], Outcome: r.Outcome, Delay: r.Delay, Errors: r.Errors, Reason: r.Reason,
+		}
 		if rows[i].Lane = d.lane(r.Key); rows[i].Lane != 0 {
 			rows[i].Rank, rows[i].Parks = d.rank[r.Key], rulesOf(r.Key.Consumer).Parks
 		}
@@ -230,7 +237,10 @@ func (d *Database) Recover() store.Recovered {
 func (d *Database) Transact(t Transaction) bool {
 	refused := errors.New("fenced, or rolled back as drawn")
 	err := d.db.RunInTx(d.ctx, &sql.TxOptions{Isolation: d.isolation()}, func(ctx context.Context, tx bun.Tx) error {
-		f := store.Fence{Owner: t.Owner, Idle: time.Minute, Messages: []store.Fenced{{Claim: d.claims[t.Claim], ID: d.ids[t.Key], Attempts: t.Attempts, Crashes: t.Crashes, Lane: d.lane(t.Key)}}}
+		f := store.Fence{
+			Owner: t.Owner, Idle: time.Minute,
+			Messages: []store.Fenced{{Claim: d.claims[t.Claim], ID: d.ids[t.Key], Attempts: t.Attempts, Crashes: t.Crashes, Lane: d.lane(t.Key)}},
+		}
 		if held, err := d.store.Claims.Fence(ctx, tx, f); err != nil || len(held) == 0 {
 			return errors.Join(err, refused)
 		}

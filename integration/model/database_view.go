@@ -34,14 +34,18 @@ func (d *Database) readMessages(v View) {
 	}
 	var rows []stored
 	must(d.db.NewRaw("SELECT "+columns+keys+"m.available_after AS poisoned_at, '' AS reason, false AS poisoned, false AS parks FROM "+pending+
-		" UNION ALL SELECT "+columns+"m.order_key, m.rank, m.poisoned_at, m.reason, true, COALESCE(m.parks, false) FROM poisoned_messages m").Scan(d.ctx, &rows))
+		" UNION ALL SELECT "+columns+"m.order_key, m.rank, m.poisoned_at, m.reason, true, COALESCE(m.parks, false) FROM poisoned_messages "+
+		"m").Scan(d.ctx, &rows))
 	for _, r := range rows {
 		key, known := d.keys[r.ID]
 		if !known {
 			panic(fmt.Sprintf("a message that nobody produced: %+v", r))
 		}
 		d.orderKey[key], d.rank[key] = r.OrderKey, r.Rank
-		row := Row{Due: r.AvailableAfter.Sub(epoch()), Attempts: r.Attempts, Crashes: store.Counted(r.Crashes), Errors: r.Errors, InsertID: r.InsertID, OrderKey: r.OrderKey}
+		row := Row{
+			Due: r.AvailableAfter.Sub(epoch()), Attempts: r.Attempts, Crashes: store.Counted(r.Crashes), Errors: r.Errors,
+			InsertID: r.InsertID, OrderKey: r.OrderKey,
+		}
 		if rulesOf(key.Consumer).PerKey > 0 {
 			row.Rank = instantOf(r.Rank)
 		}

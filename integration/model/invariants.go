@@ -34,7 +34,8 @@ func produced(before, after View, step Step) (err error) {
 		_, old := before.Rows[key]
 		_, wasPoisoned := before.Poisoned[key]
 		requeued := step.Kind == "requeue" && key == step.Key && wasPoisoned
-		if !old && !requeued && (step.Kind != "produce" || step.Produce.RolledBack || !slices.ContainsFunc(step.Produce.parts(), func(p Produce) bool { return p.Message == key.Message })) {
+		if !old && !requeued &&
+			(step.Kind != "produce" || step.Produce.RolledBack || !slices.ContainsFunc(step.Produce.parts(), func(p Produce) bool { return p.Message == key.Message })) {
 			err = errors.Join(err, fmt.Errorf("I1: %v appeared by a %s", key, step.Kind))
 		}
 	}
@@ -66,7 +67,8 @@ func left(before, after View, step Step) (err error) {
 			if !held {
 				err = errors.Join(err, fmt.Errorf("I4: %v left by a %s of %s, who does not hold it", key, step.Kind, step.Owner))
 			}
-			if r, ok := step.result(before, key); step.Kind == "settle" && (!ok || isPoisoned != (r.Outcome == store.Poison) || !isPoisoned && r.Outcome != store.Done) {
+			if r, ok := step.result(before, key); step.Kind == "settle" &&
+				(!ok || isPoisoned != (r.Outcome == store.Poison) || !isPoisoned && r.Outcome != store.Done) {
 				err = errors.Join(err, fmt.Errorf("I2: %v left by the result %+v, poisoned: %t", key, r, isPoisoned))
 			}
 		case "transact", "commit":
@@ -75,7 +77,8 @@ func left(before, after View, step Step) (err error) {
 				err = errors.Join(err, fmt.Errorf("I2: %v left by the transaction of %v", key, step.Key))
 			}
 		case "recover":
-			if !isPoisoned || poisoned.Crashes < MaxCrashes || !soloHolder(before, key) || row.Crashes+1 != poisoned.Crashes || row.Attempts != poisoned.Attempts {
+			if !isPoisoned || poisoned.Crashes < MaxCrashes || !soloHolder(before, key) || row.Crashes+1 != poisoned.Crashes ||
+				row.Attempts != poisoned.Attempts {
 				err = errors.Join(err, fmt.Errorf("I2: %v left by a recovery with %+v, poisoned: %t, %+v", key, row, isPoisoned, poisoned))
 			}
 		default:

@@ -76,7 +76,9 @@ func (s *State) pickLanes(r Request, held Held, limit int) []Key {
 			l.of[s.laneOf(key)]++
 		}
 	}
-	l.rows = slices.DeleteFunc(slices.SortedFunc(maps.Keys(s.view.Rows), s.compareRanks), func(key Key) bool { return key.Consumer != r.Consumers[0] })
+	l.rows = slices.DeleteFunc(
+		slices.SortedFunc(maps.Keys(s.view.Rows), s.compareRanks), func(key Key) bool { return key.Consumer != r.Consumers[0] },
+	)
 	if r.Select != store.Clean {
 		return l.bounded(l.crashed())
 	}

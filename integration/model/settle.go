@@ -91,7 +91,9 @@ func (s *State) write(r Result) {
 // poison takes a message away from those that are pending.
 func (s *State) poison(key Key, row Row, reason string) {
 	delete(s.view.Rows, key)
-	s.view.Poisoned[key] = Poisoned{Row: row, At: s.now, Reason: reason, Parks: rulesOf(key.Consumer).Parks || inOrder(key.Consumer) && s.flaw == SkippedParks}
+	s.view.Poisoned[key] = Poisoned{
+		Row: row, At: s.now, Reason: reason, Parks: rulesOf(key.Consumer).Parks || inOrder(key.Consumer) && s.flaw == SkippedParks,
+	}
 }
 
 // Requeue implements System.

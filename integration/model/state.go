@@ -77,8 +77,10 @@ func (s *State) AnyOrder() bool { return true }
 
 // View implements System.
 func (s *State) View() View {
-	v := View{Rows: maps.Clone(s.view.Rows), Claims: maps.Clone(s.view.Claims), Poisoned: maps.Clone(s.view.Poisoned), Effects: maps.Clone(s.view.Effects),
-		Slots: maps.Clone(s.view.Slots), Rates: maps.Clone(s.view.Rates)}
+	v := View{
+		Rows: maps.Clone(s.view.Rows), Claims: maps.Clone(s.view.Claims), Poisoned: maps.Clone(s.view.Poisoned),
+		Effects: maps.Clone(s.view.Effects), Slots: maps.Clone(s.view.Slots), Rates: maps.Clone(s.view.Rates),
+	}
 	maps.DeleteFunc(v.Rates, func(_ lane, usedTo time.Duration) bool { return usedTo <= s.now })
 	for n, c := range v.Claims {
 		c.Held = slices.Clone(c.Held)
@@ -166,7 +168,8 @@ func (s *State) Pick(r Request, snapshot Held, session string) (picked []Key) {
 		var found []Key
 		for key, row := range s.view.Rows {
 			_, locked := s.locked[key]
-			if key.Consumer == consumer && row.Crashes >= low && row.Crashes <= high && row.Due <= s.now && !snapshot[key] && !locked && s.beyond(key, r, i) {
+			if key.Consumer == consumer && row.Crashes >= low && row.Crashes <= high && row.Due <= s.now && !snapshot[key] && !locked &&
+				s.beyond(key, r, i) {
 				found = append(found, key)
 			}
 		}

@@ -15,10 +15,13 @@ type Tally map[string]int
 // together are the events of every kind of run, apart those of runs that stop
 // claims and transactions between their halves.
 func together() []string {
-	return []string{"runs", "steps", "rolled back produces", "insert ids pending", "two produced", "claims", "claims of suspects", "claims of killers", "hints used",
-		"done", "failed", "snoozed", "poisoned", "released", "fenced", "finished", "extended", "disclaimed", "effects", "transactions refused",
-		"crashes", "poisoned by crashes", "spared in company", "claims of lanes", "claims of several of a lane", "claims of crashed heads", "parked", "kept by a park",
-		"requeued", "discarded", "held up by a rate", "slots taken", "slots refused", "slots renewed", "slots lost"}
+	return []string{
+		"runs", "steps", "rolled back produces", "insert ids pending", "two produced", "claims", "claims of suspects",
+		"claims of killers", "hints used", "done", "failed", "snoozed", "poisoned", "released", "fenced", "finished", "extended",
+		"disclaimed", "effects", "transactions refused", "crashes", "poisoned by crashes", "spared in company", "claims of lanes",
+		"claims of several of a lane", "claims of crashed heads", "parked", "kept by a park", "requeued", "discarded",
+		"held up by a rate", "slots taken", "slots refused", "slots renewed", "slots lost",
+	}
 }
 
 func apart() []string {

@@ -104,7 +104,9 @@ func (v View) claimOf(key Key) (Claim, bool) {
 
 // heldBy tells whether a claim of the owner holds the key.
 func (v View) heldBy(owner string, key Key) bool {
-	return slices.ContainsFunc(slices.Collect(maps.Values(v.Claims)), func(c Claim) bool { return c.Owner == owner && slices.Contains(c.Held, key) })
+	return slices.ContainsFunc(
+		slices.Collect(maps.Values(v.Claims)), func(c Claim) bool { return c.Owner == owner && slices.Contains(c.Held, key) },
+	)
 }
 
 // heldOf counts what claims hold of each lane.

@@ -59,8 +59,21 @@ func Lockstep(t *rapid.T, tally Tally, systems ...System) {
 
 func newWorld(t *rapid.T, tally Tally, systems ...System) *world {
 	tally["runs"]++
-	w := &world{T: t, systems: systems, tally: tally, view: newView(), lost: make(map[Key]int), hints: make(map[string]Place), locked: make(map[Key]bool),
-		shut: make(map[string]bool), instants: make(map[time.Duration]bool), starts: make(map[lane][]time.Duration), slots: make(map[string]map[int]time.Duration)}
+	w := &world{
+		T:       t,
+		systems: systems,
+		tally:   tally,
+		view:    newView(),
+		lost:    make(map[Key]int),
+		hints:   make(map[string]Place),
+		locked:  make(map[Key]bool),
+		shut: make(
+			map[string]bool,
+		),
+		instants: make(map[time.Duration]bool),
+		starts:   make(map[lane][]time.Duration),
+		slots:    make(map[string]map[int]time.Duration),
+	}
 	all := groups(!slices.ContainsFunc(systems, func(s System) bool { return !s.AnyOrder() }))
 	for i, group := range all { // not all in each run, so that more happens to each
 		if i == 0 || w.chance("group", 2) {
@@ -175,7 +188,8 @@ func (w *world) produce() {
 	if w.chance("keyed", 3) {
 		p.InsertID = draw(w, "insert id", "x", "y")
 	}
-	if ordered := slices.DeleteFunc(slices.Clone(p.Consumers), func(c string) bool { return !inOrder(c) }); len(ordered) > 0 && w.chance("two", 3) {
+	if ordered := slices.DeleteFunc(slices.Clone(p.Consumers), func(c string) bool { return !inOrder(c) }); len(ordered) > 0 &&
+		w.chance("two", 3) {
 		// Of others nobody says which of the two is first, since insert ids are sorted.
 		p.Consumers, p.InsertID, p.Second = ordered, "y", "x"
 		w.made++
@@ -298,7 +312,10 @@ func (w *world) recover() store.Recovered {
 func (w *world) transaction() Transaction {
 	c := w.recall()
 	key := draw(w, "message", c.keys...)
-	return Transaction{Owner: c.owner, Claim: c.claim, Key: key, Attempts: c.rows[key].Attempts, Crashes: c.rows[key].Crashes, RolledBack: w.chance("rolled back", 4)}
+	return Transaction{
+		Owner: c.owner, Claim: c.claim, Key: key, Attempts: c.rows[key].Attempts, Crashes: c.rows[key].Crashes,
+		RolledBack: w.chance("rolled back", 4),
+	}
 }
 
 func (w *world) transact() {

@@ -51,7 +51,12 @@ func changeMutants() []mutant {
 			`GET edit\?id=1: got 500`},
 		{"console 08: a change by GET", both(in("request.isRouted", never("found.method != r.Method")),
 			in("request.hasForm", before("if r.Method != http.MethodPost {…}", "r.form = r.query"))), get, `want status 405`},
-		{"console 23: a plan is started by another person", in("ops.Operations.start", never("!o.CreatedBy(s.who)")), plans, `another has started it`},
+		{
+			"console 23: a plan is started by another person",
+			in("ops.Operations.start", never("!o.CreatedBy(s.who)")),
+			plans,
+			`another has started it`,
+		},
 	}
 }
 
@@ -117,10 +122,17 @@ func contentMutants() []mutant {
 			in("ops.access.shown", before("if redact == nil || …", "if redact == nil { redact = ShowAll }")), hidden, `shows what is hidden`},
 		{"console 22: exports are not redacted", in("ops.Poisoned.Export", replace("s.poisoned(ctx, m)", "PoisonedMessage{Message: m}")), hidden,
 			`its answer has what is hidden`},
-		{"console 22: hidden errors can be guessed", in("ops.access.maySearch", replace("len(part.Errors)+len(part.Headers)", "len(part.Headers)")),
-			hidden, `somebody can guess what is hidden`},
+		{
+			"console 22: hidden errors can be guessed",
+			in("ops.access.maySearch", replace("len(part.Errors)+len(part.Headers)", "len(part.Headers)")),
+			hidden,
+			`somebody can guess what is hidden`,
+		},
 		{"console 22: the log has contents",
-			in("ops.Poisoned.poisoned", before("m.Reason = s.reason(ctx, m)", `s.service.config.Logger.Info("somebody looks", "payload", string(m.Payload))`)),
+			in(
+				"ops.Poisoned.poisoned",
+				before("m.Reason = s.reason(ctx, m)", `s.service.config.Logger.Info("somebody looks", "payload", string(m.Payload))`),
+			),
 			hidden, `the log has what is hidden`},
 		{"console 27: errors of the database are shown", in("request.httpErrorOf", replace("away(err)", "err.Error()")), secrets,
 			`which tells of the connection`},
@@ -139,7 +151,10 @@ func filterMutants() []mutant {
 			in("PoisonStore.poisonWhere", text("({instr}(reason, ?) > 0 OR", "(reason LIKE '%' || ? || '%' OR")), wild,
 			`error ".*: got \d+ messages, want`},
 		{"console 24: a payload type is SQL",
-			in("PoisonStore.poisonWhere", replace(`t.add(f.PayloadType != "", …)`, `t.add(f.PayloadType != "", "payload_type = '"+f.PayloadType+"'")`)),
+			in(
+				"PoisonStore.poisonWhere",
+				replace(`t.add(f.PayloadType != "", …)`, `t.add(f.PayloadType != "", "payload_type = '"+f.PayloadType+"'")`),
+			),
 			wild, `type ".*: got`},
 		{"console 25: poisoned messages of all prefixes", in("PoisonStore.Head", text("{poisoned} WHERE", "poisoned_messages WHERE")), tables,
 			`message\?id=.*want status 404`},

@@ -8,13 +8,20 @@ func inTxn(names string) suite { return tests("integration/txn", names) }
 func consumeMutants() []mutant {
 	return []mutant{
 		{"error: a statement timeout is an outage",
-			in("dberr.classOfState", replace(`case "57014", transactionTimeout: return Timeout`, `case "57014", transactionTimeout: return Unavailable`)),
+			in(
+				"dberr.classOfState",
+				replace(`case "57014", transactionTimeout: return Timeout`, `case "57014", transactionTimeout: return Unavailable`),
+			),
 			tests("integration/dberr", "TestErrorClasses/postgres"), `statement timeout: got unavailable`},
 		{"error: a timeout in a transaction is not counted",
 			in("consumerTx.blame", replace("dberr.Unavailable", "dberr.Unavailable, dberr.Timeout, dberr.LockTimeout")),
 			inOutbox("TestWhatAHandlerCausesCounts/postgres"), `gave up waiting: all are settled`},
-		{"error: uncounted runs may repeat for ever", in("uncountedRuns.outcome", never("maxUncounted")), inOutbox("TestNothingRepeatsForEverUncounted"),
-			`gave up waiting: poisoned`},
+		{
+			"error: uncounted runs may repeat for ever",
+			in("uncountedRuns.outcome", never("maxUncounted")),
+			inOutbox("TestNothingRepeatsForEverUncounted"),
+			`gave up waiting: poisoned`,
+		},
 		{"error: a lost conflict is not repeated at once", in("conflictTries", replace("3", "1")),
 			inOutbox("TestLostConflictsAreRepeatedAtOnce"), `runs put back: got \d+, want 0`},
 		{"error: a lost lease counts for the others of a batch", in("group.call", drop("errs[i] = releaseCancelled(ctx, errs[i])")),

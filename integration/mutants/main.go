@@ -22,7 +22,9 @@ func main() {
 	sample := flag.Int("sample", 0, "run that many mutants, chosen at random")
 	parallel := flag.Int("parallel", 6, "run that many mutants at a time: most tests wait more than they work")
 	seed := flag.Uint64("seed", 0, "choose the sample by this seed (default: a new one)")
-	baseline := flag.Bool("baseline", false, "run the tests without mutants first: they must pass, and not print what they are to print about one")
+	baseline := flag.Bool(
+		"baseline", false, "run the tests without mutants first: they must pass, and not print what they are to print about one",
+	)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

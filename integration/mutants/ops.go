@@ -101,9 +101,19 @@ func adminMutants() []mutant {
 func commandMutants() []mutant {
 	command := func(names string) suite { return tests("cmd/asyncmonolith", names) }
 	return []mutant{
-		{"command: changes without --yes", in("confirmation.unconfirmed", always("f.yes")), command("TestChangesAreAskedFor"), `want exit code 4`},
+		{
+			"command: changes without --yes",
+			in("confirmation.unconfirmed", always("f.yes")),
+			command("TestChangesAreAskedFor"),
+			`want exit code 4`,
+		},
 		{"command: changes without a reason", in("confirmation.confirmed", never("f.reason")), command("TestChangesAreAskedFor"),
 			`--yes without a reason`},
-		{"command: contents are shown unasked", in("contentFlag.config", always("f.shown")), command("TestContentsAreAskedFor"), `want no content`},
+		{
+			"command: contents are shown unasked",
+			in("contentFlag.config", always("f.shown")),
+			command("TestContentsAreAskedFor"),
+			`want no content`,
+		},
 	}
 }

@@ -66,7 +66,12 @@ func flowMutants() []mutant {
 		{"limit: a message without a slot runs on", in("limiters.withoutSlots", never("l.running > …")),
 			inOutbox("TestWhatRunsWithoutASlotIsCancelled/sqlite"), `gave up waiting: it is cancelled`},
 		{"rate: not spent", in("RatedRequest.Spend", always("r.Rate == nil")), rate("sqlite"), `or more`},
-		{"rate: not locked", in("RatedRequest.lock", text("{lock}", "")), inStore("TestStore/postgres/claim/eight_claimers_at_once_keep_to_a_rate"), `claimed at once: got`},
+		{
+			"rate: not locked",
+			in("RatedRequest.lock", text("{lock}", "")),
+			inStore("TestStore/postgres/claim/eight_claimers_at_once_keep_to_a_rate"),
+			`claimed at once: got`,
+		},
 		{"breaker: open in one process only", in("breaker.apply", never("row.Opened != b.probing")),
 			inOutbox("TestABreakerOpensInAllProcesses/sqlite"), `gave up waiting: it is open everywhere`},
 		{"breaker: all processes probe", in("FlowStore.TakeProbe", always("n == 1")), inStore("TestStore/sqlite/breakers"), `won:`},

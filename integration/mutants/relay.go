@@ -38,8 +38,12 @@ func receiveMutants() []mutant {
 			perRelay("TestNothingIsAcknowledgedThatIsNotCommitted"), `got [1-9]\d* acknowledged and 0 rows, want none`},
 		{"relay: deduplicated in another transaction", receivedApart(), perRelay("TestNothingIsAcknowledgedThatIsNotCommitted"),
 			`got \d+ acknowledged and [1-9]\d* rows, want none`},
-		{"relay: not deduplicated", in("acceptor.fresh", replace("!one.isNew(added)", "!one.isNew(added) && false")), perRelay("TestOneEffectEach"),
-			`effects other than one: got [1-9]`},
+		{
+			"relay: not deduplicated",
+			in("acceptor.fresh", replace("!one.isNew(added)", "!one.isNew(added) && false")),
+			perRelay("TestOneEffectEach"),
+			`effects other than one: got [1-9]`,
+		},
 		{"relay: receivers share an inbox", in("acceptor.writeTogether", argument("a.store.Inbox.Receive", 2, `""`)),
 			perRelay("TestEachReceiverHasItsOwnInbox"), `got 1 messages, want one for each name`},
 		{"relay: the inbox key ignores the consumers", in("reader.understand", omit("cloudevents.JoinNames(consumers)")), perRelay("TestIDs"),
@@ -48,14 +52,22 @@ func receiveMutants() []mutant {
 			perRelay("TestAnOlderInstanceLeavesANewTypeToNewerOnes"), `want the batch given back`},
 		{"relay: a replayed record is live", in("reader.understand", drop("m.Replay = r.receiver.replay")), perRelay("TestAReplayFromTheBroker"),
 			`replay: got \[mail`},
-		{"relay: retention forgets other receivers", in("InboxStore.Forget", text("receiver = ? AND received_at", "receiver <> ? AND received_at")),
-			inStore("TestStore/postgres/inbox"), `left of b`},
+		{
+			"relay: retention forgets other receivers",
+			in("InboxStore.Forget", text("receiver = ? AND received_at", "receiver <> ? AND received_at")),
+			inStore("TestStore/postgres/inbox"),
+			`left of b`,
+		},
 	}
 }
 
 func receivedApart() mistake {
-	return in("acceptor.writeTogether", replace("added, err := a.store.Inbox.Receive(ctx, tx, a.receiver.name, hashes)", "var added map[string]bool; "+
-		"err := txn.InTx(ctx, a.db, func(tx bun.Tx) (err error) { added, err = a.store.Inbox.Receive(ctx, tx, a.receiver.name, hashes); return err })"))
+	return in(
+		"acceptor.writeTogether",
+		replace("added, err := a.store.Inbox.Receive(ctx, tx, a.receiver.name, hashes)", "var added map[string]bool; "+
+			"err := txn.InTx(ctx, a.db, func(tx bun.Tx) (err error) { added, err = a.store.Inbox.Receive(ctx, tx, a.receiver.name, hashes); "+
+			"return err })"),
+	)
 }
 
 // parkMutants lose or double what cannot be taken, or what comes with it.

@@ -55,8 +55,12 @@ func tour() (all []picture) {
 		{name: "poisoned", path: "poisoned"}, {name: "group", path: "poisoned?consumer=charge-card", click: `main td a[href^="group?"]`},
 		{name: "poisoned-message", path: "group?consumer=charge-card", click: `main a[href^="message?"]`},
 		{name: "edit", path: "group?consumer=charge-card", click: `main a[href^="message?"], main a[href^="edit?"]`},
-		{name: "suspects", path: "suspects"}, {name: "schedules", path: "schedules"}, {name: "schedule", path: "schedules", click: `main a[href^="schedule?"]`},
-		{name: "processes", path: "processes"}, {name: "projections", path: "projections"}, {name: "projection", path: "projections", click: `main a[href^="projection?"]`},
+		{
+			name: "suspects", path: "suspects",
+		}, {name: "schedules", path: "schedules"}, {name: "schedule", path: "schedules", click: `main a[href^="schedule?"]`},
+		{
+			name: "processes", path: "processes",
+		}, {name: "projections", path: "projections"}, {name: "projection", path: "projections", click: `main a[href^="projection?"]`},
 		{name: "operations", path: "operations"}, {name: "operation", path: "operations", click: `main a[href="operation?id=7"]`},
 		{name: "doctor", path: "doctor"}, {name: "confirm", path: "confirm?do=pause&consumer=charge-card"}, {name: "error", path: "nowhere"},
 		{name: "none", path: "messages?consumer=nobody"},
@@ -96,7 +100,10 @@ func run(ctx context.Context, into string, everything bool) (err error) {
 	defer end()
 	server := httptest.NewServer(pages)
 	defer server.Close()
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.DisableGPU, chromedp.Flag("hide-scrollbars", true), chromedp.Flag("lang", "en-US"))
+	options := append(
+		slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.DisableGPU, chromedp.Flag("hide-scrollbars", true),
+		chromedp.Flag("lang", "en-US"),
+	)
 	allocator, stop := chromedp.NewExecAllocator(ctx, options...)
 	defer stop()
 	ctx, cancel := chromedp.NewContext(allocator)
@@ -143,7 +150,9 @@ func open(ctx context.Context, path string) (pages http.Handler, end func(), err
 func (p picture) take(ctx context.Context, base, into string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: p.theme}, {Name: "prefers-reduced-motion", Value: "reduce"}}}
+	media := emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: p.theme}, {Name: "prefers-reduced-motion", Value: "reduce"}},
+	}
 	if _, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, media); err != nil {
 		return err
 	}
@@ -167,7 +176,10 @@ func (p picture) take(ctx context.Context, base, into string) error {
 		}
 	}
 	whole := p.height == 0
-	shot, err := chromedp.Call(ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatPng, CaptureBeyondViewport: &whole})
+	shot, err := chromedp.Call(
+		ctx, page.CaptureScreenshot,
+		page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatPng, CaptureBeyondViewport: &whole},
+	)
 	if err != nil {
 		return err
 	}

@@ -123,7 +123,8 @@ func readsOf(t testing.TB, db *bun.DB) Reads {
 	reads := func() Reads {
 		found = nil
 		err := db.NewRaw(`SELECT t.relname, COALESCE(t.seq_tup_read, 0) + COALESCE((SELECT sum(i.idx_tup_read) FROM pg_stat_user_indexes i WHERE i.relid = t.relid), 0) AS rows
-FROM pg_stat_user_tables t`).Scan(ctx, &found)
+FROM pg_stat_user_tables t`).
+			Scan(ctx, &found)
 		if err != nil {
 			t.Fatalf("rows read: %v", err)
 		}

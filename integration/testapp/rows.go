@@ -99,7 +99,11 @@ func (a *App) Fill(rows int, payloadType string) {
 	for start := 0; start < rows; start += 20_000 {
 		switch a.DB.Dialect().Name() {
 		case dialect.PG:
-			a.Exec(columns+"SELECT gen_random_uuid(), 'c', ?, '{}', now(), now() - interval '1 day' + i * interval '1 ms' FROM generate_series(?::int, ?::int) i", payloadType, start, start+19_999)
+			a.Exec(
+				columns+"SELECT gen_random_uuid(), 'c', ?, '{}', now(), now() - interval '1 day' + i * interval '1 ms' FROM "+
+					"generate_series(?::int, ?::int) i",
+				payloadType, start, start+19_999,
+			)
 		case dialect.SQLite:
 			a.Exec(columns+`WITH RECURSIVE n(i) AS (SELECT ? UNION ALL SELECT i + 1 FROM n WHERE i < ?)
 				SELECT printf('%032d', i), 'c', ?, '{}', 0, i FROM n`, start, start+19_999, payloadType)

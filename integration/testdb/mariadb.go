@@ -73,7 +73,8 @@ func OldSnapshots(t testing.TB) *bun.DB {
 	t.Helper()
 	dsn := MariaDBDSN(t)
 	var known bool
-	if err := OpenMariaDB(t, dsn).NewRaw("SELECT COUNT(*) > 0 FROM information_schema.SYSTEM_VARIABLES WHERE VARIABLE_NAME = 'INNODB_SNAPSHOT_ISOLATION'").Scan(t.Context(), &known); err != nil {
+	if err := OpenMariaDB(t, dsn).NewRaw("SELECT COUNT(*) > 0 FROM information_schema.SYSTEM_VARIABLES WHERE VARIABLE_NAME = "+
+		"'INNODB_SNAPSHOT_ISOLATION'").Scan(t.Context(), &known); err != nil {
 		t.Fatal(err)
 	}
 	if known {

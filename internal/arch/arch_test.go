@@ -13,6 +13,7 @@ func rules() []rule {
 		{"the root module requires no database driver", noDrivers},
 		{"every package has a doc.go", docFiles},
 		{"files and functions are short", sizes},
+		{"lines are short", columns},
 		{"SQL stands only in internal/store", sqlInStore},
 		{"transactions of the library's own begin in internal/txn", ownTransactions},
 		{"what the application wrote runs in internal/isolate", goroutines},

@@ -43,7 +43,34 @@ func docFiles(t *tree) []string {
 const (
 	maxFileLines     = 400
 	maxFunctionLines = 60
+	maxColumns       = 140
 )
+
+// columns wants lines to be short, except those of a raw string: SQL stands in such.
+func columns(t *tree) []string {
+	var violations []string
+	for _, s := range t.sources {
+		if s.test || s.module != "." && matches(s.module, []string{"integration/...", "examples/...", "tools"}) {
+			continue
+		}
+		raw := make(map[int]bool)
+		ast.Inspect(s.file, func(node ast.Node) bool {
+			literal, ok := node.(*ast.BasicLit)
+			if ok && strings.HasPrefix(literal.Value, "`") {
+				for line := t.fset.Position(literal.Pos()).Line; line <= t.fset.Position(literal.End()).Line; line++ {
+					raw[line] = true
+				}
+			}
+			return true
+		})
+		for _, line := range s.long {
+			if !raw[line] {
+				violations = append(violations, fmt.Sprintf("%s:%d: the line has more than %d columns", s.path, line, maxColumns))
+			}
+		}
+	}
+	return violations
+}
 
 func sizes(t *tree) []string {
 	var violations []string

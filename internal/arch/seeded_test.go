@@ -135,6 +135,7 @@ func sizeSeeds() []seed {
 	empty := func(lines int) string { return strings.Repeat("\n", lines) }
 	return []seed{
 		{"a file of 401 lines", sizes, map[string]string{"bus/bus.go": "package bus\n" + empty(400)}, "bus/bus.go: 401 lines"},
+		{"a line of 141 columns", columns, map[string]string{"bus/bus.go": "package bus\n\n//" + strings.Repeat("x", 139) + "\n"}, "bus/bus.go:3: the line has more than 140"},
 		{"a function of 61 lines", sizes, map[string]string{"bus/bus.go": "package bus\nfunc Long() {" + empty(60) + "}\n"}, "bus.go:2: Long has 61 lines"},
 		{"a function literal of 61 lines", sizes, map[string]string{"bus/bus.go": "package bus\nvar _ = func() {" + empty(60) + "}\n"}, "function literal has 61 lines"},
 		{"another module's long function", sizes, map[string]string{

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"unicode/utf8"
 )
 
 // A tree is the parsed source of the repository, or of a small made-up one.
@@ -25,6 +26,7 @@ type source struct {
 	module string // directory of its module: "." for the root module
 	test   bool   // a _test.go file
 	lines  int
+	long   []int // lines with more than maxColumns columns
 	file   *ast.File
 }
 
@@ -69,11 +71,18 @@ func (t *tree) parse(fsys fs.FS, name string) error {
 	if err != nil {
 		return err
 	}
+	var long []int
+	for i, line := range bytes.Split(content, []byte("\n")) {
+		if utf8.RuneCount(line) > maxColumns {
+			long = append(long, i+1)
+		}
+	}
 	t.sources = append(t.sources, source{
 		path:  name,
 		dir:   path.Dir(name),
 		test:  strings.HasSuffix(name, "_test.go"),
 		lines: bytes.Count(content, []byte("\n")),
+		long:  long,
 		file:  file,
 	})
 	return nil

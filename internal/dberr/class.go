@@ -42,7 +42,8 @@ const (
 
 // String returns the class as it appears in logs.
 func (c Class) String() string {
-	return [...]string{"other", "conflict", "lock timeout", "timeout", "cancelled", "read-only", "exhausted", "unavailable", "refused", "schema"}[c]
+	return [...]string{"other", "conflict", "lock timeout", "timeout", "cancelled", "read-only", "exhausted", "unavailable",
+		"refused", "schema"}[c]
 }
 
 // Outage tells whether the same statement of ours, and all others, will succeed once

@@ -79,7 +79,8 @@ func frame(err error) string {
 		if i := strings.LastIndexByte(line, '('); isCall && i > 0 {
 			function = line[:i]
 		}
-		if isCall && !strings.HasPrefix(line, "/") && strings.Contains(function, ".") && !strings.HasPrefix(function, "runtime.") && !strings.HasPrefix(function, "panic") {
+		if isCall && !strings.HasPrefix(line, "/") && strings.Contains(function, ".") && !strings.HasPrefix(function, "runtime.") &&
+			!strings.HasPrefix(function, "panic") {
 			return "\n" + function
 		}
 	}

@@ -32,5 +32,8 @@ func NewOpenBreaker(row store.Breaker) OpenBreaker {
 
 // String describes it for people, in the same words everywhere.
 func (b OpenBreaker) String() string {
-	return fmt.Sprintf("circuit open since %s: %d of %d runs failed; the next message is tried at %s", Instant(b.OpenedAt), b.Failed, b.Runs, Instant(b.NextProbeAt))
+	return fmt.Sprintf(
+		"circuit open since %s: %d of %d runs failed; the next message is tried at %s", Instant(b.OpenedAt), b.Failed, b.Runs,
+		Instant(b.NextProbeAt),
+	)
 }

@@ -46,7 +46,9 @@ func AsError(what string, err error) error {
 // Ask calls an application function, such as a publisher, on its own goroutine. A call that
 // ignores its timeout is abandoned; its later effects count as a lost answer. abandoned counts
 // such calls while they run. If it reaches 4, no more calls are made.
-func Ask[T any](ctx context.Context, what string, abandoned *atomic.Int32, timeout time.Duration, fn func(ctx context.Context) (T, error)) (answer T, err error) {
+func Ask[T any](
+	ctx context.Context, what string, abandoned *atomic.Int32, timeout time.Duration, fn func(ctx context.Context) (T, error),
+) (answer T, err error) {
 	if abandoned.Load() >= maxAbandoned {
 		return answer, fmt.Errorf("%s: %d calls have not returned: %w", what, maxAbandoned, ErrTimeout)
 	}

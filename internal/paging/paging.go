@@ -44,7 +44,8 @@ func Start(size int, after string) (int, Place, error) {
 	if err == nil {
 		err = json.Unmarshal(text, &place)
 	}
-	if year := place.At().Year(); err != nil || place.ID == 0 || year < 0 || year > 10_000 || limits.CheckText(place.Consumer+place.Payload) != nil {
+	if year := place.At().Year(); err != nil || place.ID == 0 || year < 0 || year > 10_000 ||
+		limits.CheckText(place.Consumer+place.Payload) != nil {
 		return 0, Place{}, fmt.Errorf("page after %q: %w: only what List returned is allowed", after, limits.ErrOption)
 	}
 	return size, place, nil

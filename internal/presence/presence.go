@@ -64,7 +64,10 @@ func New(c Config) *Reporter {
 	host, _ := os.Hostname()
 	return &Reporter{
 		config: c, tallies: make(map[string]*Tally), groups: make(map[group]*store.FailureGroup),
-		process: store.Process{ID: cmp.Or(c.ID, uuid.NewString()), Kind: c.Kind, Host: host, PID: os.Getpid(), Program: program, Version: version, Manifest: asJSON(c.Takes)},
+		process: store.Process{
+			ID: cmp.Or(c.ID, uuid.NewString()), Kind: c.Kind, Host: host, PID: os.Getpid(), Program: program, Version: version,
+			Manifest: asJSON(c.Takes),
+		},
 		cleaned: time.Now().Add(-rand.N(cleaning)),
 	}
 }

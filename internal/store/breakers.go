@@ -48,7 +48,9 @@ func (s *FlowStore) OpenBreakers(ctx context.Context, db bun.IDB) ([]Breaker, er
 }
 
 // CountRuns adds runs to a breaker, and opens it when too many have failed.
-func (s *FlowStore) CountRuns(ctx context.Context, db bun.IDB, name string, config bus.CircuitBreakerConfig, done, failed int64) (b Breaker, err error) {
+func (s *FlowStore) CountRuns(
+	ctx context.Context, db bun.IDB, name string, config bus.CircuitBreakerConfig, done, failed int64,
+) (b Breaker, err error) {
 	err = txn.InTx(txn.Shared(ctx), db, func(tx bun.Tx) error {
 		if err := s.WriteFirst(ctx, tx); err != nil {
 			return err
@@ -66,7 +68,9 @@ func (s *FlowStore) CountRuns(ctx context.Context, db bun.IDB, name string, conf
 			openedAt, openUntil = s.names.Instant(b.OpenedAt.Time), s.names.Instant(b.OpenUntil.Time)
 		}
 		_, err = s.names.Query(ctx, tx, `UPDATE {breakers} SET half_since = ?, done = ?, failed = ?, was_done = ?, was_failed = ?, opened = ?, opened_at = ?, open_until = ? WHERE name = ?`,
-			bun.Safe(s.names.Instant(b.HalfSince.Time)), b.Done, b.Failed, b.WasDone, b.WasFailed, b.Opened, bun.Safe(openedAt), bun.Safe(openUntil), name).Exec(ctx)
+			bun.Safe(s.names.Instant(b.HalfSince.Time)),
+			b.Done, b.Failed, b.WasDone, b.WasFailed, b.Opened, bun.Safe(openedAt), bun.Safe(openUntil), name).
+			Exec(ctx)
 		return err
 	})
 	return b, err
@@ -87,7 +91,10 @@ func (b *Breaker) count(config bus.CircuitBreakerConfig, done, failed int64) {
 		return
 	}
 	// The counts stay while it is open: they are the reason.
-	*b = Breaker{Name: b.Name, HalfSince: b.Now, Done: all - bad, Failed: bad, Opened: 1, OpenedAt: b.Now, OpenUntil: dialect.Moment{Time: now.Add(config.Cooldown)}, Now: b.Now}
+	*b = Breaker{
+		Name: b.Name, HalfSince: b.Now, Done: all - bad, Failed: bad, Opened: 1, OpenedAt: b.Now,
+		OpenUntil: dialect.Moment{Time: now.Add(config.Cooldown)}, Now: b.Now,
+	}
 }
 
 // TakeProbe gives one process the right to probe an open breaker once its time is over. The others
@@ -101,8 +108,10 @@ func (s *FlowStore) TakeProbe(ctx context.Context, db bun.IDB, b Breaker, config
 		wait = min(2*wait, mostCooldown)
 	}
 	n, err := retried(ctx, db, func(db bun.IDB) (int, error) {
-		return dialect.Affected(s.names.Query(ctx, db, `UPDATE {breakers} SET opened = opened + 1, open_until = ? WHERE name = ? AND opened = ? AND open_until <= {now}`,
-			bun.Safe(s.names.After(ctx, wait)), b.Name, b.Opened).Exec(ctx))
+		return dialect.Affected(
+			s.names.Query(ctx, db, `UPDATE {breakers} SET opened = opened + 1, open_until = ? WHERE name = ? AND opened = ? AND open_until <= {now}`,
+				bun.Safe(s.names.After(ctx, wait)), b.Name, b.Opened).Exec(ctx),
+		)
 	})
 	return n == 1, err
 }
@@ -111,7 +120,10 @@ func (s *FlowStore) TakeProbe(ctx context.Context, db bun.IDB, b Breaker, config
 // returns false if none is open.
 func (s *FlowStore) ProbeBreaker(ctx context.Context, db bun.IDB, names []string) (open bool, err error) {
 	n, err := retried(ctx, db, func(db bun.IDB) (int, error) {
-		return dialect.Affected(s.names.Query(ctx, db, `UPDATE {breakers} SET open_until = {now} WHERE name IN (?) AND open_until IS NOT NULL`, bun.List(names)).Exec(ctx))
+		return dialect.Affected(
+			s.names.Query(ctx, db, `UPDATE {breakers} SET open_until = {now} WHERE name IN (?) AND open_until IS NOT NULL`, bun.List(names)).
+				Exec(ctx),
+		)
 	})
 	return n > 0, err
 }
@@ -119,7 +131,8 @@ func (s *FlowStore) ProbeBreaker(ctx context.Context, db bun.IDB, names []string
 // CloseBreaker closes a breaker and forgets its counts.
 func (s *FlowStore) CloseBreaker(ctx context.Context, db bun.IDB, name string) error {
 	return retry(ctx, db, func(db bun.IDB) error {
-		_, err := s.names.Query(ctx, db, `UPDATE {breakers} SET half_since = {now}, done = 0, failed = 0, was_done = 0, was_failed = 0, opened = 0, opened_at = NULL, open_until = NULL WHERE name = ?`, name).Exec(ctx)
+		_, err := s.names.Query(ctx, db, `UPDATE {breakers} SET half_since = {now}, done = 0, failed = 0, was_done = 0, was_failed = 0, opened = 0, opened_at = NULL, open_until = NULL WHERE name = ?`, name).
+			Exec(ctx)
 		return err
 	})
 }

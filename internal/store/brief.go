@@ -31,12 +31,17 @@ func (s *Store) Briefly(ctx context.Context, db *bun.DB, each time.Duration, rea
 func (s *Store) briefly(ctx context.Context, db *bun.DB, each time.Duration, reads func(db bun.IDB) error) error {
 	switch {
 	case s.names.Within != "":
-		return txn.RunInTx(ctx, db, &sql.TxOptions{Isolation: sql.LevelReadCommitted, ReadOnly: true}, func(ctx context.Context, tx bun.Tx) error {
-			if err := s.within(ctx, tx, each); err != nil {
-				return err
-			}
-			return reads(tx)
-		})
+		return txn.RunInTx(
+			ctx,
+			db,
+			&sql.TxOptions{Isolation: sql.LevelReadCommitted, ReadOnly: true},
+			func(ctx context.Context, tx bun.Tx) error {
+				if err := s.within(ctx, tx, each); err != nil {
+					return err
+				}
+				return reads(tx)
+			},
+		)
 	case s.names.Brief != "":
 		return s.inBriefSession(ctx, db, each, reads)
 	default:

@@ -86,7 +86,9 @@ func (s *EventStore) LockStream(ctx context.Context, tx bun.Tx, stream string) e
 // it accepts events. It writes the row: a transaction with a stricter isolation that began to read
 // earlier would not notice a lock that is gone.
 func (s *EventStore) KeepOpen(ctx context.Context, tx bun.IDB, stream string) (open bool, err error) {
-	open, err = dialect.AffectedOne(s.names.Query(ctx, tx, `UPDATE {streams} SET version = version WHERE stream = ? AND NOT closed`, stream).Exec(ctx))
+	open, err = dialect.AffectedOne(
+		s.names.Query(ctx, tx, `UPDATE {streams} SET version = version WHERE stream = ? AND NOT closed`, stream).Exec(ctx),
+	)
 	if err != nil {
 		return false, fmt.Errorf("lock stream: %w", err)
 	}
@@ -159,7 +161,12 @@ func (s *EventStore) ReadEvents(ctx context.Context, db bun.IDB, p Page) ([]dial
 	t.add(len(p.Types) > 0, `e.event_type IN (?)`, bun.List(p.Types))
 	t.add(len(p.Categories) > 0, `e.category IN (?)`, bun.List(p.Categories))
 	t.add(p.SlotTo > 0, `e.slot >= ? AND e.slot < ?`, p.SlotFrom, p.SlotTo)
-	return read[[]dialect.Event](ctx, s.tables, db, `SELECT `+columns+` FROM {events} e WHERE `+t.where()+` ORDER BY `+by+` LIMIT ?`, append(t.args, p.Limit)...)
+	return read[[]dialect.Event](
+		ctx,
+		s.tables,
+		db,
+		`SELECT `+columns+` FROM {events} e WHERE `+t.where()+` ORDER BY `+by+` LIMIT ?`,
+		append(t.args, p.Limit)...)
 }
 
 // Head returns the place of the last numbered event.
@@ -174,7 +181,13 @@ func (s *EventStore) Place(ctx context.Context, db bun.IDB, sequence int64) (int
 
 // LastUnnumbered returns the greatest sequence number up to upTo of an event without a place, or 0.
 func (s *EventStore) LastUnnumbered(ctx context.Context, db bun.IDB, upTo int64) (int64, error) {
-	return read[int64](ctx, s.tables, db, `SELECT COALESCE(MAX(e.sequence), 0) AS last FROM {events} e WHERE {unplaced} AND e.sequence <= ?`, upTo)
+	return read[int64](
+		ctx,
+		s.tables,
+		db,
+		`SELECT COALESCE(MAX(e.sequence), 0) AS last FROM {events} e WHERE {unplaced} AND e.sequence <= ?`,
+		upTo,
+	)
 }
 
 // Erase empties the events of a stream before a version, closes the stream, and removes what was

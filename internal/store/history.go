@@ -22,7 +22,14 @@ const processColumns = `SELECT id, kind, host, pid, program, version, started_at
 
 // Processes returns processes that were seen within a time, the last seen first.
 func (s *ReportStore) Processes(ctx context.Context, db bun.IDB, within time.Duration, limit int) ([]Process, error) {
-	return read[[]Process](ctx, s.tables, db, processColumns+` WHERE seen_at > ? ORDER BY seen_at DESC, id LIMIT ?`, bun.Safe(s.names.After(ctx, -within)), limit)
+	return read[[]Process](
+		ctx,
+		s.tables,
+		db,
+		processColumns+` WHERE seen_at > ? ORDER BY seen_at DESC, id LIMIT ?`,
+		bun.Safe(s.names.After(ctx, -within)),
+		limit,
+	)
 }
 
 // Minutes returns the tallies of the given time until now, of all consumers or of some, by consumer
@@ -32,7 +39,8 @@ func (s *ReportStore) Minutes(ctx context.Context, db bun.IDB, within time.Durat
 	if len(consumers) > 0 {
 		where, args = "consumer_type IN (?) AND "+where, append([]any{bun.List(consumers)}, args...)
 	}
-	query := s.names.Query(ctx, db, `SELECT consumer_type, minute, `+strings.Join(tallyColumns(), ", ")+` FROM {minutes} WHERE `+where+` ORDER BY consumer_type, minute`, args...).String()
+	query := s.names.Query(ctx, db, `SELECT consumer_type, minute, `+strings.Join(tallyColumns(), ", ")+` FROM {minutes} WHERE `+where+` ORDER BY consumer_type, minute`, args...).
+		String()
 	return retried(ctx, db, func(db bun.IDB) ([]Minute, error) {
 		rows, err := db.QueryContext(ctx, query)
 		if err != nil {
@@ -78,7 +86,12 @@ type Crash struct {
 func (s *ReportStore) Crashes(ctx context.Context, db bun.IDB, rowID int64, limit int) ([]Crash, error) {
 	var t terms
 	t.add(rowID != 0, "row_id = ?", rowID)
-	return read[[]Crash](ctx, s.tables, db, `SELECT row_id, consumer_type, owner, solo, crashed_at FROM {crashes} WHERE `+t.where()+` ORDER BY crashed_at DESC, id DESC LIMIT ?`, append(t.args, limit)...)
+	return read[[]Crash](
+		ctx,
+		s.tables,
+		db,
+		`SELECT row_id, consumer_type, owner, solo, crashed_at FROM {crashes} WHERE `+t.where()+` ORDER BY crashed_at DESC, id DESC LIMIT ?`,
+		append(t.args, limit)...)
 }
 
 // ForgetReports deletes expired reports, at most limit rows in a statement, and returns how many
@@ -94,7 +107,10 @@ func (s *ReportStore) ForgetReports(ctx context.Context, db bun.IDB, limit int) 
 		{"{crashes}", "id", "crashed_at", "message_crashes_at", crashesKept},
 		{"{operations}", "id", "created_at", "message_operations_created", operationsKept},
 	} {
-		aged := dialect.Trimmed{Table: old.table, Key: old.key, Where: old.at + " < " + s.names.After(ctx, -old.kept), OldestBy: old.at, Index: "{prefix}" + old.index}
+		aged := dialect.Trimmed{
+			Table: old.table, Key: old.key, Where: old.at + " < " + s.names.After(ctx, -old.kept), OldestBy: old.at,
+			Index: "{prefix}" + old.index,
+		}
 		for n := limit; n == limit; total += n {
 			if n, err = s.dialect.Trim(ctx, db, aged, limit); err != nil {
 				return total, err

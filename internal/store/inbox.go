@@ -35,7 +35,10 @@ func (s *InboxStore) Receive(ctx context.Context, tx bun.Tx, receiver string, ha
 // the database's clock, and returns how many.
 func (s *InboxStore) Forget(ctx context.Context, db bun.IDB, receiver string, age time.Duration, limit int) (int, error) {
 	return retried(ctx, db, func(db bun.IDB) (int, error) {
-		old := dialect.Trimmed{Table: "{inbox}", Key: "receiver, hash", Where: "receiver = ? AND received_at < " + s.names.After(ctx, -age), OldestBy: "received_at", Index: "{prefix}inbox_messages_received", Args: []any{receiver}}
+		old := dialect.Trimmed{
+			Table: "{inbox}", Key: "receiver, hash", Where: "receiver = ? AND received_at < " + s.names.After(ctx, -age),
+			OldestBy: "received_at", Index: "{prefix}inbox_messages_received", Args: []any{receiver},
+		}
 		return s.dialect.Trim(ctx, db, old, limit)
 	})
 }
@@ -51,7 +54,8 @@ func (s *InboxStore) KeepTypes(ctx context.Context, db bun.IDB, receiver string,
 			}
 			rows := dialect.Rows(`(?, ?, `+s.names.After(ctx, kept)+`)`, len(part))
 			later := s.names.Merge("receiver, event_type", nil, []string{"until"})
-			_, err := s.names.Query(ctx, db, `INSERT INTO {inbox types}{as row} (receiver, event_type, until) VALUES `+rows+` `+later, args...).Exec(ctx)
+			_, err := s.names.Query(ctx, db, `INSERT INTO {inbox types}{as row} (receiver, event_type, until) VALUES `+rows+` `+later, args...).
+				Exec(ctx)
 			if err != nil {
 				return fmt.Errorf("inbox: %w", err)
 			}

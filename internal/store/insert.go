@@ -55,7 +55,8 @@ func (s *OutboxStore) rank(ctx context.Context, db bun.IDB, rows []dialect.NewMe
 
 // ranked reports whether sorting by insert ids could change the order of a key.
 func ranked(rows []dialect.NewMessage) bool {
-	return len(rows) > 1 && slices.ContainsFunc(rows, func(row dialect.NewMessage) bool { return row.OrderKey != "" && !row.AnyOrder && row.InsertID != "" })
+	return len(rows) > 1 &&
+		slices.ContainsFunc(rows, func(row dialect.NewMessage) bool { return row.OrderKey != "" && !row.AnyOrder && row.InsertID != "" })
 }
 
 // Statements returns how many statements Insert needs for the rows, at least.
@@ -72,7 +73,8 @@ func orders(row dialect.NewMessage) bool { return row.Replace || row.UniqueFor >
 
 // chunks splits rows for statements: each has not too many bytes and rows of one kind.
 func chunks(rows []dialect.NewMessage) (all [][]dialect.NewMessage) {
-	for _, chunk := range dialect.Cut(rows, dialect.InsertBytes, func(row dialect.NewMessage) int { return len(row.Payload) + len(row.Headers) }) {
+	for _, chunk := range dialect.Cut(rows, dialect.InsertBytes,
+		func(row dialect.NewMessage) int { return len(row.Payload) + len(row.Headers) }) {
 		for len(chunk) > 0 {
 			n := 1
 			for n < len(chunk) && kindOf(chunk[n]) == kindOf(chunk[0]) {
@@ -91,7 +93,10 @@ type kind struct {
 }
 
 func kindOf(row dialect.NewMessage) kind {
-	return kind{replace: row.Replace, keyed: row.OrderKey != "", anyOrder: row.AnyOrder, prior: row.Priority > 0, rare: row.UniqueFor > 0, postponed: row.MaxPostponed}
+	return kind{
+		replace: row.Replace, keyed: row.OrderKey != "", anyOrder: row.AnyOrder, prior: row.Priority > 0, rare: row.UniqueFor > 0,
+		postponed: row.MaxPostponed,
+	}
 }
 
 func (s *OutboxStore) insertChunk(ctx context.Context, db bun.IDB, rows []dialect.NewMessage, written map[uuid.UUID]int) error {
@@ -186,8 +191,11 @@ func (s *OutboxStore) takenBefore(ctx context.Context, tx bun.Tx, former formerK
 
 // RowOf returns the row of a message for one of its consumers. All rows of messages are made here.
 func RowOf(m *bus.Message, c bus.Consumer, headers string) dialect.NewMessage {
-	row := dialect.NewMessage{MessageID: m.ID, ConsumerType: c.Name(), PayloadType: m.PayloadType, Payload: string(m.Payload), Headers: headers,
-		InsertID: m.InsertID, AvailableAt: m.AvailableAt, Delay: m.Delay, Replace: m.Replace, MaxPostponed: m.DebounceMax, UniqueFor: m.UniqueFor}
+	row := dialect.NewMessage{
+		MessageID: m.ID, ConsumerType: c.Name(), PayloadType: m.PayloadType, Payload: string(m.Payload), Headers: headers,
+		InsertID: m.InsertID, AvailableAt: m.AvailableAt, Delay: m.Delay, Replace: m.Replace, MaxPostponed: m.DebounceMax,
+		UniqueFor: m.UniqueFor,
+	}
 	if m.Event != nil {
 		row.Payload = "" // it is read from the event
 	}

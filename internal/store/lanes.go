@@ -32,7 +32,10 @@ GROUP BY consumer_type, lane ORDER BY MIN(poisoned_at), MIN(id) LIMIT ?`, limit)
 		var counts []string
 		var args []any
 		for i, k := range part {
-			counts = append(counts, `SELECT ? AS place, count(*) AS n FROM (SELECT 1 FROM {by lane} m WHERE m.consumer_type = ? AND m.lane = ? AND m.lane IS NOT NULL LIMIT ?) w`)
+			counts = append(
+				counts,
+				`SELECT ? AS place, count(*) AS n FROM (SELECT 1 FROM {by lane} m WHERE m.consumer_type = ? AND m.lane = ? AND m.lane IS NOT NULL LIMIT ?) w`,
+			)
 			args = append(args, i, k.ConsumerType, k.Lane, dialect.MostCounted)
 		}
 		type count struct {
@@ -63,7 +66,10 @@ func (s *KeyStore) Count(ctx context.Context, db bun.IDB, consumers []string) (p
 		var counts []string
 		var args []any
 		for _, name := range part {
-			counts = append(counts, `SELECT ? AS consumer_type, (SELECT count(DISTINCT x.lane) FROM (SELECT p.lane FROM {poisoned} p WHERE p.consumer_type = ? AND p.parks ORDER BY p.lane LIMIT ?) x) AS n`)
+			counts = append(
+				counts,
+				`SELECT ? AS consumer_type, (SELECT count(DISTINCT x.lane) FROM (SELECT p.lane FROM {poisoned} p WHERE p.consumer_type = ? AND p.parks ORDER BY p.lane LIMIT ?) x) AS n`,
+			)
 			args = append(args, name, name, dialect.MostCounted)
 		}
 		rows, err := read[[]parkedKeys](ctx, s.tables, db, strings.Join(counts, "\nUNION ALL "), args...)
@@ -85,7 +91,14 @@ WHERE consumer_type IN (?) AND lane = ? AND parks ORDER BY rank, id LIMIT 1`, bu
 
 // FirstOfLane returns the first message of a consumer's lane, under any of its names.
 func (s *KeyStore) FirstOfLane(ctx context.Context, db bun.IDB, names []string, lane int64) (id int64, found bool, err error) {
-	return first[int64](ctx, s.tables, db, `SELECT id FROM {by lane} m WHERE consumer_type IN (?) AND lane = ? AND lane IS NOT NULL ORDER BY rank LIMIT 1`, bun.List(names), lane)
+	return first[int64](
+		ctx,
+		s.tables,
+		db,
+		`SELECT id FROM {by lane} m WHERE consumer_type IN (?) AND lane = ? AND lane IS NOT NULL ORDER BY rank LIMIT 1`,
+		bun.List(names),
+		lane,
+	)
 }
 
 // HeldOfLane returns how many messages of a lane are claimed.

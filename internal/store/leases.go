@@ -21,10 +21,14 @@ RETURNING name, version, shard, shards, filter, position, status, attempts, mark
 // Lease leases a shard to an owner, or extends its lease, without a transaction that
 // stays open. It returns false if another owner has it, or if it must not run now. Reads after that
 // see all events up to its Head.
-func (s *ReaderStore) Lease(ctx context.Context, db bun.IDB, sub Subscription, owner string, lease time.Duration) (leased Subscription, ok bool, err error) {
+func (s *ReaderStore) Lease(
+	ctx context.Context, db bun.IDB, sub Subscription, owner string, lease time.Duration,
+) (leased Subscription, ok bool, err error) {
 	err = retry(ctx, db, func(db bun.IDB) error {
 		var rows []Subscription
-		err := s.names.Query(ctx, db, leaseSubscription, owner, bun.Safe(s.names.After(ctx, lease)), sub.Name, sub.Version, sub.Shard, Running, owner).Scan(ctx, &rows)
+		err := s.names.Query(ctx, db, leaseSubscription, owner, bun.Safe(s.names.After(ctx, lease)), sub.Name, sub.Version, sub.Shard,
+			Running, owner).
+			Scan(ctx, &rows)
 		if ok = len(rows) > 0; ok {
 			leased = rows[0]
 		}
@@ -44,7 +48,9 @@ WHERE name = ? AND version = ? AND shard = ? AND position = ? AND filter = ? AND
 // position, or if its reader selects something else: skipped events may have to be read.
 func (s *ReaderStore) MoveLeased(ctx context.Context, db bun.IDB, sub Subscription, owner string, to, mark int64) (moved bool, err error) {
 	return retried(ctx, db, func(db bun.IDB) (bool, error) {
-		return dialect.AffectedOne(s.names.Query(ctx, db, moveLeased, to, mark, sub.Name, sub.Version, sub.Shard, sub.Position, sub.Filter, Running, owner).Exec(ctx))
+		return dialect.AffectedOne(
+			s.names.Query(ctx, db, moveLeased, to, mark, sub.Name, sub.Version, sub.Shard, sub.Position, sub.Filter, Running, owner).Exec(ctx),
+		)
 	})
 }
 
@@ -54,7 +60,11 @@ func (s *ReaderStore) FailLeased(ctx context.Context, db bun.IDB, sub Subscripti
 	text := `UPDATE {subscriptions} SET status = ?, attempts = ?, next_at = ` + s.names.After(ctx, f.Delay) + `, last_error = ?
 WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ? AND owner = ?`
 	return retried(ctx, db, func(db bun.IDB) (bool, error) {
-		return dialect.AffectedOne(s.names.Query(ctx, db, text, f.Status, f.Attempts, errorlog.Clean(f.Error, errorlog.MaxBytes), sub.Name, sub.Version, sub.Shard, sub.Position, Running, owner).Exec(ctx))
+		return dialect.AffectedOne(
+			s.names.Query(ctx, db, text, f.Status, f.Attempts, errorlog.Clean(f.Error, errorlog.MaxBytes), sub.Name, sub.Version,
+				sub.Shard, sub.Position, Running, owner).
+				Exec(ctx),
+		)
 	})
 }
 
@@ -64,7 +74,8 @@ WHERE name = ? AND version = ? AND shard = ? AND owner = ?`
 // LeaveLeased releases a shard at once and records why its owner does not go on.
 func (s *ReaderStore) LeaveLeased(ctx context.Context, db bun.IDB, sub Subscription, owner, reason string) error {
 	return retry(ctx, db, func(db bun.IDB) error {
-		_, err := s.names.Query(ctx, db, leaveLeased, errorlog.Clean(reason, errorlog.MaxBytes), sub.Name, sub.Version, sub.Shard, owner).Exec(ctx)
+		_, err := s.names.Query(ctx, db, leaveLeased, errorlog.Clean(reason, errorlog.MaxBytes), sub.Name, sub.Version, sub.Shard, owner).
+			Exec(ctx)
 		return err
 	})
 }
@@ -73,7 +84,10 @@ func (s *ReaderStore) LeaveLeased(ctx context.Context, db bun.IDB, sub Subscript
 // many it changed.
 func (s *ReaderStore) SetFilter(ctx context.Context, db bun.IDB, name string, version int, before, after string) (n int, err error) {
 	return retried(ctx, db, func(db bun.IDB) (int, error) {
-		return dialect.Affected(s.names.Query(ctx, db, `UPDATE {subscriptions} SET filter = ? WHERE name = ? AND version = ? AND filter = ?`, after, name, version, before).Exec(ctx))
+		return dialect.Affected(
+			s.names.Query(ctx, db, `UPDATE {subscriptions} SET filter = ? WHERE name = ? AND version = ? AND filter = ?`, after, name, version, before).
+				Exec(ctx),
+		)
 	})
 }
 
@@ -92,7 +106,8 @@ func (s *ReaderStore) HoldLeased(ctx context.Context, tx bun.Tx, sub Subscriptio
 // ReturnLeases releases the shards of these readers that an owner has.
 func (s *ReaderStore) ReturnLeases(ctx context.Context, db bun.IDB, names []string, owner string) error {
 	return retry(ctx, db, func(db bun.IDB) error {
-		_, err := s.names.Query(ctx, db, `UPDATE {subscriptions} SET owner = '', leased_until = NULL WHERE name IN (?) AND owner = ?`, bun.List(names), owner).Exec(ctx)
+		_, err := s.names.Query(ctx, db, `UPDATE {subscriptions} SET owner = '', leased_until = NULL WHERE name IN (?) AND owner = ?`, bun.List(names), owner).
+			Exec(ctx)
 		return err
 	})
 }

@@ -58,10 +58,26 @@ func (s *OperationStore) Add(ctx context.Context, db bun.IDB, o Operation, finis
 	if finished {
 		end = "{now}"
 	}
-	return s.dialect.InsertID(ctx, db, `INSERT INTO {operations} (kind, actor, reason, target, preview, state, rate, canary, canaries, after_id, up_to_id, changed, left_alone, note, created_at, finished_at)
+	return s.dialect.InsertID(
+		ctx,
+		db,
+		`INSERT INTO {operations} (kind, actor, reason, target, preview, state, rate, canary, canaries, after_id, up_to_id, changed, left_alone, note, created_at, finished_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, `+end+`)`,
-		o.Kind, errorlog.Clean(o.Actor, MaxActor), errorlog.Clean(o.Reason, maxReason), string(o.Target), string(o.Preview), o.State, o.Rate, o.Canary, string(o.Canaries),
-		o.AfterID, o.UpToID, o.Changed, o.Skipped, errorlog.Clean(o.Note, maxReason))
+		o.Kind,
+		errorlog.Clean(o.Actor, MaxActor),
+		errorlog.Clean(o.Reason, maxReason),
+		string(o.Target),
+		string(o.Preview),
+		o.State,
+		o.Rate,
+		o.Canary,
+		string(o.Canaries),
+		o.AfterID,
+		o.UpToID,
+		o.Changed,
+		o.Skipped,
+		errorlog.Clean(o.Note, maxReason),
+	)
 }
 
 // OperationFilter selects operations; zero fields select all.
@@ -94,7 +110,8 @@ func (f OperationFilter) terms() (t terms) {
 func (s *OperationStore) ForgetPlans(ctx context.Context, db bun.IDB, state string, kept time.Duration, limit int) error {
 	return retry(ctx, db, func(db bun.IDB) error {
 		var ids []int64
-		err := s.names.Query(ctx, db, `SELECT id FROM {operations} WHERE state = ? AND created_at < `+s.names.After(ctx, -kept)+` ORDER BY id LIMIT ?`, state, limit).Scan(ctx, &ids)
+		err := s.names.Query(ctx, db, `SELECT id FROM {operations} WHERE state = ? AND created_at < `+s.names.After(ctx, -kept)+` ORDER BY id LIMIT ?`, state, limit).
+			Scan(ctx, &ids)
 		if err != nil || len(ids) == 0 {
 			return err
 		}
@@ -180,7 +197,9 @@ const operationPatience = 5 * time.Second
 // Lease leases an operation if it is still free. It skips a locked one. An operation that
 // still has another owner after its lease has run out counts a death: that process did not get to
 // free it.
-func (s *OperationStore) Lease(ctx context.Context, db bun.IDB, f OperationFilter, owner string, lease time.Duration) (leased bool, err error) {
+func (s *OperationStore) Lease(
+	ctx context.Context, db bun.IDB, f OperationFilter, owner string, lease time.Duration,
+) (leased bool, err error) {
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		leased = false
 		if err := s.WriteFirst(ctx, tx); err != nil {
@@ -191,13 +210,15 @@ func (s *OperationStore) Lease(ctx context.Context, db bun.IDB, f OperationFilte
 		}
 		t := f.terms()
 		var ids []int64
-		err := s.names.Query(ctx, tx, `SELECT id FROM {operations} WHERE `+t.where()+` ORDER BY id LIMIT 1 {lock free}`, t.args...).Scan(ctx, &ids)
+		err := s.names.Query(ctx, tx, `SELECT id FROM {operations} WHERE `+t.where()+` ORDER BY id LIMIT 1 {lock free}`, t.args...).
+			Scan(ctx, &ids)
 		if err != nil || len(ids) == 0 {
 			return err
 		}
 		// MariaDB assigns from left to right: deaths has to use the old owner.
 		_, err = s.names.Query(ctx, tx, `UPDATE {operations} SET deaths = deaths + CASE WHEN leased_by IS NULL OR leased_by = ?0 THEN 0 ELSE 1 END,
-  leased_by = ?0, leased_until = `+s.names.After(ctx, lease)+` WHERE id = ?1`, owner, ids[0]).Exec(ctx)
+  leased_by = ?0, leased_until = `+s.names.After(ctx, lease)+` WHERE id = ?1`, owner, ids[0]).
+			Exec(ctx)
 		leased = err == nil
 		return err
 	})

@@ -151,13 +151,17 @@ func (s *PendingStore) Get(ctx context.Context, db bun.IDB, id int64, full bool)
 
 // Head reads one message with its headers and errors, and the first characters of its payload.
 func (s *PendingStore) Head(ctx context.Context, db bun.IDB, id int64, characters int) (Pending, bool, error) {
-	columns := strings.Replace(dialect.MessageColumns, "m.payload,", "substr(m.payload, 1, ?) AS payload,", 1) + ", {key of}, {payload bytes} AS payload_bytes"
+	columns := strings.Replace(
+		dialect.MessageColumns, "m.payload,", "substr(m.payload, 1, ?) AS payload,", 1,
+	) + ", {key of}, {payload bytes} AS payload_bytes"
 	return first[Pending](ctx, s.tables, db, s.around("SELECT "+columns+" FROM {messages} m WHERE m.id = ?"), characters, id, 1)
 }
 
 // ByID lists messages by their ids, as [PendingStore.List] does. There must be some.
 func (s *PendingStore) ByID(ctx context.Context, db bun.IDB, ids []int64) ([]Pending, error) {
-	return read[[]Pending](ctx, s.tables, db, s.around("SELECT "+pendingColumns+" FROM {messages} m WHERE m.id IN (?)"), bun.List(ids), len(ids))
+	return read[[]Pending](
+		ctx, s.tables, db, s.around("SELECT "+pendingColumns+" FROM {messages} m WHERE m.id IN (?)"), bun.List(ids), len(ids),
+	)
 }
 
 // ClaimedMessages lists the messages of a claim, in the order of the list.

@@ -10,7 +10,9 @@ import (
 // Matching returns the next matching messages by id: behind after, and up to upTo unless that is 0.
 // It looks at as many as one part of a search has. last is the last of these, and more reports
 // whether there may be others.
-func (s *PendingStore) Matching(ctx context.Context, db bun.IDB, f PendingFilter, after, upTo int64, limit int) (ids []int64, last int64, more bool, err error) {
+func (s *PendingStore) Matching(
+	ctx context.Context, db bun.IDB, f PendingFilter, after, upTo int64, limit int,
+) (ids []int64, last int64, more bool, err error) {
 	var t terms
 	t.add(true, "m.id > ?", after)
 	t.add(upTo != 0, "m.id <= ?", upTo)
@@ -26,7 +28,11 @@ func (s *PendingStore) Matching(ctx context.Context, db bun.IDB, f PendingFilter
 	if f.Crashed {
 		where += " AND (m.crashes > 0 OR m.crashes BETWEEN -9999 AND -1)"
 	}
-	ids, err = read[[]int64](ctx, s.tables, db, `SELECT m.id FROM {messages} m WHERE m.id > ? AND m.id <= ? AND `+where+` ORDER BY m.id LIMIT ?`,
+	ids, err = read[[]int64](
+		ctx,
+		s.tables,
+		db,
+		`SELECT m.id FROM {messages} m WHERE m.id > ? AND m.id <= ? AND `+where+` ORDER BY m.id LIMIT ?`,
 		append(append([]any{after, chunk.Greatest}, values...), limit)...)
 	if err != nil {
 		return nil, after, false, err

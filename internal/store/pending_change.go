@@ -80,12 +80,16 @@ func (s *PendingStore) lockGatesOf(ctx context.Context, tx bun.Tx, callers bool,
 		return nil
 	}
 	var names []string
-	err := s.names.Query(ctx, tx, `SELECT DISTINCT consumer_type FROM {messages} WHERE id IN (?) AND crashes < 0 ORDER BY consumer_type`, bun.List(ids)).Scan(ctx, &names)
+	err := s.names.Query(ctx, tx, `SELECT DISTINCT consumer_type FROM {messages} WHERE id IN (?) AND crashes < 0 ORDER BY consumer_type`, bun.List(ids)).
+		Scan(ctx, &names)
 	if err != nil || len(names) == 0 {
 		return err
 	}
 	if callers {
-		return fmt.Errorf("%w: messages with keys are not changed in a transaction of the caller's, which would hold up their consumers: pass the *bun.DB", bus.ErrInvalidOption)
+		return fmt.Errorf(
+			"%w: messages with keys are not changed in a transaction of the caller's, which would hold up their consumers: pass the *bun.DB",
+			bus.ErrInvalidOption,
+		)
 	}
 	if err := s.within(ctx, tx, gatePatience); err != nil {
 		return err
@@ -96,13 +100,15 @@ func (s *PendingStore) lockGatesOf(ctx context.Context, tx bun.Tx, callers bool,
 		}
 	}
 	var locked []string
-	return s.names.Query(ctx, tx, `SELECT consumer_type FROM {gates}{by key} WHERE consumer_type IN (?) ORDER BY consumer_type FOR UPDATE`, bun.List(names)).Scan(ctx, &locked)
+	return s.names.Query(ctx, tx, `SELECT consumer_type FROM {gates}{by key} WHERE consumer_type IN (?) ORDER BY consumer_type FOR UPDATE`, bun.List(names)).
+		Scan(ctx, &locked)
 }
 
 // unchangeable returns which messages are held or missing, without a lock.
 func (s *PendingStore) unchangeable(ctx context.Context, db bun.IDB, ids []int64) (found Changed, err error) {
 	var held []int64
-	err = s.names.Query(ctx, db, `SELECT m.id FROM {messages} m WHERE m.id IN (?) AND m.id IN (SELECT mid FROM ({holds}) h)`, bun.List(ids)).Scan(ctx, &held)
+	err = s.names.Query(ctx, db, `SELECT m.id FROM {messages} m WHERE m.id IN (?) AND m.id IN (SELECT mid FROM ({holds}) h)`, bun.List(ids)).
+		Scan(ctx, &held)
 	if err != nil {
 		return found, err
 	}

@@ -78,7 +78,9 @@ func (s *PoisonStore) Head(ctx context.Context, db bun.IDB, id int64, characters
 
 // bytesOf returns the size of columns in bytes, as SQL.
 func (s *PoisonStore) bytesOf(columns ...string) string {
-	return strings.Join(dialect.Each(columns, func(column string) string { return "COALESCE(" + fmt.Sprintf(s.names.Bytes, column) + ", 0)" }), " + ")
+	return strings.Join(
+		dialect.Each(columns, func(column string) string { return "COALESCE(" + fmt.Sprintf(s.names.Bytes, column) + ", 0)" }), " + ",
+	)
 }
 
 // PoisonedSize is the size in bytes of what may be large in a poisoned message.
@@ -136,7 +138,9 @@ func (s *PoisonStore) Lock(ctx context.Context, tx bun.Tx, f PoisonFilter, limit
 
 // Requeue turns locked poisoned messages into pending ones with new row ids and returns those it
 // did, with the new ids. A message whose insert id is already pending does not change.
-func (s *PoisonStore) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) (requeued []dialect.Poisoned, err error) {
+func (s *PoisonStore) Requeue(
+	ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing,
+) (requeued []dialect.Poisoned, err error) {
 	seen := make(map[dialect.PendingKey]bool, len(rows))
 	first := make([]dialect.Poisoned, 0, len(rows)) // of several with one key only the first can be pending
 	for _, row := range rows {
@@ -180,7 +184,9 @@ func (s *PoisonStore) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poi
 
 // withoutTaken leaves out messages whose insert ids are pending under a former name of their
 // consumer.
-func (s *PoisonStore) withoutTaken(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) ([]dialect.Poisoned, error) {
+func (s *PoisonStore) withoutTaken(
+	ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing,
+) ([]dialect.Poisoned, error) {
 	former := make(formerKeys)
 	for _, row := range rows {
 		key := how.Key(row)

@@ -114,9 +114,14 @@ func (s *PoisonStore) Preview(ctx context.Context, db bun.IDB, f PoisonFilter, n
 		args = append(args, bun.List(of), bun.List(of))
 	}
 	where := s.poisonWhere(ctx, f)
-	return read[[]PoisonKind](ctx, s.tables, db, `SELECT x.consumer_type, x.payload_type, count(*) AS messages, SUM(x.conflict) AS conflicts, MIN(x.poisoned_at) AS oldest, MAX(x.poisoned_at) AS newest, MAX(x.id) AS last, {now} AS now
+	return read[[]PoisonKind](
+		ctx,
+		s.tables,
+		db,
+		`SELECT x.consumer_type, x.payload_type, count(*) AS messages, SUM(x.conflict) AS conflicts, MIN(x.poisoned_at) AS oldest, MAX(x.poisoned_at) AS newest, MAX(x.id) AS last, {now} AS now
 FROM (SELECT p.id, p.consumer_type, p.payload_type, p.poisoned_at,
     CASE WHEN p.insert_id IS NOT NULL AND (SELECT 1 FROM {keys} k WHERE k.insert_id = p.insert_id AND k.id IS NOT NULL AND (`+taken+`) LIMIT 1) IS NOT NULL THEN 1 ELSE 0 END AS conflict
   FROM {poisoned} p WHERE `+where.where()+` ORDER BY p.id LIMIT ?) x
-GROUP BY x.consumer_type, x.payload_type ORDER BY x.consumer_type, x.payload_type`, append(append(args, where.args...), limit)...)
+GROUP BY x.consumer_type, x.payload_type ORDER BY x.consumer_type, x.payload_type`,
+		append(append(args, where.args...), limit)...)
 }

@@ -139,7 +139,8 @@ func (s *ClaimStore) rename(ctx context.Context, tx bun.Tx, rows []Former) (head
 			}
 			ids := dialect.Each(part, func(row Former) int64 { return row.ID })
 			_, err := s.names.Query(ctx, tx, `UPDATE {messages}{by key} SET consumer_type = ?, headers = CASE id`+strings.Repeat(" WHEN ? THEN ?", len(part))+
-				` END WHERE id IN (?)`, append(args, bun.List(ids))...).Exec(ctx)
+				` END WHERE id IN (?)`, append(args, bun.List(ids))...).
+				Exec(ctx)
 			if err != nil {
 				return nil, err
 			}

@@ -92,7 +92,8 @@ func (s *OutboxStore) insertRarely(ctx context.Context, db bun.IDB, rows []diale
 	}
 	insertIDs := slices.Compact(dialect.Each(rows, func(row dialect.NewMessage) string { return row.InsertID }))
 	var taken []dialect.PendingKey
-	err = s.names.Query(ctx, db, `SELECT insert_id, consumer_type FROM {recent} WHERE insert_id IN (?) AND until > {now}`, bun.List(insertIDs)).Scan(ctx, &taken)
+	err = s.names.Query(ctx, db, `SELECT insert_id, consumer_type FROM {recent} WHERE insert_id IN (?) AND until > {now}`, bun.List(insertIDs)).
+		Scan(ctx, &taken)
 	if err != nil || len(taken) == 0 {
 		return ids, err
 	}

@@ -121,13 +121,18 @@ func (s *ReportStore) present(ctx context.Context, db bun.IDB, r Report) error {
 	if r.Stopped {
 		stopped = "{now}"
 	}
-	known, err := dialect.AffectedOne(s.names.Query(ctx, db, `UPDATE {processes} SET seen_at = {now}, stopped_at = `+stopped+`, state = ? WHERE id = ?`, string(p.State), p.ID).Exec(ctx))
+	known, err := dialect.AffectedOne(
+		s.names.Query(ctx, db, `UPDATE {processes} SET seen_at = {now}, stopped_at = `+stopped+`, state = ? WHERE id = ?`, string(p.State), p.ID).
+			Exec(ctx),
+	)
 	if err != nil || known { // MariaDB does not count a row that had these values already
 		return err
 	}
 	_, err = s.names.Query(ctx, db, `INSERT INTO {processes}{as row} (id, kind, host, pid, program, version, started_at, seen_at, stopped_at, manifest, state)
 VALUES (?, ?, ?, ?, ?, ?, {now}, {now}, `+stopped+`, ?, ?) `+s.names.Merge("id", nil, []string{"seen_at", "stopped_at", "state"}),
-		p.ID, p.Kind, errorlog.Clean(p.Host, 255), p.PID, errorlog.Clean(p.Program, 255), errorlog.Clean(p.Version, 255), string(p.Manifest), string(p.State)).Exec(ctx)
+		p.ID, p.Kind, errorlog.Clean(p.Host, 255), p.PID, errorlog.Clean(p.Program, 255), errorlog.Clean(p.Version, 255),
+		string(p.Manifest), string(p.State)).
+		Exec(ctx)
 	return err
 }
 
@@ -179,7 +184,8 @@ func (s *ReportStore) addMinutes(ctx context.Context, db bun.IDB, minutes []Minu
 		}
 	}
 	_, err := s.names.Query(ctx, db, `INSERT INTO {minutes}{as row} (consumer_type, minute, `+strings.Join(columns, ", ")+`) VALUES `+strings.Join(rows, ", ")+" "+
-		s.names.Merge("consumer_type, minute", columns, nil), args...).Exec(ctx)
+		s.names.Merge("consumer_type, minute", columns, nil), args...).
+		Exec(ctx)
 	return err
 }
 
@@ -200,7 +206,8 @@ func (s *ReportStore) addFailures(ctx context.Context, db bun.IDB, failures []Fa
 			s.ago(ctx, f.First), s.ago(ctx, f.Last), errorlog.Clean(f.FirstVersion, 255), f.RowID)
 	}
 	_, err = s.names.Query(ctx, db, `INSERT INTO {failures}{as row} (consumer_type, fingerprint, error_type, sample, runs, first_at, last_at, first_version, row_id) VALUES `+strings.Join(rows, ", ")+" "+
-		s.names.Merge("consumer_type, fingerprint", []string{"runs"}, []string{"sample", "last_at", "row_id"}), args...).Exec(ctx)
+		s.names.Merge("consumer_type, fingerprint", []string{"runs"}, []string{"sample", "last_at", "row_id"}), args...).
+		Exec(ctx)
 	return err
 }
 

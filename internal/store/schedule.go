@@ -172,7 +172,9 @@ func (s *ScheduleStore) LockSet(ctx context.Context, tx bun.Tx, tag string) erro
 // LockDue locks schedules of the given payload types for the rest of the transaction:
 // those that are due or requested, and not locked. The server bounds each statement and each wait
 // for the next one by limit.
-func (s *ScheduleStore) LockDue(ctx context.Context, tx bun.Tx, payloadTypes []string, f ScheduleFilter, n int, limit time.Duration) (rows []Schedule, err error) {
+func (s *ScheduleStore) LockDue(
+	ctx context.Context, tx bun.Tx, payloadTypes []string, f ScheduleFilter, n int, limit time.Duration,
+) (rows []Schedule, err error) {
 	if err := s.within(ctx, tx, limit); err != nil {
 		return nil, fmt.Errorf("preamble: %w", err)
 	}

@@ -21,7 +21,11 @@ func refused(s dialect.Server, untested bool) error {
 	case s.Name == "" || s.Why == "" && untested:
 		return nil
 	case s.Why == "":
-		return fmt.Errorf("%w: %s, whose version() is %q, is untested: a processor runs on it with outbox.ProcessorConfig.AllowUntestedServer, and there is no event log", dberr.ErrServer, s.Name, s.Said)
+		return fmt.Errorf(
+			"%w: %s, whose version() is %q, is untested: a processor runs on it with outbox.ProcessorConfig.AllowUntestedServer, and there "+
+				"is no event log",
+			dberr.ErrServer, s.Name, s.Said,
+		)
 	}
 	return fmt.Errorf("%w: %s, whose version() is %q: %s", dberr.ErrServer, s.Name, s.Said, s.Why)
 }
@@ -59,7 +63,10 @@ func (s *SchemaStore) readsCommitted(ctx context.Context, db *bun.DB, server dia
 		return fmt.Errorf("see whether READ COMMITTED is effective, with two connections: %w", err)
 	}
 	if after != before+1 {
-		return fmt.Errorf("%w: %s, whose version() is %q: READ COMMITTED is not effective: a statement does not see what was committed before it", dberr.ErrServer, server.Name, server.Said)
+		return fmt.Errorf(
+			"%w: %s, whose version() is %q: READ COMMITTED is not effective: a statement does not see what was committed before it",
+			dberr.ErrServer, server.Name, server.Said,
+		)
 	}
 	return nil
 }

@@ -23,18 +23,24 @@ func (s *ClaimStore) Finish(ctx context.Context, db *bun.DB, owner string, claim
 // while its message is in a claim of the owner, so settling twice, late or out of order changes
 // nothing. Live claims get a new lease. If another transaction keeps a message locked, nothing is
 // written at all, and the error is [dberr.IsLockTimeout]: [ClaimStore.SettleFree] writes the others.
-func (s *ClaimStore) Settle(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result) (settled dialect.Settled, err error) {
+func (s *ClaimStore) Settle(
+	ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result,
+) (settled dialect.Settled, err error) {
 	return s.settleWith(ctx, db, owner, lease, results, false)
 }
 
 // SettleFree is Settle without waiting for locked messages: their results are
 // [dialect.Settled.Busy], and they stay in their claims. Where one writer locks the whole database
 // it is the same as Settle.
-func (s *ClaimStore) SettleFree(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result) (dialect.Settled, error) {
+func (s *ClaimStore) SettleFree(
+	ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result,
+) (dialect.Settled, error) {
 	return s.settleWith(ctx, db, owner, lease, results, true)
 }
 
-func (s *ClaimStore) settleWith(ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool) (dialect.Settled, error) {
+func (s *ClaimStore) settleWith(
+	ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool,
+) (dialect.Settled, error) {
 	return retried(ctx, db, func(db bun.IDB) (settled dialect.Settled, err error) {
 		if !slices.ContainsFunc(results, func(r dialect.Result) bool { return r.Recent != nil || r.Stop != "" }) {
 			return s.dialect.Settle(ctx, db, owner, lease, results, freeOnly)
@@ -123,7 +129,8 @@ func (s *ClaimStore) Replaced(ctx context.Context, tx bun.IDB, others []dialect.
 			continue
 		}
 		var there int
-		err := s.names.Query(ctx, tx, `SELECT count(*) FROM {messages} m WHERE {keyed} AND m.consumer_type = ? AND m.id <> ?`, m.InsertID, m.ConsumerType, m.ID).Scan(ctx, &there)
+		err := s.names.Query(ctx, tx, `SELECT count(*) FROM {messages} m WHERE {keyed} AND m.consumer_type = ? AND m.id <> ?`, m.InsertID, m.ConsumerType, m.ID).
+			Scan(ctx, &there)
 		if err != nil {
 			return 0, err
 		}

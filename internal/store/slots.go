@@ -24,7 +24,9 @@ const slotWanted = time.Second
 // TakeSlots leases up to wanted free slots of the limit and returns them. It does not wait for
 // locks. An owner without a slot that gets none is recorded in slot 0, which is no slot: see
 // SlotsWanted.
-func (s *FlowStore) TakeSlots(ctx context.Context, db *bun.DB, owner, name string, limit, wanted int, lease time.Duration) (taken []Slot, err error) {
+func (s *FlowStore) TakeSlots(
+	ctx context.Context, db *bun.DB, owner, name string, limit, wanted int, lease time.Duration,
+) (taken []Slot, err error) {
 	err = txn.InTx(txn.Shared(ctx), db, func(tx bun.Tx) error {
 		taken = nil
 		if err := s.WriteFirst(ctx, tx); err != nil {
@@ -35,7 +37,8 @@ func (s *FlowStore) TakeSlots(ctx context.Context, db *bun.DB, owner, name strin
 		}
 		var free []int
 		err := s.names.Query(ctx, tx, `SELECT n FROM {slots} WHERE name = ? AND n BETWEEN 1 AND ? AND leased_until <= {now} ORDER BY n LIMIT ? {lock free}`,
-			name, limit, wanted).Scan(ctx, &free)
+			name, limit, wanted).
+			Scan(ctx, &free)
 		if err != nil {
 			return err
 		}
@@ -58,14 +61,16 @@ func (s *FlowStore) TakeSlots(ctx context.Context, db *bun.DB, owner, name strin
 // ensureSlots creates the missing slots of a limit.
 func (s *FlowStore) ensureSlots(ctx context.Context, tx bun.Tx, name string, limit int) error {
 	var have int
-	if err := s.names.Query(ctx, tx, `SELECT count(*) FROM {slots} WHERE name = ? AND n <= ?`, name, limit).Scan(ctx, &have); err != nil || have > limit {
+	if err := s.names.Query(ctx, tx, `SELECT count(*) FROM {slots} WHERE name = ? AND n <= ?`, name, limit).Scan(ctx, &have); err != nil ||
+		have > limit {
 		return err
 	}
 	values := make([]any, 0, 2*limit+2)
 	for n := range limit + 1 {
 		values = append(values, name, n)
 	}
-	_, err := s.names.Query(ctx, tx, `INSERT INTO {slots} (name, n, owner, leased_until) VALUES `+dialect.Rows("(?, ?, '', {now})", limit+1)+` {keep slot}`, values...).Exec(ctx)
+	_, err := s.names.Query(ctx, tx, `INSERT INTO {slots} (name, n, owner, leased_until) VALUES `+dialect.Rows("(?, ?, '', {now})", limit+1)+` {keep slot}`, values...).
+		Exec(ctx)
 	return err
 }
 
@@ -73,7 +78,8 @@ func (s *FlowStore) ensureSlots(ctx context.Context, tx bun.Tx, name string, lim
 // just now.
 func (s *FlowStore) wantSlot(ctx context.Context, tx bun.Tx, owner, name string) error {
 	var has int
-	err := s.names.Query(ctx, tx, `SELECT count(*) FROM {slots} WHERE name = ? AND owner = ? AND n > 0 AND leased_until > {now}`, name, owner).Scan(ctx, &has)
+	err := s.names.Query(ctx, tx, `SELECT count(*) FROM {slots} WHERE name = ? AND owner = ? AND n > 0 AND leased_until > {now}`, name, owner).
+		Scan(ctx, &has)
 	if err != nil || has > 0 {
 		return err
 	}
@@ -84,13 +90,16 @@ func (s *FlowStore) wantSlot(ctx context.Context, tx bun.Tx, owner, name string)
 
 // SlotsWanted returns the limits for whose slots another owner without any waits.
 func (s *FlowStore) SlotsWanted(ctx context.Context, db bun.IDB, owner string, names []string) (wanted []string, err error) {
-	err = s.names.Query(ctx, db, `SELECT name FROM {slots} WHERE name IN (?) AND n = 0 AND owner <> ? AND leased_until > {now}`, bun.List(names), owner).Scan(ctx, &wanted)
+	err = s.names.Query(ctx, db, `SELECT name FROM {slots} WHERE name IN (?) AND n = 0 AND owner <> ? AND leased_until > {now}`, bun.List(names), owner).
+		Scan(ctx, &wanted)
 	return wanted, err
 }
 
 // ExtendSlots renews slots of the owner, by the names of their limits, and returns those that it
 // still has. A slot that the owner does not know it has ends with its lease.
-func (s *FlowStore) ExtendSlots(ctx context.Context, db bun.IDB, owner string, slots map[string][]int, lease time.Duration) ([]Slot, error) {
+func (s *FlowStore) ExtendSlots(
+	ctx context.Context, db bun.IDB, owner string, slots map[string][]int, lease time.Duration,
+) ([]Slot, error) {
 	return retried(ctx, db, func(db bun.IDB) (held []Slot, err error) {
 		for _, name := range slices.Sorted(maps.Keys(slots)) { // in one order, so that no two can deadlock
 			_, err := s.names.Query(ctx, db, `UPDATE {slots} SET leased_until = ? WHERE name = ? AND n IN (?) AND owner = ?`,
@@ -107,7 +116,8 @@ func (s *FlowStore) ExtendSlots(ctx context.Context, db bun.IDB, owner string, s
 // ReturnSlots releases slots of the owner.
 func (s *FlowStore) ReturnSlots(ctx context.Context, db bun.IDB, owner, name string, slots []int) error {
 	return retry(ctx, db, func(db bun.IDB) error {
-		_, err := s.names.Query(ctx, db, `UPDATE {slots} SET owner = '', leased_until = {now} WHERE name = ? AND n IN (?) AND owner = ?`, name, bun.List(slots), owner).Exec(ctx)
+		_, err := s.names.Query(ctx, db, `UPDATE {slots} SET owner = '', leased_until = {now} WHERE name = ? AND n IN (?) AND owner = ?`, name, bun.List(slots), owner).
+			Exec(ctx)
 		return err
 	})
 }
@@ -120,5 +130,11 @@ type SlotOwner struct {
 
 // SlotOwners returns the current owners of slots of a limit.
 func (s *FlowStore) SlotOwners(ctx context.Context, db bun.IDB, name string) ([]SlotOwner, error) {
-	return read[[]SlotOwner](ctx, s.tables, db, `SELECT owner, count(*) AS slots FROM {slots} WHERE name = ? AND n > 0 AND owner <> '' AND leased_until > {now} GROUP BY owner ORDER BY owner`, name)
+	return read[[]SlotOwner](
+		ctx,
+		s.tables,
+		db,
+		`SELECT owner, count(*) AS slots FROM {slots} WHERE name = ? AND n > 0 AND owner <> '' AND leased_until > {now} GROUP BY owner ORDER BY owner`,
+		name,
+	)
 }

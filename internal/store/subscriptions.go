@@ -51,9 +51,15 @@ FROM {subscriptions} WHERE name = ? ORDER BY version, shard`
 // All returns the shards of all readers. Receivers into the log read nothing: their
 // rows record whose turn it is.
 func (s *ReaderStore) All(ctx context.Context, db bun.IDB, limit int) ([]Subscription, error) {
-	return read[[]Subscription](ctx, s.tables, db, `SELECT s.name, s.version, s.shard, s.shards, s.filter, s.position, s.replay_until, s.status, s.attempts, s.last_error, s.mark, {last} AS head,
+	return read[[]Subscription](
+		ctx,
+		s.tables,
+		db,
+		`SELECT s.name, s.version, s.shard, s.shards, s.filter, s.position, s.replay_until, s.status, s.attempts, s.last_error, s.mark, {last} AS head,
 	s.next_at, s.moved_at, (SELECT p.active_version FROM {projections} p WHERE p.name = s.name) AS active
-FROM {subscriptions} s WHERE s.name NOT LIKE 'receive:%' ORDER BY s.name, s.version, s.shard LIMIT ?`, limit)
+FROM {subscriptions} s WHERE s.name NOT LIKE 'receive:%' ORDER BY s.name, s.version, s.shard LIMIT ?`,
+		limit,
+	)
 }
 
 // Subscribe adds a subscription's shards unless they exist, in a transaction of the caller.
@@ -75,7 +81,9 @@ func (s *ReaderStore) Subscribe(ctx context.Context, tx bun.Tx, sub Subscription
 		sub.ReplayUntil = max(sub.ReplayUntil, row.Position)
 	}
 	for shard := range sub.Shards {
-		_, err := s.names.Query(ctx, tx, enterSubscription, sub.Name, sub.Version, shard, sub.Shards, sub.Filter, sub.Position, sub.ReplayUntil, Running).Exec(ctx)
+		_, err := s.names.Query(ctx, tx, enterSubscription, sub.Name, sub.Version, shard, sub.Shards, sub.Filter, sub.Position,
+			sub.ReplayUntil, Running).
+			Exec(ctx)
 		if err != nil {
 			return fmt.Errorf("enter subscription: %w", err)
 		}
@@ -121,7 +129,9 @@ FROM {subscriptions} WHERE name = ? AND version = ? AND shard = ? AND status = ?
 // and applies its events. It returns false if another process has the shard, or if it must not run
 // now. idle bounds how long the server keeps the transaction open without a statement, in case this
 // process vanishes.
-func (s *ReaderStore) Lock(ctx context.Context, tx bun.Tx, name string, version, shard int, idle time.Duration) (Subscription, bool, error) {
+func (s *ReaderStore) Lock(
+	ctx context.Context, tx bun.Tx, name string, version, shard int, idle time.Duration,
+) (Subscription, bool, error) {
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return Subscription{}, false, err
 	}
@@ -197,7 +207,8 @@ func (s *ReaderStore) LockAll(ctx context.Context, tx bun.Tx, name string, versi
 // Rewind starts one version of a reader again. Events that a shard has applied before are replays.
 func (s *ReaderStore) Rewind(ctx context.Context, tx bun.Tx, name string, version int) error {
 	_, err := s.names.Query(ctx, tx, `UPDATE {subscriptions} SET replay_until = CASE WHEN position > replay_until THEN position ELSE replay_until END,
-position = 0, mark = ?, status = ?, attempts = 0, last_error = NULL, next_at = {now}, moved_at = {now} WHERE name = ? AND version = ?`, Rewound, Running, name, version).Exec(ctx)
+position = 0, mark = ?, status = ?, attempts = 0, last_error = NULL, next_at = {now}, moved_at = {now} WHERE name = ? AND version = ?`, Rewound, Running, name, version).
+		Exec(ctx)
 	if err == nil {
 		_, err = s.names.Query(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ?`, name, version).Exec(ctx)
 	}
@@ -207,8 +218,11 @@ position = 0, mark = ?, status = ?, attempts = 0, last_error = NULL, next_at = {
 // Resume restarts halted shards of one version and returns how many there were.
 func (s *ReaderStore) Resume(ctx context.Context, db bun.IDB, name string, version int) (n int, err error) {
 	err = retry(ctx, db, func(db bun.IDB) (err error) {
-		n, err = dialect.Affected(s.names.Query(ctx, db, `UPDATE {subscriptions} SET status = ?, attempts = 0, next_at = {now} WHERE name = ? AND version = ? AND status = ?`,
-			Running, name, version, Halted).Exec(ctx))
+		n, err = dialect.Affected(
+			s.names.Query(ctx, db, `UPDATE {subscriptions} SET status = ?, attempts = 0, next_at = {now} WHERE name = ? AND version = ? AND status = ?`,
+				Running, name, version, Halted).
+				Exec(ctx),
+		)
 		return err
 	})
 	return n, err
@@ -258,10 +272,20 @@ WHERE name = ? AND version = ? AND position > ? ORDER BY position LIMIT ?`, name
 
 // CountParked counts these events, up to a limit.
 func (s *ReaderStore) CountParked(ctx context.Context, db bun.IDB, name string, version, limit int) (int, error) {
-	return read[int](ctx, s.tables, db, `SELECT count(*) AS n FROM (SELECT 1 FROM {parked} WHERE name = ? AND version = ? LIMIT ?) p`, name, version, limit)
+	return read[int](
+		ctx,
+		s.tables,
+		db,
+		`SELECT count(*) AS n FROM (SELECT 1 FROM {parked} WHERE name = ? AND version = ? LIMIT ?) p`,
+		name,
+		version,
+		limit,
+	)
 }
 
 // Unpark forgets that an event was put aside, and reports whether it was.
 func (s *ReaderStore) Unpark(ctx context.Context, tx bun.Tx, name string, version int, position int64) (bool, error) {
-	return dialect.AffectedOne(s.names.Query(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ? AND position = ?`, name, version, position).Exec(ctx))
+	return dialect.AffectedOne(
+		s.names.Query(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ? AND position = ?`, name, version, position).Exec(ctx),
+	)
 }

@@ -24,7 +24,9 @@ const (
 // day, as with 30 February. The maximum length is 1024 bytes. Parse is safe for concurrent use.
 func Parse(expr string) (Expression, error) {
 	if len(expr) > maxExpression {
-		return Expression{}, &ParseError{Expr: expr[:shown], Value: expr[:shown], Allowed: fmt.Sprintf("a text of up to %d bytes, not %d,", maxExpression, len(expr))}
+		return Expression{}, &ParseError{
+			Expr: expr[:shown], Value: expr[:shown], Allowed: fmt.Sprintf("a text of up to %d bytes, not %d,", maxExpression, len(expr)),
+		}
 	}
 	// Otherwise characters that look or fold like those of the syntax would be accepted, such as a
 	// pasted no-break space or a long s.

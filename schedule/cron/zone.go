@@ -26,7 +26,8 @@ func LoadLocation(name string) (*time.Location, error) {
 	case "Local":
 		return nil, fmt.Errorf("cron: time zone %q: %s, since Local differs from machine to machine", name, allowed)
 	}
-	if top, _, _ := strings.Cut(name, "/"); slices.Contains([]string{"localtime", "posixrules", "posix", "right"}, top) || path.Clean(name) != name {
+	if top, _, _ := strings.Cut(name, "/"); slices.Contains([]string{"localtime", "posixrules", "posix", "right"}, top) ||
+		path.Clean(name) != name {
 		return nil, fmt.Errorf("cron: time zone %q: %s, and this one is no name of IANA", name, allowed)
 	}
 	loc, err := time.LoadLocation(name)
@@ -36,7 +37,9 @@ func LoadLocation(name string) (*time.Location, error) {
 	case err.Error() != "unknown time zone "+name:
 		return nil, fmt.Errorf("cron: time zone %q: %w", name, err)
 	case !hasZones():
-		return nil, fmt.Errorf("cron: time zone %q: there is no time zone database: import time/tzdata into the program or install the system's", name)
+		return nil, fmt.Errorf(
+			"cron: time zone %q: there is no time zone database: import time/tzdata into the program or install the system's", name,
+		)
 	}
 	return nil, fmt.Errorf("cron: time zone %q: %s, in that spelling, and this one is unknown", name, allowed)
 }

@@ -36,7 +36,10 @@ func FromEnv() Settings {
 
 // Env is what FromEnv reads.
 func (s Settings) Env() []string {
-	return []string{"SERVICE=" + s.Name, "SERVICE_DATABASE=" + s.Database, "SERVICE_BROKER=" + s.Broker, "SERVICE_HOLD_AT=" + strconv.Itoa(s.HoldAt)}
+	return []string{
+		"SERVICE=" + s.Name, "SERVICE_DATABASE=" + s.Database, "SERVICE_BROKER=" + s.Broker,
+		"SERVICE_HOLD_AT=" + strconv.Itoa(s.HoldAt),
+	}
 }
 
 // Open opens a database.

@@ -204,7 +204,8 @@ func (c *laneClaim) propose(ctx context.Context) (near []met, free int, err erro
 	n, d, news, l, most := c.Names, c.dialect, &c.news, c.r.Lanes, c.r.most()
 	propose, edge := n.Looks(l.Source)
 	seen := slices.Concat([]any{l.Name, l.Hint}, l.loose(n), []any{l.Name, look * most})
-	if err = d.Run(ctx, propose, slices.Concat(seen, l.busy(n), []any{n.NameList(l.Names)}, l.unspent(), []any{most})...).Scan(ctx, &near); err != nil {
+	if err = d.Run(ctx, propose, slices.Concat(seen, l.busy(n), []any{n.NameList(l.Names)}, l.unspent(), []any{most})...).Scan(ctx,
+		&near); err != nil {
 		return nil, 0, err
 	}
 	for _, m := range near {
@@ -299,7 +300,10 @@ func (c *laneClaim) findStuck(ctx context.Context) (picks []LanePick, err error)
 	n, r := c.Names, c.r
 	low, high := r.Select.Crashes()
 	free, values := n.Free("m", "m", r.Lanes.Source)
-	args := slices.Concat([]any{r.Lanes.Name}, r.Lanes.loose(n), []any{hidden + low, min(hidden+high, -1), bun.List(r.Lanes.Payloads)}, values, []any{r.Limit})
+	args := slices.Concat(
+		[]any{r.Lanes.Name}, r.Lanes.loose(n), []any{hidden + low, min(hidden+high, -1), bun.List(r.Lanes.Payloads)}, values,
+		[]any{r.Limit},
+	)
 	err = n.Query(ctx, c.tx, r.Lanes.For(`{plan}SELECT {lane columns}, TRUE AS due FROM {crashed by lane} m WHERE `+stuck)+`
   AND m.crashes BETWEEN ? AND ? AND m.payload_type IN (?) AND `+free+` ORDER BY m.rank LIMIT ?`, args...).Scan(ctx, &picks)
 	for i := range picks {
@@ -319,7 +323,8 @@ func (c *laneClaim) lockGates(ctx context.Context) error {
 	l := c.r.Lanes
 	for try := 1; ; try++ {
 		var gates []gate
-		err := c.Query(ctx, c.tx, `SELECT consumer_type, parks FROM {gates}{by key} WHERE consumer_type IN (?) ORDER BY consumer_type {lock}`, bun.List(l.Names)).Scan(ctx, &gates)
+		err := c.Query(ctx, c.tx, `SELECT consumer_type, parks FROM {gates}{by key} WHERE consumer_type IN (?) ORDER BY consumer_type {lock}`, bun.List(l.Names)).
+			Scan(ctx, &gates)
 		if err != nil {
 			return err
 		}

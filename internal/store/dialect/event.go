@@ -63,7 +63,9 @@ func (m *Message) Deliver(to *bus.Message) {
 		return
 	}
 	e := m.Event
-	to.Event = &bus.Event{Sequence: e.Sequence, Stream: e.Stream, Version: e.Version, Position: e.Position, Schema: e.Schema, Replay: to.Replay}
+	to.Event = &bus.Event{
+		Sequence: e.Sequence, Stream: e.Stream, Version: e.Version, Position: e.Position, Schema: e.Schema, Replay: to.Replay,
+	}
 	delete(to.Headers, EventHeader)
 }
 

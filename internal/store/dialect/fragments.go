@@ -45,7 +45,8 @@ func PickColumns(length string) string {
 	small := func(column string) string {
 		return fmt.Sprintf("CASE WHEN %s <= %d THEN m.%s END AS %s", size, inlinePayload, column, column)
 	}
-	columns := strings.NewReplacer("m.payload,", small("payload")+",", "m.headers", small("headers"), "m.errors", small("errors")).Replace(MessageColumns)
+	columns := strings.NewReplacer("m.payload,", small("payload")+",", "m.headers", small("headers"), "m.errors", small("errors")).
+		Replace(MessageColumns)
 	return columns + ", " + size + " AS size, " + text + " AS text"
 }
 

@@ -45,6 +45,9 @@ func ResultsJSON(results []Result) string {
 		Print   string  `json:"f,omitempty"`
 	}
 	return AsJSON(Each(results, func(r Result) row {
-		return row{r.Claim, r.Message, r.Outcome, r.Delay.Microseconds(), errorlog.Clean(r.Errors, 0), errorlog.Clean(r.Reason, errorlog.MaxBytes), r.Parks, r.Fingerprint}
+		return row{
+			r.Claim, r.Message, r.Outcome, r.Delay.Microseconds(), errorlog.Clean(r.Errors, 0),
+			errorlog.Clean(r.Reason, errorlog.MaxBytes), r.Parks, r.Fingerprint,
+		}
 	}))
 }

@@ -149,7 +149,12 @@ func (n Names) ProbeLanes(ctx context.Context, db bun.IDB, looks []LaneLook, cra
 			continue
 		}
 		free, values := n.Free("m", "m", l.Source)
-		parts, args = append(parts, l.For(laneStuck+stuck)+` AND m.payload_type IN (?) AND `+free), slices.Concat(args, []any{i, l.Name}, l.loose(n), []any{bun.List(l.Payloads)}, values)
+		parts, args = append(
+			parts,
+			l.For(laneStuck+stuck)+` AND m.payload_type IN (?) AND `+free,
+		), slices.Concat(
+			args, []any{i, l.Name}, l.loose(n), []any{bun.List(l.Payloads)}, values,
+		)
 		if l.PerKey > 0 {
 			parts, args = append(parts, laneNext), append(args, i, l.Name)
 		}

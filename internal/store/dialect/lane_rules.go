@@ -64,7 +64,8 @@ func (s Source) For(statement string) string {
 	if s.KeyRate != nil {
 		allowed = strings.ReplaceAll(unspent, "l.lane", "f.lane")
 	}
-	return strings.NewReplacer("{busy lanes}", busy, "{loose}", loose, "{first}", first, "{runnable}", runnable, "{unspent}", allowed).Replace(statement)
+	return strings.NewReplacer("{busy lanes}", busy, "{loose}", loose, "{first}", first, "{runnable}", runnable, "{unspent}", allowed).
+		Replace(statement)
 }
 
 // busy returns the values of {busy lanes}.
@@ -145,7 +146,8 @@ func (c *laneClaim) quotas(ctx context.Context, picks []LanePick) (*quotas, erro
 			Lane int64
 			N    int
 		}
-		err := c.Query(ctx, c.tx, `SELECT h.lane, count(*) AS n FROM ({held lanes}) h WHERE h.lane IN (?) GROUP BY h.lane`, c.NameList(s.Names), bun.List(lanes)).Scan(ctx, &held)
+		err := c.Query(ctx, c.tx, `SELECT h.lane, count(*) AS n FROM ({held lanes}) h WHERE h.lane IN (?) GROUP BY h.lane`, c.NameList(s.Names), bun.List(lanes)).
+			Scan(ctx, &held)
 		if err != nil {
 			return nil, fmt.Errorf("held: %w", err)
 		}
@@ -176,7 +178,8 @@ func (k *keyRates) read(ctx context.Context, lanes []int64, all *quotas) error {
 		Now    Moment
 	}
 	err := k.Query(ctx, k.tx, `SELECT 0 AS lane, NULL AS used_to, {now} AS now UNION ALL SELECT lane, used_to, {now} FROM {key rates} WHERE name = ? AND lane IN (?)`,
-		r.Name, bun.List(lanes)).Scan(ctx, &rows)
+		r.Name, bun.List(lanes)).
+		Scan(ctx, &rows)
 	if err != nil {
 		return fmt.Errorf("rates: %w", err)
 	}
@@ -224,7 +227,8 @@ func (k *keyRates) spend(ctx context.Context, all *quotas, picks []LanePick, new
 		` ON CONFLICT (name, lane) DO UPDATE SET used_to = excluded.used_to`, values...).Exec(ctx)
 	if err == nil { // each claim removes more than it adds
 		_, err = k.Query(ctx, k.tx, `DELETE FROM {key rates} WHERE name = ? AND lane IN (SELECT lane FROM {key rates} WHERE name = ? AND used_to < {now} ORDER BY used_to LIMIT ?)`,
-			r.Name, r.Name, 2*len(started)).Exec(ctx)
+			r.Name, r.Name, 2*len(started)).
+			Exec(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("rates: %w", err)
@@ -240,10 +244,12 @@ func (k *keyRates) clamp(ctx context.Context, unused map[int64]int) error {
 	}
 	r := k.rate
 	most := `{now} + CAST(? AS bigint){unit}`
-	_, err := k.Query(ctx, k.tx, `UPDATE {key rates} SET used_to = `+most+` WHERE name = ? AND used_to > `+most, r.after(r.Burst).Microseconds(), r.Name, r.after(r.Burst).Microseconds()).Exec(ctx)
+	_, err := k.Query(ctx, k.tx, `UPDATE {key rates} SET used_to = `+most+` WHERE name = ? AND used_to > `+most, r.after(r.Burst).Microseconds(), r.Name, r.after(r.Burst).Microseconds()).
+		Exec(ctx)
 	for _, lane := range slices.Sorted(maps.Keys(unused)) {
 		if err == nil {
-			_, err = k.Query(ctx, k.tx, `UPDATE {key rates} SET used_to = used_to - CAST(? AS bigint){unit} WHERE name = ? AND lane = ?`, r.after(unused[lane]).Microseconds(), r.Name, lane).Exec(ctx)
+			_, err = k.Query(ctx, k.tx, `UPDATE {key rates} SET used_to = used_to - CAST(? AS bigint){unit} WHERE name = ? AND lane = ?`, r.after(unused[lane]).Microseconds(), r.Name, lane).
+				Exec(ctx)
 		}
 	}
 	return err
@@ -256,7 +262,8 @@ func (k *keyRates) wait(ctx context.Context) (time.Duration, error) {
 	bound := r.lastAllowed()
 	var rows []RateUse
 	err := k.Query(ctx, k.tx, `SELECT used_to, {now} AS now FROM {key rates} WHERE name = ? AND used_to > {now} + CAST(? AS bigint){unit} ORDER BY used_to LIMIT 1`,
-		r.Name, bound.Microseconds()).Scan(ctx, &rows)
+		r.Name, bound.Microseconds()).
+		Scan(ctx, &rows)
 	if err != nil || len(rows) == 0 {
 		return 0, err
 	}

@@ -70,7 +70,9 @@ func (l *Lists) Finish(ctx context.Context, db bun.IDB, owner string, claims []i
 }
 
 // Settle implements [Dialect].
-func (l *Lists) Settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result, freeOnly bool) (settled Settled, err error) {
+func (l *Lists) Settle(
+	ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result, freeOnly bool,
+) (settled Settled, err error) {
 	err = l.Dialect.InTx(ctx, db, func(tx bun.IDB) error {
 		settled = Settled{}
 		live, err := l.Dialect.Live(ctx, tx, owner, ClaimsOf(results), OfLanes(results))

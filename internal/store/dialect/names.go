@@ -69,23 +69,24 @@ type Traits struct {
 	AsRow        string                                       // names the row r that such an insert finds
 	Minute       string                                       // the minute that {now} is in
 	Keys         string                                       // the table of pending insert ids, if there is one
-	GroupOrder   string                                       // further sort columns for groups of poisoned messages, for the index to be read in the order of ids
-	Bytes        string                                       // the length of a given text in bytes (a format)
-	Keyed        string                                       // true for a pending message m with an insert id
-	KeyRates     string                                       // the table of rates of keys, if there is one
-	LastRank     string                                       // the place behind all others, for an insert
-	HeldLanes    string                                       // selects the lanes that claims of some consumers hold, given their names
-	HeldIDs      string                                       // selects the ids of their messages with keys, given their names
-	Columns      string                                       // of a Pick m
-	KeyOf        string                                       // the key and lane of a message m
-	HasKey       string                                       // true for a pending message m with a key
-	KeyParked    string                                       // the key of a poisoned message, and whether it parks that
-	Instr        string                                       // the function that returns the position of a text in another
-	OneByOne     bool                                         // rows are not looked up by comparing several columns at once
-	Lateral      bool                                         // a join may refer to what stands before it
-	Among        string                                       // true if what stands before it is in a given list of names
-	NameList     func([]string) any                           // the list
-	Lanes        LaneTraits
+	// GroupOrder has further sort columns for groups of poisoned messages, for the index to be read in the order of ids.
+	GroupOrder string
+	Bytes      string             // the length of a given text in bytes (a format)
+	Keyed      string             // true for a pending message m with an insert id
+	KeyRates   string             // the table of rates of keys, if there is one
+	LastRank   string             // the place behind all others, for an insert
+	HeldLanes  string             // selects the lanes that claims of some consumers hold, given their names
+	HeldIDs    string             // selects the ids of their messages with keys, given their names
+	Columns    string             // of a Pick m
+	KeyOf      string             // the key and lane of a message m
+	HasKey     string             // true for a pending message m with a key
+	KeyParked  string             // the key of a poisoned message, and whether it parks that
+	Instr      string             // the function that returns the position of a text in another
+	OneByOne   bool               // rows are not looked up by comparing several columns at once
+	Lateral    bool               // a join may refer to what stands before it
+	Among      string             // true if what stands before it is in a given list of names
+	NameList   func([]string) any // the list
+	Lanes      LaneTraits
 }
 
 // LaneTraits are for databases with the keys, lanes and ranks of messages in a table of their own.
@@ -114,10 +115,14 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 		"{gates}", quote("message_gates"), "{lanes}", quote(w.Lanes.Table), "{ranks}", quote("message_ranks"),
 		"{keys}", quote(cmp.Or(w.Keys, "consumer_messages")), "{messages}", quote("consumer_messages"),
 		"{claims}", quote("message_claims"), "{poisoned}", quote("poisoned_messages"),
-		"{paused}", quote("paused_consumers"), "{inbox}", quote("inbox_messages"), "{inbox types}", quote("inbox_types"), "{recent}", quote("recent_insert_ids"), "{slots}", quote("message_slots"), "{rates}", quote("message_rates"), "{key rates}", quote(w.KeyRates), "{stops}", quote("message_stops"), "{breakers}", quote("message_breakers"), "{schedules}", quote("scheduled_messages"), "{fires}", quote("schedule_fires"), "{migrations}", quote("asyncmonolith_migrations"),
+		"{paused}", quote("paused_consumers"), "{inbox}", quote("inbox_messages"), "{inbox types}", quote("inbox_types"), "{recent}",
+		quote("recent_insert_ids"), "{slots}", quote("message_slots"), "{rates}", quote("message_rates"), "{key rates}",
+		quote(w.KeyRates), "{stops}", quote("message_stops"), "{breakers}", quote("message_breakers"), "{schedules}",
+		quote("scheduled_messages"), "{fires}", quote("schedule_fires"), "{migrations}", quote("asyncmonolith_migrations"),
 		"{prefix}", t.Prefix, "{events}", quote("events"), "{streams}", quote("event_streams"), "{head}", quote("event_head"),
 		"{subscriptions}", quote("event_subscriptions"), "{projections}", quote("event_projections"),
-		"{processes}", quote("message_processes"), "{minutes}", quote("message_minutes"), "{failures}", quote("message_failures"), "{crashes}", quote("message_crashes"), "{operations}", quote("message_operations"),
+		"{processes}", quote("message_processes"), "{minutes}", quote("message_minutes"), "{failures}", quote("message_failures"),
+		"{crashes}", quote("message_crashes"), "{operations}", quote("message_operations"),
 		"{parked}", quote("event_parked"), "{snapshots}", quote("event_snapshots"),
 	}
 	lock, free := "", ""
@@ -130,9 +135,16 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 	}
 	traits := []string{
 		"{first of group}", first, "{last of group}", last,
-		"{minute}", w.Minute, "{as row}", w.AsRow, "{place}", w.Place, "{unplaced}", w.Unplaced, "{last}", w.Last, "{once}", w.Once, "{size}", w.Size, "{ids}", w.IDs, "{held}", w.Held, "{holds}", w.Holds,
-		"{keep consumer}", w.KeepConsumer, "{keep slot}", w.KeepSlot, "{keep named}", w.KeepNamed, "{session}", w.Session, "{payload bytes}", fmt.Sprintf(w.Bytes, "m.payload"), "{instr}", w.Instr, "{keyed}", w.Keyed, "{held lanes}", strings.ReplaceAll(w.HeldLanes, "{names}", w.Among), "{held ids}", strings.ReplaceAll(w.HeldIDs, "{names}", w.Among), "{names}", w.Among, "{key of}", w.KeyOf, "{has key}", cmp.Or(w.HasKey, "m.order_key = ?"), "{key parked}", w.KeyParked, "{lane columns}", w.Columns + ", m.order_key, m.lane, m.rank", "{lock}", lock, "{lock free}", free, "{unit}", w.Unit, "{micros now}", w.Micros("{now}"),
-		"{by rank}", cmp.Or(w.Lanes.ByRank, "{messages}"), "{by lane}", cmp.Or(w.Lanes.ByLane, "{messages}"), "{crashed by lane}", cmp.Or(w.Lanes.Crashed, "{messages}"),
+		"{minute}", w.Minute, "{as row}", w.AsRow, "{place}", w.Place, "{unplaced}", w.Unplaced, "{last}", w.Last, "{once}", w.Once,
+		"{size}", w.Size, "{ids}", w.IDs, "{held}", w.Held, "{holds}", w.Holds,
+		"{keep consumer}", w.KeepConsumer, "{keep slot}", w.KeepSlot, "{keep named}", w.KeepNamed, "{session}", w.Session,
+		"{payload bytes}", fmt.Sprintf(w.Bytes, "m.payload"), "{instr}", w.Instr, "{keyed}", w.Keyed, "{held lanes}",
+		strings.ReplaceAll(w.HeldLanes, "{names}", w.Among), "{held ids}", strings.ReplaceAll(w.HeldIDs, "{names}", w.Among), "{names}",
+		w.Among, "{key of}", w.KeyOf, "{has key}", cmp.Or(w.HasKey, "m.order_key = ?"), "{key parked}", w.KeyParked, "{lane columns}",
+		w.Columns + ", m.order_key, m.lane, m.rank", "{lock}", lock, "{lock free}", free, "{unit}", w.Unit, "{micros now}",
+		w.Micros("{now}"),
+		"{by rank}", cmp.Or(w.Lanes.ByRank, "{messages}"), "{by lane}", cmp.Or(w.Lanes.ByLane, "{messages}"), "{crashed by lane}",
+		cmp.Or(w.Lanes.Crashed, "{messages}"),
 		"{plan}", w.Lanes.Plan, "{by key}", w.Lanes.ByKey, "{from nothing}", w.Lanes.Nothing,
 	}
 	inTraits := strings.NewReplacer(tables...)

@@ -54,7 +54,9 @@ func (r *Returning) ChangeLocked(ctx context.Context, tx bun.Tx, ids []int64, du
 }
 
 // RequeueAs is requeue in the order of a collation.
-func (r *Returning) RequeueAs(ctx context.Context, tx bun.Tx, ids []int64, how Requeuing, collation string) (written []Requeued, err error) {
+func (r *Returning) RequeueAs(
+	ctx context.Context, tx bun.Tx, ids []int64, how Requeuing, collation string,
+) (written []Requeued, err error) {
 	consumer, payload, args := how.Columns()
 	err = r.Query(ctx, tx, `INSERT INTO {messages}
 		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after, crashes, order_key, lane, rank)
@@ -87,7 +89,8 @@ func (r *Returning) FreeKeys(ctx context.Context, tx bun.Tx, keys []PendingKey) 
 		if len(ids) == 0 {
 			continue
 		}
-		_, err = r.Query(ctx, tx, `DELETE FROM {messages} WHERE insert_id IS NOT NULL AND (insert_id, consumer_type) IN (VALUES `+Rows("(?, ?)", len(ids))+`)`, args...).Exec(ctx)
+		_, err = r.Query(ctx, tx, `DELETE FROM {messages} WHERE insert_id IS NOT NULL AND (insert_id, consumer_type) IN (VALUES `+Rows("(?, ?)", len(ids))+`)`, args...).
+			Exec(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -144,7 +147,9 @@ const nextPrint = `(SELECT MIN(p.fingerprint) FROM {poisoned} p WHERE p.consumer
 
 // PoisonGroups implements [Dialect].
 func (r *Returning) PoisonGroups(ctx context.Context, db bun.IDB, consumer string, most int) (groups []GroupKey, whole bool, err error) {
-	first, next, args := `(SELECT MIN(p.consumer_type) FROM {poisoned} p)`, `(SELECT MIN(p.consumer_type) FROM {poisoned} p WHERE p.consumer_type > w.consumer)`, []any{most}
+	first, next, args := `(SELECT MIN(p.consumer_type) FROM {poisoned} p)`, `(SELECT MIN(p.consumer_type) FROM {poisoned} p WHERE p.consumer_type > w.consumer)`, []any{
+		most,
+	}
 	if consumer != "" {
 		first, next, args = `?`, `NULL`, []any{consumer, most}
 	}

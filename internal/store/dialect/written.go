@@ -94,7 +94,10 @@ func (n Names) InsertMessages(ctx context.Context, rows []NewMessage) (statement
 		case row.Delay > 0:
 			available = n.After(ctx, row.Delay)
 		}
-		values = append(values, row.MessageID, row.ConsumerType, row.PayloadType, row.Payload, bun.NullZero(row.Headers), bun.NullZero(row.InsertID), bun.Safe(created), bun.Safe(available))
+		values = append(
+			values, row.MessageID, row.ConsumerType, row.PayloadType, row.Payload, bun.NullZero(row.Headers), bun.NullZero(row.InsertID),
+			bun.Safe(created), bun.Safe(available),
+		)
 		if priority {
 			values = append(values, row.Priority)
 		}
@@ -103,7 +106,9 @@ func (n Names) InsertMessages(ctx context.Context, rows []NewMessage) (statement
 		}
 	}
 	return `INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after` + columns + `) VALUES ` +
-		Rows(row, len(rows)), values
+		Rows(
+			row, len(rows),
+		), values
 }
 
 // rankOf returns the place of a message that is due at an instant, or the expression for the last

@@ -210,7 +210,9 @@ func (l *look) advance(found []candidate, held map[int64]bool) (free []candidate
 
 // candidates looks for messages and returns those of each want in the order in which they are due.
 // It reads what is held unless that is known. record finds out what has changed since.
-func (m *database) candidates(ctx context.Context, db bun.IDB, wants []dialect.Want, looks []look, known map[int64]bool) (found []candidate, held map[int64]bool, err error) {
+func (m *database) candidates(
+	ctx context.Context, db bun.IDB, wants []dialect.Want, looks []look, known map[int64]bool,
+) (found []candidate, held map[int64]bool, err error) {
 	statement, args := m.due(wants, looks)
 	if known == nil {
 		statement += listsSQL

@@ -103,7 +103,9 @@ func (m laneTx) Heads(ctx context.Context, l *dialect.Lanes, lanes []int64, each
 func (m laneTx) Record(ctx context.Context, r dialect.ClaimRequest, picks []dialect.LanePick) (id int64, err error) {
 	ids := dialect.Each(picks, func(m dialect.LanePick) int64 { return m.ID })
 	lanes := dialect.Each(picks, func(m dialect.LanePick) int64 { return m.Lane })
-	return m.InsertID(ctx, m.tx, recordLanesSQL, r.Owner, r.Solo, r.Lease.Microseconds(), r.Lanes.Name, dialect.AsJSON(ids), dialect.AsJSON(lanes))
+	return m.InsertID(
+		ctx, m.tx, recordLanesSQL, r.Owner, r.Solo, r.Lease.Microseconds(), r.Lanes.Name, dialect.AsJSON(ids), dialect.AsJSON(lanes),
+	)
 }
 
 // A walk reads this many entries of the index at a time, and begins anew behind the last lane,

@@ -14,7 +14,9 @@ import (
 
 // Requeue writes messages as [database.InsertKeyed] does. In which order the server numbers rows
 // that it selects itself is undocumented, so their row ids are looked up.
-func (m *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing) (written []dialect.Requeued, err error) {
+func (m *database) Requeue(
+	ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing,
+) (written []dialect.Requeued, err error) {
 	var keys []dialect.PendingKey
 	for _, row := range rows {
 		if row.InsertID != "" {
@@ -106,7 +108,9 @@ WHERE m.id >= ? AND m.crashes < 0 AND m.message_id IN (?) AND k.id IS NULL ORDER
 }
 
 func (m *database) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error) {
-	return dialect.Affected(m.Query(ctx, db, `DELETE p FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id`, dialect.Ordered(ids)).Exec(ctx))
+	return dialect.Affected(
+		m.Query(ctx, db, `DELETE p FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id`, dialect.Ordered(ids)).Exec(ctx),
+	)
 }
 
 // SaveSchedule replaces a schedule of the same name. Later assignments see the earlier ones.
@@ -123,10 +127,14 @@ func (m *database) SaveSchedule(ctx context.Context, db bun.IDB, columns []any) 
 // repeatable read.
 func (m *database) LockPending(ctx context.Context, tx bun.Tx, callers bool, ids []int64) (locked []int64, err error) {
 	if callers {
-		return nil, fmt.Errorf("%w: a transaction of the caller's, which on MariaDB might not see the newest claims: pass the *bun.DB", bus.ErrInvalidOption)
+		return nil, fmt.Errorf(
+			"%w: a transaction of the caller's, which on MariaDB might not see the newest claims: pass the *bun.DB",
+			bus.ErrInvalidOption,
+		)
 	}
 	var free []int64 // claimed messages are not locked at all: their claims could not be settled
-	if err := m.Query(ctx, tx, messagesSQL+` WHERE t.id NOT IN (`+heldSQL+`)`, dialect.Ordered(ids)).Scan(ctx, &free); err != nil || len(free) == 0 {
+	if err := m.Query(ctx, tx, messagesSQL+` WHERE t.id NOT IN (`+heldSQL+`)`, dialect.Ordered(ids)).Scan(ctx, &free); err != nil ||
+		len(free) == 0 {
 		return nil, err
 	}
 	err = m.Query(ctx, tx, messagesSQL+` FOR UPDATE SKIP LOCKED`, dialect.Ordered(free)).Scan(ctx, &locked)
@@ -140,7 +148,8 @@ func (m *database) LockPending(ctx context.Context, tx bun.Tx, callers bool, ids
 // ChangeLocked looks up which of the messages are in no claim, and then changes them.
 func (m *database) ChangeLocked(ctx context.Context, tx bun.Tx, ids []int64, due string) (rows []dialect.ChangedRow, err error) {
 	err = m.Query(ctx, tx, `SELECT m.id, m.payload_type FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id WHERE m.id NOT IN (`+heldSQL+`) ORDER BY m.id`,
-		dialect.Ordered(ids)).Scan(ctx, &rows)
+		dialect.Ordered(ids)).
+		Scan(ctx, &rows)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}

@@ -11,7 +11,9 @@ import (
 )
 
 // errNoEvents is returned for events: MariaDB has no tables for them.
-var errNoEvents = fmt.Errorf("the event log is not available on MariaDB, it needs PostgreSQL or SQLite: %w", errors.ErrUnsupported) // immutable
+var errNoEvents = fmt.Errorf(
+	"the event log is not available on MariaDB, it needs PostgreSQL or SQLite: %w", errors.ErrUnsupported,
+) // immutable
 
 func (m *database) Events() error { return errNoEvents }
 

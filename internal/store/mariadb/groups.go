@@ -12,7 +12,9 @@ import (
 const anyUnprintedSQL = `SELECT EXISTS (SELECT 1 FROM {poisoned} WHERE consumer_type = ? AND fingerprint IS NULL)`
 
 // PoisonGroups reads one group after the other: see nextPoisonedSQL.
-func (m *database) PoisonGroups(ctx context.Context, db bun.IDB, consumer string, most int) (groups []dialect.GroupKey, whole bool, err error) {
+func (m *database) PoisonGroups(
+	ctx context.Context, db bun.IDB, consumer string, most int,
+) (groups []dialect.GroupKey, whole bool, err error) {
 	looks := 0
 	next := func(statement string, args ...any) (name string, err error) {
 		if looks++; looks > most {

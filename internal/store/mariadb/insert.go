@@ -151,8 +151,12 @@ func (m *database) Priorities() error {
 // Ranks reserves ids by inserting messages that are never visible: ranks are ids, and only the
 // server assigns those in the order of all producers.
 func (m *database) Ranks(ctx context.Context, tx bun.IDB, n int) ([]int64, error) {
-	first, err := m.InsertID(ctx, tx, `INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, created_at, available_after, crashes) VALUES `+
-		dialect.Rows("('', '', '', '', 0, 0, -32768)", n))
+	first, err := m.InsertID(
+		ctx,
+		tx,
+		`INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, created_at, available_after, crashes) VALUES `+
+			dialect.Rows("('', '', '', '', 0, 0, -32768)", n),
+	)
 	if err != nil {
 		return nil, err
 	}

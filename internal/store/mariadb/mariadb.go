@@ -29,7 +29,9 @@ type database struct {
 // New returns the dialect for tables of these names.
 func New(tables bus.Tables) (dialect.Dialect, error) {
 	if tables.Schema != "" {
-		return nil, fmt.Errorf("schema %q: a schema of MariaDB is a database, name it when you connect and leave Tables.Schema empty", tables.Schema)
+		return nil, fmt.Errorf(
+			"schema %q: a schema of MariaDB is a database, name it when you connect and leave Tables.Schema empty", tables.Schema,
+		)
 	}
 	m := &database{Names: dialect.NewNames(tables, "`", traits())}
 	m.Lists = dialect.Lists{SQL: listStatements(), Dialect: m}
@@ -38,19 +40,24 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 
 func traits() dialect.Traits {
 	return dialect.Traits{
-		Files: migrations, RowLocks: true, Clock: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))", Instant: dialect.Micros, Micros: dialect.SameMicros,
+		Files: migrations, RowLocks: true, Clock: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))", Instant: dialect.Micros,
+		Micros:   dialect.SameMicros,
 		ReadOnly: `SELECT CASE WHEN @@global.read_only IN ('0', 'OFF') THEN 0 ELSE 1 END`,
 		Installed: `SELECT '' AS "schema", LEFT(table_name, CHAR_LENGTH(table_name) - CHAR_LENGTH(?0)) AS "prefix"
 FROM information_schema.tables WHERE table_schema = DATABASE() AND RIGHT(table_name, CHAR_LENGTH(?0)) = ?0`,
 		Exists: `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`, IDs: `JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN`,
 		Held: heldSQL, Holds: `SELECT c.id AS claim_id, h.id AS mid FROM ` + idsSQL,
 		Place: "sequence", Unplaced: "0", Last: "0", // there are no events
-		Once: "", Brief: "max_statement_time", Size: "JSON_LENGTH(c.message_ids)", KeepConsumer: "ON DUPLICATE KEY UPDATE consumer_type = consumer_type", Merge: dialect.OnDuplicate, Minute: "{now} - {now} % 60000000", KeepSlot: "ON DUPLICATE KEY UPDATE name = name", KeepNamed: "ON DUPLICATE KEY UPDATE name = name",
-		Lanes: laneTraits(), Columns: dialect.PickColumns("OCTET_LENGTH(%s)"), HeldLanes: heldLanesSQL + `{names}`,
+		Once: "", Brief: "max_statement_time", Size: "JSON_LENGTH(c.message_ids)",
+		KeepConsumer: "ON DUPLICATE KEY UPDATE consumer_type = consumer_type", Merge: dialect.OnDuplicate,
+		Minute: "{now} - {now} % 60000000", KeepSlot: "ON DUPLICATE KEY UPDATE name = name",
+		KeepNamed: "ON DUPLICATE KEY UPDATE name = name",
+		Lanes:     laneTraits(), Columns: dialect.PickColumns("OCTET_LENGTH(%s)"), HeldLanes: heldLanesSQL + `{names}`,
 		KeyOf:     `(SELECT l.order_key FROM {lanes} l WHERE l.id = m.id) AS order_key, (SELECT l.lane FROM {lanes} l WHERE l.id = m.id) AS lane`,
 		HasKey:    `m.id IN (SELECT l.id FROM {lanes} l WHERE l.order_key = ?)`,
 		KeyParked: "order_key, parks", Among: "IN (?)", NameList: func(names []string) any { return bun.List(names) },
-		Instr: "INSTR", Bytes: "OCTET_LENGTH(%s)", OneByOne: true, Keys: "pending_insert_ids", Keyed: "m.id IN (SELECT id FROM {keys} WHERE insert_id = ?)",
+		Instr: "INSTR", Bytes: "OCTET_LENGTH(%s)", OneByOne: true, Keys: "pending_insert_ids",
+		Keyed: "m.id IN (SELECT id FROM {keys} WHERE insert_id = ?)",
 	}
 }
 

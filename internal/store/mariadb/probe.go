@@ -44,7 +44,9 @@ func (m *database) Probe(ctx context.Context, db bun.IDB, wants []dialect.Want, 
 	found := make([]dialect.Finding, len(rows))
 	for i, row := range rows {
 		if found[i] = row.Finding; row.Consumer != "" {
-			found[i].Value = int64(slices.IndexFunc(wants, func(w dialect.Want) bool { return w.Consumer == row.Consumer && w.Payload == row.Payload }))
+			found[i].Value = int64(
+				slices.IndexFunc(wants, func(w dialect.Want) bool { return w.Consumer == row.Consumer && w.Payload == row.Payload }),
+			)
 		}
 	}
 	probe := dialect.NewProbe(found)

@@ -113,7 +113,9 @@ func (m *database) busy(ctx context.Context, tx bun.IDB, rows string, messages [
 	return dialect.Without(there, locked), nil
 }
 
-func (m *database) Unlocked(ctx context.Context, tx bun.IDB, live []dialect.Leased, results []dialect.Result) (free, busy []dialect.Result, err error) {
+func (m *database) Unlocked(
+	ctx context.Context, tx bun.IDB, live []dialect.Leased, results []dialect.Result,
+) (free, busy []dialect.Result, err error) {
 	held, _, _ := dialect.Subtract(live, results)
 	touched := make(map[dialect.ResultKey]bool, len(held))
 	var ids []int64

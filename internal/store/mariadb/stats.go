@@ -68,7 +68,10 @@ func (m *database) Stats(ctx context.Context, db bun.IDB, consumers []string) ([
 	if err := m.Query(ctx, db, leasedSQL).Scan(ctx, &leased); err != nil {
 		return nil, err
 	}
-	t := tally{held: make(map[string]leasedCount, len(leased)), rows: make([]dialect.QueueStats, len(consumers)), of: make(map[string]*dialect.QueueStats, len(consumers))}
+	t := tally{
+		held: make(map[string]leasedCount, len(leased)), rows: make([]dialect.QueueStats, len(consumers)),
+		of: make(map[string]*dialect.QueueStats, len(consumers)),
+	}
 	for _, l := range leased {
 		t.held[l.Consumer] = l
 	}
@@ -160,7 +163,9 @@ func (t tally) countKeyed(ctx context.Context, m *database, db bun.IDB) error {
 }
 
 // add runs the statements for n kinds or consumers.
-func (t tally) add(ctx context.Context, m *database, db bun.IDB, n int, counting string, counted []any, finding string, oldest []any) error {
+func (t tally) add(
+	ctx context.Context, m *database, db bun.IDB, n int, counting string, counted []any, finding string, oldest []any,
+) error {
 	var counts, waiting []dialect.QueueStats
 	if err := m.Query(ctx, db, unionAll(counting, n), counted...).Scan(ctx, &counts); err != nil {
 		return err

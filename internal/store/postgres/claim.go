@@ -104,7 +104,9 @@ func (s session) pickByPriority(ctx context.Context, r dialect.ClaimRequest) (pi
 		return nil, nil
 	}
 	w := columnsOf(r.Wants)
-	err = s.run(ctx, s.pickPrior, pgdialect.Array(w.indexes), pgdialect.Array(w.consumers), pgdialect.Array(w.payloads), pgdialect.Array(w.limits)).Scan(ctx, &picks)
+	err = s.run(ctx, s.pickPrior, pgdialect.Array(w.indexes), pgdialect.Array(w.consumers), pgdialect.Array(w.payloads),
+		pgdialect.Array(w.limits)).
+		Scan(ctx, &picks)
 	return picks, err
 }
 

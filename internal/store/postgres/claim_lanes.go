@@ -73,6 +73,7 @@ func (s laneSession) Heads(ctx context.Context, l *dialect.Lanes, lanes []int64,
 func (s laneSession) Record(ctx context.Context, r dialect.ClaimRequest, picks []dialect.LanePick) (id int64, err error) {
 	ids := dialect.Each(picks, func(m dialect.LanePick) int64 { return m.ID })
 	lanes := dialect.Each(picks, func(m dialect.LanePick) int64 { return m.Lane })
-	err = s.run(ctx, s.recordLanes, r.Owner, r.Solo, r.Lease.Microseconds(), r.Lanes.Name, pgdialect.Array(ids), pgdialect.Array(lanes)).Scan(ctx, &id)
+	err = s.run(ctx, s.recordLanes, r.Owner, r.Solo, r.Lease.Microseconds(), r.Lanes.Name, pgdialect.Array(ids), pgdialect.Array(lanes)).
+		Scan(ctx, &id)
 	return id, err
 }

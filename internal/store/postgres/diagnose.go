@@ -49,7 +49,13 @@ func (p *database) Diagnose(ctx context.Context, db bun.IDB, part dialect.Vital)
 		var off []struct{ Name, Value string }
 		err = p.Query(ctx, db, settingsSQL).Scan(ctx, &off)
 		for _, s := range off {
-			d.Weaknesses = append(d.Weaknesses, dialect.Weakness{Name: s.Name, Value: s.Value, Want: "on", Damages: s.Name == "fsync" || s.Name == "full_page_writes", Idles: s.Name == "autovacuum"})
+			d.Weaknesses = append(
+				d.Weaknesses,
+				dialect.Weakness{
+					Name: s.Name, Value: s.Value, Want: "on", Damages: s.Name == "fsync" || s.Name == "full_page_writes",
+					Idles: s.Name == "autovacuum",
+				},
+			)
 		}
 	case dialect.Connections:
 		err = p.Query(ctx, db, connectionsSQL).Scan(ctx, &d.Used, &d.Most)

@@ -30,7 +30,10 @@ func (p *database) LockPending(ctx context.Context, tx bun.Tx, callers bool, ids
 	locked := make([]int64, len(rows))
 	for i, row := range rows {
 		if row.Isolation != "read committed" {
-			return nil, fmt.Errorf("%w: the transaction is %s, and would not see the newest claims: read committed is allowed", bus.ErrInvalidOption, row.Isolation)
+			return nil, fmt.Errorf(
+				"%w: the transaction is %s, and would not see the newest claims: read committed is allowed", bus.ErrInvalidOption,
+				row.Isolation,
+			)
 		}
 		locked[i] = row.ID
 	}

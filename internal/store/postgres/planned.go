@@ -43,7 +43,10 @@ func (p *database) fix(what, statement string) *fixed {
 	hash := fnv.New64a()
 	hash.Write([]byte(body.String()))
 	name := fmt.Sprintf("asyncmonolith_%s_%x", what, hash.Sum64())
-	return &fixed{name: name, text: statement, body: body.String(), call: "EXECUTE " + name + "(" + strings.TrimSuffix(strings.Repeat("?, ", values), ", ") + ")"}
+	return &fixed{
+		name: name, text: statement, body: body.String(),
+		call: "EXECUTE " + name + "(" + strings.TrimSuffix(strings.Repeat("?, ", values), ", ") + ")",
+	}
 }
 
 // plans records the statements that connections have planned. It is safe for concurrent use.

@@ -36,10 +36,22 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 	p.Returning = dialect.Returning{Names: dialect.NewNames(tables, `"`, traits()), Dialect: p}
 	p.plans.of = make(map[any]map[string]bool)
 	p.pick, p.pickCrashed, p.record = p.fix("pick", pickSQL), p.fix("pick_crashed", pickCrashedSQL), p.fix("record", recordSQL)
-	p.finish, p.settle, p.settleFree = p.fix("finish", finishSQL), p.fix("settle", dialect.WithoutLanes(settleSQL)), p.fix("settle_free", dialect.WithoutLanes(settleFreeSQL))
+	p.finish, p.settle, p.settleFree = p.fix(
+		"finish", finishSQL,
+	), p.fix(
+		"settle",
+		dialect.WithoutLanes(settleSQL),
+	), p.fix(
+		"settle_free", dialect.WithoutLanes(settleFreeSQL),
+	)
 	p.pickPrior = p.fix("pick_prior", pickPriorSQL)
 	p.recordLanes = p.fix("record_lanes", recordLanesSQL)
-	p.settleLanes, p.settleLanesFree = p.fix("settle_lanes", dialect.WithLanes(settleSQL)), p.fix("settle_lanes_free", dialect.WithLanes(settleFreeSQL))
+	p.settleLanes, p.settleLanesFree = p.fix(
+		"settle_lanes", dialect.WithLanes(settleSQL),
+	), p.fix(
+		"settle_lanes_free",
+		dialect.WithLanes(settleFreeSQL),
+	)
 	p.extend, p.probe, p.probeDue = p.fix("extend", extendSQL), p.fix("probe", probeSQL), p.fix("probe_due", probeDueSQL)
 	return p, nil
 }
@@ -55,9 +67,11 @@ FROM information_schema.tables WHERE right(table_name, length(?0)) = ?0`,
 		Notify: notifySQL, Session: sessionSQL, Within: withinSQL, AsBegun: asBegunSQL, Exists: `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`,
 		Held: heldSQL, Holds: `SELECT c.id AS claim_id, u.mid FROM {claims} c CROSS JOIN LATERAL unnest(c.message_ids) u(mid)`,
 		Place: "position", Unplaced: "e.position IS NULL", Last: "(SELECT h.position FROM {head} h WHERE h.id = 1)",
-		Once: "MATERIALIZED", Size: "cardinality(c.message_ids)", KeepConsumer: dialect.OnConsumer, KeepSlot: dialect.OnSlot, Merge: dialect.OnConflict, AsRow: " AS r", Minute: "date_trunc('minute', {now})", KeepNamed: dialect.OnNamed,
+		Once: "MATERIALIZED", Size: "cardinality(c.message_ids)", KeepConsumer: dialect.OnConsumer, KeepSlot: dialect.OnSlot,
+		Merge: dialect.OnConflict, AsRow: " AS r", Minute: "date_trunc('minute', {now})", KeepNamed: dialect.OnNamed,
 		KeyRates: "message_key_rates", KeyOf: "m.order_key, m.lane", KeyParked: "order_key, parks",
-		Instr: "strpos", Lateral: true, Bytes: "octet_length(%s)", GroupOrder: "p.fingerprint", Keyed: "m.insert_id = ?", LastRank: "nextval('{ranks}')", Columns: dialect.PickColumns("octet_length(%s)"),
+		Instr: "strpos", Lateral: true, Bytes: "octet_length(%s)", GroupOrder: "p.fingerprint", Keyed: "m.insert_id = ?",
+		LastRank: "nextval('{ranks}')", Columns: dialect.PickColumns("octet_length(%s)"),
 		HeldLanes: `SELECT unnest(c.lanes) AS lane FROM {claims} c WHERE c.consumer_type {names}`, HeldIDs: `SELECT unnest(c.message_ids) FROM {claims} c WHERE c.consumer_type {names}`, Among: "= ANY(?::text[])",
 		NameList: func(names []string) any { return pgdialect.Array(names) },
 	}

@@ -37,7 +37,9 @@ SELECT 0 AS kind, w.i AS value, m.id, m.available_after AS at
 func (p *database) Probe(ctx context.Context, db bun.IDB, wants []dialect.Want, all bool) (dialect.Probe, error) {
 	w := columnsOf(wants)
 	consumers, payloads := pgdialect.Array(w.consumers), pgdialect.Array(w.payloads)
-	statement, args := p.probeDue, []any{pgdialect.Array(w.indexes), consumers, payloads, pgdialect.Array(w.afterAt), pgdialect.Array(w.afterID)}
+	statement, args := p.probeDue, []any{
+		pgdialect.Array(w.indexes), consumers, payloads, pgdialect.Array(w.afterAt), pgdialect.Array(w.afterID),
+	}
 	if all {
 		statement, args = p.probe, append(args, args[0], consumers, payloads, consumers, payloads)
 	}

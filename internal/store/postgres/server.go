@@ -92,7 +92,10 @@ func (p *database) undistributed(ctx context.Context, db bun.IDB, server dialect
 		return dialect.Server{}, err
 	}
 	if len(tables) > 0 {
-		server.Name, server.Why = "Citus", "claims lock rows of several shards, which it does not: leave the library's tables undistributed, these are not: "+strings.Join(tables, ", ")
+		server.Name, server.Why = "Citus", "claims lock rows of several shards, which it does not: leave the library's tables "+
+			"undistributed, these are not: "+strings.Join(
+			tables, ", ",
+		)
 	}
 	return server, nil
 }

@@ -88,7 +88,9 @@ upd AS (
     errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = {now} + r.delay * interval '1 microsecond'«, rank = ` + dialect.Moved("m.rank", "{now} + r.delay * interval '1 microsecond'", micros) + `»
   FROM res r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze'))`
 
-func (p *database) Settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool) (dialect.Settled, error) {
+func (p *database) Settle(
+	ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool,
+) (dialect.Settled, error) {
 	statement, keyed := p.settle, dialect.OfLanes(results)
 	switch {
 	case keyed && freeOnly:
@@ -109,7 +111,8 @@ func (p *database) Settle(ctx context.Context, db bun.IDB, owner string, lease t
 		Busy             []int64 `bun:"busy,array"`
 	}
 	err := p.on(ctx, db, []*fixed{statement}, func(s session) error {
-		return s.run(ctx, statement, append(args, lease.Microseconds(), pgdialect.Array(r.printOf), pgdialect.Array(r.prints))...).Scan(ctx, &rows)
+		return s.run(ctx, statement, append(args, lease.Microseconds(), pgdialect.Array(r.printOf), pgdialect.Array(r.prints))...).
+			Scan(ctx, &rows)
 	})
 	var settled dialect.Settled
 	locked := make(map[[2]int64]bool)

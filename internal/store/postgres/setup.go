@@ -50,7 +50,8 @@ func (p *database) migrating(ctx context.Context, db *bun.DB, fn func(tx bun.IDB
 // nothing to do.
 func (p *database) createSchema(ctx context.Context, tx bun.Tx) error {
 	var exists bool
-	err := tx.NewRaw(`SELECT ? = '' OR EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = ?)`, p.Schema, p.Schema).Scan(ctx, &exists)
+	err := tx.NewRaw(`SELECT ? = '' OR EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = ?)`, p.Schema, p.Schema).
+		Scan(ctx, &exists)
 	if err != nil || exists {
 		return err
 	}
@@ -101,7 +102,13 @@ func settingMistakes(set map[string]string) (mistakes []error) {
 	}
 	for _, name := range []string{"enable_seqscan", "enable_indexscan", "enable_nestloop", "enable_sort"} {
 		if set["jit"] == "on" && set[name] == "off" {
-			mistakes = append(mistakes, fmt.Errorf("%s off with jit on: PostgreSQL would compile the statements that look for messages, for seconds: %s, or set jit to off", name, where))
+			mistakes = append(
+				mistakes,
+				fmt.Errorf(
+					"%s off with jit on: PostgreSQL would compile the statements that look for messages, for seconds: %s, or set jit to off",
+					name, where,
+				),
+			)
 		}
 	}
 	return mistakes
@@ -121,5 +128,9 @@ func (p *database) Literals(ctx context.Context, db bun.IDB) error {
 }
 
 func literalsMistake(setting string) error {
-	return fmt.Errorf(literals+" %s: on is needed, or text with a backslash could end its literal: set it back for the server, the database, the role or the DSN, wherever it was changed", setting)
+	return fmt.Errorf(
+		literals+" %s: on is needed, or text with a backslash could end its literal: set it back for the server, the database, the role "+
+			"or the DSN, wherever it was changed",
+		setting,
+	)
 }

@@ -14,7 +14,8 @@ import (
 func (p *database) Unhandled(ctx context.Context, db bun.IDB, wants []dialect.Want) ([]dialect.Unhandled, error) {
 	w := columnsOf(wants)
 	return interpreted(ctx, db, func(db bun.IDB) (found []dialect.Unhandled, err error) {
-		err = p.Query(ctx, db, dialect.UnregisteredAmong(`SELECT * FROM unnest(?::text[], ?::text[])`), pgdialect.Array(w.consumers), pgdialect.Array(w.payloads)).Scan(ctx, &found)
+		err = p.Query(ctx, db, dialect.UnregisteredAmong(`SELECT * FROM unnest(?::text[], ?::text[])`), pgdialect.Array(w.consumers), pgdialect.Array(w.payloads)).
+			Scan(ctx, &found)
 		return found, err
 	})
 }
@@ -27,7 +28,9 @@ func (p *database) StoredConsumers(ctx context.Context, db bun.IDB) ([]string, e
 	return interpreted(ctx, db, func(db bun.IDB) ([]string, error) { return p.Returning.StoredConsumers(ctx, db) })
 }
 
-func (p *database) PoisonGroups(ctx context.Context, db bun.IDB, consumer string, most int) (groups []dialect.GroupKey, whole bool, err error) {
+func (p *database) PoisonGroups(
+	ctx context.Context, db bun.IDB, consumer string, most int,
+) (groups []dialect.GroupKey, whole bool, err error) {
 	groups, err = interpreted(ctx, db, func(db bun.IDB) (found []dialect.GroupKey, err error) {
 		found, whole, err = p.Returning.PoisonGroups(ctx, db, consumer, most)
 		return found, err

@@ -91,7 +91,9 @@ func (s *database) claimRated(ctx context.Context, db *bun.DB, r dialect.ClaimRe
 }
 
 // record claims those picks that have one of the ids.
-func (s *database) record(ctx context.Context, tx bun.IDB, r dialect.ClaimRequest, c *dialect.Claim, picks []dialect.Pick, ids []int64) error {
+func (s *database) record(
+	ctx context.Context, tx bun.IDB, r dialect.ClaimRequest, c *dialect.Claim, picks []dialect.Pick, ids []int64,
+) error {
 	if len(ids) == 0 {
 		return nil
 	}

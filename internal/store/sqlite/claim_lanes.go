@@ -51,6 +51,8 @@ func (s laneTx) Heads(ctx context.Context, l *dialect.Lanes, lanes []int64, each
 func (s laneTx) Record(ctx context.Context, r dialect.ClaimRequest, picks []dialect.LanePick) (id int64, err error) {
 	ids := dialect.Each(picks, func(m dialect.LanePick) int64 { return m.ID })
 	lanes := dialect.Each(picks, func(m dialect.LanePick) int64 { return m.Lane })
-	err = s.Query(ctx, s.tx, recordLanesSQL, r.Owner, r.Solo, r.Lease.Microseconds(), r.Lanes.Name, dialect.AsJSON(ids), dialect.AsJSON(lanes)).Scan(ctx, &id)
+	err = s.Query(ctx, s.tx, recordLanesSQL, r.Owner, r.Solo, r.Lease.Microseconds(), r.Lanes.Name, dialect.AsJSON(ids),
+		dialect.AsJSON(lanes)).
+		Scan(ctx, &id)
 	return id, err
 }

@@ -15,11 +15,14 @@ func (s *database) Number(context.Context, *bun.DB, int) (int, error) { return 0
 func (s *database) InsertEvents(ctx context.Context, tx bun.IDB, rows []*dialect.NewEvent) error {
 	values := make([]any, 0, 9*len(rows))
 	for _, row := range rows {
-		values = append(values, row.ID, row.Stream, row.Version, row.Category, row.Slot, row.Type, row.Schema, row.Data, bun.NullZero(row.Headers))
+		values = append(
+			values, row.ID, row.Stream, row.Version, row.Category, row.Slot, row.Type, row.Schema, row.Data, bun.NullZero(row.Headers),
+		)
 	}
 	var inserted []dialect.InsertedEvent
 	err := s.Query(ctx, tx, `INSERT INTO {events} (event_id, stream, version, category, slot, event_type, schema, data, headers, recorded_at) VALUES `+
-		dialect.Rows("(?, ?, ?, ?, ?, ?, ?, ?, ?, {now})", len(rows))+` RETURNING sequence, event_id`, values...).Scan(ctx, &inserted)
+		dialect.Rows("(?, ?, ?, ?, ?, ?, ?, ?, ?, {now})", len(rows))+` RETURNING sequence, event_id`, values...).
+		Scan(ctx, &inserted)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,8 @@ func (s *database) Replace(ctx context.Context, db bun.IDB, rows []dialect.NewMe
 		if row.Crashes == 0 {
 			continue
 		}
-		_, err := s.Query(ctx, db, `UPDATE {messages} SET crashes = crashes + ? WHERE insert_id = ? AND consumer_type = ?`, row.Crashes, row.InsertID, row.ConsumerType).Exec(ctx)
+		_, err := s.Query(ctx, db, `UPDATE {messages} SET crashes = crashes + ? WHERE insert_id = ? AND consumer_type = ?`, row.Crashes, row.InsertID, row.ConsumerType).
+			Exec(ctx)
 		if err != nil {
 			return err
 		}

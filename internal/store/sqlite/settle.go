@@ -64,6 +64,8 @@ func (s *database) Live(ctx context.Context, tx bun.IDB, owner string, claims []
 }
 
 // Unlocked returns all results as free.
-func (s *database) Unlocked(_ context.Context, _ bun.IDB, _ []dialect.Leased, results []dialect.Result) (free, busy []dialect.Result, err error) {
+func (s *database) Unlocked(
+	_ context.Context, _ bun.IDB, _ []dialect.Leased, results []dialect.Result,
+) (free, busy []dialect.Result, err error) {
 	return results, nil, nil
 }

@@ -73,7 +73,9 @@ func (s *database) Check(ctx context.Context, db bun.IDB) (dialect.Settings, err
 		mistakes = append(mistakes, fmt.Errorf("journal_mode %q: WAL is needed: open the database with _pragma=journal_mode(WAL)", journal))
 	}
 	if wait < 1000 {
-		mistakes = append(mistakes, fmt.Errorf("busy_timeout %d ms: 1000 or more is needed: open the database with _pragma=busy_timeout(15000)", wait))
+		mistakes = append(
+			mistakes, fmt.Errorf("busy_timeout %d ms: 1000 or more is needed: open the database with _pragma=busy_timeout(15000)", wait),
+		)
 	}
 	return dialect.Settings{LockWait: time.Duration(wait) * time.Millisecond}, errors.Join(mistakes...)
 }

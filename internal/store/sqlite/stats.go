@@ -9,7 +9,8 @@ import (
 )
 
 func (s *database) Unhandled(ctx context.Context, db bun.IDB, wants []dialect.Want) (found []dialect.Unhandled, err error) {
-	err = s.Query(ctx, db, dialect.UnregisteredAmong(`SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j`), dialect.Pairs(wants)).Scan(ctx, &found)
+	err = s.Query(ctx, db, dialect.UnregisteredAmong(`SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j`), dialect.Pairs(wants)).
+		Scan(ctx, &found)
 	return found, err
 }
 

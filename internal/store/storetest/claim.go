@@ -67,7 +67,10 @@ func claimLargePayloads(k *kit) {
 		got = append(got, string(m.Payload))
 	}
 	if !slices.Equal(got, payloads) {
-		k.Errorf("payloads: got %d with %d bytes, want %d with %d, unchanged", len(got), len(strings.Join(got, "")), len(payloads), len(strings.Join(payloads, "")))
+		k.Errorf(
+			"payloads: got %d with %d bytes, want %d with %d, unchanged", len(got), len(strings.Join(got, "")), len(payloads),
+			len(strings.Join(payloads, "")),
+		)
 	}
 }
 

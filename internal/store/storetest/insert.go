@@ -98,7 +98,9 @@ func insertSizes(k *kit) {
 				m.Payload, m.Headers, m.Delay = nasty()[n%len(nasty())], nasty()[0], time.Second
 				if differ {
 					m.ConsumerType, m.PayloadType = fmt.Sprint("consumer ", i%3), nasty()[i%5]
-					m.Payload, m.Headers, m.Delay = []string{nasty()[i%len(nasty())], ""}[i%2], []string{"", m.Headers}[i%2], time.Duration(i%4)*time.Second
+					m.Payload, m.Headers, m.Delay = []string{nasty()[i%len(nasty())], ""}[i%2], []string{"", m.Headers}[i%2], time.Duration(
+						i%4,
+					)*time.Second
 				}
 				wanted := row{MessageID: m.MessageID, Consumer: m.ConsumerType, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers,
 					InsertID: null, Created: k.now(), Available: k.in(m.Delay), Errors: null, Poisoned: "never"}

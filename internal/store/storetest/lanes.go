@@ -235,7 +235,8 @@ func laneRanks(k *kit) {
 func lanesApart(k *kit) {
 	k.insert(k.ofKey("c", "a", 0), k.ofKey("c", "a", 1))
 	before := k.messages()
-	for _, r := range []store.ClaimRequest{request("o", want("c", 10)), crashed("o", store.Suspects, 10, want("c", 10)), crashed("o", store.Killers, 10, want("c", 10))} {
+	for _, r := range []store.ClaimRequest{request("o", want("c", 10)), crashed("o", store.Suspects, 10, want("c", 10)), crashed("o",
+		store.Killers, 10, want("c", 10))} {
 		if c := k.claim(r); c.ID != 0 {
 			k.Errorf("claim without regard to keys: got messages %v, want none", idsOf(c))
 		}
@@ -344,7 +345,10 @@ func laneCrashes(k *kit) {
 	slices.SortFunc(states, func(a, b store.LaneState) int { return a.Crashes - b.Crashes })
 	equal(k, "states", states, []store.LaneState{{}, {Crashes: 1}})
 	for crash := 1; crash < most; crash++ {
-		r := store.ClaimRequest{Owner: "dead", Lease: lease, MaxBytes: ample, Select: store.Selection(min(crash, 2)), Limit: 1, Solo: true, Stuck: []store.Lanes{lanes}}
+		r := store.ClaimRequest{
+			Owner: "dead", Lease: lease, MaxBytes: ample, Select: store.Selection(min(crash, 2)), Limit: 1, Solo: true,
+			Stuck: []store.Lanes{lanes},
+		}
 		c := k.claim(r)
 		if len(c.Messages) != 1 || c.Messages[0].Crashes != crash || c.Messages[0].OrderKey != "a" {
 			k.Fatalf("crash %d: got %+v, want the first of the key with as many", crash, c.Messages)

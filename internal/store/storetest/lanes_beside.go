@@ -61,7 +61,10 @@ func laneGate(k *kit) {
 		k.must("produce", err)
 		for i, outcome := range []store.Outcome{store.Done, store.Poison} {
 			m := c.Messages[i]
-			_, err = k.store.Claims.Settle(ctx, k.db, "o", lease, []store.Result{{Claim: c.ID, Message: m.ID, Lane: m.Lane, Outcome: outcome, Parks: true, Reason: "r"}})
+			_, err = k.store.Claims.Settle(
+				ctx, k.db, "o", lease,
+				[]store.Result{{Claim: c.ID, Message: m.ID, Lane: m.Lane, Outcome: outcome, Parks: true, Reason: "r"}},
+			)
 			k.must("settle", err)
 		}
 		recovered, err := k.store.Claims.Recover(ctx, k.db, 1)

@@ -148,7 +148,9 @@ func numberTogether(k *kit) {
 }
 
 func pageFilter(k *kit) {
-	events := []*store.NewEvent{k.event("a-1", 1), k.event("b-1", 1), k.event("a-2", 1), k.event("b-1", 2), k.event("a-1", 2), k.event("a-2", 2)}
+	events := []*store.NewEvent{
+		k.event("a-1", 1), k.event("b-1", 1), k.event("a-2", 1), k.event("b-1", 2), k.event("a-1", 2), k.event("a-2", 2),
+	}
 	for i, e := range events {
 		e.Type, e.Slot = []string{"x", "y", "z"}[i%3], i
 	}

@@ -154,7 +154,8 @@ func foreignTable(k *kit) {
 		theirs := fresh.tables.Prefix + name
 		_, err := k.db.NewRaw("CREATE TABLE ? (id varchar(36) PRIMARY KEY, available_after bigint)", bun.Ident(theirs)).Exec(k.ctx)
 		k.must("create", err)
-		if err = fresh.store.Schema.Migrate(k.ctx, k.db); err == nil || !strings.Contains(err.Error(), theirs) || !strings.Contains(err.Error(), "Tables.Prefix") {
+		if err = fresh.store.Schema.Migrate(k.ctx, k.db); err == nil || !strings.Contains(err.Error(), theirs) ||
+			!strings.Contains(err.Error(), "Tables.Prefix") {
 			k.Errorf("migrate beside a foreign table: got error %v, want one that names %s and Tables.Prefix", err, theirs)
 		}
 		if err = fresh.store.Schema.CheckSchema(k.ctx, k.db); !errors.Is(err, dberr.ErrSchema) {
@@ -173,7 +174,8 @@ func schemaOlder(k *kit) {
 }
 
 func schemaNewer(k *kit) {
-	_, err := k.db.NewRaw("INSERT INTO ? (version, applied_at) VALUES (1000, CURRENT_TIMESTAMP)", k.table("asyncmonolith_migrations")).Exec(k.ctx)
+	_, err := k.db.NewRaw("INSERT INTO ? (version, applied_at) VALUES (1000, CURRENT_TIMESTAMP)", k.table("asyncmonolith_migrations")).
+		Exec(k.ctx)
 	k.must("record a newer migration", err)
 	versions := k.versions()
 	k.must("check newer tables", k.store.Schema.CheckSchema(k.ctx, k.db))

@@ -27,7 +27,20 @@ func operationCases() []testCase {
 
 func (k *kit) plan() int64 {
 	k.Helper()
-	id, err := k.store.Operations.Add(k.ctx, k.db, store.Operation{Kind: "requeue", Actor: "ada", Target: []byte(`{"a":1}`), Preview: []byte(`{"n":2}`), State: "planned", Rate: 100, UpToID: 7}, false)
+	id, err := k.store.Operations.Add(
+		k.ctx,
+		k.db,
+		store.Operation{
+			Kind:    "requeue",
+			Actor:   "ada",
+			Target:  []byte(`{"a":1}`),
+			Preview: []byte(`{"n":2}`),
+			State:   "planned",
+			Rate:    100,
+			UpToID:  7,
+		},
+		false,
+	)
 	k.must("add", err)
 	return id
 }
@@ -52,13 +65,20 @@ func (k *kit) changeOperation(id int64, from string, c store.OperationChange) bo
 func operationKept(k *kit) {
 	first := k.plan()
 	k.pass(time.Second)
-	second, err := k.store.Operations.Add(k.ctx, k.db, store.Operation{Kind: "pause", Actor: "bob", Reason: "it burns", State: "done", Changed: 3}, true)
+	second, err := k.store.Operations.Add(
+		k.ctx, k.db, store.Operation{Kind: "pause", Actor: "bob", Reason: "it burns", State: "done", Changed: 3}, true,
+	)
 	k.must("add", err)
 	if second <= first {
 		k.Errorf("got id %d after %d", second, first)
 	}
 	o := k.operation(first)
-	equal(k, "written", []string{o.Kind, o.Actor, string(o.Target), string(o.Preview), o.State, o.LeasedBy}, []string{"requeue", "ada", `{"a":1}`, `{"n":2}`, "planned", ""})
+	equal(
+		k,
+		"written",
+		[]string{o.Kind, o.Actor, string(o.Target), string(o.Preview), o.State, o.LeasedBy},
+		[]string{"requeue", "ada", `{"a":1}`, `{"n":2}`, "planned", ""},
+	)
 	equal(k, "numbers", []int64{o.Rate, o.UpToID, o.AfterID, o.Changed}, []int64{100, 7, 0, 0})
 	equal(k, "age", o.Now.Sub(o.CreatedAt.Time), time.Second)
 	equal(k, "open", o.StartsAt.IsZero() && o.FinishedAt.IsZero(), true)
@@ -66,7 +86,9 @@ func operationKept(k *kit) {
 	found, err := k.store.Operations.List(k.ctx, k.db, store.OperationFilter{}, 10)
 	k.must("operations", err)
 	equal(k, "listed", store.Each(found, func(o store.Operation) int64 { return o.ID }), []int64{second, first})
-	found, err = k.store.Operations.List(k.ctx, k.db, store.OperationFilter{Before: second, States: []string{"planned", "done"}, Kinds: []string{"requeue"}}, 10)
+	found, err = k.store.Operations.List(
+		k.ctx, k.db, store.OperationFilter{Before: second, States: []string{"planned", "done"}, Kinds: []string{"requeue"}}, 10,
+	)
 	k.must("operations", err)
 	equal(k, "listed before", store.Each(found, func(o store.Operation) int64 { return o.ID }), []int64{first})
 }
@@ -76,7 +98,11 @@ func operationStates(k *kit) {
 	note := "gone"
 	equal(k, "planned", k.changeOperation(id, "waiting", store.OperationChange{State: "undone"}), false)
 	equal(k, "as it was", k.operation(id).State, "planned")
-	equal(k, "waits", k.changeOperation(id, "planned", store.OperationChange{State: "waiting", StartsIn: time.Minute, Reason: "why", Rate: 5}), true)
+	equal(
+		k, "waits",
+		k.changeOperation(id, "planned", store.OperationChange{State: "waiting", StartsIn: time.Minute, Reason: "why", Rate: 5}),
+		true,
+	)
 	equal(k, "ends", k.changeOperation(id, "waiting", store.OperationChange{State: "undone", Note: &note, Finished: true}), true)
 	o := k.operation(id)
 	equal(k, "said", []string{o.State, o.Reason, o.Note}, []string{"undone", "why", "gone"})
@@ -103,7 +129,9 @@ func operationTogether(k *kit) {
 
 func (k *kit) lease(id int64, owner string) bool {
 	k.Helper()
-	may, err := k.store.Operations.Lease(k.ctx, k.db, store.OperationFilter{ID: id, States: []string{"waiting"}, Free: true}, owner, 10*time.Second)
+	may, err := k.store.Operations.Lease(
+		k.ctx, k.db, store.OperationFilter{ID: id, States: []string{"waiting"}, Free: true}, owner, 10*time.Second,
+	)
 	k.must("lease", err)
 	return may
 }
@@ -175,7 +203,12 @@ func operationSteps(k *kit) {
 		o, found, err := k.store.Operations.Lock(k.ctx, tx, id)
 		k.must("lock", err)
 		equal(k, "found", found, true)
-		_, err = k.store.Operations.Change(k.ctx, tx, store.OperationFilter{ID: id}, store.OperationChange{AfterID: o.AfterID + 2, Changed: 2, LeftAlone: 1, Canaries: []byte(`[1]`)})
+		_, err = k.store.Operations.Change(
+			k.ctx,
+			tx,
+			store.OperationFilter{ID: id},
+			store.OperationChange{AfterID: o.AfterID + 2, Changed: 2, LeftAlone: 1, Canaries: []byte(`[1]`)},
+		)
 		k.must("step", err)
 		if commit {
 			k.must("commit", tx.Commit())
@@ -199,7 +232,10 @@ func operationsLocked(k *kit) {
 	k.plan() // which is left alone
 	k.changeOperation(first, "planned", store.OperationChange{State: "waiting", StartsIn: time.Second})
 	k.must("transaction", k.db.RunInTx(k.ctx, nil, func(_ context.Context, tx bun.Tx) error {
-		rows, err := k.store.Operations.LockMany(k.ctx, tx, store.OperationFilter{IDs: []int64{second, first}, Kinds: []string{"requeue"}, States: []string{"planned", "waiting"}})
+		rows, err := k.store.Operations.LockMany(
+			k.ctx, tx,
+			store.OperationFilter{IDs: []int64{second, first}, Kinds: []string{"requeue"}, States: []string{"planned", "waiting"}},
+		)
 		equal(k, "locked", store.Each(rows, func(o store.Operation) int64 { return o.ID }), []int64{first, second})
 		equal(k, "states", store.Each(rows, func(o store.Operation) string { return o.State }), []string{"waiting", "planned"})
 		return err

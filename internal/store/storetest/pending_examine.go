@@ -34,7 +34,8 @@ func (k *kit) mixedWithKeys() {
 func examinePages(k *kit) {
 	k.mixedWithKeys()
 	for _, f := range []store.PendingFilter{
-		{}, {Consumer: "c"}, {Consumer: "z"}, {Consumer: "none"}, {PayloadType: "other"}, {Consumer: "c", PayloadType: payload}, {Crashed: true}, {Retrying: true},
+		{}, {Consumer: "c"}, {Consumer: "z"}, {Consumer: "none"}, {PayloadType: "other"}, {Consumer: "c", PayloadType: payload},
+		{Crashed: true}, {Retrying: true},
 		{State: store.Ready}, {State: store.Leased}, {State: store.Delayed}, {Consumer: "z", State: store.Ready}, {OlderThan: lease},
 		{Key: "key1"}, {Consumer: "z", Key: "key1"}, {Consumer: "c", Key: "key"}, {Key: "key2", Retrying: true},
 	} {
@@ -109,7 +110,12 @@ func pendingHead(k *kit) {
 	for characters, want := range []string{"", `"`, `"ä`, `"äö`, `"äö€`, `"äö€𝄞`, m.Payload, m.Payload} {
 		row, found, err := k.store.Pending.Head(k.ctx, k.db, 1, characters)
 		k.must("head", err)
-		equal(k, "head", fmt.Sprint(found, string(row.Payload), row.PayloadBytes, string(row.Headers)), fmt.Sprint(true, want, len(m.Payload), `{"h":"v"}`))
+		equal(
+			k,
+			"head",
+			fmt.Sprint(found, string(row.Payload), row.PayloadBytes, string(row.Headers)),
+			fmt.Sprint(true, want, len(m.Payload), `{"h":"v"}`),
+		)
 	}
 	row, _, err := k.store.Pending.Get(k.ctx, k.db, 1, true)
 	k.must("read", err)

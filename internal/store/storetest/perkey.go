@@ -253,7 +253,8 @@ func perKeyRates(k *kit) {
 		pass time.Duration
 		want []string
 		wait time.Duration
-	}{{0, []string{"a", "a", "b", "b"}, 0}, {0, nil, time.Minute}, {30 * time.Second, nil, 30 * time.Second}, {30 * time.Second, []string{"a", "b"}, 0}, {0, nil, time.Minute}, {time.Hour, []string{"a", "b"}, 0}} {
+	}{{0, []string{"a", "a", "b", "b"}, 0}, {0, nil, time.Minute}, {30 * time.Second, nil, 30 * time.Second}, {30 * time.Second,
+		[]string{"a", "b"}, 0}, {0, nil, time.Minute}, {time.Hour, []string{"a", "b"}, 0}} {
 		k.pass(step.pass)
 		ran, c := ask(10)
 		equal(k, "ran after "+k.now(), ran, step.want)

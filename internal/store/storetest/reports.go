@@ -24,7 +24,16 @@ func reportCases() []testCase {
 }
 
 func process(id string) store.Process {
-	return store.Process{ID: id, Kind: "processor", Host: "h", PID: 7, Program: "shop", Version: "v1.2.3", Manifest: []byte(`{"c":1}`), State: []byte(`{"running":1}`)}
+	return store.Process{
+		ID:       id,
+		Kind:     "processor",
+		Host:     "h",
+		PID:      7,
+		Program:  "shop",
+		Version:  "v1.2.3",
+		Manifest: []byte(`{"c":1}`),
+		State:    []byte(`{"running":1}`),
+	}
 }
 
 func (k *kit) report(r store.Report) {
@@ -56,7 +65,12 @@ func reportPresence(k *kit) {
 	equal(k, "seen for", a.SeenAt.Sub(a.StartedAt.Time), 30*time.Second)
 	equal(k, "seen before", a.Now.Sub(a.SeenAt.Time), time.Second)
 	equal(k, "stopped", a.StoppedAt.IsZero(), true)
-	equal(k, "told", []string{a.Kind, a.Host, a.Program, a.Version, string(a.Manifest), string(a.State)}, []string{"processor", "h", "shop", "v1.2.3", `{"c":1}`, `{"running":2}`})
+	equal(
+		k,
+		"told",
+		[]string{a.Kind, a.Host, a.Program, a.Version, string(a.Manifest), string(a.State)},
+		[]string{"processor", "h", "shop", "v1.2.3", `{"c":1}`, `{"running":2}`},
+	)
 	equal(k, "pid", a.PID, 7)
 	k.report(store.Report{Process: again, Stopped: true})
 	equal(k, "stopped at", k.processes()[0].StoppedAt.Sub(a.SeenAt.Time), time.Second)
@@ -83,7 +97,12 @@ func (k *kit) minutes(consumers ...string) map[string][]store.Tally {
 }
 
 func reportMinutes(k *kit) {
-	k.report(store.Report{Process: process("a"), Minutes: []store.Minute{{ConsumerType: "d", Tally: tallied(1, 0)}, {ConsumerType: "c", Tally: tallied(2, 1)}}})
+	k.report(
+		store.Report{
+			Process: process("a"),
+			Minutes: []store.Minute{{ConsumerType: "d", Tally: tallied(1, 0)}, {ConsumerType: "c", Tally: tallied(2, 1)}},
+		},
+	)
 	k.report(store.Report{Process: process("b"), Minutes: []store.Minute{{ConsumerType: "c", Tally: tallied(40, 20)}}})
 	k.pass(time.Minute)
 	k.report(store.Report{Process: process("a"), Minutes: []store.Minute{{ConsumerType: "c", Tally: tallied(3, 0)}}})
@@ -96,7 +115,9 @@ func reportMinutes(k *kit) {
 }
 
 func group(consumer, fingerprint, sample string, runs int64) store.FailureGroup {
-	return store.FailureGroup{ConsumerType: consumer, Fingerprint: fingerprint, ErrorType: "t", Sample: sample, Runs: runs, FirstVersion: "v1", RowID: runs}
+	return store.FailureGroup{
+		ConsumerType: consumer, Fingerprint: fingerprint, ErrorType: "t", Sample: sample, Runs: runs, FirstVersion: "v1", RowID: runs,
+	}
 }
 
 func reportFailures(k *kit) {
@@ -129,7 +150,11 @@ func reportFailureTimes(k *kit) {
 	found, err := k.store.Reports.Failures(k.ctx, k.db, "c", 10)
 	k.must("failures", err)
 	now := epoch().Add(time.Duration(k.elapse.Load()))
-	equal(k, "first and last", []time.Duration{now.Sub(found[0].FirstAt.Time).Round(5 * time.Second), now.Sub(found[0].LastAt.Time).Round(5 * time.Second)}, []time.Duration{40 * time.Second, 10 * time.Second})
+	equal(
+		k, "first and last",
+		[]time.Duration{now.Sub(found[0].FirstAt.Time).Round(5 * time.Second), now.Sub(found[0].LastAt.Time).Round(5 * time.Second)},
+		[]time.Duration{40 * time.Second, 10 * time.Second},
+	)
 }
 
 func reportTogether(k *kit) {
@@ -162,7 +187,8 @@ func reportTogether(k *kit) {
 
 func reportWhole(k *kit) {
 	unwritable := group("c", "a fingerprint that is far too long for any of the databases, or no text: \xff\x00", "e", 1)
-	if err := k.store.Reports.Report(k.ctx, k.db, store.Report{Process: process("a"), Minutes: []store.Minute{{ConsumerType: "c", Tally: tallied(1, 0)}}, Failures: []store.FailureGroup{unwritable}}); err == nil {
+	if err := k.store.Reports.Report(k.ctx, k.db, store.Report{Process: process("a"), Minutes: []store.Minute{{ConsumerType: "c",
+		Tally: tallied(1, 0)}}, Failures: []store.FailureGroup{unwritable}}); err == nil {
 		return // this database takes it
 	}
 	equal(k, "minutes", k.minutes(), map[string][]store.Tally{})
@@ -186,7 +212,12 @@ func reportKinds(k *kit) {
 		})
 	}
 	wg.Wait()
-	k.report(store.Report{Process: process("a"), Failures: []store.FailureGroup{group("d", "1a", "e", 1), group("c", "10-0-0", "e", 1), group("c", "1new", "last", 1)}})
+	k.report(
+		store.Report{
+			Process:  process("a"),
+			Failures: []store.FailureGroup{group("d", "1a", "e", 1), group("c", "10-0-0", "e", 1), group("c", "1new", "last", 1)},
+		},
+	)
 	found, err := k.store.Reports.Failures(k.ctx, k.db, "c", 1000)
 	k.must("failures", err)
 	var kinds, runs int64
@@ -221,7 +252,10 @@ func reportCrashes(k *kit) {
 	for i := range found {
 		found[i].CrashedAt.Time = time.Time{}
 	}
-	equal(k, "crashes", found, []store.Crash{{RowID: ids[1], ConsumerType: "c", Owner: "vanishing", Solo: true}, {RowID: ids[1], ConsumerType: "c", Owner: "lost"}})
+	equal(
+		k, "crashes", found,
+		[]store.Crash{{RowID: ids[1], ConsumerType: "c", Owner: "vanishing", Solo: true}, {RowID: ids[1], ConsumerType: "c", Owner: "lost"}},
+	)
 	all, err := k.store.Reports.Crashes(k.ctx, k.db, 0, 3)
 	k.must("crashes", err)
 	equal(k, "of all messages, the last three", len(all), 3)
@@ -250,13 +284,24 @@ func reportPoisoned(k *kit) {
 }
 
 func reportForgotten(k *kit) {
-	k.report(store.Report{Process: process("old"), Minutes: []store.Minute{{ConsumerType: "c", Tally: tallied(1, 0)}}, Failures: []store.FailureGroup{group("c", "1a", "e", 1)}})
+	k.report(
+		store.Report{
+			Process: process("old"), Minutes: []store.Minute{{ConsumerType: "c", Tally: tallied(1, 0)}},
+			Failures: []store.FailureGroup{group("c", "1a", "e", 1)},
+		},
+	)
 	for range 24 { // more than a statement deletes
 		k.pass(time.Minute)
 		k.report(store.Report{Process: process("old"), Minutes: []store.Minute{{ConsumerType: "c", Tally: tallied(1, 0)}}})
 	}
 	k.pass(31 * 24 * time.Hour)
-	k.report(store.Report{Process: process("new"), Minutes: []store.Minute{{ConsumerType: "c", Tally: tallied(2, 0)}, {ConsumerType: "d", Tally: tallied(1, 0)}}, Failures: []store.FailureGroup{group("c", "1b", "e", 1)}})
+	k.report(
+		store.Report{
+			Process:  process("new"),
+			Minutes:  []store.Minute{{ConsumerType: "c", Tally: tallied(2, 0)}, {ConsumerType: "d", Tally: tallied(1, 0)}},
+			Failures: []store.FailureGroup{group("c", "1b", "e", 1)},
+		},
+	)
 	for _, want := range []int{3 + 24, 0} {
 		n, err := k.store.Reports.ForgetReports(k.ctx, k.db, 10)
 		k.must("forget", err)

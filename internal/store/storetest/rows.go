@@ -46,7 +46,8 @@ type stored struct {
 	Reason         string         `bun:"reason"`
 }
 
-const storedColumns = "id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after, attempts, crashes, errors"
+const storedColumns = "id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after, " +
+	"attempts, crashes, errors"
 
 // table names one of the store's tables.
 func (k *kit) table(name string) bun.Ident {
@@ -133,7 +134,8 @@ func (k *kit) claims() []claimRow {
 		LeasedUntil store.Moment `bun:"leased_until"`
 		MessageIDs  string       `bun:"message_ids"`
 	}
-	err := k.db.NewRaw("SELECT id, owner, solo, claimed_at, leased_until, message_ids FROM ? ORDER BY id", k.table("message_claims")).Scan(k.ctx, &found)
+	err := k.db.NewRaw("SELECT id, owner, solo, claimed_at, leased_until, message_ids FROM ? ORDER BY id", k.table("message_claims")).
+		Scan(k.ctx, &found)
 	k.must("read claims", err)
 	claims := make([]claimRow, len(found))
 	for i, c := range found {

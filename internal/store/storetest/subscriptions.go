@@ -40,7 +40,13 @@ func (k *kit) shards() []string {
 	k.must("subscriptions", err)
 	var out []string
 	for _, row := range rows {
-		out = append(out, fmt.Sprintf("v%d %d/%d at %d, replay %d, %s, %d failed", row.Version, row.Shard, row.Shards, row.Position, row.ReplayUntil, row.Status, row.Attempts))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"v%d %d/%d at %d, replay %d, %s, %d failed", row.Version, row.Shard, row.Shards, row.Position, row.ReplayUntil, row.Status,
+				row.Attempts,
+			),
+		)
 	}
 	return out
 }
@@ -202,7 +208,9 @@ func rewindReader(k *kit) {
 func parkEvents(k *kit) {
 	park := func(name string, version int, position int64) {
 		k.must("park", k.inTx(func(ctx context.Context, tx bun.Tx) error {
-			return k.store.Readers.Park(ctx, tx, store.Parked{Name: name, Version: version, Position: position, Stream: "a-1", Reason: "because\x00"})
+			return k.store.Readers.Park(
+				ctx, tx, store.Parked{Name: name, Version: version, Position: position, Stream: "a-1", Reason: "because\x00"},
+			)
 		}))
 	}
 	for _, position := range []int64{9, 4, 4} {

@@ -26,7 +26,8 @@ func nasty() []string {
 		`?`, `??`, `?0 ?1`, `?TableName`, `$1 $2`, `$$`, `$tag$ x $tag$`, `:name @name`, `%s %d %%`,
 		`{now}`, `{messages}`, `{claims}{prefix}`, `{}`, `{1,2,NULL}`, `NULL`, `null`, `[null]`,
 		`-- comment`, `/* comment */`, `{"a":"b\"c\\d","e":"\u2028"}`, `<a href="x">&amp;</a>`,
-		"line\nbreak\r\nand\ttab", "\u2028 and \u2029", "\ufeff bom", "\u0001\u001f\u007f\u0080", "é as e\u0301", "日本語", "🙂👩‍👩‍👧‍👦🏴", "\U0010ffff", " spaces ",
+		"line\nbreak\r\nand\ttab", "\u2028 and \u2029", "\ufeff bom", "\u0001\u001f\u007f\u0080", "é as e\u0301", "日本語", "🙂👩‍👩‍👧‍👦🏴",
+		"\U0010ffff", " spaces ",
 	}
 }
 
@@ -49,9 +50,15 @@ func textRoundTrip(k *kit) {
 			k.Fatalf("message with payload %q: got none claimed, want one", m.Payload)
 		}
 		got := claimed[i]
-		equal(k, "payload, headers and insert id", []string{string(got.Payload), string(got.Headers), got.InsertID}, []string{m.Payload, m.Headers, m.InsertID})
+		equal(
+			k, "payload, headers and insert id", []string{string(got.Payload), string(got.Headers), got.InsertID},
+			[]string{m.Payload, m.Headers, m.InsertID},
+		)
 		i = slices.IndexFunc(stored, func(r row) bool { return r.ID == got.ID })
-		equal(k, "stored payload, headers and insert id", []string{stored[i].Payload, stored[i].Headers, stored[i].InsertID}, []string{m.Payload, m.Headers, m.InsertID})
+		equal(
+			k, "stored payload, headers and insert id", []string{stored[i].Payload, stored[i].Headers, stored[i].InsertID},
+			[]string{m.Payload, m.Headers, m.InsertID},
+		)
 	}
 }
 

@@ -32,7 +32,10 @@ func transactionCases() []testCase {
 // fenceOf identifies a message of a claim.
 func fenceOf(c store.Claim, i int, owner string) store.Fence {
 	m := c.Messages[i]
-	return store.Fence{Owner: owner, Idle: 10 * time.Second, Messages: []store.Fenced{{Claim: c.ID, ID: m.ID, Attempts: m.Attempts, Crashes: m.Crashes}}}
+	return store.Fence{
+		Owner: owner, Idle: 10 * time.Second,
+		Messages: []store.Fenced{{Claim: c.ID, ID: m.ID, Attempts: m.Attempts, Crashes: m.Crashes}},
+	}
 }
 
 // fence asks in a transaction of its own whether the fence opens, and runs fn

@@ -35,7 +35,10 @@ func unregisteredConsumer(k *kit) {
 	k.add("c", 2)
 	k.add("b", 2)
 	k.add("d", 1)
-	k.unregistered("two unknown", []store.Want{want("c", 1)}, store.Unhandled{ConsumerType: "b", PayloadType: payload}, store.Unhandled{ConsumerType: "d", PayloadType: payload})
+	k.unregistered(
+		"two unknown", []store.Want{want("c", 1)}, store.Unhandled{ConsumerType: "b", PayloadType: payload},
+		store.Unhandled{ConsumerType: "d", PayloadType: payload},
+	)
 	k.unregistered("all unknown", nil, store.Unhandled{ConsumerType: "b", PayloadType: payload},
 		store.Unhandled{ConsumerType: "c", PayloadType: payload}, store.Unhandled{ConsumerType: "d", PayloadType: payload})
 }
@@ -51,7 +54,10 @@ func unregisteredPayload(k *kit) {
 	k.insert(former)
 	k.add("d", 1)
 	wants := append(renamed("c", 1), store.Want{Consumer: "d", Payload: "old"}, want("d", 1))
-	k.unregistered("known only for another consumer", wants, store.Unhandled{ConsumerType: "c", PayloadType: "new"}, store.Unhandled{ConsumerType: "c", PayloadType: "old"})
+	k.unregistered(
+		"known only for another consumer", wants, store.Unhandled{ConsumerType: "c", PayloadType: "new"},
+		store.Unhandled{ConsumerType: "c", PayloadType: "old"},
+	)
 }
 
 func unregisteredWaiting(k *kit) {

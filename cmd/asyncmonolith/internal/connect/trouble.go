@@ -51,7 +51,8 @@ func Trouble(err error) string {
 		return "the file is no SQLite database"
 	case code == sqliteCantOpen:
 		return "the SQLite file cannot be opened"
-	case errors.As(err, &pg) && (pg.Code == "28P01" || pg.Code == "28000"), errors.As(err, &maria) && (maria.Number == mariaNoPassword || maria.Number == mariaNoPlugin):
+	case errors.As(err, &pg) && (pg.Code == "28P01" || pg.Code == "28000"),
+		errors.As(err, &maria) && (maria.Number == mariaNoPassword || maria.Number == mariaNoPlugin):
 		return "the database refuses the user or the password"
 	case errors.As(err, &connecting) && errors.As(err, &pg) && pg.Code == "42704":
 		return "the database does not know a parameter of the DSN: " + pg.Message
@@ -59,7 +60,8 @@ func Trouble(err error) string {
 		return "the database refuses the value of a parameter of the DSN"
 	case errors.As(err, &pg) && pg.Code == "3D000", errors.As(err, &maria) && maria.Number == mariaNoDatabase:
 		return "there is no database of that name on the server"
-	case errors.As(err, &pg) && pg.Code == "42501", errors.As(err, &maria) && slices.Contains([]uint16{mariaNoAccess, mariaNoTable, mariaNoColumn, mariaNoRight}, maria.Number):
+	case errors.As(err, &pg) && pg.Code == "42501",
+		errors.As(err, &maria) && slices.Contains([]uint16{mariaNoAccess, mariaNoTable, mariaNoColumn, mariaNoRight}, maria.Number):
 		return "the database does not allow that to this user"
 	}
 	switch class := dberr.ClassOf(err); {

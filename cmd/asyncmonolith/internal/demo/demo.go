@@ -131,7 +131,9 @@ func (d *Demo) set(ctx context.Context) error {
 	var errs [10]error
 	d.producer, errs[0] = outbox.NewProducer(d.registry, outbox.ProducerConfig{Logger: quiet})
 	d.scheduler, errs[1] = schedule.NewScheduler(d.registry, schedule.SchedulerConfig{})
-	reports, err := outbox.NewProducer(d.registry, outbox.ProducerConfig{Logger: quiet, Middleware: []bus.ProduceMiddleware{bus.PerMessage(noReports)}})
+	reports, err := outbox.NewProducer(
+		d.registry, outbox.ProducerConfig{Logger: quiet, Middleware: []bus.ProduceMiddleware{bus.PerMessage(noReports)}},
+	)
 	if err != nil {
 		return err
 	}
@@ -141,7 +143,9 @@ func (d *Demo) set(ctx context.Context) error {
 		return err
 	}
 	for range workers {
-		worker, err := outbox.NewProcessor(d.db, d.registry, outbox.ProcessorConfig{Logger: quiet, Concurrency: 8, BatchSize: 20, PollInterval: 200 * time.Millisecond})
+		worker, err := outbox.NewProcessor(
+			d.db, d.registry, outbox.ProcessorConfig{Logger: quiet, Concurrency: 8, BatchSize: 20, PollInterval: 200 * time.Millisecond},
+		)
 		if err != nil {
 			return err
 		}

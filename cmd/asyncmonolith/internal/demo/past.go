@@ -67,7 +67,8 @@ func (d *Demo) dressUp(ctx context.Context) error {
 				version, age = oldVersion, 6*24*time.Hour
 			}
 		}
-		if err := d.write(ctx, "process", "UPDATE message_processes SET program = 'shop', host = ?, pid = ?, version = ?, started_at = {now} - ? WHERE id = ?",
+		if err := d.write(ctx, "process", "UPDATE message_processes SET program = 'shop', host = ?, pid = ?, version = ?, started_at = "+
+			"{now} - ? WHERE id = ?",
 			host, 4100+17*int(host[len(host)-1]-'0'), version, age.Microseconds(), p.ID); err != nil {
 			return err
 		}
@@ -89,7 +90,8 @@ func (d *Demo) dressFailures(ctx context.Context) error {
 		case f.Consumer == receipts && strings.Contains(f.Sample, "dial"), f.Consumer == searching:
 			version, age = oldVersion, 52*time.Minute
 		}
-		if err := d.write(ctx, "failure", "UPDATE message_failures SET first_version = ?, first_at = {now} - ? WHERE consumer_type = ? AND fingerprint = ?",
+		if err := d.write(ctx, "failure", "UPDATE message_failures SET first_version = ?, first_at = {now} - ? WHERE consumer_type = ? "+
+			"AND fingerprint = ?",
 			version, age.Microseconds(), f.Consumer, f.Fingerprint); err != nil {
 			return err
 		}
@@ -99,7 +101,8 @@ func (d *Demo) dressFailures(ctx context.Context) error {
 
 // remember writes the past two days.
 func (d *Demo) remember(ctx context.Context, live bool) error {
-	if err := d.write(ctx, "poisoned messages", "UPDATE poisoned_messages SET poisoned_at = poisoned_at - ((SELECT max(id) FROM poisoned_messages) - id) * 4000000, created_at = created_at - ((SELECT max(id) FROM poisoned_messages) - id) * 4000000"); err != nil {
+	if err := d.write(ctx, "poisoned messages", "UPDATE poisoned_messages SET poisoned_at = poisoned_at - ((SELECT max(id) FROM "+
+		"poisoned_messages) - id) * 4000000, created_at = created_at - ((SELECT max(id) FROM poisoned_messages) - id) * 4000000"); err != nil {
 		return err
 	}
 	// What fails since the deploy has failed since the deploy.
@@ -113,10 +116,13 @@ FROM (SELECT p.id, count(*) OVER (PARTITION BY p.fingerprint ORDER BY p.id DESC)
 errors = (SELECT json_group_array(json_set(e.value, '$.at', strftime('%Y-%m-%dT%H:%M:%fZ', (poisoned_at - (json_array_length(errors) - 1 - e.key) * 1000000) / 1e6, 'unixepoch'))) FROM json_each(errors) e)`); err != nil {
 		return err
 	}
-	if err := d.write(ctx, "failures of the deploy", "UPDATE message_failures SET last_at = {now} WHERE first_version = ?", newVersion); err != nil {
+	if err := d.write(ctx, "failures of the deploy", "UPDATE message_failures SET last_at = {now} WHERE first_version = "+
+		"?", newVersion); err != nil {
 		return err
 	}
-	if err := d.write(ctx, "waiting messages", "UPDATE consumer_messages SET created_at = created_at - 2400000000, available_after = available_after - ((SELECT max(id) FROM consumer_messages) - id) * 6000000 WHERE consumer_type IN (?, ?)", catalogue, faxes); err != nil {
+	if err := d.write(ctx, "waiting messages", "UPDATE consumer_messages SET created_at = created_at - 2400000000, available_after = "+
+		"available_after - ((SELECT max(id) FROM consumer_messages) - id) * 6000000 WHERE consumer_type IN (?, "+
+		"?)", catalogue, faxes); err != nil {
 		return err
 	}
 	if err := d.minutes(ctx); err != nil {
@@ -158,7 +164,8 @@ SELECT ?, kind, 'worker-4', 4168, 'shop', ?, {now} - ?, {now} - ?, manifest, '{"
 // operations does not: what is started would wait for it, and the command would not say how it is carried out. What it was
 // at stands still, for so long that this is found at once.
 func (d *Demo) keep(ctx context.Context) error {
-	if err := d.write(ctx, "operation", "UPDATE message_operations SET created_at = created_at - ?0, starts_at = starts_at - ?0, leased_by = NULL, leased_until = NULL WHERE state = 'running'", lostAgo.Microseconds()); err != nil {
+	if err := d.write(ctx, "operation", "UPDATE message_operations SET created_at = created_at - ?0, starts_at = starts_at - ?0, "+
+		"leased_by = NULL, leased_until = NULL WHERE state = 'running'", lostAgo.Microseconds()); err != nil {
 		return err
 	}
 	processes, err := insist(ctx, d.processes)
@@ -179,7 +186,8 @@ HAVING count(*) > 0`,
 				return err
 			}
 		}
-		if err := d.write(ctx, "process", "UPDATE message_processes SET stopped_at = NULL, seen_at = {now}, state = ? WHERE id = ?", state, p.ID); err != nil {
+		if err := d.write(ctx, "process", "UPDATE message_processes SET stopped_at = NULL, seen_at = {now}, state = ? WHERE id = "+
+			"?", state, p.ID); err != nil {
 			return err
 		}
 	}
@@ -200,7 +208,8 @@ func (d *Demo) minutes(ctx context.Context) error {
 		run, lag int     // where most of its runs are, among a histogram's parts
 	}
 	at := time.Now().UTC().Truncate(time.Minute)
-	for _, l := range []load{{receipts, 240, 4, 2}, {webhooks, 240, 6, 3}, {invoices, 60, 8, 4}, {charges, 180, 5, 2}, {searching, 900, 1, 1}, {parcels, 120, 6, 3}} {
+	for _, l := range []load{{receipts, 240, 4, 2}, {webhooks, 240, 6, 3}, {invoices, 60, 8, 4}, {charges, 180, 5, 2}, {searching,
+		900, 1, 1}, {parcels, 120, 6, 3}} {
 		for ago, step := 1, 1; ago < remembered; ago += step {
 			if ago >= recently {
 				step = together
@@ -257,5 +266,14 @@ func (d *Demo) minute(ctx context.Context, consumer string, at time.Time, m admi
 	}
 	spread("run_", run)
 	spread("lag_", lag)
-	return d.write(ctx, "minutes", "INSERT INTO message_minutes ("+strings.Join(columns, ", ")+") VALUES (?"+strings.Repeat(", ?", len(columns)-1)+") ON CONFLICT DO NOTHING", args...)
+	return d.write(
+		ctx,
+		"minutes",
+		"INSERT INTO message_minutes ("+strings.Join(
+			columns, ", ",
+		)+") VALUES (?"+strings.Repeat(
+			", ?",
+			len(columns)-1,
+		)+") ON CONFLICT DO NOTHING",
+		args...)
 }

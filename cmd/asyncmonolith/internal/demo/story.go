@@ -56,7 +56,13 @@ func (d *Demo) open(ctx context.Context) error {
 		if i == 3 || i == 19 {
 			code = "00000"
 		}
-		items = append(items, outbox.Item{Payload: parcelPacked{Order: order, PostalCode: code}, Options: []outbox.Option{outbox.OrderingKey(fmt.Sprintf("order-%d", order))}})
+		items = append(
+			items,
+			outbox.Item{
+				Payload: parcelPacked{Order: order, PostalCode: code},
+				Options: []outbox.Option{outbox.OrderingKey(fmt.Sprintf("order-%d", order))},
+			},
+		)
 	}
 	for range 330 {
 		items = append(items, d.order())
@@ -137,7 +143,10 @@ func (d *Demo) plan(ctx context.Context) error {
 	change := nextChange(time.Now().In(vienna))
 	set := []schedule.Spec{
 		{Name: "close the day", Payload: dayClosed{Shop: "wien"}, Expression: "0 55 23 * * *", Zone: "Europe/Vienna"},
-		{Name: "count the stock", Payload: dayClosed{Shop: "stock"}, Expression: fmt.Sprintf("0 30 2 %d-%d %d *", change.Day()-3, change.Day(), change.Month()), Zone: "Europe/Vienna"},
+		{
+			Name: "count the stock", Payload: dayClosed{Shop: "stock"},
+			Expression: fmt.Sprintf("0 30 2 %d-%d %d *", change.Day()-3, change.Day(), change.Month()), Zone: "Europe/Vienna",
+		},
 		{Name: "prices every quarter", Payload: dayClosed{Shop: "prices"}, Expression: "0 */15 * * * *", Zone: "UTC"},
 		{Name: "weekly report", Payload: reportDue{Template: "weekly"}, Expression: "0 0 7 * * MON", Zone: "Europe/Vienna"},
 		{Name: "summer sale", Payload: dayClosed{Shop: "sale"}, Expression: "0 0 9 1 6 *", Zone: "Europe/Vienna"},
@@ -244,7 +253,9 @@ func (d *Demo) operate(ctx, running context.Context) error {
 
 // operation starts to requeue what has failed.
 func (d *Demo) operation(ctx context.Context, who string, target ops.Target, terms ops.StartOptions) (ops.Operation, error) {
-	planned, err := insist(ctx, func(ctx context.Context) (ops.Operation, error) { return d.session(who).Operations().Plan(ctx, ops.Requeue, target) })
+	planned, err := insist(ctx, func(ctx context.Context) (ops.Operation, error) {
+		return d.session(who).Operations().Plan(ctx, ops.Requeue, target)
+	})
 	if err != nil {
 		return planned, err
 	}
@@ -258,7 +269,10 @@ func (d *Demo) aftermath(ctx context.Context, live bool) error {
 		items = append(items, d.order())
 	}
 	for i := range 50 {
-		items = append(items, outbox.Item{Payload: productChanged{Product: 1000 + i}, Options: []outbox.Option{outbox.Delay(time.Duration(i+5) * time.Minute)}})
+		items = append(
+			items,
+			outbox.Item{Payload: productChanged{Product: 1000 + i}, Options: []outbox.Option{outbox.Delay(time.Duration(i+5) * time.Minute)}},
+		)
 	}
 	if _, err := d.producer.ProduceMany(ctx, d.db, items...); err != nil {
 		return err
@@ -298,8 +312,14 @@ func (d *Demo) goOn(running context.Context, stay time.Duration) error {
 		if n%9 == 0 {
 			p.Amount = "19,90"
 		}
-		items = append(items, outbox.Item{Payload: p},
-			outbox.Item{Payload: parcelPacked{Order: 3000 + n, PostalCode: "1010"}, Options: []outbox.Option{outbox.OrderingKey(fmt.Sprintf("order-%d", 3000+n))}})
+		items = append(
+			items,
+			outbox.Item{Payload: p},
+			outbox.Item{
+				Payload: parcelPacked{Order: 3000 + n, PostalCode: "1010"},
+				Options: []outbox.Option{outbox.OrderingKey(fmt.Sprintf("order-%d", 3000+n))},
+			},
+		)
 		if _, err := d.producer.ProduceMany(running, d.db, items...); err != nil && running.Err() == nil {
 			return err
 		}

@@ -68,7 +68,9 @@ func (j *JetStream) Place(ctx context.Context) (Place, error) {
 
 // Subscription makes a consumer of all that is in the stream, and returns the address of that.
 func (j *JetStream) Subscription(ctx context.Context, at Address, name string) (Address, error) {
-	_, err := j.js.CreateConsumer(ctx, at.Name, jetstream.ConsumerConfig{Durable: name, AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: -1})
+	_, err := j.js.CreateConsumer(
+		ctx, at.Name, jetstream.ConsumerConfig{Durable: name, AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: -1},
+	)
 	at.Subscription = name
 	return at, err
 }

@@ -55,7 +55,8 @@ func (s *forwarding) envelop(db wmsql.ContextExecutor, batch ...Signup) error {
 	if err != nil {
 		return err
 	}
-	return forwarder.NewPublisher(publisher, forwarder.PublisherConfig{ForwarderTopic: watermillTopic}).Publish(s.work.Place.Destination, messages...)
+	return forwarder.NewPublisher(publisher, forwarder.PublisherConfig{ForwarderTopic: watermillTopic}).
+		Publish(s.work.Place.Destination, messages...)
 }
 
 // Produce implements System.

@@ -188,7 +188,9 @@ func (s *ours) consumers() []bus.Consumer {
 		name := fmt.Sprintf("%s-%d", s.variant.Consumer, i)
 		switch {
 		case s.variant.Relay:
-			consumers[i] = relay.NewForwarder(name, s.link.publisher, relay.Config{Source: "/bench", Routes: []relay.Route{relay.To[Signup](s.work.Place.Destination)}})
+			consumers[i] = relay.NewForwarder(
+				name, s.link.publisher, relay.Config{Source: "/bench", Routes: []relay.Route{relay.To[Signup](s.work.Place.Destination)}},
+			)
 		case s.work.Transactional:
 			consumers[i] = outbox.ConsumeTx(name, s.insertEffect, s.variant.TxOptions...)
 		case s.variant.Batch > 0:
@@ -362,8 +364,10 @@ func (s *ours) Pending(ctx context.Context) (pending bool, err error) {
 }
 
 func (s *ours) remains(ctx context.Context, after int64) (found bool, err error) {
-	err = s.db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM consumer_messages WHERE id > ? AND consumer_type LIKE ? AND payload_type = ?)",
-		after, s.variant.Consumer+"-%", Signup{}.PayloadType()).Scan(&found)
+	err = s.db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM consumer_messages WHERE id > ? AND consumer_type LIKE ? AND "+
+		"payload_type = ?)",
+		after, s.variant.Consumer+"-%", Signup{}.PayloadType()).
+		Scan(&found)
 	return found, err
 }
 
@@ -374,7 +378,8 @@ func (s *ours) Verify(ctx context.Context) error {
 		return err
 	}
 	var poisoned, claims int
-	err = s.db.QueryRowContext(ctx, "SELECT (SELECT count(*) FROM poisoned_messages), (SELECT count(*) FROM message_claims)").Scan(&poisoned, &claims)
+	err = s.db.QueryRowContext(ctx, "SELECT (SELECT count(*) FROM poisoned_messages), (SELECT count(*) FROM message_claims)").
+		Scan(&poisoned, &claims)
 	switch {
 	case err != nil:
 		return err

@@ -165,7 +165,9 @@ func (b *Bench) Project(ctx context.Context, events int, upsert bool) (rate floa
 			if !upsert {
 				return nil
 			}
-			_, err := tx.NewRaw("INSERT INTO balances AS b VALUES (?, ?) ON CONFLICT (account) DO UPDATE SET amount = b.amount + EXCLUDED.amount", e.Account, e.Amount).Exec(ctx)
+			_, err := tx.NewRaw("INSERT INTO balances AS b VALUES (?, ?) ON CONFLICT (account) DO UPDATE SET amount = b.amount + "+
+				"EXCLUDED.amount", e.Account, e.Amount).
+				Exec(ctx)
 			return err
 		})
 		if err != nil {

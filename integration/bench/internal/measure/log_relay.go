@@ -76,7 +76,9 @@ func (l *ledger) relay(at broker.Address, shards int) (_ *relay.Runner, end func
 		nc.Close()
 		return nil, nil, err
 	}
-	out := relay.NewLogForwarder("bench", appender, relay.LogConfig{Source: "/bench", Shards: shards, Routes: []relay.Route{relay.To[booked]("")}})
+	out := relay.NewLogForwarder(
+		"bench", appender, relay.LogConfig{Source: "/bench", Shards: shards, Routes: []relay.Route{relay.To[booked]("")}},
+	)
 	runner, err := relay.NewRunner(l.db, l.registry, relay.RunnerConfig{Log: l.log, Logger: slog.New(slog.DiscardHandler)}, out)
 	if err != nil {
 		nc.Close()

@@ -141,6 +141,8 @@ func event(i int) (*nats.Msg, error) {
 	id := fmt.Sprintf("00000000-0000-7000-8000-%012d", i)
 	return &nats.Msg{Data: body, Header: nats.Header{
 		nats.MsgIdHdr: {id}, "ce-specversion": {"1.0"}, "ce-id": {id}, "ce-source": {"/bench"},
-		"ce-type": {contender.Signup{}.PayloadType()}, "ce-time": {time.Now().UTC().Format(time.RFC3339Nano)}, "content-type": {"application/json"},
+		"ce-type": {
+			contender.Signup{}.PayloadType(),
+		}, "ce-time": {time.Now().UTC().Format(time.RFC3339Nano)}, "content-type": {"application/json"},
 	}}, err
 }
