@@ -1,0 +1,50 @@
+package inbox_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+type OrderPlaced struct {
+	OrderID string `json:"order_id"`
+}
+
+func (OrderPlaced) PayloadType() string { return "order.placed" }
+
+// Records become messages of the consumers. Each record is accepted once, and the transactional
+// consumer has its effect once. Run an outbox.Processor of the same registry beside the receiver.
+func ExampleNewReceiver() {
+	var (
+		ctx        = context.Background()
+		db         *bun.DB           // opened by the application
+		subscriber broker.Subscriber // made by an adapter, such as package broker/nats
+	)
+	ship := func(ctx context.Context, tx bun.Tx, order OrderPlaced) error {
+		_, err := tx.NewRaw("INSERT INTO shipments (order_id) VALUES (?)", order.OrderID).Exec(ctx)
+		return err
+	}
+	receiver := inbox.NewReceiver("from-shop", subscriber, inbox.Accept[OrderPlaced]())
+	registry, err := bus.NewRegistry(outbox.ConsumeTx("ship", ship), receiver.Consumer())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	runner, err := inbox.NewRunner(db, registry, producer, inbox.RunnerConfig{}, receiver)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(runner.Run(ctx))
+}
