@@ -208,7 +208,7 @@ func (a *appending) prepare() error {
 		seen[w.Stream] = true
 		if w.Want < StreamExists {
 			return fmt.Errorf(
-				"stream %q: %w: expected version %d, a version, NoStream, Any or Exists is allowed", w.Stream, bus.ErrInvalidOption,
+				"stream %q: %w: expected version %d, a version, NoStream, AnyVersion or StreamExists is allowed", w.Stream, bus.ErrInvalidOption,
 				int64(w.Want),
 			)
 		}

@@ -73,7 +73,7 @@ func (s *Scheduler) Resume(ctx context.Context, db bun.IDB, id int64) error {
 // which stay unchanged. A paused schedule fires this once, too. Calling Trigger again before it has
 // fired changes nothing. It returns [ErrNotFound] for a missing schedule.
 func (s *Scheduler) Trigger(ctx context.Context, db bun.IDB, id int64) error {
-	return s.change(ctx, db, "run now", id, func(store.Schedule, time.Time) (store.ScheduleChange, error) {
+	return s.change(ctx, db, "trigger", id, func(store.Schedule, time.Time) (store.ScheduleChange, error) {
 		return store.ScheduleChange{RunNow: true}, nil
 	})
 }

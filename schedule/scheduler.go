@@ -164,7 +164,7 @@ func (s *Scheduler) Create(
 ) (int64, error) {
 	return s.write(ctx, db, payload, expression, zone, append(options[:len(options):len(options)], func(s *Schedule) error {
 		if s.Name != "" {
-			return fmt.Errorf("%w: Create makes schedules without a name, Schedule those with one", bus.ErrInvalidOption)
+			return fmt.Errorf("%w: Create makes schedules without a name, Upsert those with one", bus.ErrInvalidOption)
 		}
 		return nil
 	}))

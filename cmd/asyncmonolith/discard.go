@@ -36,7 +36,7 @@ func (d *discardCommand) command() *cobra.Command {
 	c := d.poisonedChange.command(&cobra.Command{
 		Use: "discard [ID...]", Short: "Delete poisoned messages for good",
 		Long: `Delete poisoned messages for good: those with the ids at once, or all that match the flags as an operation,
-which begins after 10 s, in which it can be undone. asyncmonolith poisoned export keeps them elsewhere: --exported
+which starts after 10 s, in which it can be undone. asyncmonolith poisoned export keeps them elsewhere: --exported
 deletes at once what is in its file, and nothing that was poisoned since.`,
 		Example: `  asyncmonolith discard 17 18 --yes --reason "test data"
   asyncmonolith discard --exported mail.ndjson --yes --reason "kept elsewhere"

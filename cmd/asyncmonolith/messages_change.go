@@ -25,7 +25,7 @@ func newPendingChange(a *app, action ops.Action, done string) *pendingChange {
 }
 
 const asOperation = ` Those with the ids are changed at once, all that match the
-flags as an operation, which begins after 10 s, in which it can be undone.`
+flags as an operation, which starts after 10 s, in which it can be undone.`
 
 func cancelCommand(a *app) *cobra.Command {
 	x := newPendingChange(a, ops.Cancel, "cancelled")

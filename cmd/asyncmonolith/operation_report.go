@@ -143,7 +143,7 @@ func over(o ops.Operation) bool {
 func stateText(o ops.Operation) string {
 	text := fmt.Sprintf("operation %d (%s) is %s", o.ID, o.Action, o.State)
 	if o.State == ops.Waiting {
-		return text + ", and begins at " + show.Value(o.StartsAt) + " UTC"
+		return text + ", and starts at " + show.Value(o.StartsAt) + " UTC"
 	}
 	text += fmt.Sprintf(": %d", o.Changed)
 	if o.Preview != nil && o.Preview.Messages > 0 {

@@ -18,7 +18,7 @@ func operationsGroup(a *app) *cobra.Command {
 		Use:   "operations",
 		Short: "List what people have changed, and undo, stop or watch what is under way",
 		Long: `List what people have changed, which is the audit, and what is under way: operations change many messages, and
-can be undone until they begin, and stopped. To undo or to stop keeps things from changing, and so needs
+can be undone until they start, and stopped. To undo or to stop keeps things from changing, and so needs
 neither --yes nor --reason.`,
 		Example: `  asyncmonolith operations list
   asyncmonolith operations undo 12
@@ -121,7 +121,7 @@ func (s *operationShow) run(ctx context.Context, session *ops.Session, ids []int
 		}
 		pairs = append(pairs, "matched", matched)
 	}
-	pairs = append(pairs, "rate", o.Rate, "canary", o.Canary, "created", o.CreatedAt, "begins", o.StartsAt, "finished", o.FinishedAt)
+	pairs = append(pairs, "rate", o.Rate, "canary", o.Canary, "created", o.CreatedAt, "starts", o.StartsAt, "finished", o.FinishedAt)
 	return s.app.fields(pairs...)
 }
 

@@ -21,8 +21,8 @@ type operationDecision struct {
 func undoCommand(a *app) *cobra.Command {
 	d := &operationDecision{app: a, decide: (*ops.Operations).Undo}
 	return d.command(&cobra.Command{
-		Use: "undo ID", Short: "Take back an operation that has not begun",
-		Long:    "Take back an operation that has not begun. Afterwards nothing of it ever happens.",
+		Use: "undo ID", Short: "Take back an operation that has not started",
+		Long:    "Take back an operation that has not started. Afterwards nothing of it ever happens.",
 		Example: "  asyncmonolith operations undo 12",
 	})
 }
@@ -32,7 +32,7 @@ func stopCommand(a *app) *cobra.Command {
 	return d.command(&cobra.Command{
 		Use: "stop ID", Short: "End an operation where it is",
 		Long: `End an operation where it is. What it has changed stays changed.
-It also closes what was begun by a process that has died since.`,
+It also closes what was started by a process that has died since.`,
 		Example: "  asyncmonolith operations stop 12",
 	})
 }

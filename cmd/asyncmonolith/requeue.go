@@ -33,7 +33,7 @@ func requeueCommand(a *app) *cobra.Command {
 	c := x.command(&cobra.Command{
 		Use: "requeue [ID...]", Short: "Make poisoned messages pending again",
 		Long: `Make poisoned messages pending again: those with the ids at once, or all that match the flags as an operation.
-An operation begins after 10 s, in which it can be undone; a few messages go first, and where more than a tenth
+An operation starts after 10 s, in which it can be undone; a few messages go first, and where more than a tenth
 of these fail again it pauses itself. It covers what was poisoned when it was started, and nothing later.`,
 		Example: `  asyncmonolith requeue 17 18 --yes --reason "fixed in 1.4.2"
   asyncmonolith requeue --consumer mail --fingerprint 1f00ba5e1f00ba5e1

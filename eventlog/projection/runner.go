@@ -270,7 +270,7 @@ func (r *Runner) subscriptions(ctx context.Context, db bun.IDB, reader *reader) 
 func (r *Runner) Health() bus.Health {
 	h := bus.Health{Err: r.outage.Err()}
 	if n := r.left.Load(); n >= maxLeft {
-		h.Err = fmt.Errorf("projection: %d functions that ignored their timeout are still running: nothing is begun", n)
+		h.Err = fmt.Errorf("projection: %d functions that ignored their timeout are still running: nothing is started", n)
 	}
 	h.Ready = h.Err == nil && r.running.Load()
 	return h

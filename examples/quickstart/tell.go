@@ -79,7 +79,7 @@ func rollBack(ctx context.Context, p parts, story *Story) error {
 	if !errors.Is(err, lost) {
 		return fmt.Errorf("placing o-2: %w", err)
 	}
-	story.tell("shop", "order o-2 is rolled back, so nobody will ever hear of it")
+	story.tell("shop", "order o-2 is rolled back, so no service receives it")
 	return nil
 }
 

@@ -40,7 +40,7 @@ func TestMissingTablesHaveOneName(t *testing.T) {
 			`schedule: write schedule "n": `: testapp.Second(scheduler.Upsert(ctx, db, order{}, "@daily", "UTC", schedule.Name("n"))),
 			"schedule: list: ":               testapp.Third(scheduler.List(ctx, db, schedule.Filter{}, schedule.Page{})),
 			"schedule: pause 1: ":            scheduler.Pause(ctx, db, 1),
-			"schedule: run now 1: ":          scheduler.Trigger(ctx, db, 1),
+			"schedule: trigger 1: ":          scheduler.Trigger(ctx, db, 1),
 			`schedule: delete by tag "t": `:  testapp.Second(scheduler.DeleteByTag(ctx, db, "t")),
 			"poison: list: ":                 listErr,
 			"poison: count: ":                testapp.Second(store.Count(ctx, db, poison.Filter{})),
