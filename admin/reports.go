@@ -9,7 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/presence"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -76,8 +76,8 @@ const leastAlive = 45 * time.Second
 func newProcess(row store.Process) Process {
 	p := Process{ID: row.ID, Kind: row.Kind, Host: row.Host, PID: row.PID, Program: row.Program, Version: row.Version,
 		Status: ProcessAlive, StartedAt: row.StartedAt.Time, SeenAt: row.SeenAt.Time, StoppedAt: row.StoppedAt.Time}
-	var m presence.Manifest
-	var s presence.State
+	var m heartbeat.Manifest
+	var s heartbeat.State
 	_, _ = json.Unmarshal(row.Manifest, &m), json.Unmarshal(row.State, &s) // another version may have left out fields
 	p.Schedules, p.Projections, p.Relays, p.Connections = m.Schedules, m.Projections, m.Relays, m.Connections
 	for _, c := range m.Consumers {

@@ -18,8 +18,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/presence"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -152,9 +152,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	if err := outage.Await(ctx, r.startTimeout, r.logger, r.start); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("inbox: run: %w", err)
 	}
-	defer presence.New(presence.Config{
+	defer heartbeat.New(heartbeat.Config{
 		Store: r.store, DB: r.db, Registry: r.registry, ID: r.owner, Kind: "receivers", Logger: r.logger,
-		Takes: presence.Manifest{Relays: store.Each(r.workers, func(w *worker) string { return w.name })}, Doing: r.reported,
+		Takes: heartbeat.Manifest{Relays: store.Each(r.workers, func(w *worker) string { return w.name })}, Doing: r.reported,
 	}).Start(ctx)()
 	r.serving.Store(true)
 	defer r.serving.Store(false)
@@ -215,8 +215,8 @@ func (r *Runner) Health() bus.Health {
 }
 
 // reported is the state in the heartbeat: which receivers receive nothing.
-func (r *Runner) reported() presence.State {
-	return presence.State{OpenCircuits: store.Each(r.Health().OpenCircuits, func(c bus.OpenCircuit) string { return c.Consumer })}
+func (r *Runner) reported() heartbeat.State {
+	return heartbeat.State{OpenCircuits: store.Each(r.Health().OpenCircuits, func(c bus.OpenCircuit) string { return c.Consumer })}
 }
 
 // Stats returns the receivers' states, in the order in which they were given. It queries the

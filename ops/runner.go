@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/presence"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -80,7 +80,7 @@ func (r *Runner) run(ctx context.Context, only int64) error {
 		return ErrRunning
 	}
 	defer r.running.Store(false)
-	defer presence.New(presence.Config{
+	defer heartbeat.New(heartbeat.Config{
 		Store: r.service.store, DB: r.service.config.DB, Registry: r.service.config.Registry, ID: r.owner, Kind: runnerKind,
 		Doing: r.doing, Logger: r.service.config.Logger,
 	}).Start(ctx)()
@@ -109,8 +109,8 @@ func (r *Runner) run(ctx context.Context, only int64) error {
 }
 
 // doing is the state that the runner reports in its heartbeat.
-func (r *Runner) doing() presence.State {
-	return presence.State{Running: len(r.places), Limit: operationsAt}
+func (r *Runner) doing() heartbeat.State {
+	return heartbeat.State{Running: len(r.places), Limit: operationsAt}
 }
 
 // take begins work on free operations. It returns when to poll again, or that the only operation

@@ -17,8 +17,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/presence"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -148,9 +148,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	if err := outage.Await(ctx, r.startTimeout, r.logger, r.ready); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("relay: run: %w", err)
 	}
-	defer presence.New(presence.Config{
+	defer heartbeat.New(heartbeat.Config{
 		Store: r.store, DB: r.db, Registry: r.registry, ID: r.owner, Kind: "relays", Logger: r.logger,
-		Takes: presence.Manifest{Relays: store.Each(r.forwarders, func(l *logForwarder) string { return l.name })}, Doing: r.reported,
+		Takes: heartbeat.Manifest{Relays: store.Each(r.forwarders, func(l *logForwarder) string { return l.name })}, Doing: r.reported,
 	}).Start(ctx)()
 	r.serving.Store(true)
 	defer r.serving.Store(false)
@@ -192,6 +192,6 @@ func (r *Runner) Health() bus.Health {
 }
 
 // reported is the state in the heartbeat: which forwarders wait for their broker.
-func (r *Runner) reported() presence.State {
-	return presence.State{OpenCircuits: store.Each(r.Health().OpenCircuits, func(c bus.OpenCircuit) string { return c.Consumer })}
+func (r *Runner) reported() heartbeat.State {
+	return heartbeat.State{OpenCircuits: store.Each(r.Health().OpenCircuits, func(c bus.OpenCircuit) string { return c.Consumer })}
 }

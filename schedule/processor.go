@@ -14,8 +14,8 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/presence"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -117,11 +117,11 @@ func (p *Processor) Run(ctx context.Context) error {
 	}
 	p.working.Store(true)
 	defer p.working.Store(false)
-	defer presence.New(presence.Config{
+	defer heartbeat.New(heartbeat.Config{
 		Store: p.store, DB: p.db, Registry: p.registry, Kind: "scheduler", Logger: p.config.Logger,
-		Takes: presence.Manifest{
+		Takes: heartbeat.Manifest{
 			Schedules: p.registry.PayloadTypes(), Connections: p.config.Concurrency,
-		}, Doing: func() presence.State { return presence.State{Limit: p.config.Concurrency} },
+		}, Doing: func() heartbeat.State { return heartbeat.State{Limit: p.config.Concurrency} },
 	}).Start(ctx)()
 	var loops sync.WaitGroup
 	for range p.config.Concurrency {

@@ -15,8 +15,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/presence"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
@@ -188,9 +188,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	if err := outage.Await(ctx, r.config.StartTimeout, r.config.Logger, r.start); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("projection: run: %w", err)
 	}
-	defer presence.New(presence.Config{
+	defer heartbeat.New(heartbeat.Config{
 		Store: r.store, DB: r.db, Registry: r.log.Registry(), Kind: "projections", Logger: r.config.Logger,
-		Takes: presence.Manifest{Projections: r.names()}, Doing: r.state,
+		Takes: heartbeat.Manifest{Projections: r.names()}, Doing: r.state,
 	}).Start(ctx)()
 	dispatch(ctx, r)
 	return nil
@@ -201,7 +201,7 @@ func (r *Runner) names() []string {
 	return store.Each(r.readers, func(r *reader) string { return fmt.Sprintf("%s/%d", r.Name, r.Version) })
 }
 
-func (r *Runner) state() presence.State { return presence.State{Limit: r.config.Concurrency} }
+func (r *Runner) state() heartbeat.State { return heartbeat.State{Limit: r.config.Concurrency} }
 
 const statementTimeout = 5 * time.Second
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/presence"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -14,7 +14,7 @@ import (
 type consumer struct {
 	bus.Consumer
 	settings      bus.ConsumerConfig
-	tally         *presence.Tally
+	tally         *heartbeat.Tally
 	transactional bool
 	group         int           // how many messages may run together
 	circuit       *flow.Circuit // nil if it has none

@@ -7,7 +7,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errtype"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/presence"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -17,7 +17,7 @@ type recorder struct {
 	dispatcher *dispatcher
 	stops      *stopRequests
 	uncounted  *uncountedRuns
-	reports    *presence.Reporter // nil while nothing is reported
+	reports    *heartbeat.Reporter // nil while nothing is reported
 }
 
 // record records the outcome of a message; the settler writes it.

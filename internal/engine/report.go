@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/presence"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 // reporting reports on the run to the database until end is called.
 func (r *run) reporting(ctx context.Context) (end func()) {
 	p := r.processor
-	reports := presence.New(presence.Config{
+	reports := heartbeat.New(heartbeat.Config{
 		Store: p.store, DB: p.db, Registry: p.registry, ID: r.owner, Kind: "processor", Logger: p.config.Logger,
 		Takes: r.manifest(), Doing: r.state,
 	})
@@ -23,11 +23,11 @@ func (r *run) reporting(ctx context.Context) (end func()) {
 	return reports.Start(ctx)
 }
 
-func (r *run) manifest() (m presence.Manifest) {
+func (r *run) manifest() (m heartbeat.Manifest) {
 	transactional := false
 	for _, c := range r.dispatcher.catalog.consumers {
 		transactional = transactional || c.transactional
-		m.Consumers = append(m.Consumers, presence.Consumer{
+		m.Consumers = append(m.Consumers, heartbeat.Consumer{
 			Name: c.Name(), Former: c.Names()[1:], PayloadTypes: c.PayloadTypes(), Timeout: c.settings.Timeout, MaxAttempts: c.settings.MaxAttempts,
 		})
 	}
@@ -35,9 +35,9 @@ func (r *run) manifest() (m presence.Manifest) {
 	return m
 }
 
-func (r *run) state() presence.State {
+func (r *run) state() heartbeat.State {
 	health := r.health()
-	s := presence.State{
+	s := heartbeat.State{
 		Limit: r.processor.config.Concurrency, Stuck: health.Abandoned,
 		OpenCircuits: store.Each(health.OpenCircuits, func(c bus.OpenCircuit) string { return c.Consumer }),
 	}

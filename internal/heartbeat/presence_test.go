@@ -1,4 +1,4 @@
-package presence_test
+package heartbeat_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/presence"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -40,7 +40,7 @@ func TestEndWaitsForNobody(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		end := presence.New(presence.Config{Store: s, DB: db, Registry: registry, Kind: "processor", Doing: func() presence.State { return presence.State{} }, Logger: slog.New(slog.DiscardHandler)}).Start(t.Context())
+		end := heartbeat.New(heartbeat.Config{Store: s, DB: db, Registry: registry, Kind: "processor", Doing: func() heartbeat.State { return heartbeat.State{} }, Logger: slog.New(slog.DiscardHandler)}).Start(t.Context())
 		<-time.After(100 * time.Millisecond) // the first report is under way
 		begun := time.Now()
 		if end(); time.Since(begun) >= time.Second {
@@ -51,7 +51,7 @@ func TestEndWaitsForNobody(t *testing.T) {
 
 // BenchmarkRan is what it costs to count a run.
 func BenchmarkRan(b *testing.B) {
-	t := new(presence.Tally)
+	t := new(heartbeat.Tally)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			t.Ran(bus.Done, time.Microsecond, time.Minute)
