@@ -18,16 +18,16 @@ import (
 func (l *Log) AssignPositions(ctx context.Context, db *bun.DB) (total int, err error) {
 	s, _, err := l.on(db)
 	if err == nil {
-		total, err = number(ctx, s, db)
+		total, err = assignPositions(ctx, s, db)
 	}
-	return total, dberr.Wrap(err, "eventlog: number")
+	return total, dberr.Wrap(err, "eventlog: assign positions")
 }
 
-func number(ctx context.Context, s *store.Store, db *bun.DB) (total int, err error) {
+func assignPositions(ctx context.Context, s *store.Store, db *bun.DB) (total int, err error) {
 	last, err := s.EventLog.LastUnnumbered(ctx, db, math.MaxInt64)
 	for last > 0 && err == nil {
 		var n int
-		if n, err = s.Number(ctx, db, numberPage); err != nil {
+		if n, err = s.AssignPositions(ctx, db, numberPage); err != nil {
 			break
 		}
 		if total += n; n == numberPage {

@@ -151,9 +151,9 @@ type Direct interface {
 	Supersedes() error
 	// Events returns an errors.ErrUnsupported if there is no event log.
 	Events() error
-	// Number gives places to at most limit committed events without one, in the order of their
+	// AssignPositions gives places to at most limit committed events without one, in the order of their
 	// sequence numbers, and returns how many. It does nothing while another process numbers.
-	Number(ctx context.Context, db *bun.DB, limit int) (int, error)
+	AssignPositions(ctx context.Context, db *bun.DB, limit int) (int, error)
 	// AdvisoryLock locks a name until the end of the transaction: shared with other transactions,
 	// or exclusively.
 	AdvisoryLock(ctx context.Context, tx bun.IDB, name string, exclusive bool) error

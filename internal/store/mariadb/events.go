@@ -21,6 +21,6 @@ func (m *database) InsertEvents(context.Context, bun.IDB, []*dialect.NewEvent) e
 	return errNoEvents
 }
 
-func (m *database) Number(context.Context, *bun.DB, int) (int, error) { return 0, errNoEvents }
+func (m *database) AssignPositions(context.Context, *bun.DB, int) (int, error) { return 0, errNoEvents }
 
 func (m *database) AdvisoryLock(context.Context, bun.IDB, string, bool) error { return errNoEvents }

@@ -68,7 +68,7 @@ done AS (
 UPDATE {head} SET position = position + (SELECT count(*) FROM done) WHERE id = 1
 RETURNING (SELECT count(*) FROM todo) AS found, (SELECT count(*) FROM done) AS numbered`
 
-func (p *database) Number(ctx context.Context, db *bun.DB, limit int) (numbered int, err error) {
+func (p *database) AssignPositions(ctx context.Context, db *bun.DB, limit int) (numbered int, err error) {
 	err = txn.RunOwn(ctx, db, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := tx.NewRaw(numberPreambleSQL).Exec(ctx); err != nil {
 			return fmt.Errorf("preamble: %w", err)

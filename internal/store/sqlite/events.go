@@ -8,9 +8,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// Number has nothing to do. With one writer at a time, sequence numbers become visible in their
+// AssignPositions has nothing to do. With one writer at a time, sequence numbers become visible in their
 // order and have no gaps: they are the places.
-func (s *database) Number(context.Context, *bun.DB, int) (int, error) { return 0, nil }
+func (s *database) AssignPositions(context.Context, *bun.DB, int) (int, error) { return 0, nil }
 
 func (s *database) InsertEvents(ctx context.Context, tx bun.IDB, rows []*dialect.NewEvent) error {
 	values := make([]any, 0, 9*len(rows))

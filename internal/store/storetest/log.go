@@ -44,7 +44,7 @@ func eventSequences(k *kit) {
 // number numbers a page.
 func (k *kit) number(limit int) int {
 	k.Helper()
-	n, err := k.store.Number(k.ctx, k.db, limit)
+	n, err := k.store.AssignPositions(k.ctx, k.db, limit)
 	k.must("number", err)
 	return n
 }
@@ -132,7 +132,7 @@ func numberTogether(k *kit) {
 	numbered := make([]int, 6)
 	equal(k, "errors", together(len(numbered), func(i int) error {
 		for range 12 {
-			n, err := k.store.Number(k.ctx, k.db, 7)
+			n, err := k.store.AssignPositions(k.ctx, k.db, 7)
 			if numbered[i] += n; err != nil {
 				return err
 			}
