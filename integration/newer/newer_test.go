@@ -33,9 +33,9 @@ func additions() map[string][]string {
 		"func(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) { return kinds()[Cancel].step(ctx, d, tx, s) }},\n"
 	const field = "\tInsertID string `json:\"insert_id,omitempty\"`\n"
 	return map[string][]string{
-		"admin/message.go": {field, field + "\tNamed string `json:\"named,omitempty\"`\n"},
-		"ops/target.go":    {"InsertID: f.InsertID", "InsertID: f.Named"},
-		"ops/kinds.go":     {cancel, archive + cancel},
+		"admin/message.go":       {field, field + "\tNamed string `json:\"named,omitempty\"`\n"},
+		"ops/target.go":          {"InsertID: f.InsertID", "InsertID: f.Named"},
+		"ops/operation_kinds.go": {cancel, archive + cancel},
 	}
 }
 

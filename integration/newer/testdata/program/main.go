@@ -124,8 +124,8 @@ func (p *program) do(ctx context.Context, command string) error {
 		return nil
 	case "plan":
 		for action, target := range targets() {
-			o, planned := p.session.Plan(ctx, action, target)
-			_, started := p.session.Start(ctx, o.ID, ops.StartOptions{Reason: "a test"})
+			o, planned := p.session.Operations().Plan(ctx, action, target)
+			_, started := p.session.Operations().Start(ctx, o.ID, ops.StartOptions{Reason: "a test"})
 			if err := cmp.Or(planned, started); err != nil {
 				return err
 			}
