@@ -161,7 +161,6 @@ func goroutines(t *tree) []string {
 		"notify/notifier.go":                   "the library's own loops",
 		"ops/apply.go":                         "the lease of an operation",
 		"ops/runner.go":                        "operations, whose Reset is isolated",
-		"internal/engine/hands.go":             "settlements",
 		"internal/engine/run.go":               "the library's own loops",
 		"internal/engine/rescan.go":            "sweeps",
 		"internal/engine/worker.go":            "messages, whose consumers are isolated",
