@@ -31,7 +31,7 @@ func TestALockedMessageHoldsUpNobody(t *testing.T) {
 				bus.Consume("quick", func(context.Context, order) error { runs.Add(1); return nil }))
 			a.Produce(refund{ID: "1"})
 			config := testapp.Fast()
-			config.LeaseDuration, config.DrainTimeout = 3*time.Second, time.Second
+			config.LeaseDuration, config.DrainTimeout = 3*time.Second, 3*time.Second // for 300 outcomes, on a busy machine
 			r := a.Start(config)
 			<-begun
 			holder := testapp.Must[bun.Tx](t)(a.DB.BeginTx(context.WithoutCancel(t.Context()), nil))

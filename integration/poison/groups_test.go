@@ -150,9 +150,10 @@ func TestPreview(t *testing.T) {
 		}
 		r.MustStop()
 		const nobody = "up to 9, more false: 3, 0 conflicts, 3 untaken; c order.placed: 2, 0, 2; former other: 1, 0, 1"
-		if got := said(testapp.Must[poison.Preview](t)(s.Preview(ctx, db, poison.Filter{IDs: []int64{3, 4, 9}}, 7))); got != nobody {
-			t.Errorf("once it has stopped: got\n%s\nwant\n%s", got, nobody)
-		}
+		// The last report of a process has little time; without it, the process counts as lost after 45 s.
+		testapp.Eventually(t, "once it has stopped, nothing of it is taken", func() bool {
+			return said(testapp.Must[poison.Preview](t)(s.Preview(ctx, db, poison.Filter{IDs: []int64{3, 4, 9}}, 7))) == nobody
+		})
 	})
 }
 
