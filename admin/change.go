@@ -166,7 +166,8 @@ func (a *Client) changeWhere(ctx context.Context, db bun.IDB, what string, c sto
 
 // Preview describes what chunks of a filter would change.
 type Preview struct {
-	// UpTo is the greatest pending id, for [Chunk.UpTo]. It is 0 when no message is pending.
+	// UpTo is the greatest pending id, for [Chunk.UpTo]. It is 0 when no message is pending. Then make
+	// no chunk: a Chunk.UpTo of 0 means no bound.
 	UpTo int64 `json:"up_to"`
 	// Messages is the number of matches; More is true if there may be more.
 	Messages int  `json:"messages"`

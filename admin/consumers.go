@@ -127,7 +127,8 @@ func (a *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([
 	return queues, nil
 }
 
-// Unhandled is a kind of message that no consumer of the registry handles.
+// Unhandled is a kind of message that is not handled: by the registry in [Client.Unhandled], by any
+// live process in ops.Overview.
 type Unhandled struct {
 	Consumer    string `json:"consumer"`
 	PayloadType string `json:"payload_type"`
@@ -210,7 +211,7 @@ func (a *Client) Pause(ctx context.Context, db bun.IDB, consumer string, note Pa
 }
 
 // ErrNotPaused is returned by [Client.Resume] when the consumer is not paused; use errors.Is.
-var ErrNotPaused = errors.New("it is not paused")
+var ErrNotPaused = errors.New("the consumer is not paused")
 
 // Resume lets processors claim a paused consumer's messages again: those of this process at once,
 // others with their next poll. Messages that are due then run, as capacity allows. Resume returns

@@ -15,11 +15,11 @@ import (
 
 // This file reads what processes report: see bus.RegistryConfig.HeartbeatInterval.
 
-// Process is one Run of a processor, a scheduler, projections, relays or operations, in any program
-// that uses these tables. Times are in UTC, on the database's clock.
+// Process is one Run of a processor, a scheduler, projections, relays, receivers or operations, in
+// any program that uses these tables. Times are in UTC, on the database's clock.
 type Process struct {
 	ID      string `json:"id"`   // for a processor, the Owner of its claims
-	Kind    string `json:"kind"` // processor, scheduler, projections, relays or operations
+	Kind    string `json:"kind"` // processor, scheduler, projections, relays, receivers or operations
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
 	Program string `json:"program"`
@@ -213,8 +213,8 @@ type Crash struct {
 	At       time.Time `json:"at"` // when the loss was detected
 }
 
-// Crashes returns the losses of processes that held the message, or any message if id is 0, the
-// last first. They are kept for 7 days. The limit is 1 to 1000.
+// Crashes returns the crashes of a message, or of all messages if id is 0, the most recent first.
+// Crashes are kept for 7 days. The limit is 1 to 1000.
 func (a *Client) Crashes(ctx context.Context, db bun.IDB, id int64, limit int) ([]Crash, error) {
 	st, db, err := a.stores.Of(db, errNotMade)
 	if err == nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Messages shows and changes pending messages. [Messages.List] makes it; it is safe for concurrent use.
+// Messages shows and changes pending messages. [Session.Messages] returns it; it is safe for
+// concurrent use.
 type Messages struct{ access }
 
 const (
@@ -131,7 +132,8 @@ func (s *Messages) Explain(ctx context.Context, id int64) (admin.Explanation, er
 	return e, nil
 }
 
-// RunNow makes pending messages due now.
+// RunNow makes pending messages due now. It accepts 1 to 500 ids; otherwise the error is
+// bus.ErrInvalidOption. Use [Operations.Plan] for more.
 func (s *Messages) RunNow(ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
 	return s.changePending(
 		ctx,
@@ -142,7 +144,8 @@ func (s *Messages) RunNow(ctx context.Context, reason string, ids ...int64) (adm
 	)
 }
 
-// Reschedule makes pending messages due at the given time.
+// Reschedule makes pending messages due at the given time. It accepts 1 to 500 ids; otherwise the
+// error is bus.ErrInvalidOption. Use [Operations.Plan] for more.
 func (s *Messages) Reschedule(ctx context.Context, reason string, at time.Time, ids ...int64) (admin.Result, error) {
 	return s.changePending(
 		ctx,
@@ -153,7 +156,8 @@ func (s *Messages) Reschedule(ctx context.Context, reason string, at time.Time, 
 	)
 }
 
-// Cancel deletes pending messages for good.
+// Cancel deletes pending messages for good. It accepts 1 to 500 ids; otherwise the error is
+// bus.ErrInvalidOption. Use [Operations.Plan] for more.
 func (s *Messages) Cancel(ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
 	return s.changePending(
 		ctx,

@@ -19,7 +19,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// Operations shows and changes operations. [Operations.List] makes it; it is safe for concurrent use.
+// Operations shows and changes operations. [Session.Operations] returns it; it is safe for
+// concurrent use.
 type Operations struct{ access }
 
 // Operation is a change by a principal: a finished change, or one of many messages that a [Runner]
@@ -96,10 +97,10 @@ var (
 	// ErrNotFound is returned when no operation has the id.
 	ErrNotFound = errors.New("no such operation")
 	// ErrInvalidState is returned when the operation's state does not allow the action.
-	ErrInvalidState = errors.New("its state does not allow that")
+	ErrInvalidState = errors.New("the operation's state does not allow this")
 	// ErrInProgress is returned when the operation, or one with the same target, is already in
 	// progress.
-	ErrInProgress = errors.New("the same is under way")
+	ErrInProgress = errors.New("the operation is already in progress")
 	// ErrExpired is returned when a plan is too old to start. It wraps [ErrInvalidState].
 	ErrExpired = fmt.Errorf("%w: the plan has expired", ErrInvalidState)
 )

@@ -15,8 +15,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Undo cancels an operation that has changed nothing yet. After it returns, the operation never
-// runs. The reason may be empty and is written to the audit.
+// Undo cancels an operation that is [Planned] or [Waiting]; otherwise the error is
+// [ErrInvalidState]. After it returns, the operation never runs. The reason may be empty and is
+// written to the audit.
 func (s *Operations) Undo(ctx context.Context, reason string, id int64) (Operation, error) {
 	return s.decide(
 		ctx,

@@ -28,8 +28,8 @@ type Overview struct {
 	Failures []admin.FailureGroup `json:"failures,omitempty"`
 	// Processes are those that are alive, and those lost within a day.
 	Processes []admin.Process `json:"processes,omitempty"`
-	// Unhandled are up to 20 kinds of messages that no live process handles, and such consumers of
-	// messages with keys, which have no payload type here.
+	// Unhandled are up to 20 kinds of messages that no live process handles. If messages with keys are
+	// unhandled, only their consumer is listed, with an empty PayloadType.
 	Unhandled []admin.Unhandled `json:"unhandled,omitempty"`
 	// Operations are those in progress or paused.
 	Operations []Operation `json:"operations,omitempty"`

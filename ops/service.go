@@ -32,14 +32,15 @@ type Config struct {
 	// the searched content; unless it returns that unchanged, the search returns [ErrRedacted].
 	// Redact is safe if it hides by field, not by the look of a value.
 	Redact func(context.Context, Content) Content
-	// Audit is called with each change before the commit, if the change is one transaction. An
-	// error refuses the change. Audit must return within a minute: PostgreSQL then ends the
-	// transaction.
+	// Audit is called with each change in the transaction that writes its audit row. An error refuses
+	// the change. If the change is made in that transaction, Changed is set. Otherwise (cancel,
+	// reschedule, run now, export, operations) Audit runs before the change begins and Changed is 0.
+	// If Audit takes longer than a minute, PostgreSQL ends the transaction and the change fails.
 	Audit func(context.Context, Change) error
 	// Logger logs each change. Defaults to slog.Default.
 	Logger *slog.Logger
-	// UndoWindow is how long a started operation waits and can be undone without a trace. Defaults
-	// to 10 s; negative values mean none.
+	// UndoWindow is how long a started operation waits before its first change. Until then
+	// [Operations.Undo] cancels it. Defaults to 10 s; negative values mean none.
 	UndoWindow time.Duration
 }
 

@@ -200,7 +200,7 @@ func (s *Store) preview(ctx context.Context, st *store.Store, db bun.IDB, f stor
 			row.ConsumerType, row.PayloadType,
 			PreviewCounts{Messages: row.Messages, Oldest: row.Oldest.Time, Newest: row.Newest.Time, Conflicts: row.Conflicts},
 		}
-		if len(fleet) > 0 && !slices.ContainsFunc(alive, func(p admin.Process) bool { return p.Takes(k.Consumer, k.PayloadType) }) {
+		if len(fleet) > 0 && !slices.ContainsFunc(alive, func(p admin.Process) bool { return p.Handles(k.Consumer, k.PayloadType) }) {
 			k.Unhandled = k.Messages
 		}
 		p.add(k.PreviewCounts)

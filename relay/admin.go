@@ -17,7 +17,8 @@ import (
 // ErrUnknownRelay is returned for a log relay that the runner does not have.
 var ErrUnknownRelay = errors.New("relay: the log relay is not known")
 
-// Stats is the progress of a log relay, in the whole database.
+// Stats is the progress of a log forwarder in the whole database. OpenedAt and Reason describe this
+// process.
 type Stats struct {
 	Relay string
 	// Lag is how many positions the slowest shard is behind the log.
@@ -28,10 +29,10 @@ type Stats struct {
 	LastError string
 	// Parked is the number of parked events, up to 10,000.
 	Parked int
-	// Closed is since when the circuit is open, and Reason is why. Both are zero while it is
-	// closed.
-	Closed time.Time
-	Reason error
+	// OpenedAt is when the circuit in this process opened, and Reason is why. Both are zero while it
+	// is closed.
+	OpenedAt time.Time
+	Reason   error
 }
 
 // Stats returns the progress of the log relays, in the order in which they were given.
@@ -59,7 +60,7 @@ func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
 			return nil, dberr.Wrap(err, "relay: stats")
 		}
 		if since, reason, open := l.config.Circuit.Tripped(); open {
-			s.Closed, s.Reason = since, reason
+			s.OpenedAt, s.Reason = since, reason
 		}
 		all = append(all, s)
 	}
