@@ -27,8 +27,8 @@ type Record struct {
 	Body []byte
 }
 
-// Errors of a [Publisher], by which a relay decides the outcome of a message. Use errors.Is. Any
-// other error is a failed attempt.
+// Errors of a [Publisher], by which a forwarder decides the outcome of a message. Use errors.Is.
+// Any other error is a failed attempt.
 var (
 	// ErrUnavailable is returned when the broker did not answer in time. The record may have
 	// arrived. It is published again once the broker is back, and no attempt is counted.
@@ -57,7 +57,8 @@ type Publisher interface {
 }
 
 // ReconnectNotifier is implemented by a [Publisher] that detects when its broker is back. With it,
-// the circuit of a relay closes at once; without it, the circuit closes after a successful probe.
+// the circuit of a forwarder closes at once; without it, the circuit closes after a successful
+// probe.
 type ReconnectNotifier interface {
 	// OnReconnect registers f, which is called each time that the broker answers again after an
 	// outage. f returns at once.

@@ -24,7 +24,7 @@ func Delay(d time.Duration) Option {
 }
 
 // AvailableAt postpones the message until t. A time in the past means now; due messages are ordered
-// by this time. The zero time sets nothing. Otherwise the year must be 1 to 9999 in UTC.
+// by this time. The zero time has no effect. Otherwise the year must be 1 to 9999 in UTC.
 // AvailableAt cannot be combined with [Delay] or [Debounce].
 func AvailableAt(t time.Time) Option {
 	return func(m *bus.Message) error {

@@ -116,8 +116,8 @@ func (s *Store) Count(ctx context.Context, db bun.IDB, filter Filter) (int, erro
 	return s.CountUpTo(ctx, db, filter, math.MaxInt)
 }
 
-// CountUpTo is [Store.Count] that stops at most, 1 or more, which then means "or more". Until then
-// it also reads messages that do not match.
+// CountUpTo is [Store.Count] with a limit of 1 or more. A result equal to the limit means "or
+// more". It scans messages that do not match, too, so rare matches cost a full scan.
 func (s *Store) CountUpTo(ctx context.Context, db bun.IDB, filter Filter, most int) (int, error) {
 	if most < 1 {
 		return 0, fmt.Errorf("poison: count: up to %d: %w: 1 or more is allowed", most, bus.ErrInvalidOption)
