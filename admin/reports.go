@@ -98,8 +98,8 @@ func newProcess(row store.Process) Process {
 
 // Processes returns at most 1000 processes that reported within the given time, the last seen
 // first. Reports are kept for 7 days.
-func (a *Client) Processes(ctx context.Context, db bun.IDB, within time.Duration) ([]Process, error) {
-	st, db, err := a.stores.Of(db, errNotMade)
+func (c *Client) Processes(ctx context.Context, db bun.IDB, within time.Duration) ([]Process, error) {
+	st, db, err := c.stores.Of(db, errNotMade)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: processes")
 	}
@@ -148,8 +148,8 @@ type MinuteStats struct {
 // Minutes returns the statistics of the given consumers, or of all, within the given time, by
 // consumer and time. Minutes without runs are left out. A run counts in the minute in which its
 // process reported it, which may be the next one. Statistics are kept for 48 hours.
-func (a *Client) Minutes(ctx context.Context, db bun.IDB, within time.Duration, consumers ...string) ([]MinuteStats, error) {
-	st, db, err := a.stores.Of(db, errNotMade)
+func (c *Client) Minutes(ctx context.Context, db bun.IDB, within time.Duration, consumers ...string) ([]MinuteStats, error) {
+	st, db, err := c.stores.Of(db, errNotMade)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: minutes")
 	}
@@ -182,8 +182,8 @@ type FailureGroup struct {
 
 // Failures returns the failure groups of a consumer, or of all if it is empty, the most recent
 // first. A group is deleted 30 days after its last failure. The limit is 1 to 1000.
-func (a *Client) Failures(ctx context.Context, db bun.IDB, consumer string, limit int) ([]FailureGroup, error) {
-	st, db, err := a.stores.Of(db, errNotMade)
+func (c *Client) Failures(ctx context.Context, db bun.IDB, consumer string, limit int) ([]FailureGroup, error) {
+	st, db, err := c.stores.Of(db, errNotMade)
 	if err == nil {
 		err = checkLimit(limit)
 	}
@@ -215,8 +215,8 @@ type Crash struct {
 
 // Crashes returns the crashes of a message, or of all messages if id is 0, the most recent first.
 // Crashes are kept for 7 days. The limit is 1 to 1000.
-func (a *Client) Crashes(ctx context.Context, db bun.IDB, id int64, limit int) ([]Crash, error) {
-	st, db, err := a.stores.Of(db, errNotMade)
+func (c *Client) Crashes(ctx context.Context, db bun.IDB, id int64, limit int) ([]Crash, error) {
+	st, db, err := c.stores.Of(db, errNotMade)
 	if err == nil {
 		err = checkLimit(limit)
 	}

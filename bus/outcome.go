@@ -59,18 +59,18 @@ type OutcomeError struct {
 }
 
 // Error implements error.
-func (v *OutcomeError) Error() string {
+func (e *OutcomeError) Error() string {
 	switch {
-	case v.Err != nil:
-		return errorlog.Text(v.Err)
-	case v.Reason != "":
-		return v.Reason
+	case e.Err != nil:
+		return errorlog.Text(e.Err)
+	case e.Reason != "":
+		return e.Reason
 	}
-	return v.Outcome.String()
+	return e.Outcome.String()
 }
 
 // Unwrap returns the error behind the outcome.
-func (v *OutcomeError) Unwrap() error { return v.Err }
+func (e *OutcomeError) Unwrap() error { return e.Err }
 
 // Permanent marks err as not retryable: the message is poisoned now. A nil err stays nil.
 func Permanent(err error) error {

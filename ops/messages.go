@@ -50,13 +50,13 @@ func (s *Messages) ListByID(ctx context.Context, ids ...int64) ([]admin.Message,
 // Find searches pending messages in parts and returns a cursor, which is nil at the end: see
 // admin.Client.Find. A search for a header needs the right to read contents: see [ErrRedacted].
 func (s *Messages) Find(
-	ctx context.Context, search admin.Search, place admin.Cursor,
+	ctx context.Context, search admin.Search, cursor admin.Cursor,
 ) (found []admin.Message, next *admin.Cursor, err error) {
 	if err := s.maySearch(ctx, headerOf(search)); err != nil {
 		return nil, nil, fmt.Errorf("ops: find: %w", err)
 	}
 	found, err = look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) (found []admin.Message, err error) {
-		found, next, err = s.service.admin.Find(ctx, db, search, place)
+		found, next, err = s.service.admin.Find(ctx, db, search, cursor)
 		return found, err
 	})
 	return found, next, err

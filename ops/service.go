@@ -113,10 +113,12 @@ func New(c Config) (*Service, error) {
 }
 
 // As returns the session of a principal. A principal without a name may do nothing.
-func (d *Service) As(who Principal) *Session { return &Session{access{service: d, who: who}} }
+func (s *Service) As(principal Principal) *Session {
+	return &Session{access{service: s, who: principal}}
+}
 
 // enter acquires a slot of a semaphore.
-func (d *Service) enter(ctx context.Context, room chan struct{}, patience time.Duration) (leave func(), err error) {
+func (s *Service) enter(ctx context.Context, room chan struct{}, patience time.Duration) (leave func(), err error) {
 	free := time.NewTimer(patience)
 	defer free.Stop()
 	select {
@@ -129,10 +131,10 @@ func (d *Service) enter(ctx context.Context, room chan struct{}, patience time.D
 	}
 }
 
-func (d *Service) within(ctx context.Context, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) error) error {
+func (s *Service) within(ctx context.Context, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) error) error {
 	within, cancel := context.WithTimeoutCause(ctx, limit, ErrBusy)
 	defer cancel()
-	err := d.store.Briefly(within, db, limit, func(db bun.IDB) error { return fn(within, db) })
+	err := s.store.Briefly(within, db, limit, func(db bun.IDB) error { return fn(within, db) })
 	if ctx.Err() == nil && (errors.Is(err, store.ErrLate) || err != nil && context.Cause(within) == ErrBusy) {
 		err = fmt.Errorf("ops: look: %w: the database did not answer within %s", ErrBusy, limit)
 	}
