@@ -36,10 +36,10 @@ import (
 // fx runs OnStart hooks in the order in which they were appended, and OnStop hooks in reverse.
 // Module appends two:
 //
-//   - With [Migrate], the migration. Its hook is appended before any constructor gets one of the
+//  1. With [Migrate], the migration. Its hook is appended before any constructor gets one of the
 //     values above (except telemetry), and after the hooks of the *bun.DB. So it runs before every
 //     hook of a constructor or Invoke that takes one of them.
-//   - The start of the processors, in an Invoke. fx calls the Invokes of fx.Modules first, in the
+//  2. The start of the processors, in an Invoke. fx calls the Invokes of fx.Modules first, in the
 //     order listed, then those given to fx.New itself, in the order listed. So give Module to
 //     fx.New itself, not to an fx.Module. List it after whatever consumers need while they run,
 //     such as application tables and caches. List what depends on it after it, such as an HTTP
