@@ -29,7 +29,8 @@ type Overview struct {
 	// Processes are those that are alive, and those lost within a day.
 	Processes []admin.Process `json:"processes,omitempty"`
 	// Unhandled are up to 20 kinds of messages that no live process handles. If messages with keys are
-	// unhandled, only their consumer is listed, with an empty PayloadType.
+	// unhandled, only their consumer is listed, with an empty PayloadType. These entries do not count
+	// towards the 20.
 	Unhandled []admin.Unhandled `json:"unhandled,omitempty"`
 	// Operations are those in progress or paused.
 	Operations []Operation `json:"operations,omitempty"`
