@@ -30,4 +30,4 @@ func newOpenBreaker(row store.Breaker) OpenBreaker {
 
 // ErrNotOpen is returned by [Client.Probe] when the consumer has no open circuit breaker; use
 // errors.Is.
-var ErrNotOpen = errors.New("its breaker is not open")
+var ErrNotOpen = errors.New("the circuit breaker is not open")

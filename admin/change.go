@@ -40,18 +40,18 @@ type Result struct {
 // returns what is done: nothing if db is a transaction. A transaction must be READ COMMITTED, else
 // the error is bus.ErrInvalidOption: a stricter isolation hides claims made since it began. On
 // SQLite, Cancel waits for the database's only write lock.
-func (a *Client) Cancel(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
-	return a.change(ctx, db, "cancel", store.PendingChange{Cancel: true}, ids)
+func (c *Client) Cancel(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
+	return c.change(ctx, db, "cancel", store.PendingChange{Cancel: true}, ids)
 }
 
 // Reschedule makes pending messages due at the given time. A time in the past means now, ahead of
 // messages that became due later. Attempts, crashes and errors are kept. A zero time, or a year
 // outside 1 to 9999 in UTC, is bus.ErrInvalidOption. Otherwise it behaves like [Client.Cancel].
-func (a *Client) Reschedule(ctx context.Context, db bun.IDB, at time.Time, ids ...int64) (Result, error) {
+func (c *Client) Reschedule(ctx context.Context, db bun.IDB, at time.Time, ids ...int64) (Result, error) {
 	if err := checkDue(at); err != nil {
 		return Result{}, err
 	}
-	return a.change(ctx, db, "reschedule", store.PendingChange{AvailableAt: at}, ids)
+	return c.change(ctx, db, "reschedule", store.PendingChange{AvailableAt: at}, ids)
 }
 
 func checkDue(at time.Time) error {
@@ -64,26 +64,26 @@ func checkDue(at time.Time) error {
 // RunNow is [Client.Reschedule] to the database's current time. The messages run with the next poll
 // of a processor with free capacity; processors of this process poll at once. Messages of a paused
 // consumer wait for [Client.Resume].
-func (a *Client) RunNow(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
-	return a.change(ctx, db, "run now", store.PendingChange{}, ids)
+func (c *Client) RunNow(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
+	return c.change(ctx, db, "run now", store.PendingChange{}, ids)
 }
 
-func (a *Client) change(ctx context.Context, db bun.IDB, what string, c store.PendingChange, ids []int64) (Result, error) {
-	st, db, err := a.stores.In(ctx, db, errNotMade)
+func (c *Client) change(ctx context.Context, db bun.IDB, what string, pending store.PendingChange, ids []int64) (Result, error) {
+	st, db, err := c.stores.In(ctx, db, errNotMade)
 	if err != nil {
 		return Result{}, dberr.Wrap(err, "admin: %s", what)
 	}
 	total, err := txn.Counted(ctx, db, func(total *Result) error {
 		for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), adminBatch) {
-			changed, err := st.Pending.Change(ctx, db, part, c)
+			changed, err := st.Pending.Change(ctx, db, part, pending)
 			if err != nil {
 				return err
 			}
 			total.Changed += len(changed.IDs)
 			total.Running = append(total.Running, changed.Held...)
 			total.Missing = append(total.Missing, changed.Missing...)
-			if !c.Cancel {
-				txn.AnnounceMessages(ctx, db, a.registry, changed.PayloadTypes)
+			if !pending.Cancel {
+				txn.AnnounceMessages(ctx, db, c.registry, changed.PayloadTypes)
 			}
 		}
 		return nil
@@ -126,37 +126,40 @@ type ChunkResult struct {
 //
 // On an error it returns what is done, with Chunk.After as Last, so the chunk can be repeated.
 // An invalid limit or id is bus.ErrInvalidOption. Otherwise it behaves like Cancel.
-func (a *Client) CancelWhere(ctx context.Context, db bun.IDB, b Chunk) (ChunkResult, error) {
-	return a.changeWhere(ctx, db, "cancel", store.PendingChange{Cancel: true}, b)
+func (c *Client) CancelWhere(ctx context.Context, db bun.IDB, chunk Chunk) (ChunkResult, error) {
+	return c.changeWhere(ctx, db, "cancel", store.PendingChange{Cancel: true}, chunk)
 }
 
 // RescheduleWhere is [Client.Reschedule] for the next messages that match a filter, in chunks like
 // [Client.CancelWhere].
-func (a *Client) RescheduleWhere(ctx context.Context, db bun.IDB, at time.Time, b Chunk) (ChunkResult, error) {
+func (c *Client) RescheduleWhere(ctx context.Context, db bun.IDB, at time.Time, chunk Chunk) (ChunkResult, error) {
 	if err := checkDue(at); err != nil {
-		return ChunkResult{Last: b.After}, err
+		return ChunkResult{Last: chunk.After}, err
 	}
-	return a.changeWhere(ctx, db, "reschedule", store.PendingChange{AvailableAt: at}, b)
+	return c.changeWhere(ctx, db, "reschedule", store.PendingChange{AvailableAt: at}, chunk)
 }
 
-func (a *Client) changeWhere(ctx context.Context, db bun.IDB, what string, c store.PendingChange, b Chunk) (ChunkResult, error) {
-	result := ChunkResult{Last: b.After, More: true}
-	st, db, err := a.stores.In(ctx, db, errNotMade)
-	if err = errors.Join(err, b.Filter.check()); err == nil && (b.Limit < 1 || b.Limit > mostInBatch || b.After < 0 || b.UpTo < 0) {
+func (c *Client) changeWhere(
+	ctx context.Context, db bun.IDB, what string, pending store.PendingChange, chunk Chunk,
+) (ChunkResult, error) {
+	result := ChunkResult{Last: chunk.After, More: true}
+	st, db, err := c.stores.In(ctx, db, errNotMade)
+	wrong := chunk.Limit < 1 || chunk.Limit > mostInBatch || chunk.After < 0 || chunk.UpTo < 0
+	if err = errors.Join(err, chunk.Filter.check()); err == nil && wrong {
 		err = fmt.Errorf(
-			"batch of %d after %d up to %d: %w: 1 to %d messages are allowed, and ids of 0 or more", b.Limit, b.After, b.UpTo,
+			"batch of %d after %d up to %d: %w: 1 to %d messages are allowed, and ids of 0 or more", chunk.Limit, chunk.After, chunk.UpTo,
 			bus.ErrInvalidOption, mostInBatch,
 		)
 	}
 	if err != nil {
 		return result, dberr.Wrap(err, "admin: %s where", what)
 	}
-	ids, last, more, err := st.Pending.Matching(ctx, db, b.Filter.rows(), b.After, b.UpTo, b.Limit)
+	ids, last, more, err := st.Pending.Matching(ctx, db, chunk.Filter.rows(), chunk.After, chunk.UpTo, chunk.Limit)
 	if err != nil {
 		return result, dberr.Wrap(err, "admin: %s where", what)
 	}
 	if len(ids) > 0 {
-		if result.Result, err = a.change(ctx, db, what+" where", c, ids); err != nil {
+		if result.Result, err = c.change(ctx, db, what+" where", pending, ids); err != nil {
 			return result, err
 		}
 	}
@@ -166,7 +169,8 @@ func (a *Client) changeWhere(ctx context.Context, db bun.IDB, what string, c sto
 
 // Preview describes what chunks of a filter would change.
 type Preview struct {
-	// UpTo is the greatest pending id, for [Chunk.UpTo]. It is 0 when no message is pending.
+	// UpTo is the greatest pending id, for [Chunk.UpTo]. It is 0 when no message is pending. Then make
+	// no chunk: a Chunk.UpTo of 0 means no bound.
 	UpTo int64 `json:"up_to"`
 	// Messages is the number of matches; More is true if there may be more.
 	Messages int  `json:"messages"`
@@ -175,12 +179,12 @@ type Preview struct {
 	Consumers []string `json:"consumers,omitempty"`
 }
 
-// Preview counts the messages that match before they are changed, up to the given maximum. Rare
-// matches scan the whole table. It changes nothing.
-func (a *Client) Preview(ctx context.Context, db bun.IDB, filter Filter, most int) (p Preview, err error) {
-	st, db, err := a.stores.Of(db, errNotMade)
-	if err = errors.Join(err, filter.check()); err == nil && most < 1 {
-		err = fmt.Errorf("of up to %d: %w: 1 or more is allowed", most, bus.ErrInvalidOption)
+// Preview counts the messages that match before they are changed, up to limit, which is 1 or more.
+// Rare matches scan the whole table. It changes nothing.
+func (c *Client) Preview(ctx context.Context, db bun.IDB, filter Filter, limit int) (p Preview, err error) {
+	st, db, err := c.stores.Of(db, errNotMade)
+	if err = errors.Join(err, filter.check()); err == nil && limit < 1 {
+		err = fmt.Errorf("of up to %d: %w: 1 or more is allowed", limit, bus.ErrInvalidOption)
 	}
 	if err == nil {
 		p.UpTo, err = st.Pending.Last(ctx, db)
@@ -188,9 +192,9 @@ func (a *Client) Preview(ctx context.Context, db bun.IDB, filter Filter, most in
 	after := int64(0)
 	for more := p.UpTo > 0; more && err == nil && !p.More; {
 		var ids []int64
-		ids, after, more, err = st.Pending.Matching(ctx, db, filter.rows(), after, p.UpTo, most-p.Messages)
+		ids, after, more, err = st.Pending.Matching(ctx, db, filter.rows(), after, p.UpTo, limit-p.Messages)
 		p.Messages += len(ids)
-		p.More = more && p.Messages == most
+		p.More = more && p.Messages == limit
 		if err == nil {
 			var names []string
 			names, err = st.Operations.ConsumersOf(ctx, db, ids)
@@ -233,16 +237,16 @@ const (
 //
 // Stopping one message of a running batch ends the whole call. The other messages run again, with
 // no attempt counted. Stop returns [ErrNotFound] when no pending message has the id.
-func (a *Client) Stop(ctx context.Context, db *bun.DB, id int64) (StopResult, error) {
-	st, _, err := a.stores.Of(db, errNotMade)
+func (c *Client) Stop(ctx context.Context, db *bun.DB, id int64) (StopResult, error) {
+	st, _, err := c.stores.Of(db, errNotMade)
 	if err != nil {
 		return "", dberr.Wrap(err, "admin: stop %d", id)
 	}
-	stopped, err := a.stop(ctx, st, db, id)
+	stopped, err := c.stop(ctx, st, db, id)
 	return stopped, dberr.Wrap(err, "admin: stop %d", id)
 }
 
-func (a *Client) stop(ctx context.Context, st *store.Store, db *bun.DB, id int64) (StopResult, error) {
+func (c *Client) stop(ctx context.Context, st *store.Store, db *bun.DB, id int64) (StopResult, error) {
 	asked := ""
 	var gone time.Time // when the message was first seen missing
 	for {
@@ -266,7 +270,7 @@ func (a *Client) stop(ctx context.Context, st *store.Store, db *bun.DB, id int64
 			if gone = cmp.Or(gone, time.Now()); time.Since(gone) > stopAnswer { // no answer will come any more
 				return StopTooLate, forget(ctx, st, db, id, asked)
 			}
-		} else if asked, err = a.askToStop(ctx, st, db, id, asked); err != nil {
+		} else if asked, err = c.askToStop(ctx, st, db, id, asked); err != nil {
 			return "", err
 		}
 		if !outage.Pause(ctx, stopLook) {
@@ -277,7 +281,7 @@ func (a *Client) stop(ctx context.Context, st *store.Store, db *bun.DB, id int64
 
 // askToStop asks the process that holds the message now, unless it was asked before, and returns
 // its owner id.
-func (a *Client) askToStop(ctx context.Context, st *store.Store, db *bun.DB, id int64, asked string) (string, error) {
+func (c *Client) askToStop(ctx context.Context, st *store.Store, db *bun.DB, id int64, asked string) (string, error) {
 	owner, _, err := st.Operations.Holder(ctx, db, id)
 	if err != nil || owner == "" || owner == asked {
 		return asked, err

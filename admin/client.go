@@ -67,9 +67,9 @@ func NewClient(registry *bus.Registry) (*Client, error) {
 // A filter by consumer or insert id uses an index. All other fields are compared message by
 // message. A rare match then reads all messages of the consumer, or the whole table without a
 // consumer, unless [Page.ScanLimit] bounds the scan.
-func (a *Client) List(ctx context.Context, db bun.IDB, filter Filter, page Page) ([]Message, *Page, error) {
+func (c *Client) List(ctx context.Context, db bun.IDB, filter Filter, page Page) ([]Message, *Page, error) {
 	size, place, mistake := paging.Start(page.Size, page.After)
-	st, db, err := a.stores.Of(db, errNotMade)
+	st, db, err := c.stores.Of(db, errNotMade)
 	if err = errors.Join(mistake, page.check(place), filter.check(), err); err != nil {
 		return nil, nil, dberr.Wrap(err, "admin: list")
 	}
@@ -108,8 +108,8 @@ func (a *Client) List(ctx context.Context, db bun.IDB, filter Filter, page Page)
 // Count returns the number of pending messages that match. It reads every message it counts, and
 // the whole table without a consumer in the filter. On a large table use [Client.Queues], whose
 // counts are bounded.
-func (a *Client) Count(ctx context.Context, db bun.IDB, filter Filter) (int, error) {
-	st, db, err := a.stores.Of(db, errNotMade)
+func (c *Client) Count(ctx context.Context, db bun.IDB, filter Filter) (int, error) {
+	st, db, err := c.stores.Of(db, errNotMade)
 	if err = errors.Join(err, filter.check()); err != nil {
 		return 0, dberr.Wrap(err, "admin: count")
 	}
@@ -119,8 +119,8 @@ func (a *Client) Count(ctx context.Context, db bun.IDB, filter Filter) (int, err
 
 // ListByID returns up to 1000 pending messages by id, as [Client.List] does. Missing ids are left
 // out.
-func (a *Client) ListByID(ctx context.Context, db bun.IDB, ids ...int64) ([]Message, error) {
-	st, db, err := a.stores.Of(db, errNotMade)
+func (c *Client) ListByID(ctx context.Context, db bun.IDB, ids ...int64) ([]Message, error) {
+	st, db, err := c.stores.Of(db, errNotMade)
 	if err = errors.Join(checkLimit(max(len(ids), 1)), err); err != nil || len(ids) == 0 {
 		return nil, dberr.Wrap(err, "admin: list by id")
 	}
@@ -130,8 +130,8 @@ func (a *Client) ListByID(ctx context.Context, db bun.IDB, ids ...int64) ([]Mess
 
 // Get returns one pending message with its payload, headers and errors, or
 // [ErrNotFound].
-func (a *Client) Get(ctx context.Context, db bun.IDB, id int64) (Message, error) {
-	return a.get(db, id, func(st *store.Store, db bun.IDB) (store.Pending, bool, error) {
+func (c *Client) Get(ctx context.Context, db bun.IDB, id int64) (Message, error) {
+	return c.get(db, id, func(st *store.Store, db bun.IDB) (store.Pending, bool, error) {
 		return st.Pending.Get(ctx, db, id, true)
 	})
 }
@@ -139,8 +139,8 @@ func (a *Client) Get(ctx context.Context, db bun.IDB, id int64) (Message, error)
 // GetHead is [Client.Get] with at most maxBytes bytes of the payload, cut between two characters.
 // It reads no more than that; [Message.PayloadBytes] is the full size. A negative maxBytes is
 // bus.ErrInvalidOption.
-func (a *Client) GetHead(ctx context.Context, db bun.IDB, id int64, maxBytes int) (Message, error) {
-	m, err := a.get(db, id, func(st *store.Store, db bun.IDB) (store.Pending, bool, error) {
+func (c *Client) GetHead(ctx context.Context, db bun.IDB, id int64, maxBytes int) (Message, error) {
+	m, err := c.get(db, id, func(st *store.Store, db bun.IDB) (store.Pending, bool, error) {
 		if maxBytes < 0 {
 			return store.Pending{}, false, fmt.Errorf("%d bytes of its payload: %w: 0 or more are allowed", maxBytes, bus.ErrInvalidOption)
 		}
@@ -156,8 +156,8 @@ func (a *Client) GetHead(ctx context.Context, db bun.IDB, id int64, maxBytes int
 	return m, err
 }
 
-func (a *Client) get(db bun.IDB, id int64, read func(st *store.Store, db bun.IDB) (store.Pending, bool, error)) (Message, error) {
-	st, db, err := a.stores.Of(db, errNotMade)
+func (c *Client) get(db bun.IDB, id int64, read func(st *store.Store, db bun.IDB) (store.Pending, bool, error)) (Message, error) {
+	st, db, err := c.stores.Of(db, errNotMade)
 	if err != nil {
 		return Message{}, dberr.Wrap(err, "admin: get %d", id)
 	}
@@ -177,8 +177,8 @@ func (a *Client) get(db bun.IDB, id int64, read func(st *store.Store, db bun.IDB
 //
 // Explain takes no locks, so it cannot see that another transaction has locked the row and claims
 // skip it: [Client.RunNow] reports that.
-func (a *Client) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation, error) {
-	st, db, err := a.stores.Of(db, errNotMade)
+func (c *Client) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation, error) {
+	st, db, err := c.stores.Of(db, errNotMade)
 	if err != nil {
 		return Explanation{}, dberr.Wrap(err, "admin: explain %d", id)
 	}
@@ -187,7 +187,7 @@ func (a *Client) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation
 		return Explanation{}, dberr.Wrap(err, "admin: explain %d", id)
 	}
 	if found {
-		x := newExplainer(a, db, st, row)
+		x := newExplainer(c, db, st, row)
 		if err := x.explain(ctx); err != nil {
 			return Explanation{}, dberr.Wrap(err, "admin: explain %d", id)
 		}
@@ -205,7 +205,7 @@ func (a *Client) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation
 
 // operates reports whether the registry has no consumers. Such a program only operates: the reports
 // of other processes decide.
-func (a *Client) operates() bool { return len(a.registry.Consumers()) == 0 }
+func (c *Client) operates() bool { return len(c.registry.Consumers()) == 0 }
 
 // Search is what [Client.Find] looks for. At least one field must be set, and all that are set must
 // match.
@@ -234,17 +234,17 @@ type Cursor struct {
 // Messages that are produced meanwhile may be missed.
 //
 // An empty search, a malformed trace id and an unknown position are bus.ErrInvalidOption.
-func (a *Client) Find(ctx context.Context, db bun.IDB, search Search, place Cursor) ([]Message, *Cursor, error) {
-	st, db, err := a.stores.Of(db, errNotMade)
+func (c *Client) Find(ctx context.Context, db bun.IDB, search Search, cursor Cursor) ([]Message, *Cursor, error) {
+	st, db, err := c.stores.Of(db, errNotMade)
 	var rows store.PendingSearch
 	if err == nil {
 		rows, err = search.rows()
 	}
 	var at store.FindPlace
 	if err == nil {
-		at, err = place.read()
+		at, err = cursor.read()
 	}
-	if err == nil && place.After == "" {
+	if err == nil && cursor.After == "" {
 		var around time.Time
 		if search.MessageID.Version() == 7 {
 			around = time.Unix(search.MessageID.Time().UnixTime())
@@ -267,7 +267,7 @@ func (a *Client) Find(ctx context.Context, db bun.IDB, search Search, place Curs
 		if err != nil {
 			return nil, nil, fmt.Errorf("admin: find: %w", err)
 		}
-		next = &Cursor{After: base64.RawURLEncoding.EncodeToString(text), Examined: place.Examined + int64(looked)}
+		next = &Cursor{After: base64.RawURLEncoding.EncodeToString(text), Examined: cursor.Examined + int64(looked)}
 	}
 	return store.Each(found, newMessage), next, nil
 }

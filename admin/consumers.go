@@ -70,8 +70,8 @@ func newQueue(row store.QueueStats, parked map[string]int64) Queue {
 // Queues returns one Queue per stored consumer name. Without names it covers the consumers of the
 // registry, of pending and poisoned messages, and those that are paused or have an open circuit
 // breaker. Its cost is bounded for any number of messages.
-func (a *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([]Queue, error) {
-	st, db, err := a.stores.Of(db, errNotMade)
+func (c *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([]Queue, error) {
+	st, db, err := c.stores.Of(db, errNotMade)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: queues")
 	}
@@ -83,7 +83,7 @@ func (a *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([
 	for _, p := range paused {
 		pauses[p.ConsumerType] = p
 	}
-	breakers, err := a.openBreakers(ctx, db, st)
+	breakers, err := c.openBreakers(ctx, db, st)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: queues")
 	}
@@ -93,17 +93,17 @@ func (a *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([
 			return nil, dberr.Wrap(err, "admin: queues")
 		}
 		names = slices.AppendSeq(slices.AppendSeq(names, maps.Keys(pauses)), maps.Keys(breakers))
-		for _, c := range a.registry.Consumers() {
-			names = append(names, c.Name())
+		for _, consumer := range c.registry.Consumers() {
+			names = append(names, consumer.Name())
 		}
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
 	parking := names // only other programs know which of them block keys
-	if !a.operates() {
+	if !c.operates() {
 		parking = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-			c, registered := a.registry.Consumer(name)
-			return !registered || !flow.BlocksKeys(c)
+			consumer, registered := c.registry.Consumer(name)
+			return !registered || !flow.BlocksKeys(consumer)
 		})
 	}
 	stats, err := st.Reports.Stats(ctx, db, names)
@@ -117,17 +117,19 @@ func (a *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([
 	queues := store.Each(stats, func(row store.QueueStats) Queue { return newQueue(row, parked) })
 	for i := range queues {
 		q := &queues[i]
-		var c bus.Consumer
-		c, q.Registered = a.registry.Consumer(q.Consumer)
+		var consumer bus.Consumer
+		consumer, q.Registered = c.registry.Consumer(q.Consumer)
 		pause := pauses[q.Consumer]
-		q.PausedAt, q.PausedBy, q.PauseNote, q.BlocksKeys = pause.PausedAt.Time, pause.PausedBy, pause.Note, q.Registered && flow.BlocksKeys(c)
+		q.PausedAt, q.PausedBy, q.PauseNote = pause.PausedAt.Time, pause.PausedBy, pause.Note
+		q.BlocksKeys = q.Registered && flow.BlocksKeys(consumer)
 		q.Breaker = breakers[q.Consumer]
 	}
 	slices.SortFunc(queues, func(a, b Queue) int { return cmp.Compare(a.Consumer, b.Consumer) })
 	return queues, nil
 }
 
-// Unhandled is a kind of message that no consumer of the registry handles.
+// Unhandled is a kind of message that is not handled: by the registry in [Client.Unhandled], by any
+// live process in ops.Overview.
 type Unhandled struct {
 	Consumer    string `json:"consumer"`
 	PayloadType string `json:"payload_type"`
@@ -136,14 +138,14 @@ type Unhandled struct {
 // Unhandled lists kinds of pending messages that no consumer of the registry handles: the consumer
 // is not registered, or handles other payload types. Another program may handle them. It returns at
 // most 20 kinds.
-func (a *Client) Unhandled(ctx context.Context, db bun.IDB) ([]Unhandled, error) {
-	st, db, err := a.stores.Of(db, errNotMade)
+func (c *Client) Unhandled(ctx context.Context, db bun.IDB) ([]Unhandled, error) {
+	st, db, err := c.stores.Of(db, errNotMade)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: unhandled")
 	}
 	var wants []store.Want
-	for _, c := range a.registry.Consumers() {
-		wants = append(wants, flow.Wants(c)...)
+	for _, consumer := range c.registry.Consumers() {
+		wants = append(wants, flow.Wants(consumer)...)
 	}
 	rows, err := st.Claims.Unhandled(ctx, db, wants)
 	if err != nil {
@@ -156,8 +158,8 @@ func (a *Client) Unhandled(ctx context.Context, db bun.IDB) ([]Unhandled, error)
 
 // Claims lists the claims of all processors, the oldest first. It returns all of them: about as
 // many as batches in flight.
-func (a *Client) Claims(ctx context.Context, db bun.IDB) ([]Claim, error) {
-	st, db, err := a.stores.Of(db, errNotMade)
+func (c *Client) Claims(ctx context.Context, db bun.IDB) ([]Claim, error) {
+	st, db, err := c.stores.Of(db, errNotMade)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: claims")
 	}
@@ -170,8 +172,8 @@ func (a *Client) Claims(ctx context.Context, db bun.IDB) ([]Claim, error) {
 
 // ClaimMessages lists the messages that a claim holds now, as [Client.List] does. It returns none
 // if the claim is gone. See [Client.Claims]; [Claim.Messages] is their number.
-func (a *Client) ClaimMessages(ctx context.Context, db bun.IDB, claim int64) ([]Message, error) {
-	st, db, err := a.stores.Of(db, errNotMade)
+func (c *Client) ClaimMessages(ctx context.Context, db bun.IDB, claim int64) ([]Message, error) {
+	st, db, err := c.stores.Of(db, errNotMade)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: messages of claim %d", claim)
 	}
@@ -199,10 +201,10 @@ type PauseNote struct {
 // bus.ErrTooLarge.
 //
 // The note is shown in [Queue].
-func (a *Client) Pause(ctx context.Context, db bun.IDB, consumer string, note PauseNote) error {
-	st, db, err := a.stores.In(ctx, db, errNotMade)
+func (c *Client) Pause(ctx context.Context, db bun.IDB, consumer string, note PauseNote) error {
+	st, db, err := c.stores.In(ctx, db, errNotMade)
 	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
-		err = a.underAllNames(
+		err = c.underAllNames(
 			ctx, st, db, consumer, func(tx bun.Tx, names []string) error { return st.Flow.Pause(ctx, tx, names, note.By, note.Reason) },
 		)
 	}
@@ -210,15 +212,15 @@ func (a *Client) Pause(ctx context.Context, db bun.IDB, consumer string, note Pa
 }
 
 // ErrNotPaused is returned by [Client.Resume] when the consumer is not paused; use errors.Is.
-var ErrNotPaused = errors.New("it is not paused")
+var ErrNotPaused = errors.New("the consumer is not paused")
 
 // Resume lets processors claim a paused consumer's messages again: those of this process at once,
 // others with their next poll. Messages that are due then run, as capacity allows. Resume returns
 // [ErrNotPaused] if the consumer is not paused, and otherwise the errors of [Client.Pause].
-func (a *Client) Resume(ctx context.Context, db bun.IDB, consumer string) error {
-	st, db, err := a.stores.In(ctx, db, errNotMade)
+func (c *Client) Resume(ctx context.Context, db bun.IDB, consumer string) error {
+	st, db, err := c.stores.In(ctx, db, errNotMade)
 	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
-		err = a.underAllNames(ctx, st, db, consumer, func(tx bun.Tx, names []string) error {
+		err = c.underAllNames(ctx, st, db, consumer, func(tx bun.Tx, names []string) error {
 			paused, err := st.Flow.Resume(ctx, tx, names)
 			if err == nil && !paused {
 				err = ErrNotPaused
@@ -229,8 +231,8 @@ func (a *Client) Resume(ctx context.Context, db bun.IDB, consumer string) error 
 	if err != nil {
 		return dberr.Wrap(err, "admin: resume %q", consumer)
 	}
-	if c, ok := a.registry.Consumer(consumer); ok {
-		txn.AnnounceMessages(ctx, db, a.registry, c.PayloadTypes())
+	if registered, ok := c.registry.Consumer(consumer); ok {
+		txn.AnnounceMessages(ctx, db, c.registry, registered.PayloadTypes())
 	}
 	return nil
 }
@@ -243,14 +245,14 @@ func checkConsumer(name string) error {
 }
 
 // underAllNames applies a change to all names under which a consumer's messages are stored.
-func (a *Client) underAllNames(
+func (c *Client) underAllNames(
 	ctx context.Context, st *store.Store, db bun.IDB, consumer string, change func(tx bun.Tx, names []string) error,
 ) error {
 	return txn.InTx(ctx, db, func(tx bun.Tx) error {
 		if err := st.WriteFirst(ctx, tx); err != nil {
 			return err
 		}
-		names, err := a.Names(ctx, tx)
+		names, err := c.Names(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -259,8 +261,8 @@ func (a *Client) underAllNames(
 }
 
 // BlockedKeys returns the n keys that have been blocked the longest; n is 1 to 1000.
-func (a *Client) BlockedKeys(ctx context.Context, db bun.IDB, n int) ([]BlockedKey, error) {
-	st, db, err := a.stores.Of(db, errNotMade)
+func (c *Client) BlockedKeys(ctx context.Context, db bun.IDB, n int) ([]BlockedKey, error) {
+	st, db, err := c.stores.Of(db, errNotMade)
 	if err == nil {
 		err = checkLimit(n)
 	}
@@ -279,8 +281,8 @@ func (a *Client) BlockedKeys(ctx context.Context, db bun.IDB, n int) ([]BlockedK
 // Names returns the names of consumers in the registry and in reports of processes of the last 7
 // days. Another program may have renamed a consumer that this program knows by a former name, or
 // does not have. See bus.Aliases.
-func (a *Client) Names(ctx context.Context, db bun.IDB) (Names, error) {
-	st, db, err := a.stores.Of(db, errNotMade)
+func (c *Client) Names(ctx context.Context, db bun.IDB) (Names, error) {
+	st, db, err := c.stores.Of(db, errNotMade)
 	if err != nil {
 		return Names{}, dberr.Wrap(err, "admin: names")
 	}
@@ -297,8 +299,8 @@ func (a *Client) Names(ctx context.Context, db bun.IDB) (Names, error) {
 			n.known = append(n.known, names)
 		}
 	}
-	for _, c := range a.registry.Consumers() {
-		add(c.Names())
+	for _, consumer := range c.registry.Consumers() {
+		add(consumer.Names())
 	}
 	// Live processes first; among those, consumers with the most names, since they include the
 	// renames.
@@ -312,12 +314,12 @@ func (a *Client) Names(ctx context.Context, db bun.IDB) (Names, error) {
 }
 
 // openBreakers returns the open circuit breakers by every name of their consumers.
-func (a *Client) openBreakers(ctx context.Context, db bun.IDB, st *store.Store) (map[string]*OpenBreaker, error) {
+func (c *Client) openBreakers(ctx context.Context, db bun.IDB, st *store.Store) (map[string]*OpenBreaker, error) {
 	rows, err := st.Flow.OpenBreakers(ctx, db)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
-	names, err := a.Names(ctx, db)
+	names, err := c.Names(ctx, db)
 	if err != nil {
 		return nil, err
 	}
@@ -335,10 +337,10 @@ func (a *Client) openBreakers(ctx context.Context, db bun.IDB, st *store.Store) 
 // [OpenBreaker.NextProbeAt]. A successful run closes the circuit breaker. A process with such a
 // message sees the request after about a second. Probe returns [ErrNotOpen] if no circuit breaker
 // of the consumer is open, and otherwise the errors of [Client.Pause].
-func (a *Client) Probe(ctx context.Context, db bun.IDB, consumer string) error {
-	st, db, err := a.stores.In(ctx, db, errNotMade)
+func (c *Client) Probe(ctx context.Context, db bun.IDB, consumer string) error {
+	st, db, err := c.stores.In(ctx, db, errNotMade)
 	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
-		err = a.underAllNames(ctx, st, db, consumer, func(tx bun.Tx, names []string) error {
+		err = c.underAllNames(ctx, st, db, consumer, func(tx bun.Tx, names []string) error {
 			open, err := st.Flow.ProbeBreaker(ctx, tx, names)
 			if err == nil && !open {
 				err = ErrNotOpen

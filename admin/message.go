@@ -60,7 +60,7 @@ type Attempt struct {
 	Uncounted bool `json:"uncounted,omitempty"`
 }
 
-// State is the reason why a message does not run, or that there is none.
+// State is what a message waits for. Leased and Ready mean that nothing blocks it.
 type State string
 
 // String returns the state in words, for example "circuit open".

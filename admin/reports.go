@@ -15,11 +15,11 @@ import (
 
 // This file reads what processes report: see bus.RegistryConfig.HeartbeatInterval.
 
-// Process is one Run of a processor, a scheduler, projections, relays or operations, in any program
-// that uses these tables. Times are in UTC, on the database's clock.
+// Process is one Run of a processor, a scheduler, projections, relays, receivers or operations, in
+// any program that uses these tables. Times are in UTC, on the database's clock.
 type Process struct {
 	ID      string `json:"id"`   // for a processor, the Owner of its claims
-	Kind    string `json:"kind"` // processor, scheduler, projections, relays or operations
+	Kind    string `json:"kind"` // processor, scheduler, projections, relays, receivers or operations
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
 	Program string `json:"program"`
@@ -98,8 +98,8 @@ func newProcess(row store.Process) Process {
 
 // Processes returns at most 1000 processes that reported within the given time, the last seen
 // first. Reports are kept for 7 days.
-func (a *Client) Processes(ctx context.Context, db bun.IDB, within time.Duration) ([]Process, error) {
-	st, db, err := a.stores.Of(db, errNotMade)
+func (c *Client) Processes(ctx context.Context, db bun.IDB, within time.Duration) ([]Process, error) {
+	st, db, err := c.stores.Of(db, errNotMade)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: processes")
 	}
@@ -148,8 +148,8 @@ type MinuteStats struct {
 // Minutes returns the statistics of the given consumers, or of all, within the given time, by
 // consumer and time. Minutes without runs are left out. A run counts in the minute in which its
 // process reported it, which may be the next one. Statistics are kept for 48 hours.
-func (a *Client) Minutes(ctx context.Context, db bun.IDB, within time.Duration, consumers ...string) ([]MinuteStats, error) {
-	st, db, err := a.stores.Of(db, errNotMade)
+func (c *Client) Minutes(ctx context.Context, db bun.IDB, within time.Duration, consumers ...string) ([]MinuteStats, error) {
+	st, db, err := c.stores.Of(db, errNotMade)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: minutes")
 	}
@@ -182,8 +182,8 @@ type FailureGroup struct {
 
 // Failures returns the failure groups of a consumer, or of all if it is empty, the most recent
 // first. A group is deleted 30 days after its last failure. The limit is 1 to 1000.
-func (a *Client) Failures(ctx context.Context, db bun.IDB, consumer string, limit int) ([]FailureGroup, error) {
-	st, db, err := a.stores.Of(db, errNotMade)
+func (c *Client) Failures(ctx context.Context, db bun.IDB, consumer string, limit int) ([]FailureGroup, error) {
+	st, db, err := c.stores.Of(db, errNotMade)
 	if err == nil {
 		err = checkLimit(limit)
 	}
@@ -213,10 +213,10 @@ type Crash struct {
 	At       time.Time `json:"at"` // when the loss was detected
 }
 
-// Crashes returns the losses of processes that held the message, or any message if id is 0, the
-// last first. They are kept for 7 days. The limit is 1 to 1000.
-func (a *Client) Crashes(ctx context.Context, db bun.IDB, id int64, limit int) ([]Crash, error) {
-	st, db, err := a.stores.Of(db, errNotMade)
+// Crashes returns the crashes of a message, or of all messages if id is 0, the most recent first.
+// Crashes are kept for 7 days. The limit is 1 to 1000.
+func (c *Client) Crashes(ctx context.Context, db bun.IDB, id int64, limit int) ([]Crash, error) {
+	st, db, err := c.stores.Of(db, errNotMade)
 	if err == nil {
 		err = checkLimit(limit)
 	}

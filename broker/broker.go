@@ -27,8 +27,8 @@ type Record struct {
 	Body []byte
 }
 
-// Errors of a [Publisher], by which a relay decides the outcome of a message. Use errors.Is. Any
-// other error is a failed attempt.
+// Errors of a [Publisher], by which a forwarder decides the outcome of a message. Use errors.Is.
+// Any other error is a failed attempt.
 var (
 	// ErrUnavailable is returned when the broker did not answer in time. The record may have
 	// arrived. It is published again once the broker is back, and no attempt is counted.
@@ -45,7 +45,7 @@ var (
 	ErrRejected = errors.New("broker: the broker refuses the record")
 	// ErrSequenceConflict is returned by an [Appender] when the newest record of the shard is not
 	// the expected one. Nothing was appended.
-	ErrSequenceConflict = errors.New("broker: another publisher else has appended to the shard")
+	ErrSequenceConflict = errors.New("broker: another publisher has appended to the shard")
 )
 
 // Publisher publishes records to a broker. It is safe for concurrent use.
@@ -56,28 +56,30 @@ type Publisher interface {
 	Publish(ctx context.Context, records []Record) (errs []error)
 }
 
-// ReconnectNotifier is a [Publisher] that detects when its broker is back. With it, the circuit of
-// a relay closes at once; without it, the circuit closes after a successful probe.
+// ReconnectNotifier is implemented by a [Publisher] that detects when its broker is back. With it,
+// the circuit of a forwarder closes at once; without it, the circuit closes after a successful
+// probe.
 type ReconnectNotifier interface {
 	// OnReconnect registers f, which is called each time that the broker answers again after an
 	// outage. f returns at once.
 	OnReconnect(f func())
 }
 
-// OrderedPublisher is a [Publisher] that keeps order even when a record fails.
+// OrderedPublisher is implemented by a [Publisher] that keeps order even when a record fails.
 // relay.NewLogForwarder publishes with it, unless the publisher is an [Appender]. With
 // [Publisher.Publish] alone, later records of a batch may arrive although an earlier one failed.
 type OrderedPublisher interface {
-	// PublishInOrder publishes each record once the broker has stored the previous one durably. It
-	// returns n, the number of stored records, and the error of the next one, after which nothing
-	// was sent. Without an error, the time was too short for the rest.
+	// PublishInOrder sends each record after the broker has stored the previous one durably. It
+	// returns n, the number of stored records, and the error of the next record, after which nothing
+	// was sent. If time runs out after at least one record is stored, err is nil and n is less than
+	// len(records).
 	PublishInOrder(ctx context.Context, records []Record) (n int, err error)
 }
 
-// Appender is a [Publisher] whose broker appends conditionally: only if the newest record is the
-// one that the caller expects. With it, relay.NewLogForwarder publishes in order and without
-// duplicates, even if a process is killed or continues after its lease. No other program may write
-// to a shard. An Appender is safe for concurrent use.
+// Appender is implemented by a [Publisher] whose broker appends conditionally: only if the newest
+// record is the one that the caller expects. With it, relay.NewLogForwarder publishes in order and
+// without duplicates, even if a process is killed or continues after its lease. No other program
+// may write to a shard. An Appender is safe for concurrent use.
 type Appender interface {
 	// Last returns the newest record of a shard: its position, which is its sequence attribute, and
 	// its mark, which identifies it in the broker. Without records, position is 0, and mark is the
@@ -91,9 +93,9 @@ type Appender interface {
 	Append(ctx context.Context, shard int, after uint64, records []Record) (mark uint64, err error)
 }
 
-// OutageNotifier is a [Subscriber] that detects whether its broker answers. With it, a receiver
-// reports outages: in the log, when one begins and ends, in inbox.Stats and in the health of
-// inbox.Runner.
+// OutageNotifier is implemented by a [Subscriber] that detects whether its broker answers. With it,
+// a receiver reports outages: in the log, when one begins and ends, in inbox.Stats and in the
+// health of inbox.Runner.
 type OutageNotifier interface {
 	// OnOutage registers f, which is called while Subscribe runs: with an error whenever the broker
 	// does not answer, and with nil when it does. f returns at once, and may be called often.

@@ -13,17 +13,16 @@ import (
 
 // ConsumeBatch makes a consumer that gets many payloads at once: as many as are ready, up to
 // [BatchSize]. Each message keeps its own attempts, chain, span and outcome: the chains of a batch
-// share one call of fn and continue with its result. The order of the payloads is undefined,
-// except that [Ordered] keeps the order within a key.
+// share one call of fn and continue with its result. The order of the payloads is undefined, except
+// that [Ordered] keeps the order within a key.
 //
 // A nil error means that all are done. A [BatchError] names the failed payloads. Any other error
 // applies to all messages, even one that joins a BatchError with another error. A message that
-// failed, or crashed a process, is next delivered alone, so that it cannot fail the others
-// forever. With [Ordered], later messages of its key are redelivered too, whatever fn returned for
-// them.
+// failed, or crashed a process, is next delivered alone, so that it cannot fail the others forever.
+// With [Ordered], later messages of its key are redelivered too, whatever fn returned for them.
 //
-// The context ends with the first of its messages' contexts. [MessageFromContext] returns the
-// first message, [BatchFromContext] all of them.
+// The context of fn ends as soon as the context of any of its messages ends. [MessageFromContext]
+// returns the first message, [BatchFromContext] all of them.
 func ConsumeBatch[T Payload](name string, fn func(context.Context, []T) error, options ...ConsumerOption) Consumer {
 	c := consumerOf[T](name)
 	c.batch = func(ctx context.Context, codec Codec, batch []*Message, ordered bool) []error {

@@ -45,16 +45,16 @@ func Compose(h Handler, layers ...Middleware) Handler {
 	return h
 }
 
-// ComposeProduce wraps s in layers. The first layer listed is the outermost. If s is nil, the
-// chain calls the function passed to [RunProduce].
-func ComposeProduce(s ProduceFunc, layers ...ProduceMiddleware) ProduceFunc {
-	if s == nil {
-		s = write
+// ComposeProduce wraps produce in layers. The first layer listed is the outermost. If produce is
+// nil, the chain calls the function passed to [RunProduce].
+func ComposeProduce(produce ProduceFunc, layers ...ProduceMiddleware) ProduceFunc {
+	if produce == nil {
+		produce = write
 	}
 	for i := len(layers) - 1; i >= 0; i-- {
-		s = layers[i](s)
+		produce = layers[i](produce)
 	}
-	return s
+	return produce
 }
 
 // PerMessage turns a function of one message into a ProduceMiddleware. fn is called for every

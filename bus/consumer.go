@@ -130,8 +130,7 @@ func (c Consumer) CheckPayload(codec Codec, payload []byte) error {
 	return err
 }
 
-// Names returns the consumer types under which its messages are stored: its name, then its
-// aliases.
+// Names returns the names under which its messages are stored: its name, then its aliases.
 func (c Consumer) Names() []string { return append([]string{c.name}, c.config.Aliases...) }
 
 // PayloadTypes returns the payload types it consumes: its own, then its aliases.
@@ -161,8 +160,8 @@ type ConsumerConfig struct {
 	// SharedConcurrency is the name of a limit that consumers share. Empty means the consumer's
 	// own limit.
 	SharedConcurrency string
-	// Rate limits how many runs start in each RatePer, in all processes together. RateBurst limits
-	// how many start at once after fewer have started. Zero means no limit.
+	// Rate limits how many runs start in each RatePer, in all processes together. RateBurst limits how
+	// many may start at once. Zero means no limit.
 	Rate      int
 	RatePer   time.Duration
 	RateBurst int
@@ -178,7 +177,7 @@ type ConsumerConfig struct {
 	KeyConcurrency int
 	Fair           bool
 	// KeyRate limits how many runs of one key start in each KeyRatePer, in all processes together.
-	// KeyRateBurst limits how many start at once after fewer have started. Zero means no limit.
+	// KeyRateBurst limits how many may start at once. Zero means no limit.
 	KeyRate      int
 	KeyRatePer   time.Duration
 	KeyRateBurst int
@@ -274,12 +273,13 @@ func PayloadAliases(payloadTypes ...string) ConsumerOption {
 }
 
 // Forwards is for consumers that forward messages to other programs, as relay.NewForwarder does.
-// Set it also where they are declared. Then the messages' other properties are kept.
+// Use it in [Declare] as well, so that the key is stored.
 //
-// Keys are stored for the consumer, although it does not use them, so that [Message.OrderingKey]
-// is set. Its runs belong to the trace that created the message, however late they are. A message
-// claimed under an alias is stored under the consumer's name before it runs, unless its key keeps
-// it in order. So an older program that consumes the alias does not run again what was forwarded.
+// Keys are stored for the consumer, although it does not use them, so that [Message.OrderingKey] is
+// set. Its runs belong to the trace that created the message, however late they are. A message
+// claimed under an alias is first stored under the consumer's name, so an older program that
+// consumes the alias does not run a forwarded message again. This does not apply to ordered
+// messages with a key.
 func Forwards() ConsumerOption {
 	return func(c *ConsumerConfig) { c.Forwards = true }
 }

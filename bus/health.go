@@ -7,11 +7,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
-// Health is a snapshot of anything with a Run method: processors of messages and of schedules,
-// runners of projections and of relays, the notifier.
+// Health is a snapshot of a processor of messages or schedules, of a runner of projections, log
+// forwarders or receivers, or of a notifier.
 type Health struct {
-	// Ready is true while Run runs, the database answers, and not too many consumers are
-	// abandoned.
+	// Ready is true while Run runs and the database answers. A processor of messages is not ready
+	// while as many consumers are abandoned as its Concurrency.
 	Ready bool `json:"ready"`
 	// LastClaim is when a message processor last claimed messages; zero means not since Run began.
 	LastClaim time.Time `json:"last_claim,omitzero"`
@@ -22,16 +22,17 @@ type Health struct {
 	// It lasts until the process ends.
 	Unprepared bool `json:"unprepared,omitempty"`
 	// OpenCircuits lists the consumers stopped by a circuit (outbox.Circuit) or circuit breaker
-	// (CircuitBreaker), and a runner's relays whose broker is unavailable.
+	// ([CircuitBreaker]), the log forwarders whose circuit is open, and the receivers that receive
+	// nothing.
 	OpenCircuits []OpenCircuit `json:"open_circuits,omitempty"`
 	// Err is the database's last error while it does not answer, or what Run returned.
 	Err error `json:"-"`
 }
 
-// OpenCircuit is a consumer whose circuit is open in this process, or a relay that waits for its
-// broker.
+// OpenCircuit is a consumer whose circuit is open in this process, or a log forwarder or receiver
+// whose broker is unavailable.
 type OpenCircuit struct {
-	Consumer string    `json:"consumer"` // a relay has the prefix "receive:" or "relay:"
+	Consumer string    `json:"consumer"` // "relay:" or "receive:" precedes the name of a log forwarder or receiver
 	Since    time.Time `json:"since"`
 	Reason   string    `json:"reason"` // text of the error that opened it
 }

@@ -20,7 +20,7 @@ func GlobalConcurrency(n int) ConsumerOption {
 	return func(c *ConsumerConfig) { setLimit(c, "GlobalConcurrency", "", n) }
 }
 
-// SharedConcurrency is [GlobalConcurrency] for all consumers with the same name of the limit. They
+// SharedConcurrency is [GlobalConcurrency] for all consumers that use the same limit name. They
 // must agree on n. A name has 1 to 240 bytes.
 func SharedConcurrency(name string, n int) ConsumerOption {
 	return func(c *ConsumerConfig) {
@@ -43,8 +43,8 @@ func setLimit(c *ConsumerConfig, option, name string, n int) {
 	set(c, option, &c.GlobalConcurrency, n)
 }
 
-// RateLimit limits how many runs of the consumer start: n in each period per, in all processes
-// together, with up to burst at once after fewer have started. Retries count. Claimed messages
+// RateLimit lets n runs of the consumer start in each period per, in all processes together. Unused
+// starts accumulate, so that up to burst runs may start at once. Retries count. Claimed messages
 // that do not start do not count, nor do transactions that are repeated at once. burst is 1 to n,
 // per up to 24 h, and n up to a million a second.
 func RateLimit(n int, per time.Duration, burst int) ConsumerOption {

@@ -16,8 +16,9 @@ import (
 // concurrent modification.
 type Message struct {
 	// ID is the same for every consumer of one produced payload: the idempotency key for effects
-	// outside the database. It is a UUID version 7 (RFC 9562), so ids sort roughly by creation
-	// time.
+	// outside the database. Produced ids are UUIDs version 7 (RFC 9562), so they sort roughly by
+	// creation time. The id of a received message is the event's id, or is derived from it: see
+	// inbox.NewReceiver.
 	ID uuid.UUID
 	// PayloadType is the stored name of the payload.
 	PayloadType string
@@ -51,7 +52,7 @@ type Message struct {
 	// Event is the position of the delivered event in the event log. It is nil for a message that
 	// was produced rather than appended.
 	Event *Event
-	// Replay is true when the message is delivered again on request: its event is replayed, or a
+	// Replay is true when the message is delivered again on request: its event is replayed, or an
 	// inbox.Receiver with inbox.MarkAsReplay received it. It is stored with the message.
 	Replay bool
 

@@ -18,8 +18,8 @@ const (
 	// BlockKey blocks the key: its messages wait until the poisoned message is requeued or
 	// discarded. A requeued message runs first.
 	BlockKey PoisonPolicy = iota + 1
-	// SkipPoisoned lets them run. A poisoned message that is requeued is then the first of the
-	// remaining ones.
+	// SkipPoisoned lets later messages of the key run. A requeued message runs before those of its key
+	// that still wait.
 	SkipPoisoned
 )
 

@@ -59,18 +59,18 @@ type OutcomeError struct {
 }
 
 // Error implements error.
-func (v *OutcomeError) Error() string {
+func (e *OutcomeError) Error() string {
 	switch {
-	case v.Err != nil:
-		return errorlog.Text(v.Err)
-	case v.Reason != "":
-		return v.Reason
+	case e.Err != nil:
+		return errorlog.Text(e.Err)
+	case e.Reason != "":
+		return e.Reason
 	}
-	return v.Outcome.String()
+	return e.Outcome.String()
 }
 
 // Unwrap returns the error behind the outcome.
-func (v *OutcomeError) Unwrap() error { return v.Err }
+func (e *OutcomeError) Unwrap() error { return e.Err }
 
 // Permanent marks err as not retryable: the message is poisoned now. A nil err stays nil.
 func Permanent(err error) error {
@@ -169,9 +169,9 @@ var (
 	// ErrAbandoned means that the handler ignored its timeout. It may still run while the message
 	// is retried.
 	ErrAbandoned = errors.New("bus: handler did not return when its context ended, and was abandoned")
-	// ErrNotCounted wraps the error of a transactional consumer's run that is repeated without
-	// counting an attempt: its transaction lost a conflict or its connection. After ten in a row,
-	// the next error counts.
+	// ErrNotCounted is joined to the error of a transactional consumer's run that is repeated without
+	// counting an attempt, because its transaction lost a conflict or its connection. The tenth such
+	// run in a row counts, unless its handler never began.
 	ErrNotCounted = errors.New("bus: not counted as an attempt")
 	// ErrExpired is in the error of a message that missed its start deadline: see
 	// outbox.DeliverBy. Its consumer was not called.

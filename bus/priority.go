@@ -15,16 +15,16 @@ const (
 	Urgent
 )
 
-// maxAgeing is the maximum head start of a level.
-const maxAgeing = 24 * time.Hour
+// maxAging is the maximum head start of a level.
+const maxAging = 24 * time.Hour
 
 // Prioritized makes the consumer run messages of a higher priority (outbox.Priority) first. Each
-// level is worth a head start of ageing: a message that has been due for longer than that still
-// goes first, so that none waits forever. ageing is 1 s to 24 h; start with 5 minutes.
-func Prioritized(ageing time.Duration) ConsumerOption {
+// level is worth a head start of aging: a message that has been due for longer than that still goes
+// first, so that none waits forever. aging is 1 s to 24 h; start with 5 minutes.
+func Prioritized(aging time.Duration) ConsumerOption {
 	return func(c *ConsumerConfig) {
-		if c.Aging = ageing; ageing < time.Second || ageing > maxAgeing {
-			c.mistakes = append(c.mistakes, fmt.Sprintf("Prioritized: aging %s: 1 s to 24 h are allowed", ageing))
+		if c.Aging = aging; aging < time.Second || aging > maxAging {
+			c.mistakes = append(c.mistakes, fmt.Sprintf("Prioritized: aging %s: 1 s to 24 h are allowed", aging))
 		}
 	}
 }

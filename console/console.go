@@ -14,12 +14,12 @@ import (
 
 // Config sets up a [Console].
 type Config struct {
-	// Authorize returns the principal of a request, by the application's own login. It is required. It runs for each
-	// request, and must be safe for concurrent use. An error, a panic, a principal without a name and [ops.None] are
-	// refused.
+	// Authorize returns the principal of a request, by the application's own login. It is required. It
+	// runs for each request, and must be safe for concurrent use. A request is refused if it returns
+	// an error, an empty name or [ops.None], or panics.
 	Authorize func(*http.Request) (ops.Principal, error)
-	// Prefix is the path below which requests arrive. It begins and ends with a slash. Defaults to
-	// "/asyncmonolith/".
+	// Prefix is the URL path under which the console is mounted. It begins and ends with a slash.
+	// Defaults to "/asyncmonolith/".
 	Prefix string
 	// LoginURL is the page to which a GET is redirected if Authorize returns an error, such as "/login?next={url}".
 	// "{url}" in its query stands for the path and query of the request, as they arrived here, escaped. The path
@@ -36,7 +36,7 @@ type Config struct {
 	// TrustedOrigins are origins whose pages may send changes, besides the console's own, such as
 	// "https://example.com". Defaults to none.
 	TrustedOrigins []string
-	// Logger gets failures, each text at most once in 10 s. Defaults to slog.Default.
+	// Logger logs failures, the same text at most once in 10 s. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 

@@ -52,8 +52,8 @@ type Appended struct {
 	Stream string
 	// Version is the stream's new version, which is that of its last event.
 	Version int64
-	// Sequence is the last event's sequence. Wait for it to read the event from projections:
-	// positions are assigned after the commit.
+	// Sequence is the last event's sequence. Positions are assigned after the commit, so
+	// projection.Runner.WaitFor waits by sequence.
 	Sequence int64
 }
 
@@ -130,9 +130,9 @@ func (l *Log) AppendAll(ctx context.Context, tx bun.Tx, writes ...Write) ([]Appe
 }
 
 // Import appends events recorded by another service, in the given order, in the transaction.
-// Package relay uses it. Each message has an ID, which the event keeps, a PayloadType, a Payload
-// in the newest schema here, Headers, and an Event with its Stream. Streams may have any version.
-// The errors are those of [Log.Append], and a *bus.DecodeError for a payload that does not fit its
+// Package inbox uses it. Each message has an ID, which the event keeps, a PayloadType, a Payload in
+// the newest schema here, Headers, and an Event with its Stream. Streams may have any version. The
+// errors are those of [Log.Append], and a *bus.DecodeError for a payload that does not fit its
 // type. Import does not modify the messages, so a transaction may be repeated with them.
 func (l *Log) Import(ctx context.Context, tx bun.Tx, messages ...*bus.Message) error {
 	s, db, err := l.on(tx)

@@ -170,7 +170,7 @@ func (t *Types) find(name string) (*Type, bool) {
 	return known, ok
 }
 
-// GoType implements the interface of bus.RegistryConfig.Events.
+// GoType returns the Go type of an event type, and whether it is known.
 func (t *Types) GoType(name string) (reflect.Type, bool) {
 	known, ok := t.find(name)
 	if !ok {
@@ -179,7 +179,7 @@ func (t *Types) GoType(name string) (reflect.Type, bool) {
 	return known.goType, true
 }
 
-// Aliases implements the interface of bus.RegistryConfig.Events.
+// Aliases returns the former names of an event type, or nil if it is unknown.
 func (t *Types) Aliases(name string) []string {
 	known, ok := t.find(name)
 	if !ok {
@@ -207,8 +207,8 @@ func (e *UnknownTypeError) Error() string {
 	return fmt.Sprintf("eventlog: event %q is not known: give it to NewTypes", e.Type)
 }
 
-// Upcast implements the interface of bus.RegistryConfig.Events. For an unknown event it returns an
-// *[UnknownTypeError].
+// Upcast converts the stored text of an event from a schema to the newest one. For an unknown event
+// it returns an *[UnknownTypeError].
 func (t *Types) Upcast(ctx context.Context, name string, schema int, text []byte) ([]byte, error) {
 	known, ok := t.find(name)
 	switch {

@@ -20,15 +20,15 @@ const (
 
 // Consumers registers consumers. Each argument is a bus.Consumer, a []bus.Consumer, or a
 // constructor that returns either, with or without an error; the application provides its
-// parameters. Any other argument is an application error that names it. Consumers may be called
-// any number of times, from any number of modules; without [Module] it has no effect.
+// parameters. Any other argument makes the application fail with an error that names it. Consumers
+// may be called any number of times, from any number of modules; without [Module] it has no effect.
 //
 // A constructor may take *outbox.Producer, *admin.Client, *schedule.Scheduler, *poison.Store and
 // *eventlog.Log, for its consumers to use when they run; see [Module] for when they are ready.
 // Everything else that Module provides depends on the consumers, so taking it is a cycle.
 //
-// As always with fx, results and parameters match by exact type: a constructor that returns a
-// named slice type is rejected.
+// As always with fx, results and parameters match by exact type: a constructor that returns a named
+// slice type is rejected.
 func Consumers(consumers ...any) fx.Option {
 	return members[bus.Consumer]("Consumers", "a bus.Consumer", consumersGroup, consumers)
 }

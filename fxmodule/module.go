@@ -11,24 +11,25 @@ import (
 //   - *outbox.Producer, *schedule.Scheduler, *poison.Store and *admin.Client;
 //   - *bus.Registry, with the consumers given to [Consumers];
 //   - *outbox.Processor and *schedule.Processor, which it runs;
-//   - *notify.Notifier, which it runs; it is nil unless the application provides a
-//     notify.Listener. With it, processes wake each other;
+//   - *notify.Notifier, which it runs; it is nil unless the application provides a notify.Listener.
+//     With it, processes wake each other;
 //   - *amotel.Telemetry (amotel is this library's package otel), which is nil if the application
 //     has no telemetry: see below;
-//   - *inbox.Runner and *relay.Runner, which it runs; they are nil without [Receivers] and [Relays];
+//   - *inbox.Runner and *relay.Runner, which it runs; they are nil without [Receivers] and
+//     [Relays];
 //   - *ops.Service, for operators, and an *ops.Runner, which it runs and which carries out their
 //     operations.
 //
-// With [EventLog] it also runs a *projection.Runner; what is said of processors below also applies
-// to it.
+// With [EventLog] it also runs a *projection.Runner. The rules for processors below apply to it,
+// too.
 //
 // The application must provide a *bun.DB. It may provide [ConsumeMiddleware], [OuterMiddleware],
 // [ProduceMiddleware], middleware.OnPoison, *slog.Logger, notify.Listener, and bus.RegistryConfig,
 // outbox.ProducerConfig, outbox.ProcessorConfig, schedule.SchedulerConfig,
-// schedule.ProcessorConfig, notify.NotifierConfig, inbox.RunnerConfig, relay.RunnerConfig, ops.Config (whose DB and
-// Registry it fills in) and amotel.TelemetryConfig, each as a value. fx matches by exact type: it
-// finds a *slog.Logger, and a pointer to a configuration is an error. Give Module to an
-// application once. It is immutable.
+// schedule.ProcessorConfig, notify.NotifierConfig, inbox.RunnerConfig, relay.RunnerConfig,
+// ops.Config (whose DB and Registry it fills in) and amotel.TelemetryConfig, each as a value. fx
+// matches by exact type: it finds a *slog.Logger, and a pointer to a configuration is an error.
+// Give Module to an application once. It is immutable.
 //
 // # Start and stop
 //
@@ -45,24 +46,24 @@ import (
 //     server, which then starts last and stops first.
 //
 // Use the values from OnStart on. In a constructor the tables may not exist yet, and the Producer,
-// the Scheduler, the Store and the Admin may still be empty; then their methods return an error.
-// This is why constructors of consumers may take them.
+// the Scheduler, the Store and the admin.Client may still be empty; then their methods return an
+// error. This is why constructors of consumers may take them.
 //
-// OnStart returns an error if the processors cannot work with the database, as their Check methods
-// do. OnStop stops claiming and lets running consumers finish for ProcessorConfig.DrainTimeout (10
-// s), or until 1 s before fx's stop timeout (15 s by default, see fx.StopTimeout). That second is
-// reserved for the hooks that stop later, because fx skips them when time runs out. Consumers that
-// still run are then cancelled, and their messages released. A processor that ends by itself has
-// failed: it shuts the application down with exit code 1, and OnStop returns its error.
+// OnStart returns the errors of the processors' Check methods. OnStop stops claiming and lets
+// running consumers finish for ProcessorConfig.DrainTimeout (10 s), or until 1 s before fx's stop
+// timeout (15 s by default, see fx.StopTimeout). That second is reserved for the hooks that stop
+// later, because fx skips them when time runs out. Consumers that still run are then cancelled, and
+// their messages released. A processor that ends by itself has failed: it shuts the application
+// down with exit code 1, and OnStop returns its error.
 //
 // # Telemetry
 //
 // Provide a trace.TracerProvider for spans, a metric.MeterProvider for metrics, or a non-zero
 // amotel.TelemetryConfig. Whatever is not provided defaults to OpenTelemetry's global one. With
-// none of the three there is no telemetry, even if providers are registered globally; to use
-// those, provide OpenTelemetry's otel.GetTracerProvider and otel.GetMeterProvider. Provide a
-// provider as the interface: fx does not match the SDK's *trace.TracerProvider, so that alone is
-// an error. At start, a line at level Info logs what is on.
+// none of the three there is no telemetry, even if providers are registered globally; to use those,
+// provide OpenTelemetry's otel.GetTracerProvider and otel.GetMeterProvider. Provide a provider as
+// the interface: fx does not match the SDK's *trace.TracerProvider, so that alone is an error. At
+// start, a line at level Info logs what is on.
 //
 // All chains are wired, the queues are sampled every 15 s, and processors poll under amotel.Quiet.
 // Module does not shut providers down. The application's ProcessorConfig.Middleware replaces the

@@ -29,7 +29,7 @@ func Receivers(receivers ...any) fx.Option {
 	return members[inbox.Receiver]("Receivers", "a inbox.Receiver", receiversGroup, receivers)
 }
 
-// Relays registers relays of the event log, as [Consumers] does consumers. Each argument is a
+// Relays registers log forwarders, as [Consumers] does consumers. Each argument is a
 // relay.LogForwarder, a []relay.LogForwarder, or a constructor of either. They need [EventLog].
 // [Module] starts and stops them with the processors. The application may provide a
 // relay.RunnerConfig as a value. Forwarders that publish messages are consumers: use Consumers.

@@ -42,7 +42,7 @@ func DeduplicationWindow(d time.Duration) Option {
 }
 
 // MaxBacklog is how many messages of the accepted payloads' consumers may be pending. While there
-// are more, nothing is fetched. Defaults to 100,000.
+// are more, nothing is fetched. 1 or more is allowed. Defaults to 100,000.
 func MaxBacklog(n int) Option {
 	return func(r *receiver) { r.maxBacklog = n }
 }

@@ -27,22 +27,22 @@ var tombstone = eventlog.Tombstoned{}.PayloadType()
 // runs it. Register its [Receiver.Consumer] with the other consumers. It is immutable.
 type Receiver struct{ receiver *receiver }
 
-// NewReceiver describes a subscription: it accepts events of the types given by [Accept]. Because
-// a topic may be shared, other events are acknowledged and counted, unless another instance of the
-// receiver accepts them. Then this instance is of an older release. It returns the batch and
-// leaves the subscription to the others for 30 s at a time, until it is replaced, or until 3 min
-// after the last of them has stopped.
+// NewReceiver makes a receiver of a subscription: it accepts events of the types given by [Accept].
+// Other events are acknowledged and counted, because a topic may be shared. But if another instance
+// of the receiver accepts such an event, this instance is of an older release. It returns the batch
+// to the broker and stops receiving for 30 s at a time. It continues when the newer instances have
+// been gone for 3 min.
 //
-// Accepted records become messages of the consumers registered for the payload, or of the
-// consumers that the record names (see relay.Config.Recipients). A message's id is the event's id
-// if that is a UUID; otherwise it is derived from the event's source and id, so that it is the same
-// on redelivery. Keys, headers and the trace are kept.
+// Accepted records become messages of the consumers registered for the payload, or of the consumers
+// that the record names (see relay.Config.Recipients). A message's id is the event's id if that is
+// a UUID; otherwise it is derived from the event's source and id, so that it is the same on
+// redelivery. Keys, headers and the trace are kept.
 //
-// A record that is unreadable, has no id, or is not text is parked: Receiver.Consumer gets it as a
-// message and poisons it. Requeueing it tries once more.
+// A record that is unreadable, has no id, is not text, or names a consumer that is not registered
+// is parked: Receiver.Consumer gets it as a message and poisons it. Requeueing it tries once more.
 //
 // The name, of at most 247 bytes, is stored in the inbox: under another name everything that the
-// broker still has is new. One goroutine uses sub.
+// broker still has is new. sub is used by one goroutine at a time.
 func NewReceiver(name string, sub broker.Subscriber, options ...Option) Receiver {
 	r := &receiver{name: name, sub: sub, window: defaultWindow, maxBacklog: defaultMaxBacklog, types: make(map[string]string)}
 	if sub == nil {

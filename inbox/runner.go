@@ -133,13 +133,13 @@ func (r *Runner) own() error {
 // Run returns an error at its start in these cases:
 //
 //   - the database cannot be reached and StartTimeout has passed
-//   - the server is rejected (outbox.ErrUnsupportedServer); an untested version is accepted unless
-//     its isolation level is wrong (see outbox.ProcessorConfig)
+//   - the server is not supported (outbox.ErrUnsupportedServer). An untested server is accepted if
+//     the registry has no events and READ COMMITTED is effective there.
 //   - the tables are missing or too old (outbox.ErrSchemaOutdated)
 //
 // During later outages, which are logged, Run waits. It acknowledges nothing, and returns current
-// batches to the broker. A subscription that ends is logged and retried after 1 s, then after
-// twice as long each time, up to 30 s, until records arrive. A second concurrent Run returns
+// batches to the broker. A subscription that ends is logged and retried after 1 s, then after twice
+// as long each time, up to 30 s, until records arrive. A second concurrent Run returns
 // [ErrRunning].
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
@@ -167,8 +167,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	return nil
 }
 
-// Check checks the database as [Runner.Run] does before it starts, and returns the same errors. It
-// takes at most 10 s.
+// Check checks the database as [Runner.Run] does before it starts, and returns the same errors. The
+// checks take at most 10 s. It then creates the leases of new receivers with [AppendToLog], limited
+// only by ctx.
 func (r *Runner) Check(ctx context.Context) error {
 	return dberr.Wrap(r.ready(ctx), "inbox: check")
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
-// Log writes one line per run. The level is Info when the message is done, snoozed or given back.
-// It is Warn when the message failed, is discarded, or runs again without having failed
+// Log writes one line per run. The level is Info when the message is done, snoozed or released. It
+// is Warn when the message failed, is discarded, or runs again without having failed
 // ([bus.ErrNotCounted]), and Error when it is poisoned. An error that is a slog.Leveler sets the
 // level itself. Error texts are cut at 8 KiB. The line of an event includes the event, and its mode
 // unless that is live. Payloads and headers are never logged. A nil logger means slog.Default().

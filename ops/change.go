@@ -15,12 +15,12 @@ import (
 
 // Change is one audited change. It holds no message content.
 type Change struct {
-	Operation int64 // id of its [Operations.Get]
+	Operation int64 // id for [Operations.Get]
 	Actor     string
 	Action    Action
 	Reason    string
 	Target    Target
-	Changed   int64 // messages, if it changes messages
+	Changed   int64 // number of changed messages; 0 when unknown or not about messages
 	Rate      int   // messages per second, if set
 }
 

@@ -11,7 +11,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Consumers shows and changes consumers. [Session.Consumers] makes it; it is safe for concurrent use.
+// Consumers shows and changes consumers. [Session.Consumers] returns it; it is safe for concurrent
+// use.
 type Consumers struct{ access }
 
 // Minutes lists the last minutes of the named consumers, or of all if none are named: see

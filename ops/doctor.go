@@ -47,8 +47,8 @@ const (
 	OK Severity = "ok"
 	// Warning means that it may become a problem, or could not be checked.
 	Warning Severity = "warning"
-	// Critical means that messages are not processed, a guarantee does not hold, or a page would
-	// not load.
+	// Critical means that messages are not processed, a guarantee does not hold, or the database is at
+	// risk: a missing index, no free connections, unsafe settings.
 	Critical Severity = "critical"
 )
 

@@ -12,7 +12,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Messages shows and changes pending messages. [Messages.List] makes it; it is safe for concurrent use.
+// Messages shows and changes pending messages. [Session.Messages] returns it; it is safe for
+// concurrent use.
 type Messages struct{ access }
 
 const (
@@ -49,13 +50,13 @@ func (s *Messages) ListByID(ctx context.Context, ids ...int64) ([]admin.Message,
 // Find searches pending messages in parts and returns a cursor, which is nil at the end: see
 // admin.Client.Find. A search for a header needs the right to read contents: see [ErrRedacted].
 func (s *Messages) Find(
-	ctx context.Context, search admin.Search, place admin.Cursor,
+	ctx context.Context, search admin.Search, cursor admin.Cursor,
 ) (found []admin.Message, next *admin.Cursor, err error) {
 	if err := s.maySearch(ctx, headerOf(search)); err != nil {
 		return nil, nil, fmt.Errorf("ops: find: %w", err)
 	}
 	found, err = look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) (found []admin.Message, err error) {
-		found, next, err = s.service.admin.Find(ctx, db, search, place)
+		found, next, err = s.service.admin.Find(ctx, db, search, cursor)
 		return found, err
 	})
 	return found, next, err
@@ -131,7 +132,8 @@ func (s *Messages) Explain(ctx context.Context, id int64) (admin.Explanation, er
 	return e, nil
 }
 
-// RunNow makes pending messages due now.
+// RunNow makes pending messages due now. It accepts 1 to 500 ids; otherwise the error is
+// bus.ErrInvalidOption. Use [Operations.Plan] for more.
 func (s *Messages) RunNow(ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
 	return s.changePending(
 		ctx,
@@ -142,7 +144,8 @@ func (s *Messages) RunNow(ctx context.Context, reason string, ids ...int64) (adm
 	)
 }
 
-// Reschedule makes pending messages due at the given time.
+// Reschedule makes pending messages due at the given time. It accepts 1 to 500 ids; otherwise the
+// error is bus.ErrInvalidOption. Use [Operations.Plan] for more.
 func (s *Messages) Reschedule(ctx context.Context, reason string, at time.Time, ids ...int64) (admin.Result, error) {
 	return s.changePending(
 		ctx,
@@ -153,7 +156,8 @@ func (s *Messages) Reschedule(ctx context.Context, reason string, at time.Time, 
 	)
 }
 
-// Cancel deletes pending messages for good.
+// Cancel deletes pending messages for good. It accepts 1 to 500 ids; otherwise the error is
+// bus.ErrInvalidOption. Use [Operations.Plan] for more.
 func (s *Messages) Cancel(ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
 	return s.changePending(
 		ctx,

@@ -19,7 +19,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// Operations shows and changes operations. [Operations.List] makes it; it is safe for concurrent use.
+// Operations shows and changes operations. [Session.Operations] returns it; it is safe for
+// concurrent use.
 type Operations struct{ access }
 
 // Operation is a change by a principal: a finished change, or one of many messages that a [Runner]
@@ -96,10 +97,10 @@ var (
 	// ErrNotFound is returned when no operation has the id.
 	ErrNotFound = errors.New("no such operation")
 	// ErrInvalidState is returned when the operation's state does not allow the action.
-	ErrInvalidState = errors.New("its state does not allow that")
+	ErrInvalidState = errors.New("the operation's state does not allow this")
 	// ErrInProgress is returned when the operation, or one with the same target, is already in
 	// progress.
-	ErrInProgress = errors.New("the same is under way")
+	ErrInProgress = errors.New("the operation is already in progress")
 	// ErrExpired is returned when a plan is too old to start. It wraps [ErrInvalidState].
 	ErrExpired = fmt.Errorf("%w: the plan has expired", ErrInvalidState)
 )
@@ -182,8 +183,8 @@ func (s *Operations) HasRunner(ctx context.Context) (bool, error) {
 // runnerKind is the process kind of a Runner.
 const runnerKind = "operations"
 
-func (d *Service) carried(ctx context.Context, db bun.IDB) (bool, error) {
-	fleet, err := d.admin.Processes(ctx, db, lostWithin)
+func (s *Service) carried(ctx context.Context, db bun.IDB) (bool, error) {
+	fleet, err := s.admin.Processes(ctx, db, lostWithin)
 	return slices.ContainsFunc(fleet, func(p admin.Process) bool { return p.Kind == runnerKind && p.Status == admin.ProcessAlive }), err
 }
 
@@ -201,8 +202,8 @@ func (s *Operations) Get(ctx context.Context, id int64) (o Operation, err error)
 	return s.operation(ctx, o), nil
 }
 
-func (d *Service) operationIn(ctx context.Context, db bun.IDB, id int64) (Operation, error) {
-	rows, err := d.store.Operations.List(ctx, db, store.OperationFilter{ID: id}, 1)
+func (s *Service) operationIn(ctx context.Context, db bun.IDB, id int64) (Operation, error) {
+	rows, err := s.store.Operations.List(ctx, db, store.OperationFilter{ID: id}, 1)
 	if err == nil && len(rows) == 0 {
 		err = ErrNotFound
 	}
@@ -215,20 +216,20 @@ func (d *Service) operationIn(ctx context.Context, db bun.IDB, id int64) (Operat
 // lockPlans locks a plan and all equal plans, in the order of their ids, so that only one of them
 // starts. Of two concurrent starts, the later one locks both plans. The other checks for
 // operations in progress once it holds its own lock.
-func (d *Service) lockPlans(ctx context.Context, tx bun.Tx, id int64) (store.Operation, error) {
-	if err := d.store.WriteFirst(ctx, tx); err != nil {
+func (s *Service) lockPlans(ctx context.Context, tx bun.Tx, id int64) (store.Operation, error) {
+	if err := s.store.WriteFirst(ctx, tx); err != nil {
 		return store.Operation{}, err
 	}
-	o, err := d.operationIn(ctx, tx, id)
+	o, err := s.operationIn(ctx, tx, id)
 	if err != nil {
 		return store.Operation{}, err
 	}
-	plans, err := d.same(ctx, tx, o, Planned)
+	plans, err := s.same(ctx, tx, o, Planned)
 	if err != nil {
 		return store.Operation{}, err
 	}
 	ids := append(store.Each(plans, func(o Operation) int64 { return o.ID }), id)
-	rows, err := d.store.Operations.LockMany(ctx, tx, store.OperationFilter{IDs: ids})
+	rows, err := s.store.Operations.LockMany(ctx, tx, store.OperationFilter{IDs: ids})
 	if err != nil {
 		return store.Operation{}, err
 	}
@@ -242,8 +243,8 @@ func (d *Service) lockPlans(ctx context.Context, tx bun.Tx, id int64) (store.Ope
 
 // same returns the other operations with the same action and target in some states, the oldest
 // first.
-func (d *Service) same(ctx context.Context, db bun.IDB, o Operation, states ...OperationState) (found []Operation, err error) {
-	rows, err := d.store.Operations.List(
+func (s *Service) same(ctx context.Context, db bun.IDB, o Operation, states ...OperationState) (found []Operation, err error) {
+	rows, err := s.store.Operations.List(
 		ctx, db, store.OperationFilter{States: names(states...), Kinds: []string{string(o.Action)}, OldestFirst: true}, math.MaxInt32,
 	)
 	for _, row := range rows {
@@ -255,10 +256,10 @@ func (d *Service) same(ctx context.Context, db bun.IDB, o Operation, states ...O
 }
 
 // wake makes this service's Runner poll at once and invalidates the overview.
-func (d *Service) wake() {
-	d.overview.change()
+func (s *Service) wake() {
+	s.overview.change()
 	select {
-	case d.started <- struct{}{}:
+	case s.started <- struct{}{}:
 	default: // already signalled
 	}
 }

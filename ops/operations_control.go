@@ -15,8 +15,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Undo cancels an operation that has changed nothing yet. After it returns, the operation never
-// runs. The reason may be empty and is written to the audit.
+// Undo cancels an operation that is [Planned] or [Waiting]; otherwise the error is
+// [ErrInvalidState]. After it returns, the operation never runs. The reason may be empty and is
+// written to the audit.
 func (s *Operations) Undo(ctx context.Context, reason string, id int64) (Operation, error) {
 	return s.decide(
 		ctx,
@@ -183,10 +184,10 @@ func (s *Operations) decideIn(ctx context.Context, tx bun.Tx, id int64, d decisi
 // minutes; otherwise the error is [ErrForbidden] or [ErrExpired]. If the operation, or one with
 // the same target, is already in progress, Start returns that one with [ErrInProgress] and
 // discards the plan.
-func (s *Operations) Start(ctx context.Context, id int64, terms StartOptions) (after Operation, err error) {
+func (s *Operations) Start(ctx context.Context, id int64, options StartOptions) (after Operation, err error) {
 	if err = s.may(View, ""); err == nil { // before revealing whether it exists
 		err = s.inTx(ctx, func(tx bun.Tx) (err error) {
-			after, err = s.start(ctx, tx, id, terms)
+			after, err = s.start(ctx, tx, id, options)
 			return err
 		})
 	}
@@ -203,7 +204,7 @@ func (s *Operations) Start(ctx context.Context, id int64, terms StartOptions) (a
 	return s.operation(ctx, after), nil
 }
 
-func (s *Operations) start(ctx context.Context, tx bun.Tx, id int64, terms StartOptions) (Operation, error) {
+func (s *Operations) start(ctx context.Context, tx bun.Tx, id int64, options StartOptions) (Operation, error) {
 	row, err := s.service.lockPlans(ctx, tx, id)
 	if err != nil {
 		return Operation{}, err
@@ -212,7 +213,7 @@ func (s *Operations) start(ctx context.Context, tx bun.Tx, id int64, terms Start
 	if err := s.mayEach(o.Action, o.consumers()); err != nil {
 		return Operation{}, err
 	}
-	terms, wrong := terms.check(o.Action)
+	options, wrong := options.check(o.Action)
 	switch {
 	case wrong != nil:
 		return o, wrong
@@ -235,16 +236,16 @@ func (s *Operations) start(ctx context.Context, tx bun.Tx, id int64, terms Start
 	if len(open) > 0 {
 		return open[0], fmt.Errorf("%w: operation %d of %q", ErrInProgress, open[0].ID, open[0].Actor)
 	}
-	canary := int64(terms.Canary)
+	canary := int64(options.Canary)
 	change := store.OperationChange{
-		State: string(Waiting), Reason: terms.Reason, Rate: int64(terms.Rate), Canary: &canary,
+		State: string(Waiting), Reason: options.Reason, Rate: int64(options.Rate), Canary: &canary,
 		StartsIn: max(s.service.config.UndoWindow, time.Microsecond),
 	}
 	if _, err := s.service.store.Operations.Change(ctx, tx, store.OperationFilter{ID: id}, change); err != nil {
 		return o, err
 	}
-	if err := s.audit(ctx, Change{Operation: id, Actor: s.who.Name, Action: o.Action, Reason: cmp.Or(terms.Reason, o.Reason),
-		Target: o.Target, Rate: terms.Rate}); err != nil {
+	if err := s.audit(ctx, Change{Operation: id, Actor: s.who.Name, Action: o.Action, Reason: cmp.Or(options.Reason, o.Reason),
+		Target: o.Target, Rate: options.Rate}); err != nil {
 		return o, err
 	}
 	return s.service.operationIn(ctx, tx, id)
@@ -252,8 +253,8 @@ func (s *Operations) start(ctx context.Context, tx bun.Tx, id int64, terms Start
 
 // CreatedBy reports whether the principal planned or made the operation. The audit holds the first
 // 255 bytes of a name.
-func (o Operation) CreatedBy(who Principal) bool {
-	return o.Actor == errorlog.Clean(who.Name, store.MaxActor)
+func (o Operation) CreatedBy(principal Principal) bool {
+	return o.Actor == errorlog.Clean(principal.Name, store.MaxActor)
 }
 
 // underWay reports whether the operation is started and not finished.

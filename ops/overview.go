@@ -28,8 +28,9 @@ type Overview struct {
 	Failures []admin.FailureGroup `json:"failures,omitempty"`
 	// Processes are those that are alive, and those lost within a day.
 	Processes []admin.Process `json:"processes,omitempty"`
-	// Unhandled are up to 20 kinds of messages that no live process handles, and such consumers of
-	// messages with keys, which have no payload type here.
+	// Unhandled are up to 20 kinds of messages that no live process handles. If messages with keys are
+	// unhandled, only their consumer is listed, with an empty PayloadType. These entries do not count
+	// towards the 20.
 	Unhandled []admin.Unhandled `json:"unhandled,omitempty"`
 	// Operations are those in progress or paused.
 	Operations []Operation `json:"operations,omitempty"`
@@ -163,8 +164,8 @@ func (o *overview) remake(
 
 // standing finds operations and projections that make no progress. Parts that cannot be read are
 // included.
-func (d *Service) standing(ctx context.Context, db bun.IDB) (all []Finding) {
-	looks := doctor{service: d}
+func (s *Service) standing(ctx context.Context, db bun.IDB) (all []Finding) {
+	looks := doctor{service: s}
 	for _, c := range []check{{name: "operations", look: looks.checkOperations}, {name: "projections", look: looks.checkProjections}} {
 		found, err := c.look(ctx, db)
 		if err != nil {
@@ -207,7 +208,7 @@ func (o *Overview) miss(from time.Time, err error, parts ...string) {
 // part is read on its own, so that a slow part does not affect the others.
 type part struct {
 	name string
-	read func(d *Service, ctx context.Context, o *Overview, last Overview) error
+	read func(s *Service, ctx context.Context, o *Overview, last Overview) error
 	keep func(o *Overview, last Overview) // copies the last values
 }
 
@@ -215,12 +216,12 @@ type part struct {
 func parts() []part {
 	return []part{
 		{"queues", (*Service).seeQueues, func(o *Overview, last Overview) { o.Queues = last.Queues }},
-		{"minutes", seen(func(d *Service, ctx context.Context, db bun.IDB, o *Overview) (err error) {
-			o.Minutes, err = d.admin.Minutes(ctx, db, time.Hour)
+		{"minutes", seen(func(s *Service, ctx context.Context, db bun.IDB, o *Overview) (err error) {
+			o.Minutes, err = s.admin.Minutes(ctx, db, time.Hour)
 			return err
 		}), func(o *Overview, last Overview) { o.Minutes = last.Minutes }},
-		{"failures", seen(func(d *Service, ctx context.Context, db bun.IDB, o *Overview) (err error) {
-			o.Failures, err = d.admin.Failures(ctx, db, "", failuresShown)
+		{"failures", seen(func(s *Service, ctx context.Context, db bun.IDB, o *Overview) (err error) {
+			o.Failures, err = s.admin.Failures(ctx, db, "", failuresShown)
 			return err
 		}), func(o *Overview, last Overview) { o.Failures = last.Failures }},
 		{
@@ -236,12 +237,12 @@ func parts() []part {
 
 // seen limits a part's query to lookTime.
 func seen(
-	read func(d *Service, ctx context.Context, db bun.IDB, o *Overview) error,
+	read func(s *Service, ctx context.Context, db bun.IDB, o *Overview) error,
 ) func(*Service, context.Context, *Overview, Overview) error {
-	return func(d *Service, ctx context.Context, o *Overview, _ Overview) error {
-		found, err := lookFor(ctx, d, lookTime, func(ctx context.Context, db bun.IDB) (now Overview, err error) {
+	return func(s *Service, ctx context.Context, o *Overview, _ Overview) error {
+		found, err := lookFor(ctx, s, lookTime, func(ctx context.Context, db bun.IDB) (now Overview, err error) {
 			now = *o
-			return now, read(d, ctx, db, &now)
+			return now, read(s, ctx, db, &now)
 		})
 		if err == nil {
 			*o = found
@@ -252,11 +253,11 @@ func seen(
 
 // makeOverview reads all parts. A part that cannot be read keeps its last values and is in
 // [Overview].Unseen. It returns an error if no part can be read and there is no last overview.
-func (d *Service) makeOverview(ctx context.Context, last Overview) (Overview, error) {
+func (s *Service) makeOverview(ctx context.Context, last Overview) (Overview, error) {
 	o := Overview{At: time.Now()}
 	failed := 0
 	for _, p := range parts() {
-		err := p.read(d, ctx, &o, last)
+		err := p.read(s, ctx, &o, last)
 		if err == nil {
 			continue
 		}
@@ -286,13 +287,13 @@ const queuesWithin = 2 * lookTime
 
 // seeQueues counts all queues, or each by itself if that takes too long. A queue that still takes
 // too long keeps its last counts.
-func (d *Service) seeQueues(ctx context.Context, o *Overview, last Overview) error {
-	all, err := lookFor(ctx, d, lookTime, func(ctx context.Context, db bun.IDB) ([]admin.Queue, error) { return d.admin.Queues(ctx, db) })
+func (s *Service) seeQueues(ctx context.Context, o *Overview, last Overview) error {
+	all, err := lookFor(ctx, s, lookTime, func(ctx context.Context, db bun.IDB) ([]admin.Queue, error) { return s.admin.Queues(ctx, db) })
 	if !errors.Is(err, ErrBusy) {
 		o.Queues = all
 		return err
 	}
-	names, nameless := lookFor(ctx, d, lookTime, d.store.Pending.StoredConsumers)
+	names, nameless := lookFor(ctx, s, lookTime, s.store.Pending.StoredConsumers)
 	if nameless != nil {
 		return err
 	}
@@ -300,8 +301,8 @@ func (d *Service) seeQueues(ctx context.Context, o *Overview, last Overview) err
 	for until := time.Now().Add(queuesWithin); len(names) > 0; names = names[1:] {
 		one, failed := []admin.Queue(nil), err
 		if left := time.Until(until); left > 0 {
-			one, failed = lookFor(ctx, d, min(left, lookTime), func(ctx context.Context, db bun.IDB) ([]admin.Queue, error) {
-				return d.admin.Queues(ctx, db, names[0])
+			one, failed = lookFor(ctx, s, min(left, lookTime), func(ctx context.Context, db bun.IDB) ([]admin.Queue, error) {
+				return s.admin.Queues(ctx, db, names[0])
 			})
 		}
 		if failed != nil {
@@ -316,29 +317,29 @@ func (d *Service) seeQueues(ctx context.Context, o *Overview, last Overview) err
 	return nil
 }
 
-func (d *Service) seeProcesses(ctx context.Context, db bun.IDB, o *Overview) error {
-	fleet, err := d.admin.Processes(ctx, db, lostWithin)
+func (s *Service) seeProcesses(ctx context.Context, db bun.IDB, o *Overview) error {
+	fleet, err := s.admin.Processes(ctx, db, lostWithin)
 	if err != nil {
 		return err
 	}
-	o.Unhandled, err = d.strangers(ctx, db, fleet)
+	o.Unhandled, err = s.strangers(ctx, db, fleet)
 	o.Processes = slices.DeleteFunc(fleet, func(p admin.Process) bool { return p.Status == admin.ProcessStopped })
 	return err
 }
 
-func (d *Service) seeOperations(ctx context.Context, db bun.IDB, o *Overview) error {
-	rows, err := d.store.Operations.List(ctx, db, store.OperationFilter{States: names(Waiting, Canary, Running, Paused, Started)}, 20)
+func (s *Service) seeOperations(ctx context.Context, db bun.IDB, o *Overview) error {
+	rows, err := s.store.Operations.List(ctx, db, store.OperationFilter{States: names(Waiting, Canary, Running, Paused, Started)}, 20)
 	if err != nil {
 		return err
 	}
 	o.Operations = store.Each(rows, newOperation)
-	o.Attention = d.standing(ctx, db)
+	o.Attention = s.standing(ctx, db)
 	return nil
 }
 
 // strangers returns up to 20 kinds of messages that no live process handles, and such consumers of
 // messages with keys, whose payload type is empty.
-func (d *Service) strangers(ctx context.Context, db bun.IDB, fleet []admin.Process) ([]admin.Unhandled, error) {
+func (s *Service) strangers(ctx context.Context, db bun.IDB, fleet []admin.Process) ([]admin.Unhandled, error) {
 	var wants []store.Want
 	taken := make(map[string]bool)
 	for _, p := range fleet {
@@ -354,11 +355,11 @@ func (d *Service) strangers(ctx context.Context, db bun.IDB, fleet []admin.Proce
 			}
 		}
 	}
-	rows, err := d.store.Claims.Unhandled(ctx, db, wants)
+	rows, err := s.store.Claims.Unhandled(ctx, db, wants)
 	if err != nil {
 		return nil, err
 	}
-	keyed, err := d.store.Claims.KeyedConsumers(ctx, db)
+	keyed, err := s.store.Claims.KeyedConsumers(ctx, db)
 	if err != nil {
 		return nil, err
 	}

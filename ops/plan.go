@@ -60,10 +60,11 @@ func (t StartOptions) check(a Action) (StartOptions, error) {
 // Plan previews what an action would do to everything that its target matches now: see [Preview].
 // It changes nothing.
 //
-// The actions are [Requeue] and [Discard] of poisoned messages; [Cancel], [Reschedule] and
-// [RunNow] of pending ones; and [RetryParked], [Rebuild] and [Promote] of a projection. Messages
-// that arrive or come to match later are not included. Consumers that the preview does not name
-// are not changed.
+// The actions are [Requeue] and [Discard] of poisoned messages; [Cancel], [Reschedule] and [RunNow]
+// of pending ones; and [RetryParked], [Rebuild] and [Promote] of a projection. Messages that arrive
+// or come to match later are not included. Consumers that the preview does not name are not
+// changed. A version may be promoted if it is at most 1,000 positions behind; otherwise the
+// operation pauses itself.
 //
 // The same principal can start the plan for 10 minutes. Plans are deleted after an hour. At most
 // two plans are made at once, in at most 10 s each including the wait; otherwise Plan returns

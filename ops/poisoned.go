@@ -12,7 +12,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// Poisoned shows and changes poisoned messages. [Session.Poisoned] makes it; it is safe for concurrent use.
+// Poisoned shows and changes poisoned messages. [Session.Poisoned] returns it; it is safe for
+// concurrent use.
 type Poisoned struct{ access }
 
 // Groups returns groups of poisoned messages, the most recent failure first, and whether
@@ -100,8 +101,9 @@ func (s *Poisoned) reason(ctx context.Context, m poison.Message) string {
 	return c.Errors[0]
 }
 
-// Requeue makes poisoned messages pending again and returns their new ids. Unregistered in the
-// result depends on the consumers of this program.
+// Requeue makes poisoned messages pending again and returns their new ids. Result.Unhandled counts
+// those without a consumer in this program. It accepts 1 to 500 ids; otherwise the error is
+// bus.ErrInvalidOption. Use [Operations.Plan] for more.
 func (s *Poisoned) Requeue(ctx context.Context, reason string, ids ...int64) (result poison.ChunkResult, err error) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	err = s.change(ctx, Change{Action: Requeue, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, tx bun.Tx) (int, error) {
@@ -115,7 +117,8 @@ func (s *Poisoned) Requeue(ctx context.Context, reason string, ids ...int64) (re
 	return result, nil
 }
 
-// Discard deletes poisoned messages for good and returns how many it deleted.
+// Discard deletes poisoned messages for good and returns how many it deleted. It accepts 1 to 500
+// ids; otherwise the error is bus.ErrInvalidOption. Use [Operations.Plan] for more.
 func (s *Poisoned) Discard(ctx context.Context, reason string, ids ...int64) (discarded int, err error) {
 	err = s.change(ctx, Change{Action: Discard, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, tx bun.Tx) (int, error) {
 		discarded, err = s.service.poisoned.Discard(ctx, tx, ids...)

@@ -51,9 +51,9 @@ type pin struct {
 }
 
 // pinned reads the time, then the highest id. No filter slows this down.
-func (d *Service) pinned(ctx context.Context, last func(ctx context.Context, db bun.IDB) (int64, error)) (pin, error) {
-	return briefly(ctx, d, d.config.DB, lookTime, func(ctx context.Context, db bun.IDB) (p pin, err error) {
-		if p.at, err = d.store.Now(ctx, db); err == nil {
+func (s *Service) pinned(ctx context.Context, last func(ctx context.Context, db bun.IDB) (int64, error)) (pin, error) {
+	return briefly(ctx, s, s.config.DB, lookTime, func(ctx context.Context, db bun.IDB) (p pin, err error) {
+		if p.at, err = s.store.Now(ctx, db); err == nil {
 			p.upTo, err = last(ctx, db)
 		}
 		return p, err
@@ -62,9 +62,9 @@ func (d *Service) pinned(ctx context.Context, last func(ctx context.Context, db 
 
 // countIn runs a count within a preview's time limit and reports whether it finished.
 func countIn[T any](
-	ctx context.Context, d *Service, fn func(ctx context.Context, db bun.IDB) (T, error),
+	ctx context.Context, s *Service, fn func(ctx context.Context, db bun.IDB) (T, error),
 ) (result T, whole bool, err error) {
-	result, err = briefly(ctx, d, d.config.DB, previewTime-2*lookTime, fn)
+	result, err = briefly(ctx, s, s.config.DB, previewTime-2*lookTime, fn)
 	if errors.Is(err, ErrBusy) {
 		return *new(T), false, nil
 	}
@@ -72,19 +72,19 @@ func countIn[T any](
 }
 
 // touched returns the consumers of all matches. seen is complete only if whole is true.
-func (d *Service) touched(ctx context.Context, named string, seen []string, whole bool) ([]string, error) {
+func (s *Service) touched(ctx context.Context, named string, seen []string, whole bool) ([]string, error) {
 	switch {
 	case named != "":
 		return []string{named}, nil
 	case whole:
 		return seen, nil
 	}
-	return briefly(ctx, d, d.config.DB, lookTime, d.store.Pending.StoredConsumers)
+	return briefly(ctx, s, s.config.DB, lookTime, s.store.Pending.StoredConsumers)
 }
 
-func previewPoisoned(ctx context.Context, d *Service, t *Target) (p Preview, err error) {
+func previewPoisoned(ctx context.Context, s *Service, t *Target) (p Preview, err error) {
 	filter := *t.Poisoned
-	pin, err := d.pinned(ctx, d.store.Poison.LastOf)
+	pin, err := s.pinned(ctx, s.store.Poison.LastOf)
 	if err != nil {
 		return Preview{}, err
 	}
@@ -93,8 +93,8 @@ func previewPoisoned(ctx context.Context, d *Service, t *Target) (p Preview, err
 		filter.PoisonedBefore = pin.at
 	}
 	t.Poisoned = &filter
-	seen, whole, err := countIn(ctx, d, func(ctx context.Context, db bun.IDB) (poison.Preview, error) {
-		return d.poisoned.Preview(ctx, db, filter, mostPreviewed)
+	seen, whole, err := countIn(ctx, s, func(ctx context.Context, db bun.IDB) (poison.Preview, error) {
+		return s.poisoned.Preview(ctx, db, filter, mostPreviewed)
 	})
 	switch {
 	case err != nil:
@@ -112,21 +112,21 @@ func previewPoisoned(ctx context.Context, d *Service, t *Target) (p Preview, err
 			names = append(names, k.Consumer)
 		}
 	}
-	p.Consumers, err = d.touched(ctx, filter.Consumer, names, !p.More)
+	p.Consumers, err = s.touched(ctx, filter.Consumer, names, !p.More)
 	return p, err
 }
 
 // previewPending pins the target to the ids that match now, because a message can become due, fail
 // or be claimed before the operation runs. It pins only the highest id if there are too many
 // matches and the filter does not depend on such state.
-func previewPending(ctx context.Context, d *Service, t *Target) (p Preview, err error) {
-	pin, err := d.pinned(ctx, d.store.Pending.Last)
+func previewPending(ctx context.Context, s *Service, t *Target) (p Preview, err error) {
+	pin, err := s.pinned(ctx, s.store.Pending.Last)
 	if err != nil {
 		return Preview{}, err
 	}
 	p.At, p.UpTo = pin.at, pin.upTo
-	seen, whole, err := countIn(ctx, d, func(ctx context.Context, db bun.IDB) (seenPending, error) {
-		return d.seePending(ctx, db, *t.Pending, p.UpTo)
+	seen, whole, err := countIn(ctx, s, func(ctx context.Context, db bun.IDB) (seenPending, error) {
+		return s.seePending(ctx, db, *t.Pending, p.UpTo)
 	})
 	switch volatile := t.Pending.State != "" || t.Pending.Crashed || t.Pending.Retrying; {
 	case err != nil:
@@ -142,7 +142,7 @@ func previewPending(ctx context.Context, d *Service, t *Target) (p Preview, err 
 	default:
 		p.Incomplete, p.More = true, true
 	}
-	p.Consumers, err = d.touched(ctx, t.Pending.Consumer, seen.consumers, p.ids != nil)
+	p.Consumers, err = s.touched(ctx, t.Pending.Consumer, seen.consumers, p.ids != nil)
 	return p, err
 }
 
@@ -153,30 +153,30 @@ type seenPending struct {
 	consumers []string
 }
 
-func (d *Service) seePending(ctx context.Context, db bun.IDB, filter admin.Filter, upTo int64) (seen seenPending, err error) {
-	if _, _, err = d.admin.List(ctx, db, filter, admin.Page{Size: 1, ScanLimit: 1}); err != nil { // checks the filter
+func (s *Service) seePending(ctx context.Context, db bun.IDB, filter admin.Filter, upTo int64) (seen seenPending, err error) {
+	if _, _, err = s.admin.List(ctx, db, filter, admin.Page{Size: 1, ScanLimit: 1}); err != nil { // checks the filter
 		return seenPending{}, err
 	}
 	after := int64(0)
 	for more := upTo > 0; more && !seen.more; {
 		var ids []int64
-		if ids, after, more, err = d.store.Pending.Matching(ctx, db, pendingRows(filter), after, upTo, mostPreviewed-len(seen.ids)); err != nil {
+		if ids, after, more, err = s.store.Pending.Matching(ctx, db, pendingRows(filter), after, upTo, mostPreviewed-len(seen.ids)); err != nil {
 			return seenPending{}, err
 		}
 		seen.ids = append(seen.ids, ids...)
 		seen.more = more && len(seen.ids) == mostPreviewed
 	}
-	seen.consumers, err = d.store.Operations.ConsumersOf(ctx, db, seen.ids)
+	seen.consumers, err = s.store.Operations.ConsumersOf(ctx, db, seen.ids)
 	return seen, err
 }
 
 // previewProjection pins the version, by default the newest, and counts parked events.
-func previewProjection(ctx context.Context, d *Service, t *Target) (Preview, error) {
-	return briefly(ctx, d, d.config.DB, lookTime, func(ctx context.Context, db bun.IDB) (p Preview, err error) {
-		if p.At, err = d.store.Now(ctx, db); err != nil {
+func previewProjection(ctx context.Context, service *Service, t *Target) (Preview, error) {
+	return briefly(ctx, service, service.config.DB, lookTime, func(ctx context.Context, db bun.IDB) (p Preview, err error) {
+		if p.At, err = service.store.Now(ctx, db); err != nil {
 			return Preview{}, err
 		}
-		states, err := d.projections.States(ctx, db)
+		states, err := service.projections.States(ctx, db)
 		if err != nil {
 			return Preview{}, err
 		}
@@ -190,7 +190,7 @@ func previewProjection(ctx context.Context, d *Service, t *Target) (Preview, err
 			return Preview{}, fmt.Errorf("%w: no process has run projection %q, version %d", ErrNoMatch, t.Projection, t.Version)
 		}
 		t.Version = newest
-		parked, err := d.projections.Parked(ctx, db, t.Projection, t.Version, 0, mostParked)
+		parked, err := service.projections.Parked(ctx, db, t.Projection, t.Version, 0, mostParked)
 		p.Messages, p.More = len(parked), len(parked) == mostParked
 		return p, err
 	})

@@ -8,8 +8,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 )
 
-// Projections shows and changes projections and relays of the event log. [Projections.List] makes it; it is safe for
-// concurrent use.
+// Projections shows and changes projections and log forwarders. [Session.Projections] returns it;
+// it is safe for concurrent use.
 type Projections struct{ access }
 
 // List lists the shards of all projections and their progress. A principal that may not

@@ -25,28 +25,28 @@ func look[T any](
 
 // lookFor is look with another time limit.
 func lookFor[T any](
-	ctx context.Context, d *Service, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error),
+	ctx context.Context, s *Service, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error),
 ) (result T, err error) {
-	return lookIn(ctx, d, d.config.ReadDB, limit, fn)
+	return lookIn(ctx, s, s.config.ReadDB, limit, fn)
 }
 
 // lookIn is lookFor on one of the databases.
 func lookIn[T any](
-	ctx context.Context, d *Service, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error),
+	ctx context.Context, s *Service, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error),
 ) (result T, err error) {
-	leave, err := d.enter(ctx, d.looks, lookWait)
+	leave, err := s.enter(ctx, s.looks, lookWait)
 	if err != nil {
 		return result, err
 	}
 	defer leave()
-	return briefly(ctx, d, db, limit, fn)
+	return briefly(ctx, s, db, limit, fn)
 }
 
 // briefly runs a query with a time limit, without a slot.
 func briefly[T any](
-	ctx context.Context, d *Service, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error),
+	ctx context.Context, s *Service, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) (T, error),
 ) (result T, err error) {
-	err = d.within(ctx, db, limit, func(ctx context.Context, db bun.IDB) (err error) {
+	err = s.within(ctx, db, limit, func(ctx context.Context, db bun.IDB) (err error) {
 		result, err = fn(ctx, db)
 		return err
 	})

@@ -15,11 +15,12 @@ const (
 	None Role = iota
 	// Viewer sees names, counts, times and kinds of errors.
 	Viewer
-	// Operator also sees error texts and contents, through [Config].Redact, and makes reversible
-	// changes: pause and resume, run now, reschedule, requeue.
+	// Operator also sees error texts and contents, through [Config].Redact. It may pause, resume,
+	// probe, run now, reschedule and requeue; run, pause and resume schedules; resume projections and
+	// retry parked events; and undo, stop, resume and change the rate of operations.
 	Operator
-	// Administrator also makes irreversible changes: cancel, discard, edit, export, change and
-	// delete schedules, rebuild and promote projections.
+	// Administrator may do everything else: export, cancel, discard, edit, update and delete
+	// schedules, rebuild and promote projections.
 	Administrator
 )
 

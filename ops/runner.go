@@ -48,12 +48,12 @@ type Runner struct {
 
 // NewRunner makes a runner. If projections is nil, operations on projections are left to other
 // processes. So are those on projections or versions that it does not have.
-func NewRunner(d *Service, projections *projection.Runner) (*Runner, error) {
-	if d == nil {
+func NewRunner(s *Service, projections *projection.Runner) (*Runner, error) {
+	if s == nil {
 		return nil, errors.New("ops: NewRunner: the service is nil")
 	}
 	return &Runner{
-		service: d, projections: projections, owner: uuid.NewString(), places: make(chan struct{}, operationsAt),
+		service: s, projections: projections, owner: uuid.NewString(), places: make(chan struct{}, operationsAt),
 		ours: make(map[int64]bool), freed: make(chan struct{}, 1),
 	}, nil
 }

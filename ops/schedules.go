@@ -10,7 +10,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// Schedules shows and changes schedules. [Schedules.List] makes it; it is safe for concurrent use.
+// Schedules shows and changes schedules. [Session.Schedules] returns it; it is safe for concurrent
+// use.
 type Schedules struct{ access }
 
 // Schedule is a schedule as the principal may see it.

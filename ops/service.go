@@ -32,14 +32,15 @@ type Config struct {
 	// the searched content; unless it returns that unchanged, the search returns [ErrRedacted].
 	// Redact is safe if it hides by field, not by the look of a value.
 	Redact func(context.Context, Content) Content
-	// Audit is called with each change before the commit, if the change is one transaction. An
-	// error refuses the change. Audit must return within a minute: PostgreSQL then ends the
-	// transaction.
+	// Audit is called with each change in the transaction that writes its audit row. An error refuses
+	// the change. If the change is made in that transaction, Changed is set. Otherwise (cancel,
+	// reschedule, run now, export, operations) Audit runs before the change begins and Changed is 0.
+	// If Audit takes longer than a minute, PostgreSQL ends the transaction and the change fails.
 	Audit func(context.Context, Change) error
 	// Logger logs each change. Defaults to slog.Default.
 	Logger *slog.Logger
-	// UndoWindow is how long a started operation waits and can be undone without a trace. Defaults
-	// to 10 s; negative values mean none.
+	// UndoWindow is how long a started operation waits before its first change. Until then
+	// [Operations.Undo] cancels it. Defaults to 10 s; negative values mean none.
 	UndoWindow time.Duration
 }
 
@@ -112,10 +113,12 @@ func New(c Config) (*Service, error) {
 }
 
 // As returns the session of a principal. A principal without a name may do nothing.
-func (d *Service) As(who Principal) *Session { return &Session{access{service: d, who: who}} }
+func (s *Service) As(principal Principal) *Session {
+	return &Session{access{service: s, who: principal}}
+}
 
 // enter acquires a slot of a semaphore.
-func (d *Service) enter(ctx context.Context, room chan struct{}, patience time.Duration) (leave func(), err error) {
+func (s *Service) enter(ctx context.Context, room chan struct{}, patience time.Duration) (leave func(), err error) {
 	free := time.NewTimer(patience)
 	defer free.Stop()
 	select {
@@ -128,10 +131,10 @@ func (d *Service) enter(ctx context.Context, room chan struct{}, patience time.D
 	}
 }
 
-func (d *Service) within(ctx context.Context, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) error) error {
+func (s *Service) within(ctx context.Context, db *bun.DB, limit time.Duration, fn func(ctx context.Context, db bun.IDB) error) error {
 	within, cancel := context.WithTimeoutCause(ctx, limit, ErrBusy)
 	defer cancel()
-	err := d.store.Briefly(within, db, limit, func(db bun.IDB) error { return fn(within, db) })
+	err := s.store.Briefly(within, db, limit, func(db bun.IDB) error { return fn(within, db) })
 	if ctx.Err() == nil && (errors.Is(err, store.ErrLate) || err != nil && context.Cause(within) == ErrBusy) {
 		err = fmt.Errorf("ops: look: %w: the database did not answer within %s", ErrBusy, limit)
 	}

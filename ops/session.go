@@ -31,7 +31,7 @@ func (s *Session) Consumers() *Consumers { return &Consumers{s.access} }
 // Schedules returns what the principal may do with schedules.
 func (s *Session) Schedules() *Schedules { return &Schedules{s.access} }
 
-// Projections returns what the principal may do with projections and relays of the event log.
+// Projections returns what the principal may do with projections and log forwarders.
 func (s *Session) Projections() *Projections { return &Projections{s.access} }
 
 // Operations returns what the principal may do with operations: changes of many messages.

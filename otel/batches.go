@@ -24,7 +24,7 @@ func (t *Telemetry) apply(ctx context.Context, b *bus.Batch, next bus.ProduceFun
 	return t.batch(ctx, b, next, opApply, trace.SpanKindConsumer)
 }
 
-// Receive returns the layer around batches that receivers of package relay accept: set it as
+// Receive returns the layer around batches that receivers accept: set it as
 // inbox.RunnerConfig.Telemetry. It makes one span per batch, in its own trace, with links to the
 // spans that published its first records. The messages continue the traces of those spans. Use it
 // once.
@@ -36,10 +36,10 @@ func (t *Telemetry) Receive() bus.ProduceMiddleware {
 	}
 }
 
-// Publish returns the layer around batches that log relays publish: set it as
-// relay.RunnerConfig.Telemetry. It makes one span per batch, in its own trace, with links
-// to the spans that appended its first events. The published events carry the context of those
-// spans, not of this span. Use it once.
+// Publish returns the layer around batches that log forwarders publish: set it as
+// relay.RunnerConfig.Telemetry. It makes one span per batch, in its own trace, with links to the
+// spans that appended its first events. The published events carry the context of those spans, not
+// of this span. Use it once.
 func (t *Telemetry) Publish() bus.ProduceMiddleware {
 	return func(next bus.ProduceFunc) bus.ProduceFunc {
 		return func(ctx context.Context, b *bus.Batch) error {

@@ -16,9 +16,10 @@ import (
 //
 // While the circuit is open, the process claims only single probe messages for the consumers that
 // have it ([WithCircuit]). The first probe starts after a second, the next two seconds later. The
-// wait then doubles up to 30 s. A successful probe closes the circuit. Claimed messages are given
-// back. A handler that returns an error costs its message no attempt, and pending messages are not
-// written.
+// wait then doubles up to 30 s. A successful probe closes the circuit. Claimed messages are
+// released, and pending messages are not written. While the circuit is open, a handler's error
+// counts no attempt and the message is released. Permanent, Discard, Snooze and panics act as
+// usual.
 //
 // A Circuit affects this process only. The zero value is closed. It is safe for concurrent use, and
 // must not be copied.
@@ -35,9 +36,9 @@ func WithCircuit(c *Circuit) bus.ConsumerOption {
 	}
 }
 
-// Trip opens the circuit and returns an error that wraps the reason. A handler that returns this
-// error gives its message back with no attempt counted. If the circuit is already open, Trip only
-// replaces the reason.
+// Trip opens the circuit and returns an error that wraps the reason. If a handler returns this
+// error, its message is released and no attempt is counted. If the circuit is already open, Trip
+// only replaces the reason.
 func (c *Circuit) Trip(reason error) error { return c.state.Trip(reason) }
 
 // Reset closes the circuit, if it is open.

@@ -24,7 +24,7 @@ func Delay(d time.Duration) Option {
 }
 
 // AvailableAt postpones the message until t. A time in the past means now; due messages are ordered
-// by this time. The zero time sets nothing. Otherwise the year must be 1 to 9999 in UTC.
+// by this time. The zero time has no effect. Otherwise the year must be 1 to 9999 in UTC.
 // AvailableAt cannot be combined with [Delay] or [Debounce].
 func AvailableAt(t time.Time) Option {
 	return func(m *bus.Message) error {
@@ -107,17 +107,17 @@ func Replace(key string) Option {
 }
 
 // Debounce is [Replace] for bursts. The message runs once no message with the same key was produced
-// for the quiet period, but no later than most after the first one. Both are more than 0, and most
-// is at least quiet. Debounce cannot be combined with [Delay] or [AvailableAt].
-func Debounce(key string, quiet, most time.Duration) Option {
+// for the quiet period, but no later than limit after the first one. Both are more than 0, and
+// limit is at least quiet. Debounce cannot be combined with [Delay] or [AvailableAt].
+func Debounce(key string, quiet, limit time.Duration) Option {
 	return func(m *bus.Message) error {
-		if quiet <= 0 || most < quiet {
+		if quiet <= 0 || limit < quiet {
 			return fmt.Errorf(
-				"%w: debounce for %s, at most %s: more than 0, and no more than the bound, is allowed", bus.ErrInvalidOption, quiet, most,
+				"%w: debounce for %s, at most %s: more than 0, and no more than the bound, is allowed", bus.ErrInvalidOption, quiet, limit,
 			)
 		}
 		err := errors.Join(setInsertID(m, key, debounces), debounced(m.DebounceMax == 0 && (m.Delay != 0 || !m.AvailableAt.IsZero())))
-		m.Replace, m.Delay, m.DebounceMax = true, quiet, most
+		m.Replace, m.Delay, m.DebounceMax = true, quiet, limit
 		return err
 	}
 }

@@ -21,17 +21,18 @@ type ProcessorConfig struct {
 	// Fetchers is the number of goroutines that claim messages. Defaults to 2. On a database
 	// without row locks the default is 1, and more is an error.
 	Fetchers int
-	// BatchSize is the maximum number of messages per claim: up to 500, and more if consumers
-	// finish more than 16,000 per second. It bounds what a crash can repeat: at most Fetchers x
-	// BatchSize + Concurrency messages wait or run. Claiming pauses while more than 5 x BatchSize,
-	// or 1,000, outcomes are not written yet. Defaults to 2000.
+	// BatchSize is the maximum number of messages per claim. A claim normally takes up to 500. If
+	// consumers finish more than 16,000 messages per second, it takes more, up to BatchSize. It bounds
+	// what a crash can repeat: at most Fetchers x BatchSize + Concurrency messages wait or run.
+	// Claiming pauses while more than 5 x BatchSize, or 1,000, outcomes are not written yet. Defaults
+	// to 2000.
 	BatchSize int
 	// PollInterval is the wait between polls while no message is due, ±20 %. Wake-ups shorten it.
 	// Defaults to 1 s.
 	PollInterval time.Duration
-	// Concurrency is the maximum number of consumers that run at once. If several are registered,
-	// each leaves as many workers free as it uses, up to an eighth of them and at least one. A slow
-	// consumer therefore does not block the others. Defaults to 64.
+	// Concurrency is the maximum number of consumers that run at once. With several consumers, each
+	// one leaves workers free for the others: as many as it uses, at least one, at most an eighth of
+	// all. A slow consumer therefore does not block the others. Defaults to 64.
 	Concurrency int
 	// TxConcurrency is the maximum number of transactional consumers that run at once. Each holds a
 	// connection. Defaults to 8, and to 1 without row locks.
@@ -93,7 +94,7 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 }
 
 // Run processes messages until ctx is cancelled. It then stops claiming, lets running consumers
-// finish for DrainTimeout, cancels the others with bus.ErrStopping, and gives back the remaining
+// finish for DrainTimeout, cancels the others with bus.ErrStopping, and releases the remaining
 // messages. It returns nil after a clean drain, a *bus.DrainError if consumers were still running,
 // or the error that prevented writing their outcomes.
 //
@@ -103,7 +104,7 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 //   - The tables are missing or too old ([ErrSchemaOutdated]).
 //   - The database's settings would break the library's guarantees.
 //
-// Run logs later outages and waits for them to end.
+// Run logs later outages and waits for them to end. A second concurrent Run returns [ErrRunning].
 //
 // To shut down, as with Shutdown of net/http, end ctx and wait for Run. DrainTimeout bounds the
 // wait, and [Processor.Close] shortens it.
@@ -136,8 +137,8 @@ func (p *Processor) Check(ctx context.Context) error { return p.engine.Check(ctx
 // The chain runs on the caller's goroutine; for a batch it runs on one goroutine per message. The
 // consumer's function runs on a goroutine that ends before ProcessNext returns, unless it is
 // abandoned. When ctx ends, the consumer is cancelled with bus.ErrStopping, and its message is
-// given back. ProcessNext does not call [Processor.Check], retries no claim, and may be called
-// while Run runs.
+// released. ProcessNext does not call [Processor.Check], retries no claim, and may be called while
+// Run runs.
 func (p *Processor) ProcessNext(ctx context.Context, consumers ...string) (ran bool, err error) {
 	return p.engine.ProcessNext(ctx, consumers...)
 }

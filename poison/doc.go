@@ -2,5 +2,6 @@
 // discards them.
 //
 // It poisons no messages itself. The processor of package outbox moves a message here when its
-// attempts are used up, or when it has crashed too often.
+// attempts are used up, its error is permanent, its payload cannot be decoded, it crashed too
+// often, or its deadline passed (outbox.DeliverBy with bus.Poisoned).
 package poison

@@ -158,24 +158,24 @@ func (c *PreviewCounts) add(o PreviewCounts) {
 	c.Messages, c.Conflicts, c.Unhandled = c.Messages+o.Messages, c.Conflicts+o.Conflicts, c.Unhandled+o.Unhandled
 }
 
-// Preview counts up to most messages that match, 1 or more, before they are requeued or discarded.
+// Preview counts up to limit messages that match, 1 or more, before they are requeued or discarded.
 // It reads no payloads and changes nothing.
-func (s *Store) Preview(ctx context.Context, db bun.IDB, filter Filter, most int) (Preview, error) {
-	if most < 1 {
-		return Preview{}, fmt.Errorf("poison: preview: of up to %d: %w: 1 or more is allowed", most, bus.ErrInvalidOption)
+func (s *Store) Preview(ctx context.Context, db bun.IDB, filter Filter, limit int) (Preview, error) {
+	if limit < 1 {
+		return Preview{}, fmt.Errorf("poison: preview: of up to %d: %w: 1 or more is allowed", limit, bus.ErrInvalidOption)
 	}
 	st, db, err := s.stores.Of(db, errUnmade)
 	if err = errors.Join(err, filter.check()); err != nil {
 		return Preview{}, dberr.Wrap(err, "poison: preview")
 	}
-	p, err := s.preview(ctx, st, db, filter.rows(), most)
+	p, err := s.preview(ctx, st, db, filter.rows(), limit)
 	if err != nil {
 		return Preview{}, dberr.Wrap(err, "poison: preview")
 	}
 	return p, nil
 }
 
-func (s *Store) preview(ctx context.Context, st *store.Store, db bun.IDB, f store.PoisonFilter, most int) (p Preview, err error) {
+func (s *Store) preview(ctx context.Context, st *store.Store, db bun.IDB, f store.PoisonFilter, limit int) (p Preview, err error) {
 	if p.UpTo, err = st.Poison.Last(ctx, db, f); err != nil || p.UpTo == 0 {
 		return Preview{}, err
 	}
@@ -184,7 +184,7 @@ func (s *Store) preview(ctx context.Context, st *store.Store, db bun.IDB, f stor
 	if err != nil {
 		return Preview{}, err
 	}
-	seen, err := st.Poison.Preview(ctx, db, f, names.Several(), most)
+	seen, err := st.Poison.Preview(ctx, db, f, names.Several(), limit)
 	if err != nil {
 		return Preview{}, err
 	}
@@ -200,12 +200,12 @@ func (s *Store) preview(ctx context.Context, st *store.Store, db bun.IDB, f stor
 			row.ConsumerType, row.PayloadType,
 			PreviewCounts{Messages: row.Messages, Oldest: row.Oldest.Time, Newest: row.Newest.Time, Conflicts: row.Conflicts},
 		}
-		if len(fleet) > 0 && !slices.ContainsFunc(alive, func(p admin.Process) bool { return p.Takes(k.Consumer, k.PayloadType) }) {
+		if len(fleet) > 0 && !slices.ContainsFunc(alive, func(p admin.Process) bool { return p.Handles(k.Consumer, k.PayloadType) }) {
 			k.Unhandled = k.Messages
 		}
 		p.add(k.PreviewCounts)
 		p.At, p.Kinds, last = row.Now.Time, append(p.Kinds, k), max(last, row.Last)
 	}
-	p.More = last < p.UpTo && p.Messages >= most
+	p.More = last < p.UpTo && p.Messages >= limit
 	return p, nil
 }

@@ -177,30 +177,30 @@ type Moved struct {
 
 // RequeueChunk is [Store.Requeue] for one chunk. A caller that stores Last in the same transaction
 // repeats and skips no message after a crash.
-func (s *Store) RequeueChunk(ctx context.Context, db bun.IDB, b Chunk) (ChunkResult, error) {
-	_, _, f, err := s.batch(ctx, db, b)
+func (s *Store) RequeueChunk(ctx context.Context, db bun.IDB, chunk Chunk) (ChunkResult, error) {
+	_, _, f, err := s.batch(ctx, db, chunk)
 	if err != nil {
 		return ChunkResult{}, dberr.Wrap(err, "poison: requeue batch")
 	}
-	done, err := s.requeue(ctx, db, f, b.Limit, b.Consumers)
+	done, err := s.requeue(ctx, db, f, chunk.Limit, chunk.Consumers)
 	return done, dberr.Wrap(err, "poison: requeue batch")
 }
 
 // DiscardChunk is [Store.Discard] for one chunk. It returns the number of deleted messages, and the
 // highest id in the chunk as [ChunkResult.Last] does.
-func (s *Store) DiscardChunk(ctx context.Context, db bun.IDB, b Chunk) (discarded int, last int64, err error) {
-	st, db, f, err := s.batch(ctx, db, b)
+func (s *Store) DiscardChunk(ctx context.Context, db bun.IDB, chunk Chunk) (discarded int, last int64, err error) {
+	st, db, f, err := s.batch(ctx, db, chunk)
 	if err != nil {
 		return 0, 0, dberr.Wrap(err, "poison: discard batch")
 	}
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		discarded, last = 0, 0
-		rows, err := st.Poison.Lock(ctx, tx, f, b.Limit)
+		rows, err := st.Poison.Lock(ctx, tx, f, chunk.Limit)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
 		last = rows[len(rows)-1].ID
-		if rows = ofConsumers(rows, b.Consumers); len(rows) == 0 {
+		if rows = ofConsumers(rows, chunk.Consumers); len(rows) == 0 {
 			return nil
 		}
 		discarded, err = st.Poison.Delete(ctx, tx, store.Each(rows, func(row store.Poisoned) int64 { return row.ID }))
@@ -219,18 +219,18 @@ func ofConsumers(rows []store.Poisoned, consumers []string) []store.Poisoned {
 	})
 }
 
-func (s *Store) batch(ctx context.Context, db bun.IDB, b Chunk) (*store.Store, bun.IDB, store.PoisonFilter, error) {
+func (s *Store) batch(ctx context.Context, db bun.IDB, chunk Chunk) (*store.Store, bun.IDB, store.PoisonFilter, error) {
 	st, db, err := s.stores.In(ctx, db, errUnmade)
-	if b.Limit < 1 || b.Limit > batch {
-		err = errors.Join(err, fmt.Errorf("limit %d: %w: 1 to %d are allowed", b.Limit, bus.ErrInvalidOption, batch))
+	if chunk.Limit < 1 || chunk.Limit > batch {
+		err = errors.Join(err, fmt.Errorf("limit %d: %w: 1 to %d are allowed", chunk.Limit, bus.ErrInvalidOption, batch))
 	}
-	if b.After < 0 || b.UpTo < 1 {
+	if chunk.After < 0 || chunk.UpTo < 1 {
 		err = errors.Join(
 			err,
-			fmt.Errorf("after %d, up to %d: %w: after 0 or more, and up to 1 or more, are allowed", b.After, b.UpTo, bus.ErrInvalidOption),
+			fmt.Errorf("after %d, up to %d: %w: after 0 or more, and up to 1 or more, are allowed", chunk.After, chunk.UpTo, bus.ErrInvalidOption),
 		)
 	}
-	f := b.Filter.rows()
-	f.AfterID, f.UpToID = b.After, b.UpTo
-	return st, db, f, errors.Join(err, b.Filter.check())
+	f := chunk.Filter.rows()
+	f.AfterID, f.UpToID = chunk.After, chunk.UpTo
+	return st, db, f, errors.Join(err, chunk.Filter.check())
 }

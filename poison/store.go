@@ -116,17 +116,17 @@ func (s *Store) Count(ctx context.Context, db bun.IDB, filter Filter) (int, erro
 	return s.CountUpTo(ctx, db, filter, math.MaxInt)
 }
 
-// CountUpTo is [Store.Count] that stops at most, 1 or more, which then means "or more". Until then
-// it also reads messages that do not match.
-func (s *Store) CountUpTo(ctx context.Context, db bun.IDB, filter Filter, most int) (int, error) {
-	if most < 1 {
-		return 0, fmt.Errorf("poison: count: up to %d: %w: 1 or more is allowed", most, bus.ErrInvalidOption)
+// CountUpTo is [Store.Count] with a limit of 1 or more. A result equal to the limit means "or
+// more". It scans messages that do not match, too, so rare matches cost a full scan.
+func (s *Store) CountUpTo(ctx context.Context, db bun.IDB, filter Filter, limit int) (int, error) {
+	if limit < 1 {
+		return 0, fmt.Errorf("poison: count: up to %d: %w: 1 or more is allowed", limit, bus.ErrInvalidOption)
 	}
 	st, db, err := s.stores.Of(db, errUnmade)
 	if err = errors.Join(err, filter.check()); err != nil {
 		return 0, dberr.Wrap(err, "poison: count")
 	}
-	n, err := st.Poison.Count(ctx, db, filter.rows(), most)
+	n, err := st.Poison.Count(ctx, db, filter.rows(), limit)
 	return n, dberr.Wrap(err, "poison: count")
 }
 

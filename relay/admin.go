@@ -14,10 +14,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// ErrUnknownRelay is returned for a log relay that the runner does not have.
-var ErrUnknownRelay = errors.New("relay: the log relay is not known")
+// ErrUnknownRelay is returned for a log forwarder that the runner does not have.
+var ErrUnknownRelay = errors.New("relay: the log forwarder is not known")
 
-// Stats is the progress of a log relay, in the whole database.
+// Stats is the progress of a log forwarder in the whole database. OpenedAt and Reason describe this
+// process.
 type Stats struct {
 	Relay string
 	// Lag is how many positions the slowest shard is behind the log.
@@ -28,13 +29,13 @@ type Stats struct {
 	LastError string
 	// Parked is the number of parked events, up to 10,000.
 	Parked int
-	// Closed is since when the circuit is open, and Reason is why. Both are zero while it is
-	// closed.
-	Closed time.Time
-	Reason error
+	// OpenedAt is when the circuit in this process opened, and Reason is why. Both are zero while it
+	// is closed.
+	OpenedAt time.Time
+	Reason   error
 }
 
-// Stats returns the progress of the log relays, in the order in which they were given.
+// Stats returns the progress of the log forwarders, in the order in which they were given.
 func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
 	all := make([]Stats, 0, len(r.forwarders))
 	for _, l := range r.forwarders {
@@ -59,14 +60,14 @@ func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
 			return nil, dberr.Wrap(err, "relay: stats")
 		}
 		if since, reason, open := l.config.Circuit.Tripped(); open {
-			s.Closed, s.Reason = since, reason
+			s.OpenedAt, s.Reason = since, reason
 		}
 		all = append(all, s)
 	}
 	return all, nil
 }
 
-// Parked is an event that a log relay has parked: see [LogConfig].
+// Parked is an event that a log forwarder has parked: see [LogConfig].
 type Parked struct {
 	Position int64
 	Stream   string
@@ -74,8 +75,8 @@ type Parked struct {
 	ParkedAt time.Time
 }
 
-// Parked lists up to limit parked events of a log relay, in order. They are published only when
-// the relay is rewound, because publishing them later would break the order.
+// Parked lists up to limit parked events of a log forwarder, in order. They are published only when
+// the forwarder is rewound, because publishing them later would break the order.
 func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, error) {
 	err := r.known(name)
 	var rows []store.Parked
@@ -90,8 +91,8 @@ func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, 
 	}), nil
 }
 
-// Resume resumes the halted shards of a log relay, with all attempts, and returns how many there
-// were. It also removes event types that no process has: see [NewLogForwarder].
+// Resume resumes the halted shards of a log forwarder, with all attempts, and returns how many
+// there were. It also removes event types that no process has: see [NewLogForwarder].
 func (r *Runner) Resume(ctx context.Context, name string) (n int, err error) {
 	if err = r.known(name); err == nil {
 		n, err = r.store.Readers.Resume(ctx, r.db, logPrefix+name, logVersion)
@@ -104,9 +105,10 @@ func (r *Runner) Resume(ctx context.Context, name string) (n int, err error) {
 	return n, dberr.Wrap(err, "relay: resume %q", name)
 }
 
-// Rewind publishes everything again from the beginning of the log, after what the broker already
-// has. Receivers that still have the records in their inbox drop them: see inbox.DeduplicationWindow.
-// Parked events are retried.
+// Rewind makes the forwarder start again from the beginning of the log; Run publishes the records
+// again, after those that the broker already has. It does not wait for a batch in progress, which
+// may still be published. Receivers that still have the records in their inbox drop them: see
+// inbox.DeduplicationWindow. Parked events are retried.
 func (r *Runner) Rewind(ctx context.Context, name string) error {
 	err := r.known(name)
 	if err == nil {
@@ -120,7 +122,7 @@ func (r *Runner) Rewind(ctx context.Context, name string) error {
 	return dberr.Wrap(err, "relay: rewind %q", name)
 }
 
-// known returns an error if the runner does not have the log relay.
+// known returns an error if the runner does not have the log forwarder.
 func (r *Runner) known(name string) error {
 	if slices.ContainsFunc(r.forwarders, func(l *logForwarder) bool { return l.name == name }) {
 		return nil

@@ -27,18 +27,19 @@ const (
 	publishGrace = 5 * time.Second
 )
 
-// Config says how a relay publishes. Source and Routes are required.
+// Config configures a forwarder. Source and Routes are required.
 type Config struct {
-	// Source is the CloudEvents source of the relay's events, a URI reference: "/shop/orders" or
+	// Source is the CloudEvents source of the forwarder's events, a URI reference: "/shop/orders" or
 	// "https://shop.example/orders". Together with the id it identifies an event globally, so it must
 	// differ from every other service's and must not change.
 	Source string
 	// Routes has a [To] for each payload type.
 	Routes []Route
-	// Recipients names the consumers of the records: a receiver writes messages only for those. A
-	// message produced for one of the relay's aliases that is also a recipient is for that consumer
-	// alone; any other alias is a former name of the relay. Use the consumer's name in this service;
-	// it may be an alias in the receiving service. Defaults to all consumers of the payload.
+	// Recipients lists the consumers of the records; a receiver writes messages only for those. Use
+	// their names in this service; the receiving service may have them as aliases. If a message is
+	// stored under an alias of the forwarder, and that alias is also a recipient, its record is for
+	// that consumer alone. Any other alias is a former name of the forwarder. Defaults to all
+	// consumers of the payload.
 	Recipients []string
 	// Structured makes records carry the whole event in one JSON object, for brokers that allow few
 	// attributes. Defaults to binary mode, where the payload is the body.
@@ -48,9 +49,9 @@ type Config struct {
 	ContentType string
 	// PublishTimeout limits one call of the publisher: up to 10 min. Defaults to 5 s.
 	PublishTimeout time.Duration
-	// Circuit is the circuit that the relay trips while the broker is unavailable. Set it to share a
-	// circuit between relays, or to reset it when the broker is known to be back. By default the
-	// relay has its own.
+	// Circuit is the circuit that the forwarder trips while the broker is unavailable. Set it to share
+	// a circuit between forwarders, or to reset it when the broker is known to be back. By default the
+	// forwarder has its own.
 	Circuit *outbox.Circuit
 }
 

@@ -30,7 +30,7 @@ const (
 // tombstone is the event type that ends an erased stream. It is immutable.
 var tombstone = eventlog.Tombstoned{}.PayloadType()
 
-// LogConfig says how a [LogForwarder] publishes. Source and Routes are required.
+// LogConfig configures a [LogForwarder]. Source and Routes are required.
 type LogConfig struct {
 	// Source is the CloudEvents source of the events, as in [Config].
 	Source string
@@ -62,19 +62,21 @@ type LogConfig struct {
 // it. It is immutable.
 type LogForwarder struct{ forwarder *logForwarder }
 
-// NewLogForwarder describes a relay of the event log. It publishes events of the types that have a
-// [Route] in the order of their positions, or within each stream if there are several Shards. For
-// an erased stream it publishes eventlog.Tombstoned, without a body. [NewRunner] reports mistakes.
+// NewLogForwarder makes a forwarder that publishes the event log. It publishes events of the types
+// that have a [Route] in the order of their positions, or within each stream if there are several
+// Shards. For an erased stream it publishes eventlog.Tombstoned, without a body, to the destination
+// of the first route. If that is empty, add a To[eventlog.Tombstoned]; an Appender needs none.
+// [NewRunner] reports mistakes.
 //
 // A record has the event's stream as its key and subject, its position as the attribute sequence,
 // and its payload in the newest schema as the body.
 //
-// Delivery depends on the publisher. With a [broker.Appender], the broker stores the position, and
-// rejects a process that is not at its end. Then each event is published once and in order, even
-// if processes are killed or continue after their lease.
+// Delivery depends on the publisher. With a [broker.Appender], the broker stores the position and
+// rejects an append that does not follow its last record. Then each event is published once and in
+// order, even if processes are killed or continue after their lease.
 //
-// Any other publisher gets one batch of a shard at a time, and the relay continues after the last
-// record before the first failure. After a kill, or a failure within a batch, records may be
+// Any other publisher gets one batch of a shard at a time, and the forwarder continues after the
+// last record before the first failure. After a kill, or a failure within a batch, records may be
 // published twice. Records published for the first time are in order if the publisher is a
 // [broker.OrderedPublisher]; otherwise only if it keeps the order of a batch in which one fails.
 // This holds as long as no process publishes after its lease, 30 s or more.
@@ -83,14 +85,14 @@ type LogForwarder struct{ forwarder *logForwarder }
 // abandoned calls of a shard still run in a process, it makes no more until one returns.
 //
 // One process at a time works on a shard. While the broker is unavailable
-// ([broker.ErrUnavailable]), nothing is written to the database. The relay retries after 1 s, then
-// after twice as long each time, up to 30 s, or as soon as its circuit is reset. A missing
+// ([broker.ErrUnavailable]), nothing is written to the database. The forwarder retries after 1 s,
+// then after twice as long each time, up to 30 s, or as soon as its circuit is reset. A missing
 // destination is retried as by [NewForwarder]. If the broker rejects an event, an event cannot be
 // read, or any other error occurs MaxAttempts times, the shard halts until [Runner.Resume], unless
 // ParkFailures is set.
 //
 // The name is stored: under another name everything is published from the beginning. A new type is
-// published from the position that the relay has reached when the first process with that type
+// published from the position that the forwarder has reached when the first process with that type
 // runs. The types are stored too. A process that lacks a stored type, because it is an older
 // release or the type was removed, stops before the first such event and leaves the shard to other
 // processes; [Stats] reports this. If there are none, [Runner.Resume] removes the types that its
@@ -112,7 +114,7 @@ func NewLogForwarder(name string, pub broker.Publisher, config LogConfig) LogFor
 	return LogForwarder{f}
 }
 
-// Name returns the name of the relay.
+// Name returns the forwarder's name.
 func (l LogForwarder) Name() string {
 	if l.forwarder == nil {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
 )
 
-// Route says how payloads of one type are published. [To] makes one.
+// Route defines how payloads of one type are published. [To] makes one.
 type Route struct{ route *route }
 
 // To publishes payloads of type T to a destination of the broker. The destination may be empty if

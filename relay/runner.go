@@ -129,14 +129,12 @@ func (r *Runner) own() error {
 // Run returns an error at its start in these cases:
 //
 //   - the database cannot be reached and StartTimeout has passed
-//   - the server is rejected (outbox.ErrUnsupportedServer); an untested version is accepted unless
-//     its isolation level is wrong (see outbox.ProcessorConfig)
+//   - the server is not supported, or is untested (outbox.ErrUnsupportedServer)
 //   - the tables are missing or too old (outbox.ErrSchemaOutdated)
 //   - a forwarder has another number of shards than before
 //   - a broker answers but does not support what the forwarder needs
 //
-// During later outages, which are logged, Run waits. A second concurrent Run returns
-// [ErrRunning].
+// During later outages, which are logged, Run waits. A second concurrent Run returns [ErrRunning].
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -158,8 +156,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	return nil
 }
 
-// Check checks the database as [Runner.Run] does before it starts, and returns the same errors. It
-// takes at most 20 s.
+// Check checks the database and the brokers as [Runner.Run] does before it starts, and returns the
+// same errors. It creates the checkpoints of new forwarders. It takes at most 20 s.
 func (r *Runner) Check(ctx context.Context) error {
 	return dberr.Wrap(r.ready(ctx), "relay: check")
 }

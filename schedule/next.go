@@ -14,9 +14,9 @@ const (
 )
 
 // Next returns the next n fire times, 1 to 1000, of an expression in a time zone, starting after
-// the given instant. A schedule of both fires at these times. They are in the zone, so they show
-// whether daylight saving time applies, by the rules of package schedule/cron. It returns fewer at
-// the end of the calendar, the year 9999.
+// the given instant. A schedule with this expression and zone fires at these times. They are in the
+// zone, so they show whether daylight saving time applies, by the rules of package schedule/cron.
+// It returns fewer at the end of the calendar, the year 9999.
 //
 // It computes for at most one second, and then returns the fire times found so far. An invalid
 // expression or zone, or one that never fires, is [ErrExpression]; an invalid n is

@@ -94,8 +94,8 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config 
 //
 // Run returns an error at startup in these cases:
 //   - The database cannot be reached within StartTimeout.
-//   - The server is refused (outbox.ErrUnsupportedServer). An untested server is refused only for its
-//     isolation: outbox.ProcessorConfig decides.
+//   - The server is not supported (outbox.ErrUnsupportedServer). An untested server is accepted if
+//     the registry has no events and READ COMMITTED is effective there.
 //   - The tables are missing or too old (outbox.ErrSchemaOutdated).
 //   - The database's settings would break the library's guarantees.
 //

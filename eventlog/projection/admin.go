@@ -52,7 +52,7 @@ type State struct {
 const mostStates = 10_000
 
 // States lists the shards of all versions of all projections, by name, 10,000 at most. It includes
-// log relays and replays, which also have checkpoints.
+// log forwarders and replays, which also have checkpoints.
 func (a *Admin) States(ctx context.Context, db bun.IDB) ([]State, error) {
 	st, db, err := a.of(db)
 	if err != nil {

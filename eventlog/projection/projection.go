@@ -66,7 +66,8 @@ type Projection struct {
 	OnError OnError
 	// MaxAttempts is the number of failed attempts before OnError applies. Defaults to 5.
 	MaxAttempts int
-	// AttemptDelay is the wait after the first failed attempt. Defaults to 1 s.
+	// AttemptDelay is the wait after the first failed attempt. With the default chain it doubles up to
+	// 15 min, ±50 %. Defaults to 1 s.
 	AttemptDelay time.Duration
 	// Timeout limits the time for one event, or one call of Batch: the chain sets it as a
 	// deadline. A function that ignores it is abandoned 5 s later; its transaction is ended, and

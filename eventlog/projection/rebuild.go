@@ -15,11 +15,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Rebuild restarts the newest version of a projection in place: in one transaction, Reset empties
-// its tables and its checkpoint goes back to the start. It returns at once. [Runner.Run], here or
-// in another process, then applies all events; those applied before are replays. Parked events are
-// retried. Readers see the tables while they fill: to avoid this, raise the Version and
-// [Runner.Promote] it.
+// Rebuild restarts the newest version of a projection in place. In one transaction, Reset empties
+// its tables and its checkpoint goes back to the start. Rebuild waits for batches in progress, but
+// not until the events are applied again: [Runner.Run], here or in another process, does that.
+// Events applied before are replays. Parked events are retried. Without Reset it returns an error.
+// Readers see the tables while they fill: to avoid this, raise the Version and [Runner.Promote] it.
 func (r *Runner) Rebuild(ctx context.Context, name string) error {
 	reader := r.byName[name]
 	if reader == nil {

@@ -265,8 +265,8 @@ func (r *Runner) subscriptions(ctx context.Context, db bun.IDB, reader *reader) 
 	return slices.DeleteFunc(all, func(row store.Subscription) bool { return row.Version != reader.Version }), dberr.Explained(err)
 }
 
-// Health returns the runner's health. The runner is ready while Run runs, the database answers,
-// and not too many functions are abandoned.
+// Health returns the runner's health. The runner is ready while Run runs, the database answers, and
+// fewer than 16 abandoned functions still run.
 func (r *Runner) Health() bus.Health {
 	h := bus.Health{Err: r.outage.Err()}
 	if n := r.left.Load(); n >= maxLeft {

@@ -18,8 +18,8 @@ import (
 // shard: see [Runner.Resume].
 var ErrHalted = errors.New("projection: a shard is halted")
 
-// ErrRetired is returned by waits for a version that is not applied any more, because a later one
-// was promoted.
+// ErrRetired is returned by [Runner.WaitFor] if the runner has only a version that a later one has
+// replaced.
 var ErrRetired = errors.New("projection: the version is retired")
 
 // ErrUnknown is returned for a projection that the runner does not have, and for a version that

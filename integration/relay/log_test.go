@@ -152,7 +152,7 @@ func TestADestinationThatIsAwayHoldsUpItsShardAlone(t *testing.T) {
 		if n, most := tried.Load(), 2+int64(time.Since(began)/time.Second); n > most {
 			t.Errorf("got %d tries, want one a second at most: %d", n, most)
 		}
-		if s := l.stats(r); s.Closed.IsZero() || s.Halted > 0 {
+		if s := l.stats(r); s.OpenedAt.IsZero() || s.Halted > 0 {
 			t.Errorf("got %+v, want it to say that it waits", s)
 		}
 		b.failWith(nil)
@@ -511,7 +511,7 @@ func TestALogRelayWhoseBrokerIsAway(t *testing.T) {
 		if n := l.Count("SELECT count(*) FROM event_subscriptions WHERE position = 0 AND attempts = 0 AND last_error IS NULL"); n != 1 {
 			t.Error("something was written of the outage")
 		}
-		if stats := l.stats(r); stats.Closed.IsZero() || stats.Reason == nil || stats.Halted != 0 {
+		if stats := l.stats(r); stats.OpenedAt.IsZero() || stats.Reason == nil || stats.Halted != 0 {
 			t.Errorf("got %+v, want a circuit that is open", stats)
 		}
 		away.Store(false)
