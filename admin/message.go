@@ -244,6 +244,8 @@ type Page struct {
 	// a next one. With a limit, messages with keys are listed after all others, by consumer and
 	// key. A filter by insert id uses an index and ignores the limit. Defaults to 0, no limit.
 	ScanLimit int `json:"examine,omitempty"`
+	// Brief makes poison.Store.List leave out payloads, headers and errors. A payload may have 1 MiB.
+	Brief bool `json:"-"`
 }
 
 // check rejects a page that this listing cannot begin.

@@ -40,7 +40,8 @@ func (s *Poisoned) List(ctx context.Context, filter poison.Filter, page admin.Pa
 		return nil, nil, fmt.Errorf("ops: poisoned messages: %w", err)
 	}
 	found, err = look(ctx, s.access, View, filter.Consumer, func(ctx context.Context, db bun.IDB) (found []poison.Message, err error) {
-		found, next, err = s.service.poisoned.ListBrief(ctx, db, filter, page)
+		page.Brief = true
+		found, next, err = s.service.poisoned.List(ctx, db, filter, page)
 		return found, err
 	})
 	for i := range found {

@@ -25,7 +25,7 @@ type Message struct {
 	// Payload is the payload as the registry's codec encoded it. [Store.GetHead] returns only its
 	// beginning.
 	Payload []byte `json:"-"`
-	// PayloadBytes is the size of the whole payload; 0 from [Store.ListBrief].
+	// PayloadBytes is the size of the whole payload; 0 in a brief list (admin.Page).
 	PayloadBytes int               `json:"payload_bytes,omitempty"`
 	Headers      map[string]string `json:"headers,omitempty"`     // nil: none
 	InsertID     string            `json:"insert_id,omitempty"`   // empty: none

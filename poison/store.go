@@ -64,30 +64,10 @@ func NewStore(registry *bus.Registry) (*Store, error) {
 	return &Store{registry: registry, stores: store.All(registry.Tables()), admin: client}, nil
 }
 
-// List returns a page of poisoned messages, payloads included, newest first, and the next page,
-// which is nil after the last one. Pass the same filter with each page. Concurrent changes do not
-// disturb it: a message that exists from the first page to the last is listed exactly once.
+// List returns a page of poisoned messages, newest first, and the next page, which is nil after the
+// last one. Pass the same filter with each page. Concurrent changes do not disturb it: a message
+// that exists from the first page to the last is listed exactly once.
 func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page admin.Page) ([]Message, *admin.Page, error) {
-	return s.list(ctx, db, filter, page, readAll)
-}
-
-// ListBrief is [Store.List] without payloads, headers and errors. A payload may have 1 MiB.
-func (s *Store) ListBrief(ctx context.Context, db bun.IDB, filter Filter, page admin.Page) ([]Message, *admin.Page, error) {
-	return s.list(ctx, db, filter, page, readBriefly)
-}
-
-// reading reads messages, newest first.
-type reading func(*store.Store, context.Context, bun.IDB, store.PoisonFilter, int) ([]store.Poisoned, error)
-
-func readAll(st *store.Store, ctx context.Context, db bun.IDB, f store.PoisonFilter, limit int) ([]store.Poisoned, error) {
-	return st.Poison.List(ctx, db, f, limit)
-}
-
-func readBriefly(st *store.Store, ctx context.Context, db bun.IDB, f store.PoisonFilter, limit int) ([]store.Poisoned, error) {
-	return st.Poison.ListBriefly(ctx, db, f, limit)
-}
-
-func (s *Store) list(ctx context.Context, db bun.IDB, filter Filter, page admin.Page, read reading) ([]Message, *admin.Page, error) {
 	size, place, mistake := paging.Start(page.Size, page.After)
 	st, db, err := s.stores.Of(db, errUnmade)
 	if err = errors.Join(err, mistake, filter.check()); err != nil {
@@ -97,7 +77,11 @@ func (s *Store) list(ctx context.Context, db bun.IDB, filter Filter, page admin.
 	if page.After != "" {
 		f.BeforeAt, f.BeforeID = place.At(), place.ID
 	}
-	rows, err := read(st, ctx, db, f, size+1)
+	read := st.Poison.List
+	if page.Brief {
+		read = st.Poison.ListBriefly
+	}
+	rows, err := read(ctx, db, f, size+1)
 	if err != nil {
 		return nil, nil, dberr.Wrap(err, "poison: list")
 	}
@@ -105,7 +89,7 @@ func (s *Store) list(ctx context.Context, db bun.IDB, filter Filter, page admin.
 	if len(rows) > size {
 		rows = rows[:size]
 		last := rows[size-1]
-		next = &admin.Page{Size: size, After: paging.After(paging.Place{Micros: last.PoisonedAt.UnixMicro(), ID: last.ID})}
+		next = &admin.Page{Size: size, Brief: page.Brief, After: paging.After(paging.Place{Micros: last.PoisonedAt.UnixMicro(), ID: last.ID})}
 	}
 	return store.Each(rows, shown), next, nil
 }

@@ -245,7 +245,7 @@ func TestPoisonedGroups(t *testing.T) {
 		f.Produce(guide.OrderPlaced{OrderID: fmt.Sprint("o-", i)})
 	}
 	f.DrainUntilIdle()
-	messages, _, err := f.poison.ListBrief(ctx, f.db, poison.Filter{}, admin.Page{})
+	messages, _, err := f.poison.List(ctx, f.db, poison.Filter{}, admin.Page{Brief: true})
 	if err != nil || len(messages) != 3 {
 		t.Fatalf("poisoned: got %d, %v, want 3", len(messages), err)
 	}

@@ -153,11 +153,11 @@ func TestBriefAndBounded(t *testing.T) {
 		a, s := testapp.NewPoisoned(t, db, 5, testapp.Counting("c", &n))
 		ctx := t.Context()
 		a.Exec("UPDATE poisoned_messages SET payload = ?, fingerprint = '1a' WHERE id = 3", `{"id":"äöü"}`)
-		brief, next, err := s.ListBrief(ctx, db, poison.Filter{}, admin.Page{Size: 4})
+		brief, next, err := s.List(ctx, db, poison.Filter{}, admin.Page{Size: 4, Brief: true})
 		if err != nil || len(brief) != 4 || next == nil {
 			t.Fatalf("brief: got %d, next %v, error %v, want 4 and another page", len(brief), next, err)
 		}
-		rest, last, err := s.ListBrief(ctx, db, poison.Filter{}, admin.Page{After: next.After})
+		rest, last, err := s.List(ctx, db, poison.Filter{}, *next)
 		if err != nil || len(rest) != 1 || last != nil {
 			t.Fatalf("brief: got %d, next %v, error %v, want the last", len(rest), last, err)
 		}

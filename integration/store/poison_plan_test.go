@@ -62,7 +62,7 @@ func TestPoisonReadsNoMoreThanItShows(t *testing.T) {
 		unclassified := poison.Filter{Consumer: "c7", Fingerprint: poison.Unclassified}
 		list := func(f poison.Filter) func(context.Context, bun.IDB) error {
 			return func(ctx context.Context, db bun.IDB) error {
-				_, _, err := s.ListBrief(ctx, db, f, admin.Page{})
+				_, _, err := s.List(ctx, db, f, admin.Page{Brief: true})
 				return err
 			}
 		}

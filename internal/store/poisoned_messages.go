@@ -60,7 +60,7 @@ func (s *PoisonStore) List(ctx context.Context, db bun.IDB, f PoisonFilter, limi
 	return s.listPoisoned(ctx, db, dialect.PoisonedColumns, f, limit)
 }
 
-// ListBriefly is PoisonedMessages without the columns that may be large.
+// ListBriefly is [PoisonStore.List] without the columns that may be large.
 func (s *PoisonStore) ListBriefly(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) ([]dialect.Poisoned, error) {
 	return s.listPoisoned(ctx, db, dialect.BriefColumns, f, limit)
 }
