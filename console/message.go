@@ -17,7 +17,7 @@ import (
 
 // messagePage is one message, pending or poisoned.
 type messagePage struct {
-	admin.Message               // what both have
+	admin.Message                      // what both have
 	Poisoned      *ops.PoisonedMessage // nil: it is pending
 	Hidden        bool
 	Content       string // the payload as a text

@@ -598,7 +598,7 @@ func TestMistakesOfLogAreReportedTogether(t *testing.T) {
 		"AttemptDelay -1ns: 0 or more":            relay.NewLogForwarder("l", newShelf(), config(func(c *relay.LogConfig) { c.AttemptDelay = -1 })),
 		"by relay.To, not as a zero":              relay.NewLogForwarder("l", newShelf(), config(func(c *relay.LogConfig) { c.Routes = make([]relay.Route, 1) })),
 		`event "order.placed" is not known`:       relay.NewLogForwarder("l", newShelf(), config(func(c *relay.LogConfig) { c.Routes = []relay.Route{relay.To[order]("")} })),
-		`log relay "ledger" is given twice`:        bank(newShelf()),
+		`log relay "ledger" is given twice`:       bank(newShelf()),
 	} {
 		_, err := relay.NewRunner(l.DB, l.Registry, relay.RunnerConfig{Log: l.log}, log, log)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -157,7 +157,10 @@ func goldenOperations() []goldenOperation {
 		{"pause", func(g *golden) error {
 			return g.Flow.Pause(g.Context(), g.db, []string{"update-stock"}, "ann", "since the deploy")
 		}},
-		{"resume", func(g *golden) error { _, err := g.Flow.Resume(g.Context(), g.db, []string{"update-stock"}); return err }},
+		{"resume", func(g *golden) error {
+			_, err := g.Flow.Resume(g.Context(), g.db, []string{"update-stock"})
+			return err
+		}},
 		{"list_pending", func(g *golden) error {
 			f := store.PendingFilter{Consumer: "send-receipt", State: store.Ready, After: store.PendingPlace{Consumer: "send-receipt", At: place.At, ID: 1}}
 			_, err := g.Pending.List(g.Context(), g.db, f, 50)
