@@ -140,7 +140,7 @@ func TestInterrupted(t *testing.T) {
 			s.Fatal(err)
 		}
 		lines := bufio.NewScanner(stderr)
-		if !lines.Scan() || !strings.Contains(lines.Text(), "is waiting, and begins at") {
+		if !lines.Scan() || !strings.Contains(lines.Text(), "is waiting, and starts at") {
 			s.Errorf("got %q, want that it waits", lines.Text())
 		}
 		if args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", c.Process.Pid)); err == nil && strings.Contains(string(args), s.dsn) {
