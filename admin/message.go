@@ -138,7 +138,7 @@ func newMessage(row store.Pending) Message {
 	m := Message{
 		ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, InsertID: row.InsertID,
 		OrderingKey: row.OrderKey, CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time, Attempts: row.Attempts,
-		Crashes: store.Counted(row.Crashes), State: Ready, Payload: row.Payload, PayloadBytes: row.PayloadBytes,
+		Crashes: row.Crashes, State: Ready, Payload: row.Payload, PayloadBytes: row.PayloadBytes,
 		Headers: store.Headers(row.Headers),
 	}
 	for _, e := range errorlog.Attempts(row.Errors) {

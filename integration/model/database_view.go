@@ -43,7 +43,7 @@ func (d *Database) readMessages(v View) {
 		}
 		d.orderKey[key], d.rank[key] = r.OrderKey, r.Rank
 		row := Row{
-			Due: r.AvailableAfter.Sub(epoch()), Attempts: r.Attempts, Crashes: store.Counted(r.Crashes), Errors: r.Errors,
+			Due: r.AvailableAfter.Sub(epoch()), Attempts: r.Attempts, Crashes: r.Crashes, Errors: r.Errors,
 			InsertID: r.InsertID, OrderKey: r.OrderKey,
 		}
 		if rulesOf(key.Consumer).PerKey > 0 {

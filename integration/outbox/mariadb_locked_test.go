@@ -129,7 +129,7 @@ func TestMariaDBFindsWhatALockedGapHoldsUp(t *testing.T) {
 	})
 	tx := testapp.Must[bun.Tx](t)(a.DB.BeginTx(context.WithoutCancel(t.Context()), nil))
 	defer tx.Rollback() //nolint:errcheck // rolled back below
-	_, err := tx.NewRaw("SELECT id FROM consumer_messages FORCE INDEX (consumer_messages_due) WHERE crashes = 0 AND consumer_type = 'zz' AND payload_type = 'order.placed' AND available_after > " +
+	_, err := tx.NewRaw("SELECT id FROM consumer_messages FORCE INDEX (consumer_messages_due) WHERE keyed = FALSE AND crashes = 0 AND consumer_type = 'zz' AND payload_type = 'order.placed' AND available_after > " +
 		testapp.NowOf(a.DB) + " + 60000000 LOCK IN SHARE MODE").Exec(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ SELECT (lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint - {pending} + i),
   'consumer-' || lpad((i % 20)::text, 2, '0'), 'payload-' || i % 20 + CASE WHEN i % 20 = 5 THEN i % 3 ELSE 0 END, '{"id":"an order of usual size","lines":[1,2,3,4,5,6,7,8]}', '{"tenant":"t' || i % 50 || '"}',
   CASE WHEN i % 50 = 7 THEN 'insert-' || i END, now() - ({pending} - i) * interval '1 ms',
   CASE WHEN i % 10 = 3 THEN now() + i * interval '1 second' ELSE now() - ({pending} - i) * interval '1 ms' END,
-  CASE WHEN i % 1000 = 2 THEN 2 ELSE 0 END, CASE WHEN i % 20 = 19 THEN -10000 WHEN i % 5000 = 4 THEN 1 ELSE 0 END,
+  CASE WHEN i % 1000 = 2 THEN 2 ELSE 0 END, CASE WHEN i % 5000 = 4 AND i % 20 <> 19 THEN 1 ELSE 0 END,
   CASE WHEN i % 1000 = 2 THEN '[{"attempt":1,"at":"2026-01-02T03:04:05Z","error":"no luck"}]' END,
   CASE WHEN i % 20 = 19 THEN 'key-' || i % 10000 END, CASE WHEN i % 20 = 19 THEN i % 10000 END, CASE WHEN i % 20 = 19 THEN i END
 FROM generate_series(1, {pending}) i;

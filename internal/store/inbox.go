@@ -88,7 +88,7 @@ func (s *InboxStore) Size(ctx context.Context, db bun.IDB, receiver string, limi
 }
 
 // countWaiting counts messages without a key, and those with one, each by its index.
-const countWaiting = `SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type = ?
+const countWaiting = `SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.keyed = FALSE AND m.crashes = 0 AND m.consumer_type = ?
   UNION ALL SELECT 1 FROM {by lane} m WHERE m.consumer_type = ? AND m.lane IS NOT NULL LIMIT ?) w`
 
 // Waiting counts messages that wait for consumers of these names, up to limit.

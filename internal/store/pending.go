@@ -97,10 +97,10 @@ const (
 // Two indexes have the order of the list, each for its part of the messages. Messages with keys
 // have another order and are sorted.
 const (
-	keyedPage   = `SELECT * FROM (SELECT ` + pendingColumns + ` FROM {messages} m WHERE m.crashes < 0 AND {where} ORDER BY ` + pendingOrder + ` LIMIT ?) keyed`
-	stuckPage   = `SELECT * FROM (SELECT ` + pendingColumns + ` FROM {messages} m WHERE m.crashes < 0 AND m.crashes > -10000 AND {where} ORDER BY ` + pendingOrder + ` LIMIT ?) stuck`
-	cleanPage   = `SELECT * FROM (SELECT ` + pendingColumns + ` FROM {messages} m WHERE m.crashes = 0 AND {where} ORDER BY ` + pendingOrder + ` LIMIT ?) clean`
-	crashedPage = `SELECT * FROM (SELECT ` + pendingColumns + ` FROM {messages} m WHERE m.crashes > 0 AND {where} ORDER BY ` + pendingOrder + ` LIMIT ?) crashed`
+	keyedPage   = `SELECT * FROM (SELECT ` + pendingColumns + ` FROM {messages} m WHERE m.keyed = TRUE AND {where} ORDER BY ` + pendingOrder + ` LIMIT ?) keyed`
+	stuckPage   = `SELECT * FROM (SELECT ` + pendingColumns + ` FROM {messages} m WHERE m.keyed = TRUE AND m.crashes > 0 AND {where} ORDER BY ` + pendingOrder + ` LIMIT ?) stuck`
+	cleanPage   = `SELECT * FROM (SELECT ` + pendingColumns + ` FROM {messages} m WHERE m.keyed = FALSE AND m.crashes = 0 AND {where} ORDER BY ` + pendingOrder + ` LIMIT ?) clean`
+	crashedPage = `SELECT * FROM (SELECT ` + pendingColumns + ` FROM {messages} m WHERE m.keyed = FALSE AND m.crashes > 0 AND {where} ORDER BY ` + pendingOrder + ` LIMIT ?) crashed`
 )
 
 const claimColumns = `c.id AS claim_id, c.owner, c.solo, c.claimed_at, c.leased_until, {size} AS messages, c.leased_until < {now} AS expired`
@@ -178,7 +178,7 @@ func (s *PendingStore) ClaimedMessages(ctx context.Context, db bun.IDB, claim in
 func (s *PendingStore) Count(ctx context.Context, db bun.IDB, f PendingFilter) (int, error) {
 	conditions, args := s.pendingWhere(ctx, f)
 	if f.Crashed {
-		conditions += " AND (m.crashes > 0 OR m.crashes BETWEEN -9999 AND -1)"
+		conditions += " AND m.crashes > 0"
 	}
 	return read[int](ctx, s.tables, db, "SELECT count(*) FROM {messages} m WHERE "+conditions, args...)
 }

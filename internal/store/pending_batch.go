@@ -26,7 +26,7 @@ func (s *PendingStore) Matching(
 	}
 	where, values := s.pendingWhere(ctx, f)
 	if f.Crashed {
-		where += " AND (m.crashes > 0 OR m.crashes BETWEEN -9999 AND -1)"
+		where += " AND m.crashes > 0"
 	}
 	ids, err = read[[]int64](
 		ctx,

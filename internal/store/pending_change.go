@@ -80,7 +80,7 @@ func (s *PendingStore) lockGatesOf(ctx context.Context, tx bun.Tx, callers bool,
 		return nil
 	}
 	var names []string
-	err := s.names.Query(ctx, tx, `SELECT DISTINCT consumer_type FROM {messages} WHERE id IN (?) AND crashes < 0 ORDER BY consumer_type`, bun.List(ids)).
+	err := s.names.Query(ctx, tx, `SELECT DISTINCT consumer_type FROM {messages} WHERE id IN (?) AND keyed = TRUE ORDER BY consumer_type`, bun.List(ids)).
 		Scan(ctx, &names)
 	if err != nil || len(names) == 0 {
 		return err

@@ -158,13 +158,13 @@ type inspected struct {
 // messages are few and have indexes, too: finding them among all others could take hundreds of
 // pages.
 const (
-	crashedPart  = `SELECT * FROM (SELECT ` + pendingColumns + `, 0 AS place FROM {messages} m WHERE m.crashes > 0 AND {start} ORDER BY ` + pendingOrder + ` LIMIT ?) crashed`
-	unkeyedParts = `SELECT * FROM (SELECT ` + pendingColumns + `, 0 AS place FROM {messages} m WHERE m.crashes = 0 AND {start} ORDER BY ` + pendingOrder + ` LIMIT ?) clean
+	crashedPart  = `SELECT * FROM (SELECT ` + pendingColumns + `, 0 AS place FROM {messages} m WHERE m.keyed = FALSE AND m.crashes > 0 AND {start} ORDER BY ` + pendingOrder + ` LIMIT ?) crashed`
+	unkeyedParts = `SELECT * FROM (SELECT ` + pendingColumns + `, 0 AS place FROM {messages} m WHERE m.keyed = FALSE AND m.crashes = 0 AND {start} ORDER BY ` + pendingOrder + ` LIMIT ?) clean
 UNION ALL ` + crashedPart
-	stuckPart = `SELECT ` + pendingColumns + `, m.rank AS place FROM {crashed by lane} m WHERE m.crashes < 0 AND m.crashes > -10000 AND {start}
+	stuckPart = `SELECT ` + pendingColumns + `, m.rank AS place FROM {crashed by lane} m WHERE m.keyed = TRUE AND m.crashes > 0 AND {start}
 ORDER BY m.consumer_type, m.lane, m.rank, m.id LIMIT ?`
 	keyedParts = `SELECT ` + pendingColumns + `, k.place FROM (SELECT l.id, l.consumer_type, l.lane, l.rank AS place FROM {by lane} l
-WHERE l.lane IS NOT NULL AND {start} ORDER BY l.consumer_type, l.lane, l.rank, l.id LIMIT ?) k JOIN {messages} m{by key} ON m.id = k.id WHERE m.crashes < 0`
+WHERE l.lane IS NOT NULL AND {start} ORDER BY l.consumer_type, l.lane, l.rank, l.id LIMIT ?) k JOIN {messages} m{by key} ON m.id = k.id`
 
 	examine = `
 WITH seen AS {once} (SELECT * FROM ({parts}) u ORDER BY {order u} LIMIT ?),
@@ -203,7 +203,7 @@ func (s *PendingStore) Examine(ctx context.Context, db bun.IDB, f PendingFilter,
 			found.Rows = found.Rows[:size]
 			last := found.Rows[size-1]
 			found.Next, found.More = PendingPlace{Consumer: last.ConsumerType, Payload: last.PayloadType, At: last.AvailableAfter.Time,
-				ID: last.ID, Keyed: last.Crashes < 0, Lane: last.Lane, Rank: last.Place}, true
+				ID: last.ID, Keyed: last.Lane != 0, Lane: last.Lane, Rank: last.Place}, true
 			return found, nil
 		case seen >= most:
 			found.More = true
@@ -247,7 +247,7 @@ func (s *PendingStore) examined(ctx context.Context, db bun.IDB, f PendingFilter
 	f.After = PendingPlace{}
 	where, values := s.pendingWhere(ctx, f)
 	if crashed {
-		where += " AND (m.crashes > 0 OR m.crashes BETWEEN -9999 AND -1)"
+		where += " AND m.crashes > 0"
 	}
 	order := func(of, end string) string {
 		return strings.Join(dialect.Each(columns, func(c string) string { return of + c + end }), ", ")

@@ -74,9 +74,6 @@ func Headers(text []byte) map[string]string { return dialect.Headers(text) }
 // Each returns the result of fn for each row.
 func Each[R, T any](rows []R, fn func(R) T) []T { return dialect.Each(rows, fn) }
 
-// Counted returns the number of crashes from its stored form.
-func Counted(crashes int) int { return dialect.Counted(crashes) }
-
 // CrashReason returns why a message is poisoned after so many lost processes.
 func CrashReason(crashes int) string { return dialect.CrashReason(crashes) }
 

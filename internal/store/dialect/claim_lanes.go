@@ -23,7 +23,7 @@ const (
 const proposeSQL = `
 SELECT w.lane, MIN(w.rank) AS first, MAX(w.rank) AS last, count(*) AS n FROM (
   SELECT f.lane, f.rank FROM (
-    SELECT m.lane, m.rank, m.available_after FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ?{loose}
+    SELECT m.lane, m.rank, m.available_after FROM {messages} m WHERE m.consumer_type = ? AND m.keyed = TRUE AND m.rank > ?{loose}
       AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = ?) ORDER BY m.rank LIMIT ?) f
   WHERE f.available_after <= {now} AND f.lane NOT IN ({busy lanes})
     AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type {names} AND p.lane = f.lane AND p.parks){unspent} ORDER BY f.rank LIMIT ?) w
@@ -31,7 +31,7 @@ GROUP BY w.lane ORDER BY 2`
 
 // edgeSQL returns how many messages that look has met, and the last one.
 const edgeSQL = `{plan}SELECT count(*) AS n, COALESCE(MAX(f.rank), 0) AS last FROM (
-  SELECT m.rank FROM {by rank} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ?{loose}
+  SELECT m.rank FROM {by rank} m WHERE m.consumer_type = ? AND m.keyed = TRUE AND m.rank > ?{loose}
     AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = ?) ORDER BY m.rank LIMIT ?) f`
 
 // walkSQL lists the next lanes behind one, and whether they are free.
@@ -272,10 +272,9 @@ func (r ClaimRequest) runs(found []LanePick, each int, news *LaneNews) (picks []
 		if !known && !over && length == 0 {
 			news.Unknown = p.PayloadType
 		}
-		if over = over || !p.Due || p.Crashes != hidden || !known; over {
+		if over = over || !p.Due || p.Crashes != 0 || !known; over {
 			continue
 		}
-		p.Crashes = 0
 		picks = append(picks, p)
 		if length++; length == each && each > 1 { // else there are many others
 			news.Deep = append(news.Deep, p.Lane)
@@ -301,14 +300,11 @@ func (c *laneClaim) findStuck(ctx context.Context) (picks []LanePick, err error)
 	low, high := r.Select.Crashes()
 	free, values := n.Free("m", "m", r.Lanes.Source)
 	args := slices.Concat(
-		[]any{r.Lanes.Name}, r.Lanes.loose(n), []any{hidden + low, min(hidden+high, -1), bun.List(r.Lanes.Payloads)}, values,
+		[]any{r.Lanes.Name}, r.Lanes.loose(n), []any{low, high, bun.List(r.Lanes.Payloads)}, values,
 		[]any{r.Limit},
 	)
 	err = n.Query(ctx, c.tx, r.Lanes.For(`{plan}SELECT {lane columns}, TRUE AS due FROM {crashed by lane} m WHERE `+stuck)+`
   AND m.crashes BETWEEN ? AND ? AND m.payload_type IN (?) AND `+free+` ORDER BY m.rank LIMIT ?`, args...).Scan(ctx, &picks)
-	for i := range picks {
-		picks[i].Crashes = Counted(picks[i].Crashes)
-	}
 	return picks, err
 }
 

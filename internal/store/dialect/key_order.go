@@ -58,7 +58,7 @@ func (s Source) For(statement string) string {
 	if s.PerKey > 0 {
 		first = ""
 		busy, loose = fullLanes, " AND m.rank <= {micros now} AND m.id NOT IN ({held ids})"
-		runnable = loose + " AND m.available_after <= {now} AND m.crashes = -10000 AND m.payload_type {names}"
+		runnable = loose + " AND m.available_after <= {now} AND m.crashes = 0 AND m.payload_type {names}"
 	}
 	if s.KeyRate != nil {
 		allowed = strings.ReplaceAll(unspent, "l.lane", "f.lane")

@@ -13,19 +13,6 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// hidden is the number from which the crashes of a keyed message are counted. Code that ignores the
-// order of messages, also in older versions, looks for zero or more crashes, and so finds no keyed
-// messages.
-const hidden = -10_000
-
-// Counted returns the number of crashes of a row, with or without a key.
-func Counted(crashes int) int {
-	if crashes < 0 {
-		return crashes - hidden
-	}
-	return crashes
-}
-
 // Lane returns the number that the messages of one key share. Two keys may share one, which is
 // slower but never wrong. It is a hash that cannot be aimed at another's key, and not 0, which is
 // no lane.
@@ -112,7 +99,7 @@ type LanePick struct {
 }
 
 // stuck is true for a message m that has crashed, is due and, in order, is the first of its lane.
-const stuck = `m.consumer_type = ? AND m.crashes < 0 AND m.crashes > -10000 AND m.available_after <= {now}{first}
+const stuck = `m.consumer_type = ? AND m.keyed = TRUE AND m.crashes > 0 AND m.available_after <= {now}{first}
   AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = m.consumer_type){loose}`
 
 // LaneLook asks whether there are messages to claim for a keyed consumer.
@@ -131,11 +118,11 @@ type LaneState struct {
 }
 
 const (
-	laneExists = `SELECT ? AS look, 0 AS crashes, 0 AS next{from nothing} WHERE (SELECT m.rank FROM {by rank} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > ?{loose} ORDER BY m.rank LIMIT 1) IS NOT NULL
+	laneExists = `SELECT ? AS look, 0 AS crashes, 0 AS next{from nothing} WHERE (SELECT m.rank FROM {by rank} m WHERE m.consumer_type = ? AND m.keyed = TRUE AND m.rank > ?{loose} ORDER BY m.rank LIMIT 1) IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = ?)`
-	laneStuck = `SELECT DISTINCT ? AS look, CASE WHEN m.crashes = -9999 THEN 1 ELSE 2 END AS crashes, 0 AS next FROM {crashed by lane} m WHERE `
+	laneStuck = `SELECT DISTINCT ? AS look, CASE WHEN m.crashes = 1 THEN 1 ELSE 2 END AS crashes, 0 AS next FROM {crashed by lane} m WHERE `
 	laneNext  = `SELECT ? AS look, 0 AS crashes, n.rank - {micros now} AS next FROM (
-  SELECT m.rank FROM {messages} m WHERE m.consumer_type = ? AND m.crashes < 0 AND m.rank > {micros now} ORDER BY m.rank LIMIT 1) n`
+  SELECT m.rank FROM {messages} m WHERE m.consumer_type = ? AND m.keyed = TRUE AND m.rank > {micros now} ORDER BY m.rank LIMIT 1) n`
 )
 
 // ProbeLanes looks for messages to claim. With crashed it also looks for crashed messages and for
@@ -167,8 +154,8 @@ func (n Names) ProbeLanes(ctx context.Context, db bun.IDB, looks []LaneLook, cra
 func (n Names) KeyedConsumers(ctx context.Context, db bun.IDB) (names []string, err error) {
 	err = n.Query(ctx, db, `
 WITH RECURSIVE names(name) AS (
-  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes < 0)
-  UNION ALL SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes < 0 AND m.consumer_type > n.name) FROM names n WHERE n.name IS NOT NULL)
+  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.keyed = TRUE)
+  UNION ALL SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.keyed = TRUE AND m.consumer_type > n.name) FROM names n WHERE n.name IS NOT NULL)
 SELECT name FROM names WHERE name IS NOT NULL`).Scan(ctx, &names)
 	return names, err
 }

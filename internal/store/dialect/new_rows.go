@@ -46,7 +46,7 @@ type NewMessage struct {
 // TakePlace gives the row the creation time of the pending row that it replaces. It makes it due no
 // sooner than that one, within the bound. If that one is claimed, the row keeps its own times.
 func (row *NewMessage) TakePlace(old Superseded) {
-	row.Crashes = Counted(old.Crashes)
+	row.Crashes = old.Crashes
 	if old.Held {
 		return
 	}
@@ -73,9 +73,9 @@ func (n Names) InsertMessages(ctx context.Context, rows []NewMessage) (statement
 	lanes := keyed && n.Lanes.Table == ""
 	switch {
 	case lanes:
-		columns, row = ", crashes, order_key, lane, rank", fmt.Sprintf("(?, ?, ?, ?, ?, ?, ?, ?, %d, ?, ?, ?)", hidden)
+		columns, row = ", order_key, lane, rank", "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 	case keyed:
-		columns, row = ", crashes", fmt.Sprintf("(?, ?, ?, ?, ?, ?, ?, ?, %d)", hidden)
+		columns, row = ", keyed", "(?, ?, ?, ?, ?, ?, ?, ?, TRUE)"
 	}
 	priority := !keyed && len(rows) > 0 && rows[0].Priority > 0
 	if priority {

@@ -59,8 +59,8 @@ func (r *Returning) RequeueAs(
 ) (written []Requeued, err error) {
 	consumer, payload, args := how.Columns()
 	err = r.Query(ctx, tx, `INSERT INTO {messages}
-		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after, crashes, order_key, lane, rank)
-		SELECT p.message_id, p.consumer, `+payload+`, `+RequeuedHeaders+`, p.insert_id, p.created_at, {now}, CASE WHEN p.lane IS NULL THEN 0 ELSE -10000 END, p.order_key, p.lane, p.rank
+		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after, order_key, lane, rank)
+		SELECT p.message_id, p.consumer, `+payload+`, `+RequeuedHeaders+`, p.insert_id, p.created_at, {now}, p.order_key, p.lane, p.rank
 		FROM (SELECT `+consumer+` AS consumer, p.message_id, p.payload_type, p.payload, p.headers, p.insert_id, p.created_at, p.order_key, p.lane, p.rank FROM {poisoned} p WHERE p.id IN (?)) p
 		WHERE TRUE ORDER BY p.insert_id`+collation+`, p.consumer`+collation+`
 		ON `+OnPending+` RETURNING id, message_id, insert_id, consumer_type`, append(args, bun.List(ids))...).Scan(ctx, &written)
@@ -117,12 +117,12 @@ func (r *Returning) SaveSchedule(ctx context.Context, db bun.IDB, columns []any)
 // lookup each.
 const storedConsumers = `
 WITH RECURSIVE
-clean(name) AS (SELECT (SELECT MIN(consumer_type) FROM {messages} WHERE crashes = 0) UNION ALL
-  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type > t.name) FROM clean t WHERE t.name IS NOT NULL),
-crashed(name) AS (SELECT (SELECT MIN(consumer_type) FROM {messages} WHERE crashes > 0) UNION ALL
-  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes > 0 AND m.consumer_type > t.name) FROM crashed t WHERE t.name IS NOT NULL),
-keyed(name) AS (SELECT (SELECT MIN(consumer_type) FROM {messages} WHERE crashes < 0) UNION ALL
-  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes < 0 AND m.consumer_type > t.name) FROM keyed t WHERE t.name IS NOT NULL),
+clean(name) AS (SELECT (SELECT MIN(consumer_type) FROM {messages} WHERE keyed = FALSE AND crashes = 0) UNION ALL
+  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.keyed = FALSE AND m.crashes = 0 AND m.consumer_type > t.name) FROM clean t WHERE t.name IS NOT NULL),
+crashed(name) AS (SELECT (SELECT MIN(consumer_type) FROM {messages} WHERE keyed = FALSE AND crashes > 0) UNION ALL
+  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.keyed = FALSE AND m.crashes > 0 AND m.consumer_type > t.name) FROM crashed t WHERE t.name IS NOT NULL),
+keyed(name) AS (SELECT (SELECT MIN(consumer_type) FROM {messages} WHERE keyed = TRUE) UNION ALL
+  SELECT (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.keyed = TRUE AND m.consumer_type > t.name) FROM keyed t WHERE t.name IS NOT NULL),
 poisoned(name) AS (SELECT (SELECT MIN(consumer_type) FROM {poisoned}) UNION ALL
   SELECT (SELECT MIN(p.consumer_type) FROM {poisoned} p WHERE p.consumer_type > t.name) FROM poisoned t WHERE t.name IS NOT NULL)
 SELECT name FROM (SELECT name FROM clean UNION SELECT name FROM crashed UNION SELECT name FROM keyed UNION SELECT name FROM poisoned) n WHERE name IS NOT NULL`
@@ -168,15 +168,15 @@ WITH RECURSIVE taken(consumer, payload) AS ({wanted}),
 consumers(name, upto) AS (
   SELECT name, lead(name) OVER (ORDER BY name) FROM (SELECT '' AS name UNION SELECT consumer FROM taken) t
   UNION ALL
-  SELECT CASE WHEN c.upto IS NULL THEN (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type > c.name)
-    ELSE (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type > c.name AND m.consumer_type < c.upto) END, c.upto
+  SELECT CASE WHEN c.upto IS NULL THEN (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.keyed = FALSE AND m.crashes = 0 AND m.consumer_type > c.name)
+    ELSE (SELECT MIN(m.consumer_type) FROM {messages} m WHERE m.keyed = FALSE AND m.crashes = 0 AND m.consumer_type > c.name AND m.consumer_type < c.upto) END, c.upto
   FROM consumers c WHERE c.name IS NOT NULL),
 kinds(consumer, payload, upto) AS (
   SELECT consumer, payload, lead(payload) OVER (PARTITION BY consumer ORDER BY payload)
   FROM (SELECT name AS consumer, '' AS payload FROM consumers WHERE name <> '' UNION SELECT * FROM taken) t
   UNION ALL
-  SELECT k.consumer, CASE WHEN k.upto IS NULL THEN (SELECT MIN(m.payload_type) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type = k.consumer AND m.payload_type > k.payload)
-    ELSE (SELECT MIN(m.payload_type) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type = k.consumer AND m.payload_type > k.payload AND m.payload_type < k.upto) END, k.upto
+  SELECT k.consumer, CASE WHEN k.upto IS NULL THEN (SELECT MIN(m.payload_type) FROM {messages} m WHERE m.keyed = FALSE AND m.crashes = 0 AND m.consumer_type = k.consumer AND m.payload_type > k.payload)
+    ELSE (SELECT MIN(m.payload_type) FROM {messages} m WHERE m.keyed = FALSE AND m.crashes = 0 AND m.consumer_type = k.consumer AND m.payload_type > k.payload AND m.payload_type < k.upto) END, k.upto
   FROM kinds k WHERE k.payload IS NOT NULL)
 SELECT consumer AS consumer_type, payload AS payload_type FROM kinds WHERE payload <> '' AND (consumer, payload) NOT IN (SELECT * FROM taken) ORDER BY 1, 2 LIMIT 20`
 
@@ -195,23 +195,23 @@ WITH RECURSIVE held AS ({held}),
 leased AS MATERIALIZED (SELECT m.consumer_type AS consumer, count(*) AS n FROM held h JOIN {messages} m ON m.id = h.id GROUP BY m.consumer_type),
 names AS MATERIALIZED ({consumers}),
 kinds(consumer, payload) AS (
-  SELECT n.consumer, (SELECT MIN(m.payload_type) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type = n.consumer) FROM names n
+  SELECT n.consumer, (SELECT MIN(m.payload_type) FROM {messages} m WHERE m.keyed = FALSE AND m.crashes = 0 AND m.consumer_type = n.consumer) FROM names n
   UNION ALL
-  SELECT k.consumer, (SELECT MIN(m.payload_type) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type = k.consumer AND m.payload_type > k.payload)
+  SELECT k.consumer, (SELECT MIN(m.payload_type) FROM {messages} m WHERE m.keyed = FALSE AND m.crashes = 0 AND m.consumer_type = k.consumer AND m.payload_type > k.payload)
   FROM kinds k WHERE k.payload IS NOT NULL),
 clean AS MATERIALIZED (SELECT k.consumer,
-  (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = k.consumer AND m.payload_type = k.payload AND m.crashes = 0
+  (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = k.consumer AND m.payload_type = k.payload AND m.keyed = FALSE AND m.crashes = 0
     AND m.available_after <= {now} AND m.id NOT IN (SELECT id FROM held) LIMIT ?) x) AS ready,
-  (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = k.consumer AND m.payload_type = k.payload AND m.crashes = 0
+  (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = k.consumer AND m.payload_type = k.payload AND m.keyed = FALSE AND m.crashes = 0
     AND m.available_after > {now} LIMIT ?) x) AS waits,
-  (SELECT m.available_after FROM {messages} m WHERE m.consumer_type = k.consumer AND m.payload_type = k.payload AND m.crashes = 0
+  (SELECT m.available_after FROM {messages} m WHERE m.consumer_type = k.consumer AND m.payload_type = k.payload AND m.keyed = FALSE AND m.crashes = 0
     AND m.available_after <= {now} AND m.id NOT IN (SELECT id FROM held) ORDER BY m.available_after LIMIT 1) AS oldest
   FROM kinds k WHERE k.payload IS NOT NULL),
 crashed AS MATERIALIZED (SELECT n.consumer,
-  (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes > 0
+  (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = n.consumer AND m.keyed = FALSE AND m.crashes > 0
     AND m.id NOT IN (SELECT id FROM held) LIMIT ?) x) AS ready,
   0 AS waits,
-  (SELECT MIN(m.available_after) FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes > 0 AND m.id NOT IN (SELECT id FROM held)) AS oldest
+  (SELECT MIN(m.available_after) FROM {messages} m WHERE m.consumer_type = n.consumer AND m.keyed = FALSE AND m.crashes > 0 AND m.id NOT IN (SELECT id FROM held)) AS oldest
   FROM names n),
 keyed AS MATERIALIZED ({with keys}),
 poisoned AS MATERIALIZED (SELECT n.consumer,
@@ -231,13 +231,13 @@ const (
 	keyedTogether = `SELECT n.consumer, x.ready, x.waits, x.oldest FROM names n CROSS JOIN LATERAL (
   SELECT LEAST(count(*) FILTER (WHERE k.due AND k.free), ?) AS ready, LEAST(count(*) FILTER (WHERE NOT k.due), ?) AS waits, MIN(k.available_after) FILTER (WHERE k.due AND k.free) AS oldest
   FROM (SELECT m.available_after, m.available_after <= {now} AS due, m.id NOT IN (SELECT id FROM held) AS free FROM {messages} m
-    WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT 20000) k) x`
+    WHERE m.consumer_type = n.consumer AND m.keyed = TRUE ORDER BY m.rank LIMIT 20000) k) x`
 	keyedApart = `SELECT n.consumer,
-  (SELECT count(*) FROM (SELECT 1 FROM (SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT 20000) x
+  (SELECT count(*) FROM (SELECT 1 FROM (SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.keyed = TRUE ORDER BY m.rank LIMIT 20000) x
     WHERE x.available_after <= {now} AND x.id NOT IN (SELECT id FROM held) LIMIT ?) y) AS ready,
-  (SELECT count(*) FROM (SELECT 1 FROM (SELECT m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT 20000) x
+  (SELECT count(*) FROM (SELECT 1 FROM (SELECT m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.keyed = TRUE ORDER BY m.rank LIMIT 20000) x
     WHERE x.available_after > {now} LIMIT ?) y) AS waits,
-  (SELECT MIN(x.available_after) FROM (SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.crashes < 0 ORDER BY m.rank LIMIT 20000) x
+  (SELECT MIN(x.available_after) FROM (SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = n.consumer AND m.keyed = TRUE ORDER BY m.rank LIMIT 20000) x
     WHERE x.available_after <= {now} AND x.id NOT IN (SELECT id FROM held)) AS oldest
   FROM names n`
 )

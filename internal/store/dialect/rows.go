@@ -279,13 +279,5 @@ type Fenced struct {
 	Lane     int64
 }
 
-// Stored returns the number of crashes in stored form.
-func (f Fenced) Stored() int {
-	if f.Lane != 0 {
-		return f.Crashes + hidden
-	}
-	return f.Crashes
-}
-
 // CrashReason returns the reason of a message that was poisoned by recovery.
 func CrashReason(crashes int) string { return fmt.Sprintf("process lost %d times", crashes) }

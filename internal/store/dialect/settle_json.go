@@ -192,14 +192,13 @@ func (l *Lists) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found 
 		for _, h := range hit {
 			solo := died[h.ID].Solo
 			lost = append(lost, [3]any{h.ID, died[h.ID].Owner, solo})
-			counted := int64(Counted(int(h.Crashes)))
 			switch more := h.Crashes + 1; {
-			case solo && counted+1 >= int64(maxCrashes):
+			case solo && more >= int64(maxCrashes):
 				dying = append(dying, h.ID)
 			case solo:
 				bumped = append(bumped, [2]int64{h.ID, more})
 			default:
-				bumped = append(bumped, [2]int64{h.ID, min(more, h.Crashes-counted+int64(maxCrashes)-1)})
+				bumped = append(bumped, [2]int64{h.ID, min(more, int64(maxCrashes)-1)})
 			}
 		}
 		if len(lost) > 0 {

@@ -15,7 +15,7 @@ import (
 // dueSQL finds due messages, held or not, and locks nothing: two claims may find the same.
 const dueSQL = `
 (SELECT ? AS i, m.id, m.available_after, NULL AS held FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)
-WHERE m.crashes = 0 AND m.consumer_type = ? AND m.payload_type = ? AND m.available_after <= {now}
+WHERE m.keyed = FALSE AND m.crashes = 0 AND m.consumer_type = ? AND m.payload_type = ? AND m.available_after <= {now}
   AND (m.available_after > ? OR (m.available_after = ? AND m.id > ?)) AND NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)
 ORDER BY m.available_after, m.id LIMIT ?)`
 
@@ -26,7 +26,7 @@ const listsSQL = ` UNION ALL SELECT -1, id, 0, message_ids FROM {claims}`
 // candidatesCrashedSQL finds crashed messages.
 const candidatesCrashedSQL = `
 SELECT 0 AS i, m.id, m.available_after FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)
-WHERE m.crashes BETWEEN ? AND ? AND (m.consumer_type, m.payload_type) IN (?) AND m.available_after <= {now}
+WHERE m.keyed = FALSE AND m.crashes BETWEEN ? AND ? AND (m.consumer_type, m.payload_type) IN (?) AND m.available_after <= {now}
   AND m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
 ORDER BY m.available_after, m.id LIMIT ?`
 
@@ -34,7 +34,7 @@ ORDER BY m.available_after, m.id LIMIT ?`
 // due any more. It is immutable.
 var pickSQL = `
 SELECT ` + dialect.PickColumns("OCTET_LENGTH(%s)") + ` FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id
-WHERE m.crashes BETWEEN ? AND ? AND m.available_after <= {now} FOR UPDATE SKIP LOCKED`
+WHERE m.keyed = FALSE AND m.crashes BETWEEN ? AND ? AND m.available_after <= {now} FOR UPDATE SKIP LOCKED`
 
 // takenSQL reads which of the picks are in a claim, and again what is paused. Once locked they
 // cannot be claimed, and this statement sees what was committed before. It also sees a pause that

@@ -12,12 +12,12 @@ import (
 )
 
 // laneTraits find messages with keys in the table of lanes, each by a suitable index. A subquery in
-// FROM is merged with the query around it. Rows with a lane have less than zero crashes, so a query
-// for ranks need not read the messages.
+// FROM is merged with the query around it. A query for ranks need not read the messages: each row of
+// the table of lanes is of a keyed one.
 func laneTraits() dialect.LaneTraits {
 	return dialect.LaneTraits{
 		Table:  "message_lanes",
-		ByRank: `(SELECT l.consumer_type, l.rank, -10000 AS crashes FROM {lanes} l FORCE INDEX ({prefix}message_lanes_ranked))`,
+		ByRank: `(SELECT l.consumer_type, l.rank, TRUE AS keyed FROM {lanes} l FORCE INDEX ({prefix}message_lanes_ranked))`,
 		ByLane: `{lanes}`,
 		Crashed: `(SELECT b.*, l.lane, l.rank, l.order_key
     FROM {messages} b FORCE INDEX ({prefix}consumer_messages_due) STRAIGHT_JOIN {lanes} l FORCE INDEX (PRIMARY) ON l.id = b.id)`,

@@ -37,8 +37,8 @@ func (m *database) Requeue(
 	}
 	consumer, payload, args := how.Columns()
 	first, err := m.InsertID(ctx, tx, `INSERT INTO {messages}
-		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after, crashes)
-		SELECT p.message_id, `+consumer+`, `+payload+`, `+dialect.RequeuedHeaders+`, p.insert_id, p.created_at, {now}, CASE WHEN p.lane IS NULL THEN 0 ELSE -10000 END
+		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after, keyed)
+		SELECT p.message_id, `+consumer+`, `+payload+`, `+dialect.RequeuedHeaders+`, p.insert_id, p.created_at, {now}, p.lane IS NOT NULL
 		FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id ORDER BY p.id`, append(args, dialect.Ordered(dialect.IDsOf(rows)))...)
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (m *database) requeueLanes(ctx context.Context, tx bun.Tx, first int64, key
 		}
 		messages := dialect.Each(part, func(row dialect.Poisoned) uuid.UUID { return row.MessageID })
 		err := m.Query(ctx, tx, `SELECT m.id, m.message_id, m.consumer_type FROM {messages} m LEFT JOIN {lanes} k ON k.id = m.id
-WHERE m.id >= ? AND m.crashes < 0 AND m.message_id IN (?) AND k.id IS NULL ORDER BY m.id`, first, bun.List(messages)).Scan(ctx, &inserted)
+WHERE m.id >= ? AND m.keyed = TRUE AND m.message_id IN (?) AND k.id IS NULL ORDER BY m.id`, first, bun.List(messages)).Scan(ctx, &inserted)
 		if err != nil {
 			return err
 		}

@@ -57,7 +57,7 @@ func (m *database) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) ([]in
 	}
 	var held []int64
 	for _, msg := range f.Messages {
-		if !slices.Contains(locked, state{msg.ID, msg.Attempts, msg.Stored()}) {
+		if !slices.Contains(locked, state{msg.ID, msg.Attempts, msg.Crashes}) {
 			continue
 		}
 		for _, c := range live {

@@ -12,12 +12,12 @@ import (
 // These find the rest once it is known which messages are due.
 const (
 	probeCrashedSQL = `SELECT DISTINCT LEAST(m.crashes, 2) AS kind, 0 AS value, NULL AS at, m.consumer_type AS consumer, m.payload_type AS payload FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)
-  WHERE m.crashes > 0 AND (m.consumer_type, m.payload_type) IN (?) AND m.available_after <= {now}
+  WHERE m.keyed = FALSE AND m.crashes > 0 AND (m.consumer_type, m.payload_type) IN (?) AND m.available_after <= {now}
     AND m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
 UNION ALL SELECT 3, MIN(leased_until) - {now}, NULL, '', '' FROM {claims} HAVING MIN(leased_until) IS NOT NULL
 UNION ALL SELECT 5, 0, {now}, '', ''
 UNION ALL SELECT 4, MIN(due) - {now}, NULL, '', '' FROM (`
-	probeNextSQL = `SELECT (SELECT MIN(m.available_after) FROM {messages} m WHERE m.crashes = 0 AND m.consumer_type = ? AND m.payload_type = ?
+	probeNextSQL = `SELECT (SELECT MIN(m.available_after) FROM {messages} m WHERE m.keyed = FALSE AND m.crashes = 0 AND m.consumer_type = ? AND m.payload_type = ?
   AND m.available_after > {now}) AS due FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)`
 	probeEndSQL = `) n HAVING MIN(due) IS NOT NULL`
 )

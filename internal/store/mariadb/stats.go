@@ -14,7 +14,7 @@ import (
 
 // leasedSQL counts held messages.
 const leasedSQL = `
-SELECT m.consumer_type AS consumer, count(*) AS leased, SUM(m.crashes = 0 AND m.available_after <= {now}) AS due, SUM(m.crashes > 0) AS crashed
+SELECT m.consumer_type AS consumer, count(*) AS leased, SUM(m.keyed = FALSE AND m.crashes = 0 AND m.available_after <= {now}) AS due, SUM(m.keyed = FALSE AND m.crashes > 0) AS crashed
 FROM (` + heldSQL + `) h STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = h.id GROUP BY m.consumer_type`
 
 // cleanSQL and othersSQL are statsStatement for one kind of message, and for messages without
@@ -23,12 +23,12 @@ FROM (` + heldSQL + `) h STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.i
 const (
 	cleanSQL = `
 SELECT ? AS consumer,
-  (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = ? AND m.payload_type = ? AND m.crashes = 0 AND m.available_after <= {now} LIMIT ?) x) AS ready,
-  (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = ? AND m.payload_type = ? AND m.crashes = 0 AND m.available_after > {now} LIMIT ?) x) AS ` + "`delayed`" + `,
+  (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = ? AND m.payload_type = ? AND m.keyed = FALSE AND m.crashes = 0 AND m.available_after <= {now} LIMIT ?) x) AS ready,
+  (SELECT count(*) FROM (SELECT 1 FROM {messages} m WHERE m.consumer_type = ? AND m.payload_type = ? AND m.keyed = FALSE AND m.crashes = 0 AND m.available_after > {now} LIMIT ?) x) AS ` + "`delayed`" + `,
   0 AS poisoned, NULL AS oldest_poisoned, {now} AS now`
 	othersSQL = `
 SELECT ? AS consumer,
-  (SELECT count(*) FROM (SELECT 1 FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due) WHERE m.consumer_type = ? AND m.crashes > 0 LIMIT ?) x) AS ready,
+  (SELECT count(*) FROM (SELECT 1 FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due) WHERE m.consumer_type = ? AND m.keyed = FALSE AND m.crashes > 0 LIMIT ?) x) AS ready,
   0 AS ` + "`delayed`" + `,
   (SELECT count(*) FROM (SELECT 1 FROM {poisoned} p WHERE p.consumer_type = ? LIMIT ?) x) AS poisoned,
   (SELECT MIN(p.poisoned_at) FROM {poisoned} p WHERE p.consumer_type = ?) AS oldest_poisoned,
@@ -47,10 +47,10 @@ FROM (SELECT m.available_after, m.available_after <= {now} AS due, m.id NOT IN (
 const (
 	oldestSQL      = `SELECT c.consumer, MIN(c.available_after) AS oldest_ready FROM (%s) c WHERE c.id NOT IN (` + heldSQL + `) GROUP BY c.consumer`
 	oldestCleanSQL = `
-(SELECT ? AS consumer, m.id, m.available_after FROM {messages} m WHERE m.consumer_type = ? AND m.payload_type = ? AND m.crashes = 0
+(SELECT ? AS consumer, m.id, m.available_after FROM {messages} m WHERE m.consumer_type = ? AND m.payload_type = ? AND m.keyed = FALSE AND m.crashes = 0
   AND m.available_after <= {now} ORDER BY m.available_after LIMIT ?)`
 	oldestCrashedSQL = `
-(SELECT ? AS consumer, m.id, m.available_after FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due) WHERE m.consumer_type = ? AND m.crashes > 0
+(SELECT ? AS consumer, m.id, m.available_after FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due) WHERE m.consumer_type = ? AND m.keyed = FALSE AND m.crashes > 0
   ORDER BY m.available_after LIMIT ?)`
 )
 
@@ -197,11 +197,11 @@ func (t tally) take(counts, waiting []dialect.QueueStats) {
 // Queries for the next name behind one. With constants they are looked up at the edge of an index,
 // where a recursive query would read all of it for each name.
 const (
-	nextCleanSQL    = `SELECT MIN(consumer_type) FROM {messages} WHERE crashes = 0 AND consumer_type > ?`
-	nextCrashedSQL  = `SELECT MIN(consumer_type) FROM {messages} WHERE crashes > 0 AND consumer_type > ?`
+	nextCleanSQL    = `SELECT MIN(consumer_type) FROM {messages} WHERE keyed = FALSE AND crashes = 0 AND consumer_type > ?`
+	nextCrashedSQL  = `SELECT MIN(consumer_type) FROM {messages} WHERE keyed = FALSE AND crashes > 0 AND consumer_type > ?`
 	nextKeyedSQL    = `SELECT MIN(consumer_type) FROM {lanes} WHERE consumer_type > ?`
 	nextPoisonedSQL = `SELECT MIN(consumer_type) FROM {poisoned} WHERE consumer_type > ?`
-	nextPayloadSQL  = `SELECT MIN(payload_type) FROM {messages} WHERE crashes = 0 AND consumer_type = ? AND payload_type > ?`
+	nextPayloadSQL  = `SELECT MIN(payload_type) FROM {messages} WHERE keyed = FALSE AND crashes = 0 AND consumer_type = ? AND payload_type > ?`
 	nextPrintSQL    = `SELECT MIN(fingerprint) FROM {poisoned} WHERE consumer_type = ? AND fingerprint > ?`
 )
 

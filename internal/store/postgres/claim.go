@@ -17,7 +17,7 @@ SELECT w.i, m.*
 FROM unnest(?::int[], ?::text[], ?::text[], ?::int[], ?::timestamptz[], ?::bigint[]) w(i, consumer, payload, n, after_at, after_id)
 CROSS JOIN LATERAL (
   SELECT ` + dialect.PickColumns("octet_length(%s)") + ` FROM {messages} m
-  WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.crashes = 0 AND m.available_after <= {now}
+  WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.keyed = FALSE AND m.crashes = 0 AND m.available_after <= {now}
     AND (m.available_after, m.id) > (w.after_at, w.after_id)
     AND m.id NOT IN (` + heldSQL + `)
   ORDER BY m.available_after, m.id LIMIT w.n FOR UPDATE SKIP LOCKED) m
@@ -30,7 +30,7 @@ FROM unnest(?::int[], ?::text[], ?::text[], ?::int[]) w(i, consumer, payload, n)
 CROSS JOIN unnest(ARRAY[` + dialect.Levels + `]) l(priority)
 CROSS JOIN LATERAL (
   SELECT ` + dialect.PickColumns("octet_length(%s)") + `, m.priority FROM {messages} m
-  WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.priority = l.priority AND m.priority > 0 AND m.crashes = 0 AND m.available_after <= {now}
+  WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.priority = l.priority AND m.priority > 0 AND m.keyed = FALSE AND m.crashes = 0 AND m.available_after <= {now}
     AND m.id NOT IN (` + heldSQL + `)
   ORDER BY m.available_after, m.id LIMIT w.n FOR UPDATE SKIP LOCKED) m
 WHERE w.consumer NOT IN (` + dialect.PausedNames + `)`
@@ -38,7 +38,7 @@ WHERE w.consumer NOT IN (` + dialect.PausedNames + `)`
 // pickCrashedSQL locks due messages that have crashed. It is immutable.
 var pickCrashedSQL = `
 SELECT 0 AS i, ` + dialect.PickColumns("octet_length(%s)") + ` FROM {messages} m
-WHERE (m.consumer_type, m.payload_type) IN (SELECT * FROM unnest(?::text[], ?::text[])) AND m.crashes > 0
+WHERE (m.consumer_type, m.payload_type) IN (SELECT * FROM unnest(?::text[], ?::text[])) AND m.keyed = FALSE AND m.crashes > 0
   AND m.crashes BETWEEN ? AND ? AND m.available_after <= {now}
   AND m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
 ORDER BY m.available_after, m.id LIMIT ? FOR UPDATE SKIP LOCKED`

@@ -39,7 +39,7 @@ func (p *database) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) (held
 	var ids, claims []int64
 	var attempts, crashes []int
 	for _, m := range f.Messages {
-		ids, attempts, crashes, claims = append(ids, m.ID), append(attempts, m.Attempts), append(crashes, m.Stored()), append(claims, m.Claim)
+		ids, attempts, crashes, claims = append(ids, m.ID), append(attempts, m.Attempts), append(crashes, m.Crashes), append(claims, m.Claim)
 	}
 	statement := fenceSQL
 	if len(ids) > 1 {

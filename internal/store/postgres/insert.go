@@ -16,9 +16,9 @@ import (
 // insertSQL takes rows as columns: the server parses a few long literals in half the time of a list
 // of values.
 const insertSQL = `
-INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after«, crashes, order_key, lane, rank»)
+INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after«, order_key, lane, rank»)
 SELECT u.id, COALESCE(u.consumer, ''), COALESCE(u.kind, ''), COALESCE(u.payload, ''), NULLIF(u.headers, ''), NULLIF(u.key, ''), {now},
-  ` + insertDueSQL + `«, -10000, u.order_key, u.lane, {place}»
+  ` + insertDueSQL + `«, u.order_key, u.lane, {place}»
 FROM (SELECT ? AS id, ? AS consumer, ? AS kind, ? AS payload, ? AS headers, ? AS key, ? AS at, ? AS delay«, ? AS order_key, ? AS lane, ? AS rank») u`
 
 const insertDueSQL = `COALESCE(NULLIF(u.at, '')::timestamptz, {now} + u.delay * interval '1 microsecond', {now})`
@@ -112,7 +112,7 @@ func (p *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.N
 // one.
 const replaceSQL = ` ON CONFLICT (insert_id, consumer_type) WHERE insert_id IS NOT NULL DO UPDATE SET id = DEFAULT, message_id = EXCLUDED.message_id,
   priority = EXCLUDED.priority, payload_type = EXCLUDED.payload_type, payload = EXCLUDED.payload, headers = EXCLUDED.headers, attempts = 0, errors = NULL«,
-  order_key = EXCLUDED.order_key, lane = EXCLUDED.lane, rank = EXCLUDED.rank, crashes = CASE WHEN m.lane IS NULL THEN m.crashes - 10000 ELSE m.crashes END»,
+  order_key = EXCLUDED.order_key, lane = EXCLUDED.lane, rank = EXCLUDED.rank»,
   created_at = CASE WHEN m.id IN (` + heldSQL + `) THEN EXCLUDED.created_at ELSE LEAST(m.created_at, EXCLUDED.created_at) END,
   available_after = CASE WHEN m.id IN (` + heldSQL + `) THEN EXCLUDED.available_after
     ELSE ? END`

@@ -45,19 +45,19 @@ ids AS MATERIALIZED (
   FROM dead d CROSS JOIN LATERAL unnest(d.message_ids, d.lanes) WITH ORDINALITY u(mid, lane, n) JOIN {messages} m ON m.id = u.mid
   ORDER BY d.id, COALESCE(CASE WHEN m.rank < ` + dialect.FirstInstant + ` THEN u.lane END, u.mid), u.n),
 hit AS MATERIALIZED (
-  SELECT m.id, m.consumer_type, i.solo, i.owner, m.crashes, CASE WHEN m.lane IS NULL THEN 0 ELSE -10000 END AS base
+  SELECT m.id, m.consumer_type, i.solo, i.owner, m.crashes
   FROM {messages} m JOIN ids i ON i.mid = m.id ORDER BY m.id FOR UPDATE OF m SKIP LOCKED),
 died AS (INSERT INTO {crashes} (row_id, consumer_type, owner, solo, crashed_at) SELECT h.id, h.consumer_type, h.owner, h.solo, {now} FROM hit h),
 dying AS (
-  DELETE FROM {messages} m USING hit h WHERE m.id = h.id AND h.solo AND h.crashes - h.base + 1 >= ?
-  RETURNING ` + dialect.MessageColumns + `, m.order_key, m.lane, m.rank, h.base),
+  DELETE FROM {messages} m USING hit h WHERE m.id = h.id AND h.solo AND h.crashes + 1 >= ?
+  RETURNING ` + dialect.MessageColumns + `, m.order_key, m.lane, m.rank),
 poi AS (
   INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, fingerprint, order_key, lane, rank, parks)
   SELECT ` + dialect.PoisonedID("dying.id") + `, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
-    available_after, attempts, crashes - base + 1, errors, {now}, ?, ` + dialect.Crash + `, order_key, lane, rank, lane IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = dying.consumer_type) FROM dying),
+    available_after, attempts, crashes + 1, errors, {now}, ?, ` + dialect.Crash + `, order_key, lane, rank, lane IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = dying.consumer_type) FROM dying),
 bump AS (
-  UPDATE {messages} m SET crashes = CASE WHEN h.solo THEN h.crashes + 1 ELSE LEAST(h.crashes + 1, h.base + ? - 1) END
-  FROM hit h WHERE m.id = h.id AND NOT (h.solo AND h.crashes - h.base + 1 >= ?))
+  UPDATE {messages} m SET crashes = CASE WHEN h.solo THEN h.crashes + 1 ELSE LEAST(h.crashes + 1, ? - 1) END
+  FROM hit h WHERE m.id = h.id AND NOT (h.solo AND h.crashes + 1 >= ?))
 SELECT (SELECT count(*) FROM dead) AS claims, (SELECT count(*) FROM hit) AS crashed, (SELECT count(*) FROM dying) AS poisoned`
 
 func (p *database) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found dialect.Recovered, err error) {

@@ -15,12 +15,12 @@ import (
 // year: nothing can be subtracted from it.
 const probeSQL = probeDueSQL + `
 UNION ALL SELECT DISTINCT LEAST(m.crashes, 2), w.i, 0, NULL::timestamptz FROM unnest(?::bigint[], ?::text[], ?::text[]) w(i, consumer, payload)
-  JOIN {messages} m ON m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.crashes > 0
+  JOIN {messages} m ON m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.keyed = FALSE AND m.crashes > 0
   WHERE m.available_after <= {now} AND m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
 UNION ALL SELECT 3, (extract(epoch FROM LEAST(min(leased_until), {now} + interval '1 year') - {now}) * 1000000)::bigint, 0, NULL FROM {claims} HAVING count(*) > 0
 UNION ALL SELECT 4, (extract(epoch FROM LEAST(min(n.available_after), {now} + interval '1 year') - {now}) * 1000000)::bigint, 0, NULL
   FROM unnest(?::text[], ?::text[]) w(consumer, payload) CROSS JOIN LATERAL (
-    SELECT m.available_after FROM {messages} m WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.crashes = 0
+    SELECT m.available_after FROM {messages} m WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.keyed = FALSE AND m.crashes = 0
       AND m.available_after > {now} ORDER BY m.available_after LIMIT 1) n
   WHERE w.consumer NOT IN (` + dialect.PausedNames + `) HAVING count(*) > 0
 UNION ALL SELECT 5, 0, 0, {now}`
@@ -30,7 +30,7 @@ SELECT 0 AS kind, w.i AS value, m.id, m.available_after AS at
   FROM unnest(?::bigint[], ?::text[], ?::text[], ?::timestamptz[], ?::bigint[]) w(i, consumer, payload, after_at, after_id)
   CROSS JOIN LATERAL (
     SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload
-      AND m.crashes = 0 AND m.available_after <= {now} AND (m.available_after, m.id) > (w.after_at, w.after_id) AND m.id NOT IN (` + heldSQL + `)
+      AND m.keyed = FALSE AND m.crashes = 0 AND m.available_after <= {now} AND (m.available_after, m.id) > (w.after_at, w.after_id) AND m.id NOT IN (` + heldSQL + `)
     ORDER BY m.available_after, m.id LIMIT 1) m
   WHERE w.consumer NOT IN (` + dialect.PausedNames + `)`
 

@@ -13,7 +13,7 @@ import (
 // pickSQL finds due messages. It is immutable.
 var pickSQL = `
 SELECT ? AS i, ` + dialect.PickColumns("length(CAST(%s AS BLOB))") + ` FROM {messages} m
-WHERE m.consumer_type = ? AND m.payload_type = ? AND m.crashes = 0 AND m.available_after <= {now}
+WHERE m.consumer_type = ? AND m.payload_type = ? AND m.keyed = FALSE AND m.crashes = 0 AND m.available_after <= {now}
   AND (m.available_after, m.id) > (?, ?) AND m.id NOT IN (` + heldSQL + `)
   AND NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)
 ORDER BY m.available_after, m.id LIMIT ?`
@@ -21,14 +21,14 @@ ORDER BY m.available_after, m.id LIMIT ?`
 // pickPriorSQL finds due messages of a higher priority. It is immutable.
 var pickPriorSQL = `
 SELECT ? AS i, ` + dialect.PickColumns("length(CAST(%s AS BLOB))") + `, m.priority FROM (SELECT value AS priority FROM json_each('[` + dialect.Levels + `]')) l JOIN {messages} m ON m.id IN (
-  SELECT h.id FROM {messages} h WHERE h.consumer_type = ? AND h.payload_type = ? AND h.priority = l.priority AND h.priority > 0 AND h.crashes = 0
+  SELECT h.id FROM {messages} h WHERE h.consumer_type = ? AND h.payload_type = ? AND h.priority = l.priority AND h.priority > 0 AND h.keyed = FALSE AND h.crashes = 0
     AND h.available_after <= {now} AND h.id NOT IN (` + heldSQL + `) ORDER BY h.available_after, h.id LIMIT ?)
 WHERE NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)`
 
 // pickCrashedSQL finds due messages that have crashed. It is immutable.
 var pickCrashedSQL = `
 SELECT 0 AS i, ` + dialect.PickColumns("length(CAST(%s AS BLOB))") + ` FROM {messages} m
-WHERE (m.consumer_type, m.payload_type) IN (SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j) AND m.crashes > 0
+WHERE (m.consumer_type, m.payload_type) IN (SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?) j) AND m.keyed = FALSE AND m.crashes > 0
   AND m.crashes BETWEEN ? AND ? AND m.available_after <= {now} AND m.id NOT IN (` + heldSQL + `)
   AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
 ORDER BY m.available_after, m.id LIMIT ?`

@@ -21,7 +21,7 @@ func (s *database) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) (held
 	var states [][3]int64
 	var claims, same []int64
 	for _, m := range f.Messages {
-		states, claims = append(states, [3]int64{m.ID, int64(m.Attempts), int64(m.Stored())}), append(claims, m.Claim)
+		states, claims = append(states, [3]int64{m.ID, int64(m.Attempts), int64(m.Crashes)}), append(claims, m.Claim)
 	}
 	if err := s.Query(ctx, tx, fenceSQL, dialect.AsJSON(states)).Scan(ctx, &same); err != nil {
 		return nil, err

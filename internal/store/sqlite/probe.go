@@ -10,18 +10,18 @@ import (
 
 const probeDueSQL = `
 SELECT 0 AS kind, w.key AS value, m.id, m.available_after AS at FROM json_each(?) w JOIN {messages} m ON m.id = (
-  SELECT d.id FROM {messages} d WHERE d.consumer_type = w.value ->> 0 AND d.payload_type = w.value ->> 1 AND d.crashes = 0
+  SELECT d.id FROM {messages} d WHERE d.consumer_type = w.value ->> 0 AND d.payload_type = w.value ->> 1 AND d.keyed = FALSE AND d.crashes = 0
     AND d.available_after <= {now} AND (d.available_after, d.id) > (w.value ->> 2, w.value ->> 3) AND d.id NOT IN (` + heldSQL + `)
   ORDER BY d.available_after, d.id LIMIT 1)
 WHERE w.value ->> 0 NOT IN (` + dialect.PausedNames + `)`
 
 const probeSQL = probeDueSQL + `
 UNION ALL SELECT DISTINCT MIN(m.crashes, 2), j.key, 0, NULL FROM json_each(?) j
-  CROSS JOIN {messages} m ON m.consumer_type = j.value ->> 0 AND m.payload_type = j.value ->> 1 AND m.crashes > 0
+  CROSS JOIN {messages} m ON m.consumer_type = j.value ->> 0 AND m.payload_type = j.value ->> 1 AND m.keyed = FALSE AND m.crashes > 0
   WHERE m.available_after <= {now} AND m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
 UNION ALL SELECT 3, MIN(leased_until) - {now}, 0, NULL FROM {claims} HAVING MIN(leased_until) IS NOT NULL
 UNION ALL SELECT 4, MIN(due) - {now}, 0, NULL FROM (SELECT (
-    SELECT m.available_after FROM {messages} m WHERE m.consumer_type = w.value ->> 0 AND m.payload_type = w.value ->> 1 AND m.crashes = 0
+    SELECT m.available_after FROM {messages} m WHERE m.consumer_type = w.value ->> 0 AND m.payload_type = w.value ->> 1 AND m.keyed = FALSE AND m.crashes = 0
       AND m.available_after > {now} ORDER BY m.available_after LIMIT 1) AS due FROM json_each(?) w
     WHERE w.value ->> 0 NOT IN (` + dialect.PausedNames + `)) HAVING MIN(due) IS NOT NULL
 UNION ALL SELECT 5, 0, 0, {now}`

@@ -29,7 +29,7 @@ func statements(of func(string) string) dialect.ListStatements {
 		Bury: `
 INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, fingerprint, order_key, lane, rank, parks)
 SELECT ` + dialect.PoisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
-  m.available_after, m.attempts, m.crashes - CASE WHEN m.lane IS NULL THEN 0 ELSE -10000 END + 1, m.errors, {now}, ?, ` + dialect.Crash + `, m.order_key, m.lane, m.rank,
+  m.available_after, m.attempts, m.crashes + 1, m.errors, {now}, ?, ` + dialect.Crash + `, m.order_key, m.lane, m.rank,
   m.lane IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = m.consumer_type) FROM {messages} m` + those,
 		Died: `INSERT INTO {crashes} (row_id, consumer_type, owner, solo, crashed_at)
 SELECT m.id, m.consumer_type, j.value ->> 1, j.value ->> 2, {now} FROM json_each(?) j JOIN {messages} m ON m.id = j.value ->> 0`,
@@ -40,11 +40,11 @@ SELECT m.id, m.consumer_type, j.value ->> 1, j.value ->> 2, {now} FROM json_each
 		Poison: of(`
 INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, fingerprint«, order_key, lane, rank, parks»)
 SELECT ` + dialect.PoisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
-  m.available_after, m.attempts + 1, m.crashes« - CASE WHEN m.lane IS NULL THEN 0 ELSE -10000 END», COALESCE(NULLIF(r.errors, ''), m.errors), {now}, r.reason, r.fingerprint«,
+  m.available_after, m.attempts + 1, m.crashes, COALESCE(NULLIF(r.errors, ''), m.errors), {now}, r.reason, r.fingerprint«,
   m.order_key, m.lane, m.rank, m.lane IS NOT NULL AND r.parks»
 FROM ` + resSQL + ` r JOIN {messages} m ON m.id = r.mid`),
 		Again: of(`
-UPDATE {messages} AS m SET attempts = m.attempts + (r.outcome = 'failed'), crashes = «CASE WHEN m.lane IS NULL THEN »0« ELSE -10000 END»,
+UPDATE {messages} AS m SET attempts = m.attempts + (r.outcome = 'failed'), crashes = 0,
   errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = {now} + r.delay«, rank = ` + dialect.Moved("m.rank", "{now} + r.delay", dialect.SameMicros) + `»
 FROM ` + resSQL + ` r WHERE m.id = r.mid`),
 	}

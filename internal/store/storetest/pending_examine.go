@@ -27,7 +27,7 @@ func (k *kit) mixedWithKeys() {
 		m.OrderKey = fmt.Sprint("key", i%3)
 		k.insert(m)
 	}
-	k.exec("UPDATE ? SET crashes = -9999 WHERE id = 7", k.table("consumer_messages"))
+	k.exec("UPDATE ? SET crashes = 1 WHERE id = 7", k.table("consumer_messages"))
 	k.exec("UPDATE ? SET attempts = 2 WHERE id IN (2, 8)", k.table("consumer_messages"))
 }
 
@@ -95,7 +95,7 @@ func examineCrashed(k *kit) {
 	m.OrderKey = "key"
 	k.insert(m)
 	k.exec("UPDATE ? SET crashes = 1 WHERE id = 25", k.table("consumer_messages"))
-	k.exec("UPDATE ? SET crashes = -9998 WHERE id = 31", k.table("consumer_messages"))
+	k.exec("UPDATE ? SET crashes = 2 WHERE id = 31", k.table("consumer_messages"))
 	found, err := k.store.Pending.Examine(k.ctx, k.db, store.PendingFilter{Crashed: true}, 10, 5)
 	k.must("examine", err)
 	equal(k, "the first page", idsOfPending(found.Rows), []int64{25, 31})

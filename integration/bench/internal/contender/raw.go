@@ -15,7 +15,7 @@ const (
 	rawIdle  = 5 * time.Millisecond
 
 	rawSelect = `SELECT id, payload FROM consumer_messages
-		WHERE consumer_type = 'count-0' AND payload_type = 'user.signed_up' AND crashes = 0 AND available_after <= now()
+		WHERE consumer_type = 'count-0' AND payload_type = 'user.signed_up' AND keyed = FALSE AND crashes = 0 AND available_after <= now()
 		ORDER BY available_after, id LIMIT $1 FOR UPDATE SKIP LOCKED`
 	rawDelete = "DELETE FROM consumer_messages WHERE id = ANY($1)"
 )

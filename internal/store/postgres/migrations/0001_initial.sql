@@ -18,7 +18,8 @@ CREATE TABLE {messages} (
   order_key       text,
   lane            bigint,
   rank            bigint,
-  priority        smallint
+  priority        smallint,
+  keyed           boolean GENERATED ALWAYS AS (lane IS NOT NULL) STORED
 ) WITH (
   -- Rows live for moments, so vacuum by count and do not wait for a share of the table.
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000,
@@ -29,15 +30,15 @@ CREATE TABLE {messages} (
 CREATE UNIQUE INDEX "{prefix}consumer_messages_insert_id" ON {messages} (insert_id, consumer_type) WHERE insert_id IS NOT NULL;
 -- A claim looks for one payload type at a time, so that messages of a type without a consumer are not read each
 -- time. The list of pending messages goes by both indexes.
-CREATE INDEX "{prefix}consumer_messages_due" ON {messages} (consumer_type, payload_type, available_after, id) WHERE crashes = 0;
-CREATE INDEX "{prefix}consumer_messages_crashed" ON {messages} (consumer_type, payload_type, available_after, id) WHERE crashes > 0;
+CREATE INDEX "{prefix}consumer_messages_due" ON {messages} (consumer_type, payload_type, available_after, id) WHERE keyed = FALSE AND crashes = 0;
+CREATE INDEX "{prefix}consumer_messages_crashed" ON {messages} (consumer_type, payload_type, available_after, id) WHERE keyed = FALSE AND crashes > 0;
 -- Messages with a priority above the normal one, which is NULL. They are in the index above as well.
-CREATE INDEX "{prefix}consumer_messages_prior" ON {messages} (consumer_type, payload_type, priority, available_after, id) WHERE crashes = 0 AND priority > 0;
+CREATE INDEX "{prefix}consumer_messages_prior" ON {messages} (consumer_type, payload_type, priority, available_after, id) WHERE keyed = FALSE AND crashes = 0 AND priority > 0;
 -- Messages with a key run in its order. A lane stands for a key, and a rank for a place in it; both are NULL in
--- messages without a key. The crashes of one with a key are counted from -10000.
+-- messages without a key.
 CREATE INDEX "{prefix}consumer_messages_lane" ON {messages} (consumer_type, lane, rank) WHERE lane IS NOT NULL;
-CREATE INDEX "{prefix}consumer_messages_ranked" ON {messages} (consumer_type, rank) WHERE crashes < 0;
-CREATE INDEX "{prefix}consumer_messages_stuck" ON {messages} (consumer_type, rank) WHERE crashes < 0 AND crashes > -10000;
+CREATE INDEX "{prefix}consumer_messages_ranked" ON {messages} (consumer_type, rank) WHERE keyed = TRUE;
+CREATE INDEX "{prefix}consumer_messages_stuck" ON {messages} (consumer_type, rank) WHERE keyed = TRUE AND crashes > 0;
 
 -- One number at a time: a session that had a block of them would break the order.
 CREATE SEQUENCE {ranks} CACHE 1 OWNED BY {messages}.rank;

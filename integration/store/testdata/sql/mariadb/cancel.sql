@@ -1,6 +1,6 @@
 BEGIN;
 
-SELECT DISTINCT consumer_type FROM `app_consumer_messages` WHERE id IN (10, 99) AND crashes < 0 ORDER BY consumer_type;
+SELECT DISTINCT consumer_type FROM `app_consumer_messages` WHERE id IN (10, 99) AND keyed = TRUE ORDER BY consumer_type;
 
 SELECT t.id FROM JSON_TABLE('[10,99]', '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN `app_consumer_messages` t FORCE INDEX (PRIMARY) ON t.id = j.id WHERE t.id NOT IN (SELECT h.id FROM `app_message_claims` c, JSON_TABLE(c.message_ids, '$[*]' COLUMNS (id BIGINT PATH '$')) h);
 

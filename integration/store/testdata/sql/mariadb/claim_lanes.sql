@@ -18,7 +18,7 @@ SELECT w.lane, MIN(w.rank) AS first, MAX(w.rank) AS last, count(*) AS n FROM (
 GROUP BY w.lane ORDER BY 2;
 
 /*M! SET STATEMENT optimizer_switch='derived_merge=on,materialization=on,in_to_exists=off,exists_to_in=off' FOR */ SELECT count(*) AS n, COALESCE(MAX(f.rank), 0) AS last FROM (
-  SELECT m.rank FROM (SELECT l.consumer_type, l.rank, -10000 AS crashes FROM `app_message_lanes` l FORCE INDEX (app_message_lanes_ranked)) m WHERE m.consumer_type = 'send-receipt' AND m.crashes < 0 AND m.rank > 0
+  SELECT m.rank FROM (SELECT l.consumer_type, l.rank, TRUE AS keyed FROM `app_message_lanes` l FORCE INDEX (app_message_lanes_ranked)) m WHERE m.consumer_type = 'send-receipt' AND m.keyed = TRUE AND m.rank > 0
     AND NOT EXISTS (SELECT 1 FROM `app_paused_consumers` u WHERE u.consumer_type = 'send-receipt') ORDER BY m.rank LIMIT 400) f;
 
 /*M! SET STATEMENT optimizer_switch='derived_merge=on,materialization=on,in_to_exists=off,exists_to_in=off' FOR */ 

@@ -66,7 +66,8 @@ CREATE TABLE IF NOT EXISTS `app_consumer_messages` (
   attempts        INT NOT NULL DEFAULT 0,
   crashes         SMALLINT NOT NULL DEFAULT 0,
   errors          MEDIUMTEXT,
-  KEY app_consumer_messages_due (crashes, consumer_type, payload_type, available_after, id)
+  keyed           BOOLEAN NOT NULL DEFAULT FALSE,
+  KEY app_consumer_messages_due (keyed, crashes, consumer_type, payload_type, available_after, id)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
 -- Which insert ids are pending, and for which message; what becomes of the message becomes of its
@@ -190,8 +191,7 @@ CREATE TABLE IF NOT EXISTS `app_message_breakers` (
   open_until  BIGINT
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
--- Messages that are to run in the order of their keys. Their crashes are counted from -10000,
--- so that what knows nothing of keys does not find them. A lane stands for a key, and a rank
+-- Messages that are to run in the order of their keys. A lane stands for a key, and a rank
 -- for a place in it: the id of the message, but of one that was requeued the rank that it had.
 -- They are in a table of their own, since an index has all rows of a table here, and those
 -- without keys would be in it. What becomes of the message becomes of its row there.

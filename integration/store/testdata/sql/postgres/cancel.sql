@@ -2,7 +2,7 @@ BEGIN;
 
 SET LOCAL idle_in_transaction_session_timeout = 5000;
 
-SELECT DISTINCT consumer_type FROM "app_consumer_messages" WHERE id IN (16, 99) AND crashes < 0 ORDER BY consumer_type;
+SELECT DISTINCT consumer_type FROM "app_consumer_messages" WHERE id IN (16, 99) AND keyed = TRUE ORDER BY consumer_type;
 
 SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('statement_timeout', '5s', true),
 	set_config('work_mem', '16MB', true), set_config('jit', 'off', true);

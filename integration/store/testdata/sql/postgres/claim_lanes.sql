@@ -1,16 +1,16 @@
 SELECT name FROM pg_catalog.pg_prepared_statements WHERE name LIKE 'asyncmonolith%';
 
-PREPARE asyncmonolith_lanes_cbf7289fbf942639 AS 
+PREPARE asyncmonolith_lanes_27f78e59f94de121 AS 
 SELECT w.lane, MIN(w.rank) AS first, MAX(w.rank) AS last, count(*) AS n FROM (
   SELECT f.lane, f.rank FROM (
-    SELECT m.lane, m.rank, m.available_after FROM "app_consumer_messages" m WHERE m.consumer_type = $1 AND m.crashes < 0 AND m.rank > $2
+    SELECT m.lane, m.rank, m.available_after FROM "app_consumer_messages" m WHERE m.consumer_type = $1 AND m.keyed = TRUE AND m.rank > $2
       AND NOT EXISTS (SELECT 1 FROM "app_paused_consumers" u WHERE u.consumer_type = $3) ORDER BY m.rank LIMIT $4) f
   WHERE f.available_after <= statement_timestamp() AND f.lane NOT IN (SELECT unnest(c.lanes) AS lane FROM "app_message_claims" c WHERE c.consumer_type = ANY($5::text[]))
     AND NOT EXISTS (SELECT 1 FROM "app_poisoned_messages" p WHERE p.consumer_type = ANY($6::text[]) AND p.lane = f.lane AND p.parks) ORDER BY f.rank LIMIT $7) w
 GROUP BY w.lane ORDER BY 2;
 
-PREPARE asyncmonolith_lanes_9ecd46536c40a2d5 AS SELECT count(*) AS n, COALESCE(MAX(f.rank), 0) AS last FROM (
-  SELECT m.rank FROM "app_consumer_messages" m WHERE m.consumer_type = $1 AND m.crashes < 0 AND m.rank > $2
+PREPARE asyncmonolith_lanes_efaf4011bc6f9d81 AS SELECT count(*) AS n, COALESCE(MAX(f.rank), 0) AS last FROM (
+  SELECT m.rank FROM "app_consumer_messages" m WHERE m.consumer_type = $1 AND m.keyed = TRUE AND m.rank > $2
     AND NOT EXISTS (SELECT 1 FROM "app_paused_consumers" u WHERE u.consumer_type = $3) ORDER BY m.rank LIMIT $4) f;
 
 PREPARE asyncmonolith_lanes_8ccd71f18e11e7dc AS 
@@ -37,9 +37,9 @@ ON CONFLICT (consumer_type) DO NOTHING;
 
 SELECT consumer_type, parks FROM "app_message_gates" WHERE consumer_type IN ('send-receipt') ORDER BY consumer_type FOR UPDATE;
 
-EXECUTE asyncmonolith_lanes_cbf7289fbf942639('send-receipt', 0, 'send-receipt', 400, '{"send-receipt"}', '{"send-receipt"}', 100);
+EXECUTE asyncmonolith_lanes_27f78e59f94de121('send-receipt', 0, 'send-receipt', 400, '{"send-receipt"}', '{"send-receipt"}', 100);
 
-EXECUTE asyncmonolith_lanes_9ecd46536c40a2d5('send-receipt', 0, 'send-receipt', 400);
+EXECUTE asyncmonolith_lanes_efaf4011bc6f9d81('send-receipt', 0, 'send-receipt', 400);
 
 EXECUTE asyncmonolith_lanes_8ccd71f18e11e7dc('{8087929771573949676}', 'send-receipt', 5, '{"send-receipt"}', '{"send-receipt"}', '{"send-receipt"}');
 

@@ -12,14 +12,14 @@ SELECT consumer_type, parks FROM "app_message_gates" WHERE consumer_type IN ('se
 
 SELECT w.lane, MIN(w.rank) AS first, MAX(w.rank) AS last, count(*) AS n FROM (
   SELECT f.lane, f.rank FROM (
-    SELECT m.lane, m.rank, m.available_after FROM "app_consumer_messages" m WHERE m.consumer_type = 'send-receipt' AND m.crashes < 0 AND m.rank > 0
+    SELECT m.lane, m.rank, m.available_after FROM "app_consumer_messages" m WHERE m.consumer_type = 'send-receipt' AND m.keyed = TRUE AND m.rank > 0
       AND NOT EXISTS (SELECT 1 FROM "app_paused_consumers" u WHERE u.consumer_type = 'send-receipt') ORDER BY m.rank LIMIT 400) f
   WHERE f.available_after <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND f.lane NOT IN (SELECT j.value AS lane FROM "app_message_claims" c, json_each(c.lanes) j WHERE c.consumer_type IN (SELECT value FROM json_each('["send-receipt"]')))
     AND NOT EXISTS (SELECT 1 FROM "app_poisoned_messages" p WHERE p.consumer_type IN (SELECT value FROM json_each('["send-receipt"]')) AND p.lane = f.lane AND p.parks) ORDER BY f.rank LIMIT 100) w
 GROUP BY w.lane ORDER BY 2;
 
 SELECT count(*) AS n, COALESCE(MAX(f.rank), 0) AS last FROM (
-  SELECT m.rank FROM "app_consumer_messages" m WHERE m.consumer_type = 'send-receipt' AND m.crashes < 0 AND m.rank > 0
+  SELECT m.rank FROM "app_consumer_messages" m WHERE m.consumer_type = 'send-receipt' AND m.keyed = TRUE AND m.rank > 0
     AND NOT EXISTS (SELECT 1 FROM "app_paused_consumers" u WHERE u.consumer_type = 'send-receipt') ORDER BY m.rank LIMIT 400) f;
 
 SELECT m.id, m.message_id, m.consumer_type, m.payload_type, CASE WHEN (length(CAST(m.payload AS BLOB)) + COALESCE(length(CAST(m.headers AS BLOB)), 0) + COALESCE(length(CAST(m.errors AS BLOB)), 0)) <= 4096 THEN m.payload END AS payload, CASE WHEN (length(CAST(m.payload AS BLOB)) + COALESCE(length(CAST(m.headers AS BLOB)), 0) + COALESCE(length(CAST(m.errors AS BLOB)), 0)) <= 4096 THEN m.headers END AS headers, m.insert_id,
