@@ -267,7 +267,8 @@ func (c *Client) stop(ctx context.Context, st *store.Store, db *bun.DB, id int64
 			return StopResult(request.Outcome), forget(ctx, st, db, id, asked)
 		}
 		if len(changed.Missing) > 0 {
-			if gone = cmp.Or(gone, time.Now()); time.Since(gone) > stopAnswer { // no answer will come any more
+			gone = cmp.Or(gone, time.Now())
+			if time.Since(gone) > stopAnswer { // no answer will come any more
 				return StopTooLate, forget(ctx, st, db, id, asked)
 			}
 		} else if asked, err = c.askToStop(ctx, st, db, id, asked); err != nil {

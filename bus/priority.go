@@ -23,7 +23,8 @@ const maxAging = 24 * time.Hour
 // first, so that none waits forever. aging is 1 s to 24 h; start with 5 minutes.
 func Prioritized(aging time.Duration) ConsumerOption {
 	return func(c *ConsumerConfig) {
-		if c.Aging = aging; aging < time.Second || aging > maxAging {
+		c.Aging = aging
+		if aging < time.Second || aging > maxAging {
 			c.mistakes = append(c.mistakes, fmt.Sprintf("Prioritized: aging %s: 1 s to 24 h are allowed", aging))
 		}
 	}

@@ -126,7 +126,8 @@ func (a *acceptor) write(ctx, stop context.Context, arrivals []arrival) error {
 		default:
 			one = one.park(err)
 		}
-		if park = append(park, one); len(park) < parkAtOnce {
+		park = append(park, one)
+		if len(park) < parkAtOnce {
 			return nil
 		}
 		these := park // the batch may time out: park what was found until then

@@ -66,7 +66,8 @@ func MarkAsReplay() Option {
 // maps.
 func MapRecord(fn func(broker.Record) (broker.Record, error)) Option {
 	return func(r *receiver) {
-		if r.mapping = fn; fn == nil {
+		r.mapping = fn
+		if fn == nil {
 			r.mistake("MapRecord: the function is nil")
 		}
 	}

@@ -30,7 +30,7 @@ func FuzzHeaders(f *testing.F) {
 				continue
 			}
 			if stays(name) {
-				return // nobody's telemetry has such a field
+				return // no telemetry has such a field
 			}
 			want[name] = value
 		}

@@ -40,7 +40,8 @@ func (cp *capacity) startable(c *consumer, now time.Time) (s startable) {
 		}
 	}
 	if s.n > 0 && c.limiter != nil {
-		if s.n = min(s.n, cp.freeSlots(c.limiter, now)); s.n <= 0 {
+		s.n = min(s.n, cp.freeSlots(c.limiter, now))
+		if s.n <= 0 {
 			return startable{slots: true}
 		}
 	}
