@@ -48,7 +48,7 @@ quick: modules fmt ## Check and test what needs no server, within a minute on a 
 		./examples/quickstart ./examples/services/... ./integration/mutants)
 
 .PHONY: lint
-lint: modules fmt vet staticcheck tidy-diff builds alerts ## Run the static checks and build for every platform
+lint: modules fmt vet-all tidy-diff builds alerts ## Run the static checks and build for every platform
 
 .PHONY: run
 run: ## Run the quickstart example
@@ -128,11 +128,11 @@ clean: ## Remove the built tools
 # ASYNCMONOLITH_TEST_POSTGRES and ASYNCMONOLITH_TEST_MARIADB to name servers.
 
 .PHONY: check
-check: modules fmt vet staticcheck unit store databases
+check: modules fmt vet staticcheck unit databases
 	$(call step,all checks passed,true)
 
 .PHONY: rest
-rest: tidy-diff mariadb apart tools some-mutants bench-once
+rest: tidy-diff vet-all mariadb apart tools some-mutants bench-once
 	$(call step,the rest has passed,true)
 
 .PHONY: modules
@@ -143,13 +143,19 @@ modules:
 fmt:
 	$(call step,gofmt,scripts/check-gofmt.sh)
 
+# What make test checks is what it tests; make test-rest and make lint check every module.
 .PHONY: vet
 vet:
-	$(call step,go vet,go vet $(call packages,$(MODULES)))
+	$(call step,go vet,go vet $(CHECKED))
 
 .PHONY: staticcheck
 staticcheck: $(STATICCHECK)
-	$(call step,staticcheck,"$(STATICCHECK)" $(call packages,$(MODULES)))
+	$(call step,staticcheck,"$(STATICCHECK)" $(CHECKED))
+
+.PHONY: vet-all
+vet-all: $(STATICCHECK)
+	$(call step,go vet: every module,go vet $(call packages,$(MODULES)))
+	$(call step,staticcheck: every module,"$(STATICCHECK)" $(call packages,$(MODULES)))
 
 # Always asked, so that a new Go toolchain rebuilds it; the build cache makes that a matter of a moment.
 .PHONY: $(STATICCHECK)
@@ -171,32 +177,31 @@ TEST := go test -count=1 -p 3 -parallel 12 -timeout 20m
 # Tests that need a pooler or a terminal, and those whose point is many rows, every pair of options, or a client that stands still.
 APART := ^TestStoreUnderOtherSettings$$|Pooler|OnATerminal|^TestDeafNotifiers|^TestOnlyTheListener|^TestBoundedReads|^TestNobodyWaitsForLong|^TestWhatIsDueAndMayRun|^TestExplainLedger|^TestPagesRead|^TestMariaDBPlans|^TestMariaDBStatementsFit
 
-# What make test goes by, but for the store.
-SMALL := env ASYNCMONOLITH_TEST_DATABASES=sqlite$(comma)postgres
+# What make test goes by.
+SMALL := env ASYNCMONOLITH_TEST_DATABASES=sqlite$(comma)postgres$(comma)mariadb:TestStore
 
 UNIT_MODULES := . notify/pgxnotify $(ADAPTERS) cmd/asyncmonolith
-# The packages of integration that run on several databases, but for those that unit and store run.
-DATABASE_PACKAGES := $(addprefix ./integration/,dberr eventlog/... notify ops otel outbox poison relay schedule store testdb txn)
+# Packages of integration that run on several databases.
+DATABASE_PACKAGES := $(addprefix ./integration/,bustest dberr eventlog/... fxmodule notify ops otel outbox poison relay schedule store testdb txn)
 # Those that need more than a database: browsers, brokers, crashes of servers, programs.
-TOOL_PACKAGES := $(addprefix ./integration/,chaos cli console differential model newer broker/kafka broker/nats broker/rabbitmq broker/sdkevents)
+TOOL_PACKAGES := $(addprefix ./integration/,chaos cli console differential model newer broker/kafka broker/nats broker/rabbitmq broker/sdkevents) \
+	$(call packages,$(ADAPTERS) examples/services)
+# The units where goroutines meet. The others of the root module are functions of their arguments.
+RACE_PACKAGES = $(filter-out %/internal/arch %/schedule/cron,$(shell go list ./... ./notify/pgxnotify/...))
+PLAIN_PACKAGES := ./internal/arch ./schedule/cron ./cmd/asyncmonolith/... ./examples/... ./integration/mutants $(DATABASE_PACKAGES)
+CHECKED := ./... ./notify/pgxnotify/... $(filter-out ./internal/arch ./schedule/cron,$(PLAIN_PACKAGES))
 
 .PHONY: unit
 unit:
-	$(call step,go test -race: units and examples,$(SMALL) $(RACE_TEST) -p 4 -skip '$(APART)' $(call packages,$(UNIT_MODULES) examples examples/services) \
-		./integration/bustest ./integration/fxmodule)
-
-.PHONY: store
-store:
-	$(call step,go test: the store on each database,$(TEST) -run '^TestStore$$' ./integration/store)
+	$(call step,go test -race: units,$(RACE_TEST) $(RACE_PACKAGES))
 
 .PHONY: databases
 databases:
-	$(call step,go test: SQLite and PostgreSQL,$(SMALL) $(TEST) -skip '$(APART)|^TestStore$$' $(DATABASE_PACKAGES) ./integration/mutants)
+	$(call step,go test: SQLite and PostgreSQL$(comma) the store on MariaDB too,$(SMALL) $(TEST) -skip '$(APART)' $(PLAIN_PACKAGES))
 
 .PHONY: mariadb
 mariadb:
-	$(call step,go test -race: MariaDB,env ASYNCMONOLITH_TEST_DATABASES=mariadb $(RACE_TEST) -skip '$(APART)|^TestStore$$' $(filter-out %/otel,$(DATABASE_PACKAGES)) \
-		./integration/bustest ./integration/fxmodule)
+	$(call step,go test -race: MariaDB,env ASYNCMONOLITH_TEST_DATABASES=mariadb $(RACE_TEST) -skip '$(APART)|^TestStore$$' $(filter-out %/otel,$(DATABASE_PACKAGES)))
 
 .PHONY: apart
 apart:

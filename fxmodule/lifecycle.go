@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// stopReserve is the part of the stop timeout kept for later hooks: fx skips the remaining
+	// stopReserve is the part of the stop timeout kept for later hooks, a fifth: fx skips the remaining
 	// hooks when one overruns.
-	stopReserve = time.Second
+	stopReserve = 5
 	// sampleEvery is how often the telemetry gauges are sampled.
 	sampleEvery = 15 * time.Second
 )
@@ -189,7 +189,8 @@ func (l *lifecycle) stop(ctx context.Context) error {
 		close(done)
 	}()
 	if deadline, ok := ctx.Deadline(); ok {
-		timer := time.NewTimer(time.Until(deadline.Add(-stopReserve)))
+		left := time.Until(deadline)
+		timer := time.NewTimer(left - left/stopReserve)
 		defer timer.Stop()
 		select {
 		case <-done:

@@ -50,9 +50,9 @@ import (
 // error. This is why constructors of consumers may take them.
 //
 // OnStart returns the errors of the processors' Check methods. OnStop stops claiming and lets
-// running consumers finish for ProcessorConfig.DrainTimeout (10 s), or until 1 s before fx's stop
-// timeout (15 s by default, see fx.StopTimeout). That second is reserved for the hooks that stop
-// later, because fx skips them when time runs out. Consumers that still run are then cancelled, and
+// running consumers finish for ProcessorConfig.DrainTimeout (10 s), or for four fifths of what is left
+// of fx's stop timeout (15 s by default, see fx.StopTimeout). The last fifth is reserved for the hooks
+// that stop later, because fx skips them when time runs out. Consumers that still run are then cancelled, and
 // their messages released. A processor that ends by itself has failed: it shuts the application
 // down with exit code 1, and OnStop returns its error.
 //

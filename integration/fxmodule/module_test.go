@@ -243,6 +243,7 @@ func TestFxOuterChainSeesTheVerdict(t *testing.T) {
 // timeout: it is cancelled in time, and hooks that stop later still run.
 func TestFxStopDrainsWithinTheStopTimeout(t *testing.T) {
 	t.Parallel()
+	const stopTimeout = 10 * time.Second
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var running, cancelled, closed atomic.Bool
 		endless := bus.Consume("slow", func(ctx context.Context, _ order) error {
@@ -252,7 +253,7 @@ func TestFxStopDrainsWithinTheStopTimeout(t *testing.T) {
 			return ctx.Err()
 		}, bus.Timeout(time.Hour))
 		var producer *outbox.Producer
-		service := fxtest.New(t, fx.StopTimeout(4*time.Second),
+		service := fxtest.New(t, fx.StopTimeout(stopTimeout),
 			fx.Provide(func(lifecycle fx.Lifecycle) *bun.DB {
 				lifecycle.Append(fx.StopHook(func() { closed.Store(true) }))
 				return db
@@ -263,7 +264,7 @@ func TestFxStopDrainsWithinTheStopTimeout(t *testing.T) {
 			t.Fatal(err)
 		}
 		testapp.Eventually(t, "it runs", running.Load)
-		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), stopTimeout)
 		defer cancel()
 		err := service.Stop(ctx)
 		slow := err != nil && strings.Contains(err.Error(), "outbox: settle: ") // the machine: there was no time to write the outcome

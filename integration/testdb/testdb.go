@@ -34,7 +34,8 @@ const IsolationVariable = "ASYNCMONOLITH_TEST_ISOLATION"
 const DirectVariable = "ASYNCMONOLITH_TEST_POSTGRES_DIRECT"
 
 // DatabasesVariable names the environment variable with the databases that this run is about, such as
-// "postgres,sqlite". A test on another one is skipped. Unset, the run is about all of them.
+// "postgres,sqlite". A test on another one is skipped. "mariadb:TestStore" is MariaDB for this test alone. Unset, the
+// run is about all of them.
 const DatabasesVariable = "ASYNCMONOLITH_TEST_DATABASES"
 
 // Each runs a test once per database.
@@ -52,7 +53,10 @@ func EachWithEvents(t *testing.T, test func(t *testing.T, db *bun.DB)) {
 // need skips a test on a database that this run is not about.
 func need(t testing.TB, database string) {
 	t.Helper()
-	if chosen := os.Getenv(DatabasesVariable); chosen != "" && !slices.Contains(strings.Split(chosen, ","), database) {
+	chosen := os.Getenv(DatabasesVariable)
+	test, _, _ := strings.Cut(t.Name(), "/")
+	is := func(choice string) bool { return choice == database || choice == database+":"+test }
+	if chosen != "" && !slices.ContainsFunc(strings.Split(chosen, ","), is) {
 		t.Skipf("%s is %q", DatabasesVariable, chosen)
 	}
 }

@@ -14,6 +14,7 @@ func rules() []rule {
 		{"every package has a doc.go", docFiles},
 		{"files and functions are short", sizes},
 		{"lines are short", columns},
+		{"no file is large", noLargeFiles},
 		{"SQL stands only in internal/store", sqlInStore},
 		{"transactions of the library's own begin in internal/txn", ownTransactions},
 		{"what the application wrote runs in internal/isolate", goroutines},

@@ -44,7 +44,17 @@ const (
 	maxFileLines     = 400
 	maxFunctionLines = 60
 	maxColumns       = 140
+	maxBytes         = 1 << 20
 )
+
+// noLargeFiles wants no file to be larger than the largest picture: a larger one was built here, and is not source.
+func noLargeFiles(t *tree) []string {
+	var violations []string
+	for _, name := range t.large {
+		violations = append(violations, name+" has more than 1 MiB: built programs and data do not belong in the repository")
+	}
+	return violations
+}
 
 // columns wants lines to be short, except those of a raw string: SQL stands in such.
 func columns(t *tree) []string {

@@ -18,7 +18,7 @@ type seed struct {
 
 func TestRulesReportViolations(t *testing.T) {
 	t.Parallel()
-	seeds := slices.Concat(importSeeds(), driverSeeds(), docSeeds(), sizeSeeds(), sqlSeeds(), nameSeeds(), sleepSeeds(), stateSeeds(), goroutineSeeds())
+	seeds := slices.Concat(importSeeds(), driverSeeds(), docSeeds(), sizeSeeds(), fileSeeds(), sqlSeeds(), nameSeeds(), sleepSeeds(), stateSeeds(), goroutineSeeds())
 	for _, s := range seeds {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
@@ -143,6 +143,10 @@ func sizeSeeds() []seed {
 			"integration/kill.go": "package integration\nfunc (T) Kill() {" + empty(60) + "}\n",
 		}, "integration/kill.go:2: Kill has 61 lines"},
 	}
+}
+
+func fileSeeds() []seed {
+	return []seed{{"a built tool", noLargeFiles, map[string]string{"goimports": strings.Repeat("x", maxBytes+1)}, "goimports has more than 1 MiB"}}
 }
 
 func sqlSeeds() []seed {

@@ -17,6 +17,7 @@ type tree struct {
 	fset    *token.FileSet
 	sources []source
 	goMods  map[string]string // content of each go.mod by the directory of its module
+	large   []string          // files with more than maxBytes
 }
 
 // A source is one .go file. Paths are relative to the root of the repository.
@@ -42,6 +43,15 @@ func load(fsys fs.FS) (*tree, error) {
 			return fs.SkipDir
 		case entry.IsDir():
 			return nil
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		if info.Size() > maxBytes {
+			t.large = append(t.large, name)
+		}
+		switch {
 		case path.Base(name) == "go.mod":
 			content, err := fs.ReadFile(fsys, name)
 			t.goMods[path.Dir(name)] = string(content)
