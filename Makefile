@@ -8,6 +8,8 @@ CACHE := $(CURDIR)/.cache
 STATICCHECK := $(CACHE)/bin/staticcheck
 WITH_POSTGRES := scripts/with-postgres.sh
 WITH_DATABASES := scripts/with-postgres.sh scripts/with-mariadb.sh
+# Tests have their servers' files in memory where there is room; what measures, and chaos, has them on a disk.
+TEST_DATABASES := env ASYNCMONOLITH_TEST_IN_MEMORY=1 $(WITH_DATABASES)
 
 # Nothing built here is shipped, and version stamping fails in a checkout owned by someone else.
 export GOFLAGS := $(GOFLAGS) -buildvcs=false
@@ -28,7 +30,7 @@ help: ## Show this list
 .PHONY: test
 test: ## Check and test on SQLite and PostgreSQL, and the store on MariaDB: what a change needs (6 minutes)
 	@scripts/need-gcc.sh
-	@$(WITH_DATABASES) $(MAKE) --no-print-directory check
+	@$(TEST_DATABASES) $(MAKE) --no-print-directory check
 
 .PHONY: test-all
 test-all: test test-rest ## Run make test, and make test-rest (18 minutes)
@@ -39,7 +41,7 @@ test-rest: ## Test what make test leaves out: MariaDB, the browser, brokers, the
 	@scripts/need-pgbouncer.sh
 	@scripts/need-tmux.sh
 	@scripts/need-chromium.sh
-	@$(WITH_DATABASES) $(MAKE) --no-print-directory rest
+	@$(TEST_DATABASES) $(MAKE) --no-print-directory rest
 
 .PHONY: quick
 quick: modules fmt ## Check and test what needs no server, within a minute on a warm cache
@@ -79,11 +81,11 @@ FUZZTIME ?= 30s
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (30s), on a throw-away PostgreSQL and MariaDB
-	@$(WITH_DATABASES) $(MAKE) --no-print-directory fuzz-all FUZZTIME=$(FUZZTIME)
+	@$(TEST_DATABASES) $(MAKE) --no-print-directory fuzz-all FUZZTIME=$(FUZZTIME)
 
 .PHONY: mutants
 mutants: ## Break the library on purpose, and check that the tests report it (10 minutes)
-	@$(WITH_DATABASES) go run ./integration/mutants $(MUTANTS_ARGS)
+	@$(TEST_DATABASES) go run ./integration/mutants $(MUTANTS_ARGS)
 
 .PHONY: relay-test
 relay-test: ## Run the adapters of brokers on RabbitMQ, and on clusters of it and of NATS (7 minutes)
@@ -105,7 +107,7 @@ test-versions: ## Run what depends most on the server, on PostgreSQL 13 and 18 (
 console-test: ## Look at every page of the console in Chromium, with all data, widths and themes (10 minutes)
 	@scripts/need-gcc.sh
 	@scripts/need-chromium.sh
-	@$(WITH_DATABASES) $(MAKE) --no-print-directory console-all
+	@$(TEST_DATABASES) $(MAKE) --no-print-directory console-all
 
 .PHONY: pictures
 pictures: ## Take the pictures of the console that the guides show

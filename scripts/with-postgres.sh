@@ -5,8 +5,8 @@
 #
 # The command finds the server in ASYNCMONOLITH_TEST_POSTGRES. When that variable is already set,
 # the command runs against that server and nothing is started. The throw-away server listens on a
-# Unix socket in its own temporary directory, keeps the default settings (fsync stays on) apart from
-# max_connections, and is gone when the command ends, however it ends.
+# Unix socket in its own temporary directory (in memory with ASYNCMONOLITH_TEST_IN_MEMORY=1), keeps the default settings
+# (fsync stays on) apart from max_connections, and is gone when the command ends, however it ends.
 # To choose a PostgreSQL version, put its bin directory first on PATH; scripts/need-postgres.sh fetches 13 to 18.
 set -euo pipefail
 # shellcheck source=scripts/lib/server.sh

@@ -10,6 +10,17 @@ user='' # who owns the server, unless it is the caller
 child=''
 signalled=''
 
+# base is where the servers' directories are: /tmp, where sockets' paths stay under 100 characters. With
+# ASYNCMONOLITH_TEST_IN_MEMORY set it is Linux' memory, when that has 4 GiB of room: what servers sync there is synced
+# at once, which shortens tests of many commits, and makes no measurement.
+base() {
+  local free=0
+  if [[ -n ${ASYNCMONOLITH_TEST_IN_MEMORY:-} && -d /dev/shm && -w /dev/shm ]]; then
+    free=$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)
+  fi
+  if ((free > 4 << 20)); then echo /dev/shm; else echo /tmp; fi
+}
+
 # make_dir NAME USER: makes the directory of the server, which is gone when the script ends, however it ends.
 # Servers refuse to run as root: there, USER owns it.
 make_dir() {
@@ -17,8 +28,7 @@ make_dir() {
     user=$2
     id "$user" >/dev/null 2>&1 || user=nobody
   fi
-  # Always in /tmp: a socket's path must stay under 100 characters and be open to the other user.
-  dir=$(mktemp -d "/tmp/asyncmonolith-$1.XXXXXX")
+  dir=$(mktemp -d "$(base)/asyncmonolith-$1.XXXXXX")
   trap cleanup EXIT
   trap 'on_signal HUP 1' HUP
   trap 'on_signal INT 2' INT
