@@ -71,7 +71,7 @@ fi
 # A process group of its own keeps Ctrl-C from it: it is stopped when the command is over.
 set -m
 as_user "$server" --no-defaults --datadir="$dir/data" --tmpdir="$dir" --socket="$dir/s" --pid-file="$dir/pid" --skip-networking \
-  --max-connections=300 >"$dir/server.log" 2>&1 </dev/null &
+  --max-connections=500 >"$dir/server.log" 2>&1 </dev/null &
 running=$!
 set +m
 for ((i = 0; ; i++)); do

@@ -78,7 +78,7 @@ stop_server() {
 
 make_dir pg postgres
 port=$((20000 + RANDOM % 20000))
-options="-c listen_addresses='' -c unix_socket_directories='$dir' -c port=$port -c max_connections=200"
+options="-c listen_addresses='' -c unix_socket_directories='$dir' -c port=$port -c max_connections=500"
 if ! server_step "$bin/initdb" --pgdata="$dir/data" --username=postgres --auth=trust \
   --encoding=UTF8 --locale=C --no-sync >"$dir/initdb.log" 2>&1; then
   cat "$dir/initdb.log" >&2
