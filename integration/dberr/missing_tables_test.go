@@ -21,7 +21,7 @@ import (
 // TestMissingTablesHaveOneName asks every part of the library without tables.
 func TestMissingTablesHaveOneName(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachEmpty(t, func(t *testing.T, db *bun.DB) {
 		registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry(bus.Consume("c", func(context.Context, order) error { return nil })))
 		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(registry, outbox.ProducerConfig{}))
 		scheduler := testapp.Must[*schedule.Scheduler](t)(schedule.NewScheduler(registry, schedule.SchedulerConfig{}))

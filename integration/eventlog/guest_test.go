@@ -18,7 +18,7 @@ import (
 // checkpoint that moves is the one that was locked.
 // Promise: search-path
 func TestCheckpointsAreNotLedAstray(t *testing.T) {
-	db := testdb.OpenPostgres(t, testdb.PostgresDSN(t, "search_path=tenant_a"))
+	db := testdb.OpenPostgres(t, testdb.EmptyPostgresDSN(t, "search_path=tenant_a"))
 	for _, schema := range []string{"tenant_a", "tenant_b"} {
 		if _, err := db.ExecContext(t.Context(), "CREATE SCHEMA "+schema); err != nil {
 			t.Fatal(err)

@@ -217,7 +217,7 @@ func restorePostgres(t *testing.T) (l *ledger, into func() *bun.DB) {
 		restored := testdb.DirectDSN(t) // a pooler would keep the session in which psql has set an empty search_path
 		dump := filepath.Join(t.TempDir(), "dump.sql")
 		for _, args := range [][]string{
-			{"pg_dump", "--dbname", plain(t, dsn), "--file", dump},
+			{"pg_dump", "--clean", "--if-exists", "--dbname", plain(t, dsn), "--file", dump},
 			{"psql", "--quiet", "--set", "ON_ERROR_STOP=1", "--dbname", plain(t, restored), "--file", dump, "--output", os.DevNull},
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

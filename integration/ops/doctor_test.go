@@ -92,7 +92,7 @@ func TestDoctorFindsNothing(t *testing.T) {
 // TestDoctorLooksAtTables: without them, or with old ones, that is the problem, and not what follows.
 func TestDoctorLooksAtTables(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachEmpty(t, func(t *testing.T, db *bun.DB) {
 		registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry(testapp.Consumed("c")))
 		all := doctor(t, t.Context(), db, registry)
 		wantFinding(t, all, "schema", ops.Critical, "migrate")

@@ -20,7 +20,7 @@ import (
 // tenants is a database with the library's tables, and those of the test, in two schemas,
 // and a message in the second that nobody consumes. What it returns works in the first.
 func tenants(t *testing.T, consumers ...bus.Consumer) *app {
-	db := testdb.OpenPostgres(t, testdb.PostgresDSN(t, "search_path=tenant_a"))
+	db := testdb.OpenPostgres(t, testdb.EmptyPostgresDSN(t, "search_path=tenant_a"))
 	for _, schema := range []string{"tenant_a", "tenant_b"} {
 		if _, err := db.ExecContext(t.Context(), "CREATE SCHEMA "+schema); err != nil {
 			t.Fatal(err)
@@ -202,7 +202,7 @@ func TestSettingsThatStopPollsAreRefusedAtTheStart(t *testing.T) {
 			if setting, jit, both := strings.Cut(settings, " jit"); both {
 				list = []string{setting, "jit" + jit}
 			}
-			a := testapp.New(t, testdb.OpenPostgres(t, testdb.PostgresDSN(t, list...)), bus.Consume("c", func(context.Context, order) error { return nil }))
+			a := testapp.New(t, testdb.OpenPostgres(t, testdb.EmptyPostgresDSN(t, list...)), bus.Consume("c", func(context.Context, order) error { return nil }))
 			processor := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(a.DB, a.Registry, outbox.ProcessorConfig{}))
 			switch err := processor.Check(t.Context()); {
 			case want == "" && err != nil:

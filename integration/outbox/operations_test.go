@@ -33,7 +33,7 @@ func goexit() { runtime.Goexit() }
 
 func TestRunRefusesAMissingOrOlderSchema(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+	testdb.EachEmpty(t, func(t *testing.T, db *bun.DB) {
 		registry, err := bus.NewRegistry()
 		if err != nil {
 			t.Fatal(err)

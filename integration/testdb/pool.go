@@ -2,67 +2,141 @@ package testdb
 
 import (
 	"context"
+	"crypto/rand"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// databases are the PostgreSQL databases of this process. To empty one costs a third of what it costs to make
-// and drop one. The last test that has a database drops those that are left.
+// A database is one of PostgreSQL that tests have one after the other. shape is what describes its tables, if they are
+// those that [outbox.Migrate] makes: to empty them costs a fifth of what it costs to make and drop a database.
+type database struct{ name, shape string }
+
+// databases are the PostgreSQL databases of this process. The last test that has one drops those that are left.
 var databases struct {
 	sync.Mutex
-	used  int      // how many tests have one
-	empty []string // those that no test has
+	used int        // how many tests have one
+	free []database // those that no test has
 }
 
-// take returns the name of an empty database, or "" where there is none.
-func take() string {
+// take returns a database: with the library's tables where they are wanted, and empty otherwise.
+func take(t testing.TB, server *bun.DB, tables bool) database {
+	t.Helper()
+	if d, ok := takeFree(tables); ok {
+		return d
+	}
+	ctx := context.Background()
+	d := database{name: "t_" + strings.ToLower(rand.Text()[:12])}
+	if _, err := server.ExecContext(ctx, "CREATE DATABASE "+d.name); err != nil {
+		t.Fatalf("create database: %v", err)
+	}
+	if !tables {
+		return d
+	}
+	db, err := openPostgres(PostgresDSNOf(t, d.name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close() //nolint:errcheck // what was written is committed
+	if err := outbox.Migrate(ctx, db, bus.Tables{}); err != nil {
+		t.Fatal(err)
+	}
+	if d.shape, err = shapeOf(ctx, db); err != nil {
+		t.Fatalf("shape of %s: %v", d.name, err)
+	}
+	return d
+}
+
+func takeFree(tables bool) (database, bool) {
 	databases.Lock()
 	defer databases.Unlock()
 	databases.used++
-	if len(databases.empty) == 0 {
-		return ""
+	for i, d := range databases.free {
+		if tables == (d.shape != "") {
+			databases.free = append(databases.free[:i:i], databases.free[i+1:]...)
+			return d, true
+		}
 	}
-	name := databases.empty[0]
-	databases.empty = databases.empty[1:]
-	return name
+	return database{}, false
 }
 
 // giveBack empties a database for the next test, or drops it: after a test that failed, where it has settings
 // of its own, and where it cannot be emptied.
-func giveBack(t testing.TB, server *bun.DB, name string, settings []string) {
+func giveBack(t testing.TB, server *bun.DB, d database, settings []string) {
 	t.Helper()
-	reuse := !t.Failed() && len(settings) == 0 && os.Getenv(DirectVariable) == "" && emptied(t, server, name)
-	for _, name := range surplus(name, reuse) {
-		if _, err := server.ExecContext(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+	reuse := !t.Failed() && len(settings) == 0 && os.Getenv(DirectVariable) == "" && emptied(t, server, d)
+	for _, d := range surplus(d, reuse) {
+		if _, err := server.ExecContext(context.Background(), "DROP DATABASE "+d.name+" WITH (FORCE)"); err != nil {
 			t.Errorf("drop database: %v", err)
 		}
 	}
 }
 
 // surplus returns the databases to drop once a test has no use for one any more.
-func surplus(name string, reuse bool) (drop []string) {
+func surplus(d database, reuse bool) (drop []database) {
 	databases.Lock()
 	defer databases.Unlock()
 	databases.used--
 	if reuse {
-		databases.empty = append(databases.empty, name)
+		databases.free = append(databases.free, d)
 	} else {
-		drop = []string{name}
+		drop = []database{d}
 	}
 	if databases.used == 0 {
-		databases.empty, drop = nil, append(drop, databases.empty...)
+		databases.free, drop = nil, append(drop, databases.free...)
 	}
 	return drop
 }
 
+// shape describes what a test may change beside the rows of tables, and the rows that no test is to change.
+const shape = `SELECT md5(string_agg(what, ',' ORDER BY what)) FROM (
+  SELECT concat_ws(' ', oid, relname, relkind, relnamespace, relowner, relpersistence, relacl, reloptions) FROM pg_class WHERE oid >= 16384
+  UNION ALL SELECT concat_ws(' ', attrelid, attnum, attname, xmin) FROM pg_attribute WHERE attrelid >= 16384
+  UNION ALL SELECT concat_ws(' ', oid, xmin) FROM pg_constraint WHERE oid >= 16384
+  UNION ALL SELECT concat_ws(' ', oid, xmin) FROM pg_attrdef WHERE oid >= 16384
+  UNION ALL SELECT concat_ws(' ', oid, xmin) FROM pg_trigger WHERE oid >= 16384
+  UNION ALL SELECT concat_ws(' ', oid, xmin) FROM pg_proc WHERE oid >= 16384
+  UNION ALL SELECT concat_ws(' ', oid, xmin) FROM pg_type WHERE oid >= 16384
+  UNION ALL SELECT concat_ws(' ', oid, xmin) FROM pg_extension
+  UNION ALL SELECT concat_ws(' ', oid, xmin) FROM pg_event_trigger
+  UNION ALL SELECT concat_ws(' ', oid, xmin) FROM pg_namespace WHERE nspname !~ '^pg_(toast_)?temp_'
+  UNION ALL SELECT concat_ws(' ', seqrelid, xmin) FROM pg_sequence
+  UNION ALL SELECT concat_ws(' ', starelid, staattnum) FROM pg_statistic WHERE starelid >= 16384
+  UNION ALL SELECT concat_ws(' ', oid, xmin) FROM pg_statistic_ext
+  UNION ALL SELECT concat_ws(' ', oid, xmin) FROM pg_policy
+  UNION ALL SELECT concat_ws(' ', oid, xmin) FROM pg_publication
+  UNION ALL SELECT gid FROM pg_prepared_xacts WHERE database = current_database()
+  UNION ALL SELECT concat_ws(' ', version, applied_at) FROM asyncmonolith_migrations) AS parts (what)`
+
+func shapeOf(ctx context.Context, db *bun.DB) (shaped string, err error) {
+	err = db.QueryRowContext(ctx, shape).Scan(&shaped)
+	return shaped, err
+}
+
+const alone = `
+  PERFORM set_config('lock_timeout', '2s', true), set_config('statement_timeout', '10s', true);
+  PERFORM pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid();`
+
+// emptyTables leaves the library's tables as [outbox.Migrate] makes them, or fails.
+const emptyTables = `DO $$ DECLARE r record; BEGIN` + alone + `
+  FOR r IN SELECT oid::regclass AS name FROM pg_class WHERE oid >= 16384 AND relkind = 'r' AND relnamespace = 'public'::regnamespace
+    AND pg_relation_size(oid) > 0 AND relname <> 'asyncmonolith_migrations'
+  LOOP
+    EXECUTE format('TRUNCATE %s', r.name);
+  END LOOP;
+  PERFORM setval(oid, 1, false) FROM pg_class WHERE oid >= 16384 AND relkind = 'S';
+  INSERT INTO event_head (id, position) VALUES (1, 0);
+END $$`
+
 // empty leaves a database as CREATE DATABASE makes it, or fails. What PostgreSQL itself has made has ids below 16384.
 // From version 15 on, only the owner may create in schema public.
-const empty = `DO $$ DECLARE s text; BEGIN
-  PERFORM set_config('lock_timeout', '2s', true), set_config('statement_timeout', '10s', true);
-  PERFORM pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid();
+const empty = `DO $$ DECLARE s text; BEGIN` + alone + `
   FOR s IN SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' LOOP
     EXECUTE format('DROP SCHEMA %I CASCADE', s);
   END LOOP;
@@ -80,16 +154,24 @@ const empty = `DO $$ DECLARE s text; BEGIN
   END IF;
 END $$`
 
-// emptied tells whether the database is empty now.
-func emptied(t testing.TB, server *bun.DB, name string) bool {
-	if _, err := server.ExecContext(context.Background(), "ALTER DATABASE "+name+" RESET ALL"); err != nil {
+// emptied tells whether the database is now as [take] has given it away.
+func emptied(t testing.TB, server *bun.DB, d database) bool {
+	ctx := context.Background()
+	if _, err := server.ExecContext(ctx, "ALTER DATABASE "+d.name+" RESET ALL"); err != nil {
 		return false
 	}
-	db, err := openPostgres(PostgresDSNOf(t, name))
+	db, err := openPostgres(PostgresDSNOf(t, d.name))
 	if err != nil {
 		return false
 	}
 	defer db.Close() //nolint:errcheck // nothing was written since the statement
-	_, err = db.ExecContext(context.Background(), empty)
+	if d.shape == "" {
+		_, err = db.ExecContext(ctx, empty)
+		return err == nil
+	}
+	if shaped, err := shapeOf(ctx, db); err != nil || shaped != d.shape {
+		return false
+	}
+	_, err = db.ExecContext(ctx, emptyTables)
 	return err == nil
 }

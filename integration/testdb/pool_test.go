@@ -6,15 +6,15 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
-// A database that another test has had is as empty as a new one.
-func TestPostgresIsEmptyAfterAnotherTest(t *testing.T) {
-	held := testdb.PostgresDSN(t) // as long as a test has a database, those of others are kept
+// A database that another test has had has the tables of a new one, without a row.
+func TestTablesAreNewAfterAnotherTest(t *testing.T) {
+	held := testdb.PostgresDSN(t)
 	for _, statement := range []string{
-		"CREATE TABLE t (n int)",
-		"CREATE SCHEMA other; CREATE VIEW other.v AS SELECT 1 AS n; CREATE FUNCTION other.f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
-		"CREATE TYPE mood AS ENUM ('fine')",
-		"SET allow_system_table_mods = on; CREATE TABLE pg_catalog.pg_dist_partition (n int)",
-		"DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = pg_catalog', current_database()); END $$",
+		"INSERT INTO event_streams (stream, category, version, created_at) VALUES ('s', 's', 1, now()); SELECT nextval('message_ranks'); UPDATE event_head SET position = 9",
+		"ALTER TABLE consumer_messages ADD COLUMN more int",
+		"CREATE INDEX more ON consumer_messages (attempts)",
+		"DELETE FROM asyncmonolith_migrations",
+		"CREATE SCHEMA other; CREATE TABLE other.t (n int)",
 	} {
 		t.Run(statement, func(t *testing.T) {
 			if _, err := testdb.Postgres(t).ExecContext(t.Context(), statement); err != nil {
@@ -23,6 +23,38 @@ func TestPostgresIsEmptyAfterAnotherTest(t *testing.T) {
 		})
 		t.Run("after it", func(t *testing.T) {
 			dsn := testdb.PostgresDSN(t)
+			if dsn == held {
+				t.Fatal("got a database that a test has")
+			}
+			var got [5]int
+			if err := testdb.OpenPostgres(t, dsn).QueryRowContext(t.Context(), `SELECT (SELECT count(*) FROM event_streams),
+				(SELECT position FROM event_head), (SELECT count(*) FROM asyncmonolith_migrations), nextval('message_ranks'),
+				(SELECT count(*) FROM pg_class WHERE relname = 'more' OR relnamespace = to_regnamespace('other'))
+				+ (SELECT count(*) FROM pg_attribute WHERE attname = 'more')`,
+			).Scan(&got[0], &got[1], &got[2], &got[3], &got[4]); err != nil || got != [5]int{0, 0, 1, 1, 0} {
+				t.Errorf("streams, head, migrations, next rank, what is more: got %v and error %v, want 0, 0, 1, 1, 0", got, err)
+			}
+		})
+	}
+}
+
+// A database that another test has had is as empty as a new one.
+func TestPostgresIsEmptyAfterAnotherTest(t *testing.T) {
+	held := testdb.EmptyPostgresDSN(t) // as long as a test has a database, those of others are kept
+	for _, statement := range []string{
+		"CREATE TABLE t (n int)",
+		"CREATE SCHEMA other; CREATE VIEW other.v AS SELECT 1 AS n; CREATE FUNCTION other.f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+		"CREATE TYPE mood AS ENUM ('fine')",
+		"SET allow_system_table_mods = on; CREATE TABLE pg_catalog.pg_dist_partition (n int)",
+		"DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = pg_catalog', current_database()); END $$",
+	} {
+		t.Run(statement, func(t *testing.T) {
+			if _, err := testdb.EmptyPostgres(t).ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		})
+		t.Run("after it", func(t *testing.T) {
+			dsn := testdb.EmptyPostgresDSN(t)
 			if dsn == held {
 				t.Fatal("got a database that a test has")
 			}

@@ -3,7 +3,6 @@ package testdb
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"fmt"
 	"net/url"
@@ -38,10 +37,18 @@ const DirectVariable = "ASYNCMONOLITH_TEST_POSTGRES_DIRECT"
 // run is about all of them.
 const DatabasesVariable = "ASYNCMONOLITH_TEST_DATABASES"
 
-// Each runs a test once per database.
+// Each runs a test once per database. That of PostgreSQL has the library's tables, which spares [outbox.Migrate] its
+// work; the others are empty.
 func Each(t *testing.T, test func(t *testing.T, db *bun.DB)) {
 	t.Run("mariadb", func(t *testing.T) { t.Parallel(); test(t, MariaDB(t)) })
 	EachWithEvents(t, test)
+}
+
+// EachEmpty is [Each] of databases without a table.
+func EachEmpty(t *testing.T, test func(t *testing.T, db *bun.DB)) {
+	t.Run("mariadb", func(t *testing.T) { t.Parallel(); test(t, MariaDB(t)) })
+	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, EmptyPostgres(t)) })
+	t.Run("sqlite", func(t *testing.T) { t.Parallel(); test(t, SQLite(t)) })
 }
 
 // EachWithEvents runs a test once per database that has the event log.
@@ -68,14 +75,23 @@ func EachBenchmark(b *testing.B, run func(b *testing.B, db *bun.DB)) {
 	b.Run("sqlite", func(b *testing.B) { run(b, SQLite(b)) })
 }
 
-// Postgres opens an empty database. A missing server fails the test.
+// Postgres opens a database with the library's tables, without a row. A missing server fails the test.
 func Postgres(t testing.TB) *bun.DB { return OpenPostgres(t, PostgresDSN(t)) }
 
-// PostgresDSN returns an empty database that is the test's until it ends. Its
-// sessions have the settings, such as "lock_timeout=7s": they belong to the
-// database, since not everything that may stand before it lets a client have its
-// own.
-func PostgresDSN(t testing.TB, settings ...string) string {
+// EmptyPostgres opens a database without a table.
+func EmptyPostgres(t testing.TB) *bun.DB { return OpenPostgres(t, EmptyPostgresDSN(t)) }
+
+// PostgresDSN returns a database with the library's tables that is the test's until it ends. Its sessions have the
+// settings, such as "lock_timeout=7s": they belong to the database, since not everything that may stand before it lets
+// a client have its own.
+func PostgresDSN(t testing.TB, settings ...string) string { return postgresDSN(t, true, settings...) }
+
+// EmptyPostgresDSN is [PostgresDSN] of a database without a table.
+func EmptyPostgresDSN(t testing.TB, settings ...string) string {
+	return postgresDSN(t, false, settings...)
+}
+
+func postgresDSN(t testing.TB, tables bool, settings ...string) string {
 	t.Helper()
 	need(t, "postgres")
 	base := os.Getenv(Variable)
@@ -86,21 +102,15 @@ func PostgresDSN(t testing.TB, settings ...string) string {
 	if level := os.Getenv(IsolationVariable); level != "" {
 		settings = append([]string{Isolation(level)}, settings...)
 	}
-	name := take()
-	if name == "" {
-		name = "t_" + strings.ToLower(rand.Text()[:12])
-		if _, err := server.ExecContext(context.Background(), "CREATE DATABASE "+name); err != nil {
-			t.Fatalf("create database: %v", err)
-		}
-	}
-	t.Cleanup(func() { giveBack(t, server, name, settings) })
+	d := take(t, server, tables)
+	t.Cleanup(func() { giveBack(t, server, d, settings) })
 	for _, setting := range settings {
 		key, value, _ := strings.Cut(setting, "=")
-		if _, err := server.ExecContext(context.Background(), fmt.Sprintf("ALTER DATABASE %s SET %s = '%s'", name, key, value)); err != nil {
+		if _, err := server.ExecContext(context.Background(), fmt.Sprintf("ALTER DATABASE %s SET %s = '%s'", d.name, key, value)); err != nil {
 			t.Fatalf("setting %s: %v", setting, err)
 		}
 	}
-	return PostgresDSNOf(t, name)
+	return PostgresDSNOf(t, d.name)
 }
 
 // DirectDSN is [PostgresDSN] for what does not work through a pooler, as LISTEN.
