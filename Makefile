@@ -174,7 +174,7 @@ RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/l
 RACE_TEST := env CGO_ENABLED=1 scripts/race-test.sh $(RACE) -count=1 -parallel 8 -timeout 20m
 RELAY_TEST := env CGO_ENABLED=1 go test -race -count=1 -timeout 20m
 # Most of these tests wait for leases, polls and locks, so more of them run at a time than there are cores.
-TEST := go test -count=1 -p 3 -parallel 12 -timeout 20m
+TEST := go test -count=1 -p 3 -parallel 6 -timeout 20m
 
 # Tests that need a pooler or a terminal, and those whose point is many rows, every pair of options, or a client that stands still.
 APART := ^TestStoreUnderOtherSettings$$|Pooler|OnATerminal|^TestDeafNotifiers|^TestOnlyTheListener|^TestBoundedReads|^TestNobodyWaitsForLong|^TestWhatIsDueAndMayRun|^TestExplainLedger|^TestPagesRead|^TestMariaDBPlans|^TestMariaDBStatementsFit

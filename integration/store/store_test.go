@@ -26,7 +26,7 @@ import (
 func TestStore(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) *bun.DB{
-		"postgres": func(t *testing.T) *bun.DB { return testdb.EmptyPostgres(t) },
+		"postgres": func(t *testing.T) *bun.DB { return testdb.Postgres(t) },
 		"mariadb":  func(t *testing.T) *bun.DB { return testdb.MariaDB(t) },
 		"sqlite":   func(t *testing.T) *bun.DB { return testdb.SQLite(t) },
 	} {
@@ -42,7 +42,7 @@ func TestStoreUnderOtherSettings(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) *bun.DB{
 		"postgres, serializable by default": func(t *testing.T) *bun.DB {
-			return testdb.OpenPostgres(t, testdb.EmptyPostgresDSN(t, testdb.Isolation("serializable")))
+			return testdb.OpenPostgres(t, testdb.PostgresDSN(t, testdb.Isolation("serializable")))
 		},
 		"mariadb": func(t *testing.T) *bun.DB {
 			return testdb.OpenMariaDB(t, testdb.MariaDBDSN(t, "tx_isolation='SERIALIZABLE'", "clientFoundRows=true", "time_zone='+05:00'",

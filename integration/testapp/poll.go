@@ -23,15 +23,15 @@ func patience() time.Duration {
 // PatienceVariable names the environment variable that has a duration.
 const PatienceVariable = "ASYNCMONOLITH_TEST_PATIENCE"
 
-// Poll asks for the condition again and again, for as long as patience lasts.
+// Poll asks for the condition again and again, for as long as patience lasts: at first after every, later after a tenth
+// of the time that has passed, up to 50 ms, since many conditions are statements.
 func Poll(t testing.TB, what string, patience, every time.Duration, condition func() bool) {
 	t.Helper()
+	begun := time.Now()
 	deadline := time.After(patience)
-	tick := time.NewTicker(every)
-	defer tick.Stop()
 	for !condition() {
 		select {
-		case <-tick.C:
+		case <-time.After(max(every, min(time.Since(begun)/10, 50*time.Millisecond))):
 		case <-deadline:
 			t.Fatalf("gave up waiting: %s", what)
 		}

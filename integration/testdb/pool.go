@@ -3,6 +3,7 @@ package testdb
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -14,9 +15,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// A database is one of PostgreSQL that tests have one after the other. shape is what describes its tables, if they are
-// those that [outbox.Migrate] makes: to empty them costs a fifth of what it costs to make and drop a database.
-type database struct{ name, shape string }
+// A database is one of PostgreSQL that tests have one after the other. shape describes its tables, if they are those
+// that [outbox.Migrate] makes, of which last is the last: to empty them costs a fifth of what it costs to make and drop a
+// database.
+type database struct {
+	name, shape string
+	last        int64
+}
 
 // databases are the PostgreSQL databases of this process. The last test that has one drops those that are left.
 var databases struct {
@@ -26,16 +31,14 @@ var databases struct {
 }
 
 // take returns a database: with the library's tables where they are wanted, and empty otherwise.
-func take(t testing.TB, server *bun.DB, tables bool) database {
+func take(t testing.TB, tables bool) database {
 	t.Helper()
 	if d, ok := takeFree(tables); ok {
 		return d
 	}
 	ctx := context.Background()
 	d := database{name: "t_" + strings.ToLower(rand.Text()[:12])}
-	if _, err := server.ExecContext(ctx, "CREATE DATABASE "+d.name); err != nil {
-		t.Fatalf("create database: %v", err)
-	}
+	atServer(t, "CREATE DATABASE "+d.name)
 	if !tables {
 		return d
 	}
@@ -47,10 +50,28 @@ func take(t testing.TB, server *bun.DB, tables bool) database {
 	if err := outbox.Migrate(ctx, db, bus.Tables{}); err != nil {
 		t.Fatal(err)
 	}
+	if err := db.QueryRowContext(ctx, "SELECT max(oid)::bigint FROM pg_class").Scan(&d.last); err != nil {
+		t.Fatal(err)
+	}
 	if d.shape, err = shapeOf(ctx, db); err != nil {
 		t.Fatalf("shape of %s: %v", d.name, err)
 	}
 	return d
+}
+
+// atServer runs statements that belong to no database.
+func atServer(t testing.TB, statements ...string) {
+	t.Helper()
+	db, err := openPostgres(os.Getenv(Variable))
+	if err != nil {
+		t.Fatalf("open %s: %v", Variable, err)
+	}
+	defer db.Close() //nolint:errcheck // what was written is committed
+	for _, statement := range statements {
+		if _, err := db.ExecContext(context.Background(), statement); err != nil {
+			t.Errorf("%s: %v", statement, err)
+		}
+	}
 }
 
 func takeFree(tables bool) (database, bool) {
@@ -68,13 +89,15 @@ func takeFree(tables bool) (database, bool) {
 
 // giveBack empties a database for the next test, or drops it: after a test that failed, where it has settings
 // of its own, and where it cannot be emptied.
-func giveBack(t testing.TB, server *bun.DB, d database, settings []string) {
+func giveBack(t testing.TB, d database, settings []string) {
 	t.Helper()
-	reuse := !t.Failed() && len(settings) == 0 && os.Getenv(DirectVariable) == "" && emptied(t, server, d)
+	reuse := !t.Failed() && len(settings) == 0 && os.Getenv(DirectVariable) == "" && emptied(t, d)
+	var drop []string
 	for _, d := range surplus(d, reuse) {
-		if _, err := server.ExecContext(context.Background(), "DROP DATABASE "+d.name+" WITH (FORCE)"); err != nil {
-			t.Errorf("drop database: %v", err)
-		}
+		drop = append(drop, "DROP DATABASE "+d.name+" WITH (FORCE)")
+	}
+	if len(drop) > 0 {
+		atServer(t, drop...)
 	}
 }
 
@@ -119,12 +142,20 @@ func shapeOf(ctx context.Context, db *bun.DB) (shaped string, err error) {
 	return shaped, err
 }
 
-const alone = `
+// endSessions is for statements that have to wait for nothing.
+const endSessions = `
   PERFORM set_config('lock_timeout', '2s', true), set_config('statement_timeout', '10s', true);
   PERFORM pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid();`
 
+// dropTables drops a test's own tables.
+const dropTables = `DO $$ DECLARE r record; BEGIN` + endSessions + `
+  FOR r IN SELECT oid::regclass AS name FROM pg_class WHERE oid > %d AND relkind = 'r' AND relnamespace = 'public'::regnamespace LOOP
+    EXECUTE format('DROP TABLE IF EXISTS %%s CASCADE', r.name);
+  END LOOP;
+END $$`
+
 // emptyTables leaves the library's tables as [outbox.Migrate] makes them, or fails.
-const emptyTables = `DO $$ DECLARE r record; BEGIN` + alone + `
+const emptyTables = `DO $$ DECLARE r record; BEGIN` + endSessions + `
   FOR r IN SELECT oid::regclass AS name FROM pg_class WHERE oid >= 16384 AND relkind = 'r' AND relnamespace = 'public'::regnamespace
     AND pg_relation_size(oid) > 0 AND relname <> 'asyncmonolith_migrations'
   LOOP
@@ -136,7 +167,7 @@ END $$`
 
 // empty leaves a database as CREATE DATABASE makes it, or fails. What PostgreSQL itself has made has ids below 16384.
 // From version 15 on, only the owner may create in schema public.
-const empty = `DO $$ DECLARE s text; BEGIN` + alone + `
+const empty = `DO $$ DECLARE s text; BEGIN` + endSessions + `
   FOR s IN SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' LOOP
     EXECUTE format('DROP SCHEMA %I CASCADE', s);
   END LOOP;
@@ -155,19 +186,22 @@ const empty = `DO $$ DECLARE s text; BEGIN` + alone + `
 END $$`
 
 // emptied tells whether the database is now as [take] has given it away.
-func emptied(t testing.TB, server *bun.DB, d database) bool {
+func emptied(t testing.TB, d database) bool {
 	ctx := context.Background()
-	if _, err := server.ExecContext(ctx, "ALTER DATABASE "+d.name+" RESET ALL"); err != nil {
-		return false
-	}
 	db, err := openPostgres(PostgresDSNOf(t, d.name))
 	if err != nil {
 		return false
 	}
 	defer db.Close() //nolint:errcheck // nothing was written since the statement
+	if _, err := db.ExecContext(ctx, "ALTER DATABASE "+d.name+" RESET ALL"); err != nil {
+		return false
+	}
 	if d.shape == "" {
 		_, err = db.ExecContext(ctx, empty)
 		return err == nil
+	}
+	if _, err := db.ExecContext(ctx, fmt.Sprintf(dropTables, d.last)); err != nil {
+		return false
 	}
 	if shaped, err := shapeOf(ctx, db); err != nil || shaped != d.shape {
 		return false

@@ -14,6 +14,7 @@ func TestTablesAreNewAfterAnotherTest(t *testing.T) {
 		"ALTER TABLE consumer_messages ADD COLUMN more int",
 		"CREATE INDEX more ON consumer_messages (attempts)",
 		"DELETE FROM asyncmonolith_migrations",
+		"CREATE TABLE more (n int REFERENCES consumer_messages (id), m serial)",
 		"CREATE SCHEMA other; CREATE TABLE other.t (n int)",
 	} {
 		t.Run(statement, func(t *testing.T) {

@@ -2,7 +2,6 @@
 package testdb
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"net/url"
@@ -94,21 +93,21 @@ func EmptyPostgresDSN(t testing.TB, settings ...string) string {
 func postgresDSN(t testing.TB, tables bool, settings ...string) string {
 	t.Helper()
 	need(t, "postgres")
-	base := os.Getenv(Variable)
-	if base == "" {
+	if os.Getenv(Variable) == "" {
 		t.Fatalf("%s is not set: run the tests with `make test`, which starts a private PostgreSQL", Variable)
 	}
-	server := OpenPostgres(t, base)
 	if level := os.Getenv(IsolationVariable); level != "" {
 		settings = append([]string{Isolation(level)}, settings...)
 	}
-	d := take(t, server, tables)
-	t.Cleanup(func() { giveBack(t, server, d, settings) })
+	d := take(t, tables)
+	t.Cleanup(func() { giveBack(t, d, settings) })
+	var set []string
 	for _, setting := range settings {
 		key, value, _ := strings.Cut(setting, "=")
-		if _, err := server.ExecContext(context.Background(), fmt.Sprintf("ALTER DATABASE %s SET %s = '%s'", d.name, key, value)); err != nil {
-			t.Fatalf("setting %s: %v", setting, err)
-		}
+		set = append(set, fmt.Sprintf("ALTER DATABASE %s SET %s = '%s'", d.name, key, value))
+	}
+	if len(set) > 0 {
+		atServer(t, set...)
 	}
 	return PostgresDSNOf(t, d.name)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/uptrace/bun/dialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -29,6 +30,8 @@ func diagnoseAll(k *kit) {
 
 // diagnoseIndexes compares what the migrations say with what they have made.
 func diagnoseIndexes(k *kit) {
+	k = k.with(bus.Tables{Prefix: "t_"}) // which sets the library's names apart from those that databases give
+	k.migrate()
 	lost, of, err := k.store.Schema.LostIndexes(k.ctx, k.db)
 	k.must("lost indexes", err)
 	equal(k, "lost", lost, nil)

@@ -28,7 +28,7 @@ const (
 // epoch is when a case begins on its clock.
 func epoch() time.Time { return time.Date(2031, 5, 6, 7, 8, 9, 123456000, time.UTC) }
 
-// kit is what one case works with: tables of its own and a clock of its own.
+// kit is what one case works with: a database of its own and a clock of its own.
 type kit struct {
 	*testing.T
 	ctx    context.Context
@@ -39,11 +39,11 @@ type kit struct {
 	made   *atomic.Uint64
 }
 
-func newKit(t *testing.T, db *bun.DB, prefix string) *kit {
+func newKit(t *testing.T, db *bun.DB) *kit {
 	t.Helper()
 	k := &kit{T: t, db: db, elapse: new(atomic.Int64), made: new(atomic.Uint64)}
 	k.ctx = store.WithClock(t.Context(), func() time.Time { return epoch().Add(time.Duration(k.elapse.Load())) })
-	k = k.with(bus.Tables{Prefix: prefix})
+	k = k.with(bus.Tables{})
 	k.migrate()
 	return k
 }

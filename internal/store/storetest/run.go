@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/uptrace/bun"
@@ -10,27 +9,26 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Run runs the suite. open returns a new, empty database each time it is called.
+// Run runs the suite. open returns a database each time it is called, empty or with the library's tables.
 func Run(t *testing.T, open func(t *testing.T) *bun.DB) {
 	for _, area := range areas() {
 		t.Run(area.name, func(t *testing.T) {
 			t.Parallel()
-			db := open(t)
-			if err := area.missing(db); err != nil {
-				t.Skip(err)
-			}
-			for i, c := range area.cases {
+			for _, c := range area.cases {
 				t.Run(c.name, func(t *testing.T) {
 					t.Parallel()
-					c.run(newKit(t, db, fmt.Sprintf("t%d_", i)))
+					db := open(t)
+					if err := area.missing(db); err != nil {
+						t.Skip(err)
+					}
+					c.run(newKit(t, db))
 				})
 			}
 		})
 	}
 }
 
-// area is a part of the suite. Its cases share a database, each with tables of
-// its own.
+// area is a part of the suite. Each of its cases has a database of its own.
 type area struct {
 	name   string
 	cases  []testCase
