@@ -190,7 +190,7 @@ func TestNoOlderMessageRunsAgainBehindNewerOnes(t *testing.T) {
 			}
 			testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), a.DB, items...))
 			config := testapp.Fast()
-			config.DrainTimeout = time.Second
+			config.DrainTimeout, config.DefaultTimeout = time.Second, time.Minute // the first waits for this test
 			r := a.Start(config)
 			<-running // all three are claimed
 			tx, err := connect().BeginTx(t.Context(), nil)
