@@ -171,7 +171,7 @@ tidy-diff:
 # The race detector looks at our code, and at that of the driver, but not into SQLite itself: that is C in the words
 # of Go, which it would slow down four times, and finds nothing in.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false -gcflags=modernc.org/memory=-race=false
-RACE_TEST := env CGO_ENABLED=1 scripts/race-test.sh $(RACE) -count=1 -parallel 8 -timeout 20m
+RACE_TEST := env CGO_ENABLED=1 scripts/race-test.sh $(RACE) -parallel 8 -timeout 20m
 RELAY_TEST := env CGO_ENABLED=1 go test -race -count=1 -timeout 20m
 # Most of these tests wait for leases, polls and locks, so more of them run at a time than there are cores.
 TEST := go test -count=1 -p 3 -parallel 6 -timeout 20m
@@ -193,6 +193,7 @@ RACE_PACKAGES = $(filter-out %/internal/arch %/schedule/cron,$(shell go list ./.
 PLAIN_PACKAGES := ./internal/arch ./schedule/cron ./cmd/asyncmonolith/... ./examples/... ./integration/mutants $(DATABASE_PACKAGES)
 CHECKED := ./... ./notify/pgxnotify/... $(filter-out ./internal/arch ./schedule/cron,$(PLAIN_PACKAGES))
 
+# go test knows what these depend on, and runs again what a change may have broken.
 .PHONY: unit
 unit:
 	$(call step,go test -race: units,$(RACE_TEST) $(RACE_PACKAGES))
@@ -203,7 +204,7 @@ databases:
 
 .PHONY: mariadb
 mariadb:
-	$(call step,go test -race: MariaDB,env ASYNCMONOLITH_TEST_DATABASES=mariadb $(RACE_TEST) -skip '$(APART)|^TestStore$$' $(filter-out %/otel,$(DATABASE_PACKAGES)))
+	$(call step,go test -race: MariaDB,env ASYNCMONOLITH_TEST_DATABASES=mariadb $(RACE_TEST) -count=1 -skip '$(APART)|^TestStore$$' $(filter-out %/otel,$(DATABASE_PACKAGES)))
 
 .PHONY: apart
 apart:
