@@ -56,7 +56,7 @@ func each(t *testing.T, test func(s site)) {
 func eachAsIs(t *testing.T, test func(s site)) {
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		dsn := testdb.PostgresDSN(t)
+		dsn := testdb.EmptyPostgresDSN(t)
 		test(site{t, testdb.OpenPostgres(t, dsn), dsn})
 	})
 	t.Run("mariadb", func(t *testing.T) {
