@@ -28,7 +28,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: ## Check and test on SQLite and PostgreSQL, and the store on MariaDB: what a change needs (6 minutes)
+test: ## Check and test on SQLite and PostgreSQL, and the store on MariaDB: what a change needs (5 minutes)
 	@scripts/need-gcc.sh
 	@$(TEST_DATABASES) $(MAKE) --no-print-directory check
 
