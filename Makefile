@@ -134,7 +134,7 @@ check: modules fmt vet staticcheck unit databases
 	$(call step,all checks passed,true)
 
 .PHONY: rest
-rest: tidy-diff vet-all mariadb apart tools some-mutants bench-once
+rest: tidy-diff vet-all race mariadb apart tools some-mutants bench-once
 	$(call step,the rest has passed,true)
 
 .PHONY: modules
@@ -186,8 +186,7 @@ UNIT_MODULES := . notify/pgxnotify $(ADAPTERS) cmd/asyncmonolith
 # Packages of integration that run on several databases.
 DATABASE_PACKAGES := $(addprefix ./integration/,bustest dberr eventlog/... fxmodule notify ops otel outbox poison relay schedule store testdb txn)
 # Those that need more than a database: browsers, brokers, crashes of servers, programs.
-TOOL_PACKAGES := $(addprefix ./integration/,chaos cli console differential model newer broker/kafka broker/nats broker/rabbitmq broker/sdkevents) \
-	$(call packages,$(ADAPTERS) examples/services)
+TOOL_PACKAGES := $(addprefix ./integration/,chaos cli console differential model newer broker/kafka broker/nats broker/rabbitmq broker/sdkevents)
 # The units where goroutines meet. The others of the root module are functions of their arguments.
 RACE_PACKAGES = $(filter-out %/internal/arch %/schedule/cron,$(shell go list ./... ./notify/pgxnotify/...))
 PLAIN_PACKAGES := ./internal/arch ./schedule/cron ./cmd/asyncmonolith/... ./examples/... ./integration/mutants $(DATABASE_PACKAGES)
@@ -201,6 +200,12 @@ unit:
 .PHONY: databases
 databases:
 	$(call step,go test: SQLite and PostgreSQL$(comma) the store on MariaDB too,$(SMALL) $(TEST) -skip '$(APART)' $(PLAIN_PACKAGES))
+
+# What make test runs without the race detector, or not at all.
+.PHONY: race
+race:
+	$(call step,go test -race: adapters$(comma) the command$(comma) examples,$(SMALL) $(RACE_TEST) -count=1 -p 4 -skip '$(APART)' \
+		$(call packages,$(ADAPTERS) cmd/asyncmonolith examples examples/services) ./integration/bustest ./integration/fxmodule)
 
 .PHONY: mariadb
 mariadb:
