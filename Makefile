@@ -205,8 +205,7 @@ databases:
 .PHONY: race
 race:
 	$(call step,go test -race: adapters$(comma) the command$(comma) examples,$(SMALL) $(RACE_TEST) -count=1 -p 4 -skip '$(APART)' \
-		$(call packages,$(ADAPTERS) cmd/asyncmonolith examples) ./integration/bustest ./integration/fxmodule)
-	$(call step,go test -race: services,$(RACE_TEST) -count=1 $(call packages,examples/services))
+		$(call packages,$(ADAPTERS) cmd/asyncmonolith examples examples/services) ./integration/bustest ./integration/fxmodule)
 
 .PHONY: mariadb
 mariadb:

@@ -68,7 +68,8 @@ func (st *story) tellAll(b *broker, d *databases) error {
 	}
 	then := st.now()
 	st.tell("shipping", "KILLED (SIGKILL): %d records are committed here, and the broker does not know", then.held)
-	if err := st.wait("50 more orders", func(h heard) bool { return h.placed >= then.placed+50 }); err != nil {
+	// On a slow machine all may be placed by now.
+	if err := st.wait("50 more orders", func(h heard) bool { return h.placed >= min(then.placed+50, orders.Total) }); err != nil {
 		return err
 	}
 	st.tell("orders", "%d orders are placed: orders does not notice that shipping is away", st.now().placed)
