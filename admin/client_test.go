@@ -45,12 +45,13 @@ func TestAdminRefusesBadInputBeforeAnySQL(t *testing.T) {
 	}
 	second := func(_ any, err error) error { return err }
 	for name, test := range map[string]struct{ err, want error }{
-		"a negative page":                {list(admin.Filter{}, admin.Page{Size: -1}), bus.ErrInvalidOption},
-		"a page too large":               {list(admin.Filter{}, admin.Page{Size: 1001}), bus.ErrInvalidOption},
-		"a page that is no text":         {list(admin.Filter{}, admin.Page{After: "!"}), bus.ErrInvalidOption},
-		"a page that is no JSON":         {list(admin.Filter{}, admin.Page{After: "bm8"}), bus.ErrInvalidOption},
-		"a page that holds nothing":      {list(admin.Filter{}, admin.Page{After: "e30"}), bus.ErrInvalidOption},
-		"a page in the year -290308":     {list(admin.Filter{}, admin.Page{After: "eyJ0IjotOTIyMzM3MjAzNjg1NDc3NTgwOCwiaSI6MX0"}), bus.ErrInvalidOption},
+		"a negative page":           {list(admin.Filter{}, admin.Page{Size: -1}), bus.ErrInvalidOption},
+		"a page too large":          {list(admin.Filter{}, admin.Page{Size: 1001}), bus.ErrInvalidOption},
+		"a page that is no text":    {list(admin.Filter{}, admin.Page{After: "!"}), bus.ErrInvalidOption},
+		"a page that is no JSON":    {list(admin.Filter{}, admin.Page{After: "bm8"}), bus.ErrInvalidOption},
+		"a page that holds nothing": {list(admin.Filter{}, admin.Page{After: "e30"}), bus.ErrInvalidOption},
+		"a page in the year -290308": {list(admin.Filter{}, admin.Page{After: "eyJ0IjotOTIyMzM3MjAzNjg1NDc3NTgwOCwiaSI6MX0"}),
+			bus.ErrInvalidOption},
 		"a page that examines -1":        {list(admin.Filter{}, admin.Page{ScanLimit: -1}), bus.ErrInvalidOption},
 		"a head of -1 bytes":             {second(client.GetHead(ctx, db, 1, -1)), bus.ErrInvalidOption},
 		"a state that there is not":      {list(admin.Filter{State: "done"}, admin.Page{}), bus.ErrInvalidOption},
@@ -60,11 +61,13 @@ func TestAdminRefusesBadInputBeforeAnySQL(t *testing.T) {
 		"an insert id that is no text":   {list(admin.Filter{InsertID: "\xff"}, admin.Page{}), bus.ErrInvalidText},
 		"more ids than are listed":       {second(client.ListByID(ctx, db, make([]int64, 1001)...)), bus.ErrInvalidOption},
 		"the zero time":                  {second(client.Reschedule(ctx, db, time.Time{}, 1)), bus.ErrInvalidOption},
-		"a year beyond 9999":             {second(client.Reschedule(ctx, db, time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC), 1)), bus.ErrInvalidOption},
-		"a year beyond 9999 in UTC":      {second(client.Reschedule(ctx, db, time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -7200)), 1)), bus.ErrInvalidOption},
-		"a pause of nobody":              {client.Pause(ctx, db, "", admin.PauseNote{}), bus.ErrInvalidOption},
-		"a pause of no text":             {client.Pause(ctx, db, "\xff", admin.PauseNote{}), bus.ErrInvalidText},
-		"a resume of too much":           {client.Resume(ctx, db, strings.Repeat("x", 256)), bus.ErrTooLarge},
+		"a year beyond 9999": {second(client.Reschedule(ctx, db, time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC), 1)),
+			bus.ErrInvalidOption},
+		"a year beyond 9999 in UTC": {second(client.Reschedule(ctx, db, time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -7200)),
+			1)), bus.ErrInvalidOption},
+		"a pause of nobody":    {client.Pause(ctx, db, "", admin.PauseNote{}), bus.ErrInvalidOption},
+		"a pause of no text":   {client.Pause(ctx, db, "\xff", admin.PauseNote{}), bus.ErrInvalidText},
+		"a resume of too much": {client.Resume(ctx, db, strings.Repeat("x", 256)), bus.ErrTooLarge},
 	} {
 		if !errors.Is(test.err, test.want) || !strings.HasPrefix(test.err.Error(), "admin: ") {
 			t.Errorf("%s: got %v, want %v", name, test.err, test.want)

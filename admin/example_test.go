@@ -86,7 +86,8 @@ func ExampleClient_Queues() {
 	)
 	queues, err := client.Queues(ctx, db)
 	for _, q := range queues {
-		fmt.Println(q.Consumer, q.Ready, "ready,", q.Poisoned, "poisoned, oldest", q.OldestReady, "registered:", q.Registered, "paused:", !q.PausedAt.IsZero())
+		fmt.Println(q.Consumer, q.Ready, "ready,", q.Poisoned, "poisoned, oldest", q.OldestReady, "registered:", q.Registered, "paused:",
+			!q.PausedAt.IsZero())
 	}
 	fmt.Println(err)
 }

@@ -65,7 +65,8 @@ func TestDeclaredConsumersGetMessagesAndAreNotRun(t *testing.T) {
 	for _, c := range registry.ConsumersOf("order.placed") {
 		names = append(names, c.Name())
 	}
-	if got := strings.Join(names, " "); got != "own other" || len(registry.Consumers()) != 1 || len(registry.ConsumersOf("order.shipped")) != 1 {
+	if got := strings.Join(names, " "); got != "own other" || len(registry.Consumers()) != 1 ||
+		len(registry.ConsumersOf("order.shipped")) != 1 {
 		t.Errorf("got %q for orders, and %d to run, want own other, and one", got, len(registry.Consumers()))
 	}
 	for want, consumers := range map[string][]bus.Consumer{

@@ -53,7 +53,8 @@ func TestComposeSendPutsTheFirstLayerOutermost(t *testing.T) {
 			}
 		}
 	}
-	send := bus.ComposeProduce(func(context.Context, *bus.Batch) error { got = append(got, "insert"); return nil }, layer("first"), layer("second"))
+	send := bus.ComposeProduce(func(context.Context, *bus.Batch) error { got = append(got, "insert"); return nil }, layer("first"),
+		layer("second"))
 	if err := send(t.Context(), &bus.Batch{Messages: []*bus.Message{{}, {}}}); err != nil {
 		t.Errorf("got error %v, want none", err)
 	}

@@ -121,12 +121,14 @@ func assertDecodeError(t *testing.T, err error, want string) {
 		t.Fatalf("got %v, want a *bus.DecodeError", err)
 	}
 	if decode.PayloadType != "secret" || decode.GoType != "bus_test.secret" || decode.Err == nil {
-		t.Errorf("got %q into %q, error %v, want \"secret\" into \"bus_test.secret\" and the codec's error", decode.PayloadType, decode.GoType, decode.Err)
+		t.Errorf("got %q into %q, error %v, want \"secret\" into \"bus_test.secret\" and the codec's error", decode.PayloadType,
+			decode.GoType, decode.Err)
 	}
 	if decode.Unwrap() != decode.Err {
 		t.Errorf("Unwrap: got %v, want the codec's error", decode.Unwrap())
 	}
-	if prefix := `bus: decode payload "secret" into bus_test.secret: `; !strings.HasPrefix(err.Error(), prefix) || !strings.Contains(err.Error(), want) {
+	if prefix := `bus: decode payload "secret" into bus_test.secret: `; !strings.HasPrefix(err.Error(), prefix) ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("got text %q, want it to start with %q and to have %q", err, prefix, want)
 	}
 	if got := bus.OutcomeOf(err).Outcome; got != bus.Condemned {

@@ -83,13 +83,17 @@ func badSettings() []wiring {
 	return []wiring{
 		{"a negative timeout", with("timeout-1", bus.Timeout(-2*time.Second)), []string{`consumer "timeout-1"`, "Timeout -2s", "more than 0"}},
 		{"a timeout that is explicitly zero", with("timeout-2", bus.Timeout(0)), []string{`consumer "timeout-2"`, "Timeout", "more than 0"}},
-		{"a timeout of more than an hour", with("timeout-3", bus.Timeout(time.Hour+1)), []string{`consumer "timeout-3"`, "1h0m0.000000001s", "1h"}},
+		{"a timeout of more than an hour", with("timeout-3", bus.Timeout(time.Hour+1)),
+			[]string{`consumer "timeout-3"`, "1h0m0.000000001s", "1h"}},
 		{"negative attempts", with("attempts-1", bus.MaxAttempts(-3)), []string{`consumer "attempts-1"`, "MaxAttempts -3", "more than 0"}},
-		{"attempts that are explicitly zero", with("attempts-2", bus.MaxAttempts(0)), []string{`consumer "attempts-2"`, "MaxAttempts", "more than 0"}},
+		{"attempts that are explicitly zero", with("attempts-2", bus.MaxAttempts(0)),
+			[]string{`consumer "attempts-2"`, "MaxAttempts", "more than 0"}},
 		{"a negative attempt delay", with("delay-1", bus.AttemptDelay(-time.Second)), []string{`consumer "delay-1"`, "AttemptDelay -1s"}},
 		{"an attempt delay that is explicitly zero", with("delay-2", bus.AttemptDelay(0)), []string{`consumer "delay-2"`, "AttemptDelay"}},
-		{"a negative concurrency", with("concurrency-1", bus.Concurrency(-4)), []string{`consumer "concurrency-1"`, "Concurrency -4", "more than 0"}},
-		{"a concurrency that is explicitly zero", with("concurrency-2", bus.Concurrency(0)), []string{`consumer "concurrency-2"`, "Concurrency", "more than 0"}},
+		{"a negative concurrency", with("concurrency-1", bus.Concurrency(-4)),
+			[]string{`consumer "concurrency-1"`, "Concurrency -4", "more than 0"}},
+		{"a concurrency that is explicitly zero", with("concurrency-2", bus.Concurrency(0)),
+			[]string{`consumer "concurrency-2"`, "Concurrency", "more than 0"}},
 	}
 }
 
@@ -97,7 +101,8 @@ func TestConsumeAcceptsTheLimits(t *testing.T) {
 	t.Parallel()
 	longest := strings.Repeat("n", 255)
 	registry := mustRegister(t, bus.Consume(longest, ignore[orderPlaced], bus.Timeout(limits.Timeout), bus.MaxAttempts(1),
-		bus.AttemptDelay(1), bus.Concurrency(1), bus.Backoff(func(int) time.Duration { return 0 }), bus.Aliases(), bus.PayloadAliases("ж", strings.Repeat("p", 255))))
+		bus.AttemptDelay(1), bus.Concurrency(1), bus.Backoff(func(int) time.Duration { return 0 }), bus.Aliases(),
+		bus.PayloadAliases("ж", strings.Repeat("p", 255))))
 	if _, ok := registry.Consumer(longest); !ok {
 		t.Errorf("Consumer: got nobody, want the consumer with a name of 255 bytes")
 	}
@@ -145,7 +150,8 @@ func TestConsumeNeverPanicsOnAStrangeType(t *testing.T) {
 		{"a generic struct", func() bus.Consumer { return bus.Consume("strange", ignore[strangeGeneric[func()]]) }, false},
 		{"a struct that points to itself", func() bus.Consumer { return bus.Consume("strange", ignore[strangeSelf]) }, false},
 		{"a struct that embeds a payload", func() bus.Consumer { return bus.Consume("strange", ignore[struct{ orderPlaced }]) }, false},
-		{"a struct that embeds a pointer to a payload", func() bus.Consumer { return bus.Consume("strange", ignore[struct{ *orderPlaced }]) }, true},
+		{"a struct that embeds a pointer to a payload",
+			func() bus.Consumer { return bus.Consume("strange", ignore[struct{ *orderPlaced }]) }, true},
 		{"a struct that embeds the interface", func() bus.Consumer { return bus.Consume("strange", ignore[struct{ bus.Payload }]) }, true},
 		{"a struct that calls a nil function", func() bus.Consumer { return bus.Consume("strange", ignore[strangeHidden]) }, true},
 		{"a wider interface", func() bus.Consumer {

@@ -15,10 +15,12 @@ import (
 // Whatever is produced can either be stored as it is, or is refused with an error
 // that can be told from others.
 func FuzzMessage(f *testing.F) {
-	for _, s := range []string{"", "{}", "\x00", "a\x00b", "\xff", "\xed\xa0\x80", "\u2028", "é", "\ufffd", "'; DROP TABLE x; --", "?", "{0}"} {
+	for _, s := range []string{"", "{}", "\x00", "a\x00b", "\xff", "\xed\xa0\x80", "\u2028", "é", "\ufffd", "'; DROP TABLE x; --",
+		"?", "{0}"} {
 		f.Add([]byte(s), s, s, s)
 	}
-	f.Add(bytes.Repeat([]byte("x"), 1<<10+1), "k", string(bytes.Repeat([]byte("v"), limits.Headers)), string(bytes.Repeat([]byte("i"), limits.Key+1)))
+	f.Add(bytes.Repeat([]byte("x"), 1<<10+1), "k", string(bytes.Repeat([]byte("v"), limits.Headers)),
+		string(bytes.Repeat([]byte("i"), limits.Key+1)))
 	f.Fuzz(func(t *testing.T, payload []byte, key, value, insertID string) {
 		const maxPayload = 1 << 10
 		m := bus.Message{PayloadType: "p", Payload: payload, InsertID: insertID, Headers: map[string]string{key: value}}
@@ -38,7 +40,8 @@ func FuzzMessage(f *testing.F) {
 // Text that is no JSON of the consumer's type is a DecodeError, which does not
 // quote the payload.
 func FuzzDecode(f *testing.F) {
-	for _, s := range []string{"", "{}", `{"name":"x","count":1}`, `{"name":1}`, `{"count":1e400}`, `{"name":"\ud800"}`, "[", "null", `{"secret":`, "\x00"} {
+	for _, s := range []string{"", "{}", `{"name":"x","count":1}`, `{"name":1}`, `{"count":1e400}`, `{"name":"\ud800"}`, "[", "null",
+		`{"secret":`, "\x00"} {
 		f.Add([]byte(s))
 	}
 	c := bus.Consume("fuzzed", func(context.Context, fuzzed) error { return nil })
@@ -70,7 +73,8 @@ func FuzzTables(f *testing.F) {
 	}
 	plain := regexp.MustCompile(`\A[a-z_][a-z0-9_]*\z`)
 	f.Fuzz(func(t *testing.T, schema, prefix string) {
-		allowed := (schema == "" || plain.MatchString(schema) && len(schema) <= 63) && (prefix == "" || plain.MatchString(prefix) && len(prefix) <= 24)
+		allowed := (schema == "" || plain.MatchString(schema) && len(schema) <= 63) &&
+			(prefix == "" || plain.MatchString(prefix) && len(prefix) <= 24)
 		if err := (bus.Tables{Schema: schema, Prefix: prefix}).Validate(); (err == nil) != allowed {
 			t.Fatalf("schema %q, prefix %q: got %v, want an error: %t", schema, prefix, err, !allowed)
 		}

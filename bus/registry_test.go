@@ -151,7 +151,8 @@ func TestRegistryOrderIsStable(t *testing.T) {
 	slices.Reverse(reversed)
 	registry := mustRegister(t, reversed...)
 	assertNames(t, "Consumers of a reversed registration", namesOf(registry.Consumers()), []string{"notify", "send-receipt", "update-stock"})
-	assertNames(t, "ConsumersOf of a reversed registration", namesOf(registry.ConsumersOf("order.placed")), []string{"send-receipt", "update-stock"})
+	assertNames(t, "ConsumersOf of a reversed registration", namesOf(registry.ConsumersOf("order.placed")),
+		[]string{"send-receipt", "update-stock"})
 }
 
 func TestRegistryCannotBeChangedThroughWhatItReturns(t *testing.T) {
@@ -249,7 +250,8 @@ func clashes() []wiring {
 			[]string{`consumer "g1"`, `"order.placed"`, "twice"}},
 		{"two Go types for one payload type", []bus.Consumer{bus.Consume("h1", ignore[firstInvoice]), bus.Consume("h2", ignore[secondInvoice])},
 			[]string{`consumer "h2"`, `"invoice.sent"`, "bus_test.firstInvoice", "bus_test.secondInvoice"}},
-		{"a payload alias that is another Go type's payload type", []bus.Consumer{consume("i1"), bus.Consume("i2", ignore[orderShipped], bus.PayloadAliases("order.placed"))},
+		{"a payload alias that is another Go type's payload type",
+			[]bus.Consumer{consume("i1"), bus.Consume("i2", ignore[orderShipped], bus.PayloadAliases("order.placed"))},
 			[]string{`consumer "i2"`, `"order.placed"`, "bus_test.orderShipped", "bus_test.orderPlaced"}},
 	}
 }

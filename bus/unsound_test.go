@@ -31,7 +31,8 @@ func (r rude) or(method string, err error) error {
 // TestVerdictOfIsSafeToLookAt, whatever the error does, also behind a verdict.
 func TestVerdictOfIsSafeToLookAt(t *testing.T) {
 	t.Parallel()
-	for _, err := range []error{rude{"Unwrap"}, rude{"Is"}, rude{"As"}, (*bus.OutcomeError)(nil), fmt.Errorf("in: %w", rude{"As"}), errors.Join(nil, rude{"Is"})} {
+	for _, err := range []error{rude{"Unwrap"}, rude{"Is"}, rude{"As"}, (*bus.OutcomeError)(nil), fmt.Errorf("in: %w", rude{"As"}),
+		errors.Join(nil, rude{"Is"})} {
 		for want, err := range map[bus.Outcome]error{bus.Errored: err, bus.Condemned: bus.Permanent(err)} {
 			v := bus.OutcomeOf(err)
 			_ = errors.Is(v.Err, bus.ErrTimeout)

@@ -147,34 +147,46 @@ func TestGuards(t *testing.T) {
 		"an authorizer that panics, with a login": {config: console.Config{Authorize: panics, LoginURL: "/login"}, path: "messages", want: 403},
 		"an authorizer that fails":                {config: console.Config{Authorize: fails}, path: "messages", want: 401},
 		"an authorizer that fails, with a login":  {config: console.Config{Authorize: fails, LoginURL: "/login"}, path: "messages", want: 303},
-		"a fragment whose login is over":          {config: console.Config{Authorize: fails, LoginURL: "/login"}, path: "messages", change: set("X-Asyncmonolith-Fragment", "main"), want: 401},
-		"a change whose login is over":            {config: console.Config{Authorize: fails, LoginURL: "/login"}, method: "POST", path: "do", want: 401},
-		"no role":                                 {config: console.Config{Authorize: as(ops.None)}, path: "messages", want: 403},
-		"a role that is not known":                {config: console.Config{Authorize: as(9)}, path: "messages", want: 403},
-		"no name":                                 {config: console.Config{Authorize: func(*http.Request) (ops.Principal, error) { return ops.Principal{Role: ops.Administrator}, nil }}, path: "messages", want: 403},
-		"no role, for a page that there is not":   {config: console.Config{Authorize: as(ops.None)}, path: "assets/../x", want: 403},
-		"another host":                            {config: console.Config{Hosts: []string{"ops.example.com"}}, path: "messages", want: 421},
-		"its host":                                {config: console.Config{Hosts: []string{"EXAMPLE.com"}}, path: "messages", want: admitted},
-		"its host on a port":                      {config: console.Config{Hosts: []string{"example.com:8080"}}, path: "messages", want: 421},
-		"a form of another site":                  {method: "POST", path: "settings", change: set("Sec-Fetch-Site", "cross-site"), want: 403},
-		"a form of another host of this site":     {method: "POST", path: "settings", change: set("Sec-Fetch-Site", "same-site"), want: 403},
-		"a form of no origin":                     {method: "POST", path: "settings", change: set("Sec-Fetch-Site", "", "Origin", "null"), want: 403},
-		"a form that says nothing of its origin":  {method: "POST", path: "settings", change: set("Sec-Fetch-Site", ""), want: 403},
-		"a form of our origin":                    {method: "POST", path: "settings", change: set("Sec-Fetch-Site", "", "Origin", "http://example.com"), want: 303},
-		"a form of a trusted origin":              {config: console.Config{TrustedOrigins: []string{"https://admin.example"}}, method: "POST", path: "settings", change: set("Sec-Fetch-Site", "cross-site", "Origin", "https://admin.example"), want: 303},
-		"a link from another site":                {path: "messages", change: set("Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"), want: admitted},
-		"a frame of another site":                 {path: "messages", change: set("Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe"), want: 403},
-		"a picture of another site":               {path: "messages", change: set("Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image"), want: 403},
-		"a long address":                          {path: "messages?x=" + strings.Repeat("a", 9000), want: 414},
-		"an address that cannot be read":          {path: "messages?a=%zz", want: 400},
-		"a large form":                            {method: "POST", path: "settings", body: "a=" + strings.Repeat("a", 2<<20), want: 413},
-		"a form that is a file":                   {method: "POST", path: "settings", change: set("Content-Type", "multipart/form-data; boundary=a"), want: 415},
-		"a form that cannot be read":              {method: "POST", path: "settings", body: "a=%zz", want: 400},
-		"an id beyond numbers":                    {path: "message?id=9223372036854775808", want: 400},
-		"an id that is none":                      {path: "message?id=-1", want: 400},
-		"a name without end":                      {path: "consumer?name=" + strings.Repeat("a", 2000), want: 400},
-		"a change by a viewer":                    {config: console.Config{Authorize: as(ops.Viewer)}, method: "POST", path: "do", want: 403},
-		"an edit by an operator":                  {config: console.Config{Authorize: as(ops.Operator)}, path: "edit?id=1", want: 403},
+		"a fragment whose login is over": {config: console.Config{Authorize: fails, LoginURL: "/login"}, path: "messages",
+			change: set("X-Asyncmonolith-Fragment", "main"), want: 401},
+		"a change whose login is over": {config: console.Config{Authorize: fails, LoginURL: "/login"}, method: "POST",
+			path: "do", want: 401},
+		"no role":                  {config: console.Config{Authorize: as(ops.None)}, path: "messages", want: 403},
+		"a role that is not known": {config: console.Config{Authorize: as(9)}, path: "messages", want: 403},
+		"no name": {config: console.Config{Authorize: func(*http.Request) (ops.Principal,
+			error) {
+			return ops.Principal{Role: ops.Administrator}, nil
+		}}, path: "messages", want: 403},
+		"no role, for a page that there is not": {config: console.Config{Authorize: as(ops.None)}, path: "assets/../x", want: 403},
+		"another host":                          {config: console.Config{Hosts: []string{"ops.example.com"}}, path: "messages", want: 421},
+		"its host":                              {config: console.Config{Hosts: []string{"EXAMPLE.com"}}, path: "messages", want: admitted},
+		"its host on a port":                    {config: console.Config{Hosts: []string{"example.com:8080"}}, path: "messages", want: 421},
+		"a form of another site":                {method: "POST", path: "settings", change: set("Sec-Fetch-Site", "cross-site"), want: 403},
+		"a form of another host of this site":   {method: "POST", path: "settings", change: set("Sec-Fetch-Site", "same-site"), want: 403},
+		"a form of no origin": {method: "POST", path: "settings", change: set("Sec-Fetch-Site", "", "Origin", "null"),
+			want: 403},
+		"a form that says nothing of its origin": {method: "POST", path: "settings", change: set("Sec-Fetch-Site", ""), want: 403},
+		"a form of our origin": {method: "POST", path: "settings",
+			change: set("Sec-Fetch-Site", "", "Origin", "http://example.com"), want: 303},
+		"a form of a trusted origin": {config: console.Config{TrustedOrigins: []string{"https://admin.example"}}, method: "POST",
+			path: "settings", change: set("Sec-Fetch-Site", "cross-site", "Origin", "https://admin.example"), want: 303},
+		"a link from another site": {path: "messages",
+			change: set("Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"), want: admitted},
+		"a frame of another site": {path: "messages",
+			change: set("Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe"), want: 403},
+		"a picture of another site": {path: "messages",
+			change: set("Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image"), want: 403},
+		"a long address":                 {path: "messages?x=" + strings.Repeat("a", 9000), want: 414},
+		"an address that cannot be read": {path: "messages?a=%zz", want: 400},
+		"a large form":                   {method: "POST", path: "settings", body: "a=" + strings.Repeat("a", 2<<20), want: 413},
+		"a form that is a file": {method: "POST", path: "settings",
+			change: set("Content-Type", "multipart/form-data; boundary=a"), want: 415},
+		"a form that cannot be read": {method: "POST", path: "settings", body: "a=%zz", want: 400},
+		"an id beyond numbers":       {path: "message?id=9223372036854775808", want: 400},
+		"an id that is none":         {path: "message?id=-1", want: 400},
+		"a name without end":         {path: "consumer?name=" + strings.Repeat("a", 2000), want: 400},
+		"a change by a viewer":       {config: console.Config{Authorize: as(ops.Viewer)}, method: "POST", path: "do", want: 403},
+		"an edit by an operator":     {config: console.Config{Authorize: as(ops.Operator)}, path: "edit?id=1", want: 403},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -185,7 +197,8 @@ func TestGuards(t *testing.T) {
 			if w.Code != c.want {
 				t.Errorf("%s %s: got %d %s, want %d", c.method, c.path, w.Code, w.Body, c.want)
 			}
-			if w.Header().Get("Content-Security-Policy") == "" || w.Header().Get("X-Frame-Options") != "DENY" || w.Header().Get("Cache-Control") != "no-store" {
+			if w.Header().Get("Content-Security-Policy") == "" || w.Header().Get("X-Frame-Options") != "DENY" ||
+				w.Header().Get("Cache-Control") != "no-store" {
 				t.Errorf("%s %s: its headers leave something open: %v", c.method, c.path, w.Header())
 			}
 			if w.Code == http.StatusMethodNotAllowed && w.Header().Get("Allow") == "" {
@@ -218,9 +231,11 @@ func TestBackStaysHere(t *testing.T) {
 	t.Parallel()
 	for back, want := range map[string]string{
 		"messages?consumer=..%2F": "messages?consumer=..%2F", "./": "./", "": "./",
-		"https://evil.example/": "./", "//evil.example/messages": "./", "javascript:alert(1)": "./", "../../admin": "./", "do": "./", "edited": "./", "\\\\evil": "./", "/messages": "./",
+		"https://evil.example/": "./", "//evil.example/messages": "./", "javascript:alert(1)": "./", "../../admin": "./", "do": "./",
+		"edited": "./", "\\\\evil": "./", "/messages": "./",
 	} {
-		w := ask(newConsole(t, console.Config{}), http.MethodPost, "/asyncmonolith/settings", "theme=dark&back="+strings.NewReplacer(":", "%3A", "?", "%3F", "=", "%3D", "%", "%25").Replace(back), nil)
+		w := ask(newConsole(t, console.Config{}), http.MethodPost, "/asyncmonolith/settings",
+			"theme=dark&back="+strings.NewReplacer(":", "%3A", "?", "%3F", "=", "%3D", "%", "%25").Replace(back), nil)
 		if got := w.Header().Get("Location"); got != want {
 			t.Errorf("back to %q: got %q, want %q", back, got, want)
 		}
@@ -259,7 +274,8 @@ func TestALoginComesBack(t *testing.T) {
 		{"/ops/", "/ops/", "/ops/"},
 		{"/ops/", "/ops", "/ops/"},
 		{"/ops/", "/ops/group?consumer=charge-card&fingerprint=1%2626", "/ops/group?consumer=charge-card&fingerprint=1%2626"},
-		{"/ops/", "/ops/message?id=1&next=https://evil.example/%0d%0aSet-Cookie:a=b", "/ops/message?id=1&next=https%3A%2F%2Fevil.example%2F%0D%0ASet-Cookie%3Aa%3Db"},
+		{"/ops/", "/ops/message?id=1&next=https://evil.example/%0d%0aSet-Cookie:a=b",
+			"/ops/message?id=1&next=https%3A%2F%2Fevil.example%2F%0D%0ASet-Cookie%3Aa%3Db"},
 		{"/ops/", "/ops/message" + long, "/ops/message"},
 		{"/ops/", "/ops/..//evil.example", "/ops/"},
 		{"/ops/", "/ops/%2e%2e", "/ops/"},
@@ -280,7 +296,8 @@ func TestALoginComesBack(t *testing.T) {
 			r.URL, r.Host = u, "evil.example"
 		})
 		at, err := url.Parse(w.Header().Get("Location"))
-		if err != nil || w.Code != http.StatusSeeOther || at.Host != "login.example" || at.Query().Get("a") != "b" || at.Query().Get("next") != c.want || len(at.Query()) != 2 {
+		if err != nil || w.Code != http.StatusSeeOther || at.Host != "login.example" || at.Query().Get("a") != "b" ||
+			at.Query().Get("next") != c.want || len(at.Query()) != 2 {
 			t.Errorf("%s below %s: got %d to %q, want 303 to the login, and next %q", c.target, c.prefix, w.Code, w.Header().Get("Location"), c.want)
 		}
 	}
@@ -310,9 +327,12 @@ func TestADatabaseThatIsAway(t *testing.T) {
 	t.Parallel()
 	const silent, full = "The database does not answer.", "The database has no connection, memory or room left."
 	for err, says := range map[error]string{
-		&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("db.internal: connection refused")}: silent, &net.DNSError{Name: "db.internal"}: silent, io.ErrUnexpectedEOF: silent,
-		fmt.Errorf("secret: %w", driver.ErrBadConn): silent, answer("57P01"): silent, answer("57P02"): silent, answer("57P03"): silent, answer("53300"): full, answer("25006"): "The database takes no changes: it is read-only.",
-		&MySQLError{1040, [5]byte([]byte("08004"))}: silent, &MySQLError{1053, [5]byte([]byte("08S01"))}: silent, &MySQLError{1203, [5]byte([]byte("42000"))}: full,
+		&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("db.internal: connection refused")}: silent,
+		&net.DNSError{Name: "db.internal"}: silent, io.ErrUnexpectedEOF: silent,
+		fmt.Errorf("secret: %w", driver.ErrBadConn): silent, answer("57P01"): silent, answer("57P02"): silent, answer("57P03"): silent,
+		answer("53300"): full, answer("25006"): "The database takes no changes: it is read-only.",
+		&MySQLError{1040, [5]byte([]byte("08004"))}: silent, &MySQLError{1053, [5]byte([]byte("08S01"))}: silent, &MySQLError{1203,
+			[5]byte([]byte("42000"))}: full,
 	} {
 		h, wrong := console.New(serviceOf(t, away{err}), console.Config{Authorize: as(ops.Operator), Logger: slog.New(slog.DiscardHandler)})
 		if wrong != nil {
@@ -321,7 +341,8 @@ func TestADatabaseThatIsAway(t *testing.T) {
 		for _, path := range []string{"", "messages", "operation?id=1", "doctor"} {
 			w := ask(h, http.MethodGet, "/asyncmonolith/"+path, "", nil)
 			body := w.Body.String()
-			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || !strings.Contains(body, says) || !strings.Contains(body, `id="passes" data-live`) || strings.Contains(body, "internal/") || strings.Contains(body, "secret") {
+			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || !strings.Contains(body, says) ||
+				!strings.Contains(body, `id="passes" data-live`) || strings.Contains(body, "internal/") || strings.Contains(body, "secret") {
 				t.Errorf("%q while %v: got %d %s, want 503 and %q", path, err, w.Code, body, says)
 			}
 		}

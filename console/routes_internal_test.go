@@ -92,7 +92,10 @@ func TestActions(t *testing.T) {
 // TestTemplatesNameActions: an action that is misspelt would be nobody's, and its button not be seen.
 func TestTemplatesNameActions(t *testing.T) {
 	t.Parallel()
-	known := []ops.Action{ops.View, ops.Read, ops.Export, ops.Pause, ops.Resume, ops.Probe, ops.RunNow, ops.Reschedule, ops.Cancel, ops.Requeue, ops.Discard, ops.Edit, ops.RunSchedule, ops.PauseSchedule, ops.ResumeSchedule, ops.DeleteSchedule, ops.UpdateSchedule, ops.ResumeProjection, ops.RetryParked, ops.Rebuild, ops.Promote, ops.UndoOperation, ops.StopOperation, ops.ResumeOperation, ops.SetOperationRate}
+	known := []ops.Action{ops.View, ops.Read, ops.Export, ops.Pause, ops.Resume, ops.Probe, ops.RunNow, ops.Reschedule, ops.Cancel,
+		ops.Requeue, ops.Discard, ops.Edit, ops.RunSchedule, ops.PauseSchedule, ops.ResumeSchedule, ops.DeleteSchedule, ops.UpdateSchedule,
+		ops.ResumeProjection, ops.RetryParked, ops.Rebuild, ops.Promote, ops.UndoOperation, ops.StopOperation, ops.ResumeOperation,
+		ops.SetOperationRate}
 	entries, err := fs.Glob(templateFiles, "templates/*.html")
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +125,8 @@ func TestOutcomes(t *testing.T) {
 		o    outcome
 		want string
 	}{
-		{outcome{"requeued", []int{3, 1, 2}}, "3 messages requeued. 1 message stays poisoned: the insert id is pending again. 2 messages were there no more."},
+		{outcome{"requeued", []int{3, 1, 2}},
+			"3 messages requeued. 1 message stays poisoned: the insert id is pending again. 2 messages were there no more."},
 		{outcome{"cancelled", []int{1, 2, 0}}, "1 message cancelled. 2 messages stay as they were: a process holds them."},
 		{outcome{"<b>", nil}, ""}, {outcome{"due", nil}, "0 messages due now."}, {outcome{"shards", []int{2}}, "2 halted shards resumed."},
 	} {
@@ -135,7 +139,8 @@ func TestOutcomes(t *testing.T) {
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ got, want string }{
-		{linkTo("").String(), "./"}, {linkTo("consumer", "name", "..").String(), "consumer?name=.."}, {linkTo("consumer", "name", "a/b?c&d").String(), "consumer?name=a%2Fb%3Fc%26d"},
+		{linkTo("").String(), "./"}, {linkTo("consumer", "name", "..").String(),
+			"consumer?name=.."}, {linkTo("consumer", "name", "a/b?c&d").String(), "consumer?name=a%2Fb%3Fc%26d"},
 		{linkTo("group", "consumer", "", "fingerprint", "1").String(), "group?fingerprint=1"},
 		{linkTo("messages", "insert", "0", "consumer", "false", "id", int64(0), "version", 0).String(), "messages?consumer=false&insert=0"},
 	} {
@@ -151,7 +156,8 @@ func TestNarrowedTargets(t *testing.T) {
 	t.Parallel()
 	id := uuid.MustParse("0190b3c4-1111-7abc-8def-001122334455")
 	for _, f := range []admin.Filter{
-		{Consumer: "0"}, {PayloadType: "false"}, {InsertID: "0"}, {OrderingKey: "0"}, {MessageID: id}, {State: admin.Ready}, {Crashed: true}, {Retrying: true}, {OlderThan: time.Hour},
+		{Consumer: "0"}, {PayloadType: "false"}, {InsertID: "0"}, {OrderingKey: "0"}, {MessageID: id}, {State: admin.Ready}, {Crashed: true},
+		{Retrying: true}, {OlderThan: time.Hour},
 	} {
 		o := operation{ops.Operation{Target: ops.Target{Pending: &f}}}
 		if got := (&params{values: pendingOf(f).Fields()}).pending().Filter; got != f {
@@ -162,7 +168,8 @@ func TestNarrowedTargets(t *testing.T) {
 		}
 	}
 	for _, f := range []poison.Filter{
-		{Consumer: "0"}, {PayloadType: "false"}, {Fingerprint: "0"}, {OrderingKey: "0"}, {MessageID: id}, {Error: "0"}, {PoisonedAfter: time.Unix(1_700_000_000, 0).UTC()}, {PoisonedBefore: time.UnixMicro(1_700_000_000_123_456).UTC()},
+		{Consumer: "0"}, {PayloadType: "false"}, {Fingerprint: "0"}, {OrderingKey: "0"}, {MessageID: id}, {Error: "0"},
+		{PoisonedAfter: time.Unix(1_700_000_000, 0).UTC()}, {PoisonedBefore: time.UnixMicro(1_700_000_000_123_456).UTC()},
 	} {
 		o := operation{ops.Operation{Target: ops.Target{Poisoned: &f}}}
 		if got := (&params{values: poisonedFilter{f}.Fields()}).poisoned().Filter; !reflect.DeepEqual(got, f) {
@@ -172,7 +179,8 @@ func TestNarrowedTargets(t *testing.T) {
 			t.Errorf("%+v: got %q and link %q, which say nothing of it", f, o.About(), to)
 		}
 	}
-	for _, o := range []ops.Operation{{Target: ops.Target{Poisoned: &poison.Filter{IDs: []int64{7, 8}}}}, {Hidden: true, Target: ops.Target{Poisoned: &poison.Filter{}}}} {
+	for _, o := range []ops.Operation{{Target: ops.Target{Poisoned: &poison.Filter{IDs: []int64{7, 8}}}},
+		{Hidden: true, Target: ops.Target{Poisoned: &poison.Filter{}}}} {
 		if about := (operation{o}).About(); strings.Contains(about, "all of them") {
 			t.Errorf("%+v: got %q", o, about)
 		}
@@ -186,7 +194,8 @@ func TestNarrowedTargets(t *testing.T) {
 
 func TestTimesForPeople(t *testing.T) {
 	t.Parallel()
-	for seconds, want := range map[float64]string{0: "–", 0.0002: "1 ms", 0.25: "250 ms", 1: "1 s", 1.5: "1.5 s", 59: "59 s", 61: "1 min 1 s", 3600: "1 h", 3660: "1 h 1 min", 40 * 3600: "40 h", 50 * 3600: "2 d 2 h", 1e7: "115 d"} {
+	for seconds, want := range map[float64]string{0: "–", 0.0002: "1 ms", 0.25: "250 ms", 1: "1 s", 1.5: "1.5 s", 59: "59 s",
+		61: "1 min 1 s", 3600: "1 h", 3660: "1 h 1 min", 40 * 3600: "40 h", 50 * 3600: "2 d 2 h", 1e7: "115 d"} {
 		if got := duration(time.Duration(seconds * float64(time.Second))); got != want {
 			t.Errorf("%v s: got %q, want %q", seconds, got, want)
 		}

@@ -16,13 +16,15 @@ func TestSince(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	takes := []admin.ProcessConsumer{{Name: "mail", PayloadTypes: []string{"sent"}}}
-	fleet := []admin.Process{{Version: "v2", StartedAt: at, Consumers: takes}, {Version: "v2", StartedAt: at.Add(time.Hour), Consumers: takes}, {Version: "v3", StartedAt: at}}
+	fleet := []admin.Process{{Version: "v2", StartedAt: at, Consumers: takes},
+		{Version: "v2", StartedAt: at.Add(time.Hour), Consumers: takes}, {Version: "v3", StartedAt: at}}
 	for _, c := range []struct {
 		version string
 		first   time.Time
 		want    string
 	}{
-		{"v2", at.Add(40 * time.Second), "40 s after v2 started"}, {"v2", at.Add(3 * time.Hour), "first met by v2"}, {"v2", at.Add(-time.Second), "first met by v2"},
+		{"v2", at.Add(40 * time.Second), "40 s after v2 started"}, {"v2", at.Add(3 * time.Hour), "first met by v2"}, {"v2",
+			at.Add(-time.Second), "first met by v2"},
 		{"v3", at.Add(time.Second), "first met by v3"}, {"v1", at, "first met by v1"}, {"", at, ""},
 	} {
 		if got := since(admin.FailureGroup{Consumer: "mail", FirstVersion: c.version, FirstAt: c.first}, fleet); got != c.want {
@@ -34,7 +36,8 @@ func TestSince(t *testing.T) {
 // TestFindingsLeadSomewhere: what could not be looked at is of no consumer, whose page would not be there.
 func TestFindingsLeadSomewhere(t *testing.T) {
 	t.Parallel()
-	for _, check := range []string{"poisoned", "blocked_keys", "consumers", "pauses", "schedules", "processes", "projections", "operations", "clock"} {
+	for _, check := range []string{"poisoned", "blocked_keys", "consumers", "pauses", "schedules", "processes", "projections",
+		"operations", "clock"} {
 		for _, subject := range []string{"", "mail"} {
 			page := finding{ops.Finding{Check: check, Subject: subject}}.Page()
 			path, query, _ := strings.Cut(page, "?")
@@ -60,7 +63,8 @@ func TestColumns(t *testing.T) {
 	t.Parallel()
 	first := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	c := columns(first, time.Minute, 3, 4, 100, []admin.MinuteStats{
-		{At: first.Add(-time.Minute), Done: 1000}, {At: first, Done: 50}, {At: first.Add(time.Minute), Done: 80, Retried: 15, Poisoned: 5}, {At: first.Add(3 * time.Minute), Done: 1000},
+		{At: first.Add(-time.Minute), Done: 1000}, {At: first, Done: 50}, {At: first.Add(time.Minute), Done: 80, Retried: 15,
+			Poisoned: 5}, {At: first.Add(3 * time.Minute), Done: 1000},
 	})
 	if c.Total != 150 || c.Bad != 20 || c.Most != 100 || len(c.Columns) != 3 {
 		t.Fatalf("got %d runs, %d failed, %d at most, %d columns, want 150, 20, 100, 3", c.Total, c.Bad, c.Most, len(c.Columns))
@@ -147,7 +151,8 @@ func TestAlive(t *testing.T) {
 		run("a", 1, admin.ProcessAlive), run("a", 1, admin.ProcessAlive), run("b", 1, admin.ProcessAlive), run("b", 1, admin.ProcessAlive),
 		run("b", 2, admin.ProcessLost), run("c", 1, admin.ProcessStopped),
 	}
-	for n, want := range map[int]string{0: "0 programs alive (0 runs)", 1: "1 program alive (1 run)", 2: "1 program alive (2 runs)", 6: "2 programs alive (4 runs)"} {
+	for n, want := range map[int]string{0: "0 programs alive (0 runs)", 1: "1 program alive (1 run)", 2: "1 program alive (2 runs)",
+		6: "2 programs alive (4 runs)"} {
 		if got := aliveOf(fleet[:n]).String(); got != want {
 			t.Errorf("of %d: got %q, want %q", n, got, want)
 		}
@@ -158,7 +163,8 @@ func TestAlive(t *testing.T) {
 func TestClaimsNameTheirProcess(t *testing.T) {
 	t.Parallel()
 	fleet := []admin.Process{
-		{ID: "b", PID: 2, Status: admin.ProcessAlive}, {ID: "a", PID: 1, Status: admin.ProcessAlive}, {ID: "c", PID: 3, Status: admin.ProcessLost},
+		{ID: "b", PID: 2, Status: admin.ProcessAlive}, {ID: "a", PID: 1, Status: admin.ProcessAlive}, {ID: "c", PID: 3,
+			Status: admin.ProcessLost},
 	}
 	var p processesPage
 	p.set(fleet, []admin.Claim{{ID: 1, Owner: "a"}, {ID: 2, Owner: "b"}, {ID: 3, Owner: "c"}, {ID: 4, Owner: "d"}})

@@ -76,7 +76,8 @@ func ExampleEvent() {
 
 // Mistakes are found when the application starts.
 func ExampleNewTypes_mistakes() {
-	_, err := eventlog.NewTypes(eventlog.Event[Deposited](eventlog.Schema(2)), eventlog.Event[Opened](eventlog.PayloadAliases("account.deposited")))
+	_, err := eventlog.NewTypes(eventlog.Event[Deposited](eventlog.Schema(2)),
+		eventlog.Event[Opened](eventlog.PayloadAliases("account.deposited")))
 	fmt.Println(err)
 	// Output:
 	// eventlog: event "account.deposited": Schema is 2, but there is no Upcaster(1, ...)

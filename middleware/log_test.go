@@ -84,7 +84,8 @@ func TestLogWritesOneLinePerOutcome(t *testing.T) {
 			"WARN message failed, will be retried" + facts + bus.Retried.String() + took + " delay=1h0m0s error=mail server is down"},
 		{"a wrapped retry", fmt.Errorf("send: %w", bus.RetryAfter(time.Hour, errMail)),
 			"WARN message failed, will be retried" + facts + bus.Retried.String() + took + " delay=1h0m0s error=send: mail server is down"},
-		{"an unclassified error", errMail, "WARN message failed, will be retried" + facts + bus.Errored.String() + took + " error=mail server is down"},
+		{"an unclassified error", errMail, "WARN message failed, will be retried" + facts + bus.Errored.String() + took +
+			" error=mail server is down"},
 		{"a verdict nobody carried out", bus.Permanent(errMail),
 			"WARN message failed, will be retried" + facts + bus.Condemned.String() + took + " reason=permanent error error=mail server is down"},
 		{"a poisoned message", &bus.OutcomeError{Outcome: bus.Poisoned, Reason: "attempt 5 of 5 failed", Err: errMail},
@@ -253,8 +254,9 @@ func TestLogNamesTheEvent(t *testing.T) {
 	lines := newRecorder(slog.LevelInfo)
 	h := middleware.Log(slog.New(lines))(func(context.Context, *bus.Message) error { return nil })
 	for want, m := range map[string]*bus.Message{
-		" stream=account-1 event_version=3 position=7 mode=replay": {Event: &bus.Event{Stream: "account-1", Version: 3, Position: 7, Replay: true}},
-		" stream=account-1 event_version=3":                        {Event: &bus.Event{Stream: "account-1", Version: 3}}, // not numbered yet
+		" stream=account-1 event_version=3 position=7 mode=replay": {Event: &bus.Event{Stream: "account-1", Version: 3, Position: 7,
+			Replay: true}},
+		" stream=account-1 event_version=3": {Event: &bus.Event{Stream: "account-1", Version: 3}}, // not numbered yet
 	} {
 		if err := h(t.Context(), m); err != nil {
 			t.Fatal(err)

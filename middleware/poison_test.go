@@ -40,7 +40,8 @@ func TestPoisonTellsTheHookOnce(t *testing.T) {
 	}{
 		{"a permanent error", bus.Permanent(errMail), "permanent error", "mail server is down"},
 		{"a wrapped permanent error", fmt.Errorf("send: %w", bus.Permanent(errMail)), "permanent error", "send: mail server is down"},
-		{"the last attempt", &bus.OutcomeError{Outcome: bus.Condemned, Reason: "attempt 5 of 5 failed", Err: errMail}, "attempt 5 of 5 failed", "mail server is down"},
+		{"the last attempt", &bus.OutcomeError{Outcome: bus.Condemned, Reason: "attempt 5 of 5 failed", Err: errMail},
+			"attempt 5 of 5 failed", "mail server is down"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

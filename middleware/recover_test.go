@@ -64,7 +64,8 @@ func TestRecoverOfPanicNil(t *testing.T) {
 
 func TestRecoverOfARuntimeError(t *testing.T) {
 	t.Parallel()
-	err := middleware.Recover()(func(_ context.Context, m *bus.Message) error { return errors.New(m.Headers["a"][:3]) })(t.Context(), delivery(1))
+	err := middleware.Recover()(func(_ context.Context, m *bus.Message) error { return errors.New(m.Headers["a"][:3]) })(t.Context(),
+		delivery(1))
 	var bounds runtime.Error
 	if !errors.As(err, &bounds) {
 		t.Errorf("got %v, want a runtime.Error behind it", err)

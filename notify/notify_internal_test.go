@@ -297,7 +297,8 @@ func TestReceivedNotifications(t *testing.T) {
 				b.stop()
 				woken := b.others()
 				if !slices.EqualFunc(woken, test.want, func(x, y wakeup.Wake) bool {
-					return x.Remote == y.Remote && x.Schedules == y.Schedules && x.Events == y.Events && x.Expected == y.Expected && len(x.PayloadTypes) == 0
+					return x.Remote == y.Remote && x.Schedules == y.Schedules && x.Events == y.Events && x.Expected == y.Expected &&
+						len(x.PayloadTypes) == 0
 				}) {
 					t.Errorf("woken with %+v, want %+v", woken, test.want)
 				}

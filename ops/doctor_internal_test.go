@@ -27,9 +27,12 @@ func TestJudgements(t *testing.T) {
 		{"dead rows beside many", deadRows(store.Diagnosis{DeadRows: []store.DeadTable{{Name: "t", Live: 60_000, Dead: 59_999}}}), "", ""},
 		{"few dead rows", deadRows(store.Diagnosis{DeadRows: []store.DeadTable{{Name: "t", Dead: 49_999}}}), "", ""},
 		{"a slot in use", holders(store.Diagnosis{Holders: []store.Holder{{Kind: store.OfSlot, Name: "s", PID: 7, Behind: 1000}}}), "", ""},
-		{"a slot left behind", holders(store.Diagnosis{Holders: []store.Holder{{Kind: store.OfSlot, Name: "s", Behind: 2_000_000}}}), warns, "for 2000000 transactions"},
-		{"a prepared transaction", holders(store.Diagnosis{Holders: []store.Holder{{Kind: store.OfPrepared, Name: "g", Micros: time.Hour.Microseconds()}}}), warns, "ROLLBACK PREPARED"},
-		{"a session whose age is hidden", holders(store.Diagnosis{Holders: []store.Holder{{Kind: "transaction", PID: 7, Behind: 1_000_000}}}), warns, "for 1000000 transactions"},
+		{"a slot left behind", holders(store.Diagnosis{Holders: []store.Holder{{Kind: store.OfSlot, Name: "s", Behind: 2_000_000}}}),
+			warns, "for 2000000 transactions"},
+		{"a prepared transaction", holders(store.Diagnosis{Holders: []store.Holder{{Kind: store.OfPrepared, Name: "g",
+			Micros: time.Hour.Microseconds()}}}), warns, "ROLLBACK PREPARED"},
+		{"a session whose age is hidden", holders(store.Diagnosis{Holders: []store.Holder{{Kind: "transaction", PID: 7,
+			Behind: 1_000_000}}}), warns, "for 1000000 transactions"},
 		{"no autovacuum", []Finding{weakness(store.Weakness{Name: "autovacuum", Value: "off", Want: "on", Idles: true})}, bad, "never cleared"},
 		{"no fsync", []Finding{weakness(store.Weakness{Name: "fsync", Value: "off", Want: "on", Damages: true})}, bad, "damage"},
 		{"late commits", []Finding{weakness(store.Weakness{Name: "innodb_flush_log_at_trx_commit", Value: "2", Want: "1"})}, warns, "to 1."},
@@ -47,7 +50,8 @@ func TestJudgements(t *testing.T) {
 // TestRoughly says durations as people do.
 func TestRoughly(t *testing.T) {
 	t.Parallel()
-	for d, want := range map[time.Duration]string{time.Millisecond: "1s", 119 * time.Second: "1m59s", 5 * time.Minute: "5 minutes", 119 * time.Minute: "119 minutes", 47 * time.Hour: "47 hours", 49 * time.Hour: "2 days"} {
+	for d, want := range map[time.Duration]string{time.Millisecond: "1s", 119 * time.Second: "1m59s", 5 * time.Minute: "5 minutes",
+		119 * time.Minute: "119 minutes", 47 * time.Hour: "47 hours", 49 * time.Hour: "2 days"} {
 		if got := roughly(d); got != want {
 			t.Errorf("%s: got %q, want %q", d, got, want)
 		}

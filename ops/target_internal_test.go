@@ -54,7 +54,8 @@ func TestPins(t *testing.T) {
 		after int64
 		next  []int64
 		more  bool
-	}{{0, []int64{7, 8}, true}, {7, []int64{8, 1000}, true}, {500, []int64{1000, 1_000_001}, false}, {1_000_001, nil, false}, {2_000_000, nil, false}} {
+	}{{0, []int64{7, 8}, true}, {7, []int64{8, 1000}, true}, {500, []int64{1000, 1_000_001}, false}, {1_000_001, nil,
+		false}, {2_000_000, nil, false}} {
 		if next, more := read.Pinned.behind(test.after, 2); !slices.Equal(next, test.next) || more != test.more {
 			t.Errorf("behind %d: got %v, %v, want %v, %v", test.after, next, more, test.next, test.more)
 		}

@@ -16,7 +16,8 @@ import (
 func TestConsumeChangesNoResult(t *testing.T) {
 	t.Parallel()
 	plain := errors.New("no luck")
-	for _, want := range []error{nil, plain, bus.Permanent(plain), bus.Snooze(1), bus.Discard(plain), &bus.OutcomeError{Outcome: 200}, (*odd)(nil)} {
+	for _, want := range []error{nil, plain, bus.Permanent(plain), bus.Snooze(1), bus.Discard(plain), &bus.OutcomeError{Outcome: 200},
+		(*odd)(nil)} {
 		handler := newTelemetry(t, nil).Consume()(func(context.Context, *bus.Message) error { return want })
 		if got := handler(t.Context(), &bus.Message{PayloadType: "order.placed", Attempt: 1000}); got != want {
 			t.Errorf("result: got %v, want the handler's own", got)

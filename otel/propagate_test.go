@@ -42,7 +42,8 @@ func newTelemetry(t *testing.T, propagator propagation.TextMapPropagator) *amote
 }
 
 // produced sends messages with the given headers and returns what is stored.
-func produced(t *testing.T, ctx context.Context, propagator propagation.TextMapPropagator, headers ...map[string]string) []map[string]string {
+func produced(t *testing.T, ctx context.Context, propagator propagation.TextMapPropagator,
+	headers ...map[string]string) []map[string]string {
 	t.Helper()
 	var batch []*bus.Message
 	for _, h := range headers {
@@ -153,7 +154,8 @@ func TestTelemetryLeavesRoomForTheApplication(t *testing.T) {
 	both := propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 	got := produced(t, ctx, both, nil)[0]
 	if got["traceparent"] != traceparent || got["baggage"] != "" {
-		t.Errorf("6 KiB of baggage: got %d bytes of it and traceparent %q, want none, and the trace context", len(got["baggage"]), got["traceparent"])
+		t.Errorf("6 KiB of baggage: got %d bytes of it and traceparent %q, want none, and the trace context", len(got["baggage"]),
+			got["traceparent"])
 	}
 	full := map[string]string{"all": strings.Repeat("x", limits.Headers-len("all")-20)}
 	if got := produced(t, ctx, both, full)[0]; got["traceparent"] != "" || got["tracestate"] != "vendor=1" {
@@ -187,17 +189,18 @@ func TestQuietContext(t *testing.T) {
 func TestWhateverIsInTheHeadersTheMessageRuns(t *testing.T) {
 	t.Parallel()
 	tests := map[string]map[string]string{
-		"no headers":                nil,
-		"an empty traceparent":      {"traceparent": ""},
-		"a broken traceparent":      {"traceparent": "00-xyz"},
-		"a traceparent of zeros":    {"traceparent": "00-00000000000000000000000000000000-0000000000000000-00"},
-		"a traceparent of 7 KiB":    {"traceparent": strings.Repeat("0", 7<<10)},
-		"an unknown version":        {"traceparent": "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
-		"a tracestate of 7 KiB":     {"traceparent": traceparent, "tracestate": strings.Repeat("a=b,", 7<<8)},
-		"a tracestate of 513 bytes": {"traceparent": traceparent, "tracestate": "k=" + strings.Repeat("x", 254) + ",l=" + strings.Repeat("x", 254)},
-		"a tracestate of nonsense":  {"traceparent": traceparent, "tracestate": "\x01=,,=;"},
-		"baggage of nonsense":       {"baggage": "=;,\x7f%zz"},
-		"a broken scheduling span":  {"asyncmonolith-scheduled-by": "00-xyz"},
+		"no headers":             nil,
+		"an empty traceparent":   {"traceparent": ""},
+		"a broken traceparent":   {"traceparent": "00-xyz"},
+		"a traceparent of zeros": {"traceparent": "00-00000000000000000000000000000000-0000000000000000-00"},
+		"a traceparent of 7 KiB": {"traceparent": strings.Repeat("0", 7<<10)},
+		"an unknown version":     {"traceparent": "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
+		"a tracestate of 7 KiB":  {"traceparent": traceparent, "tracestate": strings.Repeat("a=b,", 7<<8)},
+		"a tracestate of 513 bytes": {"traceparent": traceparent,
+			"tracestate": "k=" + strings.Repeat("x", 254) + ",l=" + strings.Repeat("x", 254)},
+		"a tracestate of nonsense": {"traceparent": traceparent, "tracestate": "\x01=,,=;"},
+		"baggage of nonsense":      {"baggage": "=;,\x7f%zz"},
+		"a broken scheduling span": {"asyncmonolith-scheduled-by": "00-xyz"},
 	}
 	for name, headers := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -255,7 +258,8 @@ func TestPropagatorRegisteredLater(t *testing.T) {
 	ctx := inSpan(t, traceparent, "")
 	send := func() map[string]string {
 		m := &bus.Message{PayloadType: "order.placed"}
-		if err := telemetry.Produce()(func(context.Context, *bus.Batch) error { return nil })(ctx, &bus.Batch{Messages: []*bus.Message{m}}); err != nil {
+		if err := telemetry.Produce()(func(context.Context, *bus.Batch) error { return nil })(ctx,
+			&bus.Batch{Messages: []*bus.Message{m}}); err != nil {
 			t.Fatal(err)
 		}
 		return m.Headers

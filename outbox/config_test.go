@@ -37,9 +37,12 @@ func TestConfigOutOfRangeIsRefused(t *testing.T) {
 		{"negative transactions", outbox.ProcessorConfig{TxConcurrency: -1}, "outbox: ProcessorConfig.TxConcurrency -1: 1 or more is allowed"},
 		{"negative attempts", outbox.ProcessorConfig{MaxAttempts: -1}, "outbox: ProcessorConfig.MaxAttempts -1: 1 or more is allowed"},
 		{"negative attempt delay", outbox.ProcessorConfig{AttemptDelay: -1}, "outbox: ProcessorConfig.AttemptDelay -1ns: 0 or more is allowed"},
-		{"negative timeout", outbox.ProcessorConfig{DefaultTimeout: -1}, "outbox: ProcessorConfig.DefaultTimeout -1ns: more than 0, up to 1h0m0s is allowed"},
-		{"timeout too long", outbox.ProcessorConfig{DefaultTimeout: 2 * time.Hour}, "outbox: ProcessorConfig.DefaultTimeout 2h0m0s: more than 0, up to 1h0m0s is allowed"},
-		{"lease too short", outbox.ProcessorConfig{LeaseDuration: time.Millisecond}, "outbox: ProcessorConfig.LeaseDuration 1ms: 1s or more is allowed"},
+		{"negative timeout", outbox.ProcessorConfig{DefaultTimeout: -1},
+			"outbox: ProcessorConfig.DefaultTimeout -1ns: more than 0, up to 1h0m0s is allowed"},
+		{"timeout too long", outbox.ProcessorConfig{DefaultTimeout: 2 * time.Hour},
+			"outbox: ProcessorConfig.DefaultTimeout 2h0m0s: more than 0, up to 1h0m0s is allowed"},
+		{"lease too short", outbox.ProcessorConfig{LeaseDuration: time.Millisecond},
+			"outbox: ProcessorConfig.LeaseDuration 1ms: 1s or more is allowed"},
 		{"negative start timeout", outbox.ProcessorConfig{StartTimeout: -1}, "outbox: ProcessorConfig.StartTimeout -1ns: 0 or more is allowed"},
 		{"negative drain timeout", outbox.ProcessorConfig{DrainTimeout: -1}, "outbox: ProcessorConfig.DrainTimeout -1ns: 0 or more is allowed"},
 		{"nil middleware", outbox.ProcessorConfig{Middleware: []bus.Middleware{nil}}, "outbox: ProcessorConfig.Middleware[0] is nil"},
@@ -86,14 +89,15 @@ func TestNilArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
 	registry := newRegistry(t, orders("c"))
 	for name, err := range map[string]error{
-		"NewProcessor without a database":   second(outbox.NewProcessor(nil, registry, outbox.ProcessorConfig{})),
-		"NewProcessor without a registry":   second(outbox.NewProcessor(noDatabase(t), nil, outbox.ProcessorConfig{})),
-		"NewProducer without a registry":    second(outbox.NewProducer(nil, outbox.ProducerConfig{})),
-		"NewProducer with a nil middleware": second(outbox.NewProducer(registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{nil}})),
-		"NewProducer with a negative size":  second(outbox.NewProducer(registry, outbox.ProducerConfig{MaxPayload: -1})),
-		"Migrate without a database":        outbox.Migrate(t.Context(), nil, bus.Tables{}),
-		"Migrate with bad names":            outbox.Migrate(t.Context(), noDatabase(t), bus.Tables{Prefix: `x"; --`}),
-		"Migrations without a database":     second(outbox.Migrations(nil, bus.Tables{})),
+		"NewProcessor without a database": second(outbox.NewProcessor(nil, registry, outbox.ProcessorConfig{})),
+		"NewProcessor without a registry": second(outbox.NewProcessor(noDatabase(t), nil, outbox.ProcessorConfig{})),
+		"NewProducer without a registry":  second(outbox.NewProducer(nil, outbox.ProducerConfig{})),
+		"NewProducer with a nil middleware": second(outbox.NewProducer(registry,
+			outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{nil}})),
+		"NewProducer with a negative size": second(outbox.NewProducer(registry, outbox.ProducerConfig{MaxPayload: -1})),
+		"Migrate without a database":       outbox.Migrate(t.Context(), nil, bus.Tables{}),
+		"Migrate with bad names":           outbox.Migrate(t.Context(), noDatabase(t), bus.Tables{Prefix: `x"; --`}),
+		"Migrations without a database":    second(outbox.Migrations(nil, bus.Tables{})),
 	} {
 		if err == nil || !strings.HasPrefix(err.Error(), "outbox: ") {
 			t.Errorf("%s: got %v, want an error of this package", name, err)
@@ -115,7 +119,8 @@ func TestSmallPoolIsRefused(t *testing.T) {
 	}{
 		{"too small for the loops", plain, 2, "pool of 2: 3 connections or more are needed (2 claim loops, 0 transactional consumers, and 1 that renews leases)"},
 		{"just large enough for the loops", plain, 3, ""},
-		{"too small for transactional consumers", mixed, 10, "pool of 10: 11 connections or more are needed (2 claim loops, 8 transactional consumers, and 1 that renews leases)"},
+		{"too small for transactional consumers", mixed, 10,
+			"pool of 10: 11 connections or more are needed (2 claim loops, 8 transactional consumers, and 1 that renews leases)"},
 		{"just large enough", mixed, 11, ""},
 		{"unlimited", mixed, 0, ""},
 	}

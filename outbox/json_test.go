@@ -23,13 +23,16 @@ func TestAnswersAreFitForJSON(t *testing.T) {
 		value any
 		want  string
 	}{
-		{admin.Message{ID: 1, MessageID: id, Consumer: "c", PayloadType: "p", CreatedAt: at, AvailableAt: at, State: admin.Ready, Payload: []byte(`{"a":1}`)},
+		{admin.Message{ID: 1, MessageID: id, Consumer: "c", PayloadType: "p", CreatedAt: at, AvailableAt: at, State: admin.Ready,
+			Payload: []byte(`{"a":1}`)},
 			`{"id":1,"message_id":"00000000-0000-0000-0000-000000000001","consumer":"c","payload_type":"p","created_at":"2026-01-02T03:04:05Z","available_at":"2026-01-02T03:04:05Z","attempts":0,"crashes":0,"state":"ready","payload":{"a":1}}`},
 		{admin.Queue{Consumer: "c", Ready: 2, OldestReady: 1500 * time.Millisecond, PausedAt: at},
 			`{"consumer":"c","ready":2,"delayed":0,"leased":0,"poisoned":0,"registered":false,"paused_at":"2026-01-02T03:04:05Z","oldest_ready_seconds":1.5}`},
 		{admin.Queue{Consumer: "c", BlocksKeys: true, BlockedKeys: 3},
 			`{"consumer":"c","ready":0,"delayed":0,"leased":0,"poisoned":0,"blocks_keys":true,"blocked_keys":3,"registered":false}`},
-		{outbox.Stats{Limit: 8, Circuits: map[string]bool{"c": true}, Limits: map[string]outbox.LimitStats{"l": {Slots: 2, Used: 1, Max: 3}}, RatesSpent: map[string]time.Duration{"c": 1500 * time.Millisecond}},
+		{outbox.Stats{Limit: 8, Circuits: map[string]bool{"c": true},
+			Limits: map[string]outbox.LimitStats{"l": {Slots: 2, Used: 1,
+				Max: 3}}, RatesSpent: map[string]time.Duration{"c": 1500 * time.Millisecond}},
 			`{"claims":0,"empty_claims":0,"claimed":0,"fenced":0,"recovered":0,"crashed":0,"abandoned":0,"crash_poisoned":0,"uncounted":0,"unordered":0,"running":0,"queued":0,"limit":8,"unsettled":0,"circuits":{"c":true},"limits":{"l":{"slots":2,"used":1,"max":3}},"rates_spent_seconds":{"c":1.5}}`},
 		{poison.Message{ID: 1, MessageID: id, Payload: []byte("<a/>")},
 			`{"id":1,"message_id":"00000000-0000-0000-0000-000000000001","consumer":"","payload_type":"","attempts":0,"crashes":0,"reason":"","payload":"\u003ca/\u003e"}`},
@@ -38,9 +41,11 @@ func TestAnswersAreFitForJSON(t *testing.T) {
 		{bus.Health{Ready: true}, `{"ready":true}`},
 		{bus.Health{LastClaim: at, Abandoned: []string{"c"}, Err: errors.New("gone")},
 			`{"ready":false,"last_claim":"2026-01-02T03:04:05Z","abandoned":["c"],"error":"gone"}`},
-		{admin.Filter{Consumer: "c", OrderingKey: "k", State: admin.Ready, OlderThan: 90 * time.Minute}, `{"consumer":"c","key":"k","state":"ready","older_than":"1h30m0s"}`},
+		{admin.Filter{Consumer: "c", OrderingKey: "k", State: admin.Ready, OlderThan: 90 * time.Minute},
+			`{"consumer":"c","key":"k","state":"ready","older_than":"1h30m0s"}`},
 		{admin.Filter{}, `{}`},
-		{poison.Filter{IDs: []int64{1}, MessageID: id, PoisonedBefore: at, Error: "e"}, `{"ids":[1],"message_id":"00000000-0000-0000-0000-000000000001","poisoned_before":"2026-01-02T03:04:05Z","error":"e"}`},
+		{poison.Filter{IDs: []int64{1}, MessageID: id, PoisonedBefore: at, Error: "e"},
+			`{"ids":[1],"message_id":"00000000-0000-0000-0000-000000000001","poisoned_before":"2026-01-02T03:04:05Z","error":"e"}`},
 		{admin.Result{Changed: 1, Missing: []int64{2}}, `{"changed":1,"missing":[2]}`},
 	} {
 		got, err := json.Marshal(test.value)
@@ -53,7 +58,8 @@ func TestAnswersAreFitForJSON(t *testing.T) {
 // What is kept as JSON is a filter again.
 func TestFiltersComeBack(t *testing.T) {
 	t.Parallel()
-	want := admin.Filter{Consumer: "c", PayloadType: "p", InsertID: "i", OrderingKey: "k", MessageID: uuid.UUID{15: 1}, State: admin.Delayed, Crashed: true, Retrying: true, OlderThan: 90*time.Minute + 1}
+	want := admin.Filter{Consumer: "c", PayloadType: "p", InsertID: "i", OrderingKey: "k", MessageID: uuid.UUID{15: 1},
+		State: admin.Delayed, Crashed: true, Retrying: true, OlderThan: 90*time.Minute + 1}
 	text, err := json.Marshal(want)
 	var got admin.Filter
 	if err = errors.Join(err, json.Unmarshal(text, &got)); err != nil || got != want {

@@ -43,20 +43,29 @@ func TestBadInputIsRefusedBeforeAnySQL(t *testing.T) {
 		{"payload with a NUL byte", order{}, nil, fixedCodec{text: "a\x00b"}, bus.ErrInvalidText, "NUL"},
 		{"payload with invalid UTF-8", order{}, nil, fixedCodec{text: "a\xffb"}, bus.ErrInvalidText, "UTF-8"},
 		{"payload that cannot be encoded", order{}, nil, fixedCodec{err: noCodec}, noCodec, `encode payload "order.placed"`},
-		{"headers too large", order{}, []outbox.Option{outbox.Header("k", strings.Repeat("v", 8<<10))}, nil, bus.ErrTooLarge, "8193 bytes, at most 8192"},
+		{"headers too large", order{}, []outbox.Option{outbox.Header("k", strings.Repeat("v", 8<<10))}, nil, bus.ErrTooLarge,
+			"8193 bytes, at most 8192"},
 		{"header without a name", order{}, []outbox.Option{outbox.Header("", "v")}, nil, bus.ErrInvalidOption, "a header needs a name"},
 		{"header with a NUL byte", order{}, []outbox.Option{outbox.Header("k", "a\x00")}, nil, bus.ErrInvalidText, `header "k"`},
 		{"header name with invalid UTF-8", order{}, []outbox.Option{outbox.Header("\xff", "v")}, nil, bus.ErrInvalidText, "UTF-8"},
 		{"insert id with a NUL byte", order{}, []outbox.Option{outbox.InsertID("a\x00")}, nil, bus.ErrInvalidText, `insert id "a\x00"`},
 		{"insert id with invalid UTF-8", order{}, []outbox.Option{outbox.InsertID("\xff")}, nil, bus.ErrInvalidText, "UTF-8"},
-		{"insert id too long", order{}, []outbox.Option{outbox.InsertID(strings.Repeat("k", 256))}, nil, bus.ErrTooLarge, "256 bytes, at most 255"},
+		{"insert id too long", order{}, []outbox.Option{outbox.InsertID(strings.Repeat("k", 256))}, nil, bus.ErrTooLarge,
+			"256 bytes, at most 255"},
 		{"empty insert id", order{}, []outbox.Option{outbox.InsertID("")}, nil, bus.ErrInvalidOption, "the insert id is empty"},
 		{"negative delay", order{}, []outbox.Option{outbox.Delay(-time.Second)}, nil, bus.ErrInvalidOption, "delay -1s"},
-		{"delay and instant", order{}, []outbox.Option{outbox.Delay(time.Second), outbox.AvailableAt(time.Now())}, nil, bus.ErrInvalidOption, "not both"},
-		{"instant beyond the calendar", order{}, []outbox.Option{outbox.AvailableAt(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))}, nil, bus.ErrInvalidOption, "year 10000"},
-		{"instant beyond the calendar in UTC only", order{}, []outbox.Option{outbox.AvailableAt(time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -2*3600)))}, nil, bus.ErrInvalidOption, "year 10000 in UTC"},
-		{"instant before the calendar in UTC only", order{}, []outbox.Option{outbox.AvailableAt(time.Date(1, 1, 1, 1, 0, 0, 0, time.FixedZone("", 2*3600)))}, nil, bus.ErrInvalidOption, "year 0 in UTC"},
-		{"header with a long bad name", order{}, []outbox.Option{outbox.Header(strings.Repeat("\xff", 9<<10), "v")}, nil, bus.ErrTooLarge, "9217 bytes"},
+		{"delay and instant", order{}, []outbox.Option{outbox.Delay(time.Second), outbox.AvailableAt(time.Now())}, nil,
+			bus.ErrInvalidOption, "not both"},
+		{"instant beyond the calendar", order{}, []outbox.Option{outbox.AvailableAt(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))}, nil,
+			bus.ErrInvalidOption, "year 10000"},
+		{"instant beyond the calendar in UTC only", order{},
+			[]outbox.Option{outbox.AvailableAt(time.Date(9999, 12, 31, 23, 0, 0, 0,
+				time.FixedZone("", -2*3600)))}, nil, bus.ErrInvalidOption, "year 10000 in UTC"},
+		{"instant before the calendar in UTC only", order{},
+			[]outbox.Option{outbox.AvailableAt(time.Date(1, 1, 1, 1, 0, 0, 0,
+				time.FixedZone("", 2*3600)))}, nil, bus.ErrInvalidOption, "year 0 in UTC"},
+		{"header with a long bad name", order{}, []outbox.Option{outbox.Header(strings.Repeat("\xff", 9<<10), "v")}, nil, bus.ErrTooLarge,
+			"9217 bytes"},
 		{"nil option", order{}, []outbox.Option{nil}, nil, bus.ErrInvalidOption, "option 0 is nil"},
 	}
 	for _, test := range tests {
@@ -110,7 +119,8 @@ func TestProduceManyNamesEveryBadItem(t *testing.T) {
 	if err == nil || !strings.HasSuffix(err.Error(), "and 900 more") {
 		t.Errorf("1000 bad items: got %v, want 100 of them named", err)
 	}
-	err = producer.Send(t.Context(), noDatabase(t), &bus.Message{PayloadType: "order.placed"}, nil, &bus.Message{PayloadType: "order.placed", Delay: -1})
+	err = producer.Send(t.Context(), noDatabase(t), &bus.Message{PayloadType: "order.placed"}, nil,
+		&bus.Message{PayloadType: "order.placed", Delay: -1})
 	if err == nil || !strings.Contains(err.Error(), "message 1: ") || !strings.Contains(err.Error(), "message 2: ") {
 		t.Errorf("send: got %v, want both messages named", err)
 	}

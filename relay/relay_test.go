@@ -55,7 +55,8 @@ func TestMistakesOfForwardersAreReportedTogether(t *testing.T) {
 	as := func(*relay.Config) {}
 	elsewhere := relay.DestinationFunc(func(*bus.Message, other) (string, error) { return "", nil })
 	tests := map[string]bus.Consumer{
-		"the publisher is nil":                relay.NewForwarder("c", nil, relay.Config{Source: "/shop", Routes: []relay.Route{relay.To[placed]("orders")}}),
+		"the publisher is nil": relay.NewForwarder("c", nil,
+			relay.Config{Source: "/shop", Routes: []relay.Route{relay.To[placed]("orders")}}),
 		`Source "": a URI reference`:          forwarder(func(c *relay.Config) { c.Source = "" }),
 		`Source "a\nb"`:                       forwarder(func(c *relay.Config) { c.Source = "a\nb" }),
 		"PublishTimeout -1ns":                 forwarder(func(c *relay.Config) { c.PublishTimeout = -1 }),
@@ -153,7 +154,8 @@ func TestIDsForBrokers(t *testing.T) {
 	t.Parallel()
 	id := func(source, destination, name, stored string) string {
 		pub := &answers{}
-		c := relay.NewForwarder(name, pub, relay.Config{Source: source, Recipients: []string{"x", "old", "older"}, Structured: true, Routes: []relay.Route{relay.To[placed](destination)}})
+		c := relay.NewForwarder(name, pub, relay.Config{Source: source, Recipients: []string{"x", "old", "older"}, Structured: true,
+			Routes: []relay.Route{relay.To[placed](destination)}})
 		c.ConsumeBatch(t.Context(), bus.JSON{}, []*bus.Message{{PayloadType: "order.placed", Payload: []byte(`{}`), ConsumerAlias: stored}})
 		return pub.got[0].ID
 	}
@@ -197,7 +199,8 @@ func TestAMessageIsDoneOnceTheBrokerHasIt(t *testing.T) {
 func TestEachAnswerIsForItsRecord(t *testing.T) {
 	t.Parallel()
 	odd := errors.New("odd")
-	pub := &answers{errs: []error{nil, fmt.Errorf("%w: 2 MB", broker.ErrRejected), broker.ErrNoDestination, nil, odd, broker.ErrUnavailable, context.DeadlineExceeded}}
+	pub := &answers{errs: []error{nil, fmt.Errorf("%w: 2 MB", broker.ErrRejected), broker.ErrNoDestination, nil, odd,
+		broker.ErrUnavailable, context.DeadlineExceeded}}
 	var circuit outbox.Circuit
 	c := relay.NewForwarder("c", pub, relay.Config{Source: "/shop", Circuit: &circuit, Routes: []relay.Route{relay.To[placed]("orders")}})
 	errs := consume(t, c, len(pub.errs))
@@ -274,7 +277,8 @@ func TestTheCircuitOpensOnceNoDestinationAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var circuit outbox.Circuit
 		pub := &silences{silent: map[string]bool{"refunds": true}, sent: make(map[string]int)}
-		c := relay.NewForwarder("c", pub, relay.Config{Source: "/shop", Circuit: &circuit, Routes: []relay.Route{relay.To[placed]("orders"), relay.To[refunded]("refunds")}})
+		c := relay.NewForwarder("c", pub, relay.Config{Source: "/shop", Circuit: &circuit,
+			Routes: []relay.Route{relay.To[placed]("orders"), relay.To[refunded]("refunds")}})
 		step := func(want ...bus.Outcome) {
 			t.Helper()
 			var batch []*bus.Message
@@ -406,7 +410,8 @@ func TestAReplayIsPublishedLikeAnyOther(t *testing.T) {
 	for _, replay := range []bool{false, true} {
 		pub := &answers{}
 		c := relay.NewForwarder("c", pub, relay.Config{Source: "/shop", Routes: []relay.Route{relay.To[placed]("orders")}})
-		c.ConsumeBatch(t.Context(), bus.JSON{}, []*bus.Message{{PayloadType: "order.placed", Payload: []byte(`{}`), Headers: map[string]string{"a": "b"}, Replay: replay}})
+		c.ConsumeBatch(t.Context(), bus.JSON{},
+			[]*bus.Message{{PayloadType: "order.placed", Payload: []byte(`{}`), Headers: map[string]string{"a": "b"}, Replay: replay}})
 		sent = append(sent, fmt.Sprintf("%+v", pub.got))
 	}
 	if sent[0] != sent[1] {

@@ -35,7 +35,8 @@ type memory struct {
 }
 
 func newMemory(flaw string) *memory {
-	return &memory{flaw: flaw, timeout: time.Second, tries: make(map[string]int), change: make(chan struct{}), nowhere: "nowhere", tooLarge: 1 << 20}
+	return &memory{flaw: flaw, timeout: time.Second, tries: make(map[string]int), change: make(chan struct{}), nowhere: "nowhere",
+		tooLarge: 1 << 20}
 }
 
 // setup is what a test of an adapter would make.

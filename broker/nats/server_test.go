@@ -115,7 +115,8 @@ func TestWrongCredentialsAreSaid(t *testing.T) {
 func TestDomainsAreNames(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, greets(t, `"version":"2.12.0","headers":true`, "PONG"))
-	for domain, want := range map[string]string{"": "", "hub": "", "eu-1_b": "", "a.b": `Domain "a.b"`, "*": `Domain "*"`, "a b": `Domain "a b"`, ">": `Domain ">"`} {
+	for domain, want := range map[string]string{"": "", "hub": "", "eu-1_b": "", "a.b": `Domain "a.b"`, "*": `Domain "*"`,
+		"a b": `Domain "a b"`, ">": `Domain ">"`} {
 		_, err := amnats.NewPublisher(nc, amnats.PublisherConfig{Domain: domain})
 		wantError(t, "publisher", err, want)
 		_, err = amnats.NewSubscriber(nc, amnats.SubscriberConfig{Domain: domain, Stream: "ORDERS", Consumer: "shipping"})

@@ -32,7 +32,8 @@ func TestPlainHeadersTravelAsTheyAre(t *testing.T) {
 func TestMessagesOfOthersAreRead(t *testing.T) {
 	t.Parallel()
 	got := record(&nats.Msg{Subject: "s", Data: []byte("x"), Header: nats.Header{
-		"Ce-Type": {"Placed"}, "ce-subject": {"100% sure"}, "CE-Subject": {"another"}, "content-type": {"text/plain"}, "Two": {"a", "b"}, "Nats-Msg-Id": {"a%20b"},
+		"Ce-Type": {"Placed"}, "ce-subject": {"100% sure"}, "CE-Subject": {"another"}, "content-type": {"text/plain"}, "Two": {"a",
+			"b"}, "Nats-Msg-Id": {"a%20b"},
 	}})
 	if got.Attributes["type"] != "Placed" || got.Attributes["subject"] != "100% sure" || got.ContentType != "text/plain" ||
 		got.Headers["Two"] != "a, b" || got.ID != "a%20b" || len(got.Headers) != 1 {

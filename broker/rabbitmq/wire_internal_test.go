@@ -34,10 +34,12 @@ func TestHeadersAreThoseOfCloudEvents(t *testing.T) {
 func TestMessagesOfOthersAreRead(t *testing.T) {
 	t.Parallel()
 	got := record(&amqp.Delivery{RoutingKey: "k", MessageId: "1", Headers: amqp.Table{
-		"cloudEvents:type": "Placed", "count": int32(3), "raw": []byte("b"), "x-death": []any{amqp.Table{}}, "none": nil, "x-delivery-count": int64(2),
+		"cloudEvents:type": "Placed", "count": int32(3), "raw": []byte("b"), "x-death": []any{amqp.Table{}}, "none": nil,
+		"x-delivery-count": int64(2),
 	}})
 	want := broker.Record{
-		Destination: "k", ID: "1", Body: []byte{}, Attributes: map[string]string{"type": "Placed"}, Headers: map[string]string{"count": "3", "raw": "b"},
+		Destination: "k", ID: "1", Body: []byte{}, Attributes: map[string]string{"type": "Placed"},
+		Headers: map[string]string{"count": "3", "raw": "b"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -61,7 +63,8 @@ func TestWhatDoesNotFitIsSaid(t *testing.T) {
 
 func TestURLsAreCheckedWithoutTellingThem(t *testing.T) {
 	t.Parallel()
-	for _, one := range []string{"http://user:secret@host", "amqp://user:secret@host:port/", "amqp://user:sec%ret@host", "amqp://user:secret@ho st",
+	for _, one := range []string{"http://user:secret@host", "amqp://user:secret@host:port/", "amqp://user:sec%ret@host",
+		"amqp://user:secret@ho st",
 		// What begins a path, a query or a fragment ends the host, so that the password is its port.
 		"amqp://user:secret#1@host", "amqp://user:secret/1@host", "amqp://user:secret?1@host"} {
 		_, err := NewPublisher(PublisherConfig{URLs: []string{one}, Timeout: -1})
@@ -69,7 +72,8 @@ func TestURLsAreCheckedWithoutTellingThem(t *testing.T) {
 			t.Errorf("%s: got %v, want what is wrong, and no password", one, err)
 		}
 	}
-	if _, err := NewSubscriber(SubscriberConfig{Batch: -1}); err == nil || !strings.Contains(err.Error(), "URLs") || !strings.Contains(err.Error(), "Queue") || !strings.Contains(err.Error(), "Batch") {
+	if _, err := NewSubscriber(SubscriberConfig{Batch: -1}); err == nil || !strings.Contains(err.Error(), "URLs") ||
+		!strings.Contains(err.Error(), "Queue") || !strings.Contains(err.Error(), "Batch") {
 		t.Errorf("an empty subscriber: got %v, want URLs, Queue and Batch said", err)
 	}
 }

@@ -56,14 +56,16 @@ func stocked(t *testing.T) string {
 func TestChangesAreAskedFor(t *testing.T) {
 	t.Parallel()
 	dsn := stocked(t)
-	for _, args := range [][]string{{"consumers", "pause", "mail"}, {"messages", "cancel", "1"}, {"messages", "cancel", "--all"}, {"messages", "run-now", "1"}} {
+	for _, args := range [][]string{{"consumers", "pause", "mail"}, {"messages", "cancel", "1"}, {"messages", "cancel", "--all"},
+		{"messages", "run-now", "1"}} {
 		for _, more := range [][]string{nil, {"--reason", "why"}} {
 			if got := called(t, dsn, append(args, more...)...); got.code != exitNotConfirmed {
 				t.Errorf("%v %v: got %+v, want exit code %d", args, more, got, exitNotConfirmed)
 			}
 		}
 		for _, reason := range []string{"", " "} { // it is told before anybody connects
-			if got := called(t, "sqlite:/no/such/file", append(args, "--yes", "--reason="+reason)...); got.code != exitUsage || !strings.Contains(got.err, "--reason is missing") {
+			if got := called(t, "sqlite:/no/such/file", append(args, "--yes", "--reason="+reason)...); got.code != exitUsage ||
+				!strings.Contains(got.err, "--reason is missing") {
 				t.Errorf("%v --yes without a reason: got %+v, want exit code %d", args, got, exitUsage)
 			}
 		}
@@ -71,7 +73,8 @@ func TestChangesAreAskedFor(t *testing.T) {
 	if got := called(t, dsn, "operations", "list"); got.out != "No change was made.\n" {
 		t.Errorf("got %q, want no changes", got.out)
 	}
-	if got := called(t, dsn, "messages", "cancel", "1", "--yes", "--reason", "why"); got.code != exitDone || !strings.Contains(got.out, "1 message cancelled.") {
+	if got := called(t, dsn, "messages", "cancel", "1", "--yes", "--reason", "why"); got.code != exitDone ||
+		!strings.Contains(got.out, "1 message cancelled.") {
 		t.Errorf("confirmed: got %+v", got)
 	}
 }
@@ -94,7 +97,8 @@ func TestContentsAreAskedFor(t *testing.T) {
 func TestStoredTextsAreNoCommands(t *testing.T) {
 	t.Parallel()
 	dsn := stocked(t)
-	for _, args := range [][]string{{"messages", "list"}, {"messages", "get", "1"}, {"messages", "list", "--json"}, {"messages", "cancel", "1"}} {
+	for _, args := range [][]string{{"messages", "list"}, {"messages", "get", "1"}, {"messages", "list", "--json"},
+		{"messages", "cancel", "1"}} {
 		got := called(t, dsn, args...)
 		if strings.ContainsAny(got.out+got.err, "\x1b\u202e\u009b") || !strings.Contains(got.out, `\u001b[31m\u202eevil\u009b`) {
 			t.Errorf("%v: got %q, which a terminal would act upon", args, got.out)

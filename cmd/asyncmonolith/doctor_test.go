@@ -81,13 +81,15 @@ func TestDoctorOfAFile(t *testing.T) {
 	dsn := "sqlite:" + path
 	call := func(args ...string) (code int, out string) {
 		var stdout, stderr bytes.Buffer
-		code = run(t.Context(), append(args, "--dsn", dsn), terminal{in: strings.NewReader(""), out: &stdout, err: &stderr, env: func(string) string { return "" }})
+		code = run(t.Context(), append(args, "--dsn", dsn),
+			terminal{in: strings.NewReader(""), out: &stdout, err: &stderr, env: func(string) string { return "" }})
 		if code != exitDone {
 			t.Logf("%v: %s", args, stderr.String())
 		}
 		return code, stdout.String()
 	}
-	if code, out := call("doctor"); code != exitCheckFailed || !strings.HasPrefix(out, "2 critical\n") || !strings.Contains(out, "asyncmonolith migrate") || !strings.Contains(out, "WAL") {
+	if code, out := call("doctor"); code != exitCheckFailed || !strings.HasPrefix(out, "2 critical\n") ||
+		!strings.Contains(out, "asyncmonolith migrate") || !strings.Contains(out, "WAL") {
 		t.Errorf("no tables: got exit code %d and\n%s", code, out)
 	}
 	if code, _ := call("migrate"); code != exitDone {

@@ -62,8 +62,10 @@ func TestFitsATerminal(t *testing.T) {
 		t.Fatalf("demo: got %d: %s", code, failed)
 	}
 	for _, command := range []string{
-		"status --show-payloads", "consumers list", "messages list --limit 1000", "messages blocked-keys", "messages get 551", "explain 551", "poisoned groups --show-payloads", "poisoned list --limit 1000 --show-payloads",
-		"poisoned get 1845 --show-payloads", "schedules list --show-payloads", "schedules next 2", "processes", "projections list --show-payloads", "projections parked balances --show-payloads", "operations list", "operations show 7",
+		"status --show-payloads", "consumers list", "messages list --limit 1000", "messages blocked-keys", "messages get 551", "explain 551",
+		"poisoned groups --show-payloads", "poisoned list --limit 1000 --show-payloads",
+		"poisoned get 1845 --show-payloads", "schedules list --show-payloads", "schedules next 2", "processes",
+		"projections list --show-payloads", "projections parked balances --show-payloads", "operations list", "operations show 7",
 		"requeue --all",
 	} {
 		said := atTerminal(t, dsn, words(command))
@@ -99,7 +101,8 @@ func words(line string) (found []string) {
 
 // alike makes the same of what differs from night to night: numbers, and the places of columns.
 func alike(text string) string {
-	for _, r := range [][2]string{{`[0-9a-f-]{36}`, "uuid"}, {`eyJ[\w-]+`, "place"}, {`cli:\S+`, "cli:somebody"}, {`\d+`, "0"}, {`0\+0 of`, "0 of"}, {`0(\.0)?(ms|m|h|s)(0s|0m)?`, "0s"}, {`[ \n]+`, " "}} {
+	for _, r := range [][2]string{{`[0-9a-f-]{36}`, "uuid"}, {`eyJ[\w-]+`, "place"}, {`cli:\S+`, "cli:somebody"}, {`\d+`, "0"},
+		{`0\+0 of`, "0 of"}, {`0(\.0)?(ms|m|h|s)(0s|0m)?`, "0s"}, {`[ \n]+`, " "}} {
 		text = regexp.MustCompile(r[0]).ReplaceAllString(text, r[1])
 	}
 	return text

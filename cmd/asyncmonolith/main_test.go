@@ -139,17 +139,21 @@ func TestExitCodes(t *testing.T) {
 // TestPasswordsOfArgumentsAreRefused, since everybody sees them in the list of processes.
 func TestPasswordsOfArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, dsn := range []string{"postgres://ada:geheim@h/d", "mariadb://ada:geheim@h/d", "postgres://h/d?password=geheim", "postgres://ada@h/d?password=geheim", "postgres://h/d?sslpassword=geheim",
+	for _, dsn := range []string{"postgres://ada:geheim@h/d", "mariadb://ada:geheim@h/d", "postgres://h/d?password=geheim",
+		"postgres://ada@h/d?password=geheim", "postgres://h/d?sslpassword=geheim",
 		"mariadb://ada:1?geheim@h/d", "postgres://ada:1#geheim@h/d", "postgres://ada:1/geheim@h/d"} {
 		got := called(t, "", "status", "--dsn", dsn)
 		if got.code != exitUsage || !strings.Contains(got.err, "in the list of processes") || strings.Contains(got.err, "geheim") {
 			t.Errorf("%s: got %+v, want that it is refused", dsn, got)
 		}
 	}
-	for _, dsn := range []string{"postgres://ada:geheim@127.0.0.1:1/d", "mariadb://ada:geheim@127.0.0.1:1/d", "postgres://ada:gehe%zzim@h/d", "mariadb://ada:geheim@h/d?tls=geheim",
-		"mariadb://ada:1?geheim@h/d", "mariadb://ada:?geheim&x=y@h/d", "postgres://ada:1?geheim@h/d", "postgres://ada:1#geheim@h/d", "mariadb://ada:1/geheim@h/d"} {
+	for _, dsn := range []string{"postgres://ada:geheim@127.0.0.1:1/d", "mariadb://ada:geheim@127.0.0.1:1/d",
+		"postgres://ada:gehe%zzim@h/d", "mariadb://ada:geheim@h/d?tls=geheim",
+		"mariadb://ada:1?geheim@h/d", "mariadb://ada:?geheim&x=y@h/d", "postgres://ada:1?geheim@h/d", "postgres://ada:1#geheim@h/d",
+		"mariadb://ada:1/geheim@h/d"} {
 		got := called(t, dsn, "status")
-		if got.code == exitDone || strings.Contains(got.out+got.err, "geheim") || strings.Contains(got.out+got.err, "gehe%") || strings.Contains(got.out+got.err, "ada") {
+		if got.code == exitDone || strings.Contains(got.out+got.err, "geheim") || strings.Contains(got.out+got.err, "gehe%") ||
+			strings.Contains(got.out+got.err, "ada") {
 			t.Errorf("%s: got %+v, want an error without what is secret", dsn, got)
 		}
 	}

@@ -33,12 +33,13 @@ func serves(t *testing.T, dsn string, args ...string) served {
 	var logged strings.Builder
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, append([]string{"serve", "--json"}, args...), terminal{in: strings.NewReader(""), out: write, err: &logged, env: func(name string) string {
-			if name == "ASYNCMONOLITH_DSN" {
-				return dsn
-			}
-			return ""
-		}})
+		code <- run(ctx, append([]string{"serve", "--json"}, args...),
+			terminal{in: strings.NewReader(""), out: write, err: &logged, env: func(name string) string {
+				if name == "ASYNCMONOLITH_DSN" {
+					return dsn
+				}
+				return ""
+			}})
 		_ = write.Close()
 	}()
 	line, err := bufio.NewReader(read).ReadString('\n')
@@ -109,7 +110,8 @@ func TestServeLetsOneBrowserIn(t *testing.T) {
 	}
 	first, second := browser(t), browser(t)
 	for _, path := range []string{"", "messages", "console.css", "enter", "enter?token=", "enter?token=x"} {
-		if status, text := s.ask(second, http.MethodGet, s.address("")+path); status != http.StatusUnauthorized && status != http.StatusForbidden || strings.Contains(text, "<") {
+		if status, text := s.ask(second, http.MethodGet, s.address("")+path); status != http.StatusUnauthorized &&
+			status != http.StatusForbidden || strings.Contains(text, "<") {
 			t.Errorf("%q before: got status %d: %s", path, status, text)
 		}
 	}
@@ -118,7 +120,8 @@ func TestServeLetsOneBrowserIn(t *testing.T) {
 			t.Errorf("%s of the link: got status %d, want 405", method, status)
 		}
 	}
-	if status, _ := s.ask(second, http.MethodGet, s.link, func(r *http.Request) { r.Host = "evil.example" }); status != http.StatusMisdirectedRequest {
+	if status, _ := s.ask(second, http.MethodGet, s.link,
+		func(r *http.Request) { r.Host = "evil.example" }); status != http.StatusMisdirectedRequest {
 		t.Errorf("the link of another host: got status %d, want 421", status)
 	}
 	if status, text := s.ask(first, http.MethodGet, s.link); status != http.StatusOK || !strings.Contains(text, "<html") {
@@ -146,7 +149,8 @@ func TestServeLetsOneBrowserIn(t *testing.T) {
 	if status, _ := s.ask(second, http.MethodGet, s.address("messages")); status != http.StatusUnauthorized {
 		t.Errorf("messages in another browser: got status %d, want 401", status)
 	}
-	if status, _ := s.ask(first, http.MethodGet, s.address("messages"), func(r *http.Request) { r.Host = "evil.example" }); status != http.StatusMisdirectedRequest {
+	if status, _ := s.ask(first, http.MethodGet, s.address("messages"),
+		func(r *http.Request) { r.Host = "evil.example" }); status != http.StatusMisdirectedRequest {
 		t.Errorf("messages of another host: got status %d, want 421", status)
 	}
 	change := func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-origin") }

@@ -15,7 +15,8 @@ func TestRecordsOfDebezium(t *testing.T) {
 		mapped.Attributes["source"] != "/debezium/outbox.event.order" || mapped.Key != "7" || string(mapped.Body) != `{"a":1}` {
 		t.Errorf("got %+v, error %v, want the event", mapped, err)
 	}
-	if mapped, err := guide.FromDebezium(broker.Record{Destination: "outbox.event.order", Key: "1"}); err != nil || mapped.Attributes != nil || mapped.Body != nil {
+	if mapped, err := guide.FromDebezium(broker.Record{Destination: "outbox.event.order", Key: "1"}); err != nil ||
+		mapped.Attributes != nil || mapped.Body != nil {
 		t.Errorf("a tombstone: got %+v, error %v, want it empty, and so ignored", mapped, err)
 	}
 	if _, err := guide.FromDebezium(broker.Record{Headers: map[string]string{"id": "i"}, Body: []byte("{}")}); err == nil {

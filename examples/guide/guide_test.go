@@ -116,7 +116,8 @@ func TestProducing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if orders, reminders := bustest.Payloads[guide.OrderPlaced](t, f), bustest.Payloads[guide.ReminderDue](t, f); len(orders) != 4 || len(reminders) != 1 {
+	if orders, reminders := bustest.Payloads[guide.OrderPlaced](t, f), bustest.Payloads[guide.ReminderDue](t, f); len(orders) != 4 ||
+		len(reminders) != 1 {
 		t.Errorf("produced: got %v and %v, want four orders and one reminder", orders, reminders)
 	}
 	if m := bustest.RequireProduced[guide.OrderPlaced](t, f, nil); m.Headers["tenant"] != "acme" {
@@ -250,7 +251,8 @@ func TestPoisonedGroups(t *testing.T) {
 		t.Fatalf("poisoned: got %d, %v, want 3", len(messages), err)
 	}
 	var out bytes.Buffer
-	if err := guide.ShowGroups(ctx, f.db, f.poison, &out); err != nil || !strings.HasPrefix(out.String(), "charge-card "+messages[0].Fingerprint+" 3 from") {
+	if err := guide.ShowGroups(ctx, f.db, f.poison, &out); err != nil ||
+		!strings.HasPrefix(out.String(), "charge-card "+messages[0].Fingerprint+" 3 from") {
 		t.Errorf("groups: got %v, %s", err, &out)
 	}
 	out.Reset()
@@ -258,7 +260,8 @@ func TestPoisonedGroups(t *testing.T) {
 		t.Errorf("of nothing: got %v, %s", err, &out)
 	}
 	f.Advance(time.Second)
-	if err := guide.RequeueGroup(ctx, f.db, f.poison, messages[0].Fingerprint, &out); err != nil || !strings.Contains(out.String(), "3 messages, 0 conflicts, 0 unhandled\n3 requeued [{") {
+	if err := guide.RequeueGroup(ctx, f.db, f.poison, messages[0].Fingerprint, &out); err != nil ||
+		!strings.Contains(out.String(), "3 messages, 0 conflicts, 0 unhandled\n3 requeued [{") {
 		t.Errorf("requeue: got %v, %s", err, &out)
 	}
 }
@@ -274,7 +277,8 @@ func TestService(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := guide.AtTheService(f.Context(), service, &out); err != nil || !strings.Contains(out.String(), "charge-card 0 ready 1 poisoned") || !strings.HasSuffix(out.String(), "1 messages\nwaiting\n") {
+	if err := guide.AtTheService(f.Context(), service, &out); err != nil ||
+		!strings.Contains(out.String(), "charge-card 0 ready 1 poisoned") || !strings.HasSuffix(out.String(), "1 messages\nwaiting\n") {
 		t.Errorf("got %v, %s", err, &out)
 	}
 }
@@ -314,7 +318,8 @@ func TestConsole(t *testing.T) {
 		guide.MountConsole(mux, pages)
 		guide.MountConsoleWithChi(router, pages)
 		for name, handler := range map[string]http.Handler{"net/http": mux, "chi": router} {
-			if w := ask(handler, "/asyncmonolith/", ""); w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/login?next=%2Fasyncmonolith%2F" {
+			if w := ask(handler, "/asyncmonolith/", ""); w.Code != http.StatusSeeOther ||
+				w.Header().Get("Location") != "/login?next=%2Fasyncmonolith%2F" {
 				t.Errorf("%s: nobody: got %d to %q, want to be sent to the login", name, w.Code, w.Header().Get("Location"))
 			}
 			if w := ask(handler, "/asyncmonolith/", "ada"); w.Code != http.StatusOK && of != "guests" {
@@ -363,7 +368,8 @@ func TestOperating(t *testing.T) {
 		t.Fatal(err)
 	}
 	out.Reset()
-	if err := guide.TakeBack(ctx, f.db, f.admin, []int64{waiting[0].ID, 9999}, &out); err != nil || out.String() != "1 cancelled, too late for [], gone before [9999]\n" {
+	if err := guide.TakeBack(ctx, f.db, f.admin, []int64{waiting[0].ID, 9999}, &out); err != nil ||
+		out.String() != "1 cancelled, too late for [], gone before [9999]\n" {
 		t.Errorf("take back: got %v, %s", err, &out)
 	}
 	if runs := f.DrainUntilIdle(); len(runs) != 2 {
@@ -385,7 +391,8 @@ func TestRenaming(t *testing.T) {
 		guide.NewTracking(func(_ context.Context, e guide.OrderShipped) error { tracked = append(tracked, e); return nil }))
 	kit.Produce(guide.OrderShipped{OrderID: "o-1", Carrier: "post"})
 	kit.Produce(guide.OrderShipped{OrderID: "o-2"})
-	if _, err := f.db.ExecContext(t.Context(), `UPDATE renamed_consumer_messages SET consumer_type = 'follow-parcel', payload_type = 'order.sent', payload = '{"order_id":"o-1"}' WHERE id = 1`); err != nil {
+	if _, err := f.db.ExecContext(t.Context(),
+		`UPDATE renamed_consumer_messages SET consumer_type = 'follow-parcel', payload_type = 'order.sent', payload = '{"order_id":"o-1"}' WHERE id = 1`); err != nil {
 		t.Fatal(err)
 	}
 	kit.DrainUntilIdle()

@@ -78,7 +78,8 @@ func TestShipping(t *testing.T) {
 	sub := make(wire, 1)
 	sub <- []broker.Record{{ContentType: "application/json", Body: []byte(`{"order_id":"7"}`),
 		Attributes: map[string]string{"specversion": "1.0", "id": "1", "source": "/orders", "type": "order.placed"}}}
-	conns, err := sql.Open("sqlite", "file:"+t.TempDir()+"/shipping.db?_txlock=immediate&_pragma=busy_timeout(15000)&_pragma=journal_mode(WAL)")
+	conns, err := sql.Open("sqlite", "file:"+t.TempDir()+
+		"/shipping.db?_txlock=immediate&_pragma=busy_timeout(15000)&_pragma=journal_mode(WAL)")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -127,7 +127,8 @@ func TestPlacingAnOrderProduces(t *testing.T) {
 	s, kit := newTestShop(t)
 	server := newServer(s.db, kit.Producer, nil, nil, settings{}, noop.NewTracerProvider(), slog.New(slog.DiscardHandler))
 	answer := httptest.NewRecorder()
-	server.Handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/orders", strings.NewReader(`{"item": "book"}`)))
+	server.Handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/orders",
+		strings.NewReader(`{"item": "book"}`)))
 	if answer.Code != http.StatusCreated {
 		t.Fatalf("POST /orders: got %d %s, want 201", answer.Code, answer.Body)
 	}

@@ -65,7 +65,8 @@ func TestCommandLine(t *testing.T) {
 			t.Errorf("-h: got %s, want it to name %s", out.String(), want)
 		}
 	}
-	if _, err := parse([]string{"-addr", ":1", "postgres://host/db"}, &out); err == nil || !strings.Contains(err.Error(), `"postgres://host/db"`) {
+	if _, err := parse([]string{"-addr", ":1", "postgres://host/db"}, &out); err == nil ||
+		!strings.Contains(err.Error(), `"postgres://host/db"`) {
 		t.Errorf("surplus arguments: got %v, want them refused", err)
 	}
 	if s, err := parse([]string{"-dsn", "d", "-addr", "a"}, &out); err != nil || s != (settings{dsn: "d", addr: "a"}) {
@@ -263,7 +264,8 @@ func restartUnderLoad(t *testing.T, database func(*testing.T) (string, *bun.DB))
 	if status != http.StatusOK || !strings.Contains(body, "shipped_at") {
 		t.Errorf("GET order: got %d %s, want it shipped", status, body)
 	}
-	if status, body := get(t, client, s.url+"/healthz"); status != http.StatusOK || !strings.Contains(body, `"ready":true`) || !strings.Contains(body, `"abandoned":[]`) {
+	if status, body := get(t, client, s.url+"/healthz"); status != http.StatusOK || !strings.Contains(body, `"ready":true`) ||
+		!strings.Contains(body, `"abandoned":[]`) {
 		t.Errorf("GET healthz: got %d %s, want ready", status, body)
 	}
 	if status, _ := get(t, client, s.url+"/orders/none"); status != http.StatusNotFound {

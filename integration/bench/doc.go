@@ -1,7 +1,8 @@
 // Command bench measures AsyncMonolith beside its peers on one PostgreSQL, in
 // one run: the bars of the design, and how each figure changes with scale.
 //
-//	scripts/with-postgres.sh scripts/with-mariadb.sh go run ./integration/bench [-quick] [-rounds n] [-only bar,...] [-json file] [-plots dir]
+//	scripts/with-postgres.sh scripts/with-mariadb.sh go run ./integration/bench [-quick] [-rounds n] \
+//	  [-only bar,...] [-json file] [-plots dir]
 //
 // MariaDB is needed by its own bars only, none of which is part of -quick. So are
 // brokers: NATS servers are this program again, and RabbitMQ is what

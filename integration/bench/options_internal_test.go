@@ -55,10 +55,13 @@ func TestOnlySelects(t *testing.T) {
 		{"-only wal,raw-limit", []string{"drain"}, []string{"raw-limit", "wal"}},
 		{"-only drain", []string{"drain"}, []string{"drain"}},
 		{"-only latency,loops", []string{"latency", "loops"}, []string{"latency-p50", "latency-p99"}},
-		{"-only relay-drain,relay-latency", []string{"relay", "relay-latency"}, []string{"relay-drain", "relay-latency-p50", "relay-latency-p99"}},
-		{"-quick", []string{"drain", "transactional", "latency", "latency-across", "pinned", "chain", "foreign", "dead", "ordered", "per-key", "batch", "rate", "limit"}, []string{
+		{"-only relay-drain,relay-latency", []string{"relay", "relay-latency"},
+			[]string{"relay-drain", "relay-latency-p50", "relay-latency-p99"}},
+		{"-quick", []string{"drain", "transactional", "latency", "latency-across", "pinned", "chain", "foreign", "dead", "ordered",
+			"per-key", "batch", "rate", "limit"}, []string{
 			"drain", "raw-limit", "produce", "wal", "transactional-alone", "transactional", "latency-p50", "latency-p99", "latency-across-p50",
-			"pinned", "chain-time", "chain-allocations", "foreign", "dead", "ordered-1", "ordered-10", "ordered-10000", "ordered-1000000", "per-key-10000", "fair-100", "batch", "rate", "limit"}},
+			"pinned", "chain-time", "chain-allocations", "foreign", "dead", "ordered-1", "ordered-10", "ordered-10000", "ordered-1000000",
+			"per-key-10000", "fair-100", "batch", "rate", "limit"}},
 	} {
 		o, err := parseOptions(strings.Fields(c.args), io.Discard)
 		if err != nil {

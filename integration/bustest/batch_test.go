@@ -23,15 +23,16 @@ func TestBatchesInAKit(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var calls []string
 		fail := true
-		k := bustest.NewKit(t, db, bus.Consume("a", func(context.Context, OrderCharged) error { return nil }), bus.ConsumeBatch("c", func(_ context.Context, orders []OrderPlaced) error {
-			calls = append(calls, joined(orders))
-			for i, o := range orders {
-				if o.ID == "2" && fail {
-					return bus.BatchError{i: errAway}
+		k := bustest.NewKit(t, db, bus.Consume("a", func(context.Context, OrderCharged) error { return nil }),
+			bus.ConsumeBatch("c", func(_ context.Context, orders []OrderPlaced) error {
+				calls = append(calls, joined(orders))
+				for i, o := range orders {
+					if o.ID == "2" && fail {
+						return bus.BatchError{i: errAway}
+					}
 				}
-			}
-			return nil
-		}, bus.BatchSize(3), bus.BatchWait(time.Second)))
+				return nil
+			}, bus.BatchSize(3), bus.BatchWait(time.Second)))
 		for i := range 5 {
 			k.Produce(OrderPlaced{fmt.Sprint(i)})
 		}

@@ -45,7 +45,8 @@ func TestOrderInAKit(t *testing.T) {
 				return nil
 			}
 		}
-		k := bustest.NewKit(t, db, bus.Consume("parks", run(&parks), bus.Ordered(bus.BlockKey)), bus.Consume("skips", run(&skips), bus.Ordered(bus.SkipPoisoned)))
+		k := bustest.NewKit(t, db, bus.Consume("parks", run(&parks), bus.Ordered(bus.BlockKey)),
+			bus.Consume("skips", run(&skips), bus.Ordered(bus.SkipPoisoned)))
 		if _, err := k.Producer.Produce(t.Context(), db, OrderPlaced{"0"}); !errors.Is(err, bus.ErrNoKey) {
 			t.Errorf("without a key: got %v, want %v", err, bus.ErrNoKey)
 		}
@@ -241,13 +242,15 @@ func TestLimitsAndRatesInAKit(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var ran []string
-		k := bustest.NewKit(t, db, noting("limited", &ran, bus.SharedConcurrency("l", 1)), noting("limited too", &ran, bus.SharedConcurrency("l", 1)),
+		k := bustest.NewKit(t, db, noting("limited", &ran, bus.SharedConcurrency("l", 1)),
+			noting("limited too", &ran, bus.SharedConcurrency("l", 1)),
 			noting("rated", &ran, bus.RateLimit(2, time.Minute, 2)), noting("plain", &ran))
 		for i := range 5 {
 			k.Produce(OrderPlaced{fmt.Sprint(i)})
 		}
 		equal(t, "at once", slices.Sorted(slices.Values(consumersOf(k.DrainUntilIdle()))),
-			slices.Concat(slices.Repeat([]string{"limited"}, 5), slices.Repeat([]string{"limited too"}, 5), slices.Repeat([]string{"plain"}, 5), slices.Repeat([]string{"rated"}, 2)))
+			slices.Concat(slices.Repeat([]string{"limited"}, 5), slices.Repeat([]string{"limited too"}, 5),
+				slices.Repeat([]string{"plain"}, 5), slices.Repeat([]string{"rated"}, 2)))
 		k.Advance(29 * time.Second)
 		equal(t, "before the next may start", consumersOf(k.DrainUntilIdle()), nil)
 		k.Advance(time.Second)
@@ -262,7 +265,8 @@ func TestKeysInAnyOrderInAKit(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		var bound, fair, rated []string
-		k := bustest.NewKit(t, db, noting("bound", &bound, bus.KeyConcurrency(1)), noting("fair", &fair, bus.Fair()), noting("rated", &rated, bus.KeyRateLimit(1, time.Minute, 1)))
+		k := bustest.NewKit(t, db, noting("bound", &bound, bus.KeyConcurrency(1)), noting("fair", &fair, bus.Fair()),
+			noting("rated", &rated, bus.KeyRateLimit(1, time.Minute, 1)))
 		for n := range 4 {
 			k.Produce(OrderPlaced{fmt.Sprint(n)}, outbox.OrderingKey(fmt.Sprint("k", n%2)))
 		}

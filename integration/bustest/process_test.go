@@ -228,7 +228,8 @@ func TestProducedIsDueByTheKitsClock(t *testing.T) {
 		k := bustest.KitConfig{Start: start(), IDs: bustest.SequentialIDs()}.NewKit(t, db, noting("c", &ran))
 		// Any context, and a transaction: as the code under test does it.
 		err := k.Producer.RunInTx(t.Context(), db, func(ctx context.Context, tx bun.Tx) error {
-			receipt, err := k.Producer.Produce(ctx, tx, OrderPlaced{"1"}, outbox.Delay(time.Second), outbox.Header("tenant", "acme"), outbox.InsertID("key"))
+			receipt, err := k.Producer.Produce(ctx, tx, OrderPlaced{"1"}, outbox.Delay(time.Second), outbox.Header("tenant", "acme"),
+				outbox.InsertID("key"))
 			if want := "00000000-0000-7000-8000-000000000001"; receipt.MessageID.String() != want || receipt.Enqueued != 1 {
 				t.Errorf("receipt: got %+v, want one row with the id %s", receipt, want)
 			}

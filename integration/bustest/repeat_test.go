@@ -185,7 +185,8 @@ func TestChecksRunEachHandlerTwice(t *testing.T) {
 				if name == "RequireRedeliverable" {
 					crashes, took = 1, 2*(30*time.Second+time.Millisecond) // a lease for each delivery that was lost
 				}
-				equal(t, "runs", ran, []string{"place 1, attempt 1, crashes 0", fmt.Sprintf("place 1, attempt 1, crashes %d", crashes), "ship 1, attempt 1, crashes 0"})
+				equal(t, "runs", ran, []string{"place 1, attempt 1, crashes 0", fmt.Sprintf("place 1, attempt 1, crashes %d", crashes),
+					"ship 1, attempt 1, crashes 0"})
 				if got := k.Now().Sub(before); got != took {
 					t.Errorf("the clock moved by %s, want %s", got, took)
 				}

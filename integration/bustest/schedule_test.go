@@ -30,11 +30,12 @@ func TestSchedulesFireAtTheirTimes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var at []string
-		k := bustest.KitConfig{Start: start().Add(time.Minute)}.NewKit(t, db, bus.Consume("report", func(ctx context.Context, o OrderPlaced) error {
-			m, _ := bus.MessageFromContext(ctx)
-			at = append(at, o.ID+" "+m.CreatedAt.Format("15:04:05"))
-			return nil
-		}))
+		k := bustest.KitConfig{Start: start().Add(time.Minute)}.NewKit(t, db,
+			bus.Consume("report", func(ctx context.Context, o OrderPlaced) error {
+				m, _ := bus.MessageFromContext(ctx)
+				at = append(at, o.ID+" "+m.CreatedAt.Format("15:04:05"))
+				return nil
+			}))
 		mustSchedule(t, k, db, OrderPlaced{"hourly"}, "0 0 * * * *")
 		mustSchedule(t, k, db, OrderPlaced{"half past"}, "0 30 * * * *")
 		k.Advance(29*time.Minute - time.Microsecond)
@@ -93,7 +94,8 @@ func TestRequireScheduledSaysWhatThereIs(t *testing.T) {
 	db := sqlite(t)
 	var ran []string
 	k := bustest.NewKit(t, db, noting("report", &ran))
-	if _, err := k.Scheduler.Upsert(k.Context(), db, OrderPlaced{"1"}, "@daily", "UTC", schedule.Name("report"), schedule.Tag("daily"), schedule.Header("tenant", "acme")); err != nil {
+	if _, err := k.Scheduler.Upsert(k.Context(), db, OrderPlaced{"1"}, "@daily", "UTC", schedule.Name("report"), schedule.Tag("daily"),
+		schedule.Header("tenant", "acme")); err != nil {
 		t.Fatal(err)
 	}
 	wantFailure(t, func(t testing.TB) {

@@ -56,7 +56,8 @@ func barPerKey(b *bar) {
 func barRates(b *bar) {
 	const rate, crew = 200, 3
 	lasts := pick(b, 8*time.Second, 20*time.Second, 2*time.Minute)
-	r := newDisturbed(b, crew, chaos.WorkerConfig{Plain: []string{"one"}, Rated: []string{"one"}, Rate: rate}, rate*int(lasts/time.Second)*5/4, 2*time.Millisecond, lasts)
+	r := newDisturbed(b, crew, chaos.WorkerConfig{Plain: []string{"one"}, Rated: []string{"one"}, Rate: rate},
+		rate*int(lasts/time.Second)*5/4, 2*time.Millisecond, lasts)
 	excess, perSecond := r.ledger().Excess([]string{"one"}, rate, chaos.RateBurst)
 	// What a claim has counted may wait for a worker, and come together with the next.
 	if slack := rate * 0.2; excess > slack {
@@ -66,7 +67,8 @@ func barRates(b *bar) {
 	if perSecond < rate*0.7 || perSecond > rate*1.02 {
 		b.Errorf("starts a second: got %.1f, want about %d", perSecond, rate)
 	}
-	b.figure("%s, %d messages: %.1f starts a second of %d, %.0f beyond the burst of %d at most", r, len(r.jobs), perSecond, rate, excess, chaos.RateBurst)
+	b.figure("%s, %d messages: %.1f starts a second of %d, %.0f beyond the burst of %d at most", r, len(r.jobs), perSecond, rate,
+		excess, chaos.RateBurst)
 }
 
 // disturbed is a run whose workers were killed, and stopped for longer than a lease.

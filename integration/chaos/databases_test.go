@@ -70,7 +70,8 @@ CREATE TABLE history (seq BIGINT AUTO_INCREMENT PRIMARY KEY, at BIGINT NOT NULL,
   claim BIGINT NOT NULL, until BIGINT NOT NULL, messages LONGTEXT NOT NULL, ` + mariaTx + `
 
 CREATE TRIGGER note_claimed AFTER INSERT ON message_claims FOR EACH ROW BEGIN
-  INSERT IGNORE INTO owners VALUES (NEW.owner, ` + mariaSession + `); ` + mariaNote + `'claimed', NEW.id, NEW.leased_until, NEW.message_ids); END
+  INSERT IGNORE INTO owners VALUES (NEW.owner, ` + mariaSession + `); ` + mariaNote +
+	`'claimed', NEW.id, NEW.leased_until, NEW.message_ids); END
 
 CREATE TRIGGER note_kept AFTER UPDATE ON message_claims FOR EACH ROW ` + mariaNote + `'kept', NEW.id, NEW.leased_until, NEW.message_ids)
 
@@ -80,7 +81,8 @@ CREATE TRIGGER note_births AFTER INSERT ON consumer_messages FOR EACH ROW
   INSERT INTO births VALUES (NEW.id, NEW.consumer_type, JSON_VALUE(NEW.payload, '$.n'))
 
 CREATE TRIGGER note_written AFTER UPDATE ON consumer_messages FOR EACH ROW
-  IF (OLD.attempts, OLD.crashes, OLD.available_after) <> (NEW.attempts, NEW.crashes, NEW.available_after) THEN ` + mariaNote + `'written', 0, 0, JSON_ARRAY(NEW.id)); END IF
+  IF (OLD.attempts, OLD.crashes, OLD.available_after) <> (NEW.attempts, NEW.crashes, NEW.available_after) THEN ` + mariaNote +
+	`'written', 0, 0, JSON_ARRAY(NEW.id)); END IF
 
 CREATE TRIGGER note_removed AFTER DELETE ON consumer_messages FOR EACH ROW ` + mariaNote + `'written', 0, 0, JSON_ARRAY(OLD.id))`
 

@@ -69,7 +69,8 @@ func (r *run) touches(workers map[string]bool, consumers ...string) (n int) {
 	r.Helper()
 	changes, messages := r.history()
 	for _, c := range changes {
-		if workers[c.Session] && slices.ContainsFunc(c.Messages, func(id int64) bool { return slices.Contains(consumers, messages[id].Consumer) }) {
+		if workers[c.Session] && slices.ContainsFunc(c.Messages,
+			func(id int64) bool { return slices.Contains(consumers, messages[id].Consumer) }) {
 			n++
 		}
 	}

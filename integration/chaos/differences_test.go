@@ -10,7 +10,8 @@ import (
 // TestCompare: each way in which a log can arrive otherwise than it left is told.
 func TestCompare(t *testing.T) {
 	t.Parallel()
-	a1, b1, a2, a3 := chaos.Entry{Stream: "a", Job: 1}, chaos.Entry{Stream: "b", Job: 2}, chaos.Entry{Stream: "a", Job: 3}, chaos.Entry{Stream: "a", Job: 4}
+	a1, b1, a2, a3 := chaos.Entry{Stream: "a", Job: 1}, chaos.Entry{Stream: "b", Job: 2}, chaos.Entry{Stream: "a",
+		Job: 3}, chaos.Entry{Stream: "a", Job: 4}
 	log := []chaos.Entry{a1, b1, a2, a3}
 	for name, test := range map[string]struct {
 		passed []chaos.Entry
@@ -21,8 +22,10 @@ func TestCompare(t *testing.T) {
 		"lost":                    {[]chaos.Entry{a1, b1, a3}, chaos.Differences{Lost: []chaos.Entry{a2}}},
 		"twice":                   {[]chaos.Entry{a1, b1, a2, a1, a3}, chaos.Differences{Twice: []chaos.Entry{a1}}},
 		"inverted":                {[]chaos.Entry{a1, b1, a3, a2}, chaos.Differences{Inverted: []chaos.Entry{a2}}},
-		"unknown":                 {[]chaos.Entry{a1, {Stream: "a", Job: 9}, b1, a2, a3}, chaos.Differences{Unknown: []chaos.Entry{{Stream: "a", Job: 9}}}},
-		"in another stream":       {[]chaos.Entry{a1, {Stream: "a", Job: 2}, a2, a3}, chaos.Differences{Unknown: []chaos.Entry{{Stream: "a", Job: 2}}, Lost: []chaos.Entry{b1}}},
+		"unknown": {[]chaos.Entry{a1, {Stream: "a", Job: 9}, b1, a2, a3},
+			chaos.Differences{Unknown: []chaos.Entry{{Stream: "a", Job: 9}}}},
+		"in another stream": {[]chaos.Entry{a1, {Stream: "a", Job: 2}, a2, a3},
+			chaos.Differences{Unknown: []chaos.Entry{{Stream: "a", Job: 2}}, Lost: []chaos.Entry{b1}}},
 	} {
 		got := chaos.Compare(log, test.passed)
 		if !reflect.DeepEqual(got, test.want) || got.Kept() != reflect.DeepEqual(got, chaos.Differences{}) {

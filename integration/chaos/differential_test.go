@@ -43,5 +43,6 @@ func quickPostgres(b *bar) *bun.DB {
 
 // quickSQLite does not sync either.
 func quickSQLite(b *bar) *bun.DB {
-	return testdb.OpenSQLiteWith(b, b.TempDir()+"/quick.db", "_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
+	return testdb.OpenSQLiteWith(b, b.TempDir()+"/quick.db",
+		"_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
 }

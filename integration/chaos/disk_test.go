@@ -29,10 +29,12 @@ func barDiskFull(b *bar) {
 		return
 	}
 	// Without recycling every new segment of PostgreSQL's log needs room. MariaDB's has its room from the beginning.
-	server := newServerIn(b, disk, of(b, []string{"max_wal_size=32MB", "min_wal_size=32MB", "wal_recycle=off"}, []string{"innodb-log-file-size=16M"})...)
+	server := newServerIn(b, disk, of(b, []string{"max_wal_size=32MB", "min_wal_size=32MB", "wal_recycle=off"},
+		[]string{"innodb-log-file-size=16M"})...)
 	b.exec(openDSN(b, server.DSN()), "CREATE TABLE ballast (text CHAR(32))") // a new one would need files that cannot be made
 	f := of(b,
-		filling{table: "INSERT INTO ballast SELECT md5(n::text) FROM generate_series(1, 1000000) n", refusal: "53100", log: "SELECT pg_switch_wal()"},
+		filling{table: "INSERT INTO ballast SELECT md5(n::text) FROM generate_series(1, 1000000) n", refusal: "53100",
+			log: "SELECT pg_switch_wal()"},
 		filling{table: "INSERT INTO ballast SELECT MD5(seq) FROM seq_1_to_1000000", refusal: "1114"})
 	config, spec := outages()
 	r := newRun(b, server.DSN(), config)
@@ -59,7 +61,8 @@ func barDiskFull(b *bar) {
 		b.Errorf("disk full: got no worker that was refused with code %s, want some", f.refusal)
 	}
 	if f.log != "" && (panicked == nil || !strings.Contains(said, "PANIC:") || !strings.Contains(said, "No space left on device")) {
-		b.Errorf("disk full: got %v and a server that says %q, want a log that cannot grow and a server that panics of it", panicked, said[max(0, len(said)-500):])
+		b.Errorf("disk full: got %v and a server that says %q, want a log that cannot grow and a server that panics of it", panicked,
+			said[max(0, len(said)-500):])
 	}
 	b.within("healed", took, patience)
 	said = fmt.Sprint(refused)

@@ -52,7 +52,8 @@ func newPair(b *bar, synchronous bool) pair {
 		state = "sync"
 	}
 	b.eventually(time.Minute, "the standby follows", func() (follows bool) {
-		err := db.NewRaw("SELECT EXISTS (SELECT 1 FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = ?)", state).Scan(b.Context(), &follows)
+		err := db.NewRaw("SELECT EXISTS (SELECT 1 FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = ?)",
+			state).Scan(b.Context(), &follows)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -169,7 +170,8 @@ func (l *load) survived(received int64) (lost, kept int) {
 		case there:
 			kept++
 			if !failedOver && b.before >= received {
-				r.Errorf("batch %d: got it on the survivor, although it was committed after %d, which is all that was received: %d", b.jobs[0], b.before, received)
+				r.Errorf("batch %d: got it on the survivor, although it was committed after %d, which is all that was received: %d", b.jobs[0],
+					b.before, received)
 			}
 		default:
 			lost++

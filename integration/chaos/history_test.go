@@ -76,13 +76,15 @@ func (r *run) history() (changes []chaos.Change, messages map[int64]chaos.Run) {
 		Job      int
 	}
 	err := errors.Join(
-		r.db.NewRaw("SELECT at, tx, session, kind, claim, until, "+of(r.bar, "array_to_json(messages)::text AS messages", "messages")+" FROM history ORDER BY seq").Scan(r.ctx, &rows),
+		r.db.NewRaw("SELECT at, tx, session, kind, claim, until, "+of(r.bar, "array_to_json(messages)::text AS messages",
+			"messages")+" FROM history ORDER BY seq").Scan(r.ctx, &rows),
 		r.db.NewRaw("SELECT id, consumer, job FROM births").Scan(r.ctx, &births))
 	for _, row := range rows {
 		var ids []int64
 		err = errors.Join(err, json.Unmarshal([]byte(row.Messages), &ids))
 		changes = append(changes, chaos.Change{
-			At: time.UnixMicro(row.At), Tx: row.Tx, Session: row.Session, Kind: chaos.ChangeKind(row.Kind), Claim: row.Claim, Until: time.UnixMicro(row.Until), Messages: ids,
+			At: time.UnixMicro(row.At), Tx: row.Tx, Session: row.Session, Kind: chaos.ChangeKind(row.Kind), Claim: row.Claim,
+			Until: time.UnixMicro(row.Until), Messages: ids,
 		})
 	}
 	if err != nil {
@@ -172,7 +174,8 @@ func TestHistoryTellsWhatWasDoneToClaims(t *testing.T) {
 	}
 	jobs := r.plant(make([]chaos.Job, 4)...)
 	claim, err := s.Claims.Claim(r.ctx, r.db, store.ClaimRequest{
-		Owner: "a", Lease: time.Hour, Wants: []store.Want{{Consumer: "one", Payload: chaos.Job{}.PayloadType(), Limit: 4}}, Limit: 4, MaxBytes: 1 << 20,
+		Owner: "a", Lease: time.Hour, Wants: []store.Want{{Consumer: "one", Payload: chaos.Job{}.PayloadType(),
+			Limit: 4}}, Limit: 4, MaxBytes: 1 << 20,
 	})
 	if err != nil || len(claim.Messages) != 4 {
 		t.Fatalf("claim: got %d messages and error %v, want 4", len(claim.Messages), err)
@@ -203,7 +206,9 @@ func TestHistoryTellsWhatWasDoneToClaims(t *testing.T) {
 	}
 	run := func(i int) chaos.Run { return chaos.Run{Consumer: "one", Job: jobs[i]} }
 	f := chaos.Judge(r.evidence())
-	if !slices.Equal(f.Stale, []chaos.Run{run(2)}) || !slices.Equal(f.Twice, []chaos.Run{run(2)}) || !slices.Equal(f.Taken, []chaos.Run{run(2), run(3)}) {
-		t.Errorf("what another did: got settled without a claim %v, twice %v and taken %v, want %v, the same, and %v too", f.Stale, f.Twice, f.Taken, run(2), run(3))
+	if !slices.Equal(f.Stale, []chaos.Run{run(2)}) || !slices.Equal(f.Twice, []chaos.Run{run(2)}) ||
+		!slices.Equal(f.Taken, []chaos.Run{run(2), run(3)}) {
+		t.Errorf("what another did: got settled without a claim %v, twice %v and taken %v, want %v, the same, and %v too", f.Stale,
+			f.Twice, f.Taken, run(2), run(3))
 	}
 }

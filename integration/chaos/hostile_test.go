@@ -14,7 +14,8 @@ import (
 // finds them all and gives each its time.
 
 func barHostile(b *bar) {
-	output, err := b.command([]string{"make", "-C", filepath.Join("..", ".."), "--no-print-directory", "fuzz", "FUZZTIME=" + pick(b, "1s", "5s", "30s")})
+	output, err := b.command([]string{"make", "-C", filepath.Join("..", ".."), "--no-print-directory", "fuzz",
+		"FUZZTIME=" + pick(b, "1s", "5s", "30s")})
 	if err != nil {
 		b.Errorf("make fuzz: %v\n%s", err, output)
 	}
@@ -27,7 +28,9 @@ func barHostile(b *bar) {
 			b.figure("%s: %s inputs", heading, inputs[heading])
 		}
 	}
-	for _, name := range []string{"Message", "Decode", "Tables", "StoredMessage", "ConsumedPayload", "StoredOutcome", "StoredTables", "StoredSchedule", "Parse", "ErrorText", "Headers", "WhatIsSentComesBack", "Kafka", "NATS", "OurEventsAreReadBySDK", "EventsOfSDKAreRead"} {
+	for _, name := range []string{"Message", "Decode", "Tables", "StoredMessage", "ConsumedPayload", "StoredOutcome", "StoredTables",
+		"StoredSchedule", "Parse", "ErrorText", "Headers", "WhatIsSentComesBack", "Kafka", "NATS", "OurEventsAreReadBySDK",
+		"EventsOfSDKAreRead"} {
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(inputs)), func(heading string) bool { return strings.Contains(heading, "Fuzz"+name) }) {
 			b.Errorf("target Fuzz%s: got no inputs, want some:\n%s", name, output)
 		}

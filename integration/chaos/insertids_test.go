@@ -38,7 +38,8 @@ func barInsertIDs(b *bar) {
 	if wrong := r.count("SELECT count(*) FROM (SELECT 1 FROM consumer_messages GROUP BY insert_id, consumer_type HAVING count(*) > 1) twice"); wrong > 0 {
 		b.Errorf("insert ids pending twice: got %d, want none", wrong)
 	}
-	b.figure("%d producers, %d payloads with %d insert ids in %.1fs: errors 0, %d rows for 2 consumers, as the receipts say", producers, sent, unique, took.Seconds(), rows)
+	b.figure("%d producers, %d payloads with %d insert ids in %.1fs: errors 0, %d rows for 2 consumers, as the receipts say",
+		producers, sent, unique, took.Seconds(), rows)
 
 	// Again, while workers take the messages away.
 	r.crew(2)
@@ -61,7 +62,8 @@ func barInsertIDs(b *bar) {
 	}
 	// What was recovered may have run to its end before.
 	if enqueued += enqueuedAgain; finished < enqueued || finished > enqueued+recovered {
-		b.Errorf("runs: got %d, want the %d that receipts say were enqueued, and at most %d more of leases that ran out", finished, enqueued, recovered)
+		b.Errorf("runs: got %d, want the %d that receipts say were enqueued, and at most %d more of leases that ran out", finished,
+			enqueued, recovered)
 	}
 	b.figure("the same with 2 workers: %d payloads, errors 0, %d runs for receipts of %d, of leases that ran out at most %d; conflicts of the users' own transactions, repeated by them: %d", again, finished, enqueued, recovered, r.repeated.Load())
 }

@@ -105,7 +105,8 @@ func (b *bar) wholeSuite(name string, environment ...string) {
 	packages := slices.DeleteFunc(strings.Fields(string(list)), func(path string) bool {
 		return slices.Contains([]string{"chaos", "mutants"}, filepath.Base(path))
 	})
-	output, err := b.command(append([]string{"go", "test", "-count=1", "-timeout=20m", "-skip", "^TestMariaDB|.*/^mariadb"}, packages...), environment...)
+	output, err := b.command(append([]string{"go", "test", "-count=1", "-timeout=20m", "-skip", "^TestMariaDB|.*/^mariadb"},
+		packages...), environment...)
 	if err != nil {
 		b.Errorf("%s: go test: %v\n%s", name, err, output)
 		return

@@ -23,7 +23,8 @@ import (
 func fairRun() chaos.Evidence {
 	e := evidence{Evidence: chaos.Evidence{
 		Consumers: []string{"plain", "tx"}, Tx: []string{"tx"}, Jobs: []int{0, 1, 2, 3}, Never: []int{4}, Doomed: []int{3},
-		OnlyKills: true, Lease: time.Second, Effects: make(map[chaos.Run]int), Struck: make(map[chaos.Run]int), Messages: make(map[int64]chaos.Run),
+		OnlyKills: true, Lease: time.Second, Effects: make(map[chaos.Run]int), Struck: make(map[chaos.Run]int),
+		Messages: make(map[int64]chaos.Run),
 	}}
 	clock := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
 	add := func(kind chaos.EventKind, worker, consumer string, job, attempt int) {
@@ -145,7 +146,8 @@ func TestJudgeConvicts(t *testing.T) {
 			e.Jobs = append(e.Jobs, 9)
 			claimedBy(e, "", chaos.Run{Consumer: "tx", Job: 9})
 			e.Effects[chaos.Run{Consumer: "tx", Job: 9}] = 1
-			e.Ledger = append(e.Ledger, chaos.Event{At: time.Now(), Kind: chaos.Started, Consumer: "tx", Job: 9}, chaos.Event{At: time.Now(), Kind: chaos.Finished, Consumer: "tx", Job: 9})
+			e.Ledger = append(e.Ledger, chaos.Event{At: time.Now(), Kind: chaos.Started, Consumer: "tx", Job: 9},
+				chaos.Event{At: time.Now(), Kind: chaos.Finished, Consumer: "tx", Job: 9})
 		}},
 		{"a produce that was rolled back and ran", "I1: ran although rolled back: 1 of them, such as [{tx 4}]", func(e *chaos.Evidence) {
 			claimedBy(e, "a", chaos.Run{Consumer: "tx", Job: 4})
@@ -157,9 +159,10 @@ func TestJudgeConvicts(t *testing.T) {
 		{"a produce that was rolled back and is poisoned", "I1: ran although rolled back: 1 of them", func(e *chaos.Evidence) {
 			e.Poisoned = append(e.Poisoned, chaos.Run{Consumer: "plain", Job: 4})
 		}},
-		{"a row removed before its consumer had finished", "I2: gone without having finished: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
-			e.Ledger = without(e.Ledger, chaos.Finished, plain)
-		}},
+		{"a row removed before its consumer had finished", "I2: gone without having finished: 1 of them, such as [{plain 0}]",
+			func(e *chaos.Evidence) {
+				e.Ledger = without(e.Ledger, chaos.Finished, plain)
+			}},
 		{"a message that waits twice, and ran", "I2: in two places: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
 			e.Pending = append(e.Pending, plain, plain)
 		}},
@@ -173,7 +176,8 @@ func TestJudgeConvicts(t *testing.T) {
 			e.OnlyKills = false // it is a repetition that nothing explains, too
 			late := e.Ledger[0]
 			late.Worker, late.At = "b", late.At.Add(time.Millisecond)
-			e.History = slices.Insert(e.History, 3, chaos.Change{At: late.At.Add(-time.Millisecond), Session: "b", Kind: chaos.Claimed, Claim: 99, Messages: e.History[0].Messages})
+			e.History = slices.Insert(e.History, 3, chaos.Change{At: late.At.Add(-time.Millisecond), Session: "b", Kind: chaos.Claimed,
+				Claim: 99, Messages: e.History[0].Messages})
 			e.Ledger = slices.Insert(e.Ledger, 1, late)
 		}},
 		{"a message in two live claims", "I3: in two live claims: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
@@ -194,28 +198,32 @@ func TestJudgeConvicts(t *testing.T) {
 		{"a run that began before it was claimed", "I3: ran unclaimed: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
 			e.History[0].At = e.Ledger[0].At.Add(time.Microsecond)
 		}},
-		{"a claim that was ended by another while its lease lasted", "I4: taken from a live owner: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
-			e.History[1].Session = "b"
-		}},
+		{"a claim that was ended by another while its lease lasted", "I4: taken from a live owner: 1 of them, such as [{plain 0}]",
+			func(e *chaos.Evidence) {
+				e.History[1].Session = "b"
+			}},
 		{"a claim that was renewed by another", "I4: taken from a live owner: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
 			renewed := e.History[0]
 			renewed.Kind, renewed.Session = chaos.Kept, "b"
 			e.History = slices.Insert(e.History, 1, renewed)
 		}},
-		{"a claim that was renewed by another after its lease had run out", "I4: taken from a live owner: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
-			renewed := e.History[0]
-			renewed.Kind, renewed.Session, renewed.At = chaos.Kept, "b", renewed.Until.Add(time.Millisecond)
-			e.History = slices.Insert(e.History, 1, renewed)
-		}},
-		{"a result that was settled after its claim was taken away", "I4: settled without a claim: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
-			e.History[2].Tx = "a later one"
-		}},
-		{"a consumer's transaction that removed what somebody else had claimed since", "I4: settled without a claim: 1 of them, such as [{tx 0}]", func(e *chaos.Evidence) {
-			i := slices.IndexFunc(e.History, func(c chaos.Change) bool {
-				return c.Kind == chaos.Written && e.Messages[c.Messages[0]] == tx
-			})
-			e.History[i].Session = "b"
-		}},
+		{"a claim that was renewed by another after its lease had run out", "I4: taken from a live owner: 1 of them, such as [{plain 0}]",
+			func(e *chaos.Evidence) {
+				renewed := e.History[0]
+				renewed.Kind, renewed.Session, renewed.At = chaos.Kept, "b", renewed.Until.Add(time.Millisecond)
+				e.History = slices.Insert(e.History, 1, renewed)
+			}},
+		{"a result that was settled after its claim was taken away", "I4: settled without a claim: 1 of them, such as [{plain 0}]",
+			func(e *chaos.Evidence) {
+				e.History[2].Tx = "a later one"
+			}},
+		{"a consumer's transaction that removed what somebody else had claimed since",
+			"I4: settled without a claim: 1 of them, such as [{tx 0}]", func(e *chaos.Evidence) {
+				i := slices.IndexFunc(e.History, func(c chaos.Change) bool {
+					return c.Kind == chaos.Written && e.Messages[c.Messages[0]] == tx
+				})
+				e.History[i].Session = "b"
+			}},
 		{"an attempt that was counted though nothing failed", "I5: charged for nothing: 1 of them, such as [{plain 0}]", func(e *chaos.Evidence) {
 			e.Ledger[0].Attempt = 2
 		}},
@@ -233,7 +241,8 @@ func TestJudgeConvicts(t *testing.T) {
 		{"a run of a job that nobody produced", "unknown: 1 of them, such as [{plain 77}]", func(e *chaos.Evidence) {
 			run := chaos.Run{Consumer: "plain", Job: 77}
 			claimedBy(e, "a", run)
-			e.Ledger = append(e.Ledger, chaos.Event{At: time.Unix(2, 0), Kind: chaos.Started, Worker: "a", Consumer: run.Consumer, Job: run.Job, Attempt: 1})
+			e.Ledger = append(e.Ledger, chaos.Event{At: time.Unix(2, 0), Kind: chaos.Started, Worker: "a", Consumer: run.Consumer,
+				Job: run.Job, Attempt: 1})
 		}},
 		{"a row that waits of a job that nobody produced", "unknown: 1 of them, such as [{plain 77}]", func(e *chaos.Evidence) {
 			e.Pending = append(e.Pending, chaos.Run{Consumer: "plain", Job: 77})
@@ -285,13 +294,16 @@ func TestJudgeKnowsLateWorkersAndDeadOnes(t *testing.T) {
 		return chaos.Event{At: start.Add(after), Kind: kind, Worker: worker, Consumer: "plain", Job: 0, Attempt: 1}
 	}
 	for what, ledger := range map[string]chaos.Ledger{
-		"late": {event(0, chaos.Started, "a"), event(2*time.Second, chaos.Started, "b"), event(3*time.Second, chaos.Finished, "a"), event(4*time.Second, chaos.Finished, "b")},
+		"late": {event(0, chaos.Started, "a"), event(2*time.Second, chaos.Started, "b"), event(3*time.Second, chaos.Finished, "a"),
+			event(4*time.Second, chaos.Finished, "b")},
 		"dead": {event(0, chaos.Started, "a"), event(time.Second/2, chaos.Started, "b"), event(time.Second, chaos.Finished, "b")},
 		"same": {event(0, chaos.Started, "a"), event(time.Second/2, chaos.Started, "a"), event(time.Second, chaos.Finished, "a")},
 	} {
-		e := chaos.Evidence{Consumers: []string{"plain"}, Jobs: []int{0}, Lease: time.Second, Ledger: ledger, Messages: map[int64]chaos.Run{1: {Consumer: "plain"}}}
+		e := chaos.Evidence{Consumers: []string{"plain"}, Jobs: []int{0}, Lease: time.Second, Ledger: ledger,
+			Messages: map[int64]chaos.Run{1: {Consumer: "plain"}}}
 		for i, worker := range []string{"a", "b"} {
-			claim := chaos.Change{At: start.Add(-time.Minute), Tx: worker, Session: worker, Kind: chaos.Claimed, Claim: int64(i), Messages: []int64{1}}
+			claim := chaos.Change{At: start.Add(-time.Minute), Tx: worker, Session: worker, Kind: chaos.Claimed, Claim: int64(i),
+				Messages: []int64{1}}
 			ended := claim
 			ended.Kind = chaos.Ended
 			e.History = append(e.History, claim, ended)

@@ -22,7 +22,8 @@ func barKills(b *bar) {
 }
 
 func barKillsTx(b *bar) {
-	kills(b, b.dsn(), chaos.WorkerConfig{Tx: []string{"one", "grouped"}, Grouped: []string{"grouped"}}, pick(b, 600, 20_000, 20_000), pick(b, 4, 30, 30))
+	kills(b, b.dsn(), chaos.WorkerConfig{Tx: []string{"one", "grouped"}, Grouped: []string{"grouped"}}, pick(b, 600, 20_000, 20_000),
+		pick(b, 4, 30, 30))
 }
 
 func kills(b *bar, dsn string, config chaos.WorkerConfig, messages, times int) *run {
@@ -87,7 +88,8 @@ func (r *run) atWork() int {
 	r.Helper()
 	for range 50 {
 		var names []string
-		if err := r.db.NewRaw("SELECT DISTINCT o.worker FROM owners o JOIN message_claims c ON c.owner = o.owner ORDER BY 1").Scan(r.ctx, &names); err != nil {
+		if err := r.db.NewRaw("SELECT DISTINCT o.worker FROM owners o JOIN message_claims c ON c.owner = o.owner ORDER BY 1").Scan(r.ctx,
+			&names); err != nil {
 			r.Fatal(err)
 		}
 		var busy []int

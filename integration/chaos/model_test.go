@@ -45,7 +45,8 @@ func barModel(b *bar) {
 			model.Lockstep(t, tally, systems...)
 		})
 	}
-	explore("of the model alone: I1-I7 and O1-O6 kept", pick(b, 200, 1000, 10_000), 50, false, true, func(t *rapid.T, tally model.Tally) { model.Halves(t, tally, model.Sound) })
+	explore("of the model alone: I1-I7 and O1-O6 kept", pick(b, 200, 1000, 10_000), 50, false, true,
+		func(t *rapid.T, tally model.Tally) { model.Halves(t, tally, model.Sound) })
 	// Under the race detector SQLite, which is Go, takes its time, and few runs see not everything.
 	replay("PostgreSQL and SQLite", pick(b, 20, 500, 3000), b.tier > short, quickPostgres(b), quickSQLite(b))
 	replay("MariaDB", pick(b, 5, 30, 300), false, testdb.MariaDB(b)) // it waits for its disk

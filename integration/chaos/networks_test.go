@@ -227,5 +227,6 @@ func barVanished(b *bar) {
 	}
 	r.stopAll()
 	f := r.judge()
-	b.figure("a client vanished between pick and record with %d rows locked: freed and settled in %.1fs (goal ≤ %s): %v", locked, took.Seconds(), patience, f)
+	b.figure("a client vanished between pick and record with %d rows locked: freed and settled in %.1fs (goal ≤ %s): %v", locked,
+		took.Seconds(), patience, f)
 }

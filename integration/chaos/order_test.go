@@ -21,7 +21,8 @@ import (
 func barOrder(b *bar) {
 	const crew = 3
 	r := disturbedRun(b, b.dsn(), chaos.WorkerConfig{
-		Plain: []string{"parks", "skips", "batched", "free"}, Tx: []string{"tx", "grouped"}, Grouped: []string{"grouped"}, Batched: []string{"batched"},
+		Plain: []string{"parks", "skips", "batched", "free"}, Tx: []string{"tx",
+			"grouped"}, Grouped: []string{"grouped"}, Batched: []string{"batched"},
 		Ordered: []string{"parks", "skips", "batched", "tx", "grouped"}, Skips: []string{"skips"}, Lease: 2 * time.Second, Handler: 16,
 	})
 	r.crew(crew)

@@ -46,7 +46,8 @@ func (b *bar) keeping() keeping {
 	const renewal, locks = "SET leased_until", "SELECT c.id, c.solo, c.message_ids"
 	return of(b,
 		keeping{settles: settles, finishes: finishes, extends: renewal, renewal: renewal, fences: "FOR UPDATE OF m"},
-		keeping{settles: locks, finishes: locks, extends: "SET c.leased_until", renewal: "SELECT id FROM `message_claims` WHERE owner", fences: "SELECT m.id, m.attempts, m.crashes"})
+		keeping{settles: locks, finishes: locks, extends: "SET c.leased_until", renewal: "SELECT id FROM `message_claims` WHERE owner",
+			fences: "SELECT m.id, m.attempts, m.crashes"})
 }
 
 func exitPaths(k keeping) []exitPath {

@@ -33,7 +33,8 @@ func barPgbouncer(b *bar) {
 	})
 	by := func(dsn string) string { return rerouted(b, dsn, port) }
 	b.answering(by(testdb.PostgresDSN(b)))
-	b.wholeSuite("pgbouncer in transaction mode", testdb.Variable+"="+rerouted(b, os.Getenv(testdb.Variable), withoutCancels(b, port)), testdb.DirectVariable+"="+os.Getenv(testdb.Variable))
+	b.wholeSuite("pgbouncer in transaction mode", testdb.Variable+"="+rerouted(b, os.Getenv(testdb.Variable), withoutCancels(b, port)),
+		testdb.DirectVariable+"="+os.Getenv(testdb.Variable))
 	if passed := transactions(b, by(testdb.PostgresDSN(b))); passed < 10_000 {
 		b.Errorf("transactions that pgbouncer saw: got %d, want at least 10,000, or the tests did not go through it", passed)
 	} else {

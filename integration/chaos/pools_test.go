@@ -64,7 +64,8 @@ func barPoolUsed(b *bar) {
 		}
 		return n
 	}
-	b.eventually(10*time.Second, "most slots run consumers", func() bool { return started("one")+started("two") >= most && started("two") > 0 })
+	b.eventually(10*time.Second, "most slots run consumers",
+		func() bool { return started("one")+started("two") >= most && started("two") > 0 })
 	pause(r.config.Lease / 3) // what still may start does
 	begun, plain, transactional := time.Now(), started("one"), started("two")
 	pause(leases * r.config.Lease / 2)
@@ -78,11 +79,13 @@ func barPoolUsed(b *bar) {
 		b.Fatalf("with a pool of 11: got %d consumers cancelled and %d log lines, want none: %v", failed, len(lines), lines[:min(len(lines), 5)])
 	}
 	if ended := len(r.ledger().Count(chaos.Finished)); ended > 0 || started("two") > tx {
-		b.Errorf("after %d leases: got %d ends of consumers and %d transactional ones, want none and %d at most", leases-2, ended, started("two"), tx)
+		b.Errorf("after %d leases: got %d ends of consumers and %d transactional ones, want none and %d at most", leases-2, ended,
+			started("two"), tx)
 	}
 	// What has no slot yet need not take as long.
 	err := r.db.RunInTx(r.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
-		_, err := tx.NewRaw("UPDATE consumer_messages SET payload = " + b.with("takes", "0") + " WHERE id NOT IN (" + b.claimed() + ")").Exec(ctx) // stricter, it would lock the claims on MariaDB
+		_, err := tx.NewRaw("UPDATE consumer_messages SET payload = " + b.with("takes", "0") + " WHERE id NOT IN (" + b.claimed() +
+			")").Exec(ctx) // stricter, it would lock the claims on MariaDB
 		return err
 	})
 	if err != nil {
@@ -94,7 +97,8 @@ func barPoolUsed(b *bar) {
 	terms := r.keptLeases()
 	running, left := r.underWay(terms, begun, w)
 	if lines, _ = w.LogLines(); len(lines) > 0 || f.Duplicates > 0 || running != plain+transactional {
-		b.Errorf("with a pool of 11: got %d consumers at once, %d again and log lines %v, want %d and none", running, f.Duplicates, lines, plain+transactional)
+		b.Errorf("with a pool of 11: got %d consumers at once, %d again and log lines %v, want %d and none", running, f.Duplicates, lines,
+			plain+transactional)
 	}
 	b.figure("%d consumers on what %d transactional ones leave of a pool of 11 (%d seen in queries), for %d leases: cancelled 0, log lines 0, at least %.2fs left of every lease: %v",
 		plain, transactional, used, leases, left.Seconds(), f)

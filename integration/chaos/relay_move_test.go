@@ -36,7 +36,8 @@ func newMove(b *bar) *move {
 	m := &move{relayed: newBroker(b, 1, chaos.RelayStream)}
 	m.from = newRun(b, testdb.PostgresDSN(b), chaos.WorkerConfig{Lease: 2 * time.Second, Tx: []string{moving}})
 	m.to = newRun(b, testdb.PostgresDSN(b), chaos.WorkerConfig{
-		Lease: 2 * time.Second, Tx: []string{moving}, Plain: []string{unrelated}, Relay: chaos.RelayConfig{Server: m.servers.URL(), Receives: true},
+		Lease: 2 * time.Second, Tx: []string{moving}, Plain: []string{unrelated}, Relay: chaos.RelayConfig{Server: m.servers.URL(),
+			Receives: true},
 	})
 	m.before, m.after = m.from.config, m.from.config
 	m.after.Tx, m.after.Relay = nil, chaos.RelayConfig{Server: m.servers.URL(), Publishes: publishes, Moves: moving}

@@ -77,7 +77,8 @@ func barRelayOrder(b *bar) {
 		b.Errorf("stale appends: got %d accepted and %d refused, want none and %d", stale.accepted, stale.refused, want)
 	}
 	b.figure("%d events of %d streams, %d relays and %d receivers killed, %d leaders, %d relays stopped beyond their lease: on the broker %v; in the other log %v; stale appends accepted %d of %d; the last %d arrived in %.1fs, all of it took %.0fs",
-		len(l.from.jobs), l.streams, len(l.from.killed), len(l.to.killed), leaders, zombies, at, in, stale.accepted, stale.accepted+stale.refused, l.streams, took.Seconds(), time.Since(begun).Seconds())
+		len(l.from.jobs), l.streams, len(l.from.killed), len(l.to.killed), leaders, zombies, at, in, stale.accepted,
+		stale.accepted+stale.refused, l.streams, took.Seconds(), time.Since(begun).Seconds())
 }
 
 // compare compares what the broker and the other log have with the log.
@@ -92,7 +93,8 @@ func (l *loggers) compare() (at, in chaos.Differences) {
 	}
 	prefix := len(chaos.LogCategory + "-")
 	at = chaos.Compare(log, l.entries(chaos.LogStream))
-	in = chaos.Compare(log, l.entriesOf(l.to, fmt.Sprintf("SELECT substr(stream, %d) AS stream, (data::json->>'n')::int AS job FROM events ORDER BY position", prefix+1)))
+	in = chaos.Compare(log, l.entriesOf(l.to,
+		fmt.Sprintf("SELECT substr(stream, %d) AS stream, (data::json->>'n')::int AS job FROM events ORDER BY position", prefix+1)))
 	for where, d := range map[string]chaos.Differences{"the broker": at, "the other log": in} {
 		if !d.Kept() {
 			l.Errorf("%s has what the log has, once and in the order of its streams: got %v", where, d)

@@ -36,7 +36,8 @@ func barRelayOutage(b *bar) {
 	gone := time.Now()
 	crowd := r.crowd(publishes, backlog)
 	b.eventually(time.Minute, "all claims have been given back", func() bool {
-		return r.from.count("SELECT (SELECT count(*) FROM message_claims) + (SELECT count(*) FROM consumer_messages WHERE consumer_type = ?)", beside) == 0
+		return r.from.count("SELECT (SELECT count(*) FROM message_claims) + (SELECT count(*) FROM consumer_messages WHERE consumer_type = ?)",
+			beside) == 0
 	})
 	pause(time.Second) // what the broker had is settled, too
 	r.from.exec("CREATE TABLE before AS SELECT id, ctid::text AS place, xmin::text AS writer FROM consumer_messages")
@@ -59,10 +60,12 @@ func barRelayOutage(b *bar) {
 	b.eventually(time.Minute, "something is published", func() bool { return r.published() > had })
 	first := time.Since(up)
 	b.within("the first is published", first, 36*time.Second)
-	drained := b.eventually(pick(b, 4*time.Minute, 4*time.Minute, 15*time.Minute), "everything is published", r.from.settled) // whether the broker has all is seen below
+	drained := b.eventually(pick(b, 4*time.Minute, 4*time.Minute, 15*time.Minute), "everything is published",
+		r.from.settled) // whether the broker has all is seen below
 	again := r.throughput()
 	if limit := pick(b, 0.5, 0.5, 0.9); crowded < limit*min(alone, again) { // the machine may have had less to do before
-		b.Errorf("another consumer beside what waits: got %.0f messages a second, want %.2f of the %.0f before and %.0f after that", crowded, limit, alone, again)
+		b.Errorf("another consumer beside what waits: got %.0f messages a second, want %.2f of the %.0f before and %.0f after that",
+			crowded, limit, alone, again)
 	}
 	r.from.stopAll()
 	f := r.from.judge()
@@ -70,7 +73,8 @@ func barRelayOutage(b *bar) {
 	inFlight := inDoubt(r.from.ledger(), killed, gone) + failed(r.from.ledger(), up, time.Now())
 	twice := r.storedAll(len(r.from.jobs)+crowd, inFlight)
 	b.figure("%d waited for %.0fs: rows written 0, attempts 0, poisoned 0; %d probes, %.2f %% of a processor, %s; another consumer did %.0f/s, and %.0f/s before and %.0f/s after that; first published %.1fs after %.1fs, the others in %.1fs (%.0f/s); the broker has %d twice, %d were in flight: %v",
-		waited, lasted.Seconds(), probes, 100*share, logged, crowded, alone, again, first.Seconds(), up.Sub(gone).Seconds(), drained.Seconds(), float64(waited)/drained.Seconds(), twice, inFlight, f)
+		waited, lasted.Seconds(), probes, 100*share, logged, crowded, alone, again, first.Seconds(), up.Sub(gone).Seconds(), drained.Seconds(),
+		float64(waited)/drained.Seconds(), twice, inFlight, f)
 }
 
 // quietly fails the bar if workers used more of a processor while the broker was away, or tried

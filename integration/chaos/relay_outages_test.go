@@ -23,7 +23,8 @@ func barRelayInbox(b *bar) {
 	r.receiver(server.DSN())
 	r.from.crew(2)
 	r.to.crew(2)
-	lasts := pick(b, []time.Duration{time.Second, 2 * time.Second}, slices.Repeat([]time.Duration{5 * time.Second}, 5), []time.Duration{5 * time.Second, time.Minute, 5 * time.Second, time.Minute})
+	lasts := pick(b, []time.Duration{time.Second, 2 * time.Second}, slices.Repeat([]time.Duration{5 * time.Second}, 5),
+		[]time.Duration{5 * time.Second, time.Minute, 5 * time.Second, time.Minute})
 	takes := func() time.Duration { return b.between(0, 4*time.Millisecond) }
 	took := time.Duration(0)
 	for i, lasting := range lasts {

@@ -174,7 +174,8 @@ func (g *ring) grown() (most int) {
 		part := len(sizes) / 4
 		grown := slices.Min(sizes[len(sizes)-part:]) - slices.Max(sizes[:part])
 		if most = max(most, grown); grown > heapLimit {
-			g.Errorf("heap of a worker of %s: got it from %d to %d bytes, want at most %d more", s.stream, slices.Max(sizes[:part]), slices.Min(sizes[len(sizes)-part:]), heapLimit)
+			g.Errorf("heap of a worker of %s: got it from %d to %d bytes, want at most %d more", s.stream, slices.Max(sizes[:part]),
+				slices.Min(sizes[len(sizes)-part:]), heapLimit)
 		}
 	}
 	return most

@@ -48,7 +48,8 @@ func newBrokerOf(b *bar, servers *brokers.NATS, stream string) *relayed {
 	r := &relayed{bar: b, servers: servers, replicas: len(servers.Nodes), stream: stream}
 	b.atEnd(func() { _ = r.servers.Kill() })
 	var err error
-	if r.nc, err = nats.Connect(r.servers.URL(), append(amnats.Options(), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...); err != nil {
+	if r.nc, err = nats.Connect(r.servers.URL(),
+		append(amnats.Options(), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...); err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
@@ -105,7 +106,8 @@ func (r *relayed) ask(what string, do func(ctx context.Context) error) {
 // sender is the service that produces, with other consumers of its own, receiver the one that has the effects.
 func (r *relayed) sender(dsn string, others ...string) {
 	r.Helper()
-	r.from = newRun(r.bar, dsn, chaos.WorkerConfig{Lease: 2 * time.Second, Plain: others, Relay: chaos.RelayConfig{Server: r.servers.URL(), Publishes: publishes}})
+	r.from = newRun(r.bar, dsn, chaos.WorkerConfig{Lease: 2 * time.Second, Plain: others,
+		Relay: chaos.RelayConfig{Server: r.servers.URL(), Publishes: publishes}})
 }
 
 func (r *relayed) receiver(dsn string) {
@@ -121,7 +123,8 @@ func receives(relay chaos.RelayConfig) chaos.WorkerConfig {
 // done tells whether a job has its effects, or something is poisoned, which unharmed reports.
 func (r *relayed) done(job int) bool {
 	r.Helper()
-	return r.to.count("SELECT count(*) FROM effects WHERE job = ?", job) == len(r.to.config.Tx) || r.from.count("SELECT count(*) FROM poisoned_messages") > 0
+	return r.to.count("SELECT count(*) FROM effects WHERE job = ?", job) == len(r.to.config.Tx) ||
+		r.from.count("SELECT count(*) FROM poisoned_messages") > 0
 }
 
 // unharmed fails the bar if the broker's trouble was counted against a message.
@@ -147,7 +150,8 @@ func (r *relayed) storedAll(jobs, inFlight int) (twice int) {
 		twice += count - 1
 	}
 	if len(stored) != jobs || twice > inFlight {
-		r.Errorf("the broker's records: got %d jobs of %d, and %d twice, want at most the %d that were in flight", len(stored), jobs, twice, inFlight)
+		r.Errorf("the broker's records: got %d jobs of %d, and %d twice, want at most the %d that were in flight", len(stored), jobs,
+			twice, inFlight)
 	}
 	return twice
 }

@@ -49,7 +49,8 @@ func newRun(b *bar, dsn string, config chaos.WorkerConfig) *run {
 		b.Fatal(err)
 	}
 	b.atEnd(func() { _ = os.RemoveAll(dir) })
-	r := &run{bar: b, ctx: context.WithoutCancel(b.Context()), dsn: dsn, db: openDSN(b, dsn), dir: dir, config: config, killed: make(map[string]time.Time), keys: make(map[int]string), died: make(map[*chaos.Worker]bool)}
+	r := &run{bar: b, ctx: context.WithoutCancel(b.Context()), dsn: dsn, db: openDSN(b, dsn), dir: dir, config: config,
+		killed: make(map[string]time.Time), keys: make(map[int]string), died: make(map[*chaos.Worker]bool)}
 	// Workers may have a DSN of their own. The checker's is never special.
 	r.config.DSN, r.config.Ledger = cmp.Or(config.DSN, dsn), r.dir
 	if r.config.Lease == 0 {

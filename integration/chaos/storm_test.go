@@ -141,5 +141,6 @@ func (b *bar) comeback(workers, inFlight int, limit time.Duration) {
 	f := r.judge()
 	b.within("settled after the lease", took, limit)
 	r.nonePoisoned()
-	b.figure("%d in flight in %d killed processes, lease %s: settled %.1fs after the lease (goal ≤ %s): %v", inFlight, workers, r.config.Lease, took.Seconds(), limit, f)
+	b.figure("%d in flight in %d killed processes, lease %s: settled %.1fs after the lease (goal ≤ %s): %v", inFlight, workers,
+		r.config.Lease, took.Seconds(), limit, f)
 }

@@ -97,7 +97,8 @@ func TestTheSameHasPausedItself(t *testing.T) {
 		a.Exec("UPDATE message_operations SET state = 'paused', note = '10 of the 10 that went first have failed again'")
 		for _, more := range [][]string{nil, {"--wait"}, {"--json"}} {
 			got := s.must(5, append(start, more...)...)
-			if !got.says("operation "+id+" has paused itself", "operations resume "+id+" --yes --reason TEXT", "operations stop "+id+" --reason TEXT") || got.says("undo") {
+			if !got.says("operation "+id+" has paused itself", "operations resume "+id+" --yes --reason TEXT",
+				"operations stop "+id+" --reason TEXT") || got.says("undo") {
 				s.Errorf("%v: got %+v, want how it goes on, or ends", more, got)
 			}
 		}
@@ -105,7 +106,8 @@ func TestTheSameHasPausedItself(t *testing.T) {
 			s.Errorf("got %d operations, want the one: %s", n, s.dump("message_operations"))
 		}
 		s.must(0, "operations", "resume", id, "--yes", "--reason", "other orders")
-		if got := s.must(0, "operations", "show", id, "--show-payloads"); !got.says("continued by cli:", "; before that: 10 of the 10 that went first have failed again") {
+		if got := s.must(0, "operations", "show", id, "--show-payloads"); !got.says("continued by cli:",
+			"; before that: 10 of the 10 that went first have failed again") {
 			s.Errorf("got %+v, want why it had paused itself, too", got)
 		}
 	})

@@ -53,9 +53,11 @@ func TestNothingIsChangedUnasked(t *testing.T) {
 		for _, args := range [][]string{
 			{"consumers", "pause", "mail"}, {"consumers", "resume", "mail"},
 			{"messages", "cancel", id}, {"messages", "run-now", id}, {"messages", "reschedule", id, "--at", "2030-01-01"},
-			{"messages", "cancel", "--all"}, {"messages", "run-now", "--consumer", "mail"}, {"messages", "reschedule", "--consumer", "mail", "--at", "2030-01-01"},
+			{"messages", "cancel", "--all"}, {"messages", "run-now", "--consumer", "mail"}, {"messages", "reschedule", "--consumer", "mail",
+				"--at", "2030-01-01"},
 			{"requeue", "1"}, {"requeue", "--consumer", "mail"}, {"requeue", "--all", "--wait"}, {"discard", "1"}, {"discard", "--consumer", "mail"},
-			{"schedules", "run", "nightly"}, {"schedules", "pause", "nightly"}, {"schedules", "resume", "nightly"}, {"schedules", "delete", "nightly"},
+			{"schedules", "run", "nightly"}, {"schedules", "pause", "nightly"}, {"schedules", "resume", "nightly"}, {"schedules", "delete",
+				"nightly"},
 		} {
 			for _, more := range [][]string{nil, {"--reason", "why"}, {"--json"}} {
 				got := s.must(4, append(args, more...)...)
@@ -75,7 +77,8 @@ func TestNothingIsChangedUnasked(t *testing.T) {
 func TestWait(t *testing.T) {
 	each(t, func(s site) {
 		a := filled(s)
-		got := s.must(0, "requeue", "--consumer", "mail", "--wait", "--undo-window", "0", "--canary", "0", "--rate", "1000", "--yes", "--reason", "fixed")
+		got := s.must(0, "requeue", "--consumer", "mail", "--wait", "--undo-window", "0", "--canary", "0", "--rate", "1000", "--yes",
+			"--reason", "fixed")
 		if !strings.Contains(got.out, "(requeue) is done: 3 of 3 changed") || a.Count("SELECT count(*) FROM poisoned_messages") != 1 {
 			s.Errorf("got %+v and %d poisoned messages, want 3 of 4 requeued", got, a.Count("SELECT count(*) FROM poisoned_messages"))
 		}
@@ -94,7 +97,8 @@ func TestWaitLeavesOthersAlone(t *testing.T) {
 		s.must(0, "requeue", "--consumer", "mail", "--undo-window", "0", "--canary", "0", "--rate", "1000", "--yes", "--reason", "fixed")
 		other := s.idOf(a, "SELECT MAX(id) FROM message_operations")
 		s.must(0, "discard", "--consumer", "stock", "--wait", "--undo-window", "0", "--yes", "--reason", "void")
-		if a.Count("SELECT count(*) FROM message_operations WHERE state = 'waiting'") != 1 || a.Count("SELECT count(*) FROM poisoned_messages") != 3 {
+		if a.Count("SELECT count(*) FROM message_operations WHERE state = 'waiting'") != 1 ||
+			a.Count("SELECT count(*) FROM poisoned_messages") != 3 {
 			s.Errorf("got %s, want the other operation as it was", s.dump("message_operations"))
 		}
 		s.must(0, "operations", "set-rate", other, "500", "--yes", "--reason", "faster")
@@ -123,7 +127,8 @@ func TestPipes(t *testing.T) {
 			s.Fatal(err)
 		}
 		err := c.Wait()
-		if status, ok := c.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGPIPE || stderr.Len() > 0 {
+		if status, ok := c.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGPIPE ||
+			stderr.Len() > 0 {
 			s.Errorf("got %v and %q, want the end of who writes into a closed pipe", err, stderr)
 		}
 	})
@@ -133,7 +138,8 @@ func TestPipes(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	each(t, func(s site) {
 		a := filled(s)
-		c, _, _ := s.command(context.WithoutCancel(s.Context()), "requeue", "--consumer", "mail", "--wait", "--undo-window", "1h", "--yes", "--reason", "fixed")
+		c, _, _ := s.command(context.WithoutCancel(s.Context()), "requeue", "--consumer", "mail", "--wait", "--undo-window", "1h",
+			"--yes", "--reason", "fixed")
 		c.Stderr = nil
 		stderr := testapp.Must[interface{ Read([]byte) (int, error) }](s.T)(c.StderrPipe())
 		if err := c.Start(); err != nil {
@@ -155,7 +161,8 @@ func TestInterrupted(t *testing.T) {
 		}
 		_ = c.Wait()
 		id := s.idOf(a, "SELECT MAX(id) FROM message_operations")
-		for _, want := range []string{"Left as it is: operation " + id + " (requeue) is waiting", "asyncmonolith operations run " + id, "asyncmonolith operations undo " + id} {
+		for _, want := range []string{"Left as it is: operation " + id + " (requeue) is waiting", "asyncmonolith operations run " + id,
+			"asyncmonolith operations undo " + id} {
 			if !strings.Contains(said, want) {
 				s.Errorf("got %q, want it to say %q", said, want)
 			}

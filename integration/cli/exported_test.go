@@ -43,7 +43,8 @@ func TestWhatIsKeptIsWhatIsDeleted(t *testing.T) {
 		discard(2, filepath.Join(s.TempDir(), "none"), yes...)
 		elsewhere := strings.ReplaceAll(kept, `"message_id":"0`, `"message_id":"1`)
 		discard(3, write(elsewhere), yes...) // of another database
-		if got := discard(4, path); !strings.Contains(got.out, "2 messages would be discarded, of 2 in the file.") || a.Count("SELECT count(*) FROM poisoned_messages") != 4 {
+		if got := discard(4, path); !strings.Contains(got.out, "2 messages would be discarded, of 2 in the file.") ||
+			a.Count("SELECT count(*) FROM poisoned_messages") != 4 {
 			s.Errorf("unasked: got %+v", got)
 		}
 		if got := discard(0, write(lines[0]), yes...); !strings.Contains(got.out, "1 message discarded.") {
@@ -52,7 +53,8 @@ func TestWhatIsKeptIsWhatIsDeleted(t *testing.T) {
 		if got := discard(5, path, append(yes, "--json")...); !strings.Contains(got.out, `"discarded":1,"missing":1`) {
 			s.Errorf("the rest: got %+v", got)
 		}
-		if left := a.Count("SELECT count(*) FROM poisoned_messages WHERE id IN (1, 4)"); left != 2 || a.Count("SELECT count(*) FROM poisoned_messages") != 2 {
+		if left := a.Count("SELECT count(*) FROM poisoned_messages WHERE id IN (1, 4)"); left != 2 ||
+			a.Count("SELECT count(*) FROM poisoned_messages") != 2 {
 			s.Errorf("got %d left, want what was not kept: that of another consumer, and the one that failed later", left)
 		}
 		discard(3, path, yes...)

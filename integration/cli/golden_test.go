@@ -25,24 +25,31 @@ func filled(s site) *testapp.App {
 	a, _ := testapp.NewPoisoned(s.T, s.db, 4, testapp.Consumed("mail"), testapp.Consumed("stock"))
 	a.Exec("DELETE FROM poisoned_messages WHERE id > 4")
 	a.Exec("UPDATE poisoned_messages SET consumer_type = 'mail', fingerprint = '1aaaaaaaaaaaaaaaa' WHERE id < 4")
-	a.Exec("UPDATE poisoned_messages SET consumer_type = 'stock', order_key = 'order-17', lane = ?, rank = 4, parks = TRUE WHERE id = 4", store.Lane("order-17"))
+	a.Exec("UPDATE poisoned_messages SET consumer_type = 'stock', order_key = 'order-17', lane = ?, rank = 4, parks = TRUE WHERE id = 4",
+		store.Lane("order-17"))
 	a.Exec("UPDATE poisoned_messages SET errors = ? WHERE id = 2", `[{"attempt":5,"at":"2026-01-02T03:04:05Z","error":"no \"luck\""}]`)
 	a.Exec(map[dialect.Name]string{ // to ids that no other number is
-		dialect.PG: "ALTER TABLE consumer_messages ALTER COLUMN id RESTART WITH 4711", dialect.MySQL: "ALTER TABLE consumer_messages AUTO_INCREMENT = 4711",
+		dialect.PG:     "ALTER TABLE consumer_messages ALTER COLUMN id RESTART WITH 4711",
+		dialect.MySQL:  "ALTER TABLE consumer_messages AUTO_INCREMENT = 4711",
 		dialect.SQLite: "UPDATE sqlite_sequence SET seq = 4710 WHERE name = 'consumer_messages'",
 	}[s.db.Dialect().Name()])
-	testapp.New(s.T, s.db, testapp.Consumed("mail"), testapp.Consumed("stock", bus.Ordered(bus.BlockKey))).Produce(testapp.Order{ID: "a", N: 1}, outbox.InsertID("order a"), outbox.OrderingKey("order-17"))
+	testapp.New(s.T, s.db, testapp.Consumed("mail"),
+		testapp.Consumed("stock", bus.Ordered(bus.BlockKey))).Produce(testapp.Order{ID: "a",
+		N: 1}, outbox.InsertID("order a"), outbox.OrderingKey("order-17"))
 	a.Exec("UPDATE consumer_messages SET attempts = 2, available_after = " + testapp.In(s.db, time.Hour) + " WHERE consumer_type = 'stock'")
 	now := testapp.NowOf(s.db)
 	a.Exec("INSERT INTO message_failures (consumer_type, fingerprint, error_type, sample, runs, first_at, last_at, first_version, row_id) VALUES ('mail', '1aaaaaaaaaaaaaaaa', '*net.OpError', 'no route to host', 12, " + now + ", " + now + ", 'v1.4.1', 3)")
 	for i, kind := range []string{"processor", "scheduler"} {
 		seen := []string{now, testapp.In(s.db, -time.Hour)}[i]
 		a.Exec("INSERT INTO message_processes (id, kind, host, pid, program, version, started_at, seen_at, manifest, state) VALUES (?, ?, 'web-1', ?, 'shop', 'v1.4.1', "+testapp.In(s.db, -2*time.Hour)+", "+seen+", ?, ?)",
-			uuid.UUID{15: byte(i)}.String(), kind, 40+i, `{"consumers":[{"name":"mail","payload_types":["order.placed"],"timeout":1000000000,"max_attempts":5}]}`, `{"every":15000000000,"running":1,"queued":2,"limit":8}`)
+			uuid.UUID{15: byte(i)}.String(), kind, 40+i,
+			`{"consumers":[{"name":"mail","payload_types":["order.placed"],"timeout":1000000000,"max_attempts":5}]}`,
+			`{"every":15000000000,"running":1,"queued":2,"limit":8}`)
 	}
 	scheduler := a.Scheduler()
 	for _, name := range []string{"nightly", "hourly"} {
-		if _, err := scheduler.Upsert(a.Context(), s.db, testapp.Order{ID: name}, "0 4 * * *", "Europe/Berlin", schedule.Name(name), schedule.Tag("reports")); err != nil {
+		if _, err := scheduler.Upsert(a.Context(), s.db, testapp.Order{ID: name}, "0 4 * * *", "Europe/Berlin", schedule.Name(name),
+			schedule.Tag("reports")); err != nil {
 			s.Fatal(err)
 		}
 	}
@@ -91,7 +98,8 @@ func TestGoldenProjections(t *testing.T) {
 				}
 				a := testapp.New(s.T, s.db, testapp.Consumed("mail"))
 				now := testapp.NowOf(s.db)
-				for _, row := range []string{"1, 0, 'halted', 5, 3, 'no such column: \"total\"'", "2, 0, 'running', 7, 0, NULL", "2, 1, 'running', 9, 0, NULL"} {
+				for _, row := range []string{"1, 0, 'halted', 5, 3, 'no such column: \"total\"'", "2, 0, 'running', 7, 0, NULL",
+					"2, 1, 'running', 9, 0, NULL"} {
 					a.Exec("INSERT INTO event_subscriptions (name, shards, filter, next_at, moved_at, version, shard, status, position, attempts, last_error) VALUES ('totals', 2, '', " + now + ", " + now + ", " + row + ")")
 				}
 				a.Exec("INSERT INTO event_projections (name, active_version) VALUES ('totals', 1)")

@@ -32,7 +32,8 @@ func (s site) as(who string) site {
 	s.Helper()
 	name, host := "", ""
 	database, role := map[dialect.Name]string{dialect.PG: "PostgreSQL", dialect.MySQL: "MariaDB"}[s.db.Dialect().Name()], who+"_"
-	if err := s.db.NewRaw(map[string]string{"PostgreSQL": "SELECT current_database()", "MariaDB": "SELECT database()"}[database]).Scan(s.Context(), &name); err != nil {
+	if err := s.db.NewRaw(map[string]string{"PostgreSQL": "SELECT current_database()",
+		"MariaDB": "SELECT database()"}[database]).Scan(s.Context(), &name); err != nil {
 		s.Fatal(err)
 	}
 	role += name[max(0, len(name)-20):]
@@ -50,7 +51,8 @@ func (s site) as(who string) site {
 		exec("CREATE ROLE " + account + " LOGIN PASSWORD 'geheim'")
 	}
 	s.Cleanup(func() {
-		for _, statement := range map[string][]string{"PostgreSQL": {"DROP OWNED BY " + account, "DROP ROLE " + account}, "MariaDB": {"DROP USER " + account}}[database] {
+		for _, statement := range map[string][]string{"PostgreSQL": {"DROP OWNED BY " + account, "DROP ROLE " + account},
+			"MariaDB": {"DROP USER " + account}}[database] {
 			if _, err := s.db.Exec(statement); err != nil {
 				s.Errorf("%s: %v", statement, err)
 			}
@@ -83,7 +85,8 @@ func TestRights(t *testing.T) {
 		id := s.idOf(a, "SELECT MAX(id) FROM consumer_messages WHERE consumer_type = 'mail'")
 		looks := s.as("looks")
 		for _, args := range [][]string{
-			{"status"}, {"consumers", "list"}, {"messages", "list"}, {"messages", "blocked-keys"}, {"messages", "get", id, "--show-payloads"}, {"poisoned", "groups"}, {"poisoned", "list", "--error", "luck"}, {"poisoned", "get", "1", "--show-payloads"},
+			{"status"}, {"consumers", "list"}, {"messages", "list"}, {"messages", "blocked-keys"}, {"messages", "get", id,
+				"--show-payloads"}, {"poisoned", "groups"}, {"poisoned", "list", "--error", "luck"}, {"poisoned", "get", "1", "--show-payloads"},
 			{"explain", id}, {"schedules", "list"}, {"processes"}, {"operations", "list"},
 		} {
 			looks.must(0, args...)
@@ -93,16 +96,20 @@ func TestRights(t *testing.T) {
 		looks.must(4, "requeue", "--consumer", "mail")
 		yes := []string{"--yes", "--reason", "why"}
 		for _, args := range [][]string{
-			{"requeue", "1"}, {"requeue", "--consumer", "mail"}, {"discard", "1"}, {"messages", "cancel", id}, {"messages", "run-now", "--consumer", "mail"}, {"consumers", "pause", "mail"},
+			{"requeue", "1"}, {"requeue", "--consumer", "mail"}, {"discard", "1"}, {"messages", "cancel", id}, {"messages", "run-now",
+				"--consumer", "mail"}, {"consumers", "pause", "mail"},
 			{"schedules", "run", "nightly"},
 		} {
 			looks.says(1, "the database does not allow that to this user", append(args, yes...)...)
 		}
 		operates := s.as("operates")
 		for _, args := range [][]string{
-			{"consumers", "pause", "mail"}, {"consumers", "resume", "mail"}, {"messages", "run-now", id}, {"messages", "reschedule", id, "--at", "2030-01-01"}, {"requeue", "1"}, {"discard", "2"}, {"requeue", "4"},
-			{"requeue", "--consumer", "mail", "--wait", "--undo-window", "0", "--canary", "0"}, {"messages", "cancel", "--consumer", "stock", "--wait", "--undo-window", "0"},
-			{"schedules", "run", "nightly"}, {"schedules", "pause", "nightly"}, {"schedules", "resume", "nightly"}, {"schedules", "delete", "nightly"},
+			{"consumers", "pause", "mail"}, {"consumers", "resume", "mail"}, {"messages", "run-now", id}, {"messages", "reschedule", id,
+				"--at", "2030-01-01"}, {"requeue", "1"}, {"discard", "2"}, {"requeue", "4"},
+			{"requeue", "--consumer", "mail", "--wait", "--undo-window", "0", "--canary", "0"}, {"messages", "cancel", "--consumer", "stock",
+				"--wait", "--undo-window", "0"},
+			{"schedules", "run", "nightly"}, {"schedules", "pause", "nightly"}, {"schedules", "resume", "nightly"}, {"schedules", "delete",
+				"nightly"},
 		} {
 			operates.must(0, append(args, yes...)...)
 		}
@@ -120,7 +127,8 @@ func TestThroughAPooler(t *testing.T) {
 		s.dsn = testdb.Pgbouncer(s.T, s.dsn)
 		id := s.idOf(a, "SELECT MAX(id) FROM consumer_messages")
 		for range 3 { // on whatever connections the pooler has
-			for _, args := range [][]string{{"status"}, {"messages", "list"}, {"messages", "get", id}, {"explain", id}, {"poisoned", "groups"}, {"operations", "list"}, {"schedules", "list"}, {"projections", "list"}} {
+			for _, args := range [][]string{{"status"}, {"messages", "list"}, {"messages", "get", id}, {"explain", id},
+				{"poisoned", "groups"}, {"operations", "list"}, {"schedules", "list"}, {"projections", "list"}} {
 				s.must(0, args...)
 			}
 			s.must(6, "doctor")

@@ -44,7 +44,8 @@ func TestTrouble(t *testing.T) {
 			if err := os.WriteFile(text, []byte(strings.Repeat("this is no database ", 100)), 0o600); err != nil {
 				s.Fatal(err)
 			}
-			for path, want := range map[string]string{dir: "the file of the database is a directory", text: "the file is no SQLite database", filepath.Join(dir, "none.db"): "the file of the database does not exist"} {
+			for path, want := range map[string]string{dir: "the file of the database is a directory", text: "the file is no SQLite database",
+				filepath.Join(dir, "none.db"): "the file of the database does not exist"} {
 				s.dsn = "sqlite:" + path
 				s.says(1, want, "status")
 			}
@@ -168,23 +169,30 @@ func TestHostileTexts(t *testing.T) {
 		}
 		a.Exec("UPDATE consumer_messages SET consumer_type = ?, insert_id = ? WHERE consumer_type = 'mail'", evil, evil)
 		a.Exec("UPDATE poisoned_messages SET consumer_type = ?, payload_type = ?, reason = ?, fingerprint = ?", evil, evil, evil, "1\x1b[2J")
-		a.Exec("UPDATE message_failures SET consumer_type = ?, fingerprint = ?, error_type = ?, sample = ?, first_version = ?", evil, "1\x1b[2J", evil, evil, evil)
+		a.Exec("UPDATE message_failures SET consumer_type = ?, fingerprint = ?, error_type = ?, sample = ?, first_version = ?", evil,
+			"1\x1b[2J", evil, evil, evil)
 		a.Exec("UPDATE message_processes SET host = ?, program = ?, version = ?", evil, evil, evil)
-		a.Exec("UPDATE scheduled_messages SET name = ?, tag = ?, cron_expression = ?, last_error = ? WHERE name = 'nightly'", evil, evil, evil, evil)
+		a.Exec("UPDATE scheduled_messages SET name = ?, tag = ?, cron_expression = ?, last_error = ? WHERE name = 'nightly'", evil, evil,
+			evil, evil)
 		s.must(0, "consumers", "pause", strings.ToValidUTF8(evil, ""), "--allow-unknown-consumer", "--yes", "--reason", evil)
 		id := s.idOf(a, "SELECT MIN(id) FROM consumer_messages")
 		for _, args := range [][]string{
-			{"status", "--show-payloads"}, {"consumers", "list"}, {"messages", "list"}, {"messages", "get", id, "--show-payloads"}, {"explain", id}, {"explain", "4"},
-			{"poisoned", "groups", "--show-payloads"}, {"poisoned", "list", "--show-payloads"}, {"poisoned", "get", "1", "--show-payloads"}, {"poisoned", "export", "--show-payloads", "--reason", evil},
-			{"schedules", "list", "--show-payloads"}, {"schedules", "next", "1"}, {"processes"}, {"operations", "list"}, {"operations", "show", "1"}, {"requeue", "1"}, {"requeue", "--all"},
-			{"status", "--check"}, {"status", "--chek" + evil}, {evil}, {"consumers", "pause", evil + "x"}, {"messages", "get", evil}, {"__complete", "consumers", "pause", ""},
+			{"status", "--show-payloads"}, {"consumers", "list"}, {"messages", "list"}, {"messages", "get", id,
+				"--show-payloads"}, {"explain", id}, {"explain", "4"},
+			{"poisoned", "groups", "--show-payloads"}, {"poisoned", "list", "--show-payloads"}, {"poisoned", "get", "1",
+				"--show-payloads"}, {"poisoned", "export", "--show-payloads", "--reason", evil},
+			{"schedules", "list", "--show-payloads"}, {"schedules", "next", "1"}, {"processes"}, {"operations", "list"}, {"operations",
+				"show", "1"}, {"requeue", "1"}, {"requeue", "--all"},
+			{"status", "--check"}, {"status", "--chek" + evil}, {evil}, {"consumers", "pause", evil + "x"}, {"messages", "get",
+				evil}, {"__complete", "consumers", "pause", ""},
 		} {
 			for _, format := range [][]string{nil, {"--json"}} {
 				if args[0] == "__complete" && format != nil {
 					continue
 				}
 				got := s.run(append(args, format...)...)
-				if strings.ContainsAny(got.out+got.err, "\x1b\x07\r\t\u202e\u202c\u009b\u200b") || !utf8.ValidString(got.out+got.err) || strings.Contains(got.err, "panic") {
+				if strings.ContainsAny(got.out+got.err, "\x1b\x07\r\t\u202e\u202c\u009b\u200b") || !utf8.ValidString(got.out+got.err) ||
+					strings.Contains(got.err, "panic") {
 					s.Errorf("%q: got %q, which a terminal would act upon", args, got.out+got.err)
 				}
 				if format == nil && strings.Contains(got.out, "\ngnp") {

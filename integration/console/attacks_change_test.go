@@ -37,7 +37,8 @@ func everyName(t testing.TB) (names []string) {
 				names = append(names, "do "+deed)
 			}
 		case "plan":
-			for _, a := range []ops.Action{ops.Requeue, ops.Discard, ops.RunNow, ops.Reschedule, ops.Cancel, ops.RetryParked, ops.Rebuild, ops.Promote} {
+			for _, a := range []ops.Action{ops.Requeue, ops.Discard, ops.RunNow, ops.Reschedule, ops.Cancel, ops.RetryParked, ops.Rebuild,
+				ops.Promote} {
 				names = append(names, "plan "+string(a))
 			}
 		default:
@@ -196,12 +197,13 @@ func refusesFrom(t *testing.T, requests map[string][]func(*http.Request)) {
 func TestAttack09ChangesFromOtherSites(t *testing.T) {
 	t.Parallel()
 	refusesFrom(t, map[string][]func(*http.Request){
-		"a page elsewhere":                    {header("Sec-Fetch-Site", "cross-site"), header("Origin", "http://evil.example")},
-		"one that hides where":                {header("Sec-Fetch-Site", "cross-site"), header("Origin", "")},
-		"an old browser":                      {header("Sec-Fetch-Site", ""), header("Origin", "http://evil.example")},
-		"another port":                        {header("Sec-Fetch-Site", ""), header("Origin", "http://"+host+":8081")},
-		"a name that begins as ours":          {header("Sec-Fetch-Site", ""), header("Origin", "http://"+host+".evil.example")},
-		"a page elsewhere that says navigate": {header("Sec-Fetch-Site", "cross-site"), header("Sec-Fetch-Mode", "navigate"), header("Origin", "http://evil.example")},
+		"a page elsewhere":           {header("Sec-Fetch-Site", "cross-site"), header("Origin", "http://evil.example")},
+		"one that hides where":       {header("Sec-Fetch-Site", "cross-site"), header("Origin", "")},
+		"an old browser":             {header("Sec-Fetch-Site", ""), header("Origin", "http://evil.example")},
+		"another port":               {header("Sec-Fetch-Site", ""), header("Origin", "http://"+host+":8081")},
+		"a name that begins as ours": {header("Sec-Fetch-Site", ""), header("Origin", "http://"+host+".evil.example")},
+		"a page elsewhere that says navigate": {header("Sec-Fetch-Site", "cross-site"), header("Sec-Fetch-Mode", "navigate"),
+			header("Origin", "http://evil.example")},
 	})
 }
 
@@ -277,7 +279,8 @@ func TestAttack23OthersPlans(t *testing.T) {
 	faster := filledIn(start)
 	faster.Set("rate", "100000")
 	ada.post(start.action, faster)
-	if again := testapp.Must[ops.Operation](t)(ada.session().Operations().Get(t.Context(), o.ID)); again.StartsAt != started.StartsAt || again.Rate != started.Rate || started.State != ops.Waiting {
+	if again := testapp.Must[ops.Operation](t)(ada.session().Operations().Get(t.Context(),
+		o.ID)); again.StartsAt != started.StartsAt || again.Rate != started.Rate || started.State != ops.Waiting {
 		t.Errorf("started again: got %+v, want %+v", again, started)
 	}
 	// What somebody sends beside the plan does not change what it does.
@@ -287,7 +290,8 @@ func TestAttack23OthersPlans(t *testing.T) {
 	}
 	widened := planOf(ada)
 	form := filledIn(ada.formOf(widened.ID, "start"))
-	for name, value := range map[string]string{"consumer": "", "fingerprint": "", "all": "1", "do": "discard", "up_to": "9223372036854775807"} {
+	for name, value := range map[string]string{"consumer": "", "fingerprint": "", "all": "1", "do": "discard",
+		"up_to": "9223372036854775807"} {
 		form.Set(name, value)
 	}
 	ada.post(start.action, form)
@@ -307,12 +311,15 @@ func TestAttack25TablesOfOthers(t *testing.T) {
 	s := newSite(t, db, ops.Administrator, onTables("mine_"))
 	before := theirs(t, db)
 	var pending, poisoned, schedule, operation int64
-	for id, query := range map[*int64]string{&pending: "SELECT max(id) FROM consumer_messages", &poisoned: "SELECT max(id) FROM poisoned_messages", &schedule: "SELECT max(id) FROM scheduled_messages", &operation: "SELECT max(id) FROM message_operations"} {
+	for id, query := range map[*int64]string{&pending: "SELECT max(id) FROM consumer_messages",
+		&poisoned: "SELECT max(id) FROM poisoned_messages", &schedule: "SELECT max(id) FROM scheduled_messages",
+		&operation: "SELECT max(id) FROM message_operations"} {
 		if err := db.NewRaw(query).Scan(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, path := range []string{fmt.Sprintf("message?id=%d", pending), fmt.Sprintf("message?id=%d", poisoned), fmt.Sprintf("schedule?id=%d", schedule), fmt.Sprintf("operation?id=%d", operation)} {
+	for _, path := range []string{fmt.Sprintf("message?id=%d", pending), fmt.Sprintf("message?id=%d", poisoned),
+		fmt.Sprintf("schedule?id=%d", schedule), fmt.Sprintf("operation?id=%d", operation)} {
 		if a := s.get(path); a.status != http.StatusNotFound || strings.Contains(a.body, secret) {
 			t.Errorf("%s: got %s, want status 404", path, a)
 		}

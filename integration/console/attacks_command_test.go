@@ -38,20 +38,28 @@ func TestAttack26TerminalCommands(t *testing.T) {
 	path := prepared.copyOf(t, worldOf(t, "normal"))
 	db := testdb.OpenSQLite(t, path)
 	for table, columns := range map[string][]string{
-		"consumer_messages": {"consumer_type", "payload_type", "insert_id", "errors", "payload"}, "poisoned_messages": {"consumer_type", "payload_type", "reason", "payload"},
-		"scheduled_messages": {"name", "tag", "payload_type", "last_error", "cron_expression"}, "message_processes": {"host", "program", "version"},
-		"message_operations": {"actor", "reason", "note"}, "message_failures": {"consumer_type", "sample", "error_type", "first_version"}, "paused_consumers": {"paused_by", "note"},
+		"consumer_messages": {"consumer_type", "payload_type", "insert_id", "errors", "payload"}, "poisoned_messages": {"consumer_type",
+			"payload_type", "reason", "payload"},
+		"scheduled_messages": {"name", "tag", "payload_type", "last_error", "cron_expression"}, "message_processes": {"host", "program",
+			"version"},
+		"message_operations": {"actor", "reason", "note"}, "message_failures": {"consumer_type", "sample", "error_type",
+			"first_version"}, "paused_consumers": {"paused_by", "note"},
 		"event_subscriptions": {"name", "last_error"}, "event_parked": {"name", "stream", "reason"},
 	} {
 		for _, column := range columns {
-			testapp.Must[any](t)(db.NewRaw("UPDATE ? SET ? = ? || ?", bun.Ident(table), bun.Ident(column), bun.Ident(column), evil).Exec(t.Context()))
+			testapp.Must[any](t)(db.NewRaw("UPDATE ? SET ? = ? || ?", bun.Ident(table), bun.Ident(column), bun.Ident(column),
+				evil).Exec(t.Context()))
 		}
 	}
 	for _, args := range [][]string{
-		{"status"}, {"status", "--show-payloads"}, {"doctor"}, {"messages", "list"}, {"messages", "get", "3", "--show-payloads"}, {"explain", "3"}, {"poisoned", "groups"}, {"poisoned", "groups", "--show-payloads"},
-		{"poisoned", "list", "--show-payloads"}, {"poisoned", "get", "1000003", "--show-payloads"}, {"schedules", "list"}, {"projections", "list"}, {"projections", "list", "--show-payloads"}, {"processes"}, {"operations", "list"}, {"operations", "show", "1"},
-		{"requeue", "--all"}, {"consumers", "pause", "consumer-00" + evil}, {"schedules", "next", "schedule-00" + evil}, {"messages", "list", "--consumer", evil},
-		{"no-such" + evil}, {"status", "--no-such" + evil}, {"schedules", "next", "none" + evil}, {"status", "--prefix", evil}, {"status", "--dsn-file", "no-such" + evil},
+		{"status"}, {"status", "--show-payloads"}, {"doctor"}, {"messages", "list"}, {"messages", "get", "3",
+			"--show-payloads"}, {"explain", "3"}, {"poisoned", "groups"}, {"poisoned", "groups", "--show-payloads"},
+		{"poisoned", "list", "--show-payloads"}, {"poisoned", "get", "1000003", "--show-payloads"}, {"schedules", "list"}, {"projections",
+			"list"}, {"projections", "list", "--show-payloads"}, {"processes"}, {"operations", "list"}, {"operations", "show", "1"},
+		{"requeue", "--all"}, {"consumers", "pause", "consumer-00" + evil}, {"schedules", "next", "schedule-00" + evil}, {"messages",
+			"list", "--consumer", evil},
+		{"no-such" + evil}, {"status", "--no-such" + evil}, {"schedules", "next", "none" + evil}, {"status", "--prefix", evil}, {"status",
+			"--dsn-file", "no-such" + evil},
 	} {
 		for _, more := range [][]string{nil, {"--json"}} {
 			output := said(t, "sqlite:"+path, append(args, more...)...)
@@ -76,8 +84,10 @@ func TestAttack27SecretsOfTheConnection(t *testing.T) {
 	dsn := "postgres://" + user + ":" + password + "@127.0.0.1:1/shop?sslmode=disable"
 	s := newSite(t, testdb.OpenPostgres(t, dsn), ops.Administrator)
 	for _, path := range everywhere(t) {
-		for _, r := range []func() answer{func() answer { return s.once(http.MethodGet, path) }, func() answer { return s.once(http.MethodPost, path) }} {
-			if a := r(); strings.Contains(fmt.Sprint(a.header, a.body), password) || strings.Contains(a.body, user) || strings.Contains(a.body, "127.0.0.1") {
+		for _, r := range []func() answer{func() answer { return s.once(http.MethodGet, path) },
+			func() answer { return s.once(http.MethodPost, path) }} {
+			if a := r(); strings.Contains(fmt.Sprint(a.header, a.body), password) || strings.Contains(a.body, user) ||
+				strings.Contains(a.body, "127.0.0.1") {
 				t.Errorf("%q: got %s, which tells of the connection", path, a)
 			}
 		}
@@ -92,7 +102,8 @@ func TestAttack27SecretsOfTheConnection(t *testing.T) {
 		if output := said(t, dsn, args...); output == "" || strings.Contains(output, password) || strings.Contains(output, user) {
 			t.Errorf("%v: got %q, want an error that does not tell of the connection", args, output)
 		}
-		if output := said(t, "", append(args, "--dsn", dsn)...); !strings.Contains(output, "list of processes") || strings.Contains(output, password) {
+		if output := said(t, "", append(args, "--dsn", dsn)...); !strings.Contains(output, "list of processes") ||
+			strings.Contains(output, password) {
 			t.Errorf("%v --dsn: got %q, want that a password is not taken there", args, output)
 		}
 	}

@@ -78,7 +78,8 @@ func TestAttack03TheLoginRefuses(t *testing.T) {
 func TestAttack04NobodyInParticular(t *testing.T) {
 	t.Parallel()
 	paths := everywhere(t)
-	for _, who := range []ops.Principal{{}, {Name: "ada"}, {Role: ops.Administrator}, {Name: "ada", Role: ops.Administrator + 1}, {Name: "ada", Role: 255}} {
+	for _, who := range []ops.Principal{{}, {Name: "ada"}, {Role: ops.Administrator}, {Name: "ada", Role: ops.Administrator + 1},
+		{Name: "ada", Role: 255}} {
 		s := newSite(t, inWorld(t, "normal"), ops.Administrator, configured(func(c *console.Config) {
 			c.Authorize = func(*http.Request) (ops.Principal, error) { return who, nil }
 		}))
@@ -99,7 +100,9 @@ func TestAttack07PathsAroundTheLogin(t *testing.T) {
 	for _, asset := range parse(t, "", assets.body).assets {
 		around = append(around, asset, asset+"/../messages", asset+"/%2e%2e/messages", "messages/"+asset, "messages?x=/"+asset)
 	}
-	around = append(around, "assets/../messages", "assets/%2e%2e/messages", "%2e%2e/messages", "%2e/messages", "messages%2f..", "messages;.css", "messages.css", "messages%00.css", "MESSAGES", "./messages", "..;/messages", "assets/..%2fmessages", "assets%2f..%2fmessages", "%6dessages")
+	around = append(around, "assets/../messages", "assets/%2e%2e/messages", "%2e%2e/messages", "%2e/messages", "messages%2f..",
+		"messages;.css", "messages.css", "messages%00.css", "MESSAGES", "./messages", "..;/messages", "assets/..%2fmessages",
+		"assets%2f..%2fmessages", "%6dessages")
 	refusedEverywhere(t, s, around, http.StatusUnauthorized, http.StatusNotFound)
 	// A path above the prefix is none of the console's, and says nothing of it.
 	for _, path := range []string{"/", "/asyncmonolithic/", "/other/../asyncmonolith/messages", "//asyncmonolith/messages"} {
@@ -122,7 +125,8 @@ func TestAttack07PathsAroundTheLogin(t *testing.T) {
 // Promise: console
 func TestAttack13OtherNames(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, inWorld(t, "normal"), ops.Administrator, configured(func(c *console.Config) { c.Hosts = []string{host, "localhost:8080"} }))
+	s := newSite(t, inWorld(t, "normal"), ops.Administrator,
+		configured(func(c *console.Config) { c.Hosts = []string{host, "localhost:8080"} }))
 	before := digest(t, s.db)
 	from := func(name string) func(*http.Request) {
 		return func(r *http.Request) {
@@ -131,7 +135,8 @@ func TestAttack13OtherNames(t *testing.T) {
 		}
 	}
 	paths := everywhere(t)
-	for _, name := range []string{"evil.example", "evil.example:80", host + ".evil.example", "evil-" + host, "localhost", "localhost:8081", "127.0.0.1", "[::1]:8080", ""} {
+	for _, name := range []string{"evil.example", "evil.example:80", host + ".evil.example", "evil-" + host, "localhost",
+		"localhost:8081", "127.0.0.1", "[::1]:8080", ""} {
 		for _, path := range paths {
 			for _, a := range []answer{s.get(path, from(name)), s.post(path, nil, from(name))} {
 				if a.status != http.StatusMisdirectedRequest || strings.Contains(a.body, "<") {
@@ -157,17 +162,20 @@ func TestAttack17Frames(t *testing.T) {
 	s := newSite(t, inWorld(t, "normal"), ops.Administrator, configured(func(c *console.Config) { c.LoginURL = "/login" }))
 	check := func(path string, a answer) {
 		policy := strings.Split(a.header.Get("Content-Security-Policy"), "; ")
-		for _, directive := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'", "require-trusted-types-for 'script'"} {
+		for _, directive := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'",
+			"form-action 'self'", "require-trusted-types-for 'script'"} {
 			if !slices.Contains(policy, directive) { // as it is, and nothing beside it
 				t.Errorf("%q: got policy %q, want %s", path, policy, directive)
 			}
 		}
-		for name, want := range map[string]string{"X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin"} {
+		for name, want := range map[string]string{"X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff",
+			"Referrer-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin"} {
 			if got := a.header.Get(name); got != want {
 				t.Errorf("%q: got %s %q, want %q", path, name, got, want)
 			}
 		}
-		if cache := a.header.Get("Cache-Control"); cache != "no-store" && !strings.Contains(a.header.Get("Content-Type"), "css") && !strings.Contains(a.header.Get("Content-Type"), "javascript") && !strings.Contains(a.header.Get("Content-Type"), "svg") {
+		if cache := a.header.Get("Cache-Control"); cache != "no-store" && !strings.Contains(a.header.Get("Content-Type"), "css") &&
+			!strings.Contains(a.header.Get("Content-Type"), "javascript") && !strings.Contains(a.header.Get("Content-Type"), "svg") {
 			t.Errorf("%q: got Cache-Control %q, want no-store", path, cache)
 		}
 	}
@@ -189,7 +197,9 @@ func TestAttack17Frames(t *testing.T) {
 func TestAttack18OpenRedirects(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Viewer, configured(func(c *console.Config) { c.LoginURL = "https://login.example/in" }))
-	elsewhere := []string{"//evil.example", "https://evil.example", "/\\evil.example", "\\\\evil.example", "///evil.example", "http:evil.example", "javascript:alert(1)", "/\t/evil.example", "//evil.example/%2e%2e", "@evil.example", "./..//evil.example", ".//evil.example", "messages/../../..//evil.example"}
+	elsewhere := []string{"//evil.example", "https://evil.example", "/\\evil.example", "\\\\evil.example", "///evil.example",
+		"http:evil.example", "javascript:alert(1)", "/\t/evil.example", "//evil.example/%2e%2e", "@evil.example", "./..//evil.example",
+		".//evil.example", "messages/../../..//evil.example"}
 	for _, to := range elsewhere {
 		form := map[string][]string{"theme": {"dark"}, "every": {"5"}, "keys": {"true"}}
 		for _, name := range []string{"back", "next", "return", "url", "to"} {
@@ -200,7 +210,8 @@ func TestAttack18OpenRedirects(t *testing.T) {
 		}
 	}
 	for _, r := range []string{"", "?next=//evil.example", "messages?back=//evil.example", "settings?back=//evil.example"} {
-		for _, change := range []func(*http.Request){header("X-Forwarded-Host", "evil.example"), header("Referer", "http://evil.example/"), func(r *http.Request) { r.URL.Path = "//evil.example/" + r.URL.Path }} {
+		for _, change := range []func(*http.Request){header("X-Forwarded-Host", "evil.example"),
+			header("Referer", "http://evil.example/"), func(r *http.Request) { r.URL.Path = "//evil.example/" + r.URL.Path }} {
 			if a := s.get(r, change); a.header.Get("Location") != "" && !local(a.header.Get("Location")) {
 				t.Errorf("%q: got %s", r, a)
 			}
@@ -224,7 +235,8 @@ func TestAttack18OpenRedirects(t *testing.T) {
 		a := told.get("", func(r *http.Request) { r.URL = &url.URL{Path: "/" + to}; r.Host = "evil.example" })
 		at := testapp.Must[*url.URL](t)(url.Parse(a.header.Get("Location")))
 		next := at.Query().Get("next")
-		if u, err := url.Parse(next); at.Host != "login.example" || err != nil || u.Host != "" || u.Scheme != "" || !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.Contains(next, "\\") {
+		if u, err := url.Parse(next); at.Host != "login.example" || err != nil || u.Host != "" || u.Scheme != "" ||
+			!strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.Contains(next, "\\") {
 			t.Errorf("%q, and back: got %s, want the login, and a page of the console", to, a)
 		}
 	}

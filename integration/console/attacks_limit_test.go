@@ -25,7 +25,10 @@ import (
 const mostBytes = 2 << 20
 
 // numbers are some that nobody means.
-var numbers = []string{"9223372036854775808", "9223372036854775807", "-9223372036854775808", "-1", "0", "1e309", "NaN", "0x7fffffffffffffff", strings.Repeat("9", 2000), "999999h", "9999999999h", "-5m", "292277026596-12-04T15:30:08", "0000-00-00T00:00", "0000-01-01T00:00", "9999-12-31T23:59:59-10:00", "10000-01-01 00:00:00"} // immutable
+var numbers = []string{"9223372036854775808", "9223372036854775807", "-9223372036854775808", "-1", "0", "1e309", "NaN",
+	"0x7fffffffffffffff", strings.Repeat("9",
+		2000), "999999h", "9999999999h", "-5m", "292277026596-12-04T15:30:08", "0000-00-00T00:00", "0000-01-01T00:00",
+	"9999-12-31T23:59:59-10:00", "10000-01-01 00:00:00"} // immutable
 
 // TestAttack19NumbersWithoutLimits: sizes, pages, dates and rates that nobody means.
 // Promise: console
@@ -61,7 +64,8 @@ func TestAttack19NumbersWithoutLimits(t *testing.T) {
 		withinLimits(t, s.db, action)
 	}
 	startWithoutLimits(t)
-	for _, path := range []string{"messages?consumer=" + strings.Repeat("x", 9<<10), "?" + strings.Repeat("a&", 5000), "?" + strings.Repeat("%", 100), "messages?a=%zz"} {
+	for _, path := range []string{"messages?consumer=" + strings.Repeat("x", 9<<10), "?" + strings.Repeat("a&", 5000),
+		"?" + strings.Repeat("%", 100), "messages?a=%zz"} {
 		if a := s.get(path); a.status < 400 || a.status >= 500 {
 			t.Errorf("%.50s: got %s, want that it is refused", path, a)
 		}
@@ -106,12 +110,15 @@ func startWithoutLimits(t *testing.T) {
 // Promise: console
 func TestAttack19NumbersOfDatabases(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(testing.TB) *bun.DB{"sqlite": testdb.SQLite, "postgres": testdb.Postgres, "mariadb": testdb.MariaDB} {
+	for name, open := range map[string]func(testing.TB) *bun.DB{"sqlite": testdb.SQLite, "postgres": testdb.Postgres,
+		"mariadb": testdb.MariaDB} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, seeded(t, open(t)), ops.Administrator)
 			for _, number := range numbers {
-				for _, query := range []string{"group?since=", "group?until=", "messages?older=", "message?id=", "schedule?id=", "operation?id=", "claim?id=", "find?what=message&value=0&examined=", "projection?name=projection-00&version=", "confirm?do=run_now&id=", "confirm?do=requeue&id="} {
+				for _, query := range []string{"group?since=", "group?until=", "messages?older=", "message?id=", "schedule?id=",
+					"operation?id=", "claim?id=", "find?what=message&value=0&examined=", "projection?name=projection-00&version=",
+					"confirm?do=run_now&id=", "confirm?do=requeue&id="} {
 					if a := s.get(query + url.QueryEscape(number)); a.status >= 500 {
 						t.Errorf("%s%.50s: got %s", query, number, a)
 					}
@@ -141,8 +148,10 @@ func TestHugePages(t *testing.T) {
 // bombs are expressions of schedules that take for ever or eat all memory where nobody bounds them.
 func bombs() []string {
 	return []string{
-		"0 0 30 2 *", "0 0 31 2,4,6,9,11 *", "0 0 29 2 1", strings.Repeat("*/1,", 50_000) + "* * * * *", "0-59" + strings.Repeat(",0-59", 10_000) + " * * * *",
-		"*/0 * * * *", "*/99999999999999999999 * * * *", "0-99999999999 * * * *", "@every 1ns", "@every -1h", "TZ=../../etc/passwd * * * * *", "CRON_TZ=" + strings.Repeat("A/", 5000) + " * * * * *", "* * * * * * * * * *", "59 23 31 12 *",
+		"0 0 30 2 *", "0 0 31 2,4,6,9,11 *", "0 0 29 2 1", strings.Repeat("*/1,", 50_000) + "* * * * *", "0-59" + strings.Repeat(",0-59",
+			10_000) + " * * * *",
+		"*/0 * * * *", "*/99999999999999999999 * * * *", "0-99999999999 * * * *", "@every 1ns", "@every -1h", "TZ=../../etc/passwd * * * * *",
+		"CRON_TZ=" + strings.Repeat("A/", 5000) + " * * * * *", "* * * * * * * * * *", "59 23 31 12 *",
 	}
 }
 
@@ -241,7 +250,8 @@ func TestAttack21LargeBodies(t *testing.T) {
 			t.Errorf("64 MiB, announced as %d: got %s after %d bytes, want status 413 after little more than a MiB", length, a, body.read)
 		}
 	}
-	for kind, want := range map[string]int{"multipart/form-data; boundary=x": http.StatusUnsupportedMediaType, "application/json": http.StatusUnsupportedMediaType, "text/plain": http.StatusUnsupportedMediaType} {
+	for kind, want := range map[string]int{"multipart/form-data; boundary=x": http.StatusUnsupportedMediaType,
+		"application/json": http.StatusUnsupportedMediaType, "text/plain": http.StatusUnsupportedMediaType} {
 		if a := s.post(pause.action, filledIn(pause), header("Content-Type", kind)); a.status != want {
 			t.Errorf("%s: got %s, want status %d", kind, a, want)
 		}

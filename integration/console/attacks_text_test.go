@@ -63,10 +63,12 @@ func TestAttack14TextsAsMarkup(t *testing.T) {
 func TestAttack15TracesAsScripts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Operator)
-	ids := []string{"javascript:alert(1)", "javascript%3aalert(1)__________", "/../../../../evil.example/_______", "@evil.example/__________________", `"onmouseover="pwned=1"__________`, "?next=//evil.example____________", traceOf(1)[:31] + "/"}
+	ids := []string{"javascript:alert(1)", "javascript%3aalert(1)__________", "/../../../../evil.example/_______",
+		"@evil.example/__________________", `"onmouseover="pwned=1"__________`, "?next=//evil.example____________", traceOf(1)[:31] + "/"}
 	for i, id := range ids {
 		header := map[string]string{"traceparent": "00-" + id + "-00000000000000ab-01"}
-		testapp.Must[any](t)(s.db.NewRaw("UPDATE consumer_messages SET headers = ? WHERE id = ?", seeder{t: t}.json(header), 100+i).Exec(t.Context()))
+		testapp.Must[any](t)(s.db.NewRaw("UPDATE consumer_messages SET headers = ? WHERE id = ?", seeder{t: t}.json(header),
+			100+i).Exec(t.Context()))
 		d := harmless(t, id, s.must(fmt.Sprintf("message?id=%d", 100+i)))
 		for _, address := range d.away {
 			t.Errorf("trace %q: got a link to %s, want none", id, address)
@@ -76,8 +78,10 @@ func TestAttack15TracesAsScripts(t *testing.T) {
 	if want := "https://traces.example/" + traceOf(1); !slices.Contains(d.away, want) {
 		t.Errorf("a trace as it should be: got links to %v, want %s", d.away, want)
 	}
-	for _, address := range []string{"javascript:alert({trace})", "data:text/html,{trace}", "//traces.example/{trace}", "{trace}", "https://traces.example/"} {
-		if _, err := console.New(s.service, console.Config{Authorize: s.authorize, TraceURL: address}); err == nil || !strings.Contains(err.Error(), "TraceURL") {
+	for _, address := range []string{"javascript:alert({trace})", "data:text/html,{trace}", "//traces.example/{trace}", "{trace}",
+		"https://traces.example/"} {
+		if _, err := console.New(s.service, console.Config{Authorize: s.authorize, TraceURL: address}); err == nil ||
+			!strings.Contains(err.Error(), "TraceURL") {
 			t.Errorf("TraceURL %q: got error %v, want one", address, err)
 		}
 	}
@@ -228,7 +232,8 @@ func TestAttack22WhatIsHidden(t *testing.T) {
 		t.Errorf("with ShowAll %d pages show the content, want more", shown)
 	}
 	for _, guess := range guesses() {
-		if right, wrong := s.must(guess(secret)), s.must(guess(unlike)); len(parse(t, "", right.body).links) <= len(parse(t, "", wrong.body).links) {
+		if right, wrong := s.must(guess(secret)), s.must(guess(unlike)); len(parse(t, "", right.body).links) <= len(parse(t, "",
+			wrong.body).links) {
 			t.Errorf("%s: it finds nothing where nothing is hidden", guess("…"))
 		}
 	}
@@ -262,9 +267,11 @@ func TestAttack24Wildcards(t *testing.T) {
 	t.Parallel()
 	run := func(t *testing.T, db *bun.DB) {
 		s := newSite(t, db, ops.Operator)
-		errors := []string{"100% wrong", "100 of wrong", "under_score", "underXscore", `it's "quoted"`, `back\slash`, "[a-z]", "plain", "semi;colon -- x"}
+		errors := []string{"100% wrong", "100 of wrong", "under_score", "underXscore", `it's "quoted"`, `back\slash`, "[a-z]", "plain",
+			"semi;colon -- x"}
 		for i, text := range errors {
-			testapp.Must[any](t)(db.NewRaw("UPDATE poisoned_messages SET reason = ?, errors = '[]' WHERE id = ?", text, 1_000_000+i).Exec(t.Context()))
+			testapp.Must[any](t)(db.NewRaw("UPDATE poisoned_messages SET reason = ?, errors = '[]' WHERE id = ?", text,
+				1_000_000+i).Exec(t.Context()))
 		}
 		found := func(query url.Values) int {
 			d := parse(t, "group", s.must("group?"+query.Encode()).body)
@@ -276,14 +283,16 @@ func TestAttack24Wildcards(t *testing.T) {
 			}
 			return len(ids)
 		}
-		for text, want := range map[string]int{"100%": 1, "%wrong": 0, "0%w": 0, "under_s": 1, "_": 1, `'s "q`: 1, "it's": 1, `k\s`: 1, `k\\s`: 0, `k_s`: 0, `[a-z]`: 1, "lai": 1, "pl_in": 0, "p%n": 0, "semi;colon -- x": 1, "' OR '1'='1": 0, "') OR 1=1 --": 0, "?": 0, "?0": 0} {
+		for text, want := range map[string]int{"100%": 1, "%wrong": 0, "0%w": 0, "under_s": 1, "_": 1, `'s "q`: 1, "it's": 1, `k\s`: 1,
+			`k\\s`: 0, `k_s`: 0, `[a-z]`: 1, "lai": 1, "pl_in": 0, "p%n": 0, "semi;colon -- x": 1, "' OR '1'='1": 0, "') OR 1=1 --": 0, "?": 0, "?0": 0} {
 			got := found(url.Values{"error": {text}, "consumer": {""}})
 			if want == 0 && got != 0 || want == 1 && got != 1 {
 				t.Errorf("error %q: got %d messages, want %d", text, got, want)
 			}
 		}
 		for _, name := range []string{"consumer", "type", "fingerprint"} {
-			for _, text := range []string{"%", "_", "consumer-0_", "consumer%", "payload-type-0_", "1%", "' OR '1'='1", `" OR ""="`, "consumer-01'--", `consumer-01\`, "consumer-01 "} {
+			for _, text := range []string{"%", "_", "consumer-0_", "consumer%", "payload-type-0_", "1%", "' OR '1'='1", `" OR ""="`,
+				"consumer-01'--", `consumer-01\`, "consumer-01 "} {
 				if got := found(url.Values{name: {text}}); got != 0 {
 					t.Errorf("%s %q: got %d messages, want none", name, text, got)
 				}
@@ -301,7 +310,8 @@ func TestAttack24Wildcards(t *testing.T) {
 			t.Errorf("messages by their insert id: got none")
 		}
 		for _, text := range []string{"%", "sesame%", "sesame-471_", `sesame"`, `sesame-4711","`} {
-			if a := s.must("find?" + url.Values{"what": {"header"}, "header": {"token"}, "value": {text}}.Encode()); strings.Contains(a.body, "message?id=") {
+			if a := s.must("find?" + url.Values{"what": {"header"}, "header": {"token"}, "value": {text}}.Encode()); strings.Contains(a.body,
+				"message?id=") {
 				t.Errorf("header %q: got some, want none", text)
 			}
 		}

@@ -101,7 +101,8 @@ func benchPages(b *testing.B, db *bun.DB) {
 	slow := func(x, y string) int { return cmp.Compare(quantile(took[y], 0.5), quantile(took[x], 0.5)) }
 	all := slices.SortedFunc(maps.Keys(took), slow)
 	for _, path := range all[:min(len(all), 10)] {
-		b.Logf("%6.1f ms, %6.1f at most, %5.1f KB: %.60q", milliseconds(quantile(took[path], 0.5)), milliseconds(quantile(took[path], 1)), float64(weighs[path])/1000, path)
+		b.Logf("%6.1f ms, %6.1f at most, %5.1f KB: %.60q", milliseconds(quantile(took[path], 0.5)), milliseconds(quantile(took[path], 1)),
+			float64(weighs[path])/1000, path)
 	}
 	report(b, "", slices.Concat(slices.Collect(maps.Values(took))...))
 	report(b, "-worst", took[all[0]])

@@ -25,7 +25,8 @@ func TestTheBrowserComplains(t *testing.T) {
 	b := newTab(t)
 	b.mustVisit(server.URL + "/")
 	got := strings.Join(append(b.complaints(), b.violations()...), "\n")
-	for _, want := range []string{"it went wrong", "exception", "CSP report: style-src", "CSP report: script-src", "TrustedHTML", "axe: image-alt", "axe: html-has-lang", "axe: document-title", "pixels wider"} {
+	for _, want := range []string{"it went wrong", "exception", "CSP report: style-src", "CSP report: script-src", "TrustedHTML",
+		"axe: image-alt", "axe: html-has-lang", "axe: document-title", "pixels wider"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got no %q in:\n%s", want, got)
 		}

@@ -47,7 +47,8 @@ func (b *browser) start() {
 		return
 	}
 	b.axe = string(axe)
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.DisableGPU, chromedp.Flag("hide-scrollbars", true), chromedp.Flag("lang", "en-US"))
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.DisableGPU,
+		chromedp.Flag("hide-scrollbars", true), chromedp.Flag("lang", "en-US"))
 	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, cancel := chromedp.NewContext(allocator)
 	b.ctx, b.end = ctx, func() { cancel(); end() }

@@ -31,7 +31,8 @@ func TestConfirmingMany(t *testing.T) {
 		if n := statements.Load(); n > 10 {
 			t.Errorf("got %d statements, want 10 at most", n)
 		}
-		if n := strings.Count(page.body, `<input type="hidden" name="id"`); n != 99 || !strings.Contains(page.body, "Cancel 99 messages?") || !strings.Contains(page.body, "1 message is there no more, and left out: 4711.") {
+		if n := strings.Count(page.body, `<input type="hidden" name="id"`); n != 99 ||
+			!strings.Contains(page.body, "Cancel 99 messages?") || !strings.Contains(page.body, "1 message is there no more, and left out: 4711.") {
 			t.Errorf("got %d messages to confirm in %s, want 99, and that one is gone", n, page)
 		}
 	})

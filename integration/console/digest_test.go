@@ -17,7 +17,8 @@ func digest(t testing.TB, db *bun.DB) string { t.Helper(); return digestOf(t, db
 func digestOf(t testing.TB, db *bun.DB, which string) string {
 	t.Helper()
 	var tables []string
-	if err := db.NewRaw("SELECT name FROM sqlite_master WHERE type = 'table' AND "+which+" ORDER BY name").Scan(t.Context(), &tables); err != nil {
+	if err := db.NewRaw("SELECT name FROM sqlite_master WHERE type = 'table' AND "+which+" ORDER BY name").Scan(t.Context(),
+		&tables); err != nil {
 		t.Fatal(err)
 	}
 	hash := sha256.New()

@@ -77,7 +77,8 @@ func attributes(n *html.Node) map[string]string {
 func (d *document) element(n *html.Node) {
 	all := attributes(n)
 	for name := range all {
-		if strings.HasPrefix(name, "on") || name == "style" || name == "srcdoc" || name == "autofocus" || name == "formaction" && !local(all[name]) {
+		if strings.HasPrefix(name, "on") || name == "style" || name == "srcdoc" || name == "autofocus" || name == "formaction" &&
+			!local(all[name]) {
 			d.stranger(n)
 		}
 	}
@@ -108,7 +109,8 @@ func (d *document) stranger(n *html.Node) {
 // local tells whether an address is one of the console, wherever that is.
 func local(address string) bool {
 	u, err := url.Parse(address)
-	return err == nil && u.Scheme == "" && u.Host == "" && u.Opaque == "" && !strings.HasPrefix(address, "/") && !strings.Contains(u.Path, "..") && !strings.ContainsAny(address, "\\\n\t")
+	return err == nil && u.Scheme == "" && u.Host == "" && u.Opaque == "" && !strings.HasPrefix(address, "/") &&
+		!strings.Contains(u.Path, "..") && !strings.ContainsAny(address, "\\\n\t")
 }
 
 func (d *document) link(n *html.Node, address string) {
@@ -202,8 +204,9 @@ func crawl(s *site, each int) map[string]*document {
 			of[from]++
 		}
 		a := s.get(link)
-		hidden := kind == "edit" && a.status == http.StatusForbidden                                                    // only there is the whole content looked at
-		if a.status != http.StatusOK && a.status != http.StatusNotFound && a.status != http.StatusConflict && !hidden { // of what is there no more
+		hidden := kind == "edit" && a.status == http.StatusForbidden // only there is the whole content looked at
+		if a.status != http.StatusOK && a.status != http.StatusNotFound && a.status != http.StatusConflict &&
+			!hidden { // of what is there no more
 			s.Errorf("%s, which is on a page %q: got %s", link, next[0].from, a)
 			continue
 		}
@@ -276,7 +279,8 @@ func (c *changesFound) of(t testing.TB) map[string]form {
 		for _, f := range c.all {
 			c.paths = append(c.paths, f.action)
 		}
-		c.paths = append(c.paths, "settings", "no-such-page", "assets/", "assets/x", "favicon.ico", "/", "//", "messages/", "messages/..", "x/../messages")
+		c.paths = append(c.paths, "settings", "no-such-page", "assets/", "assets/x", "favicon.ico", "/", "//", "messages/", "messages/..",
+			"x/../messages")
 	})
 	if len(c.paths) == 0 {
 		t.Fatal("the pages of the normal world could not be looked through: another test says why")
@@ -295,7 +299,8 @@ func (s *site) session() *ops.Session {
 // planOf plans to requeue a group.
 func planOf(s *site) ops.Operation {
 	s.Helper()
-	return testapp.Must[ops.Operation](s.TB)(s.session().Operations().Plan(s.Context(), ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "consumer-03", Fingerprint: fingerprint(3)}}))
+	return testapp.Must[ops.Operation](s.TB)(s.session().Operations().Plan(s.Context(), ops.Requeue,
+		ops.Target{Poisoned: &poison.Filter{Consumer: "consumer-03", Fingerprint: fingerprint(3)}}))
 }
 
 // formOf is one of the page of an operation.

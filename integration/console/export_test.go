@@ -29,7 +29,8 @@ func TestLongExports(t *testing.T) {
 	server.Config.WriteTimeout = enough
 	server.Start()
 	t.Cleanup(server.Close)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+prefix+"export", strings.NewReader(url.Values{"reason": {"to look at"}}.Encode()))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+prefix+"export",
+		strings.NewReader(url.Values{"reason": {"to look at"}}.Encode()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,8 @@ func TestLongExports(t *testing.T) {
 	}
 	defer answer.Body.Close()
 	lines, err := io.ReadAll(answer.Body)
-	if want := count(t, s.db, "SELECT count(*) FROM poisoned_messages"); err != nil || strings.Count(string(lines), "\n") != want || strings.Contains(string(lines), "not whole") {
+	if want := count(t, s.db, "SELECT count(*) FROM poisoned_messages"); err != nil || strings.Count(string(lines), "\n") != want ||
+		strings.Contains(string(lines), "not whole") {
 		t.Errorf("got %d lines, %v, want %d", strings.Count(string(lines), "\n"), err, want)
 	}
 }

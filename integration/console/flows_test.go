@@ -151,7 +151,8 @@ func TestReadingByKeyboard(t *testing.T) {
 func TestKeysCanBeSwitchedOff(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Operator)
-	if a := s.post("settings", url.Values{"theme": {"dark"}, "every": {"0"}, "keys": {"false"}}); a.status != http.StatusSeeOther || !strings.Contains(a.header.Get("Set-Cookie"), "HttpOnly") {
+	if a := s.post("settings", url.Values{"theme": {"dark"}, "every": {"0"}, "keys": {"false"}}); a.status != http.StatusSeeOther ||
+		!strings.Contains(a.header.Get("Set-Cookie"), "HttpOnly") {
 		t.Fatalf("settings: got %s", a)
 	}
 	cookie := s.post("settings", url.Values{"theme": {"dark"}, "every": {"0"}, "keys": {"false"}}).header.Get("Set-Cookie")

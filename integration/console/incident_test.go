@@ -63,7 +63,8 @@ func (i incident) requeueAll(t *testing.T) {
 	if text := i.text(); !strings.Contains(text, "60 messages") {
 		t.Errorf("preview: got %.600q, want 60 messages", text)
 	}
-	i.do(chromedp.SetValue(chromedp.CSS(`form[action="start"] input[name="rate"]`), "1000"), chromedp.SendKeys(chromedp.CSS(`form[action="start"] input[name="reason"]`), "the provider is mended"))
+	i.do(chromedp.SetValue(chromedp.CSS(`form[action="start"] input[name="rate"]`), "1000"),
+		chromedp.SendKeys(chromedp.CSS(`form[action="start"] input[name="reason"]`), "the provider is mended"))
 	i.click(`form[action="start"] button`) // 3: start
 	i.at("operation")
 }

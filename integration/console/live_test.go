@@ -147,7 +147,8 @@ func (b *tab) hide() (show func()) {
 	here := chromedp.FromContext(b.ctx)
 	var other target.ID
 	b.call(func(ctx context.Context) error {
-		made, err := chromedp.CallBrowser(ctx, target.CreateTarget, target.CreateTargetParams{URL: "about:blank", BrowserContextID: here.BrowserContextID})
+		made, err := chromedp.CallBrowser(ctx, target.CreateTarget,
+			target.CreateTargetParams{URL: "about:blank", BrowserContextID: here.BrowserContextID})
 		other = made.TargetID
 		return err
 	})
@@ -156,7 +157,8 @@ func (b *tab) hide() (show func()) {
 		b.Helper()
 		b.call(func(ctx context.Context) error {
 			_, err := chromedp.CallBrowser(ctx, target.CloseTarget, target.CloseTargetParams{TargetID: other})
-			return errors.Join(err, testapp.Second(chromedp.CallBrowser(ctx, target.ActivateTarget, target.ActivateTargetParams{TargetID: here.Target.TargetID})))
+			return errors.Join(err, testapp.Second(chromedp.CallBrowser(ctx, target.ActivateTarget,
+				target.ActivateTargetParams{TargetID: here.Target.TargetID})))
 		})
 		b.seen(true)
 	}
@@ -165,7 +167,8 @@ func (b *tab) hide() (show func()) {
 // seen waits until the page knows whether it can be seen.
 func (b *tab) seen(want bool) {
 	b.Helper()
-	testapp.Eventually(b.T, fmt.Sprintf("the page knows that it is seen: %t", want), func() bool { return eval[bool](b, "document.hidden") != want })
+	testapp.Eventually(b.T, fmt.Sprintf("the page knows that it is seen: %t", want),
+		func() bool { return eval[bool](b, "document.hidden") != want })
 }
 
 // every chooses how often the tab's pages look again.
@@ -261,7 +264,8 @@ func TestFragments(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Administrator)
 	asFragment, ids := header(fragmentHeader, "main"), regexp.MustCompile(`id="([^"]*)" data-live`)
-	for _, path := range []string{"", "consumer?name=consumer-03", "messages", "message?id=3", "poisoned", inGroup, "suspects", "schedules", "schedule?id=1", "processes", "projections", "operations", "operation?id=2"} {
+	for _, path := range []string{"", "consumer?name=consumer-03", "messages", "message?id=3", "poisoned", inGroup, "suspects",
+		"schedules", "schedule?id=1", "processes", "projections", "operations", "operation?id=2"} {
 		whole := s.must(path)
 		if whole.header.Get("ETag") != "" || whole.header.Get(fragmentHeader) != "" {
 			t.Errorf("%q: got headers %v, want those of a whole page", path, whole.header)
@@ -303,7 +307,8 @@ func TestFragments(t *testing.T) {
 	if _, err := s.db.NewRaw("UPDATE poisoned_messages SET reason = 'changed'").Exec(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if a := s.get(inGroup, asFragment, header("If-None-Match", tag)); a.status != http.StatusOK || a.header.Get("ETag") == tag || !strings.Contains(a.body, "changed") {
+	if a := s.get(inGroup, asFragment, header("If-None-Match", tag)); a.status != http.StatusOK || a.header.Get("ETag") == tag ||
+		!strings.Contains(a.body, "changed") {
 		t.Errorf("after a change: got %s with tag %s, want what has changed", a, a.header.Get("ETag"))
 	}
 }
@@ -452,7 +457,8 @@ func TestLoggedOut(t *testing.T) {
 		v.run("ahead += 31 * 60_000")
 		v.mouse(input.DispatchMouseEventTypeMouseMoved, "h1")
 		settles(t, c.name+": the page has stopped", v.looks.Load)
-		if got := v.looks.Load(); got != n || !eval[bool](v.tab, `document.querySelector("#live").role === "status" && document.querySelector("#list").innerText.includes("Messages")`) {
+		if got := v.looks.Load(); got != n || !eval[bool](v.tab,
+			`document.querySelector("#live").role === "status" && document.querySelector("#list").innerText.includes("Messages")`) {
 			t.Errorf("%s: got %d more looks, want that it keeps what it has, and reads out why", c.name, got-n)
 		}
 		if c.end != nil {
@@ -513,14 +519,18 @@ func TestWhatSomebodyIsBusyWith(t *testing.T) {
 		path, busy, other string // the group's page, its list and its numbers, if they are empty
 	}{
 		{name: "focus", hold: script(`document.querySelector("#list a[data-open]").focus()`), letGo: script(`document.activeElement.blur()`)},
-		{name: "a checked box", hold: script(`document.querySelector("#list input[name=id]").click()`), letGo: script(`document.querySelector("#list input:checked").click()`)},
-		{name: "a selection", hold: script(`getSelection().selectAllChildren(document.querySelector("#list h2"))`), letGo: script(`getSelection().removeAllRanges()`)},
+		{name: "a checked box", hold: script(`document.querySelector("#list input[name=id]").click()`),
+			letGo: script(`document.querySelector("#list input:checked").click()`)},
+		{name: "a selection", hold: script(`getSelection().selectAllChildren(document.querySelector("#list h2"))`),
+			letGo: script(`getSelection().removeAllRanges()`)},
 		{name: "a selection that ends there", hold: script(`getSelection().setBaseAndExtent(document.querySelector("form.all b").firstChild, 0, document.querySelector("#list h2").firstChild, 3)`), letGo: script(`getSelection().collapseToStart()`)},
-		{name: "the row that the keys are at", hold: func(v *visitor) { v.keys("j"); v.run(`document.activeElement.blur()`) }, letGo: func(v *visitor) { v.keys(kb.Escape) }},
+		{name: "the row that the keys are at", hold: func(v *visitor) { v.keys("j"); v.run(`document.activeElement.blur()`) },
+			letGo: func(v *visitor) { v.keys(kb.Escape) }},
 		{name: "what the pointer holds", busy: "#tally", other: "#list",
 			hold:  func(v *visitor) { v.mouse(input.DispatchMouseEventTypeMousePressed, "#tally dd") },
 			letGo: func(v *visitor) { v.mouse(input.DispatchMouseEventTypeMouseReleased, "#tally dd") }},
-		{name: "open details", path: charts, busy: "#charts", other: "#oldest", hold: script(`document.querySelector("#charts details").open = true`), letGo: script(`document.querySelector("#charts details").open = false`)},
+		{name: "open details", path: charts, busy: "#charts", other: "#oldest",
+			hold: script(`document.querySelector("#charts details").open = true`), letGo: script(`document.querySelector("#charts details").open = false`)},
 		// No section has one of these yet.
 		{name: "an open dialog", hold: script(`const d = document.createElement("dialog"); document.querySelector("#list").append(d); d.show(); document.activeElement.blur()`), letGo: script(`document.querySelector("#list dialog").close()`)},
 		{name: "a text", hold: script(`const i = document.createElement("input"); document.querySelector("#list").append(i); i.value = "mine"`), letGo: script(`document.querySelector("#list > input").value = ""`)},
@@ -564,7 +574,8 @@ func TestWhatHasNotChanged(t *testing.T) {
 	v.changeTally()
 	v.goesOn()
 	if v.stays("#tally") || !v.stays("#list") || !v.stays("#howmany") {
-		t.Errorf("got list %t, numbers %t and count %t as they were, want true, false and true", v.stays("#list"), v.stays("#tally"), v.stays("#howmany"))
+		t.Errorf("got list %t, numbers %t and count %t as they were, want true, false and true", v.stays("#list"), v.stays("#tally"),
+			v.stays("#howmany"))
 	}
 }
 

@@ -61,19 +61,24 @@ func TestAnOperationThatNobodyCarriesOut(t *testing.T) {
 	path := fmt.Sprintf("operation?id=%d", planned.ID)
 	const orphan = "No live process runs ops.Runner"
 	s.reads("a plan", path, texts{[]string{orphan, "It begins after ten seconds"}, nil})
-	testapp.Must[ops.Operation](t)(s.session().Operations().Start(t.Context(), planned.ID, ops.StartOptions{Reason: "because", Rate: 100, Canary: 10}))
-	s.reads("one that begins", path, texts{[]string{"It begins in 59 min", orphan, "10 go first", "as undone"}, []string{"Remaining", "without a trace", "went first"}})
+	testapp.Must[ops.Operation](t)(s.session().Operations().Start(t.Context(), planned.ID,
+		ops.StartOptions{Reason: "because", Rate: 100, Canary: 10}))
+	s.reads("one that begins", path, texts{[]string{"It begins in 59 min", orphan, "10 go first", "as undone"},
+		[]string{"Remaining", "without a trace", "went first"}})
 	begins := func(in time.Duration) {
 		s.exec("UPDATE message_operations SET starts_at = ? WHERE id = ?", bun.Safe(testapp.In(s.db, in)), planned.ID)
 	}
 	begins(-24 * time.Second)
-	s.reads("one that was to begin", path, texts{[]string{"It was to begin 2", " s ago. " + orphan, "10 go first"}, []string{"It begins", "Remaining"}})
+	s.reads("one that was to begin", path, texts{[]string{"It was to begin 2", " s ago. " + orphan, "10 go first"},
+		[]string{"It begins", "Remaining"}})
 
 	s.live("a-runner", "operations", "v1", "{}")
 	begins(-5 * time.Second)
-	s.reads("one that a runner takes", path, texts{[]string{"s ago: a runner takes it within ten seconds."}, []string{orphan, "It begins", "Remaining"}})
+	s.reads("one that a runner takes", path,
+		texts{[]string{"s ago: a runner takes it within ten seconds."}, []string{orphan, "It begins", "Remaining"}})
 	begins(-5 * time.Minute)
-	s.reads("one that runners leave", path, texts{[]string{"It was to begin 5 min", " ago, and no live process has taken it"}, []string{orphan}})
+	s.reads("one that runners leave", path, texts{[]string{"It was to begin 5 min", " ago, and no live process has taken it"},
+		[]string{orphan}})
 	begins(time.Hour)
 	s.reads("one that a runner takes later", path, texts{[]string{"It begins in 59 min"}, []string{orphan}})
 
@@ -103,8 +108,10 @@ func TestWhatIsNotReportedYet(t *testing.T) {
 
 	s = newSite(t, s.db, ops.Viewer) // with an overview of its own
 	s.exec("DELETE FROM message_minutes")
-	s.reads("nothing", "", texts{[]string{"Nothing has been reported within an hour: processes report every 15 s.", "nothing reported"}, []string{"No failure", "no runs", " 0.0 "}})
-	s.reads("nothing of a consumer", "consumer?name=consumer-03", texts{[]string{"Nothing has been reported within 48 hours"}, []string{"Nothing has run"}})
+	s.reads("nothing", "", texts{[]string{"Nothing has been reported within an hour: processes report every 15 s.",
+		"nothing reported"}, []string{"No failure", "no runs", " 0.0 "}})
+	s.reads("nothing of a consumer", "consumer?name=consumer-03",
+		texts{[]string{"Nothing has been reported within 48 hours"}, []string{"Nothing has run"}})
 }
 
 // TestAGroupIsCalledByWhatFailed, and by the type of its errors only where their texts are hidden.
@@ -158,7 +165,8 @@ func TestPlansOfOthers(t *testing.T) {
 	s := newSite(t, inWorld(t, "normal"), ops.Administrator, named("ada"))
 	s.exec("DELETE FROM message_operations")
 	s.exec("INSERT INTO message_operations (kind, actor, reason, note, preview, target, state, rate, canary, canaries, after_id, up_to_id, changed, left_alone, created_at) SELECT 'requeue', 'grace', '', '', '{}', '{}', 'planned', 1, 0, '[]', 0, 0, 0, 0, ? FROM consumer_messages LIMIT 60", s.ago(0))
-	s.reads("plans of others only", "operations", texts{[]string{"These are plans of others only.", "Next page"}, []string{"grace", "No change was made"}})
+	s.reads("plans of others only", "operations",
+		texts{[]string{"These are plans of others only.", "Next page"}, []string{"grace", "No change was made"}})
 	planOf(s)
 	s.reads("a plan of hers", "operations", texts{[]string{"planned", "ada"}, []string{"grace"}})
 	s.exec("UPDATE message_operations SET state = 'undone' WHERE actor = 'grace'")

@@ -19,7 +19,8 @@ func TestAnHourUnseen(t *testing.T) {
 		var statements atomic.Int64
 		s := newSite(t, a.DB.WithQueryHook(testapp.QueryHook(func(context.Context, string) { statements.Add(1) })), ops.Administrator)
 		for range 2 {
-			for _, path := range []string{"", "messages", "find", "poisoned", "suspects", "schedules", "processes", "projections", "operations", "doctor"} {
+			for _, path := range []string{"", "messages", "find", "poisoned", "suspects", "schedules", "processes", "projections",
+				"operations", "doctor"} {
 				s.must(path)
 			}
 			<-time.After(5 * time.Second) // so that what is kept is too old, and is made anew

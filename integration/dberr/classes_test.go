@@ -139,11 +139,14 @@ func provocations(d dialect.Name) []provocation {
 	case dialect.MySQL:
 		return append(everywhere(),
 			provocation{"deadlock", dberr.Conflict, false, deadlocks},
-			provocation{"lock timeout", dberr.LockTimeout, false, whileLocked("SET STATEMENT innodb_lock_wait_timeout=1 FOR UPDATE t SET v = 3 WHERE n = 1")},
+			provocation{"lock timeout", dberr.LockTimeout, false,
+				whileLocked("SET STATEMENT innodb_lock_wait_timeout=1 FOR UPDATE t SET v = 3 WHERE n = 1")},
 			provocation{"no wait", dberr.LockTimeout, false, whileLocked("SELECT * FROM t WHERE n = 1 FOR UPDATE NOWAIT")},
-			provocation{"statement timeout", dberr.Timeout, false, sends("SET STATEMENT max_statement_time=0.02 FOR SELECT SUM(SQRT(seq)) FROM seq_1_to_1000000000")},
+			provocation{"statement timeout", dberr.Timeout, false,
+				sends("SET STATEMENT max_statement_time=0.02 FOR SELECT SUM(SQRT(seq)) FROM seq_1_to_1000000000")},
 			provocation{"read only", dberr.ReadOnly, true, func(p *provoker) error {
-				return p.db.RunInTx(p.Context(), &sql.TxOptions{ReadOnly: true}, func(_ context.Context, tx bun.Tx) error { return p.exec(tx, "INSERT INTO t VALUES (3, 3)") })
+				return p.db.RunInTx(p.Context(), &sql.TxOptions{ReadOnly: true},
+					func(_ context.Context, tx bun.Tx) error { return p.exec(tx, "INSERT INTO t VALUES (3, 3)") })
 			}},
 			provocation{"read only server", dberr.ReadOnly, true, signals("HY000", "1290")},
 			provocation{"terminated", dberr.Unavailable, true, sends("KILL CONNECTION CONNECTION_ID()")},
@@ -168,7 +171,8 @@ func provocations(d dialect.Name) []provocation {
 		provocation{"full", dberr.Exhausted, true, func(p *provoker) error {
 			conn := testapp.Must[bun.Conn](p.T)(p.db.Conn(p.Context()))
 			defer conn.Close()
-			return p.exec(conn, "PRAGMA max_page_count = 1", "CREATE TABLE big AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 100000) SELECT x FROM n")
+			return p.exec(conn, "PRAGMA max_page_count = 1",
+				"CREATE TABLE big AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 100000) SELECT x FROM n")
 		}})
 }
 

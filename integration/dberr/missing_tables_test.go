@@ -51,7 +51,8 @@ func TestMissingTablesHaveOneName(t *testing.T) {
 			"poison: discard: ":              testapp.Second(store.Discard(ctx, db, 1)),
 			"poison: purge: ":                testapp.Second(store.Purge(ctx, db, 0)),
 		} {
-			if !errors.Is(err, dberr.ErrSchema) || !strings.HasPrefix(err.Error(), prefix) || strings.Count(err.Error(), dberr.ErrSchema.Error()) != 1 {
+			if !errors.Is(err, dberr.ErrSchema) || !strings.HasPrefix(err.Error(), prefix) ||
+				strings.Count(err.Error(), dberr.ErrSchema.Error()) != 1 {
 				t.Errorf("%s: got %v, want it, and once ErrSchemaOutdated", prefix, err)
 			}
 		}

@@ -146,7 +146,8 @@ func (s *Side) mariadb() bool { return s.db.Dialect().Name() == dialect.MySQL }
 // reset empties all tables.
 func (s *Side) reset() error {
 	var errs []error
-	for _, table := range []string{"consumer_messages", "message_claims", "poisoned_messages", "paused_consumers", "scheduled_messages", "effects"} {
+	for _, table := range []string{"consumer_messages", "message_claims", "poisoned_messages", "paused_consumers",
+		"scheduled_messages", "effects"} {
 		_, err := s.db.NewRaw("DELETE FROM " + table).Exec(s.ctx)
 		errs = append(errs, err)
 	}

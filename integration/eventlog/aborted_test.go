@@ -39,7 +39,10 @@ func TestAnAbortedTransactionHoldsNobodyUp(t *testing.T) {
 					}
 					return nil
 				}
-				p.On = []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, e moved) error { return handle(ctx, tx, "account-1", e.Amount) })}
+				p.On = []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx,
+					e moved) error {
+					return handle(ctx, tx, "account-1", e.Amount)
+				})}
 				if batch {
 					p.On, p.Types = nil, []string{"account.moved"}
 					p.Batch = func(ctx context.Context, tx bun.Tx, events []eventlog.RecordedEvent) error {

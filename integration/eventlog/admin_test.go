@@ -64,7 +64,8 @@ func TestAdminOfProjections(t *testing.T) {
 			{Name: "sound", Version: 2, Shard: 1, Shards: 2, Active: true, Status: "running", Position: 3},
 		} {
 			got := states[i]
-			if time.Since(got.MovedAt).Abs() > time.Hour || time.Since(got.NextAt).Abs() > time.Hour || got.Head != 3 || (i == 0) != (got.LastError != "") {
+			if time.Since(got.MovedAt).Abs() > time.Hour || time.Since(got.NextAt).Abs() > time.Hour || got.Head != 3 ||
+				(i == 0) != (got.LastError != "") {
 				t.Errorf("state %d: got %+v, want instants, the head, and an error if it is halted", i, got)
 			}
 			got.MovedAt, got.NextAt, got.Head, got.Attempts, got.LastError = want.MovedAt, want.NextAt, 0, 0, ""

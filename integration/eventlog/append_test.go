@@ -100,7 +100,8 @@ func TestWhatWasAppendedIsRead(t *testing.T) {
 		var appended []eventlog.Appended
 		err := a.inTx(func(ctx context.Context, tx bun.Tx) (err error) {
 			appended, err = a.log.AppendAll(ctx, tx,
-				eventlog.Write{Stream: "account-2", Want: eventlog.NoStream, Events: []bus.Payload{opened{"it's ?"}, moved{1}}, Headers: map[string]string{"tenant": "t"}},
+				eventlog.Write{Stream: "account-2", Want: eventlog.NoStream, Events: []bus.Payload{opened{"it's ?"}, moved{1}},
+					Headers: map[string]string{"tenant": "t"}},
 				eventlog.Write{Stream: "account-1", Want: eventlog.AnyVersion, Events: []bus.Payload{moved{2}}},
 				eventlog.Write{Stream: "account-3", Want: 9})
 			if err == nil { // a stream is read as the transaction sees it
@@ -127,7 +128,8 @@ func TestWhatWasAppendedIsRead(t *testing.T) {
 		if strings.ReplaceAll(fmt.Sprint(got), "account", " account") == "" || !reflect.DeepEqual(squeeze(got), squeeze(want)) {
 			t.Errorf("log:\n got %q\nwant %q", got, want)
 		}
-		if appended[0].Version != 2 || appended[0].Sequence != events[1].Sequence || appended[1].Sequence != events[2].Sequence || appended[2].Version != 0 {
+		if appended[0].Version != 2 || appended[0].Sequence != events[1].Sequence || appended[1].Sequence != events[2].Sequence ||
+			appended[2].Version != 0 {
 			t.Errorf("appended: got %+v for events %+v", appended, events)
 		}
 		if got := len(a.all(eventlog.Filter{Types: []string{"account.moved"}})); got != 2 {
@@ -224,7 +226,8 @@ func TestSeveralStreamsDoNotDeadlock(t *testing.T) {
 			for range 20 {
 				// Not by RunInTx, which would try again.
 				err := a.db.RunInTx(a.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
-					x, y := eventlog.Write{Stream: "account-x", Want: eventlog.AnyVersion, Events: []bus.Payload{moved{1}}}, eventlog.Write{Stream: "account-y", Want: eventlog.AnyVersion, Events: []bus.Payload{moved{2}}}
+					x, y := eventlog.Write{Stream: "account-x", Want: eventlog.AnyVersion,
+						Events: []bus.Payload{moved{1}}}, eventlog.Write{Stream: "account-y", Want: eventlog.AnyVersion, Events: []bus.Payload{moved{2}}}
 					if i%2 == 0 {
 						x, y = y, x
 					}
@@ -310,7 +313,8 @@ func TestLayersMayAddMessagesToAnAppend(t *testing.T) {
 	if _, err := a.try("account-1", eventlog.AnyVersion, moved{1}); err != nil {
 		t.Fatal(err)
 	}
-	if events, messages := a.count("SELECT count(*) FROM events"), a.count("SELECT count(*) FROM consumer_messages"); events != 1 || messages != 1 {
+	if events, messages := a.count("SELECT count(*) FROM events"), a.count("SELECT count(*) FROM consumer_messages"); events != 1 ||
+		messages != 1 {
 		t.Errorf("got %d events and %d messages, want the event and the message that was added", events, messages)
 	}
 }

@@ -19,7 +19,8 @@ func TestALongWayToNumberIsNoOutage(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.PostgresDSN(t)
 	others := newLedger(t, testdb.OpenPostgres(t, dsn))
-	slow := testdb.Replacing(t, "WITH todo AS MATERIALIZED (SELECT sequence FROM", "WITH slow AS MATERIALIZED (SELECT pg_sleep(1.5)), todo AS MATERIALIZED (SELECT sequence FROM slow,")
+	slow := testdb.Replacing(t, "WITH todo AS MATERIALIZED (SELECT sequence FROM",
+		"WITH slow AS MATERIALIZED (SELECT pg_sleep(1.5)), todo AS MATERIALIZED (SELECT sequence FROM slow,")
 	l := &ledger{newApp(t, testdb.OpenRewritten(t, dsn, slow))}
 	events := make([]bus.Payload, 9_000) // five pages
 	for i := range events {

@@ -26,7 +26,8 @@ func TestAFailingStatementOfAProjectionIsParked(t *testing.T) {
 		{name: "the deadline of the function", statement: "SELECT pg_sleep(10)", timeout: 100 * time.Millisecond, atLeast: 2, atMost: 12},
 		// On a busy machine the server does not say in time that it takes writes, and a run is
 		// put back: ten of those count as an attempt.
-		{name: "a read-only transaction", statement: "SET LOCAL transaction_read_only = on; INSERT INTO effects VALUES (1)", atLeast: 2, atMost: 60},
+		{name: "a read-only transaction", statement: "SET LOCAL transaction_read_only = on; INSERT INTO effects VALUES (1)", atLeast: 2,
+			atMost: 60},
 		// Each attempt is counted after ten tries, and again where the statement that writes
 		// it down meets a connection of the pool that has just been ended.
 		{name: "a connection that it ends itself", statement: "SELECT pg_terminate_backend(pg_backend_pid())", atLeast: 10, atMost: 60},

@@ -22,7 +22,8 @@ func TestAClaimIsNotGivenBackWhileItsEventsAreRead(t *testing.T) {
 	db := testdb.Postgres(t)
 	var now, overlaps, runs, started atomic.Int64
 	long := make(chan struct{})
-	a := newApp(t, db, bus.Consume("long", func(context.Context, opened) error { started.Add(1); <-long; return nil }, bus.Timeout(time.Minute)),
+	a := newApp(t, db, bus.Consume("long", func(context.Context, opened) error { started.Add(1); <-long; return nil },
+		bus.Timeout(time.Minute)),
 		bus.Consume("c", func(context.Context, moved) error {
 			if now.Add(1) > 1 {
 				overlaps.Add(1)
@@ -34,7 +35,8 @@ func TestAClaimIsNotGivenBackWhileItsEventsAreRead(t *testing.T) {
 		}))
 	defer close(long)
 	for range 2 {
-		processor, err := outbox.NewProcessor(a.db, a.registry, outbox.ProcessorConfig{LeaseDuration: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+		processor, err := outbox.NewProcessor(a.db, a.registry,
+			outbox.ProcessorConfig{LeaseDuration: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

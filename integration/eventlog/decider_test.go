@@ -74,14 +74,16 @@ func TestDeciderExecutes(t *testing.T) {
 			t.Errorf("load of nothing: got %d and %v", version, err)
 		}
 		a.append("account-3", eventlog.AnyVersion, moved{1})
-		narrow := decider.Decider[int, int, moved]{Category: "account", Evolve: func(n int, e moved) int { return n + e.Amount }, Decide: func(context.Context, int, int) ([]moved, error) { return nil, nil }}
+		narrow := decider.Decider[int, int, moved]{Category: "account", Evolve: func(n int, e moved) int { return n + e.Amount },
+			Decide: func(context.Context, int, int) ([]moved, error) { return nil, nil }}
 		if n, _, err := decider.Load(a.ctx, a.log, db, narrow, "3"); n != 1 || err != nil {
 			t.Errorf("narrow decider: got %d and %v, want 1", n, err)
 		}
 		if _, _, err := decider.Load(a.ctx, a.log, db, narrow, "1"); err == nil || !strings.Contains(err.Error(), "opened") {
 			t.Errorf("event of another kind: got %v, want an error that names it", err)
 		}
-		if _, _, err := decider.Execute(a.ctx, a.log, db, decider.Decider[int, int, moved]{Snapshots: decider.Snapshots{Every: -1}}, "1", 1); err == nil ||
+		if _, _, err := decider.Execute(a.ctx, a.log, db, decider.Decider[int, int, moved]{Snapshots: decider.Snapshots{Every: -1}}, "1",
+			1); err == nil ||
 			!strings.Contains(err.Error(), "Category") || !strings.Contains(err.Error(), "Evolve") || !strings.Contains(err.Error(), "Every -1") {
 			t.Errorf("bad decider: got %v, want every mistake", err)
 		}
@@ -187,7 +189,10 @@ func TestSnapshotsAreACache(t *testing.T) {
 			Balance   int
 		}
 		misfit := decider.Decider[wider, move, bus.Payload]{Category: "account", Snapshots: decider.Snapshots{Every: 10},
-			Evolve: func(w wider, _ bus.Payload) wider { return w }, Decide: func(context.Context, wider, move) ([]bus.Payload, error) { return nil, nil }}
+			Evolve: func(w wider, _ bus.Payload) wider { return w }, Decide: func(context.Context, wider, move) ([]bus.Payload,
+				error) {
+				return nil, nil
+			}}
 		if _, _, err := decider.Load(a.ctx, a.log, db, misfit, "1"); !errors.Is(err, decider.ErrSnapshotMismatch) {
 			t.Errorf("another form of the state: got %v, want ErrSnapshotMismatch", err)
 		}
@@ -195,7 +200,8 @@ func TestSnapshotsAreACache(t *testing.T) {
 		if err != nil || a.count("SELECT count(*) FROM event_snapshots") != 0 {
 			t.Errorf("tombstone: got %v, and the snapshot is there", err)
 		}
-		narrow := decider.Decider[int, int, moved]{Category: "account", Evolve: func(n int, e moved) int { return n }, Decide: func(context.Context, int, int) ([]moved, error) { return nil, nil }}
+		narrow := decider.Decider[int, int, moved]{Category: "account", Evolve: func(n int, e moved) int { return n },
+			Decide: func(context.Context, int, int) ([]moved, error) { return nil, nil }}
 		if _, _, err := decider.Load(a.ctx, a.log, db, narrow, "1"); !errors.Is(err, eventlog.ErrTombstoned) {
 			t.Errorf("load of a tombstoned stream: got %v, want ErrTombstoned", err)
 		}

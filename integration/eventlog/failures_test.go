@@ -91,7 +91,8 @@ func TestEachStatementOfACommandFailsOnce(t *testing.T) {
 				t.Errorf("command whose statement %d meets a conflict: got %v, want it repeated", statement, err)
 			}
 			if err != nil && !strings.Contains(err.Error(), "on purpose") || err == nil && appended.Version != int64(version) {
-				t.Errorf("command whose statement %d fails with %s: got version %d and %v, want %d or the error", statement, code, appended.Version, err, version)
+				t.Errorf("command whose statement %d fails with %s: got version %d and %v, want %d or the error", statement, code,
+					appended.Version, err, version)
 			}
 			if n := len(others.stream("account-1")); n != version {
 				t.Fatalf("events when statement %d fails with %s: got %d, want %d", statement, code, n, version)
@@ -114,7 +115,8 @@ func TestEachStatementOfACommandFailsOnce(t *testing.T) {
 			}
 			second, err := a.log.Replay(a.ctx, a.db, eventlog.Replay{Name: name, Consumer: "c"})
 			if err != nil || first+second != version-1 {
-				t.Errorf("replay whose statement %d fails with %s: got %d and %d and %v, want %d in all", statement, code, first, second, err, version-1)
+				t.Errorf("replay whose statement %d fails with %s: got %d and %d and %v, want %d in all", statement, code, first, second, err,
+					version-1)
 			}
 			if n := others.count("SELECT count(*) FROM consumer_messages"); n != version-1 {
 				t.Fatalf("messages of a replay whose statement %d fails with %s: got %d, want %d", statement, code, n, version-1)

@@ -47,7 +47,8 @@ func TestAHungProjectionIsLeftBehind(t *testing.T) {
 		})
 		t.Cleanup(func() { close(end) })
 		log := &testapp.Lines{}
-		r, err := projection.NewRunner(db, l.log, projection.RunnerConfig{PollInterval: 20 * time.Millisecond, Logger: log.Logger()}, p, balances())
+		r, err := projection.NewRunner(db, l.log, projection.RunnerConfig{PollInterval: 20 * time.Millisecond, Logger: log.Logger()}, p,
+			balances())
 		if err != nil {
 			t.Fatal(err)
 		}

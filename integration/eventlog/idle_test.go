@@ -117,7 +117,8 @@ func TestAnOpenSnapshotDelaysNothing(t *testing.T) {
 	a.number()
 	follower.follow(t, a)
 	if want := int64(1 + rounds*(each+1) + 3); follower.after != want || follower.versions["account-late"] != 3 {
-		t.Errorf("after the straggler: got position %d and its version %d, want %d and 3", follower.after, follower.versions["account-late"], want)
+		t.Errorf("after the straggler: got position %d and its version %d, want %d and 3", follower.after,
+			follower.versions["account-late"], want)
 	}
 	slices.Sort(ticks)
 	slices.Sort(pages)

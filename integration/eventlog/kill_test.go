@@ -47,7 +47,8 @@ func TestVictim(t *testing.T) {
 	}
 	p := balances()
 	p.BatchSize = 10
-	r, err := projection.NewRunner(l.db, l.log, projection.RunnerConfig{Chain: append([]bus.Middleware{stall}, middleware.Default(middleware.Options{})...)}, p)
+	r, err := projection.NewRunner(l.db, l.log,
+		projection.RunnerConfig{Chain: append([]bus.Middleware{stall}, middleware.Default(middleware.Options{})...)}, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +163,8 @@ func TestAKillInTheCommit(t *testing.T) {
 // taken in the middle: events without a position, a projection that is behind.
 func TestDumpAndRestore(t *testing.T) {
 	t.Parallel()
-	for name, restore := range map[string]func(t *testing.T) (l *ledger, into func() *bun.DB){"postgres": restorePostgres, "sqlite": restoreSQLite} {
+	for name, restore := range map[string]func(t *testing.T) (l *ledger, into func() *bun.DB){"postgres": restorePostgres,
+		"sqlite": restoreSQLite} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l, into := restore(t)

@@ -60,7 +60,8 @@ func TestTelemetryOfTheEventLog(t *testing.T) {
 		attributes := attribute.NewSet(span.Attributes...)
 		count, _ := attributes.Value("messaging.batch.message_count")
 		mode, _ := attributes.Value("asyncmonolith.message.mode")
-		if count.AsInt64() != 2 || len(span.Links) != 2 || span.Links[0].SpanContext.SpanID() != sends[0].SpanContext.SpanID() || span.Parent.IsValid() || span.Status.Code != codes.Unset {
+		if count.AsInt64() != 2 || len(span.Links) != 2 || span.Links[0].SpanContext.SpanID() != sends[0].SpanContext.SpanID() ||
+			span.Parent.IsValid() || span.Status.Code != codes.Unset {
 			t.Errorf("span of a batch: got %+v, want two events with links to their appends", span)
 		}
 		if (mode.AsString() == "replay") != (i == 1) {

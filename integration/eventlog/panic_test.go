@@ -37,15 +37,23 @@ func TestWhatPanicsIsAFailureOfAProjection(t *testing.T) {
 		projection projection.Projection
 		says       string
 	}{
-		"upcaster of a batch": {types: upcasting, projection: projection.Projection{Batch: none, Types: []string{"account.moved"}}, says: "no form"},
+		"upcaster of a batch": {types: upcasting, projection: projection.Projection{Batch: none, Types: []string{"account.moved"}},
+			says: "no form"},
 		"telemetry": {says: "no meter", projection: projection.Projection{Batch: none, Types: []string{"account.moved"}},
 			config: projection.RunnerConfig{Telemetry: func(bus.ProduceFunc) bus.ProduceFunc {
 				return func(context.Context, *bus.Batch) error { panic(errors.New("no meter")) }
 			}}},
-		"telemetry that keeps a batch": {says: "has not passed a batch on", projection: projection.Projection{Batch: none, Types: []string{"account.moved"}},
-			config: projection.RunnerConfig{Telemetry: func(bus.ProduceFunc) bus.ProduceFunc { return func(context.Context, *bus.Batch) error { return nil } }}},
-		"an error that cannot speak": {says: "deaf", config: projection.RunnerConfig{Chain: []bus.Middleware{}}, projection: projection.Projection{
-			On: []projection.Handler{projection.On(func(context.Context, bun.Tx, moved) error { return (*deaf)(nil) })}}},
+		"telemetry that keeps a batch": {says: "has not passed a batch on",
+			projection: projection.Projection{Batch: none, Types: []string{"account.moved"}},
+			config: projection.RunnerConfig{Telemetry: func(bus.ProduceFunc) bus.ProduceFunc {
+				return func(context.Context,
+					*bus.Batch) error {
+					return nil
+				}
+			}}},
+		"an error that cannot speak": {says: "deaf", config: projection.RunnerConfig{Chain: []bus.Middleware{}},
+			projection: projection.Projection{
+				On: []projection.Handler{projection.On(func(context.Context, bun.Tx, moved) error { return (*deaf)(nil) })}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

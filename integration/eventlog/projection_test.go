@@ -39,10 +39,12 @@ func (s setup) newLedger(t testing.TB, db *bun.DB) *ledger {
 // apply adds up, and refuses what does not follow on what it has.
 func apply(ctx context.Context, tx bun.Tx, suffix string, amount int) error {
 	m, _ := bus.MessageFromContext(ctx)
-	if _, err := tx.NewRaw("INSERT INTO applied"+suffix+" VALUES (?, ?, ?)", m.Event.Stream, m.Event.Version, m.Event.Mode()).Exec(ctx); err != nil {
+	if _, err := tx.NewRaw("INSERT INTO applied"+suffix+" VALUES (?, ?, ?)", m.Event.Stream, m.Event.Version,
+		m.Event.Mode()).Exec(ctx); err != nil {
 		return err
 	}
-	_, err := tx.NewRaw("INSERT INTO balances"+suffix+" AS b VALUES (?, ?, ?) ON CONFLICT (stream) DO UPDATE SET amount = b.amount + EXCLUDED.amount, version = EXCLUDED.version",
+	_, err := tx.NewRaw("INSERT INTO balances"+suffix+
+		" AS b VALUES (?, ?, ?) ON CONFLICT (stream) DO UPDATE SET amount = b.amount + EXCLUDED.amount, version = EXCLUDED.version",
 		m.Event.Stream, amount, m.Event.Version).Exec(ctx)
 	return err
 }
@@ -216,7 +218,8 @@ func TestProjectionsUnderLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.mustFold("")
-		if n := l.count("SELECT count(*) FROM (SELECT DISTINCT stream, version FROM applied) a"); n != 121 || l.count("SELECT count(*) FROM applied") != n {
+		if n := l.count("SELECT count(*) FROM (SELECT DISTINCT stream, version FROM applied) a"); n != 121 ||
+			l.count("SELECT count(*) FROM applied") != n {
 			t.Errorf("applied: got %d events, %d of them distinct, want 121", l.count("SELECT count(*) FROM applied"), n)
 		}
 	})
@@ -311,7 +314,8 @@ func TestPoisonPolicies(t *testing.T) {
 				}
 				eventually(t, "halted, or at the end", func() bool { s := stats(); return s.Halted == 1 || s.Lag == 0 })
 				seen := func(stream string) (versions []int) {
-					if err := db.NewRaw("SELECT version FROM seen WHERE test = ? AND stream = ? ORDER BY version", c.name, stream).Scan(l.ctx, &versions); err != nil {
+					if err := db.NewRaw("SELECT version FROM seen WHERE test = ? AND stream = ? ORDER BY version", c.name, stream).Scan(l.ctx,
+						&versions); err != nil {
 						t.Fatal(err)
 					}
 					return versions
@@ -323,7 +327,8 @@ func TestPoisonPolicies(t *testing.T) {
 					t.Errorf("got %d of the good stream and %d parked, want %d and %d", got, stats().Parked, c.others, c.parked)
 				}
 				if c.policy == projection.Halt {
-					if err := r.WaitFor(l.ctx, "p", eventlog.Appended{Sequence: int64(l.count("SELECT MAX(sequence) FROM halt_events"))}); !errors.Is(err, projection.ErrHalted) {
+					if err := r.WaitFor(l.ctx, "p", eventlog.Appended{Sequence: int64(l.count("SELECT MAX(sequence) FROM halt_events"))}); !errors.Is(err,
+						projection.ErrHalted) {
 						t.Errorf("wait for a halted projection: got %v, want ErrHalted", err)
 					}
 				}
@@ -383,7 +388,8 @@ func TestTheChainDecidesForProjectionsToo(t *testing.T) {
 }
 
 // ofMoves has a projection apply moves, one by one or in batches.
-func ofMoves(p *projection.Projection, batch bool, one func(ctx context.Context, tx bun.Tx, stream string, version int64, amount int) error) {
+func ofMoves(p *projection.Projection, batch bool,
+	one func(ctx context.Context, tx bun.Tx, stream string, version int64, amount int) error) {
 	if !batch {
 		p.On = []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, e moved) error {
 			m, _ := bus.MessageFromContext(ctx)

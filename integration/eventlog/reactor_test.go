@@ -46,7 +46,8 @@ func TestReactorsRunAsConsumersDo(t *testing.T) {
 				return nil
 			}))
 		err := a.inTx(func(ctx context.Context, tx bun.Tx) error {
-			_, err := a.log.AppendAll(ctx, tx, eventlog.Write{Stream: "account-1", Want: eventlog.NoStream, Events: []bus.Payload{moved{3}, opened{"ann"}}, Headers: map[string]string{"tenant": "t"}})
+			_, err := a.log.AppendAll(ctx, tx, eventlog.Write{Stream: "account-1", Want: eventlog.NoStream,
+				Events: []bus.Payload{moved{3}, opened{"ann"}}, Headers: map[string]string{"tenant": "t"}})
 			return err
 		})
 		if err != nil {

@@ -42,7 +42,8 @@ func TestRebuildInPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.mustFold("")
-		if n := l.count("SELECT count(*) FROM applied WHERE mode = 'replay'"); n < 30 || l.count("SELECT count(*) FROM applied WHERE mode <> 'replay'") < 60 {
+		if n := l.count("SELECT count(*) FROM applied WHERE mode = 'replay'"); n < 30 ||
+			l.count("SELECT count(*) FROM applied WHERE mode <> 'replay'") < 60 {
 			t.Errorf("events applied as a replay: got %d, want those applied before", n)
 		}
 		bare := balances()
@@ -139,27 +140,31 @@ func TestProjectionMistakes(t *testing.T) {
 	l := newLedger(t, testdb.SQLite(t))
 	on := balances().On
 	for want, p := range map[string]projection.Projection{
-		"Name":                        {On: on},
-		`Name "replay:x"`:             {Name: "replay:x", On: on},
-		`Name "relay:x"`:              {Name: "relay:x", On: on},
-		`Name "receive:x"`:            {Name: "receive:x", On: on},
-		"either On":                   {Name: "p"},
-		"Types are":                   {Name: "p", On: on, Types: []string{"account.moved"}},
-		"not known":                   {Name: "p", On: []projection.Handler{projection.On(func(context.Context, bun.Tx, secret) error { return nil })}},
-		"given twice":                 {Name: "p", On: append(on, on...)},
-		"Shards 65":                   {Name: "p", On: on, Shards: 65},
-		"BatchSize -1":                {Name: "p", On: on, BatchSize: -1},
-		"nil":                         {Name: "p", On: []projection.Handler{projection.On[moved](nil)}},
-		"projection.On":               {Name: "p", On: []projection.Handler{{}}},
-		"OnError 9":                   {Name: "p", On: on, OnError: 9},
-		"Version -1":                  {Name: "p", On: on, Version: -1},
-		"is eventlog_test.moved, not": {Name: "p", On: []projection.Handler{projection.On(func(context.Context, bun.Tx, movedToo) error { return nil })}},
+		"Name":             {On: on},
+		`Name "replay:x"`:  {Name: "replay:x", On: on},
+		`Name "relay:x"`:   {Name: "relay:x", On: on},
+		`Name "receive:x"`: {Name: "receive:x", On: on},
+		"either On":        {Name: "p"},
+		"Types are":        {Name: "p", On: on, Types: []string{"account.moved"}},
+		"not known": {Name: "p",
+			On: []projection.Handler{projection.On(func(context.Context, bun.Tx, secret) error { return nil })}},
+		"given twice":   {Name: "p", On: append(on, on...)},
+		"Shards 65":     {Name: "p", On: on, Shards: 65},
+		"BatchSize -1":  {Name: "p", On: on, BatchSize: -1},
+		"nil":           {Name: "p", On: []projection.Handler{projection.On[moved](nil)}},
+		"projection.On": {Name: "p", On: []projection.Handler{{}}},
+		"OnError 9":     {Name: "p", On: on, OnError: 9},
+		"Version -1":    {Name: "p", On: on, Version: -1},
+		"is eventlog_test.moved, not": {Name: "p",
+			On: []projection.Handler{projection.On(func(context.Context, bun.Tx, movedToo) error { return nil })}},
 	} {
 		if _, err := projection.NewRunner(l.db, l.log, projection.RunnerConfig{}, p); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}
 	}
-	if _, err := projection.NewRunner(l.db, l.log, projection.RunnerConfig{Concurrency: 2, Chain: []bus.Middleware{nil}}); err == nil || !strings.Contains(err.Error(), "Concurrency 2") || !strings.Contains(err.Error(), "Chain[0]") {
+	if _, err := projection.NewRunner(l.db, l.log, projection.RunnerConfig{Concurrency: 2,
+		Chain: []bus.Middleware{nil}}); err == nil || !strings.Contains(err.Error(), "Concurrency 2") ||
+		!strings.Contains(err.Error(), "Chain[0]") {
 		t.Errorf("got %v, want both mistakes", err)
 	}
 	if _, err := projection.NewRunner(l.db, l.log, projection.RunnerConfig{}, balances(), balances()); err == nil {
@@ -365,7 +370,8 @@ func TestErrorsSayWhichProjection(t *testing.T) {
 	ctx, cancel := context.WithTimeout(l.ctx, 10*time.Millisecond)
 	defer cancel()
 	_, zero := projection.NewRunner(db, l.log, projection.RunnerConfig{}, projection.Projection{Name: "p", On: []projection.Handler{{}}})
-	_, none := projection.NewRunner(db, l.log, projection.RunnerConfig{}, projection.Projection{Name: "p", On: []projection.Handler{projection.On[moved](nil)}})
+	_, none := projection.NewRunner(db, l.log, projection.RunnerConfig{},
+		projection.Projection{Name: "p", On: []projection.Handler{projection.On[moved](nil)}})
 	_, behind := l.runner(broken).CatchUp(l.ctx)
 	for name, c := range map[string]struct {
 		err  error
@@ -413,7 +419,8 @@ func TestWaitForMeansTheVersionToRead(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(l.ctx, 20*time.Millisecond)
 		defer cancel()
-		if err := both.WaitFor(short, "balances", l.append("account-1", eventlog.AnyVersion, moved{1})); !errors.Is(err, context.DeadlineExceeded) {
+		if err := both.WaitFor(short, "balances", l.append("account-1", eventlog.AnyVersion, moved{1})); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Errorf("wait for the promoted version, which nobody runs: got %v, want that it is waited for", err)
 		}
 	})

@@ -24,7 +24,8 @@ func TestAnImportThatIsRepeatedIsAsGiven(t *testing.T) {
 		marks := bus.PerMessage(func(_ context.Context, m *bus.Message) error { m.Headers["mark"] += "x"; return nil })
 		a := setup{producer: outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{marks}}}.newApp(t, db)
 		given := map[string]string{"mark": "by "}
-		m := &bus.Message{ID: uuid.Must(uuid.NewV7()), PayloadType: "account.moved", Payload: []byte(`{"amount":7}`), Headers: maps.Clone(given), Event: &bus.Event{Stream: "account-1"}}
+		m := &bus.Message{ID: uuid.Must(uuid.NewV7()), PayloadType: "account.moved", Payload: []byte(`{"amount":7}`),
+			Headers: maps.Clone(given), Event: &bus.Event{Stream: "account-1"}}
 		tries := 0
 		err := a.log.RunInTx(a.ctx, db, func(ctx context.Context, tx bun.Tx) error {
 			if err := a.log.Import(ctx, tx, m); err != nil {
@@ -63,16 +64,19 @@ func TestInlinesHaveHeadersOfTheirOwn(t *testing.T) {
 			}
 			return made
 		}
-		a := setup{types: all, log: eventlog.LogConfig{Inline: []eventlog.Inline{inline("a"), inline("b")}}}.newApp(t, db, consumeMoved("c", func(context.Context, int) {}))
+		a := setup{types: all, log: eventlog.LogConfig{Inline: []eventlog.Inline{inline("a"), inline("b")}}}.newApp(t, db,
+			consumeMoved("c", func(context.Context, int) {}))
 		err := a.inTx(func(ctx context.Context, tx bun.Tx) error {
-			_, err := a.log.AppendAll(ctx, tx, eventlog.Write{Stream: "account-1", Events: []bus.Payload{moved{1}}, Headers: map[string]string{"by": "me"}})
+			_, err := a.log.AppendAll(ctx, tx, eventlog.Write{Stream: "account-1", Events: []bus.Payload{moved{1}},
+				Headers: map[string]string{"by": "me"}})
 			return err
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var headers string
-		if err := db.NewRaw("SELECT headers FROM consumer_messages").Scan(a.ctx, &headers); err != nil || !strings.Contains(headers, `"by":"me"`) || !slices.Equal(saw, []string{"me", "me"}) {
+		if err := db.NewRaw("SELECT headers FROM consumer_messages").Scan(a.ctx, &headers); err != nil ||
+			!strings.Contains(headers, `"by":"me"`) || !slices.Equal(saw, []string{"me", "me"}) {
 			t.Errorf("got headers %s, error %v, and the inlines saw %q, want what was appended", headers, err, saw)
 		}
 	})

@@ -23,7 +23,8 @@ func TestWhatIsNumberedBesideAPageIsNotSkipped(t *testing.T) {
 	others := newLedger(t, testdb.OpenPostgres(t, dsn))
 	var armed atomic.Bool
 	between := func(sql string) string {
-		if strings.HasPrefix(sql, `SELECT (SELECT h.position FROM "event_head" h WHERE h.id = 1) AS position`) && armed.CompareAndSwap(true, false) {
+		if strings.HasPrefix(sql, `SELECT (SELECT h.position FROM "event_head" h WHERE h.id = 1) AS position`) &&
+			armed.CompareAndSwap(true, false) {
 			others.append("account-2", eventlog.AnyVersion, moved{2})
 			others.number()
 			sql += " /* beside an append */"

@@ -33,12 +33,15 @@ func TestTypesReportEveryMistake(t *testing.T) {
 		types []eventlog.Type
 		want  []string
 	}{
-		{"a gap", []eventlog.Type{eventlog.Event[moved](eventlog.Schema(3), eventlog.Upcaster(1, asIs))}, []string{`"account.moved": Schema is 3, but there is no Upcaster(2, ...)`}},
+		{"a gap", []eventlog.Type{eventlog.Event[moved](eventlog.Schema(3), eventlog.Upcaster(1, asIs))},
+			[]string{`"account.moved": Schema is 3, but there is no Upcaster(2, ...)`}},
 		{"beyond", []eventlog.Type{eventlog.Event[moved](eventlog.Upcaster(1, asIs))}, []string{"only schemas before 1"}},
 		{"twice", []eventlog.Type{eventlog.Event[moved](), eventlog.Event[moved]()}, []string{"is taken"}},
-		{"alias taken", []eventlog.Type{eventlog.Event[moved](), eventlog.Event[opened](eventlog.PayloadAliases("account.moved"))}, []string{"is taken"}},
+		{"alias taken", []eventlog.Type{eventlog.Event[moved](), eventlog.Event[opened](eventlog.PayloadAliases("account.moved"))},
+			[]string{"is taken"}},
 		{"pointer", []eventlog.Type{eventlog.Event[*moved]()}, []string{"pointer"}},
-		{"nil upcaster, and schema", []eventlog.Type{eventlog.Event[moved](eventlog.Schema(2), eventlog.Upcaster(1, nil)), eventlog.Event[opened](eventlog.Schema(0))}, []string{"is nil", "Schema 0"}},
+		{"nil upcaster, and schema", []eventlog.Type{eventlog.Event[moved](eventlog.Schema(2), eventlog.Upcaster(1, nil)),
+			eventlog.Event[opened](eventlog.Schema(0))}, []string{"is nil", "Schema 0"}},
 		{"empty alias", []eventlog.Type{eventlog.Event[moved](eventlog.PayloadAliases(""))}, []string{"an alias is empty"}},
 		{"zero", []eventlog.Type{{}}, []string{"eventlog.Event"}},
 	} {
@@ -121,16 +124,17 @@ func TestOldEventsAreBroughtUpToDate(t *testing.T) {
 // types2 know moved in its third form.
 func types2(t *testing.T) *eventlog.Types {
 	t.Helper()
-	now, err := eventlog.NewTypes(eventlog.Event[opened](), eventlog.Event[moved](eventlog.Schema(3), eventlog.PayloadAliases("account.transfer"),
-		eventlog.Upcaster(1, func(_ context.Context, text []byte) ([]byte, error) {
-			if bytes.Contains(text, []byte("drop")) {
-				return nil, fmt.Errorf("not wanted: %w", eventlog.ErrSkipEvent)
-			}
-			return bytes.ReplaceAll(bytes.ReplaceAll(text, []byte(`"cents":"`), []byte(`"amount":"`)), []byte(`"}`), []byte(`0"}`)), nil
-		}),
-		eventlog.Upcaster(2, func(_ context.Context, text []byte) ([]byte, error) {
-			return bytes.ReplaceAll(bytes.ReplaceAll(text, []byte(`:"`), []byte(`:`)), []byte(`"}`), []byte(`}`)), nil
-		})))
+	now, err := eventlog.NewTypes(eventlog.Event[opened](),
+		eventlog.Event[moved](eventlog.Schema(3), eventlog.PayloadAliases("account.transfer"),
+			eventlog.Upcaster(1, func(_ context.Context, text []byte) ([]byte, error) {
+				if bytes.Contains(text, []byte("drop")) {
+					return nil, fmt.Errorf("not wanted: %w", eventlog.ErrSkipEvent)
+				}
+				return bytes.ReplaceAll(bytes.ReplaceAll(text, []byte(`"cents":"`), []byte(`"amount":"`)), []byte(`"}`), []byte(`0"}`)), nil
+			}),
+			eventlog.Upcaster(2, func(_ context.Context, text []byte) ([]byte, error) {
+				return bytes.ReplaceAll(bytes.ReplaceAll(text, []byte(`:"`), []byte(`:`)), []byte(`"}`), []byte(`}`)), nil
+			})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +157,8 @@ func TestNewReportsEveryMistake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := eventlog.NewLog(registry, producer, eventlog.LogConfig{}); err == nil || !strings.Contains(err.Error(), "RegistryConfig.Events") {
+	if _, err := eventlog.NewLog(registry, producer, eventlog.LogConfig{}); err == nil ||
+		!strings.Contains(err.Error(), "RegistryConfig.Events") {
 		t.Errorf("New without events: got %v, want an error that says how", err)
 	}
 }

@@ -24,7 +24,8 @@ func TestFxNamesMistakesFirstAndInOneOrder(t *testing.T) {
 	var consumers []any
 	for i := range 8 {
 		consumers = append(consumers, func() bus.Consumer {
-			return bus.Consume[order](fmt.Sprint("bad-", i), nil, bus.Timeout(-1), func(c *bus.ConsumerConfig) { c.MaxAttempts, c.Concurrency = -1, -1 })
+			return bus.Consume[order](fmt.Sprint("bad-", i), nil, bus.Timeout(-1),
+				func(c *bus.ConsumerConfig) { c.MaxAttempts, c.Concurrency = -1, -1 })
 		})
 	}
 	db, first := testdb.SQLite(t), ""

@@ -59,7 +59,8 @@ func TestFxDoesNotStartWhatRelaysRefuse(t *testing.T) {
 	db, out := testdb.SQLite(t), make(letters, 10)
 	with := func(shards int) *fx.App {
 		return fx.New(fx.NopLogger, fx.Supply(db), fxmodule.Module, fxmodule.Migrate(), fxmodule.EventLog(eventlog.Event[order]()),
-			fxmodule.Relays(relay.NewLogForwarder("one", out, relay.LogConfig{Source: "/shop", Shards: shards, Routes: []relay.Route{relay.To[order]("orders")}})))
+			fxmodule.Relays(relay.NewLogForwarder("one", out,
+				relay.LogConfig{Source: "/shop", Shards: shards, Routes: []relay.Route{relay.To[order]("orders")}})))
 	}
 	for _, test := range []struct {
 		shards int

@@ -33,7 +33,8 @@ func TestFxWorksWithOnlyADatabase(t *testing.T) {
 		if err := fx.ValidateApp(options, fx.NopLogger); err != nil {
 			t.Fatalf("validate: %v", err)
 		}
-		fxtest.New(t, options, fx.Invoke(func(*bus.Registry, *outbox.Producer, *outbox.Processor, *schedule.Scheduler, *schedule.Processor, *poison.Store, *admin.Client) {
+		fxtest.New(t, options, fx.Invoke(func(*bus.Registry, *outbox.Producer, *outbox.Processor, *schedule.Scheduler,
+			*schedule.Processor, *poison.Store, *admin.Client) {
 		})).RequireStart().RequireStop()
 	})
 }

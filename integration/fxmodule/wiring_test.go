@@ -144,7 +144,8 @@ func TestFxConsumersMayProduce(t *testing.T) {
 			}
 		}
 		var producer *outbox.Producer
-		app := fxtest.New(t, fx.Supply(db), fxmodule.Module, fxmodule.Migrate(), fxmodule.Consumers(newConsumers), fx.Populate(&producer)).RequireStart()
+		app := fxtest.New(t, fx.Supply(db), fxmodule.Module, fxmodule.Migrate(), fxmodule.Consumers(newConsumers),
+			fx.Populate(&producer)).RequireStart()
 		defer app.RequireStop()
 		if _, err := producer.Produce(t.Context(), db, order{}); err != nil {
 			t.Fatal(err)
@@ -206,7 +207,8 @@ func TestFxTakesAListOfConsumers(t *testing.T) {
 func TestFxNamesItsOwnCureForMissingTables(t *testing.T) {
 	t.Parallel()
 	err := fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t)), fxmodule.Module).Start(t.Context())
-	if !errors.Is(err, dberr.ErrSchema) || !strings.Contains(err.Error(), "fxmodule.Migrate()") || strings.Count(err.Error(), "there is no table") != 1 {
+	if !errors.Is(err, dberr.ErrSchema) || !strings.Contains(err.Error(), "fxmodule.Migrate()") ||
+		strings.Count(err.Error(), "there is no table") != 1 {
 		t.Errorf("got %v, want ErrSchemaOutdated once, and what to do about it under fx", err)
 	}
 }
@@ -234,7 +236,8 @@ func TestFxSaysWhatTelemetryThereIs(t *testing.T) {
 	}
 	app := fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t), amotel.TelemetryConfig{TracerProvider: sdk}), fxmodule.Module,
 		fx.Provide(func() trace.TracerProvider { return sdk }))
-	if err := app.Err(); err == nil || !strings.Contains(err.Error(), "both trace.TracerProvider and amotel.TelemetryConfig.TracerProvider are provided") {
+	if err := app.Err(); err == nil || !strings.Contains(err.Error(),
+		"both trace.TracerProvider and amotel.TelemetryConfig.TracerProvider are provided") {
 		t.Errorf("two providers: got %v, want them refused", err)
 	}
 	app = fx.New(fx.NopLogger, fx.Supply(testdb.SQLite(t)), fxmodule.Module, fx.Provide(func() *sdktrace.TracerProvider { return sdk }))
@@ -272,10 +275,13 @@ func TestFxRefusesOtherTypes(t *testing.T) {
 	db := testdb.SQLite(t)
 	for want, other := range map[string]any{
 		"[]bus.Middleware": []bus.Middleware{}, "[]bus.ProduceMiddleware": []bus.ProduceMiddleware{},
-		"*bus.RegistryConfig": &bus.RegistryConfig{}, "*outbox.ProducerConfig": &outbox.ProducerConfig{}, "*outbox.ProcessorConfig": &outbox.ProcessorConfig{},
-		"*schedule.SchedulerConfig": &schedule.SchedulerConfig{}, "*schedule.ProcessorConfig": &schedule.ProcessorConfig{}, "*otel.TelemetryConfig": &amotel.TelemetryConfig{}, "*notify.NotifierConfig": &notify.NotifierConfig{},
+		"*bus.RegistryConfig": &bus.RegistryConfig{}, "*outbox.ProducerConfig": &outbox.ProducerConfig{},
+		"*outbox.ProcessorConfig":   &outbox.ProcessorConfig{},
+		"*schedule.SchedulerConfig": &schedule.SchedulerConfig{}, "*schedule.ProcessorConfig": &schedule.ProcessorConfig{},
+		"*otel.TelemetryConfig": &amotel.TelemetryConfig{}, "*notify.NotifierConfig": &notify.NotifierConfig{},
 		"*eventlog.LogConfig": &eventlog.LogConfig{}, "*projection.RunnerConfig": &projection.RunnerConfig{},
-		"*fxmodule.ConsumeMiddleware": &fxmodule.ConsumeMiddleware{}, "*fxmodule.OuterMiddleware": &fxmodule.OuterMiddleware{}, "*fxmodule.ProduceMiddleware": &fxmodule.ProduceMiddleware{},
+		"*fxmodule.ConsumeMiddleware": &fxmodule.ConsumeMiddleware{}, "*fxmodule.OuterMiddleware": &fxmodule.OuterMiddleware{},
+		"*fxmodule.ProduceMiddleware": &fxmodule.ProduceMiddleware{},
 	} {
 		err := fx.New(fx.NopLogger, fx.Supply(db, other), fxmodule.Module).Err()
 		if err == nil || !strings.Contains(err.Error(), "a "+want+" is provided") {

@@ -35,7 +35,8 @@ func produced(before, after View, step Step) (err error) {
 		_, wasPoisoned := before.Poisoned[key]
 		requeued := step.Kind == "requeue" && key == step.Key && wasPoisoned
 		if !old && !requeued &&
-			(step.Kind != "produce" || step.Produce.RolledBack || !slices.ContainsFunc(step.Produce.parts(), func(p Produce) bool { return p.Message == key.Message })) {
+			(step.Kind != "produce" || step.Produce.RolledBack ||
+				!slices.ContainsFunc(step.Produce.parts(), func(p Produce) bool { return p.Message == key.Message })) {
 			err = errors.Join(err, fmt.Errorf("I1: %v appeared by a %s", key, step.Kind))
 		}
 	}
@@ -162,7 +163,8 @@ func changed(before, after View, step Step) (err error) {
 			err = errors.Join(err, fmt.Errorf("I4: %v changed by a %s of %s, who does not hold it", key, step.Kind, step.Owner))
 		case r.Outcome != store.Failed && r.Outcome != store.Snoozed:
 			err = errors.Join(err, fmt.Errorf("I5: %v changed by %s from %+v to %+v", key, r.Outcome, was, is))
-		case is.Crashes != 0 || r.Outcome == store.Failed && is.Attempts != was.Attempts+1 || r.Outcome == store.Snoozed && is.Attempts != was.Attempts:
+		case is.Crashes != 0 || r.Outcome == store.Failed && is.Attempts != was.Attempts+1 || r.Outcome == store.Snoozed &&
+			is.Attempts != was.Attempts:
 			err = errors.Join(err, fmt.Errorf("attempts: %v became %+v by %s, it was %+v", key, is, r.Outcome, was))
 		}
 	}

@@ -82,9 +82,11 @@ func TestEveryFlawIsFound(t *testing.T) {
 		model.NoRecheck: "I3", model.NoMembership: "I4", model.CrashNotCounted: "crashes", model.PoisonInCompany: "I2",
 		model.ReleaseCounts: "I5", model.LockedIsCrashed: "I4", model.FenceOnlyByOwner: "I6", model.PartOfAFanOutKept: "I1",
 		model.PoisonTooEarly: "innocent", model.NotRecovered: "I7",
-		model.HeadPassedOver: "O1", model.HintInsideLane: "O1", model.RequeuedBehind: "O1", model.RanksSorted: "O1", model.NoGate: "O2", model.HeldBeforeGate: "O2", model.FreedEarly: "O2",
+		model.HeadPassedOver: "O1", model.HintInsideLane: "O1", model.RequeuedBehind: "O1", model.RanksSorted: "O1", model.NoGate: "O2",
+		model.HeldBeforeGate: "O2", model.FreedEarly: "O2",
 		model.ParkNotAsked: "O3", model.RecoveryForgetsParks: "O3", model.SkippedParks: "O4", model.StaysHeld: "O4",
-		model.PerKeyNotCounted: "O5", model.SlotLostUsedOn: "O5", model.SlotReturnedByAnother: "O5", model.RateNotLocked: "O6", model.RateSavesUp: "O6", model.KeyRateByClaim: "O6",
+		model.PerKeyNotCounted: "O5", model.SlotLostUsedOn: "O5", model.SlotReturnedByAnother: "O5", model.RateNotLocked: "O6",
+		model.RateSavesUp: "O6", model.KeyRateByClaim: "O6",
 	} {
 		t.Run(string(flaw), func(t *testing.T) {
 			found := failure(func(t rapid.TB) {

@@ -88,7 +88,8 @@ func (t Tally) note(before, after View, step Step) {
 	}
 	for _, r := range step.Results {
 		if found, ok := step.result(before, r.Key); ok && found == r {
-			t[map[store.Outcome]string{store.Done: "done", store.Failed: "failed", store.Snoozed: "snoozed", store.Poison: "poisoned", store.Release: "released"}[r.Outcome]]++
+			t[map[store.Outcome]string{store.Done: "done", store.Failed: "failed", store.Snoozed: "snoozed", store.Poison: "poisoned",
+				store.Release: "released"}[r.Outcome]]++
 		}
 	}
 	for key, p := range after.Poisoned {

@@ -108,13 +108,15 @@ func TestOtherProcessesAreWoken(t *testing.T) {
 			dsn := testdb.DirectDSN(t)
 			var done, chained atomic.Int64
 			var web *app
-			worker := testapp.New(t, testdb.OpenPostgres(t, dsn), testapp.Counting("c", &done), bus.Consume("chained", func(context.Context, refund) error {
-				chained.Add(1)
-				return nil
-			}))
+			worker := testapp.New(t, testdb.OpenPostgres(t, dsn), testapp.Counting("c", &done),
+				bus.Consume("chained", func(context.Context, refund) error {
+					chained.Add(1)
+					return nil
+				}))
 			worker.Start(rarely())
 			listening(worker, listener(dsn, worker.DB))
-			web = testapp.New(t, testdb.OpenPostgres(t, dsn), testapp.Counting("c", &done), bus.Consume("chained", func(context.Context, refund) error { return nil }))
+			web = testapp.New(t, testdb.OpenPostgres(t, dsn), testapp.Counting("c", &done),
+				bus.Consume("chained", func(context.Context, refund) error { return nil }))
 			joined(web, notify.NotifierConfig{}) // only sends
 			inTx := func(ctx context.Context, tx bun.Tx) error {
 				_, err := web.Producer.Produce(ctx, tx, order{})
@@ -407,7 +409,8 @@ func TestNotifiersThatCannotBeMade(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if _, err := notify.NewNotifier(test.db, test.registry, notify.NotifierConfig{}); err == nil || !strings.Contains(err.Error(), test.want) ||
+			if _, err := notify.NewNotifier(test.db, test.registry, notify.NotifierConfig{}); err == nil ||
+				!strings.Contains(err.Error(), test.want) ||
 				errors.Is(err, errors.ErrUnsupported) != strings.HasPrefix(test.want, "has no") {
 				t.Errorf("got %v, want %q, unsupported only for want of notifications", err, test.want)
 			}

@@ -43,10 +43,12 @@ func TestWhatIsBegunCanBeClosed(t *testing.T) {
 		if !stands() {
 			t.Error("want the doctor to find it")
 		}
-		if _, err := serviceOf(t, db, a.Registry).As(someone(ops.Viewer)).Operations().Stop(t.Context(), "", id); !errors.Is(err, ops.ErrForbidden) {
+		if _, err := serviceOf(t, db, a.Registry).As(someone(ops.Viewer)).Operations().Stop(t.Context(), "", id); !errors.Is(err,
+			ops.ErrForbidden) {
 			t.Errorf("by a viewer: got error %v, want ErrForbidden", err)
 		}
-		if o, err := s.Operations().Stop(t.Context(), "it is done", id); err != nil || o.State != ops.Stopped || o.FinishedAt.IsZero() || o.Note != "stopped by ada: it is done" {
+		if o, err := s.Operations().Stop(t.Context(), "it is done", id); err != nil || o.State != ops.Stopped || o.FinishedAt.IsZero() ||
+			o.Note != "stopped by ada: it is done" {
 			t.Errorf("got %+v, error %v, want it closed", o, err)
 		}
 		if stands() {
@@ -60,8 +62,10 @@ func TestAllowIsAskedOfTheNamed(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"), testapp.Consumed("d"))
-		a.Exec("INSERT INTO message_crashes (row_id, consumer_type, owner, solo, crashed_at) VALUES (1, 'c', 'o', TRUE, " + testapp.NowOf(db) + "), (2, 'd', 'o', TRUE, " + testapp.NowOf(db) + ")")
-		narrow := serviceOf(t, db, a.Registry).As(ops.Principal{Name: "eve", Role: ops.Administrator, Allow: func(_ ops.Action, consumer string) bool { return consumer != "d" }})
+		a.Exec("INSERT INTO message_crashes (row_id, consumer_type, owner, solo, crashed_at) VALUES (1, 'c', 'o', TRUE, " +
+			testapp.NowOf(db) + "), (2, 'd', 'o', TRUE, " + testapp.NowOf(db) + ")")
+		narrow := serviceOf(t, db, a.Registry).As(ops.Principal{Name: "eve", Role: ops.Administrator,
+			Allow: func(_ ops.Action, consumer string) bool { return consumer != "d" }})
 		for what, test := range map[string]struct {
 			err  error
 			want error

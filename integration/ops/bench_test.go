@@ -56,13 +56,16 @@ func crowded(b *testing.B, db *bun.DB) (*ops.Service, int) {
 	}
 	at := func(i int) bun.Safe { return bun.Safe(testapp.In(db, -time.Duration(i)*time.Millisecond)) }
 	insert(`INSERT INTO consumer_messages (message_id, consumer_type, payload_type, payload, headers, created_at, available_after) VALUES `, "(?, ?, 'p', ?, '{}', ?, ?)", rows, func(i int) row {
-		return row{testID(db, now.Add(time.Duration(i)*time.Millisecond)), fmt.Sprintf("consumer-%02d", i%20), `{"id":"an order of usual size","lines":[1,2,3,4,5,6,7,8]}`, at(rows - i), at(rows - i)}
+		return row{testID(db, now.Add(time.Duration(i)*time.Millisecond)), fmt.Sprintf("consumer-%02d", i%20),
+			`{"id":"an order of usual size","lines":[1,2,3,4,5,6,7,8]}`, at(rows - i), at(rows - i)}
 	})
 	insert(`INSERT INTO poisoned_messages (id, message_id, consumer_type, payload_type, payload, headers, created_at, available_after, attempts, crashes, errors, poisoned_at, reason, fingerprint) VALUES `,
 		"(?, ?, ?, 'p', ?, '{}', ?, ?, 5, 0, '[]', ?, 'attempt 5 of 5 failed', ?)", rows/10, func(i int) row {
-			return row{10_000_000 + i, testID(db, now), fmt.Sprintf("consumer-%02d", i%20), `{"id":"an order of usual size"}`, at(i), at(i), at(i), fmt.Sprintf("1%016d", i/20%4)}
+			return row{10_000_000 + i, testID(db, now), fmt.Sprintf("consumer-%02d", i%20), `{"id":"an order of usual size"}`, at(i), at(i),
+				at(i), fmt.Sprintf("1%016d", i/20%4)}
 		})
-	analyze := map[string]string{"pg": "VACUUM ANALYZE", "sqlite": "ANALYZE", "mysql": "ANALYZE TABLE consumer_messages, poisoned_messages"}[db.Dialect().Name().String()]
+	analyze := map[string]string{"pg": "VACUUM ANALYZE", "sqlite": "ANALYZE",
+		"mysql": "ANALYZE TABLE consumer_messages, poisoned_messages"}[db.Dialect().Name().String()]
 	if _, err := db.ExecContext(ctx, analyze); err != nil {
 		b.Fatal(err)
 	}
@@ -171,7 +174,8 @@ func benchUndo(b *testing.B, db *bun.DB, poisoned int) {
 	b.Helper()
 	const undoWindow = 100 * time.Millisecond
 	registry := testapp.Must[*bus.Registry](b)(bus.NewRegistry())
-	d := testapp.Must[*ops.Service](b)(ops.New(ops.Config{DB: db, Registry: registry, Redact: ops.ShowAll, UndoWindow: undoWindow, Logger: slog.New(slog.DiscardHandler)}))
+	d := testapp.Must[*ops.Service](b)(ops.New(ops.Config{DB: db, Registry: registry, Redact: ops.ShowAll, UndoWindow: undoWindow,
+		Logger: slog.New(slog.DiscardHandler)}))
 	defer running(b, d)()
 	s, ctx, tried := d.As(someone(ops.Administrator)), context.WithoutCancel(b.Context()), 0
 	for found := 0; found < undone; tried++ {

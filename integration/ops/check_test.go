@@ -46,7 +46,8 @@ func TestCheck(t *testing.T) {
 		}
 		a.ProduceMany(1)
 		seen(a, db, "stuck", 0, `{"every": 15000000000, "stuck": ["c"]}`)
-		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), planned(t, s, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}}).ID, ops.StartOptions{Reason: "why"}))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(),
+			planned(t, s, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}}).ID, ops.StartOptions{Reason: "why"}))
 		a.Exec("UPDATE message_operations SET state = 'paused', note = 'a secret'")
 		all := check()
 		wantFinding(t, all, "consumers", ops.Critical, "c: ", "no live process takes them")
@@ -55,7 +56,8 @@ func TestCheck(t *testing.T) {
 		a.Exec("UPDATE message_processes SET state = '{\"every\": 15000000000, \"open_circuits\": [\"c\"]}'")
 		a.Exec("DELETE FROM message_processes WHERE id = 'fine'")
 		wantFinding(t, check(), "processes", ops.Critical, "or their broker is away: c")
-		a.Exec("INSERT INTO message_breakers (name, half_since, done, failed, opened, opened_at, open_until) VALUES ('c', " + testapp.In(db, 0) + ", 8, 12, 1, " + testapp.In(db, -time.Minute) + ", " + testapp.In(db, time.Minute) + ")")
+		a.Exec("INSERT INTO message_breakers (name, half_since, done, failed, opened, opened_at, open_until) VALUES ('c', " +
+			testapp.In(db, 0) + ", 8, 12, 1, " + testapp.In(db, -time.Minute) + ", " + testapp.In(db, time.Minute) + ")")
 		all = check()
 		wantFinding(t, all, "circuit_breakers", ops.Critical, "c: ", "Circuit open since ", "12 of 20 runs failed")
 		if found := findingsOf(all, "processes"); len(found) != 0 {
@@ -131,7 +133,8 @@ func TestOnePartTooManyLeavesTheOthers(t *testing.T) {
 	if len(o.Queues) != 1 || o.Queues[0].Consumer != "fast" || o.Queues[0].Ready != 3 || len(o.Processes) != 1 {
 		t.Errorf("got %+v and %+v, want the queue of fast and a process", o.Queues, o.Processes)
 	}
-	if len(o.Unseen) != 1 || !slices.Equal(o.Unseen[0].Parts, []string{"the queue of slow"}) || !strings.Contains(o.Unseen[0].Why, "did not answer within 3s") || !o.Unseen[0].From.IsZero() {
+	if len(o.Unseen) != 1 || !slices.Equal(o.Unseen[0].Parts, []string{"the queue of slow"}) ||
+		!strings.Contains(o.Unseen[0].Why, "did not answer within 3s") || !o.Unseen[0].From.IsZero() {
 		t.Errorf("got %+v, want that the queue of slow is unseen", o.Unseen)
 	}
 	wantFinding(t, testapp.Must[[]ops.Finding](t)(s.Check(t.Context())), "overview", ops.Warning, "Not shown: the queue of slow")
@@ -173,16 +176,19 @@ func TestDoctorFindsWhatTheCheckFinds(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"), testapp.Consumed("it's"))
 		a.Exec("UPDATE poisoned_messages SET consumer_type = 'it''s' WHERE id = 2")
-		a.Exec("UPDATE poisoned_messages SET consumer_type = 'keyed', order_key = 'k', lane = ?, rank = 4, parks = TRUE WHERE id = 3", store.Lane("k"))
+		a.Exec("UPDATE poisoned_messages SET consumer_type = 'keyed', order_key = 'k', lane = ?, rank = 4, parks = TRUE WHERE id = 3",
+			store.Lane("k"))
 		keyed := testapp.New(t, db, testapp.Consumed("keyed", bus.Ordered(bus.BlockKey)))
 		keyed.Produce(order{}, outbox.OrderingKey("k"))
 		a.ProduceMany(1)
-		a.Exec("INSERT INTO message_breakers (name, half_since, opened, opened_at, open_until) VALUES ('broken', " + testapp.In(db, 0) + ", 1, " + testapp.In(db, 0) + ", " + testapp.In(db, time.Hour) + ")")
+		a.Exec("INSERT INTO message_breakers (name, half_since, opened, opened_at, open_until) VALUES ('broken', " + testapp.In(db,
+			0) + ", 1, " + testapp.In(db, 0) + ", " + testapp.In(db, time.Hour) + ")")
 		seen(a, db, "gone", time.Hour, `{"every": 15000000000}`)
 		seen(a, db, "stuck", 0, `{"every": 15000000000, "stuck": ["c"]}`)
 		seen(a, db, "closed", 0, `{"every": 15000000000, "open_circuits": ["c"]}`)
 		s := serviceOf(t, db, keyed.Registry).As(someone(ops.Administrator))
-		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), planned(t, s, ops.Requeue, ofConsumer("c")).ID, ops.StartOptions{Reason: "why"}))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), planned(t, s, ops.Requeue, ofConsumer("c")).ID,
+			ops.StartOptions{Reason: "why"}))
 		a.Exec("UPDATE message_operations SET state = 'paused'")
 		if !isMariaDB(db) {
 			a.Exec("INSERT INTO event_subscriptions (name, version, shard, shards, filter, position, status, next_at, moved_at) VALUES ('p', 2, 3, 4, '', 17, 'halted', " + testapp.In(db, 0) + ", " + testapp.In(db, 0) + ")")
@@ -205,7 +211,8 @@ func TestDoctorFindsWhatTheCheckFinds(t *testing.T) {
 		if len(checks) != want {
 			t.Errorf("got %v, want one of each of %d", checks, want)
 		}
-		for subject, command := range map[string]string{"c": "poisoned groups --consumer c --show-payloads", "it's": `requeue --consumer 'it'\''s'`} {
+		for subject, command := range map[string]string{"c": "poisoned groups --consumer c --show-payloads",
+			"it's": `requeue --consumer 'it'\''s'`} {
 			found := false
 			for said, cure := range cures {
 				found = found || strings.HasPrefix(said, "poisoned: "+subject+": ") && strings.Contains(cure, "asyncmonolith "+command)
@@ -224,7 +231,8 @@ func TestCheckOfOperations(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
 		s := serviceOf(t, db, a.Registry).As(someone(ops.Administrator))
-		o := testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), planned(t, s, ops.Requeue, ofConsumer("c")).ID, ops.StartOptions{Reason: "why"}))
+		o := testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), planned(t, s, ops.Requeue, ofConsumer("c")).ID,
+			ops.StartOptions{Reason: "why"}))
 		for _, test := range []struct {
 			state string
 			ago   time.Duration

@@ -78,7 +78,8 @@ func (gated) PayloadType() string { return "order.gated" }
 func hiding(t *testing.T, db *bun.DB) *testapp.App {
 	t.Helper()
 	circuit := new(outbox.Circuit)
-	a := testapp.New(t, db, bus.Consume("gated", func(context.Context, gated) error { return nil }, outbox.WithCircuit(circuit)), bus.Consume("c", func(context.Context, order) error { return bus.Permanent(errors.New("wrong password " + secret)) }),
+	a := testapp.New(t, db, bus.Consume("gated", func(context.Context, gated) error { return nil }, outbox.WithCircuit(circuit)),
+		bus.Consume("c", func(context.Context, order) error { return bus.Permanent(errors.New("wrong password " + secret)) }),
 		bus.Consume("later", func(context.Context, testapp.Refund) error { return errors.New("refused " + secret) }, bus.AttemptDelay(time.Hour)))
 	a.Produce(order{ID: secret}, outbox.Header("token", secret))
 	a.Produce(testapp.Refund{ID: secret}, outbox.Header("token", secret))

@@ -42,7 +42,8 @@ func TestDecisionsAreInTheAudit(t *testing.T) {
 		s, bob, ctx := d.As(someone(ops.Administrator)), d.As(ops.Principal{Name: "bob", Role: ops.Administrator}), t.Context()
 		start := func(action ops.Action) ops.Operation {
 			t.Helper()
-			return testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, planned(t, s, action, ofConsumer("c")).ID, ops.StartOptions{Reason: "why"}))
+			return testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, planned(t, s, action, ofConsumer("c")).ID,
+				ops.StartOptions{Reason: "why"}))
 		}
 		o, other := start(ops.Discard), start(ops.Requeue)
 		decide := map[string]func() error{
@@ -62,7 +63,8 @@ func TestDecisionsAreInTheAudit(t *testing.T) {
 				t.Errorf("%s: got error %v, want the audit's", what, err)
 			}
 			after := operationOf(t, s, o.ID)
-			if n := a.Count("SELECT count(*) FROM message_operations WHERE kind = ?", what); n != 0 || what != "resume_operation" && (after.State != before.State || after.Rate != before.Rate) {
+			if n := a.Count("SELECT count(*) FROM message_operations WHERE kind = ?", what); n != 0 || what != "resume_operation" &&
+				(after.State != before.State || after.Rate != before.Rate) {
 				t.Errorf("%s: got %+v and %d in the audit, want what was", what, after, n)
 			}
 			refusing = false
@@ -79,9 +81,13 @@ func TestDecisionsAreInTheAudit(t *testing.T) {
 			t.Fatal(err)
 		}
 		slices.Reverse(log)
-		for i, want := range []string{"set operation rate by bob of 1: slower (done) 7", "resume operation by bob of 1: it is mended (done) 0", "stop operation by bob of 1: enough (done) 0", "undo operation by bob of 2: a mistake (done) 0"} {
+		for i, want := range []string{"set operation rate by bob of 1: slower (done) 7",
+			"resume operation by bob of 1: it is mended (done) 0", "stop operation by bob of 1: enough (done) 0",
+			"undo operation by bob of 2: a mistake (done) 0"} {
 			l := log[i]
-			if got := fmt.Sprintf("%s by %s of %d: %s (%s) %d", l.Action, l.Actor, l.Target.Operation, l.Reason, l.State, l.Rate); got != strings.NewReplacer("of 1:", fmt.Sprintf("of %d:", o.ID), "of 2:", fmt.Sprintf("of %d:", other.ID)).Replace(want) || l.FinishedAt.IsZero() {
+			if got := fmt.Sprintf("%s by %s of %d: %s (%s) %d", l.Action, l.Actor, l.Target.Operation, l.Reason, l.State,
+				l.Rate); got != strings.NewReplacer("of 1:", fmt.Sprintf("of %d:", o.ID), "of 2:", fmt.Sprintf("of %d:",
+				other.ID)).Replace(want) || l.FinishedAt.IsZero() {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		}
@@ -111,10 +117,12 @@ func TestPlansExpire(t *testing.T) {
 		}
 		fresh := planned(t, ada, ops.Discard, ofConsumer("c"))
 		started := testapp.Must[ops.Operation](t)(ada.Operations().Start(ctx, fresh.ID, ops.StartOptions{Reason: "why"}))
-		if same, err := ada.Operations().Start(ctx, fresh.ID, ops.StartOptions{Reason: "why"}); !errors.Is(err, ops.ErrInProgress) || same.ID != started.ID || same.State != ops.Waiting {
+		if same, err := ada.Operations().Start(ctx, fresh.ID, ops.StartOptions{Reason: "why"}); !errors.Is(err, ops.ErrInProgress) ||
+			same.ID != started.ID || same.State != ops.Waiting {
 			t.Errorf("started twice: got %+v and error %v, want the same and ErrInProgress", same, err)
 		}
-		if p := testapp.Must[ops.Preview](t)(bob.Operations().Preview(ctx, ops.Discard, ofConsumer("c"))); p.Duplicate != started.ID || p.At.IsZero() || p.Incomplete {
+		if p := testapp.Must[ops.Preview](t)(bob.Operations().Preview(ctx, ops.Discard, ofConsumer("c"))); p.Duplicate != started.ID ||
+			p.At.IsZero() || p.Incomplete {
 			t.Errorf("while it is under way: got %+v, want already %d", p, started.ID)
 		}
 		a.Exec("UPDATE message_operations SET created_at = " + testapp.In(db, -61*time.Minute))
@@ -133,7 +141,8 @@ func TestAllowIsAskedOfEach(t *testing.T) {
 		a.ProduceMany(1)
 		d := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour })
 		all, ctx := d.As(someone(ops.Administrator)), t.Context()
-		narrow := d.As(ops.Principal{Name: "ada", Role: ops.Administrator, Allow: func(a ops.Action, consumer string) bool { return consumer != "d" || a == ops.View }})
+		narrow := d.As(ops.Principal{Name: "ada", Role: ops.Administrator,
+			Allow: func(a ops.Action, consumer string) bool { return consumer != "d" || a == ops.View }})
 		ids := func(table, consumer string) (found []int64) {
 			t.Helper()
 			if err := db.NewRaw("SELECT id FROM "+table+" WHERE consumer_type = ? ORDER BY id", consumer).Scan(ctx, &found); err != nil {
@@ -152,7 +161,8 @@ func TestAllowIsAskedOfEach(t *testing.T) {
 		everything := ops.Target{Poisoned: &poison.Filter{}}
 		o := planned(t, all, ops.Discard, everything)
 		_ = testapp.Must[ops.Operation](t)(all.Operations().Start(ctx, o.ID, ops.StartOptions{Reason: "why"}))
-		poisoned, pending := append(ids("poisoned_messages", "c")[:1], ids("poisoned_messages", "d")[0]), append(ids("consumer_messages", "c"), ids("consumer_messages", "d")...)
+		poisoned, pending := append(ids("poisoned_messages", "c")[:1],
+			ids("poisoned_messages", "d")[0]), append(ids("consumer_messages", "c"), ids("consumer_messages", "d")...)
 		for what, err := range map[string]error{
 			"requeue":     testapp.Second(narrow.Poisoned().Requeue(ctx, "", poisoned...)),
 			"discard":     testapp.Second(narrow.Poisoned().Discard(ctx, "", poisoned...)),
@@ -176,10 +186,11 @@ func TestAllowIsAskedOfEach(t *testing.T) {
 		for what, err := range map[string]error{
 			"requeue of c": testapp.Second(narrow.Poisoned().Requeue(ctx, "", poisoned[0])),
 			"plan of c":    testapp.Second(narrow.Operations().Plan(ctx, ops.Requeue, ofConsumer("c"))),
-			"plan of ids":  testapp.Second(narrow.Operations().Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{IDs: ids("poisoned_messages", "c")}})),
-			"run c":        testapp.Second(narrow.Messages().RunNow(ctx, "", ids("consumer_messages", "c")...)),
-			"export of c":  testapp.Second(narrow.Poisoned().Export(ctx, "", poison.Filter{Consumer: "c"}, only("c"))),
-			"undo by all":  testapp.Second(all.Operations().Undo(ctx, "", o.ID)),
+			"plan of ids": testapp.Second(narrow.Operations().Plan(ctx, ops.Requeue,
+				ops.Target{Poisoned: &poison.Filter{IDs: ids("poisoned_messages", "c")}})),
+			"run c":       testapp.Second(narrow.Messages().RunNow(ctx, "", ids("consumer_messages", "c")...)),
+			"export of c": testapp.Second(narrow.Poisoned().Export(ctx, "", poison.Filter{Consumer: "c"}, only("c"))),
+			"undo by all": testapp.Second(all.Operations().Undo(ctx, "", o.ID)),
 		} {
 			if err != nil {
 				t.Errorf("%s: %v", what, err)
@@ -206,7 +217,8 @@ func TestPreviewsHaveTheirOwnRoom(t *testing.T) {
 		for range 2 {
 			all.Go(func() {
 				o, err := s.Operations().Plan(t.Context(), ops.Discard, ops.Target{Poisoned: &poison.Filter{}})
-				if err != nil || !o.Preview.Incomplete || !o.Preview.More || o.Preview.UpTo != 6 || o.Target.Poisoned.PoisonedBefore.IsZero() || len(o.Preview.Consumers) != 2 {
+				if err != nil || !o.Preview.Incomplete || !o.Preview.More || o.Preview.UpTo != 6 || o.Target.Poisoned.PoisonedBefore.IsZero() ||
+					len(o.Preview.Consumers) != 2 {
 					t.Errorf("got %+v with %+v, error %v, want it bounded and pinned", o, o.Preview, err)
 				}
 			})

@@ -68,9 +68,11 @@ func TestDoctorFindsNothing(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
-		checks := []string{"schema", "server", "safety", "pool", "connections", "indexes", "dead_rows", "snapshots", "clock", "poisoned", "blocked_keys", "consumers", "circuit_breakers", "processes", "schedules", "pauses", "operations", "projections"}
+		checks := []string{"schema", "server", "safety", "pool", "connections", "indexes", "dead_rows", "snapshots", "clock", "poisoned",
+			"blocked_keys", "consumers", "circuit_breakers", "processes", "schedules", "pauses", "operations", "projections"}
 		if db.Dialect().Name() == dialect.SQLite {
-			checks = []string{"schema", "server", "safety", "pool", "indexes", "clock", "poisoned", "blocked_keys", "consumers", "circuit_breakers", "processes", "schedules", "pauses", "operations", "projections"}
+			checks = []string{"schema", "server", "safety", "pool", "indexes", "clock", "poisoned", "blocked_keys", "consumers",
+				"circuit_breakers", "processes", "schedules", "pauses", "operations", "projections"}
 		}
 		all := doctor(t, t.Context(), db, a.Registry)
 		var got []string
@@ -118,12 +120,14 @@ func TestDoctorLooksAtIndexes(t *testing.T) {
 			drop += " ON poisoned_messages"
 		}
 		a.Exec(drop)
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "indexes", ops.Critical, "poisoned_messages_newest: ", "missing", "(poisoned_at, id)")
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "indexes", ops.Critical, "poisoned_messages_newest: ", "missing",
+			"(poisoned_at, id)")
 		if db.Dialect().Name() != dialect.PG {
 			return
 		}
 		a.Exec("INSERT INTO message_crashes (row_id, consumer_type, owner, solo, crashed_at) SELECT 1, 'c', 'o', true, now() FROM generate_series(1, 2)")
-		if _, err := db.ExecContext(t.Context(), "CREATE UNIQUE INDEX CONCURRENTLY poisoned_messages_newest ON message_crashes (row_id)"); err == nil {
+		if _, err := db.ExecContext(t.Context(),
+			"CREATE UNIQUE INDEX CONCURRENTLY poisoned_messages_newest ON message_crashes (row_id)"); err == nil {
 			t.Fatal("the index was made, which cannot be")
 		}
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "indexes", ops.Critical, "poisoned_messages_newest: ", "invalid")
@@ -147,7 +151,8 @@ func TestDoctorLooksAtSettings(t *testing.T) {
 		t.Parallel()
 		db := testdb.OpenPostgres(t, testdb.PostgresDSN(t, "synchronous_commit=off"))
 		a := testapp.New(t, db, testapp.Consumed("c"))
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "safety", ops.Warning, "synchronous_commit is off", "Set synchronous_commit to on.")
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "safety", ops.Warning, "synchronous_commit is off",
+			"Set synchronous_commit to on.")
 	})
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
@@ -196,7 +201,8 @@ func TestDoctorLooksAtSnapshots(t *testing.T) {
 		}
 		<-time.After(150 * time.Millisecond) // for which InnoDB shows the same transactions
 		found := named(doctor(t, later(t, 3*time.Hour), db, a.Registry), pid)
-		if len(found) != 1 || found[0].Severity != ops.Warning || !strings.Contains(found[0].Text, "for 3 hours") || strings.Contains(fmt.Sprint(found), "secret") {
+		if len(found) != 1 || found[0].Severity != ops.Warning || !strings.Contains(found[0].Text, "for 3 hours") ||
+			strings.Contains(fmt.Sprint(found), "secret") {
 			t.Fatalf("an old snapshot: got %+v, want a warning of 3 hours", found)
 		}
 		return found[0].Subject
@@ -208,12 +214,14 @@ func TestDoctorLooksAtSnapshots(t *testing.T) {
 	})
 	for name, begin := range map[string][]string{
 		"reading": {"BEGIN ISOLATION LEVEL REPEATABLE READ", "SET LOCAL application_name = 'a report'", "SELECT 'secret' FROM pg_class LIMIT 1"},
-		"writing": {"CREATE TABLE t (id int)", "BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL application_name = 'a report'", "INSERT INTO t VALUES (1)"},
+		"writing": {"CREATE TABLE t (id int)", "BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL application_name = 'a report'",
+			"INSERT INTO t VALUES (1)"},
 	} {
 		t.Run("postgres "+name, func(t *testing.T) {
 			t.Parallel()
 			dsn := testdb.DirectDSN(t)
-			mode := map[bool]string{true: "&", false: "?"}[strings.Contains(dsn, "?")] + "default_query_exec_mode=simple_protocol" // else a portal keeps a snapshot
+			mode := map[bool]string{true: "&", false: "?"}[strings.Contains(dsn, "?")] +
+				"default_query_exec_mode=simple_protocol" // else a portal keeps a snapshot
 			db := testdb.OpenPostgres(t, dsn+mode)
 			if subject := look(t, db, hold(t, db, begin...)); !strings.HasSuffix(subject, "a report") {
 				t.Errorf("got %q, want the application", subject)
@@ -233,7 +241,8 @@ func TestDoctorLooksAtDeadRows(t *testing.T) {
 	testapp.Eventually(t, "the statistics tell", func() bool {
 		return a.Count("SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'consumer_messages'") >= 60_000
 	})
-	wantFinding(t, doctor(t, t.Context(), db, a.Registry), "dead_rows", ops.Warning, "consumer_messages: 60000 dead rows beside 0 live ones", "VACUUM")
+	wantFinding(t, doctor(t, t.Context(), db, a.Registry), "dead_rows", ops.Warning,
+		"consumer_messages: 60000 dead rows beside 0 live ones", "VACUUM")
 }
 
 // TestDoctorLooksAtTheClock: a skew is said with its size.
@@ -244,7 +253,8 @@ func TestDoctorLooksAtTheClock(t *testing.T) {
 		for ahead, want := range map[time.Duration]struct {
 			severity ops.Severity
 			says     string
-		}{10 * time.Second: {ops.Warning, " behind the database's"}, -2 * time.Minute: {ops.Critical, "clock is 2m0"}, time.Millisecond: {ops.OK, "within"}} {
+		}{10 * time.Second: {ops.Warning, " behind the database's"}, -2 * time.Minute: {ops.Critical,
+			"clock is 2m0"}, time.Millisecond: {ops.OK, "within"}} {
 			wantFinding(t, doctor(t, later(t, ahead), db, a.Registry), "clock", want.severity, want.says)
 		}
 	})
@@ -295,14 +305,17 @@ func TestDoctorLooksAtProcesses(t *testing.T) {
 		a.Exec(`UPDATE message_processes SET state = '{"stuck": ["c"], "open_circuits": ["c"]}'`) // as it was when it stopped
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.OK)
 		a.Exec("UPDATE message_processes SET stopped_at = NULL, seen_at = " + testapp.In(db, -time.Minute))
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Warning, "processor was last seen at", "pid ", "messages list --crashed")
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Warning, "processor was last seen at", "pid ",
+			"messages list --crashed")
 		a.Exec("INSERT INTO message_processes (id, kind, host, pid, program, version, started_at, seen_at, manifest, state) SELECT 'other', 'scheduler', host, pid, program, version, started_at, seen_at, manifest, state FROM message_processes")
-		if found := findingsOf(doctor(t, t.Context(), db, a.Registry), "processes"); len(found) != 1 || !strings.Contains(found[0].Text, "This processor and scheduler was last seen at") {
+		if found := findingsOf(doctor(t, t.Context(), db, a.Registry), "processes"); len(found) != 1 ||
+			!strings.Contains(found[0].Text, "This processor and scheduler was last seen at") {
 			t.Errorf("got %+v, want one finding for one program", found)
 		}
 		a.Exec("DELETE FROM message_processes WHERE id = 'other'")
 		a.Exec("UPDATE message_processes SET kind = 'relays'")
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Warning, "This runner of relays was last seen at", "before it could drain.")
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Warning, "This runner of relays was last seen at",
+			"before it could drain.")
 		a.Exec("UPDATE message_processes SET seen_at = " + testapp.In(db, -25*time.Hour))
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.OK)
 	})
@@ -340,14 +353,16 @@ func TestDoctorLooksAtSchedules(t *testing.T) {
 		id := testapp.Must[int64](t)(a.Scheduler().Upsert(t.Context(), db, order{}, "@hourly", "UTC", schedule.Name("report")))
 		set := func(columns string, args ...any) {
 			t.Helper()
-			a.Exec("UPDATE scheduled_messages SET last_error = NULL, paused = FALSE, cron_expression = '@hourly', available_after = "+testapp.In(db, time.Hour)+" WHERE id = ?", id)
+			a.Exec("UPDATE scheduled_messages SET last_error = NULL, paused = FALSE, cron_expression = '@hourly', available_after = "+
+				testapp.In(db, time.Hour)+" WHERE id = ?", id)
 			a.Exec("UPDATE scheduled_messages SET "+columns+" WHERE id = ?", append(args, id)...)
 		}
 		for columns, says := range map[string]string{
-			"available_after = " + testapp.In(db, -5*time.Minute): `due for 5 minutes. No live process fires schedules of payload type "order.placed"`,
-			"last_error = 'a secret'":                             "could not fire",
-			"cron_expression = 'every now and then'":              "cannot be used",
-			"cron_expression = '0 0 0 30 2 *'":                    "cannot be used, or has no fire",
+			"available_after = " + testapp.In(db,
+				-5*time.Minute): `due for 5 minutes. No live process fires schedules of payload type "order.placed"`,
+			"last_error = 'a secret'":                "could not fire",
+			"cron_expression = 'every now and then'": "cannot be used",
+			"cron_expression = '0 0 0 30 2 *'":       "cannot be used, or has no fire",
 		} {
 			set(columns)
 			all := doctor(t, t.Context(), db, a.Registry)
@@ -396,7 +411,8 @@ func TestDoctorLooksAtOperations(t *testing.T) {
 			"state = 'waiting', starts_at = " + testapp.In(db, -20*time.Minute):  "to start 20 minutes ago",
 		} {
 			a.Exec("UPDATE message_operations SET " + columns)
-			wantFinding(t, doctor(t, t.Context(), db, a.Registry), "operations", ops.Warning, fmt.Sprintf("operation %d (requeue by ada)", o.ID), says)
+			wantFinding(t, doctor(t, t.Context(), db, a.Registry), "operations", ops.Warning,
+				fmt.Sprintf("operation %d (requeue by ada)", o.ID), says)
 		}
 		a.Exec("UPDATE message_operations SET state = 'running', leased_by = 'r', leased_until = " + testapp.In(db, time.Second))
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "operations", ops.OK)
@@ -419,7 +435,8 @@ func TestDoctorWithoutPrivileges(t *testing.T) {
 		a.Exec("GRANT SELECT ON " + name + ".* TO " + name + "@localhost")
 		config := testapp.Must[*mysql.Config](t)(mysql.ParseDSN(os.Getenv(testdb.MariaDBVariable)))
 		config.User, config.Passwd, config.DBName = name, "p", name
-		all := testapp.Must[[]ops.Finding](t)(serviceOf(t, testdb.OpenMariaDB(t, config.FormatDSN()), a.Registry).As(someone(ops.Operator)).Doctor(t.Context()))
+		all := testapp.Must[[]ops.Finding](t)(serviceOf(t, testdb.OpenMariaDB(t, config.FormatDSN()),
+			a.Registry).As(someone(ops.Operator)).Doctor(t.Context()))
 		wantFinding(t, all, "snapshots", ops.Warning, "could not be looked at", "PROCESS")
 		wantFinding(t, all, "indexes", ops.OK)
 		wantFinding(t, all, "operations", ops.OK)
@@ -435,7 +452,8 @@ func TestDoctorWithoutPrivileges(t *testing.T) {
 		a.Exec("GRANT SELECT ON ALL TABLES IN SCHEMA public TO " + role)
 		tx := testapp.Must[bun.Tx](t)(db.BeginTx(t.Context(), nil)) // of a user whose sessions are hidden
 		defer func() { _ = tx.Rollback() }()
-		if _, err := tx.ExecContext(t.Context(), "DELETE FROM paused_consumers; INSERT INTO paused_consumers (consumer_type, paused_at) VALUES ('d', now())"); err != nil {
+		if _, err := tx.ExecContext(t.Context(),
+			"DELETE FROM paused_consumers; INSERT INTO paused_consumers (consumer_type, paused_at) VALUES ('d', now())"); err != nil {
 			t.Fatal(err)
 		}
 		limited := testdb.OpenPostgres(t, dsn)

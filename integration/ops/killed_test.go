@@ -83,7 +83,8 @@ func TestKilledRunners(t *testing.T) {
 		a, _ := testapp.NewPoisoned(t, db, n, testapp.Consumed("c"))
 		s := serviceOf(t, db, a.Registry).As(someone(ops.Administrator))
 		o := planned(t, s, ops.Requeue, ofConsumer("c"))
-		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 100, Canary: -1, Reason: "all of them"}))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID,
+			ops.StartOptions{Rate: 100, Canary: -1, Reason: "all of them"}))
 		killed := 0
 		for ; killed < kills && operationOf(t, s, o.ID).State != ops.Done; killed++ {
 			killOne(t, a, dsn, o.ID)
@@ -92,8 +93,10 @@ func TestKilledRunners(t *testing.T) {
 		a.Exec("UPDATE message_operations SET leased_until = "+testapp.In(db, -time.Second)+" WHERE id = ? AND leased_by IS NOT NULL", o.ID)
 		runner(t, serviceOf(t, db, a.Registry))
 		o = awaitState(t, s, o.ID, ops.Done)
-		if got := a.Count("SELECT count(DISTINCT message_id) FROM consumer_messages"); killed != kills || got != n || len(a.Pending()) != n || o.Changed != n {
-			t.Errorf("after %d kills: got %d messages, %d different, %d counted, want %d kills and %d messages", killed, len(a.Pending()), got, o.Changed, kills, n)
+		if got := a.Count("SELECT count(DISTINCT message_id) FROM consumer_messages"); killed != kills || got != n ||
+			len(a.Pending()) != n || o.Changed != n {
+			t.Errorf("after %d kills: got %d messages, %d different, %d counted, want %d kills and %d messages", killed, len(a.Pending()),
+				got, o.Changed, kills, n)
 		}
 	})
 }
@@ -112,6 +115,7 @@ func killOne(t *testing.T, a *testapp.App, dsn string, id int64) {
 		_ = process.Process.Kill()
 		_ = process.Wait()
 	}()
-	testapp.Poll(t, "the process works", time.Minute, 2*time.Millisecond, func() bool { return a.Count("SELECT changed FROM message_operations WHERE id = ?", id) > before })
+	testapp.Poll(t, "the process works", time.Minute, 2*time.Millisecond,
+		func() bool { return a.Count("SELECT changed FROM message_operations WHERE id = ?", id) > before })
 	<-time.After(rand.N(10 * time.Millisecond))
 }

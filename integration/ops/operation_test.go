@@ -40,7 +40,8 @@ func TestAnOperation(t *testing.T) {
 			t.Fatalf("planned: got %+v with %+v, want 30 messages up to 30", o, o.Preview)
 		}
 		a.Exec("UPDATE poisoned_messages SET id = 1000, poisoned_at = " + testapp.In(db, time.Minute) + " WHERE id = 7") // which fails later
-		started := testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 1000, Canary: -1, Reason: "fixed"}))
+		started := testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID,
+			ops.StartOptions{Rate: 1000, Canary: -1, Reason: "fixed"}))
 		if started.State != ops.Waiting || started.Reason != "fixed" || started.Rate != 1000 {
 			t.Errorf("started: got %+v", started)
 		}
@@ -151,7 +152,8 @@ func TestStartsMeet(t *testing.T) {
 					t.Errorf("planned and started since: %v", err)
 				}
 			}
-			if same, err = start(context.WithValue(t.Context(), marked{}, true), first); !errors.Is(err, ops.ErrInProgress) || same.ID != second || second == 0 {
+			if same, err = start(context.WithValue(t.Context(), marked{}, true), first); !errors.Is(err, ops.ErrInProgress) ||
+				same.ID != second || second == 0 {
 				t.Errorf("started since: got %+v and %v, want operation %d and ErrInProgress", same, err, second)
 			}
 
@@ -237,10 +239,11 @@ func TestWhoStarts(t *testing.T) {
 		o := planned(t, ada, ops.Discard, ofConsumer("c"))
 		terms := ops.StartOptions{Reason: "why"}
 		for what, got := range map[string]struct{ err, want error }{
-			"by another":  {testapp.Second(bob.Operations().Start(ctx, o.ID, terms)), ops.ErrForbidden},
-			"no reason":   {testapp.Second(ada.Operations().Start(ctx, o.ID, ops.StartOptions{})), bus.ErrInvalidOption},
-			"rate":        {testapp.Second(ada.Operations().Start(ctx, o.ID, ops.StartOptions{Reason: "why", Rate: -1})), bus.ErrInvalidOption},
-			"canary":      {testapp.Second(ada.Operations().Start(ctx, planned(t, ada, ops.Requeue, ofConsumer("c")).ID, ops.StartOptions{Reason: "why", Canary: 501})), bus.ErrInvalidOption},
+			"by another": {testapp.Second(bob.Operations().Start(ctx, o.ID, terms)), ops.ErrForbidden},
+			"no reason":  {testapp.Second(ada.Operations().Start(ctx, o.ID, ops.StartOptions{})), bus.ErrInvalidOption},
+			"rate":       {testapp.Second(ada.Operations().Start(ctx, o.ID, ops.StartOptions{Reason: "why", Rate: -1})), bus.ErrInvalidOption},
+			"canary": {testapp.Second(ada.Operations().Start(ctx, planned(t, ada, ops.Requeue, ofConsumer("c")).ID,
+				ops.StartOptions{Reason: "why", Canary: 501})), bus.ErrInvalidOption},
 			"no such":     {testapp.Second(ada.Operations().Start(ctx, 999, terms)), ops.ErrNotFound},
 			"an operator": {testapp.Second(d.As(someone(ops.Operator)).Operations().Start(ctx, o.ID, terms)), ops.ErrForbidden},
 			"nothing":     {testapp.Second(ada.Operations().Plan(ctx, ops.Discard, ofConsumer("nobody"))), ops.ErrNoMatch},
@@ -321,7 +324,8 @@ func TestCanaries(t *testing.T) {
 		o = awaitState(t, s, o.ID, ops.Done)
 		testapp.Eventually(t, "those that were left are done", func() bool { return len(a.Poisoned()) == 5 && len(a.Pending()) == 0 })
 		again := planned(t, s, ops.Requeue, ofConsumer("c"))
-		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, again.ID, ops.StartOptions{Rate: 1000, Canary: 10, Reason: "fewer than canaries"}))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, again.ID,
+			ops.StartOptions{Rate: 1000, Canary: 10, Reason: "fewer than canaries"}))
 		if o = awaitState(t, s, again.ID, ops.Done); o.Changed != 5 {
 			t.Errorf("got %+v, want 5 changed", o)
 		}
@@ -355,7 +359,8 @@ func TestOperationsOutliveTheirRunners(t *testing.T) {
 		d := serviceOf(t, db, a.Registry)
 		s := d.As(someone(ops.Administrator))
 		o := planned(t, s, ops.Requeue, ofConsumer("c"))
-		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 400, Canary: -1, Reason: "all of them"}))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID,
+			ops.StartOptions{Rate: 400, Canary: -1, Reason: "all of them"}))
 		for i := 0; ; i++ {
 			stop := runner(t, serviceOf(t, db, a.Registry))
 			<-time.After(time.Duration(20+i%7*30) * time.Millisecond)
@@ -378,19 +383,22 @@ func TestNotesOfDecisions(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 1, testapp.Consumed("c"))
 		s, ctx := serviceOf(t, db, a.Registry).As(someone(ops.Administrator)), t.Context()
-		started := testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, planned(t, s, ops.Discard, ofConsumer("c")).ID, ops.StartOptions{Reason: "void"}))
+		started := testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, planned(t, s, ops.Discard, ofConsumer("c")).ID,
+			ops.StartOptions{Reason: "void"}))
 		pause := func() { a.Exec("UPDATE message_operations SET state = 'paused' WHERE id = ?", started.ID) }
 		a.Exec("UPDATE message_operations SET note = 'it failed' WHERE id = ?", started.ID)
 		pause()
 		const cause, more = "it failed", "; before that: "
 		o := testapp.Must[ops.Operation](t)(s.Operations().Resume(ctx, strings.Repeat("mended ", 285), started.ID))
 		first := "continued by ada: " + strings.Repeat("mended ", 285)
-		if before, after, found := strings.Cut(o.Note, more); !found || after != cause || !strings.HasPrefix(first, before) || o.Reason != "void" {
+		if before, after, found := strings.Cut(o.Note, more); !found || after != cause || !strings.HasPrefix(first, before) ||
+			o.Reason != "void" {
 			t.Errorf("continued: got %q for %q, want who and why, and %q", o.Note, o.Reason, cause)
 		}
 		pause()
 		continued := o.Note
-		if o = testapp.Must[ops.Operation](t)(s.Operations().Stop(ctx, "enough", started.ID)); o.Note != "stopped by ada: enough"+more+continued || o.Reason != "void" {
+		if o = testapp.Must[ops.Operation](t)(s.Operations().Stop(ctx, "enough", started.ID)); o.Note != "stopped by ada: enough"+
+			more+continued || o.Reason != "void" {
 			t.Errorf("stopped: got %q for %q, want %q added to %q", o.Note, o.Reason, "enough", continued)
 		}
 		for reason, want := range map[string]string{"": "undone by ada", "the wrong ones": "undone by ada: the wrong ones"} {
@@ -475,7 +483,8 @@ func TestAudit(t *testing.T) {
 				t.Errorf("%s: got error %v, want the audit's", what, err)
 			}
 		}
-		if len(a.Pending()) != 2 || len(a.Poisoned()) != 4 || a.Count("SELECT count(*) FROM paused_consumers") != 1 || a.Count("SELECT count(*) FROM message_operations") != 0 {
+		if len(a.Pending()) != 2 || len(a.Poisoned()) != 4 || a.Count("SELECT count(*) FROM paused_consumers") != 1 ||
+			a.Count("SELECT count(*) FROM message_operations") != 0 {
 			t.Error("something was changed all the same")
 		}
 		refusing.Store(false)
@@ -492,7 +501,8 @@ func TestAudit(t *testing.T) {
 		for _, o := range log {
 			got = append(got, fmt.Sprintf("%s by %s: %s (%s, %d)", o.Action, o.Actor, o.Reason, o.State, o.Changed))
 		}
-		want := []string{"resume by ada: done (done, 0)", "cancel by ada: twice (done, 1)", "discard by ada: old (done, 1)", "requeue by ada: fixed (done, 2)", "pause by ada: burns (done, 0)"}
+		want := []string{"resume by ada: done (done, 0)", "cancel by ada: twice (done, 1)", "discard by ada: old (done, 1)",
+			"requeue by ada: fixed (done, 2)", "pause by ada: burns (done, 0)"}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("got\n%v, want\n%v", got, want)
 		}

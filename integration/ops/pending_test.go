@@ -36,14 +36,17 @@ func TestOperationsOnWhatIsPending(t *testing.T) {
 			return awaitState(t, s, o.ID, ops.Done)
 		}
 		tomorrow := time.Now().Add(24 * time.Hour)
-		if o := do(ops.Reschedule, ops.Target{Pending: &admin.Filter{Consumer: "c"}, At: tomorrow}); o.Changed != 20 || a.Count("SELECT count(*) FROM consumer_messages WHERE available_after > "+testapp.In(db, time.Hour)) != 20 {
+		if o := do(ops.Reschedule, ops.Target{Pending: &admin.Filter{Consumer: "c"}, At: tomorrow}); o.Changed != 20 ||
+			a.Count("SELECT count(*) FROM consumer_messages WHERE available_after > "+testapp.In(db, time.Hour)) != 20 {
 			t.Errorf("reschedule: got %+v, want 20 changed", o)
 		}
-		if o := do(ops.RunNow, ops.Target{Pending: &admin.Filter{Consumer: "c", State: admin.Delayed}}); o.Changed != 20 || a.Count("SELECT count(*) FROM consumer_messages WHERE available_after > "+testapp.In(db, time.Hour)) != 0 {
+		if o := do(ops.RunNow, ops.Target{Pending: &admin.Filter{Consumer: "c", State: admin.Delayed}}); o.Changed != 20 ||
+			a.Count("SELECT count(*) FROM consumer_messages WHERE available_after > "+testapp.In(db, time.Hour)) != 0 {
 			t.Errorf("run now: got %+v, want 20 changed", o)
 		}
 		old := a.Count("SELECT count(*) FROM consumer_messages WHERE created_at < " + testapp.In(db, -30*time.Minute))
-		if o := do(ops.Cancel, ops.Target{Pending: &admin.Filter{OlderThan: 30 * time.Minute}}); int(o.Changed) != old || old != 10 || len(a.Pending()) != 36 {
+		if o := do(ops.Cancel, ops.Target{Pending: &admin.Filter{OlderThan: 30 * time.Minute}}); int(o.Changed) != old || old != 10 ||
+			len(a.Pending()) != 36 {
 			t.Errorf("cancel: got %+v and %d pending, want 10 changed and 36 pending", o, len(a.Pending()))
 		}
 	})
@@ -57,11 +60,13 @@ func TestMessagesByID(t *testing.T) {
 		a.ProduceMany(2)
 		d := serviceOf(t, db, a.Registry)
 		claim := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), a.Registry.Tables()))
-		held := testapp.Must[store.Claim](t)(claim.Claims.Claim(t.Context(), db, store.ClaimRequest{Owner: "o", Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "d", Payload: testapp.Order{}.PayloadType(), Limit: 1}}}))
+		held := testapp.Must[store.Claim](t)(claim.Claims.Claim(t.Context(), db, store.ClaimRequest{Owner: "o", Lease: time.Minute,
+			MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "d", Payload: testapp.Order{}.PayloadType(), Limit: 1}}}))
 		ids := store.Each(a.Pending(), func(m testapp.Row) int64 { return m.ID })
 		found := testapp.Must[[]admin.Message](t)(d.As(someone(ops.Viewer)).Messages().ListByID(t.Context(), append(ids[1:], ids[3]+1000)...))
 		for _, m := range found {
-			if holds := m.Claim != nil && m.Claim.ID == held.ID; holds != (m.ID == held.Messages[0].ID) || !slices.Contains(ids[1:], m.ID) || m.Payload != nil {
+			if holds := m.Claim != nil && m.Claim.ID == held.ID; holds != (m.ID == held.Messages[0].ID) || !slices.Contains(ids[1:], m.ID) ||
+				m.Payload != nil {
 				t.Errorf("got %+v, want one of %v that is held if it is %d", m, ids[1:], held.Messages[0].ID)
 			}
 		}

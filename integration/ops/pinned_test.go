@@ -27,8 +27,10 @@ func TestAPlanChangesWhatItHasSeen(t *testing.T) {
 			filter           admin.Filter
 			matches, differs string // what has the first message match, and the others not
 		}{
-			"ready":    {admin.Filter{State: admin.Ready}, "available_after = " + testapp.In(db, -time.Hour), "available_after = " + testapp.In(db, time.Hour)},
-			"delayed":  {admin.Filter{State: admin.Delayed}, "available_after = " + testapp.In(db, time.Hour), "available_after = " + testapp.In(db, -time.Hour)},
+			"ready": {admin.Filter{State: admin.Ready}, "available_after = " + testapp.In(db, -time.Hour),
+				"available_after = " + testapp.In(db, time.Hour)},
+			"delayed": {admin.Filter{State: admin.Delayed}, "available_after = " + testapp.In(db, time.Hour),
+				"available_after = " + testapp.In(db, -time.Hour)},
 			"retrying": {admin.Filter{Retrying: true}, "attempts = 1", "attempts = 0"},
 			"crashed":  {admin.Filter{Crashed: true}, "crashes = 1", "crashes = 0"},
 		} {
@@ -41,7 +43,8 @@ func TestAPlanChangesWhatItHasSeen(t *testing.T) {
 			a.Exec("UPDATE consumer_messages SET "+test.differs+" WHERE id = ?", first) // it changes nothing that it does not match any more
 			a.Exec("UPDATE consumer_messages SET "+test.matches+" WHERE id > ?", first)
 			_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "the first is wrong"}))
-			if after := awaitState(t, s, o.ID, ops.Done); o.Preview.Messages != 1 || after.Changed != 1 || len(a.Pending()) != 5 || a.Count("SELECT count(*) FROM consumer_messages WHERE id = ?", first) != 0 {
+			if after := awaitState(t, s, o.ID, ops.Done); o.Preview.Messages != 1 || after.Changed != 1 || len(a.Pending()) != 5 ||
+				a.Count("SELECT count(*) FROM consumer_messages WHERE id = ?", first) != 0 {
 				t.Errorf("%s: %d planned, %d changed, %d left, want 1, 1 and 5", what, o.Preview.Messages, after.Changed, len(a.Pending()))
 			}
 		}
@@ -53,7 +56,8 @@ func TestAPlanChangesWhatItHasSeen(t *testing.T) {
 		a.Exec("UPDATE consumer_messages SET consumer_type = 'c' WHERE id = ?", late)
 		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "why"}))
 		if after := awaitState(t, s, o.ID, ops.Done); o.Preview.Messages != 2 || after.Changed != 2 || len(a.Pending()) != 1 {
-			t.Errorf("a producer that commits late: %d planned, %d changed, %d left, want 2, 2 and 1", o.Preview.Messages, after.Changed, len(a.Pending()))
+			t.Errorf("a producer that commits late: %d planned, %d changed, %d left, want 2, 2 and 1", o.Preview.Messages, after.Changed,
+				len(a.Pending()))
 		}
 	})
 }
@@ -98,7 +102,8 @@ func TestOthersAreNotTouched(t *testing.T) {
 		if a.Count("SELECT MAX(id) FROM poisoned_messages WHERE consumer_type = 'd'") == 8 {
 			others = "c"
 		}
-		narrow := d.As(ops.Principal{Name: "eve", Role: ops.Administrator, Allow: func(_ ops.Action, consumer string) bool { return consumer != others }})
+		narrow := d.As(ops.Principal{Name: "eve", Role: ops.Administrator,
+			Allow: func(_ ops.Action, consumer string) bool { return consumer != others }})
 		runner(t, d)
 		a.Exec("UPDATE consumer_messages SET available_after = "+testapp.In(db, time.Hour)+" WHERE consumer_type = ?", others)
 		a.Exec("UPDATE poisoned_messages SET payload_type = 'other' WHERE consumer_type = ?", others)
@@ -118,7 +123,8 @@ func TestOthersAreNotTouched(t *testing.T) {
 			}
 		}
 		for _, table := range []string{"consumer_messages", "poisoned_messages"} {
-			if left, theirs := a.Count("SELECT count(*) FROM "+table), a.Count("SELECT count(*) FROM "+table+" WHERE consumer_type = ?", others); left != 4 || theirs != 4 {
+			if left, theirs := a.Count("SELECT count(*) FROM "+table), a.Count("SELECT count(*) FROM "+table+" WHERE consumer_type = ?",
+				others); left != 4 || theirs != 4 {
 				t.Errorf("%s: got %d left, %d of them of %s, want its 4", table, left, theirs, others)
 			}
 		}

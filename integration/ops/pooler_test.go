@@ -32,7 +32,8 @@ func TestThroughAPooler(t *testing.T) {
 			}
 			db := testdb.OpenPostgres(t, through)
 			var runs atomic.Int64
-			a, _ := testapp.NewPoisoned(t, db, 300, testapp.Counting("c", &runs), bus.Consume("fails", func(context.Context, refund) error { return bus.Permanent(errors.New("no")) }))
+			a, _ := testapp.NewPoisoned(t, db, 300, testapp.Counting("c", &runs),
+				bus.Consume("fails", func(context.Context, refund) error { return bus.Permanent(errors.New("no")) }))
 			others := takeTurns(t, db)
 			p := a.Start(testapp.Fast())
 			a.Produce(refund{})
@@ -58,7 +59,8 @@ func TestThroughAPooler(t *testing.T) {
 				t.Errorf("groups: got %+v, error %v, want one", groups, err)
 			}
 			_, _, listed := s.Poisoned().List(ctx, poison.Filter{Error: "no"}, admin.Page{})
-			if err := errors.Join(listed, s.Consumers().Pause(ctx, "c", "wait"), s.Consumers().Resume(ctx, "c", "go on"), testapp.Second(s.Overview(ctx)), testapp.Second(s.Doctor(ctx)), testapp.Second(s.Check(ctx))); err != nil {
+			if err := errors.Join(listed, s.Consumers().Pause(ctx, "c", "wait"), s.Consumers().Resume(ctx, "c", "go on"),
+				testapp.Second(s.Overview(ctx)), testapp.Second(s.Doctor(ctx)), testapp.Second(s.Check(ctx))); err != nil {
 				t.Error(err)
 			}
 			p.MustStop()

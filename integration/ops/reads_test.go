@@ -55,11 +55,14 @@ type anybody struct {
 // readsOf are the methods that read, with what makes them read most.
 func readsOf(of anybody) []read {
 	all := []read{
-		{"Overview", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Overview(ctx)) }},
-		{"CachedOverview", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Session) error { return testapp.Third(s.CachedOverview(ctx)) }},
+		{"Overview", "", crowdConsumers * consumerReads,
+			func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Overview(ctx)) }},
+		{"CachedOverview", "", crowdConsumers * consumerReads,
+			func(ctx context.Context, s *ops.Session) error { return testapp.Third(s.CachedOverview(ctx)) }},
 		{"Check", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Check(ctx)) }},
 		{"Doctor", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Doctor(ctx)) }},
-		{"Poisoned.Groups", "of all", groupReads, func(ctx context.Context, s *ops.Session) error { return testapp.Third(s.Poisoned().Groups(ctx, "")) }},
+		{"Poisoned.Groups", "of all", groupReads,
+			func(ctx context.Context, s *ops.Session) error { return testapp.Third(s.Poisoned().Groups(ctx, "")) }},
 		{"Poisoned.Groups", "of one", groupReads, func(ctx context.Context, s *ops.Session) error {
 			return testapp.Third(s.Poisoned().Groups(ctx, "consumer-00"))
 		}},
@@ -111,9 +114,11 @@ func readsOf(of anybody) []read {
 	poisoned("of a text", pageReads, poison.Filter{Error: "no luck"})
 	poisoned("of a rare text", crowd.Poisoned, poison.Filter{Error: "nobody has said this"})
 	poisoned("of a key", crowd.Poisoned, poison.Filter{OrderingKey: "key-1"})
-	all = append(all, read{"Operations.Preview", "of few pending messages", 2*crowd.Pending + previewReads, func(ctx context.Context, s *ops.Session) error { // through all parts
-		return testapp.Second(s.Operations().Preview(ctx, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "consumer-02", Retrying: true}}))
-	}})
+	all = append(all, read{"Operations.Preview", "of few pending messages", 2*crowd.Pending + previewReads,
+		func(ctx context.Context, s *ops.Session) error { // through all parts
+			return testapp.Second(s.Operations().Preview(ctx, ops.Cancel,
+				ops.Target{Pending: &admin.Filter{Consumer: "consumer-02", Retrying: true}}))
+		}})
 	id := func(method string, look func(ctx context.Context, s *ops.Session) error) { add(method, "", look) }
 	id("Messages.Get", func(ctx context.Context, s *ops.Session) error {
 		return testapp.Second(s.Messages().Get(ctx, of.message))
@@ -183,8 +188,10 @@ func unless(expected, err error) error {
 
 // changes are the methods that change something. What these read is what they change.
 var changes = []string{ // immutable
-	"Consumers.Pause", "Consumers.Resume", "Consumers.Probe", "Messages.RunNow", "Messages.Reschedule", "Messages.Cancel", "Poisoned.Requeue", "Poisoned.Discard", "Poisoned.EditAndRequeue", "Poisoned.Export", "Projections.Resume",
-	"Schedules.Trigger", "Schedules.Pause", "Schedules.Resume", "Schedules.Delete", "Schedules.Update", "Operations.Plan", "Operations.Start", "Operations.Undo", "Operations.Stop", "Operations.Resume", "Operations.SetRate",
+	"Consumers.Pause", "Consumers.Resume", "Consumers.Probe", "Messages.RunNow", "Messages.Reschedule", "Messages.Cancel", "Poisoned.Requeue",
+	"Poisoned.Discard", "Poisoned.EditAndRequeue", "Poisoned.Export", "Projections.Resume",
+	"Schedules.Trigger", "Schedules.Pause", "Schedules.Resume", "Schedules.Delete", "Schedules.Update", "Operations.Plan", "Operations.Start",
+	"Operations.Undo", "Operations.Stop", "Operations.Resume", "Operations.SetRate",
 }
 
 // TestAllReadsAreCounted: no method reads without being in the table.

@@ -37,7 +37,8 @@ func TestAResetThatPanicsPausesItsOperation(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := errors.Join(outbox.Migrate(t.Context(), db, bus.Tables{}), readers.Check(t.Context())); err != nil { // which enters the projection
+				if err := errors.Join(outbox.Migrate(t.Context(), db, bus.Tables{}),
+					readers.Check(t.Context())); err != nil { // which enters the projection
 					t.Fatal(err)
 				}
 				session := service.As(ops.Principal{Name: "ada", Role: ops.Administrator})
@@ -69,10 +70,12 @@ func TestAnOperationOfANewerVersionIsLeftToIt(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"), testapp.Consumed("d"), testapp.Consumed("e"))
 		a.ProduceMany(3)
-		service := testapp.Must[*ops.Service](t)(ops.New(ops.Config{DB: db, Registry: a.Registry, UndoWindow: -1, Logger: slog.New(slog.DiscardHandler)}))
+		service := testapp.Must[*ops.Service](t)(ops.New(ops.Config{DB: db, Registry: a.Registry, UndoWindow: -1,
+			Logger: slog.New(slog.DiscardHandler)}))
 		session := service.As(ops.Principal{Name: "ada", Role: ops.Administrator})
 		plan := func(consumer, change string, args ...any) int64 {
-			o := testapp.Must[ops.Operation](t)(session.Operations().Plan(t.Context(), ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: consumer}}))
+			o := testapp.Must[ops.Operation](t)(session.Operations().Plan(t.Context(), ops.Cancel,
+				ops.Target{Pending: &admin.Filter{Consumer: consumer}}))
 			testapp.Must[ops.Operation](t)(session.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "of a test"}))
 			a.Exec("UPDATE message_operations SET "+change+" WHERE id = ?", append(args, o.ID)...)
 			return o.ID

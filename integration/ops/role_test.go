@@ -86,10 +86,13 @@ func TestNobodyMayDoAnything(t *testing.T) {
 func TestRoles(t *testing.T) {
 	d := serviceOf(t, closed(t), testapp.Must[*bus.Registry](t)(bus.NewRegistry()))
 	least := map[string]ops.Role{
-		"Consumers.Pause": ops.Operator, "Consumers.Resume": ops.Operator, "Consumers.Probe": ops.Operator, "Messages.RunNow": ops.Operator, "Messages.Reschedule": ops.Operator, "Poisoned.Requeue": ops.Operator,
+		"Consumers.Pause": ops.Operator, "Consumers.Resume": ops.Operator, "Consumers.Probe": ops.Operator, "Messages.RunNow": ops.Operator,
+		"Messages.Reschedule": ops.Operator, "Poisoned.Requeue": ops.Operator,
 		"Projections.Resume": ops.Operator, "Schedules.Trigger": ops.Operator, "Schedules.Pause": ops.Operator, "Schedules.Resume": ops.Operator,
-		"Messages.Cancel": ops.Administrator, "Poisoned.Discard": ops.Administrator, "Poisoned.EditAndRequeue": ops.Administrator, "Poisoned.CheckEdit": ops.Administrator, "Poisoned.Export": ops.Administrator,
-		"Schedules.Delete": ops.Administrator, "Schedules.Update": ops.Administrator, "Operations.Plan": ops.Administrator, "Operations.Preview": ops.Administrator, // of no action
+		"Messages.Cancel": ops.Administrator, "Poisoned.Discard": ops.Administrator, "Poisoned.EditAndRequeue": ops.Administrator,
+		"Poisoned.CheckEdit": ops.Administrator, "Poisoned.Export": ops.Administrator,
+		"Schedules.Delete": ops.Administrator, "Schedules.Update": ops.Administrator, "Operations.Plan": ops.Administrator,
+		"Operations.Preview": ops.Administrator, // of no action
 	}
 	for _, role := range []ops.Role{ops.None, ops.Viewer, ops.Operator, ops.Administrator} {
 		for name, method := range methodsOf(d.As(someone(role))) {
@@ -133,7 +136,8 @@ func TestNoGuessing(t *testing.T) {
 			t.Errorf("%s by a viewer: got error %v, want ErrForbidden", what, err)
 		}
 	}
-	for name, s := range map[string]*ops.Session{"nothing is shown": session(ops.Operator, nil), "it is hidden": session(ops.Operator, hides)} {
+	for name, s := range map[string]*ops.Session{"nothing is shown": session(ops.Operator, nil),
+		"it is hidden": session(ops.Operator, hides)} {
 		for what, err := range search(s, "a secret") {
 			if !errors.Is(err, ops.ErrRedacted) {
 				t.Errorf("%s where %s: got error %v, want ErrRedacted", what, name, err)
@@ -178,7 +182,8 @@ func TestWhatOperationsTell(t *testing.T) {
 			overview := testapp.Must[ops.Overview](t)(of.session.Overview(t.Context()))
 			for _, got := range []ops.Operation{one, list[0], overview.Operations[0]} {
 				if got.Note != of.note || got.Target.Poisoned.Error != of.text || got.Hidden != (of.text == "") || got.Target.Poisoned.Consumer != "c" {
-					t.Errorf("%s sees note %q and text %q, hidden %t, want %q and %q", name, got.Note, got.Target.Poisoned.Error, got.Hidden, of.note, of.text)
+					t.Errorf("%s sees note %q and text %q, hidden %t, want %q and %q", name, got.Note, got.Target.Poisoned.Error, got.Hidden,
+						of.note, of.text)
 				}
 			}
 		}

@@ -54,7 +54,8 @@ func killSessions(t *testing.T, db *bun.DB) {
 		}
 		return
 	}
-	_, _ = db.ExecContext(context.Background(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+	_, _ = db.ExecContext(context.Background(),
+		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
 }
 
 // TestRunnersEndAtEachStatement: a runner that is stopped, or loses its sessions, before any of its statements has
@@ -83,7 +84,8 @@ func TestRunnersEndAtEachStatement(t *testing.T) {
 				d := serviceOf(t, hooked, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
 				s := d.As(someone(ops.Administrator))
 				o := planned(t, s, ops.Requeue, ofConsumer("c"))
-				_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 50, Canary: -1, Reason: "all of them"}))
+				_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID,
+					ops.StartOptions{Rate: 50, Canary: -1, Reason: "all of them"}))
 				for k := int64(1); k <= 25; k++ { // which is some steps
 					ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 					end.Store(cancel)
@@ -102,8 +104,10 @@ func TestRunnersEndAtEachStatement(t *testing.T) {
 					})
 					pending := a.Count("SELECT count(*) FROM consumer_messages")
 					distinct := a.Count("SELECT count(DISTINCT message_id) FROM (SELECT message_id FROM consumer_messages UNION ALL SELECT message_id FROM poisoned_messages) x")
-					if poisoned := a.Count("SELECT count(*) FROM poisoned_messages"); pending+poisoned != n || distinct != n || int64(pending) != o.Changed {
-						t.Fatalf("statement %d: got %d pending and %d poisoned, %d different, %d counted, want %d in all", k, pending, poisoned, distinct, o.Changed, n)
+					if poisoned := a.Count("SELECT count(*) FROM poisoned_messages"); pending+poisoned != n || distinct != n ||
+						int64(pending) != o.Changed {
+						t.Fatalf("statement %d: got %d pending and %d poisoned, %d different, %d counted, want %d in all", k, pending, poisoned,
+							distinct, o.Changed, n)
 					}
 					a.Exec("UPDATE message_operations SET leased_until = " + testapp.In(db, -time.Second) + " WHERE id = 1 AND leased_by IS NOT NULL")
 				}
@@ -177,7 +181,8 @@ func TestAStepUnderWayIsDone(t *testing.T) {
 		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 50, Reason: "why"}))
 		<-watchedRunner(t, ctx, d)
 		o = operationOf(t, s, o.ID)
-		if left := len(a.Pending()); o.Changed == 0 || int64(60-left) != o.Changed || a.Count("SELECT count(*) FROM message_operations WHERE leased_by IS NOT NULL") != 0 {
+		if left := len(a.Pending()); o.Changed == 0 || int64(60-left) != o.Changed ||
+			a.Count("SELECT count(*) FROM message_operations WHERE leased_by IS NOT NULL") != 0 {
 			t.Errorf("got %+v with %d left, want the step done, and the operation given back", o, left)
 		}
 	})
@@ -188,12 +193,14 @@ func TestAStepUnderWayIsDone(t *testing.T) {
 func TestRunnersWaitForNobody(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		a, _ := testapp.NewPoisoned(t, db, 5, testapp.Consumed("c0"), testapp.Consumed("c1"), testapp.Consumed("c2"), testapp.Consumed("c3"), testapp.Consumed("c4"), testapp.Consumed("c5"))
+		a, _ := testapp.NewPoisoned(t, db, 5, testapp.Consumed("c0"), testapp.Consumed("c1"), testapp.Consumed("c2"),
+			testapp.Consumed("c3"), testapp.Consumed("c4"), testapp.Consumed("c5"))
 		d := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
 		s, ctx := d.As(someone(ops.Administrator)), context.WithoutCancel(t.Context())
 		start := func(action ops.Action, consumer string) int64 {
 			t.Helper()
-			return testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, planned(t, s, action, ofConsumer(consumer)).ID, ops.StartOptions{Canary: 3, Reason: "why"})).ID
+			return testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, planned(t, s, action, ofConsumer(consumer)).ID,
+				ops.StartOptions{Canary: 3, Reason: "why"})).ID
 		}
 		var trying []int64
 		for i := range 4 {
@@ -236,7 +243,8 @@ func TestOnlyWhatWasRequeuedCounts(t *testing.T) {
 		target.Poisoned.Fingerprint = "1aaaaaaaaaaaaaaaa"
 		o := planned(t, s, ops.Requeue, target)
 		a.Exec("INSERT INTO poisoned_messages (id, message_id, consumer_type, payload_type, payload, created_at, available_after, attempts, crashes, poisoned_at, reason, fingerprint) " +
-			"SELECT id + 1000, message_id, consumer_type, payload_type, payload, created_at, available_after, attempts, crashes, " + testapp.In(db, time.Minute) + ", reason, fingerprint FROM poisoned_messages")
+			"SELECT id + 1000, message_id, consumer_type, payload_type, payload, created_at, available_after, attempts, crashes, " +
+			testapp.In(db, time.Minute) + ", reason, fingerprint FROM poisoned_messages")
 		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 15, Canary: -1, Reason: "why"}))
 		runner(t, d)
 		if o = awaitState(t, s, o.ID, ops.Done); o.Changed != 60 {
@@ -254,7 +262,8 @@ func TestRunOnly(t *testing.T) {
 		s, ctx := d.As(someone(ops.Administrator)), t.Context()
 		var ids []int64
 		for _, consumer := range []string{"c", "d"} {
-			ids = append(ids, testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, planned(t, s, ops.Discard, ofConsumer(consumer)).ID, ops.StartOptions{Reason: "why"})).ID)
+			ids = append(ids, testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, planned(t, s, ops.Discard, ofConsumer(consumer)).ID,
+				ops.StartOptions{Reason: "why"})).ID)
 		}
 		r := testapp.Must[*ops.Runner](t)(ops.NewRunner(d, nil))
 		if err := r.RunOnly(ctx, ids[1]); err != nil {
@@ -282,7 +291,8 @@ func TestUnknownKinds(t *testing.T) {
 		s := d.As(someone(ops.Administrator))
 		start := func(consumer string) int64 {
 			t.Helper()
-			return testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), planned(t, s, ops.Discard, ofConsumer(consumer)).ID, ops.StartOptions{Reason: "why"})).ID
+			return testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), planned(t, s, ops.Discard, ofConsumer(consumer)).ID,
+				ops.StartOptions{Reason: "why"})).ID
 		}
 		later := start("c")
 		a.Exec("UPDATE message_operations SET kind = 'reclassify' WHERE id = ?", later)

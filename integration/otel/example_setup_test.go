@@ -37,7 +37,8 @@ type application struct {
 	shutdown  func(context.Context) error
 }
 
-func setUp(db *bun.DB, registry *bus.Registry, exporter sdktrace.SpanExporter, reader sdkmetric.Reader, logs slog.Handler) (*application, error) {
+func setUp(db *bun.DB, registry *bus.Registry, exporter sdktrace.SpanExporter, reader sdkmetric.Reader,
+	logs slog.Handler) (*application, error) {
 	// snippet: providers
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter)) // by otlptracehttp.New, for instance
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
@@ -164,7 +165,8 @@ func TestSetUpInTheDocuments(t *testing.T) {
 		SpanID  string `json:"span_id"`
 	}
 	check(t, json.Unmarshal([]byte(strings.TrimSpace(logs.String())), &line))
-	if line.Msg != "message poisoned" || line.TraceID != spans[1].SpanContext.TraceID().String() || line.SpanID != spans[1].SpanContext.SpanID().String() {
+	if line.Msg != "message poisoned" || line.TraceID != spans[1].SpanContext.TraceID().String() ||
+		line.SpanID != spans[1].SpanContext.SpanID().String() {
 		t.Errorf("log: got %+v, want a line with the ids of the run's span", line)
 	}
 }

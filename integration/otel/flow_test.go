@@ -43,7 +43,8 @@ func bounded(name string, fn func(context.Context, move) error) bus.Consumer {
 func (p *shop) observe(logger *slog.Logger) (stop func()) {
 	p.Helper()
 	processor := must(outbox.NewProcessor(p.db, p.registry, outbox.ProcessorConfig{Logger: logger,
-		Middleware: middleware.Default(middleware.Options{Logger: logger, Telemetry: p.telemetry.Consume(), Backoff: middleware.Constant(10 * time.Second)})}))(p)
+		Middleware: middleware.Default(middleware.Options{Logger: logger, Telemetry: p.telemetry.Consume(),
+			Backoff: middleware.Constant(10 * time.Second)})}))(p)
 	return p.background(p.ctx, processor.Run, func(ctx context.Context) error { return p.telemetry.Observe(ctx, processor, 5*time.Second) })
 }
 
@@ -281,5 +282,6 @@ func TestKeysAreNowhere(t *testing.T) {
 
 // describeAll is everything that an exporter could send of a span.
 func describeAll(s sdktrace.ReadOnlySpan) string {
-	return fmt.Sprintf("%s %+v %+v %+v %+v %+v %+v %v\n", s.Name(), s.Attributes(), s.Events(), s.Links(), s.Status(), s.SpanContext(), s.Resource(), s.InstrumentationScope())
+	return fmt.Sprintf("%s %+v %+v %+v %+v %+v %+v %v\n", s.Name(), s.Attributes(), s.Events(), s.Links(), s.Status(), s.SpanContext(),
+		s.Resource(), s.InstrumentationScope())
 }

@@ -112,7 +112,8 @@ func addKeys(keys map[string]bool, set attribute.Set) {
 // attributes, with testdata/metrics.golden.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	consumers := []bus.Consumer{script("a", &errCard{"4111"}, &errCard{"4111"}), refunds("r"), bounded("m", func(context.Context, move) error { return nil })}
+	consumers := []bus.Consumer{script("a", &errCard{"4111"}, &errCard{"4111"}), refunds("r"),
+		bounded("m", func(context.Context, move) error { return nil })}
 	inShop(t, settings{consumers: consumers}, func(p *shop) {
 		check(p, p.produce(p.ctx, order{"1"}))
 		check(p, p.produce(p.ctx, move{"1", 1}, outbox.DeliverBy(time.Now().Add(-time.Hour), bus.Discarded)))
@@ -121,7 +122,8 @@ func TestMetrics(t *testing.T) {
 		_, err = p.producer.ProduceMany(p.ctx, p.db, outbox.Item{Payload: refund{"2"}}, outbox.Item{Payload: refund{"4"}})
 		check(p, err)
 		check(p, p.schedule(p.ctx, refund{"3"}))
-		processor := must(outbox.NewProcessor(p.db, p.registry, outbox.ProcessorConfig{Middleware: middleware.Default(middleware.Options{Telemetry: p.telemetry.Consume()})}))(p)
+		processor := must(outbox.NewProcessor(p.db, p.registry,
+			outbox.ProcessorConfig{Middleware: middleware.Default(middleware.Options{Telemetry: p.telemetry.Consume()})}))(p)
 		stop := p.background(p.ctx, processor.Run, func(ctx context.Context) error { return p.telemetry.Observe(ctx, processor, 0) })
 		fired := p.start(p.ctx)
 		p.eventually("all is consumed", p.empty)
@@ -130,7 +132,8 @@ func TestMetrics(t *testing.T) {
 		refuse := func(bus.ProduceFunc) bus.ProduceFunc {
 			return func(context.Context, *bus.Batch) error { return bus.ErrTooLarge }
 		}
-		producer := must(outbox.NewProducer(p.registry, outbox.ProducerConfig{Telemetry: p.telemetry.Produce(), Middleware: []bus.ProduceMiddleware{refuse}}))(p)
+		producer := must(outbox.NewProducer(p.registry,
+			outbox.ProducerConfig{Telemetry: p.telemetry.Produce(), Middleware: []bus.ProduceMiddleware{refuse}}))(p)
 		if _, err := producer.Produce(p.ctx, p.db, order{"3"}); !errors.Is(err, bus.ErrTooLarge) {
 			p.Errorf("produce: got %v, want %v", err, bus.ErrTooLarge)
 		}
@@ -224,7 +227,8 @@ func (f *fake) Queues(context.Context) ([]admin.Queue, error) {
 	if f.failing.Load() {
 		return nil, errors.New("no connection")
 	}
-	return []admin.Queue{{Consumer: "a", Ready: 12, Delayed: 13, Leased: 14, Poisoned: 15, OldestReady: 16 * time.Second, OldestPoisoned: 17 * time.Second, BlocksKeys: true, BlockedKeys: 24},
+	return []admin.Queue{{Consumer: "a", Ready: 12, Delayed: 13, Leased: 14, Poisoned: 15, OldestReady: 16 * time.Second,
+		OldestPoisoned: 17 * time.Second, BlocksKeys: true, BlockedKeys: 24},
 		{Consumer: "b"}}, nil
 }
 
@@ -252,9 +256,11 @@ func TestObservedNumbers(t *testing.T) {
 			with []string
 			want float64
 		}{
-			{"queue.depth", []string{a, "asyncmonolith.queue.state=ready"}, 12}, {"queue.depth", []string{a, "asyncmonolith.queue.state=delayed"}, 13},
+			{"queue.depth", []string{a, "asyncmonolith.queue.state=ready"}, 12}, {"queue.depth",
+				[]string{a, "asyncmonolith.queue.state=delayed"}, 13},
 			{"queue.depth", []string{a, "asyncmonolith.queue.state=leased"}, 14}, {"queue.depth", []string{b, "asyncmonolith.queue.state=ready"}, 0},
-			{"poison.depth", []string{a}, 15}, {"queue.oldest_age", []string{a}, 16}, {"queue.oldest_age", []string{b}, 0}, {"poison.oldest_age", []string{a}, 17},
+			{"poison.depth", []string{a}, 15}, {"queue.oldest_age", []string{a}, 16}, {"queue.oldest_age", []string{b},
+				0}, {"poison.oldest_age", []string{a}, 17},
 		}
 		for _, g := range gauges {
 			got := map[float64]bool{}
@@ -287,7 +293,8 @@ func TestObservedNumbers(t *testing.T) {
 func (p *shop) checkFlow(metrics map[string]metricdata.Metrics) {
 	p.Helper()
 	for name, want := range map[string]map[string]float64{
-		"circuit.open": {"a": 1, "b": 0}, "limit.slots": {"l": 20}, "limit.used": {"l": 21}, "limit.max": {"l": 22}, "rate.spent": {"a": 23}, "key.blocked": {"a": 24},
+		"circuit.open": {"a": 1, "b": 0}, "limit.slots": {"l": 20}, "limit.used": {"l": 21}, "limit.max": {"l": 22}, "rate.spent": {"a": 23},
+		"key.blocked": {"a": 24},
 	} {
 		if got := numbers(metrics["asyncmonolith."+name]); !maps.Equal(got, want) {
 			p.Errorf("%s: got %v, want %v", name, got, want)
@@ -328,7 +335,8 @@ func TestStaleSamplesAreNotShown(t *testing.T) {
 // TestProvidersThatRefuse has a meter provider that makes no instruments.
 func TestProvidersThatRefuse(t *testing.T) {
 	t.Parallel()
-	if _, err := amotel.NewTelemetry(amotel.TelemetryConfig{MeterProvider: refusing{}}); err == nil || !strings.Contains(err.Error(), "no counters") {
+	if _, err := amotel.NewTelemetry(amotel.TelemetryConfig{MeterProvider: refusing{}}); err == nil ||
+		!strings.Contains(err.Error(), "no counters") {
 		t.Errorf("new: got %v, want the meter's error", err)
 	}
 }

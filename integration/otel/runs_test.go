@@ -51,7 +51,8 @@ func observed(t *testing.T, m *bus.Message, handler bus.Handler, layers ...bus.M
 }
 
 func delivery() *bus.Message {
-	return &bus.Message{PayloadType: "order.placed", Consumer: "a", Attempt: 1, Config: &bus.ConsumerConfig{Timeout: time.Second, MaxAttempts: 1}}
+	return &bus.Message{PayloadType: "order.placed", Consumer: "a", Attempt: 1,
+		Config: &bus.ConsumerConfig{Timeout: time.Second, MaxAttempts: 1}}
 }
 
 func valueOf(attributes []attribute.KeyValue, key attribute.Key) string {
@@ -143,8 +144,10 @@ func TestErrorTypesThroughTheWholeChain(t *testing.T) {
 		want    string
 	}{
 		{"a panic", time.Minute, func(context.Context, *bus.Message) error { panic("4111") }, "asyncmonolith.handler_panic"},
-		{"a permanent error", time.Minute, func(context.Context, *bus.Message) error { return bus.Permanent(errors.New("4111")) }, "asyncmonolith.permanent"},
-		{"the last attempt", time.Minute, func(context.Context, *bus.Message) error { return fmt.Errorf("pay: %w", &errCard{"4111"}) }, "*otel_test.errCard"},
+		{"a permanent error", time.Minute, func(context.Context, *bus.Message) error { return bus.Permanent(errors.New("4111")) },
+			"asyncmonolith.permanent"},
+		{"the last attempt", time.Minute, func(context.Context, *bus.Message) error { return fmt.Errorf("pay: %w", &errCard{"4111"}) },
+			"*otel_test.errCard"},
 		{"the consumer timeout", 20 * time.Millisecond, func(ctx context.Context, _ *bus.Message) error {
 			<-ctx.Done()
 			return fmt.Errorf("call: %w", ctx.Err())
@@ -243,7 +246,8 @@ func TestParentOfARun(t *testing.T) {
 			if got := span.Parent.IsValid(); got != test.want {
 				t.Errorf("child of the creation: got %v, want %v", got, test.want)
 			}
-			if links := len(span.Links); test.traceparent != "" && (links != 1 || span.Links[0].SpanContext.SpanID().String() != "b7ad6b7169203331") || test.traceparent == "" && links != 0 {
+			if links := len(span.Links); test.traceparent != "" &&
+				(links != 1 || span.Links[0].SpanContext.SpanID().String() != "b7ad6b7169203331") || test.traceparent == "" && links != 0 {
 				t.Errorf("links: got %v, want one to the creation, if there is one", span.Links)
 			}
 			want := test.attributes
@@ -295,7 +299,8 @@ func (s *attributesAtStart) Description() string { return "attributesAtStart" }
 func TestSamplersSeeTheAttributes(t *testing.T) {
 	t.Parallel()
 	sampler := &attributesAtStart{}
-	telemetry := must(amotel.NewTelemetry(amotel.TelemetryConfig{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler))}))(t)
+	tracers := sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler))
+	telemetry := must(amotel.NewTelemetry(amotel.TelemetryConfig{TracerProvider: tracers}))(t)
 	check(t, telemetry.Consume()(func(context.Context, *bus.Message) error { return nil })(t.Context(), delivery()))
 	want := map[attribute.Key]string{
 		"messaging.system": "asyncmonolith", "messaging.operation.name": "process", "messaging.operation.type": "process",
@@ -356,10 +361,12 @@ func TestHostileHeaders(t *testing.T) {
 			"\u2603", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-ff",
 		}
 		for _, h := range headers {
-			check(p, p.produce(p.ctx, order{"1"}, outbox.Header("traceparent", h), outbox.Header("tracestate", "\x01=,"), outbox.Header("baggage", ";;%zz")))
+			check(p, p.produce(p.ctx, order{"1"}, outbox.Header("traceparent", h), outbox.Header("tracestate", "\x01=,"),
+				outbox.Header("baggage", ";;%zz")))
 			// Written by somebody who does not use the library.
 			text := must(json.Marshal(map[string]string{"traceparent": h, "tracestate": "=", "asyncmonolith-scheduled-by": h}))(p)
-			_, err := p.db.NewRaw("UPDATE consumer_messages SET headers = ? WHERE id = (SELECT max(id) FROM consumer_messages)", string(text)).Exec(p.ctx)
+			_, err := p.db.NewRaw("UPDATE consumer_messages SET headers = ? WHERE id = (SELECT max(id) FROM consumer_messages)",
+				string(text)).Exec(p.ctx)
 			check(p, err)
 		}
 		p.process("every message is consumed", p.empty)

@@ -213,7 +213,8 @@ func (p *shop) spans() string {
 			to++
 		}
 		slices.SortStableFunc(started[from:to], func(a, b sdktrace.ReadWriteSpan) int {
-			return strings.Compare(valueOf(a.Attributes(), "messaging.consumer.group.name"), valueOf(b.Attributes(), "messaging.consumer.group.name"))
+			return strings.Compare(valueOf(a.Attributes(), "messaging.consumer.group.name"),
+				valueOf(b.Attributes(), "messaging.consumer.group.name"))
 		})
 	}
 	if ended := p.recorder.Ended(); len(ended) != len(started) {

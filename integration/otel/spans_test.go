@@ -70,29 +70,35 @@ func TestSpans(t *testing.T) {
 		{"a message produced outside of any span", amotel.TelemetryConfig{}, []bus.Consumer{script("a")},
 			func(p *shop) { check(p, p.produce(p.ctx, order{"1"})) }},
 		{"a message with two consumers", amotel.TelemetryConfig{}, []bus.Consumer{script("a"), script("b")}, func(p *shop) { produced(p) }},
-		{"a message produced by a consumer", amotel.TelemetryConfig{}, []bus.Consumer{producing, refunds("r")}, func(p *shop) { current = p; produced(p) }},
-		{"a batch", amotel.TelemetryConfig{}, []bus.Consumer{script("a")}, batch(outbox.Item{Payload: order{"1"}}, outbox.Item{Payload: order{"2"}})},
+		{"a message produced by a consumer", amotel.TelemetryConfig{}, []bus.Consumer{producing, refunds("r")},
+			func(p *shop) { current = p; produced(p) }},
+		{"a batch", amotel.TelemetryConfig{}, []bus.Consumer{script("a")},
+			batch(outbox.Item{Payload: order{"1"}}, outbox.Item{Payload: order{"2"}})},
 		{"a batch of two payload types", amotel.TelemetryConfig{}, []bus.Consumer{script("a"), refunds("r")},
 			batch(outbox.Item{Payload: order{"1"}}, outbox.Item{Payload: refund{"1"}})},
 		{"a batch without create spans", amotel.TelemetryConfig{SkipCreateSpans: true}, []bus.Consumer{script("a")},
 			batch(outbox.Item{Payload: order{"1"}}, outbox.Item{Payload: order{"2"}})},
 		{"a retry", amotel.TelemetryConfig{}, []bus.Consumer{script("a", declined())}, func(p *shop) { produced(p) }},
 		{"a poisoned message", amotel.TelemetryConfig{}, []bus.Consumer{script("a", declined(), declined())}, func(p *shop) { produced(p) }},
-		{"a message poisoned at once", amotel.TelemetryConfig{}, []bus.Consumer{script("a", bus.Permanent(declined()))}, func(p *shop) { produced(p) }},
+		{"a message poisoned at once", amotel.TelemetryConfig{}, []bus.Consumer{script("a", bus.Permanent(declined()))},
+			func(p *shop) { produced(p) }},
 		{"a discarded message", amotel.TelemetryConfig{}, []bus.Consumer{script("a", bus.Discard(declined()))}, func(p *shop) { produced(p) }},
 		{"a snoozed message", amotel.TelemetryConfig{}, []bus.Consumer{script("a", bus.Snooze(time.Minute))}, func(p *shop) { produced(p) }},
-		{"a delayed message", amotel.TelemetryConfig{}, []bus.Consumer{script("a")}, func(p *shop) { produced(p, outbox.Delay(20*time.Millisecond)) }},
-		{"a message that is requeued after it was poisoned", amotel.TelemetryConfig{}, []bus.Consumer{script("a", bus.Permanent(declined()))}, func(p *shop) {
-			produced(p)
-			p.process("it is poisoned", func() bool { return p.count("SELECT count(*) FROM poisoned_messages") == 1 })
-			result := must(must(poison.NewStore(p.registry))(p).RequeueWhere(p.ctx, p.db, poison.Filter{}, 10))(p)
-			if result.Requeued != 1 {
-				p.Errorf("requeue: got %+v, want one message", result)
-			}
-		}},
+		{"a delayed message", amotel.TelemetryConfig{}, []bus.Consumer{script("a")},
+			func(p *shop) { produced(p, outbox.Delay(20*time.Millisecond)) }},
+		{"a message that is requeued after it was poisoned", amotel.TelemetryConfig{},
+			[]bus.Consumer{script("a", bus.Permanent(declined()))}, func(p *shop) {
+				produced(p)
+				p.process("it is poisoned", func() bool { return p.count("SELECT count(*) FROM poisoned_messages") == 1 })
+				result := must(must(poison.NewStore(p.registry))(p).RequeueWhere(p.ctx, p.db, poison.Filter{}, 10))(p)
+				if result.Requeued != 1 {
+					p.Errorf("requeue: got %+v, want one message", result)
+				}
+			}},
 		{"a message with links only", amotel.TelemetryConfig{LinkOnly: true}, []bus.Consumer{script("a")}, func(p *shop) { produced(p) }},
 		{"a forwarded message", amotel.TelemetryConfig{}, []bus.Consumer{script("a")}, func(p *shop) { produced(p, header) }},
-		{"a forwarded message in a batch", amotel.TelemetryConfig{}, []bus.Consumer{script("a")}, batch(forwarded, outbox.Item{Payload: order{"2"}})},
+		{"a forwarded message in a batch", amotel.TelemetryConfig{}, []bus.Consumer{script("a")},
+			batch(forwarded, outbox.Item{Payload: order{"2"}})},
 		{"a forwarded message in a batch without create spans", amotel.TelemetryConfig{SkipCreateSpans: true}, []bus.Consumer{script("a")},
 			batch(forwarded, outbox.Item{Payload: order{"2"}})},
 		{"a scheduled message", amotel.TelemetryConfig{}, []bus.Consumer{script("a", declined())}, func(p *shop) {
@@ -107,7 +113,8 @@ func TestSpans(t *testing.T) {
 			refuse := func(bus.ProduceFunc) bus.ProduceFunc {
 				return func(context.Context, *bus.Batch) error { return declined() }
 			}
-			producer := must(outbox.NewProducer(p.registry, outbox.ProducerConfig{Telemetry: p.telemetry.Produce(), Middleware: []bus.ProduceMiddleware{refuse}}))(p)
+			producer := must(outbox.NewProducer(p.registry,
+				outbox.ProducerConfig{Telemetry: p.telemetry.Produce(), Middleware: []bus.ProduceMiddleware{refuse}}))(p)
 			if _, err := producer.Produce(p.ctx, p.db, order{"1"}); err == nil {
 				p.Error("produce: got no error, want the chain's")
 			}

@@ -234,7 +234,8 @@ func (c *collector) story() string {
 	var lines []string
 	for _, s := range c.spans {
 		line := fmt.Sprintf("%s: %s, %s", s.service, s.Name, kinds[s.Kind])
-		for _, key := range []string{"messaging.system", "messaging.operation.name", "messaging.destination.name", "messaging.consumer.group.name",
+		for _, key := range []string{"messaging.system", "messaging.operation.name", "messaging.destination.name",
+			"messaging.consumer.group.name",
 			"asyncmonolith.message.attempt", "asyncmonolith.message.outcome", "error.type"} {
 			if value := s.Attributes.get(key); value != "" {
 				line += ", " + value

@@ -83,8 +83,10 @@ func TestAdminGetsHeads(t *testing.T) {
 			if most == 1000 {
 				want--
 			}
-			if err != nil || string(got.Payload) != string(whole.Payload[:want]) || got.PayloadBytes != len(whole.Payload) || got.Headers["h"] != "v" {
-				t.Errorf("the first %d bytes: got %d of %d and %v, want %d of %d", most, len(got.Payload), got.PayloadBytes, err, want, len(whole.Payload))
+			if err != nil || string(got.Payload) != string(whole.Payload[:want]) || got.PayloadBytes != len(whole.Payload) ||
+				got.Headers["h"] != "v" {
+				t.Errorf("the first %d bytes: got %d of %d and %v, want %d of %d", most, len(got.Payload), got.PayloadBytes, err, want,
+					len(whole.Payload))
 			}
 		}
 		for _, query := range sent {

@@ -27,7 +27,8 @@ func TestAdminFinds(t *testing.T) {
 		const trace = "0af7651916cd43dd8448eb211c80319c"
 		var ids []uuid.UUID
 		for i, fill := range []int{60_000, 60_000, 0} {
-			ids = append(ids, a.Produce(order{}, outbox.Header("n%_", fmt.Sprint("x", i)), outbox.Header("traceparent", fmt.Sprintf("00-%s-b7ad6b716920333%d-01", trace, i))).MessageID)
+			ids = append(ids, a.Produce(order{}, outbox.Header("n%_", fmt.Sprint("x", i)),
+				outbox.Header("traceparent", fmt.Sprintf("00-%s-b7ad6b716920333%d-01", trace, i))).MessageID)
 			if fill > 0 {
 				a.Fill(fill, "order.placed")
 			}
@@ -82,13 +83,15 @@ func TestAdminFinds(t *testing.T) {
 				t.Errorf("%s: got %d, want %d", name, len(found), test.want)
 			}
 		}
-		for name, search := range map[string]admin.Search{"nothing": {}, "a short trace": {TraceID: "ab"}, "a trace of no digits": {TraceID: strings.Repeat("%", 32)}, "a value alone": {Value: "v"}} {
+		for name, search := range map[string]admin.Search{"nothing": {}, "a short trace": {TraceID: "ab"},
+			"a trace of no digits": {TraceID: strings.Repeat("%", 32)}, "a value alone": {Value: "v"}} {
 			if _, _, err := client.Find(ctx, db, search, admin.Cursor{}); !errors.Is(err, bus.ErrInvalidOption) {
 				t.Errorf("%s: got %v, want ErrInvalidOption", name, err)
 			}
 		}
 		for _, after := range []string{"!", "e30", "bm8"} {
-			if _, _, err := client.Find(ctx, db, admin.Search{MessageID: ids[0]}, admin.Cursor{After: after}); !errors.Is(err, bus.ErrInvalidOption) {
+			if _, _, err := client.Find(ctx, db, admin.Search{MessageID: ids[0]}, admin.Cursor{After: after}); !errors.Is(err,
+				bus.ErrInvalidOption) {
 				t.Errorf("place %q: got %v, want ErrInvalidOption", after, err)
 			}
 		}

@@ -42,7 +42,8 @@ func TestPausedConsumerStandsStill(t *testing.T) {
 		}
 		// Nothing is claimed any more; what is claimed ends.
 		claimed := admin.Filter{Consumer: "paused", State: admin.Leased}
-		testapp.Eventually(t, "what was claimed has run or was given back", func() bool { return testapp.Must[int](t)(client.Count(ctx, db, claimed)) == 0 })
+		testapp.Eventually(t, "what was claimed has run or was given back",
+			func() bool { return testapp.Must[int](t)(client.Count(ctx, db, claimed)) == 0 })
 		stood := paused.Load()
 		if left := testapp.Must[int](t)(client.Count(ctx, db, admin.Filter{Consumer: "paused"})); left == 0 || int64(left)+stood != messages {
 			t.Fatalf("left: got %d after %d runs, want %d in all, and some", left, stood, messages)

@@ -73,7 +73,8 @@ func TestAdminGetsAMessage(t *testing.T) {
 		testapp.Eventually(t, "it failed", func() bool { return a.Pending()[0].Attempts == 1 })
 		r.MustStop()
 		m := testapp.Must[admin.Message](t)(a.Admin().Get(t.Context(), db, 1))
-		if m.State != admin.Delayed || string(m.Payload) != `{"id":"1","n":0}` || m.Headers["tenant"] != "acme" || m.InsertID != "k" || m.Attempts != 1 ||
+		if m.State != admin.Delayed || string(m.Payload) != `{"id":"1","n":0}` || m.Headers["tenant"] != "acme" || m.InsertID != "k" ||
+			m.Attempts != 1 ||
 			len(m.Errors) != 1 || m.Errors[0].Error != "no luck" || m.Errors[0].Attempt != 1 || !m.AvailableAt.After(m.CreatedAt.Add(time.Minute)) {
 			t.Errorf("get: got %+v", m)
 		}
@@ -99,7 +100,8 @@ func TestAdminExplains(t *testing.T) {
 			if db.Dialect().Name().String() == "pg" {
 				ids = "'{" + claimed + "}'"
 			}
-			a.Exec("INSERT INTO message_claims (owner, solo, claimed_at, leased_until, message_ids) VALUES ('" + owner + "', TRUE, " + second(0) + ", " + second(lease) + ", " + ids + ")")
+			a.Exec("INSERT INTO message_claims (owner, solo, claimed_at, leased_until, message_ids) VALUES ('" + owner + "', TRUE, " +
+				second(0) + ", " + second(lease) + ", " + ids + ")")
 		}
 		a.ProduceMany(10)
 		a.Produce(refund{ID: "11"})
@@ -145,7 +147,8 @@ func TestAdminExplains(t *testing.T) {
 			if m := e.Message; m.ID != id || m.Payload != nil || m.Headers != nil || m.Errors != nil {
 				t.Errorf("explain %d: got message %+v, want it without payload, headers and errors", id, m)
 			}
-			if e.PausedAt.IsZero() == (id == 11) || e.PoisonedAt.IsZero() == (id == 10) || (e.Message.Claim == nil) == (id == 4 || id == 5 || id == 15) {
+			if e.PausedAt.IsZero() == (id == 11) || e.PoisonedAt.IsZero() == (id == 10) ||
+				(e.Message.Claim == nil) == (id == 4 || id == 5 || id == 15) {
 				t.Errorf("explain %d: got %+v", id, e)
 			}
 		}
@@ -175,10 +178,12 @@ func TestAdminReschedulesAndCancels(t *testing.T) {
 		if result.Changed != 700 || len(result.Running) != 0 || !slices.Equal(result.Missing, []int64{9999}) || len(a.Pending()) != 500 {
 			t.Errorf("cancel: got %+v, left %d, want 700 gone", result, len(a.Pending()))
 		}
-		if result = testapp.Must[admin.Result](t)(client.Reschedule(ctx, db, time.Now().Add(2*time.Hour), ids[700:]...)); result.Changed != 500 || runs.Load() != 0 {
+		if result = testapp.Must[admin.Result](t)(client.Reschedule(ctx, db, time.Now().Add(2*time.Hour),
+			ids[700:]...)); result.Changed != 500 || runs.Load() != 0 {
 			t.Errorf("reschedule: got %+v and %d runs, want 500 and none", result, runs.Load())
 		}
-		if result = testapp.Must[admin.Result](t)(client.RunNow(ctx, db, ids[700:]...)); result.Changed+len(result.Running)+len(result.Missing) != 500 {
+		if result = testapp.Must[admin.Result](t)(client.RunNow(ctx, db,
+			ids[700:]...)); result.Changed+len(result.Running)+len(result.Missing) != 500 {
 			t.Errorf("run now: got %+v, want an answer for each", result)
 		}
 		testapp.Eventually(t, "all run", func() bool { return runs.Load() == 500 && a.Empty() })
@@ -214,7 +219,8 @@ func TestAdminNeverWaitsForARunningMessage(t *testing.T) {
 		if err != nil || e.Reason != admin.Leased || e.Message.Claim.Messages != 1 {
 			t.Errorf("explain: got %+v, %v, want it leased", e, err)
 		}
-		if claims, err := client.Claims(ctx, db); err != nil || len(claims) != 1 || claims[0].Owner == "" || claims[0].Expired || claims[0].ID != e.Message.Claim.ID {
+		if claims, err := client.Claims(ctx, db); err != nil || len(claims) != 1 || claims[0].Owner == "" || claims[0].Expired ||
+			claims[0].ID != e.Message.Claim.ID {
 			t.Errorf("claims: got %+v, %v, want one", claims, err)
 		}
 		close(gate)
@@ -254,7 +260,8 @@ func TestCancelledMessagesNeverRun(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		const messages = 1000
 		if db.Dialect().Name().String() == "sqlite" { // on a busy machine the lock may be long in coming
-			db = testdb.OpenSQLiteWith(t, t.TempDir()+"/patient.db", "_txlock=immediate&_pragma=busy_timeout(120000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)")
+			db = testdb.OpenSQLiteWith(t, t.TempDir()+"/patient.db",
+				"_txlock=immediate&_pragma=busy_timeout(120000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)")
 		}
 		var started sync.Map
 		a := testapp.New(t, db, bus.Consume("c", func(_ context.Context, o order) error { started.Store(o.ID, true); return nil }))
@@ -305,7 +312,8 @@ func TestCancelledMessagesNeverRun(t *testing.T) {
 		}
 		changes.Wait()
 		testapp.Eventually(t, "what is due has run", func() bool {
-			return testapp.Must[int](t)(client.Count(ctx, db, admin.Filter{State: admin.Ready}))+testapp.Must[int](t)(client.Count(ctx, db, admin.Filter{State: admin.Leased})) == 0
+			return testapp.Must[int](t)(client.Count(ctx, db, admin.Filter{State: admin.Ready}))+testapp.Must[int](t)(client.Count(ctx, db,
+				admin.Filter{State: admin.Leased})) == 0
 		})
 		for _, r := range running {
 			r.MustStop()
@@ -375,7 +383,8 @@ func TestAdminInTransactions(t *testing.T) {
 func TestAdminTellsWhatWaits(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		a := testapp.New(t, db, testapp.Consumed("c", bus.Aliases("former")), bus.Consume("r", func(context.Context, refund) error { return nil }))
+		a := testapp.New(t, db, testapp.Consumed("c", bus.Aliases("former")),
+			bus.Consume("r", func(context.Context, refund) error { return nil }))
 		client, ctx := a.Admin(), t.Context()
 		a.ProduceMany(6)
 		a.Exec("UPDATE consumer_messages SET consumer_type = 'former' WHERE id = 1")
@@ -388,11 +397,13 @@ func TestAdminTellsWhatWaits(t *testing.T) {
 		for _, q := range testapp.Must[[]admin.Queue](t)(client.Queues(ctx, db)) {
 			got = append(got, fmt.Sprint(q.Consumer, " ", q.Ready, " ", q.Registered, " ", !q.PausedAt.IsZero(), " ", q.OldestReady > 0))
 		}
-		if want := []string{"c 3 true true true", "elsewhere 0 false true false", "former 1 true true true", "gone 2 false false true", "r 0 true false false"}; !slices.Equal(got, want) {
+		if want := []string{"c 3 true true true", "elsewhere 0 false true false", "former 1 true true true", "gone 2 false false true",
+			"r 0 true false false"}; !slices.Equal(got, want) {
 			t.Errorf("queues:\n got %q\nwant %q", got, want)
 		}
 		unregistered := testapp.Must[[]admin.Unhandled](t)(client.Unhandled(ctx, db))
-		if want := []admin.Unhandled{{Consumer: "c", PayloadType: "gone"}, {Consumer: "gone", PayloadType: "order.placed"}}; !slices.Equal(unregistered, want) {
+		if want := []admin.Unhandled{{Consumer: "c", PayloadType: "gone"},
+			{Consumer: "gone", PayloadType: "order.placed"}}; !slices.Equal(unregistered, want) {
 			t.Errorf("unregistered: got %+v, want %+v", unregistered, want)
 		}
 	})
@@ -426,7 +437,8 @@ func TestQueuesOfManyConsumers(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var consumers []bus.Consumer
 		for i := range 700 {
-			consumers = append(consumers, bus.Consume(fmt.Sprint("ordered", i), func(context.Context, step) error { return nil }, bus.Ordered(bus.BlockKey)))
+			consumers = append(consumers, bus.Consume(fmt.Sprint("ordered", i), func(context.Context, step) error { return nil },
+				bus.Ordered(bus.BlockKey)))
 		}
 		a := testapp.New(t, db, consumers...)
 		queues, err := a.Admin().Queues(t.Context(), db)

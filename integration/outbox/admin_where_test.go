@@ -23,7 +23,8 @@ func TestAdminChangesWhatMatches(t *testing.T) {
 		for range 20 {
 			a.Produce(order{}, outbox.OrderingKey("a"))
 		}
-		if later, err := client.RescheduleWhere(ctx, db, time.Now().Add(time.Hour), admin.Chunk{Limit: 1000}); err != nil || later.Changed != 40 || later.More {
+		if later, err := client.RescheduleWhere(ctx, db, time.Now().Add(time.Hour), admin.Chunk{Limit: 1000}); err != nil ||
+			later.Changed != 40 || later.More {
 			t.Fatalf("reschedule all: got %+v and %v, want 40", later, err)
 		}
 		count := func(f admin.Filter) int { return testapp.Must[int](t)(client.Count(ctx, db, f)) }
@@ -38,7 +39,8 @@ func TestAdminChangesWhatMatches(t *testing.T) {
 				}
 				changed, last, more = changed+result.Changed, result.Last, result.More
 			}
-			if upTo := a.Count("SELECT count(*) FROM consumer_messages WHERE id <= 24 AND consumer_type = ?", consumer); changed != upTo || changed >= want || last != 24 {
+			if upTo := a.Count("SELECT count(*) FROM consumer_messages WHERE id <= 24 AND consumer_type = ?", consumer); changed != upTo ||
+				changed >= want || last != 24 {
 				t.Errorf("rescheduled: got %d up to %d, want %d of %d, up to 24", changed, last, upTo, want)
 			}
 		}
@@ -49,8 +51,10 @@ func TestAdminChangesWhatMatches(t *testing.T) {
 		if err != nil || result.Changed != 16 || result.More || result.Last != 40 || count(admin.Filter{}) != 24 {
 			t.Errorf("cancel: got %+v and %v, want the 16 that are delayed", result, err)
 		}
-		for name, b := range map[string]admin.Chunk{"no limit": {}, "too many": {Limit: 10_001}, "before all": {Limit: 1, After: -1}, "up to nothing": {Limit: 1, UpTo: -1}, "a state that there is not": {Limit: 1, Filter: admin.Filter{State: "x"}}} {
-			if result, err := client.CancelWhere(ctx, db, b); !errors.Is(err, bus.ErrInvalidOption) || result.Changed != 0 || result.Last != b.After {
+		for name, b := range map[string]admin.Chunk{"no limit": {}, "too many": {Limit: 10_001}, "before all": {Limit: 1, After: -1},
+			"up to nothing": {Limit: 1, UpTo: -1}, "a state that there is not": {Limit: 1, Filter: admin.Filter{State: "x"}}} {
+			if result, err := client.CancelWhere(ctx, db, b); !errors.Is(err, bus.ErrInvalidOption) || result.Changed != 0 ||
+				result.Last != b.After {
 				t.Errorf("%s: got %+v and %v, want ErrInvalidOption", name, result, err)
 			}
 		}

@@ -72,7 +72,8 @@ func TestToStopWhatWaitsLeavesTheRunBeforeItAlone(t *testing.T) {
 			}
 			return nil
 		}
-		a := testapp.New(t, db, bus.ConsumeBatch("c", consume, bus.Ordered(bus.BlockKey), bus.MaxAttempts(2), bus.AttemptDelay(5*time.Millisecond), bus.Timeout(time.Minute)))
+		a := testapp.New(t, db, bus.ConsumeBatch("c", consume, bus.Ordered(bus.BlockKey), bus.MaxAttempts(2),
+			bus.AttemptDelay(5*time.Millisecond), bus.Timeout(time.Minute)))
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(3, "a")...))
 		second := a.Pending()[1].ID
 		r, looks := startWatched(a, alone())

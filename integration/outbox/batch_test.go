@@ -321,7 +321,8 @@ func TestRawConsumersTakeMessagesAsTheyAre(t *testing.T) {
 
 // batchedInTx is an application whose consumer adds an effect for each message of a batch,
 // and then returns what what returns.
-func batchedInTx(t *testing.T, db *bun.DB, what func(ctx context.Context, tx bun.Tx, orders []order) error, options ...bus.ConsumerOption) (*app, *calls) {
+func batchedInTx(t *testing.T, db *bun.DB, what func(ctx context.Context, tx bun.Tx, orders []order) error,
+	options ...bus.ConsumerOption) (*app, *calls) {
 	t.Helper()
 	seen := new(calls)
 	a := withEffects(testapp.New(t, db, outbox.ConsumeBatchTx("stock", func(ctx context.Context, tx bun.Tx, orders []order) error {
@@ -356,7 +357,8 @@ func TestTransactionalBatches(t *testing.T) {
 		r.MustStop()
 		effects := effectsOf(a)
 		if len(effects) != 19 || seen.largest() < 2 || len(a.Poisoned()) != 1 {
-			t.Errorf("got %d with effects in batches of up to %d and %d poisoned, want 19, 20 and 1", len(effects), seen.largest(), len(a.Poisoned()))
+			t.Errorf("got %d with effects in batches of up to %d and %d poisoned, want 19, 20 and 1", len(effects), seen.largest(),
+				len(a.Poisoned()))
 		}
 		for id, attempts := range effects {
 			if want := 1 + map[string]int{"1": 1}[id]; len(attempts) != 1 || attempts[0] != want {
@@ -434,7 +436,8 @@ func TestOptionsForBatchesAreChecked(t *testing.T) {
 			t.Errorf("got %v, want %q in it", err, want)
 		}
 	}
-	_, err := outbox.NewProcessor(testdb.SQLite(t), testapp.Must[*bus.Registry](t)(bus.NewRegistry(bus.ConsumeBatch("c", batch, outbox.GroupCommit(2)))), outbox.ProcessorConfig{})
+	_, err := outbox.NewProcessor(testdb.SQLite(t),
+		testapp.Must[*bus.Registry](t)(bus.NewRegistry(bus.ConsumeBatch("c", batch, outbox.GroupCommit(2)))), outbox.ProcessorConfig{})
 	if err == nil || !strings.Contains(err.Error(), "GroupCommit is for consumers of single messages") {
 		t.Errorf("got %v, want GroupCommit refused", err)
 	}

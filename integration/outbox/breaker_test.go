@@ -32,7 +32,8 @@ func TestABreakerOpensInAllProcesses(t *testing.T) {
 				return errors.New("nobody is there")
 			}
 			return nil
-		}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 10, Window: 20 * time.Second, Cooldown: time.Second}), bus.AttemptDelay(20*time.Millisecond), bus.MaxAttempts(1000)))
+		}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 10, Window: 20 * time.Second,
+			Cooldown: time.Second}), bus.AttemptDelay(20*time.Millisecond), bus.MaxAttempts(1000)))
 		processors := []*testapp.Running{a.Start(testapp.Fast()), a.Start(testapp.Fast())}
 		a.ProduceMany(60)
 		testapp.Eventually(t, "it is open everywhere", func() bool {
@@ -43,7 +44,8 @@ func TestABreakerOpensInAllProcesses(t *testing.T) {
 			}
 			return true
 		})
-		if reason := processors[0].Health().OpenCircuits[0].Reason; !strings.Contains(reason, " runs failed; the next message is tried at ") || !strings.HasSuffix(reason, "the last error here: nobody is there") {
+		if reason := processors[0].Health().OpenCircuits[0].Reason; !strings.Contains(reason,
+			" runs failed; the next message is tried at ") || !strings.HasSuffix(reason, "the last error here: nobody is there") {
 			t.Errorf("Health: got %q, want the reason", reason)
 		}
 		const attempts = "SELECT COALESCE(SUM(attempts), 0) FROM consumer_messages"
@@ -92,7 +94,8 @@ func TestABreakerStaysClosedWhileMostIsDone(t *testing.T) {
 				return bus.Permanent(errors.New("never, which is the message's fault"))
 			}
 			return nil
-		}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 10, FailureRatio: 0.6, Cooldown: time.Minute}), bus.AttemptDelay(time.Millisecond)))
+		}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 10, FailureRatio: 0.6,
+			Cooldown: time.Minute}), bus.AttemptDelay(time.Millisecond)))
 		a.ProduceMany(300)
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "nothing waits", a.Empty)
@@ -108,11 +111,16 @@ func TestBreakersAreChecked(t *testing.T) {
 	t.Parallel()
 	var circuit outbox.Circuit
 	for want, consumers := range map[string][]bus.Consumer{
-		"CircuitBreaker: MinRequests -1: 1 or more":         {testapp.Consumed("c", bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: -1}))},
-		"CircuitBreaker: FailureRatio 1.5: more than 0":     {testapp.Consumed("c", bus.CircuitBreaker(bus.CircuitBreakerConfig{FailureRatio: 1.5}))},
-		"CircuitBreaker: Window 1ms: 1 s to 1 h":            {testapp.Consumed("c", bus.CircuitBreaker(bus.CircuitBreakerConfig{Window: time.Millisecond}))},
-		"CircuitBreaker: Cooldown 2h0m0s: 1 s to 1 h":       {testapp.Consumed("c", bus.CircuitBreaker(bus.CircuitBreakerConfig{Cooldown: 2 * time.Hour}))},
-		"CircuitBreaker and WithCircuit do not go together": {testapp.Consumed("c", bus.CircuitBreaker(bus.CircuitBreakerConfig{}), outbox.WithCircuit(&circuit))},
+		"CircuitBreaker: MinRequests -1: 1 or more": {testapp.Consumed("c",
+			bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: -1}))},
+		"CircuitBreaker: FailureRatio 1.5: more than 0": {testapp.Consumed("c",
+			bus.CircuitBreaker(bus.CircuitBreakerConfig{FailureRatio: 1.5}))},
+		"CircuitBreaker: Window 1ms: 1 s to 1 h": {testapp.Consumed("c",
+			bus.CircuitBreaker(bus.CircuitBreakerConfig{Window: time.Millisecond}))},
+		"CircuitBreaker: Cooldown 2h0m0s: 1 s to 1 h": {testapp.Consumed("c",
+			bus.CircuitBreaker(bus.CircuitBreakerConfig{Cooldown: 2 * time.Hour}))},
+		"CircuitBreaker and WithCircuit do not go together": {testapp.Consumed("c", bus.CircuitBreaker(bus.CircuitBreakerConfig{}),
+			outbox.WithCircuit(&circuit))},
 	} {
 		_, err := bus.NewRegistry(consumers...)
 		if err == nil {
@@ -142,7 +150,8 @@ func TestABreakerThatCouldNotBeClosedIsClosedLater(t *testing.T) {
 			return errors.New("nobody is there")
 		}
 		return nil
-	}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 10, Window: 20 * time.Second, Cooldown: time.Second}), bus.AttemptDelay(20*time.Millisecond), bus.MaxAttempts(1000)))
+	}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 10, Window: 20 * time.Second,
+		Cooldown: time.Second}), bus.AttemptDelay(20*time.Millisecond), bus.MaxAttempts(1000)))
 	r := a.Start(testapp.Fast())
 	a.ProduceMany(20)
 	const open = "SELECT count(*) FROM message_breakers WHERE open_until IS NOT NULL"
@@ -163,21 +172,25 @@ func TestALockedBreakerKeepsNoOtherAsItIs(t *testing.T) {
 	var done atomic.Int64
 	down.Store(true)
 	a := testapp.New(t, testdb.OpenPostgres(t, dsn),
-		bus.Consume("failing", func(context.Context, order) error { return errAway }, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 1_000_000, Window: time.Hour}), bus.MaxAttempts(1_000_000), bus.AttemptDelay(100*time.Millisecond)),
+		bus.Consume("failing", func(context.Context, order) error { return errAway },
+			bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 1_000_000,
+				Window: time.Hour}), bus.MaxAttempts(1_000_000), bus.AttemptDelay(100*time.Millisecond)),
 		bus.Consume("other", func(context.Context, refund) error {
 			if down.Load() {
 				return errAway
 			}
 			done.Add(1)
 			return nil
-		}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 5, Cooldown: time.Second}), bus.MaxAttempts(1000), bus.AttemptDelay(100*time.Millisecond)))
+		}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 5,
+			Cooldown: time.Second}), bus.MaxAttempts(1000), bus.AttemptDelay(100*time.Millisecond)))
 	r := a.Start(testapp.Fast())
 	for range 20 {
 		a.Produce(refund{ID: "1"})
 	}
 	a.ProduceMany(20)
 	testapp.Eventually(t, "the breaker of other is open, and runs of failing are counted", func() bool {
-		return a.Count("SELECT count(*) FROM message_breakers WHERE open_until IS NOT NULL") == 1 && a.Count("SELECT count(*) FROM message_breakers WHERE name = 'failing'") == 1
+		return a.Count("SELECT count(*) FROM message_breakers WHERE open_until IS NOT NULL") == 1 &&
+			a.Count("SELECT count(*) FROM message_breakers WHERE name = 'failing'") == 1
 	})
 	tx, err := testdb.OpenPostgres(t, dsn).BeginTx(t.Context(), nil)
 	if err != nil {
@@ -209,7 +222,8 @@ func TestAnOpenBreakerIsSeenAndProbedAtOnce(t *testing.T) {
 			}
 			done.Add(1)
 			return nil
-		}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 2, Cooldown: time.Hour}), bus.Aliases("former"), bus.MaxAttempts(1000), bus.AttemptDelay(time.Millisecond)))
+		}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 2,
+			Cooldown: time.Hour}), bus.Aliases("former"), bus.MaxAttempts(1000), bus.AttemptDelay(time.Millisecond)))
 		client := a.Admin()
 		if err := client.Probe(t.Context(), db, "c"); !errors.Is(err, admin.ErrNotOpen) {
 			t.Errorf("closed: got %v, want ErrNotOpen", err)

@@ -23,7 +23,8 @@ import (
 // what it does by itself.
 func TestEachLayerLeftOut(t *testing.T) {
 	const minute = time.Minute
-	recoverer, timeout, attempts, poison := middleware.Recover(), middleware.Timeout(), middleware.Attempts(middleware.Constant(5*minute)), middleware.Poison(nil)
+	recoverer, timeout, attempts, poison := middleware.Recover(), middleware.Timeout(), middleware.Attempts(middleware.Constant(5*minute)),
+		middleware.Poison(nil)
 	fails := func(context.Context, order) error { return errors.New("no luck") }
 	panics := func(context.Context, order) error { panic("no luck") }
 	permanent := func(context.Context, order) error { return bus.Permanent(errors.New("no luck")) }
@@ -42,12 +43,18 @@ func TestEachLayerLeftOut(t *testing.T) {
 		want    string        // state after the first run
 		wait    time.Duration // until the second run starts
 	}{
-		{"complete: an error is retried by policy and counts", []bus.Middleware{poison, attempts, recoverer, timeout}, fails, "pending, 1 attempts", 5 * minute},
-		{"without attempts: an error is retried after AttemptDelay and counts nothing", []bus.Middleware{poison, recoverer, timeout}, fails, "pending, 0 attempts", minute},
-		{"complete: a condemned message is poisoned", []bus.Middleware{poison, attempts, recoverer, timeout}, permanent, "poisoned, 1 attempts", 0},
-		{"without poison: a condemned message is retried after AttemptDelay", []bus.Middleware{attempts, recoverer, timeout}, permanent, "pending, 1 attempts", minute},
-		{"complete: a panic is an error like any other", []bus.Middleware{poison, attempts, recoverer, timeout}, panics, "pending, 1 attempts", 5 * minute},
-		{"without recover: a panic is caught, retried after AttemptDelay, and counts nothing", []bus.Middleware{poison, attempts, timeout}, panics, "pending, 0 attempts", minute},
+		{"complete: an error is retried by policy and counts", []bus.Middleware{poison, attempts, recoverer, timeout}, fails,
+			"pending, 1 attempts", 5 * minute},
+		{"without attempts: an error is retried after AttemptDelay and counts nothing", []bus.Middleware{poison, recoverer, timeout},
+			fails, "pending, 0 attempts", minute},
+		{"complete: a condemned message is poisoned", []bus.Middleware{poison, attempts, recoverer, timeout}, permanent,
+			"poisoned, 1 attempts", 0},
+		{"without poison: a condemned message is retried after AttemptDelay", []bus.Middleware{attempts, recoverer, timeout}, permanent,
+			"pending, 1 attempts", minute},
+		{"complete: a panic is an error like any other", []bus.Middleware{poison, attempts, recoverer, timeout}, panics,
+			"pending, 1 attempts", 5 * minute},
+		{"without recover: a panic is caught, retried after AttemptDelay, and counts nothing",
+			[]bus.Middleware{poison, attempts, timeout}, panics, "pending, 0 attempts", minute},
 		{"complete: the deadline ends a run", []bus.Middleware{poison, attempts, recoverer, timeout}, waits, "pending, 1 attempts", 5 * minute},
 		{"without timeout: there is no deadline", []bus.Middleware{poison, attempts, recoverer}, waits, "done", 0},
 		{"no chain at all: an error is retried after AttemptDelay", []bus.Middleware{}, fails, "pending, 0 attempts", minute},
@@ -63,7 +70,8 @@ func TestEachLayerLeftOut(t *testing.T) {
 				}))
 				a.ProduceAt(ctx, order{ID: "1"})
 				r := a.StartWith(ctx, outbox.ProcessorConfig{Middleware: test.chain, AttemptDelay: minute})
-				testapp.Sooner(t, "the first run is settled", func() bool { return ends.Len() > 0 && a.Count("SELECT count(*) FROM message_claims") == 0 })
+				testapp.Sooner(t, "the first run is settled",
+					func() bool { return ends.Len() > 0 && a.Count("SELECT count(*) FROM message_claims") == 0 })
 				if got := stateOf(a); got != test.want {
 					t.Errorf("state: got %q, want %q", got, test.want)
 				}
@@ -127,7 +135,8 @@ func TestGoexitInMiddlewareCostsNoSlot(t *testing.T) {
 			}
 		}
 		a.ProduceAt(ctx, order{ID: "1"})
-		r := a.StartWith(ctx, outbox.ProcessorConfig{Concurrency: 1, Middleware: middleware.Default(middleware.Options{Middleware: []bus.Middleware{exit}})})
+		r := a.StartWith(ctx, outbox.ProcessorConfig{Concurrency: 1,
+			Middleware: middleware.Default(middleware.Options{Middleware: []bus.Middleware{exit}})})
 		testapp.Sooner(t, "the message is done", func() bool { return done.Load() == 1 && a.Empty() })
 		r.MustStop()
 	})

@@ -46,7 +46,8 @@ func TestAnOpenCircuitWritesNothing(t *testing.T) {
 			return open && time.Since(since) > 1500*time.Millisecond
 		})
 		failed := tries.Load()
-		if health := r.Health(); len(health.OpenCircuits) != 1 || health.OpenCircuits[0].Consumer != "gated" || health.OpenCircuits[0].Reason != errAway.Error() || !health.Ready {
+		if health := r.Health(); len(health.OpenCircuits) != 1 || health.OpenCircuits[0].Consumer != "gated" ||
+			health.OpenCircuits[0].Reason != errAway.Error() || !health.Ready {
 			t.Errorf("Health: got %+v, want the circuit", health)
 		}
 		testapp.Eventually(t, "all was given back", func() bool { return a.Count("SELECT count(*) FROM message_claims") == 0 })

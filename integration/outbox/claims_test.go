@@ -222,7 +222,8 @@ func TestASuspectThatRunsLongHoldsUpNobody(t *testing.T) {
 		for range 20 {
 			a.ProduceAt(ctx, slowJob{ID: "short"}, outbox.Delay(time.Second))
 		}
-		a.Exec("UPDATE consumer_messages SET crashes = CASE WHEN payload LIKE '%long%' THEN 2 ELSE 1 END WHERE available_after > ?", time.Now().UnixMicro())
+		a.Exec("UPDATE consumer_messages SET crashes = CASE WHEN payload LIKE '%long%' THEN 2 ELSE 1 END WHERE available_after > ?",
+			time.Now().UnixMicro())
 		var worst time.Duration
 		for i := range 40 {
 			began := time.Now()
@@ -291,7 +292,8 @@ func TestAFreshProcessLetsOwnersRenew(t *testing.T) {
 		<-time.After(10 * time.Second) // an outage
 		r := a.StartWith(ctx, outbox.ProcessorConfig{LeaseDuration: 3 * time.Second})
 		<-time.After(1500 * time.Millisecond)
-		if held, err := testapp.Must[*store.Store](t)(store.For(a.DB.Dialect().Name(), bus.Tables{})).Claims.Extend(ctx, a.DB, "vanished", time.Minute); err != nil || len(held) != 1 {
+		if held, err := testapp.Must[*store.Store](t)(store.For(a.DB.Dialect().Name(), bus.Tables{})).Claims.Extend(ctx, a.DB, "vanished",
+			time.Minute); err != nil || len(held) != 1 {
 			t.Fatalf("renewal right after the outage: got %v, %v, want the claim", held, err)
 		}
 		<-time.After(10 * time.Second)

@@ -69,8 +69,10 @@ func TestConflictsOfOtherDatabasesCount(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db,
-			outbox.ConsumeTx("foreign", func(context.Context, bun.Tx, order) error { return foreignConflict{} }, bus.MaxAttempts(2), bus.Timeout(2*time.Second)),
-			outbox.ConsumeTx("permanent", func(context.Context, bun.Tx, order) error { return bus.Permanent(foreignConflict{}) }, bus.Timeout(2*time.Second)))
+			outbox.ConsumeTx("foreign", func(context.Context, bun.Tx, order) error { return foreignConflict{} }, bus.MaxAttempts(2),
+				bus.Timeout(2*time.Second)),
+			outbox.ConsumeTx("permanent", func(context.Context, bun.Tx, order) error { return bus.Permanent(foreignConflict{}) },
+				bus.Timeout(2*time.Second)))
 		a.Produce(order{ID: "1"})
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "both are poisoned", func() bool { return len(a.Poisoned()) == 2 })
@@ -173,7 +175,9 @@ func TestZeroHandlesAreErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer raw.Rollback() //nolint:errcheck // nothing is written
-	for name, handle := range map[string]bun.IDB{"no handle": nil, "a Tx by hand": bun.Tx{Tx: raw}, "a zero DB": &bun.DB{}, "a nil *DB": (*bun.DB)(nil), "a zero Tx": bun.Tx{}, "a zero Conn": bun.Conn{}, "a nil *Tx": (*bun.Tx)(nil), "a nil *Conn": (*bun.Conn)(nil)} {
+	for name, handle := range map[string]bun.IDB{"no handle": nil, "a Tx by hand": bun.Tx{Tx: raw}, "a zero DB": &bun.DB{},
+		"a nil *DB": (*bun.DB)(nil), "a zero Tx": bun.Tx{}, "a zero Conn": bun.Conn{}, "a nil *Tx": (*bun.Tx)(nil),
+		"a nil *Conn": (*bun.Conn)(nil)} {
 		if _, err := a.Producer.Produce(t.Context(), handle, order{}); err == nil {
 			t.Errorf("%s: got no error", name)
 		}
@@ -256,7 +260,8 @@ func TestLayersThatRunAgainSeeWhatWasProduced(t *testing.T) {
 				return err
 			}
 		}
-		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{seal}}))
+		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry,
+			outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{seal}}))
 		receipt, err := producer.Produce(t.Context(), db, order{ID: "1"}, outbox.Header("sealed", "by "))
 		rows := a.Pending()
 		if err != nil || tries != 3 || len(rows) != 1 || rows[0].MessageID != receipt.MessageID.String() {
@@ -299,17 +304,20 @@ func TestWhatIsSentAgainIsAsGiven(t *testing.T) {
 			m.Headers["sealed"] += "x"
 			return nil
 		})
-		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{seal}}))
+		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry,
+			outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{seal}}))
 		m := &bus.Message{PayloadType: order{}.PayloadType(), Payload: []byte(`{"id":"1"}`), Headers: map[string]string{"sealed": "by "}}
 		undone := errors.New("undone")
 		for _, result := range []error{undone, nil} {
-			err := producer.RunInTx(t.Context(), db, func(ctx context.Context, tx bun.Tx) error { return errors.Join(producer.Send(ctx, tx, m), result) })
+			err := producer.RunInTx(t.Context(), db,
+				func(ctx context.Context, tx bun.Tx) error { return errors.Join(producer.Send(ctx, tx, m), result) })
 			if result == nil && err != nil || !errors.Is(err, result) {
 				t.Fatal(err)
 			}
 		}
 		rows := a.Pending()
-		if len(rows) != 1 || rows[0].MessageID != m.ID.String() || strings.Count(rows[0].Payload, "sealed") != 1 || !strings.Contains(rows[0].Headers, `"by x"`) {
+		if len(rows) != 1 || rows[0].MessageID != m.ID.String() || strings.Count(rows[0].Payload, "sealed") != 1 ||
+			!strings.Contains(rows[0].Headers, `"by x"`) {
 			t.Errorf("got %+v, want message %s with what the layer does, once", rows, m.ID)
 		}
 	})

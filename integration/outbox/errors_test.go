@@ -87,7 +87,8 @@ func TestWhatAHandlerCausesCounts(t *testing.T) {
 					testapp.Eventually(t, "all are settled", a.Empty)
 					r.MustStop()
 					if got := a.Poisoned(); len(got) != 1 || runs.Load() != 2 || r.Stats().Uncounted != 0 {
-						t.Errorf("got %d poisoned after %d runs, %d of them uncounted, want 1 after 2, both counted", len(got), runs.Load(), r.Stats().Uncounted)
+						t.Errorf("got %d poisoned after %d runs, %d of them uncounted, want 1 after 2, both counted", len(got), runs.Load(),
+							r.Stats().Uncounted)
 					}
 				})
 			}

@@ -24,7 +24,8 @@ import (
 
 // grouped is an application whose only consumer adds an effect for each of n
 // messages, in groups. The consumer calls what for each, after its effect.
-func grouped(t *testing.T, db *bun.DB, n int, what func(ctx context.Context, tx bun.Tx, o order) error, options ...bus.ConsumerOption) *app {
+func grouped(t *testing.T, db *bun.DB, n int, what func(ctx context.Context, tx bun.Tx, o order) error,
+	options ...bus.ConsumerOption) *app {
 	t.Helper()
 	options = append([]bus.ConsumerOption{bus.Timeout(3 * time.Second), outbox.GroupCommit(20)}, options...)
 	a := withEffects(testapp.New(t, db, outbox.ConsumeTx("stock", func(ctx context.Context, tx bun.Tx, o order) error {
@@ -109,7 +110,8 @@ func TestAGroupSharesTransactions(t *testing.T) {
 		}
 		// A transaction that has no time for more has one to spare.
 		if got := int(savepoints.n.Load()); got < sharing || got > 60+len(members) {
-			t.Errorf("savepoints: got %d, want one for each of the %d messages that shared one of %d transactions, and few more", got, sharing, len(members))
+			t.Errorf("savepoints: got %d, want one for each of the %d messages that shared one of %d transactions, and few more", got,
+				sharing, len(members))
 		}
 	})
 }
@@ -349,7 +351,8 @@ func TestAGroupStops(t *testing.T) {
 	if n, done := len(a.Pending()), len(effectsOf(a)); n+done != 20 || done != 4 && done != 0 {
 		t.Errorf("after the stop: got %d messages and %d effects, want the 16 that did not finish and 4, or all 20 and none", n, done)
 	}
-	if n := a.Count("SELECT count(*) FROM consumer_messages WHERE attempts + crashes > 0") + a.Count("SELECT count(*) FROM message_claims"); n != 0 {
+	counted := a.Count("SELECT count(*) FROM consumer_messages WHERE attempts + crashes > 0")
+	if n := counted + a.Count("SELECT count(*) FROM message_claims"); n != 0 {
 		t.Errorf("messages that were charged, and claims: got %d, want none", n)
 	}
 }
@@ -401,7 +404,8 @@ func TestGroupCommitMistakes(t *testing.T) {
 	}{
 		{outbox.ConsumeTx("c", tx, outbox.GroupCommit(0)), `outbox: consumer "c": GroupCommit 0: 1 to 50 are allowed`},
 		{outbox.ConsumeTx("c", tx, outbox.GroupCommit(51)), `outbox: consumer "c": GroupCommit 51: 1 to 50 are allowed`},
-		{bus.Consume("c", func(context.Context, order) error { return nil }, outbox.GroupCommit(5)), `outbox: consumer "c": GroupCommit is for consumers made by ConsumeTx`},
+		{bus.Consume("c", func(context.Context, order) error { return nil }, outbox.GroupCommit(5)),
+			`outbox: consumer "c": GroupCommit is for consumers made by ConsumeTx`},
 	} {
 		registry, err := bus.NewRegistry(test.consumer)
 		if err != nil {

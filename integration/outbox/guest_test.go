@@ -27,7 +27,8 @@ func tenants(t *testing.T, consumers ...bus.Consumer) *app {
 		}
 	}
 	a := testapp.New(t, db, consumers...)
-	b, err := bus.RegistryConfig{Tables: bus.Tables{Schema: "tenant_b"}}.NewRegistry(bus.Consume("theirs", func(context.Context, refund) error { return nil }))
+	b, err := bus.RegistryConfig{Tables: bus.Tables{Schema: "tenant_b"}}.NewRegistry(bus.Consume("theirs",
+		func(context.Context, refund) error { return nil }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +86,8 @@ func TestRemovalIsNotLedAstray(t *testing.T) {
 			const n = 10
 			a.ProduceMany(n)
 			processor := a.Start(testapp.Fast())
-			testapp.Eventually(t, "the messages are consumed", func() bool { return a.Count("SELECT count(*) FROM tenant_a.consumer_messages") == 0 })
+			testapp.Eventually(t, "the messages are consumed",
+				func() bool { return a.Count("SELECT count(*) FROM tenant_a.consumer_messages") == 0 })
 			if got := a.Count("SELECT count(*) FROM tenant_b.consumer_messages"); got != 1 {
 				t.Errorf("messages of the other schema: got %d, want its 1", got)
 			}
@@ -164,7 +166,8 @@ func TestLiteralsThatTextCouldEnd(t *testing.T) {
 		dsn := testdb.MariaDBDSN(t)
 		return testdb.OpenMariaDB(t, dsn), testdb.OpenMariaDB(t, dsn+"?sql_mode=%27STRICT_TRANS_TABLES,NO_BACKSLASH_ESCAPES%27")
 	}
-	for name, open := range map[string]func(*testing.T) (sound, unsound *bun.DB){"standard_conforming_strings": postgres, "NO_BACKSLASH_ESCAPES": mariadb} {
+	for name, open := range map[string]func(*testing.T) (sound, unsound *bun.DB){"standard_conforming_strings": postgres,
+		"NO_BACKSLASH_ESCAPES": mariadb} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sound, unsound := open(t)
@@ -194,7 +197,8 @@ func TestLiteralsThatTextCouldEnd(t *testing.T) {
 // TestSettingsThatStopPollsAreRefusedAtTheStart: they would have the driver read no timestamp, or the server compile each look.
 func TestSettingsThatStopPollsAreRefusedAtTheStart(t *testing.T) {
 	t.Parallel()
-	for settings, want := range map[string]string{"DateStyle=German": `DateStyle "German, DMY": ISO is needed`, "enable_seqscan=off": "enable_seqscan off with jit on",
+	for settings, want := range map[string]string{"DateStyle=German": `DateStyle "German, DMY": ISO is needed`,
+		"enable_seqscan=off":  "enable_seqscan off with jit on",
 		"enable_nestloop=off": "enable_nestloop off with jit on", "DateStyle=ISO, DMY": "", "enable_seqscan=off jit=off": ""} {
 		t.Run(settings, func(t *testing.T) {
 			t.Parallel()
@@ -202,7 +206,8 @@ func TestSettingsThatStopPollsAreRefusedAtTheStart(t *testing.T) {
 			if setting, jit, both := strings.Cut(settings, " jit"); both {
 				list = []string{setting, "jit" + jit}
 			}
-			a := testapp.New(t, testdb.OpenPostgres(t, testdb.EmptyPostgresDSN(t, list...)), bus.Consume("c", func(context.Context, order) error { return nil }))
+			a := testapp.New(t, testdb.OpenPostgres(t, testdb.EmptyPostgresDSN(t, list...)),
+				bus.Consume("c", func(context.Context, order) error { return nil }))
 			processor := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(a.DB, a.Registry, outbox.ProcessorConfig{}))
 			switch err := processor.Check(t.Context()); {
 			case want == "" && err != nil:

@@ -98,7 +98,8 @@ func TestReservedInsertIDsAreFree(t *testing.T) {
 	a := testapp.New(t, testdb.OldSnapshots(t), bus.Consume("keyed", func(context.Context, order) error { return nil }))
 	reserve := func(key string) {
 		t.Helper()
-		if _, err := a.DB.NewRaw("INSERT INTO pending_insert_ids (insert_id, consumer_type) VALUES (?, 'keyed')", key).Exec(t.Context()); err != nil {
+		if _, err := a.DB.NewRaw("INSERT INTO pending_insert_ids (insert_id, consumer_type) VALUES (?, 'keyed')",
+			key).Exec(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -118,7 +119,8 @@ func TestReservedInsertIDsAreFree(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.Produce(order{ID: "1"}, outbox.InsertID("snapshot"))
-		if receipt, err := a.Producer.Produce(t.Context(), tx, order{ID: "2"}, outbox.InsertID("snapshot")); err != nil || receipt.Duplicates != 1 {
+		if receipt, err := a.Producer.Produce(t.Context(), tx, order{ID: "2"}, outbox.InsertID("snapshot")); err != nil ||
+			receipt.Duplicates != 1 {
 			t.Errorf("produce in a transaction that began before: got %+v and %v, want a duplicate", receipt, err)
 		}
 	})

@@ -101,7 +101,8 @@ func TestALimitHoldsOverAllProcesses(t *testing.T) {
 			r.MustStop()
 		}
 		if limited.most.Load() != 3 || limited.runs.Load() != 120 || free.most.Load() < 6 {
-			t.Errorf("got %d at once in %d runs, and %d of the one without a limit, want 3 in 120, and more", limited.most.Load(), limited.runs.Load(), free.most.Load())
+			t.Errorf("got %d at once in %d runs, and %d of the one without a limit, want 3 in 120, and more", limited.most.Load(),
+				limited.runs.Load(), free.most.Load())
 		}
 		if n := a.Count("SELECT count(*) FROM message_slots WHERE owner <> '' AND n > 0"); n != 0 {
 			t.Errorf("got %d slots that somebody has at the end, want none", n)
@@ -168,7 +169,8 @@ func TestLimitsAreChecked(t *testing.T) {
 		"SharedConcurrency: the consumer has":         {testapp.Consumed("c", bus.GlobalConcurrency(3), bus.SharedConcurrency("x", 4))},
 		"GlobalConcurrency: the consumer has another": {testapp.Consumed("c", bus.SharedConcurrency("x", 4), bus.GlobalConcurrency(3))},
 		"another limit: one is allowed":               {testapp.Consumed("c", bus.SharedConcurrency("x", 4), bus.SharedConcurrency("y", 4))},
-		`the limit "s" is 3, and 2 for c`:             {testapp.Consumed("b", bus.SharedConcurrency("s", 2)), testapp.Consumed("c", bus.SharedConcurrency("s", 3))},
+		`the limit "s" is 3, and 2 for c`: {testapp.Consumed("b", bus.SharedConcurrency("s", 2)),
+			testapp.Consumed("c", bus.SharedConcurrency("s", 3))},
 	} {
 		registry, err := bus.NewRegistry(consumers...)
 		if err == nil {
@@ -189,7 +191,8 @@ func TestCrashedMessagesGetASlot(t *testing.T) {
 			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db *bun.DB) {
 				var limited, other gauge
-				a := testapp.New(t, db, bus.Consume("c", limited.work(time.Millisecond), bus.GlobalConcurrency(1)), bus.Consume("other", other.workRefund(time.Millisecond), bus.GlobalConcurrency(1)))
+				a := testapp.New(t, db, bus.Consume("c", limited.work(time.Millisecond), bus.GlobalConcurrency(1)),
+					bus.Consume("other", other.workRefund(time.Millisecond), bus.GlobalConcurrency(1)))
 				a.ProduceMany(2)
 				a.Exec("UPDATE consumer_messages SET crashes = ?", crashes)
 				config := testapp.Fast()
@@ -264,9 +267,11 @@ func TestSlotsGoToThoseThatCanUseThem(t *testing.T) {
 		options []bus.ConsumerOption
 		run     func(context.Context, *outbox.Circuit) error
 	}{
-		"a rate is spent":    {1, []bus.ConsumerOption{bus.RateLimit(1, time.Hour, 1)}, func(context.Context, *outbox.Circuit) error { return nil }},
-		"a circuit is open":  {1, nil, func(_ context.Context, g *outbox.Circuit) error { return g.Trip(errAway) }},
-		"a breaker is open":  {1, []bus.ConsumerOption{bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 1, Cooldown: time.Hour})}, func(context.Context, *outbox.Circuit) error { return errAway }},
+		"a rate is spent": {1, []bus.ConsumerOption{bus.RateLimit(1, time.Hour, 1)},
+			func(context.Context, *outbox.Circuit) error { return nil }},
+		"a circuit is open": {1, nil, func(_ context.Context, g *outbox.Circuit) error { return g.Trip(errAway) }},
+		"a breaker is open": {1, []bus.ConsumerOption{bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 1, Cooldown: time.Hour})},
+			func(context.Context, *outbox.Circuit) error { return errAway }},
 		"a key is parked":    {1, []bus.ConsumerOption{bus.Ordered(bus.BlockKey)}, permanently},
 		"an endless backlog": {2, nil, func(context.Context, *outbox.Circuit) error { <-time.After(500 * time.Millisecond); return nil }},
 	} {
@@ -279,7 +284,8 @@ func TestSlotsGoToThoseThatCanUseThem(t *testing.T) {
 					options = append(options, outbox.WithCircuit(&circuit))
 				}
 				first := bus.Consume("one", func(ctx context.Context, _ order) error { runs.Add(1); return test.run(ctx, &circuit) }, options...)
-				second := bus.Consume("two", func(context.Context, refund) error { others.Add(1); return nil }, bus.SharedConcurrency("both", test.slots))
+				second := bus.Consume("two", func(context.Context, refund) error { others.Add(1); return nil },
+					bus.SharedConcurrency("both", test.slots))
 				a := newApp(first, second)
 				for range 500 {
 					a.ProduceAt(ctx, order{ID: "1"}, outbox.OrderingKey("k"))
@@ -312,7 +318,8 @@ func TestALimitAndASharedOneOfTheSameNameAreTwo(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var own, shared gauge
-		a := testapp.New(t, db, bus.Consume("x", own.work(300*time.Millisecond), bus.GlobalConcurrency(1)), bus.Consume("y", shared.workRefund(300*time.Millisecond), bus.SharedConcurrency("x", 2)))
+		a := testapp.New(t, db, bus.Consume("x", own.work(300*time.Millisecond), bus.GlobalConcurrency(1)),
+			bus.Consume("y", shared.workRefund(300*time.Millisecond), bus.SharedConcurrency("x", 2)))
 		a.ProduceMany(2)
 		for range 4 {
 			a.Produce(refund{ID: "1"})

@@ -54,7 +54,8 @@ func TestALostCommitCostsNoAttempt(t *testing.T) {
 	testapp.Eventually(t, "everything is consumed", watcher.Empty)
 	r.MustStop()
 	if lost.Load() < 10 || charged.Load() > 0 {
-		t.Errorf("runs after a lost commit that count as another attempt: got %d, want none of %d commits lost", charged.Load(), min(lost.Load(), 10))
+		t.Errorf("runs after a lost commit that count as another attempt: got %d, want none of %d commits lost", charged.Load(),
+			min(lost.Load(), 10))
 	}
 }
 

@@ -18,11 +18,13 @@ import (
 
 // keyed runs a processor that has run message k, whose insert id an open transaction has
 // met: its outcome cannot be written.
-func keyed(t *testing.T, config outbox.ProcessorConfig, consumers ...bus.Consumer) (a *app, r *testapp.Running, tx bun.Tx, runs *atomic.Int64) {
+func keyed(t *testing.T, config outbox.ProcessorConfig, consumers ...bus.Consumer) (a *app, r *testapp.Running, tx bun.Tx,
+	runs *atomic.Int64) {
 	t.Helper()
 	gate := make(chan struct{})
 	runs = new(atomic.Int64)
-	a = testapp.New(t, testdb.MariaDB(t), append(consumers, bus.Consume("keyed", func(context.Context, order) error { runs.Add(1); <-gate; return nil }))...)
+	a = testapp.New(t, testdb.MariaDB(t), append(consumers,
+		bus.Consume("keyed", func(context.Context, order) error { runs.Add(1); <-gate; return nil }))...)
 	a.Produce(order{ID: "k"}, outbox.InsertID("k"))
 	r = a.Start(config)
 	testapp.Eventually(t, "run", func() bool { return runs.Load() == 1 })
@@ -79,7 +81,8 @@ func TestMariaDBLockedMessageHoldsUpNobody(t *testing.T) {
 	testapp.Eventually(t, "settled", func() bool { return a.Count("SELECT count(*) FROM consumer_messages WHERE insert_id = 'k'") == 0 })
 	r.MustStop()
 	if stats := r.Stats(); runs.Load() != 1 || stats.Fenced != 0 || cancelled.Load() > 0 {
-		t.Errorf("in the end: got %d runs of the locked message, %d fenced, %d cancelled, want 1, 0, 0", runs.Load(), stats.Fenced, cancelled.Load())
+		t.Errorf("in the end: got %d runs of the locked message, %d fenced, %d cancelled, want 1, 0, 0", runs.Load(), stats.Fenced,
+			cancelled.Load())
 	}
 }
 
@@ -98,7 +101,8 @@ func TestMariaDBStopDoesNotWaitForALockedMessage(t *testing.T) {
 		t.Errorf("stop beside a locked message: got error %v, want one that says so", err)
 	}
 	if left := a.Pending(); len(left) != 1 || left[0].Crashes != 0 || a.Count("SELECT count(*) FROM message_claims") != 0 {
-		t.Errorf("after the stop: got %+v and %d claims, want the message unclaimed and no crash", left, a.Count("SELECT count(*) FROM message_claims"))
+		t.Errorf("after the stop: got %+v and %d claims, want the message unclaimed and no crash", left,
+			a.Count("SELECT count(*) FROM message_claims"))
 	}
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)

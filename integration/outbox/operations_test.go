@@ -201,7 +201,8 @@ func TestSQLiteInMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = processor.Check(t.Context())
-		if refused := err != nil && strings.Contains(err.Error(), "every connection has one of its own"); refused != (name == "private") || err != nil && !refused {
+		if refused := err != nil && strings.Contains(err.Error(),
+			"every connection has one of its own"); refused != (name == "private") || err != nil && !refused {
 			t.Errorf("%s: got %v, want an error for the private one alone", name, err)
 		}
 	}
@@ -263,7 +264,8 @@ func TestLostConnectionsAreReplacedQuietly(t *testing.T) {
 	r := a.Start(config)
 	testapp.Eventually(t, "it has started", func() bool { return r.Health().Ready })
 	for i := range 10 {
-		_, err := killer.ExecContext(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+		_, err := killer.ExecContext(t.Context(),
+			"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -326,7 +328,8 @@ func TestStatsTellWhatWaits(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var n atomic.Int64
 		gate := make(chan struct{})
-		a := testapp.New(t, db, failing("bad", &n, bus.MaxAttempts(1)), bus.Consume("slow", func(context.Context, refund) error { <-gate; return nil }))
+		a := testapp.New(t, db, failing("bad", &n, bus.MaxAttempts(1)),
+			bus.Consume("slow", func(context.Context, refund) error { <-gate; return nil }))
 		for range 3 {
 			a.Produce(order{ID: "1"})
 		}
@@ -348,13 +351,15 @@ func TestStatsTellWhatWaits(t *testing.T) {
 			return byName
 		}
 		before := queues()
-		if bad, slow := before["bad"], before["slow"]; bad.Ready != 3 || bad.Poisoned != 0 || slow.Ready != 1 || slow.Delayed != 1 || bad.OldestReady <= 0 || bad.OldestPoisoned != 0 {
+		if bad, slow := before["bad"], before["slow"]; bad.Ready != 3 || bad.Poisoned != 0 || slow.Ready != 1 || slow.Delayed != 1 ||
+			bad.OldestReady <= 0 || bad.OldestPoisoned != 0 {
 			t.Errorf("before: got %+v", before)
 		}
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "three are poisoned and one runs", func() bool { return len(a.Poisoned()) == 3 && r.Stats().Running == 1 })
 		after := queues()
-		if bad, slow := after["bad"], after["slow"]; bad.Ready != 0 || bad.Poisoned != 3 || bad.OldestPoisoned <= 0 || slow.Ready != 0 || slow.Leased != 1 || slow.Delayed != 1 {
+		if bad, slow := after["bad"], after["slow"]; bad.Ready != 0 || bad.Poisoned != 3 || bad.OldestPoisoned <= 0 || slow.Ready != 0 ||
+			slow.Leased != 1 || slow.Delayed != 1 {
 			t.Errorf("after: got %+v", after)
 		}
 		close(gate)

@@ -63,7 +63,8 @@ func TestBatchesKeepTheOrderOfKeys(t *testing.T) {
 			mu.Unlock()
 			return j.consumeBatch(ctx, steps)
 		}
-		a := testapp.New(t, db, bus.ConsumeBatch("c", consume, bus.Ordered(bus.BlockKey), bus.BatchSize(30), bus.AttemptDelay(5*time.Millisecond), bus.MaxAttempts(100)))
+		a := testapp.New(t, db, bus.ConsumeBatch("c", consume, bus.Ordered(bus.BlockKey), bus.BatchSize(30),
+			bus.AttemptDelay(5*time.Millisecond), bus.MaxAttempts(100)))
 		const keys, each = 12, 60
 		want := make(map[string]int)
 		for k := range keys {
@@ -166,7 +167,8 @@ func TestABatchThatFailsIsAFailureOfTheFirstOfEachKey(t *testing.T) {
 	testapp.Eventually(t, "all ran", a.Empty)
 	r.MustStop()
 	if seen[bus.Errored] != keys || seen[bus.Released] < size-keys || seen[bus.Done] != 6 {
-		t.Errorf("got outcomes %v after a call with %d of %d keys, want one of each failed, the others released and then 6 done", seen, size, keys)
+		t.Errorf("got outcomes %v after a call with %d of %d keys, want one of each failed, the others released and then 6 done", seen,
+			size, keys)
 	}
 }
 
@@ -207,7 +209,8 @@ func TestOneWithoutAKeyLeavesTheOthersTheirOrder(t *testing.T) {
 			seen.addSteps(steps)
 			return j.consumeBatch(ctx, steps)
 		}
-		a := newApp(bus.ConsumeBatch("c", consume, bus.Ordered(bus.BlockKey), bus.BatchSize(5), bus.BatchWait(time.Second), bus.AttemptDelay(20*time.Millisecond)))
+		a := newApp(bus.ConsumeBatch("c", consume, bus.Ordered(bus.BlockKey), bus.BatchSize(5), bus.BatchWait(time.Second),
+			bus.AttemptDelay(20*time.Millisecond)))
 		runBehindOneWithoutAKey(ctx, a, bus.ConsumeBatch("c", consume))
 		j.check(t, map[string]int{"none": 1, "a": 4})
 		if batch := seen.all[0]; !slices.Equal(batch, []string{"none1", "a1", "a2", "a3", "a4"}) {
@@ -246,7 +249,8 @@ func TestWhatComesBehindAnUnreadablePayloadWaits(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var seen calls
-		a := testapp.New(t, db, bus.ConsumeBatch("c", func(_ context.Context, steps []step) error { seen.addSteps(steps); return nil }, bus.Ordered(bus.BlockKey)))
+		a := testapp.New(t, db, bus.ConsumeBatch("c", func(_ context.Context, steps []step) error { seen.addSteps(steps); return nil },
+			bus.Ordered(bus.BlockKey)))
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(3, "a")...))
 		a.Exec("UPDATE consumer_messages SET payload = ? WHERE id = ?", `{"Customer":"a","N":"two"}`, a.Pending()[1].ID)
 		r := a.Start(alone())
@@ -321,7 +325,8 @@ func TestWhatHangsInALayerHoldsUpItsKeyAlone(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var seen calls
-		a := testapp.New(t, db, bus.ConsumeBatch("c", func(_ context.Context, steps []step) error { seen.addSteps(steps); return nil }, bus.Ordered(bus.BlockKey)))
+		a := testapp.New(t, db, bus.ConsumeBatch("c", func(_ context.Context, steps []step) error { seen.addSteps(steps); return nil },
+			bus.Ordered(bus.BlockKey)))
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, stepsOf(3, "a", "b")...))
 		hang := make(chan struct{})
 		config := alone()

@@ -39,7 +39,8 @@ func blocking(runs *atomic.Int64) func(context.Context, step) error {
 // may run at once.
 func TestBlockedKeysAreInNobodysWay(t *testing.T) {
 	t.Parallel()
-	for name, options := range map[string][]bus.ConsumerOption{"many at once": nil, "one at once": {bus.Concurrency(1)}, "at a rate": {bus.RateLimit(20, time.Second, 1)}} {
+	for name, options := range map[string][]bus.ConsumerOption{"many at once": nil, "one at once": {bus.Concurrency(1)},
+		"at a rate": {bus.RateLimit(20, time.Second, 1)}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -53,17 +54,20 @@ func TestBlockedKeysAreInNobodysWay(t *testing.T) {
 					items = append(items, outbox.Item{Payload: step{fmt.Sprint("late ", k), 1}})
 				}
 				testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, items...))
-				a.Exec("UPDATE consumer_messages SET available_after = " + testapp.In(db, time.Hour) + " WHERE " + withKey(db, "order_key LIKE 'customer:late %'"))
+				a.Exec("UPDATE consumer_messages SET available_after = " + testapp.In(db, time.Hour) + " WHERE " + withKey(db,
+					"order_key LIKE 'customer:late %'"))
 				r := a.Start(testapp.Fast())
 				testapp.Eventually(t, "the keys are blocked", func() bool {
-					return len(a.Poisoned()) == 1 && a.Count("SELECT count(*) FROM consumer_messages WHERE "+withKey(db, "order_key = 'customer:late'")+" AND available_after > "+testapp.In(db, time.Minute)) == 1
+					return len(a.Poisoned()) == 1 && a.Count("SELECT count(*) FROM consumer_messages WHERE "+withKey(db,
+						"order_key = 'customer:late'")+" AND available_after > "+testapp.In(db, time.Minute)) == 1
 				})
 				for n := 1; n <= 3; n++ {
 					a.Produce(step{"new", n})
 					testapp.Eventually(t, "it ran", func() bool { return int(runs.Load()) == n })
 					<-time.After(700 * time.Millisecond) // in which looks at everything begin and end
 				}
-				a.Exec("UPDATE consumer_messages SET available_after = created_at, payload = REPLACE(payload, 'late 299', 'free') WHERE " + withKey(db, "order_key = 'customer:late 299'"))
+				a.Exec("UPDATE consumer_messages SET available_after = created_at, payload = REPLACE(payload, 'late 299', 'free') WHERE " +
+					withKey(db, "order_key = 'customer:late 299'"))
 				a.Exec("UPDATE " + keyTable(db) + " SET order_key = 'customer:free' WHERE order_key = 'customer:late 299'")
 				testapp.Eventually(t, "what is due at last ran", func() bool { return runs.Load() == 4 })
 				empty := r.Stats().EmptyClaims

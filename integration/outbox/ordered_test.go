@@ -101,7 +101,8 @@ func TestMessagesOfAKeyRunInOrder(t *testing.T) {
 			}
 			return nil
 		})
-		a := testapp.New(t, db, bus.Consume("c", j.consume, bus.Ordered(bus.BlockKey), bus.AttemptDelay(5*time.Millisecond), bus.MaxAttempts(100)))
+		a := testapp.New(t, db, bus.Consume("c", j.consume, bus.Ordered(bus.BlockKey), bus.AttemptDelay(5*time.Millisecond),
+			bus.MaxAttempts(100)))
 		const keys, each = 12, 40
 		var processors []*testapp.Running
 		for range 3 {
@@ -161,7 +162,8 @@ func TestAPoisonedMessageParksItsKey(t *testing.T) {
 		testapp.Eventually(t, "the others ran", func() bool { return len(a.Pending()) == 2 && len(a.Poisoned()) == 1 })
 		keys := testapp.Must[[]admin.BlockedKey](t)(a.Admin().BlockedKeys(t.Context(), db, 10))
 		poisoned := a.Poisoned()[0]
-		if len(keys) != 1 || keys[0].Key != "customer:a" || keys[0].Consumer != "c" || keys[0].Poisoned != poisoned.ID || keys[0].Waiting != 2 || keys[0].Since.IsZero() {
+		if len(keys) != 1 || keys[0].Key != "customer:a" || keys[0].Consumer != "c" || keys[0].Poisoned != poisoned.ID ||
+			keys[0].Waiting != 2 || keys[0].Since.IsZero() {
 			t.Errorf("Keys: got %+v, want that of message %d with 2 behind it", keys, poisoned.ID)
 		}
 		e := testapp.Must[admin.Explanation](t)(a.Admin().Explain(t.Context(), db, a.Pending()[0].ID))
@@ -198,12 +200,14 @@ func TestAPoisonedMessageIsSkipped(t *testing.T) {
 				return errors.Join(n.consume(ctx, order{ID: fmt.Sprint(s.N)}), fails(ctx, s))
 			}
 		}
-		a := testapp.New(t, db, bus.Consume("skips", consume(&ran), bus.Ordered(bus.SkipPoisoned)), bus.Consume("parks", consume(&parked), bus.Ordered(bus.BlockKey)))
+		a := testapp.New(t, db, bus.Consume("skips", consume(&ran), bus.Ordered(bus.SkipPoisoned)),
+			bus.Consume("parks", consume(&parked), bus.Ordered(bus.BlockKey)))
 		produceSteps(a, "a", 1, 3)
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "one goes on, the other does not", func() bool { return len(a.Pending()) == 1 && len(a.Poisoned()) == 2 })
 		checkParked(a, r.Queues, 1)
-		if keys := testapp.Must[[]admin.BlockedKey](t)(a.Admin().BlockedKeys(t.Context(), db, 10)); len(keys) != 1 || keys[0].Consumer != "parks" {
+		if keys := testapp.Must[[]admin.BlockedKey](t)(a.Admin().BlockedKeys(t.Context(), db, 10)); len(keys) != 1 ||
+			keys[0].Consumer != "parks" {
 			t.Errorf("Keys: got %+v, want the one of parks", keys)
 		}
 		poisons := testapp.Must[*poison.Store](t)(poison.NewStore(a.Registry))
@@ -225,7 +229,8 @@ func TestAPoisonedMessageIsSkipped(t *testing.T) {
 func checkParked(a *app, queues func(context.Context) ([]admin.Queue, error), want int64) {
 	a.Helper()
 	for by, list := range map[string][]admin.Queue{
-		"a processor": testapp.Must[[]admin.Queue](a.T)(queues(a.Context())), "an admin": testapp.Must[[]admin.Queue](a.T)(a.Admin().Queues(a.Context(), a.DB)),
+		"a processor": testapp.Must[[]admin.Queue](a.T)(queues(a.Context())),
+		"an admin":    testapp.Must[[]admin.Queue](a.T)(a.Admin().Queues(a.Context(), a.DB)),
 	} {
 		for _, q := range list {
 			if parks := q.Consumer == "parks"; q.BlocksKeys != parks || parks && q.BlockedKeys != want || !parks && q.BlockedKeys != 0 {
@@ -240,7 +245,8 @@ func TestCancellingLetsThoseBehindRun(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var ran noted
-		a := testapp.New(t, db, bus.Consume("c", func(ctx context.Context, s step) error { return ran.consume(ctx, order{ID: fmt.Sprint(s.N)}) }, bus.Ordered(bus.BlockKey)))
+		a := testapp.New(t, db, bus.Consume("c",
+			func(ctx context.Context, s step) error { return ran.consume(ctx, order{ID: fmt.Sprint(s.N)}) }, bus.Ordered(bus.BlockKey)))
 		produceSteps(a, "a", 1, 3)
 		waits := a.Pending()
 		client := a.Admin()
@@ -248,7 +254,8 @@ func TestCancellingLetsThoseBehindRun(t *testing.T) {
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "the last is seen", func() bool { return r.Stats().EmptyClaims > 0 })
 		e := testapp.Must[admin.Explanation](t)(client.Explain(t.Context(), db, waits[2].ID))
-		if want := fmt.Sprintf("It waits behind message %d of key \"customer:a\", about which: It is due in ", waits[0].ID); e.Reason != admin.BehindKey || !strings.HasPrefix(e.Text, want) {
+		if want := fmt.Sprintf("It waits behind message %d of key \"customer:a\", about which: It is due in ",
+			waits[0].ID); e.Reason != admin.BehindKey || !strings.HasPrefix(e.Text, want) {
 			t.Errorf("Explain: got %q, %s, want %q, %s", e.Reason, e.Text, admin.BehindKey, want)
 		}
 		err := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
@@ -279,15 +286,18 @@ func TestOrderIsThatOfTheCall(t *testing.T) {
 			return outbox.Item{Payload: order{ID: id}, Options: append(options, outbox.OrderingKey("k"))}
 		}
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db,
-			item("1", outbox.InsertID("z")), item("2"), item("3", outbox.InsertID("m")), item("4", outbox.InsertID("z")), item("5", outbox.InsertID("a")), item("6")))
+			item("1", outbox.InsertID("z")), item("2"), item("3", outbox.InsertID("m")), item("4", outbox.InsertID("z")), item("5",
+				outbox.InsertID("a")), item("6")))
 		want := []string{"1", "2", "5", "6", "7", "8", "10", "11"}
 		if db.Dialect().Name() == dialect.MySQL { // nothing is replaced
 			want = []string{"1", "2", "3", "5", "6"}
 		} else {
 			a.Produce(order{ID: "7"}, outbox.OrderingKey("k"), outbox.Replace("m"))
-			testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, item("8"), item("9", outbox.Replace("q")), item("10", outbox.Replace("b")), item("11", outbox.Replace("q"))))
+			testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, item("8"), item("9", outbox.Replace("q")),
+				item("10", outbox.Replace("b")), item("11", outbox.Replace("q"))))
 		}
-		if n := a.Count("SELECT count(*) FROM consumer_messages WHERE crashes = 0 AND " + withKey(db, "order_key = 'k' AND lane > 0")); n != len(want) {
+		if n := a.Count("SELECT count(*) FROM consumer_messages WHERE crashes = 0 AND " + withKey(db,
+			"order_key = 'k' AND lane > 0")); n != len(want) {
 			t.Errorf("got %d rows with the key, want %d", n, len(want))
 		}
 		r := a.Start(testapp.Fast())
@@ -313,11 +323,13 @@ func TestAnOrderedConsumerNeedsAKey(t *testing.T) {
 				t.Errorf("Produce: got %v, want %v", err, want)
 			}
 		}
-		if _, err := a.Producer.Produce(t.Context(), db, order{ID: "1"}, outbox.OrderingKey("k"), outbox.Delay(time.Second)); !errors.Is(err, bus.ErrInvalidOption) {
+		if _, err := a.Producer.Produce(t.Context(), db, order{ID: "1"}, outbox.OrderingKey("k"),
+			outbox.Delay(time.Second)); !errors.Is(err, bus.ErrInvalidOption) {
 			t.Errorf("Produce with a delay: got %v, want %v", err, bus.ErrInvalidOption)
 		}
 		a.Produce(order{ID: "1"}, outbox.OrderingKey("k"))
-		if n := a.Count("SELECT count(*) FROM consumer_messages WHERE NOT (" + withKey(db, "order_key IS NOT NULL") + ") AND crashes = 0 AND consumer_type = 'free'"); n != 1 || len(a.Pending()) != 2 {
+		if n := a.Count("SELECT count(*) FROM consumer_messages WHERE NOT (" + withKey(db,
+			"order_key IS NOT NULL") + ") AND crashes = 0 AND consumer_type = 'free'"); n != 1 || len(a.Pending()) != 2 {
 			t.Errorf("got %d rows without the key and %d in all, want 1 of 2: the consumer that is not ordered has none", n, len(a.Pending()))
 		}
 	})
@@ -402,7 +414,8 @@ func TestACrashIsTheFirstOnes(t *testing.T) {
 		case dialect.MySQL:
 			list = "(SELECT JSON_ARRAYAGG(%s ORDER BY id) FROM message_lanes)"
 		}
-		a.Exec("INSERT INTO message_claims (owner, solo, claimed_at, leased_until, consumer_type, message_ids, lanes) SELECT 'dead', FALSE, " + testapp.NowOf(db) + ", " + testapp.In(db, -time.Second) + ", 'c', " +
+		a.Exec("INSERT INTO message_claims (owner, solo, claimed_at, leased_until, consumer_type, message_ids, lanes) SELECT 'dead', FALSE, " +
+			testapp.NowOf(db) + ", " + testapp.In(db, -time.Second) + ", 'c', " +
 			fmt.Sprintf(list, "id") + ", " + fmt.Sprintf(list, "lane"))
 		st := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{}))
 		testapp.Must[store.Recovered](t)(st.Claims.Recover(t.Context(), db, 8))

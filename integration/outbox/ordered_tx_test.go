@@ -40,7 +40,8 @@ func inOrder(fails int, wrong *atomic.Value) func(context.Context, bun.Tx, step)
 }
 
 func inOrderOptions() []bus.ConsumerOption {
-	return []bus.ConsumerOption{bus.Ordered(bus.BlockKey), bus.AttemptDelay(5 * time.Millisecond), bus.MaxAttempts(100), bus.Timeout(5 * time.Second)}
+	return []bus.ConsumerOption{bus.Ordered(bus.BlockKey), bus.AttemptDelay(5 * time.Millisecond), bus.MaxAttempts(100),
+		bus.Timeout(5 * time.Second)}
 }
 
 // TestTransactionalMessagesOfAKeyRunInOrder, each in a transaction of its own, many in one, and in batches.
@@ -60,7 +61,8 @@ func TestTransactionalMessagesOfAKeyRunInOrder(t *testing.T) {
 		}, options...)
 	}
 	for name, consumer := range map[string]bus.Consumer{
-		"one by one": single(inOrderOptions()...), "in groups": single(append(inOrderOptions(), outbox.GroupCommit(10))...), "in batches": batched(append(inOrderOptions(), bus.BatchSize(20))...),
+		"one by one": single(inOrderOptions()...), "in groups": single(append(inOrderOptions(),
+			outbox.GroupCommit(10))...), "in batches": batched(append(inOrderOptions(), bus.BatchSize(20))...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

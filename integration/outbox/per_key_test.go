@@ -169,7 +169,8 @@ func TestOneKeyDoesNotStarveOthers(t *testing.T) {
 			}
 		}
 		if len(ran.order) != hot+others*each || before > hot/4 {
-			t.Errorf("got %d runs, of which %d of the hot key before the last of the others; want %d and few", len(ran.order), before, hot+others*each)
+			t.Errorf("got %d runs, of which %d of the hot key before the last of the others; want %d and few", len(ran.order), before,
+				hot+others*each)
 		}
 	})
 }
@@ -185,7 +186,8 @@ func TestFewWorkersServeAllKeys(t *testing.T) {
 	for name, test := range map[string]struct {
 		option bus.ConsumerOption
 		hot    []string
-	}{"a share each": {bus.Fair(), []string{"hot"}}, "a share each of many": {bus.Fair(), many}, "rates": {bus.KeyRateLimit(1000, time.Second, 1000), []string{"hot"}}} {
+	}{"a share each": {bus.Fair(), []string{"hot"}}, "a share each of many": {bus.Fair(),
+		many}, "rates": {bus.KeyRateLimit(1000, time.Second, 1000), []string{"hot"}}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
@@ -277,7 +279,8 @@ func TestWhatHasAKeyMayWait(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		ran, over := newCrowd(0), make(chan struct{})
-		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.KeyConcurrency(1)), bus.Consume("d", func(context.Context, order) error { <-over; return nil }, bus.KeyConcurrency(1)))
+		a := testapp.New(t, db, bus.Consume("c", ran.consume, bus.KeyConcurrency(1)),
+			bus.Consume("d", func(context.Context, order) error { <-over; return nil }, bus.KeyConcurrency(1)))
 		began := time.Now()
 		a.Produce(step{"a", 1}, outbox.Delay(1500*time.Millisecond))
 		a.Produce(step{"a", 2})
@@ -343,7 +346,8 @@ func TestMessagesOfOneInstantAreFound(t *testing.T) {
 // TestKeysThatDoNotGoTogether are refused.
 func TestKeysThatDoNotGoTogether(t *testing.T) {
 	t.Parallel()
-	for _, options := range [][]bus.ConsumerOption{{bus.KeyConcurrency(0)}, {bus.KeyConcurrency(1001)}, {bus.KeyConcurrency(1), bus.Fair()}, {bus.KeyConcurrency(1), bus.Ordered(bus.BlockKey)},
+	for _, options := range [][]bus.ConsumerOption{{bus.KeyConcurrency(0)}, {bus.KeyConcurrency(1001)},
+		{bus.KeyConcurrency(1), bus.Fair()}, {bus.KeyConcurrency(1), bus.Ordered(bus.BlockKey)},
 		{bus.Fair(), bus.Ordered(bus.BlockKey)}, {bus.Fair(), bus.Prioritized(time.Minute)}, {bus.KeyRateLimit(1, time.Second, 2)}} {
 		if _, err := bus.NewRegistry(testapp.Consumed("c", options...)); err == nil {
 			t.Errorf("NewRegistry with %d options: got no error, want one", len(options))
@@ -362,7 +366,8 @@ func TestOthersBesideKeysInAnyOrder(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		done := func(context.Context, step) error { return nil }
-		a := testapp.New(t, db, bus.Consume("a", done, bus.KeyConcurrency(2)), bus.Consume("b", done), bus.Consume("c", done, bus.Ordered(bus.BlockKey)))
+		a := testapp.New(t, db, bus.Consume("a", done, bus.KeyConcurrency(2)), bus.Consume("b", done),
+			bus.Consume("c", done, bus.Ordered(bus.BlockKey)))
 		for n := range 3 {
 			a.Produce(step{N: n}, outbox.Replace("r"))
 			a.Produce(step{N: n}, outbox.Debounce("d", time.Millisecond, time.Second))
@@ -398,7 +403,8 @@ func TestSlowLooksReachEveryConsumerWithKeys(t *testing.T) {
 		var ran atomic.Int64
 		var consumers []bus.Consumer
 		for i := range 300 {
-			consumers = append(consumers, bus.Consume(fmt.Sprint("keyed", i), func(context.Context, step) error { ran.Add(1); return nil }, bus.KeyConcurrency(2)))
+			consumers = append(consumers, bus.Consume(fmt.Sprint("keyed", i), func(context.Context, step) error { ran.Add(1); return nil },
+				bus.KeyConcurrency(2)))
 		}
 		a := newApp(consumers...)
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(ctx, a.DB, stepsOf(1, "k")...))
@@ -424,7 +430,8 @@ func TestManyKeyedConsumersKeepPollsAlive(t *testing.T) {
 		var plain, keyed atomic.Int64
 		consumers := []bus.Consumer{testapp.Counting("plain", &plain)}
 		for i := range 200 {
-			consumers = append(consumers, bus.Consume(fmt.Sprint("keyed", i), func(context.Context, step) error { keyed.Add(1); return nil }, bus.KeyConcurrency(2)))
+			consumers = append(consumers, bus.Consume(fmt.Sprint("keyed", i), func(context.Context, step) error { keyed.Add(1); return nil },
+				bus.KeyConcurrency(2)))
 		}
 		a := testapp.New(t, db, consumers...)
 		config := testapp.Fast()

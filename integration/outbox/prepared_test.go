@@ -36,7 +36,8 @@ func TestPartsOfAProgramPrepareNoStatementTwice(t *testing.T) {
 		processors = append(processors, a.Start(testapp.Fast()))
 	}
 	for range 50 {
-		if _, err := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{})).Produce(t.Context(), db, order{ID: "1"}); err != nil {
+		if _, err := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{})).Produce(t.Context(), db,
+			order{ID: "1"}); err != nil {
 			t.Fatal(err)
 		}
 	}

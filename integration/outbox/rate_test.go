@@ -24,7 +24,8 @@ func TestARateHoldsOverAllProcesses(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		const n, burst, messages = 200, 20, 420 // a second
 		var at testapp.Moments
-		a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error { at.Add(); return nil }, bus.RateLimit(n, time.Second, burst)))
+		a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error { at.Add(); return nil },
+			bus.RateLimit(n, time.Second, burst)))
 		a.ProduceMany(messages)
 		began := time.Now()
 		var processors []*testapp.Running
@@ -133,7 +134,8 @@ func TestRatesAreChecked(t *testing.T) {
 		"RateLimit: the burst 3: 1 to 2": bus.RateLimit(2, time.Second, 3),
 		"up to 1000000 a second":         bus.RateLimit(2000, time.Millisecond, 3),
 	} {
-		if _, err := bus.NewRegistry(testapp.Consumed("c", option)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if _, err := bus.NewRegistry(testapp.Consumed("c", option)); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("got %v, want %q in it, and one line", err, want)
 		}
 	}
@@ -143,7 +145,8 @@ func TestRatesAreChecked(t *testing.T) {
 // allows.
 // Promise: deadline
 func TestLateMessagesUseUpNoRate(t *testing.T) {
-	for name, option := range map[string]bus.ConsumerOption{"rate": bus.RateLimit(10, time.Hour, 1), "key rate": bus.KeyRateLimit(10, time.Hour, 1)} {
+	for name, option := range map[string]bus.ConsumerOption{"rate": bus.RateLimit(10, time.Hour, 1),
+		"key rate": bus.KeyRateLimit(10, time.Hour, 1)} {
 		t.Run(name, func(t *testing.T) {
 			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 				var runs atomic.Int64

@@ -128,10 +128,12 @@ func TestARenamedConsumersPoisonedMessageIsNoSecondOne(t *testing.T) {
 		r.MustStop()
 		before.Produce(order{ID: "2"}, outbox.InsertID("k"))
 		store := testapp.Must[*poison.Store](t)(poison.NewStore(after.Registry))
-		if got := testapp.Must[poison.Result](t)(store.RequeueWhere(t.Context(), db, poison.Filter{}, 10)); got.Conflicts != 1 || got.Requeued != 0 {
+		if got := testapp.Must[poison.Result](t)(store.RequeueWhere(t.Context(), db, poison.Filter{}, 10)); got.Conflicts != 1 ||
+			got.Requeued != 0 {
 			t.Errorf("requeue what is pending under the former name: got %+v, want a conflict", got)
 		}
-		if err := store.EditAndRequeue(t.Context(), db, testapp.Must[[]poison.Message](t)(listPoisoned(t.Context(), store, db))[0].ID, order{}); !errors.Is(err, poison.ErrConflict) {
+		if err := store.EditAndRequeue(t.Context(), db, testapp.Must[[]poison.Message](t)(listPoisoned(t.Context(), store, db))[0].ID,
+			order{}); !errors.Is(err, poison.ErrConflict) {
 			t.Errorf("edit: got %v, want ErrConflict", err)
 		}
 		after.Exec("DELETE FROM consumer_messages")

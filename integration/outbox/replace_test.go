@@ -182,26 +182,29 @@ func TestAKeyStaysTakenForAPeriod(t *testing.T) {
 // TestOptionsThatContradictEachOtherAreRefused, whichever comes first.
 func TestOptionsThatContradictEachOtherAreRefused(t *testing.T) {
 	t.Parallel()
-	a := testapp.New(t, testdb.SQLite(t), testapp.Consumed("c"), bus.Consume("ordered", func(context.Context, step) error { return nil }, bus.Ordered(bus.BlockKey)))
+	a := testapp.New(t, testdb.SQLite(t), testapp.Consumed("c"),
+		bus.Consume("ordered", func(context.Context, step) error { return nil }, bus.Ordered(bus.BlockKey)))
 	debounce, unique := outbox.Debounce("k", time.Second, time.Minute), outbox.UniqueFor("k", time.Hour)
 	soon := outbox.DeliverBy(time.Now().Add(time.Second), bus.Discarded)
 	for name, test := range map[string]struct {
 		one, other outbox.Option
 		text       string
 	}{
-		"debounce, delay":      {debounce, outbox.Delay(time.Hour), "Debounce says itself"},
-		"debounce, instant":    {debounce, outbox.AvailableAt(time.Now().Add(time.Hour)), "Debounce says itself"},
-		"unique, insert id":    {unique, outbox.InsertID("z"), "two insert ids"},
-		"replace, insert id":   {outbox.Replace("k"), outbox.InsertID("z"), "two insert ids"},
-		"debounce, replace":    {debounce, outbox.Replace("z"), "two insert ids"},
-		"unique, replace":      {unique, outbox.Replace("k"), "either replaces others or stays unique"},
-		"deadline, delay":      {soon, outbox.Delay(time.Hour), "after it is to be delivered by"},
-		"deadline, late delay": {outbox.DeliverBy(time.Now().Add(-time.Hour), bus.Poisoned), outbox.Delay(time.Second), "after it is to be delivered by"},
+		"debounce, delay":    {debounce, outbox.Delay(time.Hour), "Debounce says itself"},
+		"debounce, instant":  {debounce, outbox.AvailableAt(time.Now().Add(time.Hour)), "Debounce says itself"},
+		"unique, insert id":  {unique, outbox.InsertID("z"), "two insert ids"},
+		"replace, insert id": {outbox.Replace("k"), outbox.InsertID("z"), "two insert ids"},
+		"debounce, replace":  {debounce, outbox.Replace("z"), "two insert ids"},
+		"unique, replace":    {unique, outbox.Replace("k"), "either replaces others or stays unique"},
+		"deadline, delay":    {soon, outbox.Delay(time.Hour), "after it is to be delivered by"},
+		"deadline, late delay": {outbox.DeliverBy(time.Now().Add(-time.Hour), bus.Poisoned), outbox.Delay(time.Second),
+			"after it is to be delivered by"},
 	} {
 		for _, options := range [][]outbox.Option{{test.one, test.other}, {test.other, test.one}} {
 			for _, payload := range []bus.Payload{order{}, step{"a", 1}} {
 				_, err := a.Producer.Produce(a.Context(), a.DB, payload, options...)
-				ordered := errors.Is(err, bus.ErrInvalidOption) && payload != order{} && strings.Contains(err.Error(), "is ordered") // which refuses any delay
+				ordered := errors.Is(err, bus.ErrInvalidOption) && payload != order{} &&
+					strings.Contains(err.Error(), "is ordered") // which refuses any delay
 				if !errors.Is(err, bus.ErrInvalidOption) || !strings.Contains(err.Error(), test.text) && !ordered {
 					t.Errorf("%s, %T: got %v, want %v, %q", name, payload, err, bus.ErrInvalidOption, test.text)
 				}

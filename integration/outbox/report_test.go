@@ -50,7 +50,8 @@ func TestReports(t *testing.T) {
 
 		client, ctx := a.Admin(), t.Context()
 		processes := testapp.Must[[]admin.Process](t)(client.Processes(ctx, db, time.Hour))
-		if len(processes) != 1 || processes[0].Status != admin.ProcessStopped || processes[0].Kind != "processor" || processes[0].PID == 0 || processes[0].Program == "" || processes[0].Version != "v1.8.0" {
+		if len(processes) != 1 || processes[0].Status != admin.ProcessStopped || processes[0].Kind != "processor" ||
+			processes[0].PID == 0 || processes[0].Program == "" || processes[0].Version != "v1.8.0" {
 			t.Fatalf("got %+v, want one processor, which has stopped", processes)
 		}
 		for _, c := range processes[0].Consumers {
@@ -227,7 +228,8 @@ func TestExplainOfWhatOthersTake(t *testing.T) {
 			`{"consumers":[{"name":"c","payload_types":["order.placed"]}]}`, `{"every":3600000000000,"limit":2}`)
 		becomes := func(id int64, want admin.State, text string) {
 			t.Helper()
-			if e := testapp.Must[admin.Explanation](t)(web.Explain(t.Context(), db, id)); e.Reason != want || !strings.Contains(e.Text, text) || strings.Contains(e.Text, "registered here") {
+			if e := testapp.Must[admin.Explanation](t)(web.Explain(t.Context(), db, id)); e.Reason != want ||
+				!strings.Contains(e.Text, text) || strings.Contains(e.Text, "registered here") {
 				t.Errorf("got %s: %s, want %s with %q", e.Reason, e.Text, want, text)
 			}
 		}

@@ -123,12 +123,15 @@ func TestServersThatAreNotPostgreSQLAreRefused(t *testing.T) {
 		says      []string
 		untested  bool // it may run if that is allowed
 	}{
-		"CockroachDB":         {said: cockroach, says: []string{"CockroachDB,", cockroach, "use PostgreSQL"}},
-		"Spanner":             {said: spanner, says: []string{"Cloud Spanner,", "use PostgreSQL"}},
-		"Spanner by its mark": {said: "PostgreSQL 17", statement: "CREATE SCHEMA spanner_sys; CREATE TABLE spanner_sys.query_stats (n int)", says: []string{"Cloud Spanner,", `"PostgreSQL 17"`}},
-		"DSQL":                {said: "PostgreSQL 16", statement: "CREATE SCHEMA sys; CREATE VIEW sys.iam_pg_role_mappings AS SELECT 1 AS n", says: []string{"Aurora DSQL,", `"PostgreSQL 16"`}},
-		"YugabyteDB":          {said: yugabyte, says: []string{"YugabyteDB,", yugabyte, "ProcessorConfig.AllowUntestedServer"}, untested: true},
-		"unknown":             {said: crate, says: []string{"not known as PostgreSQL", crate, "ProcessorConfig.AllowUntestedServer"}, untested: true},
+		"CockroachDB": {said: cockroach, says: []string{"CockroachDB,", cockroach, "use PostgreSQL"}},
+		"Spanner":     {said: spanner, says: []string{"Cloud Spanner,", "use PostgreSQL"}},
+		"Spanner by its mark": {said: "PostgreSQL 17",
+			statement: "CREATE SCHEMA spanner_sys; CREATE TABLE spanner_sys.query_stats (n int)", says: []string{"Cloud Spanner,",
+				`"PostgreSQL 17"`}},
+		"DSQL": {said: "PostgreSQL 16", statement: "CREATE SCHEMA sys; CREATE VIEW sys.iam_pg_role_mappings AS SELECT 1 AS n",
+			says: []string{"Aurora DSQL,", `"PostgreSQL 16"`}},
+		"YugabyteDB": {said: yugabyte, says: []string{"YugabyteDB,", yugabyte, "ProcessorConfig.AllowUntestedServer"}, untested: true},
+		"unknown":    {said: crate, says: []string{"not known as PostgreSQL", crate, "ProcessorConfig.AllowUntestedServer"}, untested: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -210,10 +213,11 @@ func TestCitusMustLeaveTablesWhereTheyAre(t *testing.T) {
 		rows string // of pg_dist_partition
 		says []string
 	}{
-		"no tables":       {},
-		"others' tables":  {rows: "('theirs', 'h', 's', 1)"},
-		"known, local":    {rows: "('message_claims', 'n', 's', 0)"},
-		"distributed":     {rows: "('message_claims', 'h', 's', 1), ('consumer_messages', 'h', 's', 1)", says: []string{"Citus,", "not: consumer_messages, message_claims"}},
+		"no tables":      {},
+		"others' tables": {rows: "('theirs', 'h', 's', 1)"},
+		"known, local":   {rows: "('message_claims', 'n', 's', 0)"},
+		"distributed": {rows: "('message_claims', 'h', 's', 1), ('consumer_messages', 'h', 's', 1)",
+			says: []string{"Citus,", "not: consumer_messages, message_claims"}},
 		"a reference":     {rows: "('consumer_messages', 'n', 't', 2)", says: []string{"Citus,", "not: consumer_messages"}},
 		"a tenant schema": {rows: "('event_head', 'n', 's', 3)", says: []string{"Citus,", "not: event_head"}},
 	} {

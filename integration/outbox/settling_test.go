@@ -109,7 +109,8 @@ func refusing(a *app, code, condition string) {
 // Promise: held-up
 func TestWhatCannotBeSettledIsPutAside(t *testing.T) {
 	t.Parallel()
-	for what, code := range map[string]string{"a timeout": "57014", "a conflict": "40001", "an internal error": "XX000", "a refusal": "23514", "a privilege": "42501"} {
+	for what, code := range map[string]string{"a timeout": "57014", "a conflict": "40001", "an internal error": "XX000",
+		"a refusal": "23514", "a privilege": "42501"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			var runs atomic.Int64

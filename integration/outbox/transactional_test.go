@@ -55,7 +55,8 @@ func TestTransactionalEffectsCommitWithTheRemoval(t *testing.T) {
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "all are consumed", a.Empty)
 		r.MustStop()
-		if n := a.Count("SELECT count(DISTINCT id) FROM effects"); n != 20 || a.Count("SELECT count(*) FROM effects") != 20 || inside.Load() != 20 {
+		if n := a.Count("SELECT count(DISTINCT id) FROM effects"); n != 20 || a.Count("SELECT count(*) FROM effects") != 20 ||
+			inside.Load() != 20 {
 			t.Errorf("effects: got %d, want 20, one each", n)
 		}
 	})

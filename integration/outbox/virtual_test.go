@@ -193,7 +193,9 @@ func TestKillerIsPoisonedAfterThreeSoloDeliveries(t *testing.T) {
 		r := a.StartWith(ctx, outbox.ProcessorConfig{Logger: lines.Logger()})
 		testapp.Sooner(t, "the message is poisoned", func() bool { return len(a.Poisoned()) == 1 })
 		testapp.Sooner(t, "a line tells which message that is", func() bool {
-			return strings.Contains(lines.String(), `level=ERROR msg="message poisoned" consumer=killer payload_type=order.placed message_id=`+a.Poisoned()[0].MessageID+` reason="process lost 3 times"`)
+			return strings.Contains(lines.String(),
+				`level=ERROR msg="message poisoned" consumer=killer payload_type=order.placed message_id=`+a.Poisoned()[0].MessageID+
+					` reason="process lost 3 times"`)
 		})
 		r.MustStop()
 		got := a.Poisoned()[0]

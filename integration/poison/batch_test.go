@@ -50,7 +50,8 @@ func TestRequeueInBatches(t *testing.T) {
 			}
 		}
 		if b.After != 0 || conflicts != 2 || unregistered != 1 || len(moved) != 9 {
-			t.Errorf("got a cursor at %d, %d conflicts, %d unregistered and %d moved, want the end, 2, 1 and 9", b.After, conflicts, unregistered, len(moved))
+			t.Errorf("got a cursor at %d, %d conflicts, %d unregistered and %d moved, want the end, 2, 1 and 9", b.After, conflicts,
+				unregistered, len(moved))
 		}
 		pending := make(map[int64]admin.Message)
 		for _, m := range moved {
@@ -120,7 +121,8 @@ func TestBatchesInACallersTransaction(t *testing.T) {
 			{nil, requeue, 2, 6, 0, 10}, {nil, discard, 0, 6, 0, 0},
 		} {
 			changed := step(test.fail, test.change)
-			if pending, poisoned, cursor := len(a.Pending()), len(a.Poisoned()), a.Count("SELECT id FROM cursors"); changed != test.changed || pending != test.pending || poisoned != test.poisoned || cursor != test.cursor {
+			if pending, poisoned, cursor := len(a.Pending()), len(a.Poisoned()), a.Count("SELECT id FROM cursors"); changed != test.changed ||
+				pending != test.pending || poisoned != test.poisoned || cursor != test.cursor {
 				t.Errorf("got %d changed, %d pending, %d poisoned and a cursor at %d, want %+v", changed, pending, poisoned, cursor, test)
 			}
 		}
@@ -167,11 +169,13 @@ func TestBriefAndBounded(t *testing.T) {
 				t.Errorf("brief: got %+v, want nothing large", m)
 			}
 			whole.Payload, whole.Headers, whole.Errors, whole.PayloadBytes = nil, nil, nil, 0
-			if m.Reason == "" || m.MessageID == uuid.Nil || m.Fingerprint != whole.Fingerprint || m.PoisonedAt != whole.PoisonedAt || m.Attempts != 5 {
+			if m.Reason == "" || m.MessageID == uuid.Nil || m.Fingerprint != whole.Fingerprint || m.PoisonedAt != whole.PoisonedAt ||
+				m.Attempts != 5 {
 				t.Errorf("brief: got %+v, want %+v", m, whole)
 			}
 		}
-		for limit, want := range map[int]string{0: "", 7: `{"id":"`, 8: `{"id":"`, 9: `{"id":"ä`, 15: `{"id":"äöü"}`, 1 << 40: `{"id":"äöü"}`} {
+		for limit, want := range map[int]string{0: "", 7: `{"id":"`, 8: `{"id":"`, 9: `{"id":"ä`, 15: `{"id":"äöü"}`,
+			1 << 40: `{"id":"äöü"}`} {
 			m := testapp.Must[poison.Message](t)(s.GetHead(ctx, db, 3, limit))
 			if string(m.Payload) != want || m.PayloadBytes != 15 || len(m.Errors) != 1 || m.Headers["k"] != "v" {
 				t.Errorf("head of %d bytes: got %q of %d, %+v", limit, m.Payload, m.PayloadBytes, m)

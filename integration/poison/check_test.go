@@ -52,7 +52,8 @@ func TestCheckEdit(t *testing.T) {
 		a, s := testapp.NewPoisoned(t, db, 3, testapp.Counting("c", &n), bus.Consume("p", func(context.Context, parcel) error { return nil }),
 			bus.ConsumeRaw("raw", func(context.Context, []*bus.Message) error { return nil }, []string{"r"}))
 		ctx := t.Context()
-		a.Exec("UPDATE poisoned_messages SET consumer_type = 'p', payload = ? WHERE id = 1", `{"id":"1","weight":2,"lines":[{"sku":"a"}],"to":{"city":"x"},"old":{"er":1},"labels":{"k":1}}`)
+		a.Exec("UPDATE poisoned_messages SET consumer_type = 'p', payload = ? WHERE id = 1",
+			`{"id":"1","weight":2,"lines":[{"sku":"a"}],"to":{"city":"x"},"old":{"er":1},"labels":{"k":1}}`)
 		a.Exec("UPDATE poisoned_messages SET consumer_type = 'raw' WHERE id = 2")
 		a.Exec("UPDATE poisoned_messages SET consumer_type = 'gone' WHERE id = 3")
 		deep := strings.Repeat(`{"x":`, 5000) + "1" + strings.Repeat("}", 5000)
@@ -91,7 +92,8 @@ func TestCheckEdit(t *testing.T) {
 			}
 		}
 		registry := testapp.Must[*bus.Registry](t)(bus.RegistryConfig{Codec: otherCodec{}}.NewRegistry(testapp.Counting("p", &n)))
-		if _, err := testapp.Must[*poison.Store](t)(poison.NewStore(registry)).CheckEdit(ctx, db, 1, []byte("{}")); !errors.Is(err, errors.ErrUnsupported) {
+		if _, err := testapp.Must[*poison.Store](t)(poison.NewStore(registry)).CheckEdit(ctx, db, 1, []byte("{}")); !errors.Is(err,
+			errors.ErrUnsupported) {
 			t.Errorf("another codec: got %v, want that there is no telling", err)
 		}
 	})

@@ -59,7 +59,8 @@ func TestGroups(t *testing.T) {
 		fail(a, "d", "1a", 2*time.Hour)
 		fail(a, "d", "1b", time.Second) // nothing of it is poisoned
 		const c = "c/1b 2: c 1b since v1\nc/unclassified 5: -\nc/1a 3: c 1a since v1\nc/crash 4: -"
-		for consumer, want := range map[string]string{"": "d/unclassified 4: -\n" + c + "\nd/1a 2: d 1a since v1", "c": c, "d": "d/unclassified 4: -\nd/1a 2: d 1a since v1"} {
+		for consumer, want := range map[string]string{"": "d/unclassified 4: -\n" + c + "\nd/1a 2: d 1a since v1", "c": c,
+			"d": "d/unclassified 4: -\nd/1a 2: d 1a since v1"} {
 			groups, more, err := s.Groups(ctx, db, consumer)
 			if got := said(groups); got != want || more || err != nil {
 				t.Errorf("of %q: got\n%s\nmore %t, error %v, want\n%s", consumer, got, more, err, want)
@@ -132,7 +133,8 @@ func TestPreview(t *testing.T) {
 		if age := p.At.Sub(p.Oldest); age < 50*time.Minute || p.Newest.After(p.At) || p.At.Sub(p.Newest) > 50*time.Minute {
 			t.Errorf("got %s to %s at %s, want the oldest an hour before", p.Oldest, p.Newest, p.At)
 		}
-		if text := string(testapp.Must[[]byte](t)(json.Marshal(p))); !strings.Contains(text, `"up_to":10,`) || !strings.Contains(text, `"messages":10,`) {
+		if text := string(testapp.Must[[]byte](t)(json.Marshal(p))); !strings.Contains(text, `"up_to":10,`) ||
+			!strings.Contains(text, `"messages":10,`) {
 			t.Errorf("as JSON: got %s", text)
 		}
 		const first = "up to 10, more true: 7, 1 conflicts, 0 untaken; c order.placed: 6, 1, 0; former order.placed: 1, 0, 0"

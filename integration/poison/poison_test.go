@@ -27,7 +27,8 @@ func TestPoisonedMessagesAreListed(t *testing.T) {
 		a, s := testapp.NewPoisoned(t, db, 205, testapp.Counting("c", &n))
 		ctx := t.Context()
 		a.Exec("UPDATE poisoned_messages SET payload_type = 'other', reason = 'process lost 3 times' WHERE id = 7")
-		a.Exec(`UPDATE poisoned_messages SET errors = ?, consumer_type = 'd', order_key = 'k' WHERE id = 8`, `[{"attempt":1,"at":"2026-01-02T03:04:05Z","error":"100%_sure\\ said \"Ö <b>\"\nand left"}]`)
+		a.Exec(`UPDATE poisoned_messages SET errors = ?, consumer_type = 'd', order_key = 'k' WHERE id = 8`,
+			`[{"attempt":1,"at":"2026-01-02T03:04:05Z","error":"100%_sure\\ said \"Ö <b>\"\nand left"}]`)
 		seen := map[int64]int{}
 		pages := 0
 		for page := (&admin.Page{Size: 40}); page != nil; pages++ {
@@ -81,7 +82,8 @@ func TestPoisonedMessagesAreListed(t *testing.T) {
 			}
 		}
 		m := testapp.Must[poison.Message](t)(s.Get(ctx, db, 1))
-		if m.Consumer != "c" || m.PayloadType != "order.placed" || string(m.Payload) != `{"id":"0","n":0}` || m.Headers["k"] != "v" || m.Attempts != 5 ||
+		if m.Consumer != "c" || m.PayloadType != "order.placed" || string(m.Payload) != `{"id":"0","n":0}` || m.Headers["k"] != "v" ||
+			m.Attempts != 5 ||
 			m.Crashes != 1 || m.Reason != "attempt 5 of 5 failed" || len(m.Errors) != 1 || m.Errors[0].Error != "no luck" || m.PoisonedAt.IsZero() {
 			t.Errorf("get: got %+v", m)
 		}
@@ -163,11 +165,13 @@ func TestEditAndRequeue(t *testing.T) {
 				t.Errorf("%s: got %v, want %v", name, test.err, test.want)
 			}
 		}
-		if err := errors.Join(s.EditAndRequeue(ctx, db, 1, order{ID: "edited"}), s.EditAndRequeueText(ctx, db, 2, []byte(`{"id": "typed"}`))); err != nil {
+		if err := errors.Join(s.EditAndRequeue(ctx, db, 1, order{ID: "edited"}),
+			s.EditAndRequeueText(ctx, db, 2, []byte(`{"id": "typed"}`))); err != nil {
 			t.Fatal(err)
 		}
 		rows := a.Pending()
-		if len(rows) != 2 || rows[0].Payload != `{"id":"edited","n":0}` || rows[1].Payload != `{"id": "typed"}` || rows[0].Headers != `{"k":"v"}` {
+		if len(rows) != 2 || rows[0].Payload != `{"id":"edited","n":0}` || rows[1].Payload != `{"id": "typed"}` ||
+			rows[0].Headers != `{"k":"v"}` {
 			t.Errorf("requeued: got %+v", rows)
 		}
 		if n := len(a.Poisoned()); n != 1 {
@@ -182,7 +186,8 @@ func TestRequeueForNobodyIsCounted(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var n atomic.Int64
-		a, s := testapp.NewPoisoned(t, db, 4, bus.Consume("c", func(context.Context, order) error { n.Add(1); return nil }, bus.Aliases("former")))
+		a, s := testapp.NewPoisoned(t, db, 4, bus.Consume("c", func(context.Context, order) error { n.Add(1); return nil },
+			bus.Aliases("former")))
 		a.Exec("UPDATE poisoned_messages SET consumer_type = 'gone' WHERE id = 1")
 		a.Exec("UPDATE poisoned_messages SET payload_type = 'gone' WHERE id = 2")
 		a.Exec("UPDATE poisoned_messages SET consumer_type = 'former' WHERE id = 3")

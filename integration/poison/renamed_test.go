@@ -39,7 +39,8 @@ func TestRenamedElsewhere(t *testing.T) {
 		a.Produce(order{}, outbox.InsertID("present"))
 		a.Produce(order{}, outbox.InsertID("past"))
 		a.Exec("UPDATE consumer_messages SET consumer_type = 'former' WHERE id = (SELECT x.id FROM (SELECT MAX(id) AS id FROM consumer_messages) x)")
-		if p := testapp.Must[poison.Preview](t)(s.Preview(ctx, db, poison.Filter{}, 100)); p.Messages != 6 || p.Conflicts != 2 || p.Unhandled != 0 {
+		if p := testapp.Must[poison.Preview](t)(s.Preview(ctx, db, poison.Filter{}, 100)); p.Messages != 6 || p.Conflicts != 2 ||
+			p.Unhandled != 0 {
 			t.Errorf("preview: got %+v, want 6 messages with 2 conflicts, which somebody takes", p)
 		}
 		if got := testapp.Must[poison.Result](t)(s.RequeueWhere(ctx, db, poison.Filter{}, 100)); got.Requeued != 3 || got.Conflicts != 3 {
@@ -91,11 +92,13 @@ func TestOthersKnowWhoWasRenamed(t *testing.T) {
 			t.Errorf("got %d messages, %d of them under the present name, want 2", len(a.Pending()), n)
 		}
 		a.Exec("UPDATE message_processes SET seen_at = " + testapp.In(db, -24*time.Hour) + " WHERE id = 'now'") // it was taken back
-		if r := testapp.Must[poison.Result](t)(stranger.Requeue(t.Context(), db, 3)); r.Requeued != 1 || a.Count("SELECT count(*) FROM consumer_messages WHERE consumer_type = 'former'") != 1 {
+		if r := testapp.Must[poison.Result](t)(stranger.Requeue(t.Context(), db, 3)); r.Requeued != 1 ||
+			a.Count("SELECT count(*) FROM consumer_messages WHERE consumer_type = 'former'") != 1 {
 			t.Errorf("while only the former name is taken: got %+v and %+v, want it under that", r, a.Pending())
 		}
 		a.Exec("UPDATE message_processes SET seen_at = " + testapp.In(db, -25*time.Hour) + " WHERE id = 'before'")
-		if r := testapp.Must[poison.Result](t)(stranger.Requeue(t.Context(), db, 4)); r.Requeued != 1 || a.Count("SELECT count(*) FROM consumer_messages WHERE consumer_type = 'c'") != 3 {
+		if r := testapp.Must[poison.Result](t)(stranger.Requeue(t.Context(), db, 4)); r.Requeued != 1 ||
+			a.Count("SELECT count(*) FROM consumer_messages WHERE consumer_type = 'c'") != 3 {
 			t.Errorf("while nobody is alive: got %+v and %+v, want it under the name of who was seen last", r, a.Pending())
 		}
 	})

@@ -29,8 +29,11 @@ func TestEventsArePublished(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		b := newBroker()
-		to := relay.NewForwarder("to-broker", b, relay.Config{Source: shop, Routes: []relay.Route{relay.To[opened]("accounts", relay.DataSchema("urn:shop:account.opened:2")), relay.To[order]("orders")}})
-		types := testapp.Must[*eventlog.Types](t)(eventlog.NewTypes(eventlog.Event[opened](eventlog.Schema(2), eventlog.PayloadAliases("account.made"),
+		to := relay.NewForwarder("to-broker", b,
+			relay.Config{Source: shop, Routes: []relay.Route{relay.To[opened]("accounts", relay.DataSchema("urn:shop:account.opened:2")),
+				relay.To[order]("orders")}})
+		types := testapp.Must[*eventlog.Types](t)(eventlog.NewTypes(eventlog.Event[opened](eventlog.Schema(2),
+			eventlog.PayloadAliases("account.made"),
 			eventlog.Upcaster(1, func(_ context.Context, text []byte) ([]byte, error) {
 				var old struct{ Name string }
 				if err := json.Unmarshal(text, &old); err != nil {
@@ -61,7 +64,8 @@ func TestEventsArePublished(t *testing.T) {
 		}
 		for stream, body := range map[string]string{"account-1": `{"owner":"ann"}`, "account-2": `{"owner":"bob"}`} {
 			r := records[stream]
-			if string(r.Body) != body || r.Destination != "accounts" || r.Attributes["type"] != "account.opened" || r.Attributes["subject"] != stream || r.Attributes["partitionkey"] != stream {
+			if string(r.Body) != body || r.Destination != "accounts" || r.Attributes["type"] != "account.opened" ||
+				r.Attributes["subject"] != stream || r.Attributes["partitionkey"] != stream {
 				t.Errorf("%s: got %+v with %s, want the event", stream, r, r.Body)
 			}
 		}

@@ -49,7 +49,8 @@ func TestFunctionsThatHang(t *testing.T) {
 				}
 				well := inbox.NewReceiver("well", b.subscribe(), inbox.Accept[order]())
 				a := newApp(testapp.Consumed("ship"), hangs.Consumer(), well.Consumer())
-				runner := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(a.DB, a.Registry, a.Producer, inbox.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, hangs, well))
+				runner := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(a.DB, a.Registry, a.Producer,
+					inbox.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, hangs, well))
 				run := func() (stop func()) {
 					ctx, cancel := context.WithCancel(ctx)
 					ended := make(chan error, 1)

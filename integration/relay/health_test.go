@@ -36,7 +36,8 @@ func TestABrokerThatIsAwayIsShown(t *testing.T) {
 	b := newBroker()
 	sub := &watching{subscription: b.subscribe()}
 	var log testapp.Lines
-	s := receivesWith(t, testdb.SQLite(t), inbox.RunnerConfig{Logger: log.Logger()}, inbox.NewReceiver("from-shop", sub, inbox.Accept[order]()), testapp.Consumed("ship"))
+	s := receivesWith(t, testdb.SQLite(t), inbox.RunnerConfig{Logger: log.Logger()},
+		inbox.NewReceiver("from-shop", sub, inbox.Accept[order]()), testapp.Consumed("ship"))
 	if h := s.runner.Health(); h.Ready || h.Err != nil {
 		t.Errorf("before it runs: got %+v, want it not ready", h)
 	}
@@ -51,7 +52,8 @@ func TestABrokerThatIsAwayIsShown(t *testing.T) {
 			t.Errorf("paused: got %q, want the reason", paused)
 		}
 		h := s.runner.Health()
-		if len(h.OpenCircuits) != 1 || h.OpenCircuits[0].Consumer != "receive:from-shop" || h.OpenCircuits[0].Reason != "the wire is cut" || time.Since(h.OpenCircuits[0].Since) > time.Minute || !h.Ready || h.Err != nil {
+		if len(h.OpenCircuits) != 1 || h.OpenCircuits[0].Consumer != "receive:from-shop" ||
+			h.OpenCircuits[0].Reason != "the wire is cut" || time.Since(h.OpenCircuits[0].Since) > time.Minute || !h.Ready || h.Err != nil {
 			t.Errorf("health: got %+v, want it ready, and the broker away", h)
 		}
 		sub.say(nil)
@@ -60,7 +62,8 @@ func TestABrokerThatIsAwayIsShown(t *testing.T) {
 			t.Errorf("afterwards: got %+v, paused %q, want neither", h.OpenCircuits, s.stats().Paused)
 		}
 	}
-	for line, n := range map[string]int{`level=WARN msg="receiver waits for the broker" receiver=from-shop error="the wire is cut"`: 2, `level=INFO msg="receiver has its broker again" receiver=from-shop after=`: 2, "msg=": 4} {
+	for line, n := range map[string]int{`level=WARN msg="receiver waits for the broker" receiver=from-shop error="the wire is cut"`: 2,
+		`level=INFO msg="receiver has its broker again" receiver=from-shop after=`: 2, "msg=": 4} {
 		if got := strings.Count(log.String(), line); got != n {
 			t.Errorf("log: got %d of %q, want %d:\n%s", got, line, n, &log)
 		}
@@ -127,7 +130,8 @@ func TestACircuitOfALogRelayIsShown(t *testing.T) {
 	_ = circuit.Trip(errors.New("away")) // before the first report
 	r, _ := l.runs(bankWith(newBroker(), relay.LogConfig{Circuit: &circuit}))
 	testapp.Eventually(t, "it is ready", func() bool { return r.Health().Ready })
-	if h := r.Health(); !h.Ready || len(h.OpenCircuits) != 1 || h.OpenCircuits[0].Consumer != "relay:ledger" || h.OpenCircuits[0].Reason != "away" {
+	if h := r.Health(); !h.Ready || len(h.OpenCircuits) != 1 || h.OpenCircuits[0].Consumer != "relay:ledger" ||
+		h.OpenCircuits[0].Reason != "away" {
 		t.Errorf("got %+v, want it ready, and the circuit", h)
 	}
 	client := testapp.Must[*admin.Client](t)(admin.NewClient(l.Registry))

@@ -159,8 +159,9 @@ func TestALateRecordOfAnErasedStreamHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		b := newBroker()
-		erased := broker.Record{Key: "account-1", Attributes: map[string]string{"specversion": "1.0", "id": "erased", "source": "/bank", "subject": "account-1",
-			"type": eventlog.Tombstoned{}.PayloadType()}}
+		erased := broker.Record{Key: "account-1", Attributes: map[string]string{"specversion": "1.0", "id": "erased", "source": "/bank",
+			"subject": "account-1",
+			"type":    eventlog.Tombstoned{}.PayloadType()}}
 		b.put(deposit("account-1", 1), deposit("account-2", 1), erased, deposit("account-1", 2), deposit("account-2", 2))
 		sub := b.subscribe()
 		receiver := intoLog(sub)
@@ -187,8 +188,9 @@ func TestEventsKeepWhatTheyAre(t *testing.T) {
 		}))
 		to.receives(receiver)
 		to.Start(testapp.Fast())
-		b.put(broker.Record{Key: "account-1", Headers: map[string]string{"tenant": "a"}, Body: []byte(`{"amount":7}`), ContentType: "application/json",
-			Attributes: map[string]string{"specversion": "1.0", "id": id.String(), "source": "/bank", "type": "account.deposited"}},
+		b.put(broker.Record{Key: "account-1", Headers: map[string]string{"tenant": "a"}, Body: []byte(`{"amount":7}`),
+			ContentType: "application/json",
+			Attributes:  map[string]string{"specversion": "1.0", "id": id.String(), "source": "/bank", "type": "account.deposited"}},
 			broker.Record{Body: []byte(`{"amount":8}`), ContentType: "application/json",
 				Attributes: map[string]string{"specversion": "1.0", "id": "2", "source": "/bank", "type": "account.deposited"}})
 		m := <-got
@@ -229,7 +231,8 @@ func TestNoEventLog(t *testing.T) {
 		a := testapp.New(t, db, receiver.Consumer())
 		_, receives := inbox.NewRunner(db, a.Registry, a.Producer, inbox.RunnerConfig{}, receiver)
 		_, forwards := relay.NewRunner(db, a.Registry, relay.RunnerConfig{}, bank(newShelf()))
-		if err := errors.Join(receives, forwards); receives == nil || forwards == nil || strings.Contains(t.Name(), "mariadb") != errors.Is(err, errors.ErrUnsupported) {
+		if err := errors.Join(receives, forwards); receives == nil || forwards == nil ||
+			strings.Contains(t.Name(), "mariadb") != errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("got %v, want ErrUnsupported on MariaDB, and elsewhere that there is no log", err)
 		}
 	})

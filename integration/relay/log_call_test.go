@@ -123,12 +123,14 @@ func TestTheTraceOfAnEvent(t *testing.T) {
 		from.runsWith(relay.RunnerConfig{Telemetry: one.Publish()}, bank(b))
 		to.receivesWith(inbox.RunnerConfig{Telemetry: two.Receive()}, receiver)
 		to.Start(two.config())
-		created, published, received, consumed := one.span(t, "send "), one.span(t, "publish ledger"), two.span(t, "receive from-bank"), two.span(t, "process ")
+		created, published, received, consumed := one.span(t, "send "), one.span(t, "publish ledger"), two.span(t,
+			"receive from-bank"), two.span(t, "process ")
 		if parent := consumed.Parent(); parent.TraceID() != created.SpanContext().TraceID() || parent.SpanID() != created.SpanContext().SpanID() {
 			t.Errorf("consumed: got parent %s, want what appended it, %s", parent.SpanID(), created.SpanContext().SpanID())
 		}
 		for _, batch := range []sdktrace.ReadOnlySpan{published, received} {
-			if links := batch.Links(); len(links) != 1 || links[0].SpanContext.SpanID() != created.SpanContext().SpanID() || batch.Parent().IsValid() {
+			if links := batch.Links(); len(links) != 1 || links[0].SpanContext.SpanID() != created.SpanContext().SpanID() ||
+				batch.Parent().IsValid() {
 				t.Errorf("%s: got links %+v, want one to what appended it", batch.Name(), links)
 			}
 		}
@@ -166,7 +168,8 @@ func TestWhoIsBehindHaltsNothing(t *testing.T) {
 		from.deposit(1, 1)
 		all := from.amounts()["account-0"] // which numbers them
 		for i := range all {
-			if _, err := s.append(0, uint64(i), []broker.Record{{ID: fmt.Sprint(i), Attributes: map[string]string{"sequence": fmt.Sprint(i + 1)}}}); err != nil {
+			if _, err := s.append(0, uint64(i), []broker.Record{{ID: fmt.Sprint(i),
+				Attributes: map[string]string{"sequence": fmt.Sprint(i + 1)}}}); err != nil {
 				t.Fatal(err)
 			}
 		}

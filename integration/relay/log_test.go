@@ -54,7 +54,8 @@ func (l *ledger) deposit(streams, times int) {
 		writes := make([]eventlog.Write, streams)
 		for i := range writes {
 			l.events++
-			writes[i] = eventlog.Write{Stream: fmt.Sprintf("account-%d", i), Want: eventlog.AnyVersion, Events: []bus.Payload{deposited{Amount: l.events}}}
+			writes[i] = eventlog.Write{Stream: fmt.Sprintf("account-%d", i), Want: eventlog.AnyVersion,
+				Events: []bus.Payload{deposited{Amount: l.events}}}
 		}
 		l.inTx(func(ctx context.Context, tx bun.Tx) error { return testapp.Second(l.log.AppendAll(ctx, tx, writes...)) })
 	}
@@ -131,7 +132,9 @@ func TestADestinationThatIsAwayHoldsUpItsShardAlone(t *testing.T) {
 			return nil
 		})
 		began := time.Now()
-		r, _ := l.runs(relay.NewLogForwarder("ledger", b, relay.LogConfig{Source: "/bank", Shards: 4, Routes: []relay.Route{relay.To[opened]("accounts"), relay.To[deposited]("", relay.DestinationFunc(func(m *bus.Message, _ deposited) (string, error) { return m.Event.Stream, nil }))}}))
+		r, _ := l.runs(relay.NewLogForwarder("ledger", b, relay.LogConfig{Source: "/bank", Shards: 4,
+			Routes: []relay.Route{relay.To[opened]("accounts"),
+				relay.To[deposited]("", relay.DestinationFunc(func(m *bus.Message, _ deposited) (string, error) { return m.Event.Stream, nil }))}}))
 		last := func() (round map[string]int) {
 			round = make(map[string]int)
 			for _, record := range b.all() {
@@ -199,7 +202,8 @@ func TestADeployThatAddsATypeToALogRelay(t *testing.T) {
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		s, l := newShelf(), newLedger(t, db)
 		route := func(routes ...relay.Route) relay.LogForwarder {
-			return relay.NewLogForwarder("ledger", s, relay.LogConfig{Source: "/bank", Routes: append(routes, relay.To[opened]("accounts")), AttemptDelay: 1})
+			return relay.NewLogForwarder("ledger", s, relay.LogConfig{Source: "/bank", Routes: append(routes, relay.To[opened]("accounts")),
+				AttemptDelay: 1})
 		}
 		open := func(stream string) {
 			l.inTx(func(ctx context.Context, tx bun.Tx) error {
@@ -231,14 +235,16 @@ func TestADeployThatAddsATypeToALogRelay(t *testing.T) {
 		stopNewer()
 		l.deposit(1, 3)
 		open("account-2")
-		testapp.Eventually(t, "the older one says what it waits for", func() bool { return strings.Contains(l.stats(older).LastError, `"account.deposited"`) })
+		testapp.Eventually(t, "the older one says what it waits for",
+			func() bool { return strings.Contains(l.stats(older).LastError, `"account.deposited"`) })
 		wait("nothing more", 2, 10)
 		_, stopNewer = l.runs(route(relay.To[deposited]("accounts")))
 		wait("the rest arrives once it is there again", 3, 13)
 		stopNewer()
 		l.deposit(1, 1)
 		open("account-3")
-		testapp.Eventually(t, "the older one waits again", func() bool { return strings.Contains(l.stats(older).LastError, `"account.deposited"`) })
+		testapp.Eventually(t, "the older one waits again",
+			func() bool { return strings.Contains(l.stats(older).LastError, `"account.deposited"`) })
 		testapp.Must[int](t)(older.Resume(t.Context(), "ledger"))
 		wait("without the type it goes on", 4, 13)
 		stopOlder()
@@ -265,7 +271,8 @@ func TestTheLogLeavesInOrder(t *testing.T) {
 					t.Errorf("got records in %d shards, want %d", n, shards)
 				}
 				record := s.all()[0]
-				if record.Key == "" || record.Attributes["subject"] != record.Key || record.Attributes["type"] != "account.deposited" || len(record.Attributes["sequence"]) != 19 {
+				if record.Key == "" || record.Attributes["subject"] != record.Key || record.Attributes["type"] != "account.deposited" ||
+					len(record.Attributes["sequence"]) != 19 {
 					t.Errorf("got %+v, want an event with its stream and position", record)
 				}
 			})
@@ -434,7 +441,8 @@ func TestAStreamThatIsErasedIsRelayed(t *testing.T) {
 		l.runs(bank(s))
 		testapp.Eventually(t, "all is published", func() bool { return l.done() })
 		all := s.all()
-		if len(all) != 2 || all[0].Key != "account-0" || all[1].Key != "account-1" || all[1].Body != nil || all[1].Attributes["type"] != "asyncmonolith.tombstoned" {
+		if len(all) != 2 || all[0].Key != "account-0" || all[1].Key != "account-1" || all[1].Body != nil ||
+			all[1].Attributes["type"] != "asyncmonolith.tombstoned" {
 			t.Errorf("got %+v, want the other stream, and a record without a body", all)
 		}
 	})
@@ -470,7 +478,8 @@ func TestWhatCannotBePublished(t *testing.T) {
 		}
 		testapp.Eventually(t, "all else is published", func() bool { return l.done() })
 		parked := testapp.Must[[]relay.Parked](t)(r.Parked(t.Context(), "ledger", 10))
-		if len(parked) != 1 || parked[0].Position != 7 || !strings.Contains(parked[0].Reason, "7 is too large") || l.stats(r).Parked != 1 || len(s.all()) != 19 {
+		if len(parked) != 1 || parked[0].Position != 7 || !strings.Contains(parked[0].Reason, "7 is too large") ||
+			l.stats(r).Parked != 1 || len(s.all()) != 19 {
 			t.Errorf("got %+v, and %d records, want one event parked", parked, len(s.all()))
 		}
 		stop()
@@ -593,24 +602,29 @@ func TestMistakesOfLogAreReportedTogether(t *testing.T) {
 		"the destination is empty":                relay.NewLogForwarder("l", newBroker(), whole),
 		"streams that are erased":                 relay.NewLogForwarder("l", newBroker(), whole),
 		"Shards 65: 1 to 64":                      relay.NewLogForwarder("l", newShelf(), config(func(c *relay.LogConfig) { c.Shards = 65 })),
-		"BatchSize 1001: 1 to 1000":               relay.NewLogForwarder("l", newShelf(), config(func(c *relay.LogConfig) { c.BatchSize = 1001 })),
-		"MaxAttempts -1: 1 or more":               relay.NewLogForwarder("l", newShelf(), config(func(c *relay.LogConfig) { c.MaxAttempts = -1 })),
-		"AttemptDelay -1ns: 0 or more":            relay.NewLogForwarder("l", newShelf(), config(func(c *relay.LogConfig) { c.AttemptDelay = -1 })),
-		"by relay.To, not as a zero":              relay.NewLogForwarder("l", newShelf(), config(func(c *relay.LogConfig) { c.Routes = make([]relay.Route, 1) })),
-		`event "order.placed" is not known`:       relay.NewLogForwarder("l", newShelf(), config(func(c *relay.LogConfig) { c.Routes = []relay.Route{relay.To[order]("")} })),
-		`log relay "ledger" is given twice`:       bank(newShelf()),
+		"BatchSize 1001: 1 to 1000": relay.NewLogForwarder("l", newShelf(),
+			config(func(c *relay.LogConfig) { c.BatchSize = 1001 })),
+		"MaxAttempts -1: 1 or more":    relay.NewLogForwarder("l", newShelf(), config(func(c *relay.LogConfig) { c.MaxAttempts = -1 })),
+		"AttemptDelay -1ns: 0 or more": relay.NewLogForwarder("l", newShelf(), config(func(c *relay.LogConfig) { c.AttemptDelay = -1 })),
+		"by relay.To, not as a zero": relay.NewLogForwarder("l", newShelf(),
+			config(func(c *relay.LogConfig) { c.Routes = make([]relay.Route, 1) })),
+		`event "order.placed" is not known`: relay.NewLogForwarder("l", newShelf(),
+			config(func(c *relay.LogConfig) { c.Routes = []relay.Route{relay.To[order]("")} })),
+		`log relay "ledger" is given twice`: bank(newShelf()),
 	} {
 		_, err := relay.NewRunner(l.DB, l.Registry, relay.RunnerConfig{Log: l.log}, log, log)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	if _, err := relay.NewRunner(l.DB, l.Registry, relay.RunnerConfig{}, bank(newShelf())); err == nil || !strings.Contains(err.Error(), "RunnerConfig.Log") {
+	if _, err := relay.NewRunner(l.DB, l.Registry, relay.RunnerConfig{}, bank(newShelf())); err == nil ||
+		!strings.Contains(err.Error(), "RunnerConfig.Log") {
 		t.Errorf("without a log: got %v, want an error", err)
 	}
 	log := bank(newShelf())
 	testapp.Must[*relay.Runner](t)(relay.NewRunner(l.DB, l.Registry, relay.RunnerConfig{Log: l.log}, log))
-	if _, err := relay.NewRunner(l.DB, l.Registry, relay.RunnerConfig{Log: l.log}, log); err == nil || !strings.Contains(err.Error(), "another runner") {
+	if _, err := relay.NewRunner(l.DB, l.Registry, relay.RunnerConfig{Log: l.log}, log); err == nil ||
+		!strings.Contains(err.Error(), "another runner") {
 		t.Errorf("a second runner: got %v, want an error", err)
 	}
 }

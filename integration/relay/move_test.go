@@ -31,7 +31,8 @@ func TestAConsumerMovesToAnotherService(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		const n = 300
 		b := newBroker()
-		target := receives(t, testdb.SQLite(t), inbox.NewReceiver("from-shop", b.subscribe(), inbox.Accept[order]()), effects(t, db, "charge-card"), testapp.Consumed("unrelated"))
+		target := receives(t, testdb.SQLite(t), inbox.NewReceiver("from-shop", b.subscribe(), inbox.Accept[order]()),
+			effects(t, db, "charge-card"), testapp.Consumed("unrelated"))
 		effects(t, target.DB, "charge-card") // its table, too
 		target.run()
 		target.Start(testapp.Fast())
@@ -73,7 +74,8 @@ func TestWhoIsRenamed(t *testing.T) {
 		target.Start(testapp.Fast())
 		testapp.New(t, db, bus.Declare[order]("to-payments", bus.Forwards())).Produce(order{ID: "of the relay"})
 		testapp.New(t, db, testapp.Consumed("charge-card")).Produce(order{ID: "of the consumer"})
-		shop := testapp.New(t, db, publishesWith(b, relay.Config{Recipients: []string{"charge-card", "send-receipt"}}, bus.Aliases("to-payments", "charge-card")))
+		shop := testapp.New(t, db, publishesWith(b, relay.Config{Recipients: []string{"charge-card", "send-receipt"}},
+			bus.Aliases("to-payments", "charge-card")))
 		shop.Start(testapp.Fast())
 		shop.Produce(order{ID: "of today"})
 		testapp.Eventually(t, "all are taken over", func() bool { return shop.Empty() && target.stats().Accepted+target.stats().Parked == 3 })
@@ -180,12 +182,14 @@ func TestWhatCannotBeRenamedIsNotForwarded(t *testing.T) {
 		r := forwards.Start(testapp.Fast())
 		forwards.Produce(order{ID: "new"})
 		testapp.Eventually(t, "it has tried twice, and the other consumer is done", func() bool {
-			return len(b.all()) > 1 || r.Stats().Claimed > 2*n && old.Count("SELECT count(*) FROM consumer_messages WHERE consumer_type = 'other'") == 0
+			return len(b.all()) > 1 || r.Stats().Claimed > 2*n &&
+				old.Count("SELECT count(*) FROM consumer_messages WHERE consumer_type = 'other'") == 0
 		})
 		if after := old.Pending(); len(after) < n || !slices.Equal(after[:n], before) || len(b.all()) > 1 {
 			t.Fatalf("got %d published, and %d messages left, want none of the %d, as they were", len(b.all()), len(after), n)
 		}
-		old.Exec(map[bool]string{true: "DROP TRIGGER refuse ON consumer_messages", false: "DROP TRIGGER refuse"}[db.Dialect().Name() == dialect.PG])
+		old.Exec(map[bool]string{true: "DROP TRIGGER refuse ON consumer_messages",
+			false: "DROP TRIGGER refuse"}[db.Dialect().Name() == dialect.PG])
 		testapp.Eventually(t, "all are published", func() bool { return old.Empty() && len(b.all()) == n+1 })
 	})
 }
@@ -209,7 +213,8 @@ func TestWhatIsLockedIsForwardedLater(t *testing.T) {
 			hook := testapp.QueryHook(func(_ context.Context, query string) {
 				if strings.Contains(query, "m.attempts") && strings.Contains(query, "FOR UPDATE") && !strings.Contains(query, "available_after") {
 					once.Do(func() {
-						if _, err := holder.NewRaw("SELECT id FROM consumer_messages WHERE id = ? FOR UPDATE", locked).Exec(context.WithoutCancel(t.Context())); err != nil {
+						if _, err := holder.NewRaw("SELECT id FROM consumer_messages WHERE id = ? FOR UPDATE",
+							locked).Exec(context.WithoutCancel(t.Context())); err != nil {
 							t.Error(err)
 						}
 					})
@@ -255,7 +260,8 @@ func TestWhoKeepsTheFormerName(t *testing.T) {
 		names := make(chan []string, 2)
 		look := func() {
 			var rows []string
-			if err := db.NewRaw("SELECT consumer_type FROM consumer_messages ORDER BY 1").Scan(context.WithoutCancel(t.Context()), &rows); err != nil {
+			if err := db.NewRaw("SELECT consumer_type FROM consumer_messages ORDER BY 1").Scan(context.WithoutCancel(t.Context()),
+				&rows); err != nil {
 				t.Error(err)
 			}
 			names <- rows

@@ -56,7 +56,8 @@ func receive(t *testing.T, records []broker.Record, options ...inbox.Option) (o 
 		runs <- p
 		return nil
 	}))
-	runner := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(a.DB, a.Registry, a.Producer, inbox.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver))
+	runner := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(a.DB, a.Registry, a.Producer,
+		inbox.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error)
 	go func() { ended <- runner.Run(ctx) }()
@@ -81,7 +82,8 @@ func receive(t *testing.T, records []broker.Record, options ...inbox.Option) (o 
 // TestForeignEventsOfASharedTopicAreIgnored: of types that the receiver does not accept it is no concern how they are written.
 func TestForeignEventsOfASharedTopicAreIgnored(t *testing.T) {
 	foreign := func(pairs ...string) broker.Record {
-		return broker.Record{Destination: "shop", ContentType: "application/json", Attributes: attributes(append([]string{"type", "com.example.other"}, pairs...)...), Body: []byte(`{}`)}
+		return broker.Record{Destination: "shop", ContentType: "application/json",
+			Attributes: attributes(append([]string{"type", "com.example.other"}, pairs...)...), Body: []byte(`{}`)}
 	}
 	for name, r := range map[string]broker.Record{
 		"plain":                              foreign(),

@@ -32,7 +32,8 @@ func TestARecordThatCannotBeStored(t *testing.T) {
 	s.run()
 	testapp.Eventually(t, "the receiver says why it pauses", func() bool {
 		paused := s.stats().Paused
-		return strings.Contains(paused, "a record of 13631488 bytes cannot be parked") && strings.Contains(paused, "max_allowed_packet") && s.stats().Accepted == 2
+		return strings.Contains(paused, "a record of 13631488 bytes cannot be parked") &&
+			strings.Contains(paused, "max_allowed_packet") && s.stats().Accepted == 2
 	})
 	testapp.Eventually(t, "it comes again", func() bool { return sub.given.Load() > 1 || sub.acked.Load() > 0 })
 	if acked := sub.acked.Load(); acked != 0 {
@@ -89,20 +90,22 @@ func TestWhatALayerOfTheProducerRefuses(t *testing.T) {
 		a := testapp.New(t, db, testapp.Consumed("ship"), receiver.Consumer())
 		var down atomic.Bool
 		down.Store(true)
-		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{func(next bus.ProduceFunc) bus.ProduceFunc {
-			return func(ctx context.Context, batch *bus.Batch) error {
-				if down.Load() {
-					return errors.New("the service that checks them is away")
-				}
-				for _, m := range batch.Messages {
-					if strings.Contains(string(m.Payload), "bad") {
-						return fmt.Errorf("%w: it has no tenant", bus.ErrInvalidPayload)
+		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry,
+			outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{func(next bus.ProduceFunc) bus.ProduceFunc {
+				return func(ctx context.Context, batch *bus.Batch) error {
+					if down.Load() {
+						return errors.New("the service that checks them is away")
 					}
+					for _, m := range batch.Messages {
+						if strings.Contains(string(m.Payload), "bad") {
+							return fmt.Errorf("%w: it has no tenant", bus.ErrInvalidPayload)
+						}
+					}
+					return next(ctx, batch)
 				}
-				return next(ctx, batch)
-			}
-		}}}))
-		runner := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(db, a.Registry, producer, inbox.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver))
+			}}}))
+		runner := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(db, a.Registry, producer,
+			inbox.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver))
 		s := &service{app: a, runner: runner, stop: func() {}}
 		s.run()
 		testapp.Eventually(t, "it comes again", func() bool { return sub.given.Load() > 1 && strings.Contains(s.stats().Paused, "away") })
@@ -145,8 +148,10 @@ func TestLayersOfTheProducerChangeAMessageOnce(t *testing.T) {
 				return next(ctx, batch)
 			}
 		}
-		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{seal}}))
-		s := &service{app: a, runner: testapp.Must[*inbox.Runner](t)(inbox.NewRunner(db, a.Registry, producer, inbox.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver)), stop: func() {}}
+		producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry,
+			outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{seal}}))
+		s := &service{app: a, runner: testapp.Must[*inbox.Runner](t)(inbox.NewRunner(db, a.Registry, producer,
+			inbox.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver)), stop: func() {}}
 		s.run()
 		testapp.Eventually(t, "all is acknowledged", func() bool { return sub.acked.Load() == 4 })
 		for _, row := range s.Pending() {

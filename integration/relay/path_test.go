@@ -24,18 +24,21 @@ func TestFromOneServiceToAnother(t *testing.T) {
 		receiver := receives(t, db, inbox.NewReceiver("from-shop", b.subscribe(), inbox.Accept[order]()), got.consumer("ship"))
 		receiver.run()
 		receiver.Start(testapp.Fast())
-		receipt := sender.Produce(order{ID: "1", N: 7}, outbox.OrderingKey("customer:1"), outbox.Header("tenant", "acme"), outbox.Header("odd name", "a\nb"))
+		receipt := sender.Produce(order{ID: "1", N: 7}, outbox.OrderingKey("customer:1"), outbox.Header("tenant", "acme"),
+			outbox.Header("odd name", "a\nb"))
 		sender.Start(testapp.Fast())
 		testapp.Eventually(t, "it is consumed", func() bool { return len(got.all()) == 1 })
 		m := got.all()[0]
-		if m.ID != receipt.MessageID || m.Value.(order) != (order{ID: "1", N: 7}) || m.Headers["tenant"] != "acme" || m.Headers["odd name"] != "a\nb" || len(m.Headers) != 2 {
+		if m.ID != receipt.MessageID || m.Value.(order) != (order{ID: "1", N: 7}) || m.Headers["tenant"] != "acme" ||
+			m.Headers["odd name"] != "a\nb" || len(m.Headers) != 2 {
 			t.Errorf("got %+v with headers %q, want what was produced", m, m.Headers)
 		}
 		record := b.all()[0]
 		if record.Destination != "orders" || record.Key != "customer:1" || record.ContentType != "application/json" {
 			t.Errorf("got record %+v, want it for orders", record)
 		}
-		for name, want := range map[string]string{"specversion": "1.0", "id": receipt.MessageID.String(), "source": shop, "type": "order.placed", "partitionkey": "customer:1"} {
+		for name, want := range map[string]string{"specversion": "1.0", "id": receipt.MessageID.String(), "source": shop,
+			"type": "order.placed", "partitionkey": "customer:1"} {
 			if record.Attributes[name] != want {
 				t.Errorf("attribute %s: got %q, want %q", name, record.Attributes[name], want)
 			}

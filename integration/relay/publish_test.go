@@ -66,7 +66,8 @@ func TestEachRecordHasItsOwnFate(t *testing.T) {
 // attempt is counted, and few calls are made; afterwards all is published.
 func TestAnOutageWritesNothing(t *testing.T) {
 	t.Parallel()
-	for name, away := range map[string]error{"unavailable": fmt.Errorf("dial: %w", broker.ErrUnavailable), "a timeout": context.DeadlineExceeded} {
+	for name, away := range map[string]error{"unavailable": fmt.Errorf("dial: %w", broker.ErrUnavailable),
+		"a timeout": context.DeadlineExceeded} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -125,7 +126,9 @@ func TestADestinationThatIsAwayHoldsUpNoOther(t *testing.T) {
 			}
 			return nil
 		})
-		a := testapp.New(t, db, relay.NewForwarder("to-broker", b, relay.Config{Source: shop, Routes: []relay.Route{relay.To[order]("orders"), relay.To[testapp.Refund]("refunds")}}, bus.MaxAttempts(1), bus.Concurrency(1)))
+		a := testapp.New(t, db, relay.NewForwarder("to-broker", b,
+			relay.Config{Source: shop, Routes: []relay.Route{relay.To[order]("orders"),
+				relay.To[testapp.Refund]("refunds")}}, bus.MaxAttempts(1), bus.Concurrency(1)))
 		for i := range refunds {
 			a.Produce(testapp.Refund{ID: fmt.Sprint(i)})
 		}
@@ -184,7 +187,8 @@ func TestAPublisherThatIgnoresItsTimeout(t *testing.T) {
 	free := make(chan struct{})
 	t.Cleanup(func() { close(free) })
 	stuck := publisher(func(context.Context, []broker.Record) []error { <-free; return nil })
-	a := testapp.New(t, testdb.SQLite(t), publishesWith(stuck, relay.Config{Circuit: &circuit, PublishTimeout: 50 * time.Millisecond}, bus.Timeout(100*time.Millisecond), bus.MaxAttempts(1)))
+	a := testapp.New(t, testdb.SQLite(t), publishesWith(stuck, relay.Config{Circuit: &circuit, PublishTimeout: 50 * time.Millisecond},
+		bus.Timeout(100*time.Millisecond), bus.MaxAttempts(1)))
 	a.ProduceMany(3)
 	config := testapp.Fast()
 	config.DrainTimeout = 100 * time.Millisecond
@@ -242,7 +246,8 @@ func (p publisher) Publish(ctx context.Context, records []broker.Record) []error
 // TestAProbeThatIsNotTakenClosesTheCircuit: the broker has answered.
 func TestAProbeThatIsNotTakenClosesTheCircuit(t *testing.T) {
 	t.Parallel()
-	for name, fate := range map[string]error{"refused": broker.ErrRejected, "nowhere to go": broker.ErrNoDestination, "another": errors.New("odd")} {
+	for name, fate := range map[string]error{"refused": broker.ErrRejected, "nowhere to go": broker.ErrNoDestination,
+		"another": errors.New("odd")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var circuit outbox.Circuit
@@ -289,12 +294,14 @@ func TestRoutes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		b := newBroker()
-		to := relay.NewForwarder("to-broker", b, relay.Config{Source: shop, Structured: true, Recipients: []string{"ship", "a, b", "bill"}, Routes: []relay.Route{relay.To[order]("", relay.DestinationFunc(func(m *bus.Message, o order) (string, error) {
+		to := relay.NewForwarder("to-broker", b, relay.Config{Source: shop, Structured: true, Recipients: []string{"ship", "a, b",
+			"bill"}, Routes: []relay.Route{relay.To[order]("", relay.DestinationFunc(func(m *bus.Message, o order) (string, error) {
 			if o.ID == "panic" {
 				panic("no")
 			}
 			return fmt.Sprintf("orders.%d", o.N), nil
-		}), relay.MapPayload(func(o order) (public, error) { return public{Number: o.ID}, nil })), relay.To[keyedRefund]("refunds", relay.PayloadAliases("refund"))}}, bus.MaxAttempts(1), bus.Aliases("bill"))
+		}), relay.MapPayload(func(o order) (public, error) { return public{Number: o.ID}, nil })), relay.To[keyedRefund]("refunds",
+			relay.PayloadAliases("refund"))}}, bus.MaxAttempts(1), bus.Aliases("bill"))
 		a := testapp.New(t, db, to)
 		a.Produce(order{ID: "1", N: 4}, outbox.OrderingKey("customer"))
 		a.Produce(order{ID: "panic"})
@@ -307,8 +314,9 @@ func TestRoutes(t *testing.T) {
 			records[r.Destination] = r
 		}
 		for destination, want := range map[string]struct{ key, parts string }{
-			"orders.4": {"customer", `"type":"public.order" "data":{"number":"1"} "partitionkey":"customer" "consumers":"ship,a%2C+b,bill" "datacontenttype":"application/json"`},
-			"refunds":  {"refund:2", `"type":"order.refunded" "data":{"id":"2"} "partitionkey":"refund:2" "consumers":"bill"`},
+			"orders.4": {"customer",
+				`"type":"public.order" "data":{"number":"1"} "partitionkey":"customer" "consumers":"ship,a%2C+b,bill" "datacontenttype":"application/json"`},
+			"refunds": {"refund:2", `"type":"order.refunded" "data":{"id":"2"} "partitionkey":"refund:2" "consumers":"bill"`},
 		} {
 			r := records[destination]
 			if r.Key != want.key || r.ContentType != "application/cloudevents+json" || len(r.Attributes) != 0 {

@@ -46,7 +46,10 @@ func hostile() map[string]broker.Record {
 		"payload \"order.placed\": too large": with(func(r *broker.Record) {
 			r.Body = fmt.Appendf(nil, `{"id":%q}`, strings.Repeat("x", 2<<20))
 		}),
-		"not percent-encoded":            with(func(r *broker.Record) { r.Headers = map[string]string{"asyncmonolith-escaped": "1", "a": "%zz"} }),
+		"not percent-encoded": with(func(r *broker.Record) {
+			r.Headers = map[string]string{"asyncmonolith-escaped": "1",
+				"a": "%zz"}
+		}),
 		`consumer "nobody"`:              with(func(r *broker.Record) { r.Attributes["consumers"] = "ship,nobody" }),
 		"separated by commas":            with(func(r *broker.Record) { r.Attributes["consumers"] = "ship,,%" }),
 		"no JSON object":                 structured(`[1]`),
@@ -133,7 +136,8 @@ func TestAParkedRecordIsTakenOnceItCanBe(t *testing.T) {
 		s.Start(testapp.Fast())
 		testapp.Eventually(t, "it is poisoned", func() bool { return len(s.Poisoned()) == 1 })
 		row := s.Poisoned()[0]
-		if !strings.Contains(row.Errors, "MapRecord: not yet") || !strings.Contains(row.Payload, base64.StdEncoding.EncodeToString([]byte{0xff, 0, 1})) {
+		if !strings.Contains(row.Errors, "MapRecord: not yet") ||
+			!strings.Contains(row.Payload, base64.StdEncoding.EncodeToString([]byte{0xff, 0, 1})) {
 			t.Errorf("poisoned: got %+v, want its reason, and its body as base64", row)
 		}
 		store := testapp.Must[*poison.Store](t)(poison.NewStore(s.Registry))
@@ -163,7 +167,8 @@ func TestIDs(t *testing.T) {
 			b.put(r)
 		}
 		b.put(event("no uuid", order{ID: "2"}))
-		s := receives(t, db, inbox.NewReceiver("from-shop", b.subscribe(), inbox.Accept[order]()), testapp.Consumed("ship"), testapp.Consumed("now-bill", bus.Aliases("bill")), testapp.Consumed("other"))
+		s := receives(t, db, inbox.NewReceiver("from-shop", b.subscribe(), inbox.Accept[order]()), testapp.Consumed("ship"),
+			testapp.Consumed("now-bill", bus.Aliases("bill")), testapp.Consumed("other"))
 		s.run()
 		testapp.Eventually(t, "all arrived", func() bool { st := s.stats(); return st.Accepted+st.Duplicates == 4 })
 		got := make(map[string]string)
@@ -172,7 +177,8 @@ func TestIDs(t *testing.T) {
 		}
 		made := got[`other {"id":"2","n":0}`]
 		if want := fmt.Sprint(map[string]string{`ship {"id":"1","n":0}`: id.String(), `now-bill {"id":"1","n":0}`: id.String(),
-			`ship {"id":"2","n":0}`: made, `now-bill {"id":"2","n":0}`: made, `other {"id":"2","n":0}`: made}); fmt.Sprint(got) != want || !strings.Contains(made, "-5") {
+			`ship {"id":"2","n":0}`: made, `now-bill {"id":"2","n":0}`: made, `other {"id":"2","n":0}`: made}); fmt.Sprint(got) != want ||
+			!strings.Contains(made, "-5") {
 			t.Errorf("messages: got %v, want %v", got, want)
 		}
 	})
@@ -194,7 +200,8 @@ func TestAConsumerIsToldOnceWhoeverElseIs(t *testing.T) {
 		for _, size := range []int{1, 100} { // of batches: apart, and in one
 			sub := b.subscribe()
 			sub.batch = size
-			s := receives(t, db, inbox.NewReceiver(fmt.Sprint("from-shop-", size), sub, inbox.Accept[order]()), testapp.Consumed("ship"), testapp.Consumed("bill"), testapp.Consumed("mail"))
+			s := receives(t, db, inbox.NewReceiver(fmt.Sprint("from-shop-", size), sub, inbox.Accept[order]()), testapp.Consumed("ship"),
+				testapp.Consumed("bill"), testapp.Consumed("mail"))
 			s.run()
 			testapp.Eventually(t, "all arrived", func() bool { return sub.acked.Load() == int64(n) })
 			s.stop()
@@ -224,7 +231,8 @@ func TestRetention(t *testing.T) {
 		for i := range n {
 			b.put(event(fmt.Sprint(i), order{ID: fmt.Sprint(i)}))
 		}
-		s := receives(t, db, inbox.NewReceiver("from-shop", sub, inbox.Accept[order](), inbox.DeduplicationWindow(time.Minute)), testapp.Consumed("ship"))
+		s := receives(t, db, inbox.NewReceiver("from-shop", sub, inbox.Accept[order](), inbox.DeduplicationWindow(time.Minute)),
+			testapp.Consumed("ship"))
 		s.run()
 		testapp.Eventually(t, "all arrived", func() bool { return s.stats().Accepted == n })
 		s.stop()
@@ -274,7 +282,8 @@ func TestBackPressure(t *testing.T) {
 	})
 }
 
-// TestABacklogIsCountedRarely: a count reads all of it. While it is full nobody counts each second, and while it is nearly full not for each batch.
+// TestABacklogIsCountedRarely: a count reads all of it. While it is full it is not counted each second, and while it is
+// nearly full not for each batch.
 func TestABacklogIsCountedRarely(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		const most, room = 4000, 40
@@ -290,7 +299,8 @@ func TestABacklogIsCountedRarely(t *testing.T) {
 				counts.Add(1)
 			}
 		}))
-		runner := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(db, a.Registry, a.Producer, inbox.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver))
+		runner := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(db, a.Registry, a.Producer,
+			inbox.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, receiver))
 		ctx, cancel := context.WithCancel(ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- runner.Run(ctx) }()
@@ -351,12 +361,14 @@ func TestNothingIsAcknowledgedThatIsNotCommitted(t *testing.T) {
 		}
 		receiver := inbox.NewReceiver("from-shop", sub, inbox.Accept[order]())
 		a := testapp.New(t, db, effects(t, db, "ship"), receiver.Consumer())
-		a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{fails}}))
+		a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry,
+			outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{fails}}))
 		runner := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(db, a.Registry, a.Producer, inbox.RunnerConfig{}, receiver))
 		s := &service{app: a, runner: runner}
 		s.run()
 		testapp.Eventually(t, "some went back", func() bool { return sub.given.Load() > 2 || sub.acked.Load() > 0 })
-		if acked, rows := sub.acked.Load(), s.Count("SELECT (SELECT count(*) FROM inbox_messages) + (SELECT count(*) FROM consumer_messages)"); acked != 0 || rows != 0 {
+		if acked, rows := sub.acked.Load(),
+			s.Count("SELECT (SELECT count(*) FROM inbox_messages) + (SELECT count(*) FROM consumer_messages)"); acked != 0 || rows != 0 {
 			t.Errorf("got %d acknowledged and %d rows, want none", acked, rows)
 		}
 		testapp.Eventually(t, "the receiver says why it pauses", func() bool { return strings.Contains(s.stats().Paused, "away") })
@@ -405,7 +417,8 @@ func TestTelemetryAcknowledgesNothing(t *testing.T) {
 					return errBroken
 				}
 			}
-			producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{breaks}}))
+			producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry,
+				outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{breaks}}))
 			config := inbox.RunnerConfig{Telemetry: telemetry, Logger: slog.New(slog.DiscardHandler)}
 			s := &service{app: a, runner: testapp.Must[*inbox.Runner](t)(inbox.NewRunner(a.DB, a.Registry, producer, config, receiver))}
 			b.put(event("1", order{ID: "1"}))
@@ -429,9 +442,13 @@ func TestASubscriptionThatEndsIsTriedAgain(t *testing.T) {
 	missing := errors.New("no such subscription")
 	sub.fails.Store(&missing)
 	var log testapp.Lines
-	s := receivesWith(t, testdb.SQLite(t), inbox.RunnerConfig{Logger: log.Logger()}, inbox.NewReceiver("from-shop", sub, inbox.Accept[order]()), testapp.Consumed("ship"))
+	s := receivesWith(t, testdb.SQLite(t), inbox.RunnerConfig{Logger: log.Logger()},
+		inbox.NewReceiver("from-shop", sub, inbox.Accept[order]()), testapp.Consumed("ship"))
 	s.run()
-	testapp.Eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "no such subscription") && s.stats().Paused != "" })
+	testapp.Eventually(t, "it is said", func() bool {
+		return strings.Contains(log.String(), "no such subscription") &&
+			s.stats().Paused != ""
+	})
 	sub.fails.Store(nil)
 	testapp.Eventually(t, "it goes on", func() bool { st := s.stats(); return st.Accepted == 1 && st.Paused == "" })
 }
@@ -449,7 +466,8 @@ func TestASubscriberThatPanics(t *testing.T) {
 		<-ctx.Done()
 		return err
 	})
-	s := receivesWith(t, testdb.SQLite(t), inbox.RunnerConfig{Logger: log.Logger()}, inbox.NewReceiver("from-shop", panics, inbox.Accept[order]()), testapp.Consumed("ship"))
+	s := receivesWith(t, testdb.SQLite(t), inbox.RunnerConfig{Logger: log.Logger()},
+		inbox.NewReceiver("from-shop", panics, inbox.Accept[order]()), testapp.Consumed("ship"))
 	s.run()
 	testapp.Eventually(t, "it goes on", func() bool { return s.stats().Accepted == 1 })
 	if text := log.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "no such field") {
@@ -483,7 +501,8 @@ func (f *flaky) Subscribe(ctx context.Context, fn func(context.Context, []broker
 func TestASubscriptionThatHasWorkedIsTriedAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	var log testapp.Lines
-	s := receivesWith(t, testdb.SQLite(t), inbox.RunnerConfig{Logger: log.Logger()}, inbox.NewReceiver("from-shop", &flaky{}, inbox.Accept[order]()), testapp.Consumed("ship"))
+	s := receivesWith(t, testdb.SQLite(t), inbox.RunnerConfig{Logger: log.Logger()},
+		inbox.NewReceiver("from-shop", &flaky{}, inbox.Accept[order]()), testapp.Consumed("ship"))
 	s.run()
 	testapp.Eventually(t, "it has ended three times", func() bool { return strings.Count(log.String(), "next_try_within") == 3 })
 	for within, n := range map[string]int{"next_try_within=1s": 2, "next_try_within=2s": 1} {
@@ -501,7 +520,8 @@ func TestKeys(t *testing.T) {
 		byKey, byAttribute, none := event("1", order{ID: "1"}), event("2", order{ID: "2"}), event("3", order{ID: "3"})
 		byKey.Key, byAttribute.Attributes["partitionkey"] = "a", "b"
 		b.put(byKey, byAttribute, none)
-		s := receives(t, db, inbox.NewReceiver("from-shop", b.subscribe(), inbox.Accept[order]()), testapp.Consumed("ship", bus.Ordered(bus.BlockKey)))
+		s := receives(t, db, inbox.NewReceiver("from-shop", b.subscribe(), inbox.Accept[order]()),
+			testapp.Consumed("ship", bus.Ordered(bus.BlockKey)))
 		s.run()
 		testapp.Eventually(t, "all arrived", func() bool { st := s.stats(); return st.Accepted == 2 && st.Parked == 1 })
 	})
@@ -532,8 +552,10 @@ func TestABatchThatIsTooMuchIsTakenInParts(t *testing.T) {
 				}
 				receiver := inbox.NewReceiver("from-"+name, sub, inbox.Accept[order]())
 				a := testapp.New(t, db, testapp.Consumed("ship"), receiver.Consumer())
-				a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{slow}}))
-				s := &service{app: a, runner: testapp.Must[*inbox.Runner](t)(inbox.NewRunner(db, a.Registry, a.Producer, inbox.RunnerConfig{}, receiver))}
+				a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry,
+					outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{slow}}))
+				s := &service{app: a, runner: testapp.Must[*inbox.Runner](t)(inbox.NewRunner(db, a.Registry, a.Producer, inbox.RunnerConfig{},
+					receiver))}
 				s.run()
 				testapp.Eventually(t, "all are acknowledged", func() bool { return sub.acked.Load() == int64(test.records) })
 				a.Exec("DELETE FROM consumer_messages")

@@ -84,7 +84,8 @@ func TestAReplayFromTheBroker(t *testing.T) {
 		ran.all = nil
 
 		// What was for a consumer that nobody knew is marked, too, once it is known.
-		known := receives(t, db, inbox.NewReceiver("from-shop-again", b.subscribe(), inbox.Accept[order](), inbox.MarkAsReplay()), append(consumers, bus.Consume("later", note))...)
+		known := receives(t, db, inbox.NewReceiver("from-shop-again", b.subscribe(), inbox.Accept[order](), inbox.MarkAsReplay()),
+			append(consumers, bus.Consume("later", note))...)
 		known.run()
 		known.Start(skipping())
 		requeue(known.app)
@@ -114,7 +115,10 @@ func TestAReplayIntoTheLog(t *testing.T) {
 		to.Start(skipping())
 		b.put(broker.Record{Key: "account-1", Body: []byte(`{"amount":7}`), ContentType: "application/json",
 			Attributes: map[string]string{"specversion": "1.0", "id": "1", "source": "/bank", "type": "account.deposited"}})
-		testapp.Eventually(t, "it has run", func() bool { return to.Empty() && to.Count("SELECT count(*) FROM events") == 1 && ran.ran() != "[]" })
+		testapp.Eventually(t, "it has run", func() bool {
+			return to.Empty() && to.Count("SELECT count(*) FROM events") == 1 &&
+				ran.ran() != "[]"
+		})
 		if got, want := ran.ran(), `[tell "replay"]`; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
@@ -129,7 +133,8 @@ func TestAReplayThatIsForwarded(t *testing.T) {
 			t.Parallel()
 			from, to := newBroker(), newBroker()
 			from.put(event("1", order{ID: "1"}), event("2", order{ID: "2"}))
-			s := receives(t, testdb.SQLite(t), inbox.NewReceiver("again", from.subscribe(), inbox.Accept[order](), inbox.MarkAsReplay()), publishes(to))
+			s := receives(t, testdb.SQLite(t), inbox.NewReceiver("again", from.subscribe(), inbox.Accept[order](), inbox.MarkAsReplay()),
+				publishes(to))
 			config := testapp.Fast()
 			if skips {
 				config.Middleware = middleware.Default(middleware.Options{Middleware: []bus.Middleware{middleware.SkipOnReplay("to-broker")}})

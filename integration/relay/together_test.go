@@ -78,7 +78,11 @@ func TestAnInboxThatIsAway(t *testing.T) {
 				t.Errorf("acknowledged: got %d, want %d", acked, n)
 			}
 			s.Exec("ALTER TABLE away RENAME TO " + table)
-			testapp.Eventually(t, "it is taken over", func() bool { st := s.stats(); return sub.acked.Load() == n+1 && st.Accepted == n+1 && st.Paused == "" })
+			testapp.Eventually(t, "it is taken over", func() bool {
+				st := s.stats()
+				return sub.acked.Load() == n+1 && st.Accepted == n+1 &&
+					st.Paused == ""
+			})
 			s.stop()
 			b = newBroker()
 			for i := range n {

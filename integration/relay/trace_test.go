@@ -80,7 +80,8 @@ func TestOneTraceOverBothServices(t *testing.T) {
 				sender.Producer = one.producer(sender)
 				receiver := inbox.NewReceiver("from-shop", b.subscribe(), inbox.Accept[order]())
 				a := testapp.New(t, db, testapp.Consumed("ship"), receiver.Consumer())
-				runner := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(db, a.Registry, two.producer(a), inbox.RunnerConfig{Telemetry: two.Receive()}, receiver))
+				runner := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(db, a.Registry, two.producer(a),
+					inbox.RunnerConfig{Telemetry: two.Receive()}, receiver))
 				s := &service{app: a, runner: runner}
 				s.run()
 				s.Start(two.config())
@@ -114,7 +115,8 @@ func checkTrace(t *testing.T, one, two traced, record broker.Record) {
 	chain := []sdktrace.ReadOnlySpan{created, published, consumed}
 	for i, span := range chain[1:] {
 		if parent := span.Parent(); parent.TraceID() != created.SpanContext().TraceID() || parent.SpanID() != chain[i].SpanContext().SpanID() {
-			t.Errorf("%s: got parent %s of trace %s, want %s of %s", span.Name(), parent.SpanID(), parent.TraceID(), chain[i].SpanContext().SpanID(), created.SpanContext().TraceID())
+			t.Errorf("%s: got parent %s of trace %s, want %s of %s", span.Name(), parent.SpanID(), parent.TraceID(),
+				chain[i].SpanContext().SpanID(), created.SpanContext().TraceID())
 		}
 	}
 	if kind := published.SpanKind(); kind != trace.SpanKindProducer {
@@ -146,7 +148,8 @@ func TestReceiversAreShown(t *testing.T) {
 		late := event("1", order{ID: "secret"})
 		late.Attributes["time"] = time.Now().Add(-time.Hour).Format(time.RFC3339)
 		b.put(broker.Record{Body: []byte("secret")}, event("1", order{ID: "secret"}), late)
-		s := receives(t, db, inbox.NewReceiver("from-shop", b.subscribe(), inbox.Accept[order](), inbox.MaxBacklog(1)), testapp.Consumed("one"), testapp.Consumed("two"))
+		s := receives(t, db, inbox.NewReceiver("from-shop", b.subscribe(), inbox.Accept[order](), inbox.MaxBacklog(1)),
+			testapp.Consumed("one"), testapp.Consumed("two"))
 		s.run()
 		testapp.Eventually(t, "all arrived", func() bool { return s.stats().Duplicates == 1 })
 		b.put(event("2", order{ID: "2"}))

@@ -65,7 +65,8 @@ func TestSchedulesThatNobodyFiresAreReported(t *testing.T) {
 				fireSchedules(t.Context(), a, schedule.ProcessorConfig{Logger: log.Logger(), PollInterval: time.Millisecond})
 				testapp.Eventually(t, "it is reported", func() bool { return strings.Contains(log.String(), "name=forgotten") })
 				<-time.After(50 * time.Millisecond) // many looks
-				if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") || !strings.Contains(got, "payload_type=order.placed") {
+				if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") ||
+					!strings.Contains(got, "payload_type=order.placed") {
 					t.Errorf("log: got %s, want one warning", got)
 				}
 			})
@@ -115,7 +116,8 @@ func TestScheduleConstructorsReportEverything(t *testing.T) {
 	var scheduler schedule.Scheduler
 	var store poison.Store
 	for _, err := range []error{
-		testapp.Second(scheduler.Create(t.Context(), nil, order{}, "@daily", "UTC")), testapp.Third(scheduler.List(t.Context(), nil, schedule.Filter{}, schedule.Page{})),
+		testapp.Second(scheduler.Create(t.Context(), nil, order{}, "@daily", "UTC")), testapp.Third(scheduler.List(t.Context(), nil,
+			schedule.Filter{}, schedule.Page{})),
 		scheduler.UpdatePayload(t.Context(), nil, 1, order{}),
 		testapp.Second(store.Get(t.Context(), nil, 1)), store.EditAndRequeue(t.Context(), nil, 1, order{}),
 	} {

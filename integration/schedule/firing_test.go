@@ -95,7 +95,8 @@ func TestARefusedScheduleIsNotPostponedOverAFire(t *testing.T) {
 			close(done)
 		}
 	}))
-	p := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(hooked, a.Registry, refusing, schedule.ProcessorConfig{Logger: slog.New(slog.DiscardHandler)}))
+	p := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(hooked, a.Registry, refusing,
+		schedule.ProcessorConfig{Logger: slog.New(slog.DiscardHandler)}))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- p.Run(ctx) }()
@@ -105,7 +106,8 @@ func TestARefusedScheduleIsNotPostponedOverAFire(t *testing.T) {
 		t.Error(err)
 	}
 	got := rowsOf(t, s, db, schedule.Filter{})[0]
-	if got.LastError != "" || got.NextFire.Before(time.Now()) || got.NextFire.Before(got.LastFire.Add(2*time.Minute)) && got.NextFire.Minute() != 0 {
+	if got.LastError != "" || got.NextFire.Before(time.Now()) || got.NextFire.Before(got.LastFire.Add(2*time.Minute)) &&
+		got.NextFire.Minute() != 0 {
 		t.Errorf("schedule: got %+v, want it as the other instance left it", got)
 	}
 }

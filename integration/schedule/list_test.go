@@ -24,7 +24,8 @@ func TestSchedulesAreListedInPages(t *testing.T) {
 		s, ctx := a.Scheduler(), t.Context()
 		var want []int64
 		for i := range 7 {
-			want = append(want, testapp.Must[int64](t)(s.Create(ctx, db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC", schedule.Tag("t"), schedule.Header("h", "v"))))
+			want = append(want, testapp.Must[int64](t)(s.Create(ctx, db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC", schedule.Tag("t"),
+				schedule.Header("h", "v"))))
 			testapp.Must[int64](t)(s.Create(ctx, db, order{ID: "x"}, "@yearly", "UTC", schedule.Tag("other")))
 		}
 		var sent []string
@@ -56,7 +57,8 @@ func TestSchedulesAreListedInPages(t *testing.T) {
 			}
 		}
 		got := testapp.Must[schedule.Schedule](t)(s.Get(ctx, db, want[1]))
-		if got.ID != want[1] || string(got.Payload) != `{"id":"1","n":0}` || got.Headers["h"] != "v" || !got.RunAt.IsZero() || len(got.Recent) != 0 {
+		if got.ID != want[1] || string(got.Payload) != `{"id":"1","n":0}` || got.Headers["h"] != "v" || !got.RunAt.IsZero() ||
+			len(got.Recent) != 0 {
 			t.Errorf("get: got %+v", got)
 		}
 		if err := s.Trigger(ctx, db, want[1]); err != nil {
@@ -110,7 +112,8 @@ func TestLastFiresOfASchedule(t *testing.T) {
 				t.Errorf("fire %d: got %+v", i, f)
 			}
 		}
-		if list, _, err := s.List(ctx, db, schedule.Filter{Name: "n"}, schedule.Page{Brief: true}); err != nil || len(list) != 1 || !slices.Equal(list[0].Recent, got.Recent) {
+		if list, _, err := s.List(ctx, db, schedule.Filter{Name: "n"}, schedule.Page{Brief: true}); err != nil || len(list) != 1 ||
+			!slices.Equal(list[0].Recent, got.Recent) {
 			t.Errorf("list: got %+v and %v, want the same fires", list, err)
 		}
 		// Another expression is no other schedule, and a run beside its times is a fire.

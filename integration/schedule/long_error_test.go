@@ -24,7 +24,8 @@ func catchUpWith(t *testing.T, db *bun.DB, before func(a *app)) string {
 	yearly(t.Context(), a, "x")
 	before(a)
 	log := &testapp.Lines{}
-	p := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, a.Producer, schedule.ProcessorConfig{Logger: log.Logger()}))
+	p := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, a.Producer,
+		schedule.ProcessorConfig{Logger: log.Logger()}))
 	if n, err := p.FireDue(t.Context()); n != 1 || err != nil {
 		t.Errorf("catch up: got %d and %v, want the one", n, err)
 	}

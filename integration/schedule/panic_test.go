@@ -75,15 +75,16 @@ func TestTelemetryThatKeepsABatchFiresNothing(t *testing.T) {
 		a := testapp.New(t, db, testapp.Counting("c", &n))
 		yearly(t.Context(), a, "1")
 		for name, result := range map[string]error{"a batch": nil, "an error": errors.New("hidden")} {
-			p := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, hiding{result}, schedule.ProcessorConfig{Logger: slog.New(slog.DiscardHandler),
-				Telemetry: func(next bus.ProduceFunc) bus.ProduceFunc {
-					return func(ctx context.Context, b *bus.Batch) error {
-						if result != nil {
-							_ = next(ctx, b)
+			p := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, hiding{result},
+				schedule.ProcessorConfig{Logger: slog.New(slog.DiscardHandler),
+					Telemetry: func(next bus.ProduceFunc) bus.ProduceFunc {
+						return func(ctx context.Context, b *bus.Batch) error {
+							if result != nil {
+								_ = next(ctx, b)
+							}
+							return nil
 						}
-						return nil
-					}
-				}}))
+					}}))
 			if _, err := p.FireDue(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -39,7 +39,8 @@ func numbered(n int) []string {
 
 // layered gives the application a producer with one layer.
 func layered(a *app, layer bus.ProduceMiddleware) {
-	a.Producer = testapp.Must[*outbox.Producer](a.T)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{layer}}))
+	a.Producer = testapp.Must[*outbox.Producer](a.T)(outbox.NewProducer(a.Registry,
+		outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{layer}}))
 }
 
 // TestASlowProduceLayerWedgesNoSchedules takes longer for a batch than a server
@@ -116,7 +117,8 @@ func refuseChanges(a *app, id, sqlState string) {
 		a.Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON scheduled_messages FOR EACH ROW BEGIN
 			IF NEW.payload LIKE ` + match + ` THEN SIGNAL SQLSTATE '` + sqlState + `' SET MESSAGE_TEXT = 'no changes here'; END IF; END`)
 	default:
-		a.Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON scheduled_messages WHEN NEW.payload LIKE ` + match + ` BEGIN SELECT RAISE(ABORT, 'no changes here'); END`)
+		a.Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON scheduled_messages WHEN NEW.payload LIKE ` + match +
+			` BEGIN SELECT RAISE(ABORT, 'no changes here'); END`)
 	}
 }
 

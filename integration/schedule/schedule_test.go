@@ -74,7 +74,8 @@ func TestScheduleWritesARowAndFires(t *testing.T) {
 			string(rows[0].Payload) != `{"id":"1","n":0}` || rows[0].Headers["tenant"] != "acme" || rows[0].Paused || !rows[0].LastFire.IsZero() {
 			t.Fatalf("row: got %+v", rows)
 		}
-		if next := rows[0].NextFire.In(amsterdam); next.Weekday() != time.Monday || next.Hour() != 12 || !next.After(time.Now()) || next.After(time.Now().AddDate(0, 0, 8)) {
+		if next := rows[0].NextFire.In(amsterdam); next.Weekday() != time.Monday || next.Hour() != 12 || !next.After(time.Now()) ||
+			next.After(time.Now().AddDate(0, 0, 8)) {
 			t.Errorf("next fire: got %s, want next Monday at noon", next)
 		}
 		makeDue(a, time.Minute)
@@ -113,7 +114,8 @@ func TestNamedSchedulesAreUpserts(t *testing.T) {
 			t.Fatal(err)
 		}
 		again, second := save("@every 1h", order{ID: "2"}, "b")
-		if again != id || !second.NextFire.Equal(first.NextFire) || string(second.Payload) != `{"id":"2","n":0}` || second.Tag != "b" || !second.Paused {
+		if again != id || !second.NextFire.Equal(first.NextFire) || string(second.Payload) != `{"id":"2","n":0}` || second.Tag != "b" ||
+			!second.Paused {
 			t.Errorf("the same again: got %+v, want the same row with a new payload, still due at %s, still paused", second, first.NextFire)
 		}
 		if _, third := save("@every 2h", order{ID: "2"}, "b"); third.NextFire.Equal(first.NextFire) {
@@ -133,7 +135,8 @@ func TestSchedulesAreManaged(t *testing.T) {
 		s, ctx := a.Scheduler(), t.Context()
 		var ids []int64
 		for i := range 4 {
-			ids = append(ids, testapp.Must[int64](t)(s.Create(ctx, db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC", schedule.Tag(fmt.Sprint("tag", i/2)))))
+			ids = append(ids, testapp.Must[int64](t)(s.Create(ctx, db, order{ID: fmt.Sprint(i)}, "@yearly", "UTC",
+				schedule.Tag(fmt.Sprint("tag", i/2)))))
 		}
 		if n := testapp.Must[int](t)(s.DeleteByTag(ctx, db, "tag0")); n != 2 {
 			t.Errorf("deleted by tag: got %d, want 2", n)
@@ -149,7 +152,8 @@ func TestSchedulesAreManaged(t *testing.T) {
 		if err := errors.Join(s.UpdateSchedule(ctx, db, id, "@every 30m", "UTC"), s.UpdatePayload(ctx, db, id, refund{ID: "x"})); err != nil {
 			t.Fatal(err)
 		}
-		if got := get(); got.Expression != "@every 30m" || got.NextFire.Equal(yearly) || got.PayloadType != "order.refunded" || string(got.Payload) != `{"id":"x"}` {
+		if got := get(); got.Expression != "@every 30m" || got.NextFire.Equal(yearly) || got.PayloadType != "order.refunded" ||
+			string(got.Payload) != `{"id":"x"}` {
 			t.Errorf("updated: got %+v", got)
 		}
 		if err := s.Pause(ctx, db, id); err != nil {
@@ -171,8 +175,10 @@ func TestSchedulesAreManaged(t *testing.T) {
 		if got := get(); got.Paused || !got.NextFire.After(time.Now().Add(20*time.Minute)) {
 			t.Errorf("resumed: got %+v, want the next fire in 30 minutes", got)
 		}
-		for what, err := range map[string]error{"delete": s.DeleteByID(ctx, db, 9999), "pause": s.Pause(ctx, db, 9999), "resume": s.Resume(ctx, db, 9999),
-			"run now": s.Trigger(ctx, db, 9999), "run now 0": s.Trigger(ctx, db, 0), "update": s.UpdateSchedule(ctx, db, 9999, "@daily", "UTC"), "delete 0": s.DeleteByID(ctx, db, 0)} {
+		for what, err := range map[string]error{"delete": s.DeleteByID(ctx, db, 9999), "pause": s.Pause(ctx, db, 9999),
+			"resume":  s.Resume(ctx, db, 9999),
+			"run now": s.Trigger(ctx, db, 9999), "run now 0": s.Trigger(ctx, db, 0), "update": s.UpdateSchedule(ctx, db, 9999, "@daily",
+				"UTC"), "delete 0": s.DeleteByID(ctx, db, 0)} {
 			if !errors.Is(err, schedule.ErrNotFound) {
 				t.Errorf("%s of a missing schedule: got %v, want ErrNotFound", what, err)
 			}
@@ -282,7 +288,8 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", test.name, test.err, test.want)
 		}
 	}
-	if testapp.Second(s.Create(ctx, nil, order{}, "@daily", "UTC")) == nil || testapp.Third(s.List(ctx, (*bun.DB)(nil), schedule.Filter{}, schedule.Page{})) == nil {
+	if testapp.Second(s.Create(ctx, nil, order{}, "@daily", "UTC")) == nil ||
+		testapp.Third(s.List(ctx, (*bun.DB)(nil), schedule.Filter{}, schedule.Page{})) == nil {
 		t.Error("a nil database handle: got no error")
 	}
 	if _, err := schedule.NewProcessor(db, a.Registry, a.Producer, schedule.ProcessorConfig{Concurrency: 2}); err == nil {
@@ -307,7 +314,8 @@ func TestFiveInstancesFireEachTimeOnce(t *testing.T) {
 		if n := len(a.Pending()); times != n {
 			t.Errorf("fires: got %d messages at %d times, want each once", n, times)
 		}
-		perSecond := "SELECT COALESCE(MAX(n), 0) FROM (SELECT count(*) AS n FROM consumer_messages GROUP BY payload, " + wholeSecond(a, "created_at") + ") x"
+		perSecond := "SELECT COALESCE(MAX(n), 0) FROM (SELECT count(*) AS n FROM consumer_messages GROUP BY payload, " + wholeSecond(a,
+			"created_at") + ") x"
 		if most := a.Count(perSecond); most > 1 {
 			t.Errorf("a schedule fired %d times in one second, want once", most)
 		}
@@ -382,7 +390,8 @@ func TestFiresSkipWhatOverlaps(t *testing.T) {
 		s, ctx := a.Scheduler(), t.Context()
 		set := []schedule.Spec{
 			{Name: "plain", Payload: order{ID: "plain"}, Expression: "@yearly", Zone: "UTC"},
-			{Name: "single", Payload: order{ID: "single"}, Expression: "@yearly", Zone: "UTC", Headers: map[string]string{"tenant": "acme"}, SkipOverlap: true},
+			{Name: "single", Payload: order{ID: "single"}, Expression: "@yearly", Zone: "UTC", Headers: map[string]string{"tenant": "acme"},
+				SkipOverlap: true},
 		}
 		if err := s.Sync(ctx, db, "shop", set...); err != nil {
 			t.Fatal(err)

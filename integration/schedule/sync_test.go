@@ -45,7 +45,8 @@ func TestSyncWritesWhatIsDeclaredAndDropsTheRest(t *testing.T) {
 			t.Fatal(err)
 		}
 		first := listed(a)
-		if len(first) != 3 || first["a"].Tag != "shop" || first["a"].Headers["tenant"] != "acme" || string(first["b"].Payload) != `{"id":"b","n":0}` {
+		if len(first) != 3 || first["a"].Tag != "shop" || first["a"].Headers["tenant"] != "acme" ||
+			string(first["b"].Payload) != `{"id":"b","n":0}` {
 			t.Errorf("schedules: got %+v, want those declared and that of another tag", first)
 		}
 		if err := s.Sync(ctx, db, "shop", set[1], schedule.Spec{Name: "c", Payload: order{}, Expression: "@daily", Zone: "UTC"}); err != nil {
@@ -58,7 +59,8 @@ func TestSyncWritesWhatIsDeclaredAndDropsTheRest(t *testing.T) {
 		}
 		err := s.Sync(ctx, db, "shop", set[0], set[0], schedule.Spec{Name: "d", Payload: refund{}, Expression: "x", Zone: "UTC"},
 			schedule.Spec{Payload: order{}, Expression: "@daily", Zone: "UTC"})
-		for _, want := range []string{`schedule 1 "b": `, "declared twice", `schedule 2 "d": `, `no consumer`, `"x"`, `schedule 3 "": `, "the name is empty"} {
+		for _, want := range []string{`schedule 1 "b": `, "declared twice", `schedule 2 "d": `, `no consumer`, `"x"`, `schedule 3 "": `,
+			"the name is empty"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("bad sets: got %v, want it to say %s", err, want)
 			}
@@ -190,7 +192,8 @@ func TestSetsDoNotTakeNamesFromEachOther(t *testing.T) {
 		if err := a.Scheduler().Sync(t.Context(), db, "team-a", cleanup); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Scheduler().Sync(t.Context(), db, "team-b", cleanup); !errors.Is(err, bus.ErrInvalidOption) || !strings.Contains(err.Error(), "team-a") {
+		if err := a.Scheduler().Sync(t.Context(), db, "team-b", cleanup); !errors.Is(err, bus.ErrInvalidOption) ||
+			!strings.Contains(err.Error(), "team-a") {
 			t.Errorf("a name of another set: got %v, want ErrInvalidOption that names the set", err)
 		}
 		if got := listed(a); len(got) != 1 {
@@ -204,7 +207,8 @@ func TestAScheduleWithFullHeadersFires(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
 	a := testapp.New(t, testdb.SQLite(t), testapp.Counting("c", &n))
-	testapp.Must[int64](t)(a.Scheduler().Create(t.Context(), a.DB, order{}, "@yearly", "UTC", schedule.Header("k", strings.Repeat("v", limits.Headers-1))))
+	testapp.Must[int64](t)(a.Scheduler().Create(t.Context(), a.DB, order{}, "@yearly", "UTC",
+		schedule.Header("k", strings.Repeat("v", limits.Headers-1))))
 	makeDue(a, time.Second)
 	fireSchedules(t.Context(), a, schedule.ProcessorConfig{})
 	testapp.Eventually(t, "it fires", func() bool { return len(a.Pending()) == 1 })

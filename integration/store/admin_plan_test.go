@@ -49,12 +49,15 @@ func TestAdminReadsIndexes(t *testing.T) {
 			t.Errorf("changes: got %+v and %+v, want 3 each", cancelled, ran)
 		}
 		claim, claimErr := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{})).Claims.Claim(ctx, db,
-			store.ClaimRequest{Owner: "o", Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "c7", Payload: "order.placed", Limit: 5}}})
+			store.ClaimRequest{Owner: "o", Lease: time.Minute, MaxBytes: 1 << 20,
+				Wants: []store.Want{{Consumer: "c7", Payload: "order.placed", Limit: 5}}})
 		held, heldErr := client.ClaimMessages(ctx, hooked, claim.ID)
 		if len(held) != 5 || len(claim.Messages) != 5 {
 			t.Errorf("messages of the claim: got %d of %d, want 5", len(held), len(claim.Messages))
 		}
-		if err := errors.Join(cancelErr, runErr, claimErr, heldErr, testapp.Second(client.GetHead(ctx, hooked, 77, 10)), testapp.Second(client.ListByID(ctx, hooked, 77, 78, 79)), list(admin.Filter{}), list(admin.Filter{Crashed: true}), list(admin.Filter{Consumer: "c7"}), list(admin.Filter{InsertID: "k7"}),
+		if err := errors.Join(cancelErr, runErr, claimErr, heldErr, testapp.Second(client.GetHead(ctx, hooked, 77, 10)),
+			testapp.Second(client.ListByID(ctx, hooked, 77, 78,
+				79)), list(admin.Filter{}), list(admin.Filter{Crashed: true}), list(admin.Filter{Consumer: "c7"}), list(admin.Filter{InsertID: "k7"}),
 			list(admin.Filter{Consumer: "c7", State: admin.Ready}), list(admin.Filter{Consumer: "c7", State: admin.Leased}),
 			testapp.Second(client.Get(ctx, hooked, 77)), testapp.Second(client.Explain(ctx, hooked, 78))); err != nil {
 			t.Fatal(err)
@@ -142,7 +145,8 @@ func TestPagesReadWhatTheySay(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		const examine, all = 100, 20_000
-		a := testapp.New(t, db, testapp.Consumed("c"), bus.Consume("k", func(context.Context, refund) error { return nil }, bus.Ordered(bus.BlockKey)))
+		a := testapp.New(t, db, testapp.Consumed("c"),
+			bus.Consume("k", func(context.Context, refund) error { return nil }, bus.Ordered(bus.BlockKey)))
 		for range all / 2000 {
 			a.ProduceMany(1000)
 			for range 1000 / 500 {

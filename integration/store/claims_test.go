@@ -69,7 +69,8 @@ func TestAClaimReadsNoMoreThanItTakes(t *testing.T) {
 		for _, column := range []string{"errors", "headers"} {
 			a.Exec("UPDATE consumer_messages SET errors = NULL, headers = NULL")
 			a.Exec("UPDATE consumer_messages SET "+column+" = ?", text)
-			request := store.ClaimRequest{Owner: column, Lease: time.Minute, MaxBytes: 4*each + 1000, Wants: []store.Want{{Consumer: "c", Payload: "order.placed", Limit: messages}}}
+			request := store.ClaimRequest{Owner: column, Lease: time.Minute, MaxBytes: 4*each + 1000,
+				Wants: []store.Want{{Consumer: "c", Payload: "order.placed", Limit: messages}}}
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)

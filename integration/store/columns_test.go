@@ -101,7 +101,8 @@ func TestColumnsOfALaterVersionStopNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		registry, err := bus.RegistryConfig{Events: types}.NewRegistry(bus.Consume("reactor", func(context.Context, refund) error { events.Add(1); return nil }))
+		registry, err := bus.RegistryConfig{Events: types}.NewRegistry(bus.Consume("reactor",
+			func(context.Context, refund) error { events.Add(1); return nil }))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,8 +130,9 @@ func appendAndConsume(a *app, registry *bus.Registry, events *atomic.Int64) {
 	if err != nil {
 		a.Fatalf("append: %v", err)
 	}
-	runner, err := projection.NewRunner(a.DB, log, projection.RunnerConfig{}, projection.Projection{Name: "p", OnError: projection.Park, MaxAttempts: 1,
-		On: []projection.Handler{projection.On(func(context.Context, bun.Tx, refund) error { return bus.Permanent(errors.New("no")) })}})
+	runner, err := projection.NewRunner(a.DB, log, projection.RunnerConfig{},
+		projection.Projection{Name: "p", OnError: projection.Park, MaxAttempts: 1,
+			On: []projection.Handler{projection.On(func(context.Context, bun.Tx, refund) error { return bus.Permanent(errors.New("no")) })}})
 	if err != nil {
 		a.Fatal(err)
 	}

@@ -34,8 +34,10 @@ import (
 // hostile is text of all kinds.
 func hostile() []string {
 	return []string{
-		"", "{}", "\x00", "a\x00b", "\xff\xfe", "\xed\xa0\x80", "\u2028\u2029", "é", "\ufffd", "\U0001f600", "'; DROP TABLE consumer_messages; --",
-		"?", "{0}", "?0", "{now}", "{messages}", `\`, `\x00`, `{"a":1,"a":2}`, "\r\n\t\v", strings.Repeat("x", 300), "$1", "--", "/*", "E'\\'", "\x1f",
+		"", "{}", "\x00", "a\x00b", "\xff\xfe", "\xed\xa0\x80", "\u2028\u2029", "é", "\ufffd", "\U0001f600",
+		"'; DROP TABLE consumer_messages; --",
+		"?", "{0}", "?0", "{now}", "{messages}", `\`, `\x00`, `{"a":1,"a":2}`, "\r\n\t\v", strings.Repeat("x",
+			300), "$1", "--", "/*", "E'\\'", "\x1f",
 	}
 }
 
@@ -82,7 +84,8 @@ func fuzzDatabases(f *testing.F) []stored {
 	var all []stored
 	for _, db := range []*bun.DB{
 		testdb.OpenPostgres(f, testdb.PostgresDSN(f, "synchronous_commit=off")),
-		testdb.OpenSQLiteWith(f, f.TempDir()+"/fuzz.db", "_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)"),
+		testdb.OpenSQLiteWith(f, f.TempDir()+"/fuzz.db",
+			"_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)"),
 	} {
 		consumer := bus.Consume("c", func(context.Context, rawPayload) error { return nil })
 		registry, err := bus.RegistryConfig{Codec: rawCodec{}}.NewRegistry(consumer)
@@ -179,12 +182,14 @@ func (d stored) roundTrip(t *testing.T, payload, key, value, insertID string) {
 		}
 	}
 	if n, err := d.db.NewSelect().Table("message_claims").Count(t.Context()); found != 1 || neighbours != 2 || err != nil || n != 1 {
-		t.Fatalf("%s: got %d of the messages and %d neighbours, in %d claims, error %v, want 1 and 2 in 1", d.db.Dialect().Name(), found, neighbours, n, err)
+		t.Fatalf("%s: got %d of the messages and %d neighbours, in %d claims, error %v, want 1 and 2 in 1", d.db.Dialect().Name(), found,
+			neighbours, n, err)
 	}
 }
 
 func FuzzConsumedPayload(f *testing.F) {
-	for _, text := range append(hostile(), `{"id":"x","n":7}`, `{"id":1}`, `{"n":1e999}`, `{"id":"\ud800"}`, "[", "null", strings.Repeat("[", 20_000)) {
+	for _, text := range append(hostile(), `{"id":"x","n":7}`, `{"id":1}`, `{"n":1e999}`, `{"id":"\ud800"}`, "[", "null",
+		strings.Repeat("[", 20_000)) {
 		f.Add(text)
 	}
 	databases := fuzzDatabases(f)
@@ -237,8 +242,10 @@ func (d stored) consumed(t *testing.T, text string) {
 		t.Fatalf("%s: consumed: got %v, want %v", d.db.Dialect().Name(), got, want)
 	}
 	poisoned := a.Poisoned()
-	if undecodable := err != nil; undecodable != (len(poisoned) == 1) || undecodable && (poisoned[0].Payload != text || poisoned[0].Attempts != 1) {
-		t.Fatalf("%s: decoding gives %v: got %+v poisoned, want it to be, with its text, after one attempt, if that is an error", d.db.Dialect().Name(), err, poisoned)
+	if undecodable := err != nil; undecodable != (len(poisoned) == 1) || undecodable &&
+		(poisoned[0].Payload != text || poisoned[0].Attempts != 1) {
+		t.Fatalf("%s: decoding gives %v: got %+v poisoned, want it to be, with its text, after one attempt, if that is an error",
+			d.db.Dialect().Name(), err, poisoned)
 	}
 }
 
@@ -328,11 +335,15 @@ func (d stored) tables(t *testing.T, tables bus.Tables) {
 			t.Fatalf("migrate %+v: %v", tables, err)
 		}
 	}
-	if _, err := s.Outbox.Insert(t.Context(), d.db, []store.NewMessage{{ConsumerType: "c", PayloadType: "raw", Payload: "{}", InsertID: "i"}}); err != nil {
+	if _, err := s.Outbox.Insert(t.Context(), d.db,
+		[]store.NewMessage{{ConsumerType: "c", PayloadType: "raw", Payload: "{}", InsertID: "i"}}); err != nil {
 		t.Fatalf("insert into %+v: %v", tables, err)
 	}
 	for _, name := range []string{
-		"pending_insert_ids", "consumer_messages", "message_claims", "poisoned_messages", "schedule_fires", "scheduled_messages", "paused_consumers", "asyncmonolith_migrations", "recent_insert_ids", "message_slots", "message_rates", "message_key_rates", "message_stops", "message_gates", "message_lanes", "message_breakers", "inbox_messages", "inbox_types", "message_processes", "message_minutes", "message_failures", "message_crashes", "message_operations",
+		"pending_insert_ids", "consumer_messages", "message_claims", "poisoned_messages", "schedule_fires", "scheduled_messages",
+		"paused_consumers", "asyncmonolith_migrations", "recent_insert_ids", "message_slots", "message_rates", "message_key_rates",
+		"message_stops", "message_gates", "message_lanes", "message_breakers", "inbox_messages", "inbox_types", "message_processes",
+		"message_minutes", "message_failures", "message_crashes", "message_operations",
 		"events", "event_streams", "event_head", "event_subscriptions", "event_projections", "event_parked", "event_snapshots",
 	} {
 		ident := bun.Ident(tables.Prefix + name)
@@ -351,7 +362,8 @@ func (d stored) tables(t *testing.T, tables bus.Tables) {
 }
 
 func FuzzStoredSchedule(f *testing.F) {
-	for _, expression := range []string{"@yearly", "0 30 2 * * *", "@every 1s", "* * * * *", "0 0 0 30 2 *", "@reboot", "61 * * * *", "@every 1ns", "0 0 0 L * ?"} {
+	for _, expression := range []string{"@yearly", "0 30 2 * * *", "@every 1s", "* * * * *", "0 0 0 30 2 *", "@reboot", "61 * * * *",
+		"@every 1ns", "0 0 0 L * ?"} {
 		f.Add(expression, "UTC", "name", "tag")
 		f.Add(expression, "America/New_York", "", "")
 	}

@@ -89,7 +89,8 @@ func (s *sentStatements) AfterQuery(_ context.Context, event *bun.QueryEvent) {
 	if errors.Is(event.Err, sql.ErrTxDone) {
 		return // a rollback after the commit sends nothing
 	}
-	lines := strings.NewReplacer(" VALUES (", "\nVALUES (", "), (", "),\n  (", ") ON CONFLICT", ")\nON CONFLICT", ") RETURNING", ")\nRETURNING")
+	lines := strings.NewReplacer(" VALUES (", "\nVALUES (", "), (", "),\n  (", ") ON CONFLICT", ")\nON CONFLICT", ") RETURNING",
+		")\nRETURNING")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.text = append(s.text, lines.Replace(strings.TrimSuffix(strings.TrimSpace(event.Query), ";"))+";\n")
@@ -162,12 +163,14 @@ func goldenOperations() []goldenOperation {
 			return err
 		}},
 		{"list_pending", func(g *golden) error {
-			f := store.PendingFilter{Consumer: "send-receipt", State: store.Ready, After: store.PendingPlace{Consumer: "send-receipt", At: place.At, ID: 1}}
+			f := store.PendingFilter{Consumer: "send-receipt", State: store.Ready,
+				After: store.PendingPlace{Consumer: "send-receipt", At: place.At, ID: 1}}
 			_, err := g.Pending.List(g.Context(), g.db, f, 50)
 			return err
 		}},
 		{"examine_pending", func(g *golden) error {
-			f := store.PendingFilter{Consumer: "send-receipt", Retrying: true, After: store.PendingPlace{Consumer: "send-receipt", At: place.At, ID: 1}}
+			f := store.PendingFilter{Consumer: "send-receipt", Retrying: true,
+				After: store.PendingPlace{Consumer: "send-receipt", At: place.At, ID: 1}}
 			_, err := g.Pending.Examine(g.Context(), g.db, f, 2000, 50)
 			return err
 		}},
@@ -179,7 +182,8 @@ func goldenOperations() []goldenOperation {
 		{"settle_poison", (*golden).settlePoison},
 		{"poison_groups", (*golden).poisonGroups},
 		{"preview_poisoned", func(g *golden) error {
-			_, err := g.Poison.Preview(g.Context(), g.db, store.PoisonFilter{Fingerprint: store.Unclassified}, [][]string{{"update-stock", "stock"}}, 100)
+			_, err := g.Poison.Preview(g.Context(), g.db, store.PoisonFilter{Fingerprint: store.Unclassified},
+				[][]string{{"update-stock", "stock"}}, 100)
 			return err
 		}},
 		{"head_poisoned", func(g *golden) error { _, _, err := g.Poison.Head(g.Context(), g.db, 1, 100); return err }},
@@ -235,12 +239,14 @@ func (g *golden) rename(owner string) error {
 	if _, err := g.Outbox.Insert(g.Context(), g.db, rows); err != nil {
 		return err
 	}
-	c, err := g.Claims.Claim(g.Context(), g.db, store.ClaimRequest{Owner: owner, Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "charge-card", Payload: "order.placed", Limit: 2}}})
+	c, err := g.Claims.Claim(g.Context(), g.db, store.ClaimRequest{Owner: owner, Lease: time.Minute, MaxBytes: 1 << 20,
+		Wants: []store.Want{{Consumer: "charge-card", Payload: "order.placed", Limit: 2}}})
 	if err != nil || len(c.Messages) != 2 {
 		return fmt.Errorf("claim: got %d messages, error %v, want two", len(c.Messages), err)
 	}
 	g.sent.take()
-	_, err = g.Claims.Rename(g.Context(), g.db, owner, c.ID, []store.Former{{Message: &c.Messages[0], Name: "to-broker"}, {Message: &c.Messages[1], Name: "to-broker"}})
+	_, err = g.Claims.Rename(g.Context(), g.db, owner, c.ID,
+		[]store.Former{{Message: &c.Messages[0], Name: "to-broker"}, {Message: &c.Messages[1], Name: "to-broker"}})
 	return err
 }
 
@@ -258,14 +264,17 @@ func (g *golden) insertLanes(key string) error {
 }
 
 func (g *golden) claimLanes(owner string) error {
-	r := store.ClaimRequest{Owner: owner, Lease: time.Minute, Limit: 5, MaxBytes: 1 << 20, Lanes: &store.Lanes{Source: goldenSource(), Parks: true, Run: 5}}
+	r := store.ClaimRequest{Owner: owner, Lease: time.Minute, Limit: 5, MaxBytes: 1 << 20,
+		Lanes: &store.Lanes{Source: goldenSource(), Parks: true, Run: 5}}
 	_, err := g.Claims.Claim(g.Context(), g.db, r)
 	return err
 }
 
 // settleLanes poisons one of two messages of a key.
-func (g *golden) settleLanes(key, owner string, settle func(context.Context, *bun.DB, string, time.Duration, []store.Result) (store.Settled, error)) error {
-	r := store.ClaimRequest{Owner: owner, Lease: time.Minute, Limit: 5, MaxBytes: 1 << 20, Lanes: &store.Lanes{Source: goldenSource(), Parks: true, Run: 5}}
+func (g *golden) settleLanes(key, owner string,
+	settle func(context.Context, *bun.DB, string, time.Duration, []store.Result) (store.Settled, error)) error {
+	r := store.ClaimRequest{Owner: owner, Lease: time.Minute, Limit: 5, MaxBytes: 1 << 20,
+		Lanes: &store.Lanes{Source: goldenSource(), Parks: true, Run: 5}}
 	if err := g.insertLanes(key); err != nil {
 		return err
 	}
@@ -275,7 +284,8 @@ func (g *golden) settleLanes(key, owner string, settle func(context.Context, *bu
 	}
 	g.sent.take()
 	m := c.Messages[0]
-	_, err = settle(g.Context(), g.db, owner, time.Minute, []store.Result{{Claim: c.ID, Message: m.ID, Outcome: store.Poison, Lane: m.Lane, Parks: true, Reason: "attempts used up"}})
+	_, err = settle(g.Context(), g.db, owner, time.Minute,
+		[]store.Result{{Claim: c.ID, Message: m.ID, Outcome: store.Poison, Lane: m.Lane, Parks: true, Reason: "attempts used up"}})
 	return err
 }
 
@@ -285,7 +295,8 @@ func goldenRows(key string) []store.NewMessage {
 		{MessageID: id(1), ConsumerType: "send-receipt", PayloadType: "order.placed", Payload: `{"id":1}`, Headers: `{"tenant":"a"}`},
 		{MessageID: id(1), ConsumerType: "update-stock", PayloadType: "order.placed", Payload: `{"id":1}`, Headers: `{"tenant":"a"}`},
 		{MessageID: id(2), ConsumerType: "send-receipt", PayloadType: "order.placed", Payload: `{"id":2}`, Delay: 90 * time.Second},
-		{MessageID: id(3), ConsumerType: "send-receipt", PayloadType: "order.placed", Payload: `it's`, AvailableAt: time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC)},
+		{MessageID: id(3), ConsumerType: "send-receipt", PayloadType: "order.placed", Payload: `it's`,
+			AvailableAt: time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC)},
 	}
 	for i := range rows {
 		rows[i].InsertID = key
@@ -309,7 +320,8 @@ func (g *golden) recover() error {
 	if err := g.insert("order:2"); err != nil {
 		return err
 	}
-	r := store.ClaimRequest{Owner: "vanished", Lease: -time.Second, MaxBytes: 1, Wants: []store.Want{{Consumer: "update-stock", Payload: "order.placed", Limit: 1}}}
+	r := store.ClaimRequest{Owner: "vanished", Lease: -time.Second, MaxBytes: 1,
+		Wants: []store.Want{{Consumer: "update-stock", Payload: "order.placed", Limit: 1}}}
 	if c, err := g.Claims.Claim(g.Context(), g.db, r); err != nil || c.ID == 0 {
 		return fmt.Errorf("claim of a vanished owner: got claim %d, error %v, want one", c.ID, err)
 	}
@@ -334,7 +346,8 @@ func (g *golden) claimOne(owner string) (store.Result, error) {
 	if err := g.insert(owner); err != nil {
 		return store.Result{}, err
 	}
-	r := store.ClaimRequest{Owner: owner, Lease: time.Minute, MaxBytes: 1, Wants: []store.Want{{Consumer: "update-stock", Payload: "order.placed", Limit: 1}}}
+	r := store.ClaimRequest{Owner: owner, Lease: time.Minute, MaxBytes: 1,
+		Wants: []store.Want{{Consumer: "update-stock", Payload: "order.placed", Limit: 1}}}
 	c, err := g.Claims.Claim(g.Context(), g.db, r)
 	if err != nil || len(c.Messages) != 1 {
 		return store.Result{}, fmt.Errorf("claim: got %d messages, error %v, want one", len(c.Messages), err)

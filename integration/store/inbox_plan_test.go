@@ -29,7 +29,8 @@ func fillInbox(a *testapp.App) {
 		a.Exec(rows + "UNHEX(MD5(i)), " + at + " + i * 1000 FROM (SELECT seq AS i FROM seq_1_to_20000) s")
 		a.Exec("ANALYZE TABLE inbox_messages")
 	default:
-		a.Exec(rows + "randomblob(16), " + at + " + i * 1000 FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) SELECT i FROM n)")
+		a.Exec(rows + "randomblob(16), " + at +
+			" + i * 1000 FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) SELECT i FROM n)")
 		a.Exec("ANALYZE")
 	}
 }
@@ -52,7 +53,8 @@ func TestForgettingReadsNoMoreThanItDeletes(t *testing.T) {
 			t.Errorf("got %d rows read, want %d at most, for\n%s", read, most, sent[0])
 		}
 		for _, step := range explainPlan(t, db, sent[0]) {
-			if strings.Contains(step, "SCAN inbox_messages") || strings.Contains(step, "TEMP B-TREE") || strings.Contains(step, "filesort") || strings.Contains(step, "Seq Scan") {
+			if strings.Contains(step, "SCAN inbox_messages") || strings.Contains(step, "TEMP B-TREE") ||
+				strings.Contains(step, "filesort") || strings.Contains(step, "Seq Scan") {
 				t.Errorf("plan: got %q for\n%s", step, sent[0])
 			}
 		}
@@ -94,9 +96,11 @@ func TestAnInboxIsCountedByItsIndex(t *testing.T) {
 			case dialect.SQLite:
 				hash, from = "CAST(printf('%016d', i) AS BLOB)", "(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000) SELECT i FROM n)"
 			}
-			a.Exec("INSERT INTO inbox_messages (receiver, hash, received_at) SELECT '" + receiver + "', " + hash + ", " + testapp.NowOf(db) + " FROM " + from)
+			a.Exec("INSERT INTO inbox_messages (receiver, hash, received_at) SELECT '" + receiver + "', " + hash + ", " + testapp.NowOf(db) +
+				" FROM " + from)
 		}
-		a.Exec(map[dialect.Name]string{dialect.PG: "ANALYZE inbox_messages", dialect.MySQL: "ANALYZE TABLE inbox_messages", dialect.SQLite: "ANALYZE"}[db.Dialect().Name()])
+		a.Exec(map[dialect.Name]string{dialect.PG: "ANALYZE inbox_messages", dialect.MySQL: "ANALYZE TABLE inbox_messages",
+			dialect.SQLite: "ANALYZE"}[db.Dialect().Name()])
 		var sent string
 		hooked := db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) { sent = query }))
 		inbox, err := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{})).Inbox.Size(t.Context(), hooked, "b", 10_000)
@@ -104,7 +108,8 @@ func TestAnInboxIsCountedByItsIndex(t *testing.T) {
 			t.Fatalf("got %d hashes, error %v, want 10,000", inbox.Hashes, err)
 		}
 		for _, step := range explainPlan(t, db, sent) {
-			if strings.Contains(step, "Seq Scan on") || strings.Contains(step, "Sort") || strings.Contains(step, "B-TREE") || strings.Contains(step, "filesort") {
+			if strings.Contains(step, "Seq Scan on") || strings.Contains(step, "Sort") || strings.Contains(step, "B-TREE") ||
+				strings.Contains(step, "filesort") {
 				t.Errorf("plan: got %q for\n%s", step, sent)
 			}
 		}

@@ -363,7 +363,8 @@ func (s *stress) transact(owner string, c store.Claim, hold time.Duration) {
 	refused := errors.New("refused")
 	for _, m := range c.Messages {
 		err := s.settles.RunInTx(s.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
-			f := store.Fence{Owner: owner, Idle: time.Minute, Messages: []store.Fenced{{Claim: c.ID, ID: m.ID, Attempts: m.Attempts, Crashes: m.Crashes}}}
+			f := store.Fence{Owner: owner, Idle: time.Minute,
+				Messages: []store.Fenced{{Claim: c.ID, ID: m.ID, Attempts: m.Attempts, Crashes: m.Crashes}}}
 			if held, err := s.Claims.Fence(ctx, tx, f); err != nil || len(held) == 0 {
 				return errors.Join(refused, err)
 			}

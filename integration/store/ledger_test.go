@@ -359,10 +359,11 @@ func TestLedgerFenceSeesWhatHappenedWhileItWaited(t *testing.T) {
 	t.Parallel()
 	const columns = "id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after, attempts, crashes, errors"
 	for name, change := range map[string]string{
-		"an attempt":     "UPDATE consumer_messages SET attempts = attempts + 1",
-		"a crash":        "UPDATE consumer_messages SET crashes = crashes + 1",
-		"being removed":  "DELETE FROM consumer_messages",
-		"being poisoned": "WITH m AS (DELETE FROM consumer_messages RETURNING *) INSERT INTO poisoned_messages (" + columns + ", poisoned_at, reason) SELECT " + columns + ", now(), 'r' FROM m",
+		"an attempt":    "UPDATE consumer_messages SET attempts = attempts + 1",
+		"a crash":       "UPDATE consumer_messages SET crashes = crashes + 1",
+		"being removed": "DELETE FROM consumer_messages",
+		"being poisoned": "WITH m AS (DELETE FROM consumer_messages RETURNING *) INSERT INTO poisoned_messages (" + columns +
+			", poisoned_at, reason) SELECT " + columns + ", now(), 'r' FROM m",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -379,7 +380,8 @@ func TestLedgerFenceSeesWhatHappenedWhileItWaited(t *testing.T) {
 				}
 				go func() {
 					_ = l.db.RunInTx(l.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
-						held, err := l.Claims.Fence(ctx, tx, store.Fence{Owner: "a", Idle: time.Second, Messages: []store.Fenced{{Claim: c.ID, ID: c.Messages[0].ID}}})
+						held, err := l.Claims.Fence(ctx, tx,
+							store.Fence{Owner: "a", Idle: time.Second, Messages: []store.Fenced{{Claim: c.ID, ID: c.Messages[0].ID}}})
 						if err != nil {
 							t.Errorf("fence: %v", err)
 						}

@@ -76,24 +76,28 @@ func (l *mariaLocker) left() (n int) {
 func TestMariaDBSettlesWhatIsFree(t *testing.T) {
 	t.Parallel()
 	l := newMariaLocker(t)
-	results := append(l.results(store.Done, store.Failed, store.Done, store.Done), store.Result{Claim: 1000, Message: l.held.Messages[0].ID, Outcome: store.Done})
+	results := append(l.results(store.Done, store.Failed, store.Done, store.Done),
+		store.Result{Claim: 1000, Message: l.held.Messages[0].ID, Outcome: store.Done})
 	for what, statement := range map[string]func() error{
 		"settle": func() error { _, err := l.Claims.Settle(t.Context(), l.db, "a", time.Minute, results); return err },
 		"finish": func() error { _, err := l.Claims.Finish(t.Context(), l.db, "a", []int64{l.held.ID}); return err },
 	} {
 		began := time.Now()
 		if err := statement(); !dberr.IsLockTimeout(err) || time.Since(began) > 30*time.Second || l.left() != 4 {
-			t.Errorf("%s: got error %v after %s and %d messages in the claim, want a lock timeout after a second and all 4", what, err, time.Since(began), l.left())
+			t.Errorf("%s: got error %v after %s and %d messages in the claim, want a lock timeout after a second and all 4", what, err,
+				time.Since(began), l.left())
 		}
 	}
 	settled, err := l.Claims.SettleFree(t.Context(), l.db, "a", time.Minute, results)
-	if err != nil || settled.Applied != 2 || !slices.Equal(settled.Live, []int64{l.held.ID}) || !slices.Equal(settled.Busy, results[:2]) || l.left() != 2 {
+	if err != nil || settled.Applied != 2 || !slices.Equal(settled.Live, []int64{l.held.ID}) ||
+		!slices.Equal(settled.Busy, results[:2]) || l.left() != 2 {
 		t.Fatalf("settle what is free: got %+v, error %v, %d left in the claim, want 2 applied and 2 busy", settled, err, l.left())
 	}
 	if err := l.tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	if settled, err := l.Claims.SettleFree(t.Context(), l.db, "a", time.Minute, l.results(store.Done, store.Failed)); err != nil || settled.Applied != 2 || len(settled.Busy) != 0 {
+	if settled, err := l.Claims.SettleFree(t.Context(), l.db, "a", time.Minute, l.results(store.Done, store.Failed)); err != nil ||
+		settled.Applied != 2 || len(settled.Busy) != 0 {
 		t.Errorf("settle once the transaction is over: got %+v, error %v, want 2 applied", settled, err)
 	}
 }

@@ -89,7 +89,8 @@ func TestMariaDBNeedsADatabase(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no database is selected") {
 		t.Errorf("migrate without a database: got error %v, want one that says so", err)
 	}
-	if err := testapp.Must[*store.Store](t)(store.For(dialect.MySQL, bus.Tables{})).Schema.CheckSchema(t.Context(), db); err == nil || !strings.Contains(err.Error(), "no database is selected") {
+	if err := testapp.Must[*store.Store](t)(store.For(dialect.MySQL, bus.Tables{})).Schema.CheckSchema(t.Context(), db); err == nil ||
+		!strings.Contains(err.Error(), "no database is selected") {
 		t.Errorf("look at the tables without a database: got error %v, want one that says so", err)
 	}
 }
@@ -106,7 +107,8 @@ func TestMariaDBStatementsFitIntoPackets(t *testing.T) {
 		list = errorlog.Append(list, errorlog.Attempt{Attempt: i, Error: strings.Repeat("goroutine 1:\n\t\"x\"", 500)})
 	}
 	for _, outcome := range []store.Outcome{store.Failed, store.Poison} {
-		c := testapp.Must[store.Claim](t)(s.Claims.Claim(t.Context(), db, store.ClaimRequest{Owner: "a", Lease: time.Minute, Wants: []store.Want{{Consumer: "c1", Payload: "p", Limit: 100}}, MaxBytes: 16 << 20}))
+		c := testapp.Must[store.Claim](t)(s.Claims.Claim(t.Context(), db,
+			store.ClaimRequest{Owner: "a", Lease: time.Minute, Wants: []store.Want{{Consumer: "c1", Payload: "p", Limit: 100}}, MaxBytes: 16 << 20}))
 		var results []store.Result
 		for _, m := range c.Messages {
 			results = append(results, store.Result{Claim: c.ID, Message: m.ID, Outcome: outcome, Errors: list, Delay: time.Hour})
@@ -117,7 +119,8 @@ func TestMariaDBStatementsFitIntoPackets(t *testing.T) {
 	}
 	rows := make([]store.NewMessage, 1000)
 	for i := range rows {
-		rows[i] = store.NewMessage{ConsumerType: "c", PayloadType: "p", Payload: "{}", Headers: `{"h":"` + strings.Repeat(`\"`, limits.Headers) + `"}`}
+		rows[i] = store.NewMessage{ConsumerType: "c", PayloadType: "p", Payload: "{}",
+			Headers: `{"h":"` + strings.Repeat(`\"`, limits.Headers) + `"}`}
 		rows[i].MessageID[0], rows[i].MessageID[1] = byte(i), byte(i>>8)
 	}
 	if _, err := s.Outbox.Insert(t.Context(), db, rows); err != nil {
@@ -168,7 +171,8 @@ func TestMariaDBWithGapsBetweenIDs(t *testing.T) {
 	}
 	claim := func(want int) (c store.Claim) {
 		t.Helper()
-		c = testapp.Must[store.Claim](t)(s.Claims.Claim(t.Context(), db, store.ClaimRequest{Owner: "a", Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "c", Payload: "p", Limit: 100}}}))
+		c = testapp.Must[store.Claim](t)(s.Claims.Claim(t.Context(), db,
+			store.ClaimRequest{Owner: "a", Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "c", Payload: "p", Limit: 100}}}))
 		if len(c.Messages) != want {
 			t.Fatalf("claim: got %d, want %d", len(c.Messages), want)
 		}
@@ -272,7 +276,8 @@ func TestMariaDBFenceAsksForTheClaimLast(t *testing.T) {
 	db := testdb.MariaDB(t)
 	s := mariaStore(t, db)
 	fill(t, db, 20)
-	c, err := s.Claims.Claim(t.Context(), db, store.ClaimRequest{Owner: "a", Lease: time.Minute, Wants: []store.Want{{Consumer: "c1", Payload: "p", Limit: 1}}, MaxBytes: 1 << 20})
+	c, err := s.Claims.Claim(t.Context(), db,
+		store.ClaimRequest{Owner: "a", Lease: time.Minute, Wants: []store.Want{{Consumer: "c1", Payload: "p", Limit: 1}}, MaxBytes: 1 << 20})
 	if err != nil || len(c.Messages) != 1 {
 		t.Fatalf("claim: got %d messages, error %v, want 1", len(c.Messages), err)
 	}
@@ -328,7 +333,8 @@ func TestMariaDBSurfacesNoConflicts(t *testing.T) {
 	for worker := range 4 {
 		owner := fmt.Sprint("owner-", worker)
 		work("claim and settle", func(i int) error {
-			c, err := s.Claims.Claim(ctx, db, store.ClaimRequest{Owner: owner, Lease: time.Minute, Wants: []store.Want{{Consumer: "c", Payload: "p", Limit: 10}}, MaxBytes: 1 << 20})
+			c, err := s.Claims.Claim(ctx, db, store.ClaimRequest{Owner: owner, Lease: time.Minute,
+				Wants: []store.Want{{Consumer: "c", Payload: "p", Limit: 10}}, MaxBytes: 1 << 20})
 			if err != nil || c.ID == 0 {
 				return err
 			}
@@ -344,7 +350,8 @@ func TestMariaDBSurfacesNoConflicts(t *testing.T) {
 			mu.Lock()
 			for n, m := range c.Messages {
 				delete(holders, m.ID) // before it is settled: after that others may have it
-				results = append(results, store.Result{Claim: c.ID, Message: m.ID, Outcome: []store.Outcome{store.Done, store.Failed, store.Snoozed, store.Release}[(i+n)%4]})
+				results = append(results, store.Result{Claim: c.ID, Message: m.ID,
+					Outcome: []store.Outcome{store.Done, store.Failed, store.Snoozed, store.Release}[(i+n)%4]})
 			}
 			mu.Unlock()
 			if _, err := s.Claims.Extend(ctx, db, owner, time.Minute); err != nil {
@@ -385,10 +392,12 @@ func TestMariaDBPlans(t *testing.T) {
 	_, probed := s.Claims.Probe(ctx, hooked, wants)
 	var results []store.Result
 	for n, m := range claims[0].Messages {
-		results = append(results, store.Result{Claim: claims[0].ID, Message: m.ID, Outcome: []store.Outcome{store.Done, store.Failed, store.Poison}[n%3], Reason: "r"})
+		results = append(results, store.Result{Claim: claims[0].ID, Message: m.ID,
+			Outcome: []store.Outcome{store.Done, store.Failed, store.Poison}[n%3], Reason: "r"})
 	}
 	_, settled := s.Claims.Settle(ctx, hooked, "a", time.Minute, results[:len(results)-1])
-	_, free := s.Claims.SettleFree(ctx, hooked, "a", time.Minute, []store.Result{{Claim: claims[2].ID, Message: claims[2].Messages[0].ID, Outcome: store.Done}})
+	_, free := s.Claims.SettleFree(ctx, hooked, "a", time.Minute,
+		[]store.Result{{Claim: claims[2].ID, Message: claims[2].Messages[0].ID, Outcome: store.Done}})
 	_, finished := s.Claims.Finish(ctx, hooked, "a", []int64{claims[1].ID})
 	_, extended := s.Claims.Extend(ctx, hooked, "a", -time.Minute)
 	_, recovered := s.Claims.Recover(ctx, hooked, 3)
@@ -407,8 +416,9 @@ func TestMariaDBPlans(t *testing.T) {
 		}
 		explained++
 		for _, step := range explainMariaDB(t, db, query) {
-			if strings.HasPrefix(step, "SCAN m ") || strings.HasPrefix(step, "SCAN consumer_messages") || strings.HasPrefix(step, "SEARCH m ") && strings.Contains(step, "filesort") &&
-				!strings.Contains(query, "crashes > 0") && !strings.Contains(query, "crashes BETWEEN") {
+			if strings.HasPrefix(step, "SCAN m ") || strings.HasPrefix(step, "SCAN consumer_messages") ||
+				strings.HasPrefix(step, "SEARCH m ") && strings.Contains(step, "filesort") &&
+					!strings.Contains(query, "crashes > 0") && !strings.Contains(query, "crashes BETWEEN") {
 				t.Errorf("plan: got %q for\n%s", step, query)
 			}
 		}
@@ -438,6 +448,7 @@ func TestMariaDBFindsNamesWithoutReadingAll(t *testing.T) {
 	unregistered := testapp.Must[[]store.Unhandled](t)(s.Claims.Unhandled(t.Context(), conn, []store.Want{{Consumer: "c1", Payload: "p"}}))
 	stored := testapp.Must[[]string](t)(s.Pending.StoredConsumers(t.Context(), conn))
 	if read := rowsRead() - before; len(unregistered) != 19 || len(stored) != 20 || read > 10_000 {
-		t.Errorf("names: got %d unregistered and %d consumers from %d rows, want 19 and 20 from 10,000 at most", len(unregistered), len(stored), read)
+		t.Errorf("names: got %d unregistered and %d consumers from %d rows, want 19 and 20 from 10,000 at most", len(unregistered),
+			len(stored), read)
 	}
 }

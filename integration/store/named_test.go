@@ -16,7 +16,8 @@ func TestErrorsNameTablesWithTheirSchema(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
 	db := testdb.Postgres(t)
-	registry := testapp.Must[*bus.Registry](t)(bus.RegistryConfig{Tables: bus.Tables{Schema: "shop", Prefix: "am_"}}.NewRegistry(testapp.Counting("c", &n)))
+	registry := testapp.Must[*bus.Registry](t)(bus.RegistryConfig{Tables: bus.Tables{Schema: "shop",
+		Prefix: "am_"}}.NewRegistry(testapp.Counting("c", &n)))
 	p := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(db, registry, outbox.ProcessorConfig{}))
 	says := func(want string) {
 		t.Helper()

@@ -46,7 +46,8 @@ func TestAnOlderProgramKeepsTheOrder(t *testing.T) {
 		for _, m := range c.Messages {
 			got += string(m.Payload)
 			if owner != "vanishing" {
-				testapp.Must[store.Settled](t)(s.Claims.Settle(t.Context(), db, owner, lease, []store.Result{{Claim: c.ID, Message: m.ID, Lane: m.Lane, Outcome: store.Done}}))
+				testapp.Must[store.Settled](t)(s.Claims.Settle(t.Context(), db, owner, lease,
+					[]store.Result{{Claim: c.ID, Message: m.ID, Lane: m.Lane, Outcome: store.Done}}))
 			}
 		}
 		return got

@@ -25,7 +25,8 @@ SELECT 'other', FALSE, now(), now() + interval '1 hour', array_agg(n) FROM gener
 	lanes := store.Lanes{Source: store.Source{Name: "c", Names: []string{"c"}, Payloads: []string{"p"}, PerKey: 5}, Run: 5}
 	for i, want := range []int{1, 0} {
 		l := lanes
-		c := testapp.Must[store.Claim](t)(s.Claims.Claim(t.Context(), db, store.ClaimRequest{Owner: "o", Lease: time.Minute, Limit: 10, MaxBytes: 1 << 20, Lanes: &l}))
+		c := testapp.Must[store.Claim](t)(s.Claims.Claim(t.Context(), db,
+			store.ClaimRequest{Owner: "o", Lease: time.Minute, Limit: 10, MaxBytes: 1 << 20, Lanes: &l}))
 		if len(c.Messages) != want {
 			t.Errorf("claim %d: got %d messages, want %d", i+1, len(c.Messages), want)
 		}

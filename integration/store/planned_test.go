@@ -76,7 +76,8 @@ func TestPlansThatAMigrationInvalidatesAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	l.db.SetMaxOpenConns(1)
-	for _, change := range []string{"", "ALTER TABLE consumer_messages ALTER COLUMN headers TYPE varchar", "ALTER TABLE consumer_messages ALTER COLUMN attempts TYPE bigint"} {
+	for _, change := range []string{"", "ALTER TABLE consumer_messages ALTER COLUMN headers TYPE varchar",
+		"ALTER TABLE consumer_messages ALTER COLUMN attempts TYPE bigint"} {
 		if change != "" {
 			l.exec(change)
 		}

@@ -29,7 +29,8 @@ func fillPoisoned(a *testapp.App) {
 		}
 		a.Exec(`INSERT INTO poisoned_messages (id, message_id, consumer_type, payload_type, payload, created_at, available_after, attempts, crashes, poisoned_at, reason, fingerprint)
 			SELECT ` + id + `, ` + uid + `, CONCAT('c', ` + id + ` % 20), 'order.placed', '{}', ` + now + `, ` + now + `, 5, 0, ` + at + `, 'r',
-			CASE WHEN ` + id + ` % 80 < 20 THEN NULL WHEN ` + id + ` % 80 < 40 THEN '1a' WHEN ` + id + ` % 80 < 60 THEN '1b' ELSE '1c' END FROM ` + from)
+			CASE WHEN ` + id + ` % 80 < 20 THEN NULL WHEN ` + id + ` % 80 < 40 THEN '1a' WHEN ` + id +
+			` % 80 < 60 THEN '1b' ELSE '1c' END FROM ` + from)
 	}
 	switch a.DB.Dialect().Name() {
 	case dialect.PG:
@@ -54,7 +55,8 @@ func TestPoisonReadsNoMoreThanItShows(t *testing.T) {
 		conn := testapp.Must[bun.Conn](t)(db.Conn(t.Context()))
 		defer conn.Close()
 		inner := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{}))
-		sizes, err := inner.Poison.GroupSizes(t.Context(), db, []store.GroupKey{{ConsumerType: "c7", Fingerprint: "1a"}, {ConsumerType: "c7"}, {ConsumerType: "c7", Fingerprint: "gone"}}, 100)
+		sizes, err := inner.Poison.GroupSizes(t.Context(), db,
+			[]store.GroupKey{{ConsumerType: "c7", Fingerprint: "1a"}, {ConsumerType: "c7"}, {ConsumerType: "c7", Fingerprint: "gone"}}, 100)
 		if err != nil || len(sizes) != 3 || sizes[0].Messages != 100 || sizes[1].Messages != 100 || sizes[2].Messages != 0 {
 			t.Errorf("counted up to 100: got %+v, error %v, want 100, 100 and 0", sizes, err)
 		}
@@ -124,7 +126,8 @@ func rowsReadBy(t *testing.T, db *bun.DB, conn bun.Conn, run func(context.Contex
 		t.Fatal(err)
 	}
 	for _, query := range sent {
-		if !strings.Contains(query, "poisoned_messages") || !strings.HasPrefix(strings.TrimSpace(query), "SELECT") && !strings.HasPrefix(strings.TrimSpace(query), "WITH") {
+		if !strings.Contains(query, "poisoned_messages") || !strings.HasPrefix(strings.TrimSpace(query), "SELECT") &&
+			!strings.HasPrefix(strings.TrimSpace(query), "WITH") {
 			continue
 		}
 		if db.Dialect().Name() == dialect.PG {

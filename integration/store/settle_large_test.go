@@ -45,7 +45,8 @@ func TestLargeClaimsAreSettledInTime(t *testing.T) {
 				t.Errorf("%s: got %d messages, want %d", what, got, want)
 			}
 		}
-		settle := func(settle func(context.Context, *bun.DB, string, time.Duration, []store.Result) (store.Settled, error)) func(context.Context) (int, error) {
+		settle := func(settle func(context.Context, *bun.DB, string, time.Duration, []store.Result) (store.Settled,
+			error)) func(context.Context) (int, error) {
 			return func(ctx context.Context) (int, error) {
 				settled, err := settle(ctx, db, "bench", time.Minute, mixed(c, part))
 				c.Messages = c.Messages[part:]
@@ -144,7 +145,8 @@ func nested(t *testing.T, db *bun.DB, query string) (steps []string) {
 		if list {
 			lists[step.Parent]++
 		}
-		if list && (correlated[step.ID] || lists[step.Parent] > 1) || step.Detail == "SCAN m" || strings.HasPrefix(step.Detail, "SCAN consumer_messages") {
+		if list && (correlated[step.ID] || lists[step.Parent] > 1) || step.Detail == "SCAN m" ||
+			strings.HasPrefix(step.Detail, "SCAN consumer_messages") {
 			steps = append(steps, step.Detail)
 		}
 	}

@@ -26,7 +26,8 @@ func TestStaleResultInTheBatchOfANewOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		request := store.ClaimRequest{Owner: "me", Lease: time.Minute, MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "c", Payload: "order.placed", Limit: 1}}}
+		request := store.ClaimRequest{Owner: "me", Lease: time.Minute, MaxBytes: 1 << 20,
+			Wants: []store.Want{{Consumer: "c", Payload: "order.placed", Limit: 1}}}
 		old := testapp.Must[store.Claim](t)(s.Claims.Claim(t.Context(), db, request))
 		if err := s.Claims.Disclaim(t.Context(), db, "me", []int64{old.ID}); err != nil {
 			t.Fatal(err)
@@ -38,7 +39,8 @@ func TestStaleResultInTheBatchOfANewOne(t *testing.T) {
 			{Claim: old.ID, Message: id, Outcome: store.Done},
 		}))
 		if rows := a.Pending(); len(rows) != 1 || rows[0].Attempts != 1 || a.Count("SELECT count(*) FROM message_claims") != 0 {
-			t.Errorf("got %+v and %d claims, want the new claim's failure and not the old one's success", rows, a.Count("SELECT count(*) FROM message_claims"))
+			t.Errorf("got %+v and %d claims, want the new claim's failure and not the old one's success", rows,
+				a.Count("SELECT count(*) FROM message_claims"))
 		}
 	})
 }
@@ -66,7 +68,8 @@ func TestPoisoningFindsAFreeID(t *testing.T) {
 		r.MustStop()
 		again(2)
 		for _, row := range a.Pending() {
-			c, err := s.Claims.Claim(t.Context(), db, store.ClaimRequest{Owner: "gone", Lease: time.Millisecond, Select: store.Killers, Solo: true, Limit: 1,
+			c, err := s.Claims.Claim(t.Context(), db, store.ClaimRequest{Owner: "gone", Lease: time.Millisecond, Select: store.Killers,
+				Solo: true, Limit: 1,
 				Wants: []store.Want{{Consumer: row.ConsumerType, Payload: row.PayloadType}}, MaxBytes: 1 << 20})
 			if err != nil || len(c.Messages) != 1 {
 				t.Fatalf("claim: got %d messages, error %v, want 1", len(c.Messages), err)

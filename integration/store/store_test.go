@@ -110,7 +110,8 @@ func writeFirst(ctx context.Context, s *store.Store, db *bun.DB, owner string, w
 	if len(c.Messages) > 0 {
 		m := c.Messages[0]
 		fenced = db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-			_, err := s.Claims.Fence(ctx, tx, store.Fence{Owner: owner, Messages: []store.Fenced{{Claim: c.ID, ID: m.ID, Attempts: m.Attempts, Crashes: m.Crashes}}})
+			_, err := s.Claims.Fence(ctx, tx, store.Fence{Owner: owner,
+				Messages: []store.Fenced{{Claim: c.ID, ID: m.ID, Attempts: m.Attempts, Crashes: m.Crashes}}})
 			return err
 		})
 		_, settled = s.Claims.Settle(ctx, db, owner, time.Minute, []store.Result{{Claim: c.ID, Message: m.ID, Outcome: store.Failed}})
@@ -126,7 +127,8 @@ func TestStoreNamesTheDialectsItKnows(t *testing.T) {
 	t.Parallel()
 	for _, name := range []dialect.Name{dialect.Invalid, dialect.MSSQL, dialect.Oracle} {
 		_, err := store.For(name, bus.Tables{})
-		if err == nil || !strings.Contains(err.Error(), "pg") || !strings.Contains(err.Error(), "sqlite") || !strings.Contains(err.Error(), "mysql") {
+		if err == nil || !strings.Contains(err.Error(), "pg") || !strings.Contains(err.Error(), "sqlite") ||
+			!strings.Contains(err.Error(), "mysql") {
 			t.Errorf("store for %s: got error %v, want one that names pg, sqlite and mysql", name, err)
 		}
 	}

@@ -92,7 +92,8 @@ func TestRoundTrips(t *testing.T) {
 				return err
 			}
 			defer tx.Rollback() //nolint:errcheck // nothing is written
-			_, err = l.Claims.Fence(l.ctx, tx, store.Fence{Owner: "a", Idle: time.Minute, Messages: []store.Fenced{{Claim: c.ID, ID: c.Messages[0].ID}}})
+			_, err = l.Claims.Fence(l.ctx, tx, store.Fence{Owner: "a", Idle: time.Minute,
+				Messages: []store.Fenced{{Claim: c.ID, ID: c.Messages[0].ID}}})
 			return err
 		}},
 	} {

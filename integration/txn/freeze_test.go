@@ -190,7 +190,8 @@ type beside struct {
 
 func newBeside(t *testing.T) *beside {
 	t.Helper()
-	b := &beside{dsn: testdb.PostgresDSN(t), last: make(map[string]time.Time), gaps: make(map[string]time.Duration), waited: make(map[string]time.Duration)}
+	b := &beside{dsn: testdb.PostgresDSN(t), last: make(map[string]time.Time), gaps: make(map[string]time.Duration),
+		waited: make(map[string]time.Duration)}
 	db, err := openWatched(b.dsn, worldConns, b.answered)
 	if err != nil {
 		t.Fatal(err)

@@ -183,9 +183,10 @@ func (l logApp) wantEffects(want int) {
 func pausingProjection(t *testing.T, db *bun.DB) {
 	l := newLogApp(t, db, eventlog.LogConfig{})
 	l.append(1)
-	l.catchUp(l.runner(projection.Projection{Name: "p", On: []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, o order) error {
-		return errors.Join(addEffect(ctx, tx, o.N), pause(ctx))
-	})}}))
+	l.catchUp(l.runner(projection.Projection{Name: "p",
+		On: []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, o order) error {
+			return errors.Join(addEffect(ctx, tx, o.N), pause(ctx))
+		})}}))
 	l.wantEffects(1)
 }
 
@@ -193,14 +194,15 @@ func pausingBatchProjection(t *testing.T, db *bun.DB) {
 	l := newLogApp(t, db, eventlog.LogConfig{})
 	l.append(1)
 	l.append(2)
-	l.catchUp(l.runner(projection.Projection{Name: "p", Types: []string{order{}.PayloadType()}, Batch: func(ctx context.Context, tx bun.Tx, all []eventlog.RecordedEvent) error {
-		for _, e := range all {
-			if err := addEffect(ctx, tx, e.Data.(order).N); err != nil {
-				return err
+	l.catchUp(l.runner(projection.Projection{Name: "p", Types: []string{order{}.PayloadType()},
+		Batch: func(ctx context.Context, tx bun.Tx, all []eventlog.RecordedEvent) error {
+			for _, e := range all {
+				if err := addEffect(ctx, tx, e.Data.(order).N); err != nil {
+					return err
+				}
 			}
-		}
-		return pause(ctx)
-	}}))
+			return pause(ctx)
+		}}))
 	l.wantEffects(2)
 }
 
@@ -208,13 +210,14 @@ func pausingRetry(t *testing.T, db *bun.DB) {
 	l := newLogApp(t, db, eventlog.LogConfig{})
 	l.append(1)
 	failed := false
-	r := l.runner(projection.Projection{Name: "p", OnError: projection.Park, MaxAttempts: 1, On: []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, o order) error {
-		if !failed {
-			failed = true
-			return errors.New("no luck")
-		}
-		return errors.Join(addEffect(ctx, tx, o.N), pause(ctx))
-	})}})
+	r := l.runner(projection.Projection{Name: "p", OnError: projection.Park, MaxAttempts: 1,
+		On: []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, o order) error {
+			if !failed {
+				failed = true
+				return errors.New("no luck")
+			}
+			return errors.Join(addEffect(ctx, tx, o.N), pause(ctx))
+		})}})
 	l.catchUp(r)
 	if n, err := r.RetryParked(t.Context(), "p"); n != 1 || err != nil {
 		t.Errorf("retry: got %d and %v, want 1", n, err)
@@ -278,7 +281,8 @@ func pausingLayerOf(next bus.ProduceFunc) bus.ProduceFunc {
 
 func pausingLayer(t *testing.T, db *bun.DB) {
 	a := testapp.New(t, db, testapp.Consumed("c"))
-	a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{pausingLayerOf}}))
+	a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry,
+		outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{pausingLayerOf}}))
 	a.Produce(order{})
 	if got := len(a.Pending()); got != 1 {
 		t.Errorf("messages: got %d, want 1", got)
@@ -287,11 +291,13 @@ func pausingLayer(t *testing.T, db *bun.DB) {
 
 func pausingSchedule(t *testing.T, db *bun.DB) {
 	a := testapp.New(t, db, testapp.Consumed("c"))
-	a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{pausingLayerOf}}))
+	a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry,
+		outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{pausingLayerOf}}))
 	testapp.Must[int64](t)(a.Scheduler().Create(t.Context(), db, order{}, "@yearly", "UTC"))
 	a.Exec("UPDATE scheduled_messages SET available_after = statement_timestamp() - interval '1 s'")
 	var said testapp.Lines
-	p := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, a.Producer, schedule.ProcessorConfig{Logger: said.Logger()}))
+	p := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, a.Producer,
+		schedule.ProcessorConfig{Logger: said.Logger()}))
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
@@ -304,8 +310,9 @@ func pausingSchedule(t *testing.T, db *bun.DB) {
 
 func auditedService(t *testing.T, a *app) *ops.Session {
 	t.Helper()
-	return testapp.Must[*ops.Service](t)(ops.New(ops.Config{DB: a.DB, Registry: a.Registry, UndoWindow: -1, Logger: slog.New(slog.DiscardHandler),
-		Audit: func(ctx context.Context, _ ops.Change) error { return pause(ctx) },
+	return testapp.Must[*ops.Service](t)(ops.New(ops.Config{DB: a.DB, Registry: a.Registry, UndoWindow: -1,
+		Logger: slog.New(slog.DiscardHandler),
+		Audit:  func(ctx context.Context, _ ops.Change) error { return pause(ctx) },
 	})).As(ops.Principal{Name: "ada", Role: ops.Administrator})
 }
 

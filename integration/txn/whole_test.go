@@ -27,11 +27,13 @@ func refuse(a *app, operation, table, condition string) {
 	switch a.DB.Dialect().Name() {
 	case dialect.PG:
 		a.Exec(`CREATE OR REPLACE FUNCTION refuse() RETURNS trigger AS 'BEGIN RAISE EXCEPTION ''refused by the test''; END' LANGUAGE plpgsql`)
-		a.Exec(fmt.Sprintf(`CREATE TRIGGER %s BEFORE %s ON %s FOR EACH ROW WHEN (%s) EXECUTE FUNCTION refuse()`, name, operation, table, condition))
+		a.Exec(fmt.Sprintf(`CREATE TRIGGER %s BEFORE %s ON %s FOR EACH ROW WHEN (%s) EXECUTE FUNCTION refuse()`, name, operation, table,
+			condition))
 	case dialect.MySQL:
 		a.Exec(fmt.Sprintf(`CREATE TRIGGER %s BEFORE %s ON %s FOR EACH ROW IF %s THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused by the test'; END IF`, name, operation, table, condition))
 	default:
-		a.Exec(fmt.Sprintf(`CREATE TRIGGER %s BEFORE %s ON %s WHEN %s BEGIN SELECT RAISE(ABORT, 'refused by the test'); END`, name, operation, table, condition))
+		a.Exec(fmt.Sprintf(`CREATE TRIGGER %s BEFORE %s ON %s WHEN %s BEGIN SELECT RAISE(ABORT, 'refused by the test'); END`, name,
+			operation, table, condition))
 	}
 }
 
@@ -259,7 +261,8 @@ func poisonMany(a *app, n int) {
 	a.Helper()
 	a.ProduceMany(n)
 	a.Exec(`INSERT INTO poisoned_messages (id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after, attempts, crashes, errors, poisoned_at, reason)
-		SELECT id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after, 5, 0, NULL, ` + ago(a, time.Hour) + `, 'test' FROM consumer_messages ORDER BY id`)
+		SELECT id, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after, 5, 0, NULL, ` +
+		ago(a, time.Hour) + `, 'test' FROM consumer_messages ORDER BY id`)
 	a.Exec("DELETE FROM consumer_messages")
 }
 

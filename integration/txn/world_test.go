@@ -88,14 +88,16 @@ func newWorld(db *bun.DB, progress func(what string), failed func(error)) (*worl
 // addRuns makes what runs in the program.
 func (w *world) addRuns() error {
 	quiet := slog.New(slog.DiscardHandler)
-	processor, err := outbox.NewProcessor(w.db, w.registry, outbox.ProcessorConfig{LeaseDuration: worldLease, PollInterval: worldPoll, Fetchers: 1,
-		TxConcurrency: 3, DefaultTimeout: worldTimeout, AttemptDelay: 200 * time.Millisecond, DrainTimeout: time.Second, Logger: quiet})
+	processor, err := outbox.NewProcessor(w.db, w.registry,
+		outbox.ProcessorConfig{LeaseDuration: worldLease, PollInterval: worldPoll, Fetchers: 1,
+			TxConcurrency: 3, DefaultTimeout: worldTimeout, AttemptDelay: 200 * time.Millisecond, DrainTimeout: time.Second, Logger: quiet})
 	schedules, err2 := schedule.NewProcessor(w.db, w.registry, w.producer, schedule.ProcessorConfig{PollInterval: worldPoll, Logger: quiet})
 	projections, err3 := projection.NewRunner(w.db, w.log, projection.RunnerConfig{PollInterval: worldPoll, Concurrency: 2, Logger: quiet},
-		projection.Projection{Name: "p", Shards: 2, Timeout: worldTimeout, On: []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, e happened) error {
-			defer w.progress("projection")
-			return w.write(ctx, tx)
-		})}})
+		projection.Projection{Name: "p", Shards: 2, Timeout: worldTimeout,
+			On: []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, e happened) error {
+				defer w.progress("projection")
+				return w.write(ctx, tx)
+			})}})
 	runner, err4 := ops.NewRunner(w.service, nil)
 	if err := errors.Join(err, err2, err3, err4); err != nil {
 		return err
@@ -122,7 +124,8 @@ func (w *world) consumers() []bus.Consumer {
 		}, options...)
 	}
 	return []bus.Consumer{
-		plain("plain"), plain("priorities", bus.Prioritized(time.Minute)), plain("limit", bus.GlobalConcurrency(1)), plain("shared", bus.SharedConcurrency("s", 1)),
+		plain("plain"), plain("priorities", bus.Prioritized(time.Minute)), plain("limit", bus.GlobalConcurrency(1)), plain("shared",
+			bus.SharedConcurrency("s", 1)),
 		plain("rate", bus.RateLimit(100, time.Second, 20)), plain("ordered", bus.Ordered(bus.BlockKey)), plain("per key", bus.KeyConcurrency(1)),
 		plain("fair", bus.Fair()), plain("rate per key", bus.KeyRateLimit(100, time.Second, 20)),
 		tx("tx"), tx("group", outbox.GroupCommit(5)), tx("ordered tx", bus.Ordered(bus.SkipPoisoned)),
@@ -200,7 +203,8 @@ func (w *world) produce(ctx context.Context, i int) error {
 		if _, err := tx.ExecContext(ctx, applicationsOwn); err != nil {
 			return err
 		}
-		_, err := w.producer.ProduceMany(ctx, tx, outbox.Item{Payload: order{N: i}, Options: []outbox.Option{outbox.OrderingKey("many")}}, outbox.Item{Payload: unique{i}})
+		_, err := w.producer.ProduceMany(ctx, tx, outbox.Item{Payload: order{N: i}, Options: []outbox.Option{outbox.OrderingKey("many")}},
+			outbox.Item{Payload: unique{i}})
 		return err
 	}))
 }
@@ -208,7 +212,8 @@ func (w *world) produce(ctx context.Context, i int) error {
 // produceOnce writes messages with insert ids that the others have as well.
 func (w *world) produceOnce(ctx context.Context, i int) error {
 	second := fmt.Sprint("u", time.Now().Unix())
-	_, err := w.producer.Produce(ctx, w.db, unique{i}, []outbox.Option{outbox.InsertID(second), outbox.Replace(second), outbox.UniqueFor(second, time.Second)}[i%3])
+	_, err := w.producer.Produce(ctx, w.db, unique{i},
+		[]outbox.Option{outbox.InsertID(second), outbox.Replace(second), outbox.UniqueFor(second, time.Second)}[i%3])
 	return err
 }
 

@@ -20,7 +20,8 @@ type allowance struct {
 
 // public are the packages that users import, but for console, fxmodule and bustest.
 func public() []string {
-	return []string{"bus", "middleware", "admin", "outbox", "schedule", "schedule/cron", "poison", "notify", "otel", "eventlog/...", "broker", "inbox", "relay", "ops"}
+	return []string{"bus", "middleware", "admin", "outbox", "schedule", "schedule/cron", "poison", "notify", "otel", "eventlog/...",
+		"broker", "inbox", "relay", "ops"}
 }
 
 // ground is what bus stands on. Who may import bus may import that, too.
@@ -56,17 +57,24 @@ func law() []allowance {
 		{"internal/paging", []string{"internal/limits"}, nil},
 		{"middleware", []string{"bus", "internal/isolate"}, []string{backoff}},
 		{"outbox", []string{"bus", "admin", "internal/engine", "internal/flow", "internal/store", "internal/txn", "internal/dberr"}, bun},
-		{"internal/engine", []string{"bus", "middleware", "internal/flow", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm", "internal/isolate", "internal/heartbeat", "internal/errtype"}, append([]string{uuid, backoff}, bun...)},
+		{"internal/engine", []string{"bus", "middleware", "internal/flow", "internal/store", "internal/txn", "internal/dberr",
+			"internal/outage", "internal/alarm", "internal/isolate", "internal/heartbeat", "internal/errtype"}, append([]string{uuid,
+			backoff}, bun...)},
 		{"internal/flow", []string{"bus", "internal/store"}, nil},
-		{"admin", []string{"bus", "internal/flow", "internal/paging", "internal/heartbeat", "internal/store", "internal/txn", "internal/dberr", "internal/outage"}, bun},
-		{"schedule", []string{"bus", "schedule/cron", "internal/paging", "internal/heartbeat", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm"}, append([]string{backoff}, bun...)},
+		{"admin", []string{"bus", "internal/flow", "internal/paging", "internal/heartbeat", "internal/store", "internal/txn",
+			"internal/dberr", "internal/outage"}, bun},
+		{"schedule", []string{"bus", "schedule/cron", "internal/paging", "internal/heartbeat", "internal/store", "internal/txn",
+			"internal/dberr", "internal/outage", "internal/alarm"}, append([]string{backoff}, bun...)},
 		{"schedule/cron", nil, nil},
 		{"poison", []string{"bus", "admin", "internal/paging", "internal/store", "internal/txn", "internal/dberr"}, bun},
-		{"ops", []string{"bus", "outbox", "admin", "poison", "schedule", "eventlog/projection", "internal/store", "internal/dberr", "internal/txn", "internal/heartbeat"}, append([]string{uuid}, bun...)},
+		{"ops", []string{"bus", "outbox", "admin", "poison", "schedule", "eventlog/projection", "internal/store", "internal/dberr",
+			"internal/txn", "internal/heartbeat"}, append([]string{uuid}, bun...)},
 		{"console", []string{"bus", "admin", "outbox", "poison", "schedule", "eventlog/projection", "ops", "internal/dberr"}, nil},
 		{"broker", nil, nil},
-		{"relay", []string{"bus", "broker", "outbox", "eventlog", "internal/cloudevents", "internal/heartbeat", "internal/store", "internal/txn", "internal/dberr", "internal/isolate", "internal/outage", "internal/alarm"}, append([]string{uuid}, bun...)},
-		{"inbox", []string{"bus", "broker", "outbox", "eventlog", "internal/cloudevents", "internal/heartbeat", "internal/store", "internal/txn", "internal/dberr", "internal/isolate", "internal/outage"}, append([]string{uuid}, bun...)},
+		{"relay", []string{"bus", "broker", "outbox", "eventlog", "internal/cloudevents", "internal/heartbeat", "internal/store",
+			"internal/txn", "internal/dberr", "internal/isolate", "internal/outage", "internal/alarm"}, append([]string{uuid}, bun...)},
+		{"inbox", []string{"bus", "broker", "outbox", "eventlog", "internal/cloudevents", "internal/heartbeat", "internal/store",
+			"internal/txn", "internal/dberr", "internal/isolate", "internal/outage"}, append([]string{uuid}, bun...)},
 		{"internal/cloudevents", nil, nil},
 		{"notify", []string{"bus", "internal/store", "internal/outage"}, append([]string{backoff}, bun...)},
 		{"notify/pgxnotify", nil, []string{"github.com/jackc/pgx/v5"}}, // a module of its own, for the driver's sake
@@ -74,7 +82,8 @@ func law() []allowance {
 		{"fxmodule", append([]string{"internal/store"}, public()...), slices.Concat(bun, fx, otelAPI)},
 		{"bustest", append([]string{"internal/store", "internal/isolate"}, public()...), bun},
 		{"eventlog", []string{"bus", "internal/store", "internal/txn", "internal/dberr", "internal/outage"}, bun},
-		{"eventlog/projection", []string{"bus", "middleware", "eventlog", "internal/heartbeat", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/alarm", "internal/isolate"}, append([]string{backoff}, bun...)},
+		{"eventlog/projection", []string{"bus", "middleware", "eventlog", "internal/heartbeat", "internal/store", "internal/txn",
+			"internal/dberr", "internal/outage", "internal/alarm", "internal/isolate"}, append([]string{backoff}, bun...)},
 		{"eventlog/decider", []string{"bus", "eventlog", "internal/store", "internal/txn", "internal/outage"}, append([]string{backoff}, bun...)},
 		{"broker/internal/adapter", []string{"broker"}, nil},
 		{"broker/brokertest", []string{"broker"}, []string{"go.uber.org/goleak"}},
@@ -85,10 +94,13 @@ func law() []allowance {
 		{"internal/dberr", []string{"bus"}, nil},
 		{"internal/txn", []string{"bus", "internal/dberr"}, bun},
 		{"internal/store/dialect", []string{"bus"}, []string{"github.com/uptrace/bun"}},
-		{"internal/store/postgres", []string{"bus", "internal/store/dialect", "internal/txn", "internal/dberr"}, []string{"github.com/uptrace/bun", "github.com/uptrace/bun/dialect/pgdialect"}},
+		{"internal/store/postgres", []string{"bus", "internal/store/dialect", "internal/txn", "internal/dberr"},
+			[]string{"github.com/uptrace/bun", "github.com/uptrace/bun/dialect/pgdialect"}},
 		{"internal/store/sqlite", []string{"bus", "internal/store/dialect", "internal/dberr"}, []string{"github.com/uptrace/bun"}},
-		{"internal/store/mariadb", []string{"bus", "internal/store/dialect", "internal/txn", "internal/dberr"}, []string{"github.com/uptrace/bun"}},
-		{"internal/store", []string{"bus", "internal/store/dialect", "internal/store/postgres", "internal/store/sqlite", "internal/store/mariadb", "internal/txn", "internal/dberr"}, bun},
+		{"internal/store/mariadb", []string{"bus", "internal/store/dialect", "internal/txn", "internal/dberr"},
+			[]string{"github.com/uptrace/bun"}},
+		{"internal/store", []string{"bus", "internal/store/dialect", "internal/store/postgres", "internal/store/sqlite",
+			"internal/store/mariadb", "internal/txn", "internal/dberr"}, bun},
 		{"internal/outage", []string{"bus", "internal/store", "internal/dberr"}, []string{backoff}},
 		{"internal/alarm", nil, nil},
 		{"internal/errtype", []string{"bus", "internal/isolate"}, nil},
@@ -101,7 +113,8 @@ func law() []allowance {
 		{"cmd/asyncmonolith/internal/connect", []string{"internal/dberr"}, []string{"..."}},
 		{"cmd/asyncmonolith/internal/show", nil, []string{"github.com/charmbracelet/x/ansi"}},
 		{"cmd/asyncmonolith/internal/demo", append([]string{"cmd/asyncmonolith/internal/connect"}, public()...), bun},
-		{"cmd/asyncmonolith/internal/top", []string{"cmd/asyncmonolith/internal/show", "admin", "ops"}, []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
+		{"cmd/asyncmonolith/internal/top", []string{"cmd/asyncmonolith/internal/show", "admin", "ops"},
+			[]string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
 		{"cmd/...", append([]string{"cmd/...", "console"}, public()...), []string{"..."}},
 		{"integration/...", []string{"..."}, []string{"..."}},
 	}

@@ -18,7 +18,8 @@ type seed struct {
 
 func TestRulesReportViolations(t *testing.T) {
 	t.Parallel()
-	seeds := slices.Concat(importSeeds(), driverSeeds(), docSeeds(), sizeSeeds(), fileSeeds(), sqlSeeds(), nameSeeds(), sleepSeeds(), stateSeeds(), goroutineSeeds())
+	seeds := slices.Concat(importSeeds(), driverSeeds(), docSeeds(), sizeSeeds(), fileSeeds(), sqlSeeds(), nameSeeds(), sleepSeeds(),
+		stateSeeds(), goroutineSeeds())
 	for _, s := range seeds {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
@@ -55,7 +56,8 @@ func TestRulesAcceptWhatIsAllowed(t *testing.T) {
 func goroutineSeeds() []seed {
 	return []seed{
 		{"a go statement", goroutines, map[string]string{"poison/a.go": "package poison\nfunc f(g func()) { go g() }\n"}, "poison/a.go:2"},
-		{"a group", goroutines, map[string]string{"poison/a.go": "package poison\nimport \"sync\"\nfunc f(w *sync.WaitGroup, g func()) { w.Go(g) }\n"}, "poison/a.go:3"},
+		{"a group", goroutines,
+			map[string]string{"poison/a.go": "package poison\nimport \"sync\"\nfunc f(w *sync.WaitGroup, g func()) { w.Go(g) }\n"}, "poison/a.go:3"},
 	}
 }
 
@@ -108,7 +110,8 @@ func importSeeds() []seed {
 		imports("internal/store/storetest", "github.com/jackc/pgx/v5/stdlib"),
 		imports("examples/quickstart", "./internal/store"),
 		{"a package the law does not name", importLaw, map[string]string{"ferry/ferry.go": "package ferry\n"}, "ferry is not in the import law"},
-		{"a package below one the law names", importLaw, map[string]string{"outbox/sub/sub.go": "package sub\n"}, "outbox/sub is not in the import law"},
+		{"a package below one the law names", importLaw, map[string]string{"outbox/sub/sub.go": "package sub\n"},
+			"outbox/sub is not in the import law"},
 	}
 }
 
@@ -117,7 +120,8 @@ func driverSeeds() []seed {
 		return map[string]string{"go.mod": "module " + modulePath + "\n\nrequire (\n\tgithub.com/uptrace/bun v1.3.0\n" + line + "\n)\n"}
 	}
 	return []seed{
-		{"pgx in go.mod", noDrivers, requires("\tgithub.com/jackc/pgx/v5 v5.12.0"), "go.mod:5: the root module may not require the database driver github.com/jackc/pgx/v5"},
+		{"pgx in go.mod", noDrivers, requires("\tgithub.com/jackc/pgx/v5 v5.12.0"),
+			"go.mod:5: the root module may not require the database driver github.com/jackc/pgx/v5"},
 		{"an indirect driver in go.mod", noDrivers, requires("\tmodernc.org/sqlite v1.60.1 // indirect"), "modernc.org/sqlite"},
 		{"bun's own driver in go.mod", noDrivers, requires("\tgithub.com/uptrace/bun/driver/pgdriver v1.3.0"), "bun/driver/pgdriver"},
 	}
@@ -126,8 +130,11 @@ func driverSeeds() []seed {
 func docSeeds() []seed {
 	return []seed{
 		{"no doc.go", docFiles, map[string]string{"bus/bus.go": "package bus\n"}, "bus/doc.go: every package has this file"},
-		{"a doc.go without a comment", docFiles, map[string]string{"bus/doc.go": "package bus // it may import nothing\n\n// Package bus may import.\nconst X = 1\n"}, "with a package comment"},
-		{"a comment that starts otherwise", docFiles, map[string]string{"bus/doc.go": "// The bus.\npackage bus\n"}, `must start with "Package bus "`},
+		{"a doc.go without a comment", docFiles,
+			map[string]string{"bus/doc.go": "package bus // it may import nothing\n\n// Package bus may import.\nconst X = 1\n"},
+			"with a package comment"},
+		{"a comment that starts otherwise", docFiles, map[string]string{"bus/doc.go": "// The bus.\npackage bus\n"},
+			`must start with "Package bus "`},
 	}
 }
 
@@ -135,9 +142,17 @@ func sizeSeeds() []seed {
 	empty := func(lines int) string { return strings.Repeat("\n", lines) }
 	return []seed{
 		{"a file of 401 lines", sizes, map[string]string{"bus/bus.go": "package bus\n" + empty(400)}, "bus/bus.go: 401 lines"},
-		{"a line of 141 columns", columns, map[string]string{"bus/bus.go": "package bus\n\n//" + strings.Repeat("x", 139) + "\n"}, "bus/bus.go:3: the line has more than 140"},
-		{"a function of 61 lines", sizes, map[string]string{"bus/bus.go": "package bus\nfunc Long() {" + empty(60) + "}\n"}, "bus.go:2: Long has 61 lines"},
-		{"a function literal of 61 lines", sizes, map[string]string{"bus/bus.go": "package bus\nvar _ = func() {" + empty(60) + "}\n"}, "function literal has 61 lines"},
+		{"a line of 141 columns", columns, map[string]string{"bus/bus.go": "package bus\n\n//" + strings.Repeat("x", 139) + "\n"},
+			"bus/bus.go:3: the line has more than 140"},
+		{"a line of 141 columns in a test", columns,
+			map[string]string{"bus/bus_test.go": "package bus\n\n//" + strings.Repeat("x", 139) + "\n"}, "bus/bus_test.go:3: the line has"},
+		{"a line of 141 columns in another module", columns, map[string]string{
+			"integration/go.mod": "module m\n", "integration/x/x.go": "package x\n\n//" + strings.Repeat("x", 139) + "\n",
+		}, "integration/x/x.go:3: the line has"},
+		{"a function of 61 lines", sizes, map[string]string{"bus/bus.go": "package bus\nfunc Long() {" + empty(60) + "}\n"},
+			"bus.go:2: Long has 61 lines"},
+		{"a function literal of 61 lines", sizes, map[string]string{"bus/bus.go": "package bus\nvar _ = func() {" + empty(60) + "}\n"},
+			"function literal has 61 lines"},
 		{"another module's long function", sizes, map[string]string{
 			"integration/go.mod":  "module m\n",
 			"integration/kill.go": "package integration\nfunc (T) Kill() {" + empty(60) + "}\n",
@@ -146,7 +161,8 @@ func sizeSeeds() []seed {
 }
 
 func fileSeeds() []seed {
-	return []seed{{"a built tool", noLargeFiles, map[string]string{"goimports": strings.Repeat("x", maxBytes+1)}, "goimports has more than 1 MiB"}}
+	return []seed{{"a built tool", noLargeFiles, map[string]string{"goimports": strings.Repeat("x", maxBytes+1)},
+		"goimports has more than 1 MiB"}}
 }
 
 func sqlSeeds() []seed {
@@ -156,10 +172,13 @@ func sqlSeeds() []seed {
 	return []seed{
 		{"a SELECT outside the store", sqlInStore, query(`"SELECT 1"`), "outbox/claim.go:3: SQL outside internal/store"},
 		{"an UPDATE outside the store", sqlInStore, query("`\n\tupdate message_claims set owner = ?`"), "SQL outside"},
-		{"a transaction that begins elsewhere", ownTransactions, map[string]string{"relay/x.go": "package relay\n\nfunc f(db pool) { db.RunInTx(nil) }\n"}, "relay/x.go:3: RunInTx"},
-		{"a database's name outside its package", databaseNames, map[string]string{"internal/store/x.go": "package store\nfunc pgTime() {}\n"}, "pgTime names a database"},
+		{"a transaction that begins elsewhere", ownTransactions,
+			map[string]string{"relay/x.go": "package relay\n\nfunc f(db pool) { db.RunInTx(nil) }\n"}, "relay/x.go:3: RunInTx"},
+		{"a database's name outside its package", databaseNames,
+			map[string]string{"internal/store/x.go": "package store\nfunc pgTime() {}\n"}, "pgTime names a database"},
 		{"SQL of the command outside its one file", sqlInStore, map[string]string{
-			"cmd/asyncmonolith/go.mod": "module m\n", "cmd/asyncmonolith/internal/demo/past.go": "package demo\nconst q = `SELECT 1`\n", "cmd/asyncmonolith/top.go": "package main\n\nconst q = `SELECT 1`\n",
+			"cmd/asyncmonolith/go.mod": "module m\n", "cmd/asyncmonolith/internal/demo/past.go": "package demo\nconst q = `SELECT 1`\n",
+			"cmd/asyncmonolith/top.go": "package main\n\nconst q = `SELECT 1`\n",
 		}, "cmd/asyncmonolith/top.go:3: SQL outside"},
 		{"a CTE outside the store", sqlInStore, query(`"with held as (delete)"`), "SQL outside"},
 	}
@@ -167,7 +186,8 @@ func sqlSeeds() []seed {
 
 func nameSeeds() []seed {
 	return []seed{
-		{"a package named otherwise than its directory", packageNames, map[string]string{"outbox/outbox.go": "package box\n"}, "package box must be named outbox"},
+		{"a package named otherwise than its directory", packageNames, map[string]string{"outbox/outbox.go": "package box\n"},
+			"package box must be named outbox"},
 		{"a root package of another name", packageNames, map[string]string{"doc.go": "package outbox\n"}, "must be named asyncmonolith"},
 		{"a package named util", packageNames, map[string]string{"internal/util/util.go": "package util\n"}, `"util" says nothing`},
 		{"a directory named pkg", packageNames, map[string]string{"pkg/bus/bus.go": "package bus\n"}, `"pkg" says nothing`},
@@ -177,13 +197,17 @@ func nameSeeds() []seed {
 func sleepSeeds() []seed {
 	const sleeps = "package p\nimport \"time\"\nfunc f() { time.Sleep(1) }\n"
 	return []seed{
-		{"a comment about nobody", words, map[string]string{"bus/bus.go": "package bus\n\n// X is for nobody.\nconst X = 1\n"}, `"nobody": say which program`},
-		{"an error about somebody", words, map[string]string{"internal/txn/x.go": "package txn\n\nconst x = \"Somebody has it\"\n"}, `"Somebody": say which program`},
+		{"a comment about nobody", words, map[string]string{"bus/bus.go": "package bus\n\n// X is for nobody.\nconst X = 1\n"},
+			`"nobody": say which program`},
+		{"an error about somebody", words, map[string]string{"internal/txn/x.go": "package txn\n\nconst x = \"Somebody has it\"\n"},
+			`"Somebody": say which program`},
 		{"a type in five files", methods, inFiles(5), "bus.T has 5 methods in 5 files, at most 40 in 4 are allowed"},
 		{"code that sleeps", noSleep, map[string]string{"outbox/loop.go": sleeps}, "outbox/loop.go:3: time.Sleep"},
 		{"a test that sleeps", noSleep, map[string]string{"outbox/loop_test.go": sleeps}, "time.Sleep"},
-		{"a sleep under another name", noSleep, map[string]string{"outbox/loop.go": "package p\nimport clock \"time\"\nvar pause = clock.Sleep\n"}, "time.Sleep"},
-		{"an example's test that sleeps", noSleep, map[string]string{"examples/go.mod": "module m\n", "examples/main_test.go": sleeps}, "time.Sleep"},
+		{"a sleep under another name", noSleep,
+			map[string]string{"outbox/loop.go": "package p\nimport clock \"time\"\nvar pause = clock.Sleep\n"}, "time.Sleep"},
+		{"an example's test that sleeps", noSleep, map[string]string{"examples/go.mod": "module m\n", "examples/main_test.go": sleeps},
+			"time.Sleep"},
 	}
 }
 
@@ -195,7 +219,8 @@ func stateSeeds() []seed {
 		{"an init function", noState, code("func init() {}"), "bus/bus.go:2: init function"},
 		{"a package variable", noState, code("var registry = map[string]int{}"), "package variable registry"},
 		{"a variable that only sounds like an error", noState, code("var errands int"), "package variable errands"},
-		{"one of a group", noState, code("var (\n\tErrA = F()\n\tcache F // immutable\n\tcount int // is mutable\n)"), "bus.go:5: package variable count"},
+		{"one of a group", noState, code("var (\n\tErrA = F()\n\tcache F // immutable\n\tcount int // is mutable\n)"),
+			"bus.go:5: package variable count"},
 	}
 }
 

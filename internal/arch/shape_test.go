@@ -17,7 +17,8 @@ var person = regexp.MustCompile(`(?i)\b(nobody|somebody|whoever|anybody)\b`) // 
 func words(t *tree) []string {
 	var violations []string
 	for _, s := range t.sources {
-		if s.test || matches(s.dir, []string{"internal/store/storetest", "internal/arch", "integration/...", "examples/..."}) || matches(s.module, []string{"integration/...", "tools", "examples/..."}) {
+		if s.test || matches(s.dir, []string{"internal/store/storetest", "internal/arch", "integration/...", "examples/..."}) ||
+			matches(s.module, []string{"integration/...", "tools", "examples/..."}) {
 			continue
 		}
 		if !matches(s.dir, []string{"internal/..."}) {
@@ -48,7 +49,8 @@ const (
 func methods(t *tree) []string {
 	counts, files := make(map[string]int), make(map[string]map[string]bool)
 	for _, s := range t.sources {
-		if s.test || s.module != "." && s.module != "cmd/asyncmonolith" || matches(s.dir, []string{"internal/store/storetest", "internal/store/postgres", "internal/store/sqlite", "internal/store/mariadb"}) {
+		if s.test || s.module != "." && s.module != "cmd/asyncmonolith" ||
+			matches(s.dir, []string{"internal/store/storetest", "internal/store/postgres", "internal/store/sqlite", "internal/store/mariadb"}) {
 			continue // what implements the dialect has its methods
 		}
 		for _, d := range s.file.Decls {
@@ -67,7 +69,8 @@ func methods(t *tree) []string {
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		n, in := counts[name], len(files[name])
 		if n > maxMethods || in > maxFiles {
-			violations = append(violations, fmt.Sprintf("%s has %d methods in %d files, at most %d in %d are allowed", name, n, in, maxMethods, maxFiles))
+			violations = append(violations, fmt.Sprintf("%s has %d methods in %d files, at most %d in %d are allowed", name, n, in,
+				maxMethods, maxFiles))
 		}
 	}
 	return violations

@@ -48,7 +48,8 @@ func FuzzHeaders(f *testing.F) {
 }
 
 func TestPrintable(t *testing.T) {
-	for text, want := range map[string]string{"": "", "é <&> %": "é <&> %", "a\nb": "a%0Ab", "\xff": "%FF", "\u0085": "%C2%85", "\ufffd": "%EF%BF%BD", "a\xe9\x00": "a%E9%00"} {
+	for text, want := range map[string]string{"": "", "é <&> %": "é <&> %", "a\nb": "a%0Ab", "\xff": "%FF", "\u0085": "%C2%85",
+		"\ufffd": "%EF%BF%BD", "a\xe9\x00": "a%E9%00"} {
 		if got := Printable(text); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}

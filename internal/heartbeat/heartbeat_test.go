@@ -40,7 +40,8 @@ func TestEndWaitsForNobody(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		end := heartbeat.New(heartbeat.Config{Store: s, DB: db, Registry: registry, Kind: "processor", Doing: func() heartbeat.State { return heartbeat.State{} }, Logger: slog.New(slog.DiscardHandler)}).Start(t.Context())
+		end := heartbeat.New(heartbeat.Config{Store: s, DB: db, Registry: registry, Kind: "processor",
+			Doing: func() heartbeat.State { return heartbeat.State{} }, Logger: slog.New(slog.DiscardHandler)}).Start(t.Context())
 		<-time.After(100 * time.Millisecond) // the first report is under way
 		begun := time.Now()
 		if end(); time.Since(begun) >= time.Second {

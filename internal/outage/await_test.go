@@ -47,7 +47,8 @@ func TestAwaitWaitsForTheDatabase(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				err := outage.Await(t.Context(), test.patience, slog.New(slog.DiscardHandler), func(context.Context) error { return test.check(time.Since(start)) })
+				err := outage.Await(t.Context(), test.patience, slog.New(slog.DiscardHandler),
+					func(context.Context) error { return test.check(time.Since(start)) })
 				if took := time.Since(start); !errors.Is(err, test.want) || took < test.least || took > test.most {
 					t.Errorf("got %v after %s, want %v after %s to %s", err, took, test.want, test.least, test.most)
 				}

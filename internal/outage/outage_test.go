@@ -35,7 +35,8 @@ func TestAnOutageIsQuiet(t *testing.T) {
 		}
 		o.Recovered()
 		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-		if len(lines) != 7 || !strings.Contains(lines[1], "more_since_last_line=999") || !strings.Contains(lines[0], "next_try_within=3s") || !strings.Contains(lines[6], "answers again") {
+		if len(lines) != 7 || !strings.Contains(lines[1], "more_since_last_line=999") ||
+			!strings.Contains(lines[0], "next_try_within=3s") || !strings.Contains(lines[6], "answers again") {
 			t.Errorf("lines: got %d, want 6 of the outage with their numbers and one of its end:\n%s", len(lines), log.String())
 		}
 	})

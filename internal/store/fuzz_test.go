@@ -14,7 +14,8 @@ import (
 // written is a list of at most ten attempts that a database can store, and the
 // last of them is this one.
 func FuzzErrorText(f *testing.F) {
-	for _, s := range []string{"", "plain", "\x00", "a\x00b\xffc", "\xed\xa0\x80", `"quotes"`, "\u2028", strings.Repeat("é", 5000), "\xf0\x9f\x98\x80", strings.Repeat("\xf0", 9000)} {
+	for _, s := range []string{"", "plain", "\x00", "a\x00b\xffc", "\xed\xa0\x80", `"quotes"`, "\u2028", strings.Repeat("é", 5000),
+		"\xf0\x9f\x98\x80", strings.Repeat("\xf0", 9000)} {
 		f.Add(s, s, int64(1))
 	}
 	f.Add("[]", "x", int64(0))

@@ -272,7 +272,8 @@ func TestLoadLocation(t *testing.T) {
 			t.Errorf("LoadLocation(%q): got %v, want %s", tt.name, err, tt.want)
 		}
 	}
-	for _, name := range []string{"../etc/passwd", "localtime", "posixrules", "right/Europe/Paris", "posix/Europe/Paris", "Europe//Paris", "./Europe/Paris"} {
+	for _, name := range []string{"../etc/passwd", "localtime", "posixrules", "right/Europe/Paris", "posix/Europe/Paris",
+		"Europe//Paris", "./Europe/Paris"} {
 		if loc, err := cron.LoadLocation(name); err == nil {
 			t.Errorf("LoadLocation(%q): got %v, want an error", name, loc)
 		}

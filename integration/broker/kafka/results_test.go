@@ -48,7 +48,8 @@ func TestATopicWithALowerLimitRefusesOnlyWhatIsAboveIt(t *testing.T) {
 
 func TestConfigurationsAreChecked(t *testing.T) {
 	t.Parallel()
-	if _, err := kafka.NewPublisher(kafka.PublisherConfig{Timeout: -1}); err == nil || !strings.Contains(err.Error(), "Brokers") || !strings.Contains(err.Error(), "Timeout") {
+	if _, err := kafka.NewPublisher(kafka.PublisherConfig{Timeout: -1}); err == nil || !strings.Contains(err.Error(), "Brokers") ||
+		!strings.Contains(err.Error(), "Timeout") {
 		t.Errorf("a publisher without brokers and with a negative timeout: got %v, want both said", err)
 	}
 	_, err := kafka.NewSubscriber(kafka.SubscriberConfig{Batch: -1})
@@ -61,7 +62,8 @@ func TestConfigurationsAreChecked(t *testing.T) {
 
 // TestWrongCredentialsAreSaid: a publisher waits, since passwords change, and a subscriber ends.
 func TestWrongCredentialsAreSaid(t *testing.T) {
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", "right"), kfake.SeedTopics(1, "orders"))
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", "right"),
+		kfake.SeedTopics(1, "orders"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +83,8 @@ func TestWrongCredentialsAreSaid(t *testing.T) {
 		return []kgo.Opt{kgo.SASL(plain.Auth{User: "u", Pass: password}.AsMechanism())}
 	}
 	for _, password := range []string{"right", "secret"} {
-		publisher, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: cluster.ListenAddrs(), Options: with(password), Timeout: 2 * time.Second})
+		publisher, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: cluster.ListenAddrs(), Options: with(password),
+			Timeout: 2 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +105,8 @@ func TestWrongCredentialsAreSaid(t *testing.T) {
 		if !errors.Is(err, broker.ErrUnavailable) || !errors.Is(err, kerr.SaslAuthenticationFailed) || strings.Contains(err.Error(), password) {
 			t.Errorf("Publish: got %v, want ErrUnavailable and the credentials blamed, and not told", err)
 		}
-		subscriber, err := kafka.NewSubscriber(kafka.SubscriberConfig{Brokers: cluster.ListenAddrs(), Group: "g", Topics: []string{"orders"}, Options: with(password)})
+		subscriber, err := kafka.NewSubscriber(kafka.SubscriberConfig{Brokers: cluster.ListenAddrs(), Group: "g",
+			Topics: []string{"orders"}, Options: with(password)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,8 @@ func newShelf(t testing.TB, servers *brokers.NATS, replicas int) (*place, *amnat
 		t.Fatal(err)
 	}
 	retry(t, func(ctx context.Context) error {
-		at.stream, err = at.js.CreateStream(ctx, jetstream.StreamConfig{Name: at.name, Subjects: []string{at.name + ".>"}, Replicas: replicas, AllowAtomicPublish: true})
+		at.stream, err = at.js.CreateStream(ctx,
+			jetstream.StreamConfig{Name: at.name, Subjects: []string{at.name + ".>"}, Replicas: replicas, AllowAtomicPublish: true})
 		return err
 	})
 	return at, at.appender(t, 10*time.Second) // a busy machine is no outage
@@ -159,7 +160,8 @@ func TestStreamsThatAreNoLog(t *testing.T) {
 	}
 	_, _, err := a.Last(t.Context(), 0)
 	wantText(t, "somebody else's message", err, "no record of a relay")
-	if _, err := at.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "WORK", Subjects: []string{"work.>"}, AllowAtomicPublish: true, Retention: jetstream.WorkQueuePolicy}); err != nil {
+	if _, err := at.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "WORK", Subjects: []string{"work.>"},
+		AllowAtomicPublish: true, Retention: jetstream.WorkQueuePolicy}); err != nil {
 		t.Fatal(err)
 	}
 	wantText(t, "a stream that loses what was acknowledged", of("WORK", "work"), "want limits")

@@ -65,7 +65,8 @@ func TestAnElectionIsNoMissingStream(t *testing.T) {
 		elected := 0
 		publish := func() (whole bool) {
 			errs := publisher.Publish(t.Context(), []broker.Record{
-				{Destination: at.name + ".placed", ID: rand.Text()}, {Destination: "nowhere." + at.name}, {Destination: at.name + ".placed", ID: rand.Text()},
+				{Destination: at.name + ".placed", ID: rand.Text()}, {Destination: "nowhere." + at.name}, {Destination: at.name + ".placed",
+					ID: rand.Text()},
 			})
 			for i, err := range errs {
 				isMissing, missing, away := i == 1, errors.Is(err, broker.ErrNoDestination), errors.Is(err, broker.ErrUnavailable)
@@ -85,7 +86,8 @@ func TestAnElectionIsNoMissingStream(t *testing.T) {
 		if publish() {
 			t.Errorf("round %d: got all published right after the leader was killed", round)
 		}
-		if _, err := appender.Append(t.Context(), 0, 0, numbered(1, 3)); !errors.Is(err, broker.ErrUnavailable) || errors.Is(err, broker.ErrNoDestination) {
+		if _, err := appender.Append(t.Context(), 0, 0, numbered(1, 3)); !errors.Is(err, broker.ErrUnavailable) ||
+			errors.Is(err, broker.ErrNoDestination) {
 			t.Errorf("round %d: append: got %v, want ErrUnavailable", round, err)
 		}
 		within(t, time.Minute, "all is well after", publish)

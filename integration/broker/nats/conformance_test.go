@@ -87,7 +87,8 @@ func newPlace(t testing.TB, servers *brokers.NATS, replicas int) *place {
 		retry(t, func(ctx context.Context) error { return at.stream.Purge(ctx) })
 	}
 	retry(t, func(ctx context.Context) error {
-		_, err := at.stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{Durable: "all", AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait})
+		_, err := at.stream.CreateOrUpdateConsumer(ctx,
+			jetstream.ConsumerConfig{Durable: "all", AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait})
 		return err
 	})
 	at.publisher = newPublisher(t, at.nc, at.timeout)

@@ -36,7 +36,8 @@ func TestConformanceBeyondALeafNode(t *testing.T) {
 		if err := publisher.Check(t.Context(), at.name+".placed"); err != nil {
 			t.Errorf("check in the domain of the hub: got %v, want nil", err)
 		}
-		if err := newPublisher(t, nc, timeout).Check(t.Context(), at.name+".placed"); err == nil || !strings.Contains(err.Error(), "find its stream") {
+		if err := newPublisher(t, nc, timeout).Check(t.Context(), at.name+".placed"); err == nil ||
+			!strings.Contains(err.Error(), "find its stream") {
 			t.Errorf("check in the domain of the leaf: got %v, want no stream found", err)
 		}
 		return brokertest.Setup{

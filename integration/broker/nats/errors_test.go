@@ -138,7 +138,8 @@ func TestSubjectsThatNoStreamCanHaveAreRefused(t *testing.T) {
 	at := newPlace(t, brokers.StartNATS(t, 1), 1)
 	shelf, appender := newShelf(t, at.servers, 1)
 	long := strings.Repeat("x", 4100)
-	for _, subject := range []string{at.name + "..x", at.name + ".", "." + at.name, at.name + ".*", at.name + ".>", at.name + ".a\r\nb", at.name + "." + long, "$JS.API.STREAM.PURGE." + at.name} {
+	for _, subject := range []string{at.name + "..x", at.name + ".", "." + at.name, at.name + ".*", at.name + ".>",
+		at.name + ".a\r\nb", at.name + "." + long, "$JS.API.STREAM.PURGE." + at.name} {
 		good := broker.Record{Destination: at.name + ".x", ID: subject + " beside"}
 		errs := at.publisher.Publish(t.Context(), []broker.Record{{Destination: subject, ID: subject}, good})
 		if !errors.Is(errs[0], broker.ErrRejected) || errs[1] != nil {

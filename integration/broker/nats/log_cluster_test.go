@@ -25,7 +25,8 @@ func TestALogSurvivesLeaders(t *testing.T) {
 	const rounds, each, streams = 3, 2000, 20
 	at, appender := newShelf(t, brokers.StartNATS(t, 3), 3)
 	from := newBank(t, testdb.SQLite(t))
-	from.runs(relay.NewLogForwarder("ledger", appender, relay.LogConfig{Source: "/bank", Shards: 2, BatchSize: 20, AttemptDelay: time.Millisecond, MaxAttempts: 1000, Routes: []relay.Route{relay.To[deposited]("")}}))
+	from.runs(relay.NewLogForwarder("ledger", appender, relay.LogConfig{Source: "/bank", Shards: 2, BatchSize: 20,
+		AttemptDelay: time.Millisecond, MaxAttempts: 1000, Routes: []relay.Route{relay.To[deposited]("")}}))
 	for range rounds {
 		from.deposit(each, streams)
 		if err := at.killLeader(t); err != nil {

@@ -69,14 +69,16 @@ func (b *bank) deposit(n, streams int) {
 // runs runs a relay until stop, or the end of the test.
 func (b *bank) runs(l relay.LogForwarder) (stop func()) {
 	b.Helper()
-	runner := testapp.Must[*relay.Runner](b.T)(relay.NewRunner(b.DB, b.Registry, relay.RunnerConfig{Log: b.log, Logger: slog.New(slog.DiscardHandler)}, l))
+	runner := testapp.Must[*relay.Runner](b.T)(relay.NewRunner(b.DB, b.Registry,
+		relay.RunnerConfig{Log: b.log, Logger: slog.New(slog.DiscardHandler)}, l))
 	return b.untilStop(runner.Run)
 }
 
 // receives runs a receiver until stop, or the end of the test.
 func (b *bank) receives(r inbox.Receiver) (stop func()) {
 	b.Helper()
-	runner := testapp.Must[*inbox.Runner](b.T)(inbox.NewRunner(b.DB, b.Registry, b.Producer, inbox.RunnerConfig{Log: b.log, Logger: slog.New(slog.DiscardHandler)}, r))
+	runner := testapp.Must[*inbox.Runner](b.T)(inbox.NewRunner(b.DB, b.Registry, b.Producer,
+		inbox.RunnerConfig{Log: b.log, Logger: slog.New(slog.DiscardHandler)}, r))
 	return b.untilStop(runner.Run)
 }
 
@@ -103,7 +105,8 @@ func TestAStreamThatIsMadeAnew(t *testing.T) {
 	from := newBank(t, db)
 	publishes := func(events, stored int) {
 		t.Helper()
-		stop := from.runs(relay.NewLogForwarder("ledger", appender, relay.LogConfig{Source: "/bank", Routes: []relay.Route{relay.To[deposited]("")}}))
+		stop := from.runs(relay.NewLogForwarder("ledger", appender,
+			relay.LogConfig{Source: "/bank", Routes: []relay.Route{relay.To[deposited]("")}}))
 		from.deposit(events, 5)
 		testapp.Poll(t, "all are there", 20*time.Second, 50*time.Millisecond, func() bool { return at.count(t) >= stored })
 		stop()
@@ -120,7 +123,8 @@ func TestAStreamThatIsMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	var err error
-	if at.stream, err = at.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: at.name, Subjects: []string{at.name + ".>"}, AllowAtomicPublish: true}); err != nil {
+	if at.stream, err = at.js.CreateStream(t.Context(),
+		jetstream.StreamConfig{Name: at.name, Subjects: []string{at.name + ".>"}, AllowAtomicPublish: true}); err != nil {
 		t.Fatal(err)
 	}
 	publishes(10, 70)
@@ -155,7 +159,8 @@ func TestALogOverJetStreamIntoAnother(t *testing.T) {
 		from := newBank(t, db)
 		from.deposit(n/2, streams)
 		gives := func() relay.LogForwarder {
-			return relay.NewLogForwarder("ledger", loses{appender}, relay.LogConfig{Source: "/bank", Shards: shards, BatchSize: 20, AttemptDelay: time.Millisecond, MaxAttempts: 1000, PublishTimeout: timeout, Routes: []relay.Route{relay.To[deposited]("")}})
+			return relay.NewLogForwarder("ledger", loses{appender}, relay.LogConfig{Source: "/bank", Shards: shards, BatchSize: 20,
+				AttemptDelay: time.Millisecond, MaxAttempts: 1000, PublishTimeout: timeout, Routes: []relay.Route{relay.To[deposited]("")}})
 		}
 		from.runs(gives())
 		from.runs(gives())

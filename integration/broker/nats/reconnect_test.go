@@ -31,7 +31,8 @@ func TestTheCircuitClosesOnceTheServerIsBack(t *testing.T) {
 	at := newPlace(t, brokers.StartNATS(t, 1), 1)
 	nc := connectTo(t, at.servers.URL()) // with Options alone
 	var circuit outbox.Circuit
-	a := testapp.New(t, testdb.SQLite(t), relay.NewForwarder("to-nats", newPublisher(t, nc, timeout), relay.Config{Source: "/here", Circuit: &circuit, Routes: []relay.Route{relay.To[testapp.Order](at.name + ".x")}}))
+	a := testapp.New(t, testdb.SQLite(t), relay.NewForwarder("to-nats", newPublisher(t, nc, timeout),
+		relay.Config{Source: "/here", Circuit: &circuit, Routes: []relay.Route{relay.To[testapp.Order](at.name + ".x")}}))
 	if err := at.servers.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,8 @@ func TestTheCircuitClosesOnceTheServerIsBack(t *testing.T) {
 	back := time.Now()
 	testapp.Poll(t, "all is published", 30*time.Second, 10*time.Millisecond, a.Empty)
 	if time.Since(since) > probe {
-		t.Errorf("got all published %s after the server was back, %s after it had gone, want it before a probe", time.Since(back), time.Since(since))
+		t.Errorf("got all published %s after the server was back, %s after it had gone, want it before a probe", time.Since(back),
+			time.Since(since))
 	}
 	t.Logf("published %s after the server was back", time.Since(back))
 }
@@ -68,7 +70,8 @@ func TestAnApplicationStartsBeforeItsServer(t *testing.T) {
 	if err := late.publisher.Publish(t.Context(), records)[0]; !errors.Is(err, broker.ErrUnavailable) {
 		t.Errorf("no server: got %v, want ErrUnavailable", err)
 	}
-	if err := late.publisher.Check(t.Context(), records[0].Destination); !errors.Is(err, broker.ErrUnavailable) || !strings.Contains(err.Error(), "the connection is down") {
+	if err := late.publisher.Check(t.Context(), records[0].Destination); !errors.Is(err, broker.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "the connection is down") {
 		t.Errorf("check: got %v, want that the connection is down", err)
 	}
 	brought := make(chan struct{}, 1) // one is enough to know
@@ -122,7 +125,8 @@ func TestRefusedCredentialsAreTriedAgain(t *testing.T) {
 			srv.WaitForShutdown()
 		}
 		var err error
-		srv, err = server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true, Username: "u", Password: password})
+		srv, err = server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoLog: true,
+			NoSigs: true, Username: "u", Password: password})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +219,8 @@ func TestComplaintsOfBefore(t *testing.T) {
 	if text := silent(publisher); strings.Contains(text, "Permissions") {
 		t.Errorf("a complaint of before there was a publisher: got %s, want it left out", text)
 	}
-	wantText(t, "its own", publisher.Publish(t.Context(), []broker.Record{{Destination: "forbidden", ID: "1"}})[0], "Permissions Violation", "forbidden")
+	wantText(t, "its own", publisher.Publish(t.Context(), []broker.Record{{Destination: "forbidden", ID: "1"}})[0],
+		"Permissions Violation", "forbidden")
 	complain()
 	within(t, 20*time.Second, "the complaint is over", func() bool { return !strings.Contains(silent(publisher), "Permissions") })
 }

@@ -56,7 +56,8 @@ func TestSetUp(t *testing.T) {
 	if err := publisher.Check(t.Context(), "orders.placed"); err != nil {
 		t.Errorf("got %v, want a stream that is fit", err)
 	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "SHORT", Subjects: []string{"short"}, Duplicates: time.Second}); err != nil {
+	if _, err := js.CreateStream(t.Context(),
+		jetstream.StreamConfig{Name: "SHORT", Subjects: []string{"short"}, Duplicates: time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	err = publisher.Check(t.Context(), "short", "nowhere")

@@ -70,7 +70,8 @@ func TestChannelsOfABlockedBrokerAreClosed(t *testing.T) {
 	}
 	// What is confirmed late is not taken for what was published on a channel of before: this has no queue.
 	for range 10 {
-		got := publisher.Publish(t.Context(), []broker.Record{{Destination: "nowhere-" + queue, ID: rand.Text()}, {Destination: queue, ID: rand.Text()}})
+		got := publisher.Publish(t.Context(), []broker.Record{{Destination: "nowhere-" + queue, ID: rand.Text()},
+			{Destination: queue, ID: rand.Text()}})
 		if !errors.Is(got[0], broker.ErrNoDestination) || got[1] != nil {
 			t.Errorf("after the broker blocked: got %v, want ErrNoDestination and nil", got)
 		}

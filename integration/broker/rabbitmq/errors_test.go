@@ -132,7 +132,8 @@ func TestABadRecordDelaysOnlyItself(t *testing.T) {
 	exchange, queue := rand.Text(), rand.Text()
 	declare(t, nodes, queue)
 	err := try(nodes.URLs[0], func(channel *amqp.Channel) error {
-		return errors.Join(channel.ExchangeDeclare(exchange, amqp.ExchangeTopic, true, false, false, false, nil), channel.QueueBind(queue, "#", exchange, false, nil))
+		return errors.Join(channel.ExchangeDeclare(exchange, amqp.ExchangeTopic, true, false, false, false, nil),
+			channel.QueueBind(queue, "#", exchange, false, nil))
 	})
 	if err := errors.Join(err, nodes.Permit(exchange, "^allowed")); err != nil {
 		t.Fatal(err)

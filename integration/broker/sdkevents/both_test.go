@@ -38,7 +38,8 @@ func fuzz(f *testing.F, test func(t *testing.T, e example)) {
 // record is the event as a relay sends it.
 func (e example) record(destination string) broker.Record {
 	return broker.Record{
-		Destination: destination, Key: e.key, ID: e.id, ContentType: "application/json", Body: e.data, Headers: map[string]string{e.name: e.value},
+		Destination: destination, Key: e.key, ID: e.id, ContentType: "application/json", Body: e.data,
+		Headers:    map[string]string{e.name: e.value},
 		Attributes: map[string]string{"specversion": "1.0", "id": e.id, "source": e.source, "type": e.kind, "partitionkey": e.key},
 	}
 }
@@ -57,7 +58,8 @@ func (e example) event() sdk.Event {
 
 // isIn tells whether the SDK has read it.
 func (e example) isIn(read *sdk.Event) bool {
-	return read.ID() == e.id && read.Source() == e.source && read.Type() == e.kind && read.Extensions()["partitionkey"] == e.key && len(read.Extensions()) == 1 &&
+	return read.ID() == e.id && read.Source() == e.source && read.Type() == e.kind && read.Extensions()["partitionkey"] == e.key &&
+		len(read.Extensions()) == 1 &&
 		read.DataContentType() == "application/json" && string(read.Data()) == string(e.data)
 }
 

@@ -95,8 +95,9 @@ func (f *fakeNATS) published(m wireMessage, reply string) {
 	defer f.mu.Unlock()
 	switch m.subject {
 	case "$JS.API.CONSUMER.INFO." + fakeStream + "." + fakeConsumer:
-		f.deliver(reply, wireMessage{subject: reply, body: []byte(`{"type":"io.nats.jetstream.api.v1.consumer_info_response","stream_name":"S","name":"all",` +
-			`"config":{"durable_name":"all","ack_policy":"explicit","ack_wait":30000000000,"max_deliver":-1}}`)}, "")
+		f.deliver(reply, wireMessage{subject: reply,
+			body: []byte(`{"type":"io.nats.jetstream.api.v1.consumer_info_response","stream_name":"S","name":"all",` +
+				`"config":{"durable_name":"all","ack_policy":"explicit","ack_wait":30000000000,"max_deliver":-1}}`)}, "")
 	case "$JS.API.CONSUMER.MSG.NEXT." + fakeStream + "." + fakeConsumer:
 		f.pull = reply
 		f.bring()

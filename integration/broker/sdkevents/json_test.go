@@ -46,7 +46,8 @@ func FuzzOurEventsAreReadBySDK(f *testing.F) {
 		if err := json.Unmarshal(body, &read); err != nil {
 			t.Fatalf("the SDK: got %v for %s, want it read", err, body)
 		}
-		if read.ID() != id || read.Source() != source || read.Type() != kind || read.Extensions()["partitionkey"] != key || read.DataContentType() != contentType {
+		if read.ID() != id || read.Source() != source || read.Type() != kind || read.Extensions()["partitionkey"] != key ||
+			read.DataContentType() != contentType {
 			t.Errorf("the SDK: got %s of %s, want the same attributes", read, body)
 		}
 		if !same(read.Data(), data, contentType) {
@@ -116,12 +117,14 @@ func same(got, want []byte, contentType string) bool {
 		return true
 	}
 	var a, b bytes.Buffer
-	return (contentType == "application/json" || contentType == "text/json") && json.Compact(&a, got) == nil && json.Compact(&b, want) == nil && bytes.Equal(a.Bytes(), b.Bytes())
+	return (contentType == "application/json" || contentType == "text/json") && json.Compact(&a, got) == nil &&
+		json.Compact(&b, want) == nil && bytes.Equal(a.Bytes(), b.Bytes())
 }
 
 // FuzzParse reads anything without a panic, and what it and the SDK take they take for the same.
 func FuzzParse(f *testing.F) {
-	for _, body := range []string{``, `null`, `{}`, `[]`, `{"specversion":"1.0","id":"1","source":"/","type":"t","data":null,"n":1,"b":true,"x":null}`,
+	for _, body := range []string{``, `null`, `{}`, `[]`,
+		`{"specversion":"1.0","id":"1","source":"/","type":"t","data":null,"n":1,"b":true,"x":null}`,
 		`{"specversion":"1.0","id":"1","source":"/","type":"t","datacontenttype":"text/plain","data":"a"}`,
 		`{"specversion":"1.0","id":"1","source":"/","type":"t","data_base64":"AA=="}`, `{"specversion":"1.0","id":{},"source":"/","type":"t"}`} {
 		f.Add([]byte(body))

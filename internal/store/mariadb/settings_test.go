@@ -24,16 +24,21 @@ func TestMariaDBVersions(t *testing.T) {
 
 func TestMariaDBMistakes(t *testing.T) {
 	t.Parallel()
-	sound := map[string]string{"version": "10.11.19-MariaDB", "sql_mode": "STRICT_TRANS_TABLES", "read_only": "OFF", "log_bin": "ON", "binlog_format": "MIXED",
-		"wsrep_on": "OFF", "character_set_client": "utf8mb4", "character_set_connection": "utf8mb4", "character_set_results": "utf8mb4",
-		"max_allowed_packet": "16777216", "autocommit": "ON", "completion_type": "NO_CHAIN", "sql_safe_updates": "OFF", "foreign_key_checks": "ON"}
+	sound := map[string]string{"version": "10.11.19-MariaDB", "sql_mode": "STRICT_TRANS_TABLES", "read_only": "OFF", "log_bin": "ON",
+		"binlog_format": "MIXED",
+		"wsrep_on":      "OFF", "character_set_client": "utf8mb4", "character_set_connection": "utf8mb4", "character_set_results": "utf8mb4",
+		"max_allowed_packet": "16777216", "autocommit": "ON", "completion_type": "NO_CHAIN", "sql_safe_updates": "OFF",
+		"foreign_key_checks": "ON"}
 	if mistakes := settingMistakes(sound); len(mistakes) > 0 {
 		t.Fatalf("sound settings: got %v, want no mistakes", mistakes)
 	}
 	for name, want := range map[string][2]string{
-		"version": {"10.5.1-MariaDB", "10.6"}, "sql_mode": {"", "STRICT_TRANS_TABLES"}, "read_only": {"ON", "primary"}, "binlog_format": {"STATEMENT", "ROW"},
-		"wsrep_on": {"ON", "Galera"}, "character_set_client": {"latin1", "utf8mb4"}, "max_allowed_packet": {"1048576", "16777216"}, "autocommit": {"OFF", "autocommit"},
-		"character_set_connection": {"latin1", "utf8mb4"}, "character_set_results": {"latin1", "utf8mb4"}, "completion_type": {"CHAIN", "NO_CHAIN"}, "sql_safe_updates": {"ON", "sql_safe_updates"}, "foreign_key_checks": {"OFF", "foreign_key_checks"},
+		"version": {"10.5.1-MariaDB", "10.6"}, "sql_mode": {"", "STRICT_TRANS_TABLES"}, "read_only": {"ON",
+			"primary"}, "binlog_format": {"STATEMENT", "ROW"},
+		"wsrep_on": {"ON", "Galera"}, "character_set_client": {"latin1", "utf8mb4"}, "max_allowed_packet": {"1048576",
+			"16777216"}, "autocommit": {"OFF", "autocommit"},
+		"character_set_connection": {"latin1", "utf8mb4"}, "character_set_results": {"latin1", "utf8mb4"}, "completion_type": {"CHAIN",
+			"NO_CHAIN"}, "sql_safe_updates": {"ON", "sql_safe_updates"}, "foreign_key_checks": {"OFF", "foreign_key_checks"},
 	} {
 		was := sound[name]
 		sound[name] = want[0]
@@ -78,7 +83,8 @@ func TestMySQLErrorsAreRecognised(t *testing.T) {
 		inner := &MySQLError{Number: test.number}
 		copy(inner.SQLState[:], test.state)
 		err := errors.Join(errors.New("beside"), inner)
-		got := [...]bool{dberr.IsConflict(err), dberr.IsLockTimeout(err), dberr.IsUnavailable(err), dberr.IsConnectionDoubtful(err), dberr.IsRefused(err), dberr.IsMissingTable(err)}
+		got := [...]bool{dberr.IsConflict(err), dberr.IsLockTimeout(err), dberr.IsUnavailable(err), dberr.IsConnectionDoubtful(err),
+			dberr.IsRefused(err), dberr.IsMissingTable(err)}
 		if want := [...]bool{test.conflict, test.lockTimeout, test.unavailable, test.doubtful, test.refused, test.gone}; got != want {
 			t.Errorf("error %d (%s): got %v, want %v", test.number, test.state, got, want)
 		}

@@ -85,7 +85,8 @@ func checkMessages(t *testing.T, d *Demo, o ops.Overview) {
 	}
 	retrying := must[int](t)(d.admin.Count(t.Context(), d.db, admin.Filter{Retrying: true}))
 	suspects := must[int](t)(d.admin.Count(t.Context(), d.db, admin.Filter{Crashed: true}))
-	if keys := must[[]admin.BlockedKey](t)(d.session(ada).Consumers().BlockedKeys(t.Context(), 100)); retrying != 14 || suspects != 1 || len(keys) != 2 {
+	if keys := must[[]admin.BlockedKey](t)(d.session(ada).Consumers().BlockedKeys(t.Context(), 100)); retrying != 14 ||
+		suspects != 1 || len(keys) != 2 {
 		t.Errorf("got %d retrying, %d suspects, keys %+v, want 14, 1 and 2", retrying, suspects, keys)
 	}
 }
@@ -135,7 +136,8 @@ func checkProcesses(t *testing.T, session *ops.Session, o ops.Overview) {
 		t.Errorf("suspect: got %+v, %v", m, err)
 	}
 	for _, c := range must[[]admin.Claim](t)(session.Consumers().Claims(t.Context())) {
-		if c.Expired || !slices.ContainsFunc(o.Processes, func(p admin.Process) bool { return p.ID == c.Owner && p.Status == admin.ProcessAlive }) {
+		if c.Expired || !slices.ContainsFunc(o.Processes,
+			func(p admin.Process) bool { return p.ID == c.Owner && p.Status == admin.ProcessAlive }) {
 			t.Errorf("claim of nobody: %+v", c)
 		}
 	}
@@ -157,7 +159,8 @@ func checkOperations(t *testing.T, session *ops.Session) {
 	}
 	still := 0
 	for _, f := range must[[]ops.Finding](t)(session.Check(t.Context())) {
-		if f.Check == "operations" && strings.Contains(f.Text, "no live process runs ops.Runner") && strings.Contains(f.Remedy, "operations run") {
+		if f.Check == "operations" && strings.Contains(f.Text, "no live process runs ops.Runner") &&
+			strings.Contains(f.Remedy, "operations run") {
 			still++
 		}
 	}

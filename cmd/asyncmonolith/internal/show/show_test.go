@@ -38,7 +38,8 @@ func TestJSON(t *testing.T) {
 
 func TestAge(t *testing.T) {
 	t.Parallel()
-	for age, want := range map[time.Duration]string{0: "", 1500 * time.Microsecond: "2ms", 12340 * time.Millisecond: "12.3s", 2 * time.Minute: "2m", 90 * time.Second: "1m30s", 3 * time.Hour: "3h", 25*time.Hour + time.Minute: "25h1m", 50 * time.Hour: "2d2h"} {
+	for age, want := range map[time.Duration]string{0: "", 1500 * time.Microsecond: "2ms", 12340 * time.Millisecond: "12.3s",
+		2 * time.Minute: "2m", 90 * time.Second: "1m30s", 3 * time.Hour: "3h", 25*time.Hour + time.Minute: "25h1m", 50 * time.Hour: "2d2h"} {
 		if got := show.Age(age); got != want {
 			t.Errorf("%s: got %q, want %q", age, got, want)
 		}

@@ -13,7 +13,8 @@ import (
 // someRows is a table with one of each: a column that gives way last, and one in which nothing stands.
 func someRows(width int) *show.Table {
 	t := &show.Table{Width: width, Most: 2, Columns: []show.Column{
-		{Title: "ID", Kind: show.Number}, {Title: "CONSUMER"}, {Title: "DUE", Kind: show.Whole, Gives: 2}, {Title: "KEY", Gives: 3}, {Title: "NOTHING"}, {Title: "NOTE", Gives: 1}}}
+		{Title: "ID", Kind: show.Number}, {Title: "CONSUMER"}, {Title: "DUE", Kind: show.Whole, Gives: 2}, {Title: "KEY",
+			Gives: 3}, {Title: "NOTHING"}, {Title: "NOTE", Gives: 1}}}
 	t.Add(7, "mail", "2026-01-02 03:04:05", "customer-0001234", "", "a note that is long, and \x1b[31mred")
 	t.Below("it failed, for a reason that is told at some length, and with \nmany words, and more of them")
 	t.Below("")

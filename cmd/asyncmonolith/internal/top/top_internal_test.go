@@ -32,13 +32,15 @@ func overview() ops.Overview {
 	at := noon()
 	hour := func(consumer string, done, poisoned int64, run int) (minutes []admin.MinuteStats) {
 		for ago := range 60 {
-			m := admin.MinuteStats{Consumer: consumer, At: at.Truncate(time.Minute).Add(-time.Duration(ago) * time.Minute), Done: done, Poisoned: poisoned}
+			m := admin.MinuteStats{Consumer: consumer, At: at.Truncate(time.Minute).Add(-time.Duration(ago) * time.Minute), Done: done,
+				Poisoned: poisoned}
 			m.Run[run], m.Run[run+1], m.Lag[run] = done*95/100, done*5/100, done
 			minutes = append(minutes, m)
 		}
 		return minutes
 	}
-	processor := admin.Process{ID: "a", Kind: "processor", Host: "worker-1", PID: 4117, Program: "shop", Version: "v1.8.0", Status: admin.ProcessAlive,
+	processor := admin.Process{ID: "a", Kind: "processor", Host: "worker-1", PID: 4117, Program: "shop", Version: "v1.8.0",
+		Status:    admin.ProcessAlive,
 		StartedAt: at.Add(-26 * time.Hour), SeenAt: at.Add(-4 * time.Second), Running: 7, Queued: 12, Limit: 64,
 		Consumers: []admin.ProcessConsumer{{Name: "charge-card"}, {Name: "receipts"}, {Name: "import", Former: []string{"import-old"}}}}
 	old, lost := processor, processor
@@ -48,21 +50,29 @@ func overview() ops.Overview {
 		At: at,
 		Queues: []admin.Queue{
 			{Consumer: "charge-card", Ready: 1240, Delayed: 3, Leased: 7, Poisoned: 96, OldestReady: 95 * time.Second, BlockedKeys: 2},
-			{Consumer: "import", Ready: 10_000, OldestReady: 3 * time.Hour, PausedAt: at.Add(-time.Hour), PausedBy: "ada", PauseNote: "wrong\x1b[2Jcurrency"},
-			{Consumer: "receipts", Leased: 2, Breaker: &admin.OpenBreaker{OpenedAt: at.Add(-9 * time.Minute), Failed: 12, Runs: 20, NextProbeAt: at.Add(20 * time.Second)}},
+			{Consumer: "import", Ready: 10_000, OldestReady: 3 * time.Hour, PausedAt: at.Add(-time.Hour), PausedBy: "ada",
+				PauseNote: "wrong\x1b[2Jcurrency"},
+			{Consumer: "receipts", Leased: 2, Breaker: &admin.OpenBreaker{OpenedAt: at.Add(-9 * time.Minute), Failed: 12, Runs: 20,
+				NextProbeAt: at.Add(20 * time.Second)}},
 			{Consumer: "send\u202efax\n", Ready: 2, OldestReady: 50 * time.Hour},
 		},
 		Minutes: append(hour("charge-card", 600, 4, 5), hour("receipts", 60, 0, 10)...),
 		Failures: []admin.FailureGroup{
-			{Consumer: "charge-card", Fingerprint: "1aa", ErrorType: "*errors.errorString", Sample: "charge order 7: amount \"12,50\":\nexpected\x07 digits and a point", Runs: 12345, FirstAt: at.Add(-20 * time.Minute), LastAt: at.Add(-3 * time.Second), FirstVersion: "v1.8.0", LastID: 99},
-			{Consumer: "receipts", Fingerprint: "1bb", ErrorType: "*net.OpError", Sample: "dial tcp 10.0.4.25:587: connect: connection refused", Runs: 5, FirstAt: at.Add(-50 * 24 * time.Hour), LastAt: at.Add(-2 * time.Hour), LastID: 12},
+			{Consumer: "charge-card", Fingerprint: "1aa", ErrorType: "*errors.errorString",
+				Sample: "charge order 7: amount \"12,50\":\nexpected\x07 digits and a point", Runs: 12345, FirstAt: at.Add(-20 * time.Minute),
+				LastAt: at.Add(-3 * time.Second), FirstVersion: "v1.8.0", LastID: 99},
+			{Consumer: "receipts", Fingerprint: "1bb", ErrorType: "*net.OpError",
+				Sample: "dial tcp 10.0.4.25:587: connect: connection refused", Runs: 5, FirstAt: at.Add(-50 * 24 * time.Hour),
+				LastAt: at.Add(-2 * time.Hour), LastID: 12},
 		},
 		Processes: []admin.Process{processor, old, lost},
 		Operations: []ops.Operation{
-			{ID: 12, Action: ops.Requeue, Actor: "ada", Reason: "the mail server is back", State: ops.Running, Changed: 1500, CreatedAt: at.Add(-time.Minute),
-				Target: ops.Target{Poisoned: &poison.Filter{Consumer: "receipts"}}, Preview: &ops.Preview{Messages: 10_000, More: true}},
-			{ID: 9, Action: ops.Discard, Actor: "grace", State: ops.Paused, Note: "10 of the 10 that went first have failed again", CreatedAt: at.Add(-time.Hour),
-				Target: ops.Target{Poisoned: &poison.Filter{Consumer: "charge-card"}}, Preview: &ops.Preview{Messages: 88}},
+			{ID: 12, Action: ops.Requeue, Actor: "ada", Reason: "the mail server is back", State: ops.Running, Changed: 1500,
+				CreatedAt: at.Add(-time.Minute),
+				Target:    ops.Target{Poisoned: &poison.Filter{Consumer: "receipts"}}, Preview: &ops.Preview{Messages: 10_000, More: true}},
+			{ID: 9, Action: ops.Discard, Actor: "grace", State: ops.Paused, Note: "10 of the 10 that went first have failed again",
+				CreatedAt: at.Add(-time.Hour),
+				Target:    ops.Target{Poisoned: &poison.Filter{Consumer: "charge-card"}}, Preview: &ops.Preview{Messages: 88}},
 		},
 	}
 }
@@ -94,7 +104,8 @@ func (d *service) Resume(_ context.Context, consumer, note string) error {
 }
 
 func started(t *testing.T, d *service, width, height int) *model {
-	m := newModel(t.Context(), Config{Service: d, Every: time.Second, Say: func(err error) string { return strings.ReplaceAll(err.Error(), "secret", "xxxxx") }}, d.overview, nil)
+	m := newModel(t.Context(), Config{Service: d, Every: time.Second,
+		Say: func(err error) string { return strings.ReplaceAll(err.Error(), "secret", "xxxxx") }}, d.overview, nil)
 	m.Update(tea.WindowSizeMsg{Width: width, Height: height})
 	return m
 }
@@ -126,7 +137,8 @@ func TestScreens(t *testing.T) {
 		keys          []string
 		err           error
 	}{
-		{"wide", 140, 30, nil, nil}, {"usual", 80, 24, []string{"j"}, nil}, {"narrow", 40, 14, nil, nil}, {"low", 80, 7, []string{"j", "j", "j"}, nil},
+		{"wide", 140, 30, nil, nil}, {"usual", 80, 24, []string{"j"}, nil}, {"narrow", 40, 14, nil, nil}, {"low", 80, 7,
+			[]string{"j", "j", "j"}, nil},
 		{"failures", 100, 20, []string{"2"}, nil}, {"failures-narrow", 50, 12, []string{"2", "j"}, nil},
 		{"processes", 110, 20, []string{"3", "j", "j", "j"}, nil}, {"processes-narrow", 60, 12, []string{"3"}, nil},
 		{"help", 80, 24, []string{"?"}, nil}, {"sorted", 80, 10, []string{"s"}, nil},
@@ -209,7 +221,8 @@ func TestTheChosenOneStays(t *testing.T) {
 }
 
 func TestSorting(t *testing.T) {
-	want := map[string]string{"CONSUMER": "charge-card", "READY": "import", "POISONED": "charge-card", "RATE": "charge-card", "P99": "receipts", "OLDEST": "send\u202efax\n"}
+	want := map[string]string{"CONSUMER": "charge-card", "READY": "import", "POISONED": "charge-card", "RATE": "charge-card",
+		"P99": "receipts", "OLDEST": "send\u202efax\n"}
 	m := started(t, &service{overview: overview()}, 80, 24)
 	for i, o := range orders() {
 		if m.order != i || m.queues[0].Consumer != want[o.title] {
@@ -254,7 +267,8 @@ func TestPausing(t *testing.T) {
 // A database that is away is said to be, with what was known last, until it answers again.
 func TestTheDatabaseGoesAndComesBack(t *testing.T) {
 	d := &service{overview: overview()}
-	if screen := newModel(t.Context(), Config{Say: func(err error) string { return strings.ToUpper(err.Error()) }}, ops.Overview{}, ops.ErrBusy).screen(); !strings.Contains(screen, "TOO MANY CONCURRENT") || !strings.Contains(screen, "Loading") {
+	if screen := newModel(t.Context(), Config{Say: func(err error) string { return strings.ToUpper(err.Error()) }}, ops.Overview{},
+		ops.ErrBusy).screen(); !strings.Contains(screen, "TOO MANY CONCURRENT") || !strings.Contains(screen, "Loading") {
 		t.Errorf("if it was busy from the start: got\n%s", screen)
 	}
 	m := started(t, d, 100, 24)
@@ -269,8 +283,10 @@ func TestTheDatabaseGoesAndComesBack(t *testing.T) {
 	if screen := ask(); !strings.Contains(screen, "Not newer: connection refused") || !strings.Contains(screen, "charge-card") {
 		t.Errorf("while it is away: got\n%s", screen)
 	}
-	d.err, d.overview.Unseen = nil, []ops.Unseen{{Parts: []string{"queues"}, From: noon(), Why: "ops: look: failed to connect to `user=postgres database=postgres`"}}
-	if screen := ask(); !strings.Contains(screen, "The database did not answer in time. Shown as of ") || strings.Contains(screen, "postgres") {
+	d.err, d.overview.Unseen = nil, []ops.Unseen{{Parts: []string{"queues"}, From: noon(),
+		Why: "ops: look: failed to connect to `user=postgres database=postgres`"}}
+	if screen := ask(); !strings.Contains(screen, "The database did not answer in time. Shown as of ") ||
+		strings.Contains(screen, "postgres") {
 		t.Errorf("while it is late: got\n%s", screen)
 	}
 	d.overview.Unseen, d.overview.At = nil, noon().Add(time.Minute)
@@ -315,7 +331,8 @@ func TestNumbers(t *testing.T) {
 	for got, want := range map[string]string{
 		count(0): "", count(999): "999", count(1000): "1,000", count(10_000): "10,000+", countAll(1234567): "1,234,567",
 		rate(0): "", rate(0.01): "<0.1", rate(3.14): "3.1", rate(1234.5): "1234",
-		age(0): "", age(-time.Second): "", age(time.Millisecond): "<1s", age(59 * time.Second): "59s", age(65 * time.Second): "1m05s", age(20 * time.Minute): "20m",
+		age(0): "", age(-time.Second): "", age(time.Millisecond): "<1s", age(59 * time.Second): "59s", age(65 * time.Second): "1m05s",
+		age(20 * time.Minute): "20m",
 		age(90 * time.Minute): "1h30m", age(25 * time.Hour): "25h", age(50 * time.Hour): "2d",
 		atMost(0): "", atMost(250 * time.Millisecond): "250ms", atMost(time.Hour): ">10s",
 	} {

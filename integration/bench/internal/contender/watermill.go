@@ -159,7 +159,8 @@ func (s *watermillSystem) handle(m *message.Message) error {
 // Pending implements System. Consumed messages stay; what tells is the offset.
 func (s *watermillSystem) Pending(ctx context.Context) (pending bool, err error) {
 	err = s.db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM watermill_`+watermillTopic+` m
-		WHERE (m.transaction_id, m."offset") > (SELECT last_processed_transaction_id, offset_acked FROM watermill_offsets_`+watermillTopic+`))`).Scan(&pending)
+		WHERE (m.transaction_id, m."offset") > (SELECT last_processed_transaction_id, offset_acked FROM watermill_offsets_`+
+		watermillTopic+`))`).Scan(&pending)
 	return pending, err
 }
 

@@ -47,7 +47,8 @@ func (r *run) meter(wire *contender.Wire) (cost func() Cost) {
 		took, after := time.Since(start), now()
 		return Cost{
 			Trips: after.Trips - before.Trips, Claims: after.Claims - before.Claims, Outcomes: after.Outcomes - before.Outcomes,
-			Client: after.Client - before.Client, Server: after.Server - before.Server, Broker: after.Broker - before.Broker, Others: max(after.Others-before.Others, 0), Took: took,
+			Client: after.Client - before.Client, Server: after.Server - before.Server, Broker: after.Broker - before.Broker,
+			Others: max(after.Others-before.Others, 0), Took: took,
 		}
 	}
 }

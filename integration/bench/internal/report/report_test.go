@@ -174,7 +174,8 @@ func TestPlots(t *testing.T) {
 	r := measured()
 	r.Curves = []report.Curve{
 		{Name: "handler", Title: "by time", X: "ms", Y: "messages/s", Points: []report.Point{{"ideal", 1, 10}, {"ideal", 2, 5}, {"ours", 0, 9}}},
-		{Name: "backlog", Title: "by backlog", X: "messages", Y: "messages/s", LogX: true, Points: []report.Point{{"ours", 10, 9}, {"ours", 1000, 8}}},
+		{Name: "backlog", Title: "by backlog", X: "messages", Y: "messages/s", LogX: true,
+			Points: []report.Point{{"ours", 10, 9}, {"ours", 1000, 8}}},
 	}
 	dir := filepath.Join(t.TempDir(), "plots")
 	if err := r.WritePlots(dir); err != nil {
