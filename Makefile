@@ -1,7 +1,6 @@
 # The modules of this repository, each with its own go.mod. `make modules` fails when the list is wrong.
 ADAPTERS := broker/kafka broker/nats broker/rabbitmq
 MODULES := . notify/pgxnotify $(ADAPTERS) cmd/asyncmonolith examples examples/services integration integration/bench
-BENCH_MODULES := . integration
 # The tests build it for Linux. No file of the root module is for one platform, so the one that differs most stands for others.
 PLATFORMS := windows
 
@@ -191,6 +190,8 @@ TOOL_PACKAGES := $(addprefix ./integration/,chaos cli console differential model
 # The units where goroutines meet. The others of the root module are functions of their arguments.
 RACE_PACKAGES = $(filter-out %/internal/arch %/schedule/cron,$(shell go list ./... ./notify/pgxnotify/...))
 PLAIN_PACKAGES := ./internal/arch ./schedule/cron ./cmd/asyncmonolith/... ./examples/... ./integration/mutants $(DATABASE_PACKAGES)
+# The packages that have Go benchmarks.
+BENCHMARKED = $(shell grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n1 dirname | sort -u)
 CHECKED := ./... ./notify/pgxnotify/... $(filter-out ./internal/arch ./schedule/cron,$(PLAIN_PACKAGES))
 
 # go test knows what these depend on, and runs again what a change may have broken.
@@ -230,11 +231,11 @@ console-all:
 
 .PHONY: bench-once
 bench-once:
-	$(call in-each,$(BENCH_MODULES),benchmarks at one iteration,go test -run '^$$' -bench . -benchtime 1x -timeout 10m ./...)
+	$(call step,benchmarks at one iteration,go test -run '^$$' -bench . -benchtime 1x -timeout 10m $(BENCHMARKED))
 
 .PHONY: bench-all
 bench-all:
-	$(call in-each,$(BENCH_MODULES),benchmarks,go test -run '^$$' -bench . -benchmem -timeout 60m ./...)
+	$(call step,benchmarks,go test -run '^$$' -bench . -benchmem -p 1 -timeout 60m $(BENCHMARKED))
 
 # Run inside the package, since go test then passes on what a bar prints as it goes. Without -race: the
 # workers are real processes, and the detector would only slow them down. Without a timeout of go test,

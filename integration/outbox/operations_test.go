@@ -316,7 +316,7 @@ func TestEveryDefaultIsolation(t *testing.T) {
 			if ordinary.Load() != 300 || transactional.Load() != 300 {
 				t.Errorf("runs: got %d and %d, want 300 each", ordinary.Load(), transactional.Load())
 			}
-			if logged := lines.String(); strings.Count(logged, "\n") > strings.Count(logged, "context deadline exceeded") { // which is the machine's
+			if logged := lines.String(); logged != "" {
 				t.Errorf("the processors logged, though no conflict may surface:\n%s", logged)
 			}
 		})
