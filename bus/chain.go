@@ -2,8 +2,6 @@ package bus
 
 import (
 	"context"
-	"errors"
-	"slices"
 )
 
 // Handler runs one delivered message. Its error decides the message's outcome: see [OutcomeOf].
@@ -34,7 +32,8 @@ type ProduceFunc func(ctx context.Context, b *Batch) error
 type ProduceMiddleware func(next ProduceFunc) ProduceFunc
 
 // Compose wraps h in layers. The first layer listed is the outermost: it sees a message first and
-// its outcome last. If h is nil, the chain calls the handler passed to [Deliver].
+// its outcome last. If h is nil, the chain is one
+// for the library, which ends it with a handler for each message.
 func Compose(h Handler, layers ...Middleware) Handler {
 	if h == nil {
 		h = deliver
@@ -46,7 +45,7 @@ func Compose(h Handler, layers ...Middleware) Handler {
 }
 
 // ComposeProduce wraps produce in layers. The first layer listed is the outermost. If produce is
-// nil, the chain calls the function passed to [RunProduce].
+// nil, the chain is one for the library, which ends it with a function for each batch.
 func ComposeProduce(produce ProduceFunc, layers ...ProduceMiddleware) ProduceFunc {
 	if produce == nil {
 		produce = write
@@ -70,35 +69,6 @@ func PerMessage(fn func(ctx context.Context, m *Message) error) ProduceMiddlewar
 			return next(ctx, b)
 		}
 	}
-}
-
-// Deliver runs a message through a chain that ends in h. The context has the message: see
-// [MessageFromContext].
-func Deliver(ctx context.Context, chain Handler, m *Message, h Handler) error {
-	m.handle = h
-	return chain(ContextWithMessage(ctx, m), m)
-}
-
-func deliver(ctx context.Context, m *Message) error {
-	if m == nil || m.handle == nil {
-		return errors.New("bus: a layer of the consume chain passed on a message of its own: that, or a copy, is allowed which it was given")
-	}
-	return m.handle(ctx, m)
-}
-
-// RunProduce runs messages through a produce chain. write gets the messages that the layers pass
-// on.
-func RunProduce(
-	ctx context.Context, chain ProduceFunc, messages []*Message, write func(ctx context.Context, messages []*Message) error,
-) error {
-	return chain(ctx, &Batch{Messages: slices.Clone(messages), write: write})
-}
-
-func write(ctx context.Context, b *Batch) error {
-	if b == nil || b.write == nil {
-		return errors.New("bus: a layer of the produce chain passed on a batch of its own: only the one that it was given is allowed")
-	}
-	return b.write(ctx, b.Messages)
 }
 
 type messageKey struct{}

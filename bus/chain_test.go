@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 )
 
 func TestComposePutsTheFirstLayerOutermost(t *testing.T) {
@@ -85,7 +86,7 @@ func TestTheEndOfAChainComesWithWhatIsSent(t *testing.T) {
 		}
 	}
 	var written []string
-	err := bus.RunProduce(t.Context(), bus.ComposeProduce(nil, forget), left, func(_ context.Context, messages []*bus.Message) error {
+	err := access.RunProduce(t.Context(), bus.ComposeProduce(nil, forget), left, func(_ context.Context, messages []*bus.Message) error {
 		for _, m := range messages {
 			written = append(written, m.PayloadType)
 		}
@@ -101,7 +102,7 @@ func TestTheEndOfAChainComesWithWhatIsSent(t *testing.T) {
 		}
 	}
 	ran := 0
-	err = bus.Deliver(t.Context(), bus.Compose(nil, copies), &bus.Message{Consumer: "c"}, func(_ context.Context, m *bus.Message) error {
+	err = access.Deliver(t.Context(), bus.Compose(nil, copies), &bus.Message{Consumer: "c"}, func(_ context.Context, m *bus.Message) error {
 		ran++
 		return nil
 	})
@@ -115,11 +116,11 @@ func TestAChainRefusesWhatALayerHasMadeItself(t *testing.T) {
 	other := func(next bus.ProduceFunc) bus.ProduceFunc {
 		return func(ctx context.Context, b *bus.Batch) error { return next(ctx, &bus.Batch{Messages: b.Messages}) }
 	}
-	err := bus.RunProduce(t.Context(), bus.ComposeProduce(nil, other), nil, func(context.Context, []*bus.Message) error { return nil })
+	err := access.RunProduce(t.Context(), bus.ComposeProduce(nil, other), nil, func(context.Context, []*bus.Message) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "a batch of its own") {
 		t.Errorf("send: got %v, want an error that says so", err)
 	}
-	err = bus.Deliver(t.Context(), bus.Compose(nil, func(next bus.Handler) bus.Handler {
+	err = access.Deliver(t.Context(), bus.Compose(nil, func(next bus.Handler) bus.Handler {
 		return func(ctx context.Context, _ *bus.Message) error { return next(ctx, &bus.Message{}) }
 	}), &bus.Message{}, func(context.Context, *bus.Message) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "a message of its own") {

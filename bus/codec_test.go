@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
@@ -106,7 +107,7 @@ func TestDecodeErrorsNeverQuoteThePayload(t *testing.T) {
 			err := consumer.Consume(t.Context(), test.codec, []byte(test.payload))
 			assertNoCanary(t, err)
 			assertDecodeError(t, err, test.want)
-			err = consumer.CheckPayload(test.codec, []byte(test.payload))
+			err = access.CheckPayload(consumer, test.codec, []byte(test.payload))
 			assertNoCanary(t, err)
 			assertDecodeError(t, err, test.want)
 		})

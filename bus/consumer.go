@@ -124,12 +124,6 @@ func (c Consumer) ConsumeBatch(ctx context.Context, codec Codec, batch []*Messag
 	return c.batch(ctx, codec, batch, c.Ordered())
 }
 
-// CheckPayload decodes payload without consuming it.
-func (c Consumer) CheckPayload(codec Codec, payload []byte) error {
-	_, err := c.decode(codec, payload)
-	return err
-}
-
 // Names returns the names under which its messages are stored: its name, then its aliases.
 func (c Consumer) Names() []string { return append([]string{c.name}, c.config.Aliases...) }
 
@@ -209,15 +203,11 @@ func (c *ConsumerConfig) SetValue(key, value any) {
 	c.values[key] = value
 }
 
-// NewestName returns the current name of an event, given its current name or one that
-// eventlog.Types has as a former name. It returns other payload types unchanged.
-func (c *ConsumerConfig) NewestName(payloadType string) string {
+// newestName returns the current name of an event by a former one, and other payload types
+// unchanged.
+func (c *ConsumerConfig) newestName(payloadType string) string {
 	return cmp.Or(c.renamed[payloadType], payloadType)
 }
-
-// Mistake makes NewRegistry reject the consumer. It is for options of other packages. The text
-// must state what is wrong and what is allowed.
-func (c *ConsumerConfig) Mistake(text string) { c.mistakes = append(c.mistakes, text) }
 
 func (c ConsumerConfig) clone() ConsumerConfig {
 	c.Aliases = slices.Clone(c.Aliases)

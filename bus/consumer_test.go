@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
@@ -175,7 +176,7 @@ func TestConsumeNeverPanicsOnAStrangeType(t *testing.T) {
 			}
 			// What does not fit is an error, whatever the type.
 			for _, payload := range []string{"", "null", "{}", "[]", `"x"`, "17", "\x00"} {
-				if err := consumer.CheckPayload(bus.JSON{}, []byte(payload)); err != nil {
+				if err := access.CheckPayload(consumer, bus.JSON{}, []byte(payload)); err != nil {
 					var decode *bus.DecodeError
 					if !errors.As(err, &decode) {
 						t.Errorf("CheckPayload(%q): got %v, want a *bus.DecodeError", payload, err)
@@ -217,10 +218,10 @@ func TestConsumerDoesNotRunOnABadPayload(t *testing.T) {
 	if outcome := bus.OutcomeOf(err).Outcome; outcome != bus.Condemned {
 		t.Errorf("Consume: got outcome %s, want %s", outcome, bus.Condemned)
 	}
-	if err := consumer.CheckPayload(bus.JSON{}, bad); bus.OutcomeOf(err).Outcome != bus.Condemned {
+	if err := access.CheckPayload(consumer, bus.JSON{}, bad); bus.OutcomeOf(err).Outcome != bus.Condemned {
 		t.Errorf("CheckPayload of a bad payload: got %v, want a permanent error", err)
 	}
-	if err := consumer.CheckPayload(bus.JSON{}, good); err != nil {
+	if err := access.CheckPayload(consumer, bus.JSON{}, good); err != nil {
 		t.Errorf("CheckPayload of a good payload: got %v, want none", err)
 	}
 	if ran {

@@ -40,9 +40,9 @@ func (e *Event) Mode() string {
 	return ""
 }
 
-// eventTypes has the payloads that are recorded as events. *eventlog.Types implements it. It must
+// EventTypes has the payloads that are recorded as events. *eventlog.Types implements it. It must
 // be safe for concurrent use.
-type eventTypes interface {
+type EventTypes interface {
 	// GoType returns the type of a payload by its stored or former name.
 	GoType(payloadType string) (reflect.Type, bool)
 	// Aliases returns the former names of a payload type.

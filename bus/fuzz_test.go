@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
@@ -46,7 +47,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	c := bus.Consume("fuzzed", func(context.Context, fuzzed) error { return nil })
 	f.Fuzz(func(t *testing.T, text []byte) {
-		err := c.CheckPayload(bus.JSON{}, text)
+		err := access.CheckPayload(c, bus.JSON{}, text)
 		var decode *bus.DecodeError
 		if err != nil && !errors.As(err, &decode) {
 			t.Fatalf("decode %q: an error of no known type: %v", text, err)

@@ -79,7 +79,7 @@ type Message struct {
 	// CreatedAt is when the message was produced, on the database's clock.
 	CreatedAt time.Time
 
-	handle Handler // see Deliver
+	handle Handler // the end of the consume chain
 }
 
 // Mode returns "replay", or "catchup" for a message of a projection. For a live message or nil it

@@ -53,9 +53,9 @@ func keyOf(payload any) string {
 	return ""
 }
 
-// Key sets a message's key from its payload, unless it has one. It returns an error if a consumer
+// setKey sets a message's key from its payload, unless it has one. It returns an error if a consumer
 // needs a key and there is none.
-func (r *Registry) Key(m *Message) error {
+func (r *Registry) setKey(m *Message) error {
 	if !r.keyed {
 		return nil
 	}

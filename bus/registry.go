@@ -22,7 +22,7 @@ type Registry struct {
 	byPayload map[string][]Consumer // by payload type and payload alias
 	tables    Tables
 	codec     Codec
-	events    eventTypes
+	events    EventTypes
 	keyed     bool // a consumer uses keys
 	reports   time.Duration
 	version   string
@@ -41,7 +41,7 @@ type RegistryConfig struct {
 	Codec Codec
 	// Events is the *eventlog.Types of the payloads that are recorded in the event log. Defaults
 	// to none.
-	Events eventTypes
+	Events EventTypes
 	// HeartbeatInterval is how often each Run of this program writes its heartbeat and message
 	// statistics to the database, ±20 %. They are for operators only; the library does not depend
 	// on them. Negative means never. Defaults to 15 s.
@@ -191,17 +191,8 @@ func (r *Registry) PayloadTypes() []string {
 // Tables returns where the library's tables are.
 func (r *Registry) Tables() Tables { return r.tables }
 
-// AppVersion returns the configured release, or "".
-func (r *Registry) AppVersion() string { return r.version }
-
-// HeartbeatInterval returns how often each Run writes its heartbeat; less than 0 means never.
-func (r *Registry) HeartbeatInterval() time.Duration { return r.reports }
-
 // Codec returns the codec for payloads.
 func (r *Registry) Codec() Codec { return r.codec }
-
-// Events returns the payloads that are recorded in the event log, or nil.
-func (r *Registry) Events() eventTypes { return r.events }
 
 // NotifyCommitted wakes this process's processors, and other processes' if a notifier runs:
 // messages of these payload types were committed, or of any type if none is given. Call it after
@@ -209,6 +200,3 @@ func (r *Registry) Events() eventTypes { return r.events }
 func (r *Registry) NotifyCommitted(payloadTypes ...string) {
 	r.wakeups.Send(wakeup.Wake{PayloadTypes: payloadTypes})
 }
-
-// Wakeups is internal to the library.
-func (r *Registry) Wakeups() *wakeup.Hub { return r.wakeups }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
@@ -191,7 +192,7 @@ func TestRegistryDefaults(t *testing.T) {
 	if got := len(registry.Consumers()) + len(registry.PayloadTypes()); got != 0 {
 		t.Errorf("a registry without consumers: got %d consumers and payload types, want none", got)
 	}
-	if first, again := registry.Wakeups(), registry.Wakeups(); first == nil || first != again {
+	if first, again := access.Wakeups(registry), access.Wakeups(registry); first == nil || first != again {
 		t.Errorf("Wakeups: got %p then %p, want one signal per registry", first, again)
 	}
 }
@@ -332,9 +333,9 @@ func TestWakeupsOfRegistriesAreApart(t *testing.T) {
 	t.Parallel()
 	one, other := mustRegister(t), mustRegister(t)
 	calls := 0
-	defer one.Wakeups().Listen(func(wakeup.Wake) { calls++ })()
-	other.Wakeups().Send(wakeup.Wake{})
-	one.Wakeups().Send(wakeup.Wake{})
+	defer access.Wakeups(one).Listen(func(wakeup.Wake) { calls++ })()
+	access.Wakeups(other).Send(wakeup.Wake{})
+	access.Wakeups(one).Send(wakeup.Wake{})
 	if calls != 1 {
 		t.Errorf("got %d calls, want only the one through the listener's registry", calls)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
@@ -56,7 +57,7 @@ func TestPanicWhileDecodingIsADecodeError(t *testing.T) {
 	consumer := bus.Consume("c", func(context.Context, panicky) error { return nil })
 	for what, err := range map[string]error{
 		"Consume":      consumer.Consume(t.Context(), bus.JSON{}, []byte(`"canary"`)),
-		"CheckPayload": consumer.CheckPayload(bus.JSON{}, []byte(`"canary"`)),
+		"CheckPayload": access.CheckPayload(consumer, bus.JSON{}, []byte(`"canary"`)),
 	} {
 		var decode *bus.DecodeError
 		if !errors.As(err, &decode) || bus.OutcomeOf(err).Outcome != bus.Condemned || strings.Contains(err.Error(), "canary") {

@@ -14,6 +14,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -176,7 +177,7 @@ func (p *FakeProducer) note(ctx context.Context, batch []*bus.Message) ([]outbox
 		if len(p.Registry.ConsumersOf(m.PayloadType)) == 0 {
 			return nil, fmt.Errorf("payload %q: %w", m.PayloadType, bus.ErrNoConsumer)
 		}
-		if err := p.Registry.Key(m); err != nil {
+		if err := access.SetKey(p.Registry, m); err != nil {
 			return nil, err
 		}
 	}

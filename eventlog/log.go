@@ -8,6 +8,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -67,7 +68,7 @@ func NewLog(registry *bus.Registry, producer Producer, config LogConfig) (*Log, 
 		errs = append(errs, errors.New("eventlog: NewLog: the registry is nil"))
 	} else {
 		var ok bool
-		if l.types, ok = registry.Events().(*Types); !ok || l.types == nil {
+		if l.types, ok = access.Events(registry).(*Types); !ok || l.types == nil {
 			errs = append(errs, errors.New("eventlog: NewLog: the registry has no events: make it with an *eventlog.Types as "+
 				"bus.RegistryConfig.Events"))
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -77,7 +78,7 @@ func (r *replayer) run(ctx context.Context) (total int, err error) {
 			return total, err
 		}
 		if n > 0 {
-			r.log.registry.Wakeups().Send(wakeup.Wake{PayloadTypes: r.consumer.PayloadTypes()})
+			access.Wakeups(r.log.registry).Send(wakeup.Wake{PayloadTypes: r.consumer.PayloadTypes()})
 		}
 		due := begun.Add(time.Duration(total) * time.Second / time.Duration(r.Rate))
 		if !outage.Pause(ctx, max(time.Until(due), replayPause)) {

@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -58,7 +59,7 @@ func (a *acceptor) accept(ctx context.Context, records []broker.Record) error {
 	}
 	written := errNotPassedOn
 	err = isolate.Try("inbox: RunnerConfig.Telemetry", func() error {
-		return bus.RunProduce(ctx, a.produce, b.messages, func(ctx context.Context, _ []*bus.Message) error {
+		return access.RunProduce(ctx, a.produce, b.messages, func(ctx context.Context, _ []*bus.Message) error {
 			for _, m := range b.messages {
 				m.Consumer = ""
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 )
 
@@ -84,7 +85,7 @@ func (s *session) received(text string) {
 	}
 	for _, topic := range strings.Fields(rest) {
 		if wake, known := topics[topic]; known {
-			s.registry.Wakeups().Send(wake)
+			access.Wakeups(s.registry).Send(wake)
 		}
 	}
 }
@@ -117,7 +118,7 @@ func (s *session) check(ctx context.Context, proven func()) error {
 		s.hearing.works()
 		if first { // notifications sent before were not received
 			for _, wake := range topics {
-				s.registry.Wakeups().Send(wake)
+				access.Wakeups(s.registry).Send(wake)
 			}
 		}
 		if first = false; !outage.Pause(ctx, checkEvery) {

@@ -13,6 +13,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -84,7 +85,7 @@ func newNotifier(channel string, registry *bus.Registry, config NotifierConfig, 
 		hearing: condition{logger: config.Logger,
 			bad: "notifications of other processes are not heard, polling goes on", good: "notifications of other processes are heard again"},
 	}
-	registry.Wakeups().Listen(n.out.note) // from now on: commits before Run are announced too
+	access.Wakeups(registry).Listen(n.out.note) // from now on: commits before Run are announced too
 	return n
 }
 

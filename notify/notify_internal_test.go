@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
@@ -148,7 +149,7 @@ func newBubble(t *testing.T, s *server, listener Listener) *bubble {
 	}
 	b := &bubble{server: s, done: make(chan struct{})}
 	b.Notifier = newNotifier("c", registry, NotifierConfig{Listener: listener, Logger: slog.New(slog.NewTextHandler(b, nil))}, s.send)
-	stopListening := registry.Wakeups().Listen(b.woken)
+	stopListening := access.Wakeups(registry).Listen(b.woken)
 	b.run = func() {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
@@ -169,7 +170,7 @@ func (b *bubble) produced(wakes ...wakeup.Wake) {
 		wakes = []wakeup.Wake{{PayloadTypes: []string{"order.placed"}}}
 	}
 	for _, w := range wakes {
-		b.registry.Wakeups().Send(w)
+		access.Wakeups(b.registry).Send(w)
 	}
 	synctest.Wait()
 }

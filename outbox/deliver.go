@@ -7,6 +7,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -24,7 +25,7 @@ func (p *Producer) deliver(
 	}
 	receipts = make(map[uuid.UUID]Receipt, len(batch))
 	send := func(ctx context.Context, db bun.IDB) error {
-		return bus.RunProduce(ctx, p.chain, batch, func(ctx context.Context, batch []*bus.Message) error {
+		return access.RunProduce(ctx, p.chain, batch, func(ctx context.Context, batch []*bus.Message) error {
 			return p.write(ctx, db, batch, record, receipts)
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -206,7 +207,7 @@ func (p *Producer) check(m *bus.Message, now time.Time) error {
 	if err := checkDeadline(m, now); err != nil {
 		return err
 	}
-	return p.registry.Key(m)
+	return access.SetKey(p.registry, m)
 }
 
 // Send writes messages whose payload is already encoded: from a due schedule, or forwarded from

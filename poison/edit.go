@@ -12,6 +12,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -61,7 +62,7 @@ func (s *Store) checkEdit(m Message, text []byte) (Edit, error) {
 			errors.ErrUnsupported,
 		)
 	}
-	if err := c.CheckPayload(s.registry.Codec(), text); err != nil {
+	if err := access.CheckPayload(c, s.registry.Codec(), text); err != nil {
 		return Edit{}, fmt.Errorf("%w: %w", ErrPayload, err)
 	}
 	edited, stored := fieldsOf(text), fieldsOf(m.Payload)
@@ -144,7 +145,7 @@ func unknown(c bus.Consumer, path string) bool {
 		}
 		text = slices.Concat([]byte("{"), quoted, []byte(":"), text, []byte("}"))
 	}
-	return c.CheckPayload(bus.JSON{}, text) == nil && c.CheckPayload(strict{}, text) != nil
+	return access.CheckPayload(c, bus.JSON{}, text) == nil && access.CheckPayload(c, strict{}, text) != nil
 }
 
 // strict is JSON in which unknown fields are errors.
@@ -213,7 +214,7 @@ func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fit
 		if err := errors.Join(fits(c), m.Check(limits.Payload)); err != nil {
 			return err
 		}
-		if err := c.CheckPayload(s.registry.Codec(), text); err != nil {
+		if err := access.CheckPayload(c, s.registry.Codec(), text); err != nil {
 			return fmt.Errorf("%w: %w", ErrPayload, err)
 		}
 		how, err := s.requeuing(ctx, tx, rows)

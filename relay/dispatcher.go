@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -34,7 +35,7 @@ func newDispatcher(ctx context.Context, r *Runner) *dispatcher {
 
 // run starts work on shards that are behind, until the context ends. Then it returns their leases.
 func (d *dispatcher) run() {
-	defer d.registry.Wakeups().Listen(func(w wakeup.Wake) {
+	defer access.Wakeups(d.registry).Listen(func(w wakeup.Wake) {
 		if w.Events {
 			d.alarm.Ring(w.Expected)
 		}

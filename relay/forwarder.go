@@ -12,6 +12,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
@@ -152,10 +153,10 @@ func (p *publishing) mistake(format string, args ...any) {
 // refuse is the option that reports mistakes in the configuration and in the options before it.
 func (p *publishing) refuse(c *bus.ConsumerConfig) {
 	if c.Timeout > 0 && c.Timeout <= p.config.PublishTimeout {
-		c.Mistake(fmt.Sprintf("relay: Timeout %s: more than the PublishTimeout of %s is allowed", c.Timeout, p.config.PublishTimeout))
+		access.Reject(c, fmt.Sprintf("relay: Timeout %s: more than the PublishTimeout of %s is allowed", c.Timeout, p.config.PublishTimeout))
 	}
 	for _, text := range p.mistakes {
-		c.Mistake(text)
+		access.Reject(c, text)
 	}
 }
 

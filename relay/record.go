@@ -8,6 +8,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
 )
 
@@ -15,7 +16,7 @@ import (
 func (p *publishing) record(codec bus.Codec, m *bus.Message) (broker.Record, error) {
 	r := p.routes[m.PayloadType]
 	if r == nil && m.Config != nil {
-		r = p.routes[m.Config.NewestName(m.PayloadType)]
+		r = p.routes[access.NewestName(m.Config, m.PayloadType)]
 	}
 	if r == nil {
 		return broker.Record{}, fmt.Errorf(

@@ -15,6 +15,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
@@ -163,7 +164,7 @@ func (r *Runner) Check(ctx context.Context) error {
 }
 
 func (r *Runner) ready(ctx context.Context) error {
-	if _, err := r.store.Ready(ctx, r.db, 2*statementTimeout, r.registry.Events() == nil); err != nil {
+	if _, err := r.store.Ready(ctx, r.db, 2*statementTimeout, access.Events(r.registry) == nil); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*statementTimeout)

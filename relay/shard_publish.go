@@ -9,6 +9,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 )
 
@@ -17,7 +18,7 @@ import (
 func (s *shard) put(ctx context.Context, b outgoingBatch) (n int, mark int64, err error) {
 	mark = s.sub.Mark
 	err = isolate.Try("relay: RunnerConfig.Telemetry", func() error {
-		return bus.RunProduce(ctx, s.produce, b.messages, func(ctx context.Context, _ []*bus.Message) (err error) {
+		return access.RunProduce(ctx, s.produce, b.messages, func(ctx context.Context, _ []*bus.Message) (err error) {
 			if s.appender != nil {
 				n, mark, err = s.appendAll(ctx, b.records)
 			} else {

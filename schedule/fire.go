@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -105,7 +106,7 @@ func (p *Processor) fireTx(
 	}
 	p.aside.forget(idsOf(rows)...)
 	if len(sent) > 0 {
-		p.registry.Wakeups().Send(wakeup.Wake{PayloadTypes: store.Each(sent, func(m *bus.Message) string { return m.PayloadType })})
+		access.Wakeups(p.registry).Send(wakeup.Wake{PayloadTypes: store.Each(sent, func(m *bus.Message) string { return m.PayloadType })})
 	}
 	return rows, nil
 }
@@ -236,7 +237,7 @@ func following(row store.Schedule) (next time.Time, missed bool, err error) {
 // decodable checks the payload against every consumer that would get it.
 func (p *Processor) decodable(row store.Schedule) error {
 	for _, c := range p.registry.ConsumersOf(row.PayloadType) {
-		if err := c.CheckPayload(p.registry.Codec(), row.Payload); err != nil {
+		if err := access.CheckPayload(c, p.registry.Codec(), row.Payload); err != nil {
 			return err
 		}
 	}
@@ -272,7 +273,7 @@ var errNotPassedOn = errors.New("schedule: ProcessorConfig.Telemetry has not pas
 func (p *Processor) send(ctx context.Context, tx bun.Tx, fires []*bus.Message) error {
 	left := errNotPassedOn
 	err := guarded(func() error {
-		return bus.RunProduce(ctx, p.chain, fires, func(ctx context.Context, batch []*bus.Message) error {
+		return access.RunProduce(ctx, p.chain, fires, func(ctx context.Context, batch []*bus.Message) error {
 			for _, m := range batch { // due at once, also if a layer of the application sets a time
 				m.AvailableAt, m.CreatedAt = time.Time{}, time.Time{}
 			}

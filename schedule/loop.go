@@ -6,6 +6,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
@@ -14,7 +15,7 @@ import (
 // loop polls for due schedules until ctx ends.
 func (p *Processor) loop(ctx context.Context) {
 	looks := alarm.New(100*time.Millisecond, 300*time.Millisecond, time.Second, 3*time.Second)
-	defer p.registry.Wakeups().Listen(func(w wakeup.Wake) {
+	defer access.Wakeups(p.registry).Listen(func(w wakeup.Wake) {
 		if w.Schedules {
 			looks.Ring(w.Expected)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
@@ -148,7 +149,7 @@ func (p *Processor) Check(ctx context.Context) error {
 }
 
 func (p *Processor) check(ctx context.Context) error {
-	_, err := p.store.Ready(ctx, p.db, fireTimeout, p.registry.Events() == nil)
+	_, err := p.store.Ready(ctx, p.db, fireTimeout, access.Events(p.registry) == nil)
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -244,7 +245,7 @@ func (s *Scheduler) encode(payload bus.Payload, headers map[string]string) (payl
 	if payloadType, text, err = s.registry.Encode(payload); err == nil {
 		m := bus.Message{PayloadType: payloadType, Payload: text, Value: payload, Headers: headers}
 		if err = m.Check(s.config.MaxPayload); err == nil {
-			err = s.registry.Key(&m)
+			err = access.SetKey(s.registry, &m)
 		}
 	}
 	return payloadType, text, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
@@ -194,7 +195,7 @@ var errNotPassedOn = errors.New("projection: RunnerConfig.Telemetry has not pass
 func (b *batch) apply(ctx context.Context, stop <-chan struct{}) error {
 	first, left := b.messages[0], errNotPassedOn
 	err := isolate.Guarded(ctx, first, func(ctx context.Context, _ *bus.Message) error {
-		return bus.RunProduce(ctx, b.runner.applies, b.messages, func(ctx context.Context, _ []*bus.Message) error {
+		return access.RunProduce(ctx, b.runner.applies, b.messages, func(ctx context.Context, _ []*bus.Message) error {
 			left = b.applyAll(txn.Within(ctx), stop)
 			return left
 		})
@@ -268,7 +269,9 @@ func recorded(m *bus.Message, data bus.Payload) eventlog.RecordedEvent {
 
 // send runs the chain. A layer's panic is an error of the event, as in a processor.
 func (b *batch) send(ctx context.Context, m *bus.Message) error {
-	err := isolate.Guarded(ctx, m, func(ctx context.Context, m *bus.Message) error { return bus.Deliver(ctx, b.runner.chain, m, b.consume) })
+	err := isolate.Guarded(ctx, m, func(ctx context.Context, m *bus.Message) error {
+		return access.Deliver(ctx, b.runner.chain, m, b.consume)
+	})
 	switch bus.OutcomeOf(err).Outcome {
 	case bus.Done:
 		return nil
@@ -327,7 +330,7 @@ func (b *batch) spoilt(ctx context.Context, cause error) error {
 		return b.failed(ctx, smaller, first, err)
 	}
 	judged := isolate.Guarded(ctx, first, func(ctx context.Context, m *bus.Message) error {
-		return bus.Deliver(ctx, b.runner.chain, m, func(context.Context, *bus.Message) error { return err })
+		return access.Deliver(ctx, b.runner.chain, m, func(context.Context, *bus.Message) error { return err })
 	})
 	return b.failed(ctx, 0, first, safe(cmp.Or(judged, err)))
 }

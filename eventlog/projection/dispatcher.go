@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -52,7 +53,7 @@ func dispatch(ctx context.Context, r *Runner) {
 		Runner: r, ctx: work, stop: ctx.Done(), alarm: alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond),
 		slots: make(chan struct{}, r.config.Concurrency),
 	}
-	defer r.log.Registry().Wakeups().Listen(func(w wakeup.Wake) {
+	defer access.Wakeups(r.log.Registry()).Listen(func(w wakeup.Wake) {
 		if w.Events {
 			d.alarm.Ring(w.Expected)
 		}

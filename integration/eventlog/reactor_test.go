@@ -11,6 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
@@ -114,7 +115,7 @@ func TestACommitWakesWhomItConcerns(t *testing.T) {
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		a := newApp(t, db, bus.Consume("never", func(context.Context, opened) error { return nil }))
 		var got []wakeup.Wake
-		defer a.registry.Wakeups().Listen(func(w wakeup.Wake) { got = append(got, w) })()
+		defer access.Wakeups(a.registry).Listen(func(w wakeup.Wake) { got = append(got, w) })()
 		appending := func(event bus.Payload) func(ctx context.Context, tx bun.Tx) error {
 			return func(ctx context.Context, tx bun.Tx) error {
 				_, err := a.log.Append(ctx, tx, "account-1", eventlog.AnyVersion, event)

@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -164,13 +165,13 @@ func TestASlowLookDoesNotDelayWakeUpsOfOthers(t *testing.T) {
 		testapp.Sooner(t, "it runs", func() bool { return r.Health().Ready })
 		<-time.After(time.Second)
 		breaker.slow.Store(true)
-		a.Registry.Wakeups().Send(wakeup.Wake{Remote: true})
+		access.Wakeups(a.Registry).Send(wakeup.Wake{Remote: true})
 		<-time.After(time.Second)
 		breaker.slow.Store(false) // what has begun takes 3 s
 		<-time.After(6 * time.Second)
 		committed := time.Now()
 		others.ProduceAt(ctx, order{ID: "1"})
-		a.Registry.Wakeups().Send(wakeup.Wake{Remote: true})
+		access.Wakeups(a.Registry).Send(wakeup.Wake{Remote: true})
 		testapp.Sooner(t, "the message is done", a.Empty)
 		if after := started.At(0).Sub(committed); after > time.Second {
 			t.Errorf("a message of which others tell runs after %s, want at once", after)
@@ -197,7 +198,7 @@ func TestLooksForOthersStayRareOnASlowDatabase(t *testing.T) {
 		<-time.After(2 * time.Second)
 		before := looks.Load()
 		for range 5000 { // for five seconds
-			a.Registry.Wakeups().Send(wakeup.Wake{Remote: true})
+			access.Wakeups(a.Registry).Send(wakeup.Wake{Remote: true})
 			<-time.After(time.Millisecond)
 		}
 		// One in 50 ms, and of the polls, which know of what becomes due, one in 110 ms.

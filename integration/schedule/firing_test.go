@@ -16,6 +16,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
@@ -308,7 +309,7 @@ func TestEveryChangeWakes(t *testing.T) {
 	a, poisoned := testapp.NewPoisoned(t, db, 4, testapp.Counting("c", &n))
 	s := a.Scheduler()
 	var woken []wakeup.Wake
-	defer a.Registry.Wakeups().Listen(func(w wakeup.Wake) { woken = append(woken, w) })()
+	defer access.Wakeups(a.Registry).Listen(func(w wakeup.Wake) { woken = append(woken, w) })()
 	requeued := int64(0)
 	for what, do := range map[string]func(db bun.IDB) error{
 		"schedule": func(db bun.IDB) error {

@@ -24,7 +24,7 @@ func public() []string {
 		"broker", "inbox", "relay", "ops"}
 }
 
-// ground is what bus stands on. Who may import bus may import that, too.
+// ground is what bus stands on. Who may import bus may import that, and package access, too.
 func ground() []string {
 	return []string{"internal/limits", "internal/errorlog", "internal/wakeup"}
 }
@@ -50,7 +50,9 @@ func law() []allowance {
 	}
 	fx := []string{"go.uber.org/fx", "go.uber.org/fx/fxevent", "go.uber.org/dig"}
 	return []allowance{
-		{"bus", ground(), []string{uuid}},
+		{"bus", append(ground(), "internal/access/hook"), []string{uuid}},
+		{"internal/access", []string{"bus", "internal/access/hook"}, nil},
+		{"internal/access/hook", []string{"internal/wakeup"}, nil},
 		{"internal/limits", nil, nil},
 		{"internal/errorlog", nil, nil},
 		{"internal/wakeup", nil, nil},
@@ -157,7 +159,7 @@ func importLaw(t *tree) []string {
 // permits reports whether the allowance covers an import path.
 func (a allowance) permits(target string) bool {
 	if dir, ok := strings.CutPrefix(target, modulePath+"/"); ok {
-		return matches(dir, a.project) || slices.Contains(a.project, "bus") && slices.Contains(ground(), dir)
+		return matches(dir, a.project) || slices.Contains(a.project, "bus") && slices.Contains(append(ground(), "internal/access"), dir)
 	}
 	if target == modulePath {
 		return matches(".", a.project)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -109,7 +110,7 @@ func (e *executor) runChain(t *task) {
 			t.group.order.over(t)
 		}
 	}()
-	err = bus.Deliver(t, e.chain, &t.message, t.consume)
+	err = access.Deliver(t, e.chain, &t.message, t.consume)
 }
 
 // errNotWaited is for middleware that calls next concurrently or after it returned.
@@ -202,10 +203,10 @@ func (e *executor) payload(ctx context.Context, m *bus.Message) ([]byte, error) 
 		return m.Payload, nil
 	case len(m.Payload) == 0:
 		return nil, bus.Discard(fmt.Errorf("outbox: event %d of stream %q has been erased", m.Event.Version, m.Event.Stream))
-	case e.registry.Events() == nil:
+	case access.Events(e.registry) == nil:
 		return m.Payload, nil
 	}
-	payload, err := e.registry.Events().Upcast(ctx, m.PayloadType, m.Event.Schema, m.Payload)
+	payload, err := access.Events(e.registry).Upcast(ctx, m.PayloadType, m.Event.Schema, m.Payload)
 	if errors.Is(err, store.ErrDropped) {
 		return nil, bus.Discard(err)
 	}

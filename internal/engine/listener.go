@@ -7,6 +7,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -31,7 +32,7 @@ type listener struct {
 // listen handles wake-ups. Committed messages are claimed at once, expected ones are looked for a
 // few times soon, and other processes' messages are looked for.
 func (ln *listener) listen() (stop func()) {
-	return ln.registry.Wakeups().Listen(func(w wakeup.Wake) {
+	return access.Wakeups(ln.registry).Listen(func(w wakeup.Wake) {
 		switch {
 		case w.Schedules, w.Events: // not for us
 		case w.Remote:

@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -53,7 +54,7 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 	config = config.withDefaults(s.RowLocks())
 	p := &Processor{db: db, registry: registry, store: s, config: config}
 	errs = append(errs, config.validate(s.RowLocks()))
-	if registry.Events() != nil {
+	if access.Events(registry) != nil {
 		if err := s.Events(); err != nil {
 			errs = append(errs, fmt.Errorf("outbox: NewProcessor: the registry has events: %w", err))
 		}
@@ -128,7 +129,7 @@ func (p *Processor) Check(ctx context.Context) error {
 }
 
 func (p *Processor) check(ctx context.Context) error {
-	settings, err := p.store.Ready(ctx, p.db, statementTimeout, p.config.AllowUntestedServer && p.registry.Events() == nil)
+	settings, err := p.store.Ready(ctx, p.db, statementTimeout, p.config.AllowUntestedServer && access.Events(p.registry) == nil)
 	errs := []error{err}
 	for _, c := range p.consumers {
 		if wait := settings.LockWait; c.transactional && wait > 0 && c.settings.Timeout >= wait {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
@@ -24,7 +25,7 @@ func TestUnannouncedCommitsAreLookedForSoon(t *testing.T) {
 		defer r.listener.listen()()
 		now := time.Now()
 		r.listener.soon.Rearm(now, now.Add(time.Minute))
-		registry.Wakeups().Send(wakeup.Wake{PayloadTypes: []string{"order.placed"}, Expected: true})
+		access.Wakeups(registry).Send(wakeup.Wake{PayloadTypes: []string{"order.placed"}, Expected: true})
 		for _, ms := range []time.Duration{2, 10, 50, 250, 60_000} {
 			<-time.After(r.listener.soon.Next(time.Now()))
 			if got, want := time.Since(now), ms*time.Millisecond; got != want {

@@ -17,6 +17,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -44,10 +45,11 @@ type Config struct {
 // Reporter reports one run to the database. The nil Reporter reports nothing. It is safe for
 // concurrent use.
 type Reporter struct {
-	config  Config
-	process store.Process
-	failing bool // the last report was not written
-	cleaned time.Time
+	config   Config
+	interval time.Duration // between reports
+	process  store.Process
+	failing  bool // the last report was not written
+	cleaned  time.Time
 
 	mu      sync.Mutex
 	tallies map[string]*Tally
@@ -56,14 +58,15 @@ type Reporter struct {
 
 // New returns a Reporter, or nil if reports are turned off.
 func New(c Config) *Reporter {
-	if c.Registry.HeartbeatInterval() < 0 {
+	interval, appVersion := access.Heartbeat(c.Registry)
+	if interval < 0 {
 		return nil
 	}
 	program, version := program()
-	version = cmp.Or(c.Registry.AppVersion(), version)
+	version = cmp.Or(appVersion, version)
 	host, _ := os.Hostname()
 	return &Reporter{
-		config: c, tallies: make(map[string]*Tally), groups: make(map[group]*store.FailureGroup),
+		config: c, interval: interval, tallies: make(map[string]*Tally), groups: make(map[group]*store.FailureGroup),
 		process: store.Process{
 			ID: cmp.Or(c.ID, uuid.NewString()), Kind: c.Kind, Host: host, PID: os.Getpid(), Program: program, Version: version,
 			Manifest: asJSON(c.Takes),
@@ -127,7 +130,7 @@ func (r *Reporter) Start(ctx context.Context) (end func()) {
 func (r *Reporter) run(ctx context.Context) {
 	r.report(ctx, patience, false)
 	for {
-		timer := time.NewTimer(time.Duration(float64(r.config.Registry.HeartbeatInterval()) * (0.8 + 0.4*rand.Float64())))
+		timer := time.NewTimer(time.Duration(float64(r.interval) * (0.8 + 0.4*rand.Float64())))
 		select {
 		case <-timer.C:
 			r.report(ctx, patience, false)
@@ -150,7 +153,7 @@ func (r *Reporter) report(ctx context.Context, patience time.Duration, last bool
 	}
 	report := store.Report{Process: r.process, Stopped: last}
 	state := r.config.Doing()
-	state.Every = r.config.Registry.HeartbeatInterval()
+	state.Every = r.interval
 	report.Process.State = asJSON(state)
 	report.Minutes, report.Failures = r.take()
 	err := r.config.Store.Reports.Report(ctx, r.config.DB, report)

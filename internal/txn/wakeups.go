@@ -8,6 +8,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
@@ -45,7 +46,7 @@ func Announce(ctx context.Context, db bun.IDB, registry *bus.Registry, wake wake
 		return
 	}
 	wake.Expected = inTx
-	registry.Wakeups().Send(wake)
+	access.Wakeups(registry).Send(wake)
 }
 
 func (w *Wakeups) add(wake wakeup.Wake) {
@@ -65,12 +66,12 @@ func (w *Wakeups) Send(registry *bus.Registry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.payloadTypes) > 0 {
-		registry.Wakeups().Send(wakeup.Wake{PayloadTypes: w.payloadTypes})
+		access.Wakeups(registry).Send(wakeup.Wake{PayloadTypes: w.payloadTypes})
 	}
 	if w.schedules {
-		registry.Wakeups().Send(wakeup.Wake{Schedules: true})
+		access.Wakeups(registry).Send(wakeup.Wake{Schedules: true})
 	}
 	if w.events {
-		registry.Wakeups().Send(wakeup.Wake{Events: true})
+		access.Wakeups(registry).Send(wakeup.Wake{Events: true})
 	}
 }

@@ -1,0 +1,58 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access/hook"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
+)
+
+// init gives the library's other packages what is not part of this package's API: see package
+// internal/access.
+func init() {
+	hook.Bus = hook.Functions{
+		Wakeups: func(registry any) *wakeup.Hub { return registry.(*Registry).wakeups },
+		Events:  func(registry any) any { return registry.(*Registry).events },
+		Heartbeat: func(registry any) (time.Duration, string) {
+			return registry.(*Registry).reports, registry.(*Registry).version
+		},
+		SetKey: func(registry, message any) error { return registry.(*Registry).setKey(message.(*Message)) },
+		Deliver: func(ctx context.Context, chain, message, handler any) error {
+			m := message.(*Message)
+			m.handle = handler.(Handler)
+			return chain.(Handler)(ContextWithMessage(ctx, m), m)
+		},
+		RunProduce: func(ctx context.Context, chain, messages, write any) error {
+			b := &Batch{Messages: slices.Clone(messages.([]*Message)), write: write.(func(context.Context, []*Message) error)}
+			return chain.(ProduceFunc)(ctx, b)
+		},
+		CheckPayload: func(consumer, codec any, payload []byte) error {
+			_, err := consumer.(Consumer).decode(codec.(Codec), payload)
+			return err
+		},
+		Reject: func(config any, text string) {
+			c := config.(*ConsumerConfig)
+			c.mistakes = append(c.mistakes, text)
+		},
+		NewestName: func(config any, payloadType string) string { return config.(*ConsumerConfig).newestName(payloadType) },
+	}
+}
+
+// deliver is the end of a consume chain that was composed without a handler.
+func deliver(ctx context.Context, m *Message) error {
+	if m == nil || m.handle == nil {
+		return errors.New("bus: a layer of the consume chain passed on a message of its own: that, or a copy, is allowed which it was given")
+	}
+	return m.handle(ctx, m)
+}
+
+// write is the end of a produce chain that was composed without a function.
+func write(ctx context.Context, b *Batch) error {
+	if b == nil || b.write == nil {
+		return errors.New("bus: a layer of the produce chain passed on a batch of its own: only the one that it was given is allowed")
+	}
+	return b.write(ctx, b.Messages)
+}

@@ -1,0 +1,24 @@
+package hook
+
+import (
+	"context"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
+)
+
+// Functions are what package access calls. It documents them and has their types.
+type Functions struct {
+	Wakeups      func(registry any) *wakeup.Hub
+	Events       func(registry any) any
+	Heartbeat    func(registry any) (interval time.Duration, appVersion string)
+	SetKey       func(registry, message any) error
+	Deliver      func(ctx context.Context, chain, message, handler any) error
+	RunProduce   func(ctx context.Context, chain, messages, write any) error
+	CheckPayload func(consumer, codec any, payload []byte) error
+	Reject       func(config any, text string)
+	NewestName   func(config any, payloadType string) string
+}
+
+// Bus is immutable: package bus sets it when it is initialized.
+var Bus Functions

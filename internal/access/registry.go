@@ -1,0 +1,28 @@
+package access
+
+import (
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access/hook"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
+)
+
+// Wakeups returns the registry's hub, which wakes the processors of this process.
+func Wakeups(r *bus.Registry) *wakeup.Hub { return hook.Bus.Wakeups(r) }
+
+// Events returns the payloads that are recorded in the event log, or nil.
+func Events(r *bus.Registry) bus.EventTypes {
+	events, _ := hook.Bus.Events(r).(bus.EventTypes)
+	return events
+}
+
+// Heartbeat returns how often each Run writes its heartbeat, where less than 0 means never, and the
+// configured release of the program, or "".
+func Heartbeat(r *bus.Registry) (interval time.Duration, appVersion string) {
+	return hook.Bus.Heartbeat(r)
+}
+
+// SetKey sets a message's key from its payload, unless it has one. It returns an error if a
+// consumer needs a key and there is none.
+func SetKey(r *bus.Registry, m *bus.Message) error { return hook.Bus.SetKey(r, m) }
