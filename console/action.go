@@ -56,7 +56,7 @@ func actions() []action {
 		{name: "discard", permission: ops.Discard, of: poisonedOnes, verb: "Discard", do: discard, removes: true,
 			says: "They are deleted for good, with their payloads and errors.", danger: true},
 		{name: "pause", permission: ops.Pause, of: oneConsumer, verb: "Pause", do: onConsumer("paused", (*ops.Consumers).Pause),
-			says: "No process claims its messages any more until it is resumed. They are produced and kept as ever; what runs goes on."},
+			says: "No process claims its messages any more until it is resumed. Messages are still produced and kept. Running ones finish."},
 		{name: "resume", permission: ops.Resume, of: oneConsumer, verb: "Resume", do: onConsumer("resumed", (*ops.Consumers).Resume),
 			says: "Its messages are claimed again, at once, as many as there is room for."},
 		{name: "probe", permission: ops.Probe, of: oneConsumer, verb: "Try one now", do: onConsumer("probed", (*ops.Consumers).Probe),

@@ -93,7 +93,7 @@ func lineFor(o bus.Outcome) (slog.Level, string) {
 	case bus.Snoozed:
 		return slog.LevelInfo, "message snoozed"
 	case bus.Released:
-		return slog.LevelInfo, "message given back"
+		return slog.LevelInfo, "message released"
 	case bus.Discarded:
 		return slog.LevelWarn, "message discarded"
 	case bus.Poisoned:

@@ -78,7 +78,7 @@ func TestLogWritesOneLinePerOutcome(t *testing.T) {
 		{"a snooze that is to be seen", &bus.OutcomeError{Outcome: bus.Snoozed, Delay: time.Minute, Err: loud{errMail}},
 			"WARN message snoozed" + facts + bus.Snoozed.String() + took + " delay=1m0s error=mail server is down"},
 		{"a release", &bus.OutcomeError{Outcome: bus.Released, Err: bus.ErrStopping},
-			"INFO message given back" + facts + bus.Released.String() + took + " error=bus: processor is stopping"},
+			"INFO message released" + facts + bus.Released.String() + took + " error=bus: processor is stopping"},
 		{"a discard", bus.Discard(errMail), "WARN message discarded" + facts + bus.Discarded.String() + took + " error=mail server is down"},
 		{"a retry", bus.RetryAfter(time.Hour, errMail),
 			"WARN message failed, will be retried" + facts + bus.Retried.String() + took + " delay=1h0m0s error=mail server is down"},

@@ -14,11 +14,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// A log relay stores the event types that it publishes. While two releases run, a process that
+// A log forwarder stores the event types that it publishes. While two releases run, a process that
 // lacks a type must not skip its events, or no process would publish them.
 
 // errLacksType is returned for an event that only another process can publish.
-var errLacksType = errors.New("relay: this process has no route for a type of events that the log relay publishes")
+var errLacksType = errors.New("relay: this process has no route for a type of events that the log forwarder publishes")
 
 // enter creates the relay's checkpoints, unless they exist.
 func (l *logForwarder) enter(ctx context.Context, s *services) error {
@@ -31,10 +31,10 @@ func (l *logForwarder) enter(ctx context.Context, s *services) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("log relay %q: %w", l.name, err)
+		return fmt.Errorf("log forwarder %q: %w", l.name, err)
 	}
 	if n := len(rows); n != l.logConfig.Shards {
-		return fmt.Errorf("log relay %q: Shards %d: it has %d already: give it another name", l.name, l.logConfig.Shards, n)
+		return fmt.Errorf("log forwarder %q: Shards %d: it has %d already: give it another name", l.name, l.logConfig.Shards, n)
 	}
 	return l.announce(ctx, s)
 }
@@ -48,7 +48,7 @@ func (l *logForwarder) try(ctx context.Context) error {
 	if err == nil || errors.Is(err, broker.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 		return nil
 	}
-	return fmt.Errorf("log relay %q: %w", l.name, err)
+	return fmt.Errorf("log forwarder %q: %w", l.name, err)
 }
 
 // typesOf decodes the stored types. Older releases stored none.
@@ -77,25 +77,25 @@ func (l *logForwarder) setTypes(ctx context.Context, s *services, change func(st
 	for range 10 { // other processes may change them concurrently
 		rows, err := s.store.Readers.List(ctx, s.db, l.checkpoint())
 		if err != nil {
-			return fmt.Errorf("log relay %q: look which types it has: %w", l.name, err)
+			return fmt.Errorf("log forwarder %q: look which types it has: %w", l.name, err)
 		}
 		same, changed := true, make(map[string]bool) // shards with the same types are changed together
 		for _, row := range rows {
 			after, err := json.Marshal(union(nil, change(typesOf(row.Filter))))
 			if err != nil {
-				return fmt.Errorf("log relay %q: encode its types: %w", l.name, err)
+				return fmt.Errorf("log forwarder %q: encode its types: %w", l.name, err)
 			}
 			if row.Filter == string(after) || changed[row.Filter] {
 				continue
 			}
 			same, changed[row.Filter] = false, true
 			if _, err := s.store.Readers.SetFilter(ctx, s.db, l.checkpoint(), logVersion, row.Filter, string(after)); err != nil {
-				return fmt.Errorf("log relay %q: store its types: %w", l.name, err)
+				return fmt.Errorf("log forwarder %q: store its types: %w", l.name, err)
 			}
 		}
 		if same {
 			return nil
 		}
 	}
-	return fmt.Errorf("log relay %q: others change its types all the time", l.name)
+	return fmt.Errorf("log forwarder %q: others change its types all the time", l.name)
 }

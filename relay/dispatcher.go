@@ -14,7 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
-// lookEvery is how often log relays poll for events if no notification arrives.
+// lookEvery is how often log forwarders poll for events if no notification arrives.
 const lookEvery = 250 * time.Millisecond
 
 // dispatcher runs the goroutines of one Run.

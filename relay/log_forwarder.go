@@ -21,7 +21,7 @@ const (
 	mostBatch   = 1000
 	logAttempts = 5
 	logDelay    = time.Second
-	// logPrefix begins the names of log relays' checkpoints, which are stored with those of
+	// logPrefix begins the names of log forwarders' checkpoints, which are stored with those of
 	// projections.
 	logPrefix  = "relay:"
 	logVersion = 1
@@ -159,7 +159,7 @@ func (l *logForwarder) checkConfig() {
 // check returns all mistakes of the relay.
 func (l *logForwarder) check(s *store.Store, log *eventlog.Log) error {
 	var errs []error
-	wrong := func(err error) { errs = append(errs, fmt.Errorf("relay: log relay %q: %w", l.name, err)) }
+	wrong := func(err error) { errs = append(errs, fmt.Errorf("relay: log forwarder %q: %w", l.name, err)) }
 	for _, text := range l.mistakes {
 		wrong(errors.New(strings.TrimPrefix(text, "relay: ")))
 	}
@@ -181,16 +181,16 @@ func (l *logForwarder) fits(types *eventlog.Types) error {
 		switch {
 		case r.name == "": // reported already
 		case !known:
-			errs = append(errs, fmt.Errorf("relay: log relay %q: %w", l.name, &eventlog.UnknownTypeError{Type: r.name}))
+			errs = append(errs, fmt.Errorf("relay: log forwarder %q: %w", l.name, &eventlog.UnknownTypeError{Type: r.name}))
 		case goType != r.goType:
-			errs = append(errs, fmt.Errorf("relay: log relay %q: event %q is %s, not %s", l.name, r.name, goType, r.goType))
+			errs = append(errs, fmt.Errorf("relay: log forwarder %q: event %q is %s, not %s", l.name, r.name, goType, r.goType))
 		}
 	}
 	if len(l.inOrder) > 0 && l.routes[tombstone] == nil && l.inOrder[0].destination == "" && l.appender == nil {
 		errs = append(
 			errs,
 			fmt.Errorf(
-				"relay: log relay %q: the first route has no destination for streams that are erased: give a relay.To[eventlog.Tombstoned]",
+				"relay: log forwarder %q: the first route has no destination for streams that are erased: give a relay.To[eventlog.Tombstoned]",
 				l.name,
 			),
 		)

@@ -96,7 +96,7 @@ func NewRunner(db *bun.DB, registry *bus.Registry, config RunnerConfig, forwarde
 			continue
 		}
 		if slices.ContainsFunc(forwarders[:i], func(other LogForwarder) bool { return other.Name() == l.Name() }) {
-			errs = append(errs, fmt.Errorf("relay: log relay %q is given twice", l.Name()))
+			errs = append(errs, fmt.Errorf("relay: log forwarder %q is given twice", l.Name()))
 		}
 		errs = append(errs, l.forwarder.check(s, config.Log))
 		r.forwarders = append(r.forwarders, l.forwarder)
@@ -116,7 +116,7 @@ func (r *Runner) own() error {
 		for _, owned := range r.forwarders[:i] {
 			owned.attached.Store(nil)
 		}
-		return fmt.Errorf("relay: log relay %q belongs to another runner: make it anew", l.name)
+		return fmt.Errorf("relay: log forwarder %q belongs to another runner: make it anew", l.name)
 	}
 	for _, l := range r.forwarders {
 		l.complete(&r.services)

@@ -25,7 +25,7 @@ const (
 	elsewhere = time.Second
 )
 
-// shard is a part of a log relay. One goroutine at a time works on it.
+// shard is a part of a log forwarder. One goroutine at a time works on it.
 type shard struct {
 	*services
 	*logForwarder
@@ -117,7 +117,7 @@ func (s *shard) hold(ctx context.Context) (bool, error) {
 	sub, ok, err := s.store.Readers.Lease(ctx, s.db, wanted, s.owner, s.lease())
 	if err != nil {
 		s.known = false
-		return false, fmt.Errorf("log relay %q: %w", s.name, err)
+		return false, fmt.Errorf("log forwarder %q: %w", s.name, err)
 	}
 	if !ok {
 		s.known, s.failures, s.overtaken = false, 0, 0 // failures before the takeover no longer count
@@ -148,13 +148,13 @@ func (s *shard) locate(ctx context.Context) error {
 	position, mark := last.position, last.mark
 	switch {
 	case err != nil:
-		return fmt.Errorf("relay: log relay %q: look for the last record of shard %d: %w", s.name, s.number, err)
+		return fmt.Errorf("relay: log forwarder %q: look for the last record of shard %d: %w", s.name, s.number, err)
 	case mark > math.MaxInt64:
-		return fmt.Errorf("relay: log relay %q: mark %d of shard %d: up to %d is allowed", s.name, mark, s.number, int64(math.MaxInt64))
+		return fmt.Errorf("relay: log forwarder %q: mark %d of shard %d: up to %d is allowed", s.name, mark, s.number, int64(math.MaxInt64))
 	case position > s.sub.Head:
 		return bus.Permanent(
 			fmt.Errorf(
-				"relay: log relay %q: the last record of shard %d is of position %d, and the log ends at %d: is this another database, or an "+
+				"relay: log forwarder %q: the last record of shard %d is of position %d, and the log ends at %d: is this another database, or an "+
 					"older one?",
 				s.name, s.number, position, s.sub.Head,
 			),

@@ -68,7 +68,7 @@ func (s *shard) afterFailure(ctx context.Context, events []store.Event, err erro
 func (s *shard) away(err error) {
 	s.failures++
 	if s.failures == 1 {
-		s.logger.Warn("log relay waits for the broker", "relay", s.name, "shard", s.number, "error", errorlog.Text(err))
+		s.logger.Warn("log forwarder waits for the broker", "relay", s.name, "shard", s.number, "error", errorlog.Text(err))
 	}
 }
 
@@ -132,7 +132,7 @@ func (s *shard) giveUp(ctx context.Context, events []store.Event, err error) (mo
 	if !s.logConfig.ParkFailures || len(events) == 0 {
 		halted, err := s.writeFailure(ctx, store.Failure{Status: store.Halted, Attempts: s.sub.Attempts + 1, Error: errorlog.Text(err)})
 		if halted {
-			s.logger.ErrorContext(ctx, "log relay halted", attributes...)
+			s.logger.ErrorContext(ctx, "log forwarder halted", attributes...)
 		}
 		return false, err
 	}
@@ -162,7 +162,7 @@ func (s *shard) leave(ctx context.Context, event store.Event, err error) error {
 	err = fmt.Errorf("%w: event %q at position %d", err, event.Type, event.Position)
 	s.failures++
 	if s.failures == 1 {
-		s.logger.Warn("log relay leaves a shard to other processes", "relay", s.name, "shard", s.number, "error", errorlog.Text(err))
+		s.logger.Warn("log forwarder leaves a shard to other processes", "relay", s.name, "shard", s.number, "error", errorlog.Text(err))
 	}
 	s.wait(min(firstRetry<<min(s.failures-1, 5), longestRetry), false)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)

@@ -208,7 +208,7 @@ const (
 
 // answer classifies what came back for a record. A duplicate is no error: whether it was sent before cannot be known. Records
 // are sent again, without an attempt that was counted, when an answer was lost, when the process died before its commit, and
-// when a log relay goes on from its checkpoint. It is the same record in any case: the id has its source and destination in it.
+// when a log forwarder goes on from its checkpoint. It is the same record in any case: the id has its source and destination in it.
 func (p *Publisher) answer(msg *nats.Msg) error {
 	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" {
 		return nats.ErrNoResponders // until it is known why

@@ -21,7 +21,7 @@ func consumersGroup(a *app) *cobra.Command {
 		Long: `List consumers with what waits for each, and pause and resume them for all processes.
 
 Messages of a paused consumer are not claimed until it is resumed; they are produced and
-kept as ever.`,
+kept as before.`,
 		Example: `  asyncmonolith consumers list
   asyncmonolith consumers pause mail --yes --reason "the provider is down"
   asyncmonolith consumers resume mail --yes --reason "it is back"`,

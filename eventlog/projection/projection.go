@@ -201,7 +201,7 @@ func (p Projection) check() (errs []error) {
 	return errs
 }
 
-// others are the name prefixes of other readers in the same table: replays, log relays, and
+// others are the name prefixes of other readers in the same table: replays, log forwarders, and
 // receivers that append. It is immutable.
 var others = []string{"replay:", "relay:", "receive:"}
 

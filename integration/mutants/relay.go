@@ -103,16 +103,16 @@ func moveMutants() []mutant {
 // logRelayMutants lose, double or disorder what leaves the event log, or enters it.
 func logRelayMutants() []mutant {
 	return []mutant{
-		{"log relay: the cursor moves before the append",
+		{"log forwarder: the cursor moves before the append",
 			in("relay.shard.step", after("mark := s.sub.Mark", "if _, err := s.move(ctx, b.to, mark); err != nil { return false, err }")),
 			perRelay("TestAnAppendThatFailsLeavesNoGap"), `\d+ of 200 events are there`},
-		{"log relay: appends without a fence", notFenced(), perRelay("TestAZombieIsFenced"), `is there twice|comes after`},
-		{"log relay: ignores the broker's last record", in("relay.shard.locate", replace("s.sub.Mark == int64(mark)", "s.sub.Mark >= 0")),
+		{"log forwarder: appends without a fence", notFenced(), perRelay("TestAZombieIsFenced"), `is there twice|comes after`},
+		{"log forwarder: ignores the broker's last record", in("relay.shard.locate", replace("s.sub.Mark == int64(mark)", "s.sub.Mark >= 0")),
 			perRelay("TestAKillBetweenAppendAndMove"), `is there twice|comes after`},
-		{"log relay: a leased shard is free",
+		{"log forwarder: a leased shard is free",
 			in("leaseSubscription", text("AND (owner = ? OR leased_until IS NULL", "AND (1 = 1 OR owner = ? OR leased_until IS NULL")),
 			inStore("TestStore/postgres/leases_of_subscriptions"), `by another`},
-		{"log relay: the cursor passes a failed event", in("shard.publishAll", replace("return i, err", "_ = i")),
+		{"log forwarder: the cursor passes a failed event", in("shard.publishAll", replace("return i, err", "_ = i")),
 			perRelay("TestAPublisherThatIsNoAppender"), `got \d+ events, want 100`},
 		{"into log: several processes append at once", in("inbox.receiver.exclusive", returns("false")),
 			perRelay("TestOneProcessAtATimeReceivesIntoTheLog"), `want it to stand by`},

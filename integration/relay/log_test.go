@@ -575,7 +575,7 @@ func TestAShardThatWasElsewhere(t *testing.T) {
 			l.Exec("UPDATE event_subscriptions SET leased_until = NULL")
 		}
 		testapp.Eventually(t, "all is published", l.done)
-		if n := strings.Count(lines.String(), "log relay waits for the broker"); n != 2 {
+		if n := strings.Count(lines.String(), "log forwarder waits for the broker"); n != 2 {
 			t.Errorf("lines that it waits: got %d, want one of each time", n)
 		}
 		if lasted >= time.Second {
@@ -610,7 +610,7 @@ func TestMistakesOfLogAreReportedTogether(t *testing.T) {
 			config(func(c *relay.LogConfig) { c.Routes = make([]relay.Route, 1) })),
 		`event "order.placed" is not known`: relay.NewLogForwarder("l", newShelf(),
 			config(func(c *relay.LogConfig) { c.Routes = []relay.Route{relay.To[order]("")} })),
-		`log relay "ledger" is given twice`: bank(newShelf()),
+		`log forwarder "ledger" is given twice`: bank(newShelf()),
 	} {
 		_, err := relay.NewRunner(l.DB, l.Registry, relay.RunnerConfig{Log: l.log}, log, log)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -65,7 +65,7 @@ func (b *Bench) LogRelay(ctx context.Context, to *broker.JetStream, events, shar
 	return found, errors.Join(err, place.Drop(context.WithoutCancel(ctx)))
 }
 
-// relay makes a runner of a log relay.
+// relay makes a runner of a log forwarder.
 func (l *ledger) relay(at broker.Address, shards int) (_ *relay.Runner, end func(), err error) {
 	nc, err := nats.Connect(strings.Join(at.URLs, ","), amnats.Options()...)
 	if err != nil {
