@@ -103,7 +103,7 @@ func (b *bar) wholeSuite(name string, environment ...string) {
 		b.Fatalf("go list: %v", err)
 	}
 	packages := slices.DeleteFunc(strings.Fields(string(list)), func(path string) bool {
-		return slices.Contains([]string{"chaos", "mutants"}, filepath.Base(path))
+		return slices.Contains([]string{"chaos", "cli", "mutants"}, filepath.Base(path))
 	})
 	output, err := b.command(append([]string{"go", "test", "-count=1", "-timeout=20m", "-skip", "^TestMariaDB|.*/^mariadb"},
 		packages...), environment...)

@@ -35,7 +35,7 @@ func TestAFailingStatementOfAProjectionIsParked(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			db := testdb.Postgres(t)
+			db := testdb.OpenPostgres(t, testdb.DirectDSN(t)) // one statement has to be cancelled
 			a := newApp(t, db)
 			a.exec("CREATE TABLE locked (n int)")
 			a.exec("CREATE TABLE effects (n int)")

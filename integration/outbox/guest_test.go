@@ -159,7 +159,7 @@ func TestAMessageThatIsHiddenFromItsRemovalCounts(t *testing.T) {
 // Where text could end its literal nothing is begun.
 func TestLiteralsThatTextCouldEnd(t *testing.T) {
 	postgres := func(t *testing.T) (sound, unsound *bun.DB) {
-		dsn := testdb.PostgresDSN(t)
+		dsn := testdb.DirectDSN(t) // a pooler refuses options
 		return testdb.OpenPostgres(t, dsn), testdb.OpenPostgres(t, dsn+"&options=-cstandard_conforming_strings%3Doff")
 	}
 	mariadb := func(t *testing.T) (sound, unsound *bun.DB) {

@@ -29,7 +29,7 @@ func TestPartsOfAProgramPrepareNoStatementTwice(t *testing.T) {
 	t.Parallel()
 	var seen collisions
 	var runs atomic.Int64
-	db := testdb.Postgres(t).WithQueryHook(&seen)
+	db := testdb.OpenPostgres(t, testdb.DirectDSN(t)).WithQueryHook(&seen)
 	a := testapp.New(t, db, testapp.Counting("c", &runs))
 	var processors []*testapp.Running
 	for range 3 {

@@ -39,7 +39,7 @@ const (
 // saying is a PostgreSQL database in which a function of its own stands before version().
 func saying(t *testing.T, version string) (dsn string) {
 	t.Helper()
-	dsn = testdb.PostgresDSN(t)
+	dsn = testdb.DirectDSN(t)
 	execute(t, testdb.OpenPostgres(t, dsn),
 		"CREATE SCHEMA fake",
 		"CREATE FUNCTION fake.version() RETURNS text LANGUAGE sql AS $$ SELECT '"+version+"'::text $$",

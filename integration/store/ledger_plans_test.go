@@ -276,7 +276,7 @@ func TestUnregisteredReadsNoDeadEntries(t *testing.T) {
 
 func newExplainedLedger(t *testing.T) *ledger {
 	t.Helper()
-	l := newLedger(t)
+	l := ledgerOn(t, testdb.DirectDSN(t)) // it explains what a connection has prepared
 	for _, table := range []string{"consumer_messages", "message_claims", "poisoned_messages"} {
 		l.exec("ALTER TABLE ? SET (autovacuum_enabled = off)", bun.Ident(table))
 	}

@@ -34,7 +34,11 @@ type ledger struct {
 
 func newLedger(t *testing.T, settings ...string) *ledger {
 	t.Helper()
-	dsn := testdb.PostgresDSN(t, settings...)
+	return ledgerOn(t, testdb.PostgresDSN(t, settings...))
+}
+
+func ledgerOn(t *testing.T, dsn string) *ledger {
+	t.Helper()
 	l := &ledger{T: t, dsn: dsn, db: testdb.OpenPostgres(t, dsn), ctx: context.WithoutCancel(t.Context())}
 	var err error
 	if l.Store, err = store.For(l.db.Dialect().Name(), bus.Tables{}); err != nil {

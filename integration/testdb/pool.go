@@ -42,7 +42,7 @@ func take(t testing.TB, tables bool) database {
 	if !tables {
 		return d
 	}
-	db, err := openPostgres(PostgresDSNOf(t, d.name))
+	db, err := openPostgres(directDSNOf(t, d.name)) // so that a pooler has no session from before the test's settings
 	if err != nil {
 		t.Fatal(err)
 	}

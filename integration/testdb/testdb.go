@@ -2,6 +2,7 @@
 package testdb
 
 import (
+	"cmp"
 	"database/sql"
 	"fmt"
 	"net/url"
@@ -115,11 +116,12 @@ func postgresDSN(t testing.TB, tables bool, settings ...string) string {
 // DirectDSN is [PostgresDSN] for what does not work through a pooler, as LISTEN.
 func DirectDSN(t testing.TB) string {
 	t.Helper()
-	dsn := PostgresDSN(t)
-	if direct := os.Getenv(DirectVariable); direct != "" {
-		return databaseOf(t, direct, strings.TrimPrefix(parse(t, dsn).Path, "/"))
-	}
-	return dsn
+	return directDSNOf(t, strings.TrimPrefix(parse(t, PostgresDSN(t)).Path, "/"))
+}
+
+func directDSNOf(t testing.TB, name string) string {
+	t.Helper()
+	return databaseOf(t, cmp.Or(os.Getenv(DirectVariable), os.Getenv(Variable)), name)
 }
 
 // Isolation is the setting of a default isolation level.
