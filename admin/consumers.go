@@ -129,7 +129,7 @@ func (c *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([
 }
 
 // Unhandled is a kind of message that is not handled: by the registry in [Client.Unhandled], by any
-// live process in ops.Overview.
+// live process in what ops.Session.Check finds.
 type Unhandled struct {
 	Consumer    string `json:"consumer"`
 	PayloadType string `json:"payload_type"`

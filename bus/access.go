@@ -10,36 +10,34 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
-// init gives the library's other packages what is not part of this package's API: see package
+// What is not part of this package's API is for the library's other packages: see package
 // internal/access.
-func init() {
-	hook.Bus = hook.Functions{
-		Wakeups: func(registry any) *wakeup.Hub { return registry.(*Registry).wakeups },
-		Events:  func(registry any) any { return registry.(*Registry).events },
-		Heartbeat: func(registry any) (time.Duration, string) {
-			return registry.(*Registry).reports, registry.(*Registry).version
-		},
-		SetKey: func(registry, message any) error { return registry.(*Registry).setKey(message.(*Message)) },
-		Deliver: func(ctx context.Context, chain, message, handler any) error {
-			m := message.(*Message)
-			m.handle = handler.(Handler)
-			return chain.(Handler)(ContextWithMessage(ctx, m), m)
-		},
-		RunProduce: func(ctx context.Context, chain, messages, write any) error {
-			b := &Batch{Messages: slices.Clone(messages.([]*Message)), write: write.(func(context.Context, []*Message) error)}
-			return chain.(ProduceFunc)(ctx, b)
-		},
-		CheckPayload: func(consumer, codec any, payload []byte) error {
-			_, err := consumer.(Consumer).decode(codec.(Codec), payload)
-			return err
-		},
-		Reject: func(config any, text string) {
-			c := config.(*ConsumerConfig)
-			c.mistakes = append(c.mistakes, text)
-		},
-		NewestName: func(config any, payloadType string) string { return config.(*ConsumerConfig).newestName(payloadType) },
-	}
-}
+var _ = hook.Provide(hook.Functions{
+	Wakeups: func(registry any) *wakeup.Hub { return registry.(*Registry).wakeups },
+	Events:  func(registry any) any { return registry.(*Registry).events },
+	Heartbeat: func(registry any) (time.Duration, string) {
+		return registry.(*Registry).reports, registry.(*Registry).version
+	},
+	SetKey: func(registry, message any) error { return registry.(*Registry).setKey(message.(*Message)) },
+	Deliver: func(ctx context.Context, chain, message, handler any) error {
+		m := message.(*Message)
+		m.handle = handler.(Handler)
+		return chain.(Handler)(ContextWithMessage(ctx, m), m)
+	},
+	RunProduce: func(ctx context.Context, chain, messages, write any) error {
+		b := &Batch{Messages: slices.Clone(messages.([]*Message)), write: write.(func(context.Context, []*Message) error)}
+		return chain.(ProduceFunc)(ctx, b)
+	},
+	CheckPayload: func(consumer, codec any, payload []byte) error {
+		_, err := consumer.(Consumer).decode(codec.(Codec), payload)
+		return err
+	},
+	Reject: func(config any, text string) {
+		c := config.(*ConsumerConfig)
+		c.mistakes = append(c.mistakes, text)
+	},
+	NewestName: func(config any, payloadType string) string { return config.(*ConsumerConfig).newestName(payloadType) },
+})
 
 // deliver is the end of a consume chain that was composed without a handler.
 func deliver(ctx context.Context, m *Message) error {

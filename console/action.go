@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -44,36 +45,36 @@ func (s subject) tab() string {
 // actions are all of them.
 func actions() []action {
 	return []action{
-		{name: "run_now", permission: ops.RunNow, of: pendingOnes, verb: "Run now", do: onPending("due", (*ops.Messages).RunNow),
+		{name: "run_now", permission: ops.RunNow, of: pendingOnes, verb: "Run now", do: onPending("due", (*operator.Messages).RunNow),
 			says: "They become due now, and run as soon as a process has room."},
 		{name: "reschedule", permission: ops.Reschedule, of: pendingOnes, verb: "Reschedule", do: reschedule,
 			says: "They become due at the time that you say. One in the past means now."},
-		{name: "cancel", permission: ops.Cancel, of: pendingOnes, verb: "Cancel", do: onPending("cancelled", (*ops.Messages).Cancel),
+		{name: "cancel", permission: ops.Cancel, of: pendingOnes, verb: "Cancel", do: onPending("cancelled", (*operator.Messages).Cancel),
 			danger: true, removes: true,
 			says: "They are deleted for good, with their attempts and errors. One that a process holds runs on."},
 		{name: "requeue", permission: ops.Requeue, of: poisonedOnes, verb: "Requeue", do: requeue, removes: true,
 			says: "They wait again, under new ids, and no failed runs are counted any more."},
 		{name: "discard", permission: ops.Discard, of: poisonedOnes, verb: "Discard", do: discard, removes: true,
 			says: "They are deleted for good, with their payloads and errors.", danger: true},
-		{name: "pause", permission: ops.Pause, of: oneConsumer, verb: "Pause", do: onConsumer("paused", (*ops.Consumers).Pause),
+		{name: "pause", permission: ops.Pause, of: oneConsumer, verb: "Pause", do: onConsumer("paused", (*operator.Consumers).Pause),
 			says: "No process claims its messages any more until it is resumed. Messages are still produced and kept. Running ones finish."},
-		{name: "resume", permission: ops.Resume, of: oneConsumer, verb: "Resume", do: onConsumer("resumed", (*ops.Consumers).Resume),
+		{name: "resume", permission: ops.Resume, of: oneConsumer, verb: "Resume", do: onConsumer("resumed", (*operator.Consumers).Resume),
 			says: "Its messages are claimed again, at once, as many as there is room for."},
-		{name: "probe", permission: ops.Probe, of: oneConsumer, verb: "Try one now", do: onConsumer("probed", (*ops.Consumers).Probe),
+		{name: "probe", permission: ops.Probe, of: oneConsumer, verb: "Try one now", do: onConsumer("probed", (*operator.Consumers).Probe),
 			says: "One of its messages runs now, although its breaker is open. If it is done the breaker closes, and the others run."},
 		{name: "run_schedule", permission: ops.RunSchedule, of: oneSchedule, verb: "Run now",
-			do:   onSchedule("fires", (*ops.Schedules).Trigger),
+			do:   onSchedule("fires", (*operator.Schedules).Trigger),
 			says: "It fires once, beside its own times, which stay as they are."},
 		{name: "pause_schedule", permission: ops.PauseSchedule, of: oneSchedule, verb: "Pause",
-			do:   onSchedule("schedule paused", (*ops.Schedules).Pause),
+			do:   onSchedule("schedule paused", (*operator.Schedules).Pause),
 			says: "It does not fire until it is resumed. What it misses is skipped."},
 		{name: "resume_schedule", permission: ops.ResumeSchedule, of: oneSchedule, verb: "Resume",
-			do:   onSchedule("schedule resumed", (*ops.Schedules).Resume),
+			do:   onSchedule("schedule resumed", (*operator.Schedules).Resume),
 			says: "It fires again, from its first time after now."},
 		{name: "update_schedule", permission: ops.UpdateSchedule, of: oneSchedule, verb: "Change", do: updateSchedule, danger: true,
 			says: "It fires at the times of the new expression. A program that writes this schedule at boot overwrites that then."},
 		{name: "delete_schedule", permission: ops.DeleteSchedule, of: oneSchedule, verb: "Delete", danger: true, removes: true,
-			do:   onSchedule("deleted", (*ops.Schedules).Delete),
+			do:   onSchedule("deleted", (*operator.Schedules).Delete),
 			says: "It is deleted for good. Messages that it has made stay, and a program that writes it at boot makes it anew."},
 		{name: "resume_projection", permission: ops.ResumeProjection, of: oneVersion, verb: "Resume", do: resumeProjection,
 			says: "Its halted shards try again at the event that they failed at."},
@@ -175,57 +176,57 @@ func (a *actionRequest) about() link {
 	return linkTo(a.action.of.tab())
 }
 
-type actionFunc func(context.Context, *ops.Session, *actionRequest) (outcome, error)
+type actionFunc func(context.Context, *operator.Session, *actionRequest) (outcome, error)
 
-func onPending(code string, do func(*ops.Messages, context.Context, string, ...int64) (admin.Result, error)) actionFunc {
-	return func(ctx context.Context, s *ops.Session, a *actionRequest) (outcome, error) {
+func onPending(code string, do func(*operator.Messages, context.Context, string, ...int64) (admin.Result, error)) actionFunc {
+	return func(ctx context.Context, s *operator.Session, a *actionRequest) (outcome, error) {
 		result, err := do(s.Messages(), ctx, a.reason, a.ids...)
 		return outcome{code, []int{result.Changed, len(result.Running), len(result.Missing)}}, err
 	}
 }
 
-func reschedule(ctx context.Context, s *ops.Session, a *actionRequest) (outcome, error) {
+func reschedule(ctx context.Context, s *operator.Session, a *actionRequest) (outcome, error) {
 	if a.at.IsZero() {
 		return outcome{}, httpError{http.StatusBadRequest, "Say when the messages are to be due."}
 	}
-	return onPending("rescheduled", func(m *ops.Messages, ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
+	return onPending("rescheduled", func(m *operator.Messages, ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
 		return m.Reschedule(ctx, reason, a.at, ids...)
 	})(ctx, s, a)
 }
 
-func requeue(ctx context.Context, s *ops.Session, a *actionRequest) (outcome, error) {
+func requeue(ctx context.Context, s *operator.Session, a *actionRequest) (outcome, error) {
 	result, err := s.Poisoned().Requeue(ctx, a.reason, a.ids...)
 	return outcome{"requeued", []int{result.Requeued, result.Conflicts, result.Missing}}, err
 }
 
-func discard(ctx context.Context, s *ops.Session, a *actionRequest) (outcome, error) {
+func discard(ctx context.Context, s *operator.Session, a *actionRequest) (outcome, error) {
 	n, err := s.Poisoned().Discard(ctx, a.reason, a.ids...)
 	return outcome{"discarded", []int{n, 0, len(a.ids) - n}}, err
 }
 
-func onConsumer(code string, do func(*ops.Consumers, context.Context, string, string) error) actionFunc {
-	return func(ctx context.Context, s *ops.Session, a *actionRequest) (outcome, error) {
+func onConsumer(code string, do func(*operator.Consumers, context.Context, string, string) error) actionFunc {
+	return func(ctx context.Context, s *operator.Session, a *actionRequest) (outcome, error) {
 		return outcome{code: code}, do(s.Consumers(), ctx, a.consumer, a.reason)
 	}
 }
 
-func onSchedule(code string, do func(*ops.Schedules, context.Context, string, int64) error) actionFunc {
-	return func(ctx context.Context, s *ops.Session, a *actionRequest) (outcome, error) {
+func onSchedule(code string, do func(*operator.Schedules, context.Context, string, int64) error) actionFunc {
+	return func(ctx context.Context, s *operator.Session, a *actionRequest) (outcome, error) {
 		return outcome{code: code}, do(s.Schedules(), ctx, a.reason, a.schedule)
 	}
 }
 
-func updateSchedule(ctx context.Context, s *ops.Session, a *actionRequest) (outcome, error) {
+func updateSchedule(ctx context.Context, s *operator.Session, a *actionRequest) (outcome, error) {
 	return outcome{code: "changed"}, s.Schedules().Update(ctx, a.reason, a.schedule, a.expression, a.zone)
 }
 
-func resumeProjection(ctx context.Context, s *ops.Session, a *actionRequest) (outcome, error) {
+func resumeProjection(ctx context.Context, s *operator.Session, a *actionRequest) (outcome, error) {
 	n, err := s.Projections().Resume(ctx, a.reason, a.projection, a.version)
 	return outcome{"shards", []int{n}}, err
 }
 
 func onOperation(code string, do func(*ops.Operations, context.Context, string, int64) (ops.Operation, error)) actionFunc {
-	return func(ctx context.Context, s *ops.Session, a *actionRequest) (outcome, error) {
+	return func(ctx context.Context, s *operator.Session, a *actionRequest) (outcome, error) {
 		_, err := do(s.Operations(), ctx, a.reason, a.operation)
 		return outcome{code: code}, err
 	}

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 )
 
 // export writes poisoned messages, a line of JSON each. The audit has it before its first line.
@@ -57,7 +57,7 @@ func (e *export) begin() {
 	e.w.WriteHeader(http.StatusOK)
 }
 
-func (e *export) write(m ops.PoisonedMessage) error {
+func (e *export) write(m operator.PoisonedMessage) error {
 	e.begin()
 	line, err := json.Marshal(m)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -136,7 +137,7 @@ func (r *request) isAuthorized() error {
 	case err != nil || who.Name == "" || who.Role == ops.None || who.Role > ops.Administrator:
 		return httpError{http.StatusForbidden, "You may not use the console."}
 	}
-	r.who, r.session = who, r.service.As(who)
+	r.who, r.session = who, operator.As(r.service, who)
 	return nil
 }
 

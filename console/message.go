@@ -11,14 +11,15 @@ import (
 	"unicode/utf8"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
 // messagePage is one message, pending or poisoned.
 type messagePage struct {
-	admin.Message                      // what both have
-	Poisoned      *ops.PoisonedMessage // nil: it is pending
+	admin.Message                           // what both have
+	Poisoned      *operator.PoisonedMessage // nil: it is pending
 	Hidden        bool
 	Content       string // the payload as a text
 	Binary, Cut   bool

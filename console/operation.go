@@ -19,7 +19,7 @@ type operationPage struct {
 }
 
 const (
-	planTime  = 10 * time.Minute // for which a plan can be started, see ops.Session.Start
+	planTime  = 10 * time.Minute // for which a plan can be started, see operator.Session.Start
 	lateStart = 30 * time.Second // after it was to begin
 )
 
@@ -32,7 +32,7 @@ func (p *operationPage) load(r *request) (err error) {
 	p.At, p.Mine, p.Back = time.Now(), p.CreatedBy(r.who), p.aboutLink()
 	p.Expired = p.State == ops.Planned && time.Since(p.CreatedAt) > planTime
 	if p.Orphan() { // until a runner is found
-		if p.Runner, err = r.session.Operations().HasRunner(r.Context()); err != nil {
+		if p.Runner, err = r.session.HasRunner(r.Context()); err != nil {
 			return err
 		}
 	}

@@ -5,12 +5,12 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
-	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 )
 
 // overviewPage is the first page: all consumers, and what needs attention.
 type overviewPage struct {
-	ops.Overview
+	operator.Overview
 	Consumers []consumerRow
 	Alive     alive
 	Fails     []failure

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -25,7 +26,7 @@ type request struct {
 	query   url.Values
 	form    url.Values // of a POST
 	who     ops.Principal
-	session *ops.Session
+	session *operator.Session
 	route   route
 	later   func() // runs once the answer is sent; nil: nothing does
 }
@@ -94,7 +95,7 @@ func (r *request) finish() {
 }
 
 // overview returns the cached overview, and renews it after the answer if it is old.
-func (r *request) overview() (ops.Overview, error) {
+func (r *request) overview() (operator.Overview, error) {
 	o, due, err := r.session.CachedOverview(r.Context())
 	if due {
 		r.later = r.renewOverview

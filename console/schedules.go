@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
-	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
@@ -33,7 +33,7 @@ func (p *schedulesPage) load(r *request) error {
 func (*schedulesPage) layout() layout { return layout{title: "Schedules", tab: "schedules"} }
 
 // scheduleRow is a schedule as pages show it.
-type scheduleRow struct{ ops.Schedule }
+type scheduleRow struct{ operator.Schedule }
 
 // Failed reports whether it could not fire when it last was to. Without its error, which may be hidden, a fire that
 // made no message says so.

@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/opsaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -24,15 +25,12 @@ type Change struct {
 	Rate      int   // messages per second, if set
 }
 
-// mostIDs is how many messages one call may change by id. More need an operation.
-const mostIDs = 500
-
 // allowed returns an error unless the principal may make the change, and it can be made in one
 // call.
 func (s access) allowed(ctx context.Context, c Change) error {
 	err := s.may(c.Action, c.Target.consumer())
-	if n := len(c.Target.IDs); err == nil && c.few() && (n < 1 || n > mostIDs) {
-		err = fmt.Errorf("%d ids: %w: 1 to %d are allowed; plan an operation for more", n, bus.ErrInvalidOption, mostIDs)
+	if n := len(c.Target.IDs); err == nil && c.few() && (n < 1 || n > opsaccess.MostIDs) {
+		err = fmt.Errorf("%d ids: %w: 1 to %d are allowed; plan an operation for more", n, bus.ErrInvalidOption, opsaccess.MostIDs)
 	}
 	if err == nil && c.few() && s.who.Allow != nil {
 		err = s.allowedEach(ctx, c)
@@ -108,7 +106,7 @@ func (s access) inTx(ctx context.Context, fn func(tx bun.Tx) error) error {
 
 // changed logs a change and invalidates the overview.
 func (s access) changed(c Change) {
-	s.service.overview.change()
+	s.service.overview.Change()
 	s.service.config.Logger.Info(
 		"operation applied", "actor", c.Actor, "action", string(c.Action), "operation", c.Operation, "changed", c.Changed,
 	)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -26,17 +27,17 @@ import (
 //
 // Each kind has at most 20 findings.
 //
-// Check returns [Overview].Attention, which is cached, so frequent calls are cheap.
+// Check reads a cached overview, so frequent calls are cheap.
 // [Session.Doctor] finds the same and checks more. A part that cannot be read is a [Warning].
 // Check returns an error only if no part can be read and there is no earlier overview.
 func (s *Session) Check(ctx context.Context) ([]Finding, error) {
-	o, err := s.Overview(ctx)
+	o, err := s.overview(ctx)
 	return o.Attention, err
 }
 
-// needs returns what needs attention: the findings made with the overview, and those derived from
-// it.
-func (o Overview) needs() []Finding {
+// attention returns what needs attention: the findings made with the overview, and those derived
+// from it.
+func attention(o summary) []Finding {
 	all := slices.Clone(o.Attention)
 	for _, u := range o.Unseen {
 		all = append(all, Finding{Check: "overview", Severity: Warning, Text: u.String(), Remedy: curable})
@@ -160,7 +161,7 @@ func troubled(fleet []admin.Process, queues []admin.Queue) (found []Finding) {
 	breaks := func(name string) bool {
 		return slices.ContainsFunc(queues, func(q admin.Queue) bool { return q.Consumer == name && q.Breaker != nil })
 	}
-	for _, runs := range programs(fleet, admin.ProcessLost) {
+	for _, runs := range overview.Programs(fleet, admin.ProcessLost) {
 		found = append(found, lost(runs))
 	}
 	for _, p := range fleet {
@@ -189,29 +190,6 @@ func troubled(fleet []admin.Process, queues []admin.Queue) (found []Finding) {
 		}
 	}
 	return found
-}
-
-// programs groups processes of a status by program. One program may run a processor, a scheduler,
-// projections and relays.
-func programs(fleet []admin.Process, status admin.ProcessStatus) (all [][]admin.Process) {
-	for _, p := range fleet {
-		if p.Status != status {
-			continue
-		}
-		i := slices.IndexFunc(all, func(runs []admin.Process) bool { return runs[0].Host == p.Host && runs[0].PID == p.PID })
-		if i < 0 {
-			all = append(all, []admin.Process{p})
-		} else {
-			all[i] = append(all[i], p)
-		}
-	}
-	return all
-}
-
-// Programs counts the live programs in the overview, and those lost within a day. A program has
-// one process in the overview for each Run.
-func (o Overview) Programs() (alive, lost int) {
-	return len(programs(o.Processes, admin.ProcessAlive)), len(programs(o.Processes, admin.ProcessLost))
 }
 
 func processName(p admin.Process) string {

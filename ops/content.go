@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -57,6 +56,15 @@ func (s access) maySearch(ctx context.Context, part Content) error {
 	return nil
 }
 
+// text returns what the principal may see of an error text, given the rest of its content.
+func (s access) text(ctx context.Context, c Content, text string) string {
+	c.Errors = []string{text}
+	if c, _ = s.shown(ctx, c); len(c.Errors) == 0 {
+		return ""
+	}
+	return c.Errors[0]
+}
+
 // textOf is the part of a content that a filter searches for.
 func textOf(f poison.Filter) Content {
 	part := Content{Consumer: f.Consumer, PayloadType: f.PayloadType}
@@ -64,12 +72,4 @@ func textOf(f poison.Filter) Content {
 		part.Errors = []string{f.Error}
 	}
 	return part
-}
-
-// headerOf is the part of a content that a search matches.
-func headerOf(search admin.Search) Content {
-	if search.Header == "" {
-		return Content{}
-	}
-	return Content{Headers: map[string]string{search.Header: search.Value}}
 }

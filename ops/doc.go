@@ -1,11 +1,12 @@
-// Package ops lets operators inspect and change messages, with roles and an audit of every change.
-// A [Service] is for one database. Each principal has a [Session] with a role.
+// Package ops lets operators diagnose a database and change many messages, with roles and an audit
+// of every change. A [Service] is for one database. Each principal has a [Session] with a role.
 //
 // A change of many messages is an operation, which is stored in the database. [Operations.Plan]
 // previews it, [Operations.Start] starts it after an undo window, and a [Runner] in any process
 // carries it out at a limited rate. If a process dies, another continues. [Session.Doctor] finds
 // problems and suggests remedies.
 //
-// The package has no pages and no commands: consoles and command lines use it. It runs no
-// consumers.
+// Package console and the command asyncmonolith use a service, too. They also show and change single
+// messages, consumers, schedules and projections. A program does so with packages admin, poison,
+// schedule and eventlog/projection, which have no roles and no audit. Package ops runs no consumers.
 package ops

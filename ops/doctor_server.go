@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -71,7 +72,7 @@ func weakness(w store.Weakness) Finding {
 // checkPool adds up the connections that this process's Runs may hold at once. A Run that does not
 // report them counts as one.
 func (d *doctor) checkPool(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	fleet, err := d.service.admin.Processes(ctx, db, lostWithin)
+	fleet, err := d.service.admin.Processes(ctx, db, overview.LostWithin)
 	if err != nil {
 		return nil, err
 	}

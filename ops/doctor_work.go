@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
@@ -94,7 +95,7 @@ func (d *doctor) checkBreakers(ctx context.Context, db bun.IDB) ([]Finding, erro
 }
 
 func (d *doctor) checkProcesses(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	fleet, err := d.service.admin.Processes(ctx, db, lostWithin)
+	fleet, err := d.service.admin.Processes(ctx, db, overview.LostWithin)
 	return troubled(fleet, d.queues), err // without queues, circuit breakers are reported as open circuits
 }
 
@@ -110,7 +111,7 @@ func lost(runs []admin.Process) Finding {
 		case "processor":
 			cure += " A message that it held may be to blame: asyncmonolith messages list --crashed lists such."
 			kinds = append(kinds, kind)
-		case "projections", "relays", runnerKind:
+		case "projections", "relays", overview.RunnerKind:
 			kinds = append(kinds, "runner of "+kind)
 		default:
 			kinds = append(kinds, kind)
@@ -122,7 +123,7 @@ func lost(runs []admin.Process) Finding {
 		Subject:  processName(runs[0]),
 		Text: fmt.Sprintf(
 			"This %s was last seen at %s, and has not said that it stops. What it held, others take over.",
-			strings.Join(slices.Compact(kinds), " and "), instant(seen),
+			strings.Join(slices.Compact(kinds), " and "), overview.Instant(seen),
 		),
 		Remedy: cure,
 	}
@@ -134,7 +135,7 @@ func (d *doctor) checkSchedules(ctx context.Context, db bun.IDB) (found []Findin
 	if err != nil {
 		return nil, err
 	}
-	fleet, err := d.service.admin.Processes(ctx, db, lostWithin)
+	fleet, err := d.service.admin.Processes(ctx, db, overview.LostWithin)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +173,9 @@ func sickness(row schedule.Schedule, now time.Time, fleet []admin.Process) Findi
 	}
 	if row.LastError != "" {
 		return Finding{
-			Text:   fmt.Sprintf("It could not fire when it last was to; it is tried again at %s. Its error says why.", instant(row.NextFire)),
+			Text: fmt.Sprintf(
+				"It could not fire when it last was to; it is tried again at %s. Its error says why.", overview.Instant(row.NextFire),
+			),
 			Remedy: "Read the error with the schedule, and mend its expression, its zone, its payload or the produce chain.",
 		}
 	}
@@ -300,6 +303,3 @@ func stillness(row store.Operation, runners bool) Finding {
 		return Finding{}
 	}
 }
-
-// instant formats a time for a sentence.
-func instant(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") + " UTC" }

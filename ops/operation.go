@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -131,7 +131,10 @@ func (s *Operations) operation(ctx context.Context, o Operation) Operation {
 		o.Note, o.Hidden = "", true
 	} else if ours, theirs, found := strings.Cut(o.Note, foreign); found {
 		o.Note = ours
-		if theirs = (&Projections{s.access}).text(ctx, theirs); theirs != "" {
+		if theirs != "" {
+			theirs = s.text(ctx, Content{}, theirs)
+		}
+		if theirs != "" {
 			o.Note += foreign + theirs
 		} else {
 			o.Hidden = true
@@ -175,17 +178,10 @@ func (s *Operations) List(ctx context.Context, page admin.Page) ([]Operation, *a
 	return store.Each(rows, func(row store.Operation) Operation { return s.operation(ctx, newOperation(row)) }), next, err
 }
 
-// HasRunner reports whether a live process runs a [Runner].
-func (s *Operations) HasRunner(ctx context.Context) (bool, error) {
-	return look(ctx, s.access, View, "", s.service.carried)
-}
-
-// runnerKind is the process kind of a Runner.
-const runnerKind = "operations"
-
+// carried reports whether a live process runs a [Runner].
 func (s *Service) carried(ctx context.Context, db bun.IDB) (bool, error) {
-	fleet, err := s.admin.Processes(ctx, db, lostWithin)
-	return slices.ContainsFunc(fleet, func(p admin.Process) bool { return p.Kind == runnerKind && p.Status == admin.ProcessAlive }), err
+	fleet, err := s.admin.Processes(ctx, db, overview.LostWithin)
+	return overview.HasRunner(fleet), err
 }
 
 // Get returns one operation from [Config].DB, or [ErrNotFound].
@@ -257,7 +253,7 @@ func (s *Service) same(ctx context.Context, db bun.IDB, o Operation, states ...O
 
 // wake makes this service's Runner poll at once and invalidates the overview.
 func (s *Service) wake() {
-	s.overview.change()
+	s.overview.Change()
 	select {
 	case s.started <- struct{}{}:
 	default: // already signalled

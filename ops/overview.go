@@ -2,164 +2,62 @@ package ops
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
 
-	"errors"
-	"slices"
-	"strings"
-
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Overview is a summary of queues, processes and operations. Overviews are cached for two seconds,
-// or fifty times their cost if that is longer. They therefore use at most a fiftieth of the
-// database's time, however many clients ask.
-type Overview struct {
-	At     time.Time     `json:"at"` // when it was made, on this process's clock
-	Queues []admin.Queue `json:"queues"`
-	// Minutes are the statistics of the last hour.
-	Minutes []admin.MinuteStats `json:"minutes,omitempty"`
-	// Failures are the 20 most recent failure groups.
-	Failures []admin.FailureGroup `json:"failures,omitempty"`
-	// Processes are those that are alive, and those lost within a day.
-	Processes []admin.Process `json:"processes,omitempty"`
-	// Unhandled are up to 20 kinds of messages that no live process handles. If messages with keys are
-	// unhandled, only their consumer is listed, with an empty PayloadType. These entries do not count
-	// towards the 20.
-	Unhandled []admin.Unhandled `json:"unhandled,omitempty"`
-	// Operations are those in progress or paused.
-	Operations []Operation `json:"operations,omitempty"`
-	// Unseen are the parts that could not be read this time. Their values are older, or empty.
-	Unseen []Unseen `json:"unseen,omitempty"`
-	// Attention is what needs attention: see [Session.Check].
-	Attention []Finding `json:"-"`
-}
+// summary is an overview. A cached one is not redacted.
+type summary = overview.Overview[Operation, Finding]
 
-const (
-	overviewKept  = 2 * time.Second
-	glanceLate    = 10 * time.Second // how much older than due a cached overview may be
-	overviewShare = 50               // times its cost, an overview is kept
+const failuresShown = 20
 
-	failuresShown = 20
-	lostWithin    = 24 * time.Hour
-)
-
-// overview caches the last overview.
-type overview struct {
-	mu     sync.Mutex
-	last   Overview
-	until  time.Time     // when it expires
-	making chan struct{} // closed once a new one is made
-	// changes counts this service's changes. seen is its value when the last overview was begun,
-	// so that a session sees its own changes.
-	changes, seen int
-}
-
-// change invalidates the overview.
-func (o *overview) change() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.changes++
-}
-
-// Overview returns a summary that may be some seconds old. It includes each change made with this
+// overview returns an overview as the principal may see it. It includes each change made with this
 // service.
-func (s *Session) Overview(ctx context.Context) (Overview, error) {
-	if err := s.may(View, ""); err != nil {
-		return Overview{}, fmt.Errorf("ops: overview: %w", err)
+func (s *Session) overview(ctx context.Context) (o summary, err error) {
+	if err = s.may(View, ""); err == nil {
+		o, err = s.service.overview.Get(ctx, s.service.makeOverview)
 	}
-	o, err := s.service.overview.get(ctx, s.service.makeOverview)
 	if err != nil {
-		return Overview{}, err
+		return summary{}, fmt.Errorf("ops: overview: %w", err)
 	}
-	return s.overview(ctx, o), nil
+	return s.redacted(ctx, o), nil
 }
 
-// CachedOverview returns the cached overview without waiting, if it includes all changes of this
-// service and expired at most 10 s ago. Otherwise it is [Session.Overview]. due reports whether
-// the overview has expired: show it, then call Overview.
-func (s *Session) CachedOverview(ctx context.Context) (o Overview, due bool, err error) {
+// cachedOverview returns the cached overview without waiting, if it includes all changes of this
+// service and expired at most 10 s ago. Otherwise it is overview. due reports whether the overview
+// has expired.
+func (s *Session) cachedOverview(ctx context.Context) (o summary, due bool, err error) {
 	if err := s.may(View, ""); err != nil {
-		return Overview{}, false, fmt.Errorf("ops: glance: %w", err)
+		return summary{}, false, fmt.Errorf("ops: glance: %w", err)
 	}
-	o, due, known := s.service.overview.known()
+	o, due, known := s.service.overview.Known()
 	if !known {
-		o, err = s.Overview(ctx)
+		o, err = s.overview(ctx)
 		return o, false, err
 	}
-	return s.overview(ctx, o), due, nil
+	return s.redacted(ctx, o), due, nil
 }
 
-// overview redacts an overview for the principal.
-func (s *Session) overview(ctx context.Context, o Overview) Overview {
-	o.Failures = store.Each(o.Failures, func(f admin.FailureGroup) admin.FailureGroup { return s.Consumers().failure(ctx, f) })
+// redacted redacts an overview for the principal.
+func (s *Session) redacted(ctx context.Context, o summary) summary {
+	o.Failures = store.Each(o.Failures, func(f admin.FailureGroup) admin.FailureGroup {
+		f.Sample = s.text(ctx, Content{Consumer: f.Consumer}, f.Sample)
+		return f
+	})
 	o.Operations = store.Each(o.Operations, func(of Operation) Operation { return s.Operations().operation(ctx, of) })
-	o.Attention = s.told(o.needs())
+	o.Attention = s.told(attention(o))
 	if s.may(Read, "") != nil {
-		o.Unseen = store.Each(o.Unseen, func(u Unseen) Unseen { u.Why = "the database did not answer"; return u })
+		o.Unseen = store.Each(o.Unseen, func(u overview.Unseen) overview.Unseen { u.Why = "the database did not answer"; return u })
 	}
 	return o
-}
-
-// known returns the last overview, whether a new one is due, and whether the last one can still be
-// used.
-func (o *overview) known() (last Overview, due, known bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	late := time.Since(o.until)
-	return o.last, o.making == nil && late >= 0, !o.last.At.IsZero() && o.seen == o.changes && late < glanceLate
-}
-
-func (o *overview) get(ctx context.Context, remake func(ctx context.Context, last Overview) (Overview, error)) (Overview, error) {
-	for {
-		o.mu.Lock()
-		known := !o.last.At.IsZero() && o.seen == o.changes
-		switch {
-		case known && (time.Now().Before(o.until) || o.making != nil):
-			defer o.mu.Unlock()
-			return o.last, nil
-		case o.making == nil:
-			o.making = make(chan struct{})
-			last, changes := o.last, o.changes
-			o.mu.Unlock()
-			return o.remake(ctx, last, changes, remake)
-		}
-		making := o.making
-		o.mu.Unlock()
-		select {
-		case <-making:
-		case <-ctx.Done():
-			return Overview{}, fmt.Errorf("ops: overview: %w", context.Cause(ctx))
-		}
-	}
-}
-
-func (o *overview) remake(
-	ctx context.Context, last Overview, changes int, remake func(ctx context.Context, last Overview) (Overview, error),
-) (Overview, error) {
-	began := time.Now()
-	made, err := remake(ctx, last)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	close(o.making)
-	o.making = nil
-	if ctx.Err() != nil { // this caller is gone: the next one makes one
-		return Overview{}, fmt.Errorf("ops: overview: %w", context.Cause(ctx))
-	}
-	if err != nil {
-		return Overview{}, fmt.Errorf("ops: overview: %w", err)
-	}
-	took := time.Since(began)
-	o.last, o.seen, o.until = made, changes, time.Now().Add(max(overviewKept, overviewShare*took))
-	if made.At.Before(began) { // the database did not answer: try again soon
-		o.until = time.Now().Add(overviewKept)
-	}
-	return o.last, nil
 }
 
 // standing finds operations and projections that make no progress. Parts that cannot be read are
@@ -176,71 +74,42 @@ func (s *Service) standing(ctx context.Context, db bun.IDB) (all []Finding) {
 	return all
 }
 
-// Unseen lists parts of an [Overview] that could not be read.
-type Unseen struct {
-	Parts []string `json:"parts"`
-	// From is when the values shown instead were read, or zero if none are shown.
-	From time.Time `json:"from,omitzero"`
-	// Why is the error. A principal that may not read error texts sees only that the database did
-	// not answer.
-	Why string `json:"why"`
-}
-
-// String describes it for people, without the error.
-func (u Unseen) String() string {
-	if u.From.IsZero() {
-		return fmt.Sprintf("The database did not answer in time. Not shown: %s.", strings.Join(u.Parts, ", "))
-	}
-	return fmt.Sprintf("The database did not answer in time. Shown as of %s: %s.", instant(u.From), strings.Join(u.Parts, ", "))
-}
-
-// miss records parts that could not be read, and when the values shown instead were read.
-func (o *Overview) miss(from time.Time, err error, parts ...string) {
-	for i := range o.Unseen {
-		if u := &o.Unseen[i]; u.From.Equal(from) {
-			u.Parts = append(u.Parts, parts...)
-			return
-		}
-	}
-	o.Unseen = append(o.Unseen, Unseen{Parts: parts, From: from, Why: err.Error()})
-}
-
 // part is read on its own, so that a slow part does not affect the others.
 type part struct {
 	name string
-	read func(s *Service, ctx context.Context, o *Overview, last Overview) error
-	keep func(o *Overview, last Overview) // copies the last values
+	read func(s *Service, ctx context.Context, o *summary, last summary) error
+	keep func(o *summary, last summary) // copies the last values
 }
 
 // parts are all parts, in the order in which they are read.
 func parts() []part {
 	return []part{
-		{"queues", (*Service).seeQueues, func(o *Overview, last Overview) { o.Queues = last.Queues }},
-		{"minutes", seen(func(s *Service, ctx context.Context, db bun.IDB, o *Overview) (err error) {
+		{"queues", (*Service).seeQueues, func(o *summary, last summary) { o.Queues = last.Queues }},
+		{"minutes", seen(func(s *Service, ctx context.Context, db bun.IDB, o *summary) (err error) {
 			o.Minutes, err = s.admin.Minutes(ctx, db, time.Hour)
 			return err
-		}), func(o *Overview, last Overview) { o.Minutes = last.Minutes }},
-		{"failures", seen(func(s *Service, ctx context.Context, db bun.IDB, o *Overview) (err error) {
+		}), func(o *summary, last summary) { o.Minutes = last.Minutes }},
+		{"failures", seen(func(s *Service, ctx context.Context, db bun.IDB, o *summary) (err error) {
 			o.Failures, err = s.admin.Failures(ctx, db, "", failuresShown)
 			return err
-		}), func(o *Overview, last Overview) { o.Failures = last.Failures }},
+		}), func(o *summary, last summary) { o.Failures = last.Failures }},
 		{
 			"processes", seen((*Service).seeProcesses),
-			func(o *Overview, last Overview) { o.Processes, o.Unhandled = last.Processes, last.Unhandled },
+			func(o *summary, last summary) { o.Processes, o.Unhandled = last.Processes, last.Unhandled },
 		},
 		{
 			"operations", seen((*Service).seeOperations),
-			func(o *Overview, last Overview) { o.Operations, o.Attention = last.Operations, last.Attention },
+			func(o *summary, last summary) { o.Operations, o.Attention = last.Operations, last.Attention },
 		},
 	}
 }
 
 // seen limits a part's query to lookTime.
 func seen(
-	read func(s *Service, ctx context.Context, db bun.IDB, o *Overview) error,
-) func(*Service, context.Context, *Overview, Overview) error {
-	return func(s *Service, ctx context.Context, o *Overview, _ Overview) error {
-		found, err := lookFor(ctx, s, lookTime, func(ctx context.Context, db bun.IDB) (now Overview, err error) {
+	read func(s *Service, ctx context.Context, db bun.IDB, o *summary) error,
+) func(*Service, context.Context, *summary, summary) error {
+	return func(s *Service, ctx context.Context, o *summary, _ summary) error {
+		found, err := lookFor(ctx, s, lookTime, func(ctx context.Context, db bun.IDB) (now summary, err error) {
 			now = *o
 			return now, read(s, ctx, db, &now)
 		})
@@ -252,9 +121,9 @@ func seen(
 }
 
 // makeOverview reads all parts. A part that cannot be read keeps its last values and is in
-// [Overview].Unseen. It returns an error if no part can be read and there is no last overview.
-func (s *Service) makeOverview(ctx context.Context, last Overview) (Overview, error) {
-	o := Overview{At: time.Now()}
+// its Unseen. It returns an error if no part can be read and there is no last overview.
+func (s *Service) makeOverview(ctx context.Context, last summary) (summary, error) {
+	o := summary{At: time.Now()}
 	failed := 0
 	for _, p := range parts() {
 		err := p.read(s, ctx, &o, last)
@@ -263,10 +132,10 @@ func (s *Service) makeOverview(ctx context.Context, last Overview) (Overview, er
 		}
 		failed++
 		p.keep(&o, last)
-		o.miss(last.from(p.name), err, p.name)
+		o.Miss(last.From(p.name), err, p.name)
 		if failed == len(parts()) {
 			if last.At.IsZero() {
-				return Overview{}, err
+				return summary{}, err
 			}
 			o.At = last.At
 		}
@@ -274,20 +143,12 @@ func (s *Service) makeOverview(ctx context.Context, last Overview) (Overview, er
 	return o, nil
 }
 
-// from is when a part was last read.
-func (o Overview) from(part string) time.Time {
-	if i := slices.IndexFunc(o.Unseen, func(u Unseen) bool { return slices.Contains(u.Parts, part) }); i >= 0 {
-		return o.Unseen[i].From
-	}
-	return o.At
-}
-
 // queuesWithin limits counting queues one by one, if counting all in one query takes too long.
 const queuesWithin = 2 * lookTime
 
 // seeQueues counts all queues, or each by itself if that takes too long. A queue that still takes
 // too long keeps its last counts.
-func (s *Service) seeQueues(ctx context.Context, o *Overview, last Overview) error {
+func (s *Service) seeQueues(ctx context.Context, o *summary, last summary) error {
 	all, err := lookFor(ctx, s, lookTime, func(ctx context.Context, db bun.IDB) ([]admin.Queue, error) { return s.admin.Queues(ctx, db) })
 	if !errors.Is(err, ErrBusy) {
 		o.Queues = all
@@ -312,13 +173,13 @@ func (s *Service) seeQueues(ctx context.Context, o *Overview, last Overview) err
 		o.Queues = append(o.Queues, one...)
 	}
 	if len(uncounted) > 0 {
-		o.miss(last.At, err, uncounted...)
+		o.Miss(last.At, err, uncounted...)
 	}
 	return nil
 }
 
-func (s *Service) seeProcesses(ctx context.Context, db bun.IDB, o *Overview) error {
-	fleet, err := s.admin.Processes(ctx, db, lostWithin)
+func (s *Service) seeProcesses(ctx context.Context, db bun.IDB, o *summary) error {
+	fleet, err := s.admin.Processes(ctx, db, overview.LostWithin)
 	if err != nil {
 		return err
 	}
@@ -327,7 +188,7 @@ func (s *Service) seeProcesses(ctx context.Context, db bun.IDB, o *Overview) err
 	return err
 }
 
-func (s *Service) seeOperations(ctx context.Context, db bun.IDB, o *Overview) error {
+func (s *Service) seeOperations(ctx context.Context, db bun.IDB, o *summary) error {
 	rows, err := s.store.Operations.List(ctx, db, store.OperationFilter{States: names(Waiting, Canary, Running, Paused, Started)}, 20)
 	if err != nil {
 		return err

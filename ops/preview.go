@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/opsaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -38,8 +39,6 @@ type Preview struct {
 
 	ids []int64 // pending messages that it changes; nil if there are too many
 }
-
-const mostPreviewed = 10_000
 
 // ErrNoMatch is returned when the target matches nothing; use errors.Is.
 var ErrNoMatch = errors.New("nothing matches")
@@ -94,7 +93,7 @@ func previewPoisoned(ctx context.Context, s *Service, t *Target) (p Preview, err
 	}
 	t.Poisoned = &filter
 	seen, whole, err := countIn(ctx, s, func(ctx context.Context, db bun.IDB) (poison.Preview, error) {
-		return s.poisoned.Preview(ctx, db, filter, mostPreviewed)
+		return s.poisoned.Preview(ctx, db, filter, opsaccess.MostPreviewed)
 	})
 	switch {
 	case err != nil:
@@ -160,11 +159,12 @@ func (s *Service) seePending(ctx context.Context, db bun.IDB, filter admin.Filte
 	after := int64(0)
 	for more := upTo > 0; more && !seen.more; {
 		var ids []int64
-		if ids, after, more, err = s.store.Pending.Matching(ctx, db, pendingRows(filter), after, upTo, mostPreviewed-len(seen.ids)); err != nil {
+		left := opsaccess.MostPreviewed - len(seen.ids)
+		if ids, after, more, err = s.store.Pending.Matching(ctx, db, pendingRows(filter), after, upTo, left); err != nil {
 			return seenPending{}, err
 		}
 		seen.ids = append(seen.ids, ids...)
-		seen.more = more && len(seen.ids) == mostPreviewed
+		seen.more = more && len(seen.ids) == opsaccess.MostPreviewed
 	}
 	seen.consumers, err = s.store.Operations.ConsumersOf(ctx, db, seen.ids)
 	return seen, err

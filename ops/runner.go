@@ -13,6 +13,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -66,9 +67,9 @@ func NewRunner(s *Service, projections *projection.Runner) (*Runner, error) {
 // the database cannot be reached, Run retries. A second concurrent Run returns [ErrRunning].
 func (r *Runner) Run(ctx context.Context) error { return r.run(ctx, 0) }
 
-// RunOnly is [Runner.Run] for one operation. It also returns nil once the operation is finished,
+// runOnly is [Runner.Run] for one operation. It also returns nil once the operation is finished,
 // has paused itself, or does not exist.
-func (r *Runner) RunOnly(ctx context.Context, id int64) error {
+func (r *Runner) runOnly(ctx context.Context, id int64) error {
 	if id < 1 {
 		return fmt.Errorf("ops: run only %d: %w", id, ErrNotFound)
 	}
@@ -81,7 +82,7 @@ func (r *Runner) run(ctx context.Context, only int64) error {
 	}
 	defer r.running.Store(false)
 	defer heartbeat.New(heartbeat.Config{
-		Store: r.service.store, DB: r.service.config.DB, Registry: r.service.config.Registry, ID: r.owner, Kind: runnerKind,
+		Store: r.service.store, DB: r.service.config.DB, Registry: r.service.config.Registry, ID: r.owner, Kind: overview.RunnerKind,
 		Doing: r.doing, Logger: r.service.config.Logger,
 	}).Start(ctx)()
 	var working sync.WaitGroup

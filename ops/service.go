@@ -12,6 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
@@ -56,7 +57,7 @@ type Service struct {
 	looks       chan struct{} // semaphore of concurrent queries
 	previews    chan struct{} // semaphore of concurrent previews
 	started     chan struct{} // wakes a Runner of this service
-	overview    overview
+	overview    overview.Cache[Operation, Finding]
 }
 
 const (

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -14,7 +15,7 @@ import (
 type bulkChange struct {
 	operationStart
 	selected selection
-	byIDs    func(context.Context, *ops.Session, []int64) error
+	byIDs    func(context.Context, *operator.Session, []int64) error
 
 	all bool
 	at  time.Time // see ops.Target.At

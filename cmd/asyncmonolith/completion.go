@@ -8,14 +8,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
-	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 )
 
 // completionTime bounds how long a shell waits for names.
 const completionTime = time.Second
 
 // completeArg completes the argument of a command that takes one.
-func (a *app) completeArg(find func(context.Context, *ops.Session) ([]string, error)) cobra.CompletionFunc {
+func (a *app) completeArg(find func(context.Context, *operator.Session) ([]string, error)) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -26,7 +26,7 @@ func (a *app) completeArg(find func(context.Context, *ops.Session) ([]string, er
 
 // completeFlag completes the value of a flag with names from the database. It offers none after an error, and no name that a
 // shell would show differently.
-func (a *app) completeFlag(find func(context.Context, *ops.Session) ([]string, error)) cobra.CompletionFunc {
+func (a *app) completeFlag(find func(context.Context, *operator.Session) ([]string, error)) cobra.CompletionFunc {
 	return func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(c.Context(), completionTime)
 		defer cancel()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -41,7 +42,7 @@ func (l *consumersList) command() *cobra.Command {
 	}
 }
 
-func (l *consumersList) run(ctx context.Context, session *ops.Session, _ []string) error {
+func (l *consumersList) run(ctx context.Context, session *operator.Session, _ []string) error {
 	o, err := session.Overview(ctx)
 	if err != nil {
 		return err
@@ -54,7 +55,7 @@ func (l *consumersList) run(ctx context.Context, session *ops.Session, _ []strin
 }
 
 // queuesSeen returns an error if the overview has no queues because they could not be read.
-func queuesSeen(o ops.Overview) error {
+func queuesSeen(o operator.Overview) error {
 	for _, u := range o.Unseen {
 		if slices.Contains(u.Parts, "queues") && u.From.IsZero() {
 			return fmt.Errorf("%w: %s", ops.ErrBusy, u)
@@ -103,7 +104,7 @@ type consumerChange struct {
 	done         string // the JSON key of the name
 	otherwise    string // advice if the consumer is unknown; may be empty
 	allowUnknown bool
-	do           func(*ops.Consumers, context.Context, string, string) error
+	do           func(*operator.Consumers, context.Context, string, string) error
 }
 
 func (x *consumerChange) command(c *cobra.Command) *cobra.Command {
@@ -113,7 +114,7 @@ func (x *consumerChange) command(c *cobra.Command) *cobra.Command {
 	return x.confirmed(c)
 }
 
-func (x *consumerChange) run(ctx context.Context, session *ops.Session, args []string) error {
+func (x *consumerChange) run(ctx context.Context, session *operator.Session, args []string) error {
 	name := args[0]
 	if !x.allowUnknown {
 		if err := checkKnown(ctx, session, name, cmp.Or(x.otherwise, "see asyncmonolith consumers list")); err != nil {
@@ -126,7 +127,7 @@ func (x *consumerChange) run(ctx context.Context, session *ops.Session, args []s
 
 func pauseCommand(a *app) *cobra.Command {
 	x := &consumerChange{
-		app: a, would: "pause consumer %q in all processes", said: "Consumer %q is paused.", done: "paused", do: (*ops.Consumers).Pause,
+		app: a, would: "pause consumer %q in all processes", said: "Consumer %q is paused.", done: "paused", do: (*operator.Consumers).Pause,
 		otherwise: "--allow-unknown-consumer pauses a name that is not known yet",
 	}
 	c := x.command(&cobra.Command{
@@ -141,7 +142,7 @@ runs; within about a second nothing more of the consumer starts. The reason is f
 
 func resumeCommand(a *app) *cobra.Command {
 	x := &consumerChange{
-		app: a, would: "resume consumer %q", said: "Consumer %q is resumed.", done: "resumed", do: (*ops.Consumers).Resume,
+		app: a, would: "resume consumer %q", said: "Consumer %q is resumed.", done: "resumed", do: (*operator.Consumers).Resume,
 	}
 	return x.command(&cobra.Command{
 		Use: "resume NAME", Short: "Let a paused consumer's messages be claimed again",
@@ -153,7 +154,7 @@ func resumeCommand(a *app) *cobra.Command {
 func probeCommand(a *app) *cobra.Command {
 	x := &consumerChange{
 		app: a, would: "run one message of consumer %q although its breaker is open",
-		said: "Consumer %q tries one message within about a second.", done: "probed", do: (*ops.Consumers).Probe,
+		said: "Consumer %q tries one message within about a second.", done: "probed", do: (*operator.Consumers).Probe,
 	}
 	return x.command(&cobra.Command{
 		Use: "probe NAME", Short: "Have one message of a consumer with an open breaker run now",
@@ -164,7 +165,7 @@ breaker closes, and the others run. Use it when you know that what the consumer 
 }
 
 // consumersOf returns the consumers that have messages, are paused, or are registered in a live process.
-func consumersOf(o ops.Overview) (names []string) {
+func consumersOf(o operator.Overview) (names []string) {
 	for _, q := range o.Queues {
 		names = append(names, q.Consumer)
 	}
@@ -177,14 +178,14 @@ func consumersOf(o ops.Overview) (names []string) {
 	return slices.Compact(names)
 }
 
-func consumerNames(ctx context.Context, session *ops.Session) ([]string, error) {
+func consumerNames(ctx context.Context, session *operator.Session) ([]string, error) {
 	o, err := session.Overview(ctx)
 	return consumersOf(o), err
 }
 
 // checkKnown returns an error if the consumer is unknown, since a mistyped name could be paused, too. The error ends in a similar
 // name, or in the advice otherwise.
-func checkKnown(ctx context.Context, session *ops.Session, name, otherwise string) error {
+func checkKnown(ctx context.Context, session *operator.Session, name, otherwise string) error {
 	o, err := session.Overview(ctx)
 	if err != nil {
 		return err
@@ -204,7 +205,7 @@ func checkKnown(ctx context.Context, session *ops.Session, name, otherwise strin
 }
 
 // checkSpelling returns a usage error if nothing was found and the consumer is unknown, but its name is close to another's.
-func checkSpelling(ctx context.Context, session *ops.Session, consumer string, found int) error {
+func checkSpelling(ctx context.Context, session *operator.Session, consumer string, found int) error {
 	if consumer == "" || found > 0 {
 		return nil
 	}

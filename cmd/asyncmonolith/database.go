@@ -15,6 +15,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/connect"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -74,7 +75,7 @@ func (a *app) findDSN() (string, error) {
 
 // session opens a session for the user, who has the DSN and may therefore do everything. It also sets a.service. The settings
 // change the service's configuration.
-func (a *app) session(ctx context.Context, settings ...func(*ops.Config)) (*ops.Session, error) {
+func (a *app) session(ctx context.Context, settings ...func(*ops.Config)) (*operator.Session, error) {
 	db, err := a.open(ctx, false)
 	if err != nil {
 		return nil, err
@@ -91,12 +92,12 @@ func (a *app) session(ctx context.Context, settings ...func(*ops.Config)) (*ops.
 	if err != nil { // the database cannot have such tables
 		return nil, usage(err)
 	}
-	return a.service.As(ops.Principal{Name: actor(), Role: ops.Administrator}), nil
+	return operator.As(a.service, ops.Principal{Name: actor(), Role: ops.Administrator}), nil
 }
 
 // onSession returns a RunE that opens a session and calls run with it.
 func (a *app) onSession(
-	run func(context.Context, *ops.Session, []string) error, settings ...func(*ops.Config),
+	run func(context.Context, *operator.Session, []string) error, settings ...func(*ops.Config),
 ) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		session, err := a.session(c.Context(), settings...)
@@ -109,14 +110,14 @@ func (a *app) onSession(
 
 // onIDs is onSession for a command whose arguments are ids.
 func (a *app) onIDs(
-	run func(context.Context, *ops.Session, []int64) error, settings ...func(*ops.Config),
+	run func(context.Context, *operator.Session, []int64) error, settings ...func(*ops.Config),
 ) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		ids, err := parseIDs(args)
 		if err != nil {
 			return err
 		}
-		byIDs := func(ctx context.Context, session *ops.Session, _ []string) error { return run(ctx, session, ids) }
+		byIDs := func(ctx context.Context, session *operator.Session, _ []string) error { return run(ctx, session, ids) }
 		return a.onSession(byIDs, settings...)(c, args)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -25,7 +26,7 @@ type discardCommand struct {
 
 func newDiscard(a *app) *discardCommand {
 	d := &discardCommand{poisonedChange: newPoisonedChange(a, ops.Discard, "discarded")}
-	d.do = func(s *ops.Poisoned, ctx context.Context, reason string, ids ...int64) (poison.ChunkResult, error) {
+	d.do = func(s *operator.Poisoned, ctx context.Context, reason string, ids ...int64) (poison.ChunkResult, error) {
 		n, err := s.Discard(ctx, reason, ids...)
 		return poison.ChunkResult{Result: poison.Result{Requeued: n, Missing: len(ids) - n}}, err
 	}
@@ -99,7 +100,7 @@ func readExport(name string) (kept []exported, err error) {
 }
 
 // discardExported deletes the exported messages. Messages that were poisoned later stay.
-func (d *discardCommand) discardExported(ctx context.Context, session *ops.Session, kept []exported) error {
+func (d *discardCommand) discardExported(ctx context.Context, session *operator.Session, kept []exported) error {
 	unconfirmed, p, n := d.unconfirmed(), d.app.progress(), 0
 	for part := range slices.Chunk(kept, mostPreviewed) {
 		ids, err := stillPoisoned(ctx, session, part)
@@ -131,7 +132,7 @@ func (d *discardCommand) discardExported(ctx context.Context, session *ops.Sessi
 
 // stillPoisoned returns the ids whose message is still poisoned. It compares message ids, since the file may come from
 // another database.
-func stillPoisoned(ctx context.Context, session *ops.Session, kept []exported) (ids []int64, err error) {
+func stillPoisoned(ctx context.Context, session *operator.Session, kept []exported) (ids []int64, err error) {
 	of := make(map[int64]uuid.UUID, len(kept))
 	for _, m := range kept {
 		of[m.ID] = m.MessageID

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -24,7 +25,7 @@ func (d *doctorCommand) command() *cobra.Command {
 	}
 }
 
-func (d *doctorCommand) run(ctx context.Context, session *ops.Session, _ []string) error {
+func (d *doctorCommand) run(ctx context.Context, session *operator.Session, _ []string) error {
 	found, err := session.Doctor(ctx)
 	if err != nil {
 		return err

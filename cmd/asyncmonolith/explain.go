@@ -9,7 +9,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
-	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 )
 
 type explainCommand struct{ app *app }
@@ -24,7 +24,7 @@ what they take. Ids are those of pending and of poisoned messages.`,
 	}
 }
 
-func (e *explainCommand) run(ctx context.Context, session *ops.Session, ids []int64) error {
+func (e *explainCommand) run(ctx context.Context, session *operator.Session, ids []int64) error {
 	missing := 0
 	for _, id := range ids {
 		found, err := session.Messages().Explain(ctx, id)

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -33,7 +34,7 @@ func (f *poisonFilter) add(a *app, c *cobra.Command) {
 }
 
 // fingerprints completes fingerprints of the consumer that --consumer names, or of all.
-func (f *poisonFilter) fingerprints(ctx context.Context, session *ops.Session) (found []string, err error) {
+func (f *poisonFilter) fingerprints(ctx context.Context, session *operator.Session) (found []string, err error) {
 	groups, _, err := session.Poisoned().Groups(ctx, f.filter.Consumer)
 	for _, g := range groups {
 		found = append(found, g.Fingerprint)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
-	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 )
 
 func messagesGroup(a *app) *cobra.Command {
@@ -64,7 +64,7 @@ message, which takes a while in millions.`,
 	return l.page.add(c)
 }
 
-func (l *messagesList) run(ctx context.Context, session *ops.Session, _ []string) error {
+func (l *messagesList) run(ctx context.Context, session *operator.Session, _ []string) error {
 	filter := l.filter.get()
 	found, next, err := l.find(ctx, session, filter)
 	if err != nil {
@@ -78,7 +78,7 @@ func (l *messagesList) run(ctx context.Context, session *ops.Session, _ []string
 
 // find reads pages until it has a full one, or reaches the end. Pages can be empty if matches are rare.
 func (l *messagesList) find(
-	ctx context.Context, session *ops.Session, filter admin.Filter,
+	ctx context.Context, session *operator.Session, filter admin.Filter,
 ) (found []admin.Message, next *admin.Page, err error) {
 	page, p := l.page.Page, l.app.progress()
 	defer p.end()
@@ -113,7 +113,7 @@ for the longest. Counts stop at 10,000.`,
 	})
 }
 
-func (k *blockedKeys) run(ctx context.Context, session *ops.Session, _ []string) error {
+func (k *blockedKeys) run(ctx context.Context, session *operator.Session, _ []string) error {
 	found, err := session.Consumers().BlockedKeys(ctx, k.page.Size)
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (g *messagesGet) command() *cobra.Command {
 	})
 }
 
-func (g *messagesGet) run(ctx context.Context, session *ops.Session, ids []int64) error {
+func (g *messagesGet) run(ctx context.Context, session *operator.Session, ids []int64) error {
 	m, err := session.Messages().Get(ctx, ids[0])
 	if err != nil {
 		return err

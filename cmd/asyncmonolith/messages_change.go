@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -15,7 +16,7 @@ import (
 type pendingChange struct {
 	bulkChange
 	filter pendingFilter
-	do     func(messages *ops.Messages, ctx context.Context, reason string, ids ...int64) (admin.Result, error)
+	do     func(messages *operator.Messages, ctx context.Context, reason string, ids ...int64) (admin.Result, error)
 }
 
 func newPendingChange(a *app, action ops.Action, done string) *pendingChange {
@@ -29,7 +30,7 @@ flags as an operation, which starts after 10 s, in which it can be undone.`
 
 func cancelCommand(a *app) *cobra.Command {
 	x := newPendingChange(a, ops.Cancel, "cancelled")
-	x.do = (*ops.Messages).Cancel
+	x.do = (*operator.Messages).Cancel
 	return x.command(&cobra.Command{
 		Use: "cancel [ID...]", Short: "Delete pending messages for good",
 		Long: "Delete pending messages for good. One that runs is skipped, and the exit code is 5." + asOperation,
@@ -40,7 +41,7 @@ func cancelCommand(a *app) *cobra.Command {
 
 func runNowCommand(a *app) *cobra.Command {
 	x := newPendingChange(a, ops.RunNow, "due now")
-	x.do = (*ops.Messages).RunNow
+	x.do = (*operator.Messages).RunNow
 	return x.command(&cobra.Command{
 		Use: "run-now [ID...]", Short: "Make pending messages due now",
 		Long: "Make pending messages due now: they run as soon as a process has room. One of a paused consumer waits for its\n" +
@@ -53,7 +54,7 @@ func runNowCommand(a *app) *cobra.Command {
 func rescheduleCommand(a *app) *cobra.Command {
 	x := newPendingChange(a, ops.Reschedule, "rescheduled")
 	var at instant
-	x.do = func(s *ops.Messages, ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
+	x.do = func(s *operator.Messages, ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
 		return s.Reschedule(ctx, reason, at.Time, ids...)
 	}
 	c := x.command(&cobra.Command{
@@ -72,7 +73,7 @@ func rescheduleCommand(a *app) *cobra.Command {
 	return c
 }
 
-func (x *pendingChange) changeIDs(ctx context.Context, session *ops.Session, ids []int64) error {
+func (x *pendingChange) changeIDs(ctx context.Context, session *operator.Session, ids []int64) error {
 	if err := x.unconfirmed(); err != nil {
 		return x.previewIDs(ctx, session, ids, err)
 	}
@@ -91,7 +92,7 @@ func (x *pendingChange) changeIDs(ctx context.Context, session *ops.Session, ids
 	return x.app.result(result, text, err)
 }
 
-func (x *pendingChange) previewIDs(ctx context.Context, session *ops.Session, ids []int64, unconfirmed error) error {
+func (x *pendingChange) previewIDs(ctx context.Context, session *operator.Session, ids []int64, unconfirmed error) error {
 	var found []admin.Message
 	var missing []int64
 	for _, id := range ids {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -61,7 +62,7 @@ func (f *messagesFind) config(c *ops.Config) {
 	}
 }
 
-func (f *messagesFind) run(ctx context.Context, session *ops.Session, _ []string) error {
+func (f *messagesFind) run(ctx context.Context, session *operator.Session, _ []string) error {
 	found, more, err := f.find(ctx, session)
 	if err != nil {
 		return err
@@ -77,7 +78,7 @@ func (f *messagesFind) run(ctx context.Context, session *ops.Session, _ []string
 }
 
 // find searches until it has --limit messages, or reaches the end.
-func (f *messagesFind) find(ctx context.Context, session *ops.Session) (found []admin.Message, more bool, err error) {
+func (f *messagesFind) find(ctx context.Context, session *operator.Session) (found []admin.Message, more bool, err error) {
 	p := f.app.progress()
 	defer p.end()
 	for cursor := (admin.Cursor{}); ; {

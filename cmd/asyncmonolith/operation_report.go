@@ -7,17 +7,18 @@ import (
 	"slices"
 
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
 // operationReport reports the progress of an operation, and which process runs it.
 type operationReport struct {
 	*output
-	session *ops.Session
+	session *operator.Session
 	service *ops.Service // of the session
 }
 
-func newOperationReport(a *app, session *ops.Session) operationReport {
+func newOperationReport(a *app, session *operator.Session) operationReport {
 	return operationReport{a.output, session, a.service}
 }
 
@@ -25,7 +26,7 @@ const noRunner = "No live process runs ops.Runner, so nothing happens by itself"
 
 // hasRunner reports whether a live process runs operations. It is true if that cannot be read: the operation is stored.
 func (r operationReport) hasRunner(ctx context.Context) bool {
-	found, err := r.session.Operations().HasRunner(ctx)
+	found, err := r.session.HasRunner(ctx)
 	return found || err != nil
 }
 

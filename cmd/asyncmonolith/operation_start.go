@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -45,7 +46,7 @@ func (s *operationStart) checkUndoWindow() error {
 }
 
 // start starts an operation. Without --yes it writes a preview.
-func (s *operationStart) start(ctx context.Context, session *ops.Session, target ops.Target) error {
+func (s *operationStart) start(ctx context.Context, session *operator.Session, target ops.Target) error {
 	if err := s.unconfirmed(); err != nil {
 		preview, failed := session.Operations().Preview(ctx, s.action, target)
 		if failed != nil {
@@ -90,7 +91,7 @@ func (s *operationStart) start(ctx context.Context, session *ops.Session, target
 }
 
 // noMatch turns ErrNoMatch into a usage error if the consumer is mistyped.
-func (s *operationStart) noMatch(ctx context.Context, session *ops.Session, t ops.Target, err error) error {
+func (s *operationStart) noMatch(ctx context.Context, session *operator.Session, t ops.Target, err error) error {
 	consumer := ""
 	switch {
 	case !errors.Is(err, ops.ErrNoMatch):
@@ -103,7 +104,7 @@ func (s *operationStart) noMatch(ctx context.Context, session *ops.Session, t op
 }
 
 // notePaused says which consumers are paused, if messages are requeued.
-func (s *operationStart) notePaused(ctx context.Context, session *ops.Session, consumers []string) {
+func (s *operationStart) notePaused(ctx context.Context, session *operator.Session, consumers []string) {
 	if s.action == ops.Requeue && len(consumers) > 0 {
 		newOperationReport(s.app, session).notePaused(ctx, consumers)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/connect"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -15,7 +16,7 @@ const watchEvery = 250 * time.Millisecond
 // If ctx is done, watch leaves the operation as it is.
 func (r operationReport) watch(ctx context.Context, id int64, here bool) error {
 	if here {
-		end, err := startRunner(ctx, r.service, func(r *ops.Runner, ctx context.Context) error { return r.RunOnly(ctx, id) })
+		end, err := startRunner(ctx, r.service, func(r *ops.Runner, ctx context.Context) error { return operator.RunOnly(ctx, r, id) })
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -46,7 +47,7 @@ func (l *operationsList) command() *cobra.Command {
 	return l.content.add(c)
 }
 
-func (l *operationsList) run(ctx context.Context, session *ops.Session, _ []string) error {
+func (l *operationsList) run(ctx context.Context, session *operator.Session, _ []string) error {
 	found, next, err := session.Operations().List(ctx, l.page.Page)
 	if err != nil {
 		return err
@@ -104,7 +105,7 @@ func oneOperation(a *app, c *cobra.Command) *cobra.Command {
 	return c
 }
 
-func (s *operationShow) run(ctx context.Context, session *ops.Session, ids []int64) error {
+func (s *operationShow) run(ctx context.Context, session *operator.Session, ids []int64) error {
 	o, err := session.Operations().Get(ctx, ids[0])
 	if err != nil {
 		return err
@@ -204,12 +205,12 @@ with 0 when all is done, and with 5 when only a part is. Ctrl-C leaves the opera
 	})
 }
 
-func (w *operationWatch) run(ctx context.Context, session *ops.Session, ids []int64) error {
+func (w *operationWatch) run(ctx context.Context, session *operator.Session, ids []int64) error {
 	return newOperationReport(w.app, session).watch(ctx, ids[0], w.here)
 }
 
 // openOperations completes the ids of unfinished operations.
-func openOperations(ctx context.Context, session *ops.Session) (ids []string, err error) {
+func openOperations(ctx context.Context, session *operator.Session) (ids []string, err error) {
 	o, err := session.Overview(ctx)
 	for _, operation := range o.Operations {
 		ids = append(ids, strconv.FormatInt(operation.ID, 10))

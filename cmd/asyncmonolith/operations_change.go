@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -43,7 +44,7 @@ func (d *operationDecision) command(c *cobra.Command) *cobra.Command {
 	return oneOperation(d.app, c)
 }
 
-func (d *operationDecision) run(ctx context.Context, session *ops.Session, ids []int64) error {
+func (d *operationDecision) run(ctx context.Context, session *operator.Session, ids []int64) error {
 	o, err := d.decide(session.Operations(), ctx, d.reason, ids[0])
 	if err != nil {
 		return err
@@ -104,7 +105,7 @@ func (x *operationChange) command(c *cobra.Command) *cobra.Command {
 	return x.confirmed(oneOperation(x.app, c))
 }
 
-func (x *operationChange) run(ctx context.Context, session *ops.Session, ids []int64) error {
+func (x *operationChange) run(ctx context.Context, session *operator.Session, ids []int64) error {
 	report := newOperationReport(x.app, session)
 	if err := x.unconfirmed(); err != nil {
 		o, failed := session.Operations().Get(ctx, ids[0])

@@ -10,7 +10,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
-	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -47,7 +47,7 @@ version of the program met it first. With --show-payloads there is the text of t
 	return g.content.add(c)
 }
 
-func (g *poisonedGroups) run(ctx context.Context, session *ops.Session, _ []string) error {
+func (g *poisonedGroups) run(ctx context.Context, session *operator.Session, _ []string) error {
 	groups, more, err := session.Poisoned().Groups(ctx, g.consumer)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ its whole text is in "poisoned get" and "poisoned groups".
 	return l.content.add(c)
 }
 
-func (l *poisonedList) run(ctx context.Context, session *ops.Session, _ []string) error {
+func (l *poisonedList) run(ctx context.Context, session *operator.Session, _ []string) error {
 	filter := l.filter.get()
 	found, next, err := session.Poisoned().List(ctx, filter, l.page.Page)
 	if err != nil {
@@ -156,7 +156,7 @@ func (g *poisonedGet) command() *cobra.Command {
 	})
 }
 
-func (g *poisonedGet) run(ctx context.Context, session *ops.Session, ids []int64) error {
+func (g *poisonedGet) run(ctx context.Context, session *operator.Session, ids []int64) error {
 	m, err := session.Poisoned().Get(ctx, ids[0])
 	if err != nil {
 		return err
@@ -199,9 +199,9 @@ asyncmonolith discard --exported FILE deletes what is in the file.`,
 	return c
 }
 
-func (e *poisonedExport) run(ctx context.Context, session *ops.Session, _ []string) error {
+func (e *poisonedExport) run(ctx context.Context, session *operator.Session, _ []string) error {
 	n, p := 0, e.app.progress()
-	_, err := session.Poisoned().Export(ctx, e.reason, e.filter.get(), func(m ops.PoisonedMessage) error {
+	_, err := session.Poisoned().Export(ctx, e.reason, e.filter.get(), func(m operator.PoisonedMessage) error {
 		n++
 		p.show(fmt.Sprintf("%s written", plural(n, "message")))
 		return e.app.line(m)

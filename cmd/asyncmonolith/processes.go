@@ -12,7 +12,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
-	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 )
 
 type processesCommand struct {
@@ -38,7 +38,7 @@ how busy they are. One that is lost was not seen lately, and has not said that i
 	return c
 }
 
-func (p *processesCommand) run(ctx context.Context, session *ops.Session, _ []string) error {
+func (p *processesCommand) run(ctx context.Context, session *operator.Session, _ []string) error {
 	found, err := session.Processes(ctx, p.within)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -44,7 +45,7 @@ func (l *projectionsList) command() *cobra.Command {
 	})
 }
 
-func (l *projectionsList) run(ctx context.Context, session *ops.Session, _ []string) error {
+func (l *projectionsList) run(ctx context.Context, session *operator.Session, _ []string) error {
 	found, err := session.Projections().List(ctx)
 	if err != nil {
 		return err
@@ -98,7 +99,7 @@ func (p *parkedEvents) command() *cobra.Command {
 	return p.content.add(c)
 }
 
-func (p *parkedEvents) run(ctx context.Context, session *ops.Session, name string, version int) error {
+func (p *parkedEvents) run(ctx context.Context, session *operator.Session, name string, version int) error {
 	found, err := session.Projections().Parked(ctx, name, version, p.after, p.page.Size)
 	if err != nil {
 		return err
@@ -125,7 +126,7 @@ func (r *projectionResume) command() *cobra.Command {
 	}, r.run))
 }
 
-func (r *projectionResume) run(ctx context.Context, session *ops.Session, name string, version int) error {
+func (r *projectionResume) run(ctx context.Context, session *operator.Session, name string, version int) error {
 	do := func() error {
 		_, err := session.Projections().Resume(ctx, r.reason, name, version)
 		return err
@@ -154,7 +155,7 @@ func (p *projectionOperation) command(short string) *cobra.Command {
 	return c
 }
 
-func (p *projectionOperation) run(ctx context.Context, session *ops.Session, name string, version int) error {
+func (p *projectionOperation) run(ctx context.Context, session *operator.Session, name string, version int) error {
 	if !p.yes {
 		return p.change(p.app.output, fmt.Sprintf("%s projection %q, version %d", p.action, name, version), nil, nil, "")
 	}
@@ -169,12 +170,12 @@ type versionFlag struct{ version int }
 
 // command makes c take the name of a projection, and the flag. It calls run with both.
 func (f *versionFlag) command(
-	a *app, c *cobra.Command, run func(ctx context.Context, session *ops.Session, name string, version int) error,
+	a *app, c *cobra.Command, run func(ctx context.Context, session *operator.Session, name string, version int) error,
 	settings ...func(*ops.Config),
 ) *cobra.Command {
 	c.Args = checkArgs(exactlyOne("projection", "projections list"))
 	c.ValidArgsFunction = a.completeArg(projectionNames)
-	c.RunE = a.onSession(func(ctx context.Context, session *ops.Session, args []string) error {
+	c.RunE = a.onSession(func(ctx context.Context, session *operator.Session, args []string) error {
 		version, err := f.find(ctx, session, args[0])
 		if err != nil {
 			return err
@@ -186,7 +187,7 @@ func (f *versionFlag) command(
 }
 
 // find returns the version that is given, or else the only one.
-func (f *versionFlag) find(ctx context.Context, session *ops.Session, name string) (int, error) {
+func (f *versionFlag) find(ctx context.Context, session *operator.Session, name string) (int, error) {
 	version := f.version
 	states, err := session.Projections().List(ctx)
 	if err != nil {
@@ -218,7 +219,7 @@ func (f *versionFlag) find(ctx context.Context, session *ops.Session, name strin
 	}
 }
 
-func projectionNames(ctx context.Context, session *ops.Session) (names []string, err error) {
+func projectionNames(ctx context.Context, session *operator.Session) (names []string, err error) {
 	states, err := session.Projections().List(ctx)
 	for _, s := range states {
 		names = append(names, s.Name)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -18,7 +19,7 @@ import (
 type poisonedChange struct {
 	bulkChange
 	filter poisonFilter
-	do     func(poisoned *ops.Poisoned, ctx context.Context, reason string, ids ...int64) (poison.ChunkResult, error)
+	do     func(poisoned *operator.Poisoned, ctx context.Context, reason string, ids ...int64) (poison.ChunkResult, error)
 }
 
 func newPoisonedChange(a *app, action ops.Action, done string) *poisonedChange {
@@ -29,7 +30,7 @@ func newPoisonedChange(a *app, action ops.Action, done string) *poisonedChange {
 
 func requeueCommand(a *app) *cobra.Command {
 	x := newPoisonedChange(a, ops.Requeue, "requeued")
-	x.do = (*ops.Poisoned).Requeue
+	x.do = (*operator.Poisoned).Requeue
 	c := x.command(&cobra.Command{
 		Use: "requeue [ID...]", Short: "Make poisoned messages pending again",
 		Long: `Make poisoned messages pending again: those with the ids at once, or all that match the flags as an operation.
@@ -46,7 +47,7 @@ of these fail again it pauses itself. It covers what was poisoned when it was st
 // mostPreviewed is how many messages are read at once.
 const mostPreviewed = 500
 
-func (x *poisonedChange) changeIDs(ctx context.Context, session *ops.Session, ids []int64) error {
+func (x *poisonedChange) changeIDs(ctx context.Context, session *operator.Session, ids []int64) error {
 	if err := x.unconfirmed(); err != nil {
 		return x.previewIDs(ctx, session, ids, err)
 	}
@@ -110,7 +111,7 @@ func consumersOfMessages(found []poison.Message) (consumers []string) {
 	return consumers
 }
 
-func (x *poisonedChange) previewIDs(ctx context.Context, session *ops.Session, ids []int64, unconfirmed error) error {
+func (x *poisonedChange) previewIDs(ctx context.Context, session *operator.Session, ids []int64, unconfirmed error) error {
 	if len(ids) > mostPreviewed {
 		return usage(fmt.Errorf("%d ids: at most %d are allowed: use flags that select messages", len(ids), mostPreviewed))
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
-	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
@@ -28,11 +28,11 @@ func schedulesGroup(a *app) *cobra.Command {
 	group.AddCommand((&schedulesList{app: a}).command(), (&scheduleNext{app: a}).command())
 	for _, x := range []scheduleChange{
 		{name: "run", short: "Fire a schedule once, beside its own times", would: "fire",
-			said: "fires as soon as a process that has its payload type looks", do: (*ops.Schedules).Trigger},
-		{name: "pause", short: "Keep a schedule from firing", would: "pause", said: "is paused", do: (*ops.Schedules).Pause},
+			said: "fires as soon as a process that has its payload type looks", do: (*operator.Schedules).Trigger},
+		{name: "pause", short: "Keep a schedule from firing", would: "pause", said: "is paused", do: (*operator.Schedules).Pause},
 		{name: "resume", short: "Let a paused schedule fire again, from its first time after now", would: "resume",
-			said: "is resumed", do: (*ops.Schedules).Resume},
-		{name: "delete", short: "Delete a schedule for good", would: "delete", said: "is deleted", do: (*ops.Schedules).Delete},
+			said: "is resumed", do: (*operator.Schedules).Resume},
+		{name: "delete", short: "Delete a schedule for good", would: "delete", said: "is deleted", do: (*operator.Schedules).Delete},
 	} {
 		x.app = a
 		group.AddCommand(x.command())
@@ -61,7 +61,7 @@ func (l *schedulesList) command() *cobra.Command {
 	return l.content.add(c)
 }
 
-func (l *schedulesList) run(ctx context.Context, session *ops.Session, _ []string) error {
+func (l *schedulesList) run(ctx context.Context, session *operator.Session, _ []string) error {
 	found, next, err := session.Schedules().List(ctx, l.filter, l.page.Page)
 	if err != nil {
 		return err
@@ -69,19 +69,19 @@ func (l *schedulesList) run(ctx context.Context, session *ops.Session, _ []strin
 	return schedules().write(l.app.output, found, next)
 }
 
-func schedules() list[ops.Schedule] {
-	return list[ops.Schedule]{
+func schedules() list[operator.Schedule] {
+	return list[operator.Schedule]{
 		columns: []show.Column{{Title: "ID", Kind: show.Number}, {Title: "NAME"}, {Title: "NEXT", Kind: show.Whole},
 			{Title: "LAST", Kind: show.Whole, Gives: 4}, {Title: "EXPRESSION", Kind: show.Whole, Gives: 5},
 			{Title: "ZONE", Gives: 3}, {Title: "TAG", Gives: 1}, {Title: "PAYLOAD TYPE", Gives: 2}},
-		row: func(s ops.Schedule) []any {
+		row: func(s operator.Schedule) []any {
 			next := show.Value(s.NextFire)
 			if s.Paused {
 				next = "paused"
 			}
 			return []any{s.ID, s.Name, next, s.LastFire, s.Expression, s.Zone, s.Tag, s.PayloadType}
 		},
-		below: func(s ops.Schedule) []string { return []string{s.LastError} },
+		below: func(s operator.Schedule) []string { return []string{s.LastError} },
 		empty: "There are no schedules.",
 	}
 }
@@ -96,7 +96,7 @@ func (n *scheduleNext) command() *cobra.Command {
 	}, n.run)
 }
 
-func (n *scheduleNext) run(_ context.Context, _ *ops.Session, s ops.Schedule) error {
+func (n *scheduleNext) run(_ context.Context, _ *operator.Session, s operator.Schedule) error {
 	out := n.app.output
 	if out.json {
 		return out.line(s)
@@ -128,7 +128,7 @@ type scheduleChange struct {
 	confirmation
 	name, short string
 	would, said string // verbs
-	do          func(*ops.Schedules, context.Context, string, int64) error
+	do          func(*operator.Schedules, context.Context, string, int64) error
 }
 
 func (x *scheduleChange) command() *cobra.Command {
@@ -139,7 +139,7 @@ func (x *scheduleChange) command() *cobra.Command {
 	}, x.run))
 }
 
-func (x *scheduleChange) run(ctx context.Context, session *ops.Session, s ops.Schedule) error {
+func (x *scheduleChange) run(ctx context.Context, session *operator.Session, s operator.Schedule) error {
 	named := fmt.Sprintf("schedule %d (%s, %s)", s.ID, s.PayloadType, s.Expression)
 	if s.Name != "" {
 		named = fmt.Sprintf("schedule %d (%q, %s)", s.ID, s.Name, s.Expression)
@@ -149,10 +149,10 @@ func (x *scheduleChange) run(ctx context.Context, session *ops.Session, s ops.Sc
 }
 
 // oneSchedule makes c take the name or the id of a schedule, and calls run with the schedule.
-func oneSchedule(a *app, c *cobra.Command, run func(context.Context, *ops.Session, ops.Schedule) error) *cobra.Command {
+func oneSchedule(a *app, c *cobra.Command, run func(context.Context, *operator.Session, operator.Schedule) error) *cobra.Command {
 	c.Args = checkArgs(exactlyOne("schedule", "schedules list"))
 	c.ValidArgsFunction = a.completeArg(scheduleNames)
-	c.RunE = a.onSession(func(ctx context.Context, session *ops.Session, args []string) error {
+	c.RunE = a.onSession(func(ctx context.Context, session *operator.Session, args []string) error {
 		s, err := findSchedule(ctx, session, args[0])
 		if err != nil {
 			return err
@@ -163,10 +163,10 @@ func oneSchedule(a *app, c *cobra.Command, run func(context.Context, *ops.Sessio
 }
 
 // findSchedule looks for a name first, since a name can look like an id.
-func findSchedule(ctx context.Context, session *ops.Session, name string) (ops.Schedule, error) {
+func findSchedule(ctx context.Context, session *operator.Session, name string) (operator.Schedule, error) {
 	named, _, err := session.Schedules().List(ctx, schedule.Filter{Name: name}, admin.Page{Size: 1})
 	if err != nil {
-		return ops.Schedule{}, err
+		return operator.Schedule{}, err
 	}
 	if len(named) > 0 {
 		return session.Schedules().Get(ctx, named[0].ID)
@@ -177,13 +177,13 @@ func findSchedule(ctx context.Context, session *ops.Session, name string) (ops.S
 	}
 	names, err := scheduleNames(ctx, session)
 	if len(names) == 0 {
-		return ops.Schedule{}, errors.Join(err, fmt.Errorf("schedule %q: %w: there are no schedules", name, errNotFound))
+		return operator.Schedule{}, errors.Join(err, fmt.Errorf("schedule %q: %w: there are no schedules", name, errNotFound))
 	}
 	text := suggestion(name, names, quotedName, "asyncmonolith schedules list")
-	return ops.Schedule{}, fmt.Errorf("schedule %q: %w%s", name, errNotFound, text)
+	return operator.Schedule{}, fmt.Errorf("schedule %q: %w%s", name, errNotFound, text)
 }
 
-func scheduleNames(ctx context.Context, session *ops.Session) (names []string, err error) {
+func scheduleNames(ctx context.Context, session *operator.Session) (names []string, err error) {
 	found, _, err := session.Schedules().List(ctx, schedule.Filter{}, admin.Page{Size: mostListed})
 	for _, s := range found {
 		names = append(names, s.Name)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -34,7 +35,7 @@ stand still. It asks little, and so may be asked often: doctor looks deeper.`,
 	return s.content.add(c)
 }
 
-func (s *statusCommand) run(ctx context.Context, session *ops.Session, _ []string) error {
+func (s *statusCommand) run(ctx context.Context, session *operator.Session, _ []string) error {
 	if s.check {
 		return s.attention(ctx, session)
 	}
@@ -51,7 +52,7 @@ func (s *statusCommand) run(ctx context.Context, session *ops.Session, _ []strin
 	}
 }
 
-func (s *statusCommand) attention(ctx context.Context, session *ops.Session) error {
+func (s *statusCommand) attention(ctx context.Context, session *operator.Session) error {
 	found, err := session.Check(ctx)
 	if err != nil {
 		return err
@@ -63,7 +64,7 @@ func (s *statusCommand) attention(ctx context.Context, session *ops.Session) err
 }
 
 // overview writes an overview as text.
-func (s *statusCommand) overview(o ops.Overview) error {
+func (s *statusCommand) overview(o operator.Overview) error {
 	out := s.app.output
 	noteUnseen(out, o)
 	if err := queues().write(out, o.Queues, nil); err != nil {
@@ -88,7 +89,7 @@ func (s *statusCommand) overview(o ops.Overview) error {
 }
 
 // noteUnseen says which parts of an overview could not be read.
-func noteUnseen(out *output, o ops.Overview) {
+func noteUnseen(out *output, o operator.Overview) {
 	for _, u := range o.Unseen {
 		out.note("%s", u)
 	}
@@ -110,7 +111,7 @@ func failures() list[admin.FailureGroup] {
 // status is the JSON of an overview. It leaves out long parts that other commands have.
 type status struct {
 	At         time.Time            `json:"at"`
-	Unseen     []ops.Unseen         `json:"unseen,omitempty"`
+	Unseen     []operator.Unseen    `json:"unseen,omitempty"`
 	Queues     []admin.Queue        `json:"queues"`
 	Failures   []admin.FailureGroup `json:"failures,omitempty"`
 	Processes  []admin.Process      `json:"processes,omitempty"`
@@ -121,7 +122,7 @@ type status struct {
 // mostSample is how many runes of an error's text a status has.
 const mostSample = 300
 
-func newStatus(o ops.Overview) status {
+func newStatus(o operator.Overview) status {
 	s := status{At: o.At.UTC(), Unseen: o.Unseen, Queues: o.Queues, Unhandled: o.Unhandled}
 	for _, f := range o.Failures {
 		if text := []rune(f.Sample); len(text) > mostSample {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/top"
-	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 )
 
 // leastInterval is the shortest --interval. Overviews are cached, so the database is read less often.
@@ -58,11 +58,11 @@ func (t *topCommand) run(c *cobra.Command, _ []string) error {
 
 // topService is what top reads and changes.
 type topService struct {
-	*ops.Consumers
-	session *ops.Session
+	*operator.Consumers
+	session *operator.Session
 }
 
-func (s topService) Overview(ctx context.Context) (ops.Overview, error) {
+func (s topService) Overview(ctx context.Context) (operator.Overview, error) {
 	return s.session.Overview(ctx)
 }
 

@@ -278,7 +278,8 @@ func TestService(t *testing.T) {
 	}
 	var out bytes.Buffer
 	if err := guide.AtTheService(f.Context(), service, &out); err != nil ||
-		!strings.Contains(out.String(), "charge-card 0 ready 1 poisoned") || !strings.HasSuffix(out.String(), "1 messages\nwaiting\n") {
+		!strings.Contains(out.String(), "critical charge-card It has poisoned messages: 1.") ||
+		!strings.HasSuffix(out.String(), "1 messages\nwaiting\n") {
 		t.Errorf("got %v, %s", err, &out)
 	}
 }

@@ -44,12 +44,12 @@ func RunOperations(ctx context.Context, service *ops.Service) error {
 func AtTheService(ctx context.Context, service *ops.Service, out io.Writer) error {
 	// snippet: session
 	session := service.As(ops.Principal{Name: "ada@example.com", Role: ops.Operator}) // by your login
-	overview, err := session.Overview(ctx)
+	findings, err := session.Check(ctx)
 	if err != nil {
 		return err
 	}
-	for _, q := range overview.Queues {
-		fmt.Fprintln(out, q.Consumer, q.Ready, "ready", q.Poisoned, "poisoned", q.PausedBy)
+	for _, f := range findings {
+		fmt.Fprintln(out, f.Severity, f.Subject, f.Text)
 	}
 	planned, err := session.Operations().Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "charge-card"}})
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/html/atom"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -292,8 +293,8 @@ func (c *changesFound) of(t testing.TB) map[string]form {
 func patient(_ *site, c *ops.Config, _ *consoleConfig) { c.UndoWindow = time.Hour }
 
 // session is that of who asks.
-func (s *site) session() *ops.Session {
-	return s.service.As(ops.Principal{Name: s.name, Role: ops.Role(s.role.Load())})
+func (s *site) session() *operator.Session {
+	return operator.As(s.service, ops.Principal{Name: s.name, Role: ops.Role(s.role.Load())})
 }
 
 // planOf plans to requeue a group.

@@ -13,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/fxmodule"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
@@ -28,7 +29,7 @@ func TestFxCarriesOutOperations(t *testing.T) {
 		fxmodule.Consumers(bus.Consume("c", func(context.Context, order) error { return bus.Permanent(errors.New("never")) })),
 		fx.Populate(&service, &producer)).RequireStart()
 	defer app.RequireStop()
-	ctx, s := t.Context(), service.As(ops.Principal{Name: "ada", Role: ops.Administrator})
+	ctx, s := t.Context(), operator.As(service, ops.Principal{Name: "ada", Role: ops.Administrator})
 	if _, err := producer.Produce(ctx, db, order{}); err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,8 @@ func permissionMutants() []mutant {
 		{"ops: a change by ids does not ask Allow", in("ops.access.allowed", never("s.who.Allow != nil")), onPostgres("TestAllowIsAskedOfEach"),
 			`(requeue|cancel): got error`},
 		{"ops: contents are shown to viewers", in("ops.access.shown", without("s.may")), onPostgres("TestContents"), `a viewer sees the secret`},
-		{"ops: reasons are not redacted", in("ops.Poisoned.reason", returns("m.Reason")), onPostgres("TestContents"), `sees the secret`},
-		{"ops: an edit overwrites redacted content", in("ops.Poisoned.editable", without("string(c.Payload) != …")),
+		{"ops: reasons are not redacted", in("operator.Poisoned.reason", returns("m.Reason")), onPostgres("TestContents"), `sees the secret`},
+		{"ops: an edit overwrites redacted content", in("operator.Poisoned.editable", without("string(c.Payload) != …")),
 			onPostgres("TestNoEditOfWhatIsHidden"), `want ErrRedacted`},
 		{"audit: asked after the change", in("ops.access.changeAfter", before("s.noted", "_, _ = fn(ctx, db)")), onPostgres("TestAudit"),
 			`something was changed all the same`},
@@ -90,10 +90,10 @@ func adminMutants() []mutant {
 			tests("poison", "TestBadInputIsRefusedBeforeAnySQL"), `the database was used`},
 		{"poison: the empty fingerprint selects all", in("PoisonStore.poisonWhere", text("fingerprint IS NULL", "TRUE")),
 			poison("TestDiscardChunkGoesByTheFilter"), `unclassified behind 5`},
-		{"check: a part that was not examined is fine", in("Overview.needs", replace("o.Unseen", "o.Unseen[:0]")),
+		{"check: a part that was not examined is fine", in("ops.attention", replace("o.Unseen", "o.Unseen[:0]")),
 			inOps("TestCheckSaysWhatItCouldNotSee"), `overview: got \[\]`},
 		{"doctor: errors of schedules are shown", in("ops.sickness", text("Its error says why.", "Its error is %s."),
-			replace("instant(row.NextFire)", "instant(row.NextFire), row.LastError")), inOps("TestDoctorLooksAtSchedules/sqlite"),
+			replace("overview.Instant(row.NextFire)", "overview.Instant(row.NextFire), row.LastError")), inOps("TestDoctorLooksAtSchedules/sqlite"),
 			`want no text of an error`},
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -19,7 +20,7 @@ func TestWhatIsBegunCanBeClosed(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		a.ProduceMany(1)
-		s := serviceOf(t, db, a.Registry).As(someone(ops.Administrator))
+		s := operator.As(serviceOf(t, db, a.Registry), someone(ops.Administrator))
 		if _, err := s.Messages().Cancel(t.Context(), "why", int64(a.Count("SELECT MAX(id) FROM consumer_messages"))); err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +44,7 @@ func TestWhatIsBegunCanBeClosed(t *testing.T) {
 		if !stands() {
 			t.Error("want the doctor to find it")
 		}
-		if _, err := serviceOf(t, db, a.Registry).As(someone(ops.Viewer)).Operations().Stop(t.Context(), "", id); !errors.Is(err,
+		if _, err := operator.As(serviceOf(t, db, a.Registry), someone(ops.Viewer)).Operations().Stop(t.Context(), "", id); !errors.Is(err,
 			ops.ErrForbidden) {
 			t.Errorf("by a viewer: got error %v, want ErrForbidden", err)
 		}
@@ -64,7 +65,7 @@ func TestAllowIsAskedOfTheNamed(t *testing.T) {
 		a := testapp.New(t, db, testapp.Consumed("c"), testapp.Consumed("d"))
 		a.Exec("INSERT INTO message_crashes (row_id, consumer_type, owner, solo, crashed_at) VALUES (1, 'c', 'o', TRUE, " +
 			testapp.NowOf(db) + "), (2, 'd', 'o', TRUE, " + testapp.NowOf(db) + ")")
-		narrow := serviceOf(t, db, a.Registry).As(ops.Principal{Name: "eve", Role: ops.Administrator,
+		narrow := operator.As(serviceOf(t, db, a.Registry), ops.Principal{Name: "eve", Role: ops.Administrator,
 			Allow: func(_ ops.Action, consumer string) bool { return consumer != "d" }})
 		for what, test := range map[string]struct {
 			err  error

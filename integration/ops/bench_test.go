@@ -17,6 +17,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
@@ -90,7 +91,7 @@ func testID(db *bun.DB, at time.Time) any {
 func BenchmarkService(b *testing.B) {
 	testdb.EachBenchmark(b, func(b *testing.B, db *bun.DB) {
 		d, rows := crowded(b, db)
-		s, ctx := d.As(someone(ops.Administrator)), context.WithoutCancel(b.Context())
+		s, ctx := operator.As(d, someone(ops.Administrator)), context.WithoutCancel(b.Context())
 		wanted, _, err := s.Messages().List(ctx, admin.Filter{Consumer: "consumer-07"}, admin.Page{})
 		if err != nil {
 			b.Fatal(err)
@@ -177,7 +178,7 @@ func benchUndo(b *testing.B, db *bun.DB, poisoned int) {
 	d := testapp.Must[*ops.Service](b)(ops.New(ops.Config{DB: db, Registry: registry, Redact: ops.ShowAll, UndoWindow: undoWindow,
 		Logger: slog.New(slog.DiscardHandler)}))
 	defer running(b, d)()
-	s, ctx, tried := d.As(someone(ops.Administrator)), context.WithoutCancel(b.Context()), 0
+	s, ctx, tried := operator.As(d, someone(ops.Administrator)), context.WithoutCancel(b.Context()), 0
 	for found := 0; found < undone; tried++ {
 		o, err := s.Operations().Plan(ctx, ops.Discard, ops.Target{Poisoned: &poison.Filter{Consumer: "consumer-03"}})
 		if err == nil {
@@ -217,7 +218,7 @@ func running(b *testing.B, d *ops.Service) (stop func()) {
 }
 
 // benchRequeue requeues messages at a rate, and returns how long that took.
-func benchRequeue(b *testing.B, d *ops.Service, s *ops.Session, target ops.Target, rate, n int) time.Duration {
+func benchRequeue(b *testing.B, d *ops.Service, s *operator.Session, target ops.Target, rate, n int) time.Duration {
 	b.Helper()
 	defer running(b, d)()
 	ctx := context.WithoutCancel(b.Context())

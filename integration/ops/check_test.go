@@ -16,6 +16,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -35,9 +36,9 @@ func TestCheck(t *testing.T) {
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
 		check := func() []ops.Finding {
 			t.Helper()
-			return testapp.Must[[]ops.Finding](t)(serviceOf(t, db, a.Registry).As(someone(ops.Viewer)).Check(t.Context()))
+			return testapp.Must[[]ops.Finding](t)(operator.As(serviceOf(t, db, a.Registry), someone(ops.Viewer)).Check(t.Context()))
 		}
-		s := serviceOf(t, db, a.Registry).As(someone(ops.Administrator))
+		s := operator.As(serviceOf(t, db, a.Registry), someone(ops.Administrator))
 		wantFinding(t, check(), "poisoned", ops.Critical, "c: ", "messages: 3.")
 		a.Exec("DELETE FROM poisoned_messages")
 		seen(a, db, "fine", 0, `{"every": 15000000000}`)
@@ -79,7 +80,7 @@ func TestCheckOfProjections(t *testing.T) {
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		a.Exec("INSERT INTO event_subscriptions (name, version, shard, shards, filter, position, status, next_at, moved_at) VALUES ('p', 2, 3, 4, '', 17, 'halted', " + testapp.In(db, 0) + ", " + testapp.In(db, 0) + ")")
-		all := testapp.Must[[]ops.Finding](t)(serviceOf(t, db, a.Registry).As(someone(ops.Viewer)).Check(t.Context()))
+		all := testapp.Must[[]ops.Finding](t)(operator.As(serviceOf(t, db, a.Registry), someone(ops.Viewer)).Check(t.Context()))
 		wantFinding(t, all, "projections", ops.Critical, "p: Version 2, shard 3, has halted at position 17.")
 	})
 }
@@ -91,7 +92,7 @@ func TestCheckSaysWhatItCouldNotSee(t *testing.T) {
 	db := testdb.SQLite(t)
 	a := testapp.New(t, db, testapp.Consumed("c"))
 	d := serviceOf(t, db, a.Registry)
-	s := d.As(someone(ops.Viewer))
+	s := operator.As(d, someone(ops.Viewer))
 	if all := testapp.Must[[]ops.Finding](t)(s.Check(t.Context())); len(all) != 0 {
 		t.Fatalf("all is well: got %+v", all)
 	}
@@ -99,15 +100,15 @@ func TestCheckSaysWhatItCouldNotSee(t *testing.T) {
 		t.Fatal(err)
 	}
 	testapp.Eventually(t, "it is old", func() bool {
-		o := testapp.Must[ops.Overview](t)(s.Overview(t.Context()))
+		o := testapp.Must[operator.Overview](t)(s.Overview(t.Context()))
 		return len(o.Unseen) == 1 && len(o.Unseen[0].Parts) == 5
 	})
 	all := testapp.Must[[]ops.Finding](t)(s.Check(t.Context()))
 	wantFinding(t, all, "overview", ops.Warning)
-	if shown := fmt.Sprint(all, testapp.Must[ops.Overview](t)(s.Overview(t.Context())).Unseen); strings.Contains(shown, "sql:") {
+	if shown := fmt.Sprint(all, testapp.Must[operator.Overview](t)(s.Overview(t.Context())).Unseen); strings.Contains(shown, "sql:") {
 		t.Errorf("a viewer sees %s, which may tell where the database is", shown)
 	}
-	all = testapp.Must[[]ops.Finding](t)(d.As(someone(ops.Operator)).Check(t.Context()))
+	all = testapp.Must[[]ops.Finding](t)(operator.As(d, someone(ops.Operator)).Check(t.Context()))
 	wantFinding(t, all, "overview", ops.Warning, "did not answer")
 	if shown := fmt.Sprint(all); strings.Contains(shown, "sql:") {
 		t.Errorf("an operator sees %s, which may tell where the database is", shown)
@@ -128,8 +129,8 @@ func TestOnePartTooManyLeavesTheOthers(t *testing.T) {
 		}
 		return sql
 	})
-	s := serviceOf(t, slow, testapp.Must[*bus.Registry](t)(bus.NewRegistry())).As(someone(ops.Operator))
-	o := testapp.Must[ops.Overview](t)(s.Overview(t.Context()))
+	s := operator.As(serviceOf(t, slow, testapp.Must[*bus.Registry](t)(bus.NewRegistry())), someone(ops.Operator))
+	o := testapp.Must[operator.Overview](t)(s.Overview(t.Context()))
 	if len(o.Queues) != 1 || o.Queues[0].Consumer != "fast" || o.Queues[0].Ready != 3 || len(o.Processes) != 1 {
 		t.Errorf("got %+v and %+v, want the queue of fast and a process", o.Queues, o.Processes)
 	}
@@ -148,7 +149,7 @@ func TestABusyDatabase(t *testing.T) {
 			t.Skip("where readers wait for nobody")
 		}
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
-		s := serviceOf(t, db, a.Registry).As(someone(ops.Viewer))
+		s := operator.As(serviceOf(t, db, a.Registry), someone(ops.Viewer))
 		lock, unlock := "LOCK TABLE poisoned_messages IN ACCESS EXCLUSIVE MODE", "ROLLBACK"
 		if isMariaDB(db) {
 			lock, unlock = "LOCK TABLES poisoned_messages WRITE", "UNLOCK TABLES"
@@ -186,7 +187,7 @@ func TestDoctorFindsWhatTheCheckFinds(t *testing.T) {
 		seen(a, db, "gone", time.Hour, `{"every": 15000000000}`)
 		seen(a, db, "stuck", 0, `{"every": 15000000000, "stuck": ["c"]}`)
 		seen(a, db, "closed", 0, `{"every": 15000000000, "open_circuits": ["c"]}`)
-		s := serviceOf(t, db, keyed.Registry).As(someone(ops.Administrator))
+		s := operator.As(serviceOf(t, db, keyed.Registry), someone(ops.Administrator))
 		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), planned(t, s, ops.Requeue, ofConsumer("c")).ID,
 			ops.StartOptions{Reason: "why"}))
 		a.Exec("UPDATE message_operations SET state = 'paused'")
@@ -230,7 +231,7 @@ func TestCheckOfOperations(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
-		s := serviceOf(t, db, a.Registry).As(someone(ops.Administrator))
+		s := operator.As(serviceOf(t, db, a.Registry), someone(ops.Administrator))
 		o := testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), planned(t, s, ops.Requeue, ofConsumer("c")).ID,
 			ops.StartOptions{Reason: "why"}))
 		for _, test := range []struct {
@@ -251,8 +252,8 @@ func TestCheckOfOperations(t *testing.T) {
 				a.Exec("UPDATE message_processes SET kind = 'operations'")
 			}
 			a.Exec("UPDATE message_operations SET state = ?, starts_at = "+testapp.In(db, -test.ago), test.state)
-			viewer := serviceOf(t, db, a.Registry).As(someone(ops.Viewer))
-			if got := testapp.Must[bool](t)(viewer.Operations().HasRunner(t.Context())); got != test.lives {
+			viewer := operator.As(serviceOf(t, db, a.Registry), someone(ops.Viewer))
+			if got := testapp.Must[bool](t)(viewer.HasRunner(t.Context())); got != test.lives {
 				t.Errorf("%+v: carried: got %t", test, got)
 			}
 			all := testapp.Must[[]ops.Finding](t)(viewer.Check(t.Context()))

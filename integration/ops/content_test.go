@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
@@ -23,7 +24,7 @@ import (
 const secret = "hunter2"
 
 // everything is what a session shows of all there is, as JSON.
-func everything(t *testing.T, s *ops.Session) string {
+func everything(t *testing.T, s *operator.Session) string {
 	t.Helper()
 	ctx := t.Context()
 	var shown strings.Builder
@@ -60,8 +61,8 @@ func everything(t *testing.T, s *ops.Session) string {
 	add(s.Overview(ctx))
 	add(s.Projections().List(ctx))
 	first(s.Operations().List(ctx, admin.Page{}))
-	var exported []ops.PoisonedMessage
-	_, err = s.Poisoned().Export(ctx, "look", poison.Filter{}, func(m ops.PoisonedMessage) error {
+	var exported []operator.PoisonedMessage
+	_, err = s.Poisoned().Export(ctx, "look", poison.Filter{}, func(m operator.PoisonedMessage) error {
 		exported = append(exported, m)
 		return nil
 	})
@@ -116,11 +117,11 @@ func TestContents(t *testing.T) {
 		all := serviceOf(t, db, a.Registry)
 		covered := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.Redact = cover })
 		none := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.Redact = nil })
-		for what, session := range map[string]*ops.Session{
-			"a viewer":         all.As(someone(ops.Viewer)),
-			"covered":          covered.As(someone(ops.Administrator)),
-			"without a Redact": none.As(someone(ops.Administrator)),
-			"not allowed": all.As(ops.Principal{Name: "ada", Role: ops.Administrator, Allow: func(a ops.Action, _ string) bool {
+		for what, session := range map[string]*operator.Session{
+			"a viewer":         operator.As(all, someone(ops.Viewer)),
+			"covered":          operator.As(covered, someone(ops.Administrator)),
+			"without a Redact": operator.As(none, someone(ops.Administrator)),
+			"not allowed": operator.As(all, ops.Principal{Name: "ada", Role: ops.Administrator, Allow: func(a ops.Action, _ string) bool {
 				return a != ops.Read
 			}}),
 		} {
@@ -128,11 +129,11 @@ func TestContents(t *testing.T) {
 				t.Errorf("%s sees the secret, or nothing at all:\n%s", what, shown)
 			}
 		}
-		shown := everything(t, all.As(someone(ops.Administrator)))
+		shown := everything(t, operator.As(all, someone(ops.Administrator)))
 		if got := strings.Count(shown, secret); got < 8 {
 			t.Errorf("who may see all sees the secret %d times, want it everywhere:\n%s", got, shown)
 		}
-		if got := everything(t, covered.As(someone(ops.Operator))); !strings.Contains(got, "wrong password ***") {
+		if got := everything(t, operator.As(covered, someone(ops.Operator))); !strings.Contains(got, "wrong password ***") {
 			t.Errorf("an operator does not see covered texts:\n%s", got)
 		}
 	})
@@ -150,7 +151,7 @@ func TestNoEditOfWhatIsHidden(t *testing.T) {
 				return c
 			}
 		}
-		s := serviceOf(t, db, a.Registry, covering).As(someone(ops.Administrator))
+		s := operator.As(serviceOf(t, db, a.Registry, covering), someone(ops.Administrator))
 		for what, err := range map[string]error{
 			"edit":  s.Poisoned().EditAndRequeue(ctx, "why", id, []byte(`{"id":"new"}`)),
 			"check": testapp.Second(s.Poisoned().CheckEdit(ctx, id, []byte(`{"id":"new"}`))),
@@ -159,7 +160,7 @@ func TestNoEditOfWhatIsHidden(t *testing.T) {
 				t.Errorf("%s: got error %v, want ErrRedacted", what, err)
 			}
 		}
-		s = serviceOf(t, db, a.Registry).As(someone(ops.Administrator))
+		s = operator.As(serviceOf(t, db, a.Registry), someone(ops.Administrator))
 		edit, err := s.Poisoned().CheckEdit(ctx, id, []byte(`{"idd":"new"}`))
 		if err != nil || len(edit.Unknown) != 1 {
 			t.Errorf("check: got %+v, error %v, want one unknown field", edit, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -81,7 +82,7 @@ func TestAnOperationThatEndsProcessesIsPaused(t *testing.T) {
 		if err := errors.Join(outbox.Migrate(t.Context(), db, bus.Tables{}), readers.Check(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		s := service.As(someone(ops.Administrator))
+		s := operator.As(service, someone(ops.Administrator))
 		o := planned(t, s, ops.Rebuild, ops.Target{Projection: "balances"})
 		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "columns were added"}))
 		isPaused := func() bool { return operationOf(t, s, o.ID).State == ops.Paused }

@@ -15,6 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -39,7 +40,8 @@ func TestDecisionsAreInTheAudit(t *testing.T) {
 				return nil
 			}
 		})
-		s, bob, ctx := d.As(someone(ops.Administrator)), d.As(ops.Principal{Name: "bob", Role: ops.Administrator}), t.Context()
+		s, ctx := operator.As(d, someone(ops.Administrator)), t.Context()
+		bob := operator.As(d, ops.Principal{Name: "bob", Role: ops.Administrator})
 		start := func(action ops.Action) ops.Operation {
 			t.Helper()
 			return testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, planned(t, s, action, ofConsumer("c")).ID,
@@ -100,7 +102,8 @@ func TestPlansExpire(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
 		d := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour })
-		ada, bob, ctx := d.As(someone(ops.Administrator)), d.As(ops.Principal{Name: "bob", Role: ops.Administrator}), t.Context()
+		ada, ctx := operator.As(d, someone(ops.Administrator)), t.Context()
+		bob := operator.As(d, ops.Principal{Name: "bob", Role: ops.Administrator})
 		first := planned(t, ada, ops.Discard, ofConsumer("c"))
 		if again := planned(t, ada, ops.Discard, ofConsumer("c")); first.Preview.Duplicate != 0 || again.Preview.Duplicate != 0 {
 			t.Errorf("planned by one: got already %d and %d, want none", first.Preview.Duplicate, again.Preview.Duplicate)
@@ -140,8 +143,8 @@ func TestAllowIsAskedOfEach(t *testing.T) {
 		a, _ := testapp.NewPoisoned(t, db, 4, testapp.Consumed("c"), testapp.Consumed("d")) // of each
 		a.ProduceMany(1)
 		d := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour })
-		all, ctx := d.As(someone(ops.Administrator)), t.Context()
-		narrow := d.As(ops.Principal{Name: "ada", Role: ops.Administrator,
+		all, ctx := operator.As(d, someone(ops.Administrator)), t.Context()
+		narrow := operator.As(d, ops.Principal{Name: "ada", Role: ops.Administrator,
 			Allow: func(a ops.Action, consumer string) bool { return consumer != "d" || a == ops.View }})
 		ids := func(table, consumer string) (found []int64) {
 			t.Helper()
@@ -150,8 +153,8 @@ func TestAllowIsAskedOfEach(t *testing.T) {
 			}
 			return found
 		}
-		only := func(consumer string) func(ops.PoisonedMessage) error {
-			return func(m ops.PoisonedMessage) error {
+		only := func(consumer string) func(operator.PoisonedMessage) error {
+			return func(m operator.PoisonedMessage) error {
 				if m.Consumer != consumer {
 					t.Errorf("export: got %+v, want those of %s only", m, consumer)
 				}
@@ -212,7 +215,7 @@ func TestPreviewsHaveTheirOwnRoom(t *testing.T) {
 				<-ctx.Done()
 			}
 		}))
-		s := serviceOf(t, hooked, a.Registry).As(someone(ops.Administrator))
+		s := operator.As(serviceOf(t, hooked, a.Registry), someone(ops.Administrator))
 		var all sync.WaitGroup
 		for range 2 {
 			all.Go(func() {

@@ -19,6 +19,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -28,7 +29,7 @@ import (
 // doctor is what a viewer hears.
 func doctor(t *testing.T, ctx context.Context, db *bun.DB, registry *bus.Registry) []ops.Finding {
 	t.Helper()
-	return testapp.Must[[]ops.Finding](t)(serviceOf(t, db, registry).As(someone(ops.Viewer)).Doctor(ctx))
+	return testapp.Must[[]ops.Finding](t)(operator.As(serviceOf(t, db, registry), someone(ops.Viewer)).Doctor(ctx))
 }
 
 // findingsOf are those of a check.
@@ -267,7 +268,7 @@ func TestDoctorLooksAtConsumers(t *testing.T) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		overview := func() []admin.Unhandled {
 			t.Helper()
-			return testapp.Must[ops.Overview](t)(serviceOf(t, db, a.Registry).As(someone(ops.Viewer)).Overview(t.Context())).Unhandled
+			return testapp.Must[operator.Overview](t)(operator.As(serviceOf(t, db, a.Registry), someone(ops.Viewer)).Overview(t.Context())).Unhandled
 		}
 		a.ProduceMany(1)
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "consumers", ops.Warning, "c: ", "no processor has told of itself")
@@ -383,7 +384,7 @@ func TestDoctorLooksAtPauses(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
-		s := serviceOf(t, db, a.Registry).As(someone(ops.Operator))
+		s := operator.As(serviceOf(t, db, a.Registry), someone(ops.Operator))
 		if err := s.Consumers().Pause(t.Context(), "c", "burns"); err != nil {
 			t.Fatal(err)
 		}
@@ -401,7 +402,7 @@ func TestDoctorLooksAtOperations(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
-		s := serviceOf(t, db, a.Registry).As(someone(ops.Administrator))
+		s := operator.As(serviceOf(t, db, a.Registry), someone(ops.Administrator))
 		o := planned(t, s, ops.Requeue, ofConsumer("c"))
 		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "fixed"}))
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "operations", ops.OK)
@@ -435,8 +436,8 @@ func TestDoctorWithoutPrivileges(t *testing.T) {
 		a.Exec("GRANT SELECT ON " + name + ".* TO " + name + "@localhost")
 		config := testapp.Must[*mysql.Config](t)(mysql.ParseDSN(os.Getenv(testdb.MariaDBVariable)))
 		config.User, config.Passwd, config.DBName = name, "p", name
-		all := testapp.Must[[]ops.Finding](t)(serviceOf(t, testdb.OpenMariaDB(t, config.FormatDSN()),
-			a.Registry).As(someone(ops.Operator)).Doctor(t.Context()))
+		all := testapp.Must[[]ops.Finding](t)(operator.As(serviceOf(t, testdb.OpenMariaDB(t, config.FormatDSN()),
+			a.Registry), someone(ops.Operator)).Doctor(t.Context()))
 		wantFinding(t, all, "snapshots", ops.Warning, "could not be looked at", "PROCESS")
 		wantFinding(t, all, "indexes", ops.OK)
 		wantFinding(t, all, "operations", ops.OK)
@@ -479,7 +480,7 @@ func TestDoctorGoesOn(t *testing.T) {
 		all := doctor(t, t.Context(), db, a.Registry)
 		wantFinding(t, all, "operations", ops.Warning, "could not be looked at")
 		wantFinding(t, all, "pauses", ops.OK)
-		s := serviceOf(t, db, a.Registry).As(someone(ops.Viewer))
+		s := operator.As(serviceOf(t, db, a.Registry), someone(ops.Viewer))
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := s.Doctor(over); !errors.Is(err, context.Canceled) {

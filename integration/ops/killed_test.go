@@ -18,6 +18,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -81,7 +82,7 @@ func TestKilledRunners(t *testing.T) {
 	eachShared(t, func(t *testing.T, db *bun.DB, dsn string) {
 		const n = 3000
 		a, _ := testapp.NewPoisoned(t, db, n, testapp.Consumed("c"))
-		s := serviceOf(t, db, a.Registry).As(someone(ops.Administrator))
+		s := operator.As(serviceOf(t, db, a.Registry), someone(ops.Administrator))
 		o := planned(t, s, ops.Requeue, ofConsumer("c"))
 		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID,
 			ops.StartOptions{Rate: 100, Canary: -1, Reason: "all of them"}))

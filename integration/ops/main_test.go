@@ -14,6 +14,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -75,7 +76,7 @@ func runner(t *testing.T, d *ops.Service) (stop func()) {
 }
 
 // operationOf is how an operation is now, however busy the database is.
-func operationOf(t *testing.T, s *ops.Session, id int64) (o ops.Operation) {
+func operationOf(t *testing.T, s *operator.Session, id int64) (o ops.Operation) {
 	t.Helper()
 	testapp.Eventually(t, "it can be looked at", func() bool {
 		var err error
@@ -88,7 +89,7 @@ func operationOf(t *testing.T, s *ops.Session, id int64) (o ops.Operation) {
 }
 
 // awaitState waits until an operation is in a state.
-func awaitState(t *testing.T, s *ops.Session, id int64, state ops.OperationState) (o ops.Operation) {
+func awaitState(t *testing.T, s *operator.Session, id int64, state ops.OperationState) (o ops.Operation) {
 	t.Helper()
 	testapp.Eventually(t, "operation is "+string(state), func() bool {
 		o = operationOf(t, s, id)

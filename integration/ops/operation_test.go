@@ -16,13 +16,14 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
 func ofConsumer(name string) ops.Target { return ops.Target{Poisoned: &poison.Filter{Consumer: name}} }
 
-func planned(t *testing.T, s *ops.Session, a ops.Action, target ops.Target) ops.Operation {
+func planned(t *testing.T, s *operator.Session, a ops.Action, target ops.Target) ops.Operation {
 	t.Helper()
 	return testapp.Must[ops.Operation](t)(s.Operations().Plan(t.Context(), a, target))
 }
@@ -33,7 +34,7 @@ func TestAnOperation(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 30, testapp.Consumed("c"))
 		d := serviceOf(t, db, a.Registry)
-		s := d.As(someone(ops.Administrator))
+		s := operator.As(d, someone(ops.Administrator))
 		runner(t, d)
 		o := planned(t, s, ops.Requeue, ofConsumer("c"))
 		if o.State != ops.Planned || o.Preview == nil || o.Preview.Messages != 30 || o.Preview.UpTo != 30 || o.Actor != "ada" {
@@ -63,7 +64,7 @@ func TestTheSameIsStartedOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 6 {
 			all.Go(func() {
-				s := d.As(ops.Principal{Name: fmt.Sprintf("ada %d", i), Role: ops.Administrator})
+				s := operator.As(d, ops.Principal{Name: fmt.Sprintf("ada %d", i), Role: ops.Administrator})
 				o, err := s.Operations().Plan(t.Context(), ops.Requeue, ofConsumer("c"))
 				if err != nil {
 					t.Errorf("plan: %v", err)
@@ -83,7 +84,7 @@ func TestTheSameIsStartedOnce(t *testing.T) {
 		if n := a.Count("SELECT count(*) FROM message_operations WHERE state = 'waiting'"); n != 1 || told.Load() != started.Load() {
 			t.Errorf("the same: got %d operations, %d was started, and %d told, want one", n, started.Load(), told.Load())
 		}
-		s := d.As(someone(ops.Administrator))
+		s := operator.As(d, someone(ops.Administrator))
 		other := planned(t, s, ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "c", PayloadType: testapp.Order{}.PayloadType()}})
 		if _, err := s.Operations().Start(t.Context(), other.ID, ops.StartOptions{Reason: "fixed"}); err != nil {
 			t.Errorf("another target: got %v", err)
@@ -112,7 +113,7 @@ func TestStartsMeet(t *testing.T) {
 					meanwhile = func() {}
 				}
 			})
-			s := serviceOf(t, hooked, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour }).As(someone(ops.Administrator))
+			s := operator.As(serviceOf(t, hooked, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour }), someone(ops.Administrator))
 			start := func(ctx context.Context, id int64) (ops.Operation, error) {
 				ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 				defer cancel()
@@ -176,7 +177,7 @@ func TestPreview(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 5, testapp.Consumed("c"))
-		s := serviceOf(t, db, a.Registry).As(someone(ops.Administrator))
+		s := operator.As(serviceOf(t, db, a.Registry), someone(ops.Administrator))
 		p := testapp.Must[ops.Preview](t)(s.Operations().Preview(t.Context(), ops.Discard, ofConsumer("c")))
 		if n := a.Count("SELECT count(*) FROM message_operations"); p.Messages != 5 || n != 0 {
 			t.Errorf("got %+v and %d operations, want 5 messages and none", p, n)
@@ -197,7 +198,7 @@ func TestUndo(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 5, testapp.Consumed("c"))
 		d := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = 20 * time.Millisecond })
-		s := d.As(someone(ops.Administrator))
+		s := operator.As(d, someone(ops.Administrator))
 		runner(t, d)
 		undone, done := 0, 0
 		for range 30 { // at times right when it starts
@@ -234,8 +235,8 @@ func TestWhoStarts(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
 		d := serviceOf(t, db, a.Registry)
-		ada, ctx := d.As(someone(ops.Administrator)), t.Context()
-		bob := d.As(ops.Principal{Name: "bob", Role: ops.Administrator})
+		ada, ctx := operator.As(d, someone(ops.Administrator)), t.Context()
+		bob := operator.As(d, ops.Principal{Name: "bob", Role: ops.Administrator})
 		o := planned(t, ada, ops.Discard, ofConsumer("c"))
 		terms := ops.StartOptions{Reason: "why"}
 		for what, got := range map[string]struct{ err, want error }{
@@ -245,7 +246,7 @@ func TestWhoStarts(t *testing.T) {
 			"canary": {testapp.Second(ada.Operations().Start(ctx, planned(t, ada, ops.Requeue, ofConsumer("c")).ID,
 				ops.StartOptions{Reason: "why", Canary: 501})), bus.ErrInvalidOption},
 			"no such":     {testapp.Second(ada.Operations().Start(ctx, 999, terms)), ops.ErrNotFound},
-			"an operator": {testapp.Second(d.As(someone(ops.Operator)).Operations().Start(ctx, o.ID, terms)), ops.ErrForbidden},
+			"an operator": {testapp.Second(operator.As(d, someone(ops.Operator)).Operations().Start(ctx, o.ID, terms)), ops.ErrForbidden},
 			"nothing":     {testapp.Second(ada.Operations().Plan(ctx, ops.Discard, ofConsumer("nobody"))), ops.ErrNoMatch},
 			"no target":   {testapp.Second(ada.Operations().Plan(ctx, ops.Discard, ops.Target{})), bus.ErrInvalidOption},
 			"no action":   {testapp.Second(ada.Operations().Plan(ctx, "dance", ofConsumer("c"))), bus.ErrInvalidOption},
@@ -284,7 +285,7 @@ func TestLongNames(t *testing.T) {
 		a, _ := testapp.NewPoisoned(t, db, 1, testapp.Consumed("c"))
 		d := serviceOf(t, db, a.Registry)
 		for _, name := range []string{"CN=" + strings.Repeat("ä", 200), "a\x00b", "a\xffb"} {
-			s := d.As(ops.Principal{Name: name, Role: ops.Administrator})
+			s := operator.As(d, ops.Principal{Name: name, Role: ops.Administrator})
 			id := planned(t, s, ops.Requeue, ofConsumer("c")).ID
 			if _, err := s.Operations().Start(t.Context(), id, ops.StartOptions{Reason: "why"}); err != nil {
 				t.Fatal(err)
@@ -310,7 +311,7 @@ func TestCanaries(t *testing.T) {
 			return nil
 		}, bus.MaxAttempts(1)))
 		d := serviceOf(t, db, a.Registry)
-		s, ctx := d.As(someone(ops.Administrator)), t.Context()
+		s, ctx := operator.As(d, someone(ops.Administrator)), t.Context()
 		runner(t, d)
 		p := a.Start(testapp.Fast())
 		o := planned(t, s, ops.Requeue, ofConsumer("c"))
@@ -339,7 +340,7 @@ func TestPace(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 60, testapp.Consumed("c"))
 		d := serviceOf(t, db, a.Registry)
-		s := d.As(someone(ops.Administrator))
+		s := operator.As(d, someone(ops.Administrator))
 		runner(t, d)
 		o := planned(t, s, ops.Discard, ofConsumer("c"))
 		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 30, Reason: "slowly"}))
@@ -357,7 +358,7 @@ func TestOperationsOutliveTheirRunners(t *testing.T) {
 		const n = 400
 		a, _ := testapp.NewPoisoned(t, db, n, testapp.Consumed("c"))
 		d := serviceOf(t, db, a.Registry)
-		s := d.As(someone(ops.Administrator))
+		s := operator.As(d, someone(ops.Administrator))
 		o := planned(t, s, ops.Requeue, ofConsumer("c"))
 		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID,
 			ops.StartOptions{Rate: 400, Canary: -1, Reason: "all of them"}))
@@ -382,7 +383,7 @@ func TestNotesOfDecisions(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 1, testapp.Consumed("c"))
-		s, ctx := serviceOf(t, db, a.Registry).As(someone(ops.Administrator)), t.Context()
+		s, ctx := operator.As(serviceOf(t, db, a.Registry), someone(ops.Administrator)), t.Context()
 		started := testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, planned(t, s, ops.Discard, ofConsumer("c")).ID,
 			ops.StartOptions{Reason: "void"}))
 		pause := func() { a.Exec("UPDATE message_operations SET state = 'paused' WHERE id = ?", started.ID) }
@@ -415,7 +416,7 @@ func TestStop(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 100, testapp.Consumed("c"))
 		d := serviceOf(t, db, a.Registry)
-		s, ctx := d.As(someone(ops.Administrator)), t.Context()
+		s, ctx := operator.As(d, someone(ops.Administrator)), t.Context()
 		runner(t, d)
 		o := planned(t, s, ops.Discard, ofConsumer("c"))
 		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, o.ID, ops.StartOptions{Rate: 20, Reason: "why"}))
@@ -459,7 +460,7 @@ func TestAudit(t *testing.T) {
 				return nil
 			}
 		})
-		s, ctx := d.As(someone(ops.Administrator)), t.Context()
+		s, ctx := operator.As(d, someone(ops.Administrator)), t.Context()
 		pending := a.Pending()
 		changes := map[string]func() error{
 			"pause":   func() error { return s.Consumers().Pause(ctx, "c", "burns") },

@@ -13,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
@@ -26,7 +27,7 @@ func TestOperationsOnWhatIsPending(t *testing.T) {
 		a.ProduceMany(20)
 		a.Exec("UPDATE consumer_messages SET created_at = " + testapp.In(db, -time.Hour) + " WHERE id <= 10")
 		d := serviceOf(t, db, a.Registry)
-		s, ctx := d.As(someone(ops.Administrator)), t.Context()
+		s, ctx := operator.As(d, someone(ops.Administrator)), t.Context()
 		runner(t, d)
 		do := func(action ops.Action, target ops.Target) ops.Operation {
 			t.Helper()
@@ -63,7 +64,8 @@ func TestMessagesByID(t *testing.T) {
 		held := testapp.Must[store.Claim](t)(claim.Claims.Claim(t.Context(), db, store.ClaimRequest{Owner: "o", Lease: time.Minute,
 			MaxBytes: 1 << 20, Wants: []store.Want{{Consumer: "d", Payload: testapp.Order{}.PayloadType(), Limit: 1}}}))
 		ids := store.Each(a.Pending(), func(m testapp.Row) int64 { return m.ID })
-		found := testapp.Must[[]admin.Message](t)(d.As(someone(ops.Viewer)).Messages().ListByID(t.Context(), append(ids[1:], ids[3]+1000)...))
+		viewer := operator.As(d, someone(ops.Viewer))
+		found := testapp.Must[[]admin.Message](t)(viewer.Messages().ListByID(t.Context(), append(ids[1:], ids[3]+1000)...))
 		for _, m := range found {
 			if holds := m.Claim != nil && m.Claim.ID == held.ID; holds != (m.ID == held.Messages[0].ID) || !slices.Contains(ids[1:], m.ID) ||
 				m.Payload != nil {
@@ -73,7 +75,8 @@ func TestMessagesByID(t *testing.T) {
 		if len(found) != 3 {
 			t.Errorf("got %+v, want 3", found)
 		}
-		narrow := d.As(ops.Principal{Name: "ada", Role: ops.Viewer, Allow: func(_ ops.Action, consumer string) bool { return consumer != "d" }})
+		narrow := operator.As(d, ops.Principal{Name: "ada", Role: ops.Viewer,
+			Allow: func(_ ops.Action, consumer string) bool { return consumer != "d" }})
 		if found, err := narrow.Messages().ListByID(t.Context(), ids...); !errors.Is(err, ops.ErrForbidden) || len(found) != 0 {
 			t.Errorf("not all are allowed: got %+v and %v, want ErrForbidden", found, err)
 		}
@@ -86,7 +89,7 @@ func TestOneRunnerAtATime(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 300, testapp.Consumed("c"))
 		d := serviceOf(t, db, a.Registry)
-		s := d.As(someone(ops.Administrator))
+		s := operator.As(d, someone(ops.Administrator))
 		for range 4 {
 			runner(t, serviceOf(t, db, a.Registry))
 		}
@@ -117,7 +120,7 @@ func TestWhatComesBackStopsIt(t *testing.T) {
 		testapp.Eventually(t, "all are poisoned", func() bool { return len(a.Poisoned()) == 200 })
 		p.MustStop()
 		d := serviceOf(t, db, a.Registry)
-		s := d.As(someone(ops.Administrator))
+		s := operator.As(d, someone(ops.Administrator))
 		runner(t, d)
 		a.Start(testapp.Fast())
 		groups, _, err := s.Poisoned().Groups(t.Context(), "")
@@ -140,7 +143,7 @@ func TestExplainWithoutConsumers(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		a.Produce(testapp.Order{})
-		s := serviceOf(t, db, testapp.Must[*bus.Registry](t)(bus.NewRegistry())).As(someone(ops.Administrator))
+		s := operator.As(serviceOf(t, db, testapp.Must[*bus.Registry](t)(bus.NewRegistry())), someone(ops.Administrator))
 		id := int64(a.Count("SELECT MAX(id) FROM consumer_messages"))
 		if e := testapp.Must[admin.Explanation](t)(s.Messages().Explain(t.Context(), id)); e.Reason != admin.NoConsumer {
 			t.Errorf("with nobody known: got %+v, want no consumer", e)

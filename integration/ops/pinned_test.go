@@ -9,6 +9,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -21,7 +22,7 @@ func TestAPlanChangesWhatItHasSeen(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		d := serviceOf(t, db, a.Registry)
-		s := d.As(someone(ops.Administrator))
+		s := operator.As(d, someone(ops.Administrator))
 		runner(t, d)
 		for what, test := range map[string]struct {
 			filter           admin.Filter
@@ -70,7 +71,7 @@ func TestAPlanOfManyIsOfTheFirst(t *testing.T) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		a.ProduceMany(10_020)
 		d := serviceOf(t, db, a.Registry)
-		s := d.As(someone(ops.Administrator))
+		s := operator.As(d, someone(ops.Administrator))
 		runner(t, d)
 		for _, test := range []struct {
 			filter  admin.Filter
@@ -102,7 +103,7 @@ func TestOthersAreNotTouched(t *testing.T) {
 		if a.Count("SELECT MAX(id) FROM poisoned_messages WHERE consumer_type = 'd'") == 8 {
 			others = "c"
 		}
-		narrow := d.As(ops.Principal{Name: "eve", Role: ops.Administrator,
+		narrow := operator.As(d, ops.Principal{Name: "eve", Role: ops.Administrator,
 			Allow: func(_ ops.Action, consumer string) bool { return consumer != others }})
 		runner(t, d)
 		a.Exec("UPDATE consumer_messages SET available_after = "+testapp.In(db, time.Hour)+" WHERE consumer_type = ?", others)

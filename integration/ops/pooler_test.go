@@ -15,6 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -40,7 +41,7 @@ func TestThroughAPooler(t *testing.T) {
 			testapp.Eventually(t, "it is poisoned", func() bool { return len(a.Poisoned()) == 301 })
 
 			d := serviceOf(t, db, a.Registry)
-			s, ctx := d.As(someone(ops.Administrator)), t.Context()
+			s, ctx := operator.As(d, someone(ops.Administrator)), t.Context()
 			runner(t, d)
 			o := planned(t, s, ops.Requeue, ofConsumer("c"))
 			testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, o.ID, ops.StartOptions{Rate: 1000, Canary: 10, Reason: "fixed"}))
@@ -48,7 +49,7 @@ func TestThroughAPooler(t *testing.T) {
 				t.Errorf("done: got %+v, want 300 changed", o)
 			}
 			testapp.Eventually(t, "all have run", func() bool { return runs.Load() == 300 && len(a.Pending()) == 0 })
-			patient := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour }).As(someone(ops.Administrator))
+			patient := operator.As(serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour }), someone(ops.Administrator))
 			o = planned(t, patient, ops.Discard, ofConsumer("fails"))
 			testapp.Must[ops.Operation](t)(patient.Operations().Start(ctx, o.ID, ops.StartOptions{Reason: "no use"}))
 			if o = testapp.Must[ops.Operation](t)(patient.Operations().Undo(ctx, "of use", o.ID)); o.State != ops.Undone || len(a.Poisoned()) != 1 {

@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
@@ -41,7 +42,7 @@ const (
 type read struct {
 	method, what string
 	most         int
-	look         func(ctx context.Context, s *ops.Session) error
+	look         func(ctx context.Context, s *operator.Session) error
 }
 
 func (r read) String() string { return strings.TrimSpace(r.method + " " + r.what) }
@@ -56,22 +57,26 @@ type anybody struct {
 func readsOf(of anybody) []read {
 	all := []read{
 		{"Overview", "", crowdConsumers * consumerReads,
-			func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Overview(ctx)) }},
+			func(ctx context.Context, s *operator.Session) error { return testapp.Second(s.Overview(ctx)) }},
 		{"CachedOverview", "", crowdConsumers * consumerReads,
-			func(ctx context.Context, s *ops.Session) error { return testapp.Third(s.CachedOverview(ctx)) }},
-		{"Check", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Check(ctx)) }},
-		{"Doctor", "", crowdConsumers * consumerReads, func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Doctor(ctx)) }},
+			func(ctx context.Context, s *operator.Session) error { return testapp.Third(s.CachedOverview(ctx)) }},
+		{"Check", "", crowdConsumers * consumerReads,
+			func(ctx context.Context, s *operator.Session) error { return testapp.Second(s.Check(ctx)) }},
+		{"Doctor", "", crowdConsumers * consumerReads,
+			func(ctx context.Context, s *operator.Session) error { return testapp.Second(s.Doctor(ctx)) }},
 		{"Poisoned.Groups", "of all", groupReads,
-			func(ctx context.Context, s *ops.Session) error { return testapp.Third(s.Poisoned().Groups(ctx, "")) }},
-		{"Poisoned.Groups", "of one", groupReads, func(ctx context.Context, s *ops.Session) error {
+			func(ctx context.Context, s *operator.Session) error {
+				return testapp.Third(s.Poisoned().Groups(ctx, ""))
+			}},
+		{"Poisoned.Groups", "of one", groupReads, func(ctx context.Context, s *operator.Session) error {
 			return testapp.Third(s.Poisoned().Groups(ctx, "consumer-00"))
 		}},
 	}
-	add := func(method, what string, look func(ctx context.Context, s *ops.Session) error) {
+	add := func(method, what string, look func(ctx context.Context, s *operator.Session) error) {
 		all = append(all, read{method, what, pageReads, look})
 	}
 	messages := func(what string, f admin.Filter) {
-		add("Messages.List", what, func(ctx context.Context, s *ops.Session) error {
+		add("Messages.List", what, func(ctx context.Context, s *operator.Session) error {
 			return testapp.Third(s.Messages().List(ctx, f, admin.Page{Size: 1000}))
 		})
 	}
@@ -90,14 +95,16 @@ func readsOf(of anybody) []read {
 	messages("delayed", admin.Filter{State: admin.Delayed})
 	messages("leased", admin.Filter{State: admin.Leased})
 	poisoned := func(what string, most int, f poison.Filter) {
-		add := func(method, what string, beside int, look func(ctx context.Context, s *ops.Session) error) {
+		add := func(method, what string, beside int, look func(ctx context.Context, s *operator.Session) error) {
 			all = append(all, read{method, what, most + beside, look})
 		}
-		add("Poisoned.List", what, 0, func(ctx context.Context, s *ops.Session) error {
+		add("Poisoned.List", what, 0, func(ctx context.Context, s *operator.Session) error {
 			return testapp.Third(s.Poisoned().List(ctx, f, admin.Page{Size: 1000}))
 		})
-		add("Poisoned.Count", what, 0, func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Poisoned().Count(ctx, f)) })
-		add("Operations.Preview", what, previewReads-pageReads, func(ctx context.Context, s *ops.Session) error {
+		add("Poisoned.Count", what, 0, func(ctx context.Context, s *operator.Session) error {
+			return testapp.Second(s.Poisoned().Count(ctx, f))
+		})
+		add("Operations.Preview", what, previewReads-pageReads, func(ctx context.Context, s *operator.Session) error {
 			return unless(ops.ErrNoMatch, testapp.Second(s.Operations().Preview(ctx, ops.Requeue, ops.Target{Poisoned: &f})))
 		})
 	}
@@ -115,65 +122,67 @@ func readsOf(of anybody) []read {
 	poisoned("of a rare text", crowd.Poisoned, poison.Filter{Error: "nobody has said this"})
 	poisoned("of a key", crowd.Poisoned, poison.Filter{OrderingKey: "key-1"})
 	all = append(all, read{"Operations.Preview", "of few pending messages", 2*crowd.Pending + previewReads,
-		func(ctx context.Context, s *ops.Session) error { // through all parts
+		func(ctx context.Context, s *operator.Session) error { // through all parts
 			return testapp.Second(s.Operations().Preview(ctx, ops.Cancel,
 				ops.Target{Pending: &admin.Filter{Consumer: "consumer-02", Retrying: true}}))
 		}})
-	id := func(method string, look func(ctx context.Context, s *ops.Session) error) { add(method, "", look) }
-	id("Messages.Get", func(ctx context.Context, s *ops.Session) error {
+	id := func(method string, look func(ctx context.Context, s *operator.Session) error) { add(method, "", look) }
+	id("Messages.Get", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Second(s.Messages().Get(ctx, of.message))
 	})
-	id("Poisoned.Get", func(ctx context.Context, s *ops.Session) error {
+	id("Poisoned.Get", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Second(s.Poisoned().Get(ctx, of.poisoned))
 	})
-	id("Messages.Explain", func(ctx context.Context, s *ops.Session) error {
+	id("Messages.Explain", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Second(s.Messages().Explain(ctx, of.message))
 	})
-	add("Messages.Explain", "of one with a key", func(ctx context.Context, s *ops.Session) error {
+	add("Messages.Explain", "of one with a key", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Second(s.Messages().Explain(ctx, of.keyed))
 	})
-	id("Messages.ListByID", func(ctx context.Context, s *ops.Session) error {
+	id("Messages.ListByID", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Second(s.Messages().ListByID(ctx, of.message, of.keyed))
 	})
-	id("Messages.ListClaimed", func(ctx context.Context, s *ops.Session) error {
+	id("Messages.ListClaimed", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Second(s.Messages().ListClaimed(ctx, of.claim))
 	})
-	id("Consumers.Claims", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Consumers().Claims(ctx)) })
-	id("Messages.Crashes", func(ctx context.Context, s *ops.Session) error {
+	id("Consumers.Claims", func(ctx context.Context, s *operator.Session) error { return testapp.Second(s.Consumers().Claims(ctx)) })
+	id("Messages.Crashes", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Second(s.Messages().Crashes(ctx, 0, 100))
 	})
-	id("Consumers.BlockedKeys", func(ctx context.Context, s *ops.Session) error {
+	id("Consumers.BlockedKeys", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Second(s.Consumers().BlockedKeys(ctx, 100))
 	})
-	id("Consumers.Minutes", func(ctx context.Context, s *ops.Session) error {
+	id("Consumers.Minutes", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Second(s.Consumers().Minutes(ctx, 48*time.Hour, "consumer-07"))
 	})
-	id("Consumers.Failures", func(ctx context.Context, s *ops.Session) error {
+	id("Consumers.Failures", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Second(s.Consumers().Failures(ctx, "", 100))
 	})
-	id("Processes", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Processes(ctx, 24*time.Hour)) })
-	id("Operations.HasRunner", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Operations().HasRunner(ctx)) })
-	id("Schedules.List", func(ctx context.Context, s *ops.Session) error {
+	id("Processes", func(ctx context.Context, s *operator.Session) error {
+		return testapp.Second(s.Processes(ctx, 24*time.Hour))
+	})
+	id("HasRunner", func(ctx context.Context, s *operator.Session) error { return testapp.Second(s.HasRunner(ctx)) })
+	id("Schedules.List", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Third(s.Schedules().List(ctx, schedule.Filter{}, admin.Page{Size: 1000}))
 	})
-	id("Schedules.Get", func(ctx context.Context, s *ops.Session) error {
+	id("Schedules.Get", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Second(s.Schedules().Get(ctx, of.schedule))
 	})
-	id("Operations.List", func(ctx context.Context, s *ops.Session) error {
+	id("Operations.List", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Third(s.Operations().List(ctx, admin.Page{Size: 1000}))
 	})
-	id("Operations.Get", func(ctx context.Context, s *ops.Session) error {
+	id("Operations.Get", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Second(s.Operations().Get(ctx, of.operation))
 	})
-	id("Projections.List", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.Projections().List(ctx)) })
-	id("Projections.Parked", func(ctx context.Context, s *ops.Session) error {
+	id("Projections.List", func(ctx context.Context, s *operator.Session) error { return testapp.Second(s.Projections().List(ctx)) })
+	id("Projections.Parked", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Second(s.Projections().Parked(ctx, "projection-1", 1, 0, 100))
 	})
-	id("FindInstallations", func(ctx context.Context, s *ops.Session) error { return testapp.Second(s.FindInstallations(ctx)) })
-	id("Poisoned.CheckEdit", func(ctx context.Context, s *ops.Session) error {
+	id("FindInstallations", func(ctx context.Context, s *operator.Session) error { return testapp.Second(s.FindInstallations(ctx)) })
+	id("Poisoned.CheckEdit", func(ctx context.Context, s *operator.Session) error {
 		return unless(bus.ErrNoConsumer, testapp.Second(s.Poisoned().CheckEdit(ctx, of.poisoned, []byte(`{}`))))
 	})
-	return append(all, read{"Messages.Find", "", findReads, func(ctx context.Context, s *ops.Session) error {
+	return append(all, read{"Messages.Find", "", findReads, func(ctx context.Context, s *operator.Session) error {
 		return testapp.Third(s.Messages().Find(ctx, admin.Search{MessageID: of.messageID}, admin.Cursor{}))
 	}})
 }
@@ -200,7 +209,7 @@ func TestAllReadsAreCounted(t *testing.T) {
 	for _, r := range readsOf(anybody{}) {
 		known = append(known, r.method)
 	}
-	for name := range methodsOf(&ops.Session{}) {
+	for name := range methodsOf(&operator.Session{Session: new(ops.Session)}) {
 		if !slices.Contains(known, name) {
 			t.Errorf("%s is neither among what reads nor among what changes", name)
 		}
@@ -235,7 +244,7 @@ func TestBoundedReads(t *testing.T) {
 		var read testapp.Reads
 		for errors.Is(err, ops.ErrBusy) && time.Since(began) < time.Minute { // on a busy machine: it counts what is read, not how fast
 			read = testapp.RowsRead(t, db, func() {
-				err = r.look(t.Context(), serviceOf(t, db, registry).As(someone(ops.Administrator)))
+				err = r.look(t.Context(), operator.As(serviceOf(t, db, registry), someone(ops.Administrator)))
 			})
 		}
 		if err != nil {

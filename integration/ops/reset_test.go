@@ -15,6 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -41,7 +42,7 @@ func TestAResetThatPanicsPausesItsOperation(t *testing.T) {
 					readers.Check(t.Context())); err != nil { // which enters the projection
 					t.Fatal(err)
 				}
-				session := service.As(ops.Principal{Name: "ada", Role: ops.Administrator})
+				session := operator.As(service, ops.Principal{Name: "ada", Role: ops.Administrator})
 				o := testapp.Must[ops.Operation](t)(session.Operations().Plan(t.Context(), ops.Rebuild, ops.Target{Projection: "balances"}))
 				testapp.Must[ops.Operation](t)(session.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "columns were added"}))
 				runner := testapp.Must[*ops.Runner](t)(ops.NewRunner(service, readers))
@@ -72,7 +73,7 @@ func TestAnOperationOfANewerVersionIsLeftToIt(t *testing.T) {
 		a.ProduceMany(3)
 		service := testapp.Must[*ops.Service](t)(ops.New(ops.Config{DB: db, Registry: a.Registry, UndoWindow: -1,
 			Logger: slog.New(slog.DiscardHandler)}))
-		session := service.As(ops.Principal{Name: "ada", Role: ops.Administrator})
+		session := operator.As(service, ops.Principal{Name: "ada", Role: ops.Administrator})
 		plan := func(consumer, change string, args ...any) int64 {
 			o := testapp.Must[ops.Operation](t)(session.Operations().Plan(t.Context(), ops.Cancel,
 				ops.Target{Pending: &admin.Filter{Consumer: consumer}}))

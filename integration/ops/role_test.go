@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -43,7 +44,7 @@ func call(method reflect.Value) error {
 }
 
 // methodsOf are the methods of a session, and of what it hands out: "Pause" of consumers is "Consumers.Pause".
-func methodsOf(session *ops.Session) iter.Seq2[string, reflect.Value] {
+func methodsOf(session *operator.Session) iter.Seq2[string, reflect.Value] {
 	return func(yield func(string, reflect.Value) bool) {
 		of := reflect.ValueOf(session)
 		for i := range of.NumMethod() {
@@ -67,11 +68,12 @@ func methodsOf(session *ops.Session) iter.Seq2[string, reflect.Value] {
 // TestNobodyMayDoAnything: each method of a session asks for the role, before anything else.
 func TestNobodyMayDoAnything(t *testing.T) {
 	d := serviceOf(t, closed(t), testapp.Must[*bus.Registry](t)(bus.NewRegistry()))
-	sessions := map[string]*ops.Session{
-		"no role":      d.As(ops.Principal{Name: "ada"}),
-		"no name":      d.As(ops.Principal{Role: ops.Administrator}),
-		"unknown role": d.As(ops.Principal{Name: "ada", Role: 17}),
-		"not allowed":  d.As(ops.Principal{Name: "ada", Role: ops.Administrator, Allow: func(ops.Action, string) bool { return false }}),
+	sessions := map[string]*operator.Session{
+		"no role":      operator.As(d, ops.Principal{Name: "ada"}),
+		"no name":      operator.As(d, ops.Principal{Role: ops.Administrator}),
+		"unknown role": operator.As(d, ops.Principal{Name: "ada", Role: 17}),
+		"not allowed": operator.As(d, ops.Principal{Name: "ada", Role: ops.Administrator,
+			Allow: func(ops.Action, string) bool { return false }}),
 	}
 	for name, session := range sessions {
 		for method, value := range methodsOf(session) {
@@ -95,7 +97,7 @@ func TestRoles(t *testing.T) {
 		"Operations.Preview": ops.Administrator, // of no action
 	}
 	for _, role := range []ops.Role{ops.None, ops.Viewer, ops.Operator, ops.Administrator} {
-		for name, method := range methodsOf(d.As(someone(role))) {
+		for name, method := range methodsOf(operator.As(d, someone(role))) {
 			needs, ok := least[name]
 			if !ok {
 				needs = ops.Viewer
@@ -111,8 +113,8 @@ func TestRoles(t *testing.T) {
 // change: a viewer, and everybody where it is hidden.
 func TestNoGuessing(t *testing.T) {
 	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry())
-	session := func(role ops.Role, redact func(context.Context, ops.Content) ops.Content) *ops.Session {
-		return serviceOf(t, closed(t), registry, func(c *ops.Config) { c.Redact = redact }).As(someone(role))
+	session := func(role ops.Role, redact func(context.Context, ops.Content) ops.Content) *operator.Session {
+		return operator.As(serviceOf(t, closed(t), registry, func(c *ops.Config) { c.Redact = redact }), someone(role))
 	}
 	hides := func(_ context.Context, c ops.Content) ops.Content {
 		delete(c.Headers, "token")
@@ -121,7 +123,7 @@ func TestNoGuessing(t *testing.T) {
 		}
 		return c
 	}
-	search := func(s *ops.Session, text string) map[string]error {
+	search := func(s *operator.Session, text string) map[string]error {
 		ctx, filter := t.Context(), poison.Filter{Error: text}
 		return map[string]error{
 			"find":    testapp.Third(s.Messages().Find(ctx, admin.Search{Header: "token", Value: text}, admin.Cursor{})),
@@ -136,7 +138,7 @@ func TestNoGuessing(t *testing.T) {
 			t.Errorf("%s by a viewer: got error %v, want ErrForbidden", what, err)
 		}
 	}
-	for name, s := range map[string]*ops.Session{"nothing is shown": session(ops.Operator, nil),
+	for name, s := range map[string]*operator.Session{"nothing is shown": session(ops.Operator, nil),
 		"it is hidden": session(ops.Operator, hides)} {
 		for what, err := range search(s, "a secret") {
 			if !errors.Is(err, ops.ErrRedacted) {
@@ -162,24 +164,25 @@ func TestWhatOperationsTell(t *testing.T) {
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
 		a.Exec("UPDATE poisoned_messages SET reason = 'a secret'")
 		d := serviceOf(t, db, a.Registry)
-		o := planned(t, d.As(someone(ops.Administrator)), ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "c", Error: "secret"}})
+		o := planned(t, operator.As(d, someone(ops.Administrator)), ops.Requeue,
+			ops.Target{Poisoned: &poison.Filter{Consumer: "c", Error: "secret"}})
 		a.Exec("UPDATE message_operations SET state = 'paused', note = 'it failed 10 times in a row, and said: a secret'")
 		hidden := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.Redact = nil })
 		for name, of := range map[string]struct {
-			session *ops.Session
+			session *operator.Session
 			note    string
 			text    string
 		}{
-			"an operator":          {d.As(someone(ops.Operator)), "it failed 10 times in a row, and said: a secret", "secret"},
-			"one who sees nothing": {hidden.As(someone(ops.Operator)), "it failed 10 times in a row", ""},
-			"a viewer":             {d.As(someone(ops.Viewer)), "", ""},
+			"an operator":          {operator.As(d, someone(ops.Operator)), "it failed 10 times in a row, and said: a secret", "secret"},
+			"one who sees nothing": {operator.As(hidden, someone(ops.Operator)), "it failed 10 times in a row", ""},
+			"a viewer":             {operator.As(d, someone(ops.Viewer)), "", ""},
 		} {
 			one := operationOf(t, of.session, o.ID)
 			list, _, err := of.session.Operations().List(t.Context(), admin.Page{})
 			if err != nil || len(list) != 1 {
 				t.Fatalf("%s: got %+v, error %v", name, list, err)
 			}
-			overview := testapp.Must[ops.Overview](t)(of.session.Overview(t.Context()))
+			overview := testapp.Must[operator.Overview](t)(of.session.Overview(t.Context()))
 			for _, got := range []ops.Operation{one, list[0], overview.Operations[0]} {
 				if got.Note != of.note || got.Target.Poisoned.Error != of.text || got.Hidden != (of.text == "") || got.Target.Poisoned.Consumer != "c" {
 					t.Errorf("%s sees note %q and text %q, hidden %t, want %q and %q", name, got.Note, got.Target.Poisoned.Error, got.Hidden,

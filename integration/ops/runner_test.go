@@ -15,6 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -82,7 +83,7 @@ func TestRunnersEndAtEachStatement(t *testing.T) {
 					}
 				})
 				d := serviceOf(t, hooked, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
-				s := d.As(someone(ops.Administrator))
+				s := operator.As(d, someone(ops.Administrator))
 				o := planned(t, s, ops.Requeue, ofConsumer("c"))
 				_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID,
 					ops.StartOptions{Rate: 50, Canary: -1, Reason: "all of them"}))
@@ -133,7 +134,7 @@ func TestStopWaitsForTheStep(t *testing.T) {
 			}
 		})
 		d := serviceOf(t, hooked, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
-		s := d.As(someone(ops.Administrator))
+		s := operator.As(d, someone(ops.Administrator))
 		o := planned(t, s, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}})
 		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 50, Reason: "why"}))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -176,7 +177,7 @@ func TestAStepUnderWayIsDone(t *testing.T) {
 			}
 		})
 		d := serviceOf(t, hooked, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
-		s := d.As(someone(ops.Administrator))
+		s := operator.As(d, someone(ops.Administrator))
 		o := planned(t, s, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}})
 		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 50, Reason: "why"}))
 		<-watchedRunner(t, ctx, d)
@@ -196,7 +197,7 @@ func TestRunnersWaitForNobody(t *testing.T) {
 		a, _ := testapp.NewPoisoned(t, db, 5, testapp.Consumed("c0"), testapp.Consumed("c1"), testapp.Consumed("c2"),
 			testapp.Consumed("c3"), testapp.Consumed("c4"), testapp.Consumed("c5"))
 		d := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
-		s, ctx := d.As(someone(ops.Administrator)), context.WithoutCancel(t.Context())
+		s, ctx := operator.As(d, someone(ops.Administrator)), context.WithoutCancel(t.Context())
 		start := func(action ops.Action, consumer string) int64 {
 			t.Helper()
 			return testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, planned(t, s, action, ofConsumer(consumer)).ID,
@@ -238,7 +239,7 @@ func TestOnlyWhatWasRequeuedCounts(t *testing.T) {
 		a, _ := testapp.NewPoisoned(t, db, 60, testapp.Consumed("c"))
 		a.Exec("UPDATE poisoned_messages SET fingerprint = '1aaaaaaaaaaaaaaaa'")
 		d := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
-		s := d.As(someone(ops.Administrator))
+		s := operator.As(d, someone(ops.Administrator))
 		target := ofConsumer("c")
 		target.Poisoned.Fingerprint = "1aaaaaaaaaaaaaaaa"
 		o := planned(t, s, ops.Requeue, target)
@@ -259,21 +260,21 @@ func TestRunOnly(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 5, testapp.Consumed("c"), testapp.Consumed("d"))
 		d := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
-		s, ctx := d.As(someone(ops.Administrator)), t.Context()
+		s, ctx := operator.As(d, someone(ops.Administrator)), t.Context()
 		var ids []int64
 		for _, consumer := range []string{"c", "d"} {
 			ids = append(ids, testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, planned(t, s, ops.Discard, ofConsumer(consumer)).ID,
 				ops.StartOptions{Reason: "why"})).ID)
 		}
 		r := testapp.Must[*ops.Runner](t)(ops.NewRunner(d, nil))
-		if err := r.RunOnly(ctx, ids[1]); err != nil {
+		if err := operator.RunOnly(ctx, r, ids[1]); err != nil {
 			t.Fatal(err)
 		}
 		first, second := operationOf(t, s, ids[0]), operationOf(t, s, ids[1])
 		if first.State != ops.Waiting || second.State != ops.Done || second.Changed != 5 {
 			t.Errorf("got %+v and %+v, want the second done, and only that", first, second)
 		}
-		if err := r.RunOnly(ctx, 999); err != nil {
+		if err := operator.RunOnly(ctx, r, 999); err != nil {
 			t.Errorf("one that is not there: %v", err)
 		}
 		if n := a.Count("SELECT count(*) FROM message_processes WHERE kind = 'operations' AND stopped_at IS NOT NULL"); n != 1 {
@@ -288,7 +289,7 @@ func TestUnknownKinds(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 2, testapp.Consumed("c"), testapp.Consumed("d"))
 		d := serviceOf(t, db, a.Registry)
-		s := d.As(someone(ops.Administrator))
+		s := operator.As(d, someone(ops.Administrator))
 		start := func(consumer string) int64 {
 			t.Helper()
 			return testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), planned(t, s, ops.Discard, ofConsumer(consumer)).ID,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
@@ -17,10 +18,10 @@ func TestNextFires(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
-		s := serviceOf(t, db, a.Registry).As(someone(ops.Viewer))
+		s := operator.As(serviceOf(t, db, a.Registry), someone(ops.Viewer))
 		for expression, every := range map[string]time.Duration{"@every 90m": 90 * time.Minute, "@hourly": time.Hour} {
 			id := testapp.Must[int64](t)(a.Scheduler().Upsert(t.Context(), db, order{}, expression, "Asia/Tokyo", schedule.Name(expression)))
-			got := testapp.Must[ops.Schedule](t)(s.Schedules().Get(t.Context(), id))
+			got := testapp.Must[operator.Schedule](t)(s.Schedules().Get(t.Context(), id))
 			if len(got.Next) != 5 {
 				t.Fatalf("%s: got %s, want five", expression, got.Next)
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
@@ -308,12 +309,12 @@ func pausingSchedule(t *testing.T, db *bun.DB) {
 	}
 }
 
-func auditedService(t *testing.T, a *app) *ops.Session {
+func auditedService(t *testing.T, a *app) *operator.Session {
 	t.Helper()
-	return testapp.Must[*ops.Service](t)(ops.New(ops.Config{DB: a.DB, Registry: a.Registry, UndoWindow: -1,
+	return operator.As(testapp.Must[*ops.Service](t)(ops.New(ops.Config{DB: a.DB, Registry: a.Registry, UndoWindow: -1,
 		Logger: slog.New(slog.DiscardHandler),
 		Audit:  func(ctx context.Context, _ ops.Change) error { return pause(ctx) },
-	})).As(ops.Principal{Name: "ada", Role: ops.Administrator})
+	})), ops.Principal{Name: "ada", Role: ops.Administrator})
 }
 
 func pausingAudit(t *testing.T, db *bun.DB) {

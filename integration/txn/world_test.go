@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
@@ -52,7 +53,7 @@ type world struct {
 	producer  *outbox.Producer
 	log       *eventlog.Log
 	scheduler *schedule.Scheduler
-	session   *ops.Session
+	session   *operator.Session
 	service   *ops.Service
 	runs      []func(context.Context) error
 	progress  func(what string)
@@ -81,7 +82,7 @@ func newWorld(db *bun.DB, progress func(what string), failed func(error)) (*worl
 	if w.service, err = ops.New(ops.Config{DB: db, Registry: w.registry, UndoWindow: -1, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return nil, err
 	}
-	w.session = w.service.As(ops.Principal{Name: "ada", Role: ops.Administrator})
+	w.session = operator.As(w.service, ops.Principal{Name: "ada", Role: ops.Administrator})
 	return w, w.addRuns()
 }
 

@@ -269,15 +269,13 @@ func importName(file *ast.File, importPath string) string {
 	return ""
 }
 
-// noState wants no package state. The init in a file access.go gives functions to an internal package that the package
-// cannot import, since that imports the package.
 func noState(t *tree) []string {
 	var violations []string
 	for _, s := range t.shipped() {
 		for _, decl := range s.file.Decls {
 			switch d := decl.(type) {
 			case *ast.FuncDecl:
-				if d.Recv == nil && d.Name.Name == "init" && path.Base(s.path) != "access.go" {
+				if d.Recv == nil && d.Name.Name == "init" {
 					violations = append(violations, t.at(d, "init function: let the caller do it"))
 				}
 			case *ast.GenDecl:

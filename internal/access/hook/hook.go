@@ -20,5 +20,12 @@ type Functions struct {
 	NewestName   func(config any, payloadType string) string
 }
 
-// Bus is immutable: package bus sets it when it is initialized.
+// Bus is immutable once package bus is initialized.
 var Bus Functions
+
+// Provide is called once, by the declaration of a blank variable of package bus: the library has no
+// init functions.
+func Provide(f Functions) struct{} {
+	Bus = f
+	return struct{}{}
+}

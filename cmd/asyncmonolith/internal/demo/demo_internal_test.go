@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
@@ -59,7 +60,7 @@ func TestSomethingOfEverything(t *testing.T) {
 		}
 	}
 	session := d.session(ada)
-	o := must[ops.Overview](t)(session.Overview(ctx))
+	o := must[operator.Overview](t)(session.Overview(ctx))
 	t.Run("messages", func(t *testing.T) { checkMessages(t, d, o) })
 	t.Run("failures", func(t *testing.T) { checkFailures(t, session, o) })
 	t.Run("processes", func(t *testing.T) { checkProcesses(t, session, o) })
@@ -69,7 +70,7 @@ func TestSomethingOfEverything(t *testing.T) {
 	t.Run("minutes", func(t *testing.T) { checkMinutes(t, o) })
 }
 
-func checkMessages(t *testing.T, d *Demo, o ops.Overview) {
+func checkMessages(t *testing.T, d *Demo, o operator.Overview) {
 	var ready, delayed, leased, poisoned int64
 	for _, q := range o.Queues {
 		ready, delayed, leased, poisoned = ready+q.Ready, delayed+q.Delayed, leased+q.Leased, poisoned+q.Poisoned
@@ -91,7 +92,7 @@ func checkMessages(t *testing.T, d *Demo, o ops.Overview) {
 	}
 }
 
-func checkFailures(t *testing.T, session *ops.Session, o ops.Overview) {
+func checkFailures(t *testing.T, session *operator.Session, o operator.Overview) {
 	versions := make(map[string]int)
 	for _, f := range o.Failures {
 		versions[f.FirstVersion]++
@@ -116,7 +117,7 @@ func checkFailures(t *testing.T, session *ops.Session, o ops.Overview) {
 	}
 }
 
-func checkProcesses(t *testing.T, session *ops.Session, o ops.Overview) {
+func checkProcesses(t *testing.T, session *operator.Session, o operator.Overview) {
 	status, versions := make(map[admin.ProcessStatus]int), make(map[string]bool)
 	for _, p := range o.Processes {
 		status[p.Status]++
@@ -125,7 +126,7 @@ func checkProcesses(t *testing.T, session *ops.Session, o ops.Overview) {
 	if status[admin.ProcessAlive] != workers+2 || status[admin.ProcessLost] != 1 || len(versions) != 2 {
 		t.Errorf("got %v of versions %v", status, versions)
 	}
-	if must[bool](t)(session.Operations().HasRunner(t.Context())) {
+	if must[bool](t)(session.HasRunner(t.Context())) {
 		t.Error("a process says that it carries out operations, and nobody does")
 	}
 	crashes := must[[]admin.Crash](t)(session.Messages().Crashes(t.Context(), 0, 10))
@@ -143,7 +144,7 @@ func checkProcesses(t *testing.T, session *ops.Session, o ops.Overview) {
 	}
 }
 
-func checkOperations(t *testing.T, session *ops.Session) {
+func checkOperations(t *testing.T, session *operator.Session) {
 	all, _, err := session.Operations().List(t.Context(), admin.Page{})
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +170,7 @@ func checkOperations(t *testing.T, session *ops.Session) {
 	}
 }
 
-func checkSchedules(t *testing.T, session *ops.Session) {
+func checkSchedules(t *testing.T, session *operator.Session) {
 	all, _, err := session.Schedules().List(t.Context(), schedule.Filter{}, admin.Page{})
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +210,7 @@ func checkProjections(t *testing.T, d *Demo) {
 	}
 }
 
-func checkMinutes(t *testing.T, o ops.Overview) {
+func checkMinutes(t *testing.T, o operator.Overview) {
 	quiet, loud := 0, 0
 	for _, m := range o.Minutes {
 		if m.Consumer != charges {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
@@ -24,8 +25,8 @@ const (
 	grace = "grace@shop.example"
 )
 
-func (d *Demo) session(name string) *ops.Session {
-	return d.service.As(ops.Principal{Name: name, Role: ops.Administrator})
+func (d *Demo) session(name string) *operator.Session {
+	return operator.As(d.service, ops.Principal{Name: name, Role: ops.Administrator})
 }
 
 // open is the morning: what has been ordered, with everything that will go wrong.

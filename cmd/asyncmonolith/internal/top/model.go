@@ -7,7 +7,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
-	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 )
 
 // queryTime bounds each query.
@@ -29,7 +29,7 @@ type model struct {
 	said  string // result of the last change
 }
 
-func newModel(ctx context.Context, c Config, first ops.Overview, err error) *model {
+func newModel(ctx context.Context, c Config, first operator.Overview, err error) *model {
 	m := &model{Config: c, ctx: ctx, width: 80, height: 24, inFlight: new(inFlight)}
 	m.see(first, err)
 	return m
@@ -38,7 +38,7 @@ func newModel(ctx context.Context, c Config, first ops.Overview, err error) *mod
 // The messages to a model, besides those of the terminal.
 type (
 	looked struct {
-		overview ops.Overview
+		overview operator.Overview
 		err      error
 	}
 	lookNow struct{}
@@ -104,7 +104,7 @@ func (m *model) look() tea.Cmd {
 }
 
 // see shows a new overview, or why there is none.
-func (m *model) see(o ops.Overview, err error) {
+func (m *model) see(o operator.Overview, err error) {
 	m.trouble = ""
 	switch {
 	case err != nil:

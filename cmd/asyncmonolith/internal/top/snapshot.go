@@ -9,17 +9,17 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
-	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 )
 
 // snapshot is an overview, with its consumers sorted.
 type snapshot struct {
-	overview ops.Overview
+	overview operator.Overview
 	queues   []queue
 	order    int // index of orders()
 }
 
-func (s *snapshot) set(o ops.Overview) {
+func (s *snapshot) set(o operator.Overview) {
 	s.overview = o
 	s.queues = queuesOf(o)
 	s.sort()
@@ -91,7 +91,7 @@ func (s *snapshot) since(t time.Time) time.Duration {
 }
 
 // read reads an overview. It reads blocked keys only if the overview is a new one, since overviews are cached.
-func read(ctx context.Context, service Service, last ops.Overview) (ops.Overview, error) {
+func read(ctx context.Context, service Service, last operator.Overview) (operator.Overview, error) {
 	o, err := service.Overview(ctx)
 	if err != nil {
 		return o, err
@@ -134,7 +134,7 @@ type queue struct {
 	stopped          bool // until a person intervenes
 }
 
-func queuesOf(o ops.Overview) []queue {
+func queuesOf(o operator.Overview) []queue {
 	from, seconds := span(o)
 	var found []queue
 	for _, q := range o.Queues {
@@ -161,7 +161,7 @@ func queuesOf(o ops.Overview) []queue {
 }
 
 // span returns the start of the window and its seconds. Minutes go by the database's clock, which can be ahead of o.At.
-func span(o ops.Overview) (from time.Time, seconds float64) {
+func span(o operator.Overview) (from time.Time, seconds float64) {
 	at := o.At
 	for _, m := range o.Minutes {
 		if m.At.After(at) {
@@ -173,7 +173,7 @@ func span(o ops.Overview) (from time.Time, seconds float64) {
 }
 
 // note says whether a consumer is paused, its breaker is open, no process takes it or keys are blocked.
-func note(o ops.Overview, q admin.Queue) (text string, stopped bool) {
+func note(o operator.Overview, q admin.Queue) (text string, stopped bool) {
 	var notes []string
 	if !q.PausedAt.IsZero() {
 		by := "paused"
@@ -198,7 +198,7 @@ func note(o ops.Overview, q admin.Queue) (text string, stopped bool) {
 }
 
 // taken reports whether a live process takes messages of a consumer. It is true if no process reports its consumers.
-func taken(o ops.Overview, consumer string) bool {
+func taken(o operator.Overview, consumer string) bool {
 	any := false
 	for _, p := range o.Processes {
 		for _, c := range p.Consumers {

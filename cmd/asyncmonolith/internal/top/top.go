@@ -11,12 +11,13 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// Service reads what is shown, and pauses consumers. *ops.Session implements it.
+// Service reads what is shown, and pauses consumers. *operator.Session implements it.
 type Service interface {
-	Overview(ctx context.Context) (ops.Overview, error)
+	Overview(ctx context.Context) (operator.Overview, error)
 	BlockedKeys(ctx context.Context, limit int) ([]admin.BlockedKey, error)
 	Pause(ctx context.Context, consumer, note string) error
 	Resume(ctx context.Context, consumer, reason string) error
@@ -36,7 +37,7 @@ type Config struct {
 // Run shows the screen until the user quits or ctx is done. It returns an error if the first read fails, and retries later
 // ones. All queries have returned when it returns.
 func Run(ctx context.Context, c Config) error {
-	first, err := read(ctx, c.Service, ops.Overview{})
+	first, err := read(ctx, c.Service, operator.Overview{})
 	if err != nil && !errors.Is(err, ops.ErrBusy) {
 		return err
 	}

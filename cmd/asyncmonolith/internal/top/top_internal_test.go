@@ -19,6 +19,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -28,7 +29,7 @@ var update = flag.Bool("update", false, "write the screens of testdata anew")
 func noon() time.Time { return time.Date(2026, 11, 23, 12, 0, 30, 0, time.UTC) }
 
 // overview has something of everything, and texts that are up to no good.
-func overview() ops.Overview {
+func overview() operator.Overview {
 	at := noon()
 	hour := func(consumer string, done, poisoned int64, run int) (minutes []admin.MinuteStats) {
 		for ago := range 60 {
@@ -46,7 +47,7 @@ func overview() ops.Overview {
 	old, lost := processor, processor
 	old.ID, old.Host, old.PID, old.Version, old.Stuck = "b", "worker-2", 4134, "v1.7.2", []string{"receipts"}
 	lost.ID, lost.Host, lost.Status, lost.SeenAt = "c", "worker-3", admin.ProcessLost, at.Add(-4*time.Minute)
-	return ops.Overview{
+	return operator.Overview{
 		At: at,
 		Queues: []admin.Queue{
 			{Consumer: "charge-card", Ready: 1240, Delayed: 3, Leased: 7, Poisoned: 96, OldestReady: 95 * time.Second, BlockedKeys: 2},
@@ -80,13 +81,13 @@ func overview() ops.Overview {
 // service is one that says what it is told to.
 type service struct {
 	Service
-	overview ops.Overview
+	overview operator.Overview
 	err      error
 	keys     int // times that it was asked for
 	did      []string
 }
 
-func (d *service) Overview(context.Context) (ops.Overview, error) { return d.overview, d.err }
+func (d *service) Overview(context.Context) (operator.Overview, error) { return d.overview, d.err }
 
 func (d *service) BlockedKeys(context.Context, int) ([]admin.BlockedKey, error) {
 	d.keys++
@@ -213,7 +214,7 @@ func TestTheChosenOneStays(t *testing.T) {
 	if got := m.queues[m.line[consumers]].Consumer; got != "a-new-one" {
 		t.Errorf("when it is gone: got %s chosen", got)
 	}
-	m.Update(looked{overview: ops.Overview{At: noon()}})
+	m.Update(looked{overview: operator.Overview{At: noon()}})
 	press(m, "j", "p", "s", "3", "j", "2", "k")
 	if m.asked != nil {
 		t.Error("with nothing to pause somebody is asked")
@@ -267,7 +268,7 @@ func TestPausing(t *testing.T) {
 // A database that is away is said to be, with what was known last, until it answers again.
 func TestTheDatabaseGoesAndComesBack(t *testing.T) {
 	d := &service{overview: overview()}
-	if screen := newModel(t.Context(), Config{Say: func(err error) string { return strings.ToUpper(err.Error()) }}, ops.Overview{},
+	if screen := newModel(t.Context(), Config{Say: func(err error) string { return strings.ToUpper(err.Error()) }}, operator.Overview{},
 		ops.ErrBusy).screen(); !strings.Contains(screen, "TOO MANY CONCURRENT") || !strings.Contains(screen, "Loading") {
 		t.Errorf("if it was busy from the start: got\n%s", screen)
 	}
@@ -283,7 +284,7 @@ func TestTheDatabaseGoesAndComesBack(t *testing.T) {
 	if screen := ask(); !strings.Contains(screen, "Not newer: connection refused") || !strings.Contains(screen, "charge-card") {
 		t.Errorf("while it is away: got\n%s", screen)
 	}
-	d.err, d.overview.Unseen = nil, []ops.Unseen{{Parts: []string{"queues"}, From: noon(),
+	d.err, d.overview.Unseen = nil, []operator.Unseen{{Parts: []string{"queues"}, From: noon(),
 		Why: "ops: look: failed to connect to `user=postgres database=postgres`"}}
 	if screen := ask(); !strings.Contains(screen, "The database did not answer in time. Shown as of ") ||
 		strings.Contains(screen, "postgres") {
@@ -299,7 +300,7 @@ func TestTheDatabaseGoesAndComesBack(t *testing.T) {
 func TestKeysGoByThePaceOfTheOverview(t *testing.T) {
 	d := &service{overview: overview()}
 	d.overview.Queues[0].BlockedKeys = 0
-	last := ops.Overview{}
+	last := operator.Overview{}
 	for range 3 {
 		var err error
 		if last, err = read(t.Context(), d, last); err != nil || last.Queues[0].BlockedKeys != 2 {

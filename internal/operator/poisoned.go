@@ -1,4 +1,4 @@
-package ops
+package operator
 
 import (
 	"context"
@@ -9,23 +9,25 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/opsaccess"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
 // Poisoned shows and changes poisoned messages. [Session.Poisoned] returns it; it is safe for
 // concurrent use.
-type Poisoned struct{ access }
+type Poisoned struct{ access *access }
 
 // Groups returns groups of poisoned messages, the most recent failure first, and whether
 // there are more: see poison.Store.Groups. An empty consumer means all.
 func (s *Poisoned) Groups(ctx context.Context, consumer string) (groups []poison.Group, more bool, err error) {
-	groups, err = look(ctx, s.access, View, consumer, func(ctx context.Context, db bun.IDB) (groups []poison.Group, err error) {
-		groups, more, err = s.service.poisoned.Groups(ctx, db, consumer)
+	groups, err = look(ctx, s.access, ops.View, consumer, func(ctx context.Context, db bun.IDB) (groups []poison.Group, err error) {
+		groups, more, err = s.access.Poisoned.Groups(ctx, db, consumer)
 		return groups, err
 	})
 	for i, g := range groups {
 		if g.Failure != nil {
-			f := (&Consumers{s.access}).failure(ctx, *g.Failure)
+			f := failure(ctx, s.access, *g.Failure)
 			groups[i].Failure = &f
 		}
 	}
@@ -34,14 +36,14 @@ func (s *Poisoned) Groups(ctx context.Context, consumer string) (groups []poison
 
 // List lists poisoned messages without contents, the newest first. next is the
 // following page, or nil if there is none. A filter by [poison.Filter].Error needs the right to
-// read contents: see [ErrRedacted].
+// read contents: see [ops.ErrRedacted].
 func (s *Poisoned) List(ctx context.Context, filter poison.Filter, page admin.Page) (found []poison.Message, next *admin.Page, err error) {
-	if err := s.maySearch(ctx, textOf(filter)); err != nil {
+	if err := s.access.MaySearch(ctx, filter, nil); err != nil {
 		return nil, nil, fmt.Errorf("ops: poisoned messages: %w", err)
 	}
-	found, err = look(ctx, s.access, View, filter.Consumer, func(ctx context.Context, db bun.IDB) (found []poison.Message, err error) {
+	found, err = look(ctx, s.access, ops.View, filter.Consumer, func(ctx context.Context, db bun.IDB) (found []poison.Message, err error) {
 		page.Brief = true
-		found, next, err = s.service.poisoned.List(ctx, db, filter, page)
+		found, next, err = s.access.Poisoned.List(ctx, db, filter, page)
 		return found, err
 	})
 	for i := range found {
@@ -53,11 +55,11 @@ func (s *Poisoned) List(ctx context.Context, filter poison.Filter, page admin.Pa
 // Count counts matching poisoned messages, up to 10,000. It filters as
 // [Poisoned.List] does.
 func (s *Poisoned) Count(ctx context.Context, filter poison.Filter) (int, error) {
-	if err := s.maySearch(ctx, textOf(filter)); err != nil {
+	if err := s.access.MaySearch(ctx, filter, nil); err != nil {
 		return 0, fmt.Errorf("ops: count poisoned: %w", err)
 	}
-	return look(ctx, s.access, View, filter.Consumer, func(ctx context.Context, db bun.IDB) (int, error) {
-		return s.service.poisoned.CountUpTo(ctx, db, filter, mostPreviewed)
+	return look(ctx, s.access, ops.View, filter.Consumer, func(ctx context.Context, db bun.IDB) (int, error) {
+		return s.access.Poisoned.CountUpTo(ctx, db, filter, opsaccess.MostPreviewed)
 	})
 }
 
@@ -71,22 +73,22 @@ type PoisonedMessage struct {
 // Get returns one poisoned message with the first 64 KiB of its payload, or
 // poison.ErrNotFound.
 func (s *Poisoned) Get(ctx context.Context, id int64) (PoisonedMessage, error) {
-	found, err := look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) (poison.Message, error) {
-		return s.service.poisoned.GetHead(ctx, db, id, headBytes)
+	found, err := look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) (poison.Message, error) {
+		return s.access.Poisoned.GetHead(ctx, db, id, headBytes)
 	})
 	if err != nil {
 		return PoisonedMessage{}, err
 	}
-	if err := s.may(View, found.Consumer); err != nil {
+	if err := s.access.May(ops.View, found.Consumer); err != nil {
 		return PoisonedMessage{}, err
 	}
 	return s.poisoned(ctx, found), nil
 }
 
 func (s *Poisoned) poisoned(ctx context.Context, m poison.Message) PoisonedMessage {
-	c, shown := s.shown(
+	c, shown := s.access.Shown(
 		ctx,
-		Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers, Errors: texts(m.Errors)},
+		ops.Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers, Errors: texts(m.Errors)},
 	)
 	m.Reason = s.reason(ctx, m)
 	m.Payload, m.Headers, m.Errors = c.Payload, c.Headers, withTexts(m.Errors, c.Errors)
@@ -95,20 +97,18 @@ func (s *Poisoned) poisoned(ctx context.Context, m poison.Message) PoisonedMessa
 
 // reason redacts why a message was poisoned, which may quote its error.
 func (s *Poisoned) reason(ctx context.Context, m poison.Message) string {
-	c, _ := s.shown(ctx, Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Errors: []string{m.Reason}})
-	if len(c.Errors) == 0 {
-		return ""
-	}
-	return c.Errors[0]
+	return s.access.Text(ctx, ops.Content{Consumer: m.Consumer, PayloadType: m.PayloadType}, m.Reason)
 }
 
 // Requeue makes poisoned messages pending again and returns their new ids. Result.Unhandled counts
 // those without a consumer in this program. It accepts 1 to 500 ids; otherwise the error is
-// bus.ErrInvalidOption. Use [Operations.Plan] for more.
+// bus.ErrInvalidOption. Use [ops.Operations.Plan] for more.
 func (s *Poisoned) Requeue(ctx context.Context, reason string, ids ...int64) (result poison.ChunkResult, err error) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
-	err = s.change(ctx, Change{Action: Requeue, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, tx bun.Tx) (int, error) {
-		result, err = s.service.poisoned.RequeueChunk(ctx, tx, poison.Chunk{Filter: poison.Filter{IDs: ids}, UpTo: math.MaxInt64, Limit: mostIDs})
+	change := ops.Change{Action: ops.Requeue, Reason: reason, Target: ops.Target{IDs: ids}}
+	chunk := poison.Chunk{Filter: poison.Filter{IDs: ids}, UpTo: math.MaxInt64, Limit: opsaccess.MostIDs}
+	err = s.access.Change(ctx, change, func(ctx context.Context, tx bun.Tx) (int, error) {
+		result, err = s.access.Poisoned.RequeueChunk(ctx, tx, chunk)
 		result.Missing = len(ids) - result.Requeued - result.Conflicts
 		return result.Requeued, err
 	})
@@ -119,10 +119,11 @@ func (s *Poisoned) Requeue(ctx context.Context, reason string, ids ...int64) (re
 }
 
 // Discard deletes poisoned messages for good and returns how many it deleted. It accepts 1 to 500
-// ids; otherwise the error is bus.ErrInvalidOption. Use [Operations.Plan] for more.
+// ids; otherwise the error is bus.ErrInvalidOption. Use [ops.Operations.Plan] for more.
 func (s *Poisoned) Discard(ctx context.Context, reason string, ids ...int64) (discarded int, err error) {
-	err = s.change(ctx, Change{Action: Discard, Reason: reason, Target: Target{IDs: ids}}, func(ctx context.Context, tx bun.Tx) (int, error) {
-		discarded, err = s.service.poisoned.Discard(ctx, tx, ids...)
+	change := ops.Change{Action: ops.Discard, Reason: reason, Target: ops.Target{IDs: ids}}
+	err = s.access.Change(ctx, change, func(ctx context.Context, tx bun.Tx) (int, error) {
+		discarded, err = s.access.Poisoned.Discard(ctx, tx, ids...)
 		return discarded, err
 	})
 	return discarded, err
@@ -134,63 +135,63 @@ func (s *Poisoned) CheckEdit(ctx context.Context, id int64, text []byte) (poison
 	if err := s.editable(ctx, id); err != nil {
 		return poison.Edit{}, err
 	}
-	return look(ctx, s.access, Edit, "", func(ctx context.Context, db bun.IDB) (poison.Edit, error) {
-		return s.service.poisoned.CheckEdit(ctx, db, id, text)
+	return look(ctx, s.access, ops.Edit, "", func(ctx context.Context, db bun.IDB) (poison.Edit, error) {
+		return s.access.Poisoned.CheckEdit(ctx, db, id, text)
 	})
 }
 
 // EditAndRequeue requeues a poisoned message with another payload: see
-// poison.Store.EditAndRequeueText. It returns [ErrRedacted] if part of the payload is hidden from
+// poison.Store.EditAndRequeueText. It returns [ops.ErrRedacted] if part of the payload is hidden from
 // the principal.
 func (s *Poisoned) EditAndRequeue(ctx context.Context, reason string, id int64, text []byte) error {
 	if err := s.editable(ctx, id); err != nil {
 		return err
 	}
-	return s.change(
+	return s.access.Change(
 		ctx,
-		Change{Action: Edit, Reason: reason, Target: Target{IDs: []int64{id}}},
+		ops.Change{Action: ops.Edit, Reason: reason, Target: ops.Target{IDs: []int64{id}}},
 		func(ctx context.Context, tx bun.Tx) (int, error) {
-			return 1, s.service.poisoned.EditAndRequeueText(ctx, tx, id, text)
+			return 1, s.access.Poisoned.EditAndRequeueText(ctx, tx, id, text)
 		},
 	)
 }
 
 // editable returns an error unless the principal may edit a message and sees all of its payload.
 func (s *Poisoned) editable(ctx context.Context, id int64) error {
-	m, err := look(ctx, s.access, Edit, "", func(ctx context.Context, db bun.IDB) (poison.Message, error) {
-		return s.service.poisoned.Get(ctx, db, id)
+	m, err := look(ctx, s.access, ops.Edit, "", func(ctx context.Context, db bun.IDB) (poison.Message, error) {
+		return s.access.Poisoned.Get(ctx, db, id)
 	})
 	if err != nil {
 		return err
 	}
-	if err := s.may(Edit, m.Consumer); err != nil {
+	if err := s.access.May(ops.Edit, m.Consumer); err != nil {
 		return fmt.Errorf("ops: edit %d: %w", id, err)
 	}
-	c, shown := s.shown(
+	c, shown := s.access.Shown(
 		ctx,
-		Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers, Errors: texts(m.Errors)},
+		ops.Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers, Errors: texts(m.Errors)},
 	)
 	if !shown || string(c.Payload) != string(m.Payload) {
-		return fmt.Errorf("ops: edit %d: %w", id, ErrRedacted)
+		return fmt.Errorf("ops: edit %d: %w", id, ops.ErrRedacted)
 	}
 	return nil
 }
 
 // Export calls fn with each matching poisoned message, in the order of their ids, and returns how
-// many there were. The export is audited. It ends with [ErrForbidden] at the first message of a
+// many there were. The export is audited. It ends with [ops.ErrForbidden] at the first message of a
 // consumer that the principal may not export.
 func (s *Poisoned) Export(
 	ctx context.Context, reason string, filter poison.Filter, fn func(PoisonedMessage) error,
 ) (exported int, err error) {
-	if err := s.maySearch(ctx, textOf(filter)); err != nil {
+	if err := s.access.MaySearch(ctx, filter, nil); err != nil {
 		return 0, fmt.Errorf("ops: export: %w", err)
 	}
-	err = s.changeAfter(
+	err = s.access.ChangeAfter(
 		ctx,
-		Change{Action: Export, Reason: reason, Target: Target{Poisoned: &filter}},
+		ops.Change{Action: ops.Export, Reason: reason, Target: ops.Target{Poisoned: &filter}},
 		func(ctx context.Context, _ *bun.DB) (int, error) {
-			exported, err = s.service.poisoned.Export(ctx, s.service.config.ReadDB, filter, func(m poison.Message) error {
-				if err := s.may(Export, m.Consumer); err != nil {
+			exported, err = s.access.Poisoned.Export(ctx, s.access.ReadDB, filter, func(m poison.Message) error {
+				if err := s.access.May(ops.Export, m.Consumer); err != nil {
 					return err
 				}
 				return fn(s.poisoned(ctx, m))

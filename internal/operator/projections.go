@@ -1,4 +1,4 @@
-package ops
+package operator
 
 import (
 	"context"
@@ -6,16 +6,17 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
 // Projections shows and changes projections and log forwarders. [Session.Projections] returns it;
 // it is safe for concurrent use.
-type Projections struct{ access }
+type Projections struct{ access *access }
 
 // List lists the shards of all projections and their progress. A principal that may not
 // read contents sees no error texts. Without an event log the error is errors.ErrUnsupported.
 func (s *Projections) List(ctx context.Context) ([]projection.State, error) {
-	found, err := look(ctx, s.access, View, "", s.service.projections.States)
+	found, err := look(ctx, s.access, ops.View, "", s.access.Projections.States)
 	for i := range found {
 		found[i].LastError = s.text(ctx, found[i].LastError)
 	}
@@ -25,8 +26,8 @@ func (s *Projections) List(ctx context.Context) ([]projection.State, error) {
 // Parked lists the parked events of a projection's version: see projection.Admin.Parked. A
 // principal that may not read contents sees no reasons.
 func (s *Projections) Parked(ctx context.Context, name string, version int, after int64, limit int) ([]projection.Parked, error) {
-	found, err := look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) ([]projection.Parked, error) {
-		return s.service.projections.Parked(ctx, db, name, version, after, limit)
+	found, err := look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]projection.Parked, error) {
+		return s.access.Projections.Parked(ctx, db, name, version, after, limit)
 	})
 	for i := range found {
 		found[i].Reason = s.text(ctx, found[i].Reason)
@@ -37,11 +38,11 @@ func (s *Projections) Parked(ctx context.Context, name string, version int, afte
 // Resume resumes the halted shards of a projection's version and returns how many there
 // were.
 func (s *Projections) Resume(ctx context.Context, reason, name string, version int) (resumed int, err error) {
-	err = s.change(
+	err = s.access.Change(
 		ctx,
-		Change{Action: ResumeProjection, Reason: reason, Target: Target{Projection: name, Version: version}},
+		ops.Change{Action: ops.ResumeProjection, Reason: reason, Target: ops.Target{Projection: name, Version: version}},
 		func(ctx context.Context, tx bun.Tx) (int, error) {
-			resumed, err = s.service.projections.Resume(ctx, tx, name, version)
+			resumed, err = s.access.Projections.Resume(ctx, tx, name, version)
 			return 0, err
 		},
 	)
@@ -50,8 +51,8 @@ func (s *Projections) Resume(ctx context.Context, reason, name string, version i
 
 // text redacts an error text that belongs to no consumer.
 func (s *Projections) text(ctx context.Context, text string) string {
-	if c, _ := s.shown(ctx, Content{Errors: []string{text}}); text != "" && len(c.Errors) > 0 {
-		return c.Errors[0]
+	if text == "" {
+		return ""
 	}
-	return ""
+	return s.access.Text(ctx, ops.Content{}, text)
 }

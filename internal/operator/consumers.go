@@ -1,4 +1,4 @@
-package ops
+package operator
 
 import (
 	"context"
@@ -9,58 +9,57 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
 // Consumers shows and changes consumers. [Session.Consumers] returns it; it is safe for concurrent
 // use.
-type Consumers struct{ access }
+type Consumers struct{ access *access }
 
 // Minutes lists the last minutes of the named consumers, or of all if none are named: see
 // admin.Client.
-func (s *Consumers) Minutes(ctx context.Context, within time.Duration, consumers ...string) ([]admin.MinuteStats, error) {
-	if err := s.mayEach(View, consumers); err != nil {
+func (s *Consumers) Minutes(ctx context.Context, within time.Duration, consumers ...string) (found []admin.MinuteStats, err error) {
+	if err := s.access.May(ops.View, consumers...); err != nil {
 		return nil, fmt.Errorf("ops: minutes: %w", err)
 	}
-	return lookFor(ctx, s.service, lookTime, func(ctx context.Context, db bun.IDB) ([]admin.MinuteStats, error) {
-		return s.service.admin.Minutes(ctx, db, within, consumers...)
+	err = s.access.Look(ctx, func(ctx context.Context, db bun.IDB) (err error) {
+		found, err = s.access.Admin.Minutes(ctx, db, within, consumers...)
+		return err
 	})
+	return found, err
 }
 
 // Failures lists failure groups, the most recent first: of one consumer, or of all if consumer is
 // empty. A principal that may not read contents sees no error texts.
 func (s *Consumers) Failures(ctx context.Context, consumer string, limit int) ([]admin.FailureGroup, error) {
-	found, err := look(ctx, s.access, View, consumer, func(ctx context.Context, db bun.IDB) ([]admin.FailureGroup, error) {
-		return s.service.admin.Failures(ctx, db, consumer, limit)
+	found, err := look(ctx, s.access, ops.View, consumer, func(ctx context.Context, db bun.IDB) ([]admin.FailureGroup, error) {
+		return s.access.Admin.Failures(ctx, db, consumer, limit)
 	})
-	return store.Each(found, func(f admin.FailureGroup) admin.FailureGroup { return s.failure(ctx, f) }), err
+	return store.Each(found, func(f admin.FailureGroup) admin.FailureGroup { return failure(ctx, s.access, f) }), err
 }
 
 // failure redacts a failure group for the principal.
-func (s *Consumers) failure(ctx context.Context, f admin.FailureGroup) admin.FailureGroup {
-	c, _ := s.shown(ctx, Content{Consumer: f.Consumer, Errors: []string{f.Sample}})
-	f.Sample = ""
-	if len(c.Errors) > 0 {
-		f.Sample = c.Errors[0]
-	}
+func failure(ctx context.Context, s *access, f admin.FailureGroup) admin.FailureGroup {
+	f.Sample = s.Text(ctx, ops.Content{Consumer: f.Consumer}, f.Sample)
 	return f
 }
 
 // Claims lists the processors' claims, the oldest first.
 func (s *Consumers) Claims(ctx context.Context) ([]admin.Claim, error) {
-	return look(ctx, s.access, View, "", s.service.admin.Claims)
+	return look(ctx, s.access, ops.View, "", s.access.Admin.Claims)
 }
 
 // Crashes lists processes lost while they held a message, the most recent first. An id of 0 lists
 // the crashes of all messages.
 func (s *Messages) Crashes(ctx context.Context, id int64, limit int) ([]admin.Crash, error) {
-	found, err := look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) ([]admin.Crash, error) {
-		return s.service.admin.Crashes(ctx, db, id, limit)
+	found, err := look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]admin.Crash, error) {
+		return s.access.Admin.Crashes(ctx, db, id, limit)
 	})
 	for _, c := range found {
 		if id == 0 { // a listing of all
 			break
 		}
-		if err := s.may(View, c.Consumer); err != nil {
+		if err := s.access.May(ops.View, c.Consumer); err != nil {
 			return nil, fmt.Errorf("ops: crashes of %d: %w", id, err)
 		}
 	}
@@ -69,19 +68,19 @@ func (s *Messages) Crashes(ctx context.Context, id int64, limit int) ([]admin.Cr
 
 // BlockedKeys lists the keys that have been blocked the longest: see admin.Client.BlockedKeys.
 func (s *Consumers) BlockedKeys(ctx context.Context, limit int) ([]admin.BlockedKey, error) {
-	return look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) ([]admin.BlockedKey, error) {
-		return s.service.admin.BlockedKeys(ctx, db, limit)
+	return look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]admin.BlockedKey, error) {
+		return s.access.Admin.BlockedKeys(ctx, db, limit)
 	})
 }
 
 // Pause stops claims of a consumer's messages until [Consumers.Resume]. The note is shown to other
 // operators.
 func (s *Consumers) Pause(ctx context.Context, consumer, note string) error {
-	return s.change(
+	return s.access.Change(
 		ctx,
-		Change{Action: Pause, Reason: note, Target: Target{Consumer: consumer}},
+		ops.Change{Action: ops.Pause, Reason: note, Target: ops.Target{Consumer: consumer}},
 		func(ctx context.Context, tx bun.Tx) (int, error) {
-			return 0, s.service.admin.Pause(ctx, tx, consumer, admin.PauseNote{By: s.who.Name, Reason: note})
+			return 0, s.access.Admin.Pause(ctx, tx, consumer, admin.PauseNote{By: s.access.Actor, Reason: note})
 		},
 	)
 }
@@ -89,11 +88,11 @@ func (s *Consumers) Pause(ctx context.Context, consumer, note string) error {
 // Probe runs one message of a consumer whose circuit breaker is open. It returns admin.ErrNotOpen
 // if the breaker is not open.
 func (s *Consumers) Probe(ctx context.Context, consumer, reason string) error {
-	return s.change(
+	return s.access.Change(
 		ctx,
-		Change{Action: Probe, Reason: reason, Target: Target{Consumer: consumer}},
+		ops.Change{Action: ops.Probe, Reason: reason, Target: ops.Target{Consumer: consumer}},
 		func(ctx context.Context, tx bun.Tx) (int, error) {
-			return 0, s.service.admin.Probe(ctx, tx, consumer)
+			return 0, s.access.Admin.Probe(ctx, tx, consumer)
 		},
 	)
 }
@@ -101,11 +100,11 @@ func (s *Consumers) Probe(ctx context.Context, consumer, reason string) error {
 // Resume lets a paused consumer's messages be claimed again. It returns admin.ErrNotPaused if the
 // consumer is not paused.
 func (s *Consumers) Resume(ctx context.Context, consumer, reason string) error {
-	return s.change(
+	return s.access.Change(
 		ctx,
-		Change{Action: Resume, Reason: reason, Target: Target{Consumer: consumer}},
+		ops.Change{Action: ops.Resume, Reason: reason, Target: ops.Target{Consumer: consumer}},
 		func(ctx context.Context, tx bun.Tx) (int, error) {
-			return 0, s.service.admin.Resume(ctx, tx, consumer)
+			return 0, s.access.Admin.Resume(ctx, tx, consumer)
 		},
 	)
 }

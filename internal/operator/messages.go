@@ -1,20 +1,21 @@
-package ops
+package operator
 
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
 // Messages shows and changes pending messages. [Session.Messages] returns it; it is safe for
 // concurrent use.
-type Messages struct{ access }
+type Messages struct{ access *access }
 
 const (
 	examined  = 2000     // messages read for a page
@@ -26,8 +27,8 @@ const (
 // nil.
 func (s *Messages) List(ctx context.Context, filter admin.Filter, page admin.Page) (found []admin.Message, next *admin.Page, err error) {
 	page.ScanLimit = examined
-	found, err = look(ctx, s.access, View, filter.Consumer, func(ctx context.Context, db bun.IDB) (found []admin.Message, err error) {
-		found, next, err = s.service.admin.List(ctx, db, filter, page)
+	found, err = look(ctx, s.access, ops.View, filter.Consumer, func(ctx context.Context, db bun.IDB) (found []admin.Message, err error) {
+		found, next, err = s.access.Admin.List(ctx, db, filter, page)
 		return found, err
 	})
 	return found, next, err
@@ -36,11 +37,11 @@ func (s *Messages) List(ctx context.Context, filter admin.Filter, page admin.Pag
 // ListByID lists up to 1,000 pending messages by id, without contents. Ids that are not
 // pending are left out.
 func (s *Messages) ListByID(ctx context.Context, ids ...int64) ([]admin.Message, error) {
-	found, err := look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) ([]admin.Message, error) {
-		return s.service.admin.ListByID(ctx, db, ids...)
+	found, err := look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]admin.Message, error) {
+		return s.access.Admin.ListByID(ctx, db, ids...)
 	})
 	for _, m := range found {
-		if err := s.may(View, m.Consumer); err != nil {
+		if err := s.access.May(ops.View, m.Consumer); err != nil {
 			return nil, fmt.Errorf("ops: messages: %w", err)
 		}
 	}
@@ -48,15 +49,15 @@ func (s *Messages) ListByID(ctx context.Context, ids ...int64) ([]admin.Message,
 }
 
 // Find searches pending messages in parts and returns a cursor, which is nil at the end: see
-// admin.Client.Find. A search for a header needs the right to read contents: see [ErrRedacted].
+// admin.Client.Find. A search for a header needs the right to read contents: see [ops.ErrRedacted].
 func (s *Messages) Find(
 	ctx context.Context, search admin.Search, cursor admin.Cursor,
 ) (found []admin.Message, next *admin.Cursor, err error) {
-	if err := s.maySearch(ctx, headerOf(search)); err != nil {
+	if err := s.access.MaySearch(ctx, poison.Filter{}, headersOf(search)); err != nil {
 		return nil, nil, fmt.Errorf("ops: find: %w", err)
 	}
-	found, err = look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) (found []admin.Message, err error) {
-		found, next, err = s.service.admin.Find(ctx, db, search, cursor)
+	found, err = look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) (found []admin.Message, err error) {
+		found, next, err = s.access.Admin.Find(ctx, db, search, cursor)
 		return found, err
 	})
 	return found, next, err
@@ -64,8 +65,8 @@ func (s *Messages) Find(
 
 // ListClaimed lists the messages that a claim holds now, without contents.
 func (s *Messages) ListClaimed(ctx context.Context, claim int64) ([]admin.Message, error) {
-	return look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) ([]admin.Message, error) {
-		return s.service.admin.ClaimMessages(ctx, db, claim)
+	return look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]admin.Message, error) {
+		return s.access.Admin.ClaimMessages(ctx, db, claim)
 	})
 }
 
@@ -78,20 +79,19 @@ type Message struct {
 
 // Get returns one pending message with the first 64 KiB of its payload, or admin.ErrNotFound.
 func (s *Messages) Get(ctx context.Context, id int64) (Message, error) {
-	found, err := look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) (admin.Message, error) {
-		return s.service.admin.GetHead(ctx, db, id, headBytes)
+	found, err := look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) (admin.Message, error) {
+		return s.access.Admin.GetHead(ctx, db, id, headBytes)
 	})
 	if err != nil {
 		return Message{}, err
 	}
-	if err := s.may(View, found.Consumer); err != nil {
+	if err := s.access.May(ops.View, found.Consumer); err != nil {
 		return Message{}, err
 	}
 	m := Message{Message: found}
-	var c Content
-	c, shown := s.shown(
+	c, shown := s.access.Shown(
 		ctx,
-		Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers, Errors: texts(m.Errors)},
+		ops.Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers, Errors: texts(m.Errors)},
 	)
 	m.Payload, m.Headers, m.Errors, m.Hidden = c.Payload, c.Headers, withTexts(m.Errors, c.Errors), !shown
 	return m, nil
@@ -116,54 +116,53 @@ func withTexts(attempts []admin.Attempt, texts []string) []admin.Attempt {
 // Explain reports why a message does not run: see admin.Client.Explain. A principal that may not
 // read contents does not see the error that opened a circuit.
 func (s *Messages) Explain(ctx context.Context, id int64) (admin.Explanation, error) {
-	e, err := look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) (admin.Explanation, error) {
-		return s.service.admin.Explain(ctx, db, id)
+	e, err := look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) (admin.Explanation, error) {
+		return s.access.Admin.Explain(ctx, db, id)
 	})
 	if err == nil {
-		err = s.may(View, e.Message.Consumer)
+		err = s.access.May(ops.View, e.Message.Consumer)
 	}
 	if err != nil {
 		return admin.Explanation{}, err
 	}
 	if e.CircuitError != "" {
-		c, _ := s.shown(ctx, Content{Consumer: e.Message.Consumer, PayloadType: e.Message.PayloadType, Errors: []string{e.CircuitError}})
-		e.CircuitError = strings.Join(c.Errors, "")
+		e.CircuitError = s.access.Text(ctx, ops.Content{Consumer: e.Message.Consumer, PayloadType: e.Message.PayloadType}, e.CircuitError)
 	}
 	return e, nil
 }
 
 // RunNow makes pending messages due now. It accepts 1 to 500 ids; otherwise the error is
-// bus.ErrInvalidOption. Use [Operations.Plan] for more.
+// bus.ErrInvalidOption. Use [ops.Operations.Plan] for more.
 func (s *Messages) RunNow(ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
 	return s.changePending(
 		ctx,
-		Change{Action: RunNow, Reason: reason, Target: Target{IDs: ids}},
+		ops.Change{Action: ops.RunNow, Reason: reason, Target: ops.Target{IDs: ids}},
 		func(ctx context.Context, db *bun.DB) (admin.Result, error) {
-			return s.service.admin.RunNow(ctx, db, ids...)
+			return s.access.Admin.RunNow(ctx, db, ids...)
 		},
 	)
 }
 
 // Reschedule makes pending messages due at the given time. It accepts 1 to 500 ids; otherwise the
-// error is bus.ErrInvalidOption. Use [Operations.Plan] for more.
+// error is bus.ErrInvalidOption. Use [ops.Operations.Plan] for more.
 func (s *Messages) Reschedule(ctx context.Context, reason string, at time.Time, ids ...int64) (admin.Result, error) {
 	return s.changePending(
 		ctx,
-		Change{Action: Reschedule, Reason: reason, Target: Target{IDs: ids, At: at}},
+		ops.Change{Action: ops.Reschedule, Reason: reason, Target: ops.Target{IDs: ids, At: at}},
 		func(ctx context.Context, db *bun.DB) (admin.Result, error) {
-			return s.service.admin.Reschedule(ctx, db, at, ids...)
+			return s.access.Admin.Reschedule(ctx, db, at, ids...)
 		},
 	)
 }
 
 // Cancel deletes pending messages for good. It accepts 1 to 500 ids; otherwise the error is
-// bus.ErrInvalidOption. Use [Operations.Plan] for more.
+// bus.ErrInvalidOption. Use [ops.Operations.Plan] for more.
 func (s *Messages) Cancel(ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
 	return s.changePending(
 		ctx,
-		Change{Action: Cancel, Reason: reason, Target: Target{IDs: ids}},
+		ops.Change{Action: ops.Cancel, Reason: reason, Target: ops.Target{IDs: ids}},
 		func(ctx context.Context, db *bun.DB) (admin.Result, error) {
-			return s.service.admin.Cancel(ctx, db, ids...)
+			return s.access.Admin.Cancel(ctx, db, ids...)
 		},
 	)
 }
@@ -171,11 +170,19 @@ func (s *Messages) Cancel(ctx context.Context, reason string, ids ...int64) (adm
 // changePending changes messages that processors may hold, which needs admin.Client's own
 // transactions.
 func (s *Messages) changePending(
-	ctx context.Context, c Change, fn func(context.Context, *bun.DB) (admin.Result, error),
+	ctx context.Context, c ops.Change, fn func(context.Context, *bun.DB) (admin.Result, error),
 ) (result admin.Result, err error) {
-	err = s.changeAfter(ctx, c, func(ctx context.Context, db *bun.DB) (int, error) {
+	err = s.access.ChangeAfter(ctx, c, func(ctx context.Context, db *bun.DB) (int, error) {
 		result, err = fn(ctx, db)
 		return result.Changed, err
 	})
 	return result, err
+}
+
+// headersOf are the headers that a search matches.
+func headersOf(search admin.Search) map[string]string {
+	if search.Header == "" {
+		return nil
+	}
+	return map[string]string{search.Header: search.Value}
 }

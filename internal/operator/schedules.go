@@ -1,4 +1,4 @@
-package ops
+package operator
 
 import (
 	"context"
@@ -7,12 +7,13 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
 // Schedules shows and changes schedules. [Session.Schedules] returns it; it is safe for concurrent
 // use.
-type Schedules struct{ access }
+type Schedules struct{ access *access }
 
 // Schedule is a schedule as the principal may see it.
 type Schedule struct {
@@ -29,8 +30,8 @@ const nextFires = 5
 // List lists schedules without contents, in the order of their creation. next is the
 // following page, or nil if there is none.
 func (s *Schedules) List(ctx context.Context, filter schedule.Filter, page admin.Page) (found []Schedule, next *admin.Page, err error) {
-	rows, err := look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) ([]schedule.Schedule, error) {
-		rows, after, err := s.service.schedules.List(ctx, db, filter, schedule.Page{Size: page.Size, After: page.After, Brief: true})
+	rows, err := look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]schedule.Schedule, error) {
+		rows, after, err := s.access.Schedules.List(ctx, db, filter, schedule.Page{Size: page.Size, After: page.After, Brief: true})
 		if after != nil {
 			next = &admin.Page{Size: after.Size, After: after.After}
 		}
@@ -44,8 +45,8 @@ func (s *Schedules) List(ctx context.Context, filter schedule.Filter, page admin
 
 // Get returns one schedule, or schedule.ErrNotFound.
 func (s *Schedules) Get(ctx context.Context, id int64) (Schedule, error) {
-	row, err := look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) (schedule.Schedule, error) {
-		return s.service.schedules.Get(ctx, db, id)
+	row, err := look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) (schedule.Schedule, error) {
+		return s.access.Schedules.Get(ctx, db, id)
 	})
 	if err != nil {
 		return Schedule{}, err
@@ -58,7 +59,7 @@ func (s *Schedules) schedule(ctx context.Context, row schedule.Schedule) Schedul
 	for _, f := range row.Recent {
 		errors = append(errors, f.Error)
 	}
-	c, shown := s.shown(ctx, Content{PayloadType: row.PayloadType, Payload: row.Payload, Headers: row.Headers, Errors: errors})
+	c, shown := s.access.Shown(ctx, ops.Content{PayloadType: row.PayloadType, Payload: row.Payload, Headers: row.Headers, Errors: errors})
 	texts := make([]string, len(errors))
 	copy(texts, c.Errors)
 	row.Payload, row.Headers, row.LastError, row.Recent = c.Payload, c.Headers, texts[0], append([]schedule.Fire(nil), row.Recent...)
@@ -84,35 +85,34 @@ func fires(row schedule.Schedule) []time.Time {
 
 // Trigger fires a schedule once, in addition to its own times.
 func (s *Schedules) Trigger(ctx context.Context, reason string, id int64) error {
-	return s.changeSchedule(ctx, RunSchedule, reason, id, s.service.schedules.Trigger)
+	return s.changeSchedule(ctx, ops.RunSchedule, reason, id, s.access.Schedules.Trigger)
 }
 
 // Pause stops a schedule from firing until [Schedules.Resume].
 func (s *Schedules) Pause(ctx context.Context, reason string, id int64) error {
-	return s.changeSchedule(ctx, PauseSchedule, reason, id, s.service.schedules.Pause)
+	return s.changeSchedule(ctx, ops.PauseSchedule, reason, id, s.access.Schedules.Pause)
 }
 
 // Resume lets a paused schedule fire again, from its first time after now.
 func (s *Schedules) Resume(ctx context.Context, reason string, id int64) error {
-	return s.changeSchedule(ctx, ResumeSchedule, reason, id, s.service.schedules.Resume)
+	return s.changeSchedule(ctx, ops.ResumeSchedule, reason, id, s.access.Schedules.Resume)
 }
 
 // Delete deletes a schedule for good. Messages that it produced stay.
 func (s *Schedules) Delete(ctx context.Context, reason string, id int64) error {
-	return s.changeSchedule(ctx, DeleteSchedule, reason, id, s.service.schedules.DeleteByID)
+	return s.changeSchedule(ctx, ops.DeleteSchedule, reason, id, s.access.Schedules.DeleteByID)
 }
 
 // Update sets a schedule's expression and time zone.
 func (s *Schedules) Update(ctx context.Context, reason string, id int64, expression, zone string) error {
-	return s.changeSchedule(ctx, UpdateSchedule, reason, id, func(ctx context.Context, db bun.IDB, id int64) error {
-		return s.service.schedules.UpdateSchedule(ctx, db, id, expression, zone)
+	return s.changeSchedule(ctx, ops.UpdateSchedule, reason, id, func(ctx context.Context, db bun.IDB, id int64) error {
+		return s.access.Schedules.UpdateSchedule(ctx, db, id, expression, zone)
 	})
 }
 
 func (s *Schedules) changeSchedule(
-	ctx context.Context, a Action, reason string, id int64, fn func(context.Context, bun.IDB, int64) error,
+	ctx context.Context, a ops.Action, reason string, id int64, fn func(context.Context, bun.IDB, int64) error,
 ) error {
-	return s.change(ctx, Change{Action: a, Reason: reason, Target: Target{Schedule: id}}, func(ctx context.Context, tx bun.Tx) (int, error) {
-		return 0, fn(ctx, tx, id)
-	})
+	change := ops.Change{Action: a, Reason: reason, Target: ops.Target{Schedule: id}}
+	return s.access.Change(ctx, change, func(ctx context.Context, tx bun.Tx) (int, error) { return 0, fn(ctx, tx, id) })
 }

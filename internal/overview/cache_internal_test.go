@@ -1,4 +1,4 @@
-package ops
+package overview
 
 import (
 	"context"
@@ -10,22 +10,24 @@ import (
 
 // Internal: what is made anew, and when, is not to be seen from outside without a database.
 
+type summary = Overview[struct{}, struct{}]
+
 // TestOverviewAfterAChange: an overview that was begun before a change is not shown after it.
 func TestOverviewAfterAChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var o overview
+		var o Cache[struct{}, struct{}]
 		made := 0
 		slow := make(chan struct{})
-		remake := func(context.Context, Overview) (Overview, error) {
+		remake := func(context.Context, summary) (summary, error) {
 			made++
 			if made == 2 {
 				<-slow
 			}
-			return Overview{At: time.Now()}, nil
+			return summary{At: time.Now()}, nil
 		}
 		look := func() {
-			if _, err := o.get(t.Context(), remake); err != nil {
+			if _, err := o.Get(t.Context(), remake); err != nil {
 				t.Error(err)
 			}
 		}
@@ -34,11 +36,11 @@ func TestOverviewAfterAChange(t *testing.T) {
 		if made != 1 {
 			t.Fatalf("two looks at once: made %d, want 1", made)
 		}
-		o.change()
+		o.Change()
 		first, second := make(chan struct{}), make(chan struct{})
 		go func() { defer close(first); look() }()
 		synctest.Wait() // the second one is being made
-		o.change()
+		o.Change()
 		go func() { defer close(second); look() }()
 		synctest.Wait()
 		select {
@@ -58,35 +60,35 @@ func TestOverviewAfterAChange(t *testing.T) {
 // TestOverviewWhoseMakerLeaves: somebody who goes away makes nothing late for the others.
 func TestOverviewWhoseMakerLeaves(t *testing.T) {
 	t.Parallel()
-	var o overview
+	var o Cache[struct{}, struct{}]
 	gone, cancel := context.WithCancel(t.Context())
 	fail := errors.New("no answer")
-	first := func(context.Context, Overview) (Overview, error) { return Overview{At: time.Now()}, nil }
-	if _, err := o.get(t.Context(), first); err != nil {
+	first := func(context.Context, summary) (summary, error) { return summary{At: time.Now()}, nil }
+	if _, err := o.Get(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	o.change()
+	o.Change()
 	cancel()
-	if _, err := o.get(gone, func(context.Context, Overview) (Overview, error) { return Overview{}, fail }); err == nil {
+	if _, err := o.Get(gone, func(context.Context, summary) (summary, error) { return summary{}, fail }); err == nil {
 		t.Error("who has gone was given an overview")
 	}
-	if last, err := o.get(t.Context(), first); err != nil || last.At.IsZero() {
+	if last, err := o.Get(t.Context(), first); err != nil || last.At.IsZero() {
 		t.Errorf("the next one: got %+v, error %v", last, err)
 	}
-	if last, due, known := o.known(); !known || due || last.At.IsZero() {
+	if last, due, known := o.Known(); !known || due || last.At.IsZero() {
 		t.Errorf("at a glance: got due %t, known %t, at %s", due, known, last.At)
 	}
 	o.until = time.Now().Add(-time.Second)
-	if _, due, known := o.known(); !known || !due {
+	if _, due, known := o.Known(); !known || !due {
 		t.Errorf("at a glance when it is time for another: got due %t, known %t", due, known)
 	}
 	o.until = time.Now().Add(-time.Minute)
-	if _, _, known := o.known(); known {
+	if _, _, known := o.Known(); known {
 		t.Error("at a glance after a minute: an old overview is known")
 	}
 	o.until = time.Now().Add(time.Minute)
-	o.change()
-	if _, _, known := o.known(); known {
+	o.Change()
+	if _, _, known := o.Known(); known {
 		t.Error("at a glance after a change: an overview from before is known")
 	}
 }

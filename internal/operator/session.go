@@ -1,0 +1,105 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/opsaccess"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
+	"github.com/asyncmonolith/asyncmonolith-go/ops"
+)
+
+// Overview is a summary of queues, processes and operations.
+type Overview = overview.Overview[ops.Operation, ops.Finding]
+
+// Unseen lists parts of an [Overview] that could not be read.
+type Unseen = overview.Unseen
+
+type (
+	access = opsaccess.Access[ops.Action, ops.Change, ops.Content, Overview]
+	hooks  = opsaccess.Hooks[ops.Session, ops.Runner, ops.Action, ops.Change, ops.Content, Overview]
+)
+
+// Session is the service for one principal. It is safe for concurrent use. Make it with [As].
+type Session struct {
+	*ops.Session
+	access *access
+}
+
+// As returns the session of a principal. A principal without a name may do nothing.
+func As(service *ops.Service, principal ops.Principal) *Session {
+	session := service.As(principal)
+	return &Session{Session: session, access: opsaccess.Provided[hooks]().Access(session)}
+}
+
+// Messages returns what the principal may do with pending messages.
+func (s *Session) Messages() *Messages { return &Messages{s.access} }
+
+// Poisoned returns what the principal may do with poisoned messages.
+func (s *Session) Poisoned() *Poisoned { return &Poisoned{s.access} }
+
+// Consumers returns what the principal may do with consumers.
+func (s *Session) Consumers() *Consumers { return &Consumers{s.access} }
+
+// Schedules returns what the principal may do with schedules.
+func (s *Session) Schedules() *Schedules { return &Schedules{s.access} }
+
+// Projections returns what the principal may do with projections and log forwarders.
+func (s *Session) Projections() *Projections { return &Projections{s.access} }
+
+// Overview returns a summary that may be some seconds old. It includes each change made with this
+// service.
+func (s *Session) Overview(ctx context.Context) (Overview, error) { return s.access.Overview(ctx) }
+
+// CachedOverview returns the cached overview without waiting, if it includes all changes of this
+// service and expired at most 10 s ago. Otherwise it is [Session.Overview]. due reports whether
+// the overview has expired: show it, then call Overview.
+func (s *Session) CachedOverview(ctx context.Context) (o Overview, due bool, err error) {
+	return s.access.CachedOverview(ctx)
+}
+
+// Processes lists the processes seen within a duration, the last seen first.
+func (s *Session) Processes(ctx context.Context, within time.Duration) ([]admin.Process, error) {
+	return look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]admin.Process, error) {
+		return s.access.Admin.Processes(ctx, db, within)
+	})
+}
+
+// HasRunner reports whether a live process runs an [ops.Runner].
+func (s *Session) HasRunner(ctx context.Context) (bool, error) {
+	processes, err := s.Processes(ctx, overview.LostWithin)
+	return overview.HasRunner(processes), err
+}
+
+// FindInstallations lists up to 20 schemas and prefixes that hold tables of this library and are
+// visible to the database user. Use it if the registry's tables are not found.
+func (s *Session) FindInstallations(ctx context.Context) ([]bus.Tables, error) {
+	return look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]bus.Tables, error) {
+		return s.access.Store.Schema.Installed(ctx, db)
+	})
+}
+
+// RunOnly is [ops.Runner.Run] for one operation. It also returns nil once the operation is
+// finished, has paused itself, or does not exist.
+func RunOnly(ctx context.Context, r *ops.Runner, id int64) error {
+	return opsaccess.Provided[hooks]().RunOnly(ctx, r, id)
+}
+
+// look runs a query for a principal that may do the action.
+func look[T any](
+	ctx context.Context, s *access, a ops.Action, consumer string, fn func(ctx context.Context, db bun.IDB) (T, error),
+) (result T, err error) {
+	if err := s.May(a, consumer); err != nil {
+		return result, fmt.Errorf("ops: %s: %w", a, err)
+	}
+	err = s.Look(ctx, func(ctx context.Context, db bun.IDB) error {
+		result, err = fn(ctx, db)
+		return err
+	})
+	return result, err
+}

@@ -1,0 +1,58 @@
+package opsaccess
+
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
+)
+
+const (
+	// MostIDs is how many messages one change may name by id.
+	MostIDs = 500
+	// MostPreviewed is how many matches a preview counts.
+	MostPreviewed = 10_000
+)
+
+// Access is what an ops.Session may do with its service. The parameters are types of package ops.
+type Access[Action, Change, Content, Overview any] struct {
+	Actor       string  // name of the principal
+	ReadDB      *bun.DB // of ops.Config
+	Store       *store.Store
+	Admin       *admin.Client
+	Poisoned    *poison.Store
+	Schedules   *schedule.Scheduler
+	Projections *projection.Admin
+
+	// May returns ops.ErrForbidden unless the principal may do the action to each of the consumers.
+	May func(a Action, consumers ...string) error
+	// MaySearch returns an error unless the principal may search for the filter's error text and the headers.
+	MaySearch func(ctx context.Context, f poison.Filter, headers map[string]string) error
+	// Shown returns what the principal may see of a content, and whether it may see any.
+	Shown func(ctx context.Context, c Content) (Content, bool)
+	// Text returns what the principal may see of an error text, given the rest of its content.
+	Text func(ctx context.Context, c Content, text string) string
+	// Look runs a query within the service's limits of concurrency and time. It does not check permissions.
+	Look func(ctx context.Context, fn func(ctx context.Context, db bun.IDB) error) error
+	// Change makes a change and writes its audit row in one transaction.
+	Change func(ctx context.Context, c Change, fn func(ctx context.Context, tx bun.Tx) (changed int, err error)) error
+	// ChangeAfter is Change for work that cannot be part of one transaction. It writes the audit row first.
+	ChangeAfter func(ctx context.Context, c Change, fn func(ctx context.Context, db *bun.DB) (changed int, err error)) error
+	// Overview returns an overview that includes each change of the service.
+	Overview func(ctx context.Context) (Overview, error)
+	// CachedOverview is Overview, but does not wait for an expired overview to be made anew.
+	CachedOverview func(ctx context.Context) (o Overview, due bool, err error)
+}
+
+// Hooks are the functions of package ops. The parameters are types of package ops.
+type Hooks[Session, Runner, Action, Change, Content, Overview any] struct {
+	// Access returns the access of a session.
+	Access func(s *Session) *Access[Action, Change, Content, Overview]
+	// RunOnly runs one operation of a runner, until it is over.
+	RunOnly func(ctx context.Context, r *Runner, id int64) error
+}

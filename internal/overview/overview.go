@@ -1,0 +1,80 @@
+package overview
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
+)
+
+// Overview is a summary of queues, processes and operations. Overviews are cached for two seconds,
+// or fifty times their cost if that is longer. They therefore use at most a fiftieth of the
+// database's time, however many clients ask. Operation and Finding are the types of package ops.
+type Overview[Operation, Finding any] struct {
+	At     time.Time     `json:"at"` // when it was made, on this process's clock
+	Queues []admin.Queue `json:"queues"`
+	// Minutes are the statistics of the last hour.
+	Minutes []admin.MinuteStats `json:"minutes,omitempty"`
+	// Failures are the 20 most recent failure groups.
+	Failures []admin.FailureGroup `json:"failures,omitempty"`
+	// Processes are those that are alive, and those lost within a day.
+	Processes []admin.Process `json:"processes,omitempty"`
+	// Unhandled are up to 20 kinds of messages that no live process handles. If messages with keys are
+	// unhandled, only their consumer is listed, with an empty PayloadType. These entries do not count
+	// towards the 20.
+	Unhandled []admin.Unhandled `json:"unhandled,omitempty"`
+	// Operations are those in progress or paused.
+	Operations []Operation `json:"operations,omitempty"`
+	// Unseen are the parts that could not be read this time. Their values are older, or empty.
+	Unseen []Unseen `json:"unseen,omitempty"`
+	// Attention is what needs attention: see ops.Session.Check.
+	Attention []Finding `json:"-"`
+}
+
+// Unseen lists parts of an [Overview] that could not be read.
+type Unseen struct {
+	Parts []string `json:"parts"`
+	// From is when the values shown instead were read, or zero if none are shown.
+	From time.Time `json:"from,omitzero"`
+	// Why is the error. A principal that may not read error texts sees only that the database did
+	// not answer.
+	Why string `json:"why"`
+}
+
+// String describes it for people, without the error.
+func (u Unseen) String() string {
+	if u.From.IsZero() {
+		return fmt.Sprintf("The database did not answer in time. Not shown: %s.", strings.Join(u.Parts, ", "))
+	}
+	return fmt.Sprintf("The database did not answer in time. Shown as of %s: %s.", Instant(u.From), strings.Join(u.Parts, ", "))
+}
+
+// Instant formats a time for a sentence.
+func Instant(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") + " UTC" }
+
+// Miss records parts that could not be read, and when the values shown instead were read.
+func (o *Overview[Operation, Finding]) Miss(from time.Time, err error, parts ...string) {
+	for i := range o.Unseen {
+		if u := &o.Unseen[i]; u.From.Equal(from) {
+			u.Parts = append(u.Parts, parts...)
+			return
+		}
+	}
+	o.Unseen = append(o.Unseen, Unseen{Parts: parts, From: from, Why: err.Error()})
+}
+
+// From is when a part was last read.
+func (o Overview[Operation, Finding]) From(part string) time.Time {
+	if i := slices.IndexFunc(o.Unseen, func(u Unseen) bool { return slices.Contains(u.Parts, part) }); i >= 0 {
+		return o.Unseen[i].From
+	}
+	return o.At
+}
+
+// Programs counts the live programs in the overview, and those lost within a day. A program has
+// one process in the overview for each Run.
+func (o Overview[Operation, Finding]) Programs() (alive, lost int) {
+	return len(Programs(o.Processes, admin.ProcessAlive)), len(Programs(o.Processes, admin.ProcessLost))
+}

@@ -1,0 +1,42 @@
+package ops
+
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/opsaccess"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
+)
+
+// Package operator has only sessions and runners: it gets their unexported functions here.
+var _ = opsaccess.Provide(opsaccess.Hooks[Session, Runner, Action, Change, Content, summary]{
+	Access:  open,
+	RunOnly: func(ctx context.Context, r *Runner, id int64) error { return r.runOnly(ctx, id) },
+})
+
+// open returns the access for package operator.
+func open(s *Session) *opsaccess.Access[Action, Change, Content, summary] {
+	d := s.service
+	return &opsaccess.Access[Action, Change, Content, summary]{
+		Actor: s.who.Name, ReadDB: d.config.ReadDB, Store: d.store, Admin: d.admin, Poisoned: d.poisoned, Schedules: d.schedules,
+		Projections: d.projections,
+
+		May: func(a Action, consumers ...string) error { return s.mayEach(a, consumers) },
+		MaySearch: func(ctx context.Context, f poison.Filter, headers map[string]string) error {
+			part := textOf(f)
+			part.Headers = headers
+			return s.maySearch(ctx, part)
+		},
+		Shown: s.shown,
+		Text:  s.text,
+		Look: func(ctx context.Context, fn func(ctx context.Context, db bun.IDB) error) error {
+			_, err := lookFor(ctx, d, lookTime, func(ctx context.Context, db bun.IDB) (struct{}, error) { return struct{}{}, fn(ctx, db) })
+			return err
+		},
+		Change:         s.change,
+		ChangeAfter:    s.changeAfter,
+		Overview:       s.overview,
+		CachedOverview: s.cachedOverview,
+	}
+}
