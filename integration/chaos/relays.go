@@ -228,7 +228,7 @@ func (r *relays) runner(db *bun.DB, registry *bus.Registry) (run func(context.Co
 	}
 	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	if r.config.Log.Shards == 0 {
-		config := inbox.RunnerConfig{Telemetry: r.around(Received, Taken), Log: log, Logger: logger}
+		config := inbox.RunnerConfig{Telemetry: r.around(Received, Taken), Log: log, Logger: logger, StartTimeout: startTimeout}
 		runner, err := inbox.NewRunner(db, registry, producer, config, r.receiver)
 		if err != nil {
 			return nil, err
@@ -239,7 +239,7 @@ func (r *relays) runner(db *bun.DB, registry *bus.Registry) (run func(context.Co
 	if err != nil {
 		return nil, err
 	}
-	runner, err := relay.NewRunner(db, registry, relay.RunnerConfig{Log: log, Logger: logger}, forwarder)
+	runner, err := relay.NewRunner(db, registry, relay.RunnerConfig{Log: log, Logger: logger, StartTimeout: startTimeout}, forwarder)
 	if err != nil {
 		return nil, err
 	}

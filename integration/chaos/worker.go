@@ -181,13 +181,16 @@ func work(config WorkerConfig, signals <-chan os.Signal) (Report, error) {
 	return runUntil(signals, processor, runs), nil
 }
 
+// startTimeout is how long a worker waits for a database that is away when it starts: a bar may have killed it by then.
+const startTimeout = time.Minute
+
 func scheduled(db *bun.DB, registry *bus.Registry) (*schedule.Processor, error) {
 	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{})
 	if err != nil {
 		return nil, err
 	}
 	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	return schedule.NewProcessor(db, registry, producer, schedule.ProcessorConfig{Logger: logger})
+	return schedule.NewProcessor(db, registry, producer, schedule.ProcessorConfig{Logger: logger, StartTimeout: startTimeout})
 }
 
 func (config WorkerConfig) processor(db *bun.DB, registry *bus.Registry) (*outbox.Processor, error) {
@@ -196,7 +199,7 @@ func (config WorkerConfig) processor(db *bun.DB, registry *bus.Registry) (*outbo
 		runs = slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})
 	}
 	return outbox.NewProcessor(db, registry, outbox.ProcessorConfig{
-		LeaseDuration: config.Lease, DrainTimeout: config.Drain, Concurrency: config.Handler, Logger: logger,
+		StartTimeout: startTimeout, LeaseDuration: config.Lease, DrainTimeout: config.Drain, Concurrency: config.Handler, Logger: logger,
 		BatchSize: config.Claim, Fetchers: config.Loops,
 		AttemptDelay: 100 * time.Millisecond, PollInterval: cmp.Or(config.Poll, 200*time.Millisecond), DefaultTimeout: 2 * time.Minute,
 		Middleware: middleware.Default(middleware.Options{Logger: slog.New(runs), Backoff: middleware.Constant(100 * time.Millisecond)}),
