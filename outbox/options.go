@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,7 +9,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// Option changes one produced message. The last of two conflicting options wins. Produce returns
+// Option changes one produced message. An option that is given twice counts as the last one, except [InsertID]. Produce returns
 // bus.ErrInvalidOption, bus.ErrInvalidText or bus.ErrTooLarge for a value that is not allowed.
 type Option func(*bus.Message) error
 
@@ -43,98 +42,82 @@ func debounced(beside bool) error {
 
 // InsertID makes the message unique among the pending messages of a consumer. While a message with
 // the same key waits or runs for a consumer, producing another is a no-op for that consumer, and
-// [Receipt] counts it as a duplicate. Once the message is consumed, the key is free again.
+// [Receipt] counts it as a duplicate. Once the message is consumed, the key is free again. A policy
+// changes that: at most one of [Replace], [Debounce] and [UniqueFor] is allowed.
 //
 // A running message counts as pending: a handler that produces its own key has no effect.
 //
-// A key has 1 to 255 bytes. An empty key is an error, since it is most likely a mistake. A key that
-// differs from the key of a [Replace], [Debounce] or [UniqueFor] of the same message is an error
-// too.
-func InsertID(key string) Option {
-	return func(m *bus.Message) error { return setInsertID(m, key, keeps) }
-}
-
-// keying is the option that an insert id comes from.
-type keying uint8
-
-const (
-	keeps keying = iota
-	replaces
-	debounces
-	staysUnique
-)
-
-func keyingOf(m *bus.Message) keying {
-	switch {
-	case m.UniqueFor != 0:
-		return staysUnique
-	case m.DebounceMax > 0:
-		return debounces
-	case m.Replace:
-		return replaces
+// A key has 1 to 255 bytes. An empty key is an error, since it is most likely a mistake. A second
+// InsertID for one message is an error, too.
+func InsertID(key string, policy ...DuplicatePolicy) Option {
+	return func(m *bus.Message) error {
+		switch {
+		case key == "":
+			return fmt.Errorf("%w: the insert id is empty", bus.ErrInvalidOption)
+		case m.InsertID != "":
+			return fmt.Errorf("%w: InsertID is given twice: a message has one insert id", bus.ErrInvalidOption)
+		case len(policy) > 1:
+			return fmt.Errorf("%w: InsertID has %d policies for duplicates: one is allowed", bus.ErrInvalidOption, len(policy))
+		}
+		m.InsertID = key
+		for _, p := range policy {
+			if p.set == nil {
+				return fmt.Errorf("%w: a DuplicatePolicy is made by Replace, Debounce or UniqueFor", bus.ErrInvalidOption)
+			}
+			if err := p.set(m); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	return keeps
 }
 
-// setInsertID sets the insert id before the option records its kind.
-func setInsertID(m *bus.Message, key string, by keying) error {
-	switch {
-	case key == "":
-		return fmt.Errorf("%w: the insert id is empty", bus.ErrInvalidOption)
-	case m.InsertID != "" && m.InsertID != key && keyingOf(m) != by:
-		return fmt.Errorf(
-			"%w: two of InsertID, Replace, Debounce and UniqueFor give a message two insert ids: one is allowed", bus.ErrInvalidOption,
-		)
-	}
-	m.InsertID = key
-	return nil
+// DuplicatePolicy is what [InsertID] does with duplicates. Make it with [Replace], [Debounce] or
+// [UniqueFor]; all need PostgreSQL or SQLite, and are an errors.ErrUnsupported elsewhere.
+type DuplicatePolicy struct {
+	set func(m *bus.Message) error
 }
 
-// Replace is [InsertID], but the new message replaces the pending one. The consumer gets the newest
-// payload and headers, with no failed run counted. The message is due at the later of its own time
-// and that of the replaced one. Of several messages in one call with the same key, the last one
-// wins.
+// Replace has the new message replace the pending one. The consumer gets the newest payload and
+// headers, with no failed run counted. The message is due at the later of its own time and that of
+// the replaced one. Of several messages in one call with the same key, the last one wins.
 //
 // A message that is running when it is replaced continues, and the new one runs after it or beside
 // it. Crashes stay counted. Replacing waits for a transactional consumer that runs the old message.
-// It needs PostgreSQL or SQLite, and is an errors.ErrUnsupported elsewhere.
-func Replace(key string) Option {
-	return func(m *bus.Message) error {
-		err := setInsertID(m, key, replaces)
+func Replace() DuplicatePolicy {
+	return DuplicatePolicy{func(m *bus.Message) error {
 		m.Replace = true
-		return err
-	}
+		return nil
+	}}
 }
 
 // Debounce is [Replace] for bursts. The message runs once no message with the same key was produced
 // for the quiet period, but no later than limit after the first one. Both are more than 0, and
 // limit is at least quiet. Debounce cannot be combined with [Delay] or [AvailableAt].
-func Debounce(key string, quiet, limit time.Duration) Option {
-	return func(m *bus.Message) error {
+func Debounce(quiet, limit time.Duration) DuplicatePolicy {
+	return DuplicatePolicy{func(m *bus.Message) error {
 		if quiet <= 0 || limit < quiet {
 			return fmt.Errorf(
 				"%w: debounce for %s, at most %s: more than 0, and no more than the bound, is allowed", bus.ErrInvalidOption, quiet, limit,
 			)
 		}
-		err := errors.Join(setInsertID(m, key, debounces), debounced(m.DebounceMax == 0 && (m.Delay != 0 || !m.AvailableAt.IsZero())))
+		err := debounced(m.Delay != 0 || !m.AvailableAt.IsZero())
 		m.Replace, m.Delay, m.DebounceMax = true, quiet, limit
 		return err
-	}
+	}}
 }
 
-// UniqueFor is [InsertID], but the key stays taken for a period after the message was consumed or
-// discarded, on the database's clock. It applies to this message only: a message with InsertID
-// alone is a duplicate only while another is pending. It needs PostgreSQL or SQLite, and is an
-// errors.ErrUnsupported elsewhere.
-func UniqueFor(key string, period time.Duration) Option {
-	return func(m *bus.Message) error {
+// UniqueFor keeps the key taken for a period after the message was consumed or discarded, on the
+// database's clock. It applies to this message only: a message with InsertID alone is a duplicate
+// only while another is pending.
+func UniqueFor(period time.Duration) DuplicatePolicy {
+	return DuplicatePolicy{func(m *bus.Message) error {
 		if period <= 0 {
 			return fmt.Errorf("%w: unique for %s: more than 0 is allowed", bus.ErrInvalidOption, period)
 		}
-		err := setInsertID(m, key, staysUnique)
 		m.UniqueFor = period
-		return err
-	}
+		return nil
+	}}
 }
 
 // OrderingKey sets the key of the message. Ordered consumers run the messages of one key one after

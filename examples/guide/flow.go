@@ -23,9 +23,9 @@ func Remind(ctx context.Context, db bun.IDB, producer *outbox.Producer, order st
 	// snippet: keys
 	_, err = producer.ProduceMany(ctx, db,
 		outbox.Item{Payload: OrderPlaced{OrderID: order}, Options: []outbox.Option{
-			outbox.Debounce("order:"+order, time.Second, time.Minute)}}, // once it has been quiet for a second
+			outbox.InsertID("order:"+order, outbox.Debounce(time.Second, time.Minute))}}, // once it has been quiet for a second
 		outbox.Item{Payload: ReminderDue{OrderID: order}, Options: []outbox.Option{
-			outbox.UniqueFor("reminder:"+order, 24*time.Hour)}}) // not again on the same day
+			outbox.InsertID("reminder:"+order, outbox.UniqueFor(24*time.Hour))}}) // not again on the same day
 	// end
 	return err
 }

@@ -149,28 +149,28 @@ func TestInsertIDsInAKit(t *testing.T) {
 		if r := k.Produce(OrderPlaced{"second"}, outbox.InsertID("a")); r.Duplicates != 1 {
 			t.Errorf("a duplicate: got %+v, want it counted", r)
 		}
-		k.Produce(OrderPlaced{"older"}, outbox.Replace("b"))
-		k.Produce(OrderPlaced{"newer"}, outbox.Replace("b"))
+		k.Produce(OrderPlaced{"older"}, outbox.InsertID("b", outbox.Replace()))
+		k.Produce(OrderPlaced{"newer"}, outbox.InsertID("b", outbox.Replace()))
 		k.DrainUntilIdle()
 		equal(t, "at once", ran, []string{"first", "newer"})
 
 		ran = nil
 		for range 5 {
-			k.Produce(OrderPlaced{fmt.Sprint("changed at ", k.Now().Second())}, outbox.Debounce("c", 10*time.Second, time.Minute))
+			k.Produce(OrderPlaced{fmt.Sprint("changed at ", k.Now().Second())}, outbox.InsertID("c", outbox.Debounce(10*time.Second, time.Minute)))
 			k.Advance(9 * time.Second)
 			equal(t, "before it is quiet", consumersOf(k.DrainUntilIdle()), nil)
 		}
 		k.Advance(time.Second)
 		equal(t, "once it is quiet", consumersOf(k.DrainUntilIdle()), []string{"c"})
 
-		k.Produce(OrderPlaced{"once"}, outbox.UniqueFor("d", 24*time.Hour))
+		k.Produce(OrderPlaced{"once"}, outbox.InsertID("d", outbox.UniqueFor(24*time.Hour)))
 		k.DrainUntilIdle()
 		k.Advance(23 * time.Hour)
-		if r := k.Produce(OrderPlaced{"again"}, outbox.UniqueFor("d", 24*time.Hour)); r.Duplicates != 1 {
+		if r := k.Produce(OrderPlaced{"again"}, outbox.InsertID("d", outbox.UniqueFor(24*time.Hour))); r.Duplicates != 1 {
 			t.Errorf("on the same day: got %+v, want a duplicate", r)
 		}
 		k.Advance(2 * time.Hour)
-		k.Produce(OrderPlaced{"next day"}, outbox.UniqueFor("d", 24*time.Hour))
+		k.Produce(OrderPlaced{"next day"}, outbox.InsertID("d", outbox.UniqueFor(24*time.Hour)))
 		k.DrainUntilIdle()
 		equal(t, "all", ran[1:], []string{"once", "next day"})
 	})

@@ -251,7 +251,8 @@ func TestKeysAreNowhere(t *testing.T) {
 		deadline := outbox.DeliverBy(time.Now().Add(5*time.Second), bus.Poisoned)
 		for n := range 5 {
 			check(p, p.produce(p.ctx, move{secret, n}, outbox.InsertID(fmt.Sprint(secret, n))))
-			check(p, p.produce(p.ctx, move{"another", n}, outbox.OrderingKey(secret), outbox.Replace("late "+secret+fmt.Sprint(n)), deadline))
+			check(p, p.produce(p.ctx, move{"another", n}, outbox.OrderingKey(secret),
+				outbox.InsertID("late "+secret+fmt.Sprint(n), outbox.Replace()), deadline))
 		}
 		store := must(poison.NewStore(p.registry))(p)
 		for range 12 {

@@ -147,10 +147,10 @@ func TestReplacingAcrossAnOrder(t *testing.T) {
 		ordered := testapp.New(t, db, bus.Consume("c", blocking(&runs), bus.Ordered(bus.BlockKey)))
 		plain := testapp.New(t, db, bus.Consume("c", blocking(&runs)))
 		ordered.Produce(step{"a", 1}, outbox.InsertID("1"))
-		plain.Produce(step{"a", 2}, outbox.Replace("1"))
+		plain.Produce(step{"a", 2}, outbox.InsertID("1", outbox.Replace()))
 		plain.Produce(step{"b", 1}, outbox.InsertID("2"))
 		plain.Exec("UPDATE consumer_messages SET crashes = 1 WHERE insert_id = '2'")
-		ordered.Produce(step{"b", 2}, outbox.Replace("2"))
+		ordered.Produce(step{"b", 2}, outbox.InsertID("2", outbox.Replace()))
 		if n := plain.Count("SELECT count(*) FROM consumer_messages WHERE keyed <> (lane IS NOT NULL) OR crashes < 0"); n != 0 {
 			t.Errorf("got %d rows whose crashes do not go with their key, want none", n)
 		}

@@ -292,9 +292,9 @@ func TestOrderIsThatOfTheCall(t *testing.T) {
 		if db.Dialect().Name() == dialect.MySQL { // nothing is replaced
 			want = []string{"1", "2", "3", "5", "6"}
 		} else {
-			a.Produce(order{ID: "7"}, outbox.OrderingKey("k"), outbox.Replace("m"))
-			testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, item("8"), item("9", outbox.Replace("q")),
-				item("10", outbox.Replace("b")), item("11", outbox.Replace("q"))))
+			a.Produce(order{ID: "7"}, outbox.OrderingKey("k"), outbox.InsertID("m", outbox.Replace()))
+			testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, item("8"), item("9", outbox.InsertID("q", outbox.Replace())),
+				item("10", outbox.InsertID("b", outbox.Replace())), item("11", outbox.InsertID("q", outbox.Replace()))))
 		}
 		if n := a.Count("SELECT count(*) FROM consumer_messages WHERE crashes = 0 AND " + withKey(db,
 			"order_key = 'k' AND lane > 0")); n != len(want) {

@@ -369,8 +369,8 @@ func TestOthersBesideKeysInAnyOrder(t *testing.T) {
 		a := testapp.New(t, db, bus.Consume("a", done, bus.KeyConcurrency(2)), bus.Consume("b", done),
 			bus.Consume("c", done, bus.Ordered(bus.BlockKey)))
 		for n := range 3 {
-			a.Produce(step{N: n}, outbox.Replace("r"))
-			a.Produce(step{N: n}, outbox.Debounce("d", time.Millisecond, time.Second))
+			a.Produce(step{N: n}, outbox.InsertID("r", outbox.Replace()))
+			a.Produce(step{N: n}, outbox.InsertID("d", outbox.Debounce(time.Millisecond, time.Second)))
 		}
 		if rows := a.Pending(); len(rows) != 6 {
 			t.Errorf("got %d rows, want the newest of both for each consumer", len(rows))

@@ -38,9 +38,10 @@ func TestTheNewestPayloadReplacesThePendingOne(t *testing.T) {
 		a := testapp.New(t, db, bus.Consume("one", one.consume), bus.Consume("two", two.consume, bus.Aliases("former")))
 		a.Produce(order{ID: "first"}, outbox.InsertID("k"), outbox.Delay(time.Minute))
 		a.Exec("UPDATE consumer_messages SET consumer_type = 'former', attempts = 3 WHERE consumer_type = 'two'")
-		before, due := a.Pending(), "SELECT count(DISTINCT available_after) FROM (SELECT available_after FROM consumer_messages UNION ALL SELECT available_after FROM kept) m"
+		before, due := a.Pending(),
+			"SELECT count(DISTINCT available_after) FROM (SELECT available_after FROM consumer_messages UNION ALL SELECT available_after FROM kept) m"
 		a.Exec("CREATE TABLE kept AS SELECT created_at, available_after FROM consumer_messages")
-		if got := a.Produce(order{ID: "second"}, outbox.Replace("k")); got.Enqueued != 2 || got.Duplicates != 0 {
+		if got := a.Produce(order{ID: "second"}, outbox.InsertID("k", outbox.Replace())); got.Enqueued != 2 || got.Duplicates != 0 {
 			t.Errorf("receipt: got %+v, want two rows written", got)
 		}
 		after := a.Pending()
@@ -94,7 +95,8 @@ func TestNoReplacementIsLost(t *testing.T) {
 					key := fmt.Sprint(i % keys)
 					err := a.Producer.RunInTx(a.Context(), db, func(ctx context.Context, tx bun.Tx) error {
 						n := newest[key].Add(1)
-						_, err := a.Producer.Produce(ctx, tx, order{ID: key, N: int(n)}, outbox.Debounce(key, 5*time.Millisecond, 50*time.Millisecond))
+						_, err := a.Producer.Produce(ctx, tx, order{ID: key, N: int(n)},
+							outbox.InsertID(key, outbox.Debounce(5*time.Millisecond, 50*time.Millisecond)))
 						return err
 					})
 					if err != nil {
@@ -105,7 +107,7 @@ func TestNoReplacementIsLost(t *testing.T) {
 		}
 		producers.Wait()
 		for key, n := range newest { // whoever committed last may not have the largest number
-			a.Produce(order{ID: key, N: int(n.Add(1))}, outbox.Replace(key))
+			a.Produce(order{ID: key, N: int(n.Add(1))}, outbox.InsertID(key, outbox.Replace()))
 		}
 		testapp.Eventually(t, "nothing waits", a.Empty)
 		r.MustStop()
@@ -123,7 +125,9 @@ func TestDebounceWaitsForQuiet(t *testing.T) {
 		a := newApp(bus.Consume("c", func(context.Context, order) error { ran.Add(); return nil }))
 		r := a.StartWith(ctx, outbox.ProcessorConfig{})
 		began := time.Now()
-		produce := func() { a.ProduceAt(ctx, order{ID: "1"}, outbox.Debounce("k", 10*time.Second, time.Minute)) }
+		produce := func() {
+			a.ProduceAt(ctx, order{ID: "1"}, outbox.InsertID("k", outbox.Debounce(10*time.Second, time.Minute)))
+		}
 		produce()
 		<-time.After(5 * time.Second)
 		produce()
@@ -160,18 +164,18 @@ func TestAKeyStaysTakenForAPeriod(t *testing.T) {
 			testapp.Eventually(t, "both ran", a.Empty)
 			r.MustStop()
 		}
-		produce(2, outbox.UniqueFor("k", time.Hour))
-		produce(0, outbox.UniqueFor("k", time.Hour))
+		produce(2, outbox.InsertID("k", outbox.UniqueFor(time.Hour)))
+		produce(0, outbox.InsertID("k", outbox.UniqueFor(time.Hour)))
 		consume()
-		produce(0, outbox.UniqueFor("k", time.Minute))
-		produce(2, outbox.UniqueFor("other", time.Minute))
+		produce(0, outbox.InsertID("k", outbox.UniqueFor(time.Minute)))
+		produce(2, outbox.InsertID("other", outbox.UniqueFor(time.Minute)))
 		produce(2, outbox.InsertID("k")) // which asks for less
 		consume()
 		if n := a.Count("SELECT count(*) FROM recent_insert_ids"); n != 4 {
 			t.Errorf("got %d keys remembered, want two for each consumer", n)
 		}
 		a.Exec("UPDATE recent_insert_ids SET until = " + testapp.NowOf(db))
-		produce(2, outbox.UniqueFor("k", time.Hour))
+		produce(2, outbox.InsertID("k", outbox.UniqueFor(time.Hour)))
 		consume()
 		if n := a.Count("SELECT count(*) FROM recent_insert_ids"); n != 2 {
 			t.Errorf("got %d keys remembered, want what is over forgotten", n)
@@ -184,7 +188,7 @@ func TestOptionsThatContradictEachOtherAreRefused(t *testing.T) {
 	t.Parallel()
 	a := testapp.New(t, testdb.SQLite(t), testapp.Consumed("c"),
 		bus.Consume("ordered", func(context.Context, step) error { return nil }, bus.Ordered(bus.BlockKey)))
-	debounce, unique := outbox.Debounce("k", time.Second, time.Minute), outbox.UniqueFor("k", time.Hour)
+	debounce, unique := outbox.InsertID("k", outbox.Debounce(time.Second, time.Minute)), outbox.InsertID("k", outbox.UniqueFor(time.Hour))
 	soon := outbox.DeliverBy(time.Now().Add(time.Second), bus.Discarded)
 	for name, test := range map[string]struct {
 		one, other outbox.Option
@@ -192,10 +196,10 @@ func TestOptionsThatContradictEachOtherAreRefused(t *testing.T) {
 	}{
 		"debounce, delay":    {debounce, outbox.Delay(time.Hour), "Debounce says itself"},
 		"debounce, instant":  {debounce, outbox.AvailableAt(time.Now().Add(time.Hour)), "Debounce says itself"},
-		"unique, insert id":  {unique, outbox.InsertID("z"), "two insert ids"},
-		"replace, insert id": {outbox.Replace("k"), outbox.InsertID("z"), "two insert ids"},
-		"debounce, replace":  {debounce, outbox.Replace("z"), "two insert ids"},
-		"unique, replace":    {unique, outbox.Replace("k"), "either replaces others or stays unique"},
+		"unique, insert id":  {unique, outbox.InsertID("z"), "InsertID is given twice"},
+		"replace, insert id": {outbox.InsertID("k", outbox.Replace()), outbox.InsertID("z"), "InsertID is given twice"},
+		"debounce, replace":  {debounce, outbox.InsertID("z", outbox.Replace()), "InsertID is given twice"},
+		"unique, replace":    {unique, outbox.InsertID("k", outbox.Replace()), "InsertID is given twice"},
 		"deadline, delay":    {soon, outbox.Delay(time.Hour), "after it is to be delivered by"},
 		"deadline, late delay": {outbox.DeliverBy(time.Now().Add(-time.Hour), bus.Poisoned), outbox.Delay(time.Second),
 			"after it is to be delivered by"},
@@ -214,7 +218,7 @@ func TestOptionsThatContradictEachOtherAreRefused(t *testing.T) {
 	for name, options := range map[string][]outbox.Option{
 		"a delay that ends in time":  {outbox.DeliverBy(time.Now().Add(time.Hour), bus.Discarded), outbox.Delay(time.Minute)},
 		"late already, and no delay": {outbox.DeliverBy(time.Now().Add(-time.Hour), bus.Discarded)},
-		"due sooner than its quiet":  {soon, outbox.Debounce("d", time.Minute, time.Hour)},
+		"due sooner than its quiet":  {soon, outbox.InsertID("d", outbox.Debounce(time.Minute, time.Hour))},
 	} {
 		if _, err := a.Producer.Produce(a.Context(), a.DB, order{}, options...); err != nil {
 			t.Errorf("%s: got %v, want no error", name, err)
@@ -226,10 +230,12 @@ func TestKeysThatAskForMoreAreChecked(t *testing.T) {
 	t.Parallel()
 	a := testapp.New(t, testdb.SQLite(t), testapp.Consumed("c"))
 	for name, option := range map[string]outbox.Option{
-		"no key":          outbox.Replace(""),
-		"no quiet":        outbox.Debounce("k", 0, time.Second),
-		"most below":      outbox.Debounce("k", time.Minute, time.Second),
-		"no period":       outbox.UniqueFor("k", 0),
+		"no key":          outbox.InsertID("", outbox.Replace()),
+		"no quiet":        outbox.InsertID("k", outbox.Debounce(0, time.Second)),
+		"most below":      outbox.InsertID("k", outbox.Debounce(time.Minute, time.Second)),
+		"no period":       outbox.InsertID("k", outbox.UniqueFor(0)),
+		"two policies":    outbox.InsertID("k", outbox.Replace(), outbox.UniqueFor(time.Hour)),
+		"no policy":       outbox.InsertID("k", outbox.DuplicatePolicy{}),
 		"period, no key":  func(m *bus.Message) error { m.UniqueFor = time.Hour; return nil },
 		"replace, no key": func(m *bus.Message) error { m.Replace = true; return nil },
 	} {
@@ -237,15 +243,11 @@ func TestKeysThatAskForMoreAreChecked(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, err, bus.ErrInvalidOption)
 		}
 	}
-	for _, name := range []string{"a", "b"} { // of two that set the same, the last counts
-		a.Produce(order{ID: name}, outbox.Debounce(name+"1", time.Second, time.Minute), outbox.Debounce(name+"2", time.Minute, time.Hour))
-		a.Produce(order{ID: name}, outbox.UniqueFor(name+"3", time.Hour), outbox.InsertID(name+"3"))
-	}
-	if n := len(a.Pending()); n != 4 {
-		t.Errorf("got %d messages, want 4", n)
+	if n := len(a.Pending()); n != 0 {
+		t.Errorf("got %d messages, want 0", n)
 	}
 	other := testapp.New(t, testdb.MariaDB(t), testapp.Consumed("c"))
-	for _, option := range []outbox.Option{outbox.Replace("k"), outbox.UniqueFor("k", time.Hour)} {
+	for _, option := range []outbox.Option{outbox.InsertID("k", outbox.Replace()), outbox.InsertID("k", outbox.UniqueFor(time.Hour))} {
 		if _, err := other.Producer.Produce(other.Context(), other.DB, order{}, option); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("on MariaDB: got %v, want %v", err, errors.ErrUnsupported)
 		}
@@ -274,7 +276,7 @@ func replaceFromAllSides(t *testing.T, db *bun.DB) {
 				items := make([]outbox.Item, 10)
 				for j := range items {
 					key := fmt.Sprint("k", (i*7+j*13+p*5)%25)
-					option := outbox.Debounce(key, time.Millisecond, 5*time.Millisecond)
+					option := outbox.InsertID(key, outbox.Debounce(time.Millisecond, 5*time.Millisecond))
 					if p%4 == 0 {
 						option = outbox.InsertID(key)
 					}
@@ -301,8 +303,9 @@ func TestAReplacingProducerRepeatsAfterADeadlock(t *testing.T) {
 	t.Parallel()
 	a := testapp.New(t, testdb.OpenPostgres(t, testdb.PostgresDSN(t, "deadlock_timeout=20ms")), testapp.Consumed("c"))
 	produce := func(ctx context.Context, db bun.IDB) error {
-		_, err := a.Producer.ProduceMany(ctx, db, outbox.Item{Payload: order{ID: "1"}, Options: []outbox.Option{outbox.Replace("k1")}},
-			outbox.Item{Payload: order{ID: "2"}, Options: []outbox.Option{outbox.Replace("k2")}})
+		_, err := a.Producer.ProduceMany(ctx, db,
+			outbox.Item{Payload: order{ID: "1"}, Options: []outbox.Option{outbox.InsertID("k1", outbox.Replace())}},
+			outbox.Item{Payload: order{ID: "2"}, Options: []outbox.Option{outbox.InsertID("k2", outbox.Replace())}})
 		return err
 	}
 	if err := produce(t.Context(), a.DB); err != nil {
@@ -363,7 +366,7 @@ func TestWhatRunsIsNotPostponed(t *testing.T) {
 		a := newApp(bus.Consume("c", g.work(3*time.Second)))
 		r := a.StartWith(ctx, outbox.ProcessorConfig{})
 		for range 240 {
-			a.ProduceAt(ctx, order{ID: "1"}, outbox.Debounce("k", time.Second, 10*time.Second))
+			a.ProduceAt(ctx, order{ID: "1"}, outbox.InsertID("k", outbox.Debounce(time.Second, 10*time.Second)))
 			<-time.After(500 * time.Millisecond)
 		}
 		testapp.Sooner(t, "nothing waits", a.Empty)
@@ -384,7 +387,7 @@ func TestAConsumerReplacesItsOwnMessage(t *testing.T) {
 			if runs.Add(1); o.N > 0 {
 				return nil
 			}
-			_, err := a.Producer.Produce(ctx, tx, order{ID: "next", N: 1}, outbox.Replace("k"))
+			_, err := a.Producer.Produce(ctx, tx, order{ID: "next", N: 1}, outbox.InsertID("k", outbox.Replace()))
 			return err
 		}, bus.MaxAttempts(1)))
 		a.Produce(order{ID: "first"}, outbox.InsertID("k"))
@@ -404,7 +407,7 @@ func TestReplacingKeepsCrashes(t *testing.T) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		a.Produce(order{ID: "1"}, outbox.InsertID("k"))
 		a.Exec("UPDATE consumer_messages SET crashes = 2, attempts = 3")
-		a.Produce(order{ID: "2"}, outbox.Replace("k"))
+		a.Produce(order{ID: "2"}, outbox.InsertID("k", outbox.Replace()))
 		if row := a.Pending()[0]; row.Crashes != 2 || row.Attempts != 0 {
 			t.Errorf("got %+v, want the crashes, and no attempts", row)
 		}
@@ -420,7 +423,7 @@ func TestReplaceTakesTheNewPriority(t *testing.T) {
 			options []outbox.Option
 			urgent  bool
 		}{{[]outbox.Option{outbox.Priority(bus.Urgent)}, true}, {nil, false}, {[]outbox.Option{outbox.Priority(bus.Urgent)}, true}} {
-			a.Produce(order{ID: "1"}, append(test.options, outbox.Replace("k"))...)
+			a.Produce(order{ID: "1"}, append(test.options, outbox.InsertID("k", outbox.Replace()))...)
 			if got := a.Count("SELECT COALESCE(MAX(priority), 0) FROM consumer_messages"); (got > 0) != test.urgent {
 				t.Errorf("stored priority: got %d, want that it is urgent: %t", got, test.urgent)
 			}

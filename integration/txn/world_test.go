@@ -214,7 +214,7 @@ func (w *world) produce(ctx context.Context, i int) error {
 func (w *world) produceOnce(ctx context.Context, i int) error {
 	second := fmt.Sprint("u", time.Now().Unix())
 	_, err := w.producer.Produce(ctx, w.db, unique{i},
-		[]outbox.Option{outbox.InsertID(second), outbox.Replace(second), outbox.UniqueFor(second, time.Second)}[i%3])
+		outbox.InsertID(second, [][]outbox.DuplicatePolicy{nil, {outbox.Replace()}, {outbox.UniqueFor(time.Second)}}[i%3]...))
 	return err
 }
 
