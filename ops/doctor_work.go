@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -123,7 +124,7 @@ func lost(runs []admin.Process) Finding {
 		Subject:  processName(runs[0]),
 		Text: fmt.Sprintf(
 			"This %s was last seen at %s, and has not said that it stops. What it held, others take over.",
-			strings.Join(slices.Compact(kinds), " and "), overview.Instant(seen),
+			strings.Join(slices.Compact(kinds), " and "), flow.Instant(seen),
 		),
 		Remedy: cure,
 	}
@@ -174,7 +175,7 @@ func sickness(row schedule.Schedule, now time.Time, fleet []admin.Process) Findi
 	if row.LastError != "" {
 		return Finding{
 			Text: fmt.Sprintf(
-				"It could not fire when it last was to; it is tried again at %s. Its error says why.", overview.Instant(row.NextFire),
+				"It could not fire when it last was to; it is tried again at %s. Its error says why.", flow.Instant(row.NextFire),
 			),
 			Remedy: "Read the error with the schedule, and mend its expression, its zone, its payload or the produce chain.",
 		}

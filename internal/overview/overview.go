@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 )
 
 // Overview is a summary of queues, processes and operations. Overviews are cached for two seconds,
@@ -48,11 +49,8 @@ func (u Unseen) String() string {
 	if u.From.IsZero() {
 		return fmt.Sprintf("The database did not answer in time. Not shown: %s.", strings.Join(u.Parts, ", "))
 	}
-	return fmt.Sprintf("The database did not answer in time. Shown as of %s: %s.", Instant(u.From), strings.Join(u.Parts, ", "))
+	return fmt.Sprintf("The database did not answer in time. Shown as of %s: %s.", flow.Instant(u.From), strings.Join(u.Parts, ", "))
 }
-
-// Instant formats a time for a sentence.
-func Instant(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") + " UTC" }
 
 // Miss records parts that could not be read, and when the values shown instead were read.
 func (o *Overview[Operation, Finding]) Miss(from time.Time, err error, parts ...string) {
