@@ -238,7 +238,7 @@ func (w *world) append(ctx context.Context, i int) error {
 // operate changes something as people do.
 func (w *world) operate(ctx context.Context, i int) error {
 	err := w.change(ctx, i)
-	for _, common := range []error{ops.ErrBusy, ops.ErrInProgress, ops.ErrNotFound, ops.ErrNoMatch} { // the others do the same
+	for _, common := range []error{ops.ErrBusy, ops.ErrInProgress, ops.ErrNotFound, ops.ErrNoMatch, admin.ErrNotPaused} { // the others do the same
 		if errors.Is(err, common) {
 			return nil
 		}
@@ -252,11 +252,7 @@ func (w *world) change(ctx context.Context, i int) error {
 	case 0:
 		return w.session.Consumers().Pause(ctx, "later", why)
 	case 1:
-		err := w.session.Consumers().Resume(ctx, "later", why)
-		if errors.Is(err, admin.ErrNotPaused) { // the process beside this one was first
-			return nil
-		}
-		return err
+		return w.session.Consumers().Resume(ctx, "later", why)
 	case 2:
 		return w.carryOut(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "poisoned"}})
 	case 3:
