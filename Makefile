@@ -177,7 +177,7 @@ RELAY_TEST := env CGO_ENABLED=1 go test -race -count=1 -timeout 20m
 TEST := go test -count=1 -p 3 -parallel 6 -timeout 20m
 
 # Tests that need a pooler or a terminal, and those whose point is many rows, every pair of options, or a client that stands still.
-APART := ^TestStoreUnderOtherSettings$$|Pooler|OnATerminal|^TestDeafNotifiers|^TestOnlyTheListener|^TestBoundedReads|^TestNobodyWaitsForLong|^TestWhatIsDueAndMayRun|^TestExplainLedger|^TestPagesRead|^TestAdminFinds$$|^TestMariaDBPlans|^TestMariaDBStatementsFit
+APART := ^TestStoreUnderOtherSettings$$|Pooler|OnATerminal|^TestDeafNotifiers|^TestOnlyTheListener|^TestBoundedReads|^TestAFrozenClient|^TestWhatIsDueAndMayRun|^TestExplainLedger|^TestPagesRead|^TestAdminFinds$$|^TestMariaDBPlans|^TestMariaDBStatementsFit
 
 # What make test goes by.
 SMALL := env ASYNCMONOLITH_TEST_DATABASES=sqlite$(comma)postgres$(comma)mariadb:TestStore

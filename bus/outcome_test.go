@@ -16,7 +16,7 @@ import (
 
 var errMail = errors.New("mail server is down")
 
-func TestVerdictOf(t *testing.T) {
+func TestOutcomeOf(t *testing.T) {
 	t.Parallel()
 	wrap := func(err error) error { return fmt.Errorf("send receipt: %w", err) }
 	tests := []struct {
@@ -80,7 +80,7 @@ func textOf(err error) string {
 	return err.Error()
 }
 
-func TestVerdictOfASnoozeHasNoError(t *testing.T) {
+func TestOutcomeOfASnoozeHasNoError(t *testing.T) {
 	t.Parallel()
 	for _, d := range []time.Duration{time.Minute, 0, -time.Minute} {
 		want := bus.OutcomeError{Outcome: bus.Snoozed, Delay: max(d, 0)}
@@ -90,7 +90,7 @@ func TestVerdictOfASnoozeHasNoError(t *testing.T) {
 	}
 }
 
-func TestVerdictOfLeavesTheErrorAlone(t *testing.T) {
+func TestOutcomeOfLeavesTheErrorAlone(t *testing.T) {
 	t.Parallel()
 	original := bus.Permanent(errMail)
 	got := bus.OutcomeOf(fmt.Errorf("outer: %w", original))
@@ -116,7 +116,7 @@ func TestNilErrorsStayNil(t *testing.T) {
 	}
 }
 
-func TestVerdictsUnwrapToTheirError(t *testing.T) {
+func TestOutcomeErrorsUnwrapToTheirError(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{bus.Permanent(errMail), bus.RetryAfter(0, errMail), bus.Discard(errMail)} {
 		if !errors.Is(err, errMail) || errors.Unwrap(err) != errMail || err.Error() != errMail.Error() {
@@ -128,7 +128,7 @@ func TestVerdictsUnwrapToTheirError(t *testing.T) {
 	}
 }
 
-func TestVerdictText(t *testing.T) {
+func TestOutcomeErrorText(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name    string

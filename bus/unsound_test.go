@@ -28,8 +28,8 @@ func (r rude) or(method string, err error) error {
 	return err
 }
 
-// TestVerdictOfIsSafeToLookAt, whatever the error does, also behind a verdict.
-func TestVerdictOfIsSafeToLookAt(t *testing.T) {
+// TestOutcomeOfIsSafeToLookAt, whatever the error does, also behind a verdict.
+func TestOutcomeOfIsSafeToLookAt(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{rude{"Unwrap"}, rude{"Is"}, rude{"As"}, (*bus.OutcomeError)(nil), fmt.Errorf("in: %w", rude{"As"}),
 		errors.Join(nil, rude{"Is"})} {

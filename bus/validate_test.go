@@ -30,7 +30,7 @@ func TestErrorTextSurvivesABrokenError(t *testing.T) {
 	}
 }
 
-func TestPanickingWithAVerdictIsAPanic(t *testing.T) {
+func TestPanickingWithAnOutcomeErrorIsAPanic(t *testing.T) {
 	t.Parallel()
 	for _, value := range []any{bus.Snooze(time.Second), bus.Discard(errors.New("x")), (*bus.PanicError)(nil)} {
 		err := error(isolate.NewPanic(value))

@@ -68,7 +68,7 @@ func TestAttemptsJudgesErrors(t *testing.T) {
 	}
 }
 
-func TestAttemptsPassesOtherVerdictsThrough(t *testing.T) {
+func TestAttemptsPassesOtherOutcomesThrough(t *testing.T) {
 	t.Parallel()
 	verdicts := map[string]error{
 		"success":            nil,

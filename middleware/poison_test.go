@@ -100,7 +100,7 @@ func TestPoisonWithoutAHook(t *testing.T) {
 	}
 }
 
-func TestPoisonOfAVerdictWithoutAnError(t *testing.T) {
+func TestPoisonOfAnOutcomeWithoutAnError(t *testing.T) {
 	t.Parallel()
 	hook, calls := listen()
 	got := run(t, delivery(1), returns(&bus.OutcomeError{Outcome: bus.Condemned, Reason: "by decree"}), middleware.Poison(hook))

@@ -87,7 +87,7 @@ func TestTimeoutAddsTheLimitToTheError(t *testing.T) {
 	}
 }
 
-func TestTimeoutLeavesVerdictsIntact(t *testing.T) {
+func TestTimeoutLeavesOutcomesIntact(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string

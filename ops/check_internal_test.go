@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestNobodyReadsWhereTheDatabaseIs: findings and notes, which browsers show, do not have what a driver says of a database that it
+// TestDatabaseAddressesAreNotShown: findings and notes, which browsers show, do not have what a driver says of a database that it
 // does not reach. That is inside, since no server can be had to fail between two looks.
-func TestNobodyReadsWhereTheDatabaseIs(t *testing.T) {
+func TestDatabaseAddressesAreNotShown(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

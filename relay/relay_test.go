@@ -316,9 +316,9 @@ func TestTheCircuitOpensOnceNoDestinationAnswers(t *testing.T) {
 	})
 }
 
-// TestAKeyThatIsNotAnsweredHoldsUpNoOther: a partition of a topic has no leader.
+// TestAnUnansweredKeyDoesNotDelayOthers: a partition of a topic has no leader.
 // Promise: relay-destination
-func TestAKeyThatIsNotAnsweredHoldsUpNoOther(t *testing.T) {
+func TestAnUnansweredKeyDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		pub := &silences{silent: map[string]bool{"orders/a": true}, sent: make(map[string]int)}

@@ -159,9 +159,9 @@ func TestServeLetsOneBrowserIn(t *testing.T) {
 	}
 }
 
-// TestServeTellsNobodyElse: who listens on another port of the machine, to which browsers send the same cookies, is sent none of
+// TestServeSendsItsCookieToNoOtherPort: a program on another port of the machine, to which browsers send the same cookies, gets none of
 // what lets somebody in.
-func TestServeTellsNobodyElse(t *testing.T) {
+func TestServeSendsItsCookieToNoOtherPort(t *testing.T) {
 	t.Parallel()
 	s := serves(t, database(t))
 	var sent atomic.Int64

@@ -74,8 +74,8 @@ func TestOrderInAKit(t *testing.T) {
 	})
 }
 
-// TestAFailedMessageHoldsUpItsKeyInAKit until its next attempt, which Advance brings.
-func TestAFailedMessageHoldsUpItsKeyInAKit(t *testing.T) {
+// TestAFailedMessageDelaysItsKeyInAKit until its next attempt, which Advance brings.
+func TestAFailedMessageDelaysItsKeyInAKit(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		var ran []string

@@ -107,7 +107,7 @@ func TestRequireScheduledSaysWhatThereIs(t *testing.T) {
 	}
 }
 
-func TestAScheduleThatCannotFireHoldsNobodyBack(t *testing.T) {
+func TestAScheduleThatCannotFireDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	db := sqlite(t)
 	var ran []string

@@ -27,8 +27,8 @@ func (s site) alive(a *testapp.App, kind string) {
 	a.Exec("INSERT INTO message_processes (id, kind, host, pid, program, version, started_at, seen_at, manifest, state) VALUES (?, ?, 'web-1', 99, 'shop', '', "+now+", "+now+", '{}', '{\"every\":15000000000}')", uuid.NewString(), kind)
 }
 
-// TestNobodyCarriesItOut: where no live process carries out operations, who starts or watches one hears so.
-func TestNobodyCarriesItOut(t *testing.T) {
+// TestAnOperationIsStartedWithoutARunner: where no live process carries out operations, who starts or watches one hears so.
+func TestAnOperationIsStartedWithoutARunner(t *testing.T) {
 	each(t, func(s site) {
 		a := filled(s)
 		start := []string{"requeue", "--consumer", "mail", "--undo-window", "0", "--yes", "--reason", "fixed"}

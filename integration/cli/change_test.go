@@ -178,8 +178,8 @@ func TestInterrupted(t *testing.T) {
 	})
 }
 
-// TestTwoWhoStartTheSame get one operation.
-func TestTwoWhoStartTheSame(t *testing.T) {
+// TestTwoStartsOfOnePlanAreOneOperation get one operation.
+func TestTwoStartsOfOnePlanAreOneOperation(t *testing.T) {
 	each(t, func(s site) {
 		a := filled(s)
 		answers := make([]answer, 4)

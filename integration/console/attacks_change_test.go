@@ -225,9 +225,9 @@ func TestAttack11ChangesOfNoOrigin(t *testing.T) {
 	})
 }
 
-// TestAttack12ChangesOfNobody: http.CrossOriginProtection lets a request pass that has neither header.
+// TestAttack12ChangesWithoutOriginHeaders: http.CrossOriginProtection lets a request pass that has neither header.
 // Promise: console
-func TestAttack12ChangesOfNobody(t *testing.T) {
+func TestAttack12ChangesWithoutOriginHeaders(t *testing.T) {
 	t.Parallel()
 	refusesFrom(t, map[string][]func(*http.Request){
 		"neither header": {header("Sec-Fetch-Site", ""), header("Origin", "")},

@@ -41,7 +41,7 @@ func refusedEverywhere(t *testing.T, s *site, paths []string, want ...int) {
 }
 
 // Promise: console
-func TestAttack01NobodySaysWhoMayLook(t *testing.T) {
+func TestAttack01NoAuthorize(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "empty"), ops.Viewer)
 	c, err := console.New(s.service, console.Config{})
@@ -75,7 +75,7 @@ func TestAttack03TheLoginRefuses(t *testing.T) {
 }
 
 // Promise: console
-func TestAttack04NobodyInParticular(t *testing.T) {
+func TestAttack04APrincipalWithoutAName(t *testing.T) {
 	t.Parallel()
 	paths := everywhere(t)
 	for _, who := range []ops.Principal{{}, {Name: "ada"}, {Role: ops.Administrator}, {Name: "ada", Role: ops.Administrator + 1},

@@ -509,8 +509,8 @@ func TestLooksThatFail(t *testing.T) {
 	v.complaints() // of the answers' statuses
 }
 
-// TestWhatSomebodyIsBusyWith stays as it is, while what is beside it is new; and is new once they let it go.
-func TestWhatSomebodyIsBusyWith(t *testing.T) {
+// TestAFormInUseIsNotReplaced stays as it is, while what is beside it is new; and is new once they let it go.
+func TestAFormInUseIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	charts := "consumer?name=consumer-03"
 	for _, c := range []struct {
@@ -620,8 +620,8 @@ func TestOtherSections(t *testing.T) {
 	})
 }
 
-// TestNobodyLooks: then the console asks the database nothing.
-func TestNobodyLooks(t *testing.T) {
+// TestAConsoleWithoutRequestsQueriesNothing: then the console asks the database nothing.
+func TestAConsoleWithoutRequestsQueriesNothing(t *testing.T) {
 	t.Parallel()
 	var statements atomic.Int64
 	db := inWorld(t, "normal")

@@ -52,8 +52,8 @@ func (s *site) live(id, kind, version, manifest string) {
 		id, kind, version, s.ago(0), s.ago(0), manifest, fmt.Sprintf(`{"every": %d}`, time.Hour))
 }
 
-// TestAnOperationThatNobodyCarriesOut says so, and no more than that it was to begin.
-func TestAnOperationThatNobodyCarriesOut(t *testing.T) {
+// TestAnOperationWithoutARunnerSaysSo says so, and no more than that it was to begin.
+func TestAnOperationWithoutARunnerSaysSo(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Administrator, named("ada"), patient)
 	s.exec("UPDATE message_processes SET stopped_at = seen_at")

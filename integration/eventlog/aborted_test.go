@@ -13,9 +13,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
-// TestAnAbortedTransactionHoldsNobodyUp: on PostgreSQL a statement that fails takes all others of the transaction with it,
+// TestAnAbortedTransactionDoesNotDelayOthers: on PostgreSQL a statement that fails takes all others of the transaction with it,
 // also when the function gives the event up, or does not return the error.
-func TestAnAbortedTransactionHoldsNobodyUp(t *testing.T) {
+func TestAnAbortedTransactionDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		discards bool

@@ -17,7 +17,7 @@ import (
 // A projection's function may set search_path and a role for its transaction: the
 // checkpoint that moves is the one that was locked.
 // Promise: search-path
-func TestCheckpointsAreNotLedAstray(t *testing.T) {
+func TestCheckpointsIgnoreTheSearchPathOfTheHandler(t *testing.T) {
 	db := testdb.OpenPostgres(t, testdb.EmptyPostgresDSN(t, "search_path=tenant_a"))
 	for _, schema := range []string{"tenant_a", "tenant_b"} {
 		if _, err := db.ExecContext(t.Context(), "CREATE SCHEMA "+schema); err != nil {

@@ -106,8 +106,8 @@ func TestAnEventThatCannotBeReadCostsNoAttempt(t *testing.T) {
 	}
 }
 
-// TestAHaltedShardIsNobodysErrorButItsOwn has one projection fail beside another.
-func TestAHaltedShardIsNobodysErrorButItsOwn(t *testing.T) {
+// TestAHaltedShardDoesNotAffectOthers has one projection fail beside another.
+func TestAHaltedShardDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		l := newLedger(t, db)

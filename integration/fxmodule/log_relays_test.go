@@ -26,8 +26,8 @@ func (l letters) Publish(_ context.Context, records []broker.Record) []error {
 	return nil
 }
 
-// TestFxRunsLogRelays: given by a constructor or as a list, they find the application's log.
-func TestFxRunsLogRelays(t *testing.T) {
+// TestFxRunsLogForwarders: given by a constructor or as a list, they find the application's log.
+func TestFxRunsLogForwarders(t *testing.T) {
 	t.Parallel()
 	db, out := testdb.SQLite(t), make(letters, 10)
 	of := func(name string) relay.LogForwarder {

@@ -204,8 +204,8 @@ func TestFxRefusesTwoChains(t *testing.T) {
 	}
 }
 
-// TestFxOuterChainSeesTheVerdict: it is outside of the layers that decide, and in its order.
-func TestFxOuterChainSeesTheVerdict(t *testing.T) {
+// TestFxOuterChainSeesTheOutcome: it is outside of the layers that decide, and in its order.
+func TestFxOuterChainSeesTheOutcome(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t)
 	var seen []string

@@ -23,7 +23,7 @@ func claimMutants() []mutant {
 		{"claim: only the first sweep is run", in("sweeper.due", replace("!s.running && !now.Before(s.next)", "s.next.IsZero()")),
 			inOutbox("TestLateCommitsAreFound/sqlite"), `the late one ran`},
 		{"claim: one consumer may hold all workers", in("capacity.starts", replace("max(cp.config.Concurrency/8, 1)", "0")),
-			inOutbox("TestASlowConsumerDelaysNobody"), `the quick one waited for up to`},
+			inOutbox("TestASlowConsumerDoesNotDelayOthers"), `the quick one waited for up to`},
 		{"claim: a stop waits for claims in progress", in("run.serve", drop("stopClaims()")), inOutbox("TestAStopWaitsForNoClaim/postgres"),
 			`after the stop`},
 		{"claim: higher priorities are not looked for", in("postgres.database.Claim", drop("picks = append(picks, prior...)")),
@@ -54,11 +54,11 @@ func suspectMutants() []mutant {
 		{
 			"suspect: convicted on an old look",
 			in("quarantine.requestSolo", without("now.Sub(s.looked)")),
-			blamed("TestWhoLooksSeldomConvictsNobody"),
+			blamed("TestAProcessThatRarelyLooksConvictsNoOther"),
 			`the last look is too old`,
 		},
 		{"suspect: convicted by a process that just started", in("quarantine.requestSolo", never("s.soloAnyway")),
-			blamed("TestAYoungProcessConvictsNobody"), `the process is young`},
+			blamed("TestAYoungProcessConvictsNoOther"), `the process is young`},
 		{"suspect: steps run crashed messages side by side", in("run.alone", without("r.processor.crashed")),
 			inOutbox("TestStepsBlameNoNeighbour/sqlite"), `a step beside it: got true`},
 	}

@@ -9,13 +9,13 @@ const anAsset = `r.who = ops.Principal{Name: "asset", Role: ops.Viewer}; r.sessi
 
 // doorMutants let people into the console who may not look.
 func doorMutants() []mutant {
-	unnamed := inConsole("TestAttack04NobodyInParticular")
+	unnamed := inConsole("TestAttack04APrincipalWithoutAName")
 	around, hosts := inConsole("TestAttack07PathsAroundTheLogin"), inConsole("TestAttack13OtherNames")
 	const refused = `want a status of \[403\] and no page`
 	return []mutant{
 		{"console 01: open without Authorize", in("console.Config.check", before("if c.Authorize == nil {…}",
 			"c.Authorize = func(*http.Request) (p ops.Principal, err error) { p.Name, p.Role = `x`, ops.Viewer; return }")),
-			inConsole("TestAttack01NobodySaysWhoMayLook"), `no Authorize: got console true`},
+			inConsole("TestAttack01NoAuthorize"), `no Authorize: got console true`},
 		{"console 02: a login that panics lets in", in("request.authorize",
 			replace("who, err = ops.Principal{}, errPanicked", `who, err = ops.Principal{Name: "somebody", Role: ops.Viewer}, nil`)),
 			inConsole("TestAttack02TheLoginPanics"), `got status 200, .* want a status of \[403\]`},
@@ -75,7 +75,7 @@ func originMutants() []mutant {
 		{"console 11: the origin null is trusted", unless(`r.Header.Get("Origin") == "null"`), inConsole("TestAttack11ChangesOfNoOrigin"),
 			`a sandboxed frame.*: got`},
 		{"console 12: a request without an origin is trusted",
-			unless(`r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == ""`), inConsole("TestAttack12ChangesOfNobody"),
+			unless(`r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == ""`), inConsole("TestAttack12ChangesWithoutOriginHeaders"),
 			`neither header: got`},
 		{"console 17: the policy allows frames", in("console.secure", text("frame-ancestors 'none';", "")), frames,
 			`want frame-ancestors 'none'`},

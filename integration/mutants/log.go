@@ -49,10 +49,10 @@ func scheduleMutants() []mutant {
 			inSchedule("TestAFireAndItsNextTimeAreOneCommit"), `the schedule is moved on when its message is committed already`},
 		{"schedule: a slow layer is cut off",
 			in("ScheduleStore.LockDue", replace("s.within(ctx, tx, limit)", "s.within(ctx, tx, min(limit, 5*time.Second))")),
-			inSchedule("TestASlowProduceLayerWedgesNoSchedules/postgres"), `all schedules fire|calls of the layer: got`},
+			inSchedule("TestASlowProduceLayerDoesNotBlockSchedules/postgres"), `all schedules fire|calls of the layer: got`},
 		{"schedule: refused alone, it is never marked", in("schedule.patience", replace("3", "1 << 30")),
 			inSchedule("TestALoneScheduleThatIsRefusedIsMarkedInTheEnd"), `it is marked`},
 		{"schedule: a layer that panics ends the process", in("schedule.guarded", replace("recover()", "any(nil)")),
-			inSchedule("TestAChainThatPanicsHoldsNobodyBack/layer/sqlite"), `panic: no tenant`},
+			inSchedule("TestAChainThatPanicsDoesNotDelayOthers/layer/sqlite"), `panic: no tenant`},
 	}
 }

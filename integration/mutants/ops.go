@@ -9,9 +9,10 @@ func permissionMutants() []mutant {
 	return []mutant{
 		{"ops: an operator discards", in("ops.needs", replace("Requeue", "Requeue, Discard")), inOps("TestRoles"),
 			`Discard as operator: forbidden is false`},
-		{"ops: a principal without a name has its role", in("Principal.May", drop("p.Role = None")), inOps("TestNobodyMayDoAnything"),
+		{"ops: a principal without a name has its role", in("Principal.May", drop("p.Role = None")), inOps("TestEachMethodChecksTheRole"),
 			`no name: .*: got error`},
-		{"ops: a plan needs no permission", in("ops.Operations.preview", never("s.may(a, target.consumer())")), inOps("TestNobodyMayDoAnything"),
+		{"ops: a plan needs no permission", in("ops.Operations.preview", never("s.may(a, target.consumer())")),
+			inOps("TestEachMethodChecksTheRole"),
 			`Plan: got error`},
 		{"ops: a plan of all consumers does not ask Allow", in("ops.Operations.preview", argument("s.mayEach", 1, "nil")),
 			onPostgres("TestAllowIsAskedOfEach"), `plan: got error`},
@@ -30,7 +31,7 @@ func permissionMutants() []mutant {
 
 // planMutants change more than was planned, or start a plan that must not be.
 func planMutants() []mutant {
-	starts := onPostgres("TestWhoStarts")
+	starts := onPostgres("TestOnlyTheCreatorStartsAPlan")
 	return []mutant{
 		{"plan: includes later failures", in("ops.step.poisoned", replace("s.row.UpToID", "1 << 62"),
 			replace("*s.target.Poisoned", "poison.Filter{Consumer: s.target.Poisoned.Consumer}")), onPostgres("TestAnOperation"), `done: got`},
@@ -93,7 +94,7 @@ func adminMutants() []mutant {
 		{"check: a part that was not examined is fine", in("ops.attention", replace("o.Unseen", "o.Unseen[:0]")),
 			inOps("TestCheckSaysWhatItCouldNotSee"), `overview: got \[\]`},
 		{"doctor: errors of schedules are shown", in("ops.sickness", text("Its error says why.", "Its error is %s."),
-			replace("overview.Instant(row.NextFire)", "overview.Instant(row.NextFire), row.LastError")), inOps("TestDoctorLooksAtSchedules/sqlite"),
+			replace("flow.Instant(row.NextFire)", "flow.Instant(row.NextFire), row.LastError")), inOps("TestDoctorLooksAtSchedules/sqlite"),
 			`want no text of an error`},
 	}
 }

@@ -229,8 +229,8 @@ func TestUndo(t *testing.T) {
 	})
 }
 
-// TestWhoStarts: a plan is started once, by who made it, with a reason, and while it is new.
-func TestWhoStarts(t *testing.T) {
+// TestOnlyTheCreatorStartsAPlan: a plan is started once, by who made it, with a reason, and while it is new.
+func TestOnlyTheCreatorStartsAPlan(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))

@@ -65,8 +65,8 @@ func methodsOf(session *operator.Session) iter.Seq2[string, reflect.Value] {
 	}
 }
 
-// TestNobodyMayDoAnything: each method of a session asks for the role, before anything else.
-func TestNobodyMayDoAnything(t *testing.T) {
+// TestEachMethodChecksTheRole: each method of a session asks for the role, before anything else.
+func TestEachMethodChecksTheRole(t *testing.T) {
 	d := serviceOf(t, closed(t), testapp.Must[*bus.Registry](t)(bus.NewRegistry()))
 	sessions := map[string]*operator.Session{
 		"no role":      operator.As(d, ops.Principal{Name: "ada"}),

@@ -189,9 +189,9 @@ func TestAStepUnderWayIsDone(t *testing.T) {
 	})
 }
 
-// TestRunnersWaitForNobody: who has one operation locked holds up no other, and neither do those whose canaries are
+// TestRunnersDoNotWaitForEachOther: who has one operation locked holds up no other, and neither do those whose canaries are
 // waited for.
-func TestRunnersWaitForNobody(t *testing.T) {
+func TestRunnersDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 5, testapp.Consumed("c0"), testapp.Consumed("c1"), testapp.Consumed("c2"),

@@ -193,8 +193,8 @@ func TestLimitsRatesAndKeysAreMeasured(t *testing.T) {
 	})
 }
 
-// TestLateMessagesAreCounted whatever becomes of them.
-func TestLateMessagesAreCounted(t *testing.T) {
+// TestExpiredMessagesAreCounted whatever becomes of them.
+func TestExpiredMessagesAreCounted(t *testing.T) {
 	t.Parallel()
 	inShop(t, settings{consumers: []bus.Consumer{script("a")}}, func(p *shop) {
 		past := time.Now().Add(-time.Minute)

@@ -175,7 +175,7 @@ func TestErrorTypesThroughTheWholeChain(t *testing.T) {
 	}
 }
 
-func TestPanicThatNobodyRecovers(t *testing.T) {
+func TestAnUnrecoveredPanic(t *testing.T) {
 	t.Parallel()
 	span, measured := observed(t, delivery(), func(context.Context, *bus.Message) error { panic("4111") })
 	if got := valueOf(span.Attributes, "error.type"); got != "asyncmonolith.handler_panic" || measured != got {

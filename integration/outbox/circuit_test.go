@@ -228,10 +228,10 @@ func TestNothingFollowsAProbeThatIsDiscarded(t *testing.T) {
 	})
 }
 
-// TestWhatNeverReachesTheFunctionUsesUpNoProbe: messages that are late, cannot be decoded or were cancelled come before a
+// TestAMessageThatNeverStartsReturnsItsProbe: messages that are late, cannot be decoded or were cancelled come before a
 // good one. What the consumer needs is back, so that one runs at once.
 // Promise: deadline
-func TestWhatNeverReachesTheFunctionUsesUpNoProbe(t *testing.T) {
+func TestAMessageThatNeverStartsReturnsItsProbe(t *testing.T) {
 	for name, bad := range map[string]func(context.Context, *app){
 		"late": func(ctx context.Context, a *app) {
 			a.ProduceAt(ctx, order{ID: "bad"}, outbox.DeliverBy(time.Now().Add(time.Minute), bus.Discarded))

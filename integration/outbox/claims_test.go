@@ -203,10 +203,10 @@ func TestInnocentsComeBackAtFullSpeed(t *testing.T) {
 	})
 }
 
-// TestASuspectThatRunsLongHoldsUpNobody: neither what has crashed once or twice nor what
+// TestALongRunOfASuspectDoesNotDelayOthers: neither what has crashed once or twice nor what
 // runs for long keeps others from running.
 // Promise: suspects
-func TestASuspectThatRunsLongHoldsUpNobody(t *testing.T) {
+func TestALongRunOfASuspectDoesNotDelayOthers(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		var ran, suspects atomic.Int64
 		a := newApp(bus.Consume("long", func(_ context.Context, j slowJob) error {
@@ -243,10 +243,10 @@ func TestASuspectThatRunsLongHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// TestASlowConsumerDelaysNobody: however much waits for slow consumers, others find a
+// TestASlowConsumerDoesNotDelayOthers: however much waits for slow consumers, others find a
 // free worker.
 // Promise: held-up
-func TestASlowConsumerDelaysNobody(t *testing.T) {
+func TestASlowConsumerDoesNotDelayOthers(t *testing.T) {
 	for slow := 1; slow <= 2; slow++ {
 		t.Run(fmt.Sprint(slow), func(t *testing.T) {
 			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {

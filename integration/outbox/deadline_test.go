@@ -19,7 +19,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-func TestWhatComesTooLateIsNotRun(t *testing.T) {
+func TestExpiredMessagesAreNotRun(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var runs atomic.Int64
@@ -95,9 +95,9 @@ func TestDeadlinesThatCannotBeKeptAreRefused(t *testing.T) {
 	}
 }
 
-// TestWhatIsLateIsReportedOnceItIsPoisoned, and not each time it is given back behind one of its
+// TestAnExpiredMessageIsReportedOnceItIsPoisoned, and not each time it is given back behind one of its
 // key that is not done.
-func TestWhatIsLateIsReportedOnceItIsPoisoned(t *testing.T) {
+func TestAnExpiredMessageIsReportedOnceItIsPoisoned(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		var told, runs atomic.Int64
 		a := newApp(bus.ConsumeBatch("c", func(context.Context, []step) error {

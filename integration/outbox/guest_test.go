@@ -50,7 +50,7 @@ func tenants(t *testing.T, consumers ...bus.Consumer) *app {
 // What a transactional consumer does to its search_path, or to its role, is its own
 // affair: the message that is removed is the one it was given.
 // Promise: search-path
-func TestRemovalIsNotLedAstray(t *testing.T) {
+func TestRemovalIgnoresTheSearchPathOfTheHandler(t *testing.T) {
 	for name, settings := range map[string][]string{
 		"search_path":                 {"SET LOCAL search_path = tenant_b"},
 		"search_path of the session":  {"SET search_path = tenant_b"},

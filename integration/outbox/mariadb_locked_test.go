@@ -37,9 +37,9 @@ func keyed(t *testing.T, config outbox.ProcessorConfig, consumers ...bus.Consume
 	return a, r, tx, runs
 }
 
-// TestMariaDBLockedMessageHoldsUpNobody: while one message cannot be settled, others are
+// TestMariaDBLockedMessageDoesNotDelayOthers: while one message cannot be settled, others are
 // claimed and settled, and leases are renewed; once it can be, it is.
-func TestMariaDBLockedMessageHoldsUpNobody(t *testing.T) {
+func TestMariaDBLockedMessageDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	config := testapp.Fast()
 	config.LeaseDuration, config.DefaultTimeout, config.DrainTimeout = 3*time.Second, time.Minute, time.Minute
@@ -112,9 +112,9 @@ func TestMariaDBStopDoesNotWaitForALockedMessage(t *testing.T) {
 	b.MustStop()
 }
 
-// TestMariaDBFindsWhatALockedGapHoldsUp: a transaction can hold up a settle without a
+// TestMariaDBFindsMessagesBehindALockedGap: a transaction can hold up a settle without a
 // lock on the message: here the message cannot be put to its new place in the index.
-func TestMariaDBFindsWhatALockedGapHoldsUp(t *testing.T) {
+func TestMariaDBFindsMessagesBehindALockedGap(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
 	var runs atomic.Int64

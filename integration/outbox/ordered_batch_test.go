@@ -94,9 +94,9 @@ func TestBatchesKeepTheOrderOfKeys(t *testing.T) {
 	})
 }
 
-// TestALayerThatFailsADoneMessageHoldsUpThoseBehindIt although the call that they shared has
+// TestALayerThatFailsADoneMessageDelaysThoseBehindIt although the call that they shared has
 // done them.
-func TestALayerThatFailsADoneMessageHoldsUpThoseBehindIt(t *testing.T) {
+func TestALayerThatFailsADoneMessageDelaysThoseBehindIt(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var mu sync.Mutex
@@ -265,9 +265,9 @@ func TestWhatComesBehindAnUnreadablePayloadWaits(t *testing.T) {
 	})
 }
 
-// TestALayerThatLetsOneThroughAtATimeHoldsUpNoBatch: whoever has its lock must not wait for one
+// TestALayerWithALockDoesNotBlockABatch: whoever has its lock must not wait for one
 // that waits for the lock.
-func TestALayerThatLetsOneThroughAtATimeHoldsUpNoBatch(t *testing.T) {
+func TestALayerWithALockDoesNotBlockABatch(t *testing.T) {
 	for name, option := range map[string]bus.ConsumerOption{"in any order": bus.Fair(), "in order": bus.Ordered(bus.BlockKey)} {
 		t.Run(name, func(t *testing.T) {
 			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
@@ -319,9 +319,9 @@ func TestStepsKeepTheOrderOfABatch(t *testing.T) {
 	})
 }
 
-// TestWhatHangsInALayerHoldsUpItsKeyAlone, also while the processor stops, and nothing of the key
+// TestALayerThatHangsDelaysOnlyItsKey, also while the processor stops, and nothing of the key
 // is lost.
-func TestWhatHangsInALayerHoldsUpItsKeyAlone(t *testing.T) {
+func TestALayerThatHangsDelaysOnlyItsKey(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var seen calls

@@ -34,10 +34,10 @@ func blocking(runs *atomic.Int64) func(context.Context, step) error {
 	}
 }
 
-// TestBlockedKeysAreInNobodysWay: new messages run at once, and those of a key that was held
+// TestBlockedKeysDoNotDelayOthers: new messages run at once, and those of a key that was held
 // up behind all the others soon, however many cannot run in front of them, and however few
 // may run at once.
-func TestBlockedKeysAreInNobodysWay(t *testing.T) {
+func TestBlockedKeysDoNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string][]bus.ConsumerOption{"many at once": nil, "one at once": {bus.Concurrency(1)},
 		"at a rate": {bus.RateLimit(20, time.Second, 1)}} {

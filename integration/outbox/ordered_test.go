@@ -150,8 +150,8 @@ func poisonedOnce(which step) func(context.Context, step) error {
 	}
 }
 
-// TestAPoisonedMessageParksItsKey until it is requeued, and then runs first.
-func TestAPoisonedMessageParksItsKey(t *testing.T) {
+// TestAPoisonedMessageBlocksItsKey until it is requeued, and then runs first.
+func TestAPoisonedMessageBlocksItsKey(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		j := newJournal(poisonedOnce(step{"a", 2}))

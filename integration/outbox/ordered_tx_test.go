@@ -101,9 +101,9 @@ func TestTransactionalMessagesOfAKeyRunInOrder(t *testing.T) {
 	}
 }
 
-// TestACommitThatFailsHoldsUpItsKey and no other: whoever is to blame is found, and none behind it
+// TestACommitThatFailsDelaysItsKey and no other: whoever is to blame is found, and none behind it
 // runs before it.
-func TestACommitThatFailsHoldsUpItsKey(t *testing.T) {
+func TestACommitThatFailsDelaysItsKey(t *testing.T) {
 	t.Parallel()
 	var wrong atomic.Value
 	consume := func(ctx context.Context, tx bun.Tx, steps []step) error {

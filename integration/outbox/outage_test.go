@@ -390,7 +390,7 @@ func TestAStopWaitsForNoClaim(t *testing.T) {
 }
 
 // A row that somebody has written by hand, and that cannot be read, holds up nobody.
-func TestAnInstantThatCannotBeReadHoldsNobodyUp(t *testing.T) {
+func TestAnInstantThatCannotBeReadDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		open  func(testing.TB) *bun.DB

@@ -162,7 +162,7 @@ func TestTwoProcessesShareTheWork(t *testing.T) {
 	}
 }
 
-func TestBlockedHandlerDelaysNobody(t *testing.T) {
+func TestABlockedHandlerDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var done atomic.Int64

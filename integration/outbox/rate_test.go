@@ -68,8 +68,8 @@ func TestRatesAreExact(t *testing.T) {
 	})
 }
 
-// TestARateHoldsUpNobodyElse: others run meanwhile, and in steps, too.
-func TestARateHoldsUpNobodyElse(t *testing.T) {
+// TestARateDoesNotDelayOtherConsumers: others run meanwhile, and in steps, too.
+func TestARateDoesNotDelayOtherConsumers(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("limited", bus.RateLimit(1, time.Hour, 1)), testapp.Consumed("other"))
@@ -94,9 +94,9 @@ func TestARateHoldsUpNobodyElse(t *testing.T) {
 	})
 }
 
-// TestARateThatHoldsUpNothing: claims end with what there is, and what comes after a rest runs
+// TestARateThatDelaysNothing: claims end with what there is, and what comes after a rest runs
 // at once.
-func TestARateThatHoldsUpNothing(t *testing.T) {
+func TestARateThatDelaysNothing(t *testing.T) {
 	for name, options := range map[string][]bus.ConsumerOption{"plain": nil, "ordered": {bus.Ordered(bus.BlockKey)}} {
 		t.Run(name, func(t *testing.T) {
 			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
@@ -141,10 +141,10 @@ func TestRatesAreChecked(t *testing.T) {
 	}
 }
 
-// TestLateMessagesUseUpNoRate: a burst that cannot start in time is removed, and what comes later starts in time, as the rate
+// TestExpiredMessagesDoNotSpendTheRate: a burst that cannot start in time is removed, and what comes later starts in time, as the rate
 // allows.
 // Promise: deadline
-func TestLateMessagesUseUpNoRate(t *testing.T) {
+func TestExpiredMessagesDoNotSpendTheRate(t *testing.T) {
 	for name, option := range map[string]bus.ConsumerOption{"rate": bus.RateLimit(10, time.Hour, 1),
 		"key rate": bus.KeyRateLimit(10, time.Hour, 1)} {
 		t.Run(name, func(t *testing.T) {

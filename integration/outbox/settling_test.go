@@ -15,11 +15,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
-// TestALockedMessageHoldsUpNobody: while an open transaction has one claimed message
+// TestALockedMessageDoesNotDelayOthers: while an open transaction has one claimed message
 // locked, others are settled, what vanished owners had is recovered, the database counts
 // as well, and a stop writes all outcomes but that one.
 // Promise: held-up
-func TestALockedMessageHoldsUpNobody(t *testing.T) {
+func TestALockedMessageDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(testing.TB) *bun.DB{"postgres": testdb.Postgres, "mariadb": testdb.MariaDB} {
 		t.Run(name, func(t *testing.T) {

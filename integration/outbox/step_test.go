@@ -225,7 +225,7 @@ func TestStepAbandonsAHandlerThatIgnoresItsTimeout(t *testing.T) {
 	})
 }
 
-func TestStepRecoversWhatVanishedOwnersHeld(t *testing.T) {
+func TestProcessNextRecoversClaimsOfLostOwners(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		var crashes []int
 		a := newApp(bus.Consume("c", func(ctx context.Context, _ order) error {

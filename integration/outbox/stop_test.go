@@ -60,8 +60,8 @@ func TestARunIsStoppedFromOutside(t *testing.T) {
 	})
 }
 
-// TestWhoIgnoresAStopIsTooLate to be stopped, and whoever asks need not wait for ever.
-func TestWhoIgnoresAStopIsTooLate(t *testing.T) {
+// TestAHandlerThatIgnoresAStopIsTooLate to be stopped, and whoever asks need not wait for ever.
+func TestAHandlerThatIgnoresAStopIsTooLate(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t)
 	release, started := make(chan struct{}), make(chan struct{})

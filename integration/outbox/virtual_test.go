@@ -137,7 +137,7 @@ func TestDrainNamesConsumersThatDoNotListen(t *testing.T) {
 	})
 }
 
-func TestMessagesOfAVanishedOwnerRunAfterTheLease(t *testing.T) {
+func TestMessagesOfALostOwnerRunAfterTheLease(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		var crashes []int
 		var ran time.Time

@@ -180,9 +180,9 @@ func TestEditAndRequeue(t *testing.T) {
 	})
 }
 
-// TestRequeueForNobodyIsCounted removes a consumer while messages of it are
+// TestRequeueWithoutAConsumerIsCounted removes a consumer while messages of it are
 // poisoned: they are requeued, for another program may take them.
-func TestRequeueForNobodyIsCounted(t *testing.T) {
+func TestRequeueWithoutAConsumerIsCounted(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var n atomic.Int64

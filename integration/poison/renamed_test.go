@@ -66,9 +66,9 @@ func TestRenamedElsewhere(t *testing.T) {
 	})
 }
 
-// TestOthersKnowWhoWasRenamed: a program without the consumer requeues under the name that processes have by now,
+// TestRequeueUsesTheNewestName: a program without the consumer requeues under the name that processes have by now,
 // and nothing beside the same that is pending under it.
-func TestOthersKnowWhoWasRenamed(t *testing.T) {
+func TestRequeueUsesTheNewestName(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 4, testapp.Consumed("c"))

@@ -122,8 +122,8 @@ func (b breaks) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Cont
 // AfterQuery implements bun.QueryHook.
 func (breaks) AfterQuery(context.Context, *bun.QueryEvent) {}
 
-// TestACircuitOfALogRelayIsShown in the health of its runner, and to operators.
-func TestACircuitOfALogRelayIsShown(t *testing.T) {
+// TestACircuitOfALogForwarderIsShown in the health of its runner, and to operators.
+func TestACircuitOfALogForwarderIsShown(t *testing.T) {
 	t.Parallel()
 	var circuit outbox.Circuit
 	l := newLedger(t, testdb.SQLite(t))

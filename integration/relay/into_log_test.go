@@ -153,9 +153,9 @@ func TestNothingIsKeptOfAnErasedStream(t *testing.T) {
 	})
 }
 
-// TestALateRecordOfAnErasedStreamHoldsUpNoOther: the events of its batch that were written before it was found
+// TestALateRecordOfAnErasedStreamDoesNotDelayOthers: the events of its batch that were written before it was found
 // to be late are written once more.
-func TestALateRecordOfAnErasedStreamHoldsUpNoOther(t *testing.T) {
+func TestALateRecordOfAnErasedStreamDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		b := newBroker()
@@ -201,9 +201,9 @@ func TestEventsKeepWhatTheyAre(t *testing.T) {
 	})
 }
 
-// TestAnEventIsAppendedOnceWhoeverItIsFor: two relays may publish one event for two consumers, which
+// TestAnEventForTwoRecipientsIsAppendedOnce: two relays may publish one event for two consumers, which
 // the log does not go by.
-func TestAnEventIsAppendedOnceWhoeverItIsFor(t *testing.T) {
+func TestAnEventForTwoRecipientsIsAppendedOnce(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		b := newBroker()

@@ -26,9 +26,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
-// TestALogRelayWhosePublisherHangs: calls that ignore their time are given up, so that its shard and
+// TestALogForwarderWhosePublisherHangs: calls that ignore their time are given up, so that its shard and
 // Run go on; few of them at a time, and once they return all is published, once.
-func TestALogRelayWhosePublisherHangs(t *testing.T) {
+func TestALogForwarderWhosePublisherHangs(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		l, s, circuit := newLedger(t, db), newShelf(), new(outbox.Circuit)
@@ -155,9 +155,9 @@ func (s *stalls) Last(ctx context.Context, shard int) (position int64, mark uint
 	return s.shelf.Last(ctx, shard)
 }
 
-// TestWhoIsBehindHaltsNothing: a process that goes on after its lease sees records of another, which has
+// TestAProcessBehindTheCheckpointHaltsNothing: a process that goes on after its lease sees records of another, which has
 // not moved the checkpoint yet, of positions that it knows nothing of. That is no other database.
-func TestWhoIsBehindHaltsNothing(t *testing.T) {
+func TestAProcessBehindTheCheckpointHaltsNothing(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		from, s := newLedger(t, db), &stalls{shelf: newShelf(), goOn: make(chan struct{})}

@@ -116,9 +116,9 @@ func (l *ledger) stats(r *relay.Runner) relay.Stats {
 	return testapp.Must[[]relay.Stats](l.T)(r.Stats(l.Context()))[0]
 }
 
-// TestADestinationThatIsAwayHoldsUpItsShardAlone: what others publish meanwhile has nobody ask for it more often.
+// TestAnUnavailableDestinationDelaysOnlyItsShard: what others publish meanwhile has nobody ask for it more often.
 // Promise: relay-destination
-func TestADestinationThatIsAwayHoldsUpItsShardAlone(t *testing.T) {
+func TestAnUnavailableDestinationDelaysOnlyItsShard(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		const streams = 20
@@ -194,10 +194,10 @@ func TestABrokerThatHasNothingLeft(t *testing.T) {
 	}
 }
 
-// TestADeployThatAddsATypeToALogRelay: while processes of two releases run, the older one passes over no event of the type. Nor
+// TestADeployThatAddsATypeToALogForwarder: while processes of two releases run, the older one passes over no event of the type. Nor
 // does it when it is alone again, until somebody says so.
 // Promise: relay-types
-func TestADeployThatAddsATypeToALogRelay(t *testing.T) {
+func TestADeployThatAddsATypeToALogForwarder(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		s, l := newShelf(), newLedger(t, db)
@@ -497,8 +497,8 @@ func TestWhatCannotBePublished(t *testing.T) {
 	})
 }
 
-// TestALogRelayWhoseBrokerIsAway writes nothing, looks seldom, and goes on as soon as its circuit closes.
-func TestALogRelayWhoseBrokerIsAway(t *testing.T) {
+// TestALogForwarderWhoseBrokerIsUnavailable writes nothing, looks seldom, and goes on as soon as its circuit closes.
+func TestALogForwarderWhoseBrokerIsUnavailable(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		l, s, circuit := newLedger(t, db), newShelf(), new(outbox.Circuit)
@@ -629,8 +629,8 @@ func TestMistakesOfLogAreReportedTogether(t *testing.T) {
 	}
 }
 
-// TestALogRelayThatDoesNotFit: what is stored of a relay has them, and an older database has newer records.
-func TestALogRelayThatDoesNotFit(t *testing.T) {
+// TestALogForwarderThatDoesNotFit: what is stored of a relay has them, and an older database has newer records.
+func TestALogForwarderThatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	l, s := newLedger(t, testdb.SQLite(t)), newShelf()
 	l.deposit(10, 1)

@@ -61,9 +61,9 @@ func TestAConsumerMovesToAnotherService(t *testing.T) {
 	})
 }
 
-// TestWhoIsRenamed: what waits under a former name of the relay is for all that it is for, and what waits under that of a
-// consumer for that one alone, which may have another name at the new service.
-func TestWhoIsRenamed(t *testing.T) {
+// TestFormerNamesOfARelayAndOfConsumers: what waits under a former name of the relay is for all that it is for, and what waits
+// under that of a consumer for that one alone, which may have another name at the new service.
+func TestFormerNamesOfARelayAndOfConsumers(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var charged, sent atomic.Int64
@@ -251,8 +251,8 @@ func refusal(db *bun.DB) []string {
 	return []string{"CREATE TRIGGER refuse BEFORE UPDATE OF consumer_type ON consumer_messages BEGIN SELECT RAISE(ABORT, 'refused'); END"}
 }
 
-// TestWhoKeepsTheFormerName while it runs: what does not forward, and what a key keeps in order.
-func TestWhoKeepsTheFormerName(t *testing.T) {
+// TestMessagesThatKeepTheFormerName while it runs: what does not forward, and what a key keeps in order.
+func TestMessagesThatKeepTheFormerName(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		old := testapp.New(t, db, testapp.Consumed("charge-card", bus.Ordered(bus.BlockKey)), testapp.Consumed("bill"), testapp.Consumed("note"))

@@ -19,10 +19,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
-// TestEachRecordHasItsOwnFate: of a batch some are refused, some have nowhere to go, and some
+// TestEachRecordOfABatchHasItsOwnResult: of a batch some are refused, some have nowhere to go, and some
 // fail; the others are published once.
 // Promise: relay-batch
-func TestEachRecordHasItsOwnFate(t *testing.T) {
+func TestEachRecordOfABatchHasItsOwnResult(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		const n = 256
@@ -111,9 +111,9 @@ func TestAnOutageWritesNothing(t *testing.T) {
 	}
 }
 
-// TestADestinationThatIsAwayHoldsUpNoOther: more of its messages than a batch has are in front, and come again and again.
+// TestAnUnavailableDestinationDoesNotDelayOthers: more of its messages than a batch has are in front, and come again and again.
 // Promise: relay-destination
-func TestADestinationThatIsAwayHoldsUpNoOther(t *testing.T) {
+func TestAnUnavailableDestinationDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		const refunds, orders = 300, 1000

@@ -184,9 +184,9 @@ func TestIDs(t *testing.T) {
 	})
 }
 
-// TestAConsumerIsToldOnceWhoeverElseIs: a message may come for other consumers the second time, from a
+// TestEachRecipientReceivesAMessageOnce: a message may come for other consumers the second time, from a
 // program that names more of them, or in another order. Each of them has it once.
-func TestAConsumerIsToldOnceWhoeverElseIs(t *testing.T) {
+func TestEachRecipientReceivesAMessageOnce(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		b := newBroker()

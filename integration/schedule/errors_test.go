@@ -42,8 +42,8 @@ func TestHeaderOptionWins(t *testing.T) {
 	}
 }
 
-// TestSchedulesThatNobodyFiresAreReported removes the consumer of a schedule.
-func TestSchedulesThatNobodyFiresAreReported(t *testing.T) {
+// TestUnhandledSchedulesAreReported removes the consumer of a schedule.
+func TestUnhandledSchedulesAreReported(t *testing.T) {
 	t.Parallel()
 	for name, consumers := range map[string][]bus.Consumer{
 		"other consumers": {bus.Consume("r", func(context.Context, refund) error { return nil })},
@@ -74,7 +74,7 @@ func TestSchedulesThatNobodyFiresAreReported(t *testing.T) {
 	}
 }
 
-func TestAScheduleThatIsBarelyDueIsNobodysFault(t *testing.T) {
+func TestAScheduleThatIsBarelyDueIsNotReported(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
 	db := testdb.SQLite(t)

@@ -123,7 +123,7 @@ func postgresDSN(t *testing.T, db *bun.DB) string {
 	return testdb.PostgresDSNOf(t, name)
 }
 
-func TestAChainThatTimesOutHoldsNobodyBack(t *testing.T) {
+func TestAChainThatTimesOutDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var n atomic.Int64

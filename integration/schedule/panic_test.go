@@ -24,8 +24,8 @@ type deaf struct{ cause error }
 func (d *deaf) Error() string { return d.cause.Error() }
 func (d *deaf) Unwrap() error { return d.cause }
 
-// TestAChainThatPanicsHoldsNobodyBack: what runs here has nobody above it who would recover.
-func TestAChainThatPanicsHoldsNobodyBack(t *testing.T) {
+// TestAChainThatPanicsDoesNotDelayOthers: what runs here has nobody above it who would recover.
+func TestAChainThatPanicsDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	second := func(m *bus.Message) bool { return string(m.Payload) == `{"id":"2","n":0}` }
 	panics := bus.PerMessage(func(_ context.Context, m *bus.Message) error {

@@ -43,10 +43,10 @@ func layered(a *app, layer bus.ProduceMiddleware) {
 		outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{layer}}))
 }
 
-// TestASlowProduceLayerWedgesNoSchedules takes longer for a batch than a server
+// TestASlowProduceLayerDoesNotBlockSchedules takes longer for a batch than a server
 // lets a transaction be idle for a client that may have vanished.
 // Promise: schedule-blocked
-func TestASlowProduceLayerWedgesNoSchedules(t *testing.T) {
+func TestASlowProduceLayerDoesNotBlockSchedules(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var n, calls atomic.Int64
@@ -122,10 +122,10 @@ func refuseChanges(a *app, id, sqlState string) {
 	}
 }
 
-// TestAScheduleThatRefusesChangesHoldsNobodyBack has one that can neither fire nor be
+// TestAScheduleThatRefusesChangesDoesNotDelayOthers has one that can neither fire nor be
 // marked as one that cannot, and is due before all others.
 // Promise: schedule-blocked
-func TestAScheduleThatRefusesChangesHoldsNobodyBack(t *testing.T) {
+func TestAScheduleThatRefusesChangesDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	for name, states := range map[string]map[dialect.Name]string{
 		"as the application's error": {dialect.PG: "P0001", dialect.MySQL: "45000", dialect.SQLite: "-"},
@@ -159,8 +159,8 @@ func TestAScheduleThatRefusesChangesHoldsNobodyBack(t *testing.T) {
 	}
 }
 
-// TestAScheduleThatCannotBeReadHoldsNobodyBack has a row that the server does not bring.
-func TestAScheduleThatCannotBeReadHoldsNobodyBack(t *testing.T) {
+// TestAScheduleThatCannotBeReadDoesNotDelayOthers has a row that the server does not bring.
+func TestAScheduleThatCannotBeReadDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
 	a := testapp.New(t, testdb.Postgres(t), testapp.Counting("c", &n))

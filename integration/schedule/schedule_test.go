@@ -204,7 +204,7 @@ func TestScheduleIsTransactional(t *testing.T) {
 	})
 }
 
-func TestBadScheduleHoldsNobodyBack(t *testing.T) {
+func TestABadScheduleDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ spoil, want string }{
 		"unknown zone":             {"UPDATE scheduled_messages SET cron_timezone = 'Mars/Olympus' WHERE tag = 'bad'", "Mars/Olympus"},

@@ -38,10 +38,10 @@ func quickest(t *testing.T, run func() error) time.Duration {
 	return least
 }
 
-// TestForeignMessagesAreInNobodysWay: what a consumer no longer takes costs neither its
+// TestForeignMessagesDoNotDelayOthers: what a consumer no longer takes costs neither its
 // own messages nor those of others anything.
 // Promise: held-up
-func TestForeignMessagesAreInNobodysWay(t *testing.T) {
+func TestForeignMessagesDoNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"), testapp.Consumed("d"))

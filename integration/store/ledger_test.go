@@ -267,7 +267,7 @@ func TestLedgerRecordDropsWhatPickFoundTooEarly(t *testing.T) {
 
 // A vanished client leaves its session between pick and record, where its row
 // locks hide what it picked. The server has to end that session.
-func TestLedgerVanishedClientFreesItsRows(t *testing.T) {
+func TestLedgerLostClientFreesItsRows(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	l.add(9)

@@ -50,11 +50,11 @@ const freezeAnyhow = 3 * time.Minute
 // timed tells whether a run is one that goes by the clock: it is started by hand, on a machine that does nothing else.
 func timed() bool { return *freezeAll || *freezeAt != "" }
 
-// TestNobodyWaitsForLongForAClientThatStandsStill stops a process, by SIGSTOP, at the statements of the transactions that the
+// TestAFrozenClientDelaysOthersForABoundedTime stops a process, by SIGSTOP, at the statements of the transactions that the
 // library begins. The server ends them, and another process consumes what both had. A run takes some of the places, by
 // -freeze.seed. With -freeze.all it takes each, and the other process has to go on within the bound.
 // Promise: stalled-client
-func TestNobodyWaitsForLongForAClientThatStandsStill(t *testing.T) {
+func TestAFrozenClientDelaysOthersForABoundedTime(t *testing.T) {
 	if !canStop {
 		t.Skip("there is no SIGSTOP")
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// TestAnOwnTransactionThatStandsStillIsEndedByTheServer: its client does nothing for longer than five seconds, and a lock that it
+// TestAnIdleTransactionOfTheLibraryIsEndedByTheServer: its client does nothing for longer than five seconds, and a lock that it
 // has is free again.
 // Promise: stalled-client
-func TestAnOwnTransactionThatStandsStillIsEndedByTheServer(t *testing.T) {
+func TestAnIdleTransactionOfTheLibraryIsEndedByTheServer(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.PostgresDSN(t)
 	db, other := testdb.OpenPostgres(t, dsn), testdb.OpenPostgres(t, dsn)

@@ -238,7 +238,8 @@ func (w *world) append(ctx context.Context, i int) error {
 // operate changes something as people do.
 func (w *world) operate(ctx context.Context, i int) error {
 	err := w.change(ctx, i)
-	for _, common := range []error{ops.ErrBusy, ops.ErrInProgress, ops.ErrNotFound, ops.ErrNoMatch, admin.ErrNotPaused} { // the others do the same
+	for _, common := range []error{ops.ErrBusy, ops.ErrInProgress, ops.ErrNotFound, ops.ErrNoMatch,
+		admin.ErrNotPaused} { // the others do the same
 		if errors.Is(err, common) {
 			return nil
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-func TestConsumersThatNobodyDeclaresAreReportedOnce(t *testing.T) {
+func TestUndeclaredConsumersAreReportedOnce(t *testing.T) {
 	var log strings.Builder
 	ignore := func(context.Context, testPayload) error { return nil }
 	catalog := newCatalog([]*consumer{

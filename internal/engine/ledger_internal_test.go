@@ -130,7 +130,7 @@ func TestStragglersAreNotHeldUpByFinishedClaims(t *testing.T) {
 	t.Error("the straggler's result was not settled in 60 ms")
 }
 
-func TestLosingEveryLeaseWakesWhoWaitsForSettling(t *testing.T) {
+func TestLosingEveryLeaseEndsTheWaitForSettling(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger(2000, new(atomic.Int64))

@@ -195,7 +195,7 @@ func TestSuspectsAndSoloRunsTakeTurns(t *testing.T) {
 	})
 }
 
-func TestAYoungProcessConvictsNobody(t *testing.T) {
+func TestAYoungProcessConvictsNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
@@ -251,8 +251,8 @@ func TestASoloRunThatIsCalledOffKeepsNoWorker(t *testing.T) {
 	})
 }
 
-// TestALateSweepCountsForNothing has a sweep report what it has seen long ago.
-func TestALateSweepCountsForNothing(t *testing.T) {
+// TestALateSweepIsIgnored has a sweep report what it has seen long ago.
+func TestALateSweepIsIgnored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
@@ -267,9 +267,9 @@ func TestALateSweepCountsForNothing(t *testing.T) {
 	})
 }
 
-// TestWhoLooksSeldomConvictsNobody has a process that is too busy to look: somebody may have
+// TestAProcessThatRarelyLooksConvictsNoOther has a process that is too busy to look: somebody may have
 // vanished, and have been forgotten, between two looks.
-func TestWhoLooksSeldomConvictsNobody(t *testing.T) {
+func TestAProcessThatRarelyLooksConvictsNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")

@@ -26,8 +26,8 @@ func (silent) Connect(ctx context.Context) (driver.Conn, error) {
 }
 func (silent) Driver() driver.Driver { return nil }
 
-// TestEndWaitsForNobody: a run ends within a second, also while the database does not answer a report.
-func TestEndWaitsForNobody(t *testing.T) {
+// TestEndReturnsWithinASecond: a run ends within a second, also while the database does not answer a report.
+func TestEndReturnsWithinASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		registry, err := bus.NewRegistry()

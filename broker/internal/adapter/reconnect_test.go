@@ -34,7 +34,7 @@ func (b *fake) watched() *adapter.Reconnect {
 	return r
 }
 
-func TestWhoAskedIsToldOnceTheBrokerIsBack(t *testing.T) {
+func TestSubscribersAreNotifiedOnceTheBrokerIsBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		back := time.Now().Add(time.Minute)
@@ -97,7 +97,7 @@ func TestABrokerThatAnswersIsNoNews(t *testing.T) {
 	}
 }
 
-func TestNobodyIsToldOnceItIsClosed(t *testing.T) {
+func TestNoNotificationAfterClose(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := &fake{state: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }} // it hangs

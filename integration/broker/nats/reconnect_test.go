@@ -163,9 +163,9 @@ func TestRefusedCredentialsAreTriedAgain(t *testing.T) {
 	})
 }
 
-// TestWhoMayNotAskForStreams: without the permission to ask which stream has a subject, nobody there is
+// TestWithoutPermissionToLookUpStreams: without the permission to ask which stream has a subject, nobody there is
 // taken for none.
-func TestWhoMayNotAskForStreams(t *testing.T) {
+func TestWithoutPermissionToLookUpStreams(t *testing.T) {
 	publisher := newPublisher(t, permitted(t, &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{"orders.>"}}}), timeout)
 	err := publisher.Publish(t.Context(), []broker.Record{{Destination: "orders.placed", ID: "1"}})[0]
 	if !errors.Is(err, broker.ErrNoDestination) {
@@ -225,8 +225,8 @@ func TestComplaintsOfBefore(t *testing.T) {
 	within(t, 20*time.Second, "the complaint is over", func() bool { return !strings.Contains(silent(publisher), "Permissions") })
 }
 
-// TestWhoMayNotHearAnswers: the server complains of that once, and nothing comes from then on.
-func TestWhoMayNotHearAnswers(t *testing.T) {
+// TestWithoutPermissionToReceiveAnswers: the server complains of that once, and nothing comes from then on.
+func TestWithoutPermissionToReceiveAnswers(t *testing.T) {
 	nc := permitted(t, &server.Permissions{Subscribe: &server.SubjectPermission{Deny: []string{"_INBOX.>"}}})
 	subscriber, err := amnats.NewSubscriber(nc, amnats.SubscriberConfig{Stream: "ORDERS", Consumer: "shipping"})
 	if err != nil {

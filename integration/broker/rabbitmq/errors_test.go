@@ -26,8 +26,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
-// TestFatesOfRecords: what becomes of records has its class, and never takes good ones with it.
-func TestFatesOfRecords(t *testing.T) {
+// TestClassesOfRecords: what becomes of records has its class, and never takes good ones with it.
+func TestClassesOfRecords(t *testing.T) {
 	if !*clusters {
 		return
 	}
