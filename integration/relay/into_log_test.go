@@ -110,11 +110,13 @@ func TestALogIntoAnother(t *testing.T) {
 			t.Errorf("got %v, want what says that it was erased", got)
 		}
 		// What comes of it once more, to a receiver that has forgotten, is not kept.
+		acknowledged := func() bool { return int(sub.acked.Load()) == len(b.all()) } // after being delivered again
+		testapp.Eventually(t, "all is acknowledged", acknowledged)
 		to.Exec("DELETE FROM inbox_messages")
 		again := testapp.Must[[]inbox.Stats](t)(r.Stats(t.Context()))[0].Accepted
 		b.put(b.all()[3])
 		testapp.Eventually(t, "it has arrived", func() bool {
-			return to.Count("SELECT count(*) FROM inbox_messages") == 1 && to.Count("SELECT count(*) FROM consumer_messages") == 0
+			return acknowledged() && to.Count("SELECT count(*) FROM inbox_messages") == 1 && to.Count("SELECT count(*) FROM consumer_messages") == 0
 		})
 		if got := to.amounts()["bank-account-3"]; len(got) != 1 || len(to.Poisoned()) != 0 {
 			t.Errorf("got %v and %d poisoned, want the record dropped, %d were new", got, len(to.Poisoned()), again)
