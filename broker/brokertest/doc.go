@@ -1,5 +1,5 @@
-// Package brokertest is the conformance suite of adapters for package relay: what every
-// [broker.Publisher] and [broker.Subscriber] must do, whatever broker is behind it.
+// Package brokertest is the conformance suite for adapters of brokers: it tests what packages relay
+// and inbox need of a [broker.Publisher] and a [broker.Subscriber].
 //
 //	func TestConformance(t *testing.T) {
 //		brokertest.Run(t, func(t *testing.T) brokertest.Setup {
@@ -8,6 +8,6 @@
 //		})
 //	}
 //
-// It starts no broker and knows none: [Setup] has functions that stop one and start it again. Each
-// case gets a Setup of its own.
+// It starts no broker. [Setup] has functions that stop one and start it again. Each case gets a
+// Setup of its own.
 package brokertest

@@ -1,16 +1,12 @@
-// Package kafka carries records over Kafka, for package relay. It is a module of its own, so that the
-// library itself depends on no broker.
+// Package kafka publishes records to Kafka and subscribes to them, for packages relay and inbox. It
+// is a module of its own, so that the library depends on no broker.
 //
-//	publisher, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: brokers})
-//	defer publisher.Close()
-//	subscriber, err := kafka.NewSubscriber(kafka.SubscriberConfig{Brokers: brokers, Group: "shipping", Topics: []string{"orders"}})
-//
-// It makes no topics. A record counts as arrived when all replicas in sync have it: that is as
-// durable as the topic's min.insync.replicas. Kafka drops no duplicates of what is published again:
-// the receiver does.
+// It creates no topics. A publish succeeds once all in-sync replicas have the record; the topic's
+// min.insync.replicas decides how durable that is. Kafka does not drop a record that is published
+// again: the receiver does.
 //
 // A record's key is Key, its value is Body, and a nil Body is a tombstone. Attributes are headers
-// with the prefix "ce_", as CloudEvents has it; the content type is the header content-type. What
-// Kafka has no place for is in headers that begin with "asyncmonolith-". It is tested with a fake
-// of Kafka that speaks its protocol and replicates nothing.
+// with the prefix "ce_", as in CloudEvents; the content type is the header content-type. Fields
+// that Kafka does not have are headers that begin with "asyncmonolith-". The package is tested with
+// a fake that speaks Kafka's protocol and replicates nothing.
 package kafka

@@ -11,14 +11,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ErrPooler is returned by [Listener.Listen] when a connection pooler, such as
-// pgbouncer, stands between it and the server: one that lends its connections by
-// the transaction accepts LISTEN, but delivers notifications to any client or to none.
-// Give the listener an address of the server itself, with [New]; the application
-// may go on through the pooler.
+// ErrPooler is returned by [Listener.Listen] when it is connected through a connection pooler, such
+// as pgbouncer. In transaction mode a pooler accepts LISTEN, but delivers notifications to any
+// client or to none. Give the listener the address of the server itself, with [New]; the
+// application may use the pooler.
 var ErrPooler = errors.New("pgxnotify: a connection pooler is in between: LISTEN needs a direct connection to the server")
 
-// closeTimeout bounds the farewell to the server.
+// closeTimeout limits the time to close the connection.
 const closeTimeout = time.Second
 
 // Listener is a notify.Listener with a connection of its own. Make one with [New]
@@ -27,22 +26,21 @@ type Listener struct {
 	config func(ctx context.Context) (*pgx.ConnConfig, error)
 }
 
-// New makes a listener that connects as config says, which must come from
-// pgx.ParseConfig.
+// New makes a listener that connects with config, which must come from pgx.ParseConfig.
 func New(config *pgx.ConnConfig) *Listener {
 	config = config.Copy()
 	return &Listener{config: func(context.Context) (*pgx.ConnConfig, error) { return config.Copy(), nil }}
 }
 
-// FromDB makes a listener that connects like the connections of db, which must be
-// of pgx's package stdlib, as an application's *bun.DB has one in its field DB. Its
-// own connection is none of the pool. Where a connection needs a password that
-// changes, or is made by a BeforeConnect, it is that of a pooled one.
+// FromDB makes a listener that connects like the connections of db, which must use pgx's package
+// stdlib. A *bun.DB has its *sql.DB in the field DB. The listener has a connection of its own,
+// outside of the pool. Each time it connects, it copies the configuration of a pooled connection,
+// with what a BeforeConnect has set there, such as a password that changes.
 func FromDB(db *sql.DB) *Listener {
 	return &Listener{config: func(ctx context.Context) (*pgx.ConnConfig, error) { return configOf(ctx, db) }}
 }
 
-// configOf asks a connection of the pool how it was made.
+// configOf returns the configuration of a pooled connection.
 func configOf(ctx context.Context, db *sql.DB) (config *pgx.ConnConfig, err error) {
 	if db == nil {
 		return nil, errors.New("the database handle is nil")
