@@ -17,24 +17,24 @@ import (
 
 // PublisherConfig configures a [Publisher].
 type PublisherConfig struct {
-	// Brokers are addresses, "host:port", of some brokers of the cluster. Required.
+	// Brokers are the addresses, "host:port", of some brokers of the cluster. Required.
 	Brokers []string
-	// Options are for the client: TLS, SASL, limits, logs. What the publisher counts on cannot be
-	// changed: all replicas in sync acknowledge, and a deadline holds for what is on its way, too.
+	// Options configure the client: TLS, SASL, limits, logs. They cannot change what the publisher
+	// relies on: all in-sync replicas acknowledge, and the deadline also ends requests in flight.
 	Options []kgo.Opt
-	// Timeout is how long the brokers have to answer for a batch. Defaults to 5 s.
+	// Timeout limits the wait for the acknowledgements of a batch. Defaults to 5 s.
 	Timeout time.Duration
 }
 
-// Publisher publishes records to Kafka: Destination is the topic, and records of one Key go to one
-// partition. It is safe for concurrent use. Close it.
+// Publisher publishes records to Kafka. A record's Destination is the topic, and records with the
+// same Key go to the same partition. It is safe for concurrent use. Close it.
 type Publisher struct {
 	client  *kgo.Client
 	timeout time.Duration
 	back    *adapter.Reconnect
 }
 
-// NewPublisher makes a Publisher. It connects when it is used.
+// NewPublisher makes a Publisher. It connects at the first use.
 func NewPublisher(config PublisherConfig) (*Publisher, error) {
 	var errs []error
 	if len(config.Brokers) == 0 {
@@ -64,19 +64,19 @@ func NewPublisher(config PublisherConfig) (*Publisher, error) {
 	return &Publisher{client: client, timeout: config.Timeout, back: adapter.NewReconnect(client.Ping)}, nil
 }
 
-// OnReconnect implements [broker.ReconnectNotifier]: while the brokers are away it asks again and again for
-// one that answers.
+// OnReconnect implements broker.ReconnectNotifier. While the brokers are unavailable, a goroutine
+// polls until one answers.
 func (p *Publisher) OnReconnect(f func()) { p.back.OnReconnect(f) }
 
-// Close closes the connections. What is being published fails.
+// Close closes the connections. Running publishes fail.
 func (p *Publisher) Close() {
 	p.client.Close()
 	p.back.Close() // what it waits for has ended with the client
 }
 
-// Publish implements [broker.Publisher]. A topic that does not exist, or that the publisher may not
-// write to, is broker.ErrNoDestination; a record that is larger than the client, the topic or the
-// broker allows is broker.ErrRejected.
+// Publish implements broker.Publisher. The error is broker.ErrNoDestination for a topic that does
+// not exist or that the publisher may not write to, and broker.ErrRejected for a record that is
+// larger than the client, the topic or the broker allows.
 func (p *Publisher) Publish(ctx context.Context, records []broker.Record) []error {
 	if len(records) == 0 {
 		return nil

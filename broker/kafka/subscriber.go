@@ -16,34 +16,36 @@ import (
 
 // SubscriberConfig configures a [Subscriber].
 type SubscriberConfig struct {
-	// Brokers are addresses, "host:port", of some brokers of the cluster. Required.
+	// Brokers are the addresses, "host:port", of some brokers of the cluster. Required.
 	Brokers []string
 	// Group is the name of the consumer group. Required.
 	Group string
-	// Topics are read, from their beginning when the group is new. They exist. Required.
+	// Topics are the topics to read, from their beginning if the group is new. They must exist.
+	// Required.
 	Topics []string
-	// Options are for the client: TLS, SASL, kgo.ConsumeResetOffset, logs. How records are
-	// committed cannot be changed. Of what others publish in transactions only what they have
-	// committed is read, unless kgo.FetchIsolationLevel says otherwise.
+	// Options configure the client: TLS, SASL, kgo.ConsumeResetOffset, logs. They cannot change how
+	// records are committed. Of records published in transactions, only committed ones are read,
+	// unless kgo.FetchIsolationLevel changes that.
 	Options []kgo.Opt
-	// Batch is how many records fn gets at once, at most, of whatever partitions. Defaults to 256.
+	// Batch is the maximum number of records in one call of fn, over all partitions. Defaults to
+	// 256.
 	Batch int
 }
 
-// Subscriber brings the records of topics, as a member of a consumer group. It is safe for
-// concurrent use: each Subscribe is a member of its own.
+// Subscriber receives the records of topics, as a member of a consumer group. It is safe for
+// concurrent use: each Subscribe is another member.
 type Subscriber struct {
 	config SubscriberConfig
 	away   adapter.Outage
 }
 
-// OnOutage implements [broker.OutageNotifier]: when nothing has come for 5 s the brokers are asked, and away if
-// none answers within 5 s.
+// OnOutage implements broker.OutageNotifier. If no record arrives for 5 s, the brokers are polled;
+// they are unavailable if none answers within 5 s.
 func (s *Subscriber) OnOutage(f func(err error)) { s.away.OnOutage(f) }
 
 const maxBatch = 10_000
 
-// NewSubscriber makes a Subscriber. Subscribe connects, and looks whether the topics exist.
+// NewSubscriber makes a Subscriber. Subscribe connects and checks that the topics exist.
 func NewSubscriber(config SubscriberConfig) (*Subscriber, error) {
 	var errs []error
 	if len(config.Brokers) == 0 {
@@ -67,10 +69,10 @@ func NewSubscriber(config SubscriberConfig) (*Subscriber, error) {
 	return &Subscriber{config: config}, nil
 }
 
-// Subscribe implements [broker.Subscriber]. Offsets are committed after fn. After an error of fn it
-// waits, 100 ms at first and 5 s at last, and reads the batch again: what follows in its partitions
-// waits, too. The group does not rebalance while fn runs, so that fn has to return within the
-// group's rebalance timeout, of 60 s. It returns an error if a topic does not exist.
+// Subscribe implements broker.Subscriber. It commits offsets after fn. After an error of fn it
+// waits, first 100 ms and at most 5 s, and delivers the batch again; later records of its
+// partitions wait. The group does not rebalance while fn runs, so fn must return within the group's
+// rebalance timeout of 60 s. Subscribe returns an error if a topic does not exist.
 func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []broker.Record) error) error {
 	clientCtx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // of all that it asks the brokers
 	defer cancel()

@@ -18,31 +18,31 @@ import (
 
 // AppenderConfig configures an [Appender].
 type AppenderConfig struct {
-	// Stream is the name of the stream. It has AllowAtomicPublish and the retention of limits, and its
-	// subjects are, or cover, Prefix and everything below it. Required.
+	// Stream is the name of the stream. It must have AllowAtomicPublish and the retention policy
+	// "limits". Its subjects must cover Prefix and everything below it. Required.
 	Stream string
-	// Domain is the domain of JetStream that has the stream, for connections to a server of another one, a leaf node
-	// for instance. Defaults to the server's own.
+	// Domain is the JetStream domain of the stream, if the connection's server belongs to another
+	// one, such as a leaf node. Defaults to the server's own.
 	Domain string
-	// Prefix begins the subjects: behind it come the number of the shard, and the record's
-	// Destination or, where that is empty, its type. Nothing else may publish below it. Required.
+	// Prefix begins the subjects. The shard's number follows it, then the record's Destination or,
+	// if that is empty, its type. Nothing else may publish below it. Required.
 	Prefix string
-	// Timeout is how long the stream has to answer. Defaults to 5 s.
+	// Timeout limits the wait for the stream. Defaults to 5 s.
 	Timeout time.Duration
 }
 
-// Appender puts the shards of a relay.NewLogForwarder into a stream of JetStream: each batch is an atomic one,
-// which is refused unless the shard's last message is the one that the relay knows. So the stream
-// has each event once, in order, and no window of duplicates is needed. It needs NATS 2.12 or newer.
-// It is a [Publisher], too, and safe for concurrent use.
+// Appender writes the shards of a relay.NewLogForwarder into a stream. Each batch is atomic, and
+// the stream rejects it unless the shard's last message is the one that the relay expects. So the
+// stream has each event once, in order, without a duplicate window. It needs NATS 2.12 or newer. An
+// Appender is also a [Publisher], and is safe for concurrent use.
 type Appender struct {
 	*Publisher
 	config AppenderConfig
 }
 
-// NewAppender makes an Appender on a connection, which stays the application's. It fails if the
-// connection lacks what [Options] sets, or its server is too old. Whether the stream is as it has to
-// be a relay.Runner asks when it starts.
+// NewAppender makes an Appender. It does not close the connection. It returns an error if the
+// connection lacks the settings of [Options], or its server is too old. It does not check the
+// stream: a relay.Runner does that at its start.
 func NewAppender(nc *nats.Conn, config AppenderConfig) (*Appender, error) {
 	publisher, err := NewPublisher(nc, PublisherConfig{Domain: config.Domain, Timeout: config.Timeout})
 	errs := []error{err}
@@ -78,9 +78,9 @@ func (a *Appender) filter(shard int) string {
 	return a.config.Prefix + "." + strconv.Itoa(shard) + ".>"
 }
 
-// Last implements [broker.Appender]. The mark of a message is its sequence in the stream. It is an
-// error if the stream does not take atomic batches, and if the last message of the shard is no
-// record of a relay.
+// Last implements broker.Appender. The mark of a message is its sequence in the stream. It is an
+// error if the stream does not allow atomic batches, or if a relay did not write the shard's last
+// message.
 func (a *Appender) Last(ctx context.Context, shard int) (position int64, mark uint64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, fmt.Errorf("no answer within %s", a.timeout))
 	defer cancel()
@@ -168,8 +168,8 @@ const (
 
 const codeWrongLast = 10071
 
-// Append implements [broker.Appender]. The server has answered for the whole batch when it returns
-// without an error.
+// Append implements broker.Appender. It returns nil once the server has acknowledged the whole
+// batch.
 func (a *Appender) Append(ctx context.Context, shard int, after uint64, records []broker.Record) (mark uint64, err error) {
 	if len(records) == 0 {
 		return after, nil

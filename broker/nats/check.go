@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// Check reports whether each subject has a stream, and whether that does what a relay counts on: it
-// acknowledges, and it drops for at least as long as PublisherConfig.Timeout what it has had
-// already. It joins what is wrong. An application calls it when it starts, with the destinations
-// of its routes.
+// Check reports whether each subject has a stream, and whether the stream has the settings that a
+// relay needs: it acknowledges, and its duplicate window is at least PublisherConfig.Timeout. The
+// error joins all findings. Call it at the application's start, with the destinations of its
+// routes.
 func (p *Publisher) Check(ctx context.Context, subjects ...string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.timeout, fmt.Errorf("no answer within %s", p.timeout))
 	defer cancel()

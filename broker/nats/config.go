@@ -10,11 +10,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Options returns the settings that a connection for a [Publisher] or a [Subscriber] needs, to be
-// given to nats.Connect before the application's own: it connects whenever a server is there, also when
-// there was none at first, or it refused the credentials, keeps nothing in a buffer that was given up
-// meanwhile, and notices within seconds that a server hangs. What is published or subscribed says what
-// the server has said.
+// Options returns the settings that a connection for a [Publisher] or a [Subscriber] needs. Pass
+// them to nats.Connect before the application's own options. With them a connection retries for
+// ever, also at its start and after refused credentials. It buffers nothing while it is
+// disconnected, and detects within seconds that a server hangs.
 func Options() []nats.Option {
 	return []nats.Option{
 		nats.RetryOnFailedConnect(true),

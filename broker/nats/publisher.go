@@ -19,18 +19,18 @@ import (
 
 // PublisherConfig configures a [Publisher].
 type PublisherConfig struct {
-	// Domain is the domain of JetStream that has the streams, for connections to a server of another one, a leaf node
-	// for instance. Defaults to the server's own.
+	// Domain is the JetStream domain of the streams, if the connection's server belongs to another
+	// one, such as a leaf node. Defaults to the server's own.
 	Domain string
-	// Timeout is how long the streams have to answer for a batch. While the client reconnects to
-	// servers that hang it blocks its callers: nats.FlusherTimeout and nats.Timeout of the
-	// connection, a second each with Options, may come on top. Defaults to 5 s.
+	// Timeout limits the wait for the acknowledgements of a batch. While the client reconnects to
+	// servers that hang, it blocks its callers: nats.FlusherTimeout and nats.Timeout of the
+	// connection, 1 s each with [Options], may be added. Defaults to 5 s.
 	Timeout time.Duration
 }
 
-// Publisher publishes records to JetStream: Destination is the subject. It is safe for concurrent
-// use, and has nothing to close, since the connection is the application's. While its server is away it
-// asks again and again for it, which ends when that answers, or when the connection is closed.
+// Publisher publishes records to JetStream. A record's Destination is the subject. It is safe for
+// concurrent use and needs no Close, since the application owns the connection. While its server is
+// unavailable, a goroutine polls for it until it answers or the connection is closed.
 type Publisher struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
@@ -39,8 +39,8 @@ type Publisher struct {
 	back    *adapter.Reconnect
 }
 
-// NewPublisher makes a Publisher on a connection, which stays the application's. It fails if the
-// connection lacks what [Options] sets, or its server is too old.
+// NewPublisher makes a Publisher. It does not close the connection. It returns an error if the
+// connection lacks the settings of [Options], or its server is too old.
 func NewPublisher(nc *nats.Conn, config PublisherConfig) (*Publisher, error) {
 	err := errors.Join(checkConnection(nc), checkDomain("PublisherConfig", config.Domain))
 	if config.Timeout < 0 {
@@ -61,8 +61,8 @@ func NewPublisher(nc *nats.Conn, config PublisherConfig) (*Publisher, error) {
 	return p, nil
 }
 
-// OnReconnect implements [broker.ReconnectNotifier], beside the handlers of the connection, which are the
-// application's.
+// OnReconnect implements broker.ReconnectNotifier. It leaves the connection's handlers to the
+// application.
 func (p *Publisher) OnReconnect(f func()) { p.back.OnReconnect(f) }
 
 // ping asks the server that the connection has.
@@ -76,19 +76,19 @@ func (p *Publisher) ping(ctx context.Context) error {
 	return p.nc.FlushWithContext(ctx)
 }
 
-// Publish implements [broker.Publisher]: it sends the whole batch, and then waits for the streams'
-// answers. It returns as soon as the connection breaks.
+// Publish implements broker.Publisher. It sends the whole batch, then waits for the
+// acknowledgements. It returns as soon as the connection breaks.
 //
-// If a subject has no listener, Publish asks which stream has it, for which it needs the permission
-// to publish to $JS.API.STREAM.NAMES, or that of its domain. If there is one, its leader is being
-// elected, and that is broker.ErrUnavailable, as is no answer. If there is none, or it may not ask,
-// that is broker.ErrNoDestination, and so is a stream that is full and discards what is new. If a
-// subject has a listener that is no stream, there is no answer, which looks like a server that is
-// away.
+// If nothing listens on a subject, Publish looks up its stream. That needs the permission to
+// publish to $JS.API.STREAM.NAMES, or that of its domain. If there is a stream, its leader is being
+// elected, and the error is broker.ErrUnavailable, as for a missing answer. If there is none, or
+// the lookup is not permitted, the error is broker.ErrNoDestination; so it is for a stream that is
+// full and discards new messages. If another subscriber than a stream listens on a subject, there
+// is no answer, as from an unavailable server.
 //
-// A record that is larger than the server or the stream allows, headers included, is
-// broker.ErrRejected, and so is one whose subject has an empty part, a wildcard, a space or some
-// 4,000 bytes, or is the server's own.
+// The error is broker.ErrRejected for a record that is larger than the server or the stream allows,
+// headers included. So it is for a subject that has an empty token, a wildcard, a space or about
+// 4,000 bytes, or that the server reserves.
 func (p *Publisher) Publish(ctx context.Context, records []broker.Record) []error {
 	if len(records) == 0 {
 		return nil

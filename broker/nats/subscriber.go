@@ -18,24 +18,24 @@ import (
 type SubscriberConfig struct {
 	// Stream is the name of the stream. Required.
 	Stream string
-	// Domain is the domain of JetStream that has the stream, for connections to a server of another one, a leaf node
-	// for instance. Defaults to the server's own.
+	// Domain is the JetStream domain of the stream, if the connection's server belongs to another
+	// one, such as a leaf node. Defaults to the server's own.
 	Domain string
-	// Consumer is the name of a durable pull consumer of the stream, which exists, with the
-	// acknowledgement policy "explicit", without a limit of deliveries, and not of headers alone.
+	// Consumer is the name of a durable pull consumer of the stream. It must exist, with the
+	// acknowledgement policy "explicit", without a delivery limit, and not with headers only.
 	// Several subscribers may share one. Required.
 	Consumer string
-	// Batch is how many records fn gets at once, at most. Defaults to 256.
+	// Batch is the maximum number of records in one call of fn. Defaults to 256.
 	Batch int
-	// Ordered brings messages in the order of the stream even when some are delivered again,
-	// after a kill for instance: for inbox.AppendToLog. Have one such subscriber of a consumer: two hold
-	// each other up, for some times its AckWait. After a kill it waits until that is over. Defaults
-	// to false.
+	// Ordered delivers messages in the order of the stream, even if some are redelivered, for
+	// instance after a kill. Use it for inbox.AppendToLog, with one subscriber of a consumer: two
+	// delay each other by several times its AckWait. After a kill it waits for AckWait. Defaults to
+	// false.
 	Ordered bool
 }
 
-// Subscriber brings the messages of a durable pull consumer. It is safe for concurrent use: each
-// Subscribe gets other messages.
+// Subscriber receives the messages of a durable pull consumer. It is safe for concurrent use: each
+// Subscribe receives other messages.
 type Subscriber struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
@@ -44,8 +44,8 @@ type Subscriber struct {
 	away   adapter.Outage
 }
 
-// OnOutage implements [broker.OutageNotifier]: a server that has said nothing for 4 s is away, and so is one that
-// does not say what it knows of the consumer.
+// OnOutage implements broker.OutageNotifier. A server is unavailable if it sent nothing for 4 s, or
+// does not answer a request for the consumer's state.
 func (s *Subscriber) OnOutage(f func(err error)) { s.away.OnOutage(f) }
 
 const (
@@ -56,9 +56,9 @@ const (
 	heartbeat      = 2 * time.Second
 )
 
-// NewSubscriber makes a Subscriber on a connection, which stays the application's. It fails if the
-// connection lacks what [Options] sets, or its server is too old. It does not look at the consumer:
-// Subscribe does.
+// NewSubscriber makes a Subscriber. It does not close the connection. It returns an error if the
+// connection lacks the settings of [Options], or its server is too old. It does not check the
+// consumer: Subscribe does.
 func NewSubscriber(nc *nats.Conn, config SubscriberConfig) (*Subscriber, error) {
 	errs := []error{checkConnection(nc), checkDomain("SubscriberConfig", config.Domain)}
 	if config.Batch == 0 {
@@ -83,10 +83,10 @@ func NewSubscriber(nc *nats.Conn, config SubscriberConfig) (*Subscriber, error) 
 	return &Subscriber{nc: nc, js: js, config: config, said: listenTo(nc)}, nil
 }
 
-// Subscribe implements [broker.Subscriber]. A message is acknowledged after fn, and while fn runs the
-// server is told that it is in hand. After an error of fn it waits, 100 ms at first and 5 s at last,
-// and what was given back may then come to another subscriber of the consumer. It returns an error
-// if the consumer does not exist, or not any more, or could lose messages.
+// Subscribe implements broker.Subscriber. It acknowledges messages after fn, and extends their
+// acknowledgement deadline while fn runs. After an error of fn it waits, first 100 ms and at most 5
+// s; the messages may then be delivered to another subscriber of the consumer. It returns an error
+// if the consumer does not exist, is deleted, or could lose messages.
 func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []broker.Record) error) error {
 	ackWait, err := s.lookUp(ctx)
 	if err != nil || ctx.Err() != nil {

@@ -14,20 +14,21 @@ import (
 
 // PublisherConfig configures a [Publisher].
 type PublisherConfig struct {
-	// URLs are those of the cluster's nodes, "amqp://user:password@host:5672/vhost", tried in turn.
-	// Required.
+	// URLs are the URLs of the cluster's nodes, "amqp://user:password@host:5672/vhost". They are
+	// tried in turn. Required.
 	URLs []string
-	// TLS is for URLs of amqps. Defaults to that of the system.
+	// TLS configures connections to amqps URLs. Defaults to the system's settings.
 	TLS *tls.Config
-	// Exchange is what records are published to. Defaults to the default exchange, for which a
-	// routing key is the name of a queue.
+	// Exchange is the exchange to publish to. Defaults to the default exchange, where a routing key
+	// is the name of a queue.
 	Exchange string
-	// Timeout is how long the broker has to confirm a batch. Defaults to 5 s.
+	// Timeout limits the wait for the confirmation of a batch. Defaults to 5 s.
 	Timeout time.Duration
 }
 
-// Publisher publishes records to an exchange: Destination is the routing key. It is safe for
-// concurrent use. It connects when it is used, again whenever the connection is gone. Close it.
+// Publisher publishes records to an exchange. A record's Destination is the routing key. It is safe
+// for concurrent use. It connects at the first use, and again whenever the connection is lost.
+// Close it.
 type Publisher struct {
 	config PublisherConfig
 	state  chan *publishing // holds the one there is: who has it, has the lock
@@ -61,8 +62,8 @@ func NewPublisher(config PublisherConfig) (*Publisher, error) {
 	return p, nil
 }
 
-// OnReconnect implements [broker.ReconnectNotifier]: while the broker is away it connects again and again,
-// and a broker that blocks publishers is away.
+// OnReconnect implements broker.ReconnectNotifier. While the broker is unavailable, a goroutine
+// tries to connect. A broker that blocks publishers counts as unavailable.
 func (p *Publisher) OnReconnect(f func()) { p.back.OnReconnect(f) }
 
 // ping reports whether there is a channel, or one can be had.
@@ -74,7 +75,7 @@ func (p *Publisher) ping(ctx context.Context) error {
 	return err
 }
 
-// Close closes the connection. What is being published fails, and so does what comes later.
+// Close closes the connection. Running and later publishes fail.
 func (p *Publisher) Close() {
 	p.back.Close()
 	s := <-p.state
@@ -86,14 +87,19 @@ func (p *Publisher) Close() {
 	p.state <- s
 }
 
-// Publish implements [broker.Publisher]. A record that no queue gets is broker.ErrNoDestination, and so
-// is one for which the exchange does not exist, that a queue rejects because it is full, or whose routing key is
-// forbidden; one that is larger than the broker or AMQP allows is broker.ErrRejected. None of them holds up the others.
-// A queue that has lost its leader rejects records, too, and that is broker.ErrUnavailable. It looks the same, so what is
-// rejected within 5 s of the beginning of a connection counts as that; later on, without an Exchange, the queue is asked,
-// and with one, for which it is not known which queue it was, it counts as full.
-// While the broker blocks publishers, for want of memory or disk, it is broker.ErrUnavailable at once. Where a deadline
-// ends, the connection is closed: nothing else ends what is on its way.
+// Publish implements broker.Publisher. A failed record does not delay the others.
+//
+// The error is broker.ErrNoDestination for a record that is routed to no queue, whose exchange does
+// not exist, whose routing key is forbidden, or that a full queue rejects. It is broker.ErrRejected
+// for a record that is larger than the broker or AMQP allows. It is broker.ErrUnavailable at once
+// while the broker blocks publishers because it lacks memory or disk space.
+//
+// A queue that has lost its leader also rejects records, which is broker.ErrUnavailable. It looks
+// like a full queue. So a rejection within 5 s of the beginning of a connection counts as
+// ErrUnavailable. Later, without an Exchange, Publish looks at the queue; with an Exchange it does
+// not know the queue, and assumes that it is full.
+//
+// If a deadline ends, Publish closes the connection: nothing else cancels requests in flight.
 func (p *Publisher) Publish(ctx context.Context, records []broker.Record) []error {
 	if len(records) == 0 {
 		return nil
@@ -110,8 +116,9 @@ func (p *Publisher) Publish(ctx context.Context, records []broker.Record) []erro
 	return errs
 }
 
-// PublishInOrder implements [broker.OrderedPublisher], since a queue that rejects a record may take the next one. That is some
-// hundred records a second. What becomes of one it says as Publish does.
+// PublishInOrder implements broker.OrderedPublisher: a queue that rejects a record may accept the
+// next one, so it waits for each. That allows some hundred records a second. Its errors are those
+// of Publish.
 func (p *Publisher) PublishInOrder(ctx context.Context, records []broker.Record) (n int, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.config.Timeout, fmt.Errorf("no confirmation within %s", p.config.Timeout))
 	defer cancel()

@@ -17,27 +17,27 @@ import (
 
 // SubscriberConfig configures a [Subscriber].
 type SubscriberConfig struct {
-	// URLs are those of the cluster's nodes, "amqp://user:password@host:5672/vhost", tried in turn.
-	// Required.
+	// URLs are the URLs of the cluster's nodes, "amqp://user:password@host:5672/vhost". They are
+	// tried in turn. Required.
 	URLs []string
-	// TLS is for URLs of amqps. Defaults to that of the system.
+	// TLS configures connections to amqps URLs. Defaults to the system's settings.
 	TLS *tls.Config
-	// Queue is the name of a queue that exists. Several subscribers may share one. Required.
+	// Queue is the name of an existing queue. Several subscribers may share one. Required.
 	Queue string
-	// Batch is how many records fn gets at once, at most. Twice as many are prefetched. Defaults to
-	// 256.
+	// Batch is the maximum number of records in one call of fn. Twice as many are prefetched.
+	// Defaults to 256.
 	Batch int
 }
 
-// Subscriber brings the messages of a queue. It is safe for concurrent use: each Subscribe gets other
-// messages.
+// Subscriber receives the messages of a queue. It is safe for concurrent use: each Subscribe
+// receives other messages.
 type Subscriber struct {
 	config SubscriberConfig
 	away   adapter.Outage
 }
 
-// OnOutage implements [broker.OutageNotifier]: a broker is away from the end of a connection until the next
-// one brings the queue's messages.
+// OnOutage implements broker.OutageNotifier. A broker is unavailable from the end of a connection
+// until a new one receives from the queue.
 func (s *Subscriber) OnOutage(f func(err error)) { s.away.OnOutage(f) }
 
 const maxBatch = 10_000
@@ -60,9 +60,10 @@ func NewSubscriber(config SubscriberConfig) (*Subscriber, error) {
 	return &Subscriber{config: config}, nil
 }
 
-// Subscribe implements [broker.Subscriber]. A batch is what has come; it is acknowledged after fn.
-// After an error of fn it waits, 100 ms at first and 5 s at last. It returns an error if the queue
-// does not exist, or the credentials are not good, which the broker has said five times in a row, for two seconds.
+// Subscribe implements broker.Subscriber. A batch has the messages that have arrived, and is
+// acknowledged after fn. After an error of fn it waits, first 100 ms and at most 5 s. Subscribe
+// returns an error if the queue does not exist, or if the broker refuses the credentials five times
+// in a row, which takes about two seconds.
 func (s *Subscriber) Subscribe(ctx context.Context, fn func(context.Context, []broker.Record) error) error {
 	failures, refusals := 0, 0
 	for ctx.Err() == nil {
