@@ -17,40 +17,40 @@ import (
 type Setup struct {
 	// Publisher publishes to Destination. Required.
 	Publisher broker.Publisher
-	// Subscriber has one subscription, which brings everything that has been published to
-	// Destination since it was made, and nothing else. The suite calls Subscribe several times, one
-	// after another. Required.
+	// Subscriber receives everything that was published to Destination since the subscription was
+	// created, and nothing else. The suite calls Subscribe several times, one after another.
+	// Required.
 	Subscriber broker.Subscriber
-	// Destination exists and is of this Setup only. Required.
+	// Destination exists, and no other Setup uses it. Required.
 	Destination string
 
-	// Missing is a destination that the broker does not have, if it can tell. Optional.
+	// Missing is a destination that does not exist, if the broker reports that. Optional.
 	Missing string
-	// TooLarge is the length in bytes of a body that the broker refuses, of zeros. Optional.
+	// TooLarge is the length of a body of zero bytes that the broker rejects. Optional.
 	TooLarge int
-	// NoSubscription subscribes to what does not exist. Optional.
+	// NoSubscription subscribes to something that does not exist. Optional.
 	NoSubscription broker.Subscriber
 
 	// Timeout is how long Publisher waits for a broker that does not answer. Defaults to 5 s.
 	Timeout time.Duration
-	// Redelivery is how long the broker waits for an acknowledgement before it delivers again.
-	// Defaults to 0: it does so once a subscriber is gone.
+	// Redelivery is how long the broker waits for an acknowledgement before it redelivers. Defaults
+	// to 0: it redelivers once a subscriber has disconnected.
 	Redelivery time.Duration
-	// MaxWait is how long the suite waits for what must happen, at most. Defaults to 15 s.
+	// MaxWait limits each wait of the suite. Defaults to 15 s.
 	MaxWait time.Duration
 
 	// Disconnect closes all connections; the broker stays. Optional.
 	Disconnect func() error
-	// Stop ends the broker, as a crash does. Optional, with Start.
+	// Stop kills the broker. Optional, with Start.
 	Stop func() error
-	// Freeze keeps the broker from answering, while its connections stay. Optional, with Start.
+	// Freeze makes the broker stop answering without closing its connections. Optional, with Start.
 	Freeze func() error
-	// Start brings back a broker that was stopped or hangs, with what it had.
+	// Start brings back a broker that was stopped or frozen, with its data.
 	Start func() error
 }
 
-// Run runs every case, one after another, each with a Setup that open makes for it. What open
-// starts it ends with t.Cleanup: a goroutine that is left then fails the case.
+// Run runs every case, one after another, each with a Setup that open makes for it. open stops what
+// it starts with t.Cleanup; a goroutine that still runs after that fails the case.
 func Run(t *testing.T, open func(t *testing.T) Setup) {
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) {
