@@ -177,7 +177,9 @@ RELAY_TEST := env CGO_ENABLED=1 go test -race -count=1 -timeout 20m
 TEST := go test -count=1 -p 3 -parallel 6 -timeout 20m
 
 # Tests that need a pooler or a terminal, and those whose point is many rows, every pair of options, or a client that stands still.
-APART := ^TestStoreUnderOtherSettings$$|Pooler|OnATerminal|^TestDeafNotifiers|^TestOnlyTheListener|^TestBoundedReads|^TestAFrozenClient|^TestWhatIsDueAndMayRun|^TestExplainLedger|^TestPagesRead|^TestAdminFinds$$|^TestMariaDBPlans|^TestMariaDBStatementsFit
+APART_NAMES := StoreUnderOtherSettings|Pooler|OnATerminal|DeafNotifiers|OnlyTheListener|BoundedReads|AFrozenClient|WhatIsDueAndMayRun|ExplainLedger|PagesRead|AdminFinds$$|MariaDBPlans|MariaDBStatementsFit
+APART := ^Test[A-Za-z0-9]*($(APART_NAMES))
+APART_PACKAGES = $(shell grep -rlE --include='*_test.go' 'func Test[A-Za-z0-9]*($(APART_NAMES))' cmd integration | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
 # What make test goes by.
 SMALL := env ASYNCMONOLITH_TEST_DATABASES=sqlite$(comma)postgres$(comma)mariadb:TestStore
@@ -215,7 +217,7 @@ mariadb:
 
 .PHONY: apart
 apart:
-	$(call step,go test: a pooler$(comma) a terminal$(comma) much data,$(TEST) -run '$(APART)' $(call packages,cmd/asyncmonolith integration))
+	$(call step,go test: a pooler$(comma) a terminal$(comma) much data,$(TEST) -run '$(APART)' $(APART_PACKAGES))
 
 .PHONY: tools
 tools:
