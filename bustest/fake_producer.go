@@ -9,12 +9,14 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -114,7 +116,9 @@ func (p *FakeProducer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx cont
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sent = append(p.sent, *uncommitted...)
+	for _, m := range *uncommitted {
+		p.sent, _ = p.keep(p.sent, m)
+	}
 	return nil
 }
 
@@ -171,6 +175,9 @@ func (p *FakeProducer) note(ctx context.Context, batch []*bus.Message) ([]outbox
 		if err := m.Check(limits.Payload); err != nil {
 			return nil, err
 		}
+		if err := flow.CheckDeadline(m, time.Now()); err != nil {
+			return nil, err
+		}
 		if p.Registry == nil {
 			continue
 		}
@@ -187,35 +194,69 @@ func (p *FakeProducer) note(ctx context.Context, batch []*bus.Message) ([]outbox
 		p.IDs = SequentialIDs()
 	}
 	uncommitted, inTx := ctx.Value(uncommittedKey{}).(*[]*bus.Message)
-	if !inTx {
-		uncommitted = &p.sent
+	view := p.sent
+	if inTx {
+		for _, m := range *uncommitted {
+			view, _ = p.keep(view, m)
+		}
 	}
 	receipts := make([]outbox.Receipt, len(batch))
 	for i, m := range batch {
 		if m.ID == (uuid.UUID{}) {
 			m.ID = p.IDs()
 		}
-		receipts[i] = outbox.Receipt{MessageID: m.ID, Enqueued: p.consumers(m)}
-		pending := func(other *bus.Message) bool { return m.InsertID != "" && other.InsertID == m.InsertID }
-		if m.Replace {
-			p.sent, *uncommitted = slices.DeleteFunc(p.sent, pending), slices.DeleteFunc(*uncommitted, pending)
-		}
-		if slices.ContainsFunc(p.sent, pending) || slices.ContainsFunc(*uncommitted, pending) {
-			receipts[i].Enqueued, receipts[i].Duplicates = 0, receipts[i].Enqueued
-			continue
-		}
 		kept := *m
 		kept.Headers = maps.Clone(m.Headers)
-		*uncommitted = append(*uncommitted, &kept)
+		consumers, duplicates := len(p.consumers(m)), 0
+		if slices.ContainsFunc(batch[i+1:], func(later *bus.Message) bool { return later.Replace && p.sharesID(m, later) }) {
+			duplicates = consumers // as the later one of the call replaces it
+		} else if view, duplicates = p.keep(view, &kept); duplicates < consumers && inTx {
+			*uncommitted = append(*uncommitted, &kept)
+		}
+		receipts[i] = outbox.Receipt{MessageID: m.ID, Enqueued: consumers - duplicates, Duplicates: duplicates}
+	}
+	if !inTx {
+		p.sent = view
 	}
 	return receipts, nil
 }
 
-func (p *FakeProducer) consumers(m *bus.Message) int {
-	if p.Registry == nil {
-		return 1
+// keep returns what is pending once m is produced, and the number of m's consumers for which it is a
+// duplicate. It does not change pending.
+func (p *FakeProducer) keep(pending []*bus.Message, m *bus.Message) (after []*bus.Message, duplicates int) {
+	if m.Replace {
+		pending = slices.DeleteFunc(slices.Clone(pending), func(other *bus.Message) bool { return p.sharesID(m, other) })
 	}
-	return len(p.Registry.ConsumersOf(m.PayloadType))
+	consumers := p.consumers(m)
+	for _, consumer := range consumers {
+		if slices.ContainsFunc(pending, func(other *bus.Message) bool {
+			return m.InsertID != "" && other.InsertID == m.InsertID && slices.Contains(p.consumers(other), consumer)
+		}) {
+			duplicates++
+		}
+	}
+	if duplicates == len(consumers) {
+		return pending, duplicates
+	}
+	return append(slices.Clip(pending), m), duplicates
+}
+
+// sharesID reports whether two messages have the same insert id for a consumer.
+func (p *FakeProducer) sharesID(m, other *bus.Message) bool {
+	return m.InsertID != "" && other.InsertID == m.InsertID &&
+		slices.ContainsFunc(p.consumers(m), func(name string) bool { return slices.Contains(p.consumers(other), name) })
+}
+
+// consumers are the names of a message's consumers. Without a Registry each payload type has one.
+func (p *FakeProducer) consumers(m *bus.Message) []string {
+	if p.Registry == nil {
+		return []string{m.PayloadType}
+	}
+	var names []string
+	for _, c := range p.Registry.ConsumersOf(m.PayloadType) {
+		names = append(names, c.Name())
+	}
+	return names
 }
 
 func (p *FakeProducer) produced() ([]*bus.Message, bus.Codec, error) {

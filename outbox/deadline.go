@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -29,19 +28,4 @@ func DeliverBy(t time.Time, late bus.Outcome) Option {
 		}
 		return Header(store.DeliverByHeader, t.UTC().Format(time.RFC3339Nano)+" "+late.String())(m)
 	}
-}
-
-// checkDeadline refuses a deadline before the message is due. A debounced message may be due before
-// its delay is over. A zero now means that the time is not known yet.
-func checkDeadline(m *bus.Message, now time.Time) error {
-	by, _, ok := flow.Deadline(m.Headers)
-	at := m.AvailableAt
-	if m.Delay > 0 && m.DebounceMax == 0 {
-		at = now.Add(m.Delay)
-	}
-	if !ok || !at.After(by) {
-		return nil
-	}
-	return fmt.Errorf("payload %q: %w: available at %s, which is after it is to be delivered by, %s",
-		m.PayloadType, bus.ErrInvalidOption, at.UTC().Format(time.RFC3339Nano), by.Format(time.RFC3339Nano))
 }

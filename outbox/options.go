@@ -9,8 +9,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// Option changes one produced message. An option that is given twice counts as the last one, except [InsertID]. Produce returns
-// bus.ErrInvalidOption, bus.ErrInvalidText or bus.ErrTooLarge for a value that is not allowed.
+// Option changes one produced message. Of an option that is given twice the last one counts, except
+// for [InsertID]. Produce returns bus.ErrInvalidOption, bus.ErrInvalidText or bus.ErrTooLarge for a
+// value that is not allowed.
 type Option func(*bus.Message) error
 
 // Delay postpones the message by d on the database's clock. A negative delay is not allowed. Delay
@@ -18,7 +19,7 @@ type Option func(*bus.Message) error
 func Delay(d time.Duration) Option {
 	return func(m *bus.Message) error {
 		m.Delay = d
-		return debounced(m.DebounceMax > 0)
+		return debounced(m.DebounceMax > 0 && d != 0)
 	}
 }
 
@@ -80,7 +81,7 @@ type DuplicatePolicy struct {
 
 // Replace has the new message replace the pending one. The consumer gets the newest payload and
 // headers, with no failed run counted. The message is due at the later of its own time and that of
-// the replaced one. Of several messages in one call with the same key, the last one wins.
+// the replaced one. Of several messages in one call with the same key, only the last one is written.
 //
 // A message that is running when it is replaced continues, and the new one runs after it or beside
 // it. Crashes stay counted. Replacing waits for a transactional consumer that runs the old message.

@@ -17,6 +17,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
@@ -204,7 +205,7 @@ func (p *Producer) check(m *bus.Message, now time.Time) error {
 	if err := m.Check(p.config.MaxPayload); err != nil {
 		return err
 	}
-	if err := checkDeadline(m, now); err != nil {
+	if err := flow.CheckDeadline(m, now); err != nil {
 		return err
 	}
 	return access.SetKey(p.registry, m)

@@ -89,7 +89,7 @@ func law() []allowance {
 		{"notify/pgxnotify", nil, []string{"github.com/jackc/pgx/v5"}}, // a module of its own, for the driver's sake
 		{"otel", []string{"bus", "admin", "outbox", "eventlog/projection", "inbox", "relay", "internal/errtype"}, otelAPI},
 		{"fxmodule", append([]string{"internal/store"}, public()...), slices.Concat(bun, fx, otelAPI)},
-		{"bustest", append([]string{"internal/store", "internal/isolate"}, public()...), bun},
+		{"bustest", append([]string{"internal/store", "internal/isolate", "internal/flow"}, public()...), bun},
 		{"eventlog", []string{"bus", "internal/store", "internal/txn", "internal/dberr", "internal/outage"}, bun},
 		{"eventlog/projection", []string{"bus", "middleware", "eventlog", "internal/heartbeat", "internal/store", "internal/txn",
 			"internal/dberr", "internal/outage", "internal/alarm", "internal/isolate"}, append([]string{backoff}, bun...)},

@@ -18,6 +18,7 @@ import (
 // each message id. It leaves out rows whose insert id is already pending. For several statements
 // (see [Statements]) the caller provides the transaction.
 func (s *OutboxStore) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (map[uuid.UUID]int, error) {
+	rows = withoutReplaced(rows)
 	if err := s.rank(ctx, db, rows); err != nil {
 		return nil, err
 	}

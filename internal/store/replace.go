@@ -16,7 +16,6 @@ import (
 // replace replaces pending rows with the same insert ids. The new row ids make that safe: a run of
 // the old message finds nothing to remove, and so cannot remove a payload that it has not seen.
 func (s *OutboxStore) replace(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
-	rows = latest(rows)
 	if err := s.replaceFormer(ctx, db, rows); err != nil {
 		return nil, err
 	}
@@ -47,18 +46,24 @@ func (s *OutboxStore) replaceRows(ctx context.Context, db bun.IDB, rows []dialec
 	return retry(ctx, db, replace)
 }
 
-// latest drops rows that a later one of the batch replaces.
-func latest(rows []dialect.NewMessage) (last []dialect.NewMessage) {
-	of := make(map[dialect.PendingKey]int, len(rows))
+// withoutReplaced drops rows that a later one of the batch replaces.
+func withoutReplaced(rows []dialect.NewMessage) []dialect.NewMessage {
+	last := make(map[dialect.PendingKey]int)
 	for i, row := range rows {
-		of[row.Key()] = i
-	}
-	for i, row := range rows {
-		if of[row.Key()] == i {
-			last = append(last, row)
+		if row.Replace {
+			last[row.Key()] = i
 		}
 	}
-	return last
+	if len(last) == 0 {
+		return rows
+	}
+	kept := make([]dialect.NewMessage, 0, len(rows))
+	for i, row := range rows {
+		if by, ok := last[row.Key()]; !ok || row.InsertID == "" || i >= by {
+			kept = append(kept, row)
+		}
+	}
+	return kept
 }
 
 // replaceFormer replaces rows that are pending under former names of their consumers.

@@ -111,8 +111,8 @@ func (p *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.N
 // wait for its row instead of deadlocking. The new message does not inherit the times of a claimed
 // one.
 const replaceSQL = ` ON CONFLICT (insert_id, consumer_type) WHERE insert_id IS NOT NULL DO UPDATE SET id = DEFAULT, message_id = EXCLUDED.message_id,
-  priority = EXCLUDED.priority, payload_type = EXCLUDED.payload_type, payload = EXCLUDED.payload, headers = EXCLUDED.headers, attempts = 0, errors = NULL«,
-  order_key = EXCLUDED.order_key, lane = EXCLUDED.lane, rank = EXCLUDED.rank»,
+  priority = EXCLUDED.priority, payload_type = EXCLUDED.payload_type, payload = EXCLUDED.payload, headers = EXCLUDED.headers, attempts = 0, errors = NULL,
+  order_key = EXCLUDED.order_key, lane = EXCLUDED.lane, rank = EXCLUDED.rank,
   created_at = CASE WHEN m.id IN (` + heldSQL + `) THEN EXCLUDED.created_at ELSE LEAST(m.created_at, EXCLUDED.created_at) END,
   available_after = CASE WHEN m.id IN (` + heldSQL + `) THEN EXCLUDED.available_after
     ELSE ? END`
@@ -124,10 +124,7 @@ func (p *database) Replace(ctx context.Context, db bun.IDB, rows []dialect.NewMe
 	}
 	statement, values := p.InsertMessages(ctx, rows)
 	statement = strings.Replace(statement, "{messages} (", "{messages} AS m (", 1)
-	replace := dialect.WithoutLanes(replaceSQL)
-	if rows[0].OrderKey != "" {
-		replace = dialect.WithLanes(replaceSQL)
-	}
+	replace := replaceSQL
 	if rows[0].AnyOrder {
 		replace = strings.Replace(replace, "rank = EXCLUDED.rank", "rank = ?", 1)
 		values = append(values, bun.Safe(micros("CASE WHEN m.id IN ("+p.Expand(heldSQL)+") THEN EXCLUDED.available_after ELSE "+due+" END")))
