@@ -23,8 +23,8 @@ type History[S, C any, E bus.Payload] struct {
 //	bustest.Decider(t, accounts).Given(Opened{}, Deposited{10}).When(Withdraw{4}).Then(Withdrawn{4})
 func Decider[S, C any, E bus.Payload](t testing.TB, d decider.Decider[S, C, E]) *History[S, C, E] {
 	t.Helper()
-	if d.Evolve == nil || d.Decide == nil {
-		t.Fatal("bustest: Decider: Evolve or Decide is nil")
+	if err := d.Check(); err != nil {
+		t.Fatalf("bustest: Decider: %v", err)
 	}
 	h := &History[S, C, E]{t: t, d: d}
 	if d.Initial != nil {
@@ -35,9 +35,13 @@ func Decider[S, C any, E bus.Payload](t testing.TB, d decider.Decider[S, C, E]) 
 
 // Given returns the history followed by these events.
 func (h *History[S, C, E]) Given(events ...E) *History[S, C, E] {
+	h.t.Helper()
 	longer := *h
 	for _, event := range events {
 		longer.state = h.d.Evolve(longer.state, event)
+	}
+	if err := h.d.Check(longer.state); err != nil {
+		h.t.Errorf("bustest: Given: %v", err)
 	}
 	return &longer
 }

@@ -36,7 +36,9 @@ type Decider[S, C any, E bus.Payload] struct {
 }
 
 // Snapshots configures snapshots of the state, for streams of hundreds of events. They are stored
-// as JSON: if the state type has fields that JSON would lose, every call returns an error.
+// as JSON: if the state type has fields that JSON would lose, every call returns an error. A state
+// that loses something otherwise, such as an int64 in a field of type any, has no snapshot, which is
+// logged.
 type Snapshots struct {
 	// Every is the number of events between snapshots.
 	Every int
@@ -49,7 +51,10 @@ type Snapshots struct {
 // schema.
 var ErrSnapshotMismatch = errors.New("the snapshot was made of another form of the state: raise Snapshots.Schema")
 
-func (d Decider[S, C, E]) check() error {
+// Check returns all mistakes in the decider's fields, and an error for each of the states that a
+// snapshot would not keep, if there are snapshots. [Handle], [Execute] and [Load] check the fields;
+// a snapshot of a state that it would not keep is not made, and that is logged.
+func (d Decider[S, C, E]) Check(states ...S) error {
 	var errs []error
 	if d.Category == "" || strings.Contains(d.Category, "-") {
 		errs = append(errs, fmt.Errorf("the Category %q: text without \"-\" is needed, which ends it in the name of a stream", d.Category))
@@ -64,6 +69,13 @@ func (d Decider[S, C, E]) check() error {
 		state := reflect.TypeFor[S]()
 		if err := survives(state, state.String(), nil); err != nil {
 			errs = append(errs, fmt.Errorf("the field Snapshots: %w", err))
+		}
+	}
+	if d.Snapshots.Every > 0 {
+		for i, state := range states {
+			if _, err := d.encoded(state); err != nil {
+				errs = append(errs, fmt.Errorf("state %d: %w", i, err))
+			}
 		}
 	}
 	return errors.Join(errs...)
@@ -89,7 +101,7 @@ func Load[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, db bu
 }
 
 func (d Decider[S, C, E]) load(ctx context.Context, log *eventlog.Log, db bun.IDB, id string, snapshots bool) (l loaded[S], err error) {
-	if err := d.check(); err != nil {
+	if err := d.Check(); err != nil {
 		return l, err
 	}
 	if d.Initial != nil {

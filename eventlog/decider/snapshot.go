@@ -1,10 +1,10 @@
 package decider
 
 import (
-	"bytes"
 	"context"
 	"encoding"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
@@ -31,13 +31,18 @@ func (d Decider[S, C, E]) restore(ctx context.Context, log *eventlog.Log, db bun
 	if err != nil || !ok {
 		return l, err
 	}
-	var k kept[json.RawMessage]
-	empty(reflect.ValueOf(&l.state).Elem(), true)
-	if json.Unmarshal(snapshot.State, &k) != nil || k.Form != formOf(reflect.TypeFor[S]()) || json.Unmarshal(k.State, &l.state) != nil {
+	if !decode(snapshot.State, &l.state) {
 		return l, fmt.Errorf("snapshot of version %d: %w", snapshot.Version, ErrSnapshotMismatch)
 	}
 	l.version, l.snapshot = snapshot.Version, snapshot.Version
 	return l, nil
+}
+
+// decode decodes a snapshot into the initial state, and reports whether it fits.
+func decode[S any](text []byte, state *S) bool {
+	var k kept[json.RawMessage]
+	empty(reflect.ValueOf(state).Elem(), true)
+	return json.Unmarshal(text, &k) == nil && k.Form == formOf(reflect.TypeFor[S]()) && json.Unmarshal(k.State, state) == nil
 }
 
 // empty clears the parts of an initial state that a snapshot is decoded into. Otherwise values
@@ -69,20 +74,34 @@ func empty(v reflect.Value, outermost bool) {
 }
 
 // encode returns the state to store, or nil if too few events have passed since the last snapshot.
-// A state that JSON rejects, such as one with a NaN, does not block the stream: it is logged and
-// not stored.
+// A state that JSON rejects, such as one with a NaN, or that is another one once it is decoded, does
+// not block the stream: it is logged and not stored.
 func (d Decider[S, C, E]) encode(ctx context.Context, id string, l loaded[S]) []byte {
 	if every := int64(d.Snapshots.Every); every == 0 || l.version/every == l.snapshot/every {
 		return nil
 	}
-	text, err := json.Marshal(kept[S]{Form: formOf(reflect.TypeFor[S]()), State: l.state})
+	text, err := d.encoded(l.state)
 	if err != nil {
-		slog.WarnContext(
-			ctx, "no snapshot was made: the state cannot be encoded", "stream", d.Stream(id), "version", l.version, "error", err.Error(),
-		)
+		slog.WarnContext(ctx, "no snapshot was made", "stream", d.Stream(id), "version", l.version, "error", err.Error())
 		return nil
 	}
 	return text
+}
+
+// encoded returns a state as a snapshot that restores it.
+func (d Decider[S, C, E]) encoded(state S) ([]byte, error) {
+	text, err := json.Marshal(kept[S]{Form: formOf(reflect.TypeFor[S]()), State: state})
+	if err != nil {
+		return nil, fmt.Errorf("the state cannot be encoded: %w", err)
+	}
+	var restored S
+	if d.Initial != nil {
+		restored = d.Initial()
+	}
+	if !decode(text, &restored) || !same(reflect.ValueOf(&state).Elem(), reflect.ValueOf(&restored).Elem()) {
+		return nil, errors.New("the state loses something when it is encoded as JSON and decoded")
+	}
+	return text, nil
 }
 
 // survives returns an error if values of a type lose something when they are encoded as JSON and
@@ -136,9 +155,7 @@ func Verify[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, tx 
 	if err != nil {
 		return fmt.Errorf("decider: verify %s: %w", d.Stream(id), err)
 	}
-	a, errA := json.Marshal(short.state)
-	b, errB := json.Marshal(long.state)
-	if errA != nil || errB != nil || !bytes.Equal(a, b) {
+	if !same(reflect.ValueOf(&short.state).Elem(), reflect.ValueOf(&long.state).Elem()) {
 		return fmt.Errorf(
 			"decider: verify %s: the snapshot of version %d does not lead to what the events make: raise Snapshots.Schema", d.Stream(id),
 			short.snapshot,

@@ -301,3 +301,48 @@ func TestASnapshotTakesAwayWhatTheInitialStateHad(t *testing.T) {
 		}
 	})
 }
+
+type (
+	stamped struct { // whose encoding is that of the time
+		time.Time
+		Balance int
+	}
+	hidden struct{ Balance int }
+	within struct{ *hidden }
+)
+
+// TestStatesThatJSONLosesAreNotKept: such a state has no snapshot, and is that of its events.
+func TestStatesThatJSONLosesAreNotKept(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		keptOf(t, db, "stamped", func(s stamped, n int) stamped { s.Balance += n; return s }, func(s stamped) int { return s.Balance })
+		keptOf(t, db, "within", func(s within, n int) within {
+			if s.hidden == nil {
+				return within{&hidden{n}}
+			}
+			return within{&hidden{s.Balance + n}}
+		}, func(s within) int { return s.Balance })
+	})
+}
+
+func keptOf[S any](t *testing.T, db *bun.DB, category string, add func(S, int) S, balance func(S) int) {
+	t.Helper()
+	a := newApp(t, db)
+	d := decider.Decider[S, move, bus.Payload]{
+		Category: category, Snapshots: decider.Snapshots{Every: 2},
+		Evolve: func(s S, e bus.Payload) S { return add(s, e.(moved).Amount) },
+		Decide: func(_ context.Context, _ S, m move) ([]bus.Payload, error) { return []bus.Payload{moved{int(m)}}, nil },
+	}
+	for range 4 {
+		if _, _, err := decider.Execute(a.ctx, a.log, db, d, "1", 100); err != nil {
+			t.Fatalf("%s: %v", category, err)
+		}
+	}
+	s, _, err := decider.Load(a.ctx, a.log, db, d, "1")
+	if err != nil || balance(s) != 400 {
+		t.Errorf("%s: got %+v and %v, want 400", category, s, err)
+	}
+	if err := d.Check(s); err == nil {
+		t.Errorf("%s: check: got no error for a state that JSON loses", category)
+	}
+}
