@@ -28,15 +28,15 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: ## Check and test on SQLite and PostgreSQL, and the store on MariaDB: what a change needs (5 minutes)
+test: ## Check and test on SQLite and PostgreSQL, and the store on MariaDB: what a change needs (4 minutes)
 	@scripts/need-gcc.sh
 	@$(TEST_DATABASES) $(MAKE) --no-print-directory check
 
 .PHONY: test-all
-test-all: test test-rest ## Run make test, and make test-rest (18 minutes)
+test-all: test test-rest ## Run make test, and make test-rest (16 minutes)
 
 .PHONY: test-rest
-test-rest: ## Test what make test leaves out: MariaDB, the browser, brokers, the pooler, a terminal, crashes
+test-rest: ## Test what make test leaves out: MariaDB, the browser, brokers, the pooler, a terminal, crashes (12 minutes)
 	@scripts/need-gcc.sh
 	@scripts/need-pgbouncer.sh
 	@scripts/need-tmux.sh
