@@ -87,8 +87,15 @@ type batch struct {
 // read reads a batch of records.
 func (a *acceptor) read(ctx context.Context, records []broker.Record) (b batch, err error) {
 	for _, record := range records {
+		if a.worker.state.mapHungOften(record) {
+			b.arrivals = append(b.arrivals, arrival{record: record}.park(errHung))
+			continue
+		}
 		r, err := a.reader.read(ctx, record)
 		if err != nil {
+			if errors.Is(err, errHung) {
+				a.worker.state.mapHung(record)
+			}
 			a.worker.state.failed(err)
 			return b, fmt.Errorf("inbox: receiver %q: %w", a.receiver.name, err)
 		}

@@ -148,6 +148,9 @@ func (a arrival) park(reason error) arrival {
 // mapTimeout is the timeout of MapRecord's function for one record, without isolate.AskGrace.
 const mapTimeout = 5 * time.Second
 
+// errHung is returned when MapRecord's function does not return. It is immutable.
+var errHung = fmt.Errorf("MapRecord's function has not returned within %s: %w", mapTimeout, isolate.ErrTimeout)
+
 // mapped applies MapRecord's function to a record and reads its event.
 func (r *reader) mapped(ctx context.Context, record broker.Record) (mapped broker.Record, e cloudevents.Event, err error) {
 	if r.receiver.mapping != nil {
@@ -156,9 +159,11 @@ func (r *reader) mapped(ctx context.Context, record broker.Record) (mapped broke
 			ctx, "MapRecord", r.abandoned, mapTimeout, func(context.Context) (broker.Record, error) { return r.receiver.mapping(given) },
 		)
 		switch {
+		case err == isolate.ErrTimeout: //nolint:errorlint // a call that is not made has a text
+			return broker.Record{}, cloudevents.Event{}, errHung
 		case errors.Is(err, isolate.ErrTimeout):
 			return broker.Record{}, cloudevents.Event{}, fmt.Errorf(
-				"MapRecord's function has not returned within %s: %w", mapTimeout, isolate.ErrTimeout,
+				"MapRecord's function has not returned: %d calls still run: %w", r.abandoned.Load(), isolate.ErrTimeout,
 			)
 		case err != nil:
 			return broker.Record{}, cloudevents.Event{}, fmt.Errorf("MapRecord: %w", err)

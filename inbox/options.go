@@ -62,8 +62,9 @@ func MarkAsReplay() Option {
 // MapRecord converts records of another format: fn returns a record with CloudEvents attributes,
 // among them specversion, id, source and type. A record for which fn returns an error is parked,
 // and one that it returns without attributes and without a body is ignored. If fn does not return
-// within 5 s, the batch is returned to the broker and redelivered. fn must not change the record's
-// maps.
+// within 5 s, the batch is returned to the broker and redelivered; the second time the record is
+// parked. If four such calls still run, no more are made, and no batch is accepted, until one
+// returns. fn must not change the record's maps.
 func MapRecord(fn func(broker.Record) (broker.Record, error)) Option {
 	return func(r *receiver) {
 		r.mapping = fn

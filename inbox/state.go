@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
@@ -49,7 +50,30 @@ type state struct {
 	newer    absence         // of this instance, while newer ones receive
 	returned <-chan struct{} // closed once an abandoned subscriber has returned; nil if there is none
 
-	abandoned atomic.Int32 // calls of MapRecord's function that still run
+	abandoned atomic.Int32   // calls of MapRecord's function that still run
+	mapHangs  map[string]int // how many there were, by the hash of the record
+}
+
+const (
+	mostHangs   = 2    // of MapRecord's function at one record, which is parked then
+	hangsByHash = 1000 // records whose hangs are known
+)
+
+// mapHung records that MapRecord's function did not return for a record.
+func (s *state) mapHung(record broker.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mapHangs == nil || len(s.mapHangs) >= hangsByHash {
+		s.mapHangs = make(map[string]int)
+	}
+	s.mapHangs[arrival{record: record}.park(errHung).hash]++
+}
+
+// mapHungOften reports whether a record is to be parked, since MapRecord's function hangs at it.
+func (s *state) mapHungOften(record broker.Record) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.mapHangs) > 0 && s.mapHangs[arrival{record: record}.park(errHung).hash] >= mostHangs
 }
 
 // absence is why and since when a receiver receives nothing.

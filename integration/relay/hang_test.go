@@ -27,6 +27,10 @@ func TestFunctionsThatHang(t *testing.T) {
 				defer free()
 				b := newBroker()
 				b.put(event("1", order{ID: "1"}))
+				if what == "a Map" { // which is called twice for each of two, and then no more
+					b.put(event("2", order{ID: "2"}))
+					b.put(event("3", order{ID: "3"}))
+				}
 				sub, paused := b.subscribe(), "MapRecord's function has not returned"
 				hangs := inbox.NewReceiver("hangs", sub, inbox.Accept[order](), inbox.MapRecord(func(r broker.Record) (broker.Record, error) {
 					calls.Add(1)
@@ -72,7 +76,7 @@ func TestFunctionsThatHang(t *testing.T) {
 				stats := func() inbox.Stats { return testapp.Must[[]inbox.Stats](t)(runner.Stats(ctx))[0] }
 				stop := run()
 				<-time.After(10 * time.Minute)
-				if all := testapp.Must[[]inbox.Stats](t)(runner.Stats(ctx)); all[1].Accepted != 1 || all[1].Paused != "" {
+				if all := testapp.Must[[]inbox.Stats](t)(runner.Stats(ctx)); int(all[1].Accepted) != len(b.all()) || all[1].Paused != "" {
 					t.Errorf("the other receiver: got %+v, want it to receive", all[1])
 				}
 				if what == "a Map" {
@@ -98,4 +102,42 @@ func TestFunctionsThatHang(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestARecordAtWhichMapHangsIsParked, at its second delivery, and holds up no others.
+// Promise: relay-parked
+func TestARecordAtWhichMapHangsIsParked(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		release := make(chan struct{})
+		defer close(release)
+		b := newBroker()
+		for _, id := range []string{"1", "2", "3"} {
+			b.put(event(id, order{ID: id}))
+		}
+		var calls atomic.Int64
+		r := inbox.NewReceiver("r", b.subscribe(), inbox.Accept[order](), inbox.MapRecord(func(r broker.Record) (broker.Record, error) {
+			if strings.Contains(string(r.Body), `"2"`) {
+				calls.Add(1)
+				<-release
+			}
+			return r, nil
+		}))
+		a := newApp(testapp.Consumed("ship"), r.Consumer())
+		runner := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(a.DB, a.Registry, a.Producer,
+			inbox.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}, r))
+		ctx, cancel := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- runner.Run(ctx) }()
+		stats := func() inbox.Stats { return testapp.Must[[]inbox.Stats](t)(runner.Stats(ctx))[0] }
+		<-time.After(time.Minute)
+		b.put(event("4", order{ID: "4"}))
+		<-time.After(time.Minute)
+		if s := stats(); s.Accepted != 3 || s.Parked != 1 || s.Paused != "" || calls.Load() != 2 {
+			t.Errorf("got %+v after %d calls that hang, want the three others accepted, and the one parked after 2", s, calls.Load())
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
 }
