@@ -149,6 +149,8 @@ func receiver(d *ast.FuncDecl) string {
 			t = of.X
 		case *ast.IndexExpr:
 			t = of.X
+		case *ast.IndexListExpr:
+			t = of.X
 		case *ast.Ident:
 			return of.Name
 		default:

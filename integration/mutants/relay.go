@@ -50,6 +50,8 @@ func receiveMutants() []mutant {
 			`messages: got map\[`},
 		{"relay: an older instance drops what a newer one accepts", in("typeTable.mayIgnore", never("slices.Contains")),
 			perRelay("TestAnOlderInstanceLeavesANewTypeToNewerOnes"), `want the batch given back`},
+		{"inbox: a record that hangs goes back for ever", in("acceptor.read", never("a.worker.state.mapHungOften")),
+			inRelay("TestARecordAtWhichMapHangsIsParked"), `want the three others accepted`},
 		{"relay: a replayed record is live", in("reader.understand", drop("m.Replay = r.receiver.replay")), perRelay("TestAReplayFromTheBroker"),
 			`replay: got \[mail`},
 		{
