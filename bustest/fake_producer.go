@@ -208,7 +208,7 @@ func (p *FakeProducer) note(ctx context.Context, batch []*bus.Message) ([]outbox
 		kept := *m
 		kept.Headers = maps.Clone(m.Headers)
 		consumers, duplicates := len(p.consumers(m)), 0
-		if slices.ContainsFunc(batch[i+1:], func(later *bus.Message) bool { return later.Replace && p.sharesID(m, later) }) {
+		if m.InsertID != "" && slices.ContainsFunc(batch[i+1:], func(later *bus.Message) bool { return later.Replace && p.sharesID(m, later) }) {
 			duplicates = consumers // as the later one of the call replaces it
 		} else if view, duplicates = p.keep(view, &kept); duplicates < consumers && inTx {
 			*uncommitted = append(*uncommitted, &kept)
@@ -222,15 +222,18 @@ func (p *FakeProducer) note(ctx context.Context, batch []*bus.Message) ([]outbox
 }
 
 // keep returns what is pending once m is produced, and the number of m's consumers for which it is a
-// duplicate. It does not change pending.
+// duplicate. It does not change the messages of pending, and may append behind them.
 func (p *FakeProducer) keep(pending []*bus.Message, m *bus.Message) (after []*bus.Message, duplicates int) {
+	if m.InsertID == "" {
+		return append(pending, m), 0
+	}
 	if m.Replace {
 		pending = slices.DeleteFunc(slices.Clone(pending), func(other *bus.Message) bool { return p.sharesID(m, other) })
 	}
 	consumers := p.consumers(m)
 	for _, consumer := range consumers {
 		if slices.ContainsFunc(pending, func(other *bus.Message) bool {
-			return m.InsertID != "" && other.InsertID == m.InsertID && slices.Contains(p.consumers(other), consumer)
+			return other.InsertID == m.InsertID && slices.Contains(p.consumers(other), consumer)
 		}) {
 			duplicates++
 		}
@@ -238,7 +241,7 @@ func (p *FakeProducer) keep(pending []*bus.Message, m *bus.Message) (after []*bu
 	if duplicates == len(consumers) {
 		return pending, duplicates
 	}
-	return append(slices.Clip(pending), m), duplicates
+	return append(pending, m), duplicates
 }
 
 // sharesID reports whether two messages have the same insert id for a consumer.

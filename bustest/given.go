@@ -18,7 +18,8 @@ type History[S, C any, E bus.Payload] struct {
 }
 
 // Decider tests a decider without a database: given some events, when a command comes, then these
-// events happen.
+// events happen. It fails the test for mistakes in the decider's fields, and for a state that a
+// snapshot would not keep: see decider.Decider.Check.
 //
 //	bustest.Decider(t, accounts).Given(Opened{}, Deposited{10}).When(Withdraw{4}).Then(Withdrawn{4})
 func Decider[S, C any, E bus.Payload](t testing.TB, d decider.Decider[S, C, E]) *History[S, C, E] {
