@@ -1,8 +1,6 @@
 # The modules of this repository, each with its own go.mod. `make modules` fails when the list is wrong.
 ADAPTERS := broker/kafka broker/nats broker/rabbitmq
 MODULES := . notify/pgxnotify $(ADAPTERS) cmd/asyncmonolith examples examples/services integration integration/bench
-# The tests build it for Linux. No file of the root module is for one platform, so the one that differs most stands for others.
-PLATFORMS := windows
 
 CACHE := $(CURDIR)/.cache
 STATICCHECK := $(CACHE)/bin/staticcheck
@@ -50,7 +48,7 @@ quick: modules fmt ## Check and test what needs no server, within a minute on a 
 		./examples/quickstart ./examples/services/... ./integration/mutants)
 
 .PHONY: lint
-lint: modules fmt vet-all tidy-diff builds alerts ## Run the static checks and build for every platform
+lint: modules fmt vet-all tidy-diff builds alerts ## Run the static checks, and build each module by itself
 
 .PHONY: run
 run: ## Run the quickstart example
@@ -257,5 +255,4 @@ fuzz-all:
 
 .PHONY: builds
 builds:
-	@set -e; for os in $(PLATFORMS); do scripts/step.sh "go build for $$os" env GOOS=$$os CGO_ENABLED=0 go build ./...; done
 	$(call in-each,$(MODULES),go build without the workspace,env GOWORK=off go build -o /dev/null ./...)
