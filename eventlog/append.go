@@ -107,7 +107,7 @@ type Write struct {
 // Other errors that the caller can avoid are *[UnknownTypeError], [ErrTombstoned],
 // bus.ErrInvalidPayload, bus.ErrTooLarge, bus.ErrInvalidText and bus.ErrInvalidOption, for which
 // nothing was sent to the database.
-func (l *Log) Append(ctx context.Context, tx bun.Tx, stream string, want ExpectedVersion, events ...bus.Payload) (Appended, error) {
+func (l *Log) Append(ctx context.Context, tx bus.Handle, stream string, want ExpectedVersion, events ...bus.Payload) (Appended, error) {
 	appended, err := l.AppendAll(ctx, tx, Write{Stream: stream, Want: want, Events: events})
 	if err != nil {
 		return Appended{}, err
@@ -118,15 +118,23 @@ func (l *Log) Append(ctx context.Context, tx bun.Tx, stream string, want Expecte
 // AppendAll appends to several streams atomically. Each stream may be given once. Their order in
 // the log is that of the arguments. Concurrent calls do not deadlock, whatever their order. See
 // [Log.Append].
-func (l *Log) AppendAll(ctx context.Context, tx bun.Tx, writes ...Write) ([]Appended, error) {
-	appended, err := l.append(ctx, tx, writes)
+func (l *Log) AppendAll(ctx context.Context, tx bus.Handle, writes ...Write) (appended []Appended, err error) {
+	err = l.inTx(ctx, tx, func(s *store.Store, tx bun.Tx) (err error) {
+		appended, err = l.append(ctx, s, tx, writes)
+		return err
+	})
 	if err != nil {
-		if conflict, ok := errors.AsType[*ConflictError](err); ok {
-			return nil, conflict // without what layers wrapped around it
-		}
-		return nil, fmt.Errorf("eventlog: append: %w", dberr.Explained(err))
+		return nil, appendError("append", err)
 	}
 	return appended, nil
+}
+
+// appendError returns a conflict without what layers wrapped around it.
+func appendError(operation string, err error) error {
+	if conflict, ok := errors.AsType[*ConflictError](err); ok {
+		return conflict
+	}
+	return dberr.Wrap(err, "eventlog: %s", operation)
 }
 
 // Import appends events recorded by another service, in the given order, in the transaction.
@@ -134,22 +142,18 @@ func (l *Log) AppendAll(ctx context.Context, tx bun.Tx, writes ...Write) ([]Appe
 // the newest schema here, Headers, and an Event with its Stream. Streams may have any version. The
 // errors are those of [Log.Append], and a *bus.DecodeError for a payload that does not fit its
 // type. Import does not modify the messages, so a transaction may be repeated with them.
-func (l *Log) Import(ctx context.Context, tx bun.Tx, messages ...*bus.Message) error {
-	s, db, err := l.on(tx)
-	if err == nil {
+func (l *Log) Import(ctx context.Context, tx bus.Handle, messages ...*bus.Message) error {
+	err := l.inTx(ctx, tx, func(s *store.Store, tx bun.Tx) error {
 		a := &appending{log: l, store: s, tx: tx, batch: store.Each(messages, (*bus.Message).Clone)}
-		if err = a.prepareImport(ctx); err == nil && len(messages) > 0 {
-			err = a.send(ctx, db)
+		if err := a.prepareImport(ctx); err != nil || len(messages) == 0 {
+			return err
 		}
-	}
+		return a.send(ctx, tx)
+	})
 	return dberr.Wrap(err, "eventlog: import")
 }
 
-func (l *Log) append(ctx context.Context, tx bun.Tx, writes []Write) ([]Appended, error) {
-	s, db, err := l.on(tx)
-	if err != nil {
-		return nil, err
-	}
+func (l *Log) append(ctx context.Context, s *store.Store, tx bun.Tx, writes []Write) ([]Appended, error) {
 	a := &appending{log: l, store: s, tx: tx, writes: writes, appended: make([]Appended, len(writes))}
 	if err := a.prepare(); err != nil {
 		return nil, err
@@ -157,7 +161,7 @@ func (l *Log) append(ctx context.Context, tx bun.Tx, writes []Write) ([]Appended
 	if len(a.batch) == 0 {
 		return a.appended, nil
 	}
-	return a.appended, a.send(ctx, db)
+	return a.appended, a.send(ctx, tx)
 }
 
 // send runs the messages through the produce chain and writes their events at its end.

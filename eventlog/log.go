@@ -84,12 +84,17 @@ func NewLog(registry *bus.Registry, producer Producer, config LogConfig) (*Log, 
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	l.stores = store.All(registry.Tables())
+	l.stores = store.All(registry)
 	return l, nil
 }
 
-// Registry returns the registry that the log was made with.
-func (l *Log) Registry() *bus.Registry { return l.registry }
+// Registry returns the registry that the log was made with, or nil for a nil or zero Log.
+func (l *Log) Registry() *bus.Registry {
+	if l == nil {
+		return nil
+	}
+	return l.registry
+}
 
 // Types returns the events of the log.
 func (l *Log) Types() *Types { return l.types }
@@ -107,6 +112,31 @@ func (l *Log) on(db bun.IDB) (*store.Store, bun.IDB, error) {
 		err = s.Events()
 	}
 	return s, db, err
+}
+
+// through calls fn with the store for a user's handle, and the handle as one of Bun's.
+func (l *Log) through(ctx context.Context, h bus.Handle, fn func(s *store.Store, db bun.IDB) error) error {
+	if l == nil || l.registry == nil {
+		return errUnmade
+	}
+	return txn.Through(ctx, h, access.Dialect(l.registry), func(db bun.IDB) error {
+		s, db, err := l.on(db)
+		if err != nil {
+			return err
+		}
+		return fn(s, db)
+	})
+}
+
+// inTx is through for writes, which need a transaction.
+func (l *Log) inTx(ctx context.Context, h bus.Handle, fn func(s *store.Store, tx bun.Tx) error) error {
+	return l.through(ctx, h, func(s *store.Store, db bun.IDB) error {
+		tx, ok := db.(bun.Tx)
+		if !ok {
+			return fmt.Errorf("the database handle is a %T: a transaction is allowed", h)
+		}
+		return fn(s, tx)
+	})
 }
 
 // RunInTx runs fn in a READ COMMITTED transaction and retries it after a database conflict. After
@@ -165,13 +195,17 @@ type Snapshot struct {
 // Snapshot returns the last snapshot of a kind, and false if there is none. Package decider
 // manages snapshots automatically. For a stream or kind that is not valid text it returns
 // bus.ErrInvalidText.
-func (l *Log) Snapshot(ctx context.Context, db bun.IDB, stream, kind string) (Snapshot, bool, error) {
-	s, db, err := l.on(db)
-	if err = errors.Join(err, checkText("stream", stream), checkText("kind", kind)); err != nil {
-		return Snapshot{}, false, fmt.Errorf("eventlog: snapshot: %w", err)
+func (l *Log) Snapshot(ctx context.Context, db bus.Handle, stream, kind string) (snapshot Snapshot, ok bool, err error) {
+	err = errors.Join(checkText("stream", stream), checkText("kind", kind))
+	if err == nil {
+		err = l.through(ctx, db, func(s *store.Store, db bun.IDB) error {
+			var found store.Snapshot
+			found, ok, err = s.EventLog.Snapshot(ctx, db, stream, kind)
+			snapshot = Snapshot{Version: found.Version, State: found.State}
+			return err
+		})
 	}
-	found, ok, err := s.EventLog.Snapshot(ctx, db, stream, kind)
-	return Snapshot{Version: found.Version, State: found.State}, ok, dberr.Wrap(err, "eventlog: snapshot")
+	return snapshot, ok, dberr.Wrap(err, "eventlog: snapshot")
 }
 
 // SaveSnapshot stores a snapshot, unless a later version is stored. For a tombstoned stream it
@@ -179,22 +213,22 @@ func (l *Log) Snapshot(ctx context.Context, db bun.IDB, stream, kind string) (Sn
 // transaction. The error is bus.ErrInvalidText if the stream, kind or state is not valid text,
 // bus.ErrTooLarge for a kind of more than 255 bytes, and bus.ErrInvalidOption for an invalid
 // stream name.
-func (l *Log) SaveSnapshot(ctx context.Context, tx bun.Tx, stream, kind string, snapshot Snapshot) error {
-	s, db, err := l.on(tx)
-	if err == nil {
-		err = errors.Join(checkStream(stream), limits.CheckKey("kind", kind))
-	}
+func (l *Log) SaveSnapshot(ctx context.Context, tx bus.Handle, stream, kind string, snapshot Snapshot) error {
+	err := errors.Join(checkStream(stream), limits.CheckKey("kind", kind))
 	if bad := limits.CheckText(string(snapshot.State)); err == nil && bad != nil { // the state must not be in the error
 		err = fmt.Errorf("state: %w: %w", bus.ErrInvalidText, bad)
 	}
 	if err == nil {
-		var open bool
-		if open, err = s.EventLog.KeepOpen(ctx, db, stream); err == nil && !open {
-			err = fmt.Errorf("stream %q: %w", stream, ErrTombstoned)
-		}
-	}
-	if err == nil {
-		err = s.EventLog.SaveSnapshot(ctx, db, stream, kind, store.Snapshot{Version: snapshot.Version, State: snapshot.State})
+		err = l.inTx(ctx, tx, func(s *store.Store, tx bun.Tx) error {
+			open, err := s.EventLog.KeepOpen(ctx, tx, stream)
+			if err == nil && !open {
+				err = fmt.Errorf("stream %q: %w", stream, ErrTombstoned)
+			}
+			if err != nil {
+				return err
+			}
+			return s.EventLog.SaveSnapshot(ctx, tx, stream, kind, store.Snapshot{Version: snapshot.Version, State: snapshot.State})
+		})
 	}
 	return dberr.Wrap(err, "eventlog: save snapshot")
 }
@@ -208,19 +242,15 @@ func (l *Log) SaveSnapshot(ctx context.Context, tx bun.Tx, stream, kind string, 
 // For a stream that does not exist the error is a *[ConflictError], for a tombstoned one
 // [ErrTombstoned]. Tombstone does not erase headers, errors and edited payloads of poisoned
 // messages: delete those. Nor does it reach backups or other systems.
-func (l *Log) Tombstone(ctx context.Context, tx bun.Tx, stream string) error {
-	s, db, err := l.on(tx)
-	if err != nil {
-		return fmt.Errorf("eventlog: tombstone: %w", err)
-	}
-	return txn.Whole(ctx, db, func() error {
-		last, err := l.Append(ctx, tx, stream, StreamExists, Tombstoned{Stream: stream})
-		if err != nil {
-			return err
-		}
-		if err := s.EventLog.Erase(ctx, db, stream, last.Version); err != nil {
-			return fmt.Errorf("eventlog: tombstone: %w", dberr.Explained(err))
-		}
-		return nil
+func (l *Log) Tombstone(ctx context.Context, tx bus.Handle, stream string) error {
+	err := l.inTx(ctx, tx, func(s *store.Store, tx bun.Tx) error {
+		return txn.Whole(ctx, tx, func() error {
+			last, err := l.append(ctx, s, tx, []Write{{Stream: stream, Want: StreamExists, Events: []bus.Payload{Tombstoned{Stream: stream}}}})
+			if err != nil {
+				return err
+			}
+			return s.EventLog.Erase(ctx, tx, stream, last[0].Version)
+		})
 	})
+	return appendError("tombstone", err)
 }

@@ -61,7 +61,7 @@ func NewStore(registry *bus.Registry) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("poison: NewStore: %w", err)
 	}
-	return &Store{registry: registry, stores: store.All(registry.Tables()), admin: client}, nil
+	return &Store{registry: registry, stores: store.All(registry), admin: client}, nil
 }
 
 // List returns a page of poisoned messages, newest first, and the next page, which is nil after the

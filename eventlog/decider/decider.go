@@ -13,6 +13,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -92,7 +93,7 @@ type loaded[S any] struct {
 }
 
 // Load returns the state of an id and the version of its stream, which is 0 without events.
-func Load[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, db bun.IDB, d Decider[S, C, E], id string) (S, int64, error) {
+func Load[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, db bus.Handle, d Decider[S, C, E], id string) (S, int64, error) {
 	l, err := d.load(ctx, log, db, id, true)
 	if err != nil {
 		return l.state, 0, fmt.Errorf("decider: load %s: %w", d.Stream(id), err)
@@ -100,7 +101,7 @@ func Load[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, db bu
 	return l.state, l.version, nil
 }
 
-func (d Decider[S, C, E]) load(ctx context.Context, log *eventlog.Log, db bun.IDB, id string, snapshots bool) (l loaded[S], err error) {
+func (d Decider[S, C, E]) load(ctx context.Context, log *eventlog.Log, db bus.Handle, id string, snapshots bool) (l loaded[S], err error) {
 	if err := d.Check(); err != nil {
 		return l, err
 	}
@@ -133,16 +134,19 @@ func (d Decider[S, C, E]) load(ctx context.Context, log *eventlog.Log, db bun.ID
 //
 // An error of Decide is returned wrapped, and nothing is appended.
 func Handle[S, C any, E bus.Payload](
-	ctx context.Context, log *eventlog.Log, tx bun.Tx, d Decider[S, C, E], id string, command C,
-) (S, eventlog.Appended, error) {
-	state, appended, err := d.handle(ctx, log, tx, id, command)
+	ctx context.Context, log *eventlog.Log, tx bus.Handle, d Decider[S, C, E], id string, command C,
+) (state S, appended eventlog.Appended, err error) {
+	err = txn.Through(ctx, tx, access.Dialect(log.Registry()), func(db bun.IDB) (err error) {
+		state, appended, err = d.handle(ctx, log, db, id, command)
+		return err
+	})
 	if err != nil {
 		return state, eventlog.Appended{}, fmt.Errorf("decider: %s: %w", d.Stream(id), err)
 	}
 	return state, appended, nil
 }
 
-func (d Decider[S, C, E]) handle(ctx context.Context, log *eventlog.Log, tx bun.Tx, id string, command C) (S, eventlog.Appended, error) {
+func (d Decider[S, C, E]) handle(ctx context.Context, log *eventlog.Log, tx bun.IDB, id string, command C) (S, eventlog.Appended, error) {
 	l, err := d.load(ctx, log, tx, id, true)
 	if err != nil {
 		return l.state, eventlog.Appended{}, err

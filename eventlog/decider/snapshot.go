@@ -11,8 +11,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/uptrace/bun"
-
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 )
@@ -26,7 +24,7 @@ type kept[T any] struct {
 func (d Decider[S, C, E]) kind() string { return fmt.Sprintf("%s/%d", d.Category, d.Snapshots.Schema) }
 
 // restore loads the last snapshot, if there is one.
-func (d Decider[S, C, E]) restore(ctx context.Context, log *eventlog.Log, db bun.IDB, id string, l loaded[S]) (loaded[S], error) {
+func (d Decider[S, C, E]) restore(ctx context.Context, log *eventlog.Log, db bus.Handle, id string, l loaded[S]) (loaded[S], error) {
 	snapshot, ok, err := log.Snapshot(ctx, db, d.Stream(id), d.kind())
 	if err != nil || !ok {
 		return l, err
@@ -146,7 +144,7 @@ func survives(t reflect.Type, path string, above []reflect.Type) error {
 // Verify compares the state from a snapshot and later events with the state from all events, and
 // returns an error if they differ. Then Evolve has changed, or the state does not survive
 // encoding. Use it in tests, and for spot checks of a live system.
-func Verify[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, tx bun.Tx, d Decider[S, C, E], id string) error {
+func Verify[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, tx bus.Handle, d Decider[S, C, E], id string) error {
 	short, err := d.load(ctx, log, tx, id, true)
 	if err != nil {
 		return fmt.Errorf("decider: verify %s: %w", d.Stream(id), err)

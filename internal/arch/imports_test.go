@@ -49,8 +49,8 @@ func law() []allowance {
 	}
 	fx := []string{"go.uber.org/fx", "go.uber.org/fx/fxevent", "go.uber.org/dig"}
 	return []allowance{
-		{"bus", append(ground(), "internal/access/hook"), []string{uuid}},
-		{"internal/access", []string{"bus", "internal/access/hook"}, nil},
+		{"bus", append(ground(), "internal/access/hook"), []string{uuid, "github.com/uptrace/bun/schema"}},
+		{"internal/access", []string{"bus", "internal/access/hook"}, []string{"github.com/uptrace/bun/schema"}},
 		{"internal/access/hook", []string{"internal/wakeup"}, nil},
 		{"internal/limits", nil, nil},
 		{"internal/errorlog", nil, nil},
@@ -100,7 +100,7 @@ func law() []allowance {
 		{"broker/kafka", []string{"broker", "broker/internal/adapter"}, []string{"github.com/twmb/franz-go/..."}},
 		{"broker/rabbitmq", []string{"broker", "broker/internal/adapter"}, []string{"github.com/rabbitmq/amqp091-go"}},
 		{"internal/dberr", []string{"bus"}, nil},
-		{"internal/txn", []string{"bus", "internal/dberr"}, bun},
+		{"internal/txn", []string{"bus", "internal/dberr"}, append([]string{"github.com/uptrace/bun/schema"}, bun...)},
 		{"internal/store/dialect", []string{"bus"}, []string{"github.com/uptrace/bun"}},
 		{"internal/store/postgres", []string{"bus", "internal/store/dialect", "internal/txn", "internal/dberr"},
 			[]string{"github.com/uptrace/bun", "github.com/uptrace/bun/dialect/pgdialect"}},
