@@ -1,6 +1,6 @@
 # The modules of this repository, each with its own go.mod. `make modules` fails when the list is wrong.
 ADAPTERS := broker/kafka broker/nats broker/rabbitmq
-MODULES := . notify/pgxnotify $(ADAPTERS) cmd/asyncmonolith examples examples/services integration integration/bench
+MODULES := . notify/pgxnotify pgxtx $(ADAPTERS) cmd/asyncmonolith examples examples/services integration integration/bench
 
 CACHE := $(CURDIR)/.cache
 STATICCHECK := $(CACHE)/bin/staticcheck
@@ -183,9 +183,9 @@ APART_PACKAGES = $(shell grep -rlE --include='*_test.go' 'func Test[A-Za-z0-9]*(
 # What make test goes by.
 SMALL := env ASYNCMONOLITH_TEST_DATABASES=sqlite$(comma)postgres$(comma)mariadb:TestStore
 
-UNIT_MODULES := . notify/pgxnotify $(ADAPTERS) cmd/asyncmonolith
+UNIT_MODULES := . notify/pgxnotify pgxtx $(ADAPTERS) cmd/asyncmonolith
 # Packages of integration that run on several databases.
-DATABASE_PACKAGES := $(addprefix ./integration/,bustest dberr eventlog/... fxmodule notify ops otel outbox poison relay schedule store testdb txn)
+DATABASE_PACKAGES := $(addprefix ./integration/,bustest dberr eventlog/... fxmodule handles notify ops otel outbox poison relay schedule store testdb txn)
 # Those that need more than a database: browsers, brokers, crashes of servers, programs.
 TOOL_PACKAGES := $(addprefix ./integration/,chaos cli console differential model newer broker/kafka broker/nats broker/rabbitmq broker/sdkevents)
 # The units where goroutines meet. The others of the root module are functions of their arguments.

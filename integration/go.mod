@@ -103,3 +103,5 @@ replace github.com/asyncmonolith/asyncmonolith-go/broker/nats => ../broker/nats
 replace github.com/asyncmonolith/asyncmonolith-go/broker/kafka => ../broker/kafka
 
 replace github.com/asyncmonolith/asyncmonolith-go/broker/rabbitmq => ../broker/rabbitmq
+
+replace github.com/asyncmonolith/asyncmonolith-go/pgxtx => ../pgxtx

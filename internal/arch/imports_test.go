@@ -86,6 +86,8 @@ func law() []allowance {
 		{"internal/cloudevents", nil, nil},
 		{"notify", []string{"bus", "internal/store", "internal/outage"}, append([]string{backoff}, bun...)},
 		{"notify/pgxnotify", nil, []string{"github.com/jackc/pgx/v5"}}, // a module of its own, for the driver's sake
+		{"pgxtx", []string{"bus", "outbox", "internal/txn"}, []string{"github.com/jackc/pgx/v5/...", "github.com/uptrace/bun/dialect/pgdialect",
+			"github.com/uptrace/bun/schema"}}, // alike
 		{"otel", []string{"bus", "admin", "outbox", "eventlog/projection", "inbox", "relay", "internal/errtype"}, otelAPI},
 		{"fxmodule", append([]string{"internal/store"}, public()...), slices.Concat(bun, fx, otelAPI)},
 		{"bustest", append([]string{"internal/store", "internal/isolate", "internal/flow"}, public()...), bun},
