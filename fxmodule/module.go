@@ -23,7 +23,8 @@ import (
 // With [EventLog] it also runs a *projection.Runner. The rules for processors below apply to it,
 // too.
 //
-// The application must provide a *bun.DB. It may provide [ConsumeMiddleware], [OuterMiddleware],
+// The application must provide a *bun.DB, or a *sql.DB and a schema.Dialect of Bun; of a
+// *pgxpool.Pool, pgxtx.Open makes a *sql.DB. It may provide [ConsumeMiddleware], [OuterMiddleware],
 // [ProduceMiddleware], middleware.OnPoison, *slog.Logger, notify.Listener, and bus.RegistryConfig,
 // outbox.ProducerConfig, outbox.ProcessorConfig, schedule.SchedulerConfig,
 // schedule.ProcessorConfig, notify.NotifierConfig, inbox.RunnerConfig, relay.RunnerConfig,
@@ -37,7 +38,7 @@ import (
 // Module appends two:
 //
 //  1. With [Migrate], the migration. Its hook is appended before any constructor gets one of the
-//     values above (except telemetry), and after the hooks of the *bun.DB. So it runs before every
+//     values above (except telemetry), and after the hooks of the database. So it runs before every
 //     hook of a constructor or Invoke that takes one of them.
 //  2. The start of the processors, in an Invoke. fx calls the Invokes of fx.Modules first, in the
 //     order listed, then those given to fx.New itself, in the order listed. So give Module to
@@ -75,7 +76,7 @@ func module() fx.Option {
 		fx.Module(
 			"asyncmonolith",
 			fx.Provide(
-				newMigration, newHandles, makeRegistry, newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier,
+				newDatabase, newMigration, newHandles, makeRegistry, newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier,
 				newParkedConsumers, newReceiverRunner, newRelayRunner, newService, newOperationRunner,
 			),
 			fx.Invoke(refusePointers, refuseConcrete, refuseMistakes, fill),

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/uptrace/bun"
 	"go.uber.org/fx"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -62,7 +61,7 @@ func newParkedConsumers(p parkedParams) (c parkedConsumers) {
 type receiverParams struct {
 	fx.In
 
-	DB        *bun.DB
+	DB        database
 	Registry  *bus.Registry
 	Handles   *handles
 	Telemetry *amotel.Telemetry
@@ -86,13 +85,13 @@ func newReceiverRunner(p receiverParams) (*inbox.Runner, error) {
 		config.Telemetry = p.Telemetry.Receive()
 	}
 	slices.SortStableFunc(p.Receivers, func(a, b inbox.Receiver) int { return cmp.Compare(a.Name(), b.Name()) }) // fx shuffles groups
-	return inbox.NewRunner(p.DB, p.Registry, p.Handles.producer, config, p.Receivers...)
+	return inbox.NewRunner(p.DB.db, p.Registry, p.Handles.producer, config, p.Receivers...)
 }
 
 type relayParams struct {
 	fx.In
 
-	DB         *bun.DB
+	DB         database
 	Registry   *bus.Registry
 	Telemetry  *amotel.Telemetry
 	Config     relay.RunnerConfig   `optional:"true"`
@@ -115,5 +114,5 @@ func newRelayRunner(p relayParams) (*relay.Runner, error) {
 		config.Telemetry = p.Telemetry.Publish()
 	}
 	slices.SortStableFunc(p.Forwarders, func(a, b relay.LogForwarder) int { return cmp.Compare(a.Name(), b.Name()) }) // fx shuffles groups
-	return relay.NewRunner(p.DB, p.Registry, config, p.Forwarders...)
+	return relay.NewRunner(p.DB.db, p.Registry, config, p.Forwarders...)
 }

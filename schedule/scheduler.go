@@ -171,7 +171,9 @@ func (s *Scheduler) Create(
 	}))
 }
 
-func (s *Scheduler) write(ctx context.Context, db bus.Handle, payload bus.Payload, expression, zone string, options []Option) (int64, error) {
+func (s *Scheduler) write(
+	ctx context.Context, db bus.Handle, payload bus.Payload, expression, zone string, options []Option,
+) (int64, error) {
 	row, err := s.row(ctx, payload, expression, zone, options)
 	what := "write schedule"
 	if row.Name != "" {

@@ -52,7 +52,7 @@ func Through(ctx context.Context, h bus.Handle, dialect schema.Dialect, fn func(
 	return fn(seen)
 }
 
-// templates has a transaction of Bun without a database for the name of each dialect. It is safe for concurrent use.
+// templates caches a transaction of Bun without a database by the name of its dialect. Each is immutable.
 var templates sync.Map
 
 // template returns one, for a *sql.Tx to be put into.
