@@ -4,6 +4,8 @@ package handles_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"os"
 	"testing"
 
 	"github.com/uptrace/bun"
@@ -13,7 +15,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
-func TestMain(m *testing.M) { testapp.Main(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		fmt.Fprintln(os.Stderr, runChild(context.Background()))
+		os.Exit(1)
+	}
+	testapp.Main(m)
+}
 
 type (
 	app   = testapp.App
