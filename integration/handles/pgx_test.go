@@ -240,6 +240,28 @@ func TestThreeConnectionsAreEnough(t *testing.T) {
 	testapp.Eventually(t, "all messages are consumed", func() bool { return counts(t, db) == [2]int{50, 0} })
 }
 
+// TestOnePoolPreparesNothingOfTheLibrary produces, consumes and looks on a pool in pgx's default mode.
+func TestOnePoolPreparesNothingOfTheLibrary(t *testing.T) {
+	t.Parallel()
+	pool, db := onePool(t, 12)
+	a := testapp.New(t, db, testapp.Consumed("one"), outbox.ConsumeTx("two", func(context.Context, bun.Tx, order) error { return nil }))
+	a.ProduceMany(20)
+	r := a.Start(testapp.Fast())
+	withEffects(t, db)
+	testapp.Eventually(t, "all messages are consumed", func() bool { return counts(t, db)[1] == 0 })
+	r.MustStop()
+	prepared := 0
+	for _, conn := range pool.AcquireAllIdle(t.Context()) {
+		var n int
+		must(0, conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'stmtcache%'", pgx.QueryExecModeExec).Scan(&n))(t)
+		prepared += n
+		conn.Release()
+	}
+	if prepared > 0 {
+		t.Errorf("got %d statements that pgx has prepared, want 0", prepared)
+	}
+}
+
 // TestProducingKeepsNoStatements: each text is another one.
 func TestProducingKeepsNoStatements(t *testing.T) {
 	t.Parallel()
