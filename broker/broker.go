@@ -82,15 +82,15 @@ type OrderedPublisher interface {
 // may write to a shard. An Appender is safe for concurrent use.
 type Appender interface {
 	// Last returns the newest record of a shard: its position, which is its sequence attribute, and
-	// its mark, which identifies it in the broker. Without records, position is 0, and mark is the
+	// its revision, which identifies it in the broker. Without records, position is 0, and revision is the
 	// greatest one that the broker has removed. That is 0 if it has removed none, as in newly
 	// created storage.
-	Last(ctx context.Context, shard int) (position int64, mark uint64, err error)
-	// Append writes all records in order, or none, after the record with mark after (0: no record).
-	// It returns the mark of the newest record. If another record is the newest, the error is
+	Last(ctx context.Context, shard int) (position int64, revision uint64, err error)
+	// Append writes all records in order, or none, after the record with revision after (0: no record).
+	// It returns the revision of the newest record. If another record is the newest, the error is
 	// [ErrSequenceConflict]. After any other error except [ErrRejected], the records may have been
 	// written.
-	Append(ctx context.Context, shard int, after uint64, records []Record) (mark uint64, err error)
+	Append(ctx context.Context, shard int, after uint64, records []Record) (revision uint64, err error)
 }
 
 // OutageNotifier is implemented by a [Subscriber] that detects whether its broker answers. With it,

@@ -16,7 +16,7 @@ import (
 //   - *amotel.Telemetry (amotel is this library's package otel), which is nil if the application
 //     has no telemetry: see below;
 //   - *inbox.Runner and *relay.Runner, which it runs; they are nil without [Receivers] and
-//     [Relays];
+//     [LogForwarders];
 //   - *ops.Service, for operators, and an *ops.Runner, which it runs and which carries out their
 //     operations.
 //
@@ -76,7 +76,7 @@ func module() fx.Option {
 			"asyncmonolith",
 			fx.Provide(
 				newMigration, newHandles, makeRegistry, newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier,
-				newParkedConsumers, newReceiverRunner, newRelayRunner, newService, newOperationRunner,
+				newParkedConsumers, newReceiverRunner, newLogForwarderRunner, newService, newOperationRunner,
 			),
 			fx.Invoke(refusePointers, refuseConcrete, refuseMistakes, fill),
 		),

@@ -62,11 +62,11 @@ func (t *Telemetry) ObserveReceivers(ctx context.Context, source ReceiverSource,
 	return t.observe(ctx, "observe receivers", source == nil, &receiverGauges{source: source}, every)
 }
 
-// ObserveRelays shows log forwarders as [Telemetry.ObserveReaders] shows projections, under
+// ObserveLogForwarders shows log forwarders as [Telemetry.ObserveReaders] shows projections, under
 // "relay:" and their name. Forwarders that publish messages are consumers and are shown as such,
 // with their circuit.
-func (t *Telemetry) ObserveRelays(ctx context.Context, source RelaySource, every time.Duration) error {
-	return t.observe(ctx, "observe relays", source == nil, &relayGauges{source: source}, every)
+func (t *Telemetry) ObserveLogForwarders(ctx context.Context, source LogForwarderSource, every time.Duration) error {
+	return t.observe(ctx, "observe log forwarders", source == nil, &logForwarderGauges{source: source}, every)
 }
 
 // observed is a source with its instruments.

@@ -14,13 +14,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// ErrUnknownRelay is returned for a log forwarder that the runner does not have.
-var ErrUnknownRelay = errors.New("relay: the log forwarder is not known")
+// ErrUnknownForwarder is returned for a log forwarder that the runner does not have.
+var ErrUnknownForwarder = errors.New("relay: the log forwarder is not known")
 
 // Stats is the progress of a log forwarder in the whole database. OpenedAt and Reason describe this
 // process.
 type Stats struct {
-	Relay string
+	Forwarder string
 	// Lag is how many positions the slowest shard is behind the log.
 	Lag int64
 	// Halted is the number of halted shards. LastError is the error of the first shard that is
@@ -40,7 +40,7 @@ func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
 	all := make([]Stats, 0, len(r.forwarders))
 	for _, l := range r.forwarders {
 		rows, err := r.store.Readers.List(ctx, r.db, l.checkpoint())
-		s := Stats{Relay: l.name}
+		s := Stats{Forwarder: l.name}
 		for _, row := range rows {
 			s.Lag = max(s.Lag, row.Head-row.Position)
 			if row.Status == store.Halted {
@@ -131,5 +131,5 @@ func (r *Runner) known(name string) error {
 	for i, l := range r.forwarders {
 		names[i] = l.name
 	}
-	return fmt.Errorf("%w: the runner was given %q", ErrUnknownRelay, names)
+	return fmt.Errorf("%w: the runner was given %q", ErrUnknownForwarder, names)
 }
