@@ -65,8 +65,8 @@ type ConflictError struct {
 	Actual   int64 // 0 for no stream
 }
 
-// Conflict returns true: another transaction was first, and a retry in a new transaction may
-// succeed. A transactional consumer that fails with it is repeated.
+// Conflict returns true. It marks the error as retryable in a new transaction. A transactional
+// consumer that fails with it is repeated.
 func (e *ConflictError) Conflict() bool { return true }
 
 // Error implements error.

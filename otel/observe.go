@@ -42,10 +42,9 @@ const (
 // answering, its metrics disappear after three intervals; the first failure in a row goes to
 // OpenTelemetry's error handler.
 //
-// Values from the database are the same in every process, so take the maximum over processes, not
-// the sum. Observe one processor per set of tables in a process, once. With two concurrent calls
-// on one meter, the later sample wins or both add up, depending on the SDK. Sequential calls are
-// allowed.
+// Every process reports the same database values: aggregate with max, not sum. Observe one
+// processor per set of tables in a process, once. With two concurrent calls on one meter, the later
+// sample wins or both add up, depending on the SDK. Sequential calls are allowed.
 func (t *Telemetry) Observe(ctx context.Context, source Source, every time.Duration) error {
 	return t.observe(ctx, "observe", source == nil, &gauges{source: source}, every)
 }

@@ -75,8 +75,9 @@ type Parked struct {
 	ParkedAt time.Time
 }
 
-// Parked lists up to limit parked events of a log forwarder, in order. They are published only when
-// the forwarder is rewound, because publishing them later would break the order.
+// Parked lists up to limit parked events of a log forwarder, in order. Only [Runner.Rewind]
+// publishes them: a later publish would break the order. limit is 1 or more. For an unknown name
+// the error is [ErrUnknownForwarder].
 func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, error) {
 	err := r.known(name)
 	var rows []store.Parked
@@ -91,8 +92,9 @@ func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, 
 	}), nil
 }
 
-// Resume resumes the halted shards of a log forwarder, with all attempts, and returns how many
-// there were. It also removes event types that no process has: see [NewLogForwarder].
+// Resume restarts the halted shards of a log forwarder with their attempts reset to 0, and returns
+// their number. It also removes event types that no process has: see [NewLogForwarder]. For an
+// unknown name the error is [ErrUnknownForwarder].
 func (r *Runner) Resume(ctx context.Context, name string) (n int, err error) {
 	if err = r.known(name); err == nil {
 		n, err = r.store.Readers.Resume(ctx, r.db, logPrefix+name, logVersion)
@@ -107,8 +109,9 @@ func (r *Runner) Resume(ctx context.Context, name string) (n int, err error) {
 
 // Rewind makes the forwarder start again from the beginning of the log; Run publishes the records
 // again, after those that the broker already has. It does not wait for a batch in progress, which
-// may still be published. Receivers that still have the records in their inbox drop them: see
-// inbox.DeduplicationWindow. Parked events are retried.
+// may still be published. Receivers that still have the records in their inbox skip them: see
+// inbox.DeduplicationWindow. Parked events are retried. For an unknown name the error is
+// [ErrUnknownForwarder].
 func (r *Runner) Rewind(ctx context.Context, name string) error {
 	err := r.known(name)
 	if err == nil {
