@@ -48,7 +48,7 @@ func (t *Telemetry) Publish() bus.ProduceMiddleware {
 	}
 }
 
-// batch makes the span of a batch of a projection or a relay, whose name is in its messages.
+// batch makes the span of a batch of a projection or a log forwarder, whose name is in its messages.
 func (t *Telemetry) batch(ctx context.Context, b *bus.Batch, next bus.ProduceFunc, op string, kind trace.SpanKind) error {
 	ctx, batch := withoutSpan(ctx), b.Messages // Run may have been called inside a span
 	if len(batch) == 0 {

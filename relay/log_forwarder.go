@@ -135,7 +135,7 @@ type logForwarder struct {
 	shards []*shard
 }
 
-// checkpoint is the name of the relay's checkpoint.
+// checkpoint is the name of the forwarder's checkpoint.
 func (l *logForwarder) checkpoint() string { return logPrefix + l.name }
 
 func (l *logForwarder) checkConfig() {
@@ -156,7 +156,7 @@ func (l *logForwarder) checkConfig() {
 	}
 }
 
-// check returns all mistakes of the relay.
+// check returns all configuration errors of the forwarder.
 func (l *logForwarder) check(s *store.Store, log *eventlog.Log) error {
 	var errs []error
 	wrong := func(err error) { errs = append(errs, fmt.Errorf("relay: log forwarder %q: %w", l.name, err)) }
