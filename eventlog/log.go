@@ -55,12 +55,11 @@ type Log struct {
 }
 
 // NewLog makes a log. The registry must have a *[Types] as its bus.RegistryConfig.Events; an
-// outbox.Processor runs its consumers of appended events. The producer must have the same
-// registry, which the first append checks. NewLog reports all other mistakes in its arguments at
-// once.
+// outbox.Processor runs its consumers of appended events. The producer must have the same registry,
+// which the first append checks. NewLog reports all other configuration errors at once.
 //
-// NewLog does not know the database yet. On MariaDB, which has no event log, every call with a
-// handle returns errors.ErrUnsupported, and so do outbox.NewProcessor and projection.NewRunner.
+// NewLog does not access the database. On MariaDB, which has no event log, every call with a handle
+// returns errors.ErrUnsupported, and so do outbox.NewProcessor and projection.NewRunner.
 func NewLog(registry *bus.Registry, producer Producer, config LogConfig) (*Log, error) {
 	var errs []error
 	l := &Log{registry: registry, producer: producer, inline: config.Inline}
@@ -175,7 +174,9 @@ func (l *Log) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Conte
 // returns how many this call has written. An outbox.Processor runs them as usual;
 // middleware.SkipOnReplay protects consumers whose effects must not happen twice. Each event is
 // written once per name, even after crashes: pages and the replay's progress commit together.
-// Continuing with another consumer or range is an error.
+// Calling it again with the same name but another Consumer, After or UpTo returns
+// bus.ErrInvalidOption, as does an invalid field. For an unknown consumer the error is
+// bus.ErrNoConsumer.
 func (l *Log) Replay(ctx context.Context, db *bun.DB, replay Replay) (total int, err error) {
 	s, _, err := l.on(db)
 	if err == nil {
@@ -245,7 +246,7 @@ func (l *Log) SaveSnapshot(ctx context.Context, tx bus.Handle, stream, kind stri
 func (l *Log) Tombstone(ctx context.Context, tx bus.Handle, stream string) error {
 	err := l.inTx(ctx, tx, func(s *store.Store, tx bun.Tx) error {
 		return txn.Whole(ctx, tx, func() error {
-			last, err := l.append(ctx, s, tx, []Write{{Stream: stream, Want: StreamExists, Events: []bus.Payload{Tombstoned{Stream: stream}}}})
+			last, err := l.append(ctx, s, tx, []Write{{Stream: stream, Expected: StreamExists, Events: []bus.Payload{Tombstoned{Stream: stream}}}})
 			if err != nil {
 				return err
 			}

@@ -19,8 +19,8 @@ import (
 var ErrSkipEvent = store.ErrDropped
 
 // Upcast converts the stored text of an event from one schema to the next. It must be a pure
-// function. It is called whenever such an event is read, concurrently. An Upcast that returns
-// [ErrSkipEvent] hides the event.
+// function. It is called whenever such an event is read, concurrently. If it returns
+// [ErrSkipEvent], readers skip the event.
 type Upcast func(ctx context.Context, text []byte) ([]byte, error)
 
 // call returns a panic as an error.
@@ -48,7 +48,7 @@ type Type struct {
 type TypeOption func(*Type)
 
 // Event makes E an event type, under the name that its PayloadType returns. [NewTypes] reports
-// mistakes.
+// configuration errors.
 func Event[E bus.Payload](options ...TypeOption) Type {
 	// A consumer makes the rules for payloads and decode errors the same for events and messages.
 	decoder := bus.Consume("event", func(ctx context.Context, event E) error {
@@ -128,8 +128,8 @@ type Types struct {
 	names  []string         // without aliases, sorted
 }
 
-// NewTypes registers event types. [Tombstoned] is always included. The error joins all mistakes,
-// such as a name used twice or a schema without an upcaster.
+// NewTypes registers event types. [Tombstoned] is always included. NewTypes reports all
+// configuration errors at once, such as a name used twice or a schema without an upcaster.
 func NewTypes(types ...Type) (*Types, error) {
 	all := &Types{byName: map[string]*Type{}}
 	var mistakes []error

@@ -47,7 +47,7 @@ func (s *source) Queues(ctx context.Context) ([]admin.Queue, error) {
 type readers struct{}
 
 func (readers) Stats(context.Context) ([]projection.Stats, error) { return nil, nil }
-func (readers) Unnumbered(context.Context) (int64, error)         { return 0, nil }
+func (readers) UnassignedEvents(context.Context) (int64, error)   { return 0, nil }
 
 func TestObserveRefusesMistakes(t *testing.T) {
 	t.Parallel()

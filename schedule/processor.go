@@ -49,8 +49,8 @@ type Processor struct {
 // returned.
 var ErrRunning = errors.New("schedule: the processor is running already")
 
-// NewProcessor makes a processor that fires schedules through the producer. It reports all errors
-// in its arguments at once, and does not access the database.
+// NewProcessor makes a processor that fires schedules through the producer. It reports all
+// configuration errors at once and does not access the database.
 func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config ProcessorConfig) (*Processor, error) {
 	config.Concurrency, config.PollInterval, config.Logger = cmp.Or(
 		config.Concurrency, 1,
