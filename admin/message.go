@@ -13,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/rows"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -34,7 +35,7 @@ type Message struct {
 	// Claim is the claim that holds the message; nil unless State is Leased.
 	Claim *Claim `json:"claim,omitempty"`
 
-	// Payload and the fields below are set by [Client.Get] and [Client.GetHead] only.
+	// Payload and the fields below are set by [Client.Get] only.
 	Payload      []byte            `json:"-"`                       // as the registry's codec encoded it
 	PayloadBytes int               `json:"payload_bytes,omitempty"` // full size in bytes
 	Headers      map[string]string `json:"headers,omitempty"`       // nil: none
@@ -128,6 +129,12 @@ type Claim struct {
 	Expired  bool `json:"expired"`
 	Messages int  `json:"messages"` // messages not settled yet
 }
+
+// The console shows rows as this package does: see package internal/pending.
+var (
+	_ = rows.Provide(newMessage)
+	_ = rows.Provide(newClaim)
+)
 
 func newClaim(row store.HeldBy) Claim {
 	return Claim{ID: row.ClaimID, Owner: row.Owner, Isolated: row.Solo, ClaimedAt: row.ClaimedAt.Time, LeasedUntil: row.LeasedUntil.Time,

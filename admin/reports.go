@@ -3,11 +3,13 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -70,9 +72,6 @@ const (
 	ProcessLost ProcessStatus = "lost"
 )
 
-// leastAlive is the shortest silence after which a process counts as lost.
-const leastAlive = 45 * time.Second
-
 func newProcess(row store.Process) Process {
 	p := Process{ID: row.ID, Kind: row.Kind, Host: row.Host, PID: row.PID, Program: row.Program, Version: row.Version,
 		Status: ProcessAlive, StartedAt: row.StartedAt.Time, SeenAt: row.SeenAt.Time, StoppedAt: row.StoppedAt.Time}
@@ -90,7 +89,7 @@ func newProcess(row store.Process) Process {
 	switch {
 	case !p.StoppedAt.IsZero():
 		p.Status = ProcessStopped
-	case row.Now.Sub(p.SeenAt) > max(leastAlive, 3*s.Every):
+	case heartbeat.Lost(row, s):
 		p.Status = ProcessLost
 	}
 	return p
@@ -108,6 +107,16 @@ func (c *Client) Processes(ctx context.Context, db bun.IDB, within time.Duration
 		return nil, dberr.Wrap(err, "admin: processes")
 	}
 	return store.Each(rows, newProcess), nil
+}
+
+// mostListed is the maximum length of lists without pages.
+const mostListed = 1000
+
+func checkLimit(n int) error {
+	if n < 1 || n > mostListed {
+		return fmt.Errorf("%w: limit %d: 1 to %d is allowed", bus.ErrInvalidOption, n, mostListed)
+	}
+	return nil
 }
 
 // Histogram counts durations in buckets: up to 1, 2, 5, 10, 25, 50, 100, 250, 500 ms, 1 s, 10 s,
@@ -199,35 +208,5 @@ func (c *Client) Failures(ctx context.Context, db bun.IDB, consumer string, limi
 			Consumer: row.ConsumerType, Fingerprint: row.Fingerprint, ErrorType: row.ErrorType, Sample: row.Sample, Runs: row.Runs,
 			FirstAt: row.FirstAt.Time, LastAt: row.LastAt.Time, FirstVersion: row.FirstVersion, LastID: row.RowID,
 		}
-	}), nil
-}
-
-// Crash is the loss of a process while it held a message.
-type Crash struct {
-	ID       int64  `json:"id"` // id of the message
-	Consumer string `json:"consumer"`
-	Owner    string `json:"owner"` // the ID of its Process
-	// Isolated is true if the message was the only suspect that ran there, which identifies it as
-	// the cause.
-	Isolated bool      `json:"isolated"`
-	At       time.Time `json:"at"` // when the loss was detected
-}
-
-// Crashes returns the crashes of a message, or of all messages if id is 0, the most recent first.
-// Crashes are kept for 7 days. The limit is 1 to 1000.
-func (c *Client) Crashes(ctx context.Context, db bun.IDB, id int64, limit int) ([]Crash, error) {
-	st, db, err := c.stores.Of(db, errNotMade)
-	if err == nil {
-		err = checkLimit(limit)
-	}
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: crashes of %d", id)
-	}
-	rows, err := st.Reports.Crashes(ctx, db, id, limit)
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: crashes of %d", id)
-	}
-	return store.Each(rows, func(row store.Crash) Crash {
-		return Crash{ID: row.RowID, Consumer: row.ConsumerType, Owner: row.Owner, Isolated: row.Solo, At: row.CrashedAt.Time}
 	}), nil
 }

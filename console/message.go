@@ -140,7 +140,7 @@ type event struct {
 }
 
 // past is what is known of the message, the first event first.
-func (p *messagePage) past(crashes []admin.Crash, fleet []admin.Process) []event {
+func (p *messagePage) past(crashes []operator.Crash, fleet []admin.Process) []event {
 	all := []event{{At: p.CreatedAt, Text: "produced"}}
 	if p.AvailableAt.After(p.CreatedAt) {
 		all = append(all, event{At: p.AvailableAt, Text: "due"})

@@ -217,7 +217,7 @@ func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fit
 		if err := access.CheckPayload(c, s.registry.Codec(), text); err != nil {
 			return fmt.Errorf("%w: %w", ErrPayload, err)
 		}
-		how, err := s.requeuing(ctx, tx, rows)
+		how, err := s.requeuing(ctx, st, tx, rows)
 		if err != nil {
 			return err
 		}

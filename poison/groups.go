@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/names"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -180,11 +181,11 @@ func (s *Store) preview(ctx context.Context, st *store.Store, db bun.IDB, f stor
 		return Preview{}, err
 	}
 	f.UpToID = p.UpTo
-	names, err := s.admin.Names(ctx, db)
+	known, err := names.Read(ctx, db, st, s.registry)
 	if err != nil {
 		return Preview{}, err
 	}
-	seen, err := st.Poison.Preview(ctx, db, f, names.Several(), limit)
+	seen, err := st.Poison.Preview(ctx, db, f, known.Several(), limit)
 	if err != nil {
 		return Preview{}, err
 	}

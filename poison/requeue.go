@@ -10,13 +10,14 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/names"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Requeue makes poisoned messages pending again, due at once, with no attempts, crashes or errors
 // counted. They keep their message id, headers and insert id, get a new row id, and go to the
-// consumer under its present name: see admin.Client.Names. An id listed twice counts once.
+// consumer under its present name: see bus.Aliases. An id listed twice counts once.
 //
 // Requeue does not require a registered consumer. A message without one waits until a program
 // registers it, possibly with bus.Aliases, and is counted in [Result.Unhandled].
@@ -99,7 +100,7 @@ func (s *Store) requeue(
 		if rows = ofConsumers(rows, consumers); len(rows) == 0 {
 			return nil
 		}
-		how, err := s.requeuing(ctx, tx, rows)
+		how, err := s.requeuing(ctx, st, tx, rows)
 		if err != nil {
 			return err
 		}
@@ -125,9 +126,9 @@ func (s *Store) requeue(
 }
 
 // requeuing returns the present and former names of the messages' consumers.
-func (s *Store) requeuing(ctx context.Context, tx bun.Tx, rows []store.Poisoned) (store.Requeuing, error) {
+func (s *Store) requeuing(ctx context.Context, st *store.Store, tx bun.Tx, rows []store.Poisoned) (store.Requeuing, error) {
 	how := store.Requeuing{Renamed: make(map[string]string), Former: make(map[string][]string)}
-	names, err := s.admin.Names(ctx, tx)
+	known, err := names.Read(ctx, tx, st, s.registry)
 	if err != nil {
 		return how, err
 	}
@@ -135,7 +136,7 @@ func (s *Store) requeuing(ctx context.Context, tx bun.Tx, rows []store.Poisoned)
 		if how.Renamed[row.ConsumerType] != "" || how.Former[row.ConsumerType] != nil {
 			continue
 		}
-		all := names.Of(row.ConsumerType)
+		all := known.Of(row.ConsumerType)
 		how.Former[all[0]] = all[1:]
 		if all[0] != row.ConsumerType {
 			how.Renamed[row.ConsumerType] = all[0]

@@ -79,8 +79,8 @@ func adminMutants() []mutant {
 	return []mutant{
 		{"admin: locks claimed messages", in("postgres.lockPendingSQL", text("AND id NOT IN (", "AND -id NOT IN (")),
 			inOutbox("TestAdminLocksNoClaimedMessage"), `gave up waiting: settled beside the transaction|put aside: got 1`},
-		{"admin: a bulk change exceeds what was seen", in("PendingStore.Matching", replace("upTo != 0", "upTo < 0")),
-			inOutbox("TestAdminChangesWhatMatches/postgres"), `rescheduled: got`},
+		{"operation: exceeds what was seen", in("PendingStore.Matching", replace("upTo != 0", "upTo < 0")),
+			inOutbox("TestMatchingMessagesAreListedInParts/postgres"), `matching: got`},
 		{"poison: a batch exceeds what was seen",
 			in("poison.Store.batch", replace("f.AfterID, f.UpToID = chunk.After, chunk.UpTo",
 				"f.AfterID = chunk.After")), poison("TestRequeueInBatches"),

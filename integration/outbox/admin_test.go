@@ -219,7 +219,7 @@ func TestAdminNeverWaitsForARunningMessage(t *testing.T) {
 		if err != nil || e.Reason != admin.Leased || e.Message.Claim.Messages != 1 {
 			t.Errorf("explain: got %+v, %v, want it leased", e, err)
 		}
-		if claims, err := client.Claims(ctx, db); err != nil || len(claims) != 1 || claims[0].Owner == "" || claims[0].Expired ||
+		if claims, err := a.PendingReader().Claims(ctx, db); err != nil || len(claims) != 1 || claims[0].Owner == "" || claims[0].Expired ||
 			claims[0].ID != e.Message.Claim.ID {
 			t.Errorf("claims: got %+v, %v, want one", claims, err)
 		}

@@ -46,14 +46,14 @@ func failure(ctx context.Context, s *access, f admin.FailureGroup) admin.Failure
 
 // Claims lists the processors' claims, the oldest first.
 func (s *Consumers) Claims(ctx context.Context) ([]admin.Claim, error) {
-	return look(ctx, s.access, ops.View, "", s.access.Admin.Claims)
+	return look(ctx, s.access, ops.View, "", s.access.Pending.Claims)
 }
 
 // Crashes lists processes lost while they held a message, the most recent first. An id of 0 lists
 // the crashes of all messages.
-func (s *Messages) Crashes(ctx context.Context, id int64, limit int) ([]admin.Crash, error) {
-	found, err := look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]admin.Crash, error) {
-		return s.access.Admin.Crashes(ctx, db, id, limit)
+func (s *Messages) Crashes(ctx context.Context, id int64, limit int) ([]Crash, error) {
+	found, err := look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]Crash, error) {
+		return s.access.Pending.Crashes(ctx, db, id, limit)
 	})
 	for _, c := range found {
 		if id == 0 { // a listing of all
@@ -66,10 +66,10 @@ func (s *Messages) Crashes(ctx context.Context, id int64, limit int) ([]admin.Cr
 	return found, err
 }
 
-// BlockedKeys lists the keys that have been blocked the longest: see admin.Client.BlockedKeys.
-func (s *Consumers) BlockedKeys(ctx context.Context, limit int) ([]admin.BlockedKey, error) {
-	return look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]admin.BlockedKey, error) {
-		return s.access.Admin.BlockedKeys(ctx, db, limit)
+// BlockedKeys lists the keys that have been blocked the longest.
+func (s *Consumers) BlockedKeys(ctx context.Context, limit int) ([]BlockedKey, error) {
+	return look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]BlockedKey, error) {
+		return s.access.Pending.BlockedKeys(ctx, db, limit)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/opsaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/pending"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -19,6 +20,12 @@ type Overview = overview.Overview[ops.Operation, ops.Finding]
 
 // Unseen lists parts of an [Overview] that could not be read.
 type Unseen = overview.Unseen
+
+// BlockedKey is a key whose messages wait for a poisoned one.
+type BlockedKey = pending.BlockedKey
+
+// Crash is the loss of a process while it held a message.
+type Crash = pending.Crash
 
 type (
 	access = opsaccess.Access[ops.Action, ops.Change, ops.Content, Overview]

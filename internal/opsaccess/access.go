@@ -7,6 +7,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/pending"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
@@ -25,6 +26,7 @@ type Access[Action, Change, Content, Overview any] struct {
 	ReadDB      *bun.DB // of ops.Config
 	Store       *store.Store
 	Admin       *admin.Client
+	Pending     *pending.Reader
 	Poisoned    *poison.Store
 	Schedules   *schedule.Scheduler
 	Projections *projection.Admin

@@ -89,9 +89,9 @@ type service struct {
 
 func (d *service) Overview(context.Context) (operator.Overview, error) { return d.overview, d.err }
 
-func (d *service) BlockedKeys(context.Context, int) ([]admin.BlockedKey, error) {
+func (d *service) BlockedKeys(context.Context, int) ([]operator.BlockedKey, error) {
 	d.keys++
-	return []admin.BlockedKey{{Consumer: "charge-card"}, {Consumer: "charge-card"}}, nil
+	return []operator.BlockedKey{{Consumer: "charge-card"}, {Consumer: "charge-card"}}, nil
 }
 
 func (d *service) Pause(_ context.Context, consumer, note string) error {
