@@ -47,10 +47,17 @@ func (c *Client) Cancel(ctx context.Context, db bun.IDB, ids ...int64) (Result, 
 // messages that became due later. Attempts, crashes and errors are kept. A zero time, or a year
 // outside 1 to 9999 in UTC, is bus.ErrInvalidOption. Otherwise it behaves like [Client.Cancel].
 func (c *Client) Reschedule(ctx context.Context, db bun.IDB, at time.Time, ids ...int64) (Result, error) {
-	if year := at.UTC().Year(); at.IsZero() || year < 1 || year > 9999 {
-		return Result{}, fmt.Errorf("admin: reschedule to %s: %w: years 1 to 9999 in UTC are allowed", at.UTC(), bus.ErrInvalidOption)
+	if err := checkDue(at); err != nil {
+		return Result{}, err
 	}
 	return c.change(ctx, db, "reschedule", store.PendingChange{AvailableAt: at}, ids)
+}
+
+func checkDue(at time.Time) error {
+	if year := at.UTC().Year(); at.IsZero() || year < 1 || year > 9999 {
+		return fmt.Errorf("admin: reschedule to %s: %w: years 1 to 9999 in UTC are allowed", at.UTC(), bus.ErrInvalidOption)
+	}
+	return nil
 }
 
 // RunNow is [Client.Reschedule] to the database's current time. The messages run with the next poll

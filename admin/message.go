@@ -13,8 +13,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/rows"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // Message is a pending message as [Client] returns it. Times are in UTC, on the database's clock.
@@ -132,8 +132,8 @@ type Claim struct {
 
 // The console shows rows as this package does: see package internal/pending.
 var (
-	_ = rows.Provide(newMessage)
-	_ = rows.Provide(newClaim)
+	_ = unexported.Provide(newMessage)
+	_ = unexported.Provide(newClaim)
 )
 
 func newClaim(row store.HeldBy) Claim {

@@ -13,8 +13,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/poisoned"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
@@ -51,7 +51,7 @@ type Service struct {
 	config      Config
 	store       *store.Store
 	admin       *admin.Client
-	poisoned    *poison.Store
+	poisoned    *poisoned.Store
 	schedules   *schedule.Scheduler
 	projections *projection.Admin
 	looks       chan struct{} // semaphore of concurrent queries
@@ -104,7 +104,7 @@ func New(c Config) (*Service, error) {
 	var err [5]error
 	d.store, err[0] = store.For(c.DB.Dialect().Name(), c.Registry.Tables())
 	d.admin, err[1] = admin.NewClient(c.Registry)
-	d.poisoned, err[2] = poison.NewStore(c.Registry)
+	d.poisoned, err[2] = poisoned.NewStore(c.Registry)
 	d.schedules, err[3] = schedule.NewScheduler(c.Registry, schedule.SchedulerConfig{})
 	d.projections, err[4] = projection.NewAdmin(c.Registry)
 	if err := errors.Join(err[:]...); err != nil {

@@ -187,32 +187,6 @@ func (s *Store) RequeueChunk(ctx context.Context, db bun.IDB, chunk Chunk) (Chun
 	return done, dberr.Wrap(err, "poison: requeue batch")
 }
 
-// DiscardChunk is [Store.Discard] for one chunk. It returns the number of deleted messages, and the
-// highest id in the chunk as [ChunkResult.Last] does.
-func (s *Store) DiscardChunk(ctx context.Context, db bun.IDB, chunk Chunk) (discarded int, last int64, err error) {
-	st, db, f, err := s.batch(ctx, db, chunk)
-	if err != nil {
-		return 0, 0, dberr.Wrap(err, "poison: discard batch")
-	}
-	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
-		discarded, last = 0, 0
-		rows, err := st.Poison.Lock(ctx, tx, f, chunk.Limit)
-		if err != nil || len(rows) == 0 {
-			return err
-		}
-		last = rows[len(rows)-1].ID
-		if rows = ofConsumers(rows, chunk.Consumers); len(rows) == 0 {
-			return nil
-		}
-		discarded, err = st.Poison.Delete(ctx, tx, store.Each(rows, func(row store.Poisoned) int64 { return row.ID }))
-		return err
-	})
-	if err != nil {
-		return 0, 0, dberr.Wrap(err, "poison: discard batch")
-	}
-	return discarded, last, nil
-}
-
 // ofConsumers returns the rows of the given consumers, or all rows without consumers.
 func ofConsumers(rows []store.Poisoned, consumers []string) []store.Poisoned {
 	return slices.DeleteFunc(rows, func(row store.Poisoned) bool {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/opsaccess"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/poisoned"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -129,19 +130,22 @@ func (s *Poisoned) Discard(ctx context.Context, reason string, ids ...int64) (di
 	return discarded, err
 }
 
+// Edit lists the fields in which an edited payload differs.
+type Edit = poisoned.Edit
+
 // CheckEdit returns which fields of an edited payload the consumer does not know, and which are
-// missing: see poison.Store.CheckEdit.
-func (s *Poisoned) CheckEdit(ctx context.Context, id int64, text []byte) (poison.Edit, error) {
+// missing: see poisoned.Store.CheckEdit.
+func (s *Poisoned) CheckEdit(ctx context.Context, id int64, text []byte) (Edit, error) {
 	if err := s.editable(ctx, id); err != nil {
-		return poison.Edit{}, err
+		return Edit{}, err
 	}
-	return look(ctx, s.access, ops.Edit, "", func(ctx context.Context, db bun.IDB) (poison.Edit, error) {
+	return look(ctx, s.access, ops.Edit, "", func(ctx context.Context, db bun.IDB) (Edit, error) {
 		return s.access.Poisoned.CheckEdit(ctx, db, id, text)
 	})
 }
 
 // EditAndRequeue requeues a poisoned message with another payload: see
-// poison.Store.EditAndRequeueText. It returns [ops.ErrRedacted] if part of the payload is hidden from
+// poisoned.Store.EditAndRequeueText. It returns [ops.ErrRedacted] if part of the payload is hidden from
 // the principal.
 func (s *Poisoned) EditAndRequeue(ctx context.Context, reason string, id int64, text []byte) error {
 	if err := s.editable(ctx, id); err != nil {

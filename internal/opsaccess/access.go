@@ -8,6 +8,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/pending"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/poisoned"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
@@ -27,7 +28,7 @@ type Access[Action, Change, Content, Overview any] struct {
 	Store       *store.Store
 	Admin       *admin.Client
 	Pending     *pending.Reader
-	Poisoned    *poison.Store
+	Poisoned    *poisoned.Store
 	Schedules   *schedule.Scheduler
 	Projections *projection.Admin
 

@@ -12,8 +12,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/rows"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // mostListed is the maximum length of lists.
@@ -28,7 +28,7 @@ func NewReader(registry *bus.Registry) *Reader { return &Reader{store.All(regist
 var errNoDatabase = errors.New("the reader was not made by NewReader")
 
 func message(row store.Pending) admin.Message {
-	return rows.Conversion[func(store.Pending) admin.Message]()(row)
+	return unexported.Func[func(store.Pending) admin.Message]()(row)
 }
 
 func checkLimit(n int) error {
@@ -88,7 +88,7 @@ func (r *Reader) Claims(ctx context.Context, db bun.IDB) ([]admin.Claim, error) 
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: claims")
 	}
-	return store.Each(found, rows.Conversion[func(store.HeldBy) admin.Claim]()), nil
+	return store.Each(found, unexported.Func[func(store.HeldBy) admin.Claim]()), nil
 }
 
 // ListClaimed lists the messages that a claim holds now, as admin.Client.List does. It returns none
