@@ -13,6 +13,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
@@ -204,7 +205,7 @@ func (c *Client) Resume(ctx context.Context, db bun.IDB, consumer string) error 
 		return dberr.Wrap(err, "admin: resume %q", consumer)
 	}
 	if registered, ok := c.registry.Consumer(consumer); ok {
-		txn.AnnounceMessages(ctx, db, c.registry, registered.PayloadTypes())
+		txn.AnnounceMessages(ctx, db, c.registry, access.PayloadTypes(registered))
 	}
 	return nil
 }

@@ -25,21 +25,6 @@ type Event struct {
 	Replay, Backlog bool
 }
 
-const modeReplay = "replay"
-
-// Mode returns "replay" or "catchup", or "" for a live event or nil: see [Message.Mode].
-func (e *Event) Mode() string {
-	switch {
-	case e == nil:
-		return ""
-	case e.Replay:
-		return modeReplay
-	case e.Backlog:
-		return "catchup"
-	}
-	return ""
-}
-
 // EventTypes has the payloads that are recorded as events. *eventlog.Types implements it. It must
 // be safe for concurrent use.
 type EventTypes interface {
@@ -58,22 +43,22 @@ func (r *Registry) adopt(c Consumer) (Consumer, error) {
 	if r.events == nil || c.name == "" {
 		return c, nil
 	}
-	own := c.PayloadTypes()
-	if !c.Raw() {
+	own := c.payloadTypes()
+	if !c.raw() {
 		own = own[:1] // its aliases have the same type
 	}
 	c.config = c.config.clone()
 	c.config.renamed = make(map[string]string)
 	for _, payloadType := range own {
 		goType, ok := r.events.GoType(payloadType)
-		if ok && !c.Raw() && goType != c.goType {
+		if ok && !c.raw() && goType != c.goType {
 			return c, fmt.Errorf(
 				"bus: consumer %q: payload type %q is %s here and %s as an event", c.name, payloadType, fullName(c.goType),
 				fullName(goType),
 			)
 		}
 		for _, alias := range r.events.Aliases(payloadType) {
-			if ok && !slices.Contains(c.PayloadTypes(), alias) {
+			if ok && !slices.Contains(c.payloadTypes(), alias) {
 				c.config.PayloadAliases = append(c.config.PayloadAliases, alias)
 				c.config.renamed[alias] = payloadType
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -137,7 +138,7 @@ func (l *Log) AppendAll(ctx context.Context, tx bun.Tx, writes ...Write) ([]Appe
 func (l *Log) Import(ctx context.Context, tx bun.Tx, messages ...*bus.Message) error {
 	s, db, err := l.on(tx)
 	if err == nil {
-		a := &appending{log: l, store: s, tx: tx, batch: store.Each(messages, (*bus.Message).Clone)}
+		a := &appending{log: l, store: s, tx: tx, batch: store.Each(messages, access.Clone)}
 		if err = a.prepareImport(ctx); err == nil && len(messages) > 0 {
 			err = a.send(ctx, db)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -141,7 +142,7 @@ func (r *receiver) check(registry *bus.Registry, s *store.Store, log *eventlog.L
 	wrong := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("inbox: receiver %q: "+format, append([]any{r.name}, args...)...))
 	}
-	if c, ok := registry.Consumer(r.consumerName()); !ok || !c.Raw() {
+	if c, ok := registry.Consumer(r.consumerName()); !ok || !access.Raw(c) {
 		wrong("the registry does not have its Consumer: register that, too")
 	}
 	for _, payloadType := range r.payloadTypes {

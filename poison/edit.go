@@ -21,18 +21,18 @@ import (
 // crashes and errors are reset.
 //
 // It returns [ErrNotFound], [ErrConflict], [ErrPayload], bus.ErrNoConsumer if the message's
-// consumer is not registered, bus.ErrTooLarge above 1 MiB, or the errors of bus.Registry.Encode.
+// consumer is not registered, bus.ErrTooLarge above 1 MiB, or the errors of outbox.Producer.Produce for such a payload.
 func (s *Store) EditAndRequeue(ctx context.Context, db bun.IDB, id int64, payload bus.Payload) error {
 	if s.registry == nil {
 		return dberr.Wrap(errUnmade, "poison: edit and requeue %d", id)
 	}
-	payloadType, text, err := s.registry.Encode(payload)
+	payloadType, text, err := access.Encode(s.registry, payload)
 	if err != nil {
 		return dberr.Wrap(err, "poison: edit and requeue %d", id)
 	}
 	return s.edit(ctx, db, id, text, func(c bus.Consumer) error {
-		if !slices.Contains(c.PayloadTypes(), payloadType) {
-			return fmt.Errorf("%w: consumer %q takes %q, not %q", ErrPayload, c.Name(), c.PayloadTypes(), payloadType)
+		if !slices.Contains(access.PayloadTypes(c), payloadType) {
+			return fmt.Errorf("%w: consumer %q takes %q, not %q", ErrPayload, c.Name(), access.PayloadTypes(c), payloadType)
 		}
 		return nil
 	})
@@ -56,11 +56,11 @@ func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fit
 		if !ok {
 			return fmt.Errorf("consumer %q: %w", rows[0].ConsumerType, bus.ErrNoConsumer)
 		}
-		if payloadType = c.PayloadType(); c.Raw() {
+		if payloadType = c.PayloadType(); access.Raw(c) {
 			payloadType = rows[0].PayloadType
 		}
 		m := bus.Message{PayloadType: payloadType, Payload: text}
-		if err := errors.Join(fits(c), m.Check(limits.Payload)); err != nil {
+		if err := errors.Join(fits(c), access.CheckMessage(&m, limits.Payload)); err != nil {
 			return err
 		}
 		if err := access.CheckPayload(c, s.registry.Codec(), text); err != nil {

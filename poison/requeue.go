@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/names"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -111,7 +112,7 @@ func (s *Store) requeue(
 		for _, row := range requeued {
 			payloadTypes = append(payloadTypes, row.PayloadType)
 			done.Moved = append(done.Moved, Moved{Old: row.ID, New: row.NewID})
-			if c, ok := s.registry.Consumer(row.ConsumerType); !ok || !slices.Contains(c.PayloadTypes(), row.PayloadType) {
+			if c, ok := s.registry.Consumer(row.ConsumerType); !ok || !slices.Contains(access.PayloadTypes(c), row.PayloadType) {
 				done.Unhandled++
 			}
 		}

@@ -121,7 +121,7 @@ func (p *Processor) Run(ctx context.Context) error {
 	defer heartbeat.New(heartbeat.Config{
 		Store: p.store, DB: p.db, Registry: p.registry, Kind: "scheduler", Logger: p.config.Logger,
 		Takes: heartbeat.Manifest{
-			Schedules: p.registry.PayloadTypes(), Connections: p.config.Concurrency,
+			Schedules: access.AllPayloadTypes(p.registry), Connections: p.config.Concurrency,
 		}, Doing: func() heartbeat.State { return heartbeat.State{Limit: p.config.Concurrency} },
 	}).Start(ctx)()
 	var loops sync.WaitGroup
@@ -136,7 +136,7 @@ func (p *Processor) Run(ctx context.Context) error {
 // those that could not fire. Use it in tests, and in commands that fire due schedules and exit. It
 // skips schedules that another instance or an open transaction has locked.
 func (p *Processor) FireDue(ctx context.Context) (total int, err error) {
-	if total, _, err = p.fireDue(ctx, p.registry.PayloadTypes()); err != nil {
+	if total, _, err = p.fireDue(ctx, access.AllPayloadTypes(p.registry)); err != nil {
 		return total, fmt.Errorf("schedule: fire: %w", err)
 	}
 	return total, nil

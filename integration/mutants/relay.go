@@ -92,9 +92,9 @@ func parkMutants() []mutant {
 func moveMutants() []mutant {
 	stored := func(database string) suite { return inStore("TestStore/" + database + "/rename") }
 	return []mutant{
-		{"move: a forwarded message keeps its former name", in("enqueuer.rename", never("to.Forwards()")), perRelay("TestMessagesThatKeepTheFormerName"),
+		{"move: a forwarded message keeps its former name", in("enqueuer.rename", never("to.settings.Forwards")), perRelay("TestMessagesThatKeepTheFormerName"),
 			`names while they run: got`},
-		{"move: every alias is renamed", in("enqueuer.rename", without("to.Forwards()")), perRelay("TestMessagesThatKeepTheFormerName"),
+		{"move: every alias is renamed", in("enqueuer.rename", without("to.settings.Forwards")), perRelay("TestMessagesThatKeepTheFormerName"),
 			`names while they run: got \[charge-card make-bill`},
 		{"move: renamed without asking for the claim", in("ClaimStore.fenceFormer", replace("return nil, errNotHeld", "return rows, nil")),
 			stored("postgres"), `renamed by somebody else`},

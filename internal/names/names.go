@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -42,7 +43,7 @@ func Read(ctx context.Context, db bun.IDB, st *store.Store, registry *bus.Regist
 		}
 	}
 	for _, consumer := range registry.Consumers() {
-		add(consumer.Names())
+		add(access.Names(consumer))
 	}
 	// Live processes first; among those, consumers with the most names, since they include the
 	// renames.

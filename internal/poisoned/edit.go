@@ -55,7 +55,7 @@ func (s *Store) checkEdit(m poison.Message, text []byte) (Edit, error) {
 	if !ok {
 		return Edit{}, fmt.Errorf("consumer %q: %w", m.Consumer, bus.ErrNoConsumer)
 	}
-	if _, isJSON := s.registry.Codec().(bus.JSON); !isJSON || c.Raw() {
+	if _, isJSON := s.registry.Codec().(bus.JSON); !isJSON || access.Raw(c) {
 		return Edit{}, fmt.Errorf(
 			"consumer %q with codec %T: %w: a consumer with a type, and codec bus.JSON, are allowed", c.Name(), s.registry.Codec(),
 			errors.ErrUnsupported,
