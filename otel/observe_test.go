@@ -135,5 +135,3 @@ func TestObserveWithAContextThatHasEnded(t *testing.T) {
 		t.Errorf("observe: got %v and %d samples, want neither", err, s.asked.Load())
 	}
 }
-
-var _ amotel.Source = (*source)(nil)

@@ -10,9 +10,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 )
 
-// ReaderSource is what [Telemetry.ObserveReaders] samples: *projection.Runner. Its methods must be
+// readerSource is what [Telemetry.ObserveReaders] samples: *projection.Runner. Its methods must be
 // safe for concurrent use.
-type ReaderSource interface {
+type readerSource interface {
 	// Stats reads the progress of the readers of the event log.
 	Stats(ctx context.Context) ([]projection.Stats, error)
 	// Unnumbered counts the events without a position.
@@ -21,7 +21,7 @@ type ReaderSource interface {
 
 // readerGauges show the readers of an event log.
 type readerGauges struct {
-	source ReaderSource
+	source readerSource
 
 	lag, halted, parked, unnumbered metric.Int64ObservableGauge
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
-// RelaySource is what [Telemetry.ObserveRelays] samples: *relay.Runner. Its method must be safe
+// relaySource is what [Telemetry.ObserveRelays] samples: *relay.Runner. Its method must be safe
 // for concurrent use.
-type RelaySource interface {
+type relaySource interface {
 	// Stats returns the progress of log forwarders.
 	Stats(ctx context.Context) ([]relay.Stats, error)
 }
 
 // relayGauges show log forwarders.
 type relayGauges struct {
-	source  RelaySource
+	source  relaySource
 	readers readerGauges // log forwarders are readers of the log, too
 }
 

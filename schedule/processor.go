@@ -20,9 +20,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Producer sends messages through the produce chain in a transaction.
-// *outbox.Producer is one. It must be safe for concurrent use.
-type Producer interface {
+// sender sends messages through the produce chain in a transaction. *outbox.Producer is one. It must be safe for concurrent use.
+type sender interface {
 	// Send writes the messages in the transaction db, all or none. An error marks the schedule,
 	// which is retried after a minute, unless the database is unavailable.
 	Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) error
@@ -33,7 +32,7 @@ type Producer interface {
 type Processor struct {
 	db       *bun.DB
 	registry *bus.Registry
-	producer Producer
+	producer sender
 	store    *store.Store
 	config   ProcessorConfig
 	outage   *outage.Outage
@@ -49,9 +48,10 @@ type Processor struct {
 // returned.
 var ErrRunning = errors.New("schedule: the processor is running already")
 
-// NewProcessor makes a processor that fires schedules through the producer. It reports all errors
-// in its arguments at once, and does not access the database.
-func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config ProcessorConfig) (*Processor, error) {
+// NewProcessor makes a processor that fires schedules through the producer, an
+// *outbox.Producer. It reports all errors in its arguments at once, and does not access the
+// database.
+func NewProcessor(db *bun.DB, registry *bus.Registry, producer sender, config ProcessorConfig) (*Processor, error) {
 	config.Concurrency, config.PollInterval, config.Logger = cmp.Or(
 		config.Concurrency, 1,
 	), cmp.Or(

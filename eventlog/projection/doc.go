@@ -5,7 +5,7 @@
 // several shards. It moves the checkpoint in the same transaction, so each event's database
 // changes are applied exactly once. An open transaction locks the checkpoint while events are
 // applied. A projection that fails stays at the event until the event is applied, or parks it if
-// configured. An [Admin] shows the progress of all projections, without their functions.
+// configured. The console and the command show the progress of all projections.
 //
 // Package eventlog appends the events. If order does not matter, a consumer is simpler.
 package projection

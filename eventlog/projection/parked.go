@@ -10,6 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // Parked is an event that a projection has parked.
@@ -32,6 +33,12 @@ func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, 
 	}
 	return store.Each(rows, newParked), nil
 }
+
+// Package internal/projections lists and resumes what no runner has.
+var (
+	_ = unexported.Provide(newParked)
+	_ = unexported.Provide(resume)
+)
 
 func newParked(row store.Parked) Parked {
 	return Parked{Position: row.Position, Stream: row.Stream, Reason: row.Reason, ParkedAt: row.ParkedAt.Time}

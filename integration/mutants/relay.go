@@ -121,7 +121,7 @@ func logRelayMutants() []mutant {
 		{"into log: appends after its turn", in("acceptor.writeTogether", replace("a.worker.lease.holds(ctx, tx)", "nil")),
 			perRelay("TestAProcessWhoseTurnIsOverAppendsNothing"), `got 2 events, and 2 acknowledged, want those`},
 		{"into log: an erased stream is kept",
-			in("acceptor.appendToLog", replace("a.log.Tombstone(ctx, tx, m.Event.Stream)", "a.log.Import(ctx, tx, m)")),
+			in("acceptor.appendToLog", replace("a.log.Tombstone(ctx, tx, m.Event.Stream)", "logaccess.Import(ctx, a.log, tx, m)")),
 			perRelay("TestALogIntoAnother"), `of the stream: got 21 events, want the last one alone`},
 	}
 }
