@@ -134,6 +134,7 @@ type Claim struct {
 var (
 	_ = unexported.Provide(newMessage)
 	_ = unexported.Provide(newClaim)
+	_ = unexported.Provide(Process.handles)
 )
 
 func newClaim(row store.HeldBy) Claim {

@@ -36,6 +36,9 @@ var _ = hook.Provide(hook.Functions{
 		c := config.(*ConsumerConfig)
 		c.mistakes = append(c.mistakes, text)
 	},
+	ConsumeBatch: func(ctx context.Context, consumer, codec, batch any) []error {
+		return consumer.(Consumer).consumeBatch(ctx, codec.(Codec), batch.([]*Message))
+	},
 	Raw:          func(consumer any) bool { return consumer.(Consumer).raw() },
 	SetValue:     func(config, key, value any) { config.(*ConsumerConfig).setValue(key, value) },
 	Value:        func(config, key any) any { return config.(*ConsumerConfig).values[key] },

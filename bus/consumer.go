@@ -114,9 +114,9 @@ func (c Consumer) Consume(ctx context.Context, codec Codec, payload []byte) erro
 	return c.consume(ctx, codec, payload)
 }
 
-// ConsumeBatch is [Consumer.Consume] for several messages and returns an error or nil for each.
+// consumeBatch is [Consumer.Consume] for several messages and returns an error or nil for each.
 // The consumer must have a BatchSize.
-func (c Consumer) ConsumeBatch(ctx context.Context, codec Codec, batch []*Message) []error {
+func (c Consumer) consumeBatch(ctx context.Context, codec Codec, batch []*Message) []error {
 	return c.batch(ctx, codec, batch, c.ordered())
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 const (
@@ -105,8 +106,10 @@ func (r *receiver) consumerName() string { return "receive:" + r.name }
 // exclusive reports whether one process at a time receives.
 func (r *receiver) exclusive() bool { return r.appends && !r.concurrent }
 
-// Name returns the name of the receiver.
-func (r Receiver) Name() string {
+var _ = unexported.Provide(Receiver.name) // for package fxmodule
+
+// name returns the name of the receiver.
+func (r Receiver) name() string {
 	if r.receiver == nil {
 		return ""
 	}

@@ -11,6 +11,7 @@ import (
 	otelapi "go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -50,9 +51,9 @@ func (t *Telemetry) Observe(ctx context.Context, source processorSource, every t
 	return t.observe(ctx, "observe", source == nil, &gauges{source: source}, every)
 }
 
-// ObserveReaders is [Telemetry.Observe] for the readers of an event log, a *projection.Runner: their lag, halted shards
+// ObserveReaders is [Telemetry.Observe] for the readers of an event log: their lag, halted shards
 // and parked events, and how many events have no position.
-func (t *Telemetry) ObserveReaders(ctx context.Context, source readerSource, every time.Duration) error {
+func (t *Telemetry) ObserveReaders(ctx context.Context, source *projection.Runner, every time.Duration) error {
 	return t.observe(ctx, "observe readers", source == nil, &readerGauges{source: source}, every)
 }
 

@@ -59,7 +59,7 @@ func (m Message) MarshalJSON() ([]byte, error) {
 // Packages ops and operator change and show more than this package: see package internal/poisoned.
 var (
 	_ = unexported.Provide(shown)
-	_ = unexported.Provide((*Store).batch)
+	_ = unexported.Provide((*Store).requeue)
 	_ = unexported.Provide((*Store).edit)
 	_ = unexported.Provide(ofConsumers)
 	_ = unexported.Provide(func(f Filter) (store.PoisonFilter, error) { return f.rows(), f.check() })

@@ -13,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -114,8 +115,10 @@ func NewLogForwarder(name string, pub broker.Publisher, config LogConfig) LogFor
 	return LogForwarder{f}
 }
 
-// Name returns the forwarder's name.
-func (l LogForwarder) Name() string {
+var _ = unexported.Provide(LogForwarder.name) // for package fxmodule
+
+// name returns the forwarder's name.
+func (l LogForwarder) name() string {
 	if l.forwarder == nil {
 		return ""
 	}

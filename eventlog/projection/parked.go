@@ -34,10 +34,12 @@ func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, 
 	return store.Each(rows, newParked), nil
 }
 
-// Package internal/projections lists and resumes what no runner has.
+// Packages internal/projections, ops and otel call these.
 var (
 	_ = unexported.Provide(newParked)
 	_ = unexported.Provide(resume)
+	_ = unexported.Provide((*Runner).newest)
+	_ = unexported.Provide((*Runner).unnumbered)
 )
 
 func newParked(row store.Parked) Parked {

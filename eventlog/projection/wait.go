@@ -225,8 +225,8 @@ func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
 	return stats, nil
 }
 
-// Unnumbered counts committed events without a position, up to 10,000.
-func (r *Runner) Unnumbered(ctx context.Context) (int64, error) {
+// unnumbered counts committed events without a position, up to 10,000.
+func (r *Runner) unnumbered(ctx context.Context) (int64, error) {
 	n, err := r.store.Readers.Unnumbered(ctx, r.db, store.MostCounted)
 	return n, dberr.Wrap(err, "projection: unnumbered")
 }

@@ -56,15 +56,10 @@ func RequeueGroup(ctx context.Context, db bun.IDB, store *poison.Store, fingerpr
 	}
 	fmt.Fprintln(out, seen.Messages, "messages,", seen.Conflicts, "conflicts,", seen.Unhandled, "unhandled")
 	filter.PoisonedBefore = seen.At // not what fails from now on
-	for b := (poison.Chunk{Filter: filter, UpTo: seen.UpTo, Limit: 100}); ; {
-		done, err := store.RequeueChunk(ctx, db, b)
-		if err != nil || done.Last == 0 {
-			return err
-		}
-		fmt.Fprintln(out, done.Requeued, "requeued", done.Moved) // old and new ids
-		b.After = done.Last
-	}
+	done, err := store.RequeueWhere(ctx, db, filter, seen.Messages)
+	fmt.Fprintln(out, done.Requeued, "requeued")
 	// end
+	return err
 }
 
 // RequeuePoisoned has messages run again, the first with another payload.

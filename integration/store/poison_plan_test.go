@@ -87,7 +87,7 @@ func TestPoisonReadsNoMoreThanItShows(t *testing.T) {
 				return testapp.Second(s.Preview(ctx, db, unclassified, 100))
 			}},
 			{"a batch", 1_500, func(ctx context.Context, db bun.IDB) error {
-				return testapp.Second(s.RequeueChunk(ctx, db, poison.Chunk{Filter: group, UpTo: 20_000, Limit: 50}))
+				return testapp.Second(s.RequeueChunk(ctx, db, poisoned.Chunk{Filter: group, UpTo: 20_000, Limit: 50}))
 			}},
 			{"a head", 20, func(ctx context.Context, db bun.IDB) error { return testapp.Second(s.GetHead(ctx, db, 77, 10)) }},
 		} {

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"context"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access/hook"
 	"math"
@@ -53,3 +54,9 @@ func SetValue(c *bus.ConsumerConfig, key, value any) { hook.Bus.SetValue(c, key,
 
 // Value returns what [SetValue] stored under key, or nil.
 func Value(c *bus.ConsumerConfig, key any) any { return hook.Bus.Value(c, key) }
+
+// ConsumeBatch is bus.Consumer.Consume for several messages and returns an error or nil for each.
+// The consumer must have a BatchSize.
+func ConsumeBatch(ctx context.Context, c bus.Consumer, codec bus.Codec, batch []*bus.Message) []error {
+	return hook.Bus.ConsumeBatch(ctx, c, codec, batch)
+}

@@ -104,17 +104,17 @@ func (s *Poisoned) reason(ctx context.Context, m poison.Message) string {
 // Requeue makes poisoned messages pending again and returns their new ids. Result.Unhandled counts
 // those without a consumer in this program. It accepts 1 to 500 ids; otherwise the error is
 // bus.ErrInvalidOption. Use [ops.Operations.Plan] for more.
-func (s *Poisoned) Requeue(ctx context.Context, reason string, ids ...int64) (result poison.ChunkResult, err error) {
+func (s *Poisoned) Requeue(ctx context.Context, reason string, ids ...int64) (result poisoned.ChunkResult, err error) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	change := ops.Change{Action: ops.Requeue, Reason: reason, Target: ops.Target{IDs: ids}}
-	chunk := poison.Chunk{Filter: poison.Filter{IDs: ids}, UpTo: math.MaxInt64, Limit: opsaccess.MostIDs}
+	chunk := poisoned.Chunk{Filter: poison.Filter{IDs: ids}, UpTo: math.MaxInt64, Limit: opsaccess.MostIDs}
 	err = s.access.Change(ctx, change, func(ctx context.Context, tx bun.Tx) (int, error) {
 		result, err = s.access.Poisoned.RequeueChunk(ctx, tx, chunk)
 		result.Missing = len(ids) - result.Requeued - result.Conflicts
 		return result.Requeued, err
 	})
 	if err != nil {
-		return poison.ChunkResult{}, err
+		return poisoned.ChunkResult{}, err
 	}
 	return result, nil
 }
@@ -129,6 +129,9 @@ func (s *Poisoned) Discard(ctx context.Context, reason string, ids ...int64) (di
 	})
 	return discarded, err
 }
+
+// RequeueResult is the outcome of [Poisoned.Requeue].
+type RequeueResult = poisoned.ChunkResult
 
 // Edit lists the fields in which an edited payload differs.
 type Edit = poisoned.Edit

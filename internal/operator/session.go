@@ -12,6 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/opsaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/pending"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -89,6 +90,22 @@ func (s *Session) FindInstallations(ctx context.Context) ([]bus.Tables, error) {
 	return look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]bus.Tables, error) {
 		return s.access.Store.Schema.Installed(ctx, db)
 	})
+}
+
+// May returns ops.ErrForbidden unless the principal may do an action to a consumer. The consumer is
+// empty if the action concerns several or none.
+func May(p ops.Principal, a ops.Action, consumer string) error {
+	return unexported.Func[func(ops.Principal, ops.Action, string) error]()(p, a, consumer)
+}
+
+// CreatedBy reports whether the principal planned or made the operation.
+func CreatedBy(o ops.Operation, p ops.Principal) bool {
+	return unexported.Func[func(ops.Operation, ops.Principal) bool]()(o, p)
+}
+
+// Handles reports whether the process handles messages with that stored consumer and payload type.
+func Handles(p admin.Process, consumer, payloadType string) bool {
+	return unexported.Func[func(admin.Process, string, string) bool]()(p, consumer, payloadType)
 }
 
 // RunOnly is [ops.Runner.Run] for one operation. It also returns nil once the operation is

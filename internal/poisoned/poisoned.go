@@ -14,7 +14,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -39,9 +38,11 @@ var errNotMade = errors.New("the store was not made by NewStore")
 
 // The types of unexported functions of package poison.
 type (
-	message     = func(store.Poisoned) poison.Message
-	filter      = func(poison.Filter) (store.PoisonFilter, error)
-	batch       = func(*poison.Store, context.Context, bun.IDB, poison.Chunk) (*store.Store, bun.IDB, store.PoisonFilter, error)
+	message = func(store.Poisoned) poison.Message
+	filter  = func(poison.Filter) (store.PoisonFilter, error)
+	requeue = func(
+		s *poison.Store, ctx context.Context, db bun.IDB, f store.PoisonFilter, limit int, consumers []string,
+	) (done poison.Result, last int64, requeued []store.Poisoned, err error)
 	ofConsumers = func(rows []store.Poisoned, consumers []string) []store.Poisoned
 )
 
@@ -79,32 +80,6 @@ func (s *Store) GetHead(ctx context.Context, db bun.IDB, id int64, maxBytes int)
 	}
 	row.Payload = []byte(errorlog.Clean(string(row.Payload), maxBytes))
 	return unexported.Func[message]()(row), nil
-}
-
-// DiscardChunk is poison.Store.Discard for one chunk. It returns the number of deleted messages, and the
-// highest id in the chunk as poison.ChunkResult.Last does.
-func (s *Store) DiscardChunk(ctx context.Context, db bun.IDB, chunk poison.Chunk) (discarded int, last int64, err error) {
-	st, db, f, err := unexported.Func[batch]()(s.Store, ctx, db, chunk)
-	if err != nil {
-		return 0, 0, dberr.Wrap(err, "poison: discard batch")
-	}
-	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
-		discarded, last = 0, 0
-		rows, err := st.Poison.Lock(ctx, tx, f, chunk.Limit)
-		if err != nil || len(rows) == 0 {
-			return err
-		}
-		last = rows[len(rows)-1].ID
-		if rows = unexported.Func[ofConsumers]()(rows, chunk.Consumers); len(rows) == 0 {
-			return nil
-		}
-		discarded, err = st.Poison.Delete(ctx, tx, store.Each(rows, func(row store.Poisoned) int64 { return row.ID }))
-		return err
-	})
-	if err != nil {
-		return 0, 0, dberr.Wrap(err, "poison: discard batch")
-	}
-	return discarded, last, nil
 }
 
 // exportBytes is the maximum read at a time, unless one message is larger.

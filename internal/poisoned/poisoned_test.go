@@ -42,9 +42,13 @@ func TestBadInputIsRefusedBeforeAnySQL(t *testing.T) {
 	second := func(_ any, err error) error { return err }
 	discarded := func(_ int, _ int64, err error) error { return err }
 	for name, err := range map[string]error{
-		"a count of none": second(s.CountUpTo(ctx, db, poison.Filter{}, 0)),
-		"a negative head": second(s.GetHead(ctx, db, 1, -1)),
-		"after nothing":   discarded(s.DiscardChunk(ctx, db, poison.Chunk{After: -1, UpTo: 1, Limit: 1})),
+		"a count of none":   second(s.CountUpTo(ctx, db, poison.Filter{}, 0)),
+		"a negative head":   second(s.GetHead(ctx, db, 1, -1)),
+		"an empty batch":    second(s.RequeueChunk(ctx, db, poisoned.Chunk{})),
+		"a batch too large": second(s.RequeueChunk(ctx, db, poisoned.Chunk{UpTo: 1, Limit: 501})),
+		"a batch of no ids": second(s.RequeueChunk(ctx, db, poisoned.Chunk{Filter: poison.Filter{IDs: []int64{}}, UpTo: 1, Limit: 1})),
+		"a batch no end":    second(s.RequeueChunk(ctx, db, poisoned.Chunk{Limit: 1})),
+		"after nothing":     discarded(s.DiscardChunk(ctx, db, poisoned.Chunk{After: -1, UpTo: 1, Limit: 1})),
 	} {
 		if !errors.Is(err, bus.ErrInvalidOption) || !strings.HasPrefix(err.Error(), "poison: ") {
 			t.Errorf("%s: got %v, want ErrInvalidOption", name, err)

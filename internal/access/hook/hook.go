@@ -18,6 +18,7 @@ type Functions struct {
 	CheckPayload func(consumer, codec any, payload []byte) error
 	Reject       func(config any, text string)
 	NewestName   func(config any, payloadType string) string
+	ConsumeBatch func(ctx context.Context, consumer, codec, batch any) []error
 	Raw          func(consumer any) bool
 	SetValue     func(config, key, value any)
 	Value        func(config, key any) any
