@@ -36,20 +36,10 @@ type Message struct {
 	Claim *Claim `json:"claim,omitempty"`
 
 	// Payload and the fields below are set by [Client.Get] only.
-	Payload      []byte            `json:"-"`                       // as the registry's codec encoded it
+	Payload      []byte            `json:"payload,omitempty"`       // as the registry's codec encoded it
 	PayloadBytes int               `json:"payload_bytes,omitempty"` // full size in bytes
 	Headers      map[string]string `json:"headers,omitempty"`       // nil: none
 	Errors       []Attempt         `json:"errors,omitempty"`        // the last ten, oldest first
-}
-
-// MarshalJSON implements json.Marshaler. A payload that is JSON is embedded as it is, any other as
-// a string. It is for output only: unmarshalling the result leaves Payload empty.
-func (m Message) MarshalJSON() ([]byte, error) {
-	type plain Message
-	return json.Marshal(struct {
-		plain
-		Payload store.PayloadText `json:"payload,omitempty"`
-	}{plain(m), m.Payload})
 }
 
 // Attempt is one failed run of a message.

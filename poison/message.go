@@ -1,7 +1,6 @@
 package poison
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -24,7 +23,7 @@ type Message struct {
 	Consumer    string    `json:"consumer"`
 	PayloadType string    `json:"payload_type"`
 	// Payload is the payload as the registry's codec encoded it.
-	Payload []byte `json:"-"`
+	Payload []byte `json:"payload,omitempty"`
 	// PayloadBytes is the size of the whole payload; 0 in a brief list (admin.Page).
 	PayloadBytes int               `json:"payload_bytes,omitempty"`
 	Headers      map[string]string `json:"headers,omitempty"`     // nil: none
@@ -44,16 +43,6 @@ type Message struct {
 	// Errors lists the last ten failed runs, oldest first. It is empty if the process was lost each
 	// time.
 	Errors []admin.Attempt `json:"errors,omitempty"`
-}
-
-// MarshalJSON implements json.Marshaler. A payload that is JSON is embedded as it is, any other as
-// a string. It is for output only: unmarshalling the result leaves Payload empty.
-func (m Message) MarshalJSON() ([]byte, error) {
-	type plain Message
-	return json.Marshal(struct {
-		plain
-		Payload store.PayloadText `json:"payload,omitempty"`
-	}{plain(m), m.Payload})
 }
 
 // Packages ops and operator change and show more than this package: see package internal/poisoned.

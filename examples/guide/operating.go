@@ -99,13 +99,6 @@ func Fleet(ctx context.Context, db bun.IDB, client *admin.Client, out io.Writer)
 	for _, p := range processes {
 		fmt.Fprintln(out, p.Kind, p.Program, p.Version, p.Host, p.Status, p.Running, "of", p.Limit)
 	}
-	minutes, err := client.Minutes(ctx, db, 10*time.Minute, "charge-card")
-	if err != nil {
-		return err
-	}
-	for _, m := range minutes {
-		fmt.Fprintln(out, m.At, m.Done, "done", m.Retried, "retried", m.Poisoned, "poisoned", m.Run.Quantile(0.99))
-	}
 	failures, err := client.Failures(ctx, db, "charge-card", 10)
 	for _, f := range failures {
 		fmt.Fprintln(out, f.Runs, f.Sample, "since", f.FirstAt, "with", f.FirstVersion)

@@ -8,6 +8,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/minutes"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
@@ -16,14 +17,13 @@ import (
 // use.
 type Consumers struct{ access *access }
 
-// Minutes lists the last minutes of the named consumers, or of all if none are named: see
-// admin.Client.
-func (s *Consumers) Minutes(ctx context.Context, within time.Duration, consumers ...string) (found []admin.MinuteStats, err error) {
+// Minutes lists the last minutes of the named consumers, or of all if none are named.
+func (s *Consumers) Minutes(ctx context.Context, within time.Duration, consumers ...string) (found []MinuteStats, err error) {
 	if err := s.access.May(ops.View, consumers...); err != nil {
 		return nil, fmt.Errorf("ops: minutes: %w", err)
 	}
 	err = s.access.Look(ctx, func(ctx context.Context, db bun.IDB) (err error) {
-		found, err = s.access.Admin.Minutes(ctx, db, within, consumers...)
+		found, err = minutes.Read(ctx, db, s.access.Store, within, consumers...)
 		return err
 	})
 	return found, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/minutes"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/opsaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/pending"
@@ -24,6 +25,12 @@ type Unseen = overview.Unseen
 
 // BlockedKey is a key whose messages wait for a poisoned one.
 type BlockedKey = pending.BlockedKey
+
+// MinuteStats counts the outcomes of a consumer's messages in one minute.
+type MinuteStats = minutes.Stats
+
+// Histogram counts durations in buckets.
+type Histogram = minutes.Histogram
 
 // Crash is the loss of a process while it held a message.
 type Crash = pending.Crash
