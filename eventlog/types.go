@@ -12,6 +12,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // ErrSkipEvent is returned by an upcaster for an obsolete event. Readers skip the event, and a
@@ -170,8 +171,20 @@ func (t *Types) find(name string) (*Type, bool) {
 	return known, ok
 }
 
-// GoType returns the Go type of an event type, and whether it is known.
-func (t *Types) GoType(name string) (reflect.Type, bool) {
+// Packages bus, projection and relay call these.
+var (
+	_ = unexported.Provide(func(events bus.EventTypes, name string) (reflect.Type, bool) {
+		t, _ := events.(*Types)
+		return t.goType(name)
+	})
+	_ = unexported.Provide(func(events bus.EventTypes, name string) []string {
+		t, _ := events.(*Types)
+		return t.aliases(name)
+	})
+)
+
+// goType returns the Go type of an event type, and whether it is known.
+func (t *Types) goType(name string) (reflect.Type, bool) {
 	known, ok := t.find(name)
 	if !ok {
 		return nil, false
@@ -179,8 +192,8 @@ func (t *Types) GoType(name string) (reflect.Type, bool) {
 	return known.goType, true
 }
 
-// Aliases returns the former names of an event type, or nil if it is unknown.
-func (t *Types) Aliases(name string) []string {
+// aliases returns the former names of an event type, or nil if it is unknown.
+func (t *Types) aliases(name string) []string {
 	known, ok := t.find(name)
 	if !ok {
 		return nil

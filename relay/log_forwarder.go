@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -179,8 +180,9 @@ func (l *logForwarder) check(s *store.Store, log *eventlog.Log) error {
 // fits returns an error for each event type that the log does not have.
 func (l *logForwarder) fits(types *eventlog.Types) error {
 	var errs []error
+	goTypeOf := unexported.Func[func(bus.EventTypes, string) (reflect.Type, bool)]()
 	for _, r := range l.inOrder {
-		goType, known := types.GoType(r.name)
+		goType, known := goTypeOf(types, r.name)
 		switch {
 		case r.name == "": // reported already
 		case !known:

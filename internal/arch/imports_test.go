@@ -50,7 +50,7 @@ func law() []allowance {
 	}
 	fx := []string{"go.uber.org/fx", "go.uber.org/fx/fxevent", "go.uber.org/dig"}
 	return []allowance{
-		{"bus", append(ground(), "internal/access/hook"), []string{uuid}},
+		{"bus", append(ground(), "internal/access/hook", "internal/unexported"), []string{uuid}},
 		{"internal/access", []string{"bus", "internal/access/hook"}, nil},
 		{"internal/access/hook", []string{"internal/wakeup"}, nil},
 		{"internal/limits", nil, nil},
