@@ -190,10 +190,10 @@ type ConsumerConfig struct {
 // setValue stores a setting of another package. As with context values, key should be of an
 // unexported type of that package.
 func (c *ConsumerConfig) setValue(key, value any) {
-	if c.values == nil {
-		c.values = make(map[any]any)
-	}
-	c.values[key] = value
+	values := make(map[any]any, len(c.values)+1) // copies of the config share the old one
+	maps.Copy(values, c.values)
+	values[key] = value
+	c.values = values
 }
 
 // newestName returns the current name of an event by a former one, and other payload types
@@ -205,7 +205,6 @@ func (c *ConsumerConfig) newestName(payloadType string) string {
 func (c ConsumerConfig) clone() ConsumerConfig {
 	c.Aliases = slices.Clone(c.Aliases)
 	c.PayloadAliases = slices.Clone(c.PayloadAliases)
-	c.values, c.renamed = maps.Clone(c.values), maps.Clone(c.renamed)
 	return c
 }
 

@@ -56,9 +56,9 @@ type Log struct {
 }
 
 // NewLog makes a log. The registry must have a *[Types] as its bus.RegistryConfig.Events; an
-// outbox.Processor runs its consumers of appended events. The producer is an
-// *outbox.Producer with the same registry, which the first append checks. NewLog reports all other mistakes in its arguments at
-// once.
+// outbox.Processor runs its consumers of appended events. The producer is an *outbox.Producer with
+// the same registry, which the first append checks. NewLog reports all other mistakes in its
+// arguments at once.
 //
 // NewLog does not know the database yet. On MariaDB, which has no event log, every call with a
 // handle returns errors.ErrUnsupported, and so do outbox.NewProcessor and projection.NewRunner.
