@@ -31,7 +31,7 @@ type Record struct {
 // Any other error is a failed attempt.
 var (
 	// ErrUnavailable is returned when the broker did not answer in time. The record may have
-	// arrived. It is published again once the broker is back, and no attempt is counted.
+	// arrived. The forwarder publishes it again later and counts no attempt.
 	ErrUnavailable = errors.New("broker: the broker is not available")
 	// ErrDisconnected is returned when there is no connection to the broker, so no destination can
 	// be reached. It wraps [ErrUnavailable], which a publisher returns if it cannot distinguish the
@@ -50,9 +50,10 @@ var (
 
 // Publisher publishes records to a broker. It is safe for concurrent use.
 type Publisher interface {
-	// Publish returns when the outcome of each record is known, or ctx has ended. errs[i] belongs
-	// to records[i]: it is nil if the broker has stored the record durably. A nil slice means that
-	// all are stored. Publish neither keeps nor changes the records.
+	// Publish returns when the outcome of each record is known, or ctx has ended. A returned slice
+	// has one entry per record: errs[i] is nil if the broker has stored records[i] durably. An
+	// empty slice means that all are stored. A slice of any other length counts as a failed attempt
+	// of every record. Publish neither keeps nor changes the records.
 	Publish(ctx context.Context, records []Record) (errs []error)
 }
 
@@ -82,15 +83,14 @@ type OrderedPublisher interface {
 // may write to a shard. An Appender is safe for concurrent use.
 type Appender interface {
 	// Last returns the newest record of a shard: its position, which is its sequence attribute, and
-	// its mark, which identifies it in the broker. Without records, position is 0, and mark is the
-	// greatest one that the broker has removed. That is 0 if it has removed none, as in newly
-	// created storage.
-	Last(ctx context.Context, shard int) (position int64, mark uint64, err error)
-	// Append writes all records in order, or none, after the record with mark after (0: no record).
-	// It returns the mark of the newest record. If another record is the newest, the error is
-	// [ErrSequenceConflict]. After any other error except [ErrRejected], the records may have been
-	// written.
-	Append(ctx context.Context, shard int, after uint64, records []Record) (mark uint64, err error)
+	// its revision, the broker's sequence number for it. Without records in the shard, position is
+	// 0 and revision is the greatest one that the broker has removed, or 0 if it has removed none.
+	Last(ctx context.Context, shard int) (position int64, revision uint64, err error)
+	// Append writes all records in order, or none, if the newest record has the revision after. 0
+	// expects an empty shard. It returns the revision of the newest record. If another record is
+	// the newest, the error is [ErrSequenceConflict]. After any other error except [ErrRejected],
+	// the records may have been written.
+	Append(ctx context.Context, shard int, after uint64, records []Record) (revision uint64, err error)
 }
 
 // OutageNotifier is implemented by a [Subscriber] that detects whether its broker answers. With it,
@@ -102,12 +102,12 @@ type OutageNotifier interface {
 	OnOutage(f func(err error))
 }
 
-// Subscriber receives the records of a broker.
+// Subscriber receives the records of a broker. Subscribe is called by one goroutine at a time.
 type Subscriber interface {
 	// Subscribe calls fn with received records until ctx ends, and waits for it to return. Batches
-	// of one partition, or of a subscription without partitions, are sequential. A nil error of fn
-	// acknowledges the whole batch. Any other error returns all of it to the broker, to be
-	// delivered again. fn owns the records.
+	// of one partition, or of a subscription without partitions, are sequential. fn may run
+	// concurrently for different partitions. A nil error of fn acknowledges the whole batch. Any
+	// other error returns all of it to the broker, to be delivered again. fn owns the records.
 	//
 	// Subscribe reconnects by itself during an outage. It returns nil within 10 s after ctx has
 	// ended. It returns an error when it cannot continue, for instance because the subscription

@@ -26,8 +26,9 @@ import (
 // the context's error, as a database would. The zero value works. Check what was produced with
 // [RequireProduced].
 //
-// A payload whose insert id was produced before is a duplicate or replaces the earlier one, as if
-// nothing was consumed meanwhile. It is safe for concurrent use; set the fields first.
+// A payload whose insert id was produced before is a duplicate or replaces the earlier one:
+// FakeProducer consumes nothing, so an insert id stays pending. It is safe for concurrent use; set
+// the fields first.
 type FakeProducer struct {
 	// Registry makes the fake reject what the real producer rejects, such as a payload without a
 	// consumer, and count consumers in receipts. Defaults to none: every payload has one consumer

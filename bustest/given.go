@@ -18,7 +18,7 @@ type History[S, C any, E bus.Payload] struct {
 }
 
 // Decider tests a decider without a database: given some events, when a command comes, then these
-// events happen. It fails the test for mistakes in the decider's fields, and for a state that a
+// events happen. It fails the test for invalid fields of the decider, and for a state that a
 // snapshot would not keep: see decider.Decider.Check.
 //
 //	bustest.Decider(t, accounts).Given(Opened{}, Deposited{10}).When(Withdraw{4}).Then(Withdrawn{4})

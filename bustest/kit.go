@@ -54,7 +54,7 @@ type KitConfig struct {
 // Scheduler to the application's code.
 //
 // A Kit belongs to one test, whose goroutine calls its methods; only Context and Now may be called
-// from other goroutines. A method that fails, fails the test.
+// from other goroutines. Methods fail the test on an error.
 type Kit struct {
 	// Registry has the consumers.
 	Registry *bus.Registry

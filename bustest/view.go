@@ -39,8 +39,8 @@ type View struct {
 	delivered map[uuid.UUID]bus.Message // from these tables
 }
 
-// In lets assertions read an open transaction, with its uncommitted writes. So a test can check
-// code that takes a transaction and then roll it back: nothing remains, and no consumer runs.
+// In lets assertions read an open transaction, with its uncommitted writes. A test can pass the
+// transaction to its code, assert, and roll back. No consumer runs.
 func (k *Kit) In(tx bun.IDB) View { return View{kit: k, db: tx} }
 
 // produced returns pending, poisoned and delivered messages, each produced message once.

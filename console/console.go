@@ -12,7 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// Config sets up a [Console].
+// Config configures a [Console]. Authorize is required.
 type Config struct {
 	// Authorize returns the principal of a request, by the application's own login. It is required. It
 	// runs for each request, and must be safe for concurrent use. A request is refused if it returns
@@ -22,8 +22,8 @@ type Config struct {
 	// Defaults to "/asyncmonolith/".
 	Prefix string
 	// LoginURL is the page to which a GET is redirected if Authorize returns an error, such as "/login?next={url}".
-	// "{url}" in its query stands for the path and query of the request, as they arrived here, escaped. The path
-	// begins with Prefix, and never names a host. Defaults to none: the answer is that the user is not logged in.
+	// "{url}" in its query is replaced by the escaped path and query of the request. The path begins with Prefix, and
+	// never names a host. Defaults to none: the console answers 401.
 	LoginURL string
 	// TraceURL is the http or https address of a trace. "{trace}" stands for its id. Defaults to none: pages have no
 	// links to traces.
@@ -60,8 +60,7 @@ const (
 	urlMark       = "{url}"
 )
 
-// New makes a console. Its error joins everything that is wrong with the configuration. It does not query the
-// database.
+// New makes a console. It reports all configuration errors at once and does not access the database.
 func New(service *ops.Service, c Config) (*Console, error) {
 	if c.Prefix == "" {
 		c.Prefix = defaultPrefix
@@ -125,7 +124,7 @@ func (c Config) check() (errs []error) {
 	return errs
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP implements http.Handler. Mount it without http.StripPrefix: the request path must begin with Config.Prefix.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	secure(w.Header())
 	req := &request{Console: c, Request: r, w: w}

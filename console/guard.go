@@ -135,7 +135,7 @@ func (r *request) isAuthorized() error {
 	case err != nil && !errors.Is(err, errPanicked):
 		return httpError{http.StatusUnauthorized, "You are not logged in."}
 	case err != nil || who.Name == "" || who.Role == ops.None || who.Role > ops.Administrator:
-		return httpError{http.StatusForbidden, "You may not use the console."}
+		return httpError{http.StatusForbidden, "You do not have permission to use the console."}
 	}
 	r.who, r.session = who, operator.As(r.service, who)
 	return nil

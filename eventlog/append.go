@@ -28,11 +28,11 @@ type ExpectedVersion int64
 
 const (
 	// NoStream requires a new stream.
-	NoStream ExpectedVersion = ExpectedVersion(store.NewStream)
+	NoStream ExpectedVersion = 0
 	// AnyVersion skips the check.
-	AnyVersion ExpectedVersion = ExpectedVersion(store.AnyStream)
+	AnyVersion ExpectedVersion = -1
 	// StreamExists requires a stream with events.
-	StreamExists ExpectedVersion = ExpectedVersion(store.OldStream)
+	StreamExists ExpectedVersion = -2
 )
 
 // String returns the version, or the name of the constant.
@@ -61,18 +61,18 @@ type Appended struct {
 // ConflictError reports a stream that did not have the expected version. Nothing was written, and
 // the transaction stays usable.
 type ConflictError struct {
-	Stream string
-	Want   ExpectedVersion
-	Actual int64 // 0 for no stream
+	Stream   string
+	Expected ExpectedVersion
+	Actual   int64 // 0 for no stream
 }
 
-// Conflict returns true: another transaction was first, and a retry in a new transaction may
-// succeed. A transactional consumer that fails with it is repeated.
+// Conflict returns true. It marks the error as retryable in a new transaction. A transactional
+// consumer that fails with it is repeated.
 func (e *ConflictError) Conflict() bool { return true }
 
 // Error implements error.
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("eventlog: stream %q has version %d, want %s", e.Stream, e.Actual, e.Want)
+	return fmt.Sprintf("eventlog: stream %q has version %d, expected %s", e.Stream, e.Actual, e.Expected)
 }
 
 // ErrTombstoned is returned for an append to an erased stream, and for a snapshot of it.
@@ -82,9 +82,9 @@ var ErrTombstoned = errors.New("eventlog: the stream is tombstoned")
 type Write struct {
 	// Stream is the stream's name: see [Log.Append].
 	Stream string
-	// Want is the expected version. Defaults to NoStream.
-	Want   ExpectedVersion
-	Events []bus.Payload
+	// Expected is the expected version. Defaults to NoStream.
+	Expected ExpectedVersion
+	Events   []bus.Payload
 	// Headers are stored with each event and sent with the messages that deliver it, like those of
 	// a produced message. Defaults to none.
 	Headers map[string]string
@@ -108,8 +108,8 @@ type Write struct {
 // Other errors that the caller can avoid are *[UnknownTypeError], [ErrTombstoned],
 // bus.ErrInvalidPayload, bus.ErrTooLarge, bus.ErrInvalidText and bus.ErrInvalidOption, for which
 // nothing was sent to the database.
-func (l *Log) Append(ctx context.Context, tx bun.Tx, stream string, want ExpectedVersion, events ...bus.Payload) (Appended, error) {
-	appended, err := l.AppendAll(ctx, tx, Write{Stream: stream, Want: want, Events: events})
+func (l *Log) Append(ctx context.Context, tx bun.Tx, stream string, expected ExpectedVersion, events ...bus.Payload) (Appended, error) {
+	appended, err := l.AppendAll(ctx, tx, Write{Stream: stream, Expected: expected, Events: events})
 	if err != nil {
 		return Appended{}, err
 	}
@@ -203,10 +203,10 @@ func (a *appending) prepare() error {
 			return fmt.Errorf("stream %q: %w: it is given twice", w.Stream, bus.ErrInvalidOption)
 		}
 		seen[w.Stream] = true
-		if w.Want < StreamExists {
+		if w.Expected < StreamExists {
 			return fmt.Errorf(
 				"stream %q: %w: expected version %d, a version, NoStream, AnyVersion or StreamExists is allowed", w.Stream, bus.ErrInvalidOption,
-				int64(w.Want),
+				int64(w.Expected),
 			)
 		}
 		if len(w.Events) > 0 {
@@ -333,7 +333,7 @@ func (a *appending) reserve(ctx context.Context, db bun.IDB) error {
 	for _, i := range a.order {
 		w := a.writes[i]
 		r, err := a.store.EventLog.Reserve(
-			ctx, db, store.Reservation{Stream: w.Stream, Category: category(w.Stream), Want: int64(w.Want), Count: len(w.Events)},
+			ctx, db, store.Reservation{Stream: w.Stream, Category: category(w.Stream), Want: int64(w.Expected), Count: len(w.Events)},
 		)
 		switch {
 		case err != nil:
@@ -341,7 +341,7 @@ func (a *appending) reserve(ctx context.Context, db bun.IDB) error {
 		case r.Closed:
 			return fmt.Errorf("stream %q: %w", w.Stream, ErrTombstoned)
 		case !r.OK:
-			return &ConflictError{Stream: w.Stream, Want: w.Want, Actual: r.Version}
+			return &ConflictError{Stream: w.Stream, Expected: w.Expected, Actual: r.Version}
 		}
 		a.appended[i].Version = r.Version
 		next[w.Stream] = r.Version - int64(len(w.Events)) + 1

@@ -110,8 +110,8 @@ func ExampleLog_AppendAll() {
 		log *eventlog.Log
 	)
 	_, err := log.AppendAll(ctx, tx,
-		eventlog.Write{Stream: "account-1", Want: 7, Events: []bus.Payload{Deposited{Cents: -500}}},
-		eventlog.Write{Stream: "account-2", Want: eventlog.StreamExists, Events: []bus.Payload{Deposited{Cents: 500}}})
+		eventlog.Write{Stream: "account-1", Expected: 7, Events: []bus.Payload{Deposited{Cents: -500}}},
+		eventlog.Write{Stream: "account-2", Expected: eventlog.StreamExists, Events: []bus.Payload{Deposited{Cents: 500}}})
 	fmt.Println(err)
 }
 

@@ -30,7 +30,7 @@ func (a *appending) prepareImport(ctx context.Context) error {
 		if !ok {
 			i = len(a.writes)
 			places[m.Event.Stream] = i
-			a.writes, a.order = append(a.writes, Write{Stream: m.Event.Stream, Want: AnyVersion}), append(a.order, i)
+			a.writes, a.order = append(a.writes, Write{Stream: m.Event.Stream, Expected: AnyVersion}), append(a.order, i)
 		}
 		a.writes[i].Events = append(a.writes[i].Events, event)
 	}

@@ -57,11 +57,11 @@ type Log struct {
 
 // NewLog makes a log. The registry must have a *[Types] as its bus.RegistryConfig.Events; an
 // outbox.Processor runs its consumers of appended events. The producer is an *outbox.Producer with
-// the same registry, which the first append checks. NewLog reports all other mistakes in its
-// arguments at once.
+// the same registry, which the first append checks. NewLog reports all other configuration errors at
+// once.
 //
-// NewLog does not know the database yet. On MariaDB, which has no event log, every call with a
-// handle returns errors.ErrUnsupported, and so do outbox.NewProcessor and projection.NewRunner.
+// NewLog does not access the database. On MariaDB, which has no event log, every call with a handle
+// returns errors.ErrUnsupported, and so do outbox.NewProcessor and projection.NewRunner.
 func NewLog(registry *bus.Registry, producer sender, config LogConfig) (*Log, error) {
 	var errs []error
 	l := &Log{registry: registry, producer: producer, inline: config.Inline}
@@ -146,7 +146,9 @@ func (l *Log) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Conte
 // returns how many this call has written. An outbox.Processor runs them as usual;
 // middleware.SkipOnReplay protects consumers whose effects must not happen twice. Each event is
 // written once per name, even after crashes: pages and the replay's progress commit together.
-// Continuing with another consumer or range is an error.
+// Calling it again with the same name but another Consumer, After or UpTo returns
+// bus.ErrInvalidOption, as does an invalid field. For an unknown consumer the error is
+// bus.ErrNoConsumer.
 func (l *Log) Replay(ctx context.Context, db *bun.DB, replay Replay) (total int, err error) {
 	s, _, err := l.on(db)
 	if err == nil {

@@ -76,8 +76,8 @@ func (l *Log) decode(ctx context.Context, m *bus.Message) (bus.Payload, error) {
 }
 
 // ReadStream reads the events of a stream after a version, 0 for all, in order. In the transaction
-// of an append it includes the appended events. Erased events, and those that an upcaster drops,
-// are left out: to append at the version read, use [Log.FoldStream]. The sequence ends with the
+// of an append it includes the appended events. ReadStream skips erased events and those with
+// [ErrSkipEvent]. Use [Log.FoldStream] for the version to append at. The sequence ends with the
 // first error: of the database, an *[UnknownTypeError], of an upcaster or the codec, or
 // bus.ErrInvalidText for an invalid stream name.
 func (l *Log) ReadStream(ctx context.Context, db bun.IDB, stream string, after int64) iter.Seq2[RecordedEvent, error] {
@@ -87,9 +87,9 @@ func (l *Log) ReadStream(ctx context.Context, db bun.IDB, stream string, after i
 	})
 }
 
-// FoldStream calls apply with each event of [Log.ReadStream] and returns the version of the last
-// event, even if that one is left out. Expect this version for an append that is based on these
-// events. Without events it is after. The first error of apply ends the call and is returned
+// FoldStream calls apply for each event of [Log.ReadStream] and returns the version of the stream's
+// last event, skipped events included. Pass that version to [Log.Append]. If there are no events
+// after it, FoldStream returns after. The first error of apply ends the call and is returned
 // unchanged.
 func (l *Log) FoldStream(
 	ctx context.Context, db bun.IDB, stream string, after int64, apply func(RecordedEvent) error,
@@ -164,8 +164,8 @@ func checkCategories(categories []string) error {
 }
 
 // ReadLog reads the events after a position, 0 for all, in the order of their positions, up to the
-// last position when the reading begins. It reads no event before all earlier ones. Left-out
-// events and errors are as for [Log.ReadStream]. For an unknown type in the filter the error is an
+// last position when the reading begins. It reads no event before all earlier ones. Skipped events
+// and errors are as for [Log.ReadStream]. For an unknown type in the filter the error is an
 // *[UnknownTypeError], and for an invalid category bus.ErrInvalidOption.
 //
 // Processes that run projections assign positions to events. If none runs, call

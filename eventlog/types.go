@@ -47,7 +47,7 @@ type Type struct {
 type TypeOption func(*Type)
 
 // Event makes E an event type, under the name that its PayloadType returns. [NewTypes] reports
-// mistakes.
+// configuration errors.
 func Event[E bus.Payload](options ...TypeOption) Type {
 	// A consumer makes the rules for payloads and decode errors the same for events and messages.
 	decoder := bus.Consume("event", func(ctx context.Context, event E) error {
@@ -129,8 +129,8 @@ type Types struct {
 	names  []string         // without aliases, sorted
 }
 
-// NewTypes registers event types. [Tombstoned] is always included. The error joins all mistakes,
-// such as a name used twice or a schema without an upcaster.
+// NewTypes registers event types. [Tombstoned] is always included. NewTypes reports all
+// configuration errors at once, such as a name used twice or a schema without an upcaster.
 func NewTypes(types ...Type) (*Types, error) {
 	all := &Types{byName: map[string]*Type{}}
 	var mistakes []error

@@ -24,8 +24,8 @@ const (
 // may be called any number of times, from any number of modules; without [Module] it has no effect.
 //
 // A constructor may take *outbox.Producer, *admin.Client, *schedule.Scheduler, *poison.Store and
-// *eventlog.Log, for its consumers to use when they run; see [Module] for when they are ready.
-// Everything else that Module provides depends on the consumers, so taking it is a cycle.
+// *eventlog.Log, for its consumers to use when they run. The package comment says when they are
+// ready. Everything else that Module provides depends on the consumers, so taking it is a cycle.
 //
 // As always with fx, results and parameters match by exact type: a constructor that returns a named
 // slice type is rejected.

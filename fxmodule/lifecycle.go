@@ -41,7 +41,7 @@ type runParams struct {
 	Notifier   *notify.Notifier
 	Readers    *projection.Runner `optional:"true"`
 	Receivers  *inbox.Runner
-	Relays     *relay.Runner
+	Forwarders *relay.Runner
 	Operations *ops.Runner
 	Telemetry  *amotel.Telemetry
 	Providers  telemetryParams
@@ -90,8 +90,8 @@ func (l *lifecycle) start(ctx context.Context) error {
 	if p.Receivers != nil {
 		l.background(running, &l.workers, "runner of receivers", p.Receivers.Run)
 	}
-	if p.Relays != nil {
-		l.background(running, &l.workers, "runner of relays", p.Relays.Run)
+	if p.Forwarders != nil {
+		l.background(running, &l.workers, "runner of log forwarders", p.Forwarders.Run)
 	}
 	l.background(running, &l.workers, "runner of operations", p.Operations.Run)
 	l.observe(running)
@@ -115,9 +115,9 @@ func (l *lifecycle) observe(running context.Context) {
 				return p.Telemetry.ObserveReceivers(ctx, p.Receivers, sampleEvery)
 			})
 		}
-		if p.Relays != nil {
-			l.background(running, &l.workers, "telemetry of relays", func(ctx context.Context) error {
-				return p.Telemetry.ObserveRelays(ctx, p.Relays, sampleEvery)
+		if p.Forwarders != nil {
+			l.background(running, &l.workers, "telemetry of log forwarders", func(ctx context.Context) error {
+				return p.Telemetry.ObserveLogForwarders(ctx, p.Forwarders, sampleEvery)
 			})
 		}
 	}
@@ -135,8 +135,8 @@ func (l *lifecycle) check(ctx context.Context) error {
 	if err == nil && l.params.Receivers != nil {
 		err = l.params.Receivers.Check(ctx)
 	}
-	if err == nil && l.params.Relays != nil {
-		err = l.params.Relays.Check(ctx)
+	if err == nil && l.params.Forwarders != nil {
+		err = l.params.Forwarders.Check(ctx)
 	}
 	if errors.Is(err, outbox.ErrSchemaOutdated) {
 		return fmt.Errorf("fxmodule: start: %w (or have fxmodule.Migrate() among the options of the application)", err)

@@ -9,7 +9,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
-// Option configures a [Receiver].
+// Option configures a [Receiver]. This package's functions make all of them.
 type Option func(*receiver)
 
 // Accept accepts events whose type is the payload's stored name, or one of the other names. Give
@@ -60,11 +60,11 @@ func MarkAsReplay() Option {
 }
 
 // MapRecord converts records of another format: fn returns a record with CloudEvents attributes,
-// among them specversion, id, source and type. A record for which fn returns an error is parked,
-// and one that it returns without attributes and without a body is ignored. If fn does not return
-// within 5 s, the batch is returned to the broker and redelivered; the second time the record is
-// parked. If four such calls still run, no more are made, and no batch is accepted, until one
-// returns. fn must not change the record's maps.
+// among them specversion, id, source and type. A record for which fn returns an error is parked. If
+// the returned record has neither attributes nor body, the record is acknowledged and ignored. If
+// fn does not return within 5 s, the batch is returned to the broker and redelivered; the second
+// time the record is parked. At most four such calls may still run. While four do, the receiver
+// accepts no batch. fn must not change the record's maps.
 func MapRecord(fn func(broker.Record) (broker.Record, error)) Option {
 	return func(r *receiver) {
 		r.mapping = fn
@@ -82,7 +82,7 @@ func MapRecord(fn func(broker.Record) (broker.Record, error)) Option {
 // here.
 //
 // A record of relay.NewLogForwarder for an erased stream erases the stream here; later records of
-// it are dropped. An event that has no key or cannot be appended is parked without blocking later
+// it are skipped. An event that has no key or cannot be appended is parked without blocking later
 // events; once requeued, it is appended after them. Each stream has the order in which the broker
 // delivers it: see docs/services.md for the brokers' settings. Nothing else should append to these
 // streams.

@@ -30,10 +30,10 @@ var tombstone = eventlog.Tombstoned{}.PayloadType()
 type Receiver struct{ receiver *receiver }
 
 // NewReceiver makes a receiver of a subscription: it accepts events of the types given by [Accept].
-// Other events are acknowledged and counted, because a topic may be shared. But if another instance
-// of the receiver accepts such an event, this instance is of an older release. It returns the batch
-// to the broker and stops receiving for 30 s at a time. It continues when the newer instances have
-// been gone for 3 min.
+// Other events are acknowledged and counted, because a topic may be shared. If another instance of
+// the receiver accepts that type, this instance runs an older release. It returns the batch to the
+// broker, pauses for 30 s and tries again. It acknowledges such events once the newer instances
+// have been gone for 3 min.
 //
 // Accepted records become messages of the consumers registered for the payload, or of the consumers
 // that the record names (see relay.Config.Recipients). A message's id is the event's id if that is
@@ -43,8 +43,9 @@ type Receiver struct{ receiver *receiver }
 // A record that is unreadable, has no id, is not text, or names a consumer that is not registered
 // is parked: Receiver.Consumer gets it as a message and poisons it. Requeueing it tries once more.
 //
-// The name, of at most 247 bytes, is stored in the inbox: under another name everything that the
-// broker still has is new. sub is used by one goroutine at a time.
+// The name, of at most 247 bytes, is stored in the inbox. A receiver with a new name accepts every
+// record the broker still has. sub is used by one goroutine at a time. [NewRunner] reports
+// configuration errors.
 func NewReceiver(name string, sub broker.Subscriber, options ...Option) Receiver {
 	r := &receiver{name: name, sub: sub, window: defaultWindow, maxBacklog: defaultMaxBacklog, types: make(map[string]string)}
 	if sub == nil {

@@ -69,10 +69,10 @@ type Runner struct {
 }
 
 // NewRunner makes a runner. The registry must have each receiver's [Receiver.Consumer], and
-// consumers for all accepted payloads. The producer must have the same registry; it writes
-// received messages through its layers. NewRunner reports all mistakes in its arguments at once
-// and does not touch the database. A receiver belongs to one runner. On MariaDB, which has no event
-// log, NewRunner returns errors.ErrUnsupported for [AppendToLog].
+// consumers for all accepted payloads. The producer must have the same registry; it writes received
+// messages through its layers. NewRunner reports all configuration errors at once and does not
+// access the database. A receiver belongs to one runner. On MariaDB, which has no event log,
+// NewRunner returns errors.ErrUnsupported for [AppendToLog].
 func NewRunner(db *bun.DB, registry *bus.Registry, producer *outbox.Producer, config RunnerConfig, receivers ...Receiver) (*Runner, error) {
 	if db == nil || registry == nil || producer == nil {
 		return nil, errors.New("inbox: NewRunner: the database handle, the registry or the producer is nil")
@@ -138,9 +138,9 @@ func (r *Runner) own() error {
 //     the registry has no events and READ COMMITTED is effective there.
 //   - the tables are missing or too old (outbox.ErrSchemaOutdated)
 //
-// During later outages, which are logged, Run waits. It acknowledges nothing, and returns current
-// batches to the broker. A subscription that ends is logged and retried after 1 s, then after twice
-// as long each time, up to 30 s, until records arrive. A second concurrent Run returns
+// Run logs later outages and waits for them to end. Meanwhile it acknowledges nothing, and returns
+// current batches to the broker. A subscription that ends is logged and retried after 1 s, then
+// after twice as long each time, up to 30 s, until records arrive. A second concurrent Run returns
 // [ErrRunning].
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {

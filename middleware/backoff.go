@@ -8,7 +8,8 @@ import (
 )
 
 // Exponential doubles the wait with every failed attempt, starting at initial, up to 15 minutes. It
-// adds a jitter of ±50 %, so that messages that failed together are not retried together.
+// adds a jitter of ±50 %, so that messages that failed together are not retried together. If
+// initial is 0 or less, there is no wait. The returned function is safe for concurrent use.
 func Exponential(initial time.Duration) func(attempt int) time.Duration {
 	return func(attempt int) time.Duration {
 		if initial <= 0 {

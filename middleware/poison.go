@@ -12,8 +12,9 @@ import (
 // that commits, so after a crash it may be called twice.
 type OnPoison func(ctx context.Context, m *bus.Message, reason string, err error)
 
-// Poison poisons a condemned message. It calls the hook, which may be nil, and the processor then
-// moves the message. Without this layer, a condemned message is retried after AttemptDelay.
+// Poison poisons a message that [Attempts] or bus.Permanent has marked to be poisoned. It calls the
+// hook, which may be nil, and the processor then moves the message. Without this layer, a marked
+// message is retried after AttemptDelay.
 func Poison(hook OnPoison) bus.Middleware {
 	return func(next bus.Handler) bus.Handler {
 		return func(ctx context.Context, m *bus.Message) error {

@@ -110,7 +110,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 }
 
 // Health returns the notifier's health. The notifier is ready while it runs and, with a Listener,
-// receives notifications of other processes. Err is why it does not receive or cannot send them.
+// receives notifications of other processes. Err joins the current errors of receiving and sending.
 // Messages are processed in any case.
 func (n *Notifier) Health() bus.Health {
 	heard, err := n.hearing.get()

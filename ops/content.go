@@ -8,7 +8,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// Content is a message's payload, headers and error texts: what not every principal may see.
+// Content is the sensitive part of a message: payload, headers and error texts.
 type Content struct {
 	Consumer    string // empty for a schedule
 	PayloadType string
@@ -32,8 +32,9 @@ func (s access) shown(ctx context.Context, c Content) (Content, bool) {
 	return redact(ctx, c), true
 }
 
-// ErrRedacted is returned when part of a content is hidden. An edit would lose that part, and a
-// search would reveal it. It wraps [ErrForbidden]; use errors.Is.
+// ErrRedacted is returned for an edit of a message, or a search, that needs a payload, header or
+// error text that [Config].Redact hides. An edit would lose the hidden part, and a search would
+// reveal it. It wraps [ErrForbidden]; use errors.Is.
 var ErrRedacted = fmt.Errorf("%w: a part of its content is hidden", ErrForbidden) // immutable
 
 // maySearch returns an error unless the principal may search for part. It needs the right to read

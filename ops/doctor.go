@@ -86,7 +86,7 @@ func (d *doctor) checks() []check {
 		{"clock", "This machine's clock agrees with that of the database.", d.checkClock},
 		{"poisoned", "No message is poisoned.", d.checkPoisoned},
 		{"blocked_keys", "No key is blocked.", d.checkBlocked},
-		{"consumers", "Live processes take all messages that wait.", d.checkStrangers},
+		{"consumers", "Every pending message has a consumer in a live process.", d.checkStrangers},
 		{"circuit_breakers", "No circuit breaker is open.", d.checkBreakers},
 		{"processes", "No process was lost within a day, is stuck, or stops a consumer.", d.checkProcesses},
 		{"schedules", "All schedules fire.", d.checkSchedules},

@@ -45,9 +45,8 @@ func (d *doctor) checkStrangers(ctx context.Context, db bun.IDB) (found []Findin
 	}
 	if !slices.ContainsFunc(fleet, func(p admin.Process) bool { return p.Kind == "processor" }) {
 		return []Finding{
-			{Severity: Warning, Subject: strangers[0].Consumer, Text: "Messages wait, and no processor has told of itself in the last 7 days.",
-				Remedy: "Start a processor of this consumer. Programs whose bus.RegistryConfig.HeartbeatInterval is less than zero do not tell " +
-					"of themselves."},
+			{Severity: Warning, Subject: strangers[0].Consumer, Text: "Messages wait, but no processor has reported in the last 7 days.",
+				Remedy: "Start a processor of this consumer. Programs with a negative bus.RegistryConfig.HeartbeatInterval do not report."},
 		}, nil
 	}
 	return strange(strangers), nil
@@ -62,7 +61,7 @@ func strange(strangers []admin.Unhandled) (found []Finding) {
 		}
 		found = append(
 			found,
-			Finding{Severity: Critical, Subject: s.Consumer, Text: fmt.Sprintf("Messages %s wait, and no live process takes them.", what),
+			Finding{Severity: Critical, Subject: s.Consumer, Text: fmt.Sprintf("Messages %s wait, but no live process consumes them.", what),
 				Remedy: "Start a program that has this consumer with this payload type. After a rename, give it the former name (bus.Aliases); " +
 					"if they are not wanted any more, cancel them."},
 		)

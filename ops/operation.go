@@ -76,7 +76,8 @@ type Target struct {
 	// Projection and Version name a projection's version.
 	Projection string `json:"projection,omitempty"`
 	Version    int    `json:"version,omitempty"`
-	// Operation is the operation that was decided on. The other fields are its target.
+	// Operation is the id of the operation that was undone, stopped, resumed or changed in rate.
+	// The other fields are its target.
 	Operation int64 `json:"operation,omitempty"`
 }
 
@@ -151,8 +152,8 @@ func (s *Operations) operation(ctx context.Context, o Operation) Operation {
 // foreign separates a note's own text from the text of an error.
 const foreign = ", and said: "
 
-// List lists operations, the newest first. The second result is the following page, or nil
-// if there is none.
+// List returns a page of operations, newest first, and the next page, which is nil after the last
+// one. A page that List did not return, or a Size above 1000, is bus.ErrInvalidOption.
 func (s *Operations) List(ctx context.Context, page admin.Page) ([]Operation, *admin.Page, error) {
 	size, before := page.Size, int64(0)
 	if size == 0 {

@@ -15,9 +15,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Undo cancels an operation that is [Planned] or [Waiting]; otherwise the error is
-// [ErrInvalidState]. After it returns, the operation never runs. The reason may be empty and is
-// written to the audit.
+// Undo cancels an operation that is [Planned] or [Waiting]. In any other state the error is
+// [ErrInvalidState], for an unknown id [ErrNotFound], and without permission [ErrForbidden]. After
+// it returns, the operation never runs. The reason may be empty and is written to the audit.
 func (s *Operations) Undo(ctx context.Context, reason string, id int64) (Operation, error) {
 	return s.decide(
 		ctx,
@@ -36,8 +36,9 @@ func (s *Operations) Undo(ctx context.Context, reason string, id int64) (Operati
 
 // Stop ends an operation before it is done. It waits for the current step; after it returns,
 // nothing more changes. Changes already made stay. A projection operation that a process is
-// applying cannot be stopped: Stop then returns [ErrInvalidState]. The reason may be empty and is
-// written to the audit.
+// applying cannot be stopped: Stop then returns [ErrInvalidState], as for a finished operation. For
+// an unknown id the error is [ErrNotFound], and without permission [ErrForbidden]. The reason may
+// be empty and is written to the audit.
 //
 // Stop also closes a change that is still [Started] after 10 minutes, because its process probably
 // died. This does not interrupt the change: if its process is alive, it still writes the outcome.
@@ -48,10 +49,12 @@ func (s *Operations) Stop(ctx context.Context, reason string, id int64) (Operati
 		id,
 		decision{action: StopOperation, reason: reason, from: open, how: func(o Operation, row store.Operation) (store.OperationChange, error) {
 			if o.State == Started && row.Now.Sub(o.CreatedAt) <= changeForgotten {
-				return store.OperationChange{}, fmt.Errorf("%w: it was begun within %s, and may be under way", ErrInvalidState, changeForgotten)
+				return store.OperationChange{}, fmt.Errorf(
+					"%w: it began less than %s ago and may still be in progress", ErrInvalidState, changeForgotten,
+				)
 			}
 			if kinds()[o.Action].apply != nil && o.State == Running && row.LeasedUntil.After(row.Now.Time) {
-				return store.OperationChange{}, fmt.Errorf("%w: %q is being done, all at once", ErrInvalidState, string(o.Action))
+				return store.OperationChange{}, fmt.Errorf("%w: %q is in progress and cannot be interrupted", ErrInvalidState, string(o.Action))
 			}
 			note := o.noted("stopped by "+s.who.Name, reason)
 			return store.OperationChange{State: string(Stopped), Note: &note, Finished: true, Free: true}, nil
@@ -59,8 +62,10 @@ func (s *Operations) Stop(ctx context.Context, reason string, id int64) (Operati
 	)
 }
 
-// Resume resumes an operation that paused itself, without canaries. It also needs the role of
-// the operation's own action. The reason may be empty and is written to the audit.
+// Resume resumes an operation that paused itself, without canaries. In any other state the error is
+// [ErrInvalidState], for an unknown id [ErrNotFound], and without permission [ErrForbidden]. It
+// also needs the role of the operation's own action. The reason may be empty and is written to the
+// audit.
 func (s *Operations) Resume(ctx context.Context, reason string, id int64) (Operation, error) {
 	return s.decide(
 		ctx,
@@ -94,7 +99,9 @@ func (o Operation) noted(note, reason string) string {
 // all.
 const mostNoted = 500
 
-// SetRate changes an operation's messages per second: 1 to 100,000. It also needs the role of the
+// SetRate changes an operation's messages per second: 1 to 100,000. Any other rate is
+// bus.ErrInvalidOption. For a planned or finished operation the error is [ErrInvalidState], for an
+// unknown id [ErrNotFound], and without permission [ErrForbidden]. It also needs the role of the
 // operation's own action. The reason may be empty and is written to the audit.
 func (s *Operations) SetRate(ctx context.Context, reason string, id int64, rate int) (Operation, error) {
 	return s.decide(

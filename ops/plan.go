@@ -57,8 +57,9 @@ func (t StartOptions) check(a Action) (StartOptions, error) {
 	return t, errors.Join(errs...)
 }
 
-// Plan previews what an action would do to everything that its target matches now: see [Preview].
-// It changes nothing.
+// Plan stores a preview of what an action would do to everything that its target matches now: see
+// [Preview]. It changes no message. The error is [ErrNoMatch] if nothing matches, [ErrForbidden] if
+// the principal may not do the action, and bus.ErrInvalidOption for an invalid target.
 //
 // The actions are [Requeue] and [Discard] of poisoned messages; [Cancel], [Reschedule] and [RunNow]
 // of pending ones; and [RetryParked], [Rebuild] and [Promote] of a projection. Messages that arrive
@@ -93,7 +94,8 @@ func (s *Operations) Plan(ctx context.Context, a Action, target Target) (Operati
 	return s.operation(ctx, o), nil
 }
 
-// Preview is [Operations.Plan] without a stored plan: it writes nothing.
+// Preview returns what [Operations.Plan] would store, and writes nothing. Its errors are those of
+// Plan.
 func (s *Operations) Preview(ctx context.Context, a Action, target Target) (Preview, error) {
 	preview, err := s.preview(ctx, a, &target)
 	if err != nil {

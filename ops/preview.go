@@ -22,8 +22,8 @@ type Preview struct {
 	// Messages is how many match, up to 10,000; More is true if there are more.
 	Messages int  `json:"messages"`
 	More     bool `json:"more,omitempty"`
-	// First is true if the operation changes only the first Messages, though more match. This
-	// applies to filters whose matches change over time, such as ready messages.
+	// First is true if the operation is limited to the first Messages of the matches. This applies
+	// to filters whose matches change over time, such as ready messages.
 	First bool `json:"first,omitempty"`
 	// Incomplete is true if counting took longer than 10 s, so the number of matches is unknown
 	// and may be zero.

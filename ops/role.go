@@ -85,7 +85,7 @@ const (
 	Rebuild          Action = "rebuild"
 	Promote          Action = "promote"
 
-	// Decisions on operations. ResumeOperation and SetOperationRate also need the role of the
+	// Actions on operations. ResumeOperation and SetOperationRate also need the role of the
 	// operation's own action.
 	UndoOperation    Action = "undo_operation"
 	StopOperation    Action = "stop_operation"

@@ -26,12 +26,12 @@ type Config struct {
 	ReadDB *bun.DB
 	// Registry has the tables, and this program's consumers, if any. It is required.
 	Registry *bus.Registry
-	// Redact returns what an operator may see of a content. Nil hides everything; [ShowAll] shows
+	// Redact returns what an operator may see of a [Content]. Nil hides everything; [ShowAll] shows
 	// everything. Redact may be called concurrently and should not panic.
 	//
 	// A search for an error text or a header could reveal hidden content. So Redact is called with
 	// the searched content; unless it returns that unchanged, the search returns [ErrRedacted].
-	// Redact is safe if it hides by field, not by the look of a value.
+	// Redact by field name, not by value: a search could otherwise probe hidden values.
 	Redact func(context.Context, Content) Content
 	// Audit is called with each change in the transaction that writes its audit row. An error refuses
 	// the change. If the change is made in that transaction, Changed is set. Otherwise (cancel,
@@ -69,7 +69,7 @@ const (
 	undoWindow     = 10 * time.Second
 )
 
-// New makes a service. It reports all configuration errors at once and does not touch the
+// New makes a service. It reports all configuration errors at once and does not access the
 // database.
 func New(c Config) (*Service, error) {
 	var errs []error

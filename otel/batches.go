@@ -14,7 +14,7 @@ const maxLinks = 16
 
 // Apply returns the layer around batches of projections: set it as
 // projection.RunnerConfig.Telemetry. It makes one span per batch, in its own trace, with links to
-// the spans that appended its first events. Use it once.
+// the spans that appended its first events. Use it once; a second layer doubles every span.
 func (t *Telemetry) Apply() bus.ProduceMiddleware {
 	return func(next bus.ProduceFunc) bus.ProduceFunc {
 		return func(ctx context.Context, b *bus.Batch) error { return t.apply(ctx, b, next) }
@@ -28,7 +28,7 @@ func (t *Telemetry) apply(ctx context.Context, b *bus.Batch, next bus.ProduceFun
 // Receive returns the layer around batches that receivers accept: set it as
 // inbox.RunnerConfig.Telemetry. It makes one span per batch, in its own trace, with links to the
 // spans that published its first records. The messages continue the traces of those spans. Use it
-// once.
+// once; a second layer doubles every span.
 func (t *Telemetry) Receive() bus.ProduceMiddleware {
 	return func(next bus.ProduceFunc) bus.ProduceFunc {
 		return func(ctx context.Context, b *bus.Batch) error {
@@ -40,7 +40,7 @@ func (t *Telemetry) Receive() bus.ProduceMiddleware {
 // Publish returns the layer around batches that log forwarders publish: set it as
 // relay.RunnerConfig.Telemetry. It makes one span per batch, in its own trace, with links to the
 // spans that appended its first events. The published events carry the context of those spans, not
-// of this span. Use it once.
+// of this span. Use it once; a second layer doubles every span.
 func (t *Telemetry) Publish() bus.ProduceMiddleware {
 	return func(next bus.ProduceFunc) bus.ProduceFunc {
 		return func(ctx context.Context, b *bus.Batch) error {
@@ -49,7 +49,7 @@ func (t *Telemetry) Publish() bus.ProduceMiddleware {
 	}
 }
 
-// batch makes the span of a batch of a projection or a relay, whose name is in its messages.
+// batch makes the span of a batch of a projection or a log forwarder, whose name is in its messages.
 func (t *Telemetry) batch(ctx context.Context, b *bus.Batch, next bus.ProduceFunc, op string, kind trace.SpanKind) error {
 	ctx, batch := withoutSpan(ctx), b.Messages // Run may have been called inside a span
 	if len(batch) == 0 {

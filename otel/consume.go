@@ -21,10 +21,10 @@ import (
 // delayed: the clocks of an application and its database differ.
 const undelayed = 10 * time.Millisecond
 
-// Consume returns the layer of the consume chain: set it as middleware.Options.Telemetry, or put
-// it first in your own chain. It makes one span per run, around the inner layers and the consumer,
-// and changes neither the message nor its outcome. Use it once in a chain, outermost: layers
-// outside it are not in the span, and their outcomes are not measured.
+// Consume returns the layer of the consume chain: set it as middleware.Options.Telemetry, or put it
+// first in your own chain. It makes one span per run, around the inner layers and the consumer, and
+// changes neither the message nor its outcome. Use it once, outermost; a second layer doubles every
+// span. Layers outside it are not in the span, and their outcomes are not measured.
 func (t *Telemetry) Consume() bus.Middleware {
 	return func(next bus.Handler) bus.Handler {
 		return func(ctx context.Context, m *bus.Message) error { return t.process(ctx, m, next) }

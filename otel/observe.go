@@ -43,10 +43,9 @@ const (
 // answering, its metrics disappear after three intervals; the first failure in a row goes to
 // OpenTelemetry's error handler.
 //
-// Values from the database are the same in every process, so take the maximum over processes, not
-// the sum. Observe one processor per set of tables in a process, once. With two concurrent calls
-// on one meter, the later sample wins or both add up, depending on the SDK. Sequential calls are
-// allowed.
+// Every process reports the same database values: aggregate with max, not sum. Observe one
+// processor per set of tables in a process, once. With two concurrent calls on one meter, the later
+// sample wins or both add up, depending on the SDK. Sequential calls are allowed.
 func (t *Telemetry) Observe(ctx context.Context, source processorSource, every time.Duration) error {
 	return t.observe(ctx, "observe", source == nil, &gauges{source: source}, every)
 }
@@ -63,11 +62,11 @@ func (t *Telemetry) ObserveReceivers(ctx context.Context, source receiverSource,
 	return t.observe(ctx, "observe receivers", source == nil, &receiverGauges{source: source}, every)
 }
 
-// ObserveRelays shows log forwarders, of a *relay.Runner, as [Telemetry.ObserveReaders] shows projections, under
+// ObserveLogForwarders shows log forwarders, of a *relay.Runner, as [Telemetry.ObserveReaders] shows projections, under
 // "relay:" and their name. Forwarders that publish messages are consumers and are shown as such,
 // with their circuit.
-func (t *Telemetry) ObserveRelays(ctx context.Context, source relaySource, every time.Duration) error {
-	return t.observe(ctx, "observe relays", source == nil, &relayGauges{source: source}, every)
+func (t *Telemetry) ObserveLogForwarders(ctx context.Context, source logForwarderSource, every time.Duration) error {
+	return t.observe(ctx, "observe log forwarders", source == nil, &logForwarderGauges{source: source}, every)
 }
 
 // observed is a source with its instruments.

@@ -15,7 +15,7 @@ import (
 
 // Produce returns the layer of the produce chain: set it as outbox.ProducerConfig.Telemetry. Its
 // spans are children of the span in Produce's context, and end when the messages are written,
-// before the caller's commit. Use it once in a chain.
+// before the caller's commit. Use it once; a second layer doubles every span.
 func (t *Telemetry) Produce() bus.ProduceMiddleware {
 	return func(next bus.ProduceFunc) bus.ProduceFunc {
 		return func(ctx context.Context, b *bus.Batch) error {
@@ -221,7 +221,7 @@ func (t *Telemetry) sent(ctx context.Context, r *sendRoute, batch []*bus.Message
 // Fire returns the layer around the fires of schedules: set it as
 // schedule.ProcessorConfig.Telemetry. Every message that a schedule produces begins its own trace,
 // with a link to the span that wrote the schedule; for the link, set [Telemetry.Headers] on the
-// scheduler. Use it once: each use makes a span.
+// scheduler. Use it once; a second layer doubles every span.
 func (t *Telemetry) Fire() bus.ProduceMiddleware {
 	return func(next bus.ProduceFunc) bus.ProduceFunc {
 		return func(ctx context.Context, b *bus.Batch) error { return t.fire(ctx, b, next) }

@@ -15,7 +15,7 @@ import (
 type readerGauges struct {
 	source *projection.Runner
 
-	lag, halted, parked, unnumbered metric.Int64ObservableGauge
+	lag, halted, parked, unassigned metric.Int64ObservableGauge
 }
 
 func (g *readerGauges) register(meter metric.Meter) ([]metric.Observable, error) {
@@ -23,8 +23,8 @@ func (g *readerGauges) register(meter metric.Meter) ([]metric.Observable, error)
 	g.lag = m.gauge(".reader.lag", "{event}", "Positions of the event log that are still before a reader's slowest shard.")
 	g.halted = m.gauge(".reader.halted", "{shard}", "Shards of a reader that wait for a person.")
 	g.parked = m.gauge(".reader.parked", "{event}", "Events that a reader has put aside; counted up to a bound.")
-	g.unnumbered = m.gauge(".log.unnumbered", "{event}", "Events that are committed and have no position yet; counted up to a bound.")
-	return []metric.Observable{g.lag, g.halted, g.parked, g.unnumbered}, errors.Join(m.errs...)
+	g.unassigned = m.gauge(".log.unassigned", "{event}", "Events that are committed and have no position yet; counted up to a bound.")
+	return []metric.Observable{g.lag, g.halted, g.parked, g.unassigned}, errors.Join(m.errs...)
 }
 
 // now shows nothing: all values are in the database.
@@ -35,9 +35,9 @@ func (g *readerGauges) look(ctx context.Context) (show func(metric.Observer), er
 	if err != nil {
 		return nil, err
 	}
-	unnumbered, err := unexported.Func[func(*projection.Runner, context.Context) (int64, error)]()(g.source, ctx)
+	unassigned, err := unexported.Func[func(*projection.Runner, context.Context) (int64, error)]()(g.source, ctx)
 	return func(o metric.Observer) {
-		o.ObserveInt64(g.unnumbered, unnumbered)
+		o.ObserveInt64(g.unassigned, unassigned)
 		for _, r := range readers {
 			g.show(o, r.Name, r.Version, r.Lag, r.Halted, r.Parked)
 		}

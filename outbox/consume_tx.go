@@ -42,9 +42,9 @@ func ConsumeBatchTx[T bus.Payload](
 // chain of each message returns once the outcome of the commit is known. A message that has failed
 // before gets its own transaction. A group counts once towards Concurrency and TxConcurrency.
 //
-// Changes to the transaction as a whole last until the others of the group are done: SET LOCAL,
-// advisory locks, row locks. A handler that writes through another connection to a row that its
-// group has locked blocks until its timeout. When the commit fails, on a deferred constraint for
-// instance, each message runs again in its own transaction, to find the one at fault. The timeout
-// of a consumer includes the wait for the others of the group, which takes at most half of it.
+// SET LOCAL, advisory locks and row locks stay in effect for later messages of the group. A handler
+// that writes through another connection to a row that its group has locked blocks until its
+// timeout. When the commit fails, on a deferred constraint for instance, each message runs again in
+// its own transaction, to find the one at fault. The timeout of a consumer includes the wait for
+// the others of the group, which takes at most half of it.
 func GroupCommit(n int) bus.ConsumerOption { return engine.GroupCommit(n) }

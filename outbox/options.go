@@ -9,9 +9,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
-// Option changes one produced message. Of an option that is given twice the last one counts, except
-// for [InsertID]. Produce returns bus.ErrInvalidOption, bus.ErrInvalidText or bus.ErrTooLarge for a
-// value that is not allowed.
+// Option changes one produced message. If an option is given twice, the last one applies; a second
+// [InsertID] is an error. Produce returns bus.ErrInvalidOption, bus.ErrInvalidText or
+// bus.ErrTooLarge for a value that is not allowed.
 type Option func(*bus.Message) error
 
 // Delay postpones the message by d on the database's clock. A negative delay is not allowed. Delay
@@ -73,7 +73,7 @@ func InsertID(key string, policy ...DuplicatePolicy) Option {
 	}
 }
 
-// DuplicatePolicy is what [InsertID] does with duplicates. Make it with [Replace], [Debounce] or
+// DuplicatePolicy sets how [InsertID] treats duplicates. Make it with [Replace], [Debounce] or
 // [UniqueFor]; all need PostgreSQL or SQLite, and are an errors.ErrUnsupported elsewhere.
 type DuplicatePolicy struct {
 	set func(m *bus.Message) error
@@ -160,8 +160,8 @@ type Item struct {
 
 // Receipt is the result of producing one message.
 type Receipt struct {
-	// MessageID is shared by the rows of all consumers. If Enqueued is 0, no row has it: rows that
-	// were pending already keep their own.
+	// MessageID is shared by the rows of all consumers. If Enqueued is 0, no row has this id; the
+	// pending duplicates keep theirs.
 	MessageID uuid.UUID `json:"message_id"`
 	// Enqueued is the number of consumers for which a row was written.
 	Enqueued int `json:"enqueued"`

@@ -31,8 +31,8 @@ type ProcessorConfig struct {
 	// Defaults to 1 s.
 	PollInterval time.Duration
 	// Concurrency is the maximum number of consumers that run at once. With several consumers, each
-	// one leaves workers free for the others: as many as it uses, at least one, at most an eighth of
-	// all. A slow consumer therefore does not block the others. Defaults to 64.
+	// leaves workers free for the others: as many as it uses, up to an eighth of Concurrency, or up
+	// to 1 if that is more. A slow consumer therefore does not block the others. Defaults to 64.
 	Concurrency int
 	// TxConcurrency is the maximum number of transactional consumers that run at once. Each holds a
 	// connection. Defaults to 8, and to 1 without row locks.
@@ -82,8 +82,8 @@ type Processor struct {
 }
 
 // NewProcessor makes a processor for every consumer of the registry. It reports all configuration
-// errors at once, and does not access the database. A registry with events on a database without
-// the event log is an errors.ErrUnsupported.
+// errors at once and does not access the database. A registry with events on a database without the
+// event log is an errors.ErrUnsupported.
 func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*Processor, error) {
 	e, err := engine.NewProcessor(db, registry, engine.ProcessorConfig(config))
 	if err != nil {

@@ -18,10 +18,9 @@ import (
 var ErrNotInTx = txn.ErrNotInTx
 
 // RunInTx runs fn in a transaction of default isolation. It commits if fn returns nil, and rolls
-// back otherwise. It is db.RunInTx, and also wakes this process's processors once the messages
-// produced by fn are committed. This works for messages produced with the context passed to fn;
-// others wait for the next poll. With that context only tx is accepted: see [ErrNotInTx], which a
-// nested RunInTx returns too.
+// back otherwise. It is db.RunInTx, and wakes this process's processors after the commit. Only
+// messages produced with the context passed to fn wake them; others wait for the next poll. With
+// that context only tx is accepted: see [ErrNotInTx], which a nested RunInTx returns too.
 //
 // The errors of fn and of the database are returned unchanged. RunInTx does not retry. A panic of
 // fn rolls back and propagates.

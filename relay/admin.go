@@ -14,13 +14,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// ErrUnknownRelay is returned for a log forwarder that the runner does not have.
-var ErrUnknownRelay = errors.New("relay: the log forwarder is not known")
+// ErrUnknownForwarder is returned for a log forwarder that the runner does not have.
+var ErrUnknownForwarder = errors.New("relay: the log forwarder is not known")
 
 // Stats is the progress of a log forwarder in the whole database. OpenedAt and Reason describe this
 // process.
 type Stats struct {
-	Relay string
+	Forwarder string
 	// Lag is how many positions the slowest shard is behind the log.
 	Lag int64
 	// Halted is the number of halted shards. LastError is the error of the first shard that is
@@ -40,7 +40,7 @@ func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
 	all := make([]Stats, 0, len(r.forwarders))
 	for _, l := range r.forwarders {
 		rows, err := r.store.Readers.List(ctx, r.db, l.checkpoint())
-		s := Stats{Relay: l.name}
+		s := Stats{Forwarder: l.name}
 		for _, row := range rows {
 			s.Lag = max(s.Lag, row.Head-row.Position)
 			if row.Status == store.Halted {
@@ -75,8 +75,9 @@ type Parked struct {
 	ParkedAt time.Time
 }
 
-// Parked lists up to limit parked events of a log forwarder, in order. They are published only when
-// the forwarder is rewound, because publishing them later would break the order.
+// Parked lists up to limit parked events of a log forwarder, in order. Only [Runner.Rewind]
+// publishes them: a later publish would break the order. limit is 1 or more. For an unknown name
+// the error is [ErrUnknownForwarder].
 func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, error) {
 	err := r.known(name)
 	var rows []store.Parked
@@ -91,8 +92,9 @@ func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, 
 	}), nil
 }
 
-// Resume resumes the halted shards of a log forwarder, with all attempts, and returns how many
-// there were. It also removes event types that no process has: see [NewLogForwarder].
+// Resume restarts the halted shards of a log forwarder with their attempts reset to 0, and returns
+// their number. It also removes event types that no process has: see [NewLogForwarder]. For an
+// unknown name the error is [ErrUnknownForwarder].
 func (r *Runner) Resume(ctx context.Context, name string) (n int, err error) {
 	if err = r.known(name); err == nil {
 		n, err = r.store.Readers.Resume(ctx, r.db, logPrefix+name, logVersion)
@@ -107,8 +109,9 @@ func (r *Runner) Resume(ctx context.Context, name string) (n int, err error) {
 
 // Rewind makes the forwarder start again from the beginning of the log; Run publishes the records
 // again, after those that the broker already has. It does not wait for a batch in progress, which
-// may still be published. Receivers that still have the records in their inbox drop them: see
-// inbox.DeduplicationWindow. Parked events are retried.
+// may still be published. Receivers that still have the records in their inbox skip them: see
+// inbox.DeduplicationWindow. Parked events are retried. For an unknown name the error is
+// [ErrUnknownForwarder].
 func (r *Runner) Rewind(ctx context.Context, name string) error {
 	err := r.known(name)
 	if err == nil {
@@ -131,5 +134,5 @@ func (r *Runner) known(name string) error {
 	for i, l := range r.forwarders {
 		names[i] = l.name
 	}
-	return fmt.Errorf("%w: the runner was given %q", ErrUnknownRelay, names)
+	return fmt.Errorf("%w: the runner was given %q", ErrUnknownForwarder, names)
 }

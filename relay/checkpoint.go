@@ -20,7 +20,7 @@ import (
 // errLacksType is returned for an event that only another process can publish.
 var errLacksType = errors.New("relay: this process has no route for a type of events that the log forwarder publishes")
 
-// enter creates the relay's checkpoints, unless they exist.
+// enter creates the forwarder's checkpoints, unless they exist.
 func (l *logForwarder) enter(ctx context.Context, s *services) error {
 	sub := store.Subscription{Name: l.checkpoint(), Version: logVersion, Shards: l.logConfig.Shards, Filter: "{}"}
 	rows, err := s.store.Readers.List(ctx, s.db, sub.Name)

@@ -37,10 +37,9 @@ type Config struct {
 	// Routes has a [To] for each payload type.
 	Routes []Route
 	// Recipients lists the consumers of the records; a receiver writes messages only for those. Use
-	// their names in this service; the receiving service may have them as aliases. If a message is
-	// stored under an alias of the forwarder, and that alias is also a recipient, its record is for
-	// that consumer alone. Any other alias is a former name of the forwarder. Defaults to all
-	// consumers of the payload.
+	// their names in this service; the receiving service may have them as aliases. A message stored
+	// under an alias that is also in Recipients is published for that consumer only. Messages under
+	// any other alias are published for all Recipients. Defaults to all consumers of the payload.
 	Recipients []string
 	// Structured makes records carry the whole event in one JSON object, for brokers that allow few
 	// attributes. Defaults to binary mode, where the payload is the body.
@@ -59,7 +58,7 @@ type Config struct {
 // NewForwarder makes a consumer that publishes the payloads for which config has a [Route]. It
 // accepts the options of any consumer, among them bus.BatchSize, which defaults to 256 here, and
 // bus.Concurrency, which limits concurrent batches and defaults to 4. bus.NewRegistry reports
-// mistakes. All batches share pub.
+// configuration errors. All batches share pub.
 //
 // A message is done once the broker has it. [broker.Publisher] lists the errors it distinguishes.
 // While the broker does not answer, or not within PublishTimeout, pending messages are not changed:
@@ -67,15 +66,16 @@ type Config struct {
 // probe succeeds, or when a [broker.ReconnectNotifier] reports that the broker is back.
 //
 // The circuit opens if there is no connection ([broker.ErrDisconnected]), or if no destination of
-// the routes answers. If only one destination does not answer, its messages are snoozed for as
-// long as it has not answered, 1 s to 30 s. One of them at a time is sent as a probe, and other
-// destinations are not delayed. The same applies to a key that is not answered, as on a partition
-// without a leader. With [DestinationFunc], which may return other destinations, only a lost
-// connection opens the circuit.
+// the routes answers. If only one destination does not answer, its messages are snoozed. The wait
+// equals the time since it stopped answering, 1 s to 30 s. One of them at a time is sent as a
+// probe, and other destinations are not delayed. Messages of a key are treated the same way if the
+// broker does not answer for that key, for example on a partition without a leader. With
+// [DestinationFunc], which may return other destinations, only a lost connection opens the circuit.
 //
-// A message whose destination is missing is snoozed for as long as it has been missing, 1 s to 5
-// min. For each destination that is missing or does not answer, one message is logged at Warn
-// every 5 min. A message that the broker rejects is poisoned. Any other error is a failed attempt.
+// A message whose destination does not exist is snoozed. The wait equals the time since the
+// destination was found missing, 1 s to 5 min. For each destination that is missing or does not
+// answer, one message is logged at Warn every 5 min. A message that the broker rejects is poisoned.
+// Any other error is a failed attempt.
 //
 // A replayed message (bus.Message.Replay) is published like any other. The receiver treats it as
 // live, unless its inbox has it.

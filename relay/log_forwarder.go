@@ -68,7 +68,7 @@ type LogForwarder struct{ forwarder *logForwarder }
 // that have a [Route] in the order of their positions, or within each stream if there are several
 // Shards. For an erased stream it publishes eventlog.Tombstoned, without a body, to the destination
 // of the first route. If that is empty, add a To[eventlog.Tombstoned]; an Appender needs none.
-// [NewRunner] reports mistakes.
+// [NewRunner] reports configuration errors.
 //
 // A record has the event's stream as its key and subject, its position as the attribute sequence,
 // and its payload in the newest schema as the body.
@@ -93,12 +93,12 @@ type LogForwarder struct{ forwarder *logForwarder }
 // read, or any other error occurs MaxAttempts times, the shard halts until [Runner.Resume], unless
 // ParkFailures is set.
 //
-// The name is stored: under another name everything is published from the beginning. A new type is
-// published from the position that the forwarder has reached when the first process with that type
-// runs. The types are stored too. A process that lacks a stored type, because it is an older
-// release or the type was removed, stops before the first such event and leaves the shard to other
-// processes; [Stats] reports this. If there are none, [Runner.Resume] removes the types that its
-// process lacks.
+// The name is stored. A forwarder with a new name publishes the log from the beginning. Events of a
+// type added later are published from the position that the forwarder has then reached; earlier
+// ones are not. The types are stored too. A process that lacks a stored type, because it is an
+// older release or the type was removed, stops before the first such event and leaves the shard to
+// other processes; [Stats] reports this. If there are none, [Runner.Resume] removes the types that
+// its process lacks.
 func NewLogForwarder(name string, pub broker.Publisher, config LogConfig) LogForwarder {
 	p := newPublishing(name, pub, Config{
 		Source: config.Source, Routes: config.Routes, Structured: config.Structured,
@@ -139,7 +139,7 @@ type logForwarder struct {
 	shards []*shard
 }
 
-// checkpoint is the name of the relay's checkpoint.
+// checkpoint is the name of the forwarder's checkpoint.
 func (l *logForwarder) checkpoint() string { return logPrefix + l.name }
 
 func (l *logForwarder) checkConfig() {
@@ -160,7 +160,7 @@ func (l *logForwarder) checkConfig() {
 	}
 }
 
-// check returns all mistakes of the relay.
+// check returns all configuration errors of the forwarder.
 func (l *logForwarder) check(s *store.Store, log *eventlog.Log) error {
 	var errs []error
 	wrong := func(err error) { errs = append(errs, fmt.Errorf("relay: log forwarder %q: %w", l.name, err)) }

@@ -65,7 +65,7 @@ func (p *publishing) record(codec bus.Codec, m *bus.Message) (broker.Record, err
 }
 
 // recipients are the consumers of a message; none means all. An alias that is not one of them is a
-// former name of the relay.
+// former name of the forwarder.
 func (p *publishing) recipients(m *bus.Message) []string {
 	if slices.Contains(p.config.Recipients, m.ConsumerAlias) && m.ConsumerAlias != p.name {
 		return []string{m.ConsumerAlias}

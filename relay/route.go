@@ -40,7 +40,7 @@ func To[T bus.Payload](destination string, options ...RouteOption) Route {
 	return Route{r}
 }
 
-// RouteOption configures a [Route] that [To] makes.
+// RouteOption configures a [Route] that [To] makes. This package's functions make all of them.
 type RouteOption func(*route)
 
 // DestinationFunc chooses the destination of each message with fn. T must be the route's type. An

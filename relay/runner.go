@@ -64,7 +64,7 @@ type Runner struct {
 	serving      atomic.Bool // Run has started
 }
 
-// NewRunner makes a runner. It reports all mistakes in its arguments at once and does not touch the
+// NewRunner makes a runner. It reports all configuration errors at once and does not access the
 // database. A forwarder belongs to one runner. On MariaDB, which has no event log, NewRunner
 // returns errors.ErrUnsupported.
 func NewRunner(db *bun.DB, registry *bus.Registry, config RunnerConfig, forwarders ...LogForwarder) (*Runner, error) {
@@ -135,7 +135,7 @@ func (r *Runner) own() error {
 //   - a forwarder has another number of shards than before
 //   - a broker answers but does not support what the forwarder needs
 //
-// During later outages, which are logged, Run waits. A second concurrent Run returns [ErrRunning].
+// Run logs later outages and waits for them to end. A second concurrent Run returns [ErrRunning].
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return ErrRunning

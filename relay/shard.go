@@ -73,7 +73,7 @@ func (s *shard) step(ctx context.Context) (more bool, err error) {
 	if err != nil || b.to == s.sub.Position && b.failed == nil {
 		return false, err
 	}
-	mark := s.sub.Mark
+	revision := s.sub.Mark
 	if len(b.records) > 0 {
 		n, newest, err := s.put(ctx, b)
 		if err == nil {
@@ -90,10 +90,10 @@ func (s *shard) step(ctx context.Context) (more bool, err error) {
 		if n < len(b.records) { // there was no time for the rest
 			return true, nil
 		}
-		mark = newest
+		revision = newest
 	}
 	if b.to > s.sub.Position {
-		if moved, err := s.move(ctx, b.to, mark); err != nil || !moved {
+		if moved, err := s.move(ctx, b.to, revision); err != nil || !moved {
 			return false, err
 		}
 	}
@@ -135,7 +135,7 @@ func (s *shard) hold(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// locate asks the broker where to continue. The checkpoint counts in three cases: its mark is
+// locate asks the broker where to continue. The checkpoint counts in three cases: its revision is
 // that of the broker's last record, the old records were removed and none is left, or once after a
 // rewind. Otherwise the last record's position counts. It is beyond the checkpoint if a process
 // died before it moved the checkpoint, and before it if the broker lost records.
@@ -145,12 +145,14 @@ func (s *shard) locate(ctx context.Context) error {
 		return nil
 	}
 	last, err := s.last(ctx, s.config.PublishTimeout)
-	position, mark := last.position, last.mark
+	position, revision := last.position, last.revision
 	switch {
 	case err != nil:
 		return fmt.Errorf("relay: log forwarder %q: look for the last record of shard %d: %w", s.name, s.number, err)
-	case mark > math.MaxInt64:
-		return fmt.Errorf("relay: log forwarder %q: mark %d of shard %d: up to %d is allowed", s.name, mark, s.number, int64(math.MaxInt64))
+	case revision > math.MaxInt64:
+		return fmt.Errorf(
+			"relay: log forwarder %q: revision %d of shard %d: up to %d is allowed", s.name, revision, s.number, int64(math.MaxInt64),
+		)
 	case position > s.sub.Head:
 		return bus.Permanent(
 			fmt.Errorf(
@@ -162,33 +164,33 @@ func (s *shard) locate(ctx context.Context) error {
 	}
 	s.seen()
 	// If the shard is empty, its old records were removed, or the broker lost everything.
-	removed := position == 0 && s.sub.Mark <= int64(mark)
+	removed := position == 0 && s.sub.Mark <= int64(revision)
 	if position == 0 {
-		mark = 0
+		revision = 0
 	}
-	if removed || s.sub.Mark == int64(mark) || s.sub.Mark == store.Rewound {
+	if removed || s.sub.Mark == int64(revision) || s.sub.Mark == store.Rewound {
 		position = s.sub.Position
 	}
 	if position != s.sub.Position {
-		if moved, err := s.move(ctx, position, int64(mark)); err != nil || !moved {
+		if moved, err := s.move(ctx, position, int64(revision)); err != nil || !moved {
 			return err
 		}
 	}
-	s.sub.Mark, s.known = int64(mark), true
+	s.sub.Mark, s.known = int64(revision), true
 	return nil
 }
 
 // move moves the checkpoint and reports whether this process still has the shard.
-func (s *shard) move(ctx context.Context, to, mark int64) (bool, error) {
+func (s *shard) move(ctx context.Context, to, revision int64) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
 	before := s.sub
-	moved, err := s.store.Readers.MoveLeased(ctx, s.db, before, s.owner, to, mark)
+	moved, err := s.store.Readers.MoveLeased(ctx, s.db, before, s.owner, to, revision)
 	if err != nil || !moved {
 		s.known = false
 		return false, err
 	}
-	s.sub.Position, s.sub.Mark, s.sub.Attempts = to, mark, 0
+	s.sub.Position, s.sub.Mark, s.sub.Attempts = to, revision, 0
 	return true, nil
 }
 

@@ -68,7 +68,7 @@ func (s *shard) afterFailure(ctx context.Context, events []store.Event, err erro
 func (s *shard) away(err error) {
 	s.failures++
 	if s.failures == 1 {
-		s.logger.Warn("log forwarder waits for the broker", "relay", s.name, "shard", s.number, "error", errorlog.Text(err))
+		s.logger.Warn("log forwarder waits for the broker", "forwarder", s.name, "shard", s.number, "error", errorlog.Text(err))
 	}
 }
 
@@ -122,7 +122,7 @@ func (s *shard) writeFailure(ctx context.Context, f store.Failure) (written bool
 
 // giveUp halts the shard or parks the event.
 func (s *shard) giveUp(ctx context.Context, events []store.Event, err error) (more bool, _ error) {
-	attributes := []any{"relay", s.name, "shard", s.number, "position", s.sub.Position, "error", errorlog.Text(err)}
+	attributes := []any{"forwarder", s.name, "shard", s.number, "position", s.sub.Position, "error", errorlog.Text(err)}
 	if len(events) > 0 {
 		attributes = append(
 			attributes, "event_type", events[0].Type, "stream", events[0].Stream, "event_version", events[0].Version, "event_position",
@@ -162,7 +162,7 @@ func (s *shard) leave(ctx context.Context, event store.Event, err error) error {
 	err = fmt.Errorf("%w: event %q at position %d", err, event.Type, event.Position)
 	s.failures++
 	if s.failures == 1 {
-		s.logger.Warn("log forwarder leaves a shard to other processes", "relay", s.name, "shard", s.number, "error", errorlog.Text(err))
+		s.logger.Warn("log forwarder leaves a shard to other processes", "forwarder", s.name, "shard", s.number, "error", errorlog.Text(err))
 	}
 	s.wait(min(firstRetry<<min(s.failures-1, 5), longestRetry), false)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)

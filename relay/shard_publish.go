@@ -14,13 +14,13 @@ import (
 )
 
 // put publishes a batch. It returns how many records were published before the first failure, and
-// the mark of the last one.
-func (s *shard) put(ctx context.Context, b outgoingBatch) (n int, mark int64, err error) {
-	mark = s.sub.Mark
+// the revision of the last one.
+func (s *shard) put(ctx context.Context, b outgoingBatch) (n int, revision int64, err error) {
+	revision = s.sub.Mark
 	err = isolate.Try("relay: RunnerConfig.Telemetry", func() error {
 		return access.RunProduce(ctx, s.produce, b.messages, func(ctx context.Context, _ []*bus.Message) (err error) {
 			if s.appender != nil {
-				n, mark, err = s.appendAll(ctx, b.records)
+				n, revision, err = s.appendAll(ctx, b.records)
 			} else {
 				n, err = s.publishAll(ctx, b.records)
 			}
@@ -30,7 +30,7 @@ func (s *shard) put(ctx context.Context, b outgoingBatch) (n int, mark int64, er
 	if err == nil && n == 0 {
 		err = errors.New("relay: RunnerConfig.Telemetry has not passed a batch on")
 	}
-	return n, mark, err
+	return n, revision, err
 }
 
 // publisherCall names a shard's calls in errors.
@@ -39,24 +39,24 @@ const publisherCall = "relay: the publisher"
 // lastRecord is the broker's last record of a shard.
 type lastRecord struct {
 	position int64
-	mark     uint64
+	revision uint64
 }
 
 // last asks the broker for its last record.
 func (s *shard) last(ctx context.Context, timeout time.Duration) (lastRecord, error) {
 	return isolate.Ask(ctx, publisherCall, &s.abandoned, timeout, func(ctx context.Context) (last lastRecord, err error) {
-		last.position, last.mark, err = s.appender.Last(ctx, s.number)
+		last.position, last.revision, err = s.appender.Last(ctx, s.number)
 		return last, err
 	})
 }
 
-func (s *shard) appendAll(ctx context.Context, records []broker.Record) (n int, mark int64, err error) {
+func (s *shard) appendAll(ctx context.Context, records []broker.Record) (n int, revision int64, err error) {
 	before := s.sub.Mark
 	newest, err := isolate.Ask(ctx, publisherCall, &s.abandoned, s.config.PublishTimeout, func(ctx context.Context) (uint64, error) {
 		return s.appender.Append(ctx, s.number, uint64(before), records)
 	})
 	if err == nil && (newest == 0 || newest > math.MaxInt64) {
-		err = fmt.Errorf("relay: append: the mark is %d: 1 to %d is allowed", newest, int64(math.MaxInt64))
+		err = fmt.Errorf("relay: append: the revision is %d: 1 to %d is allowed", newest, int64(math.MaxInt64))
 	}
 	if err != nil {
 		return 0, before, err

@@ -22,9 +22,9 @@ type ProcessorConfig struct {
 	// Concurrency is the number of polling goroutines. Defaults to 1; more is an error on a
 	// database without row locks.
 	Concurrency int
-	// PollInterval is the longest wait between polls. The next fire time shortens it, and so does a
-	// change of a schedule by this process. A schedule that another process has just written may
-	// fire late by this much. Defaults to 5 s.
+	// PollInterval is the longest wait between polls. The wait ends early for the next fire time
+	// and for changes by this process. A schedule that another process has just written may fire
+	// late by this much. Defaults to 5 s.
 	PollInterval time.Duration
 	// Misfire is the policy for a schedule that is found due only after its following fire time.
 	// Defaults to [FireOnce].

@@ -56,8 +56,10 @@ type Fire struct {
 
 // Filter selects schedules. All fields that are set must match exactly. The zero value matches all.
 type Filter struct {
+	// Name is the schedule's [Name]: up to 255 bytes.
 	Name string
-	Tag  string
+	// Tag is the schedule's [Tag]: up to 255 bytes.
+	Tag string
 }
 
 // Page selects a part of a listing. The zero value is the first page.
@@ -67,13 +69,14 @@ type Page struct {
 	// After is the position that the listing returned, or empty for the start. It may be stored,
 	// for example in a link.
 	After string `json:"after"`
-	// Brief leaves out payloads and headers. A payload may have 1 MiB.
+	// Brief omits payloads and headers. A payload may have 1 MiB.
 	Brief bool `json:"brief,omitempty"`
 }
 
 // List returns a page of the schedules that match, in the order in which they were first written,
 // and the next page, which is nil after the last one. Given a transaction, it reads there. A page
-// that List did not return is bus.ErrInvalidOption.
+// that List did not return, or a Size above 1000, is bus.ErrInvalidOption. A Name or Tag of more
+// than 255 bytes is bus.ErrTooLarge, and one that is not valid text is bus.ErrInvalidText.
 func (s *Scheduler) List(ctx context.Context, db bun.IDB, filter Filter, page Page) ([]Schedule, *Page, error) {
 	size, place, mistake := paging.Start(page.Size, page.After)
 	st, db, err := s.stores.Of(db, errUnmade)

@@ -49,8 +49,7 @@ type Processor struct {
 var ErrRunning = errors.New("schedule: the processor is running already")
 
 // NewProcessor makes a processor that fires schedules through the producer, an
-// *outbox.Producer. It reports all errors in its arguments at once, and does not access the
-// database.
+// *outbox.Producer. It reports all configuration errors at once and does not access the database.
 func NewProcessor(db *bun.DB, registry *bus.Registry, producer sender, config ProcessorConfig) (*Processor, error) {
 	config.Concurrency, config.PollInterval, config.Logger = cmp.Or(
 		config.Concurrency, 1,

@@ -78,10 +78,10 @@ func (a *Appender) filter(shard int) string {
 	return a.config.Prefix + "." + strconv.Itoa(shard) + ".>"
 }
 
-// Last implements broker.Appender. The mark of a message is its sequence in the stream. It is an
+// Last implements broker.Appender. The revision of a message is its sequence in the stream. It is an
 // error if the stream does not allow atomic batches, or if a relay did not write the shard's last
 // message.
-func (a *Appender) Last(ctx context.Context, shard int) (position int64, mark uint64, err error) {
+func (a *Appender) Last(ctx context.Context, shard int) (position int64, revision uint64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, fmt.Errorf("no answer within %s", a.timeout))
 	defer cancel()
 	defer func() { a.back.Note(err) }()
@@ -170,21 +170,21 @@ const codeWrongLast = 10071
 
 // Append implements broker.Appender. It returns nil once the server has acknowledged the whole
 // batch.
-func (a *Appender) Append(ctx context.Context, shard int, after uint64, records []broker.Record) (mark uint64, err error) {
+func (a *Appender) Append(ctx context.Context, shard int, after uint64, records []broker.Record) (revision uint64, err error) {
 	if len(records) == 0 {
 		return after, nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, fmt.Errorf("no answer within %s", a.timeout))
 	defer cancel()
 	a.said.look()
-	if mark, err = a.append(ctx, shard, after, records); err != nil {
+	if revision, err = a.append(ctx, shard, after, records); err != nil {
 		a.back.Note(err)
 		return 0, fmt.Errorf("nats: append to shard %d of stream %s: %w", shard, a.config.Stream, err)
 	}
-	return mark, nil
+	return revision, nil
 }
 
-func (a *Appender) append(ctx context.Context, shard int, after uint64, records []broker.Record) (mark uint64, err error) {
+func (a *Appender) append(ctx context.Context, shard int, after uint64, records []broker.Record) (revision uint64, err error) {
 	if !a.nc.IsConnected() {
 		return 0, a.unavailable(errDisconnected)
 	}
@@ -233,7 +233,7 @@ func (a *Appender) batchMessage(shard int, r broker.Record, id string, i int) *n
 }
 
 // committed reads the answer to the end of a batch.
-func (a *Appender) committed(msg *nats.Msg, n int) (mark uint64, err error) {
+func (a *Appender) committed(msg *nats.Msg, n int) (revision uint64, err error) {
 	var ack struct {
 		Stream   string              `json:"stream"`
 		Sequence uint64              `json:"seq"`

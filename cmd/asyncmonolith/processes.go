@@ -60,7 +60,7 @@ func processes() list[admin.Process] {
 		below: func(p admin.Process) []string {
 			return []string{formatNames("stuck in: %s", p.Stuck), formatNames("stopped by a circuit or breaker: %s", p.OpenCircuits)}
 		},
-		empty: "No process has told of itself.",
+		empty: "No process has reported.",
 	}
 }
 

@@ -19,8 +19,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Decider decides on commands C by a state S that is built from events E. It is a value, and safe
-// for concurrent use if its functions are.
+// Decider handles commands of type C with a state S, which is built from events E. It is a value,
+// and safe for concurrent use if its functions are.
 type Decider[S, C any, E bus.Payload] struct {
 	// Category is the category of its streams: "account" for "account-42". It must not contain
 	// "-".
@@ -39,7 +39,7 @@ type Decider[S, C any, E bus.Payload] struct {
 
 // Snapshots configures snapshots of the state, for streams of hundreds of events. They are stored
 // as JSON: if the state type has fields that JSON would lose, every call returns an error. A state
-// that loses something otherwise, such as an int64 in a field of type any, has no snapshot, which is
+// with values that JSON changes, such as an int64 in an any field, is not stored; a warning is
 // logged.
 type Snapshots struct {
 	// Every is the number of events between snapshots.
@@ -49,13 +49,13 @@ type Snapshots struct {
 	Schema int
 }
 
-// ErrSnapshotMismatch is returned for a snapshot whose type S had another form, under the same
-// schema.
+// ErrSnapshotMismatch is returned if the state type S changed since the snapshot was stored, and
+// [Snapshots].Schema did not.
 var ErrSnapshotMismatch = errors.New("the snapshot was made of another form of the state: raise Snapshots.Schema")
 
-// Check returns all mistakes in the decider's fields, and an error for each of the states that a
-// snapshot would not keep, if there are snapshots. [Handle], [Execute] and [Load] check the fields;
-// a snapshot of a state that it would not keep is not made, and that is logged.
+// Check returns an error for every invalid field. With snapshots it also returns an error for each
+// given state that JSON does not preserve. [Handle], [Execute] and [Load] check the fields too.
+// They do not store a snapshot of a state that JSON does not preserve; a warning is logged.
 func (d Decider[S, C, E]) Check(states ...S) error {
 	var errs []error
 	if d.Category == "" || strings.Contains(d.Category, "-") {

@@ -30,7 +30,8 @@ type Inline struct {
 	reader     *reader
 }
 
-// NewInline makes an inline projection of events in types. It reports all mistakes at once.
+// NewInline makes an inline projection of events in types. It reports all configuration errors at
+// once.
 func NewInline(types *eventlog.Types, p Projection) (*Inline, error) {
 	if types == nil {
 		return nil, errors.New("projection: NewInline: the types are nil")

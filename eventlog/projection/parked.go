@@ -21,7 +21,8 @@ type Parked struct {
 	ParkedAt time.Time `json:"parked_at,omitzero"`
 }
 
-// Parked lists up to limit parked events of a projection's newest version, in order.
+// Parked lists up to limit parked events of a projection's newest version, in order. limit is 1 or
+// more. For an unknown name the error is [ErrUnknown].
 func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, error) {
 	reader := r.byName[name]
 	if reader == nil {
@@ -39,7 +40,7 @@ var (
 	_ = unexported.Provide(newParked)
 	_ = unexported.Provide(resume)
 	_ = unexported.Provide((*Runner).newest)
-	_ = unexported.Provide((*Runner).unnumbered)
+	_ = unexported.Provide((*Runner).unassignedEvents)
 )
 
 func newParked(row store.Parked) Parked {
@@ -47,9 +48,9 @@ func newParked(row store.Parked) Parked {
 }
 
 // RetryParked applies the parked events of a projection's newest version in order, each in its own
-// transaction, and returns how many it applied. It stops at the first that fails again. They are
-// applied after later events of the log, including those of their own stream unless the whole
-// stream was parked.
+// transaction, and returns how many it applied. It stops at the first that fails again. Parked
+// events are applied after later events of the log, including those of their own stream unless the
+// whole stream was parked. For an unknown name the error is [ErrUnknown].
 func (r *Runner) RetryParked(ctx context.Context, name string) (int, error) {
 	reader := r.byName[name]
 	if reader == nil {

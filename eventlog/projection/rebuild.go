@@ -19,7 +19,8 @@ import (
 // its tables and its checkpoint goes back to the start. Rebuild waits for batches in progress, but
 // not until the events are applied again: [Runner.Run], here or in another process, does that.
 // Events applied before are replays. Parked events are retried. Without Reset it returns an error.
-// Readers see the tables while they fill: to avoid this, raise the Version and [Runner.Promote] it.
+// For an unknown name the error is [ErrUnknown]. Readers see the tables while they fill: to avoid
+// this, raise the Version and [Runner.Promote] it.
 func (r *Runner) Rebuild(ctx context.Context, name string) error {
 	reader := r.byName[name]
 	if reader == nil {
@@ -124,8 +125,8 @@ func (r *Runner) Active(ctx context.Context, db bun.IDB, name string) (int, erro
 	return version, nil
 }
 
-// Resume resumes the halted shards of a version, with all attempts, and returns how many there
-// were. For a version that has never run it returns [ErrUnknown].
+// Resume restarts the halted shards of a version with their attempts reset to 0, and returns their
+// number. For a version that has never run it returns [ErrUnknown].
 func (r *Runner) Resume(ctx context.Context, name string, version int) (int, error) {
 	return resume(ctx, r.store, r.db, name, version)
 }

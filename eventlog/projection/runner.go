@@ -66,9 +66,9 @@ type Runner struct {
 	moves   *moves
 }
 
-// NewRunner makes a runner. It reports all mistakes in its arguments at once and does not touch
-// the database. On MariaDB, which has no event log, it returns errors.ErrUnsupported. A projection
-// may be given in several versions.
+// NewRunner makes a runner. It reports all configuration errors at once and does not access the
+// database. On MariaDB, which has no event log, it returns errors.ErrUnsupported. A projection may
+// be given in several versions.
 func NewRunner(db *bun.DB, log *eventlog.Log, config RunnerConfig, projections ...Projection) (*Runner, error) {
 	if db == nil || log == nil {
 		return nil, errors.New("projection: NewRunner: the database handle or the log is nil")
@@ -175,7 +175,7 @@ func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 //   - the tables are missing or too old (outbox.ErrSchemaOutdated)
 //   - a projection changed without a new version
 //
-// During later outages, which are logged, Run waits. A failing projection does not delay others. A
+// Run logs later outages and waits for them to end. A failing projection does not delay others. A
 // second concurrent Run returns [ErrRunning].
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {

@@ -33,10 +33,10 @@ const (
 
 // WaitFor returns once a projection has applied or parked what was appended: use it to read your
 // own writes. It waits for the version to read (see [Runner.Active]), or the newest if the runner
-// does not have that one. Call it after the append has committed, and limit it with ctx: it waits
-// as long as the projection takes, in any process, and forever if the append was rolled back. It
-// returns [ErrHalted] when a shard halts, and [ErrRetired] if the runner has only a retired
-// version.
+// does not have that one. Call it after the append has committed. Set a deadline: WaitFor blocks
+// until the projection has reached the event, in any process, and forever if the append was rolled
+// back. It returns [ErrHalted] when a shard halts, [ErrRetired] if the runner has only a retired
+// version, and [ErrUnknown] for an unknown name.
 func (r *Runner) WaitFor(ctx context.Context, name string, appended eventlog.Appended) error {
 	return dberr.Wrap(r.waitFor(ctx, name, appended), "projection: wait for %q", name)
 }
@@ -225,8 +225,8 @@ func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
 	return stats, nil
 }
 
-// unnumbered counts committed events without a position, up to 10,000.
-func (r *Runner) unnumbered(ctx context.Context) (int64, error) {
+// unassignedEvents returns the number of committed events without a position, up to 10,000.
+func (r *Runner) unassignedEvents(ctx context.Context) (int64, error) {
 	n, err := r.store.Readers.Unnumbered(ctx, r.db, store.MostCounted)
-	return n, dberr.Wrap(err, "projection: unnumbered")
+	return n, dberr.Wrap(err, "projection: unassigned events")
 }

@@ -91,33 +91,33 @@ type frozen struct {
 }
 
 // Append implements broker.Appender.
-func (f *frozen) Append(ctx context.Context, shard int, after uint64, records []broker.Record) (mark uint64, err error) {
+func (f *frozen) Append(ctx context.Context, shard int, after uint64, records []broker.Record) (revision uint64, err error) {
 	if f.first(shard) {
 		return f.late(ctx, shard, after, records)
 	}
 	f.relays.pass(Publishing)
-	mark, err = f.Appender.Append(ctx, shard, after, records)
+	revision, err = f.Appender.Append(ctx, shard, after, records)
 	f.relays.pass(Published)
-	return mark, err
+	return revision, err
 }
 
 // late appends once it may, however late that is, as if it had been on its way all the time, and
 // until the broker has taken or refused it.
-func (f *frozen) late(ctx context.Context, shard int, after uint64, records []broker.Record) (mark uint64, err error) {
+func (f *frozen) late(ctx context.Context, shard int, after uint64, records []broker.Record) (revision uint64, err error) {
 	ctx = context.WithoutCancel(ctx)
 	f.relays.record(Started, shard)
 	f.relays.freeze()
 	for range 100 {
-		if mark, err = f.Appender.Append(ctx, shard, after, records); err == nil {
+		if revision, err = f.Appender.Append(ctx, shard, after, records); err == nil {
 			f.relays.record(Finished, shard)
-			return mark, nil
+			return revision, nil
 		} else if errors.Is(err, broker.ErrSequenceConflict) {
 			f.relays.record(Failed, shard)
-			return mark, err
+			return revision, err
 		}
 		pause(100 * time.Millisecond) // its connection may have ended meanwhile
 	}
-	return mark, err
+	return revision, err
 }
 
 // first tells whether this is an append to freeze.

@@ -168,7 +168,7 @@ func (l *loggers) writes(first, n int, rollBack bool) (writes []eventlog.Write) 
 		} else {
 			l.from.jobs = append(l.from.jobs, job.N)
 		}
-		writes = append(writes, eventlog.Write{Stream: job.Key, Want: eventlog.AnyVersion, Events: []bus.Payload{job}})
+		writes = append(writes, eventlog.Write{Stream: job.Key, Expected: eventlog.AnyVersion, Events: []bus.Payload{job}})
 	}
 	return writes
 }

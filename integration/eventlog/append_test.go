@@ -100,10 +100,10 @@ func TestWhatWasAppendedIsRead(t *testing.T) {
 		var appended []eventlog.Appended
 		err := a.inTx(func(ctx context.Context, tx bun.Tx) (err error) {
 			appended, err = a.log.AppendAll(ctx, tx,
-				eventlog.Write{Stream: "account-2", Want: eventlog.NoStream, Events: []bus.Payload{opened{"it's ?"}, moved{1}},
+				eventlog.Write{Stream: "account-2", Expected: eventlog.NoStream, Events: []bus.Payload{opened{"it's ?"}, moved{1}},
 					Headers: map[string]string{"tenant": "t"}},
-				eventlog.Write{Stream: "account-1", Want: eventlog.AnyVersion, Events: []bus.Payload{moved{2}}},
-				eventlog.Write{Stream: "account-3", Want: 9})
+				eventlog.Write{Stream: "account-1", Expected: eventlog.AnyVersion, Events: []bus.Payload{moved{2}}},
+				eventlog.Write{Stream: "account-3", Expected: 9})
 			if err == nil { // a stream is read as the transaction sees it
 				for event, err := range a.log.ReadStream(ctx, tx, "account-1", 0) {
 					if err != nil || event.Position != 0 && a.isPostgres() {
@@ -226,8 +226,8 @@ func TestSeveralStreamsDoNotDeadlock(t *testing.T) {
 			for range 20 {
 				// Not by RunInTx, which would try again.
 				err := a.db.RunInTx(a.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
-					x, y := eventlog.Write{Stream: "account-x", Want: eventlog.AnyVersion,
-						Events: []bus.Payload{moved{1}}}, eventlog.Write{Stream: "account-y", Want: eventlog.AnyVersion, Events: []bus.Payload{moved{2}}}
+					x, y := eventlog.Write{Stream: "account-x", Expected: eventlog.AnyVersion,
+						Events: []bus.Payload{moved{1}}}, eventlog.Write{Stream: "account-y", Expected: eventlog.AnyVersion, Events: []bus.Payload{moved{2}}}
 					if i%2 == 0 {
 						x, y = y, x
 					}

@@ -94,7 +94,7 @@ func TestTelemetryOfTheEventLog(t *testing.T) {
 		return -1
 	}
 	eventually(t, "the gauges show", func() bool {
-		return gauge("asyncmonolith.log.unnumbered") == 1 && gauge("asyncmonolith.reader.lag") == 0 &&
+		return gauge("asyncmonolith.log.unassigned") == 1 && gauge("asyncmonolith.reader.lag") == 0 &&
 			gauge("asyncmonolith.reader.halted") == 0 && gauge("asyncmonolith.reader.parked") == 0
 	})
 }

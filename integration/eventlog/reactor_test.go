@@ -47,7 +47,7 @@ func TestReactorsRunAsConsumersDo(t *testing.T) {
 				return nil
 			}))
 		err := a.inTx(func(ctx context.Context, tx bun.Tx) error {
-			_, err := a.log.AppendAll(ctx, tx, eventlog.Write{Stream: "account-1", Want: eventlog.NoStream,
+			_, err := a.log.AppendAll(ctx, tx, eventlog.Write{Stream: "account-1", Expected: eventlog.NoStream,
 				Events: []bus.Payload{moved{3}, opened{"ann"}}, Headers: map[string]string{"tenant": "t"}})
 			return err
 		})

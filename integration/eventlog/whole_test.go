@@ -61,13 +61,13 @@ func TestAnAppendThatFailsIsTakenBack(t *testing.T) {
 		inTheWay [2]string
 	}{
 		{name: "a conflict of the second stream", call: func(a *app, ctx context.Context, tx bun.Tx) error {
-			_, err := a.log.AppendAll(ctx, tx, eventlog.Write{Stream: "account-a", Want: 1, Events: []bus.Payload{moved{1}}},
-				eventlog.Write{Stream: "account-b", Want: 5, Events: []bus.Payload{moved{1}}})
+			_, err := a.log.AppendAll(ctx, tx, eventlog.Write{Stream: "account-a", Expected: 1, Events: []bus.Payload{moved{1}}},
+				eventlog.Write{Stream: "account-b", Expected: 5, Events: []bus.Payload{moved{1}}})
 			return err
 		}, want: isConflict},
 		{name: "a tombstone after a new stream", call: func(a *app, ctx context.Context, tx bun.Tx) error {
-			_, err := a.log.AppendAll(ctx, tx, eventlog.Write{Stream: "account-0", Want: eventlog.AnyVersion, Events: []bus.Payload{moved{1}}},
-				eventlog.Write{Stream: "account-dead", Want: eventlog.AnyVersion, Events: []bus.Payload{moved{1}}})
+			_, err := a.log.AppendAll(ctx, tx, eventlog.Write{Stream: "account-0", Expected: eventlog.AnyVersion, Events: []bus.Payload{moved{1}}},
+				eventlog.Write{Stream: "account-dead", Expected: eventlog.AnyVersion, Events: []bus.Payload{moved{1}}})
 			return err
 		}, want: func(err error) bool { return errors.Is(err, eventlog.ErrTombstoned) }},
 		{name: "an inline projection that refuses", call: func(a *app, ctx context.Context, tx bun.Tx) error {

@@ -106,10 +106,10 @@ func moveMutants() []mutant {
 func logRelayMutants() []mutant {
 	return []mutant{
 		{"log forwarder: the cursor moves before the append",
-			in("relay.shard.step", after("mark := s.sub.Mark", "if _, err := s.move(ctx, b.to, mark); err != nil { return false, err }")),
+			in("relay.shard.step", after("revision := s.sub.Mark", "if _, err := s.move(ctx, b.to, revision); err != nil { return false, err }")),
 			perRelay("TestAnAppendThatFailsLeavesNoGap"), `\d+ of 200 events are there`},
 		{"log forwarder: appends without a fence", notFenced(), perRelay("TestAZombieIsFenced"), `is there twice|comes after`},
-		{"log forwarder: ignores the broker's last record", in("relay.shard.locate", replace("s.sub.Mark == int64(mark)", "s.sub.Mark >= 0")),
+		{"log forwarder: ignores the broker's last record", in("relay.shard.locate", replace("s.sub.Mark == int64(revision)", "s.sub.Mark >= 0")),
 			perRelay("TestAKillBetweenAppendAndMove"), `is there twice|comes after`},
 		{"log forwarder: a leased shard is free",
 			in("leaseSubscription", text("AND (owner = ? OR leased_until IS NULL", "AND (1 = 1 OR owner = ? OR leased_until IS NULL")),
@@ -129,6 +129,6 @@ func logRelayMutants() []mutant {
 // notFenced appends behind whatever the broker has, if its record is not the expected one.
 func notFenced() mistake {
 	const appended = "s.appender.Append(ctx, s.number, uint64(before), records)"
-	return in("shard.appendAll", replace("return "+appended, "mark, err := "+appended+"; if errors.Is(err, broker.ErrSequenceConflict) { "+
-		"_, last, _ := s.appender.Last(ctx, s.number); mark, err = s.appender.Append(ctx, s.number, last, records) }; return mark, err"))
+	return in("shard.appendAll", replace("return "+appended, "revision, err := "+appended+"; if errors.Is(err, broker.ErrSequenceConflict) { "+
+		"_, last, _ := s.appender.Last(ctx, s.number); revision, err = s.appender.Append(ctx, s.number, last, records) }; return revision, err"))
 }

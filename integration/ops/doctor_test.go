@@ -275,7 +275,7 @@ func TestDoctorLooksAtConsumers(t *testing.T) {
 			return testapp.Must[operator.Overview](t)(operator.As(serviceOf(t, db, a.Registry), someone(ops.Viewer)).Overview(t.Context())).Unhandled
 		}
 		a.ProduceMany(1)
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "consumers", ops.Warning, "c: ", "no processor has told of itself")
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "consumers", ops.Warning, "c: ", "no processor has reported")
 		p := a.Start(testapp.Fast())
 		testapp.Eventually(t, "the message is done", a.Empty)
 		testapp.Eventually(t, "it has told of itself", func() bool { return a.Count("SELECT count(*) FROM message_processes") == 1 })

@@ -12,14 +12,14 @@ import (
 )
 
 // shelf is a broker in memory that appends on a condition, as JetStream does: all or none, after
-// the record with a mark, which counts over all shards.
+// the record with a revision, which counts over all shards.
 type shelf struct {
-	mu     sync.Mutex
-	mark   uint64
-	shards map[int][]broker.Record
-	newest map[int]uint64
-	stale  int // appends that were refused
-	// removed is the mark up to which records were removed since they were old.
+	mu       sync.Mutex
+	revision uint64
+	shards   map[int][]broker.Record
+	newest   map[int]uint64
+	stale    int // appends that were refused
+	// removed is the revision up to which records were removed since they were old.
 	removed uint64
 	calls   int
 
@@ -38,8 +38,8 @@ func (s *shelf) empty(lost bool) {
 	defer s.mu.Unlock()
 	clear(s.shards)
 	clear(s.newest)
-	if s.removed = s.mark; lost {
-		s.removed, s.mark = 0, 0
+	if s.removed = s.revision; lost {
+		s.removed, s.revision = 0, 0
 	}
 }
 
@@ -49,7 +49,7 @@ func (s *shelf) Publish(context.Context, []broker.Record) []error {
 }
 
 // Last implements broker.Appender.
-func (s *shelf) Last(_ context.Context, shard int) (position int64, mark uint64, err error) {
+func (s *shelf) Last(_ context.Context, shard int) (position int64, revision uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.newest[shard] == 0 {
@@ -67,11 +67,11 @@ func (s *shelf) Append(_ context.Context, shard int, after uint64, records []bro
 			return 0, err
 		}
 	}
-	mark, err := s.append(shard, after, records)
+	revision, err := s.append(shard, after, records)
 	if err == nil && s.after != nil {
 		err = s.after(shard, records)
 	}
-	return mark, err
+	return revision, err
 }
 
 func (s *shelf) append(shard int, after uint64, records []broker.Record) (uint64, error) {
@@ -83,11 +83,11 @@ func (s *shelf) append(shard int, after uint64, records []broker.Record) (uint64
 		return 0, fmt.Errorf("the newest is %d, not %d: %w", s.newest[shard], after, broker.ErrSequenceConflict)
 	}
 	for _, record := range records {
-		s.mark++
+		s.revision++
 		s.shards[shard] = append(s.shards[shard], clone(record))
 	}
-	s.newest[shard] = s.mark
-	return s.mark, nil
+	s.newest[shard] = s.revision
+	return s.revision, nil
 }
 
 // all returns the records of all shards, one shard after the other.

@@ -148,7 +148,7 @@ type stalls struct {
 }
 
 // Last implements broker.Appender.
-func (s *stalls) Last(ctx context.Context, shard int) (position int64, mark uint64, err error) {
+func (s *stalls) Last(ctx context.Context, shard int) (position int64, revision uint64, err error) {
 	if s.asked.Add(1) > 1 {
 		<-s.goOn
 	}

@@ -54,7 +54,7 @@ func (l *ledger) deposit(streams, times int) {
 		writes := make([]eventlog.Write, streams)
 		for i := range writes {
 			l.events++
-			writes[i] = eventlog.Write{Stream: fmt.Sprintf("account-%d", i), Want: eventlog.AnyVersion,
+			writes[i] = eventlog.Write{Stream: fmt.Sprintf("account-%d", i), Expected: eventlog.AnyVersion,
 				Events: []bus.Payload{deposited{Amount: l.events}}}
 		}
 		l.inTx(func(ctx context.Context, tx bun.Tx) error { return testapp.Second(l.log.AppendAll(ctx, tx, writes...)) })
@@ -491,7 +491,7 @@ func TestWhatCannotBePublished(t *testing.T) {
 			t.Fatal(err)
 		}
 		testapp.Eventually(t, "all is published again", func() bool { return l.done() && len(s.all()) == 39 })
-		if _, err := r.Resume(t.Context(), "other"); !errors.Is(err, relay.ErrUnknownRelay) {
+		if _, err := r.Resume(t.Context(), "other"); !errors.Is(err, relay.ErrUnknownForwarder) {
 			t.Errorf("resume another: got %v, want ErrUnknown", err)
 		}
 	})

@@ -11,6 +11,8 @@ func rules() []rule {
 	return []rule{
 		{"imports follow the law", importLaw},
 		{"the root module requires no database driver", noDrivers},
+		{"a dependency has one version", oneVersion},
+		{"the root module is for every platform", portable},
 		{"every package has a doc.go", docFiles},
 		{"files and functions are short", sizes},
 		{"lines are short", columns},

@@ -1,7 +1,6 @@
 package arch_test
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -190,36 +189,4 @@ func (a allowance) permits(target string) bool {
 		return true // the standard library
 	}
 	return matches(target, a.thirdParty) || slices.Contains(a.project, "bus") && target == "github.com/google/uuid"
-}
-
-// noDrivers keeps every database driver out of the root go.mod, indirect requirements included: a
-// driver, and so cgo or a SQL dialect's client, is the application's choice.
-func noDrivers(t *tree) []string {
-	drivers := []string{
-		"github.com/glebarez/go-sqlite/...",
-		"github.com/go-sql-driver/mysql/...",
-		"github.com/jackc/pgx/...",
-		"github.com/lib/pq/...",
-		"github.com/mattn/go-sqlite3/...",
-		"github.com/microsoft/go-mssqldb/...",
-		"github.com/ncruces/go-sqlite3/...",
-		"github.com/uptrace/bun/driver/...",
-		"modernc.org/sqlite/...",
-	}
-	content, ok := t.goMods["."]
-	if !ok {
-		return []string{"go.mod: the root module has none"}
-	}
-	var violations []string
-	number := 0
-	for line := range strings.Lines(content) {
-		number++
-		code, _, _ := strings.Cut(line, "//")
-		for _, word := range strings.Fields(code) {
-			if matches(word, drivers) {
-				violations = append(violations, fmt.Sprintf("go.mod:%d: the root module may not require the database driver %s", number, word))
-			}
-		}
-	}
-	return violations
 }

@@ -123,6 +123,10 @@ func driverSeeds() []seed {
 		{"pgx in go.mod", noDrivers, requires("\tgithub.com/jackc/pgx/v5 v5.12.0"),
 			"go.mod:5: the root module may not require the database driver github.com/jackc/pgx/v5"},
 		{"an indirect driver in go.mod", noDrivers, requires("\tmodernc.org/sqlite v1.60.1 // indirect"), "modernc.org/sqlite"},
+		{"two versions of a dependency", oneVersion, map[string]string{"otel/go.mod": "module m\nrequire a.b/c v1.0.0\n",
+			"poison/go.mod": "module m\nrequire (\n\ta.b/c v1.0.1 // indirect\n)\n"}, "poison/go.mod: a.b/c has version v1.0.1"},
+		{"a file for one platform", portable, map[string]string{"bus/a.go": "//go:build linux\n\npackage bus\n"}, "bus/a.go:1"},
+		{"a system call", portable, map[string]string{"bus/a.go": "package bus\nimport _ \"syscall\"\n"}, "bus/a.go:2"},
 		{"bun's own driver in go.mod", noDrivers, requires("\tgithub.com/uptrace/bun/driver/pgdriver v1.3.0"), "bun/driver/pgdriver"},
 	}
 }

@@ -75,24 +75,6 @@ func appliedOf(results []dialect.Result, settled dialect.Settled) (applied []dia
 	return applied
 }
 
-// Extend renews every claim of the owner and returns their ids. A missing claim was taken away. An
-// id unknown to the caller belongs to a claim whose commit was never confirmed.
-func (s *ClaimStore) Extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) ([]int64, error) {
-	return retried(ctx, db, func(db bun.IDB) ([]int64, error) { return s.dialect.Extend(ctx, db, owner, lease) })
-}
-
-// Disclaim ends claims of the owner without touching their messages, which are
-// available again at once.
-func (s *ClaimStore) Disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error {
-	return retry(ctx, db, func(db bun.IDB) error { return s.dialect.Disclaim(ctx, db, owner, claims) })
-}
-
-// Recover ends claims that have outlived their lease and counts a crash on
-// their messages. A message whose solo claim brings it to maxCrashes is poisoned.
-func (s *ClaimStore) Recover(ctx context.Context, db *bun.DB, maxCrashes int) (dialect.Recovered, error) {
-	return retried(ctx, db, func(db bun.IDB) (dialect.Recovered, error) { return s.dialect.Recover(ctx, db, maxCrashes) })
-}
-
 // Fence locks claimed messages for the rest of the transaction, and returns those that are still
 // ours to run. It waits a while for a message that another transaction has locked, and then returns
 // none: roll back. Among several it leaves locked ones out.

@@ -13,8 +13,8 @@ import (
 // names of more than 255 bytes, and names that differ between systems: "", "Local", localtime,
 // posixrules, and the directories posix and right. This library embeds no time zones. On a system
 // without them, such as a scratch image, the program must import time/tzdata; the error mentions
-// it. The errors have no type of their own; package schedule wraps them in schedule.ErrExpression.
-// LoadLocation is safe for concurrent use.
+// it. Package schedule wraps its errors in schedule.ErrExpression. LoadLocation is safe for
+// concurrent use.
 func LoadLocation(name string) (*time.Location, error) {
 	const allowed = `an IANA name such as "Europe/Amsterdam" or "UTC" is allowed`
 	if len(name) > maxZone {

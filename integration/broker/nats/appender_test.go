@@ -64,19 +64,19 @@ func (at *place) count(t testing.TB) int {
 
 func TestAppendsAreFenced(t *testing.T) {
 	at, a := newShelf(t, brokers.StartNATS(t, 1), 1)
-	want := func(shard int, position int64, mark uint64) {
+	want := func(shard int, position int64, revision uint64) {
 		t.Helper()
-		if p, m, err := a.Last(t.Context(), shard); p != position || m != mark || err != nil {
-			t.Errorf("last of shard %d: got position %d, mark %d, %v, want %d and %d", shard, p, m, err, position, mark)
+		if p, m, err := a.Last(t.Context(), shard); p != position || m != revision || err != nil {
+			t.Errorf("last of shard %d: got position %d, revision %d, %v, want %d and %d", shard, p, m, err, position, revision)
 		}
 	}
 	want(0, 0, 0)
-	mark, err := a.Append(t.Context(), 0, 0, numbered(1, 3))
-	if mark != 3 || err != nil {
-		t.Fatalf("append: got mark %d, %v, want 3", mark, err)
+	revision, err := a.Append(t.Context(), 0, 0, numbered(1, 3))
+	if revision != 3 || err != nil {
+		t.Fatalf("append: got revision %d, %v, want 3", revision, err)
 	}
-	if mark, err = a.Append(t.Context(), 1, 0, numbered(4, 4)); mark != 4 || err != nil { // of another shard
-		t.Fatalf("append: got mark %d, %v, want 4", mark, err)
+	if revision, err = a.Append(t.Context(), 1, 0, numbered(4, 4)); revision != 4 || err != nil { // of another shard
+		t.Fatalf("append: got revision %d, %v, want 4", revision, err)
 	}
 	for range 50 {
 		if _, err := a.Append(t.Context(), 0, 0, numbered(1, 3)); !errors.Is(err, broker.ErrSequenceConflict) {
@@ -84,10 +84,10 @@ func TestAppendsAreFenced(t *testing.T) {
 		}
 	}
 	if _, err := a.Append(t.Context(), 0, 4, numbered(1, 1)); !errors.Is(err, broker.ErrSequenceConflict) {
-		t.Errorf("append after a mark of another shard: got %v, want ErrSequenceConflict", err)
+		t.Errorf("append after a revision of another shard: got %v, want ErrSequenceConflict", err)
 	}
-	if mark, err = a.Append(t.Context(), 0, 3, numbered(5, 1004)); mark != 1004 || err != nil {
-		t.Errorf("append of 1000: got mark %d, %v, want 1004", mark, err)
+	if revision, err = a.Append(t.Context(), 0, 3, numbered(5, 1004)); revision != 1004 || err != nil {
+		t.Errorf("append of 1000: got revision %d, %v, want 1004", revision, err)
 	}
 	want(0, 1004, 1004)
 	want(1, 4, 4)
@@ -115,8 +115,8 @@ func TestABatchIsAllOrNone(t *testing.T) {
 	if n := at.count(t); n != 0 {
 		t.Errorf("got %d messages, want none", n)
 	}
-	if mark, err := a.Append(t.Context(), 0, 0, numbered(1, 3)); mark != 3 || err != nil {
-		t.Errorf("afterwards: got mark %d, %v, want 3", mark, err)
+	if revision, err := a.Append(t.Context(), 0, 0, numbered(1, 3)); revision != 3 || err != nil {
+		t.Errorf("afterwards: got revision %d, %v, want 3", revision, err)
 	}
 }
 

@@ -64,14 +64,14 @@ func TestAnAppenderBeyondALeafNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mark, err := a.Append(t.Context(), 0, 0, numbered(1, 50))
+	revision, err := a.Append(t.Context(), 0, 0, numbered(1, 50))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.Append(t.Context(), 0, 0, numbered(51, 52)); err == nil {
-		t.Error("append after a stale mark: got nil, want an error")
+		t.Error("append after a stale revision: got nil, want an error")
 	}
-	if position, last, err := a.Last(t.Context(), 0); position != 50 || last != mark || err != nil {
-		t.Errorf("the last record: got %d with mark %d, error %v, want 50 with %d", position, last, err, mark)
+	if position, last, err := a.Last(t.Context(), 0); position != 50 || last != revision || err != nil {
+		t.Errorf("the last record: got %d with revision %d, error %v, want 50 with %d", position, last, err, revision)
 	}
 }

@@ -55,7 +55,7 @@ func (b *bank) deposit(n, streams int) {
 	for i := 0; i < n; i += streams {
 		writes := make([]eventlog.Write, streams)
 		for j := range writes {
-			writes[j] = eventlog.Write{Stream: "account-" + strconv.Itoa(j), Want: eventlog.AnyVersion, Events: []bus.Payload{deposited{i + j}}}
+			writes[j] = eventlog.Write{Stream: "account-" + strconv.Itoa(j), Expected: eventlog.AnyVersion, Events: []bus.Payload{deposited{i + j}}}
 		}
 		err := b.log.RunInTx(b.Context(), b.DB, func(ctx context.Context, tx bun.Tx) error {
 			return testapp.Second(b.log.AppendAll(ctx, tx, writes...))
@@ -138,11 +138,11 @@ func (l loses) Last(ctx context.Context, shard int) (int64, uint64, error) {
 }
 
 func (l loses) Append(ctx context.Context, shard int, after uint64, records []broker.Record) (uint64, error) {
-	mark, err := l.Publisher.(broker.Appender).Append(ctx, shard, after, records)
+	revision, err := l.Publisher.(broker.Appender).Append(ctx, shard, after, records)
 	if err == nil && rand.IntN(4) == 0 {
 		err = fmt.Errorf("the answer is lost: it came too late")
 	}
-	return mark, err
+	return revision, err
 }
 
 // TestALogOverJetStreamIntoAnother: two processes relay one log, whose answers are lost at times and

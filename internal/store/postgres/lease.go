@@ -6,8 +6,6 @@ import (
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
-
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
 // extendSQL renews all claims of the owner, also an expired one that was not recovered yet. Like
@@ -31,36 +29,4 @@ DELETE FROM {claims} c USING live l WHERE c.id = l.id`
 func (p *database) Disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error {
 	_, err := p.Query(ctx, db, disclaimSQL, pgdialect.Array(claims), owner).Exec(ctx)
 	return err
-}
-
-// recoverSQL leaves locked messages alone: a transactional consumer that outlived its lease still
-// works on them and has not crashed. Of the ordered messages of a key it counts a crash only for
-// the first: the others had not begun. It is immutable.
-var recoverSQL = `
-WITH dead AS MATERIALIZED (
-  SELECT id, owner, message_ids, lanes, solo FROM {claims} WHERE leased_until < {now} ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED),
-gone AS (DELETE FROM {claims} c USING dead d WHERE c.id = d.id),
-ids AS MATERIALIZED (
-  SELECT DISTINCT ON (d.id, COALESCE(CASE WHEN m.rank < ` + dialect.FirstInstant + ` THEN u.lane END, u.mid)) m.id AS mid, d.solo, d.owner
-  FROM dead d CROSS JOIN LATERAL unnest(d.message_ids, d.lanes) WITH ORDINALITY u(mid, lane, n) JOIN {messages} m ON m.id = u.mid
-  ORDER BY d.id, COALESCE(CASE WHEN m.rank < ` + dialect.FirstInstant + ` THEN u.lane END, u.mid), u.n),
-hit AS MATERIALIZED (
-  SELECT m.id, m.consumer_type, i.solo, i.owner, m.crashes
-  FROM {messages} m JOIN ids i ON i.mid = m.id ORDER BY m.id FOR UPDATE OF m SKIP LOCKED),
-died AS (INSERT INTO {crashes} (row_id, consumer_type, owner, solo, crashed_at) SELECT h.id, h.consumer_type, h.owner, h.solo, {now} FROM hit h),
-dying AS (
-  DELETE FROM {messages} m USING hit h WHERE m.id = h.id AND h.solo AND h.crashes + 1 >= ?
-  RETURNING ` + dialect.MessageColumns + `, m.order_key, m.lane, m.rank),
-poi AS (
-  INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, fingerprint, order_key, lane, rank, parks)
-  SELECT ` + dialect.PoisonedID("dying.id") + `, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
-    available_after, attempts, crashes + 1, errors, {now}, ?, ` + dialect.Crash + `, order_key, lane, rank, lane IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = dying.consumer_type) FROM dying),
-bump AS (
-  UPDATE {messages} m SET crashes = CASE WHEN h.solo THEN h.crashes + 1 ELSE LEAST(h.crashes + 1, ? - 1) END
-  FROM hit h WHERE m.id = h.id AND NOT (h.solo AND h.crashes + 1 >= ?))
-SELECT (SELECT count(*) FROM dead) AS claims, (SELECT count(*) FROM hit) AS crashed, (SELECT count(*) FROM dying) AS poisoned`
-
-func (p *database) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found dialect.Recovered, err error) {
-	err = p.Query(ctx, db, recoverSQL, maxCrashes, dialect.CrashReason(maxCrashes), maxCrashes, maxCrashes).Scan(ctx, &found)
-	return found, err
 }

@@ -107,7 +107,7 @@ func (d *Demo) book(ctx context.Context, n int) error {
 	return d.log.RunInTx(ctx, d.db, func(ctx context.Context, tx bun.Tx) error {
 		writes := make([]eventlog.Write, 20)
 		for i := range writes {
-			writes[i] = eventlog.Write{Stream: fmt.Sprintf("account-%d", i+1), Want: eventlog.AnyVersion}
+			writes[i] = eventlog.Write{Stream: fmt.Sprintf("account-%d", i+1), Expected: eventlog.AnyVersion}
 			for j := range n / len(writes) {
 				e := amountBooked{Cents: 100 + 7*j, Currency: "EUR"}
 				if i%7 == 2 && j == 4 {

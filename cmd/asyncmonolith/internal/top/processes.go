@@ -17,7 +17,7 @@ func (p page) processes(room int) []string {
 		foot = min(len(operations), max(room/3, 3)) + 2
 	}
 	if len(found) == 0 {
-		lines = append(lines, "No process has told of itself.")
+		lines = append(lines, "No process has reported.")
 	} else {
 		tableRoom := max(min(len(found), room-1-foot), 1)
 		lines = append(lines, p.processTable().lines(p.width, scroll(min(p.chosen, len(found)-1), tableRoom), tableRoom, p.chosen)...)

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	receiversGroup = "asyncmonolith.receivers"
-	relaysGroup    = "asyncmonolith.relays"
+	receiversGroup  = "asyncmonolith.receivers"
+	forwardersGroup = "asyncmonolith.forwarders"
 )
 
 // Receivers registers receivers, as [Consumers] does consumers. Each argument is an inbox.Receiver,
@@ -30,12 +30,12 @@ func Receivers(receivers ...any) fx.Option {
 	return members[inbox.Receiver]("Receivers", "a inbox.Receiver", receiversGroup, receivers)
 }
 
-// Relays registers log forwarders, as [Consumers] does consumers. Each argument is a
+// LogForwarders registers log forwarders, as [Consumers] does consumers. Each argument is a
 // relay.LogForwarder, a []relay.LogForwarder, or a constructor of either. They need [EventLog].
 // [Module] starts and stops them with the processors. The application may provide a
 // relay.RunnerConfig as a value. Forwarders that publish messages are consumers: use Consumers.
-func Relays(relays ...any) fx.Option {
-	return members[relay.LogForwarder]("Relays", "a relay.LogForwarder", relaysGroup, relays)
+func LogForwarders(forwarders ...any) fx.Option {
+	return members[relay.LogForwarder]("LogForwarders", "a relay.LogForwarder", forwardersGroup, forwarders)
 }
 
 type parkedParams struct {
@@ -92,22 +92,22 @@ func newReceiverRunner(p receiverParams) (*inbox.Runner, error) {
 	return inbox.NewRunner(p.DB, p.Registry, p.Handles.producer, config, p.Receivers...)
 }
 
-type relayParams struct {
+type logForwarderParams struct {
 	fx.In
 
 	DB         *bun.DB
 	Registry   *bus.Registry
 	Telemetry  *amotel.Telemetry
 	Config     relay.RunnerConfig   `optional:"true"`
-	Forwarders []relay.LogForwarder `group:"asyncmonolith.relays"`
+	Forwarders []relay.LogForwarder `group:"asyncmonolith.forwarders"`
 	Logger     *slog.Logger         `optional:"true"`
 	Log        *eventlog.Log        `optional:"true"`
 	// Readers makes fx fill in the log first.
 	Readers *projection.Runner `optional:"true"`
 }
 
-// newRelayRunner returns nil when the application has no relays of its log.
-func newRelayRunner(p relayParams) (*relay.Runner, error) {
+// newLogForwarderRunner returns nil when the application has no log forwarders.
+func newLogForwarderRunner(p logForwarderParams) (*relay.Runner, error) {
 	if len(p.Forwarders) == 0 {
 		return nil, nil
 	}

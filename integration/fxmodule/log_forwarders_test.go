@@ -35,7 +35,7 @@ func TestFxRunsLogForwarders(t *testing.T) {
 	}
 	var log *eventlog.Log
 	app := fxtest.New(t, fx.Supply(db), fxmodule.Module, fxmodule.Migrate(), fxmodule.EventLog(eventlog.Event[order]()),
-		fxmodule.Relays(func() relay.LogForwarder { return of("one") }, []relay.LogForwarder{of("two")}), fx.Populate(&log)).RequireStart()
+		fxmodule.LogForwarders(func() relay.LogForwarder { return of("one") }, []relay.LogForwarder{of("two")}), fx.Populate(&log)).RequireStart()
 	err := log.RunInTx(t.Context(), db, func(ctx context.Context, tx bun.Tx) error {
 		_, err := log.Append(ctx, tx, "order-1", eventlog.NoStream, order{})
 		return err
@@ -48,7 +48,7 @@ func TestFxRunsLogForwarders(t *testing.T) {
 		t.Errorf("got ids %v, want one of each relay", ids)
 	}
 	app.RequireStop()
-	if err := fx.New(fx.Supply(testdb.SQLite(t)), fxmodule.Module, fxmodule.Relays(of("three")), fx.NopLogger).Err(); err == nil {
+	if err := fx.New(fx.Supply(testdb.SQLite(t)), fxmodule.Module, fxmodule.LogForwarders(of("three")), fx.NopLogger).Err(); err == nil {
 		t.Error("without an event log: got no error, want one")
 	}
 }
@@ -59,7 +59,7 @@ func TestFxDoesNotStartWhatRelaysRefuse(t *testing.T) {
 	db, out := testdb.SQLite(t), make(letters, 10)
 	with := func(shards int) *fx.App {
 		return fx.New(fx.NopLogger, fx.Supply(db), fxmodule.Module, fxmodule.Migrate(), fxmodule.EventLog(eventlog.Event[order]()),
-			fxmodule.Relays(relay.NewLogForwarder("one", out,
+			fxmodule.LogForwarders(relay.NewLogForwarder("one", out,
 				relay.LogConfig{Source: "/shop", Shards: shards, Routes: []relay.Route{relay.To[order]("orders")}})))
 	}
 	for _, test := range []struct {
