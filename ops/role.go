@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // Role is what a principal may do. Each role includes those before it.
@@ -107,10 +109,15 @@ func needs(a Action) Role {
 // ErrForbidden is returned when the principal may not do an action; use errors.Is.
 var ErrForbidden = errors.New("forbidden")
 
-// May returns [ErrForbidden] unless the principal may do an action to a consumer. The consumer is
-// empty if the action concerns several or none. Each method of [Session] calls it. A program can
-// call it to show what a principal can do.
-func (p Principal) May(a Action, consumer string) error {
+// The console shows what a principal can do, and which plans are theirs: see package operator.
+var (
+	_ = unexported.Provide(Principal.may)
+	_ = unexported.Provide(Operation.createdBy)
+)
+
+// may returns [ErrForbidden] unless the principal may do an action to a consumer. The consumer is
+// empty if the action concerns several or none.
+func (p Principal) may(a Action, consumer string) error {
 	if p.Name == "" {
 		p.Role = None
 	}
@@ -123,7 +130,7 @@ func (p Principal) May(a Action, consumer string) error {
 	return nil
 }
 
-func (s access) may(a Action, consumer string) error { return s.who.May(a, consumer) }
+func (s access) may(a Action, consumer string) error { return s.who.may(a, consumer) }
 
 // mayEach returns ErrForbidden unless the principal may do the action to each of the consumers.
 // For several or none, it must also be allowed without a consumer.

@@ -14,7 +14,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
@@ -94,14 +96,18 @@ type loaded[S any] struct {
 
 // Load returns the state of an id and the version of its stream, which is 0 without events.
 func Load[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, db bus.Handle, d Decider[S, C, E], id string) (S, int64, error) {
-	l, err := d.load(ctx, log, db, id, true)
+	var l loaded[S]
+	err := txn.Through(ctx, db, access.Dialect(log.Registry()), func(db bun.IDB) (err error) {
+		l, err = d.load(ctx, log, db, id, true)
+		return err
+	})
 	if err != nil {
 		return l.state, 0, fmt.Errorf("decider: load %s: %w", d.Stream(id), err)
 	}
 	return l.state, l.version, nil
 }
 
-func (d Decider[S, C, E]) load(ctx context.Context, log *eventlog.Log, db bus.Handle, id string, snapshots bool) (l loaded[S], err error) {
+func (d Decider[S, C, E]) load(ctx context.Context, log *eventlog.Log, db bun.IDB, id string, snapshots bool) (l loaded[S], err error) {
 	if err := d.Check(); err != nil {
 		return l, err
 	}
@@ -137,7 +143,11 @@ func Handle[S, C any, E bus.Payload](
 	ctx context.Context, log *eventlog.Log, tx bus.Handle, d Decider[S, C, E], id string, command C,
 ) (state S, appended eventlog.Appended, err error) {
 	err = txn.Through(ctx, tx, access.Dialect(log.Registry()), func(db bun.IDB) (err error) {
-		state, appended, err = d.handle(ctx, log, db, id, command)
+		tx, ok := db.(bun.Tx)
+		if !ok {
+			return fmt.Errorf("the database handle is a %T: a transaction is allowed", db)
+		}
+		state, appended, err = d.handle(ctx, log, tx, id, command)
 		return err
 	})
 	if err != nil {
@@ -146,7 +156,7 @@ func Handle[S, C any, E bus.Payload](
 	return state, appended, nil
 }
 
-func (d Decider[S, C, E]) handle(ctx context.Context, log *eventlog.Log, tx bun.IDB, id string, command C) (S, eventlog.Appended, error) {
+func (d Decider[S, C, E]) handle(ctx context.Context, log *eventlog.Log, tx bun.Tx, id string, command C) (S, eventlog.Appended, error) {
 	l, err := d.load(ctx, log, tx, id, true)
 	if err != nil {
 		return l.state, eventlog.Appended{}, err
@@ -178,7 +188,7 @@ func (d Decider[S, C, E]) handle(ctx context.Context, log *eventlog.Log, tx bun.
 		if appended, err = log.Append(ctx, tx, d.Stream(id), expected, payloads...); err != nil {
 			return err
 		}
-		return log.SaveSnapshot(ctx, tx, d.Stream(id), d.kind(), eventlog.Snapshot{Version: l.version, State: text})
+		return logaccess.SaveSnapshot(ctx, log, tx, d.Stream(id), d.kind(), store.Snapshot{Version: l.version, State: text})
 	})
 	return l.state, appended, err
 }

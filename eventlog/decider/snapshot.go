@@ -11,8 +11,13 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/uptrace/bun"
+
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // kept is the stored form of a snapshot.
@@ -24,8 +29,8 @@ type kept[T any] struct {
 func (d Decider[S, C, E]) kind() string { return fmt.Sprintf("%s/%d", d.Category, d.Snapshots.Schema) }
 
 // restore loads the last snapshot, if there is one.
-func (d Decider[S, C, E]) restore(ctx context.Context, log *eventlog.Log, db bus.Handle, id string, l loaded[S]) (loaded[S], error) {
-	snapshot, ok, err := log.Snapshot(ctx, db, d.Stream(id), d.kind())
+func (d Decider[S, C, E]) restore(ctx context.Context, log *eventlog.Log, db bun.IDB, id string, l loaded[S]) (loaded[S], error) {
+	snapshot, ok, err := logaccess.Snapshot(ctx, log, db, d.Stream(id), d.kind())
 	if err != nil || !ok {
 		return l, err
 	}
@@ -145,11 +150,13 @@ func survives(t reflect.Type, path string, above []reflect.Type) error {
 // returns an error if they differ. Then Evolve has changed, or the state does not survive
 // encoding. Use it in tests, and for spot checks of a live system.
 func Verify[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, tx bus.Handle, d Decider[S, C, E], id string) error {
-	short, err := d.load(ctx, log, tx, id, true)
-	if err != nil {
-		return fmt.Errorf("decider: verify %s: %w", d.Stream(id), err)
-	}
-	long, err := d.load(ctx, log, tx, id, false)
+	var short, long loaded[S]
+	err := txn.Through(ctx, tx, access.Dialect(log.Registry()), func(db bun.IDB) (err error) {
+		if short, err = d.load(ctx, log, db, id, true); err == nil {
+			long, err = d.load(ctx, log, db, id, false)
+		}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("decider: verify %s: %w", d.Stream(id), err)
 	}
