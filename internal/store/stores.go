@@ -70,3 +70,14 @@ func (s Stores) Through(ctx context.Context, h bus.Handle, unmade error, fn func
 		return fn(st, db)
 	})
 }
+
+// Counted is [txn.Counted] through a user's handle: see [Stores.Through].
+func Counted[T any](
+	ctx context.Context, s Stores, h bus.Handle, unmade error, fn func(st *Store, db bun.IDB, total *T) error,
+) (total T, err error) {
+	err = s.Through(ctx, h, unmade, func(st *Store, db bun.IDB) (err error) {
+		total, err = txn.Counted(ctx, db, func(total *T) error { return fn(st, db, total) })
+		return err
+	})
+	return total, err
+}
