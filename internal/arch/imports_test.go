@@ -103,7 +103,7 @@ func law() []allowance {
 			[]string{"github.com/uptrace/bun"}},
 		{"otel", []string{"bus", "admin", "outbox", "eventlog/projection", "inbox", "relay", "internal/errtype", "internal/unexported"}, otelAPI},
 		{"fxmodule", append([]string{"internal/store", "internal/unexported"}, public()...), slices.Concat(bun, fx, otelAPI)},
-		{"bustest", append([]string{"internal/store", "internal/isolate", "internal/flow"}, public()...), bun},
+		{"bustest", append([]string{"internal/store", "internal/txn", "internal/isolate", "internal/flow"}, public()...), bun},
 		{"eventlog", []string{"bus", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/unexported"}, bun},
 		{"eventlog/projection", []string{"bus", "middleware", "eventlog", "internal/heartbeat", "internal/store", "internal/txn",
 			"internal/logaccess", "internal/unexported", "internal/dberr", "internal/outage", "internal/alarm", "internal/isolate"},
