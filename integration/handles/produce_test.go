@@ -19,6 +19,8 @@ import (
 )
 
 // TestProduceIsPartOfAnyTransaction produces in one statement, in several, and with an insert id.
+//
+// Promise: any-transaction
 func TestProduceIsPartOfAnyTransaction(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, db *bun.DB, w world) {

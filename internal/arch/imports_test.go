@@ -134,7 +134,8 @@ func law() []allowance {
 		{"internal/store/storetest", []string{"bus", "internal/store", "internal/txn", "internal/dberr"}, bun},
 		{"internal/arch", nil, nil},
 		// The modules beside the root: examples show what a user can write, integration is free.
-		{"examples/...", append([]string{"bustest", "console", "fxmodule", "broker/nats", "examples/..."}, public()...), []string{"..."}},
+		{"examples/...", append([]string{"bustest", "console", "fxmodule", "broker/nats", "pgxtx", "examples/..."}, public()...),
+			[]string{"..."}},
 		{"cmd/asyncmonolith/internal/connect", []string{"internal/dberr"}, []string{"..."}},
 		{"cmd/asyncmonolith/internal/show", nil, []string{"github.com/charmbracelet/x/ansi"}},
 		{"cmd/asyncmonolith/internal/demo", append([]string{"cmd/asyncmonolith/internal/connect", "internal/operator"}, public()...), bun},
