@@ -1,6 +1,6 @@
 # The modules of this repository, each with its own go.mod. `make modules` fails when the list is wrong.
 ADAPTERS := broker/kafka broker/nats broker/rabbitmq
-MODULES := . notify/pgxnotify $(ADAPTERS) cmd/asyncmonolith examples examples/services integration integration/bench
+MODULES := . notify/pgxnotify pgxtx $(ADAPTERS) cmd/asyncmonolith examples examples/services examples/transactions integration integration/bench
 
 CACHE := $(CURDIR)/.cache
 STATICCHECK := $(CACHE)/bin/staticcheck
@@ -184,14 +184,14 @@ APART_PACKAGES = $(shell grep -rlE --include='*_test.go' 'func Test[A-Za-z0-9]*(
 # What make test goes by.
 SMALL := env ASYNCMONOLITH_TEST_DATABASES=sqlite$(comma)postgres$(comma)mariadb:TestStore
 
-UNIT_MODULES := . notify/pgxnotify $(ADAPTERS) cmd/asyncmonolith
+UNIT_MODULES := . notify/pgxnotify pgxtx $(ADAPTERS) cmd/asyncmonolith
 # Packages of integration that run on several databases.
-DATABASE_PACKAGES := $(addprefix ./integration/,bustest dberr eventlog/... fxmodule notify ops otel outbox poison relay schedule store testdb txn)
+DATABASE_PACKAGES := $(addprefix ./integration/,bustest dberr eventlog/... fxmodule handles notify ops otel outbox poison relay schedule store testdb txn)
 # Those that need more than a database: browsers, brokers, crashes of servers, programs.
 TOOL_PACKAGES := $(addprefix ./integration/,chaos cli console differential model newer broker/kafka broker/nats broker/rabbitmq broker/sdkevents)
 # The units where goroutines meet. The others of the root module are functions of their arguments.
 RACE_PACKAGES = $(filter-out %/internal/arch %/schedule/cron,$(shell go list ./... ./notify/pgxnotify/...))
-PLAIN_PACKAGES := ./internal/arch ./schedule/cron ./cmd/asyncmonolith/... ./examples/... ./integration/mutants $(DATABASE_PACKAGES)
+PLAIN_PACKAGES := ./internal/arch ./schedule/cron ./cmd/asyncmonolith/... ./examples/... ./examples/transactions/... ./integration/mutants $(DATABASE_PACKAGES)
 # The packages that have Go benchmarks.
 BENCHMARKED = $(shell grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n1 dirname | sort -u)
 CHECKED := ./... ./notify/pgxnotify/... $(filter-out ./internal/arch ./schedule/cron,$(PLAIN_PACKAGES))
@@ -209,7 +209,7 @@ databases:
 .PHONY: race
 race:
 	$(call step,go test -race: adapters$(comma) the command$(comma) examples,$(SMALL) $(RACE_TEST) -count=1 -p 4 -skip '$(APART)' \
-		$(call packages,$(ADAPTERS) cmd/asyncmonolith examples examples/services) ./integration/bustest ./integration/fxmodule)
+		$(call packages,$(ADAPTERS) cmd/asyncmonolith examples examples/services examples/transactions) ./integration/bustest ./integration/fxmodule)
 
 .PHONY: mariadb
 mariadb:

@@ -39,14 +39,14 @@ type Result struct {
 // returns what is done: nothing if db is a transaction. A transaction must be READ COMMITTED, else
 // the error is bus.ErrInvalidOption: a stricter isolation hides claims made since it began. On
 // SQLite, Cancel waits for the database's only write lock.
-func (c *Client) Cancel(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
+func (c *Client) Cancel(ctx context.Context, db bus.Handle, ids ...int64) (Result, error) {
 	return c.change(ctx, db, "cancel", store.PendingChange{Cancel: true}, ids)
 }
 
 // Reschedule makes pending messages due at the given time. A time in the past means now, ahead of
 // messages that became due later. Attempts, crashes and errors are kept. A zero time, or a year
 // outside 1 to 9999 in UTC, is bus.ErrInvalidOption. Otherwise it behaves like [Client.Cancel].
-func (c *Client) Reschedule(ctx context.Context, db bun.IDB, at time.Time, ids ...int64) (Result, error) {
+func (c *Client) Reschedule(ctx context.Context, db bus.Handle, at time.Time, ids ...int64) (Result, error) {
 	if err := checkDue(at); err != nil {
 		return Result{}, err
 	}
@@ -63,16 +63,12 @@ func checkDue(at time.Time) error {
 // RunNow is [Client.Reschedule] to the database's current time. The messages run with the next poll
 // of a processor with free capacity; processors of this process poll at once. Messages of a paused
 // consumer wait for [Client.Resume].
-func (c *Client) RunNow(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
+func (c *Client) RunNow(ctx context.Context, db bus.Handle, ids ...int64) (Result, error) {
 	return c.change(ctx, db, "run now", store.PendingChange{}, ids)
 }
 
-func (c *Client) change(ctx context.Context, db bun.IDB, what string, pending store.PendingChange, ids []int64) (Result, error) {
-	st, db, err := c.stores.In(ctx, db, errNotMade)
-	if err != nil {
-		return Result{}, dberr.Wrap(err, "admin: %s", what)
-	}
-	total, err := txn.Counted(ctx, db, func(total *Result) error {
+func (c *Client) change(ctx context.Context, h bus.Handle, what string, pending store.PendingChange, ids []int64) (Result, error) {
+	total, err := store.Counted(ctx, c.stores, h, errNotMade, func(st *store.Store, db bun.IDB, total *Result) error {
 		for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), adminBatch) {
 			changed, err := st.Pending.Change(ctx, db, part, pending)
 			if err != nil {

@@ -55,7 +55,7 @@ func NewClient(registry *bus.Registry) (*Client, error) {
 	if registry == nil {
 		return nil, errors.New("admin: NewClient: the registry is nil")
 	}
-	return &Client{registry: registry, stores: store.All(registry.Tables())}, nil
+	return &Client{registry: registry, stores: store.All(registry)}, nil
 }
 
 // List returns a page of pending messages, without payloads, headers and errors, and the next page,

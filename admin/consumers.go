@@ -174,13 +174,10 @@ type PauseNote struct {
 // bus.ErrTooLarge.
 //
 // The note is shown in [Queue].
-func (c *Client) Pause(ctx context.Context, db bun.IDB, consumer string, note PauseNote) error {
-	st, db, err := c.stores.In(ctx, db, errNotMade)
-	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
-		err = c.underAllNames(
-			ctx, st, db, consumer, func(tx bun.Tx, names []string) error { return st.Flow.Pause(ctx, tx, names, note.By, note.Reason) },
-		)
-	}
+func (c *Client) Pause(ctx context.Context, db bus.Handle, consumer string, note PauseNote) error {
+	err := c.underAllNames(ctx, db, consumer, func(st *store.Store, tx bun.Tx, names []string) error {
+		return st.Flow.Pause(ctx, tx, names, note.By, note.Reason)
+	})
 	return dberr.Wrap(err, "admin: pause %q", consumer)
 }
 
@@ -190,24 +187,15 @@ var ErrNotPaused = errors.New("the consumer is not paused")
 // Resume lets processors claim a paused consumer's messages again: those of this process at once,
 // others with their next poll. Messages that are due then run, as capacity allows. Resume returns
 // [ErrNotPaused] if the consumer is not paused, and otherwise the errors of [Client.Pause].
-func (c *Client) Resume(ctx context.Context, db bun.IDB, consumer string) error {
-	st, db, err := c.stores.In(ctx, db, errNotMade)
-	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
-		err = c.underAllNames(ctx, st, db, consumer, func(tx bun.Tx, names []string) error {
-			paused, err := st.Flow.Resume(ctx, tx, names)
-			if err == nil && !paused {
-				err = ErrNotPaused
-			}
-			return err
-		})
-	}
-	if err != nil {
-		return dberr.Wrap(err, "admin: resume %q", consumer)
-	}
-	if registered, ok := c.registry.Consumer(consumer); ok {
-		txn.AnnounceMessages(ctx, db, c.registry, access.PayloadTypes(registered))
-	}
-	return nil
+func (c *Client) Resume(ctx context.Context, db bus.Handle, consumer string) error {
+	err := c.underAllNames(ctx, db, consumer, func(st *store.Store, tx bun.Tx, names []string) error {
+		paused, err := st.Flow.Resume(ctx, tx, names)
+		if err == nil && !paused {
+			err = ErrNotPaused
+		}
+		return err
+	})
+	return dberr.Wrap(err, "admin: resume %q", consumer)
 }
 
 func checkConsumer(name string) error {
@@ -217,19 +205,29 @@ func checkConsumer(name string) error {
 	return limits.CheckKey("consumer", name)
 }
 
-// underAllNames applies a change to all names under which a consumer's messages are stored.
+// underAllNames applies a change to all names under which a consumer's messages are stored. Processors of this process look
+// again.
 func (c *Client) underAllNames(
-	ctx context.Context, st *store.Store, db bun.IDB, consumer string, change func(tx bun.Tx, names []string) error,
+	ctx context.Context, h bus.Handle, consumer string, change func(st *store.Store, tx bun.Tx, names []string) error,
 ) error {
-	return txn.InTx(ctx, db, func(tx bun.Tx) error {
-		if err := st.WriteFirst(ctx, tx); err != nil {
-			return err
+	if err := checkConsumer(consumer); err != nil {
+		return err
+	}
+	return c.stores.Through(ctx, h, errNotMade, func(st *store.Store, db bun.IDB) error {
+		err := txn.InTx(ctx, db, func(tx bun.Tx) error {
+			if err := st.WriteFirst(ctx, tx); err != nil {
+				return err
+			}
+			known, err := names.Read(ctx, tx, st, c.registry)
+			if err != nil {
+				return err
+			}
+			return change(st, tx, known.Of(consumer))
+		})
+		if registered, ok := c.registry.Consumer(consumer); ok && err == nil {
+			txn.AnnounceMessages(ctx, db, c.registry, access.PayloadTypes(registered))
 		}
-		known, err := names.Read(ctx, tx, st, c.registry)
-		if err != nil {
-			return err
-		}
-		return change(tx, known.Of(consumer))
+		return err
 	})
 }
 
@@ -257,16 +255,13 @@ func (c *Client) openBreakers(ctx context.Context, db bun.IDB, st *store.Store) 
 // [OpenBreaker.NextProbeAt]. A successful run closes the circuit breaker. A process with such a
 // message sees the request after about a second. Probe returns [ErrNotOpen] if no circuit breaker
 // of the consumer is open, and otherwise the errors of [Client.Pause].
-func (c *Client) Probe(ctx context.Context, db bun.IDB, consumer string) error {
-	st, db, err := c.stores.In(ctx, db, errNotMade)
-	if err = errors.Join(err, checkConsumer(consumer)); err == nil {
-		err = c.underAllNames(ctx, st, db, consumer, func(tx bun.Tx, names []string) error {
-			open, err := st.Flow.ProbeBreaker(ctx, tx, names)
-			if err == nil && !open {
-				err = ErrNotOpen
-			}
-			return err
-		})
-	}
+func (c *Client) Probe(ctx context.Context, db bus.Handle, consumer string) error {
+	err := c.underAllNames(ctx, db, consumer, func(st *store.Store, tx bun.Tx, names []string) error {
+		open, err := st.Flow.ProbeBreaker(ctx, tx, names)
+		if err == nil && !open {
+			err = ErrNotOpen
+		}
+		return err
+	})
 	return dberr.Wrap(err, "admin: probe %q", consumer)
 }

@@ -15,6 +15,7 @@ import (
 var _ = hook.Provide(hook.Functions{
 	Wakeups: func(registry any) *wakeup.Hub { return registry.(*Registry).wakeups },
 	Events:  func(registry any) any { return registry.(*Registry).events },
+	Dialect: func(registry any) any { return registry.(*Registry).dialect },
 	Heartbeat: func(registry any) (time.Duration, string) {
 		return registry.(*Registry).reports, registry.(*Registry).version
 	},

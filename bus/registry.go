@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/uptrace/bun/schema"
+
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
@@ -23,7 +25,8 @@ type Registry struct {
 	tables    Tables
 	codec     Codec
 	events    EventTypes
-	keyed     bool // a consumer uses keys
+	dialect   schema.Dialect // nil: unknown
+	keyed     bool           // a consumer uses keys
 	reports   time.Duration
 	version   string
 	wakeups   *wakeup.Hub
@@ -42,6 +45,10 @@ type RegistryConfig struct {
 	// Events is the *eventlog.Types of the payloads that are recorded in the event log. Defaults
 	// to none.
 	Events EventTypes
+	// Dialect is the dialect of transactions that are not Bun's, such as pgdialect.New() or
+	// db.Dialect() of a *bun.DB: see Handle. Defaults to none, and with fxmodule to that of the
+	// *bun.DB.
+	Dialect schema.Dialect
 	// HeartbeatInterval is how often each Run of this program writes its heartbeat and message
 	// statistics to the database, ±20 %. They are for operators only; the library does not depend
 	// on them. Negative means never. Defaults to 15 s.
@@ -68,6 +75,7 @@ func (c RegistryConfig) NewRegistry(consumers ...Consumer) (*Registry, error) {
 		tables:    c.Tables,
 		codec:     cmp.Or[Codec](c.Codec, JSON{}),
 		events:    c.Events,
+		dialect:   c.Dialect,
 		reports:   cmp.Or(c.HeartbeatInterval, defaultReportEvery),
 		version:   c.AppVersion,
 		wakeups:   new(wakeup.Hub),

@@ -20,7 +20,7 @@ import (
 
 // producer is what this code needs of *outbox.Producer.
 type producer interface {
-	Produce(ctx context.Context, db bun.IDB, payload bus.Payload, options ...outbox.Option) (outbox.Receipt, error)
+	Produce(ctx context.Context, db bus.Handle, payload bus.Payload, options ...outbox.Option) (outbox.Receipt, error)
 }
 
 // remind produces a payload for later. It is the code under test.

@@ -45,7 +45,7 @@ type FakeProducer struct {
 }
 
 // Produce records one payload; see outbox.Producer.Produce.
-func (p *FakeProducer) Produce(ctx context.Context, db bun.IDB, payload bus.Payload, options ...outbox.Option) (outbox.Receipt, error) {
+func (p *FakeProducer) Produce(ctx context.Context, db bus.Handle, payload bus.Payload, options ...outbox.Option) (outbox.Receipt, error) {
 	receipts, err := p.ProduceMany(ctx, db, outbox.Item{Payload: payload, Options: options})
 	if err != nil {
 		return outbox.Receipt{}, err
@@ -54,7 +54,7 @@ func (p *FakeProducer) Produce(ctx context.Context, db bun.IDB, payload bus.Payl
 }
 
 // ProduceMany records all payloads or none; see outbox.Producer.ProduceMany.
-func (p *FakeProducer) ProduceMany(ctx context.Context, db bun.IDB, items ...outbox.Item) ([]outbox.Receipt, error) {
+func (p *FakeProducer) ProduceMany(ctx context.Context, db bus.Handle, items ...outbox.Item) ([]outbox.Receipt, error) {
 	if err := inTx(ctx, db); err != nil {
 		return nil, fmt.Errorf("outbox: produce: %w", err)
 	}
@@ -95,24 +95,35 @@ func (p *FakeProducer) Send(ctx context.Context, db bun.IDB, batch ...*bus.Messa
 // use. What fn produces with its context is recorded once fn and the commit succeed; see
 // outbox.Producer.RunInTx.
 func (p *FakeProducer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Context, tx bun.Tx) error) error {
-	if err := cmp.Or(p.Err, ctx.Err()); err != nil {
-		return err
-	}
 	if fn == nil {
 		return errors.New("outbox: run in tx: the function is nil")
 	}
+	return p.within(ctx, "run in tx", func(ctx context.Context) error {
+		if db == nil {
+			return fn(ctx, bun.Tx{})
+		}
+		return db.RunInTx(ctx, nil, fn)
+	})
+}
+
+// Within runs fn. What fn produces with its context is recorded once fn succeeds; see
+// outbox.Producer.Within.
+func (p *FakeProducer) Within(ctx context.Context, fn func(ctx context.Context) error) error {
+	if fn == nil {
+		return errors.New("outbox: within: the function is nil")
+	}
+	return p.within(ctx, "within", fn)
+}
+
+func (p *FakeProducer) within(ctx context.Context, operation string, fn func(ctx context.Context) error) error {
+	if err := cmp.Or(p.Err, ctx.Err()); err != nil {
+		return err
+	}
 	if ctx.Value(uncommittedKey{}) != nil {
-		return fmt.Errorf("outbox: run in tx: %w", outbox.ErrNotInTx)
+		return fmt.Errorf("outbox: %s: %w", operation, outbox.ErrNotInTx)
 	}
 	uncommitted := new([]*bus.Message)
-	ctx = context.WithValue(ctx, uncommittedKey{}, uncommitted)
-	var err error
-	if db == nil {
-		err = fn(ctx, bun.Tx{})
-	} else {
-		err = db.RunInTx(ctx, nil, fn)
-	}
-	if err := cmp.Or(err, ctx.Err()); err != nil {
+	if err := cmp.Or(fn(context.WithValue(ctx, uncommittedKey{}, uncommitted)), ctx.Err()); err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -126,7 +137,7 @@ func (p *FakeProducer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx cont
 type uncommittedKey struct{}
 
 // inTx returns outbox.ErrNotInTx for a handle that does not belong to the context's transaction.
-func inTx(ctx context.Context, db bun.IDB) error {
+func inTx(ctx context.Context, db bus.Handle) error {
 	switch db.(type) {
 	case *bun.DB, bun.Conn, *bun.Conn:
 		if ctx.Value(uncommittedKey{}) != nil {

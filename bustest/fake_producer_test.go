@@ -22,8 +22,8 @@ import (
 
 // producing has the methods of the real type.
 type producing interface {
-	Produce(ctx context.Context, db bun.IDB, payload bus.Payload, options ...outbox.Option) (outbox.Receipt, error)
-	ProduceMany(ctx context.Context, db bun.IDB, items ...outbox.Item) ([]outbox.Receipt, error)
+	Produce(ctx context.Context, db bus.Handle, payload bus.Payload, options ...outbox.Option) (outbox.Receipt, error)
+	ProduceMany(ctx context.Context, db bus.Handle, items ...outbox.Item) ([]outbox.Receipt, error)
 	Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) error
 	RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Context, tx bun.Tx) error) error
 }

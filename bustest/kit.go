@@ -124,6 +124,9 @@ func (k *Kit) build(c KitConfig, consumers []bus.Consumer) (err error) {
 		k.limit = 1000
 	}
 	k.lease = cmp.Or(k.lease, 30*time.Second)
+	if c.Registry.Dialect == nil {
+		c.Registry.Dialect = k.db.Dialect()
+	}
 	if k.Registry, err = c.Registry.NewRegistry(consumers...); err != nil {
 		return err
 	}

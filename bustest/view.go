@@ -12,6 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
@@ -35,20 +36,37 @@ type Poisoned interface {
 // View is the library's tables as a transaction sees them; see [Kit.In].
 type View struct {
 	kit       *Kit
-	db        bun.IDB
+	db        bus.Handle
 	delivered map[uuid.UUID]bus.Message // from these tables
 }
 
 // In lets assertions read an open transaction, with its uncommitted writes. A test can pass the
 // transaction to its code, assert, and roll back. No consumer runs.
-func (k *Kit) In(tx bun.IDB) View { return View{kit: k, db: tx} }
+func (k *Kit) In(tx bus.Handle) View { return View{kit: k, db: tx} }
+
+// through reads what the handle sees.
+func through[T any](v View, read func(v View, db bun.IDB) (T, error)) (all T, codec bus.Codec, err error) {
+	err = txn.Through(v.kit.Context(), v.db, v.kit.db.Dialect(), func(db bun.IDB) (err error) {
+		all, err = read(v, db)
+		return err
+	})
+	return all, v.kit.Registry.Codec(), err
+}
 
 // produced returns pending, poisoned and delivered messages, each produced message once.
-func (v View) produced() ([]*bus.Message, bus.Codec, error) {
+func (v View) produced() ([]*bus.Message, bus.Codec, error) { return through(v, View.readProduced) }
+
+func (v View) scheduled() ([]schedule.Schedule, bus.Codec, error) {
+	return through(v, View.readScheduled)
+}
+
+func (v View) poisoned() ([]poison.Message, bus.Codec, error) { return through(v, View.readPoisoned) }
+
+func (v View) readProduced(db bun.IDB) ([]*bus.Message, error) {
 	found := map[uuid.UUID]*bus.Message{}
-	rows, err := v.kit.store.Pending.Messages(v.kit.Context(), v.db)
+	rows, err := v.kit.store.Pending.Messages(v.kit.Context(), db)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read messages: %w", err)
+		return nil, fmt.Errorf("read messages: %w", err)
 	}
 	for _, row := range rows {
 		found[row.MessageID] = &bus.Message{
@@ -56,9 +74,9 @@ func (v View) produced() ([]*bus.Message, bus.Codec, error) {
 			InsertID: row.InsertID, CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time,
 		}
 	}
-	poisoned, _, err := v.poisoned()
+	poisoned, err := v.readPoisoned(db)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, p := range poisoned {
 		if found[p.MessageID] == nil {
@@ -75,30 +93,29 @@ func (v View) produced() ([]*bus.Message, bus.Codec, error) {
 		}
 	}
 	// A producer's ids are in the order in which it produced.
-	inOrder := slices.SortedFunc(maps.Values(found), func(a, b *bus.Message) int { return bytes.Compare(a.ID[:], b.ID[:]) })
-	return inOrder, v.kit.Registry.Codec(), nil
+	return slices.SortedFunc(maps.Values(found), func(a, b *bus.Message) int { return bytes.Compare(a.ID[:], b.ID[:]) }), nil
 }
 
-func (v View) scheduled() (all []schedule.Schedule, _ bus.Codec, err error) {
+func (v View) readScheduled(db bun.IDB) (all []schedule.Schedule, err error) {
 	for page := new(schedule.Page); page != nil; {
 		var schedules []schedule.Schedule
-		if schedules, page, err = v.kit.Scheduler.List(v.kit.Context(), v.db, schedule.Filter{}, *page); err != nil {
-			return nil, nil, err
+		if schedules, page, err = v.kit.Scheduler.List(v.kit.Context(), db, schedule.Filter{}, *page); err != nil {
+			return nil, err
 		}
 		all = append(all, schedules...)
 	}
-	return all, v.kit.Registry.Codec(), nil
+	return all, nil
 }
 
-func (v View) poisoned() (all []poison.Message, _ bus.Codec, err error) {
+func (v View) readPoisoned(db bun.IDB) (all []poison.Message, err error) {
 	for page := new(admin.Page); page != nil; {
 		var messages []poison.Message
-		if messages, page, err = v.kit.Poison.List(v.kit.Context(), v.db, poison.Filter{}, *page); err != nil {
-			return nil, nil, err
+		if messages, page, err = v.kit.Poison.List(v.kit.Context(), db, poison.Filter{}, *page); err != nil {
+			return nil, err
 		}
 		all = append(all, messages...)
 	}
-	return all, v.kit.Registry.Codec(), nil
+	return all, nil
 }
 
 // all returns the stored messages and those delivered from the tables. Both were committed.

@@ -108,7 +108,7 @@ type Write struct {
 // Other errors that the caller can avoid are *[UnknownTypeError], [ErrTombstoned],
 // bus.ErrInvalidPayload, bus.ErrTooLarge, bus.ErrInvalidText and bus.ErrInvalidOption, for which
 // nothing was sent to the database.
-func (l *Log) Append(ctx context.Context, tx bun.Tx, stream string, expected ExpectedVersion, events ...bus.Payload) (Appended, error) {
+func (l *Log) Append(ctx context.Context, tx bus.Handle, stream string, expected ExpectedVersion, events ...bus.Payload) (Appended, error) {
 	appended, err := l.AppendAll(ctx, tx, Write{Stream: stream, Expected: expected, Events: events})
 	if err != nil {
 		return Appended{}, err
@@ -119,15 +119,23 @@ func (l *Log) Append(ctx context.Context, tx bun.Tx, stream string, expected Exp
 // AppendAll appends to several streams atomically. Each stream may be given once. Their order in
 // the log is that of the arguments. Concurrent calls do not deadlock, whatever their order. See
 // [Log.Append].
-func (l *Log) AppendAll(ctx context.Context, tx bun.Tx, writes ...Write) ([]Appended, error) {
-	appended, err := l.append(ctx, tx, writes)
+func (l *Log) AppendAll(ctx context.Context, tx bus.Handle, writes ...Write) (appended []Appended, err error) {
+	err = l.inTx(ctx, tx, func(s *store.Store, tx bun.Tx) (err error) {
+		appended, err = l.append(ctx, s, tx, writes)
+		return err
+	})
 	if err != nil {
-		if conflict, ok := errors.AsType[*ConflictError](err); ok {
-			return nil, conflict // without what layers wrapped around it
-		}
-		return nil, fmt.Errorf("eventlog: append: %w", dberr.Explained(err))
+		return nil, appendError("append", err)
 	}
 	return appended, nil
+}
+
+// appendError returns a conflict without what layers wrapped around it.
+func appendError(operation string, err error) error {
+	if conflict, ok := errors.AsType[*ConflictError](err); ok {
+		return conflict
+	}
+	return dberr.Wrap(err, "eventlog: %s", operation)
 }
 
 // importMessages is logaccess.Import.
@@ -142,11 +150,7 @@ func (l *Log) importMessages(ctx context.Context, tx bun.Tx, messages ...*bus.Me
 	return dberr.Wrap(err, "eventlog: import")
 }
 
-func (l *Log) append(ctx context.Context, tx bun.Tx, writes []Write) ([]Appended, error) {
-	s, db, err := l.on(tx)
-	if err != nil {
-		return nil, err
-	}
+func (l *Log) append(ctx context.Context, s *store.Store, tx bun.Tx, writes []Write) ([]Appended, error) {
 	a := &appending{log: l, store: s, tx: tx, writes: writes, appended: make([]Appended, len(writes))}
 	if err := a.prepare(); err != nil {
 		return nil, err
@@ -154,7 +158,7 @@ func (l *Log) append(ctx context.Context, tx bun.Tx, writes []Write) ([]Appended
 	if len(a.batch) == 0 {
 		return a.appended, nil
 	}
-	return a.appended, a.send(ctx, db)
+	return a.appended, a.send(ctx, tx)
 }
 
 // send runs the messages through the produce chain and writes their events at its end.

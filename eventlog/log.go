@@ -85,12 +85,17 @@ func NewLog(registry *bus.Registry, producer sender, config LogConfig) (*Log, er
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	l.stores = store.All(registry.Tables())
+	l.stores = store.All(registry)
 	return l, nil
 }
 
-// Registry returns the registry that the log was made with.
-func (l *Log) Registry() *bus.Registry { return l.registry }
+// Registry returns the registry that the log was made with, or nil for a nil or zero Log.
+func (l *Log) Registry() *bus.Registry {
+	if l == nil {
+		return nil
+	}
+	return l.registry
+}
 
 // Types returns the events of the log.
 func (l *Log) Types() *Types { return l.types }
@@ -108,6 +113,31 @@ func (l *Log) on(db bun.IDB) (*store.Store, bun.IDB, error) {
 		err = s.Events()
 	}
 	return s, db, err
+}
+
+// through calls fn with the store for a user's handle, and the handle as one of Bun's.
+func (l *Log) through(ctx context.Context, h bus.Handle, fn func(s *store.Store, db bun.IDB) error) error {
+	if l == nil || l.registry == nil {
+		return errUnmade
+	}
+	return txn.Through(ctx, h, access.Dialect(l.registry), func(db bun.IDB) error {
+		s, db, err := l.on(db)
+		if err != nil {
+			return err
+		}
+		return fn(s, db)
+	})
+}
+
+// inTx is through for writes, which need a transaction.
+func (l *Log) inTx(ctx context.Context, h bus.Handle, fn func(s *store.Store, tx bun.Tx) error) error {
+	return l.through(ctx, h, func(s *store.Store, db bun.IDB) error {
+		tx, ok := db.(bun.Tx)
+		if !ok {
+			return fmt.Errorf("the database handle is a %T: a transaction is allowed", h)
+		}
+		return fn(s, tx)
+	})
 }
 
 // RunInTx runs fn in a READ COMMITTED transaction and retries it after a database conflict. After
@@ -206,19 +236,15 @@ func (l *Log) saveSnapshot(ctx context.Context, tx bun.Tx, stream, kind string, 
 // For a stream that does not exist the error is a *[ConflictError], for a tombstoned one
 // [ErrTombstoned]. Tombstone does not erase headers, errors and edited payloads of poisoned
 // messages: delete those. Nor does it reach backups or other systems.
-func (l *Log) Tombstone(ctx context.Context, tx bun.Tx, stream string) error {
-	s, db, err := l.on(tx)
-	if err != nil {
-		return fmt.Errorf("eventlog: tombstone: %w", err)
-	}
-	return txn.Whole(ctx, db, func() error {
-		last, err := l.Append(ctx, tx, stream, StreamExists, Tombstoned{Stream: stream})
-		if err != nil {
-			return err
-		}
-		if err := s.EventLog.Erase(ctx, db, stream, last.Version); err != nil {
-			return fmt.Errorf("eventlog: tombstone: %w", dberr.Explained(err))
-		}
-		return nil
+func (l *Log) Tombstone(ctx context.Context, tx bus.Handle, stream string) error {
+	err := l.inTx(ctx, tx, func(s *store.Store, tx bun.Tx) error {
+		return txn.Whole(ctx, tx, func() error {
+			last, err := l.append(ctx, s, tx, []Write{{Stream: stream, Expected: StreamExists, Events: []bus.Payload{Tombstoned{Stream: stream}}}})
+			if err != nil {
+				return err
+			}
+			return s.EventLog.Erase(ctx, tx, stream, last[0].Version)
+		})
 	})
+	return appendError("tombstone", err)
 }

@@ -80,7 +80,7 @@ func (l *Log) decode(ctx context.Context, m *bus.Message) (bus.Payload, error) {
 // [ErrSkipEvent]. Use [Log.FoldStream] for the version to append at. The sequence ends with the
 // first error: of the database, an *[UnknownTypeError], of an upcaster or the codec, or
 // bus.ErrInvalidText for an invalid stream name.
-func (l *Log) ReadStream(ctx context.Context, db bun.IDB, stream string, after int64) iter.Seq2[RecordedEvent, error] {
+func (l *Log) ReadStream(ctx context.Context, db bus.Handle, stream string, after int64) iter.Seq2[RecordedEvent, error] {
 	return l.read(ctx, db, "read stream", func() nextPage {
 		after := after
 		return l.streamPages(ctx, stream, &after)
@@ -92,7 +92,7 @@ func (l *Log) ReadStream(ctx context.Context, db bun.IDB, stream string, after i
 // after it, FoldStream returns after. The first error of apply ends the call and is returned
 // unchanged.
 func (l *Log) FoldStream(
-	ctx context.Context, db bun.IDB, stream string, after int64, apply func(RecordedEvent) error,
+	ctx context.Context, db bus.Handle, stream string, after int64, apply func(RecordedEvent) error,
 ) (version int64, err error) {
 	version = after
 	events := l.read(ctx, db, "fold stream", func() nextPage { return l.streamPages(ctx, stream, &version) })
@@ -170,7 +170,7 @@ func checkCategories(categories []string) error {
 //
 // Processes that run projections assign positions to events. If none runs, call
 // [Log.AssignPositions] first.
-func (l *Log) ReadLog(ctx context.Context, db bun.IDB, after int64, filter Filter) iter.Seq2[RecordedEvent, error] {
+func (l *Log) ReadLog(ctx context.Context, db bus.Handle, after int64, filter Filter) iter.Seq2[RecordedEvent, error] {
 	return l.read(ctx, db, "read log", func() nextPage {
 		after, head, window := after, int64(-1), int64(readPage)
 		var types []string
@@ -204,43 +204,41 @@ func (l *Log) ReadLog(ctx context.Context, db bun.IDB, after int64, filter Filte
 type nextPage func(*store.Store, bun.IDB) (rows []store.Event, more bool, err error)
 
 // read yields the events page by page.
-func (l *Log) read(ctx context.Context, db bun.IDB, operation string, start func() nextPage) iter.Seq2[RecordedEvent, error] {
+func (l *Log) read(ctx context.Context, db bus.Handle, operation string, start func() nextPage) iter.Seq2[RecordedEvent, error] {
 	return func(yield func(RecordedEvent, error) bool) {
-		fail := func(err error) {
-			yield(RecordedEvent{}, fmt.Errorf("eventlog: %s: %w", operation, dberr.Explained(err)))
-		}
-		s, db, err := l.on(db)
+		err := l.through(ctx, db, func(s *store.Store, db bun.IDB) error { return l.yieldPages(ctx, s, db, start(), yield) })
 		if err != nil {
-			fail(err)
-			return
-		}
-		page := start()
-		for more := true; more; {
-			var rows []store.Event
-			if rows, more, err = page(s, db); err != nil {
-				fail(err)
-				return
-			}
-			for _, row := range rows {
-				event, ok, err := l.recorded(ctx, row)
-				if err != nil {
-					fail(err)
-					return
-				}
-				if ok && !yield(event, nil) {
-					return
-				}
-			}
+			yield(RecordedEvent{}, fmt.Errorf("eventlog: %s: %w", operation, dberr.Explained(err)))
 		}
 	}
 }
 
-// Head returns the last position of the log, or 0 for an empty log.
-func (l *Log) Head(ctx context.Context, db bun.IDB) (int64, error) {
-	s, db, err := l.on(db)
-	if err != nil {
-		return 0, fmt.Errorf("eventlog: head: %w", err)
+// yieldPages yields events until there are no more, or yield returns false.
+func (l *Log) yieldPages(ctx context.Context, s *store.Store, db bun.IDB, page nextPage, yield func(RecordedEvent, error) bool) error {
+	for more := true; more; {
+		var rows []store.Event
+		var err error
+		if rows, more, err = page(s, db); err != nil {
+			return err
+		}
+		for _, row := range rows {
+			event, ok, err := l.recorded(ctx, row)
+			if err != nil {
+				return err
+			}
+			if ok && !yield(event, nil) {
+				return nil
+			}
+		}
 	}
-	head, err := s.EventLog.Head(ctx, db)
+	return nil
+}
+
+// Head returns the last position of the log, or 0 for an empty log.
+func (l *Log) Head(ctx context.Context, db bus.Handle) (head int64, err error) {
+	err = l.through(ctx, db, func(s *store.Store, db bun.IDB) (err error) {
+		head, err = s.EventLog.Head(ctx, db)
+		return err
+	})
 	return head, dberr.Wrap(err, "eventlog: head")
 }

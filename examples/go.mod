@@ -23,6 +23,7 @@ require (
 
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
+	github.com/asyncmonolith/asyncmonolith-go/pgxtx v0.0.0
 	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
@@ -64,3 +65,5 @@ require (
 )
 
 replace github.com/asyncmonolith/asyncmonolith-go => ../
+
+replace github.com/asyncmonolith/asyncmonolith-go/pgxtx => ../pgxtx

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/uptrace/bun"
 	"go.uber.org/fx"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -64,7 +63,7 @@ func newParkedConsumers(p parkedParams) (c parkedConsumers) {
 type receiverParams struct {
 	fx.In
 
-	DB        *bun.DB
+	DB        database
 	Registry  *bus.Registry
 	Handles   *handles
 	Telemetry *amotel.Telemetry
@@ -89,13 +88,13 @@ func newReceiverRunner(p receiverParams) (*inbox.Runner, error) {
 	}
 	name := unexported.Func[func(inbox.Receiver) string]()
 	slices.SortStableFunc(p.Receivers, func(a, b inbox.Receiver) int { return cmp.Compare(name(a), name(b)) }) // fx shuffles groups
-	return inbox.NewRunner(p.DB, p.Registry, p.Handles.producer, config, p.Receivers...)
+	return inbox.NewRunner(p.DB.db, p.Registry, p.Handles.producer, config, p.Receivers...)
 }
 
 type logForwarderParams struct {
 	fx.In
 
-	DB         *bun.DB
+	DB         database
 	Registry   *bus.Registry
 	Telemetry  *amotel.Telemetry
 	Config     relay.RunnerConfig   `optional:"true"`
@@ -119,5 +118,5 @@ func newLogForwarderRunner(p logForwarderParams) (*relay.Runner, error) {
 	}
 	name := unexported.Func[func(relay.LogForwarder) string]()
 	slices.SortStableFunc(p.Forwarders, func(a, b relay.LogForwarder) int { return cmp.Compare(name(a), name(b)) }) // fx shuffles groups
-	return relay.NewRunner(p.DB, p.Registry, config, p.Forwarders...)
+	return relay.NewRunner(p.DB.db, p.Registry, config, p.Forwarders...)
 }

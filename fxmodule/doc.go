@@ -17,7 +17,7 @@
 // [Module] appends two:
 //
 //  1. With [Migrate], the migration. Its hook is appended before any constructor gets one of the
-//     values that Module provides (except telemetry), and after the hooks of the *bun.DB. So it
+//     values that Module provides (except telemetry), and after the hooks of the database. So it
 //     runs before every hook of a constructor or Invoke that takes one of them.
 //  2. The start of the processors, in an Invoke. fx calls the Invokes of fx.Modules first, in the
 //     order listed, then those given to fx.New itself, in the order listed. So give Module to

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/uptrace/bun"
 	"go.uber.org/fx"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -63,7 +62,7 @@ func newLogHandle(*migration) *eventlog.Log { return new(eventlog.Log) }
 type runnerParams struct {
 	fx.In
 
-	DB          *bun.DB
+	DB          database
 	Registry    *bus.Registry
 	Handles     *handles
 	Log         *eventlog.Log
@@ -89,5 +88,5 @@ func newRunner(p runnerParams) (*projection.Runner, error) {
 	slices.SortStableFunc(p.Projections, func(a, b projection.Projection) int { // fx shuffles groups
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version))
 	})
-	return projection.NewRunner(p.DB, p.Log, config, p.Projections...)
+	return projection.NewRunner(p.DB.db, p.Log, config, p.Projections...)
 }

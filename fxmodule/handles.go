@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/uptrace/bun"
 	"go.uber.org/fx"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
@@ -26,7 +25,7 @@ type migrationParams struct {
 	fx.In
 
 	Lifecycle fx.Lifecycle
-	DB        *bun.DB
+	DB        database
 	Config    bus.RegistryConfig `optional:"true"`
 	Wanted    *migrating         `optional:"true"`
 }
@@ -34,7 +33,7 @@ type migrationParams struct {
 func newMigration(p migrationParams) *migration {
 	if p.Wanted != nil {
 		p.Lifecycle.Append(fx.StartHook(func(ctx context.Context) error {
-			return outbox.Migrate(ctx, p.DB, p.Config.Tables)
+			return outbox.Migrate(ctx, p.DB.db, p.Config.Tables)
 		}))
 	}
 	return &migration{}

@@ -23,7 +23,8 @@ import (
 // With [EventLog] it also runs a *projection.Runner. It starts and stops like the processors: see
 // the package comment.
 //
-// The application must provide a *bun.DB. It may provide [ConsumeMiddleware], [OuterMiddleware],
+// The application must provide a *bun.DB, or a *sql.DB and a schema.Dialect of Bun; of a
+// *pgxpool.Pool, pgxtx.Open makes a *sql.DB. It may provide [ConsumeMiddleware], [OuterMiddleware],
 // [ProduceMiddleware], middleware.OnPoison, *slog.Logger, notify.Listener, and bus.RegistryConfig,
 // outbox.ProducerConfig, outbox.ProcessorConfig, schedule.SchedulerConfig,
 // schedule.ProcessorConfig, notify.NotifierConfig, inbox.RunnerConfig, relay.RunnerConfig,
@@ -37,7 +38,7 @@ func module() fx.Option {
 		fx.Module(
 			"asyncmonolith",
 			fx.Provide(
-				newMigration, newHandles, makeRegistry, newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier,
+				newDatabase, newMigration, newHandles, makeRegistry, newRegistry, newTelemetry, newProcessor, newScheduleProcessor, newNotifier,
 				newParkedConsumers, newReceiverRunner, newLogForwarderRunner, newService, newOperationRunner,
 			),
 			fx.Invoke(refusePointers, refuseConcrete, refuseMistakes, fill),

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"log/slog"
 
-	"github.com/uptrace/bun"
 	"go.uber.org/fx"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -15,7 +14,7 @@ import (
 type serviceParams struct {
 	fx.In
 
-	DB       *bun.DB
+	DB       database
 	Registry *bus.Registry
 	Config   ops.Config   `optional:"true"`
 	Logger   *slog.Logger `optional:"true"`
@@ -23,7 +22,7 @@ type serviceParams struct {
 
 func newService(p serviceParams) (*ops.Service, error) {
 	config := p.Config
-	config.DB = cmp.Or(config.DB, p.DB)
+	config.DB = cmp.Or(config.DB, p.DB.db)
 	config.Registry = cmp.Or(config.Registry, p.Registry)
 	config.Logger = cmp.Or(config.Logger, p.Logger)
 	return ops.New(config)

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/uptrace/bun"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/fx"
@@ -23,6 +22,7 @@ type registryParams struct {
 	fx.In
 
 	Migration *migration
+	DB        database
 	Consumers []bus.Consumer     `group:"asyncmonolith.consumers"`
 	Config    bus.RegistryConfig `optional:"true"`
 	Types     *eventlog.Types    `optional:"true"`
@@ -43,6 +43,9 @@ func makeRegistry(p registryParams) (m *made) {
 		return m
 	case p.Types != nil:
 		p.Config.Events = p.Types
+	}
+	if p.Config.Dialect == nil {
+		p.Config.Dialect = p.DB.db.Dialect()
 	}
 	// fx shuffles groups, and mistakes are easier to compare in a fixed order.
 	slices.SortStableFunc(p.Consumers, func(a, b bus.Consumer) int {
@@ -95,7 +98,7 @@ func describe(on, provided bool) string {
 type processorParams struct {
 	fx.In
 
-	DB        *bun.DB
+	DB        database
 	Registry  *bus.Registry
 	Telemetry *amotel.Telemetry
 	Layers    ConsumeMiddleware      `optional:"true"`
@@ -124,13 +127,13 @@ func newProcessor(p processorParams) (*outbox.Processor, error) {
 		}
 		config.Middleware = middleware.Default(options)
 	}
-	return outbox.NewProcessor(p.DB, p.Registry, config)
+	return outbox.NewProcessor(p.DB.db, p.Registry, config)
 }
 
 type scheduleProcessorParams struct {
 	fx.In
 
-	DB        *bun.DB
+	DB        database
 	Registry  *bus.Registry
 	Handles   *handles
 	Telemetry *amotel.Telemetry
@@ -144,13 +147,13 @@ func newScheduleProcessor(p scheduleProcessorParams) (*schedule.Processor, error
 	if config.Telemetry == nil && p.Telemetry != nil {
 		config.Telemetry = p.Telemetry.Fire()
 	}
-	return schedule.NewProcessor(p.DB, p.Registry, p.Handles.producer, config)
+	return schedule.NewProcessor(p.DB.db, p.Registry, p.Handles.producer, config)
 }
 
 type notifierParams struct {
 	fx.In
 
-	DB       *bun.DB
+	DB       database
 	Registry *bus.Registry
 	Listener notify.Listener       `optional:"true"`
 	Config   notify.NotifierConfig `optional:"true"`
@@ -167,5 +170,5 @@ func newNotifier(p notifierParams) (*notify.Notifier, error) {
 		return nil, nil
 	}
 	config.Logger = cmp.Or(config.Logger, p.Logger)
-	return notify.NewNotifier(p.DB, p.Registry, config)
+	return notify.NewNotifier(p.DB.db, p.Registry, config)
 }

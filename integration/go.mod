@@ -47,6 +47,7 @@ require (
 	github.com/asyncmonolith/asyncmonolith-go/broker/kafka v0.0.0
 	github.com/asyncmonolith/asyncmonolith-go/broker/nats v0.0.0
 	github.com/asyncmonolith/asyncmonolith-go/broker/rabbitmq v0.0.0
+	github.com/asyncmonolith/asyncmonolith-go/pgxtx v0.0.0
 	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
@@ -103,3 +104,5 @@ replace github.com/asyncmonolith/asyncmonolith-go/broker/nats => ../broker/nats
 replace github.com/asyncmonolith/asyncmonolith-go/broker/kafka => ../broker/kafka
 
 replace github.com/asyncmonolith/asyncmonolith-go/broker/rabbitmq => ../broker/rabbitmq
+
+replace github.com/asyncmonolith/asyncmonolith-go/pgxtx => ../pgxtx

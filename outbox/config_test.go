@@ -139,7 +139,7 @@ func TestSmallPoolIsRefused(t *testing.T) {
 
 func TestConsumeTxReportsItsMistakes(t *testing.T) {
 	t.Parallel()
-	_, err := bus.NewRegistry(outbox.ConsumeTx[order]("tx", nil))
+	_, err := bus.NewRegistry(outbox.ConsumeTx[order, bun.Tx]("tx", nil))
 	if err == nil || !strings.Contains(err.Error(), `consumer "tx": the function is nil`) {
 		t.Errorf("got %v, want the nil function reported", err)
 	}

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"database/sql"
 
 	"github.com/uptrace/bun"
 
@@ -13,12 +14,15 @@ import (
 // removes the message, so writes of fn through tx happen exactly once. When fn fails, the
 // transaction is rolled back and the message is retried like any other.
 //
+// The function's type decides whether tx is a bun.Tx or a *sql.Tx. Package pgxtx has consumers with
+// a pgx.Tx.
+//
 // fn must not commit or roll back tx; its result decides. Keep such consumers short: each holds a
 // connection and a row lock. On SQLite each holds the database's write lock, and its timeout must
 // be less than busy_timeout. Effects outside of tx, and through any other connection, are
 // at-least-once.
-func ConsumeTx[T bus.Payload](
-	name string, fn func(ctx context.Context, tx bun.Tx, payload T) error, options ...bus.ConsumerOption,
+func ConsumeTx[T bus.Payload, H bun.Tx | *sql.Tx](
+	name string, fn func(ctx context.Context, tx H, payload T) error, options ...bus.ConsumerOption,
 ) bus.Consumer {
 	return engine.ConsumeTx(name, fn, options...)
 }
@@ -27,8 +31,8 @@ func ConsumeTx[T bus.Payload](
 // bus.ConsumeBatch, in a transaction that also removes their messages, as with [ConsumeTx]. When
 // one payload fails, the transaction is rolled back. Failed messages are retried like any other.
 // The rest of the batch is passed to fn again at once, in a new transaction.
-func ConsumeBatchTx[T bus.Payload](
-	name string, fn func(ctx context.Context, tx bun.Tx, payloads []T) error, options ...bus.ConsumerOption,
+func ConsumeBatchTx[T bus.Payload, H bun.Tx | *sql.Tx](
+	name string, fn func(ctx context.Context, tx H, payloads []T) error, options ...bus.ConsumerOption,
 ) bus.Consumer {
 	return engine.ConsumeBatchTx(name, fn, options...)
 }

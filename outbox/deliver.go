@@ -17,16 +17,24 @@ type recorder = func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) e
 
 // deliver sends a batch through the chain and returns the receipts by message id.
 func (p *Producer) deliver(
-	ctx context.Context, db bun.IDB, batch []*bus.Message, record recorder,
+	ctx context.Context, h bus.Handle, batch []*bus.Message, record recorder,
 ) (receipts map[uuid.UUID]Receipt, err error) {
-	db, err = txn.HandleIn(ctx, db)
-	if err != nil || len(batch) == 0 {
-		return nil, err
-	}
+	err = p.stores.Through(ctx, h, errUnmade, func(st *store.Store, db bun.IDB) (err error) {
+		if len(batch) > 0 {
+			receipts, err = p.deliverIn(ctx, st, db, batch, record)
+		}
+		return err
+	})
+	return receipts, err
+}
+
+func (p *Producer) deliverIn(
+	ctx context.Context, st *store.Store, db bun.IDB, batch []*bus.Message, record recorder,
+) (receipts map[uuid.UUID]Receipt, err error) {
 	receipts = make(map[uuid.UUID]Receipt, len(batch))
 	send := func(ctx context.Context, db bun.IDB) error {
 		return access.RunProduce(ctx, p.chain, batch, func(ctx context.Context, batch []*bus.Message) error {
-			return p.write(ctx, db, batch, record, receipts)
+			return p.write(ctx, st, db, batch, record, receipts)
 		})
 	}
 	if len(p.config.Middleware) == 0 {

@@ -70,7 +70,7 @@ func NewProducer(registry *bus.Registry, config ProducerConfig) (*Producer, erro
 		return nil, err
 	}
 	config.MaxPayload, config.Logger = cmp.Or(config.MaxPayload, limits.Payload), cmp.Or(config.Logger, slog.Default())
-	p := &Producer{registry: registry, config: config, stores: store.All(registry.Tables()), routes: &routes{began: time.Now()}}
+	p := &Producer{registry: registry, config: config, stores: store.All(registry), routes: &routes{began: time.Now()}}
 	p.chain = p.log(bus.ComposeProduce(nil, config.Middleware...))
 	if config.Telemetry != nil {
 		p.chain = config.Telemetry(p.chain)
@@ -103,7 +103,7 @@ func (p *Producer) log(next bus.ProduceFunc) bus.ProduceFunc {
 // missing, the error is [ErrSchemaOutdated]. Errors of the produce chain and of the database are
 // wrapped. In a REPEATABLE READ or SERIALIZABLE transaction, an insert id may cause a serialization
 // failure, which the caller must retry.
-func (p *Producer) Produce(ctx context.Context, db bun.IDB, payload bus.Payload, options ...Option) (Receipt, error) {
+func (p *Producer) Produce(ctx context.Context, db bus.Handle, payload bus.Payload, options ...Option) (Receipt, error) {
 	receipts, err := p.ProduceMany(ctx, db, Item{Payload: payload, Options: options})
 	if err != nil {
 		return Receipt{}, err
@@ -115,7 +115,7 @@ func (p *Producer) Produce(ctx context.Context, db bun.IDB, payload bus.Payload,
 // none. The receipts are in the order of the items. Zero items is a no-op. It joins the errors of
 // all invalid items, which are those of [Producer.Produce]. Each error names its item, counted from
 // 0.
-func (p *Producer) ProduceMany(ctx context.Context, db bun.IDB, items ...Item) ([]Receipt, error) {
+func (p *Producer) ProduceMany(ctx context.Context, db bus.Handle, items ...Item) ([]Receipt, error) {
 	if p == nil || p.registry == nil {
 		return nil, fmt.Errorf("outbox: produce: %w", errUnmade)
 	}
@@ -245,12 +245,10 @@ func (p *Producer) SendEvents(
 // write is the end of the produce chain. Messages are checked before the chain, so that messages
 // that cannot be written are not traced or logged. They are checked again here, since layers may
 // have changed them. A layer may send a batch in parts.
-func (p *Producer) write(ctx context.Context, db bun.IDB, batch []*bus.Message, record recorder, receipts map[uuid.UUID]Receipt) error {
+func (p *Producer) write(
+	ctx context.Context, s *store.Store, db bun.IDB, batch []*bus.Message, record recorder, receipts map[uuid.UUID]Receipt,
+) error {
 	events, err := p.checked(batch, store.Clock(ctx), record != nil, receipts)
-	if err != nil {
-		return err
-	}
-	s, _, err := p.stores.Of(db, errUnmade)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package poison
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -22,8 +21,8 @@ import (
 //
 // Requeue does not require a registered consumer. A message without one waits until a program
 // registers it, possibly with bus.Aliases, and is counted in [Result.Unhandled].
-func (s *Store) Requeue(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
-	total, err := txn.Counted(ctx, db, func(total *Result) error {
+func (s *Store) Requeue(ctx context.Context, db bus.Handle, ids ...int64) (Result, error) {
+	total, err := store.Counted(ctx, s.stores, db, errUnmade, func(_ *store.Store, db bun.IDB, total *Result) error {
 		for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), batch) {
 			done, _, _, err := s.requeue(ctx, db, store.PoisonFilter{IDs: part}, len(part), nil)
 			if err != nil {
@@ -43,15 +42,14 @@ func (s *Store) Requeue(ctx context.Context, db bun.IDB, ids ...int64) (Result, 
 // limit, so fewer than limit may be requeued although more match.
 //
 // After an error, unless db is a transaction, another call continues with the rest.
-func (s *Store) RequeueWhere(ctx context.Context, db bun.IDB, filter Filter, limit int) (Result, error) {
+func (s *Store) RequeueWhere(ctx context.Context, db bus.Handle, filter Filter, limit int) (Result, error) {
 	if limit < 1 {
 		return Result{}, fmt.Errorf("poison: requeue where: limit %d: %w: 1 or more is allowed", limit, bus.ErrInvalidOption)
 	}
-	st, db, err := s.stores.Of(db, errUnmade)
-	if err = errors.Join(err, filter.check()); err != nil {
+	if err := filter.check(); err != nil {
 		return Result{}, dberr.Wrap(err, "poison: requeue where")
 	}
-	total, err := txn.Counted(ctx, db, func(total *Result) error {
+	total, err := store.Counted(ctx, s.stores, db, errUnmade, func(st *store.Store, db bun.IDB, total *Result) error {
 		return s.requeueWhere(ctx, st, db, filter.rows(), limit, total)
 	})
 	return total, dberr.Wrap(err, "poison: requeue where")

@@ -15,7 +15,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Errors of this package; use errors.Is. For an invalid payload they wrap errors of package bus.
@@ -58,7 +57,7 @@ func NewStore(registry *bus.Registry) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("poison: NewStore: %w", err)
 	}
-	return &Store{registry: registry, stores: store.All(registry.Tables()), admin: client}, nil
+	return &Store{registry: registry, stores: store.All(registry), admin: client}, nil
 }
 
 // List returns a page of poisoned messages, newest first, and the next page, which is nil after the
@@ -120,12 +119,8 @@ func (s *Store) Get(ctx context.Context, db bun.IDB, id int64) (Message, error) 
 
 // Discard deletes poisoned messages permanently and returns their number. Unknown ids are allowed
 // and not counted; an id listed twice counts once.
-func (s *Store) Discard(ctx context.Context, db bun.IDB, ids ...int64) (int, error) {
-	st, db, err := s.stores.In(ctx, db, errUnmade)
-	if err != nil {
-		return 0, dberr.Wrap(err, "poison: discard")
-	}
-	total, err := txn.Counted(ctx, db, func(total *int) error {
+func (s *Store) Discard(ctx context.Context, db bus.Handle, ids ...int64) (int, error) {
+	total, err := store.Counted(ctx, s.stores, db, errUnmade, func(st *store.Store, db bun.IDB, total *int) error {
 		for part := range slices.Chunk(slices.Sorted(slices.Values(ids)), batch) {
 			n, err := st.Poison.Delete(ctx, db, part)
 			if err != nil {
@@ -140,15 +135,13 @@ func (s *Store) Discard(ctx context.Context, db bun.IDB, ids ...int64) (int, err
 
 // Purge deletes messages that were poisoned longer ago than age, on the database's clock, and
 // returns their number. An age of 0 deletes all; a negative age is bus.ErrInvalidOption.
-func (s *Store) Purge(ctx context.Context, db bun.IDB, age time.Duration) (int, error) {
+func (s *Store) Purge(ctx context.Context, db bus.Handle, age time.Duration) (int, error) {
 	if age < 0 {
 		return 0, fmt.Errorf("poison: purge: age %s: %w: 0 or more is allowed", age, bus.ErrInvalidOption)
 	}
-	st, db, err := s.stores.In(ctx, db, errUnmade)
-	if err != nil {
-		return 0, dberr.Wrap(err, "poison: purge")
-	}
-	total, err := txn.Counted(ctx, db, func(total *int) error { return purge(ctx, st, db, age, total) })
+	total, err := store.Counted(ctx, s.stores, db, errUnmade, func(st *store.Store, db bun.IDB, total *int) error {
+		return purge(ctx, st, db, age, total)
+	})
 	return total, dberr.Wrap(err, "poison: purge")
 }
 

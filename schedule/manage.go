@@ -15,7 +15,7 @@ import (
 
 // DeleteByTag deletes the schedules with the tag and returns their number, which may be 0. An empty
 // tag is bus.ErrInvalidOption. Messages they have produced stay.
-func (s *Scheduler) DeleteByTag(ctx context.Context, db bun.IDB, tag string) (n int, err error) {
+func (s *Scheduler) DeleteByTag(ctx context.Context, db bus.Handle, tag string) (n int, err error) {
 	if tag == "" {
 		return 0, fmt.Errorf("schedule: delete by tag: %w: the tag is empty", bus.ErrInvalidOption)
 	}
@@ -32,7 +32,7 @@ func (s *Scheduler) DeleteByTag(ctx context.Context, db bun.IDB, tag string) (n 
 }
 
 // DeleteByID deletes one schedule, or returns [ErrNotFound]. Messages it has produced stay.
-func (s *Scheduler) DeleteByID(ctx context.Context, db bun.IDB, id int64) error {
+func (s *Scheduler) DeleteByID(ctx context.Context, db bus.Handle, id int64) error {
 	err := s.writing(ctx, db, func(st *store.Store, tx bun.Tx) error {
 		if id == 0 { // a zero filter would select all
 			return ErrNotFound
@@ -49,7 +49,7 @@ func (s *Scheduler) DeleteByID(ctx context.Context, db bun.IDB, id int64) error 
 // Pause stops a schedule from firing until [Scheduler.Resume], even if a fire time has already
 // come. Pausing twice is allowed; a missing schedule is [ErrNotFound]. It takes effect when the
 // transaction commits. A fire already in progress continues.
-func (s *Scheduler) Pause(ctx context.Context, db bun.IDB, id int64) error {
+func (s *Scheduler) Pause(ctx context.Context, db bus.Handle, id int64) error {
 	return s.change(ctx, db, "pause", id, func(store.Schedule, time.Time) (store.ScheduleChange, error) {
 		return store.ScheduleChange{Paused: new(true)}, nil
 	})
@@ -59,7 +59,7 @@ func (s *Scheduler) Pause(ctx context.Context, db bun.IDB, id int64) error {
 // while it was paused are skipped, and an @every schedule counts from now. It does not change a
 // schedule that is not paused. It returns [ErrNotFound], or [ErrExpression] if this version of the
 // program cannot read the expression or zone.
-func (s *Scheduler) Resume(ctx context.Context, db bun.IDB, id int64) error {
+func (s *Scheduler) Resume(ctx context.Context, db bus.Handle, id int64) error {
 	return s.change(ctx, db, "resume", id, func(row store.Schedule, now time.Time) (store.ScheduleChange, error) {
 		if !row.Paused {
 			return store.ScheduleChange{Paused: new(false)}, nil
@@ -72,7 +72,7 @@ func (s *Scheduler) Resume(ctx context.Context, db bun.IDB, id int64) error {
 // Trigger fires a schedule once, with the next poll of a processor, in addition to its fire times,
 // which stay unchanged. A paused schedule fires this once, too. Calling Trigger again before it has
 // fired changes nothing. It returns [ErrNotFound] for a missing schedule.
-func (s *Scheduler) Trigger(ctx context.Context, db bun.IDB, id int64) error {
+func (s *Scheduler) Trigger(ctx context.Context, db bus.Handle, id int64) error {
 	return s.change(ctx, db, "trigger", id, func(store.Schedule, time.Time) (store.ScheduleChange, error) {
 		return store.ScheduleChange{RunNow: true}, nil
 	})
@@ -84,7 +84,7 @@ func (s *Scheduler) Trigger(ctx context.Context, db bun.IDB, id int64) error {
 // change.
 //
 // It returns [ErrExpression] before it accesses the database, and [ErrNotFound].
-func (s *Scheduler) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, expression, zone string) error {
+func (s *Scheduler) UpdateSchedule(ctx context.Context, db bus.Handle, id int64, expression, zone string) error {
 	if err := checkExpression(expression, zone); err != nil {
 		return fmt.Errorf("schedule: update schedule %d: %w", id, err)
 	}
@@ -99,7 +99,7 @@ func (s *Scheduler) UpdateSchedule(ctx context.Context, db bun.IDB, id int64, ex
 // at boot overwrites the change.
 //
 // It returns [ErrNotFound], and the errors of [Scheduler.Upsert] for a payload.
-func (s *Scheduler) UpdatePayload(ctx context.Context, db bun.IDB, id int64, payload bus.Payload) error {
+func (s *Scheduler) UpdatePayload(ctx context.Context, db bus.Handle, id int64, payload bus.Payload) error {
 	payloadType, text, err := s.encode(payload, nil)
 	if err != nil {
 		return fmt.Errorf("schedule: update payload of %d: %w", id, err)
@@ -112,7 +112,7 @@ func (s *Scheduler) UpdatePayload(ctx context.Context, db bun.IDB, id int64, pay
 // change changes one existing schedule. It locks the row before it reads the clock, so that a fire
 // is either over or still to come.
 func (s *Scheduler) change(
-	ctx context.Context, db bun.IDB, what string, id int64,
+	ctx context.Context, db bus.Handle, what string, id int64,
 	change func(row store.Schedule, now time.Time) (store.ScheduleChange, error),
 ) error {
 	err := s.writing(ctx, db, func(st *store.Store, tx bun.Tx) error {

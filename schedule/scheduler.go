@@ -73,7 +73,7 @@ func NewScheduler(registry *bus.Registry, config SchedulerConfig) (*Scheduler, e
 		return nil, err
 	}
 	config.MaxPayload = cmp.Or(config.MaxPayload, limits.Payload)
-	return &Scheduler{registry: registry, config: config, stores: store.All(registry.Tables())}, nil
+	return &Scheduler{registry: registry, config: config, stores: store.All(registry)}, nil
 }
 
 // Option changes one schedule: its name, tag, headers, or [SkipOverlap]. The last of two
@@ -147,7 +147,7 @@ func SkipOverlap() Option {
 // bus.ErrInvalidText, bus.ErrInvalidOption or outbox.ErrNotInTx, joined if there are several; then
 // nothing was sent to the database.
 func (s *Scheduler) Upsert(
-	ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options ...Option,
+	ctx context.Context, db bus.Handle, payload bus.Payload, expression, zone string, options ...Option,
 ) (int64, error) {
 	return s.write(ctx, db, payload, expression, zone, append(options[:len(options):len(options)], func(s *Schedule) error {
 		if s.Name == "" {
@@ -161,7 +161,7 @@ func (s *Scheduler) Upsert(
 // on user requests, not at every boot. Delete the schedule by its id or [Tag]. A [Name] is
 // bus.ErrInvalidOption.
 func (s *Scheduler) Create(
-	ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options ...Option,
+	ctx context.Context, db bus.Handle, payload bus.Payload, expression, zone string, options ...Option,
 ) (int64, error) {
 	return s.write(ctx, db, payload, expression, zone, append(options[:len(options):len(options)], func(s *Schedule) error {
 		if s.Name != "" {
@@ -171,7 +171,9 @@ func (s *Scheduler) Create(
 	}))
 }
 
-func (s *Scheduler) write(ctx context.Context, db bun.IDB, payload bus.Payload, expression, zone string, options []Option) (int64, error) {
+func (s *Scheduler) write(
+	ctx context.Context, db bus.Handle, payload bus.Payload, expression, zone string, options []Option,
+) (int64, error) {
 	row, err := s.row(ctx, payload, expression, zone, options)
 	what := "write schedule"
 	if row.Name != "" {
@@ -303,14 +305,12 @@ func firstAfter(expression cron.Expression, zone *time.Location, from time.Time)
 
 // writing runs fn in the caller's transaction or its own, and then wakes this process's schedule
 // processors.
-func (s *Scheduler) writing(ctx context.Context, db bun.IDB, fn func(st *store.Store, tx bun.Tx) error) error {
-	st, db, err := s.stores.In(ctx, db, errUnmade)
-	if err != nil {
-		return err
-	}
-	if err := txn.InTx(ctx, db, func(tx bun.Tx) error { return fn(st, tx) }); err != nil {
-		return dberr.Explained(err)
-	}
-	txn.Announce(ctx, db, s.registry, wakeup.Wake{Schedules: true})
-	return nil
+func (s *Scheduler) writing(ctx context.Context, db bus.Handle, fn func(st *store.Store, tx bun.Tx) error) error {
+	return s.stores.Through(ctx, db, errUnmade, func(st *store.Store, db bun.IDB) error {
+		if err := txn.InTx(ctx, db, func(tx bun.Tx) error { return fn(st, tx) }); err != nil {
+			return dberr.Explained(err)
+		}
+		txn.Announce(ctx, db, s.registry, wakeup.Wake{Schedules: true})
+		return nil
+	})
 }

@@ -38,7 +38,7 @@ type Spec struct {
 // Sync is all or nothing; given a *bun.DB or bun.Conn it uses its own transaction. It joins the
 // errors of all invalid schedules of the set, which are those of [Scheduler.Upsert]. Two schedules
 // with one name, an empty tag, and a name that already has another tag are bus.ErrInvalidOption.
-func (s *Scheduler) Sync(ctx context.Context, db bun.IDB, tag string, set ...Spec) error {
+func (s *Scheduler) Sync(ctx context.Context, db bus.Handle, tag string, set ...Spec) error {
 	rows, err := s.declared(ctx, tag, set)
 	if err != nil {
 		return fmt.Errorf("schedule: sync %q: %w", tag, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -94,8 +95,12 @@ type loaded[S any] struct {
 }
 
 // Load returns the state of an id and the version of its stream, which is 0 without events.
-func Load[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, db bun.IDB, d Decider[S, C, E], id string) (S, int64, error) {
-	l, err := d.load(ctx, log, db, id, true)
+func Load[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, db bus.Handle, d Decider[S, C, E], id string) (S, int64, error) {
+	var l loaded[S]
+	err := txn.Through(ctx, db, access.Dialect(log.Registry()), func(db bun.IDB) (err error) {
+		l, err = d.load(ctx, log, db, id, true)
+		return err
+	})
 	if err != nil {
 		return l.state, 0, fmt.Errorf("decider: load %s: %w", d.Stream(id), err)
 	}
@@ -135,9 +140,16 @@ func (d Decider[S, C, E]) load(ctx context.Context, log *eventlog.Log, db bun.ID
 //
 // An error of Decide is returned wrapped, and nothing is appended.
 func Handle[S, C any, E bus.Payload](
-	ctx context.Context, log *eventlog.Log, tx bun.Tx, d Decider[S, C, E], id string, command C,
-) (S, eventlog.Appended, error) {
-	state, appended, err := d.handle(ctx, log, tx, id, command)
+	ctx context.Context, log *eventlog.Log, tx bus.Handle, d Decider[S, C, E], id string, command C,
+) (state S, appended eventlog.Appended, err error) {
+	err = txn.Through(ctx, tx, access.Dialect(log.Registry()), func(db bun.IDB) (err error) {
+		tx, ok := db.(bun.Tx)
+		if !ok {
+			return fmt.Errorf("the database handle is a %T: a transaction is allowed", db)
+		}
+		state, appended, err = d.handle(ctx, log, tx, id, command)
+		return err
+	})
 	if err != nil {
 		return state, eventlog.Appended{}, fmt.Errorf("decider: %s: %w", d.Stream(id), err)
 	}

@@ -15,7 +15,9 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // kept is the stored form of a snapshot.
@@ -147,12 +149,14 @@ func survives(t reflect.Type, path string, above []reflect.Type) error {
 // Verify compares the state from a snapshot and later events with the state from all events, and
 // returns an error if they differ. Then Evolve has changed, or the state does not survive
 // encoding. Use it in tests, and for spot checks of a live system.
-func Verify[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, tx bun.Tx, d Decider[S, C, E], id string) error {
-	short, err := d.load(ctx, log, tx, id, true)
-	if err != nil {
-		return fmt.Errorf("decider: verify %s: %w", d.Stream(id), err)
-	}
-	long, err := d.load(ctx, log, tx, id, false)
+func Verify[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, tx bus.Handle, d Decider[S, C, E], id string) error {
+	var short, long loaded[S]
+	err := txn.Through(ctx, tx, access.Dialect(log.Registry()), func(db bun.IDB) (err error) {
+		if short, err = d.load(ctx, log, db, id, true); err == nil {
+			long, err = d.load(ctx, log, db, id, false)
+		}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("decider: verify %s: %w", d.Stream(id), err)
 	}

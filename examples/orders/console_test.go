@@ -27,7 +27,7 @@ func TestTheConsoleIsBehindTheLogin(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := newServer(s.db, kit.Producer, nil, pages, set, noop.NewTracerProvider(), slog.New(slog.DiscardHandler))
+		server := newServer(s.db, nil, nil, pages, set, noop.NewTracerProvider(), slog.New(slog.DiscardHandler))
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
 		if name+password != "" {
 			r.SetBasicAuth(name, password)

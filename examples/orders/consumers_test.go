@@ -125,7 +125,8 @@ func TestConsumersMayRunTwice(t *testing.T) {
 func TestPlacingAnOrderProduces(t *testing.T) {
 	t.Parallel()
 	s, kit := newTestShop(t)
-	server := newServer(s.db, kit.Producer, nil, nil, settings{}, noop.NewTracerProvider(), slog.New(slog.DiscardHandler))
+	place := newPlaceOrder(s.db, nil, kit.Producer)
+	server := newServer(s.db, place, nil, nil, settings{}, noop.NewTracerProvider(), slog.New(slog.DiscardHandler))
 	answer := httptest.NewRecorder()
 	server.Handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/orders",
 		strings.NewReader(`{"item": "book"}`)))

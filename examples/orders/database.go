@@ -11,11 +11,14 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/mysqldialect"
 	"github.com/uptrace/bun/dialect/pgdialect"
 	"go.uber.org/fx"
+
+	"github.com/asyncmonolith/asyncmonolith-go/pgxtx"
 )
 
 // Order is what a customer sees. The instants are zero until the step is done.
@@ -48,11 +51,14 @@ type Charge struct {
 
 // newDB opens the database. Everything that uses it is made after it, so its hook
 // makes the application's tables before, and closes it after, everything else.
-func newDB(lifecycle fx.Lifecycle, s settings) (*bun.DB, error) {
+func newDB(lifecycle fx.Lifecycle, s settings, pool *pgxpool.Pool) (*bun.DB, error) {
 	var open func(dsn string) (*bun.DB, error)
 	switch scheme, _, _ := strings.Cut(s.dsn, "://"); scheme {
 	case "postgres", "postgresql":
 		open = openPostgres
+		if pool != nil {
+			open = func(string) (*bun.DB, error) { return bun.NewDB(pgxtx.Open(pool), pgdialect.New()), nil }
+		}
 	case "mysql":
 		open = openMariaDB
 	default: // which is not printed: it may have a password

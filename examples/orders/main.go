@@ -3,6 +3,7 @@
 //
 //	go run ./examples/orders -dsn postgres://user@localhost/shop
 //	go run ./examples/orders -dsn mysql://user@localhost/shop
+//	go run ./examples/orders -dsn postgres://user@localhost/shop -driver pgx    # one pool of pgx: see pgx.go
 //
 //	curl -d '{"item": "book"}' localhost:8080/orders    # 201, the order with its id
 //	curl localhost:8080/orders/ID                       # reserved_at, charged_at, shipped_at appear
@@ -36,6 +37,7 @@ import (
 // settings come from the command line.
 type settings struct {
 	dsn, addr string
+	driver    string // of PostgreSQL
 	password  string // of the console's operators; empty: no console
 }
 
@@ -58,12 +60,17 @@ func parse(args []string, out io.Writer) (s settings, err error) {
 	flags.SetOutput(out)
 	flags.Usage = func() { fmt.Fprint(out, usage); flags.PrintDefaults() }
 	flags.StringVar(&s.dsn, "dsn", "", "`address` of the database; defaults to $DATABASE_URL")
+	flags.StringVar(&s.driver, "driver", "database/sql", "`how` to reach PostgreSQL: database/sql or pgx")
 	flags.StringVar(&s.addr, "addr", "127.0.0.1:8080", "`address` to listen on")
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}
 	if s.dsn == "" { // not as the flag's default, which -h prints, password and all
 		s.dsn = os.Getenv("DATABASE_URL")
+	}
+	if s.driver != "database/sql" && s.driver != "pgx" {
+		err = fmt.Errorf("-driver %q: want database/sql or pgx", s.driver)
+		fmt.Fprintln(out, "orders:", err)
 	}
 	s.password = os.Getenv("ORDERS_CONSOLE_PASSWORD")
 	if flags.NArg() > 0 {
@@ -101,7 +108,7 @@ func run(ctx context.Context, s settings) error {
 	app := fx.New(
 		fx.NopLogger,
 		fx.Supply(s),
-		fx.Provide(newLogger, newDB, newShop, newService, newConsole, newServer, newTracerProvider),
+		fx.Provide(newLogger, newPool, newDB, newShop, newPlaceOrder, newService, newConsole, newServer, newTracerProvider),
 		fxmodule.Module,
 		fxmodule.Migrate(),
 		fxmodule.Consumers(newConsumers),

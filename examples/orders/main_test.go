@@ -60,7 +60,9 @@ func TestCommandLine(t *testing.T) {
 	if _, err := parse([]string{"-h"}, &out); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("-h: got %v, want ErrHelp", err)
 	}
-	for _, want := range []string{"POST /orders", "GET  /healthz", "OTEL_EXPORTER_OTLP_ENDPOINT", "-dsn address", "-addr address"} {
+	for _, want := range []string{
+		"POST /orders", "GET  /healthz", "OTEL_EXPORTER_OTLP_ENDPOINT", "-dsn address", "-addr address", "-driver how",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("-h: got %s, want it to name %s", out.String(), want)
 		}
@@ -69,7 +71,10 @@ func TestCommandLine(t *testing.T) {
 		!strings.Contains(err.Error(), `"postgres://host/db"`) {
 		t.Errorf("surplus arguments: got %v, want them refused", err)
 	}
-	if s, err := parse([]string{"-dsn", "d", "-addr", "a"}, &out); err != nil || s != (settings{dsn: "d", addr: "a"}) {
+	if _, err := parse([]string{"-driver", "pq"}, &out); err == nil || !strings.Contains(err.Error(), `"pq"`) {
+		t.Errorf("another driver: got %v, want it refused", err)
+	}
+	if s, err := parse([]string{"-dsn", "d", "-addr", "a"}, &out); err != nil || s != (settings{dsn: "d", addr: "a", driver: "database/sql"}) {
 		t.Errorf("got %+v, %v, want the flags", s, err)
 	}
 }
@@ -90,7 +95,7 @@ func newDatabase(t *testing.T) (dsn string, db *bun.DB) {
 	}
 	open := func(dsn string) *bun.DB {
 		t.Helper()
-		db, err := newDB(fxtest.NewLifecycle(t), settings{dsn: dsn})
+		db, err := newDB(fxtest.NewLifecycle(t), settings{dsn: dsn}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +135,7 @@ func newMariaDB(t *testing.T) (dsn string, db *bun.DB) {
 	}
 	open := func(dsn string) *bun.DB {
 		t.Helper()
-		db, err := newDB(fxtest.NewLifecycle(t), settings{dsn: dsn})
+		db, err := newDB(fxtest.NewLifecycle(t), settings{dsn: dsn}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,9 +155,9 @@ func newMariaDB(t *testing.T) (dsn string, db *bun.DB) {
 }
 
 // startService starts a process and waits until it listens.
-func startService(t *testing.T, dsn string) *service {
+func startService(t *testing.T, flags ...string) *service {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-dsn", dsn, "-addr", "127.0.0.1:0")
+	cmd := exec.Command(os.Args[0], append(flags, "-addr", "127.0.0.1:0")...)
 	cmd.Env = append(os.Environ(), childVariable+"=1")
 	logs, err := cmd.StderrPipe()
 	if err != nil {
@@ -212,19 +217,22 @@ func get(t *testing.T, client *http.Client, url string) (status int, body string
 // confirmed has been worked off exactly once.
 func TestRestartsUnderLoadLoseNothing(t *testing.T) {
 	t.Parallel()
-	for name, database := range map[string]func(*testing.T) (string, *bun.DB){"postgres": newDatabase, "mariadb": newMariaDB} {
-		t.Run(name, func(t *testing.T) { t.Parallel(); restartUnderLoad(t, database) })
+	for name, with := range map[string]struct {
+		database func(*testing.T) (string, *bun.DB)
+		driver   string
+	}{"postgres": {newDatabase, "database/sql"}, "pgx": {newDatabase, "pgx"}, "mariadb": {newMariaDB, "database/sql"}} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); restartUnderLoad(t, with.database, with.driver) })
 	}
 }
 
-func restartUnderLoad(t *testing.T, database func(*testing.T) (string, *bun.DB)) {
+func restartUnderLoad(t *testing.T, database func(*testing.T) (string, *bun.DB), driver string) {
 	dsn, db := database(t)
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	var mu sync.Mutex
 	var placed []string
 	for round, signal := range []os.Signal{syscall.SIGTERM, os.Kill, syscall.SIGTERM} {
-		s := startService(t, dsn)
+		s := startService(t, "-dsn", dsn, "-driver", driver)
 		var customers sync.WaitGroup
 		for range 4 {
 			customers.Go(func() {
@@ -254,7 +262,7 @@ func restartUnderLoad(t *testing.T, database func(*testing.T) (string, *bun.DB))
 	if _, err := db.ExecContext(t.Context(), "UPDATE message_claims SET leased_until = "+past); err != nil {
 		t.Fatal(err)
 	}
-	s := startService(t, dsn)
+	s := startService(t, "-dsn", dsn, "-driver", driver)
 	waitFor(t, "every order is shipped", func() bool {
 		open, err := db.NewSelect().Model((*Order)(nil)).Where("shipped_at IS NULL OR reserved_at IS NULL").Count(t.Context())
 		return err == nil && open == 0

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/uptrace/bun"
 	"go.opentelemetry.io/otel/trace"
 
@@ -20,16 +21,16 @@ import (
 // api answers HTTP requests.
 type api struct {
 	db        *bun.DB
-	producer  *outbox.Producer
+	place     placeOrder
 	processor *outbox.Processor
 	logger    *slog.Logger
 }
 
 func newServer(
-	db *bun.DB, producer *outbox.Producer, processor *outbox.Processor, pages *console.Console, s settings,
+	db *bun.DB, place placeOrder, processor *outbox.Processor, pages *console.Console, s settings,
 	tracers trace.TracerProvider, logger *slog.Logger,
 ) *http.Server {
-	a := &api{db: db, producer: producer, processor: processor, logger: logger}
+	a := &api{db: db, place: place, processor: processor, logger: logger}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders", a.placeOrder)
 	mux.HandleFunc("GET /orders/{id}", a.showOrder)
@@ -50,7 +51,25 @@ func traced(next http.Handler, tracer trace.Tracer) http.Handler {
 	})
 }
 
-// placeOrder commits the order together with the messages that follow from it.
+// placeOrder commits an order together with the messages that follow from it.
+type placeOrder func(ctx context.Context, order Order) error
+
+// newPlaceOrder places orders with Bun, or with pgx if there is a pool.
+func newPlaceOrder(db *bun.DB, pool *pgxpool.Pool, producer *outbox.Producer) placeOrder {
+	if pool != nil {
+		return placeInPgx(pool, producer)
+	}
+	return func(ctx context.Context, order Order) error {
+		return producer.RunInTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
+			if _, err := tx.NewInsert().Model(&order).Exec(ctx); err != nil {
+				return err
+			}
+			_, err := producer.Produce(ctx, tx, OrderPlaced{OrderID: order.ID, Item: order.Item})
+			return err
+		})
+	}
+}
+
 func (a *api) placeOrder(w http.ResponseWriter, r *http.Request) {
 	var order Order
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&order); err != nil || order.Item == "" {
@@ -58,14 +77,7 @@ func (a *api) placeOrder(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	order = Order{ID: rand.Text(), Item: order.Item, PlacedAt: time.Now().UTC()}
-	err := a.producer.RunInTx(r.Context(), a.db, func(ctx context.Context, tx bun.Tx) error {
-		if _, err := tx.NewInsert().Model(&order).Exec(ctx); err != nil {
-			return err
-		}
-		_, err := a.producer.Produce(ctx, tx, OrderPlaced{OrderID: order.ID, Item: order.Item})
-		return err
-	})
-	if err != nil {
+	if err := a.place(r.Context(), order); err != nil {
 		a.fail(w, r, "place order", err)
 		return
 	}

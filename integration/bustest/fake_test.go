@@ -20,7 +20,7 @@ import (
 
 // producing is what the fake and the producer have in common.
 type producing interface {
-	ProduceMany(ctx context.Context, db bun.IDB, items ...outbox.Item) ([]outbox.Receipt, error)
+	ProduceMany(ctx context.Context, db bus.Handle, items ...outbox.Item) ([]outbox.Receipt, error)
 	RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Context, tx bun.Tx) error) error
 }
 

@@ -284,7 +284,7 @@ func TestFxRefusesOtherTypes(t *testing.T) {
 		"*fxmodule.ProduceMiddleware": &fxmodule.ProduceMiddleware{},
 	} {
 		err := fx.New(fx.NopLogger, fx.Supply(db, other), fxmodule.Module).Err()
-		if err == nil || !strings.Contains(err.Error(), "a "+want+" is provided") {
+		if err == nil || !strings.Contains(err.Error(), "fxmodule: "+want+" is provided") {
 			t.Errorf("%s: got %v, want it refused", want, err)
 		}
 	}

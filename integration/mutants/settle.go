@@ -69,7 +69,7 @@ func transactionMutants() []mutant {
 			`the tables after a call that failed|go on after the error`},
 		{"tx: a message is removed under the consumer's role", in("Names.AsBegun", always("session.Role")),
 			inOutbox("TestRemovalIgnoresTheSearchPathOfTheHandler"), `poisoned: got|messages of the other schema`},
-		{"produce: what a layer sends in parts is not atomic", in("Producer.deliver", always("len(p.config.Middleware) == 0")),
+		{"produce: what a layer sends in parts is not atomic", in("Producer.deliverIn", always("len(p.config.Middleware) == 0")),
 			inOutbox("TestWhatLayersSendInPartsIsAllOrNone/sqlite"), `want the layer's error and none`},
 		{"produce: a replaced message keeps its row id", in("postgres.replaceSQL", text("id = DEFAULT, message_id", "message_id")),
 			inOutbox("TestNoReplacementIsLost/postgres"), `want the last`},

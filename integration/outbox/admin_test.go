@@ -296,7 +296,7 @@ func TestCancelledMessagesNeverRun(t *testing.T) {
 					id := 1 + rand.Int64N(messages)
 					do := client.Cancel
 					if id%2 == 0 {
-						do = func(ctx context.Context, db bun.IDB, ids ...int64) (admin.Result, error) {
+						do = func(ctx context.Context, db bus.Handle, ids ...int64) (admin.Result, error) {
 							return client.Reschedule(ctx, db, time.Now().Add(time.Hour), ids...)
 						}
 					}

@@ -43,7 +43,7 @@ type App struct {
 // New makes an application of these consumers and creates the tables.
 func New(t *testing.T, db *bun.DB, consumers ...bus.Consumer) *App {
 	t.Helper()
-	registry, err := bus.NewRegistry(consumers...)
+	registry, err := bus.RegistryConfig{Dialect: db.Dialect()}.NewRegistry(consumers...)
 	if err != nil {
 		t.Fatalf("registry: %v", err)
 	}

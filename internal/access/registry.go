@@ -3,6 +3,8 @@ package access
 import (
 	"time"
 
+	"github.com/uptrace/bun/schema"
+
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access/hook"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
@@ -15,6 +17,15 @@ func Wakeups(r *bus.Registry) *wakeup.Hub { return hook.Bus.Wakeups(r) }
 func Events(r *bus.Registry) bus.EventTypes {
 	events, _ := hook.Bus.Events(r).(bus.EventTypes)
 	return events
+}
+
+// Dialect returns the dialect of transactions that are not Bun's, or nil.
+func Dialect(r *bus.Registry) schema.Dialect {
+	if r == nil {
+		return nil
+	}
+	dialect, _ := hook.Bus.Dialect(r).(schema.Dialect)
+	return dialect
 }
 
 // Heartbeat returns how often each Run writes its heartbeat, where less than 0 means never, and the

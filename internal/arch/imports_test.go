@@ -36,7 +36,7 @@ func law() []allowance {
 		backoff = "github.com/cenkalti/backoff/v4"
 	)
 	// Nobody gets bun/driver/..., and only one database's package gets its dialect; bun/dialect itself is their names.
-	bun := []string{"github.com/uptrace/bun", "github.com/uptrace/bun/dialect"}
+	bun := []string{"github.com/uptrace/bun", "github.com/uptrace/bun/dialect", "github.com/uptrace/bun/schema"}
 	otelAPI := []string{
 		"go.opentelemetry.io/otel",
 		"go.opentelemetry.io/otel/attribute",
@@ -49,8 +49,8 @@ func law() []allowance {
 	}
 	fx := []string{"go.uber.org/fx", "go.uber.org/fx/fxevent", "go.uber.org/dig"}
 	return []allowance{
-		{"bus", append(ground(), "internal/access/hook", "internal/unexported"), []string{uuid}},
-		{"internal/access", []string{"bus", "internal/access/hook"}, nil},
+		{"bus", append(ground(), "internal/access/hook", "internal/unexported"), []string{uuid, "github.com/uptrace/bun/schema"}},
+		{"internal/access", []string{"bus", "internal/access/hook"}, []string{"github.com/uptrace/bun/schema"}},
 		{"internal/access/hook", []string{"internal/wakeup"}, nil},
 		{"internal/limits", nil, nil},
 		{"internal/errorlog", nil, nil},
@@ -96,12 +96,14 @@ func law() []allowance {
 		{"internal/cloudevents", nil, nil},
 		{"notify", []string{"bus", "internal/store", "internal/outage"}, append([]string{backoff}, bun...)},
 		{"notify/pgxnotify", nil, []string{"github.com/jackc/pgx/v5"}}, // a module of its own, for the driver's sake
+		{"pgxtx", []string{"bus", "outbox", "internal/txn"}, []string{"github.com/jackc/pgx/v5/...", "github.com/uptrace/bun/dialect/pgdialect",
+			"github.com/uptrace/bun/schema"}}, // alike
 		{"internal/logaccess", []string{"bus", "eventlog", "internal/store", "internal/unexported"}, []string{"github.com/uptrace/bun"}},
 		{"internal/projections", []string{"bus", "eventlog/projection", "internal/store", "internal/dberr", "internal/unexported"},
 			[]string{"github.com/uptrace/bun"}},
 		{"otel", []string{"bus", "admin", "outbox", "eventlog/projection", "inbox", "relay", "internal/errtype", "internal/unexported"}, otelAPI},
 		{"fxmodule", append([]string{"internal/store", "internal/unexported"}, public()...), slices.Concat(bun, fx, otelAPI)},
-		{"bustest", append([]string{"internal/store", "internal/isolate", "internal/flow"}, public()...), bun},
+		{"bustest", append([]string{"internal/store", "internal/txn", "internal/isolate", "internal/flow"}, public()...), bun},
 		{"eventlog", []string{"bus", "internal/store", "internal/txn", "internal/dberr", "internal/outage", "internal/unexported"}, bun},
 		{"eventlog/projection", []string{"bus", "middleware", "eventlog", "internal/heartbeat", "internal/store", "internal/txn",
 			"internal/logaccess", "internal/unexported", "internal/dberr", "internal/outage", "internal/alarm", "internal/isolate"},
@@ -132,7 +134,8 @@ func law() []allowance {
 		{"internal/store/storetest", []string{"bus", "internal/store", "internal/txn", "internal/dberr"}, bun},
 		{"internal/arch", nil, nil},
 		// The modules beside the root: examples show what a user can write, integration is free.
-		{"examples/...", append([]string{"bustest", "console", "fxmodule", "broker/nats", "examples/..."}, public()...), []string{"..."}},
+		{"examples/...", append([]string{"bustest", "console", "fxmodule", "broker/nats", "pgxtx", "examples/..."}, public()...),
+			[]string{"..."}},
 		{"cmd/asyncmonolith/internal/connect", []string{"internal/dberr"}, []string{"..."}},
 		{"cmd/asyncmonolith/internal/show", nil, []string{"github.com/charmbracelet/x/ansi"}},
 		{"cmd/asyncmonolith/internal/demo", append([]string{"cmd/asyncmonolith/internal/connect", "internal/operator"}, public()...), bun},

@@ -7,21 +7,19 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/uptrace/bun"
-
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // ConsumeBatchTx makes a transactional consumer of batches: see outbox.ConsumeBatchTx.
-func ConsumeBatchTx[T bus.Payload](
-	name string, fn func(ctx context.Context, tx bun.Tx, payloads []T) error, options ...bus.ConsumerOption,
+func ConsumeBatchTx[T bus.Payload, H Tx](
+	name string, fn func(ctx context.Context, tx H, payloads []T) error, options ...bus.ConsumerOption,
 ) bus.Consumer {
 	if fn == nil {
 		return bus.ConsumeBatch[T](name, nil, options...)
 	}
 	inTx := func(ctx context.Context, payloads []T) error {
-		tx, err := currentTx(ctx, name)
+		tx, err := currentTx[H](ctx, name)
 		if err != nil {
 			return err
 		}

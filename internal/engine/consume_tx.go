@@ -17,15 +17,18 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
+// Tx is a transaction of Bun or of database/sql.
+type Tx interface{ bun.Tx | *sql.Tx }
+
 // ConsumeTx makes a transactional consumer: see outbox.ConsumeTx.
-func ConsumeTx[T bus.Payload](
-	name string, fn func(ctx context.Context, tx bun.Tx, payload T) error, options ...bus.ConsumerOption,
+func ConsumeTx[T bus.Payload, H Tx](
+	name string, fn func(ctx context.Context, tx H, payload T) error, options ...bus.ConsumerOption,
 ) bus.Consumer {
 	if fn == nil {
 		return bus.Consume[T](name, nil, options...)
 	}
 	inTx := func(ctx context.Context, payload T) error {
-		tx, err := currentTx(ctx, name)
+		tx, err := currentTx[H](ctx, name)
 		if err != nil {
 			return err
 		}
@@ -35,10 +38,16 @@ func ConsumeTx[T bus.Payload](
 }
 
 // currentTx returns the transaction in which a consumer runs.
-func currentTx(ctx context.Context, consumer string) (bun.Tx, error) {
-	tx, ok := ctx.Value(txKey{}).(bun.Tx)
+func currentTx[H Tx](ctx context.Context, consumer string) (tx H, err error) {
+	current, ok := ctx.Value(txKey{}).(bun.Tx)
 	if !ok {
 		return tx, fmt.Errorf("outbox: consumer %q is transactional: only a Processor can run it", consumer)
+	}
+	switch tx := any(&tx).(type) {
+	case *bun.Tx:
+		*tx = current
+	case **sql.Tx:
+		*tx = current.Tx
 	}
 	return tx, nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
@@ -105,13 +106,13 @@ func (s *Schedules) Delete(ctx context.Context, reason string, id int64) error {
 
 // Update sets a schedule's expression and time zone.
 func (s *Schedules) Update(ctx context.Context, reason string, id int64, expression, zone string) error {
-	return s.changeSchedule(ctx, ops.UpdateSchedule, reason, id, func(ctx context.Context, db bun.IDB, id int64) error {
+	return s.changeSchedule(ctx, ops.UpdateSchedule, reason, id, func(ctx context.Context, db bus.Handle, id int64) error {
 		return s.access.Schedules.UpdateSchedule(ctx, db, id, expression, zone)
 	})
 }
 
 func (s *Schedules) changeSchedule(
-	ctx context.Context, a ops.Action, reason string, id int64, fn func(context.Context, bun.IDB, int64) error,
+	ctx context.Context, a ops.Action, reason string, id int64, fn func(context.Context, bus.Handle, int64) error,
 ) error {
 	change := ops.Change{Action: a, Reason: reason, Target: ops.Target{Schedule: id}}
 	return s.access.Change(ctx, change, func(ctx context.Context, tx bun.Tx) (int, error) { return 0, fn(ctx, tx, id) })

@@ -23,7 +23,7 @@ const mostListed = 1000
 type Reader struct{ stores store.Stores }
 
 // NewReader returns a reader of the registry's tables.
-func NewReader(registry *bus.Registry) *Reader { return &Reader{store.All(registry.Tables())} }
+func NewReader(registry *bus.Registry) *Reader { return &Reader{store.All(registry)} }
 
 var errNoDatabase = errors.New("the reader was not made by NewReader")
 

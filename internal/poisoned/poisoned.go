@@ -31,7 +31,7 @@ func NewStore(registry *bus.Registry) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{s, registry, store.All(registry.Tables())}, nil
+	return &Store{s, registry, store.All(registry)}, nil
 }
 
 var errNotMade = errors.New("the store was not made by NewStore")

@@ -29,7 +29,7 @@ func NewAdmin(registry *bus.Registry) (*Admin, error) {
 	if registry == nil {
 		return nil, errors.New("projection: NewAdmin: the registry is nil")
 	}
-	return &Admin{store.All(registry.Tables())}, nil
+	return &Admin{store.All(registry)}, nil
 }
 
 // State is the progress of a shard of a projection's version. Times are in UTC, on the database's

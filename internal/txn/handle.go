@@ -42,6 +42,9 @@ func Within(ctx context.Context) context.Context {
 	return context.WithValue(ctx, withinKey{}, true)
 }
 
+// IsWithin reports whether a context comes from Within.
+func IsWithin(ctx context.Context) bool { return ctx.Value(withinKey{}) != nil }
+
 // HandleIn is [Handle] for a write. With a context from [Within] the handle must be a transaction.
 // Otherwise the write would happen outside of it, and wait for it in vain on a database with a
 // single writer.
@@ -50,7 +53,7 @@ func HandleIn(ctx context.Context, db bun.IDB) (bun.IDB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, isTx := db.(bun.Tx); !isTx && ctx.Value(withinKey{}) != nil {
+	if _, isTx := db.(bun.Tx); !isTx && IsWithin(ctx) {
 		return nil, ErrNotInTx
 	}
 	return db, nil

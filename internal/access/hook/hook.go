@@ -11,6 +11,7 @@ import (
 type Functions struct {
 	Wakeups      func(registry any) *wakeup.Hub
 	Events       func(registry any) any
+	Dialect      func(registry any) any
 	Heartbeat    func(registry any) (interval time.Duration, appVersion string)
 	SetKey       func(registry, message any) error
 	Deliver      func(ctx context.Context, chain, message, handler any) error

@@ -1,0 +1,79 @@
+package txn
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/schema"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// Through calls fn with a user's handle as one of Bun's. A transaction that is not Bun's stays its
+// owner's to commit. Its dialect is its own, if it has a method Dialect, or else the given one.
+func Through(ctx context.Context, h bus.Handle, dialect schema.Dialect, fn func(db bun.IDB) error) error {
+	if db, ok := h.(bun.IDB); ok || h == nil {
+		return fn(db)
+	}
+	if d, ok := h.(interface{ Dialect() schema.Dialect }); ok {
+		dialect = d.Dialect()
+	}
+	_, ends := h.(interface {
+		Commit() error
+		Rollback() error
+	})
+	switch v := reflect.ValueOf(h); {
+	case v.Kind() == reflect.Pointer && v.IsNil():
+		return fmt.Errorf("the database handle is a nil %T", h)
+	case !ends:
+		return fmt.Errorf("the database handle is a %T: a transaction, or a handle of Bun, is allowed", h)
+	case dialect == nil:
+		return fmt.Errorf("a %T needs bus.RegistryConfig.Dialect", h)
+	}
+	seen, err := template(dialect)
+	if err != nil {
+		return err
+	}
+	tx, ok := h.(*sql.Tx)
+	if !ok {
+		guest, err := newGuest(ctx, h)
+		if err != nil {
+			return err
+		}
+		defer guest.end()
+		tx = guest.tx
+	}
+	seen.Tx = tx // methods of bun.Tx write to the embedded transaction
+	return fn(seen)
+}
+
+// templates caches a transaction of Bun without a database by the name of its dialect. Each is immutable.
+var templates sync.Map
+
+// template returns one, for a *sql.Tx to be put into.
+func template(dialect schema.Dialect) (bun.Tx, error) {
+	if tx, ok := templates.Load(dialect.Name()); ok {
+		return tx.(bun.Tx), nil
+	}
+	pool := sql.OpenDB(&guest{})
+	tx, err := bun.NewDB(pool, known{dialect}).BeginTx(context.Background(), nil)
+	if err != nil {
+		return tx, errors.Join(err, pool.Close())
+	}
+	if err := errors.Join(tx.Rollback(), pool.Close()); err != nil {
+		return tx, err
+	}
+	templates.Store(dialect.Name(), tx)
+	return tx, nil
+}
+
+// known is a dialect that does not ask a server for its version.
+type known struct{ schema.Dialect }
+
+// Init implements schema.Dialect.
+func (known) Init(*sql.DB) {}

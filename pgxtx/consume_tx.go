@@ -1,0 +1,46 @@
+package pgxtx
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// ConsumeTx is outbox.ConsumeTx with a pgx.Tx: see [From], which says what fn can do with it. The
+// processor's database must be one of pgx, made by [Open] or with pgx's package stdlib. With any
+// other, each run fails. Rows that fn leaves open are closed when it returns.
+func ConsumeTx[T bus.Payload](
+	name string, fn func(ctx context.Context, tx pgx.Tx, payload T) error, options ...bus.ConsumerOption,
+) bus.Consumer {
+	if fn == nil {
+		return outbox.ConsumeTx[T, *sql.Tx](name, nil, options...)
+	}
+	return outbox.ConsumeTx(name, func(ctx context.Context, tx *sql.Tx, payload T) error {
+		return inTx(ctx, tx, func(tx pgx.Tx) error { return fn(ctx, tx, payload) })
+	}, options...)
+}
+
+// ConsumeBatchTx is outbox.ConsumeBatchTx with a pgx.Tx: see [ConsumeTx].
+func ConsumeBatchTx[T bus.Payload](
+	name string, fn func(ctx context.Context, tx pgx.Tx, payloads []T) error, options ...bus.ConsumerOption,
+) bus.Consumer {
+	if fn == nil {
+		return outbox.ConsumeBatchTx[T, *sql.Tx](name, nil, options...)
+	}
+	return outbox.ConsumeBatchTx(name, func(ctx context.Context, tx *sql.Tx, payloads []T) error {
+		return inTx(ctx, tx, func(tx pgx.Tx) error { return fn(ctx, tx, payloads) })
+	}, options...)
+}
+
+func inTx(ctx context.Context, tx *sql.Tx, fn func(tx pgx.Tx) error) error {
+	t, err := from(ctx, tx)
+	if err != nil {
+		return err
+	}
+	defer t.open.end()
+	return fn(t)
+}
