@@ -189,7 +189,7 @@ func (x *explainer) explainBreaker(ctx context.Context) error {
 // explainLimit checks whether the consumer's concurrency limit is reached.
 func (x *explainer) explainLimit(ctx context.Context) error {
 	consumer, _ := x.client.registry.Consumer(x.e.Message.Consumer)
-	name, limit := flow.LimitOf(consumer.Name(), consumer.Config())
+	name, limit := flow.LimitOf(consumer, consumer.Config())
 	if limit == 0 || x.e.Reason != Ready {
 		return nil
 	}
