@@ -3,7 +3,6 @@ package admin
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
@@ -42,156 +42,146 @@ type explainer struct {
 	store     *store.Store
 	row       store.Pending
 	now       time.Time
-	elsewhere bool // other processes consume it; this one cannot see their circuits, limits and rates
+	first     bool         // it is known to be the first of its key
+	consumer  bus.Consumer // this process's; the zero value if only others consume it
+	known     bool         // this process has that consumer
+	others    *fleet       // once read
+	elsewhere bool         // other processes consume it; this one cannot see their circuits, limits and rates
 	e         Explanation
 }
 
 func newExplainer(client *Client, db bun.IDB, st *store.Store, row store.Pending) *explainer {
-	e := Explanation{Message: newMessage(row), PausedAt: row.PausedSince.Time}
-	return &explainer{client: client, db: db, store: st, row: row, now: row.Now.Time, e: e}
+	x := &explainer{client: client, db: db, store: st, row: row, now: row.Now.Time}
+	x.e = Explanation{Message: newMessage(row), PausedAt: row.PausedSince.Time}
+	x.consumer, x.known = client.registry.Consumer(x.e.Message.Consumer)
+	return x
 }
 
-func (x *explainer) explain(ctx context.Context) (err error) {
-	x.e.Reason, x.e.Text = x.reason()
-	var others fleet
-	if x.e.Reason == NoConsumer || x.e.Reason == OtherPayload {
-		if others, err = x.fleet(ctx); err != nil {
+// explain sets the first reason that applies: whether it is claimed, what stops its consumer, what
+// stops its key, what stops the message, and at last what processes report.
+func (x *explainer) explain(ctx context.Context) error {
+	for _, explain := range []func(context.Context) error{
+		x.explainClaim, x.explainConsumer, x.explainPause, x.explainBreaker, x.explainCircuit, x.explainKey, x.explainDelay, x.explainLimit,
+		x.explainRate, x.explainShare, x.explainSuspect, x.explainDeadline, x.explainReady,
+	} {
+		if err := explain(ctx); err != nil {
 			return err
 		}
-		x.elsewhere = len(others.takers) > 0
-		if x.elsewhere {
-			x.e.Reason, x.e.Text = x.waits()
-		}
-	}
-	if err := x.explainKey(ctx); err != nil {
-		return err
-	}
-	if err := x.explainBreaker(ctx); err != nil {
-		return err
-	}
-	if x.e.Reason == Ready && !x.elsewhere {
-		if err := errors.Join(x.explainLimit(ctx), x.explainRate(ctx)); err != nil {
-			return err
+		if x.e.Reason != "" {
+			break
 		}
 	}
 	x.e.Message.Headers = nil
-	if x.e.Reason == CircuitOpen {
-		x.e.CircuitError = x.circuitError(x.e.Message.Consumer)
+	return nil
+}
+
+// because sets the reason.
+func (x *explainer) because(reason State, format string, args ...any) error {
+	x.e.Reason, x.e.Text = reason, fmt.Sprintf(format, args...)
+	return nil
+}
+
+// due formats when the message is or was due.
+func (x *explainer) due() string {
+	at := x.e.Message.AvailableAt
+	if at.After(x.now) {
+		return fmt.Sprintf("It is due at %s.", flow.Instant(at))
 	}
-	if x.e.Reason == Ready && !x.elsewhere {
-		if others, err = x.fleet(ctx); err != nil {
-			return err
-		}
+	return fmt.Sprintf("It has been due since %s.", flow.Instant(at))
+}
+
+func (x *explainer) explainClaim(context.Context) error {
+	switch c := x.e.Message.Claim; {
+	case c == nil:
+		return nil
+	case c.Expired:
+		return x.because(LeaseExpired, "Owner %s claimed it at %s and has not renewed its lease, which ended %s ago. A processor takes it back "+
+			"once it has run for a third of its lease, and counts a crash.",
+			c.Owner, flow.Instant(c.ClaimedAt), flow.Rounded(x.now.Sub(c.LeasedUntil)))
+	default:
+		return x.because(Leased, "Owner %s claimed it at %s%s, and holds it until %s unless it renews its lease. It runs there, or waits for a "+
+			"worker.", c.Owner, flow.Instant(c.ClaimedAt), besides(c.Messages-1), flow.Instant(c.LeasedUntil))
+	}
+}
+
+// explainConsumer checks whether this process or, according to their reports, another one consumes
+// the message.
+func (x *explainer) explainConsumer(ctx context.Context) error {
+	m := x.e.Message
+	if x.client.operates() || x.known && slices.Contains(access.PayloadTypes(x.consumer), m.PayloadType) {
+		return nil
+	}
+	others, err := x.fleet(ctx)
+	if err != nil {
+		return err
+	}
+	if x.elsewhere = len(others.takers) > 0; x.elsewhere {
+		x.consumer, x.known = bus.Consumer{}, false
+		return nil
+	}
+	if !x.known {
+		_ = x.because(NoConsumer, "No consumer %q is registered here. It waits for a program that has one, by name or by alias.", m.Consumer)
+	} else {
+		_ = x.because(OtherPayload, "Consumer %q takes %q here, not %q. It waits for a program whose consumer takes that, by name or by alias.",
+			m.Consumer, access.PayloadTypes(x.consumer), m.PayloadType)
 	}
 	x.explainFleet(others)
 	return nil
 }
 
-func (x *explainer) reason() (State, string) {
-	m, now := x.e.Message, x.now
-	if c := m.Claim; c != nil && c.Expired {
-		return LeaseExpired, fmt.Sprintf(
-			"Owner %s claimed it at %s and has not renewed its lease, which ended %s ago. A processor takes it back once it has run for a "+
-				"third of its lease, and counts a crash.",
-			c.Owner, flow.Instant(c.ClaimedAt), flow.Rounded(now.Sub(c.LeasedUntil)),
-		)
-	} else if c != nil {
-		return Leased, fmt.Sprintf("Owner %s claimed it at %s%s, and holds it until %s unless it renews its lease. It runs there, or "+
-			"waits for a worker.",
-			c.Owner, flow.Instant(c.ClaimedAt), besides(c.Messages-1), flow.Instant(c.LeasedUntil))
+func (x *explainer) explainPause(context.Context) error {
+	if x.e.PausedAt.IsZero() {
+		return nil
 	}
-	consumer, registered := x.client.registry.Consumer(m.Consumer)
-	switch operates := x.client.operates(); {
-	case !registered && !operates:
-		return NoConsumer, fmt.Sprintf("No consumer %q is registered here. It waits for a program that has one, by name or by alias.", m.Consumer)
-	case !operates && !slices.Contains(access.PayloadTypes(consumer), m.PayloadType):
-		return OtherPayload, fmt.Sprintf(
-			"Consumer %q takes %q here, not %q. It waits for a program whose consumer takes that, by name or by alias.", m.Consumer,
-			access.PayloadTypes(consumer), m.PayloadType,
-		)
-	}
-	return x.waits()
-}
-
-// waits explains why an unclaimed message does not run although it has a consumer.
-func (x *explainer) waits() (State, string) {
-	m, now, pausedAt := x.e.Message, x.now, x.e.PausedAt
-	switch {
-	case !pausedAt.IsZero():
-		return Paused, fmt.Sprintf("Consumer %q has been paused since %s.", m.Consumer, flow.Instant(pausedAt))
-	case m.State == Delayed && m.Attempts > 0:
-		return Delayed, fmt.Sprintf(
-			"%d of its runs failed; it is due again in %s, at %s.", m.Attempts, flow.Rounded(m.AvailableAt.Sub(now)),
-			flow.Instant(m.AvailableAt),
-		)
-	case m.State == Delayed:
-		return Delayed, fmt.Sprintf("It is due in %s, at %s.", flow.Rounded(m.AvailableAt.Sub(now)), flow.Instant(m.AvailableAt))
-	case m.Crashes == 1:
-		return Suspect, fmt.Sprintf(
-			"It has been due since %s. Its last process was lost while it held the message, so a process runs at most %d like it at a time, "+
-				"and more and more while they survive.",
-			flow.Instant(m.AvailableAt), flow.FewSuspects,
-		)
-	case m.Crashes > 1:
-		return Suspect, fmt.Sprintf(
-			"It has been due since %s. Its last %d processes were lost while they held the message, so it runs alone among suspects, or "+
-				"beside others like it once many have survived that, in a process that has lived for a while and has seen no other lost.",
-			flow.Instant(m.AvailableAt), m.Crashes,
-		)
-	}
-	if by, late, ok := flow.Deadline(m.Headers); ok && now.After(by) {
-		return Expired, fmt.Sprintf(
-			"It was to start by %s, %s ago. The process that claims it has it %s.", flow.Instant(by), flow.Rounded(now.Sub(by)), late,
-		)
-	}
-	consumer, _ := x.client.registry.Consumer(m.Consumer)
-	if circuit, _ := flow.CircuitOf(m.Consumer, consumer.Config()); circuit != nil {
-		if since, _, open := circuit.Tripped(); open {
-			return CircuitOpen, fmt.Sprintf(
-				"It has been due since %s. The circuit of consumer %q has been open in this process since %s. One message at a time probes "+
-					"whether that is over.",
-				flow.Instant(m.AvailableAt), m.Consumer, flow.Instant(since),
-			)
-		}
-	}
-	return Ready, fmt.Sprintf(
-		"It has been due since %s and waits for a processor with room for consumer %q. If it stays, see whether processors run, and what "+
-			"they are at.",
-		flow.Instant(m.AvailableAt), m.Consumer,
-	)
-}
-
-// circuitError returns why the circuit of a consumer is open in this process.
-func (x *explainer) circuitError(name string) string {
-	consumer, _ := x.client.registry.Consumer(name)
-	if circuit, _ := flow.CircuitOf(name, consumer.Config()); circuit != nil {
-		if _, reason, open := circuit.Tripped(); open {
-			return errorlog.Text(reason)
-		}
-	}
-	return ""
+	return x.because(Paused, "Consumer %q has been paused since %s.", x.e.Message.Consumer, flow.Instant(x.e.PausedAt))
 }
 
 // explainBreaker checks whether the circuit breaker of the message's consumer is open in the
 // database.
 func (x *explainer) explainBreaker(ctx context.Context) error {
-	if x.e.Reason != Ready {
-		return nil
-	}
 	open, err := x.client.openBreakers(ctx, x.db, x.store)
 	if b := open[x.e.Message.Consumer]; err == nil && b != nil {
-		x.e.Reason, x.e.Text = CircuitBreakerOpen, fmt.Sprintf(
-			"It has been due since %s. Consumer %q: %s.", flow.Instant(x.e.Message.AvailableAt), x.e.Message.Consumer, b,
-		)
+		return x.because(CircuitBreakerOpen, "%s Consumer %q: %s.", x.due(), x.e.Message.Consumer, b)
 	}
 	return err
 }
 
+// explainCircuit checks whether the consumer's circuit is open in this process, or in every process
+// that consumes the message.
+func (x *explainer) explainCircuit(ctx context.Context) error {
+	name := x.e.Message.Consumer
+	if circuit, _ := flow.CircuitOf(x.consumer.Name(), x.consumer.Config()); circuit != nil {
+		if since, reason, open := circuit.Tripped(); open {
+			x.e.CircuitError = errorlog.Text(reason)
+			return x.because(CircuitOpen, "%s The circuit of consumer %q has been open in this process since %s. One message at a time probes "+
+				"whether that is over.", x.due(), name, flow.Instant(since))
+		}
+	}
+	others, err := x.fleet(ctx)
+	closed := func(p Process) bool { return !slices.Contains(p.OpenCircuits, name) }
+	if err != nil || len(others.takers) == 0 || slices.ContainsFunc(others.takers, closed) {
+		return err
+	}
+	return x.because(CircuitOpen, "%s The circuit of consumer %q is open in every process that takes it: %s. Their logs, and "+
+		"Processor.Health, say why.", x.due(), name, said(others.takers))
+}
+
+func (x *explainer) explainDelay(context.Context) error {
+	m := x.e.Message
+	if m.State != Delayed {
+		return nil
+	}
+	wait, at := flow.Rounded(m.AvailableAt.Sub(x.now)), flow.Instant(m.AvailableAt)
+	if m.Attempts > 0 {
+		return x.because(Delayed, "%d of its runs failed; it is due again in %s, at %s.", m.Attempts, wait, at)
+	}
+	return x.because(Delayed, "It is due in %s, at %s.", wait, at)
+}
+
 // explainLimit checks whether the consumer's concurrency limit is reached.
 func (x *explainer) explainLimit(ctx context.Context) error {
-	consumer, _ := x.client.registry.Consumer(x.e.Message.Consumer)
-	name, limit := flow.LimitOf(consumer.Name(), consumer.Config())
-	if limit == 0 || x.e.Reason != Ready {
+	name, limit := flow.LimitOf(x.consumer, x.consumer.Config())
+	if limit == 0 {
 		return nil
 	}
 	owners, err := x.store.Flow.SlotOwners(ctx, x.db, name)
@@ -206,26 +196,20 @@ func (x *explainer) explainLimit(ctx context.Context) error {
 	if taken < limit {
 		return nil
 	}
-	x.e.Reason = Limited
-	x.e.Text = fmt.Sprintf(
-		"It has been due since %s. Its consumer is at the limit %q of %d, which is taken by owner %s. It runs when one of them has a "+
-			"worker for it, or gives up its place.",
-		flow.Instant(x.e.Message.AvailableAt), cmp.Or(consumer.Config().SharedConcurrency, consumer.Name()), limit,
-		strings.Join(by, ", "),
-	)
-	return nil
+	return x.because(Limited, "%s Its consumer is at the limit %q of %d, which is taken by owner %s. It runs when one of them has a worker "+
+		"for it, or gives up its place.",
+		x.due(), cmp.Or(x.consumer.Config().SharedConcurrency, x.consumer.Name()), limit, strings.Join(by, ", "))
 }
 
 // explainRate checks whether the rate limit of the consumer or of the key is used up.
 func (x *explainer) explainRate(ctx context.Context) error {
-	consumer, _ := x.client.registry.Consumer(x.e.Message.Consumer)
 	for _, of := range []struct {
 		who  string
 		rate *store.Rate
 		lane int64
-	}{{"Its consumer", flow.RateOf(consumer), 0}, {"Its key", flow.KeyRateOf(consumer), store.Lane(x.e.Message.OrderingKey)}} {
+	}{{"Its consumer", flow.RateOf(x.consumer), 0}, {"Its key", flow.KeyRateOf(x.consumer), store.Lane(x.e.Message.OrderingKey)}} {
 		rate := of.rate
-		if rate == nil || x.e.Reason != Ready {
+		if rate == nil {
 			continue
 		}
 		wait, err := x.store.Flow.RateWait(ctx, x.db, *rate, of.lane)
@@ -233,13 +217,44 @@ func (x *explainer) explainRate(ctx context.Context) error {
 			return err
 		}
 		if wait > 0 {
-			x.e.Reason = RateLimited
-			x.e.Text = fmt.Sprintf(
-				"It has been due since %s. %s starts %d in %s, in all processes together, and that is used up: the next may start in %s.",
-				flow.Instant(x.e.Message.AvailableAt), of.who, rate.N, rate.Per, flow.Rounded(wait),
-			)
+			return x.because(RateLimited, "%s %s starts %d in %s, in all processes together, and that is used up: the next may start in %s.",
+				x.due(), of.who, rate.N, rate.Per, flow.Rounded(wait))
 		}
 	}
+	return nil
+}
+
+func (x *explainer) explainSuspect(context.Context) error {
+	switch crashes := x.e.Message.Crashes; crashes {
+	case 0:
+		return nil
+	case 1:
+		return x.because(Suspect, "%s Its last process was lost while it held the message, so a process runs at most %d like it at a time, and "+
+			"more and more while they survive.", x.due(), flow.FewSuspects)
+	default:
+		return x.because(Suspect, "%s Its last %d processes were lost while they held the message, so it runs alone among suspects, or beside "+
+			"others like it once many have survived that, in a process that has lived for a while and has seen no other lost.", x.due(), crashes)
+	}
+}
+
+func (x *explainer) explainDeadline(context.Context) error {
+	by, late, ok := flow.Deadline(x.e.Message.Headers)
+	if !ok || !x.now.After(by) {
+		return nil
+	}
+	return x.because(Expired, "It was to start by %s, %s ago. The process that claims it has it %s.",
+		flow.Instant(by), flow.Rounded(x.now.Sub(by)), late)
+}
+
+// explainReady explains a message that nothing blocks by what processes report.
+func (x *explainer) explainReady(ctx context.Context) error {
+	others, err := x.fleet(ctx)
+	if err != nil {
+		return err
+	}
+	_ = x.because(Ready, "It has been due since %s and waits for a processor with room for consumer %q. If it stays, see whether "+
+		"processors run, and what they are at.", flow.Instant(x.e.Message.AvailableAt), x.e.Message.Consumer)
+	x.explainFleet(others)
 	return nil
 }
 

@@ -24,6 +24,9 @@ type fleet struct {
 
 // fleet reads what processes report about the message.
 func (x *explainer) fleet(ctx context.Context) (f fleet, err error) {
+	if x.others != nil {
+		return *x.others, nil
+	}
 	rows, err := x.store.Reports.Processes(ctx, x.db, fleetSince, mostListed)
 	if err != nil {
 		return f, err
@@ -37,6 +40,7 @@ func (x *explainer) fleet(ctx context.Context) (f fleet, err error) {
 			f.gone = append(f.gone, p)
 		}
 	}
+	x.others = &f
 	return f, nil
 }
 
@@ -44,13 +48,7 @@ func (x *explainer) fleet(ctx context.Context) (f fleet, err error) {
 // consume the message, and whether they are alive and have free capacity. Without reports it
 // changes nothing, unless this program has no consumers.
 func (x *explainer) explainFleet(f fleet) {
-	if !slices.Contains([]State{NoConsumer, OtherPayload, Ready}, x.e.Reason) {
-		return
-	}
-	due := fmt.Sprintf("It has been due since %s.", flow.Instant(x.e.Message.AvailableAt))
-	if x.e.Message.AvailableAt.After(x.now) {
-		due = fmt.Sprintf("It is due at %s.", flow.Instant(x.e.Message.AvailableAt))
-	}
+	due := x.due()
 	switch {
 	case !f.known && x.client.operates() && x.e.Reason == Ready:
 		x.e.Reason = NoConsumer
@@ -74,12 +72,6 @@ func (x *explainer) explainFleet(f fleet) {
 		x.e.Text = fmt.Sprintf(
 			"%s No live process takes it. The last that did was %s, which %s at %s.", due, last.said(), last.Status,
 			flow.Instant(last.SeenAt),
-		)
-	case !slices.ContainsFunc(f.takers, func(p Process) bool { return !slices.Contains(p.OpenCircuits, x.e.Message.Consumer) }):
-		x.e.Reason = CircuitOpen
-		x.e.Text = fmt.Sprintf(
-			"%s The circuit of consumer %q is open in every process that takes it: %s. Their logs, and Processor.Health, say why.", due,
-			x.e.Message.Consumer, said(f.takers),
 		)
 	case !slices.ContainsFunc(f.takers, func(p Process) bool { return p.Running < p.Limit }):
 		x.e.Reason = Saturated

@@ -2,26 +2,19 @@ package admin
 
 import (
 	"context"
-	"fmt"
-	"slices"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 )
 
-// explainKey checks whether another message of the key blocks this one. The consumer may run
-// elsewhere.
+// explainKey checks whether another message of the key blocks this one, and explains that one by
+// the same rules. The consumer may run elsewhere.
 func (x *explainer) explainKey(ctx context.Context) error {
-	if x.row.Lane == 0 || !slices.Contains([]State{Ready, Delayed, Suspect, Expired, CircuitOpen}, x.e.Reason) {
+	if x.row.Lane == 0 || x.first || x.keyConcurrency() > 0 {
 		return nil
 	}
-	consumer, _ := x.client.registry.Consumer(x.e.Message.Consumer)
-	if config := consumer.Config(); access.KeyConcurrency(&config) > 0 && !x.elsewhere {
-		return x.explainShare(ctx, consumer)
-	}
-	names, unless := access.Names(consumer), ""
-	if x.elsewhere || x.client.operates() {
+	names, unless := access.Names(x.consumer), ""
+	if !x.known {
 		names, unless = []string{x.e.Message.Consumer}, ", if its consumer runs those of a key in their order"
 	}
 	parked, found, err := x.store.Keys.ParkedBy(ctx, x.db, names, x.row.Lane)
@@ -29,13 +22,9 @@ func (x *explainer) explainKey(ctx context.Context) error {
 		return err
 	}
 	if found {
-		x.e.Reason = KeyBlocked
-		x.e.Text = fmt.Sprintf(
+		return x.because(KeyBlocked,
 			"Message %d of key %q was poisoned at %s, and the others of the key wait until it is requeued or discarded. poison.Store shows "+
-				"why, and does so.",
-			parked.Poisoned, parked.OrderKey, flow.Instant(parked.Since.Time),
-		)
-		return nil
+				"why, and does so.", parked.Poisoned, parked.OrderKey, flow.Instant(parked.Since.Time))
 	}
 	id, found, err := x.store.Keys.FirstOfLane(ctx, x.db, names, x.row.Lane)
 	if err != nil || !found || id == x.row.ID {
@@ -46,26 +35,28 @@ func (x *explainer) explainKey(ctx context.Context) error {
 		return err
 	}
 	before := newExplainer(x.client, x.db, x.store, first)
-	state, text := before.reason()
-	if x.elsewhere && (state == NoConsumer || state == OtherPayload) {
-		_, text = before.waits()
+	before.first = true
+	if err := before.explain(ctx); err != nil {
+		return err
 	}
-	x.e.Reason = BehindKey
-	x.e.Text = fmt.Sprintf("It waits behind message %d of key %q%s, about which: %s", id, first.OrderKey, unless, text)
-	return nil
+	return x.because(BehindKey, "It waits behind message %d of key %q%s, about which: %s", id, first.OrderKey, unless, before.e.Text)
 }
 
 // explainShare checks whether the concurrency limit of the message's key is reached.
-func (x *explainer) explainShare(ctx context.Context, consumer bus.Consumer) error {
-	config := consumer.Config()
-	held, err := x.store.Keys.HeldOfLane(ctx, x.db, access.Names(consumer), x.row.Lane)
-	if err != nil || x.e.Reason != Ready || held < access.KeyConcurrency(&config) {
+func (x *explainer) explainShare(ctx context.Context) error {
+	if x.row.Lane == 0 || x.keyConcurrency() == 0 {
+		return nil
+	}
+	held, err := x.store.Keys.HeldOfLane(ctx, x.db, access.Names(x.consumer), x.row.Lane)
+	if err != nil || held < x.keyConcurrency() {
 		return err
 	}
-	x.e.Reason = KeyLimited
-	x.e.Text = fmt.Sprintf(
-		"It has been due since %s. %d messages of key %q are claimed, and consumer %q runs no more of a key at once, in all processes together.",
-		flow.Instant(x.e.Message.AvailableAt), held, x.row.OrderKey, consumer.Name(),
-	)
-	return nil
+	return x.because(KeyLimited, "%s %d messages of key %q are claimed, and consumer %q runs no more of a key at once, in all processes "+
+		"together.", x.due(), held, x.row.OrderKey, x.consumer.Name())
+}
+
+// keyConcurrency is how many messages of a key the consumer runs at once; 0 is no limit.
+func (x *explainer) keyConcurrency() int {
+	config := x.consumer.Config()
+	return access.KeyConcurrency(&config)
 }

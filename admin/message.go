@@ -58,8 +58,8 @@ type State string
 func (s State) String() string { return strings.ReplaceAll(string(s), "_", " ") }
 
 // The states. If several apply, [Client.Explain] returns the first of Leased, LeaseExpired,
-// NoConsumer, OtherPayload, Paused, KeyBlocked, BehindKey, Delayed, Suspect, Expired, CircuitOpen,
-// CircuitBreakerOpen, KeyLimited, Limited, RateLimited, NoLiveProcess, Saturated and Ready.
+// NoConsumer, OtherPayload, Paused, CircuitBreakerOpen, CircuitOpen, KeyBlocked, BehindKey, Delayed,
+// Limited, RateLimited, KeyLimited, Suspect, Expired, NoLiveProcess, Saturated and Ready.
 // [Client.List] returns only [Leased], [Delayed] and [Ready].
 const (
 	// Leased: a process has claimed it and runs it, or will soon.

@@ -177,7 +177,7 @@ type ConsumerConfig struct {
 	BatchWait time.Duration
 	// Forwards is true if the consumer forwards messages to other programs: see [Forwards].
 	Forwards bool
-	// Aliases are former names of the consumer.
+	// Aliases are former names of the consumer, the oldest last.
 	Aliases []string
 	// PayloadAliases are former names of the payload type.
 	PayloadAliases []string
@@ -243,7 +243,8 @@ func Concurrency(n int) ConsumerOption {
 }
 
 // Aliases lists former names of the consumer, so that messages stored under them are still
-// consumed.
+// consumed. The oldest name comes last: GlobalConcurrency, RateLimit and KeyRateLimit are counted
+// under it, so programs from before and after a rename share them.
 func Aliases(names ...string) ConsumerOption {
 	return func(c *ConsumerConfig) { c.Aliases = append(c.Aliases, names...) }
 }

@@ -65,6 +65,10 @@ func flowMutants() []mutant {
 			limit("postgres"), `want 3 in 120`},
 		{"limit: a message without a slot runs on", in("limiters.withoutSlots", never("l.running > …")),
 			inOutbox("TestWhatRunsWithoutASlotIsCancelled/sqlite"), `gave up waiting: it is cancelled`},
+		{"explain: of the first of a key only whether it crashed", in("explainer.explainKey", replace("before.explain", "before.explainSuspect")),
+			inOutbox("TestExplainGivesOneReasonForAKey/limit/sqlite"), `the second, with 0 crashes: got behind key`},
+		{"limit: a rename begins another", in("flow.oldest", replace("len(names) - 1", "0")),
+			inOutbox("TestALimitHoldsOverARename/sqlite"), `want 50, one at a time`},
 		{"rate: not spent", in("RatedRequest.Spend", always("r.Rate == nil")), rate("sqlite"), `or more`},
 		{
 			"rate: not locked",

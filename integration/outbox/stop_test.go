@@ -244,3 +244,38 @@ func TestARequestToStopWhatIsOverIsForgotten(t *testing.T) {
 		r.MustStop()
 	})
 }
+
+// TestCancelAndStopFreeAUniqueKey: a message that an operator has stopped, waiting or running, was not consumed.
+func TestCancelAndStopFreeAUniqueKey(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var running atomic.Int64
+		a := testapp.New(t, db, bus.Consume("c", untilStopped(&running), bus.Timeout(2*time.Minute)))
+		client, key := a.Admin(), outbox.InsertID("k", outbox.UniqueFor(time.Hour))
+		a.Produce(order{ID: "1"}, key)
+		if result, err := client.Cancel(a.Context(), db, a.Pending()[0].ID); err != nil || result.Changed != 1 {
+			t.Errorf("Cancel: got %+v, %v", result, err)
+		}
+		stop := func() {
+			t.Helper()
+			if stopped, err := client.Stop(a.Context(), db, a.Pending()[0].ID); err != nil || stopped != admin.StopCancelled {
+				t.Errorf("Stop: got %q, %v, want %q", stopped, err, admin.StopCancelled)
+			}
+			testapp.Eventually(t, "it is gone", a.Empty)
+		}
+		produce := func(after string) {
+			t.Helper()
+			if receipt := a.Produce(order{ID: "2"}, key); receipt.Enqueued != 1 {
+				t.Fatalf("after %s: got %+v, want the key free", after, receipt)
+			}
+		}
+		produce("Cancel")
+		stop()
+		produce("Stop of a waiting message")
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "it runs", func() bool { return running.Load() == 1 })
+		stop()
+		r.MustStop()
+		produce("Stop of a running message")
+	})
+}

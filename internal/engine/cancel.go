@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -124,6 +125,11 @@ func (t *task) asStopped(err error) error {
 		return err
 	}
 	return bus.Discard(fmt.Errorf("%w: %w", bus.ErrCancelled, err))
+}
+
+// cancelled reports whether a stop request ended the message.
+func (t *task) cancelled(v bus.OutcomeError) bool {
+	return v.Outcome == bus.Discarded && t.stopped.Load() && errors.Is(v.Err, bus.ErrCancelled)
 }
 
 // besideStopped releases the failed messages of a call in which another one was stopped.

@@ -41,7 +41,7 @@ type limiter struct {
 func limitersOf(consumers []*consumer) (all []*limiter) {
 	byName := make(map[string]*limiter)
 	for _, c := range consumers {
-		name, n := flow.LimitOf(c.Name(), c.settings)
+		name, n := flow.LimitOf(c.Consumer, c.settings)
 		if n == 0 {
 			continue
 		}
@@ -59,7 +59,7 @@ func limitersOf(consumers []*consumer) (all []*limiter) {
 func checkLimits(consumers []consumer) (errs []error) {
 	numbers := make(map[string]consumer)
 	for _, c := range consumers {
-		name, n := flow.LimitOf(c.Name(), c.settings)
+		name, n := flow.LimitOf(c.Consumer, c.settings)
 		if other, ok := numbers[name]; ok && n > 0 && other.settings.GlobalConcurrency != n {
 			errs = append(errs, fmt.Errorf("outbox: consumer %q: the limit %q is %d, and %d for consumer %q: one number is allowed",
 				c.Name(), c.settings.SharedConcurrency, n, other.settings.GlobalConcurrency, other.Name()))

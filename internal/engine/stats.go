@@ -1,11 +1,9 @@
 package engine
 
 import (
-	"strings"
+	"cmp"
 	"sync/atomic"
 	"time"
-
-	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 )
 
 // Stats has the fields of outbox.Stats, which documents them.
@@ -76,9 +74,15 @@ func (d *dispatcher) bounds() (circuits map[string]bool, limits map[string]Limit
 		}
 	}
 	for _, l := range d.limiters.all {
-		put(&limits, strings.TrimPrefix(l.name, flow.SharedLimit), LimitStats{Slots: len(l.slots), Used: l.running, Max: l.limit})
+		put(&limits, l.shownName(), LimitStats{Slots: len(l.slots), Used: l.running, Max: l.limit})
 	}
 	return circuits, limits
+}
+
+// shownName returns the name of a limit as its consumers have it.
+func (l *limiter) shownName() string {
+	c := l.consumers[0]
+	return cmp.Or(c.settings.SharedConcurrency, c.Name())
 }
 
 // put adds an entry, and makes the map for the first one.

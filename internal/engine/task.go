@@ -91,7 +91,10 @@ func (t *task) result(v bus.OutcomeError, attemptDelay time.Duration) store.Resu
 	}
 	switch v.Outcome {
 	case bus.Done, bus.Discarded:
-		r.Outcome, r.Recent = store.Done, t.recent()
+		r.Outcome = store.Done
+		if !t.cancelled(v) {
+			r.Recent = t.recent()
+		}
 		return r
 	case bus.Released:
 		r.Outcome = store.Release
