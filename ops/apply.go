@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -39,15 +40,11 @@ func (r *Runner) can(row store.Operation) bool {
 
 // apply carries out an operation that needs the application's code, in one call. If it is
 // interrupted, another process repeats it; repeating does no harm.
-func (w *work) apply(ctx context.Context, kind kind, row store.Operation) error {
+func (w *work) apply(ctx context.Context, kind kind, row store.Operation, target pinnedTarget) error {
 	if ours, err := w.service.store.Operations.Change(ctx, w.service.config.DB, w.own(),
 		store.OperationChange{State: string(Running), Lease: lease}); err != nil ||
 		!ours {
 		return err // it was undone or taken over
-	}
-	target, err := targetOf(row)
-	if err != nil {
-		return w.pause(ctx, "its target cannot be read")
 	}
 	within, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	done, kept := make(chan struct{}), make(chan struct{})
@@ -55,7 +52,11 @@ func (w *work) apply(ctx context.Context, kind kind, row store.Operation) error 
 		defer close(kept)
 		w.keep(ctx, within, end, done)
 	}()
-	n, err := kind.apply(within, w.projections, target.Target)
+	n := 0
+	err := isolate.Try("the projection", func() (err error) {
+		n, err = kind.apply(within, w.projections, target.Target)
+		return err
+	})
 	close(done)
 	<-kept
 	why := context.Cause(within)

@@ -18,6 +18,8 @@ func permissionMutants() []mutant {
 			onPostgres("TestAllowIsAskedOfEach"), `plan: got error`},
 		{"ops: a change by ids does not ask Allow", in("ops.access.allowed", never("s.who.Allow != nil")), onPostgres("TestAllowIsAskedOfEach"),
 			`(requeue|cancel): got error`},
+		{"ops: Allow is asked of former names", in("ops.access.may", replace("consumer = c.Name()", "_ = c.Name()")),
+			onPostgres("TestAFormerNameIsNoWayAroundAllow"), `pause billing: got <nil>, want it forbidden`},
 		{"ops: contents are shown to viewers", in("ops.access.shown", without("s.may")), onPostgres("TestContents"), `a viewer sees the secret`},
 		{"ops: reasons are not redacted", in("operator.Poisoned.reason", returns("m.Reason")), onPostgres("TestContents"), `sees the secret`},
 		{"ops: an edit overwrites redacted content", in("operator.Poisoned.editable", without("string(c.Payload) != …")),
