@@ -54,7 +54,7 @@ func (w *work) apply(ctx context.Context, kind kind, row store.Operation, target
 	}()
 	n := 0
 	err := isolate.Try("the projection", func() (err error) {
-		n, err = kind.apply(within, w.projections, target.Target)
+		n, err = kind.apply(within, w.projections, target)
 		return err
 	})
 	close(done)
@@ -66,10 +66,16 @@ func (w *work) apply(ctx context.Context, kind kind, row store.Operation, target
 	switch {
 	case err != nil && why != nil:
 		w.log.Warn("an operation was given up, and goes on elsewhere", "why", why.Error())
-		return nil
+		if n == 0 {
+			return nil
+		}
+		_, err := w.service.store.Operations.Change( // it may be another process's by now
+			after, w.service.config.DB, store.OperationFilter{ID: w.id}, store.OperationChange{Changed: int64(n)})
+		return err
 	case err != nil:
-		w.log.Warn("an operation failed", "error", err.Error())
-		return w.pause(after, "it failed"+foreign+said(err))
+		w.log.Warn("an operation failed", "error", err.Error(), "changed", n)
+		note := "it failed" + foreign + said(err)
+		return w.change(after, store.OperationChange{State: string(Paused), Note: &note, Free: true, Changed: int64(n)})
 	}
 	w.log.Info("an operation is done", "changed", n)
 	return w.change(after, store.OperationChange{State: string(Done), Changed: int64(n), Finished: true, Free: true})

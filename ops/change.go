@@ -101,7 +101,7 @@ func (s access) audit(ctx context.Context, c Change) error {
 
 const (
 	// askTime is how long Config.Audit and Principal.Allow may take.
-	askTime = 5 * time.Second
+	askTime = 10 * time.Second
 	// idleTime limits how long a transaction may be idle while it calls them.
 	idleTime = time.Minute
 )

@@ -53,7 +53,7 @@ type Principal struct {
 	// concerns several or none. A change of several
 	// consumers calls it with an empty consumer first and then with each affected one; one refusal
 	// forbids the change. A query of several consumers calls it once with an empty consumer. A panic, or
-	// no answer within 5 s, refuses the action. Nil allows everything.
+	// no answer within 10 s, refuses the action. Nil allows everything.
 	Allow func(Action, string) bool
 }
 

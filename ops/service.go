@@ -37,7 +37,7 @@ type Config struct {
 	// Audit is called with each change in the transaction that writes its audit row. An error refuses
 	// the change. If the change is made in that transaction, Changed is set. Otherwise (cancel,
 	// reschedule, run now, export, operations) Audit runs before the change begins and Changed is 0.
-	// If Audit panics or takes longer than 5 s, the change is refused. Respect the context: calls that
+	// If Audit panics or takes longer than 10 s, the change is refused. Respect the context: calls that
 	// have not returned are left running, and while there are four of them every change is refused.
 	Audit func(context.Context, Change) error
 	// Logger logs each change. Defaults to slog.Default.
