@@ -37,6 +37,8 @@ func planMutants() []mutant {
 	return []mutant{
 		{"plan: includes later failures", in("ops.step.poisoned", replace("s.row.UpToID", "1 << 62"),
 			replace("*s.target.Poisoned", "poison.Filter{Consumer: s.target.Poisoned.Consumer}")), onPostgres("TestAnOperation"), `done: got`},
+		{"plan: includes events that are parked later", in("projection.Runner.RetryParked", never("len(positions) > 0")),
+			onPostgres("TestARetryOfParkedEventsIsOfThoseThatWerePlanned"), `planned 1, changed 2`},
 		{"plan: includes later matches", in("ops.Operations.Plan", replace("preview.ids", "nil")), onPostgres("TestAPlanChangesWhatItHasSeen"),
 			`commits late: 2 planned, 3 changed`},
 		{"plan: touches consumers that Allow was not asked for", in("ops.step.poisoned", omit("Consumers")),
