@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"unicode/utf8"
 
 	"github.com/uptrace/bun"
 
@@ -117,51 +116,14 @@ func (c *Client) Count(ctx context.Context, db bun.IDB, filter Filter) (int, err
 	return n, dberr.Wrap(err, "admin: count")
 }
 
-// ListByID returns up to 1000 pending messages by id, as [Client.List] does. Missing ids are left
-// out.
-func (c *Client) ListByID(ctx context.Context, db bun.IDB, ids ...int64) ([]Message, error) {
-	st, db, err := c.stores.Of(db, errNotMade)
-	if err = errors.Join(checkLimit(max(len(ids), 1)), err); err != nil || len(ids) == 0 {
-		return nil, dberr.Wrap(err, "admin: list by id")
-	}
-	rows, err := st.Pending.ByID(ctx, db, ids)
-	return store.Each(rows, newMessage), dberr.Wrap(err, "admin: list by id")
-}
-
 // Get returns one pending message with its payload, headers and errors, or
 // [ErrNotFound].
 func (c *Client) Get(ctx context.Context, db bun.IDB, id int64) (Message, error) {
-	return c.get(db, id, func(st *store.Store, db bun.IDB) (store.Pending, bool, error) {
-		return st.Pending.Get(ctx, db, id, true)
-	})
-}
-
-// GetHead is [Client.Get] with at most maxBytes bytes of the payload, cut between two characters.
-// It reads no more than that; [Message.PayloadBytes] is the full size. A negative maxBytes is
-// bus.ErrInvalidOption.
-func (c *Client) GetHead(ctx context.Context, db bun.IDB, id int64, maxBytes int) (Message, error) {
-	m, err := c.get(db, id, func(st *store.Store, db bun.IDB) (store.Pending, bool, error) {
-		if maxBytes < 0 {
-			return store.Pending{}, false, fmt.Errorf("%d bytes of its payload: %w: 0 or more are allowed", maxBytes, bus.ErrInvalidOption)
-		}
-		return st.Pending.Head(ctx, db, id, maxBytes)
-	})
-	if err == nil && len(m.Payload) > maxBytes {
-		end := maxBytes
-		for end > 0 && !utf8.RuneStart(m.Payload[end]) {
-			end--
-		}
-		m.Payload = m.Payload[:end]
-	}
-	return m, err
-}
-
-func (c *Client) get(db bun.IDB, id int64, read func(st *store.Store, db bun.IDB) (store.Pending, bool, error)) (Message, error) {
 	st, db, err := c.stores.Of(db, errNotMade)
 	if err != nil {
 		return Message{}, dberr.Wrap(err, "admin: get %d", id)
 	}
-	row, found, err := read(st, db)
+	row, found, err := st.Pending.Get(ctx, db, id, true)
 	if err == nil && !found {
 		err = ErrNotFound
 	}

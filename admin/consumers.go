@@ -8,15 +8,16 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/names"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -156,34 +157,6 @@ func (c *Client) Unhandled(ctx context.Context, db bun.IDB) ([]Unhandled, error)
 	}), nil
 }
 
-// Claims lists the claims of all processors, the oldest first. It returns all of them: about as
-// many as batches in flight.
-func (c *Client) Claims(ctx context.Context, db bun.IDB) ([]Claim, error) {
-	st, db, err := c.stores.Of(db, errNotMade)
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: claims")
-	}
-	rows, err := st.Pending.Claims(ctx, db)
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: claims")
-	}
-	return store.Each(rows, newClaim), nil
-}
-
-// ClaimMessages lists the messages that a claim holds now, as [Client.List] does. It returns none
-// if the claim is gone. See [Client.Claims]; [Claim.Messages] is their number.
-func (c *Client) ClaimMessages(ctx context.Context, db bun.IDB, claim int64) ([]Message, error) {
-	st, db, err := c.stores.Of(db, errNotMade)
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: messages of claim %d", claim)
-	}
-	rows, err := st.Pending.ClaimedMessages(ctx, db, claim)
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: messages of claim %d", claim)
-	}
-	return store.Each(rows, newMessage), nil
-}
-
 // PauseNote records who paused a consumer and why. Both fields may be empty.
 type PauseNote struct {
 	By     string // its first 255 bytes are kept
@@ -194,8 +167,8 @@ type PauseNote struct {
 // effect when it commits and survives restarts. Claimed messages may still run; after about a
 // second no message of the consumer starts. Messages are still produced and kept.
 //
-// Pause covers the consumer's name and its former names in the registry and in process reports: see
-// [Client.Names]. An unknown name is paused as given. A name that a later release gives the
+// Pause covers the consumer's name and its former names in the registry and in process reports of
+// the last 7 days: see bus.Aliases. An unknown name is paused as given. A name that a later release gives the
 // consumer must be paused separately. Pausing twice is allowed, and the first note is kept. An
 // empty name is bus.ErrInvalidOption. A name that cannot be stored is bus.ErrInvalidText or
 // bus.ErrTooLarge.
@@ -232,7 +205,7 @@ func (c *Client) Resume(ctx context.Context, db bun.IDB, consumer string) error 
 		return dberr.Wrap(err, "admin: resume %q", consumer)
 	}
 	if registered, ok := c.registry.Consumer(consumer); ok {
-		txn.AnnounceMessages(ctx, db, c.registry, registered.PayloadTypes())
+		txn.AnnounceMessages(ctx, db, c.registry, access.PayloadTypes(registered))
 	}
 	return nil
 }
@@ -252,65 +225,12 @@ func (c *Client) underAllNames(
 		if err := st.WriteFirst(ctx, tx); err != nil {
 			return err
 		}
-		names, err := c.Names(ctx, tx)
+		known, err := names.Read(ctx, tx, st, c.registry)
 		if err != nil {
 			return err
 		}
-		return change(tx, names.Of(consumer))
+		return change(tx, known.Of(consumer))
 	})
-}
-
-// BlockedKeys returns the n keys that have been blocked the longest; n is 1 to 1000.
-func (c *Client) BlockedKeys(ctx context.Context, db bun.IDB, n int) ([]BlockedKey, error) {
-	st, db, err := c.stores.Of(db, errNotMade)
-	if err == nil {
-		err = checkLimit(n)
-	}
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: keys")
-	}
-	rows, err := st.Keys.List(ctx, db, n)
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: keys")
-	}
-	return store.Each(rows, func(row store.ParkedKey) BlockedKey {
-		return BlockedKey{Consumer: row.ConsumerType, Key: row.OrderKey, Poisoned: row.Poisoned, Since: row.Since.Time, Waiting: row.Waiting}
-	}), nil
-}
-
-// Names returns the names of consumers in the registry and in reports of processes of the last 7
-// days. Another program may have renamed a consumer that this program knows by a former name, or
-// does not have. See bus.Aliases.
-func (c *Client) Names(ctx context.Context, db bun.IDB) (Names, error) {
-	st, db, err := c.stores.Of(db, errNotMade)
-	if err != nil {
-		return Names{}, dberr.Wrap(err, "admin: names")
-	}
-	rows, err := st.Reports.Processes(ctx, db, namesSince, mostListed)
-	if err != nil {
-		return Names{}, dberr.Wrap(err, "admin: names")
-	}
-	told := toldBy(rows)
-	var n Names
-	seen := make(map[string]bool)
-	add := func(names []string) {
-		if key := strings.Join(names, "\x00"); !seen[key] {
-			seen[key] = true
-			n.known = append(n.known, names)
-		}
-	}
-	for _, consumer := range c.registry.Consumers() {
-		add(consumer.Names())
-	}
-	// Live processes first; among those, consumers with the most names, since they include the
-	// renames.
-	for _, alive := range []bool{true, false} {
-		slices.SortStableFunc(told[alive], func(a, b []string) int { return len(b) - len(a) })
-		for _, names := range told[alive] {
-			add(names)
-		}
-	}
-	return n, nil
 }
 
 // openBreakers returns the open circuit breakers by every name of their consumers.
@@ -319,14 +239,14 @@ func (c *Client) openBreakers(ctx context.Context, db bun.IDB, st *store.Store) 
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
-	names, err := c.Names(ctx, db)
+	known, err := names.Read(ctx, db, st, c.registry)
 	if err != nil {
 		return nil, err
 	}
 	open := make(map[string]*OpenBreaker)
 	for _, row := range rows {
 		b := newOpenBreaker(row)
-		for _, name := range names.Of(row.Name) {
+		for _, name := range known.Of(row.Name) {
 			open[name] = &b
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -103,10 +104,10 @@ func (x *explainer) reason() (State, string) {
 	switch operates := x.client.operates(); {
 	case !registered && !operates:
 		return NoConsumer, fmt.Sprintf("No consumer %q is registered here. It waits for a program that has one, by name or by alias.", m.Consumer)
-	case !operates && !slices.Contains(consumer.PayloadTypes(), m.PayloadType):
+	case !operates && !slices.Contains(access.PayloadTypes(consumer), m.PayloadType):
 		return OtherPayload, fmt.Sprintf(
 			"Consumer %q takes %q here, not %q. It waits for a program whose consumer takes that, by name or by alias.", m.Consumer,
-			consumer.PayloadTypes(), m.PayloadType,
+			access.PayloadTypes(consumer), m.PayloadType,
 		)
 	}
 	return x.waits()

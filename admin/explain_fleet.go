@@ -30,7 +30,7 @@ func (x *explainer) fleet(ctx context.Context) (f fleet, err error) {
 	}
 	for _, p := range store.Each(rows, newProcess) {
 		f.known = f.known || p.Kind == "processor"
-		switch takes := p.Handles(x.e.Message.Consumer, x.e.Message.PayloadType); {
+		switch takes := p.handles(x.e.Message.Consumer, x.e.Message.PayloadType); {
 		case takes && p.Status == ProcessAlive:
 			f.takers = append(f.takers, p)
 		case takes:
@@ -89,8 +89,8 @@ func (x *explainer) explainFleet(f fleet) {
 	}
 }
 
-// Handles reports whether the process handles messages with that stored consumer and payload type.
-func (p Process) Handles(consumer, payloadType string) bool {
+// handles reports whether the process handles messages with that stored consumer and payload type.
+func (p Process) handles(consumer, payloadType string) bool {
 	return slices.ContainsFunc(p.Consumers, func(c ProcessConsumer) bool { return c.takes(consumer, payloadType) })
 }
 

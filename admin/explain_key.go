@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 )
 
@@ -16,10 +17,10 @@ func (x *explainer) explainKey(ctx context.Context) error {
 		return nil
 	}
 	consumer, _ := x.client.registry.Consumer(x.e.Message.Consumer)
-	if consumer.KeyConcurrency() > 0 && !x.elsewhere {
+	if config := consumer.Config(); access.KeyConcurrency(&config) > 0 && !x.elsewhere {
 		return x.explainShare(ctx, consumer)
 	}
-	names, unless := consumer.Names(), ""
+	names, unless := access.Names(consumer), ""
 	if x.elsewhere || x.client.operates() {
 		names, unless = []string{x.e.Message.Consumer}, ", if its consumer runs those of a key in their order"
 	}
@@ -56,8 +57,9 @@ func (x *explainer) explainKey(ctx context.Context) error {
 
 // explainShare checks whether the concurrency limit of the message's key is reached.
 func (x *explainer) explainShare(ctx context.Context, consumer bus.Consumer) error {
-	held, err := x.store.Keys.HeldOfLane(ctx, x.db, consumer.Names(), x.row.Lane)
-	if err != nil || x.e.Reason != Ready || held < consumer.KeyConcurrency() {
+	config := consumer.Config()
+	held, err := x.store.Keys.HeldOfLane(ctx, x.db, access.Names(consumer), x.row.Lane)
+	if err != nil || x.e.Reason != Ready || held < access.KeyConcurrency(&config) {
 		return err
 	}
 	x.e.Reason = KeyLimited

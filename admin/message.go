@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // Message is a pending message as [Client] returns it. Times are in UTC, on the database's clock.
@@ -34,21 +35,11 @@ type Message struct {
 	// Claim is the claim that holds the message; nil unless State is Leased.
 	Claim *Claim `json:"claim,omitempty"`
 
-	// Payload and the fields below are set by [Client.Get] and [Client.GetHead] only.
-	Payload      []byte            `json:"-"`                       // as the registry's codec encoded it
+	// Payload and the fields below are set by [Client.Get] only.
+	Payload      []byte            `json:"payload,omitempty"`       // as the registry's codec encoded it
 	PayloadBytes int               `json:"payload_bytes,omitempty"` // full size in bytes
 	Headers      map[string]string `json:"headers,omitempty"`       // nil: none
 	Errors       []Attempt         `json:"errors,omitempty"`        // the last ten, oldest first
-}
-
-// MarshalJSON implements json.Marshaler. A payload that is JSON is embedded as it is, any other as
-// a string. It is for output only: unmarshalling the result leaves Payload empty.
-func (m Message) MarshalJSON() ([]byte, error) {
-	type plain Message
-	return json.Marshal(struct {
-		plain
-		Payload store.PayloadText `json:"payload,omitempty"`
-	}{plain(m), m.Payload})
 }
 
 // Attempt is one failed run of a message.
@@ -128,6 +119,13 @@ type Claim struct {
 	Expired  bool `json:"expired"`
 	Messages int  `json:"messages"` // messages not settled yet
 }
+
+// The console shows rows as this package does: see package internal/pending.
+var (
+	_ = unexported.Provide(newMessage)
+	_ = unexported.Provide(newClaim)
+	_ = unexported.Provide(Process.handles)
+)
 
 func newClaim(row store.HeldBy) Claim {
 	return Claim{ID: row.ClaimID, Owner: row.Owner, Isolated: row.Solo, ClaimedAt: row.ClaimedAt.Time, LeasedUntil: row.LeasedUntil.Time,

@@ -3,11 +3,13 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -70,9 +72,6 @@ const (
 	ProcessLost ProcessStatus = "lost"
 )
 
-// leastAlive is the shortest silence after which a process counts as lost.
-const leastAlive = 45 * time.Second
-
 func newProcess(row store.Process) Process {
 	p := Process{ID: row.ID, Kind: row.Kind, Host: row.Host, PID: row.PID, Program: row.Program, Version: row.Version,
 		Status: ProcessAlive, StartedAt: row.StartedAt.Time, SeenAt: row.SeenAt.Time, StoppedAt: row.StoppedAt.Time}
@@ -90,7 +89,7 @@ func newProcess(row store.Process) Process {
 	switch {
 	case !p.StoppedAt.IsZero():
 		p.Status = ProcessStopped
-	case row.Now.Sub(p.SeenAt) > max(leastAlive, 3*s.Every):
+	case heartbeat.Lost(row, s):
 		p.Status = ProcessLost
 	}
 	return p
@@ -110,59 +109,14 @@ func (c *Client) Processes(ctx context.Context, db bun.IDB, within time.Duration
 	return store.Each(rows, newProcess), nil
 }
 
-// Histogram counts durations in buckets: up to 1, 2, 5, 10, 25, 50, 100, 250, 500 ms, 1 s, 10 s,
-// and longer.
-type Histogram [store.Buckets]int64
+// mostListed is the maximum length of lists without pages.
+const mostListed = 1000
 
-// Quantile returns the upper bound of the bucket with the given quantile, 0.99 for instance. Longer
-// than 10 s counts as an hour, the longest timeout allowed. An empty histogram returns 0.
-func (h Histogram) Quantile(part float64) time.Duration {
-	var all, sum int64
-	for _, n := range h {
-		all += n
+func checkLimit(n int) error {
+	if n < 1 || n > mostListed {
+		return fmt.Errorf("%w: limit %d: 1 to %d is allowed", bus.ErrInvalidOption, n, mostListed)
 	}
-	if all == 0 {
-		return 0
-	}
-	for i, bound := range store.Bounds() {
-		if sum += h[i]; float64(sum) >= part*float64(all) {
-			return bound
-		}
-	}
-	return time.Hour
-}
-
-// MinuteStats counts the outcomes of a consumer's messages in one minute, across all processes.
-type MinuteStats struct {
-	Consumer  string    `json:"consumer"`
-	At        time.Time `json:"at"` // start of the minute
-	Done      int64     `json:"done"`
-	Retried   int64     `json:"retried"`
-	Poisoned  int64     `json:"poisoned"`
-	Snoozed   int64     `json:"snoozed"`
-	Discarded int64     `json:"discarded"`
-	Run       Histogram `json:"run"` // how long the runs took
-	Lag       Histogram `json:"lag"` // time from due to start
-}
-
-// Minutes returns the statistics of the given consumers, or of all, within the given time, by
-// consumer and time. Minutes without runs are left out. A run counts in the minute in which its
-// process reported it, which may be the next one. Statistics are kept for 48 hours.
-func (c *Client) Minutes(ctx context.Context, db bun.IDB, within time.Duration, consumers ...string) ([]MinuteStats, error) {
-	st, db, err := c.stores.Of(db, errNotMade)
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: minutes")
-	}
-	rows, err := st.Reports.Minutes(ctx, db, within, consumers)
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: minutes")
-	}
-	return store.Each(rows, func(row store.Minute) MinuteStats {
-		return MinuteStats{
-			Consumer: row.ConsumerType, At: row.At.Time, Done: row.Done, Retried: row.Retried, Poisoned: row.Poisoned,
-			Snoozed: row.Snoozed, Discarded: row.Discarded, Run: row.Run, Lag: row.Lag,
-		}
-	}), nil
+	return nil
 }
 
 // FailureGroup groups failed runs of a consumer by error type and error text, without the parts of
@@ -199,35 +153,5 @@ func (c *Client) Failures(ctx context.Context, db bun.IDB, consumer string, limi
 			Consumer: row.ConsumerType, Fingerprint: row.Fingerprint, ErrorType: row.ErrorType, Sample: row.Sample, Runs: row.Runs,
 			FirstAt: row.FirstAt.Time, LastAt: row.LastAt.Time, FirstVersion: row.FirstVersion, LastID: row.RowID,
 		}
-	}), nil
-}
-
-// Crash is the loss of a process while it held a message.
-type Crash struct {
-	ID       int64  `json:"id"` // id of the message
-	Consumer string `json:"consumer"`
-	Owner    string `json:"owner"` // the ID of its Process
-	// Isolated is true if the message was the only suspect that ran there, which identifies it as
-	// the cause.
-	Isolated bool      `json:"isolated"`
-	At       time.Time `json:"at"` // when the loss was detected
-}
-
-// Crashes returns the crashes of a message, or of all messages if id is 0, the most recent first.
-// Crashes are kept for 7 days. The limit is 1 to 1000.
-func (c *Client) Crashes(ctx context.Context, db bun.IDB, id int64, limit int) ([]Crash, error) {
-	st, db, err := c.stores.Of(db, errNotMade)
-	if err == nil {
-		err = checkLimit(limit)
-	}
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: crashes of %d", id)
-	}
-	rows, err := st.Reports.Crashes(ctx, db, id, limit)
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: crashes of %d", id)
-	}
-	return store.Each(rows, func(row store.Crash) Crash {
-		return Crash{ID: row.RowID, Consumer: row.ConsumerType, Owner: row.Owner, Isolated: row.Solo, At: row.CrashedAt.Time}
 	}), nil
 }

@@ -36,7 +36,21 @@ var _ = hook.Provide(hook.Functions{
 		c := config.(*ConsumerConfig)
 		c.mistakes = append(c.mistakes, text)
 	},
-	NewestName: func(config any, payloadType string) string { return config.(*ConsumerConfig).newestName(payloadType) },
+	ConsumeBatch: func(ctx context.Context, consumer, codec, batch any) []error {
+		return consumer.(Consumer).consumeBatch(ctx, codec.(Codec), batch.([]*Message))
+	},
+	Raw:          func(consumer any) bool { return consumer.(Consumer).raw() },
+	SetValue:     func(config, key, value any) { config.(*ConsumerConfig).setValue(key, value) },
+	Value:        func(config, key any) any { return config.(*ConsumerConfig).values[key] },
+	PayloadTypes: func(registry any) []string { return registry.(*Registry).payloadTypes() },
+	Encode: func(registry, payload any) (string, []byte, error) {
+		p, _ := payload.(Payload) // it may be nil
+		return registry.(*Registry).encode(p)
+	},
+	Codec:        func(ctx context.Context) any { return codecFromContext(ctx) },
+	CheckMessage: func(message any, maxPayload int) error { return message.(*Message).check(maxPayload) },
+	CheckTables:  func(tables any) error { return tables.(Tables).validate() },
+	NewestName:   func(config any, payloadType string) string { return config.(*ConsumerConfig).newestName(payloadType) },
 })
 
 // deliver is the end of a consume chain that was composed without a handler.

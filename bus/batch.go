@@ -173,9 +173,9 @@ func withBatch(ctx context.Context, batch []*Message) context.Context {
 
 type codecKey struct{}
 
-// CodecFromContext returns the registry's codec inside a consumer made by [ConsumeRaw], to decode
-// its messages. Elsewhere it returns nil.
-func CodecFromContext(ctx context.Context) Codec {
+// codecFromContext returns the registry's codec inside a consumer made by [ConsumeRaw]. Elsewhere it
+// returns nil.
+func codecFromContext(ctx context.Context) Codec {
 	codec, _ := ctx.Value(codecKey{}).(Codec)
 	return codec
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 )
 
 func TestWhatABatchReturnsIsSpread(t *testing.T) {
@@ -26,7 +27,7 @@ func TestWhatABatchReturnsIsSpread(t *testing.T) {
 	} {
 		c := bus.ConsumeBatch("c", func(context.Context, []orderPlaced) error { return test.returned })
 		batch := []*bus.Message{{Payload: []byte("{}")}, {Payload: []byte("{}")}, {Payload: []byte("{}")}}
-		errs := c.ConsumeBatch(t.Context(), bus.JSON{}, batch)
+		errs := access.ConsumeBatch(t.Context(), c, bus.JSON{}, batch)
 		if test.want == "everybody's" {
 			for i := range errs {
 				if errs[i] == nil || !errors.Is(errs[i], bad) {
@@ -47,7 +48,8 @@ func TestAPayloadThatCannotBeReadIsNotInTheBatch(t *testing.T) {
 		}
 		return bus.BatchError{1: bad}
 	})
-	errs := c.ConsumeBatch(t.Context(), bus.JSON{}, []*bus.Message{{Payload: []byte("{}")}, {Payload: []byte("no")}, {Payload: []byte("{}")}})
+	batch := []*bus.Message{{Payload: []byte("{}")}, {Payload: []byte("no")}, {Payload: []byte("{}")}}
+	errs := access.ConsumeBatch(t.Context(), c, bus.JSON{}, batch)
 	decode := &bus.DecodeError{}
 	if errs[0] != nil || !errors.As(errs[1], &decode) || errs[2] != bad {
 		t.Errorf("got %v, want the second unreadable, and the last bad", errs)
@@ -95,7 +97,7 @@ func TestNothingBehindAnUnreadablePayloadIsInTheCall(t *testing.T) {
 			m.Attempt, m.Payload = i, []byte("{}") // the attempt tells which it is
 		}
 		batch[1].Payload = []byte("no")
-		errs := c.ConsumeBatch(t.Context(), bus.JSON{}, batch)
+		errs := access.ConsumeBatch(t.Context(), c, bus.JSON{}, batch)
 		if strings.Join(got, " ") != want {
 			t.Errorf("got %v in the call, want %s", got, want)
 		}

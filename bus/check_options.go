@@ -60,11 +60,11 @@ func (c *Consumer) validateKeys() {
 	if option == "" {
 		return
 	}
-	if c.Prioritizes() {
+	if c.config.Aging > 0 {
 		c.mistake("%s and Prioritized do not go together", option)
 	}
 	switch {
-	case c.Ordered() && (config.Fair || config.KeyConcurrency > 0):
+	case c.ordered() && (config.Fair || config.KeyConcurrency > 0):
 		c.mistake("Ordered runs one message of a key at a time: KeyConcurrency and Fair do not go with it")
 	case config.Fair && config.KeyConcurrency > 0:
 		c.mistake("Fair is KeyConcurrency without a bound: one of them is allowed")
@@ -76,7 +76,7 @@ func (c *Consumer) validateKeys() {
 // keyOption names the option that makes the consumer keyed, or returns "".
 func (c *Consumer) keyOption() string {
 	switch {
-	case c.Ordered():
+	case c.ordered():
 		return "Ordered"
 	case c.config.KeyConcurrency > 0:
 		return "KeyConcurrency"

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"reflect"
 	"runtime/debug"
 	"slices"
@@ -98,11 +97,8 @@ func decodeInto[T any](codec Codec, payloadType string, payload []byte, value *T
 // Name returns the stored name of the consumer.
 func (c Consumer) Name() string { return c.name }
 
-// Raw reports whether the consumer was made by [ConsumeRaw].
-func (c Consumer) Raw() bool { return c.goType == nil }
-
-// Forwards reports whether the consumer has the option [Forwards].
-func (c Consumer) Forwards() bool { return c.config.Forwards }
+// raw reports whether the consumer was made by [ConsumeRaw].
+func (c Consumer) raw() bool { return c.goType == nil }
 
 // PayloadType returns the stored name of the payload it consumes, or the first of several.
 func (c Consumer) PayloadType() string { return c.payloadType }
@@ -118,17 +114,17 @@ func (c Consumer) Consume(ctx context.Context, codec Codec, payload []byte) erro
 	return c.consume(ctx, codec, payload)
 }
 
-// ConsumeBatch is [Consumer.Consume] for several messages and returns an error or nil for each.
+// consumeBatch is [Consumer.Consume] for several messages and returns an error or nil for each.
 // The consumer must have a BatchSize.
-func (c Consumer) ConsumeBatch(ctx context.Context, codec Codec, batch []*Message) []error {
-	return c.batch(ctx, codec, batch, c.Ordered())
+func (c Consumer) consumeBatch(ctx context.Context, codec Codec, batch []*Message) []error {
+	return c.batch(ctx, codec, batch, c.ordered())
 }
 
-// Names returns the names under which its messages are stored: its name, then its aliases.
-func (c Consumer) Names() []string { return append([]string{c.name}, c.config.Aliases...) }
+// names returns the names under which its messages are stored: its name, then its aliases.
+func (c Consumer) names() []string { return append([]string{c.name}, c.config.Aliases...) }
 
-// PayloadTypes returns the payload types it consumes: its own, then its aliases.
-func (c Consumer) PayloadTypes() []string {
+// payloadTypes returns the payload types it consumes: its own, then its aliases.
+func (c Consumer) payloadTypes() []string {
 	return append([]string{c.payloadType}, c.config.PayloadAliases...)
 }
 
@@ -191,16 +187,13 @@ type ConsumerConfig struct {
 	mistakes []string // of the options
 }
 
-// Value returns what [ConsumerConfig.SetValue] stored under key, or nil.
-func (c *ConsumerConfig) Value(key any) any { return c.values[key] }
-
-// SetValue stores a setting of another package. As with context values, key should be of an
+// setValue stores a setting of another package. As with context values, key should be of an
 // unexported type of that package.
-func (c *ConsumerConfig) SetValue(key, value any) {
-	if c.values == nil {
-		c.values = make(map[any]any)
-	}
-	c.values[key] = value
+func (c *ConsumerConfig) setValue(key, value any) {
+	values := make(map[any]any, len(c.values)+1) // copies of the config share the old one
+	maps.Copy(values, c.values)
+	values[key] = value
+	c.values = values
 }
 
 // newestName returns the current name of an event by a former one, and other payload types
@@ -212,7 +205,6 @@ func (c *ConsumerConfig) newestName(payloadType string) string {
 func (c ConsumerConfig) clone() ConsumerConfig {
 	c.Aliases = slices.Clone(c.Aliases)
 	c.PayloadAliases = slices.Clone(c.PayloadAliases)
-	c.values, c.renamed = maps.Clone(c.values), maps.Clone(c.renamed)
 	return c
 }
 
@@ -284,8 +276,8 @@ func set[N ~int | ~int64](c *ConsumerConfig, field string, target *N, value N) {
 	*target = value
 }
 
-// Ordered reports whether the consumer runs the messages of one key in order.
-func (c Consumer) Ordered() bool { return c.config.Ordered != 0 }
+// ordered reports whether the consumer runs the messages of one key in order.
+func (c Consumer) ordered() bool { return c.config.Ordered != 0 }
 
 // key returns the message's own key: from its event or its payload.
 func (c Consumer) key(codec Codec, m *Message) (string, error) {
@@ -299,20 +291,7 @@ func (c Consumer) key(codec Codec, m *Message) (string, error) {
 	return keyOf(value), err
 }
 
-// Keyed reports whether the consumer uses the keys of messages.
-func (c Consumer) Keyed() bool { return c.Ordered() || c.KeyConcurrency() > 0 }
-
-// KeyConcurrency returns how many messages of one key may run at once, in any order. Zero means
-// that the consumer runs them in order, or ignores keys.
-func (c Consumer) KeyConcurrency() int {
-	switch {
-	case c.Ordered():
-		return 0
-	case c.config.Fair || c.config.KeyConcurrency == 0 && c.config.KeyRate > 0:
-		return math.MaxInt32
-	}
-	return c.config.KeyConcurrency
+// keyed reports whether the consumer uses the keys of messages.
+func (c Consumer) keyed() bool {
+	return c.ordered() || c.config.Fair || c.config.KeyConcurrency > 0 || c.config.KeyRate > 0
 }
-
-// Prioritizes reports whether the consumer uses priorities.
-func (c Consumer) Prioritizes() bool { return c.config.Aging > 0 }

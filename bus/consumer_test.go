@@ -259,8 +259,8 @@ func TestOptionsSetTheConfig(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("Config: got %+v, want %+v", got, want)
 	}
-	assertNames(t, "Names", consumer.Names(), []string{"update-stock", "stock", "warehouse"})
-	assertNames(t, "PayloadTypes", consumer.PayloadTypes(), []string{"order.placed", "order.created", "order.made"})
+	assertNames(t, "Names", access.Names(consumer), []string{"update-stock", "stock", "warehouse"})
+	assertNames(t, "PayloadTypes", access.PayloadTypes(consumer), []string{"order.placed", "order.created", "order.made"})
 	if got := consumer.PayloadType(); got != "order.placed" {
 		t.Errorf("PayloadType: got %q, want %q", got, "order.placed")
 	}
@@ -271,18 +271,18 @@ func TestConsumerConfigKeepsValuesOfOtherPackages(t *testing.T) {
 	type keyA struct{}
 	type keyB struct{}
 	var zero bus.ConsumerConfig
-	if got := zero.Value(keyA{}); got != nil {
+	if got := access.Value(&zero, keyA{}); got != nil {
 		t.Errorf("Value of a zero config: got %v, want nil", got)
 	}
 	consumer := bus.Consume("update-stock", ignore[orderPlaced],
-		func(c *bus.ConsumerConfig) { c.SetValue(keyA{}, 1) }, func(c *bus.ConsumerConfig) { c.SetValue(keyA{}, 2) })
+		func(c *bus.ConsumerConfig) { access.SetValue(c, keyA{}, 1) }, func(c *bus.ConsumerConfig) { access.SetValue(c, keyA{}, 2) })
 	config := consumer.Config()
-	if a, b := config.Value(keyA{}), config.Value(keyB{}); a != 2 || b != nil {
+	if a, b := access.Value(&config, keyA{}), access.Value(&config, keyB{}); a != 2 || b != nil {
 		t.Errorf("got values %v and %v, want the last one set, 2, and nil for another key", a, b)
 	}
-	config.SetValue(keyA{}, 3)
+	access.SetValue(&config, keyA{}, 3)
 	again := consumer.Config()
-	if got := again.Value(keyA{}); got != 2 {
+	if got := access.Value(&again, keyA{}); got != 2 {
 		t.Errorf("after a copy was changed: got value %v, want 2 still", got)
 	}
 }
@@ -294,6 +294,6 @@ func TestConsumersDoNotShareOptions(t *testing.T) {
 	first := bus.Consume("first", ignore[orderPlaced], append(options, bus.Aliases("old-3"))...)
 	second := bus.Consume("second", ignore[orderPlaced], append(options, bus.Aliases("old-4"))...)
 	names[0] = "changed"
-	assertNames(t, "Names of the first", first.Names(), []string{"first", "old-1", "old-2", "old-3"})
-	assertNames(t, "Names of the second", second.Names(), []string{"second", "old-1", "old-2", "old-4"})
+	assertNames(t, "Names of the first", access.Names(first), []string{"first", "old-1", "old-2", "old-3"})
+	assertNames(t, "Names of the second", access.Names(second), []string{"second", "old-1", "old-2", "old-4"})
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // Event is the position of a recorded event in the event log; see package eventlog.
@@ -25,32 +27,18 @@ type Event struct {
 	Replay, Backlog bool
 }
 
-const modeReplay = "replay"
-
-// Mode returns "replay" or "catchup", or "" for a live event or nil: see [Message.Mode].
-func (e *Event) Mode() string {
-	switch {
-	case e == nil:
-		return ""
-	case e.Replay:
-		return modeReplay
-	case e.Backlog:
-		return "catchup"
-	}
-	return ""
-}
-
-// EventTypes has the payloads that are recorded as events. *eventlog.Types implements it. It must
-// be safe for concurrent use.
+// EventTypes has the payloads that are recorded as events: an *eventlog.Types.
 type EventTypes interface {
-	// GoType returns the type of a payload by its stored or former name.
-	GoType(payloadType string) (reflect.Type, bool)
-	// Aliases returns the former names of a payload type.
-	Aliases(payloadType string) []string
 	// Upcast converts the stored text of an event to the newest schema. It returns an error for an
 	// event that must not be read any more.
 	Upcast(ctx context.Context, payloadType string, schema int, text []byte) ([]byte, error)
 }
+
+// The types of unexported functions of package eventlog.
+type (
+	goTypeOf  = func(events EventTypes, payloadType string) (reflect.Type, bool)
+	aliasesOf = func(events EventTypes, payloadType string) []string
+)
 
 // adopt adds the events' former names to a consumer of events. It returns an error if the events
 // have another Go type for a payload type.
@@ -58,22 +46,22 @@ func (r *Registry) adopt(c Consumer) (Consumer, error) {
 	if r.events == nil || c.name == "" {
 		return c, nil
 	}
-	own := c.PayloadTypes()
-	if !c.Raw() {
+	own := c.payloadTypes()
+	if !c.raw() {
 		own = own[:1] // its aliases have the same type
 	}
 	c.config = c.config.clone()
 	c.config.renamed = make(map[string]string)
 	for _, payloadType := range own {
-		goType, ok := r.events.GoType(payloadType)
-		if ok && !c.Raw() && goType != c.goType {
+		goType, ok := unexported.Func[goTypeOf]()(r.events, payloadType)
+		if ok && !c.raw() && goType != c.goType {
 			return c, fmt.Errorf(
 				"bus: consumer %q: payload type %q is %s here and %s as an event", c.name, payloadType, fullName(c.goType),
 				fullName(goType),
 			)
 		}
-		for _, alias := range r.events.Aliases(payloadType) {
-			if ok && !slices.Contains(c.PayloadTypes(), alias) {
+		for _, alias := range unexported.Func[aliasesOf]()(r.events, payloadType) {
+			if ok && !slices.Contains(c.payloadTypes(), alias) {
 				c.config.PayloadAliases = append(c.config.PayloadAliases, alias)
 				c.config.renamed[alias] = payloadType
 			}

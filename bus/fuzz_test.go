@@ -28,7 +28,7 @@ func FuzzMessage(f *testing.F) {
 		storable := func(s string) bool { return utf8.ValidString(s) && !bytes.ContainsRune([]byte(s), 0) }
 		allowed := len(payload) <= maxPayload && storable(string(payload)) && len(insertID) <= limits.Key && storable(insertID) &&
 			key != "" && storable(key) && storable(value) && len(key)+len(value) <= limits.Headers
-		err := m.Check(maxPayload)
+		err := access.CheckMessage(&m, maxPayload)
 		if (err == nil) != allowed {
 			t.Fatalf("check: got %v, want an error: %t", err, !allowed)
 		}
@@ -76,7 +76,7 @@ func FuzzTables(f *testing.F) {
 	f.Fuzz(func(t *testing.T, schema, prefix string) {
 		allowed := (schema == "" || plain.MatchString(schema) && len(schema) <= 63) &&
 			(prefix == "" || plain.MatchString(prefix) && len(prefix) <= 24)
-		if err := (bus.Tables{Schema: schema, Prefix: prefix}).Validate(); (err == nil) != allowed {
+		if err := access.CheckTables(bus.Tables{Schema: schema, Prefix: prefix}); (err == nil) != allowed {
 			t.Fatalf("schema %q, prefix %q: got %v, want an error: %t", schema, prefix, err, !allowed)
 		}
 	})

@@ -1,8 +1,6 @@
 package bus
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -80,26 +78,4 @@ type Message struct {
 	CreatedAt time.Time
 
 	handle Handler // the end of the consume chain
-}
-
-// Mode returns "replay", or "catchup" for a message of a projection. For a live message or nil it
-// returns "". Logs, spans and stored headers contain it.
-func (m *Message) Mode() string {
-	switch {
-	case m == nil:
-		return ""
-	case m.Replay:
-		return modeReplay
-	}
-	return m.Event.Mode()
-}
-
-// Clone returns a deep copy of what layers may change: Payload, Headers, Recipients and Event.
-func (m *Message) Clone() *Message {
-	c := *m
-	c.Payload, c.Headers, c.Recipients = slices.Clone(m.Payload), maps.Clone(m.Headers), slices.Clone(m.Recipients)
-	if m.Event != nil {
-		c.Event = new(*m.Event)
-	}
-	return &c
 }

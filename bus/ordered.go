@@ -60,7 +60,7 @@ func (r *Registry) setKey(m *Message) error {
 		return nil
 	}
 	for _, c := range r.ConsumersOf(m.PayloadType) {
-		if !c.Keyed() {
+		if !c.keyed() {
 			continue
 		}
 		if err := r.key(m, c); err != nil {
@@ -79,7 +79,7 @@ func (r *Registry) key(m *Message, c Consumer) (err error) {
 	switch {
 	case m.OrderingKey == "":
 		return fmt.Errorf("%w: consumer %q goes by keys: give outbox.OrderingKey, or have the payload a method OrderingKey", ErrNoKey, c.name)
-	case c.Ordered() && m.DebounceMax == 0 && (m.Delay > 0 || !m.AvailableAt.IsZero()):
+	case c.ordered() && m.DebounceMax == 0 && (m.Delay > 0 || !m.AvailableAt.IsZero()):
 		return fmt.Errorf("%w: consumer %q is ordered: a message that waits would hold up its key", ErrInvalidOption, c.name)
 	}
 	return limits.CheckKey("key", m.OrderingKey)

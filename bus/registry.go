@@ -72,7 +72,7 @@ func (c RegistryConfig) NewRegistry(consumers ...Consumer) (*Registry, error) {
 		version:   c.AppVersion,
 		wakeups:   new(wakeup.Hub),
 	}
-	mistakes := []error{c.Tables.Validate()}
+	mistakes := []error{c.Tables.validate()}
 	var declared []Consumer
 	for _, consumer := range consumers {
 		if consumer.declared {
@@ -97,7 +97,7 @@ func (r *Registry) add(c Consumer) (mistakes []error) {
 		return []error{errors.New("bus: a Consumer must be made by bus.Consume or outbox.ConsumeTx, not as a zero value")}
 	}
 	mistakes = slices.Clone(c.mistakes)
-	for _, name := range c.Names() {
+	for _, name := range c.names() {
 		if limits.CheckName(name) != nil {
 			continue // reported already
 		}
@@ -113,11 +113,11 @@ func (r *Registry) add(c Consumer) (mistakes []error) {
 			)
 		}
 	}
-	for i, payloadType := range c.PayloadTypes() {
+	for i, payloadType := range c.payloadTypes() {
 		if limits.CheckName(payloadType) != nil {
 			continue
 		}
-		if slices.Contains(c.PayloadTypes()[:i], payloadType) {
+		if slices.Contains(c.payloadTypes()[:i], payloadType) {
 			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: payload type %q is listed twice", c.name, payloadType))
 			continue
 		}
@@ -134,7 +134,7 @@ func (r *Registry) subscribe(payloadType string, c Consumer) (mistakes []error) 
 			c.name, payloadType, fullName(c.goType), fullName(other.goType), other.name))
 	}
 	r.byPayload[payloadType] = append(r.byPayload[payloadType], c)
-	r.keyed = r.keyed || c.Keyed()
+	r.keyed = r.keyed || c.keyed()
 	return mistakes
 }
 
@@ -144,9 +144,9 @@ func (r *Registry) declare(c Consumer) []error {
 		return c.mistakes
 	}
 	if own, ok := r.byName[c.name]; ok {
-		if !slices.Contains(own.PayloadTypes(), c.payloadType) {
+		if !slices.Contains(own.payloadTypes(), c.payloadType) {
 			return []error{
-				fmt.Errorf("bus: consumer %q is declared with payload type %q, and takes %q here", c.name, c.payloadType, own.PayloadTypes()),
+				fmt.Errorf("bus: consumer %q is declared with payload type %q, and takes %q here", c.name, c.payloadType, own.payloadTypes()),
 			}
 		}
 		return nil
@@ -183,8 +183,8 @@ func (r *Registry) Consumer(name string) (Consumer, bool) {
 // are none. The slice is shared: do not modify it.
 func (r *Registry) ConsumersOf(payloadType string) []Consumer { return r.byPayload[payloadType] }
 
-// PayloadTypes returns every payload type that has a consumer, aliases included, sorted.
-func (r *Registry) PayloadTypes() []string {
+// payloadTypes returns every payload type that has a consumer, aliases included, sorted.
+func (r *Registry) payloadTypes() []string {
 	return slices.Sorted(maps.Keys(r.byPayload))
 }
 

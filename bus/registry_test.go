@@ -145,7 +145,7 @@ func TestRegistryOrderIsStable(t *testing.T) {
 		registry := mustRegister(t, shopConsumers()...)
 		assertNames(t, "Consumers, sorted by name", namesOf(registry.Consumers()), []string{"notify", "send-receipt", "update-stock"})
 		assertNames(t, "ConsumersOf, as registered", namesOf(registry.ConsumersOf("order.placed")), []string{"update-stock", "send-receipt"})
-		assertNames(t, "PayloadTypes, sorted", registry.PayloadTypes(),
+		assertNames(t, "PayloadTypes, sorted", access.AllPayloadTypes(registry),
 			[]string{"order.created", "order.made", "order.placed", "order.sent", "order.shipped"})
 	}
 	reversed := shopConsumers()
@@ -162,20 +162,20 @@ func TestRegistryCannotBeChangedThroughWhatItReturns(t *testing.T) {
 	consumers := registry.Consumers()
 	consumers[0] = consumers[2]
 	stock, _ := registry.Consumer("update-stock")
-	stock.Names()[0] = "changed"
-	stock.PayloadTypes()[0] = "changed"
+	access.Names(stock)[0] = "changed"
+	access.PayloadTypes(stock)[0] = "changed"
 	config := stock.Config()
 	config.Aliases[0], config.MaxAttempts = "changed", 99
-	config.SetValue("key", "changed")
-	registry.PayloadTypes()[0] = "changed"
+	access.SetValue(&config, "key", "changed")
+	access.AllPayloadTypes(registry)[0] = "changed"
 
 	assertNames(t, "Consumers", namesOf(registry.Consumers()), []string{"notify", "send-receipt", "update-stock"})
 	again, _ := registry.Consumer("update-stock")
-	assertNames(t, "Names", again.Names(), []string{"update-stock", "stock", "warehouse"})
-	assertNames(t, "PayloadTypes of the consumer", again.PayloadTypes(), []string{"order.placed"})
-	assertNames(t, "first of PayloadTypes", registry.PayloadTypes()[:1], []string{"order.created"})
+	assertNames(t, "Names", access.Names(again), []string{"update-stock", "stock", "warehouse"})
+	assertNames(t, "PayloadTypes of the consumer", access.PayloadTypes(again), []string{"order.placed"})
+	assertNames(t, "first of PayloadTypes", access.AllPayloadTypes(registry)[:1], []string{"order.created"})
 	unchanged := again.Config()
-	if value := unchanged.Value("key"); unchanged.MaxAttempts != 0 || value != nil {
+	if value := access.Value(&unchanged, "key"); unchanged.MaxAttempts != 0 || value != nil {
 		t.Errorf("Config: got MaxAttempts %d and value %v, want 0 and nil", unchanged.MaxAttempts, value)
 	}
 }
@@ -189,7 +189,7 @@ func TestRegistryDefaults(t *testing.T) {
 	if got := registry.Tables(); got != (bus.Tables{}) {
 		t.Errorf("Tables: got %+v, want the zero value", got)
 	}
-	if got := len(registry.Consumers()) + len(registry.PayloadTypes()); got != 0 {
+	if got := len(registry.Consumers()) + len(access.AllPayloadTypes(registry)); got != 0 {
 		t.Errorf("a registry without consumers: got %d consumers and payload types, want none", got)
 	}
 	if first, again := access.Wakeups(registry), access.Wakeups(registry); first == nil || first != again {

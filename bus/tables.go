@@ -25,9 +25,9 @@ type Tables struct {
 	Prefix string
 }
 
-// Validate returns an error for every field that is too long or not a lower-case SQL identifier
+// validate returns an error for every field that is too long or not a lower-case SQL identifier
 // (^[a-z_][a-z0-9_]*$).
-func (t Tables) Validate() error {
+func (t Tables) validate() error {
 	var errs []error
 	if t.Schema != "" && !identifier.MatchString(t.Schema) {
 		errs = append(errs, fmt.Errorf("bus: Tables.Schema %q: want an identifier matching %s", t.Schema, identifier))

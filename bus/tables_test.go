@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 )
 
 func TestTablesAcceptsIdentifiers(t *testing.T) {
@@ -18,7 +19,7 @@ func TestTablesAcceptsIdentifiers(t *testing.T) {
 		{Schema: "select", Prefix: "order"}, // names are always quoted
 		{Schema: strings.Repeat("s", 63), Prefix: strings.Repeat("p", 24)},
 	} {
-		if err := tables.Validate(); err != nil {
+		if err := access.CheckTables(tables); err != nil {
 			t.Errorf("%+v: got %v, want no error", tables, err)
 		}
 	}
@@ -49,7 +50,7 @@ func TestTablesRefusesWhatIsNoIdentifier(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			for field, tables := range map[string]bus.Tables{"Tables.Schema": {Schema: test.text}, "Tables.Prefix": {Prefix: test.text}} {
-				got := mistakes(tables.Validate())
+				got := mistakes(access.CheckTables(tables))
 				if want := []string{"bus: " + field, test.want, "^[a-z_][a-z0-9_]*$"}; len(got) != 1 || !mentions(got, want) {
 					t.Errorf("got mistakes %q, want one with %q", got, want)
 				}
@@ -60,7 +61,7 @@ func TestTablesRefusesWhatIsNoIdentifier(t *testing.T) {
 
 func TestTablesRefusesLongNames(t *testing.T) {
 	t.Parallel()
-	got := mistakes(bus.Tables{Schema: strings.Repeat("s", 64), Prefix: strings.Repeat("p", 25)}.Validate())
+	got := mistakes(access.CheckTables(bus.Tables{Schema: strings.Repeat("s", 64), Prefix: strings.Repeat("p", 25)}))
 	for _, want := range [][]string{{"Tables.Schema", "64 bytes", "63"}, {"Tables.Prefix", "25 bytes", "24"}} {
 		if !mentions(got, want) {
 			t.Errorf("got mistakes %q, want one with %q", got, want)

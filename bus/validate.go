@@ -28,10 +28,10 @@ var (
 	ErrInvalidOption = limits.ErrOption
 )
 
-// Encode returns the stored name and text of a payload. It rejects a nil or pointer payload and
+// encode returns the stored name and text of a payload. It rejects a nil or pointer payload and
 // one whose name belongs to another Go type ([ErrInvalidPayload]), and one without a consumer
 // ([ErrNoConsumer]). Any other error is the codec's.
-func (r *Registry) Encode(payload Payload) (payloadType string, text []byte, err error) {
+func (r *Registry) encode(payload Payload) (payloadType string, text []byte, err error) {
 	if payload == nil {
 		return "", nil, fmt.Errorf("%w: it is nil", ErrInvalidPayload)
 	}
@@ -53,19 +53,19 @@ func (r *Registry) Encode(payload Payload) (payloadType string, text []byte, err
 	return payloadType, text, nil
 }
 
-// Check returns an error if the message cannot be written; maxPayload is in bytes.
-func (m *Message) Check(maxPayload int) error {
+// check returns an error if the message cannot be written; maxPayload is in bytes.
+func (m *Message) check(maxPayload int) error {
 	if m == nil {
 		return fmt.Errorf("%w: a message of the batch is nil", ErrInvalidOption)
 	}
-	err := m.check(maxPayload)
+	err := m.mistake(maxPayload)
 	if err != nil {
 		return fmt.Errorf("payload %q: %w", m.PayloadType, err)
 	}
 	return nil
 }
 
-func (m *Message) check(maxPayload int) error {
+func (m *Message) mistake(maxPayload int) error {
 	switch {
 	case len(m.Payload) > maxPayload:
 		return fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, len(m.Payload), maxPayload)

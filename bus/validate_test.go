@@ -94,7 +94,7 @@ func TestCheckRefusesWhatCannotBeStored(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			if err := test.m.Check(10); !errors.Is(err, test.want) {
+			if err := access.CheckMessage(&test.m, 10); !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 		})

@@ -63,7 +63,7 @@ func (p *FakeProducer) ProduceMany(ctx context.Context, db bun.IDB, items ...out
 	for i, item := range items {
 		m, err := p.message(item)
 		if err == nil {
-			err = m.Check(limits.Payload)
+			err = access.CheckMessage(m, limits.Payload)
 		}
 		if err != nil && len(items) > 1 {
 			err = fmt.Errorf("item %d: %w", i, err)
@@ -155,7 +155,7 @@ func (p *FakeProducer) message(item outbox.Item) (*bus.Message, error) {
 // encode encodes a payload as a registry does, as far as possible without one.
 func encode(registry *bus.Registry, payload bus.Payload) (payloadType string, text []byte, err error) {
 	if registry != nil {
-		return registry.Encode(payload)
+		return access.Encode(registry, payload)
 	}
 	if payload == nil || reflect.TypeOf(payload).Kind() == reflect.Pointer {
 		return "", nil, fmt.Errorf("%w: %T, pass the struct itself", bus.ErrInvalidPayload, payload)
@@ -173,7 +173,7 @@ func (p *FakeProducer) note(ctx context.Context, batch []*bus.Message) ([]outbox
 		return nil, err
 	}
 	for _, m := range batch {
-		if err := m.Check(limits.Payload); err != nil {
+		if err := access.CheckMessage(m, limits.Payload); err != nil {
 			return nil, err
 		}
 		if err := flow.CheckDeadline(m, time.Now()); err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
@@ -121,7 +122,7 @@ func (k *Kit) Advance(d time.Duration) {
 
 func (k *Kit) nextSchedule(operation string) (time.Duration, bool) {
 	k.t.Helper()
-	payloadTypes := k.Registry.PayloadTypes()
+	payloadTypes := access.AllPayloadTypes(k.Registry)
 	if len(payloadTypes) == 0 {
 		return 0, false
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 )
 
 // chart is columns over time. Its values are those of a table beside it.
@@ -41,7 +41,7 @@ const (
 )
 
 // spark is the last hour of a consumer, minute by minute.
-func spark(now time.Time, minutes []admin.MinuteStats) chart {
+func spark(now time.Time, minutes []operator.MinuteStats) chart {
 	first := now.UTC().Truncate(time.Minute).Add(-(sparkMinutes - 1) * time.Minute)
 	c := columns(first, time.Minute, sparkMinutes, 2, sparkHeight, minutes)
 	c.Label = fmt.Sprintf("Last hour: %s, %s failed", plural(c.Total, "run"), grouped(c.Bad))
@@ -49,7 +49,7 @@ func spark(now time.Time, minutes []admin.MinuteStats) chart {
 }
 
 // columns sorts minutes into n columns of a width, each of so long.
-func columns(first time.Time, each time.Duration, n, width, height int, minutes []admin.MinuteStats) chart {
+func columns(first time.Time, each time.Duration, n, width, height int, minutes []operator.MinuteStats) chart {
 	c := chart{Width: n * width, Height: height, Columns: make([]column, n)}
 	for _, m := range minutes {
 		i := int(m.At.Sub(first) / each)
@@ -103,14 +103,14 @@ type slot struct {
 	At                                          time.Time
 	Done, Retried, Poisoned, Snoozed, Discarded int64
 	P50, P99, Waited                            time.Duration // of runs; Waited: 99 of 100 were due for less when they began
-	run, lag                                    admin.Histogram
+	run, lag                                    operator.Histogram
 }
 
 // Ran is how many runs ended in it.
 func (s slot) Ran() int64 { return s.Done + s.Retried + s.Poisoned + s.Snoozed + s.Discarded }
 
 // slotsOf sums up minutes.
-func slotsOf(first time.Time, minutes []admin.MinuteStats) []slot {
+func slotsOf(first time.Time, minutes []operator.MinuteStats) []slot {
 	slots := make([]slot, chartTime/slotTime)
 	for i := range slots {
 		slots[i].At = first.Add(time.Duration(i) * slotTime)

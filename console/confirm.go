@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -52,7 +53,7 @@ func (p *confirmPage) load(r *request) error {
 	case oneOperation:
 		return p.loadOperation(r)
 	}
-	if err := r.who.May(do.permission, p.args.consumer); err != nil {
+	if err := operator.May(r.who, do.permission, p.args.consumer); err != nil {
 		return err
 	}
 	switch do.of {
@@ -131,7 +132,7 @@ func (p *confirmPage) checkMessages(r *request, consumers []string) error {
 		}
 	}
 	for _, consumer := range consumers {
-		if err := r.who.May(p.args.action.permission, consumer); err != nil {
+		if err := operator.May(r.who, p.args.action.permission, consumer); err != nil {
 			return err
 		}
 	}
@@ -173,9 +174,9 @@ func (p *confirmPage) loadOperation(r *request) error {
 	}
 	p.Operation = &operation{found}
 	if p.args.action.permission == ops.ResumeOperation { // the operation's own action is needed, too
-		if err := r.who.May(found.Action, consumerOf(found.Target)); err != nil {
+		if err := operator.May(r.who, found.Action, consumerOf(found.Target)); err != nil {
 			return err
 		}
 	}
-	return r.who.May(p.args.action.permission, consumerOf(found.Target))
+	return operator.May(r.who, p.args.action.permission, consumerOf(found.Target))
 }

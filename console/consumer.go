@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 )
 
 // consumerPage is one consumer: what it does, and why it does not.
@@ -21,7 +22,7 @@ type consumerPage struct {
 	Why      *admin.Explanation
 	Takers   []taker
 	Failures []failure // without poisoned messages
-	Blocked  []admin.BlockedKey
+	Blocked  []operator.BlockedKey
 }
 
 const (

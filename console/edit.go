@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -20,7 +21,7 @@ type editPage struct {
 	Text     string
 	Reason   string
 	Wrong    string // why it is refused
-	Check    *poison.Edit
+	Check    *operator.Edit
 	Checked  bool // nothing is wrong with it
 	Sure     bool // the form asks whether unknown and missing fields are meant
 	status   int
@@ -53,7 +54,7 @@ func (p *editPage) loadMessage(r *request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.who.May(ops.Edit, m.Consumer); err != nil {
+	if err := operator.May(r.who, ops.Edit, m.Consumer); err != nil {
 		return nil, err
 	}
 	if m.PayloadBytes > len(m.Payload) && len(m.Payload) >= headBytes {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -61,7 +62,7 @@ func since(f admin.FailureGroup, fleet []admin.Process) string {
 	}
 	var started time.Time
 	for _, p := range fleet {
-		takes := func(c admin.ProcessConsumer) bool { return p.Handles(f.Consumer, firstOf(c.PayloadTypes)) }
+		takes := func(c admin.ProcessConsumer) bool { return operator.Handles(p, f.Consumer, firstOf(c.PayloadTypes)) }
 		if p.Version == f.FirstVersion && slices.ContainsFunc(p.Consumers, takes) {
 			started = earlier(started, p.StartedAt)
 		}

@@ -69,7 +69,7 @@ func (p *messagePage) load(r *request) error {
 	if p.TraceID != "" && r.config.TraceURL != "" {
 		p.Trace = strings.ReplaceAll(r.config.TraceURL, traceMark, p.TraceID)
 	}
-	p.Editable = p.Poisoned != nil && !p.Hidden && r.who.May(ops.Edit, p.Consumer) == nil && unredacted(r, p.ID, p.Payload) == nil
+	p.Editable = p.Poisoned != nil && !p.Hidden && operator.May(r.who, ops.Edit, p.Consumer) == nil && unredacted(r, p.ID, p.Payload) == nil
 	return nil
 }
 
@@ -140,7 +140,7 @@ type event struct {
 }
 
 // past is what is known of the message, the first event first.
-func (p *messagePage) past(crashes []admin.Crash, fleet []admin.Process) []event {
+func (p *messagePage) past(crashes []operator.Crash, fleet []admin.Process) []event {
 	all := []event{{At: p.CreatedAt, Text: "produced"}}
 	if p.AvailableAt.After(p.CreatedAt) {
 		all = append(all, event{At: p.AvailableAt, Text: "due"})

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -29,7 +30,7 @@ func (p *operationPage) load(r *request) (err error) {
 	if p.Operation, err = r.session.Operations().Get(r.Context(), p.ID); err != nil {
 		return err
 	}
-	p.At, p.Mine, p.Back = time.Now(), p.CreatedBy(r.who), p.aboutLink()
+	p.At, p.Mine, p.Back = time.Now(), operator.CreatedBy(p.Operation, r.who), p.aboutLink()
 	p.Expired = p.State == ops.Planned && time.Since(p.CreatedAt) > planTime
 	if p.Orphan() { // until a runner is found
 		if p.Runner, err = r.session.HasRunner(r.Context()); err != nil {

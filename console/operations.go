@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -29,7 +30,7 @@ func (p *operationsPage) load(r *request) error {
 	}
 	p.Paging = r.here().paging(next)
 	for _, o := range found {
-		if o.State != ops.Planned || o.CreatedBy(r.who) { // only its author can start a plan, which has changed nothing
+		if o.State != ops.Planned || operator.CreatedBy(o, r.who) { // only its author can start a plan, which has changed nothing
 			p.Found = append(p.Found, operation{o})
 		}
 	}

@@ -25,7 +25,7 @@ func (p *overviewPage) load(r *request) (err error) {
 		return err
 	}
 	p.Troubles, p.Alive = troubles(p.Attention), aliveOf(p.Processes)
-	minutes := map[string][]admin.MinuteStats{}
+	minutes := map[string][]operator.MinuteStats{}
 	for _, m := range p.Minutes {
 		minutes[m.Consumer] = append(minutes[m.Consumer], m)
 	}
@@ -72,8 +72,8 @@ type recent struct {
 const rateMinutes = 5
 
 // recently sums up the minutes of a consumer.
-func recently(now time.Time, minutes []admin.MinuteStats) (r recent) {
-	var runs admin.Histogram
+func recently(now time.Time, minutes []operator.MinuteStats) (r recent) {
+	var runs operator.Histogram
 	for _, m := range minutes {
 		for i, n := range m.Run {
 			runs[i] += n
@@ -88,6 +88,6 @@ func recently(now time.Time, minutes []admin.MinuteStats) (r recent) {
 }
 
 // ran is how many runs ended in a minute.
-func ran(m admin.MinuteStats) int64 {
+func ran(m operator.MinuteStats) int64 {
 	return m.Done + m.Retried + m.Poisoned + m.Snoozed + m.Discarded
 }

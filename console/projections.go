@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
-	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 )
 
 // projectionsPage is all projections, and how far they have come.
@@ -44,7 +44,7 @@ func (v version) Title() string { return fmt.Sprintf("%s, version %d", v.Name, v
 
 // shard is how far a part of it has come, and how fast.
 type shard struct {
-	projection.State
+	operator.ProjectionState
 	PerSecond float64       // 0: not known
 	ToGo      time.Duration // 0: not known
 }
@@ -79,7 +79,7 @@ func loadVersions(r *request) (all versions, err error) {
 			all = append(all, version{Name: s.Name, Version: s.Version, Active: s.Active, Works: works(fleet, s)})
 			i = len(all) - 1
 		}
-		one := shard{State: s, PerSecond: r.speeds.of(s, now)}
+		one := shard{ProjectionState: s, PerSecond: r.speeds.of(s, now)}
 		if one.PerSecond > 0 {
 			one.ToGo = time.Duration(float64(one.Behind()) / one.PerSecond * float64(time.Second))
 		}
@@ -105,7 +105,7 @@ func (all versions) of(name string, number int) (version, error) {
 
 const halted = "halted"
 
-func works(fleet []admin.Process, s projection.State) bool {
+func works(fleet []admin.Process, s operator.ProjectionState) bool {
 	return slices.ContainsFunc(fleet, func(p admin.Process) bool {
 		return p.Status == admin.ProcessAlive && slices.Contains(p.Projections, fmt.Sprintf("%s/%d", s.Name, s.Version))
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -76,11 +77,11 @@ func TestTemplatesFitTheirPages(t *testing.T) {
 func TestActions(t *testing.T) {
 	t.Parallel()
 	for _, d := range actions() {
-		viewer, operator := ops.Principal{Name: "v", Role: ops.Viewer}, ops.Principal{Name: "o", Role: ops.Operator}
-		if d.permission != "" && viewer.May(d.permission, "") == nil {
+		viewer, op := ops.Principal{Name: "v", Role: ops.Viewer}, ops.Principal{Name: "o", Role: ops.Operator}
+		if d.permission != "" && operator.May(viewer, d.permission, "") == nil {
 			t.Errorf("%q: a viewer may do it", d.name)
 		}
-		if d.permission != "" && operator.May(d.permission, "") != nil && !d.danger {
+		if d.permission != "" && operator.May(op, d.permission, "") != nil && !d.danger {
 			t.Errorf("%q takes an administrator, and asks for no reason", d.name)
 		}
 		if d.do == nil || d.verb == "" || d.says == "" && !d.direct {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -62,7 +63,7 @@ func TestCuresLeadToPages(t *testing.T) {
 func TestColumns(t *testing.T) {
 	t.Parallel()
 	first := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	c := columns(first, time.Minute, 3, 4, 100, []admin.MinuteStats{
+	c := columns(first, time.Minute, 3, 4, 100, []operator.MinuteStats{
 		{At: first.Add(-time.Minute), Done: 1000}, {At: first, Done: 50}, {At: first.Add(time.Minute), Done: 80, Retried: 15,
 			Poisoned: 5}, {At: first.Add(3 * time.Minute), Done: 1000},
 	})

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 )
 
 // speeds measures how fast shards move between two requests. Its zero value is ready.
@@ -27,7 +27,7 @@ const (
 )
 
 // of is how many positions of a shard pass in a second, or 0 where that is not known yet.
-func (s *speeds) of(state projection.State, now time.Time) float64 {
+func (s *speeds) of(state operator.ProjectionState, now time.Time) float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := fmt.Sprintf("%s/%d/%d", state.Name, state.Version, state.Shard)

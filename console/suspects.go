@@ -1,6 +1,9 @@
 package console
 
-import "github.com/asyncmonolith/asyncmonolith-go/admin"
+import (
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
+)
 
 // suspectsPage is messages that processes were lost with, and those processes.
 type suspectsPage struct {
@@ -18,7 +21,7 @@ type suspect struct {
 
 // crash is a process that was lost.
 type crash struct {
-	admin.Crash
+	operator.Crash
 	Process *admin.Process // nil: it is not known any more
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -31,7 +32,9 @@ type view struct {
 func (v view) Asset(name string) string { return v.assets.Path(name) }
 
 // May reports whether the principal may do that to a consumer.
-func (v view) May(action ops.Action, consumer string) bool { return v.Who.May(action, consumer) == nil }
+func (v view) May(action ops.Action, consumer string) bool {
+	return operator.May(v.Who, action, consumer) == nil
+}
 
 // MayDecide reports whether the principal may do that to an operation: the operation's own action is needed, too.
 func (v view) MayDecide(action ops.Action, o ops.Operation) bool {

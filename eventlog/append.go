@@ -15,6 +15,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -129,15 +130,11 @@ func (l *Log) AppendAll(ctx context.Context, tx bun.Tx, writes ...Write) ([]Appe
 	return appended, nil
 }
 
-// Import appends events recorded by another service, in the given order, in the transaction.
-// Package inbox uses it. Each message has an ID, which the event keeps, a PayloadType, a Payload in
-// the newest schema here, Headers, and an Event with its Stream. Streams may have any version. The
-// errors are those of [Log.Append], and a *bus.DecodeError for a payload that does not fit its
-// type. Import does not modify the messages, so a transaction may be repeated with them.
-func (l *Log) Import(ctx context.Context, tx bun.Tx, messages ...*bus.Message) error {
+// importMessages is logaccess.Import.
+func (l *Log) importMessages(ctx context.Context, tx bun.Tx, messages ...*bus.Message) error {
 	s, db, err := l.on(tx)
 	if err == nil {
-		a := &appending{log: l, store: s, tx: tx, batch: store.Each(messages, (*bus.Message).Clone)}
+		a := &appending{log: l, store: s, tx: tx, batch: store.Each(messages, access.Clone)}
 		if err = a.prepareImport(ctx); err == nil && len(messages) > 0 {
 			err = a.send(ctx, db)
 		}

@@ -13,11 +13,12 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
-// Producer sends messages through the produce chain in a transaction. *outbox.Producer implements
+// sender sends messages through the produce chain in a transaction. *outbox.Producer implements
 // it. It must be safe for concurrent use.
-type Producer interface {
+type sender interface {
 	// SendEvents writes the messages atomically in the transaction db. At the end of the chain it
 	// calls record, which writes the events that the messages deliver.
 	SendEvents(
@@ -49,18 +50,19 @@ type LogConfig struct {
 type Log struct {
 	registry *bus.Registry
 	types    *Types
-	producer Producer
+	producer sender
 	inline   []Inline
 	stores   store.Stores
 }
 
 // NewLog makes a log. The registry must have a *[Types] as its bus.RegistryConfig.Events; an
-// outbox.Processor runs its consumers of appended events. The producer must have the same registry,
-// which the first append checks. NewLog reports all other configuration errors at once.
+// outbox.Processor runs its consumers of appended events. The producer is an *outbox.Producer with
+// the same registry, which the first append checks. NewLog reports all other configuration errors at
+// once.
 //
 // NewLog does not access the database. On MariaDB, which has no event log, every call with a handle
 // returns errors.ErrUnsupported, and so do outbox.NewProcessor and projection.NewRunner.
-func NewLog(registry *bus.Registry, producer Producer, config LogConfig) (*Log, error) {
+func NewLog(registry *bus.Registry, producer sender, config LogConfig) (*Log, error) {
 	var errs []error
 	l := &Log{registry: registry, producer: producer, inline: config.Inline}
 	if registry == nil {
@@ -156,31 +158,26 @@ func (l *Log) Replay(ctx context.Context, db *bun.DB, replay Replay) (total int,
 	return total, dberr.Wrap(err, "eventlog: replay %q", replay.Name)
 }
 
-// Snapshot is the state of a stream up to a version, stored to avoid reading its events. It is a
-// cache: the events are authoritative.
-type Snapshot struct {
-	Version int64
-	State   []byte // text: valid UTF-8 without NUL bytes
-}
+// Packages decider, projection and inbox call these: see package internal/logaccess.
+var (
+	_ = unexported.Provide((*Log).importMessages)
+	_ = unexported.Provide((*Log).decode)
+	_ = unexported.Provide((*Log).snapshot)
+	_ = unexported.Provide((*Log).saveSnapshot)
+)
 
-// Snapshot returns the last snapshot of a kind, and false if there is none. Package decider
-// manages snapshots automatically. For a stream or kind that is not valid text it returns
-// bus.ErrInvalidText.
-func (l *Log) Snapshot(ctx context.Context, db bun.IDB, stream, kind string) (Snapshot, bool, error) {
+// snapshot is logaccess.Snapshot.
+func (l *Log) snapshot(ctx context.Context, db bun.IDB, stream, kind string) (store.Snapshot, bool, error) {
 	s, db, err := l.on(db)
 	if err = errors.Join(err, checkText("stream", stream), checkText("kind", kind)); err != nil {
-		return Snapshot{}, false, fmt.Errorf("eventlog: snapshot: %w", err)
+		return store.Snapshot{}, false, fmt.Errorf("eventlog: snapshot: %w", err)
 	}
 	found, ok, err := s.EventLog.Snapshot(ctx, db, stream, kind)
-	return Snapshot{Version: found.Version, State: found.State}, ok, dberr.Wrap(err, "eventlog: snapshot")
+	return found, ok, dberr.Wrap(err, "eventlog: snapshot")
 }
 
-// SaveSnapshot stores a snapshot, unless a later version is stored. For a tombstoned stream it
-// returns [ErrTombstoned]. Appends to the stream, and [Log.Tombstone], wait for the end of the
-// transaction. The error is bus.ErrInvalidText if the stream, kind or state is not valid text,
-// bus.ErrTooLarge for a kind of more than 255 bytes, and bus.ErrInvalidOption for an invalid
-// stream name.
-func (l *Log) SaveSnapshot(ctx context.Context, tx bun.Tx, stream, kind string, snapshot Snapshot) error {
+// saveSnapshot is logaccess.SaveSnapshot.
+func (l *Log) saveSnapshot(ctx context.Context, tx bun.Tx, stream, kind string, snapshot store.Snapshot) error {
 	s, db, err := l.on(tx)
 	if err == nil {
 		err = errors.Join(checkStream(stream), limits.CheckKey("kind", kind))
@@ -195,7 +192,7 @@ func (l *Log) SaveSnapshot(ctx context.Context, tx bun.Tx, stream, kind string, 
 		}
 	}
 	if err == nil {
-		err = s.EventLog.SaveSnapshot(ctx, db, stream, kind, store.Snapshot{Version: snapshot.Version, State: snapshot.State})
+		err = s.EventLog.SaveSnapshot(ctx, db, stream, kind, snapshot)
 	}
 	return dberr.Wrap(err, "eventlog: save snapshot")
 }

@@ -67,9 +67,8 @@ func (l *Log) recorded(ctx context.Context, row store.Event) (RecordedEvent, boo
 	return r, true, nil
 }
 
-// Decode upcasts and decodes the event that a message delivers. For an obsolete event it returns
-// [ErrSkipEvent].
-func (l *Log) Decode(ctx context.Context, m *bus.Message) (bus.Payload, error) {
+// decode is logaccess.Decode.
+func (l *Log) decode(ctx context.Context, m *bus.Message) (bus.Payload, error) {
 	if m.Event == nil {
 		return nil, errors.New("eventlog: decode: the message delivers no event")
 	}

@@ -78,7 +78,7 @@ func (r *replayer) run(ctx context.Context) (total int, err error) {
 			return total, err
 		}
 		if n > 0 {
-			access.Wakeups(r.log.registry).Send(wakeup.Wake{PayloadTypes: r.consumer.PayloadTypes()})
+			access.Wakeups(r.log.registry).Send(wakeup.Wake{PayloadTypes: access.PayloadTypes(r.consumer)})
 		}
 		due := begun.Add(time.Duration(total) * time.Second / time.Duration(r.Rate))
 		if !outage.Pause(ctx, max(time.Until(due), replayPause)) {
@@ -102,7 +102,7 @@ func (r *replayer) check() error {
 	}
 	consumer, ok := r.log.registry.Consumer(r.Consumer)
 	r.consumer = consumer
-	r.types = slices.DeleteFunc(consumer.PayloadTypes(), func(name string) bool { return r.log.types.Names(name) == nil })
+	r.types = slices.DeleteFunc(access.PayloadTypes(consumer), func(name string) bool { return r.log.types.Names(name) == nil })
 	if !ok {
 		errs = append(errs, fmt.Errorf("consumer %q: %w", r.Replay.Consumer, bus.ErrNoConsumer))
 	} else if len(r.types) == 0 {

@@ -12,19 +12,18 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // ErrSkipEvent is returned by an upcaster for an obsolete event. Readers skip the event, and a
 // message that delivers it is done without running.
 var ErrSkipEvent = store.ErrDropped
 
-// Upcast converts the stored text of an event from one schema to the next. It must be a pure
-// function. It is called whenever such an event is read, concurrently. If it returns
-// [ErrSkipEvent], readers skip the event.
-type Upcast func(ctx context.Context, text []byte) ([]byte, error)
+// upcast is the function of an [Upcaster].
+type upcast func(ctx context.Context, text []byte) ([]byte, error)
 
 // call returns a panic as an error.
-func (u Upcast) call(ctx context.Context, text []byte) (newer []byte, err error) {
+func (u upcast) call(ctx context.Context, text []byte) (newer []byte, err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = &bus.PanicError{Value: value, Stack: debug.Stack()}
@@ -38,7 +37,7 @@ type Type struct {
 	name     string
 	goType   reflect.Type
 	schema   int
-	upcasts  map[int]Upcast
+	upcasts  map[int]upcast
 	aliases  []string
 	decode   func(ctx context.Context, codec bus.Codec, text []byte) (bus.Payload, error)
 	mistakes []error
@@ -55,7 +54,7 @@ func Event[E bus.Payload](options ...TypeOption) Type {
 		*ctx.Value(decodedKey{}).(*bus.Payload) = event
 		return nil
 	})
-	t := Type{name: decoder.PayloadType(), goType: reflect.TypeFor[E](), schema: 1, upcasts: map[int]Upcast{}}
+	t := Type{name: decoder.PayloadType(), goType: reflect.TypeFor[E](), schema: 1, upcasts: map[int]upcast{}}
 	if _, err := bus.NewRegistry(decoder); err != nil {
 		t.mistakes = append(t.mistakes, fmt.Errorf("eventlog: event %s: %w", t.goType, err))
 	}
@@ -79,8 +78,10 @@ type decodedKey struct{}
 // schema needs an [Upcaster].
 func Schema(version int) TypeOption { return func(t *Type) { t.schema = version } }
 
-// Upcaster converts events of schema from to the next schema.
-func Upcaster(from int, fn Upcast) TypeOption {
+// Upcaster converts the stored text of events of schema from to the next schema. The function must
+// be pure. It is called whenever such an event is read, concurrently. If it returns [ErrSkipEvent],
+// the event is hidden.
+func Upcaster(from int, fn func(ctx context.Context, text []byte) ([]byte, error)) TypeOption {
 	return func(t *Type) {
 		if _, twice := t.upcasts[from]; twice {
 			t.mistakes = append(t.mistakes, fmt.Errorf("eventlog: event %q: schema %d has two upcasters", t.name, from))
@@ -170,8 +171,20 @@ func (t *Types) find(name string) (*Type, bool) {
 	return known, ok
 }
 
-// GoType returns the Go type of an event type, and whether it is known.
-func (t *Types) GoType(name string) (reflect.Type, bool) {
+// Packages bus, projection and relay call these.
+var (
+	_ = unexported.Provide(func(events bus.EventTypes, name string) (reflect.Type, bool) {
+		t, _ := events.(*Types)
+		return t.goType(name)
+	})
+	_ = unexported.Provide(func(events bus.EventTypes, name string) []string {
+		t, _ := events.(*Types)
+		return t.aliases(name)
+	})
+)
+
+// goType returns the Go type of an event type, and whether it is known.
+func (t *Types) goType(name string) (reflect.Type, bool) {
 	known, ok := t.find(name)
 	if !ok {
 		return nil, false
@@ -179,8 +192,8 @@ func (t *Types) GoType(name string) (reflect.Type, bool) {
 	return known.goType, true
 }
 
-// Aliases returns the former names of an event type, or nil if it is unknown.
-func (t *Types) Aliases(name string) []string {
+// aliases returns the former names of an event type, or nil if it is unknown.
+func (t *Types) aliases(name string) []string {
 	known, ok := t.find(name)
 	if !ok {
 		return nil

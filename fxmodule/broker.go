@@ -12,6 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/inbox"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
@@ -51,8 +52,9 @@ type parkedConsumers struct {
 
 // newParkedConsumers returns the receivers' consumers of parked records.
 func newParkedConsumers(p parkedParams) (c parkedConsumers) {
+	name := unexported.Func[func(inbox.Receiver) string]()
 	for _, r := range p.Receivers {
-		if r.Name() != "" { // otherwise NewRunner reports the mistake
+		if name(r) != "" { // otherwise NewRunner reports the mistake
 			c.Consumers = append(c.Consumers, r.Consumer())
 		}
 	}
@@ -85,7 +87,8 @@ func newReceiverRunner(p receiverParams) (*inbox.Runner, error) {
 	if config.Telemetry == nil && p.Telemetry != nil {
 		config.Telemetry = p.Telemetry.Receive()
 	}
-	slices.SortStableFunc(p.Receivers, func(a, b inbox.Receiver) int { return cmp.Compare(a.Name(), b.Name()) }) // fx shuffles groups
+	name := unexported.Func[func(inbox.Receiver) string]()
+	slices.SortStableFunc(p.Receivers, func(a, b inbox.Receiver) int { return cmp.Compare(name(a), name(b)) }) // fx shuffles groups
 	return inbox.NewRunner(p.DB, p.Registry, p.Handles.producer, config, p.Receivers...)
 }
 
@@ -114,6 +117,7 @@ func newLogForwarderRunner(p logForwarderParams) (*relay.Runner, error) {
 	if config.Telemetry == nil && p.Telemetry != nil {
 		config.Telemetry = p.Telemetry.Publish()
 	}
-	slices.SortStableFunc(p.Forwarders, func(a, b relay.LogForwarder) int { return cmp.Compare(a.Name(), b.Name()) }) // fx shuffles groups
+	name := unexported.Func[func(relay.LogForwarder) string]()
+	slices.SortStableFunc(p.Forwarders, func(a, b relay.LogForwarder) int { return cmp.Compare(name(a), name(b)) }) // fx shuffles groups
 	return relay.NewRunner(p.DB, p.Registry, config, p.Forwarders...)
 }

@@ -53,8 +53,8 @@ func refuseConcrete(telemetry telemetryParams, graph fx.DotGraph) error {
 	}
 	for _, concrete := range []string{"*trace.TracerProvider", "*metric.MeterProvider"} {
 		if strings.Contains(string(graph), concrete) {
-			return fmt.Errorf("fxmodule: a %s is provided, and no telemetry is on: provide it as the interface, "+
-				"with fx.As(new(%s)), or an amotel.TelemetryConfig", concrete, strings.TrimPrefix(concrete, "*"))
+			return fmt.Errorf("fxmodule: the SDK's %s is provided, and no telemetry is on: provide it as OpenTelemetry's interface, "+
+				"with fx.As(new(%s)), or provide an amotel.TelemetryConfig", concrete, strings.TrimPrefix(concrete, "*"))
 		}
 	}
 	return nil
@@ -66,9 +66,9 @@ func refusePointers(p pointers) error {
 		switch given := all.Field(i); {
 		case given.IsNil():
 		case given.Kind() == reflect.Pointer:
-			return fmt.Errorf("fxmodule: a %s is provided: provide the value, a %s", given.Type(), given.Type().Elem())
+			return fmt.Errorf("fxmodule: %s is provided: provide the value, %s", given.Type(), given.Type().Elem())
 		default:
-			return fmt.Errorf("fxmodule: a %s is provided: provide a fxmodule.%s", given.Type(), all.Type().Field(i).Name)
+			return fmt.Errorf("fxmodule: %s is provided: provide fxmodule.%s", given.Type(), all.Type().Field(i).Name)
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 )
 
 // appendToLog appends events in order and erases streams.
@@ -17,7 +18,7 @@ func (a *acceptor) appendToLog(ctx context.Context, tx bun.Tx, messages []*bus.M
 		if m.PayloadType != tombstone {
 			continue
 		}
-		if err := a.log.Import(ctx, tx, messages[begin:i]...); err != nil {
+		if err := logaccess.Import(ctx, a.log, tx, messages[begin:i]...); err != nil {
 			return err
 		}
 		begin = i + 1
@@ -26,5 +27,5 @@ func (a *acceptor) appendToLog(ctx context.Context, tx bun.Tx, messages []*bus.M
 			return err
 		}
 	}
-	return a.log.Import(ctx, tx, messages[begin:]...)
+	return logaccess.Import(ctx, a.log, tx, messages[begin:]...)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 )
@@ -244,7 +245,7 @@ func messageID(source, id string) uuid.UUID {
 func unknownConsumer(registry *bus.Registry, m *bus.Message) error {
 	consumers := registry.ConsumersOf(m.PayloadType)
 	for _, name := range m.Recipients {
-		if !slices.ContainsFunc(consumers, func(c bus.Consumer) bool { return slices.Contains(c.Names(), name) }) {
+		if !slices.ContainsFunc(consumers, func(c bus.Consumer) bool { return slices.Contains(access.Names(c), name) }) {
 			return fmt.Errorf("it is for consumer %q, which takes no payload %q here", cloudevents.Short(name), m.PayloadType)
 		}
 	}

@@ -10,7 +10,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 const (
@@ -105,8 +107,10 @@ func (r *receiver) consumerName() string { return "receive:" + r.name }
 // exclusive reports whether one process at a time receives.
 func (r *receiver) exclusive() bool { return r.appends && !r.concurrent }
 
-// Name returns the name of the receiver.
-func (r Receiver) Name() string {
+var _ = unexported.Provide(Receiver.name) // for package fxmodule
+
+// name returns the name of the receiver.
+func (r Receiver) name() string {
 	if r.receiver == nil {
 		return ""
 	}
@@ -142,7 +146,7 @@ func (r *receiver) check(registry *bus.Registry, s *store.Store, log *eventlog.L
 	wrong := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("inbox: receiver %q: "+format, append([]any{r.name}, args...)...))
 	}
-	if c, ok := registry.Consumer(r.consumerName()); !ok || !c.Raw() {
+	if c, ok := registry.Consumer(r.consumerName()); !ok || !access.Raw(c) {
 		wrong("the registry does not have its Consumer: register that, too")
 	}
 	for _, payloadType := range r.payloadTypes {

@@ -101,8 +101,8 @@ func NewRunner(db *bun.DB, registry *bus.Registry, producer *outbox.Producer, co
 			errs = append(errs, errors.New("inbox: a Receiver must be made by inbox.NewReceiver, not as a zero value"))
 			continue
 		}
-		if slices.ContainsFunc(receivers[:i], func(other Receiver) bool { return other.Name() == receiver.Name() }) {
-			errs = append(errs, fmt.Errorf("inbox: receiver %q is given twice", receiver.Name()))
+		if slices.ContainsFunc(receivers[:i], func(other Receiver) bool { return other.name() == receiver.name() }) {
+			errs = append(errs, fmt.Errorf("inbox: receiver %q is given twice", receiver.name()))
 		}
 		errs = append(errs, receiver.receiver.check(registry, s, config.Log))
 		r.workers = append(r.workers, newWorker(&r.services, receiver.receiver))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
@@ -45,7 +46,7 @@ func Log(logger *slog.Logger) bus.Middleware {
 					attrs = append(attrs, slog.Int64("position", e.Position))
 				}
 			}
-			if mode := m.Mode(); mode != "" {
+			if mode := access.Mode(m); mode != "" {
 				attrs = append(attrs, slog.String("mode", mode))
 			}
 			if v.Delay > 0 {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 )
 
 // SkipOnReplay skips replayed messages for the named consumers, or for all if none are named. Use
@@ -14,7 +15,7 @@ func SkipOnReplay(consumers ...string) bus.Middleware {
 	consumers = slices.Clone(consumers)
 	return func(next bus.Handler) bus.Handler {
 		return func(ctx context.Context, m *bus.Message) error {
-			if m.Mode() == "replay" && (len(consumers) == 0 || slices.Contains(consumers, m.Consumer)) {
+			if access.Mode(m) == access.Replay && (len(consumers) == 0 || slices.Contains(consumers, m.Consumer)) {
 				return nil
 			}
 			return next(ctx, m)

@@ -6,6 +6,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/opsaccess"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/pending"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -20,7 +21,7 @@ func open(s *Session) *opsaccess.Access[Action, Change, Content, summary] {
 	d := s.service
 	return &opsaccess.Access[Action, Change, Content, summary]{
 		Actor: s.who.Name, ReadDB: d.config.ReadDB, Store: d.store, Admin: d.admin, Poisoned: d.poisoned, Schedules: d.schedules,
-		Projections: d.projections,
+		Projections: d.projections, Pending: pending.NewReader(d.config.Registry),
 
 		May: func(a Action, consumers ...string) error { return s.mayEach(a, consumers) },
 		MaySearch: func(ctx context.Context, f poison.Filter, headers map[string]string) error {

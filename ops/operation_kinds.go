@@ -9,8 +9,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/poisoned"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
 // kind defines an action that operations can carry out.
@@ -111,8 +111,8 @@ func ofVersion(t Target) error {
 	return ofProjection(t)
 }
 
-func (s step) poisoned() poison.Chunk {
-	return poison.Chunk{Filter: *s.target.Poisoned, After: s.row.AfterID, UpTo: s.row.UpToID, Limit: s.limit, Consumers: s.consumers()}
+func (s step) poisoned() poisoned.Chunk {
+	return poisoned.Chunk{Filter: *s.target.Poisoned, After: s.row.AfterID, UpTo: s.row.UpToID, Limit: s.limit, Consumers: s.consumers()}
 }
 
 // consumers are those that the plan names and Allow accepted at the start. Other consumers are not
@@ -123,7 +123,7 @@ func requeue(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) 
 	done, err := d.poisoned.RequeueChunk(ctx, tx, s.poisoned())
 	return moved{
 		last: done.Last, end: done.Last == 0, changed: done.Requeued, alone: done.Conflicts,
-		ids: store.Each(done.Moved, func(m poison.Moved) int64 { return m.New }),
+		ids: store.Each(done.Moved, func(m poisoned.Moved) int64 { return m.New }),
 	}, err
 }
 

@@ -224,7 +224,7 @@ func (s *Operations) start(ctx context.Context, tx bun.Tx, id int64, options Sta
 	switch {
 	case wrong != nil:
 		return o, wrong
-	case !o.CreatedBy(s.who):
+	case !o.createdBy(s.who):
 		return o, fmt.Errorf("%w: it is the plan of %q", ErrForbidden, o.Actor)
 	case o.underWay():
 		return o, fmt.Errorf("%w: it is %s", ErrInProgress, o.State)
@@ -258,9 +258,9 @@ func (s *Operations) start(ctx context.Context, tx bun.Tx, id int64, options Sta
 	return s.service.operationIn(ctx, tx, id)
 }
 
-// CreatedBy reports whether the principal planned or made the operation. The audit holds the first
+// createdBy reports whether the principal planned or made the operation. The audit holds the first
 // 255 bytes of a name.
-func (o Operation) CreatedBy(principal Principal) bool {
+func (o Operation) createdBy(principal Principal) bool {
 	return o.Actor == errorlog.Clean(principal.Name, store.MaxActor)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/minutes"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -86,7 +87,7 @@ func parts() []part {
 	return []part{
 		{"queues", (*Service).seeQueues, func(o *summary, last summary) { o.Queues = last.Queues }},
 		{"minutes", seen(func(s *Service, ctx context.Context, db bun.IDB, o *summary) (err error) {
-			o.Minutes, err = s.admin.Minutes(ctx, db, time.Hour)
+			o.Minutes, err = minutes.Read(ctx, db, s.store, time.Hour)
 			return err
 		}), func(o *summary, last summary) { o.Minutes = last.Minutes }},
 		{"failures", seen(func(s *Service, ctx context.Context, db bun.IDB, o *summary) (err error) {

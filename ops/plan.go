@@ -163,7 +163,7 @@ func (s *Operations) already(ctx context.Context, o Operation) (int64, error) {
 		case !other.sameAs(o):
 		case other.underWay():
 			return other.ID, nil
-		case !other.CreatedBy(s.who) && row.Now.Sub(other.CreatedAt) < planTime:
+		case !other.createdBy(s.who) && row.Now.Sub(other.CreatedAt) < planTime:
 			planned = other.ID
 		}
 	}

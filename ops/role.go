@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // Role is what a principal may do. Each role includes those before it.
@@ -111,10 +112,15 @@ func needs(a Action) Role {
 // ErrForbidden is returned when the principal may not do an action; use errors.Is.
 var ErrForbidden = errors.New("forbidden")
 
-// May returns [ErrForbidden] unless the principal may do an action to a consumer. The consumer is
-// empty if the action concerns several or none. Each method of [Session] calls it. A program can
-// call it to show what a principal can do.
-func (p Principal) May(a Action, consumer string) error {
+// The console shows what a principal can do, and which plans are theirs: see package operator.
+var (
+	_ = unexported.Provide(Principal.may)
+	_ = unexported.Provide(Operation.createdBy)
+)
+
+// may returns [ErrForbidden] unless the principal may do an action to a consumer. The consumer is
+// empty if the action concerns several or none.
+func (p Principal) may(a Action, consumer string) error {
 	if p.Name == "" {
 		p.Role = None
 	}
@@ -130,13 +136,13 @@ func (p Principal) May(a Action, consumer string) error {
 // may asks Allow for the present name of a consumer: a former name is no way around it.
 func (s access) may(a Action, consumer string) error {
 	if s.who.Allow == nil {
-		return s.who.May(a, consumer)
+		return s.who.may(a, consumer)
 	}
 	if c, known := s.service.config.Registry.Consumer(consumer); known {
 		consumer = c.Name()
 	}
 	_, err := isolate.Ask(context.Background(), "Principal.Allow", &s.service.unanswered, askTime, func(context.Context) (struct{}, error) {
-		return struct{}{}, s.who.May(a, consumer)
+		return struct{}{}, s.who.may(a, consumer)
 	})
 	return err
 }

@@ -12,10 +12,10 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/poisoned"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/projections"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
@@ -53,9 +53,9 @@ type Service struct {
 	config      Config
 	store       *store.Store
 	admin       *admin.Client
-	poisoned    *poison.Store
+	poisoned    *poisoned.Store
 	schedules   *schedule.Scheduler
-	projections *projection.Admin
+	projections *projections.Admin
 	looks       chan struct{} // semaphore of concurrent queries
 	previews    chan struct{} // semaphore of concurrent previews
 	started     chan struct{} // wakes a Runner of this service
@@ -107,9 +107,9 @@ func New(c Config) (*Service, error) {
 	var err [5]error
 	d.store, err[0] = store.For(c.DB.Dialect().Name(), c.Registry.Tables())
 	d.admin, err[1] = admin.NewClient(c.Registry)
-	d.poisoned, err[2] = poison.NewStore(c.Registry)
+	d.poisoned, err[2] = poisoned.NewStore(c.Registry)
 	d.schedules, err[3] = schedule.NewScheduler(c.Registry, schedule.SchedulerConfig{})
-	d.projections, err[4] = projection.NewAdmin(c.Registry)
+	d.projections, err[4] = projections.NewAdmin(c.Registry)
 	if err := errors.Join(err[:]...); err != nil {
 		return nil, fmt.Errorf("ops: new: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 )
 
 // maxLinks limits the links of one span.
@@ -56,7 +57,7 @@ func (t *Telemetry) batch(ctx context.Context, b *bus.Batch, next bus.ProduceFun
 	}
 	reader := batch[0].Consumer
 	attributes := append(operation(op, ""), operationType(op), groupKey.String(reader), batchCountKey.Int(len(batch)))
-	if mode := batch[0].Mode(); mode != "" {
+	if mode := access.Mode(batch[0]); mode != "" {
 		attributes = append(attributes, modeKey.String(mode))
 	}
 	ctx, span := t.tracer.Start(ctx, spanName(op, reader), trace.WithNewRoot(), trace.WithSpanKind(kind),

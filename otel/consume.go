@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 )
 
 // undelayed is how much later than its creation a message may be due and still count as not
@@ -133,8 +134,8 @@ func (t *Telemetry) startProcess(ctx context.Context, r *deliveryRoute, m *bus.M
 	if span.IsRecording() && m.CrashCount > 0 {
 		span.SetAttributes(crashesKey.Int(m.CrashCount))
 	}
-	if span.IsRecording() && m.Mode() != "" {
-		span.SetAttributes(modeKey.String(m.Mode()))
+	if span.IsRecording() && access.Mode(m) != "" {
+		span.SetAttributes(modeKey.String(access.Mode(m)))
 	}
 	return ctx, span
 }
@@ -158,7 +159,7 @@ func describeFlow(span trace.Span, m *bus.Message, start time.Time) {
 
 // lagOf returns how many seconds ago a live message was due.
 func lagOf(m *bus.Message, now time.Time) (lag float64, ok bool) {
-	return seconds(now.Sub(m.AvailableAt)), m.Mode() == "" && !m.AvailableAt.IsZero()
+	return seconds(now.Sub(m.AvailableAt)), access.Mode(m) == "" && !m.AvailableAt.IsZero()
 }
 
 // isChild reports whether a run belongs to the trace in which its message was created. Later runs
@@ -171,7 +172,7 @@ func (t *Telemetry) isChild(m *bus.Message, creation trace.SpanContext) bool {
 	case !creation.IsSampled():
 		// A root span would be sampled again, and show a trace without its beginning.
 		return true
-	case t.config.LinkOnly, m.Mode() != "":
+	case t.config.LinkOnly, access.Mode(m) != "":
 		return false
 	case m.Config != nil && m.Config.Forwards: // forwarding is one more hop
 		return true
@@ -212,7 +213,7 @@ func (t *Telemetry) processed(ctx context.Context, span trace.Span, r *deliveryR
 		t.metrics.late.Add(ctx, 1, r.consumer.add...)
 	}
 	gone := outcome == bus.Done || outcome == bus.Discarded || outcome == bus.Poisoned
-	if gone && m.Mode() == "" && !m.CreatedAt.IsZero() {
+	if gone && access.Mode(m) == "" && !m.CreatedAt.IsZero() {
 		t.metrics.endToEnd.Record(ctx, seconds(time.Since(m.CreatedAt)), r.consumer.record...)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // gauges show a processor. Values from the database are gauges, because every process reads the
 // same. Values of a process add up over processes.
 type gauges struct {
-	source Source
+	source processorSource
 	stats  []statistic
 
 	depth, poisonDepth, parked metric.Int64ObservableGauge

@@ -8,16 +8,16 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
-// LogForwarderSource is what [Telemetry.ObserveLogForwarders] samples: *relay.Runner. Its method must be safe
+// logForwarderSource is what [Telemetry.ObserveLogForwarders] samples: *relay.Runner. Its method must be safe
 // for concurrent use.
-type LogForwarderSource interface {
+type logForwarderSource interface {
 	// Stats returns the progress of log forwarders.
 	Stats(ctx context.Context) ([]relay.Stats, error)
 }
 
 // logForwarderGauges show log forwarders.
 type logForwarderGauges struct {
-	source  LogForwarderSource
+	source  logForwarderSource
 	readers readerGauges // log forwarders are readers of the log, too
 }
 

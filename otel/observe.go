@@ -11,12 +11,13 @@ import (
 	otelapi "go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// Source is what [Telemetry.Observe] samples: *outbox.Processor. Its methods must be safe for
+// processorSource is what [Telemetry.Observe] samples: *outbox.Processor. Its methods must be safe for
 // concurrent use.
-type Source interface {
+type processorSource interface {
 	// Stats returns the processor's counters and state.
 	Stats() outbox.Stats
 	// Queues reads the queues from the database.
@@ -32,7 +33,7 @@ const (
 	freshFor = 3
 )
 
-// Observe samples the source at once and then every interval, and exports the samples as metrics.
+// Observe samples the source, an *outbox.Processor, at once and then every interval, and exports the samples as metrics.
 // The process's own counters are read whenever metrics are collected. An interval of 0 means 15 s;
 // there is no minimum, but each sample costs the database a statement. A sample times out after 10
 // s, or after an interval if that is shorter.
@@ -45,26 +46,26 @@ const (
 // Every process reports the same database values: aggregate with max, not sum. Observe one
 // processor per set of tables in a process, once. With two concurrent calls on one meter, the later
 // sample wins or both add up, depending on the SDK. Sequential calls are allowed.
-func (t *Telemetry) Observe(ctx context.Context, source Source, every time.Duration) error {
+func (t *Telemetry) Observe(ctx context.Context, source processorSource, every time.Duration) error {
 	return t.observe(ctx, "observe", source == nil, &gauges{source: source}, every)
 }
 
 // ObserveReaders is [Telemetry.Observe] for the readers of an event log: their lag, halted shards
 // and parked events, and how many events have no position.
-func (t *Telemetry) ObserveReaders(ctx context.Context, source ReaderSource, every time.Duration) error {
+func (t *Telemetry) ObserveReaders(ctx context.Context, source *projection.Runner, every time.Duration) error {
 	return t.observe(ctx, "observe readers", source == nil, &readerGauges{source: source}, every)
 }
 
-// ObserveReceivers is [Telemetry.Observe] for receivers: received records, their delay, whether
+// ObserveReceivers is [Telemetry.Observe] for receivers, an *inbox.Runner: received records, their delay, whether
 // fetching is paused, and the size of the inbox.
-func (t *Telemetry) ObserveReceivers(ctx context.Context, source ReceiverSource, every time.Duration) error {
+func (t *Telemetry) ObserveReceivers(ctx context.Context, source receiverSource, every time.Duration) error {
 	return t.observe(ctx, "observe receivers", source == nil, &receiverGauges{source: source}, every)
 }
 
-// ObserveLogForwarders shows log forwarders as [Telemetry.ObserveReaders] shows projections, under
+// ObserveLogForwarders shows log forwarders, of a *relay.Runner, as [Telemetry.ObserveReaders] shows projections, under
 // "relay:" and their name. Forwarders that publish messages are consumers and are shown as such,
 // with their circuit.
-func (t *Telemetry) ObserveLogForwarders(ctx context.Context, source LogForwarderSource, every time.Duration) error {
+func (t *Telemetry) ObserveLogForwarders(ctx context.Context, source logForwarderSource, every time.Duration) error {
 	return t.observe(ctx, "observe log forwarders", source == nil, &logForwarderGauges{source: source}, every)
 }
 

@@ -8,20 +8,12 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
-
-// ReaderSource is what [Telemetry.ObserveReaders] samples: *projection.Runner. Its methods must be
-// safe for concurrent use.
-type ReaderSource interface {
-	// Stats reads the progress of the readers of the event log.
-	Stats(ctx context.Context) ([]projection.Stats, error)
-	// UnassignedEvents returns the number of committed events without a position.
-	UnassignedEvents(ctx context.Context) (int64, error)
-}
 
 // readerGauges show the readers of an event log.
 type readerGauges struct {
-	source ReaderSource
+	source *projection.Runner
 
 	lag, halted, parked, unassigned metric.Int64ObservableGauge
 }
@@ -43,7 +35,7 @@ func (g *readerGauges) look(ctx context.Context) (show func(metric.Observer), er
 	if err != nil {
 		return nil, err
 	}
-	unassigned, err := g.source.UnassignedEvents(ctx)
+	unassigned, err := unexported.Func[func(*projection.Runner, context.Context) (int64, error)]()(g.source, ctx)
 	return func(o metric.Observer) {
 		o.ObserveInt64(g.unassigned, unassigned)
 		for _, r := range readers {

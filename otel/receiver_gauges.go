@@ -10,16 +10,16 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 )
 
-// ReceiverSource is what [Telemetry.ObserveReceivers] samples: *inbox.Runner. Its method must be
+// receiverSource is what [Telemetry.ObserveReceivers] samples: *inbox.Runner. Its method must be
 // safe for concurrent use.
-type ReceiverSource interface {
+type receiverSource interface {
 	// Stats returns the receivers' counters and state.
 	Stats(ctx context.Context) ([]inbox.Stats, error)
 }
 
 // receiverGauges show receivers.
 type receiverGauges struct {
-	source ReceiverSource
+	source receiverSource
 
 	records    metric.Int64ObservableCounter
 	lag, age   metric.Float64ObservableGauge

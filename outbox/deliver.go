@@ -37,12 +37,12 @@ func (p *Producer) deliver(
 	var asGiven []*bus.Message
 	if _, isTx := db.(bun.Tx); !isTx {
 		ctx, wakeups = txn.WithWakeups(ctx)
-		asGiven = store.Each(batch, (*bus.Message).Clone)
+		asGiven = store.Each(batch, access.Clone)
 	}
 	err = txn.InTx(txn.WithIdle(ctx, 0), db, func(tx bun.Tx) error {
 		clear(receipts)
 		for i := range asGiven { // undo changes by layers if the transaction is repeated
-			*batch[i] = *asGiven[i].Clone()
+			*batch[i] = *access.Clone(asGiven[i])
 		}
 		return send(ctx, tx)
 	})

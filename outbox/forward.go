@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 )
 
 // only returns the consumers for which a message is written.
@@ -12,14 +13,17 @@ func only(m *bus.Message, consumers []bus.Consumer) []bus.Consumer {
 		return consumers
 	}
 	return slices.DeleteFunc(slices.Clone(consumers), func(c bus.Consumer) bool {
-		return !slices.ContainsFunc(c.Names(), func(name string) bool { return slices.Contains(m.Recipients, name) })
+		return !slices.ContainsFunc(access.Names(c), func(name string) bool { return slices.Contains(m.Recipients, name) })
 	})
 }
 
 // forwardedKey returns the key of a message for a consumer that forwards it but has no key column,
 // since it does not use keys. An event has its stream instead.
 func forwardedKey(m *bus.Message, consumers []bus.Consumer) string {
-	forwards := func(c bus.Consumer) bool { return c.Forwards() && !c.Keyed() }
+	forwards := func(c bus.Consumer) bool {
+		config := c.Config()
+		return config.Forwards && !access.Keyed(&config)
+	}
 	if m.OrderingKey == "" || m.Event != nil || !slices.ContainsFunc(consumers, forwards) {
 		return ""
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -56,7 +57,7 @@ func storeFor(db *bun.DB, tables bus.Tables) (*store.Store, error) {
 	if db == nil {
 		return nil, errors.New("the database handle is nil")
 	}
-	if err := tables.Validate(); err != nil {
+	if err := access.CheckTables(tables); err != nil {
 		return nil, err
 	}
 	return store.For(db.Dialect().Name(), tables)

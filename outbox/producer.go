@@ -142,7 +142,7 @@ func (p *Producer) ProduceMany(ctx context.Context, db bun.IDB, items ...Item) (
 }
 
 func (p *Producer) message(item Item) (*bus.Message, error) {
-	payloadType, text, err := p.registry.Encode(item.Payload)
+	payloadType, text, err := access.Encode(p.registry, item.Payload)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func (p *Producer) check(m *bus.Message, now time.Time) error {
 	if m != nil && m.ID == uuid.Nil {
 		m.ID = newMessageID()
 	}
-	if err := m.Check(p.config.MaxPayload); err != nil {
+	if err := access.CheckMessage(m, p.config.MaxPayload); err != nil {
 		return err
 	}
 	if err := flow.CheckDeadline(m, now); err != nil {
@@ -231,7 +231,7 @@ func (p *Producer) SendEvents(
 	}
 	err := each(len(batch), "message", func(i int) error { return p.check(batch[i], time.Time{}) })
 	if err == nil && record == nil { // a log passes messages of its own
-		batch = store.Each(batch, (*bus.Message).Clone)
+		batch = store.Each(batch, access.Clone)
 	}
 	if err == nil {
 		_, err = p.deliver(ctx, db, batch, record)

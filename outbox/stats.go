@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 )
 
 // Stats counts what a processor has done since it was made, and describes its current work. Counts
@@ -94,7 +95,7 @@ func (p *Processor) Queues(ctx context.Context) ([]admin.Queue, error) {
 	}
 	var names []string
 	for _, c := range consumers {
-		names = append(names, c.Names()...)
+		names = append(names, access.Names(c)...)
 	}
 	found, err := p.admin.Queues(ctx, p.db, names...)
 	if err != nil {
@@ -107,7 +108,7 @@ func (p *Processor) Queues(ctx context.Context) ([]admin.Queue, error) {
 	queues := make([]admin.Queue, len(consumers))
 	for i, c := range consumers {
 		queues[i] = byName[c.Name()]
-		for _, former := range c.Names()[1:] {
+		for _, former := range access.Names(c)[1:] {
 			queues[i] = sum(queues[i], byName[former])
 		}
 	}

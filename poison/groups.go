@@ -14,7 +14,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/names"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 const (
@@ -112,8 +114,7 @@ const knownWithin = 7 * 24 * time.Hour
 
 // Preview describes what a change of many messages would change.
 type Preview struct {
-	// UpTo is the highest id that matches, for [Chunk.UpTo]. It is 0 if no message matches; a chunk
-	// refuses 0.
+	// UpTo is the highest id that matches. It is 0 if no message matches.
 	UpTo int64 `json:"up_to"`
 	// At is the time of the preview on the database's clock, and zero if no message matches. A
 	// message that fails later may have a lower id than UpTo: set [Filter.PoisonedBefore] to At to
@@ -180,11 +181,11 @@ func (s *Store) preview(ctx context.Context, st *store.Store, db bun.IDB, f stor
 		return Preview{}, err
 	}
 	f.UpToID = p.UpTo
-	names, err := s.admin.Names(ctx, db)
+	known, err := names.Read(ctx, db, st, s.registry)
 	if err != nil {
 		return Preview{}, err
 	}
-	seen, err := st.Poison.Preview(ctx, db, f, names.Several(), limit)
+	seen, err := st.Poison.Preview(ctx, db, f, known.Several(), limit)
 	if err != nil {
 		return Preview{}, err
 	}
@@ -194,13 +195,14 @@ func (s *Store) preview(ctx context.Context, st *store.Store, db bun.IDB, f stor
 	}
 	fleet = slices.DeleteFunc(fleet, func(p admin.Process) bool { return p.Kind != "processor" })
 	alive := slices.DeleteFunc(slices.Clone(fleet), func(p admin.Process) bool { return p.Status != admin.ProcessAlive })
+	handles := unexported.Func[func(admin.Process, string, string) bool]()
 	var last int64
 	for _, row := range seen {
 		k := PreviewKind{
 			row.ConsumerType, row.PayloadType,
 			PreviewCounts{Messages: row.Messages, Oldest: row.Oldest.Time, Newest: row.Newest.Time, Conflicts: row.Conflicts},
 		}
-		if len(fleet) > 0 && !slices.ContainsFunc(alive, func(p admin.Process) bool { return p.Handles(k.Consumer, k.PayloadType) }) {
+		if len(fleet) > 0 && !slices.ContainsFunc(alive, func(p admin.Process) bool { return handles(p, k.Consumer, k.PayloadType) }) {
 			k.Unhandled = k.Messages
 		}
 		p.add(k.PreviewCounts)

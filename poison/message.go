@@ -1,7 +1,6 @@
 package poison
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // Message is a poisoned message. Times are in UTC, on the database's clock.
@@ -22,9 +22,8 @@ type Message struct {
 	MessageID   uuid.UUID `json:"message_id"`
 	Consumer    string    `json:"consumer"`
 	PayloadType string    `json:"payload_type"`
-	// Payload is the payload as the registry's codec encoded it. [Store.GetHead] returns only its
-	// beginning.
-	Payload []byte `json:"-"`
+	// Payload is the payload as the registry's codec encoded it.
+	Payload []byte `json:"payload,omitempty"`
 	// PayloadBytes is the size of the whole payload; 0 in a brief list (admin.Page).
 	PayloadBytes int               `json:"payload_bytes,omitempty"`
 	Headers      map[string]string `json:"headers,omitempty"`     // nil: none
@@ -46,15 +45,14 @@ type Message struct {
 	Errors []admin.Attempt `json:"errors,omitempty"`
 }
 
-// MarshalJSON implements json.Marshaler. A payload that is JSON is embedded as it is, any other as
-// a string. It is for output only: unmarshalling the result leaves Payload empty.
-func (m Message) MarshalJSON() ([]byte, error) {
-	type plain Message
-	return json.Marshal(struct {
-		plain
-		Payload store.PayloadText `json:"payload,omitempty"`
-	}{plain(m), m.Payload})
-}
+// Packages ops and operator change and show more than this package: see package internal/poisoned.
+var (
+	_ = unexported.Provide(shown)
+	_ = unexported.Provide((*Store).requeue)
+	_ = unexported.Provide((*Store).edit)
+	_ = unexported.Provide(ofConsumers)
+	_ = unexported.Provide(func(f Filter) (store.PoisonFilter, error) { return f.rows(), f.check() })
+)
 
 func shown(row store.Poisoned) Message {
 	m := Message{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, Payload: row.Payload,

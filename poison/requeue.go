@@ -9,26 +9,28 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/names"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Requeue makes poisoned messages pending again, due at once, with no attempts, crashes or errors
 // counted. They keep their message id, headers and insert id, get a new row id, and go to the
-// consumer under its present name: see admin.Client.Names. An id listed twice counts once.
+// consumer under its present name: see bus.Aliases. An id listed twice counts once.
 //
 // Requeue does not require a registered consumer. A message without one waits until a program
 // registers it, possibly with bus.Aliases, and is counted in [Result.Unhandled].
 func (s *Store) Requeue(ctx context.Context, db bun.IDB, ids ...int64) (Result, error) {
 	total, err := txn.Counted(ctx, db, func(total *Result) error {
 		for part := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), batch) {
-			done, err := s.requeue(ctx, db, store.PoisonFilter{IDs: part}, len(part), nil)
+			done, _, _, err := s.requeue(ctx, db, store.PoisonFilter{IDs: part}, len(part), nil)
 			if err != nil {
 				return err
 			}
 			done.Missing = len(part) - done.Requeued - done.Conflicts
-			*total = total.plus(done.Result)
+			*total = total.plus(done)
 		}
 		return nil
 	})
@@ -61,17 +63,17 @@ func (s *Store) requeueWhere(ctx context.Context, st *store.Store, db bun.IDB, f
 		return err
 	}
 	for limit > 0 {
-		done, err := s.requeue(ctx, db, f, min(limit, batch), nil)
+		done, last, _, err := s.requeue(ctx, db, f, min(limit, batch), nil)
 		if err != nil {
 			return err
 		}
-		*total = total.plus(done.Result)
+		*total = total.plus(done)
 		n := done.Requeued + done.Conflicts
 		if n < min(limit, batch) {
 			break
 		}
 		limit -= n
-		f.AfterID = done.Last // skip conflicts, which stay poisoned
+		f.AfterID = last // skip conflicts, which stay poisoned
 	}
 	return nil
 }
@@ -80,37 +82,36 @@ func (r Result) plus(other Result) Result {
 	return Result{r.Requeued + other.Requeued, r.Unhandled + other.Unhandled, r.Conflicts + other.Conflicts, r.Missing + other.Missing}
 }
 
-// requeue requeues one batch, restricted to the given consumers unless there are none.
+// requeue requeues one batch, restricted to the given consumers unless there are none. It returns
+// the highest id in the batch, which is 0 when no message matched, and the rows with their new ids.
 func (s *Store) requeue(
 	ctx context.Context, db bun.IDB, f store.PoisonFilter, limit int, consumers []string,
-) (done ChunkResult, err error) {
+) (done Result, last int64, requeued []store.Poisoned, err error) {
 	st, db, err := s.stores.In(ctx, db, errUnmade)
 	if err != nil {
-		return ChunkResult{}, err
+		return Result{}, 0, nil, err
 	}
 	var payloadTypes []string
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
-		done, payloadTypes = ChunkResult{}, nil
+		done, last, requeued, payloadTypes = Result{}, 0, nil, nil
 		rows, err := st.Poison.Lock(ctx, tx, f, limit)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
-		done.Last = rows[len(rows)-1].ID
+		last = rows[len(rows)-1].ID
 		if rows = ofConsumers(rows, consumers); len(rows) == 0 {
 			return nil
 		}
-		how, err := s.requeuing(ctx, tx, rows)
+		how, err := s.requeuing(ctx, st, tx, rows)
 		if err != nil {
 			return err
 		}
-		requeued, err := st.Poison.Requeue(ctx, tx, rows, how)
-		if err != nil {
+		if requeued, err = st.Poison.Requeue(ctx, tx, rows, how); err != nil {
 			return err
 		}
 		for _, row := range requeued {
 			payloadTypes = append(payloadTypes, row.PayloadType)
-			done.Moved = append(done.Moved, Moved{Old: row.ID, New: row.NewID})
-			if c, ok := s.registry.Consumer(row.ConsumerType); !ok || !slices.Contains(c.PayloadTypes(), row.PayloadType) {
+			if c, ok := s.registry.Consumer(row.ConsumerType); !ok || !slices.Contains(access.PayloadTypes(c), row.PayloadType) {
 				done.Unhandled++
 			}
 		}
@@ -118,16 +119,16 @@ func (s *Store) requeue(
 		return nil
 	})
 	if err != nil {
-		return ChunkResult{}, err
+		return Result{}, 0, nil, err
 	}
 	txn.AnnounceMessages(ctx, db, s.registry, payloadTypes)
-	return done, nil
+	return done, last, requeued, nil
 }
 
 // requeuing returns the present and former names of the messages' consumers.
-func (s *Store) requeuing(ctx context.Context, tx bun.Tx, rows []store.Poisoned) (store.Requeuing, error) {
+func (s *Store) requeuing(ctx context.Context, st *store.Store, tx bun.Tx, rows []store.Poisoned) (store.Requeuing, error) {
 	how := store.Requeuing{Renamed: make(map[string]string), Former: make(map[string][]string)}
-	names, err := s.admin.Names(ctx, tx)
+	known, err := names.Read(ctx, tx, st, s.registry)
 	if err != nil {
 		return how, err
 	}
@@ -135,7 +136,7 @@ func (s *Store) requeuing(ctx context.Context, tx bun.Tx, rows []store.Poisoned)
 		if how.Renamed[row.ConsumerType] != "" || how.Former[row.ConsumerType] != nil {
 			continue
 		}
-		all := names.Of(row.ConsumerType)
+		all := known.Of(row.ConsumerType)
 		how.Former[all[0]] = all[1:]
 		if all[0] != row.ConsumerType {
 			how.Renamed[row.ConsumerType] = all[0]
@@ -144,93 +145,9 @@ func (s *Store) requeuing(ctx context.Context, tx bun.Tx, rows []store.Poisoned)
 	return how, nil
 }
 
-// Chunk is a part of a change of many messages: those that match, in the order of their ids.
-type Chunk struct {
-	Filter Filter
-	// After excludes ids up to this one: [ChunkResult.Last] of the previous chunk, or 0.
-	After int64
-	// UpTo excludes ids above this one and is required: a message that is requeued and fails again
-	// gets a higher id. Use [Preview.UpTo]. It is 0 if no message matches; a chunk refuses 0.
-	UpTo int64
-	// Limit is the maximum number of messages in the chunk: 1 to 500.
-	Limit int
-	// Consumers, unless empty, lists the consumers whose messages may be changed. Other messages in
-	// the chunk stay unchanged and are not counted.
-	Consumers []string
-}
-
-// ChunkResult is the outcome of a chunk.
-type ChunkResult struct {
-	Result
-	// Last is the highest id in the chunk, and After of the next one. It is 0 when no message
-	// matched, which is the end.
-	Last int64 `json:"last"`
-	// Moved lists the messages that are pending again, in the order of their old ids.
-	Moved []Moved `json:"moved,omitempty"`
-}
-
-// Moved maps a poisoned message to the pending one it has become.
-type Moved struct {
-	Old int64 `json:"old"` // id while it was poisoned
-	New int64 `json:"new"` // id for admin.Client
-}
-
-// RequeueChunk is [Store.Requeue] for one chunk. A caller that stores Last in the same transaction
-// repeats and skips no message after a crash.
-func (s *Store) RequeueChunk(ctx context.Context, db bun.IDB, chunk Chunk) (ChunkResult, error) {
-	_, _, f, err := s.batch(ctx, db, chunk)
-	if err != nil {
-		return ChunkResult{}, dberr.Wrap(err, "poison: requeue batch")
-	}
-	done, err := s.requeue(ctx, db, f, chunk.Limit, chunk.Consumers)
-	return done, dberr.Wrap(err, "poison: requeue batch")
-}
-
-// DiscardChunk is [Store.Discard] for one chunk. It returns the number of deleted messages, and the
-// highest id in the chunk as [ChunkResult.Last] does.
-func (s *Store) DiscardChunk(ctx context.Context, db bun.IDB, chunk Chunk) (discarded int, last int64, err error) {
-	st, db, f, err := s.batch(ctx, db, chunk)
-	if err != nil {
-		return 0, 0, dberr.Wrap(err, "poison: discard batch")
-	}
-	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
-		discarded, last = 0, 0
-		rows, err := st.Poison.Lock(ctx, tx, f, chunk.Limit)
-		if err != nil || len(rows) == 0 {
-			return err
-		}
-		last = rows[len(rows)-1].ID
-		if rows = ofConsumers(rows, chunk.Consumers); len(rows) == 0 {
-			return nil
-		}
-		discarded, err = st.Poison.Delete(ctx, tx, store.Each(rows, func(row store.Poisoned) int64 { return row.ID }))
-		return err
-	})
-	if err != nil {
-		return 0, 0, dberr.Wrap(err, "poison: discard batch")
-	}
-	return discarded, last, nil
-}
-
 // ofConsumers returns the rows of the given consumers, or all rows without consumers.
 func ofConsumers(rows []store.Poisoned, consumers []string) []store.Poisoned {
 	return slices.DeleteFunc(rows, func(row store.Poisoned) bool {
 		return len(consumers) > 0 && !slices.Contains(consumers, row.ConsumerType)
 	})
-}
-
-func (s *Store) batch(ctx context.Context, db bun.IDB, chunk Chunk) (*store.Store, bun.IDB, store.PoisonFilter, error) {
-	st, db, err := s.stores.In(ctx, db, errUnmade)
-	if chunk.Limit < 1 || chunk.Limit > batch {
-		err = errors.Join(err, fmt.Errorf("limit %d: %w: 1 to %d are allowed", chunk.Limit, bus.ErrInvalidOption, batch))
-	}
-	if chunk.After < 0 || chunk.UpTo < 1 {
-		err = errors.Join(
-			err,
-			fmt.Errorf("after %d, up to %d: %w: after 0 or more, and up to 1 or more, are allowed", chunk.After, chunk.UpTo, bus.ErrInvalidOption),
-		)
-	}
-	f := chunk.Filter.rows()
-	f.AfterID, f.UpToID = chunk.After, chunk.UpTo
-	return st, db, f, errors.Join(err, chunk.Filter.check())
 }

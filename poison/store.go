@@ -10,12 +10,9 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"cmp"
-
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
@@ -95,22 +92,13 @@ func (s *Store) List(ctx context.Context, db bun.IDB, filter Filter, page admin.
 }
 
 // Count returns the number of poisoned messages that match. It has no bound, so its cost grows with
-// the number of messages: see [Store.CountUpTo].
+// the number of messages.
 func (s *Store) Count(ctx context.Context, db bun.IDB, filter Filter) (int, error) {
-	return s.CountUpTo(ctx, db, filter, math.MaxInt)
-}
-
-// CountUpTo is [Store.Count] with a limit of 1 or more. A result equal to the limit means "or
-// more". It scans messages that do not match, too, so rare matches cost a full scan.
-func (s *Store) CountUpTo(ctx context.Context, db bun.IDB, filter Filter, limit int) (int, error) {
-	if limit < 1 {
-		return 0, fmt.Errorf("poison: count: up to %d: %w: 1 or more is allowed", limit, bus.ErrInvalidOption)
-	}
 	st, db, err := s.stores.Of(db, errUnmade)
 	if err = errors.Join(err, filter.check()); err != nil {
 		return 0, dberr.Wrap(err, "poison: count")
 	}
-	n, err := st.Poison.Count(ctx, db, filter.rows(), limit)
+	n, err := st.Poison.Count(ctx, db, filter.rows(), math.MaxInt)
 	return n, dberr.Wrap(err, "poison: count")
 }
 
@@ -128,27 +116,6 @@ func (s *Store) Get(ctx context.Context, db bun.IDB, id int64) (Message, error) 
 		return Message{}, dberr.Wrap(err, "poison: get %d", id)
 	}
 	return shown(rows[0]), nil
-}
-
-// GetHead is [Store.Get] with at most maxBytes bytes of the payload, cut between two characters.
-// [Message.PayloadBytes] is the full size. A negative maxBytes is bus.ErrInvalidOption.
-func (s *Store) GetHead(ctx context.Context, db bun.IDB, id int64, maxBytes int) (Message, error) {
-	if maxBytes < 0 {
-		return Message{}, fmt.Errorf("poison: get %d: the first %d bytes: %w: 0 or more is allowed", id, maxBytes, bus.ErrInvalidOption)
-	}
-	st, db, err := s.stores.Of(db, errUnmade)
-	if err != nil {
-		return Message{}, dberr.Wrap(err, "poison: get %d", id)
-	}
-	row, found, err := st.Poison.Head(ctx, db, id, min(maxBytes, math.MaxInt32))
-	if err == nil && !found {
-		err = ErrNotFound
-	}
-	if err != nil {
-		return Message{}, dberr.Wrap(err, "poison: get %d", id)
-	}
-	row.Payload = []byte(errorlog.Clean(string(row.Payload), maxBytes))
-	return shown(row), nil
 }
 
 // Discard deletes poisoned messages permanently and returns their number. Unknown ids are allowed
@@ -200,57 +167,4 @@ func purge(ctx context.Context, st *store.Store, db bun.IDB, age time.Duration, 
 		*total += n
 		f.AfterID = ids[len(ids)-1]
 	}
-}
-
-// exportBytes is the maximum read at a time, unless one message is larger.
-const exportBytes = 8 << 20
-
-// Export calls fn with each poisoned message that matches, payload included, in the order of their
-// ids, and returns their number. Messages that are poisoned meanwhile may be left out. It keeps at
-// most 500 messages in memory, of 8 MiB together, or one larger message. While fn runs it holds no
-// connection, unless db is a transaction. It stops at fn's first error, and returns it wrapped.
-func (s *Store) Export(ctx context.Context, db bun.IDB, filter Filter, fn func(Message) error) (exported int, err error) {
-	st, db, err := s.stores.Of(db, errUnmade)
-	if err = errors.Join(err, filter.check()); err != nil {
-		return 0, dberr.Wrap(err, "poison: export")
-	}
-	f := filter.rows()
-	if f.UpToID, err = st.Poison.Last(ctx, db, f); err != nil {
-		return 0, dberr.Wrap(err, "poison: export")
-	}
-	for f.UpToID > 0 {
-		page, last, err := exportPage(ctx, st, db, f)
-		if err != nil {
-			return exported, dberr.Wrap(err, "poison: export")
-		}
-		for _, row := range page {
-			if err := fn(shown(row)); err != nil {
-				return exported, dberr.Wrap(err, "poison: export %d", row.ID)
-			}
-			exported++
-		}
-		if f.AfterID = last; last == 0 {
-			break
-		}
-	}
-	return exported, nil
-}
-
-// exportPage reads the next messages and returns the last id among them.
-func exportPage(ctx context.Context, st *store.Store, db bun.IDB, f store.PoisonFilter) (page []store.Poisoned, last int64, err error) {
-	sizes, err := st.Poison.Sizes(ctx, db, f, batch)
-	if err != nil || len(sizes) == 0 {
-		return nil, 0, err
-	}
-	var ids []int64
-	bytes := 0
-	for _, row := range sizes {
-		if bytes += row.Bytes; bytes > exportBytes && len(ids) > 0 {
-			break
-		}
-		ids = append(ids, row.ID)
-	}
-	page, err = st.Poison.List(ctx, db, store.PoisonFilter{IDs: ids}, len(ids))
-	slices.SortFunc(page, func(a, b store.Poisoned) int { return cmp.Compare(a.ID, b.ID) })
-	return page, ids[len(ids)-1], err
 }

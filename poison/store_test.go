@@ -49,7 +49,6 @@ func TestBadInputIsRefusedBeforeAnySQL(t *testing.T) {
 	db, ctx := bun.NewDB(conns, pgdialect.New()), t.Context()
 	second := func(_ any, err error) error { return err }
 	third := func(_ []poison.Message, _ *admin.Page, err error) error { return err }
-	discarded := func(_ int, _ int64, err error) error { return err }
 	listed := func(_ []poison.Group, _ bool, err error) error { return err }
 	for name, err := range map[string]error{
 		"no registry":       second(poison.NewStore(nil)),
@@ -62,14 +61,7 @@ func TestBadInputIsRefusedBeforeAnySQL(t *testing.T) {
 		"a negative age":    second(store.Purge(ctx, db, -1)),
 		"no ids":            second(store.Count(ctx, db, poison.Filter{IDs: []int64{}})),
 		"too many ids":      second(store.Preview(ctx, db, poison.Filter{IDs: make([]int64, 1001)}, 1)),
-		"a count of none":   second(store.CountUpTo(ctx, db, poison.Filter{}, 0)),
 		"a preview of none": second(store.Preview(ctx, db, poison.Filter{}, 0)),
-		"a negative head":   second(store.GetHead(ctx, db, 1, -1)),
-		"an empty batch":    second(store.RequeueChunk(ctx, db, poison.Chunk{})),
-		"a batch too large": second(store.RequeueChunk(ctx, db, poison.Chunk{UpTo: 1, Limit: 501})),
-		"a batch of no ids": second(store.RequeueChunk(ctx, db, poison.Chunk{Filter: poison.Filter{IDs: []int64{}}, UpTo: 1, Limit: 1})),
-		"a batch no end":    second(store.RequeueChunk(ctx, db, poison.Chunk{Limit: 1})),
-		"after nothing":     discarded(store.DiscardChunk(ctx, db, poison.Chunk{After: -1, UpTo: 1, Limit: 1})),
 		"bad text":          listed(store.Groups(ctx, db, "a\x00")),
 		"no limit":          second(store.RequeueWhere(ctx, db, poison.Filter{}, 0)),
 		"a pointer payload": store.EditAndRequeue(ctx, db, 1, &order{}),

@@ -164,7 +164,7 @@ func (p *publishing) refuse(c *bus.ConsumerConfig) {
 func (p *publishing) consume(ctx context.Context, batch []*bus.Message) error {
 	failed := make(bus.BatchError)
 	records, places := make([]broker.Record, 0, len(batch)), make([]int, 0, len(batch))
-	codec := bus.CodecFromContext(ctx)
+	codec := access.CodecFromContext(ctx)
 	for i, m := range batch {
 		record, err := p.record(codec, m)
 		if err != nil {

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -114,8 +116,10 @@ func NewLogForwarder(name string, pub broker.Publisher, config LogConfig) LogFor
 	return LogForwarder{f}
 }
 
-// Name returns the forwarder's name.
-func (l LogForwarder) Name() string {
+var _ = unexported.Provide(LogForwarder.name) // for package fxmodule
+
+// name returns the forwarder's name.
+func (l LogForwarder) name() string {
 	if l.forwarder == nil {
 		return ""
 	}
@@ -176,8 +180,9 @@ func (l *logForwarder) check(s *store.Store, log *eventlog.Log) error {
 // fits returns an error for each event type that the log does not have.
 func (l *logForwarder) fits(types *eventlog.Types) error {
 	var errs []error
+	goTypeOf := unexported.Func[func(bus.EventTypes, string) (reflect.Type, bool)]()
 	for _, r := range l.inOrder {
-		goType, known := types.GoType(r.name)
+		goType, known := goTypeOf(types, r.name)
 		switch {
 		case r.name == "": // reported already
 		case !known:

@@ -15,6 +15,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
@@ -100,7 +101,7 @@ func consume(t *testing.T, c bus.Consumer, n int) []error {
 	for i := range batch {
 		batch[i] = &bus.Message{PayloadType: "order.placed", Payload: fmt.Appendf(nil, `{"id":"%d"}`, i)}
 	}
-	return c.ConsumeBatch(t.Context(), bus.JSON{}, batch)
+	return access.ConsumeBatch(t.Context(), c, bus.JSON{}, batch)
 }
 
 func TestAnswersThatDoNotFit(t *testing.T) {
@@ -156,7 +157,7 @@ func TestIDsForBrokers(t *testing.T) {
 		pub := &answers{}
 		c := relay.NewForwarder(name, pub, relay.Config{Source: source, Recipients: []string{"x", "old", "older"}, Structured: true,
 			Routes: []relay.Route{relay.To[placed](destination)}})
-		c.ConsumeBatch(t.Context(), bus.JSON{}, []*bus.Message{{PayloadType: "order.placed", Payload: []byte(`{}`), ConsumerAlias: stored}})
+		access.ConsumeBatch(t.Context(), c, bus.JSON{}, []*bus.Message{{PayloadType: "order.placed", Payload: []byte(`{}`), ConsumerAlias: stored}})
 		return pub.got[0].ID
 	}
 	ids := make(map[string]bool)
@@ -285,7 +286,7 @@ func TestTheCircuitOpensOnceNoDestinationAnswers(t *testing.T) {
 			for i := range want {
 				batch = append(batch, &bus.Message{PayloadType: []string{"order.refunded", "order.placed"}[min(i/2, 1)], Payload: []byte(`{}`)})
 			}
-			errs := c.ConsumeBatch(t.Context(), bus.JSON{}, batch)
+			errs := access.ConsumeBatch(t.Context(), c, bus.JSON{}, batch)
 			errs = append(errs, make([]error, len(batch)-len(errs))...)
 			for i, want := range want {
 				got := bus.OutcomeOf(errs[i])
@@ -328,7 +329,7 @@ func TestAnUnansweredKeyDoesNotDelayOthers(t *testing.T) {
 			for _, key := range []string{"a", "b", "a"} {
 				batch = append(batch, &bus.Message{PayloadType: "order.placed", Payload: []byte(`{}`), OrderingKey: key})
 			}
-			errs := c.ConsumeBatch(t.Context(), bus.JSON{}, batch)
+			errs := access.ConsumeBatch(t.Context(), c, bus.JSON{}, batch)
 			if bus.OutcomeOf(errs[0]).Outcome != bus.Snoozed || errs[1] != nil || bus.OutcomeOf(errs[2]).Outcome != bus.Snoozed {
 				t.Errorf("got %v, want the second done and the others snoozed", errs)
 			}
@@ -378,7 +379,7 @@ func TestADestinationThatIsMissingIsWarnedOf(t *testing.T) {
 			for i := range batch {
 				batch[i] = &bus.Message{ID: uuid.UUID{15: byte(i)}, PayloadType: "order.placed", Payload: []byte(`{}`)}
 			}
-			errs := c.ConsumeBatch(t.Context(), bus.JSON{}, batch)
+			errs := access.ConsumeBatch(t.Context(), c, bus.JSON{}, batch)
 			for i, m := range batch {
 				if err := bus.OutcomeOf(errs[i]).Err; i != 2 && (!errors.Is(err, broker.ErrNoDestination) || err.Error() != missing.Error()) {
 					t.Errorf("got %v, want it to stay what it is", err)
@@ -410,7 +411,7 @@ func TestAReplayIsPublishedLikeAnyOther(t *testing.T) {
 	for _, replay := range []bool{false, true} {
 		pub := &answers{}
 		c := relay.NewForwarder("c", pub, relay.Config{Source: "/shop", Routes: []relay.Route{relay.To[placed]("orders")}})
-		c.ConsumeBatch(t.Context(), bus.JSON{},
+		access.ConsumeBatch(t.Context(), c, bus.JSON{},
 			[]*bus.Message{{PayloadType: "order.placed", Payload: []byte(`{}`), Headers: map[string]string{"a": "b"}, Replay: replay}})
 		sent = append(sent, fmt.Sprintf("%+v", pub.got))
 	}

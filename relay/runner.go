@@ -95,8 +95,8 @@ func NewRunner(db *bun.DB, registry *bus.Registry, config RunnerConfig, forwarde
 			errs = append(errs, errors.New("relay: a LogForwarder must be made by relay.NewLogForwarder, not as a zero value"))
 			continue
 		}
-		if slices.ContainsFunc(forwarders[:i], func(other LogForwarder) bool { return other.Name() == l.Name() }) {
-			errs = append(errs, fmt.Errorf("relay: log forwarder %q is given twice", l.Name()))
+		if slices.ContainsFunc(forwarders[:i], func(other LogForwarder) bool { return other.name() == l.name() }) {
+			errs = append(errs, fmt.Errorf("relay: log forwarder %q is given twice", l.name()))
 		}
 		errs = append(errs, l.forwarder.check(s, config.Log))
 		r.forwarders = append(r.forwarders, l.forwarder)

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -20,7 +19,7 @@ type Schedule struct {
 	Name        string            `json:"name,omitempty"` // empty: unnamed
 	Tag         string            `json:"tag,omitempty"`  // empty: untagged
 	PayloadType string            `json:"payload_type"`
-	Payload     []byte            `json:"-"`                      // as the registry's codec encoded it; nil in a brief list
+	Payload     []byte            `json:"payload,omitempty"`      // as the registry's codec encoded it; nil in a brief list
 	Headers     map[string]string `json:"headers,omitempty"`      // nil: none, or a brief list
 	SkipOverlap bool              `json:"skip_overlap,omitempty"` // see [SkipOverlap]; false in a brief list
 	Expression  string            `json:"expression"`             // as it was written
@@ -53,16 +52,6 @@ type Fire struct {
 	Messages int       `json:"messages"` // messages made, one for each consumer, including those skipped by [SkipOverlap]
 	// Error is why it could not fire, cut at 512 bytes; it was retried. Empty if it has fired.
 	Error string `json:"error,omitempty"`
-}
-
-// MarshalJSON implements json.Marshaler. A payload that is JSON is embedded as it is, any other as
-// a string. It is for output only: unmarshalling the result leaves Payload empty.
-func (s Schedule) MarshalJSON() ([]byte, error) {
-	type plain Schedule
-	return json.Marshal(struct {
-		plain
-		Payload store.PayloadText `json:"payload,omitempty"`
-	}{plain(s), s.Payload})
 }
 
 // Filter selects schedules. All fields that are set must match exactly. The zero value matches all.

@@ -41,7 +41,7 @@ func (p *Processor) loop(ctx context.Context) {
 // look fires all due schedules and returns the time until the next one is due. An idle poll is one
 // statement outside of a transaction.
 func (p *Processor) look(ctx context.Context, locked backoff.BackOff) (time.Duration, error) {
-	payloadTypes := p.registry.PayloadTypes()
+	payloadTypes := access.AllPayloadTypes(p.registry)
 	if err := p.reportUnregistered(ctx, payloadTypes); err != nil {
 		return 0, err
 	}

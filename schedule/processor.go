@@ -20,9 +20,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Producer sends messages through the produce chain in a transaction.
-// *outbox.Producer is one. It must be safe for concurrent use.
-type Producer interface {
+// sender sends messages through the produce chain in a transaction. *outbox.Producer is one. It must be safe for concurrent use.
+type sender interface {
 	// Send writes the messages in the transaction db, all or none. An error marks the schedule,
 	// which is retried after a minute, unless the database is unavailable.
 	Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) error
@@ -33,7 +32,7 @@ type Producer interface {
 type Processor struct {
 	db       *bun.DB
 	registry *bus.Registry
-	producer Producer
+	producer sender
 	store    *store.Store
 	config   ProcessorConfig
 	outage   *outage.Outage
@@ -51,9 +50,9 @@ type Processor struct {
 // returned.
 var ErrRunning = errors.New("schedule: the processor is running already")
 
-// NewProcessor makes a processor that fires schedules through the producer. It reports all
-// configuration errors at once and does not access the database.
-func NewProcessor(db *bun.DB, registry *bus.Registry, producer Producer, config ProcessorConfig) (*Processor, error) {
+// NewProcessor makes a processor that fires schedules through the producer, an
+// *outbox.Producer. It reports all configuration errors at once and does not access the database.
+func NewProcessor(db *bun.DB, registry *bus.Registry, producer sender, config ProcessorConfig) (*Processor, error) {
 	config.Concurrency, config.PollInterval, config.Logger = cmp.Or(
 		config.Concurrency, 1,
 	), cmp.Or(
@@ -124,7 +123,7 @@ func (p *Processor) Run(ctx context.Context) error {
 	defer heartbeat.New(heartbeat.Config{
 		Store: p.store, DB: p.db, Registry: p.registry, Kind: "scheduler", Logger: p.config.Logger,
 		Takes: heartbeat.Manifest{
-			Schedules: p.registry.PayloadTypes(), Connections: p.config.Concurrency,
+			Schedules: access.AllPayloadTypes(p.registry), Connections: p.config.Concurrency,
 		}, Doing: func() heartbeat.State { return heartbeat.State{Limit: p.config.Concurrency} },
 	}).Start(ctx)()
 	var loops sync.WaitGroup
@@ -139,7 +138,7 @@ func (p *Processor) Run(ctx context.Context) error {
 // those that could not fire. Use it in tests, and in commands that fire due schedules and exit. It
 // skips schedules that another instance or an open transaction has locked.
 func (p *Processor) FireDue(ctx context.Context) (total int, err error) {
-	if total, _, err = p.fireDue(ctx, p.registry.PayloadTypes()); err != nil {
+	if total, _, err = p.fireDue(ctx, access.AllPayloadTypes(p.registry)); err != nil {
 		return total, fmt.Errorf("schedule: fire: %w", err)
 	}
 	return total, nil

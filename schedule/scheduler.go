@@ -242,9 +242,9 @@ func (s *Scheduler) encode(payload bus.Payload, headers map[string]string) (payl
 	if s.registry == nil {
 		return "", nil, errUnmade
 	}
-	if payloadType, text, err = s.registry.Encode(payload); err == nil {
+	if payloadType, text, err = access.Encode(s.registry, payload); err == nil {
 		m := bus.Message{PayloadType: payloadType, Payload: text, Value: payload, Headers: headers}
-		if err = m.Check(s.config.MaxPayload); err == nil {
+		if err = access.CheckMessage(&m, s.config.MaxPayload); err == nil {
 			err = access.SetKey(s.registry, &m)
 		}
 	}

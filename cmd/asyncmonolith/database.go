@@ -15,6 +15,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/connect"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
@@ -32,7 +33,7 @@ func (a *app) open(ctx context.Context, create bool) (*bun.DB, error) {
 		return nil, err
 	}
 	a.secret = connect.Secret(strings.TrimSpace(dsn))
-	if err := a.tables.Validate(); err != nil {
+	if err := access.CheckTables(a.tables); err != nil {
 		return nil, usage(err)
 	}
 	open := connect.Create

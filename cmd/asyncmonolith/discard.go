@@ -26,9 +26,9 @@ type discardCommand struct {
 
 func newDiscard(a *app) *discardCommand {
 	d := &discardCommand{poisonedChange: newPoisonedChange(a, ops.Discard, "discarded")}
-	d.do = func(s *operator.Poisoned, ctx context.Context, reason string, ids ...int64) (poison.ChunkResult, error) {
+	d.do = func(s *operator.Poisoned, ctx context.Context, reason string, ids ...int64) (operator.RequeueResult, error) {
 		n, err := s.Discard(ctx, reason, ids...)
-		return poison.ChunkResult{Result: poison.Result{Requeued: n, Missing: len(ids) - n}}, err
+		return operator.RequeueResult{Result: poison.Result{Requeued: n, Missing: len(ids) - n}}, err
 	}
 	return d
 }

@@ -118,10 +118,12 @@ func (k *blockedKeys) run(ctx context.Context, session *operator.Session, _ []st
 	if err != nil {
 		return err
 	}
-	return list[admin.BlockedKey]{
+	return list[operator.BlockedKey]{
 		columns: []show.Column{{Title: "CONSUMER"}, {Title: "KEY"}, {Title: "WAITING", Kind: show.Number},
 			{Title: "SINCE", Kind: show.Whole}, {Title: "POISONED", Kind: show.Number}},
-		row:   func(b admin.BlockedKey) []any { return []any{b.Consumer, b.Key, count(b.Waiting), b.Since, b.Poisoned} },
+		row: func(b operator.BlockedKey) []any {
+			return []any{b.Consumer, b.Key, count(b.Waiting), b.Since, b.Poisoned}
+		},
 		empty: "No key is blocked.",
 	}.write(k.app.output, found, nil)
 }

@@ -75,14 +75,14 @@ func (r operationReport) started(ctx context.Context, o ops.Operation) error {
 	if o.State != ops.Waiting {
 		back = fmt.Sprintf("To end it where it is:        asyncmonolith operations stop %d", o.ID)
 	}
-	here := fmt.Sprintf("\nTo carry it out from here:    asyncmonolith operations run %d", o.ID)
-	if o.Target.Projection != "" {
-		here = ""
-	}
-	return errors.Join(
+	err := errors.Join(
 		r.say("%s. %s", stateText(o), r.runner(ctx, o)),
 		r.say("%s", back),
-		r.say("To see how far it is:         asyncmonolith operations watch %d%s", o.ID, here))
+		r.say("To see how far it is:         asyncmonolith operations watch %d", o.ID))
+	if o.Target.Projection == "" {
+		err = errors.Join(err, r.say("To carry it out from here:    asyncmonolith operations run %d", o.ID))
+	}
+	return err
 }
 
 // notePaused says which consumers are paused: their requeued messages wait.

@@ -50,21 +50,21 @@ func (l *projectionsList) run(ctx context.Context, session *operator.Session, _ 
 	if err != nil {
 		return err
 	}
-	return list[projection.State]{
+	return list[operator.ProjectionState]{
 		columns: []show.Column{{Title: "PROJECTION"}, {Title: "VERSION", Kind: show.Number}, {Title: "SHARD", Kind: show.Number},
 			{Title: "STATUS"}, {Title: "POSITION", Kind: show.Number}, {Title: "BEHIND", Kind: show.Number},
 			{Title: "ATTEMPTS", Kind: show.Number, Gives: 2}, {Title: "MOVED", Kind: show.Whole, Gives: 1}},
-		row: func(s projection.State) []any {
+		row: func(s operator.ProjectionState) []any {
 			return []any{s.Name, activeVersion(s), shardOf(s), s.Status, s.Position, max(s.Head-s.Position, 0),
 				count(int64(s.Attempts)), s.MovedAt}
 		},
-		below: func(s projection.State) []string { return []string{s.LastError} },
+		below: func(s operator.ProjectionState) []string { return []string{s.LastError} },
 		empty: "There are no projections.",
 	}.write(l.app.output, found, nil)
 }
 
 // shardOf shows the number of a shard, or "" if there is only one.
-func shardOf(s projection.State) string {
+func shardOf(s operator.ProjectionState) string {
 	if s.Shards == 1 {
 		return ""
 	}
@@ -72,7 +72,7 @@ func shardOf(s projection.State) string {
 }
 
 // activeVersion shows the version, and whether it is inactive.
-func activeVersion(s projection.State) string {
+func activeVersion(s operator.ProjectionState) string {
 	if s.Active {
 		return strconv.Itoa(s.Version)
 	}

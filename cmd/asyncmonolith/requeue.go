@@ -19,7 +19,7 @@ import (
 type poisonedChange struct {
 	bulkChange
 	filter poisonFilter
-	do     func(poisoned *operator.Poisoned, ctx context.Context, reason string, ids ...int64) (poison.ChunkResult, error)
+	do     func(poisoned *operator.Poisoned, ctx context.Context, reason string, ids ...int64) (operator.RequeueResult, error)
 }
 
 func newPoisonedChange(a *app, action ops.Action, done string) *poisonedChange {

@@ -13,7 +13,9 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
@@ -174,7 +176,7 @@ func (d Decider[S, C, E]) handle(ctx context.Context, log *eventlog.Log, tx bun.
 		if appended, err = log.Append(ctx, tx, d.Stream(id), expected, payloads...); err != nil {
 			return err
 		}
-		return log.SaveSnapshot(ctx, tx, d.Stream(id), d.kind(), eventlog.Snapshot{Version: l.version, State: text})
+		return logaccess.SaveSnapshot(ctx, log, tx, d.Stream(id), d.kind(), store.Snapshot{Version: l.version, State: text})
 	})
 	return l.state, appended, err
 }

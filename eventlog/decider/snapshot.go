@@ -15,6 +15,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 )
 
 // kept is the stored form of a snapshot.
@@ -27,7 +28,7 @@ func (d Decider[S, C, E]) kind() string { return fmt.Sprintf("%s/%d", d.Category
 
 // restore loads the last snapshot, if there is one.
 func (d Decider[S, C, E]) restore(ctx context.Context, log *eventlog.Log, db bun.IDB, id string, l loaded[S]) (loaded[S], error) {
-	snapshot, ok, err := log.Snapshot(ctx, db, d.Stream(id), d.kind())
+	snapshot, ok, err := logaccess.Snapshot(ctx, log, db, d.Stream(id), d.kind())
 	if err != nil || !ok {
 		return l, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -239,7 +240,7 @@ func stopped(stop <-chan struct{}) bool {
 func (b *batch) applyBatch(ctx context.Context) error {
 	first := b.messages[0]
 	for _, m := range b.messages {
-		data, err := b.runner.log.Decode(ctx, m)
+		data, err := logaccess.Decode(ctx, b.runner.log, m)
 		if errors.Is(err, eventlog.ErrSkipEvent) {
 			continue
 		}
@@ -293,7 +294,7 @@ func safe(err error) error {
 
 // consume is the end of the chain.
 func (b *batch) consume(ctx context.Context, m *bus.Message) error {
-	event, err := b.runner.log.Decode(ctx, m)
+	event, err := logaccess.Decode(ctx, b.runner.log, m)
 	switch {
 	case errors.Is(err, eventlog.ErrSkipEvent) && b.Batch == nil:
 		return nil

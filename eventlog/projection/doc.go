@@ -5,7 +5,8 @@
 // several shards. It moves the checkpoint in the same transaction, so each event's database changes
 // are applied exactly once. An open transaction locks the checkpoint while events are applied. A
 // projection retries a failing event. After MaxAttempts failures it halts, or parks the event: see
-// OnError of [Projection]. An [Admin] reports and resumes the projections of all programs.
+// OnError of [Projection]. The console and the command report and resume the
+// projections of all programs.
 //
 // Package eventlog appends the events. If order does not matter, a consumer is simpler.
 package projection

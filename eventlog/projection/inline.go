@@ -12,6 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -114,7 +115,7 @@ func (i *Inline) rebuild(ctx context.Context, s *store.Store, tx bun.Tx, log *ev
 		for _, row := range rows {
 			page.After = row.Sequence
 			m := (&batch{shard: i.reader.shards[0]}).message(row, true)
-			data, err := log.Decode(ctx, m)
+			data, err := logaccess.Decode(ctx, log, m)
 			if errors.Is(err, eventlog.ErrSkipEvent) {
 				continue
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // Parked is an event that a projection has parked.
@@ -34,6 +35,14 @@ func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, 
 	}
 	return store.Each(rows, newParked), nil
 }
+
+// Packages internal/projections, ops and otel call these.
+var (
+	_ = unexported.Provide(newParked)
+	_ = unexported.Provide(resume)
+	_ = unexported.Provide((*Runner).newest)
+	_ = unexported.Provide((*Runner).unassignedEvents)
+)
 
 func newParked(row store.Parked) Parked {
 	return Parked{Position: row.Position, Stream: row.Stream, Reason: row.Reason, ParkedAt: row.ParkedAt.Time}

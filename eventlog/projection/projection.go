@@ -17,6 +17,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // OnError is what happens to an event that has used up its attempts.
@@ -139,7 +140,8 @@ func newReader(p Projection, types *eventlog.Types) (*reader, error) {
 			errs = append(errs, fmt.Errorf("the field On[%d]: %w", i, on.err))
 			continue
 		}
-		if goType, ok := types.GoType(on.name); ok && goType != on.goType {
+		goTypeOf := unexported.Func[func(bus.EventTypes, string) (reflect.Type, bool)]()
+		if goType, ok := goTypeOf(types, on.name); ok && goType != on.goType {
 			errs = append(errs, fmt.Errorf("the field On[%d]: event %q is %s, not %s", i, on.name, goType, on.goType))
 		}
 		names = append(names, on.name)

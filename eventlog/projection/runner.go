@@ -115,8 +115,8 @@ func NewRunner(db *bun.DB, log *eventlog.Log, config RunnerConfig, projections .
 	return r, nil
 }
 
-// Newest returns the newest version of a projection that the runner has, and whether it has any.
-func (r *Runner) Newest(name string) (version int, ok bool) {
+// newest returns the newest version of a projection that the runner has, and whether it has any.
+func (r *Runner) newest(name string) (version int, ok bool) {
 	if reader := r.byName[name]; reader != nil {
 		return reader.Version, true
 	}

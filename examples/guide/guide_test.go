@@ -261,7 +261,7 @@ func TestPoisonedGroups(t *testing.T) {
 	}
 	f.Advance(time.Second)
 	if err := guide.RequeueGroup(ctx, f.db, f.poison, messages[0].Fingerprint, &out); err != nil ||
-		!strings.Contains(out.String(), "3 messages, 0 conflicts, 0 unhandled\n3 requeued [{") {
+		!strings.Contains(out.String(), "3 messages, 0 conflicts, 0 unhandled\n3 requeued\n") {
 		t.Errorf("requeue: got %v, %s", err, &out)
 	}
 }

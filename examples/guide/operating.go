@@ -56,15 +56,10 @@ func RequeueGroup(ctx context.Context, db bun.IDB, store *poison.Store, fingerpr
 	}
 	fmt.Fprintln(out, seen.Messages, "messages,", seen.Conflicts, "conflicts,", seen.Unhandled, "unhandled")
 	filter.PoisonedBefore = seen.At // not what fails from now on
-	for b := (poison.Chunk{Filter: filter, UpTo: seen.UpTo, Limit: 100}); ; {
-		done, err := store.RequeueChunk(ctx, db, b)
-		if err != nil || done.Last == 0 {
-			return err
-		}
-		fmt.Fprintln(out, done.Requeued, "requeued", done.Moved) // old and new ids
-		b.After = done.Last
-	}
+	done, err := store.RequeueWhere(ctx, db, filter, seen.Messages)
+	fmt.Fprintln(out, done.Requeued, "requeued")
 	// end
+	return err
 }
 
 // RequeuePoisoned has messages run again, the first with another payload.
@@ -103,13 +98,6 @@ func Fleet(ctx context.Context, db bun.IDB, client *admin.Client, out io.Writer)
 	}
 	for _, p := range processes {
 		fmt.Fprintln(out, p.Kind, p.Program, p.Version, p.Host, p.Status, p.Running, "of", p.Limit)
-	}
-	minutes, err := client.Minutes(ctx, db, 10*time.Minute, "charge-card")
-	if err != nil {
-		return err
-	}
-	for _, m := range minutes {
-		fmt.Fprintln(out, m.At, m.Done, "done", m.Retried, "retried", m.Poisoned, "poisoned", m.Run.Quantile(0.99))
 	}
 	failures, err := client.Failures(ctx, db, "charge-card", 10)
 	for _, f := range failures {

@@ -12,6 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/projections"
 )
 
 // TestAdminOfProjections: all of it is seen, and resumed, by a program that has none of the functions.
@@ -23,7 +24,7 @@ func TestAdminOfProjections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		admin, err := projection.NewAdmin(registry)
+		admin, err := projections.NewAdmin(registry)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +58,7 @@ func TestAdminOfProjections(t *testing.T) {
 		if err != nil || len(states) != 4 {
 			t.Fatalf("states: got %+v and %v, want four", states, err)
 		}
-		for i, want := range []projection.State{
+		for i, want := range []projections.State{
 			{Name: "halts", Version: 1, Shards: 1, Active: true, Status: "halted"},
 			{Name: "parks", Version: 1, Shards: 1, Active: true, Status: "running", Position: 3},
 			{Name: "sound", Version: 2, Shards: 2, Active: true, Status: "running", Position: 3},
@@ -94,7 +95,7 @@ func TestAdminOfProjections(t *testing.T) {
 				t.Errorf("limit %d: got %v, want ErrInvalidOption", limit, err)
 			}
 		}
-		if _, err := new(projection.Admin).States(l.ctx, db); err == nil {
+		if _, err := new(projections.Admin).States(l.ctx, db); err == nil {
 			t.Error("the zero admin: got no error")
 		}
 	})

@@ -10,10 +10,12 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 func (a *app) saveSnapshot(ctx context.Context, tx bun.Tx, stream string) error {
-	return a.log.SaveSnapshot(ctx, tx, stream, "k", eventlog.Snapshot{Version: 1, State: []byte("name: Alice")})
+	return logaccess.SaveSnapshot(ctx, a.log, tx, stream, "k", store.Snapshot{Version: 1, State: []byte("name: Alice")})
 }
 
 // TestNoSnapshotBringsBackWhatWasErased saves a state that was read before.
@@ -36,7 +38,7 @@ func TestNoSnapshotBringsBackWhatWasErased(t *testing.T) {
 		if err := save("account-1"); !errors.Is(err, eventlog.ErrTombstoned) {
 			t.Errorf("save of a stream that was erased: got %v, want ErrTombstoned", err)
 		}
-		if _, ok, err := a.log.Snapshot(a.ctx, db, "account-1", "k"); ok || err != nil {
+		if _, ok, err := logaccess.Snapshot(a.ctx, a.log, db, "account-1", "k"); ok || err != nil {
 			t.Errorf("snapshot of a stream that was erased: got %t and %v, want none", ok, err)
 		}
 	})
@@ -89,7 +91,7 @@ func TestSavingAndErasingAtOnce(t *testing.T) {
 			}
 			err := <-done
 			erased := a.count("SELECT count(*) FROM event_streams WHERE stream = ? AND closed", stream) == 1
-			_, saved, _ := a.log.Snapshot(a.ctx, db, stream, "k")
+			_, saved, _ := logaccess.Snapshot(a.ctx, a.log, db, stream, "k")
 			if erased == saved {
 				t.Errorf("%s, %s: got %v, erased %t, and a snapshot %t", level, name, err, erased, saved)
 			}

@@ -10,6 +10,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/projections"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -30,7 +33,7 @@ func TestMariaDBHasNoEventLog(t *testing.T) {
 			return err
 		},
 		"Admin.States": func() error {
-			admin, err := projection.NewAdmin(a.registry)
+			admin, err := projections.NewAdmin(a.registry)
 			if err != nil {
 				return err
 			}
@@ -59,10 +62,10 @@ func TestMariaDBHasNoEventLog(t *testing.T) {
 			}
 			return err
 		},
-		"Snapshot": func() error { _, _, err := a.log.Snapshot(ctx, a.db, "s", "k"); return err },
+		"Snapshot": func() error { _, _, err := logaccess.Snapshot(ctx, a.log, a.db, "s", "k"); return err },
 		"SaveSnapshot": func() error {
 			return inTx(func(ctx context.Context, tx bun.Tx) error {
-				return a.log.SaveSnapshot(ctx, tx, "s", "k", eventlog.Snapshot{})
+				return logaccess.SaveSnapshot(ctx, a.log, tx, "s", "k", store.Snapshot{})
 			})
 		},
 		"Tombstone": func() error {

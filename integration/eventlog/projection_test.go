@@ -18,6 +18,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 )
 
 // ledger is an app with a table of balances, and of what was applied in which order.
@@ -40,7 +41,7 @@ func (s setup) newLedger(t testing.TB, db *bun.DB) *ledger {
 func apply(ctx context.Context, tx bun.Tx, suffix string, amount int) error {
 	m, _ := bus.MessageFromContext(ctx)
 	if _, err := tx.NewRaw("INSERT INTO applied"+suffix+" VALUES (?, ?, ?)", m.Event.Stream, m.Event.Version,
-		m.Event.Mode()).Exec(ctx); err != nil {
+		access.Mode(m)).Exec(ctx); err != nil {
 		return err
 	}
 	_, err := tx.NewRaw("INSERT INTO balances"+suffix+

@@ -11,6 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 )
 
 // TestARebuildReplaysWhatEachShardHasHad rebuilds a projection of which one shard
@@ -28,7 +29,7 @@ func TestARebuildReplaysWhatEachShardHasHad(t *testing.T) {
 			if e.Amount < 0 && broken {
 				return errors.New("broken")
 			}
-			modes[m.Event.Stream] = append(modes[m.Event.Stream], m.Event.Mode())
+			modes[m.Event.Stream] = append(modes[m.Event.Stream], access.Mode(m))
 			return nil
 		})}
 		r := l.runner(p)

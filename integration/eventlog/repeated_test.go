@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -28,7 +29,7 @@ func TestAnImportThatIsRepeatedIsAsGiven(t *testing.T) {
 			Headers: maps.Clone(given), Event: &bus.Event{Stream: "account-1"}}
 		tries := 0
 		err := a.log.RunInTx(a.ctx, db, func(ctx context.Context, tx bun.Tx) error {
-			if err := a.log.Import(ctx, tx, m); err != nil {
+			if err := logaccess.Import(ctx, a.log, tx, m); err != nil {
 				return err
 			}
 			if tries++; tries < 3 {

@@ -16,6 +16,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/decider"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
@@ -163,7 +165,7 @@ func withInline(t *testing.T, db *bun.DB) *app {
 		a.append(stream, eventlog.NoStream, opened{"ann"})
 	}
 	err = a.inTx(func(ctx context.Context, tx bun.Tx) error {
-		if err := a.log.SaveSnapshot(ctx, tx, "account-a", "some", eventlog.Snapshot{Version: 1, State: []byte("{}")}); err != nil {
+		if err := logaccess.SaveSnapshot(ctx, a.log, tx, "account-a", "some", store.Snapshot{Version: 1, State: []byte("{}")}); err != nil {
 			return err
 		}
 		return a.log.Tombstone(ctx, tx, "account-dead")
@@ -290,18 +292,18 @@ func TestNamesThatAreNoText(t *testing.T) {
 				},
 				"Tombstone": func(ctx context.Context, tx bun.Tx) error { return a.log.Tombstone(ctx, tx, bad) },
 				"Snapshot": func(ctx context.Context, tx bun.Tx) error {
-					_, _, err := a.log.Snapshot(ctx, tx, bad, "kind")
+					_, _, err := logaccess.Snapshot(ctx, a.log, tx, bad, "kind")
 					return err
 				},
 				"Snapshot of a kind": func(ctx context.Context, tx bun.Tx) error {
-					_, _, err := a.log.Snapshot(ctx, tx, "account-1", bad)
+					_, _, err := logaccess.Snapshot(ctx, a.log, tx, "account-1", bad)
 					return err
 				},
 				"SaveSnapshot": func(ctx context.Context, tx bun.Tx) error {
-					return a.log.SaveSnapshot(ctx, tx, bad, "kind", eventlog.Snapshot{State: []byte("{}")})
+					return logaccess.SaveSnapshot(ctx, a.log, tx, bad, "kind", store.Snapshot{State: []byte("{}")})
 				},
 				"SaveSnapshot of a state": func(ctx context.Context, tx bun.Tx) error {
-					return a.log.SaveSnapshot(ctx, tx, "account-1", "kind", eventlog.Snapshot{State: []byte(bad)})
+					return logaccess.SaveSnapshot(ctx, a.log, tx, "account-1", "kind", store.Snapshot{State: []byte(bad)})
 				},
 				"Load": func(ctx context.Context, tx bun.Tx) error {
 					_, _, err := decider.Load(ctx, a.log, tx, everyEvent(), bad)

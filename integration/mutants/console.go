@@ -54,7 +54,7 @@ func changeMutants() []mutant {
 			in("request.hasForm", before("if r.Method != http.MethodPost {…}", "r.form = r.query"))), get, `want status 405`},
 		{
 			"console 23: a plan is started by another person",
-			in("ops.Operations.start", never("!o.CreatedBy(s.who)")),
+			in("ops.Operations.start", never("!o.createdBy(s.who)")),
 			plans,
 			`another has started it`,
 		},

@@ -9,7 +9,7 @@ func permissionMutants() []mutant {
 	return []mutant{
 		{"ops: an operator discards", in("ops.needs", replace("Requeue", "Requeue, Discard")), inOps("TestRoles"),
 			`Discard as operator: forbidden is false`},
-		{"ops: a principal without a name has its role", in("Principal.May", drop("p.Role = None")), inOps("TestEachMethodChecksTheRole"),
+		{"ops: a principal without a name has its role", in("Principal.may", drop("p.Role = None")), inOps("TestEachMethodChecksTheRole"),
 			`no name: .*: got error`},
 		{"ops: a plan needs no permission", in("ops.Operations.preview", never("s.may(a, target.consumer())")),
 			inOps("TestEachMethodChecksTheRole"),
@@ -35,8 +35,8 @@ func permissionMutants() []mutant {
 func planMutants() []mutant {
 	starts := onPostgres("TestOnlyTheCreatorStartsAPlan")
 	return []mutant{
-		{"plan: includes later failures", in("ops.step.poisoned", replace("s.row.UpToID", "1 << 62"),
-			replace("*s.target.Poisoned", "poison.Filter{Consumer: s.target.Poisoned.Consumer}")), onPostgres("TestAnOperation"), `done: got`},
+		{"plan: includes later failures", both(in("ops.step.poisoned", replace("s.row.UpToID", "1 << 62")),
+			in("ops.previewPoisoned", drop("filter.PoisonedBefore = pin.at"))), onPostgres("TestAnOperation"), `done: got`},
 		{"plan: includes events that are parked later", in("projection.Runner.RetryParked", never("len(positions) > 0")),
 			onPostgres("TestARetryOfParkedEventsIsOfThoseThatWerePlanned"), `planned 1, changed 2`},
 		{"plan: includes later matches", in("ops.Operations.Plan", replace("preview.ids", "nil")), onPostgres("TestAPlanChangesWhatItHasSeen"),
@@ -83,14 +83,14 @@ func adminMutants() []mutant {
 	return []mutant{
 		{"admin: locks claimed messages", in("postgres.lockPendingSQL", text("AND id NOT IN (", "AND -id NOT IN (")),
 			inOutbox("TestAdminLocksNoClaimedMessage"), `gave up waiting: settled beside the transaction|put aside: got 1`},
-		{"admin: a bulk change exceeds what was seen", in("PendingStore.Matching", replace("upTo != 0", "upTo < 0")),
-			inOutbox("TestAdminChangesWhatMatches/postgres"), `rescheduled: got`},
+		{"operation: exceeds what was seen", in("PendingStore.Matching", replace("upTo != 0", "upTo < 0")),
+			inOutbox("TestMatchingMessagesAreListedInParts/postgres"), `matching: got`},
 		{"poison: a batch exceeds what was seen",
-			in("poison.Store.batch", replace("f.AfterID, f.UpToID = chunk.After, chunk.UpTo",
+			in("poisoned.Store.batch", replace("f.AfterID, f.UpToID = chunk.After, chunk.UpTo",
 				"f.AfterID = chunk.After")), poison("TestRequeueInBatches"),
 			`message 12: got requeued true`},
-		{"poison: a batch needs no upper bound", in("poison.Store.batch", without("chunk.UpTo < 1")),
-			tests("poison", "TestBadInputIsRefusedBeforeAnySQL"), `the database was used`},
+		{"poison: a batch needs no upper bound", in("poisoned.Store.batch", without("chunk.UpTo < 1")),
+			tests("internal/poisoned", "TestBadInputIsRefusedBeforeAnySQL"), `the database was used`},
 		{"poison: an empty list of ids selects all", in("poison.Filter.check", without("n == 0")),
 			tests("poison", "TestBadInputIsRefusedBeforeAnySQL"), `the database was used`},
 		{"poison: the empty fingerprint selects all", in("PoisonStore.poisonWhere", text("fingerprint IS NULL", "TRUE")),

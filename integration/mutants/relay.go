@@ -92,9 +92,9 @@ func parkMutants() []mutant {
 func moveMutants() []mutant {
 	stored := func(database string) suite { return inStore("TestStore/" + database + "/rename") }
 	return []mutant{
-		{"move: a forwarded message keeps its former name", in("enqueuer.rename", never("to.Forwards()")), perRelay("TestMessagesThatKeepTheFormerName"),
+		{"move: a forwarded message keeps its former name", in("enqueuer.rename", never("to.settings.Forwards")), perRelay("TestMessagesThatKeepTheFormerName"),
 			`names while they run: got`},
-		{"move: every alias is renamed", in("enqueuer.rename", without("to.Forwards()")), perRelay("TestMessagesThatKeepTheFormerName"),
+		{"move: every alias is renamed", in("enqueuer.rename", without("to.settings.Forwards")), perRelay("TestMessagesThatKeepTheFormerName"),
 			`names while they run: got \[charge-card make-bill`},
 		{"move: renamed without asking for the claim", in("ClaimStore.fenceFormer", replace("return nil, errNotHeld", "return rows, nil")),
 			stored("postgres"), `renamed by somebody else`},
@@ -121,7 +121,7 @@ func logRelayMutants() []mutant {
 		{"into log: appends after its turn", in("acceptor.writeTogether", replace("a.worker.lease.holds(ctx, tx)", "nil")),
 			perRelay("TestAProcessWhoseTurnIsOverAppendsNothing"), `got 2 events, and 2 acknowledged, want those`},
 		{"into log: an erased stream is kept",
-			in("acceptor.appendToLog", replace("a.log.Tombstone(ctx, tx, m.Event.Stream)", "a.log.Import(ctx, tx, m)")),
+			in("acceptor.appendToLog", replace("a.log.Tombstone(ctx, tx, m.Event.Stream)", "logaccess.Import(ctx, a.log, tx, m)")),
 			perRelay("TestALogIntoAnother"), `of the stream: got 21 events, want the last one alone`},
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
@@ -81,7 +80,8 @@ func TestAllowIsAskedOfTheNamed(t *testing.T) {
 				t.Errorf("%s: got error %v, want %v", what, test.err, test.want)
 			}
 		}
-		if found := testapp.Must[[]admin.Crash](t)(narrow.Messages().Crashes(t.Context(), 1, 10)); len(found) != 1 || found[0].Consumer != "c" {
+		found := testapp.Must[[]operator.Crash](t)(narrow.Messages().Crashes(t.Context(), 1, 10))
+		if len(found) != 1 || found[0].Consumer != "c" {
 			t.Errorf("got %+v, want the one", found)
 		}
 	})

@@ -291,7 +291,7 @@ func TestLongNames(t *testing.T) {
 				t.Fatal(err)
 			}
 			o, err := s.Operations().Undo(t.Context(), "", id)
-			if err != nil || !o.CreatedBy(ops.Principal{Name: name}) || o.CreatedBy(ops.Principal{Name: "eve"}) {
+			if err != nil || !operator.CreatedBy(o, ops.Principal{Name: name}) || operator.CreatedBy(o, ops.Principal{Name: "eve"}) {
 				t.Errorf("got %+v and %v, want one by whom it is", o, err)
 			}
 		}

@@ -68,14 +68,14 @@ func TestAdminGetsHeads(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
-		client, ctx := a.Admin(), t.Context()
+		client, reader, ctx := a.Admin(), a.PendingReader(), t.Context()
 		a.Produce(order{ID: strings.Repeat("é", 300_000)}, outbox.Header("h", "v"))
 		id := a.Pending()[0].ID
 		var sent []string
 		hooked := db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) { sent = append(sent, query) }))
 		whole := testapp.Must[admin.Message](t)(client.Get(ctx, db, id))
 		for _, most := range []int{0, 1, 8, 9, 10, 1000, 1 << 20} {
-			got, err := client.GetHead(ctx, hooked, id, most)
+			got, err := reader.Head(ctx, hooked, id, most)
 			want := min(most, len(whole.Payload))
 			if most == 8 || most == 10 { // in the middle of a character
 				want--
@@ -94,10 +94,10 @@ func TestAdminGetsHeads(t *testing.T) {
 				t.Errorf("the whole payload is read: %s", query)
 			}
 		}
-		if _, err := client.GetHead(ctx, db, id+1, 10); !errors.Is(err, admin.ErrNotFound) {
+		if _, err := reader.Head(ctx, db, id+1, 10); !errors.Is(err, admin.ErrNotFound) {
 			t.Errorf("head of nothing: got %v, want ErrNotFound", err)
 		}
-		if _, err := client.GetHead(ctx, db, id, -1); !errors.Is(err, bus.ErrInvalidOption) {
+		if _, err := reader.Head(ctx, db, id, -1); !errors.Is(err, bus.ErrInvalidOption) {
 			t.Errorf("a head of -1 bytes: got %v, want ErrInvalidOption", err)
 		}
 	})
@@ -117,9 +117,9 @@ func TestAdminListsMessagesOfAClaim(t *testing.T) {
 		for range 3 {
 			<-started
 		}
-		client, held := a.Admin(), 0
-		for _, claim := range testapp.Must[[]admin.Claim](t)(client.Claims(t.Context(), db)) {
-			list := testapp.Must[[]admin.Message](t)(client.ClaimMessages(t.Context(), db, claim.ID))
+		reader, held := a.PendingReader(), 0
+		for _, claim := range testapp.Must[[]admin.Claim](t)(reader.Claims(t.Context(), db)) {
+			list := testapp.Must[[]admin.Message](t)(reader.ListClaimed(t.Context(), db, claim.ID))
 			for _, m := range list {
 				if m.State != admin.Leased || m.Claim == nil || m.Claim.ID != claim.ID {
 					t.Errorf("message: got %+v, want one of claim %d", m, claim.ID)
@@ -132,7 +132,7 @@ func TestAdminListsMessagesOfAClaim(t *testing.T) {
 		}
 		close(release)
 		testapp.Eventually(t, "all are done", a.Empty)
-		if list, err := client.ClaimMessages(t.Context(), db, 1); err != nil || len(list) != 0 {
+		if list, err := reader.ListClaimed(t.Context(), db, 1); err != nil || len(list) != 0 {
 			t.Errorf("messages of no claim: got %v, %v, want none", list, err)
 		}
 		r.MustStop()

@@ -20,6 +20,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/minutes"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -219,7 +221,7 @@ func TestAdminNeverWaitsForARunningMessage(t *testing.T) {
 		if err != nil || e.Reason != admin.Leased || e.Message.Claim.Messages != 1 {
 			t.Errorf("explain: got %+v, %v, want it leased", e, err)
 		}
-		if claims, err := client.Claims(ctx, db); err != nil || len(claims) != 1 || claims[0].Owner == "" || claims[0].Expired ||
+		if claims, err := a.PendingReader().Claims(ctx, db); err != nil || len(claims) != 1 || claims[0].Owner == "" || claims[0].Expired ||
 			claims[0].ID != e.Message.Claim.ID {
 			t.Errorf("claims: got %+v, %v, want one", claims, err)
 		}
@@ -453,8 +455,9 @@ func TestQueuesOfManyConsumers(t *testing.T) {
 		for _, q := range queues {
 			names = append(names, q.Consumer)
 		}
-		if minutes := testapp.Must[[]admin.MinuteStats](t)(a.Admin().Minutes(t.Context(), db, time.Hour, names...)); len(minutes) != 0 {
-			t.Errorf("minutes: got %v, want none", minutes)
+		st := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{}))
+		if ran := testapp.Must[[]minutes.Stats](t)(minutes.Read(t.Context(), db, st, time.Hour, names...)); len(ran) != 0 {
+			t.Errorf("minutes: got %v, want none", ran)
 		}
 	})
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/minutes"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -59,8 +61,9 @@ func TestReports(t *testing.T) {
 				t.Errorf("got %+v, want what it takes", c)
 			}
 		}
-		of := make(map[string]admin.MinuteStats)
-		for _, m := range testapp.Must[[]admin.MinuteStats](t)(client.Minutes(ctx, db, time.Hour)) {
+		of := make(map[string]minutes.Stats)
+		st := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{}))
+		for _, m := range testapp.Must[[]minutes.Stats](t)(minutes.Read(ctx, db, st, time.Hour)) {
 			sum := of[m.Consumer]
 			sum.Done, sum.Retried, sum.Poisoned = sum.Done+m.Done, sum.Retried+m.Retried, sum.Poisoned+m.Poisoned
 			for i := range m.Run {
@@ -104,7 +107,7 @@ func TestReports(t *testing.T) {
 	})
 }
 
-func total(histogram admin.Histogram) (sum int64) {
+func total(histogram minutes.Histogram) (sum int64) {
 	for _, n := range histogram {
 		sum += n
 	}

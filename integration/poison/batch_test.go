@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/poisoned"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -36,11 +37,11 @@ func TestRequeueInBatches(t *testing.T) {
 		for id := range int64(12) {
 			before = append(before, testapp.Must[poison.Message](t)(s.Get(ctx, db, id+1)))
 		}
-		var moved []poison.Moved
+		var moved []poisoned.Moved
 		var conflicts, unregistered int
-		b := poison.Chunk{Filter: poison.Filter{Error: "no luck"}, UpTo: 11, Limit: 3}
+		b := poisoned.Chunk{Filter: poison.Filter{Error: "no luck"}, UpTo: 11, Limit: 3}
 		for range 5 {
-			done := testapp.Must[poison.ChunkResult](t)(s.RequeueChunk(ctx, db, b))
+			done := testapp.Must[poisoned.ChunkResult](t)(s.RequeueChunk(ctx, db, b))
 			if done.Requeued+done.Conflicts > 3 || done.Requeued != len(done.Moved) {
 				t.Errorf("batch: got %+v, want 3 at most", done)
 			}
@@ -79,9 +80,9 @@ func TestBatchesInACallersTransaction(t *testing.T) {
 		a.Exec("CREATE TABLE cursors (id BIGINT NOT NULL)")
 		a.Exec("INSERT INTO cursors VALUES (0)")
 		undo := errors.New("undo")
-		step := func(fail error, change func(context.Context, bun.Tx, poison.Chunk) (int, int64, error)) (changed int) {
+		step := func(fail error, change func(context.Context, bun.Tx, poisoned.Chunk) (int, int64, error)) (changed int) {
 			err := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-				b := poison.Chunk{UpTo: 10, Limit: 4}
+				b := poisoned.Chunk{UpTo: 10, Limit: 4}
 				if _, err := tx.NewRaw("UPDATE cursors SET id = id").Exec(ctx); err != nil { // SQLite wants a write first
 					return err
 				}
@@ -103,16 +104,16 @@ func TestBatchesInACallersTransaction(t *testing.T) {
 			}
 			return changed
 		}
-		requeue := func(ctx context.Context, tx bun.Tx, b poison.Chunk) (int, int64, error) {
+		requeue := func(ctx context.Context, tx bun.Tx, b poisoned.Chunk) (int, int64, error) {
 			done, err := s.RequeueChunk(ctx, tx, b)
 			return done.Requeued, done.Last, err
 		}
-		discard := func(ctx context.Context, tx bun.Tx, b poison.Chunk) (int, int64, error) {
+		discard := func(ctx context.Context, tx bun.Tx, b poisoned.Chunk) (int, int64, error) {
 			return s.DiscardChunk(ctx, tx, b)
 		}
 		for _, test := range []struct {
 			fail              error
-			change            func(context.Context, bun.Tx, poison.Chunk) (int, int64, error)
+			change            func(context.Context, bun.Tx, poisoned.Chunk) (int, int64, error)
 			changed           int
 			pending, poisoned int
 			cursor            int
@@ -135,12 +136,12 @@ func TestDiscardChunkGoesByTheFilter(t *testing.T) {
 		var n atomic.Int64
 		a, s := testapp.NewPoisoned(t, db, 10, testapp.Counting("c", &n))
 		a.Exec("UPDATE poisoned_messages SET fingerprint = '1a' WHERE id < 8")
-		b := poison.Chunk{Filter: poison.Filter{Fingerprint: poison.Unclassified}, After: 5, UpTo: 9, Limit: 500}
+		b := poisoned.Chunk{Filter: poison.Filter{Fingerprint: poison.Unclassified}, After: 5, UpTo: 9, Limit: 500}
 		discarded, last, err := s.DiscardChunk(t.Context(), db, b)
 		if err != nil || discarded != 2 || last != 9 || len(a.Poisoned()) != 8 {
 			t.Errorf("unclassified behind 5 and up to 9: got %d, the last %d, error %v, want 8 and 9", discarded, last, err)
 		}
-		b = poison.Chunk{Filter: poison.Filter{IDs: []int64{1, 3, 8}, Consumer: "c", Fingerprint: "1a"}, UpTo: 10, Limit: 500}
+		b = poisoned.Chunk{Filter: poison.Filter{IDs: []int64{1, 3, 8}, Consumer: "c", Fingerprint: "1a"}, UpTo: 10, Limit: 500}
 		if discarded, last, err = s.DiscardChunk(t.Context(), db, b); err != nil || discarded != 2 || last != 3 {
 			t.Errorf("by id and fingerprint: got %d, the last %d, error %v, want 1 and 3", discarded, last, err)
 		}

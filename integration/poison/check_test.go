@@ -15,6 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/poisoned"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -61,7 +62,7 @@ func TestCheckEdit(t *testing.T) {
 		for i := range 300 {
 			wide = append(wide, fmt.Sprintf(`"x%d":1`, i))
 		}
-		for text, want := range map[string]poison.Edit{
+		for text, want := range map[string]poisoned.Edit{
 			`{"id":"1","weight":2,"lines":[{"sku":"a"}],"to":{"city":"x"},"old":{"er":1},"labels":{"k":1}}`:                                     {Unknown: []string{"old"}},
 			`{"ID":"1","weight":2,"lines":[{"sku":"a","skew":1},{"skew":2}],"to":{"town":"x"},"old":{},"labels":{"k":{"v":1}},"own":{"any":1}}`: {Unknown: []string{"lines[].skew", "old", "to.town"}, Missing: []string{"id", "old.er", "to.city"}},
 			`{"Hidden":1,"to":null,"labels":null,"lines":[]}`:                                                                                   {Unknown: []string{"Hidden"}, Missing: []string{"id", "lines[].sku", "labels.k", "old", "to.city", "weight"}},
@@ -92,7 +93,7 @@ func TestCheckEdit(t *testing.T) {
 			}
 		}
 		registry := testapp.Must[*bus.Registry](t)(bus.RegistryConfig{Codec: otherCodec{}}.NewRegistry(testapp.Counting("p", &n)))
-		if _, err := testapp.Must[*poison.Store](t)(poison.NewStore(registry)).CheckEdit(ctx, db, 1, []byte("{}")); !errors.Is(err,
+		if _, err := testapp.Must[*poisoned.Store](t)(poisoned.NewStore(registry)).CheckEdit(ctx, db, 1, []byte("{}")); !errors.Is(err,
 			errors.ErrUnsupported) {
 			t.Errorf("another codec: got %v, want that there is no telling", err)
 		}
@@ -105,7 +106,7 @@ func (otherCodec) Encode(payload any) ([]byte, error) { return json.Marshal(payl
 func (otherCodec) Decode(text []byte, into any) error { return json.Unmarshal(text, into) }
 
 // equalSets compares without the order.
-func equalSets(a, b poison.Edit) bool {
+func equalSets(a, b poisoned.Edit) bool {
 	set := func(names []string) map[string]bool {
 		s := make(map[string]bool)
 		for _, name := range names {

@@ -49,7 +49,7 @@ func TestAnEditedMessageHasTheKeyOfItsPayload(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range all {
-			if err := s.EditAndRequeueText(t.Context(), db, m.ID, []byte(`{"customer":"b"}`)); err != nil {
+			if err := s.EditAndRequeue(t.Context(), db, m.ID, crateOf{"b"}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/projections"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
@@ -76,8 +77,8 @@ func TestALogIntoAnother(t *testing.T) {
 		from.runs(bank(b))
 		r, _ := to.receives(receiver)
 		testapp.Eventually(t, "all is there", func() bool { return to.Count("SELECT count(*) FROM events") == from.events })
-		readers := testapp.Must[*projection.Admin](t)(projection.NewAdmin(to.Registry))
-		for _, s := range testapp.Must[[]projection.State](t)(readers.States(t.Context(), db)) {
+		readers := testapp.Must[*projections.Admin](t)(projections.NewAdmin(to.Registry))
+		for _, s := range testapp.Must[[]projections.State](t)(readers.States(t.Context(), db)) {
 			if strings.HasPrefix(s.Name, "receive:") {
 				t.Errorf("readers of the log: got %+v, which writes to it", s)
 			}

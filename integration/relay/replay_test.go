@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
@@ -29,7 +30,7 @@ func (m *modes) note(ctx context.Context) error {
 	current, _ := bus.MessageFromContext(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.all = append(m.all, fmt.Sprintf("%s %q", current.Consumer, current.Mode()))
+	m.all = append(m.all, fmt.Sprintf("%s %q", current.Consumer, access.Mode(current)))
 	if _, stored := current.Headers["asyncmonolith-mode"]; stored {
 		m.all = append(m.all, "the header is shown")
 	}

@@ -33,7 +33,7 @@ func TestAdminReadsIndexes(t *testing.T) {
 		}
 		a.Exec("UPDATE consumer_messages SET consumer_type = " + suffixed(db) + ", crashes = CASE WHEN id % 100 = 0 THEN 1 ELSE 0 END")
 		a.Exec(analyzeOf(db))
-		client, ctx := a.Admin(), t.Context()
+		client, reader, ctx := a.Admin(), a.PendingReader(), t.Context()
 		var sent []string
 		hooked := db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) { sent = append(sent, query) }))
 		list := func(f admin.Filter) error {
@@ -51,12 +51,12 @@ func TestAdminReadsIndexes(t *testing.T) {
 		claim, claimErr := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{})).Claims.Claim(ctx, db,
 			store.ClaimRequest{Owner: "o", Lease: time.Minute, MaxBytes: 1 << 20,
 				Wants: []store.Want{{Consumer: "c7", Payload: "order.placed", Limit: 5}}})
-		held, heldErr := client.ClaimMessages(ctx, hooked, claim.ID)
+		held, heldErr := reader.ListClaimed(ctx, hooked, claim.ID)
 		if len(held) != 5 || len(claim.Messages) != 5 {
 			t.Errorf("messages of the claim: got %d of %d, want 5", len(held), len(claim.Messages))
 		}
-		if err := errors.Join(cancelErr, runErr, claimErr, heldErr, testapp.Second(client.GetHead(ctx, hooked, 77, 10)),
-			testapp.Second(client.ListByID(ctx, hooked, 77, 78,
+		if err := errors.Join(cancelErr, runErr, claimErr, heldErr, testapp.Second(reader.Head(ctx, hooked, 77, 10)),
+			testapp.Second(reader.ListByID(ctx, hooked, 77, 78,
 				79)), list(admin.Filter{}), list(admin.Filter{Crashed: true}), list(admin.Filter{Consumer: "c7"}), list(admin.Filter{InsertID: "k7"}),
 			list(admin.Filter{Consumer: "c7", State: admin.Ready}), list(admin.Filter{Consumer: "c7", State: admin.Leased}),
 			testapp.Second(client.Get(ctx, hooked, 77)), testapp.Second(client.Explain(ctx, hooked, 78))); err != nil {

@@ -16,6 +16,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
@@ -125,7 +127,7 @@ func appendAndConsume(a *app, registry *bus.Registry, events *atomic.Int64) {
 		if _, err := log.Append(ctx, tx, "refund-1", eventlog.NoStream, refund{ID: "1"}); err != nil {
 			return err
 		}
-		return log.SaveSnapshot(ctx, tx, "refund-1", "kind", eventlog.Snapshot{Version: 1, State: []byte("{}")})
+		return logaccess.SaveSnapshot(ctx, log, tx, "refund-1", "kind", store.Snapshot{Version: 1, State: []byte("{}")})
 	})
 	if err != nil {
 		a.Fatalf("append: %v", err)
@@ -145,7 +147,7 @@ func appendAndConsume(a *app, registry *bus.Registry, events *atomic.Int64) {
 	if _, err := log.Replay(a.Context(), a.DB, eventlog.Replay{Name: "r", Consumer: "reactor"}); err != nil {
 		a.Errorf("replay: %v", err)
 	}
-	if _, found, err := log.Snapshot(a.Context(), a.DB, "refund-1", "kind"); err != nil || !found {
+	if _, found, err := logaccess.Snapshot(a.Context(), log, a.DB, "refund-1", "kind"); err != nil || !found {
 		a.Errorf("snapshot: got %t, error %v", found, err)
 	}
 	config := testapp.Fast()

@@ -13,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/poisoned"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -51,7 +52,7 @@ func TestPoisonReadsNoMoreThanItShows(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c7"))
 		fillPoisoned(a)
-		s := testapp.Must[*poison.Store](t)(poison.NewStore(a.Registry))
+		s := testapp.Must[*poisoned.Store](t)(poisoned.NewStore(a.Registry))
 		conn := testapp.Must[bun.Conn](t)(db.Conn(t.Context()))
 		defer conn.Close()
 		inner := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{}))
@@ -86,7 +87,7 @@ func TestPoisonReadsNoMoreThanItShows(t *testing.T) {
 				return testapp.Second(s.Preview(ctx, db, unclassified, 100))
 			}},
 			{"a batch", 1_500, func(ctx context.Context, db bun.IDB) error {
-				return testapp.Second(s.RequeueChunk(ctx, db, poison.Chunk{Filter: group, UpTo: 20_000, Limit: 50}))
+				return testapp.Second(s.RequeueChunk(ctx, db, poisoned.Chunk{Filter: group, UpTo: 20_000, Limit: 50}))
 			}},
 			{"a head", 20, func(ctx context.Context, db bun.IDB) error { return testapp.Second(s.GetHead(ctx, db, 77, 10)) }},
 		} {

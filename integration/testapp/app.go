@@ -9,6 +9,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/pending"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
@@ -91,6 +92,9 @@ func (a *App) Admin() *admin.Client {
 	a.Helper()
 	return Must[*admin.Client](a.T)(admin.NewClient(a.Registry))
 }
+
+// PendingReader is one of the application.
+func (a *App) PendingReader() *pending.Reader { return pending.NewReader(a.Registry) }
 
 // Scheduler is one of the application.
 func (a *App) Scheduler() *schedule.Scheduler {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
-	"github.com/asyncmonolith/asyncmonolith-go/poison"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/poisoned"
 )
 
 // Row is a message as the tests look at it.
@@ -115,10 +115,10 @@ func (a *App) Fill(rows int, payloadType string) {
 
 // NewPoisoned makes an application with n poisoned messages of one consumer, whose
 // ids are 1 to n.
-func NewPoisoned(t *testing.T, db *bun.DB, n int, consumers ...bus.Consumer) (*App, *poison.Store) {
+func NewPoisoned(t *testing.T, db *bun.DB, n int, consumers ...bus.Consumer) (*App, *poisoned.Store) {
 	t.Helper()
 	a := New(t, db, consumers...)
-	store, err := poison.NewStore(a.Registry)
+	store, err := poisoned.NewStore(a.Registry)
 	if err != nil {
 		t.Fatal(err)
 	}

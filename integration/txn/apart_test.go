@@ -10,6 +10,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/poisoned"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
@@ -36,8 +37,8 @@ func TestWritesApartFromTheTransactionAreRefused(t *testing.T) {
 				"delete by tag":   testapp.Second(s.DeleteByTag(ctx, db, "t")),
 				"requeue":         testapp.Second(store.Requeue(ctx, db, 1)),
 				"requeue where":   testapp.Second(store.RequeueWhere(ctx, db, poison.Filter{}, 1)),
-				"requeue batch":   testapp.Second(store.RequeueChunk(ctx, db, poison.Chunk{UpTo: 1, Limit: 1})),
-				"discard batch":   func() error { _, _, err := store.DiscardChunk(ctx, db, poison.Chunk{UpTo: 1, Limit: 1}); return err }(),
+				"requeue batch":   testapp.Second(store.RequeueChunk(ctx, db, poisoned.Chunk{UpTo: 1, Limit: 1})),
+				"discard batch":   func() error { _, _, err := store.DiscardChunk(ctx, db, poisoned.Chunk{UpTo: 1, Limit: 1}); return err }(),
 				"edit":            store.EditAndRequeue(ctx, db, 1, order{}),
 				"edit text":       store.EditAndRequeueText(ctx, db, 1, []byte("{}")),
 				"discard":         testapp.Second(store.Discard(ctx, db, 1)),

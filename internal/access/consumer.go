@@ -1,8 +1,10 @@
 package access
 
 import (
+	"context"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access/hook"
+	"math"
 )
 
 // CheckPayload decodes the payload for a consumer without consuming it.
@@ -18,4 +20,43 @@ func Reject(c *bus.ConsumerConfig, text string) { hook.Bus.Reject(c, text) }
 // eventlog.Types has as a former name. It returns other payload types unchanged.
 func NewestName(c *bus.ConsumerConfig, payloadType string) string {
 	return hook.Bus.NewestName(c, payloadType)
+}
+
+// Names returns the names under which a consumer's messages are stored: its name, then its aliases.
+func Names(c bus.Consumer) []string { return append([]string{c.Name()}, c.Config().Aliases...) }
+
+// PayloadTypes returns the payload types that a consumer handles: its own, then its aliases.
+func PayloadTypes(c bus.Consumer) []string {
+	return append([]string{c.PayloadType()}, c.Config().PayloadAliases...)
+}
+
+// Keyed reports whether a consumer uses the keys of messages.
+func Keyed(c *bus.ConsumerConfig) bool { return c.Ordered != 0 || KeyConcurrency(c) > 0 }
+
+// KeyConcurrency returns how many messages of one key may run at once, in any order. Zero means
+// that the consumer runs them in order, or ignores keys.
+func KeyConcurrency(c *bus.ConsumerConfig) int {
+	switch {
+	case c.Ordered != 0:
+		return 0
+	case c.Fair || c.KeyConcurrency == 0 && c.KeyRate > 0:
+		return math.MaxInt32
+	}
+	return c.KeyConcurrency
+}
+
+// Raw reports whether the consumer was made by bus.ConsumeRaw.
+func Raw(c bus.Consumer) bool { return hook.Bus.Raw(c) }
+
+// SetValue stores a setting of another package than bus. As with context values, key should be of
+// an unexported type of that package.
+func SetValue(c *bus.ConsumerConfig, key, value any) { hook.Bus.SetValue(c, key, value) }
+
+// Value returns what [SetValue] stored under key, or nil.
+func Value(c *bus.ConsumerConfig, key any) any { return hook.Bus.Value(c, key) }
+
+// ConsumeBatch is bus.Consumer.Consume for several messages and returns an error or nil for each.
+// The consumer must have a BatchSize.
+func ConsumeBatch(ctx context.Context, c bus.Consumer, codec bus.Codec, batch []*bus.Message) []error {
+	return hook.Bus.ConsumeBatch(ctx, c, codec, batch)
 }

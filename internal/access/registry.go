@@ -26,3 +26,16 @@ func Heartbeat(r *bus.Registry) (interval time.Duration, appVersion string) {
 // SetKey sets a message's key from its payload, unless it has one. It returns an error if a
 // consumer needs a key and there is none.
 func SetKey(r *bus.Registry, m *bus.Message) error { return hook.Bus.SetKey(r, m) }
+
+// AllPayloadTypes returns every payload type that has a consumer, aliases included, sorted.
+func AllPayloadTypes(r *bus.Registry) []string { return hook.Bus.PayloadTypes(r) }
+
+// Encode returns the stored name and text of a payload. It rejects a nil or pointer payload and one
+// whose name belongs to another Go type (bus.ErrInvalidPayload), and one without a consumer
+// (bus.ErrNoConsumer). Any other error is the codec's.
+func Encode(r *bus.Registry, payload bus.Payload) (payloadType string, text []byte, err error) {
+	return hook.Bus.Encode(r, payload)
+}
+
+// CheckTables returns an error for every field that is too long or not a lower-case SQL identifier.
+func CheckTables(t bus.Tables) error { return hook.Bus.CheckTables(t) }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -30,13 +31,13 @@ func newCatalog(consumers []*consumer) catalog {
 			c.wants = append(c.wants, len(ct.wants))
 			ct.wants, ct.owner = append(ct.wants, want), append(ct.owner, c)
 		}
-		for _, name := range c.Names() {
+		for _, name := range access.Names(c.Consumer) {
 			ct.byName[name] = c
 		}
-		if c.Keyed() {
+		if access.Keyed(&c.settings) {
 			c.lanes = lanesOf(c)
 		}
-		for _, payloadType := range c.PayloadTypes() {
+		for _, payloadType := range access.PayloadTypes(c.Consumer) {
 			ct.byPayload[payloadType] = append(ct.byPayload[payloadType], c)
 		}
 	}

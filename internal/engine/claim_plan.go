@@ -182,7 +182,7 @@ func holdingNothing(parts []part) []part {
 // separate leaves a consumer with a rate alone in its claim, which is for what the rate allows.
 // Keyed and prioritized messages, which are claimed differently, are alone, too. Each has its turn.
 func separate(parts []part) []part {
-	alone := func(p part) bool { return p.rate != nil || p.lanes != nil || p.Prioritizes() }
+	alone := func(p part) bool { return p.rate != nil || p.lanes != nil || p.settings.Aging > 0 }
 	if len(parts) > 0 && alone(parts[0]) {
 		return parts[:1]
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -48,9 +49,9 @@ type (
 )
 
 // transactional marks a consumer as made by ConsumeTx.
-func transactional(c *bus.ConsumerConfig) { c.SetValue(transactionalKey{}, true) }
+func transactional(c *bus.ConsumerConfig) { access.SetValue(c, transactionalKey{}, true) }
 
-func isTransactional(c bus.ConsumerConfig) bool { return c.Value(transactionalKey{}) != nil }
+func isTransactional(c bus.ConsumerConfig) bool { return access.Value(&c, transactionalKey{}) != nil }
 
 // errFenced releases a message that is no longer ours to run: another process may have claimed it.
 var errFenced error = &bus.OutcomeError{Outcome: bus.Released, Err: bus.ErrLeaseLost}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -45,6 +46,8 @@ type consumer struct {
 	failures  int       // of claims for it alone, in a row
 	notBefore time.Time // no claims for it before then
 }
+
+func (c *consumer) keyConcurrency() int { return access.KeyConcurrency(&c.settings) }
 
 func (c *consumer) activate() { c.active, c.wakeups = true, c.wakeups+1 }
 
@@ -126,8 +129,8 @@ func (c *consumer) exhausted(now time.Time) bool {
 // sequenceLength returns how many messages of one key may be claimed together.
 func (c *consumer) sequenceLength(limit int) int {
 	switch {
-	case c.KeyConcurrency() > 0: // they do not depend on each other
-		return min(c.KeyConcurrency(), limit)
+	case c.keyConcurrency() > 0: // they do not depend on each other
+		return min(c.keyConcurrency(), limit)
 	case c.group > 1: // they share a transaction
 		return min(c.group, limit)
 	case c.perMessage == 0:

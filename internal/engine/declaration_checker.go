@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -64,7 +65,7 @@ func (dc *declarationChecker) warn(s store.Unhandled) {
 
 // declared reports whether this program knows that another one runs the consumer.
 func (dc *declarationChecker) declared(s store.Unhandled) bool {
-	is := func(c bus.Consumer) bool { return slices.Contains(c.Names(), s.ConsumerType) }
+	is := func(c bus.Consumer) bool { return slices.Contains(access.Names(c), s.ConsumerType) }
 	return slices.ContainsFunc(dc.registry.ConsumersOf(s.PayloadType), is)
 }
 
@@ -84,7 +85,7 @@ func (dc *declarationChecker) checkRoutes(m *bus.Message) {
 	}
 consumers:
 	for _, c := range dc.catalog.byPayload[m.PayloadType] {
-		for _, name := range c.Names() {
+		for _, name := range access.Names(c.Consumer) {
 			if known[name] {
 				continue consumers
 			}
@@ -98,7 +99,7 @@ consumers:
 
 // checkOrder counts messages of ordered consumers without a key, and warns once.
 func (dc *declarationChecker) checkOrder(t *task) {
-	if t.row.Lane != 0 || !t.consumer.Ordered() {
+	if t.row.Lane != 0 || t.consumer.settings.Ordered == 0 {
 		return
 	}
 	dc.counters.unordered.Add(1)

@@ -75,7 +75,8 @@ func (en *enqueuer) rename(ctx context.Context, c store.Claim) (stay int, err er
 	for i := range c.Messages {
 		row := &c.Messages[i]
 		to := en.catalog.byName[row.ConsumerType]
-		if inOrder := row.Lane != 0 && to.KeyConcurrency() == 0; to.Forwards() && to.Name() != row.ConsumerType && !inOrder {
+		inOrder := row.Lane != 0 && to.keyConcurrency() == 0
+		if to.settings.Forwards && to.Name() != row.ConsumerType && !inOrder {
 			rows = append(rows, store.Former{Message: row, Name: to.Name()})
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -73,7 +74,7 @@ func (d *dispatcher) activate(payloadTypes ...string) {
 		for _, l := range c.lanes {
 			l.activate()
 		}
-		if !c.Keyed() { // looks find messages without keys, which are rare
+		if !access.Keyed(&c.settings) { // looks find messages without keys, which are rare
 			c.activate()
 			c.announced = true
 		}

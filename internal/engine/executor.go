@@ -74,7 +74,7 @@ func (c call) Run() error {
 	if c.batch == nil {
 		return safeError(c.consumer.Consume(c.ctx, c.codec, c.payload))
 	}
-	errs := c.consumer.ConsumeBatch(c.ctx, c.codec, c.batch)
+	errs := access.ConsumeBatch(c.ctx, c.consumer.Consumer, c.codec, c.batch)
 	for i := range errs {
 		errs[i] = safeError(errs[i])
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -29,12 +30,12 @@ type groupKey struct{}
 
 // GroupCommit has a consumer made by ConsumeTx share its transactions: see outbox.GroupCommit.
 func GroupCommit(n int) bus.ConsumerOption {
-	return func(c *bus.ConsumerConfig) { c.SetValue(groupKey{}, n) }
+	return func(c *bus.ConsumerConfig) { access.SetValue(c, groupKey{}, n) }
 }
 
 // groupOf returns how many messages of a consumer may run together, in one transaction or one call.
 func groupOf(c bus.Consumer, settings bus.ConsumerConfig) (int, error) {
-	n, ok := settings.Value(groupKey{}).(int)
+	n, ok := access.Value(&settings, groupKey{}).(int)
 	switch {
 	case !ok:
 		return max(settings.BatchSize, 1), nil

@@ -34,7 +34,7 @@ type keyPlace struct {
 }
 
 func newKeyOrder(tasks []*task) keyOrder {
-	inOrder := func(t *task) bool { return t.row.Lane != 0 && t.consumer.KeyConcurrency() == 0 }
+	inOrder := func(t *task) bool { return t.row.Lane != 0 && t.consumer.keyConcurrency() == 0 }
 	if !slices.ContainsFunc(tasks, inOrder) {
 		return nil
 	}

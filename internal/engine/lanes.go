@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -68,10 +69,11 @@ type lanes struct {
 // unsupported returns an error if a consumer needs what the database does not have.
 func unsupported(c bus.Consumer, s *store.Store) error {
 	var errs []error
-	if c.Prioritizes() {
+	config := c.Config()
+	if config.Aging > 0 {
 		errs = append(errs, s.Priorities())
 	}
-	if c.KeyConcurrency() > 0 || c.Config().KeyRate > 0 {
+	if access.KeyConcurrency(&config) > 0 || config.KeyRate > 0 {
 		errs = append(errs, s.AnyOrder())
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -82,10 +84,11 @@ func unsupported(c bus.Consumer, s *store.Store) error {
 
 // lanesOf returns the lanes of a keyed consumer, one for each of its names.
 func lanesOf(c *consumer) (all []*lanes) {
-	names := c.Names()
+	names := access.Names(c.Consumer)
 	for _, name := range names {
 		source := store.Source{
-			Name: name, Names: names, Payloads: c.PayloadTypes(), PerKey: c.KeyConcurrency(), KeyRate: flow.KeyRateOf(c.Consumer),
+			Name: name, Names: names, Payloads: access.PayloadTypes(c.Consumer),
+			PerKey: c.keyConcurrency(), KeyRate: flow.KeyRateOf(c.Consumer),
 		}
 		all = append(all, &lanes{of: c, Source: source, unused: make(map[int64]int)})
 	}

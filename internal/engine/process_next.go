@@ -233,7 +233,7 @@ func (ct *catalog) narrow(request *store.ClaimRequest, probe store.Probe) {
 	}
 	c := ct.byName[request.Wants[first].Consumer]
 	request.Rate, request.Ageing = c.rate, c.settings.Aging
-	alone := func(c *consumer) bool { return c.rate != nil || c.Prioritizes() || c.settings.BatchSize > 0 }
+	alone := func(c *consumer) bool { return c.rate != nil || c.settings.Aging > 0 || c.settings.BatchSize > 0 }
 	request.Wants = slices.DeleteFunc(request.Wants, func(w store.Want) bool {
 		other := ct.byName[w.Consumer]
 		return alone(c) && other != c || !alone(c) && alone(other)

@@ -40,7 +40,7 @@ func (q *queue) push(tasks []task) bool {
 	for i := range tasks {
 		t := &tasks[i]
 		q.capacity.enqueued(t, 1, t.bytes())
-		if head != nil && t.row.Lane != 0 && t.row.Lane == head.row.Lane && t.consumer.KeyConcurrency() == 0 { // one worker runs them in order
+		if head != nil && t.row.Lane != 0 && t.row.Lane == head.row.Lane && t.consumer.keyConcurrency() == 0 { // one worker runs them in order
 			head.others = append(head.others, t)
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -28,7 +29,8 @@ func (r *run) manifest() (m heartbeat.Manifest) {
 	for _, c := range r.dispatcher.catalog.consumers {
 		transactional = transactional || c.transactional
 		m.Consumers = append(m.Consumers, heartbeat.Consumer{
-			Name: c.Name(), Former: c.Names()[1:], PayloadTypes: c.PayloadTypes(), Timeout: c.settings.Timeout, MaxAttempts: c.settings.MaxAttempts,
+			Name: c.Name(), Former: access.Names(c.Consumer)[1:], PayloadTypes: access.PayloadTypes(c.Consumer),
+			Timeout: c.settings.Timeout, MaxAttempts: c.settings.MaxAttempts,
 		})
 	}
 	m.Connections, _ = r.processor.config.connections(r.processor.store, transactional)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 )
 
 const (
@@ -34,12 +35,12 @@ type Circuit struct {
 type circuitKey struct{}
 
 // SetCircuit gives a consumer a circuit.
-func SetCircuit(c *bus.ConsumerConfig, circuit *Circuit) { c.SetValue(circuitKey{}, circuit) }
+func SetCircuit(c *bus.ConsumerConfig, circuit *Circuit) { access.SetValue(c, circuitKey{}, circuit) }
 
 // CircuitOf returns the circuit of a consumer, or nil. It returns an error for a circuit that is
 // set and nil.
 func CircuitOf(name string, settings bus.ConsumerConfig) (*Circuit, error) {
-	c, set := settings.Value(circuitKey{}).(*Circuit)
+	c, set := access.Value(&settings, circuitKey{}).(*Circuit)
 	if set && c == nil {
 		return nil, fmt.Errorf("outbox: consumer %q: the circuit is nil", name)
 	}

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -39,12 +40,12 @@ func KeyRateOf(c bus.Consumer) *store.Rate {
 }
 
 // BlocksKeys reports whether poisoned messages of a consumer block their keys.
-func BlocksKeys(c bus.Consumer) bool { return c.Ordered() && c.Config().Ordered == bus.BlockKey }
+func BlocksKeys(c bus.Consumer) bool { return c.Config().Ordered == bus.BlockKey }
 
 // Wants returns what a consumer takes: each of its names with each payload type.
 func Wants(c bus.Consumer) (wants []store.Want) {
-	for _, name := range c.Names() {
-		for _, payloadType := range c.PayloadTypes() {
+	for _, name := range access.Names(c) {
+		for _, payloadType := range access.PayloadTypes(c) {
 			wants = append(wants, store.Want{Consumer: name, Payload: payloadType})
 		}
 	}

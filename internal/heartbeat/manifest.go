@@ -1,6 +1,10 @@
 package heartbeat
 
-import "time"
+import (
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
 
 // Manifest is what a run consumes, fires, projects and relays, with its settings.
 type Manifest struct {
@@ -28,4 +32,13 @@ type State struct {
 	Limit        int           `json:"limit"`                   // the most that may run at once
 	Stuck        []string      `json:"stuck,omitempty"`         // consumers that ignored their timeout and still run
 	OpenCircuits []string      `json:"open_circuits,omitempty"` // consumers that a circuit or breaker stops in this process
+}
+
+// leastAlive is the shortest silence after which a process counts as lost.
+const leastAlive = 45 * time.Second
+
+// Lost reports whether a process has been silent for so long that it counts as lost, unless it has
+// stopped.
+func Lost(row store.Process, s State) bool {
+	return row.Now.Sub(row.SeenAt.Time) > max(leastAlive, 3*s.Every)
 }

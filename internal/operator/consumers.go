@@ -8,6 +8,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/minutes"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
@@ -16,14 +17,13 @@ import (
 // use.
 type Consumers struct{ access *access }
 
-// Minutes lists the last minutes of the named consumers, or of all if none are named: see
-// admin.Client.
-func (s *Consumers) Minutes(ctx context.Context, within time.Duration, consumers ...string) (found []admin.MinuteStats, err error) {
+// Minutes lists the last minutes of the named consumers, or of all if none are named.
+func (s *Consumers) Minutes(ctx context.Context, within time.Duration, consumers ...string) (found []MinuteStats, err error) {
 	if err := s.access.May(ops.View, consumers...); err != nil {
 		return nil, fmt.Errorf("ops: minutes: %w", err)
 	}
 	err = s.access.Look(ctx, func(ctx context.Context, db bun.IDB) (err error) {
-		found, err = s.access.Admin.Minutes(ctx, db, within, consumers...)
+		found, err = minutes.Read(ctx, db, s.access.Store, within, consumers...)
 		return err
 	})
 	return found, err
@@ -46,14 +46,14 @@ func failure(ctx context.Context, s *access, f admin.FailureGroup) admin.Failure
 
 // Claims lists the processors' claims, the oldest first.
 func (s *Consumers) Claims(ctx context.Context) ([]admin.Claim, error) {
-	return look(ctx, s.access, ops.View, "", s.access.Admin.Claims)
+	return look(ctx, s.access, ops.View, "", s.access.Pending.Claims)
 }
 
 // Crashes lists processes lost while they held a message, the most recent first. An id of 0 lists
 // the crashes of all messages.
-func (s *Messages) Crashes(ctx context.Context, id int64, limit int) ([]admin.Crash, error) {
-	found, err := look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]admin.Crash, error) {
-		return s.access.Admin.Crashes(ctx, db, id, limit)
+func (s *Messages) Crashes(ctx context.Context, id int64, limit int) ([]Crash, error) {
+	found, err := look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]Crash, error) {
+		return s.access.Pending.Crashes(ctx, db, id, limit)
 	})
 	for _, c := range found {
 		if id == 0 { // a listing of all
@@ -66,10 +66,10 @@ func (s *Messages) Crashes(ctx context.Context, id int64, limit int) ([]admin.Cr
 	return found, err
 }
 
-// BlockedKeys lists the keys that have been blocked the longest: see admin.Client.BlockedKeys.
-func (s *Consumers) BlockedKeys(ctx context.Context, limit int) ([]admin.BlockedKey, error) {
-	return look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]admin.BlockedKey, error) {
-		return s.access.Admin.BlockedKeys(ctx, db, limit)
+// BlockedKeys lists the keys that have been blocked the longest.
+func (s *Consumers) BlockedKeys(ctx context.Context, limit int) ([]BlockedKey, error) {
+	return look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]BlockedKey, error) {
+		return s.access.Pending.BlockedKeys(ctx, db, limit)
 	})
 }
 

@@ -8,27 +8,36 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// MarshalJSON implements json.Marshaler. The embedded message's MarshalJSON would omit Hidden.
+// MarshalJSON implements json.Marshaler. A payload that is JSON is embedded as it is, any
+// other as a string. It is for output only: unmarshalling the result does not restore Payload.
 func (m Message) MarshalJSON() ([]byte, error) {
+	payload := m.Payload
+	m.Payload = nil
 	return together(m.Message, struct {
-		Hidden bool `json:"hidden,omitempty"`
-	}{m.Hidden})
+		Payload store.PayloadText `json:"payload,omitempty"`
+		Hidden  bool              `json:"hidden,omitempty"`
+	}{payload, m.Hidden})
 }
 
-// MarshalJSON implements json.Marshaler. The embedded message's MarshalJSON would omit Hidden.
+// MarshalJSON implements json.Marshaler. See [Message.MarshalJSON].
 func (p PoisonedMessage) MarshalJSON() ([]byte, error) {
+	payload := p.Payload
+	p.Payload = nil
 	return together(p.Message, struct {
-		Hidden bool `json:"hidden,omitempty"`
-	}{p.Hidden})
+		Payload store.PayloadText `json:"payload,omitempty"`
+		Hidden  bool              `json:"hidden,omitempty"`
+	}{payload, p.Hidden})
 }
 
-// MarshalJSON implements json.Marshaler. The embedded schedule's MarshalJSON would omit the other
-// fields.
+// MarshalJSON implements json.Marshaler. See [Message.MarshalJSON].
 func (s Schedule) MarshalJSON() ([]byte, error) {
+	payload := s.Payload
+	s.Payload = nil
 	return together(s.Schedule, struct {
-		Next   []time.Time `json:"next,omitempty"`
-		Hidden bool        `json:"hidden,omitempty"`
-	}{store.Each(s.Next, time.Time.UTC), s.Hidden})
+		Payload store.PayloadText `json:"payload,omitempty"`
+		Next    []time.Time       `json:"next,omitempty"`
+		Hidden  bool              `json:"hidden,omitempty"`
+	}{payload, store.Each(s.Next, time.Time.UTC), s.Hidden})
 }
 
 // together merges the fields of two objects.

@@ -38,7 +38,7 @@ func (s *Messages) List(ctx context.Context, filter admin.Filter, page admin.Pag
 // pending are left out.
 func (s *Messages) ListByID(ctx context.Context, ids ...int64) ([]admin.Message, error) {
 	found, err := look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]admin.Message, error) {
-		return s.access.Admin.ListByID(ctx, db, ids...)
+		return s.access.Pending.ListByID(ctx, db, ids...)
 	})
 	for _, m := range found {
 		if err := s.access.May(ops.View, m.Consumer); err != nil {
@@ -66,7 +66,7 @@ func (s *Messages) Find(
 // ListClaimed lists the messages that a claim holds now, without contents.
 func (s *Messages) ListClaimed(ctx context.Context, claim int64) ([]admin.Message, error) {
 	return look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]admin.Message, error) {
-		return s.access.Admin.ClaimMessages(ctx, db, claim)
+		return s.access.Pending.ListClaimed(ctx, db, claim)
 	})
 }
 
@@ -80,7 +80,7 @@ type Message struct {
 // Get returns one pending message with the first 64 KiB of its payload, or admin.ErrNotFound.
 func (s *Messages) Get(ctx context.Context, id int64) (Message, error) {
 	found, err := look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) (admin.Message, error) {
-		return s.access.Admin.GetHead(ctx, db, id, headBytes)
+		return s.access.Pending.Head(ctx, db, id, headBytes)
 	})
 	if err != nil {
 		return Message{}, err

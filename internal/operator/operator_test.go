@@ -95,3 +95,28 @@ func TestJSONHasBothParts(t *testing.T) {
 		}
 	}
 }
+
+// TestPayloadsAreReadableInJSON: as they are if they are JSON, as a text otherwise.
+func TestPayloadsAreReadableInJSON(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, test := range []struct {
+		value any
+		want  string
+	}{
+		{operator.Message{Message: admin.Message{ID: 1, CreatedAt: at, State: admin.Ready, Payload: []byte(`{"a":1}`)}, Hidden: true},
+			`{"id":1,"message_id":"00000000-0000-0000-0000-000000000000","consumer":"","payload_type":"",` +
+				`"created_at":"2026-01-02T03:04:05Z","attempts":0,"crashes":0,"state":"ready","payload":{"a":1},"hidden":true}`},
+		{operator.PoisonedMessage{Message: poison.Message{ID: 1, Payload: []byte("<a/>")}},
+			`{"id":1,"message_id":"00000000-0000-0000-0000-000000000000","consumer":"","payload_type":"",` +
+				`"attempts":0,"crashes":0,"reason":"","payload":"\u003ca/\u003e"}`},
+		{operator.Schedule{Schedule: schedule.Schedule{ID: 1, Expression: "@daily", NextFire: at, Payload: []byte(`[1]`)}, Next: []time.Time{at}},
+			`{"id":1,"payload_type":"","expression":"@daily","zone":"","next_fire":"2026-01-02T03:04:05Z","paused":false,` +
+				`"payload":[1],"next":["2026-01-02T03:04:05Z"]}`},
+	} {
+		got, err := json.Marshal(test.value)
+		if err != nil || string(got) != test.want {
+			t.Errorf("%T: got %s, %v, want %s", test.value, got, err, test.want)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/opsaccess"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/poisoned"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -103,17 +104,17 @@ func (s *Poisoned) reason(ctx context.Context, m poison.Message) string {
 // Requeue makes poisoned messages pending again and returns their new ids. Result.Unhandled counts
 // those without a consumer in this program. It accepts 1 to 500 ids; otherwise the error is
 // bus.ErrInvalidOption. Use [ops.Operations.Plan] for more.
-func (s *Poisoned) Requeue(ctx context.Context, reason string, ids ...int64) (result poison.ChunkResult, err error) {
+func (s *Poisoned) Requeue(ctx context.Context, reason string, ids ...int64) (result poisoned.ChunkResult, err error) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	change := ops.Change{Action: ops.Requeue, Reason: reason, Target: ops.Target{IDs: ids}}
-	chunk := poison.Chunk{Filter: poison.Filter{IDs: ids}, UpTo: math.MaxInt64, Limit: opsaccess.MostIDs}
+	chunk := poisoned.Chunk{Filter: poison.Filter{IDs: ids}, UpTo: math.MaxInt64, Limit: opsaccess.MostIDs}
 	err = s.access.Change(ctx, change, func(ctx context.Context, tx bun.Tx) (int, error) {
 		result, err = s.access.Poisoned.RequeueChunk(ctx, tx, chunk)
 		result.Missing = len(ids) - result.Requeued - result.Conflicts
 		return result.Requeued, err
 	})
 	if err != nil {
-		return poison.ChunkResult{}, err
+		return poisoned.ChunkResult{}, err
 	}
 	return result, nil
 }
@@ -129,19 +130,25 @@ func (s *Poisoned) Discard(ctx context.Context, reason string, ids ...int64) (di
 	return discarded, err
 }
 
+// RequeueResult is the outcome of [Poisoned.Requeue].
+type RequeueResult = poisoned.ChunkResult
+
+// Edit lists the fields in which an edited payload differs.
+type Edit = poisoned.Edit
+
 // CheckEdit returns which fields of an edited payload the consumer does not know, and which are
-// missing: see poison.Store.CheckEdit.
-func (s *Poisoned) CheckEdit(ctx context.Context, id int64, text []byte) (poison.Edit, error) {
+// missing: see poisoned.Store.CheckEdit.
+func (s *Poisoned) CheckEdit(ctx context.Context, id int64, text []byte) (Edit, error) {
 	if err := s.editable(ctx, id); err != nil {
-		return poison.Edit{}, err
+		return Edit{}, err
 	}
-	return look(ctx, s.access, ops.Edit, "", func(ctx context.Context, db bun.IDB) (poison.Edit, error) {
+	return look(ctx, s.access, ops.Edit, "", func(ctx context.Context, db bun.IDB) (Edit, error) {
 		return s.access.Poisoned.CheckEdit(ctx, db, id, text)
 	})
 }
 
 // EditAndRequeue requeues a poisoned message with another payload: see
-// poison.Store.EditAndRequeueText. It returns [ops.ErrRedacted] if part of the payload is hidden from
+// poisoned.Store.EditAndRequeueText. It returns [ops.ErrRedacted] if part of the payload is hidden from
 // the principal.
 func (s *Poisoned) EditAndRequeue(ctx context.Context, reason string, id int64, text []byte) error {
 	if err := s.editable(ctx, id); err != nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/projections"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -13,9 +14,12 @@ import (
 // it is safe for concurrent use.
 type Projections struct{ access *access }
 
+// ProjectionState is the progress of a shard of a projection's version.
+type ProjectionState = projections.State
+
 // List lists the shards of all projections and their progress. A principal that may not
 // read contents sees no error texts. Without an event log the error is errors.ErrUnsupported.
-func (s *Projections) List(ctx context.Context) ([]projection.State, error) {
+func (s *Projections) List(ctx context.Context) ([]projections.State, error) {
 	found, err := look(ctx, s.access, ops.View, "", s.access.Projections.States)
 	for i := range found {
 		found[i].LastError = s.text(ctx, found[i].LastError)
@@ -23,7 +27,7 @@ func (s *Projections) List(ctx context.Context) ([]projection.State, error) {
 	return found, err
 }
 
-// Parked lists the parked events of a projection's version: see projection.Admin.Parked. A
+// Parked lists the parked events of a projection's version: see projections.Admin.Parked. A
 // principal that may not read contents sees no reasons.
 func (s *Projections) Parked(ctx context.Context, name string, version int, after int64, limit int) ([]projection.Parked, error) {
 	found, err := look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]projection.Parked, error) {

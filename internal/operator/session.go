@@ -9,8 +9,11 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/minutes"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/opsaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/pending"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -19,6 +22,18 @@ type Overview = overview.Overview[ops.Operation, ops.Finding]
 
 // Unseen lists parts of an [Overview] that could not be read.
 type Unseen = overview.Unseen
+
+// BlockedKey is a key whose messages wait for a poisoned one.
+type BlockedKey = pending.BlockedKey
+
+// MinuteStats counts the outcomes of a consumer's messages in one minute.
+type MinuteStats = minutes.Stats
+
+// Histogram counts durations in buckets.
+type Histogram = minutes.Histogram
+
+// Crash is the loss of a process while it held a message.
+type Crash = pending.Crash
 
 type (
 	access = opsaccess.Access[ops.Action, ops.Change, ops.Content, Overview]
@@ -82,6 +97,22 @@ func (s *Session) FindInstallations(ctx context.Context) ([]bus.Tables, error) {
 	return look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]bus.Tables, error) {
 		return s.access.Store.Schema.Installed(ctx, db)
 	})
+}
+
+// May returns ops.ErrForbidden unless the principal may do an action to a consumer. The consumer is
+// empty if the action concerns several or none.
+func May(p ops.Principal, a ops.Action, consumer string) error {
+	return unexported.Func[func(ops.Principal, ops.Action, string) error]()(p, a, consumer)
+}
+
+// CreatedBy reports whether the principal planned or made the operation.
+func CreatedBy(o ops.Operation, p ops.Principal) bool {
+	return unexported.Func[func(ops.Operation, ops.Principal) bool]()(o, p)
+}
+
+// Handles reports whether the process handles messages with that stored consumer and payload type.
+func Handles(p admin.Process, consumer, payloadType string) bool {
+	return unexported.Func[func(admin.Process, string, string) bool]()(p, consumer, payloadType)
 }
 
 // RunOnly is [ops.Runner.Run] for one operation. It also returns nil once the operation is

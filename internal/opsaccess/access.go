@@ -6,7 +6,9 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
-	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/pending"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/poisoned"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/projections"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
@@ -25,9 +27,10 @@ type Access[Action, Change, Content, Overview any] struct {
 	ReadDB      *bun.DB // of ops.Config
 	Store       *store.Store
 	Admin       *admin.Client
-	Poisoned    *poison.Store
+	Pending     *pending.Reader
+	Poisoned    *poisoned.Store
 	Schedules   *schedule.Scheduler
-	Projections *projection.Admin
+	Projections *projections.Admin
 
 	// May returns ops.ErrForbidden unless the principal may do the action to each of the consumers.
 	May func(a Action, consumers ...string) error

@@ -8,6 +8,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/minutes"
 )
 
 // Overview is a summary of queues, processes and operations. Overviews are cached for two seconds,
@@ -17,7 +18,7 @@ type Overview[Operation, Finding any] struct {
 	At     time.Time     `json:"at"` // when it was made, on this process's clock
 	Queues []admin.Queue `json:"queues"`
 	// Minutes are the statistics of the last hour.
-	Minutes []admin.MinuteStats `json:"minutes,omitempty"`
+	Minutes []minutes.Stats `json:"minutes,omitempty"`
 	// Failures are the 20 most recent failure groups.
 	Failures []admin.FailureGroup `json:"failures,omitempty"`
 	// Processes are those that are alive, and those lost within a day.

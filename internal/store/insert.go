@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -200,14 +201,15 @@ func RowOf(m *bus.Message, c bus.Consumer, headers string) dialect.NewMessage {
 	if m.Event != nil {
 		row.Payload = "" // it is read from the event
 	}
-	if c.Keyed() {
-		row.OrderKey, row.AnyOrder = m.OrderingKey, !c.Ordered()
+	config := c.Config()
+	if access.Keyed(&config) {
+		row.OrderKey, row.AnyOrder = m.OrderingKey, config.Ordered == 0
 	}
-	if c.Prioritizes() {
+	if config.Aging > 0 {
 		row.Priority = int(m.Priority)
 	}
 	if m.InsertID != "" {
-		row.FormerConsumers = c.Names()[1:]
+		row.FormerConsumers = config.Aliases
 	}
 	return row
 }

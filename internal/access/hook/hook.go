@@ -18,6 +18,15 @@ type Functions struct {
 	CheckPayload func(consumer, codec any, payload []byte) error
 	Reject       func(config any, text string)
 	NewestName   func(config any, payloadType string) string
+	ConsumeBatch func(ctx context.Context, consumer, codec, batch any) []error
+	Raw          func(consumer any) bool
+	SetValue     func(config, key, value any)
+	Value        func(config, key any) any
+	PayloadTypes func(registry any) []string
+	Encode       func(registry, payload any) (payloadType string, text []byte, err error)
+	Codec        func(ctx context.Context) any
+	CheckMessage func(message any, maxPayload int) error
+	CheckTables  func(tables any) error
 }
 
 // Bus is immutable once package bus is initialized.

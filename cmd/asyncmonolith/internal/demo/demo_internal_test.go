@@ -86,7 +86,7 @@ func checkMessages(t *testing.T, d *Demo, o operator.Overview) {
 	}
 	retrying := must[int](t)(d.admin.Count(t.Context(), d.db, admin.Filter{Retrying: true}))
 	suspects := must[int](t)(d.admin.Count(t.Context(), d.db, admin.Filter{Crashed: true}))
-	if keys := must[[]admin.BlockedKey](t)(d.session(ada).Consumers().BlockedKeys(t.Context(), 100)); retrying != 14 ||
+	if keys := must[[]operator.BlockedKey](t)(d.session(ada).Consumers().BlockedKeys(t.Context(), 100)); retrying != 14 ||
 		suspects != 1 || len(keys) != 2 {
 		t.Errorf("got %d retrying, %d suspects, keys %+v, want 14, 1 and 2", retrying, suspects, keys)
 	}
@@ -129,7 +129,7 @@ func checkProcesses(t *testing.T, session *operator.Session, o operator.Overview
 	if must[bool](t)(session.HasRunner(t.Context())) {
 		t.Error("a process says that it carries out operations, and nobody does")
 	}
-	crashes := must[[]admin.Crash](t)(session.Messages().Crashes(t.Context(), 0, 10))
+	crashes := must[[]operator.Crash](t)(session.Messages().Crashes(t.Context(), 0, 10))
 	if len(crashes) != 1 || crashes[0].Owner != lost {
 		t.Fatalf("crashes: got %+v", crashes)
 	}

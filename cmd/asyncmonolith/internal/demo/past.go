@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 )
 
 // This file has the only SQL of the command. It writes a past without the wait for it, and processes
@@ -215,7 +216,7 @@ func (d *Demo) minutes(ctx context.Context) error {
 				step = together
 			}
 			then := at.Add(-time.Duration(ago) * time.Minute)
-			m, lag := admin.MinuteStats{Done: int64(l.rate * wave(ago) * daylight(then) * float64(step))}, l.lag
+			m, lag := operator.MinuteStats{Done: int64(l.rate * wave(ago) * daylight(then) * float64(step))}, l.lag
 			if daylight(then) > 1.2 { // when most is to do, it waits for longer
 				lag++
 			}
@@ -248,12 +249,12 @@ func daylight(at time.Time) float64 {
 }
 
 // minute writes one of them, with its runs spread around a part of the histograms.
-func (d *Demo) minute(ctx context.Context, consumer string, at time.Time, m admin.MinuteStats, run, lag int) error {
+func (d *Demo) minute(ctx context.Context, consumer string, at time.Time, m operator.MinuteStats, run, lag int) error {
 	runs := m.Done + m.Retried + m.Poisoned
 	columns := []string{"consumer_type", "minute", "done", "retried", "poisoned"}
 	args := []any{consumer, at.UnixMicro(), m.Done, m.Retried, m.Poisoned}
 	spread := func(name string, most int) {
-		var h admin.Histogram
+		var h operator.Histogram
 		left := runs
 		for i, part := range []int64{2, 5, 2} {
 			h[max(most+i-1, 0)] += runs * part / 10

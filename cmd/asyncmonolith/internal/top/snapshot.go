@@ -139,7 +139,7 @@ func queuesOf(o operator.Overview) []queue {
 	var found []queue
 	for _, q := range o.Queues {
 		shown := queue{Queue: q}
-		var run, lag admin.Histogram
+		var run, lag operator.Histogram
 		var runs int64
 		for _, m := range o.Minutes {
 			if m.Consumer != q.Consumer || m.At.Before(from) {

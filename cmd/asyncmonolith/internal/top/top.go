@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/asyncmonolith/asyncmonolith-go/admin"
-
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
@@ -18,7 +16,7 @@ import (
 // Service reads what is shown, and pauses consumers. *operator.Session implements it.
 type Service interface {
 	Overview(ctx context.Context) (operator.Overview, error)
-	BlockedKeys(ctx context.Context, limit int) ([]admin.BlockedKey, error)
+	BlockedKeys(ctx context.Context, limit int) ([]operator.BlockedKey, error)
 	Pause(ctx context.Context, consumer, note string) error
 	Resume(ctx context.Context, consumer, reason string) error
 }

@@ -31,9 +31,9 @@ func noon() time.Time { return time.Date(2026, 11, 23, 12, 0, 30, 0, time.UTC) }
 // overview has something of everything, and texts that are up to no good.
 func overview() operator.Overview {
 	at := noon()
-	hour := func(consumer string, done, poisoned int64, run int) (minutes []admin.MinuteStats) {
+	hour := func(consumer string, done, poisoned int64, run int) (minutes []operator.MinuteStats) {
 		for ago := range 60 {
-			m := admin.MinuteStats{Consumer: consumer, At: at.Truncate(time.Minute).Add(-time.Duration(ago) * time.Minute), Done: done,
+			m := operator.MinuteStats{Consumer: consumer, At: at.Truncate(time.Minute).Add(-time.Duration(ago) * time.Minute), Done: done,
 				Poisoned: poisoned}
 			m.Run[run], m.Run[run+1], m.Lag[run] = done*95/100, done*5/100, done
 			minutes = append(minutes, m)
@@ -89,9 +89,9 @@ type service struct {
 
 func (d *service) Overview(context.Context) (operator.Overview, error) { return d.overview, d.err }
 
-func (d *service) BlockedKeys(context.Context, int) ([]admin.BlockedKey, error) {
+func (d *service) BlockedKeys(context.Context, int) ([]operator.BlockedKey, error) {
 	d.keys++
-	return []admin.BlockedKey{{Consumer: "charge-card"}, {Consumer: "charge-card"}}, nil
+	return []operator.BlockedKey{{Consumer: "charge-card"}, {Consumer: "charge-card"}}, nil
 }
 
 func (d *service) Pause(_ context.Context, consumer, note string) error {

@@ -1,4 +1,4 @@
-package projection
+package projections
 
 import (
 	"context"
@@ -9,13 +9,15 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // Admin inspects the projections of all programs that share the tables, and resumes halted ones.
-// It needs no projection definitions; operations that call their functions are on a [Runner].
+// It needs no projection definitions; operations that call their functions are on a projection.Runner.
 //
 // It holds no database handle, starts nothing, and is safe for concurrent use. Make it with
 // [NewAdmin]: methods of the zero value return an error. On MariaDB, which has no event log, all
@@ -37,7 +39,7 @@ type State struct {
 	Version  int    `json:"version"`
 	Shard    int    `json:"shard"`
 	Shards   int    `json:"shards"`
-	Active   bool   `json:"active"`   // it is of the version to read: see [Runner.Active]
+	Active   bool   `json:"active"`   // it is of the version to read: see projection.Runner.Active
 	Position int64  `json:"position"` // of the last event passed
 	Head     int64  `json:"head"`     // of the last event in the log
 	// Status is running, halted (until [Admin.Resume]), or retired (replaced by another version).
@@ -74,7 +76,7 @@ func (a *Admin) States(ctx context.Context, db bun.IDB) ([]State, error) {
 // Parked lists a projection version's parked events after a position, in order. Pass the position
 // of the previous page's last event, or 0. The limit is 1 to 1000; otherwise the error is
 // bus.ErrInvalidOption.
-func (a *Admin) Parked(ctx context.Context, db bun.IDB, name string, version int, after int64, limit int) ([]Parked, error) {
+func (a *Admin) Parked(ctx context.Context, db bun.IDB, name string, version int, after int64, limit int) ([]projection.Parked, error) {
 	st, db, err := a.of(db)
 	if err = errors.Join(err, limits.CheckKey("name", name)); err == nil && (limit < 1 || limit > 1000) {
 		err = fmt.Errorf("%d events: %w: 1 to 1000 are allowed", limit, bus.ErrInvalidOption)
@@ -86,15 +88,16 @@ func (a *Admin) Parked(ctx context.Context, db bun.IDB, name string, version int
 	if err != nil {
 		return nil, dberr.Wrap(err, "projection: parked events of %q", name)
 	}
-	return store.Each(rows, newParked), nil
+	return store.Each(rows, unexported.Func[func(store.Parked) projection.Parked]()), nil
 }
 
-// Resume is like [Runner.Resume].
+// Resume is like projection.Runner.Resume.
 func (a *Admin) Resume(ctx context.Context, db bun.IDB, name string, version int) (int, error) {
 	st, db, err := a.of(db)
 	if err != nil {
 		return 0, dberr.Wrap(err, "projection: resume %q", name)
 	}
+	resume := unexported.Func[func(context.Context, *store.Store, bun.IDB, string, int) (int, error)]()
 	return resume(ctx, st, db, name, version)
 }
 

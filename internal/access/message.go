@@ -1,0 +1,47 @@
+package access
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access/hook"
+)
+
+// Replay is the [Mode] of a message that is delivered again on request.
+const Replay = "replay"
+
+// Mode returns "replay", or "catchup" for a message of a projection that works through a backlog.
+// For a live message or nil it returns "". Logs, spans and stored headers contain it.
+func Mode(m *bus.Message) string {
+	switch {
+	case m == nil:
+		return ""
+	case m.Replay || m.Event != nil && m.Event.Replay:
+		return Replay
+	case m.Event != nil && m.Event.Backlog:
+		return "catchup"
+	}
+	return ""
+}
+
+// Clone returns a deep copy of what layers may change: Payload, Headers, Recipients and Event.
+func Clone(m *bus.Message) *bus.Message {
+	c := *m
+	c.Payload, c.Headers, c.Recipients = slices.Clone(m.Payload), maps.Clone(m.Headers), slices.Clone(m.Recipients)
+	if m.Event != nil {
+		c.Event = new(*m.Event)
+	}
+	return &c
+}
+
+// CheckMessage returns an error if the message cannot be written; maxPayload is in bytes.
+func CheckMessage(m *bus.Message, maxPayload int) error { return hook.Bus.CheckMessage(m, maxPayload) }
+
+// CodecFromContext returns the registry's codec inside a consumer made by bus.ConsumeRaw, to decode
+// its messages. Elsewhere it returns nil.
+func CodecFromContext(ctx context.Context) bus.Codec {
+	codec, _ := hook.Bus.Codec(ctx).(bus.Codec)
+	return codec
+}
