@@ -11,6 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 )
 
@@ -30,7 +31,8 @@ var (
 	errUnheard = fmt.Errorf(
 		"a notification to ourselves was not heard within %s: do listener and application use the same database?", checkTimeout,
 	)
-	errEnded = errors.New("the listener ended by itself") // immutable
+	errEnded = errors.New("the listener ended by itself")                              // immutable
+	errHangs = errors.New("the listener has not returned since its context has ended") // immutable
 )
 
 // listenLoop listens until ctx ends.
@@ -52,11 +54,16 @@ func (n *Notifier) listenLoop(ctx context.Context) {
 // listen listens until the connection is lost or receives nothing, and returns why. It calls
 // proven whenever a check succeeds.
 func (n *Notifier) listen(ctx context.Context, proven func()) error {
+	if n.abandoned.Load() > 0 { // two calls are never concurrent
+		return errHangs
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &session{Notifier: n, listening: make(chan struct{}), heard: make(chan struct{}, 1)}
 	var checks sync.WaitGroup
 	checks.Go(func() { cancel(s.check(ctx, proven)) })
-	err := n.listener.Listen(ctx, n.channel, sync.OnceFunc(func() { close(s.listening) }), s.received)
+	_, err := isolate.Until(ctx, "notify: NotifierConfig.Listener", &n.abandoned, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, n.listener.Listen(ctx, n.channel, sync.OnceFunc(func() { close(s.listening) }), s.received)
+	})
 	if err == nil {
 		err = errEnded
 	}

@@ -23,7 +23,8 @@ type Listener interface {
 	// Listen connects, listens on the channel and calls listening once. Then it calls received
 	// with the text of every notification, until ctx ends or the connection is lost. It must
 	// release everything and never return nil. It is called again after a while, never
-	// concurrently.
+	// concurrently: a call that does not return within a second after ctx ends is left alone, and
+	// the notifier does not listen until it returns. A panic is an error like others.
 	Listen(ctx context.Context, channel string, listening func(), received func(text string)) error
 }
 
@@ -50,6 +51,8 @@ type Notifier struct {
 	sending condition
 	hearing condition
 	running atomic.Bool
+	// abandoned counts calls of the listener that did not return after their context ended.
+	abandoned atomic.Int32
 }
 
 // NewNotifier makes a notifier for the processes that share the registry's tables, by schema and

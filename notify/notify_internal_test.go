@@ -490,3 +490,68 @@ func TestACheckThatCannotBeSentKeepsTheListener(t *testing.T) {
 		}
 	})
 }
+
+// listenerFunc is a Listener of the application that never listens.
+type listenerFunc func(ctx context.Context) error
+
+func (l listenerFunc) Listen(ctx context.Context, _ string, _ func(), _ func(string)) error {
+	return l(ctx)
+}
+
+// mute is an error whose methods panic if it is a nil pointer.
+type mute struct{ cause error }
+
+func (m *mute) Error() string { return m.cause.Error() }
+func (m *mute) Unwrap() error { return m.cause }
+
+// runFor runs a notifier with the listener for a minute, and returns how long Run took after that.
+func runFor(t *testing.T, l Listener) (n *Notifier, after time.Duration) {
+	t.Helper()
+	registry, err := bus.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n = newNotifier("c", registry, NotifierConfig{Listener: l, Logger: slog.New(slog.DiscardHandler)},
+		func(context.Context, string) error { return nil })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	start := time.Now()
+	if err := n.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	return n, time.Since(start) - time.Minute
+}
+
+// TestAListenerThatPanicsIsCalledAgain: its panic, or an error whose methods panic, is an error of listening.
+func TestAListenerThatPanicsIsCalledAgain(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func() error{
+		"panic": func() error { panic(errors.New("a nil connection")) },
+		"error": func() error { return (*mute)(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				calls := 0
+				n, _ := runFor(t, listenerFunc(func(context.Context) error { calls++; return fail() }))
+				if err := n.Health().Err; calls < 2 || err == nil || err.Error() == "" {
+					t.Errorf("got %d calls and error %v, want several calls and an error", calls, err)
+				}
+			})
+		})
+	}
+}
+
+// TestAListenerThatHangsDoesNotHoldRun, and is not called again before it has returned.
+func TestAListenerThatHangsDoesNotHoldRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		calls, release := 0, make(chan struct{})
+		_, after := runFor(t, listenerFunc(func(context.Context) error { calls++; <-release; return errors.New("over") }))
+		if after > 2*time.Second || calls != 1 {
+			t.Errorf("Run returned after %s with %d calls of the listener, want at most 2 s and 1 call", after, calls)
+		}
+		close(release)
+		synctest.Wait()
+	})
+}

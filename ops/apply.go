@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
@@ -42,15 +43,11 @@ func (r *Runner) can(row store.Operation) bool {
 
 // apply carries out an operation that needs the application's code, in one call. If it is
 // interrupted, another process repeats it; repeating does no harm.
-func (w *work) apply(ctx context.Context, kind kind, row store.Operation) error {
+func (w *work) apply(ctx context.Context, kind kind, row store.Operation, target pinnedTarget) error {
 	if ours, err := w.service.store.Operations.Change(ctx, w.service.config.DB, w.own(),
 		store.OperationChange{State: string(Running), Lease: lease}); err != nil ||
 		!ours {
 		return err // it was undone or taken over
-	}
-	target, err := targetOf(row)
-	if err != nil {
-		return w.pause(ctx, "its target cannot be read")
 	}
 	within, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	done, kept := make(chan struct{}), make(chan struct{})
@@ -58,7 +55,11 @@ func (w *work) apply(ctx context.Context, kind kind, row store.Operation) error 
 		defer close(kept)
 		w.keep(ctx, within, end, done)
 	}()
-	n, err := kind.apply(within, w.projections, target.Target)
+	n := 0
+	err := isolate.Try("the projection", func() (err error) {
+		n, err = kind.apply(within, w.projections, target)
+		return err
+	})
 	close(done)
 	<-kept
 	why := context.Cause(within)
@@ -68,10 +69,16 @@ func (w *work) apply(ctx context.Context, kind kind, row store.Operation) error 
 	switch {
 	case err != nil && why != nil:
 		w.log.Warn("an operation was given up, and goes on elsewhere", "why", why.Error())
-		return nil
+		if n == 0 {
+			return nil
+		}
+		_, err := w.service.store.Operations.Change( // it may be another process's by now
+			after, w.service.config.DB, store.OperationFilter{ID: w.id}, store.OperationChange{Changed: int64(n)})
+		return err
 	case err != nil:
-		w.log.Warn("an operation failed", "error", err.Error())
-		return w.pause(after, "it failed"+foreign+said(err))
+		w.log.Warn("an operation failed", "error", err.Error(), "changed", n)
+		note := "it failed" + foreign + said(err)
+		return w.change(after, store.OperationChange{State: string(Paused), Note: &note, Free: true, Changed: int64(n)})
 	}
 	w.log.Info("an operation is done", "changed", n)
 	return w.change(after, store.OperationChange{State: string(Done), Changed: int64(n), Finished: true, Free: true})

@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/opsaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
@@ -68,8 +69,12 @@ func (c Change) few() bool {
 // noted writes a change into the audit and calls [Config].Audit.
 func (s access) noted(ctx context.Context, db bun.IDB, c *Change, state OperationState) error {
 	c.Actor = s.who.Name
+	target, err := asJSON(c.Target)
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
 	row := store.Operation{
-		Kind: string(c.Action), Actor: c.Actor, Reason: c.Reason, Target: asJSON(c.Target), State: string(state), Changed: c.Changed,
+		Kind: string(c.Action), Actor: c.Actor, Reason: c.Reason, Target: target, State: string(state), Changed: c.Changed,
 		Rate: int64(c.Rate),
 	}
 	id, err := s.service.store.Operations.Add(ctx, db, row, state == Done)
@@ -85,21 +90,27 @@ func (s access) audit(ctx context.Context, c Change) error {
 	if s.service.config.Audit == nil {
 		return nil
 	}
-	if err := s.service.config.Audit(ctx, c); err != nil {
+	_, err := isolate.Ask(ctx, "Config.Audit", &s.service.unanswered, askTime, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.service.config.Audit(ctx, c)
+	})
+	if err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
 	return nil
 }
 
-// askTime limits how long a transaction may be idle while it waits for the application's
-// callbacks.
-const askTime = time.Minute
+const (
+	// askTime is how long Config.Audit and Principal.Allow may take.
+	askTime = 10 * time.Second
+	// idleTime limits how long a transaction may be idle while it calls them.
+	idleTime = time.Minute
+)
 
 // inTx runs fn in a transaction. The transaction may be idle while Config.Audit or Principal.Allow
 // runs.
 func (s access) inTx(ctx context.Context, fn func(tx bun.Tx) error) error {
 	if s.service.config.Audit != nil || s.who.Allow != nil {
-		ctx = txn.WithIdle(ctx, askTime)
+		ctx = txn.WithIdle(ctx, idleTime)
 	}
 	return txn.InTx(ctx, s.service.config.DB, fn)
 }
@@ -168,10 +179,11 @@ func (s access) changeAfter(ctx context.Context, c Change, fn func(ctx context.C
 	return nil
 }
 
-func asJSON(v any) []byte {
+// asJSON refuses what JSON cannot express, such as a time after the year 9999.
+func asJSON(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
-	if err != nil { // our own types always marshal
-		return []byte("null")
+	if err != nil {
+		err = fmt.Errorf("%w: %w", bus.ErrInvalidOption, err)
 	}
-	return text
+	return text, err
 }

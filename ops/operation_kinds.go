@@ -20,7 +20,7 @@ type kind struct {
 	// step changes the next messages, in a transaction that has locked the operation.
 	step func(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error)
 	// apply replaces step if the application's code is needed.
-	apply func(ctx context.Context, r *projection.Runner, target Target) (int, error)
+	apply func(ctx context.Context, r *projection.Runner, target pinnedTarget) (int, error)
 }
 
 // step is one step of an operation.
@@ -46,17 +46,28 @@ func kinds() map[Action]kind {
 		}},
 		RetryParked: {
 			check:   ofProjection,
-			preview: previewProjection,
-			apply: func(ctx context.Context, r *projection.Runner, t Target) (int, error) {
-				return r.RetryParked(ctx, t.Projection)
+			preview: previewParked,
+			apply: func(ctx context.Context, r *projection.Runner, t pinnedTarget) (int, error) {
+				if len(t.Pinned) == 0 { // nothing was parked
+					return 0, nil
+				}
+				return r.RetryParked(ctx, t.Projection, t.Pinned...)
 			},
 		},
-		Rebuild: {check: ofProjection, preview: previewProjection, apply: func(ctx context.Context, r *projection.Runner, t Target) (int, error) {
-			return 0, r.Rebuild(ctx, t.Projection)
-		}},
-		Promote: {check: ofVersion, preview: previewProjection, apply: func(ctx context.Context, r *projection.Runner, t Target) (int, error) {
-			return 0, r.Promote(ctx, t.Projection, t.Version, promoteLag)
-		}},
+		Rebuild: {
+			check:   ofProjection,
+			preview: previewProjection,
+			apply: func(ctx context.Context, r *projection.Runner, t pinnedTarget) (int, error) {
+				return 0, r.Rebuild(ctx, t.Projection)
+			},
+		},
+		Promote: {
+			check:   ofVersion,
+			preview: previewProjection,
+			apply: func(ctx context.Context, r *projection.Runner, t pinnedTarget) (int, error) {
+				return 0, r.Promote(ctx, t.Projection, t.Version, promoteLag)
+			},
+		},
 	}
 }
 

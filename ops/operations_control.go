@@ -77,7 +77,7 @@ func (s *Operations) Resume(ctx context.Context, reason string, id int64) (Opera
 			from:   []OperationState{Paused},
 			how: func(o Operation, _ store.Operation) (store.OperationChange, error) {
 				none, note := int64(0), o.noted("continued by "+s.who.Name, reason)
-				return store.OperationChange{State: string(Running), Canary: &none, Canaries: asJSON(trial{}), Note: &note}, nil
+				return store.OperationChange{State: string(Running), Canary: &none, Canaries: []byte("{}"), Note: &note}, nil
 			},
 		},
 	)
@@ -282,7 +282,8 @@ func (o Operation) aim() string {
 		asked.PoisonedBefore = time.Time{}
 		t.Poisoned = &asked
 	}
-	return string(asJSON(t))
+	text, _ := asJSON(t) // a target that JSON refuses is not planned
+	return string(text)
 }
 
 // consumers are those that the operation affects, as far as the plan found.

@@ -75,12 +75,17 @@ func (s *Operations) Plan(ctx context.Context, a Action, target Target) (Operati
 	if err != nil {
 		return Operation{}, fmt.Errorf("ops: plan %s: %w", a, err)
 	}
+	pinned, targetErr := asJSON(pinnedTarget{target, preview.ids})
+	seen, seenErr := asJSON(preview)
+	if err := errors.Join(targetErr, seenErr); err != nil {
+		return Operation{}, fmt.Errorf("ops: plan %s: %w", a, err)
+	}
 	d := s.service
 	if err := d.store.Operations.ForgetPlans(ctx, d.config.DB, string(Planned), planKept, planSweep); err != nil {
 		return Operation{}, fmt.Errorf("ops: plan %s: forget old plans: %w", a, err)
 	}
 	row := store.Operation{
-		Kind: string(a), Actor: s.who.Name, Target: asJSON(pinnedTarget{target, preview.ids}), Preview: asJSON(preview),
+		Kind: string(a), Actor: s.who.Name, Target: pinned, Preview: seen,
 		State: string(Planned), Rate: defaultRate, UpToID: preview.UpTo,
 	}
 	id, err := d.store.Operations.Add(ctx, d.config.DB, row, false)
@@ -115,6 +120,9 @@ func (s *Operations) preview(ctx context.Context, a Action, target *Target) (p P
 			"%w: %q: use one of requeue, discard, cancel, reschedule, run_now, retry_parked, rebuild, promote", bus.ErrInvalidOption,
 			string(a),
 		)
+	}
+	if _, err := asJSON(*target); err != nil {
+		return Preview{}, err
 	}
 	if err := kind.check(*target); err != nil {
 		return Preview{}, err

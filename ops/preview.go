@@ -196,5 +196,21 @@ func previewProjection(ctx context.Context, service *Service, t *Target) (Previe
 	})
 }
 
+// previewParked pins the target to the events that are parked now.
+func previewParked(ctx context.Context, service *Service, t *Target) (Preview, error) {
+	p, err := previewProjection(ctx, service, t)
+	if err != nil {
+		return Preview{}, err
+	}
+	p.ids, err = briefly(ctx, service, service.config.DB, lookTime, func(ctx context.Context, db bun.IDB) ([]int64, error) {
+		return service.store.Readers.ParkedPositions(ctx, db, t.Projection, t.Version, opsaccess.MostPreviewed+1)
+	})
+	if p.More = len(p.ids) > opsaccess.MostPreviewed; p.More {
+		p.ids = p.ids[:opsaccess.MostPreviewed]
+	}
+	p.Messages, p.First = len(p.ids), p.More
+	return p, err
+}
+
 // mostParked limits how many parked events are counted.
 const mostParked = 1000

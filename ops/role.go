@@ -1,10 +1,12 @@
 package ops
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
@@ -48,10 +50,11 @@ type Principal struct {
 	Name string
 	Role Role
 	// Allow narrows what the role allows. It is called for each action with the consumer
-	// concerned, which is empty if the action concerns several or none. A change of several
+	// concerned, by its present name if the service's registry has it, which is empty if the action
+	// concerns several or none. A change of several
 	// consumers calls it with an empty consumer first and then with each affected one; one refusal
-	// forbids the change. A query of several consumers calls it once with an empty consumer. Nil
-	// allows everything.
+	// forbids the change. A query of several consumers calls it once with an empty consumer. A panic, or
+	// no answer within 10 s, refuses the action. Nil allows everything.
 	Allow func(Action, string) bool
 }
 
@@ -130,7 +133,19 @@ func (p Principal) may(a Action, consumer string) error {
 	return nil
 }
 
-func (s access) may(a Action, consumer string) error { return s.who.may(a, consumer) }
+// may asks Allow for the present name of a consumer: a former name is no way around it.
+func (s access) may(a Action, consumer string) error {
+	if s.who.Allow == nil {
+		return s.who.may(a, consumer)
+	}
+	if c, known := s.service.config.Registry.Consumer(consumer); known {
+		consumer = c.Name()
+	}
+	_, err := isolate.Ask(context.Background(), "Principal.Allow", &s.service.unanswered, askTime, func(context.Context) (struct{}, error) {
+		return struct{}{}, s.who.may(a, consumer)
+	})
+	return err
+}
 
 // mayEach returns ErrForbidden unless the principal may do the action to each of the consumers.
 // For several or none, it must also be allowed without a consumer.

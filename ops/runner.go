@@ -11,8 +11,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -219,13 +221,14 @@ func (w *work) run(ctx context.Context) {
 	defer w.free(context.WithoutCancel(ctx))
 	failures := 0
 	for ctx.Err() == nil {
-		wait, over, err := w.step(ctx)
+		wait, over, err := w.guarded(ctx)
 		switch {
 		case over:
 			return
 		case err != nil && ctx.Err() == nil:
 			w.log.Warn("a step of an operation failed, and is tried again", "error", err.Error())
-			if failures++; failures >= mostFailures {
+			_, crashed := errors.AsType[*bus.PanicError](err)
+			if failures++; failures >= mostFailures || crashed && failures >= mostDeaths {
 				_ = w.pause(ctx, fmt.Sprintf("it failed %d times in a row%s%s", failures, foreign, said(err))) // otherwise it is retried
 				return
 			}
@@ -240,6 +243,15 @@ func (w *work) run(ctx context.Context) {
 		}
 		timer.Stop()
 	}
+}
+
+// guarded is step; a panic there is an error.
+func (w *work) guarded(ctx context.Context) (wait time.Duration, over bool, err error) {
+	err = isolate.Try("ops: a step", func() (err error) {
+		wait, over, err = w.step(ctx)
+		return err
+	})
+	return wait, over, err
 }
 
 // mostFailures is how many steps in a row may fail before the operation pauses.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -36,7 +37,8 @@ type Config struct {
 	// Audit is called with each change in the transaction that writes its audit row. An error refuses
 	// the change. If the change is made in that transaction, Changed is set. Otherwise (cancel,
 	// reschedule, run now, export, operations) Audit runs before the change begins and Changed is 0.
-	// If Audit takes longer than a minute, PostgreSQL ends the transaction and the change fails.
+	// If Audit panics or takes longer than 10 s, the change is refused. Respect the context: calls that
+	// have not returned are left running, and while there are four of them every change is refused.
 	Audit func(context.Context, Change) error
 	// Logger logs each change. Defaults to slog.Default.
 	Logger *slog.Logger
@@ -58,6 +60,7 @@ type Service struct {
 	previews    chan struct{} // semaphore of concurrent previews
 	started     chan struct{} // wakes a Runner of this service
 	overview    overview.Cache[Operation, Finding]
+	unanswered  atomic.Int32 // calls of Audit and Allow that have not returned
 }
 
 const (

@@ -44,8 +44,13 @@ func (w *work) step(ctx context.Context) (wait time.Duration, over bool, err err
 		return trialTick, false, w.change(within, store.OperationChange{Lease: lease})
 	}
 	kind := kinds()[Action(row.Kind)]
+	target, err := targetOf(row)
+	if err != nil {
+		err = w.pause(within, "its target cannot be used"+foreign+said(err))
+		return 0, err == nil, err
+	}
 	if kind.apply != nil {
-		return 0, true, w.apply(ctx, kind, row)
+		return 0, true, w.apply(ctx, kind, row, target)
 	}
 	if paused, err := w.comesBack(within, row); err != nil || paused {
 		return 0, paused, err
@@ -53,7 +58,7 @@ func (w *work) step(ctx context.Context) (wait time.Duration, over bool, err err
 	if w.pace.now(row.Rate) < 1 {
 		return tick, false, nil
 	}
-	after, err := w.move(within, kind)
+	after, err := w.move(within, kind, target)
 	switch {
 	case err != nil || !w.workOn(after):
 		return 0, err == nil, err
@@ -74,7 +79,7 @@ func (w *work) workOn(row store.Operation) bool {
 // move changes the next messages and records the progress, in one transaction that locks the
 // operation. Stop waits for that lock; after it, nothing more changes. move returns the operation
 // as it is then.
-func (w *work) move(ctx context.Context, kind kind) (after store.Operation, err error) {
+func (w *work) move(ctx context.Context, kind kind, target pinnedTarget) (after store.Operation, err error) {
 	ctx, wakeups := txn.WithWakeups(txn.Own(ctx))
 	n := 0
 	err = txn.InTx(ctx, w.service.config.DB, func(tx bun.Tx) error {
@@ -83,7 +88,7 @@ func (w *work) move(ctx context.Context, kind kind) (after store.Operation, err 
 			after, n = locked, 0
 			return err
 		}
-		after, n, err = w.part(ctx, tx, kind, locked)
+		after, n, err = w.part(ctx, tx, kind, step{row: locked, target: target})
 		return err
 	})
 	if err != nil {
@@ -108,27 +113,26 @@ type moved struct {
 
 // part changes as many messages as the pace allows, and the locked operation. It returns the
 // operation as it is then, and the number of messages.
-func (w *work) part(ctx context.Context, tx bun.Tx, kind kind, row store.Operation) (store.Operation, int, error) {
-	limit := min(w.pace.now(row.Rate), stepSize)
-	if limit < 1 { // the rate was lowered meanwhile
+func (w *work) part(ctx context.Context, tx bun.Tx, kind kind, s step) (store.Operation, int, error) {
+	row := s.row
+	s.limit = min(w.pace.now(row.Rate), stepSize)
+	if s.limit < 1 { // the rate was lowered meanwhile
 		return row, 0, nil
 	}
 	trial := trialOf(row)
 	change := store.OperationChange{State: string(Running), Lease: lease}
 	if missing := int(row.Canary) - len(trial.IDs); missing > 0 && row.State != string(Running) {
-		limit, change.State = min(limit, missing), string(Canary)
+		s.limit, change.State = min(s.limit, missing), string(Canary)
 	}
-	target, err := targetOf(row)
-	if err != nil {
-		return row, 0, fmt.Errorf("its target: %w", err)
-	}
-	done, err := kind.step(ctx, w.service, tx, step{row: row, target: target, limit: limit})
+	done, err := kind.step(ctx, w.service, tx, s)
 	if err != nil {
 		return row, 0, err
 	}
 	change.AfterID, change.Changed, change.LeftAlone = done.last, int64(done.changed), int64(done.alone)
 	if trial.add(row, done, change.State == string(Canary)) {
-		change.Canaries = asJSON(trial)
+		if change.Canaries, err = asJSON(trial); err != nil {
+			return row, 0, err
+		}
 	}
 	switch whole := int64(len(trial.IDs)); {
 	case !done.end:

@@ -57,12 +57,16 @@ func (p pins) behind(after int64, limit int) (next []int64, more bool) {
 	return p[from:to], to < len(p)
 }
 
-// targetOf reads an operation's target, which a newer version may have extended.
+// targetOf reads an operation's target, which a newer version may have extended, and checks that it
+// fits the operation.
 func targetOf(row store.Operation) (target pinnedTarget, err error) {
 	strict := json.NewDecoder(bytes.NewReader(row.Target))
 	strict.DisallowUnknownFields()
 	if err = strict.Decode(&target); err != nil && strings.Contains(err.Error(), "unknown field") {
 		err = &unknownTargetError{err}
+	}
+	if kind, known := kinds()[Action(row.Kind)]; err == nil && known {
+		err = kind.check(target.Target)
 	}
 	return target, err
 }

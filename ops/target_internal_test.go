@@ -38,8 +38,8 @@ func TestNoConditionIsLeftOut(t *testing.T) {
 // TestPins are written as differences, and read again.
 func TestPins(t *testing.T) {
 	t.Parallel()
-	written := asJSON(pinnedTarget{Target{Pending: &admin.Filter{Consumer: "c"}}, pins{7, 8, 1000, 1_000_001}})
-	if want := `{"pending":{"consumer":"c"},"pinned":[7,1,992,999001]}`; string(written) != want {
+	written, err := asJSON(pinnedTarget{Target{Pending: &admin.Filter{Consumer: "c"}}, pins{7, 8, 1000, 1_000_001}})
+	if want := `{"pending":{"consumer":"c"},"pinned":[7,1,992,999001]}`; err != nil || string(written) != want {
 		t.Errorf("got %s, want %s", written, want)
 	}
 	read, err := targetOf(store.Operation{Target: written})

@@ -18,7 +18,8 @@ import (
 
 // EditAndRequeue requeues one message with another payload, in one transaction. The payload must be
 // of a type that the message's consumer handles. Headers, message id and insert id stay; attempts,
-// crashes and errors are reset.
+// crashes and errors are reset. If the stored payload has the message's ordering key, the message
+// gets the key of the edited payload.
 //
 // It returns [ErrNotFound], [ErrConflict], [ErrPayload], bus.ErrNoConsumer if the message's
 // consumer is not registered, bus.ErrTooLarge above 1 MiB, or the errors of outbox.Producer.Produce for such a payload.
@@ -66,6 +67,9 @@ func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fit
 		if err := access.CheckPayload(c, s.registry.Codec(), text); err != nil {
 			return fmt.Errorf("%w: %w", ErrPayload, err)
 		}
+		if err := s.rekey(ctx, st, tx, id, &m); err != nil {
+			return err
+		}
 		how, err := s.requeuing(ctx, st, tx, rows)
 		if err != nil {
 			return err
@@ -82,4 +86,24 @@ func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fit
 	}
 	txn.AnnounceMessages(ctx, db, s.registry, []string{payloadType})
 	return nil
+}
+
+// rekey gives a locked message the key of its edited payload. It keeps a key that the producer chose,
+// which is not the one of the stored payload.
+func (s *Store) rekey(ctx context.Context, st *store.Store, tx bun.Tx, id int64, edited *bus.Message) error {
+	rows, err := st.Poison.List(ctx, tx, store.PoisonFilter{IDs: []int64{id}}, 1)
+	if err != nil || len(rows) == 0 || rows[0].OrderKey == "" {
+		return err
+	}
+	stored := bus.Message{PayloadType: rows[0].PayloadType, Payload: rows[0].Payload}
+	if access.SetKey(s.registry, &stored) != nil || stored.OrderingKey != rows[0].OrderKey {
+		return nil //nolint:nilerr // a payload without a key of its own
+	}
+	if err := access.SetKey(s.registry, edited); err != nil {
+		return fmt.Errorf("%w: %w", ErrPayload, err)
+	}
+	if edited.OrderingKey == rows[0].OrderKey {
+		return nil
+	}
+	return st.Poison.Rekey(ctx, tx, id, edited.OrderingKey)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -14,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
@@ -146,7 +146,7 @@ func (p *Processor) advance(ctx context.Context, tx bun.Tx, rows []store.Schedul
 	for i, row := range rows {
 		fires, change, err := p.plan(row)
 		if err == nil {
-			err = p.decodable(row)
+			err = p.decodable(ctx, row)
 		}
 		if err != nil {
 			bad = append(bad, failure{id: row.ID, row: &rows[i], cause: err})
@@ -197,30 +197,13 @@ func (p *Processor) plan(row store.Schedule) (fires []time.Time, change store.Sc
 		}
 		change.AvailableAfter = next
 		if !missed || p.config.Misfire != Skip {
-			fires = append(fires, instant(row))
+			fires = append(fires, row.AvailableAfter.Time)
 		}
 	}
 	if len(fires) > 0 {
 		change.FiredAt = row.Now.Time
 	}
 	return fires, change, nil
-}
-
-// instant returns the fire time of a due schedule. For one that was postponed since it could not
-// fire, it is the first fire time after the last fire.
-func instant(row store.Schedule) time.Time {
-	at := row.AvailableAfter.Time
-	if row.LastError == "" {
-		return at
-	}
-	since := row.LastFiredAt.Time
-	if since.IsZero() {
-		since = row.CreatedAt.Time
-	}
-	if first, err := nextFire(row.CronExpression, row.CronTimezone, since); err == nil && first.Before(at) {
-		return first
-	}
-	return at
 }
 
 // following returns the next fire time. If that has passed too, missed is true, and next is the
@@ -235,28 +218,28 @@ func following(row store.Schedule) (next time.Time, missed bool, err error) {
 }
 
 // decodable checks the payload against every consumer that would get it.
-func (p *Processor) decodable(row store.Schedule) error {
-	for _, c := range p.registry.ConsumersOf(row.PayloadType) {
-		if err := access.CheckPayload(c, p.registry.Codec(), row.Payload); err != nil {
-			return err
+func (p *Processor) decodable(ctx context.Context, row store.Schedule) error {
+	_, err := isolate.Until(ctx, "schedule: decode", &p.abandoned, func(context.Context) (struct{}, error) {
+		for _, c := range p.registry.ConsumersOf(row.PayloadType) {
+			if err := access.CheckPayload(c, p.registry.Codec(), row.Payload); err != nil {
+				return struct{}{}, err
+			}
 		}
-	}
-	return nil
+		return struct{}{}, nil
+	})
+	return err
 }
 
 // postpone marks a locked schedule that cannot fire, to be retried later. The cause may be local to
 // this instance, such as a missing zone database.
 func (p *Processor) postpone(ctx context.Context, tx bun.Tx, row store.Schedule, cause error) error {
-	change := store.ScheduleChange{Error: new(errorlog.Text(cause))}
-	later := row.Now.Add(badDelay)
+	change := store.ScheduleChange{Error: new(errorlog.Text(cause)), RetryAt: row.Now.Add(badDelay)}
 	var notes []store.Fire
 	if row.RunNow() {
-		change.RunAt = later
 		notes = append(notes, p.note(row, row.RunAt.Time, cause))
 	}
 	if row.Due() {
-		change.AvailableAfter = later
-		notes = append(notes, p.note(row, instant(row), cause))
+		notes = append(notes, p.note(row, row.AvailableAfter.Time, cause))
 	}
 	_, err := p.store.Schedules.Update(ctx, tx, row.ID, change)
 	if err == nil {
@@ -271,33 +254,19 @@ var errNotPassedOn = errors.New("schedule: ProcessorConfig.Telemetry has not pas
 // send produces the messages of the schedules. It fails if the producer fails, even if the
 // telemetry returns nil.
 func (p *Processor) send(ctx context.Context, tx bun.Tx, fires []*bus.Message) error {
-	left := errNotPassedOn
-	err := guarded(func() error {
-		return access.RunProduce(ctx, p.chain, fires, func(ctx context.Context, batch []*bus.Message) error {
+	left, err := isolate.Until(ctx, "schedule: produce", &p.abandoned, func(ctx context.Context) (left, err error) {
+		left = errNotPassedOn
+		err = access.RunProduce(ctx, p.chain, fires, func(ctx context.Context, batch []*bus.Message) error {
 			for _, m := range batch { // due at once, also if a layer of the application sets a time
 				m.AvailableAt, m.CreatedAt = time.Time{}, time.Time{}
 			}
 			left = p.producer.Send(ctx, tx, batch...)
 			return left
 		})
+		return left, err
 	})
-	if err = cmp.Or(err, left); err != nil {
+	if err = cmp.Or(err, isolate.AsError("schedule: produce", left)); err != nil {
 		return p.blame(ctx, tx, err)
 	}
 	return nil
-}
-
-// guarded calls functions of the application and recovers their panics. If a method of an error
-// panics, the error is replaced.
-func guarded(send func() error) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = &bus.PanicError{Value: value, Stack: debug.Stack()}
-		}
-	}()
-	err = send()
-	if v := bus.OutcomeOf(err); v.Outcome == bus.Errored {
-		return v.Err
-	}
-	return err
 }

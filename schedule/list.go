@@ -24,7 +24,7 @@ type Schedule struct {
 	SkipOverlap bool              `json:"skip_overlap,omitempty"` // see [SkipOverlap]; false in a brief list
 	Expression  string            `json:"expression"`             // as it was written
 	Zone        string            `json:"zone"`
-	// NextFire is the next fire time. While the schedule is paused it does not apply, and
+	// NextFire is the next fire time, or when one that could not fire is retried. While the schedule is paused it does not apply, and
 	// [Scheduler.Resume] resets it. If it stays in the past although processors run, none of them
 	// has the payload type registered, and they log a warning.
 	NextFire time.Time `json:"next_fire,omitzero"`
@@ -114,6 +114,14 @@ func (s *Scheduler) Get(ctx context.Context, db bun.IDB, id int64) (Schedule, er
 	return newSchedule(rows[0]), nil
 }
 
+// retried returns a fire time, or the time of its retry if that is later.
+func retried(at, retry store.Moment) time.Time {
+	if !at.IsZero() && retry.After(at.Time) {
+		return retry.Time
+	}
+	return at.Time
+}
+
 func newSchedule(row store.Schedule) Schedule {
 	headers, skipOverlap := headersOf(row)
 	return Schedule{
@@ -126,8 +134,8 @@ func newSchedule(row store.Schedule) Schedule {
 		SkipOverlap: skipOverlap,
 		Expression:  row.CronExpression,
 		Zone:        row.CronTimezone,
-		NextFire:    row.AvailableAfter.Time,
-		RunAt:       row.RunAt.Time,
+		NextFire:    retried(row.AvailableAfter, row.RetryAt),
+		RunAt:       retried(row.RunAt, row.RetryAt),
 		Paused:      row.Paused,
 		LastFire:    row.LastFiredAt.Time,
 		LastError:   row.LastError,

@@ -40,8 +40,10 @@ type Processor struct {
 	reported atomic.Int64 // last check for unhandled payload types, in Unix nanoseconds
 	batch    atomic.Int64 // schedules per transaction, adapted to fireTimeout
 	aside    aside
-	running  atomic.Bool
-	working  atomic.Bool // Run has started successfully
+	// abandoned counts calls of the application that did not return after their context ended.
+	abandoned atomic.Int32
+	running   atomic.Bool
+	working   atomic.Bool // Run has started successfully
 }
 
 // ErrRunning is returned by [Processor.Run] while another Run of the same Processor has not
@@ -87,7 +89,8 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, producer sender, config Pr
 	return p, nil
 }
 
-// Run fires schedules until ctx is cancelled, and returns nil within a second after that. The
+// Run fires schedules until ctx is cancelled, and returns nil within a second after that, or within
+// two if a layer of the application hangs. The
 // current transaction is finished or, if it takes longer, rolled back; its schedules then fire
 // later. A schedule that cannot fire is logged and marked (Schedule.LastError), and does not block
 // others.

@@ -3,6 +3,7 @@ package projection
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -48,39 +49,61 @@ func newParked(row store.Parked) Parked {
 }
 
 // RetryParked applies the parked events of a projection's newest version in order, each in its own
-// transaction, and returns how many it applied. It stops at the first that fails again. Parked
-// events are applied after later events of the log, including those of their own stream unless the
-// whole stream was parked. For an unknown name the error is [ErrUnknown].
-func (r *Runner) RetryParked(ctx context.Context, name string) (int, error) {
+// transaction, and returns how many it applied. Given positions, it applies only those of them that
+// are still parked. It stops at the first that fails again. Parked events are applied after later
+// events of the log, including those of their own stream unless the whole stream was parked. For an
+// unknown name the error is [ErrUnknown].
+func (r *Runner) RetryParked(ctx context.Context, name string, positions ...int64) (n int, err error) {
 	reader := r.byName[name]
 	if reader == nil {
 		return 0, fmt.Errorf("projection: retry parked events of %q: %w", name, r.unknown())
 	}
-	for n := 0; ; n++ {
+	next := func() (position int64, found bool, err error) {
 		rows, err := r.store.Readers.Parked(ctx, r.db, name, reader.Version, 0, 1)
-		if err == nil && len(rows) > 0 {
-			err = r.retry(ctx, reader, rows[0])
+		if err != nil || len(rows) == 0 {
+			return 0, false, err
+		}
+		return rows[0].Position, true, nil
+	}
+	if len(positions) > 0 {
+		left := slices.Sorted(slices.Values(positions))
+		next = func() (position int64, found bool, err error) {
+			if len(left) == 0 {
+				return 0, false, nil
+			}
+			position, left = left[0], left[1:]
+			return position, true, nil
+		}
+	}
+	for {
+		position, found, err := next()
+		applied := false
+		if found {
+			applied, err = r.retry(ctx, reader, position)
 		}
 		if err != nil {
 			return n, fmt.Errorf("projection: retry parked events of %q: %w", name, dberr.Explained(err))
 		}
-		if len(rows) == 0 {
+		if !found {
 			return n, nil
+		}
+		if applied {
+			n++
 		}
 	}
 }
 
 // retry applies one event under the locks of the whole projection, so that no later event of its
-// stream is applied concurrently.
-func (r *Runner) retry(ctx context.Context, reader *reader, p store.Parked) error {
-	return txn.RunOwn(ctx, r.db, func(ctx context.Context, tx bun.Tx) error {
+// stream is applied concurrently. It reports whether the event was parked.
+func (r *Runner) retry(ctx context.Context, reader *reader, position int64) (ours bool, err error) {
+	err = txn.RunOwn(ctx, r.db, func(ctx context.Context, tx bun.Tx) (err error) {
 		if _, err := r.store.Readers.LockAll(ctx, tx, reader.Name, reader.Version); err != nil {
 			return err
 		}
-		if ours, err := r.store.Readers.Unpark(ctx, tx, reader.Name, reader.Version, p.Position); err != nil || !ours {
+		if ours, err = r.store.Readers.Unpark(ctx, tx, reader.Name, reader.Version, position); err != nil || !ours {
 			return err
 		}
-		rows, err := r.store.EventLog.ReadEvents(ctx, tx, store.Page{After: p.Position - 1, UpTo: p.Position, Limit: 1})
+		rows, err := r.store.EventLog.ReadEvents(ctx, tx, store.Page{After: position - 1, UpTo: position, Limit: 1})
 		if err != nil || len(rows) == 0 { // the event was erased
 			return err
 		}
@@ -92,4 +115,5 @@ func (r *Runner) retry(ctx context.Context, reader *reader, p store.Parked) erro
 		b.messages = append(b.messages, b.message(rows[0], true))
 		return b.apply(ctx, nil)
 	})
+	return ours, err
 }

@@ -52,7 +52,10 @@ func scheduleMutants() []mutant {
 			inSchedule("TestASlowProduceLayerDoesNotBlockSchedules/postgres"), `all schedules fire|calls of the layer: got`},
 		{"schedule: refused alone, it is never marked", in("schedule.patience", replace("3", "1 << 30")),
 			inSchedule("TestALoneScheduleThatIsRefusedIsMarkedInTheEnd"), `it is marked`},
-		{"schedule: a layer that panics ends the process", in("schedule.guarded", replace("recover()", "any(nil)")),
+		{"schedule: a layer that panics ends the process", in("isolate.lane.run", replace("recover()", "any(nil)")),
 			inSchedule("TestAChainThatPanicsDoesNotDelayOthers/layer/sqlite"), `panic: no tenant`},
+		{"schedule: a failure moves the fire time",
+			in("schedule.Processor.postpone", before("if row.Due() {…}", "change.AvailableAfter = row.Now.Time")),
+			inSchedule("TestADeployAfterAFailureKeepsTheScheduledTime/postgres"), `got a run for .* when it was due`},
 	}
 }

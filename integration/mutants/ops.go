@@ -18,6 +18,8 @@ func permissionMutants() []mutant {
 			onPostgres("TestAllowIsAskedOfEach"), `plan: got error`},
 		{"ops: a change by ids does not ask Allow", in("ops.access.allowed", never("s.who.Allow != nil")), onPostgres("TestAllowIsAskedOfEach"),
 			`(requeue|cancel): got error`},
+		{"ops: Allow is asked of former names", in("ops.access.may", replace("consumer = c.Name()", "_ = c.Name()")),
+			onPostgres("TestAFormerNameIsNoWayAroundAllow"), `pause billing: got <nil>, want it forbidden`},
 		{"ops: contents are shown to viewers", in("ops.access.shown", without("s.may")), onPostgres("TestContents"), `a viewer sees the secret`},
 		{"ops: reasons are not redacted", in("operator.Poisoned.reason", returns("m.Reason")), onPostgres("TestContents"), `sees the secret`},
 		{"ops: an edit overwrites redacted content", in("operator.Poisoned.editable", without("string(c.Payload) != …")),
@@ -35,6 +37,8 @@ func planMutants() []mutant {
 	return []mutant{
 		{"plan: includes later failures", both(in("ops.step.poisoned", replace("s.row.UpToID", "1 << 62")),
 			in("ops.previewPoisoned", drop("filter.PoisonedBefore = pin.at"))), onPostgres("TestAnOperation"), `done: got`},
+		{"plan: includes events that are parked later", in("projection.Runner.RetryParked", never("len(positions) > 0")),
+			onPostgres("TestARetryOfParkedEventsIsOfThoseThatWerePlanned"), `planned 1, changed 2`},
 		{"plan: includes later matches", in("ops.Operations.Plan", replace("preview.ids", "nil")), onPostgres("TestAPlanChangesWhatItHasSeen"),
 			`commits late: 2 planned, 3 changed`},
 		{"plan: touches consumers that Allow was not asked for", in("ops.step.poisoned", omit("Consumers")),

@@ -13,6 +13,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
@@ -234,5 +235,33 @@ func TestPreviewsHaveTheirOwnRoom(t *testing.T) {
 			}
 		}
 		all.Wait()
+	})
+}
+
+// TestAFormerNameIsNoWayAroundAllow: what is forbidden of a consumer is forbidden under its former names, too.
+// Promise: plan
+func TestAFormerNameIsNoWayAroundAllow(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 4, testapp.Consumed("payments", bus.Aliases("billing")))
+		d := serviceOf(t, db, a.Registry)
+		allow := func(_ ops.Action, consumer string) bool { return consumer != "payments" }
+		s := operator.As(d, ops.Principal{Name: "eve", Role: ops.Administrator, Allow: allow})
+		if err := s.Consumers().Pause(t.Context(), "payments", "x"); !errors.Is(err, ops.ErrForbidden) {
+			t.Fatalf("pause payments: got %v", err)
+		}
+		if err := s.Consumers().Pause(t.Context(), "billing", "x"); !errors.Is(err, ops.ErrForbidden) {
+			t.Errorf("pause billing: got %v, want it forbidden", err)
+		}
+		a.Exec("UPDATE poisoned_messages SET consumer_type = 'billing'")
+		for _, filter := range []poison.Filter{{Consumer: "billing"}, {}} {
+			if _, err := s.Operations().Plan(t.Context(), ops.Requeue, ops.Target{Poisoned: &filter}); !errors.Is(err, ops.ErrForbidden) {
+				t.Errorf("requeue %+v: got error %v, want it forbidden", filter, err)
+			}
+		}
+		id := int64(a.Count("SELECT MIN(id) FROM poisoned_messages"))
+		if _, err := s.Poisoned().Requeue(t.Context(), "x", id); !errors.Is(err, ops.ErrForbidden) {
+			t.Errorf("requeue by id: got error %v, want it forbidden", err)
+		}
 	})
 }

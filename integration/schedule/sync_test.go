@@ -162,26 +162,6 @@ func TestConsumersKnowWhichInstantWasFiredFor(t *testing.T) {
 	})
 }
 
-// TestAScheduleThatWasPutOffFiresForItsInstant fires one that could not before: not for
-// the time until which it was put off.
-func TestAScheduleThatWasPutOffFiresForItsInstant(t *testing.T) {
-	t.Parallel()
-	db := testdb.Postgres(t)
-	fired := make(chan time.Time, 1)
-	a := testapp.New(t, db, bus.Consume("c", func(ctx context.Context, o order) error {
-		at, _ := schedule.ScheduledTimeFromContext(ctx)
-		fired <- at
-		return nil
-	}))
-	testapp.Must[int64](t)(a.Scheduler().Create(t.Context(), db, order{}, "0 0 0 1 1 *", "UTC"))
-	a.Exec("UPDATE scheduled_messages SET created_at = now() - interval '370 days', available_after = now() - interval '1 second', last_error = 'no luck'")
-	a.Start(testapp.Fast())
-	fireSchedules(t.Context(), a, schedule.ProcessorConfig{})
-	if got := <-fired; got.YearDay() != 1 || got.Hour() != 0 || got.Nanosecond() != 0 {
-		t.Errorf("fired for: got %s, want the beginning of a year", got)
-	}
-}
-
 // TestSetsDoNotTakeNamesFromEachOther syncs two that both declare a name.
 func TestSetsDoNotTakeNamesFromEachOther(t *testing.T) {
 	t.Parallel()

@@ -69,7 +69,8 @@ func law() []allowance {
 		{"internal/minutes", []string{"internal/store", "internal/dberr"}, []string{"github.com/uptrace/bun"}},
 		{"internal/pending", []string{"bus", "admin", "internal/unexported", "internal/store", "internal/dberr"},
 			[]string{"github.com/uptrace/bun"}},
-		{"schedule", []string{"bus", "schedule/cron", "internal/paging", "internal/heartbeat", "internal/store", "internal/txn",
+		{"schedule", []string{"bus", "schedule/cron", "internal/paging", "internal/isolate",
+			"internal/heartbeat", "internal/store", "internal/txn",
 			"internal/dberr", "internal/outage", "internal/alarm"}, append([]string{backoff}, bun...)},
 		{"schedule/cron", nil, nil},
 		{"poison", []string{"bus", "admin", "internal/names", "internal/paging", "internal/store", "internal/txn", "internal/dberr",
@@ -77,7 +78,7 @@ func law() []allowance {
 		{"internal/poisoned", []string{"bus", "poison", "internal/store", "internal/txn", "internal/dberr", "internal/unexported"}, bun},
 		{"ops", []string{"bus", "outbox", "admin", "poison", "schedule", "eventlog/projection", "internal/opsaccess", "internal/overview",
 			"internal/flow", "internal/minutes", "internal/pending", "internal/poisoned", "internal/projections", "internal/unexported",
-			"internal/store", "internal/dberr", "internal/txn", "internal/heartbeat"}, append([]string{uuid}, bun...)},
+			"internal/store", "internal/dberr", "internal/txn", "internal/heartbeat", "internal/isolate"}, append([]string{uuid}, bun...)},
 		{"internal/overview", []string{"admin", "internal/flow", "internal/minutes"}, nil},
 		{"internal/opsaccess", []string{"admin", "poison", "schedule", "internal/pending", "internal/poisoned", "internal/projections",
 			"internal/store"}, []string{"github.com/uptrace/bun"}},
@@ -94,7 +95,7 @@ func law() []allowance {
 			"internal/unexported", "internal/store",
 			"internal/txn", "internal/dberr", "internal/isolate", "internal/outage"}, append([]string{uuid}, bun...)},
 		{"internal/cloudevents", nil, nil},
-		{"notify", []string{"bus", "internal/store", "internal/outage"}, append([]string{backoff}, bun...)},
+		{"notify", []string{"bus", "internal/store", "internal/outage", "internal/isolate"}, append([]string{backoff}, bun...)},
 		{"notify/pgxnotify", nil, []string{"github.com/jackc/pgx/v5"}}, // a module of its own, for the driver's sake
 		{"pgxtx", []string{"bus", "outbox", "internal/txn"}, []string{"github.com/jackc/pgx/v5/...", "github.com/uptrace/bun/dialect/pgdialect",
 			"github.com/uptrace/bun/schema"}}, // alike

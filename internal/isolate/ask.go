@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 )
 
 const (
-	// AskGrace is the extra time after the timeout of [Ask] before the call is abandoned.
+	// AskGrace is the extra time after the end of [Ask] or [Until] before the call is abandoned.
 	AskGrace = time.Second
 	// maxAbandoned limits abandoned calls that still run, for each counter given to [Ask].
 	maxAbandoned = 4
@@ -25,18 +27,29 @@ type Func func() error
 // Run implements Call.
 func (f Func) Run() error { return f() }
 
-// Try runs an application function and returns its panic as an error. what names the function.
+// Try runs an application function and returns its panic as an error. what names the function. An
+// error whose methods panic is replaced.
 func Try(what string, fn func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = fmt.Errorf("%s: %w", what, NewPanic(value))
 		}
 	}()
-	return fn()
+	return sound(fn())
 }
 
-// AsError returns the result of a call as an error, with what in front of a panic.
+// sound replaces an error whose methods panic, such as a nil pointer.
+func sound(err error) error {
+	if v := bus.OutcomeOf(err); v.Outcome == bus.Errored {
+		return v.Err
+	}
+	return err
+}
+
+// AsError returns the result of a call as an error, with what in front of a panic. An error whose
+// methods panic is replaced.
 func AsError(what string, err error) error {
+	err = sound(err)
 	if panicked, ok := errors.AsType[*Panicked](err); ok {
 		return fmt.Errorf("%s: %w", what, panicked.PanicError)
 	}
@@ -49,26 +62,44 @@ func AsError(what string, err error) error {
 func Ask[T any](
 	ctx context.Context, what string, abandoned *atomic.Int32, timeout time.Duration, fn func(ctx context.Context) (T, error),
 ) (answer T, err error) {
+	limit, over := context.WithTimeoutCause(context.WithoutCancel(ctx), timeout, ErrTimeout)
+	defer over()
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ErrTimeout)
+	defer cancel()
+	return Until(limit, what, abandoned, func(context.Context) (T, error) { return fn(ctx) })
+}
+
+// Until is [Ask] without a timeout: a call is abandoned if it has not returned a second after ctx
+// has ended. The error is then the cause of that.
+func Until[T any](
+	ctx context.Context, what string, abandoned *atomic.Int32, fn func(ctx context.Context) (T, error),
+) (answer T, err error) {
 	if abandoned.Load() >= maxAbandoned {
 		return answer, fmt.Errorf("%s: %d calls have not returned: %w", what, maxAbandoned, ErrTimeout)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ErrTimeout)
-	defer cancel()
 	got := new(T) // an abandoned call may still write it
 	var calls Runner[Func]
 	result := calls.Begin(func() (err error) {
 		*got, err = fn(ctx)
 		return err
 	})
-	patience := time.NewTimer(timeout + AskGrace)
+	returned := func(err error) (T, error) {
+		calls.Dismiss()
+		return *got, AsError(what, err)
+	}
+	select {
+	case err = <-result:
+		return returned(err)
+	case <-ctx.Done():
+	}
+	patience := time.NewTimer(AskGrace)
 	defer patience.Stop()
 	select {
 	case err = <-result:
-		calls.Dismiss()
-		return *got, AsError(what, err)
+		return returned(err)
 	case <-patience.C:
 		abandoned.Add(1)
 		calls.Abandon(func() { abandoned.Add(-1) })
-		return answer, ErrTimeout
+		return answer, context.Cause(ctx)
 	}
 }

@@ -136,6 +136,12 @@ func (s *PoisonStore) Lock(ctx context.Context, tx bun.Tx, f PoisonFilter, limit
 	return rows, err
 }
 
+// Rekey gives a locked poisoned message another key.
+func (s *PoisonStore) Rekey(ctx context.Context, tx bun.Tx, id int64, key string) error {
+	_, err := s.names.Query(ctx, tx, `UPDATE {poisoned} SET order_key = ?, lane = ? WHERE id = ?`, key, dialect.Lane(key), id).Exec(ctx)
+	return err
+}
+
 // Requeue turns locked poisoned messages into pending ones with new row ids and returns those it
 // did, with the new ids. A message whose insert id is already pending does not change.
 func (s *PoisonStore) Requeue(

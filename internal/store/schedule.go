@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,7 @@ type Schedule struct {
 	CronTimezone   string         `bun:"cron_timezone"`
 	AvailableAfter dialect.Moment `bun:"available_after"`
 	RunAt          dialect.Moment `bun:"run_at"`
+	RetryAt        dialect.Moment `bun:"retry_at"` // it could not fire, and is not due before
 	Paused         bool           `bun:"paused"`
 	LastFiredAt    dialect.Moment `bun:"last_fired_at"`
 	LastError      string         `bun:"last_error"`
@@ -34,10 +36,14 @@ type Schedule struct {
 }
 
 // Due reports whether the schedule's own fire time has come.
-func (s Schedule) Due() bool { return !s.Paused && !s.AvailableAfter.After(s.Now.Time) }
+func (s Schedule) Due() bool {
+	return !s.Paused && !s.AvailableAfter.After(s.Now.Time) && !s.RetryAt.After(s.Now.Time)
+}
 
 // RunNow reports whether an extra run was requested.
-func (s Schedule) RunNow() bool { return !s.RunAt.IsZero() && !s.RunAt.After(s.Now.Time) }
+func (s Schedule) RunNow() bool {
+	return !s.RunAt.IsZero() && !s.RunAt.After(s.Now.Time) && !s.RetryAt.After(s.Now.Time)
+}
 
 // ScheduleFilter selects schedules; zero fields select all.
 type ScheduleFilter struct {
@@ -62,7 +68,7 @@ func (f ScheduleFilter) terms() (t terms) {
 	return t
 }
 
-const selectSchedules = `SELECT id, name, tag, payload_type, payload, headers, cron_expression, cron_timezone, available_after, run_at, paused,
+const selectSchedules = `SELECT id, name, tag, payload_type, payload, headers, cron_expression, cron_timezone, available_after, run_at, retry_at, paused,
 	last_fired_at, last_error, created_at, {now} AS now FROM {schedules} WHERE `
 
 // Save inserts a schedule and returns its id. It replaces a named schedule that exists,
@@ -75,7 +81,7 @@ func (s *ScheduleStore) Save(ctx context.Context, db bun.IDB, row Schedule) (id 
 	})
 }
 
-const listSchedules = `SELECT id, name, tag, payload_type, cron_expression, cron_timezone, available_after, run_at, paused,
+const listSchedules = `SELECT id, name, tag, payload_type, cron_expression, cron_timezone, available_after, run_at, retry_at, paused,
 	last_fired_at, last_error, created_at, (SELECT f.recent FROM {fires} f WHERE f.schedule_id = s.id) AS recent%s FROM {schedules} s WHERE `
 
 // List returns schedules by id, with their last fires. brief leaves out payloads and headers,
@@ -102,7 +108,7 @@ func (s *ScheduleStore) Delete(ctx context.Context, db bun.IDB, f ScheduleFilter
 type ScheduleChange struct {
 	Paused         *bool
 	AvailableAfter time.Time // zero leaves it
-	RunAt          time.Time // zero leaves it, unless Ran
+	RetryAt        time.Time // zero clears it, unless Paused alone changes
 	RunNow         bool      // asks for a run, on the database's clock
 	Ran            bool      // the requested run is over
 	CronExpression string    // empty leaves expression and zone
@@ -125,9 +131,10 @@ func (s *ScheduleStore) Update(ctx context.Context, db bun.IDB, id int64, c Sche
 		set.add(true, "run_at = {now}")
 	case c.Ran:
 		set.add(true, "run_at = NULL")
-	case !c.RunAt.IsZero():
-		set.add(true, "run_at = "+s.names.Instant(c.RunAt))
 	}
+	// A schedule that has changed is tried again at once.
+	set.add(c.RetryAt.IsZero() && (c.Paused == nil || !c.AvailableAfter.IsZero()), "retry_at = NULL")
+	set.add(!c.RetryAt.IsZero(), "retry_at = "+s.names.Instant(c.RetryAt))
 	set.add(c.CronExpression != "", "cron_expression = ?, cron_timezone = ?", c.CronExpression, c.CronTimezone)
 	set.add(c.Payload != nil, "payload = ?, payload_type = ?", string(c.Payload), c.PayloadType)
 	set.add(!c.FiredAt.IsZero(), "last_fired_at = "+s.names.Instant(c.FiredAt))
@@ -196,6 +203,7 @@ func (s *ScheduleStore) DueIDs(ctx context.Context, db *bun.DB, payloadTypes []s
 func dueSchedules(payloadTypes []string, f ScheduleFilter, limit int) (conditions string, args []any) {
 	t := f.terms()
 	t.add(true, "((NOT paused AND available_after <= {now}) OR run_at <= {now})")
+	t.add(true, "(retry_at IS NULL OR retry_at <= {now})")
 	t.add(true, "payload_type IN (?)", bun.List(payloadTypes))
 	return t.where() + " ORDER BY available_after, id LIMIT ?", append(t.args, limit)
 }
@@ -204,7 +212,8 @@ func dueSchedules(payloadTypes []string, f ScheduleFilter, limit int) (condition
 // of the given payload types.
 func (s *ScheduleStore) Unregistered(ctx context.Context, db *bun.DB, payloadTypes []string, overdue time.Duration) ([]Schedule, error) {
 	var t terms
-	t.add(true, "NOT paused AND available_after < "+s.names.After(ctx, -overdue))
+	since := s.names.After(ctx, -overdue)
+	t.add(true, "NOT paused AND available_after < "+since+" AND (retry_at IS NULL OR retry_at < "+since+")")
 	t.add(len(payloadTypes) > 0, "payload_type NOT IN (?)", bun.List(payloadTypes))
 	return read[[]Schedule](ctx, s.tables, db, selectSchedules+t.where()+" ORDER BY available_after, id LIMIT 20", t.args...)
 }
@@ -213,22 +222,25 @@ func (s *ScheduleStore) Unregistered(ctx context.Context, db *bun.DB, payloadTyp
 // given ids. It returns false if there is none.
 func (s *ScheduleStore) Next(ctx context.Context, db *bun.DB, payloadTypes []string, except []int64) (time.Duration, bool, error) {
 	type next struct {
-		Now  dialect.Moment `bun:"now"`
-		Due  dialect.Moment `bun:"due"`
-		Asks dialect.Moment `bun:"asks"`
+		Now   dialect.Moment `bun:"now"`
+		Due   dialect.Moment `bun:"due"`
+		Asks  dialect.Moment `bun:"asks"`
+		Again dialect.Moment `bun:"again"`
 	}
 	which, args := "payload_type IN (?)", []any{bun.List(payloadTypes)}
 	if len(except) > 0 {
 		which, args = which+" AND id NOT IN (?)", append(args, bun.List(except))
 	}
 	found, _, err := first[next](ctx, s.tables, db, "SELECT {now} AS now,"+
-		" (SELECT MIN(available_after) FROM {schedules} WHERE NOT paused AND "+which+") AS due,"+
-		" (SELECT MIN(run_at) FROM {schedules} WHERE run_at IS NOT NULL AND "+which+") AS asks", append(args, args...)...)
-	if err != nil || found.Due.IsZero() && found.Asks.IsZero() {
-		return 0, false, err
+		" (SELECT MIN(available_after) FROM {schedules} WHERE NOT paused AND retry_at IS NULL AND "+which+") AS due,"+
+		" (SELECT MIN(run_at) FROM {schedules} WHERE run_at IS NOT NULL AND retry_at IS NULL AND "+which+") AS asks,"+
+		" (SELECT MIN(retry_at) FROM {schedules} WHERE retry_at IS NOT NULL AND (NOT paused OR run_at IS NOT NULL) AND "+which+") AS again",
+		slices.Concat(args, args, args)...)
+	var soonest time.Time
+	for _, at := range []dialect.Moment{found.Due, found.Asks, found.Again} {
+		if soonest.IsZero() || !at.IsZero() && at.Before(soonest) {
+			soonest = at.Time
+		}
 	}
-	if found.Due.IsZero() || !found.Asks.IsZero() && found.Asks.Before(found.Due.Time) {
-		found.Due = found.Asks
-	}
-	return found.Due.Sub(found.Now.Time), true, nil
+	return soonest.Sub(found.Now.Time), err == nil && !soonest.IsZero(), err
 }

@@ -270,6 +270,12 @@ func (s *ReaderStore) Parked(ctx context.Context, db bun.IDB, name string, versi
 WHERE name = ? AND version = ? AND position > ? ORDER BY position LIMIT ?`, name, version, after, limit)
 }
 
+// ParkedPositions returns the positions of such events, in order.
+func (s *ReaderStore) ParkedPositions(ctx context.Context, db bun.IDB, name string, version, limit int) ([]int64, error) {
+	return read[[]int64](ctx, s.tables, db, `SELECT position FROM {parked} WHERE name = ? AND version = ? ORDER BY position LIMIT ?`,
+		name, version, limit)
+}
+
 // CountParked counts these events, up to a limit.
 func (s *ReaderStore) CountParked(ctx context.Context, db bun.IDB, name string, version, limit int) (int, error) {
 	return read[int](

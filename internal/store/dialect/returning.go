@@ -110,7 +110,7 @@ func (r *Returning) SaveSchedule(ctx context.Context, db bun.IDB, columns []any)
   tag = EXCLUDED.tag, payload_type = EXCLUDED.payload_type, payload = EXCLUDED.payload, headers = EXCLUDED.headers,
   available_after = CASE WHEN {schedules}.cron_expression = EXCLUDED.cron_expression AND {schedules}.cron_timezone = EXCLUDED.cron_timezone
     THEN {schedules}.available_after ELSE EXCLUDED.available_after END,
-  cron_expression = EXCLUDED.cron_expression, cron_timezone = EXCLUDED.cron_timezone, last_error = NULL`, columns...)
+  cron_expression = EXCLUDED.cron_expression, cron_timezone = EXCLUDED.cron_timezone, last_error = NULL, retry_at = NULL`, columns...)
 }
 
 // storedConsumers finds the distinct consumer types by skipping through the indexes, with one

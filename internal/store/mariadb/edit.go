@@ -119,7 +119,7 @@ func (m *database) SaveSchedule(ctx context.Context, db bun.IDB, columns []any) 
   tag = VALUES(tag), payload_type = VALUES(payload_type), payload = VALUES(payload), headers = VALUES(headers),
   available_after = CASE WHEN cron_expression = VALUES(cron_expression) AND cron_timezone = VALUES(cron_timezone)
     THEN available_after ELSE VALUES(available_after) END,
-  cron_expression = VALUES(cron_expression), cron_timezone = VALUES(cron_timezone), last_error = NULL`, columns...)
+  cron_expression = VALUES(cron_expression), cron_timezone = VALUES(cron_timezone), last_error = NULL, retry_at = NULL`, columns...)
 }
 
 // LockPending locks those of the messages that are not locked, and whose insert ids are not locked

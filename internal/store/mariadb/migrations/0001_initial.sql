@@ -77,8 +77,8 @@ CREATE TABLE IF NOT EXISTS {poisoned} (
   KEY {prefix}poisoned_messages_parks (lane, consumer_type, parks)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
--- Cron rows that turn into messages when due, or once at run_at when somebody
--- asks for that.
+-- Schedules, which make messages at available_after, or once for run_at, when a run was
+-- requested. One that could not fire does not before retry_at; both times stay as they are.
 CREATE TABLE IF NOT EXISTS {schedules} (
   id              BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
   name            VARCHAR(255) UNIQUE,
@@ -90,12 +90,14 @@ CREATE TABLE IF NOT EXISTS {schedules} (
   cron_timezone   TEXT NOT NULL,
   available_after BIGINT NOT NULL,
   run_at          BIGINT,
+  retry_at        BIGINT,
   paused          BOOLEAN NOT NULL DEFAULT FALSE,
   last_fired_at   BIGINT,
   last_error      MEDIUMTEXT,
   created_at      BIGINT NOT NULL,
   KEY {prefix}scheduled_messages_due (paused, available_after),
   KEY {prefix}scheduled_messages_asked (run_at),
+  KEY {prefix}scheduled_messages_retried (retry_at),
   KEY {prefix}scheduled_messages_tag (tag)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 

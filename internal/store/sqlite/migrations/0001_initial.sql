@@ -84,8 +84,8 @@ CREATE INDEX "{prefix}poisoned_messages_message" ON {poisoned} (message_id);
 -- A poisoned message that parks keeps those of its lane from running.
 CREATE INDEX "{prefix}poisoned_messages_parks" ON {poisoned} (consumer_type, lane) WHERE parks;
 
--- Cron rows that turn into messages when due, or once at run_at when somebody
--- asks for that.
+-- Schedules, which make messages at available_after, or once for run_at, when a run was
+-- requested. One that could not fire does not before retry_at; both times stay as they are.
 CREATE TABLE {schedules} (
   id              INTEGER PRIMARY KEY AUTOINCREMENT,
   name            TEXT UNIQUE,
@@ -97,6 +97,7 @@ CREATE TABLE {schedules} (
   cron_timezone   TEXT NOT NULL,
   available_after INTEGER NOT NULL,
   run_at          INTEGER,
+  retry_at        INTEGER,
   paused          INTEGER NOT NULL DEFAULT 0,
   last_fired_at   INTEGER,
   last_error      TEXT,
@@ -105,6 +106,7 @@ CREATE TABLE {schedules} (
 
 CREATE INDEX "{prefix}scheduled_messages_due" ON {schedules} (available_after) WHERE NOT paused;
 CREATE INDEX "{prefix}scheduled_messages_asked" ON {schedules} (run_at) WHERE run_at IS NOT NULL;
+CREATE INDEX "{prefix}scheduled_messages_retried" ON {schedules} (retry_at) WHERE retry_at IS NOT NULL;
 CREATE INDEX "{prefix}scheduled_messages_tag" ON {schedules} (tag);
 
 -- Consumers, by their stored names, of which no message may be claimed.

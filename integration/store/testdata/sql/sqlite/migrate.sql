@@ -134,8 +134,8 @@ CREATE INDEX "app_poisoned_messages_message" ON "app_poisoned_messages" (message
 -- A poisoned message that parks keeps those of its lane from running.
 CREATE INDEX "app_poisoned_messages_parks" ON "app_poisoned_messages" (consumer_type, lane) WHERE parks;
 
--- Cron rows that turn into messages when due, or once at run_at when somebody
--- asks for that.
+-- Schedules, which make messages at available_after, or once for run_at, when a run was
+-- requested. One that could not fire does not before retry_at; both times stay as they are.
 CREATE TABLE "app_scheduled_messages" (
   id              INTEGER PRIMARY KEY AUTOINCREMENT,
   name            TEXT UNIQUE,
@@ -147,6 +147,7 @@ CREATE TABLE "app_scheduled_messages" (
   cron_timezone   TEXT NOT NULL,
   available_after INTEGER NOT NULL,
   run_at          INTEGER,
+  retry_at        INTEGER,
   paused          INTEGER NOT NULL DEFAULT 0,
   last_fired_at   INTEGER,
   last_error      TEXT,
@@ -156,6 +157,8 @@ CREATE TABLE "app_scheduled_messages" (
 CREATE INDEX "app_scheduled_messages_due" ON "app_scheduled_messages" (available_after) WHERE NOT paused;
 
 CREATE INDEX "app_scheduled_messages_asked" ON "app_scheduled_messages" (run_at) WHERE run_at IS NOT NULL;
+
+CREATE INDEX "app_scheduled_messages_retried" ON "app_scheduled_messages" (retry_at) WHERE retry_at IS NOT NULL;
 
 CREATE INDEX "app_scheduled_messages_tag" ON "app_scheduled_messages" (tag);
 
