@@ -93,7 +93,7 @@ func TestConsumersWriteInATransactionOfPgx(t *testing.T) {
 // TestATransactionOfPgxInAConsumer does all that a pgx.Tx can do.
 func TestATransactionOfPgxInAConsumer(t *testing.T) {
 	t.Parallel()
-	_, db := onePool(t, 10)
+	_, db := onePool(t, 12)
 	withEffects(t, db)
 	var a *app
 	var followed atomic.Int64
@@ -163,7 +163,7 @@ func batchOf(statements ...string) *pgx.Batch {
 // TestAnAbandonedConsumerOfPgx ignores its timeout in a statement: it is rolled back and runs again.
 func TestAnAbandonedConsumerOfPgx(t *testing.T) {
 	t.Parallel()
-	_, db := onePool(t, 10)
+	_, db := onePool(t, 12)
 	withEffects(t, db)
 	var runs atomic.Int64
 	a := testapp.New(t, db, pgxtx.ConsumeTx("slow", func(ctx context.Context, tx pgx.Tx, _ order) error {
@@ -184,7 +184,7 @@ func TestAnAbandonedConsumerOfPgx(t *testing.T) {
 // TestABackendIsKilledUnderAConsumerOfPgx loses the connection after the write.
 func TestABackendIsKilledUnderAConsumerOfPgx(t *testing.T) {
 	t.Parallel()
-	pool, db := onePool(t, 10)
+	pool, db := onePool(t, 12)
 	withEffects(t, db)
 	var runs atomic.Int64
 	a := testapp.New(t, db, pgxtx.ConsumeTx("c", func(ctx context.Context, tx pgx.Tx, _ order) error {
@@ -265,7 +265,7 @@ func TestOnePoolPreparesNothingOfTheLibrary(t *testing.T) {
 // TestProducingKeepsNoStatements: each text is another one.
 func TestProducingKeepsNoStatements(t *testing.T) {
 	t.Parallel()
-	pool, db := onePool(t, 10)
+	pool, db := onePool(t, 12)
 	a := testapp.New(t, db, testapp.Consumed("c"))
 	tx := must(pool.Begin(t.Context()))(t)
 	defer tx.Rollback(t.Context()) //nolint:errcheck // nothing is kept
