@@ -2,10 +2,11 @@ package isolate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
 const (
@@ -19,6 +20,9 @@ const (
 // context.DeadlineExceeded.
 var ErrTimeout = fmt.Errorf("a call took longer than its timeout: %w", context.DeadlineExceeded)
 
+// ErrBusy is returned by [Ask] if too many abandoned calls still run. It wraps ErrTimeout.
+var ErrBusy = fmt.Errorf("%d calls have not returned: %w", maxAbandoned, ErrTimeout)
+
 // Func is a call of an application function.
 type Func func() error
 
@@ -26,18 +30,19 @@ type Func func() error
 func (f Func) Run() error { return f() }
 
 // Try runs an application function and returns its panic as an error. what names the function.
+// The methods of the error do not panic.
 func Try(what string, fn func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = fmt.Errorf("%s: %w", what, NewPanic(value))
 		}
 	}()
-	return fn()
+	return errorlog.Sound(fn())
 }
 
 // AsError returns the result of a call as an error, with what in front of a panic.
 func AsError(what string, err error) error {
-	if panicked, ok := errors.AsType[*Panicked](err); ok {
+	if panicked, ok := err.(*Panicked); ok {
 		return fmt.Errorf("%s: %w", what, panicked.PanicError)
 	}
 	return err
@@ -50,7 +55,7 @@ func Ask[T any](
 	ctx context.Context, what string, abandoned *atomic.Int32, timeout time.Duration, fn func(ctx context.Context) (T, error),
 ) (answer T, err error) {
 	if abandoned.Load() >= maxAbandoned {
-		return answer, fmt.Errorf("%s: %d calls have not returned: %w", what, maxAbandoned, ErrTimeout)
+		return answer, fmt.Errorf("%s: %w", what, ErrBusy)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ErrTimeout)
 	defer cancel()
