@@ -17,6 +17,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
+// quiet is a runner's configuration without a log.
+func quiet(log *eventlog.Log) relay.RunnerConfig {
+	return relay.RunnerConfig{Log: log, Logger: slog.New(slog.DiscardHandler)}
+}
+
 // mustEnd runs a part, waits until inside, stops it, and wants Run to return within 30 s. Then it lets go what hangs.
 func mustEnd(t *testing.T, run func(context.Context) error, inside func() bool, free func()) {
 	t.Helper()
@@ -46,7 +51,7 @@ func TestARouteThatHangsInALogForwarder(t *testing.T) {
 	forwarder := relay.NewLogForwarder("ledger", newBroker(), relay.LogConfig{Source: "/bank",
 		Routes: []relay.Route{relay.To[opened]("accounts"), relay.To[deposited]("accounts",
 			relay.MapPayload(func(d deposited) (deposited, error) { calls.Add(1); <-release; return d, nil }))}})
-	r := testapp.Must[*relay.Runner](t)(relay.NewRunner(l.DB, l.Registry, relay.RunnerConfig{Log: l.log, Logger: slog.New(slog.DiscardHandler)}, forwarder))
+	r := testapp.Must[*relay.Runner](t)(relay.NewRunner(l.DB, l.Registry, quiet(l.log), forwarder))
 	mustEnd(t, r.Run, func() bool { return calls.Load() > 0 }, free)
 }
 
@@ -64,7 +69,7 @@ func TestAnUpcasterThatHangsInALogForwarder(t *testing.T) {
 	registry := testapp.Must[*bus.Registry](t)(bus.RegistryConfig{Events: types}.NewRegistry())
 	producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(registry, outbox.ProducerConfig{}))
 	log := testapp.Must[*eventlog.Log](t)(eventlog.NewLog(registry, producer, eventlog.LogConfig{}))
-	r := testapp.Must[*relay.Runner](t)(relay.NewRunner(db, registry, relay.RunnerConfig{Log: log, Logger: slog.New(slog.DiscardHandler)}, bank(newBroker())))
+	r := testapp.Must[*relay.Runner](t)(relay.NewRunner(db, registry, quiet(log), bank(newBroker())))
 	mustEnd(t, r.Run, func() bool { return calls.Load() > 0 }, free)
 }
 
@@ -76,12 +81,13 @@ func TestAMapPayloadThatTimesOut(t *testing.T) {
 	l := newLedger(t, testdb.SQLite(t))
 	l.deposit(8, 2) // amounts 1 to 16
 	config := relay.LogConfig{Source: "/bank", AttemptDelay: 1, MaxAttempts: 2, ParkFailures: true, Shards: 4,
-		Routes: []relay.Route{relay.To[opened]("accounts"), relay.To[deposited]("accounts", relay.MapPayload(func(d deposited) (deposited, error) {
-			if d.Amount == 1 {
-				return d, fmt.Errorf("look up the rate: %w", context.DeadlineExceeded)
-			}
-			return d, nil
-		}))}}
+		Routes: []relay.Route{relay.To[opened]("accounts"), relay.To[deposited]("accounts",
+			relay.MapPayload(func(d deposited) (deposited, error) {
+				if d.Amount == 1 {
+					return d, fmt.Errorf("look up the rate: %w", context.DeadlineExceeded)
+				}
+				return d, nil
+			}))}}
 	r, _ := l.runs(relay.NewLogForwarder("ledger", b, config))
 	testapp.Eventually(t, "all is published or parked", l.done)
 	if got := l.stats(r); len(b.all()) != 15 || got.Parked != 1 || !got.OpenedAt.IsZero() {

@@ -33,7 +33,8 @@ func TestErrorsWhoseMethodsPanic(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	for _, where := range []string{"forwarder: publisher", "forwarder: MapPayload", "log forwarder: publisher", "log forwarder: MapPayload", "log forwarder: Telemetry",
+	for _, where := range []string{"forwarder: publisher", "forwarder: MapPayload", "log forwarder: publisher",
+		"log forwarder: MapPayload", "log forwarder: Telemetry",
 		"receiver: layer", "receiver: Telemetry", "receiver: MapRecord", "receiver: subscriber"} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
@@ -67,9 +68,11 @@ func beDeaf(t *testing.T, where string) {
 		a.Start(testapp.Fast())
 		testapp.Eventually(t, "they are poisoned", func() bool { return a.Empty() && len(a.Poisoned()) == 3 })
 	case "log forwarder":
-		config := relay.LogConfig{Source: "/bank", Routes: []relay.Route{relay.To[opened]("accounts"), relay.To[deposited]("accounts")}, AttemptDelay: 1}
+		config := relay.LogConfig{Source: "/bank", AttemptDelay: 1,
+			Routes: []relay.Route{relay.To[opened]("accounts"), relay.To[deposited]("accounts")}}
 		if of == "MapPayload" {
-			config.Routes[1] = relay.To[deposited]("accounts", relay.MapPayload(func(d deposited) (deposited, error) { return d, say() }))
+			mapping := relay.MapPayload(func(d deposited) (deposited, error) { return d, say() })
+			config.Routes[1] = relay.To[deposited]("accounts", mapping)
 		}
 		runnerConfig := relay.RunnerConfig{Logger: slog.New(slog.DiscardHandler)}
 		if of == "Telemetry" {
