@@ -40,9 +40,12 @@ func Try(what string, fn func() error) (err error) {
 	return errorlog.Sound(fn())
 }
 
-// AsError returns the result of a call as an error, with what in front of a panic.
+// AsError returns the result of a call as an error, with what in front of a panic, unless it is
+// empty.
 func AsError(what string, err error) error {
-	if panicked, ok := err.(*Panicked); ok {
+	if panicked, ok := err.(*Panicked); ok && what == "" {
+		return panicked.PanicError
+	} else if ok {
 		return fmt.Errorf("%s: %w", what, panicked.PanicError)
 	}
 	return err
