@@ -169,9 +169,10 @@ func encode(registry *bus.Registry, payload bus.Payload) (payloadType string, te
 
 // note checks a batch and records its new messages.
 func (p *FakeProducer) note(ctx context.Context, batch []*bus.Message) ([]outbox.Receipt, error) {
-	if err := cmp.Or(p.Err, ctx.Err()); err != nil {
-		return nil, err
+	if p.Err != nil {
+		return nil, p.Err
 	}
+	seen := make(map[uuid.UUID]bool, len(batch))
 	for _, m := range batch {
 		if err := m.Check(limits.Payload); err != nil {
 			return nil, err
@@ -179,15 +180,22 @@ func (p *FakeProducer) note(ctx context.Context, batch []*bus.Message) ([]outbox
 		if err := flow.CheckDeadline(m, time.Now()); err != nil {
 			return nil, err
 		}
+		if seen[m.ID] {
+			return nil, fmt.Errorf("payload %q: %w: a layer of the produce chain sends message %s twice", m.PayloadType, bus.ErrInvalidOption, m.ID)
+		}
+		seen[m.ID] = m.ID != uuid.UUID{}
 		if p.Registry == nil {
 			continue
 		}
-		if len(p.Registry.ConsumersOf(m.PayloadType)) == 0 {
+		if len(p.consumers(m)) == 0 && m.Event == nil {
 			return nil, fmt.Errorf("payload %q: %w", m.PayloadType, bus.ErrNoConsumer)
 		}
 		if err := access.SetKey(p.Registry, m); err != nil {
 			return nil, err
 		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("insert messages: %w", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -257,7 +265,7 @@ func (p *FakeProducer) consumers(m *bus.Message) []string {
 		return []string{m.PayloadType}
 	}
 	var names []string
-	for _, c := range p.Registry.ConsumersOf(m.PayloadType) {
+	for _, c := range flow.Recipients(m, p.Registry.ConsumersOf(m.PayloadType)) {
 		names = append(names, c.Name())
 	}
 	return names

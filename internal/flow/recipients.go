@@ -1,0 +1,17 @@
+package flow
+
+import (
+	"slices"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+)
+
+// Recipients returns those of a payload's consumers for which a message is written.
+func Recipients(m *bus.Message, consumers []bus.Consumer) []bus.Consumer {
+	if m.Recipients == nil {
+		return consumers
+	}
+	return slices.DeleteFunc(slices.Clone(consumers), func(c bus.Consumer) bool {
+		return !slices.ContainsFunc(c.Names(), func(name string) bool { return slices.Contains(m.Recipients, name) })
+	})
+}
