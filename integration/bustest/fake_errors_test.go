@@ -106,7 +106,9 @@ func TestTheFakesErrors(t *testing.T) {
 			return p.Send(t.Context(), db, &bus.Message{ID: id, PayloadType: OrderPlaced{}.PayloadType(), Payload: []byte(`{"id":"1"}`)})
 		},
 		"send recipient unknown": func(p full, db *bun.DB) error {
-			return p.Send(t.Context(), db, &bus.Message{PayloadType: OrderPlaced{}.PayloadType(), Payload: []byte(`{"id":"1"}`), Recipients: []string{"nobody"}})
+			return p.Send(t.Context(), db, &bus.Message{
+				PayloadType: OrderPlaced{}.PayloadType(), Payload: []byte(`{"id":"1"}`), Recipients: []string{"nobody"},
+			})
 		},
 		"send delay negative": func(p full, db *bun.DB) error {
 			return p.Send(t.Context(), db, &bus.Message{PayloadType: OrderPlaced{}.PayloadType(), Payload: []byte(`{"id":"1"}`), Delay: -time.Second})
@@ -130,8 +132,9 @@ func TestTheFakesErrors(t *testing.T) {
 			if err == nil {
 				return "nil"
 			}
-			for what, sentinel := range map[string]error{"no consumer": bus.ErrNoConsumer, "payload": bus.ErrInvalidPayload, "option": bus.ErrInvalidOption,
-				"text": bus.ErrInvalidText, "large": bus.ErrTooLarge, "key": bus.ErrNoKey, "not in tx": outbox.ErrNotInTx, "canceled": context.Canceled} {
+			for what, sentinel := range map[string]error{"no consumer": bus.ErrNoConsumer, "payload": bus.ErrInvalidPayload,
+				"option": bus.ErrInvalidOption, "text": bus.ErrInvalidText, "large": bus.ErrTooLarge, "key": bus.ErrNoKey,
+				"not in tx": outbox.ErrNotInTx, "canceled": context.Canceled} {
 				if errors.Is(err, sentinel) {
 					text += " " + what
 				}
