@@ -113,42 +113,16 @@ func OutcomeOf(err error) OutcomeError {
 	}
 	if v, ok := err.(*OutcomeError); ok && v != nil && v.Outcome != Done {
 		safe := *v
-		safe.Err = sound(v.Err)
+		safe.Err = errorlog.Sound(v.Err)
 		return safe
 	}
-	err = sound(err)
+	err = errorlog.Sound(err)
 	if v, ok := errors.AsType[*OutcomeError](err); ok && v != nil && v.Outcome != Done {
 		wrapped := *v
 		wrapped.Err = err
 		return wrapped
 	}
 	return OutcomeError{Outcome: Errored, Err: err}
-}
-
-// unsoundError replaces an error whose methods panic.
-type unsoundError struct{ of string }
-
-// Error implements error.
-func (e *unsoundError) Error() string {
-	return "bus: an error of type " + e.of + " panics when it is asked: is it a nil pointer?"
-}
-
-var errNobody = errors.New("bus: no error given")
-
-// sound returns err, or a substitute if one of its methods panics. Walking its chain once calls
-// everything that errors.Is and errors.As call.
-func sound(err error) (safe error) {
-	if err == nil {
-		return nil
-	}
-	defer func() {
-		if recover() != nil {
-			safe = &unsoundError{of: fmt.Sprintf("%T", err)}
-		}
-	}()
-	_ = errors.Is(err, errNobody)
-	_, _ = errors.AsType[*unsoundError](err)
-	return err
 }
 
 // Causes with which the processor cancels a handler's context; read them with [context.Cause].

@@ -180,25 +180,14 @@ func encode(registry *bus.Registry, payload bus.Payload) (payloadType string, te
 
 // note checks a batch and records its new messages.
 func (p *FakeProducer) note(ctx context.Context, batch []*bus.Message) ([]outbox.Receipt, error) {
-	if err := cmp.Or(p.Err, ctx.Err()); err != nil {
+	if p.Err != nil {
+		return nil, p.Err
+	}
+	if err := p.check(batch); err != nil {
 		return nil, err
 	}
-	for _, m := range batch {
-		if err := access.CheckMessage(m, limits.Payload); err != nil {
-			return nil, err
-		}
-		if err := flow.CheckDeadline(m, time.Now()); err != nil {
-			return nil, err
-		}
-		if p.Registry == nil {
-			continue
-		}
-		if len(p.Registry.ConsumersOf(m.PayloadType)) == 0 {
-			return nil, fmt.Errorf("payload %q: %w", m.PayloadType, bus.ErrNoConsumer)
-		}
-		if err := access.SetKey(p.Registry, m); err != nil {
-			return nil, err
-		}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("insert messages: %w", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -231,6 +220,33 @@ func (p *FakeProducer) note(ctx context.Context, batch []*bus.Message) ([]outbox
 		p.sent = view
 	}
 	return receipts, nil
+}
+
+// check returns the error that the producer has for a batch.
+func (p *FakeProducer) check(batch []*bus.Message) error {
+	seen := make(map[uuid.UUID]bool, len(batch))
+	for _, m := range batch {
+		if err := access.CheckMessage(m, limits.Payload); err != nil {
+			return err
+		}
+		if err := flow.CheckDeadline(m, time.Now()); err != nil {
+			return err
+		}
+		if seen[m.ID] {
+			return fmt.Errorf("payload %q: %w: a layer of the produce chain sends message %s twice", m.PayloadType, bus.ErrInvalidOption, m.ID)
+		}
+		seen[m.ID] = m.ID != uuid.UUID{}
+		if p.Registry == nil {
+			continue
+		}
+		if len(p.consumers(m)) == 0 && m.Event == nil {
+			return fmt.Errorf("payload %q: %w", m.PayloadType, bus.ErrNoConsumer)
+		}
+		if err := access.SetKey(p.Registry, m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // keep returns what is pending once m is produced, and the number of m's consumers for which it is a
@@ -268,7 +284,7 @@ func (p *FakeProducer) consumers(m *bus.Message) []string {
 		return []string{m.PayloadType}
 	}
 	var names []string
-	for _, c := range p.Registry.ConsumersOf(m.PayloadType) {
+	for _, c := range flow.Recipients(m, p.Registry.ConsumersOf(m.PayloadType)) {
 		names = append(names, c.Name())
 	}
 	return names

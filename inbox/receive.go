@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -58,15 +60,17 @@ func (a *acceptor) accept(ctx context.Context, records []broker.Record) error {
 		return err
 	}
 	written := errNotPassedOn
-	err = isolate.Try("inbox: RunnerConfig.Telemetry", func() error {
-		return access.RunProduce(ctx, a.produce, b.messages, func(ctx context.Context, _ []*bus.Message) error {
+	err = isolate.Around(ctx, "inbox: RunnerConfig.Telemetry", &a.worker.state.abandoned, acceptTimeout,
+		func(ctx context.Context, next func(context.Context) error) error {
+			return access.RunProduce(ctx, a.produce, b.messages, func(ctx context.Context, _ []*bus.Message) error { return next(ctx) })
+		},
+		func(ctx context.Context) error {
 			for _, m := range b.messages {
 				m.Consumer = ""
 			}
 			written = a.write(ctx, stop, b.arrivals)
 			return written
 		})
-	})
 	if err = cmp.Or(err, written); err != nil { // a telemetry layer must not cause an acknowledgement
 		a.outage.Failed("accept what was received", err)
 		a.worker.state.failed(err)
@@ -131,6 +135,8 @@ func (a *acceptor) write(ctx, stop context.Context, arrivals []arrival) error {
 			return keep(one, err)
 		case errors.Is(err, eventlog.ErrTombstoned):
 			one.message = nil // nothing of the stream may be kept
+		case !isInput(err) && !a.worker.state.failedOften(one.record, err):
+			return err // it comes again, before those behind it
 		default:
 			one = one.park(err)
 		}
@@ -151,10 +157,14 @@ func (a *acceptor) write(ctx, stop context.Context, arrivals []arrival) error {
 // sift accepts records in order and passes each rejected one to refused. If a part fails, the
 // first bad record is found by bisection. After it, parts start small and double: if all fail,
 // each costs one transaction; if one fails, few are needed. Parts that time out are also halved,
-// and stay that small.
+// and stay that small. After a layer that hangs, which leaves a goroutine behind, and for records
+// that failed before, each part is one record.
 func (a *acceptor) sift(ctx, stop context.Context, arrivals []arrival, refused func(arrival, error) error) error {
 	size, suspects := len(arrivals), 0 // one of the first suspects records is bad
 	most := len(arrivals)
+	if a.worker.state.suspects(arrivals) {
+		most = 1
+	}
 	for len(arrivals) > 0 {
 		if err := stop.Err(); err != nil {
 			return err
@@ -162,28 +172,46 @@ func (a *acceptor) sift(ctx, stop context.Context, arrivals []arrival, refused f
 		part := arrivals[:bounded(arrivals, min(size, most))]
 		err := a.writeTogether(ctx, true, part...)
 		switch {
-		case err != nil && !isInput(err) && len(part) > 1 && dberr.ClassOf(err) == dberr.Timeout && a.answers(ctx):
-			most = len(part) / 2
-			continue
-		case err != nil && !isInput(err):
+		case err == nil && suspects > 0:
+			suspects -= len(part)
+			size = max(suspects/2, 1)
+		case err == nil:
+			size = 2 * len(part)
+		case !a.divisible(ctx, err):
 			return err
-		case err != nil && len(part) > 1:
-			size, suspects = len(part)/2, len(part)
-			continue
-		case err != nil:
+		case len(part) == 1:
 			if err := refused(part[0], err); err != nil {
 				return err
 			}
 			size, suspects = 1, 0
-		case suspects > 0:
-			suspects -= len(part)
-			size = max(suspects/2, 1)
+		case errors.Is(err, isolate.ErrTimeout):
+			most = 1
+			continue
+		case !isInput(err) && dberr.ClassOf(err) == dberr.Timeout:
+			most = len(part) / 2
+			continue
 		default:
-			size = 2 * len(part)
+			size, suspects = len(part)/2, len(part)
+			continue
 		}
 		arrivals = arrivals[len(part):]
 	}
 	return nil
+}
+
+// divisible reports whether an error may be that of one record, so that the others are accepted
+// without it.
+func (a *acceptor) divisible(ctx context.Context, err error) bool {
+	switch class := dberr.ClassOf(err); {
+	case isInput(err):
+		return true
+	case errors.Is(err, errLeaseLost), errors.Is(err, isolate.ErrBusy), class.Outage(), class == dberr.Conflict,
+		class == dberr.LockTimeout, class == dberr.Schema:
+		return false
+	case class == dberr.Timeout:
+		return a.answers(ctx)
+	}
+	return true
 }
 
 // bounded returns how many of the first n records fit into one transaction.
@@ -221,30 +249,35 @@ func isInput(err error) bool {
 // writeTogether accepts records in one transaction: it adds them to the inbox and writes messages
 // for the new ones. received is false for records that were parked before.
 func (a *acceptor) writeTogether(ctx context.Context, received bool, arrivals ...arrival) error {
+	arrivals = cloned(arrivals) // an abandoned call may still use them
 	hashes := make([]string, 0, len(arrivals))
 	for _, one := range arrivals {
 		hashes = append(hashes, one.hashes()...)
 	}
-	var f fresh
 	ctx, wakeups := txn.WithWakeups(ctx)
-	ctx, cancel := context.WithTimeout(ctx, acceptTimeout)
-	defer cancel()
-	err := txn.InTx(txn.WithIdle(ctx, acceptTimeout+statementTimeout), a.db, func(tx bun.Tx) error {
-		added, err := a.store.Inbox.Receive(ctx, tx, a.receiver.name, hashes)
-		if err != nil {
-			return err
-		}
-		if f, err = a.fresh(arrivals, added); err != nil {
-			return err
-		}
-		if err := a.writeMessages(ctx, tx, f.messages); err != nil {
-			return err
-		}
-		if err := a.park(ctx, tx, f.parked); err != nil || !received {
-			return err
-		}
-		return a.worker.lease.holds(ctx, tx)
-	})
+	write := func(ctx context.Context) (f fresh, err error) {
+		ctx, cancel := context.WithTimeout(ctx, acceptTimeout)
+		defer cancel()
+		err = txn.InTx(txn.WithIdle(ctx, acceptTimeout+statementTimeout), a.db, func(tx bun.Tx) error {
+			added, err := a.store.Inbox.Receive(ctx, tx, a.receiver.name, hashes)
+			if err != nil {
+				return err
+			}
+			if f, err = a.fresh(arrivals, added); err != nil {
+				return err
+			}
+			if err := a.writeMessages(ctx, tx, f.messages); err != nil {
+				return err
+			}
+			if err := a.park(ctx, tx, f.parked); err != nil || !received {
+				return err
+			}
+			return a.worker.lease.holds(ctx, tx)
+		})
+		return f, err
+	}
+	what, timeout := "inbox: a layer, key or codec of the application", acceptTimeout+statementTimeout
+	f, err := isolate.Ask(ctx, what, &a.worker.state.abandoned, timeout, write)
 	if err != nil {
 		return err
 	}
@@ -253,6 +286,19 @@ func (a *acceptor) writeTogether(ctx context.Context, received bool, arrivals ..
 	a.worker.state.counted(accepted, parked, len(arrivals)-accepted-parked)
 	a.worker.backlog.add(accepted)
 	return nil
+}
+
+// cloned copies arrivals and their messages.
+func cloned(arrivals []arrival) []arrival {
+	arrivals = slices.Clone(arrivals)
+	for i := range arrivals {
+		if m := arrivals[i].message; m != nil {
+			own := *m
+			own.Headers = maps.Clone(m.Headers)
+			arrivals[i].message = &own
+		}
+	}
+	return arrivals
 }
 
 // fresh are the records of a batch that the inbox did not have.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,30 +51,70 @@ type state struct {
 	newer    absence         // of this instance, while newer ones receive
 	returned <-chan struct{} // closed once an abandoned subscriber has returned; nil if there is none
 
-	abandoned atomic.Int32   // calls of MapRecord's function that still run
-	mapHangs  map[string]int // how many there were, by the hash of the record
+	abandoned atomic.Int32 // calls of application functions that still run
+	mapHangs  tally        // of MapRecord's function
+	failing   tally        // transactions of one record that failed, although the database answers
+	held      string       // why the last such record is returned to the broker
 }
 
 const (
-	mostHangs   = 2    // of MapRecord's function at one record, which is parked then
-	hangsByHash = 1000 // records whose hangs are known
+	mostHangs    = 2 // of an application function at one record, which is parked then
+	mostFailures = 5 // the same, for errors
 )
+
+// tally counts events by the hash of the record.
+type tally map[string]int
+
+const maxTally = 1000 // hashes in a tally
+
+func (t *tally) add(record broker.Record) int {
+	if *t == nil || len(*t) >= maxTally {
+		*t = make(tally)
+	}
+	hash := arrival{record: record}.park(errHung).hash
+	(*t)[hash]++
+	return (*t)[hash]
+}
+
+func (t tally) of(record broker.Record) int {
+	if len(t) == 0 {
+		return 0
+	}
+	return t[arrival{record: record}.park(errHung).hash]
+}
+
+// failedOften records that a record could not be accepted by itself, and reports whether it is to
+// be parked.
+func (s *state) failedOften(record broker.Record, err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = errorlog.Text(err)
+	most := mostFailures
+	if errors.Is(err, context.DeadlineExceeded) { // each takes long, or leaves a goroutine behind
+		most = mostHangs
+	}
+	return s.failing.add(record) >= most
+}
+
+// suspects reports whether any of the records has failed by itself before.
+func (s *state) suspects(arrivals []arrival) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(arrivals, func(a arrival) bool { return s.failing.of(a.record) > 0 })
+}
 
 // mapHung records that MapRecord's function did not return for a record.
 func (s *state) mapHung(record broker.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mapHangs == nil || len(s.mapHangs) >= hangsByHash {
-		s.mapHangs = make(map[string]int)
-	}
-	s.mapHangs[arrival{record: record}.park(errHung).hash]++
+	s.mapHangs.add(record)
 }
 
 // mapHungOften reports whether a record is to be parked, since MapRecord's function hangs at it.
 func (s *state) mapHungOften(record broker.Record) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.mapHangs) > 0 && s.mapHangs[arrival{record: record}.park(errHung).hash] >= mostHangs
+	return s.mapHangs.of(record) >= mostHangs
 }
 
 // absence is why and since when a receiver receives nothing.
@@ -97,8 +138,11 @@ func (s *state) stats() Stats {
 	if time.Since(s.arrival) > lagShown {
 		sum.Lag = 0
 	}
-	if n := s.abandoned.Load(); sum.Paused == "" && n > 0 && s.failures > 0 {
+	if n := s.abandoned.Load(); sum.Paused == "" && s.held == "" && n > 0 && s.failures > 0 {
 		sum.Paused = fmt.Sprintf("MapRecord's function has not returned: %d abandoned calls still run", n)
+	}
+	if sum.Paused == "" {
+		sum.Paused = s.held
 	}
 	if sum.Paused == "" {
 		sum.Paused = s.away.text()
@@ -150,7 +194,7 @@ func (s *state) succeeded(ignored int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sum.Ignored += int64(ignored)
-	s.failures = 0
+	s.failures, s.held = 0, ""
 }
 
 // failed records a batch that is returned to the broker.

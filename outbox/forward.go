@@ -7,16 +7,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 )
 
-// only returns the consumers for which a message is written.
-func only(m *bus.Message, consumers []bus.Consumer) []bus.Consumer {
-	if m.Recipients == nil {
-		return consumers
-	}
-	return slices.DeleteFunc(slices.Clone(consumers), func(c bus.Consumer) bool {
-		return !slices.ContainsFunc(access.Names(c), func(name string) bool { return slices.Contains(m.Recipients, name) })
-	})
-}
-
 // forwardedKey returns the key of a message for a consumer that forwards it but has no key column,
 // since it does not use keys. An event has its stream instead.
 func forwardedKey(m *bus.Message, consumers []bus.Consumer) string {

@@ -271,7 +271,7 @@ func (p *Producer) write(
 	var payloadTypes []string
 	for _, m := range batch {
 		n := written[m.ID]
-		receipts[m.ID] = Receipt{Enqueued: n, Duplicates: len(only(m, p.registry.ConsumersOf(m.PayloadType))) - n}
+		receipts[m.ID] = Receipt{Enqueued: n, Duplicates: len(flow.Recipients(m, p.registry.ConsumersOf(m.PayloadType))) - n}
 		if n > 0 && !slices.Contains(payloadTypes, m.PayloadType) {
 			payloadTypes = append(payloadTypes, m.PayloadType)
 		}
@@ -338,7 +338,7 @@ func (p *Producer) rows(batch []*bus.Message) ([]store.NewMessage, error) {
 	said := "" // the last payload type looked up in routes
 	for _, m := range batch {
 		all := p.registry.ConsumersOf(m.PayloadType)
-		consumers := only(m, all)
+		consumers := flow.Recipients(m, all)
 		var names []string
 		if len(consumers) == len(all) && m.PayloadType != said {
 			said, names = m.PayloadType, p.routes.list(m.PayloadType, consumers)

@@ -160,35 +160,9 @@ func (p *publishing) refuse(c *bus.ConsumerConfig) {
 	}
 }
 
-// consume publishes a batch and returns each message's outcome.
-func (p *publishing) consume(ctx context.Context, batch []*bus.Message) error {
-	failed := make(bus.BatchError)
-	records, places := make([]broker.Record, 0, len(batch)), make([]int, 0, len(batch))
-	codec := access.CodecFromContext(ctx)
-	for i, m := range batch {
-		record, err := p.record(codec, m)
-		if err != nil {
-			failed[i] = err
-			continue
-		}
-		records, places = append(records, record), append(places, i)
-	}
-	if len(records) > 0 {
-		for i, err := range p.publish(ctx, records) {
-			if err != nil {
-				failed[places[i]] = err
-			}
-		}
-	}
-	if len(failed) == 0 {
-		return nil
-	}
-	return failed
-}
-
 // publish returns an outcome for each record. Records for a destination that does not answer wait
 // without delaying others.
-func (p *publishing) publish(ctx context.Context, records []broker.Record) []error {
+func (p *publishing) publish(ctx context.Context, timeout time.Duration, records []broker.Record) []error {
 	_, _, probes := p.config.Circuit.Tripped()
 	if !probes {
 		p.missing.opened()
@@ -206,7 +180,7 @@ func (p *publishing) publish(ctx context.Context, records []broker.Record) []err
 		outage.Pause(ctx, p.missing.pace(p.config.PublishTimeout/2))
 		return outcomes
 	}
-	results := p.call(ctx, sent)
+	results := p.call(ctx, timeout, sent)
 	if cause := context.Cause(ctx); cause == nil ||
 		errors.Is(cause, bus.ErrTimeout) { // otherwise the call was cut off, which is not the broker's fault
 		p.missing.note(sent, results)
@@ -224,8 +198,8 @@ func (p *publishing) publish(ctx context.Context, records []broker.Record) []err
 }
 
 // call calls the publisher and returns a result for each record.
-func (p *publishing) call(ctx context.Context, records []broker.Record) []error {
-	calling, cancel := context.WithTimeoutCause(ctx, p.config.PublishTimeout, isolate.ErrTimeout)
+func (p *publishing) call(ctx context.Context, timeout time.Duration, records []broker.Record) []error {
+	calling, cancel := context.WithTimeoutCause(ctx, timeout, isolate.ErrTimeout)
 	defer cancel()
 	// A publisher may ignore its context and be abandoned; then the failing destination is
 	// unknown.

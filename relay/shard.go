@@ -2,17 +2,13 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
-	"runtime/debug"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -54,9 +50,11 @@ type outgoingBatch struct {
 	records  []broker.Record
 	events   []store.Event  // of the records
 	messages []*bus.Message // the same, for telemetry
+	revision int64          // of the broker's last record before it
 	to       int64          // the position after it, once all of it is published
 	failed   *store.Event   // the event after these that could not become a record
 	err      error          // why
+	smaller  int            // size of the next batch, because a function hangs at the event after it
 }
 
 // step publishes a batch of a shard and reports whether there may be more.
@@ -70,6 +68,10 @@ func (s *shard) step(ctx context.Context) (more bool, err error) {
 		}
 	}
 	b, err := s.next(ctx)
+	if b.smaller > 0 {
+		s.limit = b.smaller
+		return true, nil
+	}
 	if err != nil || b.to == s.sub.Position && b.failed == nil {
 		return false, err
 	}
@@ -209,7 +211,7 @@ func (s *shard) next(ctx context.Context) (b outgoingBatch, err error) {
 	if s.logConfig.Shards > 1 {
 		page.SlotFrom, page.SlotTo = s.number*store.Slots/s.logConfig.Shards, (s.number+1)*store.Slots/s.logConfig.Shards
 	}
-	b.to = page.After
+	b.to, b.revision = page.After, s.sub.Mark
 	if page.UpTo <= page.After {
 		return b, nil
 	}
@@ -217,56 +219,10 @@ func (s *shard) next(ctx context.Context) (b outgoingBatch, err error) {
 	if err != nil {
 		return b, fmt.Errorf("read events: %w", err)
 	}
-	size, whole := 0, len(rows) < limit
-	for _, row := range rows {
-		if !slices.Contains(s.stored, row.Type) {
-			b.failed, b.err = &row, errLacksType
-			return b, nil
-		}
-		record, m, err := s.outgoing(ctx, s.registry.Codec(), row)
-		if err != nil {
-			b.failed, b.err = &row, err
-			return b, nil
-		}
-		size += len(record.Body)
-		if size > batchSize && len(b.records) > 0 {
-			return b, nil
-		}
-		b.to = row.Position
-		if m != nil {
-			b.records, b.events, b.messages = append(b.records, record), append(b.events, row), append(b.messages, m)
-		}
-	}
-	if whole {
+	s.convert(ctx, &b, rows)
+	if last := len(rows) - 1; b.failed == nil && b.smaller == 0 && len(rows) < limit && (last < 0 || b.to == rows[last].Position) {
 		b.to = page.UpTo
 		s.window = min(2*s.window, maxWindow)
 	}
 	return b, nil
-}
-
-// outgoing makes a record and a message from an event. The message is nil if the event is
-// obsolete.
-func (l *logForwarder) outgoing(ctx context.Context, codec bus.Codec, row store.Event) (record broker.Record, m *bus.Message, err error) {
-	defer func() { // of application functions
-		if value := recover(); value != nil {
-			err = fmt.Errorf("relay: event %q: %w", row.Type, &bus.PanicError{Value: value, Stack: debug.Stack()})
-		}
-	}()
-	text, err := l.types.Upcast(ctx, row.Type, row.Schema, row.Data)
-	if errors.Is(err, eventlog.ErrSkipEvent) {
-		return broker.Record{}, nil, nil
-	}
-	if err != nil {
-		return broker.Record{}, nil, err
-	}
-	m = &bus.Message{
-		ID: row.ID, Consumer: l.name, PayloadType: l.types.Names(row.Type)[0], Payload: text, Headers: store.Headers(row.Headers),
-		CreatedAt: row.RecordedAt.Time,
-		Event:     &bus.Event{Sequence: row.Sequence, Stream: row.Stream, Version: row.Version, Position: row.Position, Schema: row.Schema},
-	}
-	record, err = l.record(codec, m)
-	if m.PayloadType == tombstone && !l.config.Structured {
-		record.Body = nil
-	}
-	return record, m, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -28,7 +29,11 @@ const (
 func (s *shard) afterFailure(ctx context.Context, events []store.Event, err error) (more bool, _ error) {
 	s.known = false // some records may be published
 	var permanent bool
+	_, own := errors.AsType[eventError](err)
 	switch {
+	case own:
+		hung := errors.Is(err, isolate.ErrTimeout) && s.sub.Attempts+1 >= mostHangs
+		permanent = hung || errors.Is(err, broker.ErrRejected) || bus.OutcomeOf(err).Outcome == bus.Condemned
 	case errors.Is(err, broker.ErrSequenceConflict):
 		s.overtaken++
 		if s.overtaken > mostOvertaken {

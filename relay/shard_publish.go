@@ -10,27 +10,42 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 )
 
 // put publishes a batch. It returns how many records were published before the first failure, and
 // the revision of the last one.
 func (s *shard) put(ctx context.Context, b outgoingBatch) (n int, revision int64, err error) {
-	revision = s.sub.Mark
-	err = isolate.Try("relay: RunnerConfig.Telemetry", func() error {
-		return access.RunProduce(ctx, s.produce, b.messages, func(ctx context.Context, _ []*bus.Message) (err error) {
-			if s.appender != nil {
-				n, revision, err = s.appendAll(ctx, b.records)
-			} else {
-				n, err = s.publishAll(ctx, b.records)
-			}
-			return err
-		})
-	})
-	if err == nil && n == 0 {
-		err = errors.New("relay: RunnerConfig.Telemetry has not passed a batch on")
+	type published struct {
+		n        int
+		revision int64
+		err      error // of the publisher
 	}
-	return n, revision, err
+	var asked published
+	what, timeout := "relay: RunnerConfig.Telemetry", s.config.PublishTimeout+isolate.AskGrace
+	asked, err = isolate.Ask(ctx, what, &s.abandoned, timeout, func(ctx context.Context) (p published, err error) {
+		p.revision = b.revision
+		err = access.RunProduce(ctx, s.produce, b.messages, func(ctx context.Context, _ []*bus.Message) error {
+			if p.err = ctx.Err(); p.err != nil { // it was abandoned
+				return p.err
+			}
+			if s.appender != nil {
+				p.n, p.revision, p.err = s.appendAll(ctx, b)
+			} else {
+				p.n, p.err = s.publishAll(ctx, b.records)
+			}
+			return p.err
+		})
+		if err == nil && p.n == 0 {
+			err = errors.New("relay: RunnerConfig.Telemetry has not passed a batch on")
+		}
+		return p, err
+	})
+	if err != nil && asked.err == nil && !errors.Is(err, isolate.ErrTimeout) { // the layer's own error
+		err = eventError{err}
+	}
+	return asked.n, max(asked.revision, b.revision), err
 }
 
 // publisherCall names a shard's calls in errors.
@@ -50,8 +65,8 @@ func (s *shard) last(ctx context.Context, timeout time.Duration) (lastRecord, er
 	})
 }
 
-func (s *shard) appendAll(ctx context.Context, records []broker.Record) (n int, revision int64, err error) {
-	before := s.sub.Mark
+func (s *shard) appendAll(ctx context.Context, b outgoingBatch) (n int, revision int64, err error) {
+	before, records := b.revision, b.records
 	newest, err := isolate.Ask(ctx, publisherCall, &s.abandoned, s.config.PublishTimeout, func(ctx context.Context) (uint64, error) {
 		return s.appender.Append(ctx, s.number, uint64(before), records)
 	})
@@ -88,7 +103,7 @@ func (s *shard) publishAll(ctx context.Context, records []broker.Record) (n int,
 	}
 	for i, err := range results {
 		if err != nil {
-			return i, err
+			return i, errorlog.Sound(err)
 		}
 	}
 	return len(records), nil

@@ -37,7 +37,6 @@ type batch struct {
 	tx       bun.Tx
 	sub      store.Subscription
 	messages []*bus.Message
-	events   []eventlog.RecordedEvent    // for Projection.Batch
 	to       int64                       // the checkpoint after the batch
 	parked   []store.Event               // events of parked streams
 	isolate  isolate.Runner[application] // runs the projection's functions
@@ -195,11 +194,11 @@ var errNotPassedOn = errors.New("projection: RunnerConfig.Telemetry has not pass
 // them.
 func (b *batch) apply(ctx context.Context, stop <-chan struct{}) error {
 	first, left := b.messages[0], errNotPassedOn
-	err := isolate.Guarded(ctx, first, func(ctx context.Context, _ *bus.Message) error {
-		return access.RunProduce(ctx, b.runner.applies, b.messages, func(ctx context.Context, _ []*bus.Message) error {
-			left = b.applyAll(txn.Within(ctx), stop)
-			return left
-		})
+	err := b.around(ctx, first, func(ctx context.Context, next func(context.Context) error) error {
+		return access.RunProduce(ctx, b.runner.applies, b.messages, func(ctx context.Context, _ []*bus.Message) error { return next(ctx) })
+	}, func(ctx context.Context) error {
+		left = b.applyAll(txn.Within(ctx), stop)
+		return left
 	})
 	if _, failed := left.(*failure); failed {
 		return left
@@ -236,29 +235,31 @@ func stopped(stop <-chan struct{}) bool {
 	}
 }
 
-// applyBatch decodes the events itself. The batch shrinks until an undecodable event is its first.
+// applyBatch applies the events in one call.
 func (b *batch) applyBatch(ctx context.Context) error {
 	first := b.messages[0]
-	for _, m := range b.messages {
-		data, err := logaccess.Decode(ctx, b.runner.log, m)
-		if errors.Is(err, eventlog.ErrSkipEvent) {
-			continue
-		}
-		if err != nil && m != first {
-			b.to = m.Event.Position - 1 // it becomes the first of the next batch
-			break
-		}
-		if err == nil {
-			b.events = append(b.events, recorded(m, data))
-			continue
-		}
-		b.events = nil // consume returns the error to the chain
-		break
-	}
 	if err := b.send(ctx, first); err != nil {
 		return b.failed(ctx, len(b.messages)/2, first, err) // it may be any event
 	}
 	return nil
+}
+
+// decodeAll decodes the events for Projection.Batch, up to the first that cannot be decoded: that
+// becomes the first of the next batch. It returns the position after them.
+func (b *batch) decodeAll(ctx context.Context) (events []eventlog.RecordedEvent, to int64, err error) {
+	for i, m := range b.messages {
+		data, err := logaccess.Decode(ctx, b.runner.log, m)
+		switch {
+		case errors.Is(err, eventlog.ErrSkipEvent):
+		case err != nil && i > 0:
+			return events, m.Event.Position - 1, nil
+		case err != nil:
+			return nil, b.to, err
+		default:
+			events = append(events, recorded(m, data))
+		}
+	}
+	return events, b.to, nil
 }
 
 func recorded(m *bus.Message, data bus.Payload) eventlog.RecordedEvent {
@@ -268,11 +269,16 @@ func recorded(m *bus.Message, data bus.Payload) eventlog.RecordedEvent {
 	}
 }
 
-// send runs the chain. A layer's panic is an error of the event, as in a processor.
+// send runs the chain. A layer's panic is an error of the event, as in a processor, and a layer
+// that hangs is a failed attempt.
 func (b *batch) send(ctx context.Context, m *bus.Message) error {
-	err := isolate.Guarded(ctx, m, func(ctx context.Context, m *bus.Message) error {
-		return access.Deliver(ctx, b.runner.chain, m, b.consume)
-	})
+	err := b.deliver(ctx, m, b.consume)
+	if errors.Is(err, isolate.ErrTimeout) {
+		err = &bus.OutcomeError{Outcome: bus.Retried, Delay: b.AttemptDelay, Err: err}
+		if m.Attempt >= b.MaxAttempts {
+			err = &bus.OutcomeError{Outcome: bus.Poisoned, Reason: "too many attempts", Err: err}
+		}
+	}
 	switch bus.OutcomeOf(err).Outcome {
 	case bus.Done:
 		return nil
@@ -292,20 +298,32 @@ func safe(err error) error {
 	return err
 }
 
-// consume is the end of the chain.
+// consume is the end of the chain. It decodes where it can be abandoned.
 func (b *batch) consume(ctx context.Context, m *bus.Message) error {
-	event, err := logaccess.Decode(ctx, b.runner.log, m)
-	switch {
-	case errors.Is(err, eventlog.ErrSkipEvent) && b.Batch == nil:
-		return nil
-	case err != nil && !errors.Is(err, eventlog.ErrSkipEvent):
-		return err
-	case b.Batch == nil:
-		return b.call(ctx, m, func() error { return b.reader.apply[m.PayloadType].fn(ctx, b.tx, event) })
-	case len(b.events) == 0:
-		return nil
+	if b.Batch == nil {
+		return b.call(ctx, m, func() error {
+			event, err := logaccess.Decode(ctx, b.runner.log, m)
+			if errors.Is(err, eventlog.ErrSkipEvent) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			return b.reader.apply[m.PayloadType].fn(ctx, b.tx, event)
+		})
 	}
-	return b.call(ctx, m, func() error { return b.Batch(ctx, b.tx, b.events) })
+	var to int64
+	err := b.call(ctx, m, func() error {
+		events, end, err := b.decodeAll(ctx)
+		if to = end; err != nil || len(events) == 0 {
+			return err
+		}
+		return b.Batch(ctx, b.tx, events)
+	})
+	if err == nil {
+		b.to = to
+	}
+	return err
 }
 
 func (b *batch) failed(ctx context.Context, smaller int, m *bus.Message, err error) error {
@@ -330,9 +348,7 @@ func (b *batch) spoilt(ctx context.Context, cause error) error {
 	if smaller := len(b.messages) / 2; smaller > 0 {
 		return b.failed(ctx, smaller, first, err)
 	}
-	judged := isolate.Guarded(ctx, first, func(ctx context.Context, m *bus.Message) error {
-		return access.Deliver(ctx, b.runner.chain, m, func(context.Context, *bus.Message) error { return err })
-	})
+	judged := b.deliver(ctx, first, func(context.Context, *bus.Message) error { return err })
 	return b.failed(ctx, 0, first, safe(cmp.Or(judged, err)))
 }
 

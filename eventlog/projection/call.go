@@ -2,12 +2,14 @@ package projection
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 )
 
@@ -24,41 +26,53 @@ type application func() error
 // Run implements isolate.Call.
 func (a application) Run() error { return a() }
 
-// call runs a projection's function on its own goroutine, so that one that never returns blocks
-// neither the shard nor the end of Run. When the context ends, call waits for abandonGrace and
-// then abandons the function. The chain, and all other use of the transaction, stays on the
-// batch's goroutine.
+// deliver runs the chain around consume.
+func (b *batch) deliver(ctx context.Context, m *bus.Message, consume bus.Handler) error {
+	return b.around(ctx, m, func(ctx context.Context, next func(context.Context) error) error {
+		return access.Deliver(ctx, b.runner.chain, m, func(ctx context.Context, _ *bus.Message) error { return next(ctx) })
+	}, func(ctx context.Context) error { return consume(ctx, m) })
+}
+
+// around runs layers on their own goroutine, so that one that never returns blocks neither the
+// shard nor the end of Run. What they wrap, and all use of the transaction, stays on the batch's
+// goroutine.
+func (b *batch) around(
+	ctx context.Context, m *bus.Message, layers func(context.Context, func(context.Context) error) error, inner func(context.Context) error,
+) error {
+	err := isolate.Around(ctx, "", &b.runner.left, b.Timeout+abandonGrace, layers, inner)
+	if errors.Is(err, isolate.ErrTimeout) {
+		b.abandoned(ctx, m)
+		err = fmt.Errorf("projection: a layer of RunnerConfig.Chain or Telemetry: %w: %w", bus.ErrAbandoned, err)
+	}
+	return err
+}
+
+// call runs a projection's function on its own goroutine. When the context ends, call waits for
+// abandonGrace and then abandons the function.
 func (b *batch) call(ctx context.Context, m *bus.Message, fn application) error {
 	result := b.isolate.Begin(fn)
 	select {
 	case err := <-result:
-		return passedOn(err)
+		return err
 	case <-ctx.Done():
 	}
 	grace := time.NewTimer(abandonGrace)
 	defer grace.Stop()
 	select {
 	case err := <-result:
-		return passedOn(err)
+		return err
 	case <-grace.C:
-		return b.abandon(ctx, m)
 	}
-}
-
-// passedOn panics with a function's panic on this goroutine, so that the chain can recover it.
-func passedOn(err error) error {
-	if p, ok := err.(*isolate.Panicked); ok {
-		panic(p.PanicError)
-	}
-	return err
-}
-
-// abandon abandons the function and ends its database session. A rollback would wait for its
-// statement and keep the shard locked.
-func (b *batch) abandon(ctx context.Context, m *bus.Message) error {
 	left := &b.runner.left
 	left.Add(1)
 	b.isolate.Abandon(func() { left.Add(-1) })
+	b.abandoned(ctx, m)
+	return bus.ErrAbandoned
+}
+
+// abandoned logs an abandoned function and ends its database session. A rollback would wait for
+// its statement and keep the shard locked.
+func (b *batch) abandoned(ctx context.Context, m *bus.Message) {
 	b.runner.config.Logger.ErrorContext(ctx, "projection ignored its timeout and was abandoned", "projection", b.Name, "version", b.Version,
 		"shard", b.number, "stream", m.Event.Stream, "event_version", m.Event.Version, "position", m.Event.Position, "timeout", b.Timeout)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
@@ -66,7 +80,6 @@ func (b *batch) abandon(ctx context.Context, m *bus.Message) error {
 	if err := b.runner.store.Claims.Interrupt(ctx, b.runner.db, b.sub.Session, time.Now()); err != nil {
 		b.runner.outage.Failed("interrupt", err)
 	}
-	return bus.ErrAbandoned
 }
 
 // reset calls a projection's Reset on its own goroutine. It returns a panic as an error, and

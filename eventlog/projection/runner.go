@@ -62,7 +62,7 @@ type Runner struct {
 	applies bus.ProduceFunc
 	outage  *outage.Outage
 	running atomic.Bool
-	left    atomic.Int64 // abandoned functions that still run
+	left    atomic.Int32 // abandoned functions that still run
 	moves   *moves
 }
 

@@ -2,12 +2,11 @@ package isolate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
 const (
@@ -21,36 +20,32 @@ const (
 // context.DeadlineExceeded.
 var ErrTimeout = fmt.Errorf("a call took longer than its timeout: %w", context.DeadlineExceeded)
 
+// ErrBusy is returned by [Ask] if too many abandoned calls still run. It wraps ErrTimeout.
+var ErrBusy = fmt.Errorf("%d calls have not returned: %w", maxAbandoned, ErrTimeout)
+
 // Func is a call of an application function.
 type Func func() error
 
 // Run implements Call.
 func (f Func) Run() error { return f() }
 
-// Try runs an application function and returns its panic as an error. what names the function. An
-// error whose methods panic is replaced.
+// Try runs an application function and returns its panic as an error. what names the function.
+// The methods of the error do not panic.
 func Try(what string, fn func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = fmt.Errorf("%s: %w", what, NewPanic(value))
 		}
 	}()
-	return sound(fn())
+	return errorlog.Sound(fn())
 }
 
-// sound replaces an error whose methods panic, such as a nil pointer.
-func sound(err error) error {
-	if v := bus.OutcomeOf(err); v.Outcome == bus.Errored {
-		return v.Err
-	}
-	return err
-}
-
-// AsError returns the result of a call as an error, with what in front of a panic. An error whose
-// methods panic is replaced.
+// AsError returns the result of a call as an error, with what in front of a panic, unless it is
+// empty.
 func AsError(what string, err error) error {
-	err = sound(err)
-	if panicked, ok := errors.AsType[*Panicked](err); ok {
+	if panicked, ok := err.(*Panicked); ok && what == "" {
+		return panicked.PanicError
+	} else if ok {
 		return fmt.Errorf("%s: %w", what, panicked.PanicError)
 	}
 	return err
@@ -75,7 +70,7 @@ func Until[T any](
 	ctx context.Context, what string, abandoned *atomic.Int32, fn func(ctx context.Context) (T, error),
 ) (answer T, err error) {
 	if abandoned.Load() >= maxAbandoned {
-		return answer, fmt.Errorf("%s: %d calls have not returned: %w", what, maxAbandoned, ErrTimeout)
+		return answer, fmt.Errorf("%s: %w", what, ErrBusy)
 	}
 	got := new(T) // an abandoned call may still write it
 	var calls Runner[Func]

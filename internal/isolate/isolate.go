@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
 // Call is a function with its arguments. It is a type, so that no closure is needed.
@@ -33,6 +34,9 @@ var ErrGoexit = errors.New("bus: handler called runtime.Goexit")
 func NewPanic(value any) *bus.PanicError {
 	if p, ok := value.(*bus.PanicError); ok && p != nil {
 		return p
+	}
+	if err, ok := value.(error); ok {
+		value = errorlog.Sound(err)
 	}
 	return &bus.PanicError{Value: value, Stack: debug.Stack()}
 }
@@ -95,7 +99,7 @@ func (d *lane[C]) work() {
 	over = true
 }
 
-// run always sends a result.
+// run always sends a result, whose methods do not panic.
 func (d *lane[C]) run(call C) {
 	var err error = ErrGoexit
 	defer func() {
@@ -104,5 +108,5 @@ func (d *lane[C]) run(call C) {
 		}
 		d.results <- err
 	}()
-	err = call.Run()
+	err = errorlog.Sound(call.Run())
 }
