@@ -80,6 +80,9 @@ type Config struct {
 // A replayed message (bus.Message.Replay) is published like any other. The receiver treats it as
 // live, unless its inbox has it.
 //
+// With bus.Ordered, a record is published once the broker has the previous one of its key: one call
+// of the publisher has one record of each key.
+//
 // The key of a record is the stream of an event, otherwise outbox.OrderingKey, otherwise what the
 // payload's OrderingKey method returns.
 func NewForwarder(name string, pub broker.Publisher, config Config, options ...bus.ConsumerOption) bus.Consumer {

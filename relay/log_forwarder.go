@@ -85,6 +85,8 @@ type LogForwarder struct{ forwarder *logForwarder }
 //
 // A publisher call that ignores its context is abandoned 1 s after PublishTimeout. If four
 // abandoned calls of a shard still run in a process, it makes no more until one returns.
+// A route or upcaster that does not return is abandoned, too: the second time its event fails for
+// good.
 //
 // One process at a time works on a shard. While the broker is unavailable
 // ([broker.ErrUnavailable]), nothing is written to the database. The forwarder retries after 1 s,

@@ -72,7 +72,8 @@ type Projection struct {
 	AttemptDelay time.Duration
 	// Timeout limits the time for one event, or one call of Batch: the chain sets it as a
 	// deadline. A function that ignores it is abandoned 5 s later; its transaction is ended, and
-	// the event fails with bus.ErrAbandoned. Defaults to 10 s.
+	// the event fails with bus.ErrAbandoned. So are an upcaster, a layer of the chain and Telemetry.
+	// Defaults to 10 s.
 	Timeout time.Duration
 }
 
