@@ -23,7 +23,7 @@ import (
 //
 // It returns [ErrNotFound], [ErrConflict], [ErrPayload], bus.ErrNoConsumer if the message's
 // consumer is not registered, bus.ErrTooLarge above 1 MiB, or the errors of outbox.Producer.Produce for such a payload.
-func (s *Store) EditAndRequeue(ctx context.Context, db bun.IDB, id int64, payload bus.Payload) error {
+func (s *Store) EditAndRequeue(ctx context.Context, db bus.Handle, id int64, payload bus.Payload) error {
 	if s.registry == nil {
 		return dberr.Wrap(errUnmade, "poison: edit and requeue %d", id)
 	}
@@ -39,13 +39,16 @@ func (s *Store) EditAndRequeue(ctx context.Context, db bun.IDB, id int64, payloa
 	})
 }
 
-func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fits func(bus.Consumer) error) error {
-	st, db, err := s.stores.In(ctx, db, errUnmade)
-	if err != nil {
-		return dberr.Wrap(err, "poison: edit and requeue %d", id)
-	}
+func (s *Store) edit(ctx context.Context, h bus.Handle, id int64, text []byte, fits func(bus.Consumer) error) error {
+	err := s.stores.Through(ctx, h, errUnmade, func(st *store.Store, db bun.IDB) error {
+		return s.editIn(ctx, st, db, id, text, fits)
+	})
+	return dberr.Wrap(err, "poison: edit and requeue %d", id)
+}
+
+func (s *Store) editIn(ctx context.Context, st *store.Store, db bun.IDB, id int64, text []byte, fits func(bus.Consumer) error) error {
 	var payloadType string
-	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
+	err := txn.InTx(ctx, db, func(tx bun.Tx) error {
 		rows, err := st.Poison.Lock(ctx, tx, store.PoisonFilter{IDs: []int64{id}}, 1)
 		switch {
 		case err != nil:
@@ -81,11 +84,10 @@ func (s *Store) edit(ctx context.Context, db bun.IDB, id int64, text []byte, fit
 		}
 		return err
 	})
-	if err != nil {
-		return dberr.Wrap(err, "poison: edit and requeue %d", id)
+	if err == nil {
+		txn.AnnounceMessages(ctx, db, s.registry, []string{payloadType})
 	}
-	txn.AnnounceMessages(ctx, db, s.registry, []string{payloadType})
-	return nil
+	return err
 }
 
 // rekey gives a locked message the key of its edited payload. It keeps a key that the producer chose,
