@@ -21,6 +21,7 @@ type task struct {
 	consumer        *consumer
 	lease           *lease
 	queuedAt        time.Time
+	fills           time.Duration // for so long its batch may wait for more
 	began           time.Time  // when its chain began; zero if that is not counted
 	others          []*task    // taken with it: to share transactions, or behind it in its lane
 	group           *group     // the group it runs in
