@@ -59,6 +59,9 @@ func suspectMutants() []mutant {
 		},
 		{"suspect: convicted by a process that just started", in("quarantine.requestSolo", never("s.soloAnyway")),
 			blamed("TestAYoungProcessConvictsNoOther"), `the process is young`},
+		{"suspect: one that may not start keeps a place",
+			both(in("capacity.keptForCrashed", without("cp.startable")), in("capacity.mayStartCrashed", without("cp.mayStart"))),
+			inOutbox("TestCrashedAtItsConcurrencyLeavesTheSharedSlot"), `want 50 within a lease`},
 		{"suspect: steps run crashed messages side by side", in("run.alone", without("r.processor.crashed")),
 			inOutbox("TestStepsBlameNoNeighbour/sqlite"), `a step beside it: got true`},
 	}

@@ -157,3 +157,21 @@ func TestNoMemberOfAGroupStartsAfterItsDeadline(t *testing.T) {
 		}
 	})
 }
+
+// A batch does not wait to be filled until its messages have expired.
+func TestABatchWaitsForNoneBeyondADeadline(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var ran atomic.Int64
+		a := newApp(bus.ConsumeBatch("c", func(_ context.Context, orders []order) error { ran.Add(int64(len(orders))); return nil },
+			bus.BatchSize(10), bus.BatchWait(time.Second)),
+			outbox.ConsumeBatchTx("d", func(context.Context, bun.Tx, []refund) error { return nil }))
+		r := a.StartWith(ctx, outbox.ProcessorConfig{})
+		<-time.After(3 * time.Second)
+		a.ProduceAt(ctx, order{ID: "1"}, outbox.DeliverBy(time.Now().Add(600*time.Millisecond), bus.Poisoned))
+		testapp.Sooner(t, "done", a.Empty)
+		if ran.Load() != 1 {
+			t.Errorf("it has expired in an idle process, with %d poisoned", len(a.Poisoned()))
+		}
+		r.MustStop()
+	})
+}

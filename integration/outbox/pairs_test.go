@@ -49,8 +49,9 @@ func traits() []trait {
 	return []trait{
 		{name: "plain", options: constant()},
 		{name: "concurrency", options: constant(bus.Concurrency(1))},
-		{name: "limit", options: constant(bus.GlobalConcurrency(1)), excludes: []string{"shared"}},
-		{name: "shared", options: constant(bus.SharedConcurrency("s", 2)), excludes: []string{"limit"}},
+		{name: "limit", options: constant(bus.GlobalConcurrency(1)), excludes: []string{"shared", "shared one"}},
+		{name: "shared", options: constant(bus.SharedConcurrency("s", 2)), excludes: []string{"limit", "shared one"}},
+		{name: "shared one", options: constant(bus.SharedConcurrency("s", 1)), excludes: []string{"limit", "shared"}},
 		{name: "circuit", options: func(p *paired) []bus.ConsumerOption { return []bus.ConsumerOption{outbox.WithCircuit(&p.circuit)} },
 			circuit: true, excludes: []string{"breaker"}},
 		{name: "breaker", options: constant(bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 2, Cooldown: time.Second}),
@@ -126,6 +127,9 @@ func (p *paired) consumers() []bus.Consumer {
 	if p.has("shared") {
 		limit = append(limit, bus.SharedConcurrency("s", 2))
 	}
+	if p.has("shared one") { // both are in one process
+		limit = append(limit, bus.SharedConcurrency("s", 1))
+	}
 	neighbour := bus.Consume("neighbour", func(context.Context, refund) error {
 		p.mu.Lock()
 		p.other = append(p.other, time.Since(p.begun))
@@ -156,7 +160,11 @@ func (p *paired) produce(ctx context.Context, a *app) {
 		items = append(items, outbox.Item{Payload: refund{ID: fmt.Sprint(i)}})
 	}
 	for i := range 3 {
-		add(fmt.Sprint("once-", i), fmt.Sprint("o", i), false)
+		key := fmt.Sprint("k", i) // of the backlog
+		if p.has("ordered") {
+			key = fmt.Sprint("o", i)
+		}
+		add(fmt.Sprint("once-", i), key, false)
 	}
 	add("twice", "t", false)
 	if _, err := a.Producer.ProduceMany(ctx, a.DB, items...); err != nil {

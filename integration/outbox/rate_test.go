@@ -208,3 +208,25 @@ func TestARateThatIsRaisedCountsAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// Crashed messages are claimed beside the rate, and count nothing. Those that never start give back what they did not use.
+func TestWhatCrashedGivesNothingBackToARate(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var at testapp.Moments
+		a := newApp(bus.Consume("c", func(context.Context, order) error { at.Add(); return nil }, bus.RateLimit(10, time.Hour, 10)))
+		for range 200 {
+			a.ProduceAt(ctx, order{ID: "clean"})
+		}
+		for i := range 100 {
+			a.ProduceAt(ctx, order{ID: "late"}, outbox.Delay(time.Duration(10+i)*time.Second),
+				outbox.DeliverBy(time.Now().Add(time.Duration(10+i)*time.Second+time.Millisecond), bus.Discarded))
+		}
+		a.Exec("UPDATE consumer_messages SET crashes = 1 WHERE payload LIKE '%late%'")
+		r := a.StartWith(ctx, outbox.ProcessorConfig{})
+		<-time.After(50 * time.Minute)
+		r.MustStop()
+		if n := at.Len(); n > 20 {
+			t.Errorf("%d started within 50 min, want 10 and a burst of 10 at most", n)
+		}
+	})
+}

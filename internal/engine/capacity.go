@@ -3,6 +3,8 @@ package engine
 import (
 	"slices"
 	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 // capacity is what runs and waits in this process, and what of it may start. It is guarded by
@@ -27,10 +29,10 @@ type startable struct {
 	until time.Time // none before then, unless something changes; zero if unknown
 }
 
-// startable returns how many messages of a consumer could start now, as its circuit, its
-// concurrency, that of transactions and its limit allow. Everything that claims, starts, probes,
-// keeps slots or waits uses it. [capacity.starts] decides whether a worker is free, in view
-// of the other consumers.
+// startable returns how many messages of a consumer could start now, as the free workers, its
+// circuit, its concurrency, that of transactions and its limit allow. Everything that claims,
+// starts, probes, keeps slots, keeps places or waits uses it. [capacity.starts] decides which
+// workers are free in view of the other consumers.
 func (cp *capacity) startable(c *consumer, now time.Time) (s startable) {
 	s.n = cp.free(c)
 	if probe, open := c.circuit.NextProbe(); open {
@@ -58,9 +60,9 @@ func (cp *capacity) mayStart(c *consumer, now time.Time) startable {
 	return s
 }
 
-// free returns how many more messages a consumer may run in this process.
+// free returns how many more messages a consumer may run in this process: for each it needs a worker.
 func (cp *capacity) free(c *consumer) int {
-	n := cp.config.Concurrency - c.running
+	n := cp.config.Concurrency - cp.running
 	if c.settings.Concurrency > 0 {
 		n = min(n, c.settings.Concurrency-c.running)
 	}
@@ -119,27 +121,35 @@ func (cp *capacity) nextStart(now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// mayRunSolo reports whether the circuits let a message start that crashed more than once.
-func (cp *capacity) mayRunSolo(now time.Time) bool {
-	return slices.ContainsFunc(cp.consumers, func(c *consumer) bool {
-		return c.suspects&crashedMore != 0 && cp.startable(c, now).until.IsZero()
-	})
+// mayStartCrashed reports whether a consumer may start one of its crashed messages of a kind.
+func (cp *capacity) mayStartCrashed(kind suspicion, now time.Time) bool {
+	return slices.ContainsFunc(cp.consumers, func(c *consumer) bool { return c.suspects&kind != 0 && cp.mayStart(c, now).n > 0 })
+}
+
+// nextCrashed returns the kind of crashed messages to claim next. One that nothing may start does not
+// keep the other waiting.
+func (cp *capacity) nextCrashed(now time.Time) store.Selection {
+	if !cp.quarantine.pending() {
+		return store.Clean
+	}
+	return cp.quarantine.next(now, cp.mayStartCrashed(crashedOnce, now), cp.mayStartCrashed(crashedMore, now))
 }
 
 // keptForCrashed returns how many of a consumer's startable messages are reserved for crashed ones,
-// so that an endless backlog does not delay them: one, until they were asked for.
+// so that an endless backlog does not delay them: the last, if a crashed message could start in its
+// place.
 func (cp *capacity) keptForCrashed(c *consumer, now time.Time) int {
-	kind := crashedMore // the kind whose claim is in flight
-	if !cp.quarantine.soloAsked {
-		if !cp.quarantine.pending() {
-			return 0
-		}
-		kind = suspicionOf(cp.quarantine.next(now, cp.mayRunSolo(now)))
+	kind := cp.quarantine.asked()
+	if kind == 0 {
+		kind = suspicionOf(cp.nextCrashed(now))
 	}
+	lastWorker := cp.running >= cp.config.Concurrency-1
 	shares := func(other *consumer) bool {
-		return other == c || c.limiter != nil && other.limiter == c.limiter || c.transactional && other.transactional
+		return other == c || lastWorker || c.limiter != nil && other.limiter == c.limiter || c.transactional && other.transactional
 	}
-	if slices.ContainsFunc(cp.consumers, func(other *consumer) bool { return other.suspects&kind != 0 && shares(other) }) {
+	if kind != 0 && slices.ContainsFunc(cp.consumers, func(other *consumer) bool {
+		return other.suspects&kind != 0 && shares(other) && cp.startable(other, now).n > 0
+	}) {
 		return 1
 	}
 	return 0

@@ -117,10 +117,10 @@ func (pl *planner) planLocked(now time.Time) (claimPlan, bool) {
 
 // planSuspectsLocked asks for crashed messages of consumers that may start one.
 func (pl *planner) planSuspectsLocked(now time.Time) (claimPlan, bool) {
-	if !pl.quarantine.pending() {
+	kind := pl.capacity.nextCrashed(now)
+	if kind == store.Clean {
 		return claimPlan{}, false
 	}
-	kind := pl.quarantine.next(now, pl.capacity.mayRunSolo(now))
 	var asked []*consumer
 	for i := range pl.catalog.consumers {
 		c := pl.catalog.consumers[(pl.suspectFrom+i)%len(pl.catalog.consumers)]
@@ -235,9 +235,9 @@ func (pl *planner) roomLocked(c *consumer, now time.Time) int {
 	}
 	room := min(pl.capacity.starts(c), s.n) * c.group
 	switch {
-	case c.rate != nil:
-		room = max(room, c.rate.In(rateAhead)) // claimed messages are to start at once, or soon
 	case c.limiter != nil && len(c.limiter.slots) == 0: // other processes may have all
+	case c.rate != nil: // claimed messages are to start at once, or soon
+		room += min(c.finished.lastSecond(now), c.rate.In(rateAhead))
 	default:
 		room += c.finished.lastSecond(now)
 	}

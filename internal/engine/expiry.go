@@ -24,3 +24,12 @@ func (e *executor) expired(m *bus.Message) error {
 	}
 	return bus.Discard(err)
 }
+
+// untilDeadline returns how long after it was queued a message may start.
+func (t *task) untilDeadline() time.Duration {
+	by, _, ok := flow.Deadline(t.message.Headers)
+	if !ok {
+		return flow.Never
+	}
+	return max(by.Sub(t.queuedAt)-t.lease.ahead, 0)
+}

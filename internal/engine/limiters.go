@@ -177,7 +177,8 @@ func (ls *limiters) busyLimits(now time.Time) (names []string) {
 			l.shared = now
 		case now.Sub(l.shared) >= slotsShared:
 			l.shared = now
-			if l.owed == 0 && ls.wantedLocked(l, now) {
+			works := func(c *consumer) bool { has, _ := c.hasWork(now); return has } // also while all workers are busy
+			if l.owed == 0 && slices.ContainsFunc(l.consumers, works) {
 				names = append(names, l.name)
 			}
 		}

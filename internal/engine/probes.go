@@ -64,7 +64,7 @@ func (pr *probes) found(p store.Probe, wants []store.Want, stood []store.Positio
 	for i := range pr.cursors {
 		pr.cursors[i].looked(wants[i].After, stood[i], first[i], due[i], p.Now)
 	}
-	kept := pr.quarantine.pending() || pr.quarantine.needsWorker
+	kept := pr.quarantine.pending()
 	pr.suspectLocked(p)
 	pr.quarantine.countLongRunning(now, pr.config.Concurrency)
 	pr.quarantine.found(p, began, now)

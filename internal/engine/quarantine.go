@@ -47,7 +47,6 @@ type quarantine struct {
 	// known to be written. acquitting: store.Acquit is under way for it, since another crashed
 	// message is about to run.
 	blamed, acquitting bool
-	needsWorker        bool // a worker is kept free for the solo run
 	crashedLast        bool // the last plan was for crashed messages
 	queued             int  // claimed, not started
 }
@@ -98,7 +97,7 @@ func (s *quarantine) found(p store.Probe, began, now time.Time) {
 func (s *quarantine) requestSolo(now time.Time) {
 	switch {
 	case (s.looked.Before(s.soloFrom) || now.Sub(s.looked) > s.lease/2) && now.Before(s.soloAnyway):
-		s.wanted, s.needsWorker = time.Time{}, false
+		s.wanted = time.Time{}
 	case s.killers && s.wanted.IsZero() && !s.soloAsked && s.soloRuns == 0:
 		s.wanted = now
 	}
@@ -107,20 +106,31 @@ func (s *quarantine) requestSolo(now time.Time) {
 // pending reports whether there are crashed messages to claim once there is room.
 func (s *quarantine) pending() bool { return s.waiting || !s.wanted.IsZero() }
 
-// next returns the kind of crashed messages to claim next, or store.Clean. solo reports whether the
-// circuits let a message start that crashed more than once; if not, the others do not wait for it.
-func (s *quarantine) next(now time.Time, solo bool) store.Selection {
+// asked returns the kind of crashed messages whose claim is in flight, or zero.
+func (s *quarantine) asked() suspicion {
+	switch {
+	case s.soloAsked:
+		return crashedMore
+	case s.reserved > 0:
+		return crashedOnce
+	}
+	return 0
+}
+
+// next returns the kind of crashed messages to claim next, or store.Clean. few and solo report
+// whether one may start that crashed once, or more often; if not, the others do not wait for it.
+func (s *quarantine) next(now time.Time, few, solo bool) store.Selection {
 	if s.soloAsked || s.acquitting {
 		return store.Clean
 	}
 	s.together.n, s.solo.n = max(s.together.n, flow.FewSuspects), max(s.solo.n, 1)
-	others, wanted := s.inFlight+s.reserved, solo && !s.wanted.IsZero()
+	others, waiting, wanted := s.inFlight+s.reserved, few && s.waiting, solo && !s.wanted.IsZero()
 	room := s.together.n - others
-	othersFirst := s.othersFirst && s.waiting && room > 0
+	othersFirst := s.othersFirst && waiting && room > 0
 	switch {
 	case wanted && !othersFirst && (others+s.longRunning == 0 || now.Sub(s.wanted) >= soloPatience):
 		return store.Killers
-	case !s.waiting, wanted && !othersFirst, s.soloRuns > 0 && now.Sub(s.soloSince) < soloPatience:
+	case !waiting, wanted && !othersFirst, s.soloRuns > 0 && now.Sub(s.soloSince) < soloPatience:
 		return store.Clean
 	case room <= 0, others > 0 && room < s.together.n/4: // not worth a claim
 		return store.Clean
@@ -132,11 +142,10 @@ func (s *quarantine) next(now time.Time, solo bool) store.Selection {
 // at once: otherwise it would be blamed for what others do while it waits.
 func (s *quarantine) plan(kind store.Selection, wants []store.Want, free int) (claimPlan, bool) {
 	plan := claimPlan{request: store.ClaimRequest{Wants: wants, MaxBytes: maxClaimBytes, Select: kind}}
-	s.needsWorker = kind == store.Killers && len(wants) > 0
 	switch {
-	case len(wants) == 0, s.needsWorker && free <= 0:
+	case len(wants) == 0:
 		return claimPlan{}, false
-	case s.needsWorker:
+	case kind == store.Killers:
 		s.wanted, s.soloAsked = time.Time{}, true
 		plan.request.Limit = min(s.solo.n, free)
 		// A message that does not run alone is not blamed alone.
@@ -165,7 +174,7 @@ func (s *quarantine) remain(kind store.Selection, now time.Time) {
 func (s *quarantine) claimed(r store.ClaimRequest, n int, now time.Time) {
 	if r.Select == store.Killers {
 		// Not n: the message may have finished before we get here.
-		s.soloAsked, s.needsWorker = false, false
+		s.soloAsked = false
 		s.soloRuns += n
 		s.soloSince, s.blamed = now, r.Solo && n > 0
 		s.killers = s.killers && n > 0

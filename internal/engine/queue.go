@@ -40,6 +40,9 @@ func (q *queue) push(tasks []task) bool {
 	for i := range tasks {
 		t := &tasks[i]
 		q.capacity.enqueued(t, 1, t.bytes())
+		if t.fills = t.consumer.settings.BatchWait; t.fills > 0 {
+			t.fills = min(t.fills, t.untilDeadline()/2)
+		}
 		if head != nil && t.row.Lane != 0 && t.row.Lane == head.row.Lane && t.consumer.keyConcurrency() == 0 { // one worker runs them in order
 			head.others = append(head.others, t)
 			continue
@@ -112,7 +115,7 @@ func (q *queue) dequeueLocked(c *consumer) *task {
 	if c.group > 1 && c.queue[0].groupable() {
 		share := min(c.waiting, c.group)
 		if c.settings.BatchSize == 0 { // transactions side by side do more than a few large ones
-			free := q.capacity.startable(c, now).n
+			free := max(q.capacity.startable(c, now).n, 1) // the circuit may have opened just now
 			share = min((c.waiting+free-1)/free, c.group)
 		}
 		for sum := c.queue[0].size(); n < len(c.queue) && sum < share && sum+c.queue[n].size() <= c.group && c.queue[n].groupable(); n++ {
@@ -145,7 +148,12 @@ func (q *queue) fillsLocked(c *consumer) bool {
 	if c.exhausted(now) {
 		return false
 	}
-	until := c.queue[0].queuedAt.Add(c.settings.BatchWait)
+	until := c.queue[0].queuedAt.Add(c.queue[0].fills)
+	for _, t := range c.queue[1:] {
+		if at := t.queuedAt.Add(t.fills); at.Before(until) { // for its deadline
+			until = at
+		}
+	}
 	if !now.Before(until) {
 		return false
 	}
@@ -161,15 +169,15 @@ func (q *queue) fillsLocked(c *consumer) bool {
 }
 
 // startsNowLocked reports whether a free worker may start a message of its consumer. The last
-// worker, and the consumer's last place, are kept for crashed messages when it is their turn.
+// worker, and the consumer's last place, are kept for crashed messages that may start when it is
+// their turn.
 func (q *queue) startsNowLocked(c *consumer, t *task) bool {
 	now := time.Now()
 	s := q.capacity.mayStart(c, now)
 	if t.row.Crashes > 0 || s.n == 0 {
 		return s.n > 0
 	}
-	kept := q.quarantine.needsWorker && q.capacity.running >= q.config.Concurrency-1
-	return !kept && s.n > q.capacity.keptForCrashed(c, now) && q.capacity.starts(c) > 0
+	return s.n > q.capacity.keptForCrashed(c, now) && q.capacity.starts(c) > 0
 }
 
 func (q *queue) finishedLocked(t *task) {

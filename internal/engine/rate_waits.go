@@ -40,10 +40,11 @@ func (s *rateWaits) totalLocked(now time.Time) time.Duration {
 }
 
 // unstarted notes that a claimed message did not start, so its consumer's rates counted it in vain.
-// The next claim returns that to the rates.
+// The next claim returns that to the rates. Crashed messages are claimed beside them, and were not
+// counted.
 func (d *dispatcher) unstarted(t *task) {
 	c := t.consumer
-	if c.rate == nil && c.settings.KeyRate == 0 {
+	if c.rate == nil && c.settings.KeyRate == 0 || t.row.Crashes > 0 {
 		return
 	}
 	d.mu.Lock()

@@ -21,13 +21,14 @@ type task struct {
 	consumer        *consumer
 	lease           *lease
 	queuedAt        time.Time
-	began           time.Time  // when its chain began; zero if that is not counted
-	others          []*task    // taken with it: to share transactions, or behind it in its lane
-	group           *group     // the group it runs in
-	worker          *worker    // while it runs
-	innermost       sync.Mutex // held while the innermost layer runs, and after the chain has ended
-	probe           bool       // it may probe its consumer's circuit
-	called          bool       // the consumer's function was reached
+	fills           time.Duration // for so long its batch may wait for more
+	began           time.Time     // when its chain began; zero if that is not counted
+	others          []*task       // taken with it: to share transactions, or behind it in its lane
+	group           *group        // the group it runs in
+	worker          *worker       // while it runs
+	innermost       sync.Mutex    // held while the innermost layer runs, and after the chain has ended
+	probe           bool          // it may probe its consumer's circuit
+	called          bool          // the consumer's function was reached
 	stopped         atomic.Bool
 	over            atomic.Bool // its outcome is known
 	stop            stoppable   // the context of its first call

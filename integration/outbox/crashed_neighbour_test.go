@@ -1,0 +1,143 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+)
+
+// keepsNothingFrom: a consumer whose crashed message may not start (its circuit is open, or it is at its own Concurrency) keeps
+// the only free place that it shares with another consumer, although it could not use it.
+func keepsNothingFrom(t *testing.T, away, tx bool, a, b []bus.ConsumerOption, aTakes time.Duration) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var circuit outbox.Circuit
+		var ran atomic.Int64
+		var first, last time.Time
+		if away {
+			a = append(a, outbox.WithCircuit(&circuit))
+		}
+		one := func(ctx context.Context, o order) error {
+			if away {
+				return circuit.Trip(errors.New("away"))
+			}
+			select {
+			case <-time.After(aTakes):
+			case <-ctx.Done():
+			}
+			return nil
+		}
+		other := func(context.Context, refund) error {
+			if last = time.Now(); ran.Add(1) == 1 {
+				first = last
+			}
+			return nil
+		}
+		var consumers []bus.Consumer
+		if tx {
+			consumers = []bus.Consumer{
+				outbox.ConsumeTx("a", func(ctx context.Context, _ bun.Tx, o order) error { return one(ctx, o) },
+					append(a, bus.Timeout(4*time.Second))...),
+				outbox.ConsumeTx("b", func(ctx context.Context, _ bun.Tx, o refund) error { return other(ctx, o) },
+					append(b, bus.Timeout(4*time.Second))...)}
+		} else {
+			consumers = []bus.Consumer{bus.Consume("a", one, a...), bus.Consume("b", other, b...)}
+		}
+		ap := newApp(consumers...)
+		r := ap.StartWith(ctx, outbox.ProcessorConfig{LeaseDuration: 3 * time.Second, PollInterval: time.Second / 2, Concurrency: 8})
+		ap.ProduceAt(ctx, order{ID: "first"}) // opens the circuit, or runs long
+		<-time.After(20 * time.Second)
+		ap.ProduceAt(ctx, order{ID: "crashed"})
+		ap.Exec("UPDATE consumer_messages SET crashes = 1 WHERE payload LIKE '%crashed%'")
+		<-time.After(5 * time.Second)
+		for range 50 {
+			ap.ProduceAt(ctx, refund{ID: "x"})
+		}
+		began := time.Now()
+		<-time.After(40 * time.Second)
+		t.Logf("the first of b began after %s, the last after %s", first.Sub(began), last.Sub(began))
+		if n := ran.Load(); n < 50 || last.Sub(began) > 6*time.Second {
+			for _, m := range ap.Pending() {
+				e, err := ap.Admin().Explain(ctx, ap.DB, m.ID)
+				t.Logf("%s %s: %v %q %v", m.ConsumerType, m.Payload, e.Reason, e.Text, err)
+				if m.ConsumerType == "b" {
+					break
+				}
+			}
+			t.Errorf("%d of b have run in 40 s, want 50 within a lease and a poll", n)
+			testapp.Poll(t, "b runs", 2*time.Hour, time.Second, func() bool { return ran.Load() == 50 })
+			t.Errorf("the last began after %s", time.Since(began))
+		}
+		r.MustStop()
+	})
+}
+
+func TestCrashedBehindACircuitLeavesTheSharedSlot(t *testing.T) {
+	s := []bus.ConsumerOption{bus.SharedConcurrency("s", 1)}
+	keepsNothingFrom(t, true, false, s, s, 0)
+}
+
+func TestCrashedBehindACircuitLeavesTheTransaction(t *testing.T) {
+	keepsNothingFrom(t, true, true, nil, nil, 0)
+}
+
+func TestCrashedAtItsConcurrencyLeavesTheSharedSlot(t *testing.T) {
+	keepsNothingFrom(t, false, false,
+		[]bus.ConsumerOption{bus.SharedConcurrency("s", 2), bus.Concurrency(1), bus.Timeout(30 * time.Minute)},
+		[]bus.ConsumerOption{bus.SharedConcurrency("s", 2)}, 20*time.Minute)
+}
+
+// holdsUpNoCrashed: a's crashed message cannot start, since a is at its Concurrency for 20 min. b's crashed messages must run.
+func holdsUpNoCrashed(t *testing.T, ofA, ofB, nB int, within time.Duration) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var ran atomic.Int64
+		a := newApp(
+			bus.Consume("a", func(ctx context.Context, o order) error {
+				select {
+				case <-time.After(20 * time.Minute):
+				case <-ctx.Done():
+				}
+				return nil
+			}, bus.Concurrency(1), bus.Timeout(30*time.Minute)),
+			bus.Consume("b", func(context.Context, refund) error { ran.Add(1); return nil }))
+		r := a.StartWith(ctx, outbox.ProcessorConfig{LeaseDuration: 3 * time.Second, PollInterval: time.Second / 2, Concurrency: 8})
+		a.ProduceAt(ctx, order{ID: "first"})
+		<-time.After(40 * time.Second)
+		a.ProduceAt(ctx, order{ID: "crashed"})
+		a.Exec("UPDATE consumer_messages SET crashes = ? WHERE payload LIKE '%crashed%'", ofA)
+		<-time.After(5 * time.Second)
+		for range nB {
+			a.ProduceAt(ctx, refund{ID: "x"}, outbox.Delay(time.Second))
+		}
+		a.Exec("UPDATE consumer_messages SET crashes = ? WHERE consumer_type = 'b'", ofB)
+		began := time.Now()
+		<-time.After(within)
+		if n := ran.Load(); n < int64(nB) {
+			t.Errorf("%d of b's %d crashed messages have run within %s", n, nB, within)
+			for _, m := range a.Pending() {
+				e, err := a.Admin().Explain(ctx, a.DB, m.ID)
+				t.Logf("%s %s: %v %q %v", m.ConsumerType, m.Payload, e.Reason, e.Text, err)
+			}
+			testapp.Poll(t, "b runs", 2*time.Hour, time.Second, func() bool { return ran.Load() == int64(nB) })
+			t.Errorf("the last began after %s", time.Since(began))
+		}
+		r.MustStop()
+	})
+}
+
+// A message of a that crashed twice, and cannot start, holds up those of b that crashed once.
+func TestCrashedTwiceAtItsConcurrencyHoldsUpNoneThatCrashedOnce(t *testing.T) {
+	holdsUpNoCrashed(t, 2, 1, 3, 30*time.Second)
+}
+
+// A message of a that crashed once, and cannot start, holds up those of b that crashed twice.
+func TestCrashedOnceAtItsConcurrencyHoldsUpNoneThatCrashedTwice(t *testing.T) {
+	holdsUpNoCrashed(t, 1, 2, 3, time.Minute)
+}
