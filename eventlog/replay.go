@@ -74,6 +74,9 @@ func (r *replayer) run(ctx context.Context) (total int, err error) {
 	for begun := time.Now(); ; {
 		n, done, err := r.page(ctx)
 		total += n
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx) // drivers have errors of their own for an interrupted statement
+		}
 		if err != nil || done {
 			return total, err
 		}
