@@ -115,7 +115,8 @@ func (x *explainer) explainConsumer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if x.elsewhere = len(others.takers) > 0; x.elsewhere {
+	x.elsewhere = len(others.takers) > 0
+	if x.elsewhere {
 		x.consumer, x.known = bus.Consumer{}, false
 		return nil
 	}

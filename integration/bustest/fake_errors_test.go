@@ -18,9 +18,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-type nobody struct{}
+type unconsumed struct{}
 
-func (nobody) PayloadType() string { return "nobody" }
+func (unconsumed) PayloadType() string { return "unconsumed" }
 
 type cyclic struct{ F float64 }
 
@@ -58,7 +58,7 @@ func TestTheFakesErrors(t *testing.T) {
 		"nil payload":   func(p full, db *bun.DB) error { return testapp.Second(p.Produce(t.Context(), db, nil)) },
 		"pointer":       func(p full, db *bun.DB) error { return testapp.Second(p.Produce(t.Context(), db, &ok)) },
 		"nil pointer":   func(p full, db *bun.DB) error { return testapp.Second(p.Produce(t.Context(), db, (*OrderPlaced)(nil))) },
-		"no consumer":   func(p full, db *bun.DB) error { return testapp.Second(p.Produce(t.Context(), db, nobody{})) },
+		"no consumer":   func(p full, db *bun.DB) error { return testapp.Second(p.Produce(t.Context(), db, unconsumed{})) },
 		"not encodable": func(p full, db *bun.DB) error { return testapp.Second(p.Produce(t.Context(), db, cyclic{math.NaN()})) },
 		"no key":        func(p full, db *bun.DB) error { return testapp.Second(p.Produce(t.Context(), db, keyless{})) },
 		"long key": func(p full, db *bun.DB) error {
@@ -107,7 +107,7 @@ func TestTheFakesErrors(t *testing.T) {
 		},
 		"send recipient unknown": func(p full, db *bun.DB) error {
 			return p.Send(t.Context(), db, &bus.Message{
-				PayloadType: OrderPlaced{}.PayloadType(), Payload: []byte(`{"id":"1"}`), Recipients: []string{"nobody"},
+				PayloadType: OrderPlaced{}.PayloadType(), Payload: []byte(`{"id":"1"}`), Recipients: []string{"unconsumed"},
 			})
 		},
 		"send delay negative": func(p full, db *bun.DB) error {

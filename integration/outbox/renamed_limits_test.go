@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -65,10 +64,7 @@ func TestARateHoldsOverARename(t *testing.T) {
 
 func TestAKeyRateHoldsOverARename(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		if db.Dialect().Name() == dialect.MySQL {
-			t.Skip("MariaDB has no key rates")
-		}
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) { // MariaDB has no key rates
 		rateOverARename(t, db, bus.KeyRateLimit(10, time.Second, 1))
 	})
 }

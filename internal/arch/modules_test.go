@@ -59,7 +59,8 @@ func oneVersion(t *tree) []string {
 			if other, ok := first[module]; !ok {
 				first[module] = version
 			} else if other != version {
-				violations = append(violations, fmt.Sprintf("%s: %s has version %s here, %s elsewhere", path.Join(dir, "go.mod"), module, version, other))
+				violations = append(violations, fmt.Sprintf("%s: %s has version %s here, %s elsewhere",
+					path.Join(dir, "go.mod"), module, version, other))
 			}
 		}
 	}

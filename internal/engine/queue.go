@@ -40,7 +40,8 @@ func (q *queue) push(tasks []task) bool {
 	for i := range tasks {
 		t := &tasks[i]
 		q.capacity.enqueued(t, 1, t.bytes())
-		if t.fills = t.consumer.settings.BatchWait; t.fills > 0 {
+		t.fills = t.consumer.settings.BatchWait
+		if t.fills > 0 {
 			t.fills = min(t.fills, t.untilDeadline()/2)
 		}
 		if head != nil && t.row.Lane != 0 && t.row.Lane == head.row.Lane && t.consumer.keyConcurrency() == 0 { // one worker runs them in order

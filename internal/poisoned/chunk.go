@@ -78,7 +78,8 @@ func (s *Store) DiscardChunk(ctx context.Context, db bun.IDB, chunk Chunk) (disc
 			return err
 		}
 		last = rows[len(rows)-1].ID
-		if rows = unexported.Func[ofConsumers]()(rows, chunk.Consumers); len(rows) == 0 {
+		rows = unexported.Func[ofConsumers]()(rows, chunk.Consumers)
+		if len(rows) == 0 {
 			return nil
 		}
 		discarded, err = st.Poison.Delete(ctx, tx, store.Each(rows, func(row store.Poisoned) int64 { return row.ID }))
