@@ -1,10 +1,13 @@
 package admin
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 // explainKey checks whether another message of the key blocks this one, and explains that one by
@@ -47,12 +50,17 @@ func (x *explainer) explainShare(ctx context.Context) error {
 	if x.row.Lane == 0 || x.keyConcurrency() == 0 {
 		return nil
 	}
-	held, err := x.store.Keys.HeldOfLane(ctx, x.db, access.Names(x.consumer), x.row.Lane)
-	if err != nil || held < x.keyConcurrency() {
+	source := store.Source{Names: access.Names(x.consumer), Payloads: access.PayloadTypes(x.consumer)}
+	used, err := x.store.Keys.UsedOfLane(ctx, x.db, source, x.row.Lane)
+	taken, crashed := used.Held, ""
+	if used.Crashed > 0 && x.e.Message.Crashes == 0 {
+		taken, crashed = used.Held+used.Crashed, fmt.Sprintf(", %d that crashed have their places,", used.Crashed)
+	}
+	if err != nil || taken < x.keyConcurrency() {
 		return err
 	}
-	return x.because(KeyLimited, "%s %d messages of key %q are claimed, and consumer %q runs no more of a key at once, in all processes "+
-		"together.", x.due(), held, x.row.OrderKey, x.consumer.Name())
+	return x.because(KeyLimited, "%s %d messages of key %q are claimed%s and consumer %q runs no more of a key at once, in all processes "+
+		"together.", x.due(), used.Held, x.row.OrderKey, cmp.Or(crashed, ","), x.consumer.Name())
 }
 
 // keyConcurrency is how many messages of a key the consumer runs at once; 0 is no limit.

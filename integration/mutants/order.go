@@ -44,10 +44,12 @@ func keyMutants() []mutant {
 	of := func(database, names string) suite { return inStore("TestStore/" + database + "/per_key/" + names) }
 	const tooMany = `bound: got \d+ violations|the most of a key`
 	return []mutant{
-		{"key: claimed messages do not count towards its bound", in("laneClaim.quotas", drop("all.of[h.Lane] -= h.N")), of("sqlite", atOnce),
+		{"key: claimed messages do not count towards its bound", in("laneClaim.quotas", drop("all.of[lane.Lane] -= lane.Held")), of("sqlite", atOnce),
 			tooMany},
 		{"key: a claimed message is claimed again", in("Source.For", text("AND m.id NOT IN ({held ids})", "")), of("sqlite", atOnce),
 			tooMany + `|are left after`},
+		{"key: crashed messages keep no place", in("laneClaim.quotas", drop("all.of[lane.Lane] -= lane.Crashed")),
+			inOutbox("TestACrashedMessageIsNotBehindTheBacklogOfItsKey"), `ran as 0 of`},
 		{"key: its rate is not spent", in("keyRates.spend", text("used_to = excluded.used_to", "used_to = {now}")),
 			of("sqlite", "rates_of_keys*"), `ran after`},
 		{"key: freed during a claim, it is not asked for again", in("lanes.claimed", never("l.frees")),

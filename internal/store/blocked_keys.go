@@ -101,7 +101,9 @@ func (s *KeyStore) FirstOfLane(ctx context.Context, db bun.IDB, names []string, 
 	)
 }
 
-// HeldOfLane returns how many messages of a lane are claimed.
-func (s *KeyStore) HeldOfLane(ctx context.Context, db bun.IDB, names []string, lane int64) (int, error) {
-	return read[int](ctx, s.tables, db, `SELECT count(*) FROM ({held lanes}) h WHERE h.lane = ?`, s.names.NameList(names), lane)
+// UsedOfLane returns how many messages of a source's lane are claimed, and how many crashed ones
+// wait to be claimed.
+func (s *KeyStore) UsedOfLane(ctx context.Context, db bun.IDB, source Source, lane int64) (dialect.UsedLane, error) {
+	used, _, err := first[dialect.UsedLane](ctx, s.tables, db, dialect.UsedLanesSQL, source.Used(s.names, []int64{lane})...)
+	return used, err
 }

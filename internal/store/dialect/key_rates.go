@@ -18,8 +18,11 @@ type keyRates struct {
 	rate Rate
 }
 
-// read reads how far the rates of lanes are used.
+// read reads how far the rates of lanes are used, and lowers the quotas to what they allow.
 func (k *keyRates) read(ctx context.Context, lanes []int64, all *quotas) error {
+	if k == nil {
+		return nil
+	}
 	r := k.rate
 	var rows []struct {
 		Lane   int64

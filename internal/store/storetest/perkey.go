@@ -194,7 +194,10 @@ func perKeyCrashes(k *kit) {
 	equal(k, "messages", len(c.Messages), 2)
 	k.pass(lease + time.Second)
 	equal(k, "recovered", k.recover(3), store.Recovered{Claims: 1, Crashed: 2})
-	equal(k, "the clean one", len(k.claim(ofLanes("o", 10, perKey(2, nil))).Messages), 1)
+	if c := k.claim(ofLanes("o", 10, perKey(2, nil))); c.ID != 0 {
+		k.Errorf("claim of clean messages: got %v, want none: those that crashed keep their places", idsOf(c))
+	}
+	equal(k, "the clean one, where three may run", len(k.claim(ofLanes("o", 10, perKey(3, nil))).Messages), 1)
 	r := store.ClaimRequest{Owner: "o", Lease: lease, MaxBytes: ample, Select: store.Suspects, Limit: 5, Stuck: []store.Lanes{perKey(2, nil)}}
 	crashed := idsOf(k.claim(r))
 	equal(k, "a crashed one beside it", len(crashed), 1)
