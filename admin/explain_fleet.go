@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -83,7 +84,7 @@ func (x *explainer) explainFleet(f fleet) {
 
 // handles reports whether the process handles messages with that stored consumer and payload type.
 func (p Process) handles(consumer, payloadType string) bool {
-	return slices.ContainsFunc(p.Consumers, func(c ProcessConsumer) bool { return c.takes(consumer, payloadType) })
+	return slices.ContainsFunc(p.Consumers, func(c ProcessConsumer) bool { return heartbeat.Consumer(c).Takes(consumer, payloadType) })
 }
 
 // said formats a process for a sentence.

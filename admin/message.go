@@ -11,10 +11,10 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // Message is a pending message as [Client] returns it. Times are in UTC, on the database's clock.
@@ -120,12 +120,11 @@ type Claim struct {
 	Messages int  `json:"messages"` // messages not settled yet
 }
 
-// The console shows rows as this package does: see package internal/pending.
-var (
-	_ = unexported.Provide(newMessage)
-	_ = unexported.Provide(newClaim)
-	_ = unexported.Provide(Process.handles)
-)
+// Package internal/pending calls these.
+var _ = hooks.ProvideAdmin(hooks.Admin{
+	Message: func(row store.Pending) any { return newMessage(row) },
+	Claim:   func(row store.HeldBy) any { return newClaim(row) },
+})
 
 func newClaim(row store.HeldBy) Claim {
 	return Claim{ID: row.ClaimID, Owner: row.Owner, Isolated: row.Solo, ClaimedAt: row.ClaimedAt.Time, LeasedUntil: row.LeasedUntil.Time,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -54,11 +53,6 @@ type ProcessConsumer struct {
 	MaxAttempts  int           `json:"max_attempts"`
 }
 
-// takes reports whether messages with that stored consumer and payload type are this consumer's.
-func (c ProcessConsumer) takes(consumer, payloadType string) bool {
-	return (c.Name == consumer || slices.Contains(c.Former, consumer)) && slices.Contains(c.PayloadTypes, payloadType)
-}
-
 // ProcessStatus is whether a process is alive, stopped or lost.
 type ProcessStatus string
 
@@ -80,10 +74,7 @@ func newProcess(row store.Process) Process {
 	_, _ = json.Unmarshal(row.Manifest, &m), json.Unmarshal(row.State, &s) // another version may have left out fields
 	p.Schedules, p.Projections, p.Relays, p.Connections = m.Schedules, m.Projections, m.Relays, m.Connections
 	for _, c := range m.Consumers {
-		p.Consumers = append(
-			p.Consumers,
-			ProcessConsumer{Name: c.Name, Former: c.Former, PayloadTypes: c.PayloadTypes, Timeout: c.Timeout, MaxAttempts: c.MaxAttempts},
-		)
+		p.Consumers = append(p.Consumers, ProcessConsumer(c))
 	}
 	p.Running, p.Queued, p.Limit, p.Stuck, p.OpenCircuits = s.Running, s.Queued, s.Limit, s.Stuck, s.OpenCircuits
 	switch {

@@ -3,7 +3,6 @@ package fxmodule
 import (
 	"cmp"
 	"log/slog"
-	"slices"
 
 	"go.uber.org/fx"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/inbox"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
@@ -51,10 +49,9 @@ type parkedConsumers struct {
 
 // newParkedConsumers returns the receivers' consumers of parked records.
 func newParkedConsumers(p parkedParams) (c parkedConsumers) {
-	name := unexported.Func[func(inbox.Receiver) string]()
 	for _, r := range p.Receivers {
-		if name(r) != "" { // otherwise NewRunner reports the mistake
-			c.Consumers = append(c.Consumers, r.Consumer())
+		if consumer := r.Consumer(); consumer.Name() != "" { // otherwise NewRunner reports the mistake
+			c.Consumers = append(c.Consumers, consumer)
 		}
 	}
 	return c
@@ -86,8 +83,6 @@ func newReceiverRunner(p receiverParams) (*inbox.Runner, error) {
 	if config.Telemetry == nil && p.Telemetry != nil {
 		config.Telemetry = p.Telemetry.Receive()
 	}
-	name := unexported.Func[func(inbox.Receiver) string]()
-	slices.SortStableFunc(p.Receivers, func(a, b inbox.Receiver) int { return cmp.Compare(name(a), name(b)) }) // fx shuffles groups
 	return inbox.NewRunner(p.DB.db, p.Registry, p.Handles.producer, config, p.Receivers...)
 }
 
@@ -116,7 +111,5 @@ func newLogForwarderRunner(p logForwarderParams) (*relay.Runner, error) {
 	if config.Telemetry == nil && p.Telemetry != nil {
 		config.Telemetry = p.Telemetry.Publish()
 	}
-	name := unexported.Func[func(relay.LogForwarder) string]()
-	slices.SortStableFunc(p.Forwarders, func(a, b relay.LogForwarder) int { return cmp.Compare(name(a), name(b)) }) // fx shuffles groups
 	return relay.NewRunner(p.DB.db, p.Registry, config, p.Forwarders...)
 }

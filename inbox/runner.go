@@ -20,6 +20,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -93,9 +94,12 @@ func NewRunner(db *bun.DB, registry *bus.Registry, producer *outbox.Producer, co
 	if config.StartTimeout < 0 {
 		errs = append(errs, fmt.Errorf("inbox: RunnerConfig.StartTimeout %s: 0 or more is allowed", config.StartTimeout))
 	}
-	if config.Log != nil && config.Log.Registry() != registry {
+	if config.Log != nil && logaccess.Registry(config.Log) != registry {
 		errs = append(errs, errors.New("inbox: RunnerConfig.Log: it was made of another registry, or not by eventlog.NewLog"))
 	}
+	receivers = slices.SortedStableFunc(slices.Values(receivers), func(a, b Receiver) int { // package fxmodule has them in any order
+		return cmp.Compare(a.name(), b.name())
+	})
 	for i, receiver := range receivers {
 		if receiver.receiver == nil {
 			errs = append(errs, errors.New("inbox: a Receiver must be made by inbox.NewReceiver, not as a zero value"))

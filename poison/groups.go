@@ -13,10 +13,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/names"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 const (
@@ -195,14 +195,14 @@ func (s *Store) preview(ctx context.Context, st *store.Store, db bun.IDB, f stor
 	}
 	fleet = slices.DeleteFunc(fleet, func(p admin.Process) bool { return p.Kind != "processor" })
 	alive := slices.DeleteFunc(slices.Clone(fleet), func(p admin.Process) bool { return p.Status != admin.ProcessAlive })
-	handles := unexported.Func[func(admin.Process, string, string) bool]()
 	var last int64
 	for _, row := range seen {
 		k := PreviewKind{
 			row.ConsumerType, row.PayloadType,
 			PreviewCounts{Messages: row.Messages, Oldest: row.Oldest.Time, Newest: row.Newest.Time, Conflicts: row.Conflicts},
 		}
-		if len(fleet) > 0 && !slices.ContainsFunc(alive, func(p admin.Process) bool { return handles(p, k.Consumer, k.PayloadType) }) {
+		takes := func(c admin.ProcessConsumer) bool { return heartbeat.Consumer(c).Takes(k.Consumer, k.PayloadType) }
+		if len(fleet) > 0 && !slices.ContainsFunc(alive, func(p admin.Process) bool { return slices.ContainsFunc(p.Consumers, takes) }) {
 			k.Unhandled = k.Messages
 		}
 		p.add(k.PreviewCounts)

@@ -1,17 +1,19 @@
 package poison
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // Message is a poisoned message. Times are in UTC, on the database's clock.
@@ -45,14 +47,23 @@ type Message struct {
 	Errors []admin.Attempt `json:"errors,omitempty"`
 }
 
-// Packages ops and operator change and show more than this package: see package internal/poisoned.
-var (
-	_ = unexported.Provide(shown)
-	_ = unexported.Provide((*Store).requeue)
-	_ = unexported.Provide((*Store).edit)
-	_ = unexported.Provide(ofConsumers)
-	_ = unexported.Provide(func(f Filter) (store.PoisonFilter, error) { return f.rows(), f.check() })
-)
+// Package internal/poisoned calls these.
+var _ = hooks.ProvidePoison(hooks.Poison{
+	Message: func(row store.Poisoned) any { return shown(row) },
+	Rows: func(filter any) (store.PoisonFilter, error) {
+		f := filter.(Filter)
+		return f.rows(), f.check()
+	},
+	Requeue: func(
+		ctx context.Context, s any, db bun.IDB, f store.PoisonFilter, limit int, consumers []string,
+	) (hooks.Requeued, error) {
+		done, last, rows, err := s.(*Store).requeue(ctx, db, f, limit, consumers)
+		return hooks.Requeued{Result: done, Last: last, Rows: rows}, err
+	},
+	Edit: func(ctx context.Context, s any, h bus.Handle, id int64, text []byte) error {
+		return s.(*Store).edit(ctx, h, id, text, func(bus.Consumer) error { return nil })
+	},
+})
 
 func shown(row store.Poisoned) Message {
 	m := Message{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, Payload: row.Payload,

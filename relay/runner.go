@@ -19,6 +19,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -87,9 +88,12 @@ func NewRunner(db *bun.DB, registry *bus.Registry, config RunnerConfig, forwarde
 	if config.StartTimeout < 0 {
 		errs = append(errs, fmt.Errorf("relay: RunnerConfig.StartTimeout %s: 0 or more is allowed", config.StartTimeout))
 	}
-	if config.Log != nil && config.Log.Registry() != registry {
+	if config.Log != nil && logaccess.Registry(config.Log) != registry {
 		errs = append(errs, errors.New("relay: RunnerConfig.Log: it was made of another registry, or not by eventlog.NewLog"))
 	}
+	forwarders = slices.SortedStableFunc(slices.Values(forwarders), func(a, b LogForwarder) int { // package fxmodule has them in any order
+		return cmp.Compare(a.name(), b.name())
+	})
 	for i, l := range forwarders {
 		if l.forwarder == nil {
 			errs = append(errs, errors.New("relay: a LogForwarder must be made by relay.NewLogForwarder, not as a zero value"))

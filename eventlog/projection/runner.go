@@ -16,6 +16,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
@@ -73,10 +74,10 @@ func NewRunner(db *bun.DB, log *eventlog.Log, config RunnerConfig, projections .
 	if db == nil || log == nil {
 		return nil, errors.New("projection: NewRunner: the database handle or the log is nil")
 	}
-	if log.Registry() == nil {
+	if logaccess.Registry(log) == nil {
 		return nil, errors.New("projection: NewRunner: the log was not made by eventlog.NewLog")
 	}
-	s, err := store.For(db.Dialect().Name(), log.Registry().Tables())
+	s, err := store.For(db.Dialect().Name(), logaccess.Registry(log).Tables())
 	if err == nil {
 		err = s.Events()
 	}
@@ -189,7 +190,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		return fmt.Errorf("projection: run: %w", err)
 	}
 	defer heartbeat.New(heartbeat.Config{
-		Store: r.store, DB: r.db, Registry: r.log.Registry(), Kind: "projections", Logger: r.config.Logger,
+		Store: r.store, DB: r.db, Registry: logaccess.Registry(r.log), Kind: "projections", Logger: r.config.Logger,
 		Takes: heartbeat.Manifest{Projections: r.names()}, Doing: r.state,
 	}).Start(ctx)()
 	dispatch(ctx, r)
