@@ -42,6 +42,16 @@ type Message struct {
 	Errors       []Attempt         `json:"errors,omitempty"`        // the last ten, oldest first
 }
 
+// MarshalJSON implements json.Marshaler. A payload that is JSON is embedded unchanged, any other as
+// a string. It is for output only: unmarshalling the result does not restore Payload.
+func (m Message) MarshalJSON() ([]byte, error) {
+	type plain Message // without this method
+	return json.Marshal(struct {
+		plain
+		Payload store.PayloadText `json:"payload,omitempty"`
+	}{plain(m), m.Payload})
+}
+
 // Attempt is one failed run of a message.
 type Attempt struct {
 	Attempt int       `json:"attempt"`     // counted from 1

@@ -2,6 +2,7 @@ package poison
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -45,6 +46,16 @@ type Message struct {
 	// Errors lists the last ten failed runs, oldest first. It is empty if the process was lost each
 	// time.
 	Errors []admin.Attempt `json:"errors,omitempty"`
+}
+
+// MarshalJSON implements json.Marshaler. A payload that is JSON is embedded unchanged, any other as
+// a string. It is for output only: unmarshalling the result does not restore Payload.
+func (m Message) MarshalJSON() ([]byte, error) {
+	type plain Message // without this method
+	return json.Marshal(struct {
+		plain
+		Payload store.PayloadText `json:"payload,omitempty"`
+	}{plain(m), m.Payload})
 }
 
 // Package internal/poisoned calls these.
