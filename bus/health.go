@@ -2,10 +2,15 @@ package bus
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
+
+// ErrRunning is returned by the Run method of a processor, runner or notifier while another Run of
+// the same value has not returned. Use errors.Is.
+var ErrRunning = errors.New("already running")
 
 // Health is a snapshot of a processor of messages or schedules, of a runner of projections, log
 // forwarders or receivers, or of a notifier.

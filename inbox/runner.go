@@ -41,9 +41,6 @@ type RunnerConfig struct {
 	Logger *slog.Logger
 }
 
-// ErrRunning is returned by [Runner.Run] while another Run of the same Runner has not returned.
-var ErrRunning = errors.New("inbox: the runner is running already")
-
 const statementTimeout = 5 * time.Second
 
 // services are what all workers of a runner use.
@@ -147,10 +144,10 @@ func (r *Runner) own() error {
 // Run logs later outages and waits for them to end. Meanwhile it acknowledges nothing, and returns
 // current batches to the broker. A subscription that ends is logged and retried after 1 s, then
 // after twice as long each time, up to 30 s, until records arrive. A second concurrent Run returns
-// [ErrRunning].
+// bus.ErrRunning.
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
-		return ErrRunning
+		return fmt.Errorf("inbox: run: %w", bus.ErrRunning)
 	}
 	defer r.running.Store(false)
 	if ctx.Err() != nil {

@@ -12,10 +12,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/engine"
 )
 
-// ErrRunning is returned by [Processor.Run] while another Run of the same
-// Processor has not returned.
-var ErrRunning = engine.ErrRunning
-
 // ProcessorConfig configures a [Processor]. Zero fields mean their defaults.
 type ProcessorConfig struct {
 	// Fetchers is the number of goroutines that claim messages. Defaults to 2. On a database
@@ -104,7 +100,7 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 //   - The tables are missing or too old ([ErrSchemaOutdated]).
 //   - The database's settings would break the library's guarantees.
 //
-// Run logs later outages and waits for them to end. A second concurrent Run returns [ErrRunning].
+// Run logs later outages and waits for them to end. A second concurrent Run returns bus.ErrRunning.
 //
 // To shut down, as with Shutdown of net/http, end ctx and wait for Run. DrainTimeout bounds the
 // wait, and [Processor.Close] shortens it.

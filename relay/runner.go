@@ -37,9 +37,6 @@ type RunnerConfig struct {
 	Logger *slog.Logger
 }
 
-// ErrRunning is returned by [Runner.Run] while another Run of the same Runner has not returned.
-var ErrRunning = errors.New("relay: the runner is running already")
-
 const statementTimeout = 5 * time.Second
 
 // services are what all shards of a runner use.
@@ -139,10 +136,10 @@ func (r *Runner) own() error {
 //   - a forwarder has another number of shards than before
 //   - a broker answers but does not support what the forwarder needs
 //
-// Run logs later outages and waits for them to end. A second concurrent Run returns [ErrRunning].
+// Run logs later outages and waits for them to end. A second concurrent Run returns bus.ErrRunning.
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
-		return ErrRunning
+		return fmt.Errorf("relay: run: %w", bus.ErrRunning)
 	}
 	defer r.running.Store(false)
 	if ctx.Err() != nil {

@@ -47,9 +47,6 @@ type RunnerConfig struct {
 	Logger *slog.Logger
 }
 
-// ErrRunning is returned by [Runner.Run] while another Run of the same Runner has not returned.
-var ErrRunning = errors.New("projection: the runner is running already")
-
 // Runner runs projections. Any number of runners, in any number of processes, may run the same
 // ones: one works on a shard at a time. It is safe for concurrent use.
 type Runner struct {
@@ -177,10 +174,10 @@ func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 //   - a projection changed without a new version
 //
 // Run logs later outages and waits for them to end. A failing projection does not delay others. A
-// second concurrent Run returns [ErrRunning].
+// second concurrent Run returns bus.ErrRunning.
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
-		return ErrRunning
+		return fmt.Errorf("projection: run: %w", bus.ErrRunning)
 	}
 	defer r.running.Store(false)
 	if ctx.Err() != nil {
