@@ -56,7 +56,7 @@ func (m Message) MarshalJSON() ([]byte, error) {
 type Attempt struct {
 	Attempt int       `json:"attempt"`     // counted from 1
 	At      time.Time `json:"at,omitzero"` // when it ended, on the clock of the process that ran it
-	Error   string    `json:"error"`       // at most 8 KiB
+	Error   string    `json:"error"`       // text of the error, at most 8 KiB
 	// Uncounted is true for the last run that did not count as an attempt: see bus.ErrNotCounted.
 	Uncounted bool `json:"uncounted,omitempty"`
 }
@@ -162,6 +162,8 @@ func newMessage(row store.Pending) Message {
 }
 
 // Filter selects pending messages. All fields that are set must match. The zero value matches all.
+// Methods return bus.ErrInvalidText for a text that cannot be stored, and bus.ErrInvalidOption for
+// any other value that is not allowed.
 type Filter struct {
 	// Consumer and PayloadType match the stored names exactly. Consumer has an index.
 	Consumer    string `json:"consumer,omitempty"`
@@ -179,8 +181,8 @@ type Filter struct {
 	Crashed bool `json:"crashed,omitempty"`
 	// Retrying selects messages that have failed and are to be retried.
 	Retrying bool `json:"retrying,omitempty"`
-	// OlderThan selects messages produced at least this long ago. In JSON it is a string such as
-	// "1h30m0s".
+	// OlderThan selects messages produced at least this long ago: 0 or more. In JSON it is a string
+	// such as "1h30m0s".
 	OlderThan time.Duration `json:"-"`
 }
 
@@ -239,7 +241,8 @@ func (f Filter) rows() store.PendingFilter {
 	}
 }
 
-// Page selects a part of a listing. The zero value is the first page.
+// Page selects a part of a listing. The zero value is the first page. Listings return
+// bus.ErrInvalidOption for a value that is not allowed.
 type Page struct {
 	// Size is the maximum number of messages in the page: 1 to 1000. Defaults to 50.
 	Size int `json:"size"`

@@ -13,7 +13,7 @@ import (
 var ErrRunning = errors.New("already running")
 
 // Health is a snapshot of a processor of messages or schedules, of a runner of projections, log
-// forwarders or receivers, or of a notifier.
+// forwarders or receivers, or of a notifier. It is made in memory, without a query.
 type Health struct {
 	// Ready is true while Run runs and the database answers. A processor of messages is not ready
 	// while as many consumers are abandoned as its Concurrency.
@@ -22,9 +22,9 @@ type Health struct {
 	LastClaim time.Time `json:"last_claim,omitzero"`
 	// Abandoned names the consumers or projections that ignored their timeout and still run.
 	Abandoned []string `json:"abandoned,omitempty"`
-	// Unprepared is true if a message processor stopped using prepared statements, because a
-	// connection lost them: behind a connection pooler, or after DISCARD ALL. This is only slower.
-	// It lasts until the process ends.
+	// Unprepared is true if a message processor no longer prepares statements, because a connection
+	// has lost one: behind a connection pooler, or after DISCARD ALL. The database then plans each
+	// statement anew, which costs time only. It stays true until the process ends.
 	Unprepared bool `json:"unprepared,omitempty"`
 	// OpenCircuits lists the consumers stopped by a circuit (outbox.Circuit) or circuit breaker
 	// ([CircuitBreaker]), the log forwarders whose circuit is open, and the receivers that receive

@@ -159,8 +159,8 @@ func (c *PreviewCounts) add(o PreviewCounts) {
 	c.Messages, c.Conflicts, c.Unhandled = c.Messages+o.Messages, c.Conflicts+o.Conflicts, c.Unhandled+o.Unhandled
 }
 
-// Preview counts up to limit messages that match, 1 or more, before they are requeued or discarded.
-// It reads no payloads and changes nothing.
+// Preview counts up to limit messages that match, before they are requeued or discarded. It reads
+// no payloads and changes nothing. A limit below 1 is bus.ErrInvalidOption.
 func (s *Store) Preview(ctx context.Context, db bun.IDB, filter Filter, limit int) (Preview, error) {
 	if limit < 1 {
 		return Preview{}, fmt.Errorf("poison: preview: of up to %d: %w: 1 or more is allowed", limit, bus.ErrInvalidOption)

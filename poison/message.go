@@ -93,6 +93,8 @@ func shown(row store.Poisoned) Message {
 }
 
 // Filter selects poisoned messages. All fields that are set must match. The zero value matches all.
+// Methods return bus.ErrInvalidText for a text that cannot be stored, and bus.ErrInvalidOption for
+// any other value that is not allowed.
 type Filter struct {
 	// IDs selects rows by id, up to 1000. Nil selects all; an empty list is an error.
 	IDs []int64 `json:"ids,omitempty"`
