@@ -221,7 +221,7 @@ func (c ConsumerConfig) clone() ConsumerConfig {
 //   - [Ordered] with [KeyConcurrency] or [Fair]
 //   - [KeyConcurrency] with [Fair]
 //   - [Prioritized] with [Ordered], [KeyConcurrency], [Fair] or [KeyRateLimit]
-//   - [GlobalConcurrency] with [SharedConcurrency]
+//   - [GlobalConcurrency] with [SharedConcurrency], and SharedConcurrency with two names
 //   - [BatchSize] or [BatchWait] with a consumer of single messages
 //   - [CircuitBreaker] with outbox.WithCircuit
 //   - outbox.GroupCommit with a consumer of batches, or one that is not transactional
