@@ -123,7 +123,7 @@ func (x *explainer) explainConsumer(ctx context.Context) error {
 	if !x.known {
 		_ = x.because(NoConsumer, "No consumer %q is registered here. It waits for a program that has one, by name or by alias.", m.Consumer)
 	} else {
-		_ = x.because(OtherPayload, "Consumer %q takes %q here, not %q. It waits for a program whose consumer takes that, by name or by alias.",
+		_ = x.because(OtherPayload, "Consumer %q handles %q here, not %q. It waits for a program whose consumer handles that, by name or alias.",
 			m.Consumer, access.PayloadTypes(x.consumer), m.PayloadType)
 	}
 	x.explainFleet(others)
@@ -163,8 +163,8 @@ func (x *explainer) explainCircuit(ctx context.Context) error {
 	if err != nil || len(others.takers) == 0 || slices.ContainsFunc(others.takers, closed) {
 		return err
 	}
-	return x.because(CircuitOpen, "%s The circuit of consumer %q is open in every process that takes it: %s. Their logs, and "+
-		"Processor.Health, say why.", x.due(), name, said(others.takers))
+	return x.because(CircuitOpen, "%s The circuit of consumer %q is open in every process that consumes it: %s. Their logs, and "+
+		"Processor.Health, have the reason.", x.due(), name, said(others.takers))
 }
 
 func (x *explainer) explainDelay(context.Context) error {

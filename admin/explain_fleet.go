@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -52,38 +53,38 @@ func (x *explainer) explainFleet(f fleet) {
 	switch {
 	case !f.known && x.client.operates() && x.e.Reason == Ready:
 		x.e.Reason = NoConsumer
-		x.e.Text = fmt.Sprintf("%s This program has no consumers, and no process has told in the last 7 days which it has.", due)
+		x.e.Text = fmt.Sprintf("%s This program has no consumers, and no process has reported its consumers in the last 7 days.", due)
 	case !f.known:
 	case len(f.takers) == 0 && len(f.gone) == 0:
 		if x.e.Reason == Ready && x.client.operates() {
 			x.e.Reason = NoLiveProcess
 			x.e.Text = fmt.Sprintf(
-				"%s No process that has told of itself in the last 7 days takes it: start one with consumer %q for payload type %q.", due,
+				"%s No process that consumes it has reported in the last 7 days: start one with consumer %q for payload type %q.", due,
 				x.e.Message.Consumer, x.e.Message.PayloadType,
 			)
 		} else if x.e.Reason == Ready {
 			x.e.Reason = NoLiveProcess
-			x.e.Text = fmt.Sprintf("%s No process that has told of itself in the last 7 days takes it, though this program has consumer %q: "+
-				"start a processor of it.", due, x.e.Message.Consumer)
+			x.e.Text = fmt.Sprintf("%s No process that consumes it has reported in the last 7 days, although this program has consumer %q: "+
+				"start a processor.", due, x.e.Message.Consumer)
 		}
 	case len(f.takers) == 0:
-		last := f.gone[0] // seen last
+		last, ended := f.gone[0], "was last seen"
+		if last.Status == ProcessStopped {
+			ended = "stopped"
+		}
 		x.e.Reason = NoLiveProcess
-		x.e.Text = fmt.Sprintf(
-			"%s No live process takes it. The last that did was %s, which %s at %s.", due, last.said(), last.Status,
-			flow.Instant(last.SeenAt),
-		)
+		x.e.Text = fmt.Sprintf("%s No live process consumes it. The last one, %s, %s at %s.", due, last.said(), ended, flow.Instant(last.SeenAt))
 	case !slices.ContainsFunc(f.takers, func(p Process) bool { return p.Running < p.Limit }):
 		x.e.Reason = Saturated
-		x.e.Text = fmt.Sprintf("%s Every process that takes it was at its limit when it was last seen: %s.", due, said(f.takers))
+		x.e.Text = fmt.Sprintf("%s Every process that consumes it was at its limit in its last report: %s.", due, said(f.takers))
 	case x.elsewhere, x.client.operates():
-		x.e.Text = fmt.Sprintf("%s It is taken by %s, and waits for room there.", due, said(f.takers))
+		x.e.Text = fmt.Sprintf("%s It is consumed by %s and waits for a free worker there.", due, said(f.takers))
 	}
 }
 
 // handles reports whether the process handles messages with that stored consumer and payload type.
 func (p Process) handles(consumer, payloadType string) bool {
-	return slices.ContainsFunc(p.Consumers, func(c ProcessConsumer) bool { return c.takes(consumer, payloadType) })
+	return slices.ContainsFunc(p.Consumers, func(c ProcessConsumer) bool { return heartbeat.Consumer(c).Takes(consumer, payloadType) })
 }
 
 // said formats a process for a sentence.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // Message is a pending message as [Client] returns it. Times are in UTC, on the database's clock.
@@ -42,11 +42,21 @@ type Message struct {
 	Errors       []Attempt         `json:"errors,omitempty"`        // the last ten, oldest first
 }
 
+// MarshalJSON implements json.Marshaler. A payload that is JSON is embedded unchanged, any other as
+// a string. It is for output only: unmarshalling the result does not restore Payload.
+func (m Message) MarshalJSON() ([]byte, error) {
+	type plain Message // without this method
+	return json.Marshal(struct {
+		plain
+		Payload store.PayloadText `json:"payload,omitempty"`
+	}{plain(m), m.Payload})
+}
+
 // Attempt is one failed run of a message.
 type Attempt struct {
 	Attempt int       `json:"attempt"`     // counted from 1
 	At      time.Time `json:"at,omitzero"` // when it ended, on the clock of the process that ran it
-	Error   string    `json:"error"`       // at most 8 KiB
+	Error   string    `json:"error"`       // text of the error, at most 8 KiB
 	// Uncounted is true for the last run that did not count as an attempt: see bus.ErrNotCounted.
 	Uncounted bool `json:"uncounted,omitempty"`
 }
@@ -120,12 +130,11 @@ type Claim struct {
 	Messages int  `json:"messages"` // messages not settled yet
 }
 
-// The console shows rows as this package does: see package internal/pending.
-var (
-	_ = unexported.Provide(newMessage)
-	_ = unexported.Provide(newClaim)
-	_ = unexported.Provide(Process.handles)
-)
+// Package internal/pending calls these.
+var _ = hooks.ProvideAdmin(hooks.Admin{
+	Message: func(row store.Pending) any { return newMessage(row) },
+	Claim:   func(row store.HeldBy) any { return newClaim(row) },
+})
 
 func newClaim(row store.HeldBy) Claim {
 	return Claim{ID: row.ClaimID, Owner: row.Owner, Isolated: row.Solo, ClaimedAt: row.ClaimedAt.Time, LeasedUntil: row.LeasedUntil.Time,
@@ -153,6 +162,8 @@ func newMessage(row store.Pending) Message {
 }
 
 // Filter selects pending messages. All fields that are set must match. The zero value matches all.
+// Methods return bus.ErrInvalidText for a text that cannot be stored, and bus.ErrInvalidOption for
+// any other value that is not allowed.
 type Filter struct {
 	// Consumer and PayloadType match the stored names exactly. Consumer has an index.
 	Consumer    string `json:"consumer,omitempty"`
@@ -170,8 +181,8 @@ type Filter struct {
 	Crashed bool `json:"crashed,omitempty"`
 	// Retrying selects messages that have failed and are to be retried.
 	Retrying bool `json:"retrying,omitempty"`
-	// OlderThan selects messages produced at least this long ago. In JSON it is a string such as
-	// "1h30m0s".
+	// OlderThan selects messages produced at least this long ago: 0 or more. In JSON it is a string
+	// such as "1h30m0s".
 	OlderThan time.Duration `json:"-"`
 }
 
@@ -230,7 +241,8 @@ func (f Filter) rows() store.PendingFilter {
 	}
 }
 
-// Page selects a part of a listing. The zero value is the first page.
+// Page selects a part of a listing. The zero value is the first page. Listings return
+// bus.ErrInvalidOption for a value that is not allowed.
 type Page struct {
 	// Size is the maximum number of messages in the page: 1 to 1000. Defaults to 50.
 	Size int `json:"size"`

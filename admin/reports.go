@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -25,7 +24,7 @@ type Process struct {
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
 	Program string `json:"program"`
-	Version string `json:"version,omitempty"` // the program's module version, or the revision it was built from
+	Version string `json:"version,omitempty"` // see bus.RegistryConfig.AppVersion
 
 	Status    ProcessStatus `json:"status"`
 	StartedAt time.Time     `json:"started_at,omitzero"`
@@ -49,14 +48,9 @@ type Process struct {
 type ProcessConsumer struct {
 	Name         string        `json:"name"`
 	Former       []string      `json:"former,omitempty"` // former names under which messages may be stored
-	PayloadTypes []string      `json:"payload_types"`
-	Timeout      time.Duration `json:"-"`
-	MaxAttempts  int           `json:"max_attempts"`
-}
-
-// takes reports whether messages with that stored consumer and payload type are this consumer's.
-func (c ProcessConsumer) takes(consumer, payloadType string) bool {
-	return (c.Name == consumer || slices.Contains(c.Former, consumer)) && slices.Contains(c.PayloadTypes, payloadType)
+	PayloadTypes []string      `json:"payload_types"`    // current and former names
+	Timeout      time.Duration `json:"-"`                // of a run: see bus.Timeout
+	MaxAttempts  int           `json:"max_attempts"`     // see bus.MaxAttempts
 }
 
 // ProcessStatus is whether a process is alive, stopped or lost.
@@ -80,10 +74,7 @@ func newProcess(row store.Process) Process {
 	_, _ = json.Unmarshal(row.Manifest, &m), json.Unmarshal(row.State, &s) // another version may have left out fields
 	p.Schedules, p.Projections, p.Relays, p.Connections = m.Schedules, m.Projections, m.Relays, m.Connections
 	for _, c := range m.Consumers {
-		p.Consumers = append(
-			p.Consumers,
-			ProcessConsumer{Name: c.Name, Former: c.Former, PayloadTypes: c.PayloadTypes, Timeout: c.Timeout, MaxAttempts: c.MaxAttempts},
-		)
+		p.Consumers = append(p.Consumers, ProcessConsumer(c))
 	}
 	p.Running, p.Queued, p.Limit, p.Stuck, p.OpenCircuits = s.Running, s.Queued, s.Limit, s.Stuck, s.OpenCircuits
 	switch {
@@ -126,7 +117,7 @@ type FailureGroup struct {
 	Fingerprint string    `json:"fingerprint"` // poisoned messages have the same fingerprint
 	ErrorType   string    `json:"error_type"`
 	Sample      string    `json:"sample"` // text of the last error, up to 2 KiB
-	Runs        int64     `json:"runs"`
+	Runs        int64     `json:"runs"`   // failed runs
 	FirstAt     time.Time `json:"first_at"`
 	LastAt      time.Time `json:"last_at"`
 	// FirstVersion is the version of the program that met the error first.
@@ -135,7 +126,8 @@ type FailureGroup struct {
 }
 
 // Failures returns the failure groups of a consumer, or of all if it is empty, the most recent
-// first. A group is deleted 30 days after its last failure. The limit is 1 to 1000.
+// first. A group is deleted 30 days after its last failure. The limit is 1 to 1000; otherwise the
+// error is bus.ErrInvalidOption.
 func (c *Client) Failures(ctx context.Context, db bun.IDB, consumer string, limit int) ([]FailureGroup, error) {
 	st, db, err := c.stores.Of(db, errNotMade)
 	if err == nil {

@@ -53,7 +53,7 @@ var errBehind error = &OutcomeError{Outcome: Released, Err: errors.New("bus: the
 // ConsumeRaw makes a consumer that gets undecoded messages of several payload types, for programs
 // that forward messages. fn gets many at once; see [ConsumeBatch]. Payload is as stored, except
 // that an event's payload is upcast to its newest schema. payloadTypes are stored names, including
-// former ones.
+// former ones; at least one is needed. The messages are read-only, and valid until fn returns.
 func ConsumeRaw(name string, fn func(context.Context, []*Message) error, payloadTypes []string, options ...ConsumerOption) Consumer {
 	c := Consumer{name: name}
 	if len(payloadTypes) == 0 {
@@ -94,14 +94,15 @@ const (
 	maxBatchWait = time.Second
 )
 
-// BatchSize is the maximum batch of a consumer made by [ConsumeBatch] or [ConsumeRaw]: 1 to 1000.
-// Defaults to 100.
+// BatchSize is the maximum number of messages in a batch: 1 to 1000. It is for consumers made by
+// [ConsumeBatch], [ConsumeRaw] or outbox.ConsumeBatchTx. Defaults to 100.
 func BatchSize(n int) ConsumerOption {
 	return func(c *ConsumerConfig) { set(c, "BatchSize", &c.BatchSize, n) }
 }
 
-// BatchWait is how long a message waits for others while its batch is not full: up to 1 s.
-// Defaults to no wait: the batch is whatever is ready when a worker is free.
+// BatchWait is how long a message waits for others while its batch is not full: more than 0, up to
+// 1 s. It is for the consumers of [BatchSize]. Defaults to no wait: the batch has the messages that
+// are ready when a worker is free.
 func BatchWait(d time.Duration) ConsumerOption {
 	return func(c *ConsumerConfig) { set(c, "BatchWait", &c.BatchWait, d) }
 }

@@ -6,7 +6,8 @@ import (
 
 // CircuitBreakerConfig configures when [CircuitBreaker] opens. Zero fields mean the defaults.
 type CircuitBreakerConfig struct {
-	// MinRequests is the minimum number of runs in the window. Defaults to 20.
+	// MinRequests is the minimum number of runs in the window before it may open: 1 or more.
+	// Defaults to 20.
 	MinRequests int
 	// FailureRatio is the share of failed runs that opens it: more than 0, up to 1. Defaults to
 	// 0.5.
@@ -23,7 +24,8 @@ type CircuitBreakerConfig struct {
 // an attempt. Single messages probe; a successful probe closes the breaker.
 //
 // Runs that return an error or time out count as failed. Runs that are [Permanent], snoozed or
-// discarded do not count.
+// discarded do not count. [NewRegistry] reports fields that are out of range. CircuitBreaker
+// excludes outbox.WithCircuit.
 func CircuitBreaker(config CircuitBreakerConfig) ConsumerOption {
 	return func(c *ConsumerConfig) { c.Breaker = &config }
 }

@@ -8,10 +8,10 @@ import (
 // Handlers are called concurrently.
 type Handler func(ctx context.Context, m *Message) error
 
-// Middleware wraps a Handler. It is called once, when the chain is composed; the Handler it
-// returns is called for every message. That Handler may call next repeatedly but not concurrently,
-// or not at all, and must wait for each call. At the end of the chain, a processor waits for a
-// call that still runs and rejects later calls.
+// Middleware wraps a Handler. It is called once, when the chain is composed; the Handler it returns
+// is called for every message, concurrently. That Handler may call next repeatedly but not
+// concurrently, or not at all, and must wait for each call. At the end of the chain, a processor
+// waits for a call that still runs and rejects later calls.
 type Middleware func(next Handler) Handler
 
 // Batch holds messages that were produced together, as they pass through the produce chain. A
@@ -24,16 +24,18 @@ type Batch struct {
 	write func(ctx context.Context, messages []*Message) error
 }
 
-// ProduceFunc writes a batch of produced messages. Its error fails the whole batch.
+// ProduceFunc writes a batch of produced messages. Its error fails the whole batch. It is called
+// concurrently.
 type ProduceFunc func(ctx context.Context, b *Batch) error
 
-// ProduceMiddleware wraps a ProduceFunc. It gets whole batches, so that bulk produces stay bulk;
-// use [PerMessage] for a layer of single messages.
+// ProduceMiddleware wraps a ProduceFunc. It is called once, when the chain is composed; the
+// ProduceFunc it returns is called for every batch, concurrently. It gets whole batches, so that
+// bulk produces stay bulk; use [PerMessage] for a layer of single messages.
 type ProduceMiddleware func(next ProduceFunc) ProduceFunc
 
 // Compose wraps h in layers. The first layer listed is the outermost: it sees a message first and
-// its outcome last. If h is nil, the chain is one
-// for the library, which ends it with a handler for each message.
+// its outcome last. If h is nil, the chain is one for the library, which ends it with a handler for
+// each message. A nil layer panics.
 func Compose(h Handler, layers ...Middleware) Handler {
 	if h == nil {
 		h = deliver
@@ -45,7 +47,8 @@ func Compose(h Handler, layers ...Middleware) Handler {
 }
 
 // ComposeProduce wraps produce in layers. The first layer listed is the outermost. If produce is
-// nil, the chain is one for the library, which ends it with a function for each batch.
+// nil, the chain is one for the library, which ends it with a function for each batch. A nil layer
+// panics.
 func ComposeProduce(produce ProduceFunc, layers ...ProduceMiddleware) ProduceFunc {
 	if produce == nil {
 		produce = write
@@ -56,8 +59,9 @@ func ComposeProduce(produce ProduceFunc, layers ...ProduceMiddleware) ProduceFun
 	return produce
 }
 
-// PerMessage turns a function of one message into a ProduceMiddleware. fn is called for every
-// message before the batch goes on. The first error stops the batch, and nothing is written.
+// PerMessage turns a function of one message into a ProduceMiddleware. fn is called for one message
+// of a batch after the other, before the batch goes on, and concurrently for several batches. The
+// first error stops the batch, and nothing is written.
 func PerMessage(fn func(ctx context.Context, m *Message) error) ProduceMiddleware {
 	return func(next ProduceFunc) ProduceFunc {
 		return func(ctx context.Context, b *Batch) error {

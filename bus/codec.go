@@ -86,14 +86,14 @@ func (JSON) Decode(text []byte, into any) error {
 }
 
 // DecodeError reports a stored payload that does not fit the consumer's type. The message is
-// poisoned at once, because a retry cannot help.
+// poisoned at once, because a retry cannot help. Use errors.As.
 //
 // Its text never quotes the payload, because errors are logged and payloads are not. errors.Unwrap
 // returns the codec's own error.
 type DecodeError struct {
-	PayloadType string
-	GoType      string
-	Err         error
+	PayloadType string // stored name of the payload
+	GoType      string // the consumer's type
+	Err         error  // the codec's own error, or a *[PanicError]
 }
 
 // Error implements error.

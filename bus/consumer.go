@@ -13,8 +13,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
-// Consumer is a named function for one payload type, ready to be registered.
-// It is a value made by [Consume], or by outbox.ConsumeTx, and never changes.
+// Consumer is a named function for one payload type, or with [ConsumeRaw] for several, ready to be
+// registered. Package outbox makes transactional ones. A Consumer is immutable and safe for
+// concurrent use. The zero value is refused by [NewRegistry].
 type Consumer struct {
 	name        string
 	payloadType string
@@ -27,8 +28,9 @@ type Consumer struct {
 	mistakes    []error
 }
 
-// Consume makes a consumer from fn. The name is stored with every message, so keep it stable; see
-// [Aliases] for renames. [NewRegistry] reports mistakes such as an empty name or a pointer
+// Consume makes a consumer from fn, which is called concurrently. The name is stored with every
+// message, so keep it stable; see [Aliases] for renames. A name has 1 to 255 bytes of UTF-8 text
+// without control characters. [NewRegistry] reports mistakes such as an empty name or a pointer
 // payload.
 func Consume[T Payload](name string, fn func(context.Context, T) error, options ...ConsumerOption) Consumer {
 	c := consumerOf[T](name)
@@ -107,9 +109,9 @@ func (c Consumer) PayloadType() string { return c.payloadType }
 // defaults.
 func (c Consumer) Config() ConsumerConfig { return c.config.clone() }
 
-// Consume decodes payload and calls the consumer's function. A payload that does not fit is a
-// [Permanent] *[DecodeError]. A batch consumer gets a batch of one: the context's message with
-// that payload.
+// Consume decodes payload, which codec encoded, calls the consumer's function and returns its
+// error. A payload that does not fit is a [Permanent] *[DecodeError]. A batch consumer gets a batch
+// of one: the context's message with that payload. The consumer's options have no effect.
 func (c Consumer) Consume(ctx context.Context, codec Codec, payload []byte) error {
 	return c.consume(ctx, codec, payload)
 }
@@ -128,52 +130,56 @@ func (c Consumer) payloadTypes() []string {
 	return append([]string{c.payloadType}, c.config.PayloadAliases...)
 }
 
-// ConsumerConfig holds what a consumer's options set. Zero fields mean the processor's default.
+// ConsumerConfig holds what a consumer's options set; each field is documented by the option of its
+// name. [Consumer.Config] returns it with zero fields for options that are not given.
+// [Message.Config] has the processor's defaults for Timeout, MaxAttempts and AttemptDelay.
 type ConsumerConfig struct {
-	// Timeout bounds one run. Defaults to ProcessorConfig.DefaultTimeout.
+	// Timeout bounds one run: see [Timeout].
 	Timeout time.Duration
-	// MaxAttempts is the number of failed runs after which a message is poisoned. Defaults to
-	// ProcessorConfig.MaxAttempts.
+	// MaxAttempts is the number of failed runs after which a message is poisoned: see
+	// [MaxAttempts].
 	MaxAttempts int
-	// AttemptDelay is the wait after the first failed run. Defaults to
-	// ProcessorConfig.AttemptDelay.
+	// AttemptDelay is the wait after the first failed run: see [AttemptDelay].
 	AttemptDelay time.Duration
-	// Backoff returns the wait before the next run. Defaults to the backoff of the attempts
+	// Backoff returns the wait after a failed run: see [Backoff]. Nil means that of the attempts
 	// middleware.
 	Backoff func(attempt int) time.Duration
-	// Concurrency limits how many of the consumer's messages one process runs at once. Defaults to
-	// the processor's limit.
+	// Concurrency limits concurrent calls in one process: see [Concurrency]. Zero means no limit
+	// besides that of the processor.
 	Concurrency int
-	// GlobalConcurrency limits concurrent calls of the consumer in all processes together. Zero
-	// means no limit.
+	// GlobalConcurrency limits concurrent calls in all processes together, those of other consumers
+	// included if SharedConcurrency is set. Zero means no limit.
 	GlobalConcurrency int
-	// SharedConcurrency is the name of a limit that consumers share. Empty means the consumer's
-	// own limit.
+	// SharedConcurrency is the name of the limit GlobalConcurrency, if consumers share it: see
+	// [SharedConcurrency]. Empty means the consumer's own limit.
 	SharedConcurrency string
 	// Rate limits how many runs start in each RatePer, in all processes together. RateBurst limits how
 	// many may start at once. Zero means no limit.
 	Rate      int
 	RatePer   time.Duration
 	RateBurst int
-	// Aging is the head start of each priority level. Zero means no priorities.
+	// Aging is the head start of each priority level: see [Prioritized]. Zero means no priorities.
 	Aging time.Duration
 	// Breaker configures the circuit breaker: see [CircuitBreaker]. Nil means none.
 	Breaker *CircuitBreakerConfig
 	// Ordered runs messages of one key in order, and sets what a poisoned message does to those
 	// behind it. Zero means no order.
 	Ordered PoisonPolicy
-	// KeyConcurrency limits concurrent messages of one key in all processes together, in any
-	// order. Zero means no limit; with Fair, keys still share the runs.
+	// KeyConcurrency limits concurrent messages of one key in all processes together, in any order:
+	// see [KeyConcurrency]. Zero means no limit.
 	KeyConcurrency int
-	Fair           bool
+	// Fair gives each key a share of the runs: see [Fair].
+	Fair bool
 	// KeyRate limits how many runs of one key start in each KeyRatePer, in all processes together.
 	// KeyRateBurst limits how many may start at once. Zero means no limit.
 	KeyRate      int
 	KeyRatePer   time.Duration
 	KeyRateBurst int
-	// BatchSize is the maximum batch. Zero means a consumer of single messages.
+	// BatchSize is the maximum number of messages in a batch. Zero means a consumer of single
+	// messages.
 	BatchSize int
-	// BatchWait is how long a message waits for others while its batch is not full.
+	// BatchWait is how long a message waits for others while its batch is not full: see
+	// [BatchWait].
 	BatchWait time.Duration
 	// Forwards is true if the consumer forwards messages to other programs: see [Forwards].
 	Forwards bool
@@ -208,27 +214,50 @@ func (c ConsumerConfig) clone() ConsumerConfig {
 	return c
 }
 
-// ConsumerOption configures a consumer.
+// ConsumerOption configures a consumer. If an option is given twice, the last one applies; names
+// given to [Aliases] and [PayloadAliases] accumulate.
+//
+// These do not go together:
+//   - [Ordered] with [KeyConcurrency] or [Fair]
+//   - [KeyConcurrency] with [Fair]
+//   - [Prioritized] with [Ordered], [KeyConcurrency], [Fair] or [KeyRateLimit]
+//   - [GlobalConcurrency] with [SharedConcurrency], and SharedConcurrency with two names
+//   - [BatchSize] or [BatchWait] with a consumer of single messages
+//   - [CircuitBreaker] with outbox.WithCircuit
+//   - outbox.GroupCommit with a consumer of batches, or one that is not transactional
+//
+// [NewRegistry] returns an error for these and for values that are not allowed, except for the last
+// two: outbox.NewProcessor reports those. [KeyConcurrency], [Fair], [KeyRateLimit] and
+// [Prioritized] need PostgreSQL or SQLite; outbox.NewProcessor returns errors.ErrUnsupported
+// elsewhere.
 type ConsumerOption func(*ConsumerConfig)
 
-// Timeout limits one run of the consumer: up to 1 h. Then the handler's context is cancelled with
-// [ErrTimeout] as its cause.
+// Timeout limits one run of the consumer: more than 0, up to 1 h. Then the handler's context is
+// cancelled with [ErrTimeout] as its cause. A handler that has not returned 5 s later is abandoned:
+// see [ErrAbandoned]. On SQLite the timeout of a transactional consumer must be less than
+// busy_timeout. Defaults to outbox.ProcessorConfig.DefaultTimeout, 10 s.
 func Timeout(d time.Duration) ConsumerOption {
 	return func(c *ConsumerConfig) { set(c, "Timeout", &c.Timeout, d) }
 }
 
-// MaxAttempts is the number of failed runs after which a message is poisoned.
+// MaxAttempts is the number of failed runs after which a message is poisoned: 1 or more. 1 means no
+// retry. Runs that are snoozed or released do not count. Defaults to
+// outbox.ProcessorConfig.MaxAttempts, 5.
 func MaxAttempts(n int) ConsumerOption {
 	return func(c *ConsumerConfig) { set(c, "MaxAttempts", &c.MaxAttempts, n) }
 }
 
-// AttemptDelay is the wait after the first failed run, before the backoff's jitter.
+// AttemptDelay is the wait after the first failed run, before the jitter: more than 0. It doubles
+// after each further failed run, up to 15 min: see middleware.Exponential. [Backoff], or Backoff of
+// middleware.Options, replaces it. Defaults to outbox.ProcessorConfig.AttemptDelay, 10 s.
 func AttemptDelay(d time.Duration) ConsumerOption {
 	return func(c *ConsumerConfig) { set(c, "AttemptDelay", &c.AttemptDelay, d) }
 }
 
-// Backoff replaces the wait between failed runs: b returns the wait after the given failed
-// attempt, counted from 1. It is called concurrently.
+// Backoff replaces the wait between failed runs: b returns the wait after the given failed attempt,
+// counted from 1. A negative wait counts as zero; if b panics, the wait is AttemptDelay. b must be
+// safe for concurrent use, and not nil. Defaults to Backoff of middleware.Options, and without that
+// to the exponential backoff of [AttemptDelay].
 func Backoff(b func(attempt int) time.Duration) ConsumerOption {
 	return func(c *ConsumerConfig) {
 		if c.Backoff = b; b == nil {
@@ -237,20 +266,23 @@ func Backoff(b func(attempt int) time.Duration) ConsumerOption {
 	}
 }
 
-// Concurrency limits how many of the consumer's messages one process runs at once.
+// Concurrency limits how many calls of the consumer run at once in one process: 1 or more. A batch
+// is one call, and so are messages that share a transaction (outbox.GroupCommit). Defaults to no
+// limit besides outbox.ProcessorConfig.Concurrency, which bounds all consumers together.
 func Concurrency(n int) ConsumerOption {
 	return func(c *ConsumerConfig) { set(c, "Concurrency", &c.Concurrency, n) }
 }
 
 // Aliases lists former names of the consumer, so that messages stored under them are still
-// consumed. The oldest name comes last: GlobalConcurrency, RateLimit and KeyRateLimit are counted
-// under it, so programs from before and after a rename share them.
+// consumed. A name must not belong to another consumer of the registry. The oldest name comes last:
+// GlobalConcurrency, RateLimit and KeyRateLimit are counted under it, so programs from before and
+// after a rename share them.
 func Aliases(names ...string) ConsumerOption {
 	return func(c *ConsumerConfig) { c.Aliases = append(c.Aliases, names...) }
 }
 
 // PayloadAliases lists former names of the payload type, so that payloads stored under them are
-// still consumed.
+// still consumed. They are decoded like those of the current name.
 func PayloadAliases(payloadTypes ...string) ConsumerOption {
 	return func(c *ConsumerConfig) { c.PayloadAliases = append(c.PayloadAliases, payloadTypes...) }
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // Event is the position of a recorded event in the event log; see package eventlog.
@@ -32,13 +30,10 @@ type EventTypes interface {
 	// Upcast converts the stored text of an event to the newest schema. It returns an error for an
 	// event that must not be read any more.
 	Upcast(ctx context.Context, payloadType string, schema int, text []byte) ([]byte, error)
+	// Lookup returns the Go type of an event type, and the names under which its events may be
+	// stored, the current one first. For an unknown type both are nil.
+	Lookup(payloadType string) (goType reflect.Type, names []string)
 }
-
-// The types of unexported functions of package eventlog.
-type (
-	goTypeOf  = func(events EventTypes, payloadType string) (reflect.Type, bool)
-	aliasesOf = func(events EventTypes, payloadType string) []string
-)
 
 // adopt adds the events' former names to a consumer of events. It returns an error if the events
 // have another Go type for a payload type.
@@ -53,15 +48,18 @@ func (r *Registry) adopt(c Consumer) (Consumer, error) {
 	c.config = c.config.clone()
 	c.config.renamed = make(map[string]string)
 	for _, payloadType := range own {
-		goType, ok := unexported.Func[goTypeOf]()(r.events, payloadType)
-		if ok && !c.raw() && goType != c.goType {
+		goType, names := r.events.Lookup(payloadType)
+		if goType == nil {
+			continue
+		}
+		if !c.raw() && goType != c.goType {
 			return c, fmt.Errorf(
 				"bus: consumer %q: payload type %q is %s here and %s as an event", c.name, payloadType, fullName(c.goType),
 				fullName(goType),
 			)
 		}
-		for _, alias := range unexported.Func[aliasesOf]()(r.events, payloadType) {
-			if ok && !slices.Contains(c.payloadTypes(), alias) {
+		for _, alias := range names[1:] {
+			if !slices.Contains(c.payloadTypes(), alias) {
 				c.config.PayloadAliases = append(c.config.PayloadAliases, alias)
 				c.config.renamed[alias] = payloadType
 			}

@@ -2,13 +2,18 @@ package bus
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
+// ErrRunning is returned by the Run method of a processor, runner or notifier while another Run of
+// the same value has not returned. Use errors.Is.
+var ErrRunning = errors.New("already running")
+
 // Health is a snapshot of a processor of messages or schedules, of a runner of projections, log
-// forwarders or receivers, or of a notifier.
+// forwarders or receivers, or of a notifier. It is made in memory, without a query.
 type Health struct {
 	// Ready is true while Run runs and the database answers. A processor of messages is not ready
 	// while as many consumers are abandoned as its Concurrency.
@@ -17,9 +22,9 @@ type Health struct {
 	LastClaim time.Time `json:"last_claim,omitzero"`
 	// Abandoned names the consumers or projections that ignored their timeout and still run.
 	Abandoned []string `json:"abandoned,omitempty"`
-	// Unprepared is true if a message processor stopped using prepared statements, because a
-	// connection lost them: behind a connection pooler, or after DISCARD ALL. This is only slower.
-	// It lasts until the process ends.
+	// Unprepared is true if a message processor no longer prepares statements, because a connection
+	// has lost one: behind a connection pooler, or after DISCARD ALL. The database then plans each
+	// statement anew, which costs time only. It stays true until the process ends.
 	Unprepared bool `json:"unprepared,omitempty"`
 	// OpenCircuits lists the consumers stopped by a circuit (outbox.Circuit) or circuit breaker
 	// ([CircuitBreaker]), the log forwarders whose circuit is open, and the receivers that receive

@@ -14,14 +14,16 @@ const (
 	maxPer       = 24 * time.Hour // for longer periods use a schedule
 )
 
-// GlobalConcurrency limits concurrent calls of the consumer in all processes together: 1 to 1000.
-// Each call holds a lease in the database. A lost process's leases end with its claims.
+// GlobalConcurrency limits concurrent calls of the consumer in all processes together: 1 to 1000. A
+// batch is one call, as with [Concurrency]. Each call holds a lease in the database. A lost
+// process's leases end with its claims. Defaults to no limit. It excludes [SharedConcurrency].
 func GlobalConcurrency(n int) ConsumerOption {
 	return func(c *ConsumerConfig) { setLimit(c, "GlobalConcurrency", "", n) }
 }
 
 // SharedConcurrency is [GlobalConcurrency] for all consumers that use the same limit name. They
-// must agree on n. A name has 1 to 240 bytes.
+// must agree on n, 1 to 1000; outbox.NewProcessor reports consumers that do not. A name has 1 to
+// 240 bytes.
 func SharedConcurrency(name string, n int) ConsumerOption {
 	return func(c *ConsumerConfig) {
 		if err := limits.CheckName(name); err != nil {
@@ -45,8 +47,8 @@ func setLimit(c *ConsumerConfig, option, name string, n int) {
 
 // RateLimit lets n runs of the consumer start in each period per, in all processes together. Unused
 // starts accumulate, so that up to burst runs may start at once. Retries count. Claimed messages
-// that do not start do not count, nor do transactions that are repeated at once. burst is 1 to n,
-// per up to 24 h, and n up to a million a second.
+// that do not start do not count, nor do transactions that are repeated at once. n is 1 or more, up
+// to a million a second; per is more than 0, up to 24 h; burst is 1 to n. Defaults to no limit.
 func RateLimit(n int, per time.Duration, burst int) ConsumerOption {
 	return func(c *ConsumerConfig) {
 		if setsRate(c, "RateLimit", n, per, burst) {

@@ -7,7 +7,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
-// ErrNoKey is returned when a message without a key has a consumer that needs one.
+// ErrNoKey is returned by calls that write a payload if it has no key and one of its consumers
+// needs one: with [Ordered], [KeyConcurrency], [Fair] or [KeyRateLimit]. Use errors.Is.
 var ErrNoKey = errors.New("a key is needed")
 
 // PoisonPolicy sets what a poisoned message does to later messages of its key.
@@ -23,17 +24,22 @@ const (
 	SkipPoisoned
 )
 
-// Ordered runs the messages of one key one after the other, in all processes together, in the
-// order in which they were produced. One message is before another if its produce was committed
-// before the other began, or came first in the same transaction. The later message does not start
-// before the earlier is done, discarded, cancelled, or poisoned with [SkipPoisoned].
+// Ordered runs the messages of one key one after the other, in all processes together, in the order
+// in which they were produced. One message is before another if its produce was committed before
+// the other began, or came first in the same transaction. The later message does not start before
+// the earlier is done, discarded, cancelled, or poisoned with [SkipPoisoned].
 //
 // Messages of concurrent produces run in any order, but never two at once, except for a handler
 // that ignores the end of its context. While a message waits for its next attempt, so do those
 // behind it.
 //
-// The key is outbox.OrderingKey, or what the payload's OrderingKey method returns; without one
-// Produce fails with [ErrNoKey]. Consumers that are not ordered ignore it.
+// The key is outbox.OrderingKey, or what the payload's OrderingKey method returns: 1 to 255 bytes.
+// Without one Produce fails with [ErrNoKey]. With outbox.Delay or outbox.AvailableAt it fails with
+// [ErrInvalidOption], because a message that is not due would block its key. Consumers that do not
+// use keys ignore the key.
+//
+// Ordered excludes [KeyConcurrency], [Fair] and [Prioritized]. poisoned is [BlockKey] or
+// [SkipPoisoned].
 func Ordered(poisoned PoisonPolicy) ConsumerOption {
 	return func(c *ConsumerConfig) {
 		if c.Ordered = poisoned; poisoned != BlockKey && poisoned != SkipPoisoned {

@@ -10,6 +10,10 @@ import (
 )
 
 // Outcome is what happens to a message after a run.
+//
+// Inside the consume chain an outcome may be provisional. A handler's plain error is [Errored]
+// until the attempts layer makes it [Retried], or [Condemned] if no attempt is left. The poison
+// layer makes Condemned [Poisoned].
 type Outcome uint8
 
 // The outcomes of a run.
@@ -23,16 +27,18 @@ const (
 	Retried
 	// Snoozed means that the message runs again after a delay; no attempt is counted.
 	Snoozed
-	// Condemned means that the message should be poisoned. The poison middleware does that;
-	// without it the message is retried.
+	// Condemned means that the message must not be retried: its error is [Permanent], or its last
+	// attempt failed. The poison layer makes it Poisoned. In a chain without that layer the message
+	// runs again after AttemptDelay, and the run counts as an attempt.
 	Condemned
 	// Poisoned means that the message moves to the poisoned messages.
 	Poisoned
 	// Released means that the message is returned unchanged, because the processor is stopping or
 	// lost its lease.
 	Released
-	// Errored means that no layer turned the error into an OutcomeError. The message runs again
-	// after AttemptDelay; no attempt is counted.
+	// Errored means that the error is not an OutcomeError: the attempts layer has not classified it
+	// yet. In a chain without that layer the message runs again after AttemptDelay, and no attempt
+	// is counted. Its text is "unclassified".
 	Errored
 )
 
@@ -46,8 +52,8 @@ func (o Outcome) String() string {
 }
 
 // OutcomeError is an error that sets the message's outcome. Handlers return one through
-// [Permanent], [RetryAfter], [Snooze] or [Discard]; the attempts and poison middleware turn other
-// errors into one.
+// [Permanent], [RetryAfter], [Snooze] or [Discard]; the attempts layer turns other errors into one.
+// Middleware reads it with [OutcomeOf].
 type OutcomeError struct {
 	Outcome Outcome
 	// Delay is the wait before the next run, for Retried and Snoozed.
@@ -72,7 +78,8 @@ func (e *OutcomeError) Error() string {
 // Unwrap returns the error behind the outcome.
 func (e *OutcomeError) Unwrap() error { return e.Err }
 
-// Permanent marks err as not retryable: the message is poisoned now. A nil err stays nil.
+// Permanent returns an error with the outcome [Condemned]: the message is poisoned without further
+// attempts. A nil err stays nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -80,8 +87,9 @@ func Permanent(err error) error {
 	return &OutcomeError{Outcome: Condemned, Reason: "permanent error", Err: err}
 }
 
-// RetryAfter counts the run as a failed attempt and schedules the next one after d, instead of the
-// consumer's backoff. A negative d counts as zero; a nil err stays nil.
+// RetryAfter returns an error that counts the run as a failed attempt and schedules the next one
+// after d, instead of the consumer's backoff. After the last of MaxAttempts the message is
+// poisoned. A negative d counts as zero; a nil err stays nil.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -89,13 +97,14 @@ func RetryAfter(d time.Duration, err error) error {
 	return &OutcomeError{Outcome: Retried, Delay: max(d, 0), Err: err}
 }
 
-// Snooze schedules another run after d without counting an attempt. A negative d counts as zero.
+// Snooze returns an error that schedules another run after d without counting an attempt. A
+// negative d counts as zero.
 func Snooze(d time.Duration) error {
 	return &OutcomeError{Outcome: Snoozed, Delay: max(d, 0)}
 }
 
-// Discard gives up the message: it is removed as if it had succeeded, and err is logged. A nil err
-// stays nil, which is success.
+// Discard returns an error that gives up the message: it is removed as if it had succeeded, and err
+// is logged. A nil err stays nil, which is success.
 func Discard(err error) error {
 	if err == nil {
 		return nil
@@ -152,7 +161,8 @@ var (
 	ErrExpired = errors.New("bus: too late to start")
 )
 
-// PanicError is a recovered panic.
+// PanicError is a recovered panic of a handler, codec or upcaster. A handler's panic is a failed
+// attempt, like an error.
 type PanicError struct {
 	// Value is what was passed to panic.
 	Value any

@@ -8,10 +8,13 @@ import (
 // Priority sets which messages of a consumer run first: see [Prioritized].
 type Priority uint8
 
-// The priorities.
+// The priorities: each level has a head start on the one before, see [Prioritized].
 const (
+	// Normal is the default.
 	Normal Priority = iota
+	// High is one level above Normal.
 	High
+	// Urgent is two levels above Normal.
 	Urgent
 )
 
@@ -20,7 +23,11 @@ const maxAging = 24 * time.Hour
 
 // Prioritized makes the consumer run messages of a higher priority (outbox.Priority) first. Each
 // level is worth a head start of aging: a message that has been due for longer than that still goes
-// first, so that none waits forever. aging is 1 s to 24 h; start with 5 minutes.
+// first, so that none waits forever. aging is 1 s to 24 h; start with 5 minutes. Without this
+// option the consumer ignores priorities.
+//
+// Prioritized excludes [Ordered], [KeyConcurrency], [Fair] and [KeyRateLimit], and needs PostgreSQL
+// or SQLite.
 func Prioritized(aging time.Duration) ConsumerOption {
 	return func(c *ConsumerConfig) {
 		c.Aging = aging

@@ -50,8 +50,8 @@ type RegistryConfig struct {
 	// *bun.DB.
 	Dialect schema.Dialect
 	// HeartbeatInterval is how often each Run of this program writes its heartbeat and message
-	// statistics to the database, ±20 %. They are for operators only; the library does not depend
-	// on them. Negative means never. Defaults to 15 s.
+	// statistics to the database, ±20 %. They are for operators only; no message depends on them.
+	// Negative means never. Defaults to 15 s.
 	HeartbeatInterval time.Duration
 	// AppVersion is the release of this program, such as "v1.8.0". Operators see which process
 	// runs which release, and which release first met a failure. At most 255 bytes are kept.
@@ -60,9 +60,10 @@ type RegistryConfig struct {
 	AppVersion string
 }
 
-// NewRegistry registers the consumers with the default configuration. The error joins all
-// mistakes, not just the first. A registry without consumers is allowed: it is for an application
-// that runs none.
+// NewRegistry registers the consumers with the default configuration. The error joins all mistakes,
+// not just the first: values of options that are not allowed, names that two consumers have, and
+// payload types with two Go types. A registry without consumers is allowed: it is for an
+// application that runs none.
 func NewRegistry(consumers ...Consumer) (*Registry, error) {
 	return RegistryConfig{}.NewRegistry(consumers...)
 }
@@ -181,14 +182,15 @@ func fullName(t reflect.Type) string { return t.PkgPath() + "." + t.Name() }
 // Consumers returns every consumer that this program runs, sorted by name.
 func (r *Registry) Consumers() []Consumer { return slices.Clone(r.consumers) }
 
-// Consumer returns the consumer with a current or former name.
+// Consumer returns the consumer that this program runs under a current or former name, and whether
+// there is one.
 func (r *Registry) Consumer(name string) (Consumer, bool) {
 	c, ok := r.byName[name]
 	return c, ok
 }
 
-// ConsumersOf returns the consumers of a payload type, including declared ones, or nil if there
-// are none. The slice is shared: do not modify it.
+// ConsumersOf returns the consumers of a payload type, by its current or a former name, including
+// declared ones, or nil if there are none. The slice is shared: do not modify it.
 func (r *Registry) ConsumersOf(payloadType string) []Consumer { return r.byPayload[payloadType] }
 
 // payloadTypes returns every payload type that has a consumer, aliases included, sorted.

@@ -14,11 +14,12 @@ const maxPrefixBytes = 24
 var identifier = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
 // Tables is where the library's tables are. The zero value means the connection's default schema
-// and the plain table names.
+// and the plain table names. Both fields have lower-case letters, digits and underscores, and do
+// not begin with a digit.
 type Tables struct {
 	// Schema is the database schema of the tables. If it is empty, the search_path of the
 	// connection or transaction applies: set it if transactions change that. On SQLite and MariaDB
-	// it must be empty.
+	// it must be empty. At most 63 bytes. Defaults to none.
 	Schema string
 	// Prefix precedes every table name, so that several applications can share a schema. At most
 	// 24 bytes. Defaults to none.

@@ -33,19 +33,14 @@ type Delivery struct {
 //
 // A consumer's error does not fail the test: check the returned Delivery. A consumer that calls
 // t.FailNow does, although it runs on its own goroutine.
-func (k *Kit) ProcessNext() Delivery {
+//
+// Given names of consumers, it runs the oldest due message of these.
+func (k *Kit) ProcessNext(consumers ...string) Delivery {
 	k.t.Helper()
-	return k.processOne("ProcessNext")
-}
-
-// ProcessNextFor is [Kit.ProcessNext] for messages of one consumer.
-func (k *Kit) ProcessNextFor(consumer string) Delivery {
-	k.t.Helper()
-	return k.processOne(fmt.Sprintf("ProcessNextFor(%q)", consumer), consumer)
-}
-
-func (k *Kit) processOne(operation string, consumers ...string) Delivery {
-	k.t.Helper()
+	operation := "ProcessNext"
+	if len(consumers) > 0 {
+		operation = fmt.Sprintf("ProcessNext(%q)", consumers)
+	}
 	k.fire(operation)
 	ran := k.step(operation, consumers...)
 	if len(ran) == 0 {

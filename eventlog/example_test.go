@@ -49,7 +49,8 @@ func ExampleNew() {
 		return
 	}
 	log, err := eventlog.NewLog(registry, producer, eventlog.LogConfig{})
-	fmt.Println(log.Types().Names("account.opened"), err)
+	_, names := log.Types().Lookup("account.opened")
+	fmt.Println(names, err)
 	// Output: [account.opened] <nil>
 }
 

@@ -10,10 +10,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // sender sends messages through the produce chain in a transaction. *outbox.Producer implements
@@ -87,14 +87,6 @@ func NewLog(registry *bus.Registry, producer sender, config LogConfig) (*Log, er
 	}
 	l.stores = store.All(registry)
 	return l, nil
-}
-
-// Registry returns the registry that the log was made with, or nil for a nil or zero Log.
-func (l *Log) Registry() *bus.Registry {
-	if l == nil {
-		return nil
-	}
-	return l.registry
 }
 
 // Types returns the events of the log.
@@ -188,13 +180,27 @@ func (l *Log) Replay(ctx context.Context, db *bun.DB, replay Replay) (total int,
 	return total, dberr.Wrap(err, "eventlog: replay %q", replay.Name)
 }
 
-// Packages decider, projection and inbox call these: see package internal/logaccess.
-var (
-	_ = unexported.Provide((*Log).importMessages)
-	_ = unexported.Provide((*Log).decode)
-	_ = unexported.Provide((*Log).snapshot)
-	_ = unexported.Provide((*Log).saveSnapshot)
-)
+// Package internal/logaccess calls these.
+var _ = hooks.ProvideEventLog(hooks.EventLog{
+	Registry: func(log any) *bus.Registry {
+		if l := log.(*Log); l != nil {
+			return l.registry
+		}
+		return nil
+	},
+	Import: func(ctx context.Context, log any, tx bun.Tx, messages []*bus.Message) error {
+		return log.(*Log).importMessages(ctx, tx, messages)
+	},
+	Decode: func(ctx context.Context, log any, m *bus.Message) (bus.Payload, error) {
+		return log.(*Log).decode(ctx, m)
+	},
+	Snapshot: func(ctx context.Context, log any, db bun.IDB, stream, kind string) (store.Snapshot, bool, error) {
+		return log.(*Log).snapshot(ctx, db, stream, kind)
+	},
+	SaveSnapshot: func(ctx context.Context, log any, tx bun.Tx, stream, kind string, snapshot store.Snapshot) error {
+		return log.(*Log).saveSnapshot(ctx, tx, stream, kind, snapshot)
+	},
+})
 
 // snapshot is logaccess.Snapshot.
 func (l *Log) snapshot(ctx context.Context, db bun.IDB, stream, kind string) (store.Snapshot, bool, error) {

@@ -105,7 +105,10 @@ func (r *replayer) check() error {
 	}
 	consumer, ok := r.log.registry.Consumer(r.Consumer)
 	r.consumer = consumer
-	r.types = slices.DeleteFunc(access.PayloadTypes(consumer), func(name string) bool { return r.log.types.Names(name) == nil })
+	r.types = slices.DeleteFunc(access.PayloadTypes(consumer), func(name string) bool {
+		_, isEvent := r.log.types.find(name)
+		return !isEvent
+	})
 	if !ok {
 		errs = append(errs, fmt.Errorf("consumer %q: %w", r.Replay.Consumer, bus.ErrNoConsumer))
 	} else if len(r.types) == 0 {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // ErrSkipEvent is returned by an upcaster for an obsolete event. Readers skip the event, and a
@@ -171,36 +170,6 @@ func (t *Types) find(name string) (*Type, bool) {
 	return known, ok
 }
 
-// Packages bus, projection and relay call these.
-var (
-	_ = unexported.Provide(func(events bus.EventTypes, name string) (reflect.Type, bool) {
-		t, _ := events.(*Types)
-		return t.goType(name)
-	})
-	_ = unexported.Provide(func(events bus.EventTypes, name string) []string {
-		t, _ := events.(*Types)
-		return t.aliases(name)
-	})
-)
-
-// goType returns the Go type of an event type, and whether it is known.
-func (t *Types) goType(name string) (reflect.Type, bool) {
-	known, ok := t.find(name)
-	if !ok {
-		return nil, false
-	}
-	return known.goType, true
-}
-
-// aliases returns the former names of an event type, or nil if it is unknown.
-func (t *Types) aliases(name string) []string {
-	known, ok := t.find(name)
-	if !ok {
-		return nil
-	}
-	return slices.Clone(known.aliases)
-}
-
 // UnknownTypeError reports an appended or read event that [Types] does not have, or that a newer
 // version of the application wrote.
 type UnknownTypeError struct {
@@ -251,21 +220,21 @@ func (t *Types) decode(ctx context.Context, codec bus.Codec, name string, schema
 	return t.byName[name].decode(ctx, codec, text)
 }
 
-// Names returns the names under which events of a type may be stored, the current one first, or
-// nil if the type is unknown.
-func (t *Types) Names(name string) []string {
+// Lookup returns the Go type of an event type, given its current or a former name, and the names
+// under which its events may be stored, the current one first. For an unknown type both are nil.
+func (t *Types) Lookup(name string) (goType reflect.Type, names []string) {
 	known, ok := t.find(name)
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	return append([]string{known.name}, known.aliases...)
+	return known.goType, append([]string{known.name}, known.aliases...)
 }
 
 // withAliases adds the former names of events, and returns an error for an unknown one.
 func (t *Types) withAliases(names []string) ([]string, error) {
 	var all []string
 	for _, name := range names {
-		known := t.Names(name)
+		_, known := t.Lookup(name)
 		if known == nil {
 			return nil, &UnknownTypeError{Type: name}
 		}

@@ -3,7 +3,6 @@ package fxmodule
 import (
 	"cmp"
 	"log/slog"
-	"slices"
 
 	"go.uber.org/fx"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/inbox"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
@@ -26,7 +24,7 @@ const (
 // records, and starts and stops them with the processors. The application may provide an
 // inbox.RunnerConfig as a value.
 func Receivers(receivers ...any) fx.Option {
-	return members[inbox.Receiver]("Receivers", "a inbox.Receiver", receiversGroup, receivers)
+	return members[inbox.Receiver]("Receivers", receiversGroup, receivers)
 }
 
 // LogForwarders registers log forwarders, as [Consumers] does consumers. Each argument is a
@@ -34,7 +32,7 @@ func Receivers(receivers ...any) fx.Option {
 // [Module] starts and stops them with the processors. The application may provide a
 // relay.RunnerConfig as a value. Forwarders that publish messages are consumers: use Consumers.
 func LogForwarders(forwarders ...any) fx.Option {
-	return members[relay.LogForwarder]("LogForwarders", "a relay.LogForwarder", forwardersGroup, forwarders)
+	return members[relay.LogForwarder]("LogForwarders", forwardersGroup, forwarders)
 }
 
 type parkedParams struct {
@@ -51,28 +49,44 @@ type parkedConsumers struct {
 
 // newParkedConsumers returns the receivers' consumers of parked records.
 func newParkedConsumers(p parkedParams) (c parkedConsumers) {
-	name := unexported.Func[func(inbox.Receiver) string]()
 	for _, r := range p.Receivers {
-		if name(r) != "" { // otherwise NewRunner reports the mistake
-			c.Consumers = append(c.Consumers, r.Consumer())
+		if consumer := r.Consumer(); consumer.Name() != "" { // otherwise NewRunner reports the mistake
+			c.Consumers = append(c.Consumers, consumer)
 		}
 	}
 	return c
 }
 
-type receiverParams struct {
+// runnerOfBroker has what the runners of receivers and log forwarders need.
+type runnerOfBroker struct {
 	fx.In
 
 	DB        database
 	Registry  *bus.Registry
-	Handles   *handles
 	Telemetry *amotel.Telemetry
-	Config    inbox.RunnerConfig `optional:"true"`
-	Receivers []inbox.Receiver   `group:"asyncmonolith.receivers"`
-	Logger    *slog.Logger       `optional:"true"`
-	Log       *eventlog.Log      `optional:"true"`
+	Logger    *slog.Logger  `optional:"true"`
+	Log       *eventlog.Log `optional:"true"`
 	// Readers makes fx fill in the log first.
 	Readers *projection.Runner `optional:"true"`
+}
+
+// complete sets the fields of a configuration that the application has left out.
+func (r runnerOfBroker) complete(
+	log **eventlog.Log, logger **slog.Logger, telemetry *bus.ProduceMiddleware, layer func(*amotel.Telemetry) bus.ProduceMiddleware,
+) {
+	*log, *logger = cmp.Or(*log, r.Log), cmp.Or(*logger, r.Logger)
+	if *telemetry == nil && r.Telemetry != nil {
+		*telemetry = layer(r.Telemetry)
+	}
+}
+
+type receiverParams struct {
+	fx.In
+
+	Runner    runnerOfBroker
+	Handles   *handles
+	Config    inbox.RunnerConfig `optional:"true"`
+	Receivers []inbox.Receiver   `group:"asyncmonolith.receivers"`
 }
 
 // newReceiverRunner returns nil when the application has no receivers.
@@ -80,29 +94,17 @@ func newReceiverRunner(p receiverParams) (*inbox.Runner, error) {
 	if len(p.Receivers) == 0 {
 		return nil, nil
 	}
-	config := p.Config
-	config.Log = cmp.Or(config.Log, p.Log)
-	config.Logger = cmp.Or(config.Logger, p.Logger)
-	if config.Telemetry == nil && p.Telemetry != nil {
-		config.Telemetry = p.Telemetry.Receive()
-	}
-	name := unexported.Func[func(inbox.Receiver) string]()
-	slices.SortStableFunc(p.Receivers, func(a, b inbox.Receiver) int { return cmp.Compare(name(a), name(b)) }) // fx shuffles groups
-	return inbox.NewRunner(p.DB.db, p.Registry, p.Handles.producer, config, p.Receivers...)
+	c := p.Config
+	p.Runner.complete(&c.Log, &c.Logger, &c.Telemetry, (*amotel.Telemetry).Receive)
+	return inbox.NewRunner(p.Runner.DB.db, p.Runner.Registry, p.Handles.producer, c, p.Receivers...)
 }
 
 type logForwarderParams struct {
 	fx.In
 
-	DB         database
-	Registry   *bus.Registry
-	Telemetry  *amotel.Telemetry
+	Runner     runnerOfBroker
 	Config     relay.RunnerConfig   `optional:"true"`
 	Forwarders []relay.LogForwarder `group:"asyncmonolith.forwarders"`
-	Logger     *slog.Logger         `optional:"true"`
-	Log        *eventlog.Log        `optional:"true"`
-	// Readers makes fx fill in the log first.
-	Readers *projection.Runner `optional:"true"`
 }
 
 // newLogForwarderRunner returns nil when the application has no log forwarders.
@@ -110,13 +112,7 @@ func newLogForwarderRunner(p logForwarderParams) (*relay.Runner, error) {
 	if len(p.Forwarders) == 0 {
 		return nil, nil
 	}
-	config := p.Config
-	config.Log = cmp.Or(config.Log, p.Log)
-	config.Logger = cmp.Or(config.Logger, p.Logger)
-	if config.Telemetry == nil && p.Telemetry != nil {
-		config.Telemetry = p.Telemetry.Publish()
-	}
-	name := unexported.Func[func(relay.LogForwarder) string]()
-	slices.SortStableFunc(p.Forwarders, func(a, b relay.LogForwarder) int { return cmp.Compare(name(a), name(b)) }) // fx shuffles groups
-	return relay.NewRunner(p.DB.db, p.Registry, config, p.Forwarders...)
+	c := p.Config
+	p.Runner.complete(&c.Log, &c.Logger, &c.Telemetry, (*amotel.Telemetry).Publish)
+	return relay.NewRunner(p.Runner.DB.db, p.Runner.Registry, c, p.Forwarders...)
 }

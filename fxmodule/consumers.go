@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 
 	"go.uber.org/fx"
 
@@ -30,21 +29,21 @@ const (
 // As always with fx, results and parameters match by exact type: a constructor that returns a named
 // slice type is rejected.
 func Consumers(consumers ...any) fx.Option {
-	return members[bus.Consumer]("Consumers", "a bus.Consumer", consumersGroup, consumers)
+	return members[bus.Consumer]("Consumers", consumersGroup, consumers)
 }
 
 // members provides values, lists, or constructors of either to a group.
-func members[T any](function, single, group string, all []any) fx.Option {
+func members[T any](function, group string, all []any) fx.Option {
 	options := make([]fx.Option, len(all))
 	for i, member := range all {
-		options[i] = memberOption[T](function, single, group, i, member)
+		options[i] = memberOption[T](function, group, i, member)
 	}
 	return fx.Options(options...)
 }
 
 // memberOption provides a value, a list, or a constructor of either to a group. It uses
 // fx.Annotated rather than fx.Annotate, which would hide a constructor's name in fx's errors.
-func memberOption[T any](function, single, group string, i int, member any) fx.Option {
+func memberOption[T any](function, group string, i int, member any) fx.Option {
 	switch member := member.(type) {
 	case T:
 		return fx.Provide(fx.Annotated{Group: group, Target: func() T { return member }})
@@ -56,8 +55,8 @@ func memberOption[T any](function, single, group string, i int, member any) fx.O
 		err = errors.New("is nil")
 	}
 	if err != nil {
-		return fx.Error(fmt.Errorf("fxmodule: %s argument %d (%T) %w: %s, a []%s, or a constructor of either is allowed",
-			function, i, member, err, single, strings.TrimPrefix(single, "a ")))
+		return fx.Error(fmt.Errorf("fxmodule: %s argument %d (%T) %w: %s, []%s or a constructor of either is allowed",
+			function, i, member, err, reflect.TypeFor[T](), reflect.TypeFor[T]()))
 	}
 	return fx.Provide(fx.Annotated{Group: group + suffix, Target: member})
 }

@@ -35,7 +35,7 @@ func EventLog(types ...eventlog.Type) fx.Option {
 func Projections(projections ...any) fx.Option {
 	return fx.Options(
 		fx.Invoke(needEventLog),
-		members[projection.Projection]("Projections", "a projection.Projection", projectionsGroup, projections),
+		members[projection.Projection]("Projections", projectionsGroup, projections),
 	)
 }
 

@@ -37,6 +37,7 @@ func TestMistakesOfReceiversAreReportedTogether(t *testing.T) {
 	var sub subscriber
 	accept := Accept[placed]()
 	tests := map[string]Receiver{
+		"the name is empty":              NewReceiver("", sub, accept),
 		"the subscriber is nil":          NewReceiver("r", nil, accept),
 		"it accepts nothing":             NewReceiver("r", sub),
 		"DeduplicationWindow 1s":         NewReceiver("r", sub, accept, DeduplicationWindow(time.Second)),

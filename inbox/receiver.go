@@ -12,7 +12,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 const (
@@ -48,6 +47,9 @@ type Receiver struct{ receiver *receiver }
 // configuration errors.
 func NewReceiver(name string, sub broker.Subscriber, options ...Option) Receiver {
 	r := &receiver{name: name, sub: sub, window: defaultWindow, maxBacklog: defaultMaxBacklog, types: make(map[string]string)}
+	if name == "" {
+		r.mistake("the name is empty: 1 to 247 bytes of text are allowed")
+	}
 	if sub == nil {
 		r.mistake("the subscriber is nil")
 	}
@@ -106,8 +108,6 @@ func (r *receiver) consumerName() string { return "receive:" + r.name }
 
 // exclusive reports whether one process at a time receives.
 func (r *receiver) exclusive() bool { return r.appends && !r.concurrent }
-
-var _ = unexported.Provide(Receiver.name) // for package fxmodule
 
 // name returns the name of the receiver.
 func (r Receiver) name() string {
@@ -171,7 +171,7 @@ func (r *receiver) checkLog(s *store.Store, log *eventlog.Log) error {
 	}
 	var errs []error
 	for _, payloadType := range r.payloadTypes {
-		if log.Types().Names(payloadType) == nil {
+		if goType, _ := log.Types().Lookup(payloadType); goType == nil {
 			errs = append(errs, fmt.Errorf("inbox: receiver %q: %w", r.name, &eventlog.UnknownTypeError{Type: payloadType}))
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -39,9 +40,6 @@ type RunnerConfig struct {
 	// Logger logs the runner's events. Defaults to slog.Default().
 	Logger *slog.Logger
 }
-
-// ErrRunning is returned by [Runner.Run] while another Run of the same Runner has not returned.
-var ErrRunning = errors.New("inbox: the runner is running already")
 
 const statementTimeout = 5 * time.Second
 
@@ -93,9 +91,12 @@ func NewRunner(db *bun.DB, registry *bus.Registry, producer *outbox.Producer, co
 	if config.StartTimeout < 0 {
 		errs = append(errs, fmt.Errorf("inbox: RunnerConfig.StartTimeout %s: 0 or more is allowed", config.StartTimeout))
 	}
-	if config.Log != nil && config.Log.Registry() != registry {
+	if config.Log != nil && logaccess.Registry(config.Log) != registry {
 		errs = append(errs, errors.New("inbox: RunnerConfig.Log: it was made of another registry, or not by eventlog.NewLog"))
 	}
+	receivers = slices.SortedStableFunc(slices.Values(receivers), func(a, b Receiver) int { // package fxmodule has them in any order
+		return cmp.Compare(a.name(), b.name())
+	})
 	for i, receiver := range receivers {
 		if receiver.receiver == nil {
 			errs = append(errs, errors.New("inbox: a Receiver must be made by inbox.NewReceiver, not as a zero value"))
@@ -143,10 +144,10 @@ func (r *Runner) own() error {
 // Run logs later outages and waits for them to end. Meanwhile it acknowledges nothing, and returns
 // current batches to the broker. A subscription that ends is logged and retried after 1 s, then
 // after twice as long each time, up to 30 s, until records arrive. A second concurrent Run returns
-// [ErrRunning].
+// bus.ErrRunning.
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
-		return ErrRunning
+		return fmt.Errorf("inbox: run: %w", bus.ErrRunning)
 	}
 	defer r.running.Store(false)
 	if ctx.Err() != nil {

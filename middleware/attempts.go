@@ -12,10 +12,10 @@ import (
 )
 
 // Attempts applies the retry policy: it turns an error into an outcome error. The message is
-// retried after the consumer's backoff. After MaxAttempts failed runs, Attempts marks the message
-// to be poisoned; [Poison] does that. A message that fails with a [backoff.PermanentError] is
-// marked at once, as by bus.Permanent. Consumers without a backoff use the fallback; nil means
-// [Exponential] with the consumer's AttemptDelay.
+// retried after the consumer's backoff. After MaxAttempts failed runs the outcome is bus.Condemned,
+// for which [Poison] poisons the message. A [backoff.PermanentError] has that outcome at once, as
+// with bus.Permanent. Consumers without a backoff use the fallback, which is called concurrently;
+// nil means [Exponential] with the consumer's AttemptDelay.
 //
 // Without this layer, an error is retried after AttemptDelay and no attempt is counted.
 func Attempts(fallback func(attempt int) time.Duration) bus.Middleware {

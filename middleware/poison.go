@@ -9,12 +9,13 @@ import (
 )
 
 // OnPoison is called with the reason and the error before a message is poisoned. It runs before
-// that commits, so after a crash it may be called twice.
+// that commits, so after a crash it may be called twice. It is called concurrently. A panic does
+// not keep the message from being poisoned.
 type OnPoison func(ctx context.Context, m *bus.Message, reason string, err error)
 
-// Poison poisons a message that [Attempts] or bus.Permanent has marked to be poisoned. It calls the
-// hook, which may be nil, and the processor then moves the message. Without this layer, a marked
-// message is retried after AttemptDelay.
+// Poison poisons a message whose outcome is bus.Condemned: [Attempts] or bus.Permanent set it. It
+// calls the hook, which may be nil, and the processor then moves the message. Without this layer
+// such a message is retried after AttemptDelay.
 func Poison(hook OnPoison) bus.Middleware {
 	return func(next bus.Handler) bus.Handler {
 		return func(ctx context.Context, m *bus.Message) error {

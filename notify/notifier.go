@@ -92,15 +92,11 @@ func newNotifier(channel string, registry *bus.Registry, config NotifierConfig, 
 	return n
 }
 
-// ErrRunning is returned by [Notifier.Run] while another Run of the same Notifier has not
-// returned.
-var ErrRunning = errors.New("notify: the notifier is running already")
-
 // Run sends and listens until ctx is cancelled, then sends what is left, within 2 s, and returns
-// nil. It logs failures and retries. A second concurrent Run returns [ErrRunning].
+// nil. It logs failures and retries. A second concurrent Run returns bus.ErrRunning.
 func (n *Notifier) Run(ctx context.Context) error {
 	if !n.running.CompareAndSwap(false, true) {
-		return ErrRunning
+		return fmt.Errorf("notify: run: %w", bus.ErrRunning)
 	}
 	defer n.running.Store(false)
 	var loops sync.WaitGroup

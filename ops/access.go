@@ -10,10 +10,12 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// Package operator has only sessions and runners: it gets their unexported functions here.
-var _ = opsaccess.Provide(opsaccess.Hooks[Session, Runner, Action, Change, Content, summary]{
-	Access:  open,
-	RunOnly: func(ctx context.Context, r *Runner, id int64) error { return r.runOnly(ctx, id) },
+// Package operator gets unexported functions here.
+var _ = opsaccess.Provide(opsaccess.Hooks[Session, Runner, Principal, Operation, Action, Change, Content, summary]{
+	Access:    open,
+	RunOnly:   func(ctx context.Context, r *Runner, id int64) error { return r.runOnly(ctx, id) },
+	May:       Principal.may,
+	CreatedBy: Operation.createdBy,
 })
 
 // open returns the access for package operator.

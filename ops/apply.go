@@ -5,10 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/projections"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // Causes that end an apply early.
@@ -36,8 +35,7 @@ func (r *Runner) can(row store.Operation) bool {
 	if a == Promote || err != nil { // the operation itself reports the error
 		return true
 	}
-	newest := unexported.Func[func(*projection.Runner, string) (int, bool)]()
-	version, ok := newest(r.projections, target.Projection)
+	version, ok := projections.Newest(r.projections, target.Projection)
 	return ok && (target.Version == 0 || version == target.Version)
 }
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // Role is what a principal may do. Each role includes those before it.
@@ -111,12 +110,6 @@ func needs(a Action) Role {
 
 // ErrForbidden is returned when the principal may not do an action; use errors.Is.
 var ErrForbidden = errors.New("forbidden")
-
-// The console shows what a principal can do, and which plans are theirs: see package operator.
-var (
-	_ = unexported.Provide(Principal.may)
-	_ = unexported.Provide(Operation.createdBy)
-)
 
 // may returns [ErrForbidden] unless the principal may do an action to a consumer. The consumer is
 // empty if the action concerns several or none.

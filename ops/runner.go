@@ -27,9 +27,6 @@ const (
 	trialTick    = time.Second // between checks of canaries
 )
 
-// ErrRunning is returned by [Runner.Run] while another Run of the same Runner has not returned.
-var ErrRunning = errors.New("ops: the runner is running already")
-
 // Runner carries out operations. Any number of runners in any number of processes share them. One
 // runner works on an operation at a time; if it dies, another continues after the completed steps.
 // A runner carries out four operations at once, the oldest first, in addition to those waiting for
@@ -66,7 +63,7 @@ func NewRunner(s *Service, projections *projection.Runner) (*Runner, error) {
 // Run.
 //
 // Run polls the database every 10 s. It begins operations started with its own service at once. If
-// the database cannot be reached, Run retries. A second concurrent Run returns [ErrRunning].
+// the database cannot be reached, Run retries. A second concurrent Run returns bus.ErrRunning.
 func (r *Runner) Run(ctx context.Context) error { return r.run(ctx, 0) }
 
 // runOnly is [Runner.Run] for one operation. It also returns nil once the operation is finished,
@@ -80,7 +77,7 @@ func (r *Runner) runOnly(ctx context.Context, id int64) error {
 
 func (r *Runner) run(ctx context.Context, only int64) error {
 	if !r.running.CompareAndSwap(false, true) {
-		return ErrRunning
+		return fmt.Errorf("ops: run: %w", bus.ErrRunning)
 	}
 	defer r.running.Store(false)
 	defer heartbeat.New(heartbeat.Config{

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/projections"
 )
 
 // readerGauges show the readers of an event log.
@@ -35,7 +35,7 @@ func (g *readerGauges) look(ctx context.Context) (show func(metric.Observer), er
 	if err != nil {
 		return nil, err
 	}
-	unassigned, err := unexported.Func[func(*projection.Runner, context.Context) (int64, error)]()(g.source, ctx)
+	unassigned, err := projections.Unassigned(ctx, g.source)
 	return func(o metric.Observer) {
 		o.ObserveInt64(g.unassigned, unassigned)
 		for _, r := range readers {

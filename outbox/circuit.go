@@ -25,7 +25,8 @@ import (
 // must not be copied.
 type Circuit struct{ state flow.Circuit }
 
-// WithCircuit gives a consumer a circuit. Consumers may share one. NewProcessor refuses nil.
+// WithCircuit gives a consumer a circuit. Consumers may share one. It excludes bus.CircuitBreaker:
+// NewProcessor refuses both together, and nil.
 func WithCircuit(c *Circuit) bus.ConsumerOption {
 	return func(config *bus.ConsumerConfig) {
 		if c == nil {

@@ -40,7 +40,7 @@ func ConsumeBatchTx[T bus.Payload, H bun.Tx | *sql.Tx](
 // GroupCommit lets a consumer made by [ConsumeTx] share transactions. Up to n waiting messages are
 // consumed in one transaction, one after the other, each after its own savepoint. This saves most
 // round trips and commits, and multiplies the throughput of short handlers. n is 1 to 50.
-// NewProcessor refuses any other n, and consumers made by bus.Consume.
+// NewProcessor refuses any other n, consumers of batches, and those that are not transactional.
 //
 // The guarantees stay the same. A failed handler rolls back its own writes and nothing else. The
 // chain of each message returns once the outcome of the commit is known. A message that has failed

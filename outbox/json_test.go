@@ -25,7 +25,7 @@ func TestAnswersAreFitForJSON(t *testing.T) {
 	}{
 		{admin.Message{ID: 1, MessageID: id, Consumer: "c", PayloadType: "p", CreatedAt: at, AvailableAt: at, State: admin.Ready,
 			Payload: []byte(`{"a":1}`)},
-			`{"id":1,"message_id":"00000000-0000-0000-0000-000000000001","consumer":"c","payload_type":"p","created_at":"2026-01-02T03:04:05Z","available_at":"2026-01-02T03:04:05Z","attempts":0,"crashes":0,"state":"ready","payload":"eyJhIjoxfQ=="}`},
+			`{"id":1,"message_id":"00000000-0000-0000-0000-000000000001","consumer":"c","payload_type":"p","created_at":"2026-01-02T03:04:05Z","available_at":"2026-01-02T03:04:05Z","attempts":0,"crashes":0,"state":"ready","payload":{"a":1}}`},
 		{admin.Queue{Consumer: "c", Ready: 2, OldestReady: 1500 * time.Millisecond, PausedAt: at},
 			`{"consumer":"c","ready":2,"delayed":0,"leased":0,"poisoned":0,"registered":false,"paused_at":"2026-01-02T03:04:05Z","oldest_ready_seconds":1.5}`},
 		{admin.Queue{Consumer: "c", BlocksKeys: true, BlockedKeys: 3},
@@ -35,7 +35,7 @@ func TestAnswersAreFitForJSON(t *testing.T) {
 				Max: 3}}, RatesSpent: map[string]time.Duration{"c": 1500 * time.Millisecond}},
 			`{"claims":0,"empty_claims":0,"claimed":0,"fenced":0,"recovered":0,"crashed":0,"abandoned":0,"crash_poisoned":0,"uncounted":0,"unordered":0,"running":0,"queued":0,"limit":8,"unsettled":0,"circuits":{"c":true},"limits":{"l":{"slots":2,"used":1,"max":3}},"rates_spent_seconds":{"c":1.5}}`},
 		{poison.Message{ID: 1, MessageID: id, Payload: []byte("<a/>")},
-			`{"id":1,"message_id":"00000000-0000-0000-0000-000000000001","consumer":"","payload_type":"","payload":"PGEvPg==","attempts":0,"crashes":0,"reason":""}`},
+			`{"id":1,"message_id":"00000000-0000-0000-0000-000000000001","consumer":"","payload_type":"","attempts":0,"crashes":0,"reason":"","payload":"\u003ca/\u003e"}`},
 		{schedule.Schedule{ID: 1, Name: "n", Expression: "@daily", Zone: "UTC", NextFire: at},
 			`{"id":1,"name":"n","payload_type":"","expression":"@daily","zone":"UTC","next_fire":"2026-01-02T03:04:05Z","paused":false}`},
 		{bus.Health{Ready: true}, `{"ready":true}`},

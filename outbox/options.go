@@ -14,8 +14,8 @@ import (
 // bus.ErrTooLarge for a value that is not allowed.
 type Option func(*bus.Message) error
 
-// Delay postpones the message by d on the database's clock. A negative delay is not allowed. Delay
-// cannot be combined with [AvailableAt] or [Debounce].
+// Delay postpones the message by d, 0 or more, on the database's clock. Delay cannot be combined
+// with [AvailableAt] or [Debounce], nor with a consumer that is bus.Ordered.
 func Delay(d time.Duration) Option {
 	return func(m *bus.Message) error {
 		m.Delay = d
@@ -25,7 +25,8 @@ func Delay(d time.Duration) Option {
 
 // AvailableAt postpones the message until t. A time in the past means now; due messages are ordered
 // by this time. The zero time has no effect. Otherwise the year must be 1 to 9999 in UTC.
-// AvailableAt cannot be combined with [Delay] or [Debounce].
+// AvailableAt cannot be combined with [Delay] or [Debounce], nor with a consumer that is
+// bus.Ordered.
 func AvailableAt(t time.Time) Option {
 	return func(m *bus.Message) error {
 		m.AvailableAt = t
@@ -121,9 +122,9 @@ func UniqueFor(period time.Duration) DuplicatePolicy {
 	}}
 }
 
-// OrderingKey sets the key of the message. Ordered consumers run the messages of one key one after
-// the other: see bus.Ordered. It overrides the payload's OrderingKey method. A key has 1 to 255
-// bytes.
+// OrderingKey sets the key of the message, for consumers with bus.Ordered, bus.KeyConcurrency,
+// bus.Fair or bus.KeyRateLimit. Others ignore it. It overrides the payload's OrderingKey method. A
+// key has 1 to 255 bytes.
 func OrderingKey(key string) Option {
 	return func(m *bus.Message) error {
 		if m.OrderingKey = key; key == "" {
@@ -134,14 +135,15 @@ func OrderingKey(key string) Option {
 }
 
 // Priority runs the message before other due messages of a consumer with bus.Prioritized. Other
-// consumers ignore it.
+// consumers ignore it. p is bus.Normal, bus.High or bus.Urgent. Defaults to bus.Normal.
 func Priority(p bus.Priority) Option {
 	return func(m *bus.Message) error { m.Priority = p; return nil }
 }
 
-// Header adds a header. Headers travel with the message to every consumer. All headers of a message
-// have at most 8 KiB together, and each needs a name. Names that begin with "asyncmonolith-" are
-// reserved: forward them, but do not make new ones.
+// Header adds a header, or replaces the one of that name. Headers travel with the message to every
+// consumer. All headers of a message have at most 8 KiB together, names and values, and each needs
+// a name. Both are UTF-8 without NUL bytes. Names that begin with "asyncmonolith-" are reserved:
+// forward them, but do not make new ones.
 func Header(key, value string) Option {
 	return func(m *bus.Message) error {
 		if m.Headers == nil {
@@ -152,7 +154,8 @@ func Header(key, value string) Option {
 	}
 }
 
-// Item is one payload of [Producer.ProduceMany] with its options.
+// Item is one payload of [Producer.ProduceMany] with its options, which are those of
+// [Producer.Produce].
 type Item struct {
 	Payload bus.Payload
 	Options []Option
@@ -165,6 +168,7 @@ type Receipt struct {
 	MessageID uuid.UUID `json:"message_id"`
 	// Enqueued is the number of consumers for which a row was written.
 	Enqueued int `json:"enqueued"`
-	// Duplicates is the number of consumers for which the insert id was already pending.
+	// Duplicates is the number of consumers for which nothing was written, because the insert id
+	// was already pending, or was kept by [UniqueFor].
 	Duplicates int `json:"duplicates"`
 }

@@ -12,38 +12,37 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/engine"
 )
 
-// ErrRunning is returned by [Processor.Run] while another Run of the same
-// Processor has not returned.
-var ErrRunning = engine.ErrRunning
-
 // ProcessorConfig configures a [Processor]. Zero fields mean their defaults.
 type ProcessorConfig struct {
-	// Fetchers is the number of goroutines that claim messages. Defaults to 2. On a database
-	// without row locks the default is 1, and more is an error.
+	// Fetchers is the number of goroutines that claim messages: 1 or more. Defaults to 2. On SQLite
+	// the default is 1, and more is an error.
 	Fetchers int
-	// BatchSize is the maximum number of messages per claim. A claim normally takes up to 500. If
-	// consumers finish more than 16,000 messages per second, it takes more, up to BatchSize. It bounds
-	// what a crash can repeat: at most Fetchers x BatchSize + Concurrency messages wait or run.
-	// Claiming pauses while more than 5 x BatchSize, or 1,000, outcomes are not written yet. Defaults
-	// to 2000.
+	// BatchSize is the maximum number of messages per claim: 1 or more. A claim normally takes up
+	// to 500. If consumers finish more than 16,000 messages per second, it takes more, up to
+	// BatchSize. It bounds what a crash can repeat: at most Fetchers x BatchSize + Concurrency
+	// messages wait or run. Claiming pauses while more than 5 x BatchSize, or 1,000, outcomes are
+	// not written yet. Defaults to 2000.
 	BatchSize int
-	// PollInterval is the wait between polls while no message is due, ±20 %. Wake-ups shorten it.
-	// Defaults to 1 s.
+	// PollInterval is the wait between polls while no message is due, ±20 %: more than 0. Wake-ups
+	// shorten it. Defaults to 1 s.
 	PollInterval time.Duration
-	// Concurrency is the maximum number of consumers that run at once. With several consumers, each
-	// leaves workers free for the others: as many as it uses, up to an eighth of Concurrency, or up
-	// to 1 if that is more. A slow consumer therefore does not block the others. Defaults to 64.
+	// Concurrency is the maximum number of calls of consumers that run at once: 1 or more. A batch
+	// is one call. With several consumers, each leaves workers free for the others: as many as it
+	// uses, up to an eighth of Concurrency, or up to 1 if that is more. A slow consumer therefore
+	// does not block the others. Defaults to 64.
 	Concurrency int
-	// TxConcurrency is the maximum number of transactional consumers that run at once. Each holds a
-	// connection. Defaults to 8, and to 1 without row locks.
+	// TxConcurrency is the maximum number of calls of transactional consumers that run at once: 1
+	// or more. Each holds a connection. They count towards Concurrency, too. Defaults to 8. On
+	// SQLite the default is 1, and more is an error.
 	TxConcurrency int
 	// MaxAttempts is the number of failed runs after which a message is poisoned, for consumers
-	// without their own setting. Defaults to 5.
+	// without bus.MaxAttempts: 1 or more. Defaults to 5.
 	MaxAttempts int
-	// AttemptDelay is the wait after the first failed run. Defaults to 10 s.
+	// AttemptDelay is the wait after the first failed run, for consumers without bus.AttemptDelay:
+	// more than 0. Defaults to 10 s.
 	AttemptDelay time.Duration
-	// DefaultTimeout bounds a run of a consumer without its own timeout: up to 1 h. A consumer that
-	// still runs 5 s after its timeout is abandoned. Defaults to 10 s.
+	// DefaultTimeout bounds a run of a consumer without bus.Timeout: more than 0, up to 1 h. A
+	// consumer that still runs 5 s after its timeout is abandoned. Defaults to 10 s.
 	DefaultTimeout time.Duration
 	// LeaseDuration is how long a claim lasts without renewal, and so how long messages of a lost
 	// process wait. At least 1 s. Defaults to 30 s.
@@ -53,13 +52,13 @@ type ProcessorConfig struct {
 	// effective there, which Run checks, and the registry must have no events. Servers on which
 	// nothing can run are still refused: see docs/deploying.md. Defaults to false.
 	AllowUntestedServer bool
-	// StartTimeout is how long Run waits at its start for an unreachable database. Defaults to 0:
-	// Run returns the error at once.
+	// StartTimeout is how long Run waits at its start for an unreachable database: 0 or more.
+	// Defaults to 0: Run returns the error at once.
 	StartTimeout time.Duration
-	// DrainTimeout is how long Run lets consumers finish after its context ends; Run returns within
-	// two seconds after that. On SQLite a statement that waits for the write lock cannot be
-	// interrupted. It takes up to busy_timeout longer, or a multiple if another process keeps the
-	// lock. Defaults to 10 s.
+	// DrainTimeout is how long Run lets consumers finish after its context ends: more than 0. Run
+	// returns within two seconds after that. On SQLite a statement that waits for the write lock
+	// cannot be interrupted. It takes up to busy_timeout longer, or a multiple if another process
+	// keeps the lock. Defaults to 10 s.
 	DrainTimeout time.Duration
 	// Middleware is the whole consume chain, first outermost; it replaces the default chain. To add
 	// layers use middleware.Default with Options.Middleware. Defaults to middleware.Default with
@@ -104,7 +103,7 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 //   - The tables are missing or too old ([ErrSchemaOutdated]).
 //   - The database's settings would break the library's guarantees.
 //
-// Run logs later outages and waits for them to end. A second concurrent Run returns [ErrRunning].
+// Run logs later outages and waits for them to end. A second concurrent Run returns bus.ErrRunning.
 //
 // To shut down, as with Shutdown of net/http, end ctx and wait for Run. DrainTimeout bounds the
 // wait, and [Processor.Close] shortens it.

@@ -31,7 +31,7 @@ type ProducerConfig struct {
 	Middleware []bus.ProduceMiddleware
 	// Telemetry wraps the whole chain after validation. Defaults to none.
 	Telemetry bus.ProduceMiddleware
-	// MaxPayload is the maximum size of an encoded payload, in bytes. Defaults to 1 MiB.
+	// MaxPayload is the maximum size of an encoded payload, in bytes: 1 or more. Defaults to 1 MiB.
 	MaxPayload int
 	// Logger receives a debug line per message. Defaults to slog.Default().
 	Logger *slog.Logger

@@ -13,10 +13,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/names"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 const (
@@ -159,8 +159,8 @@ func (c *PreviewCounts) add(o PreviewCounts) {
 	c.Messages, c.Conflicts, c.Unhandled = c.Messages+o.Messages, c.Conflicts+o.Conflicts, c.Unhandled+o.Unhandled
 }
 
-// Preview counts up to limit messages that match, 1 or more, before they are requeued or discarded.
-// It reads no payloads and changes nothing.
+// Preview counts up to limit messages that match, before they are requeued or discarded. It reads
+// no payloads and changes nothing. A limit below 1 is bus.ErrInvalidOption.
 func (s *Store) Preview(ctx context.Context, db bun.IDB, filter Filter, limit int) (Preview, error) {
 	if limit < 1 {
 		return Preview{}, fmt.Errorf("poison: preview: of up to %d: %w: 1 or more is allowed", limit, bus.ErrInvalidOption)
@@ -195,14 +195,14 @@ func (s *Store) preview(ctx context.Context, st *store.Store, db bun.IDB, f stor
 	}
 	fleet = slices.DeleteFunc(fleet, func(p admin.Process) bool { return p.Kind != "processor" })
 	alive := slices.DeleteFunc(slices.Clone(fleet), func(p admin.Process) bool { return p.Status != admin.ProcessAlive })
-	handles := unexported.Func[func(admin.Process, string, string) bool]()
 	var last int64
 	for _, row := range seen {
 		k := PreviewKind{
 			row.ConsumerType, row.PayloadType,
 			PreviewCounts{Messages: row.Messages, Oldest: row.Oldest.Time, Newest: row.Newest.Time, Conflicts: row.Conflicts},
 		}
-		if len(fleet) > 0 && !slices.ContainsFunc(alive, func(p admin.Process) bool { return handles(p, k.Consumer, k.PayloadType) }) {
+		takes := func(c admin.ProcessConsumer) bool { return heartbeat.Consumer(c).Takes(k.Consumer, k.PayloadType) }
+		if len(fleet) > 0 && !slices.ContainsFunc(alive, func(p admin.Process) bool { return slices.ContainsFunc(p.Consumers, takes) }) {
 			k.Unhandled = k.Messages
 		}
 		p.add(k.PreviewCounts)

@@ -1,17 +1,20 @@
 package poison
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // Message is a poisoned message. Times are in UTC, on the database's clock.
@@ -45,14 +48,33 @@ type Message struct {
 	Errors []admin.Attempt `json:"errors,omitempty"`
 }
 
-// Packages ops and operator change and show more than this package: see package internal/poisoned.
-var (
-	_ = unexported.Provide(shown)
-	_ = unexported.Provide((*Store).requeue)
-	_ = unexported.Provide((*Store).edit)
-	_ = unexported.Provide(ofConsumers)
-	_ = unexported.Provide(func(f Filter) (store.PoisonFilter, error) { return f.rows(), f.check() })
-)
+// MarshalJSON implements json.Marshaler. A payload that is JSON is embedded unchanged, any other as
+// a string. It is for output only: unmarshalling the result does not restore Payload.
+func (m Message) MarshalJSON() ([]byte, error) {
+	type plain Message // without this method
+	return json.Marshal(struct {
+		plain
+		Payload store.PayloadText `json:"payload,omitempty"`
+	}{plain(m), m.Payload})
+}
+
+// Package internal/poisoned calls these.
+var _ = hooks.ProvidePoison(hooks.Poison{
+	Message: func(row store.Poisoned) any { return shown(row) },
+	Rows: func(filter any) (store.PoisonFilter, error) {
+		f := filter.(Filter)
+		return f.rows(), f.check()
+	},
+	Requeue: func(
+		ctx context.Context, s any, db bun.IDB, f store.PoisonFilter, limit int, consumers []string,
+	) (hooks.Requeued, error) {
+		done, last, rows, err := s.(*Store).requeue(ctx, db, f, limit, consumers)
+		return hooks.Requeued{Result: done, Last: last, Rows: rows}, err
+	},
+	Edit: func(ctx context.Context, s any, h bus.Handle, id int64, text []byte) error {
+		return s.(*Store).edit(ctx, h, id, text, func(bus.Consumer) error { return nil })
+	},
+})
 
 func shown(row store.Poisoned) Message {
 	m := Message{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, Payload: row.Payload,
@@ -71,6 +93,8 @@ func shown(row store.Poisoned) Message {
 }
 
 // Filter selects poisoned messages. All fields that are set must match. The zero value matches all.
+// Methods return bus.ErrInvalidText for a text that cannot be stored, and bus.ErrInvalidOption for
+// any other value that is not allowed.
 type Filter struct {
 	// IDs selects rows by id, up to 1000. Nil selects all; an empty list is an error.
 	IDs []int64 `json:"ids,omitempty"`

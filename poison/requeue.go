@@ -97,7 +97,7 @@ func (s *Store) requeue(
 			return err
 		}
 		last = rows[len(rows)-1].ID
-		if rows = ofConsumers(rows, consumers); len(rows) == 0 {
+		if rows = store.OfConsumers(rows, consumers); len(rows) == 0 {
 			return nil
 		}
 		how, err := s.requeuing(ctx, st, tx, rows)
@@ -141,11 +141,4 @@ func (s *Store) requeuing(ctx context.Context, st *store.Store, tx bun.Tx, rows 
 		}
 	}
 	return how, nil
-}
-
-// ofConsumers returns the rows of the given consumers, or all rows without consumers.
-func ofConsumers(rows []store.Poisoned, consumers []string) []store.Poisoned {
-	return slices.DeleteFunc(rows, func(row store.Poisoned) bool {
-		return len(consumers) > 0 && !slices.Contains(consumers, row.ConsumerType)
-	})
 }

@@ -23,6 +23,7 @@ func (OrderPlaced) PayloadType() string { return "order.placed" }
 func ExampleNewForwarder() {
 	var (
 		db        *bun.DB          // opened by the application
+		registry  *bus.Registry    // of the application
 		publisher broker.Publisher // made by an adapter, such as package broker/nats
 	)
 	registry, err := bus.NewRegistry(relay.NewForwarder("to-broker", publisher, relay.Config{
@@ -45,6 +46,7 @@ func ExampleNewForwarder() {
 func ExampleNewLogForwarder() {
 	var (
 		db        *bun.DB          // opened by the application
+		registry  *bus.Registry    // of the application
 		log       *eventlog.Log    // of the application
 		publisher broker.Publisher // made by an adapter; one that is a broker.Appender publishes each event once
 	)
@@ -53,7 +55,7 @@ func ExampleNewLogForwarder() {
 		Routes: []relay.Route{relay.To[OrderPlaced]("orders")},
 		Shards: 4,
 	})
-	runner, err := relay.NewRunner(db, log.Registry(), relay.RunnerConfig{Log: log}, forwarder)
+	runner, err := relay.NewRunner(db, registry, relay.RunnerConfig{Log: log}, forwarder)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -10,11 +10,9 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -118,8 +116,6 @@ func NewLogForwarder(name string, pub broker.Publisher, config LogConfig) LogFor
 	return LogForwarder{f}
 }
 
-var _ = unexported.Provide(LogForwarder.name) // for package fxmodule
-
 // name returns the forwarder's name.
 func (l LogForwarder) name() string {
 	if l.forwarder == nil {
@@ -182,12 +178,11 @@ func (l *logForwarder) check(s *store.Store, log *eventlog.Log) error {
 // fits returns an error for each event type that the log does not have.
 func (l *logForwarder) fits(types *eventlog.Types) error {
 	var errs []error
-	goTypeOf := unexported.Func[func(bus.EventTypes, string) (reflect.Type, bool)]()
 	for _, r := range l.inOrder {
-		goType, known := goTypeOf(types, r.name)
+		goType, _ := types.Lookup(r.name)
 		switch {
 		case r.name == "": // reported already
-		case !known:
+		case goType == nil:
 			errs = append(errs, fmt.Errorf("relay: log forwarder %q: %w", l.name, &eventlog.UnknownTypeError{Type: r.name}))
 		case goType != r.goType:
 			errs = append(errs, fmt.Errorf("relay: log forwarder %q: event %q is %s, not %s", l.name, r.name, goType, r.goType))
@@ -214,7 +209,8 @@ func (l *logForwarder) complete(s *services) {
 		l.routes[tombstone], l.inOrder = r, append(l.inOrder, r)
 	}
 	for _, r := range l.inOrder {
-		l.stored = append(l.stored, types.Names(r.name)...)
+		_, names := types.Lookup(r.name)
+		l.stored = append(l.stored, names...)
 	}
 	for n := range l.logConfig.Shards {
 		l.shards = append(

@@ -19,6 +19,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -35,9 +36,6 @@ type RunnerConfig struct {
 	// Logger logs the runner's events. Defaults to slog.Default().
 	Logger *slog.Logger
 }
-
-// ErrRunning is returned by [Runner.Run] while another Run of the same Runner has not returned.
-var ErrRunning = errors.New("relay: the runner is running already")
 
 const statementTimeout = 5 * time.Second
 
@@ -87,9 +85,12 @@ func NewRunner(db *bun.DB, registry *bus.Registry, config RunnerConfig, forwarde
 	if config.StartTimeout < 0 {
 		errs = append(errs, fmt.Errorf("relay: RunnerConfig.StartTimeout %s: 0 or more is allowed", config.StartTimeout))
 	}
-	if config.Log != nil && config.Log.Registry() != registry {
+	if config.Log != nil && logaccess.Registry(config.Log) != registry {
 		errs = append(errs, errors.New("relay: RunnerConfig.Log: it was made of another registry, or not by eventlog.NewLog"))
 	}
+	forwarders = slices.SortedStableFunc(slices.Values(forwarders), func(a, b LogForwarder) int { // package fxmodule has them in any order
+		return cmp.Compare(a.name(), b.name())
+	})
 	for i, l := range forwarders {
 		if l.forwarder == nil {
 			errs = append(errs, errors.New("relay: a LogForwarder must be made by relay.NewLogForwarder, not as a zero value"))
@@ -135,10 +136,10 @@ func (r *Runner) own() error {
 //   - a forwarder has another number of shards than before
 //   - a broker answers but does not support what the forwarder needs
 //
-// Run logs later outages and waits for them to end. A second concurrent Run returns [ErrRunning].
+// Run logs later outages and waits for them to end. A second concurrent Run returns bus.ErrRunning.
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
-		return ErrRunning
+		return fmt.Errorf("relay: run: %w", bus.ErrRunning)
 	}
 	defer r.running.Store(false)
 	if ctx.Err() != nil {

@@ -91,8 +91,9 @@ func (l *logForwarder) outgoing(ctx context.Context, codec bus.Codec, row store.
 	if err != nil {
 		return broker.Record{}, nil, err
 	}
+	_, names := l.types.Lookup(row.Type)
 	m = &bus.Message{
-		ID: row.ID, Consumer: l.name, PayloadType: l.types.Names(row.Type)[0], Payload: text, Headers: store.Headers(row.Headers),
+		ID: row.ID, Consumer: l.name, PayloadType: names[0], Payload: text, Headers: store.Headers(row.Headers),
 		CreatedAt: row.RecordedAt.Time,
 		Event:     &bus.Event{Sequence: row.Sequence, Stream: row.Stream, Version: row.Version, Position: row.Position, Schema: row.Schema},
 	}

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -42,6 +43,16 @@ type Schedule struct {
 	CreatedAt time.Time `json:"created_at,omitzero"`
 	// Recent lists its last ten fires, the oldest first, including those that failed.
 	Recent []Fire `json:"recent,omitempty"`
+}
+
+// MarshalJSON implements json.Marshaler. A payload that is JSON is embedded unchanged, any other as
+// a string. It is for output only: unmarshalling the result does not restore Payload.
+func (s Schedule) MarshalJSON() ([]byte, error) {
+	type plain Schedule // without this method
+	return json.Marshal(struct {
+		plain
+		Payload store.PayloadText `json:"payload,omitempty"`
+	}{plain(s), s.Payload})
 }
 
 // Fire is one attempt to fire a schedule. Times are in UTC, on the database's clock.

@@ -46,10 +46,6 @@ type Processor struct {
 	working   atomic.Bool // Run has started successfully
 }
 
-// ErrRunning is returned by [Processor.Run] while another Run of the same Processor has not
-// returned.
-var ErrRunning = errors.New("schedule: the processor is running already")
-
 // NewProcessor makes a processor that fires schedules through the producer, an
 // *outbox.Producer. It reports all configuration errors at once and does not access the database.
 func NewProcessor(db *bun.DB, registry *bus.Registry, producer sender, config ProcessorConfig) (*Processor, error) {
@@ -103,13 +99,13 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, producer sender, config Pr
 //   - The database's settings would break the library's guarantees.
 //
 // Run logs later outages and waits for them to end. It may be called again once it has returned. A
-// concurrent Run returns [ErrRunning].
+// concurrent Run returns bus.ErrRunning.
 //
 // Schedules whose payload type is not registered are left to other programs. If one has been due
 // for a minute, Run logs a warning, at most once a minute.
 func (p *Processor) Run(ctx context.Context) error {
 	if !p.running.CompareAndSwap(false, true) {
-		return ErrRunning
+		return fmt.Errorf("schedule: run: %w", bus.ErrRunning)
 	}
 	defer p.running.Store(false)
 	if ctx.Err() != nil {

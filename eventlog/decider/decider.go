@@ -97,7 +97,7 @@ type loaded[S any] struct {
 // Load returns the state of an id and the version of its stream, which is 0 without events.
 func Load[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, db bus.Handle, d Decider[S, C, E], id string) (S, int64, error) {
 	var l loaded[S]
-	err := txn.Through(ctx, db, access.Dialect(log.Registry()), func(db bun.IDB) (err error) {
+	err := txn.Through(ctx, db, access.Dialect(logaccess.Registry(log)), func(db bun.IDB) (err error) {
 		l, err = d.load(ctx, log, db, id, true)
 		return err
 	})
@@ -142,7 +142,7 @@ func (d Decider[S, C, E]) load(ctx context.Context, log *eventlog.Log, db bun.ID
 func Handle[S, C any, E bus.Payload](
 	ctx context.Context, log *eventlog.Log, tx bus.Handle, d Decider[S, C, E], id string, command C,
 ) (state S, appended eventlog.Appended, err error) {
-	err = txn.Through(ctx, tx, access.Dialect(log.Registry()), func(db bun.IDB) (err error) {
+	err = txn.Through(ctx, tx, access.Dialect(logaccess.Registry(log)), func(db bun.IDB) (err error) {
 		tx, ok := db.(bun.Tx)
 		if !ok {
 			return fmt.Errorf("the database handle is a %T: a transaction is allowed", db)

@@ -151,7 +151,7 @@ func survives(t reflect.Type, path string, above []reflect.Type) error {
 // encoding. Use it in tests, and for spot checks of a live system.
 func Verify[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, tx bus.Handle, d Decider[S, C, E], id string) error {
 	var short, long loaded[S]
-	err := txn.Through(ctx, tx, access.Dialect(log.Registry()), func(db bun.IDB) (err error) {
+	err := txn.Through(ctx, tx, access.Dialect(logaccess.Registry(log)), func(db bun.IDB) (err error) {
 		if short, err = d.load(ctx, log, db, id, true); err == nil {
 			long, err = d.load(ctx, log, db, id, false)
 		}

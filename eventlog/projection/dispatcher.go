@@ -12,6 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
@@ -53,7 +54,7 @@ func dispatch(ctx context.Context, r *Runner) {
 		Runner: r, ctx: work, stop: ctx.Done(), alarm: alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond),
 		slots: make(chan struct{}, r.config.Concurrency),
 	}
-	defer access.Wakeups(r.log.Registry()).Listen(func(w wakeup.Wake) {
+	defer access.Wakeups(logaccess.Registry(r.log)).Listen(func(w wakeup.Wake) {
 		if w.Events {
 			d.alarm.Ring(w.Expected)
 		}

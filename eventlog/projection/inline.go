@@ -77,14 +77,14 @@ func (i *Inline) ApplyInline(ctx context.Context, tx bun.Tx, events []eventlog.R
 // inline.
 func (i *Inline) Rebuild(ctx context.Context, db *bun.DB, log *eventlog.Log) error {
 	switch {
-	case db == nil || log == nil || log.Registry() == nil:
+	case db == nil || log == nil || logaccess.Registry(log) == nil:
 		return fmt.Errorf(
 			"projection: rebuild inline %q: the database handle is nil, or the log was not made by eventlog.NewLog", i.projection.Name,
 		)
 	case i.projection.Reset == nil:
 		return fmt.Errorf("projection: rebuild inline %q: it has no Reset: give it one", i.projection.Name)
 	}
-	s, err := store.For(db.Dialect().Name(), log.Registry().Tables())
+	s, err := store.For(db.Dialect().Name(), logaccess.Registry(log).Tables())
 	if err == nil {
 		err = s.Events()
 	}

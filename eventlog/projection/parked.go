@@ -9,9 +9,9 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // Parked is an event that a projection has parked.
@@ -33,20 +33,17 @@ func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, 
 	if err != nil {
 		return nil, fmt.Errorf("projection: parked events of %q: %w", name, dberr.Explained(err))
 	}
-	return store.Each(rows, newParked), nil
+	return store.Each(rows, func(row store.Parked) Parked {
+		return Parked{Position: row.Position, Stream: row.Stream, Reason: row.Reason, ParkedAt: row.ParkedAt.Time}
+	}), nil
 }
 
-// Packages internal/projections, ops and otel call these.
-var (
-	_ = unexported.Provide(newParked)
-	_ = unexported.Provide(resume)
-	_ = unexported.Provide((*Runner).newest)
-	_ = unexported.Provide((*Runner).unassignedEvents)
-)
-
-func newParked(row store.Parked) Parked {
-	return Parked{Position: row.Position, Stream: row.Stream, Reason: row.Reason, ParkedAt: row.ParkedAt.Time}
-}
+// Package internal/projections calls these.
+var _ = hooks.ProvideProjection(hooks.Projection{
+	Resume:     resume,
+	Newest:     func(runner any, name string) (int, bool) { return runner.(*Runner).newest(name) },
+	Unassigned: func(ctx context.Context, runner any) (int64, error) { return runner.(*Runner).unassignedEvents(ctx) },
+})
 
 // RetryParked applies the parked events of a projection's newest version in order, each in its own
 // transaction, and returns how many it applied. Given positions, it applies only those of them that

@@ -17,7 +17,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // OnError is what happens to an event that has used up its attempts.
@@ -141,17 +140,17 @@ func newReader(p Projection, types *eventlog.Types) (*reader, error) {
 			errs = append(errs, fmt.Errorf("the field On[%d]: %w", i, on.err))
 			continue
 		}
-		goTypeOf := unexported.Func[func(bus.EventTypes, string) (reflect.Type, bool)]()
-		if goType, ok := goTypeOf(types, on.name); ok && goType != on.goType {
+		goType, stored := types.Lookup(on.name)
+		if goType != nil && goType != on.goType {
 			errs = append(errs, fmt.Errorf("the field On[%d]: event %q is %s, not %s", i, on.name, goType, on.goType))
 		}
 		names = append(names, on.name)
-		for _, name := range types.Names(on.name) {
+		for _, name := range stored {
 			r.apply[name] = on
 		}
 	}
 	for i, name := range names {
-		known := types.Names(name)
+		_, known := types.Lookup(name)
 		switch {
 		case known == nil:
 			errs = append(errs, &eventlog.UnknownTypeError{Type: name})
@@ -230,8 +229,8 @@ func (r *reader) same(stored string, types *eventlog.Types) bool {
 		return false
 	}
 	for i, name := range f.Types {
-		if known := types.Names(name); known != nil {
-			f.Types[i] = known[0]
+		if _, names := types.Lookup(name); names != nil {
+			f.Types[i] = names[0]
 		}
 	}
 	slices.Sort(f.Types)

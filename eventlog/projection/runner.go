@@ -16,6 +16,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
@@ -46,9 +47,6 @@ type RunnerConfig struct {
 	Logger *slog.Logger
 }
 
-// ErrRunning is returned by [Runner.Run] while another Run of the same Runner has not returned.
-var ErrRunning = errors.New("projection: the runner is running already")
-
 // Runner runs projections. Any number of runners, in any number of processes, may run the same
 // ones: one works on a shard at a time. It is safe for concurrent use.
 type Runner struct {
@@ -73,10 +71,10 @@ func NewRunner(db *bun.DB, log *eventlog.Log, config RunnerConfig, projections .
 	if db == nil || log == nil {
 		return nil, errors.New("projection: NewRunner: the database handle or the log is nil")
 	}
-	if log.Registry() == nil {
+	if logaccess.Registry(log) == nil {
 		return nil, errors.New("projection: NewRunner: the log was not made by eventlog.NewLog")
 	}
-	s, err := store.For(db.Dialect().Name(), log.Registry().Tables())
+	s, err := store.For(db.Dialect().Name(), logaccess.Registry(log).Tables())
 	if err == nil {
 		err = s.Events()
 	}
@@ -176,10 +174,10 @@ func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 //   - a projection changed without a new version
 //
 // Run logs later outages and waits for them to end. A failing projection does not delay others. A
-// second concurrent Run returns [ErrRunning].
+// second concurrent Run returns bus.ErrRunning.
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
-		return ErrRunning
+		return fmt.Errorf("projection: run: %w", bus.ErrRunning)
 	}
 	defer r.running.Store(false)
 	if ctx.Err() != nil {
@@ -189,7 +187,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		return fmt.Errorf("projection: run: %w", err)
 	}
 	defer heartbeat.New(heartbeat.Config{
-		Store: r.store, DB: r.db, Registry: r.log.Registry(), Kind: "projections", Logger: r.config.Logger,
+		Store: r.store, DB: r.db, Registry: logaccess.Registry(r.log), Kind: "projections", Logger: r.config.Logger,
 		Takes: heartbeat.Manifest{Projections: r.names()}, Doing: r.state,
 	}).Start(ctx)()
 	dispatch(ctx, r)

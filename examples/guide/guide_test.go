@@ -148,7 +148,7 @@ func TestOutcomes(t *testing.T) {
 			f.cards.err = test.err
 			f.shop.Open = func() bool { return !test.closed }
 			produced := f.Produce(guide.OrderPlaced{OrderID: "o-1"})
-			v := f.ProcessNextFor("charge-card").Outcome
+			v := f.ProcessNext("charge-card").Outcome
 			if v.Outcome != test.want || test.delay > 0 && v.Delay != test.delay {
 				t.Errorf("outcome: got %+v, want %s", v, test.want)
 			}

@@ -78,14 +78,14 @@ func TestABusyProviderIsAskedAgain(t *testing.T) {
 	s, kit := newTestShop(t)
 	s.busy = func() bool { return true }
 	kit.Produce(s.insertOrder(t, "o-1"))
-	first := kit.ProcessNextFor("charge-card")
+	first := kit.ProcessNext("charge-card")
 	if first.Outcome.Outcome != bus.Retried || !errors.Is(first.Outcome.Err, errBusy) {
 		t.Errorf("first attempt: got %+v, want it retried", first.Outcome)
 	}
 	bustest.RequireNotProduced[OrderCharged](t, kit, nil)
 	s.busy = func() bool { return false }
 	kit.Advance(first.Outcome.Delay)
-	kit.ProcessNextFor("charge-card")
+	kit.ProcessNext("charge-card")
 	bustest.RequireProduced(t, kit, func(e OrderCharged) bool { return e.OrderID == "o-1" })
 }
 
@@ -95,7 +95,7 @@ func TestAProviderThatStaysBusyIsGivenUp(t *testing.T) {
 	s.busy = func() bool { return true }
 	kit.Produce(s.insertOrder(t, "o-1"))
 	for range 20 {
-		kit.Advance(kit.ProcessNextFor("charge-card").Outcome.Delay)
+		kit.Advance(kit.ProcessNext("charge-card").Outcome.Delay)
 	}
 	poisoned := bustest.RequirePoisoned(t, kit, "charge-card", func(e OrderPlaced) bool { return e.OrderID == "o-1" })
 	if poisoned.Attempts != 20 {

@@ -112,8 +112,8 @@ func Example_processNextFor() {
 		return nil
 	}))
 	kit.Produce(OrderCharged{ID: "o-1"}) // one message for each of the two
-	kit.ProcessNextFor("thank")
-	kit.ProcessNextFor("ship")
+	kit.ProcessNext("thank")
+	kit.ProcessNext("ship")
 	// Output:
 	// thank you
 	// shipped o-1

@@ -192,7 +192,7 @@ func TestACircuitInAKit(t *testing.T) {
 		}, outbox.WithCircuit(&circuit)))
 		k.Produce(OrderPlaced{"1"})
 		k.Produce(OrderPlaced{"2"})
-		if d := k.ProcessNextFor("c"); d.Outcome.Outcome != bus.Released || !errors.Is(d.Outcome.Err, errAway) {
+		if d := k.ProcessNext("c"); d.Outcome.Outcome != bus.Released || !errors.Is(d.Outcome.Err, errAway) {
 			t.Errorf("verdict: got %+v, want it given back", d.Outcome)
 		}
 		k.DrainUntilIdle()

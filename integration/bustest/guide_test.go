@@ -74,7 +74,7 @@ func TestCardIsChargedAgainAndThenGivenUp(t *testing.T) {
 	shop.provider = func(string, string) error { return errBusy }
 	kit.Produce(OrderPlaced{ID: "o-1"})
 
-	first := kit.ProcessNextFor("charge-card")
+	first := kit.ProcessNext("charge-card")
 	if first.Outcome.Outcome != bus.Retried || first.Outcome.Delay != 10*time.Second {
 		t.Errorf("first attempt: got %+v, want a retry after 10s", first.Outcome)
 	}

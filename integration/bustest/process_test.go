@@ -37,7 +37,7 @@ func TestProcessNextRunsTheOldest(t *testing.T) {
 			string(first.Message.Payload) != `{"id":"1"}` {
 			t.Errorf("delivery: got %+v, want the first attempt of z-places, done", first)
 		}
-		k.ProcessNextFor("z-places")
+		k.ProcessNext("z-places")
 		equal(t, "the other consumer's", ran, []string{"placed 1", "placed 3"})
 		k.ProcessNext()
 		equal(t, "all", ran, []string{"placed 1", "placed 3", "charged 2"})
@@ -52,14 +52,14 @@ func TestProcessNextFailsWhenNothingIsDue(t *testing.T) {
 		return bustest.NewKit(t, db, noting("place", &ran), noting("other", &ran))
 	}
 	wantFailure(t, func(t testing.TB) { newKit(t).ProcessNext() }, "bustest: ProcessNext: no message is due, want one; waiting: nothing")
-	wantFailure(t, func(t testing.TB) { newKit(t).ProcessNextFor("nobody") },
-		`bustest: ProcessNextFor("nobody"): outbox: step: consumer "nobody": no consumer is registered`)
+	wantFailure(t, func(t testing.TB) { newKit(t).ProcessNext("nobody") },
+		`bustest: ProcessNext(["nobody"]): outbox: step: consumer "nobody": no consumer is registered`)
 	k := newKit(t)
 	k.Produce(OrderPlaced{"1"}, outbox.Delay(time.Minute))
 	wantFailure(t, func(t testing.TB) {
 		k := bustest.KitConfig{Start: k.Now()}.NewKit(t, db, noting("place", &ran), noting("other", &ran))
-		k.ProcessNextFor("place")
-	}, `ProcessNextFor("place"): no message is due`, "order.placed for other, due in 1m0s, failed 0 times; order.placed for place")
+		k.ProcessNext("place")
+	}, `ProcessNext(["place"]): no message is due`, "order.placed for other, due in 1m0s, failed 0 times; order.placed for place")
 	equal(t, "ran", ran, nil)
 }
 

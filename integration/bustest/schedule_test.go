@@ -61,7 +61,7 @@ func TestDueSchedulesFireBeforeMessagesRun(t *testing.T) {
 	var ran []string
 	k := bustest.NewKit(t, db, noting("report", &ran))
 	id := mustSchedule(t, k, db, OrderPlaced{"1"}, "@yearly")
-	for _, run := range []func(){func() { k.ProcessNext() }, func() { k.ProcessNextFor("report") }, func() { k.DrainUntilIdle() }} {
+	for _, run := range []func(){func() { k.ProcessNext() }, func() { k.ProcessNext("report") }, func() { k.DrainUntilIdle() }} {
 		if err := k.Scheduler.Trigger(k.Context(), db, id); err != nil {
 			t.Fatal(err)
 		}

@@ -243,7 +243,7 @@ func TestAProjectionInItsOwnTransaction(t *testing.T) {
 				t.Fatalf("own write: got balance %d, want %d", got, i+1)
 			}
 		}
-		if err := r.Run(l.ctx); !errors.Is(err, projection.ErrRunning) {
+		if err := r.Run(l.ctx); !errors.Is(err, bus.ErrRunning) {
 			t.Errorf("a second Run: got %v, want ErrRunning", err)
 		}
 		if err := r.WaitFor(l.ctx, "nonsense", eventlog.Appended{}); !errors.Is(err, projection.ErrUnknown) {

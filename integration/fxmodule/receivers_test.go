@@ -63,11 +63,11 @@ func TestFxRunsReceivers(t *testing.T) {
 func TestFxReportsMistakesOfReceivers(t *testing.T) {
 	t.Parallel()
 	for want, option := range map[string]fx.Option{
-		"a inbox.Receiver, a []inbox.Receiver": fxmodule.Receivers(7),
-		"the subscriber is nil":                fxmodule.Receivers(inbox.NewReceiver("r", nil, inbox.Accept[order]())),
-		"not as a zero value":                  fxmodule.Receivers(inbox.Receiver{}),
-		"no consumer is registered":            fxmodule.Receivers(inbox.NewReceiver("r", postbox{}, inbox.Accept[order]())),
-		"provide the value":                    fx.Supply(&inbox.RunnerConfig{}),
+		"inbox.Receiver, []inbox.Receiver or a": fxmodule.Receivers(7),
+		"the subscriber is nil":                 fxmodule.Receivers(inbox.NewReceiver("r", nil, inbox.Accept[order]())),
+		"not as a zero value":                   fxmodule.Receivers(inbox.Receiver{}),
+		"no consumer is registered":             fxmodule.Receivers(inbox.NewReceiver("r", postbox{}, inbox.Accept[order]())),
+		"provide the value":                     fx.Supply(&inbox.RunnerConfig{}),
 	} {
 		app := fx.New(fx.Supply(testdb.SQLite(t)), fxmodule.Module, option, fx.NopLogger)
 		if err := app.Err(); err == nil || !strings.Contains(fmt.Sprint(err), want) {

@@ -103,7 +103,7 @@ func moveMutants() []mutant {
 		{"move: every alias is renamed", in("enqueuer.rename", without("to.settings.Forwards")), perRelay("TestMessagesThatKeepTheFormerName"),
 			`names while they run: got \[charge-card make-bill`},
 		{"move: renamed without asking for the claim", in("ClaimStore.fenceFormer", replace("return nil, errNotHeld", "return rows, nil")),
-			stored("postgres"), `renamed by somebody else`},
+			stored("postgres"), `renamed by another owner`},
 		{"move: an insert id is pending twice", in("ClaimStore.dropKeys", drop("delete")), stored("sqlite"), `rename: got error`},
 	}
 }

@@ -170,7 +170,7 @@ func TestRunTwiceAtOnceIsRefused(t *testing.T) {
 		a := testapp.New(t, db, testapp.Counting("c", &n))
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "it runs", func() bool { return r.Health().Ready })
-		if err := r.Run(t.Context()); !errors.Is(err, outbox.ErrRunning) {
+		if err := r.Run(t.Context()); !errors.Is(err, bus.ErrRunning) {
 			t.Errorf("second Run: got %v, want ErrRunning", err)
 		}
 		r.MustStop()

@@ -236,7 +236,7 @@ func TestExplainOfWhatOthersTake(t *testing.T) {
 				t.Errorf("got %s: %s, want %s with %q", e.Reason, e.Text, want, text)
 			}
 		}
-		becomes(ids[0], admin.Ready, "taken by shop v1")
+		becomes(ids[0], admin.Ready, "consumed by shop v1")
 		becomes(ids[2], admin.BehindKey, fmt.Sprintf("waits behind message %d", ids[1]))
 		a.Exec("UPDATE consumer_messages SET crashes = 2 WHERE id = ?", ids[0])
 		becomes(ids[0], admin.Suspect, "processes were lost")

@@ -13,7 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// claimer leases messages whenever there is room for them.
+// claimer leases messages whenever there is capacity for them.
 type claimer struct {
 	store    *store.Store
 	db       *bun.DB

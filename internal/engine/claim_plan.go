@@ -35,8 +35,8 @@ type part struct {
 	frees   int // of the lanes when the plan was made
 }
 
-// planner is the fetchers' side of the dispatcher: it decides what to claim and accounts for what
-// came of it.
+// planner is the fetchers' side of the dispatcher: it decides what to claim and records the results
+// of claims.
 type planner struct {
 	mu         *sync.Mutex // the dispatcher's
 	work, room *sync.Cond
@@ -56,8 +56,8 @@ type planner struct {
 	closed        bool
 }
 
-// nextClaim waits until there is something to claim and room for it. It returns false when the
-// processor stops.
+// nextClaim waits until there is something to claim and free capacity for it. It returns false when
+// the processor stops.
 func (pl *planner) nextClaim() (claimPlan, bool) {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
@@ -93,8 +93,8 @@ func (pl *planner) waitLocked(while time.Duration) {
 	pl.waiting--
 }
 
-// planLocked decides what to claim next: crashed messages, or for each active consumer its share
-// of the room. If both wait, they take turns.
+// planLocked decides what to claim next: crashed messages, or for each active consumer its share of
+// the free capacity. If both wait, they take turns.
 func (pl *planner) planLocked(now time.Time) (claimPlan, bool) {
 	if len(pl.capacity.abandoned) >= pl.config.Concurrency {
 		return claimPlan{}, false
@@ -202,9 +202,9 @@ func (pl *planner) batchLocked(now time.Time) int {
 	return min(max(finished/32, slowBatch), pl.config.BatchSize)
 }
 
-// roomsLocked returns parts for the active consumers, starting with the next in turn, and the room
-// of each: the free workers, plus what it finished in the last second, since it will need that
-// next. A consumer with more than that waiting or coming needs no claim yet.
+// roomsLocked returns parts for the active consumers, starting with the next in turn, and the
+// capacity of each: the free workers, plus what it finished in the last second, since it will need
+// that next. A consumer with more than that waiting or coming needs no claim yet.
 func (pl *planner) roomsLocked(now time.Time) (parts []part) {
 	for i := range pl.catalog.consumers {
 		c := pl.catalog.consumers[(pl.claimFrom+i)%len(pl.catalog.consumers)]
@@ -249,10 +249,10 @@ func (pl *planner) roomLocked(c *consumer, now time.Time) int {
 	return room
 }
 
-// distribute hands out the budget to parts with room, in equal shares.
+// distribute divides the budget among parts with free capacity, in equal shares.
 func distribute(parts []part, budget int) {
 	for budget > 0 {
-		// Each part with room gets an equal share of the rest, at least one.
+		// Each part with free capacity gets an equal share of the rest, at least one.
 		open := 0
 		for _, p := range parts {
 			if p.room > p.asked {

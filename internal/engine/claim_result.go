@@ -24,7 +24,7 @@ func (pl *planner) claimed(plan claimPlan, c store.Claim, now time.Time) (unsure
 		pl.suspectFrom++
 		pl.quarantine.claimed(plan.request, len(c.Messages), now)
 		pl.suspectsClaimedLocked(plan.request, len(c.Messages) < plan.request.Limit && !c.Cut, now)
-		pl.work.Broadcast() // a worker may have been kept free for nothing
+		pl.work.Broadcast() // a worker may have been kept free without need
 		return false
 	}
 	switch {
@@ -113,7 +113,7 @@ func (pl *planner) failed(plan claimPlan, slow, outage bool, now time.Time) (apa
 	return len(pl.catalog.consumers) > 1
 }
 
-// unreserveLocked releases the room that a claim had reserved.
+// unreserveLocked releases the capacity that a claim had reserved.
 func (pl *planner) unreserveLocked(plan claimPlan) {
 	pl.asked -= plan.request.MaxBytes
 	for _, p := range plan.parts {
@@ -122,7 +122,7 @@ func (pl *planner) unreserveLocked(plan claimPlan) {
 	}
 }
 
-// roomFreedLocked wakes a fetcher that waits for room. A paced fetcher looks again by itself.
+// roomFreedLocked wakes a fetcher that waits for capacity. A paced fetcher looks again by itself.
 func (pl *planner) roomFreedLocked(now time.Time) {
 	if pl.waiting > 0 && !now.Before(pl.paceTo) && (pl.quarantine.pending() || pl.catalog.activeLocked()) {
 		pl.room.Signal()

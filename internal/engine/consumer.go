@@ -118,7 +118,7 @@ func suspicionOf(kind store.Selection) suspicion {
 }
 
 // exhausted reports whether more messages exist, but their keys may run no more at once. A batch
-// would wait for them in vain.
+// does not wait for them.
 func (c *consumer) exhausted(now time.Time) bool {
 	return slices.ContainsFunc(c.lanes, func(l *lanes) bool {
 		ready, _ := l.pending(now)

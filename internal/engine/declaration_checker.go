@@ -63,7 +63,7 @@ func (dc *declarationChecker) warn(s store.Unhandled) {
 	}
 }
 
-// declared reports whether this program knows that another one runs the consumer.
+// declared reports whether this program has declared the consumer: see bus.Declare.
 func (dc *declarationChecker) declared(s store.Unhandled) bool {
 	is := func(c bus.Consumer) bool { return slices.Contains(access.Names(c), s.ConsumerType) }
 	return slices.ContainsFunc(dc.registry.ConsumersOf(s.PayloadType), is)

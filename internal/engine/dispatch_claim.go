@@ -20,7 +20,7 @@ type enqueuer struct {
 	parent   context.Context // of the contexts of leases
 	catalog  *catalog
 	queue    *queue
-	probes   *probes // have the clock of the database
+	probes   *probes // they estimate the database's clock
 	ledger   *ledger
 	recorder *recorder
 	checker  *declarationChecker

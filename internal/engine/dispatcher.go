@@ -58,8 +58,8 @@ func assemble(config ProcessorConfig, c catalog) *dispatcher {
 	return d
 }
 
-// activate marks the consumers of the given payload types as having messages just committed in this
-// process. No types means all consumers.
+// activate records that messages of the given payload types were just committed in this process. No
+// types means all consumers.
 func (d *dispatcher) activate(payloadTypes ...string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -23,7 +23,7 @@ func TestDistributionIsFairAndComplete(t *testing.T) {
 		budget int
 		want   []int
 	}{
-		{"nobody has room", nil, 10, []int{}},
+		{"no consumer has capacity", nil, 10, []int{}},
 		{"one takes all", []int{100}, 10, []int{10}},
 		{"room is the limit", []int{3}, 10, []int{3}},
 		{"equal shares", []int{100, 100}, 10, []int{5, 5}},

@@ -23,7 +23,7 @@ type executor struct {
 	transactor *transactor
 	ledger     *ledger
 	queue      *queue
-	probes     *probes // have the clock of the database
+	probes     *probes // they estimate the database's clock
 	recorder   *recorder
 	pool       *goroutinePool
 	gathers    time.Duration // see gatherPatience

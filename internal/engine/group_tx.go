@@ -134,7 +134,7 @@ func (s *sharedTx) consume(g *group, members []*member) (rest []*member) {
 			return members[i:]
 		}
 		if !s.mark() {
-			s.done = append(s.done, members[i:]...) // they share the fate of the others
+			s.done = append(s.done, members[i:]...) // they end like the others
 			return nil
 		}
 		if g.tooLate(m) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// inFlightClaims records when the claims in flight began. The database may have them before this
-// process knows.
+// inFlightClaims records when the claims in flight began. The database may have committed them
+// before this process has the answer.
 type inFlightClaims struct {
 	mu    sync.Mutex
 	since []time.Time // the oldest first

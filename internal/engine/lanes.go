@@ -151,7 +151,7 @@ func (l *lanes) bounded() bool { return l.PerKey > 0 && l.PerKey < store.Unbound
 func (l *lanes) parks() bool { return l.of.settings.Ordered == bus.BlockKey }
 
 // claimed accounts for the result of a claim. A scan goes on while there may be more behind the
-// look and it found less than there is room for.
+// look and it found less than there is capacity for.
 func (l *lanes) claimed(plan claimPlan, c store.Claim, now time.Time) {
 	news, from := c.News, plan.request.Lanes.Hint
 	if c.Unasked { // its looks did not happen

@@ -15,7 +15,7 @@ import (
 // when it comes back.
 func TestWhatIsFreedDuringAClaimIsAskedForAgain(t *testing.T) {
 	t.Parallel()
-	for name, freed := range map[string]bool{"freed meanwhile": true, "freed by nobody": false} {
+	for name, freed := range map[string]bool{"freed meanwhile": true, "not freed": false} {
 		l := lanesOf(&consumer{Consumer: bus.Consume("c", func(context.Context, testPayload) error { return nil }, bus.KeyConcurrency(1))})[0]
 		now := time.Now()
 		l.activate()

@@ -1,6 +1,6 @@
 package engine
 
-// An internal test: nobody outside can have a lease end before the keeper notices.
+// An internal test: no external test can have a lease end before the keeper notices.
 
 import (
 	"context"
@@ -22,7 +22,7 @@ type leased struct{}
 
 func (leased) PayloadType() string { return "leased" }
 
-// unreachable is a database that nobody connects to.
+// unreachable is a database without connections.
 type unreachable struct{}
 
 func (unreachable) Connect(context.Context) (driver.Conn, error) {

@@ -7,9 +7,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
 )
 
-// leaseKeeper looks after what the process holds. It has leases renewed, cancels handlers whose
-// lease cannot be renewed, releases messages that no worker has started, and has workers abandon
-// handlers that ignore their timeout. It logs warnings once a second.
+// leaseKeeper maintains the claims and slots that the process holds. It has leases renewed, cancels
+// handlers whose lease cannot be renewed, releases messages that no worker has started, and has
+// workers abandon handlers that ignore their timeout. It logs warnings once a second.
 type leaseKeeper struct {
 	config   *ProcessorConfig
 	ledger   *ledger
@@ -22,7 +22,7 @@ type leaseKeeper struct {
 	warnings *warnings
 }
 
-// loop keeps what the process holds until ctx ends.
+// loop maintains what the process holds until ctx ends.
 func (k *leaseKeeper) loop(ctx context.Context) {
 	lease := k.config.LeaseDuration
 	busy := min(max(lease/20, 50*time.Millisecond), 250*time.Millisecond)
@@ -74,7 +74,7 @@ func (k *leaseKeeper) keep(now time.Time) {
 	for _, t := range stale {
 		k.recorder.notStarted(t)
 	}
-	if len(stale) > 0 { // other processes may have no room either, and we soon may
+	if len(stale) > 0 { // other processes may have no capacity either, and this one may soon
 		k.alarm.By(now.Add(returnedLook))
 	}
 	// A sixth of a lease before it could run out.

@@ -11,7 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// renewer renews the leases of claims and slots, and releases claims that only the database knows.
+// renewer renews the leases of claims and slots, and releases claims that only the database has.
 type renewer struct {
 	store    *store.Store
 	db       *bun.DB

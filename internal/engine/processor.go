@@ -15,9 +15,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// ErrRunning: see outbox.ErrRunning.
-var ErrRunning = errors.New("outbox: the processor is running already")
-
 // Processor implements outbox.Processor. It is safe for concurrent use.
 type Processor struct {
 	db        *bun.DB
@@ -96,7 +93,7 @@ func (p *Processor) Run(ctx context.Context) (err error) {
 	p.mu.Lock()
 	if p.current != nil {
 		p.mu.Unlock()
-		return ErrRunning
+		return fmt.Errorf("outbox: run: %w", bus.ErrRunning)
 	}
 	p.current = r
 	p.mu.Unlock()

@@ -103,7 +103,7 @@ func (s *quarantine) requestSolo(now time.Time) {
 	}
 }
 
-// pending reports whether there are crashed messages to claim once there is room.
+// pending reports whether there are crashed messages to claim once there is capacity.
 func (s *quarantine) pending() bool { return s.waiting || !s.wanted.IsZero() }
 
 // asked returns the kind of crashed messages whose claim is in flight, or zero.

@@ -40,7 +40,7 @@ func (d *dispatcher) look(p store.Probe) {
 	d.probes.found(p, wants, stood, time.Now())
 }
 
-// watch looks now and then for a while, and finds that nobody has vanished.
+// watch looks now and then for a while, and finds that no process is lost.
 func (d *dispatcher) watch(while time.Duration) {
 	lease := d.quarantine.lease
 	for end := time.Now().Add(while); time.Now().Before(end); <-time.After(min(lease/2, time.Until(end))) {
@@ -156,7 +156,7 @@ func TestSoloRunsGiveWayOnceTheySurvive(t *testing.T) {
 				d.mustNotPlan(t, "as many run as may")
 				d.end(running...)
 			}
-			d.look(store.Probe{Killers: []int{0}, Lease: lease*3/5 - 1}) // somebody has vanished
+			d.look(store.Probe{Killers: []int{0}, Lease: lease*3/5 - 1}) // a process is lost
 			d.mustNotPlan(t, "what killed may be among them")
 			d.watch(2 * lease)
 		}
@@ -205,7 +205,7 @@ func TestAYoungProcessConvictsNoOther(t *testing.T) {
 		d.mustNotPlan(t, "the process is young")
 		d.watch(lease)
 		d.look(store.Probe{Killers: []int{0}, Lease: lease / 3})
-		d.mustNotPlan(t, "somebody does not renew")
+		d.mustNotPlan(t, "a process does not renew")
 		d.watch(lease*9/5 - lease + lease/3 - 1)
 		d.look(store.Probe{Killers: []int{0}, Lease: lease})
 		d.mustNotPlan(t, "it renewed its lease less than nine fifths of one ago")
@@ -222,7 +222,7 @@ func TestAYoungProcessConvictsNoOther(t *testing.T) {
 }
 
 // TestASoloRunThatIsCalledOffKeepsNoWorker has a solo run wait for a worker, and then
-// somebody vanish.
+// loses a process.
 func TestASoloRunThatIsCalledOffKeepsNoWorker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestASoloRunThatIsCalledOffKeepsNoWorker(t *testing.T) {
 			t.Error("a clean message: got it run, want the worker kept for the solo run")
 		}
 		d.look(store.Probe{Killers: []int{0}, Lease: lease / 3})
-		d.mustNotPlan(t, "somebody has vanished")
+		d.mustNotPlan(t, "a process is lost")
 		synctest.Wait()
 		if len(next) == 0 {
 			t.Error("the next clean message: got it kept from the worker, want it run")
@@ -267,8 +267,8 @@ func TestALateSweepIsIgnored(t *testing.T) {
 	})
 }
 
-// TestAProcessThatRarelyLooksConvictsNoOther has a process that is too busy to look: somebody may have
-// vanished, and have been forgotten, between two looks.
+// TestAProcessThatRarelyLooksConvictsNoOther has a process that is too busy to look: another process may have
+// been lost, and its report deleted, between two looks.
 func TestAProcessThatRarelyLooksConvictsNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ type queue struct {
 	consumers  []*consumer
 	quarantine *quarantine
 	capacity   *capacity
-	planner    *planner // has a fetcher look when room is freed
+	planner    *planner // has a fetcher look when capacity is freed
 
 	busy      chan struct{} // of size 1: signals the first message after none
 	startFrom int           // next consumer to start a message, round-robin

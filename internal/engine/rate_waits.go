@@ -39,7 +39,7 @@ func (s *rateWaits) totalLocked(now time.Time) time.Duration {
 	return s.sum + max(now.Sub(s.from), 0)
 }
 
-// unstarted notes that a claimed message did not start, so its consumer's rates counted it in vain.
+// unstarted notes that a claimed message did not start, although its consumer's rates counted it.
 // The next claim returns that to the rates. Crashed messages are claimed beside them, and were not
 // counted.
 func (d *dispatcher) unstarted(t *task) {

@@ -14,7 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
-// Nobody announces the commit of a transaction that the producer has not begun.
+// The commit of a transaction that the producer has not begun is not announced.
 func TestUnannouncedCommitsAreLookedForSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry, err := bus.NewRegistry()

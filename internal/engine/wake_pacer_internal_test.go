@@ -47,7 +47,7 @@ func TestLooksForOthersArePacedByWhatTheyBring(t *testing.T) {
 	}
 }
 
-// Whoever wakes us during a look has us look again, and where looks take long no sooner than the pace says.
+// A wake-up during a look causes another one, and where looks take long no sooner than the pace allows.
 func TestWakeUpsDuringALookHaveThePaceToo(t *testing.T) {
 	t.Parallel()
 	var m wakePacer
@@ -59,7 +59,7 @@ func TestWakeUpsDuringALookHaveThePaceToo(t *testing.T) {
 		}
 		now = now.Add(time.Second)
 		if _, again := m.after(now, time.Second, true, false, 0); again {
-			t.Fatal("nobody woke us during the look: got another")
+			t.Fatal("there was no wake-up during the look: got another")
 		}
 	}
 	m.next(now)
@@ -77,6 +77,6 @@ func TestWakeUpsDuringALookHaveThePaceToo(t *testing.T) {
 		t.Error("the look after that: got no wake-up, or two, want one")
 	}
 	if _, ok := m.next(now); !ok {
-		t.Error("a wake-up while nobody looks: got no look")
+		t.Error("a wake-up without a look: got no look")
 	}
 }

@@ -1,6 +1,7 @@
 package heartbeat
 
 import (
+	"slices"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -22,6 +23,11 @@ type Consumer struct {
 	PayloadTypes []string      `json:"payload_types"`
 	Timeout      time.Duration `json:"timeout"` // in nanoseconds
 	MaxAttempts  int           `json:"max_attempts"`
+}
+
+// Takes reports whether messages with that stored consumer and payload type are this consumer's.
+func (c Consumer) Takes(consumer, payloadType string) bool {
+	return (c.Name == consumer || slices.Contains(c.Former, consumer)) && slices.Contains(c.PayloadTypes, payloadType)
 }
 
 // State is the current state of a run.

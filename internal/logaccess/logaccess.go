@@ -7,9 +7,12 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
+
+// Registry returns the registry that the log was made with, or nil for a nil or zero Log.
+func Registry(l *eventlog.Log) *bus.Registry { return hooks.Of.EventLog.Registry(l) }
 
 // Import appends events recorded by another service, in the given order, in the transaction. Each
 // message has an ID, which the event keeps, a PayloadType, a Payload in the newest schema here,
@@ -17,20 +20,19 @@ import (
 // eventlog.Log.Append, and a *bus.DecodeError for a payload that does not fit its type. Import does
 // not modify the messages, so a transaction may be repeated with them.
 func Import(ctx context.Context, l *eventlog.Log, tx bun.Tx, messages ...*bus.Message) error {
-	return unexported.Func[func(*eventlog.Log, context.Context, bun.Tx, ...*bus.Message) error]()(l, ctx, tx, messages...)
+	return hooks.Of.EventLog.Import(ctx, l, tx, messages)
 }
 
 // Decode upcasts and decodes the event that a message delivers. For an obsolete event it returns
 // eventlog.ErrSkipEvent.
 func Decode(ctx context.Context, l *eventlog.Log, m *bus.Message) (bus.Payload, error) {
-	return unexported.Func[func(*eventlog.Log, context.Context, *bus.Message) (bus.Payload, error)]()(l, ctx, m)
+	return hooks.Of.EventLog.Decode(ctx, l, m)
 }
 
 // Snapshot returns the last snapshot of a kind, and false if there is none. For a stream or kind
 // that is not valid text it returns bus.ErrInvalidText.
 func Snapshot(ctx context.Context, l *eventlog.Log, db bun.IDB, stream, kind string) (store.Snapshot, bool, error) {
-	read := unexported.Func[func(*eventlog.Log, context.Context, bun.IDB, string, string) (store.Snapshot, bool, error)]()
-	return read(l, ctx, db, stream, kind)
+	return hooks.Of.EventLog.Snapshot(ctx, l, db, stream, kind)
 }
 
 // SaveSnapshot stores a snapshot, unless a later version is stored. For a tombstoned stream it
@@ -39,6 +41,5 @@ func Snapshot(ctx context.Context, l *eventlog.Log, db bun.IDB, stream, kind str
 // text, bus.ErrTooLarge for a kind of more than 255 bytes, and bus.ErrInvalidOption for an invalid
 // stream name.
 func SaveSnapshot(ctx context.Context, l *eventlog.Log, tx bun.Tx, stream, kind string, snapshot store.Snapshot) error {
-	save := unexported.Func[func(*eventlog.Log, context.Context, bun.Tx, string, string, store.Snapshot) error]()
-	return save(l, ctx, tx, stream, kind, snapshot)
+	return hooks.Of.EventLog.SaveSnapshot(ctx, l, tx, stream, kind, snapshot)
 }

@@ -8,36 +8,23 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// MarshalJSON implements json.Marshaler. A payload that is JSON is embedded as it is, any
-// other as a string. It is for output only: unmarshalling the result does not restore Payload.
-func (m Message) MarshalJSON() ([]byte, error) {
-	payload := m.Payload
-	m.Payload = nil
-	return together(m.Message, struct {
-		Payload store.PayloadText `json:"payload,omitempty"`
-		Hidden  bool              `json:"hidden,omitempty"`
-	}{payload, m.Hidden})
+// hidden is the field Hidden of several types.
+type hidden struct {
+	Hidden bool `json:"hidden,omitempty"`
 }
 
-// MarshalJSON implements json.Marshaler. See [Message.MarshalJSON].
-func (p PoisonedMessage) MarshalJSON() ([]byte, error) {
-	payload := p.Payload
-	p.Payload = nil
-	return together(p.Message, struct {
-		Payload store.PayloadText `json:"payload,omitempty"`
-		Hidden  bool              `json:"hidden,omitempty"`
-	}{payload, p.Hidden})
-}
+// MarshalJSON implements json.Marshaler.
+func (m Message) MarshalJSON() ([]byte, error) { return together(m.Message, hidden{m.Hidden}) }
 
-// MarshalJSON implements json.Marshaler. See [Message.MarshalJSON].
+// MarshalJSON implements json.Marshaler.
+func (p PoisonedMessage) MarshalJSON() ([]byte, error) { return together(p.Message, hidden{p.Hidden}) }
+
+// MarshalJSON implements json.Marshaler.
 func (s Schedule) MarshalJSON() ([]byte, error) {
-	payload := s.Payload
-	s.Payload = nil
 	return together(s.Schedule, struct {
-		Payload store.PayloadText `json:"payload,omitempty"`
-		Next    []time.Time       `json:"next,omitempty"`
-		Hidden  bool              `json:"hidden,omitempty"`
-	}{payload, store.Each(s.Next, time.Time.UTC), s.Hidden})
+		Next []time.Time `json:"next,omitempty"`
+		hidden
+	}{store.Each(s.Next, time.Time.UTC), hidden{s.Hidden}})
 }
 
 // together merges the fields of two objects.

@@ -113,6 +113,11 @@ func TestPayloadsAreReadableInJSON(t *testing.T) {
 		{operator.Schedule{Schedule: schedule.Schedule{ID: 1, Expression: "@daily", NextFire: at, Payload: []byte(`[1]`)}, Next: []time.Time{at}},
 			`{"id":1,"payload_type":"","expression":"@daily","zone":"","next_fire":"2026-01-02T03:04:05Z","paused":false,` +
 				`"payload":[1],"next":["2026-01-02T03:04:05Z"]}`},
+		{admin.Message{ID: 1, Payload: []byte(`{"a": 1}`)}, `{"id":1,"message_id":"00000000-0000-0000-0000-000000000000",` +
+			`"consumer":"","payload_type":"","attempts":0,"crashes":0,"state":"","payload":{"a":1}}`},
+		{&poison.Message{ID: 1, Payload: []byte("\xff{")}, `{"id":1,"message_id":"00000000-0000-0000-0000-000000000000",` +
+			`"consumer":"","payload_type":"","attempts":0,"crashes":0,"reason":"","payload":"\ufffd{"}`},
+		{schedule.Schedule{ID: 1}, `{"id":1,"payload_type":"","expression":"","zone":"","paused":false}`},
 	} {
 		got, err := json.Marshal(test.value)
 		if err != nil || string(got) != test.want {

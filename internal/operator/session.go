@@ -3,17 +3,18 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/minutes"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/opsaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/pending"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -37,7 +38,7 @@ type Crash = pending.Crash
 
 type (
 	access = opsaccess.Access[ops.Action, ops.Change, ops.Content, Overview]
-	hooks  = opsaccess.Hooks[ops.Session, ops.Runner, ops.Action, ops.Change, ops.Content, Overview]
+	hooks  = opsaccess.Hooks[ops.Session, ops.Runner, ops.Principal, ops.Operation, ops.Action, ops.Change, ops.Content, Overview]
 )
 
 // Session is the service for one principal. It is safe for concurrent use. Make it with [As].
@@ -102,17 +103,17 @@ func (s *Session) FindInstallations(ctx context.Context) ([]bus.Tables, error) {
 // May returns ops.ErrForbidden unless the principal may do an action to a consumer. The consumer is
 // empty if the action concerns several or none.
 func May(p ops.Principal, a ops.Action, consumer string) error {
-	return unexported.Func[func(ops.Principal, ops.Action, string) error]()(p, a, consumer)
+	return opsaccess.Provided[hooks]().May(p, a, consumer)
 }
 
 // CreatedBy reports whether the principal planned or made the operation.
 func CreatedBy(o ops.Operation, p ops.Principal) bool {
-	return unexported.Func[func(ops.Operation, ops.Principal) bool]()(o, p)
+	return opsaccess.Provided[hooks]().CreatedBy(o, p)
 }
 
 // Handles reports whether the process handles messages with that stored consumer and payload type.
 func Handles(p admin.Process, consumer, payloadType string) bool {
-	return unexported.Func[func(admin.Process, string, string) bool]()(p, consumer, payloadType)
+	return slices.ContainsFunc(p.Consumers, func(c admin.ProcessConsumer) bool { return heartbeat.Consumer(c).Takes(consumer, payloadType) })
 }
 
 // RunOnly is [ops.Runner.Run] for one operation. It also returns nil once the operation is

@@ -5,8 +5,8 @@ var provided any
 
 // Provide is called once, by the declaration of a blank variable of package ops: the library has no
 // init functions.
-func Provide[Session, Runner, Action, Change, Content, Overview any](
-	hooks Hooks[Session, Runner, Action, Change, Content, Overview],
+func Provide[Session, Runner, Principal, Operation, Action, Change, Content, Overview any](
+	hooks Hooks[Session, Runner, Principal, Operation, Action, Change, Content, Overview],
 ) struct{} {
 	provided = hooks
 	return struct{}{}

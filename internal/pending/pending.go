@@ -12,8 +12,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // mostListed is the maximum length of lists.
@@ -27,9 +27,9 @@ func NewReader(registry *bus.Registry) *Reader { return &Reader{store.All(regist
 
 var errNoDatabase = errors.New("the reader was not made by NewReader")
 
-func message(row store.Pending) admin.Message {
-	return unexported.Func[func(store.Pending) admin.Message]()(row)
-}
+func message(row store.Pending) admin.Message { return hooks.Of.Admin.Message(row).(admin.Message) }
+
+func claim(row store.HeldBy) admin.Claim { return hooks.Of.Admin.Claim(row).(admin.Claim) }
 
 func checkLimit(n int) error {
 	if n < 1 || n > mostListed {
@@ -88,19 +88,19 @@ func (r *Reader) Claims(ctx context.Context, db bun.IDB) ([]admin.Claim, error) 
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: claims")
 	}
-	return store.Each(found, unexported.Func[func(store.HeldBy) admin.Claim]()), nil
+	return store.Each(found, claim), nil
 }
 
 // ListClaimed lists the messages that a claim holds now, as admin.Client.List does. It returns none
 // if the claim is gone.
-func (r *Reader) ListClaimed(ctx context.Context, db bun.IDB, claim int64) ([]admin.Message, error) {
+func (r *Reader) ListClaimed(ctx context.Context, db bun.IDB, id int64) ([]admin.Message, error) {
 	st, db, err := r.stores.Of(db, errNoDatabase)
 	if err != nil {
-		return nil, dberr.Wrap(err, "admin: messages of claim %d", claim)
+		return nil, dberr.Wrap(err, "admin: messages of claim %d", id)
 	}
-	found, err := st.Pending.ClaimedMessages(ctx, db, claim)
+	found, err := st.Pending.ClaimedMessages(ctx, db, id)
 	if err != nil {
-		return nil, dberr.Wrap(err, "admin: messages of claim %d", claim)
+		return nil, dberr.Wrap(err, "admin: messages of claim %d", id)
 	}
 	return store.Each(found, message), nil
 }

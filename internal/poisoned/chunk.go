@@ -9,9 +9,9 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -56,12 +56,12 @@ func (s *Store) RequeueChunk(ctx context.Context, db bun.IDB, chunk Chunk) (Chun
 	if err != nil {
 		return ChunkResult{}, dberr.Wrap(err, "poison: requeue batch")
 	}
-	done, last, requeued, err := unexported.Func[requeue]()(s.Store, ctx, db, f, chunk.Limit, chunk.Consumers)
+	done, err := hooks.Of.Poison.Requeue(ctx, s.Store, db, f, chunk.Limit, chunk.Consumers)
 	if err != nil {
 		return ChunkResult{}, dberr.Wrap(err, "poison: requeue batch")
 	}
-	moved := store.Each(requeued, func(row store.Poisoned) Moved { return Moved{Old: row.ID, New: row.NewID} })
-	return ChunkResult{Result: done, Last: last, Moved: moved}, nil
+	moved := store.Each(done.Rows, func(row store.Poisoned) Moved { return Moved{Old: row.ID, New: row.NewID} })
+	return ChunkResult{Result: done.Result.(poison.Result), Last: done.Last, Moved: moved}, nil
 }
 
 // DiscardChunk is poison.Store.Discard for one chunk. It returns the number of deleted messages, and the
@@ -78,7 +78,7 @@ func (s *Store) DiscardChunk(ctx context.Context, db bun.IDB, chunk Chunk) (disc
 			return err
 		}
 		last = rows[len(rows)-1].ID
-		rows = unexported.Func[ofConsumers]()(rows, chunk.Consumers)
+		rows = store.OfConsumers(rows, chunk.Consumers)
 		if len(rows) == 0 {
 			return nil
 		}
@@ -102,7 +102,7 @@ func (s *Store) batch(ctx context.Context, db bun.IDB, chunk Chunk) (*store.Stor
 			fmt.Errorf("after %d, up to %d: %w: after 0 or more, and up to 1 or more, are allowed", chunk.After, chunk.UpTo, bus.ErrInvalidOption),
 		)
 	}
-	f, mistake := unexported.Func[filter]()(chunk.Filter)
+	f, mistake := rowsOf(chunk.Filter)
 	f.AfterID, f.UpToID = chunk.After, chunk.UpTo
 	return st, db, f, errors.Join(err, mistake)
 }

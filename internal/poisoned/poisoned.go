@@ -13,8 +13,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -36,15 +36,9 @@ func NewStore(registry *bus.Registry) (*Store, error) {
 
 var errNotMade = errors.New("the store was not made by NewStore")
 
-// The types of unexported functions of package poison.
-type (
-	message = func(store.Poisoned) poison.Message
-	filter  = func(poison.Filter) (store.PoisonFilter, error)
-	requeue = func(
-		s *poison.Store, ctx context.Context, db bun.IDB, f store.PoisonFilter, limit int, consumers []string,
-	) (done poison.Result, last int64, requeued []store.Poisoned, err error)
-	ofConsumers = func(rows []store.Poisoned, consumers []string) []store.Poisoned
-)
+func message(row store.Poisoned) poison.Message { return hooks.Of.Poison.Message(row).(poison.Message) }
+
+func rowsOf(f poison.Filter) (store.PoisonFilter, error) { return hooks.Of.Poison.Rows(f) }
 
 // CountUpTo is poison.Store.Count with a limit of 1 or more. A result equal to the limit means "or
 // more". It scans messages that do not match, too, so rare matches cost a full scan.
@@ -53,7 +47,7 @@ func (s *Store) CountUpTo(ctx context.Context, db bun.IDB, f poison.Filter, limi
 		return 0, fmt.Errorf("poison: count: up to %d: %w: 1 or more is allowed", limit, bus.ErrInvalidOption)
 	}
 	st, db, err := s.stores.Of(db, errNotMade)
-	where, mistake := unexported.Func[filter]()(f)
+	where, mistake := rowsOf(f)
 	if err = errors.Join(err, mistake); err != nil {
 		return 0, dberr.Wrap(err, "poison: count")
 	}
@@ -79,7 +73,7 @@ func (s *Store) GetHead(ctx context.Context, db bun.IDB, id int64, maxBytes int)
 		return poison.Message{}, dberr.Wrap(err, "poison: get %d", id)
 	}
 	row.Payload = []byte(errorlog.Clean(string(row.Payload), maxBytes))
-	return unexported.Func[message]()(row), nil
+	return message(row), nil
 }
 
 // exportBytes is the maximum read at a time, unless one message is larger.
@@ -94,7 +88,7 @@ const exportBatch = 500
 // connection, unless db is a transaction. It stops at fn's first error, and returns it wrapped.
 func (s *Store) Export(ctx context.Context, db bun.IDB, f poison.Filter, fn func(poison.Message) error) (exported int, err error) {
 	st, db, err := s.stores.Of(db, errNotMade)
-	where, mistake := unexported.Func[filter]()(f)
+	where, mistake := rowsOf(f)
 	if err = errors.Join(err, mistake); err != nil {
 		return 0, dberr.Wrap(err, "poison: export")
 	}
@@ -107,7 +101,7 @@ func (s *Store) Export(ctx context.Context, db bun.IDB, f poison.Filter, fn func
 			return exported, dberr.Wrap(err, "poison: export")
 		}
 		for _, row := range page {
-			if err := fn(unexported.Func[message]()(row)); err != nil {
+			if err := fn(message(row)); err != nil {
 				return exported, dberr.Wrap(err, "poison: export %d", row.ID)
 			}
 			exported++

@@ -11,9 +11,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/unexported"
 )
 
 // Admin inspects the projections of all programs that share the tables, and resumes halted ones.
@@ -88,7 +88,9 @@ func (a *Admin) Parked(ctx context.Context, db bun.IDB, name string, version int
 	if err != nil {
 		return nil, dberr.Wrap(err, "projection: parked events of %q", name)
 	}
-	return store.Each(rows, unexported.Func[func(store.Parked) projection.Parked]()), nil
+	return store.Each(rows, func(row store.Parked) projection.Parked {
+		return projection.Parked{Position: row.Position, Stream: row.Stream, Reason: row.Reason, ParkedAt: row.ParkedAt.Time}
+	}), nil
 }
 
 // Resume is like projection.Runner.Resume.
@@ -97,8 +99,17 @@ func (a *Admin) Resume(ctx context.Context, db bun.IDB, name string, version int
 	if err != nil {
 		return 0, dberr.Wrap(err, "projection: resume %q", name)
 	}
-	resume := unexported.Func[func(context.Context, *store.Store, bun.IDB, string, int) (int, error)]()
-	return resume(ctx, st, db, name, version)
+	return hooks.Of.Projection.Resume(ctx, st, db, name, version)
+}
+
+// Newest returns the newest version of a projection that the runner has, and whether it has any.
+func Newest(r *projection.Runner, name string) (version int, ok bool) {
+	return hooks.Of.Projection.Newest(r, name)
+}
+
+// Unassigned returns the number of committed events without a position, up to 10,000.
+func Unassigned(ctx context.Context, r *projection.Runner) (int64, error) {
+	return hooks.Of.Projection.Unassigned(ctx, r)
 }
 
 func (a *Admin) of(db bun.IDB) (*store.Store, bun.IDB, error) {

@@ -60,7 +60,7 @@ func (s *FlowStore) CountRuns(
 			return err
 		}
 		if err := s.names.Query(ctx, tx, breakerColumns+`name = ? {lock}`, name).Scan(ctx, &b); err != nil || b.Open() {
-			return err // runs that began before it opened are no news
+			return err // runs that began before it opened do not count
 		}
 		b.count(config, done, failed)
 		openedAt, openUntil := "NULL", "NULL"

@@ -8,8 +8,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// Claim leases messages. Cancelling ctx while it runs may leave a claim behind that no process
-// knows of; see [ClaimStore.Extend].
+// Claim leases messages. Cancelling ctx while it runs may leave a claim behind that no process has
+// a record of; see [ClaimStore.Extend].
 func (s *ClaimStore) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
 	stuck := r.Stuck
 	if r.Stuck = nil; len(r.Wants) > 0 || len(stuck) == 0 {

@@ -2,5 +2,5 @@
 // migrations, and how messages are inserted, claimed and settled. What differs between databases is
 // in a package for each, behind one interface; the rest is here.
 //
-// It knows nothing of handlers, loops or retry policies.
+// It has no handlers, loops or retry policies.
 package store

@@ -32,7 +32,7 @@ const (
 type Reserved struct {
 	OK      bool  `bun:"-"`
 	Version int64 // of the stream: after the reservation, or as it is
-	Closed  bool  // the stream takes no more events
+	Closed  bool  // the stream accepts no more events
 }
 
 const (

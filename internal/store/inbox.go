@@ -14,8 +14,8 @@ import (
 // inboxRows is how many hashes one statement has.
 const inboxRows = 1000
 
-// Receive remembers hashes of a receiver, in hex, in the caller's transaction. It returns those not
-// remembered before. It writes them in order, so that no two callers can deadlock.
+// Receive stores hashes of a receiver, in hex, in the caller's transaction. It returns those not
+// stored before. It writes them in order, so that no two callers can deadlock.
 func (s *InboxStore) Receive(ctx context.Context, tx bun.Tx, receiver string, hashes []string) (added map[string]bool, err error) {
 	added = make(map[string]bool, len(hashes))
 	sorted := slices.Compact(slices.Sorted(slices.Values(hashes)))
@@ -31,8 +31,8 @@ func (s *InboxStore) Receive(ctx context.Context, tx bun.Tx, receiver string, ha
 	return added, nil
 }
 
-// Forget forgets at most limit hashes that a receiver has remembered for longer than age, by
-// the database's clock, and returns how many.
+// Forget deletes at most limit hashes that a receiver has stored for longer than age, by the
+// database's clock, and returns how many.
 func (s *InboxStore) Forget(ctx context.Context, db bun.IDB, receiver string, age time.Duration, limit int) (int, error) {
 	return retried(ctx, db, func(db bun.IDB) (int, error) {
 		old := dialect.Trimmed{
@@ -70,7 +70,7 @@ func (s *InboxStore) KeptTypes(ctx context.Context, db bun.IDB, receiver string)
 	return read[[]string](ctx, s.tables, db, kept, receiver)
 }
 
-// Inbox is what a receiver remembers.
+// Inbox is the size of what a receiver has stored.
 type Inbox struct {
 	Hashes int            `bun:"hashes"` // counted up to a bound
 	Oldest dialect.Moment `bun:"oldest"` // zero if there is none
@@ -82,7 +82,7 @@ type Inbox struct {
 const readInbox = `SELECT (SELECT count(*) FROM (SELECT 1 FROM {inbox} WHERE receiver = ? ORDER BY received_at LIMIT ?) i) AS hashes,
 (SELECT MIN(received_at) FROM {inbox} WHERE receiver = ?) AS oldest, {now} AS now`
 
-// Size looks at what a receiver remembers, and counts up to limit.
+// Size returns how much a receiver has stored, counted up to limit.
 func (s *InboxStore) Size(ctx context.Context, db bun.IDB, receiver string, limit int) (Inbox, error) {
 	return read[Inbox](ctx, s.tables, db, readInbox, receiver, limit, receiver)
 }

@@ -150,7 +150,7 @@ func (s *OperationStore) consumersOf(ctx context.Context, db bun.IDB, table stri
 	return slices.Compact(names), nil
 }
 
-// List lists operations, the newest first unless the filter says otherwise.
+// List lists operations, the newest first unless the filter has another order.
 func (s *OperationStore) List(ctx context.Context, db bun.IDB, f OperationFilter, limit int) ([]Operation, error) {
 	t := f.terms()
 	if f.OldestFirst {

@@ -30,6 +30,13 @@ type PoisonFilter struct {
 	Aged                          bool          // OlderThan counts, even when it is zero
 }
 
+// OfConsumers returns the rows of the given consumers, or all rows without consumers.
+func OfConsumers(rows []dialect.Poisoned, consumers []string) []dialect.Poisoned {
+	return slices.DeleteFunc(rows, func(row dialect.Poisoned) bool {
+		return len(consumers) > 0 && !slices.Contains(consumers, row.ConsumerType)
+	})
+}
+
 func (s *PoisonStore) poisonWhere(ctx context.Context, f PoisonFilter) (t terms) {
 	t.add(len(f.IDs) > 0, "id IN (?)", bun.List(f.IDs))
 	t.add(f.Consumer != "", "consumer_type = ?", f.Consumer)

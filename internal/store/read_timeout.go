@@ -14,12 +14,12 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// ErrLate is returned if the server gave a read up.
+// ErrLate is returned if the server cancelled a read.
 var ErrLate = errors.New("the database took too long")
 
-// Briefly runs reads, each of which the server gives up after a time with [ErrLate]. A context
-// alone ends only the wait while the server goes on. Where the database runs in this process, the
-// context is enough.
+// Briefly runs reads, each of which the server cancels after a time with [ErrLate]. A context alone
+// ends only the wait while the server goes on. Where the database runs in this process, the context
+// is enough.
 func (s *Store) Briefly(ctx context.Context, db *bun.DB, each time.Duration, reads func(db bun.IDB) error) error {
 	err := dberr.Explained(s.briefly(ctx, db, each, reads))
 	if dberr.ClassOf(err) == dberr.Timeout && dberr.Answered(err) {
@@ -59,7 +59,7 @@ func (s *Store) inBriefSession(ctx context.Context, db *bun.DB, each time.Durati
 	defer conn.Close()
 	var before float64
 	if err := conn.NewRaw(`SELECT @@`+s.names.Brief).Scan(ctx, &before); err != nil {
-		return reads(conn) // the server does not know the setting
+		return reads(conn) // the server has no such setting
 	}
 	set := func(ctx context.Context, seconds float64) error {
 		_, err := conn.NewRaw(`SET SESSION `+s.names.Brief+` = ?`, seconds).Exec(ctx)

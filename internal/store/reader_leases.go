@@ -11,7 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// Rewound is the mark of a shard whose position counts, whatever the broker has stored.
+// Rewound is the Mark of a shard whose position applies even if the broker has later records.
 const Rewound int64 = -1
 
 const leaseSubscription = `UPDATE {subscriptions} SET owner = ?, leased_until = ?
@@ -44,8 +44,8 @@ const moveLeased = `UPDATE {subscriptions} SET position = ?, mark = ?, attempts 
 WHERE name = ? AND version = ? AND shard = ? AND position = ? AND filter = ? AND status = ? AND owner = ?`
 
 // MoveLeased moves a shard from where its owner has read it to another position, and records the
-// mark of its last record. It returns false if another owner has the shard, if it is at another
-// position, or if its reader selects something else: skipped events may have to be read.
+// broker's revision of its last record. It returns false if another owner has the shard, if it is
+// at another position, or if its reader selects something else: skipped events may have to be read.
 func (s *ReaderStore) MoveLeased(ctx context.Context, db bun.IDB, sub Subscription, owner string, to, mark int64) (moved bool, err error) {
 	return retried(ctx, db, func(db bun.IDB) (bool, error) {
 		return dialect.AffectedOne(

@@ -28,7 +28,7 @@ const renamePatience = 5 * time.Second
 var errNotHeld = errors.New("no message is held") // immutable
 
 // Rename stores messages of a claim under the present names of their consumers, in a transaction of
-// its own. From its commit on, programs that know only the former names do not find them. The
+// its own. From its commit on, programs that have only the former names do not find them. The
 // former name stays in a header, see [dialect.Message.Deliver]. Rename changes the given messages
 // like their rows, and returns the renamed ones. The others are no longer ours, or another
 // transaction has them locked.

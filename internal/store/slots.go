@@ -96,7 +96,7 @@ func (s *FlowStore) SlotsWanted(ctx context.Context, db bun.IDB, owner string, n
 }
 
 // ExtendSlots renews slots of the owner, by the names of their limits, and returns those that it
-// still has. A slot that the owner does not know it has ends with its lease.
+// still has. A slot that the owner has no record of ends with its lease.
 func (s *FlowStore) ExtendSlots(
 	ctx context.Context, db bun.IDB, owner string, slots map[string][]int, lease time.Duration,
 ) ([]Slot, error) {

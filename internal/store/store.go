@@ -64,7 +64,7 @@ type (
 	ScheduleStore struct{ *tables }
 	// EventStore appends, reads and erases events, and has the snapshots of streams.
 	EventStore struct{ *tables }
-	// ReaderStore has the checkpoints and leases of those who read the event log.
+	// ReaderStore has the checkpoints and leases of readers of the event log.
 	ReaderStore struct{ *tables }
 	// InboxStore has the records that receivers have accepted.
 	InboxStore struct{ *tables }

@@ -12,8 +12,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// Stores holds the stores of all dialects, for callers that learn the dialect only call by call.
-// Make it with [All]: the zero value stands for a user's zero value.
+// Stores holds the stores of all dialects, for callers whose handles differ in their dialect. Make
+// it with [All]: the zero value stands for a user's zero value.
 type Stores struct {
 	tables  bus.Tables
 	dialect schema.Dialect // of transactions that are not Bun's; may be nil

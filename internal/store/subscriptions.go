@@ -26,7 +26,7 @@ type Subscription struct {
 	Status      string `bun:"status"`
 	Attempts    int    `bun:"attempts"` // failed, at the event after Position
 	LastError   string `bun:"last_error"`
-	Mark        int64  `bun:"mark"` // of the last record, at a broker
+	Mark        int64  `bun:"mark"` // the broker's revision of the last published record
 	Head        int64  `bun:"head"` // of the log
 
 	// Only AllSubscriptions fills in these.
@@ -41,15 +41,15 @@ type Subscription struct {
 // The states of a subscription.
 const (
 	Running = "running"
-	Halted  = "halted"  // it waits for a person
+	Halted  = "halted"  // until it is resumed
 	Retired = "retired" // another version has replaced it
 )
 
 const readSubscriptions = `SELECT name, version, shard, shards, filter, position, replay_until, status, attempts, last_error, mark, {last} AS head
 FROM {subscriptions} WHERE name = ? ORDER BY version, shard`
 
-// All returns the shards of all readers. Receivers into the log read nothing: their
-// rows record whose turn it is.
+// All returns the shards of all readers. Receivers into the log are left out: their rows record
+// which process receives.
 func (s *ReaderStore) All(ctx context.Context, db bun.IDB, limit int) ([]Subscription, error) {
 	return read[[]Subscription](
 		ctx,
@@ -243,7 +243,7 @@ func (s *ReaderStore) Active(ctx context.Context, db bun.IDB, name string) (int,
 	return first[int](ctx, s.tables, db, `SELECT active_version FROM {projections} WHERE name = ?`, name)
 }
 
-// Parked is an event that a reader has put aside.
+// Parked is an event that a reader has parked.
 type Parked struct {
 	Name     string         `bun:"name"`
 	Version  int            `bun:"version"`
@@ -253,7 +253,7 @@ type Parked struct {
 	ParkedAt dialect.Moment `bun:"parked_at"`
 }
 
-// Park puts an event aside.
+// Park parks an event.
 func (s *ReaderStore) Park(ctx context.Context, tx bun.Tx, p Parked) error {
 	_, err := s.names.Query(ctx, tx, `INSERT INTO {parked} (name, version, position, stream, reason, parked_at) VALUES (?, ?, ?, ?, ?, {now})
 ON CONFLICT (name, version, position) DO NOTHING`, p.Name, p.Version, p.Position, p.Stream, errorlog.Clean(p.Reason, errorlog.MaxBytes)).Exec(ctx)
@@ -263,8 +263,7 @@ ON CONFLICT (name, version, position) DO NOTHING`, p.Name, p.Version, p.Position
 	return nil
 }
 
-// Parked returns events that one version of a reader has put aside, in order, behind a
-// position.
+// Parked returns events that one version of a reader has parked, in order, behind a position.
 func (s *ReaderStore) Parked(ctx context.Context, db bun.IDB, name string, version int, after int64, limit int) ([]Parked, error) {
 	return read[[]Parked](ctx, s.tables, db, `SELECT name, version, position, stream, reason, parked_at FROM {parked}
 WHERE name = ? AND version = ? AND position > ? ORDER BY position LIMIT ?`, name, version, after, limit)
@@ -289,7 +288,7 @@ func (s *ReaderStore) CountParked(ctx context.Context, db bun.IDB, name string, 
 	)
 }
 
-// Unpark forgets that an event was put aside, and reports whether it was.
+// Unpark deletes the record of a parked event, and reports whether there was one.
 func (s *ReaderStore) Unpark(ctx context.Context, tx bun.Tx, name string, version int, position int64) (bool, error) {
 	return dialect.AffectedOne(
 		s.names.Query(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ? AND position = ?`, name, version, position).Exec(ctx),

@@ -128,7 +128,7 @@ func (c *laneClaim) findRuns(ctx context.Context) (picks []LanePick, err error) 
 	}
 	lanes := slices.Clone(l.Sticky[:min(len(l.Sticky), r.Limit)])
 	// A source that shares among keys gives each its turn, even if those in front have many
-	// messages or there is little room.
+	// messages or the limit is small.
 	turns, elsewhere := l.PerKey > 0, news.Full || l.Hint > 0
 	if l.Walk || turns && (elsewhere || len(near) > r.Limit) || elsewhere && len(near)*10 < r.Limit {
 		walked, err := c.walkOn(ctx)

@@ -11,7 +11,7 @@ const (
 	Weaknesses  Vital = iota // settings under which a crash loses what was committed
 	Connections              // those of the server
 	Indexes                  // the existing indexes
-	DeadRows                 // deleted rows that still take room and time
+	DeadRows                 // deleted rows that still take space and time
 	Holders                  // what keeps those from being cleared
 )
 

@@ -44,8 +44,8 @@ type Dialect interface {
 
 	// Messages of other services.
 
-	// Receive remembers hashes, in hex, sorted and distinct, and returns those not remembered
-	// before. It waits for a hash that another transaction is writing.
+	// Receive stores hashes, in hex, sorted and distinct, and returns those not stored before. It
+	// waits for a hash that another transaction is writing.
 	Receive(ctx context.Context, tx bun.IDB, receiver string, hashes []string) (added []string, err error)
 
 	// Claims.
@@ -63,7 +63,7 @@ type Dialect interface {
 	// Outcomes.
 
 	Finish(ctx context.Context, db bun.IDB, owner string, claims []int64) (finished []Finished, err error)
-	// Settle gives up if another transaction keeps a message locked. With freeOnly it leaves locked
+	// Settle fails if another transaction keeps a message locked. With freeOnly it leaves locked
 	// messages out, if it can detect them.
 	Settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result, freeOnly bool) (Settled, error)
 	Disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error

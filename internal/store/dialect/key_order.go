@@ -43,7 +43,7 @@ const (
 	freeLane = `l.lane NOT IN ({busy lanes}) AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type {names} AND p.lane = l.lane AND p.parks)
   AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type {names})`
 	renamed = ` AND NOT EXISTS (SELECT 1 FROM {by lane} e WHERE e.consumer_type {names} AND e.lane = l.lane AND e.lane IS NOT NULL AND e.rank < m.rank)`
-	unspent = ` AND COALESCE((SELECT k.used_to FROM {key rates} k WHERE k.name = ? AND k.lane = l.lane), {now}) - {now} <= CAST(? AS bigint){unit}` // no join: its plans go astray
+	unspent = ` AND COALESCE((SELECT k.used_to FROM {key rates} k WHERE k.name = ? AND k.lane = l.lane), {now}) - {now} <= CAST(? AS bigint){unit}` // no join: the planner chooses bad plans for it
 
 	fullLanes = `SELECT h.lane FROM ({held lanes}) h GROUP BY h.lane HAVING count(*) >= ?`
 )

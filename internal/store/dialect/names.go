@@ -96,13 +96,13 @@ type LaneTraits struct {
 	ByRank  string // messages with keys: consumer_type, rank, crashes
 	ByLane  string // the same: id, consumer_type, lane, rank
 	Crashed string // crashed messages with keys, with all columns
-	Plan    string // begins a statement, to leave the planner no choice
+	Plan    string // begins a statement, to fix its plan
 	ByKey   string // behind a table: look up rows by its primary key only
 	Nothing string // begins FROM with a row of nothing
 	Propose string // in place of proposeSQL
 }
 
-// NewNames quotes names with the mark of the dialect.
+// NewNames quotes names with the quotation mark of the dialect.
 func NewNames(t bus.Tables, mark string, w Traits) Names {
 	quote := func(name string) string {
 		q := mark + t.Prefix + name + mark
@@ -172,7 +172,7 @@ func (n Names) Run(ctx context.Context, tx bun.IDB, statement string, ids []int6
 	return err
 }
 
-// Said returns a table's name as people write it, with its schema.
+// Said returns a table's name with its schema, unquoted, for error texts.
 func (n Names) Said(table string) string {
 	if n.Schema != "" {
 		return n.Schema + "." + n.Prefix + table

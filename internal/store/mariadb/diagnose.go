@@ -60,8 +60,8 @@ type variable struct {
 	Value string `bun:"Value"`
 }
 
-// number returns the value of the one variable that a statement shows, or 0 if the server does not
-// know it.
+// number returns the value of the one variable that a statement shows, or 0 if the server has no
+// such variable.
 func number(ctx context.Context, db bun.IDB, statement string) (int, error) {
 	var found []variable
 	if err := db.NewRaw(statement).Scan(ctx, &found); err != nil || len(found) == 0 {

@@ -19,8 +19,8 @@ import (
 //
 // Rows are locked by primary key, insert ids by that or by their message's, one by one in the order
 // of a list: a scan would lock, or wait for, rows that it only passes. STRAIGHT_JOIN and FORCE
-// INDEX leave the planner no choice, however few rows there are. Instants are integers:
-// microseconds since 1970. Lists of ids are JSON.
+// INDEX fix the plan, however few rows there are. Instants are integers: microseconds since 1970.
+// Lists of ids are JSON.
 type database struct {
 	dialect.Names
 	dialect.Lists

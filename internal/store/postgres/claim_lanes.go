@@ -10,8 +10,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// beginLanesSQL leaves the planner no choice: with outdated statistics it would sort all messages
-// of a consumer to find the first.
+// beginLanesSQL fixes the plan: with outdated statistics it would sort all messages of a consumer
+// to find the first.
 const beginLanesSQL = beginSharedSQL + `; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL max_parallel_workers_per_gather = 0`
 
 // headsSQL reads the first messages of lanes, by one index lookup each.

@@ -87,7 +87,7 @@ const preambleSQL = `SELECT set_config('idle_in_transaction_session_timeout', '5
 	set_config('work_mem', '16MB', true), set_config('jit', 'off', true)`
 
 // beginSQL begins a transaction with the same settings, and with plans for any values: lists are
-// arrays, about which the planner knows nothing anyway.
+// arrays, for which the planner has no statistics anyway.
 const beginSQL = `BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '5s'; SET LOCAL statement_timeout = '5s';
 	SET LOCAL work_mem = '16MB'; SET LOCAL jit = off; SET LOCAL plan_cache_mode = force_generic_plan`
 

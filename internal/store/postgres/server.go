@@ -75,8 +75,8 @@ func serverOf(said string) dialect.Server {
 	return server
 }
 
-// distributedSQL finds tables that Citus has distributed or copied to all nodes. Those that it
-// knows and left in place have no colocation.
+// distributedSQL finds tables that Citus has distributed or copied to all nodes. Tables that it has
+// in its catalog and left in place have no colocation.
 const distributedSQL = `SELECT d.logicalrelid::text FROM pg_catalog.pg_dist_partition d
   WHERE (d.partmethod <> 'n' OR d.repmodel = 't' OR d.colocationid <> 0) AND d.logicalrelid IN (
     to_regclass('{messages}'), to_regclass('{claims}'), to_regclass('{poisoned}'), to_regclass('{schedules}'), to_regclass('{paused}'),

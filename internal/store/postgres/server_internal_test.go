@@ -30,7 +30,7 @@ func TestServersAreKnownByTheirVersion(t *testing.T) {
 		"Cloud Spanner PostgreSQL interface": {"Cloud Spanner", true},
 		"PostgreSQL 11.2-YB-2.20.0.0-b0 on x86_64-pc-linux-gnu, compiled by clang version 16.0.6 (https://github.com/yugabyte/llvm-project.git 1e6329f40e5c531c09ade7015278078682293ebd), 64-bit": {"YugabyteDB", false},
 		"PostgreSQL 15.2-YB-2025.1.2.0-b0 on x86_64-pc-linux-gnu": {"YugabyteDB", false},
-		// What nobody has tried.
+		// Untested servers.
 		"PostgreSQL 16": {unknown, false},
 		"PostgreSQL 9.4.26 (Greenplum Database 6.25.3 build dev-oss) on x86_64-pc-linux-gnu, compiled by gcc-11 (Ubuntu 11.4.0-1ubuntu1~22.04) 11.4.0, 64-bit compiled on Jul 24 2024 13:29:56": {unknown, false},
 		"PostgreSQL 8.0.2 on i686-pc-linux-gnu, compiled by GCC gcc (GCC) 3.4.2 20041017 (Red Hat 3.4.2-6.fc3), Redshift 1.0.12103":                                                             {unknown, false},

@@ -13,8 +13,8 @@ import (
 
 // brieflySQL bounds the lock waits of the statement around it. It must be evaluated before the
 // locks are taken, so it is joined to the first locked rows. The bound is less than PostgreSQL's
-// deadlock_timeout (1 s): a settle that meets a batch of replaced messages gives way before a
-// deadlock is declared.
+// deadlock_timeout (1 s): a settle that meets a batch of replaced messages fails before a deadlock
+// is declared.
 const brieflySQL = `(SELECT set_config('lock_timeout', '500ms', true) OFFSET 0) s`
 
 // finishSQL ends claims whose messages are all done. What is left in a claim is a subset of what

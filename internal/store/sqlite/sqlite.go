@@ -50,8 +50,8 @@ func traits() dialect.Traits {
 }
 
 // InTx runs fn in a transaction that holds the write lock from the start. Transactions of one
-// processor wait for each other here. Otherwise SQLite would have them sleep for ever longer and
-// try again.
+// processor wait for each other here. Otherwise SQLite would have them sleep for increasing times
+// and retry.
 func (s *database) InTx(ctx context.Context, db bun.IDB, fn func(tx bun.IDB) error) error {
 	if _, ours := db.(*bun.DB); ours { // else it may have the lock already
 		select {

@@ -14,7 +14,7 @@ func claimCrashedCases() []testCase {
 		{"crashed messages are claimed once, in order", claimCrashedOnce},
 		{"crashed messages of a former payload type are claimed", claimCrashedFormer},
 		{"crashed messages that are locked hide no others", claimCrashedBehind},
-		{"no crashed messages are claimed for nobody", claimCrashedNobody},
+		{"no crashed messages are claimed without wants", claimCrashedNobody},
 	}
 }
 

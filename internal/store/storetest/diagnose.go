@@ -28,7 +28,7 @@ func diagnoseAll(k *kit) {
 	}
 }
 
-// diagnoseIndexes compares what the migrations say with what they have made.
+// diagnoseIndexes compares the indexes in the migrations with the existing ones.
 func diagnoseIndexes(k *kit) {
 	k = k.with(bus.Tables{Prefix: "t_"}) // which sets the library's names apart from those that databases give
 	k.migrate()

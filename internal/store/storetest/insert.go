@@ -272,7 +272,7 @@ func insertIDContended(k *kit) {
 	const writers, keys = 8, 60
 	rounds := 1
 	if k.store.RowLocks() {
-		rounds = 8 // otherwise nobody can hold one key and wait for another
+		rounds = 8 // otherwise no transaction can hold one key and wait for another
 	}
 	for round := range rounds {
 		batches := make([][]store.NewMessage, writers)

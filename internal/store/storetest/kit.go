@@ -226,7 +226,7 @@ func (k *kit) inTx(fn func(ctx context.Context, tx bun.Tx) error) error {
 	return k.db.RunInTx(k.ctx, readCommitted(k), fn)
 }
 
-// readCommitted are the options of a transaction; SQLite knows none.
+// readCommitted are the options of a transaction; SQLite has none.
 func readCommitted(k *kit) *sql.TxOptions {
 	if !k.store.RowLocks() {
 		return nil

@@ -24,7 +24,7 @@ func laneCases() []testCase {
 		{"crashed messages with keys are claimed by themselves", laneCrashes},
 		{"of many keys no more are claimed than the consumer's rate allows", laneRate},
 		{"messages with keys are counted", laneStats},
-		{"nobody but who claims waits for a gate", laneGate},
+		{"only claims wait for a gate", laneGate},
 		{"who removes others leaves messages with keys alone", laneRemovals},
 	}
 }
@@ -231,7 +231,7 @@ func laneRanks(k *kit) {
 	equal(k, "order", got, store.Each([]int{0, 1, 2, 3, 4, 5}, func(n int) string { return fmt.Sprintf(`{"key":"a","n":%d}`, n) }))
 }
 
-// lanesApart does what a program does that knows nothing of keys.
+// lanesApart does what a program without keyed consumers does.
 func lanesApart(k *kit) {
 	k.insert(k.ofKey("c", "a", 0), k.ofKey("c", "a", 1))
 	before := k.messages()

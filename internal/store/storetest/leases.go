@@ -14,12 +14,12 @@ func leaseSubscriptionCases() []testCase {
 		{"a shard is leased to one, for a while", leaseShard},
 		{"a shard is moved by its owner, from where that has read", moveLeasedShard},
 		{"a shard is held until the end of a transaction", holdLeased},
-		{"a shard that waits, or is halted, is leased to nobody", leaseNothing},
+		{"a shard that waits, or is halted, is not leased", leaseNothing},
 		{"a shard that is rewound has a mark that says so", rewindLeased},
 	}
 }
 
-// leased tells whether an owner gets the first shard of the reader p, and what it is told.
+// leased returns whether an owner gets the first shard of the reader p, and its state.
 func (k *kit) leased(owner string) (store.Subscription, bool) {
 	k.Helper()
 	sub, ok, err := k.store.Readers.Lease(k.ctx, k.db, reader(1), owner, time.Minute)
@@ -43,10 +43,10 @@ func leaseShard(k *kit) {
 	_, ok = k.leased("two")
 	equal(k, "by another when it is over", ok, true)
 	_, ok = k.leased("one")
-	equal(k, "by whoever had it", ok, false)
+	equal(k, "by its previous owner", ok, false)
 	k.must("return", k.store.Readers.ReturnLeases(k.ctx, k.db, []string{"p"}, "one"))
 	_, ok = k.leased("one")
-	equal(k, "after it was returned by somebody else", ok, false)
+	equal(k, "after it was returned by another owner", ok, false)
 	k.must("return", k.store.Readers.ReturnLeases(k.ctx, k.db, []string{"q"}, "two"))
 	_, ok = k.leased("one")
 	equal(k, "after that of another reader was returned", ok, false)
@@ -70,7 +70,7 @@ func moveLeasedShard(k *kit) {
 	equal(k, "position and mark", []int64{sub.Position, sub.Mark}, []int64{5, 77})
 	k.pass(time.Minute)
 	k.leased("two")
-	move("moved by whoever had it", sub, "one", 6, 78, false)
+	move("moved by its previous owner", sub, "one", 6, 78, false)
 	move("moved by the other", sub, "two", 6, 78, true)
 
 	sub, _ = k.leased("two")
@@ -105,14 +105,14 @@ func holdLeased(k *kit) {
 		}))
 		return held
 	}
-	equal(k, "held by nobody", holds("one"), false)
+	equal(k, "held without an owner", holds("one"), false)
 	k.leased("one")
 	equal(k, "held by its owner", holds("one"), true)
 	equal(k, "held by another", holds("two"), false)
 	k.pass(time.Minute)
-	equal(k, "held after the end of the lease, while nobody else has it", holds("one"), true)
+	equal(k, "held after the end of the lease, without another owner", holds("one"), true)
 	k.leased("two")
-	equal(k, "held by whoever had it", holds("one"), false)
+	equal(k, "held by its previous owner", holds("one"), false)
 }
 
 func leaseNothing(k *kit) {
@@ -131,7 +131,7 @@ func leaseNothing(k *kit) {
 	sub, ok := k.leased("one")
 	equal(k, "when it has waited", ok, true)
 	equal(k, "attempts", sub.Attempts, 1)
-	equal(k, "fails at whoever does not have it", fail("two", store.Failure{Status: store.Halted, Attempts: 2}), false)
+	equal(k, "fails for another owner", fail("two", store.Failure{Status: store.Halted, Attempts: 2}), false)
 	_, ok = k.leased("one")
 	equal(k, "all the same", ok, true)
 	equal(k, "halts", fail("one", store.Failure{Status: store.Halted, Attempts: 2}), true)

@@ -63,7 +63,7 @@ func (k *kit) head() int64 {
 	return head
 }
 
-// numbers tells whether events of this database are numbered after their commit.
+// numbers reports whether events of this database are numbered after their commit.
 func (k *kit) numbers() bool { return k.store.RowLocks() }
 
 func numberDense(k *kit) {

@@ -24,7 +24,7 @@ func migrateCases() []testCase {
 		{"the tables stand in the schema, with the prefix", tablesInSchema},
 		{"missing tables are a schema error", schemaMissing},
 		{"a table that is gone is a schema error", tableGone},
-		{"a table of somebody else's is left alone", foreignTable},
+		{"a foreign table is left unchanged", foreignTable},
 		{"older tables are a schema error", schemaOlder},
 		{"newer tables are left alone", schemaNewer},
 		{"the files can be run by another tool", migrateByHand},
@@ -85,7 +85,7 @@ func migrateSets(k *kit, schema string) {
 	}
 }
 
-// schemas tells whether the database has schemas.
+// schemas reports whether the database has schemas.
 func (k *kit) schemas() bool {
 	_, err := store.For(k.db.Dialect().Name(), bus.Tables{Schema: "s"})
 	return err == nil

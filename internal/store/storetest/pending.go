@@ -241,7 +241,7 @@ func pendingInTransaction(k *kit) {
 	ids := k.add("c", 1)
 	tx, err := k.db.BeginTx(k.ctx, readCommitted(k))
 	k.must("begin", err)
-	if k.db.Dialect().Name() == dialect.MySQL { // it cannot tell whether that sees the newest claims
+	if k.db.Dialect().Name() == dialect.MySQL { // it cannot detect whether that sees the newest claims
 		_, err := k.store.Pending.Change(k.ctx, tx, ids, store.PendingChange{Cancel: true})
 		k.must("roll back", tx.Rollback())
 		if !errors.Is(err, bus.ErrInvalidOption) {

@@ -21,7 +21,7 @@ func recoverCases() []testCase {
 		{"a limit of one needs one solo crash", recoverLimitOne},
 		{"twenty claims are recovered at a time, oldest first", recoverTwenty},
 		{"only what is still claimed has crashed", recoverPart},
-		{"a message that somebody removed is no crash", recoverRemoved},
+		{"a removed message is no crash", recoverRemoved},
 		{"a message in a transaction has not crashed", recoverLocked},
 		{"eight recoveries at once count each crash once", recoverAtOnce},
 	}

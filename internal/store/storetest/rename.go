@@ -19,7 +19,7 @@ func renameCases() []testCase {
 		{"the first name stays in the headers", renameHeaders},
 		{"no insert id is pending twice, and no message is lost", renameKeys},
 		{"what is not ours any more keeps its name", renameFenced},
-		{"what somebody has locked keeps its name", renameLocked},
+		{"a locked message keeps its name", renameLocked},
 		{"many are renamed at once", renameMany},
 	}
 }
@@ -124,7 +124,7 @@ func renameKeys(k *kit) {
 func renameFenced(k *kit) {
 	ids := k.add("old", 2)
 	c := k.take("a", "old", ids...)
-	equal(k, "renamed by somebody else", k.rename("b", c, "new"), nil)
+	equal(k, "renamed by another owner", k.rename("b", c, "new"), nil)
 	c.Messages[1].Attempts++ // as if it had run meanwhile
 	equal(k, "renamed", k.rename("a", c, "new"), ids[:1])
 	k.pass(lease + time.Second)

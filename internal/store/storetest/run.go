@@ -33,7 +33,7 @@ type area struct {
 	name   string
 	cases  []testCase
 	events bool // it needs the event log
-	// anyOrder says that it needs messages with keys to run in any order.
+	// anyOrder is true if it needs messages with keys to run in any order.
 	anyOrder bool
 }
 

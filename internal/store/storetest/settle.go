@@ -21,7 +21,7 @@ func settleCases() []testCase {
 		{"claims of several messages and several claims go in one statement", settleMany},
 		{"every live claim gets a new lease", settleLease},
 		{"no results are no work", settleNothing},
-		{"a message that somebody removed is settled as nothing", settleRemoved},
+		{"a removed message is not settled", settleRemoved},
 	}
 }
 
@@ -212,7 +212,7 @@ func settleLease(k *kit) {
 		}
 		equal(k, fmt.Sprintf("claim %d", i), claim, want)
 	}
-	equal(k, "messages claimed by nobody", idsOf(k.claim(request("c", want("c", 9)))), ids[5:])
+	equal(k, "messages that were not claimed", idsOf(k.claim(request("c", want("c", 9)))), ids[5:])
 }
 
 func settleNothing(k *kit) {

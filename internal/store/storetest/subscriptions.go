@@ -125,7 +125,7 @@ func moveShard(k *kit) {
 func lockShard(k *kit) {
 	k.subscribe(reader(2))
 	if !k.store.RowLocks() {
-		return // whoever writes is alone
+		return // there is one writer at a time
 	}
 	k.locked(0, func(context.Context, bun.Tx, store.Subscription) error {
 		return k.inTx(func(ctx context.Context, tx bun.Tx) error {

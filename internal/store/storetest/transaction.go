@@ -18,7 +18,7 @@ func transactionCases() []testCase {
 		{"the fence opens only to the message as it was claimed", fenceRefuses},
 		{"the fence is closed once the message is settled", fenceSettled},
 		{"the fence is closed once the claim was taken away", fenceTakenAway},
-		{"the fence is closed to whoever came second", fenceContended},
+		{"the fence is closed to the second transaction", fenceContended},
 		{"the fence leaves the message as it was", fenceUntouched},
 		{"several messages are fenced at once", fenceSeveral},
 		{"what came after a savepoint is undone", undoPart},
