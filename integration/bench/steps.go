@@ -47,7 +47,7 @@ func steps() []step {
 			{Name: "chain-time", Measurement: "chain-time", AtMost: 2},
 			{Name: "chain-allocations", Measurement: "chain-allocations", AtMost: 8},
 		}},
-	}, slices.Concat(scaleSteps(), peopleSteps(), rowSteps(), flowSteps(), eventSteps(), relaySteps())...)
+	}, slices.Concat(loadSteps(), scaleSteps(), peopleSteps(), rowSteps(), flowSteps(), eventSteps(), relaySteps())...)
 }
 
 // scaleSteps are those of the full run only.
