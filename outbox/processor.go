@@ -35,7 +35,9 @@ type ProcessorConfig struct {
 	// to 1 if that is more. A slow consumer therefore does not block the others. Defaults to 64.
 	Concurrency int
 	// TxConcurrency is the maximum number of transactional consumers that run at once. Each holds a
-	// connection. Defaults to 8, and to 1 without row locks.
+	// connection. Defaults to what a pool with SetMaxOpenConns has left beside Fetchers and the renewal
+	// of leases, minus a quarter of the pool, but at least to 8 or all that is left; to 16 for a pool
+	// without limit; and to 1 without row locks.
 	TxConcurrency int
 	// MaxAttempts is the number of failed runs after which a message is poisoned, for consumers
 	// without their own setting. Defaults to 5.
