@@ -67,6 +67,7 @@ func scaleSteps() []step {
 		{name: "large-payloads", take: (*session).largePayloads, goals: []report.Goal{
 			{Name: "large-payloads", Measurement: "large-payloads", Against: contender.NameRaw, AtLeast: 0.5},
 		}},
+		{name: "produce-large", quick: true, take: (*session).produceLarge, goals: produceGoals()},
 		{name: "handler", take: (*session).handler},
 		{name: "in-flight", take: (*session).inFlight},
 		{name: "unregistered", take: (*session).unregistered, goals: atLeast("unregistered", 0.95)},
