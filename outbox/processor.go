@@ -31,8 +31,10 @@ type ProcessorConfig struct {
 	// uses, up to an eighth of Concurrency, or up to 1 if that is more. A slow consumer therefore
 	// does not block the others. Defaults to 64.
 	Concurrency int
-	// TxConcurrency is the maximum number of calls of transactional consumers that run at once: 1
-	// or more. Each holds a connection. They count towards Concurrency, too. Defaults to 8. On
+	// TxConcurrency is the maximum number of calls of transactional consumers that run at once: 1 or
+	// more. Each holds a connection. They count towards Concurrency, too. The default is 16 for a pool
+	// without SetMaxOpenConns. Otherwise it is what the pool has beside Fetchers and 1 connection that
+	// renews leases, minus a quarter of the pool, but 8 if there are as many, and else all of them. On
 	// SQLite the default is 1, and more is an error.
 	TxConcurrency int
 	// MaxAttempts is the number of failed runs after which a message is poisoned, for consumers

@@ -137,6 +137,38 @@ func (s *session) largePayloads(ctx context.Context) error {
 	)
 }
 
+// produceSizes are the payloads of which batches are produced, in KiB.
+func produceSizes() []int { return []int{1, 8, 64} }
+
+func produceGoals() (goals []report.Goal) {
+	for _, size := range produceSizes() {
+		name := fmt.Sprintf("produce-%dk", size)
+		goals = append(goals, report.Goal{Name: name, Measurement: name, Against: contender.NameRiver, AtLeast: 1.1})
+	}
+	return goals
+}
+
+// produceLarge measures how fast batches of large payloads are produced.
+func (s *session) produceLarge(ctx context.Context) error {
+	for _, size := range produceSizes() {
+		messages := max(min(s.sized(20_000, 5_000), s.sized(128<<10, 32<<10)/size), 500)
+		err := s.rounds(
+			s.options.rounds, []entry{{contender.NameOurs, messages}, {contender.NameRiver, messages}},
+			func(c contender.Contender, messages int) error {
+				found, err := s.bench.Drain(ctx, c, measure.Drain{Messages: messages, Size: size << 10})
+				if err == nil {
+					s.found(fmt.Sprintf("produce-%dk", size), c.Name, perSecond, found.ProduceRate)
+				}
+				return err
+			},
+		)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // handlerSeconds is about how long the drain of slow handlers takes.
 const handlerSeconds = 4
 

@@ -47,7 +47,7 @@ func steps() []step {
 			{Name: "chain-time", Measurement: "chain-time", AtMost: 2},
 			{Name: "chain-allocations", Measurement: "chain-allocations", AtMost: 8},
 		}},
-	}, slices.Concat(scaleSteps(), peopleSteps(), rowSteps(), flowSteps(), eventSteps(), relaySteps())...)
+	}, slices.Concat(loadSteps(), scaleSteps(), peopleSteps(), rowSteps(), flowSteps(), eventSteps(), relaySteps())...)
 }
 
 // scaleSteps are those of the full run only.
@@ -67,6 +67,7 @@ func scaleSteps() []step {
 		{name: "large-payloads", take: (*session).largePayloads, goals: []report.Goal{
 			{Name: "large-payloads", Measurement: "large-payloads", Against: contender.NameRaw, AtLeast: 0.5},
 		}},
+		{name: "produce-large", quick: true, take: (*session).produceLarge, goals: produceGoals()},
 		{name: "handler", take: (*session).handler},
 		{name: "in-flight", take: (*session).inFlight},
 		{name: "unregistered", take: (*session).unregistered, goals: atLeast("unregistered", 0.95)},

@@ -50,7 +50,7 @@ func (g *group) consume(waiting []*member) (rest []*member) {
 // others, which have no outcome yet.
 func (g *group) tryBatch(members []*member) (rest []*member) {
 	own := g.worker.executor.transactor.newConsumerTx(members[0].ctx)
-	defer own.end() // also when a query hook of the application panics
+	defer own.close() // also when a query hook of the application panics
 	ids, err := own.begin(tasksOf(members))
 	if err != nil {
 		g.unstarted(members, err)
@@ -64,7 +64,7 @@ func (g *group) tryBatch(members []*member) (rest []*member) {
 	}
 	ctx, over := joinContexts(held)
 	defer over()
-	ctx, wakeups := txn.WithWakeups(context.WithValue(ctx, txKey{}, own.tx))
+	ctx, wakeups := txn.WithWakeups(context.WithValue(ctx, txKey{}, own.tx.Tx))
 	errs := g.call(ctx, held)
 	switch own.judge(ctx, held, errs) {
 	case callAbandoned:

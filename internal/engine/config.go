@@ -48,14 +48,13 @@ const (
 	minLease = time.Second
 )
 
-// withDefaults fills in what is not set.
-func (c ProcessorConfig) withDefaults(rowLocks bool) ProcessorConfig {
-	loops, transactions := 2, 8
+// withDefaults fills in what is not set. pool is how many connections there may be; 0 is no limit.
+func (c ProcessorConfig) withDefaults(rowLocks bool, pool int) ProcessorConfig {
 	if !rowLocks {
-		loops, transactions = 1, 1
+		c.Fetchers, c.TxConcurrency = cmp.Or(c.Fetchers, 1), cmp.Or(c.TxConcurrency, 1)
 	}
-	c.Fetchers = cmp.Or(c.Fetchers, loops)
-	c.TxConcurrency = cmp.Or(c.TxConcurrency, transactions)
+	c.Fetchers = cmp.Or(c.Fetchers, 2)
+	c.TxConcurrency = cmp.Or(c.TxConcurrency, defaultTransactions(pool, pool-c.Fetchers-1))
 	c.BatchSize = cmp.Or(c.BatchSize, 2000)
 	c.PollInterval = cmp.Or(c.PollInterval, time.Second)
 	c.Concurrency = cmp.Or(c.Concurrency, 64)
@@ -69,6 +68,16 @@ func (c ProcessorConfig) withDefaults(rowLocks bool) ProcessorConfig {
 		c.Middleware = middleware.Default(middleware.Options{Logger: c.Logger})
 	}
 	return c
+}
+
+// defaultTransactions returns how many transactional consumers may run on a pool, of which so many
+// connections are free for them: a quarter of the pool is left to the application, unless they then
+// were fewer than 8.
+func defaultTransactions(pool, free int) int {
+	if pool == 0 {
+		return 16
+	}
+	return max(free-pool/4, min(free, 8), 1)
 }
 
 // validate reports every field that is out of range; defaults are filled in.

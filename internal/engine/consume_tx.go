@@ -103,7 +103,7 @@ func (tr *transactor) runInTx(ctx context.Context, t *task, payload []byte) erro
 // is an error of the handler, a *fault is not.
 func (tr *transactor) tryInTx(ctx context.Context, t *task, payload []byte) error {
 	own := tr.newConsumerTx(ctx)
-	defer own.end() // also when a query hook of the application panics
+	defer own.close() // also when a query hook of the application panics
 	held, err := own.begin([]*task{t})
 	if err != nil {
 		return &fault{unstarted, err}
@@ -112,7 +112,7 @@ func (tr *transactor) tryInTx(ctx context.Context, t *task, payload []byte) erro
 		own.rollback()
 		return errFenced
 	}
-	handlerCtx, wakeups := txn.WithWakeups(context.WithValue(ctx, txKey{}, own.tx))
+	handlerCtx, wakeups := txn.WithWakeups(context.WithValue(ctx, txKey{}, own.tx.Tx))
 	if err := t.worker.invoke(handlerCtx, t, payload); err != nil {
 		if errors.Is(err, bus.ErrAbandoned) {
 			own.interrupt()
@@ -133,7 +133,7 @@ func (tr *transactor) tryInTx(ctx context.Context, t *task, payload []byte) erro
 // consumerTx is a transaction in which consumers run.
 type consumerTx struct {
 	transactor *transactor
-	tx         bun.Tx
+	tx         store.RunTx
 	session    store.Session
 	// The handler's timeout is not the transaction's: when a transaction's context ends,
 	// database/sql rolls back asynchronously and hides the result. This context is ended only for a
@@ -151,17 +151,40 @@ func (tr *transactor) newConsumerTx(ctx context.Context) *consumerTx {
 // begin begins the transaction, locks the messages and returns the ids of those still ours. It
 // waits for a connection no longer than for a statement.
 func (t *consumerTx) begin(tasks []*task) (held []int64, err error) {
-	late := time.AfterFunc(statementTimeout, t.end)
-	t.tx, err = t.transactor.db.BeginTx(t.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	late.Stop()
-	if err != nil {
-		return nil, fmt.Errorf("begin: %w", err)
+	for try := 1; ; try++ {
+		late := time.AfterFunc(statementTimeout, t.end)
+		t.tx, err = t.transactor.store.Claims.BeginRun(t.ctx, t.transactor.db)
+		late.Stop()
+		if err != nil {
+			return nil, fmt.Errorf("begin: %w", err)
+		}
+		if held, err = t.fence(tasks); err == nil {
+			return held, nil
+		}
+		t.abort()
+		lost := t.tx.Plans != nil && t.tx.Plans.Lost(t.ctx, err)
+		t.giveBack()
+		if try > 1 || !lost {
+			return nil, fmt.Errorf("fence: %w", err)
+		}
 	}
-	if held, err = t.fence(tasks); err != nil {
-		t.rollback()
-		return nil, fmt.Errorf("fence: %w", err)
+}
+
+// giveBack gives the connection of a transaction back that is over.
+func (t *consumerTx) giveBack() {
+	if t.tx.Plans != nil {
+		_ = t.tx.Plans.Close()
+		t.tx.Plans = nil
 	}
-	return held, nil
+}
+
+// close ends what is left of the transaction. If an abandoned handler is still in a statement, the
+// connection is given back once that has returned.
+func (t *consumerTx) close() {
+	t.end()
+	if t.tx.Plans != nil {
+		go t.tx.Plans.Close() //nolint:errcheck // as database/sql does for a transaction whose context has ended
+	}
 }
 
 func (t *consumerTx) fence(tasks []*task) (held []int64, err error) {
@@ -196,14 +219,14 @@ func (t *consumerTx) commit(tasks []*task) error {
 	statement, cancel := context.WithTimeout(t.ctx, statementTimeout)
 	defer cancel()
 	ids := store.Each(tasks, func(t *task) int64 { return t.row.ID })
-	if err := t.transactor.store.Intact(statement, t.tx); err != nil {
+	if err := t.transactor.store.Intact(statement, t.tx.Tx); err != nil {
 		t.rollback()
 		return ofTransaction("before the commit", err)
 	}
 	n, err := t.transactor.store.Claims.Remove(statement, t.tx, t.session, ids...)
 	if err == nil && n < len(ids) {
 		var replaced int // by the consumer, in this transaction
-		replaced, err = t.transactor.store.Claims.Replaced(statement, t.tx, store.Each(tasks, func(t *task) store.Message { return t.row }))
+		replaced, err = t.transactor.store.Claims.Replaced(statement, t.tx.Tx, store.Each(tasks, func(t *task) store.Message { return t.row }))
 		if err == nil && n+replaced < len(ids) {
 			err = errHidden
 		}
@@ -219,7 +242,8 @@ func (t *consumerTx) commit(tasks []*task) error {
 	defer time.AfterFunc(statementTimeout, t.end).Stop()
 	committing, cancel := context.WithTimeout(t.ctx, statementTimeout)
 	defer cancel()
-	err = txn.Commit(committing, t.tx)
+	err = txn.Commit(committing, t.tx.Tx)
+	t.giveBack()
 	if err == nil {
 		return nil
 	}
@@ -240,7 +264,7 @@ func (t *consumerTx) remember(ctx context.Context, tasks []*task) error {
 	if len(all) == 0 {
 		return nil
 	}
-	return t.transactor.store.Outbox.Remember(ctx, t.tx, all)
+	return t.transactor.store.Outbox.Remember(ctx, t.tx.Tx, all)
 }
 
 // afterLostCommit finds out whether a commit with a lost answer succeeded.
@@ -264,13 +288,19 @@ func (tr *transactor) afterLostCommit(ctx context.Context, t *task, lost error) 
 	}
 }
 
-// rollback ends a failed transaction. After an error its connection is lost and discarded, and the
-// server rolls back by itself. If the driver cut the connection at the end of a statement's
-// context, the server may notice only when the statement ends. Therefore it is interrupted: MariaDB
-// gets no notice, and pgx's cancel request may not pass a pooler.
+// rollback ends a failed transaction.
 func (t *consumerTx) rollback() {
+	t.abort()
+	t.giveBack()
+}
+
+// abort rolls back. After an error the connection is lost and discarded, and the server rolls back
+// by itself. If the driver cut the connection at the end of a statement's context, the server may
+// notice only when the statement ends. Therefore it is interrupted: MariaDB gets no notice, and
+// pgx's cancel request may not pass a pooler.
+func (t *consumerTx) abort() {
 	defer time.AfterFunc(statementTimeout, t.end).Stop()
-	if err := txn.Rollback(t.transactor.ctx, t.tx); err != nil && !errors.Is(err, sql.ErrTxDone) {
+	if err := txn.Rollback(t.transactor.ctx, t.tx.Tx); err != nil && !errors.Is(err, sql.ErrTxDone) {
 		t.transactor.config.Logger.Debug("rollback", "error", err)
 		t.interrupt()
 	}

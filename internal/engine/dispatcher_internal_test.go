@@ -65,7 +65,7 @@ func TestRateCountsTheLastSecond(t *testing.T) {
 // newTestDispatcher makes a dispatcher for consumers of one payload type.
 func newTestDispatcher(t *testing.T, config ProcessorConfig, names ...string) *dispatcher {
 	t.Helper()
-	config = config.withDefaults(true)
+	config = config.withDefaults(true, 0)
 	var consumers []*consumer
 	for _, name := range names {
 		registered := bus.Consume(name, func(context.Context, testPayload) error { return nil })

@@ -68,7 +68,7 @@ func (t *consumerTx) blame(ctx context.Context, err error) error {
 	}
 	statement, cancel := context.WithTimeout(t.ctx, statementTimeout)
 	defer cancel()
-	if t.transactor.store.Usable(statement, t.tx) {
+	if t.transactor.store.Usable(statement, t.tx.Tx) {
 		return err
 	}
 	return &fault{of, err}

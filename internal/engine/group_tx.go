@@ -19,7 +19,7 @@ func (g *group) transact(waiting []*member) (rest []*member) {
 		return nil
 	}
 	shared := &sharedTx{consumerTx: g.worker.executor.transactor.newConsumerTx(waiting[0].ctx)}
-	defer shared.end()
+	defer shared.close()
 	ids, err := shared.begin(tasksOf(waiting))
 	if err != nil {
 		g.unstarted(waiting, err)
@@ -157,7 +157,7 @@ func (s *sharedTx) consume(g *group, members []*member) (rest []*member) {
 }
 
 func (s *sharedTx) call(m *member) error {
-	ctx, wakeups := txn.WithWakeups(context.WithValue(m.ctx, txKey{}, s.tx))
+	ctx, wakeups := txn.WithWakeups(context.WithValue(m.ctx, txKey{}, s.tx.Tx))
 	m.wakeups = wakeups
 	if err := m.task.worker.invoke(ctx, m.task, m.message.Payload); err != nil {
 		return s.blame(m.ctx, err)
@@ -188,7 +188,7 @@ func (s *sharedTx) mark() bool {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, statementTimeout)
 	defer cancel()
-	if err := s.transactor.store.Claims.Savepoint(ctx, s.tx); err != nil {
+	if err := s.transactor.store.Claims.Savepoint(ctx, s.tx.Tx); err != nil {
 		s.err = fmt.Errorf("savepoint: %w", err)
 		return false
 	}
@@ -207,7 +207,7 @@ func (s *sharedTx) undo(failure error) bool {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, statementTimeout)
 	defer cancel()
-	if err := s.transactor.store.Claims.Undo(ctx, s.tx); err != nil {
+	if err := s.transactor.store.Claims.Undo(ctx, s.tx.Tx); err != nil {
 		s.err = fmt.Errorf("undo: %w", err)
 		return false
 	}

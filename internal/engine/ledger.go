@@ -95,7 +95,7 @@ func (l *ledger) add(entry *lease, r store.Result) {
 	if by := time.Now().Add(urgentDelay - settleDelay); entry.urgent && by.Before(l.first) {
 		l.first, urgent = by, true
 	}
-	if urgent || entry.open == 0 || l.unsent == 1 || l.unsent >= settleBatch {
+	if urgent || entry.pressing() || l.unsent == 1 || l.unsent >= settleBatch {
 		select {
 		case l.flush <- struct{}{}:
 		default: // there is a signal already
@@ -168,7 +168,7 @@ func (l *ledger) collect(now time.Time, force bool) (batch, time.Duration) {
 // awaited, and those to be sent again.
 func (l *ledger) takeLocked(b *batch, entry *lease, all, resend bool) {
 	var results []store.Result
-	if all || entry.open == 0 {
+	if all || entry.pressing() {
 		results, entry.unsent = entry.unsent, nil
 		l.unsent -= len(results)
 	}
@@ -185,9 +185,8 @@ func (l *ledger) takeLocked(b *batch, entry *lease, all, resend bool) {
 		return
 	}
 	entry.sending = len(results)
-	undone := func(r store.Result) bool { return r.Outcome != store.Done || r.Recent != nil || r.Stop != "" }
 	b.freeOnly = b.freeOnly || entry.unique
-	if entry.open == 0 && !entry.partial && !b.freeOnly && !slices.ContainsFunc(results, undone) {
+	if entry.open == 0 && !entry.partial && !b.freeOnly && !slices.ContainsFunc(results, needsSettle) {
 		b.finished = append(b.finished, entry)
 		b.whole = append(b.whole, results)
 		return
@@ -195,6 +194,18 @@ func (l *ledger) takeLocked(b *batch, entry *lease, all, resend bool) {
 	entry.partial = true
 	b.settling = append(b.settling, entry)
 	b.results = append(b.results, results...)
+}
+
+// pressing reports whether a claim is over and something waits for its results: other messages of
+// its keys, a producer of its insert ids, or a message that is to run again. Other claims that are
+// over wait for each other, up to settleDelay, and end in one transaction.
+func (l *lease) pressing() bool {
+	return l.open == 0 && (l.lanes != nil || l.unique || slices.ContainsFunc(l.unsent, needsSettle))
+}
+
+// needsSettle reports whether a result has more to write than that the message is removed.
+func needsSettle(r store.Result) bool {
+	return r.Outcome != store.Done && !r.Gone || r.Recent != nil || r.Stop != ""
 }
 
 // confirm removes claims that have ended or turned out to be lost.

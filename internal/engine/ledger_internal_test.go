@@ -38,15 +38,48 @@ func TestResultsAreSettledTogether(t *testing.T) {
 		l.confirm(b, nil, store.Settled{Live: []int64{1}, Applied: 1}, time.Now().Add(time.Hour))
 		l.add(entry, done(entry, 2))
 		l.add(entry, done(entry, 3))
+		if b, _ := l.collect(time.Now(), false); !b.empty() {
+			t.Fatalf("the last results: got %+v, want them to wait for other claims", b)
+		}
+		<-time.After(settleDelay)
 		b, _ = l.collect(time.Now(), false)
 		if len(b.results) != 2 || len(b.finished) != 0 {
-			t.Fatalf("the last results: got %+v, want them at once, and not as a whole claim", b)
+			t.Fatalf("the last results after the delay: got %+v, want them, and not as a whole claim", b)
 		}
 		l.confirm(b, nil, store.Settled{Live: []int64{1}, Applied: 2}, time.Now())
 		if len(l.leases) != 0 || l.fenced.Load() != 0 || entry.ctx.Err() == nil {
 			t.Errorf("in the end: got %d leases, %d fenced, context %v, want a closed claim", len(l.leases), l.fenced.Load(), entry.ctx.Err())
 		}
 	})
+}
+
+// TestAPressingClaimIsSettledAtOnce: other messages of its keys, a producer of its insert ids or a message that is to run
+// again wait for its results.
+func TestAPressingClaimIsSettledAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, press := range map[string]func(*lease, *store.Result){
+		"keys":       func(entry *lease, _ *store.Result) { entry.lanes = new(lanes) },
+		"insert ids": func(entry *lease, _ *store.Result) { entry.unique = true },
+		"failed":     func(_ *lease, r *store.Result) { r.Outcome = store.Failed },
+		"released":   func(_ *lease, r *store.Result) { r.Outcome = store.Release },
+		"unique for": func(_ *lease, r *store.Result) { r.Recent = new(store.Recent) },
+		"stopped":    func(_ *lease, r *store.Result) { r.Stop = store.StopTooLate },
+	} {
+		l := newLedger(2000, new(atomic.Int64))
+		plain, pressing := l.open(t.Context(), 1, 2, time.Now()), l.open(t.Context(), 2, 1, time.Now())
+		l.add(plain, store.Result{Claim: 1, Message: 10, Outcome: store.Release, Gone: true})
+		l.add(plain, done(plain, 11))
+		r := done(pressing, 20)
+		press(pressing, &r)
+		l.add(pressing, r)
+		b, wait := l.collect(time.Now(), false)
+		if all := append(b.finished, b.settling...); len(all) != 1 || all[0] != pressing {
+			t.Errorf("%s: got claims %v, want that one", name, all)
+		}
+		if b, _ := l.collect(time.Now().Add(wait), false); len(b.finished) != 1 || wait > settleDelay {
+			t.Errorf("%s: the plain claim after %s: got %+v, want it finished as a whole within %s", name, wait, b, settleDelay)
+		}
+	}
 }
 
 func TestClaimThatIsAllDoneIsFinishedAsAWhole(t *testing.T) {
@@ -58,7 +91,7 @@ func TestClaimThatIsAllDoneIsFinishedAsAWhole(t *testing.T) {
 	}
 	l.add(whole, done(whole, 11))
 	l.add(mixed, store.Result{Claim: 2, Message: 21, Outcome: store.Failed})
-	b, _ := l.collect(time.Now(), false)
+	b, _ := l.collect(time.Now(), true)
 	if len(b.finished) != 1 || b.finished[0] != whole || len(b.results) != 2 {
 		t.Fatalf("got %+v, want claim 1 finished and the results of claim 2", b)
 	}
@@ -154,7 +187,7 @@ func TestResultsOfLockedMessagesAreSentAgain(t *testing.T) {
 		l.add(entry, done(entry, 10))
 		l.add(entry, done(entry, 11))
 		l.add(gone, done(gone, 20))
-		b, _ := l.collect(time.Now(), false)
+		b, _ := l.collect(time.Now(), true)
 		if b = b.byResult(); len(b.results) != 3 || len(b.settling) != 2 || len(b.finished) != 0 || !b.freeOnly {
 			t.Fatalf("whole claims with a locked message: got %+v, want 3 results to settle", b)
 		}
@@ -167,7 +200,7 @@ func TestResultsOfLockedMessagesAreSentAgain(t *testing.T) {
 		}
 		other := l.open(t.Context(), 3, 1, time.Now())
 		l.add(other, done(other, 30))
-		b, _ = l.collect(time.Now(), false)
+		b, _ = l.collect(time.Now(), true)
 		if len(b.results) != 1 || b.results[0].Claim != 3 || !b.freeOnly {
 			t.Errorf("meanwhile: got %+v, want the other claim settled without a wait for locks", b)
 		}

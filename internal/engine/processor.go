@@ -42,13 +42,13 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 		errs = append(errs, errors.New("outbox: NewProcessor: the registry is nil"))
 	}
 	if len(errs) > 0 { // report the other errors, too
-		return nil, errors.Join(append(errs, config.withDefaults(true).validate(true))...)
+		return nil, errors.Join(append(errs, config.withDefaults(true, 0).validate(true))...)
 	}
 	s, err := store.For(db.Dialect().Name(), registry.Tables())
 	if err != nil {
 		return nil, fmt.Errorf("outbox: NewProcessor: %w", err)
 	}
-	config = config.withDefaults(s.RowLocks())
+	config = config.withDefaults(s.RowLocks(), db.Stats().MaxOpenConnections)
 	p := &Processor{db: db, registry: registry, store: s, config: config}
 	errs = append(errs, config.validate(s.RowLocks()))
 	if access.Events(registry) != nil {

@@ -87,7 +87,7 @@ func (t *task) result(v bus.OutcomeError, attemptDelay time.Duration) store.Resu
 		Parks: t.consumer.settings.Ordered == bus.BlockKey,
 	}
 	if t.committed { // the message is gone, whatever outer layers return
-		r.Outcome = store.Release
+		r.Outcome, r.Gone = store.Release, true
 		return r
 	}
 	switch v.Outcome {

@@ -21,7 +21,7 @@ func TestUnannouncedCommitsAreLookedForSoon(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := (&Processor{registry: registry, config: ProcessorConfig{}.withDefaults(true)}).newRun(t.Context())
+		r := (&Processor{registry: registry, config: ProcessorConfig{}.withDefaults(true, 0)}).newRun(t.Context())
 		defer r.listener.listen()()
 		now := time.Now()
 		r.listener.soon.Rearm(now, now.Add(time.Minute))

@@ -13,6 +13,7 @@ type (
 	ClaimRequest = dialect.ClaimRequest
 	Event        = dialect.Event
 	Fence        = dialect.Fence
+	RunTx        = dialect.RunTx
 	Fenced       = dialect.Fenced
 	Finished     = dialect.Finished
 	GroupKey     = dialect.GroupKey

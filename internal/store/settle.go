@@ -75,6 +75,12 @@ func appliedOf(results []dialect.Result, settled dialect.Settled) (applied []dia
 	return applied
 }
 
+// BeginRun begins a transaction in which consumers run. It ends with ctx at the latest. Plans are to
+// be closed once it is over.
+func (s *ClaimStore) BeginRun(ctx context.Context, db *bun.DB) (dialect.RunTx, error) {
+	return s.dialect.BeginRun(ctx, db)
+}
+
 // Fence locks claimed messages for the rest of the transaction, and returns those that are still
 // ours to run. It waits a while for a message that another transaction has locked, and then returns
 // none: roll back. Among several it leaves locked ones out.

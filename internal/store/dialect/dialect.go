@@ -76,6 +76,7 @@ type Dialect interface {
 
 	// Consumers with a transaction.
 
+	BeginRun(ctx context.Context, db *bun.DB) (RunTx, error)
 	Fence(ctx context.Context, tx bun.IDB, f Fence) (held []int64, err error)
 	// Interrupt ends the current statement of a transaction. It spares a session that is in another
 	// transaction by now.

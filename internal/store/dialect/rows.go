@@ -201,7 +201,9 @@ type Result struct {
 	Claim   int64
 	Message int64
 	Outcome Outcome
-	Delay   time.Duration
+	// Gone means that a committed transaction has removed the message.
+	Gone  bool
+	Delay time.Duration
 	// Errors replaces the message's list of errors; empty leaves it.
 	Errors string
 	// Reason is why a message is poisoned, and Fingerprint identifies its group.

@@ -20,15 +20,17 @@ const fenceSQL = fenceRowsSQL + `) f`
 // fenceFreeSQL is for several messages: one that is locked must not hold up the others.
 const fenceFreeSQL = fenceRowsSQL + ` SKIP LOCKED) f`
 
-// fenceRowsSQL is the beginning of both. The rows refer to the settings, so that these are set
+// fenceSettingsSQL is the beginning of all. The rows refer to the settings, so that these are set
 // first.
-const fenceRowsSQL = `
+const fenceSettingsSQL = `
 SELECT f.id, s.pid, s.begun, s.path, s.role, set_config('lock_timeout', s.previous, true) AS now
 FROM (SELECT pg_backend_pid() AS pid, (extract(epoch FROM now()) * 1000000)::bigint AS begun,
     current_setting('search_path') AS path, current_setting('role') AS role, p.previous,
     set_config('lock_timeout', '1s', true) AS bounded, set_config('idle_in_transaction_session_timeout', ?, true) AS idle
   FROM (SELECT current_setting('lock_timeout') AS previous OFFSET 0) p OFFSET 0) s
-CROSS JOIN LATERAL (
+CROSS JOIN LATERAL (`
+
+const fenceRowsSQL = fenceSettingsSQL + `
   SELECT m.id FROM {messages} m
   JOIN unnest(?::bigint[], ?::int[], ?::int[], ?::bigint[]) AS w (id, attempts, crashes, claim)
     ON m.id = w.id AND m.attempts = w.attempts AND m.crashes = w.crashes
@@ -50,8 +52,12 @@ func (p *database) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) (held
 		ID              int64
 		Now             string
 	}
-	err = p.Query(ctx, tx, statement, fmt.Sprintf("%dms", f.Idle.Milliseconds()), pgdialect.Array(ids), pgdialect.Array(attempts),
-		pgdialect.Array(crashes), pgdialect.Array(claims), f.Owner).Scan(ctx, &rows)
+	query := p.Query(ctx, tx, statement, fmt.Sprintf("%dms", f.Idle.Milliseconds()), pgdialect.Array(ids), pgdialect.Array(attempts),
+		pgdialect.Array(crashes), pgdialect.Array(claims), f.Owner)
+	if len(f.Messages) == 1 && planned(tx) {
+		query = p.fenceOneOf(tx, f)
+	}
+	err = query.Scan(ctx, &rows)
 	for _, row := range rows {
 		held = append(held, row.ID)
 		if f.Session != nil {

@@ -25,6 +25,8 @@ type database struct {
 
 	pickPrior *fixed // by priority
 
+	fenceOne, asBegunOne, removeOne *fixed // of consumers' transactions
+
 	// For messages with keys; some differ by the rules of their consumers.
 	settleLanes, settleLanesFree, recordLanes *fixed
 	lanes                                     sync.Map // *fixed by text
@@ -45,6 +47,7 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 		"settle_free", dialect.WithoutLanes(settleFreeSQL),
 	)
 	p.pickPrior = p.fix("pick_prior", pickPriorSQL)
+	p.fenceOne, p.asBegunOne, p.removeOne = p.fix("fence", fenceOneSQL), p.fix("as_begun", asBegunOneSQL), p.fix("remove", removeOneSQL)
 	p.recordLanes = p.fix("record_lanes", recordLanesSQL)
 	p.settleLanes, p.settleLanesFree = p.fix(
 		"settle_lanes", dialect.WithLanes(settleSQL),

@@ -13,13 +13,17 @@ import (
 // first due message rather than whether one exists: EXISTS would become a join, and with stale
 // statistics one that reads the whole table. An instant set to infinity by hand counts as one in a
 // year: nothing can be subtracted from it.
+//
+// Lists are subqueries, so that the planner does not see how short they are: for longer ones a plan
+// for any values would look dearer to it, and it would plan each time, which takes three times as
+// long as the probe.
 const probeSQL = probeDueSQL + `
-UNION ALL SELECT DISTINCT LEAST(m.crashes, 2), w.i, 0, NULL::timestamptz FROM unnest(?::bigint[], ?::text[], ?::text[]) w(i, consumer, payload)
+UNION ALL SELECT DISTINCT LEAST(m.crashes, 2), w.i, 0, NULL::timestamptz FROM unnest((SELECT ?::bigint[]), (SELECT ?::text[]), (SELECT ?::text[])) w(i, consumer, payload)
   JOIN {messages} m ON m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.keyed = FALSE AND m.crashes > 0
   WHERE m.available_after <= {now} AND m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
 UNION ALL SELECT 3, (extract(epoch FROM LEAST(min(leased_until), {now} + interval '1 year') - {now}) * 1000000)::bigint, 0, NULL FROM {claims} HAVING count(*) > 0
 UNION ALL SELECT 4, (extract(epoch FROM LEAST(min(n.available_after), {now} + interval '1 year') - {now}) * 1000000)::bigint, 0, NULL
-  FROM unnest(?::text[], ?::text[]) w(consumer, payload) CROSS JOIN LATERAL (
+  FROM unnest((SELECT ?::text[]), (SELECT ?::text[])) w(consumer, payload) CROSS JOIN LATERAL (
     SELECT m.available_after FROM {messages} m WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.keyed = FALSE AND m.crashes = 0
       AND m.available_after > {now} ORDER BY m.available_after LIMIT 1) n
   WHERE w.consumer NOT IN (` + dialect.PausedNames + `) HAVING count(*) > 0
@@ -27,7 +31,7 @@ UNION ALL SELECT 5, 0, 0, {now}`
 
 const probeDueSQL = `
 SELECT 0 AS kind, w.i AS value, m.id, m.available_after AS at
-  FROM unnest(?::bigint[], ?::text[], ?::text[], ?::timestamptz[], ?::bigint[]) w(i, consumer, payload, after_at, after_id)
+  FROM unnest((SELECT ?::bigint[]), (SELECT ?::text[]), (SELECT ?::text[]), (SELECT ?::timestamptz[]), (SELECT ?::bigint[])) w(i, consumer, payload, after_at, after_id)
   CROSS JOIN LATERAL (
     SELECT m.id, m.available_after FROM {messages} m WHERE m.consumer_type = w.consumer AND m.payload_type = w.payload
       AND m.keyed = FALSE AND m.crashes = 0 AND m.available_after <= {now} AND (m.available_after, m.id) > (w.after_at, w.after_id) AND m.id NOT IN (` + heldSQL + `)

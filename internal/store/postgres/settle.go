@@ -18,9 +18,9 @@ import (
 const brieflySQL = `(SELECT set_config('lock_timeout', '500ms', true) OFFSET 0) s`
 
 // finishSQL ends claims whose messages are all done. What is left in a claim is a subset of what
-// its owner took, so the ids need not be sent.
+// its owner took, so the ids need not be sent. Lists are subqueries as in probeSQL.
 const finishSQL = `
-WITH live AS MATERIALIZED (SELECT c.id FROM ` + brieflySQL + `, {claims} c WHERE c.id = ANY(?::bigint[]) AND c.owner = ? ORDER BY c.id FOR UPDATE OF c),
+WITH live AS MATERIALIZED (SELECT c.id FROM ` + brieflySQL + `, {claims} c WHERE c.id = ANY((SELECT ?::bigint[])::bigint[]) AND c.owner = ? ORDER BY c.id FOR UPDATE OF c),
 gone AS (DELETE FROM {claims} c USING live l WHERE c.id = l.id RETURNING c.id, c.message_ids),
 fin AS (DELETE FROM {messages} m USING (SELECT unnest(message_ids) AS id FROM gone) g WHERE m.id = g.id)
 SELECT id, cardinality(message_ids) AS messages FROM gone`
@@ -39,7 +39,7 @@ func (p *database) Finish(ctx context.Context, db bun.IDB, owner string, claims 
 // sent again or out of order. It is immutable.
 var settleSQL = `
 WITH live AS MATERIALIZED (
-  SELECT c.id, c.message_ids«, c.lanes» FROM ` + brieflySQL + `, {claims} c WHERE c.id = ANY(?::bigint[]) AND c.owner = ? ORDER BY c.id FOR UPDATE OF c),
+  SELECT c.id, c.message_ids«, c.lanes» FROM ` + brieflySQL + `, {claims} c WHERE c.id = ANY((SELECT ?::bigint[])::bigint[]) AND c.owner = ? ORDER BY c.id FOR UPDATE OF c),
 held AS MATERIALIZED (` + holdsSQL + `),
 res AS MATERIALIZED (` + resultsSQL + `),` + applySQL + `
 SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages FROM live l`
@@ -48,7 +48,7 @@ SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages FROM li
 // message that is gone is not locked, and releasing touches no message. It is immutable.
 var settleFreeSQL = `
 WITH live AS MATERIALIZED (
-  SELECT id, message_ids«, lanes» FROM {claims} WHERE id = ANY(?::bigint[]) AND owner = ? ORDER BY id FOR UPDATE),
+  SELECT id, message_ids«, lanes» FROM {claims} WHERE id = ANY((SELECT ?::bigint[])::bigint[]) AND owner = ? ORDER BY id FOR UPDATE),
 held AS MATERIALIZED (` + holdsSQL + `),
 sent AS MATERIALIZED (` + resultsSQL + `),
 free AS MATERIALIZED (
@@ -62,7 +62,7 @@ SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages, (SELEC
 const holdsSQL = `SELECT l.id AS cid, u.mid«, u.lane» FROM live l CROSS JOIN LATERAL unnest(l.message_ids«, l.lanes») u(mid«, lane»)`
 
 const resultsSQL = `
-  SELECT r.* FROM unnest(?::bigint[], ?::bigint[], ?::text[], ?::bigint[], ?::text[], ?::text[]«, ?::boolean[]»)
+  SELECT r.* FROM unnest((SELECT ?::bigint[]), (SELECT ?::bigint[]), (SELECT ?::text[]), (SELECT ?::bigint[]), (SELECT ?::text[]), (SELECT ?::text[])«, (SELECT ?::boolean[])»)
     r(cid, mid, outcome, delay, errors, reason«, parks»)
   JOIN held h ON h.cid = r.cid AND h.mid = r.mid`
 

@@ -144,6 +144,23 @@ func Analyze(ctx context.Context, dsn string) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
+// Usage is what a server has done for a database, or in all.
+type Usage struct {
+	Commits int64 // in the database
+	WAL     int64 // bytes, of the whole server
+}
+
+// UsageOf reads it. A connection's commits count a second later at the latest.
+func UsageOf(ctx context.Context, dsn string) (u Usage, err error) {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return u, err
+	}
+	err = conn.QueryRow(ctx, "SELECT xact_commit, (pg_current_wal_insert_lsn() - '0/0')::bigint FROM pg_stat_database "+
+		"WHERE datname = current_database()").Scan(&u.Commits, &u.WAL)
+	return u, errors.Join(err, conn.Close(ctx))
+}
+
 // Count returns the number of rows of a table.
 func Count(ctx context.Context, dsn, table string) (n int, err error) {
 	conn, err := pgx.Connect(ctx, dsn)

@@ -470,6 +470,10 @@ CREATE TABLE "app_inbox_types" (
   PRIMARY KEY (receiver, event_type)
 ) WITH (fillfactor = 50);
 
+-- What is larger than 2 KB is compressed, with lz4 in less than half of the time. Version 13 does not know it, and some
+-- servers are built without it.
+DO $lz4$ BEGIN EXECUTE 'ALTER TABLE "app_consumer_messages" ALTER COLUMN payload SET COMPRESSION lz4'; EXECUTE 'ALTER TABLE "app_poisoned_messages" ALTER COLUMN payload SET COMPRESSION lz4'; EXECUTE 'ALTER TABLE "app_events" ALTER COLUMN data SET COMPRESSION lz4'; EXECUTE 'ALTER TABLE "app_event_snapshots" ALTER COLUMN state SET COMPRESSION lz4'; EXCEPTION WHEN OTHERS THEN NULL; END $lz4$;
+
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (1, CURRENT_TIMESTAMP);
 

@@ -1,11 +1,16 @@
 SELECT name FROM pg_catalog.pg_prepared_statements WHERE name LIKE 'asyncmonolith%';
 
-PREPARE asyncmonolith_settle_6ef65aaaf6125d41 AS 
+PREPARE asyncmonolith_settle_7c6fd315b837ce15 AS 
 WITH live AS MATERIALIZED (
-  SELECT c.id, c.message_ids FROM (SELECT set_config('lock_timeout', '500ms', true) OFFSET 0) s, "app_message_claims" c WHERE c.id = ANY($1::bigint[]) AND c.owner = $2 ORDER BY c.id FOR UPDATE OF c),
+  SELECT c.id, c.message_ids FROM (SELECT set_config('lock_timeout', '500ms', true) OFFSET 0) s, "app_message_claims" c WHERE c.id = ANY((SELECT $1::bigint[])::bigint[]) AND c.owner = $2 ORDER BY c.id FOR UPDATE OF c),
 held AS MATERIALIZED (SELECT l.id AS cid, u.mid FROM live l CROSS JOIN LATERAL unnest(l.message_ids) u(mid)),
 res AS MATERIALIZED (
-  SELECT r.* FROM unnest($3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::text[], $8::text[])
+  SELECT r.* FROM unnest((SELECT $3::bigint[]),
+  (SELECT $4::bigint[]),
+  (SELECT $5::text[]),
+  (SELECT $6::bigint[]),
+  (SELECT $7::text[]),
+  (SELECT $8::text[]))
     r(cid, mid, outcome, delay, errors, reason)
   JOIN held h ON h.cid = r.cid AND h.mid = r.mid),
 rest AS MATERIALIZED (
@@ -31,4 +36,4 @@ upd AS (
   FROM res r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze'))
 SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages FROM live l;
 
-EXECUTE asyncmonolith_settle_6ef65aaaf6125d41('{1,2}', '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', '{1,1,1,2}', '{1,2,4,9}', '{"failed","release","done","poison"}', '{10000000,0,0,0}', '{"[{\"attempt\":1,\"error\":\"it''s \\\"bad\\\"\"}]","","","[]"}', '{"","","","attempts used up"}', 30000000, NULL, NULL);
+EXECUTE asyncmonolith_settle_7c6fd315b837ce15('{1,2}', '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', '{1,1,1,2}', '{1,2,4,9}', '{"failed","release","done","poison"}', '{10000000,0,0,0}', '{"[{\"attempt\":1,\"error\":\"it''s \\\"bad\\\"\"}]","","","[]"}', '{"","","","attempts used up"}', 30000000, NULL, NULL);

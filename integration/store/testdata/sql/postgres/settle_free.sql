@@ -1,11 +1,16 @@
 SELECT name FROM pg_catalog.pg_prepared_statements WHERE name LIKE 'asyncmonolith%';
 
-PREPARE asyncmonolith_settle_free_a407f0cce448436f AS 
+PREPARE asyncmonolith_settle_free_ffb7e3fcdc162d81 AS 
 WITH live AS MATERIALIZED (
-  SELECT id, message_ids FROM "app_message_claims" WHERE id = ANY($1::bigint[]) AND owner = $2 ORDER BY id FOR UPDATE),
+  SELECT id, message_ids FROM "app_message_claims" WHERE id = ANY((SELECT $1::bigint[])::bigint[]) AND owner = $2 ORDER BY id FOR UPDATE),
 held AS MATERIALIZED (SELECT l.id AS cid, u.mid FROM live l CROSS JOIN LATERAL unnest(l.message_ids) u(mid)),
 sent AS MATERIALIZED (
-  SELECT r.* FROM unnest($3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::text[], $8::text[])
+  SELECT r.* FROM unnest((SELECT $3::bigint[]),
+  (SELECT $4::bigint[]),
+  (SELECT $5::text[]),
+  (SELECT $6::bigint[]),
+  (SELECT $7::text[]),
+  (SELECT $8::text[]))
     r(cid, mid, outcome, delay, errors, reason)
   JOIN held h ON h.cid = r.cid AND h.mid = r.mid),
 free AS MATERIALIZED (
@@ -37,4 +42,4 @@ upd AS (
   FROM res r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze'))
 SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages, (SELECT array_agg(b.mid) FROM busy b WHERE b.cid = l.id) AS busy FROM live l;
 
-EXECUTE asyncmonolith_settle_free_a407f0cce448436f('{4}', 'settler', '{4}', '{24}', '{"done"}', '{0}', '{""}', '{""}', 60000000, NULL, NULL);
+EXECUTE asyncmonolith_settle_free_ffb7e3fcdc162d81('{4}', 'settler', '{4}', '{24}', '{"done"}', '{0}', '{""}', '{""}', 60000000, NULL, NULL);

@@ -1,11 +1,17 @@
 SELECT name FROM pg_catalog.pg_prepared_statements WHERE name LIKE 'asyncmonolith%';
 
-PREPARE asyncmonolith_settle_lanes_f7fe8f99c490115e AS 
+PREPARE asyncmonolith_settle_lanes_fc4e55e104c4cd3f AS 
 WITH live AS MATERIALIZED (
-  SELECT c.id, c.message_ids, c.lanes FROM (SELECT set_config('lock_timeout', '500ms', true) OFFSET 0) s, "app_message_claims" c WHERE c.id = ANY($1::bigint[]) AND c.owner = $2 ORDER BY c.id FOR UPDATE OF c),
+  SELECT c.id, c.message_ids, c.lanes FROM (SELECT set_config('lock_timeout', '500ms', true) OFFSET 0) s, "app_message_claims" c WHERE c.id = ANY((SELECT $1::bigint[])::bigint[]) AND c.owner = $2 ORDER BY c.id FOR UPDATE OF c),
 held AS MATERIALIZED (SELECT l.id AS cid, u.mid, u.lane FROM live l CROSS JOIN LATERAL unnest(l.message_ids, l.lanes) u(mid, lane)),
 res AS MATERIALIZED (
-  SELECT r.* FROM unnest($3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::boolean[])
+  SELECT r.* FROM unnest((SELECT $3::bigint[]),
+  (SELECT $4::bigint[]),
+  (SELECT $5::text[]),
+  (SELECT $6::bigint[]),
+  (SELECT $7::text[]),
+  (SELECT $8::text[]),
+  (SELECT $9::boolean[]))
     r(cid, mid, outcome, delay, errors, reason, parks)
   JOIN held h ON h.cid = r.cid AND h.mid = r.mid),
 rest AS MATERIALIZED (
@@ -32,4 +38,4 @@ upd AS (
   FROM res r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze'))
 SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages FROM live l;
 
-EXECUTE asyncmonolith_settle_lanes_f7fe8f99c490115e('{6}', '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', '{6}', '{32}', '{"poison"}', '{0}', '{""}', '{"attempts used up"}', '{TRUE}', 60000000, NULL, NULL);
+EXECUTE asyncmonolith_settle_lanes_fc4e55e104c4cd3f('{6}', '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', '{6}', '{32}', '{"poison"}', '{0}', '{""}', '{"attempts used up"}', '{TRUE}', 60000000, NULL, NULL);

@@ -1,11 +1,17 @@
 SELECT name FROM pg_catalog.pg_prepared_statements WHERE name LIKE 'asyncmonolith%';
 
-PREPARE asyncmonolith_settle_lanes_free_ba02b6c7eb8227a5 AS 
+PREPARE asyncmonolith_settle_lanes_free_62359bd8dfe20854 AS 
 WITH live AS MATERIALIZED (
-  SELECT id, message_ids, lanes FROM "app_message_claims" WHERE id = ANY($1::bigint[]) AND owner = $2 ORDER BY id FOR UPDATE),
+  SELECT id, message_ids, lanes FROM "app_message_claims" WHERE id = ANY((SELECT $1::bigint[])::bigint[]) AND owner = $2 ORDER BY id FOR UPDATE),
 held AS MATERIALIZED (SELECT l.id AS cid, u.mid, u.lane FROM live l CROSS JOIN LATERAL unnest(l.message_ids, l.lanes) u(mid, lane)),
 sent AS MATERIALIZED (
-  SELECT r.* FROM unnest($3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::boolean[])
+  SELECT r.* FROM unnest((SELECT $3::bigint[]),
+  (SELECT $4::bigint[]),
+  (SELECT $5::text[]),
+  (SELECT $6::bigint[]),
+  (SELECT $7::text[]),
+  (SELECT $8::text[]),
+  (SELECT $9::boolean[]))
     r(cid, mid, outcome, delay, errors, reason, parks)
   JOIN held h ON h.cid = r.cid AND h.mid = r.mid),
 free AS MATERIALIZED (
@@ -38,4 +44,4 @@ upd AS (
   FROM res r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze'))
 SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages, (SELECT array_agg(b.mid) FROM busy b WHERE b.cid = l.id) AS busy FROM live l;
 
-EXECUTE asyncmonolith_settle_lanes_free_ba02b6c7eb8227a5('{7}', '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', '{7}', '{34}', '{"poison"}', '{0}', '{""}', '{"attempts used up"}', '{TRUE}', 60000000, NULL, NULL);
+EXECUTE asyncmonolith_settle_lanes_free_62359bd8dfe20854('{7}', '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', '{7}', '{34}', '{"poison"}', '{0}', '{""}', '{"attempts used up"}', '{TRUE}', 60000000, NULL, NULL);

@@ -1,0 +1,106 @@
+package store_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// TestProcessorsStatementsArePlannedOnce: PostgreSQL goes on with a plan for any values, once it has planned for the values
+// alone five times. It counts both since version 14.
+func TestProcessorsStatementsArePlannedOnce(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.db.SetMaxOpenConns(1)
+	var version int
+	if err := l.db.NewRaw("SELECT current_setting('server_version_num')::int").Scan(l.ctx, &version); err != nil {
+		t.Fatal(err)
+	}
+	counts := "generic_plans, custom_plans"
+	if version < 14_00_00 {
+		counts = "6 AS generic_plans, 5 AS custom_plans" // what is prepared at all is seen
+	}
+	wants := ledgerRequest("a", 10).Wants
+	for range 10 {
+		l.claimAndFinish(l.db)
+		for _, probe := range []func(context.Context, *bun.DB, []store.Want) (store.Probe, error){l.Claims.Probe, l.Claims.ProbeDue} {
+			if _, err := probe(l.ctx, l.db, wants); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.claimAndSettle()
+		l.claimAndRemove()
+	}
+	var rows []struct {
+		Name                      string
+		GenericPlans, CustomPlans int
+	}
+	err := l.db.NewRaw("SELECT name, "+counts+" FROM pg_prepared_statements WHERE name LIKE 'asyncmonolith%'").Scan(l.ctx, &rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := ""
+	for _, row := range rows {
+		seen += row.Name + " "
+		if row.GenericPlans == 0 || row.CustomPlans > 5 {
+			t.Errorf("%s: got %d plans for any values and %d for certain ones, want 5 of the latter at most", row.Name, row.GenericPlans, row.CustomPlans)
+		}
+	}
+	for _, name := range []string{"pick", "record", "finish", "settle", "probe", "probe_due", "fence", "as_begun", "remove"} {
+		if !strings.Contains(seen, "asyncmonolith_"+name+"_") {
+			t.Errorf("got statements %s, want %s among them", seen, name)
+		}
+	}
+}
+
+// claimAndSettle takes two messages that were just added and is done with one.
+func (l *ledger) claimAndSettle() {
+	l.Helper()
+	l.add(2)
+	c, err := l.Claims.Claim(l.ctx, l.db, ledgerRequest("a", 10))
+	if err != nil || len(c.Messages) != 2 {
+		l.Fatalf("claim: got %d messages, %v, want 2", len(c.Messages), err)
+	}
+	for _, m := range c.Messages {
+		r := store.Result{Claim: c.ID, Message: m.ID, Outcome: store.Done}
+		if settled, err := l.Claims.Settle(l.ctx, l.db, "a", time.Minute, []store.Result{r}); err != nil || settled.Applied != 1 {
+			l.Fatalf("settle: got %+v, %v, want 1 applied", settled, err)
+		}
+	}
+}
+
+// claimAndRemove takes a message that was just added and removes it in a transaction, as that of a consumer.
+func (l *ledger) claimAndRemove() {
+	l.Helper()
+	l.add(1)
+	c, err := l.Claims.Claim(l.ctx, l.db, ledgerRequest("a", 10))
+	if err != nil || len(c.Messages) != 1 {
+		l.Fatalf("claim: got %d messages, %v, want 1", len(c.Messages), err)
+	}
+	tx, err := l.Claims.BeginRun(l.ctx, l.db)
+	if err != nil {
+		l.Fatal(err)
+	}
+	var session store.Session
+	f := store.Fence{Owner: "a", Idle: time.Minute, Session: &session, Messages: []store.Fenced{{Claim: c.ID, ID: c.Messages[0].ID}}}
+	if held, err := l.Claims.Fence(l.ctx, tx, f); err != nil || len(held) != 1 {
+		l.Fatalf("fence: got %v, %v, want 1 message", held, err)
+	}
+	if n, err := l.Claims.Remove(l.ctx, tx, session, c.Messages[0].ID); err != nil || n != 1 {
+		l.Fatalf("remove: got %d, %v, want 1", n, err)
+	}
+	if err := tx.Commit(); err != nil {
+		l.Fatal(err)
+	}
+	if err := tx.Plans.Close(); err != nil {
+		l.Fatal(err)
+	}
+	if err := l.Claims.Disclaim(l.ctx, l.db, "a", []int64{c.ID}); err != nil {
+		l.Fatal(err)
+	}
+}

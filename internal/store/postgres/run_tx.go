@@ -1,0 +1,87 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+)
+
+// A consumer's transaction has two statements of the library's. Planning them takes the server four
+// times as long as running them, so a connection plans them once, for a single message: the planner
+// prefers a plan for any values only where no value is an array.
+const (
+	fenceOneSQL = fenceSettingsSQL + `
+  SELECT m.id FROM {messages} m
+  WHERE s.bounded <> '' AND m.id = ?::bigint AND m.attempts = ?::int AND m.crashes = ?::int
+    AND EXISTS (SELECT 1 FROM {claims} c WHERE c.id = ?::bigint AND c.owner = ?::text AND m.id = ANY(c.message_ids))
+  FOR UPDATE OF m) f`
+
+	asBegunOneSQL = `SELECT set_config('role', ?::text, false), set_config('search_path', ?::text, false)`
+	removeOneSQL  = `DELETE FROM {messages} WHERE id = ?::bigint`
+)
+
+// runPlans is the connection of a transaction that has planned these.
+type runPlans struct {
+	bun.Conn
+	database *database
+}
+
+// Lost implements [dialect.Plans].
+func (r runPlans) Lost(ctx context.Context, err error) bool {
+	return r.database.gone(ctx, r.Conn, r.database.runStatements(), err)
+}
+
+func (p *database) runStatements() []*fixed { return []*fixed{p.fenceOne, p.asBegunOne, p.removeOne} }
+
+// BeginRun implements [dialect.Dialect].
+func (p *database) BeginRun(ctx context.Context, db *bun.DB) (dialect.RunTx, error) {
+	for dead := 1; ; dead++ {
+		if p.plans.off.Load() || dialect.HasFixedClock(ctx) {
+			return p.Returning.BeginRun(ctx, db)
+		}
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return dialect.RunTx{}, err
+		}
+		planned, err := p.plan(ctx, conn, p.runStatements())
+		if err == nil && planned {
+			var tx bun.Tx
+			if tx, err = conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}); err == nil {
+				return dialect.RunTx{Tx: tx, Plans: runPlans{conn, p}}, nil
+			}
+		}
+		_ = conn.Close()
+		switch {
+		case err == nil:
+			return p.Returning.BeginRun(ctx, db)
+		case !errors.Is(err, driver.ErrBadConn) || dead == maxDead:
+			return dialect.RunTx{}, err
+		}
+	}
+}
+
+// planned reports whether the transaction's connection has planned the statements for a single message.
+func planned(tx bun.IDB) bool {
+	own, ok := tx.(dialect.RunTx)
+	return ok && own.Plans != nil
+}
+
+// fenceOne returns the statement that fences a single message.
+func (p *database) fenceOneOf(tx bun.IDB, f dialect.Fence) *bun.RawQuery {
+	m := f.Messages[0]
+	return tx.NewRaw(p.fenceOne.call, fmt.Sprintf("%dms", f.Idle.Milliseconds()), m.ID, m.Attempts, m.Crashes, m.Claim, f.Owner)
+}
+
+// Remove implements [dialect.Dialect].
+func (p *database) Remove(ctx context.Context, tx bun.IDB, session dialect.Session, ids []int64) (int, error) {
+	if len(ids) != 1 || session.Role == "" || !planned(tx) {
+		return p.Returning.Remove(ctx, tx, session, ids)
+	}
+	return dialect.Affected(tx.NewRaw(p.asBegunOne.call+"; "+p.removeOne.call, session.Role, session.Path, ids[0]).Exec(ctx))
+}
