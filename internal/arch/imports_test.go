@@ -120,7 +120,7 @@ func law() []allowance {
 		{"broker/rabbitmq", []string{"broker", "broker/internal/adapter"}, []string{"github.com/rabbitmq/amqp091-go"}},
 		{"internal/dberr", []string{"bus"}, nil},
 		{"internal/txn", []string{"bus", "internal/dberr"}, bun},
-		{"internal/store/dialect", []string{"bus"}, []string{"github.com/uptrace/bun"}},
+		{"internal/store/dialect", []string{"bus", "internal/txn"}, []string{"github.com/uptrace/bun"}},
 		{"internal/store/postgres", []string{"bus", "internal/store/dialect", "internal/txn", "internal/dberr"},
 			[]string{"github.com/uptrace/bun", "github.com/uptrace/bun/dialect/pgdialect"}},
 		{"internal/store/sqlite", []string{"bus", "internal/store/dialect", "internal/dberr"}, []string{"github.com/uptrace/bun"}},

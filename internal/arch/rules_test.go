@@ -145,7 +145,6 @@ func sqlInStore(t *tree) []string {
 func ownTransactions(t *tree) []string {
 	allowed := map[string]string{
 		"outbox/run_in_tx.go":             "for the application's function",
-		"internal/engine/consume_tx.go":   "bounded by the fence",
 		"eventlog/log.go":                 "for the application's function",
 		"eventlog/decider/decider.go":     "calls that",
 		"bustest/fake_producer.go":        "for the application's function",
@@ -179,6 +178,7 @@ func goroutines(t *tree) []string {
 		"notify/notifier.go":                   "the library's own loops",
 		"ops/apply.go":                         "the lease of an operation",
 		"ops/runner.go":                        "operations, whose Reset is isolated",
+		"internal/engine/consume_tx.go":        "the return of a connection that an abandoned consumer uses",
 		"internal/engine/run.go":               "the library's own loops",
 		"internal/engine/rescan.go":            "sweeps",
 		"internal/engine/worker.go":            "messages, whose consumers are isolated",

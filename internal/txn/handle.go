@@ -106,6 +106,14 @@ func RunOwn(ctx context.Context, db bun.IDB, fn func(ctx context.Context, tx bun
 	})
 }
 
+// Begin begins a READ COMMITTED transaction in which functions of the application run. It ends with
+// ctx at the latest; how long it may be idle its owner sets.
+func Begin(ctx context.Context, db interface {
+	BeginTx(ctx context.Context, options *sql.TxOptions) (bun.Tx, error)
+}) (bun.Tx, error) {
+	return db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+}
+
 // ownIdle is how long a transaction of the library's own may be idle.
 const ownIdle = 5 * time.Second
 

@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // Names fills tables and traits into statements.
@@ -187,6 +188,12 @@ func (n Names) AsBegun(session Session) (statement string, args []any) {
 		return "", nil
 	}
 	return n.Traits.AsBegun, []any{session.Role, session.Path}
+}
+
+// BeginRun begins a transaction on a connection that plans nothing: it is part of [Dialect].
+func (n Names) BeginRun(ctx context.Context, db *bun.DB) (RunTx, error) {
+	tx, err := txn.Begin(ctx, db)
+	return RunTx{Tx: tx}, err
 }
 
 // Unprepared returns false for databases that prepare nothing: it is part of [Dialect].

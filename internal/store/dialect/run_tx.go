@@ -2,7 +2,6 @@ package dialect
 
 import (
 	"context"
-	"database/sql"
 
 	"github.com/uptrace/bun"
 )
@@ -21,13 +20,4 @@ type Plans interface {
 	Lost(ctx context.Context, err error) bool
 	// Close gives the connection back. It waits for the end of the transaction.
 	Close() error
-}
-
-// readCommitted is how each transaction of the library begins.
-var readCommitted = sql.TxOptions{Isolation: sql.LevelReadCommitted} // immutable
-
-// BeginRun begins the transaction, which ends with ctx at the latest.
-func (Names) BeginRun(ctx context.Context, db *bun.DB) (RunTx, error) {
-	tx, err := db.BeginTx(ctx, &readCommitted)
-	return RunTx{Tx: tx}, err
 }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // A consumer's transaction has two statements of the library's. Planning them takes the server four
@@ -52,7 +52,7 @@ func (p *database) BeginRun(ctx context.Context, db *bun.DB) (dialect.RunTx, err
 		planned, err := p.plan(ctx, conn, p.runStatements())
 		if err == nil && planned {
 			var tx bun.Tx
-			if tx, err = conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}); err == nil {
+			if tx, err = txn.Begin(ctx, conn); err == nil {
 				return dialect.RunTx{Tx: tx, Plans: runPlans{conn, p}}, nil
 			}
 		}
