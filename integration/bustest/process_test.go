@@ -53,7 +53,7 @@ func TestProcessNextFailsWhenNothingIsDue(t *testing.T) {
 	}
 	wantFailure(t, func(t testing.TB) { newKit(t).ProcessNext() }, "bustest: ProcessNext: no message is due, want one; waiting: nothing")
 	wantFailure(t, func(t testing.TB) { newKit(t).ProcessNextFor("nobody") },
-		`bustest: ProcessNextFor("nobody"): outbox: step: consumer "nobody": no consumer is registered`)
+		`bustest: ProcessNextFor("nobody"): outbox: process next: consumer "nobody": no consumer is registered`)
 	k := newKit(t)
 	k.Produce(OrderPlaced{"1"}, outbox.Delay(time.Minute))
 	wantFailure(t, func(t testing.TB) {
