@@ -27,11 +27,11 @@ func From(ctx context.Context, tx *sql.Tx) (pgx.Tx, error) {
 
 func from(ctx context.Context, tx *sql.Tx) (*transaction, error) {
 	if tx == nil {
-		return nil, errors.New("pgxtx: from: the transaction is nil")
+		return nil, errors.New("pgxtx: the transaction is nil")
 	}
 	t := &transaction{tx: tx, open: new(opened)}
 	if err := t.locked(ctx, func(conn *pgx.Conn) error { t.conn = conn; return nil }); err != nil {
-		return nil, fmt.Errorf("pgxtx: from: the transaction is over, or not one of pgx: %w", err)
+		return nil, fmt.Errorf("pgxtx: the transaction has ended, or its driver is not pgx: %w", err)
 	}
 	return t, nil
 }
@@ -47,7 +47,7 @@ type transaction struct {
 }
 
 var (
-	errNotOwner = errors.New("pgxtx: the transaction is ended by its owner, and not through this pgx.Tx")
+	errNotOwner = errors.New("pgxtx: Commit and Rollback are not allowed: the owner of the *sql.Tx ends it")
 	errOpen     = errors.New("pgxtx: rows, or the results of a batch, are open: close them first")
 )
 
