@@ -207,7 +207,7 @@ func TestABackendIsKilledUnderAConsumerOfPgx(t *testing.T) {
 	}
 }
 
-// TestAConsumerOfPgxOnAnotherDriver is told at each run.
+// TestAConsumerOfPgxOnAnotherDriver fails each run.
 func TestAConsumerOfPgxOnAnotherDriver(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t)
@@ -218,7 +218,7 @@ func TestAConsumerOfPgxOnAnotherDriver(t *testing.T) {
 	testapp.Eventually(t, "it is poisoned", func() bool {
 		return db.NewRaw("SELECT errors FROM poisoned_messages").Scan(t.Context(), &text) == nil
 	})
-	if want := "not one of pgx"; !strings.Contains(text, want) {
+	if want := "its driver is not pgx"; !strings.Contains(text, want) {
 		t.Errorf("got errors %s, want one with %q", text, want)
 	}
 }
