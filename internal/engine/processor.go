@@ -52,7 +52,8 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 		return nil, fmt.Errorf("outbox: NewProcessor: %w", err)
 	}
 	if d := access.Dialect(registry); d != nil && d.Name() != db.Dialect().Name() {
-		errs = append(errs, fmt.Errorf("outbox: NewProcessor: bus.RegistryConfig.Dialect is %s, the database's is %s", d.Name(), db.Dialect().Name()))
+		errs = append(errs, fmt.Errorf("outbox: NewProcessor: bus.RegistryConfig.Dialect is %s, the database's is %s",
+			d.Name(), db.Dialect().Name()))
 	}
 	config = config.withDefaults(s.RowLocks())
 	p := &Processor{db: db, registry: registry, store: s, config: config}
