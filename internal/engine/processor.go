@@ -142,7 +142,25 @@ func (p *Processor) check(ctx context.Context) error {
 				c.Name(), c.settings.Timeout, wait))
 		}
 	}
+	if err == nil {
+		errs = append(errs, p.checkDatabase(ctx))
+	}
 	return errors.Join(errs...)
+}
+
+// checkDatabase returns an error if a consumer cannot run on the database.
+func (p *Processor) checkDatabase(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	for _, c := range p.consumers {
+		if check := access.DatabaseCheck(&c.settings); check != nil {
+			if err := check(ctx, p.db.DB); err != nil {
+				return fmt.Errorf("consumer %q: %w", c.Name(), err)
+			}
+			return nil
+		}
+	}
+	return nil
 }
 
 // Health returns the health of the processor.
