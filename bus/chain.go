@@ -32,8 +32,7 @@ type ProduceFunc func(ctx context.Context, b *Batch) error
 type ProduceMiddleware func(next ProduceFunc) ProduceFunc
 
 // Compose wraps h in layers. The first layer listed is the outermost: it sees a message first and
-// its outcome last. If h is nil, the chain is one
-// for the library, which ends it with a handler for each message.
+// its outcome last. The library passes a nil h and adds a handler for each message.
 func Compose(h Handler, layers ...Middleware) Handler {
 	if h == nil {
 		h = deliver
@@ -44,8 +43,8 @@ func Compose(h Handler, layers ...Middleware) Handler {
 	return h
 }
 
-// ComposeProduce wraps produce in layers. The first layer listed is the outermost. If produce is
-// nil, the chain is one for the library, which ends it with a function for each batch.
+// ComposeProduce wraps produce in layers. The first layer listed is the outermost. The
+// library passes a nil produce and adds a function for each batch.
 func ComposeProduce(produce ProduceFunc, layers ...ProduceMiddleware) ProduceFunc {
 	if produce == nil {
 		produce = write

@@ -14,7 +14,7 @@ import (
 )
 
 // Consumer is a named function for one payload type, ready to be registered.
-// It is a value made by [Consume], or by outbox.ConsumeTx, and never changes.
+// [Consume], outbox.ConsumeTx and their variants make one. It is immutable.
 type Consumer struct {
 	name        string
 	payloadType string
@@ -211,8 +211,8 @@ func (c ConsumerConfig) clone() ConsumerConfig {
 // ConsumerOption configures a consumer.
 type ConsumerOption func(*ConsumerConfig)
 
-// Timeout limits one run of the consumer: up to 1 h. Then the handler's context is cancelled with
-// [ErrTimeout] as its cause.
+// Timeout limits one run of the consumer to d, which is at most 1 h. The handler's context is then
+// cancelled, with [ErrTimeout] as its cause.
 func Timeout(d time.Duration) ConsumerOption {
 	return func(c *ConsumerConfig) { set(c, "Timeout", &c.Timeout, d) }
 }
@@ -222,7 +222,8 @@ func MaxAttempts(n int) ConsumerOption {
 	return func(c *ConsumerConfig) { set(c, "MaxAttempts", &c.MaxAttempts, n) }
 }
 
-// AttemptDelay is the wait after the first failed run, before the backoff's jitter.
+// AttemptDelay is the wait after the first failed run. The default backoff doubles it with each
+// further one, and adds jitter.
 func AttemptDelay(d time.Duration) ConsumerOption {
 	return func(c *ConsumerConfig) { set(c, "AttemptDelay", &c.AttemptDelay, d) }
 }

@@ -94,8 +94,8 @@ func Snooze(d time.Duration) error {
 	return &OutcomeError{Outcome: Snoozed, Delay: max(d, 0)}
 }
 
-// Discard gives up the message: it is removed as if it had succeeded, and err is logged. A nil err
-// stays nil, which is success.
+// Discard gives up the message: it is removed as if it had succeeded, and err is logged. If err is
+// nil, Discard returns nil, which is success.
 func Discard(err error) error {
 	if err == nil {
 		return nil

@@ -61,8 +61,7 @@ type RegistryConfig struct {
 }
 
 // NewRegistry registers the consumers with the default configuration. The error joins all
-// mistakes, not just the first. A registry without consumers is allowed: it is for an application
-// that runs none.
+// mistakes, not just the first. A registry without consumers is allowed.
 func NewRegistry(consumers ...Consumer) (*Registry, error) {
 	return RegistryConfig{}.NewRegistry(consumers...)
 }
@@ -202,9 +201,9 @@ func (r *Registry) Tables() Tables { return r.tables }
 // Codec returns the codec for payloads.
 func (r *Registry) Codec() Codec { return r.codec }
 
-// NotifyCommitted wakes this process's processors, and other processes' if a notifier runs:
-// messages of these payload types were committed, or of any type if none is given. Call it after
-// your own transaction in which messages were produced; outbox.Producer.RunInTx calls it itself.
+// NotifyCommitted wakes the consumers of these payload types, or all if none is given: in this
+// process, and in others if a notifier runs. Call it after the commit of your own transaction.
+// outbox.Producer.RunInTx and outbox.Producer.Within do so themselves.
 func (r *Registry) NotifyCommitted(payloadTypes ...string) {
 	r.wakeups.Send(wakeup.Wake{PayloadTypes: payloadTypes})
 }

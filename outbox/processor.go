@@ -18,8 +18,8 @@ var ErrRunning = engine.ErrRunning
 
 // ProcessorConfig configures a [Processor]. Zero fields mean their defaults.
 type ProcessorConfig struct {
-	// Fetchers is the number of goroutines that claim messages. Defaults to 2. On a database
-	// without row locks the default is 1, and more is an error.
+	// Fetchers is the number of goroutines that claim messages. Defaults to 2. On SQLite the default
+	// is 1, and more is an error.
 	Fetchers int
 	// BatchSize is the maximum number of messages per claim. A claim normally takes up to 500. If
 	// consumers finish more than 16,000 messages per second, it takes more, up to BatchSize. It bounds
@@ -31,11 +31,11 @@ type ProcessorConfig struct {
 	// Defaults to 1 s.
 	PollInterval time.Duration
 	// Concurrency is the maximum number of consumers that run at once. With several consumers, each
-	// leaves workers free for the others: as many as it uses, up to an eighth of Concurrency, or up
-	// to 1 if that is more. A slow consumer therefore does not block the others. Defaults to 64.
+	// leaves up to an eighth of Concurrency, at least 1, free for the others, so that a slow
+	// consumer does not block them. Defaults to 64.
 	Concurrency int
 	// TxConcurrency is the maximum number of transactional consumers that run at once. Each holds a
-	// connection. Defaults to 8, and to 1 without row locks.
+	// connection. Defaults to 8, and to 1 on SQLite.
 	TxConcurrency int
 	// MaxAttempts is the number of failed runs after which a message is poisoned, for consumers
 	// without their own setting. Defaults to 5.
