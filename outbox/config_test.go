@@ -119,10 +119,10 @@ func TestSmallPoolIsRefused(t *testing.T) {
 		pool     int
 		want     string
 	}{
-		{"too small for the loops", plain, 2, "handle allows 2 connections: 3 or more are needed (2 for fetchers, 0 for transactional consumers, 1 to renew leases)"},
+		{"too small for the loops", plain, 2, "outbox: SetMaxOpenConns 2: 3 connections or more are needed (2 for fetchers, 0 for transactional consumers, 1 to renew leases)"},
 		{"just large enough for the loops", plain, 3, ""},
 		{"too small for transactional consumers", mixed, 10,
-			"handle allows 10 connections: 11 or more are needed (2 for fetchers, 8 for transactional consumers, 1 to renew leases)"},
+			"outbox: SetMaxOpenConns 10: 11 connections or more are needed (2 for fetchers, 8 for transactional consumers, 1 to renew leases)"},
 		{"just large enough", mixed, 11, ""},
 		{"unlimited", mixed, 0, ""},
 	}

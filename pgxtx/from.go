@@ -3,6 +3,7 @@ package pgxtx
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 
@@ -31,7 +32,10 @@ func from(ctx context.Context, tx *sql.Tx) (*transaction, error) {
 	}
 	t := &transaction{tx: tx, open: new(opened)}
 	if err := t.locked(ctx, func(conn *pgx.Conn) error { t.conn = conn; return nil }); err != nil {
-		return nil, fmt.Errorf("pgxtx: the transaction has ended, or its driver is not pgx: %w", err)
+		if errors.Is(err, errNotPgx) {
+			return nil, errNotPgx
+		}
+		return nil, fmt.Errorf("pgxtx: %w", err)
 	}
 	return t, nil
 }
@@ -48,6 +52,7 @@ type transaction struct {
 
 var (
 	errNotOwner = errors.New("pgxtx: Commit and Rollback are not allowed: the owner of the *sql.Tx ends it")
+	errNotPgx   = errors.New("pgxtx: the transaction's driver is not pgx")
 	errOpen     = errors.New("pgxtx: rows, or the results of a batch, are open: close them first")
 )
 
@@ -62,6 +67,9 @@ func (c capture) RewriteQuery(_ context.Context, conn *pgx.Conn, _ string, _ []a
 	c(conn)
 	return "", nil, errCaptured
 }
+
+// Value implements driver.Valuer, which other drivers call.
+func (capture) Value() (driver.Value, error) { return nil, errNotPgx }
 
 // locked runs fn under database/sql's lock of the connection.
 func (t *transaction) locked(ctx context.Context, fn func(conn *pgx.Conn) error) error {

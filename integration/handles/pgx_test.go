@@ -213,7 +213,7 @@ func TestAConsumerOfPgxOnAnotherDriver(t *testing.T) {
 	db := testdb.SQLite(t)
 	a := testapp.New(t, db, pgxtx.ConsumeTx("c", func(context.Context, pgx.Tx, order) error { return nil }, bus.MaxAttempts(1)))
 	processor := must(outbox.NewProcessor(db, a.Registry, outbox.ProcessorConfig{}))(t)
-	want := `consumer "c": pgxtx: the transaction has ended, or its driver is not pgx`
+	want := `consumer "c": pgxtx: the transaction's driver is not pgx`
 	for _, err := range []error{processor.Check(t.Context()), processor.Run(t.Context())} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
@@ -221,7 +221,7 @@ func TestAConsumerOfPgxOnAnotherDriver(t *testing.T) {
 	}
 	a.Produce(order{})
 	must(processor.ProcessNext(t.Context()))(t)
-	if p := a.Poisoned(); len(p) != 1 || !strings.Contains(p[0].Errors, "its driver is not pgx") {
+	if p := a.Poisoned(); len(p) != 1 || !strings.Contains(p[0].Errors, "pgxtx: the transaction's driver is not pgx") {
 		t.Errorf("got %+v, want one with that error", p)
 	}
 }

@@ -126,7 +126,7 @@ func (c ProcessorConfig) settings(consumer bus.Consumer) (bus.ConsumerConfig, er
 func (c ProcessorConfig) checkPool(db *bun.DB, s *store.Store, transactional bool) error {
 	need, explained := c.connections(s, transactional)
 	if limit := db.Stats().MaxOpenConnections; limit > 0 && limit < need {
-		return fmt.Errorf("outbox: the database handle allows %d connections: %d or more are needed (%s", limit, need, explained)
+		return fmt.Errorf("outbox: SetMaxOpenConns %d: %d connections or more are needed (%s", limit, need, explained)
 	}
 	return nil
 }
@@ -138,8 +138,8 @@ func (c ProcessorConfig) connections(s *store.Store, transactional bool) (need i
 		transactions = c.TxConcurrency
 	}
 	if !s.RowLocks() { // claims and settles wait for each other anyway
-		return transactions + 1, fmt.Sprintf("%d for transactional consumers, 1 for the rest): raise SetMaxOpenConns", transactions)
+		return transactions + 1, fmt.Sprintf("%d for transactional consumers, 1 for the rest)", transactions)
 	}
 	return c.Fetchers + transactions + 1, fmt.Sprintf("%d for fetchers, %d for transactional consumers, 1 to renew leases): "+
-		"raise SetMaxOpenConns, or MaxConns of a pool of pgx, or lower Fetchers or TxConcurrency", c.Fetchers, transactions)
+		"raise it, or MaxConns of a pool of pgx, or lower Fetchers or TxConcurrency", c.Fetchers, transactions)
 }
