@@ -324,7 +324,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 		})
 	}
 	wantFailure(t, func(t testing.TB) { bustest.NewKit(t, db, fine).Produce(OrderCharged{"1"}) },
-		`bustest: Produce: outbox: produce: payload "order.charged" (bustest_test.OrderCharged): no consumer is registered`)
+		`bustest: Produce: outbox: produce: payload "order.charged" (bustest_test.OrderCharged): no consumer is registered: register it, or bus.Declare that of another program`)
 }
 
 func TestAKitWithoutConsumersIsIdle(t *testing.T) {
