@@ -45,7 +45,7 @@ test-rest: ## Test what make test leaves out: MariaDB, the browser, brokers, the
 .PHONY: quick
 quick: modules fmt ## Check and test what needs no server, within a minute on a warm cache
 	$(call step,go vet,go vet $(call packages,$(MODULES)))
-	$(call step,go test,go test $(call packages,$(UNIT_MODULES)) ./examples/guide ./examples/ledger ./examples/plain \
+	$(call step,go test,go test $(call packages,$(UNIT_MODULES)) ./examples/first ./examples/guide ./examples/ledger ./examples/plain \
 		./examples/quickstart ./examples/services/... ./integration/mutants)
 	$(call step,go test: what reads the guides$(comma) which go test does not see change,go test -count=1 -run 'Snippets|Guide|Table' ./examples ./cmd/asyncmonolith)
 

@@ -204,9 +204,9 @@ func (r *Registry) Tables() Tables { return r.tables }
 // Codec returns the codec for payloads.
 func (r *Registry) Codec() Codec { return r.codec }
 
-// NotifyCommitted wakes this process's processors, and other processes' if a notifier runs:
-// messages of these payload types were committed, or of any type if none is given. Call it after
-// your own transaction in which messages were produced; outbox.Producer.RunInTx calls it itself.
+// NotifyCommitted wakes the consumers of these payload types, or all if none is given: in this
+// process, and in others if a notifier runs. Call it after the commit of your own transaction.
+// outbox.Producer.RunInTx and outbox.Producer.Within do so themselves.
 func (r *Registry) NotifyCommitted(payloadTypes ...string) {
 	r.wakeups.Send(wakeup.Wake{PayloadTypes: payloadTypes})
 }

@@ -14,7 +14,7 @@ import (
 // any SQL is sent. Use errors.Is; the surrounding text names the payload and the value.
 var (
 	// ErrNoConsumer means that the payload type has no consumer, so the message would be lost
-	// silently.
+	// silently. Declare names a consumer that another program runs.
 	ErrNoConsumer = errors.New("no consumer is registered")
 	// ErrInvalidPayload means that the payload is nil, is a pointer, or has a type that is
 	// registered with another Go type. Payloads are passed by value.
@@ -41,7 +41,8 @@ func (r *Registry) encode(payload Payload) (payloadType string, text []byte, err
 	payloadType = payload.PayloadType()
 	consumers := r.ConsumersOf(payloadType)
 	if len(consumers) == 0 {
-		return "", nil, fmt.Errorf("payload %q (%T): %w", payloadType, payload, ErrNoConsumer)
+		return "", nil, fmt.Errorf("payload %q (%T): %w: register it, or bus.Declare that of another program",
+			payloadType, payload, ErrNoConsumer)
 	}
 	if c, ok := r.typed(payloadType); ok && c.payloadType == payloadType && c.goType != reflect.TypeOf(payload) {
 		return "", nil, fmt.Errorf("payload %q (%T): %w: consumer %q takes %s", payloadType, payload, ErrInvalidPayload, c.name, c.goType)

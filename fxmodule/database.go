@@ -27,5 +27,10 @@ func newDatabase(p databaseParams) (database, error) {
 	case p.SQL != nil && p.Dialect != nil:
 		return database{bun.NewDB(p.SQL, p.Dialect)}, nil
 	}
-	return database{}, errors.New("fxmodule: no database is provided: provide a *bun.DB, or a *sql.DB and a schema.Dialect")
+	const allowed = "provide a *bun.DB, or a *sql.DB and a schema.Dialect"
+	if p.SQL != nil {
+		return database{}, errors.New("fxmodule: a *sql.DB is provided without a dialect: " + allowed +
+			" of Bun (as the interface: fx does not convert the *Dialect of pgdialect.New)")
+	}
+	return database{}, errors.New("fxmodule: no database is provided: " + allowed)
 }

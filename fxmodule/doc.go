@@ -3,7 +3,7 @@
 // starts the processors with the application and drains them when it stops.
 //
 //	fx.New(
-//		fx.Provide(NewDB), // a *bun.DB
+//		fx.Provide(NewDB), // a *bun.DB, or a *sql.DB and a schema.Dialect
 //		fxmodule.Module,
 //		fxmodule.Consumers(NewReceiptConsumer),
 //	)

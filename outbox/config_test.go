@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
+	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -117,10 +119,10 @@ func TestSmallPoolIsRefused(t *testing.T) {
 		pool     int
 		want     string
 	}{
-		{"too small for the loops", plain, 2, "pool of 2: 3 connections or more are needed (2 claim loops, 0 transactional consumers, and 1 that renews leases)"},
+		{"too small for the loops", plain, 2, "outbox: SetMaxOpenConns 2: 3 connections or more are needed (2 for fetchers, 0 for transactional consumers, 1 to renew leases)"},
 		{"just large enough for the loops", plain, 3, ""},
 		{"too small for transactional consumers", mixed, 10,
-			"pool of 10: 11 connections or more are needed (2 claim loops, 8 transactional consumers, and 1 that renews leases)"},
+			"outbox: SetMaxOpenConns 10: 11 connections or more are needed (2 for fetchers, 8 for transactional consumers, 1 to renew leases)"},
 		{"just large enough", mixed, 11, ""},
 		{"unlimited", mixed, 0, ""},
 	}
@@ -151,5 +153,22 @@ func TestTransactionalConsumerNeedsAProcessor(t *testing.T) {
 	err := consumer.Consume(t.Context(), bus.JSON{}, []byte(`{}`))
 	if err == nil || !strings.Contains(err.Error(), `consumer "tx" is transactional`) {
 		t.Errorf("got %v, want it to say that only a Processor can run it", err)
+	}
+}
+
+// otherDialect is the dialect of another database, by its name.
+type otherDialect struct{ *pgdialect.Dialect }
+
+func (otherDialect) Name() dialect.Name { return dialect.SQLite }
+
+func TestADialectOfAnotherDatabaseIsRefused(t *testing.T) {
+	t.Parallel()
+	registry, err := bus.RegistryConfig{Dialect: otherDialect{pgdialect.New()}}.NewRegistry(orders("c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = outbox.NewProcessor(noDatabase(t), registry, outbox.ProcessorConfig{})
+	if want := "outbox: NewProcessor: bus.RegistryConfig.Dialect is sqlite, the database's is pg"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // The function's type decides whether tx is a bun.Tx or a *sql.Tx. Package pgxtx has consumers with
 // a pgx.Tx.
 //
-// fn must not commit or roll back tx; its result decides. Keep such consumers short: each holds a
+// fn must not commit or roll back tx: such a run has failed, though what it committed stays. Keep such consumers short: each holds a
 // connection and a row lock. On SQLite each holds the database's write lock, and its timeout must
 // be less than busy_timeout. Effects outside of tx, and through any other connection, are
 // at-least-once.

@@ -38,8 +38,8 @@ type ProducerConfig struct {
 }
 
 // Producer writes messages in the caller's transaction. It holds no database and is safe for
-// concurrent use. Make one with [NewProducer]: every method of the zero value and of nil, except
-// RunInTx, returns an error.
+// concurrent use. Make one with [NewProducer]: every method of the zero value and of nil returns an
+// error.
 type Producer struct {
 	registry *bus.Registry
 	config   ProducerConfig

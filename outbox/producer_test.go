@@ -153,7 +153,11 @@ func TestZeroProducerSaysSo(t *testing.T) {
 	t.Parallel()
 	var producer outbox.Producer
 	_, err := producer.Produce(t.Context(), noDatabase(t), order{})
-	for _, err := range []error{err, producer.Send(t.Context(), noDatabase(t), &bus.Message{})} {
+	noop := func(context.Context, bun.Tx) error { return nil }
+	for _, err := range []error{
+		err, producer.Send(t.Context(), noDatabase(t), &bus.Message{}), producer.RunInTx(t.Context(), noDatabase(t), noop),
+		(*outbox.Producer)(nil).RunInTx(t.Context(), noDatabase(t), noop),
+	} {
 		if err == nil || !strings.Contains(err.Error(), "not made by NewProducer") {
 			t.Errorf("got %v, want it to say what is missing", err)
 		}

@@ -7,12 +7,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// ConsumeTx is outbox.ConsumeTx with a pgx.Tx: see [From], which says what fn can do with it. The
-// processor's database must be one of pgx, made by [Open] or with pgx's package stdlib. With any
-// other, each run fails. Rows that fn leaves open are closed when it returns.
+// ConsumeTx is outbox.ConsumeTx with a pgx.Tx. [From] lists what fn can do with it. The processor's
+// database must be one of pgx, made by [Open] or with pgx's package stdlib: outbox.Processor.Run
+// refuses any other. Rows that fn leaves open are closed when it returns.
 func ConsumeTx[T bus.Payload](
 	name string, fn func(ctx context.Context, tx pgx.Tx, payload T) error, options ...bus.ConsumerOption,
 ) bus.Consumer {
@@ -21,7 +22,7 @@ func ConsumeTx[T bus.Payload](
 	}
 	return outbox.ConsumeTx(name, func(ctx context.Context, tx *sql.Tx, payload T) error {
 		return inTx(ctx, tx, func(tx pgx.Tx) error { return fn(ctx, tx, payload) })
-	}, options...)
+	}, onlyOnPgx(options)...)
 }
 
 // ConsumeBatchTx is outbox.ConsumeBatchTx with a pgx.Tx: see [ConsumeTx].
@@ -33,7 +34,22 @@ func ConsumeBatchTx[T bus.Payload](
 	}
 	return outbox.ConsumeBatchTx(name, func(ctx context.Context, tx *sql.Tx, payloads []T) error {
 		return inTx(ctx, tx, func(tx pgx.Tx) error { return fn(ctx, tx, payloads) })
-	}, options...)
+	}, onlyOnPgx(options)...)
+}
+
+// onlyOnPgx adds an option that makes outbox.Processor.Run refuse a database that is not one of pgx.
+func onlyOnPgx(options []bus.ConsumerOption) []bus.ConsumerOption {
+	return append(options[:len(options):len(options)], func(c *bus.ConsumerConfig) {
+		access.SetDatabaseCheck(c, func(ctx context.Context, db *sql.DB) error {
+			tx, err := db.BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			defer tx.Rollback() //nolint:errcheck // it has written nothing
+			_, err = from(ctx, tx)
+			return err
+		})
+	})
 }
 
 func inTx(ctx context.Context, tx *sql.Tx, fn func(tx pgx.Tx) error) error {

@@ -3,6 +3,7 @@ package pgxtx
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 
@@ -27,11 +28,14 @@ func From(ctx context.Context, tx *sql.Tx) (pgx.Tx, error) {
 
 func from(ctx context.Context, tx *sql.Tx) (*transaction, error) {
 	if tx == nil {
-		return nil, errors.New("pgxtx: from: the transaction is nil")
+		return nil, errors.New("pgxtx: the transaction is nil")
 	}
 	t := &transaction{tx: tx, open: new(opened)}
 	if err := t.locked(ctx, func(conn *pgx.Conn) error { t.conn = conn; return nil }); err != nil {
-		return nil, fmt.Errorf("pgxtx: from: the transaction is over, or not one of pgx: %w", err)
+		if errors.Is(err, errNotPgx) {
+			return nil, errNotPgx
+		}
+		return nil, fmt.Errorf("pgxtx: %w", err)
 	}
 	return t, nil
 }
@@ -47,7 +51,8 @@ type transaction struct {
 }
 
 var (
-	errNotOwner = errors.New("pgxtx: the transaction is ended by its owner, and not through this pgx.Tx")
+	errNotOwner = errors.New("pgxtx: Commit and Rollback are not allowed: the owner of the *sql.Tx ends it")
+	errNotPgx   = errors.New("pgxtx: the transaction's driver is not pgx")
 	errOpen     = errors.New("pgxtx: rows, or the results of a batch, are open: close them first")
 )
 
@@ -62,6 +67,9 @@ func (c capture) RewriteQuery(_ context.Context, conn *pgx.Conn, _ string, _ []a
 	c(conn)
 	return "", nil, errCaptured
 }
+
+// Value implements driver.Valuer, which other drivers call.
+func (capture) Value() (driver.Value, error) { return nil, errNotPgx }
 
 // locked runs fn under database/sql's lock of the connection.
 func (t *transaction) locked(ctx context.Context, fn func(conn *pgx.Conn) error) error {

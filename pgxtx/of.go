@@ -17,7 +17,7 @@ import (
 
 // Of returns the transaction as a handle for outbox.Producer.Produce and everything else that takes
 // a bus.Handle. The caller still commits it. Close all rows and batch results first: else pgx
-// returns "conn busy". It is as safe for concurrent use as the transaction, which is not.
+// returns "conn busy". Like the transaction, it is not safe for concurrent use.
 func Of(tx pgx.Tx) bus.Handle {
 	if v := reflect.ValueOf(tx); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil // the library returns an error

@@ -12,12 +12,13 @@ import (
 
 // Open returns a database for bun.NewDB that uses the connections of the pool, so that the
 // application and the library share one. The pool may use pgx's default mode, which prepares
-// statements: the library's queries are not prepared. The caller closes the database,
-// which does not close the pool.
+// statements: the library's queries are not prepared. Open sets SetMaxOpenConns to the pool's
+// MaxConns, which outbox.NewProcessor checks. The caller closes the database, which does not close
+// the pool.
 func Open(pool *pgxpool.Pool) *sql.DB {
 	db := sql.OpenDB(connector{stdlib.GetPoolConnector(pool)})
-	db.SetMaxIdleConns(0)                           // idle connections stay in the pool
-	db.SetMaxOpenConns(int(pool.Config().MaxConns)) // which outbox.NewProcessor checks
+	db.SetMaxIdleConns(0) // idle connections stay in the pool
+	db.SetMaxOpenConns(int(pool.Config().MaxConns))
 	return db
 }
 

@@ -151,7 +151,8 @@ func (s *Scheduler) Upsert(
 ) (int64, error) {
 	return s.write(ctx, db, payload, expression, zone, append(options[:len(options):len(options)], func(s *Schedule) error {
 		if s.Name == "" {
-			return fmt.Errorf("%w: the schedule has no name: schedule.Name is needed, or Create for one more with every call", bus.ErrInvalidOption)
+			return fmt.Errorf("%w: the schedule has no name: use schedule.Name, or Create, which makes another schedule with every call",
+				bus.ErrInvalidOption)
 		}
 		return nil
 	}))

@@ -9,8 +9,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 )
 
-// snippet: debezium
-
 // FromDebezium reads a record of Debezium's outbox event router. Give it to inbox.MapRecord. The
 // event's id is in the header id, and its type in the header eventType, which the router must be
 // configured to write.
@@ -53,5 +51,3 @@ func isSchema(text json.RawMessage) bool {
 	}
 	return string(text) == "null" || strings.HasPrefix(string(text), "{") && json.Unmarshal(text, &schema) == nil && schema.Type != ""
 }
-
-// end

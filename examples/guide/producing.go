@@ -24,15 +24,13 @@ func PlaceOrder(ctx context.Context, db *bun.DB, producer *outbox.Producer, orde
 	// end
 }
 
-// PlaceOrderIn does so in a transaction that somebody else has begun.
+// PlaceOrderIn does so in a transaction that the caller has begun.
 func PlaceOrderIn(ctx context.Context, tx bun.Tx, producer *outbox.Producer, order Order) error {
-	// snippet: own-transaction
 	if _, err := tx.NewInsert().Model(&order).Exec(ctx); err != nil {
 		return err
 	}
 	_, err := producer.Produce(ctx, tx, OrderPlaced{OrderID: order.ID})
 	return err
-	// end
 }
 
 // Offer writes what may fail behind a savepoint: the transaction goes on without it.

@@ -15,25 +15,19 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/asyncmonolith/asyncmonolith-go/admin"
-
-	_ "time/tzdata"
+	_ "time/tzdata" // for systems without time zones
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/sqlitedialect"
+	_ "modernc.org/sqlite" // the driver "sqlite"
 
-	// for systems without time zones
-
-	_ "modernc.org/sqlite"
-
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
-
-// the driver "sqlite"
 
 // HeartbeatDue is the payload.
 type HeartbeatDue struct{}
@@ -75,7 +69,7 @@ func run(ctx context.Context, path string, out io.Writer) (err error) {
 
 // snippet: wiring
 
-// parts is what a program calls, and what runs beside it.
+// parts is what a program calls, and what runs in the background.
 type parts struct {
 	DB        *bun.DB
 	Registry  *bus.Registry
@@ -92,7 +86,7 @@ type parts struct {
 
 // wire makes the tables, and every part from one registry of all consumers.
 func wire(ctx context.Context, db *bun.DB, consumers ...bus.Consumer) (*parts, error) {
-	registry, err := bus.NewRegistry(consumers...)
+	registry, err := bus.RegistryConfig{Dialect: db.Dialect()}.NewRegistry(consumers...) // for transactions that are not Bun's
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +105,7 @@ func wire(ctx context.Context, db *bun.DB, consumers ...bus.Consumer) (*parts, e
 	return p, errors.Join(errs[:]...)
 }
 
-// run runs the processors until ctx ends, and drains them. Beside them it carries out operations that people start.
+// run runs the processors until ctx ends, and drains them. It also runs the operations that operators start.
 func (p *parts) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx) // when one ends, so does the other
 	defer stop()

@@ -53,7 +53,7 @@ func TestProcessNextFailsWhenNothingIsDue(t *testing.T) {
 	}
 	wantFailure(t, func(t testing.TB) { newKit(t).ProcessNext() }, "bustest: ProcessNext: no message is due, want one; waiting: nothing")
 	wantFailure(t, func(t testing.TB) { newKit(t).ProcessNext("nobody") },
-		`bustest: ProcessNext(["nobody"]): outbox: step: consumer "nobody": no consumer is registered`)
+		`bustest: ProcessNext(["nobody"]): outbox: process next: consumer "nobody": no consumer is registered`)
 	k := newKit(t)
 	k.Produce(OrderPlaced{"1"}, outbox.Delay(time.Minute))
 	wantFailure(t, func(t testing.TB) {
@@ -324,7 +324,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 		})
 	}
 	wantFailure(t, func(t testing.TB) { bustest.NewKit(t, db, fine).Produce(OrderCharged{"1"}) },
-		`bustest: Produce: outbox: produce: payload "order.charged" (bustest_test.OrderCharged): no consumer is registered`)
+		`bustest: Produce: outbox: produce: payload "order.charged" (bustest_test.OrderCharged): no consumer is registered: register it, or bus.Declare that of another program`)
 }
 
 func TestAKitWithoutConsumersIsIdle(t *testing.T) {

@@ -35,7 +35,7 @@ func barPoolRefused(b *bar) {
 		}
 	}
 	took := time.Since(begun)
-	for _, part := range []string{"pool of 2", "11 connections", "2 claim loops", "8 transactional consumers", "SetMaxOpenConns"} {
+	for _, part := range []string{"SetMaxOpenConns 2", "11 connections or more", "2 for fetchers", "8 for transactional consumers"} {
 		if !strings.Contains(refusal, part) {
 			b.Errorf("refusal: got %q, want it to say %q", refusal, part)
 		}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -93,4 +94,33 @@ func TestAConsumerProducesInItsTransactionOfDatabaseSQL(t *testing.T) {
 			t.Errorf("got %d runs of the follow-up, want 1", got)
 		}
 	})
+}
+
+// TestAConsumerThatEndsItsTransactionIsNamed expects an error that blames the consumer, not the database.
+func TestAConsumerThatEndsItsTransactionIsNamed(t *testing.T) {
+	t.Parallel()
+	const want = "outbox: the consumer committed or rolled back its transaction: only the library may end it"
+	consumers := map[string]bus.Consumer{
+		"commits": outbox.ConsumeTx("c", func(_ context.Context, tx *sql.Tx, _ order) error { return tx.Commit() }, bus.MaxAttempts(1)),
+		"rolls back": outbox.ConsumeTx("c", func(_ context.Context, tx bun.Tx, _ order) error { return tx.Rollback() },
+			bus.MaxAttempts(1)),
+		"in a group": outbox.ConsumeTx("c", func(_ context.Context, tx *sql.Tx, _ order) error { return tx.Commit() },
+			bus.MaxAttempts(1), outbox.GroupCommit(10)),
+	}
+	for name, consumer := range consumers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, db *bun.DB) {
+				a := testapp.New(t, db, consumer)
+				a.ProduceMany(3)
+				a.Start(testapp.Fast())
+				testapp.Eventually(t, "all are poisoned", func() bool { return len(a.Poisoned()) == 3 })
+				for _, m := range a.Poisoned() {
+					if !strings.Contains(m.Errors, want) {
+						t.Errorf("errors: got %s, want %q", m.Errors, want)
+					}
+				}
+			})
+		})
+	}
 }

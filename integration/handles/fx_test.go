@@ -74,8 +74,12 @@ func receive(t *testing.T, consumed <-chan string) {
 
 func TestFxNamesAMissingDatabase(t *testing.T) {
 	t.Parallel()
-	err := fx.New(fx.NopLogger, fxmodule.Module).Err()
-	if want := "fxmodule: no database is provided: provide a *bun.DB, or a *sql.DB and a schema.Dialect"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("got %v, want an error with %q", err, want)
+	for want, options := range map[string]fx.Option{
+		"fxmodule: no database is provided: provide a *bun.DB, or a *sql.DB and a schema.Dialect":      fx.Options(),
+		"fxmodule: a *sql.DB is provided without a dialect: provide a *bun.DB, or a *sql.DB and a sch": fx.Supply(new(sql.DB), pgdialect.New()),
+	} {
+		if err := fx.New(fx.NopLogger, fxmodule.Module, options).Err(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
 	}
 }

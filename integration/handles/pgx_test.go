@@ -207,19 +207,22 @@ func TestABackendIsKilledUnderAConsumerOfPgx(t *testing.T) {
 	}
 }
 
-// TestAConsumerOfPgxOnAnotherDriver is told at each run.
+// TestAConsumerOfPgxOnAnotherDriver is refused before anything runs. Without that check, a run fails.
 func TestAConsumerOfPgxOnAnotherDriver(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t)
 	a := testapp.New(t, db, pgxtx.ConsumeTx("c", func(context.Context, pgx.Tx, order) error { return nil }, bus.MaxAttempts(1)))
+	processor := must(outbox.NewProcessor(db, a.Registry, outbox.ProcessorConfig{}))(t)
+	want := `consumer "c": pgxtx: the transaction's driver is not pgx`
+	for _, err := range []error{processor.Check(t.Context()), processor.Run(t.Context())} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
 	a.Produce(order{})
-	a.Start(testapp.Fast())
-	var text string
-	testapp.Eventually(t, "it is poisoned", func() bool {
-		return db.NewRaw("SELECT errors FROM poisoned_messages").Scan(t.Context(), &text) == nil
-	})
-	if want := "not one of pgx"; !strings.Contains(text, want) {
-		t.Errorf("got errors %s, want one with %q", text, want)
+	must(processor.ProcessNext(t.Context()))(t)
+	if p := a.Poisoned(); len(p) != 1 || !strings.Contains(p[0].Errors, "pgxtx: the transaction's driver is not pgx") {
+		t.Errorf("got %+v, want one with that error", p)
 	}
 }
 

@@ -2,9 +2,11 @@ package access
 
 import (
 	"context"
+	"database/sql"
+	"math"
+
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access/hook"
-	"math"
 )
 
 // CheckPayload decodes the payload for a consumer without consuming it.
@@ -54,6 +56,20 @@ func SetValue(c *bus.ConsumerConfig, key, value any) { hook.Bus.SetValue(c, key,
 
 // Value returns what [SetValue] stored under key, or nil.
 func Value(c *bus.ConsumerConfig, key any) any { return hook.Bus.Value(c, key) }
+
+type databaseCheckKey struct{}
+
+// SetDatabaseCheck has outbox.Processor.Check call a function with the processor's database. Of several
+// consumers with such a function, only the first one's is called.
+func SetDatabaseCheck(c *bus.ConsumerConfig, check func(ctx context.Context, db *sql.DB) error) {
+	SetValue(c, databaseCheckKey{}, check)
+}
+
+// DatabaseCheck returns what [SetDatabaseCheck] stored, or nil.
+func DatabaseCheck(c *bus.ConsumerConfig) func(ctx context.Context, db *sql.DB) error {
+	check, _ := Value(c, databaseCheckKey{}).(func(ctx context.Context, db *sql.DB) error)
+	return check
+}
 
 // ConsumeBatch is bus.Consumer.Consume for several messages and returns an error or nil for each.
 // The consumer must have a BatchSize.

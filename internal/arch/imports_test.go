@@ -97,7 +97,7 @@ func law() []allowance {
 		{"internal/cloudevents", nil, nil},
 		{"notify", []string{"bus", "internal/store", "internal/outage", "internal/isolate"}, append([]string{backoff}, bun...)},
 		{"notify/pgxnotify", nil, []string{"github.com/jackc/pgx/v5"}}, // a module of its own, for the driver's sake
-		{"pgxtx", []string{"bus", "outbox", "internal/txn"}, []string{"github.com/jackc/pgx/v5/...", "github.com/uptrace/bun/dialect/pgdialect",
+		{"pgxtx", []string{"bus", "outbox", "internal/access", "internal/txn"}, []string{"github.com/jackc/pgx/v5/...", "github.com/uptrace/bun/dialect/pgdialect",
 			"github.com/uptrace/bun/schema"}}, // alike
 		{"internal/logaccess", []string{"bus", "eventlog", "internal/store", "internal/hooks"}, []string{"github.com/uptrace/bun"}},
 		{"internal/projections", []string{"bus", "eventlog/projection", "internal/store", "internal/dberr", "internal/hooks"},

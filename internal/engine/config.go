@@ -135,7 +135,7 @@ func (c ProcessorConfig) settings(consumer bus.Consumer) (bus.ConsumerConfig, er
 func (c ProcessorConfig) checkPool(db *bun.DB, s *store.Store, transactional bool) error {
 	need, explained := c.connections(s, transactional)
 	if limit := db.Stats().MaxOpenConnections; limit > 0 && limit < need {
-		return fmt.Errorf("outbox: pool of %d: %d connections or more are needed (%s", limit, need, explained)
+		return fmt.Errorf("outbox: SetMaxOpenConns %d: %d connections or more are needed (%s", limit, need, explained)
 	}
 	return nil
 }
@@ -147,8 +147,8 @@ func (c ProcessorConfig) connections(s *store.Store, transactional bool) (need i
 		transactions = c.TxConcurrency
 	}
 	if !s.RowLocks() { // claims and settles wait for each other anyway
-		return transactions + 1, fmt.Sprintf("%d transactional consumers, and 1 for all else): raise SetMaxOpenConns", transactions)
+		return transactions + 1, fmt.Sprintf("%d for transactional consumers, 1 for the rest)", transactions)
 	}
-	return c.Fetchers + transactions + 1, fmt.Sprintf("%d claim loops, %d transactional consumers, and 1 that renews leases): "+
-		"raise SetMaxOpenConns, or lower Fetchers or TxConcurrency", c.Fetchers, transactions)
+	return c.Fetchers + transactions + 1, fmt.Sprintf("%d for fetchers, %d for transactional consumers, 1 to renew leases): "+
+		"raise it, or MaxConns of a pool of pgx, or lower Fetchers or TxConcurrency", c.Fetchers, transactions)
 }

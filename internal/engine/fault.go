@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -74,6 +76,9 @@ func (t *consumerTx) blame(ctx context.Context, err error) error {
 	return &fault{of, err}
 }
 
+// errEnded replaces sql.ErrTxDone, which does not say who ended the transaction.
+var errEnded = errors.New("outbox: the consumer committed or rolled back its transaction: only the library may end it")
+
 // ofTransaction returns the error of a message for one of our statements. It is a fault if the
 // database is to blame; otherwise the handler has broken the transaction.
 func ofTransaction(statement string, err error) error {
@@ -82,6 +87,8 @@ func ofTransaction(statement string, err error) error {
 		return &fault{conflict, fmt.Errorf("%s: %w", statement, err)}
 	case class.Outage(), class == dberr.Timeout && !dberr.Answered(err):
 		return &fault{database, fmt.Errorf("%s: %w", statement, err)}
+	case statement != "commit" && errors.Is(err, sql.ErrTxDone):
+		return errEnded
 	}
 	return fmt.Errorf("outbox: the consumer's transaction: %s: %w", statement, err)
 }

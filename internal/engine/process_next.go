@@ -18,7 +18,7 @@ func (p *Processor) ProcessNext(ctx context.Context, consumers ...string) (ran b
 	r.executor.gathers = nextPatience
 	defer r.cancelWork(nil)
 	if ran, err = r.processNext(ctx, consumers); err != nil {
-		return ran, fmt.Errorf("outbox: step: %w", dberr.Explained(err))
+		return ran, fmt.Errorf("outbox: process next: %w", dberr.Explained(err))
 	}
 	return ran, nil
 }

@@ -48,6 +48,10 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 	if err != nil {
 		return nil, fmt.Errorf("outbox: NewProcessor: %w", err)
 	}
+	if d := access.Dialect(registry); d != nil && d.Name() != db.Dialect().Name() {
+		errs = append(errs, fmt.Errorf("outbox: NewProcessor: bus.RegistryConfig.Dialect is %s, the database's is %s",
+			d.Name(), db.Dialect().Name()))
+	}
 	config = config.withDefaults(s.RowLocks(), db.Stats().MaxOpenConnections)
 	p := &Processor{db: db, registry: registry, store: s, config: config}
 	errs = append(errs, config.validate(s.RowLocks()))
@@ -135,7 +139,25 @@ func (p *Processor) check(ctx context.Context) error {
 				c.Name(), c.settings.Timeout, wait))
 		}
 	}
+	if err == nil {
+		errs = append(errs, p.checkDatabase(ctx))
+	}
 	return errors.Join(errs...)
+}
+
+// checkDatabase returns an error if a consumer cannot run on the database.
+func (p *Processor) checkDatabase(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	for _, c := range p.consumers {
+		if check := access.DatabaseCheck(&c.settings); check != nil {
+			if err := check(ctx, p.db.DB); err != nil {
+				return fmt.Errorf("consumer %q: %w", c.Name(), err)
+			}
+			return nil
+		}
+	}
+	return nil
 }
 
 // Health returns the health of the processor.

@@ -15,7 +15,10 @@ import (
 // Handle checks a database handle from a user, which may be nil, the zero value of its type or put
 // together by hand. It returns a pointer to a transaction as the transaction itself.
 func Handle(db bun.IDB) (handle bun.IDB, err error) {
-	err = errors.New("the database handle is nil, or was not made by bun")
+	if db == nil {
+		return nil, errors.New("the database handle is nil")
+	}
+	err = errors.New("the database handle is empty: bun.NewDB makes one")
 	defer func() { _ = recover() }() // out of a handle that has no database
 	switch h := db.(type) {
 	case *bun.DB:
@@ -32,7 +35,7 @@ func Handle(db bun.IDB) (handle bun.IDB, err error) {
 }
 
 // ErrNotInTx is outbox.ErrNotInTx.
-var ErrNotInTx = errors.New("the context belongs to a transaction, but the handle does not: pass the transaction")
+var ErrNotInTx = errors.New("the context belongs to a transaction of the library: use that transaction, or a context from outside")
 
 type withinKey struct{}
 

@@ -265,7 +265,7 @@ func TestLoadLocation(t *testing.T) {
 	tests := []struct{ name, want string }{
 		{"", `cron: time zone "": an IANA name such as "Europe/Amsterdam" or "UTC" is allowed`},
 		{"Local", `cron: time zone "Local": an IANA name such as "Europe/Amsterdam" or "UTC" is allowed, since Local differs from machine to machine`},
-		{"europe/amsterdam", `cron: time zone "europe/amsterdam": an IANA name such as "Europe/Amsterdam" or "UTC" is allowed, in that spelling, and this one is unknown`},
+		{"europe/amsterdam", `cron: time zone "europe/amsterdam" is unknown: an IANA name such as "Europe/Amsterdam" or "UTC" is allowed, spelled like this`},
 	}
 	for _, tt := range tests {
 		if _, err := cron.LoadLocation(tt.name); err == nil || err.Error() != tt.want {

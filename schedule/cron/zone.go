@@ -28,7 +28,7 @@ func LoadLocation(name string) (*time.Location, error) {
 	}
 	if top, _, _ := strings.Cut(name, "/"); slices.Contains([]string{"localtime", "posixrules", "posix", "right"}, top) ||
 		path.Clean(name) != name {
-		return nil, fmt.Errorf("cron: time zone %q: %s, and this one is no name of IANA", name, allowed)
+		return nil, fmt.Errorf("cron: time zone %q is not an IANA name: %s", name, allowed)
 	}
 	loc, err := time.LoadLocation(name)
 	switch {
@@ -41,7 +41,7 @@ func LoadLocation(name string) (*time.Location, error) {
 			"cron: time zone %q: there is no time zone database: import time/tzdata into the program or install the system's", name,
 		)
 	}
-	return nil, fmt.Errorf("cron: time zone %q: %s, in that spelling, and this one is unknown", name, allowed)
+	return nil, fmt.Errorf("cron: time zone %q is unknown: %s, spelled like this", name, allowed)
 }
 
 // hasZones distinguishes a misspelt name from a missing database: every database has this zone.

@@ -143,7 +143,6 @@ func (p *parts) takeOrders(ctx context.Context) error {
 func (p *parts) place(ctx context.Context, id string) error {
 	ctx, span := p.tracer.Start(ctx, "place order", trace.WithAttributes(attribute.String("order", id)))
 	defer span.End()
-	// snippet: place
 	return p.producer.RunInTx(ctx, p.db, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := tx.NewInsert().Model(&Order{ID: id}).Exec(ctx); err != nil {
 			return err
@@ -151,5 +150,4 @@ func (p *parts) place(ctx context.Context, id string) error {
 		_, err := p.producer.Produce(ctx, tx, OrderPlaced{OrderID: id})
 		return err
 	})
-	// end
 }

@@ -50,7 +50,7 @@ func (s *database) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) (held
 // commit one by one, or in a transaction that the next savepoint begins.
 func (s *database) Intact(ctx context.Context, tx bun.IDB) error {
 	if _, err := tx.NewRaw(`RELEASE fence_of_asyncmonolith`).Exec(ctx); err != nil {
-		return fmt.Errorf("rolled back by SQLite after a failed statement: %w", err)
+		return fmt.Errorf("the transaction ended early, by the consumer or by SQLite after a failed statement: %w", err)
 	}
 	return nil
 }
