@@ -58,16 +58,18 @@ func (c *laneClaim) claim(ctx context.Context) (claim Claim, err error) {
 	if err != nil {
 		return Claim{}, err
 	}
-	if rated.Spent {
+	if rated.Limit > 0 || len(c.r.Lanes.Unused) > 0 {
+		if err := c.lockGates(ctx); err != nil {
+			return Claim{}, fmt.Errorf("gate: %w", err)
+		}
+		if err := c.keys.clamp(ctx, c.r.Lanes.Unused); err != nil {
+			return Claim{}, fmt.Errorf("rates: %w", err)
+		}
+	}
+	if rated.Limit == 0 {
 		rated.hold(&claim, 0)
 		claim.Unasked = true
-		return claim, nil
-	}
-	if err := c.lockGates(ctx); err != nil {
-		return Claim{}, fmt.Errorf("gate: %w", err)
-	}
-	if err := c.keys.clamp(ctx, c.r.Lanes.Unused); err != nil {
-		return Claim{}, fmt.Errorf("rates: %w", err)
+		return claim, rated.Spend(ctx, c.tx, claim)
 	}
 	c.r = rated.ClaimRequest
 	find := c.findRuns
@@ -95,7 +97,7 @@ func (c *laneClaim) claim(ctx context.Context) (claim Claim, err error) {
 	}
 	claim.News = c.news
 	if len(picks) == 0 {
-		return claim, nil
+		return claim, rated.Spend(ctx, c.tx, claim)
 	}
 	if err := c.take(ctx, &claim, picks); err != nil {
 		return Claim{}, err
