@@ -92,7 +92,7 @@ func (r *run) returnUnused() (err error) {
 	for _, c := range r.dispatcher.catalog.consumers {
 		requests := []store.ClaimRequest{{Rate: c.rate, Unused: c.unused}}
 		for _, l := range c.lanes {
-			requests = append(requests, store.ClaimRequest{Lanes: &store.Lanes{Source: l.Source, Parks: l.parks(), Unused: l.unused}})
+			requests = append(requests, store.ClaimRequest{Lanes: &store.Lanes{Source: l.Source, Unused: l.unused}})
 		}
 		for _, request := range requests {
 			if request.Unused > 0 || request.Lanes != nil && len(request.Lanes.Unused) > 0 {

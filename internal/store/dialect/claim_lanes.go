@@ -343,13 +343,10 @@ func (c *laneClaim) lockGates(ctx context.Context) error {
 	}
 }
 
-// repark records whether poisoned messages of a consumer park their keys from now on.
+// repark records whether poisoned messages of a consumer park their keys from now on. The messages
+// keep what they were poisoned with: another process may go by that.
 func (c *laneClaim) repark(ctx context.Context) error {
 	l := c.r.Lanes
 	_, err := c.Query(ctx, c.tx, `UPDATE {gates}{by key} SET parks = ? WHERE consumer_type IN (?)`, l.Parks, bun.List(l.Names)).Exec(ctx)
-	if err != nil || l.Parks {
-		return err
-	}
-	_, err = c.Query(ctx, c.tx, `UPDATE {poisoned} SET parks = FALSE WHERE consumer_type IN (?) AND parks`, bun.List(l.Names)).Exec(ctx)
 	return err
 }

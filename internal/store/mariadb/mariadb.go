@@ -53,9 +53,9 @@ FROM information_schema.tables WHERE table_schema = DATABASE() AND RIGHT(table_n
 		Minute: "{now} - {now} % 60000000", KeepSlot: "ON DUPLICATE KEY UPDATE name = name",
 		KeepNamed: "ON DUPLICATE KEY UPDATE name = name",
 		Lanes:     laneTraits(), Columns: dialect.PickColumns("OCTET_LENGTH(%s)"), HeldLanes: heldLanesSQL + `{names}`,
-		KeyOf:     `(SELECT l.order_key FROM {lanes} l WHERE l.id = m.id) AS order_key, (SELECT l.lane FROM {lanes} l WHERE l.id = m.id) AS lane`,
-		HasKey:    `m.id IN (SELECT l.id FROM {lanes} l WHERE l.order_key = ?)`,
-		KeyParked: "order_key, parks", Among: "IN (?)", NameList: func(names []string) any { return bun.List(names) },
+		KeyOf:  `(SELECT l.order_key FROM {lanes} l WHERE l.id = m.id) AS order_key, (SELECT l.lane FROM {lanes} l WHERE l.id = m.id) AS lane`,
+		HasKey: `m.id IN (SELECT l.id FROM {lanes} l WHERE l.order_key = ?)`,
+		Among:  "IN (?)", NameList: func(names []string) any { return bun.List(names) },
 		Instr: "INSTR", Bytes: "OCTET_LENGTH(%s)", OneByOne: true, Keys: "pending_insert_ids",
 		Keyed: "m.id IN (SELECT id FROM {keys} WHERE insert_id = ?)",
 	}
