@@ -35,7 +35,7 @@ func barPoolRefused(b *bar) {
 		}
 	}
 	took := time.Since(begun)
-	for _, part := range []string{"SetMaxOpenConns 2", "11 connections or more", "2 for fetchers", "8 for transactional consumers"} {
+	for _, part := range []string{"SetMaxOpenConns 2", "4 connections or more", "2 for fetchers", "1 for transactional consumers"} {
 		if !strings.Contains(refusal, part) {
 			b.Errorf("refusal: got %q, want it to say %q", refusal, part)
 		}

@@ -27,8 +27,10 @@ func (d *Database) lane(key Key) int64 {
 func (d *Database) askLanes(request store.ClaimRequest, r Request, rules Rules) store.ClaimRequest {
 	name := r.Consumers[0]
 	lanes := store.Lanes{
-		Source: store.Source{Name: name, Names: []string{name}, Payloads: []string{payloadType}, PerKey: rules.PerKey, KeyRate: rules.KeyRate},
-		Parks:  rules.Parks, Run: r.Lanes.Run, Walk: r.Lanes.Walk, Sticky: store.Each(r.Lanes.Sticky, store.Lane),
+		Source: store.Source{
+			Name: name, Names: []string{name}, Payloads: []string{payloadType}, PerKey: rules.PerKey, KeyRate: rules.KeyRate, Parks: rules.Parks,
+		},
+		Run: r.Lanes.Run, Walk: r.Lanes.Walk, Sticky: store.Each(r.Lanes.Sticky, store.Lane),
 	}
 	if r.Lanes.Cursor != "" {
 		lanes.Cursor = store.Lane(r.Lanes.Cursor)

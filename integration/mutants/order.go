@@ -16,6 +16,8 @@ func orderMutants() []mutant {
 		{"order: keys in a claim are claimed", in("freeLane", text("l.lane NOT IN ({busy lanes})", "(1 = 1 OR l.lane NOT IN ({busy lanes}))")),
 			lanes("sqlite", atOnce), outOfOrder},
 		{"order: parked keys are claimed", in("freeLane", text("AND p.parks)", "AND p.parks AND 1 = 0)")), lanes("sqlite", atOnce), outOfOrder},
+		{"order: a consumer that skips stays blocked", in("Source.For", never("!s.Parks")),
+			inOutbox("TestAProcessThatSkipsPoisonedUnblocksNoKeyOfOneThatDoesNot/sqlite"), `ran: got`},
 		{"order: a key is free once its first message is settled", in("postgres.applySQL", text("lanes = k.lanes", "lanes = NULL")),
 			lanes("postgres", atOnce), outOfOrder},
 		{"order: ranks are handed out in blocks", file("postgres/migrations/0001_initial.sql", "CACHE 1 OWNED", "CACHE 20 OWNED"),
@@ -71,6 +73,8 @@ func flowMutants() []mutant {
 			inOutbox("TestExplainGivesOneReasonForAKey/limit/sqlite"), `the second, with 0 crashes: got behind key`},
 		{"limit: a rename begins another", in("flow.oldest", replace("len(names) - 1", "0")),
 			inOutbox("TestALimitHoldsOverARename/sqlite"), `want 50, one at a time`},
+		{"rate: what did not start is returned by the next start", in("RatedRequest.Spend", without("r.Unused == 0")),
+			inStore("TestStore/sqlite/claim/a_claim_of_nothing_returns*"), `what was returned`},
 		{"rate: not spent", in("RatedRequest.Spend", always("r.Rate == nil")), rate("sqlite"), `or more`},
 		{
 			"rate: not locked",

@@ -107,6 +107,47 @@ func TestABreakerStaysClosedWhileMostIsDone(t *testing.T) {
 	})
 }
 
+// TestABreakerCountsWhatWasDoneBeforeItsRunsFailed: for as long as nothing fails nothing is written, and yet a second of failures
+// is not most of a window.
+func TestABreakerCountsWhatWasDoneBeforeItsRunsFailed(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var failed atomic.Int64
+		a := newApp(bus.Consume("c", func(_ context.Context, o order) error {
+			if o.ID == "bad" {
+				failed.Add(1)
+				return errors.New("no luck")
+			}
+			return nil
+		}, bus.CircuitBreaker(bus.CircuitBreakerConfig{Window: 30 * time.Second}), bus.MaxAttempts(1)))
+		r := a.StartWith(ctx, outbox.ProcessorConfig{})
+		for range 25 {
+			for range 20 {
+				a.ProduceAt(ctx, order{ID: "good"})
+			}
+			<-time.After(time.Second)
+		}
+		if n := a.Count("SELECT count(*) FROM message_breakers"); n != 0 {
+			t.Errorf("rows of breakers while nothing fails: got %d, want none", n)
+		}
+		for range 30 {
+			a.ProduceAt(ctx, order{ID: "bad"})
+		}
+		<-time.After(3 * time.Second)
+		if open := r.Health().OpenCircuits; failed.Load() != 30 || len(open) != 0 {
+			t.Errorf("after 500 runs that are done and %d that failed: got %+v, want no open breaker", failed.Load(), open)
+		}
+		<-time.After(time.Minute)
+		for range 30 {
+			a.ProduceAt(ctx, order{ID: "bad"})
+		}
+		<-time.After(3 * time.Second)
+		if open := r.Health().OpenCircuits; len(open) != 1 {
+			t.Errorf("a window later: got %+v, want an open breaker", open)
+		}
+		r.MustStop()
+	})
+}
+
 func TestBreakersAreChecked(t *testing.T) {
 	t.Parallel()
 	var circuit outbox.Circuit

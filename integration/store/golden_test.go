@@ -251,7 +251,7 @@ func (g *golden) rename(owner string) error {
 }
 
 func goldenSource() store.Source {
-	return store.Source{Name: "send-receipt", Names: []string{"send-receipt"}, Payloads: []string{"order.placed"}}
+	return store.Source{Parks: true, Name: "send-receipt", Names: []string{"send-receipt"}, Payloads: []string{"order.placed"}}
 }
 
 func (g *golden) insertLanes(key string) error {
@@ -265,7 +265,7 @@ func (g *golden) insertLanes(key string) error {
 
 func (g *golden) claimLanes(owner string) error {
 	r := store.ClaimRequest{Owner: owner, Lease: time.Minute, Limit: 5, MaxBytes: 1 << 20,
-		Lanes: &store.Lanes{Source: goldenSource(), Parks: true, Run: 5}}
+		Lanes: &store.Lanes{Source: goldenSource(), Run: 5}}
 	_, err := g.Claims.Claim(g.Context(), g.db, r)
 	return err
 }
@@ -274,7 +274,7 @@ func (g *golden) claimLanes(owner string) error {
 func (g *golden) settleLanes(key, owner string,
 	settle func(context.Context, *bun.DB, string, time.Duration, []store.Result) (store.Settled, error)) error {
 	r := store.ClaimRequest{Owner: owner, Lease: time.Minute, Limit: 5, MaxBytes: 1 << 20,
-		Lanes: &store.Lanes{Source: goldenSource(), Parks: true, Run: 5}}
+		Lanes: &store.Lanes{Source: goldenSource(), Run: 5}}
 	if err := g.insertLanes(key); err != nil {
 		return err
 	}

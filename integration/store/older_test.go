@@ -32,7 +32,7 @@ func TestAnOlderProgramKeepsTheOrder(t *testing.T) {
 		rows = append(rows, store.NewMessage{MessageID: uuid.New(), ConsumerType: "c", PayloadType: "p", Payload: fmt.Sprint(n), OrderKey: "k"})
 	}
 	testapp.Must[map[uuid.UUID]int](t)(s.Outbox.Insert(t.Context(), db, rows))
-	lanes := store.Lanes{Source: store.Source{Name: "c", Names: []string{"c"}, Payloads: []string{"p"}}, Parks: true, Run: 10}
+	lanes := store.Lanes{Source: store.Source{Name: "c", Names: []string{"c"}, Payloads: []string{"p"}, Parks: true}, Run: 10}
 	claim := func(owner string, lease time.Duration, selection store.Selection) (got string) {
 		t.Helper()
 		r := store.ClaimRequest{Owner: owner, Lease: lease, Limit: 10, MaxBytes: 1 << 20, Select: selection}

@@ -21,6 +21,8 @@ type breaker struct {
 
 	mu           sync.Mutex
 	done, failed int64
+	wasDone      int64            // successful runs of the half of the window before
+	halfSince    time.Time        // since when done is counted, while nothing is written
 	troubled     bool             // runs have failed lately in some process
 	last         string           // the last error of this process
 	open         flow.OpenBreaker // the state when last read, while open
@@ -57,14 +59,19 @@ func (b *breaker) count(err error, probe bool) {
 	}
 }
 
-// take returns the counts and resets them. Successful runs count only while others fail.
-func (b *breaker) take() (done, failed int64, over bool) {
+// take returns the counts to write and resets them. While nothing fails, nothing is written: then
+// successful runs are kept for about a window, and are written once others fail.
+func (b *breaker) take(now time.Time) (done, failed int64, over bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	done, failed, over = b.done, b.failed, b.over
-	b.done, b.failed, b.over = 0, 0, false
-	if failed == 0 && !b.troubled {
-		done = 0
+	failed, over = b.failed, b.over
+	b.failed, b.over = 0, false
+	switch {
+	case failed > 0 || b.troubled:
+		done = b.done + b.wasDone
+		b.done, b.wasDone = 0, 0
+	case now.Sub(b.halfSince) >= b.config.Window/2:
+		b.wasDone, b.done, b.halfSince = b.done, 0, now
 	}
 	return done, failed, over
 }

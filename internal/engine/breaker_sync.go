@@ -46,7 +46,7 @@ func (bs *breakerSync) sync(ctx context.Context, all map[string]*breaker) {
 	names := make([]string, 0, len(all))
 	for name, b := range all {
 		names = append(names, name)
-		done, failed, over := b.take()
+		done, failed, over := b.take(time.Now())
 		_, err := ask(ctx, bs.outage, "count runs", statementTimeout, func(ctx context.Context) (struct{}, error) {
 			switch {
 			case over:

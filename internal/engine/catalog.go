@@ -121,7 +121,7 @@ func (ct *catalog) amongLocked(wants []store.Want) func(*consumer) bool {
 func (ct *catalog) stuckLocked(may func(*consumer) bool) (stuck []store.Lanes) {
 	for _, l := range ct.allLanes() {
 		if l.stuck && may(l.of) {
-			stuck = append(stuck, store.Lanes{Source: l.Source, Parks: l.parks()})
+			stuck = append(stuck, store.Lanes{Source: l.Source})
 		}
 	}
 	return stuck

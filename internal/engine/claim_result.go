@@ -34,9 +34,6 @@ func (pl *planner) claimed(plan claimPlan, c store.Claim, now time.Time) (unsure
 		pl.paceTo = later(pl.paceTo, plan.began.Add(min(2*now.Sub(plan.began), mostPace)))
 	}
 	pl.unreserveLocked(plan)
-	if len(c.Messages) == 0 {
-		plan.keepUnused()
-	}
 	if l := plan.parts[0].lanes; l != nil {
 		l.of.failures = 0
 		l.claimed(plan, c, now)

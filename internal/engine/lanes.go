@@ -88,7 +88,7 @@ func lanesOf(c *consumer) (all []*lanes) {
 	for _, name := range names {
 		source := store.Source{
 			Name: name, Names: names, Payloads: access.PayloadTypes(c.Consumer),
-			PerKey: c.keyConcurrency(), KeyRate: flow.KeyRateOf(c.Consumer),
+			PerKey: c.keyConcurrency(), KeyRate: flow.KeyRateOf(c.Consumer), Parks: c.settings.Ordered == bus.BlockKey,
 		}
 		all = append(all, &lanes{of: c, Source: source, unused: make(map[int64]int)})
 	}
@@ -123,7 +123,7 @@ func (l *lanes) request(now time.Time, limit int) *store.Lanes {
 	unused := maps.Clone(l.unused)
 	clear(l.unused)
 	return &store.Lanes{
-		Unused: unused, Source: l.Source, Parks: l.parks(), Run: l.of.sequenceLength(limit),
+		Unused: unused, Source: l.Source, Run: l.of.sequenceLength(limit),
 		Hint: hint, Cursor: l.cursor, Sticky: deep, Walk: l.empty, Look: l.wide,
 	}
 }
@@ -146,9 +146,6 @@ func (l *lanes) begin(now time.Time) {
 
 // bounded reports whether a key may run only so many messages that others wait for their results.
 func (l *lanes) bounded() bool { return l.PerKey > 0 && l.PerKey < store.Unbounded }
-
-// parks reports whether a poisoned message blocks its key.
-func (l *lanes) parks() bool { return l.of.settings.Ordered == bus.BlockKey }
 
 // claimed accounts for the result of a claim. A scan goes on while there may be more behind the
 // look and it found less than there is capacity for.

@@ -123,7 +123,7 @@ func (r *run) processNext(ctx context.Context, consumers []string) (ran bool, er
 	w := newWorker(&r.executor)
 	r.workers.all = []*worker{w}
 	defer func() { // also when a middleware ends this goroutine
-		err = errors.Join(err, r.writeOutcomes())
+		err = errors.Join(err, r.writeOutcomes(), r.returnUnused())
 	}()
 	if claimed, err := r.claimNext(wants); err != nil || !claimed {
 		return false, err

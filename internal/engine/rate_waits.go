@@ -1,12 +1,17 @@
 package engine
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 // A claim spends the rate of its consumer in the database: see store.ClaimRequest.Rate. The next
-// claim gives back what was counted for messages that did not start.
+// claim returns what was counted for messages that did not start. It does so even if it brings
+// nothing: what is returned later than it was used would add to what the rate has regained by then.
 
 // rateAhead is how long messages that a rate has counted may wait for a worker.
 const rateAhead = 25 * time.Millisecond
@@ -66,7 +71,7 @@ func (d *dispatcher) unstarted(t *task) {
 	d.room.Signal()
 }
 
-// keepUnused keeps what a failed claim was to return to rates.
+// keepUnused keeps what a failed claim was to return to rates. The next one does.
 func (plan claimPlan) keepUnused() {
 	if len(plan.parts) == 0 {
 		return
@@ -78,4 +83,23 @@ func (plan claimPlan) keepUnused() {
 			p.lanes.unused[lane] += n
 		}
 	}
+}
+
+// returnUnused returns what is left to return, in claims of nothing.
+func (r *run) returnUnused() (err error) {
+	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
+	defer cancel()
+	for _, c := range r.dispatcher.catalog.consumers {
+		requests := []store.ClaimRequest{{Rate: c.rate, Unused: c.unused}}
+		for _, l := range c.lanes {
+			requests = append(requests, store.ClaimRequest{Lanes: &store.Lanes{Source: l.Source, Unused: l.unused}})
+		}
+		for _, request := range requests {
+			if request.Unused > 0 || request.Lanes != nil && len(request.Lanes.Unused) > 0 {
+				_, failed := r.processor.store.Claims.Claim(ctx, r.processor.db, request)
+				err = errors.Join(err, failed)
+			}
+		}
+	}
+	return err
 }

@@ -20,10 +20,18 @@ type ParkedKey struct {
 	Waiting      int64          `bun:"waiting"`
 }
 
+// parking is true for a poisoned message p that parks its key, for the process that has claimed
+// last.
+const (
+	parking = `p.parks AND EXISTS (SELECT 1 FROM {gates} g WHERE g.consumer_type = p.consumer_type AND g.parks)`
+	// keyParked is the key of a poisoned message, and whether it parks that.
+	keyParked = `order_key, (parks AND EXISTS (SELECT 1 FROM {gates} g WHERE g.consumer_type = {poisoned}.consumer_type AND g.parks)) AS parks`
+)
+
 // List returns parked keys, those parked for longest first.
 func (s *KeyStore) List(ctx context.Context, db bun.IDB, limit int) ([]ParkedKey, error) {
 	keys, err := read[[]ParkedKey](ctx, s.tables, db, `
-SELECT consumer_type, lane, MIN(order_key) AS order_key, MIN(id) AS poisoned, MIN(poisoned_at) AS since FROM {poisoned} WHERE parks
+SELECT consumer_type, lane, MIN(order_key) AS order_key, MIN(id) AS poisoned, MIN(poisoned_at) AS since FROM {poisoned} p WHERE `+parking+`
 GROUP BY consumer_type, lane ORDER BY MIN(poisoned_at), MIN(id) LIMIT ?`, limit)
 	if err != nil {
 		return nil, err
@@ -68,7 +76,7 @@ func (s *KeyStore) Count(ctx context.Context, db bun.IDB, consumers []string) (p
 		for _, name := range part {
 			counts = append(
 				counts,
-				`SELECT ? AS consumer_type, (SELECT count(DISTINCT x.lane) FROM (SELECT p.lane FROM {poisoned} p WHERE p.consumer_type = ? AND p.parks ORDER BY p.lane LIMIT ?) x) AS n`,
+				`SELECT ? AS consumer_type, (SELECT count(DISTINCT x.lane) FROM (SELECT p.lane FROM {poisoned} p WHERE p.consumer_type = ? AND `+parking+` ORDER BY p.lane LIMIT ?) x) AS n`,
 			)
 			args = append(args, name, name, dialect.MostCounted)
 		}
@@ -85,8 +93,8 @@ func (s *KeyStore) Count(ctx context.Context, db bun.IDB, consumers []string) (p
 
 // ParkedBy returns the message that parks a lane of a consumer, if one does.
 func (s *KeyStore) ParkedBy(ctx context.Context, db bun.IDB, names []string, lane int64) (ParkedKey, bool, error) {
-	return first[ParkedKey](ctx, s.tables, db, `SELECT consumer_type, order_key, id AS poisoned, poisoned_at AS since FROM {poisoned}
-WHERE consumer_type IN (?) AND lane = ? AND parks ORDER BY rank, id LIMIT 1`, bun.List(names), lane)
+	return first[ParkedKey](ctx, s.tables, db, `SELECT consumer_type, order_key, id AS poisoned, poisoned_at AS since FROM {poisoned} p
+WHERE p.consumer_type IN (?) AND p.lane = ? AND `+parking+` ORDER BY rank, id LIMIT 1`, bun.List(names), lane)
 }
 
 // FirstOfLane returns the first message of a consumer's lane, under any of its names.

@@ -73,13 +73,13 @@ func (s *PoisonStore) ListBriefly(ctx context.Context, db bun.IDB, f PoisonFilte
 }
 
 func (s *PoisonStore) listPoisoned(ctx context.Context, db bun.IDB, columns string, f PoisonFilter, limit int) ([]dialect.Poisoned, error) {
-	statement, args := s.poisoned(ctx, columns+", fingerprint, {key parked}", f)
+	statement, args := s.poisoned(ctx, columns+", fingerprint, "+keyParked, f)
 	return read[[]dialect.Poisoned](ctx, s.tables, db, statement+" ORDER BY poisoned_at DESC, id DESC LIMIT ?", append(args, limit)...)
 }
 
 // Head returns a poisoned message with the first characters of its payload, if it exists.
 func (s *PoisonStore) Head(ctx context.Context, db bun.IDB, id int64, characters int) (dialect.Poisoned, bool, error) {
-	return first[dialect.Poisoned](ctx, s.tables, db, `SELECT `+dialect.BriefColumns+`, fingerprint, {key parked}, headers, errors,
+	return first[dialect.Poisoned](ctx, s.tables, db, `SELECT `+dialect.BriefColumns+`, fingerprint, `+keyParked+`, headers, errors,
 	substr(payload, 1, ?) AS payload, `+s.bytesOf("payload")+` AS payload_bytes FROM {poisoned} WHERE id = ?`, characters, id)
 }
 

@@ -58,16 +58,18 @@ func (c *laneClaim) claim(ctx context.Context) (claim Claim, err error) {
 	if err != nil {
 		return Claim{}, err
 	}
-	if rated.Spent {
+	if rated.Limit > 0 || len(c.r.Lanes.Unused) > 0 {
+		if err := c.lockGates(ctx); err != nil {
+			return Claim{}, fmt.Errorf("gate: %w", err)
+		}
+		if err := c.keys.clamp(ctx, c.r.Lanes.Unused); err != nil {
+			return Claim{}, fmt.Errorf("rates: %w", err)
+		}
+	}
+	if rated.Limit == 0 {
 		rated.hold(&claim, 0)
 		claim.Unasked = true
-		return claim, nil
-	}
-	if err := c.lockGates(ctx); err != nil {
-		return Claim{}, fmt.Errorf("gate: %w", err)
-	}
-	if err := c.keys.clamp(ctx, c.r.Lanes.Unused); err != nil {
-		return Claim{}, fmt.Errorf("rates: %w", err)
+		return claim, rated.Spend(ctx, c.tx, claim)
 	}
 	c.r = rated.ClaimRequest
 	find := c.findRuns
@@ -95,7 +97,7 @@ func (c *laneClaim) claim(ctx context.Context) (claim Claim, err error) {
 	}
 	claim.News = c.news
 	if len(picks) == 0 {
-		return claim, nil
+		return claim, rated.Spend(ctx, c.tx, claim)
 	}
 	if err := c.take(ctx, &claim, picks); err != nil {
 		return Claim{}, err
@@ -341,13 +343,10 @@ func (c *laneClaim) lockGates(ctx context.Context) error {
 	}
 }
 
-// repark records whether poisoned messages of a consumer park their keys from now on.
+// repark records whether poisoned messages of a consumer park their keys from now on. The messages
+// keep what they were poisoned with: another process may go by that.
 func (c *laneClaim) repark(ctx context.Context) error {
 	l := c.r.Lanes
 	_, err := c.Query(ctx, c.tx, `UPDATE {gates}{by key} SET parks = ? WHERE consumer_type IN (?)`, l.Parks, bun.List(l.Names)).Exec(ctx)
-	if err != nil || l.Parks {
-		return err
-	}
-	_, err = c.Query(ctx, c.tx, `UPDATE {poisoned} SET parks = FALSE WHERE consumer_type IN (?) AND parks`, bun.List(l.Names)).Exec(ctx)
 	return err
 }

@@ -33,6 +33,9 @@ type Source struct {
 	PerKey int
 	// KeyRate bounds how many of one key start in a time. Nil means no such bound.
 	KeyRate *Rate
+	// Parks means that a poisoned message that parks its key keeps those behind it from running.
+	// Processes of several versions may differ in that.
+	Parks bool
 }
 
 const (
@@ -54,7 +57,7 @@ const (
 // messages do not block those behind them. In order, {first} is true for the first message m of a
 // lane.
 func (s Source) For(statement string) string {
-	busy, loose, runnable, allowed := "{held lanes}", "", "", ""
+	busy, loose, runnable, allowed, parks := "{held lanes}", "", "", "", "p.parks"
 	first := ` AND NOT EXISTS (SELECT 1 FROM {by lane} f WHERE f.consumer_type = m.consumer_type AND f.lane = m.lane AND f.lane IS NOT NULL AND f.rank < m.rank)`
 	if s.PerKey > 0 {
 		first = ""
@@ -64,7 +67,12 @@ func (s Source) For(statement string) string {
 	if s.KeyRate != nil {
 		allowed = strings.ReplaceAll(unspent, "l.lane", "f.lane")
 	}
-	return strings.NewReplacer("{busy lanes}", busy, "{loose}", loose, "{first}", first, "{runnable}", runnable, "{unspent}", allowed).
+	if !s.Parks {
+		parks = "FALSE"
+	}
+	return strings.NewReplacer(
+		"{busy lanes}", busy, "{loose}", loose, "{first}", first, "{runnable}", runnable, "{unspent}", allowed, "p.parks", parks,
+	).
 		Replace(statement)
 }
 

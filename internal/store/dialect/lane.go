@@ -26,7 +26,6 @@ func Lane(key string) int64 {
 // only time.
 type Lanes struct {
 	Source
-	Parks  bool          // a poisoned message keeps those behind it from running
 	Run    int           // how many messages of one lane at most
 	Hint   int64         // the rank behind which to look
 	Cursor int64         // the lane behind which to walk, if there is little behind the hint

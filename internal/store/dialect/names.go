@@ -81,7 +81,6 @@ type Traits struct {
 	Columns    string             // of a Pick m
 	KeyOf      string             // the key and lane of a message m
 	HasKey     string             // true for a pending message m with a key
-	KeyParked  string             // the key of a poisoned message, and whether it parks that
 	Instr      string             // the function that returns the position of a text in another
 	OneByOne   bool               // rows are not looked up by comparing several columns at once
 	Lateral    bool               // a join may refer to what stands before it
@@ -141,7 +140,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 		"{keep consumer}", w.KeepConsumer, "{keep slot}", w.KeepSlot, "{keep named}", w.KeepNamed, "{session}", w.Session,
 		"{payload bytes}", fmt.Sprintf(w.Bytes, "m.payload"), "{instr}", w.Instr, "{keyed}", w.Keyed, "{held lanes}",
 		strings.ReplaceAll(w.HeldLanes, "{names}", w.Among), "{held ids}", strings.ReplaceAll(w.HeldIDs, "{names}", w.Among), "{names}",
-		w.Among, "{key of}", w.KeyOf, "{has key}", cmp.Or(w.HasKey, "m.order_key = ?"), "{key parked}", w.KeyParked, "{lane columns}",
+		w.Among, "{key of}", w.KeyOf, "{has key}", cmp.Or(w.HasKey, "m.order_key = ?"), "{lane columns}",
 		w.Columns + ", m.order_key, m.lane, m.rank", "{lock}", lock, "{lock free}", free, "{unit}", w.Unit, "{micros now}",
 		w.Micros("{now}"),
 		"{by rank}", cmp.Or(w.Lanes.ByRank, "{messages}"), "{by lane}", cmp.Or(w.Lanes.ByLane, "{messages}"), "{crashed by lane}",

@@ -70,9 +70,9 @@ func (r *RatedRequest) hold(c *Claim, n int) {
 	}
 }
 
-// Spend uses the rate for what was claimed.
+// Spend uses the rate for what was claimed, and returns what was not used before.
 func (r *RatedRequest) Spend(ctx context.Context, tx bun.IDB, c Claim) error {
-	if r.Rate == nil || len(c.Messages) == 0 {
+	if r.Rate == nil || len(c.Messages) == 0 && r.Unused == 0 {
 		return nil
 	}
 	usedTo := later(r.now, r.usedTo).Add(r.Rate.after(len(c.Messages)))

@@ -146,8 +146,8 @@ type ClaimRequest struct {
 	// Rate bounds how many messages may be claimed in a time, in all processes together. All wants
 	// are then of one consumer. Nil means no such bound.
 	Rate *Rate
-	// Unused is how many messages the rate has counted that did not start. A claim that brings
-	// messages returns them to the rate.
+	// Unused is how many messages the rate has counted that did not start. The claim returns them to
+	// the rate, also if it brings nothing.
 	Unused int
 }
 

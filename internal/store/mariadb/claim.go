@@ -61,7 +61,7 @@ func (m *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest
 			}
 		}
 		if c, picks = rated.Trim(picks); len(picks) == 0 {
-			return nil
+			return rated.Spend(ctx, tx, c)
 		}
 		if err := m.record(ctx, tx, r, &c, picks); err != nil {
 			return fmt.Errorf("record: %w", err)

@@ -84,7 +84,7 @@ func (p *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest
 				picks = append(picks, prior...)
 			}
 			if c, picks = rated.Trim(picks); len(picks) == 0 {
-				return nil
+				return rated.Spend(ctx, s.IDB, c)
 			}
 			if err := s.recordClaim(ctx, r, &c, picks); err != nil {
 				return fmt.Errorf("record: %w", err)

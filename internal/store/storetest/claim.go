@@ -28,6 +28,7 @@ func claimCases() []testCase {
 		{"a claim that has expired still holds its messages", claimExpired},
 		{"eight claimers at once share the messages out", claimAtOnce},
 		{"eight claimers at once keep to a rate", claimAtOnceByRate},
+		{"a claim of nothing returns what the rate has counted in vain", claimReturns},
 	}
 }
 
@@ -291,4 +292,27 @@ func claimAtOnceByRate(k *kit) {
 			k.Errorf("claimed at once: got %d messages, want 3", got)
 		}
 	}
+}
+
+// claimReturns has five messages counted that did not start. They are returned at once: later, the rate would have regained them
+// by itself.
+func claimReturns(k *kit) {
+	rate := store.Rate{Name: "c", N: 1, Per: time.Minute, Burst: 5}
+	ask := func(unused int) []int64 {
+		r := request("o", want("c", 10))
+		r.Limit, r.Rate, r.Unused = 10, &rate, unused
+		c := k.claim(r)
+		if c.ID != 0 {
+			k.finish("o", c.ID)
+		}
+		return idsOf(c)
+	}
+	first := k.add("c", 5)
+	equal(k, "the burst", ask(0), first)
+	equal(k, "while nothing is there", ask(5), nil)
+	second := k.add("c", 6)
+	equal(k, "what was returned", ask(0), second[:5])
+	wait, err := k.store.Flow.RateWait(k.ctx, k.db, rate, 0)
+	k.must("rate", err)
+	equal(k, "wait", wait, time.Minute)
 }

@@ -82,7 +82,7 @@ func claimCrashedWanted(k *kit) {
 	k.insert(other)
 	k.add("d", 1)
 	for _, w := range []store.Want{{Consumer: "c", Payload: "other", Limit: 1}, want("d", 1)} {
-		k.claim(request("vanishing", w))
+		equal(k, "messages that vanish", len(k.claim(request("vanishing", w)).Messages), 1)
 	}
 	k.pass(2 * lease)
 	k.recover(3)
@@ -91,6 +91,8 @@ func claimCrashedWanted(k *kit) {
 			k.Errorf("selection %d: got messages %v, want none", selection, idsOf(c))
 		}
 	}
+	all := crashed("a", store.Suspects, 10, store.Want{Consumer: "c", Payload: "other", Limit: 10}, want("d", 10))
+	equal(k, "crashed messages of the others", len(k.claim(all).Messages), 2)
 }
 
 func claimCrashedOnce(k *kit) {

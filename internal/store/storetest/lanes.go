@@ -31,7 +31,7 @@ func laneCases() []testCase {
 
 // source is where messages of a consumer are.
 func source(names ...string) store.Source {
-	return store.Source{Name: names[0], Names: names, Payloads: []string{payload}}
+	return store.Source{Name: names[0], Names: names, Payloads: []string{payload}, Parks: true}
 }
 
 // ofKey makes the nth message of a key.
@@ -101,7 +101,7 @@ func lanesAtOnce(k *kit) {
 
 // work is one claim, and what becomes of it.
 func (s *shift) work(random *rand.Rand, owner string) error {
-	l := store.Lanes{Source: source("c"), Parks: true, Run: 1 + random.IntN(5), Hint: int64(random.IntN(60)) - 30, Cursor: random.Int64()}
+	l := store.Lanes{Source: source("c"), Run: 1 + random.IntN(5), Hint: int64(random.IntN(60)) - 30, Cursor: random.Int64()}
 	l.Hint = max(l.Hint, 0)
 	for range random.IntN(3) {
 		l.Sticky = append(l.Sticky, store.Lane(fmt.Sprint(random.IntN(5))))
@@ -332,7 +332,7 @@ func laneWalk(k *kit) {
 func laneCrashes(k *kit) {
 	k.insert(k.ofKey("c", "a", 0), k.ofKey("c", "a", 1), k.ofKey("c", "b", 0))
 	const most = 3
-	lanes := store.Lanes{Source: source("c"), Parks: true, Run: 10}
+	lanes := store.Lanes{Source: source("c"), Run: 10}
 	all := k.claim(ofLanes("dead", 10, lanes))
 	equal(k, "all", len(all.Messages), 3)
 	k.pass(lease + time.Second)

@@ -44,13 +44,13 @@ func laneGate(k *kit) {
 	if k.db.Stats().MaxOpenConnections == 1 || !k.store.RowLocks() {
 		return
 	}
-	lanes := store.Lanes{Source: source("c"), Parks: true, Run: 1}
+	lanes := store.Lanes{Source: source("c"), Run: 1}
 	k.insert(k.ofKey("b", "a", 0), k.ofKey("c", "a", 0), k.ofKey("c", "b", 0), k.ofKey("c", "e", 0), k.ofKey("d", "a", 0))
 	dead := k.claim(store.ClaimRequest{Owner: "dead", Lease: -time.Second, Limit: 1, MaxBytes: ample, Solo: true, Lanes: &lanes})
 	equal(k, "claimed by who dies", len(dead.Messages), 1)
 	c := k.claim(ofLanes("o", 2, lanes))
 	equal(k, "claimed", len(c.Messages), 2)
-	equal(k, "claimed of another", len(k.claim(ofLanes("o", 1, store.Lanes{Source: source("d", "b"), Parks: true, Run: 1})).Messages), 0)
+	equal(k, "claimed of another", len(k.claim(ofLanes("o", 1, store.Lanes{Source: source("d", "b"), Run: 1})).Messages), 0)
 	ctx, cancel := context.WithTimeout(k.ctx, 20*time.Second)
 	defer cancel()
 	err := k.inTx(func(_ context.Context, tx bun.Tx) error {
@@ -72,7 +72,7 @@ func laneGate(k *kit) {
 		equal(k, "recovered", recovered.Poisoned, 1)
 		_, err = k.store.Claims.ProbeLanes(ctx, k.db, []store.LaneLook{{Source: source("c")}}, true)
 		k.must("probe", err)
-		_, err = k.store.Claims.Claim(ctx, k.db, ofLanes("o", 1, store.Lanes{Source: source("d", "b"), Parks: true, Run: 1}))
+		_, err = k.store.Claims.Claim(ctx, k.db, ofLanes("o", 1, store.Lanes{Source: source("d", "b"), Run: 1}))
 		k.must("claim of another", err)
 		return nil
 	})

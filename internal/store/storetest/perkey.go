@@ -19,6 +19,7 @@ func perKeyCases() []testCase {
 		{"a few keys have their share beside one with many", perKeyShares},
 		{"rates of keys hold by themselves, and are swept", perKeyRates},
 		{"in order each key keeps to its rate", orderedRates},
+		{"what the rate of a key has counted in vain is returned while that of the consumer is spent", returnedRates},
 	}
 }
 
@@ -287,4 +288,30 @@ func orderedRates(k *kit) {
 	if c := k.claim(ofLanes("o", 20, store.Lanes{Source: s, Run: 10})); c.ID != 0 || c.News.Wait != 20*time.Minute {
 		k.Errorf("claim of what is over its rate: got %v, wait %s; want none, 20m", idsOf(c), c.News.Wait)
 	}
+}
+
+// returnedRates has two messages of a key counted that did not start, and the consumer's own rate spent.
+func returnedRates(k *kit) {
+	rate := &store.Rate{Name: "c", N: 2, Per: time.Hour, Burst: 2}
+	ask := func(unused map[int64]int, own *store.Rate) (claimed int) {
+		lanes := perKey(100, rate)
+		lanes.Unused = unused
+		r := ofLanes("o", 10, lanes)
+		r.Rate = own
+		c := k.claim(r)
+		if c.ID != 0 {
+			k.finish("o", c.ID)
+		}
+		return len(c.Messages)
+	}
+	for n := range 6 {
+		k.insert(k.ofTenant("a", n))
+	}
+	own := &store.Rate{Name: "c", N: 1, Per: time.Minute, Burst: 2}
+	equal(k, "of the burst", ask(nil, own), 2)
+	equal(k, "while both rates are spent", ask(map[int64]int{store.Lane("a"): 2}, own), 0)
+	k.pass(time.Minute)
+	equal(k, "once the consumer's rate allows one", ask(nil, own), 1)
+	equal(k, "without that rate", ask(nil, nil), 1)
+	equal(k, "beyond the rate of the key", ask(nil, nil), 0)
 }
