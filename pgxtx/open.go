@@ -32,13 +32,28 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return unprepared{conn.(*stdlib.Conn)}, nil
 }
 
+// stdConn gives unprepared's field a name that does not hide the method Conn.
+type stdConn = stdlib.Conn
+
 // unprepared is a connection that does not prepare queries without arguments.
-type unprepared struct{ *stdlib.Conn }
+type unprepared struct{ *stdConn }
+
+// ExecContext implements driver.ExecerContext. A [capture] gets the connection without a statement,
+// which tracers would see.
+func (c unprepared) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if len(args) == 1 && !c.Conn().IsClosed() {
+		if use, ok := args[0].Value.(capture); ok {
+			use(c.Conn())
+			return nil, errCaptured
+		}
+	}
+	return c.stdConn.ExecContext(ctx, query, args)
+}
 
 // QueryContext implements driver.QueryerContext.
 func (c unprepared) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	if len(args) == 0 {
 		args = []driver.NamedValue{{Ordinal: 1, Value: pgx.QueryExecModeExec}}
 	}
-	return c.Conn.QueryContext(ctx, query, args)
+	return c.stdConn.QueryContext(ctx, query, args)
 }
