@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/pgxtx"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
@@ -163,6 +165,11 @@ func TestHandlesThatAreRefused(t *testing.T) {
 			{"nil", a.Producer, nil, "the database handle is nil"},
 			{"a nil transaction", a.Producer, (*sql.Tx)(nil), "the database handle is a nil *sql.Tx"},
 			{"a nil transaction of another library", a.Producer, (*foreign)(nil), "the database handle is a nil *handles_test.foreign"},
+			{"a transaction made by hand", a.Producer, new(sql.Tx), "the database handle is a zero sql.Tx"},
+			{"another library's transaction made by hand", a.Producer, foreign{}, "the database handle, a handles_test.foreign, panicked"},
+			{"a transaction of pgx made by hand", a.Producer, pgxtx.Of(new(pgxpool.Tx)), "panicked"},
+			{"a nil transaction of pgx", a.Producer, pgxtx.Of((*pgxpool.Tx)(nil)), "the database handle is nil"},
+			{"a connection", a.Producer, new(sql.Conn), "the database handle is a *sql.Conn: a transaction"},
 			{"a pool", a.Producer, db.DB, "the database handle is a *sql.DB: a transaction, or a handle of Bun, is allowed"},
 			{"no dialect", without, open, "a *sql.Tx needs bus.RegistryConfig.Dialect"},
 			{"a transaction that is over", a.Producer, over, sql.ErrTxDone.Error()},

@@ -3,6 +3,7 @@ package txn
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"reflect"
@@ -18,7 +19,7 @@ import (
 // owner's to commit. Its dialect is its own, if it has a method Dialect, or else the given one.
 func Through(ctx context.Context, h bus.Handle, dialect schema.Dialect, fn func(db bun.IDB) error) error {
 	if db, ok := h.(bun.IDB); ok || h == nil {
-		return fn(db)
+		return explained(h, fn(db))
 	}
 	if d, ok := h.(interface{ Dialect() schema.Dialect }); ok {
 		dialect = d.Dialect()
@@ -30,6 +31,8 @@ func Through(ctx context.Context, h bus.Handle, dialect schema.Dialect, fn func(
 	switch v := reflect.ValueOf(h); {
 	case v.Kind() == reflect.Pointer && v.IsNil():
 		return fmt.Errorf("the database handle is a nil %T", h)
+	case isZero(h):
+		return errors.New("the database handle is a zero sql.Tx: begin it with a database")
 	case !ends:
 		return fmt.Errorf("the database handle is a %T: a transaction, or a handle of Bun, is allowed", h)
 	case dialect == nil:
@@ -49,7 +52,22 @@ func Through(ctx context.Context, h bus.Handle, dialect schema.Dialect, fn func(
 		tx = guest.tx
 	}
 	seen.Tx = tx // methods of bun.Tx write to the embedded transaction
-	return fn(seen)
+	return explained(h, fn(seen))
+}
+
+// explained adds to an error of database/sql what it can mean in a transaction. Drivers return it
+// while rows are open, too.
+func explained(h bus.Handle, err error) error {
+	if _, pool := h.(*bun.DB); pool || !errors.Is(err, driver.ErrBadConn) {
+		return err
+	}
+	return fmt.Errorf("%w: the connection is lost, or rows of the transaction are open", err)
+}
+
+// isZero reports whether a handle is a *sql.Tx made by hand, whose methods panic.
+func isZero(h bus.Handle) bool {
+	tx, ok := h.(*sql.Tx)
+	return ok && reflect.ValueOf(tx).Elem().IsZero()
 }
 
 // templates caches a transaction of Bun without a database by the name of its dialect. Each is immutable.
