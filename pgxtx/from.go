@@ -50,6 +50,7 @@ type transaction struct {
 var (
 	errNotOwner = errors.New("pgxtx: the transaction is ended by its owner, and not through this pgx.Tx")
 	errOpen     = errors.New("pgxtx: rows, or the results of a batch, are open: close them first")
+	errBusy     = errors.New("pgxtx: another goroutine runs a statement in the transaction")
 	errBeginTx  = errors.New("pgxtx: Batch.BeginTx cannot be used within a transaction")
 	errNotRun   = errors.New("the driver does not pass arguments on to pgx")
 )

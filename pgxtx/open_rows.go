@@ -17,12 +17,14 @@ type shared struct {
 	points int // savepoints so far
 
 	mu    sync.Mutex
+	busy  bool   // with a statement, or what it has left open
 	close func() // of rows, or of the results of a batch, that are open
 	done  bool   // the consumer's function has returned
 }
 
-// check returns why no statement can run.
-func (s *shared) check() error {
+// enter begins a statement, or returns why it cannot run. A statement must not wait for another
+// one of the consumer's function, which may wait for it.
+func (s *shared) enter() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -30,8 +32,17 @@ func (s *shared) check() error {
 		return pgx.ErrTxClosed
 	case s.close != nil:
 		return errOpen
+	case s.busy:
+		return errBusy
 	}
+	s.busy = true
 	return nil
+}
+
+func (s *shared) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.busy = false
 }
 
 // finish lets no further statement run, and closes what is open: the end of the transaction would
@@ -58,9 +69,10 @@ func (s *shared) keep(closeOpen func()) bool {
 
 // locked runs fn under database/sql's lock of the connection.
 func (s *shared) locked(ctx context.Context, fn func(conn *pgx.Conn) error) error {
-	if err := s.check(); err != nil {
+	if err := s.enter(); err != nil {
 		return err
 	}
+	defer s.leave()
 	ran, err := false, error(nil)
 	_, stopped := s.tx.ExecContext(ctx, "", capture(func(conn *pgx.Conn) { ran, err = true, fn(conn) }))
 	if !ran {

@@ -51,7 +51,7 @@ func callsOf(t *testing.T, db *bun.DB) (calls []call) {
 			return err
 		}},
 		{"ProduceMany", func(ctx context.Context, h bus.Handle) error {
-			_, err := producer.ProduceMany(ctx, h, outbox.Item{Payload: order{}}, outbox.Item{Payload: order{}, Options: []outbox.Option{outbox.InsertID("j")}})
+			_, err := producer.ProduceMany(ctx, h, two("j")...)
 			return err
 		}},
 		{"Upsert", func(ctx context.Context, h bus.Handle) error {
@@ -97,6 +97,11 @@ func callsOf(t *testing.T, db *bun.DB) (calls []call) {
 			return err
 		}},
 	)
+}
+
+// two are items, of which one has an insert id.
+func two(id string) []outbox.Item {
+	return []outbox.Item{{Payload: order{}}, {Payload: order{}, Options: []outbox.Option{outbox.InsertID(id)}}}
 }
 
 // contents is what the tables have.
@@ -227,7 +232,7 @@ func TestProduceIsGivenUpInAnyTransaction(t *testing.T) {
 				must(tx.ExecContext(ctx, "SET LOCAL "+how+" = '200ms'"))(t)
 			}
 			must(a.Producer.Produce(t.Context(), blocker, order{}, outbox.InsertID("x")))(t)
-			_, err := a.Producer.ProduceMany(ctx, tx, outbox.Item{Payload: order{}}, outbox.Item{Payload: order{}, Options: []outbox.Option{outbox.InsertID("x")}})
+			_, err := a.Producer.ProduceMany(ctx, tx, two("x")...)
 			cancel()
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: got %v, want an error with %s", how, err, want)

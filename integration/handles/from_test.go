@@ -321,3 +321,27 @@ func TestTransactionsThatAreNotOfPgx(t *testing.T) {
 		t.Error("nil: got no error")
 	}
 }
+
+// TestTwoStatementsAtOnceInATransactionOfPgx: the second is refused. It might wait for the first for ever.
+func TestTwoStatementsAtOnceInATransactionOfPgx(t *testing.T) {
+	t.Parallel()
+	eachPgx(t, func(t *testing.T, tx pgx.Tx) {
+		running, tried, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		go func() {
+			_, err := tx.CopyFrom(t.Context(), pgx.Identifier{"handles_effects"}, []string{"id"}, pgx.CopyFromFunc(func() ([]any, error) {
+				close(running)
+				<-tried
+				return nil, nil
+			}))
+			done <- err
+		}()
+		<-running
+		_, err := tx.Exec(t.Context(), "SELECT 1")
+		close(tried)
+		if err == nil {
+			t.Error("got no error, want one")
+		}
+		must(0, <-done)(t)
+		insert(t, tx, "a")
+	})
+}

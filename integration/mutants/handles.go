@@ -19,7 +19,7 @@ func handleMutants() []mutant {
 			inHandles("TestWithinWakesAtTheCommit/sqlite"), `within inside of it`},
 		{"handles: a consumer leaves rows open", in("shared.finish", never("closeOpen != nil")),
 			inHandles("TestATransactionOfPgxInAConsumer"), `gave up waiting|panic: test timed out`},
-		{"handles: a statement of pgx beside open rows", in("shared.check", never("s.close != nil")),
+		{"handles: a statement of pgx beside open rows", in("shared.enter", never("s.close != nil")),
 			inHandles("TestATransactionOfPgxInAConsumer"), `a statement beside an open batch|panic: test timed out|gave up waiting`},
 		{"handles: a savepoint of pgx that is over runs statements", in("transaction.end", drop("t.over = true")),
 			inHandles("TestASavepointOfPgxThatIsOver"), `want ErrTxClosed`},
