@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,16 +16,26 @@ import (
 // statements: the library's queries are not prepared. The caller closes the database,
 // which does not close the pool.
 func Open(pool *pgxpool.Pool) *sql.DB {
+	if pool == nil {
+		return sql.OpenDB(connector{})
+	}
 	db := sql.OpenDB(connector{stdlib.GetPoolConnector(pool)})
 	db.SetMaxIdleConns(0)                           // idle connections stay in the pool
 	db.SetMaxOpenConns(int(pool.Config().MaxConns)) // which outbox.NewProcessor checks
 	return db
 }
 
+// connector makes connections of a pool. Its Connector is nil without one.
 type connector struct{ driver.Connector }
+
+// Driver implements driver.Connector.
+func (c connector) Driver() driver.Driver { return stdlib.GetDefaultDriver() }
 
 // Connect implements driver.Connector.
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	if c.Connector == nil {
+		return nil, errors.New("pgxtx: open: the pool is nil")
+	}
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
