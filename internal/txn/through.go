@@ -24,18 +24,16 @@ func Through(ctx context.Context, h bus.Handle, dialect schema.Dialect, fn func(
 	if d, ok := h.(interface{ Dialect() schema.Dialect }); ok {
 		dialect = d.Dialect()
 	}
-	_, ends := h.(interface {
-		Commit() error
-		Rollback() error
-	})
 	switch v := reflect.ValueOf(h); {
 	case v.Kind() == reflect.Pointer && v.IsNil():
 		return fmt.Errorf("the database handle is a nil %T", h)
 	case isZero(h):
 		return errors.New("the database handle is a zero sql.Tx: begin it with a database")
-	case !ends:
-		return fmt.Errorf("the database handle is a %T: a transaction, or a handle of Bun, is allowed", h)
-	case dialect == nil:
+	}
+	if err := CheckEnds(h); err != nil {
+		return err
+	}
+	if dialect == nil {
 		return fmt.Errorf("a %T needs bus.RegistryConfig.Dialect", h)
 	}
 	seen, err := template(dialect)
@@ -55,6 +53,18 @@ func Through(ctx context.Context, h bus.Handle, dialect schema.Dialect, fn func(
 	return explained(h, fn(seen))
 }
 
+// CheckEnds returns an error for a pool that is not Bun's, which may be nil.
+func CheckEnds(h bus.Handle) error {
+	switch h.(type) {
+	case nil, bun.IDB, interface {
+		Commit() error
+		Rollback() error
+	}:
+		return nil
+	}
+	return fmt.Errorf("the database handle is a %T: a transaction, or a handle of Bun, is allowed", h)
+}
+
 // explained adds to an error of database/sql what it can mean in a transaction. Drivers return it
 // while rows are open, too.
 func explained(h bus.Handle, err error) error {
@@ -70,12 +80,12 @@ func isZero(h bus.Handle) bool {
 	return ok && reflect.ValueOf(tx).Elem().IsZero()
 }
 
-// templates caches a transaction of Bun without a database by the name of its dialect. Each is immutable.
+// templates caches a transaction of Bun without a database for each dialect. Each is immutable.
 var templates sync.Map
 
 // template returns one, for a *sql.Tx to be put into.
 func template(dialect schema.Dialect) (bun.Tx, error) {
-	if tx, ok := templates.Load(dialect.Name()); ok {
+	if tx, ok := templates.Load(dialect); ok { // a dialect is a pointer
 		return tx.(bun.Tx), nil
 	}
 	pool := sql.OpenDB(&guest{})
@@ -86,7 +96,7 @@ func template(dialect schema.Dialect) (bun.Tx, error) {
 	if err := errors.Join(tx.Rollback(), pool.Close()); err != nil {
 		return tx, err
 	}
-	templates.Store(dialect.Name(), tx)
+	templates.Store(dialect, tx)
 	return tx, nil
 }
 
