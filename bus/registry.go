@@ -82,6 +82,9 @@ func (c RegistryConfig) NewRegistry(consumers ...Consumer) (*Registry, error) {
 		wakeups:   new(wakeup.Hub),
 	}
 	mistakes := []error{c.Tables.validate()}
+	if v := reflect.ValueOf(c.Dialect); v.Kind() == reflect.Pointer && v.IsNil() {
+		mistakes = append(mistakes, fmt.Errorf("bus: RegistryConfig.Dialect is a nil %T", c.Dialect))
+	}
 	var declared []Consumer
 	for _, consumer := range consumers {
 		if consumer.declared {

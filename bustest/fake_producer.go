@@ -18,11 +18,12 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // FakeProducer has the methods of *outbox.Producer and only records messages, for tests without a
-// database: handles passed to it may be nil. If the context has ended, it does nothing and returns
+// database: handles passed to it may be nil. A pool that is not Bun's is refused. If the context has ended, it does nothing and returns
 // the context's error, as a database would. The zero value works. Check what was produced with
 // [RequireProduced].
 //
@@ -136,7 +137,8 @@ func (p *FakeProducer) within(ctx context.Context, operation string, fn func(ctx
 
 type uncommittedKey struct{}
 
-// inTx returns outbox.ErrNotInTx for a handle that does not belong to the context's transaction.
+// inTx returns outbox.ErrNotInTx for a handle that does not belong to the context's transaction, and
+// an error for a pool that is not Bun's.
 func inTx(ctx context.Context, db bus.Handle) error {
 	switch db.(type) {
 	case *bun.DB, bun.Conn, *bun.Conn:
@@ -144,7 +146,7 @@ func inTx(ctx context.Context, db bus.Handle) error {
 			return outbox.ErrNotInTx
 		}
 	}
-	return nil
+	return txn.CheckEnds(db)
 }
 
 func (p *FakeProducer) message(item outbox.Item) (*bus.Message, error) {

@@ -24,7 +24,8 @@ import (
 // the package comment.
 //
 // The application must provide a *bun.DB, or a *sql.DB and a schema.Dialect of Bun; of a
-// *pgxpool.Pool, pgxtx.Open makes a *sql.DB. It may provide [ConsumeMiddleware], [OuterMiddleware],
+// *pgxpool.Pool, pgxtx.Open makes a *sql.DB. With both, the *bun.DB is used. It may provide
+// [ConsumeMiddleware], [OuterMiddleware],
 // [ProduceMiddleware], middleware.OnPoison, *slog.Logger, notify.Listener, and bus.RegistryConfig,
 // outbox.ProducerConfig, outbox.ProcessorConfig, schedule.SchedulerConfig,
 // schedule.ProcessorConfig, notify.NotifierConfig, inbox.RunnerConfig, relay.RunnerConfig,

@@ -17,10 +17,12 @@ import (
 // The function's type decides whether tx is a bun.Tx or a *sql.Tx. Package pgxtx has consumers with
 // a pgx.Tx.
 //
-// fn must not commit or roll back tx: such a run has failed, though what it committed stays. Keep such consumers short: each holds a
-// connection and a row lock. On SQLite each holds the database's write lock, and its timeout must
-// be less than busy_timeout. Effects outside of tx, and through any other connection, are
-// at-least-once.
+// fn must not commit or roll back tx, not even in SQL; its result decides. It must close its rows
+// before it returns, or else the run fails. Savepoints named asyncmonolith are the library's.
+//
+// Keep such consumers short: each holds a connection and a row lock. On SQLite each holds the
+// database's write lock, and its timeout must be less than busy_timeout. Effects outside of tx, and
+// through any other connection, are at-least-once.
 func ConsumeTx[T bus.Payload, H bun.Tx | *sql.Tx](
 	name string, fn func(ctx context.Context, tx H, payload T) error, options ...bus.ConsumerOption,
 ) bus.Consumer {

@@ -57,6 +57,6 @@ func inTx(ctx context.Context, tx *sql.Tx, fn func(tx pgx.Tx) error) error {
 	if err != nil {
 		return err
 	}
-	defer t.open.end()
+	defer t.finish()
 	return fn(t)
 }

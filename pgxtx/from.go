@@ -18,6 +18,9 @@ import (
 // Each statement of pgx runs under database/sql's lock of the connection: a rollback by another
 // goroutine waits for it. The connection that Conn returns has no such lock. Like any pgx.Tx it is
 // not safe for concurrent use.
+//
+// On a database that [Open] has not made, a tracer of pgx also sees an empty statement that fails
+// before each of these.
 func From(ctx context.Context, tx *sql.Tx) (pgx.Tx, error) {
 	t, err := from(ctx, tx)
 	if err != nil {
@@ -30,7 +33,7 @@ func from(ctx context.Context, tx *sql.Tx) (*transaction, error) {
 	if tx == nil {
 		return nil, errors.New("pgxtx: the transaction is nil")
 	}
-	t := &transaction{tx: tx, open: new(opened)}
+	t := &transaction{shared: &shared{tx: tx}}
 	if err := t.locked(ctx, func(conn *pgx.Conn) error { t.conn = conn; return nil }); err != nil {
 		if errors.Is(err, errNotPgx) {
 			return nil, errNotPgx
@@ -43,17 +46,18 @@ func from(ctx context.Context, tx *sql.Tx) (*transaction, error) {
 // transaction is a transaction of database/sql, or a savepoint in it.
 type transaction struct {
 	pgx.Tx // nil; methods that a later pgx adds
-	tx     *sql.Tx
-	conn   *pgx.Conn
-	depth  int
-	over   bool
-	open   *opened
+	*shared
+	point int // 0 is the transaction
+	over  bool
 }
 
 var (
 	errNotOwner = errors.New("pgxtx: Commit and Rollback are not allowed: the owner of the *sql.Tx ends it")
 	errNotPgx   = errors.New("pgxtx: the transaction's driver is not pgx")
 	errOpen     = errors.New("pgxtx: rows, or the results of a batch, are open: close them first")
+	errBusy     = errors.New("pgxtx: another goroutine runs a statement in the transaction")
+	errBeginTx  = errors.New("pgxtx: Batch.BeginTx cannot be used within a transaction")
+	errNotRun   = errors.New("the driver does not pass arguments on to pgx")
 )
 
 // capture is an argument of a statement which pgx passes its connection to. It stops the statement
@@ -71,29 +75,25 @@ func (c capture) RewriteQuery(_ context.Context, conn *pgx.Conn, _ string, _ []a
 // Value implements driver.Valuer, which other drivers call.
 func (capture) Value() (driver.Value, error) { return nil, errNotPgx }
 
-// locked runs fn under database/sql's lock of the connection.
+// locked runs fn under database/sql's lock of the connection, unless the savepoint is over.
 func (t *transaction) locked(ctx context.Context, fn func(conn *pgx.Conn) error) error {
-	if t.open.is.Load() {
-		return errOpen
+	if t.over {
+		return pgx.ErrTxClosed
 	}
-	ran, err := false, error(nil)
-	_, stopped := t.tx.ExecContext(ctx, "", capture(func(conn *pgx.Conn) { ran, err = true, fn(conn) }))
-	if !ran {
-		return stopped
-	}
-	return err
+	return t.shared.locked(ctx, fn)
 }
 
 // Begin sets a savepoint.
 func (t *transaction) Begin(ctx context.Context) (pgx.Tx, error) {
-	inner := &transaction{tx: t.tx, conn: t.conn, depth: t.depth + 1, open: t.open}
+	t.points++
+	inner := &transaction{shared: t.shared, point: t.points}
 	if _, err := t.Exec(ctx, "SAVEPOINT "+inner.savepoint()); err != nil {
 		return nil, err
 	}
 	return inner, nil
 }
 
-func (t *transaction) savepoint() string { return fmt.Sprintf("pgxtx_%d", t.depth) }
+func (t *transaction) savepoint() string { return fmt.Sprintf("pgxtx_%d", t.point) }
 
 // Commit releases a savepoint.
 func (t *transaction) Commit(ctx context.Context) error { return t.end(ctx, "RELEASE SAVEPOINT ") }
@@ -104,14 +104,11 @@ func (t *transaction) Rollback(ctx context.Context) error {
 }
 
 func (t *transaction) end(ctx context.Context, how string) error {
-	switch {
-	case t.depth == 0:
+	if t.point == 0 {
 		return errNotOwner
-	case t.over:
-		return pgx.ErrTxClosed
 	}
-	t.over = true
 	_, err := t.Exec(ctx, how+t.savepoint())
+	t.over = true
 	return err
 }
 
@@ -136,11 +133,15 @@ func (t *transaction) CopyFrom(ctx context.Context, table pgx.Identifier, column
 // Query implements pgx.Tx.
 func (t *transaction) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	r := &openRows{}
-	release, err := t.hold(ctx, func(conn *pgx.Conn) (err error) { r.Rows, err = conn.Query(ctx, sql, args...); return err })
+	release, err := t.hold(ctx, func(conn *pgx.Conn) (func(), error) {
+		rows, err := conn.Query(ctx, sql, args...)
+		r.Rows = rows
+		return rows.Close, err
+	})
 	if err != nil {
-		return failedRows{err: err}, err
+		return pgx.FailedBatchResults(new(pgx.Batch), err).Query() // rows that return the error
 	}
-	r.release, t.open.close = release, r.Close
+	r.release = release
 	return r, nil
 }
 
@@ -152,12 +153,18 @@ func (t *transaction) QueryRow(ctx context.Context, sql string, args ...any) pgx
 
 // SendBatch implements pgx.Tx.
 func (t *transaction) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	r := &openBatch{}
-	release, err := t.hold(ctx, func(conn *pgx.Conn) error { r.BatchResults = conn.SendBatch(ctx, b); return nil })
-	if err != nil {
-		return failedBatch{err: err}
+	if pgx.FailedBatchResults(b, errBeginTx).Tx() != nil { // else it would begin and end the owner's
+		return pgx.FailedBatchResults(b, errBeginTx)
 	}
-	r.release, t.open.close = release, func() { _ = r.Close() }
+	r := &openBatch{}
+	release, err := t.hold(ctx, func(conn *pgx.Conn) (func(), error) {
+		r.BatchResults = conn.SendBatch(ctx, b)
+		return func() { _ = r.BatchResults.Close() }, nil
+	})
+	if err != nil {
+		return pgx.FailedBatchResults(b, err)
+	}
+	r.release = release
 	return r
 }
 

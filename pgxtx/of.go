@@ -16,8 +16,8 @@ import (
 )
 
 // Of returns the transaction as a handle for outbox.Producer.Produce and everything else that takes
-// a bus.Handle. The caller still commits it. Close all rows and batch results first: else pgx
-// returns "conn busy". Like the transaction, it is not safe for concurrent use.
+// a bus.Handle. The caller still commits it. Close all rows and batch results first: else the call
+// fails, and sends nothing. It is as safe for concurrent use as the transaction, which is not.
 func Of(tx pgx.Tx) bus.Handle {
 	if v := reflect.ValueOf(tx); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil // the library returns an error
@@ -40,6 +40,9 @@ func (h handle) ExecContext(ctx context.Context, query string, args ...any) (sql
 	if len(args) > 0 {
 		return nil, errors.ErrUnsupported
 	}
+	if err := h.free(); err != nil {
+		return nil, err
+	}
 	tag, err := h.tx.Exec(ctx, query) // without arguments pgx prepares no statement
 	return driver.RowsAffected(tag.RowsAffected()), err
 }
@@ -54,6 +57,9 @@ func (h handle) QueryContext(ctx context.Context, query string, args ...any) (*s
 
 // QueryRows is QueryContext with the rows of a driver.
 func (h handle) QueryRows(ctx context.Context, query string) (driver.Rows, error) {
+	if err := h.free(); err != nil {
+		return nil, err
+	}
 	found, err := h.tx.Query(ctx, query, pgx.QueryExecModeExec)
 	if err != nil {
 		return nil, err
@@ -64,6 +70,18 @@ func (h handle) QueryRows(ctx context.Context, query string) (driver.Rows, error
 		return nil, err
 	}
 	return r, nil
+}
+
+// free returns an error while rows are open: a statement of pgx beside them would close them, and
+// leave the connection locked.
+func (h handle) free() error {
+	if _, ok := h.tx.(*transaction); ok {
+		return nil // it looks itself, under the lock of its connection
+	}
+	if h.tx.Conn().PgConn().IsBusy() {
+		return errOpen
+	}
+	return nil
 }
 
 // Commit marks a handle as a transaction. The library does not call it.

@@ -37,11 +37,14 @@ func runChild(ctx context.Context) error {
 	}
 	db := bun.NewDB(pgxtx.Open(pool), pgdialect.New())
 	consumer := killed(words[0], standStill)
+	if words[1] == "grouped" {
+		consumer = grouped(func() { fmt.Println("has run") })
+	}
 	registry, err := bus.RegistryConfig{Dialect: db.Dialect()}.NewRegistry(consumer)
 	if err != nil {
 		return err
 	}
-	if words[1] == "consuming" {
+	if words[1] == "consuming" || words[1] == "grouped" {
 		config := testapp.Fast()
 		config.LeaseDuration, config.Fetchers, config.TxConcurrency, config.DefaultTimeout = time.Second, 1, 1, time.Hour
 		db.SetMaxOpenConns(5)
@@ -147,4 +150,65 @@ func TestAKilledProcessLeavesNothingUncommitted(t *testing.T) {
 			testapp.Eventually(t, "another process has consumed it", func() bool { return counts(t, db) == [2]int{1, 0} })
 		})
 	}
+}
+
+// grouped is a consumer of pgx that shares its transactions. It calls then after its write.
+func grouped(then func()) bus.Consumer {
+	return pgxtx.ConsumeTx("c", func(ctx context.Context, tx pgx.Tx, o order) error {
+		inner, err := tx.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := inner.Exec(ctx, "INSERT INTO handles_effects (id) VALUES ($1)", o.ID); err != nil {
+			return err
+		}
+		then()
+		return inner.Commit(ctx)
+	}, outbox.GroupCommit(10), bus.MaxAttempts(100))
+}
+
+// TestKilledGroupsOfPgxHaveTheirEffectsOnce kills twenty processes, each a few runs later in its life than the one before.
+func TestKilledGroupsOfPgxHaveTheirEffectsOnce(t *testing.T) {
+	t.Parallel()
+	const kills, each = 20, 15
+	dsn := testdb.PostgresDSN(t)
+	db := testdb.OpenPostgres(t, dsn)
+	withEffects(t, db)
+	a := testapp.New(t, db, grouped(func() {}))
+	for kill := range kills {
+		items := make([]outbox.Item, each)
+		for i := range items {
+			items[i].Payload = order{ID: fmt.Sprint(kill, ".", i)}
+		}
+		must(a.Producer.ProduceMany(t.Context(), db, items...))(t)
+		killAfter(t, 1+kill%7, dsn)
+	}
+	a.Start(testapp.Fast())
+	testapp.Eventually(t, "all messages are consumed", func() bool { return counts(t, db)[1] == 0 })
+	var distinct int
+	must(0, db.NewRaw("SELECT count(DISTINCT id) FROM handles_effects").Scan(t.Context(), &distinct))(t)
+	if got := counts(t, db)[0]; got != kills*each || distinct != got {
+		t.Errorf("got %d effects of %d messages, want %d of each", got, distinct, kills*each)
+	}
+	if got := a.Poisoned(); len(got) > 0 {
+		t.Errorf("got poisoned messages %v, want none", got)
+	}
+}
+
+// killAfter kills a process of grouped after so many runs.
+func killAfter(t *testing.T, runs int, dsn string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env, cmd.Stderr = append(os.Environ(), childVariable+"=pgx.Tx grouped "+dsn), os.Stderr
+	output := must(cmd.StdoutPipe())(t)
+	must(0, cmd.Start())(t)
+	lines := bufio.NewReader(output)
+	for range runs {
+		if _, err := lines.ReadString('\n'); err != nil {
+			t.Errorf("the process ended by itself: %v", err)
+			break
+		}
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
 }

@@ -3,10 +3,12 @@ package handles_test
 import (
 	"context"
 	"database/sql"
+	"strings"
 	"testing"
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
@@ -49,4 +51,16 @@ func TestTheFakeTakesAnyTransaction(t *testing.T) {
 	bustest.RequireNotProduced[order](t, fake, nil)
 	must(0, place(t.Context(), nil))(t)
 	bustest.RequireProduced(t, fake, func(o order) bool { return o.ID == "a" })
+}
+
+// TestTheFakeRefusesAPool, as the producer does.
+func TestTheFakeRefusesAPool(t *testing.T) {
+	t.Parallel()
+	fake := new(bustest.FakeProducer)
+	for _, pool := range []bus.Handle{new(sql.DB), (*sql.DB)(nil), new(sql.Conn)} {
+		if _, err := fake.Produce(t.Context(), pool, order{}); err == nil || !strings.Contains(err.Error(), "a transaction, or a handle of Bun, is allowed") {
+			t.Errorf("%T: got %v, want an error that says what is allowed", pool, err)
+		}
+	}
+	bustest.RequireNotProduced[order](t, fake, nil)
 }

@@ -8,13 +8,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
+	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/pgxtx"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
@@ -163,6 +166,11 @@ func TestHandlesThatAreRefused(t *testing.T) {
 			{"nil", a.Producer, nil, "the database handle is nil"},
 			{"a nil transaction", a.Producer, (*sql.Tx)(nil), "the database handle is a nil *sql.Tx"},
 			{"a nil transaction of another library", a.Producer, (*foreign)(nil), "the database handle is a nil *handles_test.foreign"},
+			{"a transaction made by hand", a.Producer, new(sql.Tx), "the database handle is a zero sql.Tx"},
+			{"another library's transaction made by hand", a.Producer, foreign{}, "the database handle, a handles_test.foreign, panicked"},
+			{"a transaction of pgx made by hand", a.Producer, pgxtx.Of(new(pgxpool.Tx)), "panicked"},
+			{"a nil transaction of pgx", a.Producer, pgxtx.Of((*pgxpool.Tx)(nil)), "the database handle is nil"},
+			{"a connection", a.Producer, new(sql.Conn), "the database handle is a *sql.Conn: a transaction"},
 			{"a pool", a.Producer, db.DB, "the database handle is a *sql.DB: a transaction, or a handle of Bun, is allowed"},
 			{"no dialect", without, open, "a *sql.Tx needs bus.RegistryConfig.Dialect"},
 			{"a transaction that is over", a.Producer, over, sql.ErrTxDone.Error()},
@@ -172,4 +180,42 @@ func TestHandlesThatAreRefused(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestADialectThatIsNil(t *testing.T) {
+	t.Parallel()
+	_, err := bus.RegistryConfig{Dialect: (*pgdialect.Dialect)(nil)}.NewRegistry(testapp.Consumed("one"))
+	if want := "RegistryConfig.Dialect is a nil *pgdialect.Dialect"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want an error with %q", err, want)
+	}
+}
+
+// TestTransactionsOfTheLibraryAreNotNested, whichever began first. A commit that fails wakes nothing, and is returned.
+func TestTransactionsOfTheLibraryAreNotNested(t *testing.T) {
+	t.Parallel()
+	db := testdb.SQLite(t)
+	p := testapp.New(t, db, testapp.Consumed("one")).Producer
+	within := func(ctx context.Context) error { return p.Within(ctx, func(context.Context) error { return nil }) }
+	runInTx := func(ctx context.Context) error {
+		return p.RunInTx(ctx, db, func(context.Context, bun.Tx) error { return nil })
+	}
+	for name, err := range map[string]error{
+		"Within in Within":   p.Within(t.Context(), within),
+		"RunInTx in Within":  p.Within(t.Context(), runInTx),
+		"Within in RunInTx":  p.RunInTx(t.Context(), db, func(ctx context.Context, _ bun.Tx) error { return within(ctx) }),
+		"RunInTx in RunInTx": p.RunInTx(t.Context(), db, func(ctx context.Context, _ bun.Tx) error { return runInTx(ctx) }),
+	} {
+		if !errors.Is(err, outbox.ErrNotInTx) {
+			t.Errorf("%s: got %v, want ErrNotInTx", name, err)
+		}
+	}
+	err := p.Within(t.Context(), func(ctx context.Context) error {
+		tx := must(db.DB.BeginTx(ctx, nil))(t)
+		must(p.Produce(ctx, tx, order{}))(t)
+		must(0, tx.Rollback())(t)
+		return tx.Commit()
+	})
+	if err != sql.ErrTxDone {
+		t.Errorf("a commit that fails: got %v, want it unchanged", err)
+	}
 }

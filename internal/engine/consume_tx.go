@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"time"
@@ -66,7 +67,7 @@ func isTransactional(c bus.ConsumerConfig) bool { return access.Value(&c, transa
 var errFenced error = &bus.OutcomeError{Outcome: bus.Released, Err: bus.ErrLeaseLost}
 
 // errHidden counts as an attempt: the transaction holds the row lock, so no other one removed it.
-var errHidden = errors.New("the message is not to be found any more, be it that the consumer has removed it, " +
+var errHidden = errors.New("the message is not to be found any more, be it that the consumer has removed it, has ended the transaction, " +
 	"has changed to another database, or that row-level security hides it")
 
 const statementTimeout = 5 * time.Second
@@ -220,8 +221,7 @@ func (t *consumerTx) commit(tasks []*task) error {
 	defer cancel()
 	ids := store.Each(tasks, func(t *task) int64 { return t.row.ID })
 	if err := t.transactor.store.Intact(statement, t.tx.Tx); err != nil {
-		t.rollback()
-		return ofTransaction("before the commit", err)
+		return t.undone("before the commit", err)
 	}
 	n, err := t.transactor.store.Claims.Remove(statement, t.tx, t.session, ids...)
 	if err == nil && n < len(ids) {
@@ -232,12 +232,10 @@ func (t *consumerTx) commit(tasks []*task) error {
 		}
 	}
 	if err != nil {
-		t.rollback()
-		return ofTransaction("remove", err)
+		return t.undone("remove", err)
 	}
 	if err := t.remember(statement, tasks); err != nil {
-		t.rollback()
-		return ofTransaction("remember", err)
+		return t.undone("remember", err)
 	}
 	defer time.AfterFunc(statementTimeout, t.end).Stop()
 	committing, cancel := context.WithTimeout(t.ctx, statementTimeout)
@@ -251,6 +249,22 @@ func (t *consumerTx) commit(tasks []*task) error {
 		return t.transactor.afterLostCommit(context.WithoutCancel(t.ctx), tasks[0], err)
 	}
 	return ofTransaction("commit", err)
+}
+
+// errRowsOpen is the handler's fault, and costs an attempt.
+var errRowsOpen = errors.New("outbox: the consumer has left rows of its transaction open: close them before it returns")
+
+// undone rolls back after a statement of ours that failed. A connection that can do that was not
+// lost: the driver says so while rows are open.
+func (t *consumerTx) undone(statement string, err error) error {
+	switch done := t.rollback(); {
+	case !errors.Is(err, driver.ErrBadConn):
+	case done:
+		return errRowsOpen
+	default:
+		err = fmt.Errorf("%w: the connection is lost, or the consumer has left rows open", err)
+	}
+	return ofTransaction(statement, err)
 }
 
 // remember keeps the insert ids of consumed messages taken.
@@ -288,20 +302,23 @@ func (tr *transactor) afterLostCommit(ctx context.Context, t *task, lost error) 
 	}
 }
 
-// rollback ends a failed transaction.
-func (t *consumerTx) rollback() {
-	t.abort()
+// rollback ends a failed transaction, and reports whether that worked.
+func (t *consumerTx) rollback() (done bool) {
+	done = t.abort()
 	t.giveBack()
+	return done
 }
 
-// abort rolls back. After an error the connection is lost and discarded, and the server rolls back
-// by itself. If the driver cut the connection at the end of a statement's context, the server may
-// notice only when the statement ends. Therefore it is interrupted: MariaDB gets no notice, and
-// pgx's cancel request may not pass a pooler.
-func (t *consumerTx) abort() {
+// abort rolls back, and reports whether that worked. After an error the connection is lost and
+// discarded, and the server rolls back by itself. If the driver cut the connection at the end of a
+// statement's context, the server may notice only when the statement ends. Therefore it is
+// interrupted: MariaDB gets no notice, and pgx's cancel request may not pass a pooler.
+func (t *consumerTx) abort() (done bool) {
 	defer time.AfterFunc(statementTimeout, t.end).Stop()
-	if err := txn.Rollback(t.transactor.ctx, t.tx.Tx); err != nil && !errors.Is(err, sql.ErrTxDone) {
+	err := txn.Rollback(t.transactor.ctx, t.tx.Tx)
+	if err != nil && !errors.Is(err, sql.ErrTxDone) {
 		t.transactor.config.Logger.Debug("rollback", "error", err)
 		t.interrupt()
 	}
+	return err == nil
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -67,12 +68,22 @@ func (g *guest) Rollback() error {
 }
 
 // ExecContext implements driver.ExecerContext.
-func (g *guest) ExecContext(ctx context.Context, query string, _ []driver.NamedValue) (driver.Result, error) {
+func (g *guest) ExecContext(ctx context.Context, query string, _ []driver.NamedValue) (result driver.Result, err error) {
+	defer g.recovered(&err)
 	return g.of.ExecContext(ctx, query)
 }
 
+// recovered returns a panic of the handle as an error. After a panic in a query, database/sql waits
+// forever for the end of the query when the transaction ends.
+func (g *guest) recovered(err *error) {
+	if value := recover(); value != nil {
+		*err = fmt.Errorf("the database handle, a %T, panicked: %v", g.of, value)
+	}
+}
+
 // QueryContext implements driver.QueryerContext. A handle that has rows of a driver returns them as they are.
-func (g *guest) QueryContext(ctx context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
+func (g *guest) QueryContext(ctx context.Context, query string, _ []driver.NamedValue) (result driver.Rows, err error) {
+	defer g.recovered(&err)
 	if r, ok := g.of.(interface {
 		QueryRows(ctx context.Context, query string) (driver.Rows, error)
 	}); ok {

@@ -3,6 +3,7 @@ package txn
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"reflect"
@@ -18,21 +19,21 @@ import (
 // owner's to commit. Its dialect is its own, if it has a method Dialect, or else the given one.
 func Through(ctx context.Context, h bus.Handle, dialect schema.Dialect, fn func(db bun.IDB) error) error {
 	if db, ok := h.(bun.IDB); ok || h == nil {
-		return fn(db)
+		return explained(h, fn(db))
 	}
 	if d, ok := h.(interface{ Dialect() schema.Dialect }); ok {
 		dialect = d.Dialect()
 	}
-	_, ends := h.(interface {
-		Commit() error
-		Rollback() error
-	})
 	switch v := reflect.ValueOf(h); {
 	case v.Kind() == reflect.Pointer && v.IsNil():
 		return fmt.Errorf("the database handle is a nil %T", h)
-	case !ends:
-		return fmt.Errorf("the database handle is a %T: a transaction, or a handle of Bun, is allowed", h)
-	case dialect == nil:
+	case isZero(h):
+		return errors.New("the database handle is a zero sql.Tx: begin it with a database")
+	}
+	if err := CheckEnds(h); err != nil {
+		return err
+	}
+	if dialect == nil {
 		return fmt.Errorf("a %T needs bus.RegistryConfig.Dialect", h)
 	}
 	seen, err := template(dialect)
@@ -49,15 +50,42 @@ func Through(ctx context.Context, h bus.Handle, dialect schema.Dialect, fn func(
 		tx = guest.tx
 	}
 	seen.Tx = tx // methods of bun.Tx write to the embedded transaction
-	return fn(seen)
+	return explained(h, fn(seen))
 }
 
-// templates caches a transaction of Bun without a database by the name of its dialect. Each is immutable.
+// CheckEnds returns an error for a pool that is not Bun's, which may be nil.
+func CheckEnds(h bus.Handle) error {
+	switch h.(type) {
+	case nil, bun.IDB, interface {
+		Commit() error
+		Rollback() error
+	}:
+		return nil
+	}
+	return fmt.Errorf("the database handle is a %T: a transaction, or a handle of Bun, is allowed", h)
+}
+
+// explained adds to an error of database/sql what it can mean in a transaction. Drivers return it
+// while rows are open, too.
+func explained(h bus.Handle, err error) error {
+	if _, pool := h.(*bun.DB); pool || !errors.Is(err, driver.ErrBadConn) {
+		return err
+	}
+	return fmt.Errorf("%w: the connection is lost, or rows of the transaction are open", err)
+}
+
+// isZero reports whether a handle is a *sql.Tx made by hand, whose methods panic.
+func isZero(h bus.Handle) bool {
+	tx, ok := h.(*sql.Tx)
+	return ok && reflect.ValueOf(tx).Elem().IsZero()
+}
+
+// templates caches a transaction of Bun without a database for each dialect. Each is immutable.
 var templates sync.Map
 
 // template returns one, for a *sql.Tx to be put into.
 func template(dialect schema.Dialect) (bun.Tx, error) {
-	if tx, ok := templates.Load(dialect.Name()); ok {
+	if tx, ok := templates.Load(dialect); ok { // a dialect is a pointer
 		return tx.(bun.Tx), nil
 	}
 	pool := sql.OpenDB(&guest{})
@@ -68,7 +96,7 @@ func template(dialect schema.Dialect) (bun.Tx, error) {
 	if err := errors.Join(tx.Rollback(), pool.Close()); err != nil {
 		return tx, err
 	}
-	templates.Store(dialect.Name(), tx)
+	templates.Store(dialect, tx)
 	return tx, nil
 }
 

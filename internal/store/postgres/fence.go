@@ -72,6 +72,21 @@ func (p *database) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) (held
 // connection.
 const asBegunSQL = `SELECT set_config('role', ?, false), set_config('search_path', ?, false); `
 
+// removeSQL removes nothing in another transaction than the one that fenced: a function that has
+// ended it in SQL may have rolled back what others wrote in it.
+const removeSQL = `DELETE FROM {messages} WHERE id IN (?) AND (extract(epoch FROM now()) * 1000000)::bigint = ?`
+
+func (p *database) Remove(ctx context.Context, tx bun.IDB, session dialect.Session, ids []int64) (int, error) {
+	before, args := p.AsBegun(session)
+	if before == "" {
+		return p.Returning.Remove(ctx, tx, session, ids)
+	}
+	if len(ids) == 1 && planned(tx) {
+		return p.removeOneOf(ctx, tx, session, ids[0])
+	}
+	return dialect.Affected(p.Query(ctx, tx, before+removeSQL, append(args, bun.List(ids), session.Begun)...).Exec(ctx))
+}
+
 const interruptSQL = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE pid = ? AND (extract(epoch FROM xact_start) * 1000000)::bigint = ?`
 

@@ -23,7 +23,7 @@ const (
   FOR UPDATE OF m) f`
 
 	asBegunOneSQL = `SELECT set_config('role', ?::text, false), set_config('search_path', ?::text, false)`
-	removeOneSQL  = `DELETE FROM {messages} WHERE id = ?::bigint`
+	removeOneSQL  = `DELETE FROM {messages} WHERE id = ?::bigint AND (extract(epoch FROM now()) * 1000000)::bigint = ?::bigint`
 )
 
 // runPlans is the connection of a transaction that has planned these.
@@ -72,16 +72,14 @@ func planned(tx bun.IDB) bool {
 	return ok && own.Plans != nil
 }
 
-// fenceOne returns the statement that fences a single message.
+// fenceOneOf returns the statement that fences a single message.
 func (p *database) fenceOneOf(tx bun.IDB, f dialect.Fence) *bun.RawQuery {
 	m := f.Messages[0]
 	return tx.NewRaw(p.fenceOne.call, fmt.Sprintf("%dms", f.Idle.Milliseconds()), m.ID, m.Attempts, m.Crashes, m.Claim, f.Owner)
 }
 
-// Remove implements [dialect.Dialect].
-func (p *database) Remove(ctx context.Context, tx bun.IDB, session dialect.Session, ids []int64) (int, error) {
-	if len(ids) != 1 || session.Role == "" || !planned(tx) {
-		return p.Returning.Remove(ctx, tx, session, ids)
-	}
-	return dialect.Affected(tx.NewRaw(p.asBegunOne.call+"; "+p.removeOne.call, session.Role, session.Path, ids[0]).Exec(ctx))
+// removeOneOf removes a single message.
+func (p *database) removeOneOf(ctx context.Context, tx bun.IDB, session dialect.Session, id int64) (int, error) {
+	statement := p.asBegunOne.call + "; " + p.removeOne.call
+	return dialect.Affected(tx.NewRaw(statement, session.Role, session.Path, id, session.Begun).Exec(ctx))
 }
