@@ -234,7 +234,7 @@ tools:
 
 .PHONY: some-mutants
 some-mutants:
-	$(call step,mutants: a sample,go run ./integration/mutants -sample 12)
+	$(call step,mutants: a sample,go run ./integration/mutants -sample 8)
 
 .PHONY: console-all
 console-all:
