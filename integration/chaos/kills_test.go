@@ -13,7 +13,7 @@ import (
 // was not in flight, and no innocent is poisoned.
 
 func barKills(b *bar) {
-	if b.mariadb { // with all kinds of consumers at once
+	if b.mariadb || b.tier == short { // with all kinds of consumers at once
 		config := chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two", "grouped"}, Grouped: []string{"grouped"}}
 		kills(b, b.dsn(), config, pick(b, 600, 2000, 2000), pick(b, 4, 20, 20))
 		return

@@ -37,7 +37,7 @@ func barOrder(b *bar) {
 		r.disturb(stop)
 	} else {
 		r.disturb(stop, func() {
-			r.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name LIKE 'worker%' AND random() < 0.3")
+			r.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'client backend' AND datname = current_database() AND application_name LIKE 'worker%' AND random() < 0.3")
 		})
 	}
 	producing.Wait()

@@ -45,6 +45,7 @@ func barStress(b *bar) {
 // TestStressConvictsCarelessWorkers has workers, and producers, do without what was promised.
 // Promise: together
 func TestStressConvictsCarelessWorkers(t *testing.T) {
+	t.Parallel()
 	b := &bar{T: t, Rand: rand.New(rand.NewPCG(1, 1)), name: "stress, careless"}
 	promised := anyOptions(b.Rand)
 	promised.Options["rated"] = chaos.Options{Rate: 60} // much less than what there is to do

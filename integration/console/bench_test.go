@@ -7,10 +7,8 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -30,10 +28,7 @@ const (
 // BenchmarkConsole is what it takes until those who look have their page, on PostgreSQL. ASYNCMONOLITH_BENCH_ROWS
 // says how many messages there are: 20,000 unless set, a million for the figures of docs/performance.md.
 func BenchmarkConsole(b *testing.B) {
-	rows, err := strconv.Atoi(os.Getenv("ASYNCMONOLITH_BENCH_ROWS"))
-	if err != nil {
-		rows = 20_000
-	}
+	rows := testapp.BenchRows(b, 20_000)
 	db := migrated(b, testdb.Postgres(b))
 	testapp.NewCrowd(b, db, testapp.Crowd{Pending: rows, Poisoned: rows / 10})
 	b.Run("overview", func(b *testing.B) { benchViewers(b, db) })

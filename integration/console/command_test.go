@@ -26,7 +26,7 @@ func (p *program) path(t testing.TB) string {
 		if p.dir, p.err = os.MkdirTemp("", "asyncmonolith-command"); p.err != nil {
 			return
 		}
-		build := exec.Command("go", "build", "-o", filepath.Join(p.dir, "asyncmonolith"), ".")
+		build := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(p.dir, "asyncmonolith"), ".")
 		build.Dir = filepath.Join("..", "..", "cmd", "asyncmonolith")
 		if output, err := build.CombinedOutput(); err != nil {
 			p.err = fmt.Errorf("build the command: %w\n%s", err, output)

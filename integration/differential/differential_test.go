@@ -56,9 +56,10 @@ func TestDatabasesAgree(t *testing.T) {
 	t.Logf("%d runs: %v", done, f.Tally)
 }
 
-// TestFlawIsFound breaks the statements of one database.
+// TestFlawIsFound breaks the statements of one database. It begins with the seed that found the flaw last.
 func TestFlawIsFound(t *testing.T) {
 	t.Parallel()
+	found := map[string]uint64{"a place that is lost": 2, "a key that is not parked": 2, "pauses that are forgotten": 11} // else 0
 	for name, texts := range map[string][]string{
 		"a savepoint that takes nothing back": {"ROLLBACK TO SAVEPOINT drawn", "SELECT 1"},
 		"snoozes that count":                  {"CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END", "1"},
@@ -70,12 +71,12 @@ func TestFlawIsFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFuzz(t, testdb.OpenRewritten(t, quick(t), testdb.Replacing(t, texts...)), testdb.SQLite(t))
-			for seed := range uint64(50) {
+			for seed := found[name]; seed < 50; seed++ {
 				if f.Run(seed, 100) != nil {
 					return
 				}
 			}
-			t.Error("50 runs: got no difference, want one")
+			t.Errorf("seeds %d to 49: got no difference, want one", found[name])
 		})
 	}
 }

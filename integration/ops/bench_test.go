@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -28,10 +26,7 @@ import (
 // docs/performance.md.
 func crowded(b *testing.B, db *bun.DB) (*ops.Service, int) {
 	b.Helper()
-	rows, err := strconv.Atoi(os.Getenv("ASYNCMONOLITH_BENCH_ROWS"))
-	if err != nil {
-		rows = 20_000
-	}
+	rows := testapp.BenchRows(b, 20_000)
 	registry := testapp.Must[*bus.Registry](b)(bus.NewRegistry())
 	ctx := b.Context()
 	if err := outbox.Migrate(ctx, db, registry.Tables()); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
@@ -44,6 +45,7 @@ func refunds(name string) bus.Consumer {
 // TestSpans compares the spans of whole stories, from produce to the last run,
 // with testdata/spans.golden.
 func TestSpans(t *testing.T) {
+	testdb.SQLite(t) // skips the test in a run about other databases
 	declined := func() error { return &errCard{"4111"} }
 	produced := func(p *shop, options ...outbox.Option) {
 		p.inApp(func(ctx context.Context) error { return p.produce(ctx, order{"1"}, options...) })

@@ -13,6 +13,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
@@ -197,11 +198,11 @@ func BenchmarkClaimSettle(b *testing.B) {
 // BenchmarkDrain consumes a backlog with the default configuration.
 func BenchmarkDrain(b *testing.B) {
 	testdb.EachBenchmark(b, func(b *testing.B, db *bun.DB) {
-		const backlog = 100_000
+		backlog := testapp.BenchRows(b, 100_000)
 		var consumed atomic.Int64
 		done := make(chan struct{})
 		registry, producer := benchRegistry(b, db, func(context.Context, signup) error {
-			if consumed.Add(1) == backlog {
+			if consumed.Add(1) == int64(backlog) {
 				close(done)
 			}
 			return nil
@@ -214,8 +215,8 @@ func BenchmarkDrain(b *testing.B) {
 			for i := range items {
 				items[i] = outbox.Item{Payload: newSignup(i)}
 			}
-			for range backlog / len(items) {
-				if _, err := producer.ProduceMany(b.Context(), db, items...); err != nil {
+			for produced := 0; produced < backlog; produced += len(items) {
+				if _, err := producer.ProduceMany(b.Context(), db, items[:min(len(items), backlog-produced)]...); err != nil {
 					b.Fatal(err)
 				}
 			}

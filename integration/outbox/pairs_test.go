@@ -24,7 +24,6 @@ const (
 	pairAway   = 2 * time.Second        // for so long what the consumer needs is away
 	pairOpens  = 9 * time.Second        // at the latest its circuit is closed again
 	pairSolo   = 8 * time.Second        // a process waits for so long with what crashed twice
-	pairWindow = 30 * time.Second       // of the backlog
 	pairMargin = 2 * time.Second
 )
 
@@ -84,6 +83,18 @@ func (p *paired) has(name string) bool {
 	return slices.ContainsFunc(p.traits, func(t trait) bool { return t.name == name })
 }
 
+// window is for how long calls last: longer than judge waits for what has crashed behind the backlog.
+func (p *paired) window() time.Duration { return p.bound() + pairSolo + pairMargin }
+
+// bound is how long what is due and may run waits at most.
+func (p *paired) bound() time.Duration {
+	bound := pairLease + pairPoll + pairMargin
+	if p.any(func(t trait) bool { return t.circuit }) {
+		bound += pairOpens
+	}
+	return bound
+}
+
 func (p *paired) any(is func(trait) bool) bool { return slices.ContainsFunc(p.traits, is) }
 
 // call is one of the consumer's function.
@@ -102,7 +113,7 @@ func (p *paired) call(orders []order) error {
 		}
 		return errAway
 	}
-	if since < pairWindow && !p.has("tx") { // SQLite has one transaction at a time
+	if since < p.window() && !p.has("tx") { // SQLite has one transaction at a time
 		<-time.After(pairTakes)
 	}
 	return nil
@@ -134,7 +145,7 @@ func (p *paired) consumers() []bus.Consumer {
 		p.mu.Lock()
 		p.other = append(p.other, time.Since(p.begun))
 		p.mu.Unlock()
-		if time.Since(p.begun) < pairWindow {
+		if time.Since(p.begun) < p.window() {
 			<-time.After(pairTakes)
 		}
 		return nil
@@ -191,10 +202,7 @@ func (p *paired) start(ctx context.Context, a *app, config outbox.ProcessorConfi
 func (p *paired) judge(t *testing.T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	bound := pairLease + pairPoll + pairMargin
-	if p.any(func(t trait) bool { return t.circuit }) {
-		bound += pairOpens
-	}
+	bound := p.bound()
 	for id, most := range map[string]time.Duration{"once-0": bound, "once-1": bound, "once-2": bound, "twice": bound + pairSolo} {
 		if at, ok := p.starts[id]; !ok || at > most {
 			t.Errorf("%s: started %t, after %s, want it within %s", id, ok, at, most)
@@ -202,7 +210,7 @@ func (p *paired) judge(t *testing.T) {
 	}
 	last := time.Duration(0)
 	for _, at := range p.other {
-		if last < pairWindow && at-last > pairLease+pairPoll+pairMargin {
+		if last < p.window() && at-last > pairLease+pairPoll+pairMargin {
 			t.Errorf("the neighbour: nothing started between %s and %s", last, at)
 		}
 		last = at
@@ -228,8 +236,8 @@ func TestWhatIsDueAndMayRunStartsSoon(t *testing.T) {
 					config := outbox.ProcessorConfig{LeaseDuration: pairLease, PollInterval: pairPoll, Concurrency: 4}
 					first, second := p.start(ctx, a, config)
 					testapp.Sooner(t, "everything is done", a.Empty)
-					if took := time.Since(p.begun); took > pairWindow+time.Minute {
-						t.Errorf("everything was done after %s, want it within %s", took, pairWindow+time.Minute)
+					if took := time.Since(p.begun); took > p.window()+time.Minute {
+						t.Errorf("everything was done after %s, want it within %s", took, p.window()+time.Minute)
 					}
 					first.MustStop()
 					second.MustStop()

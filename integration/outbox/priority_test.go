@@ -78,21 +78,25 @@ func TestPrioritiesFailBeforeAnythingIsWritten(t *testing.T) {
 			t.Error("NewRegistry: got no error, want one")
 		}
 	}
-	db := testdb.SQLite(t)
-	a := testapp.New(t, db, testapp.Consumed("c"))
-	if _, err := a.Producer.Produce(t.Context(), db, order{}, outbox.Priority(9)); !errors.Is(err, bus.ErrInvalidOption) {
-		t.Errorf("Produce: got %v, want %v", err, bus.ErrInvalidOption)
-	}
-	maria := testdb.MariaDB(t)
-	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry(testapp.Consumed("c", bus.Prioritized(time.Minute))))
-	if _, err := outbox.NewProcessor(maria, registry, outbox.ProcessorConfig{}); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("NewProcessor on MariaDB: got %v, want %v", err, errors.ErrUnsupported)
-	}
-	on := testapp.New(t, maria, testapp.Consumed("c", bus.Prioritized(time.Minute)))
-	if _, err := on.Producer.Produce(t.Context(), maria, order{}, outbox.Priority(bus.High)); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("Produce on MariaDB: got %v, want %v", err, errors.ErrUnsupported)
-	}
-	if n := len(on.Pending()); n != 0 {
-		t.Errorf("got %d messages, want none", n)
-	}
+	t.Run("sqlite", func(t *testing.T) {
+		db := testdb.SQLite(t)
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		if _, err := a.Producer.Produce(t.Context(), db, order{}, outbox.Priority(9)); !errors.Is(err, bus.ErrInvalidOption) {
+			t.Errorf("Produce: got %v, want %v", err, bus.ErrInvalidOption)
+		}
+	})
+	t.Run("mariadb", func(t *testing.T) {
+		maria := testdb.MariaDB(t)
+		registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry(testapp.Consumed("c", bus.Prioritized(time.Minute))))
+		if _, err := outbox.NewProcessor(maria, registry, outbox.ProcessorConfig{}); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("NewProcessor on MariaDB: got %v, want %v", err, errors.ErrUnsupported)
+		}
+		on := testapp.New(t, maria, testapp.Consumed("c", bus.Prioritized(time.Minute)))
+		if _, err := on.Producer.Produce(t.Context(), maria, order{}, outbox.Priority(bus.High)); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("Produce on MariaDB: got %v, want %v", err, errors.ErrUnsupported)
+		}
+		if n := len(on.Pending()); n != 0 {
+			t.Errorf("got %d messages, want none", n)
+		}
+	})
 }

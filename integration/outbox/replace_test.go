@@ -228,30 +228,34 @@ func TestOptionsThatContradictEachOtherAreRefused(t *testing.T) {
 
 func TestKeysThatAskForMoreAreChecked(t *testing.T) {
 	t.Parallel()
-	a := testapp.New(t, testdb.SQLite(t), testapp.Consumed("c"))
-	for name, option := range map[string]outbox.Option{
-		"no key":          outbox.InsertID("", outbox.Replace()),
-		"no quiet":        outbox.InsertID("k", outbox.Debounce(0, time.Second)),
-		"most below":      outbox.InsertID("k", outbox.Debounce(time.Minute, time.Second)),
-		"no period":       outbox.InsertID("k", outbox.UniqueFor(0)),
-		"two policies":    outbox.InsertID("k", outbox.Replace(), outbox.UniqueFor(time.Hour)),
-		"no policy":       outbox.InsertID("k", outbox.DuplicatePolicy{}),
-		"period, no key":  func(m *bus.Message) error { m.UniqueFor = time.Hour; return nil },
-		"replace, no key": func(m *bus.Message) error { m.Replace = true; return nil },
-	} {
-		if _, err := a.Producer.Produce(a.Context(), a.DB, order{}, option); !errors.Is(err, bus.ErrInvalidOption) {
-			t.Errorf("%s: got %v, want %v", name, err, bus.ErrInvalidOption)
+	t.Run("sqlite", func(t *testing.T) {
+		a := testapp.New(t, testdb.SQLite(t), testapp.Consumed("c"))
+		for name, option := range map[string]outbox.Option{
+			"no key":          outbox.InsertID("", outbox.Replace()),
+			"no quiet":        outbox.InsertID("k", outbox.Debounce(0, time.Second)),
+			"most below":      outbox.InsertID("k", outbox.Debounce(time.Minute, time.Second)),
+			"no period":       outbox.InsertID("k", outbox.UniqueFor(0)),
+			"two policies":    outbox.InsertID("k", outbox.Replace(), outbox.UniqueFor(time.Hour)),
+			"no policy":       outbox.InsertID("k", outbox.DuplicatePolicy{}),
+			"period, no key":  func(m *bus.Message) error { m.UniqueFor = time.Hour; return nil },
+			"replace, no key": func(m *bus.Message) error { m.Replace = true; return nil },
+		} {
+			if _, err := a.Producer.Produce(a.Context(), a.DB, order{}, option); !errors.Is(err, bus.ErrInvalidOption) {
+				t.Errorf("%s: got %v, want %v", name, err, bus.ErrInvalidOption)
+			}
 		}
-	}
-	if n := len(a.Pending()); n != 0 {
-		t.Errorf("got %d messages, want 0", n)
-	}
-	other := testapp.New(t, testdb.MariaDB(t), testapp.Consumed("c"))
-	for _, option := range []outbox.Option{outbox.InsertID("k", outbox.Replace()), outbox.InsertID("k", outbox.UniqueFor(time.Hour))} {
-		if _, err := other.Producer.Produce(other.Context(), other.DB, order{}, option); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("on MariaDB: got %v, want %v", err, errors.ErrUnsupported)
+		if n := len(a.Pending()); n != 0 {
+			t.Errorf("got %d messages, want 0", n)
 		}
-	}
+	})
+	t.Run("mariadb", func(t *testing.T) {
+		other := testapp.New(t, testdb.MariaDB(t), testapp.Consumed("c"))
+		for _, option := range []outbox.Option{outbox.InsertID("k", outbox.Replace()), outbox.InsertID("k", outbox.UniqueFor(time.Hour))} {
+			if _, err := other.Producer.Produce(other.Context(), other.DB, order{}, option); !errors.Is(err, errors.ErrUnsupported) {
+				t.Errorf("on MariaDB: got %v, want %v", err, errors.ErrUnsupported)
+			}
+		}
+	})
 }
 
 // TestReplacingNeverFails, however many write the same keys, in whatever batches, beside

@@ -8,14 +8,16 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 // BenchmarkSettle settles a claim in parts of 1,000 results, a fifth of them failed.
 func BenchmarkSettle(b *testing.B) {
-	const part = 1_000
-	for _, size := range []int{2_000, 20_000} {
+	most := testapp.BenchRows(b, 20_000)
+	part := min(1_000, most/10)
+	for _, size := range []int{most / 10, most} {
 		b.Run(fmt.Sprintf("claim=%d", size), func(b *testing.B) {
 			testdb.EachBenchmark(b, func(b *testing.B, db *bun.DB) {
 				for range b.N {
@@ -52,7 +54,8 @@ func claimOf(tb testing.TB, db *bun.DB, n int) (*store.Store, store.Claim) {
 // BenchmarkClaimBehind claims for twenty consumers behind what others hold, and gives
 // it back.
 func BenchmarkClaimBehind(b *testing.B) {
-	for _, held := range []int{0, 2_000, 12_500} {
+	most := testapp.BenchRows(b, 12_500)
+	for _, held := range []int{0, most / 500 * 500} {
 		b.Run(fmt.Sprintf("held=%d", held), func(b *testing.B) {
 			testdb.EachBenchmark(b, func(b *testing.B, db *bun.DB) {
 				s, wants := backlogOfTwenty(b, db, held+500)

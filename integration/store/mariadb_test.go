@@ -5,13 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
@@ -84,7 +84,9 @@ func TestMariaDBRefusesWhatItCannotTrust(t *testing.T) {
 // TestMariaDBNeedsADatabase: a DSN that names none is told from one whose lock is taken.
 func TestMariaDBNeedsADatabase(t *testing.T) {
 	t.Parallel()
-	db := testdb.OpenMariaDB(t, os.Getenv(testdb.MariaDBVariable))
+	config := testapp.Must[*mysql.Config](t)(mysql.ParseDSN(testdb.MariaDBDSN(t)))
+	config.DBName = ""
+	db := testdb.OpenMariaDB(t, config.FormatDSN())
 	err := outbox.Migrate(t.Context(), db, bus.Tables{})
 	if err == nil || !strings.Contains(err.Error(), "no database is selected") {
 		t.Errorf("migrate without a database: got error %v, want one that says so", err)

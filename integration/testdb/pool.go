@@ -87,11 +87,11 @@ func takeFree(tables bool) (database, bool) {
 	return database{}, false
 }
 
-// giveBack empties a database for the next test, or drops it: after a test that failed, where it has settings
-// of its own, and where it cannot be emptied.
-func giveBack(t testing.TB, d database, settings []string) {
+// giveBack empties a database for the next test, or drops it: after a test that failed, and where it cannot be emptied.
+// A session that has the settings of the test may be unable to.
+func giveBack(t testing.TB, d database) {
 	t.Helper()
-	reuse := !t.Failed() && len(settings) == 0 && os.Getenv(DirectVariable) == "" && emptied(t, d)
+	reuse := !t.Failed() && os.Getenv(DirectVariable) == "" && emptied(t, d)
 	var drop []string
 	for _, d := range surplus(d, reuse) {
 		drop = append(drop, "DROP DATABASE "+d.name+" WITH (FORCE)")

@@ -70,3 +70,24 @@ func TestPostgresIsEmptyAfterAnotherTest(t *testing.T) {
 		})
 	}
 }
+
+// The settings of a test are not those of the next one that has its database.
+func TestSettingsEndWithTheTest(t *testing.T) {
+	testdb.PostgresDSN(t) // as long as a test has a database, those of others are kept
+	var first string
+	for _, settings := range [][]string{{testdb.Isolation("serializable")}, nil} {
+		t.Run("a test", func(t *testing.T) {
+			var name, level string
+			err := testdb.OpenPostgres(t, testdb.PostgresDSN(t, settings...)).QueryRowContext(t.Context(),
+				"SELECT current_database(), current_setting('default_transaction_isolation')").Scan(&name, &level)
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case first == "":
+				first = name
+			case name != first || level == "serializable":
+				t.Errorf("got database %s with level %s, want %s without a setting", name, level, first)
+			}
+		})
+	}
+}

@@ -101,7 +101,7 @@ func postgresDSN(t testing.TB, tables bool, settings ...string) string {
 		settings = append([]string{Isolation(level)}, settings...)
 	}
 	d := take(t, tables)
-	t.Cleanup(func() { giveBack(t, d, settings) })
+	t.Cleanup(func() { giveBack(t, d) })
 	var set []string
 	for _, setting := range settings {
 		key, value, _ := strings.Cut(setting, "=")

@@ -59,6 +59,7 @@ func TestAFrozenClientDelaysOthersForABoundedTime(t *testing.T) {
 		t.Skip("there is no SIGSTOP")
 	}
 	t.Parallel()
+	testdb.PostgresDSN(t) // skips the test in a run about other databases
 	places := placesOf(t)
 	t.Logf("%d places; -freeze.seed=%d", len(places), *freezeSeed)
 	if !timed() {
