@@ -42,9 +42,8 @@ func (r *Runner) can(row store.Operation) bool {
 // apply carries out an operation that needs the application's code, in one call. If it is
 // interrupted, another process repeats it; repeating does no harm.
 func (w *work) apply(ctx context.Context, kind kind, row store.Operation, target pinnedTarget) error {
-	if ours, err := w.service.store.Operations.Change(ctx, w.service.config.DB, w.own(),
-		store.OperationChange{State: string(Running), Lease: lease}); err != nil ||
-		!ours {
+	running := store.OperationChange{State: string(Running), Lease: lease}
+	if ours, err := w.service.store.Operations.Change(ctx, w.service.config.DB, w.own(), running); err != nil || !ours {
 		return err // it was undone or taken over
 	}
 	within, end := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -82,13 +81,6 @@ func (w *work) apply(ctx context.Context, kind kind, row store.Operation, target
 	return w.change(after, store.OperationChange{State: string(Done), Changed: int64(n), Finished: true, Free: true})
 }
 
-// renew times out before the next renewal, so an unresponsive database cannot block it.
-func (w *work) renew(ctx context.Context) (ours bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lease/3)
-	defer cancel()
-	return w.service.store.Operations.Change(ctx, w.service.config.DB, w.own(), store.OperationChange{Lease: lease})
-}
-
 // keep renews the lease until done is closed. It cancels the apply if the lease is lost, and
 // stepTime after ctx ends.
 func (w *work) keep(ctx, within context.Context, end context.CancelCauseFunc, done <-chan struct{}) {
@@ -104,7 +96,10 @@ func (w *work) keep(ctx, within context.Context, end context.CancelCauseFunc, do
 				return
 			default:
 			}
-			ours, err := w.renew(within)
+			// The renewal times out before the next one, so an unresponsive database cannot block it.
+			renewal, cancel := context.WithTimeout(within, lease/3)
+			ours, err := w.service.store.Operations.Change(renewal, w.service.config.DB, w.own(), store.OperationChange{Lease: lease})
+			cancel()
 			switch {
 			case err == nil && ours:
 				renewed = time.Now()
@@ -116,9 +111,7 @@ func (w *work) keep(ctx, within context.Context, end context.CancelCauseFunc, do
 			}
 		case <-stopping:
 			stopping = nil
-			timer := time.NewTimer(stepTime)
-			defer timer.Stop()
-			late = timer.C
+			late = time.After(stepTime)
 		case <-late:
 			end(errStopping)
 			return

@@ -70,11 +70,10 @@ func said(err error) string {
 // named sets the check of its findings and limits how many are listed.
 func named(check string, found []Finding) []Finding {
 	if len(found) > mostFindings {
-		more := Finding{
-			Severity: found[mostFindings].Severity, Text: fmt.Sprintf("There are %d more like this.", len(found)-mostFindings),
-			Remedy: "Cure these first, and look again.",
-		}
-		found = append(found[:mostFindings:mostFindings], more)
+		text := fmt.Sprintf("There are %d more like this.", len(found)-mostFindings)
+		found = append(found[:mostFindings:mostFindings], Finding{
+			Severity: found[mostFindings].Severity, Text: text, Remedy: "Cure these first, and look again.",
+		})
 	}
 	for i := range found {
 		found[i].Check = check
@@ -87,15 +86,9 @@ func worstFirst(a, b Finding) int { return cmp.Compare(a.Severity.rank(), b.Seve
 func poisonedIn(queues []admin.Queue) (found []Finding) {
 	for _, q := range queues {
 		if q.Poisoned > 0 {
-			found = append(
-				found,
-				Finding{Severity: Critical, Subject: q.Consumer, Text: fmt.Sprintf("It has poisoned messages: %s.", counted(q.Poisoned)),
-					Remedy: fmt.Sprintf(
-						"See what they failed at: asyncmonolith poisoned groups --consumer %[1]s --show-payloads. Mend it, then: asyncmonolith "+
-							"requeue --consumer %[1]s; or discard them.",
-						word(q.Consumer),
-					)},
-			)
+			found = append(found, critical(q.Consumer, fmt.Sprintf("It has poisoned messages: %s.", counted(q.Poisoned)), fmt.Sprintf(
+				"See what they failed at: asyncmonolith poisoned groups --consumer %[1]s --show-payloads. Mend it, then: asyncmonolith "+
+					"requeue --consumer %[1]s; or discard them.", word(q.Consumer))))
 		}
 	}
 	return found
@@ -104,15 +97,9 @@ func poisonedIn(queues []admin.Queue) (found []Finding) {
 func blockedIn(queues []admin.Queue) (found []Finding) {
 	for _, q := range queues {
 		if q.BlockedKeys > 0 {
-			found = append(
-				found,
-				Finding{
-					Severity: Critical, Subject: q.Consumer,
-					Text: fmt.Sprintf("Keys are blocked, and their messages wait: %s.", counted(q.BlockedKeys)),
-					Remedy: "See which, and by which poisoned message: asyncmonolith messages blocked-keys. Mend what that failed at, then: " +
-						"asyncmonolith requeue ID; or discard it.",
-				},
-			)
+			found = append(found, critical(q.Consumer, fmt.Sprintf("Keys are blocked, and their messages wait: %s.", counted(q.BlockedKeys)),
+				"See which, and by which poisoned message: asyncmonolith messages blocked-keys. Mend what that failed at, then: "+
+					"asyncmonolith requeue ID; or discard it."))
 		}
 	}
 	return found
@@ -146,11 +133,8 @@ func breakersIn(queues []admin.Queue) (found []Finding) {
 		}
 		told[*q.Breaker] = true
 		text := q.Breaker.String()
-		found = append(found, Finding{Severity: Critical, Subject: q.Consumer, Text: strings.ToUpper(text[:1]) + text[1:] + ".",
-			Remedy: fmt.Sprintf(
-				"Mend what it depends on: it goes on by itself. To try one message now: asyncmonolith consumers probe %s.",
-				word(q.Consumer),
-			)})
+		found = append(found, critical(q.Consumer, strings.ToUpper(text[:1])+text[1:]+".", fmt.Sprintf(
+			"Mend what it depends on: it goes on by itself. To try one message now: asyncmonolith consumers probe %s.", word(q.Consumer))))
 	}
 	return found
 }
@@ -169,24 +153,14 @@ func troubled(fleet []admin.Process, queues []admin.Queue) (found []Finding) {
 			continue
 		}
 		if len(p.Stuck) > 0 {
-			found = append(
-				found,
-				Finding{
-					Severity: Critical, Subject: processName(p),
-					Text:   fmt.Sprintf("Consumers ignore their timeout and still run: %s.", strings.Join(p.Stuck, ", ")),
-					Remedy: "Have them return when their context ends, and restart this process.",
-				},
-			)
+			found = append(found, critical(processName(p),
+				fmt.Sprintf("Consumers ignore their timeout and still run: %s.", strings.Join(p.Stuck, ", ")),
+				"Have them return when their context ends, and restart this process."))
 		}
 		if closed := slices.DeleteFunc(slices.Clone(p.OpenCircuits), breaks); len(closed) > 0 {
-			found = append(
-				found,
-				Finding{
-					Severity: Critical, Subject: processName(p),
-					Text:   fmt.Sprintf("A circuit is open here, or their broker is away: %s.", strings.Join(closed, ", ")),
-					Remedy: "Mend what they depend on: they go on by themselves.",
-				},
-			)
+			found = append(found, critical(processName(p),
+				fmt.Sprintf("A circuit is open here, or their broker is away: %s.", strings.Join(closed, ", ")),
+				"Mend what they depend on: they go on by themselves."))
 		}
 	}
 	return found
@@ -204,14 +178,8 @@ func (d *doctor) checkProjections(ctx context.Context, db bun.IDB) (found []Find
 	}
 	for _, s := range states {
 		if s.Status == store.Halted {
-			found = append(
-				found,
-				Finding{
-					Severity: Critical, Subject: s.Name,
-					Text:   fmt.Sprintf("Version %d, shard %d, has halted at position %d.", s.Version, s.Shard, s.Position),
-					Remedy: "Read its error, mend what it failed at, and resume it.",
-				},
-			)
+			found = append(found, critical(s.Name, fmt.Sprintf("Version %d, shard %d, has halted at position %d.", s.Version, s.Shard, s.Position),
+				"Read its error, mend what it failed at, and resume it."))
 		}
 	}
 	return found, err

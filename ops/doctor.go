@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -52,16 +53,29 @@ const (
 	Critical Severity = "critical"
 )
 
+func critical(subject, text, remedy string) Finding {
+	return Finding{Severity: Critical, Subject: subject, Text: text, Remedy: remedy}
+}
+
+func warning(subject, text, remedy string) Finding {
+	return Finding{Severity: Warning, Subject: subject, Text: text, Remedy: remedy}
+}
+
+func fine(text string) []Finding { return []Finding{{Severity: OK, Text: text}} }
+
 // rank sorts the worst first.
 func (s Severity) rank() int { return slices.Index([]Severity{Critical, Warning, OK}, s) }
 
-// check is one check. look returns no findings if nothing is wrong; then fine is shown. It returns
-// errAbsent if the database has no such thing.
+// check is one check.
 type check struct {
 	name string
 	fine string
-	look func(ctx context.Context, db bun.IDB) ([]Finding, error)
+	look finder
 }
+
+// finder returns no findings if nothing is wrong; then the check's fine is shown. It returns
+// errAbsent if the database has no such thing.
+type finder func(ctx context.Context, db bun.IDB) ([]Finding, error)
 
 var errAbsent = errors.New("the database has no such thing") // immutable
 
@@ -77,17 +91,17 @@ func (d *doctor) checks() []check {
 	return []check{
 		{"schema", "The tables are up to date.", d.checkSchema},
 		{"server", "The library is made for this server, and it is set as it must be.", d.checkServer},
-		{"safety", "What is committed survives a crash, as far as settings go.", d.checkSafety},
+		{"safety", "What is committed survives a crash, as far as settings go.", d.diagnosed(store.Weaknesses, weaknesses)},
 		{"pool", "The pool has room for what runs in this process.", d.checkPool},
-		{"connections", "The server has connections left.", d.checkConnections},
+		{"connections", "The server has connections left.", d.diagnosed(store.Connections, connections)},
 		{"indexes", "All indexes are there and valid.", d.checkIndexes},
-		{"dead_rows", "What was deleted is cleared.", d.checkDeadRows},
-		{"snapshots", "No transaction keeps what was deleted from being cleared.", d.checkHolders},
+		{"dead_rows", "What was deleted is cleared.", d.diagnosed(store.DeadRows, deadRows)},
+		{"snapshots", "No transaction keeps what was deleted from being cleared.", d.diagnosed(store.Holders, holders)},
 		{"clock", "This machine's clock agrees with that of the database.", d.checkClock},
-		{"poisoned", "No message is poisoned.", d.checkPoisoned},
-		{"blocked_keys", "No key is blocked.", d.checkBlocked},
+		{"poisoned", "No message is poisoned.", d.inQueues(poisonedIn)},
+		{"blocked_keys", "No key is blocked.", d.inQueues(blockedIn)},
 		{"consumers", "Every pending message has a consumer in a live process.", d.checkStrangers},
-		{"circuit_breakers", "No circuit breaker is open.", d.checkBreakers},
+		{"circuit_breakers", "No circuit breaker is open.", d.inQueues(breakersIn)},
 		{"processes", "No process was lost within a day, is stuck, or stops a consumer.", d.checkProcesses},
 		{"schedules", "All schedules fire.", d.checkSchedules},
 		{"pauses", "No consumer is paused for long while messages wait.", d.checkPauses},
@@ -116,7 +130,7 @@ func (s *Session) Doctor(ctx context.Context) ([]Finding, error) {
 	}
 	var all []Finding
 	for _, c := range (&doctor{service: d}).checks() {
-		found, err := lookIn(ctx, d, d.config.DB, lookTime, func(ctx context.Context, db bun.IDB) ([]Finding, error) { return c.look(ctx, db) })
+		found, err := lookIn(ctx, d, d.config.DB, lookTime, c.look)
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("ops: doctor: %w", context.Cause(ctx))
 		}
@@ -124,17 +138,13 @@ func (s *Session) Doctor(ctx context.Context) ([]Finding, error) {
 		case errors.Is(err, errAbsent), isSchema(err) && behind: // which already explains it
 			continue
 		case isSchema(err) && len(all) == 0:
-			found = []Finding{
-				{
-					Severity: Critical,
-					Text:     fmt.Sprintf("The tables are not up to date: %s.", strings.TrimPrefix(err.Error(), outbox.ErrSchemaOutdated.Error()+": ")),
-					Remedy:   "Run asyncmonolith migrate, or outbox.Migrate. Migrations only add: what runs goes on running.",
-				},
-			}
+			why := strings.TrimPrefix(err.Error(), outbox.ErrSchemaOutdated.Error()+": ")
+			found = []Finding{critical("", fmt.Sprintf("The tables are not up to date: %s.", why),
+				"Run asyncmonolith migrate, or outbox.Migrate. Migrations only add: what runs goes on running.")}
 		case err != nil:
 			found = []Finding{unseen(err)}
 		case len(found) == 0:
-			found = []Finding{{Severity: OK, Text: c.fine}}
+			found = fine(c.fine)
 		}
 		all = append(all, named(c.name, found)...)
 	}

@@ -36,28 +36,31 @@ func (d *doctor) checkSchema(ctx context.Context, db bun.IDB) ([]Finding, error)
 func (d *doctor) checkServer(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	mistakes, err := d.service.store.Schema.Mistakes(ctx, db)
 	return store.Each(mistakes, func(mistake error) Finding {
-		return Finding{
-			Severity: Critical, Text: mistake.Error() + ".",
-			Remedy: "Set that right, for all connections, and start the programs anew. Until then no processor starts.",
-		}
+		return critical("", mistake.Error()+".",
+			"Set that right, for all connections, and start the programs anew. Until then no processor starts.")
 	}), err
 }
 
-func (d *doctor) checkSafety(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	found, err := d.service.store.Schema.Diagnose(ctx, db, store.Weaknesses)
-	return store.Each(found.Weaknesses, weakness), err
+// diagnosed is the check of a part of the live database.
+func (d *doctor) diagnosed(part store.Vital, find func(store.Diagnosis) []Finding) finder {
+	return func(ctx context.Context, db bun.IDB) ([]Finding, error) {
+		found, err := d.service.store.Schema.Diagnose(ctx, db, part)
+		if err == nil && found.Absent {
+			err = errAbsent
+		}
+		if err != nil {
+			return nil, err
+		}
+		return find(found), nil
+	}
 }
 
+func weaknesses(found store.Diagnosis) []Finding { return store.Each(found.Weaknesses, weakness) }
+
 func weakness(w store.Weakness) Finding {
-	f := Finding{
-		Severity: Warning,
-		Subject:  w.Name,
-		Text: fmt.Sprintf(
-			"%s is %s: a crash takes what was committed right before, with the messages that it produced, and messages that were done run again.",
-			w.Name, w.Value,
-		),
-		Remedy: fmt.Sprintf("Set %s to %s.", w.Name, w.Want),
-	}
+	f := warning(w.Name, fmt.Sprintf(
+		"%s is %s: a crash takes what was committed right before, with the messages that it produced, and messages that were done run again.",
+		w.Name, w.Value), fmt.Sprintf("Set %s to %s.", w.Name, w.Want))
 	switch {
 	case w.Damages:
 		f.Severity, f.Text = Critical, fmt.Sprintf("%s is %s: a crash of the machine can damage the whole database.", w.Name, w.Value)
@@ -87,46 +90,24 @@ func (d *doctor) checkPool(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	most := d.service.config.DB.Stats().MaxOpenConnections
 	switch {
 	case runs == 0:
-		return []Finding{{Severity: OK, Text: "Nothing runs in this process that could want for connections."}}, nil
+		return fine("Nothing runs in this process that could want for connections."), nil
 	case most > 0 && most < need:
-		return []Finding{
-			{
-				Severity: Warning,
-				Text: fmt.Sprintf(
-					"The pool has %d connections, and %d runs of this process may hold %d at once: they wait for each other, and leases may run "+
-						"out meanwhile.",
-					most, runs, need,
-				),
-				Remedy: fmt.Sprintf("Raise SetMaxOpenConns to %d and what the application itself needs, unless they have other pools.", need),
-			},
-		}, nil
+		return []Finding{warning("", fmt.Sprintf(
+			"The pool has %d connections, and %d runs of this process may hold %d at once: they wait for each other, and leases may run "+
+				"out meanwhile.", most, runs, need),
+			fmt.Sprintf("Raise SetMaxOpenConns to %d and what the application itself needs, unless they have other pools.", need))}, nil
 	}
 	return nil, nil
-}
-
-func (d *doctor) checkConnections(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	found, err := d.service.store.Schema.Diagnose(ctx, db, store.Connections)
-	switch {
-	case err != nil:
-		return nil, err
-	case found.Absent:
-		return nil, errAbsent
-	}
-	return connections(found), nil
 }
 
 func connections(found store.Diagnosis) []Finding {
 	text := fmt.Sprintf("%d of the server's %d connections are used.", found.Used, found.Most)
 	if found.Most > 0 && float64(found.Used) >= nearlyUsed*float64(found.Most) {
-		return []Finding{
-			{
-				Severity: Critical, Text: text + " The next program may find none.",
-				Remedy: "Lower SetMaxOpenConns of programs that have more than they use, put a pooler in front of the server, or raise " +
-					"max_connections.",
-			},
-		}
+		return []Finding{critical("", text+" The next program may find none.",
+			"Lower SetMaxOpenConns of programs that have more than they use, put a pooler in front of the server, or raise "+
+				"max_connections.")}
 	}
-	return []Finding{{Severity: OK, Text: text}}
+	return fine(text)
 }
 
 func (d *doctor) checkIndexes(ctx context.Context, db bun.IDB) (found []Finding, err error) {
@@ -135,73 +116,34 @@ func (d *doctor) checkIndexes(ctx context.Context, db bun.IDB) (found []Finding,
 		return nil, err
 	}
 	for _, index := range lost {
-		f := Finding{
-			Severity: Critical, Subject: index.Name, Text: "This index is missing. What it is for reads whole tables.",
-			Remedy: "Make it again: " + oneLine(index.Statement),
-		}
+		text, remedy := "This index is missing.", "Make it again: "
 		if index.Invalid {
-			f.Text, f.Remedy = "This index is invalid, since its making was interrupted. What it is for reads whole "+
-				"tables.", "Drop it, and make it again: "+oneLine(
-				index.Statement,
-			)
+			text, remedy = "This index is invalid, since its making was interrupted.", "Drop it, and make it again: "
 		}
-		found = append(found, f)
+		found = append(found, critical(index.Name, text+" What it is for reads whole tables.",
+			remedy+strings.Join(strings.Fields(index.Statement), " ")))
 	}
 	if len(found) == 0 {
-		found = []Finding{{Severity: OK, Text: fmt.Sprintf("All %d indexes are there and valid.", of)}}
+		found = fine(fmt.Sprintf("All %d indexes are there and valid.", of))
 	}
 	return found, nil
-}
-
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
-
-func (d *doctor) checkDeadRows(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	found, err := d.service.store.Schema.Diagnose(ctx, db, store.DeadRows)
-	switch {
-	case err != nil:
-		return nil, err
-	case found.Absent:
-		return nil, errAbsent
-	}
-	return deadRows(found), nil
 }
 
 func deadRows(d store.Diagnosis) (found []Finding) {
 	for _, t := range d.DeadRows {
 		if t.Dead >= manyDead && t.Dead > t.Live {
-			found = append(
-				found,
-				Finding{
-					Severity: Warning, Subject: t.Name,
-					Text: fmt.Sprintf("%d dead rows beside %d live ones: every look at the table reads past them.", t.Dead, t.Live),
-					Remedy: "If the doctor knows of an old snapshot, end that. Then VACUUM the table, and have autovacuum come by more often: " +
-						"autovacuum_vacuum_scale_factor = 0.01 for this table.",
-				},
-			)
+			found = append(found, warning(t.Name,
+				fmt.Sprintf("%d dead rows beside %d live ones: every look at the table reads past them.", t.Dead, t.Live),
+				"If the doctor knows of an old snapshot, end that. Then VACUUM the table, and have autovacuum come by more often: "+
+					"autovacuum_vacuum_scale_factor = 0.01 for this table."))
 		}
 	}
 	if d.HistoryList >= longHistory {
-		found = append(
-			found,
-			Finding{
-				Severity: Warning,
-				Text:     fmt.Sprintf("Old rows of %d transactions are not cleared: every look at the tables reads past them.", d.HistoryList),
-				Remedy:   "If the doctor knows of an old snapshot, end that; else raise innodb_purge_threads.",
-			},
-		)
+		found = append(found, warning("",
+			fmt.Sprintf("Old rows of %d transactions are not cleared: every look at the tables reads past them.", d.HistoryList),
+			"If the doctor knows of an old snapshot, end that; else raise innodb_purge_threads."))
 	}
 	return found
-}
-
-func (d *doctor) checkHolders(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	found, err := d.service.store.Schema.Diagnose(ctx, db, store.Holders)
-	switch {
-	case err != nil:
-		return nil, err
-	case found.Absent:
-		return nil, errAbsent
-	}
-	return holders(found), nil
 }
 
 func holders(d store.Diagnosis) (found []Finding) {
@@ -213,22 +155,17 @@ func holders(d store.Diagnosis) (found []Finding) {
 		if h.Age() > 0 {
 			since = "for " + roughly(h.Age())
 		}
-		f := Finding{
-			Severity: Warning,
-			Text: fmt.Sprintf(
-				"A %s has kept %s what was deleted from being cleared: every claim takes longer the longer it lasts.", h.Kind, since,
-			),
-		}
+		subject, remedy := h.Name, "COMMIT PREPARED or ROLLBACK PREPARED it: the program that prepared it may be gone."
 		switch h.Kind {
 		case store.OfPrepared:
-			f.Subject, f.Remedy = h.Name, "COMMIT PREPARED or ROLLBACK PREPARED it: the program that prepared it may be gone."
 		case store.OfSlot:
-			f.Subject, f.Remedy = h.Name, "Bring its standby back, or drop the slot if that is gone for good."
+			remedy = "Bring its standby back, or drop the slot if that is gone for good."
 		default:
-			f.Subject = strings.TrimSpace(fmt.Sprintf("pid %d %s", h.PID, h.Name))
-			f.Remedy = "End it, or its session, and find out why it is not done: work between its statements, or a client that is stuck."
+			subject = strings.TrimSpace(fmt.Sprintf("pid %d %s", h.PID, h.Name))
+			remedy = "End it, or its session, and find out why it is not done: work between its statements, or a client that is stuck."
 		}
-		found = append(found, f)
+		found = append(found, warning(subject, fmt.Sprintf(
+			"A %s has kept %s what was deleted from being cleared: every claim takes longer the longer it lasts.", h.Kind, since), remedy))
 	}
 	return found
 }
@@ -255,14 +192,7 @@ func clock(skew, within time.Duration) []Finding {
 	f := Finding{Severity: Warning, Remedy: "Have both machines keep time, with chrony for instance."}
 	switch surely := off - within; {
 	case surely < skewWarned:
-		return []Finding{
-			{
-				Severity: OK,
-				Text: fmt.Sprintf(
-					"This machine's clock is within %s of the database's.", max(off+within, time.Millisecond).Round(time.Millisecond),
-				),
-			},
-		}
+		return fine(fmt.Sprintf("This machine's clock is within %s of the database's.", max(off+within, time.Millisecond).Round(time.Millisecond)))
 	case surely >= skewBroken:
 		f.Severity = Critical
 	}

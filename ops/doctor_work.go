@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,10 +45,8 @@ func (d *doctor) checkStrangers(ctx context.Context, db bun.IDB) (found []Findin
 		return nil, err
 	}
 	if !slices.ContainsFunc(fleet, func(p admin.Process) bool { return p.Kind == "processor" }) {
-		return []Finding{
-			{Severity: Warning, Subject: strangers[0].Consumer, Text: "Messages wait, but no processor has reported in the last 7 days.",
-				Remedy: "Start a processor of this consumer. Programs with a negative bus.RegistryConfig.HeartbeatInterval do not report."},
-		}, nil
+		return []Finding{warning(strangers[0].Consumer, "Messages wait, but no processor has reported in the last 7 days.",
+			"Start a processor of this consumer. Programs with a negative bus.RegistryConfig.HeartbeatInterval do not report.")}, nil
 	}
 	return strange(strangers), nil
 }
@@ -59,12 +58,9 @@ func strange(strangers []admin.Unhandled) (found []Finding) {
 		if s.PayloadType == "" {
 			what = "with keys"
 		}
-		found = append(
-			found,
-			Finding{Severity: Critical, Subject: s.Consumer, Text: fmt.Sprintf("Messages %s wait, but no live process consumes them.", what),
-				Remedy: "Start a program that has this consumer with this payload type. After a rename, give it the former name (bus.Aliases); " +
-					"if they are not wanted any more, cancel them."},
-		)
+		found = append(found, critical(s.Consumer, fmt.Sprintf("Messages %s wait, but no live process consumes them.", what),
+			"Start a program that has this consumer with this payload type. After a rename, give it the former name (bus.Aliases); "+
+				"if they are not wanted any more, cancel them."))
 	}
 	return found
 }
@@ -79,19 +75,12 @@ func (d *doctor) readQueues(ctx context.Context, db bun.IDB) (_ []admin.Queue, e
 	return d.queues, err
 }
 
-func (d *doctor) checkPoisoned(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	queues, err := d.readQueues(ctx, db)
-	return poisonedIn(queues), err
-}
-
-func (d *doctor) checkBlocked(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	queues, err := d.readQueues(ctx, db)
-	return blockedIn(queues), err
-}
-
-func (d *doctor) checkBreakers(ctx context.Context, db bun.IDB) ([]Finding, error) {
-	queues, err := d.readQueues(ctx, db)
-	return breakersIn(queues), err
+// inQueues is a check of the queues.
+func (d *doctor) inQueues(find func([]admin.Queue) []Finding) finder {
+	return func(ctx context.Context, db bun.IDB) ([]Finding, error) {
+		queues, err := d.readQueues(ctx, db)
+		return find(queues), err
+	}
 }
 
 func (d *doctor) checkProcesses(ctx context.Context, db bun.IDB) ([]Finding, error) {
@@ -118,15 +107,9 @@ func lost(runs []admin.Process) Finding {
 		}
 	}
 	slices.Sort(kinds)
-	return Finding{
-		Severity: Warning,
-		Subject:  processName(runs[0]),
-		Text: fmt.Sprintf(
-			"This %s was last seen at %s, and has not said that it stops. What it held, others take over.",
-			strings.Join(slices.Compact(kinds), " and "), flow.Instant(seen),
-		),
-		Remedy: cure,
-	}
+	return warning(processName(runs[0]), fmt.Sprintf(
+		"This %s was last seen at %s, and has not said that it stops. What it held, others take over.",
+		strings.Join(slices.Compact(kinds), " and "), flow.Instant(seen)), cure)
 }
 
 // checkSchedules computes the next fire of each schedule, as far as time allows.
@@ -149,41 +132,27 @@ func (d *doctor) checkSchedules(ctx context.Context, db bun.IDB) (found []Findin
 			next = &schedule.Page{}
 			break
 		}
-		if f := sickness(row, now, fleet); f.Text != "" {
-			f.Severity, f.Subject = Critical, row.Name
-			if row.Name == "" {
-				f.Subject = fmt.Sprintf("schedule %d", row.ID)
-			}
-			found = append(found, f)
+		if text, remedy := sickness(row, now, fleet); text != "" {
+			found = append(found, critical(cmp.Or(row.Name, fmt.Sprintf("schedule %d", row.ID)), text, remedy))
 		}
 	}
 	if next != nil {
-		found = append(
-			found,
-			Finding{Severity: Warning, Text: "There are more schedules than the doctor looks at.", Remedy: "Look at the others page by page."},
-		)
+		found = append(found, warning("", "There are more schedules than the doctor looks at.", "Look at the others page by page."))
 	}
 	return found, nil
 }
 
-// sickness explains why a schedule does not fire. Its text is empty if the schedule fires.
-func sickness(row schedule.Schedule, now time.Time, fleet []admin.Process) Finding {
+// sickness explains why a schedule does not fire. The text is empty if the schedule fires.
+func sickness(row schedule.Schedule, now time.Time, fleet []admin.Process) (text, remedy string) {
 	if row.Paused {
-		return Finding{}
+		return "", ""
 	}
 	if row.LastError != "" {
-		return Finding{
-			Text: fmt.Sprintf(
-				"It could not fire when it last was to; it is tried again at %s. Its error says why.", flow.Instant(row.NextFire),
-			),
-			Remedy: "Read the error with the schedule, and mend its expression, its zone, its payload or the produce chain.",
-		}
+		return fmt.Sprintf("It could not fire when it last was to; it is tried again at %s. Its error says why.", flow.Instant(row.NextFire)),
+			"Read the error with the schedule, and mend its expression, its zone, its payload or the produce chain."
 	}
 	if _, err := schedule.Next(row.Expression, row.Zone, row.NextFire.Add(-time.Nanosecond), 1); err != nil {
-		return Finding{
-			Text:   "Its expression or zone cannot be used, or has no fire any more.",
-			Remedy: "Give it another expression or zone, or delete it.",
-		}
+		return "Its expression or zone cannot be used, or has no fire any more.", "Give it another expression or zone, or delete it."
 	}
 	if late := now.Sub(row.NextFire); late > overdue {
 		text := fmt.Sprintf("It has been due for %s.", roughly(late))
@@ -191,14 +160,12 @@ func sickness(row schedule.Schedule, now time.Time, fleet []admin.Process) Findi
 			return p.Status == admin.ProcessAlive && slices.Contains(p.Schedules, row.PayloadType)
 		}
 		if !slices.ContainsFunc(fleet, fires) {
-			return Finding{
-				Text:   fmt.Sprintf("%s No live process fires schedules of payload type %q.", text, row.PayloadType),
-				Remedy: "Run a schedule.Processor in a program that has consumers of this payload type.",
-			}
+			return fmt.Sprintf("%s No live process fires schedules of payload type %q.", text, row.PayloadType),
+				"Run a schedule.Processor in a program that has consumers of this payload type."
 		}
-		return Finding{Text: text, Remedy: "Look at the logs of the processes that fire it: they hang, or cannot write."}
+		return text, "Look at the logs of the processes that fire it: they hang, or cannot write."
 	}
-	return Finding{}
+	return "", ""
 }
 
 func (d *doctor) checkPauses(ctx context.Context, db bun.IDB) (found []Finding, err error) {
@@ -227,14 +194,9 @@ func (d *doctor) checkPauses(ctx context.Context, db bun.IDB) (found []Finding, 
 		if p.PausedBy != "" {
 			by = " by " + p.PausedBy
 		}
-		found = append(
-			found,
-			Finding{
-				Severity: Warning, Subject: q.Consumer,
-				Text:   fmt.Sprintf("It has been paused%s for %s, and messages wait: %s.", by, roughly(now.Sub(p.PausedAt.Time)), counted(waiting)),
-				Remedy: "Resume it; or cancel its messages, if they are not wanted any more.",
-			},
-		)
+		found = append(found, warning(q.Consumer,
+			fmt.Sprintf("It has been paused%s for %s, and messages wait: %s.", by, roughly(now.Sub(p.PausedAt.Time)), counted(waiting)),
+			"Resume it; or cancel its messages, if they are not wanted any more."))
 	}
 	return found, err
 }
@@ -248,14 +210,15 @@ func (d *doctor) checkOperations(ctx context.Context, db bun.IDB) (found []Findi
 	}
 	runners := true
 	if slices.ContainsFunc(rows, func(row store.Operation) bool { return awaits(row, nobodyLate) }) { // otherwise the answer is not needed
-		if runners, err = d.service.carried(ctx, db); err != nil {
+		fleet, err := d.service.admin.Processes(ctx, db, overview.LostWithin)
+		if err != nil {
 			return nil, err
 		}
+		runners = overview.HasRunner(fleet)
 	}
 	for _, row := range rows {
-		if f := stillness(row, runners); f.Text != "" {
-			f.Severity, f.Subject = Warning, fmt.Sprintf("operation %d (%s by %s)", row.ID, row.Kind, row.Actor)
-			found = append(found, f)
+		if text, remedy := stillness(row, runners); text != "" {
+			found = append(found, warning(fmt.Sprintf("operation %d (%s by %s)", row.ID, row.Kind, row.Actor), text, remedy))
 		}
 	}
 	return found, nil
@@ -272,34 +235,25 @@ func awaits(row store.Operation, late time.Duration) bool {
 	}
 }
 
-// stillness explains why an operation makes no progress. Its text is empty if it does.
-func stillness(row store.Operation, runners bool) Finding {
+// stillness explains why an operation makes no progress. The text is empty if it does.
+func stillness(row store.Operation, runners bool) (text, remedy string) {
 	late := func() string { return roughly(row.Now.Sub(row.StartsAt.Time)) }
 	switch state := OperationState(row.State); {
 	case state == Paused:
-		return Finding{Text: "It has stopped itself: its note says why.", Remedy: "Mend what it stumbles over and continue it, or stop it."}
+		return "It has stopped itself: its note says why.", "Mend what it stumbles over and continue it, or stop it."
 	case state == Started && row.Now.Sub(row.CreatedAt.Time) > changeForgotten:
-		return Finding{
-			Text: fmt.Sprintf(
-				"It was started %s ago, and its outcome is not known: its process may have died.", roughly(row.Now.Sub(row.CreatedAt.Time)),
-			),
-			Remedy: fmt.Sprintf(
-				"Look at the messages that it was about, do it again where it was not done, and close it: asyncmonolith operations stop %d.",
-				row.ID,
-			),
-		}
+		return fmt.Sprintf("It was started %s ago, and its outcome is not known: its process may have died.", roughly(row.Now.Sub(row.CreatedAt.Time))),
+			fmt.Sprintf("Look at the messages that it was about, do it again where it was not done, and close it: asyncmonolith operations stop %d.",
+				row.ID)
 	case !runners && awaits(row, nobodyLate):
 		cure := fmt.Sprintf("Run an ops.Runner in some process; or carry it out from the command: asyncmonolith operations run %d.", row.ID)
 		if kinds()[Action(row.Kind)].apply != nil {
 			cure = "Run an ops.Runner in a process that has the projection's code."
 		}
-		return Finding{Text: fmt.Sprintf("It was to start %s ago, and no live process runs ops.Runner.", late()), Remedy: cure}
+		return fmt.Sprintf("It was to start %s ago, and no live process runs ops.Runner.", late()), cure
 	case awaits(row, runnerLate):
-		return Finding{
-			Text:   fmt.Sprintf("It was to start %s ago, and no process carries it out.", late()),
-			Remedy: "Run an ops.Runner in some process.",
-		}
+		return fmt.Sprintf("It was to start %s ago, and no process carries it out.", late()), "Run an ops.Runner in some process."
 	default:
-		return Finding{}
+		return "", ""
 	}
 }

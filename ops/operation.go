@@ -1,11 +1,13 @@
 package ops
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +16,6 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -155,10 +156,7 @@ const foreign = ", and said: "
 // List returns a page of operations, newest first, and the next page, which is nil after the last
 // one. A page that List did not return, or a Size above 1000, is bus.ErrInvalidOption.
 func (s *Operations) List(ctx context.Context, page admin.Page) ([]Operation, *admin.Page, error) {
-	size, before := page.Size, int64(0)
-	if size == 0 {
-		size = 50
-	}
+	size, before := cmp.Or(page.Size, 50), int64(0)
 	var err error
 	if page.After != "" {
 		before, err = strconv.ParseInt(page.After, 10, 64)
@@ -177,12 +175,6 @@ func (s *Operations) List(ctx context.Context, page admin.Page) ([]Operation, *a
 		next = &admin.Page{Size: size, After: strconv.FormatInt(rows[size-1].ID, 10)}
 	}
 	return store.Each(rows, func(row store.Operation) Operation { return s.operation(ctx, newOperation(row)) }), next, err
-}
-
-// carried reports whether a live process runs a [Runner].
-func (s *Service) carried(ctx context.Context, db bun.IDB) (bool, error) {
-	fleet, err := s.admin.Processes(ctx, db, overview.LostWithin)
-	return overview.HasRunner(fleet), err
 }
 
 // Get returns one operation from [Config].DB, or [ErrNotFound].
@@ -230,10 +222,8 @@ func (s *Service) lockPlans(ctx context.Context, tx bun.Tx, id int64) (store.Ope
 	if err != nil {
 		return store.Operation{}, err
 	}
-	for _, row := range rows {
-		if row.ID == id {
-			return row, nil
-		}
+	if i := slices.IndexFunc(rows, func(row store.Operation) bool { return row.ID == id }); i >= 0 {
+		return rows[i], nil
 	}
 	return store.Operation{}, ErrNotFound // deleted meanwhile
 }

@@ -19,19 +19,12 @@ import (
 // [ErrInvalidState], for an unknown id [ErrNotFound], and without permission [ErrForbidden]. After
 // it returns, the operation never runs. The reason may be empty and is written to the audit.
 func (s *Operations) Undo(ctx context.Context, reason string, id int64) (Operation, error) {
-	return s.decide(
-		ctx,
-		id,
-		decision{
-			action: UndoOperation,
-			reason: reason,
-			from:   []OperationState{Planned, Waiting},
-			how: func(o Operation, _ store.Operation) (store.OperationChange, error) {
-				note := o.noted("undone by "+s.who.Name, reason)
-				return store.OperationChange{State: string(Undone), Note: &note, Finished: true, Free: true}, nil
-			},
-		},
-	)
+	d := decision{action: UndoOperation, reason: reason, from: []OperationState{Planned, Waiting}}
+	d.how = func(o Operation, _ store.Operation) (store.OperationChange, error) {
+		note := o.noted("undone by "+s.who.Name, reason)
+		return store.OperationChange{State: string(Undone), Note: &note, Finished: true, Free: true}, nil
+	}
+	return s.decide(ctx, id, d)
 }
 
 // Stop ends an operation before it is done. It waits for the current step; after it returns,
@@ -43,23 +36,18 @@ func (s *Operations) Undo(ctx context.Context, reason string, id int64) (Operati
 // Stop also closes a change that is still [Started] after 10 minutes, because its process probably
 // died. This does not interrupt the change: if its process is alive, it still writes the outcome.
 func (s *Operations) Stop(ctx context.Context, reason string, id int64) (Operation, error) {
-	open := []OperationState{Planned, Waiting, Canary, Running, Paused, Started}
-	return s.decide(
-		ctx,
-		id,
-		decision{action: StopOperation, reason: reason, from: open, how: func(o Operation, row store.Operation) (store.OperationChange, error) {
-			if o.State == Started && row.Now.Sub(o.CreatedAt) <= changeForgotten {
-				return store.OperationChange{}, fmt.Errorf(
-					"%w: it began less than %s ago and may still be in progress", ErrInvalidState, changeForgotten,
-				)
-			}
-			if kinds()[o.Action].apply != nil && o.State == Running && row.LeasedUntil.After(row.Now.Time) {
-				return store.OperationChange{}, fmt.Errorf("%w: %q is in progress and cannot be interrupted", ErrInvalidState, string(o.Action))
-			}
-			note := o.noted("stopped by "+s.who.Name, reason)
-			return store.OperationChange{State: string(Stopped), Note: &note, Finished: true, Free: true}, nil
-		}},
-	)
+	d := decision{action: StopOperation, reason: reason, from: []OperationState{Planned, Waiting, Canary, Running, Paused, Started}}
+	d.how = func(o Operation, row store.Operation) (c store.OperationChange, err error) {
+		if o.State == Started && row.Now.Sub(o.CreatedAt) <= changeForgotten {
+			return c, fmt.Errorf("%w: it began less than %s ago and may still be in progress", ErrInvalidState, changeForgotten)
+		}
+		if kinds()[o.Action].apply != nil && o.State == Running && row.LeasedUntil.After(row.Now.Time) {
+			return c, fmt.Errorf("%w: %q is in progress and cannot be interrupted", ErrInvalidState, string(o.Action))
+		}
+		note := o.noted("stopped by "+s.who.Name, reason)
+		return store.OperationChange{State: string(Stopped), Note: &note, Finished: true, Free: true}, nil
+	}
+	return s.decide(ctx, id, d)
 }
 
 // Resume resumes an operation that paused itself, without canaries. In any other state the error is
@@ -67,20 +55,12 @@ func (s *Operations) Stop(ctx context.Context, reason string, id int64) (Operati
 // also needs the role of the operation's own action. The reason may be empty and is written to the
 // audit.
 func (s *Operations) Resume(ctx context.Context, reason string, id int64) (Operation, error) {
-	return s.decide(
-		ctx,
-		id,
-		decision{
-			action: ResumeOperation,
-			reason: reason,
-			as:     true,
-			from:   []OperationState{Paused},
-			how: func(o Operation, _ store.Operation) (store.OperationChange, error) {
-				none, note := int64(0), o.noted("continued by "+s.who.Name, reason)
-				return store.OperationChange{State: string(Running), Canary: &none, Canaries: []byte("{}"), Note: &note}, nil
-			},
-		},
-	)
+	d := decision{action: ResumeOperation, reason: reason, as: true, from: []OperationState{Paused}}
+	d.how = func(o Operation, _ store.Operation) (store.OperationChange, error) {
+		none, note := int64(0), o.noted("continued by "+s.who.Name, reason)
+		return store.OperationChange{State: string(Running), Canary: &none, Canaries: []byte("{}"), Note: &note}, nil
+	}
+	return s.decide(ctx, id, d)
 }
 
 // noted prepends a note and keeps the previous one. The new note comes first because the rest may
@@ -104,22 +84,14 @@ const mostNoted = 500
 // unknown id [ErrNotFound], and without permission [ErrForbidden]. It also needs the role of the
 // operation's own action. The reason may be empty and is written to the audit.
 func (s *Operations) SetRate(ctx context.Context, reason string, id int64, rate int) (Operation, error) {
-	return s.decide(
-		ctx,
-		id,
-		decision{
-			action: SetOperationRate,
-			reason: reason,
-			as:     true,
-			from:   []OperationState{Waiting, Canary, Running, Paused},
-			how: func(Operation, store.Operation) (store.OperationChange, error) {
-				if rate < 1 || rate > mostRate {
-					return store.OperationChange{}, fmt.Errorf("%w: rate %d: 1 to %d are allowed", bus.ErrInvalidOption, rate, mostRate)
-				}
-				return store.OperationChange{Rate: int64(rate)}, nil
-			},
-		},
-	)
+	d := decision{action: SetOperationRate, reason: reason, as: true, from: []OperationState{Waiting, Canary, Running, Paused}}
+	d.how = func(Operation, store.Operation) (store.OperationChange, error) {
+		if rate < 1 || rate > mostRate {
+			return store.OperationChange{}, fmt.Errorf("%w: rate %d: 1 to %d are allowed", bus.ErrInvalidOption, rate, mostRate)
+		}
+		return store.OperationChange{Rate: int64(rate)}, nil
+	}
+	return s.decide(ctx, id, d)
 }
 
 // decision is a principal's decision on an operation.
@@ -132,13 +104,8 @@ type decision struct {
 }
 
 // decide changes an operation and writes the audit row, in one transaction.
-func (s *Operations) decide(ctx context.Context, id int64, d decision) (after Operation, err error) {
-	if err = s.may(View, ""); err == nil { // before revealing whether it exists
-		err = s.inTx(ctx, func(tx bun.Tx) (err error) {
-			after, err = s.decideIn(ctx, tx, id, d)
-			return err
-		})
-	}
+func (s *Operations) decide(ctx context.Context, id int64, d decision) (Operation, error) {
+	after, err := s.changeOne(ctx, func(tx bun.Tx) (Operation, error) { return s.decideIn(ctx, tx, id, d) })
 	if err != nil {
 		return s.operation(ctx, after), fmt.Errorf("ops: %s %d: %w", d.action, id, err)
 	}
@@ -146,8 +113,22 @@ func (s *Operations) decide(ctx context.Context, id int64, d decision) (after Op
 		"an operation was decided on", "actor", s.who.Name, "decision", string(d.action), "operation", id, "action",
 		string(after.Action), "state", string(after.State),
 	)
-	s.service.wake()
 	return s.operation(ctx, after), nil
+}
+
+// changeOne changes an operation in a transaction and has the runner look at it. After an error it
+// returns the operation as it is.
+func (s *Operations) changeOne(ctx context.Context, change func(tx bun.Tx) (Operation, error)) (after Operation, err error) {
+	if err = s.may(View, ""); err == nil { // before revealing whether it exists
+		err = s.inTx(ctx, func(tx bun.Tx) (err error) {
+			after, err = change(tx)
+			return err
+		})
+	}
+	if err == nil {
+		s.service.wake()
+	}
+	return after, err
 }
 
 // decideIn is decide in a transaction. In a wrong state it returns the operation unchanged.
@@ -191,13 +172,8 @@ func (s *Operations) decideIn(ctx context.Context, tx bun.Tx, id int64, d decisi
 // minutes; otherwise the error is [ErrForbidden] or [ErrExpired]. If the operation, or one with
 // the same target, is already in progress, Start returns that one with [ErrInProgress] and
 // discards the plan.
-func (s *Operations) Start(ctx context.Context, id int64, options StartOptions) (after Operation, err error) {
-	if err = s.may(View, ""); err == nil { // before revealing whether it exists
-		err = s.inTx(ctx, func(tx bun.Tx) (err error) {
-			after, err = s.start(ctx, tx, id, options)
-			return err
-		})
-	}
+func (s *Operations) Start(ctx context.Context, id int64, options StartOptions) (Operation, error) {
+	after, err := s.changeOne(ctx, func(tx bun.Tx) (Operation, error) { return s.start(ctx, tx, id, options) })
 	if errors.Is(err, ErrInProgress) && after.ID != id {
 		_ = s.service.store.Operations.ForgetPlan(ctx, s.service.config.DB, id, string(Planned)) // otherwise it expires in an hour
 	}
@@ -207,7 +183,6 @@ func (s *Operations) Start(ctx context.Context, id int64, options StartOptions) 
 	s.service.config.Logger.Info(
 		"an operation was started", "actor", s.who.Name, "operation", id, "action", string(after.Action), "rate", after.Rate,
 	)
-	s.service.wake()
 	return s.operation(ctx, after), nil
 }
 

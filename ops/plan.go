@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,12 +36,7 @@ type StartOptions struct {
 }
 
 func (t StartOptions) check(a Action) (StartOptions, error) {
-	if t.Rate == 0 {
-		t.Rate = defaultRate
-	}
-	if t.Canary == 0 {
-		t.Canary = defaultCanary
-	}
+	t.Rate, t.Canary = cmp.Or(t.Rate, defaultRate), cmp.Or(t.Canary, defaultCanary)
 	if t.Canary < 0 || a != Requeue {
 		t.Canary = 0
 	}
@@ -71,18 +67,26 @@ func (t StartOptions) check(a Action) (StartOptions, error) {
 // two plans are made at once, in at most 10 s each including the wait; otherwise Plan returns
 // [ErrBusy].
 func (s *Operations) Plan(ctx context.Context, a Action, target Target) (Operation, error) {
-	preview, err := s.preview(ctx, a, &target)
+	o, err := s.plan(ctx, a, target)
 	if err != nil {
 		return Operation{}, fmt.Errorf("ops: plan %s: %w", a, err)
+	}
+	return s.operation(ctx, o), nil
+}
+
+func (s *Operations) plan(ctx context.Context, a Action, target Target) (Operation, error) {
+	preview, err := s.preview(ctx, a, &target)
+	if err != nil {
+		return Operation{}, err
 	}
 	pinned, targetErr := asJSON(pinnedTarget{target, preview.ids})
 	seen, seenErr := asJSON(preview)
 	if err := errors.Join(targetErr, seenErr); err != nil {
-		return Operation{}, fmt.Errorf("ops: plan %s: %w", a, err)
+		return Operation{}, err
 	}
 	d := s.service
 	if err := d.store.Operations.ForgetPlans(ctx, d.config.DB, string(Planned), planKept, planSweep); err != nil {
-		return Operation{}, fmt.Errorf("ops: plan %s: forget old plans: %w", a, err)
+		return Operation{}, fmt.Errorf("forget old plans: %w", err)
 	}
 	row := store.Operation{
 		Kind: string(a), Actor: s.who.Name, Target: pinned, Preview: seen,
@@ -90,13 +94,9 @@ func (s *Operations) Plan(ctx context.Context, a Action, target Target) (Operati
 	}
 	id, err := d.store.Operations.Add(ctx, d.config.DB, row, false)
 	if err != nil {
-		return Operation{}, fmt.Errorf("ops: plan %s: %w", a, err)
+		return Operation{}, err
 	}
-	o, err := d.operationIn(ctx, d.config.DB, id)
-	if err != nil {
-		return Operation{}, fmt.Errorf("ops: plan %s: %w", a, err)
-	}
-	return s.operation(ctx, o), nil
+	return d.operationIn(ctx, d.config.DB, id)
 }
 
 // Preview returns what [Operations.Plan] would store, and writes nothing. Its errors are those of

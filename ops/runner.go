@@ -82,7 +82,8 @@ func (r *Runner) run(ctx context.Context, only int64) error {
 	defer r.running.Store(false)
 	defer heartbeat.New(heartbeat.Config{
 		Store: r.service.store, DB: r.service.config.DB, Registry: r.service.config.Registry, ID: r.owner, Kind: overview.RunnerKind,
-		Doing: r.doing, Logger: r.service.config.Logger,
+		Doing:  func() heartbeat.State { return heartbeat.State{Running: len(r.places), Limit: operationsAt} },
+		Logger: r.service.config.Logger,
 	}).Start(ctx)()
 	var working sync.WaitGroup
 	defer working.Wait()
@@ -96,21 +97,14 @@ func (r *Runner) run(ctx context.Context, only int64) error {
 			r.service.config.Logger.Warn("operations cannot be looked for", "error", err.Error())
 		}
 		failing = err != nil
-		timer := time.NewTimer(wait)
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-r.service.started:
 		case <-r.freed:
 		case <-ctx.Done():
 		}
-		timer.Stop()
 	}
 	return nil
-}
-
-// doing is the state that the runner reports in its heartbeat.
-func (r *Runner) doing() heartbeat.State {
-	return heartbeat.State{Running: len(r.places), Limit: operationsAt}
 }
 
 // take begins work on free operations. It returns when to poll again, or that the only operation
@@ -233,12 +227,10 @@ func (w *work) run(ctx context.Context) {
 		case err == nil:
 			failures = 0
 		}
-		timer := time.NewTimer(wait)
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
 		}
-		timer.Stop()
 	}
 }
 

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,15 +92,7 @@ func New(c Config) (*Service, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("ops: new: %w", err)
 	}
-	if c.ReadDB == nil {
-		c.ReadDB = c.DB
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
-	if c.UndoWindow == 0 {
-		c.UndoWindow = undoWindow
-	}
+	c.ReadDB, c.Logger, c.UndoWindow = cmp.Or(c.ReadDB, c.DB), cmp.Or(c.Logger, slog.Default()), cmp.Or(c.UndoWindow, undoWindow)
 	d := &Service{
 		config: c, looks: make(chan struct{}, looksAtOnce), previews: make(chan struct{}, previewsAtOnce),
 		started: make(chan struct{}, 1),

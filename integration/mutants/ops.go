@@ -39,7 +39,7 @@ func planMutants() []mutant {
 			in("ops.previewPoisoned", drop("filter.PoisonedBefore = pin.at"))), onPostgres("TestAnOperation"), `done: got`},
 		{"plan: includes events that are parked later", in("projection.Runner.RetryParked", never("len(positions) > 0")),
 			onPostgres("TestARetryOfParkedEventsIsOfThoseThatWerePlanned"), `planned 1, changed 2`},
-		{"plan: includes later matches", in("ops.Operations.Plan", replace("preview.ids", "nil")), onPostgres("TestAPlanChangesWhatItHasSeen"),
+		{"plan: includes later matches", in("ops.Operations.plan", replace("preview.ids", "nil")), onPostgres("TestAPlanChangesWhatItHasSeen"),
 			`commits late: 2 planned, 3 changed`},
 		{"plan: touches consumers that Allow was not asked for", in("ops.step.poisoned", omit("Consumers")),
 			onPostgres("TestOthersAreNotTouched"), `discard: 4 planned, 8 changed`},
