@@ -76,35 +76,28 @@ func (s *Consumers) BlockedKeys(ctx context.Context, limit int) ([]BlockedKey, e
 // Pause stops claims of a consumer's messages until [Consumers.Resume]. The note is shown to other
 // operators.
 func (s *Consumers) Pause(ctx context.Context, consumer, note string) error {
-	return s.access.Change(
-		ctx,
-		ops.Change{Action: ops.Pause, Reason: note, Target: ops.Target{Consumer: consumer}},
-		func(ctx context.Context, tx bun.Tx) (int, error) {
-			return 0, s.access.Admin.Pause(ctx, tx, consumer, admin.PauseNote{By: s.access.Actor, Reason: note})
-		},
-	)
+	return s.change(ctx, ops.Pause, consumer, note, func(ctx context.Context, tx bun.Tx) error {
+		return s.access.Admin.Pause(ctx, tx, consumer, admin.PauseNote{By: s.access.Actor, Reason: note})
+	})
 }
 
 // Probe runs one message of a consumer whose circuit breaker is open. It returns admin.ErrNotOpen
 // if the breaker is not open.
 func (s *Consumers) Probe(ctx context.Context, consumer, reason string) error {
-	return s.access.Change(
-		ctx,
-		ops.Change{Action: ops.Probe, Reason: reason, Target: ops.Target{Consumer: consumer}},
-		func(ctx context.Context, tx bun.Tx) (int, error) {
-			return 0, s.access.Admin.Probe(ctx, tx, consumer)
-		},
-	)
+	return s.change(ctx, ops.Probe, consumer, reason, func(ctx context.Context, tx bun.Tx) error {
+		return s.access.Admin.Probe(ctx, tx, consumer)
+	})
 }
 
 // Resume lets a paused consumer's messages be claimed again. It returns admin.ErrNotPaused if the
 // consumer is not paused.
 func (s *Consumers) Resume(ctx context.Context, consumer, reason string) error {
-	return s.access.Change(
-		ctx,
-		ops.Change{Action: ops.Resume, Reason: reason, Target: ops.Target{Consumer: consumer}},
-		func(ctx context.Context, tx bun.Tx) (int, error) {
-			return 0, s.access.Admin.Resume(ctx, tx, consumer)
-		},
-	)
+	return s.change(ctx, ops.Resume, consumer, reason, func(ctx context.Context, tx bun.Tx) error {
+		return s.access.Admin.Resume(ctx, tx, consumer)
+	})
+}
+
+func (s *Consumers) change(ctx context.Context, a ops.Action, consumer, reason string, fn func(context.Context, bun.Tx) error) error {
+	change := ops.Change{Action: a, Reason: reason, Target: ops.Target{Consumer: consumer}}
+	return s.access.Change(ctx, change, func(ctx context.Context, tx bun.Tx) (int, error) { return 0, fn(ctx, tx) })
 }

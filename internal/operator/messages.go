@@ -53,7 +53,11 @@ func (s *Messages) ListByID(ctx context.Context, ids ...int64) ([]admin.Message,
 func (s *Messages) Find(
 	ctx context.Context, search admin.Search, cursor admin.Cursor,
 ) (found []admin.Message, next *admin.Cursor, err error) {
-	if err := s.access.MaySearch(ctx, poison.Filter{}, headersOf(search)); err != nil {
+	var headers map[string]string
+	if search.Header != "" {
+		headers = map[string]string{search.Header: search.Value}
+	}
+	if err := s.access.MaySearch(ctx, poison.Filter{}, headers); err != nil {
 		return nil, nil, fmt.Errorf("ops: find: %w", err)
 	}
 	found, err = look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) (found []admin.Message, err error) {
@@ -89,16 +93,14 @@ func (s *Messages) Get(ctx context.Context, id int64) (Message, error) {
 		return Message{}, err
 	}
 	m := Message{Message: found}
-	c, shown := s.access.Shown(
-		ctx,
-		ops.Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers, Errors: texts(m.Errors)},
-	)
+	c, shown := s.access.Shown(ctx, content(m.Consumer, m.PayloadType, m.Payload, m.Headers, m.Errors))
 	m.Payload, m.Headers, m.Errors, m.Hidden = c.Payload, c.Headers, withTexts(m.Errors, c.Errors), !shown
 	return m, nil
 }
 
-func texts(attempts []admin.Attempt) []string {
-	return store.Each(attempts, func(a admin.Attempt) string { return a.Error })
+func content(consumer, payloadType string, payload []byte, headers map[string]string, attempts []admin.Attempt) ops.Content {
+	texts := store.Each(attempts, func(a admin.Attempt) string { return a.Error })
+	return ops.Content{Consumer: consumer, PayloadType: payloadType, Payload: payload, Headers: headers, Errors: texts}
 }
 
 // withTexts replaces the texts of attempts. Missing texts become empty.
@@ -134,37 +136,28 @@ func (s *Messages) Explain(ctx context.Context, id int64) (admin.Explanation, er
 // RunNow makes pending messages due now. It accepts 1 to 500 ids; otherwise the error is
 // bus.ErrInvalidOption. Use [ops.Operations.Plan] for more.
 func (s *Messages) RunNow(ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
-	return s.changePending(
-		ctx,
-		ops.Change{Action: ops.RunNow, Reason: reason, Target: ops.Target{IDs: ids}},
-		func(ctx context.Context, db *bun.DB) (admin.Result, error) {
-			return s.access.Admin.RunNow(ctx, db, ids...)
-		},
-	)
+	change := ops.Change{Action: ops.RunNow, Reason: reason, Target: ops.Target{IDs: ids}}
+	return s.changePending(ctx, change, func(ctx context.Context, db *bun.DB) (admin.Result, error) {
+		return s.access.Admin.RunNow(ctx, db, ids...)
+	})
 }
 
 // Reschedule makes pending messages due at the given time. It accepts 1 to 500 ids; otherwise the
 // error is bus.ErrInvalidOption. Use [ops.Operations.Plan] for more.
 func (s *Messages) Reschedule(ctx context.Context, reason string, at time.Time, ids ...int64) (admin.Result, error) {
-	return s.changePending(
-		ctx,
-		ops.Change{Action: ops.Reschedule, Reason: reason, Target: ops.Target{IDs: ids, At: at}},
-		func(ctx context.Context, db *bun.DB) (admin.Result, error) {
-			return s.access.Admin.Reschedule(ctx, db, at, ids...)
-		},
-	)
+	change := ops.Change{Action: ops.Reschedule, Reason: reason, Target: ops.Target{IDs: ids, At: at}}
+	return s.changePending(ctx, change, func(ctx context.Context, db *bun.DB) (admin.Result, error) {
+		return s.access.Admin.Reschedule(ctx, db, at, ids...)
+	})
 }
 
 // Cancel deletes pending messages for good. It accepts 1 to 500 ids; otherwise the error is
 // bus.ErrInvalidOption. Use [ops.Operations.Plan] for more.
 func (s *Messages) Cancel(ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
-	return s.changePending(
-		ctx,
-		ops.Change{Action: ops.Cancel, Reason: reason, Target: ops.Target{IDs: ids}},
-		func(ctx context.Context, db *bun.DB) (admin.Result, error) {
-			return s.access.Admin.Cancel(ctx, db, ids...)
-		},
-	)
+	change := ops.Change{Action: ops.Cancel, Reason: reason, Target: ops.Target{IDs: ids}}
+	return s.changePending(ctx, change, func(ctx context.Context, db *bun.DB) (admin.Result, error) {
+		return s.access.Admin.Cancel(ctx, db, ids...)
+	})
 }
 
 // changePending changes messages that processors may hold, which needs admin.Client's own
@@ -177,12 +170,4 @@ func (s *Messages) changePending(
 		return result.Changed, err
 	})
 	return result, err
-}
-
-// headersOf are the headers that a search matches.
-func headersOf(search admin.Search) map[string]string {
-	if search.Header == "" {
-		return nil
-	}
-	return map[string]string{search.Header: search.Value}
 }

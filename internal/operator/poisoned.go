@@ -87,10 +87,7 @@ func (s *Poisoned) Get(ctx context.Context, id int64) (PoisonedMessage, error) {
 }
 
 func (s *Poisoned) poisoned(ctx context.Context, m poison.Message) PoisonedMessage {
-	c, shown := s.access.Shown(
-		ctx,
-		ops.Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers, Errors: texts(m.Errors)},
-	)
+	c, shown := s.access.Shown(ctx, content(m.Consumer, m.PayloadType, m.Payload, m.Headers, m.Errors))
 	m.Reason = s.reason(ctx, m)
 	m.Payload, m.Headers, m.Errors = c.Payload, c.Headers, withTexts(m.Errors, c.Errors)
 	return PoisonedMessage{Message: m, Hidden: !shown}
@@ -174,10 +171,7 @@ func (s *Poisoned) editable(ctx context.Context, id int64) error {
 	if err := s.access.May(ops.Edit, m.Consumer); err != nil {
 		return fmt.Errorf("ops: edit %d: %w", id, err)
 	}
-	c, shown := s.access.Shown(
-		ctx,
-		ops.Content{Consumer: m.Consumer, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers, Errors: texts(m.Errors)},
-	)
+	c, shown := s.access.Shown(ctx, content(m.Consumer, m.PayloadType, m.Payload, m.Headers, m.Errors))
 	if !shown || string(c.Payload) != string(m.Payload) {
 		return fmt.Errorf("ops: edit %d: %w", id, ops.ErrRedacted)
 	}
@@ -193,18 +187,15 @@ func (s *Poisoned) Export(
 	if err := s.access.MaySearch(ctx, filter, nil); err != nil {
 		return 0, fmt.Errorf("ops: export: %w", err)
 	}
-	err = s.access.ChangeAfter(
-		ctx,
-		ops.Change{Action: ops.Export, Reason: reason, Target: ops.Target{Poisoned: &filter}},
-		func(ctx context.Context, _ *bun.DB) (int, error) {
-			exported, err = s.access.Poisoned.Export(ctx, s.access.ReadDB, filter, func(m poison.Message) error {
-				if err := s.access.May(ops.Export, m.Consumer); err != nil {
-					return err
-				}
-				return fn(s.poisoned(ctx, m))
-			})
-			return exported, err
-		},
-	)
+	change := ops.Change{Action: ops.Export, Reason: reason, Target: ops.Target{Poisoned: &filter}}
+	err = s.access.ChangeAfter(ctx, change, func(ctx context.Context, _ *bun.DB) (int, error) {
+		exported, err = s.access.Poisoned.Export(ctx, s.access.ReadDB, filter, func(m poison.Message) error {
+			if err := s.access.May(ops.Export, m.Consumer); err != nil {
+				return err
+			}
+			return fn(s.poisoned(ctx, m))
+		})
+		return exported, err
+	})
 	return exported, err
 }

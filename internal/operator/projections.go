@@ -42,14 +42,11 @@ func (s *Projections) Parked(ctx context.Context, name string, version int, afte
 // Resume resumes the halted shards of a projection's version and returns how many there
 // were.
 func (s *Projections) Resume(ctx context.Context, reason, name string, version int) (resumed int, err error) {
-	err = s.access.Change(
-		ctx,
-		ops.Change{Action: ops.ResumeProjection, Reason: reason, Target: ops.Target{Projection: name, Version: version}},
-		func(ctx context.Context, tx bun.Tx) (int, error) {
-			resumed, err = s.access.Projections.Resume(ctx, tx, name, version)
-			return 0, err
-		},
-	)
+	change := ops.Change{Action: ops.ResumeProjection, Reason: reason, Target: ops.Target{Projection: name, Version: version}}
+	err = s.access.Change(ctx, change, func(ctx context.Context, tx bun.Tx) (int, error) {
+		resumed, err = s.access.Projections.Resume(ctx, tx, name, version)
+		return 0, err
+	})
 	return resumed, err
 }
 

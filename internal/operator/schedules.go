@@ -8,6 +8,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
@@ -38,10 +39,7 @@ func (s *Schedules) List(ctx context.Context, filter schedule.Filter, page admin
 		}
 		return rows, err
 	})
-	for _, row := range rows {
-		found = append(found, s.schedule(ctx, row))
-	}
-	return found, next, err
+	return store.Each(rows, func(row schedule.Schedule) Schedule { return s.schedule(ctx, row) }), next, err
 }
 
 // Get returns one schedule, or schedule.ErrNotFound.
