@@ -55,7 +55,7 @@ func (s *FlowStore) CountRuns(
 		if err := s.WriteFirst(ctx, tx); err != nil {
 			return err
 		}
-		_, err := s.names.Query(ctx, tx, `INSERT INTO {breakers} (name, half_since) VALUES (?, {now}) {keep named}`, name).Exec(ctx)
+		err := s.names.Exec(ctx, tx, `INSERT INTO {breakers} (name, half_since) VALUES (?, {now}) {keep named}`, name)
 		if err != nil {
 			return err
 		}
@@ -67,11 +67,9 @@ func (s *FlowStore) CountRuns(
 		if b.Open() {
 			openedAt, openUntil = s.names.Instant(b.OpenedAt.Time), s.names.Instant(b.OpenUntil.Time)
 		}
-		_, err = s.names.Query(ctx, tx, `UPDATE {breakers} SET half_since = ?, done = ?, failed = ?, was_done = ?, was_failed = ?, opened = ?, opened_at = ?, open_until = ? WHERE name = ?`,
+		return s.names.Exec(ctx, tx, `UPDATE {breakers} SET half_since = ?, done = ?, failed = ?, was_done = ?, was_failed = ?, opened = ?, opened_at = ?, open_until = ? WHERE name = ?`,
 			bun.Safe(s.names.Instant(b.HalfSince.Time)),
-			b.Done, b.Failed, b.WasDone, b.WasFailed, b.Opened, bun.Safe(openedAt), bun.Safe(openUntil), name).
-			Exec(ctx)
-		return err
+			b.Done, b.Failed, b.WasDone, b.WasFailed, b.Opened, bun.Safe(openedAt), bun.Safe(openUntil), name)
 	})
 	return b, err
 }
@@ -107,32 +105,18 @@ func (s *FlowStore) TakeProbe(ctx context.Context, db bun.IDB, b Breaker, config
 		}
 		wait = min(2*wait, mostCooldown)
 	}
-	n, err := retried(ctx, db, func(db bun.IDB) (int, error) {
-		return dialect.Affected(
-			s.names.Query(ctx, db, `UPDATE {breakers} SET opened = opened + 1, open_until = ? WHERE name = ? AND opened = ? AND open_until <= {now}`,
-				bun.Safe(s.names.After(ctx, wait)), b.Name, b.Opened).Exec(ctx),
-		)
-	})
-	return n == 1, err
+	return s.changedOne(ctx, db, `UPDATE {breakers} SET opened = opened + 1, open_until = ? WHERE name = ? AND opened = ? AND open_until <= {now}`,
+		bun.Safe(s.names.After(ctx, wait)), b.Name, b.Opened)
 }
 
 // ProbeBreaker lets the first process with a message of the consumer probe an open breaker now. It
 // returns false if none is open.
 func (s *FlowStore) ProbeBreaker(ctx context.Context, db bun.IDB, names []string) (open bool, err error) {
-	n, err := retried(ctx, db, func(db bun.IDB) (int, error) {
-		return dialect.Affected(
-			s.names.Query(ctx, db, `UPDATE {breakers} SET open_until = {now} WHERE name IN (?) AND open_until IS NOT NULL`, bun.List(names)).
-				Exec(ctx),
-		)
-	})
+	n, err := s.changed(ctx, db, `UPDATE {breakers} SET open_until = {now} WHERE name IN (?) AND open_until IS NOT NULL`, bun.List(names))
 	return n > 0, err
 }
 
 // CloseBreaker closes a breaker and forgets its counts.
 func (s *FlowStore) CloseBreaker(ctx context.Context, db bun.IDB, name string) error {
-	return retry(ctx, db, func(db bun.IDB) error {
-		_, err := s.names.Query(ctx, db, `UPDATE {breakers} SET half_since = {now}, done = 0, failed = 0, was_done = 0, was_failed = 0, opened = 0, opened_at = NULL, open_until = NULL WHERE name = ?`, name).
-			Exec(ctx)
-		return err
-	})
+	return s.exec(ctx, db, `UPDATE {breakers} SET half_since = {now}, done = 0, failed = 0, was_done = 0, was_failed = 0, opened = 0, opened_at = NULL, open_until = NULL WHERE name = ?`, name)
 }

@@ -22,11 +22,10 @@ const (
 // that message, and deletes old requests.
 func (s *OperationStore) AskToStop(ctx context.Context, db *bun.DB, message int64, owner string) error {
 	return txn.InTx(ctx, db, func(tx bun.Tx) error {
-		if _, err := s.names.Query(ctx, tx, `DELETE FROM {stops} WHERE message_id = ? OR asked_at < ?`, message, bun.Safe(s.names.After(ctx, -stopsKept))).Exec(ctx); err != nil {
+		if err := s.names.Exec(ctx, tx, `DELETE FROM {stops} WHERE message_id = ? OR asked_at < ?`, message, bun.Safe(s.names.After(ctx, -stopsKept))); err != nil {
 			return err
 		}
-		_, err := s.names.Query(ctx, tx, `INSERT INTO {stops} (message_id, owner, asked_at) VALUES (?, ?, {now})`, message, owner).Exec(ctx)
-		return err
+		return s.names.Exec(ctx, tx, `INSERT INTO {stops} (message_id, owner, asked_at) VALUES (?, ?, {now})`, message, owner)
 	})
 }
 
@@ -37,8 +36,7 @@ func (s *OperationStore) StopRequests(ctx context.Context, db bun.IDB, owner str
 
 // answerStop records the outcome of a request, in the transaction that settles the message.
 func (s *OperationStore) answerStop(ctx context.Context, tx bun.IDB, message int64, owner, outcome string) error {
-	_, err := s.names.Query(ctx, tx, `UPDATE {stops} SET outcome = ? WHERE message_id = ? AND owner = ?`, outcome, message, owner).Exec(ctx)
-	return err
+	return s.names.Exec(ctx, tx, `UPDATE {stops} SET outcome = ? WHERE message_id = ? AND owner = ?`, outcome, message, owner)
 }
 
 // StopRequest is a request and its answer.
@@ -54,10 +52,7 @@ func (s *OperationStore) StopAnswer(ctx context.Context, db bun.IDB, message int
 
 // ForgetStop deletes the request for a message.
 func (s *OperationStore) ForgetStop(ctx context.Context, db bun.IDB, message int64) error {
-	return retry(ctx, db, func(db bun.IDB) error {
-		_, err := s.names.Query(ctx, db, `DELETE FROM {stops} WHERE message_id = ?`, message).Exec(ctx)
-		return err
-	})
+	return s.exec(ctx, db, `DELETE FROM {stops} WHERE message_id = ?`, message)
 }
 
 // Holder returns the owner of the claim of a message, which is empty if it is not claimed. found is

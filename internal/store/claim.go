@@ -52,7 +52,7 @@ func (s *ClaimStore) Acquit(ctx context.Context, db bun.IDB, owner string) error
 			return err
 		}
 		for _, id := range ids { // by the key: a scan would wait for the claims of others
-			if _, err := s.names.Query(ctx, db, `UPDATE {claims} SET solo = FALSE WHERE id = ? AND owner = ?`, id, owner).Exec(ctx); err != nil {
+			if err := s.names.Exec(ctx, db, `UPDATE {claims} SET solo = FALSE WHERE id = ? AND owner = ?`, id, owner); err != nil {
 				return err
 			}
 		}

@@ -86,9 +86,7 @@ func (s *EventStore) LockStream(ctx context.Context, tx bun.Tx, stream string) e
 // it accepts events. It writes the row: a transaction with a stricter isolation that began to read
 // earlier would not notice a lock that is gone.
 func (s *EventStore) KeepOpen(ctx context.Context, tx bun.IDB, stream string) (open bool, err error) {
-	open, err = dialect.AffectedOne(
-		s.names.Query(ctx, tx, `UPDATE {streams} SET version = version WHERE stream = ? AND NOT closed`, stream).Exec(ctx),
-	)
+	open, err = s.names.ChangedOne(ctx, tx, `UPDATE {streams} SET version = version WHERE stream = ? AND NOT closed`, stream)
 	if err != nil {
 		return false, fmt.Errorf("lock stream: %w", err)
 	}

@@ -64,8 +64,8 @@ func (s *ScheduleStore) NoteFires(ctx context.Context, tx bun.Tx, fires []Fire) 
 		all := recent[id]
 		args = append(args, id, dialect.AsJSON(all[max(0, len(all)-firesKept):]))
 	}
-	_, err = s.names.Query(ctx, tx, `INSERT INTO {fires}{as row} (schedule_id, recent) VALUES `+dialect.Rows("(?, ?)", len(ids))+" "+
-		s.names.Merge("schedule_id", nil, []string{"recent"}), args...).Exec(ctx)
+	err = s.names.Exec(ctx, tx, `INSERT INTO {fires}{as row} (schedule_id, recent) VALUES `+dialect.Rows("(?, ?)", len(ids))+" "+
+		s.names.Merge("schedule_id", nil, []string{"recent"}), args...)
 	if err != nil {
 		return fmt.Errorf("note fires: %w", err)
 	}

@@ -54,8 +54,7 @@ func (s *InboxStore) KeepTypes(ctx context.Context, db bun.IDB, receiver string,
 			}
 			rows := dialect.Rows(`(?, ?, `+s.names.After(ctx, kept)+`)`, len(part))
 			later := s.names.Merge("receiver, event_type", nil, []string{"until"})
-			_, err := s.names.Query(ctx, db, `INSERT INTO {inbox types}{as row} (receiver, event_type, until) VALUES `+rows+` `+later, args...).
-				Exec(ctx)
+			err := s.names.Exec(ctx, db, `INSERT INTO {inbox types}{as row} (receiver, event_type, until) VALUES `+rows+` `+later, args...)
 			if err != nil {
 				return fmt.Errorf("inbox: %w", err)
 			}

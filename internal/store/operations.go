@@ -115,17 +115,13 @@ func (s *OperationStore) ForgetPlans(ctx context.Context, db bun.IDB, state stri
 		if err != nil || len(ids) == 0 {
 			return err
 		}
-		_, err = s.names.Query(ctx, db, `DELETE FROM {operations} WHERE id IN (?) AND state = ?`, bun.List(ids), state).Exec(ctx)
-		return err
+		return s.names.Exec(ctx, db, `DELETE FROM {operations} WHERE id IN (?) AND state = ?`, bun.List(ids), state)
 	})
 }
 
 // ForgetPlan deletes an operation if it is in a state.
 func (s *OperationStore) ForgetPlan(ctx context.Context, db bun.IDB, id int64, state string) error {
-	return retry(ctx, db, func(db bun.IDB) error {
-		_, err := s.names.Query(ctx, db, `DELETE FROM {operations} WHERE id = ? AND state = ?`, id, state).Exec(ctx)
-		return err
-	})
+	return s.exec(ctx, db, `DELETE FROM {operations} WHERE id = ? AND state = ?`, id, state)
 }
 
 // ConsumersOf returns the stored consumer types of pending messages.
@@ -216,9 +212,8 @@ func (s *OperationStore) Lease(
 			return err
 		}
 		// MariaDB assigns from left to right: deaths has to use the old owner.
-		_, err = s.names.Query(ctx, tx, `UPDATE {operations} SET deaths = deaths + CASE WHEN leased_by IS NULL OR leased_by = ?0 THEN 0 ELSE 1 END,
-  leased_by = ?0, leased_until = `+s.names.After(ctx, lease)+` WHERE id = ?1`, owner, ids[0]).
-			Exec(ctx)
+		err = s.names.Exec(ctx, tx, `UPDATE {operations} SET deaths = deaths + CASE WHEN leased_by IS NULL OR leased_by = ?0 THEN 0 ELSE 1 END,
+  leased_by = ?0, leased_until = `+s.names.After(ctx, lease)+` WHERE id = ?1`, owner, ids[0])
 		leased = err == nil
 		return err
 	})
@@ -272,13 +267,6 @@ func (s *OperationStore) Change(ctx context.Context, db bun.IDB, f OperationFilt
 	}
 	t := f.terms()
 	return s.changedOne(ctx, db, `UPDATE {operations} SET `+strings.Join(set.texts, ", ")+` WHERE `+t.where(), append(set.args, t.args...)...)
-}
-
-// changedOne reports whether a statement changed a row.
-func (s *OperationStore) changedOne(ctx context.Context, db bun.IDB, statement string, args ...any) (bool, error) {
-	return retried(ctx, db, func(db bun.IDB) (bool, error) {
-		return dialect.AffectedOne(s.names.Query(ctx, db, statement, args...).Exec(ctx))
-	})
 }
 
 // Fates returns how many requeued messages have failed since, and how many of the others have not

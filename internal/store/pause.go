@@ -45,7 +45,7 @@ func (s *FlowStore) Resume(ctx context.Context, db bun.IDB, consumers []string) 
 func (s *FlowStore) forEach(ctx context.Context, db bun.IDB, statement string, names []string, args ...any) (rows int, err error) {
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		for _, name := range slices.Sorted(slices.Values(names)) {
-			n, err := dialect.Affected(s.names.Query(ctx, tx, statement, append([]any{name}, args...)...).Exec(ctx))
+			n, err := s.names.Changed(ctx, tx, statement, append([]any{name}, args...)...)
 			if err != nil {
 				return err
 			}

@@ -95,7 +95,7 @@ func (s *PendingStore) lockGatesOf(ctx context.Context, tx bun.Tx, callers bool,
 		return err
 	}
 	for _, name := range names { // claims that come meanwhile wait for it
-		if _, err := s.names.Query(ctx, tx, `INSERT INTO {gates} (consumer_type, parks) VALUES (?, TRUE) {keep consumer}`, name).Exec(ctx); err != nil {
+		if err := s.names.Exec(ctx, tx, `INSERT INTO {gates} (consumer_type, parks) VALUES (?, TRUE) {keep consumer}`, name); err != nil {
 			return err
 		}
 	}

@@ -145,8 +145,7 @@ func (s *PoisonStore) Lock(ctx context.Context, tx bun.Tx, f PoisonFilter, limit
 
 // Rekey gives a locked poisoned message another key.
 func (s *PoisonStore) Rekey(ctx context.Context, tx bun.Tx, id int64, key string) error {
-	_, err := s.names.Query(ctx, tx, `UPDATE {poisoned} SET order_key = ?, lane = ? WHERE id = ?`, key, dialect.Lane(key), id).Exec(ctx)
-	return err
+	return s.names.Exec(ctx, tx, `UPDATE {poisoned} SET order_key = ?, lane = ? WHERE id = ?`, key, dialect.Lane(key), id)
 }
 
 // Requeue turns locked poisoned messages into pending ones with new row ids and returns those it

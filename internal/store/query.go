@@ -56,3 +56,19 @@ func retry(ctx context.Context, db bun.IDB, statement func(bun.IDB) error) error
 	}
 	return err
 }
+
+// exec executes a statement, and repeats it after a conflict.
+func (t *tables) exec(ctx context.Context, db bun.IDB, statement string, args ...any) error {
+	return retry(ctx, db, func(db bun.IDB) error { return t.names.Exec(ctx, db, statement, args...) })
+}
+
+// changed is exec for callers that need to know how many rows have changed.
+func (t *tables) changed(ctx context.Context, db bun.IDB, statement string, args ...any) (int, error) {
+	return retried(ctx, db, func(db bun.IDB) (int, error) { return t.names.Changed(ctx, db, statement, args...) })
+}
+
+// changedOne is changed for a statement that changes a row or none.
+func (t *tables) changedOne(ctx context.Context, db bun.IDB, statement string, args ...any) (bool, error) {
+	n, err := t.changed(ctx, db, statement, args...)
+	return n == 1, err
+}

@@ -114,7 +114,7 @@ func (s *ClaimStore) dropKeys(ctx context.Context, tx bun.Tx, rows []Former) (ba
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	_, err = s.names.Query(ctx, tx, `UPDATE {messages} SET insert_id = NULL WHERE id IN (?)`, bun.List(ids)).Exec(ctx)
+	err = s.names.Exec(ctx, tx, `UPDATE {messages} SET insert_id = NULL WHERE id IN (?)`, bun.List(ids))
 	return bare, err
 }
 
@@ -138,9 +138,8 @@ func (s *ClaimStore) rename(ctx context.Context, tx bun.Tx, rows []Former) (head
 				args = append(args, row.ID, headers[row.ID])
 			}
 			ids := dialect.Each(part, func(row Former) int64 { return row.ID })
-			_, err := s.names.Query(ctx, tx, `UPDATE {messages}{by key} SET consumer_type = ?, headers = CASE id`+strings.Repeat(" WHEN ? THEN ?", len(part))+
-				` END WHERE id IN (?)`, append(args, bun.List(ids))...).
-				Exec(ctx)
+			err := s.names.Exec(ctx, tx, `UPDATE {messages}{by key} SET consumer_type = ?, headers = CASE id`+strings.Repeat(" WHEN ? THEN ?", len(part))+
+				` END WHERE id IN (?)`, append(args, bun.List(ids))...)
 			if err != nil {
 				return nil, err
 			}

@@ -134,15 +134,15 @@ func (s *OutboxStore) Remember(ctx context.Context, tx bun.IDB, all []dialect.Re
 		for _, r := range part {
 			values = append(values, r.InsertID, r.ConsumerType, bun.Safe(s.names.After(ctx, r.For)))
 		}
-		_, err := s.names.Query(ctx, tx, `INSERT INTO {recent} (insert_id, consumer_type, until) VALUES `+dialect.Rows("(?, ?, ?)", len(part))+
-			` ON CONFLICT (insert_id, consumer_type) DO UPDATE SET until = excluded.until`, values...).Exec(ctx)
+		err := s.names.Exec(ctx, tx, `INSERT INTO {recent} (insert_id, consumer_type, until) VALUES `+dialect.Rows("(?, ?, ?)", len(part))+
+			` ON CONFLICT (insert_id, consumer_type) DO UPDATE SET until = excluded.until`, values...)
 		if err != nil {
 			return fmt.Errorf("remember insert ids: %w", err)
 		}
 	}
 	// Each call removes more than it adds, so that expired ids do not pile up.
-	_, err := s.names.Query(ctx, tx, `DELETE FROM {recent} WHERE (insert_id, consumer_type) IN (
-  SELECT insert_id, consumer_type FROM {recent} WHERE until < {now} ORDER BY until LIMIT ? {lock free})`, 2*len(all)).Exec(ctx)
+	err := s.names.Exec(ctx, tx, `DELETE FROM {recent} WHERE (insert_id, consumer_type) IN (
+  SELECT insert_id, consumer_type FROM {recent} WHERE until < {now} ORDER BY until LIMIT ? {lock free})`, 2*len(all))
 	if err != nil {
 		return fmt.Errorf("forget insert ids: %w", err)
 	}

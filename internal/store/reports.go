@@ -121,19 +121,14 @@ func (s *ReportStore) present(ctx context.Context, db bun.IDB, r Report) error {
 	if r.Stopped {
 		stopped = "{now}"
 	}
-	known, err := dialect.AffectedOne(
-		s.names.Query(ctx, db, `UPDATE {processes} SET seen_at = {now}, stopped_at = `+stopped+`, state = ? WHERE id = ?`, string(p.State), p.ID).
-			Exec(ctx),
-	)
+	known, err := s.names.ChangedOne(ctx, db, `UPDATE {processes} SET seen_at = {now}, stopped_at = `+stopped+`, state = ? WHERE id = ?`, string(p.State), p.ID)
 	if err != nil || known { // MariaDB does not count a row that had these values already
 		return err
 	}
-	_, err = s.names.Query(ctx, db, `INSERT INTO {processes}{as row} (id, kind, host, pid, program, version, started_at, seen_at, stopped_at, manifest, state)
+	return s.names.Exec(ctx, db, `INSERT INTO {processes}{as row} (id, kind, host, pid, program, version, started_at, seen_at, stopped_at, manifest, state)
 VALUES (?, ?, ?, ?, ?, ?, {now}, {now}, `+stopped+`, ?, ?) `+s.names.Merge("id", nil, []string{"seen_at", "stopped_at", "state"}),
 		p.ID, p.Kind, errorlog.Clean(p.Host, 255), p.PID, errorlog.Clean(p.Program, 255), errorlog.Clean(p.Version, 255),
-		string(p.Manifest), string(p.State)).
-		Exec(ctx)
-	return err
+		string(p.Manifest), string(p.State))
 }
 
 // tallyColumns are the columns of a tally.
@@ -183,10 +178,8 @@ func (s *ReportStore) addMinutes(ctx context.Context, db bun.IDB, minutes []Minu
 			args = append(args, *field)
 		}
 	}
-	_, err := s.names.Query(ctx, db, `INSERT INTO {minutes}{as row} (consumer_type, minute, `+strings.Join(columns, ", ")+`) VALUES `+strings.Join(rows, ", ")+" "+
-		s.names.Merge("consumer_type, minute", columns, nil), args...).
-		Exec(ctx)
-	return err
+	return s.names.Exec(ctx, db, `INSERT INTO {minutes}{as row} (consumer_type, minute, `+strings.Join(columns, ", ")+`) VALUES `+strings.Join(rows, ", ")+" "+
+		s.names.Merge("consumer_type, minute", columns, nil), args...)
 }
 
 // addFailures adds to groups of failures, also in one order.
@@ -205,10 +198,8 @@ func (s *ReportStore) addFailures(ctx context.Context, db bun.IDB, failures []Fa
 		args = append(args, f.ConsumerType, f.Fingerprint, errorlog.Clean(f.ErrorType, 255), errorlog.Clean(f.Sample, sampleBytes), f.Runs,
 			s.ago(ctx, f.First), s.ago(ctx, f.Last), errorlog.Clean(f.FirstVersion, 255), f.RowID)
 	}
-	_, err = s.names.Query(ctx, db, `INSERT INTO {failures}{as row} (consumer_type, fingerprint, error_type, sample, runs, first_at, last_at, first_version, row_id) VALUES `+strings.Join(rows, ", ")+" "+
-		s.names.Merge("consumer_type, fingerprint", []string{"runs"}, []string{"sample", "last_at", "row_id"}), args...).
-		Exec(ctx)
-	return err
+	return s.names.Exec(ctx, db, `INSERT INTO {failures}{as row} (consumer_type, fingerprint, error_type, sample, runs, first_at, last_at, first_version, row_id) VALUES `+strings.Join(rows, ", ")+" "+
+		s.names.Merge("consumer_type, fingerprint", []string{"runs"}, []string{"sample", "last_at", "row_id"}), args...)
 }
 
 // ago converts an instant of this process's clock to the database's clock.

@@ -101,7 +101,7 @@ func (s *ScheduleStore) Delete(ctx context.Context, db bun.IDB, f ScheduleFilter
 	if len(t.texts) == 0 {
 		return 0, errors.New("delete schedules: the filter selects all")
 	}
-	return dialect.Affected(s.names.Query(ctx, db, "DELETE FROM {schedules} WHERE "+t.where(), t.args...).Exec(ctx))
+	return s.names.Changed(ctx, db, "DELETE FROM {schedules} WHERE "+t.where(), t.args...)
 }
 
 // ScheduleChange changes some columns of a schedule.
@@ -142,7 +142,7 @@ func (s *ScheduleStore) Update(ctx context.Context, db bun.IDB, id int64, c Sche
 		set.add(true, "last_error = NULLIF(?, '')", errorlog.Clean(*c.Error, errorlog.MaxBytes))
 	}
 	statement := "UPDATE {schedules} SET " + strings.Join(set.texts, ", ") + " WHERE id = ?"
-	changed, err := dialect.AffectedOne(s.names.Query(ctx, db, statement, append(set.args, id)...).Exec(ctx))
+	changed, err := s.names.ChangedOne(ctx, db, statement, append(set.args, id)...)
 	if changed || err != nil {
 		return changed, err
 	}

@@ -45,8 +45,8 @@ func (s *FlowStore) TakeSlots(
 		if len(free) == 0 {
 			return s.wantSlot(ctx, tx, owner, name)
 		}
-		_, err = s.names.Query(ctx, tx, `UPDATE {slots} SET owner = ?, leased_until = ? WHERE name = ? AND n IN (?)`,
-			owner, bun.Safe(s.names.After(ctx, lease)), name, bun.List(free)).Exec(ctx)
+		err = s.names.Exec(ctx, tx, `UPDATE {slots} SET owner = ?, leased_until = ? WHERE name = ? AND n IN (?)`,
+			owner, bun.Safe(s.names.After(ctx, lease)), name, bun.List(free))
 		for _, n := range free {
 			taken = append(taken, Slot{Name: name, N: n})
 		}
@@ -69,9 +69,7 @@ func (s *FlowStore) ensureSlots(ctx context.Context, tx bun.Tx, name string, lim
 	for n := range limit + 1 {
 		values = append(values, name, n)
 	}
-	_, err := s.names.Query(ctx, tx, `INSERT INTO {slots} (name, n, owner, leased_until) VALUES `+dialect.Rows("(?, ?, '', {now})", limit+1)+` {keep slot}`, values...).
-		Exec(ctx)
-	return err
+	return s.names.Exec(ctx, tx, `INSERT INTO {slots} (name, n, owner, leased_until) VALUES `+dialect.Rows("(?, ?, '', {now})", limit+1)+` {keep slot}`, values...)
 }
 
 // wantSlot records an owner that waits for a slot, unless it has one or another owner was recorded
@@ -83,9 +81,8 @@ func (s *FlowStore) wantSlot(ctx context.Context, tx bun.Tx, owner, name string)
 	if err != nil || has > 0 {
 		return err
 	}
-	_, err = s.names.Query(ctx, tx, `UPDATE {slots} SET owner = ?, leased_until = ? WHERE name = ? AND n = 0 AND leased_until < ?`,
-		owner, bun.Safe(s.names.After(ctx, slotWanted)), name, bun.Safe(s.names.After(ctx, slotWanted/2))).Exec(ctx)
-	return err
+	return s.names.Exec(ctx, tx, `UPDATE {slots} SET owner = ?, leased_until = ? WHERE name = ? AND n = 0 AND leased_until < ?`,
+		owner, bun.Safe(s.names.After(ctx, slotWanted)), name, bun.Safe(s.names.After(ctx, slotWanted/2)))
 }
 
 // SlotsWanted returns the limits for whose slots another owner without any waits.
@@ -102,8 +99,8 @@ func (s *FlowStore) ExtendSlots(
 ) ([]Slot, error) {
 	return retried(ctx, db, func(db bun.IDB) (held []Slot, err error) {
 		for _, name := range slices.Sorted(maps.Keys(slots)) { // in one order, so that no two can deadlock
-			_, err := s.names.Query(ctx, db, `UPDATE {slots} SET leased_until = ? WHERE name = ? AND n IN (?) AND owner = ?`,
-				bun.Safe(s.names.After(ctx, lease)), name, bun.List(slots[name]), owner).Exec(ctx)
+			err := s.names.Exec(ctx, db, `UPDATE {slots} SET leased_until = ? WHERE name = ? AND n IN (?) AND owner = ?`,
+				bun.Safe(s.names.After(ctx, lease)), name, bun.List(slots[name]), owner)
 			if err != nil {
 				return nil, err
 			}
@@ -115,11 +112,7 @@ func (s *FlowStore) ExtendSlots(
 
 // ReturnSlots releases slots of the owner.
 func (s *FlowStore) ReturnSlots(ctx context.Context, db bun.IDB, owner, name string, slots []int) error {
-	return retry(ctx, db, func(db bun.IDB) error {
-		_, err := s.names.Query(ctx, db, `UPDATE {slots} SET owner = '', leased_until = {now} WHERE name = ? AND n IN (?) AND owner = ?`, name, bun.List(slots), owner).
-			Exec(ctx)
-		return err
-	})
+	return s.exec(ctx, db, `UPDATE {slots} SET owner = '', leased_until = {now} WHERE name = ? AND n IN (?) AND owner = ?`, name, bun.List(slots), owner)
 }
 
 // SlotOwner is an owner of slots of a limit.

@@ -19,8 +19,7 @@ func (s *EventStore) Snapshot(ctx context.Context, db bun.IDB, stream, kind stri
 
 // SaveSnapshot saves a state unless there is one of a later version.
 func (s *EventStore) SaveSnapshot(ctx context.Context, tx bun.IDB, stream, kind string, snapshot Snapshot) error {
-	_, err := s.names.Query(ctx, tx, `INSERT INTO {snapshots} AS s (stream, kind, version, state, created_at) VALUES (?, ?, ?, ?, {now})
+	return s.names.Exec(ctx, tx, `INSERT INTO {snapshots} AS s (stream, kind, version, state, created_at) VALUES (?, ?, ?, ?, {now})
 ON CONFLICT (stream, kind) DO UPDATE SET version = EXCLUDED.version, state = EXCLUDED.state, created_at = EXCLUDED.created_at
-WHERE s.version < EXCLUDED.version`, stream, kind, snapshot.Version, string(snapshot.State)).Exec(ctx)
-	return err
+WHERE s.version < EXCLUDED.version`, stream, kind, snapshot.Version, string(snapshot.State))
 }

@@ -81,9 +81,8 @@ func (s *ReaderStore) Subscribe(ctx context.Context, tx bun.Tx, sub Subscription
 		sub.ReplayUntil = max(sub.ReplayUntil, row.Position)
 	}
 	for shard := range sub.Shards {
-		_, err := s.names.Query(ctx, tx, enterSubscription, sub.Name, sub.Version, shard, sub.Shards, sub.Filter, sub.Position,
-			sub.ReplayUntil, Running).
-			Exec(ctx)
+		err := s.names.Exec(ctx, tx, enterSubscription, sub.Name, sub.Version, shard, sub.Shards, sub.Filter, sub.Position,
+			sub.ReplayUntil, Running)
 		if err != nil {
 			return fmt.Errorf("enter subscription: %w", err)
 		}
@@ -173,7 +172,7 @@ WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ?`
 func (s *ReaderStore) Move(ctx context.Context, tx bun.Tx, sub Subscription, to int64) (bool, error) {
 	before, args := s.names.AsBegun(sub.Session)
 	args = append(args, to, sub.Name, sub.Version, sub.Shard, sub.Position, Running)
-	return dialect.AffectedOne(s.names.Query(ctx, tx, before+moveSubscription, args...).Exec(ctx))
+	return s.names.ChangedOne(ctx, tx, before+moveSubscription, args...)
 }
 
 // Failure is the record of a shard that could not go on.
@@ -206,34 +205,26 @@ func (s *ReaderStore) LockAll(ctx context.Context, tx bun.Tx, name string, versi
 
 // Rewind starts one version of a reader again. Events that a shard has applied before are replays.
 func (s *ReaderStore) Rewind(ctx context.Context, tx bun.Tx, name string, version int) error {
-	_, err := s.names.Query(ctx, tx, `UPDATE {subscriptions} SET replay_until = CASE WHEN position > replay_until THEN position ELSE replay_until END,
-position = 0, mark = ?, status = ?, attempts = 0, last_error = NULL, next_at = {now}, moved_at = {now} WHERE name = ? AND version = ?`, Rewound, Running, name, version).
-		Exec(ctx)
+	err := s.names.Exec(ctx, tx, `UPDATE {subscriptions} SET replay_until = CASE WHEN position > replay_until THEN position ELSE replay_until END,
+position = 0, mark = ?, status = ?, attempts = 0, last_error = NULL, next_at = {now}, moved_at = {now} WHERE name = ? AND version = ?`, Rewound, Running, name, version)
 	if err == nil {
-		_, err = s.names.Query(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ?`, name, version).Exec(ctx)
+		err = s.names.Exec(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ?`, name, version)
 	}
 	return err
 }
 
 // Resume restarts halted shards of one version and returns how many there were.
-func (s *ReaderStore) Resume(ctx context.Context, db bun.IDB, name string, version int) (n int, err error) {
-	err = retry(ctx, db, func(db bun.IDB) (err error) {
-		n, err = dialect.Affected(
-			s.names.Query(ctx, db, `UPDATE {subscriptions} SET status = ?, attempts = 0, next_at = {now} WHERE name = ? AND version = ? AND status = ?`,
-				Running, name, version, Halted).
-				Exec(ctx),
-		)
-		return err
-	})
-	return n, err
+func (s *ReaderStore) Resume(ctx context.Context, db bun.IDB, name string, version int) (int, error) {
+	return s.changed(ctx, db, `UPDATE {subscriptions} SET status = ?, attempts = 0, next_at = {now} WHERE name = ? AND version = ? AND status = ?`,
+		Running, name, version, Halted)
 }
 
 // Activate makes one version of a reader the active one and retires older ones.
 func (s *ReaderStore) Activate(ctx context.Context, tx bun.Tx, name string, version int) error {
-	_, err := s.names.Query(ctx, tx, `INSERT INTO {projections} (name, active_version) VALUES (?, ?)
-ON CONFLICT (name) DO UPDATE SET active_version = EXCLUDED.active_version`, name, version).Exec(ctx)
+	err := s.names.Exec(ctx, tx, `INSERT INTO {projections} (name, active_version) VALUES (?, ?)
+ON CONFLICT (name) DO UPDATE SET active_version = EXCLUDED.active_version`, name, version)
 	if err == nil {
-		_, err = s.names.Query(ctx, tx, `UPDATE {subscriptions} SET status = ? WHERE name = ? AND version < ?`, Retired, name, version).Exec(ctx)
+		err = s.names.Exec(ctx, tx, `UPDATE {subscriptions} SET status = ? WHERE name = ? AND version < ?`, Retired, name, version)
 	}
 	return err
 }
@@ -255,8 +246,8 @@ type Parked struct {
 
 // Park parks an event.
 func (s *ReaderStore) Park(ctx context.Context, tx bun.Tx, p Parked) error {
-	_, err := s.names.Query(ctx, tx, `INSERT INTO {parked} (name, version, position, stream, reason, parked_at) VALUES (?, ?, ?, ?, ?, {now})
-ON CONFLICT (name, version, position) DO NOTHING`, p.Name, p.Version, p.Position, p.Stream, errorlog.Clean(p.Reason, errorlog.MaxBytes)).Exec(ctx)
+	err := s.names.Exec(ctx, tx, `INSERT INTO {parked} (name, version, position, stream, reason, parked_at) VALUES (?, ?, ?, ?, ?, {now})
+ON CONFLICT (name, version, position) DO NOTHING`, p.Name, p.Version, p.Position, p.Stream, errorlog.Clean(p.Reason, errorlog.MaxBytes))
 	if err != nil {
 		return fmt.Errorf("park: %w", err)
 	}
@@ -290,7 +281,5 @@ func (s *ReaderStore) CountParked(ctx context.Context, db bun.IDB, name string, 
 
 // Unpark deletes the record of a parked event, and reports whether there was one.
 func (s *ReaderStore) Unpark(ctx context.Context, tx bun.Tx, name string, version int, position int64) (bool, error) {
-	return dialect.AffectedOne(
-		s.names.Query(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ? AND position = ?`, name, version, position).Exec(ctx),
-	)
+	return s.names.ChangedOne(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ? AND position = ?`, name, version, position)
 }

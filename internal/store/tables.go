@@ -33,7 +33,7 @@ func (t *tables) WriteFirst(ctx context.Context, tx bun.Tx) error {
 	if t.RowLocks() {
 		return nil
 	}
-	if _, err := t.names.Query(ctx, tx, `UPDATE {messages} SET id = id WHERE id < 0`).Exec(ctx); err != nil {
+	if err := t.names.Exec(ctx, tx, `UPDATE {messages} SET id = id WHERE id < 0`); err != nil {
 		return fmt.Errorf("lock: %w", err)
 	}
 	return nil

@@ -336,7 +336,7 @@ func (c *laneClaim) lockGates(ctx context.Context) error {
 			return errHidden
 		}
 		for _, name := range slices.Sorted(slices.Values(l.Names)) {
-			if _, err := c.Query(ctx, c.tx, `INSERT INTO {gates} (consumer_type, parks) VALUES (?, ?) {keep consumer}`, name, l.Parks).Exec(ctx); err != nil {
+			if err := c.Exec(ctx, c.tx, `INSERT INTO {gates} (consumer_type, parks) VALUES (?, ?) {keep consumer}`, name, l.Parks); err != nil {
 				return err
 			}
 		}
@@ -347,6 +347,5 @@ func (c *laneClaim) lockGates(ctx context.Context) error {
 // keep what they were poisoned with: another process may go by that.
 func (c *laneClaim) repark(ctx context.Context) error {
 	l := c.r.Lanes
-	_, err := c.Query(ctx, c.tx, `UPDATE {gates}{by key} SET parks = ? WHERE consumer_type IN (?)`, l.Parks, bun.List(l.Names)).Exec(ctx)
-	return err
+	return c.Exec(ctx, c.tx, `UPDATE {gates}{by key} SET parks = ? WHERE consumer_type IN (?)`, l.Parks, bun.List(l.Names))
 }

@@ -59,12 +59,11 @@ func (k *keyRates) spend(ctx context.Context, all *quotas, picks []LanePick, new
 		}
 		values = append(values, r.Name, lane, bun.Safe(k.Instant(usedTo)))
 	}
-	_, err := k.Query(ctx, k.tx, `INSERT INTO {key rates} (name, lane, used_to) VALUES `+Rows("(?, ?, ?)", len(started))+
-		` ON CONFLICT (name, lane) DO UPDATE SET used_to = excluded.used_to`, values...).Exec(ctx)
+	err := k.Exec(ctx, k.tx, `INSERT INTO {key rates} (name, lane, used_to) VALUES `+Rows("(?, ?, ?)", len(started))+
+		` ON CONFLICT (name, lane) DO UPDATE SET used_to = excluded.used_to`, values...)
 	if err == nil { // each claim removes more than it adds
-		_, err = k.Query(ctx, k.tx, `DELETE FROM {key rates} WHERE name = ? AND lane IN (SELECT lane FROM {key rates} WHERE name = ? AND used_to < {now} ORDER BY used_to LIMIT ?)`,
-			r.Name, r.Name, 2*len(started)).
-			Exec(ctx)
+		err = k.Exec(ctx, k.tx, `DELETE FROM {key rates} WHERE name = ? AND lane IN (SELECT lane FROM {key rates} WHERE name = ? AND used_to < {now} ORDER BY used_to LIMIT ?)`,
+			r.Name, r.Name, 2*len(started))
 	}
 	if err != nil {
 		return fmt.Errorf("rates: %w", err)
@@ -80,12 +79,10 @@ func (k *keyRates) clamp(ctx context.Context, unused map[int64]int) error {
 	}
 	r := k.rate
 	most := `{now} + CAST(? AS bigint){unit}`
-	_, err := k.Query(ctx, k.tx, `UPDATE {key rates} SET used_to = `+most+` WHERE name = ? AND used_to > `+most, r.after(r.Burst).Microseconds(), r.Name, r.after(r.Burst).Microseconds()).
-		Exec(ctx)
+	err := k.Exec(ctx, k.tx, `UPDATE {key rates} SET used_to = `+most+` WHERE name = ? AND used_to > `+most, r.after(r.Burst).Microseconds(), r.Name, r.after(r.Burst).Microseconds())
 	for _, lane := range slices.Sorted(maps.Keys(unused)) {
 		if err == nil {
-			_, err = k.Query(ctx, k.tx, `UPDATE {key rates} SET used_to = used_to - CAST(? AS bigint){unit} WHERE name = ? AND lane = ?`, r.after(unused[lane]).Microseconds(), r.Name, lane).
-				Exec(ctx)
+			err = k.Exec(ctx, k.tx, `UPDATE {key rates} SET used_to = used_to - CAST(? AS bigint){unit} WHERE name = ? AND lane = ?`, r.after(unused[lane]).Microseconds(), r.Name, lane)
 		}
 	}
 	return err

@@ -163,13 +163,34 @@ func (n Names) Query(ctx context.Context, db bun.IDB, statement string, args ...
 	return db.NewRaw(strings.ReplaceAll(n.Expand(statement), "{now}", n.Now(ctx)), args...)
 }
 
+// Exec executes a statement of this package.
+func (n Names) Exec(ctx context.Context, db bun.IDB, statement string, args ...any) error {
+	_, err := n.Query(ctx, db, statement, args...).Exec(ctx)
+	return err
+}
+
+// Changed executes a statement of this package and returns how many rows it has changed.
+func (n Names) Changed(ctx context.Context, db bun.IDB, statement string, args ...any) (int, error) {
+	res, err := n.Query(ctx, db, statement, args...).Exec(ctx)
+	if err != nil {
+		return 0, err
+	}
+	changed, err := res.RowsAffected()
+	return int(changed), err
+}
+
+// ChangedOne is Changed for a statement that changes a row or none.
+func (n Names) ChangedOne(ctx context.Context, db bun.IDB, statement string, args ...any) (bool, error) {
+	changed, err := n.Changed(ctx, db, statement, args...)
+	return changed == 1, err
+}
+
 // Run executes one of the statements that take a list of ids, unless the list is empty.
 func (n Names) Run(ctx context.Context, tx bun.IDB, statement string, ids []int64) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	_, err := n.Query(ctx, tx, statement, Ordered(ids)).Exec(ctx)
-	return err
+	return n.Exec(ctx, tx, statement, Ordered(ids))
 }
 
 // Said returns a table's name with its schema, unquoted, for error texts.

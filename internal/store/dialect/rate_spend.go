@@ -34,7 +34,7 @@ func (r *RatedRequest) lock(ctx context.Context, tx bun.IDB) error {
 		if try == 2 {
 			return errHidden
 		}
-		if _, err := r.names.Query(ctx, tx, `INSERT INTO {rates} (name, used_to) VALUES (?, {now}) {keep named}`, r.Rate.Name).Exec(ctx); err != nil {
+		if err := r.names.Exec(ctx, tx, `INSERT INTO {rates} (name, used_to) VALUES (?, {now}) {keep named}`, r.Rate.Name); err != nil {
 			return err
 		}
 	}
@@ -84,6 +84,5 @@ func (r *RatedRequest) Spend(ctx context.Context, tx bun.IDB, c Claim) error {
 
 func (r *RatedRequest) store(ctx context.Context, tx bun.IDB, usedTo time.Time) error {
 	r.usedTo = usedTo
-	_, err := r.names.Query(ctx, tx, `UPDATE {rates} SET used_to = ? WHERE name = ?`, bun.Safe(r.names.Instant(usedTo)), r.Rate.Name).Exec(ctx)
-	return err
+	return r.names.Exec(ctx, tx, `UPDATE {rates} SET used_to = ? WHERE name = ?`, bun.Safe(r.names.Instant(usedTo)), r.Rate.Name)
 }

@@ -48,7 +48,7 @@ func (l *Lists) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found 
 			}
 		}
 		if len(lost) > 0 {
-			if _, err := l.Dialect.Query(ctx, tx, l.SQL.Died, AsJSON(lost)).Exec(ctx); err != nil {
+			if err := l.Dialect.Exec(ctx, tx, l.SQL.Died, AsJSON(lost)); err != nil {
 				return fmt.Errorf("crashes: %w", err)
 			}
 		}
@@ -90,7 +90,7 @@ func (l *Lists) begun(ctx context.Context, tx bun.IDB, c Leased) (ids []int64, e
 // count writes the crashes of locked messages.
 func (l *Lists) count(ctx context.Context, tx bun.IDB, dying []int64, bumped [][2]int64, maxCrashes int) error {
 	if len(dying) > 0 {
-		if _, err := l.Dialect.Query(ctx, tx, l.SQL.Bury, CrashReason(maxCrashes), Ordered(dying)).Exec(ctx); err != nil {
+		if err := l.Dialect.Exec(ctx, tx, l.SQL.Bury, CrashReason(maxCrashes), Ordered(dying)); err != nil {
 			return fmt.Errorf("poison: %w", err)
 		}
 	}
@@ -100,6 +100,5 @@ func (l *Lists) count(ctx context.Context, tx bun.IDB, dying []int64, bumped [][
 	if len(bumped) == 0 {
 		return nil
 	}
-	_, err := l.Dialect.Query(ctx, tx, l.SQL.Bump, AsJSON(bumped)).Exec(ctx)
-	return err
+	return l.Dialect.Exec(ctx, tx, l.SQL.Bump, AsJSON(bumped))
 }

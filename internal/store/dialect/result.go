@@ -1,22 +1,5 @@
 package dialect
 
-import "database/sql"
-
-// Affected returns how many rows a statement changed.
-func Affected(res sql.Result, err error) (int, error) {
-	if err != nil {
-		return 0, err
-	}
-	n, err := res.RowsAffected()
-	return int(n), err
-}
-
-// AffectedOne reports whether it changed a row.
-func AffectedOne(res sql.Result, err error) (bool, error) {
-	n, err := Affected(res, err)
-	return n == 1, err
-}
-
 // Each returns the result of fn for each row.
 func Each[R, T any](rows []R, fn func(R) T) []T {
 	list := make([]T, len(rows))

@@ -39,7 +39,7 @@ func (r *Returning) Usable(ctx context.Context, tx bun.IDB) bool {
 // Remove implements [Dialect].
 func (r *Returning) Remove(ctx context.Context, tx bun.IDB, session Session, ids []int64) (int, error) {
 	before, args := r.AsBegun(session)
-	return Affected(r.Query(ctx, tx, before+`DELETE FROM {messages} WHERE id IN (?)`, append(args, bun.List(ids))...).Exec(ctx))
+	return r.Changed(ctx, tx, before+`DELETE FROM {messages} WHERE id IN (?)`, append(args, bun.List(ids))...)
 }
 
 // ChangeLocked implements [Dialect].
@@ -89,8 +89,7 @@ func (r *Returning) FreeKeys(ctx context.Context, tx bun.Tx, keys []PendingKey) 
 		if len(ids) == 0 {
 			continue
 		}
-		_, err = r.Query(ctx, tx, `DELETE FROM {messages} WHERE insert_id IS NOT NULL AND (insert_id, consumer_type) IN (VALUES `+Rows("(?, ?)", len(ids))+`)`, args...).
-			Exec(ctx)
+		err = r.Exec(ctx, tx, `DELETE FROM {messages} WHERE insert_id IS NOT NULL AND (insert_id, consumer_type) IN (VALUES `+Rows("(?, ?)", len(ids))+`)`, args...)
 		if err != nil {
 			return nil, err
 		}

@@ -17,6 +17,7 @@ type Lists struct {
 	SQL     ListStatements
 	Dialect interface {
 		Query(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery
+		Exec(ctx context.Context, db bun.IDB, statement string, args ...any) error
 		// Run executes one of the statements that take a list of ids, unless it is empty.
 		Run(ctx context.Context, tx bun.IDB, statement string, ids []int64) error
 		// InTx runs fn in the caller's transaction or one of its own, whose statements see, and
@@ -154,7 +155,7 @@ const settleBytes = 2 << 20
 // write executes one of the statements that take results, for a part of them at a time.
 func (l *Lists) write(ctx context.Context, tx bun.IDB, statement string, results []Result) error {
 	for _, part := range Cut(results, settleBytes, func(r Result) int { return len(r.Errors) + len(r.Reason) }) {
-		if _, err := l.Dialect.Query(ctx, tx, statement, ResultsJSON(part)).Exec(ctx); err != nil {
+		if err := l.Dialect.Exec(ctx, tx, statement, ResultsJSON(part)); err != nil {
 			return err
 		}
 	}

@@ -100,7 +100,7 @@ WHERE m.id >= ? AND m.keyed = TRUE AND m.message_id IN (?) AND k.id IS NULL ORDE
 			args = append(args, ids[of][0], of.ConsumerType, row.Lane, row.OrderKey, row.Rank)
 			ids[of] = ids[of][1:]
 		}
-		if _, err := m.Query(ctx, tx, insertLanesSQL+dialect.Rows("(?, ?, ?, ?, ?)", len(part)), args...).Exec(ctx); err != nil {
+		if err := m.Exec(ctx, tx, insertLanesSQL+dialect.Rows("(?, ?, ?, ?, ?)", len(part)), args...); err != nil {
 			return err
 		}
 	}
@@ -108,9 +108,7 @@ WHERE m.id >= ? AND m.keyed = TRUE AND m.message_id IN (?) AND k.id IS NULL ORDE
 }
 
 func (m *database) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error) {
-	return dialect.Affected(
-		m.Query(ctx, db, `DELETE p FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id`, dialect.Ordered(ids)).Exec(ctx),
-	)
+	return m.Changed(ctx, db, `DELETE p FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id`, dialect.Ordered(ids))
 }
 
 // SaveSchedule replaces a schedule of the same name. Later assignments see the earlier ones.

@@ -91,7 +91,7 @@ func (m *database) Remove(ctx context.Context, db bun.IDB, session dialect.Sessi
 	if session.Path != "" {
 		statement, args = statement+` WHERE DATABASE() = ?`, append(args, session.Path)
 	}
-	return dialect.Affected(m.Query(ctx, db, statement, args...).Exec(ctx))
+	return m.Changed(ctx, db, statement, args...)
 }
 
 // Usable reports whether a transaction is still open.

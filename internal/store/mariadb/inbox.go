@@ -61,13 +61,13 @@ func (m *database) remember(ctx context.Context, tx bun.IDB, receiver string, ha
 	for _, hash := range hashes {
 		args = append(args, receiver, hash)
 	}
-	return dialect.Affected(m.Query(ctx, tx, `INSERT IGNORE INTO {inbox} (receiver, hash, received_at) VALUES `+
-		dialect.Rows("(?, UNHEX(?), {now})", len(hashes)), args...).Exec(ctx))
+	return m.Changed(ctx, tx, `INSERT IGNORE INTO {inbox} (receiver, hash, received_at) VALUES `+
+		dialect.Rows("(?, UNHEX(?), {now})", len(hashes)), args...)
 }
 
 // Trim names the index. A DELETE from one table has a limit here, but accepts no index hint, and
 // sorts all rows of the primary key's range.
 func (m *database) Trim(ctx context.Context, db bun.IDB, t dialect.Trimmed, limit int) (int, error) {
-	return dialect.Affected(m.Query(ctx, db, `DELETE t FROM (SELECT `+t.Key+` FROM `+t.Table+` FORCE INDEX (`+t.Index+`) WHERE `+t.Where+`
-  ORDER BY `+t.OldestBy+` LIMIT ? {lock free}) o STRAIGHT_JOIN `+t.Table+` t FORCE INDEX (PRIMARY) USING (`+t.Key+`)`, append(t.Args, limit)...).Exec(ctx))
+	return m.Changed(ctx, db, `DELETE t FROM (SELECT `+t.Key+` FROM `+t.Table+` FORCE INDEX (`+t.Index+`) WHERE `+t.Where+`
+  ORDER BY `+t.OldestBy+` LIMIT ? {lock free}) o STRAIGHT_JOIN `+t.Table+` t FORCE INDEX (PRIMARY) USING (`+t.Key+`)`, append(t.Args, limit)...)
 }

@@ -82,7 +82,7 @@ func (m *database) insertLanes(ctx context.Context, tx bun.IDB, first int64, row
 		}
 		values = append(values, value)
 	}
-	_, err := m.Query(ctx, tx, insertLanesSQL+strings.Join(values, ", "), args...).Exec(ctx)
+	err := m.Exec(ctx, tx, insertLanesSQL+strings.Join(values, ", "), args...)
 	if err != nil {
 		return fmt.Errorf("lanes: %w", err)
 	}

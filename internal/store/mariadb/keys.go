@@ -31,9 +31,7 @@ func (m *database) reserve(ctx context.Context, tx bun.Tx, keys []dialect.Pendin
 	for _, k := range keys {
 		args, free[k] = append(args, k.InsertID, k.ConsumerType), true
 	}
-	n, err := dialect.Affected(
-		m.Query(ctx, tx, `INSERT IGNORE INTO {keys} (insert_id, consumer_type) VALUES `+dialect.Rows("(?, ?)", len(keys)), args...).Exec(ctx),
-	)
+	n, err := m.Changed(ctx, tx, `INSERT IGNORE INTO {keys} (insert_id, consumer_type) VALUES `+dialect.Rows("(?, ?)", len(keys)), args...)
 	if err != nil || n == len(keys) {
 		return free, err
 	}
@@ -79,8 +77,7 @@ func (m *database) assign(ctx context.Context, tx bun.Tx, reserved []reservation
 		args = append(args, r.InsertID, r.ConsumerType, r.ID, r.Place)
 	}
 	values := dialect.Rows("(?, ?, "+nthID+")", len(reserved))
-	_, err := m.Query(ctx, tx, `INSERT INTO {keys} (insert_id, consumer_type, id) VALUES `+values+` ON DUPLICATE KEY UPDATE id = VALUES(id)`, args...).
-		Exec(ctx)
+	err := m.Exec(ctx, tx, `INSERT INTO {keys} (insert_id, consumer_type, id) VALUES `+values+` ON DUPLICATE KEY UPDATE id = VALUES(id)`, args...)
 	if err != nil {
 		return fmt.Errorf("messages of insert ids: %w", err)
 	}

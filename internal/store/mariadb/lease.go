@@ -25,7 +25,7 @@ func (m *database) Extend(ctx context.Context, db bun.IDB, owner string, lease t
 	if err := m.Query(ctx, db, ownedSQL, owner).Scan(ctx, &owned); err != nil {
 		return nil, err
 	}
-	if _, err := m.Query(ctx, db, extendSQL, dialect.Ordered(owned), lease.Microseconds(), owner).Exec(ctx); err != nil {
+	if err := m.Exec(ctx, db, extendSQL, dialect.Ordered(owned), lease.Microseconds(), owner); err != nil {
 		return nil, err
 	}
 	err = m.Query(ctx, db, ownedSQL, owner).Scan(ctx, &held)
@@ -36,7 +36,6 @@ const disclaimSQL = forgetSQL + ` WHERE c.owner = ?`
 
 func (m *database) Disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error {
 	return txn.InTx(ctx, db, func(tx bun.Tx) error {
-		_, err := m.Query(ctx, tx, disclaimSQL, dialect.Ordered(claims), owner).Exec(ctx)
-		return err
+		return m.Exec(ctx, tx, disclaimSQL, dialect.Ordered(claims), owner)
 	})
 }

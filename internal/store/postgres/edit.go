@@ -48,5 +48,5 @@ func (p *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poison
 const deletePoisonedSQL = `DELETE FROM {poisoned} WHERE id IN (SELECT id FROM {poisoned} WHERE id IN (?) ORDER BY id FOR UPDATE)`
 
 func (p *database) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error) {
-	return dialect.Affected(p.Query(ctx, db, deletePoisonedSQL, bun.List(ids)).Exec(ctx))
+	return p.Changed(ctx, db, deletePoisonedSQL, bun.List(ids))
 }

@@ -22,9 +22,6 @@ func (p *database) Receive(ctx context.Context, tx bun.IDB, receiver string, has
 // 100,000 rows, and in a large one each row would cost a read of another page of its primary key. A
 // concurrent update spares its row, because the statement does not see its new place.
 func (p *database) Trim(ctx context.Context, db bun.IDB, t dialect.Trimmed, limit int) (int, error) {
-	return dialect.Affected(
-		p.Query(ctx, db, `DELETE FROM `+t.Table+` WHERE ctid = ANY(ARRAY(SELECT ctid FROM `+t.Table+` WHERE `+t.Where+` ORDER BY `+t.OldestBy+` LIMIT ? FOR UPDATE SKIP LOCKED))`,
-			append(t.Args, limit)...).
-			Exec(ctx),
-	)
+	return p.Changed(ctx, db, `DELETE FROM `+t.Table+` WHERE ctid = ANY(ARRAY(SELECT ctid FROM `+t.Table+` WHERE `+t.Where+` ORDER BY `+t.OldestBy+` LIMIT ? FOR UPDATE SKIP LOCKED))`,
+		append(t.Args, limit)...)
 }

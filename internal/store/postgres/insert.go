@@ -129,8 +129,7 @@ func (p *database) Replace(ctx context.Context, db bun.IDB, rows []dialect.NewMe
 		replace = strings.Replace(replace, "rank = EXCLUDED.rank", "rank = ?", 1)
 		values = append(values, bun.Safe(micros("CASE WHEN m.id IN ("+p.Expand(heldSQL)+") THEN EXCLUDED.available_after ELSE "+due+" END")))
 	}
-	_, err := p.Query(ctx, db, statement+replace, append(values, bun.Safe(due))...).Exec(ctx)
-	return err
+	return p.Exec(ctx, db, statement+replace, append(values, bun.Safe(due))...)
 }
 
 const withdrawSQL = `

@@ -27,6 +27,5 @@ WITH live AS MATERIALIZED (SELECT id FROM {claims} WHERE id = ANY(?::bigint[]) A
 DELETE FROM {claims} c USING live l WHERE c.id = l.id`
 
 func (p *database) Disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error {
-	_, err := p.Query(ctx, db, disclaimSQL, pgdialect.Array(claims), owner).Exec(ctx)
-	return err
+	return p.Exec(ctx, db, disclaimSQL, pgdialect.Array(claims), owner)
 }

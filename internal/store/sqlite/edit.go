@@ -18,5 +18,5 @@ func (s *database) Requeue(ctx context.Context, tx bun.Tx, rows []dialect.Poison
 }
 
 func (s *database) DeletePoisoned(ctx context.Context, db bun.IDB, ids []int64) (int, error) {
-	return dialect.Affected(s.Query(ctx, db, `DELETE FROM {poisoned} WHERE id IN (?)`, bun.List(ids)).Exec(ctx))
+	return s.Changed(ctx, db, `DELETE FROM {poisoned} WHERE id IN (?)`, bun.List(ids))
 }

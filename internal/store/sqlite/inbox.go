@@ -18,9 +18,6 @@ func (s *database) Receive(ctx context.Context, tx bun.IDB, receiver string, has
 }
 
 func (s *database) Trim(ctx context.Context, db bun.IDB, t dialect.Trimmed, limit int) (int, error) {
-	return dialect.Affected(
-		s.Query(ctx, db, `DELETE FROM `+t.Table+` WHERE (`+t.Key+`) IN (SELECT `+t.Key+` FROM `+t.Table+` WHERE `+t.Where+` ORDER BY `+t.OldestBy+` LIMIT ?)`,
-			append(t.Args, limit)...).
-			Exec(ctx),
-	)
+	return s.Changed(ctx, db, `DELETE FROM `+t.Table+` WHERE (`+t.Key+`) IN (SELECT `+t.Key+` FROM `+t.Table+` WHERE `+t.Where+` ORDER BY `+t.OldestBy+` LIMIT ?)`,
+		append(t.Args, limit)...)
 }

@@ -11,8 +11,7 @@ import (
 
 func (s *database) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) error {
 	statement, values := s.InsertMessages(ctx, rows)
-	_, err := s.Query(ctx, db, statement, values...).Exec(ctx)
-	return err
+	return s.Exec(ctx, db, statement, values...)
 }
 
 func (s *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
@@ -41,8 +40,7 @@ func (s *database) Replace(ctx context.Context, db bun.IDB, rows []dialect.NewMe
 		if row.Crashes == 0 {
 			continue
 		}
-		_, err := s.Query(ctx, db, `UPDATE {messages} SET crashes = crashes + ? WHERE insert_id = ? AND consumer_type = ?`, row.Crashes, row.InsertID, row.ConsumerType).
-			Exec(ctx)
+		err := s.Exec(ctx, db, `UPDATE {messages} SET crashes = crashes + ? WHERE insert_id = ? AND consumer_type = ?`, row.Crashes, row.InsertID, row.ConsumerType)
 		if err != nil {
 			return err
 		}

@@ -19,6 +19,5 @@ func (s *database) Extend(ctx context.Context, db bun.IDB, owner string, lease t
 const disclaimSQL = `DELETE FROM {claims} WHERE id IN (SELECT value FROM json_each(?)) AND owner = ?`
 
 func (s *database) Disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error {
-	_, err := s.Query(ctx, db, disclaimSQL, dialect.AsJSON(claims), owner).Exec(ctx)
-	return err
+	return s.Exec(ctx, db, disclaimSQL, dialect.AsJSON(claims), owner)
 }

@@ -62,7 +62,7 @@ func (s *database) InTx(ctx context.Context, db bun.IDB, fn func(tx bun.IDB) err
 		}
 	}
 	return db.RunInTx(ctx, nil, func(_ context.Context, tx bun.Tx) error {
-		if _, err := s.Query(ctx, tx, lockSQL).Exec(ctx); err != nil {
+		if err := s.Exec(ctx, tx, lockSQL); err != nil {
 			return fmt.Errorf("lock: %w", err)
 		}
 		return fn(tx)
