@@ -94,9 +94,7 @@ func (c *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([
 			return nil, dberr.Wrap(err, "admin: queues")
 		}
 		names = slices.AppendSeq(slices.AppendSeq(names, maps.Keys(pauses)), maps.Keys(breakers))
-		for _, consumer := range c.registry.Consumers() {
-			names = append(names, consumer.Name())
-		}
+		names = append(names, store.Each(c.registry.Consumers(), bus.Consumer.Name)...)
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)

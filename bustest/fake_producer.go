@@ -18,6 +18,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -285,11 +286,7 @@ func (p *FakeProducer) consumers(m *bus.Message) []string {
 	if p.Registry == nil {
 		return []string{m.PayloadType}
 	}
-	var names []string
-	for _, c := range flow.Recipients(m, p.Registry.ConsumersOf(m.PayloadType)) {
-		names = append(names, c.Name())
-	}
-	return names
+	return store.Each(flow.Recipients(m, p.Registry.ConsumersOf(m.PayloadType)), bus.Consumer.Name)
 }
 
 func (p *FakeProducer) produced() ([]*bus.Message, bus.Codec, error) {

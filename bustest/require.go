@@ -138,10 +138,7 @@ func thatMatches(matched bool) string {
 }
 
 func produced(all []*bus.Message, others []string) string {
-	var texts []string
-	for _, m := range all {
-		texts = append(texts, fmt.Sprintf("%s %+v", m.PayloadType, m.Value))
-	}
+	texts := store.Each(all, func(m *bus.Message) string { return fmt.Sprintf("%s %+v", m.PayloadType, m.Value) })
 	return "produced: " + listed(append(texts, others...))
 }
 

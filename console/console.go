@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"html/template"
@@ -62,12 +63,7 @@ const (
 
 // New makes a console. It reports all configuration errors at once and does not access the database.
 func New(service *ops.Service, c Config) (*Console, error) {
-	if c.Prefix == "" {
-		c.Prefix = defaultPrefix
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Prefix, c.Logger = cmp.Or(c.Prefix, defaultPrefix), cmp.Or(c.Logger, slog.Default())
 	errs := c.check()
 	if service == nil {
 		errs = append(errs, errors.New("the service is nil"))

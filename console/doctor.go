@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -64,11 +65,7 @@ func (c *costs) note(page string, took time.Duration) {
 func (c *costs) all() (all []cost) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, one := range c.of {
-		all = append(all, one)
-	}
-	slices.SortFunc(all, func(a, b cost) int {
+	return slices.SortedFunc(maps.Values(c.of), func(a, b cost) int {
 		return cmp.Or(cmp.Compare(b.Slowest, a.Slowest), cmp.Compare(a.Page, b.Page))
 	})
-	return all
 }

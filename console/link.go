@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -29,10 +30,7 @@ func linkTo(path string, pairs ...any) link {
 
 // String is the link as an address.
 func (l link) String() string {
-	path := l.path
-	if path == "" {
-		path = "./"
-	}
+	path := cmp.Or(l.path, "./")
 	if len(l.query) == 0 {
 		return path
 	}

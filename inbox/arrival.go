@@ -20,6 +20,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 // arrival is a received record.
@@ -103,10 +104,7 @@ func (r *reader) understand(record, mapped broker.Record, e cloudevents.Event, e
 // hashes are all hashes of a record for the inbox.
 func (a arrival) hashes() []string {
 	all := []string{a.hash}
-	for _, one := range a.each {
-		all = append(all, one.hash)
-	}
-	return all
+	return append(all, store.Each(a.each, func(r recipient) string { return r.hash })...)
 }
 
 // isNew reports whether a record is new, given the hashes that were added to the inbox. It removes

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -141,12 +142,7 @@ func (s *state) stats() Stats {
 	if n := s.abandoned.Load(); sum.Paused == "" && s.held == "" && n > 0 && s.failures > 0 {
 		sum.Paused = fmt.Sprintf("MapRecord's function has not returned: %d abandoned calls still run", n)
 	}
-	if sum.Paused == "" {
-		sum.Paused = s.held
-	}
-	if sum.Paused == "" {
-		sum.Paused = s.away.text()
-	}
+	sum.Paused = cmp.Or(sum.Paused, s.held, s.away.text())
 	return sum
 }
 

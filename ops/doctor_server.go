@@ -192,7 +192,8 @@ func clock(skew, within time.Duration) []Finding {
 	f := Finding{Severity: Warning, Remedy: "Have both machines keep time, with chrony for instance."}
 	switch surely := off - within; {
 	case surely < skewWarned:
-		return fine(fmt.Sprintf("This machine's clock is within %s of the database's.", max(off+within, time.Millisecond).Round(time.Millisecond)))
+		return fine(fmt.Sprintf(
+			"This machine's clock is within %s of the database's.", max(off+within, time.Millisecond).Round(time.Millisecond)))
 	case surely >= skewBroken:
 		f.Severity = Critical
 	}

@@ -242,9 +242,9 @@ func stillness(row store.Operation, runners bool) (text, remedy string) {
 	case state == Paused:
 		return "It has stopped itself: its note says why.", "Mend what it stumbles over and continue it, or stop it."
 	case state == Started && row.Now.Sub(row.CreatedAt.Time) > changeForgotten:
-		return fmt.Sprintf("It was started %s ago, and its outcome is not known: its process may have died.", roughly(row.Now.Sub(row.CreatedAt.Time))),
-			fmt.Sprintf("Look at the messages that it was about, do it again where it was not done, and close it: asyncmonolith operations stop %d.",
-				row.ID)
+		since := roughly(row.Now.Sub(row.CreatedAt.Time))
+		return fmt.Sprintf("It was started %s ago, and its outcome is not known: its process may have died.", since), fmt.Sprintf(
+			"Look at the messages that it was about, do it again where it was not done, and close it: asyncmonolith operations stop %d.", row.ID)
 	case !runners && awaits(row, nobodyLate):
 		cure := fmt.Sprintf("Run an ops.Runner in some process; or carry it out from the command: asyncmonolith operations run %d.", row.ID)
 		if kinds()[Action(row.Kind)].apply != nil {

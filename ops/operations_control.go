@@ -172,8 +172,8 @@ func (s *Operations) decideIn(ctx context.Context, tx bun.Tx, id int64, d decisi
 // minutes; otherwise the error is [ErrForbidden] or [ErrExpired]. If the operation, or one with
 // the same target, is already in progress, Start returns that one with [ErrInProgress] and
 // discards the plan.
-func (s *Operations) Start(ctx context.Context, id int64, options StartOptions) (Operation, error) {
-	after, err := s.changeOne(ctx, func(tx bun.Tx) (Operation, error) { return s.start(ctx, tx, id, options) })
+func (s *Operations) Start(ctx context.Context, id int64, options StartOptions) (after Operation, err error) {
+	after, err = s.changeOne(ctx, func(tx bun.Tx) (Operation, error) { return s.start(ctx, tx, id, options) })
 	if errors.Is(err, ErrInProgress) && after.ID != id {
 		_ = s.service.store.Operations.ForgetPlan(ctx, s.service.config.DB, id, string(Planned)) // otherwise it expires in an hour
 	}

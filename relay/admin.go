@@ -130,9 +130,6 @@ func (r *Runner) known(name string) error {
 	if slices.ContainsFunc(r.forwarders, func(l *logForwarder) bool { return l.name == name }) {
 		return nil
 	}
-	names := make([]string, len(r.forwarders))
-	for i, l := range r.forwarders {
-		names[i] = l.name
-	}
+	names := store.Each(r.forwarders, func(l *logForwarder) string { return l.name })
 	return fmt.Errorf("%w: the runner was given %q", ErrUnknownForwarder, names)
 }

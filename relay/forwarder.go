@@ -112,9 +112,7 @@ func newPublishing(name string, pub broker.Publisher, config Config) *publishing
 	config.Recipients = slices.Clone(config.Recipients)
 	config.ContentType = cmp.Or(config.ContentType, cloudevents.JSON)
 	config.PublishTimeout = cmp.Or(config.PublishTimeout, publishTimeout)
-	if config.Circuit == nil {
-		config.Circuit = new(outbox.Circuit)
-	}
+	config.Circuit = cmp.Or(config.Circuit, new(outbox.Circuit))
 	p := &publishing{name: name, pub: pub, config: config, routes: make(map[string]*route), missing: new(missing)}
 	for _, r := range config.Routes {
 		p.add(r.route)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -155,10 +156,7 @@ func (s *shard) giveUp(ctx context.Context, events []store.Event, err error) (mo
 			store.Parked{Name: s.checkpoint(), Version: logVersion, Position: event.Position, Stream: event.Stream, Reason: reason},
 		)
 	})
-	if err != nil {
-		return false, fmt.Errorf("park an event: %w", err)
-	}
-	return true, nil
+	return err == nil, dberr.Wrap(err, "park an event")
 }
 
 // leave leaves a shard to a process that has the type of its next event.

@@ -25,10 +25,7 @@ func (s *Scheduler) DeleteByTag(ctx context.Context, db bus.Handle, tag string) 
 			return err
 		})
 	}
-	if err != nil {
-		return 0, fmt.Errorf("schedule: delete by tag %q: %w", tag, err)
-	}
-	return n, nil
+	return n, dberr.Wrap(err, "schedule: delete by tag %q", tag)
 }
 
 // DeleteByID deletes one schedule, or returns [ErrNotFound]. Messages it has produced stay.

@@ -1,9 +1,11 @@
 package brokertest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -90,11 +92,7 @@ type aCase struct {
 }
 
 func cases() []aCase {
-	var all []aCase
-	for _, some := range [][]aCase{contentCases(), resultCases(), deliveryCases(), endCases(), outageCases()} {
-		all = append(all, some...)
-	}
-	return all
+	return slices.Concat(contentCases(), resultCases(), deliveryCases(), endCases(), outageCases())
 }
 
 // check runs the case, if it applies.
@@ -106,17 +104,9 @@ func (a aCase) check(t *testing.T, setup Setup) error {
 		t.Logf("not asked of this broker: %s", a.name)
 		return nil
 	}
-	setup.Timeout = orDefault(setup.Timeout, 5*time.Second)
-	setup.MaxWait = orDefault(setup.MaxWait, 15*time.Second)
+	setup.Timeout, setup.MaxWait = cmp.Or(setup.Timeout, 5*time.Second), cmp.Or(setup.MaxWait, 15*time.Second)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	c := &trial{Setup: setup, ctx: ctx}
 	return errors.Join(a.run(c), c.stopAll())
-}
-
-func orDefault(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
 }

@@ -47,10 +47,7 @@ func (r *Runner) Rebuild(ctx context.Context, name string) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("projection: rebuild %q: %w", name, err)
-	}
-	return nil
+	return dberr.Wrap(err, "projection: rebuild %q", name)
 }
 
 // LagError is returned by [Runner.Promote] for a version that is too far behind.

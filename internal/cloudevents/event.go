@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"mime"
 	"strings"
 	"unicode/utf8"
@@ -37,9 +38,7 @@ func (e *Event) Set(name, value string) {
 // JSON writes all of an event as a JSON object.
 func (e *Event) JSON() ([]byte, error) {
 	fields := make(map[string]string, len(e.Attributes)+1)
-	for name, value := range e.Attributes {
-		fields[name] = value
-	}
+	maps.Copy(fields, e.Attributes)
 	if e.ContentType != "" {
 		fields["datacontenttype"] = e.ContentType
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
@@ -202,10 +203,7 @@ func (g *group) inTime(members []*member) (left []*member) {
 
 // call runs the consumer's function for all members and returns the error of each.
 func (g *group) call(ctx context.Context, members []*member) []error {
-	batch := make([]*bus.Message, len(members))
-	for i, m := range members {
-		batch[i] = m.message
-	}
+	batch := store.Each(members, func(m *member) *bus.Message { return m.message })
 	t := members[0].task
 	err := g.worker.begin(ctx, t, call{
 		ctx: ctx, consumer: t.consumer, batch: batch, members: members, codec: g.worker.executor.registry.Codec(),

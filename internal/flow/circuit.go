@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -53,9 +54,7 @@ var errTripped = errors.New("outbox: the circuit was tripped without a reason")
 // Trip opens the circuit and returns an error that releases a message without counting an attempt.
 // If the circuit is open, Trip only replaces the reason.
 func (c *Circuit) Trip(reason error) error {
-	if reason == nil {
-		reason = errTripped
-	}
+	reason = cmp.Or(reason, errTripped)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reason = reason

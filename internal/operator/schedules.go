@@ -54,10 +54,7 @@ func (s *Schedules) Get(ctx context.Context, id int64) (Schedule, error) {
 }
 
 func (s *Schedules) schedule(ctx context.Context, row schedule.Schedule) Schedule {
-	errors := []string{row.LastError}
-	for _, f := range row.Recent {
-		errors = append(errors, f.Error)
-	}
+	errors := append([]string{row.LastError}, store.Each(row.Recent, func(f schedule.Fire) string { return f.Error })...)
 	c, shown := s.access.Shown(ctx, ops.Content{PayloadType: row.PayloadType, Payload: row.Payload, Headers: row.Headers, Errors: errors})
 	texts := make([]string, len(errors))
 	copy(texts, c.Errors)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
@@ -99,10 +100,7 @@ func (s *EventStore) KeepOpen(ctx context.Context, tx bun.IDB, stream string) (o
 
 func (s *EventStore) stream(ctx context.Context, db bun.IDB, stream string) (Reserved, error) {
 	row, _, err := first[Reserved](ctx, s.tables, db, readStreamRow, stream)
-	if err != nil {
-		return Reserved{}, fmt.Errorf("read stream: %w", err)
-	}
-	return row, nil
+	return row, dberr.Wrap(err, "read stream")
 }
 
 // InsertEvents writes events in the order given, which becomes their order in

@@ -9,6 +9,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
@@ -66,8 +67,5 @@ func (s *ScheduleStore) NoteFires(ctx context.Context, tx bun.Tx, fires []Fire) 
 	}
 	err = s.names.Exec(ctx, tx, `INSERT INTO {fires}{as row} (schedule_id, recent) VALUES `+dialect.Rows("(?, ?)", len(ids))+" "+
 		s.names.Merge("schedule_id", nil, []string{"recent"}), args...)
-	if err != nil {
-		return fmt.Errorf("note fires: %w", err)
-	}
-	return nil
+	return dberr.Wrap(err, "note fires")
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -68,10 +67,7 @@ const holdLeased = `UPDATE {subscriptions} SET moved_at = {now} WHERE name = ? A
 // false if another owner has it by now.
 func (s *ReaderStore) HoldLeased(ctx context.Context, tx bun.Tx, sub Subscription, owner string) (held bool, err error) {
 	held, err = s.names.ChangedOne(ctx, tx, holdLeased, sub.Name, sub.Version, sub.Shard, owner)
-	if err != nil {
-		return false, fmt.Errorf("hold a lease: %w", err)
-	}
-	return held, nil
+	return held, dberr.Wrap(err, "hold a lease")
 }
 
 // ReturnLeases releases the shards of these readers that an owner has.

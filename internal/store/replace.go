@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -143,10 +144,7 @@ func (s *OutboxStore) Remember(ctx context.Context, tx bun.IDB, all []dialect.Re
 	// Each call removes more than it adds, so that expired ids do not pile up.
 	err := s.names.Exec(ctx, tx, `DELETE FROM {recent} WHERE (insert_id, consumer_type) IN (
   SELECT insert_id, consumer_type FROM {recent} WHERE until < {now} ORDER BY until LIMIT ? {lock free})`, 2*len(all))
-	if err != nil {
-		return fmt.Errorf("forget insert ids: %w", err)
-	}
-	return nil
+	return dberr.Wrap(err, "forget insert ids")
 }
 
 // consumed returns the insert ids that stay taken after the written results.

@@ -47,9 +47,7 @@ func (s *FlowStore) TakeSlots(
 		}
 		err = s.names.Exec(ctx, tx, `UPDATE {slots} SET owner = ?, leased_until = ? WHERE name = ? AND n IN (?)`,
 			owner, bun.Safe(s.names.After(ctx, lease)), name, bun.List(free))
-		for _, n := range free {
-			taken = append(taken, Slot{Name: name, N: n})
-		}
+		taken = dialect.Each(free, func(n int) Slot { return Slot{Name: name, N: n} })
 		return err
 	})
 	if err != nil {

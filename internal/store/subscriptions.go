@@ -10,6 +10,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
@@ -248,10 +249,7 @@ type Parked struct {
 func (s *ReaderStore) Park(ctx context.Context, tx bun.Tx, p Parked) error {
 	err := s.names.Exec(ctx, tx, `INSERT INTO {parked} (name, version, position, stream, reason, parked_at) VALUES (?, ?, ?, ?, ?, {now})
 ON CONFLICT (name, version, position) DO NOTHING`, p.Name, p.Version, p.Position, p.Stream, errorlog.Clean(p.Reason, errorlog.MaxBytes))
-	if err != nil {
-		return fmt.Errorf("park: %w", err)
-	}
-	return nil
+	return dberr.Wrap(err, "park")
 }
 
 // Parked returns events that one version of a reader has parked, in order, behind a position.

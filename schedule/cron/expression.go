@@ -1,6 +1,9 @@
 package cron
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 const (
 	// searchYears bounds the search for a day. The calendar has 14 kinds of year (leap or not, and
@@ -37,9 +40,7 @@ func (e Expression) String() string { return e.text }
 // A from before the year 1 counts as the beginning of the year 1. Next returns ErrNeverFires if
 // there is no occurrence before the end of the year 9999.
 func (e Expression) Next(from time.Time, loc *time.Location) (time.Time, error) {
-	if loc == nil {
-		loc = time.UTC
-	}
+	loc = cmp.Or(loc, time.UTC)
 	if from.Before(time.Time{}) {
 		from = time.Time{}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -83,10 +84,7 @@ func (m *database) insertLanes(ctx context.Context, tx bun.IDB, first int64, row
 		values = append(values, value)
 	}
 	err := m.Exec(ctx, tx, insertLanesSQL+strings.Join(values, ", "), args...)
-	if err != nil {
-		return fmt.Errorf("lanes: %w", err)
-	}
-	return nil
+	return dberr.Wrap(err, "lanes")
 }
 
 // InsertKeyed writes insert ids, then the messages whose insert ids were not pending, and then the

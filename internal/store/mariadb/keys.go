@@ -2,11 +2,11 @@ package mariadb
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
@@ -78,10 +78,7 @@ func (m *database) assign(ctx context.Context, tx bun.Tx, reserved []reservation
 	}
 	values := dialect.Rows("(?, ?, "+nthID+")", len(reserved))
 	err := m.Exec(ctx, tx, `INSERT INTO {keys} (insert_id, consumer_type, id) VALUES `+values+` ON DUPLICATE KEY UPDATE id = VALUES(id)`, args...)
-	if err != nil {
-		return fmt.Errorf("messages of insert ids: %w", err)
-	}
-	return nil
+	return dberr.Wrap(err, "messages of insert ids")
 }
 
 const pendingSQL = listedSQL + ` WHERE k.id IS NOT NULL`
