@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -82,61 +83,52 @@ func (l *lifecycle) start(ctx context.Context) error {
 	if p.Notifier != nil {
 		l.background(notifying, &l.notifier, "notifier", p.Notifier.Run)
 	}
-	l.background(running, &l.workers, "processor of messages", p.Messages.Run)
-	l.background(running, &l.workers, "processor of schedules", p.Schedules.Run)
-	if p.Readers != nil {
-		l.background(running, &l.workers, "runner of projections", p.Readers.Run)
-	}
-	if p.Receivers != nil {
-		l.background(running, &l.workers, "runner of receivers", p.Receivers.Run)
-	}
-	if p.Forwarders != nil {
-		l.background(running, &l.workers, "runner of log forwarders", p.Forwarders.Run)
+	for _, part := range l.parts() {
+		l.background(running, &l.workers, part.name, part.run)
+		if p.Telemetry != nil && part.observe != nil {
+			l.background(running, &l.workers, "telemetry of the "+part.name, func(ctx context.Context) error {
+				return part.observe(ctx, sampleEvery)
+			})
+		}
 	}
 	l.background(running, &l.workers, "runner of operations", p.Operations.Run)
-	l.observe(running)
 	return nil
 }
 
-// observe samples what runs for telemetry.
-func (l *lifecycle) observe(running context.Context) {
-	p := l.params
-	if p.Telemetry != nil {
-		l.background(running, &l.workers, "telemetry", func(ctx context.Context) error {
-			return p.Telemetry.Observe(ctx, p.Messages, sampleEvery)
-		})
-		if p.Readers != nil {
-			l.background(running, &l.workers, "telemetry of projections", func(ctx context.Context) error {
-				return p.Telemetry.ObserveReaders(ctx, p.Readers, sampleEvery)
-			})
-		}
-		if p.Receivers != nil {
-			l.background(running, &l.workers, "telemetry of receivers", func(ctx context.Context) error {
-				return p.Telemetry.ObserveReceivers(ctx, p.Receivers, sampleEvery)
-			})
-		}
-		if p.Forwarders != nil {
-			l.background(running, &l.workers, "telemetry of log forwarders", func(ctx context.Context) error {
-				return p.Telemetry.ObserveLogForwarders(ctx, p.Forwarders, sampleEvery)
-			})
-		}
-	}
+// part is what checks, runs and is observed alike.
+type part struct {
+	given      bool
+	name       string
+	check, run func(context.Context) error
+	observe    func(ctx context.Context, every time.Duration) error // nil: it has no gauges
+}
+
+func (l *lifecycle) parts() []part {
+	p, t := l.params, l.params.Telemetry
+	return slices.DeleteFunc([]part{
+		{true, "processor of messages", p.Messages.Check, p.Messages.Run,
+			func(ctx context.Context, every time.Duration) error { return t.Observe(ctx, p.Messages, every) }},
+		{true, "processor of schedules", p.Schedules.Check, p.Schedules.Run, nil},
+		{p.Readers != nil, "runner of projections", p.Readers.Check, p.Readers.Run,
+			func(ctx context.Context, every time.Duration) error { return t.ObserveReaders(ctx, p.Readers, every) }},
+		{p.Receivers != nil, "runner of receivers", p.Receivers.Check, p.Receivers.Run,
+			func(ctx context.Context, every time.Duration) error {
+				return t.ObserveReceivers(ctx, p.Receivers, every)
+			}},
+		{p.Forwarders != nil, "runner of log forwarders", p.Forwarders.Check, p.Forwarders.Run,
+			func(ctx context.Context, every time.Duration) error {
+				return t.ObserveLogForwarders(ctx, p.Forwarders, every)
+			}},
+	}, func(p part) bool { return !p.given })
 }
 
 // check checks one processor after the other, because most of their errors are the same.
 func (l *lifecycle) check(ctx context.Context) error {
-	err := l.params.Messages.Check(ctx)
-	if err == nil {
-		err = l.params.Schedules.Check(ctx)
-	}
-	if err == nil && l.params.Readers != nil {
-		err = l.params.Readers.Check(ctx)
-	}
-	if err == nil && l.params.Receivers != nil {
-		err = l.params.Receivers.Check(ctx)
-	}
-	if err == nil && l.params.Forwarders != nil {
-		err = l.params.Forwarders.Check(ctx)
+	var err error
+	for _, part := range l.parts() {
+		if err == nil {
+			err = part.check(ctx)
+		}
 	}
 	if errors.Is(err, outbox.ErrSchemaOutdated) {
 		return fmt.Errorf("fxmodule: start: %w (or have fxmodule.Migrate() among the options of the application)", err)
@@ -190,11 +182,9 @@ func (l *lifecycle) stop(ctx context.Context) error {
 	}()
 	if deadline, ok := ctx.Deadline(); ok {
 		left := time.Until(deadline)
-		timer := time.NewTimer(left - left/stopReserve)
-		defer timer.Stop()
 		select {
 		case <-done:
-		case <-timer.C:
+		case <-time.After(left - left/stopReserve):
 			l.params.Messages.Close()
 		}
 	}

@@ -110,17 +110,16 @@ type processorParams struct {
 
 func newProcessor(p processorParams) (*outbox.Processor, error) {
 	config := p.Config
-	if config.Middleware != nil && p.Layers != nil {
-		return nil, bothProvided("fxmodule.ConsumeMiddleware", "outbox.ProcessorConfig.Middleware")
-	}
-	if config.Middleware != nil && p.Outer != nil {
-		return nil, bothProvided("fxmodule.OuterMiddleware", "outbox.ProcessorConfig.Middleware")
-	}
-	if config.Middleware != nil && p.OnPoison != nil {
-		return nil, bothProvided("middleware.OnPoison", "outbox.ProcessorConfig.Middleware")
-	}
 	config.Logger = cmp.Or(config.Logger, p.Logger)
-	if config.Middleware == nil {
+	const whole = "outbox.ProcessorConfig.Middleware"
+	switch {
+	case config.Middleware != nil && p.Layers != nil:
+		return nil, bothProvided("fxmodule.ConsumeMiddleware", whole)
+	case config.Middleware != nil && p.Outer != nil:
+		return nil, bothProvided("fxmodule.OuterMiddleware", whole)
+	case config.Middleware != nil && p.OnPoison != nil:
+		return nil, bothProvided("middleware.OnPoison", whole)
+	case config.Middleware == nil:
 		options := middleware.Options{Logger: config.Logger, OuterMiddleware: p.Outer, Middleware: p.Layers, OnPoison: p.OnPoison}
 		if p.Telemetry != nil {
 			options.Telemetry = p.Telemetry.Consume()
