@@ -143,10 +143,8 @@ func (l *lifecycle) announce(ctx context.Context) {
 	logger := cmp.Or(l.params.Logger, slog.Default())
 	consumers := len(l.params.Registry.Consumers())
 	if consumers == 0 {
-		logger.WarnContext(
-			ctx,
-			"no consumers are registered: nothing will be consumed, and no payload can be produced; list them with fxmodule.Consumers",
-		)
+		logger.WarnContext(ctx,
+			"no consumers are registered: nothing will be consumed, and no payload can be produced; list them with fxmodule.Consumers")
 	}
 	logger.InfoContext(ctx, "processors start", "consumers", consumers,
 		"traces", describe(on, p.Tracers != nil || p.Config.TracerProvider != nil),

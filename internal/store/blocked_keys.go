@@ -99,14 +99,9 @@ WHERE p.consumer_type IN (?) AND p.lane = ? AND `+parking+` ORDER BY rank, id LI
 
 // FirstOfLane returns the first message of a consumer's lane, under any of its names.
 func (s *KeyStore) FirstOfLane(ctx context.Context, db bun.IDB, names []string, lane int64) (id int64, found bool, err error) {
-	return first[int64](
-		ctx,
-		s.tables,
-		db,
-		`SELECT id FROM {by lane} m WHERE consumer_type IN (?) AND lane = ? AND lane IS NOT NULL ORDER BY rank LIMIT 1`,
-		bun.List(names),
-		lane,
-	)
+	return first[int64](ctx, s.tables, db,
+		`SELECT id FROM {by lane} m WHERE consumer_type IN (?) AND lane = ? AND lane IS NOT NULL ORDER BY rank LIMIT 1`, bun.List(names),
+		lane)
 }
 
 // UsedOfLane returns how many messages of a source's lane are claimed, and how many crashed ones

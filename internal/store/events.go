@@ -177,13 +177,8 @@ func (s *EventStore) Place(ctx context.Context, db bun.IDB, sequence int64) (int
 
 // LastUnnumbered returns the greatest sequence number up to upTo of an event without a place, or 0.
 func (s *EventStore) LastUnnumbered(ctx context.Context, db bun.IDB, upTo int64) (int64, error) {
-	return read[int64](
-		ctx,
-		s.tables,
-		db,
-		`SELECT COALESCE(MAX(e.sequence), 0) AS last FROM {events} e WHERE {unplaced} AND e.sequence <= ?`,
-		upTo,
-	)
+	return read[int64](ctx, s.tables, db,
+		`SELECT COALESCE(MAX(e.sequence), 0) AS last FROM {events} e WHERE {unplaced} AND e.sequence <= ?`, upTo)
 }
 
 // Erase empties the events of a stream before a version, closes the stream, and removes what was

@@ -22,14 +22,8 @@ const processColumns = `SELECT id, kind, host, pid, program, version, started_at
 
 // Processes returns processes that were seen within a time, the last seen first.
 func (s *ReportStore) Processes(ctx context.Context, db bun.IDB, within time.Duration, limit int) ([]Process, error) {
-	return read[[]Process](
-		ctx,
-		s.tables,
-		db,
-		processColumns+` WHERE seen_at > ? ORDER BY seen_at DESC, id LIMIT ?`,
-		bun.Safe(s.names.After(ctx, -within)),
-		limit,
-	)
+	return read[[]Process](ctx, s.tables, db,
+		processColumns+` WHERE seen_at > ? ORDER BY seen_at DESC, id LIMIT ?`, bun.Safe(s.names.After(ctx, -within)), limit)
 }
 
 // Minutes returns the tallies of the given time until now, of all consumers or of some, by consumer

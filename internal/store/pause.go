@@ -22,14 +22,9 @@ type Paused struct {
 // Pause keeps messages of the stored consumer types from being claimed. Consumers that are already
 // paused keep their time and author.
 func (s *FlowStore) Pause(ctx context.Context, db bun.IDB, consumers []string, by, note string) error {
-	_, err := s.forEach(
-		ctx,
-		db,
-		`INSERT INTO {paused} (consumer_type, paused_at, paused_by, note) VALUES (?, {now}, ?, ?) {keep consumer}`,
-		consumers,
-		errorlog.Clean(by, 255),
-		errorlog.Clean(note, 1000),
-	)
+	_, err := s.forEach(ctx, db,
+		`INSERT INTO {paused} (consumer_type, paused_at, paused_by, note) VALUES (?, {now}, ?, ?) {keep consumer}`, consumers,
+		errorlog.Clean(by, 255), errorlog.Clean(note, 1000))
 	return err
 }
 

@@ -40,25 +40,16 @@ func (s *PendingStore) FindStart(ctx context.Context, db bun.IDB, around time.Ti
 		ID        int64          `bun:"id"`
 		CreatedAt dialect.Moment `bun:"created_at"`
 	}
-	bounds, _, err := first[struct{ Least, Greatest int64 }](
-		ctx,
-		s.tables,
-		db,
-		`SELECT COALESCE((SELECT MIN(id) FROM {messages}), 0) AS least, COALESCE((SELECT MAX(id) FROM {messages}), 0) AS greatest`,
-	)
+	bounds, _, err := first[struct{ Least, Greatest int64 }](ctx, s.tables, db,
+		`SELECT COALESCE((SELECT MIN(id) FROM {messages}), 0) AS least, COALESCE((SELECT MAX(id) FROM {messages}), 0) AS greatest`)
 	if err != nil || around.IsZero() {
 		return FindPlace{Low: bounds.Greatest + 1, High: bounds.Greatest, Most: true}, err
 	}
 	low, high := bounds.Least, bounds.Greatest
 	for high-low > findChunk/100 {
 		middle := low + (high-low)/2
-		next, found, err := first[row](
-			ctx,
-			s.tables,
-			db,
-			`SELECT m.id, m.created_at FROM {messages} m WHERE m.id >= ? ORDER BY m.id LIMIT 1`,
-			middle,
-		)
+		next, found, err := first[row](ctx, s.tables, db,
+			`SELECT m.id, m.created_at FROM {messages} m WHERE m.id >= ? ORDER BY m.id LIMIT 1`, middle)
 		if err != nil {
 			return FindPlace{}, err
 		}
@@ -68,15 +59,9 @@ func (s *PendingStore) FindStart(ctx context.Context, db bun.IDB, around time.Ti
 			low = next.ID
 		}
 	}
-	from, err := read[int64](
-		ctx,
-		s.tables,
-		db,
-		`SELECT COALESCE(MIN(x.id), ?) AS id FROM (SELECT m.id FROM {messages} m WHERE m.id <= ? ORDER BY m.id DESC LIMIT ?) x`,
-		low,
-		low,
-		findChunk/2,
-	)
+	from, err := read[int64](ctx, s.tables, db,
+		`SELECT COALESCE(MIN(x.id), ?) AS id FROM (SELECT m.id FROM {messages} m WHERE m.id <= ? ORDER BY m.id DESC LIMIT ?) x`, low, low,
+		findChunk/2)
 	return FindPlace{Low: from, High: from - 1, Up: true}, err
 }
 

@@ -121,11 +121,7 @@ type SlotOwner struct {
 
 // SlotOwners returns the current owners of slots of a limit.
 func (s *FlowStore) SlotOwners(ctx context.Context, db bun.IDB, name string) ([]SlotOwner, error) {
-	return read[[]SlotOwner](
-		ctx,
-		s.tables,
-		db,
+	return read[[]SlotOwner](ctx, s.tables, db,
 		`SELECT owner, count(*) AS slots FROM {slots} WHERE name = ? AND n > 0 AND owner <> '' AND leased_until > {now} GROUP BY owner ORDER BY owner`,
-		name,
-	)
+		name)
 }

@@ -266,15 +266,8 @@ func (s *ReaderStore) ParkedPositions(ctx context.Context, db bun.IDB, name stri
 
 // CountParked counts these events, up to a limit.
 func (s *ReaderStore) CountParked(ctx context.Context, db bun.IDB, name string, version, limit int) (int, error) {
-	return read[int](
-		ctx,
-		s.tables,
-		db,
-		`SELECT count(*) AS n FROM (SELECT 1 FROM {parked} WHERE name = ? AND version = ? LIMIT ?) p`,
-		name,
-		version,
-		limit,
-	)
+	return read[int](ctx, s.tables, db,
+		`SELECT count(*) AS n FROM (SELECT 1 FROM {parked} WHERE name = ? AND version = ? LIMIT ?) p`, name, version, limit)
 }
 
 // Unpark deletes the record of a parked event, and reports whether there was one.
