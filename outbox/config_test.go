@@ -117,21 +117,25 @@ func TestSmallPoolIsRefused(t *testing.T) {
 		name     string
 		registry *bus.Registry
 		pool     int
+		config   outbox.ProcessorConfig
 		want     string
 	}{
-		{"too small for the loops", plain, 2, "outbox: SetMaxOpenConns 2: 3 connections or more are needed (2 for fetchers, 0 for transactional consumers, 1 to renew leases)"},
-		{"just large enough for the loops", plain, 3, ""},
-		{"too small for transactional consumers", mixed, 10,
+		{"too small for the loops", plain, 2, outbox.ProcessorConfig{}, "outbox: SetMaxOpenConns 2: 3 connections or more are needed (2 for fetchers, 0 for transactional consumers, 1 to renew leases)"},
+		{"just large enough for the loops", plain, 3, outbox.ProcessorConfig{}, ""},
+		{"too small for a transactional consumer", mixed, 3, outbox.ProcessorConfig{},
+			"outbox: SetMaxOpenConns 3: 4 connections or more are needed (2 for fetchers, 1 for transactional consumers, 1 to renew leases)"},
+		{"just large enough for one", mixed, 4, outbox.ProcessorConfig{}, ""},
+		{"too small for those asked for", mixed, 10, outbox.ProcessorConfig{TxConcurrency: 8},
 			"outbox: SetMaxOpenConns 10: 11 connections or more are needed (2 for fetchers, 8 for transactional consumers, 1 to renew leases)"},
-		{"just large enough", mixed, 11, ""},
-		{"unlimited", mixed, 0, ""},
+		{"just large enough for those asked for", mixed, 11, outbox.ProcessorConfig{TxConcurrency: 8}, ""},
+		{"unlimited", mixed, 0, outbox.ProcessorConfig{}, ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			db := noDatabase(t)
 			db.SetMaxOpenConns(test.pool)
-			_, err := outbox.NewProcessor(db, test.registry, outbox.ProcessorConfig{})
+			_, err := outbox.NewProcessor(db, test.registry, test.config)
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}

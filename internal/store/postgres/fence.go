@@ -84,7 +84,7 @@ func (p *database) Remove(ctx context.Context, tx bun.IDB, session dialect.Sessi
 	if len(ids) == 1 && planned(tx) {
 		return p.removeOneOf(ctx, tx, session, ids[0])
 	}
-	return dialect.Affected(p.Query(ctx, tx, before+removeSQL, append(args, bun.List(ids), session.Begun)...).Exec(ctx))
+	return p.Changed(ctx, tx, before+removeSQL, append(args, bun.List(ids), session.Begun)...)
 }
 
 const interruptSQL = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity

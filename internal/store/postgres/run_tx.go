@@ -81,5 +81,5 @@ func (p *database) fenceOneOf(tx bun.IDB, f dialect.Fence) *bun.RawQuery {
 // removeOneOf removes a single message.
 func (p *database) removeOneOf(ctx context.Context, tx bun.IDB, session dialect.Session, id int64) (int, error) {
 	statement := p.asBegunOne.call + "; " + p.removeOne.call
-	return dialect.Affected(tx.NewRaw(statement, session.Role, session.Path, id, session.Begun).Exec(ctx))
+	return p.Changed(ctx, tx, statement, session.Role, session.Path, id, session.Begun)
 }
