@@ -85,7 +85,7 @@ func (bs *breakerSync) apply(ctx context.Context, b *breaker, row store.Breaker)
 	case before && !after:
 		bs.config.Logger.Info("circuit breaker closed", "consumer", row.Name)
 	}
-	if !row.Open() || row.OpenUntil.After(row.Now.Time) || !bs.dispatcher.couldProbe(row.Name) {
+	if !row.Due(b.config) || !bs.dispatcher.couldProbe(row.Name) {
 		return
 	}
 	won, err := ask(ctx, bs.outage, "take a probe", statementTimeout,

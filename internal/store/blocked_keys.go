@@ -23,9 +23,9 @@ type ParkedKey struct {
 // parking is true for a poisoned message p that parks its key, for the process that has claimed
 // last.
 const (
-	parking = `p.parks AND EXISTS (SELECT 1 FROM {gates} g WHERE g.consumer_type = p.consumer_type AND g.parks)`
+	parking = `p.parks AND NOT EXISTS (SELECT 1 FROM {gates} g WHERE g.consumer_type = p.consumer_type AND NOT g.parks)`
 	// keyParked is the key of a poisoned message, and whether it parks that.
-	keyParked = `order_key, (parks AND EXISTS (SELECT 1 FROM {gates} g WHERE g.consumer_type = {poisoned}.consumer_type AND g.parks)) AS parks`
+	keyParked = `order_key, (parks AND NOT EXISTS (SELECT 1 FROM {gates} g WHERE g.consumer_type = {poisoned}.consumer_type AND NOT g.parks)) AS parks`
 )
 
 // List returns parked keys, those parked for longest first.

@@ -32,6 +32,17 @@ type Breaker struct {
 // Open reports whether the breaker is open.
 func (b Breaker) Open() bool { return !b.OpenUntil.IsZero() }
 
+// Due reports whether it is time to probe an open breaker. A time further ahead than any cooldown is
+// that of a clock that was set back since, or of a longer cooldown.
+func (b Breaker) Due(config bus.CircuitBreakerConfig) bool {
+	left := b.OpenUntil.Sub(b.Now.Time)
+	return b.Open() && (left <= 0 || left > longestCooldown(config))
+}
+
+func longestCooldown(config bus.CircuitBreakerConfig) time.Duration {
+	return max(mostCooldown, config.Cooldown)
+}
+
 // Troubled reports whether runs have failed lately, so that successful ones count.
 func (b Breaker) Troubled() bool { return b.Failed+b.WasFailed > 0 }
 
@@ -78,7 +89,7 @@ func (s *FlowStore) CountRuns(
 func (b *Breaker) count(config bus.CircuitBreakerConfig, done, failed int64) {
 	now := b.Now.Time
 	switch since := now.Sub(b.HalfSince.Time); {
-	case since >= config.Window:
+	case since >= config.Window, since < 0: // the clock was set back
 		b.WasDone, b.WasFailed, b.Done, b.Failed, b.HalfSince.Time = 0, 0, 0, 0, now
 	case since >= config.Window/2:
 		b.WasDone, b.WasFailed, b.Done, b.Failed, b.HalfSince.Time = b.Done, b.Failed, 0, 0, now
@@ -105,8 +116,11 @@ func (s *FlowStore) TakeProbe(ctx context.Context, db bun.IDB, b Breaker, config
 		}
 		wait = min(2*wait, mostCooldown)
 	}
-	return s.changedOne(ctx, db, `UPDATE {breakers} SET opened = opened + 1, open_until = ? WHERE name = ? AND opened = ? AND open_until <= {now}`,
-		bun.Safe(s.names.After(ctx, wait)), b.Name, b.Opened)
+	return s.changedOne(
+		ctx, db,
+		`UPDATE {breakers} SET opened = opened + 1, open_until = ? WHERE name = ? AND opened = ? AND (open_until <= {now} OR open_until > ?)`,
+		bun.Safe(s.names.After(ctx, wait)), b.Name, b.Opened, bun.Safe(s.names.After(ctx, longestCooldown(config))),
+	)
 }
 
 // ProbeBreaker lets the first process with a message of the consumer probe an open breaker now. It

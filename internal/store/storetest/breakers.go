@@ -11,6 +11,7 @@ func breakerCases() []testCase {
 	return []testCase{
 		{"runs of the window open a breaker", breakerOpens},
 		{"one process probes, and waits for longer each time", breakerProbes},
+		{"a clock that is set back neither delays a probe nor keeps counts", breakerSetBack},
 	}
 }
 
@@ -71,4 +72,25 @@ func breakerProbes(k *kit) {
 		b = rows[0]
 		equal(k, "open until", span(b.OpenUntil.Time), k.in(2*wait*time.Second))
 	}
+}
+
+// breakerSetBack has the database's clock set back by an hour, while runs are counted and while the breaker is open.
+func breakerSetBack(k *kit) {
+	k.countRuns(0, 9)
+	k.pass(-time.Hour)
+	k.countRuns(0, 0)
+	k.pass(11 * time.Second)
+	if b := k.countRuns(0, 9); b.Open() {
+		k.Errorf("nine failed runs in each of two windows: got %+v, want it closed", b)
+	}
+	b := k.countRuns(0, 1)
+	k.pass(-time.Hour)
+	for _, want := range []bool{true, false} {
+		won, err := k.store.Flow.TakeProbe(k.ctx, k.db, b, breakerConfig())
+		k.must("take the probe", err)
+		equal(k, "won", won, want)
+	}
+	rows, err := k.store.Flow.Breakers(k.ctx, k.db, []string{"c"})
+	k.must("read", err)
+	equal(k, "open until", span(rows[0].OpenUntil.Time), k.in(8*time.Second))
 }

@@ -1,2 +1,2 @@
-SELECT id, message_id, consumer_type, payload_type, insert_id, created_at, available_after, attempts, crashes, poisoned_at, reason, fingerprint, order_key, (parks AND EXISTS (SELECT 1 FROM "app_message_gates" g WHERE g.consumer_type = "app_poisoned_messages".consumer_type AND g.parks)) AS parks, headers, errors,
+SELECT id, message_id, consumer_type, payload_type, insert_id, created_at, available_after, attempts, crashes, poisoned_at, reason, fingerprint, order_key, (parks AND NOT EXISTS (SELECT 1 FROM "app_message_gates" g WHERE g.consumer_type = "app_poisoned_messages".consumer_type AND NOT g.parks)) AS parks, headers, errors,
 	substr(payload, 1, 100) AS payload, COALESCE(octet_length(payload), 0) AS payload_bytes FROM "app_poisoned_messages" WHERE id = 1;
