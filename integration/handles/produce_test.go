@@ -175,8 +175,11 @@ func TestHandlesThatAreRefused(t *testing.T) {
 			{"no dialect", without, open, "a *sql.Tx needs bus.RegistryConfig.Dialect"},
 			{"a transaction that is over", a.Producer, over, sql.ErrTxDone.Error()},
 		} {
-			if _, err := c.producer.Produce(t.Context(), c.handle, order{}); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%s: got error %v, want one with %q", c.name, err, c.want)
+			for _, options := range [][]outbox.Option{nil, {outbox.InsertID("id")}} { // a statement, or a query
+				_, err := c.producer.Produce(t.Context(), c.handle, order{}, options...)
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%s: got error %v, want one with %q", c.name, err, c.want)
+				}
 			}
 		}
 	})
