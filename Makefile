@@ -66,7 +66,7 @@ bench: ## Measure against the peers, on a throw-away PostgreSQL, MariaDB and bro
 	@$(WITH_DATABASES) go run ./integration/bench -json docs/performance.json -plots docs/performance
 
 .PHONY: bench-quick
-bench-quick: ## Print one line per speed bar, within a minute
+bench-quick: ## Print one line per speed bar, within four minutes
 	@$(WITH_POSTGRES) go run ./integration/bench -quick
 
 .PHONY: chaos
