@@ -57,7 +57,6 @@ var (
 	errOpen     = errors.New("pgxtx: rows, or the results of a batch, are open: close them first")
 	errBusy     = errors.New("pgxtx: another goroutine runs a statement in the transaction")
 	errBeginTx  = errors.New("pgxtx: Batch.BeginTx cannot be used within a transaction")
-	errNotRun   = errors.New("the driver does not pass arguments on to pgx")
 )
 
 // capture is an argument of a statement which pgx passes its connection to. It stops the statement

@@ -76,7 +76,7 @@ func (s *shared) locked(ctx context.Context, fn func(conn *pgx.Conn) error) erro
 	ran, err := false, error(nil)
 	_, stopped := s.tx.ExecContext(ctx, "", capture(func(conn *pgx.Conn) { ran, err = true, fn(conn) }))
 	if !ran {
-		return cmp.Or(stopped, errNotRun)
+		return cmp.Or(stopped, errNotPgx)
 	}
 	return err
 }

@@ -307,7 +307,7 @@ func TestTransactionsThatAreNotOfPgx(t *testing.T) {
 	refused := func(name string, db *sql.DB) {
 		tx := must(db.BeginTx(t.Context(), nil))(t)
 		defer tx.Rollback() //nolint:errcheck // nothing was written
-		if _, err := pgxtx.From(t.Context(), tx); err == nil || !strings.Contains(err.Error(), "not one of pgx") {
+		if _, err := pgxtx.From(t.Context(), tx); err == nil || !strings.Contains(err.Error(), "driver is not pgx") {
 			t.Errorf("%s: got %v, want an error that says so", name, err)
 		}
 	}
