@@ -499,6 +499,7 @@ func TestLooksThatFail(t *testing.T) {
 		if n := eval[int](v.tab, "said"); n > 0 {
 			t.Errorf("%s: it was said %d times more", name, n)
 		}
+		v.run("hang = 20_000") // so may an answer that comes
 		v.normal()
 		v.shows("#list", v.change())
 		v.shows("#live", "Looked again")

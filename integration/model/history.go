@@ -153,8 +153,24 @@ func (w *world) mayStart(key Key, row Row, held map[lane]int, spent bool) bool {
 		return false
 	case rules.Keyed && rules.PerKey == 0 && w.view.firstOf(of) != key:
 		return false
+	case rules.PerKey > 0 && row.Crashes == 0 && w.placesFor(of, rules, held[of], spent) <= 0:
+		return false
 	}
 	return spent || !w.spent(rules.KeyRate, of) && (row.Crashes > 0 || !w.spent(rules.Rate, lane{consumer: key.Consumer}))
+}
+
+// placesFor is how many clean messages of a key may start: those that have crashed keep a place each.
+func (w *world) placesFor(of lane, rules Rules, held int, spent bool) int {
+	places := rules.PerKey - held
+	if r := rules.KeyRate; r != nil && !spent {
+		places = min(places, int(max(w.now+time.Duration(r.Burst)*each(r)-max(w.now, w.view.Rates[of]), 0)/each(r)))
+	}
+	for key, row := range w.view.Rows {
+		if _, claimed := w.view.claimOf(key); !claimed && row.Crashes > 0 && row.Due <= w.now && of == (lane{key.Consumer, row.OrderKey}) {
+			places--
+		}
+	}
+	return places
 }
 
 // spent tells whether a rate allows nothing now.

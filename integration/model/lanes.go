@@ -206,11 +206,24 @@ func (l look) bounded(picked []Key) (kept []Key) {
 		if l.KeyRate != nil {
 			most = min(most, l.allows(l.KeyRate, of, l.now))
 		}
+		if l.Select == store.Clean && l.PerKey > 0 && (l.PerKey < store.Unbounded || l.KeyRate != nil) {
+			most -= l.waiting(of)
+		}
 		if taken[of]++; taken[of] <= most && len(kept) < l.Limit {
 			kept = append(kept, key)
 		}
 	}
 	return kept
+}
+
+// waiting counts the crashed messages of a lane that could run: each keeps a place of its key.
+func (l look) waiting(of lane) (n int) {
+	for _, key := range l.rows {
+		if l.laneOf(key) == of && l.view.Rows[key].Crashes > 0 && l.due(key) {
+			n++
+		}
+	}
+	return n
 }
 
 // crashes are how often what a selection takes has crashed, at least and at most.
