@@ -1,6 +1,7 @@
 package testapp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"testing"
@@ -35,6 +36,8 @@ func (a *App) Start(config outbox.ProcessorConfig) *Running {
 // StartWith is [App.Start] with a context of the test's own.
 func (a *App) StartWith(ctx context.Context, config outbox.ProcessorConfig) *Running {
 	a.Helper()
+	// A machine or a server may stand still for longer than a statement may take.
+	config.StartTimeout = cmp.Or(config.StartTimeout, time.Minute)
 	processor, err := outbox.NewProcessor(a.DB, a.Registry, config)
 	if err != nil {
 		a.Fatalf("processor: %v", err)
