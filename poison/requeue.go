@@ -97,7 +97,8 @@ func (s *Store) requeue(
 			return err
 		}
 		last = rows[len(rows)-1].ID
-		if rows = store.OfConsumers(rows, consumers); len(rows) == 0 {
+		rows = store.OfConsumers(rows, consumers)
+		if len(rows) == 0 {
 			return nil
 		}
 		how, err := s.requeuing(ctx, st, tx, rows)

@@ -22,7 +22,8 @@ type stopping struct {
 func (s *stopping) Write(line []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lines = append(s.lines, string(line)); len(s.lines) == 2 {
+	s.lines = append(s.lines, string(line))
+	if len(s.lines) == 2 {
 		s.stop()
 	}
 	return len(line), nil

@@ -52,8 +52,8 @@ func TestProcessNextFailsWhenNothingIsDue(t *testing.T) {
 		return bustest.NewKit(t, db, noting("place", &ran), noting("other", &ran))
 	}
 	wantFailure(t, func(t testing.TB) { newKit(t).ProcessNext() }, "bustest: ProcessNext: no message is due, want one; waiting: nothing")
-	wantFailure(t, func(t testing.TB) { newKit(t).ProcessNext("nobody") },
-		`bustest: ProcessNext(["nobody"]): outbox: process next: consumer "nobody": no consumer is registered`)
+	wantFailure(t, func(t testing.TB) { newKit(t).ProcessNext("unknown") },
+		`bustest: ProcessNext(["unknown"]): outbox: process next: consumer "unknown": no consumer is registered`)
 	k := newKit(t)
 	k.Produce(OrderPlaced{"1"}, outbox.Delay(time.Minute))
 	wantFailure(t, func(t testing.TB) {
