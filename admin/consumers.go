@@ -138,21 +138,16 @@ type Unhandled struct {
 // is not registered, or handles other payload types. Another program may handle them. It returns at
 // most 20 kinds.
 func (c *Client) Unhandled(ctx context.Context, db bun.IDB) ([]Unhandled, error) {
-	st, db, err := c.stores.Of(db, errNotMade)
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: unhandled")
-	}
-	var wants []store.Want
-	for _, consumer := range c.registry.Consumers() {
-		wants = append(wants, flow.Wants(consumer)...)
-	}
-	rows, err := st.Claims.Unhandled(ctx, db, wants)
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: unhandled")
-	}
-	return store.Each(rows, func(row store.Unhandled) Unhandled {
+	found, err := store.Listed(c.stores, db, errNotMade, func(st *store.Store, db bun.IDB) ([]store.Unhandled, error) {
+		var wants []store.Want
+		for _, consumer := range c.registry.Consumers() {
+			wants = append(wants, flow.Wants(consumer)...)
+		}
+		return st.Claims.Unhandled(ctx, db, wants)
+	}, func(row store.Unhandled) Unhandled {
 		return Unhandled{Consumer: row.ConsumerType, PayloadType: row.PayloadType}
-	}), nil
+	})
+	return found, dberr.Wrap(err, "admin: unhandled")
 }
 
 // PauseNote records who paused a consumer and why. Both fields may be empty.
@@ -166,12 +161,10 @@ type PauseNote struct {
 // second no message of the consumer starts. Messages are still produced and kept.
 //
 // Pause covers the consumer's name and its former names in the registry and in process reports of
-// the last 7 days: see bus.Aliases. An unknown name is paused as given. A name that a later release gives the
-// consumer must be paused separately. Pausing twice is allowed, and the first note is kept. An
-// empty name is bus.ErrInvalidOption. A name that cannot be stored is bus.ErrInvalidText or
-// bus.ErrTooLarge.
-//
-// The note is shown in [Queue].
+// the last 7 days: see bus.Aliases. An unknown name is paused as given. A name that a later release
+// gives the consumer must be paused separately. Pausing twice is allowed, and the first note is kept.
+// [Queue] shows it. An empty name is bus.ErrInvalidOption. A name that cannot be stored is
+// bus.ErrInvalidText or bus.ErrTooLarge.
 func (c *Client) Pause(ctx context.Context, db bus.Handle, consumer string, note PauseNote) error {
 	err := c.underAllNames(ctx, db, consumer, func(st *store.Store, tx bun.Tx, names []string) error {
 		return st.Flow.Pause(ctx, tx, names, note.By, note.Reason)
@@ -203,8 +196,8 @@ func checkConsumer(name string) error {
 	return limits.CheckKey("consumer", name)
 }
 
-// underAllNames applies a change to all names under which a consumer's messages are stored. Processors of this process look
-// again.
+// underAllNames applies a change to all names under which a consumer's messages are stored, and wakes
+// the processors of this process.
 func (c *Client) underAllNames(
 	ctx context.Context, h bus.Handle, consumer string, change func(st *store.Store, tx bun.Tx, names []string) error,
 ) error {

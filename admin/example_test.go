@@ -10,7 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 )
 
-// Why does this message not run?
+// Explain why a message does not run.
 func ExampleClient_Explain() {
 	var (
 		ctx    = context.Background()
@@ -28,7 +28,7 @@ func ExampleClient_Explain() {
 	}
 }
 
-// List goes through messages page by page. Page.After may travel in a link.
+// List reads messages page by page. Page.After can be part of a link.
 func ExampleClient_List() {
 	var (
 		ctx    = context.Background()
@@ -49,7 +49,7 @@ func ExampleClient_List() {
 	}
 }
 
-// What runs already cannot be cancelled.
+// Running messages are not cancelled. The result lists them.
 func ExampleClient_Cancel() {
 	var (
 		ctx    = context.Background()
@@ -60,7 +60,7 @@ func ExampleClient_Cancel() {
 	fmt.Println(result.Changed, "cancelled, too late for", result.Running, result.Missing, err)
 }
 
-// A provider is down: keep its consumer's messages until it is back.
+// Keep the messages of a consumer while its provider is down.
 func ExampleClient_Pause() {
 	var (
 		ctx    = context.Background()
@@ -77,7 +77,7 @@ func ExampleClient_Pause() {
 	}
 }
 
-// What waits, and for whom?
+// Count the messages of each consumer.
 func ExampleClient_Queues() {
 	var (
 		ctx    = context.Background()
@@ -92,7 +92,7 @@ func ExampleClient_Queues() {
 	fmt.Println(err)
 }
 
-// RunNow has messages that wait for a later attempt run at once.
+// Run messages now that wait for their next attempt.
 func ExampleClient_RunNow() {
 	var (
 		ctx    = context.Background()

@@ -130,11 +130,8 @@ type Claim struct {
 	Messages int  `json:"messages"` // messages not settled yet
 }
 
-// Package internal/pending calls these.
-var _ = hooks.ProvideAdmin(hooks.Admin{
-	Message: func(row store.Pending) any { return newMessage(row) },
-	Claim:   func(row store.HeldBy) any { return newClaim(row) },
-})
+// Packages internal/pending and poison call these.
+var _ = hooks.Provide(hooks.Functions{"admin.Claim": newClaim, "admin.Failure": newFailureGroup, "admin.Message": newMessage})
 
 func newClaim(row store.HeldBy) Claim {
 	return Claim{ID: row.ClaimID, Owner: row.Owner, Isolated: row.Solo, ClaimedAt: row.ClaimedAt.Time, LeasedUntil: row.LeasedUntil.Time,

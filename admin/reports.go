@@ -89,26 +89,14 @@ func newProcess(row store.Process) Process {
 // Processes returns at most 1000 processes that reported within the given time, the last seen
 // first. Reports are kept for 7 days.
 func (c *Client) Processes(ctx context.Context, db bun.IDB, within time.Duration) ([]Process, error) {
-	st, db, err := c.stores.Of(db, errNotMade)
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: processes")
-	}
-	rows, err := st.Reports.Processes(ctx, db, within, mostListed)
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: processes")
-	}
-	return store.Each(rows, newProcess), nil
+	found, err := store.Listed(c.stores, db, errNotMade, func(st *store.Store, db bun.IDB) ([]store.Process, error) {
+		return st.Reports.Processes(ctx, db, within, mostListed)
+	}, newProcess)
+	return found, dberr.Wrap(err, "admin: processes")
 }
 
 // mostListed is the maximum length of lists without pages.
 const mostListed = 1000
-
-func checkLimit(n int) error {
-	if n < 1 || n > mostListed {
-		return fmt.Errorf("%w: limit %d: 1 to %d is allowed", bus.ErrInvalidOption, n, mostListed)
-	}
-	return nil
-}
 
 // FailureGroup groups failed runs of a consumer by error type and error text, without the parts of
 // the text that differ from run to run.
@@ -129,21 +117,18 @@ type FailureGroup struct {
 // first. A group is deleted 30 days after its last failure. The limit is 1 to 1000; otherwise the
 // error is bus.ErrInvalidOption.
 func (c *Client) Failures(ctx context.Context, db bun.IDB, consumer string, limit int) ([]FailureGroup, error) {
-	st, db, err := c.stores.Of(db, errNotMade)
-	if err == nil {
-		err = checkLimit(limit)
-	}
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: failures")
-	}
-	rows, err := st.Reports.Failures(ctx, db, consumer, limit)
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: failures")
-	}
-	return store.Each(rows, func(row store.FailureGroup) FailureGroup {
-		return FailureGroup{
-			Consumer: row.ConsumerType, Fingerprint: row.Fingerprint, ErrorType: row.ErrorType, Sample: row.Sample, Runs: row.Runs,
-			FirstAt: row.FirstAt.Time, LastAt: row.LastAt.Time, FirstVersion: row.FirstVersion, LastID: row.RowID,
+	found, err := store.Listed(c.stores, db, errNotMade, func(st *store.Store, db bun.IDB) ([]store.FailureGroup, error) {
+		if limit < 1 || limit > mostListed {
+			return nil, fmt.Errorf("%w: limit %d: 1 to %d is allowed", bus.ErrInvalidOption, limit, mostListed)
 		}
-	}), nil
+		return st.Reports.Failures(ctx, db, consumer, limit)
+	}, newFailureGroup)
+	return found, dberr.Wrap(err, "admin: failures")
+}
+
+func newFailureGroup(f store.FailureGroup) FailureGroup {
+	return FailureGroup{
+		Consumer: f.ConsumerType, Fingerprint: f.Fingerprint, ErrorType: f.ErrorType, Sample: f.Sample, Runs: f.Runs,
+		FirstAt: f.FirstAt.Time, LastAt: f.LastAt.Time, FirstVersion: f.FirstVersion, LastID: f.RowID,
+	}
 }

@@ -6,52 +6,51 @@ import (
 	"slices"
 	"time"
 
-	"github.com/asyncmonolith/asyncmonolith-go/internal/access/hook"
+	"github.com/uptrace/bun/schema"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
-// What is not part of this package's API is for the library's other packages: see package
-// internal/access.
-var _ = hook.Provide(hook.Functions{
-	Wakeups: func(registry any) *wakeup.Hub { return registry.(*Registry).wakeups },
-	Events:  func(registry any) any { return registry.(*Registry).events },
-	Dialect: func(registry any) any { return registry.(*Registry).dialect },
-	Heartbeat: func(registry any) (time.Duration, string) {
-		return registry.(*Registry).reports, registry.(*Registry).version
-	},
-	SetKey: func(registry, message any) error { return registry.(*Registry).setKey(message.(*Message)) },
-	Deliver: func(ctx context.Context, chain, message, handler any) error {
-		m := message.(*Message)
-		m.handle = handler.(Handler)
-		return chain.(Handler)(ContextWithMessage(ctx, m), m)
-	},
-	RunProduce: func(ctx context.Context, chain, messages, write any) error {
-		b := &Batch{Messages: slices.Clone(messages.([]*Message)), write: write.(func(context.Context, []*Message) error)}
-		return chain.(ProduceFunc)(ctx, b)
-	},
-	CheckPayload: func(consumer, codec any, payload []byte) error {
-		_, err := consumer.(Consumer).decode(codec.(Codec), payload)
+// Package internal/access has these for the library's other packages.
+var _ = hooks.Provide(hooks.Functions{
+	"bus.CheckMessage": (*Message).check,
+	"bus.CheckPayload": func(c Consumer, codec Codec, payload []byte) error {
+		_, err := c.decode(codec, payload)
 		return err
 	},
-	Reject: func(config any, text string) {
-		c := config.(*ConsumerConfig)
-		c.mistakes = append(c.mistakes, text)
+	"bus.CheckTables": Tables.validate,
+	"bus.CodecFromContext": func(ctx context.Context) Codec {
+		codec, _ := ctx.Value(codecKey{}).(Codec)
+		return codec
 	},
-	ConsumeBatch: func(ctx context.Context, consumer, codec, batch any) []error {
-		return consumer.(Consumer).consumeBatch(ctx, codec.(Codec), batch.([]*Message))
+	"bus.ConsumeBatch": func(ctx context.Context, c Consumer, codec Codec, batch []*Message) []error {
+		return c.batch(ctx, codec, batch, c.ordered())
 	},
-	Raw:          func(consumer any) bool { return consumer.(Consumer).raw() },
-	SetValue:     func(config, key, value any) { config.(*ConsumerConfig).setValue(key, value) },
-	Value:        func(config, key any) any { return config.(*ConsumerConfig).values[key] },
-	PayloadTypes: func(registry any) []string { return registry.(*Registry).payloadTypes() },
-	Encode: func(registry, payload any) (string, []byte, error) {
-		p, _ := payload.(Payload) // it may be nil
-		return registry.(*Registry).encode(p)
+	"bus.Deliver": func(ctx context.Context, chain Handler, m *Message, h Handler) error {
+		m.handle = h
+		return chain(ContextWithMessage(ctx, m), m)
 	},
-	Codec:        func(ctx context.Context) any { return codecFromContext(ctx) },
-	CheckMessage: func(message any, maxPayload int) error { return message.(*Message).check(maxPayload) },
-	CheckTables:  func(tables any) error { return tables.(Tables).validate() },
-	NewestName:   func(config any, payloadType string) string { return config.(*ConsumerConfig).newestName(payloadType) },
+	"bus.Dialect": func(r *Registry) schema.Dialect {
+		if r == nil {
+			return nil
+		}
+		return r.dialect
+	},
+	"bus.Encode":       (*Registry).encode,
+	"bus.Events":       func(r *Registry) EventTypes { return r.events },
+	"bus.Heartbeat":    func(r *Registry) (time.Duration, string) { return r.reports, r.version },
+	"bus.NewestName":   (*ConsumerConfig).newestName,
+	"bus.PayloadTypes": (*Registry).payloadTypes,
+	"bus.Raw":          Consumer.raw,
+	"bus.Reject":       func(c *ConsumerConfig, text string) { c.mistakes = append(c.mistakes, text) },
+	"bus.RunProduce": func(ctx context.Context, chain ProduceFunc, messages []*Message, write func(context.Context, []*Message) error) error {
+		return chain(ctx, &Batch{Messages: slices.Clone(messages), write: write})
+	},
+	"bus.SetKey":   (*Registry).setKey,
+	"bus.SetValue": (*ConsumerConfig).setValue,
+	"bus.Value":    func(c *ConsumerConfig, key any) any { return c.values[key] },
+	"bus.Wakeups":  func(r *Registry) *wakeup.Hub { return r.wakeups },
 })
 
 // deliver is the end of a consume chain that was composed without a handler.

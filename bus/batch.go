@@ -174,13 +174,6 @@ func withBatch(ctx context.Context, batch []*Message) context.Context {
 
 type codecKey struct{}
 
-// codecFromContext returns the registry's codec inside a consumer made by [ConsumeRaw]. Elsewhere it
-// returns nil.
-func codecFromContext(ctx context.Context) Codec {
-	codec, _ := ctx.Value(codecKey{}).(Codec)
-	return codec
-}
-
 // BatchFromContext returns the messages of a [ConsumeBatch] consumer's payloads, in the same
 // order. Elsewhere it returns nil. They are read-only, and valid until the consumer returns.
 func BatchFromContext(ctx context.Context) []*Message {

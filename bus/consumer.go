@@ -116,12 +116,6 @@ func (c Consumer) Consume(ctx context.Context, codec Codec, payload []byte) erro
 	return c.consume(ctx, codec, payload)
 }
 
-// consumeBatch is [Consumer.Consume] for several messages and returns an error or nil for each.
-// The consumer must have a BatchSize.
-func (c Consumer) consumeBatch(ctx context.Context, codec Codec, batch []*Message) []error {
-	return c.batch(ctx, codec, batch, c.ordered())
-}
-
 // names returns the names under which its messages are stored: its name, then its aliases.
 func (c Consumer) names() []string { return append([]string{c.name}, c.config.Aliases...) }
 

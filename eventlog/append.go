@@ -139,7 +139,7 @@ func appendError(operation string, err error) error {
 }
 
 // importMessages is logaccess.Import.
-func (l *Log) importMessages(ctx context.Context, tx bun.Tx, messages []*bus.Message) error {
+func importMessages(ctx context.Context, l *Log, tx bun.Tx, messages ...*bus.Message) error {
 	s, db, err := l.on(tx)
 	if err == nil {
 		a := &appending{log: l, store: s, tx: tx, batch: store.Each(messages, access.Clone)}

@@ -180,30 +180,22 @@ func (l *Log) Replay(ctx context.Context, db *bun.DB, replay Replay) (total int,
 	return total, dberr.Wrap(err, "eventlog: replay %q", replay.Name)
 }
 
-// Package internal/logaccess calls these.
-var _ = hooks.ProvideEventLog(hooks.EventLog{
-	Registry: func(log any) *bus.Registry {
-		if l := log.(*Log); l != nil {
-			return l.registry
+// Package internal/logaccess has these for the library's other packages.
+var _ = hooks.Provide(hooks.Functions{
+	"eventlog.Decode": decode,
+	"eventlog.Import": importMessages,
+	"eventlog.Registry": func(l *Log) *bus.Registry {
+		if l == nil {
+			return nil
 		}
-		return nil
+		return l.registry
 	},
-	Import: func(ctx context.Context, log any, tx bun.Tx, messages []*bus.Message) error {
-		return log.(*Log).importMessages(ctx, tx, messages)
-	},
-	Decode: func(ctx context.Context, log any, m *bus.Message) (bus.Payload, error) {
-		return log.(*Log).decode(ctx, m)
-	},
-	Snapshot: func(ctx context.Context, log any, db bun.IDB, stream, kind string) (store.Snapshot, bool, error) {
-		return log.(*Log).snapshot(ctx, db, stream, kind)
-	},
-	SaveSnapshot: func(ctx context.Context, log any, tx bun.Tx, stream, kind string, snapshot store.Snapshot) error {
-		return log.(*Log).saveSnapshot(ctx, tx, stream, kind, snapshot)
-	},
+	"eventlog.SaveSnapshot": saveSnapshot,
+	"eventlog.Snapshot":     snapshot,
 })
 
 // snapshot is logaccess.Snapshot.
-func (l *Log) snapshot(ctx context.Context, db bun.IDB, stream, kind string) (store.Snapshot, bool, error) {
+func snapshot(ctx context.Context, l *Log, db bun.IDB, stream, kind string) (store.Snapshot, bool, error) {
 	s, db, err := l.on(db)
 	if err = errors.Join(err, checkText("stream", stream), checkText("kind", kind)); err != nil {
 		return store.Snapshot{}, false, fmt.Errorf("eventlog: snapshot: %w", err)
@@ -213,7 +205,7 @@ func (l *Log) snapshot(ctx context.Context, db bun.IDB, stream, kind string) (st
 }
 
 // saveSnapshot is logaccess.SaveSnapshot.
-func (l *Log) saveSnapshot(ctx context.Context, tx bun.Tx, stream, kind string, snapshot store.Snapshot) error {
+func saveSnapshot(ctx context.Context, l *Log, tx bun.Tx, stream, kind string, snapshot store.Snapshot) error {
 	s, db, err := l.on(tx)
 	if err == nil {
 		err = errors.Join(checkStream(stream), limits.CheckKey("kind", kind))

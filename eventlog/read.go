@@ -68,7 +68,7 @@ func (l *Log) recorded(ctx context.Context, row store.Event) (RecordedEvent, boo
 }
 
 // decode is logaccess.Decode.
-func (l *Log) decode(ctx context.Context, m *bus.Message) (bus.Payload, error) {
+func decode(ctx context.Context, l *Log, m *bus.Message) (bus.Payload, error) {
 	if m.Event == nil {
 		return nil, errors.New("eventlog: decode: the message delivers no event")
 	}

@@ -5,17 +5,18 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/opsaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/pending"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
 // Package operator gets unexported functions here.
-var _ = opsaccess.Provide(opsaccess.Hooks[Session, Runner, Principal, Operation, Action, Change, Content, summary]{
-	Access:    open,
-	RunOnly:   func(ctx context.Context, r *Runner, id int64) error { return r.runOnly(ctx, id) },
-	May:       Principal.may,
-	CreatedBy: Operation.createdBy,
+var _ = hooks.Provide(hooks.Functions{
+	"ops.Access":    open,
+	"ops.CreatedBy": Operation.createdBy,
+	"ops.May":       Principal.may,
+	"ops.RunOnly":   func(ctx context.Context, r *Runner, id int64) error { return r.runOnly(ctx, id) },
 })
 
 // open returns the access for package operator.

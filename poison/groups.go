@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/names"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -95,16 +96,16 @@ func (s *Store) groups(ctx context.Context, st *store.Store, db bun.IDB, consume
 	return groups, !whole || len(shown) < len(keys), nil
 }
 
+// newFailure is a function of package admin; immutable.
+var newFailure = hooks.Function[func(f store.FailureGroup) admin.FailureGroup]("admin.Failure")
+
 func newGroup(size store.PoisonGroup, f store.FailureGroup) Group {
 	g := Group{
 		Consumer: size.ConsumerType, Fingerprint: cmp.Or(size.Fingerprint, Unclassified), Messages: size.Messages,
 		FirstAt: size.FirstAt.Time, LastAt: size.LastAt.Time,
 	}
 	if f.Fingerprint != "" {
-		g.Failure = &admin.FailureGroup{
-			Consumer: f.ConsumerType, Fingerprint: f.Fingerprint, ErrorType: f.ErrorType, Sample: f.Sample, Runs: f.Runs,
-			FirstAt: f.FirstAt.Time, LastAt: f.LastAt.Time, FirstVersion: f.FirstVersion, LastID: f.RowID,
-		}
+		g.Failure = new(newFailure(f))
 	}
 	return g
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -59,29 +58,19 @@ func (m Message) MarshalJSON() ([]byte, error) {
 }
 
 // Package internal/poisoned calls these.
-var _ = hooks.ProvidePoison(hooks.Poison{
-	Message: func(row store.Poisoned) any { return shown(row) },
-	Rows: func(filter any) (store.PoisonFilter, error) {
-		f := filter.(Filter)
-		return f.rows(), f.check()
+var _ = hooks.Provide(hooks.Functions{
+	"poison.Edit": func(ctx context.Context, s *Store, h bus.Handle, id int64, text []byte) error {
+		return s.edit(ctx, h, id, text, func(bus.Consumer) error { return nil })
 	},
-	Requeue: func(
-		ctx context.Context, s any, db bun.IDB, f store.PoisonFilter, limit int, consumers []string,
-	) (hooks.Requeued, error) {
-		done, last, rows, err := s.(*Store).requeue(ctx, db, f, limit, consumers)
-		return hooks.Requeued{Result: done, Last: last, Rows: rows}, err
-	},
-	Edit: func(ctx context.Context, s any, h bus.Handle, id int64, text []byte) error {
-		return s.(*Store).edit(ctx, h, id, text, func(bus.Consumer) error { return nil })
-	},
+	"poison.Message": shown,
+	"poison.Requeue": (*Store).requeue,
+	"poison.Rows":    func(f Filter) (store.PoisonFilter, error) { return f.rows(), f.check() },
 })
 
 func shown(row store.Poisoned) Message {
 	m := Message{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, Payload: row.Payload,
-		Headers: store.Headers(
-			row.Headers,
-		), InsertID: row.InsertID, OrderingKey: row.OrderKey, BlocksKey: row.Parks, CreatedAt: row.CreatedAt.Time,
-		AvailableAt: row.AvailableAfter.Time, PoisonedAt: row.PoisonedAt.Time, Attempts: row.Attempts,
+		Headers: store.Headers(row.Headers), InsertID: row.InsertID, OrderingKey: row.OrderKey, BlocksKey: row.Parks,
+		CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time, PoisonedAt: row.PoisonedAt.Time, Attempts: row.Attempts,
 		Crashes: row.Crashes, Reason: row.Reason, Fingerprint: row.Fingerprint}
 	if m.PayloadBytes = row.PayloadBytes; m.PayloadBytes == 0 {
 		m.PayloadBytes = len(row.Payload)

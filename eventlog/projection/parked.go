@@ -33,16 +33,22 @@ func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, 
 	if err != nil {
 		return nil, fmt.Errorf("projection: parked events of %q: %w", name, dberr.Explained(err))
 	}
-	return store.Each(rows, func(row store.Parked) Parked {
-		return Parked{Position: row.Position, Stream: row.Stream, Reason: row.Reason, ParkedAt: row.ParkedAt.Time}
-	}), nil
+	return store.Each(rows, newParked), nil
+}
+
+func newParked(row store.Parked) Parked {
+	return Parked{Position: row.Position, Stream: row.Stream, Reason: row.Reason, ParkedAt: row.ParkedAt.Time}
 }
 
 // Package internal/projections calls these.
-var _ = hooks.ProvideProjection(hooks.Projection{
-	Resume:     resume,
-	Newest:     func(runner any, name string) (int, bool) { return runner.(*Runner).newest(name) },
-	Unassigned: func(ctx context.Context, runner any) (int64, error) { return runner.(*Runner).unassignedEvents(ctx) },
+var _ = hooks.Provide(hooks.Functions{
+	"projection.Newest": (*Runner).newest,
+	"projection.Parked": newParked,
+	"projection.Resume": resume,
+	"projection.Unassigned": func(ctx context.Context, r *Runner) (int64, error) {
+		n, err := r.store.Readers.Unnumbered(ctx, r.db, store.MostCounted)
+		return n, dberr.Wrap(err, "projection: unassigned events")
+	},
 })
 
 // RetryParked applies the parked events of a projection's newest version in order, each in its own

@@ -224,9 +224,3 @@ func (r *Runner) Stats(ctx context.Context) ([]Stats, error) {
 	})
 	return stats, nil
 }
-
-// unassignedEvents returns the number of committed events without a position, up to 10,000.
-func (r *Runner) unassignedEvents(ctx context.Context) (int64, error) {
-	n, err := r.store.Readers.Unnumbered(ctx, r.db, store.MostCounted)
-	return n, dberr.Wrap(err, "projection: unassigned events")
-}

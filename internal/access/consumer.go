@@ -6,23 +6,36 @@ import (
 	"math"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/access/hook"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 )
 
-// CheckPayload decodes the payload for a consumer without consuming it.
-func CheckPayload(c bus.Consumer, codec bus.Codec, payload []byte) error {
-	return hook.Bus.CheckPayload(c, codec, payload)
-}
+// Functions of consumers and their settings; immutable.
+var (
+	// CheckPayload decodes the payload for a consumer without consuming it.
+	CheckPayload = hooks.Function[func(c bus.Consumer, codec bus.Codec, payload []byte) error]("bus.CheckPayload")
 
-// Reject makes NewRegistry reject the consumer. It is for options of other packages than bus. The
-// text must state what is wrong and what is allowed.
-func Reject(c *bus.ConsumerConfig, text string) { hook.Bus.Reject(c, text) }
+	// ConsumeBatch is bus.Consumer.Consume for several messages and returns an error or nil for each.
+	// The consumer must have a BatchSize.
+	ConsumeBatch = hooks.Function[func(ctx context.Context, c bus.Consumer, codec bus.Codec, batch []*bus.Message) []error]("bus.ConsumeBatch")
 
-// NewestName returns the current name of an event, given its current name or one that
-// eventlog.Types has as a former name. It returns other payload types unchanged.
-func NewestName(c *bus.ConsumerConfig, payloadType string) string {
-	return hook.Bus.NewestName(c, payloadType)
-}
+	// Raw reports whether the consumer was made by bus.ConsumeRaw.
+	Raw = hooks.Function[func(c bus.Consumer) bool]("bus.Raw")
+
+	// Reject makes NewRegistry reject the consumer. It is for options of other packages than bus. The
+	// text must state what is wrong and what is allowed.
+	Reject = hooks.Function[func(c *bus.ConsumerConfig, text string)]("bus.Reject")
+
+	// NewestName returns the current name of an event, given its current name or one that
+	// eventlog.Types has as a former name. It returns other payload types unchanged.
+	NewestName = hooks.Function[func(c *bus.ConsumerConfig, payloadType string) string]("bus.NewestName")
+
+	// SetValue stores a setting of another package than bus. As with context values, key should be of
+	// an unexported type of that package.
+	SetValue = hooks.Function[func(c *bus.ConsumerConfig, key, value any)]("bus.SetValue")
+
+	// Value returns what [SetValue] stored under key, or nil.
+	Value = hooks.Function[func(c *bus.ConsumerConfig, key any) any]("bus.Value")
+)
 
 // Names returns the names under which a consumer's messages are stored: its name, then its aliases.
 func Names(c bus.Consumer) []string { return append([]string{c.Name()}, c.Config().Aliases...) }
@@ -47,16 +60,6 @@ func KeyConcurrency(c *bus.ConsumerConfig) int {
 	return c.KeyConcurrency
 }
 
-// Raw reports whether the consumer was made by bus.ConsumeRaw.
-func Raw(c bus.Consumer) bool { return hook.Bus.Raw(c) }
-
-// SetValue stores a setting of another package than bus. As with context values, key should be of
-// an unexported type of that package.
-func SetValue(c *bus.ConsumerConfig, key, value any) { hook.Bus.SetValue(c, key, value) }
-
-// Value returns what [SetValue] stored under key, or nil.
-func Value(c *bus.ConsumerConfig, key any) any { return hook.Bus.Value(c, key) }
-
 type databaseCheckKey struct{}
 
 // SetDatabaseCheck has outbox.Processor.Check call a function with the processor's database. Of several
@@ -69,10 +72,4 @@ func SetDatabaseCheck(c *bus.ConsumerConfig, check func(ctx context.Context, db 
 func DatabaseCheck(c *bus.ConsumerConfig) func(ctx context.Context, db *sql.DB) error {
 	check, _ := Value(c, databaseCheckKey{}).(func(ctx context.Context, db *sql.DB) error)
 	return check
-}
-
-// ConsumeBatch is bus.Consumer.Consume for several messages and returns an error or nil for each.
-// The consumer must have a BatchSize.
-func ConsumeBatch(ctx context.Context, c bus.Consumer, codec bus.Codec, batch []*bus.Message) []error {
-	return hook.Bus.ConsumeBatch(ctx, c, codec, batch)
 }

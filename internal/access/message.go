@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/access/hook"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 )
 
 // Replay is the [Mode] of a message that is delivered again on request.
@@ -36,12 +36,12 @@ func Clone(m *bus.Message) *bus.Message {
 	return &c
 }
 
-// CheckMessage returns an error if the message cannot be written; maxPayload is in bytes.
-func CheckMessage(m *bus.Message, maxPayload int) error { return hook.Bus.CheckMessage(m, maxPayload) }
+// Functions of messages; immutable.
+var (
+	// CheckMessage returns an error if the message cannot be written; maxPayload is in bytes.
+	CheckMessage = hooks.Function[func(m *bus.Message, maxPayload int) error]("bus.CheckMessage")
 
-// CodecFromContext returns the registry's codec inside a consumer made by bus.ConsumeRaw, to decode
-// its messages. Elsewhere it returns nil.
-func CodecFromContext(ctx context.Context) bus.Codec {
-	codec, _ := hook.Bus.Codec(ctx).(bus.Codec)
-	return codec
-}
+	// CodecFromContext returns the registry's codec inside a consumer made by bus.ConsumeRaw, to
+	// decode its messages. Elsewhere it returns nil.
+	CodecFromContext = hooks.Function[func(ctx context.Context) bus.Codec]("bus.CodecFromContext")
+)

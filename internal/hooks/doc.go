@@ -1,6 +1,5 @@
-// Package hooks holds unexported functions of packages admin, poison, eventlog and projection for
-// other packages of the library, so that users do not meet them.
+// Package hooks hands unexported functions of a public package to other packages of the library, so
+// that users do not meet them. Each function has a name, such as "bus.Encode".
 //
-// It cannot import those packages, so their types are any here. Packages pending, poisoned,
-// logaccess and projections call the functions, and have the types.
+// Packages access, logaccess, pending, poisoned, projections and operator get them.
 package hooks

@@ -11,35 +11,34 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Registry returns the registry that the log was made with, or nil for a nil or zero Log.
-func Registry(l *eventlog.Log) *bus.Registry { return hooks.Of.EventLog.Registry(l) }
+// Functions of logs; immutable.
+var (
+	// Registry returns the registry that the log was made with, or nil for a nil or zero Log.
+	Registry = hooks.Function[func(l *eventlog.Log) *bus.Registry]("eventlog.Registry")
 
-// Import appends events recorded by another service, in the given order, in the transaction. Each
-// message has an ID, which the event keeps, a PayloadType, a Payload in the newest schema here,
-// Headers, and an Event with its Stream. Streams may have any version. The errors are those of
-// eventlog.Log.Append, and a *bus.DecodeError for a payload that does not fit its type. Import does
-// not modify the messages, so a transaction may be repeated with them.
-func Import(ctx context.Context, l *eventlog.Log, tx bun.Tx, messages ...*bus.Message) error {
-	return hooks.Of.EventLog.Import(ctx, l, tx, messages)
-}
+	// Import appends events recorded by another service, in the given order, in the transaction. Each
+	// message has an ID, which the event keeps, a PayloadType, a Payload in the newest schema here,
+	// Headers, and an Event with its Stream. Streams may have any version. The errors are those of
+	// eventlog.Log.Append, and a *bus.DecodeError for a payload that does not fit its type. Import
+	// does not modify the messages, so a transaction may be repeated with them.
+	Import = hooks.Function[func(ctx context.Context, l *eventlog.Log, tx bun.Tx, messages ...*bus.Message) error]("eventlog.Import")
 
-// Decode upcasts and decodes the event that a message delivers. For an obsolete event it returns
-// eventlog.ErrSkipEvent.
-func Decode(ctx context.Context, l *eventlog.Log, m *bus.Message) (bus.Payload, error) {
-	return hooks.Of.EventLog.Decode(ctx, l, m)
-}
+	// Decode upcasts and decodes the event that a message delivers. For an obsolete event it returns
+	// eventlog.ErrSkipEvent.
+	Decode = hooks.Function[func(ctx context.Context, l *eventlog.Log, m *bus.Message) (bus.Payload, error)]("eventlog.Decode")
 
-// Snapshot returns the last snapshot of a kind, and false if there is none. For a stream or kind
-// that is not valid text it returns bus.ErrInvalidText.
-func Snapshot(ctx context.Context, l *eventlog.Log, db bun.IDB, stream, kind string) (store.Snapshot, bool, error) {
-	return hooks.Of.EventLog.Snapshot(ctx, l, db, stream, kind)
-}
+	// Snapshot returns the last snapshot of a kind, and false if there is none. For a stream or kind
+	// that is not valid text it returns bus.ErrInvalidText.
+	Snapshot = hooks.Function[func(
+		ctx context.Context, l *eventlog.Log, db bun.IDB, stream, kind string,
+	) (store.Snapshot, bool, error)]("eventlog.Snapshot")
 
-// SaveSnapshot stores a snapshot, unless a later version is stored. For a tombstoned stream it
-// returns eventlog.ErrTombstoned. Appends to the stream, and eventlog.Log.Tombstone, wait for the
-// end of the transaction. The error is bus.ErrInvalidText if the stream, kind or state is not valid
-// text, bus.ErrTooLarge for a kind of more than 255 bytes, and bus.ErrInvalidOption for an invalid
-// stream name.
-func SaveSnapshot(ctx context.Context, l *eventlog.Log, tx bun.Tx, stream, kind string, snapshot store.Snapshot) error {
-	return hooks.Of.EventLog.SaveSnapshot(ctx, l, tx, stream, kind, snapshot)
-}
+	// SaveSnapshot stores a snapshot, unless a later version is stored. For a tombstoned stream it
+	// returns eventlog.ErrTombstoned. Appends to the stream, and eventlog.Log.Tombstone, wait for the
+	// end of the transaction. The error is bus.ErrInvalidText if the stream, kind or state is not
+	// valid text, bus.ErrTooLarge for a kind of more than 255 bytes, and bus.ErrInvalidOption for an
+	// invalid stream name.
+	SaveSnapshot = hooks.Function[func(
+		ctx context.Context, l *eventlog.Log, tx bun.Tx, stream, kind string, snapshot store.Snapshot,
+	) error]("eventlog.SaveSnapshot")
+)

@@ -11,6 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/minutes"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/opsaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
@@ -36,9 +37,22 @@ type Histogram = minutes.Histogram
 // Crash is the loss of a process while it held a message.
 type Crash = pending.Crash
 
-type (
-	access = opsaccess.Access[ops.Action, ops.Change, ops.Content, Overview]
-	hooks  = opsaccess.Hooks[ops.Session, ops.Runner, ops.Principal, ops.Operation, ops.Action, ops.Change, ops.Content, Overview]
+type access = opsaccess.Access[ops.Action, ops.Change, ops.Content, Overview]
+
+// Functions of package ops; immutable.
+var (
+	// May returns ops.ErrForbidden unless the principal may do an action to a consumer. The consumer
+	// is empty if the action concerns several or none.
+	May = hooks.Function[func(p ops.Principal, a ops.Action, consumer string) error]("ops.May")
+
+	// CreatedBy reports whether the principal planned or made the operation.
+	CreatedBy = hooks.Function[func(o ops.Operation, p ops.Principal) bool]("ops.CreatedBy")
+
+	// RunOnly is [ops.Runner.Run] for one operation. It also returns nil once the operation is
+	// finished, has paused itself, or does not exist.
+	RunOnly = hooks.Function[func(ctx context.Context, r *ops.Runner, id int64) error]("ops.RunOnly")
+
+	accessOf = hooks.Function[func(s *ops.Session) *access]("ops.Access")
 )
 
 // Session is the service for one principal. It is safe for concurrent use. Make it with [As].
@@ -50,7 +64,7 @@ type Session struct {
 // As returns the session of a principal. A principal without a name may do nothing.
 func As(service *ops.Service, principal ops.Principal) *Session {
 	session := service.As(principal)
-	return &Session{Session: session, access: opsaccess.Provided[hooks]().Access(session)}
+	return &Session{Session: session, access: accessOf(session)}
 }
 
 // Messages returns what the principal may do with pending messages.
@@ -100,26 +114,9 @@ func (s *Session) FindInstallations(ctx context.Context) ([]bus.Tables, error) {
 	})
 }
 
-// May returns ops.ErrForbidden unless the principal may do an action to a consumer. The consumer is
-// empty if the action concerns several or none.
-func May(p ops.Principal, a ops.Action, consumer string) error {
-	return opsaccess.Provided[hooks]().May(p, a, consumer)
-}
-
-// CreatedBy reports whether the principal planned or made the operation.
-func CreatedBy(o ops.Operation, p ops.Principal) bool {
-	return opsaccess.Provided[hooks]().CreatedBy(o, p)
-}
-
 // Handles reports whether the process handles messages with that stored consumer and payload type.
 func Handles(p admin.Process, consumer, payloadType string) bool {
 	return slices.ContainsFunc(p.Consumers, func(c admin.ProcessConsumer) bool { return heartbeat.Consumer(c).Takes(consumer, payloadType) })
-}
-
-// RunOnly is [ops.Runner.Run] for one operation. It also returns nil once the operation is
-// finished, has paused itself, or does not exist.
-func RunOnly(ctx context.Context, r *ops.Runner, id int64) error {
-	return opsaccess.Provided[hooks]().RunOnly(ctx, r, id)
 }
 
 // look runs a query for a principal that may do the action.

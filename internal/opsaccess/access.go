@@ -51,15 +51,3 @@ type Access[Action, Change, Content, Overview any] struct {
 	// CachedOverview is Overview, but does not wait for an expired overview to be made anew.
 	CachedOverview func(ctx context.Context) (o Overview, due bool, err error)
 }
-
-// Hooks are the functions of package ops. The parameters are types of package ops.
-type Hooks[Session, Runner, Principal, Operation, Action, Change, Content, Overview any] struct {
-	// Access returns the access of a session.
-	Access func(s *Session) *Access[Action, Change, Content, Overview]
-	// RunOnly runs one operation of a runner, until it is over.
-	RunOnly func(ctx context.Context, r *Runner, id int64) error
-	// May returns ops.ErrForbidden unless a principal may do the action to the consumer.
-	May func(p Principal, a Action, consumer string) error
-	// CreatedBy reports whether the principal planned or made the operation.
-	CreatedBy func(o Operation, p Principal) bool
-}

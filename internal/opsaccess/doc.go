@@ -1,3 +1,3 @@
-// Package opsaccess hands unexported functions of package ops to package operator. It cannot import
-// package ops, so its types have those of package ops as parameters.
+// Package opsaccess is what package ops gives package operator. It cannot import package ops, so its
+// type has those of package ops as parameters.
 package opsaccess

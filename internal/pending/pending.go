@@ -27,9 +27,11 @@ func NewReader(registry *bus.Registry) *Reader { return &Reader{store.All(regist
 
 var errNoDatabase = errors.New("the reader was not made by NewReader")
 
-func message(row store.Pending) admin.Message { return hooks.Of.Admin.Message(row).(admin.Message) }
-
-func claim(row store.HeldBy) admin.Claim { return hooks.Of.Admin.Claim(row).(admin.Claim) }
+// Functions of package admin; immutable.
+var (
+	message = hooks.Function[func(row store.Pending) admin.Message]("admin.Message")
+	claim   = hooks.Function[func(row store.HeldBy) admin.Claim]("admin.Claim")
+)
 
 func checkLimit(n int) error {
 	if n < 1 || n > mostListed {
@@ -80,29 +82,19 @@ func (r *Reader) Head(ctx context.Context, db bun.IDB, id int64, maxBytes int) (
 // Claims lists the claims of all processors, the oldest first. It returns all of them: about as
 // many as batches in flight.
 func (r *Reader) Claims(ctx context.Context, db bun.IDB) ([]admin.Claim, error) {
-	st, db, err := r.stores.Of(db, errNoDatabase)
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: claims")
-	}
-	found, err := st.Pending.Claims(ctx, db)
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: claims")
-	}
-	return store.Each(found, claim), nil
+	found, err := store.Listed(r.stores, db, errNoDatabase, func(st *store.Store, db bun.IDB) ([]store.HeldBy, error) {
+		return st.Pending.Claims(ctx, db)
+	}, claim)
+	return found, dberr.Wrap(err, "admin: claims")
 }
 
 // ListClaimed lists the messages that a claim holds now, as admin.Client.List does. It returns none
 // if the claim is gone.
 func (r *Reader) ListClaimed(ctx context.Context, db bun.IDB, id int64) ([]admin.Message, error) {
-	st, db, err := r.stores.Of(db, errNoDatabase)
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: messages of claim %d", id)
-	}
-	found, err := st.Pending.ClaimedMessages(ctx, db, id)
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: messages of claim %d", id)
-	}
-	return store.Each(found, message), nil
+	found, err := store.Listed(r.stores, db, errNoDatabase, func(st *store.Store, db bun.IDB) ([]store.Pending, error) {
+		return st.Pending.ClaimedMessages(ctx, db, id)
+	}, message)
+	return found, dberr.Wrap(err, "admin: messages of claim %d", id)
 }
 
 // BlockedKey is a key whose messages wait until a poisoned message is requeued or discarded: see
@@ -117,20 +109,15 @@ type BlockedKey struct {
 
 // BlockedKeys returns the n keys that have been blocked the longest; n is 1 to 1000.
 func (r *Reader) BlockedKeys(ctx context.Context, db bun.IDB, n int) ([]BlockedKey, error) {
-	st, db, err := r.stores.Of(db, errNoDatabase)
-	if err == nil {
-		err = checkLimit(n)
-	}
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: keys")
-	}
-	found, err := st.Keys.List(ctx, db, n)
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: keys")
-	}
-	return store.Each(found, func(row store.ParkedKey) BlockedKey {
+	found, err := store.Listed(r.stores, db, errNoDatabase, func(st *store.Store, db bun.IDB) ([]store.ParkedKey, error) {
+		if err := checkLimit(n); err != nil {
+			return nil, err
+		}
+		return st.Keys.List(ctx, db, n)
+	}, func(row store.ParkedKey) BlockedKey {
 		return BlockedKey{Consumer: row.ConsumerType, Key: row.OrderKey, Poisoned: row.Poisoned, Since: row.Since.Time, Waiting: row.Waiting}
-	}), nil
+	})
+	return found, dberr.Wrap(err, "admin: keys")
 }
 
 // Crash is the loss of a process while it held a message.
@@ -147,18 +134,13 @@ type Crash struct {
 // Crashes returns the crashes of a message, or of all messages if id is 0, the most recent first.
 // Crashes are kept for 7 days. The limit is 1 to 1000.
 func (r *Reader) Crashes(ctx context.Context, db bun.IDB, id int64, limit int) ([]Crash, error) {
-	st, db, err := r.stores.Of(db, errNoDatabase)
-	if err == nil {
-		err = checkLimit(limit)
-	}
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: crashes of %d", id)
-	}
-	found, err := st.Reports.Crashes(ctx, db, id, limit)
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: crashes of %d", id)
-	}
-	return store.Each(found, func(row store.Crash) Crash {
+	found, err := store.Listed(r.stores, db, errNoDatabase, func(st *store.Store, db bun.IDB) ([]store.Crash, error) {
+		if err := checkLimit(limit); err != nil {
+			return nil, err
+		}
+		return st.Reports.Crashes(ctx, db, id, limit)
+	}, func(row store.Crash) Crash {
 		return Crash{ID: row.RowID, Consumer: row.ConsumerType, Owner: row.Owner, Isolated: row.Solo, At: row.CrashedAt.Time}
-	}), nil
+	})
+	return found, dberr.Wrap(err, "admin: crashes of %d", id)
 }

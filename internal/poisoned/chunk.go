@@ -9,7 +9,6 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
@@ -56,12 +55,12 @@ func (s *Store) RequeueChunk(ctx context.Context, db bun.IDB, chunk Chunk) (Chun
 	if err != nil {
 		return ChunkResult{}, dberr.Wrap(err, "poison: requeue batch")
 	}
-	done, err := hooks.Of.Poison.Requeue(ctx, s.Store, db, f, chunk.Limit, chunk.Consumers)
+	done, last, rows, err := requeue(s.Store, ctx, db, f, chunk.Limit, chunk.Consumers)
 	if err != nil {
 		return ChunkResult{}, dberr.Wrap(err, "poison: requeue batch")
 	}
-	moved := store.Each(done.Rows, func(row store.Poisoned) Moved { return Moved{Old: row.ID, New: row.NewID} })
-	return ChunkResult{Result: done.Result.(poison.Result), Last: done.Last, Moved: moved}, nil
+	moved := store.Each(rows, func(row store.Poisoned) Moved { return Moved{Old: row.ID, New: row.NewID} })
+	return ChunkResult{Result: done, Last: last, Moved: moved}, nil
 }
 
 // DiscardChunk is poison.Store.Discard for one chunk. It returns the number of deleted messages, and the
@@ -97,10 +96,8 @@ func (s *Store) batch(ctx context.Context, db bun.IDB, chunk Chunk) (*store.Stor
 		err = errors.Join(err, fmt.Errorf("limit %d: %w: 1 to %d are allowed", chunk.Limit, bus.ErrInvalidOption, mostInChunk))
 	}
 	if chunk.After < 0 || chunk.UpTo < 1 {
-		err = errors.Join(
-			err,
-			fmt.Errorf("after %d, up to %d: %w: after 0 or more, and up to 1 or more, are allowed", chunk.After, chunk.UpTo, bus.ErrInvalidOption),
-		)
+		err = errors.Join(err,
+			fmt.Errorf("after %d, up to %d: %w: after 0 or more, and up to 1 or more, are allowed", chunk.After, chunk.UpTo, bus.ErrInvalidOption))
 	}
 	f, mistake := rowsOf(chunk.Filter)
 	f.AfterID, f.UpToID = chunk.After, chunk.UpTo

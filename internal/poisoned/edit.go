@@ -14,7 +14,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -163,5 +162,5 @@ func (strict) Decode(text []byte, into any) error {
 // by the consumer, and missing fields are zero. A misspelt name is therefore not detected: see
 // [Store.CheckEdit].
 func (s *Store) EditAndRequeueText(ctx context.Context, db bun.IDB, id int64, text []byte) error {
-	return hooks.Of.Poison.Edit(ctx, s.Store, db, id, text)
+	return edit(ctx, s.Store, db, id, text)
 }

@@ -36,9 +36,15 @@ func NewStore(registry *bus.Registry) (*Store, error) {
 
 var errNotMade = errors.New("the store was not made by NewStore")
 
-func message(row store.Poisoned) poison.Message { return hooks.Of.Poison.Message(row).(poison.Message) }
-
-func rowsOf(f poison.Filter) (store.PoisonFilter, error) { return hooks.Of.Poison.Rows(f) }
+// Functions of package poison; immutable.
+var (
+	message = hooks.Function[func(row store.Poisoned) poison.Message]("poison.Message")
+	rowsOf  = hooks.Function[func(f poison.Filter) (store.PoisonFilter, error)]("poison.Rows")
+	edit    = hooks.Function[func(ctx context.Context, s *poison.Store, h bus.Handle, id int64, text []byte) error]("poison.Edit")
+	requeue = hooks.Function[func(
+		s *poison.Store, ctx context.Context, db bun.IDB, f store.PoisonFilter, limit int, consumers []string,
+	) (done poison.Result, last int64, rows []store.Poisoned, err error)]("poison.Requeue")
+)
 
 // CountUpTo is poison.Store.Count with a limit of 1 or more. A result equal to the limit means "or
 // more". It scans messages that do not match, too, so rare matches cost a full scan.

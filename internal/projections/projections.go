@@ -32,6 +32,8 @@ func NewAdmin(registry *bus.Registry) (*Admin, error) {
 	return &Admin{store.All(registry)}, nil
 }
 
+var errNotMade = errors.New("the admin was not made by NewAdmin")
+
 // State is the progress of a shard of a projection's version. Times are in UTC, on the database's
 // clock.
 type State struct {
@@ -56,66 +58,61 @@ const mostStates = 10_000
 // States lists the shards of all versions of all projections, by name, 10,000 at most. It includes
 // log forwarders and replays, which also have checkpoints.
 func (a *Admin) States(ctx context.Context, db bun.IDB) ([]State, error) {
-	st, db, err := a.of(db)
-	if err != nil {
-		return nil, dberr.Wrap(err, "projection: states")
-	}
-	rows, err := st.Readers.All(ctx, db, mostStates)
-	if err != nil {
-		return nil, dberr.Wrap(err, "projection: states")
-	}
-	return store.Each(rows, func(row store.Subscription) State {
-		return State{
-			Name: row.Name, Version: row.Version, Shard: row.Shard, Shards: row.Shards, Active: row.Version == max(row.Active, 1),
-			Position: row.Position, Head: row.Head, Status: row.Status, Attempts: row.Attempts, LastError: row.LastError,
-			NextAt: row.NextAt.Time, MovedAt: row.MovedAt.Time,
+	found, err := store.Listed(a.stores, db, errNotMade, func(st *store.Store, db bun.IDB) ([]store.Subscription, error) {
+		if err := st.Events(); err != nil {
+			return nil, err
 		}
-	}), nil
+		return st.Readers.All(ctx, db, mostStates)
+	}, newState)
+	return found, dberr.Wrap(err, "projection: states")
+}
+
+func newState(row store.Subscription) State {
+	return State{
+		Name: row.Name, Version: row.Version, Shard: row.Shard, Shards: row.Shards, Active: row.Version == max(row.Active, 1),
+		Position: row.Position, Head: row.Head, Status: row.Status, Attempts: row.Attempts, LastError: row.LastError,
+		NextAt: row.NextAt.Time, MovedAt: row.MovedAt.Time,
+	}
 }
 
 // Parked lists a projection version's parked events after a position, in order. Pass the position
 // of the previous page's last event, or 0. The limit is 1 to 1000; otherwise the error is
 // bus.ErrInvalidOption.
 func (a *Admin) Parked(ctx context.Context, db bun.IDB, name string, version int, after int64, limit int) ([]projection.Parked, error) {
-	st, db, err := a.of(db)
-	if err = errors.Join(err, limits.CheckKey("name", name)); err == nil && (limit < 1 || limit > 1000) {
-		err = fmt.Errorf("%d events: %w: 1 to 1000 are allowed", limit, bus.ErrInvalidOption)
-	}
-	if err != nil {
-		return nil, dberr.Wrap(err, "projection: parked events of %q", name)
-	}
-	rows, err := st.Readers.Parked(ctx, db, name, version, after, limit)
-	if err != nil {
-		return nil, dberr.Wrap(err, "projection: parked events of %q", name)
-	}
-	return store.Each(rows, func(row store.Parked) projection.Parked {
-		return projection.Parked{Position: row.Position, Stream: row.Stream, Reason: row.Reason, ParkedAt: row.ParkedAt.Time}
-	}), nil
+	found, err := store.Listed(a.stores, db, errNotMade, func(st *store.Store, db bun.IDB) ([]store.Parked, error) {
+		err := errors.Join(st.Events(), limits.CheckKey("name", name))
+		if err == nil && (limit < 1 || limit > 1000) {
+			err = fmt.Errorf("%d events: %w: 1 to 1000 are allowed", limit, bus.ErrInvalidOption)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return st.Readers.Parked(ctx, db, name, version, after, limit)
+	}, newParked)
+	return found, dberr.Wrap(err, "projection: parked events of %q", name)
 }
 
 // Resume is like projection.Runner.Resume.
 func (a *Admin) Resume(ctx context.Context, db bun.IDB, name string, version int) (int, error) {
-	st, db, err := a.of(db)
-	if err != nil {
-		return 0, dberr.Wrap(err, "projection: resume %q", name)
-	}
-	return hooks.Of.Projection.Resume(ctx, st, db, name, version)
-}
-
-// Newest returns the newest version of a projection that the runner has, and whether it has any.
-func Newest(r *projection.Runner, name string) (version int, ok bool) {
-	return hooks.Of.Projection.Newest(r, name)
-}
-
-// Unassigned returns the number of committed events without a position, up to 10,000.
-func Unassigned(ctx context.Context, r *projection.Runner) (int64, error) {
-	return hooks.Of.Projection.Unassigned(ctx, r)
-}
-
-func (a *Admin) of(db bun.IDB) (*store.Store, bun.IDB, error) {
-	st, db, err := a.stores.Of(db, errors.New("the admin was not made by NewAdmin"))
+	st, db, err := a.stores.Of(db, errNotMade)
 	if err == nil {
 		err = st.Events()
 	}
-	return st, db, err
+	if err != nil {
+		return 0, dberr.Wrap(err, "projection: resume %q", name)
+	}
+	return resume(ctx, st, db, name, version)
 }
+
+// Functions of package projection; immutable.
+var (
+	// Newest returns the newest version of a projection that the runner has, and whether it has any.
+	Newest = hooks.Function[func(r *projection.Runner, name string) (version int, ok bool)]("projection.Newest")
+
+	// Unassigned returns the number of committed events without a position, up to 10,000.
+	Unassigned = hooks.Function[func(ctx context.Context, r *projection.Runner) (int64, error)]("projection.Unassigned")
+
+	newParked = hooks.Function[func(row store.Parked) projection.Parked]("projection.Parked")
+
+	resume = hooks.Function[func(ctx context.Context, s *store.Store, db bun.IDB, name string, version int) (int, error)]("projection.Resume")
+)
