@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,6 +19,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/lifecycle"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -62,8 +62,7 @@ type Runner struct {
 	services
 	startTimeout time.Duration
 	workers      []*worker
-	running      atomic.Bool
-	serving      atomic.Bool // Run has started
+	run          lifecycle.Run
 }
 
 // NewRunner makes a runner. The registry must have each receiver's [Receiver.Consumer], and
@@ -146,29 +145,20 @@ func (r *Runner) own() error {
 // after twice as long each time, up to 30 s, until records arrive. A second concurrent Run returns
 // bus.ErrRunning.
 func (r *Runner) Run(ctx context.Context) error {
-	if !r.running.CompareAndSwap(false, true) {
-		return fmt.Errorf("inbox: run: %w", bus.ErrRunning)
-	}
-	defer r.running.Store(false)
-	if ctx.Err() != nil {
-		return nil
-	}
-	if err := outage.Await(ctx, r.startTimeout, r.logger, r.start); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("inbox: run: %w", err)
-	}
-	defer heartbeat.New(heartbeat.Config{
-		Store: r.store, DB: r.db, Registry: r.registry, ID: r.owner, Kind: "receivers", Logger: r.logger,
-		Takes: heartbeat.Manifest{Relays: store.Each(r.workers, func(w *worker) string { return w.name })}, Doing: r.reported,
-	}).Start(ctx)()
-	r.serving.Store(true)
-	defer r.serving.Store(false)
+	return r.run.Do(ctx, lifecycle.Config{Package: "inbox", Check: r.start, StartTimeout: r.startTimeout, Heartbeat: heartbeat.Config{
+		Store: r.store, DB: r.db, Registry: r.registry, ID: r.owner, Kind: "receivers", Logger: r.logger, Doing: r.reported,
+		Takes: heartbeat.Manifest{Relays: store.Each(r.workers, func(w *worker) string { return w.name })},
+	}}, r.receive)
+}
+
+// receive runs the receivers until ctx ends.
+func (r *Runner) receive(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, w := range r.workers {
 		wg.Go(func() { w.run(ctx) })
 		wg.Go(func() { w.forget(ctx) })
 	}
 	wg.Wait()
-	return nil
 }
 
 // Check checks the database as [Runner.Run] does before it starts, and returns the same errors. The
@@ -215,7 +205,7 @@ func (r *Runner) Health() bus.Health {
 			)
 		}
 	}
-	h.Ready = h.Err == nil && r.serving.Load()
+	h.Ready = h.Err == nil && r.run.Serving()
 	return h
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/lifecycle"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -37,7 +37,7 @@ const (
 type Runner struct {
 	service     *Service
 	projections *projection.Runner
-	running     atomic.Bool
+	lifecycle   lifecycle.Run
 	owner       string
 
 	places chan struct{} // one for each operation being carried out
@@ -76,22 +76,22 @@ func (r *Runner) runOnly(ctx context.Context, id int64) error {
 }
 
 func (r *Runner) run(ctx context.Context, only int64) error {
-	if !r.running.CompareAndSwap(false, true) {
-		return fmt.Errorf("ops: run: %w", bus.ErrRunning)
-	}
-	defer r.running.Store(false)
-	defer heartbeat.New(heartbeat.Config{
+	return r.lifecycle.Do(ctx, lifecycle.Config{Package: "ops", Heartbeat: heartbeat.Config{
 		Store: r.service.store, DB: r.service.config.DB, Registry: r.service.config.Registry, ID: r.owner, Kind: overview.RunnerKind,
 		Doing:  func() heartbeat.State { return heartbeat.State{Running: len(r.places), Limit: operationsAt} },
 		Logger: r.service.config.Logger,
-	}).Start(ctx)()
+	}}, func(ctx context.Context) { r.poll(ctx, only) })
+}
+
+// poll carries out operations until ctx ends, or the only operation is over.
+func (r *Runner) poll(ctx context.Context, only int64) {
 	var working sync.WaitGroup
 	defer working.Wait()
 	failing := false
 	for ctx.Err() == nil {
 		wait, over, err := r.take(ctx, only, &working)
 		if over {
-			return nil
+			return
 		}
 		if err != nil && !failing && ctx.Err() == nil {
 			r.service.config.Logger.Warn("operations cannot be looked for", "error", err.Error())
@@ -104,7 +104,6 @@ func (r *Runner) run(ctx context.Context, only int64) error {
 		case <-ctx.Done():
 		}
 	}
-	return nil
 }
 
 // take begins work on free operations. It returns when to poll again, or that the only operation

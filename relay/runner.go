@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,6 +18,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/lifecycle"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -58,8 +58,7 @@ type Runner struct {
 	services
 	startTimeout time.Duration
 	forwarders   []*logForwarder
-	running      atomic.Bool
-	serving      atomic.Bool // Run has started
+	run          lifecycle.Run
 }
 
 // NewRunner makes a runner. It reports all configuration errors at once and does not access the
@@ -138,24 +137,10 @@ func (r *Runner) own() error {
 //
 // Run logs later outages and waits for them to end. A second concurrent Run returns bus.ErrRunning.
 func (r *Runner) Run(ctx context.Context) error {
-	if !r.running.CompareAndSwap(false, true) {
-		return fmt.Errorf("relay: run: %w", bus.ErrRunning)
-	}
-	defer r.running.Store(false)
-	if ctx.Err() != nil {
-		return nil
-	}
-	if err := outage.Await(ctx, r.startTimeout, r.logger, r.ready); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("relay: run: %w", err)
-	}
-	defer heartbeat.New(heartbeat.Config{
-		Store: r.store, DB: r.db, Registry: r.registry, ID: r.owner, Kind: "relays", Logger: r.logger,
-		Takes: heartbeat.Manifest{Relays: store.Each(r.forwarders, func(l *logForwarder) string { return l.name })}, Doing: r.reported,
-	}).Start(ctx)()
-	r.serving.Store(true)
-	defer r.serving.Store(false)
-	newDispatcher(ctx, r).run()
-	return nil
+	return r.run.Do(ctx, lifecycle.Config{Package: "relay", Check: r.ready, StartTimeout: r.startTimeout, Heartbeat: heartbeat.Config{
+		Store: r.store, DB: r.db, Registry: r.registry, ID: r.owner, Kind: "relays", Logger: r.logger, Doing: r.reported,
+		Takes: heartbeat.Manifest{Relays: store.Each(r.forwarders, func(l *logForwarder) string { return l.name })},
+	}}, func(ctx context.Context) { newDispatcher(ctx, r).run() })
 }
 
 // Check checks the database and the brokers as [Runner.Run] does before it starts, and returns the
@@ -187,7 +172,7 @@ func (r *Runner) Health() bus.Health {
 			h.OpenCircuits = append(h.OpenCircuits, bus.OpenCircuit{Consumer: l.checkpoint(), Since: since, Reason: errorlog.Text(reason)})
 		}
 	}
-	h.Ready = h.Err == nil && r.serving.Load()
+	h.Ready = h.Err == nil && r.run.Serving()
 	return h
 }
 

@@ -16,11 +16,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/lifecycle"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// sender sends messages through the produce chain in a transaction. *outbox.Producer is one. It must be safe for concurrent use.
+// sender sends messages through the produce chain in a transaction. *outbox.Producer is one. It must
+// be safe for concurrent use.
 type sender interface {
 	// Send writes the messages in the transaction db, all or none. An error marks the schedule,
 	// which is retried after a minute, unless the database is unavailable.
@@ -42,21 +44,15 @@ type Processor struct {
 	aside    aside
 	// abandoned counts calls of the application that did not return after their context ended.
 	abandoned atomic.Int32
-	running   atomic.Bool
-	working   atomic.Bool // Run has started successfully
+	run       lifecycle.Run
 }
 
 // NewProcessor makes a processor that fires schedules through the producer, an
 // *outbox.Producer. It reports all configuration errors at once and does not access the database.
 func NewProcessor(db *bun.DB, registry *bus.Registry, producer sender, config ProcessorConfig) (*Processor, error) {
-	config.Concurrency, config.PollInterval, config.Logger = cmp.Or(
-		config.Concurrency, 1,
-	), cmp.Or(
-		config.PollInterval,
-		5*time.Second,
-	), cmp.Or(
-		config.Logger, slog.Default(),
-	)
+	config.Concurrency = cmp.Or(config.Concurrency, 1)
+	config.PollInterval = cmp.Or(config.PollInterval, 5*time.Second)
+	config.Logger = cmp.Or(config.Logger, slog.Default())
 	var errs []error
 	for _, part := range []struct {
 		missing bool
@@ -85,11 +81,10 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, producer sender, config Pr
 	return p, nil
 }
 
-// Run fires schedules until ctx is cancelled, and returns nil within a second after that, or within
-// two if a layer of the application hangs. The
-// current transaction is finished or, if it takes longer, rolled back; its schedules then fire
-// later. A schedule that cannot fire is logged and marked (Schedule.LastError), and does not block
-// others.
+// Run fires schedules until ctx is cancelled. It returns nil within a second after that, or within
+// two if a layer of the application hangs. The current transaction is finished or, if it takes
+// longer, rolled back; its schedules then fire later. A schedule that cannot fire is logged and
+// marked (Schedule.LastError), and does not block others.
 //
 // Run returns an error at startup in these cases:
 //   - The database cannot be reached within StartTimeout.
@@ -104,30 +99,21 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, producer sender, config Pr
 // Schedules whose payload type is not registered are left to other programs. If one has been due
 // for a minute, Run logs a warning, at most once a minute.
 func (p *Processor) Run(ctx context.Context) error {
-	if !p.running.CompareAndSwap(false, true) {
-		return fmt.Errorf("schedule: run: %w", bus.ErrRunning)
-	}
-	defer p.running.Store(false)
-	if ctx.Err() != nil {
-		return nil
-	}
-	if err := outage.Await(ctx, p.config.StartTimeout, p.config.Logger, p.check); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("schedule: run: %w", err)
-	}
-	p.working.Store(true)
-	defer p.working.Store(false)
-	defer heartbeat.New(heartbeat.Config{
-		Store: p.store, DB: p.db, Registry: p.registry, Kind: "scheduler", Logger: p.config.Logger,
-		Takes: heartbeat.Manifest{
-			Schedules: access.AllPayloadTypes(p.registry), Connections: p.config.Concurrency,
-		}, Doing: func() heartbeat.State { return heartbeat.State{Limit: p.config.Concurrency} },
-	}).Start(ctx)()
+	c := p.config
+	return p.run.Do(ctx, lifecycle.Config{Package: "schedule", Check: p.check, StartTimeout: c.StartTimeout, Heartbeat: heartbeat.Config{
+		Store: p.store, DB: p.db, Registry: p.registry, Kind: "scheduler", Logger: c.Logger,
+		Takes: heartbeat.Manifest{Schedules: access.AllPayloadTypes(p.registry), Connections: c.Concurrency},
+		Doing: func() heartbeat.State { return heartbeat.State{Limit: c.Concurrency} },
+	}}, p.fireAll)
+}
+
+// fireAll fires schedules until ctx ends.
+func (p *Processor) fireAll(ctx context.Context) {
 	var loops sync.WaitGroup
 	for range p.config.Concurrency {
 		loops.Go(func() { p.loop(ctx) })
 	}
 	loops.Wait()
-	return nil
 }
 
 // FireDue fires all due schedules, as [Processor.Run] does, and returns their number, including
@@ -155,5 +141,5 @@ func (p *Processor) check(ctx context.Context) error {
 // the first Run; after a Run it keeps its last value.
 func (p *Processor) Health() bus.Health {
 	err := p.outage.Err()
-	return bus.Health{Ready: err == nil && p.working.Load(), Err: err}
+	return bus.Health{Ready: err == nil && p.run.Serving(), Err: err}
 }

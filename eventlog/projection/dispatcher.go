@@ -10,12 +10,9 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logpoll"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
 // shard is a part of a projection.
@@ -41,7 +38,7 @@ type dispatcher struct {
 	*Runner
 	ctx     context.Context // of the work; a stop does not cancel it at once
 	stop    <-chan struct{}
-	alarm   *alarm.Alarm
+	poller  *logpoll.Poller
 	slots   chan struct{} // one for each shard that may be worked on
 	workers sync.WaitGroup
 }
@@ -50,71 +47,26 @@ type dispatcher struct {
 func dispatch(ctx context.Context, r *Runner) {
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	d := &dispatcher{
-		Runner: r, ctx: work, stop: ctx.Done(), alarm: alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond),
-		slots: make(chan struct{}, r.config.Concurrency),
-	}
-	defer access.Wakeups(logaccess.Registry(r.log)).Listen(func(w wakeup.Wake) {
-		if w.Events {
-			d.alarm.Ring(w.Expected)
-		}
-	})()
-	retry := outage.NewRetry()
-	d.alarm.Loop(ctx, r.config.PollInterval, func() {
-		err := d.poll(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			r.outage.Failed("look for events", err)
-			now := time.Now()
-			d.alarm.Rearm(now, now.Add(retry.NextBackOff()))
-		default:
-			r.outage.Recovered()
-			retry.Reset()
-		}
-	})
+	d := &dispatcher{Runner: r, ctx: work, stop: ctx.Done(), slots: make(chan struct{}, r.config.Concurrency),
+		poller: logpoll.New(logpoll.Config{
+			DB: r.db, Registry: logaccess.Registry(r.log), Store: r.store, Outage: r.outage, Assign: r.log.AssignPositions,
+		})}
+	d.poller.Run(ctx, r.config.PollInterval, func() error { return d.poll(ctx) })
 	cut := time.AfterFunc(r.config.DrainTimeout, func() { cancel(bus.ErrStopping) })
 	defer cut.Stop()
 	d.workers.Wait()
 }
 
-// poll assigns positions to events and starts work on shards that are behind. An idle poll is
-// one statement.
+// poll starts work on shards that are behind, even if assigning positions failed: their events have
+// positions.
 func (d *dispatcher) poll(ctx context.Context) error {
-	rows, pending, err := d.behind(ctx)
-	if err == nil && pending {
-		if err = d.assign(ctx); err == nil {
-			rows, _, err = d.behind(ctx)
-		}
-	}
-	// Even if assigning positions failed, projections continue with events that have positions.
+	rows, err := d.poller.Behind(ctx, slices.Collect(maps.Keys(d.byName)))
 	for _, reader := range d.readers {
 		for _, shard := range reader.shards {
 			if slices.ContainsFunc(rows, shard.is) {
 				d.start(shard)
 			}
 		}
-	}
-	return err
-}
-
-func (d *dispatcher) behind(ctx context.Context) ([]store.Subscription, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	return d.store.Readers.Behind(ctx, d.db, slices.Collect(maps.Keys(d.byName)))
-}
-
-// assign assigns positions within a statement timeout. If there is more to do, here or in another
-// process, projections continue with events that have positions, and the next poll follows at
-// once. The next statement shows whether the database still answers.
-func (d *dispatcher) assign(ctx context.Context) error {
-	turn, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	_, err := d.log.AssignPositions(turn, d.db)
-	if turn.Err() != nil && ctx.Err() == nil {
-		d.alarm.By(time.Now())
-		return nil
 	}
 	return err
 }
@@ -158,7 +110,7 @@ func (d *dispatcher) work(s *shard) {
 		}
 		if err != nil || !more || time.Since(begun) > turn {
 			if worked || more {
-				d.alarm.By(time.Now())
+				d.poller.By(time.Now())
 			}
 			return
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/lifecycle"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -59,7 +60,7 @@ type Runner struct {
 	chain   bus.Handler
 	applies bus.ProduceFunc
 	outage  *outage.Outage
-	running atomic.Bool
+	run     lifecycle.Run
 	left    atomic.Int32 // abandoned functions that still run
 	moves   *moves
 }
@@ -135,13 +136,8 @@ func (c RunnerConfig) complete(rowLocks bool) (RunnerConfig, error) {
 	}
 	var errs []error
 	if c.Concurrency < 1 || c.Concurrency > 1 && !rowLocks {
-		errs = append(
-			errs,
-			fmt.Errorf(
-				"projection: RunnerConfig.Concurrency %d: 1 or more is allowed, and 1 on SQLite, which has one writer at a time",
-				c.Concurrency,
-			),
-		)
+		errs = append(errs, fmt.Errorf(
+			"projection: RunnerConfig.Concurrency %d: 1 or more is allowed, and 1 on SQLite, which has one writer at a time", c.Concurrency))
 	}
 	if c.PollInterval < 0 || c.DrainTimeout < 0 || c.StartTimeout < 0 {
 		errs = append(errs, fmt.Errorf("projection: RunnerConfig.PollInterval %s, DrainTimeout %s and StartTimeout %s: 0 or more is allowed",
@@ -176,22 +172,11 @@ func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 // Run logs later outages and waits for them to end. A failing projection does not delay others. A
 // second concurrent Run returns bus.ErrRunning.
 func (r *Runner) Run(ctx context.Context) error {
-	if !r.running.CompareAndSwap(false, true) {
-		return fmt.Errorf("projection: run: %w", bus.ErrRunning)
-	}
-	defer r.running.Store(false)
-	if ctx.Err() != nil {
-		return nil
-	}
-	if err := outage.Await(ctx, r.config.StartTimeout, r.config.Logger, r.start); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("projection: run: %w", err)
-	}
-	defer heartbeat.New(heartbeat.Config{
-		Store: r.store, DB: r.db, Registry: logaccess.Registry(r.log), Kind: "projections", Logger: r.config.Logger,
-		Takes: heartbeat.Manifest{Projections: r.names()}, Doing: r.state,
-	}).Start(ctx)()
-	dispatch(ctx, r)
-	return nil
+	c := lifecycle.Config{Package: "projection", Check: r.start, StartTimeout: r.config.StartTimeout, Heartbeat: heartbeat.Config{
+		Store: r.store, DB: r.db, Registry: logaccess.Registry(r.log), Kind: "projections", Logger: r.config.Logger, Doing: r.state,
+		Takes: heartbeat.Manifest{Projections: r.names()},
+	}}
+	return r.run.Do(ctx, c, func(ctx context.Context) { dispatch(ctx, r) })
 }
 
 // names are the projections' names with their versions.
@@ -270,6 +255,6 @@ func (r *Runner) Health() bus.Health {
 	if n := r.left.Load(); n >= maxLeft {
 		h.Err = fmt.Errorf("projection: %d functions that ignored their timeout are still running: nothing is started", n)
 	}
-	h.Ready = h.Err == nil && r.running.Load()
+	h.Ready = h.Err == nil && r.run.Serving()
 	return h
 }
