@@ -90,8 +90,7 @@ func (s *SchemaStore) LostIndexes(ctx context.Context, db bun.IDB) (lost []Index
 		valid[found.Name] = found.Valid
 	}
 	for _, index := range all {
-		there := false
-		if there, index.Invalid = valid[index.Name], false; !there {
+		if !valid[index.Name] {
 			_, index.Invalid = valid[index.Name]
 			lost = append(lost, index)
 		}
@@ -100,20 +99,12 @@ func (s *SchemaStore) LostIndexes(ctx context.Context, db bun.IDB) (lost []Index
 }
 
 // What migrations contain about indexes: a statement that creates or drops one, a table, and what
-// is created and dropped with that.
+// is created and dropped with that. All are immutable.
 var (
-	ofIndex = regexp.MustCompile(
-		`(?is)^\s*(CREATE|DROP)\s+(?:UNIQUE\s+)?INDEX\s+(?:IF\s+(?:NOT\s+)?EXISTS\s+)?(\S+?);?(?:\s|$)`,
-	) // immutable
-	ofTable = regexp.MustCompile(
-		`(?is)^\s*(?:CREATE|ALTER)\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?(\S+)`,
-	) // immutable
-	inTable = regexp.MustCompile(
-		`(?is)(?:^|[\s,])(DROP\s+INDEX|ADD\s+INDEX|UNIQUE\s+KEY|(?:PRIMARY\s+|FOREIGN\s+)?KEY)\s+(?:IF\s+(?:NOT\s+)?EXISTS\s+)?([^\s,(]+)(?:\s*(\([^)]*\)))?`,
-	) // immutable
-	ofComment = regexp.MustCompile(
-		`--[^\n]*|(?s:/\*.*?\*/)`,
-	) // immutable
+	ofIndex   = regexp.MustCompile(`(?is)^\s*(CREATE|DROP)\s+(?:UNIQUE\s+)?INDEX\s+(?:IF\s+(?:NOT\s+)?EXISTS\s+)?(\S+?);?(?:\s|$)`)
+	ofTable   = regexp.MustCompile(`(?is)^\s*(?:CREATE|ALTER)\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?(\S+)`)
+	inTable   = regexp.MustCompile(`(?is)(?:^|[\s,])(DROP\s+INDEX|ADD\s+INDEX|UNIQUE\s+KEY|(?:PRIMARY\s+|FOREIGN\s+)?KEY)\s+(?:IF\s+(?:NOT\s+)?EXISTS\s+)?([^\s,(]+)(?:\s*(\([^)]*\)))?`)
+	ofComment = regexp.MustCompile(`--[^\n]*|(?s:/\*.*?\*/)`)
 )
 
 // indexes reads from the migrations which indexes a version of the tables has, by name. It leaves

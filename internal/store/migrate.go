@@ -78,32 +78,33 @@ func (s *SchemaStore) Migrate(ctx context.Context, db *bun.DB) error {
 type foreignError struct{ table, column string }
 
 func (e *foreignError) Error() string {
-	return fmt.Sprintf(
-		"table %s exists and is not this library's, it has no column %s: set Tables.Prefix to something else, or rename it", e.table,
-		e.column,
-	)
+	return fmt.Sprintf("table %s exists and is not this library's, it has no column %s: set Tables.Prefix to something else, or rename it",
+		e.table, e.column)
 }
 
 // checkTables reads a column of each required table that foreign tables of these names do not have.
 // all means that every table must exist.
 func (s *SchemaStore) checkTables(ctx context.Context, db bun.IDB, all bool) error {
-	tables := []struct{ name, table, column string }{
-		{
-			"consumer_messages", "{messages}", "crashes",
-		}, {"message_claims", "{claims}", "message_ids"}, {"poisoned_messages", "{poisoned}", "crashes"},
-		{
-			"scheduled_messages", "{schedules}", "run_at",
-		}, {"schedule_fires", "{fires}", "recent"}, {"paused_consumers", "{paused}", "paused_at"}, {s.names.Keys, "{keys}", "insert_id"},
-		{
-			"message_slots", "{slots}", "leased_until",
-		}, {"message_rates", "{rates}", "used_to"}, {"message_stops", "{stops}", "outcome"}, {"message_gates", "{gates}", "parks"},
-		{"message_breakers", "{breakers}", "open_until"}, {"inbox_messages", "{inbox}", "received_at"}, {"inbox_types",
-			"{inbox types}", "event_type"},
-		{s.names.KeyRates, "{key rates}", "lane"}, {s.names.Lanes.Table, "{lanes}", "order_key"},
+	type check struct{ name, table, column string }
+	tables := []check{
+		{"consumer_messages", "{messages}", "crashes"},
+		{"message_claims", "{claims}", "message_ids"},
+		{"poisoned_messages", "{poisoned}", "crashes"},
+		{"scheduled_messages", "{schedules}", "run_at"},
+		{"schedule_fires", "{fires}", "recent"},
+		{"paused_consumers", "{paused}", "paused_at"},
+		{s.names.Keys, "{keys}", "insert_id"},
+		{"message_slots", "{slots}", "leased_until"},
+		{"message_rates", "{rates}", "used_to"},
+		{"message_stops", "{stops}", "outcome"},
+		{"message_gates", "{gates}", "parks"},
+		{"message_breakers", "{breakers}", "open_until"},
+		{"inbox_messages", "{inbox}", "received_at"},
+		{"inbox_types", "{inbox types}", "event_type"},
+		{s.names.KeyRates, "{key rates}", "lane"},
+		{s.names.Lanes.Table, "{lanes}", "order_key"},
 	}
-	tables = slices.DeleteFunc(
-		tables, func(t struct{ name, table, column string }) bool { return t.name == "" },
-	) // this database does not have it
+	tables = slices.DeleteFunc(tables, func(t check) bool { return t.name == "" }) // this database does not have it
 	exist := make([]string, len(tables))
 	for i, t := range tables {
 		exist[i] = "EXISTS (SELECT " + t.column + " FROM " + t.table + " WHERE 1 = 0)"

@@ -48,6 +48,21 @@ func (s Stores) Of(db bun.IDB, unmade error) (*Store, bun.IDB, error) {
 	return nil, nil, err
 }
 
+// Listed reads rows through a user's handle, see [Stores.Of], and converts each of them.
+func Listed[R, T any](
+	s Stores, db bun.IDB, unmade error, read func(st *Store, db bun.IDB) ([]R, error), convert func(R) T,
+) ([]T, error) {
+	st, db, err := s.Of(db, unmade)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := read(st, db)
+	if err != nil {
+		return nil, err
+	}
+	return Each(rows, convert), nil
+}
+
 // In is [Stores.Of] for a write, see [txn.HandleIn].
 func (s Stores) In(ctx context.Context, db bun.IDB, unmade error) (*Store, bun.IDB, error) {
 	st, db, err := s.Of(db, unmade)

@@ -301,10 +301,7 @@ func (c *laneClaim) findStuck(ctx context.Context) (picks []LanePick, err error)
 	n, r := c.Names, c.r
 	low, high := r.Select.Crashes()
 	free, values := n.Free("m", "m", r.Lanes.Source)
-	args := slices.Concat(
-		[]any{r.Lanes.Name}, r.Lanes.loose(n), []any{low, high, bun.List(r.Lanes.Payloads)}, values,
-		[]any{r.Limit},
-	)
+	args := slices.Concat([]any{r.Lanes.Name}, r.Lanes.loose(n), []any{low, high, bun.List(r.Lanes.Payloads)}, values, []any{r.Limit})
 	err = n.Query(ctx, c.tx, r.Lanes.For(`{plan}SELECT {lane columns}, TRUE AS due FROM {crashed by lane} m WHERE `+stuck)+`
   AND m.crashes BETWEEN ? AND ? AND m.payload_type IN (?) AND `+free+` ORDER BY m.rank LIMIT ?`, args...).Scan(ctx, &picks)
 	return picks, err

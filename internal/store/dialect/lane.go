@@ -67,6 +67,14 @@ func WithLanes(statement string) string {
 // WithoutLanes returns the statement without these parts.
 func WithoutLanes(statement string) string { return lanesParts.ReplaceAllString(statement, "") }
 
+// IfLanes is [WithLanes] or [WithoutLanes].
+func IfLanes(statement string, lanes bool) string {
+	if lanes {
+		return WithLanes(statement)
+	}
+	return WithoutLanes(statement)
+}
+
 // OfLanes reports whether some of the results are for messages with keys.
 func OfLanes(results []Result) bool {
 	return slices.ContainsFunc(results, func(r Result) bool { return r.Lane != 0 })
@@ -135,12 +143,8 @@ func (n Names) ProbeLanes(ctx context.Context, db bun.IDB, looks []LaneLook, cra
 			continue
 		}
 		free, values := n.Free("m", "m", l.Source)
-		parts, args = append(
-			parts,
-			l.For(laneStuck+stuck)+` AND m.payload_type IN (?) AND `+free,
-		), slices.Concat(
-			args, []any{i, l.Name}, l.loose(n), []any{bun.List(l.Payloads)}, values,
-		)
+		parts = append(parts, l.For(laneStuck+stuck)+` AND m.payload_type IN (?) AND `+free)
+		args = slices.Concat(args, []any{i, l.Name}, l.loose(n), []any{bun.List(l.Payloads)}, values)
 		if l.PerKey > 0 {
 			parts, args = append(parts, laneNext), append(args, i, l.Name)
 		}

@@ -106,9 +106,7 @@ func (n Names) InsertMessages(ctx context.Context, rows []NewMessage) (statement
 		}
 	}
 	return `INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after` + columns + `) VALUES ` +
-		Rows(
-			row, len(rows),
-		), values
+		Rows(row, len(rows)), values
 }
 
 // rankOf returns the place of a message that is due at an instant, or the expression for the last

@@ -130,10 +130,8 @@ func (n Names) Take(ctx context.Context, tx bun.IDB, c *Claim, picks []Pick, rec
 		Payload, Headers []byte
 		Errors           string
 	}
-	query := tx.NewRaw(
-		n.Expand(`SELECT id, payload, headers, errors FROM {messages} WHERE id IN (?)`),
-		bun.List(slices.Collect(maps.Keys(large))),
-	)
+	query := tx.NewRaw(n.Expand(`SELECT id, payload, headers, errors FROM {messages} WHERE id IN (?)`),
+		bun.List(slices.Collect(maps.Keys(large))))
 	if err := query.Scan(ctx, &rows); err != nil {
 		return fmt.Errorf("payloads: %w", err)
 	}

@@ -16,13 +16,18 @@ import (
 type Lists struct {
 	SQL     ListStatements
 	Dialect interface {
+		Tables() Names
 		Query(ctx context.Context, db bun.IDB, statement string, args ...any) *bun.RawQuery
+		InsertID(ctx context.Context, db bun.IDB, statement string, args ...any) (id int64, err error)
 		Exec(ctx context.Context, db bun.IDB, statement string, args ...any) error
 		// Run executes one of the statements that take a list of ids, unless it is empty.
 		Run(ctx context.Context, tx bun.IDB, statement string, ids []int64) error
 		// InTx runs fn in the caller's transaction or one of its own, whose statements see, and
 		// change, the newest state.
 		InTx(ctx context.Context, db bun.IDB, fn func(tx bun.IDB) error) error
+		// Heads and Walk are those of [LaneDialect].
+		Heads(ctx context.Context, tx bun.IDB, l *Lanes, lanes []int64, each int) ([]LanePick, error)
+		Walk(ctx context.Context, tx bun.IDB, l *Lanes) (lanes []Walked, more bool, err error)
 		// Live locks those of the claims that the owner still holds; with lanes it reads their
 		// lanes, too.
 		Live(ctx context.Context, tx bun.IDB, owner string, claims []int64, lanes bool) ([]Leased, error)
@@ -47,6 +52,13 @@ type ListStatements struct {
 	// its ids.
 	RestLanes, PoisonLanes, AgainLanes string
 	Present                            string // of a list: the messages that exist, and whether they run in order
+}
+
+// NewListStatements makes the statements for messages without keys, and then those for the others.
+func NewListStatements(of func(lanes func(statement string) string) ListStatements) ListStatements {
+	all, lanes := of(WithoutLanes), of(WithLanes)
+	all.RestLanes, all.PoisonLanes, all.AgainLanes = lanes.Rest, lanes.Poison, lanes.Again
+	return all
 }
 
 // Finish implements [Dialect].

@@ -47,7 +47,7 @@ const recordSQL = `INSERT INTO {claims} (owner, solo, claimed_at, leased_until, 
 
 func (m *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
 	if r.Lanes != nil {
-		return m.claimLanes(ctx, db, r)
+		return m.ClaimKeyed(ctx, db, r)
 	}
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
 		rated, err := m.Rated(ctx, tx, r)

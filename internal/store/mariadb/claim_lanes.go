@@ -8,7 +8,6 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // laneTraits find messages with keys in the table of lanes, each by a suitable index. A subquery in
@@ -57,31 +56,10 @@ WHERE l.consumer_type = ? AND l.lane = j.lane ORDER BY l.lane, l.rank LIMIT 1 OF
 FROM JSON_TABLE(?, '$[*]' COLUMNS (o FOR ORDINALITY, lane BIGINT PATH '$')) j`
 )
 
-const recordLanesSQL = `INSERT INTO {claims} (owner, solo, claimed_at, leased_until, consumer_type, message_ids, lanes) VALUES (?, ?, {now}, {now} + ?, ?, ?, ?)`
-
-func (m *database) claimLanes(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
-	err = txn.InTx(ctx, db, func(tx bun.Tx) (err error) {
-		c, err = m.ClaimLanes(ctx, tx, laneTx{m, tx}, r)
-		return err
-	})
-	if err != nil {
-		return dialect.Claim{}, err
-	}
-	return c, nil
-}
-
-// laneTx is a transaction in which messages with keys are claimed. It locks nothing but the gate,
-// and each statement sees what was committed before it began.
-type laneTx struct {
-	*database
-	tx bun.IDB
-}
-
-func (m laneTx) Run(ctx context.Context, statement string, args ...any) *bun.RawQuery {
-	return m.Query(ctx, m.tx, statement, args...)
-}
-
-func (m laneTx) Heads(ctx context.Context, l *dialect.Lanes, lanes []int64, each int) (picks []dialect.LanePick, err error) {
+// Heads implements [dialect.LaneDialect].
+func (m *database) Heads(
+	ctx context.Context, tx bun.IDB, l *dialect.Lanes, lanes []int64, each int,
+) (picks []dialect.LanePick, err error) {
 	var parts []string
 	var args []any
 	if len(lanes) <= each {
@@ -96,16 +74,8 @@ func (m laneTx) Heads(ctx context.Context, l *dialect.Lanes, lanes []int64, each
 	}
 	free, values := m.Free("k", "k", l.Source)
 	statement := strings.NewReplacer("{heads}", strings.Join(parts, "\nUNION ALL "), "{free}", free).Replace(headsSQL)
-	err = m.Query(ctx, m.tx, statement, append(args, values...)...).Scan(ctx, &picks)
+	err = m.Query(ctx, tx, statement, append(args, values...)...).Scan(ctx, &picks)
 	return picks, err
-}
-
-func (m laneTx) Record(ctx context.Context, r dialect.ClaimRequest, picks []dialect.LanePick) (id int64, err error) {
-	ids := dialect.Each(picks, func(m dialect.LanePick) int64 { return m.ID })
-	lanes := dialect.Each(picks, func(m dialect.LanePick) int64 { return m.Lane })
-	return m.InsertID(
-		ctx, m.tx, recordLanesSQL, r.Owner, r.Solo, r.Lease.Microseconds(), r.Lanes.Name, dialect.AsJSON(ids), dialect.AsJSON(lanes),
-	)
 }
 
 // A walk reads this many entries of the index at a time, and begins anew behind the last lane,

@@ -34,7 +34,7 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 		)
 	}
 	m := &database{Names: dialect.NewNames(tables, "`", traits())}
-	m.Lists = dialect.Lists{SQL: listStatements(), Dialect: m}
+	m.Lists = dialect.Lists{SQL: dialect.NewListStatements(statements), Dialect: m}
 	return m, nil
 }
 

@@ -28,11 +28,7 @@ const (
 
 // Live does not report a locked claim as a lock timeout, which would blame a message.
 func (m *database) Live(ctx context.Context, tx bun.IDB, owner string, claims []int64, lanes bool) (rows []dialect.Leased, err error) {
-	statement := dialect.WithoutLanes(liveSQL)
-	if lanes {
-		statement = dialect.WithLanes(liveSQL)
-	}
-	err = m.Query(ctx, tx, statement, dialect.Ordered(claims), owner).Scan(ctx, &rows)
+	err = m.Query(ctx, tx, dialect.IfLanes(liveSQL, lanes), dialect.Ordered(claims), owner).Scan(ctx, &rows)
 	if dberr.IsLockTimeout(err) {
 		err = errors.New(err.Error())
 	}
@@ -42,12 +38,6 @@ func (m *database) Live(ctx context.Context, tx bun.IDB, owner string, claims []
 // resSQL reads the results as a table.
 const resSQL = `JSON_TABLE(?, '$[*]' COLUMNS (mid BIGINT PATH '$.m', outcome VARCHAR(16) CHARACTER SET utf8mb4 PATH '$.o', delay BIGINT PATH '$.d',
 	errors LONGTEXT CHARACTER SET utf8mb4 PATH '$.e', reason LONGTEXT CHARACTER SET utf8mb4 PATH '$.r', fingerprint VARCHAR(32) CHARACTER SET utf8mb4 PATH '$.f'«, parks BOOLEAN PATH '$.p'»)) r STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = r.mid`
-
-func listStatements() dialect.ListStatements {
-	l, lanes := statements(dialect.WithoutLanes), statements(dialect.WithLanes)
-	l.RestLanes, l.PoisonLanes, l.AgainLanes = lanes.Rest, lanes.Poison, lanes.Again
-	return l
-}
 
 // keySQL is the row of a message m with a key. It is locked with the message, and so need not wait
 // once that is locked.

@@ -47,7 +47,7 @@ VALUES (?, ?, {now}, {now} + ?, ?) RETURNING id`
 func (s *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
 	switch {
 	case r.Lanes != nil:
-		return s.claimLanes(ctx, db, r)
+		return s.ClaimKeyed(ctx, db, r)
 	case r.Rate != nil:
 		return s.claimRated(ctx, db, r)
 	}

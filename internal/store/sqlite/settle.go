@@ -12,13 +12,6 @@ import (
 const resSQL = `(SELECT value ->> 'm' AS mid, value ->> 'o' AS outcome, value ->> 'd' AS delay,
 	value ->> 'e' AS errors, value ->> 'r' AS reason, value ->> 'f' AS fingerprint«, value ->> 'p' AS parks» FROM json_each(?))`
 
-func listStatements() dialect.ListStatements {
-	l := statements(dialect.WithoutLanes)
-	lanes := statements(dialect.WithLanes)
-	l.RestLanes, l.PoisonLanes, l.AgainLanes = lanes.Rest, lanes.Poison, lanes.Again
-	return l
-}
-
 // statements returns the statements for messages with keys, or for others.
 func statements(of func(string) string) dialect.ListStatements {
 	const those = ` WHERE id IN (SELECT value FROM json_each(?))`
@@ -55,11 +48,7 @@ const claimsSQL = `SELECT id, solo, message_ids«, lanes» FROM {claims} WHERE i
 
 // Live locks nothing: the transaction has the write lock.
 func (s *database) Live(ctx context.Context, tx bun.IDB, owner string, claims []int64, lanes bool) (live []dialect.Leased, err error) {
-	statement := dialect.WithoutLanes(claimsSQL)
-	if lanes {
-		statement = dialect.WithLanes(claimsSQL)
-	}
-	err = s.Query(ctx, tx, statement, dialect.AsJSON(claims), owner).Scan(ctx, &live)
+	err = s.Query(ctx, tx, dialect.IfLanes(claimsSQL, lanes), dialect.AsJSON(claims), owner).Scan(ctx, &live)
 	return live, err
 }
 

@@ -27,7 +27,7 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 		return nil, fmt.Errorf("schema %q: SQLite has no schemas, leave Tables.Schema empty", tables.Schema)
 	}
 	s := &database{turn: make(chan struct{}, 1)}
-	s.Lists = dialect.Lists{SQL: listStatements(), Dialect: s}
+	s.Lists = dialect.Lists{SQL: dialect.NewListStatements(statements), Dialect: s}
 	s.Returning = dialect.Returning{Names: dialect.NewNames(tables, `"`, traits()), Dialect: s}
 	return s, nil
 }

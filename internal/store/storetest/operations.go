@@ -73,12 +73,8 @@ func operationKept(k *kit) {
 		k.Errorf("got id %d after %d", second, first)
 	}
 	o := k.operation(first)
-	equal(
-		k,
-		"written",
-		[]string{o.Kind, o.Actor, string(o.Target), string(o.Preview), o.State, o.LeasedBy},
-		[]string{"requeue", "ada", `{"a":1}`, `{"n":2}`, "planned", ""},
-	)
+	equal(k, "written", []string{o.Kind, o.Actor, string(o.Target), string(o.Preview), o.State, o.LeasedBy},
+		[]string{"requeue", "ada", `{"a":1}`, `{"n":2}`, "planned", ""})
 	equal(k, "numbers", []int64{o.Rate, o.UpToID, o.AfterID, o.Changed}, []int64{100, 7, 0, 0})
 	equal(k, "age", o.Now.Sub(o.CreatedAt.Time), time.Second)
 	equal(k, "open", o.StartsAt.IsZero() && o.FinishedAt.IsZero(), true)
@@ -98,11 +94,8 @@ func operationStates(k *kit) {
 	note := "gone"
 	equal(k, "planned", k.changeOperation(id, "waiting", store.OperationChange{State: "undone"}), false)
 	equal(k, "as it was", k.operation(id).State, "planned")
-	equal(
-		k, "waits",
-		k.changeOperation(id, "planned", store.OperationChange{State: "waiting", StartsIn: time.Minute, Reason: "why", Rate: 5}),
-		true,
-	)
+	equal(k, "waits",
+		k.changeOperation(id, "planned", store.OperationChange{State: "waiting", StartsIn: time.Minute, Reason: "why", Rate: 5}), true)
 	equal(k, "ends", k.changeOperation(id, "waiting", store.OperationChange{State: "undone", Note: &note, Finished: true}), true)
 	o := k.operation(id)
 	equal(k, "said", []string{o.State, o.Reason, o.Note}, []string{"undone", "why", "gone"})
@@ -203,12 +196,8 @@ func operationSteps(k *kit) {
 		o, found, err := k.store.Operations.Lock(k.ctx, tx, id)
 		k.must("lock", err)
 		equal(k, "found", found, true)
-		_, err = k.store.Operations.Change(
-			k.ctx,
-			tx,
-			store.OperationFilter{ID: id},
-			store.OperationChange{AfterID: o.AfterID + 2, Changed: 2, LeftAlone: 1, Canaries: []byte(`[1]`)},
-		)
+		_, err = k.store.Operations.Change(k.ctx, tx, store.OperationFilter{ID: id},
+			store.OperationChange{AfterID: o.AfterID + 2, Changed: 2, LeftAlone: 1, Canaries: []byte(`[1]`)})
 		k.must("step", err)
 		if commit {
 			k.must("commit", tx.Commit())

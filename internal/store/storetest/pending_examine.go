@@ -110,12 +110,8 @@ func pendingHead(k *kit) {
 	for characters, want := range []string{"", `"`, `"ä`, `"äö`, `"äö€`, `"äö€𝄞`, m.Payload, m.Payload} {
 		row, found, err := k.store.Pending.Head(k.ctx, k.db, 1, characters)
 		k.must("head", err)
-		equal(
-			k,
-			"head",
-			fmt.Sprint(found, string(row.Payload), row.PayloadBytes, string(row.Headers)),
-			fmt.Sprint(true, want, len(m.Payload), `{"h":"v"}`),
-		)
+		equal(k, "head", fmt.Sprint(found, string(row.Payload), row.PayloadBytes, string(row.Headers)),
+			fmt.Sprint(true, want, len(m.Payload), `{"h":"v"}`))
 	}
 	row, _, err := k.store.Pending.Get(k.ctx, k.db, 1, true)
 	k.must("read", err)

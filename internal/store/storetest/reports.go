@@ -65,12 +65,8 @@ func reportPresence(k *kit) {
 	equal(k, "seen for", a.SeenAt.Sub(a.StartedAt.Time), 30*time.Second)
 	equal(k, "seen before", a.Now.Sub(a.SeenAt.Time), time.Second)
 	equal(k, "stopped", a.StoppedAt.IsZero(), true)
-	equal(
-		k,
-		"told",
-		[]string{a.Kind, a.Host, a.Program, a.Version, string(a.Manifest), string(a.State)},
-		[]string{"processor", "h", "shop", "v1.2.3", `{"c":1}`, `{"running":2}`},
-	)
+	equal(k, "told", []string{a.Kind, a.Host, a.Program, a.Version, string(a.Manifest), string(a.State)},
+		[]string{"processor", "h", "shop", "v1.2.3", `{"c":1}`, `{"running":2}`})
 	equal(k, "pid", a.PID, 7)
 	k.report(store.Report{Process: again, Stopped: true})
 	equal(k, "stopped at", k.processes()[0].StoppedAt.Sub(a.SeenAt.Time), time.Second)
@@ -150,11 +146,9 @@ func reportFailureTimes(k *kit) {
 	found, err := k.store.Reports.Failures(k.ctx, k.db, "c", 10)
 	k.must("failures", err)
 	now := epoch().Add(time.Duration(k.elapse.Load()))
-	equal(
-		k, "first and last",
+	equal(k, "first and last",
 		[]time.Duration{now.Sub(found[0].FirstAt.Time).Round(5 * time.Second), now.Sub(found[0].LastAt.Time).Round(5 * time.Second)},
-		[]time.Duration{40 * time.Second, 10 * time.Second},
-	)
+		[]time.Duration{40 * time.Second, 10 * time.Second})
 }
 
 func reportTogether(k *kit) {

@@ -62,10 +62,8 @@ func settleFailed(k *kit) {
 	c, want := k.suspect()
 	k.ended(
 		c,
-		k.settle(
-			"a",
-			store.Result{Claim: c.ID, Message: want.ID, Outcome: store.Failed, Delay: 90*time.Second + time.Microsecond, Errors: "second"},
-		),
+		k.settle("a",
+			store.Result{Claim: c.ID, Message: want.ID, Outcome: store.Failed, Delay: 90*time.Second + time.Microsecond, Errors: "second"}),
 	)
 	want.Attempts, want.Crashes, want.Errors, want.Available = 2, 0, "second", k.in(90*time.Second+time.Microsecond)
 	equal(k, "message", k.row(want.ID), want)
@@ -82,10 +80,8 @@ func settleReleased(k *kit) {
 	c, want := k.suspect()
 	k.ended(
 		c,
-		k.settle(
-			"a",
-			store.Result{Claim: c.ID, Message: want.ID, Outcome: store.Release, Delay: time.Hour, Errors: "none of it", Reason: "is written"},
-		),
+		k.settle("a",
+			store.Result{Claim: c.ID, Message: want.ID, Outcome: store.Release, Delay: time.Hour, Errors: "none of it", Reason: "is written"}),
 	)
 	equal(k, "message", k.row(want.ID), want)
 	equal(k, "claimed again", idsOf(k.claim(crashed("b", store.Suspects, 1, store.Want{Consumer: "c", Payload: payload}))), []int64{want.ID})
@@ -93,10 +89,8 @@ func settleReleased(k *kit) {
 
 func settlePoison(k *kit) {
 	c, want := k.suspect()
-	k.ended(
-		c,
-		k.settle("a", store.Result{Claim: c.ID, Message: want.ID, Outcome: store.Poison, Delay: time.Hour, Errors: "second", Reason: "enough"}),
-	)
+	k.ended(c,
+		k.settle("a", store.Result{Claim: c.ID, Message: want.ID, Outcome: store.Poison, Delay: time.Hour, Errors: "second", Reason: "enough"}))
 	want.Attempts, want.Errors, want.Poisoned, want.Reason = 2, "second", k.now(), "enough"
 	equal(k, "poisoned", k.poisoned(), []row{want})
 	equal(k, "messages", k.pending(), nil)
