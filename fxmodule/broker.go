@@ -2,7 +2,6 @@ package fxmodule
 
 import (
 	"cmp"
-	"log/slog"
 
 	"go.uber.org/fx"
 
@@ -57,33 +56,20 @@ func newParkedConsumers(p parkedParams) (c parkedConsumers) {
 	return c
 }
 
-// runnerOfBroker has what the runners of receivers and log forwarders need.
-type runnerOfBroker struct {
+// optionalLog is the event log, if the application has one.
+type optionalLog struct {
 	fx.In
 
-	DB        database
-	Registry  *bus.Registry
-	Telemetry *amotel.Telemetry
-	Logger    *slog.Logger  `optional:"true"`
-	Log       *eventlog.Log `optional:"true"`
+	Log *eventlog.Log `optional:"true"`
 	// Readers makes fx fill in the log first.
 	Readers *projection.Runner `optional:"true"`
-}
-
-// complete sets the fields of a configuration that the application has left out.
-func (r runnerOfBroker) complete(
-	log **eventlog.Log, logger **slog.Logger, telemetry *bus.ProduceMiddleware, layer func(*amotel.Telemetry) bus.ProduceMiddleware,
-) {
-	*log, *logger = cmp.Or(*log, r.Log), cmp.Or(*logger, r.Logger)
-	if *telemetry == nil && r.Telemetry != nil {
-		*telemetry = layer(r.Telemetry)
-	}
 }
 
 type receiverParams struct {
 	fx.In
 
-	Runner    runnerOfBroker
+	Base      base
+	Log       optionalLog
 	Handles   *handles
 	Config    inbox.RunnerConfig `optional:"true"`
 	Receivers []inbox.Receiver   `group:"asyncmonolith.receivers"`
@@ -95,14 +81,16 @@ func newReceiverRunner(p receiverParams) (*inbox.Runner, error) {
 		return nil, nil
 	}
 	c := p.Config
-	p.Runner.complete(&c.Log, &c.Logger, &c.Telemetry, (*amotel.Telemetry).Receive)
-	return inbox.NewRunner(p.Runner.DB.db, p.Runner.Registry, p.Handles.producer, c, p.Receivers...)
+	c.Log = cmp.Or(c.Log, p.Log.Log)
+	p.Base.complete(&c.Logger, &c.Telemetry, (*amotel.Telemetry).Receive)
+	return inbox.NewRunner(p.Base.DB.db, p.Base.Registry, p.Handles.producer, c, p.Receivers...)
 }
 
 type logForwarderParams struct {
 	fx.In
 
-	Runner     runnerOfBroker
+	Base       base
+	Log        optionalLog
 	Config     relay.RunnerConfig   `optional:"true"`
 	Forwarders []relay.LogForwarder `group:"asyncmonolith.forwarders"`
 }
@@ -113,6 +101,7 @@ func newLogForwarderRunner(p logForwarderParams) (*relay.Runner, error) {
 		return nil, nil
 	}
 	c := p.Config
-	p.Runner.complete(&c.Log, &c.Logger, &c.Telemetry, (*amotel.Telemetry).Publish)
-	return relay.NewRunner(p.Runner.DB.db, p.Runner.Registry, c, p.Forwarders...)
+	c.Log = cmp.Or(c.Log, p.Log.Log)
+	p.Base.complete(&c.Logger, &c.Telemetry, (*amotel.Telemetry).Publish)
+	return relay.NewRunner(p.Base.DB.db, p.Base.Registry, c, p.Forwarders...)
 }

@@ -3,12 +3,10 @@ package fxmodule
 import (
 	"cmp"
 	"errors"
-	"log/slog"
 	"slices"
 
 	"go.uber.org/fx"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
@@ -22,9 +20,7 @@ import (
 // EventLog to an application once, together with Module.
 func EventLog(types ...eventlog.Type) fx.Option {
 	return fx.Options(
-		fx.Provide(
-			func() (*eventlog.Types, error) { return eventlog.NewTypes(types...) },
-			newLogHandle, newRunner),
+		fx.Provide(func() (*eventlog.Types, error) { return eventlog.NewTypes(types...) }, newLogHandle, newRunner),
 		fx.Invoke(func(*projection.Runner) {}), // report its mistakes at start
 	)
 }
@@ -33,10 +29,7 @@ func EventLog(types ...eventlog.Type) fx.Option {
 // projection.Projection, a []projection.Projection, or a constructor of either. It needs
 // [EventLog].
 func Projections(projections ...any) fx.Option {
-	return fx.Options(
-		fx.Invoke(needEventLog),
-		members[projection.Projection]("Projections", projectionsGroup, projections),
-	)
+	return fx.Options(fx.Invoke(needEventLog), members[projection.Projection]("Projections", projectionsGroup, projections))
 }
 
 type needEventLogParams struct {
@@ -62,31 +55,25 @@ func newLogHandle(*migration) *eventlog.Log { return new(eventlog.Log) }
 type runnerParams struct {
 	fx.In
 
-	DB          database
-	Registry    *bus.Registry
+	Base        base
 	Handles     *handles
 	Log         *eventlog.Log
-	Telemetry   *amotel.Telemetry
 	LogConfig   eventlog.LogConfig      `optional:"true"`
 	Config      projection.RunnerConfig `optional:"true"`
 	Projections []projection.Projection `group:"asyncmonolith.projections"`
-	Logger      *slog.Logger            `optional:"true"`
 }
 
 // newRunner fills in the log and makes its runner.
 func newRunner(p runnerParams) (*projection.Runner, error) {
-	log, err := eventlog.NewLog(p.Registry, p.Handles.producer, p.LogConfig)
+	log, err := eventlog.NewLog(p.Base.Registry, p.Handles.producer, p.LogConfig)
 	if err != nil {
 		return nil, err
 	}
 	*p.Log = *log
 	config := p.Config
-	config.Logger = cmp.Or(config.Logger, p.Logger)
-	if config.Telemetry == nil && p.Telemetry != nil {
-		config.Telemetry = p.Telemetry.Apply()
-	}
+	p.Base.complete(&config.Logger, &config.Telemetry, (*amotel.Telemetry).Apply)
 	slices.SortStableFunc(p.Projections, func(a, b projection.Projection) int { // fx shuffles groups
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version))
 	})
-	return projection.NewRunner(p.DB.db, p.Log, config, p.Projections...)
+	return projection.NewRunner(p.Base.DB.db, p.Log, config, p.Projections...)
 }

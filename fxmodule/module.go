@@ -23,15 +23,14 @@ import (
 // With [EventLog] it also runs a *projection.Runner. It starts and stops like the processors: see
 // the package comment.
 //
-// The application must provide a *bun.DB, or a *sql.DB and a schema.Dialect of Bun; of a
-// *pgxpool.Pool, pgxtx.Open makes a *sql.DB. With both, the *bun.DB is used. It may provide
-// [ConsumeMiddleware], [OuterMiddleware],
-// [ProduceMiddleware], middleware.OnPoison, *slog.Logger, notify.Listener, and bus.RegistryConfig,
-// outbox.ProducerConfig, outbox.ProcessorConfig, schedule.SchedulerConfig,
-// schedule.ProcessorConfig, notify.NotifierConfig, inbox.RunnerConfig, relay.RunnerConfig,
-// ops.Config (whose DB and Registry it fills in) and amotel.TelemetryConfig, each as a value. fx
-// matches by exact type: it finds a *slog.Logger, and a pointer to a configuration is an error.
-// Give Module to an application once. It is immutable.
+// The application must provide a *bun.DB, or a *sql.DB and a schema.Dialect of Bun. With both, the
+// *bun.DB is used. pgxtx.Open makes a *sql.DB of a *pgxpool.Pool. The application may provide
+// [ConsumeMiddleware], [OuterMiddleware], [ProduceMiddleware], middleware.OnPoison, *slog.Logger,
+// notify.Listener, and bus.RegistryConfig, outbox.ProducerConfig, outbox.ProcessorConfig,
+// schedule.SchedulerConfig, schedule.ProcessorConfig, notify.NotifierConfig, inbox.RunnerConfig,
+// relay.RunnerConfig, ops.Config (whose DB and Registry it fills in) and amotel.TelemetryConfig, each
+// as a value. fx matches by exact type: a pointer to a configuration is an error. Give Module to an
+// application once. It is immutable.
 var Module = module() // immutable
 
 func module() fx.Option {
@@ -68,8 +67,8 @@ type ProduceMiddleware []bus.ProduceMiddleware
 // migrating requests migrations at start.
 type migrating struct{}
 
-// Migrate migrates the library's tables when the application starts, before anything uses them:
-// see the package comment. Any number of instances may run it at once. It is limited by fx's start timeout.
-// Without it the tables must exist, or the start fails with outbox.ErrSchemaOutdated: see
+// Migrate migrates the library's tables when the application starts, before anything uses them: see
+// the package comment. Any number of instances may run it at once. It is limited by fx's start
+// timeout. Without it the tables must exist, or the start fails with outbox.ErrSchemaOutdated: see
 // outbox.Migrate. Without Module it has no effect.
 func Migrate() fx.Option { return fx.Supply(&migrating{}) }

@@ -95,22 +95,39 @@ func describe(on, provided bool) string {
 	return "global"
 }
 
-type processorParams struct {
+// base is what most processors and runners are made of.
+type base struct {
 	fx.In
 
 	DB        database
 	Registry  *bus.Registry
 	Telemetry *amotel.Telemetry
-	Layers    ConsumeMiddleware      `optional:"true"`
-	Outer     OuterMiddleware        `optional:"true"`
-	OnPoison  middleware.OnPoison    `optional:"true"`
-	Config    outbox.ProcessorConfig `optional:"true"`
-	Logger    *slog.Logger           `optional:"true"`
+	Logger    *slog.Logger `optional:"true"`
+}
+
+// complete sets the fields of a configuration that the application has left out.
+func (b base) complete(
+	logger **slog.Logger, telemetry *bus.ProduceMiddleware, layer func(*amotel.Telemetry) bus.ProduceMiddleware,
+) {
+	*logger = cmp.Or(*logger, b.Logger)
+	if *telemetry == nil && b.Telemetry != nil {
+		*telemetry = layer(b.Telemetry)
+	}
+}
+
+type processorParams struct {
+	fx.In
+
+	Base     base
+	Layers   ConsumeMiddleware      `optional:"true"`
+	Outer    OuterMiddleware        `optional:"true"`
+	OnPoison middleware.OnPoison    `optional:"true"`
+	Config   outbox.ProcessorConfig `optional:"true"`
 }
 
 func newProcessor(p processorParams) (*outbox.Processor, error) {
 	config := p.Config
-	config.Logger = cmp.Or(config.Logger, p.Logger)
+	config.Logger = cmp.Or(config.Logger, p.Base.Logger)
 	const whole = "outbox.ProcessorConfig.Middleware"
 	switch {
 	case config.Middleware != nil && p.Layers != nil:
@@ -121,32 +138,26 @@ func newProcessor(p processorParams) (*outbox.Processor, error) {
 		return nil, bothProvided("middleware.OnPoison", whole)
 	case config.Middleware == nil:
 		options := middleware.Options{Logger: config.Logger, OuterMiddleware: p.Outer, Middleware: p.Layers, OnPoison: p.OnPoison}
-		if p.Telemetry != nil {
-			options.Telemetry = p.Telemetry.Consume()
+		if p.Base.Telemetry != nil {
+			options.Telemetry = p.Base.Telemetry.Consume()
 		}
 		config.Middleware = middleware.Default(options)
 	}
-	return outbox.NewProcessor(p.DB.db, p.Registry, config)
+	return outbox.NewProcessor(p.Base.DB.db, p.Base.Registry, config)
 }
 
 type scheduleProcessorParams struct {
 	fx.In
 
-	DB        database
-	Registry  *bus.Registry
-	Handles   *handles
-	Telemetry *amotel.Telemetry
-	Config    schedule.ProcessorConfig `optional:"true"`
-	Logger    *slog.Logger             `optional:"true"`
+	Base    base
+	Handles *handles
+	Config  schedule.ProcessorConfig `optional:"true"`
 }
 
 func newScheduleProcessor(p scheduleProcessorParams) (*schedule.Processor, error) {
 	config := p.Config
-	config.Logger = cmp.Or(config.Logger, p.Logger)
-	if config.Telemetry == nil && p.Telemetry != nil {
-		config.Telemetry = p.Telemetry.Fire()
-	}
-	return schedule.NewProcessor(p.DB.db, p.Registry, p.Handles.producer, config)
+	p.Base.complete(&config.Logger, &config.Telemetry, (*amotel.Telemetry).Fire)
+	return schedule.NewProcessor(p.Base.DB.db, p.Base.Registry, p.Handles.producer, config)
 }
 
 type notifierParams struct {

@@ -16,13 +16,7 @@ const maxLinks = 16
 // projection.RunnerConfig.Telemetry. It makes one span per batch, in its own trace, with links to
 // the spans that appended its first events. Use it once; a second layer doubles every span.
 func (t *Telemetry) Apply() bus.ProduceMiddleware {
-	return func(next bus.ProduceFunc) bus.ProduceFunc {
-		return func(ctx context.Context, b *bus.Batch) error { return t.apply(ctx, b, next) }
-	}
-}
-
-func (t *Telemetry) apply(ctx context.Context, b *bus.Batch, next bus.ProduceFunc) error {
-	return t.batch(ctx, b, next, opApply, trace.SpanKindConsumer)
+	return t.batches(opApply, trace.SpanKindConsumer)
 }
 
 // Receive returns the layer around batches that receivers accept: set it as
@@ -30,11 +24,7 @@ func (t *Telemetry) apply(ctx context.Context, b *bus.Batch, next bus.ProduceFun
 // spans that published its first records. The messages continue the traces of those spans. Use it
 // once; a second layer doubles every span.
 func (t *Telemetry) Receive() bus.ProduceMiddleware {
-	return func(next bus.ProduceFunc) bus.ProduceFunc {
-		return func(ctx context.Context, b *bus.Batch) error {
-			return t.batch(ctx, b, next, opReceive, trace.SpanKindConsumer)
-		}
-	}
+	return t.batches(opReceive, trace.SpanKindConsumer)
 }
 
 // Publish returns the layer around batches that log forwarders publish: set it as
@@ -42,10 +32,13 @@ func (t *Telemetry) Receive() bus.ProduceMiddleware {
 // spans that appended its first events. The published events carry the context of those spans, not
 // of this span. Use it once; a second layer doubles every span.
 func (t *Telemetry) Publish() bus.ProduceMiddleware {
+	return t.batches(opPublish, trace.SpanKindClient)
+}
+
+// batches is a layer that makes a span of each batch.
+func (t *Telemetry) batches(op string, kind trace.SpanKind) bus.ProduceMiddleware {
 	return func(next bus.ProduceFunc) bus.ProduceFunc {
-		return func(ctx context.Context, b *bus.Batch) error {
-			return t.batch(ctx, b, next, opPublish, trace.SpanKindClient)
-		}
+		return func(ctx context.Context, b *bus.Batch) error { return t.batch(ctx, b, next, op, kind) }
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// processorSource is what [Telemetry.Observe] samples: *outbox.Processor. Its methods must be safe for
-// concurrent use.
+// processorSource is what [Telemetry.Observe] samples: *outbox.Processor. Its methods must be safe
+// for concurrent use.
 type processorSource interface {
 	// Stats returns the processor's counters and state.
 	Stats() outbox.Stats
@@ -33,10 +33,10 @@ const (
 	freshFor = 3
 )
 
-// Observe samples the source, an *outbox.Processor, at once and then every interval, and exports the samples as metrics.
-// The process's own counters are read whenever metrics are collected. An interval of 0 means 15 s;
-// there is no minimum, but each sample costs the database a statement. A sample times out after 10
-// s, or after an interval if that is shorter.
+// Observe samples the source, an *outbox.Processor, at once and then every interval, and exports the
+// samples as metrics. The process's own counters are read whenever metrics are collected. An
+// interval of 0 means 15 s. There is no minimum, but each sample costs the database a statement. A
+// sample times out after 10 s, or after an interval if that is shorter.
 //
 // Observe blocks until ctx ends and then returns nil. It returns an error at once for a nil
 // source, a negative interval, or a meter that rejects an instrument. If the source stops
@@ -56,15 +56,15 @@ func (t *Telemetry) ObserveReaders(ctx context.Context, source *projection.Runne
 	return t.observe(ctx, "observe readers", source == nil, &readerGauges{source: source}, every)
 }
 
-// ObserveReceivers is [Telemetry.Observe] for receivers, an *inbox.Runner: received records, their delay, whether
-// fetching is paused, and the size of the inbox.
+// ObserveReceivers is [Telemetry.Observe] for receivers, an *inbox.Runner: received records, their
+// delay, whether fetching is paused, and the size of the inbox.
 func (t *Telemetry) ObserveReceivers(ctx context.Context, source receiverSource, every time.Duration) error {
 	return t.observe(ctx, "observe receivers", source == nil, &receiverGauges{source: source}, every)
 }
 
-// ObserveLogForwarders shows log forwarders, of a *relay.Runner, as [Telemetry.ObserveReaders] shows projections, under
-// "relay:" and their name. Forwarders that publish messages are consumers and are shown as such,
-// with their circuit.
+// ObserveLogForwarders is [Telemetry.ObserveReaders] for the log forwarders of a *relay.Runner, under
+// "relay:" and their name. Forwarders that publish messages are consumers, and [Telemetry.Observe]
+// has them, with their circuit.
 func (t *Telemetry) ObserveLogForwarders(ctx context.Context, source logForwarderSource, every time.Duration) error {
 	return t.observe(ctx, "observe log forwarders", source == nil, &logForwarderGauges{source: source}, every)
 }
@@ -72,11 +72,12 @@ func (t *Telemetry) ObserveLogForwarders(ctx context.Context, source logForwarde
 // observed is a source with its instruments.
 type observed interface {
 	register(meter metric.Meter) ([]metric.Observable, error)
-	// now shows what needs no sample.
-	now(o metric.Observer)
 	// look takes a sample and returns a function that shows it.
 	look(ctx context.Context) (show func(metric.Observer), err error)
 }
+
+// live is a source that also has values without a sample.
+type live interface{ now(o metric.Observer) }
 
 // sample is the last sample.
 type sample struct {
@@ -102,7 +103,9 @@ func (t *Telemetry) observe(ctx context.Context, operation string, missing bool,
 	var last atomic.Pointer[sample]
 	// Called whenever metrics are collected. It does no I/O.
 	registration, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		source.now(o)
+		if source, ok := source.(live); ok {
+			source.now(o)
+		}
 		if s := last.Load(); s != nil && time.Since(s.taken) <= freshFor*every {
 			s.show(o)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/projections"
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
 // readerGauges show the readers of an event log.
@@ -26,9 +27,6 @@ func (g *readerGauges) register(meter metric.Meter) ([]metric.Observable, error)
 	g.unassigned = m.gauge(".log.unassigned", "{event}", "Events that are committed and have no position yet; counted up to a bound.")
 	return []metric.Observable{g.lag, g.halted, g.parked, g.unassigned}, errors.Join(m.errs...)
 }
-
-// now shows nothing: all values are in the database.
-func (g *readerGauges) now(metric.Observer) {}
 
 func (g *readerGauges) look(ctx context.Context) (show func(metric.Observer), err error) {
 	readers, err := g.source.Stats(ctx)
@@ -50,4 +48,30 @@ func (g *readerGauges) show(o metric.Observer, name string, version int, lag int
 	o.ObserveInt64(g.lag, lag, set)
 	o.ObserveInt64(g.halted, int64(halted), set)
 	o.ObserveInt64(g.parked, int64(parked), set)
+}
+
+// logForwarderSource is what [Telemetry.ObserveLogForwarders] samples: *relay.Runner. Its method must
+// be safe for concurrent use.
+type logForwarderSource interface {
+	// Stats returns the progress of log forwarders.
+	Stats(ctx context.Context) ([]relay.Stats, error)
+}
+
+// logForwarderGauges show log forwarders.
+type logForwarderGauges struct {
+	source  logForwarderSource
+	readers readerGauges // log forwarders are readers of the log, too
+}
+
+func (g *logForwarderGauges) register(meter metric.Meter) ([]metric.Observable, error) {
+	return g.readers.register(meter)
+}
+
+func (g *logForwarderGauges) look(ctx context.Context) (show func(metric.Observer), err error) {
+	all, err := g.source.Stats(ctx)
+	return func(o metric.Observer) {
+		for _, s := range all {
+			g.readers.show(o, "relay:"+s.Forwarder, 1, s.Lag, s.Halted, s.Parked)
+		}
+	}, err
 }

@@ -40,9 +40,6 @@ func (g *receiverGauges) register(meter metric.Meter) ([]metric.Observable, erro
 	return []metric.Observable{g.records, g.lag, g.paused, g.remembered, g.age}, errors.Join(m.errs...)
 }
 
-// now shows nothing: some values are in the database.
-func (g *receiverGauges) now(metric.Observer) {}
-
 func (g *receiverGauges) look(ctx context.Context) (show func(metric.Observer), err error) {
 	receivers, err := g.source.Stats(ctx)
 	return func(o metric.Observer) {
