@@ -1,6 +1,6 @@
-// Package bus defines payloads, messages and consumers, the middleware around handlers and produce
-// functions, and the registry of an application's consumers.
+// Package bus declares what an application sends and consumes: payloads, consumers with their
+// options, the middleware around both, and the [Registry] of an application's consumers.
 //
-// It does no I/O: package outbox writes and runs messages, package middleware has the ready-made
+// It does no I/O. Package outbox writes and runs the messages, and package middleware has ready-made
 // layers.
 package bus

@@ -50,7 +50,7 @@ func ExampleNewRegistry() {
 	// ledger is now book-invoice
 }
 
-// Every wiring mistake is reported at once.
+// NewRegistry reports all mistakes at once.
 func ExampleNewRegistry_mistakes() {
 	_, err := bus.NewRegistry(
 		bus.Consume("book-invoice", BookInvoice),
@@ -64,8 +64,7 @@ func ExampleNewRegistry_mistakes() {
 	// bus: consumer "send-invoice": the function is nil
 }
 
-// A consumer is any func(context.Context, T) error. A method value brings its
-// dependencies along.
+// A consumer is any func(context.Context, T) error, such as a method value with its dependencies.
 func ExampleConsume() {
 	mailer := &Mailer{From: "billing@example.com"}
 	consumer := bus.Consume("send-invoice", mailer.SendInvoice)
@@ -148,7 +147,7 @@ func ExampleCompose() {
 	// leave outer
 }
 
-// A layer of the produce chain that stamps every message of a batch.
+// This layer of the produce chain adds a header to every message.
 func ExamplePerMessage() {
 	type tenantKey struct{}
 	stamp := bus.PerMessage(func(ctx context.Context, m *bus.Message) error {
@@ -179,8 +178,7 @@ func ExamplePerMessage() {
 	// no tenant in the context
 }
 
-// A handler finds the message around its payload in the context: its id, the
-// attempt, the headers.
+// A handler gets the message of its payload from the context: the id, the attempt, the headers.
 func ExampleMessageFromContext() {
 	send := func(ctx context.Context, e InvoiceDue) error {
 		if m, ok := bus.MessageFromContext(ctx); ok {

@@ -61,10 +61,8 @@ func RateLimit(n int, per time.Duration, burst int) ConsumerOption {
 func setsRate(c *ConsumerConfig, option string, n int, per time.Duration, burst int) bool {
 	ok := n > 0 && per > 0 && burst > 0
 	if !ok {
-		c.mistakes = append(
-			c.mistakes,
-			fmt.Sprintf("%s %d in %s, burst %d: n of 1 or more, a time of more than 0, and a burst of 1 to n are allowed", option, n, per, burst),
-		)
+		c.mistakes = append(c.mistakes,
+			fmt.Sprintf("%s %d in %s, burst %d: n of 1 or more, a time of more than 0, and a burst of 1 to n are allowed", option, n, per, burst))
 	}
 	return ok
 }

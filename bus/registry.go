@@ -119,10 +119,8 @@ func (r *Registry) add(c Consumer) (mistakes []error) {
 		case other.name == c.name && name == c.name:
 			mistakes = append(mistakes, fmt.Errorf("bus: consumer %q is registered twice", name))
 		default:
-			mistakes = append(
-				mistakes,
-				fmt.Errorf("bus: consumer %q: the name %q is taken by consumer %q (%s)", c.name, name, other.name, other.payloadType),
-			)
+			mistakes = append(mistakes,
+				fmt.Errorf("bus: consumer %q: the name %q is taken by consumer %q (%s)", c.name, name, other.name, other.payloadType))
 		}
 	}
 	for i, payloadType := range c.payloadTypes() {

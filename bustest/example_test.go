@@ -108,7 +108,7 @@ func (cardCharged) PayloadType() string   { return "account.charged" }
 
 var errClosed = errors.New("the account is not open")
 
-// A decider is tested by what has happened, a command, and what comes of it.
+// Given these events, when this command comes, then these events happen.
 func ExampleDecider() {
 	accounts := decider.Decider[bool, int, bus.Payload]{
 		Category: "account",

@@ -24,9 +24,9 @@ import (
 )
 
 // FakeProducer has the methods of *outbox.Producer and only records messages, for tests without a
-// database: handles passed to it may be nil. A pool that is not Bun's is refused. If the context has ended, it does nothing and returns
-// the context's error, as a database would. The zero value works. Check what was produced with
-// [RequireProduced].
+// database: handles passed to it may be nil. It refuses a pool that is not Bun's. If the context has
+// ended, it records nothing and returns the context's error, as a database would. The zero value
+// works. Check what was produced with [RequireProduced].
 //
 // A payload whose insert id was produced before is a duplicate or replaces the earlier one:
 // FakeProducer consumes nothing, so an insert id stays pending. It is safe for concurrent use; set

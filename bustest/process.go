@@ -34,7 +34,7 @@ type Delivery struct {
 // A consumer's error does not fail the test: check the returned Delivery. A consumer that calls
 // t.FailNow does, although it runs on its own goroutine.
 //
-// Given names of consumers, it runs the oldest due message of these.
+// With names of consumers, it runs the oldest due message of those consumers.
 func (k *Kit) ProcessNext(consumers ...string) Delivery {
 	k.t.Helper()
 	operation := "ProcessNext"

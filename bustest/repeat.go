@@ -129,10 +129,8 @@ func (k *Kit) read(ctx context.Context, state func() any) (e effects) {
 		k.problem = fmt.Sprintf("read messages: %v", err)
 	}
 	for _, m := range messages {
-		e.messages = append(
-			e.messages,
-			pending{delivery{m.MessageID, m.ConsumerType}, fmt.Sprintf("message %s for %s: %s", m.PayloadType, m.ConsumerType, m.Payload)},
-		)
+		e.messages = append(e.messages,
+			pending{delivery{m.MessageID, m.ConsumerType}, fmt.Sprintf("message %s for %s: %s", m.PayloadType, m.ConsumerType, m.Payload)})
 	}
 	schedules, _, err := k.all().scheduled()
 	if err != nil {

@@ -84,7 +84,7 @@ func (r *request) httpErrorOf(err error) httpError {
 	if dberr.IsUnavailable(err) {
 		r.w.Header().Set("Retry-After", "5")
 		return httpError{http.StatusServiceUnavailable, away(err) +
-			" Messages are kept as they are, and run once that is over. The log of this process says what is wrong."}
+			" Messages stay pending, and run once that is over. The log of this process says what is wrong."}
 	}
 	return httpError{http.StatusInternalServerError,
 		"The database could not be asked, or something else went wrong. The log of this process says what."}

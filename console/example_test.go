@@ -11,8 +11,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
-// The console is an http.Handler. The application's own login says who the user is, and what the
-// user may do.
+// The console is an http.Handler. Authorize uses the application's login and returns the user and
+// their role.
 func ExampleNew() {
 	var (
 		db       *bun.DB       // opened by the application

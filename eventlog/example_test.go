@@ -25,9 +25,8 @@ type Deposited struct {
 func (Opened) PayloadType() string    { return "account.opened" }
 func (Deposited) PayloadType() string { return "account.deposited" }
 
-// Events say what they are, the registry is told of them, and the log is made of
-// that.
-func ExampleNew() {
+// Register the event types, make the registry with them, and make the log of the registry.
+func ExampleNewLog() {
 	types, err := eventlog.NewTypes(eventlog.Event[Opened](), eventlog.Event[Deposited]())
 	if err != nil {
 		fmt.Println(err)
@@ -54,8 +53,8 @@ func ExampleNew() {
 	// Output: [account.opened] <nil>
 }
 
-// Schema 1 of a deposit was in whole units, and the event had another name. An
-// upcaster brings what is stored up to date whenever it is read.
+// Deposits of schema 1 were in whole units and had another name. The upcaster converts them
+// whenever they are read.
 func ExampleEvent() {
 	inCents := func(_ context.Context, text []byte) ([]byte, error) {
 		var old struct{ Amount int }
@@ -75,7 +74,7 @@ func ExampleEvent() {
 	// Output: {"cents":700} <nil>
 }
 
-// Mistakes are found when the application starts.
+// NewTypes reports configuration errors at startup.
 func ExampleNewTypes_mistakes() {
 	_, err := eventlog.NewTypes(eventlog.Event[Deposited](eventlog.Schema(2)),
 		eventlog.Event[Opened](eventlog.PayloadAliases("account.deposited")))
@@ -85,8 +84,8 @@ func ExampleNewTypes_mistakes() {
 	// eventlog: event eventlog_test.Opened: the name "account.deposited" is taken by eventlog_test.Deposited
 }
 
-// Append what has happened, on the condition that nothing else has. Rows of the
-// application may be written in the same transaction.
+// Append an event if the stream has the expected version. The transaction may write other rows,
+// too.
 func ExampleLog_Append() {
 	var (
 		ctx = context.Background()
@@ -103,7 +102,7 @@ func ExampleLog_Append() {
 	}
 }
 
-// A transfer is appended to both accounts or to none.
+// A transfer is appended to both accounts or to neither.
 func ExampleLog_AppendAll() {
 	var (
 		ctx = context.Background()
@@ -116,8 +115,7 @@ func ExampleLog_AppendAll() {
 	fmt.Println(err)
 }
 
-// The state of a stream is a fold of its events. Package decider does this, and
-// the append at that version, by itself.
+// Fold the events of a stream into a state, and append at its version. Package decider does both.
 func ExampleLog_FoldStream() {
 	var (
 		ctx = context.Background()
@@ -134,7 +132,7 @@ func ExampleLog_FoldStream() {
 	fmt.Println(balance, version, err)
 }
 
-// Where no runner of projections numbers the events, do so before reading.
+// Assign positions before reading if no projection runner does.
 func ExampleLog_ReadLog() {
 	var (
 		ctx = context.Background()
@@ -154,8 +152,8 @@ func ExampleLog_ReadLog() {
 	}
 }
 
-// A consumer that is new, or was wrong, is given what there was before. To call it
-// again under the same name goes on where it was interrupted.
+// Replay delivers earlier events to a new or corrected consumer. A call with the same name
+// continues an interrupted replay.
 func ExampleLog_Replay() {
 	var (
 		ctx = context.Background()
@@ -166,8 +164,7 @@ func ExampleLog_Replay() {
 	fmt.Println(n, "messages written", err)
 }
 
-// What is known of a person is erased from the log, and projections hear of it by
-// an event of type Tombstoned.
+// Erase a stream. Projections learn of it by an event of type Tombstoned.
 func ExampleLog_Tombstone() {
 	var (
 		ctx = context.Background()

@@ -55,7 +55,7 @@ func Serve(lifecycle fx.Lifecycle, producer *outbox.Producer) {
 	lifecycle.Append(fx.StartStopHook(func() { /* listen */ }, func() { /* shut down */ }))
 }
 
-// Test the wiring with fx.ValidateApp, which constructs nothing.
+// fx.ValidateApp checks the wiring without constructing anything.
 func ExampleModule() {
 	options := fx.Options(
 		fx.StopTimeout(30*time.Second),
@@ -70,8 +70,7 @@ func ExampleModule() {
 	// Output: <nil>
 }
 
-// The event log is given beside Module. Consumers and projections may take it in
-// their constructors.
+// Consumers and projections can take the event log in their constructors.
 func ExampleEventLog() {
 	options := fx.Options(
 		fx.Provide(OpenDB),

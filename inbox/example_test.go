@@ -18,8 +18,8 @@ type OrderPlaced struct {
 
 func (OrderPlaced) PayloadType() string { return "order.placed" }
 
-// Records become messages of the consumers. Each record is accepted once, and the transactional
-// consumer has its effect once. Run an outbox.Processor of the same registry beside the receiver.
+// Records become messages of the registered consumers, each record once. Run an outbox.Processor of
+// the same registry beside the receiver.
 func ExampleNewReceiver() {
 	var (
 		ctx        = context.Background()

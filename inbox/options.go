@@ -12,8 +12,8 @@ import (
 // Option configures a [Receiver]. This package's functions make all of them.
 type Option func(*receiver)
 
-// Accept accepts events whose type is the payload's stored name, or one of the other names. Give
-// one for each payload type.
+// Accept accepts events whose type is the payload's stored name or one of names. Each payload type
+// needs an Accept of its own.
 func Accept[T bus.Payload](names ...string) Option {
 	declared := bus.Declare[T]("inbox")
 	return func(r *receiver) {
@@ -41,8 +41,8 @@ func DeduplicationWindow(d time.Duration) Option {
 	return func(r *receiver) { r.window = d }
 }
 
-// MaxBacklog is how many messages of the accepted payloads' consumers may be pending. While there
-// are more, nothing is fetched. 1 or more is allowed. Defaults to 100,000.
+// MaxBacklog is how many messages of the accepted payloads' consumers may be pending: 1 or more.
+// While there are more, nothing is fetched. Defaults to 100,000.
 func MaxBacklog(n int) Option {
 	return func(r *receiver) { r.maxBacklog = n }
 }

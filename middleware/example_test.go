@@ -12,8 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 )
 
-// The processor's default chain, with a logger, a hook and a layer of the
-// application's own.
+// The default chain with a logger, a hook and a layer of the application.
 func ExampleDefault() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: steady}))
 	tenant := func(next bus.Handler) bus.Handler {
@@ -50,8 +49,7 @@ func steady(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// Layers can be put together without Default: this chain logs and recovers,
-// and retries everything after a minute, however often it failed.
+// A chain without Default: it recovers panics, and retries every minute without end.
 func ExampleAttempts() {
 	handler := bus.Compose(func(context.Context, *bus.Message) error { panic("no answer") },
 		middleware.Attempts(middleware.Constant(time.Minute)), middleware.Recover())
@@ -100,7 +98,7 @@ type InvoiceDue struct{ Number int }
 // PayloadType is the name it is stored under.
 func (InvoiceDue) PayloadType() string { return "invoice.due" }
 
-// Balances may be told of a deposit twice, whoever gets the mail may not.
+// The consumer send-mail skips replayed messages. Others run them.
 func ExampleSkipOnReplay() {
 	handler := middleware.SkipOnReplay("send-mail")(func(_ context.Context, m *bus.Message) error {
 		fmt.Println(m.Consumer, "runs, replay:", m.Event.Replay)

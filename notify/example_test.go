@@ -10,8 +10,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/notify"
 )
 
-// Every process has a notifier. One that runs no processors needs no Listener: it
-// only sends. Others take that of notify/pgxnotify.
+// Every process has a notifier. A process with processors also needs a Listener, such as that of
+// notify/pgxnotify.
 func ExampleNewNotifier() {
 	run := func(ctx context.Context, db *bun.DB, registry *bus.Registry) error {
 		notifier, err := notify.NewNotifier(db, registry, notify.NotifierConfig{})
@@ -24,8 +24,7 @@ func ExampleNewNotifier() {
 	// Output: notify: NewNotifier: the database handle or the registry is nil
 }
 
-// Health is for a readiness probe, if a late wake-up matters that much: messages
-// are found by the next poll all the same.
+// Health can serve a readiness probe. Without notifications, messages are found by the next poll.
 func ExampleNotifier_Health() {
 	var notifier *notify.Notifier
 	health := notifier.Health()

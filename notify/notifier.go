@@ -21,10 +21,10 @@ import (
 // notify/pgxnotify has one for pgx.
 type Listener interface {
 	// Listen connects, listens on the channel and calls listening once. Then it calls received
-	// with the text of every notification, until ctx ends or the connection is lost. It must
-	// release everything and never return nil. It is called again after a while, never
-	// concurrently: a call that does not return within a second after ctx ends is left alone, and
-	// the notifier does not listen until it returns. A panic is an error like others.
+	// with the text of every notification, until ctx ends or the connection is lost. It releases
+	// its connection before it returns, and never returns nil. The notifier calls it again after a
+	// while, never concurrently. A call that has not returned a second after ctx ended is abandoned,
+	// and the notifier listens again once it has returned. A panic counts as an error.
 	Listen(ctx context.Context, channel string, listening func(), received func(text string)) error
 }
 

@@ -44,7 +44,7 @@ func attention(o summary) []Finding {
 	}
 	all = slices.Concat(
 		all, named("poisoned", poisonedIn(o.Queues)), named("blocked_keys", blockedIn(o.Queues)),
-		named("circuit_breakers", breakersIn(o.Queues)), named("consumers", strange(o.Unhandled)),
+		named("circuit_breakers", breakersIn(o.Queues)), named("consumers", unhandledFindings(o.Unhandled)),
 		named("processes", troubled(o.Processes, o.Queues)),
 	)
 	slices.SortStableFunc(all, worstFirst)

@@ -100,7 +100,7 @@ func (d *doctor) checks() []check {
 		{"clock", "This machine's clock agrees with that of the database.", d.checkClock},
 		{"poisoned", "No message is poisoned.", d.inQueues(poisonedIn)},
 		{"blocked_keys", "No key is blocked.", d.inQueues(blockedIn)},
-		{"consumers", "Every pending message has a consumer in a live process.", d.checkStrangers},
+		{"consumers", "Every pending message has a consumer in a live process.", d.checkUnhandled},
 		{"circuit_breakers", "No circuit breaker is open.", d.inQueues(breakersIn)},
 		{"processes", "No process was lost within a day, is stuck, or stops a consumer.", d.checkProcesses},
 		{"schedules", "All schedules fire.", d.checkSchedules},

@@ -27,7 +27,7 @@ const (
 	pauseForgotten   = 24 * time.Hour
 	changeForgotten  = 10 * time.Minute // of a change by ids
 	runnerLate       = time.Minute      // of an operation, if a runner is alive
-	nobodyLate       = 10 * time.Second // of an operation, if none is alive
+	noRunnerLate     = 10 * time.Second // of an operation, if none is alive
 	schedulesLooked  = 1000
 	schedulesWithin  = time.Second / 2 // to compute next fires, while the transaction is open
 	operationsLooked = 200
@@ -35,25 +35,25 @@ const (
 
 func isSchema(err error) bool { return errors.Is(err, outbox.ErrSchemaOutdated) }
 
-func (d *doctor) checkStrangers(ctx context.Context, db bun.IDB) (found []Finding, err error) {
+func (d *doctor) checkUnhandled(ctx context.Context, db bun.IDB) (found []Finding, err error) {
 	fleet, err := d.service.admin.Processes(ctx, db, processorsKnown)
 	if err != nil {
 		return nil, err
 	}
-	strangers, err := d.service.strangers(ctx, db, fleet)
-	if err != nil || len(strangers) == 0 {
+	unhandled, err := d.service.unhandled(ctx, db, fleet)
+	if err != nil || len(unhandled) == 0 {
 		return nil, err
 	}
 	if !slices.ContainsFunc(fleet, func(p admin.Process) bool { return p.Kind == "processor" }) {
-		return []Finding{warning(strangers[0].Consumer, "Messages wait, but no processor has reported in the last 7 days.",
+		return []Finding{warning(unhandled[0].Consumer, "Messages wait, but no processor has reported in the last 7 days.",
 			"Start a processor of this consumer. Programs with a negative bus.RegistryConfig.HeartbeatInterval do not report.")}, nil
 	}
-	return strange(strangers), nil
+	return unhandledFindings(unhandled), nil
 }
 
-// strange turns unhandled messages into findings.
-func strange(strangers []admin.Unhandled) (found []Finding) {
-	for _, s := range strangers {
+// unhandledFindings turns unhandled messages into findings.
+func unhandledFindings(unhandled []admin.Unhandled) (found []Finding) {
+	for _, s := range unhandled {
 		what := fmt.Sprintf("of payload type %q", s.PayloadType)
 		if s.PayloadType == "" {
 			what = "with keys"
@@ -209,7 +209,7 @@ func (d *doctor) checkOperations(ctx context.Context, db bun.IDB) (found []Findi
 		return nil, err
 	}
 	runners := true
-	if slices.ContainsFunc(rows, func(row store.Operation) bool { return awaits(row, nobodyLate) }) { // otherwise the answer is not needed
+	if slices.ContainsFunc(rows, func(row store.Operation) bool { return awaits(row, noRunnerLate) }) { // otherwise the answer is not needed
 		fleet, err := d.service.admin.Processes(ctx, db, overview.LostWithin)
 		if err != nil {
 			return nil, err
@@ -245,7 +245,7 @@ func stillness(row store.Operation, runners bool) (text, remedy string) {
 		since := roughly(row.Now.Sub(row.CreatedAt.Time))
 		return fmt.Sprintf("It was started %s ago, and its outcome is not known: its process may have died.", since), fmt.Sprintf(
 			"Look at the messages that it was about, do it again where it was not done, and close it: asyncmonolith operations stop %d.", row.ID)
-	case !runners && awaits(row, nobodyLate):
+	case !runners && awaits(row, noRunnerLate):
 		cure := fmt.Sprintf("Run an ops.Runner in some process; or carry it out from the command: asyncmonolith operations run %d.", row.ID)
 		if kinds()[Action(row.Kind)].apply != nil {
 			cure = "Run an ops.Runner in a process that has the projection's code."

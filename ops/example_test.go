@@ -11,8 +11,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// An operation changes many messages: it is planned, shown, and started. A [ops.Runner] carries it
-// out.
+// An operation changes many messages. Plan it, check the preview, and start it. An [ops.Runner]
+// carries it out.
 func ExampleOperations_Plan() {
 	var (
 		ctx      = context.Background()

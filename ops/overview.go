@@ -37,7 +37,7 @@ func (s *Session) overview(ctx context.Context) (o summary, err error) {
 // has expired.
 func (s *Session) cachedOverview(ctx context.Context) (o summary, due bool, err error) {
 	if err := s.may(View, ""); err != nil {
-		return summary{}, false, fmt.Errorf("ops: glance: %w", err)
+		return summary{}, false, fmt.Errorf("ops: overview: %w", err)
 	}
 	o, due, known := s.service.overview.Known()
 	if !known {
@@ -184,7 +184,7 @@ func (s *Service) seeProcesses(ctx context.Context, db bun.IDB, o *summary) erro
 	if err != nil {
 		return err
 	}
-	o.Unhandled, err = s.strangers(ctx, db, fleet)
+	o.Unhandled, err = s.unhandled(ctx, db, fleet)
 	o.Processes = slices.DeleteFunc(fleet, func(p admin.Process) bool { return p.Status == admin.ProcessStopped })
 	return err
 }
@@ -199,9 +199,9 @@ func (s *Service) seeOperations(ctx context.Context, db bun.IDB, o *summary) err
 	return nil
 }
 
-// strangers returns up to 20 kinds of messages that no live process handles, and such consumers of
+// unhandled returns up to 20 kinds of messages that no live process handles, and such consumers of
 // messages with keys, whose payload type is empty.
-func (s *Service) strangers(ctx context.Context, db bun.IDB, fleet []admin.Process) ([]admin.Unhandled, error) {
+func (s *Service) unhandled(ctx context.Context, db bun.IDB, fleet []admin.Process) ([]admin.Unhandled, error) {
 	var wants []store.Want
 	taken := make(map[string]bool)
 	for _, p := range fleet {

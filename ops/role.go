@@ -48,12 +48,12 @@ type Principal struct {
 	// Name is written to the audit. It must not be empty.
 	Name string
 	Role Role
-	// Allow narrows what the role allows. It is called for each action with the consumer
-	// concerned, by its present name if the service's registry has it, which is empty if the action
-	// concerns several or none. A change of several
-	// consumers calls it with an empty consumer first and then with each affected one; one refusal
-	// forbids the change. A query of several consumers calls it once with an empty consumer. A panic, or
-	// no answer within 10 s, refuses the action. Nil allows everything.
+	// Allow narrows what the role allows. It is called for each action with the consumer concerned,
+	// by its present name if the service's registry has it. The consumer is empty if the action
+	// concerns several or none. A change of several consumers calls Allow with an empty consumer
+	// first, and then with each affected one; one refusal forbids the change. A query of several
+	// consumers calls it once with an empty consumer. A panic, or no answer within 10 s, refuses the
+	// action. Nil allows everything.
 	Allow func(Action, string) bool
 }
 

@@ -84,10 +84,8 @@ func New(c Config) (*Service, error) {
 		errs = append(errs, errors.New("config: Registry is nil"))
 	}
 	if c.DB != nil && c.ReadDB != nil && c.DB.Dialect().Name() != c.ReadDB.Dialect().Name() {
-		errs = append(
-			errs,
-			fmt.Errorf("config: ReadDB speaks %q and DB %q: they must be the same", c.ReadDB.Dialect().Name(), c.DB.Dialect().Name()),
-		)
+		errs = append(errs,
+			fmt.Errorf("config: ReadDB speaks %q and DB %q: they must be the same", c.ReadDB.Dialect().Name(), c.DB.Dialect().Name()))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("ops: new: %w", err)

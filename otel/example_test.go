@@ -15,8 +15,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// New takes what is registered with OpenTelemetry, unless it is told otherwise.
-func ExampleNew() {
+// By default NewTelemetry uses the globally registered providers.
+func ExampleNewTelemetry() {
 	telemetry, err := amotel.NewTelemetry(amotel.TelemetryConfig{
 		Propagator: propagation.TraceContext{}, // no baggage in the database
 		LinkOnly:   true,
@@ -26,7 +26,7 @@ func ExampleNew() {
 	// true <nil>
 }
 
-// Each chain has a layer, and the scheduler remembers who wrote a schedule.
+// Each chain has its layer. Headers link the messages of a schedule to the span that wrote it.
 func ExampleTelemetry() {
 	var (
 		db        *bun.DB // opened by the application
@@ -54,7 +54,7 @@ func ExampleTelemetry() {
 	fmt.Println(messages, scheduler, schedules, err)
 }
 
-// Observe runs beside the processor whose queues it measures.
+// Observe runs beside the processor whose queues it samples.
 func ExampleTelemetry_Observe() {
 	var (
 		processor *outbox.Processor

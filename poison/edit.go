@@ -21,8 +21,9 @@ import (
 // crashes and errors are reset. If the stored payload has the message's ordering key, the message
 // gets the key of the edited payload.
 //
-// It returns [ErrNotFound], [ErrConflict], [ErrPayload], bus.ErrNoConsumer if the message's
-// consumer is not registered, bus.ErrTooLarge above 1 MiB, or the errors of outbox.Producer.Produce for such a payload.
+// It returns [ErrNotFound], [ErrConflict], [ErrPayload], bus.ErrNoConsumer if the message's consumer
+// is not registered, bus.ErrTooLarge above 1 MiB, or the errors of outbox.Producer.Produce for such a
+// payload.
 func (s *Store) EditAndRequeue(ctx context.Context, db bus.Handle, id int64, payload bus.Payload) error {
 	if s.registry == nil {
 		return dberr.Wrap(errUnmade, "poison: edit and requeue %d", id)

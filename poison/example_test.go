@@ -12,7 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// List goes through all messages, page by page.
+// List reads all poisoned messages, page by page.
 func ExampleStore_List() {
 	var (
 		ctx   = context.Background()
@@ -33,7 +33,7 @@ func ExampleStore_List() {
 	}
 }
 
-// What was wrong is mended: have everything run again.
+// After a fix, requeue all messages of a consumer.
 func ExampleStore_RequeueWhere() {
 	var (
 		ctx   = context.Background()
@@ -44,7 +44,7 @@ func ExampleStore_RequeueWhere() {
 	fmt.Println(result.Requeued, result.Unhandled, result.Conflicts, err)
 }
 
-// A message whose payload is wrong runs again with another.
+// Requeue a message with a corrected payload.
 func ExampleStore_EditAndRequeue() {
 	var (
 		ctx   = context.Background()

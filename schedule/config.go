@@ -47,10 +47,8 @@ func (c ProcessorConfig) validate(rowLocks bool) error {
 		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.Concurrency %d: 1 or more is allowed", c.Concurrency))
 	}
 	if c.Concurrency > 1 && !rowLocks {
-		errs = append(
-			errs,
-			fmt.Errorf("schedule: ProcessorConfig.Concurrency %d: 1 is allowed on SQLite, which has one writer at a time", c.Concurrency),
-		)
+		errs = append(errs,
+			fmt.Errorf("schedule: ProcessorConfig.Concurrency %d: 1 is allowed on SQLite, which has one writer at a time", c.Concurrency))
 	}
 	if c.PollInterval < 0 {
 		errs = append(errs, fmt.Errorf("schedule: ProcessorConfig.PollInterval %s: 0 or more is allowed", c.PollInterval))

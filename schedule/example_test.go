@@ -20,7 +20,7 @@ type CacheStale struct {
 
 func (CacheStale) PayloadType() string { return "cache.stale" }
 
-// A named schedule may be written at every boot: there is one of it.
+// A schedule with a name can be written at every boot: it exists once.
 func ExampleScheduler_Upsert() {
 	var (
 		ctx       = context.Background()
@@ -32,7 +32,7 @@ func ExampleScheduler_Upsert() {
 	fmt.Println(id, err)
 }
 
-// Everything that is wrong is found at once, before the database is asked.
+// Upsert reports all invalid values at once, before it accesses the database.
 func ExampleScheduler_Upsert_errors() {
 	registry, err := bus.NewRegistry(bus.Consume("refresh-cache", func(context.Context, CacheStale) error { return nil }))
 	if err != nil {
@@ -54,7 +54,7 @@ func ExampleScheduler_Upsert_errors() {
 	// cron: time zone "Local": an IANA name such as "Europe/Amsterdam" or "UTC" is allowed, since Local differs from machine to machine
 }
 
-// An operator looks at schedules and has one of them fire now.
+// List the schedules and fire one of them now.
 func ExampleScheduler_Trigger() {
 	var (
 		ctx       = context.Background()
@@ -74,7 +74,7 @@ func ExampleScheduler_Trigger() {
 	}
 }
 
-// Schedules fire wherever a processor runs, once for each fire time.
+// Run fires schedules. Each fire time makes one message, however many processors run.
 func ExampleProcessor_Run() {
 	var (
 		db       *bun.DB // opened by the application

@@ -25,9 +25,9 @@ type Schedule struct {
 	SkipOverlap bool              `json:"skip_overlap,omitempty"` // see [SkipOverlap]; false in a brief list
 	Expression  string            `json:"expression"`             // as it was written
 	Zone        string            `json:"zone"`
-	// NextFire is the next fire time, or when one that could not fire is retried. While the schedule is paused it does not apply, and
-	// [Scheduler.Resume] resets it. If it stays in the past although processors run, none of them
-	// has the payload type registered, and they log a warning.
+	// NextFire is the next fire time, or when a fire that failed is retried. While the schedule is
+	// paused it does not apply, and [Scheduler.Resume] resets it. If it stays in the past although
+	// processors run, none of them has the payload type registered, and they log a warning.
 	NextFire time.Time `json:"next_fire,omitzero"`
 	// RunAt is when a [Scheduler.Trigger] that has not fired yet was requested, or when it is
 	// retried. Zero means none.

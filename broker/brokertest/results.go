@@ -97,7 +97,7 @@ func wanted(records []broker.Record, results []error, bad map[int]error) error {
 	return errors.Join(errs...)
 }
 
-// onlyGood wants the records to have come, but for the bad ones.
+// onlyGood returns an error unless exactly the records that are not bad arrived.
 func (c *trial) onlyGood(records []broker.Record, bad map[int]error) error {
 	var good, others []broker.Record
 	for i, record := range records {
@@ -121,7 +121,8 @@ func (c *trial) onlyGood(records []broker.Record, bad map[int]error) error {
 	return nil
 }
 
-// behindABad publishes in order a batch of which one record is bad: those before it arrive, in their order, and none behind it.
+// behindABad publishes a batch with one bad record in order. The records before it must arrive in
+// order, and none after it.
 func behindABad(c *trial) error {
 	records := c.make(9)
 	const bad = 4
@@ -131,15 +132,16 @@ func behindABad(c *trial) error {
 		n, err := sequencer.PublishInOrder(c.ctx, records[done:])
 		done += n
 		if done > bad || err != nil && (done < bad || !errors.Is(err, broker.ErrRejected)) || n == 0 && err == nil {
-			return fmt.Errorf("publish in order: got %d records there, and %v, want the %d before the bad one, and ErrRefused", done, err, bad)
+			return fmt.Errorf("publish in order: got %d records published and error %v, want the %d before the bad one and ErrRejected",
+				done, err, bad)
 		}
 	}
 	if n, err := sequencer.PublishInOrder(c.ctx, records[bad:]); n != 0 || !errors.Is(err, broker.ErrRejected) {
-		return fmt.Errorf("publish in order from the bad record on: got %d there, and %v, want none and ErrRefused", n, err)
+		return fmt.Errorf("publish in order from the bad record on: got %d records published and error %v, want none and ErrRejected", n, err)
 	}
 	last := c.make(1)
 	if n, err := sequencer.PublishInOrder(c.ctx, last); n != 1 || err != nil {
-		return fmt.Errorf("publish in order behind a bad record: got %d there, and %v, want 1", n, err)
+		return fmt.Errorf("publish in order after a bad record: got %d records published and error %v, want 1", n, err)
 	}
 	w := c.subscribe(take)
 	if err := w.awaitAll(last); err != nil {

@@ -47,7 +47,7 @@ func accounts() decider.Decider[Account, Withdraw, bus.Payload] {
 	}
 }
 
-// A decider is functions, which need no database: bustest.Decider tests them.
+// A decider needs no database. Test it with bustest.Decider.
 func ExampleDecider() {
 	d := accounts()
 	state := d.Evolve(Account{}, Deposited{Cents: 100})
@@ -60,7 +60,7 @@ func ExampleDecider() {
 	// the account would be overdrawn: it has 40
 }
 
-// Execute is for who has no transaction, such as an HTTP handler.
+// Execute begins its own transaction, for callers such as HTTP handlers.
 func ExampleExecute() {
 	var (
 		ctx = context.Background()
@@ -78,8 +78,8 @@ func ExampleExecute() {
 	}
 }
 
-// Handle is for who has a transaction: here a transactional consumer, whose message
-// is removed with the events that come of it. outbox.ConsumeTx takes the function.
+// Handle uses the caller's transaction: here that of a transactional consumer, which also removes
+// the message.
 func ExampleHandle() {
 	var log *eventlog.Log
 	chargeFee := func(ctx context.Context, tx bun.Tx, e Withdrawn) error {
@@ -90,8 +90,7 @@ func ExampleHandle() {
 	// Output: func(context.Context, bun.Tx, decider_test.Withdrawn) error
 }
 
-// States of hundreds of events are kept now and then. Raise Schema when the state
-// or Evolve changes.
+// Store a snapshot every 200 events. Raise Schema when the state or Evolve changes.
 func ExampleSnapshots() {
 	d := accounts()
 	d.Snapshots = decider.Snapshots{Every: 200, Schema: 2}

@@ -56,7 +56,7 @@ func ExampleNewRunner() {
 	// Output: projection: NewRunner: the database handle or the log is nil
 }
 
-// Read your own writes: wait until the projection has them.
+// Read your own writes: wait until the projection has applied them.
 func ExampleRunner_WaitFor() {
 	var (
 		ctx    = context.Background() // bounded, in an application
@@ -78,15 +78,14 @@ func ExampleRunner_WaitFor() {
 	// Select the balance.
 }
 
-// In place: readers see the table fill up again, while a runner runs.
+// Rebuild the tables in place. Readers see them fill up while a runner runs.
 func ExampleRunner_Rebuild() {
 	var runner *projection.Runner
 	fmt.Println(runner.Rebuild(context.Background(), "balances"))
 }
 
-// Beside the old version: the runner is given both, of which the new one writes to
-// a table of its own; once it has caught up, it is promoted. Active tells readers
-// which table to read.
+// Rebuild beside the old version: run both, and promote the new one once it has caught up. Active
+// returns the version to read.
 func ExampleRunner_Promote() {
 	var (
 		ctx    = context.Background()
@@ -101,8 +100,7 @@ func ExampleRunner_Promote() {
 	fmt.Println("read version", version, err)
 }
 
-// An inline projection is applied in the transaction of the append, and never
-// behind.
+// An inline projection is applied in the transaction of the append, so it is never behind.
 func ExampleNewInline() {
 	types, err := eventlog.NewTypes(eventlog.Event[Deposited]())
 	if err != nil {
@@ -119,7 +117,7 @@ func ExampleNewInline() {
 	// Output: 1 true
 }
 
-// In a test, or in a command that rebuilds and exits, CatchUp applies what there is.
+// CatchUp applies all pending events: for tests, and for commands that rebuild and exit.
 func ExampleRunner_CatchUp() {
 	var (
 		ctx = context.Background()

@@ -281,12 +281,12 @@ func TestDoctorLooksAtConsumers(t *testing.T) {
 		testapp.Eventually(t, "it has told of itself", func() bool { return a.Count("SELECT count(*) FROM message_processes") == 1 })
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "consumers", ops.OK)
 		if found := overview(); len(found) != 0 {
-			t.Errorf("strangers: got %+v, want none", found)
+			t.Errorf("unhandled: got %+v, want none", found)
 		}
 		a.Exec("INSERT INTO consumer_messages (message_id, consumer_type, payload_type, payload, created_at, available_after) VALUES ('00000000-0000-0000-0000-000000000001', 'c', 'order.lost', '{}', " + testapp.NowOf(db) + ", " + testapp.NowOf(db) + ")")
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "consumers", ops.Critical, "c: ", `"order.lost"`)
 		if found := overview(); len(found) != 1 || found[0] != (admin.Unhandled{Consumer: "c", PayloadType: "order.lost"}) {
-			t.Errorf("strangers: got %+v, want one of c", found)
+			t.Errorf("unhandled: got %+v, want one of c", found)
 		}
 		p.MustStop()
 		a.Exec("DELETE FROM consumer_messages")

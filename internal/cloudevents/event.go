@@ -72,7 +72,7 @@ func (e *Event) member() ([]byte, error) {
 	return fmt.Appendf(nil, `,"data_base64":%q`, base64.StdEncoding.EncodeToString(e.Data)), nil
 }
 
-// isJSON tells whether data of a media type is JSON. No type at all stands for JSON.
+// isJSON reports whether data of a media type is JSON. No type at all stands for JSON.
 func isJSON(mediaType string) bool {
 	if mediaType == "" {
 		return true

@@ -46,7 +46,7 @@ func (c Class) String() string {
 		"refused", "schema"}[c]
 }
 
-// Outage tells whether the same statement of ours, and all others, will succeed once
+// Outage reports whether the same statement of ours, and all others, will succeed once
 // the database is well again, and not before. Nobody cancels a statement of ours but
 // those who want no answer any more, so one that was cancelled all the same was cut off.
 func (c Class) Outage() bool {
@@ -57,7 +57,7 @@ func (c Class) Outage() bool {
 // transaction: that of an event stream, which is no error of the database.
 type conflictError interface{ Conflict() bool }
 
-// SaysConflict tells whether an error calls itself a conflict.
+// SaysConflict reports whether an error calls itself a conflict.
 func SaysConflict(err error) (says bool) {
 	defer func() { _ = recover() }() // a method of somebody's error
 	var conflict conflictError
@@ -93,13 +93,13 @@ func ClassOf(err error) (class Class) {
 	return classOfNoAnswer(err)
 }
 
-// Answered tells whether an error is what the database itself has said: it is there.
+// Answered reports whether an error is what the database itself has said: it is there.
 func Answered(err error) bool {
 	number, _ := MySQLError(err)
 	return number != 0 || SQLiteCode(err) != 0 || sqlState(err) != ""
 }
 
-// IsAborted tells whether a statement was refused since one before it has aborted the transaction, as on PostgreSQL.
+// IsAborted reports whether a statement was refused since one before it has aborted the transaction, as on PostgreSQL.
 func IsAborted(err error) bool { return sqlState(err) == "25P02" }
 
 // classOfAnswer is of what the database says.
@@ -205,7 +205,7 @@ func classOfNoAnswer(err error) Class {
 	return Other
 }
 
-// isUnsent tells whether a driver knows that the connection had broken before.
+// isUnsent reports whether a driver knows that the connection had broken before.
 func isUnsent(err error) bool {
 	var unsent unsentError
 	return errors.As(err, &unsent) && unsent.SafeToRetry() && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)

@@ -61,7 +61,7 @@ func SQLiteCode(err error) int {
 	return 0
 }
 
-// IsConflict tells whether a statement lost against a concurrent transaction, so that
+// IsConflict reports whether a statement lost against a concurrent transaction, so that
 // it may succeed in a new one. One that has waited for a lock in vain is a lock timeout:
 // it would only wait again.
 func IsConflict(err error) bool { return ClassOf(err) == Conflict }
@@ -70,10 +70,10 @@ func IsConflict(err error) bool { return ClassOf(err) == Conflict }
 // statement can be repeated: going back to it frees the locks that the statement took.
 func IsDeadlock(err error) bool { return err != nil && sqlState(err) == "40P01" }
 
-// IsLockTimeout tells whether a statement gave up waiting for a lock.
+// IsLockTimeout reports whether a statement gave up waiting for a lock.
 func IsLockTimeout(err error) bool { return ClassOf(err) == LockTimeout }
 
-// IsUnavailable tells whether an error speaks of the connection or the server
+// IsUnavailable reports whether an error speaks of the connection or the server
 // rather than of the statement: the same statement may succeed later. So it does where
 // the connection itself has waited in vain.
 func IsUnavailable(err error) bool {
@@ -81,7 +81,7 @@ func IsUnavailable(err error) bool {
 	return class.Outage() && class != Cancelled || class == Timeout && errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// IsConnectionDoubtful tells whether the connection that met an error should not be
+// IsConnectionDoubtful reports whether the connection that met an error should not be
 // used again: it is broken or about to be closed, or leads to a server that takes no
 // writes any more. A server that merely refuses a statement, for want of room or of
 // time, leaves its connection as it was.
@@ -96,7 +96,7 @@ func IsConnectionDoubtful(err error) bool {
 	return false
 }
 
-// IsUnknownStatement tells whether the server does not know such statements.
+// IsUnknownStatement reports whether the server does not know such statements.
 func IsUnknownStatement(err error) bool {
 	state := sqlState(err)
 	return state == "42601" || state == "0A000"
@@ -114,7 +114,7 @@ func IsPlanStale(err error) bool {
 	return sqlState(err) == "0A000" && strings.Contains(err.Error(), "cached plan")
 }
 
-// IsRefused tells whether the database does not accept a value of a statement, so
+// IsRefused reports whether the database does not accept a value of a statement, so
 // that the same statement without that value may succeed.
 func IsRefused(err error) bool { return ClassOf(err) == Refused }
 
@@ -142,12 +142,12 @@ func Wrap(err error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), Explained(err))
 }
 
-// IsMissingColumn tells whether a statement named a column that does not exist.
+// IsMissingColumn reports whether a statement named a column that does not exist.
 func IsMissingColumn(err error) bool {
 	return ClassOf(err) == Schema && !IsMissingTable(err)
 }
 
-// IsMissingTable tells whether a statement named a table that does not exist.
+// IsMissingTable reports whether a statement named a table that does not exist.
 func IsMissingTable(err error) bool {
 	if ClassOf(err) != Schema {
 		return false

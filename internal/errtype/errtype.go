@@ -101,7 +101,7 @@ func innermost(err error) error {
 	}
 }
 
-// fromStandardLibrary tells whether err was made by fmt.Errorf or errors.Join.
+// fromStandardLibrary reports whether err was made by fmt.Errorf or errors.Join.
 func fromStandardLibrary(err error) bool {
 	name := fmt.Sprintf("%T", err)
 	return strings.HasPrefix(name, "*fmt.") || strings.HasPrefix(name, "*errors.")

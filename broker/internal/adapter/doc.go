@@ -1,5 +1,5 @@
-// Package adapter is what the adapters of brokers share: how a record's text travels in headers, how
-// long to wait after failures, and who is told that a broker is back. It knows no broker. The adapters
-// are modules of their own, which may import it since their paths are below relay's. It may import
-// only relay.
+// Package adapter is what the adapters of brokers share: the headers of records, the pauses after
+// failures, and the detection of outages. It uses no broker's client. The adapters are modules of
+// their own; they may import it since their paths are below that of package broker, which is the only
+// package of the project that it imports.
 package adapter

@@ -10,21 +10,20 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 )
 
-// ErrClosed is what a ping of [Reconnect] says when there is nothing to wait for any more.
-// It is immutable.
+// ErrClosed ends the pings of a [Reconnect]: the connection is closed for good. It is immutable.
 var ErrClosed = errors.New("closed")
 
 const (
 	pingEvery   = 250 * time.Millisecond
 	pingTimeout = 5 * time.Second
-	// slow is how long an answer takes of a broker that was away when it was asked.
+	// slow is the duration of a ping from which its broker counts as unavailable at the start of the ping.
 	slow = time.Second
 )
 
-// Reconnect tells who wants to know when a broker is back, for broker.ReconnectNotifier. It looks only while
-// a caller has missed the broker: then it asks again and again. A broker that answers the first
-// question at once was not away, and its answer is no news: a relay finds out by its probes what ails
-// it. It is safe for concurrent use.
+// Reconnect implements broker.ReconnectNotifier: it reports that a broker answers again. It pings the
+// broker only after an operation has failed with broker.ErrUnavailable, until the broker answers. If
+// the broker answers the first ping at once, it was available, and nothing is reported: the probes of
+// a relay find the cause of the failure. It is safe for concurrent use.
 type Reconnect struct {
 	ping   func(ctx context.Context) error
 	ctx    context.Context
@@ -34,25 +33,25 @@ type Reconnect struct {
 	mu      sync.Mutex
 	tell    []func()
 	looking bool
-	reason  error // of the last question, while it looks
+	reason  error // of the last ping, while it pings
 }
 
-// NewReconnect makes one. ping asks the broker, and may wait until it answers.
+// NewReconnect makes one. ping may wait until the broker answers.
 func NewReconnect(ping func(ctx context.Context) error) *Reconnect {
 	r := &Reconnect{ping: ping}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
 
-// OnReconnect has f called each time that the broker is back.
+// OnReconnect has f called each time the broker answers again.
 func (r *Reconnect) OnReconnect(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tell = append(r.tell, f)
 }
 
-// Note is told what became of records. If the broker was missed, and OnReconnect has a function, it is asked
-// from now on.
+// Note takes the results of an operation. If the broker was unavailable, and OnReconnect was called,
+// the pings begin.
 func (r *Reconnect) Note(errs ...error) {
 	if !slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, broker.ErrUnavailable) }) {
 		return
@@ -77,14 +76,14 @@ func (r *Reconnect) Note(errs ...error) {
 	})
 }
 
-// Reason is why the broker has not answered the last question, nil if it has, or was not asked.
+// Reason returns the error of the last ping, or nil if the broker answered or was not pinged.
 func (r *Reconnect) Reason() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.reason
 }
 
-// look asks until the broker answers, and reports whether it was away.
+// look pings until the broker answers, and reports whether it was unavailable.
 func (r *Reconnect) look() (back bool) {
 	for away := false; ; away = true {
 		asked := time.Now()
@@ -104,10 +103,10 @@ func (r *Reconnect) look() (back bool) {
 	}
 }
 
-// Close ends all that, and waits for it.
+// Close ends the pings and waits for the current one.
 func (r *Reconnect) Close() {
 	r.mu.Lock()
-	r.cancel() // a broker that is missed from now on starts nothing
+	r.cancel() // later failures start no pings
 	r.mu.Unlock()
 	r.looks.Wait()
 }

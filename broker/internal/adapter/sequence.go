@@ -7,8 +7,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 )
 
-// InOrder publishes records one after the other, for broker.OrderedPublisher, until one fails or half of the time of ctx is
-// over, so that a broker that is slow is none that is away.
+// InOrder implements broker.OrderedPublisher with a function that publishes one record. It stops when
+// a record fails, and when half of the time until the deadline of ctx is over: a slow broker must not
+// be mistaken for an unavailable one.
 func InOrder(ctx context.Context, records []broker.Record, one func(record broker.Record) error) (n int, err error) {
 	var half time.Time
 	if deadline, ok := ctx.Deadline(); ok {

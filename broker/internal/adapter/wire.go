@@ -16,7 +16,7 @@ const (
 	HeaderPrefix    = OwnPrefix + "h-"        // before a name that would mean something else
 )
 
-// Wire says how the headers of a protocol carry the text of records.
+// Wire is how the headers of a protocol carry the attributes and headers of records.
 type Wire struct {
 	// Attributes are prefixes of attributes: the first is written, all are read.
 	Attributes []string
@@ -24,7 +24,7 @@ type Wire struct {
 	ContentType string
 	// Keyed says that the protocol has a place for keys, and bodies that are nil.
 	Keyed bool
-	// Reserved tells which other names mean something to the broker. Nil for none.
+	// Reserved reports whether another name means something to the broker. Nil for none.
 	Reserved func(name string) bool
 }
 
@@ -77,7 +77,7 @@ func (w Wire) Read(r *broker.Record, headers iter.Seq2[string, string]) {
 	}
 }
 
-// KeyOf is the key of a record that has come: its partition key, unless a header says another.
+// KeyOf returns the key of a received record: the value of the key header, or the partition key.
 func KeyOf(r broker.Record, said *string) string {
 	if said != nil {
 		return *said

@@ -107,7 +107,7 @@ func TestABatchIsAllOrNone(t *testing.T) {
 	records := numbered(1, 3)
 	records[1].Body = make([]byte, 2<<20)
 	if _, err := a.Append(t.Context(), 0, 0, records); !errors.Is(err, broker.ErrRejected) {
-		t.Errorf("too large: got %v, want ErrRefused", err)
+		t.Errorf("too large: got %v, want ErrRejected", err)
 	}
 	if _, err := a.Append(t.Context(), 0, 0, numbered(1, 1001)); err == nil || errors.Is(err, broker.ErrSequenceConflict) {
 		t.Errorf("too many: got %v, want an error", err)

@@ -143,13 +143,13 @@ func TestSubjectsThatNoStreamCanHaveAreRefused(t *testing.T) {
 		good := broker.Record{Destination: at.name + ".x", ID: subject + " beside"}
 		errs := at.publisher.Publish(t.Context(), []broker.Record{{Destination: subject, ID: subject}, good})
 		if !errors.Is(errs[0], broker.ErrRejected) || errs[1] != nil {
-			t.Errorf("%.60q: got %v, want ErrRefused, and nil for the other", subject, errs)
+			t.Errorf("%.60q: got %v, want ErrRejected, and nil for the other", subject, errs)
 		}
 	}
 	records := numbered(1, 1)
 	records[0].Destination = long
 	if _, err := appender.Append(t.Context(), 0, 0, records); !errors.Is(err, broker.ErrRejected) || !shelf.nc.IsConnected() {
-		t.Errorf("an appender: got %v, want ErrRefused", err)
+		t.Errorf("an appender: got %v, want ErrRejected", err)
 	}
 }
 
