@@ -35,7 +35,6 @@ type Explanation struct {
 	CircuitError string `json:"circuit_error,omitempty"`
 }
 
-// explainer explains a pending message.
 type explainer struct {
 	client    *Client
 	db        bun.IDB

@@ -183,7 +183,6 @@ type Filter struct {
 	OlderThan time.Duration `json:"-"`
 }
 
-// filterJSON is the JSON form of a filter.
 type filterJSON struct {
 	*plainFilter
 	OlderThan string `json:"older_than,omitempty"`

@@ -74,7 +74,6 @@ func ConsumeRaw(name string, fn func(context.Context, []*Message) error, payload
 	return c.batched(fn == nil, options)
 }
 
-// batched completes a batch consumer.
 func (c Consumer) batched(isNil bool, options []ConsumerOption) Consumer {
 	c.consume = func(ctx context.Context, codec Codec, payload []byte) error {
 		m := Message{PayloadType: c.payloadType}

@@ -123,7 +123,6 @@ func (c *Consumer) validateLimits() {
 	c.validateRate("KeyRateLimit", config.KeyRate, config.KeyRatePer, config.KeyRateBurst)
 }
 
-// validateRate records mistakes in a rate.
 func (c *Consumer) validateRate(option string, n int, per time.Duration, burst int) {
 	switch {
 	case n == 0 && per == 0 && burst == 0:

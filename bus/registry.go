@@ -137,7 +137,6 @@ func (r *Registry) add(c Consumer) (mistakes []error) {
 	return mistakes
 }
 
-// subscribe registers the consumer for payloads of a type.
 func (r *Registry) subscribe(payloadType string, c Consumer) (mistakes []error) {
 	if other, ok := r.typed(payloadType); ok && c.goType != nil && other.goType != c.goType {
 		mistakes = append(mistakes, fmt.Errorf("bus: consumer %q: payload type %q is %s here and %s for consumer %q",

@@ -18,7 +18,6 @@ import (
 // message that delivers it is done without running.
 var ErrSkipEvent = store.ErrDropped
 
-// upcast is the function of an [Upcaster].
 type upcast func(ctx context.Context, text []byte) ([]byte, error)
 
 // call returns a panic as an error.
@@ -211,7 +210,6 @@ func (t *Types) Upcast(ctx context.Context, name string, schema int, text []byte
 	return text, nil
 }
 
-// decode upcasts and decodes an event.
 func (t *Types) decode(ctx context.Context, codec bus.Codec, name string, schema int, text []byte) (bus.Payload, error) {
 	text, err := t.Upcast(ctx, name, schema, text)
 	if err != nil {

@@ -24,7 +24,6 @@ import (
 )
 
 const (
-	// acceptTimeout limits each transaction that accepts records.
 	acceptTimeout = 10 * time.Second
 	// acceptBytes limits the size of the records in one transaction, except for a single record.
 	acceptBytes = 8 << 20
@@ -88,7 +87,6 @@ type batch struct {
 	unknown  []string       // types of the others
 }
 
-// read reads a batch of records.
 func (a *acceptor) read(ctx context.Context, records []broker.Record) (b batch, err error) {
 	for _, record := range records {
 		if a.worker.state.mapHungOften(record) {

@@ -109,7 +109,6 @@ func (r *receiver) consumerName() string { return "receive:" + r.name }
 // exclusive reports whether one process at a time receives.
 func (r *receiver) exclusive() bool { return r.appends && !r.concurrent }
 
-// name returns the name of the receiver.
 func (r Receiver) name() string {
 	if r.receiver == nil {
 		return ""

@@ -55,7 +55,6 @@ func (t *parkedText) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// encodeRecord encodes a record for storage.
 func encodeRecord(r broker.Record) (string, error) {
 	p := parkedRecord{
 		Destination: parkedText(r.Destination), Key: parkedText(r.Key), ID: parkedText(r.ID), ContentType: parkedText(r.ContentType),

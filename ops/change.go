@@ -85,7 +85,6 @@ func (s access) noted(ctx context.Context, db bun.IDB, c *Change, state Operatio
 	return s.audit(ctx, *c)
 }
 
-// audit calls [Config].Audit.
 func (s access) audit(ctx context.Context, c Change) error {
 	if s.service.config.Audit == nil {
 		return nil

@@ -23,7 +23,6 @@ type kind struct {
 	apply func(ctx context.Context, r *projection.Runner, target pinnedTarget) (int, error)
 }
 
-// step is one step of an operation.
 type step struct {
 	row    store.Operation
 	target pinnedTarget

@@ -94,7 +94,6 @@ func (s *Operations) SetRate(ctx context.Context, reason string, id int64, rate 
 	return s.decide(ctx, id, d)
 }
 
-// decision is a principal's decision on an operation.
 type decision struct {
 	action Action
 	reason string

@@ -71,7 +71,6 @@ func targetOf(row store.Operation) (target pinnedTarget, err error) {
 	return target, err
 }
 
-// pendingRows converts a filter for the store.
 func pendingRows(f admin.Filter) store.PendingFilter {
 	states := map[admin.State]store.PendingState{admin.Ready: store.Ready, admin.Delayed: store.Delayed, admin.Leased: store.Leased}
 	return store.PendingFilter{

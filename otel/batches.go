@@ -9,7 +9,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 )
 
-// maxLinks limits the links of one span.
 const maxLinks = 16
 
 // Apply returns the layer around batches of projections: set it as

@@ -17,7 +17,6 @@ var (
 	errUnwound        = errors.New("otel: the inner layers did not return") // in the produce chain
 )
 
-// errorType is the value of error.type.
 func errorType(err error) string {
 	if errors.Is(err, errUnwound) {
 		return system + ".panic"

@@ -25,10 +25,8 @@ type processorSource interface {
 }
 
 const (
-	// defaultInterval is the default interval between samples.
 	defaultInterval = 15 * time.Second
-	// sampleTimeout limits one sample.
-	sampleTimeout = 10 * time.Second
+	sampleTimeout   = 10 * time.Second
 	// freshFor is for how many intervals a sample is shown.
 	freshFor = 3
 )

@@ -167,7 +167,6 @@ func with(options []trace.SpanStartOption, more ...trace.SpanStartOption) []trac
 	return append(options[:len(options):len(options)], more...)
 }
 
-// linkTo links a batch to one of its messages.
 func linkTo(creation trace.SpanContext, r *sendRoute, m *bus.Message) trace.Link {
 	attributes := []attribute.KeyValue{messageIDKey.String(m.ID.String())}
 	if r.destination == "" {
@@ -181,7 +180,6 @@ func scheduleLink(scheduling trace.SpanContext) trace.Link {
 	return trace.Link{SpanContext: scheduling, Attributes: []attribute.KeyValue{linkKey.String("schedule")}}
 }
 
-// identify sets the message id on a span.
 func identify(span trace.Span, m *bus.Message) {
 	if span.IsRecording() && m.ID != (uuid.UUID{}) {
 		span.SetAttributes(messageIDKey.String(m.ID.String()))

@@ -42,7 +42,6 @@ func (g *readerGauges) look(ctx context.Context) (show func(metric.Observer), er
 	}, err
 }
 
-// show shows one reader.
 func (g *readerGauges) show(o metric.Observer, name string, version int, lag int64, halted, parked int) {
 	set := metric.WithAttributeSet(attribute.NewSet(groupKey.String(name), versionKey.Int(version)))
 	o.ObserveInt64(g.lag, lag, set)
@@ -57,7 +56,6 @@ type logForwarderSource interface {
 	Stats(ctx context.Context) ([]relay.Stats, error)
 }
 
-// logForwarderGauges show log forwarders.
 type logForwarderGauges struct {
 	source  logForwarderSource
 	readers readerGauges // log forwarders are readers of the log, too

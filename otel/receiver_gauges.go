@@ -17,7 +17,6 @@ type receiverSource interface {
 	Stats(ctx context.Context) ([]inbox.Stats, error)
 }
 
-// receiverGauges show receivers.
 type receiverGauges struct {
 	source receiverSource
 

@@ -68,7 +68,6 @@ func operation(name, destination string) []attribute.KeyValue {
 	return attributes
 }
 
-// operationType returns messaging.operation.type for an operation.
 func operationType(name string) attribute.KeyValue {
 	switch name {
 	case opSend, opPublish:

@@ -72,7 +72,6 @@ func (l *logForwarder) announce(ctx context.Context, s *services) error {
 	return l.setTypes(ctx, s, func(stored []string) []string { return union(stored, l.stored) })
 }
 
-// setTypes changes the stored types.
 func (l *logForwarder) setTypes(ctx context.Context, s *services, change func(stored []string) []string) error {
 	for range 10 { // other processes may change them concurrently
 		rows, err := s.store.Readers.List(ctx, s.db, l.checkpoint())

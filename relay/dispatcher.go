@@ -82,7 +82,6 @@ func (d *dispatcher) dispatch() error {
 	return err
 }
 
-// start works on a shard.
 func (d *dispatcher) start(s *shard) {
 	if !s.busy.CompareAndSwap(false, true) {
 		return

@@ -116,7 +116,6 @@ func NewLogForwarder(name string, pub broker.Publisher, config LogConfig) LogFor
 	return LogForwarder{f}
 }
 
-// name returns the forwarder's name.
 func (l LogForwarder) name() string {
 	if l.forwarder == nil {
 		return ""
@@ -137,7 +136,6 @@ type logForwarder struct {
 	shards []*shard
 }
 
-// checkpoint is the name of the forwarder's checkpoint.
 func (l *logForwarder) checkpoint() string { return logPrefix + l.name }
 
 func (l *logForwarder) checkConfig() {
@@ -158,7 +156,6 @@ func (l *logForwarder) checkConfig() {
 	}
 }
 
-// check returns all configuration errors of the forwarder.
 func (l *logForwarder) check(s *store.Store, log *eventlog.Log) error {
 	var errs []error
 	wrong := func(err error) { errs = append(errs, fmt.Errorf("relay: log forwarder %q: %w", l.name, err)) }

@@ -45,7 +45,6 @@ type shard struct {
 // lease is the lease of a shard: longer than a batch takes.
 func (l *logForwarder) lease() time.Duration { return 2*l.config.PublishTimeout + leaseGrace }
 
-// outgoingBatch is one batch of a shard.
 type outgoingBatch struct {
 	records  []broker.Record
 	events   []store.Event  // of the records

@@ -95,7 +95,6 @@ func cases() []aCase {
 	return slices.Concat(contentCases(), resultCases(), deliveryCases(), endCases(), outageCases())
 }
 
-// check runs the case, if it applies.
 func (a aCase) check(t *testing.T, setup Setup) error {
 	if setup.Publisher == nil || setup.Subscriber == nil || setup.Destination == "" {
 		return errors.New("brokertest: Publisher, Subscriber and Destination are required")

@@ -87,7 +87,6 @@ func (d Decider[S, C, E]) Check(states ...S) error {
 // Stream returns the name of an id's stream.
 func (d Decider[S, C, E]) Stream(id string) string { return d.Category + "-" + id }
 
-// loaded is a state with its version.
 type loaded[S any] struct {
 	state    S
 	version  int64

@@ -26,7 +26,6 @@ type application func() error
 // Run implements isolate.Call.
 func (a application) Run() error { return a() }
 
-// deliver runs the chain around consume.
 func (b *batch) deliver(ctx context.Context, m *bus.Message, consume bus.Handler) error {
 	return b.around(ctx, m, func(ctx context.Context, next func(context.Context) error) error {
 		return access.Deliver(ctx, b.runner.chain, m, func(ctx context.Context, _ *bus.Message) error { return next(ctx) })

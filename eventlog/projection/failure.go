@@ -46,7 +46,6 @@ func (s *shard) afterFailure(ctx context.Context, f *failure) (more bool, err er
 	return false, s.writeFailure(ctx, f, failed)
 }
 
-// writeFailure stores the failure and returns it.
 func (s *shard) writeFailure(ctx context.Context, f *failure, failed store.Failure) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()

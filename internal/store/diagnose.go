@@ -131,7 +131,6 @@ func (s *SchemaStore) indexes(version int) ([]Index, error) {
 	return indexes, nil
 }
 
-// noteIndexes notes which indexes a statement creates and drops.
 func noteIndexes(made map[string]string, statement string) {
 	if found := ofIndex.FindStringSubmatch(statement); found != nil {
 		noteIndex(made, strings.EqualFold(found[1], "DROP"), found[2], strings.TrimSpace(statement))

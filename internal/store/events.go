@@ -10,7 +10,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// eventColumns are the columns of Event that the table has.
 const eventColumns = `e.sequence, e.{place} AS position, e.event_id, e.stream, e.version, e.event_type, e.schema, e.data, e.headers, e.recorded_at`
 
 // Reservation asks for the next versions of a stream.

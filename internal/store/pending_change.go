@@ -141,7 +141,6 @@ func (s *PendingStore) changeLocked(ctx context.Context, tx bun.Tx, ids []int64,
 	return err
 }
 
-// existing returns which of the messages exist and which are missing.
 func (s *PendingStore) existing(ctx context.Context, db bun.IDB, ids []int64) (existing, missing []int64, err error) {
 	if len(ids) == 0 {
 		return nil, nil, nil

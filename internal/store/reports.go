@@ -131,7 +131,6 @@ VALUES (?, ?, ?, ?, ?, ?, {now}, {now}, `+stopped+`, ?, ?) `+s.names.Merge("id",
 		string(p.Manifest), string(p.State))
 }
 
-// tallyColumns are the columns of a tally.
 func tallyColumns() []string {
 	columns := []string{"done", "retried", "poisoned", "snoozed", "discarded"}
 	for _, histogram := range []string{"run_", "lag_"} {
