@@ -33,7 +33,7 @@ func TestJudgements(t *testing.T) {
 			Micros: time.Hour.Microseconds()}}}), warns, "ROLLBACK PREPARED"},
 		{"a session whose age is hidden", holders(store.Diagnosis{Holders: []store.Holder{{Kind: "transaction", PID: 7,
 			Behind: 1_000_000}}}), warns, "for 1000000 transactions"},
-		{"no autovacuum", []Finding{weakness(store.Weakness{Name: "autovacuum", Value: "off", Want: "on", Idles: true})}, bad, "never cleared"},
+		{"no autovacuum", []Finding{weakness(store.Weakness{Name: "autovacuum", Value: "off", Want: "on", Idles: true})}, bad, "never removed"},
 		{"no fsync", []Finding{weakness(store.Weakness{Name: "fsync", Value: "off", Want: "on", Damages: true})}, bad, "damage"},
 		{"late commits", []Finding{weakness(store.Weakness{Name: "innodb_flush_log_at_trx_commit", Value: "2", Want: "1"})}, warns, "to 1."},
 		{"a slow answer", clock(2*time.Second, 1500*time.Millisecond), OK, "within 3.5s"},

@@ -37,7 +37,7 @@ func (d *doctor) checkServer(ctx context.Context, db bun.IDB) ([]Finding, error)
 	mistakes, err := d.service.store.Schema.Mistakes(ctx, db)
 	return store.Each(mistakes, func(mistake error) Finding {
 		return critical("", mistake.Error()+".",
-			"Set that right, for all connections, and start the programs anew. Until then no processor starts.")
+			"Change it for all connections and restart the programs. Until then no processor starts.")
 	}), err
 }
 
@@ -59,14 +59,14 @@ func weaknesses(found store.Diagnosis) []Finding { return store.Each(found.Weakn
 
 func weakness(w store.Weakness) Finding {
 	f := warning(w.Name, fmt.Sprintf(
-		"%s is %s: a crash takes what was committed right before, with the messages that it produced, and messages that were done run again.",
+		"%s is %s: after a crash, the last commits and the messages in them are lost, and finished messages run again.",
 		w.Name, w.Value), fmt.Sprintf("Set %s to %s.", w.Name, w.Want))
 	switch {
 	case w.Damages:
 		f.Severity, f.Text = Critical, fmt.Sprintf("%s is %s: a crash of the machine can damage the whole database.", w.Name, w.Value)
 	case w.Idles:
 		f.Severity, f.Text = Critical, fmt.Sprintf(
-			"%s is %s: what was deleted is never cleared, and every claim takes longer than the last.", w.Name, w.Value,
+			"%s is %s: deleted rows are never removed, and every claim takes longer than the last.", w.Name, w.Value,
 		)
 	}
 	return f
@@ -90,12 +90,12 @@ func (d *doctor) checkPool(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	most := d.service.config.DB.Stats().MaxOpenConnections
 	switch {
 	case runs == 0:
-		return fine("Nothing runs in this process that could want for connections."), nil
+		return fine("Nothing in this process needs connections."), nil
 	case most > 0 && most < need:
 		return []Finding{warning("", fmt.Sprintf(
-			"The pool has %d connections, and %d runs of this process may hold %d at once: they wait for each other, and leases may run "+
-				"out meanwhile.", most, runs, need),
-			fmt.Sprintf("Raise SetMaxOpenConns to %d and what the application itself needs, unless they have other pools.", need))}, nil
+			"The pool has %d connections, but %d runs of this process may need %d at once: they wait for each other, and leases may "+
+				"expire meanwhile.", most, runs, need),
+			fmt.Sprintf("Raise SetMaxOpenConns to %d plus what the application itself needs, unless the runs use other pools.", need))}, nil
 	}
 	return nil, nil
 }
@@ -103,9 +103,8 @@ func (d *doctor) checkPool(ctx context.Context, db bun.IDB) ([]Finding, error) {
 func connections(found store.Diagnosis) []Finding {
 	text := fmt.Sprintf("%d of the server's %d connections are used.", found.Used, found.Most)
 	if found.Most > 0 && float64(found.Used) >= nearlyUsed*float64(found.Most) {
-		return []Finding{critical("", text+" The next program may find none.",
-			"Lower SetMaxOpenConns of programs that have more than they use, put a pooler in front of the server, or raise "+
-				"max_connections.")}
+		return []Finding{critical("", text+" The next program may get none.",
+			"Lower SetMaxOpenConns of programs that have more than they use, add a pooler, or raise max_connections.")}
 	}
 	return fine(text)
 }
@@ -116,15 +115,15 @@ func (d *doctor) checkIndexes(ctx context.Context, db bun.IDB) (found []Finding,
 		return nil, err
 	}
 	for _, index := range lost {
-		text, remedy := "This index is missing.", "Make it again: "
+		text, remedy := "This index is missing.", "Create it: "
 		if index.Invalid {
-			text, remedy = "This index is invalid, since its making was interrupted.", "Drop it, and make it again: "
+			text, remedy = "This index is invalid: its creation was interrupted.", "Drop it and create it again: "
 		}
-		found = append(found, critical(index.Name, text+" What it is for reads whole tables.",
+		found = append(found, critical(index.Name, text+" Its queries read whole tables.",
 			remedy+strings.Join(strings.Fields(index.Statement), " ")))
 	}
 	if len(found) == 0 {
-		found = fine(fmt.Sprintf("All %d indexes are there and valid.", of))
+		found = fine(fmt.Sprintf("All %d indexes exist and are valid.", of))
 	}
 	return found, nil
 }
@@ -133,15 +132,15 @@ func deadRows(d store.Diagnosis) (found []Finding) {
 	for _, t := range d.DeadRows {
 		if t.Dead >= manyDead && t.Dead > t.Live {
 			found = append(found, warning(t.Name,
-				fmt.Sprintf("%d dead rows beside %d live ones: every look at the table reads past them.", t.Dead, t.Live),
-				"If the doctor knows of an old snapshot, end that. Then VACUUM the table, and have autovacuum come by more often: "+
+				fmt.Sprintf("%d dead rows and %d live ones: every query of the table reads past the dead rows.", t.Dead, t.Live),
+				"If the doctor lists an old transaction, end it. Then VACUUM the table, and let autovacuum run more often: "+
 					"autovacuum_vacuum_scale_factor = 0.01 for this table."))
 		}
 	}
 	if d.HistoryList >= longHistory {
 		found = append(found, warning("",
-			fmt.Sprintf("Old rows of %d transactions are not cleared: every look at the tables reads past them.", d.HistoryList),
-			"If the doctor knows of an old snapshot, end that; else raise innodb_purge_threads."))
+			fmt.Sprintf("Old rows of %d transactions are not removed: every query of the tables reads past them.", d.HistoryList),
+			"If the doctor lists an old transaction, end it. Otherwise raise innodb_purge_threads."))
 	}
 	return found
 }
@@ -159,13 +158,13 @@ func holders(d store.Diagnosis) (found []Finding) {
 		switch h.Kind {
 		case store.OfPrepared:
 		case store.OfSlot:
-			remedy = "Bring its standby back, or drop the slot if that is gone for good."
+			remedy = "Start its standby again, or drop the slot if the standby is gone for good."
 		default:
 			subject = strings.TrimSpace(fmt.Sprintf("pid %d %s", h.PID, h.Name))
-			remedy = "End it, or its session, and find out why it is not done: work between its statements, or a client that is stuck."
+			remedy = "End it or its session, and find out why it lasts: work between its statements, or a client that hangs."
 		}
 		found = append(found, warning(subject, fmt.Sprintf(
-			"A %s has kept %s what was deleted from being cleared: every claim takes longer the longer it lasts.", h.Kind, since), remedy))
+			"A %s has prevented the removal of deleted rows %s: the longer it lasts, the longer every claim takes.", h.Kind, since), remedy))
 	}
 	return found
 }
@@ -189,7 +188,7 @@ func (d *doctor) checkClock(ctx context.Context, db bun.IDB) ([]Finding, error) 
 
 func clock(skew, within time.Duration) []Finding {
 	off := max(skew, -skew)
-	f := Finding{Severity: Warning, Remedy: "Have both machines keep time, with chrony for instance."}
+	f := Finding{Severity: Warning, Remedy: "Synchronise the clocks of both machines, with chrony for instance."}
 	switch surely := off - within; {
 	case surely < skewWarned:
 		return fine(fmt.Sprintf(
@@ -202,8 +201,8 @@ func clock(skew, within time.Duration) []Finding {
 		side = "behind"
 	}
 	f.Text = fmt.Sprintf(
-		"This machine's clock is %s %s the database's, give or take %s. The library goes by the database's: times that programs on this "+
-			"machine work out are off by that.",
+		"This machine's clock is %s %s the database's, give or take %s. The library uses the database's clock: times that programs on this "+
+			"machine compute are off by that much.",
 		off.Round(time.Millisecond), side, max(within, time.Millisecond).Round(time.Millisecond),
 	)
 	return []Finding{f}

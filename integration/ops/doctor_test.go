@@ -100,7 +100,7 @@ func TestDoctorLooksAtTables(t *testing.T) {
 		all := doctor(t, t.Context(), db, registry)
 		wantFinding(t, all, "schema", ops.Critical, "migrate")
 		for _, f := range all[1:] {
-			if f.Severity == ops.Warning && strings.Contains(f.Text, "could not be looked at") {
+			if f.Severity == ops.Warning && strings.Contains(f.Text, "could not be checked") {
 				t.Errorf("got %+v, want nothing of what has no tables", f)
 			}
 		}
@@ -247,7 +247,7 @@ func TestDoctorLooksAtDeadRows(t *testing.T) {
 		return a.Count("SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'consumer_messages'") >= 60_000
 	})
 	wantFinding(t, doctor(t, t.Context(), db, a.Registry), "dead_rows", ops.Warning,
-		"consumer_messages: 60000 dead rows beside 0 live ones", "VACUUM")
+		"consumer_messages: 60000 dead rows and 0 live ones", "VACUUM")
 }
 
 // TestDoctorLooksAtTheClock: a skew is said with its size.
@@ -331,10 +331,10 @@ func TestDoctorLooksAtThePool(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pool", ops.OK, "Nothing runs")
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pool", ops.OK, "Nothing in this process needs")
 		a.Start(testapp.Fast())
 		testapp.Eventually(t, "it has told of itself", func() bool { return a.Count("SELECT count(*) FROM message_processes") == 1 })
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pool", ops.OK, "room")
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pool", ops.OK, "large enough")
 		var text []byte
 		if err := db.NewRaw("SELECT manifest FROM message_processes").Scan(t.Context(), &text); err != nil {
 			t.Fatal(err)
@@ -365,9 +365,9 @@ func TestDoctorLooksAtSchedules(t *testing.T) {
 		for columns, says := range map[string]string{
 			"available_after = " + testapp.In(db,
 				-5*time.Minute): `due for 5 minutes. No live process fires schedules of payload type "order.placed"`,
-			"last_error = 'a secret'":                "could not fire",
-			"cron_expression = 'every now and then'": "cannot be used",
-			"cron_expression = '0 0 0 30 2 *'":       "cannot be used, or has no fire",
+			"last_error = 'a secret'":                "last fire failed",
+			"cron_expression = 'every now and then'": "invalid or has no next fire time",
+			"cron_expression = '0 0 0 30 2 *'":       "invalid or has no next fire time",
 		} {
 			set(columns)
 			all := doctor(t, t.Context(), db, a.Registry)
@@ -411,7 +411,7 @@ func TestDoctorLooksAtOperations(t *testing.T) {
 		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "fixed"}))
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "operations", ops.OK)
 		for columns, says := range map[string]string{
-			"state = 'paused'": "stopped itself",
+			"state = 'paused'": "paused itself",
 			"state = 'started', created_at = " + testapp.In(db, -20*time.Minute): "started 20 minutes ago",
 			"state = 'waiting', starts_at = " + testapp.In(db, -20*time.Minute):  "to start 20 minutes ago",
 		} {
@@ -442,7 +442,7 @@ func TestDoctorWithoutPrivileges(t *testing.T) {
 		config.User, config.Passwd, config.DBName = name, "p", name
 		all := testapp.Must[[]ops.Finding](t)(operator.As(serviceOf(t, testdb.OpenMariaDB(t, config.FormatDSN()),
 			a.Registry), someone(ops.Operator)).Doctor(t.Context()))
-		wantFinding(t, all, "snapshots", ops.Warning, "could not be looked at", "PROCESS")
+		wantFinding(t, all, "snapshots", ops.Warning, "could not be checked", "PROCESS")
 		wantFinding(t, all, "indexes", ops.OK)
 		wantFinding(t, all, "operations", ops.OK)
 	})
@@ -467,7 +467,7 @@ func TestDoctorWithoutPrivileges(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, f := range doctor(t, later(t, time.Hour), limited, a.Registry) {
-			if strings.Contains(f.Text, "could not be looked at") {
+			if strings.Contains(f.Text, "could not be checked") {
 				t.Errorf("got %+v, want it looked at", f)
 			}
 		}
@@ -482,7 +482,7 @@ func TestDoctorGoesOn(t *testing.T) {
 		a.Exec("ALTER TABLE message_operations RENAME TO elsewhere")
 		a.Exec("CREATE TABLE message_operations (id int)")
 		all := doctor(t, t.Context(), db, a.Registry)
-		wantFinding(t, all, "operations", ops.Warning, "could not be looked at")
+		wantFinding(t, all, "operations", ops.Warning, "could not be checked")
 		wantFinding(t, all, "pauses", ops.OK)
 		s := operator.As(serviceOf(t, db, a.Registry), someone(ops.Viewer))
 		over, cancel := context.WithCancel(t.Context())
