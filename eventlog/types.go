@@ -108,13 +108,10 @@ func (t Type) check() []error {
 	}
 	for _, from := range slices.Sorted(maps.Keys(t.upcasts)) {
 		if from < 1 || from >= t.schema {
-			mistakes = append(
-				mistakes,
-				fmt.Errorf(
-					"eventlog: event %q: Upcaster(%d, ...): only schemas before %d, the newest, have one: raise Schema, or leave it out",
-					t.name, from, t.schema,
-				),
-			)
+			mistakes = append(mistakes, fmt.Errorf(
+				"eventlog: event %q: Upcaster(%d, ...): only schemas before %d, the newest, have one: raise Schema, or leave it out",
+				t.name, from, t.schema,
+			))
 		}
 	}
 	return mistakes

@@ -36,8 +36,7 @@ func (d *doctor) checkSchema(ctx context.Context, db bun.IDB) ([]Finding, error)
 func (d *doctor) checkServer(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	mistakes, err := d.service.store.Schema.Mistakes(ctx, db)
 	return store.Each(mistakes, func(mistake error) Finding {
-		return critical("", mistake.Error()+".",
-			"Change it for all connections and restart the programs. Until then no processor starts.")
+		return critical("", mistake.Error()+".", "Change it for all connections and restart the programs. Until then no processor starts.")
 	}), err
 }
 

@@ -186,13 +186,10 @@ func (l *logForwarder) fits(types *eventlog.Types) error {
 		}
 	}
 	if len(l.inOrder) > 0 && l.routes[tombstone] == nil && l.inOrder[0].destination == "" && l.appender == nil {
-		errs = append(
-			errs,
-			fmt.Errorf(
-				"relay: log forwarder %q: the first route has no destination for streams that are erased: give a relay.To[eventlog.Tombstoned]",
-				l.name,
-			),
-		)
+		errs = append(errs, fmt.Errorf(
+			"relay: log forwarder %q: the first route has no destination for streams that are erased: give a relay.To[eventlog.Tombstoned]",
+			l.name,
+		))
 	}
 	return errors.Join(errs...)
 }
@@ -210,12 +207,9 @@ func (l *logForwarder) complete(s *services) {
 		l.stored = append(l.stored, names...)
 	}
 	for n := range l.logConfig.Shards {
-		l.shards = append(
-			l.shards,
-			&shard{
-				services: s, logForwarder: l, number: n, limit: l.logConfig.BatchSize,
-				window: int64(l.logConfig.BatchSize) * int64(l.logConfig.Shards),
-			},
-		)
+		l.shards = append(l.shards, &shard{
+			services: s, logForwarder: l, number: n, limit: l.logConfig.BatchSize,
+			window: int64(l.logConfig.BatchSize) * int64(l.logConfig.Shards),
+		})
 	}
 }

@@ -155,13 +155,11 @@ func (s *shard) locate(ctx context.Context) error {
 			"relay: log forwarder %q: revision %d of shard %d: up to %d is allowed", s.name, revision, s.number, int64(math.MaxInt64),
 		)
 	case position > s.sub.Head:
-		return bus.Permanent(
-			fmt.Errorf(
-				"relay: log forwarder %q: the last record of shard %d is of position %d, and the log ends at %d: is this another database, or an "+
-					"older one?",
-				s.name, s.number, position, s.sub.Head,
-			),
-		)
+		return bus.Permanent(fmt.Errorf(
+			"relay: log forwarder %q: the last record of shard %d is of position %d, and the log ends at %d: is this another database, or an "+
+				"older one?",
+			s.name, s.number, position, s.sub.Head,
+		))
 	}
 	s.seen()
 	// If the shard is empty, its old records were removed, or the broker lost everything.

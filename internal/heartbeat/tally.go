@@ -97,12 +97,10 @@ func (r *Reporter) Failed(consumer, fingerprint string, err error, row int64) {
 	sample, kind, now := errorlog.Text(err), errtype.Of(err), time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.join(
-		store.FailureGroup{
-			ConsumerType: consumer, Fingerprint: fingerprint, ErrorType: kind, Sample: sample, Runs: 1, First: now, Last: now,
-			FirstVersion: r.process.Version, RowID: row,
-		},
-	)
+	r.join(store.FailureGroup{
+		ConsumerType: consumer, Fingerprint: fingerprint, ErrorType: kind, Sample: sample, Runs: 1, First: now, Last: now,
+		FirstVersion: r.process.Version, RowID: row,
+	})
 }
 
 // join adds to a group; the caller holds mu. Beyond maxGroups new failures share one group.

@@ -93,12 +93,10 @@ func (k *kit) minutes(consumers ...string) map[string][]store.Tally {
 }
 
 func reportMinutes(k *kit) {
-	k.report(
-		store.Report{
-			Process: process("a"),
-			Minutes: []store.Minute{{ConsumerType: "d", Tally: tallied(1, 0)}, {ConsumerType: "c", Tally: tallied(2, 1)}},
-		},
-	)
+	k.report(store.Report{
+		Process: process("a"),
+		Minutes: []store.Minute{{ConsumerType: "d", Tally: tallied(1, 0)}, {ConsumerType: "c", Tally: tallied(2, 1)}},
+	})
 	k.report(store.Report{Process: process("b"), Minutes: []store.Minute{{ConsumerType: "c", Tally: tallied(40, 20)}}})
 	k.pass(time.Minute)
 	k.report(store.Report{Process: process("a"), Minutes: []store.Minute{{ConsumerType: "c", Tally: tallied(3, 0)}}})
@@ -206,12 +204,10 @@ func reportKinds(k *kit) {
 		})
 	}
 	wg.Wait()
-	k.report(
-		store.Report{
-			Process:  process("a"),
-			Failures: []store.FailureGroup{group("d", "1a", "e", 1), group("c", "10-0-0", "e", 1), group("c", "1new", "last", 1)},
-		},
-	)
+	k.report(store.Report{
+		Process:  process("a"),
+		Failures: []store.FailureGroup{group("d", "1a", "e", 1), group("c", "10-0-0", "e", 1), group("c", "1new", "last", 1)},
+	})
 	found, err := k.store.Reports.Failures(k.ctx, k.db, "c", 1000)
 	k.must("failures", err)
 	var kinds, runs int64
@@ -278,24 +274,20 @@ func reportPoisoned(k *kit) {
 }
 
 func reportForgotten(k *kit) {
-	k.report(
-		store.Report{
-			Process: process("old"), Minutes: []store.Minute{{ConsumerType: "c", Tally: tallied(1, 0)}},
-			Failures: []store.FailureGroup{group("c", "1a", "e", 1)},
-		},
-	)
+	k.report(store.Report{
+		Process: process("old"), Minutes: []store.Minute{{ConsumerType: "c", Tally: tallied(1, 0)}},
+		Failures: []store.FailureGroup{group("c", "1a", "e", 1)},
+	})
 	for range 24 { // more than a statement deletes
 		k.pass(time.Minute)
 		k.report(store.Report{Process: process("old"), Minutes: []store.Minute{{ConsumerType: "c", Tally: tallied(1, 0)}}})
 	}
 	k.pass(31 * 24 * time.Hour)
-	k.report(
-		store.Report{
-			Process:  process("new"),
-			Minutes:  []store.Minute{{ConsumerType: "c", Tally: tallied(2, 0)}, {ConsumerType: "d", Tally: tallied(1, 0)}},
-			Failures: []store.FailureGroup{group("c", "1b", "e", 1)},
-		},
-	)
+	k.report(store.Report{
+		Process:  process("new"),
+		Minutes:  []store.Minute{{ConsumerType: "c", Tally: tallied(2, 0)}, {ConsumerType: "d", Tally: tallied(1, 0)}},
+		Failures: []store.FailureGroup{group("c", "1b", "e", 1)},
+	})
 	for _, want := range []int{3 + 24, 0} {
 		n, err := k.store.Reports.ForgetReports(k.ctx, k.db, 10)
 		k.must("forget", err)

@@ -60,11 +60,8 @@ func settleDone(k *kit) {
 
 func settleFailed(k *kit) {
 	c, want := k.suspect()
-	k.ended(
-		c,
-		k.settle("a",
-			store.Result{Claim: c.ID, Message: want.ID, Outcome: store.Failed, Delay: 90*time.Second + time.Microsecond, Errors: "second"}),
-	)
+	k.ended(c, k.settle("a",
+		store.Result{Claim: c.ID, Message: want.ID, Outcome: store.Failed, Delay: 90*time.Second + time.Microsecond, Errors: "second"}))
 	want.Attempts, want.Crashes, want.Errors, want.Available = 2, 0, "second", k.in(90*time.Second+time.Microsecond)
 	equal(k, "message", k.row(want.ID), want)
 }
@@ -78,11 +75,8 @@ func settleSnoozed(k *kit) {
 
 func settleReleased(k *kit) {
 	c, want := k.suspect()
-	k.ended(
-		c,
-		k.settle("a",
-			store.Result{Claim: c.ID, Message: want.ID, Outcome: store.Release, Delay: time.Hour, Errors: "none of it", Reason: "is written"}),
-	)
+	k.ended(c, k.settle("a",
+		store.Result{Claim: c.ID, Message: want.ID, Outcome: store.Release, Delay: time.Hour, Errors: "none of it", Reason: "is written"}))
 	equal(k, "message", k.row(want.ID), want)
 	equal(k, "claimed again", idsOf(k.claim(crashed("b", store.Suspects, 1, store.Want{Consumer: "c", Payload: payload}))), []int64{want.ID})
 }

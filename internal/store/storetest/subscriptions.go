@@ -40,13 +40,10 @@ func (k *kit) shards() []string {
 	k.must("subscriptions", err)
 	var out []string
 	for _, row := range rows {
-		out = append(
-			out,
-			fmt.Sprintf(
-				"v%d %d/%d at %d, replay %d, %s, %d failed", row.Version, row.Shard, row.Shards, row.Position, row.ReplayUntil, row.Status,
-				row.Attempts,
-			),
-		)
+		out = append(out, fmt.Sprintf(
+			"v%d %d/%d at %d, replay %d, %s, %d failed", row.Version, row.Shard, row.Shards, row.Position, row.ReplayUntil, row.Status,
+			row.Attempts,
+		))
 	}
 	return out
 }
