@@ -35,14 +35,15 @@ func (r *Run) Do(ctx context.Context, c Config, work func(ctx context.Context)) 
 		return fmt.Errorf("%s: run: %w", c.Package, bus.ErrRunning)
 	}
 	defer r.running.Store(false)
+	var err error
+	if c.Check != nil && ctx.Err() == nil {
+		err = outage.Await(ctx, c.StartTimeout, c.Heartbeat.Logger, c.Check)
+	}
 	if ctx.Err() != nil {
 		return nil
 	}
-	if c.Check != nil {
-		err := outage.Await(ctx, c.StartTimeout, c.Heartbeat.Logger, c.Check)
-		if err != nil && ctx.Err() == nil {
-			return fmt.Errorf("%s: run: %w", c.Package, err)
-		}
+	if err != nil {
+		return fmt.Errorf("%s: run: %w", c.Package, err)
 	}
 	defer heartbeat.New(c.Heartbeat).Start(ctx)()
 	r.serving.Store(true)
