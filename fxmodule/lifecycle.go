@@ -146,7 +146,7 @@ func (l *lifecycle) announce(ctx context.Context) {
 		logger.WarnContext(ctx,
 			"no consumers are registered: nothing will be consumed, and no payload can be produced; list them with fxmodule.Consumers")
 	}
-	logger.InfoContext(ctx, "processors start", "consumers", consumers,
+	logger.InfoContext(ctx, "processors starting", "consumers", consumers,
 		"traces", describe(on, p.Tracers != nil || p.Config.TracerProvider != nil),
 		"metrics", describe(on, p.Meters != nil || p.Config.MeterProvider != nil))
 }

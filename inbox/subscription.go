@@ -91,7 +91,7 @@ func (s *subscription) run() error {
 		gone := make(chan struct{})
 		calls.Abandon(func() { close(gone) })
 		s.worker.state.hangs(gone)
-		s.worker.logger.Error("subscriber does not return, and was abandoned", "receiver", s.worker.name)
+		s.worker.logger.Error("subscriber abandoned", "receiver", s.worker.name)
 		return errSubscriberHangs
 	}
 }

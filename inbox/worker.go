@@ -120,6 +120,6 @@ func (w *worker) brokerAnswers(err error) {
 	case err != nil && began:
 		w.logger.Warn("receiver waits for the broker", "receiver", w.name, "error", errorlog.Text(err))
 	case err == nil && !began:
-		w.logger.Info("receiver has its broker again", "receiver", w.name, "after", time.Since(before.since))
+		w.logger.Info("broker answers the receiver again", "receiver", w.name, "after", time.Since(before.since))
 	}
 }

@@ -65,7 +65,7 @@ func (w *work) apply(ctx context.Context, kind kind, row store.Operation, target
 	defer cancel()
 	switch {
 	case err != nil && why != nil:
-		w.log.Warn("an operation was given up, and goes on elsewhere", "why", why.Error())
+		w.log.Warn("operation left to another process", "why", why.Error())
 		if n == 0 {
 			return nil
 		}
@@ -73,11 +73,11 @@ func (w *work) apply(ctx context.Context, kind kind, row store.Operation, target
 			after, w.service.config.DB, store.OperationFilter{ID: w.id}, store.OperationChange{Changed: int64(n)})
 		return err
 	case err != nil:
-		w.log.Warn("an operation failed", "error", err.Error(), "changed", n)
+		w.log.Warn("operation failed", "error", err.Error(), "changed", n)
 		note := "it failed" + foreign + said(err)
 		return w.change(after, store.OperationChange{State: string(Paused), Note: &note, Free: true, Changed: int64(n)})
 	}
-	w.log.Info("an operation is done", "changed", n)
+	w.log.Info("operation done", "changed", n)
 	return w.change(after, store.OperationChange{State: string(Done), Changed: int64(n), Finished: true, Free: true})
 }
 
@@ -107,7 +107,7 @@ func (w *work) keep(ctx, within context.Context, end context.CancelCauseFunc, do
 				end(errLost)
 				return
 			default:
-				w.log.Warn("the lease of an operation could not be renewed", "error", err.Error())
+				w.log.Warn("operation lease not renewed", "error", err.Error())
 			}
 		case <-stopping:
 			stopping = nil

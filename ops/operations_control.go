@@ -109,7 +109,7 @@ func (s *Operations) decide(ctx context.Context, id int64, d decision) (Operatio
 		return s.operation(ctx, after), fmt.Errorf("ops: %s %d: %w", d.action, id, err)
 	}
 	s.service.config.Logger.Info(
-		"an operation was decided on", "actor", s.who.Name, "decision", string(d.action), "operation", id, "action",
+		"operation decided", "actor", s.who.Name, "decision", string(d.action), "operation", id, "action",
 		string(after.Action), "state", string(after.State),
 	)
 	return s.operation(ctx, after), nil
@@ -180,7 +180,7 @@ func (s *Operations) Start(ctx context.Context, id int64, options StartOptions) 
 		return s.operation(ctx, after), fmt.Errorf("ops: start operation %d: %w", id, err)
 	}
 	s.service.config.Logger.Info(
-		"an operation was started", "actor", s.who.Name, "operation", id, "action", string(after.Action), "rate", after.Rate,
+		"operation started", "actor", s.who.Name, "operation", id, "action", string(after.Action), "rate", after.Rate,
 	)
 	return s.operation(ctx, after), nil
 }

@@ -94,7 +94,7 @@ func (r *Runner) poll(ctx context.Context, only int64) {
 			return
 		}
 		if err != nil && !failing && ctx.Err() == nil {
-			r.service.config.Logger.Warn("operations cannot be looked for", "error", err.Error())
+			r.service.config.Logger.Warn("operations not read", "error", err.Error())
 		}
 		failing = err != nil
 		select {
@@ -216,7 +216,7 @@ func (w *work) run(ctx context.Context) {
 		case over:
 			return
 		case err != nil && ctx.Err() == nil:
-			w.log.Warn("a step of an operation failed, and is tried again", "error", err.Error())
+			w.log.Warn("operation step failed", "error", err.Error())
 			_, crashed := errors.AsType[*bus.PanicError](err)
 			if failures++; failures >= mostFailures || crashed && failures >= mostDeaths {
 				_ = w.pause(ctx, fmt.Sprintf("it failed %d times in a row%s%s", failures, foreign, said(err))) // otherwise it is retried
@@ -261,7 +261,7 @@ func (w *work) free(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if _, err := w.service.store.Operations.Change(ctx, w.service.config.DB, w.own(), store.OperationChange{Free: true}); err != nil {
-		w.log.Warn("an operation could not be given back, and goes on later", "error", err.Error(), "after", lease.String())
+		w.log.Warn("operation lease not returned", "error", err.Error(), "after", lease.String())
 	}
 }
 
@@ -278,6 +278,6 @@ func (w *work) change(ctx context.Context, c store.OperationChange) error {
 
 // pause pauses the operation until a principal decides.
 func (w *work) pause(ctx context.Context, why string) error {
-	w.log.Warn("an operation has paused itself", "why", why)
+	w.log.Warn("operation paused itself", "why", why)
 	return w.change(ctx, store.OperationChange{State: string(Paused), Note: &why, Free: true})
 }

@@ -97,7 +97,7 @@ func (w *work) move(ctx context.Context, kind kind, target pinnedTarget) (after 
 	w.pace.passed(n)
 	wakeups.Send(w.service.config.Registry)
 	if after.State == string(Done) {
-		w.log.Info("an operation is done", "changed", after.Changed)
+		w.log.Info("operation done", "changed", after.Changed)
 	}
 	return after, nil
 }

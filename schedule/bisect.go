@@ -102,7 +102,7 @@ func (p *Processor) putAside(ctx context.Context, payloadTypes []string, n int, 
 	for _, f := range left {
 		wait := p.aside.put(f.id)
 		p.config.Logger.Error(
-			"schedule cannot fire, and that cannot be written down", "schedule", f.id, "error", errorlog.Text(f.cause), "next_try", wait,
+			"schedule cannot fire, and its error cannot be stored", "schedule", f.id, "error", errorlog.Text(f.cause), "next_try", wait,
 		)
 	}
 	return n + len(left), nil

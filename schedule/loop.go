@@ -105,7 +105,7 @@ func (p *Processor) reportUnregistered(ctx context.Context, payloadTypes []strin
 	defer cancel()
 	rows, err := p.store.Schedules.Unregistered(ctx, p.db, payloadTypes, unregisteredOverdue)
 	for _, row := range rows {
-		p.config.Logger.Warn("schedule is due, but no consumer registered here takes its payload",
+		p.config.Logger.Warn("due schedule has no registered consumer",
 			"schedule", row.ID, "name", row.Name, "tag", row.Tag, "payload_type", row.PayloadType, "due", row.AvailableAfter.Time)
 	}
 	return err

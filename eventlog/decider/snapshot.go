@@ -85,7 +85,7 @@ func (d Decider[S, C, E]) encode(ctx context.Context, id string, l loaded[S]) []
 	}
 	text, err := d.encoded(l.state)
 	if err != nil {
-		slog.WarnContext(ctx, "no snapshot was made", "stream", d.Stream(id), "version", l.version, "error", err.Error())
+		slog.WarnContext(ctx, "snapshot not saved", "stream", d.Stream(id), "version", l.version, "error", err.Error())
 		return nil
 	}
 	return text

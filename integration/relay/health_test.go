@@ -63,7 +63,7 @@ func TestABrokerThatIsAwayIsShown(t *testing.T) {
 		}
 	}
 	for line, n := range map[string]int{`level=WARN msg="receiver waits for the broker" receiver=from-shop error="the wire is cut"`: 2,
-		`level=INFO msg="receiver has its broker again" receiver=from-shop after=`: 2, "msg=": 4} {
+		`level=INFO msg="broker answers the receiver again" receiver=from-shop after=`: 2, "msg=": 4} {
 		if got := strings.Count(log.String(), line); got != n {
 			t.Errorf("log: got %d of %q, want %d:\n%s", got, line, n, &log)
 		}

@@ -39,11 +39,11 @@ func catchUpWith(t *testing.T, db *bun.DB, before func(a *app)) string {
 func TestErrorsOfSchedulesAreLoggedCut(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) { catchUpWith(t, db, func(*app) {}) })
-	// And when it cannot be written down either.
+	// And when it its error cannot be stored either.
 	log := catchUpWith(t, testdb.SQLite(t), func(a *app) {
 		a.Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON scheduled_messages WHEN NEW.last_error IS NOT NULL BEGIN SELECT RAISE(ABORT, 'no'); END`)
 	})
-	if !strings.Contains(log, "cannot be written down") {
-		t.Errorf("log: got %.300s, want that it cannot be written down", log)
+	if !strings.Contains(log, "its error cannot be stored") {
+		t.Errorf("log: got %.300s, want that its error cannot be stored", log)
 	}
 }

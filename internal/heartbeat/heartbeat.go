@@ -161,13 +161,13 @@ func (r *Reporter) report(ctx context.Context, patience time.Duration, last bool
 		r.putBack(report.Minutes, report.Failures)
 	}
 	if err != nil && !r.failing && over.Err() == nil {
-		r.config.Logger.Warn("what operators look at could not be written", "error", errorlog.Text(err))
+		r.config.Logger.Warn("heartbeat not written", "error", errorlog.Text(err))
 	}
 	r.failing = err != nil
 	if now := time.Now(); err == nil && !last && now.Sub(r.cleaned) > cleaning {
 		r.cleaned = now
 		if _, err := r.config.Store.Reports.ForgetReports(ctx, r.config.DB, deleted); err != nil && ctx.Err() == nil {
-			r.config.Logger.Warn("what operators looked at long ago could not be deleted", "error", errorlog.Text(err))
+			r.config.Logger.Warn("old reports not deleted", "error", errorlog.Text(err))
 		}
 	}
 }
