@@ -51,11 +51,11 @@ func attention(o summary) []Finding {
 	return all
 }
 
-const curable = "Try again. If it persists, grant this database user the right to read it, or find out what the database is busy with."
+const curable = "Look again. If it stays so, give this user of the database the right to look, or see what the database is busy with."
 
 // unseen is the finding for a part that could not be read.
 func unseen(err error) Finding {
-	return Finding{Severity: Warning, Text: "It could not be checked.", Remedy: curable, cause: said(err)}
+	return Finding{Severity: Warning, Text: "It could not be looked at.", Remedy: curable, cause: said(err)}
 }
 
 // said returns an error's text for people. A driver's connection error may contain the database's
@@ -72,7 +72,7 @@ func named(check string, found []Finding) []Finding {
 	if len(found) > mostFindings {
 		text := fmt.Sprintf("There are %d more like this.", len(found)-mostFindings)
 		found = append(found[:mostFindings:mostFindings], Finding{
-			Severity: found[mostFindings].Severity, Text: text, Remedy: "Fix these first, then run the doctor again.",
+			Severity: found[mostFindings].Severity, Text: text, Remedy: "Cure these first, and look again.",
 		})
 	}
 	for i := range found {
@@ -87,7 +87,7 @@ func poisonedIn(queues []admin.Queue) (found []Finding) {
 	for _, q := range queues {
 		if q.Poisoned > 0 {
 			found = append(found, critical(q.Consumer, fmt.Sprintf("It has poisoned messages: %s.", counted(q.Poisoned)), fmt.Sprintf(
-				"See the errors: asyncmonolith poisoned groups --consumer %[1]s --show-payloads. Fix the cause, then: asyncmonolith "+
+				"See what they failed at: asyncmonolith poisoned groups --consumer %[1]s --show-payloads. Mend it, then: asyncmonolith "+
 					"requeue --consumer %[1]s; or discard them.", word(q.Consumer))))
 		}
 	}
@@ -98,7 +98,7 @@ func blockedIn(queues []admin.Queue) (found []Finding) {
 	for _, q := range queues {
 		if q.BlockedKeys > 0 {
 			found = append(found, critical(q.Consumer, fmt.Sprintf("Keys are blocked, and their messages wait: %s.", counted(q.BlockedKeys)),
-				"See the keys and their poisoned messages: asyncmonolith messages blocked-keys. Fix the cause, then: "+
+				"See which, and by which poisoned message: asyncmonolith messages blocked-keys. Mend what that failed at, then: "+
 					"asyncmonolith requeue ID; or discard it."))
 		}
 	}
@@ -134,7 +134,7 @@ func breakersIn(queues []admin.Queue) (found []Finding) {
 		told[*q.Breaker] = true
 		text := q.Breaker.String()
 		found = append(found, critical(q.Consumer, strings.ToUpper(text[:1])+text[1:]+".", fmt.Sprintf(
-			"Fix what it depends on; it then continues by itself. To try one message now: asyncmonolith consumers probe %s.", word(q.Consumer))))
+			"Mend what it depends on: it goes on by itself. To try one message now: asyncmonolith consumers probe %s.", word(q.Consumer))))
 	}
 	return found
 }
@@ -155,12 +155,12 @@ func troubled(fleet []admin.Process, queues []admin.Queue) (found []Finding) {
 		if len(p.Stuck) > 0 {
 			found = append(found, critical(processName(p),
 				fmt.Sprintf("Consumers ignore their timeout and still run: %s.", strings.Join(p.Stuck, ", ")),
-				"Make them return when their context ends, and restart this process."))
+				"Have them return when their context ends, and restart this process."))
 		}
 		if closed := slices.DeleteFunc(slices.Clone(p.OpenCircuits), breaks); len(closed) > 0 {
 			found = append(found, critical(processName(p),
-				fmt.Sprintf("A circuit is open here, or the broker is unavailable: %s.", strings.Join(closed, ", ")),
-				"Fix what they depend on; they then continue by themselves."))
+				fmt.Sprintf("A circuit is open here, or their broker is away: %s.", strings.Join(closed, ", ")),
+				"Mend what they depend on: they go on by themselves."))
 		}
 	}
 	return found
@@ -179,7 +179,7 @@ func (d *doctor) checkProjections(ctx context.Context, db bun.IDB) (found []Find
 	for _, s := range states {
 		if s.Status == store.Halted {
 			found = append(found, critical(s.Name, fmt.Sprintf("Version %d, shard %d, has halted at position %d.", s.Version, s.Shard, s.Position),
-				"Read its error, fix the cause, and resume it."))
+				"Read its error, mend what it failed at, and resume it."))
 		}
 	}
 	return found, err

@@ -66,6 +66,7 @@ func fine(text string) []Finding { return []Finding{{Severity: OK, Text: text}} 
 // rank sorts the worst first.
 func (s Severity) rank() int { return slices.Index([]Severity{Critical, Warning, OK}, s) }
 
+// check is one check.
 type check struct {
 	name string
 	fine string
@@ -89,26 +90,27 @@ type doctor struct {
 func (d *doctor) checks() []check {
 	return []check{
 		{"schema", "The tables are up to date.", d.checkSchema},
-		{"server", "The server and its settings are supported.", d.checkServer},
-		{"safety", "The server's settings keep committed data after a crash.", d.diagnosed(store.Weaknesses, weaknesses)},
-		{"pool", "The connection pool is large enough for this process.", d.checkPool},
+		{"server", "The library is made for this server, and it is set as it must be.", d.checkServer},
+		{"safety", "What is committed survives a crash, as far as settings go.", d.diagnosed(store.Weaknesses, weaknesses)},
+		{"pool", "The pool has room for what runs in this process.", d.checkPool},
 		{"connections", "The server has connections left.", d.diagnosed(store.Connections, connections)},
-		{"indexes", "All indexes exist and are valid.", d.checkIndexes},
-		{"dead_rows", "Deleted rows are removed.", d.diagnosed(store.DeadRows, deadRows)},
-		{"snapshots", "No transaction prevents the removal of deleted rows.", d.diagnosed(store.Holders, holders)},
-		{"clock", "This machine's clock agrees with the database's.", d.checkClock},
+		{"indexes", "All indexes are there and valid.", d.checkIndexes},
+		{"dead_rows", "What was deleted is cleared.", d.diagnosed(store.DeadRows, deadRows)},
+		{"snapshots", "No transaction keeps what was deleted from being cleared.", d.diagnosed(store.Holders, holders)},
+		{"clock", "This machine's clock agrees with that of the database.", d.checkClock},
 		{"poisoned", "No message is poisoned.", d.inQueues(poisonedIn)},
 		{"blocked_keys", "No key is blocked.", d.inQueues(blockedIn)},
 		{"consumers", "Every pending message has a consumer in a live process.", d.checkUnhandled},
 		{"circuit_breakers", "No circuit breaker is open.", d.inQueues(breakersIn)},
 		{"processes", "No process was lost within a day, is stuck, or stops a consumer.", d.checkProcesses},
 		{"schedules", "All schedules fire.", d.checkSchedules},
-		{"pauses", "No consumer with waiting messages is paused for long.", d.checkPauses},
+		{"pauses", "No consumer is paused for long while messages wait.", d.checkPauses},
 		{"operations", "No operation is stuck.", d.checkOperations},
 		{"projections", "No projection has halted.", d.checkProjections},
 	}
 }
 
+// mostFindings limits the findings of one check.
 const mostFindings = 20
 
 // Doctor diagnoses the database and the processes that use it, and suggests remedies. It includes

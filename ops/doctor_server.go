@@ -122,7 +122,7 @@ func (d *doctor) checkIndexes(ctx context.Context, db bun.IDB) (found []Finding,
 			remedy+strings.Join(strings.Fields(index.Statement), " ")))
 	}
 	if len(found) == 0 {
-		found = fine(fmt.Sprintf("All %d indexes exist and are valid.", of))
+		found = fine(fmt.Sprintf("All %d indexes are there and valid.", of))
 	}
 	return found, nil
 }

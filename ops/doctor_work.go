@@ -60,7 +60,7 @@ func unhandledFindings(unhandled []admin.Unhandled) (found []Finding) {
 		}
 		found = append(found, critical(s.Consumer, fmt.Sprintf("Messages %s wait, but no live process consumes them.", what),
 			"Start a program that has this consumer with this payload type. After a rename, give it the former name (bus.Aliases); "+
-				"if they are no longer wanted, cancel them."))
+				"if they are not wanted any more, cancel them."))
 	}
 	return found
 }
@@ -90,7 +90,7 @@ func (d *doctor) checkProcesses(ctx context.Context, db bun.IDB) ([]Finding, err
 
 // lost is the finding for a program whose runs were lost.
 func lost(runs []admin.Process) Finding {
-	remedy, seen := "Find out why it ended: out of memory, a crash, or killed before it could drain.", runs[0].SeenAt
+	cure, seen := "Look why it ended: out of memory, a crash, or killed before it could drain.", runs[0].SeenAt
 	var kinds []string
 	for _, p := range runs {
 		if p.SeenAt.After(seen) {
@@ -98,7 +98,7 @@ func lost(runs []admin.Process) Finding {
 		}
 		switch kind := p.Kind; kind {
 		case "processor":
-			remedy += " A message that it held may be the cause: see asyncmonolith messages list --crashed."
+			cure += " A message that it held may be to blame: asyncmonolith messages list --crashed lists such."
 			kinds = append(kinds, kind)
 		case "projections", "relays", overview.RunnerKind:
 			kinds = append(kinds, "runner of "+kind)
@@ -108,8 +108,8 @@ func lost(runs []admin.Process) Finding {
 	}
 	slices.Sort(kinds)
 	return warning(processName(runs[0]), fmt.Sprintf(
-		"This %s was last seen at %s and did not stop normally. Other processes take over its work.",
-		strings.Join(slices.Compact(kinds), " and "), flow.Instant(seen)), remedy)
+		"This %s was last seen at %s, and has not said that it stops. What it held, others take over.",
+		strings.Join(slices.Compact(kinds), " and "), flow.Instant(seen)), cure)
 }
 
 // checkSchedules computes the next fire of each schedule, as far as time allows.
@@ -137,7 +137,7 @@ func (d *doctor) checkSchedules(ctx context.Context, db bun.IDB) (found []Findin
 		}
 	}
 	if next != nil {
-		found = append(found, warning("", "There are more schedules than the doctor checks.", "List the others page by page."))
+		found = append(found, warning("", "There are more schedules than the doctor looks at.", "Look at the others page by page."))
 	}
 	return found, nil
 }
@@ -148,11 +148,11 @@ func sickness(row schedule.Schedule, now time.Time, fleet []admin.Process) (text
 		return "", ""
 	}
 	if row.LastError != "" {
-		return fmt.Sprintf("Its last fire failed. It is retried at %s.", flow.Instant(row.NextFire)),
-			"Read the schedule's error, and fix its expression, zone or payload, or the produce chain."
+		return fmt.Sprintf("It could not fire when it last was to; it is tried again at %s. Its error says why.", flow.Instant(row.NextFire)),
+			"Read the error with the schedule, and mend its expression, its zone, its payload or the produce chain."
 	}
 	if _, err := schedule.Next(row.Expression, row.Zone, row.NextFire.Add(-time.Nanosecond), 1); err != nil {
-		return "Its expression or zone is invalid or has no next fire time.", "Give it another expression or zone, or delete it."
+		return "Its expression or zone cannot be used, or has no fire any more.", "Give it another expression or zone, or delete it."
 	}
 	if late := now.Sub(row.NextFire); late > overdue {
 		text := fmt.Sprintf("It has been due for %s.", roughly(late))
@@ -163,7 +163,7 @@ func sickness(row schedule.Schedule, now time.Time, fleet []admin.Process) (text
 			return fmt.Sprintf("%s No live process fires schedules of payload type %q.", text, row.PayloadType),
 				"Run a schedule.Processor in a program that has consumers of this payload type."
 		}
-		return text, "Read the logs of the processes that fire it: they hang or cannot write."
+		return text, "Look at the logs of the processes that fire it: they hang, or cannot write."
 	}
 	return "", ""
 }
@@ -196,7 +196,7 @@ func (d *doctor) checkPauses(ctx context.Context, db bun.IDB) (found []Finding, 
 		}
 		found = append(found, warning(q.Consumer,
 			fmt.Sprintf("It has been paused%s for %s, and messages wait: %s.", by, roughly(now.Sub(p.PausedAt.Time)), counted(waiting)),
-			"Resume it, or cancel its messages if they are no longer wanted."))
+			"Resume it; or cancel its messages, if they are not wanted any more."))
 	}
 	return found, err
 }
@@ -240,19 +240,19 @@ func stillness(row store.Operation, runners bool) (text, remedy string) {
 	late := func() string { return roughly(row.Now.Sub(row.StartsAt.Time)) }
 	switch state := OperationState(row.State); {
 	case state == Paused:
-		return "It has paused itself: see its note.", "Fix the cause and resume it, or stop it."
+		return "It has stopped itself: its note says why.", "Mend what it stumbles over and continue it, or stop it."
 	case state == Started && row.Now.Sub(row.CreatedAt.Time) > changeForgotten:
 		since := roughly(row.Now.Sub(row.CreatedAt.Time))
-		return fmt.Sprintf("It was started %s ago and has no outcome: its process may have died.", since), fmt.Sprintf(
-			"Look at its messages, repeat it where it was not done, and close it: asyncmonolith operations stop %d.", row.ID)
+		return fmt.Sprintf("It was started %s ago, and its outcome is not known: its process may have died.", since), fmt.Sprintf(
+			"Look at the messages that it was about, do it again where it was not done, and close it: asyncmonolith operations stop %d.", row.ID)
 	case !runners && awaits(row, noRunnerLate):
-		remedy := fmt.Sprintf("Run an ops.Runner in a process, or use the command: asyncmonolith operations run %d.", row.ID)
+		cure := fmt.Sprintf("Run an ops.Runner in some process; or carry it out from the command: asyncmonolith operations run %d.", row.ID)
 		if kinds()[Action(row.Kind)].apply != nil {
-			remedy = "Run an ops.Runner in a process that has the projection's code."
+			cure = "Run an ops.Runner in a process that has the projection's code."
 		}
-		return fmt.Sprintf("It was due to start %s ago, and no live process runs ops.Runner.", late()), remedy
+		return fmt.Sprintf("It was to start %s ago, and no live process runs ops.Runner.", late()), cure
 	case awaits(row, runnerLate):
-		return fmt.Sprintf("It was due to start %s ago, and no process carries it out.", late()), "Run an ops.Runner in a process."
+		return fmt.Sprintf("It was to start %s ago, and no process carries it out.", late()), "Run an ops.Runner in some process."
 	default:
 		return "", ""
 	}

@@ -97,8 +97,8 @@ func adminMutants() []mutant {
 			poison("TestDiscardChunkGoesByTheFilter"), `unclassified behind 5`},
 		{"check: a part that was not examined is fine", in("ops.attention", replace("o.Unseen", "o.Unseen[:0]")),
 			inOps("TestCheckSaysWhatItCouldNotSee"), `overview: got \[\]`},
-		{"doctor: errors of schedules are shown", in("ops.sickness", text("Its last fire failed.", "Its last fire failed with %s."),
-			replace("flow.Instant(row.NextFire)", "row.LastError, flow.Instant(row.NextFire)")), inOps("TestDoctorLooksAtSchedules/sqlite"),
+		{"doctor: errors of schedules are shown", in("ops.sickness", text("Its error says why.", "Its error is %s."),
+			replace("flow.Instant(row.NextFire)", "flow.Instant(row.NextFire), row.LastError")), inOps("TestDoctorLooksAtSchedules/sqlite"),
 			`want no text of an error`},
 	}
 }

@@ -53,10 +53,10 @@ func TestCheck(t *testing.T) {
 		all := check()
 		wantFinding(t, all, "consumers", ops.Critical, "c: ", "no live process consumes them")
 		wantFinding(t, all, "processes", ops.Critical, "stuck (pid 7", "still run: c")
-		wantFinding(t, all, "operations", ops.Warning, "has paused itself")
+		wantFinding(t, all, "operations", ops.Warning, "has stopped itself")
 		a.Exec("UPDATE message_processes SET state = '{\"every\": 15000000000, \"open_circuits\": [\"c\"]}'")
 		a.Exec("DELETE FROM message_processes WHERE id = 'fine'")
-		wantFinding(t, check(), "processes", ops.Critical, "or the broker is unavailable: c")
+		wantFinding(t, check(), "processes", ops.Critical, "or their broker is away: c")
 		a.Exec("INSERT INTO message_breakers (name, half_since, done, failed, opened, opened_at, open_until) VALUES ('c', " +
 			testapp.In(db, 0) + ", 8, 12, 1, " + testapp.In(db, -time.Minute) + ", " + testapp.In(db, time.Minute) + ")")
 		all = check()

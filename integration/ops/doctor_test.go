@@ -100,7 +100,7 @@ func TestDoctorLooksAtTables(t *testing.T) {
 		all := doctor(t, t.Context(), db, registry)
 		wantFinding(t, all, "schema", ops.Critical, "migrate")
 		for _, f := range all[1:] {
-			if f.Severity == ops.Warning && strings.Contains(f.Text, "could not be checked") {
+			if f.Severity == ops.Warning && strings.Contains(f.Text, "could not be looked at") {
 				t.Errorf("got %+v, want nothing of what has no tables", f)
 			}
 		}
@@ -334,7 +334,7 @@ func TestDoctorLooksAtThePool(t *testing.T) {
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pool", ops.OK, "Nothing in this process needs")
 		a.Start(testapp.Fast())
 		testapp.Eventually(t, "it has told of itself", func() bool { return a.Count("SELECT count(*) FROM message_processes") == 1 })
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pool", ops.OK, "large enough")
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pool", ops.OK, "room")
 		var text []byte
 		if err := db.NewRaw("SELECT manifest FROM message_processes").Scan(t.Context(), &text); err != nil {
 			t.Fatal(err)
@@ -365,9 +365,9 @@ func TestDoctorLooksAtSchedules(t *testing.T) {
 		for columns, says := range map[string]string{
 			"available_after = " + testapp.In(db,
 				-5*time.Minute): `due for 5 minutes. No live process fires schedules of payload type "order.placed"`,
-			"last_error = 'a secret'":                "last fire failed",
-			"cron_expression = 'every now and then'": "invalid or has no next fire time",
-			"cron_expression = '0 0 0 30 2 *'":       "invalid or has no next fire time",
+			"last_error = 'a secret'":                "could not fire",
+			"cron_expression = 'every now and then'": "cannot be used",
+			"cron_expression = '0 0 0 30 2 *'":       "cannot be used, or has no fire",
 		} {
 			set(columns)
 			all := doctor(t, t.Context(), db, a.Registry)
@@ -411,7 +411,7 @@ func TestDoctorLooksAtOperations(t *testing.T) {
 		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "fixed"}))
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "operations", ops.OK)
 		for columns, says := range map[string]string{
-			"state = 'paused'": "paused itself",
+			"state = 'paused'": "stopped itself",
 			"state = 'started', created_at = " + testapp.In(db, -20*time.Minute): "started 20 minutes ago",
 			"state = 'waiting', starts_at = " + testapp.In(db, -20*time.Minute):  "to start 20 minutes ago",
 		} {
@@ -442,7 +442,7 @@ func TestDoctorWithoutPrivileges(t *testing.T) {
 		config.User, config.Passwd, config.DBName = name, "p", name
 		all := testapp.Must[[]ops.Finding](t)(operator.As(serviceOf(t, testdb.OpenMariaDB(t, config.FormatDSN()),
 			a.Registry), someone(ops.Operator)).Doctor(t.Context()))
-		wantFinding(t, all, "snapshots", ops.Warning, "could not be checked", "PROCESS")
+		wantFinding(t, all, "snapshots", ops.Warning, "could not be looked at", "PROCESS")
 		wantFinding(t, all, "indexes", ops.OK)
 		wantFinding(t, all, "operations", ops.OK)
 	})
@@ -467,7 +467,7 @@ func TestDoctorWithoutPrivileges(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, f := range doctor(t, later(t, time.Hour), limited, a.Registry) {
-			if strings.Contains(f.Text, "could not be checked") {
+			if strings.Contains(f.Text, "could not be looked at") {
 				t.Errorf("got %+v, want it looked at", f)
 			}
 		}
@@ -482,7 +482,7 @@ func TestDoctorGoesOn(t *testing.T) {
 		a.Exec("ALTER TABLE message_operations RENAME TO elsewhere")
 		a.Exec("CREATE TABLE message_operations (id int)")
 		all := doctor(t, t.Context(), db, a.Registry)
-		wantFinding(t, all, "operations", ops.Warning, "could not be checked")
+		wantFinding(t, all, "operations", ops.Warning, "could not be looked at")
 		wantFinding(t, all, "pauses", ops.OK)
 		s := operator.As(serviceOf(t, db, a.Registry), someone(ops.Viewer))
 		over, cancel := context.WithCancel(t.Context())
