@@ -202,6 +202,7 @@ func readEvent(record broker.Record) (e cloudevents.Event, err error) {
 	return e, e.Check()
 }
 
+// message makes a message of an event.
 func message(payloadType string, e cloudevents.Event, record broker.Record) (*bus.Message, error) {
 	if data := bytes.TrimSpace(e.Data); len(data) == 0 || string(data) == "null" {
 		return nil, errors.New("it has no data")
@@ -249,6 +250,7 @@ func unknownConsumer(registry *bus.Registry, m *bus.Message) error {
 	return nil
 }
 
+// event turns a message into an event.
 func (r *reader) event(m *bus.Message) error {
 	if m.OrderingKey == "" {
 		return errors.New("it has no key, which would be its stream")

@@ -12,6 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
 )
 
+// record makes a record from a message.
 func (p *publishing) record(codec bus.Codec, m *bus.Message) (broker.Record, error) {
 	r := p.routes[m.PayloadType]
 	if r == nil && m.Config != nil {

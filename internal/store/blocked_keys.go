@@ -40,8 +40,10 @@ GROUP BY consumer_type, lane ORDER BY MIN(poisoned_at), MIN(id) LIMIT ?`, limit)
 		var counts []string
 		var args []any
 		for i, k := range part {
-			counts = append(counts,
-				`SELECT ? AS place, count(*) AS n FROM (SELECT 1 FROM {by lane} m WHERE m.consumer_type = ? AND m.lane = ? AND m.lane IS NOT NULL LIMIT ?) w`)
+			counts = append(
+				counts,
+				`SELECT ? AS place, count(*) AS n FROM (SELECT 1 FROM {by lane} m WHERE m.consumer_type = ? AND m.lane = ? AND m.lane IS NOT NULL LIMIT ?) w`,
+			)
 			args = append(args, i, k.ConsumerType, k.Lane, dialect.MostCounted)
 		}
 		type count struct {
@@ -72,8 +74,10 @@ func (s *KeyStore) Count(ctx context.Context, db bun.IDB, consumers []string) (p
 		var counts []string
 		var args []any
 		for _, name := range part {
-			counts = append(counts,
-				`SELECT ? AS consumer_type, (SELECT count(DISTINCT x.lane) FROM (SELECT p.lane FROM {poisoned} p WHERE p.consumer_type = ? AND `+parking+` ORDER BY p.lane LIMIT ?) x) AS n`)
+			counts = append(
+				counts,
+				`SELECT ? AS consumer_type, (SELECT count(DISTINCT x.lane) FROM (SELECT p.lane FROM {poisoned} p WHERE p.consumer_type = ? AND `+parking+` ORDER BY p.lane LIMIT ?) x) AS n`,
+			)
 			args = append(args, name, name, dialect.MostCounted)
 		}
 		rows, err := read[[]parkedKeys](ctx, s.tables, db, strings.Join(counts, "\nUNION ALL "), args...)
