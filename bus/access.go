@@ -7,15 +7,17 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access/hook"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/handoff"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
 // What is not part of this package's API is for the library's other packages: see package
 // internal/access.
 var _ = hook.Provide(hook.Functions{
-	Wakeups: func(registry any) *wakeup.Hub { return registry.(*Registry).wakeups },
-	Events:  func(registry any) any { return registry.(*Registry).events },
-	Dialect: func(registry any) any { return registry.(*Registry).dialect },
+	Wakeups:  func(registry any) *wakeup.Hub { return registry.(*Registry).wakeups },
+	HandOffs: func(registry any) *handoff.Hub { return registry.(*Registry).handOffs },
+	Events:   func(registry any) any { return registry.(*Registry).events },
+	Dialect:  func(registry any) any { return registry.(*Registry).dialect },
 	Heartbeat: func(registry any) (time.Duration, string) {
 		return registry.(*Registry).reports, registry.(*Registry).version
 	},

@@ -261,7 +261,7 @@ func (p *Producer) write(
 	if err != nil {
 		return err
 	}
-	written, err := writeAll(ctx, s, db, rows)
+	written, handedOff, err := p.insert(ctx, s, db, rows)
 	if err != nil {
 		if len(events) > 0 {
 			txn.Spoil(ctx, db)
@@ -272,7 +272,7 @@ func (p *Producer) write(
 	for _, m := range batch {
 		n := written[m.ID]
 		receipts[m.ID] = Receipt{Enqueued: n, Duplicates: len(flow.Recipients(m, p.registry.ConsumersOf(m.PayloadType))) - n}
-		if n > 0 && !slices.Contains(payloadTypes, m.PayloadType) {
+		if n > 0 && !handedOff && !slices.Contains(payloadTypes, m.PayloadType) {
 			payloadTypes = append(payloadTypes, m.PayloadType)
 		}
 	}
@@ -310,6 +310,28 @@ func (p *Producer) checked(
 		}
 	}
 	return events, nil
+}
+
+// insert writes the rows and returns how many there are of each message. handOff means that they may
+// run in this process as soon as their transaction commits, which announces the others.
+func (p *Producer) insert(
+	ctx context.Context, s *store.Store, db bun.IDB, rows []store.NewMessage,
+) (written map[uuid.UUID]int, handOff bool, err error) {
+	h := txn.HandOffOf(ctx, db)
+	if h == nil || !store.HandsOff(rows) {
+		written, err = writeAll(ctx, s, db, rows)
+		return written, false, err
+	}
+	messages, err := s.Outbox.InsertToHandOff(ctx, db.(bun.Tx), rows, h.Planned)
+	if err != nil {
+		return nil, false, err
+	}
+	h.Add(messages...)
+	written = make(map[uuid.UUID]int, len(messages))
+	for _, m := range messages {
+		written[m.MessageID]++
+	}
+	return written, true, nil
 }
 
 // writeAll opens a transaction, or a savepoint in the caller's, only if one statement is not

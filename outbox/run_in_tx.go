@@ -7,6 +7,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
@@ -55,9 +56,48 @@ func (p *Producer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.
 		return fmt.Errorf("outbox: run in tx: %w", err)
 	}
 	ctx, wakeups := txn.WithWakeups(ctx)
-	if err := txn.RunInTx(ctx, db, nil, fn); err != nil {
+	if err := p.runInTx(ctx, db, wakeups, fn); err != nil {
 		return err
 	}
 	wakeups.Send(p.registry)
+	return nil
+}
+
+// runInTx hands messages off to a processor of this process, if one runs on the same pool.
+func (p *Producer) runInTx(
+	ctx context.Context, db *bun.DB, wakeups *txn.Wakeups, fn func(ctx context.Context, tx bun.Tx) error,
+) error {
+	receiver := access.HandOffs(p.registry).Of(db)
+	if receiver == nil {
+		return txn.RunInTx(ctx, db, nil, fn)
+	}
+	s, _, err := p.stores.Of(db, errUnmade)
+	if err != nil {
+		return fmt.Errorf("outbox: run in tx: %w", err)
+	}
+	tx, err := s.Outbox.BeginProducing(ctx, db)
+	if err != nil {
+		return err
+	}
+	if tx.Plans != nil {
+		defer tx.Plans.Close() //nolint:errcheck // the connection returns to the pool
+	}
+	done := false
+	defer func() { // also when fn panics
+		if !done {
+			_ = tx.Rollback()
+		}
+		wakeups.Abandon()
+	}()
+	wakeups.HandOffTo(receiver, tx.Tx, tx.Plans != nil)
+	if err := fn(ctx, tx.Tx); err != nil {
+		return err
+	}
+	wakeups.BeforeCommit(ctx, tx.Tx)
+	done = true
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	wakeups.Committed()
 	return nil
 }

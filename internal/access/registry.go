@@ -7,11 +7,15 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access/hook"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/handoff"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
 // Wakeups returns the registry's hub, which wakes the processors of this process.
 func Wakeups(r *bus.Registry) *wakeup.Hub { return hook.Bus.Wakeups(r) }
+
+// HandOffs returns the registry's hub of processors that take messages without a fetcher's claim.
+func HandOffs(r *bus.Registry) *handoff.Hub { return hook.Bus.HandOffs(r) }
 
 // Events returns the payloads that are recorded in the event log, or nil.
 func Events(r *bus.Registry) bus.EventTypes {

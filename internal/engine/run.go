@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 )
@@ -58,6 +59,7 @@ type run struct {
 	enqueuer   enqueuer
 	claimer    claimer
 	listener   listener
+	receiver   receiver
 
 	work        context.Context // the root of all handlers' contexts
 	cancelWork  context.CancelCauseFunc
@@ -163,6 +165,10 @@ func (r *run) assembleLoops() {
 		prober: &r.prober, outage: r.outage, alarm: r.alarm,
 		soon: alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond, 250*time.Millisecond),
 	}
+	r.receiver = receiver{
+		store: p.store, db: p.db, owner: r.owner, config: &p.config, ctx: r.ctx, dispatcher: d, enqueuer: &r.enqueuer,
+		claimer: &r.claimer, outage: r.outage, inFlight: &r.inFlight,
+	}
 }
 
 // markStart sets the start of the run, after which it is careful for a while.
@@ -206,7 +212,10 @@ func (r *run) serve(ctx context.Context) error {
 	loops := r.loops(loopCtx)
 
 	r.serving.Store(true)
+	stopReceiving := access.HandOffs(r.processor.registry).Add(r.processor.db, &r.receiver)
 	<-ctx.Done()
+	stopReceiving()
+	arrived := r.receiver.close()
 	deadline := time.Now().Add(r.processor.config.DrainTimeout)
 	r.serving.Store(false)
 	r.stopping.Store(true)
@@ -223,6 +232,8 @@ func (r *run) serve(ctx context.Context) error {
 		stopClaims()
 	}
 	<-looped
+	waitFor(arrived, time.Until(deadline), r.stopNow)
+	r.receiver.end()
 	r.dispatcher.catalog.endRateWaits(time.Now())
 	close(finish)
 	if !waitFor(settled, max(time.Until(deadline), settleGrace), r.stopNow) && !waitFor(settled, stopGrace, nil) {

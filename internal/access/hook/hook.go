@@ -4,12 +4,14 @@ import (
 	"context"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/handoff"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
 // Functions are what package access calls. It documents them and has their types.
 type Functions struct {
 	Wakeups      func(registry any) *wakeup.Hub
+	HandOffs     func(registry any) *handoff.Hub
 	Events       func(registry any) any
 	Dialect      func(registry any) any
 	Heartbeat    func(registry any) (interval time.Duration, appVersion string)

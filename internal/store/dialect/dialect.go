@@ -30,6 +30,9 @@ type Dialect interface {
 	// where messages are written in the order of the call.
 	Ranks(ctx context.Context, db bun.IDB, n int) ([]int64, error)
 	Insert(ctx context.Context, db bun.IDB, rows []NewMessage) error
+	// InsertReturning inserts at most MostHandedOff plain rows and returns their ids. planned means that
+	// the transaction is of BeginProducing, on a connection that has planned statements.
+	InsertReturning(ctx context.Context, tx bun.Tx, rows []NewMessage, planned bool) ([]Inserted, error)
 	// InsertKeyed leaves out rows whose insert id is pending, and returns the
 	// message ids of the others.
 	InsertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) ([]uuid.UUID, error)
@@ -66,6 +69,12 @@ type Dialect interface {
 	// Settle fails if another transaction keeps a message locked. With freeOnly it leaves locked
 	// messages out, if it can detect them.
 	Settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result, freeOnly bool) (Settled, error)
+	// BeginProducing begins a transaction whose messages may be handed off to a processor, or returns an
+	// errors.ErrUnsupported.
+	BeginProducing(ctx context.Context, db *bun.DB) (RunTx, error)
+	// HandOff claims messages that the transaction has inserted, all or none. Their order is that of
+	// their ids. After an error the transaction is as before, or lost.
+	HandOff(ctx context.Context, tx bun.Tx, h HandOff) (bool, error)
 	Disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error
 
 	// Leases.

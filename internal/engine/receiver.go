@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/handoff"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// handOffRest is how long nothing is handed off after an error.
+const handOffRest = 10 * time.Second
+
+// receiver takes messages that producers of this process have claimed for it in their own
+// transactions. It implements [handoff.Receiver].
+type receiver struct {
+	store      *store.Store
+	db         *bun.DB
+	owner      string
+	config     *ProcessorConfig
+	ctx        context.Context // of statements that must outlive a stop
+	dispatcher *dispatcher
+	enqueuer   *enqueuer
+	claimer    *claimer // counts claims
+	outage     *outage.Outage
+	inFlight   *inFlightClaims
+
+	mu     sync.RWMutex
+	open   int           // reservations
+	idle   chan struct{} // closed once the receiver is closed and none is open
+	closed bool
+	ended  bool      // the run takes nothing any more
+	resume time.Time // nothing is handed off before
+}
+
+// Reserve implements [handoff.Receiver].
+func (rc *receiver) Reserve(messages []handoff.Message) (handoff.Reservation, []handoff.Message) {
+	if !rc.enter(time.Now()) {
+		return nil, messages
+	}
+	admitted, consumers, rest := rc.dispatcher.admit(messages)
+	if len(admitted) == 0 {
+		rc.leave()
+		return nil, messages
+	}
+	return &reservation{receiver: rc, messages: admitted, consumers: consumers, landed: rc.inFlight.begin()}, rest
+}
+
+func (rc *receiver) enter(now time.Time) bool {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	if rc.closed || now.Before(rc.resume) {
+		return false
+	}
+	rc.open++
+	return true
+}
+
+func (rc *receiver) leave() {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	rc.open--
+	if rc.closed && rc.open == 0 {
+		close(rc.idle)
+	}
+}
+
+// failed has nothing handed off for a while.
+func (rc *receiver) failed(err error, now time.Time) {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	rc.resume = now.Add(handOffRest)
+	rc.config.Logger.Debug("messages are not handed off for a while", "error", err)
+}
+
+// close refuses further messages. The channel is closed once those on their way have arrived.
+func (rc *receiver) close() (idle <-chan struct{}) {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	rc.closed, rc.idle = true, make(chan struct{})
+	if rc.open == 0 {
+		close(rc.idle)
+	}
+	return rc.idle
+}
+
+// end has producers give back what they commit from now on.
+func (rc *receiver) end() {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	rc.ended = true
+}
+
+// reservation is room for messages of one transaction. It implements [handoff.Reservation].
+type reservation struct {
+	receiver  *receiver
+	messages  []handoff.Message
+	consumers []*consumer // of the messages
+	landed    func()      // ends the claim's flight
+	claim     int64
+	sent      time.Time // when the claim was
+}
+
+// Claim implements [handoff.Reservation].
+func (r *reservation) Claim(ctx context.Context, tx bun.Tx, planned bool) bool {
+	rc := r.receiver
+	h := store.HandOff{
+		Owner: rc.owner, Lease: rc.config.LeaseDuration, Planned: planned,
+		Messages: store.Each(r.messages, func(m handoff.Message) int64 { return m.ID }),
+	}
+	r.claim, r.sent = h.Claim(), time.Now()
+	claimed, err := rc.store.Claims.HandOff(ctx, tx, h)
+	if err != nil {
+		rc.failed(err, time.Now())
+	}
+	return claimed
+}
+
+// Commit implements [handoff.Reservation].
+func (r *reservation) Commit() {
+	defer r.end()
+	rc := r.receiver
+	rc.mu.RLock() // the run ends before or after this
+	defer rc.mu.RUnlock()
+	ctx, cancel := context.WithTimeout(rc.ctx, statementTimeout)
+	defer cancel()
+	if rc.ended || time.Since(r.sent) > rc.config.LeaseDuration/4 {
+		if err := rc.store.Claims.Disclaim(ctx, rc.db, rc.owner, []int64{r.claim}); err != nil {
+			rc.inFlight.unknown.Store(true)
+			rc.outage.Failed("disclaim", err)
+		}
+		return
+	}
+	c := store.Claim{ID: r.claim, Sent: r.sent, Messages: store.Each(r.messages, rowOf)}
+	rc.claimer.count(len(c.Messages))
+	if _, err := rc.enqueuer.enqueue(ctx, c); err != nil { // its messages are given back
+		rc.outage.Failed("hand off", err)
+	}
+}
+
+// rowOf returns a message as a claim reads it.
+func rowOf(m handoff.Message) store.Message {
+	at := store.Moment{Time: m.CreatedAt}
+	row := store.Message{
+		ID: m.ID, MessageID: m.MessageID, ConsumerType: m.ConsumerType, PayloadType: m.PayloadType, Payload: []byte(m.Payload),
+		CreatedAt: at, AvailableAfter: at,
+	}
+	if m.Headers != "" {
+		row.Headers = []byte(m.Headers)
+	}
+	return row
+}
+
+// Cancel implements [handoff.Reservation].
+func (r *reservation) Cancel(unsure bool) {
+	if unsure {
+		r.receiver.inFlight.unknown.Store(true)
+	}
+	r.end()
+}
+
+// end gives the room back.
+func (r *reservation) end() {
+	r.receiver.dispatcher.arrived(r.messages, r.consumers)
+	r.landed()
+	r.receiver.leave()
+}

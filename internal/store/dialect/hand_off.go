@@ -1,0 +1,47 @@
+package dialect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/uptrace/bun"
+)
+
+// MostHandedOff is the maximum number of messages of a transaction that are handed off.
+const MostHandedOff = 100
+
+// Inserted is the part of a new row that the database has set.
+type Inserted struct {
+	ID           int64     `bun:"id"`
+	MessageID    uuid.UUID `bun:"message_id"`
+	ConsumerType string    `bun:"consumer_type"`
+	CreatedAt    Moment    `bun:"created_at"`
+}
+
+// HandOff is a claim that the transaction of a producer writes for a processor of its process.
+type HandOff struct {
+	Owner    string
+	Lease    time.Duration
+	Messages []int64
+	Planned  bool // the transaction is of BeginProducing, on a connection that has planned statements
+}
+
+// Claim returns the id of the claim: the negative id of its first message. A message is handed off
+// once at most, and the ids of other claims are positive.
+func (h HandOff) Claim() int64 { return -h.Messages[0] }
+
+var errNoHandOff = fmt.Errorf("hand-off of messages: %w", errors.ErrUnsupported)
+
+// BeginProducing implements [Dialect] for databases without a hand-off.
+func (n Names) BeginProducing(context.Context, *bun.DB) (RunTx, error) { return RunTx{}, errNoHandOff }
+
+// HandOff implements [Dialect] for databases without a hand-off.
+func (n Names) HandOff(context.Context, bun.Tx, HandOff) (bool, error) { return false, errNoHandOff }
+
+// InsertReturning implements [Dialect] for databases without a hand-off.
+func (n Names) InsertReturning(context.Context, bun.Tx, []NewMessage, bool) ([]Inserted, error) {
+	return nil, errNoHandOff
+}
