@@ -18,6 +18,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/handoff"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
@@ -317,19 +318,26 @@ func (p *Producer) checked(
 func (p *Producer) insert(
 	ctx context.Context, s *store.Store, db bun.IDB, rows []store.NewMessage,
 ) (written map[uuid.UUID]int, handOff bool, err error) {
+	var ids []int64
+	var now time.Time
 	h := txn.HandOffOf(ctx, db)
-	if h == nil || !store.HandsOff(rows) {
+	if h != nil && store.HandsOff(rows) {
+		ids, now = h.IDs(len(rows))
+	}
+	if ids == nil {
 		written, err = writeAll(ctx, s, db, rows)
 		return written, false, err
 	}
-	messages, err := s.Outbox.InsertToHandOff(ctx, db.(bun.Tx), rows, h.Planned)
-	if err != nil {
+	if err := s.Outbox.InsertAs(ctx, db.(bun.Tx), rows, ids, h.Planned); err != nil {
 		return nil, false, err
 	}
-	h.Add(messages...)
-	written = make(map[uuid.UUID]int, len(messages))
-	for _, m := range messages {
-		written[m.MessageID]++
+	written = make(map[uuid.UUID]int, len(rows))
+	for i, row := range rows {
+		written[row.MessageID]++
+		h.Add(handoff.Message{
+			ID: ids[i], MessageID: row.MessageID, ConsumerType: row.ConsumerType, PayloadType: row.PayloadType,
+			Payload: row.Payload, Headers: row.Headers, CreatedAt: now,
+		})
 	}
 	return written, true, nil
 }

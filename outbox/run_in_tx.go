@@ -76,8 +76,8 @@ func (p *Producer) runInTx(
 		return fmt.Errorf("outbox: run in tx: %w", err)
 	}
 	tx, err := s.Outbox.BeginProducing(ctx, db)
-	if err != nil {
-		return err
+	if err != nil { // it can be about the preparation
+		return txn.RunInTx(ctx, db, nil, fn)
 	}
 	if tx.Plans != nil {
 		defer tx.Plans.Close() //nolint:errcheck // the connection returns to the pool

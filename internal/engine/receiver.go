@@ -29,12 +29,45 @@ type receiver struct {
 	outage     *outage.Outage
 	inFlight   *inFlightClaims
 
+	ids idReserve
+
 	mu     sync.RWMutex
 	open   int           // reservations
 	idle   chan struct{} // closed once the receiver is closed and none is open
 	closed bool
 	ended  bool      // the run takes nothing any more
 	resume time.Time // nothing is handed off before
+}
+
+// IDs implements [handoff.Receiver].
+func (rc *receiver) IDs(n int) ([]int64, time.Time) {
+	ids := rc.ids.take(n)
+	if ids == nil {
+		return nil, time.Time{}
+	}
+	return ids, rc.dispatcher.probes.clock(time.Now())
+}
+
+// loop keeps ids of messages in reserve until ctx ends.
+func (rc *receiver) loop(ctx context.Context) {
+	retry := outage.NewRetry()
+	for rc.store.HandsOff() {
+		ids, err := ask(ctx, rc.outage, "reserve message ids", statementTimeout,
+			func(ctx context.Context) ([]int64, error) { return rc.store.Outbox.MessageIDs(ctx, rc.db, reservedIDs) })
+		if err != nil {
+			if !outage.Pause(ctx, retry.NextBackOff()) {
+				return
+			}
+			continue
+		}
+		retry.Reset()
+		rc.ids.add(ids)
+		select {
+		case <-rc.ids.low:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Reserve implements [handoff.Receiver].

@@ -167,7 +167,7 @@ func (r *run) assembleLoops() {
 	}
 	r.receiver = receiver{
 		store: p.store, db: p.db, owner: r.owner, config: &p.config, ctx: r.ctx, dispatcher: d, enqueuer: &r.enqueuer,
-		claimer: &r.claimer, outage: r.outage, inFlight: &r.inFlight,
+		claimer: &r.claimer, outage: r.outage, inFlight: &r.inFlight, ids: idReserve{low: make(chan struct{}, 1)},
 	}
 }
 
@@ -212,7 +212,10 @@ func (r *run) serve(ctx context.Context) error {
 	loops := r.loops(loopCtx)
 
 	r.serving.Store(true)
-	stopReceiving := access.HandOffs(r.processor.registry).Add(r.processor.db, &r.receiver)
+	stopReceiving := func() {}
+	if r.processor.store.HandsOff() {
+		stopReceiving = access.HandOffs(r.processor.registry).Add(r.processor.db, &r.receiver)
+	}
 	<-ctx.Done()
 	stopReceiving()
 	arrived := r.receiver.close()
@@ -253,7 +256,7 @@ func (r *run) serve(ctx context.Context) error {
 // loops starts the loops that run until ctx ends.
 func (r *run) loops(ctx context.Context) *sync.WaitGroup {
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){r.poller.loop, r.listener.loop, r.checker.loop, r.slots.loop, r.breakers.loop} {
+	for _, loop := range []func(context.Context){r.poller.loop, r.listener.loop, r.checker.loop, r.slots.loop, r.breakers.loop, r.receiver.loop} {
 		loops.Go(func() { loop(ctx) })
 	}
 	for range r.processor.config.Fetchers {

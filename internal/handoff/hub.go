@@ -11,6 +11,7 @@ import (
 )
 
 // Message is a message as a transaction has written it: plain, due, and without a failed attempt.
+// CreatedAt is about when the row was created.
 type Message struct {
 	ID                        int64
 	MessageID                 uuid.UUID
@@ -21,6 +22,8 @@ type Message struct {
 
 // Receiver is a running processor. Its methods are safe for concurrent use.
 type Receiver interface {
+	// IDs returns ids for n messages and about the database's time, or none at the moment.
+	IDs(n int) (ids []int64, now time.Time)
 	// Reserve keeps room for those of the messages that may run here now, and returns the others. The
 	// reservation is nil if there is room for none.
 	Reserve(messages []Message) (r Reservation, rest []Message)

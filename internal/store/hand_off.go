@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/internal/handoff"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
@@ -34,37 +32,22 @@ func HandsOff(rows []dialect.NewMessage) bool {
 	return len(rows) > 0 && len(rows) <= dialect.MostHandedOff && bytes <= dialect.InsertBytes
 }
 
-// InsertToHandOff is [OutboxStore.Insert] for rows that may be handed off, in one statement. planned
-// is that of the transaction.
-func (s *OutboxStore) InsertToHandOff(
-	ctx context.Context, tx bun.Tx, rows []dialect.NewMessage, planned bool,
-) ([]handoff.Message, error) {
-	inserted, err := s.dialect.InsertReturning(ctx, tx, rows, planned)
-	if err != nil {
-		return nil, err
+// InsertAs is [OutboxStore.Insert] for rows that may be handed off, under reserved ids and in one
+// statement. planned is that of the transaction.
+func (s *OutboxStore) InsertAs(ctx context.Context, tx bun.Tx, rows []dialect.NewMessage, ids []int64, planned bool) error {
+	if err := s.dialect.InsertAs(ctx, tx, rows, ids, planned); err != nil {
+		return fmt.Errorf("insert messages: %w", err)
 	}
-	type key struct {
-		message  uuid.UUID
-		consumer string
-	}
-	of := make(map[key]dialect.Inserted, len(inserted))
-	for _, one := range inserted {
-		of[key{one.MessageID, one.ConsumerType}] = one
-	}
-	messages := make([]handoff.Message, len(rows))
-	for i, row := range rows {
-		one, ok := of[key{row.MessageID, row.ConsumerType}]
-		if !ok {
-			return nil, fmt.Errorf("insert messages: message %s for %q is not among the %d inserted", row.MessageID, row.ConsumerType, len(inserted))
-		}
-		messages[i] = handoff.Message{
-			ID: one.ID, MessageID: row.MessageID, ConsumerType: row.ConsumerType, PayloadType: row.PayloadType,
-			Payload: row.Payload, Headers: row.Headers, CreatedAt: one.CreatedAt.Time,
-		}
-	}
-	return messages, nil
+	return nil
+}
+
+// MessageIDs reserves ids of messages, or returns an errors.ErrUnsupported.
+func (s *OutboxStore) MessageIDs(ctx context.Context, db bun.IDB, n int) ([]int64, error) {
+	return retried(ctx, db, func(db bun.IDB) ([]int64, error) { return s.dialect.MessageIDs(ctx, db, n) })
 }
 
 // HandOff claims messages that the transaction has inserted, all or none. After an error the
 // transaction is as before, or lost.
-func (s *ClaimStore) HandOff(ctx context.Context, tx bun.Tx, h HandOff) (bool, error) { return s.dialect.HandOff(ctx, tx, h) }
+func (s *ClaimStore) HandOff(ctx context.Context, tx bun.Tx, h HandOff) (bool, error) {
+	return s.dialect.HandOff(ctx, tx, h)
+}

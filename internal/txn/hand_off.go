@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"sync"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -40,6 +41,10 @@ func HandOffOf(ctx context.Context, db bun.IDB) *HandOff {
 func (w *Wakeups) HandOffTo(receiver handoff.Receiver, tx bun.Tx, planned bool) {
 	w.handOff = &HandOff{Planned: planned, tx: tx.Tx, receiver: receiver}
 }
+
+// IDs returns ids for messages that may be handed off, and about the database's time. If it returns
+// none, they go the ordinary way.
+func (h *HandOff) IDs(n int) (ids []int64, now time.Time) { return h.receiver.IDs(n) }
 
 // Add notes messages that were written. All are plain: nothing but their consumers decides when they
 // run.

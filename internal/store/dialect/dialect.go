@@ -30,9 +30,11 @@ type Dialect interface {
 	// where messages are written in the order of the call.
 	Ranks(ctx context.Context, db bun.IDB, n int) ([]int64, error)
 	Insert(ctx context.Context, db bun.IDB, rows []NewMessage) error
-	// InsertReturning inserts at most MostHandedOff plain rows and returns their ids. planned means that
-	// the transaction is of BeginProducing, on a connection that has planned statements.
-	InsertReturning(ctx context.Context, tx bun.Tx, rows []NewMessage, planned bool) ([]Inserted, error)
+	// MessageIDs reserves ids for InsertAs.
+	MessageIDs(ctx context.Context, db bun.IDB, n int) ([]int64, error)
+	// InsertAs inserts at most MostHandedOff plain rows under reserved ids. planned means that the
+	// transaction is of BeginProducing, on a connection that has planned statements.
+	InsertAs(ctx context.Context, tx bun.Tx, rows []NewMessage, ids []int64, planned bool) error
 	// InsertKeyed leaves out rows whose insert id is pending, and returns the
 	// message ids of the others.
 	InsertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) ([]uuid.UUID, error)
@@ -145,6 +147,8 @@ type Direct interface {
 	// Unprepared reports whether statements that were to be prepared are sent as text, because a
 	// pooler loses prepared ones.
 	Unprepared() bool
+	// HandsOff reports whether the transaction of a producer can claim its messages.
+	HandsOff() bool
 	// Intact checks, before a fenced transaction commits, that its work since the fence is still
 	// there. Afterwards no savepoint is left.
 	Intact(ctx context.Context, tx bun.IDB) error

@@ -6,20 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 )
 
 // MostHandedOff is the maximum number of messages of a transaction that are handed off.
 const MostHandedOff = 100
-
-// Inserted is the part of a new row that the database has set.
-type Inserted struct {
-	ID           int64     `bun:"id"`
-	MessageID    uuid.UUID `bun:"message_id"`
-	ConsumerType string    `bun:"consumer_type"`
-	CreatedAt    Moment    `bun:"created_at"`
-}
 
 // HandOff is a claim that the transaction of a producer writes for a processor of its process.
 type HandOff struct {
@@ -33,6 +24,9 @@ type HandOff struct {
 // once at most, and the ids of other claims are positive.
 func (h HandOff) Claim() int64 { return -h.Messages[0] }
 
+// HandsOff implements [Dialect] for databases without a hand-off.
+func (n Names) HandsOff() bool { return false }
+
 var errNoHandOff = fmt.Errorf("hand-off of messages: %w", errors.ErrUnsupported)
 
 // BeginProducing implements [Dialect] for databases without a hand-off.
@@ -41,7 +35,10 @@ func (n Names) BeginProducing(context.Context, *bun.DB) (RunTx, error) { return 
 // HandOff implements [Dialect] for databases without a hand-off.
 func (n Names) HandOff(context.Context, bun.Tx, HandOff) (bool, error) { return false, errNoHandOff }
 
-// InsertReturning implements [Dialect] for databases without a hand-off.
-func (n Names) InsertReturning(context.Context, bun.Tx, []NewMessage, bool) ([]Inserted, error) {
-	return nil, errNoHandOff
+// InsertAs implements [Dialect] for databases without a hand-off.
+func (n Names) InsertAs(context.Context, bun.Tx, []NewMessage, []int64, bool) error {
+	return errNoHandOff
 }
+
+// MessageIDs implements [Dialect] for databases without a hand-off.
+func (n Names) MessageIDs(context.Context, bun.IDB, int) ([]int64, error) { return nil, errNoHandOff }

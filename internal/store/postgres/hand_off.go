@@ -3,16 +3,25 @@ package postgres
 import (
 	"context"
 	"errors"
+	"reflect"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-const insertOneSQL = `
-INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, headers, created_at, available_after)
-VALUES (?::uuid, ?::text, ?::text, ?::text, NULLIF(?::text, ''), {now}, {now}) RETURNING id, message_id, consumer_type, created_at`
+// The ids of messages that may be handed off are reserved before, so that no statement has to return
+// them: drivers read results by another protocol, which takes the server and the client longer.
+const (
+	insertAsSQL = `
+INSERT INTO {messages} (id, message_id, consumer_type, payload_type, payload, headers, created_at, available_after) OVERRIDING SYSTEM VALUE VALUES `
+
+	insertOneSQL = insertAsSQL + `(?::bigint, ?::uuid, ?::text, ?::text, ?::text, NULLIF(?::text, ''), {now}, {now})`
+
+	messageIDsSQL = `SELECT nextval(pg_get_serial_sequence('{messages}', 'id')) FROM generate_series(1, ?)`
+)
 
 // handOffOneSQL writes a claim of a message that its transaction has inserted, and that is due. It
 // writes none if the message is missing: a savepoint or a rollback has taken it back, or the function
@@ -36,23 +45,81 @@ SELECT ?::bigint, ?::text, false, {now}, {now} + ?::bigint * interval '1 microse
     AND NOT EXISTS (SELECT FROM {paused} p WHERE p.consumer_type = m.consumer_type)`
 )
 
-// BeginProducing implements [dialect.Dialect].
+// HandsOff implements [dialect.Dialect].
+func (p *database) HandsOff() bool { return true }
+
+// BeginProducing implements [dialect.Dialect]. A planned statement that is lost would end the
+// transaction of the application. So they are used only on connections to the server itself.
 func (p *database) BeginProducing(ctx context.Context, db *bun.DB) (dialect.RunTx, error) {
-	return p.beginPlanned(ctx, db, []*fixed{p.insertOne, p.handOffOne, p.handOff}, func(ctx context.Context, db beginner) (bun.Tx, error) {
-		return db.BeginTx(ctx, nil)
-	})
+	plan := func(ctx context.Context, conn bun.Conn) (bool, error) {
+		ok, err := p.plan(ctx, conn, p.producing())
+		return ok && p.isServers(ctx, conn), err
+	}
+	begin := func(ctx context.Context, db beginner) (bun.Tx, error) { return db.BeginTx(ctx, nil) }
+	return p.beginPlanned(ctx, db, p.producing(), plan, begin)
 }
 
-// InsertReturning implements [dialect.Dialect].
-func (p *database) InsertReturning(
-	ctx context.Context, tx bun.Tx, rows []dialect.NewMessage, planned bool,
-) (inserted []dialect.Inserted, err error) {
-	query := p.insertQuery(ctx, tx, rows, " RETURNING id, message_id, consumer_type, created_at")
-	if row := rows[0]; planned && len(rows) == 1 {
-		query = tx.NewRaw(p.insertOne.call, row.MessageID, row.ConsumerType, row.PayloadType, row.Payload, row.Headers)
+func (p *database) producing() []*fixed { return []*fixed{p.insertOne, p.handOffOne, p.handOff} }
+
+// What is known of a connection, among the names of its statements.
+const serversOwn, another = "(the server's own)", "(a pooler's)"
+
+// isServers reports whether a connection leads to the server rather than to a pooler: the process
+// that the server has announced to the driver is the one that answers. It is false for a driver
+// other than pgx, whose connections cannot be asked.
+func (p *database) isServers(ctx context.Context, conn bun.Conn) bool {
+	key, err := keyOf(conn)
+	if err != nil {
+		return false
 	}
-	err = query.Scan(ctx, &inserted)
-	return inserted, err
+	if has := p.plans.has(key); has[serversOwn] || has[another] {
+		return has[serversOwn]
+	}
+	found := another
+	var answers uint32
+	if err := conn.NewRaw(`SELECT pg_backend_pid()`).Scan(ctx, &answers); err != nil {
+		return false
+	}
+	if announced, ok := announcedPID(key); ok && announced == answers {
+		found = serversOwn
+	}
+	p.plans.add(key, found)
+	return found == serversOwn
+}
+
+// announcedPID returns the server's process that a *pgx.Conn was told of.
+func announcedPID(conn any) (pid uint32, ok bool) {
+	method := reflect.ValueOf(conn).MethodByName("PgConn")
+	if !method.IsValid() || method.Type().NumIn() != 0 || method.Type().NumOut() != 1 {
+		return 0, false
+	}
+	inner, ok := method.Call(nil)[0].Interface().(interface{ PID() uint32 })
+	if !ok {
+		return 0, false
+	}
+	return inner.PID(), true
+}
+
+// MessageIDs implements [dialect.Dialect].
+func (p *database) MessageIDs(ctx context.Context, db bun.IDB, n int) (ids []int64, err error) {
+	err = p.Query(ctx, db, messageIDsSQL, n).Scan(ctx, &ids)
+	return ids, err
+}
+
+// InsertAs implements [dialect.Dialect].
+func (p *database) InsertAs(ctx context.Context, tx bun.Tx, rows []dialect.NewMessage, ids []int64, planned bool) error {
+	if row := rows[0]; planned && len(rows) == 1 {
+		_, err := tx.NewRaw(p.insertOne.call, ids[0], row.MessageID, row.ConsumerType, row.PayloadType, row.Payload, row.Headers).Exec(ctx)
+		if dberr.IsPlanLost(err) { // the application has removed it
+			p.plans.off.Store(true)
+		}
+		return err
+	}
+	values := make([]any, 0, 6*len(rows))
+	for i, row := range rows {
+		values = append(values, ids[i], row.MessageID, row.ConsumerType, row.PayloadType, row.Payload, bun.NullZero(row.Headers))
+	}
+	return p.Exec(ctx, tx, insertAsSQL+dialect.Rows("(?, ?, ?, ?, ?, ?, {now}, {now})", len(rows)), values...)
 }
 
 // handOffSavepoint keeps errors of the hand-off from the transaction: a role of the application's may

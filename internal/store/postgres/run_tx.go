@@ -43,16 +43,19 @@ func (p *database) runStatements() []*fixed { return []*fixed{p.fenceOne, p.asBe
 
 // BeginRun implements [dialect.Dialect].
 func (p *database) BeginRun(ctx context.Context, db *bun.DB) (dialect.RunTx, error) {
-	return p.beginPlanned(ctx, db, p.runStatements(), func(ctx context.Context, db beginner) (bun.Tx, error) { return txn.Begin(ctx, db) })
+	plan := func(ctx context.Context, conn bun.Conn) (bool, error) { return p.plan(ctx, conn, p.runStatements()) }
+	begin := func(ctx context.Context, db beginner) (bun.Tx, error) { return txn.Begin(ctx, db) }
+	return p.beginPlanned(ctx, db, p.runStatements(), plan, begin)
 }
 
 type beginner interface {
 	BeginTx(ctx context.Context, options *sql.TxOptions) (bun.Tx, error)
 }
 
-// beginPlanned begins a transaction on a connection that has planned the statements, if possible.
+// beginPlanned begins a transaction on a connection that has planned the statements, if plan succeeds.
 func (p *database) beginPlanned(
-	ctx context.Context, db *bun.DB, statements []*fixed, begin func(ctx context.Context, db beginner) (bun.Tx, error),
+	ctx context.Context, db *bun.DB, statements []*fixed, plan func(ctx context.Context, conn bun.Conn) (bool, error),
+	begin func(ctx context.Context, db beginner) (bun.Tx, error),
 ) (dialect.RunTx, error) {
 	for dead := 1; ; dead++ {
 		if p.plans.off.Load() || dialect.HasFixedClock(ctx) {
@@ -63,7 +66,7 @@ func (p *database) beginPlanned(
 		if err != nil {
 			return dialect.RunTx{}, err
 		}
-		planned, err := p.plan(ctx, conn, statements)
+		planned, err := plan(ctx, conn)
 		if err == nil && planned {
 			var tx bun.Tx
 			if tx, err = begin(ctx, conn); err == nil {
