@@ -7,6 +7,8 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/handoff"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -110,15 +112,23 @@ func (rc *receiver) failed(err error, now time.Time) {
 	rc.config.Logger.Debug("messages are not handed off for a while", "error", err)
 }
 
-// close refuses further messages. The channel is closed once those on their way have arrived.
-func (rc *receiver) close() (idle <-chan struct{}) {
-	rc.mu.Lock()
-	defer rc.mu.Unlock()
-	rc.closed, rc.idle = true, make(chan struct{})
-	if rc.open == 0 {
-		close(rc.idle)
+// receive has producers hand messages off until stop is called. The channel that stop returns is
+// closed once those on their way have arrived.
+func (rc *receiver) receive(registry *bus.Registry) (stop func() <-chan struct{}) {
+	rc.idle = make(chan struct{})
+	remove := func() {}
+	if rc.store.HandsOff() {
+		remove = access.HandOffs(registry).Add(rc.db, rc)
 	}
-	return rc.idle
+	return func() <-chan struct{} {
+		remove()
+		rc.mu.Lock()
+		defer rc.mu.Unlock()
+		if rc.closed = true; rc.open == 0 {
+			close(rc.idle)
+		}
+		return rc.idle
+	}
 }
 
 // end has producers give back what they commit from now on.

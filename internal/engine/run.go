@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 )
@@ -212,13 +211,9 @@ func (r *run) serve(ctx context.Context) error {
 	loops := r.loops(loopCtx)
 
 	r.serving.Store(true)
-	stopReceiving := func() {}
-	if r.processor.store.HandsOff() {
-		stopReceiving = access.HandOffs(r.processor.registry).Add(r.processor.db, &r.receiver)
-	}
+	stopReceiving := r.receiver.receive(r.processor.registry)
 	<-ctx.Done()
-	stopReceiving()
-	arrived := r.receiver.close()
+	arrived := stopReceiving()
 	deadline := time.Now().Add(r.processor.config.DrainTimeout)
 	r.serving.Store(false)
 	r.stopping.Store(true)
@@ -256,7 +251,9 @@ func (r *run) serve(ctx context.Context) error {
 // loops starts the loops that run until ctx ends.
 func (r *run) loops(ctx context.Context) *sync.WaitGroup {
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){r.poller.loop, r.listener.loop, r.checker.loop, r.slots.loop, r.breakers.loop, r.receiver.loop} {
+	for _, loop := range []func(context.Context){
+		r.poller.loop, r.listener.loop, r.checker.loop, r.slots.loop, r.breakers.loop, r.receiver.loop,
+	} {
 		loops.Go(func() { loop(ctx) })
 	}
 	for range r.processor.config.Fetchers {

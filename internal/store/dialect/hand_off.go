@@ -24,21 +24,26 @@ type HandOff struct {
 // once at most, and the ids of other claims are positive.
 func (h HandOff) Claim() int64 { return -h.Messages[0] }
 
-// HandsOff implements [Dialect] for databases without a hand-off.
-func (n Names) HandsOff() bool { return false }
+// NoHandOff is the part of a dialect for databases without a hand-off of messages.
+type NoHandOff struct{}
+
+// HandsOff implements [Dialect].
+func (NoHandOff) HandsOff() bool { return false }
 
 var errNoHandOff = fmt.Errorf("hand-off of messages: %w", errors.ErrUnsupported)
 
-// BeginProducing implements [Dialect] for databases without a hand-off.
-func (n Names) BeginProducing(context.Context, *bun.DB) (RunTx, error) { return RunTx{}, errNoHandOff }
+// BeginProducing implements [Dialect].
+func (NoHandOff) BeginProducing(context.Context, *bun.DB) (RunTx, error) {
+	return RunTx{}, errNoHandOff
+}
 
-// HandOff implements [Dialect] for databases without a hand-off.
-func (n Names) HandOff(context.Context, bun.Tx, HandOff) (bool, error) { return false, errNoHandOff }
+// HandOff implements [Dialect].
+func (NoHandOff) HandOff(context.Context, bun.Tx, HandOff) (bool, error) { return false, errNoHandOff }
 
-// InsertAs implements [Dialect] for databases without a hand-off.
-func (n Names) InsertAs(context.Context, bun.Tx, []NewMessage, []int64, bool) error {
+// InsertAs implements [Dialect].
+func (NoHandOff) InsertAs(context.Context, bun.Tx, []NewMessage, []int64, bool) error {
 	return errNoHandOff
 }
 
-// MessageIDs implements [Dialect] for databases without a hand-off.
-func (n Names) MessageIDs(context.Context, bun.IDB, int) ([]int64, error) { return nil, errNoHandOff }
+// MessageIDs implements [Dialect].
+func (NoHandOff) MessageIDs(context.Context, bun.IDB, int) ([]int64, error) { return nil, errNoHandOff }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // The ids of messages that may be handed off are reserved before, so that no statement has to return
@@ -55,7 +56,7 @@ func (p *database) BeginProducing(ctx context.Context, db *bun.DB) (dialect.RunT
 		ok, err := p.plan(ctx, conn, p.producing())
 		return ok && p.isServers(ctx, conn), err
 	}
-	begin := func(ctx context.Context, db beginner) (bun.Tx, error) { return db.BeginTx(ctx, nil) }
+	begin := func(ctx context.Context, db beginner) (bun.Tx, error) { return txn.BeginCallers(ctx, db) }
 	return p.beginPlanned(ctx, db, p.producing(), plan, begin)
 }
 
