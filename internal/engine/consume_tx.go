@@ -82,6 +82,7 @@ type transactor struct {
 	ctx       context.Context // of statements that must outlive a stop
 	outage    *outage.Outage
 	uncounted *uncountedRuns
+	receiver  *receiver // of messages that consumers produce
 }
 
 // runInTx is the innermost layer for transactional consumers. A run that loses a conflict is tried
@@ -114,6 +115,9 @@ func (tr *transactor) tryInTx(ctx context.Context, t *task, payload []byte) erro
 		return errFenced
 	}
 	handlerCtx, wakeups := txn.WithWakeups(context.WithValue(ctx, txKey{}, own.tx.Tx))
+	own.wakeups = wakeups
+	wakeups.HandOffTo(tr.receiver, own.tx.Tx, own.tx.Plans != nil)
+	defer wakeups.Abandon()
 	if err := t.worker.invoke(handlerCtx, t, payload); err != nil {
 		if errors.Is(err, bus.ErrAbandoned) {
 			own.interrupt()
@@ -127,6 +131,7 @@ func (tr *transactor) tryInTx(ctx context.Context, t *task, payload []byte) erro
 		return err
 	}
 	t.committed = true
+	wakeups.Committed()
 	wakeups.Send(tr.registry)
 	return nil
 }
@@ -136,6 +141,7 @@ type consumerTx struct {
 	transactor *transactor
 	tx         store.RunTx
 	session    store.Session
+	wakeups    *txn.Wakeups // nil if nothing is handed off
 	// The handler's timeout is not the transaction's: when a transaction's context ends,
 	// database/sql rolls back asynchronously and hides the result. This context is ended only for a
 	// transaction that nothing else can end.
@@ -236,6 +242,9 @@ func (t *consumerTx) commit(tasks []*task) error {
 	}
 	if err := t.remember(statement, tasks); err != nil {
 		return t.undone("remember", err)
+	}
+	if t.wakeups != nil {
+		t.wakeups.BeforeCommit(statement, t.tx.Tx)
 	}
 	defer time.AfterFunc(statementTimeout, t.end).Stop()
 	committing, cancel := context.WithTimeout(t.ctx, statementTimeout)

@@ -104,7 +104,7 @@ func (r *run) assembleWork() {
 	r.recorder = recorder{ledger: r.ledger, dispatcher: d, stops: &r.stops, uncounted: &p.uncounted}
 	r.transactor = transactor{
 		store: p.store, db: p.db, owner: r.owner, config: &p.config, registry: p.registry, ctx: r.ctx, outage: r.outage,
-		uncounted: &p.uncounted,
+		uncounted: &p.uncounted, receiver: &r.receiver,
 	}
 	r.executor = executor{
 		config: &p.config, registry: p.registry, counters: &p.counters, chain: bus.Compose(nil, p.config.Middleware...),

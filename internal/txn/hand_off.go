@@ -37,7 +37,8 @@ func HandOffOf(ctx context.Context, db bun.IDB) *HandOff {
 }
 
 // HandOffTo has the messages of a transaction collected for a receiver. It is called before anything
-// is written in it.
+// is written in it, and followed by [Wakeups.BeforeCommit], [Wakeups.Committed] and
+// [Wakeups.Abandon].
 func (w *Wakeups) HandOffTo(receiver handoff.Receiver, tx bun.Tx, planned bool) {
 	w.handOff = &HandOff{Planned: planned, tx: tx.Tx, receiver: receiver}
 }

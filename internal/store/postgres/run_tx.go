@@ -39,7 +39,9 @@ func (r runPlans) Lost(ctx context.Context, err error) bool {
 	return r.database.gone(ctx, r.Conn, r.statements, err)
 }
 
-func (p *database) runStatements() []*fixed { return []*fixed{p.fenceOne, p.asBegunOne, p.removeOne} }
+func (p *database) runStatements() []*fixed {
+	return append([]*fixed{p.fenceOne, p.asBegunOne, p.removeOne}, p.producing()...)
+}
 
 // BeginRun implements [dialect.Dialect].
 func (p *database) BeginRun(ctx context.Context, db *bun.DB) (dialect.RunTx, error) {
