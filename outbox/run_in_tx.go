@@ -80,14 +80,12 @@ func (p *Producer) runInTx(
 	if err != nil { // it can be about the preparation
 		return txn.RunInTx(ctx, db, nil, fn)
 	}
-	if tx.Plans != nil {
-		defer tx.Plans.Close() //nolint:errcheck // the connection returns to the pool
-	}
 	done := false
 	defer func() { // also when fn panics
 		if !done {
 			_ = tx.Rollback()
 		}
+		tx.GiveBack()
 		wakeups.Abandon()
 	}()
 	wakeups.HandOffTo(receiver, tx.Tx, tx.Plans != nil)
@@ -99,6 +97,7 @@ func (p *Producer) runInTx(
 	if err := tx.Commit(); err != nil {
 		return err
 	}
+	tx.GiveBack() // the pool may have no other connection
 	wakeups.Committed()
 	return nil
 }

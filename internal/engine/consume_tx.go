@@ -170,18 +170,10 @@ func (t *consumerTx) begin(tasks []*task) (held []int64, err error) {
 		}
 		t.abort()
 		lost := t.tx.Plans != nil && t.tx.Plans.Lost(t.ctx, err)
-		t.giveBack()
+		t.tx.GiveBack()
 		if try > 1 || !lost {
 			return nil, fmt.Errorf("fence: %w", err)
 		}
-	}
-}
-
-// giveBack gives the connection of a transaction back that is over.
-func (t *consumerTx) giveBack() {
-	if t.tx.Plans != nil {
-		_ = t.tx.Plans.Close()
-		t.tx.Plans = nil
 	}
 }
 
@@ -250,7 +242,7 @@ func (t *consumerTx) commit(tasks []*task) error {
 	committing, cancel := context.WithTimeout(t.ctx, statementTimeout)
 	defer cancel()
 	err = txn.Commit(committing, t.tx.Tx)
-	t.giveBack()
+	t.tx.GiveBack()
 	if err == nil {
 		return nil
 	}
@@ -314,7 +306,7 @@ func (tr *transactor) afterLostCommit(ctx context.Context, t *task, lost error) 
 // rollback ends a failed transaction, and reports whether that worked.
 func (t *consumerTx) rollback() (done bool) {
 	done = t.abort()
-	t.giveBack()
+	t.tx.GiveBack()
 	return done
 }
 
