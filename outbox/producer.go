@@ -18,7 +18,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/handoff"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
@@ -262,7 +261,7 @@ func (p *Producer) write(
 	if err != nil {
 		return err
 	}
-	written, handedOff, err := p.insert(ctx, s, db, rows)
+	written, announce, err := p.insert(ctx, s, db, rows)
 	if err != nil {
 		if len(events) > 0 {
 			txn.Spoil(ctx, db)
@@ -273,7 +272,7 @@ func (p *Producer) write(
 	for _, m := range batch {
 		n := written[m.ID]
 		receipts[m.ID] = Receipt{Enqueued: n, Duplicates: len(flow.Recipients(m, p.registry.ConsumersOf(m.PayloadType))) - n}
-		if n > 0 && !handedOff && !slices.Contains(payloadTypes, m.PayloadType) {
+		if n > 0 && announce && !slices.Contains(payloadTypes, m.PayloadType) {
 			payloadTypes = append(payloadTypes, m.PayloadType)
 		}
 	}
@@ -311,35 +310,6 @@ func (p *Producer) checked(
 		}
 	}
 	return events, nil
-}
-
-// insert writes the rows and returns how many there are of each message. handOff means that they may
-// run in this process as soon as their transaction commits, which announces the others.
-func (p *Producer) insert(
-	ctx context.Context, s *store.Store, db bun.IDB, rows []store.NewMessage,
-) (written map[uuid.UUID]int, handOff bool, err error) {
-	var ids []int64
-	var now time.Time
-	h := txn.HandOffOf(ctx, db)
-	if h != nil && store.HandsOff(rows) {
-		ids, now = h.IDs(len(rows))
-	}
-	if ids == nil {
-		written, err = writeAll(ctx, s, db, rows)
-		return written, false, err
-	}
-	if err := s.Outbox.InsertAs(ctx, db.(bun.Tx), rows, ids, h.Planned); err != nil {
-		return nil, false, err
-	}
-	written = make(map[uuid.UUID]int, len(rows))
-	for i, row := range rows {
-		written[row.MessageID]++
-		h.Add(handoff.Message{
-			ID: ids[i], MessageID: row.MessageID, ConsumerType: row.ConsumerType, PayloadType: row.PayloadType,
-			Payload: row.Payload, Headers: row.Headers, CreatedAt: now,
-		})
-	}
-	return written, true, nil
 }
 
 // writeAll opens a transaction, or a savepoint in the caller's, only if one statement is not

@@ -94,16 +94,31 @@ func untilHandedOff(a *testapp.App, h *handOffs, what string) {
 	})
 }
 
-// TestMessagesAreHandedOff: what RunInTx writes runs in this process without a claim of its own, and
-// leaves nothing behind.
+// TestMessagesAreHandedOff: what RunInTx writes, or a call on the pool, runs in this process without
+// a claim of its own, and leaves nothing behind.
 func TestMessagesAreHandedOff(t *testing.T) {
 	t.Parallel()
+	for name, produce := range map[string]func(a *testapp.App, id string) error{
+		"a transaction": func(a *testapp.App, id string) error { return produceInTx(a, id, noMore) },
+		"a call": func(a *testapp.App, id string) error {
+			_, err := a.Producer.Produce(a.Context(), a.DB, order{ID: id})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testHandOffs(t, produce)
+		})
+	}
+}
+
+func testHandOffs(t *testing.T, produce func(a *testapp.App, id string) error) {
 	a, h, r := handingOff(t, testdb.Postgres(t), testapp.Fast())
 	untilHandedOff(a, h, "first")
 	before := r.Stats()
 	const n = 50
 	for i := range n {
-		if err := produceInTx(a, fmt.Sprint(i), noMore); err != nil {
+		if err := produce(a, fmt.Sprint(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -271,6 +286,7 @@ func TestAPausedConsumerIsHandedNothing(t *testing.T) {
 		if err := produceInTx(a, fmt.Sprint("paused-", i), noMore); err != nil {
 			t.Fatal(err)
 		}
+		a.Produce(order{ID: fmt.Sprint("paused too-", i)})
 	}
 	if n := a.Count("SELECT count(*) FROM message_claims WHERE id < 0"); n > 0 {
 		t.Errorf("claims of messages of a paused consumer: got %d, want none", n)

@@ -148,19 +148,41 @@ type reservation struct {
 	sent      time.Time // when the claim was
 }
 
+func (r *reservation) handOff() store.HandOff {
+	return store.HandOff{
+		Owner: r.receiver.owner, Lease: r.receiver.config.LeaseDuration,
+		Messages: store.Each(r.messages, func(m handoff.Message) int64 { return m.ID }),
+	}
+}
+
 // Claim implements [handoff.Reservation].
 func (r *reservation) Claim(ctx context.Context, tx bun.Tx, planned bool) bool {
 	rc := r.receiver
-	h := store.HandOff{
-		Owner: rc.owner, Lease: rc.config.LeaseDuration, Planned: planned,
-		Messages: store.Each(r.messages, func(m handoff.Message) int64 { return m.ID }),
-	}
+	h := r.handOff()
+	h.Planned = planned
 	r.claim, r.sent = h.Claim(), time.Now()
 	claimed, err := rc.store.Claims.HandOff(ctx, tx, h)
 	if err != nil {
 		rc.failed(err, time.Now())
 	}
 	return claimed
+}
+
+// Insert implements [handoff.Reservation].
+func (r *reservation) Insert(ctx context.Context) (claimed bool, err error) {
+	rc := r.receiver
+	rows := store.Each(r.messages, func(m handoff.Message) store.NewMessage {
+		return store.NewMessage{
+			MessageID: m.MessageID, ConsumerType: m.ConsumerType, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers,
+		}
+	})
+	h := r.handOff()
+	r.claim, r.sent = h.Claim(), time.Now()
+	claimed, err = rc.store.Outbox.InsertHandOff(ctx, rc.db, rows, h)
+	if err != nil {
+		rc.failed(err, time.Now())
+	}
+	return claimed, err
 }
 
 // Commit implements [handoff.Reservation].

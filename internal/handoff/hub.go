@@ -35,6 +35,9 @@ type Reservation interface {
 	// transaction is as before, and the reservation is to be cancelled. planned means that the
 	// connection has planned the statement.
 	Claim(ctx context.Context, tx bun.Tx, planned bool) bool
+	// Insert writes the messages with their claim, in one statement of its own. If claimed is false
+	// and there is no error, they are written and wait for a claim.
+	Insert(ctx context.Context) (claimed bool, err error)
 	// Commit hands the messages over after the commit.
 	Commit()
 	// Cancel gives the room back. unsure means that the claim may have been committed.

@@ -1,14 +1,20 @@
 package store
 
 import (
+	"context"
+
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
 // HandOff is a claim that the transaction of a producer writes.
 type HandOff = dialect.HandOff
 
-// HandsOff reports whether rows may be handed off: nothing but their consumers decides when they run.
-func HandsOff(rows []dialect.NewMessage) bool {
+// HandsOff reports whether rows may be handed off: nothing but their consumers
+// decides when they run. A test kit decides itself.
+func HandsOff(ctx context.Context, rows []dialect.NewMessage) bool {
+	if dialect.HasFixedClock(ctx) {
+		return false
+	}
 	bytes := 0
 	for i := range rows {
 		row := &rows[i]

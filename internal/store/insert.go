@@ -54,6 +54,16 @@ func (s *OutboxStore) InsertAs(ctx context.Context, tx bun.Tx, rows []dialect.Ne
 	return nil
 }
 
+// InsertHandOff writes rows with a claim of all of them, in one statement. It reports whether the
+// claim was written: a paused consumer has its messages wait.
+func (s *OutboxStore) InsertHandOff(ctx context.Context, db *bun.DB, rows []dialect.NewMessage, h dialect.HandOff) (bool, error) {
+	claimed, err := s.dialect.InsertHandOff(ctx, db, rows, h)
+	if err != nil {
+		return false, fmt.Errorf("insert messages: %w", err)
+	}
+	return claimed, nil
+}
+
 // MessageIDs reserves ids of messages, or returns an errors.ErrUnsupported.
 func (s *OutboxStore) MessageIDs(ctx context.Context, db bun.IDB, n int) ([]int64, error) {
 	return retried(ctx, db, func(db bun.IDB) ([]int64, error) { return s.dialect.MessageIDs(ctx, db, n) })

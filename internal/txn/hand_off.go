@@ -72,11 +72,13 @@ func (w *Wakeups) BeforeCommit(ctx context.Context, tx bun.Tx) {
 	if reservation == nil {
 		return
 	}
+	h.reservation = reservation // to be cancelled if a query hook of the application panics
 	if !reservation.Claim(ctx, tx, h.Planned) {
 		reservation.Cancel(false)
+		h.reservation = nil
 		return
 	}
-	h.reservation, h.written = reservation, rest
+	h.written = rest
 }
 
 // Committed hands the claimed messages over, and announces the others with [Wakeups.Send].

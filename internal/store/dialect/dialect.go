@@ -77,6 +77,9 @@ type Dialect interface {
 	// HandOff claims messages that the transaction has inserted, all or none. Their order is that of
 	// their ids. After an error the transaction is as before, or lost.
 	HandOff(ctx context.Context, tx bun.Tx, h HandOff) (bool, error)
+	// InsertHandOff inserts rows with a claim of all of them in one statement. If a consumer is paused,
+	// it writes no claim.
+	InsertHandOff(ctx context.Context, db *bun.DB, rows []NewMessage, h HandOff) (claimed bool, err error)
 	Disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error
 
 	// Leases.

@@ -40,6 +40,11 @@ func (NoHandOff) BeginProducing(context.Context, *bun.DB) (RunTx, error) {
 // HandOff implements [Dialect].
 func (NoHandOff) HandOff(context.Context, bun.Tx, HandOff) (bool, error) { return false, errNoHandOff }
 
+// InsertHandOff implements [Dialect].
+func (NoHandOff) InsertHandOff(context.Context, *bun.DB, []NewMessage, HandOff) (bool, error) {
+	return false, errNoHandOff
+}
+
 // InsertAs implements [Dialect].
 func (NoHandOff) InsertAs(context.Context, bun.Tx, []NewMessage, []int64, bool) error {
 	return errNoHandOff

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"strings"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
@@ -18,8 +19,6 @@ import (
 const (
 	insertAsSQL = `
 INSERT INTO {messages} (id, message_id, consumer_type, payload_type, payload, headers, created_at, available_after) OVERRIDING SYSTEM VALUE VALUES `
-
-	insertOneSQL = insertAsSQL + `(?::bigint, ?::uuid, ?::text, ?::text, ?::text, NULLIF(?::text, ''), {now}, {now})`
 
 	messageIDsSQL = `SELECT nextval(pg_get_serial_sequence('{messages}', 'id')) FROM generate_series(1, ?)`
 )
@@ -45,6 +44,40 @@ SELECT ?::bigint, ?::text, false, {now}, {now} + ?::bigint * interval '1 microse
 	handedOffSQL = `m.xmin = pg_current_xact_id()::xid AND m.available_after <= {now}
     AND NOT EXISTS (SELECT FROM {paused} p WHERE p.consumer_type = m.consumer_type)`
 )
+
+// insertHandOffSQL writes rows and their claim in one statement, unless a consumer is paused: then it
+// writes the rows only.
+const (
+	insertHandOffSQL = `WITH m AS (` + insertAsSQL + `«rows» RETURNING id, consumer_type)` + handOffClaimSQL + `array_agg(m.id)
+FROM m WHERE NOT EXISTS (SELECT FROM {paused} p WHERE p.consumer_type = m.consumer_type) HAVING count(*) = ?::int`
+
+	insertAsRow  = `(?::bigint, ?::uuid, ?::text, ?::text, ?::text, NULLIF(?::text, ''), {now}, {now})`
+	insertOneSQL = insertAsSQL + insertAsRow
+)
+
+// InsertHandOff implements [dialect.Dialect].
+func (p *database) InsertHandOff(ctx context.Context, db *bun.DB, rows []dialect.NewMessage, h dialect.HandOff) (claimed bool, err error) {
+	var args []any
+	for i, row := range rows {
+		args = append(args, h.Messages[i], row.MessageID, row.ConsumerType, row.PayloadType, row.Payload, row.Headers)
+	}
+	args = append(args, h.Claim(), h.Owner, h.Lease.Microseconds(), len(rows))
+	if len(rows) > 1 {
+		statement := strings.Replace(insertHandOffSQL, "«rows»", dialect.Rows(insertAsRow, len(rows)), 1)
+		n, err := p.Changed(ctx, db, statement, args...)
+		return n == 1, err
+	}
+	err = p.on(ctx, db, []*fixed{p.insertHandOff}, func(s session) error {
+		result, err := s.run(ctx, p.insertHandOff, args...).Exec(ctx)
+		if err != nil {
+			return err
+		}
+		n, err := result.RowsAffected()
+		claimed = n == 1
+		return err
+	})
+	return claimed, err
+}
 
 // HandsOff implements [dialect.Dialect].
 func (p *database) HandsOff() bool { return true }
