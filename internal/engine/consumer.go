@@ -33,7 +33,7 @@ type consumer struct {
 	arriving   int       // claimed by producers whose transactions have not ended
 	active     bool      // may have messages to claim
 	wakeups    int       // counts activations, to notice one during a claim
-	clear      time.Time // while active: what was announced before has been claimed
+	clear      time.Time // while active: what was committed before has been claimed; zero: unknown
 	suspects   suspicion // which kinds of its crashed messages are to be claimed
 	finished   throughput
 	lanes      []*lanes      // where it has messages with keys
@@ -53,7 +53,7 @@ func (c *consumer) keyConcurrency() int { return access.KeyConcurrency(&c.settin
 
 func (c *consumer) activate() {
 	if !c.active {
-		c.clear = time.Now()
+		c.clear = time.Time{} // there may be messages of any age
 	}
 	c.active, c.wakeups = true, c.wakeups+1
 }
