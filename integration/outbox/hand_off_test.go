@@ -279,6 +279,7 @@ func TestAPausedConsumerIsHandedNothing(t *testing.T) {
 	t.Parallel()
 	a, h, _ := handingOff(t, testdb.Postgres(t), testapp.Fast())
 	untilHandedOff(a, h, "before")
+	testapp.Eventually(t, "no claim is left", func() bool { return a.Count("SELECT count(*) FROM message_claims") == 0 })
 	if err := a.Admin().Pause(t.Context(), a.DB, "c", admin.PauseNote{}); err != nil {
 		t.Fatal(err)
 	}
@@ -317,31 +318,42 @@ func TestAPanicGivesTheRoomBack(t *testing.T) {
 	}
 }
 
-// TestOlderMessagesRunBeforeHandOffs: while a backlog waits, what is produced waits behind it.
-func TestOlderMessagesRunBeforeHandOffs(t *testing.T) {
+// TestNothingIsHandedOffPastABacklog: while older messages wait for a claim, newer ones do, too.
+func TestNothingIsHandedOffPastABacklog(t *testing.T) {
 	t.Parallel()
 	db := testdb.Postgres(t)
-	config := testapp.Fast()
-	config.Concurrency = 4
-	var old, overtaken atomic.Int64
+	const old, n = 3000, 200
+	var passed atomic.Int64
+	h := &handOffs{db: db, runs: make(map[string]int), born: make(map[string]bool)}
 	a := testapp.New(t, db, bus.Consume("c", func(ctx context.Context, o order) error {
 		if !strings.HasPrefix(o.ID, "new-") {
-			old.Add(1)
-		} else if old.Load() < 3000 {
-			overtaken.Add(1)
+			return nil
+		}
+		waiting := `SELECT count(*) FROM consumer_messages m WHERE payload NOT LIKE '%new-%' AND m.id NOT IN (SELECT unnest(message_ids) FROM message_claims)`
+		var left int64
+		if err := db.NewRaw(waiting).Scan(ctx, &left); err != nil {
+			return err
+		}
+		if err := h.run(ctx, o); err != nil {
+			return err
+		}
+		if _, handedOff := h.of(o.ID); handedOff && left > 0 {
+			passed.Add(1)
 		}
 		return nil
 	}))
-	a.ProduceMany(3000)
+	a.ProduceMany(old)
+	config := testapp.Fast()
+	config.Concurrency, config.BatchSize = 4, 100
 	a.Start(config)
-	const n = 200
 	for i := range n {
 		if err := produceInTx(a, fmt.Sprint("new-", i), noMore); err != nil {
 			t.Fatal(err)
 		}
 	}
 	testapp.Eventually(t, "all is consumed", a.Empty)
-	if got := overtaken.Load(); got > n/4 {
-		t.Errorf("messages that ran before older ones: got %d of %d, want a quarter at most", got, n)
+	if passed.Load() > 0 {
+		t.Errorf("messages that were handed off while older ones waited for a claim: got %d of %d, want none", passed.Load(), n)
 	}
+	untilHandedOff(a, h, "new-after")
 }
