@@ -8,6 +8,7 @@ import (
 
 	"github.com/uptrace/bun/schema"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/handoff"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
@@ -39,6 +40,7 @@ var _ = hooks.Provide(hooks.Functions{
 	},
 	"bus.Encode":       (*Registry).encode,
 	"bus.Events":       func(r *Registry) EventTypes { return r.events },
+	"bus.HandOffs":     func(r *Registry) *handoff.Hub { return r.handOffs },
 	"bus.Heartbeat":    func(r *Registry) (time.Duration, string) { return r.reports, r.version },
 	"bus.NewestName":   (*ConsumerConfig).newestName,
 	"bus.PayloadTypes": (*Registry).payloadTypes,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/uptrace/bun/schema"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/handoff"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
@@ -30,6 +31,7 @@ type Registry struct {
 	reports   time.Duration
 	version   string
 	wakeups   *wakeup.Hub
+	handOffs  *handoff.Hub
 }
 
 // defaultReportEvery is the default HeartbeatInterval.
@@ -80,6 +82,7 @@ func (c RegistryConfig) NewRegistry(consumers ...Consumer) (*Registry, error) {
 		reports:   cmp.Or(c.HeartbeatInterval, defaultReportEvery),
 		version:   c.AppVersion,
 		wakeups:   new(wakeup.Hub),
+		handOffs:  new(handoff.Hub),
 	}
 	mistakes := []error{c.Tables.validate()}
 	if v := reflect.ValueOf(c.Dialect); v.Kind() == reflect.Pointer && v.IsNil() {

@@ -261,7 +261,7 @@ func (p *Producer) write(
 	if err != nil {
 		return err
 	}
-	written, err := writeAll(ctx, s, db, rows)
+	written, announce, err := p.insert(ctx, s, db, rows)
 	if err != nil {
 		if len(events) > 0 {
 			txn.Spoil(ctx, db)
@@ -272,7 +272,7 @@ func (p *Producer) write(
 	for _, m := range batch {
 		n := written[m.ID]
 		receipts[m.ID] = Receipt{Enqueued: n, Duplicates: len(flow.Recipients(m, p.registry.ConsumersOf(m.PayloadType))) - n}
-		if n > 0 && !slices.Contains(payloadTypes, m.PayloadType) {
+		if n > 0 && announce && !slices.Contains(payloadTypes, m.PayloadType) {
 			payloadTypes = append(payloadTypes, m.PayloadType)
 		}
 	}

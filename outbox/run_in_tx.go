@@ -7,6 +7,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
@@ -37,8 +38,9 @@ func (p *Producer) Within(ctx context.Context, fn func(ctx context.Context) erro
 }
 
 // RunInTx runs fn in a transaction of default isolation. It commits if fn returns nil, and rolls
-// back otherwise. It is db.RunInTx, and wakes this process's processors after the commit for what fn
-// produced with its context. With that context a *bun.DB, and a nested RunInTx, is [ErrNotInTx].
+// back otherwise. It is db.RunInTx, and after the commit it has this process's processors run what fn
+// produced with its context. On PostgreSQL a processor on the same db starts such messages at once if
+// it has room: the transaction has claimed them for it. With that context a *bun.DB, and a nested RunInTx, is [ErrNotInTx].
 //
 // The errors of fn and of the database are returned unchanged. RunInTx does not retry. A panic of
 // fn rolls back and propagates.
@@ -55,9 +57,47 @@ func (p *Producer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.
 		return fmt.Errorf("outbox: run in tx: %w", err)
 	}
 	ctx, wakeups := txn.WithWakeups(ctx)
-	if err := txn.RunInTx(ctx, db, nil, fn); err != nil {
+	if err := p.runInTx(ctx, db, wakeups, fn); err != nil {
 		return err
 	}
 	wakeups.Send(p.registry)
+	return nil
+}
+
+// runInTx hands messages off to a processor of this process, if one runs on the same pool.
+func (p *Producer) runInTx(
+	ctx context.Context, db *bun.DB, wakeups *txn.Wakeups, fn func(ctx context.Context, tx bun.Tx) error,
+) error {
+	receiver := access.HandOffs(p.registry).Of(db)
+	if receiver == nil {
+		return txn.RunInTx(ctx, db, nil, fn)
+	}
+	s, _, err := p.stores.Of(db, errUnmade)
+	if err != nil {
+		return fmt.Errorf("outbox: run in tx: %w", err)
+	}
+	tx, err := s.Outbox.BeginProducing(ctx, db)
+	if err != nil { // it can be about the preparation
+		return txn.RunInTx(ctx, db, nil, fn)
+	}
+	done := false
+	defer func() { // also when fn panics
+		if !done {
+			_ = tx.Rollback()
+		}
+		tx.GiveBack()
+		wakeups.Abandon()
+	}()
+	wakeups.HandOffTo(receiver, tx.Tx, tx.Plans != nil)
+	if err := fn(ctx, tx.Tx); err != nil {
+		return err
+	}
+	wakeups.BeforeCommit(ctx, tx.Tx)
+	done = true
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	tx.GiveBack() // the pool may have no other connection
+	wakeups.Committed()
 	return nil
 }

@@ -132,7 +132,7 @@ func TestLateCommitsAreFound(t *testing.T) {
 		if db.Dialect().Name() != dialect.PG {
 			past = testapp.NowOf(db) + " - 3600000000"
 		}
-		err := a.Producer.RunInTx(t.Context(), db, func(ctx context.Context, tx bun.Tx) error {
+		err := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
 			if _, err := a.Producer.Produce(ctx, tx, order{ID: "late"}); err != nil {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"github.com/uptrace/bun/schema"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/handoff"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
@@ -14,6 +15,9 @@ import (
 var (
 	// Wakeups returns the registry's hub, which wakes the processors of this process.
 	Wakeups = hooks.Function[func(r *bus.Registry) *wakeup.Hub]("bus.Wakeups")
+
+	// HandOffs returns the registry's hub of processors that take messages without a claimer.
+	HandOffs = hooks.Function[func(r *bus.Registry) *handoff.Hub]("bus.HandOffs")
 
 	// Events returns the payloads that are recorded in the event log, or nil.
 	Events = hooks.Function[func(r *bus.Registry) bus.EventTypes]("bus.Events")

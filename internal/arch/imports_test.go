@@ -25,7 +25,7 @@ func public() []string {
 
 // ground is what bus stands on. Who may import bus may import that, and package access, too.
 func ground() []string {
-	return []string{"internal/limits", "internal/errorlog", "internal/wakeup"}
+	return []string{"internal/limits", "internal/errorlog", "internal/wakeup", "internal/handoff"}
 }
 
 // law is the import law. A package that no row names is a violation: where it stands is decided here
@@ -55,6 +55,7 @@ func law() []allowance {
 		{"internal/limits", nil, nil},
 		{"internal/errorlog", nil, nil},
 		{"internal/wakeup", nil, nil},
+		{"internal/handoff", nil, []string{uuid, "github.com/uptrace/bun"}},
 		{"internal/paging", []string{"internal/limits"}, nil},
 		{"middleware", []string{"bus", "internal/isolate"}, []string{backoff}},
 		{"outbox", []string{"bus", "admin", "internal/engine", "internal/flow", "internal/store", "internal/txn", "internal/dberr"}, bun},

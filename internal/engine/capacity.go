@@ -18,6 +18,7 @@ type capacity struct {
 	running   int
 	runningTx int      // running transactional consumers
 	queued    int      // claimed, not started
+	arriving  int      // claimed by producers whose transactions have not ended
 	held      int      // bytes of messages that are queued or run
 	abandoned []string // consumers of handlers that ignored their timeout; with too many nothing is claimed
 }

@@ -94,8 +94,13 @@ func (cl *claimer) claim(plan claimPlan) (store.Claim, error) {
 		cl.counters.emptyClaims.Add(1)
 		return c, nil
 	}
-	cl.counters.claims.Add(1)
-	cl.counters.claimed.Add(int64(len(c.Messages)))
-	cl.last.Store(time.Now().UnixNano())
+	cl.count(len(c.Messages))
 	return cl.enqueuer.enqueue(ctx, c)
+}
+
+// count counts a claim of n messages.
+func (cl *claimer) count(n int) {
+	cl.counters.claims.Add(1)
+	cl.counters.claimed.Add(int64(n))
+	cl.last.Store(time.Now().UnixNano())
 }

@@ -60,6 +60,9 @@ func (pl *planner) claimed(plan claimPlan, c store.Claim, now time.Time) (unsure
 			p.notBefore = now.Add(c.Wait)
 			p.rateWaits.begin(now, p.notBefore)
 		}
+		if all {
+			p.clear = plan.began
+		}
 		if p.consumer.wakeups != p.wakeups || !all {
 			continue
 		}

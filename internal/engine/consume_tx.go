@@ -82,6 +82,7 @@ type transactor struct {
 	ctx       context.Context // of statements that must outlive a stop
 	outage    *outage.Outage
 	uncounted *uncountedRuns
+	receiver  *receiver // of messages that consumers produce
 }
 
 // runInTx is the innermost layer for transactional consumers. A run that loses a conflict is tried
@@ -114,6 +115,9 @@ func (tr *transactor) tryInTx(ctx context.Context, t *task, payload []byte) erro
 		return errFenced
 	}
 	handlerCtx, wakeups := txn.WithWakeups(context.WithValue(ctx, txKey{}, own.tx.Tx))
+	own.wakeups = wakeups
+	wakeups.HandOffTo(tr.receiver, own.tx.Tx, own.tx.Plans != nil)
+	defer wakeups.Abandon()
 	if err := t.worker.invoke(handlerCtx, t, payload); err != nil {
 		if errors.Is(err, bus.ErrAbandoned) {
 			own.interrupt()
@@ -127,6 +131,7 @@ func (tr *transactor) tryInTx(ctx context.Context, t *task, payload []byte) erro
 		return err
 	}
 	t.committed = true
+	wakeups.Committed()
 	wakeups.Send(tr.registry)
 	return nil
 }
@@ -136,6 +141,7 @@ type consumerTx struct {
 	transactor *transactor
 	tx         store.RunTx
 	session    store.Session
+	wakeups    *txn.Wakeups // nil if nothing is handed off
 	// The handler's timeout is not the transaction's: when a transaction's context ends,
 	// database/sql rolls back asynchronously and hides the result. This context is ended only for a
 	// transaction that nothing else can end.
@@ -164,18 +170,10 @@ func (t *consumerTx) begin(tasks []*task) (held []int64, err error) {
 		}
 		t.abort()
 		lost := t.tx.Plans != nil && t.tx.Plans.Lost(t.ctx, err)
-		t.giveBack()
+		t.tx.GiveBack()
 		if try > 1 || !lost {
 			return nil, fmt.Errorf("fence: %w", err)
 		}
-	}
-}
-
-// giveBack gives the connection of a transaction back that is over.
-func (t *consumerTx) giveBack() {
-	if t.tx.Plans != nil {
-		_ = t.tx.Plans.Close()
-		t.tx.Plans = nil
 	}
 }
 
@@ -237,11 +235,14 @@ func (t *consumerTx) commit(tasks []*task) error {
 	if err := t.remember(statement, tasks); err != nil {
 		return t.undone("remember", err)
 	}
+	if t.wakeups != nil {
+		t.wakeups.BeforeCommit(statement, t.tx.Tx)
+	}
 	defer time.AfterFunc(statementTimeout, t.end).Stop()
 	committing, cancel := context.WithTimeout(t.ctx, statementTimeout)
 	defer cancel()
 	err = txn.Commit(committing, t.tx.Tx)
-	t.giveBack()
+	t.tx.GiveBack()
 	if err == nil {
 		return nil
 	}
@@ -305,7 +306,7 @@ func (tr *transactor) afterLostCommit(ctx context.Context, t *task, lost error) 
 // rollback ends a failed transaction, and reports whether that worked.
 func (t *consumerTx) rollback() (done bool) {
 	done = t.abort()
-	t.giveBack()
+	t.tx.GiveBack()
 	return done
 }
 

@@ -30,8 +30,10 @@ type consumer struct {
 	waiting    int       // messages in the queue
 	running    int       // a group counts once
 	reserved   int       // asked for by claims in flight
+	arriving   int       // claimed by producers whose transactions have not ended
 	active     bool      // may have messages to claim
 	wakeups    int       // counts activations, to notice one during a claim
+	clear      time.Time // while active: what was committed before has been claimed; zero: unknown
 	suspects   suspicion // which kinds of its crashed messages are to be claimed
 	finished   throughput
 	lanes      []*lanes      // where it has messages with keys
@@ -49,7 +51,12 @@ type consumer struct {
 
 func (c *consumer) keyConcurrency() int { return access.KeyConcurrency(&c.settings) }
 
-func (c *consumer) activate() { c.active, c.wakeups = true, c.wakeups+1 }
+func (c *consumer) activate() {
+	if !c.active {
+		c.clear = time.Time{} // there may be messages of any age
+	}
+	c.active, c.wakeups = true, c.wakeups+1
+}
 
 // pending reports whether the consumer may have messages to claim.
 func (c *consumer) pending() bool {

@@ -75,7 +75,10 @@ func (d *dispatcher) activate(payloadTypes ...string) {
 			l.activate()
 		}
 		if !access.Keyed(&c.settings) { // looks find messages without keys, which are rare
-			c.activate()
+			first := !c.active
+			if c.activate(); first && len(payloadTypes) > 0 {
+				c.clear = time.Now()
+			}
 			c.announced = true
 		}
 	}

@@ -15,6 +15,7 @@ const (
 	settleDelay = 50 * time.Millisecond  // how long the first result of a claim waits for others
 	urgentDelay = 5 * time.Millisecond   // the same, if other messages wait for it
 	settleBatch = 2000                   // results that are settled without waiting
+	finishBatch = 250                    // the same, of one claim that is over
 	unsentBatch = 5                      // claiming waits for settling beyond this many batches of results
 	leastUnsent = 1000                   // the same as a number of results, if batches are small
 	busyDelay   = 500 * time.Millisecond // until results of locked messages are sent again
@@ -197,10 +198,10 @@ func (l *ledger) takeLocked(b *batch, entry *lease, all, resend bool) {
 }
 
 // pressing reports whether a claim is over and something waits for its results: other messages of
-// its keys, a producer of its insert ids, or a message that is to run again. Other claims that are
-// over wait for each other, up to settleDelay, and end in one transaction.
+// its keys, a producer of its insert ids, or a message that is to run again. Other small claims that
+// are over wait for each other, up to settleDelay, and end in one transaction.
 func (l *lease) pressing() bool {
-	return l.open == 0 && (l.lanes != nil || l.unique || slices.ContainsFunc(l.unsent, needsSettle))
+	return l.open == 0 && (l.lanes != nil || l.unique || len(l.unsent) >= finishBatch || slices.ContainsFunc(l.unsent, needsSettle))
 }
 
 // needsSettle reports whether a result has more to write than that the message is removed.

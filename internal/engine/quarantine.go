@@ -106,6 +106,11 @@ func (s *quarantine) requestSolo(now time.Time) {
 // pending reports whether there are crashed messages to claim once there is capacity.
 func (s *quarantine) pending() bool { return s.waiting || !s.wanted.IsZero() }
 
+// idle reports whether a look has found no crashed message, and none runs solo.
+func (s *quarantine) idle() bool {
+	return !s.looked.IsZero() && !s.pending() && s.soloRuns == 0 && !s.soloAsked && !s.blamed && !s.acquitting
+}
+
 // asked returns the kind of crashed messages whose claim is in flight, or zero.
 func (s *quarantine) asked() suspicion {
 	switch {

@@ -58,6 +58,7 @@ type run struct {
 	enqueuer   enqueuer
 	claimer    claimer
 	listener   listener
+	receiver   receiver
 
 	work        context.Context // the root of all handlers' contexts
 	cancelWork  context.CancelCauseFunc
@@ -103,7 +104,7 @@ func (r *run) assembleWork() {
 	r.recorder = recorder{ledger: r.ledger, dispatcher: d, stops: &r.stops, uncounted: &p.uncounted}
 	r.transactor = transactor{
 		store: p.store, db: p.db, owner: r.owner, config: &p.config, registry: p.registry, ctx: r.ctx, outage: r.outage,
-		uncounted: &p.uncounted,
+		uncounted: &p.uncounted, receiver: &r.receiver,
 	}
 	r.executor = executor{
 		config: &p.config, registry: p.registry, counters: &p.counters, chain: bus.Compose(nil, p.config.Middleware...),
@@ -163,6 +164,10 @@ func (r *run) assembleLoops() {
 		prober: &r.prober, outage: r.outage, alarm: r.alarm,
 		soon: alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond, 250*time.Millisecond),
 	}
+	r.receiver = receiver{
+		store: p.store, db: p.db, owner: r.owner, config: &p.config, ctx: r.ctx, dispatcher: d, enqueuer: &r.enqueuer,
+		claimer: &r.claimer, outage: r.outage, inFlight: &r.inFlight, ids: idReserve{low: make(chan struct{}, 1)},
+	}
 }
 
 // markStart sets the start of the run, after which it is careful for a while.
@@ -206,7 +211,9 @@ func (r *run) serve(ctx context.Context) error {
 	loops := r.loops(loopCtx)
 
 	r.serving.Store(true)
+	stopReceiving := r.receiver.receive(r.processor.registry)
 	<-ctx.Done()
+	arrived := stopReceiving()
 	deadline := time.Now().Add(r.processor.config.DrainTimeout)
 	r.serving.Store(false)
 	r.stopping.Store(true)
@@ -223,6 +230,8 @@ func (r *run) serve(ctx context.Context) error {
 		stopClaims()
 	}
 	<-looped
+	waitFor(arrived, time.Until(deadline), r.stopNow)
+	r.receiver.end()
 	r.dispatcher.catalog.endRateWaits(time.Now())
 	close(finish)
 	if !waitFor(settled, max(time.Until(deadline), settleGrace), r.stopNow) && !waitFor(settled, stopGrace, nil) {
@@ -242,7 +251,9 @@ func (r *run) serve(ctx context.Context) error {
 // loops starts the loops that run until ctx ends.
 func (r *run) loops(ctx context.Context) *sync.WaitGroup {
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){r.poller.loop, r.listener.loop, r.checker.loop, r.slots.loop, r.breakers.loop} {
+	for _, loop := range []func(context.Context){
+		r.poller.loop, r.listener.loop, r.checker.loop, r.slots.loop, r.breakers.loop, r.receiver.loop,
+	} {
 		loops.Go(func() { loop(ctx) })
 	}
 	for range r.processor.config.Fetchers {

@@ -70,3 +70,9 @@ func (s *ClaimStore) KeyedConsumers(ctx context.Context, db bun.IDB) ([]string, 
 func (s *ClaimStore) Unhandled(ctx context.Context, db bun.IDB, wants []dialect.Want) ([]dialect.Unhandled, error) {
 	return retried(ctx, db, func(db bun.IDB) ([]dialect.Unhandled, error) { return s.dialect.Unhandled(ctx, db, wants) })
 }
+
+// HandOff claims messages that the transaction has inserted, all or none. After an error the
+// transaction is as before, or lost.
+func (s *ClaimStore) HandOff(ctx context.Context, tx bun.Tx, h dialect.HandOff) (bool, error) {
+	return s.dialect.HandOff(ctx, tx, h)
+}

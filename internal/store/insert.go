@@ -39,6 +39,36 @@ func (s *OutboxStore) Insert(ctx context.Context, db bun.IDB, rows []dialect.New
 	return written, nil
 }
 
+// BeginProducing begins a transaction whose messages may be handed off to a processor, or returns an
+// errors.ErrUnsupported. Plans are to be closed once it is over.
+func (s *OutboxStore) BeginProducing(ctx context.Context, db *bun.DB) (dialect.RunTx, error) {
+	return s.dialect.BeginProducing(ctx, db)
+}
+
+// InsertAs is [OutboxStore.Insert] for rows that may be handed off, under reserved ids and in one
+// statement. planned is that of the transaction.
+func (s *OutboxStore) InsertAs(ctx context.Context, tx bun.Tx, rows []dialect.NewMessage, ids []int64, planned bool) error {
+	if err := s.dialect.InsertAs(ctx, tx, rows, ids, planned); err != nil {
+		return fmt.Errorf("insert messages: %w", err)
+	}
+	return nil
+}
+
+// InsertHandOff writes rows with a claim of all of them, in one statement. It reports whether the
+// claim was written: a paused consumer has its messages wait.
+func (s *OutboxStore) InsertHandOff(ctx context.Context, db *bun.DB, rows []dialect.NewMessage, h dialect.HandOff) (bool, error) {
+	claimed, err := s.dialect.InsertHandOff(ctx, db, rows, h)
+	if err != nil {
+		return false, fmt.Errorf("insert messages: %w", err)
+	}
+	return claimed, nil
+}
+
+// MessageIDs reserves ids of messages, or returns an errors.ErrUnsupported.
+func (s *OutboxStore) MessageIDs(ctx context.Context, db bun.IDB, n int) ([]int64, error) {
+	return retried(ctx, db, func(db bun.IDB) ([]int64, error) { return s.dialect.MessageIDs(ctx, db, n) })
+}
+
 // rank reserves places for the rows in the order of the call, if sorting could change the order of
 // a key.
 func (s *OutboxStore) rank(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) error {

@@ -117,6 +117,13 @@ func Begin(ctx context.Context, db interface {
 	return db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 }
 
+// BeginCallers begins a transaction of default isolation that is the caller's.
+func BeginCallers(ctx context.Context, db interface {
+	BeginTx(ctx context.Context, options *sql.TxOptions) (bun.Tx, error)
+}) (bun.Tx, error) {
+	return db.BeginTx(ctx, nil)
+}
+
 // ownIdle is how long a transaction of the library's own may be idle.
 const ownIdle = 5 * time.Second
 

@@ -20,6 +20,7 @@ type Wakeups struct {
 	mu                sync.Mutex
 	payloadTypes      []string
 	schedules, events bool
+	handOff           *HandOff // nil if no processor takes messages
 }
 
 // WithWakeups returns the context for such a transaction: see [Within]. Announcements with it wait

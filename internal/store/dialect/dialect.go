@@ -30,6 +30,11 @@ type Dialect interface {
 	// where messages are written in the order of the call.
 	Ranks(ctx context.Context, db bun.IDB, n int) ([]int64, error)
 	Insert(ctx context.Context, db bun.IDB, rows []NewMessage) error
+	// MessageIDs reserves ids for InsertAs.
+	MessageIDs(ctx context.Context, db bun.IDB, n int) ([]int64, error)
+	// InsertAs inserts at most MostHandedOff plain rows under reserved ids. planned means that the
+	// transaction is of BeginProducing, on a connection that has planned statements.
+	InsertAs(ctx context.Context, tx bun.Tx, rows []NewMessage, ids []int64, planned bool) error
 	// InsertKeyed leaves out rows whose insert id is pending, and returns the
 	// message ids of the others.
 	InsertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) ([]uuid.UUID, error)
@@ -66,6 +71,15 @@ type Dialect interface {
 	// Settle fails if another transaction keeps a message locked. With freeOnly it leaves locked
 	// messages out, if it can detect them.
 	Settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result, freeOnly bool) (Settled, error)
+	// BeginProducing begins a transaction whose messages may be handed off to a processor, or returns an
+	// errors.ErrUnsupported.
+	BeginProducing(ctx context.Context, db *bun.DB) (RunTx, error)
+	// HandOff claims messages that the transaction has inserted, all or none. Their order is that of
+	// their ids. After an error the transaction is as before, or lost.
+	HandOff(ctx context.Context, tx bun.Tx, h HandOff) (bool, error)
+	// InsertHandOff inserts rows with a claim of all of them in one statement. If a consumer is paused,
+	// it writes no claim.
+	InsertHandOff(ctx context.Context, db *bun.DB, rows []NewMessage, h HandOff) (claimed bool, err error)
 	Disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error
 
 	// Leases.
@@ -136,6 +150,8 @@ type Direct interface {
 	// Unprepared reports whether statements that were to be prepared are sent as text, because a
 	// pooler loses prepared ones.
 	Unprepared() bool
+	// HandsOff reports whether the transaction of a producer can claim its messages.
+	HandsOff() bool
 	// Intact checks, before a fenced transaction commits, that its work since the fence is still
 	// there. Afterwards no savepoint is left.
 	Intact(ctx context.Context, tx bun.IDB) error

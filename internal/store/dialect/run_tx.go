@@ -13,6 +13,14 @@ type RunTx struct {
 	Plans Plans
 }
 
+// GiveBack gives the connection of a transaction back that is over.
+func (tx *RunTx) GiveBack() {
+	if tx.Plans != nil {
+		_ = tx.Plans.Close()
+		tx.Plans = nil
+	}
+}
+
 // Plans are the planned statements of a transaction's connection.
 type Plans interface {
 	// Lost reports whether an error means that the statements are gone or outdated. The transaction

@@ -24,6 +24,7 @@ import (
 type database struct {
 	dialect.Names
 	dialect.Lists
+	dialect.NoHandOff
 }
 
 // New returns the dialect for tables of these names.

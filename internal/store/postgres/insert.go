@@ -23,11 +23,23 @@ FROM (SELECT ? AS id, ? AS consumer, ? AS kind, ? AS payload, ? AS headers, ? AS
 
 const insertDueSQL = `COALESCE(NULLIF(u.at, '')::timestamptz, {now} + u.delay * interval '1 microsecond', {now})`
 
-// fewRows are planned in less time as a list of values.
-const fewRows = 6
+// A list of values takes less time if there are few rows, which are planned sooner, or large payloads:
+// as elements of an array they would be escaped and parsed twice.
+const (
+	fewRows      = 6
+	largePayload = 512 // bytes, on average
+)
+
+func asValues(rows []dialect.NewMessage) bool {
+	bytes := 0
+	for i := range rows {
+		bytes += len(rows[i].Payload)
+	}
+	return len(rows) <= fewRows || bytes >= largePayload*len(rows) || rows[0].Priority > 0
+}
 
 func (p *database) insertQuery(ctx context.Context, db bun.IDB, rows []dialect.NewMessage, suffix string) *bun.RawQuery {
-	if len(rows) <= fewRows || rows[0].Priority > 0 {
+	if asValues(rows) {
 		statement, values := p.InsertMessages(ctx, rows)
 		return p.Query(ctx, db, statement+suffix, values...)
 	}

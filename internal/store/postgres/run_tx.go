@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -26,40 +27,59 @@ const (
 	removeOneSQL  = `DELETE FROM {messages} WHERE id = ?::bigint AND (extract(epoch FROM now()) * 1000000)::bigint = ?::bigint`
 )
 
-// runPlans is the connection of a transaction that has planned these.
+// runPlans is the connection of a transaction that has planned statements.
 type runPlans struct {
 	bun.Conn
-	database *database
+	database   *database
+	statements []*fixed
 }
 
 // Lost implements [dialect.Plans].
 func (r runPlans) Lost(ctx context.Context, err error) bool {
-	return r.database.gone(ctx, r.Conn, r.database.runStatements(), err)
+	return r.database.gone(ctx, r.Conn, r.statements, err)
 }
 
-func (p *database) runStatements() []*fixed { return []*fixed{p.fenceOne, p.asBegunOne, p.removeOne} }
+func (p *database) runStatements() []*fixed {
+	return append([]*fixed{p.fenceOne, p.asBegunOne, p.removeOne}, p.producing()...)
+}
 
 // BeginRun implements [dialect.Dialect].
 func (p *database) BeginRun(ctx context.Context, db *bun.DB) (dialect.RunTx, error) {
+	plan := func(ctx context.Context, conn bun.Conn) (bool, error) { return p.plan(ctx, conn, p.runStatements()) }
+	begin := func(ctx context.Context, db beginner) (bun.Tx, error) { return txn.Begin(ctx, db) }
+	return p.beginPlanned(ctx, db, p.runStatements(), plan, begin)
+}
+
+type beginner interface {
+	BeginTx(ctx context.Context, options *sql.TxOptions) (bun.Tx, error)
+}
+
+// beginPlanned begins a transaction on a connection that has planned the statements, if plan succeeds.
+func (p *database) beginPlanned(
+	ctx context.Context, db *bun.DB, statements []*fixed, plan func(ctx context.Context, conn bun.Conn) (bool, error),
+	begin func(ctx context.Context, db beginner) (bun.Tx, error),
+) (dialect.RunTx, error) {
 	for dead := 1; ; dead++ {
 		if p.plans.off.Load() || dialect.HasFixedClock(ctx) {
-			return p.Returning.BeginRun(ctx, db)
+			tx, err := begin(ctx, db)
+			return dialect.RunTx{Tx: tx}, err
 		}
 		conn, err := db.Conn(ctx)
 		if err != nil {
 			return dialect.RunTx{}, err
 		}
-		planned, err := p.plan(ctx, conn, p.runStatements())
+		planned, err := plan(ctx, conn)
 		if err == nil && planned {
 			var tx bun.Tx
-			if tx, err = txn.Begin(ctx, conn); err == nil {
-				return dialect.RunTx{Tx: tx, Plans: runPlans{conn, p}}, nil
+			if tx, err = begin(ctx, conn); err == nil {
+				return dialect.RunTx{Tx: tx, Plans: runPlans{conn, p, statements}}, nil
 			}
 		}
 		_ = conn.Close()
 		switch {
 		case err == nil:
-			return p.Returning.BeginRun(ctx, db)
+			tx, err := begin(ctx, db)
+			return dialect.RunTx{Tx: tx}, err
 		case !errors.Is(err, driver.ErrBadConn) || dead == maxDead:
 			return dialect.RunTx{}, err
 		}

@@ -18,6 +18,7 @@ import (
 type database struct {
 	dialect.Returning
 	dialect.Lists
+	dialect.NoHandOff
 	turn chan struct{} // of size 1: held by the writer
 }
 
