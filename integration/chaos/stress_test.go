@@ -42,9 +42,9 @@ func barStress(b *bar) {
 	}
 }
 
-// TestStressConvictsCarelessWorkers has workers, and producers, do without what was promised.
+// TestTheJudgeDetectsCarelessWorkers has workers, and producers, do without what was promised.
 // Promise: together
-func TestStressConvictsCarelessWorkers(t *testing.T) {
+func TestTheJudgeDetectsCarelessWorkers(t *testing.T) {
 	t.Parallel()
 	b := &bar{T: t, Rand: rand.New(rand.NewPCG(1, 1)), name: "stress, careless"}
 	promised := anyOptions(b.Rand)

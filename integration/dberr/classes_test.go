@@ -184,9 +184,9 @@ func (p *provoker) path() (path string) {
 	return filepath.Clean(path)
 }
 
-// TestErrorClasses goes through docs/errors.md with the errors of real databases.
+// TestDriverErrorsAreClassified goes through docs/errors.md with the errors of real databases.
 // Promise: counted
-func TestErrorClasses(t *testing.T) {
+func TestDriverErrorsAreClassified(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		p := &provoker{t, db}

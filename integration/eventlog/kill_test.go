@@ -97,10 +97,10 @@ func victim(t *testing.T, database, word, stall string) (kill func()) {
 	}
 }
 
-// TestAKillBetweenHandlerAndCommit kills a process that has applied some events of
+// TestEventsOfAKilledProjectionAreAppliedOnce kills a process that has applied some events of
 // a batch, at different places: they are applied again, and only once.
 // Promise: projection
-func TestAKillBetweenHandlerAndCommit(t *testing.T) {
+func TestEventsOfAKilledProjectionAreAppliedOnce(t *testing.T) {
 	t.Parallel()
 	for name, database := range map[string]string{"postgres": testdb.PostgresDSN(t), "sqlite": filepath.Join(t.TempDir(), "test.db")} {
 		t.Run(name, func(t *testing.T) {

@@ -62,11 +62,11 @@ func newReader() *reader {
 	return &reader{places: map[int64]int64{}, versions: map[string]int64{}, mine: map[string]int{}}
 }
 
-// TestOrderOfManyWriters has writers append to a few streams, linger, and roll
+// TestManyWritersLoseAndReorderNoEvent has writers append to a few streams, linger, and roll
 // back, while several processes number and a reader follows: nothing is lost,
 // doubled, out of order in its stream, or before its cause.
 // Promise: log-read
-func TestOrderOfManyWriters(t *testing.T) {
+func TestManyWritersLoseAndReorderNoEvent(t *testing.T) {
 	t.Parallel()
 	const writers, each, streams, numberers = 8, 60, 4, 3
 	a := setup{types: types(t, eventlog.Event[linked]())}.newApp(t, testdb.Postgres(t))

@@ -14,10 +14,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
-// TestWhatIsNumberedBesideAPageIsNotSkipped has an event numbered at the very
+// TestEventsNumberedDuringAPageAreNotSkipped has an event numbered at the very
 // moment at which a batch reads the head.
 // Promise: log-read
-func TestWhatIsNumberedBesideAPageIsNotSkipped(t *testing.T) {
+func TestEventsNumberedDuringAPageAreNotSkipped(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.PostgresDSN(t)
 	others := newLedger(t, testdb.OpenPostgres(t, dsn))

@@ -52,7 +52,7 @@ var errRefused = errors.New("the balance would be negative")
 
 // An append that fails leaves nothing of itself, and the transaction goes on.
 // Promise: call-undone
-func TestAnAppendThatFailsIsTakenBack(t *testing.T) {
+func TestAFailedAppendIsRolledBack(t *testing.T) {
 	cases := []struct {
 		name string
 		call func(a *app, ctx context.Context, tx bun.Tx) error

@@ -74,10 +74,10 @@ func eachShared(t *testing.T, test func(t *testing.T, db *bun.DB, dsn string)) {
 	})
 }
 
-// TestKilledRunners: processes that carry out an operation are killed 50 times, at any instant. Each message is
+// TestKilledRunnersRequeueEachMessageOnce: processes that carry out an operation are killed 50 times, at any instant. Each message is
 // requeued once, and counted once.
 // Promise: plan
-func TestKilledRunners(t *testing.T) {
+func TestKilledRunnersRequeueEachMessageOnce(t *testing.T) {
 	t.Parallel()
 	eachShared(t, func(t *testing.T, db *bun.DB, dsn string) {
 		const n = 3000

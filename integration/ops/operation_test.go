@@ -443,9 +443,9 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// TestAudit: each change is known with who and why; what the audit refuses is not done.
+// TestChangesAreAudited: each change is known with who and why; what the audit refuses is not done.
 // Promise: audit
-func TestAudit(t *testing.T) {
+func TestChangesAreAudited(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 4, testapp.Consumed("c"))

@@ -79,9 +79,9 @@ func (p *parking) run(fn func()) {
 	<-ended
 }
 
-// TestARetryOfParkedEventsIsOfThoseThatWerePlanned: events that were parked after the plan was made are not retried by it.
+// TestRetryOfParkedEventsCoversOnlyThosePlanned: events that were parked after the plan was made are not retried by it.
 // Promise: plan
-func TestARetryOfParkedEventsIsOfThoseThatWerePlanned(t *testing.T) {
+func TestRetryOfParkedEventsCoversOnlyThosePlanned(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		p := newParking(t, db)

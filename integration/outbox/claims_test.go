@@ -33,10 +33,10 @@ type slowJob struct {
 
 func (slowJob) PayloadType() string { return "slow" }
 
-// TestDeadEntriesAreNotWalkedByEveryLook: while somebody's snapshot keeps vacuum from
+// TestPollsSkipDeadIndexEntries: while somebody's snapshot keeps vacuum from
 // clearing up, only sweeps pay for that, which are rare when they take long.
 // Promise: held-up
-func TestDeadEntriesAreNotWalkedByEveryLook(t *testing.T) {
+func TestPollsSkipDeadIndexEntries(t *testing.T) {
 	t.Parallel()
 	db := testdb.Postgres(t)
 	var ran atomic.Int64

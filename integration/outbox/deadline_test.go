@@ -65,7 +65,7 @@ func TestExpiredMessagesAreNotRun(t *testing.T) {
 }
 
 // Promise: deadline
-func TestARetryMayBeTooLate(t *testing.T) {
+func TestARetryAfterItsDeadlineDoesNotRun(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		runs := 0
 		a := newApp(bus.Consume("c", func(context.Context, order) error { runs++; return errors.New("no") }, bus.AttemptDelay(time.Hour)))

@@ -217,10 +217,10 @@ func (p *paired) judge(t *testing.T) {
 	}
 }
 
-// TestWhatIsDueAndMayRunStartsSoon: with each pair of options, two processes, a backlog of the consumer and of another one,
+// TestDueMessagesStartSoon: with each pair of options, two processes, a backlog of the consumer and of another one,
 // and messages that have crashed behind it.
 // Promise: due-starts
-func TestWhatIsDueAndMayRunStartsSoon(t *testing.T) {
+func TestDueMessagesStartSoon(t *testing.T) {
 	all := traits()
 	for i, one := range all {
 		for _, other := range all[i+1:] { // beside "plain", each is alone

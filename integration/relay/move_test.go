@@ -102,11 +102,11 @@ func TestKeysOfDeclaredRelays(t *testing.T) {
 	})
 }
 
-// TestWhatIsForwardedIsNotConsumedHere: an instance that forwards vanishes while the broker has its
+// TestForwardedMessagesAreNotConsumedLocally: an instance that forwards vanishes while the broker has its
 // messages already. An old one, which has the consumer, leaves them alone; a new one publishes them
 // again, each under its id and for the consumer that it was produced for, however often it takes.
 // Promise: relay-move
-func TestWhatIsForwardedIsNotConsumedHere(t *testing.T) {
+func TestForwardedMessagesAreNotConsumedLocally(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		const n = 20

@@ -18,10 +18,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// TestClaimSeesWhatHappenedMeanwhile: where candidates are looked for before anything is
+// TestClaimSeesConcurrentChanges: where candidates are looked for before anything is
 // locked, what happens to those of c1 in between counts.
 // Promise: one-worker
-func TestClaimSeesWhatHappenedMeanwhile(t *testing.T) {
+func TestClaimSeesConcurrentChanges(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		open  func(testing.TB) *bun.DB

@@ -13,10 +13,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// TestPostgresSettlesWhatIsFree: a message that another transaction has locked is left for later, and the others of the
+// TestPostgresSettlesUnlockedMessagesAtOnce: a message that another transaction has locked is left for later, and the others of the
 // same statement do not wait for it.
 // Promise: held-up
-func TestPostgresSettlesWhatIsFree(t *testing.T) {
+func TestPostgresSettlesUnlockedMessagesAtOnce(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	for i := range 3 {

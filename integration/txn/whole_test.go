@@ -59,7 +59,7 @@ func contentOf(a *app) string {
 
 // A call that fails in the middle leaves nothing behind, and the transaction goes on.
 // Promise: call-undone
-func TestWhatFailsInACallersTransactionIsTakenBack(t *testing.T) {
+func TestAFailedCallInACallersTransactionIsRolledBack(t *testing.T) {
 	const many = 501 // more than one batch
 	cases := []struct {
 		name string
