@@ -165,7 +165,7 @@ func (r *run) produce(n int, takes func() time.Duration) {
 		first := len(r.jobs) + len(r.never)
 		items := make([]outbox.Item, batch)
 		for i := range items {
-			items[i].Payload = chaos.Job{N: first + i, Takes: takes(), Key: r.keyOf(first + i)}
+			items[i].Payload = chaos.Job{N: first + i, Takes: takes()}
 			r.jobs = append(r.jobs, first+i)
 		}
 		if _, err := r.producer.ProduceMany(r.ctx, r.db, items...); err != nil {
@@ -175,19 +175,10 @@ func (r *run) produce(n int, takes func() time.Duration) {
 	}
 }
 
-// keyOf is the key of a job, where keys share a consumer: one has more jobs than the others.
-func (r *run) keyOf(job int) string {
-	if len(r.config.Shared) == 0 {
-		return ""
-	}
-	return fmt.Sprint(max(job%sharedKeys-sharedKeys/2, 0))
-}
-
 // rollBack produces a job in a transaction that is rolled back.
 func (r *run) rollBack() {
 	r.Helper()
 	job := chaos.Job{N: len(r.jobs) + len(r.never)}
-	job.Key = r.keyOf(job.N)
 	r.never = append(r.never, job.N)
 	tx, err := r.db.BeginTx(r.ctx, nil)
 	if err != nil {

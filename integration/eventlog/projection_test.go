@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -169,59 +167,6 @@ func TestAProjectionIsTheFoldOfTheLog(t *testing.T) {
 					l.exec("UPDATE event_head SET position = 0")
 				}
 			})
-		}
-	})
-}
-
-// TestProjectionsUnderLoad has writers, runners of several processes and their
-// ends at any moment: every event is applied once, in the order of its stream.
-func TestProjectionsUnderLoad(t *testing.T) {
-	t.Parallel()
-	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
-		l := newLedger(t, db)
-		p := balances()
-		p.Shards, p.BatchSize = 3, 20
-		var flaky atomic.Int64
-		p.On = []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, e moved) error {
-			if err := apply(ctx, tx, "", e.Amount); err != nil {
-				return err
-			}
-			if flaky.Add(1)%29 == 0 { // after its writes, which must not stay
-				return errors.New("flaky")
-			}
-			return nil
-		})}
-		var writers sync.WaitGroup
-		for w := range 3 {
-			writers.Go(func() {
-				for n := range 40 {
-					if _, err := l.try(fmt.Sprintf("account-%d", (w+n)%7), eventlog.AnyVersion, moved{n}); err != nil {
-						t.Errorf("append: %v", err)
-					}
-				}
-			})
-		}
-		for range 3 {
-			stop := running(t, "runner", l.runner(p).Run)
-			wait, cancel := context.WithTimeout(l.ctx, time.Duration(rand.IntN(100))*time.Millisecond)
-			<-wait.Done()
-			cancel()
-			stop()
-		}
-		last := l.runner(p)
-		running(t, "runner", last.Run)
-		running(t, "runner of another process", l.runner(p).Run)
-		writers.Wait()
-		appended := l.append("account-0", eventlog.AnyVersion, moved{1})
-		ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
-		defer cancel()
-		if err := last.WaitFor(ctx, "balances", appended); err != nil {
-			t.Fatal(err)
-		}
-		l.mustFold("")
-		if n := l.count("SELECT count(*) FROM (SELECT DISTINCT stream, version FROM applied) a"); n != 121 ||
-			l.count("SELECT count(*) FROM applied") != n {
-			t.Errorf("applied: got %d events, %d of them distinct, want 121", l.count("SELECT count(*) FROM applied"), n)
 		}
 	})
 }

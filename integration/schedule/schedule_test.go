@@ -186,24 +186,6 @@ func TestSchedulesAreManaged(t *testing.T) {
 	})
 }
 
-func TestScheduleIsTransactional(t *testing.T) {
-	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		var n atomic.Int64
-		a := testapp.New(t, db, testapp.Counting("c", &n))
-		no := errors.New("no")
-		err := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-			if _, err := a.Scheduler().Create(ctx, tx, order{}, "@daily", "UTC"); err != nil {
-				return err
-			}
-			return no
-		})
-		if !errors.Is(err, no) || a.Count("SELECT count(*) FROM scheduled_messages") != 0 {
-			t.Errorf("got %v and %d rows, want a rollback", err, a.Count("SELECT count(*) FROM scheduled_messages"))
-		}
-	})
-}
-
 func TestABadScheduleDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ spoil, want string }{
