@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/model"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
@@ -32,10 +33,7 @@ func barModel(b *bar) {
 		systems := []model.System{nil} // the model, which begins anew in each run
 		var resets []func()
 		for _, db := range dbs {
-			database, err := model.OpenDatabase(ctx, db)
-			if err != nil {
-				b.Fatal(err)
-			}
+			database := testapp.Must[*model.Database](b)(model.OpenDatabase(ctx, db))
 			systems, resets = append(systems, database), append(resets, database.Reset)
 		}
 		explore("replayed on "+on+": equal after every step", runs, 20, model.InLockstep, complete, func(t *rapid.T, tally model.Tally) {
@@ -52,10 +50,7 @@ func barModel(b *bar) {
 	replay("PostgreSQL and SQLite", pick(b, 20, 500, 3000), b.tier > short, quickPostgres(b), quickSQLite(b))
 	replay("MariaDB", pick(b, 5, 30, 300), false, testdb.MariaDB(b)) // it waits for its disk
 	programs := func(on string, runs int, db *bun.DB, kind model.Kind) {
-		program, err := model.OpenProgram(ctx, db)
-		if err != nil {
-			b.Fatal(err)
-		}
+		program := testapp.Must[*model.Program](b)(model.OpenProgram(ctx, db))
 		explore("of programs on "+on+": equal after every step", runs, 200, kind, b.tier > short,
 			func(t *rapid.T, tally model.Tally) { model.Programs(t, tally, program) })
 	}

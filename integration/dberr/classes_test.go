@@ -178,9 +178,7 @@ func provocations(d dialect.Name) []provocation {
 
 func (p *provoker) path() (path string) {
 	p.Helper()
-	if err := p.db.NewRaw("SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(p.Context(), &path); err != nil {
-		p.Fatal(err)
-	}
+	testapp.OK(p, p.db.NewRaw("SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(p.Context(), &path))
 	return filepath.Clean(path)
 }
 
@@ -190,9 +188,7 @@ func TestDriverErrorsAreClassified(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		p := &provoker{t, db}
-		if err := p.exec(db, "CREATE TABLE t (n int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1), (2, 1)"); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, p.exec(db, "CREATE TABLE t (n int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1), (2, 1)"))
 		for _, provoked := range provocations(db.Dialect().Name()) {
 			err := provoked.run(p)
 			if got := dberr.ClassOf(err); err == nil || got != provoked.want || got.Outage() != provoked.outage {

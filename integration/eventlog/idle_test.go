@@ -11,6 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
@@ -29,21 +30,14 @@ func TestOthersAreNotDelayedByAnIdleWriter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := l.log.Append(l.ctx, idle, "account-idle", eventlog.NoStream, moved{1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := testapp.Must[eventlog.Appended](t)(l.log.Append(l.ctx, idle, "account-idle", eventlog.NoStream, moved{1}))
 	beside, worst := l.delays(r, appends)
 	t.Logf("beside an idle writer: median %s, worst %s", beside, worst)
 	if beside > max(bound, 3*before) {
 		t.Errorf("from append to projection beside an idle writer: got a median of %s, want %s at most; it was %s without", beside, bound, before)
 	}
-	if err := idle.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.WaitFor(l.ctx, "balances", own); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, idle.Commit())
+	testapp.OK(t, r.WaitFor(l.ctx, "balances", own))
 	l.mustFold("")
 }
 
@@ -81,16 +75,12 @@ func TestAnOpenSnapshotDelaysNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer snapshot.Rollback() //nolint:errcheck // it has only read
-	if _, err := snapshot.NewRaw("SELECT count(*) FROM events").Exec(a.ctx); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(snapshot.NewRaw("SELECT count(*) FROM events").Exec(a.ctx)))
 	straggler, err := a.db.BeginTx(a.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.log.Append(a.ctx, straggler, "account-late", eventlog.NoStream, moved{1}); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(a.log.Append(a.ctx, straggler, "account-late", eventlog.NoStream, moved{1})))
 	events := make([]bus.Payload, each)
 	for i := range events {
 		events[i] = moved{i}
@@ -110,9 +100,7 @@ func TestAnOpenSnapshotDelaysNothing(t *testing.T) {
 		ticks = append(ticks, time.Since(begun))
 		follower.follow(t, a)
 	}
-	if err := straggler.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, straggler.Commit())
 	a.append("account-late", 1, moved{2}, moved{3})
 	a.number()
 	follower.follow(t, a)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
@@ -152,20 +153,11 @@ func (a *app) write(t testing.TB, writer, events, streams int, committed map[int
 func TestAnOldTransactionDoesNotInvertItsStream(t *testing.T) {
 	t.Parallel()
 	a := newApp(t, testdb.Postgres(t))
-	old, err := a.db.BeginTx(a.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := old.NewRaw("SELECT pg_current_xact_id()").Exec(a.ctx); err != nil {
-		t.Fatal(err)
-	}
+	old := testapp.Must[bun.Tx](t)(a.db.BeginTx(a.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}))
+	testapp.OK(t, testapp.Second(old.NewRaw("SELECT pg_current_xact_id()").Exec(a.ctx)))
 	a.append("account-1", eventlog.NoStream, moved{1})
-	if _, err := a.log.Append(a.ctx, old, "account-1", 1, moved{2}); err != nil {
-		t.Fatal(err)
-	}
-	if err := old.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(a.log.Append(a.ctx, old, "account-1", 1, moved{2})))
+	testapp.OK(t, old.Commit())
 	events := a.all(eventlog.Filter{})
 	if len(events) != 2 || events[0].Version != 1 || events[1].Version != 2 {
 		t.Errorf("log: got %+v, want versions 1 and 2", events)
@@ -179,13 +171,8 @@ func TestAnOldTransactionDoesNotInvertItsStream(t *testing.T) {
 func TestAnIdleWriterDelaysOnlyItself(t *testing.T) {
 	t.Parallel()
 	a := newApp(t, testdb.Postgres(t))
-	idle, err := a.db.BeginTx(a.ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.log.Append(a.ctx, idle, "account-1", eventlog.NoStream, moved{1}); err != nil {
-		t.Fatal(err)
-	}
+	idle := testapp.Must[bun.Tx](t)(a.db.BeginTx(a.ctx, nil))
+	testapp.OK(t, testapp.Second(a.log.Append(a.ctx, idle, "account-1", eventlog.NoStream, moved{1})))
 	follower := newReader()
 	for i := range 5 {
 		a.append("account-2", eventlog.ExpectedVersion(i), moved{i})
@@ -197,9 +184,7 @@ func TestAnIdleWriterDelaysOnlyItself(t *testing.T) {
 	if follower.after != 5 {
 		t.Errorf("position while one writer is idle: got %d, want 5", follower.after)
 	}
-	if err := idle.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, idle.Commit())
 	a.append("account-1", 1, moved{2})
 	a.number()
 	follower.follow(t, a)
@@ -214,13 +199,8 @@ func TestOneNumbersAtATime(t *testing.T) {
 	t.Parallel()
 	a := newApp(t, testdb.Postgres(t))
 	a.append("account-1", eventlog.AnyVersion, moved{1})
-	holder, err := a.db.BeginTx(a.ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := holder.NewRaw("SELECT 1 FROM event_head FOR UPDATE").Exec(a.ctx); err != nil {
-		t.Fatal(err)
-	}
+	holder := testapp.Must[bun.Tx](t)(a.db.BeginTx(a.ctx, nil))
+	testapp.OK(t, testapp.Second(holder.NewRaw("SELECT 1 FROM event_head FOR UPDATE").Exec(a.ctx)))
 	short, cancel := context.WithTimeout(a.ctx, 50*time.Millisecond)
 	defer cancel()
 	if n, err := a.log.AssignPositions(short, a.db); n != 0 || err == nil {
@@ -229,9 +209,7 @@ func TestOneNumbersAtATime(t *testing.T) {
 	done := make(chan int, 1)
 	var numbering sync.WaitGroup
 	numbering.Go(func() { done <- a.number() })
-	if err := holder.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, holder.Rollback())
 	numbering.Wait()
 	if n := receive(t, done); n != 1 {
 		t.Errorf("numbered then: got %d, want 1", n)

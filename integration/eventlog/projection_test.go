@@ -15,6 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 )
@@ -106,9 +107,7 @@ func (l *ledger) table(suffix string) map[string]int {
 		Stream string
 		Amount int
 	}
-	if err := l.db.NewRaw("SELECT stream, amount FROM balances"+suffix).Scan(l.ctx, &rows); err != nil {
-		l.Fatal(err)
-	}
+	testapp.OK(l, l.db.NewRaw("SELECT stream, amount FROM balances"+suffix).Scan(l.ctx, &rows))
 	sums := map[string]int{}
 	for _, row := range rows {
 		sums[row.Stream] = row.Amount
@@ -246,9 +245,7 @@ func TestPoisonPolicies(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := r.Check(l.ctx); err != nil {
-					t.Fatal(err)
-				}
+				testapp.OK(t, r.Check(l.ctx))
 				l.number()
 				stop := running(t, "runner", r.Run)
 				stats := func() projection.Stats {
@@ -279,9 +276,7 @@ func TestPoisonPolicies(t *testing.T) {
 					}
 				}
 				broken.Store(false)
-				if _, err := r.Resume(l.ctx, "p", 1); err != nil {
-					t.Fatal(err)
-				}
+				testapp.OK(t, testapp.Second(r.Resume(l.ctx, "p", 1)))
 				eventually(t, "at the end", func() bool { return stats().Lag == 0 })
 				stop()
 				if n, err := r.RetryParked(l.ctx, "p"); n != c.parked || err != nil {

@@ -23,10 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // seed is that of -rapid.seed, so that a run can be had again, or a new one.
 func seed(t *testing.T) uint64 {
-	s, err := strconv.ParseUint(flag.Lookup("rapid.seed").Value.String(), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testapp.Must[uint64](t)(strconv.ParseUint(flag.Lookup("rapid.seed").Value.String(), 10, 64))
 	if s == 0 {
 		s = rand.Uint64()
 	}
@@ -120,9 +117,7 @@ func quickDSN(t *testing.T) string { return testdb.PostgresDSN(t, "synchronous_c
 func unshrunk(t *testing.T) (undo func()) {
 	shrinkTime := flag.Lookup("rapid.shrinktime").Value
 	before := shrinkTime.String()
-	if err := shrinkTime.Set("100ms"); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, shrinkTime.Set("100ms"))
 	return func() { _ = shrinkTime.Set(before) }
 }
 

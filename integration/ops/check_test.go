@@ -96,9 +96,7 @@ func TestCheckReportsPartsItCouldNotRead(t *testing.T) {
 	if all := testapp.Must[[]ops.Finding](t)(s.Check(t.Context())); len(all) != 0 {
 		t.Fatalf("all is well: got %+v", all)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, db.Close())
 	testapp.Eventually(t, "it is old", func() bool {
 		o := testapp.Must[operator.Overview](t)(s.Overview(t.Context()))
 		return len(o.Unseen) == 1 && len(o.Unseen[0].Parts) == 5
@@ -158,9 +156,7 @@ func TestABusyDatabase(t *testing.T) {
 		defer conn.Close()
 		exec := func(statement string) {
 			t.Helper()
-			if _, err := conn.ExecContext(context.WithoutCancel(t.Context()), statement); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, testapp.Second(conn.ExecContext(context.WithoutCancel(t.Context()), statement)))
 		}
 		exec("BEGIN")
 		exec(lock)

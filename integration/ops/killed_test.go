@@ -109,9 +109,7 @@ func killOne(t *testing.T, a *testapp.App, dsn string, id int64) {
 	before := a.Count("SELECT changed FROM message_operations WHERE id = ?", id)
 	process := exec.Command(os.Args[0])
 	process.Env = append(os.Environ(), runnerOf+"="+dsn)
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, process.Start())
 	defer func() {
 		_ = process.Process.Kill()
 		_ = process.Wait()

@@ -36,9 +36,7 @@ func newParking(t *testing.T, db *bun.DB) *parking {
 	registry := testapp.Must[*bus.Registry](t)(bus.RegistryConfig{Events: types}.NewRegistry())
 	producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(registry, outbox.ProducerConfig{}))
 	p.log = testapp.Must[*eventlog.Log](t)(eventlog.NewLog(registry, producer, eventlog.LogConfig{}))
-	if err := outbox.Migrate(t.Context(), db, bus.Tables{}); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, outbox.Migrate(t.Context(), db, bus.Tables{}))
 	quiet := slog.New(slog.DiscardHandler)
 	config := projection.RunnerConfig{Logger: quiet}
 	p.readers = testapp.Must[*projection.Runner](t)(projection.NewRunner(db, p.log, config, projection.Projection{

@@ -154,9 +154,7 @@ func TestExplainWithoutConsumers(t *testing.T) {
 		if e := testapp.Must[admin.Explanation](t)(s.Messages().Explain(t.Context(), id)); e.Reason != admin.NoLiveProcess {
 			t.Errorf("with nobody alive: got %+v, want no live process", e)
 		}
-		if err := s.Consumers().Pause(t.Context(), "c", "it burns"); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, s.Consumers().Pause(t.Context(), "c", "it burns"))
 		if e := testapp.Must[admin.Explanation](t)(s.Messages().Explain(t.Context(), id)); e.Reason != admin.Paused {
 			t.Errorf("paused: got %+v, want that", e)
 		}

@@ -173,9 +173,7 @@ func TestZeroHandlesAreErrors(t *testing.T) {
 			t.Errorf("%s: schedule: got no error", name)
 		}
 	}
-	if err := raw.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, raw.Rollback())
 	err = a.DB.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
 		_, err := a.Producer.Produce(ctx, &tx, order{})
 		return errors.Join(err, errOutage)

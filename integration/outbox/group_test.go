@@ -272,9 +272,7 @@ func TestAGroupMeetsALockedMessage(t *testing.T) {
 	}})
 	r := a.Start(once())
 	testapp.Eventually(t, "the others are consumed", func() bool { return len(watcher.Pending()) == 1 })
-	if err := lock.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, lock.Rollback())
 	testapp.Eventually(t, "all are settled", watcher.Empty)
 	r.MustStop()
 	requireEffects(&watcher, 20, nil)

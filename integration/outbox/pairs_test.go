@@ -178,9 +178,7 @@ func (p *paired) produce(ctx context.Context, a *app) {
 		add(fmt.Sprint("once-", i), key, false)
 	}
 	add("twice", "t", false)
-	if _, err := a.Producer.ProduceMany(ctx, a.DB, items...); err != nil {
-		a.Fatal(err)
-	}
+	testapp.OK(a, testapp.Second(a.Producer.ProduceMany(ctx, a.DB, items...)))
 	a.Exec("UPDATE consumer_messages SET crashes = crashes + 1 WHERE payload LIKE '%once-%'")
 	a.Exec("UPDATE consumer_messages SET crashes = crashes + 2 WHERE payload LIKE '%twice%'")
 }

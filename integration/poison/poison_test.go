@@ -32,9 +32,7 @@ func TestPoisonedMessagesAreListed(t *testing.T) {
 		pages := 0
 		for page := (&admin.Page{Size: 40}); page != nil; pages++ {
 			var link admin.Page // what travelled as text
-			if err := json.Unmarshal(testapp.Must[[]byte](t)(json.Marshal(page)), &link); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, json.Unmarshal(testapp.Must[[]byte](t)(json.Marshal(page)), &link))
 			list, next, err := s.List(ctx, db, poison.Filter{}, link)
 			if err != nil {
 				t.Fatal(err)

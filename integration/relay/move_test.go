@@ -231,9 +231,7 @@ func TestWhatIsLockedIsForwardedLater(t *testing.T) {
 			if got := old.Count("SELECT count(*) FROM consumer_messages WHERE consumer_type = 'charge-card'"); got != 1 {
 				t.Errorf("messages under the former name: got %d, want the one that is locked", got)
 			}
-			if err := holder.Rollback(); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, holder.Rollback())
 			testapp.Eventually(t, "it is published, too", func() bool { return old.Empty() && len(b.all()) == n })
 		})
 	}

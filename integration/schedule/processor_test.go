@@ -44,9 +44,7 @@ func TestCatchUpFiresOnce(t *testing.T) {
 		}
 		const schedules = 130 // more than one batch
 		for range schedules {
-			if _, err := a.Scheduler().Create(t.Context(), db, order{ID: "1"}, "@yearly", "UTC"); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, testapp.Second(a.Scheduler().Create(t.Context(), db, order{ID: "1"}, "@yearly", "UTC")))
 		}
 		fire := func(want int) {
 			t.Helper()

@@ -16,6 +16,7 @@ import (
 	"github.com/uptrace/bun/dialect/sqlitedialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/storetest"
@@ -67,10 +68,7 @@ func TestStoreWritesFirst(t *testing.T) {
 	}
 	db := bun.NewDB(conns, sqlitedialect.New())
 	t.Cleanup(func() { _ = db.Close() })
-	s, err := store.For(db.Dialect().Name(), bus.Tables{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{}))
 	ctx := context.WithoutCancel(t.Context())
 	var migrations sync.WaitGroup
 	for range 4 {
