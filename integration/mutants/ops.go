@@ -64,7 +64,7 @@ func stepMutants() []mutant {
 		{"operation: leased twice", in("OperationFilter.terms", text("OR leased_until < {now}", "OR leased_until <> {now}")), operations,
 			`leased by:|renewed:`},
 		{"operation: a step is repeated after a crash", in("work.part", before("w.service.store.Operations.Change", "change.Changed = 0")),
-			onPostgres("TestOperationsOutliveTheirRunners"), `got .* messages, .* different, .* counted`},
+			onPostgres("TestRunnersEndAtEachStatement/stopped"), `got .* pending and .* counted`},
 		{"operation: a stop does not wait for the step", in("OperationStore.Lock", text("{lock}", "")), onPostgres("TestStopWaitsForTheStep"),
 			`the stop has not waited|after the stop: got`},
 		{"operation: goes on after a stop", in("work.workOn", returns("OperationState(row.State) != Done")), onPostgres("TestStop"),

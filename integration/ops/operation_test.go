@@ -343,32 +343,6 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// TestOperationsOutliveTheirRunners: whoever dies on the way, each message is requeued once.
-func TestOperationsOutliveTheirRunners(t *testing.T) {
-	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		const n = 400
-		a, _ := testapp.NewPoisoned(t, db, n, testapp.Consumed("c"))
-		d := serviceOf(t, db, a.Registry)
-		s := operator.As(d, someone(ops.Administrator))
-		o := planned(t, s, ops.Requeue, ofConsumer("c"))
-		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID,
-			ops.StartOptions{Rate: 400, Canary: -1, Reason: "all of them"}))
-		for i := 0; ; i++ {
-			stop := runner(t, serviceOf(t, db, a.Registry))
-			<-time.After(time.Duration(20+i%7*30) * time.Millisecond)
-			stop()
-			if now := operationOf(t, s, o.ID); now.State == ops.Done {
-				o = now
-				break
-			}
-		}
-		if got := a.Count("SELECT count(DISTINCT message_id) FROM consumer_messages"); got != n || len(a.Pending()) != n || o.Changed != n {
-			t.Errorf("got %d messages, %d different, %d counted, want %d", len(a.Pending()), got, o.Changed, n)
-		}
-	})
-}
-
 // TestNotesOfDecisions: who decides and why stands with the operation, beside why that was started and why it had paused
 // itself, however long all of these are.
 func TestNotesOfDecisions(t *testing.T) {

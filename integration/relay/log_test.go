@@ -256,6 +256,7 @@ func TestTheLogLeavesInOrder(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d shards", shards), func(t *testing.T) {
+			t.Parallel()
 			testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 				l, s := newLedger(t, db), newShelf()
 				l.deposit(20, 10)

@@ -77,11 +77,11 @@ func TestSyncsOfTwoReleasesDoNotDeadlock(t *testing.T) {
 		var n atomic.Int64
 		a := testapp.New(t, db, testapp.Counting("c", &n))
 		s := a.Scheduler()
-		errs := make(chan error, 40)
+		errs := make(chan error, 24)
 		var all sync.WaitGroup
 		for i := range 8 {
 			all.Go(func() {
-				for range 5 {
+				for range 3 {
 					var set []schedule.Spec
 					for j := range 10 { // each release has others that the other one drops
 						set = append(set, schedule.Spec{Name: fmt.Sprint("s", (j*3+i%2*7)%20), Payload: order{}, Expression: "@yearly", Zone: "UTC"})

@@ -136,7 +136,7 @@ func TestStoreNamesTheDialectsItKnows(t *testing.T) {
 // WAL database of it, which SQLite refuses while another is at it.
 func TestManyMigrateANewFile(t *testing.T) {
 	t.Parallel()
-	for round := range 20 {
+	for round := range 8 {
 		db := testdb.OpenSQLite(t, filepath.Join(t.TempDir(), fmt.Sprintf("new-%d.db", round)))
 		gate := make(chan struct{})
 		var instances sync.WaitGroup
