@@ -247,38 +247,6 @@ func TestSeveralStreamsDoNotDeadlock(t *testing.T) {
 	}
 }
 
-// TestRacingAppendsAtOneVersion lets one of many win, and loses nothing of those
-// that do not ask.
-func TestRacingAppendsAtOneVersion(t *testing.T) {
-	t.Parallel()
-	a := newApp(t, testdb.Postgres(t))
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	won := 0
-	for range 16 {
-		wg.Go(func() {
-			_, err := a.try("account-1", eventlog.NoStream, moved{1})
-			if _, ok := errors.AsType[*eventlog.ConflictError](err); err != nil && !ok {
-				t.Errorf("racing append: %v", err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if err == nil {
-				won++
-			}
-		})
-		wg.Go(func() {
-			if _, err := a.try("account-2", eventlog.AnyVersion, moved{1}); err != nil {
-				t.Errorf("append at any version: %v", err)
-			}
-		})
-	}
-	wg.Wait()
-	if won != 1 || len(a.stream("account-2")) != 16 {
-		t.Errorf("got %d winners and %d events, want 1 and 16", won, len(a.stream("account-2")))
-	}
-}
-
 func TestTheProduceChainMustPassEventsOn(t *testing.T) {
 	t.Parallel()
 	half := func(next bus.ProduceFunc) bus.ProduceFunc {

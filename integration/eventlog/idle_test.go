@@ -15,32 +15,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
-// TestOthersAreNotDelayedByAnIdleWriter keeps a transaction open after its append
-// meanwhile. From the append of others to their projection it takes hardly longer than
-// without. It goes by the median: the worst is the machine's.
-func TestOthersAreNotDelayedByAnIdleWriter(t *testing.T) {
-	t.Parallel()
-	const appends, bound = 20, 2 * time.Second
-	l := newLedger(t, testdb.Postgres(t))
-	r := l.runner(balances())
-	running(t, "runner", r.Run)
-	before, worst := l.delays(r, appends)
-	t.Logf("without an idle writer: median %s, worst %s", before, worst)
-	idle, err := l.db.BeginTx(l.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	if err != nil {
-		t.Fatal(err)
-	}
-	own := testapp.Must[eventlog.Appended](t)(l.log.Append(l.ctx, idle, "account-idle", eventlog.NoStream, moved{1}))
-	beside, worst := l.delays(r, appends)
-	t.Logf("beside an idle writer: median %s, worst %s", beside, worst)
-	if beside > max(bound, 3*before) {
-		t.Errorf("from append to projection beside an idle writer: got a median of %s, want %s at most; it was %s without", beside, bound, before)
-	}
-	testapp.OK(t, idle.Commit())
-	testapp.OK(t, r.WaitFor(l.ctx, "balances", own))
-	l.mustFold("")
-}
-
 // delays appends n times, and measures how long each event takes to its
 // projection.
 func (l *ledger) delays(r *projection.Runner, n int) (median, worst time.Duration) {

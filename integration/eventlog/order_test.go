@@ -9,11 +9,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -191,54 +189,6 @@ func TestAnIdleWriterDelaysOnlyItself(t *testing.T) {
 	if follower.after != 7 || follower.versions["account-1"] != 2 {
 		t.Errorf("after the commit: got position %d and version %d, want 7 and 2", follower.after, follower.versions["account-1"])
 	}
-}
-
-// TestOneNumbersAtATime has a second process find the head locked, and wait: what
-// it is about to read must be numbered.
-func TestOneNumbersAtATime(t *testing.T) {
-	t.Parallel()
-	a := newApp(t, testdb.Postgres(t))
-	a.append("account-1", eventlog.AnyVersion, moved{1})
-	holder := testapp.Must[bun.Tx](t)(a.db.BeginTx(a.ctx, nil))
-	testapp.OK(t, testapp.Second(holder.NewRaw("SELECT 1 FROM event_head FOR UPDATE").Exec(a.ctx)))
-	short, cancel := context.WithTimeout(a.ctx, 50*time.Millisecond)
-	defer cancel()
-	if n, err := a.log.AssignPositions(short, a.db); n != 0 || err == nil {
-		t.Errorf("numbered while another process does: got %d and %v, want an error when the time is up", n, err)
-	}
-	done := make(chan int, 1)
-	var numbering sync.WaitGroup
-	numbering.Go(func() { done <- a.number() })
-	testapp.OK(t, holder.Rollback())
-	numbering.Wait()
-	if n := receive(t, done); n != 1 {
-		t.Errorf("numbered then: got %d, want 1", n)
-	}
-	if n := a.number(); n != 0 {
-		t.Errorf("numbered again: got %d, want 0", n)
-	}
-}
-
-// TestNumberingGoesOnFromPageToPage numbers more than one transaction does.
-func TestNumberingGoesOnFromPageToPage(t *testing.T) {
-	t.Parallel()
-	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
-		a := newApp(t, db)
-		events := make([]bus.Payload, 2500)
-		for i := range events {
-			events[i] = moved{i}
-		}
-		a.append("account-1", eventlog.NoStream, events...)
-		a.append("account-2", eventlog.NoStream, events...)
-		for i, e := range a.all(eventlog.Filter{}) {
-			if e.Position != int64(i+1) || e.Data != (moved{i % 2500}) {
-				t.Fatalf("event %d: got position %d and %v", i, e.Position, e.Data)
-			}
-		}
-		if head, err := a.log.Head(a.ctx, db); head != 5000 || err != nil {
-			t.Errorf("head: got %d and %v, want 5000", head, err)
-		}
-	})
 }
 
 // TestManyWritersOnSQLite has writers of several connections share the log.

@@ -15,7 +15,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -43,25 +42,6 @@ func benchRegistry(b *testing.B, db *bun.DB, handler func(context.Context, signu
 	producer := testapp.Must[*outbox.Producer](b)(outbox.NewProducer(registry, outbox.ProducerConfig{Logger: quiet()}))
 	testapp.OK(b, outbox.Migrate(b.Context(), db, registry.Tables()))
 	return registry, producer
-}
-
-func BenchmarkProduce(b *testing.B) {
-	for _, size := range []int{1, 100, 1000} {
-		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
-			testdb.EachBenchmark(b, func(b *testing.B, db *bun.DB) {
-				_, producer := benchRegistry(b, db, func(context.Context, signup) error { return nil })
-				items := make([]outbox.Item, size)
-				for i := range items {
-					items[i] = outbox.Item{Payload: newSignup(i)}
-				}
-				b.ReportAllocs()
-				for b.Loop() {
-					testapp.OK(b, testapp.Second(producer.ProduceMany(b.Context(), db, items...)))
-				}
-				b.ReportMetric(float64(size)*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
-			})
-		})
-	}
 }
 
 // BenchmarkProduceOne produces one message in a transaction of the caller's, and beside it
@@ -141,31 +121,6 @@ func BenchmarkProduceInsertIDs(b *testing.B) {
 			})
 		})
 	}
-}
-
-// BenchmarkClaimSettle claims batches and settles them, with no consumer between.
-func BenchmarkClaimSettle(b *testing.B) {
-	const size = 500
-	testdb.EachBenchmark(b, func(b *testing.B, db *bun.DB) {
-		registry, producer := benchRegistry(b, db, func(context.Context, signup) error { return nil })
-		s := testapp.Must[*store.Store](b)(store.For(db.Dialect().Name(), registry.Tables()))
-		items := make([]outbox.Item, size)
-		for i := range items {
-			items[i] = outbox.Item{Payload: newSignup(i)}
-		}
-		for range b.N {
-			b.StopTimer()
-			testapp.OK(b, testapp.Second(producer.ProduceMany(b.Context(), db, items...)))
-			b.StartTimer()
-			claim, err := s.Claims.Claim(b.Context(), db, store.ClaimRequest{Owner: "bench", Lease: time.Minute, MaxBytes: 1 << 30,
-				Wants: []store.Want{{Consumer: "count", Payload: "user.signed_up", Limit: size}}})
-			if err != nil || len(claim.Messages) != size {
-				b.Fatalf("claim: got %d messages, %v", len(claim.Messages), err)
-			}
-			testapp.OK(b, testapp.Second(s.Claims.Finish(b.Context(), db, "bench", []int64{claim.ID})))
-		}
-		b.ReportMetric(size*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
-	})
 }
 
 // BenchmarkDrain consumes a backlog with the default configuration.
