@@ -1,7 +1,6 @@
 package eventlog_test
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"slices"
@@ -10,30 +9,9 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
-	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
-
-// delays appends n times, and measures how long each event takes to its
-// projection.
-func (l *ledger) delays(r *projection.Runner, n int) (median, worst time.Duration) {
-	l.Helper()
-	var took []time.Duration
-	for len(took) < n {
-		at := time.Now()
-		appended := l.append(fmt.Sprintf("account-%d", len(took)%5), eventlog.AnyVersion, moved{1})
-		ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
-		err := r.WaitFor(ctx, "balances", appended)
-		cancel()
-		if err != nil {
-			l.Fatalf("wait for an append: %v", err)
-		}
-		took = append(took, time.Since(at))
-	}
-	slices.Sort(took)
-	return took[len(took)/2], took[len(took)-1]
-}
 
 // TestAnOpenSnapshotDelaysNothing has a reader keep its snapshot while thousands of
 // events come, and a writer commit after others of later numbers: nothing is
