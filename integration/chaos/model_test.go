@@ -54,9 +54,9 @@ func barModel(b *bar) {
 		explore("of programs on "+on+": equal after every step", runs, 200, kind, b.tier > short,
 			func(t *rapid.T, tally model.Tally) { model.Programs(t, tally, program) })
 	}
-	programs("PostgreSQL", pick(b, 5, 30, 300), quickPostgres(b), model.OfPrograms)
-	programs("SQLite", pick(b, 5, 30, 300), quickSQLite(b), model.OfPrograms)
-	programs("MariaDB", pick(b, 5, 15, 150), testdb.MariaDB(b), model.OfProgramsOnMariaDB)
+	programs("PostgreSQL", pick(b, 5, 60, 300), quickPostgres(b), model.OfPrograms)
+	programs("SQLite", pick(b, 5, 60, 300), quickSQLite(b), model.OfPrograms)
+	programs("MariaDB", pick(b, 5, 60, 150), testdb.MariaDB(b), model.OfProgramsOnMariaDB)
 }
 
 // quickPostgres does not wait for its disk: it is not read after a crash.
